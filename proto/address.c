@@ -50,13 +50,13 @@ static const char *parse_port(pd_address *address, part text, pd_address_use use
 {
     uint32_t port = 0;
 
-    if (text.n == 0) return "the port is missing behind the colon";
+    if (text.n == 0) return "the port is missing after the colon";
     for (size_t i = 0; i < text.n; i++) {
         if (text.at[i] < '0' || text.at[i] > '9') return "the port is not a number";
         port = port * 10 + (uint32_t)(text.at[i] - '0');
         if (port > MAX_PORT) return "the port is larger than 65535";
     }
-    if (port == 0 && use == PD_TO_CONNECT) return "port 0 is only for a server";
+    if (port == 0 && use == PD_TO_CONNECT) return "port 0 is for servers only";
     snprintf(address->port, sizeof address->port, "%u", (unsigned)port);
     return NULL;
 }
@@ -84,16 +84,16 @@ static const char *split_plain(part text, part *host, part *rest)
     *rest = (part){ text.at + host->n, text.n - host->n };
     if (rest->n > 1 && memchr(rest->at + 1, ':', rest->n - 1) != NULL)
         return "it has several colons (an IPv6 address stands in brackets: [::1]:7070)";
-    if (host->n > 0 && memchr(host->at, '/', host->n) != NULL) return "a host has no slash";
+    if (host->n > 0 && memchr(host->at, '/', host->n) != NULL) return "a host name cannot contain a slash";
     return NULL;
 }
 
 static const char *parse_host(pd_address *address, part host, pd_address_use use)
 {
     if (host.n == 1 && host.at[0] == '*')
-        return use == PD_TO_LISTEN ? NULL : "* is every interface of a server; a client names one host";
+        return use == PD_TO_LISTEN ? NULL : "* means every interface of a server: a client needs a host";
     for (size_t i = 0; i < host.n; i++)
-        if ((unsigned char)host.at[i] <= ' ' || host.at[i] == '*') return "a host has no blanks, and * stands alone";
+        if ((unsigned char)host.at[i] <= ' ' || host.at[i] == '*') return "a host name cannot contain blanks or *";
     if (host.n == 0) host = (part){ "127.0.0.1", 9 };
     return copy(address->host, sizeof address->host, host) ? NULL : "the host is longer than 255 bytes";
 }
@@ -134,7 +134,7 @@ static int parse(pd_address *out, part text, pd_address_use use, pd_error *err)
              memchr(rest.at, '/', rest.n) == NULL)
         why = parse_tcp(out, rest, use);
     else
-        why = "this is none of tcp://, tls:// and unix://";
+        why = "unknown scheme";
     return why == NULL ? PD_OK : bad(text, use, why, err);
 }
 

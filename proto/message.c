@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- methods ---- */
-
 static const ProtobufCMethodDescriptor *find_method(unsigned method)
 {
     const ProtobufCServiceDescriptor *service = &paramd__paramd__descriptor;
@@ -22,8 +20,6 @@ const char *pd_method_name(unsigned method)
     const ProtobufCMethodDescriptor *found = find_method(method);
     return found != NULL ? found->name : "?";
 }
-
-/* ---- arena ---- */
 
 enum { FIRST_BLOCK_BYTES = 4096 };
 
@@ -141,8 +137,6 @@ size_t pd_arena_bytes(const pd_arena *arena)
     return arena->held;
 }
 
-/* ---- the check of a message before it is unpacked ---- */
-
 size_t pd_utf8_prefix(const uint8_t *at, size_t bytes)
 {
     size_t i = 0, n;
@@ -213,8 +207,8 @@ static int check_field(walk *w, const ProtobufCMessageDescriptor *type, uint64_t
     size_t bytes;
 
     if (!read_value(w, tag & 7, &body, &bytes))
-        return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: field %u is cut or of no known wire type", type->short_name,
-                       (unsigned)(tag >> 3));
+        return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: field %u is truncated or has an unknown wire type",
+                       type->short_name, (unsigned)(tag >> 3));
     if (field == NULL) {
         if (++w->unknown > PD_MAX_UNKNOWN)
             return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: more than %d unknown fields", type->short_name,
@@ -237,15 +231,12 @@ static int check_message(walk *w, const ProtobufCMessageDescriptor *type)
     while (w->at < w->end) {
         uint64_t tag;
         if (!read_varint(w, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
-            return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: expected a field, got bytes that are none",
-                           type->short_name);
+            return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: malformed field", type->short_name);
         int rc = check_field(w, type, tag);
         if (rc != PD_OK) return rc;
     }
     return PD_OK;
 }
-
-/* ---- unpacking ---- */
 
 int pd_message_unpack(pd_arena *arena, const ProtobufCMessageDescriptor *type, const uint8_t *at, size_t bytes,
                       void **out, pd_error *err)
@@ -265,7 +256,7 @@ int pd_message_unpack(pd_arena *arena, const ProtobufCMessageDescriptor *type, c
                        "entries in a frame",
                        type->short_name, bytes, arena->budget);
     if (arena->no_memory) return pd_fail(err, PD_NO_MEMORY, "%s: out of memory", type->short_name);
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%s: a field does not have its type's wire form", type->short_name);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s: a field has the wrong wire type", type->short_name);
 }
 
 int pd_request_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t bytes, void **out, pd_error *err)
@@ -285,8 +276,6 @@ int pd_reply_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t 
         return pd_fail(err, PD_UNIMPLEMENTED, "method %u: only 0 to %d are known", method, PD_METHODS - 1);
     return pd_message_unpack(arena, found->output, at, bytes, out, err);
 }
-
-/* ---- packing ---- */
 
 int pd_frame_pack(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request,
                   const ProtobufCMessage *message, const struct iovec *payload, size_t n_payload,

@@ -125,14 +125,12 @@ static int check_neighbours(const place *a, const place *b, const char *what, co
     if (a->handle != b->handle) return PD_OK;
     if (a->absent != b->absent)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "%s %" PRIu32 " and %" PRIu32 " (%s): one has data, the other says "
-                       "that there is none",
-                       what, a->index, b->index, handles[a->handle].name);
+                       "%s %" PRIu32 " and %" PRIu32 " (%s): one has data, the other is absent", what, a->index,
+                       b->index, handles[a->handle].name);
     if (a->first == b->first)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "%s %" PRIu32 " and %" PRIu32 " (%s): the same chunk, from element "
-                       "%" PRIu64 ", twice",
-                       what, a->index, b->index, handles[a->handle].name, a->first);
+                       "%s %" PRIu32 " and %" PRIu32 " (%s): duplicate chunk at element %" PRIu64, what, a->index,
+                       b->index, handles[a->handle].name, a->first);
     return PD_OK;
 }
 
@@ -233,7 +231,7 @@ static int check_one(Paramd__Scalar *const *scalars, size_t i, pd_error *err)
                        scalars[i]->name, scalars[i]->value);
     for (size_t k = 0; k < i; k++)
         if (strcmp(scalars[k]->name, scalars[i]->name) == 0)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "scalar %s stands twice in one push", scalars[i]->name);
+            return pd_fail(err, PD_INVALID_ARGUMENT, "duplicate scalar %s", scalars[i]->name);
     return PD_OK;
 }
 

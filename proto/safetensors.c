@@ -21,8 +21,6 @@ struct pd_safetensors {
     size_t n;
 };
 
-/* ---- element types ---- */
-
 static const struct {
     const char *name;
     size_t size;
@@ -61,8 +59,6 @@ static bool count_bytes(const pd_st_tensor *tensor, uint64_t *bytes)
                                                                     * the number of elements */
     return true;
 }
-
-/* ---- reading ---- */
 
 static int by_place(const void *left, const void *right)
 {
@@ -113,7 +109,7 @@ static int parse_shape(pd_st_tensor *tensor, const json_t *shape, pd_error *err)
     for (int i = 0; i < tensor->shape.rank; i++) {
         const json_t *dim = json_array_get(shape, (size_t)i);
         if (!json_is_integer(dim) || json_integer_value(dim) < 0)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: dimension %d is no number",
+            return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: dimension %d is not a number",
                            tensor->name, i);
         tensor->shape.dim[i] = json_integer_value(dim);
     }
@@ -282,8 +278,6 @@ const char *pd_safetensors_meta(const pd_safetensors *file, const char *key)
     return json_string_value(json_object_get(json_object_get(file->root, META), key));
 }
 
-/* ---- writing ---- */
-
 /* Compares two tensors in the order of writing: by element type, the widest first, so that every tensor is aligned;
  * then by name. */
 static int by_dtype(const void *left, const void *right)
@@ -300,13 +294,13 @@ static int lay_out(pd_st_tensor *tensors, size_t n, pd_error *err)
 
     for (size_t i = 0; i < n; i++)
         if (pd_st_dtype_size(tensors[i].dtype) == 0)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: no such dtype", tensors[i].name);
+            return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: unknown dtype", tensors[i].name);
     if (n > 0) qsort(tensors, n, sizeof *tensors, by_dtype);
     for (size_t i = 0; i < n; i++) {
         tensors[i].offset = end;
         if (!count_bytes(&tensors[i], &tensors[i].bytes) || __builtin_add_overflow(end, tensors[i].bytes, &end) ||
             end > INT64_MAX)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: its shape is none, or too large",
+            return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: invalid or oversized shape",
                            tensors[i].name);
     }
     return PD_OK;
@@ -324,8 +318,7 @@ static int check_names(const pd_st_tensor *tensors, size_t n, pd_error *err)
     for (size_t i = 0; i + 1 < n && twice == NULL; i++)
         if (strcmp(names[i]->name, names[i + 1]->name) == 0) twice = names[i]->name;
     free(names);
-    if (twice != NULL)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: the name is there already", twice);
+    if (twice != NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: duplicate name", twice);
     for (size_t i = 0; i < n; i++)
         if (strcmp(tensors[i].name, META) == 0)
             return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: a tensor cannot have the name " META);
@@ -341,7 +334,7 @@ static int add_key(json_t *object, const pd_st_meta *meta, pd_error *err)
     if (value == NULL)
         wrong = "value is not UTF-8";
     else if (json_object_get(object, meta->key) != NULL)
-        wrong = "name is there already";
+        wrong = "name is a duplicate";
     else if (json_object_set(object, meta->key, value) != 0)
         wrong = "name is not UTF-8";
     json_decref(value);

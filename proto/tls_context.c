@@ -168,7 +168,7 @@ static int bad_file(const pd_tls_context *context, const char *setting, const ch
     const char *reason = why != 0 ? context->library.ERR_reason_error_string(why) : NULL;
 
     return pd_fail(err, PD_INVALID_ARGUMENT, "%s: %s: expected %s: %s", setting, path, expected,
-                   reason != NULL ? reason : "it cannot be read");
+                   reason != NULL ? reason : "cannot be read");
 }
 
 /* Gives OpenSSL no pass phrase, instead of asking the terminal for one. */
@@ -255,7 +255,7 @@ static int set_up(pd_tls_context *context, pd_error *err)
         lib->SSL_CTX_set_session_id_context(context->ssl, (const unsigned char *)"paramd", strlen("paramd"));
     if (lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL) != 1 ||
         lib->SSL_CTX_set_ciphersuites(context->ssl, SUITES) != 1 || lib->SSL_CTX_set_num_tickets(context->ssl, 0) != 1)
-        return pd_fail(err, PD_UNIMPLEMENTED, "this OpenSSL does not speak TLS 1.3");
+        return pd_fail(err, PD_UNIMPLEMENTED, "this OpenSSL does not support TLS 1.3");
     return pd_tls_wire_open(context, err);
 }
 
@@ -294,10 +294,9 @@ int pd_tls_server(pd_tls_context **out, const pd_tls_files *files, pd_error *err
     int rc;
 
     if (!given(files->certificate) && !given(files->key) && !given(files->tokens))
-        return pd_fail(
-            err, PD_INVALID_ARGUMENT,
-            "a tls:// address needs tls.tokens, or tls.certificate and tls.key: without them no client could "
-            "know the server");
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "a tls:// address needs tls.tokens, or tls.certificate and tls.key: without them no client can "
+                       "authenticate the server");
     if ((context = new_context(true)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     rc = read_files(context, files, &server_names, err);
     context->wants_identity = given(files->tokens) || given(files->ca);

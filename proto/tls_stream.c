@@ -21,31 +21,30 @@ typedef struct reason {
 static const reason reasons[] = {
     { ALERT(SSL_AD_CLOSE_NOTIFY), PD_UNAVAILABLE, "the peer closed the connection" },
     { ALERT(SSL_AD_HANDSHAKE_FAILURE), PD_UNAUTHENTICATED,
-      "the peer refused the handshake: it knows its clients by tokens (PARAMD_TOKEN_FILE)" },
-    { ALERT(SSL_AD_DECRYPT_ERROR), PD_UNAUTHENTICATED,
-      "the peer refused the token: it is not one of those that it knows, or the key differs" },
+      "the peer refused the handshake: it expects a token (PARAMD_TOKEN_FILE)" },
+    { ALERT(SSL_AD_DECRYPT_ERROR), PD_UNAUTHENTICATED, "the peer refused the token: unknown token, or another key" },
     { ALERT(SSL_AD_ILLEGAL_PARAMETER), PD_UNAUTHENTICATED,
-      "the peer refused the token: it is not one of those that it knows, or the key differs" },
+      "the peer refused the token: unknown token, or another key" },
     { ALERT(SSL_AD_BAD_CERTIFICATE), PD_UNAUTHENTICATED, "the peer refused our certificate" },
     { ALERT(SSL_AD_CERTIFICATE_EXPIRED), PD_UNAUTHENTICATED,
-      "the peer refused our certificate: it has expired, or the peer's list of revoked certificates (tls.crl) has" },
+      "the peer refused our certificate: it has expired, or the peer's list of revoked certificates (tls.crl) has "
+      "expired" },
     { ALERT(SSL_AD_CERTIFICATE_REVOKED), PD_UNAUTHENTICATED,
       "the peer refused our certificate: its authority has revoked it" },
     { ALERT(SSL_AD_CERTIFICATE_UNKNOWN), PD_UNAUTHENTICATED, "the peer refused our certificate" },
     { ALERT(SSL_AD_UNKNOWN_CA), PD_UNAUTHENTICATED,
-      "the peer refused our certificate: it does not know the authority that signed it, or has no list (tls.crl) of "
-      "the certificates that the authority has revoked" },
+      "the peer refused our certificate: unknown authority, or no list of revoked certificates of that authority "
+      "(tls.crl)" },
     { ALERT(SSL_AD_CERTIFICATE_REQUIRED), PD_UNAUTHENTICATED,
-      "the server wants to know its clients: set PARAMD_TOKEN_FILE, or PARAMD_CERT_FILE and PARAMD_KEY_FILE" },
-    { ALERT(SSL_AD_PROTOCOL_VERSION), PD_UNAVAILABLE, "the peer does not speak TLS 1.3" },
-    { SSL_R_UNSUPPORTED_PROTOCOL, PD_UNAVAILABLE, "the peer does not speak TLS 1.3" },
+      "the server requires authentication: set PARAMD_TOKEN_FILE, or PARAMD_CERT_FILE and PARAMD_KEY_FILE" },
+    { ALERT(SSL_AD_PROTOCOL_VERSION), PD_UNAVAILABLE, "the peer does not support TLS 1.3" },
+    { SSL_R_UNSUPPORTED_PROTOCOL, PD_UNAVAILABLE, "the peer does not support TLS 1.3" },
     { SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM, PD_UNAUTHENTICATED,
       "the client has no token: it must set PARAMD_TOKEN_FILE" },
     { SSL_R_NO_SHARED_CIPHER, PD_UNAUTHENTICATED, "the client has no token: it must set PARAMD_TOKEN_FILE" },
-    { SSL_R_BINDER_DOES_NOT_VERIFY, PD_UNAUTHENTICATED,
-      "the client's token is not one of those in tls.tokens, or its key differs" },
+    { SSL_R_BINDER_DOES_NOT_VERIFY, PD_UNAUTHENTICATED, "the client's token is not in tls.tokens, or its key differs" },
     { SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE, PD_UNAUTHENTICATED, "the client has neither token nor certificate" },
-    { SSL_R_WRONG_VERSION_NUMBER, PD_UNAVAILABLE, "the peer does not speak TLS: is its address a tcp:// one?" },
+    { SSL_R_WRONG_VERSION_NUMBER, PD_UNAVAILABLE, "the peer does not use TLS: should the address be tcp://?" },
 };
 
 static const reason *find(int number)
@@ -60,12 +59,12 @@ static int distrust(const pd_tls_library *library, long verified, pd_error *err)
 {
     bool name = verified == X509_V_ERR_HOSTNAME_MISMATCH || verified == X509_V_ERR_IP_ADDRESS_MISMATCH;
 
-    return pd_fail(err, PD_UNAUTHENTICATED, "the peer's certificate is not trusted: %s%s",
-                   library->X509_verify_cert_error_string(verified),
-                   !name
-                       ? ""
-                       : ": its subjectAltName must have the host of the address, as DNS:NAME or IP:ADDRESS (a common "
-                         "name does not count). Issue such a certificate, or use an address that it has");
+    return pd_fail(
+        err, PD_UNAUTHENTICATED, "the peer's certificate is not trusted: %s%s",
+        library->X509_verify_cert_error_string(verified),
+        !name ? ""
+              : ": its subjectAltName must contain the host of the address, as DNS:NAME or IP:ADDRESS (a common "
+                "name does not count). Issue such a certificate, or use an address that it contains");
 }
 
 /* Explains an error of the protocol or of credentials. */
@@ -182,7 +181,7 @@ static pd_tls_step finish(pd_tls_stream *stream, pd_error *err)
 
     if (!context->serves && context->tokens.n > 0 && context->library.SSL_session_reused(stream->ssl) != 1) {
         pd_fail(err, PD_UNAUTHENTICATED,
-                "the server takes no tokens, but PARAMD_TOKEN_FILE has one: "
+                "the server accepts no tokens, but PARAMD_TOKEN_FILE is set: "
                 "use PARAMD_CA_FILE, or give the server tls.tokens");
         return PD_TLS_FAILED;
     }
@@ -383,7 +382,7 @@ static void flush_wire(pd_tls_stream *stream)
     if (error != 0) pd_fail(&stream->broken, PD_UNAVAILABLE, "%s", strerror(error));
 }
 
-/* Says farewell, when no bytes are owed, and ends our side of the socket, when no records wait for it. */
+/* Says the end, when no bytes are owed, and ends our side of the socket, when no records wait for it. */
 static void end_side(pd_tls_stream *stream)
 {
     const pd_tls_library *lib = &stream->context->library;

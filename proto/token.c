@@ -53,7 +53,7 @@ static void read_secret(uint8_t *secret, const char *hex)
     for (size_t i = 0; i < PD_TOKEN_BYTES; i++) secret[i] = (uint8_t)(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));
 }
 
-/* Reads a line of n bytes. Returns false if it is no token. */
+/* Reads a line of n bytes. Returns false if it is not a token. */
 static bool read_line(pd_token *token, const char *line, size_t n)
 {
     size_t id = id_length(line);
@@ -85,11 +85,10 @@ static unsigned different_bytes(const uint8_t *secret)
 static int check_line(const pd_token *token, const char *what, uint32_t line, pd_error *err)
 {
     if (different_bytes(token->secret) >= LEAST_BYTES) return PD_OK;
-    return pd_fail(
-        err, PD_INVALID_ARGUMENT,
-        "%s:%u: the secret is easy to guess, since it has fewer than %d different bytes: make a new token with "
-        "`paramctl token new ID`",
-        what, line, LEAST_BYTES);
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "%s:%u: weak secret with fewer than %d different bytes: make a new token with "
+                   "`paramctl token new ID`",
+                   what, line, LEAST_BYTES);
 }
 
 static size_t count_lines(const char *text)
@@ -129,7 +128,7 @@ static int check_names(const pd_token *sorted, size_t n, const char *what, pd_er
 
     for (size_t i = 1; i < n; i++)
         if (compare_names(sorted[i - 1].name, sorted[i].name) == 0)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "%s:%u: the key %s is there twice", what,
+            return pd_fail(err, PD_INVALID_ARGUMENT, "%s:%u: duplicate key %s", what,
                            sorted[i].line > sorted[i - 1].line ? sorted[i].line : sorted[i - 1].line, sorted[i].name);
     for (size_t i = KEYS_OF_ID; i < n; i++)
         if (same_id(&sorted[i - KEYS_OF_ID], &sorted[i])) {
@@ -156,7 +155,7 @@ static int read_lines(pd_tokens *out, const char *text, const char *what, pd_err
         }
         text += n + (text[n] == '\n');
     }
-    if (out->n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "%s: there is no token in it: " FORM, what);
+    if (out->n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "%s: no token found: " FORM, what);
     return PD_OK;
 }
 
@@ -222,7 +221,7 @@ int pd_token_new(char line[PD_TOKEN_LINE], const char *id, pd_error *err)
 
     if (n == 0 || n > PD_TOKEN_ID || id[n] != '\0')
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "\"%.80s\" is no id of a token: expected 1 to %d letters, digits or . _ @ -, such as alice", id,
+                       "\"%.80s\" is not a token id: expected 1 to %d letters, digits or . _ @ -, such as alice", id,
                        PD_TOKEN_ID);
     if (getrandom(random, sizeof random, 0) != sizeof random)
         return pd_fail(err, PD_INTERNAL, "no random numbers from the system");
@@ -244,14 +243,14 @@ static int check(int fd, const char *path, const char *what, size_t *bytes, pd_e
     struct stat found;
 
     if (fstat(fd, &found) != 0) return pd_fail(err, PD_NOT_FOUND, "%s: %s: %s", what, path, strerror(errno));
-    if (!S_ISREG(found.st_mode)) return pd_fail(err, PD_INVALID_ARGUMENT, "%s: %s is no regular file", what, path);
+    if (!S_ISREG(found.st_mode)) return pd_fail(err, PD_INVALID_ARGUMENT, "%s: %s is not a regular file", what, path);
     if ((found.st_mode & (S_IRWXO | S_IWGRP)) != 0)
         return pd_fail(err, PD_PERMISSION_DENIED,
-                       "%s: others can read or change %.200s, which has a secret: it has mode %03o, expected 600 or "
+                       "%s: others can read or change the secret in %.200s: it has mode %03o, expected 600 or "
                        "640: chmod 600 %.200s",
                        what, path, (unsigned)found.st_mode & 0777, path);
     if (found.st_size > MOST_BYTES)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s: %s has %lld bytes, at most %d are possible", what, path,
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s: %s has %lld bytes: at most %d", what, path,
                        (long long)found.st_size, MOST_BYTES);
     *bytes = (size_t)found.st_size;
     return PD_OK;
@@ -303,7 +302,7 @@ int pd_secret_read(char **text, const char *path, const char *what, pd_error *er
     else if (n < 0)
         rc = pd_fail(err, PD_NOT_FOUND, "%s: %s cannot be read: %s", what, path, strerror(errno));
     else if (strlen(all) != (size_t)n)
-        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%s: %s is no text: it has a NUL", what, path);
+        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%s: %s is not text: it contains a NUL", what, path);
     close(fd);
     if (rc == PD_OK)
         *text = all;

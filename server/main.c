@@ -64,14 +64,6 @@ static void report_blas(void)
                             "libopenblas0-openmp)");
 }
 
-/* Lets malloc take blocks of less than 1 MiB from the heap, and return the heap's end to the kernel only above 64 MiB,
- * because returning memory page by page would be slow. Larger buffers are kept and used again by the buffer pools. */
-static void tune_malloc(void)
-{
-    mallopt(M_MMAP_THRESHOLD, 1 << 20);
-    mallopt(M_TRIM_THRESHOLD, 64 << 20);
-}
-
 typedef struct process {
     pd_config *config;
     pd_daemon *daemon;
@@ -125,15 +117,6 @@ static void begin_stop(process *p)
     snprintf(text, sizeof text, "EXTEND_TIMEOUT_USEC=%llu",
              (unsigned long long)(most_stop_ms(p->config) + STOP_GRACE_MS) * 1000);
     pd_notify(text);
-}
-
-/* Stops the step thread. A disk that does not answer is waited for until the time by which the daemon has stopped.
- * Returns false if it has not answered by then. */
-static bool stop_stepper(process *p)
-{
-    uint64_t by_ms = p->stop_by_ms > 0 ? p->stop_by_ms : now_ms() + keep_ms(p->config) + STOP_GRACE_MS;
-
-    return pd_stepper_stop(p->stepper, by_ms * 1000000, &p->lost);
 }
 
 /* Tells the service manager that jobs are still being loaded, so that it waits longer for READY=1. A daemon that stops
@@ -190,11 +173,6 @@ static bool has_unix_socket(const process *p)
     return workers == 0 && strstr(p->config->listen, "unix:") != NULL;
 }
 
-static bool has_http(const process *p)
-{
-    return p->config->http_listen[0] != '\0' || pd_notify_has_socket(PD_SOCKET_HTTP);
-}
-
 static void fill_stepper_config(const process *p, pd_stepper_config *out)
 {
     const pd_config *config = p->config;
@@ -210,7 +188,7 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
                    .pool_threads = (int)config->pool_threads,
                    .shares = config->shared_memory && has_unix_socket(p),
                    .batch_ns = BATCH_NS,
-                   .stats_ns = has_http(p) ? PD_STATS_NS : 0,
+                   .stats_ns = config->http_listen[0] != '\0' || pd_notify_has_socket(PD_SOCKET_HTTP) ? PD_STATS_NS : 0,
                    .job_presets = config->job,
                    .n_job_presets = config->n_job },
         .pool_threads = (int)config->pool_threads,
@@ -229,26 +207,18 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
         out->store.start = now_ms() * 0x9e3779b97f4a7c15u;
 }
 
-/* Tells the service manager that a reload has begun. The message contains the time, by which the service manager
- * matches the later READY message (sd_notify(3)). */
-static void notify_reloading(void)
-{
-    char text[64];
-
-    snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)pd_clock_ns() / 1000);
-    pd_notify(text);
-}
-
 /* Reads the configuration again, for a reload. Runs on another thread than the loop thread, because files may block. */
 static void reload(void *arg)
 {
     process *p = arg;
+    char text[64];
 
-    notify_reloading();
+    /* The service manager matches the later READY message by this time (sd_notify(3)). */
+    snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)pd_clock_ns() / 1000);
+    pd_notify(text);
     pd_reload_read(&p->reload);
 }
 
-/* Applies the configuration that a reload has read. Runs on the loop thread. */
 static bool reloaded(void *arg, pd_daemon_limits *limits)
 {
     process *p = arg;
@@ -318,16 +288,6 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
     };
 }
 
-/* Chooses the node of the step threads and of the memory of jobs. Logs the choice. */
-static void choose_node(process *p)
-{
-    char text[200];
-
-    pd_numa_find(&p->numa, p->config->numa != 0, (int)p->config->step_threads);
-    pd_numa_describe(&p->numa, text, sizeof text);
-    pd_log(LOG_INFO, "%s", text);
-}
-
 /* Lets the loop thread, and the threads that libuv starts for it, take memory of payloads from the chosen node. The
  * preconditioner pool has started before, so its threads take working memory where they run. */
 static void prefer_node(const process *p)
@@ -361,14 +321,6 @@ static void start_stepper(void *arg)
     p->started = pd_stepper_start(&p->starting, &stepper, &p->error);
 }
 
-static int start_tracer(process *p, pd_error *err)
-{
-    const pd_config *config = p->config;
-
-    if (config->trace_file[0] == '\0') return PD_OK;
-    return pd_tracer_start(&p->tracer, config->trace_file, config->trace_bytes, err);
-}
-
 static int start(process *p, pd_error *err)
 {
     pd_daemon_config daemon;
@@ -376,11 +328,10 @@ static int start(process *p, pd_error *err)
 
     if (rc != PD_OK) return rc;
     if (p->n_sockets > PD_NOTIFY_SOCKETS)
-        return pd_fail(
-            err, PD_INVALID_ARGUMENT,
-            "the service manager has passed %zu sockets (LISTEN_FDS), expected at most %d: let fewer .socket "
-            "units start the daemon",
-            p->n_sockets, PD_NOTIFY_SOCKETS);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "the service manager has passed %zu sockets (LISTEN_FDS), expected at most %d: let fewer "
+                       ".socket units start the daemon",
+                       p->n_sockets, PD_NOTIFY_SOCKETS);
     fill_daemon_config(p, &daemon);
     if ((rc = pd_config_tls(p->config, p->config->listen, &daemon.tls, err)) != PD_OK) return rc;
     if ((rc = pd_reload_read_roles(p->config, &daemon.roles, &daemon.store_roles, err)) == PD_OK)
@@ -389,7 +340,8 @@ static int start(process *p, pd_error *err)
     /* HTTP comes first: programs that wait for the line of the other listeners then know both. */
     if (rc == PD_OK) rc = pd_daemon_listen_http(p->daemon, err);
     if (rc == PD_OK) rc = pd_daemon_listen(p->daemon, err);
-    if (rc == PD_OK) rc = start_tracer(p, err);
+    if (rc == PD_OK && p->config->trace_file[0] != '\0')
+        rc = pd_tracer_start(&p->tracer, p->config->trace_file, p->config->trace_bytes, err);
     if (rc != PD_OK) return rc;
     pd_daemon_load(p->daemon, start_stepper, p);
     p->stepper = p->starting;
@@ -412,14 +364,21 @@ static pd_exit serve(process *p)
 {
     pd_exit status;
     pd_error err;
+    uint64_t stop_by_ms;
+    char numa[200];
     bool ended;
     int rc;
 
     signal(SIGPIPE, SIG_IGN);
     signal(SIGHUP, SIG_IGN); /* SIGHUP is ignored until the daemon handles it, because by default it ends the process */
-    tune_malloc();
+    /* Blocks of less than 1 MiB come from the heap, whose end returns to the kernel only above 64 MiB: returning memory
+     * page by page would be slow. Larger buffers are in the buffer pools. */
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
+    mallopt(M_TRIM_THRESHOLD, 64 << 20);
     report_blas();
-    choose_node(p);
+    pd_numa_find(&p->numa, p->config->numa != 0, (int)p->config->step_threads);
+    pd_numa_describe(&p->numa, numa, sizeof numa);
+    pd_log(LOG_INFO, "%s", numa);
     p->watchdog_ms = pd_notify_watchdog_ms();
     p->n_sockets = pd_notify_sockets(p->sockets);
     rc = start(p, &err);
@@ -432,7 +391,8 @@ static pd_exit serve(process *p)
         pd_log(rc == PD_CANCELLED ? LOG_NOTICE : LOG_ERR, "%s", err.text);
     }
     if (rc == PD_CANCELLED) rc = PD_OK; /* the daemon was stopped while it loaded jobs */
-    ended = stop_stepper(p);
+    stop_by_ms = p->stop_by_ms > 0 ? p->stop_by_ms : now_ms() + keep_ms(p->config) + STOP_GRACE_MS;
+    ended = pd_stepper_stop(p->stepper, stop_by_ms * 1000000, &p->lost);
     pd_tracer_stop(p->tracer);
     pd_daemon_free(p->daemon);
     pd_secret_free(p->http_token);

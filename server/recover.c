@@ -2,9 +2,9 @@
 #include "recover.h"
 
 #include "checkpoint_files.h"
-#include "disk_pass.h"
-#include "job_dir.h"
-#include "keeper.h"
+#include "disk.h"
+#include "state_dir.h"
+#include "disk_writer.h"
 #include "log.h"
 #include "wal_files.h"
 #include "notify.h"
@@ -264,7 +264,8 @@ static int try_again(const recovery *r, const candidate *c, uint64_t step, uint6
                      "the disk gives the checkpoint of step %" PRIu64 " now, and gave that of step %" PRIu64 " before",
                      kept->step, step);
     else
-        rc = pd_wal_read(r->disk, c->dir, kept->creator, step, replay_entry, &p, &about, err);
+        rc = pd_wal_read(&(pd_wal_source){ r->disk, c->dir, kept->creator, PD_WAL_STEPS, step }, replay_entry, &p,
+                         &about, err);
     pd_checkpoint_image_free(kept);
     return rc == PD_CANCELLED && p.why.code == PD_OK ? PD_OK : rc;
 }
@@ -294,14 +295,16 @@ static int replay_log(const recovery *r, const candidate *c, const pd_checkpoint
     pd_wal_about about;
     pd_error why = { 0 };
     uint64_t begun = now_ms();
-    int rc = pd_wal_read(r->disk, c->dir, kept->creator, kept->step, replay_entry, &p, &about, &why);
+    int rc = pd_wal_read(&(pd_wal_source){ r->disk, c->dir, kept->creator, PD_WAL_STEPS, kept->step }, replay_entry, &p,
+                         &about, &why);
 
     if (rc == PD_CANCELLED && p.why.code != PD_OK && p.why.code != PD_NO_MEMORY) rc = PD_OK;
     if (rc == PD_OK && p.why.code == PD_ABORTED) rc = try_again(r, c, kept->step, about.last, &why);
     if (go_on(r, err) != PD_OK) return PD_CANCELLED;
     if (rc != PD_OK) return pd_fail(err, rc, "%.300s; to start without this job, move %.150s away", why.text, c->dir);
     report_log(&p, &about, now_ms() - begun);
-    return pd_wal_truncate(r->base.below, c->dir, kept->creator, kept->step, about.last, err);
+    return pd_wal_truncate(&(pd_wal_source){ r->base.below, c->dir, kept->creator, PD_WAL_STEPS, kept->step },
+                           about.last, err);
 }
 
 /* ---- the control log ---- */
@@ -332,13 +335,15 @@ static int read_control(const recovery *r, const candidate *c, const pd_checkpoi
     replay p = { .r = r, .kept = kept };
     pd_wal_about about;
     pd_error why = { 0 };
-    int rc = pd_control_read(r->disk, c->dir, kept->creator, take_control, &p, &about, &why);
+    int rc = pd_wal_read(&(pd_wal_source){ r->disk, c->dir, kept->creator, PD_WAL_DECISIONS, 0 }, take_control, &p,
+                         &about, &why);
 
     if (rc == PD_CANCELLED && p.why.code != PD_NO_MEMORY) rc = PD_OK;
     if (go_on(r, err) != PD_OK) return PD_CANCELLED;
     if (rc != PD_OK) return pd_fail(err, rc, "%.300s; to start without this job, move %.150s away", why.text, c->dir);
     report_control(&p, &about);
-    return pd_control_cut(r->base.below, c->dir, kept->creator, p.why.code == PD_OK ? about.last : 0, err);
+    return pd_wal_truncate(&(pd_wal_source){ r->base.below, c->dir, kept->creator, PD_WAL_DECISIONS, 0 },
+                           p.why.code == PD_OK ? about.last : 0, err);
 }
 
 /* ---- one job ---- */

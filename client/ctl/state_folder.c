@@ -8,13 +8,12 @@
 
 #include "checkpoint_files.h"
 #include "format.h"
-#include "job_dir.h"
+#include "state_dir.h"
 #include "wal_files.h"
 #include "result.h"
-#include "state_dir.h"
 #include "text_table.h"
 
-/* A search for each job's newest whole checkpoint in a list: the next start loads it, and the job's log follows it. */
+/* A search for the newest valid checkpoint of each job in a list: the next start loads it, and the log continues it. */
 typedef struct log_search {
     char job_dir[PD_KEEP_PATH]; /* directory of the last job whose checkpoint was found */
 } log_search;
@@ -46,7 +45,9 @@ static bool look_at_log(listing *l, const pd_checkpoint_entry *entry, pd_wal_abo
 
     *about = (pd_wal_about){ 0 };
     if (!is_newest(&l->newest, entry)) return false;
-    if (pd_wal_survey(&pd_disk_posix, l->newest.job_dir, entry->manifest->creator, entry->step, about, &err) != PD_OK)
+    if (pd_wal_survey(
+            &(pd_wal_source){ &pd_disk_posix, l->newest.job_dir, entry->manifest->creator, PD_WAL_STEPS, entry->step },
+            about, &err) != PD_OK)
         about->damage = err;
     return about->files > 0 || about->damage.code != PD_OK;
 }
@@ -191,8 +192,9 @@ static void verify_log(verifying *v, const pd_checkpoint_entry *entry)
     pd_wal_about log;
     pd_error err;
 
-    if (pd_wal_read(&pd_disk_posix, v->newest.job_dir, entry->manifest->creator, entry->step, NULL, NULL, &log, &err) !=
-        PD_OK)
+    if (pd_wal_read(
+            &(pd_wal_source){ &pd_disk_posix, v->newest.job_dir, entry->manifest->creator, PD_WAL_STEPS, entry->step },
+            NULL, NULL, &log, &err) != PD_OK)
         log = (pd_wal_about){ .files = 1, .damage = err };
     if (log.files == 0) return;
     v->logs++;

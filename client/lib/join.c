@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "core.h"
-#include "core_state.h"
 #include "mutant.h"
 #include "recoveries.h"
 #include "replace.h"
@@ -37,16 +36,6 @@ static int split_options(char *const *texts, Paramd__Option **out, size_t *n)
     return PD_OK;
 }
 
-/* Returns how many steps this process has seen closed for all parameters of which it has elements. */
-static uint64_t steps_seen(const pd_core *core)
-{
-    uint64_t least = UINT64_MAX;
-
-    for (size_t i = 0; i < core->n_params; i++)
-        if (core->params[i].start < core->params[i].end && core->params[i].step < least) least = core->params[i].step;
-    return least == UINT64_MAX ? 0 : least;
-}
-
 /* Returns a Hello without options, and notes in the core whether it rejoins. The Hello's pointers refer to memory of
  * the core. */
 static Paramd__HelloRequest make_hello(pd_core *core)
@@ -67,7 +56,8 @@ static Paramd__HelloRequest make_hello(pd_core *core)
     hello.shares = pd_sharing_wanted(core);
     hello.window = core->window.steps;
     hello.barriers = PD_MUTANT(barriers_forgotten) ? 0 : core->progress.passed;
-    hello.steps = steps_seen(core);
+    hello.steps = pd_core_steps_seen(core);
+    if (hello.steps == UINT64_MAX) hello.steps = 0;
     hello.remarks = core->setup.rank == 0;
     hello.rules = core->setup.rules;
     while (hello.rules[hello.n_rules] != NULL) hello.n_rules++;
@@ -180,8 +170,8 @@ static int know(pd_param_record *record, const pd_client_param *param, pd_error 
     record->update = param->update_dtype;
     if (record->update != 0 && (pd_dtype_size(record->update) == 0 || record->pull != PD_F32))
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "parameter %s: updates of type %d beside weights of type %d: the "
-                       "weights beside updates are float32",
+                       "parameter %s: updates of type %d with weights of type %d: "
+                       "with updates, weights must be float32",
                        param->name, (int)record->update, (int)record->pull);
     if (pd_dtype_size(record->push) == 0 || pd_dtype_size(record->pull) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: unknown element type %d", param->name,
@@ -224,17 +214,6 @@ static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
     return n;
 }
 
-/* Notes in the Declare frame that was queued last which parameters it declares. When the frame is answered, the note
- * says to which parameters the entries of the answer belong. */
-static void note_page(pd_core *core, size_t first, size_t n)
-{
-    pd_outgoing_frame *frame = pd_outgoing_find(&core->out, core->calls.last_id);
-
-    frame->first = first;
-    frame->count = n;
-    core->declares_waiting++;
-}
-
 /* Sends the declarations of all parameters on a new connection. Returns PD_NO_MEMORY if out of memory. */
 static int send_declare(pd_core *core)
 {
@@ -245,13 +224,18 @@ static int send_declare(pd_core *core)
     core->declares_waiting = 0;
     for (size_t first = 0, n; rc == PD_OK && first < core->n_params; first += n) {
         Paramd__DeclareRequest request = PARAMD__DECLARE_REQUEST__INIT;
+        pd_outgoing_frame *frame;
 
         n = fill_page(core, first, page);
         request.parameters = page->params;
         request.n_parameters = n;
         request.last = first + n == core->n_params;
         rc = pd_core_post(core, PD_DECLARE, &request.base, PD_QUEUE_CONNECTION, NULL);
-        if (rc == PD_OK) note_page(core, first, n);
+        if (rc != PD_OK) break;
+        frame = pd_outgoing_find(&core->out, core->calls.last_id);
+        frame->first = first;
+        frame->count = n;
+        core->declares_waiting++;
     }
     free(page);
     return rc;
@@ -271,9 +255,9 @@ int pd_core_declare(pd_core *core, const pd_client_param *params, size_t n, pd_t
     pd_op *op;
     int rc;
 
-    if (core->params != NULL) return pd_fail(err, PD_FAILED_PRECONDITION, "the parameters are declared already");
+    if (core->params != NULL) return pd_fail(err, PD_FAILED_PRECONDITION, "the parameters are already declared");
     if (core->setup.job[0] == '\0')
-        return pd_fail(err, PD_FAILED_PRECONDITION, "an operator's connection has no parameters");
+        return pd_fail(err, PD_FAILED_PRECONDITION, "an operator's connection cannot declare parameters");
     if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "no parameters to declare");
     if ((rc = pd_op_begin(core, PD_DECLARE, &op, err)) != PD_OK) return rc;
     if ((core->params = calloc(n, sizeof *core->params)) == NULL) rc = no_memory(err);
@@ -316,7 +300,7 @@ static void no_job(pd_core *core)
 {
     char reason[PD_ERROR_TEXT];
 
-    snprintf(reason, sizeof reason, "the server has no job %.200s yet: rank 0 starts it anew with " PD_RESTART_CALL,
+    snprintf(reason, sizeof reason, "the server has no job %.200s yet: rank 0 creates it again with " PD_RESTART_CALL,
              core->setup.job);
     if (pd_core_recreates(core))
         pd_core_drop(core, reason);
@@ -372,18 +356,18 @@ static int check_welcome(pd_core *core, const pd_prefix *prefix, const Paramd__H
     pd_error error;
 
     if (reply->protocol != PD_PROTOCOL_VERSION) {
-        pd_fail(&error, PD_FAILED_PRECONDITION, "the server speaks protocol version %u, this library %d",
-                reply->protocol, PD_PROTOCOL_VERSION);
+        pd_fail(&error, PD_FAILED_PRECONDITION, "the server uses protocol version %u, this library %d", reply->protocol,
+                PD_PROTOCOL_VERSION);
         pd_core_end(core, &error);
         return PD_FAILED_PRECONDITION;
     }
     if (core->setup.job[0] != '\0' &&
         (reply->chunk_elements == 0 || reply->chunk_elements > INT64_MAX / 8 || reply->max_pieces == 0))
-        return pd_reply_broken(core, prefix, "it gives no chunk size");
+        return pd_reply_broken(core, prefix, "it has no chunk size");
     if (!core->greeted || core->recovery.recreating || reply->chunk_elements == core->welcome.chunk_elements)
         return PD_OK;
     pd_fail(&error, PD_FAILED_PRECONDITION,
-            "the server came back with chunks of %" PRIu64 " elements, before they had "
+            "the server now has chunks of %" PRIu64 " elements, earlier "
             "%" PRIu64,
             reply->chunk_elements, core->welcome.chunk_elements);
     pd_core_end(core, &error);
@@ -508,23 +492,15 @@ static void go_on(pd_core *core)
     core->link.stage = STAGE_RUNNING;
 }
 
-/* Forgets which weights the caller has after the server has gone back. They are equal to those that the server makes
- * anew, but only pushes that also pull are compared. */
-static void forget_versions(pd_core *core)
-{
-    for (size_t i = 0; i < core->n_params; i++) {
-        free(core->params[i].holds);
-        core->params[i].holds = NULL;
-    }
-}
-
-/* Begins to send the window's frames again if the server has gone back, or goes on with that. Else prepares the frames
- * that are queued for this connection. */
+/* Begins or continues to resend the window's frames if the server has gone back. Else prepares the frames that are
+ * queued for this connection. */
 static int prepare_frames(pd_core *core)
 {
     int rc;
 
-    if (core->recovery.went_back) forget_versions(core);
+    /* After the server has gone back, its weights equal those of the caller, but only pushes that also pull are
+     * compared. */
+    for (size_t i = 0; core->recovery.went_back && i < core->n_params; i++) pd_core_forget_versions(&core->params[i]);
     if (pd_replace_again(core) != PD_OK) {
         pd_core_drop(core, "out of memory");
         return PD_NO_MEMORY;
@@ -568,7 +544,8 @@ int pd_declare_taken(pd_core *core, size_t first, size_t count, const pd_prefix 
 
     if (rc != PD_OK) return rc;
     reply = message;
-    if (reply->n_parameters != count) return pd_reply_broken(core, prefix, "not one entry for each parameter");
+    if (reply->n_parameters != count)
+        return pd_reply_broken(core, prefix, "the number of entries differs from the number of parameters");
     if (keep_notes(core, first, reply) != PD_OK) {
         pd_core_drop(core, "out of memory");
         return PD_OK;

@@ -52,7 +52,7 @@ void pd_notice_waiting(const pd_notices *notices, bool refused, const char *reas
 
     localtime_r(&end, &clock);
     give(notices, NULL, "%s: %s; trying again until %02d:%02d:%02d, for another %.0f s",
-         refused ? "the server does not let this process into its job yet" : "no connection to the server", reason,
+         refused ? "the server does not admit this process to its job yet" : "no connection to the server", reason,
          clock.tm_hour, clock.tm_min, clock.tm_sec, ceil(seconds_left));
 }
 
@@ -61,7 +61,8 @@ void pd_notice_left_over(const pd_notices *notices, const char *job, const pd_we
 {
     if (welcome->created || welcome->linger <= 0 || welcome->step == 0) return;
     give(notices, server,
-         "job %s is at step %" PRIu64 " and lingers for another %.0f s: this process goes on from that step. To begin "
+         "job %s is at step %" PRIu64
+         " and lingers for another %.0f s: this process continues from that step. To begin "
          "anew, set PARAMD_RESUME=0, `paramctl drop %s`, or choose another name",
          job, welcome->step, ceil(welcome->linger), job);
 }

@@ -1,7 +1,7 @@
 /* recreate.c - creates a lost job again, from the weights that the workers have. */
 #include "recoveries.h"
 
-#include "core_state.h"
+#include "core.h"
 #include "join.h"
 #include "window.h"
 
@@ -29,8 +29,8 @@ void pd_core_lose_job(pd_core *core)
     if (core->end.error.code != PD_OK) return;
     pd_fail(&error, PD_DATA_LOSS,
             "the server no longer has job %.160s: it was restarted, or the job ended while this "
-            "worker was away. Its weights and optimizer state are gone there; " PD_RESTART_CALL " goes on from the "
-            "weights that the workers hold (this one: after step %" PRIu64 ")",
+            "worker was away. Its weights and optimizer state are gone there; " PD_RESTART_CALL " continues from the "
+            "weights of the workers (this one: after step %" PRIu64 ")",
             core->setup.job, pd_core_lowest_step(core));
     pd_core_end(core, &error);
     core->end.lost = true;
@@ -68,8 +68,7 @@ static void forget_progress(pd_core *core)
     for (size_t i = 0; i < core->n_params; i++) {
         pd_param_record *record = &core->params[i];
 
-        free(record->holds);
-        record->holds = NULL;
+        pd_core_forget_versions(record);
         record->pushed = record->refused = record->server_step = record->replaces = 0;
         record->initialised = record->given = false;
     }
@@ -96,7 +95,7 @@ int pd_core_recreate(pd_core *core, pd_ticket_id *ticket, pd_error *err)
 
     if (!core->end.lost)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "job %.160s is not lost: only a job that the server no longer has "
+                       "job %.160s is not lost: only a job that the server has lost "
                        "is started anew",
                        core->setup.job);
     if ((op = pd_op_new(core, PD_DECLARE)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");

@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "bucket.h"
-#include "core_state.h"
+#include "core.h"
 #include "window.h"
 
 void pd_replace_done(pd_core *core, const pd_op *op)
 {
-    for (size_t i = 0; i < op->n; i++) pd_replace_forget_versions(&core->params[op->items[i].param]);
+    for (size_t i = 0; i < op->n; i++) pd_core_forget_versions(&core->params[op->items[i].param]);
     for (size_t i = 0; i < core->n_params; i++) {
         pd_param_record *record = &core->params[i];
         if (record->step != core->params[op->items[0].param].step) continue;
@@ -23,12 +23,6 @@ void pd_replace_done(pd_core *core, const pd_op *op)
 uint64_t pd_replace_number(const pd_param_record *record, uint64_t given)
 {
     return given == 0 && record->replaced == record->step ? record->replaces : given;
-}
-
-void pd_replace_forget_versions(pd_param_record *record)
-{
-    free(record->holds);
-    record->holds = NULL;
 }
 
 void pd_replace_begin(pd_param_record *record)
@@ -48,7 +42,7 @@ static int check_item(const pd_core *core, const pd_item *items, size_t i, pd_er
     const pd_param_record *record;
 
     if (items[i].param >= core->n_params)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %zu of %zu that are declared", i, items[i].param,
+        return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %zu, but %zu are declared", i, items[i].param,
                        core->n_params);
     record = &core->params[items[i].param];
     if (record->ranged)
@@ -76,8 +70,7 @@ static int check_once(const pd_core *core, const pd_item *items, size_t n, pd_er
     for (size_t i = 0; rc == PD_OK && i < n; i++) {
         pd_param_record *record = &core->params[items[i].param];
         if (record->pushing)
-            rc = pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %.160s is in another item, too", i,
-                         record->name);
+            rc = pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %.160s is in another item", i, record->name);
         record->pushing = true;
     }
     for (size_t i = 0; i < n; i++) core->params[items[i].param].pushing = false;
@@ -110,7 +103,7 @@ static int check(const pd_core *core, const pd_item *items, size_t n, uint64_t n
                        core->setup.rank);
     if (number == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "a change of weights has a number other than 0, such as a hash of the new weights");
+                       "the number of a change of weights must not be 0: use a hash of the new weights");
     if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "no items");
     for (size_t i = 0; rc == PD_OK && i < n; i++) rc = check_item(core, items, i, err);
     if (rc == PD_OK) rc = check_idle(core, err);

@@ -7,10 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "job_dir.h"
-#include "notes_bin.h"
-#include "mutant.h"
+#include "state_dir.h"
 #include "state_bin.h"
+#include "mutant.h"
 #include "weights_file.h"
 
 /* Bytes that a checkpoint needs on the disk besides its three large files: the manifest, and what directories and the
@@ -39,13 +38,6 @@ static void step_path(char out[PD_KEEP_PATH], const char *job_dir, pd_step_kind 
 
     pd_keep_step_name(name, kind, step);
     pd_keep_join(out, job_dir, name);
-}
-
-static int sync_dir(const pd_disk *disk, const char *path, pd_error *err)
-{
-    int number = PD_MUTANT(dir_sync_left_out) ? 0 : disk->sync_dir(disk->arg, path);
-
-    return number == 0 ? PD_OK : pd_disk_fail(err, number, "sync the directory", path);
 }
 
 static int rename_dir(const pd_disk *disk, const char *from, const char *to, pd_error *err)
@@ -78,7 +70,7 @@ static int make_job_dir(attempt *a, pd_error *err)
     int number = a->disk->make_dir(a->disk->arg, a->job_dir);
 
     if (number != 0 && number != EEXIST) return pd_disk_fail(err, number, "make the directory", a->job_dir);
-    return sync_dir(a->disk, a->root, err);
+    return pd_disk_sync_dir(a->disk, a->root, err);
 }
 
 /* Removes a checkpoint that is no longer needed. It loses its name first, so that nobody takes what is left of it for
@@ -166,7 +158,7 @@ static int fill(attempt *a, pd_error *err)
     if (rc == PD_OK) rc = pd_state_bin_write(&a->writer, a->tmp, a->kept, &sum[PD_KEEP_STATE], err);
     if (rc == PD_OK) rc = pd_notes_bin_write(&a->writer, a->tmp, a->kept, &sum[PD_KEEP_NOTES], err);
     if (rc == PD_OK) rc = write_manifest(a, err);
-    return rc == PD_OK ? sync_dir(a->disk, a->tmp, err) : rc;
+    return rc == PD_OK ? pd_disk_sync_dir(a->disk, a->tmp, err) : rc;
 }
 
 /* ---- giving it its name ---- */
@@ -245,9 +237,9 @@ static int publish(attempt *a, pd_error *err)
 
     if (rc == PD_OK) rc = rename_dir(a->disk, a->tmp, a->final, err);
     a->published = rc == PD_OK;
-    if (rc == PD_OK && !PD_MUTANT(rename_unsynced)) rc = sync_dir(a->disk, a->job_dir, err);
+    if (rc == PD_OK && !PD_MUTANT(rename_unsynced)) rc = pd_disk_sync_dir(a->disk, a->job_dir, err);
     if (rc == PD_OK) rc = withdraw_later(a, &any, err);
-    return rc == PD_OK && any ? sync_dir(a->disk, a->job_dir, err) : rc;
+    return rc == PD_OK && any ? pd_disk_sync_dir(a->disk, a->job_dir, err) : rc;
 }
 
 /* ---- the end ---- */
@@ -280,7 +272,7 @@ void pd_checkpoint_tidy(const pd_disk *disk, const char *job_dir, uint64_t keep)
             discard(disk, job_dir, entry);
     }
     pd_step_list_free(&list);
-    (void)sync_dir(disk, job_dir, NULL);
+    (void)pd_disk_sync_dir(disk, job_dir, NULL);
 }
 
 /* Marks a job as ended. Without a directory it has no checkpoint, and nothing can come back. */
@@ -298,7 +290,7 @@ static int mark_ended(const pd_disk *disk, const char *root, const pd_checkpoint
         if ((number = disk->sync_file(disk->arg, file)) != 0) rc = pd_disk_fail(err, number, "sync", path);
         disk->close(disk->arg, file);
     }
-    return rc == PD_OK && !PD_MUTANT(end_unsynced) ? sync_dir(disk, dir, err) : rc;
+    return rc == PD_OK && !PD_MUTANT(end_unsynced) ? pd_disk_sync_dir(disk, dir, err) : rc;
 }
 
 int pd_checkpoint_put(const pd_disk *disk, const char *root, pd_checkpoint_image *kept,

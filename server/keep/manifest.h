@@ -5,7 +5,7 @@
 #ifndef PD_MANIFEST_H
 #define PD_MANIFEST_H
 
-#include "file_writer.h"
+#include "file_io.h"
 
 #define PD_MANIFEST_FORMAT 1
 #define PD_MANIFEST_MOST 65536 /* most bytes of a manifest */

@@ -9,8 +9,8 @@
 #ifndef PD_STATE_BIN_H
 #define PD_STATE_BIN_H
 
-#include "file_reader.h"
 #include "checkpoint_image.h"
+#include "file_io.h"
 
 /* Writes state.bin, and tells its size and hash. */
 int pd_state_bin_write(pd_file_writer *writer, const char *dir, const pd_checkpoint_image *kept, pd_file_sum *sum,
@@ -32,5 +32,15 @@ int pd_state_bin_next(pd_state_bin *r, uint32_t i, pd_error *err);
 int pd_state_bin_close(pd_state_bin *r, int rc, pd_error *err);
 /* Returns the bytes that state.bin of a checkpoint takes. */
 uint64_t pd_state_bin_bytes(const pd_checkpoint_image *kept);
+
+/* Writes notes.bin, and tells its size and hash. */
+int pd_notes_bin_write(pd_file_writer *writer, const char *dir, const pd_checkpoint_image *kept, pd_file_sum *sum,
+                       pd_error *err);
+/* Reads notes.bin into `kept`. PD_DATA_LOSS: it is damaged. After an error pd_checkpoint_image_free frees what was
+ * read. */
+int pd_notes_bin_read(const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_checkpoint_image *kept,
+                      pd_error *err);
+/* Returns the bytes that notes.bin of a checkpoint takes. */
+uint64_t pd_notes_bin_bytes(const pd_checkpoint_image *kept);
 
 #endif

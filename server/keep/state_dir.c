@@ -1,6 +1,11 @@
-/* state_dir.c - opens and locks a state directory. */
+/* state_dir.c - opens and locks a state directory, makes and reads names in it, lists and removes what is there. */
 #include "state_dir.h"
 
+#include "disk.h"
+#include "hash.h"
+#include "grow.h"
+
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -11,8 +16,286 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "disk.h"
-#include "keep_names.h"
+enum { MOST_OF_NAME = 180, DIGITS = 20 };
+
+const char *const pd_keep_files[PD_KEEP_FILES] = {
+    [PD_KEEP_WEIGHTS] = "weights.safetensors",
+    [PD_KEEP_STATE] = "state.bin",
+    [PD_KEEP_NOTES] = "notes.bin",
+};
+
+static const struct {
+    const char *prefix, *suffix;
+} kinds[PD_STEP_NONE] = {
+    [PD_STEP_CURRENT] = { "step-", "" },
+    [PD_STEP_OLD] = { "step-", ".old" },
+    [PD_STEP_TEMPORARY] = { "tmp-", "" },
+    [PD_STEP_ASIDE] = { "aside-", "" },
+};
+
+static bool is_plain(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+}
+
+/* Writes a name with %XX for all but plain bytes. Returns the number of bytes written; `most` is the largest. */
+static size_t encode(char *out, size_t most, const char *name)
+{
+    size_t n = 0;
+
+    for (; *name != '\0'; name++) {
+        bool plain = is_plain(*name);
+        if (n + (plain ? 1 : 3) > most) break;
+        if (plain)
+            out[n++] = *name;
+        else
+            n += (size_t)snprintf(out + n, 4, "%%%02X", (unsigned)(uint8_t)*name);
+    }
+    out[n] = '\0';
+    return n;
+}
+
+void pd_keep_job_name(char out[PD_KEEP_NAME], const char *job, uint64_t creator)
+{
+    char plain[3 * PD_KEEP_NAME + 4];
+    size_t n = encode(plain, sizeof plain - 4, job);
+
+    if (n <= MOST_OF_NAME)
+        snprintf(out, PD_KEEP_NAME, "%.180s-%016" PRIx64, plain, creator);
+    else
+        snprintf(out, PD_KEEP_NAME, "%.180s~%016" PRIx64 "-%016" PRIx64, plain, (uint64_t)XXH3_64bits(job, strlen(job)),
+                 creator);
+}
+
+void pd_keep_step_name(char out[PD_KEEP_NAME], pd_step_kind kind, uint64_t step)
+{
+    snprintf(out, PD_KEEP_NAME, "%s%020" PRIu64 "%s", kinds[kind].prefix, step, kinds[kind].suffix);
+}
+
+/* Reads 20 digits. Returns false if there are none, or if they are no step: steps are below 2^63. */
+static bool parse_digits(const char *at, uint64_t *step)
+{
+    uint64_t value = 0;
+
+    for (int i = 0; i < DIGITS; i++) {
+        if (at[i] < '0' || at[i] > '9' || value > INT64_MAX / 10) return false;
+        value = 10 * value + (uint64_t)(at[i] - '0');
+    }
+    *step = value;
+    return value <= INT64_MAX;
+}
+
+void pd_keep_old_name(char out[PD_KEEP_NAME], uint64_t step, int number)
+{
+    pd_keep_step_name(out, PD_STEP_OLD, step);
+    if (number > 1) snprintf(out + strlen(out), PD_KEEP_NAME - strlen(out), ".%d", number);
+}
+
+/* Returns whether this is ".old.N", with N from 2 to PD_KEEP_OLDS. */
+static bool is_another_old(const char *suffix)
+{
+    size_t n = strlen(kinds[PD_STEP_OLD].suffix);
+
+    return strncmp(suffix, kinds[PD_STEP_OLD].suffix, n) == 0 && suffix[n] == '.' && suffix[n + 1] >= '2' &&
+           suffix[n + 1] <= '0' + PD_KEEP_OLDS && suffix[n + 2] == '\0';
+}
+
+pd_step_kind pd_keep_step_parse(const char *name, uint64_t *step)
+{
+    for (pd_step_kind kind = 0; kind < PD_STEP_NONE; kind++) {
+        size_t n = strlen(kinds[kind].prefix);
+        if (strncmp(name, kinds[kind].prefix, n) != 0 || strlen(name) < n + DIGITS) continue;
+        if (!parse_digits(name + n, step)) continue;
+        if (strcmp(name + n + DIGITS, kinds[kind].suffix) == 0) return kind;
+        if (kind == PD_STEP_ASIDE && name[n + DIGITS] == '.') return kind;
+        if (kind == PD_STEP_OLD && is_another_old(name + n + DIGITS)) return kind;
+    }
+    return PD_STEP_NONE;
+}
+
+void pd_keep_segment_name(char out[PD_KEEP_NAME], pd_segment_kind kind, uint64_t number, uint64_t step)
+{
+    int n = snprintf(out, PD_KEEP_NAME, "segment-%020" PRIu64, number);
+
+    if (kind == PD_SEGMENT_UP_TO) snprintf(out + n, PD_KEEP_NAME - (size_t)n, ".to-%020" PRIu64, step);
+}
+
+/* Returns what follows a prefix and 20 digits, whose value it tells; NULL: the text is another. */
+static const char *parse_part(const char *text, const char *prefix, uint64_t *value)
+{
+    size_t n = strlen(prefix);
+
+    if (strncmp(text, prefix, n) != 0 || strlen(text) < n + DIGITS || !parse_digits(text + n, value)) return NULL;
+    return text + n + DIGITS;
+}
+
+pd_segment_kind pd_keep_segment_parse(const char *name, uint64_t *number, uint64_t *step)
+{
+    const char *rest = parse_part(name, "segment-", number);
+
+    *step = UINT64_MAX;
+    if (rest == NULL) return PD_SEGMENT_NONE;
+    if (rest[0] == '\0') return PD_SEGMENT_WHOLE;
+    rest = parse_part(rest, ".to-", step);
+    return rest != NULL && rest[0] == '\0' ? PD_SEGMENT_UP_TO : PD_SEGMENT_NONE;
+}
+
+void pd_keep_join(char out[PD_KEEP_PATH], const char *path, const char *name)
+{
+    int n = snprintf(out, PD_KEEP_PATH, "%s/%s", path, name);
+    assert(n > 0 && n < PD_KEEP_PATH);
+    (void)n;
+}
+
+int pd_keep_check_root(const char *root, pd_error *err)
+{
+    if (root[0] != '\0' && strlen(root) <= PD_KEEP_ROOT) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "state directory %.100s: expected a path of 1 to %d bytes", root,
+                   PD_KEEP_ROOT);
+}
+
+/* ---- the checkpoints of a job ---- */
+
+static void add_step(void *what, const char *name)
+{
+    pd_step_list *list = what;
+    pd_step_entry entry;
+    void *at = list->at;
+
+    if (strcmp(name, PD_KEEP_ENDED) == 0) list->ended = true;
+    entry.kind = pd_keep_step_parse(name, &entry.step);
+    if (entry.kind == PD_STEP_NONE || strlen(name) >= sizeof entry.name) return;
+    snprintf(entry.name, sizeof entry.name, "%s", name);
+    if (pd_grow(&at, &list->room, list->n + 1, sizeof *list->at) != PD_OK) {
+        list->no_memory = true;
+        return;
+    }
+    list->at = at;
+    list->at[list->n++] = entry;
+}
+
+static int compare_steps(const void *left, const void *right)
+{
+    const pd_step_entry *a = left, *b = right;
+
+    if (a->step != b->step) return a->step > b->step ? -1 : 1;
+    if (a->kind != b->kind) return a->kind < b->kind ? -1 : 1;
+    /* of several old ones of a step, the name of the newest is the last */
+    return a->kind == PD_STEP_OLD ? strcmp(b->name, a->name) : strcmp(a->name, b->name);
+}
+
+int pd_step_list_read(pd_step_list *list, const pd_disk *disk, const char *job_dir, pd_error *err)
+{
+    int number, rc = PD_OK;
+
+    *list = (pd_step_list){ 0 };
+    number = disk->list(disk->arg, job_dir, add_step, list);
+    if (number != 0 && number != ENOENT) rc = pd_disk_fail(err, number, "list", job_dir);
+    if (list->no_memory) rc = pd_fail(err, PD_NO_MEMORY, "the list of checkpoints: out of memory");
+    if (rc != PD_OK) pd_step_list_free(list);
+    if (list->n > 0) qsort(list->at, list->n, sizeof *list->at, compare_steps);
+    return rc;
+}
+
+void pd_step_list_free(pd_step_list *list)
+{
+    free(list->at);
+    *list = (pd_step_list){ 0 };
+}
+
+bool pd_step_list_has(const pd_step_list *list, pd_step_kind kind, uint64_t step)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (list->at[i].kind == kind && list->at[i].step == step) return true;
+    return false;
+}
+
+/* ---- the jobs of a state directory, and names in any directory ---- */
+
+static void add_name(void *what, const char *name)
+{
+    pd_job_dirs *jobs = what;
+    void *at = jobs->at;
+
+    if (strlen(name) >= PD_KEEP_NAME) return;
+    if (pd_grow(&at, &jobs->room, jobs->n + 1, sizeof *jobs->at) == PD_OK) {
+        jobs->at = at;
+        if ((jobs->at[jobs->n] = strdup(name)) != NULL) {
+            jobs->n++;
+            return;
+        }
+    }
+    jobs->no_memory = true;
+}
+
+static int compare_names(const void *left, const void *right)
+{
+    return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+static int list_names(pd_job_dirs *names, const pd_disk *disk, const char *path, pd_error *err)
+{
+    int number, rc = PD_OK;
+
+    *names = (pd_job_dirs){ 0 };
+    if ((number = disk->list(disk->arg, path, add_name, names)) != 0) rc = pd_disk_fail(err, number, "list", path);
+    if (names->no_memory) rc = pd_fail(err, PD_NO_MEMORY, "the list of a directory: out of memory");
+    if (rc != PD_OK) pd_job_dirs_free(names);
+    if (names->n > 0) qsort(names->at, names->n, sizeof *names->at, compare_names);
+    return rc;
+}
+
+/* Tells whether a name is that of a job's directory: it ends with '-' and 16 hexadecimal digits. */
+static bool is_job(const char *name)
+{
+    size_t n = strlen(name);
+
+    return n > 17 && name[n - 17] == '-' && strspn(name + n - 16, "0123456789abcdef") == 16;
+}
+
+int pd_job_dirs_read(pd_job_dirs *jobs, const pd_disk *disk, const char *root, pd_error *err)
+{
+    size_t n = 0;
+    int rc = list_names(jobs, disk, root, err);
+
+    for (size_t i = 0; rc == PD_OK && i < jobs->n; i++) {
+        if (is_job(jobs->at[i]))
+            jobs->at[n++] = jobs->at[i];
+        else
+            free(jobs->at[i]);
+    }
+    jobs->n = n;
+    return rc;
+}
+
+void pd_job_dirs_free(pd_job_dirs *jobs)
+{
+    for (size_t i = 0; i < jobs->n; i++) free(jobs->at[i]);
+    free(jobs->at);
+    *jobs = (pd_job_dirs){ 0 };
+}
+
+/* ---- removing ---- */
+
+int pd_keep_remove_dir(const pd_disk *disk, const char *path, pd_error *err)
+{
+    char file[PD_KEEP_PATH];
+    pd_job_dirs names;
+    int number, rc = list_names(&names, disk, path, err);
+
+    if (rc != PD_OK) return rc == PD_NOT_FOUND ? PD_OK : rc;
+    pd_keep_join(file, path, PD_KEEP_MANIFEST);
+    number = disk->remove(disk->arg, file);
+    if (number == ENOENT) number = 0;
+    for (size_t i = 0; i < names.n && number == 0; i++) {
+        if (strcmp(names.at[i], PD_KEEP_MANIFEST) == 0) continue;
+        pd_keep_join(file, path, names.at[i]);
+        number = disk->remove(disk->arg, file);
+    }
+    pd_job_dirs_free(&names);
+    if (number == 0) number = disk->remove(disk->arg, path);
+    return number == 0 ? PD_OK : pd_disk_fail(err, number, "remove", path);
+}
 
 /* Checks that nobody but the owner, who must be this user or root, can write into the directory. Root may use that of
  * any user, as paramctl does when an operator restores a checkpoint. */

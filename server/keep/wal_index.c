@@ -1,7 +1,7 @@
 /* wal_index.c - finds the entries of a log by their headers. */
 #include "wal_index.h"
 
-#include "keep_array.h"
+#include "grow.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,7 +20,10 @@ typedef struct visit {
     uint64_t offset; /* behind the last entry */
 } visit;
 
-/* ---- names ---- */
+const char *pd_wal_stream_dir(pd_wal_stream stream)
+{
+    return stream == PD_WAL_STEPS ? PD_KEEP_STEPS : PD_KEEP_DECISIONS;
+}
 
 static void add_file(void *what, const char *name)
 {
@@ -31,7 +34,7 @@ static void add_file(void *what, const char *name)
     file.kind = pd_keep_segment_parse(name, &file.number, &file.up_to);
     if (file.kind == PD_SEGMENT_NONE || strlen(name) >= sizeof file.name) return;
     snprintf(file.name, sizeof file.name, "%s", name);
-    if (!pd_keep_grow(&at, &index->files_room, index->n_files, sizeof file)) {
+    if (pd_grow(&at, &index->files_room, index->n_files + 1, sizeof file) != PD_OK) {
         index->no_memory = true;
         return;
     }
@@ -56,31 +59,31 @@ void pd_wal_index_path(char out[PD_KEEP_PATH], const pd_wal_index *index, size_t
 
 size_t pd_wal_index_find(const pd_wal_index *index, uint64_t step)
 {
-    for (size_t i = index->n_spots; i-- > 0;)
-        if (index->spots[i].header.step == step) return i;
+    for (size_t i = index->n_places; i-- > 0;)
+        if (index->places[i].header.step == step) return i;
     return PD_WAL_NOWHERE;
 }
 
 /* Finds the entry that a new one follows. That is nearly always the last. */
-static size_t find_parent(const pd_wal_index *index, const pd_wal_place *spot)
+static size_t find_parent(const pd_wal_index *index, const pd_wal_place *place)
 {
-    for (size_t i = index->n_spots; spot->parent != 0 && i-- > 0;)
-        if (index->spots[i].link == spot->parent && index->spots[i].header.step + 1 == spot->header.step) return i;
+    for (size_t i = index->n_places; place->parent != 0 && i-- > 0;)
+        if (index->places[i].link == place->parent && index->places[i].header.step + 1 == place->header.step) return i;
     return PD_WAL_NOWHERE;
 }
 
-static int add_spot(visit *v, const pd_wal_place *spot)
+static int add_place(visit *v, const pd_wal_place *place)
 {
     pd_wal_index *index = v->index;
-    void *at = index->spots;
-    size_t parent = find_parent(index, spot);
+    void *at = index->places;
+    size_t parent = find_parent(index, place);
 
-    if (!pd_keep_grow(&at, &index->spots_room, index->n_spots, sizeof *spot)) return ENOMEM;
-    index->spots = at;
-    index->spots[index->n_spots] = *spot;
-    if (parent != PD_WAL_NOWHERE) index->spots[parent].next = index->n_spots;
-    index->n_spots++;
-    index->files[v->file].last = spot->header.step;
+    if (pd_grow(&at, &index->places_room, index->n_places + 1, sizeof *place) != PD_OK) return ENOMEM;
+    index->places = at;
+    index->places[index->n_places] = *place;
+    if (parent != PD_WAL_NOWHERE) index->places[parent].next = index->n_places;
+    index->n_places++;
+    index->files[v->file].last = place->header.step;
     return 0;
 }
 
@@ -98,11 +101,11 @@ static void note_durable(pd_wal_index *index, uint64_t step)
 
 /* Reads the header of the entry at v->offset, and its link. Returns 0, ENODATA if there is no entry that follows the
  * one before, or the error of the disk. */
-static int read_spot(const visit *v, uint64_t step, pd_wal_place *spot)
+static int read_place(const visit *v, uint64_t step, pd_wal_place *place)
 {
     const pd_wal_file *file = &v->index->files[v->file];
     uint8_t bytes[PD_WAL_HEADER];
-    pd_wal_header *h = &spot->header;
+    pd_wal_header *h = &place->header;
     int number;
 
     if (v->offset + PD_DISK_BLOCK > file->bytes) return ENODATA;
@@ -110,8 +113,8 @@ static int read_spot(const visit *v, uint64_t step, pd_wal_place *spot)
     if (!pd_wal_header_read(h, bytes) || h->segment != v->segment.number || h->creator != v->segment.creator)
         return ENODATA;
     if (h->step != step || step > file->up_to || pd_wal_header_bytes(h) > file->bytes - v->offset) return ENODATA;
-    if ((number = read_at(v, v->offset + pd_wal_header_link(h), &spot->link, sizeof spot->link)) != 0) return number;
-    spot->link = le64toh(spot->link);
+    if ((number = read_at(v, v->offset + pd_wal_header_link(h), &place->link, sizeof place->link)) != 0) return number;
+    place->link = le64toh(place->link);
     return 0;
 }
 
@@ -123,13 +126,13 @@ static int walk(visit *v)
 
     v->offset = PD_DISK_BLOCK;
     for (uint64_t step = v->segment.first;; step++) {
-        pd_wal_place spot = { .file = v->file, .offset = v->offset, .parent = parent, .next = PD_WAL_NOWHERE };
-        if ((number = read_spot(v, step, &spot)) != 0) return number == ENODATA ? 0 : number;
-        if (spot.header.previous != before) return 0;
-        if ((number = add_spot(v, &spot)) != 0) return number;
-        note_durable(v->index, spot.header.durable);
-        v->offset += pd_wal_header_bytes(&spot.header);
-        parent = before = spot.link;
+        pd_wal_place place = { .file = v->file, .offset = v->offset, .parent = parent, .next = PD_WAL_NOWHERE };
+        if ((number = read_place(v, step, &place)) != 0) return number == ENODATA ? 0 : number;
+        if (place.header.previous != before) return 0;
+        if ((number = add_place(v, &place)) != 0) return number;
+        note_durable(v->index, place.header.durable);
+        v->offset += pd_wal_header_bytes(&place.header);
+        parent = before = place.link;
     }
 }
 
@@ -208,21 +211,21 @@ static void read_file(pd_wal_index *index, size_t i, bool claims)
 
 uint64_t pd_wal_index_base(const pd_wal_index *index)
 {
-    return index->n_spots > 0 ? index->spots[index->n_spots - 1].header.base : 0;
+    return index->n_places > 0 ? index->places[index->n_places - 1].header.base : 0;
 }
 
-int pd_wal_index_read(pd_wal_index *index, const pd_disk *disk, const char *job_dir, const char *name, uint64_t creator,
-                      bool claims, pd_error *err)
+int pd_wal_index_read(pd_wal_index *index, const pd_disk *disk, const char *job_dir, pd_wal_stream stream,
+                      uint64_t creator, bool claims, pd_error *err)
 {
     int number, rc = PD_OK;
 
     *index = (pd_wal_index){ .disk = disk, .creator = creator };
-    pd_keep_join(index->dir, job_dir, name);
+    pd_keep_join(index->dir, job_dir, pd_wal_stream_dir(stream));
     number = disk->list(disk->arg, index->dir, add_file, index);
     if (number != 0 && number != ENOENT) rc = pd_disk_fail(err, number, "list", index->dir);
     if (index->n_files > 0) qsort(index->files, index->n_files, sizeof *index->files, compare_files);
     for (size_t i = 0; rc == PD_OK && i < index->n_files && !index->no_memory; i++) read_file(index, i, claims);
-    if (rc == PD_OK && index->no_memory) rc = pd_fail(err, PD_NO_MEMORY, "the log of a job: out of memory");
+    if (rc == PD_OK && index->no_memory) rc = pd_fail(err, PD_NO_MEMORY, "out of memory for the WAL of a job");
     if (rc != PD_OK) pd_wal_index_free(index);
     return rc;
 }
@@ -230,6 +233,6 @@ int pd_wal_index_read(pd_wal_index *index, const pd_disk *disk, const char *job_
 void pd_wal_index_free(pd_wal_index *index)
 {
     free(index->files);
-    free(index->spots);
+    free(index->places);
     *index = (pd_wal_index){ 0 };
 }

@@ -2,8 +2,9 @@
 #ifndef PD_WAL_INDEX_H
 #define PD_WAL_INDEX_H
 
-#include "keep_names.h"
+#include "state_dir.h"
 #include "wal_format.h"
+#include "wal_record.h"
 
 #define PD_WAL_NOWHERE SIZE_MAX
 
@@ -33,21 +34,22 @@ typedef struct pd_wal_index {
     uint64_t creator;
     pd_wal_file *files; /* in the order of their numbers, that in which they were written */
     size_t n_files, files_room;
-    pd_wal_place *spots; /* entries in the order in which they were written */
-    size_t n_spots, spots_room;
+    pd_wal_place *places; /* entries in the order in which they were written */
+    size_t n_places, places_room;
     uint64_t durable; /* the last step of which an entry or segment says that it was on the disk; 0: none does */
     bool no_memory;
     pd_error
         unreadable; /* the first file that a newer version has written, or the disk cannot read; code PD_OK: none */
 } pd_wal_index;
 
-/* Reads the headers of all segments and entries of a log. The log is the directory `name` (PD_KEEP_STEPS or
- * PD_KEEP_DECISIONS) in the directory of its job; without such a directory the index is empty. If `claims` is set, also
- * looks for headers behind an entry that cannot be read, so that index->durable is the largest step that any header
- * claims. Errors are those of the disk when it lists the directory, and PD_NO_MEMORY. After an error there is nothing
- * to free. */
-int pd_wal_index_read(pd_wal_index *index, const pd_disk *disk, const char *job_dir, const char *name, uint64_t creator,
-                      bool claims, pd_error *err);
+/* Returns the name of a stream's directory in the directory of its job. */
+const char *pd_wal_stream_dir(pd_wal_stream stream);
+/* Reads the headers of all segments and records of a stream; without its directory the index is empty. If `claims` is
+ * set, also looks for headers after a record that cannot be read, so that index->durable is the largest step that any
+ * header claims. Errors are those of the disk when it lists the directory, and PD_NO_MEMORY. After an error there is
+ * nothing to free. */
+int pd_wal_index_read(pd_wal_index *index, const pd_disk *disk, const char *job_dir, pd_wal_stream stream,
+                      uint64_t creator, bool claims, pd_error *err);
 void pd_wal_index_free(pd_wal_index *index);
 
 /* Returns the entry of a step that was written last; PD_WAL_NOWHERE: there is none. */

@@ -1,25 +1,32 @@
-/* wal_read.c - reads the entries of a log that follow a checkpoint, and trusts no byte of them. */
-#include "wal_files.h"
-
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
+/* wal_read.c - reads the records that follow a checkpoint, and trusts no byte of them; truncates a WAL to the step to
+ * which its job has come back, sets it aside, and removes it. */
 #include "cursor.h"
 #include "hash.h"
+#include "state_dir.h"
+#include "wal_files.h"
 #include "wal_index.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Bytes that are read and hashed at a time: they are in the processor's cache when they are hashed. */
 enum { SLICE = 1 << 20 };
 
-/* A log that is being read. */
+/* Returns the number of the record that those that count follow. */
+static uint64_t base_of(const pd_wal_source *from, const pd_wal_index *index)
+{
+    return from->stream == PD_WAL_DECISIONS ? pd_wal_index_base(index) : from->base;
+}
+
+/* A stream that is being read. */
 typedef struct reading {
     pd_wal_index index;
     size_t file; /* index of the file that is open; PD_WAL_NOWHERE: none */
     int handle;
 } reading;
-
-/* ---- files ---- */
 
 static void close_file(reading *r)
 {
@@ -41,56 +48,54 @@ static int open_file(reading *r, size_t file, pd_error *err)
 }
 
 /* Fills *err with PD_DATA_LOSS, and says where the entry lies that is damaged. */
-static int damaged(const reading *r, const pd_wal_place *spot, pd_error *err, const char *what)
+static int damaged(const reading *r, const pd_wal_place *place, pd_error *err, const char *what)
 {
     return pd_fail(err, PD_DATA_LOSS, "%.300s/%s: the entry of step %" PRIu64 ", at byte %" PRIu64 ": %s", r->index.dir,
-                   r->index.files[spot->file].name, spot->header.step, spot->offset, what);
+                   r->index.files[place->file].name, place->header.step, place->offset, what);
 }
 
-/* ---- one entry ---- */
-
 /* Reads all bytes of an entry up to its link, and compares their hash with it. */
-static int read_bytes(reading *r, const pd_wal_place *spot, uint8_t *to, XXH3_state_t *hash, pd_error *err)
+static int read_bytes(reading *r, const pd_wal_place *place, uint8_t *to, XXH3_state_t *hash, pd_error *err)
 {
-    uint64_t bytes = pd_wal_header_link(&spot->header);
+    uint64_t bytes = pd_wal_header_link(&place->header);
     char path[PD_KEEP_PATH];
     int number;
 
     XXH3_64bits_reset(hash);
     for (uint64_t at = 0; at < bytes; at += SLICE) {
         size_t n = bytes - at < SLICE ? (size_t)(bytes - at) : SLICE;
-        pd_wal_index_path(path, &r->index, spot->file);
-        number = r->index.disk->read(r->index.disk->arg, r->handle, spot->offset + at, to + at, n);
+        pd_wal_index_path(path, &r->index, place->file);
+        number = r->index.disk->read(r->index.disk->arg, r->handle, place->offset + at, to + at, n);
         if (number != 0) return pd_disk_fail(err, number, "read", path);
         XXH3_64bits_update(hash, to + at, n);
     }
-    if (XXH3_64bits_digest(hash) == spot->link) return PD_OK;
-    return damaged(r, spot, err, "its XXH3 differs from the one that is written behind it");
+    if (XXH3_64bits_digest(hash) == place->link) return PD_OK;
+    return damaged(r, place, err, "its XXH3 differs from the one that is written behind it");
 }
 
 /* Finds the aggregates in the bytes of an entry. */
-static int find_parts(const reading *r, const pd_wal_place *spot, pd_wal_record *record, pd_error *err)
+static int find_parts(const reading *r, const pd_wal_place *place, pd_wal_record *record, pd_error *err)
 {
     uint8_t *at = record->memory;
-    uint64_t offset = pd_wal_header_data(&spot->header), end = pd_wal_header_link(&spot->header);
-    pd_cursor table = { .at = at + PD_WAL_HEADER, .left = 8 * (size_t)spot->header.n_parts };
+    uint64_t offset = pd_wal_header_data(&place->header), end = pd_wal_header_link(&place->header);
+    pd_cursor table = { .at = at + PD_WAL_HEADER, .left = 8 * (size_t)place->header.n_parts };
 
-    for (uint32_t i = 0; i < spot->header.n_parts; i++) {
+    for (uint32_t i = 0; i < place->header.n_parts; i++) {
         uint64_t elements = pd_cursor_u64(&table);
         if (offset > end || elements > (end - offset) / sizeof(float))
-            return damaged(r, spot, err, "an aggregate is longer than it");
+            return damaged(r, place, err, "an aggregate is longer than it");
         if (elements > 0) record->parts[i].at = (const float *)(const void *)(at + offset);
         record->parts[i].elements = (int64_t)elements;
         offset += pd_wal_part_bytes(elements);
     }
-    return offset == end ? PD_OK : damaged(r, spot, err, "its aggregates are shorter than it says");
+    return offset == end ? PD_OK : damaged(r, place, err, "its aggregates are shorter than it says");
 }
 
-static int fill(reading *r, const pd_wal_place *spot, pd_wal_record *record, XXH3_state_t *hash, pd_error *err)
+static int fill(reading *r, const pd_wal_place *place, pd_wal_record *record, XXH3_state_t *hash, pd_error *err)
 {
-    const pd_wal_header *h = &spot->header;
+    const pd_wal_header *h = &place->header;
     uint8_t *at = record->memory;
-    int rc = read_bytes(r, spot, at, hash, err);
+    int rc = read_bytes(r, place, at, hash, err);
 
     if (rc != PD_OK) return rc;
     memcpy(record->head, at + PD_WAL_HEADER + 8 * (size_t)h->n_parts, (size_t)h->head_bytes);
@@ -100,18 +105,18 @@ static int fill(reading *r, const pd_wal_place *spot, pd_wal_record *record, XXH
     record->base = h->base;
     record->step = h->step;
     record->bytes = pd_wal_header_bytes(h);
-    return find_parts(r, spot, record, err);
+    return find_parts(r, place, record, err);
 }
 
-static int read_entry(reading *r, const pd_wal_place *spot, pd_wal_record **out, pd_error *err)
+static int read_entry(reading *r, const pd_wal_place *place, pd_wal_record **out, pd_error *err)
 {
-    const pd_wal_header *h = &spot->header;
+    const pd_wal_header *h = &place->header;
     pd_wal_record *record = calloc(1, sizeof *record);
     XXH3_state_t *hash = XXH3_createState();
     int rc = PD_NO_MEMORY;
 
     if (record != NULL) {
-        record->job = strdup(r->index.files[spot->file].job);
+        record->job = strdup(r->index.files[place->file].job);
         record->memory = aligned_alloc(PD_DISK_BLOCK, (size_t)pd_wal_header_bytes(h));
         record->head = malloc((size_t)h->head_bytes + 1);
         record->parts = calloc((size_t)h->n_parts + 1, sizeof *record->parts);
@@ -119,8 +124,8 @@ static int read_entry(reading *r, const pd_wal_place *spot, pd_wal_record **out,
     if (record == NULL || hash == NULL || record->job == NULL || record->memory == NULL || record->head == NULL ||
         record->parts == NULL)
         pd_fail(err, rc, "the log of a job: out of memory");
-    else if ((rc = open_file(r, spot->file, err)) == PD_OK)
-        rc = fill(r, spot, record, hash, err);
+    else if ((rc = open_file(r, place->file, err)) == PD_OK)
+        rc = fill(r, place, record, hash, err);
     if (hash != NULL) XXH3_freeState(hash);
     if (rc == PD_OK)
         *out = record;
@@ -128,8 +133,6 @@ static int read_entry(reading *r, const pd_wal_place *spot, pd_wal_record **out,
         pd_wal_record_free(record);
     return rc;
 }
-
-/* ---- all entries ---- */
 
 /* Tells what is lost if the log says that later steps than the last that was read were on the disk, or if the disk
  * cannot read it. `why` says why the next entry could not be read; code PD_OK: there is none. */
@@ -148,15 +151,15 @@ static void judge(const reading *r, pd_wal_about *about, const pd_error *why)
                 about->last + 1, index->durable, reason);
 }
 
-/* Reads entries from the one at `spot` on. Sets *why if one cannot be read. */
-static int read_all(reading *r, size_t spot, int (*each)(void *arg, const pd_wal_record *record, pd_error *err),
+/* Reads entries from the one at `place` on. Sets *why if one cannot be read. */
+static int read_all(reading *r, size_t place, int (*each)(void *arg, const pd_wal_record *record, pd_error *err),
                     void *arg, pd_wal_about *about, pd_error *why, pd_error *err)
 {
     pd_wal_record *record;
     int rc = PD_OK;
 
-    for (; spot != PD_WAL_NOWHERE; spot = r->index.spots[spot].next) {
-        rc = read_entry(r, &r->index.spots[spot], &record, why);
+    for (; place != PD_WAL_NOWHERE; place = r->index.places[place].next) {
+        rc = read_entry(r, &r->index.places[place], &record, why);
         if (rc == PD_NO_MEMORY) return pd_fail(err, rc, "%s", why->text);
         if (rc != PD_OK) return PD_OK;
         rc = each != NULL ? each(arg, record, err) : PD_OK;
@@ -171,16 +174,18 @@ static int read_all(reading *r, size_t spot, int (*each)(void *arg, const pd_wal
     return PD_OK;
 }
 
-/* Opens a log: finds its entries. After an error there is nothing to close. */
-static int begin(reading *r, const pd_disk *disk, const char *job_dir, const char *name, uint64_t creator,
-                 pd_wal_about *about, pd_error *err)
+/* Opens a stream: finds its records. Sets about->last to the record that those that count follow. After an error there
+ * is nothing to close. */
+static int begin(reading *r, const pd_wal_source *from, pd_wal_about *about, pd_error *err)
 {
     int rc;
 
     *r = (reading){ .file = PD_WAL_NOWHERE };
     *about = (pd_wal_about){ 0 };
-    if ((rc = pd_wal_index_read(&r->index, disk, job_dir, name, creator, true, err)) != PD_OK) return rc;
+    rc = pd_wal_index_read(&r->index, from->disk, from->job_dir, from->stream, from->creator, true, err);
+    if (rc != PD_OK) return rc;
     about->files = r->index.n_files;
+    about->last = base_of(from, &r->index);
     for (size_t i = 0; i < r->index.n_files; i++) about->file_bytes += r->index.files[i].bytes;
     if (r->index.unreadable.code != PD_UNIMPLEMENTED) return PD_OK;
     rc = pd_fail(err, PD_UNIMPLEMENTED, "%s", r->index.unreadable.text);
@@ -188,58 +193,131 @@ static int begin(reading *r, const pd_disk *disk, const char *job_dir, const cha
     return rc;
 }
 
-int pd_wal_survey(const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t step, pd_wal_about *about,
-                  pd_error *err)
+int pd_wal_survey(const pd_wal_source *from, pd_wal_about *about, pd_error *err)
 {
     const pd_error nothing = { 0 };
-    const pd_wal_place *spot;
+    const pd_wal_place *place;
     reading r;
-    int rc = begin(&r, disk, job_dir, PD_KEEP_STEPS, creator, about, err);
+    int rc = begin(&r, from, about, err);
 
     if (rc != PD_OK) return rc;
-    about->last = step;
-    for (size_t i = pd_wal_index_find(&r.index, step + 1); i != PD_WAL_NOWHERE; i = spot->next) {
-        spot = &r.index.spots[i];
+    for (size_t i = pd_wal_index_find(&r.index, about->last + 1); i != PD_WAL_NOWHERE; i = place->next) {
+        place = &r.index.places[i];
         about->entries++;
-        about->bytes += pd_wal_header_bytes(&spot->header);
-        about->last = spot->header.step;
+        about->bytes += pd_wal_header_bytes(&place->header);
+        about->last = place->header.step;
     }
     judge(&r, about, &nothing);
     pd_wal_index_free(&r.index);
     return PD_OK;
 }
 
-/* Reads the entries after that of a step, and closes the log. */
-static int read_after(reading *r, uint64_t step, int (*each)(void *arg, const pd_wal_record *record, pd_error *err),
-                      void *arg, pd_wal_about *about, pd_error *err)
+int pd_wal_read(const pd_wal_source *from, pd_wal_each *each, void *arg, pd_wal_about *about, pd_error *err)
 {
     pd_error why = { 0 };
-    int rc;
+    reading r;
+    int rc = begin(&r, from, about, err);
 
-    about->last = step;
-    rc = read_all(r, pd_wal_index_find(&r->index, step + 1), each, arg, about, &why, err);
-    if (rc == PD_OK) judge(r, about, &why);
-    close_file(r);
-    pd_wal_index_free(&r->index);
+    if (rc != PD_OK) return rc;
+    rc = read_all(&r, pd_wal_index_find(&r.index, about->last + 1), each, arg, about, &why, err);
+    if (rc == PD_OK) judge(&r, about, &why);
+    close_file(&r);
+    pd_wal_index_free(&r.index);
     return rc;
 }
 
-int pd_wal_read(const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t step,
-                int (*each)(void *arg, const pd_wal_record *record, pd_error *err), void *arg, pd_wal_about *about,
-                pd_error *err)
+/* Returns whether a file has one of the entries from step base + 1 to `step`, which follow each other. */
+static bool is_on_path(const pd_wal_index *index, size_t file, uint64_t base, uint64_t step)
 {
-    reading r;
-    int rc = begin(&r, disk, job_dir, PD_KEEP_STEPS, creator, about, err);
+    size_t place = pd_wal_index_find(index, base + 1);
 
-    return rc == PD_OK ? read_after(&r, step, each, arg, about, err) : rc;
+    for (; place != PD_WAL_NOWHERE && index->places[place].header.step <= step; place = index->places[place].next)
+        if (index->places[place].file == file) return true;
+    return false;
 }
 
-int pd_control_read(const pd_disk *disk, const char *job_dir, uint64_t creator,
-                    int (*each)(void *arg, const pd_wal_record *record, pd_error *err), void *arg, pd_wal_about *about,
-                    pd_error *err)
+/* Lets a file end with a step by its name. */
+static int limit(const pd_wal_index *index, size_t file, uint64_t step, pd_error *err)
 {
-    reading r;
-    int rc = begin(&r, disk, job_dir, PD_KEEP_DECISIONS, creator, about, err);
+    char from[PD_KEEP_PATH], to[PD_KEEP_PATH], name[PD_KEEP_NAME];
+    int number;
 
-    return rc == PD_OK ? read_after(&r, pd_wal_index_base(&r.index), each, arg, about, err) : rc;
+    pd_wal_index_path(from, index, file);
+    pd_keep_segment_name(name, PD_SEGMENT_UP_TO, index->files[file].number, step);
+    pd_keep_join(to, index->dir, name);
+    number = index->disk->rename(index->disk->arg, from, to);
+    return number == 0 ? PD_OK : pd_disk_fail(err, number, "rename", from);
+}
+
+/* Waits until the disk has a file: a daemon that was killed may have written entries without that. */
+static int settle(const pd_wal_index *index, size_t file, pd_error *err)
+{
+    const pd_disk *disk = index->disk;
+    char path[PD_KEEP_PATH];
+    int handle, number;
+
+    pd_wal_index_path(path, index, file);
+    if ((number = disk->reopen(disk->arg, path, 0, &handle)) != 0) return pd_disk_fail(err, number, "open", path);
+    number = disk->sync_data(disk->arg, handle);
+    disk->close(disk->arg, handle);
+    return number == 0 ? PD_OK : pd_disk_fail(err, number, "sync", path);
+}
+
+static int truncate_file(const pd_wal_index *index, size_t i, uint64_t base, uint64_t step, pd_error *err)
+{
+    const pd_wal_file *file = &index->files[i];
+    int rc;
+
+    if (!is_on_path(index, i, base, step)) return file->up_to > 0 ? limit(index, i, 0, err) : PD_OK;
+    rc = settle(index, i, err);
+    return rc == PD_OK && file->last > step ? limit(index, i, step, err) : rc;
+}
+
+int pd_wal_truncate(const pd_wal_source *from, uint64_t step, pd_error *err)
+{
+    pd_wal_index index;
+    uint64_t base;
+    int rc = pd_wal_index_read(&index, from->disk, from->job_dir, from->stream, from->creator, false, err);
+
+    if (rc != PD_OK) return rc;
+    base = base_of(from, &index);
+    for (size_t i = 0; i < index.n_files && rc == PD_OK; i++) rc = truncate_file(&index, i, base, step, err);
+    if (rc == PD_OK && index.n_files > 0) rc = pd_disk_sync_dir(index.disk, index.dir, err);
+    pd_wal_index_free(&index);
+    return rc;
+}
+
+/* Gives the directory `old` of a job the name `new`, or the first free one of new.2, new.3 ... */
+static int set_aside(const pd_disk *disk, const char *job_dir, const char *old, const char *new, bool *was_there,
+                     pd_error *err)
+{
+    char from[PD_KEEP_PATH], to[PD_KEEP_PATH], name[PD_KEEP_NAME];
+    int number = EEXIST;
+
+    snprintf(name, sizeof name, "%s", new);
+    pd_keep_join(from, job_dir, old);
+    for (int i = 2; i < 1000 && (number == EEXIST || number == ENOTEMPTY); i++) {
+        pd_keep_join(to, job_dir, name);
+        number = disk->rename(disk->arg, from, to);
+        snprintf(name, sizeof name, "%s.%d", new, i);
+    }
+    *was_there = number == 0;
+    if (number == ENOENT) return PD_OK;
+    return number == 0 ? pd_disk_sync_dir(disk, job_dir, err) : pd_disk_fail(err, number, "rename", from);
+}
+
+int pd_wal_set_aside(const pd_disk *disk, const char *job_dir, bool *was_there, pd_error *err)
+{
+    bool control;
+    int rc = set_aside(disk, job_dir, PD_KEEP_STEPS, PD_KEEP_STEPS_ASIDE, was_there, err);
+
+    return rc == PD_OK ? set_aside(disk, job_dir, PD_KEEP_DECISIONS, PD_KEEP_DECISIONS_ASIDE, &control, err) : rc;
+}
+
+int pd_wal_remove(const pd_disk *disk, const char *job_dir, pd_wal_stream stream, pd_error *err)
+{
+    char dir[PD_KEEP_PATH];
+
+    pd_keep_join(dir, job_dir, pd_wal_stream_dir(stream));
+    return pd_keep_remove_dir(disk, dir, err);
 }

@@ -1,165 +1,516 @@
-/* wal_write.c - the logs of all jobs of a daemon: writes entries in groups, each with one wait for the disk. */
+/* wal_write.c - writes the WALs of all jobs of a daemon: segments, one record after the other, with one wait for the
+ * disk for a group of records. */
+#include "cursor.h"
+#include "file_io.h"
+#include "grow.h"
 #include "wal_files.h"
+#include "wal_index.h"
+#include "wal_record.h"
 
+#include <endian.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "wal_stream_writer.h"
+/* The file of one stream of a job, while it is open. */
+typedef struct stream {
+    const pd_disk *disk;
+    pd_file_writer *writer; /* borrowed; between the first record and the sync it belongs to this stream alone */
+    char job_dir[PD_KEEP_PATH], dir[PD_KEEP_PATH];
+    pd_wal_stream kind;
+    pd_wal_segment segment; /* header of the segment that is written, or was written last */
+    uint64_t segment_bytes; /* least bytes of a segment */
+    pd_wal_file *files;     /* the other files of the stream */
+    size_t n_files, files_room;
+    bool open; /* a segment is being written */
+    int file;
+    char path[PD_KEEP_PATH];
+    uint64_t bytes;        /* size of the file */
+    uint64_t offset, most; /* where the next record begins, and where the last must end */
+    bool resumed;          /* the writer writes to this segment */
+    bool new_name;         /* the directory was not synced since the segment has its name */
+    uint64_t last, link;   /* step and link of the last record; link 0: there is none, a chain must begin */
+    uint64_t base;         /* of the last record */
+    /* Files whose last record is not above this one may be written anew. A step's base is a durable checkpoint, so it
+     * is given up at once; decisions say themselves which of them are needed, so their base counts once it is
+     * durable. */
+    uint64_t given_up;
+    uint64_t durable; /* the last step that is on the disk */
+} stream;
+
+/* Most files that wait to be written anew; the others are removed. */
+enum { SPARES = 16 };
+
+/* Least bytes of a segment of decisions in a daemon: its records are small and few. */
+enum { DECISIONS_SEGMENT = 1 << 20 };
+
+static const uint8_t zeros[PD_DISK_BLOCK];
+
+static void file_path(char out[PD_KEEP_PATH], const stream *s, const pd_wal_file *file)
+{
+    pd_keep_join(out, s->dir, file->name);
+}
+
+/* Notes the segment that was written, whose last record is of the step `last`, so that it is removed one day. If there
+ * is no memory for the note, it never is. A segment of the kind PD_SEGMENT_UP_TO is not written anew, only removed. */
+static void note_file(stream *s, const char *path, pd_segment_kind kind, uint64_t last)
+{
+    pd_wal_file file = { .kind = kind, .number = s->segment.number, .last = last, .bytes = s->bytes };
+    void *at = s->files;
+
+    snprintf(file.name, sizeof file.name, "%.63s", strrchr(path, '/') + 1);
+    if (pd_grow(&at, &s->files_room, s->n_files + 1, sizeof file) != PD_OK) return;
+    s->files = at;
+    s->files[s->n_files++] = file;
+}
+
+/* Removes files that are not needed after the checkpoint of a step, but for some that will be written anew. */
+static void forget(stream *s, uint64_t step)
+{
+    char path[PD_KEEP_PATH];
+    size_t spares = 0, n = 0;
+
+    for (size_t i = 0; i < s->n_files; i++) {
+        const pd_wal_file *file = &s->files[i];
+        bool is_spare = file->kind == PD_SEGMENT_WHOLE && file->last <= step && spares < SPARES;
+        file_path(path, s, file);
+        if (file->last <= step && !is_spare && s->disk->remove(s->disk->arg, path) == 0) continue;
+        spares += is_spare;
+        s->files[n++] = *file;
+    }
+    s->n_files = n;
+}
+
+/* Takes a file whose records a checkpoint has made obsolete out of the list. Returns false if there is none. */
+static bool take_spare(stream *s, pd_wal_file *file)
+{
+    for (size_t i = 0; i < s->n_files; i++) {
+        if (s->files[i].last > s->given_up || s->files[i].kind != PD_SEGMENT_WHOLE) continue;
+        *file = s->files[i];
+        s->files[i] = s->files[--s->n_files];
+        return true;
+    }
+    return false;
+}
+
+/* Closes the segment, which is durable up to its last record. */
+static void close_segment(stream *s)
+{
+    if (!s->open) return;
+    s->disk->close(s->disk->arg, s->file);
+    s->open = s->resumed = s->new_name = false;
+    note_file(s, s->path, PD_SEGMENT_WHOLE, s->last);
+}
+
+/* Gives up the segment after an error. What was not synced must not be read, even if the disk should have it: a later
+ * sync that succeeds would prove nothing. So the name tells up to which step the file counts. */
+static void break_off(stream *s)
+{
+    char path[PD_KEEP_PATH], name[PD_KEEP_NAME];
+    const pd_disk *disk = s->disk;
+
+    s->link = 0;
+    if (!s->open) return;
+    disk->close(disk->arg, s->file);
+    s->open = s->resumed = s->new_name = false;
+    pd_keep_segment_name(name, PD_SEGMENT_UP_TO, s->segment.number, s->durable);
+    pd_keep_join(path, s->dir, name);
+    if (disk->rename(disk->arg, s->path, path) != 0) memcpy(path, s->path, sizeof path);
+    note_file(s, path, PD_SEGMENT_UP_TO, s->last);
+    (void)pd_disk_sync_dir(s->disk, s->dir, NULL);
+}
+
+static int sync_stream(stream *s, pd_error *err)
+{
+    int number, rc;
+
+    if (!s->resumed) return PD_OK;
+    rc = pd_file_writer_flush(s->writer, err);
+    if (rc == PD_OK && (number = s->disk->sync_data(s->disk->arg, s->file)) != 0)
+        rc = pd_disk_fail(err, number, "sync", s->path);
+    if (rc == PD_OK && s->new_name) rc = pd_disk_sync_dir(s->disk, s->dir, err);
+    if (rc != PD_OK) {
+        break_off(s);
+        return rc;
+    }
+    s->resumed = s->new_name = false;
+    s->durable = s->last;
+    s->given_up = s->base;
+    return PD_OK;
+}
+
+/* Opens the file of a new segment: one that is written anew, or a new one. */
+static int open_file(stream *s, uint64_t bytes, pd_error *err)
+{
+    char name[PD_KEEP_NAME], from[PD_KEEP_PATH];
+    const pd_disk *disk = s->disk;
+    pd_wal_file spare;
+    int number;
+
+    pd_keep_segment_name(name, PD_SEGMENT_WHOLE, s->segment.number, 0);
+    pd_keep_join(s->path, s->dir, name);
+    s->bytes = 0;
+    if (!take_spare(s, &spare)) {
+        number = disk->create(disk->arg, s->path, bytes, &s->file);
+        return number == 0 ? PD_OK : pd_disk_fail(err, number, "create the file", s->path);
+    }
+    file_path(from, s, &spare);
+    if ((number = disk->rename(disk->arg, from, s->path)) != 0) return pd_disk_fail(err, number, "rename", from);
+    s->bytes = spare.bytes;
+    number = disk->reopen(disk->arg, s->path, bytes, &s->file);
+    return number == 0 ? PD_OK : pd_disk_fail(err, number, "open", s->path);
+}
+
+/* Begins a segment, in which the record comes first, with room for two such records. */
+static int begin_segment(stream *s, const pd_wal_record *record, uint64_t record_bytes, pd_error *err)
+{
+    uint8_t block[PD_DISK_BLOCK];
+    int rc = sync_stream(s, err);
+
+    if (rc != PD_OK) return rc;
+    close_segment(s);
+    s->most = PD_DISK_BLOCK + 2 * record_bytes;
+    if (s->most < s->segment_bytes) s->most = s->segment_bytes;
+    s->segment.number++;
+    s->segment.base = record->base;
+    s->segment.first = record->step;
+    s->segment.previous = s->link;
+    s->segment.durable = s->durable;
+    if ((rc = open_file(s, s->most, err)) != PD_OK) return rc;
+    if (s->most < s->bytes) s->most = s->bytes;
+    s->open = s->resumed = s->new_name = true;
+    s->offset = PD_DISK_BLOCK;
+    pd_wal_segment_write(&s->segment, block);
+    s->link = s->segment.link;
+    pd_file_writer_resume(s->writer, s->file, s->path, 0);
+    return pd_file_writer_put(s->writer, block, sizeof block, err);
+}
+
+static int put_zeros(stream *s, uint64_t written, uint64_t multiple, pd_error *err)
+{
+    return pd_file_writer_put(s->writer, zeros, (size_t)((multiple - written % multiple) % multiple), err);
+}
+
+static int put_table(stream *s, const pd_wal_record *record, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (uint32_t i = 0; i < record->n_parts && rc == PD_OK; i++) {
+        uint64_t elements = htole64((uint64_t)record->parts[i].elements);
+        rc = pd_file_writer_put(s->writer, &elements, sizeof elements, err);
+    }
+    return rc;
+}
+
+static int put_aggregates(stream *s, const pd_wal_record *record, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (uint32_t i = 0; i < record->n_parts && rc == PD_OK; i++) {
+        size_t bytes = (size_t)record->parts[i].elements * sizeof(float);
+        rc = pd_file_writer_put(s->writer, record->parts[i].at, bytes, err);
+        if (rc == PD_OK) rc = put_zeros(s, bytes, PD_WAL_ALIGN, err);
+    }
+    return rc;
+}
+
+static pd_wal_header header_of(const stream *s, const pd_wal_record *record)
+{
+    pd_wal_header header = { .n_parts = record->n_parts,
+                             .segment = s->segment.number,
+                             .creator = record->creator,
+                             .base = record->base,
+                             .step = record->step,
+                             .durable = s->durable,
+                             .head_bytes = record->head_bytes,
+                             .previous = s->link };
+
+    for (uint32_t i = 0; i < record->n_parts; i++)
+        header.data_bytes += pd_wal_part_bytes((uint64_t)record->parts[i].elements);
+    return header;
+}
+
+static int put_record(stream *s, const pd_wal_record *record, pd_error *err)
+{
+    pd_wal_header header = header_of(s, record);
+    uint8_t bytes[PD_WAL_HEADER];
+    uint64_t link;
+    int rc;
+
+    pd_wal_header_write(&header, bytes);
+    pd_file_writer_begin_block(s->writer);
+    rc = pd_file_writer_put(s->writer, bytes, sizeof bytes, err);
+    if (rc == PD_OK) rc = put_table(s, record, err);
+    if (rc == PD_OK) rc = pd_file_writer_put(s->writer, record->head, record->head_bytes, err);
+    if (rc == PD_OK)
+        rc = put_zeros(s, sizeof bytes + 8 * (uint64_t)record->n_parts + record->head_bytes, PD_WAL_ALIGN, err);
+    if (rc == PD_OK) rc = put_aggregates(s, record, err);
+    s->link = pd_file_writer_end_block(s->writer);
+    link = htole64(s->link);
+    if (rc == PD_OK) rc = pd_file_writer_put(s->writer, &link, sizeof link, err);
+    return rc == PD_OK ? put_zeros(s, pd_wal_header_link(&header) + sizeof link, PD_DISK_BLOCK, err) : rc;
+}
+
+/* Begins a chain: nothing that the stream has is needed after the checkpoint before it. */
+static int begin_chain(stream *s, const pd_wal_record *record, pd_error *err)
+{
+    int rc = sync_stream(s, err);
+
+    if (rc != PD_OK) return rc;
+    close_segment(s);
+    for (size_t i = 0; i < s->n_files && s->kind == PD_WAL_STEPS; i++) s->files[i].last = 0;
+    s->link = 0;
+    s->last = s->durable = record->base;
+    return PD_OK;
+}
+
+/* Prepares a segment for a record. */
+static int make_room(stream *s, const pd_wal_record *record, pd_error *err)
+{
+    pd_wal_header header = header_of(s, record);
+    uint64_t bytes = pd_wal_header_bytes(&header);
+    bool begins = record->step == record->base + 1;
+    int rc = begins ? begin_chain(s, record, err) : PD_OK;
+
+    if (rc != PD_OK) return rc;
+    if (s->kind == PD_WAL_STEPS) s->given_up = record->base;
+    if (begins || record->base > s->base) forget(s, s->given_up);
+    s->base = record->base;
+    if (!s->open || s->offset + bytes > s->most) return begin_segment(s, record, bytes, err);
+    if (!s->resumed) pd_file_writer_resume(s->writer, s->file, s->path, s->offset);
+    s->resumed = true;
+    return PD_OK;
+}
+
+static int append(stream *s, pd_wal_record *record, pd_error *err)
+{
+    pd_wal_header header = header_of(s, record);
+    int rc;
+
+    if (record->step != record->base + 1 && (s->link == 0 || record->step != s->last + 1))
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "%.300s: missing record %" PRIu64 ", expected before %" PRIu64
+                       "; records begin again after the next checkpoint",
+                       s->dir, record->step - 1, record->step);
+    rc = make_room(s, record, err);
+    if (rc == PD_OK) rc = put_record(s, record, err);
+    if (rc != PD_OK) {
+        break_off(s);
+        return rc;
+    }
+    record->bytes = pd_wal_header_bytes(&header);
+    s->offset += record->bytes;
+    if (s->offset > s->bytes) s->bytes = s->offset;
+    s->last = record->step;
+    return PD_OK;
+}
+
+/* Takes over the files that are there, and finds the record that the first one will follow. */
+static int take_over(stream *s, const pd_wal_record *first, pd_error *err)
+{
+    pd_wal_index index;
+    size_t place;
+    int rc = pd_wal_index_read(&index, s->disk, s->job_dir, s->kind, first->creator, false, err);
+
+    if (rc != PD_OK) return rc;
+    if (index.n_files > 0) s->segment.number = index.files[index.n_files - 1].number;
+    place = first->step == first->base + 1 ? PD_WAL_NOWHERE : pd_wal_index_find(&index, first->step - 1);
+    if (place != PD_WAL_NOWHERE) {
+        s->link = index.places[place].link;
+        s->last = s->durable = first->step - 1;
+    }
+    s->files = index.files;
+    s->n_files = index.n_files;
+    s->files_room = index.files_room;
+    index.files = NULL;
+    pd_wal_index_free(&index);
+    return PD_OK;
+}
+
+static int make_dir(const stream *s, pd_error *err)
+{
+    int number = s->disk->make_dir(s->disk->arg, s->dir);
+
+    if (number != 0 && number != EEXIST) return pd_disk_fail(err, number, "make the directory", s->dir);
+    return pd_disk_sync_dir(s->disk, s->job_dir, err);
+}
+
+static int open_stream(stream *s, const pd_disk *disk, const char *root, uint64_t segment_bytes, pd_file_writer *writer,
+                       const pd_wal_record *first, pd_error *err)
+{
+    char name[PD_KEEP_NAME];
+    int rc;
+
+    *s = (stream){ .disk = disk, .writer = writer, .segment_bytes = segment_bytes, .kind = first->stream };
+    if (s->kind == PD_WAL_DECISIONS && segment_bytes > DECISIONS_SEGMENT) s->segment_bytes = DECISIONS_SEGMENT;
+    s->segment.creator = first->creator;
+    snprintf(s->segment.job, sizeof s->segment.job, "%s", first->job);
+    pd_keep_job_name(name, first->job, first->creator);
+    pd_keep_join(s->job_dir, root, name);
+    pd_keep_join(s->dir, s->job_dir, pd_wal_stream_dir(s->kind));
+    rc = make_dir(s, err);
+    return rc == PD_OK ? take_over(s, first, err) : rc;
+}
+
+static void close_stream(stream *s)
+{
+    if (s->open) s->disk->close(s->disk->arg, s->file);
+    free(s->files);
+    *s = (stream){ 0 };
+}
 
 struct pd_wal_writer {
     const pd_disk *disk;
     char root[PD_KEEP_PATH];
     uint64_t segment_bytes;
-    pd_file_writer writer;
-    pd_wal_stream_writer **at; /* logs that are open */
+    pd_file_writer file;
+    stream **at; /* streams that are open */
     size_t n, room;
 };
 
 int pd_wal_writer_new(pd_wal_writer **out, const pd_disk *disk, const char *root, uint64_t segment_bytes, pd_error *err)
 {
-    pd_wal_writer *logs = calloc(1, sizeof *logs);
+    pd_wal_writer *writer = calloc(1, sizeof *writer);
     int rc;
 
-    if (logs == NULL) return pd_fail(err, PD_NO_MEMORY, "the logs of jobs: out of memory");
-    logs->disk = disk;
-    logs->segment_bytes = segment_bytes;
-    memcpy(logs->root, root, strlen(root) + 1);
-    if ((rc = pd_file_writer_init(&logs->writer, disk, err)) == PD_OK)
-        *out = logs;
+    if (writer == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for the WALs of jobs");
+    writer->disk = disk;
+    writer->segment_bytes = segment_bytes;
+    memcpy(writer->root, root, strlen(root) + 1);
+    if ((rc = pd_file_writer_init(&writer->file, disk, err)) == PD_OK)
+        *out = writer;
     else
-        free(logs);
+        free(writer);
     return rc;
 }
 
-/* ---- the logs that are open ---- */
-
-static void close_log(pd_wal_stream_writer *log)
+static void free_stream(stream *s)
 {
-    pd_wal_stream_writer_close(log);
-    free(log);
+    close_stream(s);
+    free(s);
 }
 
-static bool has_ended(const pd_wal_stream_writer *log)
+static bool has_ended(const stream *s)
 {
     char path[PD_KEEP_PATH];
     int file;
 
-    pd_keep_join(path, log->job_dir, PD_KEEP_ENDED);
-    if (log->disk->open(log->disk->arg, path, &file) != 0) return false;
-    log->disk->close(log->disk->arg, file);
+    pd_keep_join(path, s->job_dir, PD_KEEP_ENDED);
+    if (s->disk->open(s->disk->arg, path, &file) != 0) return false;
+    s->disk->close(s->disk->arg, file);
     return true;
 }
 
-/* Removes the logs of jobs that have ended. */
-static void sweep(pd_wal_writer *logs)
+/* Removes the streams of jobs that have ended. */
+static void sweep(pd_wal_writer *writer)
 {
     char job_dir[PD_KEEP_PATH];
-    bool control;
+    pd_wal_stream kind;
     size_t n = 0;
 
-    for (size_t i = 0; i < logs->n; i++) {
-        if (!has_ended(logs->at[i])) {
-            logs->at[n++] = logs->at[i];
+    for (size_t i = 0; i < writer->n; i++) {
+        if (!has_ended(writer->at[i])) {
+            writer->at[n++] = writer->at[i];
             continue;
         }
-        memcpy(job_dir, logs->at[i]->job_dir, sizeof job_dir);
-        control = logs->at[i]->control;
-        close_log(logs->at[i]);
-        (void)(control ? pd_control_remove : pd_wal_remove)(logs->disk, job_dir, NULL);
+        memcpy(job_dir, writer->at[i]->job_dir, sizeof job_dir);
+        kind = writer->at[i]->kind;
+        free_stream(writer->at[i]);
+        (void)pd_wal_remove(writer->disk, job_dir, kind, NULL);
     }
-    logs->n = n;
+    writer->n = n;
 }
 
-static bool is_of(const pd_wal_stream_writer *log, const pd_wal_record *entry)
+static bool is_of(const stream *s, const pd_wal_record *record)
 {
-    return log->control == entry->control && log->segment.creator == entry->creator &&
-           strcmp(log->segment.job, entry->job) == 0;
+    return s->kind == record->stream && s->segment.creator == record->creator &&
+           strcmp(s->segment.job, record->job) == 0;
 }
 
-static int open_log(pd_wal_writer *logs, const pd_wal_record *entry, pd_wal_stream_writer **out, pd_error *err)
+static int add_stream(pd_wal_writer *writer, const pd_wal_record *record, stream **out, pd_error *err)
 {
-    pd_wal_stream_writer **at = realloc(logs->at, (logs->n + 1) * sizeof(pd_wal_stream_writer *)),
-                         *log = calloc(1, sizeof *log);
-    int rc;
+    stream *s = calloc(1, sizeof *s);
+    void *at = writer->at;
+    int rc = s != NULL ? pd_grow(&at, &writer->room, writer->n + 1, sizeof(stream *)) : PD_NO_MEMORY;
 
-    if (at != NULL) logs->at = at;
-    if (at == NULL || log == NULL) {
-        free(log);
-        return pd_fail(err, PD_NO_MEMORY, "the log of a job: out of memory");
+    writer->at = at;
+    if (rc != PD_OK) {
+        free(s);
+        return pd_fail(err, rc, "out of memory for the WAL of a job");
     }
-    rc = pd_wal_stream_writer_open(log, logs->disk, logs->root, logs->segment_bytes, &logs->writer, entry, err);
+    rc = open_stream(s, writer->disk, writer->root, writer->segment_bytes, &writer->file, record, err);
     if (rc == PD_OK)
-        logs->at[logs->n++] = *out = log;
+        writer->at[writer->n++] = *out = s;
     else
-        free(log);
+        free(s);
     return rc;
 }
 
-static int find_log(pd_wal_writer *logs, const pd_wal_record *entry, pd_wal_stream_writer **out, pd_error *err)
+static int find_stream(pd_wal_writer *writer, const pd_wal_record *record, stream **out, pd_error *err)
 {
-    for (size_t i = 0; i < logs->n; i++) {
-        if (!is_of(logs->at[i], entry)) continue;
-        *out = logs->at[i];
+    for (size_t i = 0; i < writer->n; i++) {
+        if (!is_of(writer->at[i], record)) continue;
+        *out = writer->at[i];
         return PD_OK;
     }
-    sweep(logs);
-    return open_log(logs, entry, out, err);
+    sweep(writer);
+    return add_stream(writer, record, out, err);
 }
 
-/* ---- writing ---- */
-
-/* Writes the entries of the job that the first of them belongs to. */
-static void write_job(pd_wal_stream_writer *log, pd_wal_record *const *entries, size_t n)
+/* Writes the records of a stream among n, and waits for the disk once. */
+static void write_job(stream *s, pd_wal_record *const *records, size_t n)
 {
     pd_error why = { 0 };
     size_t appended = 0;
 
     for (size_t i = 0; i < n; i++) {
-        if (!is_of(log, entries[i])) continue;
-        entries[i]->error = (pd_error){ 0 };
-        if (pd_wal_stream_writer_append(log, entries[i], &entries[i]->error) == PD_OK)
+        if (!is_of(s, records[i])) continue;
+        records[i]->error = (pd_error){ 0 };
+        if (append(s, records[i], &records[i]->error) == PD_OK)
             appended++;
         else if (why.code == PD_OK)
-            why = entries[i]->error;
+            why = records[i]->error;
     }
-    if (appended > 0) (void)pd_wal_stream_writer_sync(log, &why);
+    if (appended > 0) (void)sync_stream(s, &why);
     for (size_t i = 0; i < n; i++)
-        if (is_of(log, entries[i]) && entries[i]->error.code == PD_OK && entries[i]->step > log->durable)
-            entries[i]->error = why;
+        if (is_of(s, records[i]) && records[i]->error.code == PD_OK && records[i]->step > s->durable)
+            records[i]->error = why;
 }
 
-static bool are_of_one_log(const pd_wal_record *a, const pd_wal_record *b)
+static bool are_of_one_stream(const pd_wal_record *a, const pd_wal_record *b)
 {
-    return a->control == b->control && a->creator == b->creator && strcmp(a->job, b->job) == 0;
+    return a->stream == b->stream && a->creator == b->creator && strcmp(a->job, b->job) == 0;
 }
 
-static bool is_later(pd_wal_record *const *entries, size_t i)
+static bool is_later(pd_wal_record *const *records, size_t i)
 {
     for (size_t k = 0; k < i; k++)
-        if (are_of_one_log(entries[k], entries[i])) return true;
+        if (are_of_one_stream(records[k], records[i])) return true;
     return false;
 }
 
-void pd_wal_write(pd_wal_writer *logs, pd_wal_record *const *entries, size_t n)
+void pd_wal_write(pd_wal_writer *writer, pd_wal_record *const *records, size_t n)
 {
     pd_error why;
-    pd_wal_stream_writer *log = NULL;
+    stream *s = NULL;
 
     for (size_t i = 0; i < n; i++) {
-        if (is_later(entries, i)) continue; /* it was written with the first of its job */
-        if (find_log(logs, entries[i], &log, &why) == PD_OK)
-            write_job(log, entries, n);
+        if (is_later(records, i)) continue; /* written with the first of its stream */
+        if (find_stream(writer, records[i], &s, &why) == PD_OK)
+            write_job(s, records, n);
         else
             for (size_t k = i; k < n; k++)
-                if (are_of_one_log(entries[k], entries[i])) entries[k]->error = why;
+                if (are_of_one_stream(records[k], records[i])) records[k]->error = why;
     }
 }
 
-void pd_wal_writer_free(pd_wal_writer *logs)
+void pd_wal_writer_free(pd_wal_writer *writer)
 {
-    if (logs == NULL) return;
-    for (size_t i = 0; i < logs->n; i++) close_log(logs->at[i]);
-    pd_file_writer_free(&logs->writer);
-    free(logs->at);
-    free(logs);
+    if (writer == NULL) return;
+    for (size_t i = 0; i < writer->n; i++) free_stream(writer->at[i]);
+    pd_file_writer_free(&writer->file);
+    free(writer->at);
+    free(writer);
 }

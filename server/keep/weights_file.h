@@ -3,7 +3,7 @@
 #ifndef PD_WEIGHTS_FILE_H
 #define PD_WEIGHTS_FILE_H
 
-#include "file_reader.h"
+#include "file_io.h"
 #include "checkpoint_image.h"
 
 /* Writes weights.safetensors, and tells its size and hash. */

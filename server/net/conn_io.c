@@ -120,17 +120,12 @@ void pd_conn_remark(pd_conn *conn, const pd_remark *remark)
     pd_conn_reply(conn, &nobody, &ok.base);
 }
 
-/* Ends a connection whose bytes are no valid frames. The error is in conn->why if a callback of this folder found it,
- * otherwise in the framer. */
-static void stream_broke(pd_conn *conn)
-{
-    pd_error why = conn->why.code != PD_OK ? conn->why : *pd_framer_error(conn->framer);
-    pd_conn_end(conn, NULL, &why);
-}
-
 static void after_fed(pd_conn *conn, int rc)
 {
-    if (rc != PD_OK && pd_conn_live(conn)) stream_broke(conn);
+    /* The error is in conn->why if a callback of this folder found it, otherwise in the framer. */
+    pd_error why = conn->why.code != PD_OK || rc == PD_OK ? conn->why : *pd_framer_error(conn->framer);
+
+    if (rc != PD_OK && pd_conn_live(conn)) pd_conn_end(conn, NULL, &why);
     pd_conn_watch(conn);
 }
 

@@ -25,15 +25,6 @@ enum { ENDING_PLACES = 64 };
 /* The ticket of requests that the daemon itself makes: no connection has the number 0. */
 #define OWN_TICKET ((pd_ticket){ 0, 1 })
 
-const pd_daemon_config *pd_conversation_settings(const pd_daemon *daemon)
-{
-    return &daemon->config;
-}
-const pd_platform *pd_conversation_platform(const pd_daemon *daemon)
-{
-    return &daemon->platform;
-}
-
 static void on_resolved(void *arg, pd_wait *wait)
 {
     pd_pending *pending = pd_pending_of(wait);
@@ -183,11 +174,6 @@ void pd_conversation_end(pd_daemon *daemon, const char *reason)
     pd_shutdown_begin(daemon);
 }
 
-void pd_conversation_reload(pd_daemon *daemon)
-{
-    pd_reloading_begin(daemon);
-}
-
 /* Begins the shutdown if no worker has been connected for server.idle_exit. */
 static void end_if_idle(pd_daemon *daemon, uint64_t now)
 {
@@ -276,16 +262,6 @@ uint64_t pd_conversation_calls(const pd_daemon *daemon, unsigned method)
 {
     return daemon->counters.calls[method];
 }
-bool pd_conversation_is_drained(const pd_daemon *daemon)
-{
-    return daemon->shutdown.drained;
-}
-bool pd_conversation_has_conns(const pd_daemon *daemon)
-{
-    return daemon->table.n > 0;
-}
-
-/* Posts the roles of the configuration to the step thread, if there are any. */
 static void post_roles(pd_daemon *daemon)
 {
     if (daemon->peers.roles == NULL) return;
@@ -342,24 +318,18 @@ static uint64_t origin_of(const pd_conn *conn)
     return pd_name_hash(key, name, strlen(name));
 }
 
-/* Closes a connection for a newcomer, if one may be closed. */
-static void make_room(pd_daemon *daemon)
-{
-    pd_brief_place *place = pd_brief_first(&daemon->peers.brief);
-
-    if (place != NULL)
-        pd_conn_close((pd_conn *)(void *)((char *)place - offsetof(pd_conn, links.brief)),
-                      "closed for a new connection (server.max_connections)");
-}
-
 int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const char *peer)
 {
+    pd_brief_place *place;
     pd_conn *conn;
     pd_usage *usage;
     pd_error err;
 
     if (!enter(daemon, transport, &usage)) return PD_RESOURCE_EXHAUSTED;
-    if (daemon->table.n >= daemon->config.max_connections) make_room(daemon);
+    place = daemon->table.n >= daemon->config.max_connections ? pd_brief_first(&daemon->peers.brief) : NULL;
+    if (place != NULL)
+        pd_conn_close((pd_conn *)(void *)((char *)place - offsetof(pd_conn, links.brief)),
+                      "closed for a new connection (server.max_connections)");
     if ((conn = pd_conn_new(daemon, &pd_incoming_frames, peer)) == NULL) {
         pd_usage_leave(&daemon->peers.usages, usage);
         return PD_NO_MEMORY;
@@ -371,26 +341,6 @@ int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const cha
     pd_brief_enter(&daemon->peers.brief, &conn->links.brief, origin_of(conn));
     if (check_number(daemon, usage, &err) != PD_OK) pd_conn_end(conn, NULL, &err);
     return PD_OK;
-}
-
-int pd_conversation_accept_http(pd_daemon *daemon, pd_transport *transport, uint64_t origin)
-{
-    return pd_http_accept(daemon, transport, origin);
-}
-
-void pd_conversation_close_http(pd_daemon *daemon)
-{
-    pd_http_close_all(daemon);
-}
-
-void pd_conversation_tick_http(pd_daemon *daemon)
-{
-    pd_http_tick(daemon, pd_loop_now_ms(daemon));
-}
-
-void pd_conversation_finish_http_turn(pd_daemon *daemon)
-{
-    pd_http_finish_turn(daemon);
 }
 
 /* Gives back the published versions in effects that were taken from the mailbox but not handled, since the
@@ -435,15 +385,6 @@ static void free_effects(pd_daemon *daemon, pd_mail *mail)
     }
 }
 
-/* Frees requests that were not posted, because the step thread was never started. */
-static void free_posts(pd_daemon *daemon)
-{
-    for (pd_mail *mail = daemon->mail.first, *next; mail != NULL; mail = next) {
-        next = mail->next;
-        pd_request_free((pd_request *)(void *)mail);
-    }
-}
-
 void pd_conversation_dispose(pd_daemon *daemon)
 {
     if (daemon == NULL) return;
@@ -461,7 +402,10 @@ void pd_conversation_dispose(pd_daemon *daemon)
     pd_packed_optimizers_free(daemon->optimizers);
     pd_reply_scratch_free(&daemon->scratch);
     pd_request_free(daemon->mail.drain);
-    free_posts(daemon);
+    for (pd_mail *mail = daemon->mail.first, *next; mail != NULL; mail = next) { /* the step thread was never started */
+        next = mail->next;
+        pd_request_free((pd_request *)(void *)mail);
+    }
     pd_request_free(daemon->mail.roles);
     pd_roles_free(daemon->peers.roles);
     pd_roles_free(daemon->config.store_roles);

@@ -24,14 +24,6 @@ pd_mailbox *pd_conversation_effects(pd_daemon *daemon);
  * error and the connection ends. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED: far more than the quota; the transport is still
  * the caller's. */
 int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const char *peer);
-/* Adds an HTTP connection (http.h) whose bytes travel over this transport, from a peer with this address as a number
- * (pd_reach_origin). PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED: the transport is still the caller's. */
-int pd_conversation_accept_http(pd_daemon *daemon, pd_transport *transport, uint64_t origin);
-/* While nothing else runs yet, these two do for HTTP connections what _tick and _finish_turn do for all. */
-void pd_conversation_tick_http(pd_daemon *daemon);
-void pd_conversation_finish_http_turn(pd_daemon *daemon);
-/* Closes all HTTP connections. */
-void pd_conversation_close_http(pd_daemon *daemon);
 /* Handles the effects that the step thread has posted, for about a millisecond. */
 void pd_conversation_take_effects(pd_daemon *daemon);
 /* Ends a turn of the loop, before the loop waits for events: tries held-back frames again, writes answers, posts
@@ -44,18 +36,12 @@ void pd_conversation_tick(pd_daemon *daemon);
 void pd_conversation_interrupt(pd_daemon *daemon, const char *name);
 /* Drains the daemon and stops it. Logs the reason. Does nothing if that has begun. */
 void pd_conversation_end(pd_daemon *daemon, const char *reason);
-/* Starts to read the configuration again. Limits that may change at run time take effect afterwards. */
-void pd_conversation_reload(pd_daemon *daemon);
 /* Closes all connections, and returns the published versions of the version table to the store. */
 void pd_conversation_close_all(pd_daemon *daemon);
 /* Frees the conversation, after the step thread has ended and all background work is done. Accepts NULL. */
 void pd_conversation_dispose(pd_daemon *daemon);
 
-bool pd_conversation_has_conns(const pd_daemon *daemon);
-bool pd_conversation_is_drained(const pd_daemon *daemon);
 /* Returns how many requests of a method the daemon has run, for tests. */
 uint64_t pd_conversation_calls(const pd_daemon *daemon, unsigned method);
-const pd_daemon_config *pd_conversation_settings(const pd_daemon *daemon);
-const pd_platform *pd_conversation_platform(const pd_daemon *daemon);
 
 #endif

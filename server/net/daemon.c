@@ -2,6 +2,9 @@
  * threads. */
 #include "daemon.h"
 
+#include "http.h"
+#include "lifecycle.h"
+#include "loop.h"
 #include "uvloop.h"
 
 #include <errno.h>
@@ -97,7 +100,7 @@ static int watch_input(pd_uvloop *loop, pd_error *err)
 {
     struct stat found;
 
-    if (!pd_conversation_settings(loop->daemon)->ends_with_input) return PD_OK;
+    if (!loop->daemon->config.ends_with_input) return PD_OK;
     if (fstat(STDIN_FILENO, &found) != 0 || !(S_ISFIFO(found.st_mode) || S_ISSOCK(found.st_mode)) ||
         uv_poll_init(&loop->uv, &loop->input, STDIN_FILENO) != 0)
         return pd_fail(
@@ -207,17 +210,16 @@ static void on_signal(void *arg, int number)
     pd_daemon *daemon = ((pd_uvloop *)arg)->daemon;
 
     if (number == SIGHUP)
-        pd_conversation_reload(daemon);
+        pd_reloading_begin(daemon);
     else
         pd_conversation_interrupt(daemon, strsignal(number));
 }
 
 static pd_uvloop *loop_of(const pd_daemon *daemon)
 {
-    return pd_conversation_platform(daemon)->arg;
+    return daemon->platform.arg;
 }
 
-/* Makes libuv's event loop and what it waits on (wake-ups, a timer). Returns NULL if out of memory. */
 static pd_uvloop *make_loop(void)
 {
     pd_uvloop *loop = calloc(1, sizeof *loop);
@@ -320,15 +322,15 @@ static void on_finished(uv_async_t *handle)
 
 static void on_loading_prepare(uv_prepare_t *handle)
 {
-    pd_conversation_finish_http_turn(((pd_uvloop *)handle->data)->daemon);
+    pd_http_finish_turn(((pd_uvloop *)handle->data)->daemon);
 }
 
 static void on_loading_tick(uv_timer_t *handle)
 {
     pd_uvloop *loop = handle->data;
-    const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
+    const pd_daemon_config *config = &loop->daemon->config;
 
-    pd_conversation_tick_http(loop->daemon);
+    pd_http_tick(loop->daemon, pd_loop_now_ms(loop->daemon));
     if (loop->paused) pd_listen_begin(loop);
     if (config->event != NULL) config->event(config->arg, PD_DAEMON_LOADS);
 }
@@ -363,7 +365,7 @@ void pd_daemon_free(pd_daemon *daemon)
 
     if (daemon == NULL) return;
     loop = loop_of(daemon);
-    pd_conversation_close_http(daemon); /* a start that has failed may leave some open */
+    pd_http_close_all(daemon); /* a start that has failed may leave some open */
     free_loop(loop);
     pd_conversation_dispose(daemon);
     free(loop);
@@ -405,7 +407,7 @@ int pd_daemon_adopt_http(pd_daemon *daemon, int fd, uint64_t origin)
 bool pd_daemon_turn(pd_daemon *daemon)
 {
     uv_run(&loop_of(daemon)->uv, UV_RUN_NOWAIT);
-    return pd_conversation_has_conns(daemon);
+    return daemon->table.n > 0;
 }
 
 void pd_daemon_end(pd_daemon *daemon)
@@ -425,5 +427,5 @@ bool pd_daemon_run(pd_daemon *daemon, pd_mailbox *requests)
     pd_daemon_begin(daemon, requests);
     uv_run(&loop_of(daemon)->uv, UV_RUN_DEFAULT);
     pd_daemon_end(daemon);
-    return pd_conversation_is_drained(daemon);
+    return daemon->shutdown.drained;
 }

@@ -1,5 +1,4 @@
-/* effect_handlers.c - handles effects: answers requests, publishes rounds, ends
- * connections. */
+/* effect_handlers.c - handles effects: answers requests, publishes rounds, ends connections. */
 #include "handlers.h"
 
 #include "conn.h"
@@ -20,24 +19,16 @@ static pd_conn *addressee(pd_daemon *daemon, const pd_effect *effect, pd_pending
     return *pending != NULL ? conn : NULL;
 }
 
-/* Posts the disconnect notice of a connection that closed before the store answered its Hello. The notice was kept
- * until this answer, which contains the job's number. */
-static void post_notice(pd_daemon *daemon, const pd_effect *effect)
-{
-    pd_request *notice = pd_loop_take_notice(daemon, effect->ticket.conn);
-
-    if (notice == NULL) return;
-    notice->job = effect->job;
-    pd_loop_post(daemon, notice);
-}
-
 static void on_hello(pd_daemon *daemon, const pd_effect *effect)
 {
+    pd_request *notice;
     pd_pending *pending;
     pd_conn *conn = addressee(daemon, effect, &pending);
 
-    if (conn == NULL) {
-        post_notice(daemon, effect);
+    if (conn == NULL) { /* it closed before this answer, which has the job's number: post its disconnect notice */
+        if ((notice = pd_loop_take_notice(daemon, effect->ticket.conn)) == NULL) return;
+        notice->job = effect->job;
+        pd_loop_post(daemon, notice);
         return;
     }
     pd_loop_log(daemon, LOG_DEBUG, (pd_log_facts){ .rank = &conn->rank }, "%s (%s) is rank %u of job %u",
@@ -45,18 +36,13 @@ static void on_hello(pd_daemon *daemon, const pd_effect *effect)
     pd_reply_hello(conn, pending, effect);
 }
 
-/* Refuses the frame that the connection is receiving, because its sender meant it for a job that the connection no
- * longer belongs to. */
-static void cancel_incoming(pd_conn *conn, const pd_error *err)
-{
-    if (conn->incoming.begun && conn->incoming.refusal.code == PD_OK) conn->incoming.refusal = *err;
-}
-
 /* Removes a connection from its job, which its worker has left or which has ended. The store need not be told when the
  * connection ends. */
 static void left(pd_conn *conn, const pd_error *why)
 {
-    if (!PD_MUTANT(leave_incoming)) cancel_incoming(conn, why);
+    /* The frame that the connection is receiving was meant for a job that the connection no longer belongs to. */
+    if (!PD_MUTANT(leave_incoming) && conn->incoming.begun && conn->incoming.refusal.code == PD_OK)
+        conn->incoming.refusal = *why;
     conn->joined = false;
     conn->job = 0;
     pd_conn_undeclare(conn);
@@ -97,15 +83,6 @@ static void refuse_set(pd_conn *conn, const pd_error *err)
     pd_conn_resume(conn);
 }
 
-/* Charges a connection with the payload bytes that earlier connections of its rank still have in flight. Otherwise a
- * worker that reconnects again and again could fill the memory for payloads. */
-static void inherit(pd_daemon *daemon, const pd_effect *effect)
-{
-    pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
-
-    if (conn != NULL) conn->params.quota.charged += effect->u.declared.held;
-}
-
 /* Answers a Declare. From now on the connection may have payloads of up to its reserve in flight.
  *
  * The Declare can still be refused here, although the store has accepted it: notes that are being received may have
@@ -114,9 +91,12 @@ static void on_declared(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_pending *pending;
     pd_conn *conn = addressee(daemon, effect, &pending);
+    pd_conn *same = pd_loop_find(daemon, effect->ticket.conn); /* also if its request has ended */
     pd_error err;
 
-    inherit(daemon, effect);
+    /* Payload bytes that earlier connections of the rank still have in flight are charged to this one. Otherwise a
+     * worker that reconnects again and again could fill the memory for payloads. */
+    if (same != NULL) same->params.quota.charged += effect->u.declared.held;
     if (conn == NULL) return;
     for (size_t i = 0; i < effect->u.declared.n; i++)
         if (effect->u.declared.params[i].note != NULL) pd_text_mend(effect->u.declared.params[i].note);
@@ -194,17 +174,6 @@ static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
     }
 }
 
-/* Refuses the connection's held-back frame, if the deadline of the frame's round has passed. Frames that the peer sent
- * after it are refused when they are read (pd_conn_is_late). */
-static void time_out_stalled(pd_conn *conn, const pd_effect *effect)
-{
-    conn->overdue = (pd_overdue){ .since = conn->daemon->mark,
-                                  .step = effect->u.timed_out.step,
-                                  .error = effect->u.timed_out.error };
-    if (pd_conn_is_late(conn)) pd_conn_resume(conn);
-}
-
-/* Answers with an error all requests that wait for a round whose deadline has passed. */
 static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
 {
     daemon->mark++;
@@ -212,8 +181,12 @@ static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
                                     &effect->u.timed_out.error);
     for (size_t i = 0; i < daemon->table.capacity; i++) {
         pd_conn *conn = daemon->table.at[i];
-        if (conn != NULL && conn->job == effect->job && pd_conn_live(conn) && pd_framer_stalled(conn->framer))
-            time_out_stalled(conn, effect);
+        if (conn == NULL || conn->job != effect->job || !pd_conn_live(conn) || !pd_framer_stalled(conn->framer))
+            continue;
+        /* Refuses the held-back frame. Later frames of that round are refused when they are read (pd_conn_is_late). */
+        conn->overdue =
+            (pd_overdue){ .since = daemon->mark, .step = effect->u.timed_out.step, .error = effect->u.timed_out.error };
+        if (pd_conn_is_late(conn)) pd_conn_resume(conn);
     }
 }
 
@@ -237,13 +210,6 @@ static void take_remark(pd_daemon *daemon, const pd_log_entry *entry)
         if (conn != NULL && conn->job_name != NULL && strcmp(conn->job_name, remark->job) == 0)
             pd_conn_remark(conn, remark);
     }
-}
-
-/* Keeps the copy of a job's figures for metrics and /jobs.json. */
-static void on_stats(pd_daemon *daemon, pd_effect *effect)
-{
-    pd_figures_take(&daemon->figures, effect->job, effect->u.stats);
-    effect->u.stats = NULL;
 }
 
 /* Enters on the version table the closed rounds that an effect reports, as many as the turn's time allows. `backlog_at`
@@ -283,7 +249,10 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
         take_remark(daemon, &effect->u.log);
         break;
     case PD_EFF_DURABLE: pd_version_table_note_durable(daemon->versions, effect->job, effect->u.durable_step); break;
-    case PD_EFF_STATS: on_stats(daemon, effect); break;
+    case PD_EFF_STATS:
+        pd_figures_take(&daemon->figures, effect->job, effect->u.stats);
+        effect->u.stats = NULL;
+        break;
     case PD_EFF_WORKER_STATE: answer(daemon, effect, pd_reply_worker_state); break;
     case PD_EFF_CHECKPOINT: answer(daemon, effect, pd_reply_checkpoint); break;
     /* preconditioner tasks go from the step thread to the preconditioner pool, checkpoints to the keeper

@@ -94,17 +94,14 @@ static pd_history_point point_of(const pd_history *history, const pd_job_stats *
     };
 }
 
-/* Forgets points of steps that the job takes again, because it has gone back to an older one. */
-static void cut(pd_history *history, uint64_t step)
-{
-    while (history->n > 0 && history->at[history->n - 1].step > step) history->n--;
-}
-
 static void note(pd_history *history, const pd_job_stats *stats)
 {
     size_t want;
 
-    if (stats->info.step_least < history->step) cut(history, stats->info.step_least);
+    /* forgets points of steps that the job repeats after a rewind */
+    while (history->n > 0 && stats->info.step_least < history->step &&
+           history->at[history->n - 1].step > stats->info.step_least)
+        history->n--;
     if (stats->step_ns == 0 || stats->info.step_least <= history->step) {
         history->step = stats->info.step_least;
         return;
@@ -121,13 +118,6 @@ static void note(pd_history *history, const pd_job_stats *stats)
     history->due = history->every;
     history->step = stats->info.step_least;
     history->step_ns = stats->step_ns;
-}
-
-/* Returns the number of ranks of a job that have come. */
-static size_t count_come(const pd_job_stats *stats)
-{
-    return (size_t)stats->workers_in[PD_COUNT_CONNECTED] + stats->workers_in[PD_COUNT_LOST] +
-           stats->workers_in[PD_COUNT_LEFT];
 }
 
 static pd_figure *find(const pd_figures *figures, uint32_t job)
@@ -166,16 +156,6 @@ static pd_figure *add(pd_figures *figures, uint32_t job)
     return figure;
 }
 
-/* Returns the figures of a job with this name and another number: a job that goes on with another number of workers
- * gets a new number. NULL: there are none. */
-static pd_figure *find_namesake(const pd_figures *figures, uint32_t job, const char *name)
-{
-    pd_figure *figure = figures->first;
-
-    while (figure != NULL && (figure->job == job || strcmp(figure->stats->info.name, name) != 0)) figure = figure->next;
-    return figure;
-}
-
 /* Replaces the figures of a job. Figures of ranks for which there is no room are left out, and their memory is
  * freed. */
 static void replace(pd_figures *figures, pd_figure *figure, pd_job_stats *stats)
@@ -194,7 +174,8 @@ static void replace(pd_figures *figures, pd_figure *figure, pd_job_stats *stats)
     figures->ranks += stats->n_ranks;
     figures->ranks -= had;
     figures->left_out -= figure->left_out;
-    figure->left_out = count_come(stats) - stats->n_ranks;
+    figure->left_out = (size_t)stats->workers_in[PD_COUNT_CONNECTED] + stats->workers_in[PD_COUNT_LOST] +
+                       stats->workers_in[PD_COUNT_LEFT] - stats->n_ranks;
     figures->left_out += figure->left_out;
 }
 
@@ -203,7 +184,10 @@ void pd_figures_take(pd_figures *figures, uint32_t job, pd_job_stats *stats)
     pd_figure *figure = find(figures, job), *older;
 
     if (figure == NULL) {
-        if ((older = find_namesake(figures, job, stats->info.name)) != NULL) drop(figures, older);
+        /* A job that continues with another number of workers gets a new number. */
+        for (older = figures->first; older != NULL && strcmp(older->stats->info.name, stats->info.name) != 0;)
+            older = older->next;
+        if (older != NULL) drop(figures, older);
         figure = add(figures, job);
     }
     if (figure == NULL) {
@@ -261,7 +245,7 @@ double pd_figure_speed(const pd_job_stats *stats, uint64_t now_ns)
     return speed > 0 && idle * speed > 1 ? 1 / idle : speed;
 }
 
-uint64_t pd_resident_bytes(const pd_daemon *daemon)
+static uint64_t read_resident(const pd_daemon *daemon)
 {
     char text[128];
     ssize_t n = pread(daemon->counters.statm, text, sizeof text - 1, 0);
@@ -273,7 +257,9 @@ uint64_t pd_resident_bytes(const pd_daemon *daemon)
     return space != NULL ? strtoull(space, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-uint64_t pd_peak_resident_bytes(uint64_t resident)
+/* Returns the kernel's peak of resident memory, or the present value if that is larger: the kernel updates its peak
+ * only at intervals. */
+static uint64_t read_peak(uint64_t resident)
 {
     struct rusage usage;
     uint64_t peak = getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
@@ -292,14 +278,6 @@ const char *pd_server_state(const pd_daemon *daemon)
     return daemon->mail.requests == NULL ? "recovering" : "ready";
 }
 
-static void count_jobs(pd_server_figures *out, const pd_daemon *daemon)
-{
-    for (const pd_figure *figure = daemon->figures.first; figure != NULL; figure = figure->next) {
-        out->jobs++;
-        out->committed_bytes += figure->stats->info.committed_bytes;
-    }
-}
-
 /* Adds up the memory of all connections that no budget counts. */
 static uint64_t transport_bytes(const pd_daemon *daemon)
 {
@@ -310,16 +288,9 @@ static uint64_t transport_bytes(const pd_daemon *daemon)
     return bytes;
 }
 
-static void read_lag(pd_server_figures *out, const pd_lag *lag)
-{
-    out->loop_busy_ms[0] = pd_lag_percentile(lag, 0.5);
-    out->loop_busy_ms[1] = pd_lag_percentile(lag, 0.99);
-    out->loop_busy_ms[2] = pd_lag_percentile(lag, 0.999);
-    out->loop_busy_ms[3] = (double)lag->largest_ns / 1e6;
-}
-
 void pd_server_figures_read(pd_server_figures *out, const pd_daemon *daemon)
 {
+    const pd_lag *lag = &daemon->counters.lag;
     const pd_platform *platform = &daemon->platform;
 
     *out = (pd_server_figures){
@@ -330,7 +301,7 @@ void pd_server_figures_read(pd_server_figures *out, const pd_daemon *daemon)
         .ranks_left_out = daemon->figures.left_out,
         .ingest_limit = daemon->ingest.admission.budget,
         .ingest_used = daemon->ingest.admission.used,
-        .resident_bytes = pd_resident_bytes(daemon),
+        .resident_bytes = read_resident(daemon),
         .tls_bytes = transport_bytes(daemon),
         .bytes_in = daemon->counters.bytes_in,
         .bytes_out = daemon->counters.bytes_out,
@@ -338,9 +309,15 @@ void pd_server_figures_read(pd_server_figures *out, const pd_daemon *daemon)
         .frames_refused = daemon->counters.frames_refused,
     };
     out->ready = strcmp(out->state, "ready") == 0;
-    out->peak_resident_bytes = pd_peak_resident_bytes(out->resident_bytes);
+    out->peak_resident_bytes = read_peak(out->resident_bytes);
     if (daemon->mail.requests != NULL)
         out->uptime_seconds = (double)(pd_loop_now_ms(daemon) - daemon->counters.started_ms) / 1e3;
-    count_jobs(out, daemon);
-    read_lag(out, &daemon->counters.lag);
+    for (const pd_figure *figure = daemon->figures.first; figure != NULL; figure = figure->next) {
+        out->jobs++;
+        out->committed_bytes += figure->stats->info.committed_bytes;
+    }
+    out->loop_busy_ms[0] = pd_lag_percentile(lag, 0.5);
+    out->loop_busy_ms[1] = pd_lag_percentile(lag, 0.99);
+    out->loop_busy_ms[2] = pd_lag_percentile(lag, 0.999);
+    out->loop_busy_ms[3] = (double)lag->largest_ns / 1e6;
 }

@@ -113,11 +113,6 @@ typedef struct pd_server_figures {
 } pd_server_figures;
 
 void pd_server_figures_read(pd_server_figures *out, const pd_daemon *daemon);
-/* Returns the bytes of memory that the process has resident. */
-uint64_t pd_resident_bytes(const pd_daemon *daemon);
-/* Returns the most bytes of memory that the process has had resident: the kernel's peak or the present value, whichever
- * is larger. The kernel updates its peak only at intervals. */
-uint64_t pd_peak_resident_bytes(uint64_t resident);
 /* Returns whether the step thread has been at one piece of work for less than a minute. */
 bool pd_server_is_healthy(const pd_daemon *daemon);
 /* Returns "ready", "draining" or "recovering". */

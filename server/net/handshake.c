@@ -54,7 +54,6 @@ static pd_background *next_task(pd_handshake_thread *thread)
     return work;
 }
 
-/* Moves the first posted task to those that are finished. */
 static void finish_task(pd_handshake_thread *thread)
 {
     uv_mutex_lock(&thread->lock);
@@ -241,7 +240,6 @@ static void fail(pd_handshake *h, const char *why)
     uv_poll_start(&h->poll, UV_READABLE, on_rest);
 }
 
-/* Gives the connection to the conversation. */
 static void succeed(pd_handshake *h)
 {
     pd_uvloop *loop = h->loop;
@@ -299,7 +297,7 @@ static void done(pd_background *work)
 static void compute(pd_handshake *h)
 {
     pd_handshakes *all = all_of(h);
-    pd_tls_context *keys = pd_conversation_settings(h->loop->daemon)->tls;
+    pd_tls_context *keys = h->loop->daemon->config.tls;
 
     if (all->thread == NULL && (all->thread = pd_handshake_thread_new(h->loop)) == NULL) {
         fail(h, "cannot start the handshake thread: out of memory or threads (ulimit -u, TasksMax=)");
@@ -315,21 +313,12 @@ static void compute(pd_handshake *h)
     pd_handshake_thread_post(all->thread, &h->work);
 }
 
-/* Gives the first queued handshakes to the thread. */
 static void compute_next(pd_uvloop *loop)
 {
     pd_handshakes *all = &loop->handshakes;
 
     while (!all->ended && all->list[PD_HANDSHAKE_QUEUED] != NULL && all->n[PD_HANDSHAKE_COMPUTED] < PD_MOST_COMPUTED)
         compute(all->list[PD_HANDSHAKE_QUEUED]);
-}
-
-static void queue(pd_handshake *h)
-{
-    uv_poll_stop(&h->poll);
-    leave(h);
-    enter(h, PD_HANDSHAKE_QUEUED);
-    compute_next(h->loop);
 }
 
 /* Queues a handshake whose peer has answered before all others: an honest peer does not wait for a flood of first
@@ -378,7 +367,10 @@ static void on_first(uv_poll_t *poll, int status, int events)
         refuse_plain(h, head);
     } else if (fits && ioctl(h->fd, FIONREAD, &here) == 0 && here >= RECORD_HEAD + length) {
         wake_at(h, 1);
-        queue(h);
+        uv_poll_stop(&h->poll);
+        leave(h);
+        enter(h, PD_HANDSHAKE_QUEUED);
+        compute_next(h->loop);
     } else if (!fits || h->told_size) {
         fail(h, "incomplete first message"); /* told_size: woken all the same, as the peer has ended its side */
     } else {
@@ -404,7 +396,7 @@ static pd_handshake *oldest_unanswered(const pd_handshakes *all)
 static void give_way(pd_uvloop *loop)
 {
     pd_handshakes *all = &loop->handshakes;
-    const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
+    const pd_daemon_config *config = &loop->daemon->config;
 
     if (all->n[PD_HANDSHAKE_SILENT] + all->n[PD_HANDSHAKE_QUEUED] < config->max_connections) return;
     all->dropped++;
@@ -445,7 +437,7 @@ static void tell(pd_uvloop *loop, uint64_t now)
 
 void pd_handshakes_tick(pd_uvloop *loop)
 {
-    uint64_t now = pd_loop_now_ms(loop->daemon), most = pd_conversation_settings(loop->daemon)->handshake_ms;
+    uint64_t now = pd_loop_now_ms(loop->daemon), most = loop->daemon->config.handshake_ms;
     pd_handshake *h, *next;
 
     tell(loop, now);

@@ -210,8 +210,7 @@ static void begin_answer(pd_http_answer *answer, const pd_daemon *daemon, const 
     if (found == NULL || !found->open) {
         if (token != NULL && !pd_http_secret_is(request->secret, token)) {
             refuse_answer(answer, 401,
-                          "expected the token of http.token: Authorization: Bearer TOKEN, or the password of any "
-                          "user",
+                          "expected the token of http.token: Authorization: Bearer TOKEN, or the password of any user",
                           request->head, out);
             return;
         }
@@ -229,12 +228,6 @@ static void begin_answer(pd_http_answer *answer, const pd_daemon *daemon, const 
         refuse_answer(answer, 404, "expected one of /metrics, /healthz, /readyz, /jobs.json, /", request->head, out);
 }
 
-static bool next_item(pd_http_answer *answer, const pd_daemon *daemon, pd_document *out)
-{
-    if (answer->metrics) return pd_metrics_next(&answer->metrics_cursor, daemon, out);
-    return answer->jobs && pd_jobs_json_next(&answer->jobs_cursor, daemon, out);
-}
-
 /* The size of a chunk is written in so many bytes, before the chunk is there. */
 #define SIZE_LINE "00000000\r\n"
 
@@ -243,7 +236,10 @@ static bool put_items(pd_http_answer *answer, const pd_daemon *daemon, pd_docume
 {
     size_t begin = out->n;
 
-    while (out->n - begin < PIECE && next_item(answer, daemon, out)) continue;
+    while (out->n - begin < PIECE &&
+           (answer->metrics ? pd_metrics_next(&answer->metrics_cursor, daemon, out)
+                            : answer->jobs && pd_jobs_json_next(&answer->jobs_cursor, daemon, out)))
+        continue;
     return out->n > begin;
 }
 

@@ -71,18 +71,6 @@ typedef struct page {
     size_t n, bytes;
 } page;
 
-static size_t copy_shape(uint64_t *to, const pd_shape *from)
-{
-    for (int i = 0; i < from->rank; i++) to[i] = (uint64_t)from->dim[i];
-    return (size_t)from->rank;
-}
-
-static size_t copy_follows(int32_t *to, const int8_t *from, size_t n)
-{
-    for (size_t i = 0; i < n; i++) to[i] = from[i];
-    return n;
-}
-
 static size_t copy_scalars(Paramd__Scalar **list, Paramd__Scalar *to, const pd_scalar_mean *from, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -115,11 +103,13 @@ static void copy_field(page *p, char *message, const ProtobufCFieldDescriptor *t
     case PD_INFO_WORD: memcpy(&values, at, sizeof values); break;
     case PD_INFO_TEXT: break;
     case PD_INFO_SHAPE:
-        *count = copy_shape(p->shapes[p->n], at);
+        *count = (size_t)((const pd_shape *)at)->rank;
+        for (size_t i = 0; i < *count; i++) p->shapes[p->n][i] = (uint64_t)((const pd_shape *)at)->dim[i];
         values = p->shapes[p->n];
         break;
     case PD_INFO_FOLLOWS:
-        *count = copy_follows(p->follows[p->n], at, count_of(entry, from));
+        *count = count_of(entry, from);
+        for (size_t i = 0; i < *count; i++) p->follows[p->n][i] = ((const int8_t *)at)[i];
         values = p->follows[p->n];
         break;
     case PD_INFO_SCALARS:
@@ -134,14 +124,6 @@ static void copy_field(page *p, char *message, const ProtobufCFieldDescriptor *t
 static const ProtobufCFieldDescriptor *list_in(const ProtobufCMessage *reply, const pd_info_list *list)
 {
     return protobuf_c_message_descriptor_get_field_by_name(reply->descriptor, list->name);
-}
-
-static void find_fields(page *p, const pd_info_list *list, const ProtobufCMessage *reply)
-{
-    p->list = list;
-    p->type = list_in(reply, list)->descriptor;
-    for (size_t f = 0; list->fields[f].name != NULL; f++)
-        p->fields[f] = protobuf_c_message_descriptor_get_field_by_name(p->type, list->fields[f].name);
 }
 
 static void fill_entries(page *p, const pd_info *info)
@@ -163,7 +145,10 @@ static int fill_page(page *p, const pd_info *info, ProtobufCMessage *reply)
 {
     const ProtobufCFieldDescriptor *list = list_in(reply, info->list);
 
-    find_fields(p, info->list, reply);
+    p->list = info->list;
+    p->type = list->descriptor;
+    for (size_t f = 0; p->list->fields[f].name != NULL; f++)
+        p->fields[f] = protobuf_c_message_descriptor_get_field_by_name(p->type, p->list->fields[f].name);
     if ((p->messages = calloc(info->n + 1, p->type->sizeof_message)) == NULL) return PD_NO_MEMORY;
     fill_entries(p, info);
     *(void ***)(void *)((char *)reply + list->offset) = p->at;
@@ -184,22 +169,18 @@ static int list_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, p
 }
 
 /* Fills in figures of all connections and jobs, including jobs that the operator may not see. */
-static void fill_whole(const pd_daemon *daemon, Paramd__StatusReply *reply, double busy[4])
+static void fill_whole(const pd_server_figures *server, const pd_lag *lag, Paramd__StatusReply *reply)
 {
-    reply->connections = (uint32_t)daemon->table.n;
-    reply->ingest_used = daemon->ingest.admission.used;
-    reply->resident_bytes = pd_resident_bytes(daemon);
-    reply->peak_resident_bytes = pd_peak_resident_bytes(reply->resident_bytes);
-    reply->bytes_in = daemon->counters.bytes_in;
-    reply->bytes_out = daemon->counters.bytes_out;
-    reply->frames_in = daemon->counters.frames_in;
-    reply->frames_refused = daemon->counters.frames_refused;
-    reply->loop_polls = daemon->counters.lag.polls;
-    busy[0] = pd_lag_percentile(&daemon->counters.lag, 0.5);
-    busy[1] = pd_lag_percentile(&daemon->counters.lag, 0.99);
-    busy[2] = pd_lag_percentile(&daemon->counters.lag, 0.999);
-    busy[3] = (double)daemon->counters.lag.largest_ns / 1e6;
-    reply->loop_busy_ms = busy;
+    reply->connections = (uint32_t)server->connections;
+    reply->ingest_used = server->ingest_used;
+    reply->resident_bytes = server->resident_bytes;
+    reply->peak_resident_bytes = server->peak_resident_bytes;
+    reply->bytes_in = server->bytes_in;
+    reply->bytes_out = server->bytes_out;
+    reply->frames_in = server->frames_in;
+    reply->frames_refused = server->frames_refused;
+    reply->loop_polls = lag->polls;
+    reply->loop_busy_ms = (double *)server->loop_busy_ms;
     reply->n_loop_busy_ms = 4;
 }
 
@@ -243,41 +224,31 @@ static size_t fill_identities(const pd_daemon *daemon, Paramd__StatusReply *repl
     return bytes;
 }
 
-/* Adds the daemon's configuration, if there is room. Returns the bytes that it takes. */
-static size_t fill_settings(const pd_daemon *daemon, Paramd__StatusReply *reply)
-{
-    size_t bytes = daemon->config.settings != NULL ? strlen(daemon->config.settings) : 0;
-
-    if (bytes == 0 || bytes > MOST_SETTINGS) return 0;
-    reply->settings = (char *)daemon->config.settings;
-    return bytes + 8;
-}
-
 /* Answers Status: the state of the server, and the first page of the list of jobs. A List request gets the other
  * pages. */
 static int status_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, page *p)
 {
     Paramd__StatusReply reply = PARAMD__STATUS_REPLY__INIT;
     identity_list identities;
-    double busy[4];
+    pd_server_figures server;
+    size_t settings;
 
     if (pd_access_has_server(conn, PD_ROLE_ADMIN)) {
         p->bytes = fill_identities(conn->daemon, &reply, &identities);
-        p->bytes += fill_settings(conn->daemon, &reply);
+        settings = conn->daemon->config.settings != NULL ? strlen(conn->daemon->config.settings) : 0;
+        if (settings > 0 && settings <= MOST_SETTINGS) {
+            reply.settings = (char *)conn->daemon->config.settings;
+            p->bytes += settings + 8;
+        }
     }
     if (fill_page(p, info, &reply.base) != PD_OK) return PD_NO_MEMORY;
     fill_status(conn->daemon, info, &reply);
-    if (pd_access_has_server(conn, PD_ROLE_READ)) fill_whole(conn->daemon, &reply, busy);
+    if (pd_access_has_server(conn, PD_ROLE_READ)) {
+        pd_server_figures_read(&server, conn->daemon);
+        fill_whole(&server, &conn->daemon->counters.lag, &reply);
+    }
     pd_conn_answer(conn, pending, &reply.base);
     return PD_OK;
-}
-
-/* Adds the bytes received and sent to the entries of the list of jobs. The store does not know these numbers: the loop
- * thread counts them. */
-static void add_traffic(const pd_daemon *daemon, pd_info *info)
-{
-    for (size_t i = 0; i < info->n; i++)
-        pd_traffic_read(daemon->traffic, info->jobs[i].number, &info->jobs[i].bytes_in, &info->jobs[i].bytes_out);
 }
 
 void pd_reply_info(pd_conn *conn, pd_pending *pending, pd_effect *effect)
@@ -286,7 +257,9 @@ void pd_reply_info(pd_conn *conn, pd_pending *pending, pd_effect *effect)
     page *p = calloc(1, sizeof *p);
     int rc = PD_NO_MEMORY;
 
-    if (strcmp(info->list->name, "jobs") == 0) add_traffic(conn->daemon, info);
+    /* The store does not know the bytes of connections: the loop thread counts them. */
+    for (size_t i = 0; strcmp(info->list->name, "jobs") == 0 && i < info->n; i++)
+        pd_traffic_read(conn->daemon->traffic, info->jobs[i].number, &info->jobs[i].bytes_in, &info->jobs[i].bytes_out);
     if (p != NULL) rc = (pending->method == PD_STATUS ? status_reply : list_reply)(conn, pending, info, p);
     if (rc != PD_OK) pd_conn_close(conn, pd_code_text(rc));
     if (p != NULL) free(p->messages);

@@ -157,14 +157,6 @@ static void put_workers(pd_document *out, const pd_job_stats *stats)
     pd_document_put(out, "]");
 }
 
-static void put_states(pd_document *out, const pd_job_stats *stats)
-{
-    put_count(out, "workers_absent", stats->workers_in[PD_COUNT_ABSENT]);
-    put_count(out, "workers_connected", stats->workers_in[PD_COUNT_CONNECTED]);
-    put_count(out, "workers_lost", stats->workers_in[PD_COUNT_LOST]);
-    put_count(out, "workers_left", stats->workers_in[PD_COUNT_LEFT]);
-}
-
 static void put_counters(pd_document *out, const pd_job_stats *stats)
 {
     put_count(out, "no_gradient", stats->no_gradient);
@@ -228,13 +220,17 @@ static pd_job_info present(const pd_daemon *daemon, const pd_figure *figure, uin
 
 static void put_job(pd_document *out, const pd_daemon *daemon, const pd_figure *figure, bool first)
 {
+    static const char *const states[PD_WORKER_COUNTS] = { [PD_COUNT_ABSENT] = "workers_absent",
+                                                          [PD_COUNT_CONNECTED] = "workers_connected",
+                                                          [PD_COUNT_LOST] = "workers_lost",
+                                                          [PD_COUNT_LEFT] = "workers_left" };
     uint64_t now_ns = pd_loop_clock_ns(daemon);
     pd_job_info info = present(daemon, figure, now_ns);
 
     pd_document_put(out, "%s{\"age_seconds\":", first ? "" : ",");
     pd_document_json_number(out, (double)pd_figure_since(figure->stats->at_ns, now_ns) / 1e9);
     put_entry(out, PD_INFO_JOBS, &info);
-    put_states(out, figure->stats);
+    for (int i = 0; i < PD_WORKER_COUNTS; i++) put_count(out, states[i], figure->stats->workers_in[i]);
     put_counters(out, figure->stats);
     put_scalars(out, figure->stats);
     put_times(out, figure->stats);

@@ -77,6 +77,18 @@ static int open_tcp(const struct addrinfo *info)
     return -1;
 }
 
+/* Adds a listening socket that was opened here. Closes it after an error. */
+static int add_opened(pd_uvloop *loop, int fd, const char *path, bool secure, pd_error *err)
+{
+    int rc = add(loop, fd, path, secure, err);
+
+    if (rc == PD_OK)
+        report(loop, fd, path, secure);
+    else
+        close(fd);
+    return rc;
+}
+
 static int listen_tcp(pd_uvloop *loop, const struct addrinfo *info, bool secure, pd_error *err)
 {
     char text[80];
@@ -87,12 +99,7 @@ static int listen_tcp(pd_uvloop *loop, const struct addrinfo *info, bool secure,
         pd_reach_text(info->ai_addr, info->ai_addrlen, text, sizeof text);
         return pd_fail(err, PD_UNAVAILABLE, "cannot listen on %s: %s", text, strerror(rc));
     }
-    if ((rc = add(loop, fd, "", secure, err)) != PD_OK) {
-        close(fd);
-        return rc;
-    }
-    report(loop, fd, "", secure);
-    return PD_OK;
+    return add_opened(loop, fd, "", secure, err);
 }
 
 /* Returns whether a path leads to a Unix socket that a server which no longer runs has left behind. Such a socket
@@ -132,24 +139,25 @@ static int listen_unix(pd_uvloop *loop, const char *path, pd_error *err)
         if (fd >= 0) close(fd);
         return rc;
     }
-    if ((rc = add(loop, fd, path, false, err)) != PD_OK) {
-        close(fd);
-        return rc;
-    }
-    report(loop, fd, path, false);
-    return PD_OK;
+    return add_opened(loop, fd, path, false, err);
+}
+
+/* Returns who may reach the addresses that are being opened. */
+static pd_reach reach_of(const pd_daemon_config *config, bool http)
+{
+    return (pd_reach){ .http = http,
+                       .open = config->insecure || (http && config->http_token != NULL),
+                       .identifies = !http && config->tls != NULL && pd_tls_identifies(config->tls) };
 }
 
 static int listen_address(pd_uvloop *loop, const pd_address *address, pd_error *err)
 {
-    const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
+    pd_reach reach = reach_of(&loop->daemon->config, loop->opens_http);
     struct addrinfo *list;
     int rc;
-    bool identifies = config->tls != NULL && pd_tls_identifies(config->tls);
 
     if (address->local) return listen_unix(loop, address->host, err);
-    rc = loop->opens_http ? pd_reach_resolve_http(address, config->insecure || config->http_token != NULL, &list, err)
-                          : pd_reach_resolve(address, config->insecure, identifies, &list, err);
+    rc = pd_reach_resolve(&reach, address, &list, err);
     for (struct addrinfo *info = list; info != NULL && rc == PD_OK; info = info->ai_next)
         rc = listen_tcp(loop, info, address->secure, err);
     if (list != NULL) freeaddrinfo(list);
@@ -172,17 +180,16 @@ static int listen_addresses(pd_uvloop *loop, const char *text, pd_error *err)
 static int check_given(const pd_daemon_config *config, const pd_given_socket *given, const struct sockaddr *address,
                        socklen_t length, pd_error *err)
 {
+    pd_reach reach = reach_of(config, given->use == PD_SOCKET_HTTP);
     bool secure = given->use == PD_SOCKET_TLS;
 
-    if (given->use == PD_SOCKET_HTTP)
-        return pd_reach_check_http_socket(address, length, config->insecure || config->http_token != NULL, err);
     if (secure && address->sa_family == AF_UNIX)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "descriptor %d of LISTEN_FDS is a Unix socket named tls: there is no TLS on Unix sockets, give "
                        "it another FileDescriptorName=",
                        given->fd);
     assert(!secure || config->tls != NULL);
-    return pd_reach_check(address, length, config->insecure || (secure && pd_tls_identifies(config->tls)), err);
+    return pd_reach_check(&reach, address, length, secure, err);
 }
 
 static int take_socket(pd_uvloop *loop, const pd_given_socket *given, pd_error *err)
@@ -196,7 +203,7 @@ static int take_socket(pd_uvloop *loop, const pd_given_socket *given, pd_error *
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens ||
         getsockname(fd, (struct sockaddr *)&address, &length) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "descriptor %d of LISTEN_FDS is not a listening socket", fd);
-    rc = check_given(pd_conversation_settings(loop->daemon), given, (struct sockaddr *)&address, length, err);
+    rc = check_given(&loop->daemon->config, given, (struct sockaddr *)&address, length, err);
     if (rc != PD_OK) return rc;
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -207,7 +214,7 @@ static int take_socket(pd_uvloop *loop, const pd_given_socket *given, pd_error *
 /* Takes the sockets for HTTP, or all others. Sets *any if there are such sockets. */
 static int take_sockets(pd_uvloop *loop, bool http, bool *any, pd_error *err)
 {
-    const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
+    const pd_daemon_config *config = &loop->daemon->config;
     int rc = PD_OK;
 
     *any = false;
@@ -226,7 +233,7 @@ static void open_spare(pd_uvloop *loop)
 
 int pd_listen_http(pd_uvloop *loop, pd_error *err)
 {
-    const char *addresses = pd_conversation_settings(loop->daemon)->http_listen;
+    const char *addresses = loop->daemon->config.http_listen;
     bool given;
     int rc;
 
@@ -240,7 +247,7 @@ int pd_listen_http(pd_uvloop *loop, pd_error *err)
 
 int pd_listen(pd_uvloop *loop, pd_error *err)
 {
-    const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
+    const pd_daemon_config *config = &loop->daemon->config;
     bool given;
     int rc;
 
@@ -274,8 +281,7 @@ static void turn_away(pd_uvloop *loop, int fd)
     int peer;
 
     pd_loop_log(loop->daemon, LOG_WARNING, (pd_log_facts){ 0 },
-                "out of file descriptors: a connection was turned away "
-                "(ulimit -n, LimitNOFILE)");
+                "out of file descriptors: a connection was turned away (ulimit -n, LimitNOFILE)");
     if (loop->spare_fd >= 0) close(loop->spare_fd);
     peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
     if (peer >= 0) close(peer);

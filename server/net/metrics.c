@@ -15,7 +15,7 @@
 typedef enum type { GAUGE, COUNTER, HISTOGRAM } type;
 
 /* Type of the member of a struct in which a row finds its number. */
-typedef enum number_kind { NO_NUMBER, COUNT32, COUNT64, REAL, FLAG } number_kind;
+typedef enum number_kind { NO_NUMBER, COUNT32, COUNT64, REAL, FLAG, TIMES } number_kind;
 
 struct row;
 
@@ -85,7 +85,8 @@ static double read_number(const row *of, const void *from)
     case COUNT64: return ((double)*(const uint64_t *)(const void *)at + PD_MUTANT(metric_one_more)) * of->scale;
     case REAL: return *(const double *)(const void *)at * of->scale;
     case FLAG: return *(const bool *)(const void *)at;
-    case NO_NUMBER: break;
+    case NO_NUMBER:
+    case TIMES: break;
     }
     return NAN;
 }
@@ -177,11 +178,6 @@ static void write_rounds(const scene *s)
     sample(s, "outcome", "no_gradient", (double)stats->no_gradient);
 }
 
-static void write_wait(const scene *s)
-{
-    histogram(s, NULL, NULL, &s->figure->stats->times.phase[PD_PHASE_WAIT]);
-}
-
 static void write_phases(const scene *s)
 {
     for (pd_step_phase phase = PD_PHASE_SUM; phase < PD_PHASES; phase++)
@@ -239,16 +235,6 @@ static void write_roots(const scene *s)
     sample(s, "result", "unused", (double)info->roots_unused);
 }
 
-static void write_root_times(const scene *s)
-{
-    histogram(s, NULL, NULL, &s->figure->stats->root_times);
-}
-
-static void write_log_times(const scene *s)
-{
-    histogram(s, NULL, NULL, &s->figure->stats->log_times);
-}
-
 /* Writes the last mean of each scalar. Names come from workers. */
 static void write_scalars(const scene *s)
 {
@@ -302,7 +288,8 @@ static void write_checkpoints(const scene *s)
     sample(s, "result", "skipped", (double)stats->checkpoints_skipped);
 }
 
-#define KIND_OF(member) _Generic((member), uint32_t : COUNT32, uint64_t : COUNT64, double : REAL, bool : FLAG)
+#define KIND_OF(member)                                                                                                \
+    _Generic((member), uint32_t : COUNT32, uint64_t : COUNT64, double : REAL, bool : FLAG, pd_histogram : TIMES)
 #define SERVER(name, type, member, help)                                                                               \
     {                                                                                                                  \
         name, type, false, help, NULL, KIND_OF(((pd_server_figures *)0)->member), offsetof(pd_server_figures, member), \
@@ -354,7 +341,8 @@ static const row rows[] = {
     JOB("replayed_contributions", COUNTER, info.replayed, "Contributions again to steps that a restart has lost."),
     JOB("job_frames_refused", COUNTER, info.refused, "Data frames of the job that were refused."),
     JOB_BY("rounds_closed", COUNTER, write_rounds, "Rounds that have closed, by how they ended."),
-    JOB_BY("round_wait_seconds", HISTOGRAM, write_wait, "Time from the first contribution to a step to the last one."),
+    JOB("round_wait_seconds", HISTOGRAM, times.phase[PD_PHASE_WAIT],
+        "Time from the first contribution to a step to the last one."),
     JOB_BY("waiting_seconds", GAUGE, write_waiting, "How long the oldest open round has waited; 0: none is open."),
     JOB_BY("step_seconds", HISTOGRAM, write_phases, "Time that a step takes, by phase."),
     JOB_BY("straggler", COUNTER, write_last, "Steps in which the rank was the last one to contribute."),
@@ -367,7 +355,7 @@ static const row rows[] = {
     JOB("roots_failing", GAUGE, info.roots_failing, "Roots whose last task failed, so that an older root is in use."),
     JOB("root_age_steps", GAUGE, root_age, "Most steps since the statistics from which a root in use was computed."),
     JOB("root_waits", COUNTER, info.root_waits, "How often a step of some parameter waited for a root."),
-    JOB_BY("root_seconds", HISTOGRAM, write_root_times, "Time that a preconditioner task takes."),
+    JOB("root_seconds", HISTOGRAM, root_times, "Time that a preconditioner task takes."),
     JOB("gradient_norm", GAUGE, info.gradient_norm, "Norm of the last step's gradients; 0: none is computed."),
     JOB("clipped_steps", COUNTER, info.clipped_steps, "Steps whose gradients were clipped by their norm."),
     JOB("outlier_steps", COUNTER, info.outlier_steps, "Steps that were skipped because their norm was an outlier."),
@@ -382,7 +370,7 @@ static const row rows[] = {
     JOB("checkpoint_bytes", GAUGE, info.checkpoint_bytes, "Bytes of the newest checkpoint."),
     JOB_SCALED("checkpoint_seconds", GAUGE, checkpoint_ns, 1e-9, "Time that writing the newest checkpoint took."),
     JOB_BY("checkpoints", COUNTER, write_checkpoints, "Checkpoints, by result."),
-    JOB_BY("log_sync_seconds", HISTOGRAM, write_log_times, "Time until an entry of the job's log is durable."),
+    JOB("log_sync_seconds", HISTOGRAM, log_times, "Time until an entry of the job's log is durable."),
     JOB("log_bytes", COUNTER, log_bytes, "Bytes of entries of the job's log that became durable."),
     JOB("log_breaks", COUNTER, log_breaks, "How often the log's entries stopped until the next checkpoint."),
     JOB("repeated_steps", COUNTER, repeated_steps, "Steps that were repeated from the log at the start."),
@@ -409,17 +397,10 @@ static void write_samples(const scene *s)
 
     if (s->row->write != NULL)
         s->row->write(s);
+    else if (s->row->kind == TIMES)
+        histogram(s, NULL, NULL, (const pd_histogram *)(const void *)((const char *)from + s->row->at));
     else
         sample(s, NULL, NULL, read_number(s->row, from));
-}
-
-/* Writes a metric of the daemon. All of them are of one time: that of the first. */
-static void write_server(scene *s, pd_metrics_cursor *cursor)
-{
-    if (cursor->row == 0) pd_server_figures_read(&cursor->server, s->daemon);
-    s->server = &cursor->server;
-    write_head(s);
-    write_samples(s);
 }
 
 /* Writes the samples of the next job, or goes on to the next row if there is none. */
@@ -451,7 +432,10 @@ bool pd_metrics_next(pd_metrics_cursor *cursor, const pd_daemon *daemon, pd_docu
     if (s.row->of_job) {
         write_job(&s, cursor);
     } else {
-        write_server(&s, cursor);
+        if (cursor->row == 0) pd_server_figures_read(&cursor->server, daemon); /* all samples are of one time */
+        s.server = &cursor->server;
+        write_head(&s);
+        write_samples(&s);
         cursor->row++;
     }
     return true;

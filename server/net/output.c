@@ -154,8 +154,7 @@ uint64_t pd_reply_payload_bytes(const pd_wait *wait)
 }
 
 /* Fills iov with the addresses of the bytes of a payload that are to be sent next, at most `max` spans of memory and
- * `most` bytes. The first one is in the piece with index `piece`, of which `sent` bytes are sent
- * already. */
+ * `most` bytes. The first one is in the piece with index `piece`, of which `sent` bytes are sent already. */
 static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_t sent, struct iovec *iov, int max,
                          size_t most)
 {
@@ -275,14 +274,6 @@ static int pack_reply(pd_output *output, pd_reply_scratch *scratch, const pd_pen
                          scratch->spans, (size_t)n_spans, pd_reply_payload_bytes(wait));
 }
 
-static void begin_beats(pd_output *output)
-{
-    memcpy(output->sending, output->beats, output->beats_bytes);
-    output->head = output->sending;
-    output->head_bytes = output->beats_bytes;
-    output->beats_bytes = 0;
-}
-
 static void begin_frame(pd_output *output)
 {
     pd_frame_out *frame = output->first;
@@ -318,12 +309,16 @@ static int begin(pd_output *output, pd_reply_scratch *scratch)
     output->head_owned = NULL;
     output->reply = NULL;
     output->shared = false;
-    if (output->beats_bytes > 0)
-        begin_beats(output);
-    else if (output->first != NULL)
+    if (output->beats_bytes > 0) {
+        memcpy(output->sending, output->beats, output->beats_bytes);
+        output->head = output->sending;
+        output->head_bytes = output->beats_bytes;
+        output->beats_bytes = 0;
+    } else if (output->first != NULL) {
         begin_frame(output);
-    else
+    } else {
         rc = begin_reply(output, scratch);
+    }
     output->busy = rc == PD_OK;
     return rc;
 }

@@ -268,13 +268,6 @@ void pd_pool_free(pd_pool *pool)
     free(pool);
 }
 
-static pd_buffer *lend(pd_pool *pool, slab *s, size_t size, uint64_t conn)
-{
-    pool->used += class_bytes(s->class);
-    s->buffer = (pd_buffer){ .conn = conn, .charged = size, .size = size, .at = s->buffer.at };
-    return &s->buffer;
-}
-
 int pd_pool_get(pd_pool *pool, size_t size, uint64_t conn, bool asked, pd_buffer **out)
 {
     unsigned class = class_of(size);
@@ -286,7 +279,9 @@ int pd_pool_get(pd_pool *pool, size_t size, uint64_t conn, bool asked, pd_buffer
         return wait_for(pool, class, asked);
     if (s == NULL) s = make_now(pool, class);
     if (s == NULL) return PD_NO_MEMORY;
-    *out = lend(pool, s, size, conn);
+    pool->used += class_bytes(class);
+    s->buffer = (pd_buffer){ .conn = conn, .charged = size, .size = size, .at = s->buffer.at };
+    *out = &s->buffer;
     return PD_OK;
 }
 

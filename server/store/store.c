@@ -33,13 +33,12 @@
 static int check_config(const pd_store_config *config, pd_error *err)
 {
     if (config->chunk_elements == 0 || config->chunk_elements % 16 != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "chunks have a multiple of 16 elements, more than none, not %llu",
+        return pd_fail(err, PD_INVALID_ARGUMENT, "chunk_elements: expected a positive multiple of 16, got %llu",
                        (unsigned long long)config->chunk_elements);
     if (config->threads < 1)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "the step thread's team has at least 1 thread, not %d",
-                       config->threads);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "threads: expected at least 1, got %d", config->threads);
     if (!(config->batch_ns > 0))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a batch lasts more than %g ns", config->batch_ns);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "batch_ns: expected more than 0, got %g", config->batch_ns);
     return PD_OK;
 }
 
@@ -149,12 +148,6 @@ static pd_job *next_due(const pd_store *store)
     return next;
 }
 
-static void note_turn(pd_store *store, pd_job *job)
-{
-    job->due.turn = ++store->turns;
-    if (job->owner != NULL) pd_owner_set_turn(job->owner, job->due.turn);
-}
-
 /* Queues a job that a request or a batch of work may have changed, if it has work. While the server drains, its last
  * checkpoint begins if nothing is in its way any more. An export that waits begins if
  * nothing is in its way any more: a checkpoint that is due had its turn before. */
@@ -184,7 +177,7 @@ static void look_again(pd_store *store, uint64_t now_ns)
 
 /* While the server drains: begins the last checkpoints of all jobs, once their rounds have ended. One that something
  * is in the way of begins later (queue). */
-static void keep_last(pd_store *store, uint64_t now_ns)
+static void begin_last_checkpoints(pd_store *store, uint64_t now_ns)
 {
     pd_job *job, *next;
 
@@ -196,12 +189,12 @@ static void keep_last(pd_store *store, uint64_t now_ns)
     }
 }
 
-/* Does what may be necessary after any request, batch or deadline: looks for ranks over quota (their frames use too
- * much memory), and answers drain requests. */
+/* Does what may be necessary after any request, batch or deadline: looks for ranks over quota, and answers drain
+ * requests. */
 static void settle(pd_store *store, uint64_t now_ns)
 {
     look_again(store, now_ns);
-    if (store->drain.draining) keep_last(store, now_ns);
+    if (store->drain.draining) begin_last_checkpoints(store, now_ns);
     pd_drain_answer(&store->drain, &store->jobs, &store->outbox, now_ns);
     pd_publishing_look(&store->publishing, &store->jobs, &store->outbox, now_ns);
 }
@@ -262,7 +255,7 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
 
-    /* The job exists, because it is freed only after its last preconditioner task has come back. */
+    /* The job exists, because it is freed only after its last preconditioner task has returned. */
     assert(job != NULL && request->u.task.param < job->steps.n_params);
     pd_checkpoint_task(job, request->u.task.param, request->u.task.task);
     pd_steps_task(&job->steps, &job->steps.params[request->u.task.param], request->u.task.task, job->gone);
@@ -277,7 +270,7 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
 }
 
 /* Takes a checkpoint back from the checkpoint writer. */
-static void kept(pd_store *store, pd_request *request, uint64_t now_ns)
+static void checkpoint_written(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->u.checkpoint_image->number);
 
@@ -370,8 +363,8 @@ static void operator_lost(pd_store *store, pd_request *request, uint64_t now_ns)
     pd_request_free(request);
 }
 
-/* Notes that an operator's connection, on which an import comes, is blocked for lack of ingest memory (for received
- * frames). The operator has no rank and so no quota: the import goes on when the whole ingest budget has room. */
+/* Notes that an operator's connection, on which an import comes, is blocked for lack of ingest memory. The operator has
+ * no rank and so no quota: the import continues when the whole ingest budget has room. */
 static void operator_stalled(pd_store *store, pd_request *request)
 {
     if (store->ingest.held > 0) store->ingest.exhausted = true;
@@ -455,7 +448,7 @@ bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns,
     case PD_REQ_LIMITS: limit(store, request); break;
     case PD_REQ_ROLES: take_roles(store, request); break;
     case PD_REQ_TASK: task(store, request, now_ns); break;
-    case PD_REQ_CHECKPOINT_WRITTEN: kept(store, request, now_ns); break;
+    case PD_REQ_CHECKPOINT_WRITTEN: checkpoint_written(store, request, now_ns); break;
     case PD_REQ_WAL: logged(store, request, now_ns); break;
     case PD_REQ_CHECKPOINT:
         if (request->u.checkpoint.job_name != NULL)
@@ -481,7 +474,8 @@ bool pd_store_work(pd_store *store, uint64_t now_ns)
     pd_jobs_free_some(&store->jobs);
     if (job == NULL) return pd_store_has_work(store);
     pd_store_unqueue(store, job);
-    note_turn(store, job);
+    job->due.turn = ++store->turns;
+    if (job->owner != NULL) pd_owner_set_turn(job->owner, job->due.turn);
     if (pd_checkpoint_has_work(job)) pd_checkpoint_work(job, now_ns);
     pd_store_relief(store, true);
     if (pd_job_has_work(job, now_ns)) pd_job_work(job, now_ns);
@@ -553,7 +547,8 @@ int pd_store_save_job(pd_store *store, const char *name, uint8_t **image, size_t
 
     if (job == NULL) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", name);
     if (!pd_image_is_possible(job))
-        return pd_fail(err, PD_UNAVAILABLE, "job %.200s cannot be saved now: a step or a root task is under way", name);
+        return pd_fail(err, PD_UNAVAILABLE,
+                       "job %.200s cannot be saved now: a step or a preconditioner task is under way", name);
     return pd_image_write(job, image, n, err);
 }
 

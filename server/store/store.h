@@ -1,8 +1,7 @@
 /* store.h - the whole training state (jobs, parameters, rounds, weights), and how it handles requests. Step thread.
  *
- * A pure state machine: requests come in together with the time, and effects come out. It uses
- * no clock, sockets, files, threads or random numbers, so tests and simulations can drive it exactly as the daemon
- * does. */
+ * A pure state machine: requests come in together with the time, and effects come out. It uses no clock, sockets,
+ * files, threads or random numbers, so tests and simulations can drive it exactly as the daemon does. */
 #ifndef PD_STORE_H
 #define PD_STORE_H
 
@@ -28,8 +27,7 @@ void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns);
  * more to do now. */
 bool pd_store_work(pd_store *store, uint64_t now_ns);
 bool pd_store_has_work(const pd_store *store);
-/* Does the work of deadlines that have passed: those of rounds, lingering jobs (without workers), imports, exports
- * and drains. */
+/* Does the work of deadlines that have passed: those of rounds, lingering jobs, imports, exports and drains. */
 void pd_store_tick(pd_store *store, uint64_t now_ns);
 /* Returns the time at which pd_store_tick must be called next; UINT64_MAX: there is no deadline. */
 uint64_t pd_store_next_tick(const pd_store *store);
@@ -52,8 +50,9 @@ int pd_store_restore(pd_store *store, const pd_checkpoint_image *kept, uint64_t 
  * job is at the step before. If it is false, the job is gone, and must be restored again. */
 int pd_store_replay(pd_store *store, const pd_wal_record *record, uint64_t now_ns, bool *kept, pd_error *err);
 
-/* Reads an entry of the control log of a job that was just restored, and whose log was repeated: the first one, then
- * one after the other (image/control_log.h). The entry is borrowed for the call. After an error no entry counts. */
+/* Reads an entry of the decision records of a job that was just restored, and whose log was repeated: the first one,
+ * then one after the other (image/control_log.h). The entry is borrowed for the call. After an error no entry
+ * counts. */
 int pd_store_control(pd_store *store, const pd_wal_record *record, pd_error *err);
 
 /* Returns the number of jobs that lose steps, or other changes of their state, if the server stops now. */

@@ -1,5 +1,4 @@
-/* precond_queue.c - decides the order in which waiting preconditioner tasks run, as precond_queue.h
- * describes. */
+/* precond_queue.c - decides the order in which waiting preconditioner tasks run, as precond_queue.h describes. */
 #include "precond_queue.h"
 
 #include "grow.h"
@@ -59,10 +58,10 @@ typedef struct flow {
     uint32_t job;
     /* preconditioner tasks of the job: [false] heavy ones, [true] light ones */
     task_lane lane[2];
-    double tag;        /* virtual time, in costs of tasks, at which the job's next task may start */
-    uint64_t turn;     /* when the thread for light tasks last took a task of this job: the number of that turn; 0:
-                        * never */
-    unsigned taken[2]; /* number of the job's tasks taken so far, by pd_precond_queue_choice. Every PD_ROOTQUEUE_AGED-th
+    double tag;    /* virtual time, in costs of tasks, at which the job's next task may start */
+    uint64_t turn; /* when the thread for light tasks last took a task of this job: the number of that turn; 0: never */
+    unsigned
+        taken[2]; /* number of the job's tasks taken so far, by pd_precond_queue_choice. Every PD_PRECOND_QUEUE_AGED-th
                         * one is the oldest */
 } flow;
 
@@ -124,16 +123,16 @@ static void lane_remove(task_lane *lane, entry *e)
 }
 
 /* Returns the preconditioner task of a job that runs next: the first one in the job's order, or in every
- * PD_ROOTQUEUE_AGED-th call the oldest one. */
+ * PD_PRECOND_QUEUE_AGED-th call the oldest one. */
 static entry *next_of(flow *f, pd_precond_queue_choice choice)
 {
     const task_lane *light = &f->lane[true], *heavy = &f->lane[false];
-    bool aged = ++f->taken[choice] % PD_ROOTQUEUE_AGED == 0;
+    bool aged = ++f->taken[choice] % PD_PRECOND_QUEUE_AGED == 0;
     entry *a, *b;
 
     if (light->n == 0) return aged ? heavy->oldest : heavy->heap[0];
     a = aged ? light->oldest : light->heap[0];
-    if (choice == PD_ROOTQUEUE_LIGHT || heavy->n == 0) return a;
+    if (choice == PD_PRECOND_QUEUE_LIGHT || heavy->n == 0) return a;
     b = aged ? heavy->oldest : heavy->heap[0];
     if (aged) return a->load.place < b->load.place ? a : b;
     return leads(a, b) ? a : b;
@@ -171,14 +170,7 @@ static flow *next_flow(pd_precond_queue *queue, pd_precond_queue_choice choice)
         if (f->lane[true].n > 0 && (in_turn == NULL || f->turn < in_turn->turn)) in_turn = f;
     }
     if (least != NULL) queue->now = least->tag;
-    return choice == PD_ROOTQUEUE_LIGHT ? in_turn : least;
-}
-
-/* Charges a job with the cost of a preconditioner task that a thread takes now, so that other jobs come first for a
- * while. */
-static void charge(flow *f, double cost)
-{
-    f->tag += PD_PRECOND_QUEUE_HANDOVER + fmin(fmax(cost, 0), LARGEST_COST);
+    return choice == PD_PRECOND_QUEUE_LIGHT ? in_turn : least;
 }
 
 static entry *entry_new(pd_precond_queue *queue, struct pd_task *task, uint32_t job, uint32_t param)
@@ -249,8 +241,7 @@ static bool replace(pd_precond_queue *queue, entry *newer)
     return true;
 }
 
-/* Returns the waiting preconditioner task with the largest cost of all jobs. Used only when a test mutants the bug that
- * ignores the fair order. */
+/* Returns the waiting preconditioner task with the largest cost of all jobs. Only for a mutant. */
 static entry *largest(const pd_precond_queue *queue)
 {
     entry *best = NULL, *e;
@@ -313,10 +304,10 @@ pd_request *pd_precond_queue_take(pd_precond_queue *queue, pd_precond_queue_choi
 
     if (f == NULL) return NULL;
     e = PD_MUTANT(roots_largest_first) ? largest(queue) : next_of(f, choice);
-    if (choice == PD_ROOTQUEUE_LIGHT)
+    if (choice == PD_PRECOND_QUEUE_LIGHT)
         f->turn = ++queue->turns;
     else
-        charge(e->owner, e->load.size);
+        e->owner->tag += PD_PRECOND_QUEUE_HANDOVER + fmin(fmax(e->load.size, 0), LARGEST_COST);
     return extract(queue, e);
 }
 

@@ -9,10 +9,10 @@
  * served now.
  *
  * Within a job, tasks that a step waits for come before tasks whose roots are used when they are ready. Then the
- * largest task comes first, then the oldest. Every PD_ROOTQUEUE_AGED-th task of a job is its oldest one.
+ * largest task comes first, then the oldest. Every PD_PRECOND_QUEUE_AGED-th task of a job is its oldest one.
  *
  * A light task (PD_TASK_LIGHT) should not wait until a long task of another job ends. So the pool has one more thread,
- * which takes light tasks only (PD_ROOTQUEUE_LIGHT), from each job in turn. Jobs are not charged for tasks on this
+ * which takes light tasks only (PD_PRECOND_QUEUE_LIGHT), from each job in turn. Jobs are not charged for tasks on this
  * thread, so they keep their shares of the other threads.
  *
  * Bounds for the threads that take all tasks. C(x) is the largest cost of a task of job x, plus
@@ -20,8 +20,8 @@
  *   - Job a has a waiting task, and its previous task was taken already. Until the waiting task is taken, the threads
  *     take tasks of each other job b that cost at most C(a) + C(b) in total. A running task is never interrupted, so
  *     job a also waits until the first of the K threads is free.
- *   - A task that is added while n older tasks of its job wait is among the next PD_ROOTQUEUE_AGED * (n + 1) tasks of
- *     its job that are taken.
+ *   - A task that is added while n older tasks of its job wait is among the next PD_PRECOND_QUEUE_AGED * (n + 1) tasks
+ *     of its job that are taken.
  *
  * Bounds for the thread of light tasks: while a light task of a job waits for its job's turn, the thread takes at most
  * one task of each other job. Within the job, the second bound above applies to its light tasks. */
@@ -33,9 +33,9 @@
 /* Operations that handing a preconditioner task to another thread costs, by estimate, in addition to the operations of
  * the task itself. */
 #define PD_PRECOND_QUEUE_HANDOVER 1e5
-enum { PD_ROOTQUEUE_AGED = 4 };
+enum { PD_PRECOND_QUEUE_AGED = 4 };
 
-typedef enum pd_precond_queue_choice { PD_ROOTQUEUE_ALL, PD_ROOTQUEUE_LIGHT } pd_precond_queue_choice;
+typedef enum pd_precond_queue_choice { PD_PRECOND_QUEUE_ALL, PD_PRECOND_QUEUE_LIGHT } pd_precond_queue_choice;
 typedef struct pd_precond_queue pd_precond_queue;
 
 /* Makes a queue of preconditioner tasks, which is empty. Returns NULL if out of memory. */
@@ -55,7 +55,7 @@ int pd_precond_queue_add(pd_precond_queue *queue, struct pd_task *task, uint32_t
  * was no memory to add it to a queue. The step goes on with the last good root, and operators see the failed one. */
 pd_request *pd_precond_queue_refuse(pd_effect *effect);
 /* Removes the preconditioner task that runs next from the queue, and returns the PD_REQ_TASK request that contains it.
- * Returns NULL if no task waits. With PD_ROOTQUEUE_LIGHT, it is the next light task, for the thread that takes no
+ * Returns NULL if no task waits. With PD_PRECOND_QUEUE_LIGHT, it is the next light task, for the thread that takes no
  * others. */
 pd_request *pd_precond_queue_take(pd_precond_queue *queue, pd_precond_queue_choice choice);
 /* Forgets a job that has ended. Returns its waiting preconditioner tasks, which have not run, as a chain of requests

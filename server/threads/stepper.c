@@ -3,8 +3,7 @@
 #include "stepper.h"
 
 #include "overlapped.h"
-#include "journal.h"
-#include "keeper.h"
+#include "disk_writer.h"
 #include "log.h"
 #include "recover.h"
 #include "precond_pool.h"
@@ -21,11 +20,11 @@ struct pd_stepper {
     pd_store *store; /* training state; used by the step thread alone, and after its end by the thread that stops it */
     pd_turn turn;    /* state between two turns of the step thread */
     pd_precond_pool *pool;
-    pd_keeper *keeper;     /* NULL: jobs have no checkpoints, or the checkpoint writer has ended */
-    pd_warmer *warmer;     /* while jobs are restored */
-    pd_journal *journal;   /* NULL: jobs have no logs, or the WAL thread has ended */
-    pd_mailbox *requests;  /* requests to the step thread: the mailbox that it reads */
-    pd_mailbox *effects;   /* effects of the step thread: the mailbox that the loop thread reads */
+    pd_disk_writer *checkpoints; /* NULL: jobs have no checkpoints, or the checkpoint writer has ended */
+    pd_disk_writer *wal;         /* NULL: jobs have no checkpoints, or the WAL thread has ended */
+    pd_warmer *warmer;           /* while jobs are restored */
+    pd_mailbox *requests;        /* requests to the step thread: the mailbox that it reads */
+    pd_mailbox *effects;         /* effects of the step thread: the mailbox that the loop thread reads */
     pd_request *last_call; /* an empty request, allocated in advance, that wakes the step thread when it must stop */
     pd_numa numa;          /* node of the step thread and its OpenMP team */
     pthread_t thread;
@@ -78,32 +77,18 @@ static void forget_tasks(void *arg, uint32_t job)
     pd_precond_pool_forget(stepper->pool, job);
 }
 
-/* Hands a checkpoint, which came in an effect, to the checkpoint writer. */
-static void hand_to_keeper(void *arg, pd_effect *effect)
+/* Hands a checkpoint to the checkpoint writer. */
+static void hand_checkpoint(void *arg, pd_effect *effect)
 {
     pd_stepper *stepper = arg;
-    pd_request *refused;
-
-    if (stepper->keeper != NULL) {
-        pd_keeper_submit(stepper->keeper, effect);
-        return;
-    }
-    refused = pd_keeper_refuse(effect);
-    pd_mailbox_post(stepper->requests, &refused->mail, &refused->mail);
+    pd_disk_writer_submit(stepper->checkpoints, stepper->requests, effect);
 }
 
-/* Hands an entry of a log, which came in an effect, to the WAL thread. */
-static void hand_to_journal(void *arg, pd_effect *effect)
+/* Hands a record to the WAL thread. */
+static void hand_record(void *arg, pd_effect *effect)
 {
     pd_stepper *stepper = arg;
-    pd_request *refused;
-
-    if (stepper->journal != NULL) {
-        pd_journal_submit(stepper->journal, effect);
-        return;
-    }
-    refused = pd_journal_refuse(effect);
-    pd_mailbox_post(stepper->requests, &refused->mail, &refused->mail);
+    pd_disk_writer_submit(stepper->wal, stepper->requests, effect);
 }
 
 /* Applies all posted requests, and those that follow from them. */
@@ -117,23 +102,23 @@ static void finish(pd_stepper *stepper)
     }
 }
 
-/* Ends the checkpoint writer and the WAL thread. A thread whose disk does not answer in time is left behind. */
-static void stop_disk_threads(pd_stepper *stepper)
+/* Ends a disk writer. A thread whose disk does not respond in time is left behind. */
+static void stop_disk_writer(pd_stepper *stepper, pd_disk_writer **writer)
 {
     pd_error err;
 
-    if (pd_keeper_stop(stepper->keeper, stepper->until_ns, &err) == PD_OK) {
-        stepper->keeper = NULL;
-    } else {
-        pd_log(LOG_ERR, "%s", err.text);
-        stepper->left = true;
+    if (pd_disk_writer_stop(*writer, stepper->until_ns, &err) == PD_OK) {
+        *writer = NULL;
+        return;
     }
-    if (pd_journal_stop(stepper->journal, stepper->until_ns, &err) == PD_OK) {
-        stepper->journal = NULL;
-    } else {
-        pd_log(LOG_ERR, "%s", err.text);
-        stepper->left = true;
-    }
+    pd_log(LOG_ERR, "%s", err.text);
+    stepper->left = true;
+}
+
+static void stop_disk_writers(pd_stepper *stepper)
+{
+    stop_disk_writer(stepper, &stepper->checkpoints);
+    stop_disk_writer(stepper, &stepper->wal);
 }
 
 /* Ends all jobs, and takes the tasks of the preconditioner pool, the checkpoints of the checkpoint writer and the
@@ -150,7 +135,7 @@ static void wind_up(pd_stepper *stepper)
     pd_precond_pool_stop(stepper->pool);
     stepper->pool = NULL;
     finish(stepper);
-    stop_disk_threads(stepper);
+    stop_disk_writers(stepper);
     finish(stepper);
 }
 
@@ -236,12 +221,10 @@ static int recover(pd_stepper *stepper, const pd_stepper_config *config, pd_erro
     return rc;
 }
 
-/* Makes the store, and starts the keeper and journal threads if jobs have checkpoints. Restores the jobs of the last
- * run. */
+/* Makes the store, and starts the disk writers if jobs have checkpoints. The jobs of the last run are restored. */
 static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
 {
-    pd_keeper_config keeper = { .dir = config->keep_dir, .done = stepper->requests };
-    pd_journal_config journal = { .dir = config->keep_dir, .done = stepper->requests };
+    pd_disk_writer_config writer = { PD_WRITES_CHECKPOINTS, config->keep_dir, .done = stepper->requests };
     pd_store_config store = config->store;
     int rc;
 
@@ -249,18 +232,18 @@ static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_e
     store.clock_ns = read_clock;
     store.warm = warm;
     store.warm_arg = stepper;
-    if (store.keeps && (rc = pd_keeper_start(&stepper->keeper, &keeper, err)) != PD_OK) return rc;
+    if (store.keeps && (rc = pd_disk_writer_start(&stepper->checkpoints, &writer, err)) != PD_OK) return rc;
     if (store.keeps) store.disk_speed = measure_disk(config->keep_dir);
     if ((rc = pd_store_new(&stepper->store, &store, err)) != PD_OK || !store.keeps) return rc;
     if ((rc = recover(stepper, config, err)) != PD_OK) return rc;
-    return pd_journal_start(&stepper->journal, &journal, err);
+    writer.kind = PD_WRITES_WAL;
+    return pd_disk_writer_start(&stepper->wal, &writer, err);
 }
 
-/* Frees a stepper whose step thread was not started. */
 static void free_unstarted(pd_stepper *stepper)
 {
-    (void)pd_journal_stop(stepper->journal, UINT64_MAX, NULL);
-    (void)pd_keeper_stop(stepper->keeper, UINT64_MAX, NULL);
+    (void)pd_disk_writer_stop(stepper->wal, UINT64_MAX, NULL);
+    (void)pd_disk_writer_stop(stepper->checkpoints, UINT64_MAX, NULL);
     pd_precond_pool_stop(stepper->pool);
     pd_store_free(stepper->store);
     pd_request_free(stepper->last_call);
@@ -285,8 +268,8 @@ static int start_threads(pd_stepper *stepper, const pd_stepper_config *config, p
                                          .effects = post_effects,
                                          .task = hand_to_pool,
                                          .forget = forget_tasks,
-                                         .keep = hand_to_keeper,
-                                         .log = hand_to_journal };
+                                         .keep = hand_checkpoint,
+                                         .log = hand_record };
     rc = pd_precond_pool_start(&stepper->pool, config->pool_threads, stepper->requests, err);
     return rc == PD_OK ? pd_thread_start(&stepper->thread, run, stepper, "step thread", err) : rc;
 }
@@ -317,14 +300,6 @@ uint64_t pd_stepper_busy_ns(const pd_stepper *stepper)
     return since == 0 || now < since ? 0 : now - since;
 }
 
-/* Asks the step thread to stop, and wakes it with an empty request. The mailbox of requests stays open, because the
- * preconditioner pool still posts its tasks to it. */
-static void ask_to_stop(pd_stepper *stepper)
-{
-    atomic_store(&stepper->stop, true);
-    pd_mailbox_post(stepper->requests, &stepper->last_call->mail, &stepper->last_call->mail);
-}
-
 /* Releases the published versions in effects that the loop thread has not read. The effects stay in the loop thread's
  * mailbox. */
 static void take_back_published(pd_stepper *stepper)
@@ -351,7 +326,9 @@ bool pd_stepper_stop(pd_stepper *stepper, uint64_t until_ns, size_t *lost)
     if (lost != NULL) *lost = 0;
     if (stepper == NULL) return true;
     stepper->until_ns = until_ns;
-    ask_to_stop(stepper);
+    atomic_store(&stepper->stop, true);
+    /* wakes the step thread; the mailbox stays open, because the preconditioner pool still posts its tasks to it */
+    pd_mailbox_post(stepper->requests, &stepper->last_call->mail, &stepper->last_call->mail);
     pthread_join(stepper->thread, NULL);
     if (lost != NULL) *lost = stepper->lost;
     if (stepper->left) return false;

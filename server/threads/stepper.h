@@ -20,14 +20,13 @@ typedef struct pd_stepper_config {
     const char *keep_dir;
     const atomic_bool *stops; /* becomes true when the daemon has to stop, so that no more jobs are loaded; borrowed for
                                * the call of pd_stepper_start. NULL: it never has to */
-    /* mailbox of the loop thread, to which effects are posted; borrowed, and
-     * must exist longer than the stepper */
+    /* mailbox of the loop thread, to which effects are posted; borrowed, and must exist longer than the stepper */
     pd_mailbox *effects;
 } pd_stepper_config;
 
 /* Starts the step thread, the preconditioner pool, the checkpoint writer and the WAL thread. Before that, restores jobs
  * from the state directory, which may take long. Fails with PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED, or an error of
- * pd_store_new, pd_keeper_start, pd_journal_start or pd_recover: PD_CANCELLED if the daemon has to stop. */
+ * pd_store_new, pd_disk_writer_start or pd_recover: PD_CANCELLED if the daemon has to stop. */
 int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error *err);
 /* Returns the mailbox to which the loop thread posts its requests. The caller only borrows it. */
 pd_mailbox *pd_stepper_requests(pd_stepper *stepper);

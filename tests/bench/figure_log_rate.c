@@ -4,14 +4,10 @@
  * is compared with such a file before and after it, and the median of the ratios counts.
  * Usage: figure_log_rate [MB of an entry: 4] [DIRECTORY on the disk to measure: build] */
 #define _GNU_SOURCE /* mkdtemp */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "effects.h"
 #include "figure.h"
-#include "journal.h"
+#include "disk_writer.h"
 #include "wal_files.h"
 #include "pages.h"
 
@@ -19,7 +15,7 @@ enum { ROUNDS = 5, UNDER_WAY = 4, PARAMS = 10 };
 
 /* A job whose entries are written: its aggregates are the same in each step. */
 typedef struct job {
-    pd_journal *journal;
+    pd_disk_writer *writer;
     pd_mailbox *done;
     float *aggregates;
     size_t elements; /* of each parameter */
@@ -41,7 +37,7 @@ static void submit(job *j)
     for (uint32_t i = 0; i < PARAMS; i++)
         e->parts[i] = (pd_wal_part){ .at = j->aggregates + i * j->elements, .elements = (int64_t)j->elements };
     effect->u.wal = e;
-    pd_journal_submit(j->journal, effect);
+    pd_disk_writer_submit(j->writer, j->done, effect);
 }
 
 /* Waits for entries that come back. Returns how many there were, and adds their bytes. */
@@ -94,7 +90,7 @@ int main(int argc, char **argv)
     uint64_t most = (uint64_t)(mb >= 50 ? 800e6 : 400e6), bytes;
     job j = { .elements = (size_t)(mb * 1e6 / sizeof(float) / PARAMS), .every = mb >= 50 ? 5 : 50 };
     char root[512], job_dir[PD_KEEP_PATH];
-    pd_journal_config config = { .dir = root };
+    pd_disk_writer_config config = { PD_WRITES_WAL, .dir = root };
     void *piece = pd_pages_new(FIGURE_PIECE);
 
     j.aggregates = pd_pages_new(PARAMS * j.elements * sizeof(float));
@@ -104,7 +100,7 @@ int main(int argc, char **argv)
     figure_fill(j.aggregates, PARAMS * j.elements * sizeof(float));
     snprintf(root, sizeof root, "%s/log-rate-XXXXXX", argc > 2 ? argv[2] : "build");
     make_dirs(root, job_dir);
-    if (pd_journal_start(&j.journal, &config, NULL) != PD_OK) figure_stop("out of memory");
+    if (pd_disk_writer_start(&j.writer, &config, NULL) != PD_OK) figure_stop("out of memory");
     (void)log_ms(&j, 2 * most, &bytes); /* later ones write their segments anew */
     for (int i = 0; i < ROUNDS; i++) {
         double before = figure_file_ms(root, piece, most, true), own = log_ms(&j, most, &bytes),
@@ -114,8 +110,8 @@ int main(int argc, char **argv)
         share[i] = rate[i] / plain[i];
         fprintf(stderr, "log %.0f MB/s, file %.0f MB/s: %.3f\n", rate[i], plain[i], share[i]);
     }
-    (void)pd_journal_stop(j.journal, UINT64_MAX, NULL);
-    (void)pd_wal_remove(&pd_disk_posix, job_dir, NULL);
+    (void)pd_disk_writer_stop(j.writer, UINT64_MAX, NULL);
+    (void)pd_wal_remove(&pd_disk_posix, job_dir, PD_WAL_STEPS, NULL);
     (void)rmdir(job_dir);
     (void)rmdir(root);
     printf("%.3f\tentries of %.0f MB at %.0f MB/s; one file: %.0f MB/s\n", figure_quantile(share, ROUNDS, 0.5), mb,

@@ -123,7 +123,7 @@ stop
 hangs() {
     start "$scratch/$1" disk_timeout=200ms "${@:2}"
     trouble 'fsync HANG 0'
-    await 'paramctl jobs to show that the disk hangs' shows_error 'does not answer'
+    await 'paramctl jobs to show that the disk hangs' shows_error 'has not answered'
 }
 
 # heals TEXT : fsync returns, and steps become durable again
@@ -141,7 +141,7 @@ logged() { grep -q "$1" "$scratch/daemon.log"; }
 hangs hung
 before=$(step)
 await 'a step while the disk hangs' has_stepped_beyond $((before + 20))
-logged 'has been with the disk for' || complain 'the log does not say that the disk hangs'
+logged 'the disk has not answered for' || complain 'the log does not say that the disk hangs'
 heals 'a disk that hung'
 stop
 echo 'a disk that hangs: the job went on, it was told, and it healed'
@@ -155,7 +155,7 @@ stop
 echo 'a disk that hangs: a job that is to pause paused until it was well'
 
 hangs log durability=log
-await 'the log to be left' logged 'entries of the log have been with the disk for'
+await 'the log to be left' logged 'WAL records; steps up to'
 before=$(step)
 await 'a step while the log hangs' has_stepped_beyond $((before + 20))
 heals 'a log that hung'
@@ -172,7 +172,7 @@ worker='' daemon=''
 rm "$scratch/trouble"
 logged 'will be lost' || complain 'the log does not say which steps are lost'
 # The disk may also have hung when the checkpoint writer removed old checkpoints, before it came to the last one.
-logged 'the disk does not answer: \(the last checkpoint of job\|old checkpoints\)' ||
+logged 'disk not responding: \(last checkpoint of job\|old checkpoints\)' ||
     complain 'the log does not say what is not written'
 echo 'a disk that hangs: the daemon stopped, and said what it had not written'
 
@@ -192,7 +192,7 @@ grep -q 'has failed: .*No space left.* are lost when the server stops' "$scratch
 status=0
 wait "$daemon" || status=$?
 [ "$status" = 3 ] || complain "a daemon that has lost steps ended with $status, not 3"
-logged 'stopped, but steps of 1 jobs since the last durable one are lost' || complain 'the log does not say it'
+logged 'stopped, but 1 jobs lost steps after their durable one' || complain 'the log does not say it'
 worker='' daemon=''
 rm "$scratch/trouble"
 echo 'a full disk: the daemon stopped with status 3, and paramctl shutdown said what was lost'

@@ -6,12 +6,9 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "await.h"
 #include "daemon_process.h"
 #include "operator.h"
-#include "paramctl_run.h"
 #include "safetensors.h"
 #include "team.h"
 
@@ -30,34 +27,25 @@ static void must(int status)
     if (status != 0) fail_msg("exit %d: %s", status, paramctl_output);
 }
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
-
     snprintf(f->folder, sizeof f->folder, "/tmp/paramd_export_XXXXXX");
     assert_non_null(mkdtemp(f->folder));
     snprintf(f->file, sizeof f->file, "%s/job.safetensors", f->folder);
     f->daemon = daemon_start(NULL);
     paramctl_ask(f->daemon->url);
-    *state = f;
-    return 0;
 }
 
 /* Removes the exported file, if there is one. Checks that the folder is then empty: no temporary file is left. */
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
     int rc;
 
     unlink(f->file);
     rc = rmdir(f->folder);
     assert_int_equal(rc, 0);
     if (f->daemon != NULL) assert_int_equal(daemon_stop(f->daemon, patient(10)), 0);
-    free(f);
-    return 0;
 }
-
-/* ---- a job of one worker ---- */
 
 typedef struct job {
     pd_client *client;
@@ -137,8 +125,6 @@ static void train(job *j, const fixture *f, const char *rule)
     for (uint64_t step = 1; step <= BEFORE; step++) job_step(j, step);
 }
 
-/* ---- the file ---- */
-
 typedef struct contents {
     void *at;
     pd_safetensors *file;
@@ -187,7 +173,7 @@ static void goes_on_from_a_file(fixture *f, const char *rule)
     take_weights(&again, &c);
     job_new(&again, f, "again", rule, "start_step=7");
     must(paramctl("import-state again %s", f->file));
-    assert_says("passed over the weights of 3 parameters");
+    assert_says("skipped the weights of 3 parameters");
     for (uint64_t step = BEFORE + 1; step <= BEFORE + AFTER; step++) {
         job_step(&j, step);
         job_step(&again, step);
@@ -202,7 +188,7 @@ static void goes_on_from_a_file(fixture *f, const char *rule)
     must(paramctl("drop again"));
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(training_goes_on_bit_for_bit_from_a_file, fixture *f)
 {
@@ -220,8 +206,6 @@ TEST(training_goes_on_bit_for_bit_from_a_file, fixture *f)
     goes_on_from_a_file(f, "* scalable_shampoo learning_rate=0.05 block_size=4 preconditioning_compute_steps=4 "
                            "root_delay=4");
 }
-
-/* ---- weights ---- */
 
 /* Reads the file with another program, numpy. */
 TEST(numpy_reads_the_weights, fixture *f)
@@ -263,8 +247,6 @@ TEST(numpy_reads_the_weights, fixture *f)
     free(text);
     job_free(&j);
 }
-
-/* ---- exports while the job trains ---- */
 
 enum { COUNTED = 400 };
 
@@ -342,8 +324,6 @@ TEST(every_weight_is_of_the_same_step_while_workers_train, fixture *f)
     model_free(m);
 }
 
-/* ---- files ---- */
-
 TEST(a_file_that_exists_is_replaced_by_force_alone, fixture *f)
 {
     job j;
@@ -351,7 +331,7 @@ TEST(a_file_that_exists_is_replaced_by_force_alone, fixture *f)
     train(&j, f, "* sgd lr=0.05");
     close(open(f->file, O_WRONLY | O_CREAT, 0600));
     assert_int_equal(paramctl("export j %s", f->file), 1);
-    assert_says("the file exists");
+    assert_says("file exists");
     must(paramctl("export j %s --force", f->file));
     assert_int_equal(paramctl("export j %s/no/such/folder", f->folder), 1);
     assert_int_equal(paramctl("export none %s --force", f->file), 1);
@@ -395,8 +375,6 @@ TEST(a_program_that_is_killed_leaves_no_file, fixture *f)
     daemon_thaw(f->daemon);
 }
 
-/* ---- an operator who begins an export and does not finish it ---- */
-
 static void open_operator(const fixture *f, pd_client **client)
 {
     pd_error err = { 0 };
@@ -437,7 +415,7 @@ TEST(an_operator_who_is_gone_holds_nobody_up, fixture *f)
     gradient = push_step(&j, BEFORE + 1, items, &ticket);
     pd_client_close(operator);
     if (pd_client_wait(j.client, ticket, patient(10), &err) != PD_OK) fail_msg("%s", err.text);
-    assert_true(daemon_says(f->daemon, "its connection is gone", patient(5)));
+    assert_true(daemon_says(f->daemon, "its connection was lost", patient(5)));
     must(paramctl("export j %s", f->file));
     free_gradients(gradient);
     job_free(&j);

@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "http_ask.h"
 #include "paramd/client.h"
@@ -24,27 +23,19 @@ typedef struct manager {
     int fds[MOST], ports[MOST], n;
 } manager;
 
-static int set_up(void **state)
+static void set_up(manager *m)
 {
-    manager *m = *state = calloc(1, sizeof *m);
-
-    assert_non_null(m);
     m->scene = tls_scene_new();
     m->bin = strdup(getenv("PARAMD_BIN"));
     snprintf(m->script, sizeof m->script, "%s/paramd", m->scene->folder);
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(manager *m)
 {
-    manager *m = *state;
-
     for (int i = 0; i < m->n; i++) close(m->fds[i]);
     setenv("PARAMD_BIN", m->bin, 1);
     assert_int_equal(tls_scene_end(m->scene), 0);
     free(m->bin);
-    free(m);
-    return 0;
 }
 
 /* Adds a socket. Its descriptor is out of the way of those that the script passes on, which begin with 3. */
@@ -111,9 +102,7 @@ static void expect_refused(const manager *m, const char *names, const char *cons
     if (strstr(text, why) == NULL) fail_msg("expected \"%s\" in:\n%s", why, text);
 }
 
-/* ---- names ---- */
-
-EACH_TEST(set_up, tear_down);
+FIXTURE(manager, set_up, tear_down);
 
 TEST(a_socket_without_a_name_takes_frames, manager *m)
 {
@@ -177,8 +166,6 @@ TEST(there_is_no_tls_on_a_unix_socket, manager *m)
     expect_refused(m, "tls", (const char *const[]){ "--tls-tokens", m->scene->tokens, NULL },
                    "a Unix socket named tls: there is no TLS on Unix sockets");
 }
-
-/* ---- other machines ---- */
 
 TEST(sockets_that_other_machines_reach_need_credentials, manager *m)
 {

@@ -4,11 +4,9 @@
 
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <unistd.h>
 
-#include "await.h"
 #include "daemon_process.h"
-#include "loopback.h"
+#include "http_ask.h"
 #include "message.h"
 #include "team.h"
 
@@ -35,8 +33,6 @@ typedef struct scene {
     uint64_t id;
     pd_arena *arena;
 } scene;
-
-/* ---- raw frames ---- */
 
 static int connect_raw(int port)
 {
@@ -188,13 +184,10 @@ static Paramd__Piece piece(uint32_t handle, uint64_t first, uint64_t count, uint
     return p;
 }
 
-/* ---- set-up and tear-down ---- */
-
-static int set_up(void **state)
+static void set_up(scene *s)
 {
     static int serial;
     static char job[32];
-    scene *s = calloc(1, sizeof *s);
 
     snprintf(job, sizeof job, "hostile-%d", serial++);
     s->daemon = daemon_start(flags);
@@ -205,14 +198,11 @@ static int set_up(void **state)
     assert_true(worker_open(&s->good, &s->team, 0));
     assert_true(worker_declare(&s->good));
     reconnect(s);
-    *state = s;
-    return 0;
 }
 
 /* Checks that the frames of the test have changed nothing: both ranks can take one step, and it is the first one. */
-static int tear_down(void **state)
+static void tear_down(scene *s)
 {
-    scene *s = *state;
     float ones[CHUNK + (SIZE - CHUNK) + 8 + 32];
     Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
     Paramd__Piece pieces[3] = { piece(0, 0, CHUNK, 0), piece(0, CHUNK, SIZE - CHUNK, 4 * CHUNK), piece(1, 0, 8, 6016) },
@@ -233,11 +223,7 @@ static int tear_down(void **state)
     pd_arena_free(s->arena);
     model_free(s->model);
     assert_int_equal(daemon_stop(s->daemon, patient(10)), 0);
-    free(s);
-    return 0;
 }
-
-/* ---- garbage ---- */
 
 static void expect_end(scene *s, const char *words)
 {
@@ -258,7 +244,7 @@ static void talk(scene *s, const void *at, size_t n)
     send_raw(s->fd, at, n);
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(scene, set_up, tear_down);
 
 TEST(another_protocol_is_told_so, scene *s)
 {
@@ -350,8 +336,6 @@ TEST(a_worker_may_not_do_an_operators_work, scene *s)
     expect_answer(s, PD_PERMISSION_DENIED, NULL);
 }
 
-/* ---- lengths ---- */
-
 TEST(a_header_longer_than_allowed_ends_the_stream, scene *s)
 {
     uint8_t prefix[PD_PREFIX_BYTES];
@@ -406,18 +390,14 @@ TEST(a_payload_where_none_belongs_is_refused, scene *s)
     expect_answer(s, PD_OK, NULL); /* the daemon has read all bytes of the refused frame */
 }
 
-/* ---- pieces ---- */
-
 static void expect_piece_refused(scene *s, Paramd__Piece *pieces, size_t n, size_t payload_bytes, const char *words)
 {
     push_pieces(s, pieces, n, payload_bytes);
     expect_answer(s, PD_INVALID_ARGUMENT, words);
 }
 
-TEST(a_piece_of_an_unknown_handle_is_refused, scene *s)
-{
-    expect_piece_refused(s, (Paramd__Piece[]){ piece(2, 0, 8, 0) }, 1, 32, "handle 2");
-}
+HOLDS_FOR(scene *s, a_piece_of_an_unknown_handle_is_refused,
+          expect_piece_refused(s, (Paramd__Piece[]){ piece(2, 0, 8, 0) }, 1, 32, "handle 2"));
 
 TEST(a_piece_that_is_not_one_chunk_is_refused, scene *s)
 {
@@ -440,10 +420,8 @@ TEST(pieces_that_overlap_leave_the_payload_or_are_not_aligned_are_refused, scene
     expect_piece_refused(s, (Paramd__Piece[]){ piece(1, 0, 8, 0) }, 1, 4096, "4096");
 }
 
-TEST(the_same_chunk_twice_is_refused, scene *s)
-{
-    expect_piece_refused(s, (Paramd__Piece[]){ piece(1, 0, 8, 0), piece(1, 0, 8, 64) }, 2, 96, "p1");
-}
+HOLDS_FOR(scene *s, the_same_chunk_twice_is_refused,
+          expect_piece_refused(s, (Paramd__Piece[]){ piece(1, 0, 8, 0), piece(1, 0, 8, 64) }, 2, 96, "p1"));
 
 TEST(the_same_want_twice_is_refused, scene *s)
 {
@@ -455,7 +433,7 @@ TEST(the_same_want_twice_is_refused, scene *s)
     pull.wants = wants;
     pull.n_wants = 2;
     send_message(s, PD_PULL, &pull.base, NULL, 0);
-    expect_answer(s, PD_INVALID_ARGUMENT, "wants 0 and 1 (p1): the same chunk");
+    expect_answer(s, PD_INVALID_ARGUMENT, "wants 0 and 1 (p1): duplicate chunk");
 }
 
 TEST(an_unknown_element_type_is_refused, scene *s)
@@ -500,8 +478,6 @@ TEST(a_wrong_checksum_ends_the_stream, scene *s)
     send_raw(s->fd, prefix, sizeof prefix);
     expect_end(s, "checksum");
 }
-
-/* ---- slow peers ---- */
 
 /* Takes a step of another job while the raw peer is slow: the other job must not be delayed. */
 static void expect_service(scene *s)

@@ -1,9 +1,7 @@
 /* Tests how paramctl reads its command line: options, help, exit statuses; and the commands that need no daemon. */
 #include "test.h"
 
-#include <unistd.h>
-
-#include "paramctl_run.h"
+#include "daemon_process.h"
 
 TEST(exit_status_is_3_where_nobody_listens)
 {
@@ -110,9 +108,9 @@ TEST(a_wrong_address_in_the_environment_is_an_error_of_usage)
 TEST(a_mistyped_word_gets_the_nearest_one)
 {
     assert_int_equal(paramctl("jbos"), 2);
-    assert_says("there is no command jbos; is jobs meant?");
+    assert_says("unknown command jbos; did you mean jobs?");
     assert_int_equal(paramctl("params x --verbos"), 2);
-    assert_says("there is no option --verbos; is --verbose meant?");
+    assert_says("unknown option --verbos; did you mean --verbose?");
     assert_int_equal(paramctl("set x"), 2);
     assert_says("PATTERN is missing");
 }
@@ -134,8 +132,6 @@ TEST(options_stand_before_and_behind_names_and_arguments)
         json_decref(answer);
     }
 }
-
-/* ---- help ---- */
 
 static const char *const names[] = { "ping",    "status", "top",          "jobs",        "params",      "workers",
                                      "roots",   "state",  "export",       "checkpoint",  "checkpoints", "verify",
@@ -184,10 +180,8 @@ TEST(the_version_is_printed)
 TEST(output_that_cannot_be_written_is_a_failure)
 {
     assert_int_equal(paramctl_shell("$paramctl jobs > /dev/full"), 1);
-    assert_says("cannot be written");
+    assert_says("cannot write the output");
 }
-
-/* ---- without a daemon ---- */
 
 TEST(optimizers_need_no_daemon)
 {
@@ -241,7 +235,7 @@ TEST(plan_reads_standard_input_and_shapes_as_it_prints_them)
     assert_says("axes vocab,embed");
     assert_says("weights  (768,)");
     assert_int_equal(paramctl_shell("printf 'wte (50257, 768\\n' | $paramctl plan -"), 1);
-    assert_says("standard input:1: wte: the ) of its shape is missing");
+    assert_says("standard input:1: wte: missing ) after the shape");
     assert_int_equal(paramctl_shell("$paramctl plan - < /dev/null"), 1);
     assert_says("standard input: empty input");
 }

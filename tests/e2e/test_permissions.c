@@ -4,12 +4,10 @@
 
 #include <signal.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "connection.h"
 #include "daemon_process.h"
 #include "log.h"
-#include "paramctl_run.h"
 #include "paramd/client.h"
 
 /* A daemon that listens on TCP, where everybody is "anyone", and on a Unix socket, where we are "user:UID". */
@@ -37,10 +35,8 @@ static void write_first_roles(const fixture *f)
     write_roles(f->roles, text);
 }
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
-
     strcpy(f->roles, "/tmp/paramd-roles-XXXXXX");
     close(mkstemp(f->roles));
     snprintf(f->me, sizeof f->me, "user:%u", (unsigned)geteuid());
@@ -49,18 +45,12 @@ static int set_up(void **state)
     snprintf(f->listen_flag, sizeof f->listen_flag, "--listen=127.0.0.1:0,unix://%s", f->socket);
     write_first_roles(f);
     f->daemon = daemon_start((const char *const[]){ f->listen_flag, f->roles_flag, NULL });
-    *state = f;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
-
     assert_int_equal(daemon_stop(f->daemon, patient(10)), 0);
     unlink(f->roles);
-    free(f);
-    return 0;
 }
 
 static int by_tcp(const fixture *f, const char *arguments)
@@ -101,9 +91,7 @@ static pd_client *must_join(const fixture *f, const char *job)
     return client;
 }
 
-/* ---- */
-
-EACH_TEST(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(a_worker_joins_the_jobs_of_its_roles_within_its_quota, const fixture *f)
 {
@@ -158,8 +146,6 @@ TEST(sighup_reads_the_roles_again_whole_or_not_at_all, const fixture *f)
     pd_client_close(client);
 }
 
-/* ---- the log ---- */
-
 /* Asks n times to stop the daemon, which is refused each time. */
 static void ask_in_vain(const char *url, int n)
 {
@@ -205,8 +191,6 @@ TEST(a_flood_of_refusals_hides_none_of_another_identity, const fixture *f)
     assert_int_equal(count_in_log(f, "lines about user:"), 0);
 }
 
-/* ---- files that are refused ---- */
-
 static void expect_refusal(const char *flag, const char *mode, const char *part)
 {
     char text[4096];
@@ -225,8 +209,6 @@ TEST(a_daemon_does_not_start_with_a_file_that_is_wrong_or_that_others_can_write,
     expect_refusal(f->roles_flag, NULL, "other users can write to this file");
     expect_refusal("--roles=/nowhere/roles", NULL, "/nowhere/roles: the roles cannot be read");
 }
-
-/* ---- paramctl roles, without a daemon ---- */
 
 static int check_roles(const fixture *f, const char *arguments)
 {

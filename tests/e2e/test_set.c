@@ -3,7 +3,6 @@
 #include "test.h"
 
 #include "daemon_process.h"
-#include "paramctl_run.h"
 #include "team.h"
 
 static const int64_t elements[] = { 300, 2000, 7 }; /* sizes of the parameters p0, p1 and p2; p1 has several chunks */
@@ -17,8 +16,6 @@ static void expect(int status, const char *command, const char *says)
     if (paramctl("%s", command) != status || strstr(paramctl_output, says) == NULL)
         fail_msg("paramctl %s: expected status %d and \"%s\", got:\n%s", command, status, says, paramctl_output);
 }
-
-/* ---- the same weights as with a schedule ---- */
 
 typedef struct course {
     const char *rule;
@@ -128,8 +125,6 @@ TEST(a_withdrawn_setting_gives_the_schedule_back_its_place)
     model_free(m);
 }
 
-/* ---- output of paramctl ---- */
-
 static bool ask(worker *w)
 {
     pd_error err = { 0 };
@@ -150,7 +145,7 @@ static bool ask(worker *w)
         expect(0, "set job p2 lr= --from 20", "lr of 1 parameter (sgd): 0.2 -> 0.1 again, from step 20 on");
         expect(0, "settings job p2", "(withdrawn)");
         expect(1, "set job p lr=1", "no parameter of job job matches \"p\"; it has 3, the nearest is p0");
-        expect(1, "set job '*' lr=1 --from 1", "p0: step 1 has begun or is closed; the earliest it can be is step 2");
+        expect(1, "set job '*' lr=1 --from 1", "p0: step 1 has begun or is closed; the earliest possible is step 2");
         expect(1, "set job '*' momentum=0", "p0: sgd: momentum cannot change from 0.9 to 0 while the job runs");
         expect(1, "set nosuch '*' lr=1", "there is no job nosuch");
         expect(2, "set job '*' lr", "lr: expected NAME=VALUE");

@@ -113,9 +113,11 @@ static inline void control_segment_fuzz(log_course *c, const uint8_t *at, size_t
     mem_disk_resize(c->memory, path, bytes);
     to = mem_disk_file(c->memory, path, &bytes);
     memcpy(to, at, bytes);
-    MUST(pd_control_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, read_record, &number, &about, &err) == PD_OK);
+    MUST(pd_wal_read(&(pd_wal_source){ &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_DECISIONS, 0 }, read_record, &number,
+                     &about, &err) == PD_OK);
     MUST(about.entries == 0 || about.last == number);
-    MUST(pd_control_cut(&c->disk, LOG_JOB_DIR, LOG_CREATOR, about.last, &err) == PD_OK);
+    MUST(pd_wal_truncate(&(pd_wal_source){ &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_DECISIONS, 0 }, about.last,
+                         &err) == PD_OK);
 }
 
 /* Reads an input of the fuzzer: the bytes of a segment. */
@@ -138,10 +140,11 @@ static inline void log_segment_fuzz(const uint8_t *data, size_t size)
     memcpy(at, data, size);
     mend_log(at, bytes);
     control_segment_fuzz(&c, at, bytes);
-    MUST(pd_wal_read(&c.disk, LOG_JOB_DIR, LOG_CREATOR, 0, read_entry, &step, &about, &err) == PD_OK);
+    MUST(pd_wal_read(&(pd_wal_source){ &c.disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 0 }, read_entry, &step, &about,
+                     &err) == PD_OK);
     MUST(about.last == step && about.entries == step);
-    MUST(pd_wal_truncate(&c.disk, LOG_JOB_DIR, LOG_CREATOR, 0, step, &err) == PD_OK);
-    MUST(pd_wal_survey(&c.disk, LOG_JOB_DIR, LOG_CREATOR, 0, &about, &err) == PD_OK);
+    MUST(pd_wal_truncate(&(pd_wal_source){ &c.disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 0 }, step, &err) == PD_OK);
+    MUST(pd_wal_survey(&(pd_wal_source){ &c.disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 0 }, &about, &err) == PD_OK);
     MUST(about.last == step);
     course_free(&c);
 }

@@ -11,8 +11,6 @@ enum { SEGMENT = 1 << 16 }; /* least bytes of a segment: small, so that segments
 
 static const char root[] = SIM_STATE_DIR;
 
-/* ---- writing ---- */
-
 static void hand_back(sim_server *server, pd_wal_record *entry)
 {
     pd_request *request = pd_request_new(PD_REQ_WAL, (pd_ticket){ 0, 0 });
@@ -98,8 +96,6 @@ void sim_journal_end(sim_server *server)
     sim_enter(before);
 }
 
-/* ---- the start ---- */
-
 static int repeat(void *arg, const pd_wal_record *entry, pd_error *err)
 {
     sim_server *server = arg;
@@ -129,9 +125,11 @@ static void load_control(sim_server *server, const char *job_dir, const pd_check
     pd_wal_about about;
     pd_error err;
 
-    if (pd_control_read(disk, job_dir, kept->creator, take_control, server, &about, &err) != PD_OK)
+    if (pd_wal_read(&(pd_wal_source){ disk, job_dir, kept->creator, PD_WAL_DECISIONS, 0 }, take_control, server, &about,
+                    &err) != PD_OK)
         sim_fail("durability", "the control log of %s cannot be read: %s", kept->job, err.text);
-    if (pd_control_cut(disk, job_dir, kept->creator, about.last, &err) != PD_OK)
+    if (pd_wal_truncate(&(pd_wal_source){ disk, job_dir, kept->creator, PD_WAL_DECISIONS, 0 }, about.last, &err) !=
+        PD_OK)
         sim_fail("durability", "the control log of %s cannot be cut: %s", kept->job, err.text);
 }
 
@@ -141,9 +139,11 @@ void sim_journal_load(sim_server *server, const char *job_dir, const pd_checkpoi
     pd_wal_about about;
     pd_error err;
 
-    if (pd_wal_read(disk, job_dir, kept->creator, kept->step, repeat, server, &about, &err) != PD_OK)
+    if (pd_wal_read(&(pd_wal_source){ disk, job_dir, kept->creator, PD_WAL_STEPS, kept->step }, repeat, server, &about,
+                    &err) != PD_OK)
         sim_fail("durability", "the log of %s cannot be read: %s", kept->job, err.text);
-    if (pd_wal_truncate(disk, job_dir, kept->creator, kept->step, about.last, &err) != PD_OK)
+    if (pd_wal_truncate(&(pd_wal_source){ disk, job_dir, kept->creator, PD_WAL_STEPS, kept->step }, about.last, &err) !=
+        PD_OK)
         sim_fail("durability", "the log of %s cannot be cut: %s", kept->job, err.text);
     load_control(server, job_dir, kept);
 }

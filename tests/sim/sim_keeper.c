@@ -3,7 +3,7 @@
 #include "sim_keeper.h"
 
 #include "checkpoint_files.h"
-#include "job_dir.h"
+#include "state_dir.h"
 #include "sim_journal.h"
 #include "sim_judge.h"
 
@@ -11,8 +11,6 @@
 #include <string.h>
 
 static const char root[] = SIM_STATE_DIR;
-
-/* ---- the checkpoint writer ---- */
 
 /* Hands a checkpoint back to the step thread, which takes its published versions back and frees it. */
 static void hand_back(sim_server *server, pd_checkpoint_image *kept)
@@ -116,8 +114,6 @@ void sim_keeper_end(sim_server *server)
     server->keeper_due = false;
     server->tidy_dir[0] = '\0';
 }
-
-/* ---- the start ---- */
 
 static void note_damage(void *arg, const char *dir, const pd_error *why)
 {

@@ -2,12 +2,13 @@
  * what the disk has. */
 #include "server_state.h"
 
-#include "control.h"
+#include "wal.h"
 #include "conversation.h"
 #include "image.h"
 #include "relaunch.h"
 #include "sim_judge.h"
 #include "sim_keeper.h"
+#include "rig.h"
 #include "store_inside.h"
 
 #include <stdlib.h>
@@ -23,8 +24,6 @@ typedef struct saved {
     char name[64];
 } saved;
 
-/* ---- when ---- */
-
 static bool may_restart(const sim_server *server)
 {
     const pd_job *job, *next;
@@ -35,8 +34,6 @@ static bool may_restart(const sim_server *server)
     if (!pd_image_is_possible(job)) return false;
     return true;
 }
-
-/* ---- the old process ---- */
 
 static size_t save_jobs(sim_server *server, saved *at)
 {
@@ -69,8 +66,6 @@ static void end_process(sim_server *server)
     server->n_ends = 0;
     server->fairness = (sim_fairness){ 0 };
 }
-
-/* ---- the new process ---- */
 
 static void load_jobs(sim_server *server, saved *at, size_t n)
 {
@@ -124,8 +119,6 @@ void sim_server_restart(sim_server *server, uint64_t within_ns)
     try_restart(server->s, server, server->s->now_ns + within_ns);
 }
 
-/* ---- killed, and started again from the disk ---- */
-
 static void listen_again(sim *s, void *who, uint64_t what)
 {
     (void)s, (void)what;
@@ -136,12 +129,13 @@ static void listen_again(sim *s, void *who, uint64_t what)
  * entries of its log, or in records of its control log. */
 static bool is_course_kept(const pd_job *job)
 {
-    const pd_control *control = job->steps.control;
+    const pd_wal *wal = job->steps.wal;
 
     for (uint32_t i = 0; i < job->steps.n_params && job->checkpointing.log.wanted; i++)
         if (job->steps.params[i].saved.step > job->checkpointing.durable_step) return false;
-    if (control == NULL) return true;
-    return job->checkpointing.control.on && job->checkpointing.control.under_way == 0 && control->made.first == NULL;
+    if (wal == NULL) return true;
+    return job->checkpointing.control.on && job->checkpointing.control.under_way == 0 &&
+           wal->decisions.made.first == NULL;
 }
 
 /* Returns whether an operator may set a value of the job while it repeats steps, which had other values before. */

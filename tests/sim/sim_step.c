@@ -7,6 +7,7 @@
 #include "sim_keeper.h"
 #include "scraper.h"
 #include "optimizer.h"
+#include "rig.h"
 #include "store_inside.h"
 #include "checkpoint_due.h"
 #include "job_turn.h"
@@ -96,7 +97,7 @@ static void take_tasks(sim_server *server, pd_precond_queue_choice choice, uint3
         server->busy[choice]++;
         *place_of(server, NULL) = request;
         sim_fairness_take(&server->fairness, request->job, pd_task_cost(request->u.task.task),
-                          choice == PD_ROOTQUEUE_ALL);
+                          choice == PD_PRECOND_QUEUE_ALL);
         sim_hold_failures(true); /* no allocation fails in a root: a failed root would change the weights */
         pd_task_run(request->u.task.task);
         sim_hold_failures(false);
@@ -110,8 +111,8 @@ static void take_tasks(sim_server *server, pd_precond_queue_choice choice, uint3
  * Small tasks in the simulation are all light, so in the other half the other threads run light tasks, too. */
 static void next_task(sim_server *server)
 {
-    take_tasks(server, PD_ROOTQUEUE_ALL, server->s->plan->pool_threads);
-    if (server->s->plan->seed % 2 == 0) take_tasks(server, PD_ROOTQUEUE_LIGHT, 1);
+    take_tasks(server, PD_PRECOND_QUEUE_ALL, server->s->plan->pool_threads);
+    if (server->s->plan->seed % 2 == 0) take_tasks(server, PD_PRECOND_QUEUE_LIGHT, 1);
 }
 
 static void on_task(void *arg, pd_effect *effect)
@@ -198,8 +199,6 @@ static void on_mail(void *arg)
     wake_step(arg);
 }
 
-/* ---- invariants ---- */
-
 static void describe_job(const pd_job *job)
 {
     char missing[64];
@@ -264,8 +263,6 @@ void sim_step_check_rest(const sim_server *server)
     sim_check_zero("the number of ranks", server->store->ingest.n_ranks);
     sim_check_zero("bytes of frames held in the store", server->store->ingest.held);
 }
-
-/* ---- life ---- */
 
 static pd_store_config store_config(const sim_plan *plan, uint64_t start)
 {

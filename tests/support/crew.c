@@ -1,26 +1,16 @@
 /* crew.c - the workers of one job as processes. */
 #include "crew.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 #include <xxhash.h>
 
-#include "await.h"
 #include "convert.h"
 #include "daemon_process.h"
 #include "team.h"
+#include "test.h"
 
 /* A matrix of several chunks of 64 KiB, one that fits a chunk, one that is too small for shared memory, a vector. */
 static const pd_shape shapes[CREW_PARAMS] = {

@@ -4,17 +4,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 static struct rlimit before; /* the limit that descriptors_forbid has changed */
 

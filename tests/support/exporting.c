@@ -1,16 +1,9 @@
 /* exporting.c - makes the requests of an export and applies them to the rig. */
 #include "exporting.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "rig.h"
 #include "store_inside.h"
+#include "test.h"
 
 enum { MOST = 1 << 20 };
 
@@ -82,8 +75,6 @@ void export_lost(rig *r, uint64_t conn)
     snprintf(notice->u.lost.reason, sizeof notice->u.lost.reason, "test");
     rig_apply(r, notice);
 }
-
-/* ---- a job to be exported ---- */
 
 exporting *exporting_start(const char *options, const char *rules)
 {

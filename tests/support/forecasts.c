@@ -1,15 +1,9 @@
 /* forecasts.c - makes forecasts of small models and checks their text. */
 #include "forecasts.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "coupled_row.h"
 #include "forecast.h"
+#include "test.h"
 #include "wide_row.h"
 
 static int varied_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)

@@ -2,15 +2,8 @@
 #include "golden.h"
 
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 static void give_up(const char *what)
 {

@@ -1,13 +1,9 @@
 /* kept_job.c - a small job with checkpoints. */
 #include "kept_job.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "rig.h"
 #include "store_inside.h"
+#include "test.h"
 
 const int64_t kept_job_sizes[2] = { 200, 100 };
 

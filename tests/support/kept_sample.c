@@ -1,16 +1,7 @@
 /* kept_sample.c - small checkpoints for tests, whose content follows from their step. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "stats.h"
 #include "kept_sample.h"
+#include "stats.h"
+#include "test.h"
 
 const pd_checkpoint_about sample_about = {
     .paramd = "9.8.7", .blas = "Haswell", .cpu = "avx2", .written_ms = 1234567890123

@@ -1,13 +1,8 @@
 /* lone_step.c - takes a whole step of one optimizer without a server. */
 #include "lone_step.h"
+
 #include "batch.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 void lone_step(pd_optim *optim, const pd_step_io *io, int threads)
 {

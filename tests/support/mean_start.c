@@ -1,11 +1,7 @@
 /* mean_start.c - starts a job with the mean of all ranks' weights. */
 #include "mean_start.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 const int64_t mean_sizes[MEAN_PARAMS] = { MEAN_SIZE, 5 };
 const char *const mean_names[MEAN_PARAMS] = { "p0", "p1" };

@@ -1,12 +1,7 @@
 /* ones.c - trains a job with gradients of ones, so that the change of a weight shows which lr the step used. */
 #include "ones.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 const int64_t ones_sizes[3] = { 1, 1, 1 };
 

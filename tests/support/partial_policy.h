@@ -3,7 +3,7 @@
 #ifndef PARTIAL_POLICY_H
 #define PARTIAL_POLICY_H
 
-#include "policy.h"
+#include "round.h"
 
 extern const pd_policy partial_policy;
 

@@ -7,18 +7,10 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
-#include "await.h"
 #include "daemon_process.h"
+#include "test.h"
 
 enum { MAX_PAIRS = 16, SLICE = 16 * 1024, RECORD = 4 << 20 };
 

@@ -1,22 +1,9 @@
 /* replayed.c - replays small recorded runs that a test has written, and whole folders of recorded runs. */
 #include "replayed.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include "daemon_process.h"
 #include "golden.h"
-#include "oom.h"
-
-/* ---- one file ---- */
+#include "test.h"
 
 pd_replay_result replayed_by(const tracefile *file, const pd_replay_options *options)
 {
@@ -80,8 +67,6 @@ void assert_fails_without_memory(const tracefile *file)
     unlink(path);
     assert_true(n > 10);
 }
-
-/* ---- a folder ---- */
 
 static test_daemon *server;
 static replayed_state state_wanted;

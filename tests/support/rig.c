@@ -1,17 +1,10 @@
 /* rig.c - drives the store as the daemon does, without threads and sockets. */
 #include "rig.h"
 
-#include "convert.h"
 #include "blascore.h"
+#include "convert.h"
 #include "optimizer.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 enum { MAX_PIECES = 4096 };
 
@@ -55,8 +48,6 @@ pd_ticket rig_ticket(rig *r, uint64_t conn)
 {
     return (pd_ticket){ conn, ++r->last_id };
 }
-
-/* ---- effects ---- */
 
 static void release(rig *r, pd_published *published)
 {
@@ -295,8 +286,6 @@ void rig_absorb(rig *r)
         }
 }
 
-/* ---- requests ---- */
-
 int rig_apply(rig *r, pd_request *request)
 {
     r->error.code = PD_OK;
@@ -415,8 +404,6 @@ int rig_declare_range(rig *r, uint32_t rank, uint64_t conn, const char *name, co
     r->ranges = NULL;
     return rc;
 }
-
-/* ---- data ---- */
 
 rig_frame *rig_frame_new(rig *r, pd_request_kind kind, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step)
 {
@@ -668,6 +655,13 @@ int rig_set_up_with(void **state, const pd_store_config *config)
     rig_new(r, config);
     *state = r;
     return 0;
+}
+
+void rig_make(rig *r)
+{
+    pd_store_config config = rig_config();
+
+    rig_new(r, &config);
 }
 
 int rig_set_up(void **state)

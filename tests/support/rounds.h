@@ -2,8 +2,7 @@
 #ifndef ROUNDS_H
 #define ROUNDS_H
 
-#include "policies.h"
-#include "stretch.h"
+#include "round_ranges.h"
 
 /* Initialises a round over chunks that belong to no parameter. The round waits for all ranks. */
 static inline void lay_round(pd_round *round, int64_t elements, int64_t chunk_elements, uint32_t world,
@@ -15,7 +14,7 @@ static inline void lay_round(pd_round *round, int64_t elements, int64_t chunk_el
         pd_membership_all(&members, world);
     else
         /* more ranks than a job may have, for tests of large rounds */
-        members = (pd_membership){ .epoch = 1, .ranks = world, .expected = world };
+        members = (pd_membership){ .ranks = world, .expected = world };
     pd_round_init(round, &(pd_round_layout){ .policy = &pd_policy_sync,
                                              .members = &members,
                                              .elements = elements,

@@ -1,24 +1,14 @@
 /* scene.c - runs the loop thread's code on socket pairs, and the store in the same thread. */
 #include "scene.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <fcntl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "access.h"
+#include "small_daemon.h"
+#include "test.h"
 #include "transport.h"
 #include "uvloop.h"
-#include "small_daemon.h"
 
 static scene *listening; /* the scene that receives the daemon's log, whose callback has no argument */
 
@@ -153,8 +143,6 @@ void scene_free(scene *s)
     free(s);
 }
 
-/* ---- frames of the clients ---- */
-
 void scene_roles(scene *s, const char *text)
 {
     pd_roles *roles, *copy;
@@ -177,7 +165,7 @@ static void tell_identity(const pd_transport *transport, pd_identity *identity)
 static int adopt_as(scene *s, int fd)
 {
     static pd_transport_ops ops;
-    pd_transport *transport = pd_socket_new(pd_conversation_platform(s->daemon)->arg, fd);
+    pd_transport *transport = pd_socket_new(s->daemon->platform.arg, fd);
 
     assert_non_null(transport);
     fcntl(fd, F_SETFL, O_NONBLOCK);

@@ -1,17 +1,7 @@
 /* shampoos.c - runs the two Shampoos on small tensors for their tests. */
 #include "shampoos.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "oom.h"
+#include "test.h"
 
 static uint64_t state = 1;
 
@@ -110,8 +100,6 @@ double shampoo_difference(const float *a, const double *b, int64_t n)
     }
     return sqrt(sum / fmax(norm, 1));
 }
-
-/* ---- runs ---- */
 
 int64_t shampoo_elements(const pd_declaration *param)
 {

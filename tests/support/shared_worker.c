@@ -1,18 +1,9 @@
 /* shared_worker.c - a worker of a scene that shares memory with the daemon. */
 #include "shared_worker.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <sys/socket.h>
-#include <unistd.h>
 
+#include "test.h"
 #include "transport.h"
 
 enum { GRADIENTS = 4 };

@@ -1,13 +1,7 @@
 /* statefile.c - writes files of saved optimizer state, tensor by tensor. */
 #include "statefile.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 void save_tensor(saved *s, pd_st_dtype dtype, const pd_shape *shape, void *data, const char *name)
 {

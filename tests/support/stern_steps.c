@@ -1,14 +1,8 @@
 /* stern_steps.c - takes steps of the optimizer that refuses steps. */
 #include "stern_steps.h"
+
 #include "batch.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 static const double no_stats[PD_MAX_MODEL_STATS];
 static const char *const names[STERN_PARAMS] = { "a", "b", "c" };

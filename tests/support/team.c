@@ -2,17 +2,9 @@
 #include "team.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "daemon_process.h"
-
-/* ---- models ---- */
+#include "test.h"
 
 model *model_new(const int64_t *elements, size_t n)
 {
@@ -97,8 +89,6 @@ void shuffle(size_t *order, size_t n, uint64_t seed)
         order[k] = held;
     }
 }
-
-/* ---- workers ---- */
 
 bool worker_fail(worker *w, const char *what, const pd_error *err)
 {
@@ -213,8 +203,6 @@ bool worker_counted(const worker *w, int steps)
             if (w->weights[p][i] != (float)-steps) return false;
     return true;
 }
-
-/* ---- teams ---- */
 
 static void *life(void *arg)
 {

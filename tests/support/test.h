@@ -3,9 +3,14 @@
  *     TEST(refuses_a_second_push)                    { ... }      a test: its name is a sentence that says what holds
  *     TEST(refuses_a_second_push, fixture *f)        { ... }      gets what the fixture's set-up left in *state
  *     TEST_WITH(set_up, tear_down, name, fixture *f) { ... }      has a set-up and a tear-down of its own
+ *     HOLDS(refuses_version_0, refuses(4, 0, "version 0"));         a test of one call
+ *     HOLDS_FOR(fixture *f, counts_each_push, counts(f, 3));        the same with a parameter
  *     TEST_STATE(name)                               { ... }      may change `state`
  *     EACH_TEST(set_up, tear_down);                  runs them around every test of the file but TEST_WITHs
- *     FIXTURE(set_up, tear_down);                    runs them around the tests that have a parameter
+ *     FIXTURE(fixture, set_up, tear_down);           gives each test that has a parameter a zeroed fixture of its own;
+ *                                                    void set_up(fixture *f), and so tear_down; each may be NULL
+ *     FIXTURE(set_up, tear_down);                    runs cmocka's functions around them
+ *     OBJECT(scene_new(16, NULL), scene_free);       makes and frees an object for each test that has a parameter
  *     GROUP(set_up, tear_down);                      runs them once, around all tests of the file
  *     TEST_PROGRAM(name) { ... return status; }      runs tests that are counted only when they run
  *
@@ -23,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -64,11 +70,24 @@ void test_register(test_entry *entry);
     TEST_ENTRY(id, .kind = KIND, .takes = true, .run = id##_of, .set_up = begin, .tear_down = end)                     \
     static void id(param)
 
-#define TEST_CHOOSE(id, param, chosen, ...) chosen
+#define TEST_CHOOSE(a, b, chosen, ...) chosen
 #define TEST_OF(KIND, begin, end, ...) TEST_CHOOSE(__VA_ARGS__, TEST_TAKING, TEST_BARE, )(KIND, begin, end, __VA_ARGS__)
 
 #define TEST(...) TEST_OF(TEST_PLAIN, NULL, NULL, __VA_ARGS__)
 #define TEST_WITH(set_up, tear_down, ...) TEST_OF(TEST_OWN_FIXTURE, set_up, tear_down, __VA_ARGS__)
+
+#define HOLDS(id, ...)                                                                                                 \
+    TEST(id)                                                                                                           \
+    {                                                                                                                  \
+        __VA_ARGS__;                                                                                                   \
+    }                                                                                                                  \
+    _Static_assert(1, "takes the semicolon")
+#define HOLDS_FOR(param, id, ...)                                                                                      \
+    TEST(id, param)                                                                                                    \
+    {                                                                                                                  \
+        __VA_ARGS__;                                                                                                   \
+    }                                                                                                                  \
+    _Static_assert(1, "takes the semicolon")
 
 #define TEST_STATE(id)                                                                                                 \
     static void id(void **);                                                                                           \
@@ -80,12 +99,48 @@ void test_register(test_entry *entry);
     _Static_assert(1, "takes the semicolon")
 
 #define EACH_TEST(set_up, tear_down) TEST_AROUND(each_test, TEST_EACH, set_up, tear_down)
-#define FIXTURE(set_up, tear_down) TEST_AROUND(each_with_a_fixture, TEST_FIXTURE, set_up, tear_down)
 #define GROUP(set_up, tear_down) TEST_AROUND(all_tests, TEST_GROUP, set_up, tear_down)
+
+#define FIXTURE_OF(type, begin, end)                                                                                   \
+    static int make_fixture(void **state)                                                                              \
+    {                                                                                                                  \
+        void (*at_set_up)(type *) = begin;                                                                             \
+        type *new_fixture = *state = calloc(1, sizeof *new_fixture);                                                   \
+        assert_non_null(new_fixture);                                                                                  \
+        if (at_set_up != NULL) at_set_up(new_fixture);                                                                 \
+        return 0;                                                                                                      \
+    }                                                                                                                  \
+    static int free_fixture(void **state)                                                                              \
+    {                                                                                                                  \
+        void (*at_tear_down)(type *) = end;                                                                            \
+        if (at_tear_down != NULL) at_tear_down(*state);                                                                \
+        free(*state);                                                                                                  \
+        return 0;                                                                                                      \
+    }                                                                                                                  \
+    TEST_AROUND(takers, TEST_FIXTURE, make_fixture, free_fixture)
+
+#define FIXTURE_AROUND(begin, end) TEST_AROUND(takers, TEST_FIXTURE, begin, end)
+#define FIXTURE_CHOOSE(a, b, c, chosen, ...) chosen
+#define FIXTURE(...) FIXTURE_CHOOSE(__VA_ARGS__, FIXTURE_OF, FIXTURE_AROUND, )(__VA_ARGS__)
+
+#define OBJECT(made, unmake)                                                                                           \
+    static int make_object(void **state)                                                                               \
+    {                                                                                                                  \
+        return (*state = (made)) == NULL;                                                                              \
+    }                                                                                                                  \
+    static int free_object(void **state)                                                                               \
+    {                                                                                                                  \
+        unmake(*state);                                                                                                \
+        return 0;                                                                                                      \
+    }                                                                                                                  \
+    TEST_AROUND(takers, TEST_FIXTURE, make_object, free_object)
 
 #define TEST_PROGRAM(id)                                                                                               \
     static int id(void);                                                                                               \
     TEST_ENTRY(id, .kind = TEST_RUNS, .program = id)                                                                   \
     static int id(void)
+
+/* Calls `holds` every few milliseconds until it returns true. Returns false if it is not true within `seconds`. */
+bool await(bool (*holds)(void *arg), void *arg, double seconds);
 
 #endif

@@ -1,18 +1,9 @@
 /* tls_scene.c - a daemon that listens on TLS as well, and a folder with the keys of both sides. */
 #include "tls_scene.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "await.h"
+#include "test.h"
 
 static void name(char to[96], const tls_scene *scene, const char *file)
 {

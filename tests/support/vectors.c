@@ -1,14 +1,7 @@
 /* vectors.c - steps vectors of pseudo-random numbers with optimizers of the table. */
 #include "vectors.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 const char *const vectors_rows[VECTORS_ROWS] = {
     "adam", "adamw", "adagrad", "rmsprop", "nadam", "radam", "adamax", "adadelta", "rprop", "asgd", "lamb", "lion",

@@ -1,12 +1,7 @@
 /* wal_sample.c - entries of a log for tests, and a job that writes them, is stopped, and comes back. */
 #include "wal_sample.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 enum { PARTS = 3 };
 
@@ -101,8 +96,6 @@ void assert_logged(const pd_wal_record *record, uint64_t step, unsigned life)
     pd_wal_record_free(expected);
 }
 
-/* ---- a job ---- */
-
 static void open_logs(log_course *c)
 {
     assert_int_equal(pd_wal_writer_new(&c->logs, &c->disk, LOG_ROOT, LOG_SEGMENT_BYTES, NULL), PD_OK);
@@ -148,7 +141,7 @@ void course_steps(log_course *c, unsigned n)
         c->life_of[++c->step] = c->life;
         entries[i] = sample_logged(c->step, c->base, c->life);
         assert_non_null(entries[i]);
-        entries[i]->control = c->control;
+        entries[i]->stream = c->control ? PD_WAL_DECISIONS : PD_WAL_STEPS;
     }
     pd_wal_write(c->logs, entries, n);
     for (unsigned i = 0; i < n; i++) take_back(c, entries[i]);
@@ -183,11 +176,12 @@ static int recover_control(log_course *c, pd_wal_about *about, pd_error *err)
     int rc;
 
     c->step = 0;
-    rc = pd_control_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, see, c, about, err);
+    rc = pd_wal_read(&(pd_wal_source){ &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_DECISIONS, 0 }, see, c, about, err);
     if (rc != PD_OK) return rc;
     assert_true(about->entries == 0 || about->last == c->step);
     if (c->step < c->base) c->step = c->base;
-    return pd_control_cut(&c->disk, LOG_JOB_DIR, LOG_CREATOR, about->last, err);
+    return pd_wal_truncate(&(pd_wal_source){ &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_DECISIONS, 0 }, about->last,
+                           err);
 }
 
 int course_recover(log_course *c, pd_wal_about *about, pd_error *err)
@@ -196,11 +190,11 @@ int course_recover(log_course *c, pd_wal_about *about, pd_error *err)
 
     if (c->control) return recover_control(c, about, err);
     c->step = c->base;
-    rc = pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, c->base, see, c, about, err);
+    rc = pd_wal_read(&(pd_wal_source){ &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, c->base }, see, c, about, err);
     if (rc != PD_OK) return rc;
     assert_int_equal(about->last, c->step);
     assert_int_equal(about->entries, c->step - c->base);
-    return pd_wal_truncate(&c->disk, LOG_JOB_DIR, LOG_CREATOR, c->base, c->step, err);
+    return pd_wal_truncate(&(pd_wal_source){ &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, c->base }, c->step, err);
 }
 
 void course_return(log_course *c)

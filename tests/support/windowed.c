@@ -1,14 +1,7 @@
 /* windowed.c - a client's core with a window, and a server whose weights follow from the step. */
 #include "windowed.h"
 
-#include "oom.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 enum { PADDED = 16 }; /* floats from one parameter's weights to the next in a payload */
 

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "paramd/client.h"
+#include "paramd/optim.h"
 
 enum { STRUCTS = 9, MOST = 256 };
 
@@ -57,4 +58,18 @@ TEST(only_as_many_numbers_are_written_as_there_is_room_for)
     assert_int_equal(numbers[0], sizeof(pd_error));
     assert_int_equal(numbers[1], 2);
     assert_int_equal(numbers[2], 7);
+}
+
+TEST(older_names_of_fields_and_functions_mean_the_same)
+{
+    pd_push_options options = { .note = "old", .note_bytes = 3 };
+    size_t count, older;
+
+    assert_ptr_equal(options.worker_state, options.note);
+    assert_int_equal(options.worker_state_bytes, 3);
+    assert_ptr_equal((void *)pd_client_worker_state, (void *)pd_client_recall);
+    assert_string_equal(pd_row_name(pd_optim_at(0)), pd_optimizer_name(pd_optim_at(0)));
+    assert_string_equal(pd_row_about(pd_optim_at(0)), pd_optimizer_about(pd_optim_at(0)));
+    assert_ptr_equal(pd_row_hypers(pd_optim_at(0), &older), pd_optimizer_hypers(pd_optim_at(0), &count));
+    assert_int_equal(older, count);
 }

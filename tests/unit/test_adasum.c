@@ -16,28 +16,20 @@ typedef struct fixture {
     uint32_t seed;
 } fixture;
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
-
     for (int r = 0; r < K_MAX; r++)
         f->x[r] = malloc(N_MAX * sizeof(float)), f->scratch[r] = malloc(N_MAX * sizeof(float));
     f->to = malloc(N_MAX * sizeof(float));
     f->other = malloc(N_MAX * sizeof(float));
     f->seed = 3;
-    *state = f;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
-
     for (int r = 0; r < K_MAX; r++) free(f->x[r]), free(f->scratch[r]);
     free(f->to);
     free(f->other);
-    free(f);
-    return 0;
 }
 
 /* Fills k vectors of n elements that share a common part. With `uneven`, their norms differ by powers of ten. */
@@ -88,8 +80,6 @@ static bool average(fixture *f, pd_adasum_form form)
 
     return run(form, &v, f->n, f->to, f->scratch, 1);
 }
-
-/* ---- Adasum's formulas in float64, without any optimization, as the expected values ---- */
 
 static double dot(const double *a, const double *b, int64_t n)
 {
@@ -195,17 +185,13 @@ static void check_lengths(fixture *f, pd_adasum_form form, const int64_t lengths
     }
 }
 
-FIXTURE(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
-TEST(tree_of_any_number_is_the_butterfly, fixture *f)
-{
-    check_lengths(f, PD_ADASUM_TREE, (const int64_t[]){ 2, 5, 511, 513, 1024 });
-}
+HOLDS_FOR(fixture *f, tree_of_any_number_is_the_butterfly,
+          check_lengths(f, PD_ADASUM_TREE, (const int64_t[]){ 2, 5, 511, 513, 1024 }));
 
-TEST(dot_product_form_of_any_number_is_its_formula, fixture *f)
-{
-    check_lengths(f, PD_ADASUM_VDOT, (const int64_t[]){ 1, 5, 511, 513, 1024 });
-}
+HOLDS_FOR(fixture *f, dot_product_form_of_any_number_is_its_formula,
+          check_lengths(f, PD_ADASUM_VDOT, (const int64_t[]){ 1, 5, 511, 513, 1024 }));
 
 TEST(dot_products_run_over_the_whole_vector, fixture *f)
 {
@@ -217,8 +203,6 @@ TEST(dot_products_run_over_the_whole_vector, fixture *f)
         check_against_twin(f, PD_ADASUM_VDOT);
     }
 }
-
-/* ---- properties ---- */
 
 TEST(one_vector_is_itself, fixture *f)
 {
@@ -416,8 +400,6 @@ TEST(the_order_of_pairs_matters_from_four_vectors_on, fixture *f)
     assert_true(most > 1e-4f);
 }
 
-/* ---- bits ---- */
-
 TEST(neither_threads_nor_cuts_change_a_bit, fixture *f)
 {
     static const int counts[] = { 2, 8, 11, 20 }, runs[] = { 1, 2, 7, 63 };
@@ -460,8 +442,6 @@ TEST(short_types_are_converted_on_the_way, fixture *f)
     }
     free(h);
 }
-
-/* ---- edges ---- */
 
 TEST(only_powers_of_two_give_the_result_of_trax)
 {

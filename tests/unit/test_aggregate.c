@@ -18,10 +18,8 @@ typedef struct fixture {
     float *g[WORLD];
 } fixture;
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
-
     f->pool = pd_buffer_pool_join(&f->all, NULL, N * sizeof(float));
     lay_round(&f->round, N, N, WORLD, &f->chunk, f->slots, NULL);
     for (uint32_t r = 0; r < WORLD; r++) {
@@ -30,22 +28,16 @@ static int set_up(void **state)
         f->g[r] = malloc(N * sizeof(float));
         rig_noise(r, f->g[r], N);
     }
-    *state = f;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
-
     for (uint32_t r = 0; r < WORLD; r++) {
         pd_request_free(f->frames[r]);
         free(f->g[r]);
     }
     pd_buffer_pool_leave(f->pool);
     assert_int_equal(f->all.used, 0);
-    free(f);
-    return 0;
 }
 
 static void give(fixture *f, uint32_t rank)
@@ -93,7 +85,7 @@ static float *aggregate(fixture *f, uint32_t cuts, pd_aggregation how, int threa
     return out;
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(all_ways_to_cut_give_the_same_bits, fixture *f)
 {
@@ -193,7 +185,7 @@ TEST(without_memory_there_is_no_plan, fixture *f)
     }
 }
 
-/* ---- random ranges, weights, absent ranks and passes, compared with sums in double, element by element ---- */
+/* Random ranges, weights, absent ranks and passes, compared with sums in double, element by element. */
 
 enum { MOST_RANKS = 6, MOST_ELEMENTS = 200, MOST_CHUNKS = MOST_ELEMENTS };
 

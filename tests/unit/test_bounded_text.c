@@ -44,8 +44,6 @@ static char *copy(const char *text)
     return to;
 }
 
-/* ---- driving the store ---- */
-
 static void take_effects(bench *b)
 {
     pd_effect *next;
@@ -114,27 +112,22 @@ static void assert_calls(const bench *b, double ns, double part_ns)
     if ((double)b->calls < ns * b->n / part_ns) fail_msg("%zu calls of %g ns, %u parameters", b->calls, part_ns, b->n);
 }
 
-static int begin(void **state)
+static void begin(bench *b)
 {
-    bench *b = calloc(1, sizeof *b);
     pd_store_config config = rig_config();
     const char *n = getenv("BOUNDED_PARAMS");
     pd_error err;
 
-    assert_non_null(b);
     b->n = n != NULL ? (uint32_t)strtoul(n, NULL, 10) : 2048;
     config.max_params = b->n;
     config.max_total_bytes = (uint64_t)64 << 30;
     config.ingest_bytes = (uint64_t)4 << 30;
     config.batch_ns = b->batch_ns = n != NULL ? 4e6 : 4e5;
     assert_int_equal(pd_store_new(&b->store, &config, &err), PD_OK);
-    *state = b;
-    return 0;
 }
 
-static int end(void **state)
+static void end(bench *b)
 {
-    bench *b = *state;
     pd_request *drop = pd_request_new(PD_REQ_DROP, (pd_ticket){ 1, 0 });
 
     pd_store_apply(b->store, drop, b->now);
@@ -142,11 +135,7 @@ static int end(void **state)
     pd_store_free(b->store);
     pd_info_free(b->info);
     pd_set_result_free(b->set);
-    free(b);
-    return 0;
 }
-
-/* ---- requests ---- */
 
 static pd_request *request_of(bench *b, pd_request_kind kind, uint64_t conn)
 {
@@ -228,8 +217,6 @@ static pd_request *set(bench *b, const char *pattern, const char *options)
     return request;
 }
 
-/* ---- hard globs ---- */
-
 enum { HARD = 8 };
 
 /* Writes glob number `kind`, of 256 bytes, which takes long to compare with the names, and matches none of them. */
@@ -255,9 +242,7 @@ static void start(bench *b)
     assert_int_equal(apply(b, "first declare", declare(b, 0), 1e6), PD_OK);
 }
 
-/* ---- tests ---- */
-
-EACH_TEST(begin, end);
+FIXTURE(bench, begin, end);
 
 TEST(the_first_declare_is_worked_in_parts, bench *b)
 {

@@ -1,7 +1,7 @@
 /* Tests checkpoints on a disk in memory: writing, loading, and what damage does. */
 #include "test.h"
 
-#include "job_dir.h"
+#include "state_dir.h"
 #include "kept_sample.h"
 #include "mem_disk.h"
 #include "safetensors.h"
@@ -17,24 +17,16 @@ typedef struct fixture {
     pd_error why; /* damage of the last one that was passed over */
 } fixture;
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
-
     f->memory = mem_disk_new();
     f->disk = mem_disk_table(f->memory);
     assert_int_equal(f->disk.make_dir(f->disk.arg, ROOT), 0);
-    *state = f;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
-
     mem_disk_free(f->memory);
-    free(f);
-    return 0;
 }
 
 static void write_step(fixture *f, uint64_t step, uint64_t keep)
@@ -76,7 +68,7 @@ static uint64_t newest(fixture *f)
     return step;
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(a_checkpoint_loads_as_it_was_written, fixture *f)
 {

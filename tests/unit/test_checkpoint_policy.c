@@ -4,18 +4,16 @@
 
 #include "exporting.h"
 #include "kept_job.h"
+#include "rig.h"
 #include "store_inside.h"
 
 enum { OPERATOR = 99 };
 
-static int set_up(void **state)
+static void set_up(rig *r)
 {
     pd_store_config config = kept_config();
-    rig *r = calloc(1, sizeof *r);
 
     kept_job_start(r, &config, "checkpoint_every=0");
-    *state = r;
-    return 0;
 }
 
 /* Makes a new store from the disk of the rig, and lets the ranks join again. */
@@ -36,9 +34,7 @@ static void crash(rig *r, const uint64_t barriers[2])
 
 static const uint64_t no_barriers[2];
 
-/* ---- requests for a checkpoint ---- */
-
-FIXTURE(set_up, rig_tear_down);
+FIXTURE(rig, set_up, rig_free);
 
 TEST(who_asks_is_answered_when_the_present_step_is_durable, rig *r)
 {
@@ -113,8 +109,6 @@ TEST(a_job_without_checkpoints_says_why)
     rig_free(&r);
 }
 
-/* ---- exports and checkpoints wait for each other ---- */
-
 TEST(an_export_waits_until_the_cut_of_a_checkpoint_has_ended, rig *r)
 {
     uint64_t before;
@@ -186,8 +180,6 @@ TEST(a_checkpoint_waits_until_an_export_has_ended, rig *r)
     assert_int_equal(r->checkpoint_step, 1);
 }
 
-/* ---- drains and ends of jobs ---- */
-
 TEST(a_drain_is_answered_when_the_last_checkpoint_is_on_disk, rig *r)
 {
     kept_job_step(r, 1);
@@ -248,14 +240,14 @@ TEST(a_drain_is_answered_when_the_last_checkpoint_has_failed, rig *r)
     assert_int_equal(r->errors, 1);
     assert_string_equal(r->fault,
                         "job job: the last checkpoint before the server stops has failed, and steps 1 to 1 will be "
-                        "lost, since it has no checkpoint: Read-only file system. Repair the disk or make room, and "
+                        "lost, since it has no checkpoint: Read-only file system. Repair the disk or free space, and "
                         "call `paramctl checkpoint job` before the server stops; else workers send or compute these "
                         "steps again");
     assert_int_equal(r->answer, PD_EFF_ERROR);
     assert_int_equal(r->error.code, PD_ABORTED);
     assert_string_equal(r->error.text,
                         "drained, but the last checkpoint of job job has failed: Read-only file system. Steps after "
-                        "step 0 are lost when the server stops: make room or repair the disk, and call `paramctl "
+                        "step 0 are lost when the server stops: free space or repair the disk, and call `paramctl "
                         "checkpoint` or drain again before");
 }
 
@@ -412,8 +404,6 @@ TEST(a_job_may_end_while_its_checkpoint_is_being_written, rig *r)
     assert_int_equal(pd_store_count_bytes(r->store).published_list, 0);
 }
 
-/* ---- notes ---- */
-
 TEST(the_note_of_the_checkpoint_comes_back, rig *r)
 {
     for (uint64_t step = 1; step <= 6; step++) {
@@ -477,8 +467,6 @@ TEST(notes_count_against_the_memory_of_all_jobs, rig *r)
     assert_int_equal(r->buffers_out, 0);
 }
 
-/* ---- barriers ---- */
-
 static void barrier(rig *r, uint32_t rank, uint64_t sequence)
 {
     pd_request *request = pd_request_new(PD_REQ_BARRIER, rig_ticket(r, KEPT_CONN + rank));
@@ -522,8 +510,6 @@ TEST(a_rank_that_waits_is_answered_when_another_reports_the_barrier, rig *r)
     assert_int_equal(rig_hello(r, "job", 0, 2, KEPT_CONN, KEPT_CONN, NULL, "* adam"), PD_OK);
     assert_int_equal(r->answered, before + 2);
 }
-
-/* ---- memory ---- */
 
 TEST(declare_counts_what_a_checkpoint_takes, void *given)
 {

@@ -42,7 +42,7 @@ static void assert_closed(rig *r, uint32_t job, uint32_t param, uint64_t step, p
     assert_int_equal(rig_versions(r, job, param)->outcome, outcome);
 }
 
-FIXTURE(rig_set_up, rig_tear_down);
+FIXTURE(rig, rig_make, rig_free);
 
 TEST(what_a_rank_has_sent_nothing_of_is_absent_when_it_ends_its_step, rig *r)
 {
@@ -99,7 +99,7 @@ TEST(after_its_end_a_step_takes_no_gradient_of_what_was_left_out, rig *r)
 
     assert_int_equal(end_step(r, job, 0, 1), PD_OK);
     assert_int_equal(push(r, job, 0, 1, 1), PD_FAILED_PRECONDITION);
-    assert_non_null(strstr(r->error.text, "has said that it has no gradient for step 1"));
+    assert_non_null(strstr(r->error.text, "has reported no gradient for step 1"));
 }
 
 TEST(a_step_cannot_be_ended_before_the_one_before_it_is_closed, rig *r)
@@ -127,8 +127,6 @@ TEST(a_step_cannot_be_ended_before_the_one_before_it_whatever_it_has_got, rig *r
     assert_int_equal(end_step(r, job, 1, 2), PD_OK);
     assert_closed(r, job, 0, 2, PD_NO_GRADIENT);
 }
-
-/* ---- the cost of a push that comes again ---- */
 
 enum { MANY = 4000, AGAIN = 1000 };
 
@@ -288,7 +286,7 @@ TEST(a_server_that_drains_lets_no_later_step_end, rig *r)
     assert_int_equal(end_step(r, job, 0, 2), PD_UNAVAILABLE);
 }
 
-/* ---- closing a step gives the same weights as reporting each absent gradient ---- */
+/* Closing a step gives the same weights as reporting each absent gradient. */
 
 enum { STEPS = 4 };
 

@@ -40,8 +40,6 @@ static void begin(rig *r, uint32_t world, const char *options)
     join(r, world, options, "* sgd lr=1");
 }
 
-/* ---- which ranks may contribute ---- */
-
 TEST(a_whole_parameter_needs_a_power_of_two_of_ranks)
 {
     static const struct {
@@ -141,14 +139,14 @@ TEST(the_log_says_that_the_last_rank_was_refused)
         assert_int_equal(r.warnings, 0);
         assert_int_equal(declare(&r, 1, N, gap ? 200 : 100, gap ? 299 : 300), gap ? PD_FAILED_PRECONDITION : PD_OK);
         assert_int_equal(r.warnings, gap);
-        if (gap) assert_non_null(strstr(r.warning, "declares is refused: parameter w: no rank has"));
+        if (gap) assert_non_null(strstr(r.warning, "declares: parameter w: no rank has"));
         assert_string_equal(rig_ask(&r, PD_INFO_JOBS, NULL)->jobs[0].state, gap ? "gathering" : "running");
         rig_free(&r);
     }
     begin(&r, 3, "aggregate=adasum");
     for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(declare(&r, rank, N, 0, N), PD_OK);
     assert_int_equal(declare(&r, 2, N, 10, 20), PD_FAILED_PRECONDITION);
-    assert_non_null(strstr(r.warning, "declares is refused: parameter w: 3 ranks contribute elements 10 to 20"));
+    assert_non_null(strstr(r.warning, "declares: parameter w: 3 ranks contribute elements 10 to 20"));
     rig_free(&r);
 }
 
@@ -187,8 +185,6 @@ TEST(threads_do_not_share_sort_buffers)
         rig_free(&r);
     }
 }
-
-/* ---- memory of collected contributions ---- */
 
 static uint64_t collect_bytes(rig *r)
 {

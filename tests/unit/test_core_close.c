@@ -9,18 +9,6 @@ enum { PARAMS = 3 };
 static const int64_t sizes[PARAMS] = { 1, 1, 1 };
 static float gradient = 1;
 
-static int set_up(void **state)
-{
-    *state = peer_running(sizes, PARAMS);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    peer_free(*state);
-    return 0;
-}
-
 static void expect_close(peer *p, uint64_t step, peer_frame *l)
 {
     const Paramd__PushRequest *push;
@@ -49,7 +37,7 @@ static pd_ticket_id close_step(peer *p, uint64_t step)
     return ticket;
 }
 
-EACH_TEST(set_up, tear_down);
+OBJECT(peer_running(sizes, PARAMS), peer_free);
 
 TEST(the_end_of_a_step_goes_after_its_pushes, peer *p)
 {

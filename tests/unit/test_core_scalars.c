@@ -197,8 +197,6 @@ TEST(a_refused_push_leaves_the_means_unknown)
     assert_true(isnan(loss.mean) && loss.weight == 0);
 }
 
-/* ---- scalars that are refused ---- */
-
 static void refuses(const pd_scalar *given, size_t n, int code, const char *says)
 {
     static const size_t order[] = { 0 };
@@ -235,8 +233,8 @@ TEST(an_invalid_scalar_is_refused_before_anything_is_sent)
             "scalar loss is nan: expected a finite number");
     refuses(&(pd_scalar){ .name = "loss", .value = -INFINITY }, 1, PD_INVALID_ARGUMENT, "scalar loss is -inf");
     refuses((const pd_scalar[]){ { .name = "a" }, { .name = "loss" }, { .name = "loss" } }, 3, PD_INVALID_ARGUMENT,
-            "scalar loss stands twice");
-    refuses(NULL, 1, PD_INVALID_ARGUMENT, "no place where they are");
+            "duplicate scalar loss");
+    refuses(NULL, 1, PD_INVALID_ARGUMENT, "without a pointer to them");
     for (int i = 0; i < 17; i++) {
         snprintf(names[i], sizeof names[i], "s%d", i);
         many[i] = (pd_scalar){ .name = names[i] };
@@ -268,8 +266,6 @@ TEST(sixteen_of_the_longest_names_are_sent)
     peer_frame_drop(&l);
     peer_free(p);
 }
-
-/* ---- ranges ---- */
 
 static peer *running_with(const pd_client_param *params, size_t n)
 {

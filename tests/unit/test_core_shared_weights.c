@@ -16,8 +16,6 @@ static peer *sharing(uint64_t bytes)
 
 static float gradients[2][5000], weights[2][5000];
 
-/* ---- weights ---- */
-
 /* Pushes and pulls, and answers with weights that begin at these places. Returns what the framer says. */
 static int pull_from(peer *p, const uint64_t *places, pd_ticket_id *ticket)
 {
@@ -71,7 +69,7 @@ static void assert_outside(uint64_t place)
 
     assert_int_equal(rc, PD_INTERNAL);
     assert_int_equal(peer_finish(p, ticket, &err), PD_INTERNAL);
-    assert_non_null(strstr(err.text, "its weights do not lie in the shared memory"));
+    assert_non_null(strstr(err.text, "its weights are outside the shared memory"));
     peer_free(p);
 }
 
@@ -119,8 +117,6 @@ TEST(an_answer_that_holds_no_weights_cannot_lie_in_shared_memory)
     peer_frame_drop(&l);
     peer_free(p);
 }
-
-/* ---- releasing ---- */
 
 /* Expects a Release after the core has been told the time. Returns how many answers it releases. */
 static uint64_t expect_release(peer *p, pd_prefix *prefix)

@@ -3,8 +3,6 @@
 
 #include "peer.h"
 
-/* ---- tensors ---- */
-
 TEST(a_push_carries_the_callers_bytes_at_multiples_of_64)
 {
     static const int64_t sizes[] = { 3, 0, 1 };
@@ -231,8 +229,6 @@ TEST(refuses_a_second_push_of_a_parameter_under_way)
     peer_free(p);
 }
 
-/* ---- errors ---- */
-
 /* A push of two tensors, p0 and p1, in three frames. The server refuses the third frame, which has the second chunk
  * of p1. */
 typedef struct refused {
@@ -326,7 +322,7 @@ TEST(a_step_that_the_optimizer_refuses_ends_the_ticket_with_its_reason)
 {
     static const int64_t sizes[] = { 1, 1 };
     static const char *const reasons[] = { "p0: the root is not finite", "" }, *const texts[] = {
-        "p0: the root is not finite", "parameter p0: its optimizer has refused step 1"
+        "p0: the root is not finite", "parameter p0: the optimizer refused step 1"
     };
 
     for (int i = 0; i < 2; i++) {

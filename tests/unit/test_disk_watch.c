@@ -5,8 +5,8 @@
 #include "global_clip.h"
 #include "kept_job.h"
 #include "rig.h"
-#include "step_log.h"
 #include "store_inside.h"
+#include "wal.h"
 
 enum { OPERATOR = 99 };
 
@@ -36,8 +36,6 @@ static void assert_trouble(rig *r, const char *text)
         fail_msg("expected \"%s\", got \"%s\"", text, listed(r)->checkpoint_error);
 }
 
-/* ---- checkpoints ---- */
-
 TEST(a_checkpoint_that_does_not_come_back_is_told_and_the_job_goes_on)
 {
     uint64_t warnings;
@@ -51,9 +49,9 @@ TEST(a_checkpoint_that_does_not_come_back_is_told_and_the_job_goes_on)
     assert_int_equal(r.warnings, warnings);
     rig_sleep(&r, 2);
     assert_int_equal(r.warnings, warnings + 1);
-    assert_non_null(strstr(r.warning, "the checkpoint of step 2 has been with the disk for 31 s, which does not"));
+    assert_non_null(strstr(r.warning, "the disk has not answered for 31 s: it has the checkpoint of step 2;"));
     assert_non_null(strstr(r.warning, "steps up to 0 are durable"));
-    assert_trouble(&r, "the disk has had the checkpoint of step 2 for 31 s and does not answer");
+    assert_trouble(&r, "the disk has not answered for 31 s: it has the checkpoint of step 2");
     rig_sleep(&r, 9);
     assert_trouble(&r, "for 40 s");
     expect_step(&r, 4, true);
@@ -87,10 +85,10 @@ TEST(a_job_that_pauses_waits_for_a_disk_that_does_not_answer)
     r.lazy_disk = true;
     for (uint64_t step = 1; step <= 3; step++) expect_step(&r, step, true);
     rig_sleep(&r, 6);
-    assert_non_null(strstr(r.warning, "the job pauses after step 3 until a checkpoint is on the disk"));
+    assert_non_null(strstr(r.warning, "paused after step 3 until a checkpoint is durable"));
     expect_step(&r, 4, false);
     assert_string_equal(listed(&r)->waits_for, "a checkpoint");
-    assert_null(inside_job(r.store, r.job)->steps.log); /* no budget counts it for this job */
+    assert_null(inside_job(r.store, r.job)->steps.wal->inputs.at); /* no budget counts it for this job */
     rig_kept(&r);
     rig_work(&r);
     assert_int_equal(kept_job_step_of(&r, 0), 4);
@@ -191,15 +189,9 @@ static void expect_retries(pd_request_kind how)
     rig_free(&r);
 }
 
-TEST(a_job_that_lingers_after_a_full_disk_tries_its_checkpoint_again)
-{
-    expect_retries(PD_REQ_LOST);
-}
+HOLDS(a_job_that_lingers_after_a_full_disk_tries_its_checkpoint_again, expect_retries(PD_REQ_LOST));
 
-TEST(a_job_that_is_over_after_a_full_disk_tries_its_checkpoint_again)
-{
-    expect_retries(PD_REQ_LEAVE);
-}
+HOLDS(a_job_that_is_over_after_a_full_disk_tries_its_checkpoint_again, expect_retries(PD_REQ_LEAVE));
 
 TEST(failures_in_training_do_not_delay_the_first_attempt_without_workers)
 {
@@ -246,7 +238,7 @@ TEST(a_job_that_is_clipping_gradients_pauses_after_their_step)
     while (!pd_global_clip_runs(steps)) assert_true(pd_store_work(r.store, r.now));
     r.disk_error = "Input/output error";
     rig_kept(&r);
-    assert_true(pd_step_log_is_paused(steps));
+    assert_true(pd_steps_are_paused(steps));
     r.disk_error = NULL;
     r.lazy_disk = false;
     rig_work(&r);
@@ -287,8 +279,6 @@ TEST(a_paused_job_does_not_keep_a_drain_waiting)
     rig_free(&r);
 }
 
-/* ---- entries of a log ---- */
-
 #define LOG "durability=log checkpoint_every=100"
 
 TEST(a_job_whose_log_does_not_answer_goes_on_and_logs_again_later)
@@ -301,8 +291,8 @@ TEST(a_job_whose_log_does_not_answer_goes_on_and_logs_again_later)
     for (; step <= PD_WAL_MOST; step++) expect_step(&r, step, true);
     expect_step(&r, step, false);
     rig_sleep(&r, 31);
-    assert_non_null(strstr(r.warning, "4 entries of the log have been with the disk for 31 s, which does not answer"));
-    assert_trouble(&r, "the disk has had entries of the log for 31 s and does not answer");
+    assert_non_null(strstr(r.warning, "the disk has not answered for 31 s: it has 4 WAL records"));
+    assert_trouble(&r, "the disk has not answered for 31 s: it has WAL records");
     rig_work(&r);
     assert_int_equal(kept_job_step_of(&r, 0), step); /* it goes on */
     for (step++; step <= 10; step++) expect_step(&r, step, true);
@@ -312,7 +302,7 @@ TEST(a_job_whose_log_does_not_answer_goes_on_and_logs_again_later)
     while (r.n_logging > 0) rig_logged(&r);
     for (; step <= 14; step++) expect_step(&r, step, true);
     assert_int_equal(r.durable, 14);
-    assert_true(pd_step_log_is_on(&inside_job(r.store, r.job)->steps));
+    assert_true(pd_wal_records_steps(&inside_job(r.store, r.job)->steps));
     assert_string_equal(listed(&r)->checkpoint_error, "");
     rig_free(&r);
 }
@@ -358,7 +348,7 @@ TEST(a_job_that_goes_on_does_not_wait_for_the_checkpoint_before_its_log)
     rig_kept(&r);
     for (; step <= 24; step++) expect_step(&r, step, true);
     assert_int_equal(r.durable, 24);
-    assert_true(pd_step_log_is_on(&inside_job(r.store, r.job)->steps));
+    assert_true(pd_wal_records_steps(&inside_job(r.store, r.job)->steps));
     rig_free(&r);
 }
 

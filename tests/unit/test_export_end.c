@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "exporting.h"
+#include "rig.h"
 #include "store_inside.h"
 
 EACH_TEST(exporting_set_up, exporting_tear_down);
@@ -20,7 +21,7 @@ TEST(silence_ends_the_export_and_the_job_goes_on, exporting *f)
     rig_sleep(&f->r, 2);
     rig_work(&f->r);
     assert_int_equal(exporting_step_of(f, 0), 2);
-    assert_non_null(strstr(f->r.warning, "the export of step 1 by admin@host:9 ends: nothing was asked for in 30 s"));
+    assert_non_null(strstr(f->r.warning, "ended the export of step 1 by admin@host:9: no request for 30 s"));
     assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 1), PD_FAILED_PRECONDITION);
 }
 
@@ -35,7 +36,7 @@ TEST(a_connection_that_closes_ends_its_export, exporting *f)
     export_lost(&f->r, EXPORTING_OPERATOR);
     rig_work(&f->r);
     assert_int_equal(exporting_step_of(f, 0), 2);
-    assert_non_null(strstr(f->r.warning, "its connection is gone"));
+    assert_non_null(strstr(f->r.warning, "its connection was lost"));
     exporting_begin(f, true);
     assert_int_equal(f->r.exported.step, 2);
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);

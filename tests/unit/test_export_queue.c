@@ -4,6 +4,7 @@
 
 #include "exporting.h"
 #include "kept_job.h"
+#include "rig.h"
 #include "store_inside.h"
 
 enum { OWN_BYTES = 2 << 20, OLDER_BYTES = 170 * 4, RECORDS = 1000 };
@@ -18,8 +19,6 @@ static int begin_as(rig *r, const char *job, uint64_t conn, uint64_t party, bool
     request->u.export.wait_ns = 20 * 1000000000ull;
     return rig_apply(r, request);
 }
-
-/* ---- exports wait for each other ---- */
 
 FIXTURE(exporting_set_up, exporting_tear_down);
 
@@ -104,12 +103,10 @@ TEST(an_export_that_replaces_another_ends_it, exporting *f)
     before = f->r.answered;
     assert_int_equal(begin_as(&f->r, "j", EXPORTING_OTHER, 0, true), PD_OK);
     assert_true(exporting_is_answered(f, before));
-    assert_non_null(strstr(f->r.warning, "the export of step 1 by admin@host:9 ends: admin@host:9 has ended it"));
+    assert_non_null(strstr(f->r.warning, "ended the export of step 1 by admin@host:9: admin@host:9 has ended it"));
     assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 1), PD_FAILED_PRECONDITION);
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OTHER), PD_OK);
 }
-
-/* ---- every export has an end ---- */
 
 /* The job has 170 elements, so an export with state has 60 s. */
 TEST(an_export_ends_after_a_time_however_often_it_is_asked, exporting *f)
@@ -125,7 +122,7 @@ TEST(an_export_ends_after_a_time_however_often_it_is_asked, exporting *f)
     assert_int_equal(exporting_step_of(f, 0), 1);
     rig_sleep(&f->r, 4);
     rig_work(&f->r);
-    assert_non_null(strstr(f->r.warning, "ends: it has taken too long: 8 MiB a second are expected"));
+    assert_non_null(strstr(f->r.warning, "admin@host:9: too slow: expected at least 8 MiB a second"));
     assert_int_equal(exporting_step_of(f, 0), 2);
 }
 
@@ -140,8 +137,6 @@ TEST(the_time_without_a_request_counts_from_the_answer, exporting *f)
     assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 1), PD_OK);
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
 }
-
-/* ---- weights alone: training goes on ---- */
 
 TEST(an_export_of_weights_that_do_not_fit_is_refused, exporting *f)
 {
@@ -187,7 +182,7 @@ TEST(without_workers_weights_are_exported_until_one_comes, exporting *f)
     exporting_assert_weights(f, 0, then);
     assert_int_equal(rig_hello(&f->r, "j", 0, EXPORTING_WORLD, EXPORTING_CONN, 70, NULL, "* sgd lr=0.1 momentum=0.9"),
                      PD_OK);
-    assert_non_null(strstr(f->r.warning, "ends: a worker has come, and there is no memory for older weights"));
+    assert_non_null(strstr(f->r.warning, "admin@host:9: a worker has come, and there is no memory for older weights"));
     assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 1), PD_FAILED_PRECONDITION);
     budget->limit = limit;
 }
@@ -204,7 +199,7 @@ TEST(an_export_of_weights_ends_when_a_job_needs_its_memory, exporting *f)
     exporting_begin(f, false);
     assert_int_equal(rig_hello(&f->r, "other", 0, 1, 50, 50, NULL, "* sgd lr=1"), PD_OK);
     assert_int_equal(rig_declare(&f->r, f->r.job, 0, 50, name, &shape, NULL, 1, PD_F32), PD_OK);
-    assert_non_null(strstr(f->r.warning, "ends: its memory is needed for a job"));
+    assert_non_null(strstr(f->r.warning, "admin@host:9: its memory is needed for a job"));
     assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 1), PD_FAILED_PRECONDITION);
     assert_int_equal(export_begin(&f->r, "j", EXPORTING_OPERATOR, false, 30), PD_RESOURCE_EXHAUSTED);
     budget->limit = limit;
@@ -225,8 +220,6 @@ TEST(an_export_with_state_keeps_its_memory, exporting *f)
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
     budget->limit = limit;
 }
-
-/* ---- weights alone: checkpoints and imports are made beside them ---- */
 
 TEST(a_checkpoint_is_made_while_weights_are_exported)
 {
@@ -272,8 +265,6 @@ TEST(an_export_of_weights_that_waits_for_a_step_gives_way_to_a_checkpoint)
     rig_free(&r);
 }
 
-/* ---- an import beside an export of weights ---- */
-
 TEST(an_import_is_written_while_weights_are_exported)
 {
     pd_store_config config = kept_config();
@@ -304,7 +295,7 @@ TEST(an_export_of_weights_ends_when_the_number_of_workers_changes)
     assert_int_equal(export_begin(&next, "job", EXPORTING_OPERATOR, false, 30), PD_OK);
     assert_int_equal(export_begin(&next, "job", EXPORTING_OTHER, false, 30), PD_OK);
     assert_int_equal(rig_hello(&next, "job", 0, 1, 500, 500, NULL, "* adam"), PD_OK);
-    assert_non_null(strstr(next.warning, "ends: the job goes on with another number of workers"));
+    assert_non_null(strstr(next.warning, "admin@host:9: the job continues with another number of workers"));
     assert_int_equal(export_weights(&next, "job", EXPORTING_OPERATOR, "p0", 0, 1), PD_FAILED_PRECONDITION);
     assert_int_equal(export_weights(&next, "job", EXPORTING_OTHER, "p0", 0, 1), PD_OK); /* its turn has come */
     assert_int_equal(export_end(&next, "job", EXPORTING_OTHER), PD_OK);

@@ -1,23 +1,9 @@
 /* Tests the daemon's command line: full names, short forms, flags without a value, precedence, and the help. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "flags.h"
 
 static char *const nothing[] = { NULL };
-
-static int set_up(void **state)
-{
-    *state = pd_config_new();
-    return *state != NULL ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    pd_config_free(*state);
-    return 0;
-}
 
 /* Reads the words of `text`, which are separated by blanks. */
 static int read_line(pd_config *c, const char *text, pd_flags *flags, pd_error *err)
@@ -49,7 +35,7 @@ static void expect_refused(pd_config *c, const char *text, const char *part)
     if (strstr(err.text, part) == NULL) fail_msg("%s: \"%s\" does not say \"%s\"", text, err.text, part);
 }
 
-EACH_TEST(set_up, tear_down);
+OBJECT(pd_config_new(), pd_config_free);
 
 TEST(flags_win_over_environment_over_file, pd_config *c)
 {

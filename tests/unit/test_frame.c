@@ -112,30 +112,22 @@ typedef struct fixture {
     pd_framer *framer;
 } fixture;
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
-
     f->stream = calloc(1, sizeof *f->stream);
     f->listener.landing = calloc(1, MAX_PAYLOAD);
     f->listener.log = XXH64_createState();
     XXH64_reset(f->listener.log, 0);
     f->framer =
         pd_framer_new(&(pd_framer_user){ .arg = &f->listener, .header = on_header, .frame = on_frame }, MAX_PAYLOAD);
-    *state = f;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
-
     pd_framer_free(f->framer);
     XXH64_freeState(f->listener.log);
     free(f->listener.landing);
     free(f->stream);
-    free(f);
-    return 0;
 }
 
 /* Feeds the stream from byte `from` on, in reads of at most `most` bytes into at most `max` buffers of `slice` bytes.
@@ -179,7 +171,7 @@ static uint64_t digest_of(fixture *f, size_t most, int max, size_t slice)
     return XXH64_digest(f->listener.log);
 }
 
-FIXTURE(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(prefix_is_forty_little_endian_bytes)
 {
@@ -266,46 +258,18 @@ static void assert_refuses(size_t at, uint8_t value, int code, const char *names
     assert_int_equal(read.request, 99);
 }
 
-TEST(refuses_a_stream_that_is_not_frames)
-{
-    assert_refuses(0, 'G', PD_INVALID_ARGUMENT, "47 44 46 31");
-}
-TEST(refuses_protocol_version_0)
-{
-    assert_refuses(4, 0, PD_INVALID_ARGUMENT, "version 0: this side speaks version 1");
-}
-TEST(refuses_a_later_protocol_version)
-{
-    assert_refuses(4, 2, PD_INVALID_ARGUMENT, "version 2: this side speaks version 1");
-}
-TEST(refuses_flags_it_does_not_know)
-{
-    assert_refuses(5, 16, PD_INVALID_ARGUMENT, "0x10");
-}
-TEST(refuses_a_place_without_the_flag_of_shared_memory)
-{
-    assert_refuses(15, 1, PD_INVALID_ARGUMENT, "12 to 15");
-}
-TEST(refuses_a_checksum_over_a_payload_in_shared_memory)
-{
-    assert_refuses(5, PD_FLAG_SHARED | PD_FLAG_CHECKSUM, PD_INVALID_ARGUMENT, "0x0c");
-}
-TEST(refuses_a_checksum_without_its_flag)
-{
-    assert_refuses(39, 1, PD_INVALID_ARGUMENT, "checksum");
-}
-TEST(refuses_a_header_over_64_kib)
-{
-    assert_refuses(10, 1, PD_RESOURCE_EXHAUSTED, "65537 bytes: at most 65536");
-}
-TEST(refuses_a_payload_over_the_limit)
-{
-    assert_refuses(18, 1, PD_RESOURCE_EXHAUSTED, "65537 bytes: at most 65535");
-}
-TEST(refuses_a_payload_length_of_all_ones)
-{
-    assert_refuses(23, 0xff, PD_RESOURCE_EXHAUSTED, "at most 65535");
-}
+HOLDS(refuses_a_stream_that_is_not_frames, assert_refuses(0, 'G', PD_INVALID_ARGUMENT, "47 44 46 31"));
+HOLDS(refuses_protocol_version_0, assert_refuses(4, 0, PD_INVALID_ARGUMENT, "version 0: this side speaks version 1"));
+HOLDS(refuses_a_later_protocol_version,
+      assert_refuses(4, 2, PD_INVALID_ARGUMENT, "version 2: this side speaks version 1"));
+HOLDS(refuses_flags_it_does_not_know, assert_refuses(5, 16, PD_INVALID_ARGUMENT, "0x10"));
+HOLDS(refuses_a_place_without_the_flag_of_shared_memory, assert_refuses(15, 1, PD_INVALID_ARGUMENT, "12 to 15"));
+HOLDS(refuses_a_checksum_over_a_payload_in_shared_memory,
+      assert_refuses(5, PD_FLAG_SHARED | PD_FLAG_CHECKSUM, PD_INVALID_ARGUMENT, "0x0c"));
+HOLDS(refuses_a_checksum_without_its_flag, assert_refuses(39, 1, PD_INVALID_ARGUMENT, "checksum"));
+HOLDS(refuses_a_header_over_64_kib, assert_refuses(10, 1, PD_RESOURCE_EXHAUSTED, "65537 bytes: at most 65536"));
+HOLDS(refuses_a_payload_over_the_limit, assert_refuses(18, 1, PD_RESOURCE_EXHAUSTED, "65537 bytes: at most 65535"));
+HOLDS(refuses_a_payload_length_of_all_ones, assert_refuses(23, 0xff, PD_RESOURCE_EXHAUSTED, "at most 65535"));
 
 TEST(reads_the_same_frames_in_any_portions, fixture *f)
 {

@@ -3,11 +3,10 @@
 
 #include <signal.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "await.h"
 #include "daemon.h"
 #include "daemon_process.h"
+#include "loop.h"
 #include "uvloop.h"
 #include "pki.h"
 #include "small_daemon.h"
@@ -58,9 +57,8 @@ static void make_contexts(fixture *f)
     f->server->library.SSL_do_handshake = wait_and_shake_hands;
 }
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
     pd_daemon_config config = small_daemon();
 
     signal(SIGPIPE, SIG_IGN);
@@ -69,11 +67,9 @@ static int set_up(void **state)
     config.max_connections = MOST;
     config.tls = f->server;
     assert_int_equal(pd_daemon_new(&f->daemon, &config, NULL), PD_OK);
-    f->loop = pd_conversation_platform(f->daemon)->arg;
+    f->loop = f->daemon->platform.arg;
     f->requests = pd_mailbox_new(NULL, NULL);
     pd_daemon_begin(f->daemon, f->requests);
-    *state = f;
-    return 0;
 }
 
 static void let_go(void)
@@ -81,10 +77,8 @@ static void let_go(void)
     for (int i = 0; i < STEPS; i++) uv_sem_post(&go);
 }
 
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
-
     let_go();
     pd_daemon_end(f->daemon);
     pd_daemon_free(f->daemon);
@@ -97,8 +91,6 @@ static int tear_down(void **state)
     pd_tls_unref(f->client);
     uv_sem_destroy(&go);
     unlink(f->tokens);
-    free(f);
-    return 0;
 }
 
 static void go_on(peer *p)
@@ -139,7 +131,7 @@ static bool has_conn(void *arg)
     return pd_daemon_turn(((fixture *)arg)->daemon);
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(a_peer_that_has_answered_does_not_give_way_to_first_messages, fixture *f)
 {

@@ -3,7 +3,6 @@
 
 #include <sys/resource.h>
 
-#include "await.h"
 #include "uvloop.h"
 #include "daemon_process.h"
 
@@ -54,28 +53,20 @@ static void post(fixture *f)
     pd_handshake_thread_post(f->thread, &t->work);
 }
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
-
     assert_int_equal(uv_loop_init(&f->loop.uv), 0);
     uv_sem_init(&f->begun, 0);
     uv_sem_init(&f->go, 0);
-    *state = f;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
-
     pd_handshake_thread_free(f->thread);
     uv_run(&f->loop.uv, UV_RUN_DEFAULT); /* libuv closes the handles */
     assert_int_equal(uv_loop_close(&f->loop.uv), 0);
     uv_sem_destroy(&f->begun);
     uv_sem_destroy(&f->go);
-    free(f);
-    return 0;
 }
 
 static void start(fixture *f)
@@ -98,7 +89,7 @@ static void expect_order(const fixture *f, int n)
     for (int i = 0; i < n; i++) assert_int_equal(f->order[i], i);
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(tasks_end_in_the_order_in_which_they_came, fixture *f)
 {

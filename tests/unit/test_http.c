@@ -8,7 +8,6 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "conn.h"
 #include "http.h"
@@ -20,18 +19,6 @@
 #define GET(path) "GET " path " HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 static char heard[1 << 20]; /* the last answer, with its head */
-
-static int set_up(void **state)
-{
-    *state = scene_new(16, NULL);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    scene_free(*state);
-    return 0;
-}
 
 /* Connects from an address. */
 static int connect_from(scene *s, uint64_t origin)
@@ -117,9 +104,7 @@ static void take_step(scene *s)
     scene_sleep(s, 1.1);
 }
 
-/* ---- */
-
-FIXTURE(set_up, tear_down);
+OBJECT(scene_new(16, NULL), scene_free);
 
 TEST(each_path_has_its_answer, scene *s)
 {

@@ -4,13 +4,12 @@
 
 #include <stdatomic.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "await.h"
 #include "config.h"
 #include "daemon.h"
 #include "daemon_process.h"
-#include "loopback.h"
+#include "lifecycle.h"
+#include "http_ask.h"
 #include "reach.h"
 #include "small_daemon.h"
 
@@ -149,7 +148,7 @@ TEST(a_worker_that_connects_while_jobs_are_loaded_waits)
     bool accepted = false;
 
     pd_daemon_load(daemon, connect_worker, &c);
-    assert_false(pd_conversation_has_conns(daemon));
+    assert_false(daemon->table.n > 0);
     pd_daemon_begin(daemon, requests);
     for (int i = 0; i < 1000 && !accepted; i++) accepted = pd_daemon_turn(daemon);
     assert_true(accepted);
@@ -172,7 +171,7 @@ TEST(a_reload_while_jobs_are_loaded_follows_the_start)
     bool reported = false;
 
     atomic_store(&events, 0);
-    pd_conversation_reload(daemon);
+    pd_reloading_begin(daemon);
     pd_daemon_load(daemon, wait_for_events, &reported);
     assert_true(reported);
     assert_int_equal(atomic_load(&reloads), 0);
@@ -204,14 +203,15 @@ TEST(a_daemon_that_drains_still_answers)
 
 TEST(other_machines_reach_the_listener_only_if_requests_bring_a_token)
 {
+    const pd_reach bare = { .http = true }, guarded = { .http = true, .open = true };
     pd_error err;
 
-    assert_int_equal(pd_reach_check_http("", false, &err), PD_OK);
-    assert_int_equal(pd_reach_check_http("127.0.0.1:7072, [::1]:7072, unix:///run/x", false, &err), PD_OK);
-    assert_int_equal(pd_reach_check_http("*:7072", false, &err), PD_PERMISSION_DENIED);
+    assert_int_equal(pd_reach_check_setting(&bare, "", &err), PD_OK);
+    assert_int_equal(pd_reach_check_setting(&bare, "127.0.0.1:7072, [::1]:7072, unix:///run/x", &err), PD_OK);
+    assert_int_equal(pd_reach_check_setting(&bare, "*:7072", &err), PD_PERMISSION_DENIED);
     assert_non_null(strstr(err.text, "http.token"));
-    assert_int_equal(pd_reach_check_http("*:7072", true, &err), PD_OK);
-    assert_int_equal(pd_reach_check_http("nonsense", false, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_reach_check_setting(&guarded, "*:7072", &err), PD_OK);
+    assert_int_equal(pd_reach_check_setting(&bare, "nonsense", &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "http.listen"));
 }
 

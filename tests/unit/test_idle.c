@@ -2,8 +2,6 @@
  * move its clock. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "conn.h"
 #include "scene.h"
 
@@ -56,7 +54,7 @@ TEST(a_daemon_that_no_worker_comes_to_ends_after_the_idle_time, scene *s)
     assert_true(ends(s));
     assert_non_null(strstr(s->said, "no worker was connected for 10.0 s (server.idle_exit)"));
     scene_settle(s);
-    assert_true(pd_conversation_is_drained(s->daemon));
+    assert_true(s->daemon->shutdown.drained);
 }
 
 TEST(without_an_idle_time_a_daemon_waits_for_ever, scene *s)

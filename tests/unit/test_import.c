@@ -20,33 +20,23 @@ typedef struct fixture {
     uint64_t buffers; /* number of payload buffers allocated so far */
 } fixture;
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
     pd_store_config config = rig_config();
     float weights[32] = { 0 };
 
-    assert_non_null(f);
     rig_new(&f->r, &config);
     assert_int_equal(rig_hello(&f->r, "j", 0, 1, 1, 1, NULL, rules), PD_OK);
     f->job = f->r.job;
     assert_int_equal(rig_declare(&f->r, f->job, 0, 1, names, shapes, NULL, PARAMS, PD_F32), PD_OK);
     assert_int_equal(rig_init(&f->r, f->job, 1, MATRIX, weights, 32), PD_OK);
     assert_int_equal(rig_init(&f->r, f->job, 1, VECTOR, weights, 6), PD_OK);
-    *state = f;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
-
     rig_free(&f->r);
-    free(f);
-    return 0;
 }
-
-/* ---- requests ---- */
 
 static pd_request *request_of(fixture *f, pd_import_act act, const char *param, const char *slot)
 {
@@ -151,9 +141,7 @@ static void assert_untouched(fixture *f)
     assert_int_equal(pd_optim_count(job_of(f)->steps.params[MATRIX].optim), 0);
 }
 
-/* ---- tests ---- */
-
-EACH_TEST(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(committed_state_is_the_jobs_state, fixture *f)
 {

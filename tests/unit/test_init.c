@@ -51,7 +51,7 @@ static void assert_given_by(rig *r, uint64_t process, int64_t first, int64_t end
     assert_memory_equal(rig_weights(r, r->job, 0) + first, values + first, (size_t)(end - first) * sizeof(float));
 }
 
-EACH_TEST(rig_set_up, rig_tear_down);
+FIXTURE(rig, rig_make, rig_free);
 
 TEST(half_a_parameter_of_a_process_that_has_gone_does_not_count, rig *r)
 {

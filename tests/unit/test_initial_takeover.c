@@ -98,7 +98,7 @@ TEST_WITH(set_up_narrow, rig_tear_down, weights_already_in_the_mean_are_refused_
     assert_int_equal(mean_send_chunk(r, 1, 100, 0, 0), PD_FAILED_PRECONDITION);
     assert_non_null(
         strstr(r->error.text,
-               "p0: part of rank 1's initial weights has come from another process and is in the mean already"));
+               "p0: part of rank 1's initial weights has come from another process and is already in the mean"));
     assert_int_equal(mean_send_chunk(r, 1, 100, 1, 0), PD_OK); /* the other process may send p1, since no weights of p1
                                                            * have come from the first process */
     rig_work(r);

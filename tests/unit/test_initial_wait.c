@@ -31,7 +31,7 @@ static void assert_told(rig *r, uint64_t times, const char *part)
     if (strstr(r->timeout.text, part) == NULL) fail_msg("\"%s\" does not say \"%s\"", r->timeout.text, part);
 }
 
-EACH_TEST(rig_set_up, rig_tear_down);
+FIXTURE(rig, rig_make, rig_free);
 
 TEST(a_rank_0_that_never_came_is_named, rig *r)
 {
@@ -40,7 +40,7 @@ TEST(a_rank_0_that_never_came_is_named, rig *r)
     assert_int_equal(r->timed_out, 0);
     rig_sleep(r, 0.2);
     assert_told(r, 1,
-                "rank 0 (never came): nothing has come of the initial weights of p0 "
+                "rank 0 (never came): no initial weights received of p0 "
                 "(and of 1 more parameter) for 2 s");
 }
 
@@ -74,7 +74,7 @@ TEST(weights_that_come_put_the_deadline_off, rig *r)
     rig_sleep(r, 1.5);
     assert_int_equal(r->timed_out, 0);
     rig_sleep(r, 0.6);
-    assert_told(r, 1, "rank 0 (host:10, connected): nothing has come of the initial weights of p1 for 2 s");
+    assert_told(r, 1, "rank 0 (host:10, connected): no initial weights received of p1 for 2 s");
 }
 
 TEST(nobody_is_told_once_all_weights_are_there, rig *r)

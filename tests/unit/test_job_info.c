@@ -31,7 +31,7 @@ static void step(rig *r, uint32_t job, uint64_t number, const char *scalar)
     rig_work(r);
 }
 
-EACH_TEST(rig_set_up, rig_tear_down);
+FIXTURE(rig, rig_make, rig_free);
 
 TEST(optimizers_are_named_the_largest_first, rig *r)
 {

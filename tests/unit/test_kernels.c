@@ -18,23 +18,14 @@ static float noise(uint32_t *seed)
     return ((float)(*seed >> 8) / 8388608.0f - 1.0f) * powf(10.0f, (float)((*seed >> 4) % 9) - 4.0f);
 }
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
     uint32_t seed = 7;
 
     for (int k = 0; k < K; k++)
         for (int i = 0; i < N; i++) f->x[k][i] = noise(&seed);
     pd_convert(f->h, PD_F16, f->x[0], PD_F32, N);
     pd_convert(f->b, PD_BF16, f->x[1], PD_F32, N);
-    *state = f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    free(*state);
-    return 0;
 }
 
 static void addends(const fixture *f, pd_addend *x)
@@ -71,7 +62,7 @@ static void check_against_naive(fixture *f, bool resume, const pd_addend *x, int
         assert_int_equal(pd_f32_bits(f->acc[i]), pd_f32_bits(naive(f->other[i], resume, x, k, divisor, i)));
 }
 
-FIXTURE(set_up, tear_down);
+FIXTURE(fixture, set_up, NULL);
 
 TEST(sums_in_the_order_given, fixture *f)
 {

@@ -69,7 +69,7 @@ TEST(a_push_that_needs_a_rank_which_has_left_fails_at_once, rig *r)
     assert_string_equal(r->timeout.text,
                         "rank 0 (host:10) has left job j for good after step 1, and is still needed for step 2 of p0. "
                         "Likely causes: the ranks have different numbers of batches, or one has stopped early. Let all "
-                        "take the same number of steps, or leave together. What came stands");
+                        "take the same number of steps, or leave together. Contributions so far are kept");
     assert_int_equal(r->warnings, 1);
 }
 

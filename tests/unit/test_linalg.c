@@ -23,9 +23,8 @@ static pd_mat filled(float *at, int64_t rows, int64_t cols, uint32_t seed)
     return X;
 }
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
     f->A = filled(f->memory[0], M, K, 1);
     f->At = filled(f->memory[1], K, M, 2);
     f->B = filled(f->memory[2], K, N, 3);
@@ -34,14 +33,6 @@ static int set_up(void **state)
     f->S = filled(f->memory[5], M, M, 6);
     f->Sn = filled(f->memory[6], N, N, 7);
     f->Y = filled(f->memory[7], M, N, 8);
-    *state = f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    free(*state);
-    return 0;
 }
 
 static double at(pd_mat X, pd_turn turn, int64_t i, int64_t j)
@@ -78,7 +69,7 @@ static void multiplies(fixture *f, pd_mat A, pd_turn a, pd_mat B, pd_turn b)
         assert_memory_equal(f->C.at + i * f->C.stride + N, before + i * f->C.stride + N, GAP * sizeof(float));
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(fixture, set_up, NULL);
 
 TEST(gemm_takes_every_turn, fixture *f)
 {

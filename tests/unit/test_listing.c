@@ -107,7 +107,7 @@ static void assert_pages(pd_job *job, const pd_list_kind *kind, const char *patt
     assert_int_equal(at, info.total);
 }
 
-EACH_TEST(rig_set_up, rig_tear_down);
+FIXTURE(rig, rig_make, rig_free);
 
 TEST(pages_give_every_entry_once_and_in_order, rig *r)
 {

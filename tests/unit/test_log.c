@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "log.h"
 
@@ -293,37 +292,28 @@ TEST(writes_lines_as_urgent_as_was_asked_for)
     close(saved);
 }
 
-/* ---- the thread that writes log lines ---- */
-
 /* Replaces the standard error by a pipe that nobody reads yet. */
 typedef struct dam {
     int pipes[2], saved;
 } dam;
 
-static int set_up(void **state)
+static void set_up(dam *d)
 {
-    static dam d;
-
-    assert_int_equal(pipe2(d.pipes, 0), 0);
-    d.saved = dup(STDERR_FILENO);
-    dup2(d.pipes[1], STDERR_FILENO);
-    name_journal(d.pipes[1], 0);
+    assert_int_equal(pipe2(d->pipes, 0), 0);
+    d->saved = dup(STDERR_FILENO);
+    dup2(d->pipes[1], STDERR_FILENO);
+    name_journal(d->pipes[1], 0);
     pd_log_open(LOG_NOTICE, PD_LOG_TEXT);
-    *state = &d;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(dam *d)
 {
-    dam *d = *state;
-
     close(d->pipes[0]);
     close(d->pipes[1]);
     close(d->saved);
-    return 0;
 }
 
-FIXTURE(set_up, tear_down);
+FIXTURE(dam, set_up, tear_down);
 
 static void start(void)
 {

@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "logring.h"
 #include "log.h"
@@ -39,25 +38,19 @@ static void listen_at(scene *s)
     assert_int_equal(bind(s->journal, (struct sockaddr *)&address, sizeof address), 0);
 }
 
-static int set_up(void **state)
+static void set_up(scene *s)
 {
-    static scene s;
-
-    listen_at(&s);
-    assert_int_equal(pipe2(s.pipes, O_NONBLOCK), 0);
-    s.saved = dup(STDERR_FILENO);
-    dup2(s.pipes[1], STDERR_FILENO);
-    name_stderr(&s);
+    listen_at(s);
+    assert_int_equal(pipe2(s->pipes, O_NONBLOCK), 0);
+    s->saved = dup(STDERR_FILENO);
+    dup2(s->pipes[1], STDERR_FILENO);
+    name_stderr(s);
     pd_log_open(LOG_NOTICE, PD_LOG_TEXT);
-    pd_log_to_journal(s.path);
-    *state = &s;
-    return 0;
+    pd_log_to_journal(s->path);
 }
 
-static int tear_down(void **state)
+static void tear_down(scene *s)
 {
-    scene *s = *state;
-
     dup2(s->saved, STDERR_FILENO);
     unsetenv("JOURNAL_STREAM");
     pd_log_open(LOG_NOTICE, PD_LOG_TEXT);
@@ -67,7 +60,6 @@ static int tear_down(void **state)
     close(s->pipes[0]);
     close(s->pipes[1]);
     close(s->saved);
-    return 0;
 }
 
 static const char *received(int fd)
@@ -91,7 +83,7 @@ static void put(pd_log_facts facts, const char *format, ...)
     pd_log_put(&entry);
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(scene, set_up, tear_down);
 
 TEST(an_entry_is_a_datagram_of_fields, const scene *s)
 {

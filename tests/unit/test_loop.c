@@ -4,9 +4,9 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "scene.h"
+#include "loop.h"
 #include "uvloop.h"
 
 static int set_up(void **state)
@@ -39,8 +39,6 @@ static int join(scene *s, const char *job, uint32_t rank, uint32_t world, unsign
     }
     return fd;
 }
-
-/* ---- */
 
 EACH_TEST(set_up, tear_down);
 
@@ -76,7 +74,7 @@ static int connect_owing(scene *s)
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     fcntl(pair[1], F_SETFL, O_NONBLOCK);
-    transport = pd_socket_new(pd_conversation_platform(s->daemon)->arg, pair[1]);
+    transport = pd_socket_new(s->daemon->platform.arg, pair[1]);
     assert_non_null(transport);
     ops = *transport->ops;
     ops.owes = tell_owes;

@@ -3,24 +3,9 @@
 #include "test.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "conn.h"
 #include "scene.h"
-
-static int set_up(void **state)
-{
-    *state = scene_new(16, NULL);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    scene_free(*state);
-    return 0;
-}
-
-/* ---- in place of the store ---- */
 
 /* Returns the only request that the loop has posted since the last call. The caller owns it. */
 static pd_request *take(scene *s, pd_request_kind kind)
@@ -86,8 +71,6 @@ static uint32_t job_of(scene *s, const char *name)
     return job;
 }
 
-/* ---- requests of the peers ---- */
-
 /* Sends a frame whose payload consists of the byte `fill`, and lets the loop read meanwhile. */
 static void send_filled(scene *s, int fd, unsigned method, const ProtobufCMessage *message, size_t payload, int fill)
 {
@@ -135,9 +118,7 @@ static void *expect_reply(scene *s, int fd, unsigned method)
     return reply;
 }
 
-/* ---- notes ---- */
-
-FIXTURE(set_up, tear_down);
+OBJECT(scene_new(16, NULL), scene_free);
 
 TEST(a_note_comes_to_the_store_with_its_rank_and_step, scene *s)
 {
@@ -195,7 +176,7 @@ TEST(a_note_of_more_than_1_mib_is_refused_and_the_connection_lives)
 
     note(s, fd, 1, PD_WORKER_STATE_MAX + 1, 3);
     scene_turn(s);
-    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "Note of 1048577 bytes: a note has at most 1048576 bytes");
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "worker state of 1048577 bytes: at most 1048576");
     scene_say(s, fd, PD_HEARTBEAT);
     scene_turn(s);
     scene_expect(s, fd, PD_HEARTBEAT);
@@ -268,8 +249,6 @@ TEST(a_recall_waits_for_the_answer_to_the_one_before, scene *s)
     close(fd);
 }
 
-/* ---- checkpoints ---- */
-
 TEST(a_worker_asks_for_a_checkpoint_of_its_own_job, scene *s)
 {
     int fd = scene_join(s, 0, 1, 1);
@@ -293,7 +272,7 @@ TEST(a_worker_cannot_ask_for_a_checkpoint_of_another_job, scene *s)
 
     ask_checkpoint(s, fd, "k", 0, 0);
     scene_turn(s);
-    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "Checkpoint of job k: a worker asks for its own job");
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "Checkpoint of job k: a worker must not name a job");
     close(fd);
 }
 
@@ -339,14 +318,12 @@ TEST(nobody_waits_longer_than_ten_minutes_for_a_checkpoint, scene *s)
 
     ask_checkpoint(s, fd, "j", 0, 600001);
     scene_turn(s);
-    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "wait_ms of 600001, at most 600000");
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "wait_ms 600001: at most 600000");
     ask_checkpoint(s, fd, "j", 0, 600000);
     answer(s, take(s, PD_REQ_CHECKPOINT), PD_EFF_CHECKPOINT);
     expect_reply(s, fd, PD_CHECKPOINT);
     close(fd);
 }
-
-/* ---- durable steps ---- */
 
 TEST(answers_to_data_frames_and_declare_tell_the_durable_step, scene *s)
 {
@@ -413,8 +390,6 @@ TEST(hello_tells_the_store_of_the_window_and_the_barriers, scene *s)
     scene_expect_error(s, fd, PD_UNAVAILABLE, "the test refuses");
     close(fd);
 }
-
-/* ---- out of memory ---- */
 
 /* Frees requests that reached the mailbox, as the store does. Those that tell of lost connections reach the store. */
 static void absorb_requests(scene *s)

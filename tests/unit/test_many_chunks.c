@@ -2,23 +2,9 @@
  * on a socket pair with a store in the same thread. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "scene.h"
 
 enum { ELEMENTS = 16, CHUNKS = 16390, TURN = 64 };
-
-static int set_up(void **state)
-{
-    *state = scene_new_chunks(ELEMENTS);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    scene_free(*state);
-    return 0;
-}
 
 static void say_declare(scene *s, int fd)
 {
@@ -70,7 +56,7 @@ static unsigned say_all(scene *s, int fd, unsigned method)
     return answers;
 }
 
-EACH_TEST(set_up, tear_down);
+OBJECT(scene_new_chunks(ELEMENTS), scene_free);
 
 TEST(a_parameter_of_16390_chunks_steps, scene *s)
 {

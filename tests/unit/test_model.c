@@ -22,10 +22,8 @@ static void fill(fixture *f)
         }
 }
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
-
     for (int p = 0; p < PARAMS; p++) {
         f->params[p] = (pd_declaration){ .name = "w", .shape = { 2, { 7, 5 } } };
         pd_hypers_init(&f->params[p].hypers, p % 2 == 0 ? pd_optim_find("sgd") : &coupled_row);
@@ -37,19 +35,14 @@ static int set_up(void **state)
     }
     fill(f);
     assert_int_equal(pd_model_new(&f->model, f->params, PARAMS, 2, NULL), PD_OK);
-    *state = f;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
     pd_model_free(f->model);
-    free(f);
-    return 0;
 }
 
-FIXTURE(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(steps_parameters_of_different_rows_together, fixture *f)
 {

@@ -27,10 +27,8 @@ static void on_released(void *arg, pd_published *published)
     s->released++;
 }
 
-static int set_up(void **state)
+static void set_up(scene *s)
 {
-    scene *s = calloc(1, sizeof *s);
-
     s->versions = pd_version_table_new(&(pd_version_table_user){ .arg = s, .released = on_released });
     assert_int_equal(pd_reply_scratch_init(&s->scratch, 16), PD_OK);
     for (int i = 0; i < ELEMENTS; i++) {
@@ -38,22 +36,14 @@ static int set_up(void **state)
         s->halves[i] = (uint16_t)i;
     }
     s->published = (pd_published){ .elements = ELEMENTS, .at = { [PD_F32] = s->weights, [PD_F16] = s->halves } };
-    *state = s;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(scene *s)
 {
-    scene *s = *state;
-
     assert_null(pd_output_clear(&s->output));
     pd_reply_scratch_free(&s->scratch);
     pd_version_table_free(s->versions);
-    free(s);
-    return 0;
 }
-
-/* ---- frames and replies in the queue ---- */
 
 static void queue_frame(scene *s, uint64_t id)
 {
@@ -95,8 +85,6 @@ static void queue_reply(scene *s, uint64_t id)
     fill(s, reply, 0, PD_F32, 0, ELEMENTS);
     pd_output_reply(&s->output, reply);
 }
-
-/* ---- bytes that are sent ---- */
 
 /* Sends at most `slice` bytes. Returns whether a frame ended with them. */
 static bool send_slice(scene *s, size_t slice)
@@ -146,9 +134,7 @@ static void expect_ids(const scene *s, const uint64_t *ids, size_t n)
     assert_int_equal(at, s->n);
 }
 
-/* ---- */
-
-EACH_TEST(set_up, tear_down);
+FIXTURE(scene, set_up, tear_down);
 
 TEST(control_goes_before_data_but_never_into_a_frame, scene *s)
 {

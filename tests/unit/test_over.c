@@ -4,6 +4,7 @@
 
 #include "exporting.h"
 #include "kept_job.h"
+#include "rig.h"
 #include "store_inside.h"
 
 enum { SIZE = 1000, CONN = 10, NEW = 50, OPERATOR = 99 };
@@ -20,8 +21,6 @@ static void leave(rig *r, uint32_t job, uint32_t rank, uint64_t conn)
     rig_work(r);
 }
 
-/* ---- a restart of the server ---- */
-
 static void crash(rig *r)
 {
     pd_store_config config = kept_config();
@@ -33,19 +32,16 @@ static void crash(rig *r)
     *r = next;
 }
 
-static int kept_set_up(void **state)
+static void kept_set_up(rig *r)
 {
     pd_store_config config = kept_config();
-    rig *r = calloc(1, sizeof *r);
 
     kept_job_start(r, &config, "checkpoint_every=3");
     for (uint64_t step = 1; step <= 4; step++) kept_job_step(r, step);
     assert_int_equal(r->kept, 2); /* of steps 0 and 3 */
-    *state = r;
-    return 0;
 }
 
-FIXTURE(kept_set_up, rig_tear_down);
+FIXTURE(rig, kept_set_up, rig_free);
 
 TEST(a_job_that_is_over_has_a_checkpoint_of_its_last_step, rig *r)
 {
@@ -104,8 +100,6 @@ TEST(who_resumes_a_job_that_is_over_after_a_restart_gets_its_last_step, rig *r)
     kept_job_step(r, 5);
     assert_int_equal(kept_job_step_of(r, 0), 5);
 }
-
-/* ---- making room ---- */
 
 /* A small run: a job of one worker takes a step and leaves. Returns the number of its job. */
 static uint32_t run_once(rig *r, const char *name, uint64_t conn)

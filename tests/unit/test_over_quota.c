@@ -9,13 +9,13 @@ enum { CHUNK = 1024, FRAME = CHUNK * 4, FRAMES = 16 };
 static const int64_t sizes[] = { 4 * CHUNK };
 
 /* Sets up a store whose ingest budget has room for 16 frames. */
-static int set_up(void **state)
+static void set_up(rig *r)
 {
     pd_store_config config = rig_config();
 
     config.chunk_elements = CHUNK;
     config.ingest_bytes = FRAMES * FRAME;
-    return rig_set_up_with(state, &config);
+    rig_new(r, &config);
 }
 
 /* Starts a job of two ranks on connections conn and conn + 1. */
@@ -58,7 +58,7 @@ static int held_after_stall(rig *r, uint32_t rank, bool budget)
     return (int)r->buffers_out;
 }
 
-EACH_TEST(set_up, rig_tear_down);
+FIXTURE(rig, set_up, rig_free);
 
 TEST(a_frame_is_held_while_nobody_waits_for_memory, rig *r)
 {
@@ -66,20 +66,14 @@ TEST(a_frame_is_held_while_nobody_waits_for_memory, rig *r)
     assert_int_equal(r->buffers_out, 1);
 }
 
-TEST(what_a_rank_holds_is_summed_when_its_connection_waits, rig *r)
-{
-    assert_int_equal(held_after_stall(r, 0, false), 0);
-}
+HOLDS_FOR(rig *r, what_a_rank_holds_is_summed_when_its_connection_waits,
+          assert_int_equal(held_after_stall(r, 0, false), 0));
 
-TEST(a_rank_that_waits_for_its_own_share_has_nothing_of_others_summed, rig *r)
-{
-    assert_int_equal(held_after_stall(r, 1, false), 1);
-}
+HOLDS_FOR(rig *r, a_rank_that_waits_for_its_own_share_has_nothing_of_others_summed,
+          assert_int_equal(held_after_stall(r, 1, false), 1));
 
-TEST(a_rank_that_waits_for_the_whole_budget_has_what_others_hold_summed, rig *r)
-{
-    assert_int_equal(held_after_stall(r, 1, true), 0);
-}
+HOLDS_FOR(rig *r, a_rank_that_waits_for_the_whole_budget_has_what_others_hold_summed,
+          assert_int_equal(held_after_stall(r, 1, true), 0));
 
 TEST(a_rank_that_waits_for_the_whole_budget_has_what_other_jobs_hold_summed, rig *r)
 {

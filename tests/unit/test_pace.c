@@ -1,25 +1,11 @@
 /* Tests how a turn of the loop is bounded when connections send more requests than it has time for. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "conn.h"
 #include "loop.h"
 #include "scene.h"
 
 enum { HOSTILE = 7, REQUESTS = 200 };
-
-static int set_up(void **state)
-{
-    *state = scene_new(16, NULL);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    scene_free(*state);
-    return 0;
-}
 
 /* The loop's clock, which moves on by `step_ns` with each look. */
 static uint64_t clock_now, step_ns;
@@ -54,9 +40,7 @@ static int count_answers(scene *s, int fd)
     return n;
 }
 
-/* ---- */
-
-EACH_TEST(set_up, tear_down);
+OBJECT(scene_new(16, NULL), scene_free);
 
 TEST(a_turn_ends_when_its_time_is_used_up, scene *s)
 {

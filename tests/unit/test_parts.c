@@ -4,8 +4,8 @@
 
 #include "override_command.h"
 #include "rig.h"
-#include "roles.h"
 #include "store_inside.h"
+#include "roles.h"
 
 enum { N = 60, CONN = 10 };
 
@@ -13,18 +13,15 @@ static int64_t sizes[N];
 
 /* A rig whose job `job` has N parameters of one element and two ranks, and with batches so short that a part of a
  * setting handles a few parameters. */
-static int set_up(void **state)
+static void set_up(rig *r)
 {
     pd_store_config config = rig_config();
-    rig *r;
 
     config.batch_ns = 2000;
     for (int i = 0; i < N; i++) sizes[i] = 1;
-    rig_set_up_with(state, &config);
-    r = *state;
+    rig_new(r, &config);
     r->job = rig_start(r, "job", 2, CONN, sizes, N, NULL, "* sgd lr=1 momentum=0.9");
     rig_work(r);
-    return 0;
 }
 
 static pd_job *job_of(const rig *r)
@@ -61,9 +58,7 @@ static void begin_set(rig *r, const char *options)
     assert_int_equal(r->answered, answered);
 }
 
-/* ---- settings ---- */
-
-EACH_TEST(set_up, rig_tear_down);
+FIXTURE(rig, set_up, rig_free);
 
 TEST(settings_of_a_job_come_into_force_one_after_the_other, rig *r)
 {
@@ -166,8 +161,6 @@ TEST(without_memory_a_setting_changes_nothing_in_any_part, rig *r)
         if (!failed) return;
     }
 }
-
-/* ---- lists ---- */
 
 static pd_request *list(rig *r, pd_info_what what, const char *name)
 {

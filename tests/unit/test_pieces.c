@@ -31,10 +31,8 @@ static Paramd__Piece piece_at(uint32_t handle, uint32_t dtype, uint64_t first, u
     return piece;
 }
 
-static int set_up(void **state)
+static void set_up(payload *p)
 {
-    payload *p = calloc(1, sizeof *p);
-
     p->piece[0] = piece_at(0, 1, 0, 100, 0);
     p->piece[1] = piece_at(0, 1, 200, 50, 448); /* the 400 bytes of piece 0, rounded up to a multiple of 64 */
     p->piece[2] = piece_at(1, 3, 0, 100, 704);  /* 648 -> 704 */
@@ -43,14 +41,6 @@ static int set_up(void **state)
     for (int i = 0; i < PIECES; i++) p->list[i] = &p->piece[i];
     p->n = PIECES;
     p->bytes = 904;
-    *state = p;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    free(*state);
-    return 0;
 }
 
 static int check(const payload *p, pd_error *err)
@@ -66,12 +56,9 @@ static void assert_refused(const payload *p, const char *names)
     if (strstr(err.text, names) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, names);
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(payload, set_up, NULL);
 
-TEST(takes_chunks_of_several_parameters_and_types, payload *p)
-{
-    assert_int_equal(check(p, NULL), PD_OK);
-}
+HOLDS_FOR(payload *p, takes_chunks_of_several_parameters_and_types, assert_int_equal(check(p, NULL), PD_OK));
 
 TEST(takes_a_payload_with_or_without_the_last_padding, payload *p)
 {
@@ -133,8 +120,6 @@ TEST(refuses_a_range_that_is_not_one_chunk, payload *p)
     p->piece[1].count = 100;
     assert_refused(p, "piece 1 (kernel): 100 elements from 200: expected 50, to the end of the chunk");
 }
-
-/* ---- ranges ---- */
 
 static bool takes_piece(int64_t start, int64_t end, uint64_t first, uint64_t count)
 {
@@ -251,7 +236,7 @@ TEST(refuses_a_chunk_twice_wherever_it_stands, payload *p)
 {
     p->piece[2] = piece_at(0, 1, 0, 100, 704);
     p->bytes = 704 + 400;
-    assert_refused(p, "pieces 0 and 2 (kernel): the same chunk, from element 0, twice");
+    assert_refused(p, "pieces 0 and 2 (kernel): duplicate chunk at element 0");
     p->piece[0].absent = true;
     p->piece[0].count = 0;
     p->list[0] = &p->piece[3];
@@ -259,13 +244,13 @@ TEST(refuses_a_chunk_twice_wherever_it_stands, payload *p)
     p->list[1] = &p->piece[0];
     p->n = 2;
     p->bytes = 0;
-    assert_refused(p, "pieces 0 and 1 (kernel): the same chunk");
+    assert_refused(p, "pieces 0 and 1 (kernel): duplicate chunk");
 }
 
 TEST(refuses_a_chunk_of_a_parameter_that_is_absent, payload *p)
 {
     p->piece[3].handle = 0;
-    assert_refused(p, "and 3 (kernel): one has data, the other says that there is none");
+    assert_refused(p, "and 3 (kernel): one has data, the other is absent");
     p->piece[0] = piece_at(0, 0, 0, 0, 0); /* the order does not matter: here the absent piece comes first */
     p->piece[0].absent = true;
     p->piece[1].offset = 0;
@@ -323,7 +308,7 @@ TEST(refuses_a_want_twice_wherever_it_stands)
     pd_error err;
 
     assert_int_equal(pd_wants_check_distinct(wants, 3, handles, &err), PD_INVALID_ARGUMENT);
-    assert_string_equal(err.text, "wants 0 and 2 (kernel): the same chunk, from element 100, twice");
+    assert_string_equal(err.text, "wants 0 and 2 (kernel): duplicate chunk at element 100");
 }
 
 TEST(refuses_neighbouring_wants_that_are_the_same)

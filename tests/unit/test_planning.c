@@ -47,13 +47,11 @@ static uint32_t other;
 
 /* Sets up a small job that trains, and a job of WORLD ranks. All ranks are welcomed, and the Declare of rank 0 is
  * being planned, with some slices still to come. */
-static int set_up(void **state)
+static void set_up(rig *r)
 {
     pd_store_config config = slices();
-    rig *r;
 
-    rig_set_up_with(state, &config);
-    r = *state;
+    rig_new(r, &config);
     other = rig_start(r, "other", 1, 50, &(int64_t){ 5 }, 1, NULL, NULL);
     for (uint32_t rank = 0; rank < WORLD; rank++)
         assert_int_equal(rig_hello(r, "job", rank, WORLD, CONN + rank, CONN + rank, "job_linger=3600", "* adam lr=1"),
@@ -64,7 +62,6 @@ static int set_up(void **state)
     for (int i = 0; i < 20; i++) assert_true(pd_store_work(r->store, r->now));
     rig_absorb(r);
     assert_int_equal(r->answered, welcomed);
-    return 0;
 }
 
 /* Lets the store work until it has given one more answer. Returns the code of the answer. */
@@ -108,9 +105,7 @@ static int drop(rig *r)
     return rig_apply(r, request);
 }
 
-/* ---- answers ---- */
-
-FIXTURE(set_up, rig_tear_down);
+FIXTURE(rig, set_up, rig_free);
 
 TEST(declares_of_other_ranks_wait_for_the_planning, rig *r)
 {
@@ -151,8 +146,6 @@ TEST(a_set_that_is_refused_in_the_middle_lets_the_next_one_be_planned, rig *r)
     assert_non_null(strstr(r->error.text, "layer.0 is declared twice"));
     assert_int_equal(next_answer(r), PD_OK);
 }
-
-/* ---- the rank whose declaration is being planned is lost ---- */
 
 TEST(a_lost_rank_is_not_planned_for_any_more, rig *r)
 {
@@ -199,8 +192,6 @@ TEST(a_job_dropped_in_the_middle_answers_all, rig *r)
     assert_nothing_is_left(r);
 }
 
-/* ---- meanwhile ---- */
-
 TEST(a_job_being_planned_shows_no_parameters, rig *r)
 {
     assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "job")->n_params, 0);
@@ -230,8 +221,6 @@ TEST(other_jobs_step_between_the_slices, rig *r)
     assert_int_equal(r->answered, welcomed); /* the large declaration is not answered yet */
     assert_int_equal(next_answer(r), PD_OK);
 }
-
-/* ---- memory ---- */
 
 TEST(memory_may_be_short_in_any_slice)
 {

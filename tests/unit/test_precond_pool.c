@@ -7,7 +7,6 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 #include <dirent.h>
 
 #include "batch.h"
@@ -283,8 +282,6 @@ TEST(stopping_finishes_what_runs_and_gives_back_what_waits_as_failed)
     pd_mailbox_free(done);
 }
 
-/* ---- thousands of tasks; tasks replaced; jobs forgotten ---- */
-
 static void next_step(pd_optim *optim)
 {
     assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ gradient, weights, weights, NULL, 0, NULL, NULL }), PD_OK);
@@ -364,7 +361,7 @@ TEST(a_small_jobs_task_is_next_beside_a_job_that_is_behind)
  * whatever it costs. */
 static bool is_aged(int i)
 {
-    return (i + 1) % PD_ROOTQUEUE_AGED == 0;
+    return (i + 1) % PD_PRECOND_QUEUE_AGED == 0;
 }
 
 TEST(orders_thousands_of_tasks_by_cost_then_by_age)

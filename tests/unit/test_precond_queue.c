@@ -6,7 +6,7 @@
 #include "optimizer_ops.h"
 #include "precond_queue.h"
 
-/* ---- tasks of any wanted cost: each parameter has one element and one root ---- */
+/* Tasks of any wanted cost: each parameter has one element and one root. */
 
 static int root_delay;
 static double cost;
@@ -75,8 +75,6 @@ static pd_task *new_task(double wanted_cost, bool awaited)
     return task;
 }
 
-/* ---- a queue and its requests ---- */
-
 enum { HEAVY = 100000000 };
 
 static pd_request *add(pd_precond_queue *queue, pd_task *task, uint32_t job, uint32_t param)
@@ -128,7 +126,7 @@ static void empty_and_free(pd_precond_queue *queue)
 {
     pd_request *home;
 
-    while ((home = pd_precond_queue_take(queue, PD_ROOTQUEUE_ALL)) != NULL) end(home);
+    while ((home = pd_precond_queue_take(queue, PD_PRECOND_QUEUE_ALL)) != NULL) end(home);
     pd_precond_queue_free(queue);
 }
 
@@ -156,8 +154,6 @@ static double draw_cost(void)
     return c;
 }
 
-/* ---- the order within a job ---- */
-
 TEST(takes_tasks_that_are_awaited_before_larger_ones_that_are_used_when_ready)
 {
     pd_precond_queue *queue = queue_new();
@@ -165,9 +161,9 @@ TEST(takes_tasks_that_are_awaited_before_larger_ones_that_are_used_when_ready)
     assert_null(add(queue, new_task(9 * HEAVY, false), 1, 1));
     add_due(queue, HEAVY, 1, 2);
     add_due(queue, 2 * HEAVY, 1, 3);
-    assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 3);
-    assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 2);
-    assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 1);
+    assert_int_equal(take_param(queue, PD_PRECOND_QUEUE_ALL), 3);
+    assert_int_equal(take_param(queue, PD_PRECOND_QUEUE_ALL), 2);
+    assert_int_equal(take_param(queue, PD_PRECOND_QUEUE_ALL), 1);
     pd_precond_queue_free(queue);
 }
 
@@ -176,7 +172,7 @@ TEST(takes_the_older_of_equal_tasks_first)
     pd_precond_queue *queue = queue_new();
 
     for (uint32_t i = 0; i < 100; i++) add_due(queue, HEAVY, 1, i);
-    for (uint32_t i = 0; i < 100; i++) assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), i);
+    for (uint32_t i = 0; i < 100; i++) assert_int_equal(take_param(queue, PD_PRECOND_QUEUE_ALL), i);
     pd_precond_queue_free(queue);
 }
 
@@ -191,37 +187,26 @@ static void assert_aged(pd_precond_queue_choice choice, double small, double lar
     for (uint32_t i = 0; i <= OLDER; i++) assert_null(add(queue, new_task(small, false), 1, i));
     do {
         add_due(queue, large, 1, OLDER + 1);
-        assert_true(++taken <= PD_ROOTQUEUE_AGED * (OLDER + 1));
+        assert_true(++taken <= PD_PRECOND_QUEUE_AGED * (OLDER + 1));
     } while (take_param(queue, choice) != OLDER);
     empty_and_free(queue);
 }
 
-TEST(a_task_waits_for_a_bounded_number_of_its_jobs_tasks)
-{
-    assert_aged(PD_ROOTQUEUE_ALL, HEAVY, 2 * HEAVY);
-}
+HOLDS(a_task_waits_for_a_bounded_number_of_its_jobs_tasks, assert_aged(PD_PRECOND_QUEUE_ALL, HEAVY, 2 * HEAVY));
 
-TEST(a_light_task_waits_for_a_bounded_number_of_its_jobs_heavy_tasks)
-{
-    assert_aged(PD_ROOTQUEUE_ALL, 1, HEAVY);
-}
+HOLDS(a_light_task_waits_for_a_bounded_number_of_its_jobs_heavy_tasks, assert_aged(PD_PRECOND_QUEUE_ALL, 1, HEAVY));
 
-TEST(a_light_task_waits_for_a_bounded_number_of_its_jobs_light_tasks)
-{
-    assert_aged(PD_ROOTQUEUE_LIGHT, 1, 2);
-}
-
-/* ---- the order between jobs ---- */
+HOLDS(a_light_task_waits_for_a_bounded_number_of_its_jobs_light_tasks, assert_aged(PD_PRECOND_QUEUE_LIGHT, 1, 2));
 
 TEST(a_new_jobs_task_is_next_beside_a_job_that_is_always_behind)
 {
     pd_precond_queue *queue = queue_new();
 
     for (uint32_t i = 0; i < 100; i++) add_due(queue, HEAVY, 1, i);
-    for (int i = 0; i < 10; i++) assert_int_equal(take_job(queue, PD_ROOTQUEUE_ALL), 1);
+    for (int i = 0; i < 10; i++) assert_int_equal(take_job(queue, PD_PRECOND_QUEUE_ALL), 1);
     for (uint32_t i = 0; i < 10; i++) {
         add_due(queue, 1, 2, i);
-        assert_int_equal(take_job(queue, PD_ROOTQUEUE_ALL), 2);
+        assert_int_equal(take_job(queue, PD_PRECOND_QUEUE_ALL), 2);
     }
     empty_and_free(queue);
 }
@@ -234,7 +219,7 @@ TEST(jobs_that_are_always_behind_share_the_pool_evenly_whatever_their_tasks_cost
 
     for (uint32_t j = 0; j < 3; j++) add_due(queue, costs[j], j, 0);
     while (service[0] + service[1] + service[2] < 3000.0 * HEAVY) {
-        uint32_t j = take_job(queue, PD_ROOTQUEUE_ALL);
+        uint32_t j = take_job(queue, PD_PRECOND_QUEUE_ALL);
         service[j] += costs[j];
         add_due(queue, costs[j], j, 0);
     }
@@ -249,11 +234,11 @@ TEST(tasks_that_cost_nothing_do_not_keep_another_job_waiting_for_ever)
 
     add_due(queue, HEAVY, 1, 0);
     add_due(queue, HEAVY, 1, 1);
-    assert_int_equal(take_job(queue, PD_ROOTQUEUE_ALL), 1);
+    assert_int_equal(take_job(queue, PD_PRECOND_QUEUE_ALL), 1);
     do {
         add_due(queue, 0, 2, 0);
         assert_true(++taken <= 2 + (int)(HEAVY / PD_PRECOND_QUEUE_HANDOVER));
-    } while (take_job(queue, PD_ROOTQUEUE_ALL) != 1);
+    } while (take_job(queue, PD_PRECOND_QUEUE_ALL) != 1);
     empty_and_free(queue);
 }
 
@@ -263,11 +248,11 @@ TEST(a_job_that_was_idle_has_no_credit)
     int of_first = 0;
 
     add_due(queue, HEAVY, 2, 0); /* known, then idle */
-    assert_int_equal(take_job(queue, PD_ROOTQUEUE_ALL), 2);
+    assert_int_equal(take_job(queue, PD_PRECOND_QUEUE_ALL), 2);
     for (uint32_t i = 0; i < 2000; i++) add_due(queue, HEAVY, 1, i);
-    for (int i = 0; i < 1000; i++) assert_int_equal(take_job(queue, PD_ROOTQUEUE_ALL), 1);
+    for (int i = 0; i < 1000; i++) assert_int_equal(take_job(queue, PD_PRECOND_QUEUE_ALL), 1);
     for (uint32_t i = 0; i < 1000; i++) add_due(queue, HEAVY, 2, i);
-    for (int i = 0; i < 100; i++) of_first += take_job(queue, PD_ROOTQUEUE_ALL) == 1;
+    for (int i = 0; i < 100; i++) of_first += take_job(queue, PD_PRECOND_QUEUE_ALL) == 1;
     assert_in_range(of_first, 49, 51);
     empty_and_free(queue);
 }
@@ -299,12 +284,12 @@ static void watch_take(pd_precond_queue *queue, watch *w, pd_precond_queue_choic
     if (home == NULL) return;
     j = home->job;
     w[j].waiting--;
-    for (uint32_t a = 0; a < JOBS && choice == PD_ROOTQUEUE_ALL; a++) {
+    for (uint32_t a = 0; a < JOBS && choice == PD_PRECOND_QUEUE_ALL; a++) {
         if (a == j || w[a].waiting == 0) continue;
         w[a].since[j] += pd_task_cost(home->u.task.task) + PD_PRECOND_QUEUE_HANDOVER;
         assert_true(w[a].since[j] <= 1.000001 * (w[a].most + w[j].most));
     }
-    for (int b = 0; b < JOBS && choice == PD_ROOTQUEUE_ALL; b++) w[j].since[b] = 0;
+    for (int b = 0; b < JOBS && choice == PD_PRECOND_QUEUE_ALL; b++) w[j].since[b] = 0;
     end(home);
 }
 
@@ -318,23 +303,21 @@ TEST(a_waiting_job_is_served_within_its_bound_beside_endless_tasks_of_others)
         for (int turn = 0; turn < 300; turn++) {
             for (uint32_t j = 0; j < JOBS; j++)
                 if ((j < adversaries && w[j].waiting == 0) || draw(4) == 0) watch_add(queue, w, j);
-            watch_take(queue, w, draw(2) == 0 ? PD_ROOTQUEUE_LIGHT : PD_ROOTQUEUE_ALL);
+            watch_take(queue, w, draw(2) == 0 ? PD_PRECOND_QUEUE_LIGHT : PD_PRECOND_QUEUE_ALL);
         }
         empty_and_free(queue);
     }
 }
-
-/* ---- light tasks ---- */
 
 TEST(the_thread_of_light_tasks_takes_no_others)
 {
     pd_precond_queue *queue = queue_new();
 
     add_due(queue, 2 * PD_TASK_LIGHT, 1, 0);
-    assert_null(pd_precond_queue_take(queue, PD_ROOTQUEUE_LIGHT));
+    assert_null(pd_precond_queue_take(queue, PD_PRECOND_QUEUE_LIGHT));
     add_due(queue, PD_TASK_LIGHT, 1, 1);
-    assert_int_equal(take_param(queue, PD_ROOTQUEUE_LIGHT), 1);
-    assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 0);
+    assert_int_equal(take_param(queue, PD_PRECOND_QUEUE_LIGHT), 1);
+    assert_int_equal(take_param(queue, PD_PRECOND_QUEUE_ALL), 0);
     pd_precond_queue_free(queue);
 }
 
@@ -343,8 +326,8 @@ TEST(other_threads_take_light_tasks_too)
     pd_precond_queue *queue = queue_new();
 
     add_due(queue, 1, 1, 0);
-    assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 0);
-    assert_null(pd_precond_queue_take(queue, PD_ROOTQUEUE_ALL));
+    assert_int_equal(take_param(queue, PD_PRECOND_QUEUE_ALL), 0);
+    assert_null(pd_precond_queue_take(queue, PD_PRECOND_QUEUE_ALL));
     pd_precond_queue_free(queue);
 }
 
@@ -355,15 +338,13 @@ TEST(the_thread_of_light_tasks_goes_round_the_jobs)
 
     for (uint32_t i = 0; i < 60; i++) add_due(queue, i % 3 == 0 ? 1 : 1000, i % 3, i);
     for (int i = 0; i < 60; i++) {
-        uint32_t j = take_job(queue, PD_ROOTQUEUE_LIGHT);
+        uint32_t j = take_job(queue, PD_PRECOND_QUEUE_LIGHT);
         if (i >= 3) assert_int_equal(j, last[i % 3]);
         last[i % 3] = j;
     }
     assert_true(last[0] != last[1] && last[1] != last[2] && last[2] != last[0]);
     pd_precond_queue_free(queue);
 }
-
-/* ---- tasks replaced, jobs forgotten, no memory ---- */
 
 TEST(a_newer_task_takes_the_place_of_one_that_waits)
 {
@@ -377,11 +358,11 @@ TEST(a_newer_task_takes_the_place_of_one_that_waits)
     assert_non_null(unrun);
     assert_ptr_equal(unrun->u.task.task, older);
     end(unrun);
-    home = pd_precond_queue_take(queue, PD_ROOTQUEUE_ALL);
+    home = pd_precond_queue_take(queue, PD_PRECOND_QUEUE_ALL);
     assert_ptr_equal(home->u.task.task, newer); /* the newer task inherits the age of the one that it replaced */
     end(home);
-    assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 2);
-    assert_null(pd_precond_queue_take(queue, PD_ROOTQUEUE_ALL));
+    assert_int_equal(take_param(queue, PD_PRECOND_QUEUE_ALL), 2);
+    assert_null(pd_precond_queue_take(queue, PD_PRECOND_QUEUE_ALL));
     pd_precond_queue_free(queue);
 }
 
@@ -390,7 +371,7 @@ TEST(a_task_that_was_taken_is_not_replaced)
     pd_precond_queue *queue = queue_new();
 
     assert_null(add(queue, new_task(HEAVY, false), 1, 1));
-    take_param(queue, PD_ROOTQUEUE_ALL);
+    take_param(queue, PD_PRECOND_QUEUE_ALL);
     assert_null(add(queue, new_task(HEAVY, false), 1, 1));
     empty_and_free(queue);
 }
@@ -403,8 +384,8 @@ TEST(an_awaited_task_and_one_of_another_root_are_not_replaced)
     add_due(queue, HEAVY, 1, 1);
     assert_null(add(queue, new_task(HEAVY, false), 1, 2));
     assert_null(add(queue, new_task(HEAVY, false), 2, 2));
-    for (int i = 0; i < 4; i++) take_job(queue, PD_ROOTQUEUE_ALL);
-    assert_null(pd_precond_queue_take(queue, PD_ROOTQUEUE_ALL));
+    for (int i = 0; i < 4; i++) take_job(queue, PD_PRECOND_QUEUE_ALL);
+    assert_null(pd_precond_queue_take(queue, PD_PRECOND_QUEUE_ALL));
     pd_precond_queue_free(queue);
 }
 
@@ -422,8 +403,8 @@ TEST(forgetting_a_job_gives_its_waiting_tasks_and_leaves_the_others)
     assert_int_equal(n, 30);
     assert_null(pd_precond_queue_forget(queue, 1));
     assert_null(add(queue, new_task(HEAVY, false), 1, 1)); /* it replaces none */
-    for (n = 0; n < 61; n++) take_job(queue, PD_ROOTQUEUE_ALL);
-    assert_null(pd_precond_queue_take(queue, PD_ROOTQUEUE_ALL));
+    for (n = 0; n < 61; n++) take_job(queue, PD_PRECOND_QUEUE_ALL);
+    assert_null(pd_precond_queue_take(queue, PD_PRECOND_QUEUE_ALL));
     pd_precond_queue_free(queue);
 }
 
@@ -440,16 +421,14 @@ TEST(no_memory_leaves_the_task_with_the_caller_and_the_queue_as_it_was)
             rc = pd_precond_queue_add(queue, task, 1, 0, &unrun);
             hit = oom_disarm();
             assert_int_equal(rc, hit ? PD_NO_MEMORY : PD_OK);
-            if (hit) assert_null(pd_precond_queue_take(queue, PD_ROOTQUEUE_ALL));
+            if (hit) assert_null(pd_precond_queue_take(queue, PD_PRECOND_QUEUE_ALL));
             if (hit) assert_null(add(queue, task, 1, 0));
-            assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 0);
+            assert_int_equal(take_param(queue, PD_PRECOND_QUEUE_ALL), 0);
             assert_true(n < 20);
             pd_precond_queue_free(queue);
         }
     }
 }
-
-/* ---- random calls: no task is lost ---- */
 
 enum { TASKS = 2000 };
 typedef struct census {
@@ -483,11 +462,11 @@ TEST(no_task_is_lost_or_doubled_whatever_happens)
             pd_task *task = new_task(draw_cost(), draw(2) == 0);
             c.task[c.n++] = task;
             come_home(&c, add(queue, task, draw(6), draw(20)));
-            if (draw(3) == 0) come_home(&c, pd_precond_queue_take(queue, PD_ROOTQUEUE_LIGHT));
-            if (draw(3) == 0) come_home(&c, pd_precond_queue_take(queue, PD_ROOTQUEUE_ALL));
+            if (draw(3) == 0) come_home(&c, pd_precond_queue_take(queue, PD_PRECOND_QUEUE_LIGHT));
+            if (draw(3) == 0) come_home(&c, pd_precond_queue_take(queue, PD_PRECOND_QUEUE_ALL));
             if (draw(100) == 0) come_home(&c, pd_precond_queue_forget(queue, draw(6)));
         }
-        while ((home = pd_precond_queue_take(queue, PD_ROOTQUEUE_ALL)) != NULL) come_home(&c, home);
+        while ((home = pd_precond_queue_take(queue, PD_PRECOND_QUEUE_ALL)) != NULL) come_home(&c, home);
         for (int i = 0; i < c.n; i++) assert_true(c.home[i]);
         pd_precond_queue_free(queue);
     }

@@ -6,13 +6,13 @@
 
 enum { JOBS = 40, WORLD = 4096 };
 
-static int set_up(void **state)
+static void set_up(rig *r)
 {
     pd_store_config config = rig_config();
 
     config.stats_ns = PD_STATS_NS;
     config.max_jobs = JOBS + 1;
-    return rig_set_up_with(state, &config);
+    rig_new(r, &config);
 }
 
 static void make_jobs(rig *r)
@@ -44,7 +44,7 @@ static int publish_all(rig *r)
     return calls;
 }
 
-EACH_TEST(set_up, rig_tear_down);
+FIXTURE(rig, set_up, rig_free);
 
 TEST(a_call_publishes_a_few_large_jobs_and_the_next_ones_the_others, rig *r)
 {

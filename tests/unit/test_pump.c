@@ -76,30 +76,23 @@ static const pd_transport_ops ops = {
     .receive = receive, .send = send_some, .watch = watch, .shut = shut, .close = close_end
 };
 
-static int set_up(void **state)
+static void set_up(rig *r)
 {
     const pd_core_config config = { .job = "job", .label = "test:1", .world_size = 1, .nonce = 7, .urls = 1 };
-    rig *r = calloc(1, sizeof *r);
     pd_error err;
 
     assert_int_equal(pd_core_new(&r->core, &config, &err), PD_OK);
     r->pump = (pd_pump){ .core = r->core, .enter = enter, .leave = leave, .arg = r };
     r->end = (pipe_end){ .base.ops = &ops, .capacity = SIZE_MAX };
-    *state = r;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(rig *r)
 {
-    rig *r = *state;
-
     if (r->pump.transport != NULL) pd_pump_lose(&r->pump, 0, "the test ends");
     pd_core_free(r->core);
-    free(r);
-    return 0;
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(rig, set_up, tear_down);
 
 TEST(sends_the_hello_once, rig *r)
 {
@@ -131,7 +124,7 @@ static void assert_lost(rig *r, const char *reason)
     assert_true(r->end.closed);
     assert_null(r->pump.transport);
     assert_int_equal(pd_core_link(r->core, UINT64_MAX), PD_LINK_CONNECT);
-    assert_non_null(strstr(pd_core_reason(r->core), reason));
+    assert_non_null(strstr(r->core->link.reason, reason));
     assert_false(pd_pump_send(&r->pump, 9));
     assert_false(pd_pump_ready(&r->pump, PD_ON_READ | PD_ON_WRITE, 9));
 }

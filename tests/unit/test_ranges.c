@@ -10,21 +10,12 @@ static const char *const name[] = { "w" };
 static const pd_shape shape = { 2, { 15, 10 } };
 static const char *const rule = "* sgd lr=0.1 momentum=0.9 nesterov=true";
 
-static int set_up(void **state)
+static void set_up(rig *r)
 {
-    static rig r;
     pd_store_config config = rig_config();
 
     config.chunk_elements = CHUNK;
-    rig_new(&r, &config);
-    *state = &r;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    rig_free(*state);
-    return 0;
+    rig_new(r, &config);
 }
 
 static int hello(rig *r, uint32_t rank, uint32_t world, const char *options)
@@ -129,7 +120,7 @@ static const float *whole_weights(void)
     return weights;
 }
 
-FIXTURE(set_up, tear_down);
+FIXTURE(rig, set_up, rig_free);
 
 TEST(slices_of_four_ranks_step_like_the_whole_of_one, rig *r)
 {
@@ -164,8 +155,6 @@ TEST(replicas_of_a_shard_are_averaged_first, rig *r)
     }
     assert_memory_equal(rig_weights(r, r->job, 0), whole_weights(), N * sizeof(float));
 }
-
-/* ---- empty shards ---- */
 
 TEST(a_rank_with_an_empty_shard_is_not_waited_for, rig *r)
 {
@@ -204,8 +193,6 @@ TEST(an_empty_shard_has_one_piece_of_nothing, rig *r)
     assert_int_equal(push_nothing(r, 1, 1, 75), PD_OK);
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, "job")->jobs[0].contributions, 0);
 }
-
-/* ---- ranges in a declaration ---- */
 
 TEST(a_range_lies_within_the_parameter, rig *r)
 {
@@ -333,8 +320,6 @@ TEST(declare_refuses_a_range_that_the_ingest_budget_cannot_hold)
     rig_free(&r);
 }
 
-/* ---- initial weights ---- */
-
 TEST(every_rank_with_elements_is_asked_for_initial_weights, rig *r)
 {
     static const rig_range ranges[] = { { 0, 0 }, { 0, 75 }, { 75, 150 } };
@@ -441,8 +426,6 @@ TEST(initial_weights_of_another_range_are_refused, rig *r)
     assert_int_equal(init(r, 0, values, 10, 75), PD_OK);
 }
 
-/* ---- rounds ---- */
-
 TEST(a_push_brings_exactly_the_pieces_of_its_range, rig *r)
 {
     static const rig_range ranges[] = { { 0, 70 }, { 70, 150 } },
@@ -471,7 +454,7 @@ TEST(pieces_of_one_range_stand_once_in_a_frame, rig *r)
     rig_piece(frame, 0, PD_F32, 128, 22, g);
     rig_piece(frame, 0, PD_F32, 70, 58, g);
     assert_int_equal(rig_send(r, frame), PD_INVALID_ARGUMENT);
-    assert_non_null(strstr(r->error.text, "the piece at element 70 stands twice"));
+    assert_non_null(strstr(r->error.text, "the piece at element 70 is in the frame twice"));
 }
 
 /* A parameter without any gradient takes no step. A parameter with a gradient for only some of its elements takes no

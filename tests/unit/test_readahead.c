@@ -37,9 +37,8 @@ static int close_below(void *arg, int file)
     return f->original.close(f->original.arg, file);
 }
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
     int file;
 
     f->memory = mem_disk_new();
@@ -55,20 +54,14 @@ static int set_up(void **state)
     assert_int_equal(pd_read_ahead_start(&f->ahead, &f->below, NULL), PD_OK);
     f->disk = pd_read_ahead_disk(f->ahead);
     assert_int_equal(f->original.open(f->original.arg, "/file", &f->file), 0);
-    *state = f;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
-
     pd_read_ahead_stop(f->ahead);
     mem_disk_free(f->memory);
     free(f->bytes);
     free(f->read);
-    free(f);
-    return 0;
 }
 
 static int read_at(fixture *f, uint64_t offset, size_t bytes)
@@ -93,7 +86,7 @@ static void close_it(fixture *f)
     assert_int_equal(f->disk->close(f->disk->arg, f->file), 0);
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(a_file_that_is_read_in_pieces_has_the_same_bytes, fixture *f)
 {

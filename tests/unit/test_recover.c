@@ -1,8 +1,8 @@
 /* Tests which jobs come back from a state directory. */
 #include "test.h"
 
-#include "disk_pass.h"
-#include "keeper.h"
+#include "disk.h"
+#include "disk_writer.h"
 #include "kept_sample.h"
 #include "wal_sample.h"
 #include "recover.h"
@@ -22,24 +22,16 @@ typedef struct fixture {
     uint64_t spoiled_step; /* the step of the log that fails when it is half replayed, so the job is lost; 0: none */
 } fixture;
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
-
     f->memory = mem_disk_new();
     f->disk = mem_disk_table(f->memory);
     assert_int_equal(f->disk.make_dir(f->disk.arg, ROOT), 0);
-    *state = f;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
-
     mem_disk_free(f->memory);
-    free(f);
-    return 0;
 }
 
 static void write_one(fixture *f, uint64_t creator, uint64_t step, uint64_t written_ms, bool ended)
@@ -119,7 +111,7 @@ static void log_steps(fixture *f, uint64_t creator, uint64_t base, uint64_t firs
     pd_wal_writer_free(logs);
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(the_newest_checkpoint_of_a_job_comes_back, fixture *f)
 {

@@ -3,7 +3,6 @@
 
 #include <sys/stat.h>
 #include <syslog.h>
-#include <unistd.h>
 
 #include "flags.h"
 #include "log.h"
@@ -35,9 +34,8 @@ static void write_file(const fixture *f, const char *text)
     write_text(f->path, text);
 }
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
     pd_flags flags;
 
     strcpy(f->path, "/tmp/reload_XXXXXX");
@@ -50,20 +48,14 @@ static int set_up(void **state)
     f->reload = (pd_reload){ .config = pd_config_new(), .argv = f->argv, .environment = nothing };
     assert_int_equal(pd_flags_read(f->reload.config, f->argv, nothing, &flags, NULL), PD_OK);
     assert_int_equal(pd_config_check(f->reload.config, NULL), PD_OK);
-    *state = f;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
-
     pd_reload_end(&f->reload);
     pd_config_free(f->reload.config);
     unlink(f->path);
     free(f->token);
-    free(f);
-    return 0;
 }
 
 /* Reloads the configuration and the token, and keeps the log output in `log`. Returns whether one of them changed. */
@@ -91,7 +83,7 @@ static void expect(const fixture *f, const char *text)
     if (strstr(f->log, text) == NULL) fail_msg("the log does not say \"%s\":\n%s", text, f->log);
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(marked_keys_change, fixture *f)
 {

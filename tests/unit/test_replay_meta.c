@@ -223,7 +223,7 @@ TEST(missing_tensors_are_named)
     tracefile_add_matrix(&file, "A/0000", A, 2, 2);
     assert_outcome(&file, PD_REPLAY_FAILED, "X/0000: missing");
     tracefile_add(&file, "X/0000", half, 3);
-    assert_outcome(&file, PD_REPLAY_FAILED, "X/0000: not of the size");
+    assert_outcome(&file, PD_REPLAY_FAILED, "X/0000: unexpected size");
     file.entry[0].shape = (pd_shape){ .rank = 2, .dim = { 1, 4 } };
     assert_outcome(&file, PD_REPLAY_FAILED, "A/0000: expected a square matrix");
 }

@@ -1,8 +1,6 @@
 /* Tests that a run without recorded gradients is judged by the losses of its network. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "replay.h"
 #include "replay_net.h"
 #include "tracefile.h"
@@ -210,9 +208,9 @@ TEST(a_run_without_its_data_is_skipped)
     static const float loss[2] = { 1, 1 };
     tracefile file = net_file(loss);
 
-    assert_outcome(&file, NULL, PD_REPLAY_SKIPPED, "the data to compute them is not there");
+    assert_outcome(&file, NULL, PD_REPLAY_SKIPPED, "there is no data to compute them");
     tracefile_meta(&file, "batch_seed", "../7");
-    assert_outcome(&file, NULL, PD_REPLAY_SKIPPED, "no batch_seed");
+    assert_outcome(&file, NULL, PD_REPLAY_SKIPPED, "nor a batch_seed");
 }
 
 TEST(parameters_of_another_network_are_skipped)

@@ -198,7 +198,7 @@ TEST(a_tensor_of_another_size_fails_by_name)
     tracefile file = quantized_file(), symmetric = symmetric_file();
 
     file.entry[6].shape.dim[0] = 1, file.entry[6].bytes = 4;
-    assert_outcome(&file, PD_REPLAY_FAILED, "001/value/bucket_size: not of the size");
+    assert_outcome(&file, PD_REPLAY_FAILED, "001/value/bucket_size: unexpected size");
     for (size_t i = 0; i < symmetric.n; i++) {
         file = symmetric;
         file.entry[i].shape = (pd_shape){ .rank = 2, .dim = { 1, 1 } };

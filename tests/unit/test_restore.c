@@ -2,9 +2,9 @@
 #include "test.h"
 
 #include "course.h"
-#include "kept_copy.h"
 #include "kept_job.h"
 #include "plan_bytes.h"
+#include "rig.h"
 #include "store_inside.h"
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
@@ -34,12 +34,9 @@ static void train(rig *r, const course *p)
     assert_int_equal(r->durable, 6);
 }
 
-static int set_up(void **state)
+static void set_up(rig *r)
 {
-    rig *r = *state = calloc(1, sizeof *r);
-
     train(r, &rich);
-    return 0;
 }
 
 /* Restores the checkpoint into an empty store. Checks that the store stays empty after an error. */
@@ -70,7 +67,7 @@ static void expect(const pd_checkpoint_image *kept, int code, const char *text)
     if (strstr(err.text, text) == NULL) fail_msg("expected \"%s\", got \"%s\"", text, err.text);
 }
 
-FIXTURE(set_up, rig_tear_down);
+FIXTURE(rig, set_up, rig_free);
 
 TEST(a_cut_part_is_refused, const rig *r)
 {
@@ -120,7 +117,7 @@ TEST(parts_that_do_not_belong_together_are_refused, const rig *r)
     expect(kept, PD_DATA_LOSS, "creator");
     kept->creator--;
     kept->n_params--;
-    expect(kept, PD_DATA_LOSS, "2 parameters, but its head 3");
+    expect(kept, PD_DATA_LOSS, "2 parameters, but its header 3");
     kept->n_params++;
     kept->params[1] = kept->params[2];
     kept->params[2] = swapped;
@@ -143,10 +140,8 @@ TEST(parts_that_do_not_belong_together_are_refused, const rig *r)
     pd_checkpoint_image_free(kept);
 }
 
-TEST(a_checkpoint_of_a_job_that_exists_is_refused, rig *r)
-{
-    assert_int_equal(rig_restore(r, r), PD_FAILED_PRECONDITION);
-}
+HOLDS_FOR(rig *r, a_checkpoint_of_a_job_that_exists_is_refused,
+          assert_int_equal(rig_restore(r, r), PD_FAILED_PRECONDITION));
 
 TEST(the_restored_job_knows_what_is_durable, void *given)
 {
@@ -239,8 +234,6 @@ TEST(memory_that_fails_while_restoring_leaves_nothing, const rig *r)
         assert_true(rc == PD_OK || rc == PD_NO_MEMORY);
     }
 }
-
-/* ---- out of memory while a checkpoint is made ---- */
 
 /* Takes two steps while allocation number `fail` fails; the second step makes a checkpoint. Returns whether an
  * allocation failed. Adds 1 to *lost if the checkpoint was given up. */

@@ -15,10 +15,8 @@ typedef struct fixture {
     uint32_t seed;
 } fixture;
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
-
     f->x = malloc(K_MAX * (size_t)N * sizeof *f->x);
     f->scratch = malloc(pd_trimmed_mean_scratch(K_MAX));
     f->seed = 5;
@@ -26,18 +24,12 @@ static int set_up(void **state)
         f->at[r] = (pd_vector_run){ f->x + r * N, PD_F32 };
         for (int i = 0; i < N; i++) f->x[r * N + i] = (float)roots_number(&f->seed);
     }
-    *state = f;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
-
     free(f->x);
     free(f->scratch);
-    free(f);
-    return 0;
 }
 
 static bool trimmed(fixture *f, int k, int trim)
@@ -49,8 +41,6 @@ static bool median(fixture *f, int k)
 {
     return trimmed(f, k, pd_median_trim(k));
 }
-
-/* ---- comparison with sorted values ---- */
 
 static int ascending(const void *a, const void *b)
 {
@@ -79,7 +69,7 @@ static void check_against_sorting(fixture *f, int k, int trim)
     free(column);
 }
 
-FIXTURE(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(averages_what_is_left_of_the_sorted_values, fixture *f)
 {
@@ -115,8 +105,6 @@ TEST(equal_values_and_both_zeros_are_sorted_too, fixture *f)
     f->x[0] = -0.0f;
     for (int trim = 0; trim <= 4; trim++) check_against_sorting(f, 9, trim);
 }
-
-/* ---- a minority of bad vectors ---- */
 
 static const float spoils[] = { NAN, -NAN, INFINITY, -INFINITY, 3e38f, -3e38f };
 
@@ -188,8 +176,6 @@ TEST(large_values_do_not_overflow, fixture *f)
     assert_true(trimmed(f, 4, 0));
     assert_true(f->to[0] == 3e38f);
 }
-
-/* ---- bits ---- */
 
 TEST(order_of_vectors_changes_no_bit, fixture *f)
 {

@@ -11,20 +11,11 @@ typedef struct fixture {
     pd_mat A, X, Y, Q; /* Y: the root from a method that is called directly */
 } fixture;
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
     pd_mat *views[] = { &f->A, &f->X, &f->Y, &f->Q };
 
     for (int i = 0; i < 4; i++) *views[i] = (pd_mat){ f->memory[i], N, N, STRIDE };
-    *state = f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    free(*state);
-    return 0;
 }
 
 /* Sets A to R diag(value) R with the reflection R = I - 2 v v' / |v|^2, where v = (1, 2, ...). */
@@ -86,7 +77,7 @@ static void assert_same(fixture *f)
 
 static const pd_root_method every_method[] = { PD_ROOT_NEWTON, PD_ROOT_EIGH, PD_ROOT_EIGH64, PD_ROOT_TRACKED };
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(fixture, set_up, NULL);
 
 TEST(computes_by_the_method_wanted, fixture *f)
 {

@@ -13,19 +13,9 @@ typedef struct fixture {
     pd_contribution slots[CHUNKS * WORLD];
 } fixture;
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
-
     lay_round(&f->round, 150, 64, WORLD, f->chunks, f->slots, NULL);
-    *state = f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    free(*state);
-    return 0;
 }
 
 static const pd_contribution given = { .state = PD_CONTRIBUTION_HELD, .dtype = PD_F32 },
@@ -37,7 +27,7 @@ static bool add(fixture *f, uint32_t chunk, uint32_t rank, pd_contribution slot)
     return pd_round_add(&f->round, &f->chunks[chunk], rank, slot);
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(fixture, set_up, NULL);
 
 TEST(chunks_cover_the_parameter, fixture *f)
 {
@@ -95,8 +85,6 @@ TEST(knows_absence_from_a_gradient, fixture *f)
     assert_false(pd_round_is_absent(&f->round, 3));
     assert_int_equal(pd_round_given(&f->round), PD_GIVEN_ALL);
 }
-
-/* ---- ranges ---- */
 
 enum { ELEMENTS = 150 };
 

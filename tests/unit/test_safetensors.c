@@ -138,8 +138,8 @@ TEST(refuses_entries_that_are_not_tensors)
     assert_refuses("{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "tensor a: expected a shape");
     assert_refuses("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "tensor a: expected data_offsets");
     assert_refuses("{" TENSOR("a", "F4", "[1]", "0", "1") "}", 1, "unknown dtype F4");
-    assert_refuses("{" TENSOR("a", "U8", "[1.0]", "0", "1") "}", 1, "dimension 0 is no number");
-    assert_refuses("{" TENSOR("a", "U8", "[-1]", "0", "1") "}", 1, "dimension 0 is no number");
+    assert_refuses("{" TENSOR("a", "U8", "[1.0]", "0", "1") "}", 1, "dimension 0 is not a number");
+    assert_refuses("{" TENSOR("a", "U8", "[-1]", "0", "1") "}", 1, "dimension 0 is not a number");
     assert_refuses("{" TENSOR("a", "U8", "[1,1,1,1,1,1,1,1,1]", "0", "1") "}", 1, "at most 8 dimensions");
     assert_refuses("{\"__metadata__\":{\"a\":1}}", 0, "expected text");
     assert_refuses("{\"__metadata__\":[]}", 0, "no object");
@@ -239,14 +239,14 @@ TEST(refuses_to_write_what_it_would_not_read)
                              tensor_of("a", PD_ST_U8, 1, 1, 0) };
     pd_st_meta meta[] = { { "k", "1" }, { "k", "2" } }, bad = { "k", "\xff" }, bad_key = { "\xff", "v" };
 
-    assert_not_written(same, 2, NULL, 0, "tensor a: the name is there already");
-    assert_not_written(apart, 3, NULL, 0, "tensor a: the name is there already");
+    assert_not_written(same, 2, NULL, 0, "tensor a: duplicate name");
+    assert_not_written(apart, 3, NULL, 0, "tensor a: duplicate name");
     assert_not_written((pd_st_tensor[]){ tensor_of("__metadata__", PD_ST_F32, 1, 1, 0) }, 1, NULL, 0, "__metadata__");
     assert_not_written((pd_st_tensor[]){ tensor_of("\xff", PD_ST_F32, 1, 1, 0) }, 1, NULL, 0, "not UTF-8");
     assert_not_written((pd_st_tensor[]){ tensor_of("a", PD_ST_DTYPES, 1, 1, 0) }, 1, NULL, 0, "dtype");
     assert_not_written((pd_st_tensor[]){ tensor_of("a", PD_ST_F32, 1, -1, 0) }, 1, NULL, 0, "shape");
     assert_not_written((pd_st_tensor[]){ tensor_of("a", PD_ST_F32, 9, 1, 0) }, 1, NULL, 0, "shape");
-    assert_not_written(NULL, 0, meta, 2, "metadata k: the name is there already");
+    assert_not_written(NULL, 0, meta, 2, "metadata k: the name is a duplicate");
     assert_not_written(NULL, 0, &bad, 1, "metadata k: the value is not UTF-8");
     assert_not_written(NULL, 0, &bad_key, 1, "the name is not UTF-8");
 }

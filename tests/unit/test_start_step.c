@@ -10,12 +10,12 @@ enum { START = 41, PARAMS = 2, SIZE = 3 };
 static const int64_t sizes[PARAMS] = { SIZE, SIZE };
 static const float ones[SIZE] = { 1, 1, 1 };
 
-static int set_up(void **state)
+static void set_up(rig *r)
 {
     pd_store_config config = rig_config();
 
     config.rows = counting_rows();
-    return rig_set_up_with(state, &config);
+    rig_new(r, &config);
 }
 
 static uint32_t start(rig *r, const char *options, const char *rules)
@@ -48,7 +48,7 @@ static const pd_param_info *info(rig *r, uint32_t param)
     return &rig_ask(r, PD_INFO_PARAMS, "job")->params[param];
 }
 
-EACH_TEST(set_up, rig_tear_down);
+FIXTURE(rig, set_up, rig_free);
 
 TEST(initial_weights_have_the_start_step_as_their_version, rig *r)
 {

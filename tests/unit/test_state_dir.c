@@ -4,11 +4,9 @@
 
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "job_dir.h"
-#include "kept_sample.h"
 #include "state_dir.h"
+#include "kept_sample.h"
 
 static char base[] = "/tmp/state-dir-XXXXXX", root[64];
 

@@ -7,12 +7,12 @@
 enum { N = 4 };
 static const int64_t sizes[N] = { 8, 8, 8, 8 };
 
-static int set_up(void **state)
+static void set_up(rig *r)
 {
     pd_store_config config = rig_config();
 
     config.batch_ns = 1; /* so short that a batch is one chunk or one step */
-    return rig_set_up_with(state, &config);
+    rig_new(r, &config);
 }
 
 static int push(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param)
@@ -32,9 +32,7 @@ static void lose(rig *r, uint32_t job, uint32_t rank, uint64_t conn)
     rig_apply(r, request);
 }
 
-/* ---- overdue rounds ---- */
-
-EACH_TEST(set_up, rig_tear_down);
+FIXTURE(rig, set_up, rig_free);
 
 TEST(an_overdue_round_names_who_is_missing, rig *r)
 {
@@ -55,7 +53,7 @@ TEST(an_overdue_round_names_who_is_missing, rig *r)
     assert_string_equal(r->timeout.text,
                         "rank 2 (host:12, lost 14 s ago) has not contributed to step 1 of p0 (and 3 more parameters) "
                         "for 20 s; "
-                        "the contributions that came stand, push again to go on waiting");
+                        "contributions so far are kept, push again to keep waiting");
     assert_non_null(strstr(r->warning, "rank 2"));
 }
 
@@ -198,8 +196,6 @@ TEST(the_deadline_counts_from_the_first_contribution, rig *r)
     assert_true(pd_store_next_tick(r->store) == r->now + 10000000000);
 }
 
-/* ---- turns ---- */
-
 TEST(jobs_take_turns, rig *r)
 {
     uint32_t large = rig_start(r, "large", 1, 10, sizes, N, NULL, NULL),
@@ -242,8 +238,6 @@ TEST(a_batch_is_bounded, rig *r)
     rig_work(r);
     assert_int_equal(r->versions[job][N - 1].step, 1);
 }
-
-/* ---- draining ---- */
 
 static void drain(rig *r, double seconds)
 {
@@ -317,8 +311,8 @@ TEST(a_deadline_with_a_round_open_is_told_with_what_it_misses, rig *r)
     drain(r, 5);
     rig_sleep(r, 5);
     assert_int_equal(r->error.code, PD_DEADLINE_EXCEEDED);
-    assert_string_equal(r->error.text, "not drained: job a: step 1 of p2 still misses rank 0,2; contributions that "
-                                       "came stand, drain again to go on waiting");
+    assert_string_equal(r->error.text, "not drained: job a: step 1 of p2 still misses rank 0,2; contributions so far "
+                                       "are kept, drain again to keep waiting");
 }
 
 TEST(a_held_step_names_the_parameter_that_it_waits_for, rig *r)

@@ -29,7 +29,7 @@ static int push(rig *r, uint64_t conn, uint64_t step)
     return rc;
 }
 
-EACH_TEST(rig_set_up, rig_tear_down);
+FIXTURE(rig, rig_make, rig_free);
 
 TEST(a_superseded_process_that_connects_again_is_refused, rig *r)
 {

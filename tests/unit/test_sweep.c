@@ -1,4 +1,4 @@
-/* Tests ranges of many ranks: stretches of elements with the same contributors, and gaps. Code whose time grows with
+/* Tests ranges of many ranks: common ranges, and gaps. Code whose time grows with
  * the square of the number of ranks would not finish these tests. */
 #include "test.h"
 
@@ -7,8 +7,6 @@
 #include "rounds.h"
 
 enum { WORLD = 9, ELEMENTS = 200, CHUNK = 64, CHUNKS = 4 };
-
-/* ---- random ranges, compared with the definition ---- */
 
 static void draw_ranges(pd_round *round, uint64_t *seed)
 {
@@ -29,23 +27,23 @@ static bool has(const pd_round *round, uint32_t rank, int64_t element)
     return !range->known || (range->start <= element && element < range->end);
 }
 
-static void assert_stretch(const pd_round *round, const pd_sweep *sweep)
+static void assert_common_range(const pd_round *round, const pd_sweep *sweep)
 {
     uint32_t n = 0;
 
     for (uint32_t r = 0; r < pd_round_ranks(round); r++) {
-        if (!has(round, r, sweep->run.first)) continue;
+        if (!has(round, r, sweep->range.first)) continue;
         assert_int_equal(pd_sweep_rank(sweep, n), r);
         n++;
     }
     assert_int_equal(sweep->n, n);
-    assert_int_equal(pd_round_count_covering(round, sweep->run), n);
+    assert_int_equal(pd_round_count_covering(round, sweep->range), n);
     for (uint32_t r = 0; r < pd_round_ranks(round); r++)
-        for (int64_t e = sweep->run.first; e < sweep->run.first + sweep->run.n; e++)
-            assert_int_equal(has(round, r, e), has(round, r, sweep->run.first));
+        for (int64_t e = sweep->range.first; e < sweep->range.first + sweep->range.n; e++)
+            assert_int_equal(has(round, r, e), has(round, r, sweep->range.first));
 }
 
-TEST(a_sweep_meets_every_stretch_with_the_ranks_that_contribute_it)
+TEST(a_sweep_meets_every_common_range_with_the_ranks_that_contribute_it)
 {
     pd_chunk chunks[CHUNKS] = { 0 };
     pd_contribution slots[CHUNKS * WORLD];
@@ -59,16 +57,16 @@ TEST(a_sweep_meets_every_stretch_with_the_ranks_that_contribute_it)
         memset(ranges, 0, sizeof ranges);
         lay_round(&round, ELEMENTS, CHUNK, WORLD, chunks, slots, ranges);
         draw_ranges(&round, &seed);
-        for (pd_sweep sweep = pd_sweep_begin(&round, first, ELEMENTS); pd_sweep_next(&sweep); at += sweep.run.n) {
-            assert_int_equal(sweep.run.first, at);
-            assert_true(sweep.run.n > 0);
-            assert_stretch(&round, &sweep);
+        for (pd_sweep sweep = pd_sweep_begin(&round, first, ELEMENTS); pd_sweep_next(&sweep); at += sweep.range.n) {
+            assert_int_equal(sweep.range.first, at);
+            assert_true(sweep.range.n > 0);
+            assert_common_range(&round, &sweep);
         }
         assert_int_equal(at, ELEMENTS);
     }
 }
 
-TEST(without_ranges_there_is_one_stretch_of_all_ranks)
+TEST(without_ranges_there_is_one_common_range_of_all_ranks)
 {
     pd_chunk chunks[CHUNKS] = { 0 };
     pd_contribution slots[CHUNKS * WORLD] = { 0 };
@@ -78,13 +76,11 @@ TEST(without_ranges_there_is_one_stretch_of_all_ranks)
     lay_round(&round, ELEMENTS, CHUNK, WORLD, chunks, slots, NULL);
     sweep = pd_sweep_begin(&round, 10, 50);
     assert_true(pd_sweep_next(&sweep));
-    assert_int_equal(sweep.run.n, 40);
+    assert_int_equal(sweep.range.n, 40);
     assert_int_equal(sweep.n, WORLD);
     assert_int_equal(pd_sweep_rank(&sweep, 3), 3);
     assert_false(pd_sweep_next(&sweep));
 }
-
-/* ---- 2^19 ranks with one element each, in reverse order ---- */
 
 enum { MANY = 1 << 19 };
 
@@ -95,29 +91,21 @@ typedef struct many_jobs {
     pd_rank_range *ranges;
 } many_jobs;
 
-static int set_up(void **state)
+static void set_up(many_jobs *c)
 {
-    many_jobs *c = calloc(1, sizeof *c);
-
     c->slots = calloc(MANY, sizeof *c->slots);
     c->ranges = calloc(MANY, sizeof *c->ranges);
     lay_round(&c->round, MANY, MANY, MANY, &c->chunk, c->slots, c->ranges);
     for (uint32_t r = MANY; r-- > 0;) pd_round_set_range(&c->round, r, MANY - 1 - (int64_t)r, MANY - (int64_t)r);
-    *state = c;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(many_jobs *c)
 {
-    many_jobs *c = *state;
-
     free(c->slots);
     free(c->ranges);
-    free(c);
-    return 0;
 }
 
-FIXTURE(set_up, tear_down);
+FIXTURE(many_jobs, set_up, tear_down);
 
 TEST(a_gap_is_found_among_half_a_million_ranges, many_jobs *c)
 {
@@ -130,7 +118,7 @@ TEST(a_gap_is_found_among_half_a_million_ranges, many_jobs *c)
     assert_int_equal(gap.end, MANY);
 }
 
-TEST(half_a_million_stretches_are_met, many_jobs *c)
+TEST(half_a_million_common_ranges_are_met, many_jobs *c)
 {
     int64_t n = 0;
 

@@ -80,7 +80,7 @@ static void no_task(void *arg, pd_effect *effect)
     fail_msg("there are no roots here");
 }
 
-static int set_up(void **state)
+static void set_up(scene *s)
 {
     pd_store_config config = { .max_jobs = 4,
                                .max_params = 16,
@@ -89,15 +89,12 @@ static int set_up(void **state)
                                .chunk_elements = 1 << 20,
                                .threads = 1,
                                .batch_ns = 5e7 };
-    scene *s = calloc(1, sizeof *s);
     pd_error err;
 
     s->now = 1000 * MS;
     if (pd_store_new(&s->store, &config, &err) != PD_OK) fail_msg("%s", err.text);
     s->turn.store = s->store;
     s->turn.user = (pd_turn_user){ .arg = s, .now_ns = look, .effects = absorb, .task = no_task, .forget = forget };
-    *state = s;
-    return 0;
 }
 
 static void add(scene *s, pd_request *request)
@@ -114,17 +111,13 @@ static void bring_home(scene *s)
     pd_turn_finish(&s->turn);
 }
 
-static int tear_down(void **state)
+static void tear_down(scene *s)
 {
-    scene *s = *state;
-
     pd_turn_finish(&s->turn);
     add(s, pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 }));
     pd_turn_finish(&s->turn);
     bring_home(s);
     pd_store_free(s->store);
-    free(s);
-    return 0;
 }
 
 static pd_request *ask(scene *s, pd_request_kind kind)
@@ -210,9 +203,7 @@ static pd_request *last_push(scene *s, uint64_t step)
     return request;
 }
 
-/* ---- */
-
-EACH_TEST(set_up, tear_down);
+FIXTURE(scene, set_up, tear_down);
 
 TEST(requests_beyond_the_budget_wait_for_the_next_turn, scene *s)
 {

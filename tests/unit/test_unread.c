@@ -2,23 +2,10 @@
  * of them after the job's end; and that a job whose readers have too much waits, and others do not. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "shared_worker.h"
+#include "rig.h"
 #include "store_inside.h"
 #include "published.h"
-
-static int set_up(void **state)
-{
-    *state = scene_new_chunks(SHARED_CHUNK);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    scene_free(*state);
-    return 0;
-}
 
 static uint64_t used(const scene *s)
 {
@@ -64,9 +51,7 @@ static void drop(scene *s, const char *job)
     scene_settle(s);
 }
 
-/* ---- a job that trains ---- */
-
-FIXTURE(set_up, tear_down);
+OBJECT(scene_new_chunks(SHARED_CHUNK), scene_free);
 
 TEST(one_earlier_version_counts_nothing_and_further_ones_count_until_they_are_released, scene *s)
 {
@@ -123,8 +108,6 @@ TEST(a_job_whose_readers_hold_too_much_waits_and_others_do_not, scene *s)
     shared_end(&w);
     shared_end(&other);
 }
-
-/* ---- a job that has ended ---- */
 
 static uint64_t used_by(const scene *s, const char *identity)
 {

@@ -39,25 +39,18 @@ static void on_released(void *arg, pd_published *published)
     free(published);
 }
 
-static int set_up(void **state)
+static void set_up(notes *n)
 {
-    notes *n = calloc(1, sizeof *n);
     pd_version_table_user user = { n, on_resolved, on_failed, on_released };
 
     n->versions = pd_version_table_new(&user);
     assert_int_equal(pd_version_table_reserve(n->versions, 1, 4), PD_OK);
-    *state = n;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(notes *n)
 {
-    notes *n = *state;
-
     pd_version_table_free(n->versions);
     assert_int_equal(n->out, 0); /* every published version was released */
-    free(n);
-    return 0;
 }
 
 static void close_round(notes *n, uint32_t param, uint64_t step, pd_outcome outcome, bool publishes)
@@ -93,7 +86,7 @@ static void drop(notes *n, pd_wait *wait)
     free(wait);
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(notes, set_up, tear_down);
 
 /* A job may begin at a later step than 0. All earlier rounds then count as closed. */
 TEST(initial_weights_say_how_many_rounds_count_as_closed, notes *n)
@@ -276,8 +269,6 @@ TEST(the_reason_of_a_refused_step_is_not_reported_for_the_next_step, notes *n)
     drop(n, wait);
 }
 
-/* ---- scalars ---- */
-
 static void close_with(notes *n, uint64_t step, double loss)
 {
     pd_closed closed = {
@@ -440,8 +431,6 @@ TEST(adding_parameters_disturbs_nobody_who_waits, notes *n)
     assert_int_equal(n->n_resolved, 1);
     drop(n, wait);
 }
-
-/* ---- waiting for every parameter of the job ---- */
 
 static pd_wait *wait_for_all(uint64_t step, uint32_t first, size_t count)
 {

@@ -2,17 +2,14 @@
  * whatever the order in which roots come back now. */
 #include "test.h"
 
-#include "control.h"
+#include "wal.h"
 #include "course.h"
-#include "kept_copy.h"
 #include "kept_job.h"
 #include "partial_policy.h"
 #include "rig.h"
 #include "store_inside.h"
 
 enum { OPERATOR = 90 };
-
-/* ---- training, a crash, and the way back ---- */
 
 /* The published weights of each step. */
 typedef struct history {
@@ -110,8 +107,6 @@ static void repeat(rig *r, const course *p, uint64_t first, uint64_t last, uint6
     }
 }
 
-/* ---- roots that are used when they are ready ---- */
-
 static const course ready = { .options = "checkpoint_every=8",
                               .rules = "* shampoo max_preconditioner_dim=16 precondition_frequency=2 "
                                        "start_preconditioning_step=2 root_delay=ready" };
@@ -130,7 +125,7 @@ static void check_ready(const course *p, uint64_t seed, history *h)
         crash(&r, p);
         assert_int_equal(kept_job_step_of(&r, 0), from);
         repeat(&r, p, from + 1, last, &seed, h);
-        assert_int_equal(inside_job(r.store, r.job)->steps.control->n_noted, 0);
+        assert_int_equal(inside_job(r.store, r.job)->steps.wal->decisions.n_read, 0);
     }
     train(&r, p, last + 1, COURSE_STEPS, &seed, NULL);
     finish_tasks(&r);
@@ -248,7 +243,7 @@ TEST(a_job_that_comes_back_from_an_older_checkpoint_uses_no_record)
     assert_int_equal(rig_restore(&next, &r), PD_OK);
     assert_int_equal(rig_control(&next, &r), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(next.error.text, "follows the checkpoint of step"));
-    assert_int_equal(inside_find(next.store, "job")->steps.control->n_noted, 0);
+    assert_int_equal(inside_find(next.store, "job")->steps.wal->decisions.n_read, 0);
     rig_free(&next);
     rig_free(&r);
 }
@@ -309,7 +304,7 @@ static void fail_while_steps_are_repeated(rig *r, const course *p, uint64_t *see
     finish_tasks(r); /* the checkpoint has them */
     rig_work(r);
     assert_int_equal(r->disk->step, 8);
-    assert_true(pd_control_repeats(&inside_job(r->store, r->job)->steps));
+    assert_true(pd_wal_repeats(&inside_job(r->store, r->job)->steps));
     take_alone(r, p, 1, 9, seed);
     for (uint64_t step = 9; step <= 12; step++) take_alone(r, p, 0, step, seed);
     assert_true(r->controls[0]->step == r->controls[0]->base + 1 && r->controls[0]->step > 2);
@@ -357,7 +352,7 @@ static bool read_without_memory(const rig *r, int64_t n)
     rc = rig_control(&next, r);
     failed = oom_disarm();
     assert_int_equal(rc, failed ? PD_NO_MEMORY : PD_OK);
-    assert_true((inside_find(next.store, "job")->steps.control->n_noted > 0) == !failed);
+    assert_true((inside_find(next.store, "job")->steps.wal->decisions.n_read > 0) == !failed);
     rig_free(&next);
     return failed;
 }
@@ -377,8 +372,6 @@ TEST(without_memory_a_control_log_is_not_read_by_halves)
     finish_tasks(&r);
     rig_free(&r);
 }
-
-/* ---- rounds that close without some ranks ---- */
 
 static const course partial = { .options = "checkpoint_every=8 step_timeout=1s", .rules = "* adam" };
 
@@ -468,8 +461,6 @@ TEST(a_disk_that_is_too_slow_for_records_costs_few_checkpoints)
     rig_free(&r);
 }
 
-/* ---- overrides ---- */
-
 TEST(an_override_holds_again_from_the_step_from_which_it_held)
 {
     const course p = { .options = "checkpoint_every=8", .rules = "* adam" };
@@ -518,9 +509,9 @@ TEST(an_import_ends_the_repeating_of_roots_but_not_the_overrides)
     assert_int_equal(rig_set(&r, "job", "layer*", "lr=0.5", 20), PD_OK);
     train_promptly(&r, &p, 13, 14, &seed);
     crash(&r, &p);
-    assert_true(pd_control_repeats(&inside_job(r.store, r.job)->steps));
+    assert_true(pd_wal_repeats(&inside_job(r.store, r.job)->steps));
     kept_job_import_count(&r);
-    assert_false(pd_control_repeats(&inside_job(r.store, r.job)->steps));
+    assert_false(pd_wal_repeats(&inside_job(r.store, r.job)->steps));
     assert_int_equal(param_of(&r, 0)->overrides.n, 1);
     warnings = r.warnings;
     train_promptly(&r, &p, 9, 14, &seed);

@@ -241,7 +241,8 @@ static int sweep_read(const void *what)
 {
     const log_course *c = what;
     pd_wal_about about;
-    int rc = pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, c->base, NULL, NULL, &about, NULL);
+    int rc = pd_wal_read(&(pd_wal_source){ &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, c->base }, NULL, NULL,
+                         &about, NULL);
 
     return rc == PD_OK && about.last != c->step ? PD_DATA_LOSS : rc;
 }
@@ -255,8 +256,6 @@ TEST(no_memory_while_reading_is_no_damage)
     assert_true(oom_each(sweep_read, &c) > 10);
     course_free(&c);
 }
-
-/* ---- damage ---- */
 
 /* Counts an entry that is read from the damaged log, and compares it with the entry that was written. */
 static int see(void *arg, const pd_wal_record *record, pd_error *err)
@@ -272,7 +271,9 @@ static uint64_t read_damaged(log_course *c, pd_wal_about *about)
 {
     uint64_t step = 0;
 
-    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 0, see, &step, about, NULL), PD_OK);
+    assert_int_equal(
+        pd_wal_read(&(pd_wal_source){ &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 0 }, see, &step, about, NULL),
+        PD_OK);
     assert_int_equal(step, about->last);
     return step;
 }

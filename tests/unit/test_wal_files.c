@@ -2,27 +2,13 @@
 #define _GNU_SOURCE /* mkdtemp */
 #include "test.h"
 
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "wal_sample.h"
 
-static int set_up(void **state)
+static void set_up(log_course *c)
 {
-    log_course *c = calloc(1, sizeof *c);
-
     course_new(c);
-    *state = c;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    log_course *c = *state;
-
-    course_free(c);
-    free(c);
-    return 0;
 }
 
 static void count_name(void *what, const char *name)
@@ -56,19 +42,20 @@ static void restart(log_course *c, mem_disk_crash_kind kind)
     course_return(c);
 }
 
-/* ---- tests ---- */
-
-FIXTURE(set_up, tear_down);
+FIXTURE(log_course, set_up, course_free);
 
 TEST(a_job_without_a_log_has_no_entries, log_course *c)
 {
     pd_wal_about about;
 
-    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 7, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(
+        pd_wal_read(&(pd_wal_source){ &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 7 }, NULL, NULL, &about, NULL),
+        PD_OK);
     assert_int_equal(about.entries, 0);
     assert_int_equal(about.last, 7);
     assert_int_equal(about.damage.code, PD_OK);
-    assert_int_equal(pd_wal_truncate(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 7, 7, NULL), PD_OK);
+    assert_int_equal(pd_wal_truncate(&(pd_wal_source){ &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 7 }, 7, NULL),
+                     PD_OK);
 }
 
 TEST(entries_survive_a_power_cut_and_go_on_after_it, log_course *c)
@@ -128,7 +115,7 @@ TEST(an_entry_that_leaves_a_step_out_is_refused, log_course *c)
     course_steps(c, 2);
     assert_int_equal(c->refused, 2);
     assert_int_equal(c->error.code, PD_FAILED_PRECONDITION);
-    assert_non_null(strstr(c->error.text, "no entry of step 4"));
+    assert_non_null(strstr(c->error.text, "missing record 4"));
     assert_int_equal(c->durable, 2);
     course_checkpoint(c, 5);
     course_steps(c, 1);
@@ -144,7 +131,8 @@ TEST(entries_of_another_past_are_never_read, log_course *c)
     course_steps(c, 8);
     course_stop(c);
     c->step = 0;
-    assert_int_equal(pd_wal_truncate(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 0, 3, NULL), PD_OK);
+    assert_int_equal(pd_wal_truncate(&(pd_wal_source){ &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 0 }, 3, NULL),
+                     PD_OK);
     c->durable = 3;
     course_return(c);
     assert_int_equal(c->step, 3);
@@ -152,7 +140,9 @@ TEST(entries_of_another_past_are_never_read, log_course *c)
     restart(c, MEM_DISK_LOSE);
     assert_int_equal(c->step, 5);
     /* the checkpoint of step 6 was made another time, so the old entry of step 7 is none of this job's */
-    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 6, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(
+        pd_wal_read(&(pd_wal_source){ &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 6 }, NULL, NULL, &about, NULL),
+        PD_OK);
     assert_int_equal(about.entries, 0);
 }
 
@@ -161,7 +151,9 @@ TEST(entries_of_another_job_are_never_read, log_course *c)
     pd_wal_about about;
 
     course_steps(c, 3);
-    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR + 1, 0, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(pd_wal_read(&(pd_wal_source){ &c->disk, LOG_JOB_DIR, LOG_CREATOR + 1, PD_WAL_STEPS, 0 }, NULL,
+                                 NULL, &about, NULL),
+                     PD_OK);
     assert_int_equal(about.entries, 0);
 }
 
@@ -173,7 +165,9 @@ TEST(a_log_that_follows_a_later_checkpoint_is_reported, log_course *c)
     course_checkpoint(c, 38);
     course_steps(c, 4);
     for (int i = 0; i < 10; i++) course_steps(c, 4);
-    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 10, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(
+        pd_wal_read(&(pd_wal_source){ &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 10 }, NULL, NULL, &about, NULL),
+        PD_OK);
     assert_int_equal(about.entries, 0);
     assert_int_equal(about.damage.code, PD_DATA_LOSS);
     assert_non_null(strstr(about.damage.text, "steps 11 to "));
@@ -186,7 +180,9 @@ TEST(an_entry_larger_than_a_segment_gets_a_larger_one, log_course *c)
 
     pd_wal_write(c->logs, &e, 1);
     assert_int_equal(e->error.code, PD_OK);
-    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 0, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(
+        pd_wal_read(&(pd_wal_source){ &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 0 }, NULL, NULL, &about, NULL),
+        PD_OK);
     assert_int_equal(about.entries, 1);
     assert_int_equal(about.bytes, e->bytes);
     assert_int_equal(about.files, 1);
@@ -213,9 +209,12 @@ TEST(two_jobs_have_logs_of_their_own, log_course *c)
         assert_int_equal(e[i]->error.code, PD_OK);
         pd_wal_record_free(e[i]);
     }
-    assert_int_equal(pd_wal_read(&c->disk, dir, 5, 0, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(pd_wal_read(&(pd_wal_source){ &c->disk, dir, 5, PD_WAL_STEPS, 0 }, NULL, NULL, &about, NULL),
+                     PD_OK);
     assert_int_equal(about.entries, 2);
-    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 0, NULL, NULL, &about, NULL), PD_OK);
+    assert_int_equal(
+        pd_wal_read(&(pd_wal_source){ &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 0 }, NULL, NULL, &about, NULL),
+        PD_OK);
     assert_int_equal(about.entries, 2);
 }
 
@@ -273,7 +272,9 @@ TEST(a_newer_format_is_refused_and_left_alone, log_course *c)
     name = (uint32_t)file[20];
     hash = XXH3_64bits(file, 72 + name);
     memcpy(file + 72 + name, &hash, sizeof hash);
-    assert_int_equal(pd_wal_read(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 0, NULL, NULL, &about, &err), PD_UNIMPLEMENTED);
+    assert_int_equal(
+        pd_wal_read(&(pd_wal_source){ &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 0 }, NULL, NULL, &about, &err),
+        PD_UNIMPLEMENTED);
     assert_non_null(strstr(err.text, "format 9"));
     assert_true(mem_disk_has(c->memory, path));
 }
@@ -301,13 +302,16 @@ TEST(the_real_disk_brings_entries_back)
             pd_wal_record_free(e[i]);
         }
         pd_wal_writer_free(logs);
-        if (pd_wal_read(&pd_disk_posix, dir, LOG_CREATOR, 3 * round, NULL, NULL, &about, &err) != PD_OK)
+        if (pd_wal_read(&(pd_wal_source){ &pd_disk_posix, dir, LOG_CREATOR, PD_WAL_STEPS, 3 * round }, NULL, NULL,
+                        &about, &err) != PD_OK)
             fail_msg("%s", err.text);
         assert_int_equal(about.damage.code, PD_OK);
         assert_int_equal(about.entries, 3);
-        assert_int_equal(pd_wal_truncate(&pd_disk_posix, dir, LOG_CREATOR, 3 * round, 3 * round + 3, NULL), PD_OK);
+        assert_int_equal(pd_wal_truncate(&(pd_wal_source){ &pd_disk_posix, dir, LOG_CREATOR, PD_WAL_STEPS, 3 * round },
+                                         3 * round + 3, NULL),
+                         PD_OK);
     }
-    assert_int_equal(pd_wal_remove(&pd_disk_posix, dir, NULL), PD_OK);
+    assert_int_equal(pd_wal_remove(&pd_disk_posix, dir, PD_WAL_STEPS, NULL), PD_OK);
     assert_int_equal(rmdir(dir), 0);
     assert_int_equal(rmdir(root), 0);
 }

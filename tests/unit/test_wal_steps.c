@@ -3,10 +3,9 @@
 #include "test.h"
 
 #include "kept_job.h"
-#include "wal_copy.h"
 #include "rig.h"
-#include "step_log.h"
 #include "store_inside.h"
+#include "wal.h"
 
 #define OPTIONS "durability=log checkpoint_every=100"
 
@@ -26,8 +25,6 @@ static void push_both(rig *r, uint32_t param, uint64_t step)
 {
     kept_job_step_one(r, param, step);
 }
-
-/* ---- entries follow the first checkpoint ---- */
 
 TEST(the_initial_weights_are_kept_and_each_step_is_an_entry)
 {
@@ -95,8 +92,6 @@ TEST(entries_wait_until_their_checkpoint_is_durable)
     assert_int_equal(r.durable, PD_WAL_MOST + 1);
     rig_free(&r);
 }
-
-/* ---- whom the log holds back ---- */
 
 TEST(a_parameter_waits_until_all_have_closed_the_step_before)
 {
@@ -169,8 +164,6 @@ TEST(a_job_may_end_with_entries_under_way)
     rig_free(&r);
 }
 
-/* ---- the disk fails ---- */
-
 TEST(entries_begin_anew_after_a_checkpoint_when_the_log_has_failed)
 {
     rig r;
@@ -222,10 +215,10 @@ TEST(entries_that_wait_go_when_their_checkpoint_fails)
     r.log_error = NULL;
     kept_job_step(&r, 2);
     kept_job_step(&r, 3);
-    assert_true(job_of(&r)->steps.log->on);
+    assert_true(job_of(&r)->steps.wal->inputs.on);
     r.disk_error = "Input/output error";
     rig_kept(&r);
-    assert_false(job_of(&r)->steps.log->on);
+    assert_false(job_of(&r)->steps.wal->inputs.on);
     assert_int_equal(r.recorded, 0);
     r.disk_error = NULL;
     for (uint64_t step = 4; step <= 6; step++) {
@@ -270,8 +263,6 @@ TEST(steps_are_durable_again_after_memory_was_out)
     assert_true(step > 30);
     rig_free(&r);
 }
-
-/* ---- state that changes otherwise ---- */
 
 static void import(rig *r, pd_import_act act)
 {
@@ -339,8 +330,6 @@ TEST(a_change_of_the_world_stops_the_entries_until_the_next_checkpoint)
     rig_free(&r);
 }
 
-/* ---- requests for durable steps ---- */
-
 TEST(a_worker_waits_for_the_log_and_an_operator_for_a_checkpoint)
 {
     uint64_t answered;
@@ -376,8 +365,6 @@ TEST(a_drain_makes_a_last_checkpoint_although_the_log_has_all_steps)
     assert_int_equal(r.disk->step, 3);
     rig_free(&r);
 }
-
-/* ---- entries that do not fit ---- */
 
 TEST(an_entry_that_is_damaged_is_refused)
 {

@@ -15,27 +15,19 @@ typedef struct fixture {
     const pd_disk *disk;
 } fixture;
 
-static int set_up(void **state)
+static void set_up(fixture *f)
 {
-    fixture *f = calloc(1, sizeof *f);
-
     f->memory = mem_disk_new();
     f->below = mem_disk_table(f->memory);
     assert_int_equal(f->below.make_dir(f->below.arg, ROOT), 0);
     assert_int_equal(pd_write_behind_start(&f->behind, &f->below, NULL), PD_OK);
     f->disk = pd_write_behind_disk(f->behind);
-    *state = f;
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(fixture *f)
 {
-    fixture *f = *state;
-
     pd_write_behind_stop(f->behind);
     mem_disk_free(f->memory);
-    free(f);
-    return 0;
 }
 
 static void ignore_damage(void *arg, const char *dir, const pd_error *why)
@@ -43,7 +35,7 @@ static void ignore_damage(void *arg, const char *dir, const pd_error *why)
     (void)arg, (void)dir, (void)why;
 }
 
-EACH_TEST(set_up, tear_down);
+FIXTURE(fixture, set_up, tear_down);
 
 TEST(large_checkpoints_have_the_same_bytes, fixture *f)
 {

@@ -31,7 +31,8 @@ static uint64_t kept(const pd_quota *quota)
     return quota->held < quota->reserve ? quota->held : quota->reserve;
 }
 
-void pd_quota_settle(pd_ingest *ingest, pd_quota *quota)
+/* Computes again how many bytes are reserved for a rank, after its reserve or the bytes of its frames have changed. */
+static void settle(pd_ingest *ingest, pd_quota *quota)
 {
     uint64_t now = kept(quota);
 
@@ -61,13 +62,13 @@ void pd_quota_take(pd_ingest *ingest, pd_quota *quota, uint64_t bytes)
 {
     quota->reserve = bytes;
     quota->released = false;
-    pd_quota_settle(ingest, quota);
+    settle(ingest, quota);
 }
 
 void pd_quota_release(pd_ingest *ingest, pd_quota *quota)
 {
     quota->released = true;
-    pd_quota_settle(ingest, quota);
+    settle(ingest, quota);
 }
 
 void pd_quota_hold(pd_ingest *ingest, pd_quota *quota, uint64_t bytes)
@@ -75,7 +76,7 @@ void pd_quota_hold(pd_ingest *ingest, pd_quota *quota, uint64_t bytes)
     quota->held += bytes;
     quota->stalled = false;
     ingest->held += bytes;
-    pd_quota_settle(ingest, quota);
+    settle(ingest, quota);
 }
 
 void pd_quota_let_go(pd_ingest *ingest, pd_quota *quota, uint64_t bytes)
@@ -83,7 +84,7 @@ void pd_quota_let_go(pd_ingest *ingest, pd_quota *quota, uint64_t bytes)
     quota->held -= bytes;
     ingest->held -= bytes;
     if (ingest->held <= ingest->limit / 2) ingest->exhausted = false;
-    pd_quota_settle(ingest, quota);
+    settle(ingest, quota);
 }
 
 bool pd_quota_is_exceeded(const pd_ingest *ingest, const pd_quota *quota)
@@ -203,7 +204,8 @@ pd_ingest_share *pd_owner_share(pd_owner *owner)
 void pd_owner_add(pd_owner *owner, pd_account *account)
 {
     owner->jobs++;
-    pd_account_join(account, &owner->budget);
+    account->owner = &owner->budget;
+    owner->budget.used += account->used;
 }
 
 void pd_owner_remove(pd_owner *owner)

@@ -6,7 +6,7 @@
  *
  * Ingest: frames that were received and are not summed yet. A rank's *reserve* is the bytes of its largest frame. The
  * first rank of a job that declares takes the reserves of all its ranks, or none of them (job/reserves.h). A rank's
- * *share* is its reserve and an equal part of the bytes that are reserved for nobody, at most PD_SPARE_MOST: with a
+ * *share* is its reserve and an equal part of the bytes that are not reserved, at most PD_SPARE_MOST: with a
  * large budget a few fast ranks would otherwise fill gigabytes with payloads.
  *
  * The loop thread and the step thread both count reserves. The loop thread counts those of the connections whose ranks
@@ -64,13 +64,6 @@ static inline bool pd_account_fits(const pd_account *account, uint64_t more)
     return pd_budget_fits(pd_account_budget(account, more), more);
 }
 
-/* Counts the account's bytes in the budget of its job's owner, too, from now on. */
-static inline void pd_account_join(pd_account *account, pd_budget *owner)
-{
-    account->owner = owner;
-    owner->used += account->used;
-}
-
 static inline void pd_account_take(pd_account *account, uint64_t bytes)
 {
     account->used += bytes;
@@ -85,16 +78,15 @@ static inline void pd_account_give(pd_account *account, uint64_t bytes)
     if (account->owner != NULL) account->owner->used -= bytes;
 }
 
-/* The ingest budget (memory for received frames that are not summed yet) of the whole server: what is reserved of it,
- * and what is used. */
+/* The ingest budget of the whole server: what is reserved of it, and what is used. */
 typedef struct pd_ingest {
     uint64_t limit;    /* bytes that may be used: limits.ingest_bytes of the configuration */
     uint64_t reserved; /* bytes reserved for all ranks: the sum of pd_quota.reserved over all jobs */
     uint64_t n_ranks;  /* number of ranks whose pd_quota.reserved is not 0 */
     uint64_t held;     /* bytes of frames that were received and are not summed yet */
     bool exhausted;    /* the loop thread has blocked a connection because the whole budget is used */
-    /* set when reserves (bytes kept for a rank's frames) have grown or a connection was blocked: then the store looks
-     * again which ranks use up their share */
+    /* set when reserves have grown or a connection was blocked: then the store looks again which ranks use up their
+     * share */
     bool grown;
 } pd_ingest;
 
@@ -125,8 +117,6 @@ void pd_quota_join(pd_quota *quota, pd_ingest_share *share);
 void pd_quota_take(pd_ingest *ingest, pd_quota *quota, uint64_t bytes);
 /* Ends the reservation of a rank that has gone, except for the bytes of its frames that are not summed yet. */
 void pd_quota_release(pd_ingest *ingest, pd_quota *quota);
-/* Computes anew how many bytes are reserved for a rank, after its reserve or the bytes of its frames have changed. */
-void pd_quota_settle(pd_ingest *ingest, pd_quota *quota);
 
 /* Count a frame of `bytes` bytes for a rank: pd_quota_hold when the frame is received, pd_quota_let_go when it is
  * summed or dropped. */

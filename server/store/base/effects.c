@@ -113,12 +113,21 @@ pd_request *pd_request_queue_take(pd_request_queue *queue)
 {
     pd_request *request = queue->first;
 
-    queue->first = (pd_request *)(void *)request->mail.next;
-    if (queue->first == NULL) queue->last = NULL;
+    if (request == NULL) return NULL;
+    if ((queue->first = pd_request_next(request)) == NULL) queue->last = NULL;
     return request;
+}
+
+pd_request_queue pd_request_queue_take_all(pd_request_queue *queue)
+{
+    pd_request_queue all = *queue;
+
+    *queue = (pd_request_queue){ 0 };
+    return all;
 }
 
 void pd_request_queue_refuse(pd_request_queue *queue, pd_effects *outbox, const pd_error *err)
 {
-    while (queue->first != NULL) pd_request_refuse(outbox, pd_request_queue_take(queue), err);
+    for (pd_request *request; (request = pd_request_queue_take(queue)) != NULL;)
+        pd_request_refuse(outbox, request, err);
 }

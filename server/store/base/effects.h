@@ -9,7 +9,7 @@ typedef struct pd_effects {
     pd_effect *first, *last;
 } pd_effects;
 
-/* takes ownership of the effect */
+/* Takes ownership of the effect. */
 void pd_effects_add(pd_effects *outbox, pd_effect *effect);
 /* Empties the queue. Returns its effects, oldest first, linked by mail.next; NULL: the queue was empty. */
 pd_effect *pd_effects_take(pd_effects *outbox);
@@ -54,8 +54,15 @@ typedef struct pd_request_queue {
 
 /* Adds a request; the queue becomes its owner. */
 void pd_request_queue_add(pd_request_queue *queue, pd_request *request);
-/* Removes and returns the oldest request; the queue must not be empty. */
+/* Removes and returns the oldest request; NULL: the queue is empty. */
 pd_request *pd_request_queue_take(pd_request_queue *queue);
+/* Empties a queue, and returns its requests. */
+pd_request_queue pd_request_queue_take_all(pd_request_queue *queue);
+/* Returns the request after this one in its queue; NULL: there is none. */
+static inline pd_request *pd_request_next(const pd_request *request)
+{
+    return (pd_request *)(void *)request->mail.next;
+}
 /* Answers all requests of the queue with the error *err, and frees them. */
 void pd_request_queue_refuse(pd_request_queue *queue, pd_effects *outbox, const pd_error *err);
 

@@ -22,47 +22,40 @@
 
 const pd_job_key pd_job_keys[] = {
     [PD_JOB_KEY_AGGREGATE] = { "aggregate", "mean",
-                               "what the gradients of a round become; weighted_mean alone looks "
-                               "at numbers of examples; adasum and what follows need all contributions at once, which "
-                               "takes memory",
+                               "what the gradients of a round become; weighted_mean alone looks at numbers of "
+                               "examples; adasum and what follows need all contributions at once, which takes memory",
                                PD_JOB_CHOICE, "mean|weighted_mean|sum|adasum|adasum_vdot|median|trimmed_mean", 0, 0 },
     [PD_JOB_KEY_ADASUM_FOLD] = { "adasum_fold", "no",
-                                 "adasum merges workers in pairs: a number of them that is not a "
-                                 "power of two is refused, or (yes) the surplus is merged into the first ones before",
+                                 "adasum merges workers in pairs: a number of them that is not a power of two is "
+                                 "refused, or (yes) the surplus is merged into the first ones before",
                                  PD_JOB_CHOICE, "no|yes", 0, 0 },
     [PD_JOB_KEY_TRIM] = { "trim", "1",
-                          "trimmed_mean: of each element so many smallest and so many largest "
-                          "contributions are left out; less than half of the workers",
+                          "trimmed_mean: of each element so many smallest and so many largest contributions are left "
+                          "out; less than half of the workers",
                           PD_JOB_NUMBER, NULL, 0, PD_MAX_WORLD },
     [PD_JOB_KEY_NONFINITE] = { "nonfinite", "skip",
                                "infinite or NaN gradients: skip the step, reject the push before anything is summed, "
                                "or apply them",
                                PD_JOB_CHOICE, "skip|reject|apply", 0, 0 },
     [PD_JOB_KEY_NONFINITE_SCOPE] = { "nonfinite_scope", "parameter",
-                                     "what a step that is skipped or refused concerns: "
-                                     "its parameter, or all of the job's, which then begin each step together",
+                                     "what a step that is skipped or refused concerns: its parameter, or all of the "
+                                     "job's, which then begin each step together",
                                      PD_JOB_CHOICE, "parameter|job", 0, 0 },
     [PD_JOB_KEY_STEP_TIMEOUT] = { "step_timeout", "60s",
-                                  "a round that still misses workers after this, at least 10ms, "
-                                  "is reported to those who wait for it",
+                                  "a round that still misses workers after this, at least 10ms, is reported to those "
+                                  "who wait for it",
                                   PD_JOB_SECONDS, NULL, PD_STEP_TIMEOUT_LEAST_NS, 1000000000 * SECOND },
     [PD_JOB_KEY_JOB_LINGER] = { "job_linger", "300s",
-                                "a job is kept for so long, 1ms to 7 days, after its last worker "
-                                "has left or was lost",
+                                "a job is kept for so long, 1ms to 7 days, after its last worker has left or was lost",
                                 PD_JOB_SECONDS, NULL, SECOND / 1000, 7 * 24 * 3600 * SECOND },
-    [PD_JOB_KEY_ON_LOST_WORKER] = { "on_lost_worker", "wait",
-                                    "what rounds do about a lost worker: wait until a "
-                                    "process takes its rank (shrink and fail come with elastic jobs)",
-                                    PD_JOB_CHOICE, "wait", 0, 0 },
     [PD_JOB_KEY_SEED] = { "seed", "0", "seed of the job's random numbers", PD_JOB_NUMBER, NULL, 0, 0 },
     [PD_JOB_KEY_START_STEP] = { "start_step", "0",
-                                "steps that count as taken before the job begins: rounds, counters "
-                                "of optimizers, schedules and random numbers go on from there",
+                                "steps that count as taken before the job begins: rounds, counters of optimizers, "
+                                "schedules and random numbers go on from there",
                                 PD_JOB_NUMBER, NULL, 0, LAST_START },
     [PD_JOB_KEY_CLIP_GLOBAL_NORM] = { "clip_global_norm", "off",
-                                      "limit of the norm of all gradients of a step "
-                                      "together, by which they are scaled; all parameters then begin each step "
-                                      "together (off: no limit)",
+                                      "limit of the norm of all gradients of a step together, by which they are "
+                                      "scaled; all parameters then begin each step together (off: no limit)",
                                       PD_JOB_LIMIT, NULL, 0, 0 },
     [PD_JOB_KEY_SKIP_OUTLIER] = { "skip_outlier", "off",
                                   "a step whose gradients have a norm of more than this times the median of the last "
@@ -70,8 +63,8 @@ const pd_job_key pd_job_keys[] = {
                                   "(off: none is)",
                                   PD_JOB_LIMIT, NULL, 1, 0 },
     [PD_JOB_KEY_INITIAL_WEIGHTS] = { "initial_weights", "lowest",
-                                     "which weights a job begins with: those of the "
-                                     "lowest rank that has them, or the mean of those of all ranks",
+                                     "which weights a job begins with: those of the lowest rank that has them, or the "
+                                     "mean of those of all ranks",
                                      PD_JOB_CHOICE, "lowest|mean", 0, 0 },
     [PD_JOB_KEY_ROUNDS] = { "rounds", "sync", "which contributions a round waits for: sync, those of all workers",
                             PD_JOB_CHOICE, POLICY_CHOICES, 0, 0 },
@@ -133,8 +126,8 @@ static int parse_seconds(const pd_job_key *key, const char *value, uint64_t *out
     if (!pd_duration_read(value, true, &seconds) ||
         !(seconds >= (double)key->least / 1e9 && seconds <= (double)key->most / 1e9))
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "%s = %.64s: expected a duration like 500ms, 30s, 5m, 1h or 1d (seconds without a "
-                       "unit), at least %.10gs and at most %.10gs",
+                       "%s = %.64s: expected a duration like 500ms, 30s, 5m, 1h or 1d (seconds without a unit), at "
+                       "least %.10gs and at most %.10gs",
                        key->name, value, (double)key->least / 1e9, (double)key->most / 1e9);
     *out = (uint64_t)ceil(seconds * 1e9);
     return PD_OK;
@@ -196,11 +189,16 @@ char *pd_job_keys_list(char *text, size_t size)
     return text;
 }
 
+/* Keys that nothing reads any more, with the value that they had. Old configurations and images name them. */
+static const struct {
+    const char *name, *value;
+} retired[] = { { "on_lost_worker", "wait" } };
+
 static int unknown_key(const char *name, pd_error *err)
 {
     char list[PD_ERROR_TEXT - 128];
 
-    return pd_fail(err, PD_NOT_FOUND, "%.64s is no key of a job; there are: %s", name,
+    return pd_fail(err, PD_NOT_FOUND, "%.64s is not a job key; expected one of: %s", name,
                    pd_job_keys_list(list, sizeof list));
 }
 
@@ -217,6 +215,11 @@ int pd_job_values_set(pd_job_values *values, const char *name, const char *value
 {
     for (int k = 0; k < PD_JOB_KEYS; k++)
         if (strcmp(pd_job_keys[k].name, name) == 0) return parse(&pd_job_keys[k], value, &values->at[k], err);
+    for (size_t i = 0; i < sizeof retired / sizeof *retired; i++) {
+        if (strcmp(retired[i].name, name) != 0) continue;
+        if (strcmp(retired[i].value, value) == 0) return PD_OK;
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.64s: expected %s", name, value, retired[i].value);
+    }
     return unknown_key(name, err);
 }
 
@@ -245,10 +248,12 @@ int pd_job_values_set_raw(pd_job_values *values, const char *name, uint64_t raw,
     for (int k = 0; k < PD_JOB_KEYS; k++) {
         if (strcmp(pd_job_keys[k].name, name) != 0) continue;
         if (!is_in_range(&pd_job_keys[k], raw))
-            return pd_fail(err, PD_INVALID_ARGUMENT, "%s has no value %llu", name, (unsigned long long)raw);
+            return pd_fail(err, PD_INVALID_ARGUMENT, "%s: invalid value %llu", name, (unsigned long long)raw);
         values->at[k] = raw;
         return PD_OK;
     }
+    for (size_t i = 0; i < sizeof retired / sizeof *retired; i++)
+        if (strcmp(retired[i].name, name) == 0) return PD_OK;
     return unknown_key(name, err);
 }
 

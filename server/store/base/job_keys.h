@@ -27,7 +27,6 @@ enum pd_job_key_index {
     PD_JOB_KEY_NONFINITE_SCOPE,
     PD_JOB_KEY_STEP_TIMEOUT,
     PD_JOB_KEY_JOB_LINGER,
-    PD_JOB_KEY_ON_LOST_WORKER,
     PD_JOB_KEY_SEED,
     PD_JOB_KEY_START_STEP,
     PD_JOB_KEY_CLIP_GLOBAL_NORM,
@@ -67,8 +66,7 @@ typedef enum pd_durability {
 /* values of the key `on_disk_error` */
 typedef enum pd_on_disk_error { PD_DISK_GO_ON, PD_DISK_PAUSE } pd_on_disk_error;
 
-/* The shortest step_timeout that a job may have, and the shortest time between two reports of overdue rounds (rounds
- * that are open longer than step_timeout). */
+/* The shortest step_timeout that a job may have, and the shortest time between two reports of overdue rounds. */
 #define PD_STEP_TIMEOUT_LEAST_NS 10000000ull
 
 /* The values of all keys of a job's configuration, by index of the key. A choice is stored as its index in the list

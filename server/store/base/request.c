@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The bytes allocated for a request. They suffice for an effect (an answer) too, because pd_request_become turns a
- * request into an effect in the same memory. */
+/* The bytes allocated for a request. They suffice for an effect too, because pd_request_become turns a request into an
+ * effect in the same memory. */
 enum { MAIL_BYTES = sizeof(pd_request) > sizeof(pd_effect) ? sizeof(pd_request) : sizeof(pd_effect) };
 
 static bool wants_answer(pd_request_kind kind)

@@ -23,8 +23,7 @@
 #define PD_LOOP_DECL_BYTES 320
 #define PD_LOOP_RANK_BYTES 2560 /* most bytes that the loop thread uses for each worker's parameter table */
 
-/* The link of a message in a mailbox: first member of every struct that is
- * posted. */
+/* The link of a message in a mailbox: first member of every struct that is posted. */
 typedef struct pd_mail {
     struct pd_mail *next;
 } pd_mail;
@@ -99,7 +98,7 @@ enum { PD_RUN_MAX = 128 }; /* most bytes of a run */
 #define PD_WEIGHT_MOST 9007199254740992.0
 
 typedef enum pd_request_kind {
-    PD_REQ_HELLO, /* a worker joins a job, or comes back to a job that it was in */
+    PD_REQ_HELLO, /* a worker joins a job, or returns to a job that it was in */
     PD_REQ_DECLARE,
     PD_REQ_INIT, /* a worker sends initial weights of some chunks */
     PD_REQ_PUSH, /* a worker contributes gradients to a step */
@@ -124,13 +123,13 @@ typedef enum pd_request_kind {
     PD_REQ_GET_WORKER_STATE, /* a worker asks for its worker state */
     /* an operator or a worker asks for a checkpoint; answered when it is durable */
     PD_REQ_CHECKPOINT,
-    PD_REQ_CHECKPOINT_WRITTEN, /* from the checkpoint writer: a checkpoint is on disk, or could not be written; no answer */
-    PD_REQ_WAL,                /* from the WAL thread: an entry is on disk, or could not be written; no answer */
+    /* from the checkpoint writer: a checkpoint is on disk, or could not be written; no answer */
+    PD_REQ_CHECKPOINT_WRITTEN,
+    PD_REQ_WAL, /* from the WAL thread: an entry is on disk, or could not be written; no answer */
 } pd_request_kind;
 
-/* The requests of an import (an operator loads optimizer state into a job), in this order: BEGIN; PIECE for a part of
- * a tensor and COUNT for a step counter, as often as necessary; COMMIT, which puts everything into the job, or
- * nothing. */
+/* The requests of an import, in this order: BEGIN; PIECE for a part of a tensor and COUNT for a step counter, as often
+ * as necessary; COMMIT, which puts everything into the job, or nothing. */
 typedef enum pd_import_act {
     PD_IMPORT_BEGIN = 1,
     PD_IMPORT_PIECE,
@@ -139,8 +138,8 @@ typedef enum pd_import_act {
     PD_IMPORT_RESET
 } pd_import_act;
 
-/* The requests of an export (an operator reads weights or optimizer state), in this order: BEGIN; PIECE for a part of
- * a tensor and COUNT for a step counter, all as of the same training step; END. */
+/* The requests of an export, in this order: BEGIN; PIECE for a part of a tensor and COUNT for a step counter, all as of
+ * the same training step; END. */
 typedef enum pd_export_act { PD_EXPORT_BEGIN = 1, PD_EXPORT_PIECE, PD_EXPORT_COUNT, PD_EXPORT_END } pd_export_act;
 
 struct pd_published;
@@ -175,7 +174,7 @@ typedef struct pd_request {
             bool rejoins;      /* the worker rejoins a job that must exist, and accepts that job's start_step */
             uint64_t creator;  /* if it rejoins: the job that is meant (pd_job_saved.creator); 0: any of this name */
             char *run;         /* the launch that the worker belongs to; NULL: not known */
-            pd_intent intent;  /* whether the worker continues a job that exists or begins anew */
+            pd_intent intent;  /* whether the worker continues a job that exists or begins again */
             bool joins;        /* the worker never creates the job, and accepts its start_step and seed */
             pd_option *options;
             size_t n_options; /* number of options, which are the job's configuration as this worker gives it */
@@ -400,8 +399,7 @@ void pd_declared_free(pd_declared *declared, size_t n); /* accepts NULL */
 
 #define PD_MAX_CHANGES 128 /* most changes that the answer to a Set request lists */
 
-/* One change that a Set request has made: one hyperparameter of all parameters
- * that have the same rule. */
+/* One change that a Set request has made: one hyperparameter of all parameters that have the same rule. */
 typedef struct pd_set_change {
     char optimizer[64], name[64];
     char before[128], value[128];   /* values before and after; of a schedule its text and present value */
@@ -451,7 +449,7 @@ typedef enum pd_effect_kind {
     PD_EFF_WAL,              /* an entry for the WAL thread, u.wal; it never reaches the loop thread */
     PD_EFF_DURABLE,          /* steps of the job up to u.durable_step are on disk */
     PD_EFF_WORKER_STATE,     /* answers PD_REQ_GET_WORKER_STATE: u.worker_state */
-    PD_EFF_CHECKPOINT,       /* a checkpoint that somebody asked for is on disk: u.checkpoint */
+    PD_EFF_CHECKPOINT,       /* a checkpoint that was asked for is on disk: u.checkpoint */
     PD_EFF_LOG,              /* a line for the log: u.log */
     PD_EFF_STATS,            /* a copy of the figures of a job that has changed, once a second: u.stats */
 } pd_effect_kind;
@@ -519,9 +517,8 @@ typedef struct pd_effect {
  * If it is a PD_EFF_CLOSED, its references to reasons, means of scalars and sets of ranks are dropped. Accepts NULL. */
 void pd_effect_free(pd_effect *effect);
 
-/* Frees the parts of a Push or Init request that are not needed once its contributions are filed: the lists of
- * pieces, hyperparameters and scalars. The request itself must live as long as contributions lie in its payload
- * buffer. */
+/* Frees the parts of a Push or Init request that are not needed once its contributions are filed: the lists of pieces,
+ * hyperparameters and scalars. The request itself must live as long as contributions lie in its payload buffer. */
 void pd_request_slim(pd_request *request);
 /* Turns a request into an effect in the same memory, so it cannot fail. Takes ownership of the request. */
 pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket ticket, uint32_t job);

@@ -23,8 +23,7 @@ typedef struct pd_store_config {
      * has at most the bytes of one chunk. */
     uint64_t frame_bytes;
     int threads; /* number of threads in the step thread's OpenMP team */
-    /* number of threads of the preconditioner pool; a job's footprint (its bytes as counted against the limits)
-     * includes their scratch memory */
+    /* number of threads of the preconditioner pool; a job's footprint includes their scratch memory */
     int pool_threads;
     /* Time in ns between two copies of the figures of a job that changes (job_figures.h); 0: there are no copies. */
     uint64_t stats_ns;
@@ -35,7 +34,7 @@ typedef struct pd_store_config {
     pd_trace_user *trace; /* takes the events of steps, for a trace file; NULL: nobody does */
     void *trace_arg;      /* passed to trace; borrowed */
     bool keeps;           /* there is a checkpoint writer with a directory, so jobs may have checkpoints */
-    /* jobs that come back from a checkpoint have their weights in shared memory: workers on this machine may reach the
+    /* jobs that return from a checkpoint have their weights in shared memory: workers on this machine may reach the
      * server through a Unix socket, and it is not known yet whether they will */
     bool shares;
     /* Called while a job is restored with memory that is soon written for the first time, so that it can be touched

@@ -27,11 +27,13 @@ typedef struct pd_wal_part {
     struct pd_buffer_pool *pool;
 } pd_wal_part;
 
+/* The two streams of a job's WAL, each with files of its own: decisions are durable long before the aggregates of a
+ * step are, and jobs without durability = log have no others. */
+typedef enum pd_wal_stream { PD_WAL_STEPS, PD_WAL_DECISIONS } pd_wal_stream;
+
 typedef struct pd_wal_record {
     char *job; /* name of the job */
-    /* An entry of the job's control log (image/control_log.h), which has no aggregates: `step` is a number that is 1
-     * more than that of the entry before, and `base` the number up to which entries are not needed any more. */
-    bool control;
+    pd_wal_stream stream;
     uint32_t number;  /* number of the job in this daemon; 0 in an entry that was read from the disk */
     uint64_t creator; /* tells the job from other jobs of the same name: pd_job_saved.creator */
     uint64_t step;    /* the step that all parameters have closed */

@@ -8,13 +8,13 @@
 #include "checkpoint_state.h"
 #include "control_keeping.h"
 #include "control_log.h"
-#include "cut.h"
+#include "consistent_cut.h"
 #include "export.h"
 #include "import.h"
 #include "logging.h"
 #include "mutant.h"
 #include "ranks.h"
-#include "step_log.h"
+#include "wal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ static uint64_t checkpoint_limit(const pd_job *job)
 
 static bool has_entries(const pd_job *job)
 {
-    return job->steps.log != NULL && job->steps.log->under_way > 0 && !job->checkpointing.log.waits;
+    return job->steps.wal != NULL && job->steps.wal->inputs.under_way > 0 && !job->checkpointing.log.waits;
 }
 
 static void note(pd_disk_watch *watch, bool busy, uint64_t results, uint64_t now_ns, uint64_t limit_ns)
@@ -44,7 +44,7 @@ static void note(pd_disk_watch *watch, bool busy, uint64_t results, uint64_t now
 }
 
 /* Notes what the disk has at present. Call it after the job has handed something over or got it back. */
-static void pd_disk_watch_look(pd_job *job, uint64_t now_ns)
+static void watch_disk(pd_job *job, uint64_t now_ns)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
@@ -53,8 +53,8 @@ static void pd_disk_watch_look(pd_job *job, uint64_t now_ns)
          job->steps.values.at[PD_JOB_KEY_DISK_TIMEOUT]);
 }
 
-/* Returns the time at which pd_disk_watch_tick must be called next; UINT64_MAX: nothing of the job is with the disk. */
-static uint64_t pd_disk_watch_next_tick(const pd_job *job)
+/* Returns the time at which tick_watch must be called next; UINT64_MAX: nothing of the job is with the disk. */
+static uint64_t next_watch(const pd_job *job)
 {
     const pd_checkpoint_policy *checkpointing = &job->checkpointing;
     uint64_t at = checkpointing->watch.runs && checkpointing->writing ? checkpointing->watch.next_ns : UINT64_MAX;
@@ -87,9 +87,9 @@ static void tell_checkpoint(pd_job *job, uint64_t now_ns)
 {
     pd_say(job->steps.outbox, PD_SAY_WARNING,
            (pd_log_facts){ .job = job->steps.name, .step = &job->checkpointing.cut.step },
-           "the checkpoint of step %" PRIu64 " has been with the disk for %.3g s, which does not answer; steps up to "
-           "%" PRIu64 " are durable",
-           job->checkpointing.cut.step, seconds(&job->checkpointing.watch, now_ns), job->checkpointing.durable_step);
+           "the disk has not answered for %.3g s: it has the checkpoint of step %" PRIu64 "; steps up to %" PRIu64
+           " are durable",
+           seconds(&job->checkpointing.watch, now_ns), job->checkpointing.cut.step, job->checkpointing.durable_step);
     /* Entries that wait for this checkpoint would hold the job back. */
     if (goes_on(job) && job->checkpointing.log.waits) pd_logging_leave(job);
     pd_pause_begin(job);
@@ -97,19 +97,21 @@ static void tell_checkpoint(pd_job *job, uint64_t now_ns)
 
 static void tell_entries(pd_job *job, uint64_t now_ns)
 {
-    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
-           "%u entries of the log have been with the disk for %.3g s, which does not answer; steps up to %" PRIu64
-           " are durable; %s (on_disk_error)",
-           job->steps.log->under_way, seconds(&job->checkpointing.log.watch, now_ns), job->checkpointing.durable_step,
-           goes_on(job) ? "the job goes on, and entries go on when the disk has answered and a checkpoint is durable"
-                        : "the job waits for the disk");
+    pd_job_say(job, PD_SAY_WARNING,
+               "the disk has not answered for %.3g s: it has %u WAL records; steps up to %" PRIu64 " are durable; %s "
+               "(on_disk_error)",
+               seconds(&job->checkpointing.log.watch, now_ns), job->steps.wal->inputs.under_way,
+               job->checkpointing.durable_step,
+               goes_on(job)
+                   ? "the job continues, and the WAL resumes when the disk has answered and a checkpoint is durable"
+                   : "the job waits for the disk");
     if (goes_on(job)) pd_logging_leave(job);
 }
 
 /* Does what is due when the disk has not answered in time. */
-static void pd_disk_watch_tick(pd_job *job, uint64_t now_ns)
+static void tick_watch(pd_job *job, uint64_t now_ns)
 {
-    pd_disk_watch_look(job, now_ns);
+    watch_disk(job, now_ns);
     if (is_late(&job->checkpointing.watch, now_ns)) tell_checkpoint(job, now_ns);
     if (is_late(&job->checkpointing.log.watch, now_ns)) tell_entries(job, now_ns);
 }
@@ -123,10 +125,10 @@ static bool has_state(const pd_job *job)
 static bool is_asked_for(const pd_job *job)
 {
     uint64_t step = job->checkpointing.asked.first != NULL ? pd_cut_least_step(&job->steps) : 0;
-    bool logs = pd_step_log_is_on(&job->steps);
+    bool logs = pd_wal_records_steps(&job->steps);
 
     for (const pd_request *request = job->checkpointing.asked.first; request != NULL;
-         request = (const pd_request *)(const void *)request->mail.next)
+         request = pd_request_next(request))
         /* A worker wants to know that a step is durable: with a log that needs no checkpoint. */
         if (request->u.checkpoint.step <= step && !(logs && request->u.checkpoint.job_name == NULL)) return true;
     return false;
@@ -137,11 +139,11 @@ static void skip(pd_job *job)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
     uint32_t window = pd_checkpoint_policy_window(job);
-    const char *why = checkpointing->writing || checkpointing->making != NULL
-                          ? "the one before it is still being written: the disk is too slow for this distance "
-                            "(checkpoint_every)"
-                      : job->steps.cut != NULL ? "the job is being exported"
-                                               : "optimizer state is being imported";
+    const char *why =
+        checkpointing->writing || checkpointing->making != NULL
+            ? "the one before it is still being written: the disk is too slow for this distance (checkpoint_every)"
+        : job->steps.cut != NULL ? "the job is being exported"
+                                 : "optimizer state is being imported";
     char more[128] = "";
 
     if (!pd_is_power_of_two(++checkpointing->counts.skipped)) return;
@@ -165,15 +167,15 @@ static bool is_first(const pd_job *job)
            job->checkpointing.every > 0;
 }
 
-/* Returns whether the job needs a checkpoint that says that it is over (job.h), so that a server that is started anew
- * does not wait for its workers. A job that has nothing on the disk does not come back. */
+/* Returns whether the job needs a checkpoint that says that it is over (job.h), so that a server that is started again
+ * does not wait for its workers. A job that has nothing on the disk does not return. */
 static bool must_say_over(const pd_job *job)
 {
     return pd_job_is_over(job) && job->checkpointing.on_disk && !job->checkpointing.says_over;
 }
 
 /* Returns whether the last checkpoint of a draining server has nothing to add to those on the disk. */
-static bool is_kept_already(const pd_job *job)
+static bool is_durable_already(const pd_job *job)
 {
     if (!has_state(job)) return true;
     if (must_say_over(job) || job->checkpointing.newest.changes != job->checkpointing.changes) return false;
@@ -200,7 +202,7 @@ static void begin_due(pd_job *job, uint64_t now_ns)
         pd_checkpoint_policy_plan(job);
         return;
     }
-    if (last && is_kept_already(job)) {
+    if (last && is_durable_already(job)) {
         checkpointing->last.state = PD_LAST_DONE;
         return;
     }
@@ -227,7 +229,7 @@ void pd_checkpoint_look(pd_job *job, uint64_t now_ns)
         }
     }
     if (job->checkpointing.making == NULL) begin_due(job, now_ns);
-    pd_disk_watch_look(job, now_ns);
+    watch_disk(job, now_ns);
 }
 
 static int check_ask(const pd_job *job, pd_error *err)
@@ -272,13 +274,13 @@ void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
 
 /* Logs that a checkpoint could not be written. On a full disk a fast job would log a hundred lines a second, so of many
  * failures in a row only those whose number is a power of two are logged. */
-static void say_failure(const pd_job *job, const pd_checkpoint_image *kept)
+static void say_failure(const pd_job *job, const pd_checkpoint_image *image)
 {
     uint64_t unwritten = job->checkpointing.counts.unwritten;
     char next[64] = "", many[48] = "";
 
     if (job->checkpointing.last.begun) {
-        pd_checkpoint_policy_say_lost(job, &kept->error);
+        pd_checkpoint_policy_say_lost(job, &image->error);
         return;
     }
     if (!pd_is_power_of_two(unwritten)) return;
@@ -289,96 +291,87 @@ static void say_failure(const pd_job *job, const pd_checkpoint_image *kept)
     else if (job->checkpointing.next != UINT64_MAX)
         snprintf(next, sizeof next, "; it is tried again at step %" PRIu64, job->checkpointing.next);
     pd_say(job->steps.outbox, PD_SAY_WARNING,
-           (pd_log_facts){ .job = job->steps.name, .step = &kept->step, .code = kept->error.code },
-           "the checkpoint of step %" PRIu64 " could not be written: %.300s%s%s", kept->step, kept->error.text, next,
+           (pd_log_facts){ .job = job->steps.name, .step = &image->step, .code = image->error.code },
+           "the checkpoint of step %" PRIu64 " could not be written: %.300s%s%s", image->step, image->error.text, next,
            many);
 }
 
-static void note_failure(pd_job *job, const pd_checkpoint_image *kept)
+static void note_failure(pd_job *job, const pd_checkpoint_image *image)
 {
     pd_error err;
 
     pd_fail(&err, PD_UNAVAILABLE, "job %.100s: the checkpoint of step %" PRIu64 " could not be written: %.300s",
-            job->steps.name, kept->step, kept->error.text);
+            job->steps.name, image->step, image->error.text);
     job->checkpointing.counts.unwritten++;
-    say_failure(job, kept);
-    pd_checkpoint_failed(job, kept->step, &err);
-    snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", kept->error.text);
+    say_failure(job, image);
+    pd_checkpoint_failed(job, image->step, &err);
+    snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", image->error.text);
 }
 
-static void note_success(pd_job *job, const pd_checkpoint_image *kept, uint64_t now_ns)
+static void note_success(pd_job *job, const pd_checkpoint_image *image, uint64_t now_ns)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
-    checkpointing->newest.exists = true;
-    checkpointing->counts.unwritten = 0;
-    checkpointing->newest.step = kept->step;
-    checkpointing->newest.changes = checkpointing->cut.changes;
-    if (kept->step > checkpointing->durable_step) checkpointing->durable_step = kept->step;
-    checkpointing->newest.durable_ns = now_ns;
-    checkpointing->newest.bytes = kept->bytes;
+    checkpointing->newest = (pd_newest_checkpoint){ .exists = true,
+                                                    .step = image->step,
+                                                    .bytes = image->bytes,
+                                                    .durable_ns = now_ns,
+                                                    .written_ns = image->ns,
+                                                    .changes = checkpointing->cut.changes };
+    if (image->step > checkpointing->durable_step) checkpointing->durable_step = image->step;
     checkpointing->counts.written++;
-    checkpointing->newest.written_ns = kept->ns;
+    checkpointing->counts.unwritten = 0;
     checkpointing->error[0] = '\0';
     pd_checkpoint_ended(job);
-    pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &kept->step },
-           "step %" PRIu64 " is durable: a checkpoint of %" PRIu64 " bytes was written in %" PRIu64 " ms", kept->step,
-           kept->bytes, kept->ns / MS);
+    pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &image->step },
+           "step %" PRIu64 " is durable: a checkpoint of %" PRIu64 " bytes was written in %" PRIu64 " ms", image->step,
+           image->bytes, image->ns / MS);
 }
 
-/* Tells the loop thread which steps are durable. Takes ownership of the request, whose memory becomes the notice. */
-static void tell(pd_job *job, pd_request *request)
+static void settle(pd_job *job, pd_checkpoint_image *image, pd_request *request, uint64_t now_ns)
 {
-    pd_effect *effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
-
-    effect->u.durable_step = job->checkpointing.durable_step;
-    pd_effects_add(job->steps.outbox, effect);
-}
-
-static void settle(pd_job *job, pd_checkpoint_image *kept, pd_request *request, uint64_t now_ns)
-{
-    bool good = kept->error.code == PD_OK || PD_MUTANT(failed_counts);
+    pd_effect *effect;
 
     job->checkpointing.writing = false;
     job->checkpointing.results++;
-    pd_checkpoint_spare(job, kept);
+    pd_checkpoint_spare(job, image);
     pd_account_give(&job->steps.account, job->checkpointing.cut.counted);
     job->checkpointing.cut.counted = 0;
-    if (good)
-        note_success(job, kept, now_ns);
-    else
-        note_failure(job, kept);
-    if (good)
-        pd_logging_kept(job);
-    else
-        pd_logging_not_kept(job, kept->step);
-    pd_control_kept(job, good);
-    if (good) pd_retry_end(job);
-    if (good)
-        pd_pause_end(job);
-    else
+    if (image->error.code != PD_OK && !PD_MUTANT(failed_counts)) {
+        note_failure(job, image);
+        pd_logging_not_kept(job, image->step);
+        pd_control_kept(job, false);
         pd_pause_begin(job);
-    if (good) tell(job, request);
-    if (good) pd_checkpoint_answer_all(job, job->checkpointing.durable_step, NULL, kept->bytes, kept->ns);
-    if (!good) pd_request_free(request);
+        pd_request_free(request);
+        return;
+    }
+    note_success(job, image, now_ns);
+    pd_logging_kept(job);
+    pd_control_kept(job, true);
+    pd_retry_end(job);
+    pd_pause_end(job);
+    effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
+    effect->u.durable_step = job->checkpointing.durable_step;
+    pd_effects_add(job->steps.outbox, effect);
+    pd_checkpoint_answer_all(job, job->checkpointing.durable_step, NULL, image->bytes, image->ns);
 }
 
 void pd_checkpoint_done(pd_job *job, pd_effects *outbox, pd_request *request, uint64_t now_ns)
 {
-    pd_checkpoint_image *kept = request->u.checkpoint_image;
+    pd_checkpoint_image *image = request->u.checkpoint_image;
 
-    pd_checkpoint_image_drop_weights(kept);
-    if (kept->ended || job == NULL) {
-        if (kept->error.code != PD_OK)
-            pd_say(outbox, PD_SAY_WARNING, (pd_log_facts){ .job = kept->job, .code = kept->error.code },
-                   "the end of the job could not be noted on the disk, or its last checkpoint not written: %.300s",
-                   kept->error.text);
+    pd_checkpoint_image_drop_weights(image);
+    if (image->ended || job == NULL) {
+        if (image->error.code != PD_OK)
+            pd_say(outbox, PD_SAY_WARNING, (pd_log_facts){ .job = image->job, .code = image->error.code },
+                   "could not record the end of the job on the disk, or write its last checkpoint: %.300s",
+                   image->error.text);
         pd_request_free(request);
     } else {
-        settle(job, kept, request, now_ns);
+        settle(job, image, request, now_ns);
         pd_checkpoint_look(job, now_ns);
     }
-    pd_checkpoint_image_free(kept);
+    pd_checkpoint_image_free(image);
 }
 
 uint64_t pd_checkpoint_next_tick(const pd_job *job)
@@ -388,9 +381,9 @@ uint64_t pd_checkpoint_next_tick(const pd_job *job)
 
     if (pd_control_next_tick(job) < at) at = pd_control_next_tick(job);
     if (pd_retry_next_tick(job) < at) at = pd_retry_next_tick(job);
-    if (pd_disk_watch_next_tick(job) < at) at = pd_disk_watch_next_tick(job);
+    if (next_watch(job) < at) at = next_watch(job);
     for (const pd_request *request = job->checkpointing.asked.first; request != NULL;
-         request = (const pd_request *)(const void *)request->mail.next)
+         request = pd_request_next(request))
         if (request->u.checkpoint.wait_ns < at) at = request->u.checkpoint.wait_ns;
     return at;
 }
@@ -405,7 +398,7 @@ static void describe_wait(const pd_job *job, const pd_request *request, pd_error
         pd_fail(err, PD_DEADLINE_EXCEEDED,
                 "job %.100s: its checkpoint is still being written: ask again, and wait longer", job->steps.name);
     else if (!has_state(job))
-        pd_fail(err, PD_DEADLINE_EXCEEDED, "job %.100s: its initial weights have not all come", job->steps.name);
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "job %.100s: its initial weights are incomplete", job->steps.name);
     else
         pd_fail(err, PD_DEADLINE_EXCEEDED,
                 "job %.100s has not reached step %" PRIu64 ", of which a checkpoint was asked for", job->steps.name,
@@ -414,12 +407,11 @@ static void describe_wait(const pd_job *job, const pd_request *request, pd_error
 
 static void refuse_late(pd_job *job, uint64_t now_ns)
 {
-    pd_request_queue all = job->checkpointing.asked;
+    pd_request_queue all = pd_request_queue_take_all(&job->checkpointing.asked);
+    pd_request *request;
     pd_error err;
 
-    job->checkpointing.asked = (pd_request_queue){ 0 };
-    while (all.first != NULL) {
-        pd_request *request = pd_request_queue_take(&all);
+    while ((request = pd_request_queue_take(&all)) != NULL) {
         if (now_ns < request->u.checkpoint.wait_ns) {
             pd_request_queue_add(&job->checkpointing.asked, request);
             continue;
@@ -434,6 +426,6 @@ void pd_checkpoint_tick(pd_job *job, uint64_t now_ns)
     if (!job->checkpointing.durable) return;
     pd_control_tick(job, now_ns);
     if (now_ns >= pd_checkpoint_next_tick(job)) refuse_late(job, now_ns);
-    pd_disk_watch_tick(job, now_ns);
+    tick_watch(job, now_ns);
     pd_checkpoint_look(job, now_ns);
 }

@@ -1,11 +1,11 @@
-/* checkpoint_due.h - decides when a job gets a checkpoint, answers requests for one, takes it back from the keeper
- * thread, and notices a disk that does not answer. Step thread. */
+/* checkpoint_due.h - decides when a job gets a checkpoint, answers requests for one, takes it back from the checkpoint
+ * writer, and notices a disk that does not answer. Step thread. */
 #ifndef PD_CHECKPOINT_DUE_H
 #define PD_CHECKPOINT_DUE_H
 
 #include "job.h"
 
-/* Begins a checkpoint of the job if one is due, or goes on with the one under way. Call it after each batch of the
+/* Begins a checkpoint of the job if one is due, or continues with the one under way. Call it after each batch of the
  * job's work, and after requests that the functions below do not take. Cheap if the job has no checkpoints. */
 void pd_checkpoint_look(pd_job *job, uint64_t now_ns);
 

@@ -1,10 +1,10 @@
 /* checkpoint_state.c - answers requests for a checkpoint, schedules retries by time, and pauses and resumes jobs. */
 #include "checkpoint_state.h"
 
-#include "cut.h"
+#include "consistent_cut.h"
 #include "import.h"
 #include "riders.h"
-#include "step_log.h"
+#include "wal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,11 +28,10 @@ bool pd_checkpoint_has_changes(const pd_job *job, const pd_request *request)
 
 void pd_checkpoint_answer_all(pd_job *job, uint64_t step, const pd_error *err, uint64_t bytes, uint64_t ns)
 {
-    pd_request_queue all = job->checkpointing.asked;
+    pd_request_queue all = pd_request_queue_take_all(&job->checkpointing.asked);
+    pd_request *request;
 
-    job->checkpointing.asked = (pd_request_queue){ 0 };
-    while (all.first != NULL) {
-        pd_request *request = pd_request_queue_take(&all);
+    while ((request = pd_request_queue_take(&all)) != NULL) {
         if (request->u.checkpoint.step > step || (err == NULL && !pd_checkpoint_has_changes(job, request)))
             pd_request_queue_add(&job->checkpointing.asked, request);
         else if (err != NULL)
@@ -44,11 +43,10 @@ void pd_checkpoint_answer_all(pd_job *job, uint64_t step, const pd_error *err, u
 
 void pd_checkpoint_answer_workers(pd_job *job)
 {
-    pd_request_queue all = job->checkpointing.asked;
+    pd_request_queue all = pd_request_queue_take_all(&job->checkpointing.asked);
+    pd_request *request;
 
-    job->checkpointing.asked = (pd_request_queue){ 0 };
-    while (all.first != NULL) {
-        pd_request *request = pd_request_queue_take(&all);
+    while ((request = pd_request_queue_take(&all)) != NULL) {
         if (request->u.checkpoint.job_name == NULL && request->u.checkpoint.step <= job->checkpointing.durable_step &&
             pd_checkpoint_has_changes(job, request))
             pd_checkpoint_answer(job, request, 0, 0);
@@ -85,12 +83,6 @@ static bool is_idle(const pd_job *job)
 bool pd_retry_is_by_time(const pd_job *job)
 {
     return job->checkpointing.paused || (job->checkpointing.counts.unwritten > 0 && is_idle(job));
-}
-
-void pd_retry_at_once(pd_job *job)
-{
-    job->checkpointing.retry.at_ns = 0;
-    job->checkpointing.retry.wait_ns = FIRST_NS;
 }
 
 bool pd_retry_wants_checkpoint(const pd_job *job, uint64_t now_ns)
@@ -132,13 +124,13 @@ void pd_pause_begin(pd_job *job)
     uint64_t step;
 
     if (job->steps.values.at[PD_JOB_KEY_ON_DISK_ERROR] != PD_DISK_PAUSE || job->checkpointing.paused) return;
-    if (pd_step_log_is_on(&job->steps)) return; /* entries make the steps durable, or hold the job back */
+    if (pd_wal_records_steps(&job->steps)) return; /* entries make the steps durable, or hold the job back */
     step = job->steps.queue.limit = pd_cut_least_step(&job->steps);
     job->checkpointing.paused = true;
-    pd_retry_at_once(job);
+    job->checkpointing.retry = (pd_checkpoint_retry){ .at_ns = 0, .wait_ns = FIRST_NS };
     facts.step = &step;
     pd_say(job->steps.outbox, PD_SAY_WARNING, facts,
-           "the job pauses after step %" PRIu64 " until a checkpoint is on the disk (on_disk_error = pause)", step);
+           "paused after step %" PRIu64 " until a checkpoint is durable (on_disk_error = pause)", step);
 }
 
 void pd_pause_end(pd_job *job)
@@ -146,7 +138,6 @@ void pd_pause_end(pd_job *job)
     if (!job->checkpointing.paused) return;
     job->checkpointing.paused = false;
     job->steps.queue.limit = UINT64_MAX;
-    pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name },
-           "the disk is well again, and the job goes on");
+    pd_job_say(job, PD_SAY_INFO, "disk recovered, job resumed");
     pd_riders_release(&job->steps);
 }

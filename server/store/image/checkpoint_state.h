@@ -22,11 +22,11 @@ typedef struct pd_checkpoint_part {
 } pd_checkpoint_part;
 
 typedef struct pd_checkpoint {
-    pd_checkpoint_image *kept;
+    pd_checkpoint_image *image;
     pd_effect *effect; /* will hand the checkpoint to the checkpoint writer; allocated in advance, so it cannot fail */
     uint64_t until_ns; /* time by which all parameters must have reached the step of the cut */
     bool last;         /* the server drains: parameters are taken at the steps that they have */
-    bool headed;       /* all parameters are at rest, and the head is written: parameters can be copied */
+    bool headed;       /* all parameters are quiesced, and the header is written: parameters can be copied */
     bool cut_ended;    /* no parameter rests for this checkpoint any more */
     bool failed;       /* a result of a preconditioner task could not be added, because of `error` */
     pd_error error;
@@ -53,8 +53,6 @@ void pd_checkpoint_ended(pd_job *job);
 /* Notes that the checkpoint of this step could not be made or written, and refuses those who wait for it. */
 void pd_checkpoint_failed(pd_job *job, uint64_t step, const pd_error *err);
 
-/* Lets the next attempt be made at once, and those after it a second later and so on. */
-void pd_retry_at_once(pd_job *job);
 /* Returns whether a checkpoint should be begun now, because an earlier one has failed and no step makes one due. */
 bool pd_retry_wants_checkpoint(const pd_job *job, uint64_t now_ns);
 /* Notes that a checkpoint is begun: the next attempt comes later. */
@@ -69,7 +67,7 @@ uint64_t pd_retry_next_tick(const pd_job *job);
 /* Pauses the job, and logs it, if its configuration says so and its log does not make steps durable. Does nothing if
  * the job is paused. */
 void pd_pause_begin(pd_job *job);
-/* Lets a paused job go on. Does nothing if the job is not paused. */
+/* Lets a paused job continue. Does nothing if the job is not paused. */
 void pd_pause_end(pd_job *job);
 
 #endif

@@ -3,7 +3,7 @@
 #include "control_log.h"
 
 #include "archive.h"
-#include "control.h"
+#include "wal.h"
 #include "control_keeping.h"
 #include "checkpoint_policy.h"
 #include "override_command.h"
@@ -20,18 +20,17 @@ enum { DISTANCE_MOST = 1024 }; /* most steps between an error and the checkpoint
 
 /* ---- an entry as bytes ---- */
 
-static const pd_field record_fields[] = { PD_FIELD_IN(pd_control_record, kind, 0, PD_CONTROL_SET),
-                                          PD_FIELD(pd_control_record, param),
-                                          PD_FIELD(pd_control_record, step),
-                                          { 0 } };
-static const pd_table record_table = { "record", sizeof(pd_control_record), record_fields };
+static const pd_field record_fields[] = {
+    PD_FIELD_IN(pd_decision, kind, 0, PD_DECISION_SET), PD_FIELD(pd_decision, param), PD_FIELD(pd_decision, step), { 0 }
+};
+static const pd_table record_table = { "record", sizeof(pd_decision), record_fields };
 
 static const pd_field root_fields[] = {
     PD_FIELD(pd_taken_root, task), PD_FIELD(pd_taken_root, count), PD_FIELD(pd_taken_root, status), { 0 }
 };
 static const pd_table root_table = { "taken root", sizeof(pd_taken_root), root_fields };
 
-static void write_record(pd_archive *archive, pd_control_record *record, uint32_t ranks)
+static void write_record(pd_archive *archive, pd_decision *record, uint32_t ranks)
 {
     size_t n_ranks = record->counted != NULL ? ranks : 0;
 
@@ -49,11 +48,11 @@ static void write_record(pd_archive *archive, pd_control_record *record, uint32_
 
 /* Writes the records of a list; NULL: only counts them. Returns their number. Leaves out overrides that were read back:
  * the checkpoint before the entry has them. */
-static size_t write_list(pd_archive *archive, const pd_control_list *list, uint32_t ranks)
+static size_t write_list(pd_archive *archive, const pd_decision_list *list, uint32_t ranks)
 {
     size_t n = 0;
 
-    for (pd_control_record *r = list->first; r != NULL; r = r->next) {
+    for (pd_decision *r = list->first; r != NULL; r = r->next) {
         if (r->override != NULL) continue;
         if (archive != NULL) write_record(archive, r, ranks);
         n++;
@@ -63,12 +62,12 @@ static size_t write_list(pd_archive *archive, const pd_control_list *list, uint3
 
 static size_t write_records(pd_archive *archive, const pd_job *job)
 {
-    const pd_control *control = job->steps.control;
+    const pd_wal *wal = job->steps.wal;
     uint32_t ranks = job->steps.members.ranks;
-    size_t n = write_list(archive, &control->made, ranks);
+    size_t n = write_list(archive, &wal->decisions.made, ranks);
 
-    for (uint32_t i = 0; control->renews && i < job->steps.n_params; i++)
-        n += write_list(archive, &control->params[i].noted, ranks);
+    for (uint32_t i = 0; wal->decisions.renews && i < job->steps.n_params; i++)
+        n += write_list(archive, &wal->params[i].read, ranks);
     return n;
 }
 
@@ -86,7 +85,7 @@ static int write_entry(const pd_job *job, pd_wal_record *logged, pd_error *err)
     (void)write_records(&archive, job);
     pd_archive_leave(&archive);
     rc = pd_archive_end(&archive, &logged->head, &logged->head_bytes, err);
-    return rc == PD_OK && job->steps.control->renews ? pd_job_check_total(job, logged->head_bytes, err) : rc;
+    return rc == PD_OK && job->steps.wal->decisions.renews ? pd_job_check_total(job, logged->head_bytes, err) : rc;
 }
 
 /* ---- handing entries over ---- */
@@ -100,7 +99,7 @@ static int make_entry(pd_job *job, pd_effect **out, pd_error *err)
     if (effect == NULL || logged == NULL || (logged->job = strdup(job->steps.name)) == NULL)
         pd_fail(err, PD_NO_MEMORY, "out of memory for its entry");
     else if (write_entry(job, logged, err) == PD_OK) {
-        logged->control = true;
+        logged->stream = PD_WAL_DECISIONS;
         logged->number = job->steps.number;
         logged->creator = job->saved.creator;
         effect->u.wal = logged;
@@ -118,17 +117,17 @@ static int hand_over(pd_job *job, pd_error *err)
     pd_effect *effect = NULL;
 
     if (make_entry(job, &effect, err) != PD_OK) return err->code;
-    if (job->steps.control->renews) {
+    if (job->steps.wal->decisions.renews) {
         checkpointing->renewed += effect->u.wal->head_bytes;
         pd_account_take(&job->steps.account, effect->u.wal->head_bytes);
     }
-    job->steps.control->renews = false;
+    job->steps.wal->decisions.renews = false;
     if (checkpointing->fresh) checkpointing->base = checkpointing->number;
     checkpointing->fresh = false;
     effect->u.wal->base = checkpointing->base;
     effect->u.wal->step = ++checkpointing->number;
     checkpointing->under_way++;
-    pd_control_drop_made(job->steps.control);
+    pd_wal_drop_made(job->steps.wal);
     pd_effects_add(job->steps.outbox, effect);
     return PD_OK;
 }
@@ -141,8 +140,8 @@ static void stop(pd_job *job, uint64_t number)
     checkpointing->on = checkpointing->headed = false;
     checkpointing->moved = NULL;
     checkpointing->since = checkpointing->number;
-    job->steps.control->on = job->steps.control->differs = job->steps.control->renews = false;
-    pd_control_drop_made(job->steps.control);
+    job->steps.wal->decisions.on = job->steps.wal->decisions.differs = job->steps.wal->decisions.renews = false;
+    pd_wal_drop_made(job->steps.wal);
     pd_control_lost(job, number);
 }
 
@@ -180,7 +179,7 @@ static void end_before_change(pd_job *job)
 {
     pd_error err;
 
-    if (job->checkpointing.control.on && job->steps.control->made.first != NULL) (void)hand_over(job, &err);
+    if (job->checkpointing.control.on && job->steps.wal->decisions.made.first != NULL) (void)hand_over(job, &err);
     stop(job, job->checkpointing.control.number);
     pd_checkpoint_policy_soon(job);
 }
@@ -191,9 +190,9 @@ static void leave_past(pd_job *job)
 {
     pd_error err;
 
-    if (job->steps.control->n_noted == 0) return;
-    (void)pd_control_put_overrides(&job->steps, &err); /* overrides that are left come before the next step */
-    pd_control_drop_noted(&job->steps, false);
+    if (job->steps.wal->decisions.n_read == 0) return;
+    (void)pd_wal_put_overrides(&job->steps, &err); /* overrides that are left come before the next step */
+    pd_wal_drop_read(&job->steps, false);
 }
 
 /* Returns whether an entry is due: there are records, or the chain on the disk must end. The job may have left the
@@ -202,23 +201,24 @@ static bool has_news(const pd_job *job)
 {
     const pd_control_keeping *checkpointing = &job->checkpointing.control;
 
-    return job->steps.control->made.first != NULL || (checkpointing->fresh && checkpointing->number > 0);
+    return job->steps.wal->decisions.made.first != NULL || (checkpointing->fresh && checkpointing->number > 0);
 }
 
 void pd_control_look(pd_job *job)
 {
-    pd_control *control = job->steps.control;
+    pd_wal *wal = job->steps.wal;
     pd_error err = { 0 };
 
-    if (control == NULL || job->gone) return;
+    if (wal == NULL || job->gone) return;
     if (job->checkpointing.control.moved != NULL) leave_past(job);
-    if (!control->on) return;
-    if (job->checkpointing.control.moved != NULL || control->differs) {
+    if (!wal->decisions.on) return;
+    if (job->checkpointing.control.moved != NULL || wal->decisions.differs) {
         end_before_change(job);
         return;
     }
-    if (control->overflow)
-        pd_fail(&err, PD_RESOURCE_EXHAUSTED, "more than %" PRIu64 " bytes of records wait for the disk", control->most);
+    if (wal->decisions.overflow)
+        pd_fail(&err, PD_RESOURCE_EXHAUSTED, "more than %" PRIu64 " bytes of records wait for the disk",
+                wal->decisions.most);
     else if (job->checkpointing.control.on && job->checkpointing.control.under_way == 0 && has_news(job))
         (void)hand_over(job, &err);
     if (err.code != PD_OK) fail(job, job->checkpointing.control.number, &err);
@@ -245,21 +245,21 @@ void pd_control_headed(pd_job *job)
 {
     pd_control_keeping *checkpointing = &job->checkpointing.control;
 
-    if (job->steps.control == NULL) return;
+    if (job->steps.wal == NULL) return;
     /* A job that repeats steps after a restart still needs all entries that tell how these steps went, also those
      * written after the cut: then the checkpoint lets none of them be dropped. */
     checkpointing->mark =
-        pd_control_repeats(&job->steps) && !PD_MUTANT(repeated_given_up) ? checkpointing->base : checkpointing->number;
+        pd_wal_repeats(&job->steps) && !PD_MUTANT(repeated_given_up) ? checkpointing->base : checkpointing->number;
     checkpointing->copied = job->checkpointing.cut.step;
     if (PD_MUTANT(control_base_early)) checkpointing->base = checkpointing->mark;
     pd_control_in_head(job);
     if (checkpointing->on) return;
     checkpointing->headed = true;
     checkpointing->moved = NULL;
-    pd_control_drop_made(job->steps.control);
-    job->steps.control->differs = false;
-    job->steps.control->renews = pd_control_repeats(&job->steps);
-    job->steps.control->on = true;
+    pd_wal_drop_made(job->steps.wal);
+    job->steps.wal->decisions.differs = false;
+    job->steps.wal->decisions.renews = pd_wal_repeats(&job->steps);
+    job->steps.wal->decisions.on = true;
 }
 
 /* Lets entries follow the checkpoint that is durable now. */
@@ -278,7 +278,7 @@ void pd_control_kept(pd_job *job, bool good)
 {
     pd_control_keeping *checkpointing = &job->checkpointing.control;
 
-    if (job->steps.control == NULL) return;
+    if (job->steps.wal == NULL) return;
     pd_control_settle(job, good);
     if (!checkpointing->on && !good && checkpointing->headed) {
         stop(job, checkpointing->number);
@@ -295,13 +295,13 @@ void pd_control_kept(pd_job *job, bool good)
 
 void pd_control_restored(pd_job *job)
 {
-    if (job->steps.control == NULL) return;
+    if (job->steps.wal == NULL) return;
     job->checkpointing.control =
         (pd_control_keeping){ .on = true, .fresh = true, .copied = job->checkpointing.newest.step };
-    job->steps.control->on = true;
+    job->steps.wal->decisions.on = true;
 }
 
-static int read_ranks(pd_archive *archive, pd_control_record *record, size_t n, uint32_t ranks)
+static int read_ranks(pd_archive *archive, pd_decision *record, size_t n, uint32_t ranks)
 {
     if (n == 0) return PD_OK;
     if (n != ranks) return pd_archive_fail(archive, PD_DATA_LOSS, "a round of %zu ranks, but the job has %u", n, ranks);
@@ -315,7 +315,7 @@ static int read_ranks(pd_archive *archive, pd_control_record *record, size_t n, 
     return pd_archive_status(archive);
 }
 
-static int read_command(pd_archive *archive, pd_control_record *record, size_t n)
+static int read_command(pd_archive *archive, pd_decision *record, size_t n)
 {
     if (n == 0) return PD_OK;
     if ((record->command = malloc(n)) == NULL)
@@ -326,7 +326,7 @@ static int read_command(pd_archive *archive, pd_control_record *record, size_t n
 }
 
 /* Reads what follows the roots of a record, and checks that the record fits the job. */
-static int read_rest(pd_archive *archive, pd_control_record *record, const pd_steps *steps)
+static int read_rest(pd_archive *archive, pd_decision *record, const pd_steps *steps)
 {
     size_t n = 0;
 
@@ -336,15 +336,14 @@ static int read_rest(pd_archive *archive, pd_control_record *record, const pd_st
     pd_archive_count(archive, &n, MOST_COMMAND, 1);
     if (pd_archive_status(archive) != PD_OK || read_command(archive, record, n) != PD_OK)
         return pd_archive_status(archive);
-    if ((record->kind == PD_CONTROL_SET) == (record->command != NULL) &&
-        (record->kind == PD_CONTROL_ROUND) == (record->counted != NULL) &&
-        (record->kind == PD_CONTROL_ROOTS || record->taken.n == 0))
+    if ((record->kind == PD_DECISION_SET) == (record->command != NULL) &&
+        (record->kind == PD_DECISION_ROUND) == (record->counted != NULL) &&
+        (record->kind == PD_DECISION_ROOTS || record->taken.n == 0))
         return PD_OK;
     return pd_archive_fail(archive, PD_DATA_LOSS, "a record of kind %d has parts of another kind", (int)record->kind);
 }
 
-static int read_roots(pd_archive *archive, pd_control_record **out, const pd_control_record *head,
-                      const pd_steps *steps)
+static int read_roots(pd_archive *archive, pd_decision **out, const pd_decision *head, const pd_steps *steps)
 {
     size_t n = 0;
 
@@ -353,39 +352,39 @@ static int read_roots(pd_archive *archive, pd_control_record **out, const pd_con
         (head->param >= steps->n_params || n > pd_optim_most_taken(steps->params[head->param].optim)))
         pd_archive_fail(archive, PD_DATA_LOSS, "%zu roots of parameter %u of %u", n, head->param, steps->n_params);
     if (pd_archive_status(archive) != PD_OK) return pd_archive_status(archive);
-    if ((*out = pd_control_record_new(head->kind, head->param, head->step, n)) == NULL)
+    if ((*out = pd_decision_new(head->kind, head->param, head->step, n)) == NULL)
         return pd_archive_fail(archive, PD_NO_MEMORY, "out of memory for a record");
     pd_archive_records(archive, &root_table, (*out)->taken.at, n);
     return pd_archive_status(archive);
 }
 
 /* Gives a record that was read to the job: a command becomes a record for each of its parameters. */
-static int take_record(pd_archive *archive, pd_job *job, pd_control_record *record)
+static int take_record(pd_archive *archive, pd_job *job, pd_decision *record)
 {
     pd_error err;
     int rc;
 
-    if (record->kind != PD_CONTROL_SET) {
-        pd_control_add(&job->steps, record);
+    if (record->kind != PD_DECISION_SET) {
+        pd_wal_add_read(&job->steps, record);
         return PD_OK;
     }
     /* A command from before the last copy is part of the state with which the job has come back. */
     rc = record->step < job->checkpointing.durable_step
              ? PD_OK
              : pd_job_set_again(job, record->command, record->command_bytes, &err);
-    pd_control_record_free(record);
+    pd_decision_free(record);
     return rc == PD_OK ? rc : pd_archive_fail(archive, rc, "%s", err.text);
 }
 
 static int read_record(pd_archive *archive, pd_job *job)
 {
-    pd_control_record head = { 0 }, *record = NULL;
+    pd_decision head = { 0 }, *record = NULL;
 
     pd_archive_fields(archive, &record_table, &head);
     if (pd_archive_status(archive) == PD_OK && read_roots(archive, &record, &head, &job->steps) == PD_OK &&
         read_rest(archive, record, &job->steps) == PD_OK)
         return take_record(archive, job, record);
-    pd_control_record_free(record);
+    pd_decision_free(record);
     return pd_archive_status(archive);
 }
 
@@ -415,12 +414,12 @@ int pd_control_load(pd_jobs *jobs, const pd_wal_record *logged, pd_error *err)
     pd_job *job = pd_jobs_find(jobs, logged->job);
     int rc;
 
-    if (job == NULL || job->saved.creator != logged->creator || job->steps.control == NULL)
+    if (job == NULL || job->saved.creator != logged->creator || job->steps.wal == NULL)
         return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s for an entry of a control log", logged->job);
     rc = PD_MUTANT(control_unread) ? PD_OK : read_entry(job, logged, err);
     job->checkpointing.control.number = job->checkpointing.control.since = logged->step;
     job->checkpointing.control.base = logged->base;
     job->checkpointing.control.fresh = rc != PD_OK;
-    if (rc != PD_OK) pd_control_drop_noted(&job->steps, true);
+    if (rc != PD_OK) pd_wal_drop_read(&job->steps, true);
     return rc;
 }

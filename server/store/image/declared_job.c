@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_RULES = 4096, MOST_PARAMS = 1 << 20, MOST_RANGES = 1 << 28 };
+enum { MOST_VALUES = 256, MOST_RULES = 4096, MOST_PARAMS = 1 << 20, MOST_RANGES = 1 << 28 };
 
 static const pd_field value_fields[] = { PD_FIELD(pd_declared_value, name), PD_FIELD(pd_declared_value, value), { 0 } };
 static const pd_table value_table = { "value", sizeof(pd_declared_value), value_fields };
@@ -47,7 +47,7 @@ void pd_declared_job_visit(pd_archive *archive, pd_declared_job *d)
 {
     pd_archive_enter(archive, "declared");
     pd_archive_fields(archive, &job_table, d);
-    d->values = pd_archive_list(archive, &value_table, d->values, &d->n_values, PD_JOB_KEYS);
+    d->values = pd_archive_list(archive, &value_table, d->values, &d->n_values, MOST_VALUES);
     d->rules = pd_archive_list(archive, &rule_table, d->rules, &d->n_rules, MOST_RULES);
     d->params = pd_archive_list(archive, &param_table, d->params, &d->n_params, MOST_PARAMS);
     d->ranges = pd_archive_list(archive, &range_table, d->ranges, &d->n_ranges, MOST_RANGES);
@@ -136,8 +136,7 @@ int pd_declared_job_of(pd_declared_job *out, const pd_job *job, pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its image", job->steps.name);
 }
 
-/* Returns a copy of a text from an image. If the image has no text (`text` is NULL) returns
- * a copy of "". */
+/* Returns a copy of a text from an image. If the image has no text (`text` is NULL) returns a copy of "". */
 static char *text_of(const char *text)
 {
     return strdup(text != NULL ? text : "");
@@ -273,10 +272,10 @@ static int set_range(pd_job *job, const pd_declared_range *range, pd_error *err)
     if (param == NULL || !param->ranged || range->rank >= job->steps.members.ranks ||
         param->round.ranges.at[range->rank].known || range->start < 0 || range->end < range->start ||
         range->end > param->elements)
-        return pd_fail(err, PD_DATA_LOSS,
-                       "job %.100s: the image has a range that does not fit: rank %u, parameter %u, "
-                       "elements %lld to %lld",
-                       job->steps.name, range->rank, range->param, (long long)range->start, (long long)range->end);
+        return pd_fail(
+            err, PD_DATA_LOSS,
+            "job %.100s: the image has a range that does not fit: rank %u, parameter %u, elements %lld to %lld",
+            job->steps.name, range->rank, range->param, (long long)range->start, (long long)range->end);
     pd_range_take(param, range->rank, range->start, range->end);
     param->round.ranges.at[range->rank].initialiser = range->initialiser;
     return PD_OK;

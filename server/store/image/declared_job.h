@@ -37,13 +37,12 @@ typedef struct pd_declared_job {
     pd_declared_value *values;
     size_t n_values; /* number of values of configuration keys, each of which is saved with the key's name */
     pd_declared_rule *rules;
-    /* number of optimizer rules of the job, not counting the built-in rule for model state (tensors not trained) */
+    /* number of optimizer rules of the job, not counting the built-in rule for model state */
     size_t n_rules;
     pd_declared_param_record *params;
     size_t n_params;
     pd_declared_range *ranges;
-    /* number of ranges that ranks have declared of ranged parameters (each rank contributes a range of their
-     * elements) */
+    /* number of ranges that ranks have declared of ranged parameters */
     size_t n_ranges;
 } pd_declared_job;
 

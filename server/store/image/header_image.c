@@ -3,7 +3,7 @@
 #include "header_image.h"
 
 #include "checkpoint_policy.h"
-#include "cut.h"
+#include "consistent_cut.h"
 #include "declared_job.h"
 #include "global_clip.h"
 #include "job.h"
@@ -11,7 +11,7 @@
 #include "override.h"
 #include "text.h"
 #include "step_group.h"
-#include "step_log.h"
+#include "wal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -76,8 +76,7 @@ static const pd_table left_table = { "left", sizeof(pd_rank), left_fields };
 
 enum { MOST_PATTERN = PD_NAME_MAX, MOST_VALUE = 4096 };
 
-/* An override as a record of the image (the saved state of a
- * job). */
+/* An override as a record of the image. */
 typedef struct record {
     uint32_t rule;
     uint64_t mask, withdrawn, scheduled;
@@ -296,29 +295,21 @@ static void visit_overrides(pd_archive *archive, pd_job *job)
     pd_archive_leave(archive);
 }
 
-/* Returns the step after which parameters are stopped, by a cut (cut.h) or by the job's log (step_log.h);
+/* Returns the step after which parameters are stopped, by a cut (consistent_cut.h) or by the job's log (wal.h);
  * UINT64_MAX: nothing stops them. */
 static uint64_t stopped_at(const pd_steps *steps)
 {
     uint64_t step = steps->cut != NULL && steps->cut->rests ? steps->cut->step : UINT64_MAX - 1;
 
-    return pd_step_log_is_on(steps) && steps->log->step < step ? steps->log->step : step;
-}
-
-/* Returns what a step group must have in the image. While its members are
- * stopped, the steps that they will take next do not count yet. */
-static pd_step_group_saved group_at_cut(const pd_steps *steps, const pd_step_group *group)
-{
-    pd_step_group_saved saved = group->saved;
-
-    if (saved.unknown > stopped_at(steps) + 1) saved.unknown = stopped_at(steps) + 1;
-    return saved;
+    return pd_wal_records_steps(steps) && steps->wal->inputs.step < step ? steps->wal->inputs.step : step;
 }
 
 static void visit_group(pd_archive *archive, const pd_steps *steps, pd_step_group *group)
 {
-    pd_step_group_saved saved = group_at_cut(steps, group);
+    pd_step_group_saved saved = group->saved;
 
+    /* While the members are stopped, the steps that they will take next do not count yet. */
+    if (saved.unknown > stopped_at(steps) + 1) saved.unknown = stopped_at(steps) + 1;
     pd_archive_fields(archive, &group_table, &saved);
     if (pd_archive_is_reading(archive)) group->saved = saved;
 }
@@ -479,15 +470,6 @@ static bool group_fits(const pd_step_group *group)
                                       group->saved.unknown <= most + 1 && group->saved.missed <= least);
 }
 
-static uint64_t largest_step(const pd_job *job)
-{
-    uint64_t step = 0;
-
-    for (uint32_t i = 0; i < job->steps.n_params; i++)
-        if (job->steps.params[i].saved.step > step) step = job->steps.params[i].saved.step;
-    return step;
-}
-
 /* Marks a rank that had a process as lost, because its connection ended with the old server, unless it has left. What
  * it has contributed to rounds that are not closed in the image is lost, too, and comes again. */
 static void lose(pd_rank *rank, uint64_t most_step, uint64_t now_ns)
@@ -502,7 +484,7 @@ static void lose(pd_rank *rank, uint64_t most_step, uint64_t now_ns)
 static int check_identity(const char *text, const pd_job *job, pd_error *err)
 {
     if (text == NULL || (text[0] != '\0' && text[pd_text_printable(text, strlen(text))] == '\0')) return PD_OK;
-    return pd_fail(err, PD_DATA_LOSS, "job %.100s: an identity is no printable text", job->steps.name);
+    return pd_fail(err, PD_DATA_LOSS, "job %.100s: an identity is not printable text", job->steps.name);
 }
 
 static int check_texts(const pd_job *job, pd_error *err)
@@ -517,7 +499,7 @@ static int check_texts(const pd_job *job, pd_error *err)
 
 int pd_header_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
 {
-    uint64_t most_step = largest_step(job);
+    uint64_t most_step = pd_job_largest_step(job);
 
     if (check_texts(job, err) != PD_OK) return PD_DATA_LOSS;
     for (size_t r = 0; r < job->steps.n_rules; r++) {
@@ -533,7 +515,7 @@ int pd_header_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
     /* The loop thread has none of the job's weights yet. */
     job->restart.unpublished = true;
     job->restart.restored = true;
-    /* The presets may have changed since. Workers that come back must agree only with what they name. */
+    /* The presets may have changed since. Workers that return must agree only with what they name. */
     job->presets = &job->steps.values;
     pd_checkpoint_policy_plan(job);
     job->timers.linger_ns = now_ns + job->steps.values.at[PD_JOB_KEY_JOB_LINGER];

@@ -3,14 +3,13 @@
 
 #include "archive.h"
 #include "checkpoint_state.h"
-#include "control.h"
+#include "wal.h"
 #include "control_log.h"
 #include "checkpoint_policy.h"
 #include "wal_image.h"
 #include "param_set.h"
 #include "riders.h"
 #include "mutant.h"
-#include "step_log.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -51,7 +50,7 @@ static int write_head(pd_job *job, pd_wal_record *record, pd_error *err)
 static void take_aggregates(const pd_steps *steps, pd_wal_record *record)
 {
     for (uint32_t i = 0; i < steps->n_params; i++) {
-        pd_step_input *input = &steps->log->inputs[i];
+        pd_step_input *input = &steps->wal->inputs.at[i];
         if (input->aggregate == NULL) continue;
         record->parts[i] =
             (pd_wal_part){ input->aggregate, steps->params[i].elements, steps->params[i].buffers.pool[PD_F32] };
@@ -66,7 +65,7 @@ static void take_aggregates(const pd_steps *steps, pd_wal_record *record)
 static int check_roots(const pd_steps *steps, pd_error *err)
 {
     for (uint32_t i = 0; i < steps->n_params; i++)
-        if (steps->log->inputs[i].taken.missed)
+        if (steps->wal->params[i].taken.missed)
             return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%.160s has taken more roots in one step than an entry can name",
                            steps->params[i].name);
     return PD_OK;
@@ -81,7 +80,7 @@ static int make_records(pd_job *job, pd_effect **out, pd_error *err)
         (record->parts = calloc(job->steps.n_params, sizeof *record->parts)) != NULL) {
         record->number = job->steps.number;
         record->creator = job->saved.creator;
-        record->step = job->steps.log->step;
+        record->step = job->steps.wal->inputs.step;
         record->n_parts = job->steps.n_params;
         effect->u.wal = record;
         *out = effect;
@@ -132,7 +131,7 @@ static void drop_waiting(pd_job *job)
         next = (pd_effect *)(void *)effect->mail.next;
         pd_account_give(&job->steps.account, effect->u.wal->head_bytes);
         drop_effect(effect);
-        job->steps.log->under_way--;
+        job->steps.wal->inputs.under_way--;
     }
     job->checkpointing.log.first = job->checkpointing.log.last = NULL;
 }
@@ -140,7 +139,7 @@ static void drop_waiting(pd_job *job)
 static void stop(pd_job *job)
 {
     drop_waiting(job);
-    pd_step_log_end(&job->steps);
+    pd_wal_end_steps(&job->steps);
     job->checkpointing.log.broken++;
     job->checkpointing.log.moved = NULL;
     job->checkpointing.log.waits = false;
@@ -164,9 +163,9 @@ static void fail(pd_job *job, uint64_t step, const pd_error *err)
 
 void pd_logging_leave(pd_job *job)
 {
-    if (!pd_step_log_is_on(&job->steps)) return;
+    if (!pd_wal_records_steps(&job->steps)) return;
     stop(job);
-    job->checkpointing.log.left = job->steps.log->under_way > 0;
+    job->checkpointing.log.left = job->steps.wal->inputs.under_way > 0;
     pd_checkpoint_policy_soon(job);
 }
 
@@ -179,7 +178,8 @@ static void rejoin(pd_job *job)
 
 static void note_moved(pd_job *job)
 {
-    pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &job->steps.log->step },
+    pd_say(job->steps.outbox, PD_SAY_INFO,
+           (pd_log_facts){ .job = job->steps.name, .step = &job->steps.wal->inputs.step },
            "%s, which no entry of the log can say: a checkpoint is begun, and entries go on after it",
            job->checkpointing.log.moved);
     stop(job);
@@ -192,7 +192,7 @@ void pd_logging_not_kept(pd_job *job, uint64_t step)
     if (!log->wanted) return;
     log->distance = log->distance == 0 ? 1 : log->distance < DISTANCE_MOST ? 2 * log->distance : DISTANCE_MOST;
     log->retry = job->steps.progress.furthest + log->distance;
-    if (pd_step_log_is_on(&job->steps) && log->waits && job->steps.log->base == step) stop(job);
+    if (pd_wal_records_steps(&job->steps) && log->waits && job->steps.wal->inputs.base == step) stop(job);
 }
 
 /* Returns whether the checkpoint that entries follow is durable: that of step `base`, with all that has changed before
@@ -215,7 +215,7 @@ static void hand_over(pd_job *job, pd_effect *effect)
         /* The checkpoint was cut while the entry waited, and makes it superfluous. */
         pd_account_give(&job->steps.account, effect->u.wal->head_bytes);
         drop_effect(effect);
-        job->steps.log->under_way--;
+        job->steps.wal->inputs.under_way--;
         return;
     }
     if (PD_MUTANT(entry_durable_unwritten)) {
@@ -243,7 +243,7 @@ void pd_logging_kept(pd_job *job)
     pd_effect *next;
 
     log->distance = 0;
-    if (!log->waits || !has_base(job, job->steps.log->base)) return;
+    if (!log->waits || !has_base(job, job->steps.wal->inputs.base)) return;
     log->waits = false;
     for (pd_effect *effect = log->first; effect != NULL; effect = next) {
         next = (pd_effect *)(void *)effect->mail.next;
@@ -258,32 +258,31 @@ void pd_logging_kept(pd_job *job)
 
 void pd_logging_begin(pd_job *job, uint64_t base)
 {
-    if (!job->checkpointing.log.wanted || job->checkpointing.log.left || pd_step_log_is_on(&job->steps)) return;
-    if (pd_step_log_make(&job->steps) != PD_OK) return; /* it is tried again at the next checkpoint */
+    if (!job->checkpointing.log.wanted || job->checkpointing.log.left || pd_wal_records_steps(&job->steps)) return;
     job->checkpointing.log.moved = NULL;
     job->checkpointing.log.waits = !has_base(job, base) && !PD_MUTANT(entries_before_checkpoint);
-    pd_step_log_begin(&job->steps, base, base);
+    pd_wal_begin_steps(&job->steps, base, base);
 }
 
 void pd_logging_resume(pd_job *job, uint64_t step)
 {
     job->checkpointing.durable_step = job->checkpointing.control.copied = step;
-    if (job->checkpointing.log.wanted) pd_step_log_begin(&job->steps, job->checkpointing.newest.step, step);
+    if (job->checkpointing.log.wanted) pd_wal_begin_steps(&job->steps, job->checkpointing.newest.step, step);
 }
 
 static void log_step(pd_job *job)
 {
-    uint64_t step = job->steps.log->step;
+    uint64_t step = job->steps.wal->inputs.step;
     pd_effect *effect;
     pd_error err;
 
-    if (pd_control_put_overrides(&job->steps, &err) != PD_OK || make_entry(job, &effect, &err) != PD_OK) {
+    if (pd_wal_put_overrides(&job->steps, &err) != PD_OK || make_entry(job, &effect, &err) != PD_OK) {
         fail(job, step, &err);
         return;
     }
-    job->steps.log->under_way++;
+    job->steps.wal->inputs.under_way++;
     job->checkpointing.control.copied = step;
-    pd_step_log_next(&job->steps);
+    pd_wal_next_step(&job->steps);
     if (job->checkpointing.log.waits)
         wait_for_checkpoint(job, effect);
     else
@@ -293,10 +292,10 @@ static void log_step(pd_job *job)
 
 void pd_logging_look(pd_job *job)
 {
-    if (!pd_step_log_is_on(&job->steps) || job->gone) return;
+    if (!pd_wal_records_steps(&job->steps) || job->gone) return;
     if (job->checkpointing.log.moved != NULL)
         note_moved(job);
-    else if (job->steps.log->missing == 0)
+    else if (job->steps.wal->inputs.missing == 0)
         log_step(job);
 }
 
@@ -304,7 +303,7 @@ bool pd_logging_wants_checkpoint(const pd_job *job)
 {
     const pd_log_keeping *log = &job->checkpointing.log;
 
-    if (!log->wanted || log->left || pd_step_log_is_on(&job->steps)) return false;
+    if (!log->wanted || log->left || pd_wal_records_steps(&job->steps)) return false;
     return job->steps.progress.furthest >= log->retry;
 }
 
@@ -329,18 +328,18 @@ static void note_durable(pd_job *job, uint64_t step, pd_request *request)
 
 static void settle(pd_job *job, const pd_wal_record *record, pd_request *request)
 {
-    if (job->steps.log->under_way == PD_WAL_MOST && job->steps.queue.stopped != NULL) say_slow(job, record);
+    if (job->steps.wal->inputs.under_way == PD_WAL_MOST && job->steps.queue.stopped != NULL) say_slow(job, record);
     pd_account_give(&job->steps.account, record->head_bytes);
-    job->steps.log->under_way--;
+    job->steps.wal->inputs.under_way--;
     job->checkpointing.log.results++;
-    if (job->checkpointing.log.left && job->steps.log->under_way == 0) rejoin(job);
+    if (job->checkpointing.log.left && job->steps.wal->inputs.under_way == 0) rejoin(job);
     if (record->error.code == PD_OK) {
         job->checkpointing.log.bytes += record->bytes;
         pd_histogram_add(&job->checkpointing.log.times, record->ns);
         note_durable(job, record->step, request);
     } else {
         /* The error of an entry before the base has stopped the entries already. */
-        if (pd_step_log_is_on(&job->steps) && record->step > job->steps.log->base)
+        if (pd_wal_records_steps(&job->steps) && record->step > job->steps.wal->inputs.base)
             fail(job, record->step, &record->error);
         pd_request_free(request);
     }
@@ -351,7 +350,7 @@ void pd_logging_returned(pd_job *job, pd_request *request)
 {
     pd_wal_record *record = request->u.wal;
 
-    if (job != NULL && !record->control) {
+    if (job != NULL && record->stream == PD_WAL_STEPS) {
         settle(job, record, request);
     } else {
         if (job != NULL) pd_control_returned(job, record);
@@ -362,5 +361,5 @@ void pd_logging_returned(pd_job *job, pd_request *request)
 
 void pd_logging_release(pd_job *job)
 {
-    if (job->steps.log != NULL) drop_waiting(job);
+    if (job->steps.wal != NULL) drop_waiting(job);
 }

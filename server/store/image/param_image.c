@@ -1,7 +1,7 @@
 /* param_image.c - writes or reads one parameter's state, with one table of fields for both directions. */
 #include "param_image.h"
 
-#include "cut.h"
+#include "consistent_cut.h"
 #include "mutant.h"
 #include "round_scalars.h"
 #include "save.h"
@@ -32,7 +32,7 @@ static void visit_scalars(pd_archive *archive, pd_steps *steps, pd_param *param)
         return;
     }
     if (param->scalars == NULL && pd_scalars_make(steps, param, &err) != PD_OK) {
-        pd_archive_fail(archive, err.code, "%.160s: no memory for scalars", param->name);
+        pd_archive_fail(archive, err.code, "%.160s: out of memory for scalars", param->name);
         return;
     }
     pd_archive_records(archive, &mean_table, param->scalars->last, n);
@@ -67,7 +67,7 @@ void pd_param_image_visit_record(pd_archive *archive, pd_steps *steps, pd_param 
     pd_archive_leave(archive);
 }
 
-/* Visits everything that stands before the optimizer's state. The optimizer comes last, because results of its root
+/* Visits everything before the optimizer's state. The optimizer comes last, because results of its root
  * tasks may be added later. `weights`: those that the image goes with, if it is written; NULL: there are none. */
 static void begin(pd_archive *archive, pd_steps *steps, pd_param *param, const pd_published *weights)
 {

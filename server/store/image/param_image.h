@@ -7,7 +7,7 @@
 #include "steps.h"
 
 /* Writes the state of a parameter to an archive, or reads it into a parameter that was just made from the same
- * declaration, depending on the archive's direction. Only for a parameter whose preconditioner tasks are all back
+ * declaration, depending on the archive's direction. Only for a parameter whose preconditioner tasks have all returned
  * (pd_optim_may_be_saved). After reading, the caller writes the weights into param->next->at[PD_F32] and calls
  * pd_param_image_publish. */
 void pd_param_image_visit(pd_archive *archive, pd_steps *steps, pd_param *param);
@@ -19,7 +19,7 @@ void pd_param_image_publish(pd_steps *steps, pd_param *param);
 
 /* Writes the state of a quiesced parameter (pd_optim_may_be_written) to an archive, except the results of
  * preconditioner tasks that are still at the preconditioner pool. Returns how many these are. Each of them must be
- * given to pd_optim_write_task when it is back; then pd_param_image_write_end ends the writing. */
+ * given to pd_optim_write_task when it has returned; then pd_param_image_write_end ends the writing. */
 size_t pd_param_image_write(pd_archive *archive, pd_steps *steps, pd_param *param);
 void pd_param_image_write_end(pd_archive *archive);
 

@@ -1,8 +1,8 @@
-/* resize.c - makes a job with another number of workers from a restored job: plans it anew from the same
+/* resize.c - makes a job with another number of workers from a restored job: plans it again from the same
  * declarations, and copies the state through the functions that write and read images. */
 #include "resize.h"
 
-#include "control.h"
+#include "wal.h"
 #include "control_keeping.h"
 #include "declared_job.h"
 #include "declaration.h"
@@ -49,17 +49,6 @@ static void renew_ranges(pd_declared_job *declared, const pd_job *old)
                 (pd_declared_range){ .param = i, .end = old->steps.params[i].elements };
 }
 
-/* Forgets the ranges that the job was planned with, so that its ranks can declare theirs. */
-static void forget_ranges(pd_job *job)
-{
-    uint64_t bytes;
-
-    pd_ranges_give_back(job, 0);
-    bytes = pd_ranges_collected_bytes(job);
-    pd_account_take(&job->steps.account, bytes - job->records.collected);
-    job->records.collected = bytes;
-}
-
 static int plan(pd_job **out, const pd_jobs *jobs, const pd_job_env *env, const pd_job *old, uint32_t world,
                 pd_error *err)
 {
@@ -71,11 +60,14 @@ static int plan(pd_job **out, const pd_jobs *jobs, const pd_job_env *env, const 
     renew_ranges(&declared, old);
     rc = pd_declared_job_make(out, &declared, env, jobs->last_number + 1, err);
     pd_declared_job_free(&declared);
-    if (rc == PD_OK) forget_ranges(*out);
-    return rc;
+    if (rc != PD_OK) return rc;
+    /* The ranks of the job declare their ranges later. */
+    pd_ranges_give_back(*out, 0);
+    pd_ranges_count(*out);
+    return PD_OK;
 }
 
-/* Visits part i of a job's state: parameter i, or after the last parameter the head. */
+/* Visits part i of a job's state: parameter i, or after the last parameter the header. */
 static void visit_part(pd_archive *archive, pd_job *job, uint32_t i)
 {
     if (i < job->steps.n_params)
@@ -131,7 +123,7 @@ static int copy_param(pd_job *to, pd_job *from, uint32_t i, scratch *memory, pd_
     return PD_OK;
 }
 
-/* Copies the state of all parameters, and the head. */
+/* Copies the state of all parameters, and the header. */
 static int copy_state(pd_job *to, pd_job *from, pd_error *err)
 {
     scratch memory = { NULL, 0 };
@@ -154,7 +146,7 @@ static int copy_worker_states(pd_job *job, uint32_t r, const pd_rank *from, pd_e
 }
 
 /* Notes which processes have had a rank of the old world: none of them may take the rank again. */
-static void keep_out(pd_rank_saved *rank, const pd_rank_saved *old)
+static void supersede(pd_rank_saved *rank, const pd_rank_saved *old)
 {
     memcpy(rank->superseded, old->superseded, sizeof rank->superseded);
     rank->n_superseded = old->n_superseded;
@@ -166,7 +158,7 @@ static int copy_ranks(pd_job *to, const pd_job *from, pd_error *err)
     int rc = PD_OK;
 
     for (uint32_t r = 0; rc == PD_OK && r < to->steps.members.ranks && r < from->steps.members.ranks; r++) {
-        keep_out(&to->ranks[r].saved, &from->ranks[r].saved);
+        supersede(&to->ranks[r].saved, &from->ranks[r].saved);
         if (!PD_MUTANT(world_change_forgets_notes)) rc = copy_worker_states(to, r, &from->ranks[r], err);
     }
     return rc;
@@ -207,7 +199,7 @@ static void say(pd_job *job, const pd_job *old)
     const pd_log_facts facts = { .job = job->steps.name, .step = &step };
 
     for (uint32_t r = world; r < old->steps.members.ranks; r++) dropped |= old->ranks[r].n_worker_states > 0;
-    pd_say(job->steps.outbox, PD_SAY_INFO, facts, "goes on with %u workers in place of %u", world,
+    pd_say(job->steps.outbox, PD_SAY_INFO, facts, "continues with %u workers instead of %u", world,
            old->steps.members.ranks);
     if (dropped)
         pd_say(job->steps.outbox, PD_SAY_WARNING, facts,
@@ -220,8 +212,7 @@ static int check(const pd_job *old, const pd_request *hello, pd_error *err)
 
     if (rc != PD_OK) return rc;
     if (pd_image_is_possible(old) && old->checkpointing.making == NULL && !old->checkpointing.writing) return PD_OK;
-    return pd_fail(err, PD_UNAVAILABLE,
-                   "an export, an import or a checkpoint of it is under way: come again when it has ended");
+    return pd_fail(err, PD_UNAVAILABLE, "an export, an import or a checkpoint is under way: retry when it has ended");
 }
 
 static int make(pd_job **out, pd_jobs *jobs, const pd_job_env *env, pd_job *old, uint32_t world, uint64_t now_ns,
@@ -256,19 +247,19 @@ int pd_resize(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd_reque
     pd_error why;
     int rc;
 
-    pd_export_give_way(old, "the job goes on with another number of workers");
+    pd_export_give_way(old, "the job continues with another number of workers");
     rc = check(old, hello, &why);
-    if (rc == PD_OK) rc = pd_control_put_overrides(&old->steps, &why);
+    if (rc == PD_OK) rc = pd_wal_put_overrides(&old->steps, &why);
     if (rc == PD_OK) rc = make_in_place(&made, jobs, env, old, world, now_ns, &why);
     if (rc != PD_OK)
-        return pd_fail(err, rc, "restored job %.60s has %u workers and cannot go on with %u: %.360s", old->steps.name,
-                       old->steps.members.ranks, world, why.text);
+        return pd_fail(err, rc, "restored job %.60s has %u workers and cannot continue with %u: %.360s",
+                       old->steps.name, old->steps.members.ranks, world, why.text);
     made->checkpointing.asked = old->checkpointing.asked;
     made->checkpointing.exports.waiting = old->checkpointing.exports.waiting;
     old->checkpointing.asked = old->checkpointing.exports.waiting = (pd_request_queue){ 0 };
     pd_control_move(made, old);
     say(made, old);
-    pd_fail(&why, PD_UNAVAILABLE, "job %.100s goes on with another number of workers: set it again", old->steps.name);
+    pd_fail(&why, PD_UNAVAILABLE, "job %.100s continues with another number of workers: set it again", old->steps.name);
     pd_job_refuse_sets(old, &why);
     pd_checkpoint_policy_soon(made);
     pd_jobs_drop(jobs, old);

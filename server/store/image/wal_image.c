@@ -27,13 +27,13 @@ static const pd_field root_fields[] = {
 };
 static const pd_table root_table = { "taken root", sizeof(pd_taken_root), root_fields };
 
-static void visit_input(pd_archive *archive, const pd_param *param, pd_step_input *input)
+static void visit_input(pd_archive *archive, const pd_param *param, pd_step_input *input, pd_taken_roots *taken)
 {
     pd_archive_agree(archive, "parameter", param->name);
     pd_archive_fields(archive, &input_table, input);
-    if (PD_MUTANT(log_forgets_roots) && !pd_archive_is_reading(archive)) input->taken.n = 0;
-    pd_archive_count(archive, &input->taken.n, input->taken.room, 1);
-    pd_archive_records(archive, &root_table, input->taken.at, input->taken.n);
+    if (PD_MUTANT(log_forgets_roots) && !pd_archive_is_reading(archive)) taken->n = 0;
+    pd_archive_count(archive, &taken->n, taken->room, 1);
+    pd_archive_records(archive, &root_table, taken->at, taken->n);
 }
 
 void pd_wal_image_visit_inputs(pd_archive *archive, pd_job *job, uint64_t step)
@@ -46,7 +46,7 @@ void pd_wal_image_visit_inputs(pd_archive *archive, pd_job *job, uint64_t step)
         pd_archive_fail(archive, PD_DATA_LOSS, "the entry is of step %" PRIu64 ", but its head of %" PRIu64, step,
                         there);
     for (uint32_t i = 0; i < job->steps.n_params && pd_archive_status(archive) == PD_OK; i++)
-        visit_input(archive, &job->steps.params[i], &job->steps.log->inputs[i]);
+        visit_input(archive, &job->steps.params[i], &job->steps.wal->inputs.at[i], &job->steps.wal->params[i].taken);
     pd_archive_leave(archive);
 }
 

@@ -9,7 +9,7 @@
 
 #include "archive.h"
 #include "job.h"
-#include "step_log.h"
+#include "wal.h"
 
 /* Each function writes to the archive, or reads from it into the job and its log (pd_steps.log), depending on the
  * archive's direction. Errors are in the archive. PD_DATA_LOSS: the entry does not fit the job. */

@@ -68,12 +68,12 @@ static int read_inputs(pd_archive *archive, pd_job *job, const pd_wal_record *re
 {
     int rc = PD_OK;
 
-    if (pd_step_log_make(&job->steps) != PD_OK)
-        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its log", record->job);
+    if (job->steps.wal == NULL || job->steps.wal->inputs.at == NULL)
+        return pd_fail(err, PD_DATA_LOSS, "job %.100s: a record of a step, but durability is not log", record->job);
     pd_wal_image_visit_inputs(archive, job, record->step);
     if (pd_archive_status(archive) != PD_OK) return pd_archive_end(archive, NULL, NULL, err);
     for (uint32_t i = 0; i < job->steps.n_params && rc == PD_OK; i++)
-        rc = check_param(&job->steps.params[i], &job->steps.log->inputs[i], record, err);
+        rc = check_param(&job->steps.params[i], &job->steps.wal->inputs.at[i], record, err);
     return rc;
 }
 
@@ -81,7 +81,7 @@ static int read_inputs(pd_archive *archive, pd_job *job, const pd_wal_record *re
 
 static int begin(repeat *r, pd_param *param)
 {
-    pd_step_input *input = &r->job->steps.log->inputs[param->index];
+    pd_step_input *input = &r->job->steps.wal->inputs.at[param->index];
     pd_step_io io = { .gradient = r->record->parts[param->index].at,
                       .before = param->current->at[PD_F32],
                       .hypers = input->hypers,
@@ -96,7 +96,7 @@ static int begin(repeat *r, pd_param *param)
     if (pd_param_begin_update(param, &io.update) != PD_OK || pd_optim_begin(param->optim, &io) != PD_OK)
         return PD_NO_MEMORY;
     if (r->job->steps.values.at[PD_JOB_KEY_NONFINITE] != PD_APPLY) pd_optim_guard(param->optim);
-    pd_optim_take_as_noted(param->optim, &input->taken);
+    pd_optim_take_as_noted(param->optim, &r->job->steps.wal->params[param->index].taken);
     r->of[r->n] = param->index;
     r->optims[r->n++] = param->optim;
     return PD_OK;
@@ -108,7 +108,7 @@ static int begin_all(repeat *r)
     int rc = PD_OK;
 
     for (uint32_t i = 0; i < steps->n_params && rc == PD_OK; i++)
-        if (steps->log->inputs[i].began && !is_done(&steps->params[i], r->record)) rc = begin(r, &steps->params[i]);
+        if (steps->wal->inputs.at[i].began && !is_done(&steps->params[i], r->record)) rc = begin(r, &steps->params[i]);
     if (rc == PD_OK && r->n > 0 && (r->batch = pd_batch_new(r->optims, r->n, steps->config->threads)) == NULL)
         rc = PD_NO_MEMORY;
     return rc;
@@ -173,10 +173,11 @@ static int run(repeat *r, pd_error *err)
 
 static int check_course(const repeat *r, const pd_param *param, pd_error *err)
 {
-    const pd_step_input *input = &r->job->steps.log->inputs[param->index];
+    const pd_step_input *input = &r->job->steps.wal->inputs.at[param->index];
     bool refused = pd_optim_refused(param->optim) != NULL;
 
-    if (!pd_optim_done(param->optim) || input->taken.missed || refused != (input->outcome == PD_REFUSED))
+    if (!pd_optim_done(param->optim) || r->job->steps.wal->params[param->index].taken.missed ||
+        refused != (input->outcome == PD_REFUSED))
         return pd_fail(err, PD_DATA_LOSS, "step %" PRIu64 " of %.160s takes another course than it took: %s",
                        r->record->step, param->name,
                        refused != (input->outcome == PD_REFUSED) ? "the optimizer's answer is another one"

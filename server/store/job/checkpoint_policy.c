@@ -4,7 +4,7 @@
 
 #include "job.h"
 #include "plan_bytes.h"
-#include "step_log.h"
+#include "wal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,16 +13,16 @@
 
 static int make_farewell(pd_job *job)
 {
-    pd_checkpoint_image *kept = calloc(1, sizeof *kept);
+    pd_checkpoint_image *image = calloc(1, sizeof *image);
 
-    job->checkpointing.farewell = pd_effect_new(PD_EFF_WRITE_CHECKPOINT, (pd_ticket){ 0, 0 }, job->steps.number);
-    if (job->checkpointing.farewell == NULL || kept == NULL || (kept->job = strdup(job->steps.name)) == NULL) {
-        free(kept);
+    job->checkpointing.farewell = pd_job_effect(job, PD_EFF_WRITE_CHECKPOINT);
+    if (job->checkpointing.farewell == NULL || image == NULL || (image->job = strdup(job->steps.name)) == NULL) {
+        free(image);
         return PD_NO_MEMORY;
     }
-    kept->ended = true;
-    kept->number = job->steps.number;
-    job->checkpointing.farewell->u.checkpoint_image = kept;
+    image->ended = true;
+    image->number = job->steps.number;
+    job->checkpointing.farewell->u.checkpoint_image = image;
     return PD_OK;
 }
 
@@ -57,8 +57,7 @@ void pd_checkpoint_policy_end(pd_job *job)
 
 void pd_checkpoint_policy_tell(pd_job *job)
 {
-    pd_effect *effect =
-        job->checkpointing.newest.exists ? pd_effect_new(PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number) : NULL;
+    pd_effect *effect = job->checkpointing.newest.exists ? pd_job_effect(job, PD_EFF_DURABLE) : NULL;
 
     if (effect == NULL) return;
     effect->u.durable_step = job->checkpointing.durable_step;
@@ -77,15 +76,6 @@ uint32_t pd_checkpoint_policy_window(const pd_job *job)
     return least;
 }
 
-static uint64_t largest_step(const pd_job *job)
-{
-    uint64_t step = job->steps.progress.furthest;
-
-    for (uint32_t i = 0; i < job->steps.n_params; i++)
-        if (job->steps.params[i].saved.step > step) step = job->steps.params[i].saved.step;
-    return step;
-}
-
 void pd_checkpoint_policy_plan(pd_job *job)
 {
     uint64_t every = job->steps.values.at[PD_JOB_KEY_CHECKPOINT_EVERY], step;
@@ -93,24 +83,24 @@ void pd_checkpoint_policy_plan(pd_job *job)
 
     if (!job->checkpointing.durable) return;
     /* With a log, windows end at its entries and not at checkpoints. */
-    if (pd_step_log_is_on(&job->steps)) window = 0;
+    if (pd_wal_records_steps(&job->steps)) window = 0;
     if (window > 0 && (every == 0 || window / 2 < every)) every = window > 1 ? window / 2 : 1;
     job->checkpointing.every = every;
     job->checkpointing.next = UINT64_MAX;
     if (every == 0) return;
-    step = largest_step(job);
+    step = pd_job_largest_step(job);
     if (step < UINT64_MAX - every) job->checkpointing.next = (step / every + 1) * every;
 }
 
 void pd_checkpoint_policy_soon(pd_job *job)
 {
-    if (job->checkpointing.durable && job->checkpointing.soon > largest_step(job))
-        job->checkpointing.soon = largest_step(job) + 1;
+    if (job->checkpointing.durable && job->checkpointing.soon > pd_job_largest_step(job))
+        job->checkpointing.soon = pd_job_largest_step(job) + 1;
 }
 
 void pd_checkpoint_policy_now(pd_job *job)
 {
-    if (job->checkpointing.durable) job->checkpointing.soon = largest_step(job);
+    if (job->checkpointing.durable) job->checkpointing.soon = pd_job_largest_step(job);
 }
 
 bool pd_checkpoint_policy_loses(const pd_job *job)
@@ -120,23 +110,23 @@ bool pd_checkpoint_policy_loses(const pd_job *job)
 
     if (!checkpointing->durable || job->gone) return false;
     if (checkpointing->newest.exists && checkpointing->newest.changes != checkpointing->changes) return true;
-    return largest_step(job) > (checkpointing->newest.exists ? checkpointing->durable_step : begin);
+    return pd_job_largest_step(job) > (checkpointing->newest.exists ? checkpointing->durable_step : begin);
 }
 
 void pd_checkpoint_policy_say_lost(const pd_job *job, const pd_error *why)
 {
-    uint64_t durable = job->checkpointing.newest.exists ? job->checkpointing.durable_step : 0, step = largest_step(job);
+    uint64_t durable = job->checkpointing.newest.exists ? job->checkpointing.durable_step : 0,
+             step = pd_job_largest_step(job);
     char newest[64] = "it has no checkpoint";
 
     if (job->checkpointing.newest.exists)
         snprintf(newest, sizeof newest, "its %s of step %" PRIu64,
                  durable > job->checkpointing.newest.step ? "log has an entry" : "newest checkpoint is", durable);
-    pd_say(
-        job->steps.outbox, PD_SAY_ERROR, (pd_log_facts){ .job = job->steps.name, .step = &step, .code = why->code },
-        "the last checkpoint before the server stops has failed, and steps %" PRIu64 " to %" PRIu64
-        " will be lost, since %s: %.160s. Repair the disk or make room, and call `paramctl checkpoint %.256s` before "
-        "the server stops; else workers send or compute these steps again",
-        durable + 1, step, newest, why->text, job->steps.name);
+    pd_say(job->steps.outbox, PD_SAY_ERROR, (pd_log_facts){ .job = job->steps.name, .step = &step, .code = why->code },
+           "the last checkpoint before the server stops has failed, and steps %" PRIu64 " to %" PRIu64
+           " will be lost, since %s: %.160s. Repair the disk or free space, and call `paramctl checkpoint %.256s` "
+           "before the server stops; else workers send or compute these steps again",
+           durable + 1, step, newest, why->text, job->steps.name);
 }
 
 static const double MIB = 1048576;
@@ -167,7 +157,7 @@ void pd_outrun_begin(pd_job *job, uint64_t checkpoint_bytes, uint64_t entry_byte
     if (!job->checkpointing.log.wanted) return;
     job->checkpointing.load.record_bytes = entry_bytes;
     pd_say(job->steps.outbox, PD_SAY_INFO, facts,
-           "an entry of its log has %.1f MiB, for which the disk takes %.3f s of each step", (double)entry_bytes / MIB,
+           "a WAL record has %.1f MiB, for which the disk takes %.3f s of each step", (double)entry_bytes / MIB,
            seconds(job, entry_bytes));
 }
 
@@ -178,11 +168,12 @@ static bool warn_of_checkpoints(pd_job *job, double steps_per_s)
     double steps = steps_per_s * seconds(job, checkpointing->load.checkpoint_bytes);
 
     if (checkpointing->every == 0 || steps <= (double)checkpointing->every) return false;
-    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
-           "the job outruns the disk: a checkpoint of %.1f MiB takes it %.2f s, in which the job takes %.0f steps, but "
-           "checkpoint_every is %" PRIu64 ": some checkpoints will be left out",
-           (double)checkpointing->load.checkpoint_bytes / MIB, seconds(job, checkpointing->load.checkpoint_bytes),
-           steps, checkpointing->every);
+    pd_job_say(
+        job, PD_SAY_WARNING,
+        "the job outruns the disk: a checkpoint of %.1f MiB takes it %.2f s, in which the job takes %.0f steps, but "
+        "checkpoint_every is %" PRIu64 ": some checkpoints will be skipped",
+        (double)checkpointing->load.checkpoint_bytes / MIB, seconds(job, checkpointing->load.checkpoint_bytes), steps,
+        checkpointing->every);
     return true;
 }
 
@@ -191,10 +182,10 @@ static bool warn_of_entries(pd_job *job, double steps_per_s)
     double busy = steps_per_s * seconds(job, job->checkpointing.load.record_bytes);
 
     if (busy <= 0.5) return false;
-    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
-           "the log takes %.0f %% of the disk: entries of %.1f MiB at %.1f steps a second. durability = checkpoint "
-           "writes less",
-           100 * busy, (double)job->checkpointing.load.record_bytes / MIB, steps_per_s);
+    pd_job_say(job, PD_SAY_WARNING,
+               "the WAL takes %.0f %% of the disk: records of %.1f MiB at %.1f steps a second. durability = checkpoint "
+               "writes less",
+               100 * busy, (double)job->checkpointing.load.record_bytes / MIB, steps_per_s);
     return true;
 }
 

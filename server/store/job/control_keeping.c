@@ -1,7 +1,7 @@
 /* control_keeping.c - answers commands that set values when the disk has these. */
 #include "control_keeping.h"
 
-#include "control.h"
+#include "wal.h"
 #include "checkpoint_policy.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@ static const uint64_t WAIT_NS = 10 * 1000000000ull;
 
 bool pd_control_is_on(const pd_job *job)
 {
-    return job->steps.control != NULL && job->steps.control->on;
+    return job->steps.wal != NULL && job->steps.wal->decisions.on;
 }
 
 static void answer(pd_job *job, pd_request *request)

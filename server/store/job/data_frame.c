@@ -12,12 +12,13 @@ int pd_piece_check(const pd_param *param, const pd_piece *piece, const pd_reques
     if (piece->count < 0 ||
         piece->count != pd_range_piece(range.start, range.end, (uint64_t)chunk, (uint64_t)piece->first))
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "%.160s: %lld elements from %lld on are not one piece: rank %u has "
-                       "elements %lld to %lld, cut at multiples of %lld",
+                       "%.160s: %lld elements from %lld on are not one piece: rank %u has elements %lld to %lld, cut "
+                       "at multiples of %lld",
                        param->name, (long long)piece->count, (long long)piece->first, frame->rank,
                        (long long)range.start, (long long)range.end, (long long)chunk);
     if (pd_dtype_size(piece->dtype) == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %d is no element type", param->name, (int)piece->dtype);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %d is not a supported element type", param->name,
+                       (int)piece->dtype);
     if (piece->count > 0 && (piece->at == NULL || frame->u.data.buffer == NULL))
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: the piece has no data", param->name);
     return PD_OK;
@@ -42,17 +43,15 @@ int pd_piece_check_once(pd_param *param, const pd_piece *piece, uint64_t number,
     pd_chunk *chunk;
 
     if (named && (piece->absent || param->frame.absent))
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "%.160s: a push says at most once that there is no gradient, and then "
-                       "brings none",
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: reported absent twice in one push, or absent with a gradient",
                        param->name);
     param->frame.number = number;
     param->frame.absent = piece->absent;
     if (piece->absent || (piece->count == 0 && !named)) return PD_OK;
     chunk = piece->count > 0 ? pd_piece_chunk(param, piece) : NULL;
     if (chunk == NULL || chunk->seen == number)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: the piece at element %lld stands twice in one frame",
-                       param->name, (long long)piece->first);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: the piece at element %lld is in the frame twice", param->name,
+                       (long long)piece->first);
     chunk->seen = number;
     return PD_OK;
 }
@@ -64,9 +63,8 @@ int pd_frame_may_come(pd_job *job, const pd_request *frame, pd_error *err)
     if (rank == NULL) return err->code;
     if (!pd_rank_quota(job, rank)->declared)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "rank %u of job %.100s has not declared its parameters on this "
-                       "connection",
-                       frame->rank, job->steps.name);
+                       "rank %u of job %.100s has not declared its parameters on this connection", frame->rank,
+                       job->steps.name);
     return PD_OK;
 }
 
@@ -89,13 +87,10 @@ int pd_push_check_step(const pd_job *job, const pd_param *param, uint32_t rank, 
 {
     if (pd_param_admit(param, rank, step) == PD_ADMIT_EARLY)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "%.160s: this push is for step %llu, expected step %llu: the "
-                       "rounds before are not closed",
+                       "%.160s: this push is for step %llu, expected step %llu: earlier rounds are still open",
                        param->name, (unsigned long long)step, (unsigned long long)param->saved.step + 1);
     if (step > job->drain_step)
-        return pd_fail(err, PD_UNAVAILABLE,
-                       "%.160s: the server is draining and takes no contributions to step %llu "
-                       "any more",
+        return pd_fail(err, PD_UNAVAILABLE, "%.160s: the server is draining and accepts no contributions to step %llu",
                        param->name, (unsigned long long)step);
     return PD_OK;
 }
@@ -124,9 +119,8 @@ int pd_weight_check(const pd_job *job, pd_param *param, const pd_piece *piece, c
         PD_MUTANT(weight_per_chunk))
         return PD_OK;
     return pd_fail(err, PD_INVALID_ARGUMENT,
-                   "%.160s: rank %u has given step %llu with weight %.17g, as a %s, and now "
-                   "gives it with weight %.17g, as a %s: all that a rank pushes of a parameter in one step has the "
-                   "same weight",
+                   "%.160s: rank %u has given step %llu with weight %.17g, as a %s, and now gives it with weight "
+                   "%.17g, as a %s: all that a rank pushes of a parameter in one step has the same weight",
                    param->name, frame->rank, (unsigned long long)frame->u.data.step, told->weight,
                    sum_text(told->as_sum), frame->u.data.weight, sum_text(frame->u.data.presummed));
 }

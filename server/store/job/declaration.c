@@ -6,7 +6,7 @@
 #include "footprint.h"
 #include "param_set.h"
 #include "text.h"
-#include "stretch.h"
+#include "round_ranges.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,9 @@ static int check_name(const char *name, size_t i, pd_error *err)
     return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %zu: %.300s", i, why.text);
 }
 
-pd_rule *pd_declaration_rule(const pd_job *job, pd_param_decl *decl, double *cost_ns)
+/* Returns the optimizer rule that applies to the declared parameter; NULL: none does. The rule is looked for once, and
+ * an estimate of the time that this takes, in ns of one core, is added to *cost_ns. */
+static pd_rule *find_rule(const pd_job *job, pd_param_decl *decl, double *cost_ns)
 {
     pd_rule *rules = job->steps.rules, *rule;
 
@@ -44,13 +46,12 @@ static int check_update(const pd_rule *rule, const pd_param_decl *decl, pd_error
     gives = row->update_dtype == NULL ? (pd_dtype)0 : row->update_dtype(rule->hypers.value);
     if (decl->update_dtype == gives) return PD_OK;
     if (gives == 0)
-        return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "parameter %.160s: %s gives no updates here, pull weights (shampoo "
-                       "gives them while communicate_params is off)",
-                       decl->name, row->name);
+        return pd_fail(
+            err, PD_FAILED_PRECONDITION,
+            "parameter %.160s: %s gives no updates: pull weights (shampoo gives them while communicate_params is off)",
+            decl->name, row->name);
     return pd_fail(err, PD_FAILED_PRECONDITION,
-                   "parameter %.160s: updates of %s are %s here (communication_dtype), "
-                   "this rank asks for %s",
+                   "parameter %.160s: updates of %s are %s here (communication_dtype), this rank asks for %s",
                    decl->name, row->name, pd_dtype_name(gives), pd_dtype_name(decl->update_dtype));
 }
 
@@ -62,6 +63,16 @@ static int check_axes(const pd_param_decl *decl, pd_error *err)
     return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: axes: %.300s", decl->name, why.text);
 }
 
+/* Checks that the range which a rank declares of a parameter lies within its elements. PD_INVALID_ARGUMENT. */
+static int check_range(const pd_param_decl *decl, int64_t elements, pd_error *err)
+{
+    if (!decl->ranged || (0 <= decl->start && decl->start <= decl->end && decl->end <= elements)) return PD_OK;
+    return pd_fail(
+        err, PD_INVALID_ARGUMENT,
+        "parameter %.256s: range of elements %lld to %lld: expected 0 <= start <= end <= %lld, the elements it has",
+        decl->name, (long long)decl->start, (long long)decl->end, (long long)elements);
+}
+
 int pd_declaration_check(const pd_job *job, pd_param_decl *decl, size_t i, int64_t *elements, double *cost_ns,
                          pd_error *err)
 {
@@ -69,20 +80,19 @@ int pd_declaration_check(const pd_job *job, pd_param_decl *decl, size_t i, int64
 
     if (check_name(decl->name, i, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (pd_shape_elements(&decl->shape, elements) != PD_OK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: shape %s has no size that fits 64 bits", decl->name,
-                       pd_shape_text(&decl->shape, shape, sizeof shape));
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: shape %s has a size that exceeds 64 bits",
+                       decl->name, pd_shape_text(&decl->shape, shape, sizeof shape));
     if (*elements == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: shape %s has no elements; leave it out", decl->name,
                        pd_shape_text(&decl->shape, shape, sizeof shape));
-    if (check_axes(decl, err) != PD_OK || pd_range_check(decl, *elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    if (check_axes(decl, err) != PD_OK || check_range(decl, *elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (pd_dtype_size(decl->pull_dtype) == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is no element type to pull", decl->name,
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is not a supported pull dtype", decl->name,
                        (int)decl->pull_dtype);
-    if (pd_declaration_rule(job, decl, cost_ns) == NULL)
+    if (find_rule(job, decl, cost_ns) == NULL)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "parameter %.256s: none of the job's %zu rules matches it; a last "
-                       "rule \"* sgd\" would",
-                       decl->name, job->steps.n_rules - 1);
+                       "parameter %.256s: none of the job's %zu rules matches: add a catch-all \"* sgd\"", decl->name,
+                       job->steps.n_rules - 1);
     return check_update(&job->steps.rules[decl->rule - 1], decl, err);
 }
 
@@ -102,19 +112,40 @@ static int match_facts(const pd_job *job, const pd_param *param, const pd_param_
 
     if (!pd_shape_equal(&param->shape, &decl->shape))
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "parameter %.160s: job %.60s has it with shape %s, this rank "
-                       "declares %s",
-                       decl->name, job->steps.name, pd_shape_text(&param->shape, ours, sizeof ours),
+                       "parameter %.160s: job %.60s has it with shape %s, this rank declares %s", decl->name,
+                       job->steps.name, pd_shape_text(&param->shape, ours, sizeof ours),
                        pd_shape_text(&decl->shape, theirs, sizeof theirs));
     if (strcmp(axes_text(param->axes), axes_text(decl->axes)) != 0)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "parameter %.120s: job %.60s has it with axes %.100s, this rank "
-                       "declares %.100s",
-                       decl->name, job->steps.name, axes_text(param->axes), axes_text(decl->axes));
+                       "parameter %.120s: job %.60s has it with axes %.100s, this rank declares %.100s", decl->name,
+                       job->steps.name, axes_text(param->axes), axes_text(decl->axes));
     if (param->model_state != decl->model_state)
         return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: job %.60s has it %s, this rank declares it %s",
                        decl->name, job->steps.name, trained_text(param->model_state), trained_text(decl->model_state));
     return PD_OK;
+}
+
+/* Checks that a rank declares the same range of a parameter as it did before, and that either all ranks or none
+ * declare a range of it. PD_FAILED_PRECONDITION. */
+static int match_range(const pd_job *job, const pd_param *param, const pd_param_decl *decl, uint32_t rank,
+                       pd_error *err)
+{
+    const pd_rank_range *range;
+
+    if (decl->ranged != param->ranged)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "parameter %.160s: job %.60s has it %s, this rank declares it %s: a parameter is ranged on "
+                       "every rank or on none (a rank that has all of it gives the range 0 to %lld)",
+                       decl->name, job->steps.name, decl->ranged ? "whole" : "in ranges",
+                       decl->ranged ? "in ranges" : "whole", (long long)param->elements);
+    if (!decl->ranged || !job->ranks[rank].saved.sealed) return PD_OK;
+    range = &param->round.ranges.at[rank];
+    if (range->start == decl->start && range->end == decl->end) return PD_OK;
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "parameter %.160s: rank %u of job %.60s has declared elements %lld to %lld before, now it declares "
+                   "%lld to %lld: the range of a rank stays the same",
+                   decl->name, rank, job->steps.name, (long long)range->start, (long long)range->end,
+                   (long long)decl->start, (long long)decl->end);
 }
 
 int pd_declaration_match(const pd_job *job, const pd_param *param, const pd_param_decl *decl, uint32_t rank,
@@ -122,19 +153,18 @@ int pd_declaration_match(const pd_job *job, const pd_param *param, const pd_para
 {
     if (param == NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "parameter %.256s: job %.100s was declared without it; every rank "
-                       "declares the same",
-                       decl->name, job->steps.name);
+                       "parameter %.256s: job %.100s was declared without it; every rank declares the same", decl->name,
+                       job->steps.name);
     if (match_facts(job, param, decl, err) != PD_OK) return PD_FAILED_PRECONDITION;
     if (pd_dtype_size(decl->pull_dtype) == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is no element type to pull", decl->name,
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is not a supported pull dtype", decl->name,
                        (int)decl->pull_dtype);
     if ((seen[param->index / 64] >> param->index % 64 & 1) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
     seen[param->index / 64] |= (uint64_t)1 << param->index % 64;
-    if (pd_range_check(decl, param->elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    if (check_range(decl, param->elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (check_update(param->rule, decl, err) != PD_OK) return PD_FAILED_PRECONDITION;
-    return pd_range_match(job, param, decl, rank, err);
+    return match_range(job, param, decl, rank, err);
 }
 
 enum { FEW = 8 }; /* most notes that are logged; the others are counted, since many may be the same */
@@ -144,49 +174,17 @@ void pd_declaration_say(pd_job *job, const pd_param *param, uint32_t *n)
     const char *note = pd_optim_plan(param->optim)->note;
 
     if (note[0] == '\0' || (*n)++ >= FEW) return;
-    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name }, "parameter %.80s: %s",
-           param->name, note);
+    pd_job_say(job, PD_SAY_WARNING, "parameter %.80s: %s", param->name, note);
 }
 
 void pd_declarations_said(pd_job *job, uint32_t n)
 {
     if (n > FEW)
-        pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
-               "the optimizers have something to say of %u more parameters (`paramctl params %s --verbose`)", n - FEW,
-               job->steps.name);
+        pd_job_say(job, PD_SAY_WARNING, "the optimizers warn about %u more parameters (`paramctl params %s --verbose`)",
+                   n - FEW, job->steps.name);
 }
 
 enum { FRAME_ALIGN = 64, RESERVE_ALIGN = 4096 };
-
-int pd_range_check(const pd_param_decl *decl, int64_t elements, pd_error *err)
-{
-    if (!decl->ranged || (0 <= decl->start && decl->start <= decl->end && decl->end <= elements)) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT,
-                   "parameter %.256s: range of elements %lld to %lld: expected 0 <= start <= "
-                   "end <= %lld, the elements it has",
-                   decl->name, (long long)decl->start, (long long)decl->end, (long long)elements);
-}
-
-int pd_range_match(const pd_job *job, const pd_param *param, const pd_param_decl *decl, uint32_t rank, pd_error *err)
-{
-    const pd_rank_range *range;
-
-    if (decl->ranged != param->ranged)
-        return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "parameter %.160s: job %.60s has it %s, this rank declares it %s: "
-                       "a parameter is ranged on every rank or on none (a rank that has all of it gives the range 0 to "
-                       "%lld)",
-                       decl->name, job->steps.name, decl->ranged ? "whole" : "in ranges",
-                       decl->ranged ? "in ranges" : "whole", (long long)param->elements);
-    if (!decl->ranged || !job->ranks[rank].saved.sealed) return PD_OK;
-    range = &param->round.ranges.at[rank];
-    if (range->start == decl->start && range->end == decl->end) return PD_OK;
-    return pd_fail(err, PD_FAILED_PRECONDITION,
-                   "parameter %.160s: rank %u of job %.60s has declared elements %lld to "
-                   "%lld before, now it declares %lld to %lld: the range of a rank stays the same",
-                   decl->name, rank, job->steps.name, (long long)range->start, (long long)range->end,
-                   (long long)decl->start, (long long)decl->end);
-}
 
 /* Writes the ranks and their ranges, like "0: 0-5, 1: 5-9", as far as `text` has room. */
 static void ranges_text(const pd_round *round, char *text, size_t size)
@@ -214,9 +212,8 @@ static int check_cover(const pd_job *job, pd_error *err)
         if (!param->ranged || !pd_round_gap(&param->round, false, &gap)) continue;
         ranges_text(&param->round, ranges, sizeof ranges);
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "parameter %.120s: no rank has elements %lld to %lld of %lld; the "
-                       "ranks' ranges are %s: declare such as cover it, or drop the job where an earlier rank's is "
-                       "wrong",
+                       "parameter %.120s: no rank has elements %lld to %lld of %lld; the ranks' ranges are %s: declare "
+                       "ranges that cover it, or drop the job if an earlier rank's range is wrong",
                        param->name, (long long)gap.start, (long long)gap.end, (long long)param->elements, ranges);
     }
     return PD_OK;
@@ -280,9 +277,9 @@ static uint64_t aligned(int64_t elements)
     return ((uint64_t)elements * sizeof(float) + FRAME_ALIGN - 1) / FRAME_ALIGN * FRAME_ALIGN;
 }
 
-/* Returns the bytes that a range's elements take in frames, as float32. A frame has one piece for each chunk (section
- * of a parameter) that the range touches, and each piece is padded to a multiple of 64 bytes. The size of a chunk is
- * such a multiple, so only the first and the last piece may need padding. */
+/* Returns the bytes that a range's elements take in frames, as float32. A frame has one piece for each chunk that the
+ * range touches, and each piece is padded to a multiple of 64 bytes. The size of a chunk is such a multiple, so only
+ * the first and the last piece may need padding. */
 static uint64_t pieces_bytes(pd_rank_range range, int64_t chunk)
 {
     int64_t to_grid = chunk - range.start % chunk, n = range.end - range.start, first = to_grid < n ? to_grid : n;
@@ -305,19 +302,6 @@ static uint64_t reserve_of(const pd_store_config *config, uint64_t all)
 
     if (bytes == 0) bytes = 1;
     return (bytes + RESERVE_ALIGN - 1) / RESERVE_ALIGN * RESERVE_ALIGN;
-}
-
-uint64_t pd_ranges_reserve(const pd_job *job, uint32_t rank)
-{
-    const pd_store_config *config = job->steps.config;
-    uint64_t most = most_of_frame(config), all = 0;
-
-    for (uint32_t i = 0; i < job->steps.n_params && all < most; i++) {
-        const pd_param *param = &job->steps.params[i];
-        if (param->ranged && !param->round.ranges.at[rank].known) continue;
-        all += pieces_bytes(pd_round_range(&param->round, rank), (int64_t)config->chunk_elements);
-    }
-    return reserve_of(config, all);
 }
 
 uint64_t pd_ranges_reserve_declared(const pd_job *job, const pd_request *request, bool own)
@@ -350,4 +334,12 @@ uint64_t pd_ranges_collected_bytes(const pd_job *job)
 int pd_ranges_check_memory(const pd_job *job, pd_error *err)
 {
     return pd_job_check_total(job, pd_ranges_collected_bytes(job) - job->records.collected, err);
+}
+
+void pd_ranges_count(pd_job *job)
+{
+    uint64_t bytes = pd_ranges_collected_bytes(job);
+
+    pd_account_take(&job->steps.account, bytes - job->records.collected);
+    job->records.collected = bytes;
 }

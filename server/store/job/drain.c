@@ -4,19 +4,19 @@
 #include "global_clip.h"
 #include "checkpoint_policy.h"
 #include "step_group.h"
-#include "step_log.h"
+#include "wal.h"
 
 /* Returns whether the parameter's open round will close without any further request: all contributions to it have
  * come, and it waits for no other parameter. */
 static bool closes_by_itself(const pd_steps *steps, const pd_param *param)
 {
     return param->round.open && pd_round_is_complete(&param->round) && param->stage != PD_HELD &&
-           (param->stage != PD_STOPPED || (!pd_step_log_is_paused(steps) && pd_step_log_awaited(steps, param) == NULL));
+           (param->stage != PD_STOPPED || (!pd_steps_are_paused(steps) && pd_wal_awaited(steps, param) == NULL));
 }
 
 /* Returns a parameter whose open round can still close; NULL: there is none. A round that waits for ranks can close
- * only while a worker is connected, because without workers nobody would contribute. If the global clip (which scales
- * the gradients of all parameters together) works on a step, the rounds of this step can close, too. */
+ * only while a worker is connected, because without workers no contribution comes. If the global clip works on a
+ * step, the rounds of this step can close, too. */
 static const pd_param *find_open(const pd_job *job)
 {
     bool somebody = job->timers.linger_ns == 0;
@@ -65,7 +65,7 @@ static void describe(const pd_job *job, pd_error *err)
     char what[48], ranks[160];
 
     if (late == NULL) {
-        pd_fail(err, PD_DEADLINE_EXCEEDED, "not drained: pushes of job %.100s are still being looked at",
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "not drained: pushes of job %.100s are still being checked",
                 job->steps.name);
         return;
     }
@@ -76,8 +76,8 @@ static void describe(const pd_job *job, pd_error *err)
                 what, late->name);
     else
         pd_fail(err, PD_DEADLINE_EXCEEDED,
-                "not drained: job %.100s: %s of %.160s still misses %s%s; contributions "
-                "that came stand, drain again to go on waiting",
+                "not drained: job %.100s: %s of %.160s still misses %s%s; contributions so far are kept, drain again "
+                "to keep waiting",
                 job->steps.name, what, late->name, late->round.open ? "rank " : "every rank", ranks);
 }
 
@@ -99,12 +99,11 @@ static void describe_lost(const pd_job *job, pd_error *err)
 {
     const char *why = job->checkpointing.error[0] != '\0' ? job->checkpointing.error : "it is not on the disk yet";
 
-    pd_fail(
-        err, PD_ABORTED,
-        "drained, but the last checkpoint of job %.100s has failed: %.200s. Steps after step %llu are lost when the "
-        "server stops: make room or repair the disk, and call `paramctl checkpoint` or drain again before",
-        job->steps.name, why,
-        (unsigned long long)(job->checkpointing.newest.exists ? job->checkpointing.durable_step : 0));
+    pd_fail(err, PD_ABORTED,
+            "drained, but the last checkpoint of job %.100s has failed: %.200s. Steps after step %llu are lost when "
+            "the server stops: free space or repair the disk, and call `paramctl checkpoint` or drain again before",
+            job->steps.name, why,
+            (unsigned long long)(job->checkpointing.newest.exists ? job->checkpointing.durable_step : 0));
 }
 
 static void answer(pd_effects *outbox, pd_request *request, const pd_job *open, const pd_job *lost)
@@ -123,15 +122,14 @@ static void answer(pd_effects *outbox, pd_request *request, const pd_job *open, 
 }
 
 /* Returns whether the job's last checkpoint is neither on the disk nor has failed. */
-static bool is_unkept(const pd_job *job)
+static bool awaits_checkpoint(const pd_job *job)
 {
     return job->checkpointing.durable && job->checkpointing.last.state == PD_LAST_WANTED;
 }
 
 static bool is_late(const pd_drain *drain, uint64_t now_ns)
 {
-    for (const pd_request *request = drain->waiting; request != NULL;
-         request = (const pd_request *)(const void *)request->mail.next)
+    for (const pd_request *request = drain->waiting.first; request != NULL; request = pd_request_next(request))
         if (now_ns >= request->u.drain.deadline_ns) return true;
     return false;
 }
@@ -140,8 +138,7 @@ static uint64_t longest_wait(const pd_drain *drain)
 {
     uint64_t most = 0;
 
-    for (const pd_request *request = drain->waiting; request != NULL;
-         request = (const pd_request *)(const void *)request->mail.next)
+    for (const pd_request *request = drain->waiting.first; request != NULL; request = pd_request_next(request))
         if (request->u.drain.keep_ns > most) most = request->u.drain.keep_ns;
     return most;
 }
@@ -150,7 +147,7 @@ bool pd_drain_keep(pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns)
 {
     pd_job *job, *next;
 
-    if (drain->waiting == NULL || drain->last_until_ns > 0) return false;
+    if (drain->waiting.first == NULL || drain->last_until_ns > 0) return false;
     if (find_open_job(drain, jobs) != NULL && !is_late(drain, now_ns)) return false;
     drain->last_ns = longest_wait(drain);
     drain->last_until_ns = now_ns + drain->last_ns;
@@ -160,40 +157,39 @@ bool pd_drain_keep(pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns)
 }
 
 /* Returns whether answers must wait for last checkpoints of jobs. */
-static bool keeps(pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns)
+static bool waits_for_checkpoints(pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns)
 {
     return drain->last_until_ns > 0 && now_ns < drain->last_until_ns &&
-           find_job(jobs, &drain->unkept, is_unkept) != NULL;
+           find_job(jobs, &drain->unkept, awaits_checkpoint) != NULL;
 }
 
 /* Logs which jobs' last checkpoints have not come to the disk in time. */
-static void say_unkept(const pd_drain *drain, const pd_jobs *jobs)
+static void say_late_checkpoints(const pd_drain *drain, const pd_jobs *jobs)
 {
     const pd_job *job, *next;
     pd_error why;
 
     pd_fail(&why, PD_DEADLINE_EXCEEDED, "it was not on the disk within %.3g s", (double)drain->last_ns / 1e9);
     HASH_ITER(hh, jobs->names, job, next)
-    if (is_unkept(job)) pd_checkpoint_policy_say_lost(job, &why);
+    if (awaits_checkpoint(job)) pd_checkpoint_policy_say_lost(job, &why);
 }
 
 void pd_drain_answer(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns)
 {
-    const pd_job *open = drain->waiting != NULL ? find_open_job(drain, jobs) : NULL, *lost;
-    pd_request **link = &drain->waiting;
+    const pd_job *open = drain->waiting.first != NULL ? find_open_job(drain, jobs) : NULL, *lost;
+    pd_request_queue all;
+    pd_request *request;
 
-    if (drain->waiting == NULL || keeps(drain, jobs, now_ns)) return;
-    if (drain->last_until_ns > 0) say_unkept(drain, jobs);
+    if (drain->waiting.first == NULL || waits_for_checkpoints(drain, jobs, now_ns)) return;
+    if (drain->last_until_ns > 0) say_late_checkpoints(drain, jobs);
     drain->last_until_ns = 0;
     lost = find_lost(jobs);
-    while (*link != NULL) {
-        pd_request *request = *link;
-        if (open != NULL && now_ns < request->u.drain.deadline_ns) {
-            link = (pd_request **)(void *)&request->mail.next;
-            continue;
-        }
-        *link = (pd_request *)(void *)request->mail.next;
-        answer(outbox, request, open, lost);
+    all = pd_request_queue_take_all(&drain->waiting);
+    while ((request = pd_request_queue_take(&all)) != NULL) {
+        if (open != NULL && now_ns < request->u.drain.deadline_ns)
+            pd_request_queue_add(&drain->waiting, request);
+        else
+            answer(outbox, request, open, lost);
     }
 }
 
@@ -222,8 +218,7 @@ void pd_drain_take(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, pd_
         pd_say(outbox, PD_SAY_INFO, (pd_log_facts){ 0 }, "draining: rounds under way are finished, no new ones begin");
     }
     drain->draining = true;
-    request->mail.next = drain->waiting != NULL ? &drain->waiting->mail : NULL;
-    drain->waiting = request;
+    pd_request_queue_add(&drain->waiting, request);
 }
 
 uint64_t pd_drain_next_tick(const pd_drain *drain)
@@ -231,16 +226,12 @@ uint64_t pd_drain_next_tick(const pd_drain *drain)
     uint64_t at = UINT64_MAX;
 
     if (drain->last_until_ns > 0) return drain->last_until_ns;
-    for (const pd_request *request = drain->waiting; request != NULL;
-         request = (const pd_request *)(const void *)request->mail.next)
+    for (const pd_request *request = drain->waiting.first; request != NULL; request = pd_request_next(request))
         if (request->u.drain.deadline_ns < at) at = request->u.drain.deadline_ns;
     return at;
 }
 
 void pd_drain_free(pd_drain *drain)
 {
-    for (pd_request *request = drain->waiting, *next; request != NULL; request = next) {
-        next = (pd_request *)(void *)request->mail.next;
-        pd_request_free(request);
-    }
+    for (pd_request *request; (request = pd_request_queue_take(&drain->waiting)) != NULL;) pd_request_free(request);
 }

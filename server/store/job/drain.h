@@ -4,11 +4,10 @@
 
 #include "jobs.h"
 
-/* State of the drain: whether the server drains (finishes rounds under way before it stops), and the drain requests
- * that wait for an answer. Begins zeroed. */
+/* State of the drain: whether the server drains, and the drain requests that wait for an answer. Begins zeroed. */
 typedef struct pd_drain {
     bool draining;
-    pd_request *waiting; /* drain requests that are not answered yet, linked by mail.next */
+    pd_request_queue waiting; /* drain requests that are not answered yet */
     /* time until which answers wait for the last checkpoints of jobs, once the rounds have ended; 0: they do not
      * wait */
     uint64_t last_until_ns, last_ns; /* last_ns: how long they wait */

@@ -1,7 +1,7 @@
 /* export.c - begins an export of weights or optimizer state, answers its reads, and ends it. */
 #include "export.h"
 
-#include "cut.h"
+#include "consistent_cut.h"
 #include "import.h"
 #include "mutant.h"
 #include "param_set.h"
@@ -27,8 +27,8 @@ typedef struct pd_export {
     bool state;     /* optimizer state may be read, too; false: only weights */
     bool counted;   /* older weights that the export keeps are counted: workers may train meanwhile */
     uint64_t bytes; /* bytes that are counted against max_total_bytes for this export */
-    /* the cut, once all parameters have reached it and only weights are read: then the job goes on without it, and can
-     * have another one. NULL: the job has the cut (job->steps.cut) */
+    /* the cut, once all parameters have reached it and only weights are read: then the job continues without it, and
+     * can have another one. NULL: the job has the cut (job->steps.cut) */
     pd_cut *cut;
     /* the begin request, as long as it is not answered because some parameters have not reached the export's step;
      * then NULL */
@@ -46,7 +46,7 @@ static inline pd_cut *cut_of(const pd_job *job)
     return job->export->cut != NULL ? job->export->cut : job->steps.cut;
 }
 
-/* Ends the export and frees its memory. If the job took no steps because of the export, it goes on now. */
+/* Ends the export and frees its memory. If the job took no steps because of the export, it continues now. */
 static void forget(pd_job *job)
 {
     pd_export *export = job->export;
@@ -72,7 +72,7 @@ static void abandon(pd_job *job, const pd_error *err)
     uint64_t step = cut_of(job)->step;
 
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &step },
-           "the export of step %" PRIu64 " by %s ends: %.200s; the job goes on", step, export->by, err->text);
+           "ended the export of step %" PRIu64 " by %s: %.200s; the job continues", step, export->by, err->text);
     if (export->begin != NULL) pd_request_refuse(job->steps.outbox, export->begin, err);
     export->begin = NULL;
     forget(job);
@@ -110,11 +110,10 @@ void pd_export_worker_comes(pd_job *job)
 /* Drops the begins of this connection's exports that wait for others. */
 static void drop_waiting(pd_job *job, uint64_t conn)
 {
-    pd_request_queue all = job->checkpointing.exports.waiting;
+    pd_request_queue all = pd_request_queue_take_all(&job->checkpointing.exports.waiting);
+    pd_request *request;
 
-    job->checkpointing.exports.waiting = (pd_request_queue){ 0 };
-    while (all.first != NULL) {
-        pd_request *request = pd_request_queue_take(&all);
+    while ((request = pd_request_queue_take(&all)) != NULL) {
         if (request->ticket.conn == conn)
             pd_request_free(request);
         else
@@ -128,7 +127,7 @@ void pd_export_lost(pd_job *job, const pd_request *notice)
 
     drop_waiting(job, notice->ticket.conn);
     if (job->export == NULL || job->export->conn != notice->ticket.conn || PD_MUTANT(export_outlives_operator)) return;
-    pd_fail(&err, PD_CANCELLED, "its connection is gone (%.90s)", notice->u.lost.reason);
+    pd_fail(&err, PD_CANCELLED, "its connection was lost (%.90s)", notice->u.lost.reason);
     abandon(job, &err);
 }
 
@@ -229,7 +228,7 @@ static int begin(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *er
     snprintf(export->by, sizeof export->by, "%.120s", request->u.export.by);
     pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &job->steps.cut->step },
            "%s exports step %" PRIu64 ", %s", export->by, job->steps.cut->step,
-           export->state ? "weights and optimizer state: the job rests there until the end" : "weights");
+           export->state ? "weights and optimizer state: the job is quiesced until the end" : "weights");
     pd_export_look(job, now_ns);
     return PD_OK;
 }
@@ -244,8 +243,7 @@ static int check_queue(const pd_job *job, const pd_request *request, pd_error *e
 {
     uint32_t n = 0, of_party = 0;
 
-    for (const pd_request *r = job->checkpointing.exports.waiting.first; r != NULL;
-         r = (const pd_request *)(const void *)r->mail.next)
+    for (const pd_request *r = job->checkpointing.exports.waiting.first; r != NULL; r = pd_request_next(r))
         n++, of_party += r->party == request->party;
     if (n < MOST_WAITING && of_party < MOST_OF_PARTY) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,
@@ -258,16 +256,13 @@ static int check_queue(const pd_job *job, const pd_request *request, pd_error *e
  * is none, the oldest one. NULL: none waits. */
 static pd_request *take_waiting(pd_job *job)
 {
-    pd_request_queue all = job->checkpointing.exports.waiting, *left = &job->checkpointing.exports.waiting;
-    pd_request *next = all.first;
+    pd_request_queue *waiting = &job->checkpointing.exports.waiting, all = pd_request_queue_take_all(waiting);
+    pd_request *next = all.first, *request;
 
-    for (pd_request *r = all.first; r != NULL; r = (pd_request *)(void *)r->mail.next)
-        if (next->party == job->checkpointing.exports.party && r->party != next->party) next = r;
-    *left = (pd_request_queue){ 0 };
-    while (all.first != NULL) {
-        pd_request *request = pd_request_queue_take(&all);
-        if (request != next) pd_request_queue_add(left, request);
-    }
+    for (request = all.first; request != NULL; request = pd_request_next(request))
+        if (next->party == job->checkpointing.exports.party && request->party != next->party) next = request;
+    while ((request = pd_request_queue_take(&all)) != NULL)
+        if (request != next) pd_request_queue_add(waiting, request);
     return next;
 }
 
@@ -282,26 +277,25 @@ void pd_export_go_on(pd_job *job, uint64_t now_ns)
 
 void pd_export_wait_again(pd_job *job)
 {
-    pd_request_queue all = job->checkpointing.exports.waiting;
     pd_request *request = job->export != NULL && !job->export->state ? job->export->begin : NULL;
+    pd_request_queue all;
 
     if (request == NULL) return;
     job->export->begin = NULL;
     forget(job);
-    job->checkpointing.exports.waiting = (pd_request_queue){ 0 };
-    pd_request_queue_add(&job->checkpointing.exports.waiting, request);
-    while (all.first != NULL) pd_request_queue_add(&job->checkpointing.exports.waiting, pd_request_queue_take(&all));
+    all = pd_request_queue_take_all(&job->checkpointing.exports.waiting);
+    for (; request != NULL; request = pd_request_queue_take(&all))
+        pd_request_queue_add(&job->checkpointing.exports.waiting, request);
 }
 
 /* Refuses the begins in the queue that have waited for too long. */
 static void refuse_late(pd_job *job, uint64_t now_ns)
 {
-    pd_request_queue all = job->checkpointing.exports.waiting;
+    pd_request_queue all = pd_request_queue_take_all(&job->checkpointing.exports.waiting);
+    pd_request *request;
     pd_error err;
 
-    job->checkpointing.exports.waiting = (pd_request_queue){ 0 };
-    while (all.first != NULL) {
-        pd_request *request = pd_request_queue_take(&all);
+    while ((request = pd_request_queue_take(&all)) != NULL) {
         if (now_ns < request->u.export.wait_ns) {
             pd_request_queue_add(&job->checkpointing.exports.waiting, request);
             continue;
@@ -320,12 +314,6 @@ static void refuse_late(pd_job *job, uint64_t now_ns)
 
 enum { TILE = 1024 };
 
-static int find_param(const pd_job *job, const pd_request *request, const pd_param **out, pd_error *err)
-{
-    if ((*out = pd_job_param(job, request->u.export.param)) != NULL) return PD_OK;
-    return pd_fail(err, PD_NOT_FOUND, "job %.100s has no parameter %.160s", job->steps.name, request->u.export.param);
-}
-
 static int refuse_state(const pd_job *job, pd_error *err)
 {
     return pd_fail(err, PD_FAILED_PRECONDITION,
@@ -338,12 +326,11 @@ static int check_piece(const pd_request *request, int64_t elements, size_t each,
 
     if (first <= elements && count <= elements - first && (uint64_t)count * each <= request->u.export.most)
         return PD_OK;
-    return pd_fail(
-        err, PD_INVALID_ARGUMENT,
-        "%.160s: %lld elements of %zu bytes from %lld on are asked for; the tensor has %lld, and an answer at "
-        "most %llu bytes",
-        request->u.export.param, (long long)count, each, (long long)first, (long long)elements,
-        (unsigned long long)request->u.export.most);
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "%.160s: %lld elements of %zu bytes from %lld on are asked for; the tensor has %lld, and an answer "
+                   "at most %llu bytes",
+                   request->u.export.param, (long long)count, each, (long long)first, (long long)elements,
+                   (unsigned long long)request->u.export.most);
 }
 
 /* Allocates memory for the elements that an answer returns. PD_NO_MEMORY. */
@@ -388,7 +375,7 @@ static int read_root(const pd_job *job, const pd_param *param, const pd_request 
     int rc;
 
     if (request->u.export.number < 0 || k >= left)
-        return pd_fail(err, PD_NOT_FOUND, "%.160s has %zu pending roots, number %d is none of them", param->name, left,
+        return pd_fail(err, PD_NOT_FOUND, "%.160s has %zu pending roots: invalid number %d", param->name, left,
                        request->u.export.number);
     out->wide = true;
     out->elements = (uint64_t)pd_pending_root_length(param->optim, k);
@@ -409,8 +396,9 @@ static int read_state(const pd_job *job, const pd_param *param, const pd_request
 
     if (!pd_plan_part(plan, request->u.export.slot, request->u.export.number, request->u.export.block, &part) ||
         part.box != NULL || !pd_shape_equal(&part.shape, &plan->slots[part.slot].shape))
-        return pd_fail(err, PD_NOT_FOUND, "%.160s keeps no state %.60s with number %d and block %d (paramctl state)",
-                       param->name, request->u.export.slot, request->u.export.number, request->u.export.block);
+        return pd_fail(err, PD_NOT_FOUND,
+                       "%.160s has no state tensor %.60s with number %d and block %d (paramctl state)", param->name,
+                       request->u.export.slot, request->u.export.number, request->u.export.block);
     out->wide = plan->slots[part.slot].storage == PD_STORE_F64;
     each = out->wide ? sizeof(double) : sizeof(float);
     (void)pd_shape_elements(&part.shape, &elements);
@@ -428,25 +416,23 @@ static int read_state(const pd_job *job, const pd_param *param, const pd_request
  * PD_NOT_FOUND, PD_INVALID_ARGUMENT, PD_FAILED_PRECONDITION: the export is of weights alone; PD_NO_MEMORY. */
 static int read_piece(const pd_job *job, const pd_request *request, pd_exported *out, pd_error *err)
 {
-    const pd_param *param;
-    int rc = find_param(job, request, &param, err);
+    const pd_param *param = pd_job_param_or_error(job, request->u.export.param, err);
 
-    if (rc != PD_OK) return rc;
+    if (param == NULL) return PD_NOT_FOUND;
     if (request->u.export.slot[0] == '\0') return read_weights(job, param, request, out, err);
     if (!job->export->state) return refuse_state(job, err);
     if (strcmp(request->u.export.slot, PD_PENDING_ROOT) == 0) return read_root(job, param, request, out, err);
     return read_state(job, param, request, out, err);
 }
 
-/* Reads a parameter's step count, and its number of pending roots (not used by a step yet). If the parameter belongs to
- * a step group, the count is read from the group: the parameter's optimizer gets
- * it only when its next step begins. PD_NOT_FOUND, PD_FAILED_PRECONDITION as above. */
+/* Reads a parameter's step count, and its number of pending roots. If the parameter belongs to a step group, the count
+ * is read from the group: the parameter's optimizer gets it only when its next step begins. PD_NOT_FOUND,
+ * PD_FAILED_PRECONDITION as above. */
 static int read_count(const pd_job *job, const pd_request *request, pd_exported *out, pd_error *err)
 {
-    const pd_param *param;
-    int rc = find_param(job, request, &param, err);
+    const pd_param *param = pd_job_param_or_error(job, request->u.export.param, err);
 
-    if (rc != PD_OK) return rc;
+    if (param == NULL) return PD_NOT_FOUND;
     if (!job->export->state) return refuse_state(job, err);
     out->roots = pd_optim_tasks_left(param->optim);
     out->count = param->group != NULL ? pd_step_group_count(param) : pd_optim_count(param->optim);
@@ -463,18 +449,8 @@ static pd_exported *answer_of(pd_job *job, pd_request *request, const pd_exporte
     return &effect->u.exported;
 }
 
-/* Returns the number of pending roots. These are matrix roots that were begun in the export's step or before, and
- * that no step has used yet. */
-static uint64_t roots_left(const pd_job *job)
-{
-    uint64_t n = 0;
-
-    for (uint32_t i = 0; i < job->steps.n_params; i++) n += pd_optim_tasks_left(job->steps.params[i].optim);
-    return n;
-}
-
-/* Returns whether all preconditioner tasks of the job (which compute matrix roots) have come back from the
- * preconditioner pool. This happens sooner or later: the job takes no steps meanwhile, so no new tasks begin. */
+/* Returns whether all preconditioner tasks of the job have returned from the preconditioner pool. This happens sooner
+ * or later: the job takes no steps meanwhile, so no new tasks begin. */
 static bool roots_are_back(const pd_job *job)
 {
     for (uint32_t i = 0; job->steps.tasks_out > 0 && i < job->steps.n_params; i++)
@@ -505,13 +481,16 @@ void pd_export_look(pd_job *job, uint64_t now_ns)
 {
     pd_export *export = job->export;
     pd_request *request = export != NULL ? export->begin : NULL;
+    pd_exported begun = { .roots = 0 };
 
     if (request == NULL || job->steps.cut->behind > 0 || (export->state && !roots_are_back(job))) return;
     job->steps.cut->fixed = true;
     export->begin = NULL;
     export->touched_ns = now_ns;
     export->end_ns = now_ns + TOTAL_NS + bytes_to_read(job, export->state) / BYTES_PER_SECOND * SECOND;
-    answer_of(job, request, &(pd_exported){ .roots = export->state ? roots_left(job) : 0 });
+    for (uint32_t i = 0; export->state && i < job->steps.n_params; i++)
+        begun.roots += pd_optim_tasks_left(job->steps.params[i].optim);
+    answer_of(job, request, &begun);
     pd_request_free(request);
     if (!export->state) export->cut = pd_cut_detach(&job->steps);
 }
@@ -599,8 +578,7 @@ uint64_t pd_export_expires_ns(const pd_job *job)
 {
     uint64_t at = ends_ns(job);
 
-    for (const pd_request *r = job->checkpointing.exports.waiting.first; r != NULL;
-         r = (const pd_request *)(const void *)r->mail.next)
+    for (const pd_request *r = job->checkpointing.exports.waiting.first; r != NULL; r = pd_request_next(r))
         if (r->u.export.wait_ns < at) at = r->u.export.wait_ns;
     return at;
 }
@@ -621,8 +599,7 @@ static void describe_late(const pd_job *job, pd_error *err)
     pd_round_missing(&param->round, ranks, sizeof ranks);
     pd_fail(err, PD_DEADLINE_EXCEEDED,
             "job %.100s: %.160s has not reached step %" PRIu64
-            ", which others have begun: it waits for %s%s; export again "
-            "when it goes on",
+            ", which others have begun: it waits for %s%s; export again when it continues",
             job->steps.name, param->name, job->steps.cut->step, param->round.open ? "rank " : "every rank", ranks);
 }
 
@@ -633,9 +610,9 @@ static void end_late(pd_job *job, uint64_t now_ns)
     if (job->export->begin != NULL)
         describe_late(job, &err);
     else if (now_ns >= job->export->touched_ns + SILENCE_NS)
-        pd_fail(&err, PD_CANCELLED, "nothing was asked for in %" PRIu64 " s", SILENCE_NS / SECOND);
+        pd_fail(&err, PD_CANCELLED, "no request for %" PRIu64 " s", SILENCE_NS / SECOND);
     else
-        pd_fail(&err, PD_CANCELLED, "it has taken too long: %d MiB a second are expected", BYTES_PER_SECOND >> 20);
+        pd_fail(&err, PD_CANCELLED, "too slow: expected at least %d MiB a second", BYTES_PER_SECOND >> 20);
     abandon(job, &err);
 }
 

@@ -1,16 +1,16 @@
 /* export.h - reads weights and optimizer state of a job for an operator, all as of the same step. Step thread.
  *
- * An export begins with a cut (step/cut.h), which chooses the step at which the state is read. The begin request is
- * answered when every parameter has reached that step. Then the operator reads tensors in pieces, in any order and as
- * often as needed, until it ends the export.
+ * An export begins with a cut (step/consistent_cut.h), which chooses the step at which the state is read. The begin
+ * request is answered when every parameter has reached that step. Then the operator reads tensors in pieces, in any
+ * order and as often as needed, until it ends the export.
  *
- * If only weights are exported, they are read from the published versions of that step, while training goes on: such an
- * export never stops a step. The older weights that it keeps count against the job's memory. Where they have no room
+ * If only weights are exported, they are read from the published versions of that step, while training continues: such
+ * an export never stops a step. The older weights that it keeps count against the job's memory. Where they have no room
  * the export is refused, unless no worker is there, and it ends when the memory is needed for a job. If optimizer state
  * is exported, too, the job takes no step beyond the export's step until the export ends.
  *
  * A job has one export at a time. Others wait for its end, or for the cut of a checkpoint: a bounded number, until
- * their deadlines, identities by turns. An export of weights whose step is not reached yet gives way to a checkpoint.
+ * their deadlines, identities by turns. An export of weights whose step is not reached yet yields to a checkpoint.
  * An export ends by itself when its connection is lost, when the parameters do not reach the step in time, after half a
  * minute without a request, after a time that follows from its bytes, and when the job ends. */
 #ifndef PD_EXPORT_H

@@ -4,22 +4,22 @@
 
 #include "aggregate_fit.h"
 #include "archive.h"
-#include "control.h"
+#include "wal.h"
 #include "global_clip.h"
 #include "job.h"
 #include "mutant.h"
 #include "robust.h"
-#include "step_log.h"
 
 #include <string.h>
 
 enum { ALLOCATOR_ENDS = 1024 }; /* bytes of allocator overhead for a job's own memory blocks and hash tables */
-/* bytes of a checkpoint's head, records and messages; for each rank of the job its record and the entry of its note */
+/* bytes of a checkpoint's header, records and messages; for each rank of the job its record and the entry of its
+ * note */
 enum { KEPT_HEAD = 8192, KEPT_RANK = 512 };
 /* bytes of a parameter's records in a checkpoint: its entry, and the ends of its memory blocks */
 enum { KEPT_BYTES = sizeof(pd_checkpoint_param) + 128 };
 /* bytes of a log and of the records of its entries on their way to the disk, without those of its parameters */
-enum { LOGGED_OWN = sizeof(pd_step_log) + PD_WAL_MOST * (sizeof(pd_wal_record) + sizeof(pd_effect) + 512) };
+enum { LOGGED_OWN = PD_WAL_MOST * (sizeof(pd_wal_record) + sizeof(pd_effect) + 512) };
 
 #include <math.h>
 
@@ -47,8 +47,8 @@ int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *
     return pd_aggregate_fits_whole(&job->values, job->world, how, name, err);
 }
 
-/* Model state (tensors that are averaged, not trained) is averaged whatever `aggregate` says for gradients: by a
- * weighted mean if `aggregate` is weighted_mean, otherwise by the plain mean. */
+/* Model state is averaged whatever `aggregate` says for gradients: by a weighted mean if `aggregate` is weighted_mean,
+ * otherwise by the plain mean. */
 pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_optimizer_ops *row)
 {
     pd_aggregation how = (pd_aggregation)values->at[PD_JOB_KEY_AGGREGATE];
@@ -113,13 +113,13 @@ static uint64_t kept_bytes(const pd_plan *plan, const bool pulled[4])
     return pd_footprint_plus(bytes, pd_weight_bytes(plan->elements, pulled) / 2);
 }
 
-/* Returns the bytes that the job's log takes of a parameter: the aggregates of the entries that are on their way to the
- * disk, and the notes of the present step. */
+/* Returns the bytes that the stream of steps takes of a parameter: the aggregates of the records that are on their way
+ * to the disk. */
 static uint64_t logged_bytes(const pd_plan *plan)
 {
     uint64_t aggregates = times((uint64_t)plan->elements, PD_WAL_MOST * sizeof(float));
 
-    return pd_footprint_plus(aggregates, pd_step_log_bytes(plan->n_tasks) + PD_WAL_MOST * sizeof(pd_wal_part));
+    return pd_footprint_plus(aggregates, PD_WAL_MOST * sizeof(pd_wal_part));
 }
 
 void pd_footprint_least(pd_footprint *out, const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged,
@@ -146,7 +146,7 @@ int pd_footprint_of(pd_footprint *out, const pd_sizing *job, pd_aggregation how,
     if (rc != PD_OK) return rc;
     pd_footprint_least(out, job, how, plan->elements, ranged, pulled);
     out->state = known(pd_plan_state_bytes(plan));
-    if (job->durable) out->kept = pd_footprint_plus(kept_bytes(plan, pulled), pd_control_param_bytes(plan));
+    if (job->durable) out->kept = pd_footprint_plus(kept_bytes(plan, pulled), pd_wal_param_bytes(plan, job->logged));
     if (job->logged) out->kept = pd_footprint_plus(out->kept, logged_bytes(plan));
     out->roots = root_bytes(plan);
     out->step = known(pd_plan_step_bytes(plan));
@@ -172,8 +172,8 @@ void pd_footprint_add(pd_footprint *all, const pd_footprint *one, uint64_t n)
     if (one->light > all->light) all->light = one->light;
 }
 
-/* Returns the bytes of the records of a job itself, its ranks and its optimizer rules. The rule for model state
- * (tensors that are not trained), which every job has besides its workers' rules, is counted once. */
+/* Returns the bytes of the records of a job itself, its ranks and its optimizer rules. The rule for model state, which
+ * every job has besides its workers' rules, is counted once. */
 static uint64_t own_bytes(const pd_sizing *job, const pd_rule *rules, size_t n_rules)
 {
     uint64_t bytes = sizeof(pd_job) + 2 * sizeof(pd_effect) + sizeof(pd_rule) + ALLOCATOR_ENDS;
@@ -193,7 +193,7 @@ void pd_footprint_complete(pd_footprint *all, const pd_sizing *job, const pd_rul
     all->job = pd_footprint_plus(threads, pd_global_clip_bytes(&job->values, rules, n_rules));
     all->records = pd_footprint_plus(all->records, own_bytes(job, rules, n_rules));
     if (job->durable)
-        all->kept = pd_footprint_plus(all->kept, KEPT_HEAD + job->world * (uint64_t)KEPT_RANK + pd_control_own_bytes());
+        all->kept = pd_footprint_plus(all->kept, KEPT_HEAD + job->world * (uint64_t)KEPT_RANK + pd_wal_own_bytes());
     if (job->logged) all->kept = pd_footprint_plus(all->kept, LOGGED_OWN);
 }
 

@@ -23,14 +23,13 @@ typedef struct pd_sizing {
 typedef struct pd_footprint {
     uint64_t weights; /* published weights and the weights of the next step, in each element type that workers pull */
     uint64_t sums;    /* sums of the gradients of one round */
-    /* Contributions of all workers, if the aggregate needs all of them at once. 0 for a ranged parameter (of which
-     * each rank contributes a range of elements): its contributions are counted when the ranks have declared their
-     * ranges. */
+    /* Contributions of all workers, if the aggregate needs all of them at once. 0 for a ranged parameter: its
+     * contributions are counted when the ranks have declared their ranges. */
     uint64_t collected;
     uint64_t state; /* optimizer state, in the element types in which it is stored */
     /* what a checkpoint takes, if the job has some: a copy of the optimizer state, and old weights until they are on
-     * the disk; with a log also the aggregates of the entries that are on their way to the disk. Notes of workers and
-     * heads of entries are counted when they come. */
+     * the disk; with a log also the aggregates of the entries that are on their way to the disk. Worker states and
+     * headers of entries are counted when they come. */
     uint64_t kept;
     /* inputs and results of the preconditioner tasks that may run at the same time */
     uint64_t roots;
@@ -81,7 +80,7 @@ void pd_footprint_add(pd_footprint *all, const pd_footprint *one, uint64_t n);
 /* Completes the sum over all parameters of a job: adds the memory that they share, and the records of the job itself,
  * of its ranks, and of its `n_rules` optimizer rules. */
 void pd_footprint_complete(pd_footprint *all, const pd_sizing *job, const pd_rule *rules, size_t n_rules);
-/* Returns all bytes of the footprint (what a job takes, by purpose) together, as they count against max_total_bytes. */
+/* Returns all bytes of the footprint together, as they count against max_total_bytes. */
 uint64_t pd_footprint_sum(const pd_footprint *need);
 
 #endif

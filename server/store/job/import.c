@@ -13,10 +13,9 @@
 #include <string.h>
 
 static const uint64_t SILENCE_NS = 60 * 1000000000ull, RETRY_NS = 1000000000ull;
-/* How long a commit waits for a moment at which the job rests, and how often it looks. */
+/* How long a commit waits for a moment at which the job is quiesced, and how often it looks. */
 static const uint64_t REST_NS = 10 * 1000000000ull, LOOK_NS = 20 * 1000000ull;
-/* most pending roots (matrix roots that no step has used yet) that are imported for each preconditioner task of a
- * parameter */
+/* most pending roots that are imported for each preconditioner task of a parameter */
 enum { MOST_ROOTS = 4 };
 /* Estimated nanoseconds of one core to write one element of imported state. It is read, converted to float64, read
  * again and written. */
@@ -82,8 +81,8 @@ static const pd_param *find_busy(pd_job *job)
     return NULL;
 }
 
-/* Checks that the job rests: no step or preconditioner task that matters is under way, and nobody copies its state.
- * PD_FAILED_PRECONDITION. */
+/* Checks that the job is quiesced: no step or preconditioner task that matters is under way, and nobody copies its
+ * state. PD_FAILED_PRECONDITION. */
 static int check_rest(pd_job *job, pd_error *err)
 {
     const pd_param *busy;
@@ -99,10 +98,10 @@ static int check_rest(pd_job *job, pd_error *err)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "job %.100s: a step of %.160s is under way, or a root of it is being computed: try again",
                        job->steps.name, busy->name);
-    return pd_fail(err, PD_FAILED_PRECONDITION,
-                   "job %.100s: a step of %.160s is under way, or a root of it: import before the first step, or try "
-                   "again",
-                   job->steps.name, busy->name);
+    return pd_fail(
+        err, PD_FAILED_PRECONDITION,
+        "job %.100s: a step of %.160s is under way, or a root of it: import before the first step, or try again",
+        job->steps.name, busy->name);
 }
 
 /* Returns the step count that the parameter's optimizer will have after the import. */
@@ -138,8 +137,8 @@ static int check_covered(const pd_job *job, const size_t *first_slot, const int6
             (void)pd_shape_elements(&plan->slots[k].shape, &elements);
             if (came == elements) continue;
             return pd_fail(err, PD_FAILED_PRECONDITION,
-                           "job %.100s: of %.160s's state %s %lld of %lld elements have "
-                           "come: bring all of it, or say that part of it is enough",
+                           "job %.100s: of %.160s's state %s %lld of %lld elements have come: send all of it, or allow "
+                           "a partial import",
                            job->steps.name, job->steps.params[i].name, pd_slot_name(&plan->slots[k], name, sizeof name),
                            (long long)came, (long long)elements);
         }
@@ -180,8 +179,8 @@ static int check_counts(const pd_job *job, pd_error *err)
         if (count < least_count(job, param)) return goes_back(param, count, err);
         if (param->group != NULL && !pd_step_group_is_even(param->group))
             return pd_fail(err, PD_FAILED_PRECONDITION,
-                           "job %.100s: the parameters that count their steps with %.160s "
-                           "are at different steps: import before the first step, or try again",
+                           "job %.100s: the parameters of the step group of %.160s are at different steps: "
+                           "import before the first step, or try again",
                            job->steps.name, param->name);
     }
     return PD_OK;
@@ -196,22 +195,6 @@ static int check_roots(const pd_job *job, pd_error *err)
             rc = pd_pending_root_check(job->steps.params[staged->address.param].optim, (const void *)staged->at,
                                        staged->elements, count_to_be(job, staged->address.param), err);
     return rc;
-}
-
-/* Checks what does not change while the commit waits for the job to rest. */
-static int check_brought(const pd_job *job, bool partial, pd_error *err)
-{
-    int rc = check_landed(job, err);
-
-    return rc == PD_OK && !partial ? check_complete(job, err) : rc;
-}
-
-/* Checks what depends on the steps that the job has taken. */
-static int check_steps(const pd_job *job, pd_error *err)
-{
-    int rc = check_counts(job, err);
-
-    return rc == PD_OK ? check_roots(job, err) : rc;
 }
 
 static void forget(pd_job *job)
@@ -237,26 +220,15 @@ static int begin(pd_job *job, const pd_request *request, pd_error *err)
 {
     if (job->steps.n_params == 0)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "job %.100s: no worker has declared its parameters yet: import then", job->steps.name);
+                       "job %.100s: no worker has declared its parameters yet: import afterwards", job->steps.name);
     forget(job);
-    if ((job->import = calloc(1, sizeof *job->import)) == NULL)
-        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    if ((job->import = calloc(1, sizeof *job->import)) == NULL) return pd_job_no_memory(job, err);
     job->import->conn = request->ticket.conn;
     return PD_OK;
 }
 
-static pd_param *find(const pd_job *job, const pd_request *request, pd_error *err)
-{
-    const char *name = request->u.import.param;
-    pd_param *param = pd_job_param(job, name);
-
-    if (param == NULL) pd_fail(err, PD_NOT_FOUND, "job %.100s has no parameter %.160s", job->steps.name, name);
-    return param;
-}
-
-/* Finds the key under which a pending root (a matrix root that no step has used yet) is staged, and checks its form:
- * a list of float64 numbers. Whether the list has the right length is checked at the commit, when all of it has
- * come. */
+/* Finds the key under which a pending root is staged, and checks its form: a list of float64 numbers. Whether the list
+ * has the right length is checked at the commit, when all of it has come. */
 static int find_root(const pd_param *param, const pd_request *request, pd_address *address, pd_part *part,
                      pd_error *err)
 {
@@ -267,8 +239,7 @@ static int find_root(const pd_param *param, const pd_request *request, pd_addres
         n > pd_pending_root_most(plan) || !request->u.import.wide)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "%.160s: " PD_PENDING_ROOT
-                       " %d of %lld elements; expected float64, a number below %zu, and at most "
-                       "%lld elements",
+                       " %d of %lld elements; expected float64, a number below %zu, and at most %lld elements",
                        param->name, request->u.import.number, (long long)n, MOST_ROOTS * plan->n_tasks,
                        (long long)pd_pending_root_most(plan));
     memset(address, 0, sizeof *address);
@@ -287,10 +258,11 @@ static int find_part(const pd_param *param, const pd_request *request, pd_addres
     if (strcmp(request->u.import.slot, PD_PENDING_ROOT) == 0) return find_root(param, request, address, part, err);
     if (!pd_plan_part(pd_optim_plan(param->optim), request->u.import.slot, request->u.import.number,
                       request->u.import.block, part))
-        return pd_fail(err, PD_NOT_FOUND, "%.160s keeps no state %.60s with number %d and block %d (paramctl state)",
-                       param->name, request->u.import.slot, request->u.import.number, request->u.import.block);
+        return pd_fail(err, PD_NOT_FOUND,
+                       "%.160s has no state tensor %.60s with number %d and block %d (paramctl state)", param->name,
+                       request->u.import.slot, request->u.import.number, request->u.import.block);
     if (!pd_shape_equal(&part->shape, &request->u.import.shape))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: state %.60s has shape %s here, %s came", param->name,
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: state %.60s has shape %s, got %s", param->name,
                        request->u.import.slot, pd_shape_text(&part->shape, wanted, sizeof wanted),
                        pd_shape_text(&request->u.import.shape, came, sizeof came));
     memset(address, 0, sizeof *address);
@@ -298,19 +270,6 @@ static int find_part(const pd_param *param, const pd_request *request, pd_addres
                              .block = part->box == NULL ? -1 : request->u.import.block,
                              .slot = part->slot };
     return PD_OK;
-}
-
-/* Checks that the job may take memory to stage what an import brings. PD_RESOURCE_EXHAUSTED. */
-static int check_room(const pd_job *job, uint64_t bytes, pd_error *err)
-{
-    const pd_budget *budget = pd_account_budget(&job->steps.account, bytes);
-
-    if (pd_budget_fits(budget, bytes)) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                   "job %.100s: no room to stage %llu more bytes of state: of %llu "
-                   "allowed for %.100s, %llu are in use (%s)",
-                   job->steps.name, (unsigned long long)bytes, (unsigned long long)budget->limit, budget->whose,
-                   (unsigned long long)budget->used, budget->key);
 }
 
 /* Allocates memory in which a tensor of optimizer state is staged until the commit. Called when the tensor's first
@@ -325,7 +284,7 @@ static int stage(pd_job *job, const pd_address *address, const pd_part *part, bo
 
     assert(rc == PD_OK);
     bytes = (uint64_t)elements * size_of(wide) + sizeof *staged;
-    if ((rc = check_room(job, bytes, err)) != PD_OK) return rc;
+    if ((rc = pd_job_check_room(job, bytes, "staged state", err)) != PD_OK) return rc;
     if ((staged = calloc(1, sizeof *staged)) == NULL || (staged->at = pd_pages_new((size_t)bytes)) == NULL) {
         free(staged);
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory to stage state", job->steps.name);
@@ -356,8 +315,8 @@ static int check_piece(const pd_request *request, const pd_staged *staged, pd_er
 
     if (first != staged->landed || count > staged->elements - first || request->u.import.wide != staged->wide)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "%.160s: elements %lld to %lld of state %.60s came, expected those "
-                       "from %lld on, of %lld, in the type of the first",
+                       "%.160s: elements %lld to %lld of state %.60s came, expected those from %lld on, of %lld, in "
+                       "the type of the first",
                        request->u.import.param, (long long)first, (long long)(first + count), request->u.import.slot,
                        (long long)staged->landed, (long long)staged->elements);
     return PD_OK;
@@ -365,7 +324,7 @@ static int check_piece(const pd_request *request, const pd_staged *staged, pd_er
 
 static int take_piece(pd_job *job, const pd_request *request, pd_error *err)
 {
-    pd_param *param = find(job, request, err);
+    pd_param *param = pd_job_param_or_error(job, request->u.import.param, err);
     pd_staged *staged;
     pd_address address;
     pd_part part;
@@ -389,11 +348,10 @@ static int make_counts(pd_job *job, pd_error *err)
 {
     pd_import *import = job->import;
     uint64_t bytes = job->steps.n_params * sizeof *import->counts;
-    int rc = check_room(job, bytes, err);
+    int rc = pd_job_check_room(job, bytes, "staged state", err);
 
     if (rc != PD_OK) return rc;
-    if ((import->counts = malloc((size_t)bytes)) == NULL)
-        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    if ((import->counts = malloc((size_t)bytes)) == NULL) return pd_job_no_memory(job, err);
     for (uint32_t i = 0; i < job->steps.n_params; i++) import->counts[i] = -1;
     import->bytes += bytes;
     pd_account_take(&job->steps.account, bytes);
@@ -403,7 +361,7 @@ static int make_counts(pd_job *job, pd_error *err)
 static int take_count(pd_job *job, const pd_request *request, pd_error *err)
 {
     pd_import *import = job->import;
-    pd_param *param = find(job, request, err);
+    pd_param *param = pd_job_param_or_error(job, request->u.import.param, err);
     int rc;
 
     if (param == NULL) return PD_NOT_FOUND;
@@ -425,14 +383,6 @@ bool pd_import_writes(const pd_job *job)
     return is_committing(job) && job->import->until_ns == 0;
 }
 
-static void set_count(pd_param *param, int64_t count)
-{
-    if (param->group != NULL)
-        pd_step_group_set_count(param->group, count);
-    else
-        pd_optim_set_count(param->optim, count);
-}
-
 /* Returns the largest step count that has come for a parameter or those that count steps with it; -1: none. */
 static int64_t largest_count(const pd_job *job, const pd_param *param)
 {
@@ -451,7 +401,11 @@ static void set_counts(pd_job *job)
         pd_param *param = &job->steps.params[i];
         int64_t count;
         if (param->group != NULL && param->group->members != param) continue; /* once for all members */
-        if ((count = largest_count(job, param)) >= 0 && count != pd_optim_count(param->optim)) set_count(param, count);
+        if ((count = largest_count(job, param)) < 0 || count == pd_optim_count(param->optim)) continue;
+        if (param->group != NULL)
+            pd_step_group_set_count(param->group, count);
+        else
+            pd_optim_set_count(param->optim, count);
     }
 }
 
@@ -459,8 +413,8 @@ static void finish(pd_job *job)
 {
     pd_import *import = job->import;
 
-    pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name },
-           "%zu tensors of optimizer state and %zu counters imported", import->tensors, import->n_counts);
+    pd_job_say(job, PD_SAY_INFO, "%zu tensors of optimizer state and %zu counters imported", import->tensors,
+               import->n_counts);
     pd_answer_ok(job->steps.outbox, import->commit);
     pd_request_free(import->commit);
     import->commit = NULL;
@@ -488,9 +442,8 @@ static void finish_reset(pd_job *job, int rc, const pd_error *err)
 
     job->import->commit = NULL;
     if (rc == PD_OK) {
-        pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name },
-               "the optimizer state of %u parameters was set back to its initial values (%.200s)",
-               pd_reset_count(job->import->reset), request->u.import.param);
+        pd_job_say(job, PD_SAY_INFO, "reset the optimizer state of %u parameters (%.200s)",
+                   pd_reset_count(job->import->reset), request->u.import.param);
         pd_answer_ok(job->steps.outbox, request);
         pd_request_free(request);
         pd_checkpoint_policy_now(job);
@@ -523,7 +476,7 @@ void pd_import_write_some(pd_job *job, double slice_ns, uint64_t now_ns)
     }
     for (; import->next != NULL && cost_ns < slice_ns; import->next = import->next->next) {
         if (write_part(job, import->next) != PD_OK) {
-            /* Out of memory, so writing goes on later. Until all is written the job takes no steps. */
+            /* Out of memory: writing continues later. Until all is written the job takes no steps. */
             job->steps.shortage.retry_ns = now_ns + RETRY_NS;
             return;
         }
@@ -532,7 +485,7 @@ void pd_import_write_some(pd_job *job, double slice_ns, uint64_t now_ns)
     if (import->next == NULL) finish(job);
 }
 
-/* Begins to write the tensors, if the job rests: no step is under way, and nobody copies its state. */
+/* Begins to write the tensors, if the job is quiesced: no step is under way, and nobody copies its state. */
 static int begin_to_write(pd_job *job, pd_error *err)
 {
     pd_import *import = job->import;
@@ -542,12 +495,14 @@ static int begin_to_write(pd_job *job, pd_error *err)
         import->until_ns = 0;
         return PD_OK;
     }
-    if (rc == PD_OK) rc = check_steps(job, err);
+    /* What depends on the steps that the job has taken. */
+    if (rc == PD_OK) rc = check_counts(job, err);
+    if (rc == PD_OK) rc = check_roots(job, err);
     if (rc != PD_OK) return rc;
     if ((import->wide = pd_pages_new(((size_t)import->largest + 1) * sizeof *import->wide)) == NULL)
-        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
-    /* The step counts are set first: an optimizer accepts a lower count only while it has no pending roots (roots
-     * that no step has used yet), and the tensors may be such roots. */
+        return pd_job_no_memory(job, err);
+    /* The step counts are set first: an optimizer accepts a lower count only while it has no pending roots, and the
+     * tensors may be such roots. */
     set_counts(job);
     job->checkpointing.log.moved = job->checkpointing.control.moved = "optimizer state is imported";
     job->checkpointing.changes++;
@@ -556,7 +511,7 @@ static int begin_to_write(pd_job *job, pd_error *err)
     return PD_OK;
 }
 
-/* Begins to write, or keeps the request until the job rests. After an error the request is the caller's. */
+/* Begins to write, or keeps the request until the job is quiesced. After an error the request is the caller's. */
 static int write_or_wait(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
 {
     pd_import *import = job->import;
@@ -572,8 +527,9 @@ static int write_or_wait(pd_job *job, pd_request *request, uint64_t now_ns, pd_e
 
 static int commit(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
 {
-    int rc = check_brought(job, request->u.import.partial, err);
+    int rc = check_landed(job, err);
 
+    if (rc == PD_OK && !request->u.import.partial) rc = check_complete(job, err);
     return rc == PD_OK ? write_or_wait(job, request, now_ns, err) : rc;
 }
 
@@ -592,7 +548,7 @@ static int reset(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *er
     return rc;
 }
 
-/* Goes on with a commit or a reset that waits for the job to rest. */
+/* Continues a commit or a reset that waits for the job to rest. */
 static void look(pd_job *job, uint64_t now_ns)
 {
     pd_import *import = job->import;
@@ -617,9 +573,7 @@ static int take(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err
     if (request->u.import.act == PD_IMPORT_BEGIN) return begin(job, request, err);
     if (job->import == NULL || job->import->conn != request->ticket.conn)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "job %.100s: this connection has begun no import, or another took "
-                       "its place",
-                       job->steps.name);
+                       "job %.100s: this connection has begun no import, or another took its place", job->steps.name);
     if (request->u.import.act == PD_IMPORT_COMMIT) return commit(job, request, now_ns, err);
     return request->u.import.act == PD_IMPORT_PIECE ? take_piece(job, request, err) : take_count(job, request, err);
 }
@@ -652,8 +606,7 @@ void pd_import_tick(pd_job *job, uint64_t now_ns)
         look(job, now_ns);
         return;
     }
-    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name },
-           "an import of optimizer state was begun and not ended: dropped");
+    pd_job_say(job, PD_SAY_WARNING, "dropped an import of optimizer state that was not completed");
     forget(job);
 }
 

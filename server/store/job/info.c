@@ -86,9 +86,12 @@ static void fill_root(pd_info *info, const pd_param *param, uint64_t root)
     pd_roots_fill(&info->roots[info->n++], param, root);
 }
 
-static void fill_setting(pd_override_info *info, const pd_param *param, const pd_override_entry *entry, int h)
+static void fill_setting(pd_info *page, const pd_param *param, uint64_t item)
 {
+    pd_override_info *info = &page->settings[page->n++];
+    const pd_override_entry *entry = &param->overrides.at[item / PD_MAX_HYPERS];
     const pd_override *override = entry->override;
+    int h = (int)(item % PD_MAX_HYPERS);
     size_t count;
 
     snprintf(info->param, sizeof info->param, "%s", param->name);
@@ -119,14 +122,9 @@ static bool is_setting(const pd_param *param, uint64_t item)
     return (param->overrides.at[item / PD_MAX_HYPERS].mask >> item % PD_MAX_HYPERS & 1) != 0;
 }
 
-static void fill_setting_item(pd_info *info, const pd_param *param, uint64_t item)
+static void fill_state(pd_info *page, const pd_param *param, uint64_t slot)
 {
-    fill_setting(&info->settings[info->n++], param, &param->overrides.at[item / PD_MAX_HYPERS],
-                 (int)(item % PD_MAX_HYPERS));
-}
-
-static void fill_state(pd_state_info *to, const pd_param *param, size_t slot)
-{
+    pd_state_info *to = &page->state[page->n++];
     const pd_plan *plan = pd_optim_plan(param->optim);
     const pd_slot_spec *spec = &plan->slots[slot];
 
@@ -158,11 +156,6 @@ static bool is_state(const pd_param *param, uint64_t slot)
     return !pd_optim_plan(param->optim)->slots[slot].temporary;
 }
 
-static void fill_slot(pd_info *info, const pd_param *param, uint64_t slot)
-{
-    fill_state(&info->state[info->n++], param, slot);
-}
-
 #define KIND(member)                                                                                                   \
     _Generic((member), bool: PD_INFO_FLAG, char *: PD_INFO_TEXT, const char *: PD_INFO_WORD, \
                               pd_shape: PD_INFO_SHAPE, int8_t *: PD_INFO_FOLLOWS, \
@@ -174,79 +167,25 @@ static void fill_slot(pd_info *info, const pd_param *param, uint64_t slot)
 #define FIELD(entry, field) ARRAY(entry, field, field)
 
 #define JOB(field) FIELD(pd_job_info, field)
-static const pd_info_field job_fields[] = { JOB(name),
-                                            JOB(state),
-                                            JOB(world_size),
-                                            JOB(connected),
-                                            JOB(params),
-                                            JOB(elements),
-                                            JOB(weight_bytes),
-                                            JOB(state_bytes),
-                                            JOB(held_bytes),
-                                            JOB(committed_bytes),
-                                            JOB(step_least),
-                                            JOB(step_most),
-                                            JOB(contributions),
-                                            JOB(steps),
-                                            JOB(skipped),
-                                            JOB(refused_steps),
-                                            JOB(refused),
-                                            JOB(duplicates),
-                                            JOB(roots_due),
-                                            JOB(roots_adopted),
-                                            JOB(roots_failed),
-                                            JOB(roots_unused),
-                                            JOB(root_waits),
-                                            JOB(gradient_norm),
-                                            JOB(clipped_steps),
-                                            JOB(outlier_steps),
-                                            JOB(optimizer),
-                                            JOB(steps_per_second),
-                                            JOB(loss),
-                                            JOB(loss_step),
-                                            JOB(waits_for),
-                                            JOB(waits_ms),
-                                            JOB(roots_failing),
-                                            JOB(bytes_in),
-                                            JOB(bytes_out),
-                                            JOB(durability),
-                                            JOB(durable_step),
-                                            JOB(checkpoint_age_ms),
-                                            JOB(checkpoint_bytes),
-                                            JOB(checkpoint_error),
-                                            JOB(timed_steps),
-                                            JOB(waiting_seconds),
-                                            JOB(summing_seconds),
-                                            JOB(stepping_seconds),
-                                            JOB(publishing_seconds),
-                                            JOB(root_age),
-                                            JOB(replayed),
-                                            { 0 } };
+#define JOB_FIELDS                                                                                                     \
+    JOB(name), JOB(state), JOB(world_size), JOB(connected), JOB(params), JOB(elements), JOB(weight_bytes),             \
+        JOB(state_bytes), JOB(held_bytes), JOB(committed_bytes), JOB(step_least), JOB(step_most), JOB(contributions),  \
+        JOB(steps), JOB(skipped), JOB(refused_steps), JOB(refused), JOB(duplicates), JOB(roots_due),                   \
+        JOB(roots_adopted), JOB(roots_failed), JOB(roots_unused), JOB(root_waits), JOB(gradient_norm),                 \
+        JOB(clipped_steps), JOB(outlier_steps), JOB(optimizer), JOB(steps_per_second), JOB(loss), JOB(loss_step),      \
+        JOB(waits_for), JOB(waits_ms), JOB(roots_failing), JOB(bytes_in), JOB(bytes_out), JOB(durability),             \
+        JOB(durable_step), JOB(checkpoint_age_ms), JOB(checkpoint_bytes), JOB(checkpoint_error), JOB(timed_steps),     \
+        JOB(waiting_seconds), JOB(summing_seconds), JOB(stepping_seconds), JOB(publishing_seconds), JOB(root_age),     \
+        JOB(replayed)
+static const pd_info_field job_fields[] = { JOB_FIELDS, { 0 } };
 
 #define PARAM(field) FIELD(pd_param_info, field)
-static const pd_info_field param_fields[] = { PARAM(name),
-                                              PARAM(optimizer),
-                                              PARAM(shape),
-                                              PARAM(step),
-                                              PARAM(version),
-                                              PARAM(count),
-                                              PARAM(skipped),
-                                              PARAM(refused_steps),
-                                              PARAM(contributions),
-                                              PARAM(state_bytes),
-                                              PARAM(initialised),
-                                              PARAM(missing),
-                                              PARAM(roots),
-                                              PARAM(roots_failing),
-                                              PARAM(roots_failed),
-                                              PARAM(root_waits),
-                                              PARAM(root_error),
-                                              PARAM(note),
-                                              PARAM(axes),
-                                              PARAM(aggregate),
-                                              PARAM(collect_bytes),
-                                              ARRAY(pd_param_info, scalars, n_scalars),
-                                              { 0 } };
+#define PARAM_FIELDS                                                                                                   \
+    PARAM(name), PARAM(optimizer), PARAM(shape), PARAM(step), PARAM(version), PARAM(count), PARAM(skipped),            \
+        PARAM(refused_steps), PARAM(contributions), PARAM(state_bytes), PARAM(initialised), PARAM(missing),            \
+        PARAM(roots), PARAM(roots_failing), PARAM(roots_failed), PARAM(root_waits), PARAM(root_error), PARAM(note),    \
+        PARAM(axes), PARAM(aggregate), PARAM(collect_bytes)
+static const pd_info_field param_fields[] = { PARAM_FIELDS, ARRAY(pd_param_info, scalars, n_scalars), { 0 } };
 
 #define WORKER(field) FIELD(pd_worker_info, field)
 static const pd_info_field worker_fields[] = { WORKER(rank),        WORKER(label),        WORKER(state),
@@ -295,9 +234,9 @@ static const list lists[] = {
     { { "roots", "roots", sizeof(pd_root_info), root_fields },
       .of_params = { count_roots, NULL, count_roots, fill_root, true } },
     { { "settings", "settings", sizeof(pd_override_info), setting_fields },
-      .of_params = { count_setting_items, is_setting, count_settings, fill_setting_item, false } },
+      .of_params = { count_setting_items, is_setting, count_settings, fill_setting, false } },
     { { "state", "state", sizeof(pd_state_info), state_fields },
-      .of_params = { count_slots, is_state, count_state, fill_slot, true } },
+      .of_params = { count_slots, is_state, count_state, fill_state, true } },
 };
 
 const pd_info_list *pd_info_list_of(uint32_t what)

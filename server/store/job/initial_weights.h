@@ -12,8 +12,8 @@ bool pd_init_has_come(const pd_job *job, const pd_param *param, uint32_t rank);
 bool pd_init_is_owed(const pd_job *job, const pd_param *param, uint32_t rank);
 /* Returns whether the rank must still send initial weights of any parameter. */
 bool pd_init_is_asked_of(const pd_job *job, uint32_t rank);
-/* Handles a frame of initial weights from the inbox (the queue of frames to copy): checks it, copies its weights,
- * publishes parameters that are complete now, and answers. Takes ownership of the frame. */
+/* Handles a frame of initial weights from the inbox: checks it, copies its weights, publishes parameters that are
+ * complete now, and answers. Takes ownership of the frame. */
 void pd_init_take(pd_job *job, pd_request *frame);
 /* Handles a frame of initial weights in a job that averages them over the ranks: files them as contributions to the
  * parameters' rounds. Takes ownership of the frame. */

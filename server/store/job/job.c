@@ -58,7 +58,7 @@ static uint64_t creator_of(const pd_job_env *env, uint32_t number, const pd_requ
 
     mixed = pd_random_fold(pd_random_fold(mixed, hello->u.hello.nonce), number);
     creator = (uint64_t)mixed.key[1] << 32 | mixed.key[0];
-    return creator != 0 ? creator : 1; /* 0 stands for any job */
+    return creator != 0 ? creator : 1; /* 0: any job */
 }
 
 int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_request *hello, pd_error *err)
@@ -97,17 +97,13 @@ fail:
     return rc;
 }
 
-static void free_notes(pd_job *job)
-{
-    for (uint32_t r = 0; job->ranks != NULL && r < job->steps.members.ranks; r++)
-        for (uint32_t i = 0; i < job->ranks[r].n_worker_states; i++) free(job->ranks[r].worker_states[i].at);
-}
-
 void pd_job_free(pd_job *job)
 {
     if (job == NULL) return;
-    free_notes(job);
-    for (uint32_t r = 0; job->ranks != NULL && r < job->steps.members.ranks; r++) free(job->ranks[r].identity);
+    for (uint32_t r = 0; job->ranks != NULL && r < job->steps.members.ranks; r++) {
+        for (uint32_t i = 0; i < job->ranks[r].n_worker_states; i++) free(job->ranks[r].worker_states[i].at);
+        free(job->ranks[r].identity);
+    }
     pd_unread_end(job->steps.unread, job->owner);
     pd_owner_let_go(job->owner);
     free(job->owner_identity);
@@ -125,6 +121,15 @@ void pd_job_free(pd_job *job)
     pd_effect_free(job->gone_notice);
     pd_effect_free(job->steps.shortage.notice);
     free(job);
+}
+
+uint64_t pd_job_largest_step(const pd_job *job)
+{
+    uint64_t step = job->steps.progress.furthest;
+
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        if (job->steps.params[i].saved.step > step) step = job->steps.params[i].saved.step;
+    return step;
 }
 
 bool pd_job_sealed(const pd_job *job)
@@ -161,8 +166,7 @@ static int values_agree(const pd_job *job, const pd_job_values *theirs, const pd
             (k == PD_JOB_KEY_SEED && any_seed))
             continue;
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "job %.100s has %s = %s, this worker comes with %s: give every "
-                       "rank the same options",
+                       "job %.100s has %s = %s, this worker comes with %s: give every rank the same options",
                        job->steps.name, pd_job_keys[k].name,
                        pd_job_values_text(&job->steps.values, (enum pd_job_key_index)k, ours_text, sizeof ours_text),
                        pd_job_values_text(theirs, (enum pd_job_key_index)k, theirs_text, sizeof theirs_text));
@@ -184,14 +188,12 @@ static int compare_rules(const pd_job *job, const pd_rule *theirs, size_t n, pd_
 {
     if (n != job->steps.n_rules)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "job %.100s has %zu optimizer rules, this worker comes with %zu: "
-                       "give every rank the same",
+                       "job %.100s has %zu optimizer rules, this worker comes with %zu: give every rank the same",
                        job->steps.name, job->steps.n_rules - 1, n - 1);
     for (size_t i = 0; i < n; i++)
         if (strcmp(job->steps.rules[i].text, theirs[i].text) != 0)
             return pd_fail(err, PD_FAILED_PRECONDITION,
-                           "job %.60s: optimizer rule %zu is \"%.160s\", this worker "
-                           "comes with \"%.160s\"",
+                           "job %.60s: optimizer rule %zu is \"%.160s\", this worker comes with \"%.160s\"",
                            job->steps.name, i, job->steps.rules[i].text, theirs[i].text);
     return PD_OK;
 }
@@ -264,8 +266,8 @@ void pd_linger_explain(pd_job *job, uint64_t now_ns, pd_error *err)
     if (ms == 0) return;
     /* The command needs the whole name, and the client puts its address in: both have room. */
     pd_fail(err, refusal.code,
-            "%.*s. Job %.40s is at step %" PRIu64 " and lingers for another %u s: `paramctl drop %.256s`, or choose "
-            "another name",
+            "%.*s. Job %.40s is at step %" PRIu64
+            " and lingers for another %u s: `paramctl drop %.256s`, or choose another name",
             name < 160 ? 240 - name : 80, refusal.text, job->steps.name, pd_steps_least(&job->steps), (ms + 999) / 1000,
             job->steps.name);
 }
@@ -355,8 +357,7 @@ static const pd_speed_mark *mark_at(const pd_speed *speed, uint32_t i)
     return &speed->marks[(speed->first + i) % PD_SPEED_MARKS];
 }
 
-/* Adds a mark (a step and the time at which it was reached) to the ring buffer. If it is full, the oldest mark is
- * dropped. */
+/* Adds a mark to the ring buffer. If it is full, the oldest mark is dropped. */
 static void add_mark(pd_speed *speed, pd_speed_mark mark)
 {
     if (speed->n == PD_SPEED_MARKS)
@@ -396,4 +397,21 @@ const char *pd_fixed_hyper(const pd_optimizer_ops *row, uint64_t mask)
     for (size_t i = 0; i < count; i++)
         if ((mask >> i & 1) != 0 && !hypers[i].per_step) return hypers[i].name;
     return NULL;
+}
+
+pd_effect *pd_job_new_closed(const pd_job *job, size_t n)
+{
+    pd_effect *effect = pd_job_effect(job, PD_EFF_CLOSED);
+
+    if (effect == NULL || (effect->u.closed.at = calloc(n + 1, sizeof *effect->u.closed.at)) != NULL) return effect;
+    pd_effect_free(effect);
+    return NULL;
+}
+
+void pd_job_send_closed(pd_job *job, pd_effect *effect)
+{
+    if (effect->u.closed.n > 0)
+        pd_effects_add(job->steps.outbox, effect);
+    else
+        pd_effect_free(effect);
 }

@@ -24,7 +24,7 @@ typedef struct pd_speed_mark {
 
 /* Recent steps of a job: those of the last 10 seconds, or the last 15 steps if these took longer. Begins zeroed. */
 typedef struct pd_speed {
-    /* ring buffer of marks (steps with their times); the oldest is at index `first` */
+    /* ring buffer of marks; the oldest is at index `first` */
     pd_speed_mark marks[PD_SPEED_MARKS];
     uint32_t first, n;
     pd_speed_mark last; /* the newest step that was noted, and its time */
@@ -42,7 +42,7 @@ typedef enum pd_last_checkpoint { PD_LAST_UNWANTED, PD_LAST_WANTED, PD_LAST_DONE
 /* Since when the disk has something of the job: checkpoint_due.h. */
 typedef struct pd_disk_watch {
     bool runs, late;            /* the disk has something; it was logged that it does not answer */
-    uint64_t results;           /* number of results that had come back from it before */
+    uint64_t results;           /* number of results that had returned from it before */
     uint64_t since_ns, next_ns; /* since when; when it is logged that the disk does not answer */
 } pd_disk_watch;
 
@@ -62,16 +62,16 @@ typedef struct pd_log_keeping {
      * steps that were repeated from the log at the start */
     pd_histogram times;
     uint64_t bytes, repeated;
-    uint64_t results; /* number of entries that have come back from the WAL thread */
+    uint64_t results; /* number of entries that have returned from the WAL thread */
     pd_disk_watch watch;
-    bool left; /* the disk does not answer, and the job has gone on without waiting for the entries that it has */
+    bool left; /* the disk does not answer, and the job has continued without waiting for the entries that it has */
 } pd_log_keeping;
 
-/* The control log of a job with checkpoints, apart from the records that wait for an entry (step/control.h). */
+/* The decision records of a job with checkpoints, apart from the records that wait for an entry (step/control.h). */
 typedef struct pd_control_keeping {
-    bool on;           /* entries are handed over */
-    bool fresh;        /* the next entry begins a chain: nothing that the log has counts any more */
-    bool headed;       /* entries are not handed over, but records are made: since the head of the present checkpoint */
+    bool on;     /* entries are handed over */
+    bool fresh;  /* the next entry begins a chain: nothing that the log has counts any more */
+    bool headed; /* entries are not handed over, but records are made: since the header of the present checkpoint */
     const char *moved; /* why the state has changed otherwise than by steps, so that records end; NULL: it has not */
     uint64_t number, base; /* of the last entry that was handed over */
     uint64_t mark;         /* number up to which entries are not needed once the present checkpoint is durable */
@@ -129,7 +129,7 @@ typedef struct pd_checkpoint_policy {
     bool on_disk;   /* the disk may have a checkpoint of the job, or something that remains of one */
     bool begun;     /* a checkpoint of the job was begun, whether or not it became durable */
     bool says_over; /* a checkpoint was begun, or read at the start, that says that the job is over */
-    /* number of steps between two checkpoints, which are made at its multiples; 0: only if somebody asks */
+    /* number of steps between two checkpoints, which are made at its multiples; 0: only on request */
     uint64_t every;
     /* step at which the next checkpoint begins, when the first parameter has closed it; UINT64_MAX: at no step */
     uint64_t next;
@@ -141,7 +141,7 @@ typedef struct pd_checkpoint_policy {
     uint64_t durable_step; /* steps up to this one are on disk, by a checkpoint or by the WAL */
     /* number of times that the state has changed otherwise than by a step: an import, weights that were replaced */
     uint64_t changes;
-    uint64_t results; /* number of checkpoints that have come back from the checkpoint writer */
+    uint64_t results; /* number of checkpoints that have returned from the checkpoint writer */
     pd_disk_watch watch;
     pd_disk_load load;
     bool paused; /* the job begins no step until a checkpoint is on the disk: checkpoint_state.h */
@@ -186,11 +186,9 @@ typedef struct pd_rank_saved {
     /* number of nonces stored so far in `superseded`, which keeps those of the last processes that lost the rank to
      * another */
     uint32_t n_superseded;
-    /* nonce of the process that last sent initial weights; used if the job averages them
-     * (initial_weights = mean) */
+    /* nonce of the process that last sent initial weights; used if the job averages them (initial_weights = mean) */
     uint64_t initialiser;
-    /* highest step that the rank has contributed to; number of chunks (sections of parameters) whose gradients were
-     * taken from it */
+    /* highest step that the rank has contributed to; number of chunks whose gradients were taken from it */
     uint64_t step, contributions;
     /* Number of barriers that the job had passed when this process took the rank. It is needed because the process
      * counts its barriers from 1. */
@@ -347,7 +345,7 @@ typedef struct pd_job {
     uint32_t connected;           /* number of ranks that are connected now */
     uint32_t left;                /* number of ranks that have left for good */
     bool shares;                  /* its weights lie in a segment that workers can map (buffer_pool.h) */
-    bool gone; /* the job is dropped, and exists only until its preconditioner tasks have come back */
+    bool gone;                    /* the job is dropped, and exists only until its preconditioner tasks have returned */
     pd_job_records records;
     pd_job_waiting waiting;
     pd_job_figures figures;
@@ -384,6 +382,27 @@ typedef struct pd_job_env {
     struct pd_collect_batch *collecting;
 } pd_job_env;
 
+/* Queues a line for the log about the job. */
+#define pd_job_say(job, level, ...)                                                                                    \
+    pd_say((job)->steps.outbox, level, (pd_log_facts){ .job = (job)->steps.name }, __VA_ARGS__)
+
+/* Fails with PD_NO_MEMORY, for the job. */
+static inline int pd_job_no_memory(const pd_job *job, pd_error *err)
+{
+    return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+}
+
+/* Creates an effect for the job that answers no request. NULL: out of memory. */
+static inline pd_effect *pd_job_effect(const pd_job *job, pd_effect_kind kind)
+{
+    return pd_effect_new(kind, (pd_ticket){ 0, 0 }, job->steps.number);
+}
+
+/* Makes an effect that can publish n parameters. NULL: out of memory. */
+pd_effect *pd_job_new_closed(const pd_job *job, size_t n);
+/* Sends the effect if it publishes any parameter. Takes ownership of it. */
+void pd_job_send_closed(pd_job *job, pd_effect *effect);
+
 /* Returns the job's start_step: the number of rounds that count as closed before the job begins. */
 static inline uint64_t pd_job_start_step(const pd_job *job)
 {
@@ -406,14 +425,15 @@ static inline bool pd_job_averages_init(const pd_job *job)
  * PD_INVALID_ARGUMENT, PD_NO_MEMORY. */
 int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_request *hello, pd_error *err);
 /* Frees the job; accepts NULL. Before, the caller must release the job's contributions (pd_job_release) and free its
- * parameters (param_set.h), and all its preconditioner tasks must have come back. */
+ * parameters (param_set.h), and all its preconditioner tasks must have returned. */
 void pd_job_free(pd_job *job);
-/* Checks that a Hello request for the job's name describes this job. PD_FAILED_PRECONDITION: it describes another
- * one; the error names the option that differs and both values. PD_INVALID_ARGUMENT: an option of the Hello is not
- * valid. */
+/* Checks that a Hello request for the job's name describes this job. PD_FAILED_PRECONDITION: it describes another one;
+ * the error names the option that differs and both values. PD_INVALID_ARGUMENT: an option of the Hello is not valid. */
 int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err);
 /* Checks the same except for the world_size, which a restored job may take over (resize.h). */
 int pd_job_agrees_but_world(const pd_job *job, const pd_request *hello, pd_error *err);
+/* Returns the largest step that any parameter of the job has closed. */
+uint64_t pd_job_largest_step(const pd_job *job);
 /* Returns whether every rank has declared its parameters. */
 bool pd_job_sealed(const pd_job *job);
 
@@ -421,11 +441,11 @@ bool pd_job_sealed(const pd_job *job);
  * request. */
 void pd_job_share(pd_job *job, pd_request *request);
 
-/* Returns for how many more milliseconds the job lingers (waits for new workers before it ends), rounded up; 0: a
- * worker is connected, so the job does not linger. */
+/* Returns for how many more milliseconds the job lingers, rounded up; 0: a worker is connected, so the job does not
+ * linger. */
 uint32_t pd_linger_ms(const pd_job *job, uint64_t now_ns);
-/* Adds to the error of a refused Hello that the job lingers (waits for new workers), at which step it is, and what
- * the user can do. Changes nothing if a worker is connected. */
+/* Adds to the error of a refused Hello that the job lingers, at which step it is, and what the user can do. Changes
+ * nothing if a worker is connected. */
 void pd_linger_explain(pd_job *job, uint64_t now_ns, pd_error *err);
 
 /* Checks the names, options, rules and rank numbers of a Hello. PD_INVALID_ARGUMENT. */

@@ -31,7 +31,7 @@ typedef struct pd_totals_count {
 
 /* Counts on for about *budget_ns, from which it subtracts the time, but one item at least. Returns true when
  * job->figures.totals has the sums: those of the time when the counting began or of a later one. Then `count` is all
- * zero again. If `count` has begun with another job it begins anew. */
+ * zero again. If `count` has begun with another job it begins again. */
 bool pd_totals_some(pd_totals_count *count, pd_job *job, double *budget_ns);
 
 /* A page that is being made. */
@@ -54,8 +54,6 @@ void pd_listed_jobs_end(pd_listed_jobs *listed);
 
 /* Fills the entry of a rank in the list of workers. */
 void pd_listed_worker_fill(pd_worker_info *info, const pd_job *job, uint32_t rank);
-/* Fills the entry of a job. The job's sums are counted before (job_figures.h). */
-void pd_listed_job_fill(pd_job_info *info, const pd_job *job, uint64_t now_ns);
 
 typedef struct pd_publishing {
     uint64_t every_ns;        /* time between two copies; 0: there are none */

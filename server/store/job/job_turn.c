@@ -6,19 +6,18 @@
 #include "collect.h"
 #include "declare.h"
 #include "export.h"
-#include "frames.h"
 #include "import.h"
 #include "push.h"
 #include "overdue.h"
 #include "override_command.h"
 #include "reserves.h"
-#include "step_log.h"
+#include "wal.h"
 #include "work.h"
 
 static const uint64_t second = 1000000000ull;
 
-/* Declare requests, commands that set values, and imports each get this time of one thread in a batch (the work that
- * a job does in one go), at most half of it. So the job's rounds and other jobs go on meanwhile. */
+/* Declare requests, commands that set values, and imports each get this time of one thread in a batch, at most half of
+ * it. So the job's rounds and other jobs continue meanwhile. */
 #define SLICE_NS 5e6
 
 bool pd_job_has_work(const pd_job *job, uint64_t now_ns)
@@ -85,18 +84,12 @@ static void release_slots(pd_job *job)
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         pd_round *round = &job->steps.params[i].round;
         for (uint32_t s = 0; s < round->n_chunks * pd_round_ranks(round); s++) {
-            pd_contribution *slot = &round->chunks[0].contributions[s];
-            if (slot->frame != NULL) pd_frame_let_go(&job->steps, slot->frame);
-            slot->frame = NULL;
+            pd_contribution *given = &round->chunks[0].contributions[s];
+            if (given->frame != NULL) pd_frame_let_go(&job->steps, given->frame);
+            given->frame = NULL;
         }
         pd_collect_release(&job->steps.params[i]);
     }
-}
-
-static void release_requests(pd_job *job, const pd_error *err)
-{
-    pd_request_queue_refuse(&job->waiting.inbox, job->steps.outbox, err);
-    pd_barriers_refuse(job, err);
 }
 
 void pd_job_release(pd_job *job, const pd_error *err)
@@ -104,12 +97,13 @@ void pd_job_release(pd_job *job, const pd_error *err)
     pd_job_refuse_declares(job, err);
     pd_job_refuse_sets(job, err);
     release_slots(job);
-    release_requests(job, err);
+    pd_request_queue_refuse(&job->waiting.inbox, job->steps.outbox, err);
+    pd_barriers_refuse(job, err);
     pd_import_release(job, err);
     pd_export_release(job, err);
     job->steps.chunks.complete = job->steps.chunks.partial = job->steps.chunks.full = job->steps.chunks.loose = NULL;
     job->steps.queue.waiting = job->steps.queue.ready = job->steps.queue.stopped = NULL;
-    if (job->steps.log != NULL) pd_step_log_end(&job->steps);
+    pd_wal_end_steps(&job->steps);
     job->steps.queue.n_open = 0;
     pd_reserves_forget(job);
     job->gone_notice->u.error = *err;

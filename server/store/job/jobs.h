@@ -14,16 +14,15 @@ typedef struct pd_jobs {
 
 /* Returns the job of that name; NULL: there is none. `name` may be NULL. */
 pd_job *pd_jobs_find(const pd_jobs *jobs, const char *name);
-/* Returns the job with that number; NULL: there is none. It may be a job that was dropped (ended) and waits for root
- * tasks. */
+/* Returns the job with that number; NULL: there is none. It may be a job that was dropped and waits for root tasks. */
 pd_job *pd_jobs_numbered(const pd_jobs *jobs, uint32_t number);
 /* Puts a job into the table of jobs. PD_NO_MEMORY: nothing has changed. */
 int pd_jobs_add(pd_jobs *jobs, pd_job *job, pd_error *err);
 /* Drops the job, that is, ends it: removes its name from the table and marks it as gone. It is freed later. */
 void pd_jobs_drop(pd_jobs *jobs, pd_job *job);
-/* Removes a job that was dropped (ended) from the table and takes its bytes back, if all its preconditioner tasks have
- * come back. Otherwise does nothing. The memory of a job with many parameters is freed by pd_jobs_free_some, faster
- * than other jobs can take as much. */
+/* Removes a job that was dropped from the table and takes its bytes back, if all its preconditioner tasks have come
+ * back. Otherwise does nothing. The memory of a job with many parameters is freed by pd_jobs_free_some, faster than
+ * other jobs can take as much. */
 void pd_jobs_free_gone(pd_jobs *jobs, pd_job *job);
 /* Frees a part of a job that has ended, if there is one. */
 void pd_jobs_free_some(pd_jobs *jobs);
@@ -45,7 +44,8 @@ void pd_job_owners_resume(pd_jobs *jobs, pd_owners *owners, const pd_roles *role
 /* Checks that the identity of a Hello may change the number of workers of a restored job: that of its owner may.
  * PD_PERMISSION_DENIED: another one must not. */
 int pd_job_owner_admits(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err);
-/* Checks that the identity of a Hello may end the job to begin it anew: that of its owner may. PD_PERMISSION_DENIED. */
+/* Checks that the identity of a Hello may end the job to begin it again: that of its owner may.
+ * PD_PERMISSION_DENIED. */
 int pd_job_owner_may_begin_anew(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err);
 
 /* Sets the time of a job's next deadline; UINT64_MAX: it has none. *first is the job with the earliest deadline; NULL:

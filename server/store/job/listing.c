@@ -54,11 +54,6 @@ static pd_listing *make(const pd_job *job, const pd_list_kind *kind, const char 
     return listing;
 }
 
-void pd_listing_free(pd_listing *listing)
-{
-    free(listing);
-}
-
 /* Takes the index of the job's last list if it is the same list, otherwise makes one that is not counted yet. While the
  * page is made the index belongs to it alone. */
 static int take_index(pd_listing_walk *walk, pd_job *job, const char *pattern)
@@ -99,8 +94,7 @@ int pd_listing_begin(pd_listing_walk *walk, pd_job *job, const pd_list_kind *kin
     if (strlen(pattern) > PD_GLOB_MAX)
         return pd_fail(
             err, PD_INVALID_ARGUMENT,
-            "the pattern for parameters \"%.80s...\" has %zu bytes; expected at most %d: use * for a part of "
-            "it",
+            "the pattern for parameters \"%.80s...\" has %zu bytes; expected at most %d: use * for a part of it",
             pattern, strlen(pattern), PD_GLOB_MAX);
     if ((pattern[0] != '\0' && (walk->glob = pd_glob_new(pattern)) == NULL) || take_index(walk, job, pattern) != PD_OK)
         return pd_fail(err, PD_NO_MEMORY, "out of memory for the list");
@@ -115,10 +109,10 @@ bool pd_listing_fits(const pd_listing_walk *walk, const pd_job *job)
 void pd_listing_end(pd_listing_walk *walk, pd_job *job)
 {
     if (job != NULL && walk->listing != NULL && walk->counted) {
-        pd_listing_free(job->figures.listing);
+        free(job->figures.listing);
         job->figures.listing = walk->listing;
     } else {
-        pd_listing_free(walk->listing);
+        free(walk->listing);
     }
     pd_glob_free(walk->glob);
     *walk = (pd_listing_walk){ 0 };

@@ -39,13 +39,12 @@ typedef struct pd_listing_walk {
 /* Begins a page. `pattern` is a glob that names of parameters must match; NULL or "": all parameters.
  * PD_INVALID_ARGUMENT: it is too long. PD_NO_MEMORY. */
 int pd_listing_begin(pd_listing_walk *walk, pd_job *job, const pd_list_kind *kind, const char *pattern, pd_error *err);
-/* Returns whether the walk has begun with the parameters that the job has now. If not, begin anew. */
+/* Returns whether the walk has begun with the parameters that the job has now. If not, begin again. */
 bool pd_listing_fits(const pd_listing_walk *walk, const pd_job *job);
 /* Makes the page in `info` for about *budget_ns, from which it subtracts the time: the number of all entries, and
  * PD_INFO_PAGE of them from number info->start on. Returns true when it is complete. */
 bool pd_listing_some(pd_listing_walk *walk, pd_info *info, const pd_job *job, double *budget_ns);
 /* Ends a page. The job keeps the index for the next one; `job` NULL: nobody does. */
 void pd_listing_end(pd_listing_walk *walk, pd_job *job);
-void pd_listing_free(pd_listing *listing); /* accepts NULL */
 
 #endif

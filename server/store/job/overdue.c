@@ -175,14 +175,14 @@ static void describe(const pd_job *job, const pd_param *oldest, const pd_param *
                  oldest->name);
     pd_round_text(late, what, sizeof what);
     if (missing == 0)
-        pd_fail(err, PD_DEADLINE_EXCEEDED,
-                "%s of %.100s%s ha%s not been taken for %llu s%s; the contributions that "
-                "came stand, %s again to go on waiting",
-                what, late->name, more, late->current != NULL ? "s" : "ve", ago, held, again);
+        pd_fail(
+            err, PD_DEADLINE_EXCEEDED,
+            "%s of %.100s%s ha%s not been taken for %llu s%s; contributions so far are kept, %s again to keep waiting",
+            what, late->name, more, late->current != NULL ? "s" : "ve", ago, held, again);
     else
         pd_fail(err, PD_DEADLINE_EXCEEDED,
-                "%s ha%s not contributed to %s of %.100s%s for %llu s%s; the contributions "
-                "that came stand, %s again to go on waiting",
+                "%s ha%s not contributed to %s of %.100s%s for %llu s%s; contributions so far are kept, %s again to "
+                "keep waiting",
                 ranks, missing == 1 ? "s" : "ve", what, late->name, more, ago, held, again);
 }
 
@@ -206,12 +206,12 @@ static pd_log_facts facts_of(const pd_job *job, const pd_effect *effect)
 
 static void report_overdue(pd_job *job, uint64_t now_ns)
 {
-    pd_effect *effect = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, job->steps.number);
+    pd_effect *effect = pd_job_effect(job, PD_EFF_TIMED_OUT);
     const pd_param *oldest = job->steps.queue.waiting;
     uint32_t n;
 
     job->reports.noticed_ns = now_ns;
-    /* Out of memory, so the report is tried again at the next deadline. */
+    /* Out of memory: the report is tried again at the next deadline. */
     if (effect == NULL) return;
     n = count_overdue(job, now_ns, &effect->u.timed_out.step);
     describe_overdue(job, n, now_ns, &effect->u.timed_out.error);
@@ -253,10 +253,10 @@ static void describe_init(const pd_job *job, const pd_param *param, uint32_t n, 
 
     ranks_text(job, param, pd_init_is_owed, now_ns, ranks, sizeof ranks);
     if (n > 1) snprintf(more, sizeof more, " (and of %u more parameter%s)", n - 1, n > 2 ? "s" : "");
-    pd_fail(err, PD_DEADLINE_EXCEEDED,
-            "%s: nothing has come of the initial weights of %.100s%s for %llu s; the "
-            "weights that came stand, pull again to go on waiting",
-            ranks, param->name, more, (unsigned long long)((now_ns - job->reports.init_ns) / second));
+    pd_fail(
+        err, PD_DEADLINE_EXCEEDED,
+        "%s: no initial weights received of %.100s%s for %llu s; weights so far are kept, pull again to keep waiting",
+        ranks, param->name, more, (unsigned long long)((now_ns - job->reports.init_ns) / second));
 }
 
 /* Reports missing initial weights to the workers that wait to pull weights: which ranks have not sent them. */
@@ -264,7 +264,7 @@ static void report_init(pd_job *job, uint64_t now_ns)
 {
     uint32_t n;
     const pd_param *param = first_without_weights(job, &n);
-    pd_effect *effect = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, job->steps.number);
+    pd_effect *effect = pd_job_effect(job, PD_EFF_TIMED_OUT);
 
     if (effect != NULL) {
         effect->u.timed_out.step = param->saved.step;
@@ -316,19 +316,19 @@ static const pd_param *find_deserted(const pd_job *job, uint64_t most, uint64_t 
 
 static void describe_deserter(const pd_job *job, const pd_rank *rank, const char *what, const char *of, pd_error *err)
 {
-    pd_fail(
-        err, PD_FAILED_PRECONDITION,
-        "rank %u (%.60s) has left job %.60s for good after step %llu, and is still needed for %s%.80s. Likely causes: "
-        "the ranks have different numbers of batches, or one has stopped early. Let all take the same number of "
-        "steps, or leave together. What came stands",
-        (unsigned)(rank - job->ranks), rank->label, job->steps.name, (unsigned long long)rank->saved.step, what, of);
+    pd_fail(err, PD_FAILED_PRECONDITION,
+            "rank %u (%.60s) has left job %.60s for good after step %llu, and is still needed for %s%.80s. Likely "
+            "causes: the ranks have different numbers of batches, or one has stopped early. Let all take the same "
+            "number of steps, or leave together. Contributions so far are kept",
+            (unsigned)(rank - job->ranks), rank->label, job->steps.name, (unsigned long long)rank->saved.step, what,
+            of);
 }
 
 /* Reports to all who wait for rounds up to `step`, or for initial weights, that a rank has left. It is logged once for
  * each round. */
 static void report_deserted(pd_job *job, const pd_param *param, owes_it *owes, uint64_t step)
 {
-    pd_effect *effect = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, job->steps.number);
+    pd_effect *effect = pd_job_effect(job, PD_EFF_TIMED_OUT);
     char what[48], of[64];
 
     if (effect == NULL) return;
@@ -409,8 +409,7 @@ uint64_t pd_overdue_next(const pd_job *job)
     return deserted < at ? deserted : at;
 }
 
-/* Closes those overdue rounds whose policy says that they close at the deadline. The
- * others stay open. */
+/* Closes those overdue rounds whose policy says that they close at the deadline. The others stay open. */
 static void close_overdue(pd_job *job, uint64_t now_ns)
 {
     pd_param *param, *next;

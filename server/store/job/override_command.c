@@ -1,22 +1,23 @@
 /* override_command.c - handles an operator's command that sets hyperparameters of a job's parameters from a step on.
  * The command is checked as a whole, then applied as a whole.
  *
- * For each rule (which gives its parameters one optimizer), the command's values are read once, into a pd_override
- * that the rule's parameters share. Then, for each parameter, every combination of values is checked that it would
- * have at any later step. Only if all checks pass, the override is added to all parameters.
+ * For each rule, the command's values are read once, into a pd_override that the rule's parameters share. Then, for
+ * each parameter, every combination of values is checked that it would have at any later step. Only if all checks pass,
+ * the override is added to all parameters.
  *
  * A job may have 65,536 parameters, and each 64 overrides, so this is done in parts, in the job's own turn. The
  * commands of a job wait for each other. From the first check of a parameter until the override is added no step of the
  * job begins or ends: what was checked holds. Only pushes may bring hyperparameters meanwhile, and then the checks
- * begin anew. */
+ * begin again. */
 #include "override_command.h"
 
 #include "archive.h"
 #include "checkpoint_policy.h"
-#include "control.h"
+#include "wal.h"
 #include "control_keeping.h"
 #include "glob.h"
 #include "override_values.h"
+#include "param_set.h"
 #include "text.h"
 #include "request.h"
 
@@ -42,7 +43,7 @@ typedef enum stage {
     FINDING,   /* the parameters whose names match */
     READING,   /* the values, for each optimizer rule of these parameters */
     PREPARING, /* checks and memory for each parameter */
-    RECORDING, /* the record for the control log */
+    RECORDING, /* the record for the decision records */
     TAKING,    /* the values come into force */
 } stage;
 
@@ -63,7 +64,7 @@ typedef struct command {
     pd_override_shown *shown; /* for each change of the result */
     uint64_t known;  /* bit i: hyperparameter i of the command exists in the optimizer of some rule of the job */
     uint64_t news;   /* value of pd_job.pushed_hypers when the parameters were checked */
-    uint8_t *record; /* the command's record for the control log; NULL: there is none */
+    uint8_t *record; /* the command's record for the decision records; NULL: there is none */
     size_t record_bytes;
 } command;
 
@@ -94,8 +95,8 @@ static int none_matches(const command *c, pd_error *err)
         return pd_fail(err, PD_NOT_FOUND, "job %.100s has no parameters yet: its workers have not declared them",
                        job->steps.name);
     return pd_fail(err, PD_NOT_FOUND,
-                   "no parameter of job %.100s matches \"%.100s\"; it has %u, the nearest is %.160s "
-                   "(`paramctl params %.256s` lists them)",
+                   "no parameter of job %.100s matches \"%.100s\"; it has %u, the nearest is %.160s (`paramctl params "
+                   "%.256s` lists them)",
                    job->steps.name, c->request->u.set.pattern, job->steps.n_params, job->steps.params[c->nearest].name,
                    job->steps.name);
 }
@@ -140,7 +141,7 @@ static void visit(pd_archive *archive, pd_set_record *record)
 }
 
 /* Writes a command; free() the bytes. PD_NO_MEMORY. */
-static int pd_set_record_write(const pd_set_record *record, uint8_t **bytes, size_t *n, pd_error *err)
+static int write_bytes(const pd_set_record *record, uint8_t **bytes, size_t *n, pd_error *err)
 {
     pd_set_record copy = *record;
     pd_archive archive;
@@ -158,8 +159,8 @@ static bool is_whole(const pd_set_record *record)
     return record->pattern != NULL && record->by != NULL && record->n_options > 0 && record->n_next > 0;
 }
 
-/* Reads a command, every byte of which is checked; call pd_set_record_free, also after an error. */
-static int pd_set_record_read(pd_set_record *record, const uint8_t *bytes, size_t n, pd_error *err)
+/* Reads a command, every byte of which is checked; call free_record, also after an error. */
+static int read_bytes(pd_set_record *record, const uint8_t *bytes, size_t n, pd_error *err)
 {
     pd_archive archive;
     int rc;
@@ -172,7 +173,7 @@ static int pd_set_record_read(pd_set_record *record, const uint8_t *bytes, size_
     return pd_fail(err, PD_DATA_LOSS, "a command that sets values has no pattern, operator, value or parameter");
 }
 
-static void pd_set_record_free(pd_set_record *record)
+static void free_record(pd_set_record *record)
 {
     for (size_t i = 0; i < record->n_options; i++) {
         free(record->options[i].name);
@@ -231,13 +232,6 @@ static int read_one(command *c, double *budget_ns, pd_error *err)
     return pd_override_read(reading_of(c, param), c->job, c->request, param, &c->known, err);
 }
 
-static int check_known(const command *c, pd_error *err)
-{
-    for (size_t i = 0; i < c->request->u.set.n; i++)
-        if ((c->known >> i & 1) == 0) return nobody_has(c, i, err);
-    return PD_OK;
-}
-
 /* Returns the entry that the command adds to the parameter's list of overrides. The entry leaves out hyperparameters
  * that the command withdraws but that have no override. */
 static pd_override_entry hold_for(const command *c, const pd_param *param)
@@ -283,7 +277,7 @@ static int make_result(command *c, pd_error *err)
                                                      : pd_fail(err, PD_NO_MEMORY, "out of memory for the answer");
 }
 
-/* Begins to prepare the parameters, or begins anew because pushes have brought hyperparameters meanwhile. */
+/* Begins to prepare the parameters, or begins again because pushes have brought hyperparameters meanwhile. */
 static void begin_preparing(command *c)
 {
     c->at = 0;
@@ -302,9 +296,8 @@ static int prepare_param(command *c, pd_param *param, pd_error *err)
     if (added.mask == 0) return PD_OK;
     if (added.from < next_step(param))
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "%.160s: step %llu has begun or is closed; the earliest it can be "
-                       "is step %llu",
-                       param->name, (unsigned long long)added.from, (unsigned long long)next_step(param));
+                       "%.160s: step %llu has begun or is closed; the earliest possible is step %llu", param->name,
+                       (unsigned long long)added.from, (unsigned long long)next_step(param));
     if ((rc = pd_overrides_reserve(param, err)) != PD_OK) return rc;
     if ((rc = pd_override_check(reading_of(c, param), param, added, &why)) != PD_OK)
         return pd_fail(err, rc, "%.160s: %.330s", param->name, why.text);
@@ -318,15 +311,6 @@ static double preparing_ns(const pd_param *param)
     double n = param->overrides.n + 1;
 
     return PARAM_NS + n * (STATE_NS + n * ENTRY_NS);
-}
-
-static int check_prepared(const command *c, pd_error *err)
-{
-    if (c->result->params > 0) return PD_OK;
-    return pd_fail(err, PD_FAILED_PRECONDITION,
-                   "nothing to withdraw: no operator has set this for a parameter that "
-                   "matches \"%.100s\"",
-                   c->request->u.set.pattern);
 }
 
 static void take_param(command *c, pd_param *param)
@@ -348,24 +332,13 @@ static void say(const command *c, const pd_set_change *change)
     if (change->from_most > change->from_least)
         snprintf(last, sizeof last, " (the last from %llu)", (unsigned long long)change->from_most);
     pd_say(c->job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = c->job->steps.name, .step = &change->from_least },
-           "%.60s %s %s of %u parameters (%.60s): %.60s%s -> %.80s, from "
-           "step %llu on%s",
-           c->request->u.set.by, change->withdrawn ? "withdraws" : "sets", change->name, change->params,
-           c->request->u.set.pattern, change->before, change->mixed ? " and others" : "", change->value,
-           (unsigned long long)change->from_least, last);
+           "%.60s %s %s of %u parameters (%.60s): %.60s%s -> %.80s, from step %llu on%s", c->request->u.set.by,
+           change->withdrawn ? "withdraws" : "sets", change->name, change->params, c->request->u.set.pattern,
+           change->before, change->mixed ? " and others" : "", change->value, (unsigned long long)change->from_least,
+           last);
 }
 
-/* Removes those changes from the command's result that apply to no parameter. */
-static void sweep_changes(pd_set_result *result)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < result->n; i++)
-        if (result->at[i].params > 0) result->at[kept++] = result->at[i];
-    result->n = kept;
-}
-
-/* Writes the record of the command for the job's control log. If out of memory there is none: then a checkpoint is
+/* Writes the record of the command for the job's decision records. If out of memory there is none: then a checkpoint is
  * made. */
 static void write_record(command *c)
 {
@@ -382,25 +355,30 @@ static void write_record(command *c)
     free(c->record);
     c->record = NULL;
     for (uint32_t i = 0; i < c->n; i++) record.next[i] = next_step(c->params[i]);
-    if (pd_set_record_write(&record, &c->record, &c->record_bytes, NULL) != PD_OK) c->record = NULL;
+    if (write_bytes(&record, &c->record, &c->record_bytes, NULL) != PD_OK) c->record = NULL;
     free(record.next);
 }
 
-/* Gives the record to the job's control log. Returns false if there is none. */
+/* Gives the record to the job's decision records. Returns false if there is none. */
 static bool note(command *c)
 {
     uint8_t *record = c->record;
 
     c->record = NULL;
     if (record != NULL && pd_control_is_on(c->job))
-        return pd_control_note_command(&c->job->steps, record, c->record_bytes, c->job->checkpointing.control.copied);
+        return pd_wal_record_command(&c->job->steps, record, c->record_bytes, c->job->checkpointing.control.copied);
     free(record);
     return false;
 }
 
 static void take(command *c)
 {
-    sweep_changes(c->result);
+    size_t n = 0;
+
+    /* Changes that apply to no parameter are left out. */
+    for (size_t i = 0; i < c->result->n; i++)
+        if (c->result->at[i].params > 0) c->result->at[n++] = c->result->at[i];
+    c->result->n = n;
     for (size_t i = 0; i < c->result->n && i < SAID; i++) say(c, &c->result->at[i]);
     for (uint32_t i = 0; i < c->n; i++) take_param(c, c->params[i]);
 }
@@ -409,13 +387,9 @@ static void take(command *c)
  * see them. */
 static int check_texts(const pd_request *request, pd_error *err)
 {
-    const char *pattern = request->u.set.pattern;
     char what[96];
 
-    if (pattern[0] == '\0' || strlen(pattern) > PD_NAME_MAX)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "the pattern for parameters has 1 to %d bytes; * is all of them",
-                       PD_NAME_MAX);
-    if (pd_text_check("the pattern for parameters", pattern, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    if (pd_pattern_check(request->u.set.pattern, err) != PD_OK) return PD_INVALID_ARGUMENT;
     for (size_t i = 0; i < request->u.set.n; i++) {
         snprintf(what, sizeof what, "the value of %.64s", request->u.set.options[i].name);
         if (pd_text_check(what, request->u.set.options[i].value, err) != PD_OK) return PD_INVALID_ARGUMENT;
@@ -429,18 +403,17 @@ static int check_request(const pd_request *request, bool draining, pd_error *err
         return pd_fail(err, PD_INVALID_ARGUMENT, "1 to %d hyperparameters can be set at once, not %zu", PD_MAX_OPTIONS,
                        request->u.set.n);
     if (check_texts(request, err) != PD_OK) return PD_INVALID_ARGUMENT;
-    return draining ? pd_fail(err, PD_UNAVAILABLE, "the server is draining: nothing is set any more") : PD_OK;
+    return draining ? pd_fail(err, PD_UNAVAILABLE, "the server is draining: it accepts no settings") : PD_OK;
 }
 
 static int check_job(const pd_job *job, const pd_request *request, pd_error *err)
 {
     if (job == NULL) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", request->u.set.job_name);
-    if (!pd_control_repeats(&job->steps)) return PD_OK;
-    return pd_fail(
-        err, PD_UNAVAILABLE,
-        "job %.200s repeats steps after a restart, with the values that they had: set others when it has come "
-        "to the step at which the server ended",
-        job->steps.name);
+    if (!pd_wal_repeats(&job->steps)) return PD_OK;
+    return pd_fail(err, PD_UNAVAILABLE,
+                   "job %.200s repeats steps after a restart, with the values that they had: retry when it has reached "
+                   "the step at which the server ended",
+                   job->steps.name);
 }
 
 static int make_room(command *c, pd_error *err)
@@ -510,9 +483,16 @@ static int next_stage(command *c, double *budget_ns, pd_error *err)
     switch (c->stage) {
     case FINDING: rc = c->n > 0 ? PD_OK : none_matches(c, err); break;
     case READING:
-        if ((rc = check_known(c, err)) == PD_OK && (rc = make_result(c, err)) == PD_OK) begin_preparing(c);
+        for (size_t i = 0; rc == PD_OK && i < c->request->u.set.n; i++)
+            if ((c->known >> i & 1) == 0) rc = nobody_has(c, i, err);
+        if (rc == PD_OK && (rc = make_result(c, err)) == PD_OK) begin_preparing(c);
         break;
-    case PREPARING: rc = check_prepared(c, err); break;
+    case PREPARING:
+        if (c->result->params == 0)
+            rc = pd_fail(err, PD_FAILED_PRECONDITION,
+                         "nothing to withdraw: no operator has set this for a parameter that matches \"%.100s\"",
+                         c->request->u.set.pattern);
+        break;
     default:
         assert(c->stage == RECORDING);
         if (pd_control_is_on(c->job)) {
@@ -633,12 +613,12 @@ void pd_job_refuse_sets(pd_job *job, const pd_error *err)
 static int add_records(command *c, const pd_set_record *set, pd_error *err)
 {
     for (uint32_t i = 0; i < c->n; i++) {
-        pd_control_record *record = pd_control_record_new(PD_CONTROL_SET, c->params[i]->index, set->next[i], 0);
+        pd_decision *record = pd_decision_new(PD_DECISION_SET, c->params[i]->index, set->next[i], 0);
         if (record == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a setting");
         record->override = reading_of(c, c->params[i])->override;
         record->override->refs++;
         record->from = set->from_step > 0 ? set->from_step : set->next[i];
-        pd_control_add(&c->job->steps, record);
+        pd_wal_add_read(&c->job->steps, record);
     }
     return PD_OK;
 }
@@ -649,7 +629,7 @@ int pd_job_set_again(pd_job *job, const uint8_t *bytes, size_t n, pd_error *err)
     pd_request request = { .kind = PD_REQ_SET };
     command c = { .job = job, .request = &request };
     double budget_ns = 0;
-    int rc = pd_set_record_read(&set, bytes, n, err);
+    int rc = read_bytes(&set, bytes, n, err);
 
     request.u.set.pattern = set.pattern;
     request.u.set.by = set.by;
@@ -665,6 +645,6 @@ int pd_job_set_again(pd_job *job, const uint8_t *bytes, size_t n, pd_error *err)
                      set.n_next);
     if (rc == PD_OK) rc = add_records(&c, &set, err);
     end_command(&c);
-    pd_set_record_free(&set);
+    free_record(&set);
     return rc;
 }

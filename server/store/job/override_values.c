@@ -64,7 +64,8 @@ int pd_override_read(pd_override_reading *r, pd_job *job, const pd_request *requ
                    PD_MAX_JOB_OVERRIDES);
 }
 
-const pd_hypers *pd_override_source(const pd_override_state *at, const pd_param *param, int h)
+/* Returns the hyperparameters from which the parameter has the value of hyperparameter h. */
+static const pd_hypers *source_of(const pd_override_state *at, const pd_param *param, int h)
 {
     return at->from[h] != NULL ? &at->from[h]->hypers : &param->rule->hypers;
 }
@@ -208,7 +209,7 @@ void pd_override_add_change(pd_set_change *change, pd_override_shown *last, cons
 {
     const pd_hypers *hypers = &added.override->hypers;
 
-    compare_before(change, last, param, pd_override_source(before, param, h), h);
+    compare_before(change, last, param, source_of(before, param, h), h);
     if (change->params == 0) {
         size_t count;
         snprintf(change->optimizer, sizeof change->optimizer, "%s", pd_optimizer_name(hypers->row));

@@ -13,8 +13,8 @@ typedef struct pd_override_state {
     const pd_override *from[PD_MAX_HYPERS];
 } pd_override_state;
 
-/* One operator's command, as it applies to the parameters of one optimizer rule (a line by which the job gives
- * parameters their optimizer), and the values that were checked last for such a parameter. */
+/* One operator's command, as it applies to the parameters of one optimizer rule, and the values that were checked last
+ * for such a parameter. */
 typedef struct pd_override_reading {
     /* the command's values for the optimizer of this rule; NULL: the command matches no parameter to which the rule
      * applies */
@@ -38,8 +38,6 @@ int pd_override_read(pd_override_reading *r, pd_job *job, const pd_request *requ
                      uint64_t *known, pd_error *err);
 /* Finds the overrides in a list of n entries, sorted by step, that apply at a step. */
 void pd_override_state_at(pd_override_state *out, const pd_override_entry *entries, uint32_t n, uint64_t step);
-/* Returns the hyperparameters from which the parameter has the value of hyperparameter h. */
-const pd_hypers *pd_override_source(const pd_override_state *at, const pd_param *param, int h);
 /* Checks every combination of values that the parameter will have from the first step of `added` on, in case this
  * override is added. Overrides that are planned for later steps are included. `r` is what was read for the parameter's
  * rule. */

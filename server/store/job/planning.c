@@ -7,7 +7,7 @@
 #include "planning.h"
 
 #include "aggregate_fit.h"
-#include "control.h"
+#include "wal.h"
 #include "declaration.h"
 #include "factor_rules.h"
 #include "footprint.h"
@@ -16,7 +16,7 @@
 #include "checkpoint_policy.h"
 #include "param_set.h"
 #include "plan.h"
-#include "policies.h"
+#include "round.h"
 #include "reserves.h"
 #include "root_report.h"
 #include "step_group.h"
@@ -37,7 +37,7 @@
 #define PLAN_NS 1000.0
 #define PLAN_SLOT_NS 600.0
 #define PLAN_TASK_NS 400.0
-#define CHUNK_NS 150.0 /* time to make the record of one chunk (section of a parameter) */
+#define CHUNK_NS 150.0 /* time to make the record of one chunk */
 /* time to make the optimizer of one parameter, without STATE_SLOT_NS for each slot and STATE_TASK_NS for each root
  * task, and without the time to write the slots' initial values */
 #define STATE_NS 4000.0
@@ -79,7 +79,7 @@ typedef struct pd_planning {
     pd_footprint all;
     /* what the parameters that were planned so far have in a checkpoint, and in an entry of the log */
     uint64_t checkpoint_bytes, entry_bytes;
-    /* number of chunks, and of ranged parameters (those with declared ranges), whose records are made so far */
+    /* number of chunks, and of ranged parameters, whose records are made so far */
     uint64_t chunks, ranged;
     /* how much of the initial state is written of the optimizer that is being made */
     pd_fill fill;
@@ -102,15 +102,14 @@ static int check_least(const pd_job *job, const pd_param_decl *decl, const pd_su
 
     if (survey->records > PD_MAX_RECORDS)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "job %.100s: chunks of the parameters up to %.100s, times %u "
-                       "workers, are more than the %u records that a job may have: take larger chunks "
-                       "(limits.chunk_bytes) or fewer workers",
+                       "job %.100s: chunks of the parameters up to %.100s, times %u workers, are more than the %u "
+                       "records that a job may have: take larger chunks (limits.chunk_bytes) or fewer workers",
                        job->steps.name, decl->name, job->steps.members.ranks, PD_MAX_RECORDS);
     if (pd_budget_fits(budget, sum)) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                   "job %.50s: parameters up to %.100s need more than %llu bytes (weights "
-                   "and snapshots %llu, sums %llu, contributions collected %llu, records of the workers %llu, and what "
-                   "their optimizers need); of %llu allowed for %.50s, %llu are in use (%s)",
+                   "job %.50s: parameters up to %.100s need more than %llu bytes (published weights %llu, sums %llu, "
+                   "contributions collected %llu, records of the workers %llu, and what their optimizers need); of "
+                   "%llu allowed for %.50s, %llu are in use (%s)",
                    job->steps.name, decl->name, (unsigned long long)sum, (unsigned long long)n->weights,
                    (unsigned long long)n->sums, (unsigned long long)n->collected, (unsigned long long)n->records,
                    (unsigned long long)budget->limit, budget->whose, (unsigned long long)budget->used, budget->key);
@@ -132,10 +131,10 @@ static int check_one(const pd_job *job, pd_param_decl *decl, size_t i, double *b
     *budget_ns -= cost_ns;
     if (rc != PD_OK) return rc;
     if ((uint64_t)elements > room / sizeof(float))
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "job %.100s: parameter %.100s needs more than the %llu bytes "
-                       "allowed for all jobs (limits.max_total_bytes)",
-                       job->steps.name, decl->name, (unsigned long long)room);
+        return pd_fail(
+            err, PD_RESOURCE_EXHAUSTED,
+            "job %.100s: parameter %.100s needs more than the %llu bytes allowed for all jobs (limits.max_total_bytes)",
+            job->steps.name, decl->name, (unsigned long long)room);
     pd_footprint_least(&least, sizing,
                        pd_aggregation_of(&job->steps.values, job->steps.rules[decl->rule - 1].hypers.row), elements,
                        decl->ranged, pulled);
@@ -144,16 +143,6 @@ static int check_one(const pd_job *job, pd_param_decl *decl, size_t i, double *b
     survey->records = pd_footprint_plus(survey->records,
                                         pd_count_chunks(elements, sizing->chunk_elements) * job->steps.members.ranks);
     return check_least(job, decl, survey, err);
-}
-
-static int check_number(const pd_job *job, size_t n, pd_error *err)
-{
-    if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s: Declare names no parameter", job->steps.name);
-    if (n <= job->steps.config->max_params) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                   "job %.100s: %zu parameters, at most %u are allowed "
-                   "(limits.max_params)",
-                   job->steps.name, n, job->steps.config->max_params);
 }
 
 static size_t rule_index(const pd_job *job, const pd_param *param)
@@ -257,16 +246,14 @@ static int check_need(const pd_job *job, const pd_param *param, const pd_footpri
     const pd_budget *budget = pd_account_budget(&job->steps.account, sum);
 
     if (pd_budget_fits(budget, sum)) return PD_OK;
-    return pd_fail(
-        err, PD_RESOURCE_EXHAUSTED,
-        "job %.50s: parameter %.100s needs %llu bytes (weights and snapshots "
-        "%llu, sum %llu, contributions collected %llu, optimizer state %llu, roots under way %llu, "
-        "temporaries %llu, a checkpoint %llu); of %llu allowed for %.50s, %llu are taken by other jobs and by the "
-        "parameters before it (%s)",
-        job->steps.name, param->name, (unsigned long long)sum, (unsigned long long)n->weights,
-        (unsigned long long)n->sums, (unsigned long long)n->collected, (unsigned long long)n->state,
-        (unsigned long long)n->roots, (unsigned long long)n->step, (unsigned long long)n->kept,
-        (unsigned long long)budget->limit, budget->whose, (unsigned long long)budget->used, budget->key);
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "job %.50s: parameter %.100s needs %llu bytes (published weights %llu, sum %llu, contributions "
+                   "collected %llu, optimizer state %llu, roots under way %llu, temporaries %llu, a checkpoint %llu); "
+                   "of %llu allowed for %.50s, %llu are taken by other jobs and by the parameters before it (%s)",
+                   job->steps.name, param->name, (unsigned long long)sum, (unsigned long long)n->weights,
+                   (unsigned long long)n->sums, (unsigned long long)n->collected, (unsigned long long)n->state,
+                   (unsigned long long)n->roots, (unsigned long long)n->step, (unsigned long long)n->kept,
+                   (unsigned long long)budget->limit, budget->whose, (unsigned long long)budget->used, budget->key);
 }
 
 static int plan_param(pd_job *job, pd_param *param, double *budget_ns, pd_error *err)
@@ -307,9 +294,8 @@ static int count_job(pd_job *job, pd_error *err)
     return rc;
 }
 
-/* Allocates the records of chunks, contributions and ranges of all parameters, in three
- * arrays. Large arrays are cheap at this point: the system makes their zeroed pages only when they are first
- * touched. */
+/* Allocates the records of chunks, contributions and ranges of all parameters, in three arrays. Large arrays are cheap
+ * at this point: the system makes their zeroed pages only when they are first touched. */
 static int make_records(pd_job *job, pd_error *err)
 {
     uint64_t n = 0;
@@ -335,7 +321,7 @@ static void lay_chunks(pd_job *job, pd_param *param)
     pd_rank_range *ranges =
         param->ranged ? job->records.ranges + (size_t)job->steps.members.ranks * planning->ranged++ : NULL;
 
-    pd_round_init(&param->round, &(pd_round_layout){ .policy = pd_policy_of(job->steps.values.at[PD_JOB_KEY_ROUNDS]),
+    pd_round_init(&param->round, &(pd_round_layout){ .policy = &pd_policy_sync,
                                                      .members = &job->steps.members,
                                                      .param = param,
                                                      .elements = param->elements,
@@ -367,14 +353,13 @@ static int make_state(pd_job *job, pd_param *param, double *budget_ns, pd_error 
     if (rc != PD_OK) return rc;
     if (!planning->bare && !pd_optim_fill(param->optim, &planning->fill, budget_ns, &rc))
         return rc == PD_OK ? PD_OK
-                           : pd_fail(err, rc, "parameter %.160s: no memory for the optimizer's state", param->name);
+                           : pd_fail(err, rc, "parameter %.160s: out of memory for the optimizer's state", param->name);
     planning->fill = (pd_fill){ 0 };
     planning->at++;
-    return pd_roots_prepare(param) == PD_OK ? PD_OK
-                                            : pd_fail(err, PD_NO_MEMORY,
-                                                      "parameter %.160s: out of memory for "
-                                                      "what is said of its roots",
-                                                      param->name);
+    return pd_roots_prepare(param) == PD_OK
+               ? PD_OK
+               : pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for what is said of its roots",
+                         param->name);
 }
 
 static void show_params(pd_job *job)
@@ -403,13 +388,6 @@ static void make_shared(pd_job *job, const pd_request *request)
            "weights travel through sockets: %.200s", why.text);
 }
 
-/* Finds for each optimizer rule the first one that has the same optimizer. */
-static void find_alike(const pd_job *job, size_t *alike)
-{
-    for (size_t r = 0; r < job->steps.n_rules; r++)
-        while (job->steps.rules[alike[r]].hypers.row != job->steps.rules[r].hypers.row) alike[r]++;
-}
-
 /* Allocates memory for the parameters, now that all are checked. */
 static int begin_adding(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
 {
@@ -427,7 +405,8 @@ static int begin_adding(pd_job *job, const pd_request *request, double *budget_n
     if (planning->plans == NULL || planning->alike == NULL || planning->stats == NULL || planning->surveyed == NULL ||
         planning->maps == NULL || job->steps.params == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->steps.name);
-    find_alike(job, planning->alike);
+    for (size_t r = 0; r < rules; r++)
+        while (job->steps.rules[planning->alike[r]].hypers.row != job->steps.rules[r].hypers.row) planning->alike[r]++;
     return PD_OK;
 }
 
@@ -469,9 +448,13 @@ static int advance(pd_job *job, const pd_request *request, double *budget_ns, pd
 
 int pd_planning_begin(pd_job *job, const pd_request *request, pd_error *err)
 {
-    int rc = check_number(job, request->u.declare.n, err);
+    size_t n = request->u.declare.n;
 
-    if (rc != PD_OK) return rc;
+    if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s: Declare names no parameter", job->steps.name);
+    if (n > job->steps.config->max_params)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "job %.100s: %zu parameters, at most %u are allowed (limits.max_params)", job->steps.name, n,
+                       job->steps.config->max_params);
     if ((job->planning = calloc(1, sizeof *job->planning)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->steps.name);
     job->planning->sizing = sizing_of(job);
@@ -520,7 +503,7 @@ int pd_planning_finish(pd_job *job, const pd_request *request, double *budget_ns
     job->planning->stage = PD_PLANNED;
     show_params(job);
     if (pd_step_groups_make(&job->steps) != PD_OK || pd_global_clip_make(&job->steps) != PD_OK ||
-        (job->checkpointing.durable && pd_control_make(&job->steps) != PD_OK))
+        (job->checkpointing.durable && pd_wal_make(&job->steps) != PD_OK))
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
     if ((rc = pd_ranges_check_memory(job, err)) == PD_OK)

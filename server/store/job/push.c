@@ -12,7 +12,6 @@
 
 #include "contribute.h"
 #include "data_frame.h"
-#include "frames.h"
 #include "initial_weights.h"
 #include "kernels.h"
 #include "mutant.h"
@@ -52,8 +51,8 @@ static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_er
     if (rc != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.400s", why.text);
     if ((fixed = pd_fixed_hyper(row, mask)) != NULL) return cannot_be_sent(row, fixed, err);
     if ((rule->pushed_mask & mask) != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s of %s stands twice in one push: give it one value",
-                       option->name, pd_optimizer_name(row));
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s of %s is in the push twice", option->name,
+                       pd_optimizer_name(row));
     rule->pushed_mask |= mask;
     return PD_OK;
 }
@@ -88,11 +87,11 @@ static int compare_hypers(const pd_param *param, uint32_t rank, pd_error *err)
 
     for (int h = 0; both != 0; h++, both >>= 1) {
         if ((both & 1) == 0 || before->hypers.value[h] == rule->pushed.value[h]) continue;
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "%.160s: rank %u sent %s = %s for step %llu, rank %u sends %s: all "
-                       "ranks of a round send the same",
-                       param->name, before->rank[h], hypers[h].name, pd_hypers_text(&before->hypers, h, a, sizeof a),
-                       (unsigned long long)param->saved.step + 1, rank, pd_hypers_text(&rule->pushed, h, b, sizeof b));
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "%.160s: rank %u sent %s = %s for step %llu, rank %u sends %s: all ranks of a round send the same",
+            param->name, before->rank[h], hypers[h].name, pd_hypers_text(&before->hypers, h, a, sizeof a),
+            (unsigned long long)param->saved.step + 1, rank, pd_hypers_text(&rule->pushed, h, b, sizeof b));
     }
     return PD_OK;
 }
@@ -136,8 +135,7 @@ static int check_hypers(pd_param *param, const pd_request *frame, uint64_t numbe
     return PD_OK;
 }
 
-/* Keeps the hyperparameters of a push for the parameter's open round. check_hypers must have checked them
- * before. */
+/* Keeps the hyperparameters of a push for the parameter's open round. check_hypers must have checked them before. */
 static void keep_hypers(pd_param *param, uint32_t rank)
 {
     uint64_t news = param->rule->pushed_mask;
@@ -156,8 +154,7 @@ static int check_all_known(const pd_request *frame, uint64_t known, pd_error *er
     for (size_t i = 0; i < frame->u.data.n_hypers; i++)
         if ((known >> i & 1) == 0)
             return pd_fail(err, PD_INVALID_ARGUMENT,
-                           "no optimizer of this push's parameters has a hyperparameter "
-                           "%.64s",
+                           "no optimizer of this push's parameters has a hyperparameter %.64s",
                            frame->u.data.hypers[i].name);
     return PD_OK;
 }
@@ -177,14 +174,12 @@ static int check_earlier(const pd_param *param, const pd_piece *piece, uint32_t 
     if (!param->round.open) return PD_OK;
     if (piece->absent && pd_round_has_given(&param->round, rank))
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "%.160s: rank %u has given a gradient for step %llu before and "
-                       "cannot be without one",
+                       "%.160s: rank %u has given a gradient for step %llu already and cannot report it absent",
                        param->name, rank, (unsigned long long)param->saved.step + 1);
     if (!piece->absent && pd_round_is_absent(&param->round, rank))
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "%.160s: rank %u has said that it has no gradient for step %llu "
-                       "and cannot give one",
-                       param->name, rank, (unsigned long long)param->saved.step + 1);
+                       "%.160s: rank %u has reported no gradient for step %llu and cannot give one", param->name, rank,
+                       (unsigned long long)param->saved.step + 1);
     return PD_OK;
 }
 
@@ -228,8 +223,8 @@ static int check_one(const pd_job *job, const pd_param *param, const pd_request 
     if ((rc = pd_push_check_step(job, param, frame->rank, frame->u.data.step, err)) != PD_OK) return rc;
     if (!pd_round_was_refused(&param->round, frame->rank)) return PD_OK;
     return pd_fail(err, PD_FAILED_PRECONDITION,
-                   "%.160s: rank %u cannot end step %llu: its push of this parameter was "
-                   "refused; push it again, or say that it is absent",
+                   "%.160s: rank %u cannot end step %llu: its push of this parameter was refused; push it again, or "
+                   "say that it is absent",
                    param->name, frame->rank, (unsigned long long)frame->u.data.step);
 }
 
@@ -255,8 +250,7 @@ static int check_close(pd_job *job, const pd_request *frame, uint64_t number, pd
     return PD_OK;
 }
 
-/* Files the rank as absent (without a gradient) in the round of each parameter of which it has sent nothing in this
- * step. */
+/* Files the rank as absent in the round of each parameter of which it has sent nothing in this step. */
 static void file_close(pd_job *job, const pd_request *frame, uint64_t now_ns)
 {
     pd_rank *rank = &job->ranks[frame->rank];
@@ -272,8 +266,8 @@ static void file_close(pd_job *job, const pd_request *frame, uint64_t now_ns)
     rank->ended = frame->u.data.step > closed ? frame->u.data.step : closed;
 }
 
-/* Marks the chunks (sections of parameters) that a refused push brought as refused. The rank cannot end its step before
- * it has sent them again. */
+/* Marks the chunks that a refused push brought as refused. The rank cannot end its step before it has sent them
+ * again. */
 static void note_refusal(pd_job *job, const pd_request *frame)
 {
     for (size_t i = 0; i < frame->u.data.n; i++) {
@@ -289,15 +283,14 @@ static void note_refusal(pd_job *job, const pd_request *frame)
 }
 
 /* Checks a push. If it ends the rank's step, and `settled` is true, also checks the parameters that the rank leaves
- * out. `settled` false: an earlier push of the rank may still be in the inbox (the queue of frames to scan), so this is
- * not known yet. */
+ * out. `settled` false: an earlier push of the rank may still be in the inbox, so this is not known yet. */
 static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_error *err)
 {
     uint64_t number = ++job->counts.frames, known = 0;
     int rc;
 
     if (frame->u.data.step == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a push is for step 1 or later; rounds closed + 1");
+        return pd_fail(err, PD_INVALID_ARGUMENT, "invalid step 0: a push is for the number of closed rounds + 1");
     if (!(frame->u.data.weight >= 0 && frame->u.data.weight <= PD_WEIGHT_MOST))
         return pd_fail(err, PD_INVALID_ARGUMENT, "a weight is a number of examples, 0 to %.0f, not %g", PD_WEIGHT_MOST,
                        frame->u.data.weight);
@@ -316,7 +309,7 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
 }
 
 /* Files the gradient that a piece of a push brings. Returns false if it is a duplicate: the rank has given this chunk
- * (section of a parameter) before. */
+ * before. */
 static bool file_gradient(pd_job *job, pd_param *param, const pd_piece *piece, pd_request *frame, uint64_t now_ns)
 {
     pd_chunk *chunk = pd_piece_chunk(param, piece);
@@ -417,16 +410,18 @@ static int check_finite(const pd_job *job, const pd_request *frame, pd_error *er
         const pd_piece *piece = &frame->u.data.pieces[i];
         if (piece->absent || piece_finite(piece, job->steps.config->threads)) continue;
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "%.100s: Encountered nan or inf values in the gradient, which job "
-                       "%.60s rejects (nonfinite = reject)! To mitigate, check if nan inputs are being passed into the "
-                       "network or nan gradients are being passed to the optimizer; try a lower learning rate, another "
-                       "schedule, a later start_preconditioning_step, clipping of gradients. Push again for step %llu",
+                       "%.100s: Encountered nan or inf values in the gradient, which job %.60s rejects (nonfinite = "
+                       "reject)! To mitigate, check if nan inputs are being passed into the network or nan gradients "
+                       "are being passed to the optimizer; try a lower learning rate, another schedule, a later "
+                       "start_preconditioning_step, clipping of gradients. Push again for step %llu",
                        job->steps.params[piece->param].name, job->steps.name, (unsigned long long)frame->u.data.step);
     }
     return PD_OK;
 }
 
-void pd_push_take_scanned(pd_job *job, pd_request *frame, uint64_t now_ns)
+/* Handles a push from the inbox: looks for infinities and NaN, then files or refuses it. Takes ownership of the
+ * push. */
+static void take_scanned(pd_job *job, pd_request *frame, uint64_t now_ns)
 {
     pd_error err;
 
@@ -471,7 +466,7 @@ void pd_job_take_inbox(pd_job *job, uint64_t now_ns)
         pd_request *request = pd_request_queue_take(&job->waiting.inbox);
         cost_ns += cost_of(job, request);
         if (request->kind == PD_REQ_PUSH) {
-            pd_push_take_scanned(job, request, now_ns);
+            take_scanned(job, request, now_ns);
         } else if (request->u.data.replaces != 0) {
             pd_replace_take(job, request);
         } else {

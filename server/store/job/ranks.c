@@ -21,8 +21,7 @@ static void fence(pd_job *job, pd_request *hello, uint64_t old_conn, const char 
     pd_effect *effect = pd_request_become(hello, PD_EFF_FENCED, (pd_ticket){ old_conn, 0 }, job->steps.number);
 
     pd_fail(&effect->u.error, PD_ABORTED,
-            same_process ? "rank %u of job %.100s: this process (%.100s) has a newer "
-                           "connection"
+            same_process ? "rank %u of job %.100s: this process (%.100s) has a newer connection"
                          : "rank %u of job %.100s was taken over by another process, %.100s",
             number, job->steps.name, rank->label);
     pd_effects_add(job->steps.outbox, effect);
@@ -74,14 +73,13 @@ int pd_rank_admits(const pd_job *job, const pd_request *hello, bool guarded, pd_
         if (rank->saved.superseded[i] == hello->u.hello.nonce && rank->saved.nonce != hello->u.hello.nonce &&
             !PD_MUTANT(zombie_takes_rank))
             return pd_fail(err, PD_ABORTED,
-                           "rank %u of job %.100s was taken over by another process, %.100s: this one "
-                           "stays out",
+                           "rank %u of job %.100s was taken over by another process, %.100s: this one stays out",
                            hello->rank, job->steps.name, rank->label);
     return PD_OK;
 }
 
-/* Expects ranks that have left to come back: a new process of the job's launch takes an earlier one's place, so the
- * launch was started again (torchrun --max-restarts), and starts those ranks again, too. Until they are back they count
+/* Expects ranks that have left to return: a new process of the job's launch takes an earlier one's place, so the launch
+ * was started again (torchrun --max-restarts), and starts those ranks again, too. Until they have returned they count
  * as lost, and nobody is told that they have left for good. */
 static void expect_back(pd_job *job, const pd_request *hello, uint64_t now_ns)
 {
@@ -167,9 +165,9 @@ pd_rank *pd_rank_speaker(pd_job *job, const pd_request *request, pd_error *err)
     return rank;
 }
 
-/* Notes that a rank is not connected any more. If no rank of the job is connected, the job begins to linger (it waits
- * for new workers). A job without parameters ends at once: it has nothing to keep, and a worker that was refused may
- * come back with other options. */
+/* Notes that a rank is not connected any more. If no rank of the job is connected, the job begins to linger. A job
+ * without parameters ends at once: it has nothing to keep, and a worker that was refused may return with other
+ * options. */
 static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_ns)
 {
     job->connected--;
@@ -185,21 +183,17 @@ static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_n
     job->timers.linger_ns = now_ns + (job->steps.n_params > 0 ? job->steps.values.at[PD_JOB_KEY_JOB_LINGER] : 0);
 }
 
-static void lose(pd_job *job, const pd_request *request, uint64_t now_ns)
+void pd_rank_lost(pd_job *job, pd_request *request, uint64_t now_ns)
 {
     pd_rank *rank = pd_rank_speaker(job, request, NULL);
 
-    /* The lost connection does not have a rank any more: another one has taken it over, or the worker has left. */
-    if (rank == NULL) return;
-    gone(job, rank, PD_RANK_LOST, now_ns);
-    pd_text_print(rank->reason, sizeof rank->reason, request->u.lost.reason);
-    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .rank = &request->rank },
-           "%s is lost: %s", rank->label, rank->reason);
-}
-
-void pd_rank_lost(pd_job *job, pd_request *request, uint64_t now_ns)
-{
-    lose(job, request, now_ns);
+    /* NULL: another connection has taken the rank over, or the worker has left. */
+    if (rank != NULL) {
+        gone(job, rank, PD_RANK_LOST, now_ns);
+        pd_text_print(rank->reason, sizeof rank->reason, request->u.lost.reason);
+        pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .rank = &request->rank },
+               "%s is lost: %s", rank->label, rank->reason);
+    }
     pd_request_free(request);
 }
 
@@ -316,8 +310,7 @@ void pd_job_barrier(pd_job *job, pd_request *request)
         pd_request_free(request);
     } else if (rank->barrier != NULL && rank->barrier->ticket.conn == request->ticket.conn) {
         pd_fail(&err, PD_FAILED_PRECONDITION,
-                "rank %u of job %.100s waits at barrier %llu already: send the next one "
-                "when this is answered",
+                "rank %u of job %.100s waits at barrier %llu already: send the next one when this is answered",
                 request->rank, job->steps.name, (unsigned long long)sequence);
         pd_request_refuse(job->steps.outbox, request, &err);
     } else {

@@ -5,15 +5,14 @@
 
 #include "job.h"
 
-/* Returns the rank's quota, the record of what it uses of the ingest budget (received frames that are not summed
- * yet). */
+/* Returns the rank's quota, the record of what it uses of the ingest budget. */
 static inline pd_quota *pd_rank_quota(const pd_job *job, const pd_rank *rank)
 {
     return &job->steps.quotas[rank - job->ranks];
 }
 
 /* Checks that the process which has sent the Hello may have its rank. PD_ABORTED: another process
- * has taken the rank over from it before, so it must not come back. PD_PERMISSION_DENIED: the rank belongs to another
+ * has taken the rank over from it before, so it must not return. PD_PERMISSION_DENIED: the rank belongs to another
  * identity. `guarded` says whether the server has roles: then a rank whose worker is connected belongs to its identity.
  * The process that has the rank always belongs to one identity, so its nonce never moves to another. */
 int pd_rank_admits(const pd_job *job, const pd_request *hello, bool guarded, pd_error *err);

@@ -3,9 +3,8 @@
 #include "replacement.h"
 
 #include "convert.h"
-#include "cut.h"
+#include "consistent_cut.h"
 #include "data_frame.h"
-#include "frames.h"
 #include "mutant.h"
 
 #include <stdlib.h>
@@ -21,7 +20,7 @@ static int check_param(const pd_job *job, const pd_param *param, const pd_reques
     unsigned long long step = frame->u.data.step, present = param->saved.step;
 
     if (param->current == NULL)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has no weights yet that others could replace", param->name);
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has no weights to replace yet", param->name);
     if (param->ranged)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "%.160s: its elements are spread over the ranks, and such weights cannot be replaced while the "
@@ -29,11 +28,10 @@ static int check_param(const pd_job *job, const pd_param *param, const pd_reques
                        param->name);
     if (step != present)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "%.160s: weights came that replace those of step %llu, but it has closed step %llu", param->name,
-                       step, present);
+                       "%.160s: replacement weights are for step %llu, but it has closed step %llu", param->name, step,
+                       present);
     if (job->drain_step <= step)
-        return pd_fail(err, PD_UNAVAILABLE, "%.160s: the server is draining and takes no weights any more",
-                       param->name);
+        return pd_fail(err, PD_UNAVAILABLE, "%.160s: the server is draining and accepts no weights", param->name);
     return PD_OK;
 }
 
@@ -46,7 +44,7 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     if (param == NULL) return PD_INVALID_ARGUMENT;
     if ((rc = check_param(job, param, frame, err)) != PD_OK) return rc;
     if (piece->absent)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: weights that replace others cannot be absent", param->name);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: replacement weights cannot be absent", param->name);
     if ((rc = pd_piece_check(param, piece, frame, err)) != PD_OK) return rc;
     return pd_piece_check_once(param, piece, number, err);
 }
@@ -67,11 +65,11 @@ static int check_rounds(const pd_job *job, const pd_request *frame, pd_error *er
         if (!told->known || told->number == frame->u.data.replaces ||
             told->process != job->ranks[told->rank].saved.process)
             continue;
-        return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "rank 0 replaces weights before step %llu, and rank %u has pushed %.160s for it with other "
-                       "weights: weights were changed by hand on some ranks only, or differently: change them on all "
-                       "ranks alike",
-                       step, told->rank, param->name);
+        return pd_fail(
+            err, PD_FAILED_PRECONDITION,
+            "rank 0 replaces weights before step %llu, and rank %u has pushed %.160s for it with other weights: "
+            "weights were changed by hand on some ranks only, or differently: change them on all ranks alike",
+            step, told->rank, param->name);
     }
     return PD_OK;
 }
@@ -154,18 +152,18 @@ static void keep_masters(float *to, const float *masters, const uint16_t *given,
 static void stage(pd_job *job, const pd_piece *piece)
 {
     pd_param *param = &job->steps.params[piece->param];
-    pd_contribution *slot;
+    pd_contribution *given;
     float *to;
 
     if (piece->count == 0) return;
-    slot = &pd_piece_chunk(param, piece)->contributions[0];
+    given = &pd_piece_chunk(param, piece)->contributions[0];
     to = (float *)param->next->at[PD_F32] + piece->first;
     pd_convert(to, PD_F32, piece->at, piece->dtype, piece->count);
     if (piece->dtype != PD_F32)
         keep_masters(to, (const float *)param->current->at[PD_F32] + piece->first, piece->at, piece->dtype,
                      piece->count);
-    if (slot->landed) return;
-    slot->landed = true;
+    if (given->landed) return;
+    given->landed = true;
     param->unlanded--;
     count_whole(job, param);
 }
@@ -215,11 +213,7 @@ static int publish_all(pd_job *job, const pd_request *frame, pd_error *err)
     int rc = check_rounds(job, frame, err);
 
     if (rc != PD_OK) return rc;
-    effect = pd_effect_new(PD_EFF_CLOSED, (pd_ticket){ 0, 0 }, job->steps.number);
-    if (effect == NULL || (effect->u.closed.at = calloc(job->replacing.whole + 1, sizeof(pd_closed))) == NULL) {
-        pd_effect_free(effect);
-        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
-    }
+    if ((effect = pd_job_new_closed(job, job->replacing.whole)) == NULL) return pd_job_no_memory(job, err);
     publish(job, effect);
     return PD_OK;
 }

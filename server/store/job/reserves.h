@@ -4,7 +4,7 @@
  * not come yet, too, as if they had the same ranges as itself; each is corrected when the rank declares. So of several
  * jobs that do not fit together the last one is refused at its first rank, and none trains with half of its workers.
  *
- * A lost rank keeps its reserve for PD_RESERVE_KEPT_S seconds. Then others may take it. If the rank comes back later,
+ * A lost rank keeps its reserve for PD_RESERVE_KEPT_S seconds. Then others may take it. If the rank returns later,
  * it takes its reserve again, together with those of all other ranks of its job that have lost theirs. Because a job
  * takes whatever it lacks at once, jobs never wait for each other in a circle: the job that was the last to have all
  * its reserves can have them again. */

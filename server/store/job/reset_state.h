@@ -18,10 +18,9 @@ typedef struct pd_reset pd_reset;
 int pd_reset_new(pd_reset **out, pd_job *job, const char *glob, bool keeps_counts, pd_error *err);
 /* Gives the memory back. Accepts NULL. */
 void pd_reset_free(pd_job *job, pd_reset *reset);
-/* Goes on with the reset for about `budget_ns` of one core, and returns whether it has ended. *rc becomes
- * PD_OK; PD_NOT_FOUND: no parameter matches; PD_FAILED_PRECONDITION: parameters that count together are at different
- * steps. After these two errors nothing has changed. PD_NO_MEMORY: the reset has not ended, call this function again
- * later. */
+/* Continues the reset for about `budget_ns` of one core, and returns whether it has ended. *rc becomes PD_OK;
+ * PD_NOT_FOUND: no parameter matches; PD_FAILED_PRECONDITION: parameters that count together are at different steps.
+ * After these two errors nothing has changed. PD_NO_MEMORY: the reset has not ended, call this function again later. */
 bool pd_reset_some(pd_job *job, pd_reset *reset, double budget_ns, int *rc, pd_error *err);
 /* Returns the number of parameters that a reset which has ended has set back. */
 uint32_t pd_reset_count(const pd_reset *reset);

@@ -1,12 +1,89 @@
-/* round.c - the records of a round: one slot (one rank's contribution) for each chunk
- * and rank. */
+/* round.c - keeps the records of a round: one contribution for each chunk and rank, and the ranges of the ranks. */
 #include "round.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-/* ---- which elements and chunks a rank contributes ---- */
+void pd_membership_all(pd_membership *members, uint32_t ranks)
+{
+    assert(ranks <= PD_MAX_WORLD);
+    *members = (pd_membership){ .ranks = ranks, .expected = ranks };
+    for (uint32_t rank = 0; rank < ranks; rank++) members->set[rank / 64] |= (uint64_t)1 << rank % 64;
+}
+
+static pd_admit admit(const pd_round *round, uint32_t rank, uint64_t closed, uint64_t step)
+{
+    (void)round, (void)rank;
+    if (step <= closed) return PD_ADMIT_DUPLICATE;
+    return step == closed + 1 ? PD_ADMIT_NEW : PD_ADMIT_EARLY;
+}
+
+static bool chunk_is_complete(const pd_round *round, const pd_chunk *chunk)
+{
+    return chunk->came == round->members->expected;
+}
+
+static bool round_is_complete(const pd_round *round)
+{
+    return round->missing == 0;
+}
+
+static pd_overdue overdue(const pd_round *round)
+{
+    (void)round;
+    return PD_OVERDUE_REPORT;
+}
+
+const pd_policy pd_policy_sync = { "sync", admit, chunk_is_complete, round_is_complete, overdue };
+
+/* Returns how many of the sorted starts (or ends) of ranges are at most `most`. nth(ranges, i) must return the i-th
+ * smallest start (or end). Binary search. */
+static uint32_t count_upto(const pd_ranges *ranges, int64_t (*nth)(const pd_ranges *, uint32_t), int64_t most)
+{
+    uint32_t low = 0, high = ranges->n_ordered;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (nth(ranges, middle) <= most)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+uint32_t pd_ranges_starting(const pd_ranges *ranges, int64_t most)
+{
+    return count_upto(ranges, pd_ranges_start, most);
+}
+uint32_t pd_ranges_ending(const pd_ranges *ranges, int64_t most)
+{
+    return count_upto(ranges, pd_ranges_end, most);
+}
+
+static void order(pd_ranges *ranges, uint32_t rank)
+{
+    pd_rank_range *at = ranges->at;
+    uint32_t start = pd_ranges_starting(ranges, at[rank].start), end = pd_ranges_ending(ranges, at[rank].end);
+
+    for (uint32_t i = ranges->n_ordered; i > start; i--) at[i].by_start = at[i - 1].by_start;
+    for (uint32_t i = ranges->n_ordered; i > end; i--) at[i].by_end = at[i - 1].by_end;
+    at[start].by_start = at[end].by_end = rank;
+    ranges->n_ordered++;
+}
+
+static void unorder(pd_ranges *ranges, uint32_t rank)
+{
+    pd_rank_range *at = ranges->at;
+    uint32_t start = 0, end = 0;
+
+    while (at[start].by_start != rank) start++;
+    while (at[end].by_end != rank) end++;
+    ranges->n_ordered--;
+    for (uint32_t i = start; i < ranges->n_ordered; i++) at[i].by_start = at[i + 1].by_start;
+    for (uint32_t i = end; i < ranges->n_ordered; i++) at[i].by_end = at[i + 1].by_end;
+}
 
 pd_rank_range pd_round_range(const pd_round *round, uint32_t rank)
 {
@@ -61,7 +138,7 @@ static void move_prefix(pd_chunk *chunk)
         chunk->prefix++;
 }
 
-/* Marks the rank's slot of a chunk as outside if the rank's range has no element of the chunk. Returns whether this
+/* Marks the rank's contribution to a chunk as outside if its range has no element of the chunk. Returns whether this
  * made the chunk complete, because it does not wait for the rank any more. */
 static bool leave_out(const pd_round *round, pd_chunk *chunk, uint32_t rank)
 {
@@ -73,15 +150,21 @@ static bool leave_out(const pd_round *round, pd_chunk *chunk, uint32_t rank)
 
 void pd_round_set_range(pd_round *round, uint32_t rank, int64_t start, int64_t end)
 {
-    assert(end <= round->elements);
-    pd_ranges_set(&round->ranges, rank, start, end);
+    pd_rank_range *range = &round->ranges.at[rank];
+
+    assert(!range->known && start <= end && end <= round->elements);
+    range->start = start;
+    range->end = end;
+    range->known = true;
+    round->ranges.n_known++;
+    if (start < end) order(&round->ranges, rank);
     for (uint32_t c = 0; c < round->n_chunks; c++) {
         if (leave_out(round, &round->chunks[c], rank)) round->missing--;
         move_prefix(&round->chunks[c]);
     }
 }
 
-/* Empties the rank's slot of a chunk, so that the chunk waits for the rank's contribution again. */
+/* Lets the chunk wait for the rank's contribution again. */
 static void wait_again(pd_round *round, pd_chunk *chunk, uint32_t rank)
 {
     if (pd_chunk_is_complete(round, chunk)) round->missing++;
@@ -92,13 +175,16 @@ static void wait_again(pd_round *round, pd_chunk *chunk, uint32_t rank)
 
 void pd_round_unset_range(pd_round *round, uint32_t rank)
 {
-    pd_ranges_unset(&round->ranges, rank);
+    pd_rank_range *range = &round->ranges.at[rank];
+
+    assert(range->known);
+    if (range->start < range->end) unorder(&round->ranges, rank);
+    round->ranges.n_known--;
+    *range = (pd_rank_range){ .by_start = range->by_start, .by_end = range->by_end, .swept = range->swept };
     for (uint32_t c = 0; c < round->n_chunks; c++)
         if (round->chunks[c].contributions[rank].state == PD_CONTRIBUTION_OUTSIDE)
             wait_again(round, &round->chunks[c], rank);
 }
-
-/* ---- the life of a round ---- */
 
 static void clear_chunk(pd_round *round, pd_chunk *chunk)
 {
@@ -189,10 +275,10 @@ bool pd_round_was_refused(const pd_round *round, uint32_t rank)
     return false;
 }
 
-bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_contribution slot)
+bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_contribution given)
 {
     assert(chunk->contributions[rank].state == PD_CONTRIBUTION_EMPTY);
-    chunk->contributions[rank] = slot;
+    chunk->contributions[rank] = given;
     chunk->came++;
     move_prefix(chunk);
     if (!pd_chunk_is_complete(round, chunk)) return false;
@@ -206,8 +292,6 @@ void pd_round_take_back(pd_round *round, pd_chunk *chunk, uint32_t rank)
     chunk->contributions[rank] = (pd_contribution){ .state = PD_CONTRIBUTION_EMPTY };
     wait_again(round, chunk, rank);
 }
-
-/* ---- ranks that count, and ranks that are missing ---- */
 
 static bool everybody_came(const pd_round *round)
 {
@@ -232,7 +316,7 @@ bool pd_round_misses(const pd_round *round, uint32_t rank)
 {
     pd_span span = span_of(round, rank);
 
-    if (!pd_membership_expects(round->members, rank)) return false;
+    if ((round->members->set[rank / 64] >> rank % 64 & 1) == 0) return false; /* it is not expected */
     for (uint32_t c = span.first; c < span.end; c++)
         if (pd_chunk_state(&round->chunks[c], rank) == PD_CONTRIBUTION_EMPTY) return true;
     return false;

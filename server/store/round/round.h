@@ -1,20 +1,93 @@
-/* round.h - collects the contributions to one step of one parameter: records which rank has contributed, and tells
- * which chunks can be summed. A chunk is a section of limits.chunk_bytes of the parameter.
+/* round.h - collects the contributions to one step of one parameter: which rank has contributed what, which chunks can
+ * be summed, and when the round is complete.
  *
- * Step thread. Pure bookkeeping: no arithmetic, no clock, no memory of its own. A slot is the record of one rank's
- * contribution to one chunk. Slots and chunks lie in arrays of the job, which are allocated when the parameters are
- * declared. Contributions are summed in rank order, so a chunk can be summed up to its lowest missing rank.
+ * Step thread. Pure bookkeeping: no arithmetic, no clock, no memory of its own. Chunks and contributions lie in arrays
+ * of the job, which are allocated when the parameters are declared. Contributions are summed in rank order, so a chunk
+ * can be summed up to its lowest missing rank.
  *
- * A rank contributes every element of a parameter, or, if the parameter is ranged, the elements of the range that the
- * rank has declared. Of each chunk it contributes the elements in this range. A chunk without any such element does
- * not wait for the rank. The policy (policy.h) decides for which of the other ranks a chunk waits. */
+ * A rank contributes every element of a parameter, or, if the parameter is ranged, the range of elements that the rank
+ * has declared. A chunk without any element of this range does not wait for the rank. The policy decides for which of
+ * the other ranks a chunk waits. */
 #ifndef PD_ROUND_H
 #define PD_ROUND_H
 
-#include "membership.h"
-#include "policy.h"
-#include "ranges.h"
 #include "request.h"
+#include "store_config.h"
+
+struct pd_round;
+struct pd_chunk;
+
+/* The ranks of a job, and which of them are expected to contribute: all, as long as the job lives. */
+typedef struct pd_membership {
+    uint32_t ranks;
+    uint32_t expected;               /* number of ranks that are expected */
+    uint64_t set[PD_MAX_WORLD / 64]; /* bit r: rank r is expected */
+} pd_membership;
+
+void pd_membership_all(pd_membership *members, uint32_t ranks);
+
+/* What becomes of a contribution to a step of a parameter. */
+typedef enum pd_admit {
+    PD_ADMIT_NEW,       /* the step's round is open: the contribution is filed, unless the rank has given it before */
+    PD_ADMIT_DUPLICATE, /* the round has closed with a contribution of the rank: the push is answered */
+    PD_ADMIT_LATE,      /* the round has closed without the rank: the push is answered so, its data dropped */
+    PD_ADMIT_EARLY,     /* the round is not open yet: the push is refused */
+} pd_admit;
+
+typedef enum pd_overdue {
+    PD_OVERDUE_REPORT, /* workers that wait get an error that names the missing ranks; the round stays open */
+    PD_OVERDUE_CLOSE,  /* pd_round.closing is set: the round is complete with the contributions that have come */
+} pd_overdue;
+
+/* Which contributions a round takes, when it is complete, and what happens at its deadline. Nothing else in the store
+ * compares numbers of ranks. */
+typedef struct pd_policy {
+    const char *name; /* value of the job key `rounds` */
+    /* `closed` is the parameter's last closed step, so its open round is that of step `closed` + 1. */
+    pd_admit (*admit)(const struct pd_round *round, uint32_t rank, uint64_t closed, uint64_t step);
+    bool (*chunk_is_complete)(const struct pd_round *round, const struct pd_chunk *chunk);
+    bool (*round_is_complete)(const struct pd_round *round);
+    pd_overdue (*overdue)(const struct pd_round *round); /* of a round that is not complete at its deadline */
+} pd_policy;
+
+/* Synchronous rounds: a round waits for every rank that is expected. */
+extern const pd_policy pd_policy_sync;
+
+/* Consecutive elements of a parameter: `n` from element `first` on. */
+typedef struct pd_range {
+    int64_t first, n;
+} pd_range;
+
+/* The elements [start, end) of a ranged parameter that a rank has declared; none if start == end. */
+typedef struct pd_rank_range {
+    int64_t start, end;
+    bool known;           /* until the rank has declared its range, it may contribute any elements */
+    uint64_t initialiser; /* nonce of the process that last sent initial weights for this range */
+    /* Entries of three lists of ranks: entry i of each is stored in the range of rank i. by_start and by_end list the
+     * ranks whose range is known and not empty, sorted by start and by end; `swept` is the list of a sweep
+     * (round_ranges.h). */
+    uint32_t by_start, by_end, swept;
+} pd_rank_range;
+
+/* The ranges that all ranks have declared of one parameter. */
+typedef struct pd_ranges {
+    pd_rank_range *at;  /* by rank; NULL: the parameter is not ranged */
+    uint32_t n_known;   /* ranks whose range is known */
+    uint32_t n_ordered; /* ranks whose range is known and not empty */
+} pd_ranges;
+
+/* Count the ranges whose start, or whose end, is at most element `most`. */
+uint32_t pd_ranges_starting(const pd_ranges *ranges, int64_t most);
+uint32_t pd_ranges_ending(const pd_ranges *ranges, int64_t most);
+/* Return the i-th smallest start or end; i from 0 to n_ordered - 1. */
+static inline int64_t pd_ranges_start(const pd_ranges *ranges, uint32_t i)
+{
+    return ranges->at[ranges->at[i].by_start].start;
+}
+static inline int64_t pd_ranges_end(const pd_ranges *ranges, uint32_t i)
+{
+    return ranges->at[ranges->at[i].by_end].end;
+}
 
 typedef enum pd_contribution_state {
     PD_CONTRIBUTION_EMPTY, /* the rank has sent nothing for this chunk in this round */
@@ -44,19 +117,13 @@ typedef struct pd_contribution {
     bool presummed : 1; /* in state SUMMED: the contribution was a sum over examples, not a mean */
     /* the initial weights that the rank sends of this chunk have come: job/initial_weights.h */
     bool landed : 1;
-    /* The next four members belong to the rank, not to the chunk: the weight of all its contributions to this parameter
-     * in this round. They are stored in the rank's slot of the first chunk that it contributes to, whatever that slot's
-     * state. */
+    /* The next four members belong to the rank, not to the chunk: the weight of all that it contributes to this
+     * parameter in this round. They are stored with the first chunk that it contributes to, in any state. */
     bool weighed : 1; /* the rank's weight is known: the next three members are set */
     bool as_sum : 1;  /* the rank's contributions are sums over examples, not means */
     uint16_t process; /* number of the process at the rank that gave this weight: pd_rank_saved.process */
     double weight;    /* the weight: a number of examples */
 } pd_contribution;
-
-/* Consecutive elements of a parameter: `n` elements from element `first` on. */
-typedef struct pd_range {
-    int64_t first, n;
-} pd_range;
 
 /* In which queue of pd_steps a chunk is. */
 typedef enum pd_chunk_list {
@@ -70,7 +137,7 @@ typedef enum pd_chunk_list {
 typedef struct pd_chunk {
     struct pd_chunk *prev, *next;
     struct pd_param *param;
-    pd_contribution *contributions; /* one slot for each rank */
+    pd_contribution *contributions; /* one for each rank */
     int64_t first, n;               /* first element of the chunk, and its number of elements */
     /* number of ranks that have contributed to the chunk, have reported no gradient, or have no element of the chunk */
     uint32_t came;
@@ -88,7 +155,7 @@ typedef struct pd_chunk {
 typedef struct pd_round {
     const pd_policy *policy;
     const pd_membership *members; /* the ranks of the job, and which of them are expected to contribute */
-    /* the chunks of the parameter, in order; their slots are one array, too */
+    /* the chunks of the parameter, in order; their contributions are one array, too */
     pd_chunk *chunks;
     pd_ranges ranges;
     int64_t elements, chunk_elements;
@@ -110,7 +177,7 @@ typedef struct pd_round {
 } pd_round;
 
 /* The memory that a round uses, and the sizes of its arrays. The arrays are borrowed and zeroed. `chunks` has one
- * entry for each chunk_elements elements (the last chunk may be shorter), `slots` one for each chunk and rank,
+ * entry for each chunk_elements elements (the last chunk may be shorter), `contributions` one for each chunk and rank,
  * `ranges` one for each rank. `ranges` is NULL if every rank contributes every element. */
 typedef struct pd_round_layout {
     const pd_policy *policy;
@@ -122,13 +189,12 @@ typedef struct pd_round_layout {
     pd_rank_range *ranges;
 } pd_round_layout;
 
-/* Makes an empty round. Does not touch the slots, which the caller has zeroed: a job may have many millions of
- * slots. */
+/* Makes an empty round. Does not touch the contributions, which the caller has zeroed: a job may have many
+ * millions. */
 void pd_round_init(pd_round *round, const pd_round_layout *layout);
-/* Empties the round for the next step. No slot may hold a frame (state HELD). */
+/* Empties the round for the next step. No contribution may be HELD. */
 void pd_round_reset(pd_round *round);
 
-/* Returns the number of ranks that have a slot in each chunk. */
 static inline uint32_t pd_round_ranks(const pd_round *round)
 {
     return round->members->ranks;
@@ -154,7 +220,6 @@ uint32_t pd_round_count_chunks(const pd_round *round, uint32_t rank);
 /* Returns the number of ranks that have declared their range and contribute elements of the chunk. */
 uint32_t pd_round_count_ranks(const pd_round *round, const pd_chunk *chunk);
 
-/* Returns the state of the rank's slot in the chunk. PD_CONTRIBUTION_EMPTY: the rank may contribute this chunk. */
 static inline pd_contribution_state pd_chunk_state(const pd_chunk *chunk, uint32_t rank)
 {
     return (pd_contribution_state)chunk->contributions[rank].state;
@@ -164,11 +229,10 @@ static inline pd_contribution_state pd_chunk_state(const pd_chunk *chunk, uint32
 bool pd_round_is_absent(const pd_round *round, uint32_t rank);
 bool pd_round_has_given(const pd_round *round, uint32_t rank);
 
-/* Files a contribution into the rank's empty slot. `slot` becomes its content: state HELD, or ABSENT with `frame` NULL.
- * Returns whether the chunk became complete. */
-bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_contribution slot);
-/* Empties the rank's slot again, whose state is HELD: the contribution is discarded. The caller has released the
- * frame. */
+/* Files a rank's contribution, which was EMPTY: it is HELD, or ABSENT with `frame` NULL. Returns whether the chunk
+ * became complete. */
+bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_contribution given);
+/* Discards a rank's contribution, which is HELD. The caller has released the frame. */
 void pd_round_take_back(pd_round *round, pd_chunk *chunk, uint32_t rank);
 
 /* Return whether all contributions that the chunk needs, or that the whole round needs, have come. */
@@ -190,17 +254,16 @@ static inline bool pd_chunk_ends_at(const pd_round *round, uint32_t upto)
  * becomes NULL if every expected rank counts. PD_NO_MEMORY. */
 int pd_round_counted(const pd_round *round, pd_counted **out);
 
-/* Returns the rank's slot in the first chunk that it contributes to. NULL: it contributes no element of the
+/* Returns the rank's contribution to the first chunk of which it has elements. NULL: it contributes no element of the
  * parameter. */
 pd_contribution *pd_round_first_contribution(pd_round *round, uint32_t rank);
 
 /* Writes the numbers of the ranks that the open round still waits for, as "1,3". The text is empty if the round waits
  * for none or is not open, and ends in "..." if `size` is too short. Returns `text`. */
 char *pd_round_missing(const pd_round *round, char *text, size_t size);
-/* pd_round_is_silent returns whether the rank has sent nothing for this parameter in this round, neither a gradient
- * nor a report that it has none. A rank without elements of the parameter is not silent.
- *
- * pd_round_was_refused returns whether a push of the rank to this round was refused and not sent again. */
+/* Return whether the rank has sent nothing for this parameter in this round, neither a gradient nor a report that it
+ * has none (a rank without elements of the parameter is not silent); and whether a push of the rank to this round was
+ * refused and not sent again. */
 bool pd_round_is_silent(const pd_round *round, uint32_t rank);
 bool pd_round_was_refused(const pd_round *round, uint32_t rank);
 /* Returns whether the round waits for the rank: the rank is expected, and has not sent some chunk of its elements. */

@@ -2,11 +2,8 @@
  * contributions take while they are collected. */
 #include "aggregate_fit.h"
 
-#include "adasum_tree.h"
 #include "effects.h"
-#include "stretch.h"
-
-/* ---- checks of the number of ranks ---- */
+#include "round_ranges.h"
 
 static bool wants_power_of_two(const pd_job_values *values)
 {
@@ -18,11 +15,11 @@ int pd_aggregate_fits(const pd_job_values *values, uint32_t world, pd_error *err
     uint64_t trim = values->at[PD_JOB_KEY_TRIM];
 
     if (values->at[PD_JOB_KEY_AGGREGATE] == PD_TRIMMED_MEAN && (trim >= world || 2 * trim >= world))
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "aggregate = trimmed_mean leaves out the trim = %llu smallest and as "
-                       "many largest of %u contributions, and nothing is left: trim is less than half of the workers "
-                       "(aggregate = median leaves the middle)",
-                       (unsigned long long)trim, world);
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "aggregate = trimmed_mean: trim = %llu drops all of %u contributions; set trim to less than half "
+            "of the workers, or aggregate = median",
+            (unsigned long long)trim, world);
     return PD_OK;
 }
 
@@ -30,11 +27,11 @@ int pd_aggregate_fits_whole(const pd_job_values *values, uint32_t world, pd_aggr
                             pd_error *err)
 {
     if (how != PD_ADASUM || !wants_power_of_two(values) || pd_is_power_of_two(world)) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT,
-                   "parameter %.160s: aggregate = adasum merges workers in pairs and wants a "
-                   "power of two of them, not %u: set adasum_fold = yes (the surplus is merged into the first ones "
-                   "before), take aggregate = adasum_vdot (any number), or another number of workers",
-                   name, world);
+    return pd_fail(
+        err, PD_INVALID_ARGUMENT,
+        "parameter %.160s: aggregate = adasum needs a power of two of workers, not %u: set adasum_fold = yes, "
+        "or aggregate = adasum_vdot, or start another number of workers",
+        name, world);
 }
 
 int pd_aggregate_fits_ranges(const pd_job_values *values, const pd_param *param, pd_error *err)
@@ -48,14 +45,24 @@ int pd_aggregate_fits_ranges(const pd_job_values *values, const pd_param *param,
         n = pd_round_count_covering(round, run);
         if (pd_is_power_of_two(n)) continue;
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "parameter %.160s: %u ranks contribute elements %lld to %lld, and aggregate = adasum wants a "
-                       "power of two of them: set adasum_fold = yes, or declare such ranges",
+                       "parameter %.160s: %u ranks contribute elements %lld to %lld, but aggregate = adasum needs a "
+                       "power of two: set adasum_fold = yes, or declare other ranges",
                        param->name, n, (long long)run.first, (long long)(run.first + run.n));
     }
     return PD_OK;
 }
 
-/* ---- memory for collected contributions ---- */
+/* Returns the bytes that the Adasum of a round takes besides the contributions and the result. UINT64_MAX: too many. */
+static uint64_t adasum_bytes(pd_adasum_form form, int64_t elements, uint64_t slots, uint32_t most)
+{
+    uint64_t vectors = (uint64_t)pd_adasum_scratch_vectors(form, (int)most), bytes, sources;
+
+    if (__builtin_mul_overflow(vectors * sizeof(float), (uint64_t)elements, &bytes) ||
+        __builtin_mul_overflow(slots, sizeof(pd_vector_run), &sources) ||
+        __builtin_add_overflow(bytes, sources, &bytes))
+        return UINT64_MAX;
+    return bytes;
+}
 
 pd_contributors pd_contributors_whole(int64_t elements, uint64_t chunk_elements, uint32_t world)
 {
@@ -86,8 +93,7 @@ uint64_t pd_contributors_bytes(pd_contributors all, pd_aggregation how, int64_t 
     uint64_t n = (uint64_t)elements, chunk = n < chunk_elements ? n : chunk_elements, bytes, more = 0;
 
     if (!pd_is_collected(how)) return 0;
-    if (pd_is_adasum(how) && all.most > 0)
-        more = pd_adasum_tree_bytes(pd_adasum_form_of(how), elements, all.slots, all.most);
+    if (pd_is_adasum(how) && all.most > 0) more = adasum_bytes(pd_adasum_form_of(how), elements, all.slots, all.most);
     if (__builtin_mul_overflow(chunk * sizeof(float), all.slots, &bytes) || __builtin_add_overflow(bytes, more, &bytes))
         return UINT64_MAX;
     return bytes;

@@ -2,13 +2,15 @@
  * and Adasum. */
 #include "collect.h"
 
+#include "aggregate_fit.h"
 #include "convert.h"
-#include "frames.h"
 #include "grow.h"
 #include "kernels.h"
 #include "robust.h"
+#include "round_ranges.h"
 #include "step_group.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <utlist.h>
@@ -31,7 +33,232 @@ enum { MOST_UNITS = 4096, MOST_RUNS = 1 << 16 };
 enum { KEPT_BYTES = 8192 };    /* larger arrays of a batch are freed when the work is done */
 #define WORTH_SHARING_NS 20000 /* ns to wake another thread; a batch that takes less is not shared among threads */
 
-/* ---- queues of chunks and parameters ---- */
+/* A section: a common range (round_ranges.h), whose gradients are merged by an Adasum of their own, among the ranks
+ * that contribute it and in their order. So weights that are cut into S shards (Trax's N_WEIGHTS_SHARDS) can be one
+ * parameter: ranks s, s + S, s + 2 S, ... declare the range that is shard s, and gradients of different shards are
+ * never mixed. */
+typedef struct section {
+    pd_range run;
+    /* the gradients that the section merges; its arrays are `ends` and `at` below, which are freed with the section */
+    pd_vectors vectors;
+    int64_t *ends;
+    pd_vector_run *at;
+    pd_adasum *adasum;
+    /* number of units that were handed out */
+    int64_t given;
+} section;
+
+/* The Adasum of a round, in passes that are cut into units of work for one thread. */
+typedef struct pd_adasum_tree {
+    pd_adasum_form form;
+    section *sections; /* the sections of which some rank has a gradient */
+    /* number of sections; the first one whose pass may have units left to hand out */
+    size_t n, next;
+    float **scratch; /* buffers for intermediate results, each of the parameter's size */
+    size_t n_scratch;
+    float largest; /* largest magnitude of the sections that are finished */
+} pd_adasum_tree;
+
+static bool has_gradient(const pd_round *round, uint32_t rank, pd_range run)
+{
+    uint8_t state = round->chunks[run.first / round->chunk_elements].contributions[rank].state;
+
+    return state == PD_CONTRIBUTION_HELD || state == PD_CONTRIBUTION_SPILLED;
+}
+
+/* Returns the number of ranks that have a gradient of the section. *all becomes the number of ranks that contribute the
+ * section's elements, with those that have reported no gradient. */
+static int count_given(const pd_round *round, pd_range run, int *all)
+{
+    int given = 0;
+
+    *all = 0;
+    for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) {
+        if (!pd_round_covers(round, rank, run)) continue;
+        ++*all;
+        given += has_gradient(round, rank, run);
+    }
+    return given;
+}
+
+/* Returns whether the rank is one of the vectors that the Adasum of a section merges. If it has no gradient it is one
+ * (of zeros) only in the tree form, and only if at least two ranks have gradients. */
+static bool has_place(const pd_adasum_tree *tree, const pd_round *round, uint32_t rank, pd_range run, int given)
+{
+    return pd_round_covers(round, rank, run) &&
+           (has_gradient(round, rank, run) || (tree->form == PD_ADASUM_TREE && given > 1));
+}
+
+/* Returns where the rank's gradient of a chunk (section of a parameter) lies in memory, from element `first` of the
+ * parameter on. If the rank has no gradient returns NULL, which stands for zeros. */
+static pd_vector_run source_of(const pd_round *round, const pd_chunk *chunk, uint32_t rank, int64_t first)
+{
+    const pd_contribution *given = &chunk->contributions[rank];
+    int64_t skip = first - pd_round_chunk_range(round, chunk, rank).first;
+
+    if (given->state != PD_CONTRIBUTION_HELD && given->state != PD_CONTRIBUTION_SPILLED)
+        return (pd_vector_run){ NULL, PD_F32 };
+    return (pd_vector_run){ (const char *)given->u.at + (size_t)skip * pd_dtype_size((pd_dtype)given->dtype),
+                            (pd_dtype)given->dtype };
+}
+
+static void fill_sources(const pd_adasum_tree *tree, section *s, const pd_round *round, int given)
+{
+    int64_t end = s->run.first + s->run.n, chunk_end;
+    size_t at = 0;
+
+    for (int64_t first = s->run.first; first < end; first = chunk_end) {
+        const pd_chunk *chunk = &round->chunks[first / round->chunk_elements];
+        chunk_end = chunk->first + chunk->n < end ? chunk->first + chunk->n : end;
+        s->ends[s->vectors.n_runs++] = chunk_end - s->run.first;
+        for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
+            if (has_place(tree, round, rank, s->run, given)) s->at[at++] = source_of(round, chunk, rank, first);
+    }
+    assert(at == s->vectors.n_runs * (size_t)s->vectors.k);
+}
+
+static int make_section(pd_adasum_tree *tree, const pd_round *round, pd_range run)
+{
+    section *s = &tree->sections[tree->n];
+    int all, given = count_given(round, run, &all);
+    size_t chunks = (size_t)((run.first + run.n - 1) / round->chunk_elements - run.first / round->chunk_elements + 1);
+
+    if (given == 0) return PD_OK;
+    s->run = run;
+    s->vectors.k = tree->form == PD_ADASUM_TREE && given > 1 ? all : given;
+    tree->n++;
+    s->ends = malloc(chunks * sizeof *s->ends);
+    s->at = malloc(chunks * (size_t)s->vectors.k * sizeof *s->at);
+    if (s->ends == NULL || s->at == NULL) return PD_NO_MEMORY;
+    s->vectors.ends = s->ends;
+    s->vectors.at = s->at;
+    fill_sources(tree, s, round, given);
+    return PD_OK;
+}
+
+static size_t count_sections(const pd_round *round)
+{
+    size_t n = 0;
+
+    for (pd_range run = { 0, 0 }; run.first + run.n < round->elements; n++)
+        run = pd_round_common_range(round, run.first + run.n, round->elements);
+    return n;
+}
+
+static int make_sections(pd_adasum_tree *tree, const pd_round *round)
+{
+    int rc = PD_OK;
+
+    if ((tree->sections = calloc(count_sections(round), sizeof *tree->sections)) == NULL) return PD_NO_MEMORY;
+    for (pd_range run = { 0, 0 }; rc == PD_OK && run.first + run.n < round->elements;) {
+        run = pd_round_common_range(round, run.first + run.n, round->elements);
+        rc = make_section(tree, round, run);
+    }
+    return rc;
+}
+
+/* Takes buffers of the parameter's size for intermediate results: as many as the section with the most ranks needs. */
+static int take_scratch(pd_adasum_tree *tree, pd_buffer_pool *pool)
+{
+    size_t most = 0;
+
+    for (size_t i = 0; i < tree->n; i++) {
+        size_t want = (size_t)pd_adasum_scratch_vectors(tree->form, tree->sections[i].vectors.k);
+        if (want > most) most = want;
+    }
+    if ((tree->scratch = calloc(most + 1, sizeof *tree->scratch)) == NULL) return PD_NO_MEMORY;
+    for (; tree->n_scratch < most; tree->n_scratch++)
+        if ((tree->scratch[tree->n_scratch] = pd_buffer_pool_take(pool)) == NULL) return PD_NO_MEMORY;
+    return PD_OK;
+}
+
+static int begin_sections(pd_adasum_tree *tree, float *to)
+{
+    float **scratch = malloc((tree->n_scratch + 1) * sizeof *scratch);
+    int rc = scratch == NULL ? PD_NO_MEMORY : PD_OK;
+
+    for (size_t i = 0; rc == PD_OK && i < tree->n; i++) {
+        section *s = &tree->sections[i];
+        for (size_t k = 0; k < tree->n_scratch; k++) scratch[k] = tree->scratch[k] + s->run.first;
+        rc = pd_adasum_begin(&s->adasum, tree->form, &s->vectors, s->run.n, to + s->run.first, scratch);
+    }
+    free(scratch);
+    return rc;
+}
+
+static void end_adasum(pd_adasum_tree *tree, pd_buffer_pool *pool)
+{
+    if (tree == NULL) return;
+    for (size_t i = 0; i < tree->n; i++) {
+        pd_adasum_end(tree->sections[i].adasum);
+        free(tree->sections[i].ends);
+        free(tree->sections[i].at);
+    }
+    for (size_t k = 0; k < tree->n_scratch; k++) pd_buffer_pool_give(pool, tree->scratch[k]);
+    free(tree->scratch);
+    free(tree->sections);
+    free(tree);
+}
+
+/* Begins the Adasum of a round, whose contributions must have come (HELD or SPILLED) and must stay until it ends. The
+ * result is written to *accumulator; if that is NULL and some rank has a gradient, a buffer is taken from `pool`. Takes
+ * further buffers for intermediate results of more than eight ranks. PD_NO_MEMORY: nothing has changed. */
+static int begin_adasum(pd_adasum_tree **out, const pd_round *round, pd_adasum_form form, float **accumulator,
+                        pd_buffer_pool *pool)
+{
+    pd_adasum_tree *tree = calloc(1, sizeof *tree);
+    float *taken = NULL;
+    int rc = PD_NO_MEMORY;
+
+    if (tree == NULL) return PD_NO_MEMORY;
+    tree->form = form;
+    if (make_sections(tree, round) != PD_OK || take_scratch(tree, pool) != PD_OK) goto fail;
+    if (tree->n > 0 && *accumulator == NULL && (*accumulator = taken = pd_buffer_pool_take(pool)) == NULL) goto fail;
+    if ((rc = begin_sections(tree, *accumulator)) != PD_OK) goto fail;
+    *out = tree;
+    return PD_OK;
+
+fail:
+    if (taken != NULL) *accumulator = NULL;
+    pd_buffer_pool_give(pool, taken);
+    end_adasum(tree, pool);
+    return rc;
+}
+
+/* Hands out a unit of work, which may run at the same time as all others since the last turn. Returns false if there
+ * are no more until the next turn. */
+static bool next_unit(pd_adasum_tree *tree, pd_adasum **adasum, int64_t *unit)
+{
+    for (; tree->next < tree->n; tree->next++) {
+        section *s = &tree->sections[tree->next];
+        if (s->given >= pd_adasum_units(s->adasum)) continue;
+        *adasum = s->adasum;
+        *unit = s->given++;
+        return true;
+    }
+    return false;
+}
+
+/* Moves each section whose pass is complete to its next pass, after all units that were handed out have run. Returns
+ * true if the whole Adasum is complete. */
+static bool turn_adasum(pd_adasum_tree *tree)
+{
+    bool done = true;
+
+    for (size_t i = 0; i < tree->n; i++) {
+        section *s = &tree->sections[i];
+        int64_t units = pd_adasum_units(s->adasum);
+        if (units > 0 && s->given == units) {
+            pd_adasum_turn(s->adasum);
+            s->given = 0;
+            units = pd_adasum_units(s->adasum);
+            if (units == 0) tree->largest = pd_larger(tree->largest, pd_adasum_largest(s->adasum));
+        }
+        done = done && units == 0;
+    }
+    tree->next = 0;
+    return done;
+}
 
 static void unlist(pd_steps *steps, pd_chunk *chunk)
 {
@@ -92,8 +319,6 @@ bool pd_collect_has_work(const pd_steps *steps)
     return steps->chunks.full != NULL || may_spill(steps);
 }
 
-/* ---- planning a batch ---- */
-
 void pd_collect_batch_free(pd_collect_batch *batch)
 {
     free(batch->passes);
@@ -149,13 +374,11 @@ static int make_room(pd_collect_batch *batch, int k, int threads)
     return PD_OK;
 }
 
-static pd_vector_run run_from(const pd_contribution *slot, int64_t skip)
+static pd_vector_run run_from(const pd_contribution *given, int64_t skip)
 {
-    return (pd_vector_run){ (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype),
-                            (pd_dtype)slot->dtype };
+    return (pd_vector_run){ (const char *)given->u.at + (size_t)skip * pd_dtype_size((pd_dtype)given->dtype),
+                            (pd_dtype)given->dtype };
 }
-
-/* ---- spilling ---- */
 
 static int plan_spill(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk, uint32_t rank)
 {
@@ -193,17 +416,15 @@ static pd_param *plan_spills(pd_steps *steps, pd_collect_batch *batch, double bu
 static void note_spill(pd_steps *steps, const pd_collect_pass *pass)
 {
     pd_chunk *chunk = pass->chunk;
-    pd_contribution *slot = &chunk->contributions[pass->rank];
+    pd_contribution *given = &chunk->contributions[pass->rank];
 
-    pd_frame_let_go(steps, slot->frame);
-    slot->frame = NULL;
-    slot->u.spill = pass->spill;
-    slot->dtype = PD_F32;
-    slot->state = PD_CONTRIBUTION_SPILLED;
+    pd_frame_let_go(steps, given->frame);
+    given->frame = NULL;
+    given->u.spill = pass->spill;
+    given->dtype = PD_F32;
+    given->state = PD_CONTRIBUTION_SPILLED;
     if (!holds_frames(&chunk->param->round, chunk)) unlist(steps, chunk);
 }
-
-/* ---- median and trimmed mean ---- */
 
 static int trim_of(const pd_steps *steps, const pd_param *param, int k)
 {
@@ -213,9 +434,9 @@ static int trim_of(const pd_steps *steps, const pd_param *param, int k)
     return param->how == PD_MEDIAN || trim > (uint64_t)most ? most : (int)trim;
 }
 
-static bool is_there(const pd_contribution *slot)
+static bool is_there(const pd_contribution *given)
 {
-    return slot->state == PD_CONTRIBUTION_HELD || slot->state == PD_CONTRIBUTION_SPILLED;
+    return given->state == PD_CONTRIBUTION_HELD || given->state == PD_CONTRIBUTION_SPILLED;
 }
 
 static int count_there(const pd_round *round, const pd_chunk *chunk, pd_range run)
@@ -283,15 +504,15 @@ static int plan_chunk(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk,
 static void let_go(pd_steps *steps, pd_chunk *chunk)
 {
     for (uint32_t rank = 0; rank < steps->members.ranks; rank++) {
-        pd_contribution *slot = &chunk->contributions[rank];
-        if (!is_there(slot)) continue;
-        if (slot->state == PD_CONTRIBUTION_HELD)
-            pd_frame_let_go(steps, slot->frame);
+        pd_contribution *given = &chunk->contributions[rank];
+        if (!is_there(given)) continue;
+        if (given->state == PD_CONTRIBUTION_HELD)
+            pd_frame_let_go(steps, given->frame);
         else
-            pd_buffer_pool_give(chunk->param->buffers.spills, slot->u.spill);
-        slot->frame = NULL;
-        slot->u.weight = 0;
-        slot->state = PD_CONTRIBUTION_SUMMED;
+            pd_buffer_pool_give(chunk->param->buffers.spills, given->u.spill);
+        given->frame = NULL;
+        given->u.weight = 0;
+        given->state = PD_CONTRIBUTION_SUMMED;
     }
     chunk->summed = steps->members.ranks;
     chunk->param->round.unsummed--;
@@ -316,20 +537,18 @@ static void note_chunk(pd_steps *steps, const pd_collect_batch *batch, const pd_
     if (round->unsummed == 0) pd_param_collected(steps, chunk->param);
 }
 
-/* ---- Adasum ---- */
-
 static int plan_merge(pd_steps *steps, pd_collect_batch *batch, pd_param *param, double budget_ns)
 {
     pd_collect_unit unit = { 0 };
     int rc = PD_OK;
 
     if (param->tree == NULL)
-        rc = pd_adasum_tree_begin(&param->tree, &param->round, pd_adasum_form_of(param->how),
-                                  &param->buffers.accumulator, param->buffers.pool[PD_F32]);
+        rc = begin_adasum(&param->tree, &param->round, pd_adasum_form_of(param->how), &param->buffers.accumulator,
+                          param->buffers.pool[PD_F32]);
     if (rc != PD_OK) return rc;
     while (!is_full(batch, budget_ns)) {
         if (make_room(batch, 0, steps->config->threads) != PD_OK) return PD_NO_MEMORY;
-        if (!pd_adasum_tree_next(param->tree, &unit.adasum, &unit.i)) return PD_OK;
+        if (!next_unit(param->tree, &unit.adasum, &unit.i)) return PD_OK;
         batch->units[batch->n_units++] = unit;
         batch->cost_ns += pd_adasum_unit_ns(unit.adasum);
     }
@@ -353,8 +572,8 @@ static pd_param *plan_full(pd_steps *steps, pd_collect_batch *batch, double budg
 
 static void note_merge(pd_steps *steps, pd_param *param)
 {
-    note_largest(&param->round, pd_adasum_tree_largest(param->tree));
-    pd_adasum_tree_end(param->tree, param->buffers.pool[PD_F32]);
+    note_largest(&param->round, param->tree->largest);
+    end_adasum(param->tree, param->buffers.pool[PD_F32]);
     param->tree = NULL;
     unlist(steps, &param->round.chunks[0]);
     for (uint32_t c = 0; c < param->round.n_chunks; c++) let_go(steps, &param->round.chunks[c]);
@@ -366,10 +585,8 @@ static void note_merges(pd_steps *steps)
     pd_chunk *chunk, *next;
 
     DL_FOREACH_SAFE(steps->chunks.full, chunk, next)
-    if (chunk->param->tree != NULL && pd_adasum_tree_turn(chunk->param->tree)) note_merge(steps, chunk->param);
+    if (chunk->param->tree != NULL && turn_adasum(chunk->param->tree)) note_merge(steps, chunk->param);
 }
-
-/* ---- running a batch ---- */
 
 static void run_unit(const pd_collect_batch *batch, pd_collect_unit *unit, int thread)
 {
@@ -426,16 +643,14 @@ double pd_collect_work(pd_steps *steps, double budget_ns, pd_param **starved)
     return cost_ns;
 }
 
-/* ---- the end of a job ---- */
-
 void pd_collect_release(pd_param *param)
 {
-    if (param->tree != NULL) pd_adasum_tree_end(param->tree, param->buffers.pool[PD_F32]);
+    if (param->tree != NULL) end_adasum(param->tree, param->buffers.pool[PD_F32]);
     param->tree = NULL;
     for (uint32_t s = 0; s < param->round.n_chunks * pd_round_ranks(&param->round); s++) {
-        pd_contribution *slot = &param->round.chunks[0].contributions[s];
-        if (slot->state != PD_CONTRIBUTION_SPILLED) continue;
-        pd_buffer_pool_give(param->buffers.spills, slot->u.spill);
-        *slot = (pd_contribution){ .state = PD_CONTRIBUTION_EMPTY };
+        pd_contribution *given = &param->round.chunks[0].contributions[s];
+        if (given->state != PD_CONTRIBUTION_SPILLED) continue;
+        pd_buffer_pool_give(param->buffers.spills, given->u.spill);
+        *given = (pd_contribution){ .state = PD_CONTRIBUTION_EMPTY };
     }
 }

@@ -1,8 +1,8 @@
 /* collect.h - aggregates that need all contributions at once: collects the contributions, computes the aggregate, and
  * frees their memory.
  *
- * Step thread. Median and trimmed mean need all contributions to an element, Adasum all to a parameter
- * (adasum_tree.h). Until they have come, contributions wait in their frames (the messages that brought them).
+ * Step thread. Median and trimmed mean need all contributions to an element, Adasum all to a parameter, whose
+ * dot products it computes. Until they have come, contributions wait in their frames (the messages that brought them).
  *
  * A rank is over its ingest quota if its frames use nearly all the memory that it may use (ingest.h). Its
  * contributions to chunks that still wait for another rank are *spilled*: they are converted to float32 in separate
@@ -18,7 +18,7 @@
 #ifndef PD_COLLECT_H
 #define PD_COLLECT_H
 
-#include "adasum_tree.h"
+#include "adasum.h"
 #include "steps.h"
 
 /* A unit, which is the work that one thread does at a time: a part of an Adasum, of a median or trimmed mean, or of a

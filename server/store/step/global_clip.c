@@ -31,7 +31,44 @@ struct pd_global_clip {
     pd_clip_piece pieces[PIECES];
 };
 
-/* ---- scopes: gradients that are clipped together ---- */
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Copies the norms of the steps that a step is compared with. Returns their number. */
+static size_t copy_norms(const pd_outlier_norms *norms, uint64_t step, double *out)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < PD_OUTLIER_STEPS; i++)
+        if (norms->step[i] > 0 && norms->step[i] < step && step - norms->step[i] < PD_OUTLIER_STEPS)
+            out[n++] = norms->norm[i];
+    return n;
+}
+
+bool pd_outlier_is(const pd_outlier_norms *norms, uint64_t step, double norm, double factor, double *median, size_t *n)
+{
+    double sorted[PD_OUTLIER_STEPS];
+
+    *median = 0;
+    *n = copy_norms(norms, step, sorted);
+    if (*n < PD_OUTLIER_LEAST) return false;
+    qsort(sorted, *n, sizeof sorted[0], compare);
+    *median = sorted[*n / 2];
+    return *median > 0 && norm > factor * *median;
+}
+
+void pd_outlier_note(pd_outlier_norms *norms, uint64_t step, double norm)
+{
+    size_t i = step % PD_OUTLIER_STEPS;
+
+    if (!isfinite(norm)) return;
+    norms->step[i] = step;
+    norms->norm[i] = norm;
+}
 
 static double limit_of(const pd_job_values *values, const pd_rule *rules, size_t scope)
 {
@@ -67,8 +104,6 @@ static bool has_part(const pd_steps *steps, size_t scope, const pd_param *param)
     return scope == 0 || param->rule == &steps->rules[scope - 1];
 }
 
-/* ---- memory and state of the clip ---- */
-
 bool pd_global_clip_wanted(const pd_steps *steps)
 {
     return next_scope(steps, 0) <= steps->n_rules;
@@ -90,22 +125,6 @@ bool pd_global_clip_runs(const pd_steps *steps)
 {
     return steps->together.clip != NULL && steps->together.clip->runs;
 }
-
-double pd_global_clip_last(const pd_steps *steps)
-{
-    return steps->together.clip != NULL ? steps->together.clip->saved.last : 0;
-}
-uint64_t pd_global_clip_clipped(const pd_steps *steps)
-{
-    return steps->together.clip != NULL ? steps->together.clip->saved.clipped : 0;
-}
-
-uint64_t pd_global_clip_outliers(const pd_steps *steps)
-{
-    return steps->together.clip != NULL ? steps->together.clip->saved.outliers : 0;
-}
-
-/* ---- passes ---- */
 
 static void rewind_pass(pd_global_clip *clip)
 {

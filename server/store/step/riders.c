@@ -2,10 +2,9 @@
  * begin; passes times on to the trace file. */
 #include "riders.h"
 
-#include "control.h"
-#include "cut.h"
+#include "wal.h"
+#include "consistent_cut.h"
 #include "override.h"
-#include "step_log.h"
 #include "task.h"
 
 #include <utlist.h>
@@ -84,7 +83,7 @@ void pd_trace_root(const pd_steps *steps, const pd_param *param, const struct pd
 
 static bool is_stopped(const pd_steps *steps, const pd_param *param)
 {
-    return pd_cut_stops(steps, param) || pd_step_log_stops(steps, param);
+    return pd_cut_stops(steps, param) || pd_wal_stops(steps, param);
 }
 
 void pd_riders_admit(pd_steps *steps, pd_param *param)
@@ -115,23 +114,21 @@ void pd_riders_release(pd_steps *steps)
 
 int pd_riders_before(pd_steps *steps, pd_param *param, double *value, uint64_t *mask)
 {
-    if (pd_control_before(steps, param) != PD_OK) return PD_NO_MEMORY;
+    if (pd_wal_before(steps, param) != PD_OK) return PD_NO_MEMORY;
     *mask = pd_overrides_begin(steps->outbox, steps->name, param, value);
     return PD_OK;
 }
 
 void pd_riders_begun(pd_steps *steps, pd_param *param, const pd_step_io *io, int64_t count)
 {
-    pd_control_begun(steps, param);
-    pd_step_log_begun(steps, param, io, count);
+    pd_wal_begun(steps, param, io, count);
     if (is_traced(steps)) param->end.traced.begun = pd_steps_clock_ns(steps);
 }
 
 void pd_riders_closed(pd_steps *steps, pd_param *param)
 {
-    pd_control_closed(steps, param);
+    pd_wal_closed(steps, param);
     pd_overrides_settle(steps->outbox, steps->name, param);
     pd_cut_closed(steps, param);
-    pd_step_log_closed(steps, param);
     trace_closed(steps, param);
 }

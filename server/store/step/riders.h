@@ -1,16 +1,16 @@
-/* riders.h - what accompanies the steps of a job without computing them. Five riders, which every step calls at the
+/* riders.h - what accompanies the steps of a job without computing them. Four riders, which every step calls at the
  * same moments and in the same order:
  *
- *     moment       decisions        overrides      consistent cut    WAL               traces
+ *     moment       WAL                                overrides      consistent cut    traces
  *     collected                                                                        summed
- *     may begin                                    quiesces          holds back
- *     before       put in force     give values
- *     begun        repeat, record                                    takes inputs      begun
+ *     may begin    holds back                                        quiesces
+ *     before       puts overrides in force            give values
+ *     begun        repeats or records roots, inputs                                    begun
  *     stepped                                                                          stepped
- *     closed       compare, record  settle         takes weights     takes aggregate   passes the round on
+ *     closed       records decisions, the aggregate   settle         takes weights     passes the round on
  *
- * Decisions are in control.h, overrides in override.h, the consistent cut in cut.h, the WAL in step_log.h, and traces
- * here: their functions do nothing, and read no clock, if nobody takes events (pd_store_config.trace). Step thread. */
+ * The WAL is in wal.h, overrides in override.h, the consistent cut in consistent_cut.h, and traces here: their
+ * functions do nothing, and read no clock, if nobody takes events (pd_store_config.trace). Step thread. */
 #ifndef PD_RIDERS_H
 #define PD_RIDERS_H
 
@@ -43,7 +43,7 @@ void pd_riders_release_one(pd_steps *steps, pd_param *param);
 
 /* ---- traces of work that belongs to no single step ---- */
 
-/* Adds the time since the store's clock was last read to a phase of the job's steps (step_times.h). Passes the phase of
+/* Adds the time since the store's clock was last read to a phase of the job's steps (steps.h). Passes the phase of
  * the batch on, if somebody takes events. */
 void pd_steps_spend(pd_steps *steps, pd_step_phase phase);
 /* Passes on a preconditioner task that has come back, and is not delivered yet. Its time is how long the preconditioner

@@ -16,7 +16,7 @@
 #include "budget.h"
 #include "effects.h"
 #include "param.h"
-#include "step_times.h"
+#include "stats.h"
 
 /* The part of a job's rounds and steps that survives a restart of the server: store/image writes and reads it.
  * Parameters and their groups have such parts of their own. */
@@ -87,6 +87,26 @@ typedef struct pd_shortage {
     pd_effect *notice; /* memory for the message which reports it, allocated in advance */
 } pd_shortage;
 
+enum { PD_OPEN_STEPS = 4 };
+
+/* A step that some rank has contributed to, and that not all parameters have closed. */
+typedef struct pd_open_step {
+    uint64_t step;      /* 0: no step is recorded here */
+    uint32_t closed;    /* number of parameters that have closed the step */
+    uint32_t last_rank; /* the rank that contributed last */
+    uint64_t first_ns, last_ns;
+    uint64_t *at; /* array with an entry for each rank: time of its last contribution to the step; 0: it has none */
+} pd_open_step;
+
+typedef struct pd_step_times {
+    pd_job_times total;
+    pd_open_step open[PD_OPEN_STEPS]; /* step S is at index S % PD_OPEN_STEPS */
+    uint64_t spent[PD_PHASES];        /* time of batches of work since the last step was closed by all parameters */
+    uint64_t mark_ns;                 /* time at which the clock was last read */
+    uint32_t finished; /* number of steps that all parameters have closed, and that are not counted yet */
+    uint64_t *memory;  /* memory of the arrays pd_open_step.at */
+} pd_step_times;
+
 typedef struct pd_steps {
     pd_steps_saved saved;
     char *name;
@@ -119,19 +139,40 @@ typedef struct pd_steps {
     pd_shortage shortage;
     uint32_t tasks_out; /* preconditioner tasks that have not come back */
 
-    struct pd_cut *cut;         /* cut.h. NULL: nobody reads the state of one step */
-    struct pd_step_log *log;    /* step_log.h. NULL: the job has no log, or none yet */
-    struct pd_control *control; /* control.h. NULL: the job has no checkpoints */
+    struct pd_cut *cut; /* consistent_cut.h. NULL: nobody reads the state of one step */
+    struct pd_wal *wal; /* decisions and inputs of steps: wal.h. NULL: the job has no checkpoints */
     pd_step_times times;
 } pd_steps;
 
-/* Returns whether the rank is over quota: its frames use nearly all that it may use of the ingest budget
- * (pd_quota_is_exceeded). */
+/* PD_NO_MEMORY. */
+int pd_step_times_make(pd_step_times *times, uint32_t ranks);
+void pd_step_times_free(pd_step_times *times);
+
+/* Records that the rank has contributed to a step of some parameter, or has reported that it has no gradient. */
+void pd_step_times_arrived(pd_step_times *times, uint64_t step, uint32_t rank, uint64_t now_ns);
+/* Records that one more of the job's n_params parameters has closed the step. */
+void pd_step_times_closed(pd_step_times *times, uint64_t step, uint32_t n_params);
+/* Adds the time since the last call to a phase. */
+void pd_step_times_spend(pd_step_times *times, pd_step_phase phase, uint64_t now_ns);
+/* Ends a batch of work. If all parameters have closed a step in it, the time since the last such step is that step's.
+ * If they have closed several steps, these share it. */
+void pd_step_times_end(pd_step_times *times);
+
+/* Keeps a frame as long as one of its contributions, which are all filed, still lies in its buffer. If none does, the
+ * frame is finished at once. Takes ownership of the frame. */
+void pd_frame_keep(pd_steps *steps, pd_request *frame);
+/* Releases one contribution that lies in a frame's buffer. If it is the last one, the frame is freed and its buffer
+ * goes back to the connection. */
+void pd_frame_let_go(pd_steps *steps, pd_request *frame);
+/* Frees a frame in whose buffer no contribution lies, and returns the buffer to the connection. Takes ownership of
+ * the frame. */
+void pd_frame_finish(pd_steps *steps, pd_request *frame);
+
+/* Return whether the rank, or any rank, is over its quota of the ingest budget. */
 static inline bool pd_rank_is_over_quota(const pd_steps *steps, uint32_t rank)
 {
     return pd_quota_is_exceeded(steps->ingest, &steps->quotas[rank]);
 }
-/* Returns whether any rank of the job is over its quota of the ingest budget. */
 bool pd_steps_are_over_quota(const pd_steps *steps);
 
 /* Returns the time of the store's clock, in ns; 0: it has none. */
@@ -143,10 +184,13 @@ static inline uint64_t pd_steps_clock_ns(const pd_steps *steps)
 /* Returns the lowest step that any parameter has closed; 0: there are no parameters. Looks at all parameters only if it
  * is asked for the first time since all of them have closed another step. */
 uint64_t pd_steps_least(pd_steps *steps);
-/* Notes that a parameter has closed step saved.step. */
+/* Records that a parameter has closed step saved.step. */
 void pd_steps_closed(pd_steps *steps, const pd_param *param);
 
-/* Sets the parameter's stage (how far it is in its step), and puts the parameter into the queue steps->queue.ready. */
+/* Sets the parameter's stage, and puts the parameter into steps->queue.ready. */
 void pd_steps_ready(pd_steps *steps, pd_param *param, pd_stage stage);
+
+/* Makes a version of the parameter's weights, not written yet. NULL: out of memory. */
+pd_published *pd_steps_new_version(const pd_steps *steps, const pd_param *param, uint64_t version);
 
 #endif

@@ -1,13 +1,16 @@
-/* sums.c - plans and computes the sums of contributions to chunks (sections of a parameter), in units of elements
- * that one thread computes. */
+/* sums.c - queues chunks whose contributions can be summed, plans their sums in units that one thread computes, and
+ * computes them. */
 #include "sums.h"
 
 #include "grow.h"
 #include "kernels.h"
+#include "step_group.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <utlist.h>
 
+#define PASS_NS 250.0 /* estimated ns to plan the sum of a chunk and to file it; all on one thread */
 /* number of elements of a unit (the part of a sum that one thread computes): many enough to read memory at full speed,
  * few enough to share a sum among cores */
 enum { RANGE = 1 << 16 };
@@ -31,20 +34,14 @@ void pd_sums_clear(pd_sums *sums)
     sums->cost_ns = 0;
 }
 
-bool pd_contribution_counts(const pd_contribution *slot, pd_aggregation how)
+/* Returns whether a contribution takes part in the sum: it is HELD, and in a weighted mean its weight is not 0, since a
+ * mean over no examples may be NaN. */
+static bool counts(const pd_contribution *given, pd_aggregation how)
 {
-    return slot->state == PD_CONTRIBUTION_HELD && (how != PD_WEIGHTED_MEAN || slot->frame->u.data.weight > 0);
+    return given->state == PD_CONTRIBUTION_HELD && (how != PD_WEIGHTED_MEAN || given->frame->u.data.weight > 0);
 }
 
-bool pd_sums_are_full(const pd_sums *sums, double budget_ns)
-{
-    return sums->cost_ns >= budget_ns || sums->n_passes >= MOST_SUMS || sums->n_sums >= MOST_SUMS ||
-           sums->n_addends >= MOST_ADDENDS;
-}
-
-/* ---- which contributions take part in the sum of a stretch ---- */
-
-/* Totals over those contributions to a stretch that take part in the sum.
+/* Totals over those contributions to a common range that take part in the sum.
  * They are counted rank by rank. */
 typedef struct tally {
     uint32_t given;
@@ -54,21 +51,21 @@ typedef struct tally {
     bool presummed;
 } tally;
 
-static void count_slot(tally *t, const pd_contribution *slot, pd_aggregation how)
+static void count_slot(tally *t, const pd_contribution *given, pd_aggregation how)
 {
-    bool held = slot->state == PD_CONTRIBUTION_HELD;
-    double weight = held ? slot->frame->u.data.weight : slot->u.weight;
+    bool held = given->state == PD_CONTRIBUTION_HELD;
+    double weight = held ? given->frame->u.data.weight : given->u.weight;
 
     t->given++;
     t->weight += weight;
-    t->presummed = held ? slot->frame->u.data.presummed : slot->presummed;
+    t->presummed = held ? given->frame->u.data.presummed : given->presummed;
     /* Here the gradient is a mean over `weight` examples, and the factor turns it into the sum over them. */
     t->scale = how == PD_WEIGHTED_MEAN && !t->presummed ? (float)weight : 1.0f;
 }
 
-static bool has_part(const pd_contribution *slot, pd_aggregation how)
+static bool has_part(const pd_contribution *given, pd_aggregation how)
 {
-    return pd_contribution_counts(slot, how) || (slot->state == PD_CONTRIBUTION_SUMMED && slot->counted);
+    return counts(given, how) || (given->state == PD_CONTRIBUTION_SUMMED && given->counted);
 }
 
 static tally count_upto(const pd_sweep *sweep, const pd_chunk *chunk, uint32_t upto, pd_aggregation how)
@@ -76,8 +73,8 @@ static tally count_upto(const pd_sweep *sweep, const pd_chunk *chunk, uint32_t u
     tally t = { .scale = 1.0f };
 
     for (uint32_t i = 0; i < sweep->n && pd_sweep_rank(sweep, i) < upto; i++) {
-        const pd_contribution *slot = &chunk->contributions[pd_sweep_rank(sweep, i)];
-        if (has_part(slot, how)) count_slot(&t, slot, how);
+        const pd_contribution *given = &chunk->contributions[pd_sweep_rank(sweep, i)];
+        if (has_part(given, how)) count_slot(&t, given, how);
     }
     return t;
 }
@@ -89,8 +86,6 @@ static float divisor_of(const tally *all, pd_aggregation how)
     if (how == PD_MEAN) return (float)all->given;
     return how == PD_WEIGHTED_MEAN && (all->given > 1 || all->presummed) ? (float)all->weight : 1.0f;
 }
-
-/* ---- planning a pass ---- */
 
 static int make_room(pd_sums *sums, size_t ranges, size_t k)
 {
@@ -118,15 +113,15 @@ static void add_slots(const planning *p, int64_t first, bool scaled)
 {
     for (uint32_t i = 0; i < p->sweep.n && pd_sweep_rank(&p->sweep, i) < p->upto; i++) {
         uint32_t rank = pd_sweep_rank(&p->sweep, i);
-        const pd_contribution *slot = &p->chunk->contributions[rank];
+        const pd_contribution *given = &p->chunk->contributions[rank];
         tally own = { 0 };
         int64_t skip;
-        if (rank < p->chunk->summed || !pd_contribution_counts(slot, p->how)) continue;
-        count_slot(&own, slot, p->how);
+        if (rank < p->chunk->summed || !counts(given, p->how)) continue;
+        count_slot(&own, given, p->how);
         skip = first - pd_round_chunk_range(p->sweep.round, p->chunk, rank).first;
         p->sums->addends[p->sums->n_addends++] =
-            (pd_addend){ (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype),
-                         (pd_dtype)slot->dtype, scaled ? own.scale : 1.0f };
+            (pd_addend){ (const char *)given->u.at + (size_t)skip * pd_dtype_size((pd_dtype)given->dtype),
+                         (pd_dtype)given->dtype, scaled ? own.scale : 1.0f };
     }
 }
 
@@ -153,11 +148,11 @@ static void plan_range(const planning *p, const tally *before, const tally *afte
     if (pd_chunk_ends_at(p->sweep.round, p->upto) && after->given > 0) sum->divisor = divisor_of(after, p->how);
 }
 
-static int plan_stretch(const planning *p)
+static int plan_common_range(const planning *p)
 {
     tally before = count_upto(&p->sweep, p->chunk, p->chunk->summed, p->how),
           after = count_upto(&p->sweep, p->chunk, p->upto, p->how);
-    pd_range s = p->sweep.run;
+    pd_range s = p->sweep.range;
     size_t k = after.given - before.given;
     /* The last pass over a chunk looks at all sums: it divides them, and finds their largest magnitude. */
     bool ends = pd_chunk_ends_at(p->sweep.round, p->upto) && after.given > 0;
@@ -180,7 +175,7 @@ int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto,
     double cost_ns = sums->cost_ns;
     int rc = pd_grow((void **)&sums->passes, &sums->passes_room, sums->n_passes + 1, sizeof *sums->passes);
 
-    while (rc == PD_OK && pd_sweep_next(&p.sweep)) rc = plan_stretch(&p);
+    while (rc == PD_OK && pd_sweep_next(&p.sweep)) rc = plan_common_range(&p);
     if (rc != PD_OK) {
         sums->n_sums = first_sum;
         sums->n_addends = first_addend;
@@ -190,8 +185,6 @@ int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto,
     sums->passes[sums->n_passes++] = (pd_pass){ round, chunk, upto, first_sum, sums->n_sums - first_sum };
     return PD_OK;
 }
-
-/* ---- running the planned sums ---- */
 
 void pd_sums_run(pd_sums *sums, int threads)
 {
@@ -226,16 +219,16 @@ static bool lacks_weight(pd_round *round, const pd_chunk *chunk, pd_aggregation 
     return false;
 }
 
-static void note_slot(pd_contribution *slot, pd_aggregation how)
+static void note_slot(pd_contribution *given, pd_aggregation how)
 {
     double weight;
 
-    if (slot->state != PD_CONTRIBUTION_HELD) return;
-    weight = slot->frame->u.data.weight;
-    slot->counted = pd_contribution_counts(slot, how);
-    slot->presummed = slot->frame->u.data.presummed;
-    slot->u.weight = weight;
-    slot->state = PD_CONTRIBUTION_SUMMED;
+    if (given->state != PD_CONTRIBUTION_HELD) return;
+    weight = given->frame->u.data.weight;
+    given->counted = counts(given, how);
+    given->presummed = given->frame->u.data.presummed;
+    given->u.weight = weight;
+    given->state = PD_CONTRIBUTION_SUMMED;
 }
 
 void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how)
@@ -252,4 +245,117 @@ void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how)
     round->largest = pd_larger(round->largest, largest);
     round->unsummed--;
     if (lacks_weight(round, chunk, how)) round->weightless = true;
+}
+
+void pd_chunk_list_to_sum(pd_steps *steps, pd_chunk *chunk, bool complete)
+{
+    if (complete) {
+        if (chunk->list == PD_CHUNK_PARTIAL) DL_DELETE(steps->chunks.partial, chunk);
+        DL_APPEND(steps->chunks.complete, chunk);
+        chunk->list = PD_CHUNK_COMPLETE;
+    } else if (chunk->list == PD_CHUNK_NOWHERE && chunk->prefix > chunk->summed) {
+        DL_APPEND(steps->chunks.partial, chunk);
+        chunk->list = PD_CHUNK_PARTIAL;
+    }
+}
+
+void pd_chunk_unlist(pd_steps *steps, pd_chunk *chunk)
+{
+    if (chunk->list == PD_CHUNK_PARTIAL) DL_DELETE(steps->chunks.partial, chunk);
+    if (chunk->list == PD_CHUNK_COMPLETE) DL_DELETE(steps->chunks.complete, chunk);
+    chunk->list = PD_CHUNK_NOWHERE;
+}
+
+bool pd_chunks_have_work(const pd_steps *steps)
+{
+    return steps->chunks.complete != NULL ||
+           (steps->chunks.look && steps->chunks.partial != NULL && pd_steps_are_over_quota(steps));
+}
+
+/* Returns how many ranks, from rank 0 on, must be in the sum of a chunk now, though other contributions are missing: up
+ * to the highest rank that is over quota and can be summed. Returns chunk->summed if
+ * there is no such rank. */
+static uint32_t exceeded_prefix(const pd_steps *steps, const pd_chunk *chunk)
+{
+    for (uint32_t rank = chunk->prefix; rank > chunk->summed; rank--)
+        if (chunk->contributions[rank - 1].state == PD_CONTRIBUTION_HELD && pd_rank_is_over_quota(steps, rank - 1))
+            return rank;
+    return chunk->summed;
+}
+
+static int plan(pd_steps *steps, pd_chunk *chunk, uint32_t upto)
+{
+    pd_param *param = chunk->param;
+
+    return pd_sums_plan(steps->batch.sums, &param->round, chunk, upto, pd_param_how(param), &param->buffers.accumulator,
+                        param->buffers.pool[PD_F32]);
+}
+
+/* Returns the estimated time to plan the sums and to file them, while all threads but one wait. */
+static double noting_ns(const pd_steps *steps)
+{
+    return PASS_NS * (double)steps->batch.sums->n_passes * steps->config->threads;
+}
+
+/* Returns whether the planned sums have used up the time budget, or a batch has as many as it may have: its arrays
+ * count for no job. */
+static bool is_full(const pd_steps *steps, double budget_ns)
+{
+    const pd_sums *sums = steps->batch.sums;
+
+    return sums->cost_ns >= budget_ns - noting_ns(steps) || sums->n_passes >= MOST_SUMS || sums->n_sums >= MOST_SUMS ||
+           sums->n_addends >= MOST_ADDENDS;
+}
+
+/* Plans sums for about budget_ns nanoseconds: first those of complete chunks, then those of incomplete chunks with
+ * frames of ranks that are over quota. Returns the parameter for which memory was short; NULL: none. */
+static pd_param *plan_sums(pd_steps *steps, double budget_ns)
+{
+    pd_chunk *chunk;
+
+    DL_FOREACH(steps->chunks.complete, chunk)
+    {
+        if (is_full(steps, budget_ns)) return NULL;
+        if (plan(steps, chunk, steps->members.ranks) != PD_OK) return chunk->param;
+    }
+    if (!steps->chunks.look || steps->chunks.partial == NULL || !pd_steps_are_over_quota(steps)) return NULL;
+    DL_FOREACH(steps->chunks.partial, chunk)
+    {
+        uint32_t upto = exceeded_prefix(steps, chunk);
+        if (is_full(steps, budget_ns)) return NULL;
+        if (upto > chunk->summed && plan(steps, chunk, upto) != PD_OK) return chunk->param;
+    }
+    steps->chunks.look = false;
+    return NULL;
+}
+
+static void note_pass(pd_steps *steps, const pd_pass *pass)
+{
+    pd_chunk *chunk = pass->chunk;
+    uint32_t from = chunk->summed;
+
+    pd_sums_note(steps->batch.sums, pass, pd_param_how(chunk->param));
+    for (uint32_t rank = from; rank < pass->upto; rank++) {
+        pd_contribution *given = &chunk->contributions[rank];
+        if (given->frame != NULL) pd_frame_let_go(steps, given->frame);
+        given->frame = NULL;
+    }
+    if (pd_chunk_ends_at(pass->round, pass->upto)) {
+        pd_chunk_unlist(steps, chunk);
+        if (pass->round->unsummed == 0) pd_param_collected(steps, chunk->param);
+    } else if (chunk->summed == chunk->prefix) {
+        pd_chunk_unlist(steps, chunk);
+    }
+}
+
+double pd_chunks_sum(pd_steps *steps, pd_param **starved)
+{
+    pd_sums *sums = steps->batch.sums;
+    int threads = steps->config->threads;
+
+    pd_sums_clear(sums);
+    *starved = plan_sums(steps, steps->config->batch_ns * threads);
+    pd_sums_run(sums, threads);
+    for (size_t i = 0; i < sums->n_passes; i++) note_pass(steps, &sums->passes[i]);
+    return steps->batch.sums->cost_ns + noting_ns(steps);
 }

@@ -14,4 +14,7 @@ bool pd_steps_have_work(const pd_steps *steps);
  * waited for it, the step goes on; not if `gone` is set, because the job was dropped. */
 void pd_steps_task(pd_steps *steps, pd_param *param, struct pd_task *task, bool gone);
 
+/* Logs that the parameter's initial weights are not finite, and `why`. They are used all the same. */
+void pd_initial_warn_not_finite(const pd_steps *steps, const pd_param *param, const char *why);
+
 #endif

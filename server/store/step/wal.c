@@ -1,0 +1,542 @@
+/* wal.c - records the decisions and inputs of steps, holds parameters back while records are incomplete, and lets steps
+ * repeat the decisions that were read back. */
+#include "wal.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes of decisions that a job may have for its next record, besides those of one step of all its parameters: a
+ * command that sets values takes about so many, and 8 for each parameter. These bytes are in memory several times: as
+ * decisions, and as a record, whose memory may be twice as large while it is written. The only policy of rounds waits
+ * for all ranks: one that does not needs room for a decision of each parameter besides. */
+enum { OWN_BYTES = 1536, COPIES = 3 };
+
+/* Returns whether the steps of an optimizer with this plan choose their roots by time. */
+static bool has_choice(const pd_plan *plan)
+{
+    return plan->n_tasks > 0 && plan->root_delay == PD_ROOT_READY;
+}
+
+static uint64_t root_bytes(const pd_plan *plan)
+{
+    return 4 * plan->n_tasks * sizeof(pd_taken_root);
+}
+
+static uint64_t step_bytes(const pd_plan *plan)
+{
+    return sizeof(pd_decision) + root_bytes(plan);
+}
+
+uint64_t pd_wal_param_bytes(const pd_plan *plan, bool logged)
+{
+    return sizeof(pd_wal_param) + COPIES * sizeof(uint64_t) + (has_choice(plan) ? (1 + COPIES) * step_bytes(plan) : 0) +
+           (logged ? sizeof(pd_step_input) + root_bytes(plan) : 0);
+}
+
+uint64_t pd_wal_own_bytes(void)
+{
+    return sizeof(pd_wal) + COPIES * (uint64_t)OWN_BYTES;
+}
+
+/* Returns whether decisions are made of the roots that the parameter's steps take. */
+static bool decides_roots(const pd_param *param)
+{
+    return !param->buffers.logged && has_choice(pd_optim_plan(param->optim));
+}
+
+static size_t count_roots(const pd_param *param)
+{
+    return param->buffers.logged || decides_roots(param) ? pd_optim_most_taken(param->optim) : 0;
+}
+
+/* Gives each parameter whose roots are recorded its part of wal->roots. */
+static void lay_out_roots(pd_wal *wal, const pd_steps *steps)
+{
+    pd_taken_root *at = wal->roots;
+
+    wal->decisions.most = OWN_BYTES + steps->n_params * sizeof(uint64_t);
+    for (uint32_t i = 0; i < steps->n_params; i++) {
+        const pd_param *param = &steps->params[i];
+        wal->params[i].taken.at = at;
+        wal->params[i].taken.room = count_roots(param);
+        at += wal->params[i].taken.room;
+        if (decides_roots(param)) wal->decisions.most += step_bytes(pd_optim_plan(param->optim));
+    }
+}
+
+int pd_wal_make(pd_steps *steps)
+{
+    pd_wal *wal = calloc(1, sizeof *wal + steps->n_params * sizeof wal->params[0]);
+    bool logged = steps->n_params > 0 && steps->params[0].buffers.logged;
+    size_t n = 0;
+
+    if (wal == NULL) return PD_NO_MEMORY;
+    for (uint32_t i = 0; i < steps->n_params; i++) n += count_roots(&steps->params[i]);
+    wal->roots = calloc(n + 1, sizeof *wal->roots);
+    if (logged) wal->inputs.at = calloc(steps->n_params, sizeof *wal->inputs.at);
+    if (wal->roots == NULL || (logged && wal->inputs.at == NULL)) {
+        free(wal->inputs.at);
+        free(wal->roots);
+        free(wal);
+        return PD_NO_MEMORY;
+    }
+    lay_out_roots(wal, steps);
+    steps->wal = wal;
+    return PD_OK;
+}
+
+void pd_wal_free(pd_steps *steps)
+{
+    if (steps->wal == NULL) return;
+    pd_wal_end_steps(steps);
+    pd_wal_drop_made(steps->wal);
+    pd_wal_drop_read(steps, true);
+    free(steps->wal->inputs.at);
+    free(steps->wal->roots);
+    free(steps->wal);
+    steps->wal = NULL;
+}
+
+pd_decision *pd_decision_new(pd_decision_kind kind, uint32_t param, uint64_t step, size_t n)
+{
+    pd_decision *decision = calloc(1, sizeof *decision + n * sizeof(pd_taken_root));
+
+    if (decision == NULL) return NULL;
+    decision->kind = kind;
+    decision->param = param;
+    decision->step = step;
+    decision->taken.at = (pd_taken_root *)(void *)(decision + 1);
+    decision->taken.n = decision->taken.room = n;
+    return decision;
+}
+
+void pd_decision_free(pd_decision *decision)
+{
+    if (decision == NULL) return;
+    pd_counted_unref(decision->counted);
+    pd_override_drop(decision->override);
+    free(decision->command);
+    free(decision);
+}
+
+static uint64_t bytes_of(const pd_decision *decision)
+{
+    uint64_t ranks =
+        decision->counted != NULL ? sizeof *decision->counted + (decision->counted->ranks + 63) / 64 * 8 : 0;
+
+    return sizeof *decision + decision->taken.room * sizeof(pd_taken_root) + decision->command_bytes + ranks;
+}
+
+static void append(pd_decision_list *list, pd_decision *decision)
+{
+    decision->next = NULL;
+    if (list->first == NULL)
+        list->first = decision;
+    else
+        list->last->next = decision;
+    list->last = decision;
+}
+
+/* Takes the decision after `before` out of a list; NULL: the first one. */
+static pd_decision *take_out(pd_decision_list *list, pd_decision *before)
+{
+    pd_decision **link = before != NULL ? &before->next : &list->first, *decision = *link;
+
+    *link = decision->next;
+    if (list->last == decision) list->last = before;
+    return decision;
+}
+
+/* ---- the stream of steps ---- */
+
+static void clear(pd_wal *wal, uint32_t i)
+{
+    wal->inputs.at[i] = (pd_step_input){ 0 };
+    wal->params[i].taken.n = 0;
+    wal->params[i].taken.missed = false;
+}
+
+void pd_wal_next_step(pd_steps *steps)
+{
+    steps->wal->inputs.step++;
+    steps->wal->inputs.missing = steps->n_params;
+    for (uint32_t i = 0; i < steps->n_params; i++) clear(steps->wal, i);
+}
+
+void pd_wal_begin_steps(pd_steps *steps, uint64_t base, uint64_t step)
+{
+    steps->wal->inputs.on = true;
+    steps->wal->inputs.base = base;
+    steps->wal->inputs.step = step;
+    pd_wal_next_step(steps);
+}
+
+void pd_wal_end_steps(pd_steps *steps)
+{
+    if (steps->wal == NULL || steps->wal->inputs.at == NULL) return;
+    steps->wal->inputs.on = false;
+    for (uint32_t i = 0; i < steps->n_params; i++) {
+        pd_step_input *input = &steps->wal->inputs.at[i];
+        if (input->aggregate != NULL) pd_buffer_pool_give(steps->params[i].buffers.pool[PD_F32], input->aggregate);
+        input->aggregate = NULL;
+        /* A step that is under way must not write into the list any more. */
+        pd_optim_note_taken(steps->params[i].optim, NULL);
+    }
+}
+
+bool pd_wal_stops(const pd_steps *steps, const pd_param *param)
+{
+    if (param->saved.step >= steps->queue.limit) return true;
+    if (!pd_wal_records_steps(steps)) return false;
+    return param->saved.step >= steps->wal->inputs.step || steps->wal->inputs.under_way >= PD_WAL_MOST;
+}
+
+const pd_param *pd_wal_awaited(const pd_steps *steps, const pd_param *param)
+{
+    if (!pd_wal_records_steps(steps) || param->saved.step < steps->wal->inputs.step) return NULL;
+    for (uint32_t i = 0; i < steps->n_params; i++)
+        if (steps->params[i].saved.step < steps->wal->inputs.step) return &steps->params[i];
+    return NULL;
+}
+
+/* ---- decisions that are made ---- */
+
+/* Adds a decision to those for the next record; NULL: out of memory for it. Takes ownership of it. */
+static bool add_made(pd_decisions *decisions, pd_decision *decision)
+{
+    if (decision == NULL || decisions->bytes + bytes_of(decision) > decisions->most) {
+        pd_decision_free(decision);
+        decisions->overflow = true;
+        return false;
+    }
+    decisions->bytes += bytes_of(decision);
+    append(&decisions->made, decision);
+    return true;
+}
+
+bool pd_wal_record_command(pd_steps *steps, uint8_t *command, size_t bytes, uint64_t copied)
+{
+    pd_decision *decision = pd_decision_new(PD_DECISION_SET, 0, copied, 0);
+
+    if (decision == NULL) {
+        free(command);
+        return add_made(&steps->wal->decisions, NULL);
+    }
+    decision->command = command;
+    decision->command_bytes = bytes;
+    return add_made(&steps->wal->decisions, decision);
+}
+
+void pd_wal_drop_made(pd_wal *wal)
+{
+    pd_decisions *decisions = &wal->decisions;
+
+    while (decisions->made.first != NULL) pd_decision_free(take_out(&decisions->made, NULL));
+    decisions->bytes = 0;
+    decisions->overflow = false;
+}
+
+/* Records the roots that a step has taken, unless it had no choice. */
+static void make_roots(pd_decisions *decisions, const pd_param *param, pd_taken_roots *taken)
+{
+    pd_decision *decision;
+
+    if (taken->n == 0 && taken->left == 0) return;
+    decision = pd_decision_new(PD_DECISION_ROOTS, param->index, param->saved.step, taken->n);
+    if (decision != NULL && taken->n > 0) memcpy(decision->taken.at, taken->at, taken->n * sizeof taken->at[0]);
+    if (taken->missed) {
+        pd_decision_free(decision);
+        decision = NULL;
+    }
+    add_made(decisions, decision);
+}
+
+/* Records the ranks that count in a round which its policy has closed without some expected rank. */
+static void make_round(pd_decisions *decisions, const pd_param *param)
+{
+    pd_decision *decision = pd_decision_new(PD_DECISION_ROUND, param->index, param->saved.step, 0);
+
+    if (decision != NULL) {
+        decision->counted = param->end.counted;
+        decision->counted->refs++;
+    }
+    add_made(decisions, decision);
+}
+
+/* ---- decisions that were read back ---- */
+
+static const pd_decision *find(const pd_wal *wal, const pd_param *param, pd_decision_kind kind, uint64_t step)
+{
+    const pd_decision *decision = wal->params[param->index].read.first;
+
+    while (decision != NULL && (decision->kind != kind || decision->step != step)) decision = decision->next;
+    return decision;
+}
+
+/* Tells the parameter which ranks its open round has to count, if there is a decision of it. */
+static void expect_ranks(const pd_wal *wal, pd_param *param)
+{
+    const pd_decision *decision = find(wal, param, PD_DECISION_ROUND, param->saved.step + 1);
+
+    param->end.recorded_ranks = decision != NULL ? decision->counted : NULL;
+}
+
+/* Takes the decision after `before` from those of a parameter. */
+static pd_decision *take_read(pd_steps *steps, uint32_t param, pd_decision *before)
+{
+    pd_wal *wal = steps->wal;
+    pd_decision *decision = take_out(&wal->params[param].read, before);
+
+    wal->decisions.n_read--;
+    wal->decisions.read_bytes -= bytes_of(decision);
+    pd_account_give(&steps->account, bytes_of(decision));
+    if (wal->params[param].read.first == NULL) pd_optim_keep_tasks(steps->params[param].optim, false);
+    return decision;
+}
+
+void pd_wal_add_read(pd_steps *steps, pd_decision *decision)
+{
+    pd_wal *wal = steps->wal;
+    pd_param *param = &steps->params[decision->param];
+
+    if (decision->step <= param->saved.step) {
+        pd_decision_free(decision);
+        return;
+    }
+    append(&wal->params[param->index].read, decision);
+    wal->decisions.n_read++;
+    wal->decisions.read_bytes += bytes_of(decision);
+    pd_account_take(&steps->account, bytes_of(decision));
+    if (decision->kind == PD_DECISION_ROOTS) pd_optim_keep_tasks(param->optim, true);
+    expect_ranks(wal, param);
+}
+
+static void drop_read_of(pd_steps *steps, uint32_t param, bool overrides)
+{
+    pd_decision_list *list = &steps->wal->params[param].read;
+    pd_decision *before = NULL;
+
+    while ((before != NULL ? before->next : list->first) != NULL) {
+        pd_decision *decision = before != NULL ? before->next : list->first;
+        bool is_open = decision->kind == PD_DECISION_ROUND && decision->step == steps->params[param].saved.step + 1;
+        /* Some ranks may have been told already that they are too late for the open round. */
+        if (!overrides && (decision->kind == PD_DECISION_SET || is_open))
+            before = decision;
+        else
+            pd_decision_free(take_read(steps, param, before));
+    }
+    expect_ranks(steps->wal, &steps->params[param]);
+}
+
+void pd_wal_drop_read(pd_steps *steps, bool overrides)
+{
+    for (uint32_t i = 0; i < steps->n_params; i++) drop_read_of(steps, i, overrides);
+}
+
+bool pd_wal_repeats(const pd_steps *steps)
+{
+    return steps->wal != NULL && steps->wal->decisions.n_read > 0;
+}
+
+/* ---- overrides ---- */
+
+/* Puts the override of a decision in force, as the command did when it came. The parameter's list of overrides has
+ * room. Takes the decision's reference to the override. */
+static void put_in_force(pd_steps *steps, pd_param *param, pd_decision *decision)
+{
+    pd_override *override = decision->override;
+    uint64_t mask = override->mask & ~(override->withdrawn & ~pd_overrides_mask(param));
+
+    if (mask == 0) return;
+    decision->override = NULL;
+    if (decision->from > param->saved.step + 1) override->planned = true;
+    param->overrides.n = pd_overrides_insert(param->overrides.at, param->overrides.n,
+                                             (pd_override_entry){ override, decision->from, mask });
+    pd_overrides_settle(steps->outbox, steps->name, param);
+    steps->changes++;
+}
+
+int pd_wal_before(pd_steps *steps, pd_param *param)
+{
+    pd_decision_list *list = steps->wal != NULL ? &steps->wal->params[param->index].read : NULL;
+    pd_decision *before = NULL, *decision;
+    pd_error err;
+
+    while (list != NULL && (decision = before != NULL ? before->next : list->first) != NULL) {
+        if (decision->kind != PD_DECISION_SET || decision->step > param->saved.step + 1) {
+            before = decision;
+            continue;
+        }
+        if (param->overrides.n == PD_MAX_PARAM_OVERRIDES) return PD_OK;
+        if (pd_overrides_reserve(param, &err) != PD_OK) return PD_NO_MEMORY;
+        decision = take_read(steps, param->index, before);
+        put_in_force(steps, param, decision);
+        pd_decision_free(decision);
+    }
+    return PD_OK;
+}
+
+static int put_overrides_of(pd_steps *steps, pd_param *param, pd_error *err)
+{
+    const pd_decision_list *list = &steps->wal->params[param->index].read;
+
+    for (pd_decision *r = list->first; r != NULL; r = r->next)
+        if (r->kind == PD_DECISION_SET) r->step = 0;
+    if (pd_wal_before(steps, param) != PD_OK)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory for values that operators have set");
+    for (const pd_decision *r = list->first; r != NULL; r = r->next)
+        if (r->kind == PD_DECISION_SET)
+            return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                           "operators have set more values of %.160s for the steps that are repeated than it may have "
+                           "at once: it can be done when more of these steps are taken",
+                           param->name);
+    return PD_OK;
+}
+
+int pd_wal_put_overrides(pd_steps *steps, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (uint32_t i = 0; rc == PD_OK && steps->wal != NULL && i < steps->n_params; i++)
+        rc = put_overrides_of(steps, &steps->params[i], err);
+    return rc;
+}
+
+/* ---- steps and rounds ---- */
+
+/* Lets the step take the roots of its decision, or record which it takes. */
+static void begin_roots(pd_steps *steps, pd_param *param)
+{
+    pd_wal_param *own = &steps->wal->params[param->index];
+    const pd_decision *decision = find(steps->wal, param, PD_DECISION_ROOTS, param->saved.step + 1);
+
+    own->taken.n = own->taken.left = 0;
+    own->taken.missed = false;
+    own->repeats = decision != NULL;
+    if (decision != NULL) {
+        /* The decision may be dropped while the step runs, so its list is copied. */
+        own->taken.n = decision->taken.n < own->taken.room ? decision->taken.n : own->taken.room;
+        memcpy(own->taken.at, decision->taken.at, own->taken.n * sizeof own->taken.at[0]);
+        pd_optim_take_as_noted(param->optim, &own->taken);
+    } else if (steps->wal->decisions.on)
+        pd_optim_note_taken(param->optim, &own->taken);
+}
+
+static void begin_input(pd_steps *steps, pd_param *param, const pd_step_io *io, int64_t count)
+{
+    pd_step_input *input = &steps->wal->inputs.at[param->index];
+
+    assert(param->saved.step + 1 == steps->wal->inputs.step);
+    input->began = true;
+    input->count = count;
+    input->hypers_mask = io->hypers_mask;
+    memcpy(input->hypers, io->hypers, sizeof input->hypers);
+    for (int h = 0; h < PD_MAX_HYPERS; h++)
+        if ((io->hypers_mask >> h & 1) == 0) input->hypers[h] = 0;
+    pd_optim_note_taken(param->optim, &steps->wal->params[param->index].taken);
+}
+
+void pd_wal_begun(pd_steps *steps, pd_param *param, const pd_step_io *io, int64_t count)
+{
+    if (steps->wal == NULL) return;
+    if (pd_wal_records_steps(steps))
+        begin_input(steps, param, io, count);
+    else if (!param->buffers.logged && steps->wal->params[param->index].taken.room > 0)
+        begin_roots(steps, param);
+}
+
+static bool same_ranks(const pd_counted *a, const pd_counted *b)
+{
+    return a != NULL && a->ranks == b->ranks && memcmp(a->set, b->set, (a->ranks + 63) / 64 * sizeof a->set[0]) == 0;
+}
+
+/* Logs that a step has decided otherwise than before the restart. Later decisions are of steps that need not follow it,
+ * so they are dropped. */
+static void say_differs(pd_steps *steps, const pd_param *param, const char *what)
+{
+    pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name, .step = &param->saved.step },
+           "step %" PRIu64 " of %.100s takes another course than before the restart: %s. Later steps may have other "
+           "weights than workers have seen",
+           param->saved.step, param->name, what);
+    steps->wal->decisions.differs = true;
+    pd_wal_drop_read(steps, false);
+}
+
+/* Compares a step with its decisions. */
+static void compare(pd_steps *steps, pd_param *param)
+{
+    const pd_decision *round = find(steps->wal, param, PD_DECISION_ROUND, param->saved.step);
+    const pd_wal_param *own = &steps->wal->params[param->index];
+
+    if (round != NULL && !same_ranks(param->end.counted, round->counted))
+        say_differs(steps, param, "other ranks count in its round");
+    else if (own->repeats && own->taken.missed)
+        say_differs(steps, param, "roots that it took are missing");
+}
+
+/* Drops the decisions of the step that the parameter has closed, unless the next record must have them. */
+static void drop_closed(pd_steps *steps, const pd_param *param)
+{
+    pd_decision_list *list = &steps->wal->params[param->index].read;
+    pd_decision *before = NULL, *decision;
+
+    while ((decision = before != NULL ? before->next : list->first) != NULL) {
+        if (decision->kind == PD_DECISION_SET || decision->step > param->saved.step)
+            before = decision;
+        else if (steps->wal->decisions.renews)
+            add_made(&steps->wal->decisions, take_read(steps, param->index, before));
+        else
+            pd_decision_free(take_read(steps, param->index, before));
+    }
+}
+
+/* Records the decisions of a round that has just closed. */
+static void close_decisions(pd_steps *steps, pd_param *param)
+{
+    pd_decisions *decisions = &steps->wal->decisions;
+    pd_wal_param *own = &steps->wal->params[param->index];
+    bool repeated = param->end.recorded_ranks != NULL;
+
+    if (own->read.first != NULL) {
+        compare(steps, param);
+        drop_closed(steps, param);
+    }
+    if (decisions->on && !param->buffers.logged) {
+        if (!own->repeats) make_roots(decisions, param, &own->taken);
+        if (!repeated && param->round.closing && param->end.counted != NULL) make_round(decisions, param);
+    }
+    if (!param->buffers.logged) own->taken.n = own->taken.left = 0;
+    own->repeats = false;
+    expect_ranks(steps->wal, param);
+}
+
+/* Takes the aggregate of a parameter that has just closed the step that is recorded. */
+static void close_input(pd_steps *steps, pd_param *param)
+{
+    pd_step_inputs *inputs = &steps->wal->inputs;
+    pd_step_input *input = &inputs->at[param->index];
+
+    assert(param->saved.step == inputs->step && inputs->missing > 0);
+    input->outcome = (uint32_t)param->end.outcome;
+    inputs->missing--;
+    if (!input->began) return;
+    input->aggregate = param->buffers.accumulator;
+    param->buffers.accumulator = NULL;
+}
+
+void pd_wal_closed(pd_steps *steps, pd_param *param)
+{
+    if (steps->wal == NULL) return;
+    close_decisions(steps, param);
+    if (pd_wal_records_steps(steps)) close_input(steps, param);
+}
+
+bool pd_wal_round_is_full(const pd_param *param)
+{
+    if (param->end.recorded_ranks == NULL || param->round.closing) return false;
+    for (uint32_t rank = 0; rank < pd_round_ranks(&param->round); rank++)
+        if (pd_counted_has(param->end.recorded_ranks, rank) && pd_round_misses(&param->round, rank)) return false;
+    return true;
+}

@@ -1,0 +1,195 @@
+/* wal.h - the write-ahead log of a job in memory: what steps take that does not follow from contributions, and how
+ * steps are repeated from it. Step thread.
+ *
+ * After a restart a job continues from a checkpoint, and takes the steps after it again. They must get the same bits.
+ * Two streams of records see to that (base/wal_record.h); image/wal_records.h makes records and hands them to the disk,
+ * image/wal_replay.h reads them back.
+ *
+ * The stream of decisions is for every job with checkpoints. Workers send the contributions after the checkpoint again,
+ * so only choices are recorded:
+ *
+ *   - which preconditioner tasks a step took with root_delay = ready;
+ *   - which ranks counted in a round that its policy closed without all expected ranks;
+ *   - values that operators set, with the step from which they hold.
+ *
+ * A step with a decision that was read back takes the roots of that decision, a round counts its ranks, an override is
+ * put in force before its step.
+ *
+ * The stream of steps is for jobs with durability = log, in addition: a record for each step, with the aggregates, the
+ * hyperparameters and the roots that the optimizers read. Such a job needs no contributions to repeat a step. Its
+ * decisions are overrides alone, since roots are in the record of the step.
+ *
+ * The stream of steps holds parameters back. No parameter begins step s + 1 before the record of step s is complete, so
+ * all state that belongs to no parameter is as of one step. And while PD_WAL_MOST records are under way to the disk, no
+ * parameter begins another step: the job runs at the speed of the disk. */
+#ifndef PD_WAL_H
+#define PD_WAL_H
+
+#include "override.h"
+#include "steps.h"
+#include "task.h"
+
+/* ---- decisions ---- */
+
+typedef enum pd_decision_kind {
+    PD_DECISION_ROOTS, /* `taken`: the preconditioner tasks that the step took; it may be none, though some were due */
+    PD_DECISION_ROUND, /* `counted`: the ranks that counted in the round of the step */
+    /* An operator's command that sets values. Two decisions are of it. The one that goes to the disk has the command as
+     * bytes (job/set_record.h); `step` is that of the last copy of the job's state before it. When that is read back,
+     * it becomes one decision for each parameter that the command matches: `override` holds from step `from` on, and
+     * `step` is the first step that the parameter had not begun when the command came. */
+    PD_DECISION_SET,
+} pd_decision_kind;
+
+typedef struct pd_decision {
+    struct pd_decision *next;
+    pd_decision_kind kind;
+    uint32_t param; /* index of the parameter; not used by a command that was made */
+    uint64_t step;
+    pd_taken_roots taken;  /* its list lies in memory after this struct */
+    pd_counted *counted;   /* NULL: none */
+    pd_override *override; /* NULL: none */
+    uint64_t from;
+    uint8_t *command; /* NULL: none */
+    size_t command_bytes;
+} pd_decision;
+
+/* Decisions in the order in which they were made, linked by `next`. */
+typedef struct pd_decision_list {
+    pd_decision *first, *last;
+} pd_decision_list;
+
+typedef struct pd_decisions {
+    bool on;       /* decisions are recorded */
+    bool overflow; /* one was not recorded, since there was no room or memory for it */
+    bool differs;  /* a step has decided otherwise than the decision that was read back */
+    /* The next record has the decisions that were read back, too, since no record before it will count any more. Those
+     * of steps that are repeated before that are put among those that were made. */
+    bool renews;
+    pd_decision_list made; /* for the next record */
+    uint64_t bytes, most;  /* bytes of `made`, and the most that it may have */
+    uint64_t n_read;       /* number of decisions that were read back, of all parameters */
+    uint64_t read_bytes;   /* bytes of these, which the job's account counts */
+} pd_decisions;
+
+/* ---- the inputs of a step ---- */
+
+/* What one parameter has read in a step, besides the roots that it took. */
+typedef struct pd_step_input {
+    uint32_t outcome;     /* how the round ended (pd_outcome) */
+    bool began;           /* the optimizer has run; it may have refused the step */
+    int64_t count;        /* the optimizer's count of steps before this one */
+    uint64_t hypers_mask; /* bit h: hyperparameter h had a value for this step alone */
+    double hypers[PD_MAX_HYPERS];
+    float *aggregate; /* the buffer that the optimizer has read; NULL: the round ended without a step */
+} pd_step_input;
+
+typedef struct pd_step_inputs {
+    bool on;            /* steps are recorded */
+    uint64_t base;      /* step of the checkpoint that the records follow */
+    uint64_t step;      /* the step whose inputs are being collected */
+    uint32_t missing;   /* number of parameters that have not closed it */
+    uint32_t under_way; /* number of records that are on their way to the disk; also those of earlier bases */
+    pd_step_input *at;  /* one for each parameter; NULL: the job has no stream of steps */
+} pd_step_inputs;
+
+/* ---- the WAL ---- */
+
+/* What is known of one parameter. */
+typedef struct pd_wal_param {
+    /* decisions that were read back, of steps that the parameter has not closed, the oldest first */
+    pd_decision_list read;
+    /* the preconditioner tasks that the present step takes; room 0: it has none, or no choice that must be recorded */
+    pd_taken_roots taken;
+    bool repeats; /* the present step takes the roots of a decision that was read back */
+} pd_wal_param;
+
+typedef struct pd_wal {
+    pd_decisions decisions;
+    pd_step_inputs inputs;
+    pd_taken_root *roots; /* memory of the lists params[].taken */
+    pd_wal_param params[];
+} pd_wal;
+
+/* Returns the bytes that the WAL takes, without aggregates: for each parameter with this plan, and for the job itself.
+ * `logged`: the job has a stream of steps. */
+uint64_t pd_wal_param_bytes(const pd_plan *plan, bool logged);
+uint64_t pd_wal_own_bytes(void);
+
+/* Makes the WAL of a job with checkpoints, whose parameters are known. Nothing is recorded before a stream is on.
+ * PD_NO_MEMORY. */
+int pd_wal_make(pd_steps *steps);
+/* Frees the WAL. The parameters must still have their pools. */
+void pd_wal_free(pd_steps *steps);
+
+/* ---- for riders.c ---- */
+
+/* Returns whether the parameter, whose next step could begin, is held back by the stream of steps or by a pause. */
+bool pd_wal_stops(const pd_steps *steps, const pd_param *param);
+/* Puts overrides in force that hold from the parameter's next step on. PD_NO_MEMORY: try again. */
+int pd_wal_before(pd_steps *steps, pd_param *param);
+/* Records what a step reads that its optimizer has just begun, or lets it take the roots of a decision that was read
+ * back. `count` is the optimizer's count before it. */
+void pd_wal_begun(pd_steps *steps, pd_param *param, const pd_step_io *io, int64_t count);
+/* Records the decisions of a round that has just closed, and drops those that were read back. Takes the aggregate for
+ * the stream of steps: param->buffers.accumulator becomes NULL. Call it before the round is reset, when
+ * param->saved.step is its step. */
+void pd_wal_closed(pd_steps *steps, pd_param *param);
+
+/* ---- the stream of steps ---- */
+
+/* Begins to record steps after step `step`; the records follow the checkpoint of step `base`. All parameters must have
+ * closed step `step`, and none may have begun the next one. */
+void pd_wal_begin_steps(pd_steps *steps, uint64_t base, uint64_t step);
+/* Stops recording steps: gives the aggregates of the incomplete step back. The caller lets parameters go on
+ * (pd_riders_release). */
+void pd_wal_end_steps(pd_steps *steps);
+/* Begins to collect the next step, after the aggregates of the present one have been taken. */
+void pd_wal_next_step(pd_steps *steps);
+
+/* Returns whether steps are recorded. */
+static inline bool pd_wal_records_steps(const pd_steps *steps)
+{
+    return steps->wal != NULL && steps->wal->inputs.on;
+}
+
+/* Returns whether the job is paused, because the disk fails: image/pause.h. */
+static inline bool pd_steps_are_paused(const pd_steps *steps)
+{
+    return steps->queue.limit != UINT64_MAX;
+}
+
+/* Returns a parameter that this held-back parameter waits for, since it has not closed the step before. NULL: the
+ * parameter waits for the disk. */
+const pd_param *pd_wal_awaited(const pd_steps *steps, const pd_param *param);
+
+/* ---- decisions that are made ---- */
+
+/* Records a command that sets values, which came after the state of step `copied` was copied. Takes ownership of the
+ * bytes. Returns false if it was not recorded. */
+bool pd_wal_record_command(pd_steps *steps, uint8_t *command, size_t bytes, uint64_t copied);
+/* Drops all decisions that were made. */
+void pd_wal_drop_made(pd_wal *wal);
+
+/* ---- decisions that were read back ---- */
+
+/* Makes a decision with room for n preconditioner tasks. NULL: out of memory. */
+pd_decision *pd_decision_new(pd_decision_kind kind, uint32_t param, uint64_t step, size_t n);
+void pd_decision_free(pd_decision *decision); /* accepts NULL */
+/* Adds a decision that was read back; call it in the order in which they were made. One of a step that the parameter
+ * has closed is dropped. Takes ownership of it. */
+void pd_wal_add_read(pd_steps *steps, pd_decision *decision);
+/* Drops the decisions that were read back of all parameters; with `overrides` false only those of roots, and of rounds
+ * that are not open yet. */
+void pd_wal_drop_read(pd_steps *steps, bool overrides);
+/* Puts all overrides that were read back in force now, each from its step on, instead of just before that step. Call it
+ * before the state of the job is copied, so that the copy has them. No step may be under way. PD_NO_MEMORY;
+ * PD_RESOURCE_EXHAUSTED: they are more than a parameter may have at once. After an error those that are left are put in
+ * force before the next step. */
+int pd_wal_put_overrides(pd_steps *steps, pd_error *err);
+/* Returns whether the job repeats steps of which there are decisions. */
+bool pd_wal_repeats(const pd_steps *steps);
+/* Returns whether all contributions have come to the parameter's open round that its decision counts. */
+bool pd_wal_round_is_full(const pd_param *param);
+
+#endif

@@ -1,0 +1,254 @@
+/* disk_writer.c - takes checkpoints or records of the WAL from a mailbox, and writes them to the state directory. */
+#include "disk_writer.h"
+
+#include "blascore.h"
+#include "checkpoint_files.h"
+#include "cpu.h"
+#include "overlapped.h"
+#include "state_dir.h"
+#include "thread.h"
+#include "wal_files.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Added to the daemon's nice value in the checkpoint writer: hashing and copying give way to steps. */
+enum { NICER = 5 };
+/* Most records that are written before the first of them comes back. */
+enum { GROUP = 64 };
+
+struct pd_disk_writer {
+    pd_disk_writer_kind kind;
+    char *root;
+    const pd_disk *disk;
+    pd_write_behind *behind; /* the real disk, whose writes a thread of their own makes; NULL: another disk */
+    pd_mailbox *queue;       /* effects that wait for the thread */
+    pd_mailbox *done;
+    pd_mailbox *ended; /* is closed when the thread has nothing more to do */
+    pthread_t thread;
+
+    /* the checkpoint writer */
+    pd_state_dir lock;
+    pd_checkpoint_about about;
+    atomic_bool stop; /* checkpoints that wait are not written any more; set before the thread ends */
+    _Atomic(const pd_checkpoint_image *) at; /* the checkpoint that is being written; NULL: none */
+
+    pd_wal_writer *wal; /* the WAL thread */
+};
+
+pd_checkpoint_about pd_checkpoint_about_here(void)
+{
+    pd_checkpoint_about about = { 0 };
+
+    snprintf(about.paramd, sizeof about.paramd, "%s", PD_VERSION);
+    snprintf(about.blas, sizeof about.blas, "%s", pd_blas_core());
+    snprintf(about.cpu, sizeof about.cpu, "%s", pd_cpu_names[pd_cpu_in_use]);
+    return about;
+}
+
+static void hand_back(pd_mailbox *done, pd_request *request)
+{
+    request->mail.next = NULL;
+    pd_mailbox_post(done, &request->mail, &request->mail);
+}
+
+/* Hands an effect back that no thread works on. */
+static void refuse(pd_mailbox *done, pd_effect *effect)
+{
+    if (effect->kind == PD_EFF_WAL) {
+        pd_wal_record *record = effect->u.wal;
+        pd_fail(&record->error, PD_CANCELLED, "server stopping: record of step %llu not written",
+                (unsigned long long)record->step);
+        hand_back(done, pd_effect_become_wal(effect));
+    } else {
+        pd_checkpoint_image *image = effect->u.checkpoint_image;
+        pd_fail(&image->error, PD_CANCELLED, "server stopping: checkpoint of step %llu not written",
+                (unsigned long long)image->step);
+        hand_back(done, pd_effect_become_checkpointed(effect));
+    }
+}
+
+/* ---- checkpoints ---- */
+
+/* Writes a checkpoint, or the mark that a job has ended, and hands it back with the result. Older checkpoints are
+ * removed after that, because nobody needs to wait for it. */
+static void write_checkpoint(pd_disk_writer *writer, pd_effect *effect)
+{
+    pd_checkpoint_image *image = effect->u.checkpoint_image;
+    uint64_t left = image->keep, begun = pd_clock_ns();
+    pd_checkpoint_about about = writer->about;
+    char job_dir[PD_KEEP_PATH];
+    struct timespec now;
+    bool tidy;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    about.written_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    image->error = (pd_error){ 0 };
+    atomic_store(&writer->at, image);
+    tidy = pd_checkpoint_put(writer->disk, writer->root, image, &about, &image->error) == PD_OK && !image->ended;
+    image->ns = pd_clock_ns() - begun;
+    if (tidy) pd_checkpoint_job_dir(job_dir, writer->root, image);
+    atomic_store(&writer->at, NULL);
+    hand_back(writer->done, pd_effect_become_checkpointed(effect));
+    if (tidy) pd_checkpoint_tidy(writer->disk, job_dir, left);
+}
+
+static void write_checkpoints(pd_disk_writer *writer, pd_mail *mail)
+{
+    for (pd_mail *next; mail != NULL; mail = next) {
+        pd_effect *effect = (pd_effect *)(void *)mail;
+        next = mail->next;
+        if (atomic_load(&writer->stop) && !effect->u.checkpoint_image->ended)
+            refuse(writer->done, effect);
+        else
+            write_checkpoint(writer, effect);
+    }
+}
+
+/* ---- records of the WAL ---- */
+
+/* Writes records together, and hands them back with the result. */
+static void write_group(pd_disk_writer *writer, pd_effect *const *effects, size_t n)
+{
+    pd_wal_record *records[GROUP];
+    uint64_t begun = pd_clock_ns(), ns;
+
+    for (size_t i = 0; i < n; i++) records[i] = effects[i]->u.wal;
+    pd_wal_write(writer->wal, records, n);
+    ns = pd_clock_ns() - begun;
+    for (size_t i = 0; i < n; i++) {
+        records[i]->ns = ns;
+        hand_back(writer->done, pd_effect_become_wal(effects[i]));
+    }
+}
+
+static void write_records(pd_disk_writer *writer, pd_mail *mail)
+{
+    pd_effect *effects[GROUP];
+    size_t n;
+
+    while (mail != NULL) {
+        for (n = 0; mail != NULL && n < GROUP; mail = mail->next) effects[n++] = (pd_effect *)(void *)mail;
+        write_group(writer, effects, n);
+    }
+}
+
+/* ---- the thread ---- */
+
+static void *run(void *arg)
+{
+    pd_disk_writer *writer = arg;
+    bool closed = false;
+    pd_mail *mail;
+
+    if (writer->kind == PD_WRITES_CHECKPOINTS) pd_thread_lower(NICER);
+    while ((mail = pd_mailbox_wait(writer->queue, UINT64_MAX, &closed)) != NULL || !closed) {
+        if (mail == NULL) continue;
+        if (writer->kind == PD_WRITES_CHECKPOINTS)
+            write_checkpoints(writer, mail);
+        else
+            write_records(writer, mail);
+    }
+    pd_mailbox_close(writer->ended);
+    return NULL;
+}
+
+/* ---- functions for the step thread, and for the thread that starts it ---- */
+
+void pd_disk_writer_submit(pd_disk_writer *writer, pd_mailbox *done, pd_effect *effect)
+{
+    effect->mail.next = NULL;
+    if (writer == NULL || pd_mailbox_post(writer->queue, &effect->mail, &effect->mail) != PD_OK) refuse(done, effect);
+}
+
+static void free_writer(pd_disk_writer *writer)
+{
+    pd_wal_writer_free(writer->wal);
+    pd_write_behind_stop(writer->behind);
+    pd_mailbox_free(writer->queue);
+    pd_mailbox_free(writer->ended);
+    pd_state_dir_close(&writer->lock);
+    free(writer->root);
+    free(writer);
+}
+
+static int open_disk(pd_disk_writer *writer, const pd_disk *disk, pd_error *err)
+{
+    int rc;
+
+    writer->disk = disk;
+    if (disk != NULL) return PD_OK;
+    if (writer->kind == PD_WRITES_CHECKPOINTS &&
+        (rc = pd_state_dir_open(&writer->lock, writer->root, true, err)) != PD_OK)
+        return rc;
+    if ((rc = pd_write_behind_start(&writer->behind, &pd_disk_posix, err)) != PD_OK) return rc;
+    writer->disk = pd_write_behind_disk(writer->behind);
+    return PD_OK;
+}
+
+static int open_writer(pd_disk_writer *writer, const pd_disk_writer_config *config, pd_error *err)
+{
+    bool wal = config->kind == PD_WRITES_WAL;
+    int rc;
+
+    writer->kind = config->kind;
+    writer->done = config->done;
+    writer->lock.lock = -1;
+    writer->about = pd_checkpoint_about_here();
+    writer->root = strdup(config->dir);
+    writer->queue = pd_mailbox_new(NULL, NULL);
+    writer->ended = pd_mailbox_new(NULL, NULL);
+    if (writer->root == NULL || writer->queue == NULL || writer->ended == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    rc = wal ? pd_keep_check_root(config->dir, err) : PD_OK;
+    if (rc == PD_OK) rc = open_disk(writer, config->disk, err);
+    if (rc == PD_OK && wal) rc = pd_wal_writer_new(&writer->wal, writer->disk, config->dir, PD_WAL_SEGMENT_BYTES, err);
+    if (rc != PD_OK) return rc;
+    return pd_thread_start(&writer->thread, run, writer, wal ? "WAL thread" : "checkpoint writer", err);
+}
+
+int pd_disk_writer_start(pd_disk_writer **out, const pd_disk_writer_config *config, pd_error *err)
+{
+    pd_disk_writer *writer = calloc(1, sizeof *writer);
+    int rc;
+
+    if (writer == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    rc = open_writer(writer, config, err);
+    if (rc == PD_OK)
+        *out = writer;
+    else
+        free_writer(writer);
+    return rc;
+}
+
+/* Says what keeps the thread from ending in time. */
+static int say_late(pd_disk_writer *writer, pd_error *err)
+{
+    const pd_checkpoint_image *image = atomic_load(&writer->at);
+
+    if (writer->kind == PD_WRITES_WAL)
+        return pd_fail(err, PD_DEADLINE_EXCEEDED, "%.300s: disk not responding: last records of the WAL not written",
+                       writer->root);
+    if (image == NULL)
+        return pd_fail(err, PD_DEADLINE_EXCEEDED, "%.300s: disk not responding: old checkpoints not removed",
+                       writer->root);
+    return pd_fail(err, PD_DEADLINE_EXCEEDED, "%.300s: disk not responding: %s of job %.100s not written", writer->root,
+                   image->ended ? "end" : "last checkpoint", image->job);
+}
+
+int pd_disk_writer_stop(pd_disk_writer *writer, uint64_t until_ns, pd_error *err)
+{
+    bool ended;
+
+    if (writer == NULL) return PD_OK;
+    atomic_store(&writer->stop, true);
+    pd_mailbox_close(writer->queue);
+    (void)pd_mailbox_wait(writer->ended, until_ns, &ended);
+    if (!ended) return say_late(writer, err);
+    pthread_join(writer->thread, NULL);
+    free_writer(writer);
+    return PD_OK;
+}
