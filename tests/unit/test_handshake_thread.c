@@ -1,8 +1,7 @@
 /* Tests the thread that computes handshakes, with tasks that the test holds back: no handshake is computed here. */
-#include "test.h"
-
 #include <sys/resource.h>
 
+#include "test.h"
 #include "uvloop.h"
 #include "daemon_process.h"
 
