@@ -244,8 +244,8 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
         waiter->pulls = prefix->method == PD_PUSH_PULL && !piece->absent;
     }
     if ((rc = check_payload(conn, pending, err)) != PD_OK) return rc;
-    /* If the rounds of all pieces are closed, the push is a retransmission: the version table answers it, and its payload
-     * is discarded. */
+    /* If the rounds of all pieces are closed, the push is a retransmission: the version table answers it, and its
+     * payload is discarded. */
     if (pd_version_table_would_answer(conn->daemon->versions, conn->job, &pending->wait) &&
         !PD_MUTANT(duplicate_counted))
         return PD_OK;

@@ -94,8 +94,8 @@ static void on_declared(pd_daemon *daemon, const pd_effect *effect)
     pd_conn *same = pd_loop_find(daemon, effect->ticket.conn); /* also if its request has ended */
     pd_error err;
 
-    /* Payload bytes that earlier connections of the rank still have in flight are charged to this one. Otherwise a worker
-     * that reconnects again and again could fill the memory for payloads. */
+    /* Payload bytes that earlier connections of the rank still have in flight are charged to this one. Otherwise a
+     * worker that reconnects again and again could fill the memory for payloads. */
     if (same != NULL) same->params.quota.charged += effect->u.declared.held;
     if (conn == NULL) return;
     for (size_t i = 0; i < effect->u.declared.n; i++)

@@ -127,7 +127,7 @@ TEST(the_log_names_the_refused_request_and_its_rank)
     begin(&r);
     r.axes = axes;
     for (int i = 0; i < 5; i++) assert_int_equal(declare(&r, 1), PD_INVALID_ARGUMENT);
-    assert_non_null(strstr(r.warning, "job job: rank 1: what "));
+    assert_non_null(strstr(r.warning, "job job: rank 1: refused what "));
     assert_non_null(strstr(r.warning, "is refused: parameter a: axes: expected a name for each of 2 dimensions"));
     assert_int_equal(r.warnings, 3); /* of five equal refusals, only numbers 1, 2 and 4 are logged */
     rig_free(&r);
@@ -196,9 +196,8 @@ TEST(the_log_of_very_many_notes_is_short)
     before = r.warnings;
     assert_int_equal(rig_declare(&r, r.job, 0, 1, list, scalars, NULL, MANY, PD_F32), PD_OK);
     assert_int_equal(r.warnings - before, 9);
-    assert_string_equal(
-        r.warning,
-        "job job: the optimizers have something to say of 992 more parameters (`paramctl params job --verbose`)");
+    assert_string_equal(r.warning,
+                        "job job: the optimizers warn about 992 more parameters (`paramctl params job --verbose`)");
     rig_free(&r);
 }
 

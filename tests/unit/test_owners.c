@@ -353,7 +353,7 @@ TEST(an_identity_that_is_no_text_is_refused)
     at[3] = '\n';
     rig_new(&after, &config);
     assert_int_equal(rig_restore(&after, &before), PD_DATA_LOSS);
-    assert_non_null(strstr(after.error.text, "no printable text"));
+    assert_non_null(strstr(after.error.text, "not printable text"));
     rig_free(&after);
     rig_free(&before);
 }

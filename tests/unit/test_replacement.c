@@ -224,7 +224,7 @@ TEST(only_rank_0_sends_them, rig *r)
 TEST(they_replace_those_of_the_step_that_is_closed, rig *r)
 {
     assert_int_equal(send_param(r, 0, 0, NUMBER, 1), PD_FAILED_PRECONDITION);
-    assert_says(r, "replace those of step 0, but it has closed step 1");
+    assert_says(r, "replacement weights are for step 0, but it has closed step 1");
     assert_int_equal(send_param(r, 2, 0, NUMBER, 1), PD_FAILED_PRECONDITION);
     replace(r, 1, NUMBER);
 }

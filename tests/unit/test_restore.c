@@ -116,7 +116,7 @@ TEST(parts_that_do_not_belong_together_are_refused, const rig *r)
     expect(kept, PD_DATA_LOSS, "creator");
     kept->creator--;
     kept->n_params--;
-    expect(kept, PD_DATA_LOSS, "2 parameters, but its head 3");
+    expect(kept, PD_DATA_LOSS, "2 parameters, but its header 3");
     kept->n_params++;
     kept->params[1] = kept->params[2];
     kept->params[2] = swapped;

@@ -170,7 +170,7 @@ TEST(a_step_that_is_past_is_refused_for_all)
     ones_step(&f, 2);
     assert_int_equal(rig_set(&f.r, "job", "*", "lr=9", 1), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(f.r.error.text, "p2"));
-    assert_non_null(strstr(f.r.error.text, "the earliest it can be is step 2"));
+    assert_non_null(strstr(f.r.error.text, "the earliest possible is step 2"));
     assert_int_equal(rig_ask(&f.r, PD_INFO_SETTINGS, "job")->n_settings, 0);
     for (uint32_t p = 0; p < 3; p++) ASSERT_NEAR(ones_step(&f, p), 1);
     rig_free(&f.r);

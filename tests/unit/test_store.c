@@ -469,7 +469,7 @@ static const bad bads[] = {
     { "not a schedule: \"table(1,2)\"", PD_INVALID_ARGUMENT, a_schedule, 1, 11, 1 },
     { "weight", PD_INVALID_ARGUMENT, negative_weight, 1, 11, 1 },
     { "weight", PD_INVALID_ARGUMENT, nan_weight, 1, 11, 1 },
-    { "step 1", PD_INVALID_ARGUMENT, good, 0, 11, 1 },
+    { "invalid step 0", PD_INVALID_ARGUMENT, good, 0, 11, 1 },
     { "expected step 1", PD_FAILED_PRECONDITION, good, 2, 11, 1 },
     { "ranks 0 to 1", PD_INVALID_ARGUMENT, good, 1, 11, 2 },
     { "another process", PD_ABORTED, good, 1, 99, 1 },

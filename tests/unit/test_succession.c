@@ -240,7 +240,7 @@ TEST(another_run_waits_for_a_job_that_is_about_to_end, rig *r)
     leave(r, 0);
     for (uint32_t rank = 0; rank < 2; rank++) {
         assert_int_equal(hello(r, rank, "tuesday"), PD_UNAVAILABLE);
-        expect(r, PD_UNAVAILABLE, "job j is about to end, but not yet: rank 1 (host:11, connected) has not left it");
+        expect(r, PD_UNAVAILABLE, "job j is about to end: rank 1 (host:11, connected) has not left it yet");
     }
     leave(r, 1);
     assert_int_equal(hello(r, 0, "tuesday"), PD_OK);
