@@ -97,8 +97,8 @@ static void measure(const char *url, int fd, size_t pairs)
     }
     a = figure_quantile(there, pairs, 0.5);
     b = figure_quantile(missing, pairs, 0.5);
-    printf("%.4f\tmedians %.2f and %.2f microseconds of %zu pairs; the answer about the job that exists took longer "
-           "in %.1f %% of them\n",
+    printf("%.4f\tmedians %.2f and %.2f microseconds of %zu pairs; the answer about the job that exists took longer in "
+           "%.1f %% of them\n",
            a / b, a, b, pairs, 100.0 * (double)longer / (double)pairs);
     free(there);
     free(missing);

@@ -1,10 +1,9 @@
 /* Tests invalid frames, garbage and slow peers on raw sockets. Each gets a clear error and changes nothing, and the
  * daemon keeps serving the others. */
-#include "test.h"
-
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "http_ask.h"
 #include "message.h"

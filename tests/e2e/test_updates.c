@@ -1,7 +1,6 @@
 /* Tests updates instead of weights: a worker that pulls the change of each step, in few bits, has the same weights as
  * the server. */
 #include "test.h"
-
 #include "daemon_process.h"
 #include "proxy.h"
 #include "team.h"

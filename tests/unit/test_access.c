@@ -1,9 +1,8 @@
 /* Tests what roles and quotas do on connections: jobs that somebody may not see, ranks of others, counted quotas, and
  * roles that change. */
-#include "test.h"
-
 #include <sys/socket.h>
 
+#include "test.h"
 #include "conn.h"
 #include "handlers.h"
 #include "request.h"

@@ -1,9 +1,8 @@
 /* Tests every method of the protocol in the hands of every kind of identity: who may call it, and how the others are
  * refused. Prints the results as a table, the figure auth_matrix. A new method fails here until it has a row. */
-#include "test.h"
-
 #include <sys/socket.h>
 
+#include "test.h"
 #include "handlers.h"
 #include "request.h"
 #include "scene.h"

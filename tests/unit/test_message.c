@@ -1,6 +1,5 @@
 /* Tests how headers of messages are read, and that a hostile header has no effect. */
 #include "test.h"
-
 #include "message.h"
 
 static const uint8_t *bytes_of(const char *text)
