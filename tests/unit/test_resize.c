@@ -563,7 +563,7 @@ TEST(too_few_workers_for_the_aggregate_are_refused)
     restore(&next, &old);
     rig_free(&old);
     rig_hello(&next, "job", 0, 2, NEW, NEW, trimmed, "* sgd lr=1");
-    expect(&next, PD_INVALID_ARGUMENT, "trim is less than half of the workers");
+    expect(&next, PD_INVALID_ARGUMENT, "less than half of the workers");
     assert_int_equal(rig_hello(&next, "job", 0, 4, NEW, NEW, trimmed, "* sgd lr=1"), PD_OK);
     rig_free(&next);
 }
