@@ -33,8 +33,6 @@ static void drop(pd_bucket *bucket)
     bucket->n = 0;
 }
 
-/* ---- a frame ---- */
-
 static int pack(pd_bucket *bucket, uint64_t id, uint8_t **head, size_t *bytes)
 {
     pd_frame_scratch *scratch = bucket->core->scratch;
@@ -97,8 +95,6 @@ static void append(pd_bucket *bucket, const void *at, size_t bytes)
         iov[bucket->n_iov++] = (struct iovec){ (void *)at, bytes };
     bucket->payload += bytes;
 }
-
-/* ---- pieces ---- */
 
 /* The request for one chunk of one item in a frame, and the place of its answer. */
 typedef struct pd_cut {

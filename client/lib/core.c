@@ -426,7 +426,7 @@ static bool owed(const pd_core *core)
 }
 
 /* Returns the time at which the server counts as silent and the connection is dropped. While bytes remain to be sent,
- * each byte that the network takes counts as a sign of life: a server that reads a large model may not answer for
+ * each byte that the network takes counts as progress: a server that reads a large model may not answer for
  * long. */
 static uint64_t dead_ns(const pd_core *core)
 {

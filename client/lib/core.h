@@ -43,7 +43,7 @@ typedef struct pd_op {
     pd_error error; /* the first error */
     /* The operation will fail: the server refused one of its frames, and answers to others are missing. */
     bool hopeless;
-    bool gap;             /* the window lacks one of its frames: the server refused it, or memory was out */
+    bool gap;             /* the window lacks one of its frames: the server refused it, or memory for it was missing */
     uint64_t give_up_ns;  /* when an operation that will fail (`hopeless`) stops waiting for answers; 0: not set yet */
     uint8_t *reply;       /* answer to a pd_core_call: header, then payload; NULL for other operations */
     size_t reply_bytes;   /* length of the header in `reply`, in bytes */
@@ -285,7 +285,7 @@ typedef enum pd_link {
     PD_LINK_DROP, /* the caller must close the connection, then call pd_core_down */
 } pd_link;
 
-/* Returns what the caller has to do with the connection now: make one, keep it, or drop it. */
+/* Returns what the caller must do with the connection now: make one, keep it, or drop it. */
 pd_link pd_core_link(const pd_core *core, uint64_t now_ns);
 /* Tells the core that a connection has been made. `passes_descriptors`: its transport has the functions for shared
  * memory. */
@@ -314,8 +314,8 @@ void pd_core_received(pd_core *core, size_t n, uint64_t now_ns);
 /* Returns whether the call that has this ticket is done. Returns true for a ticket that does not exist, too. */
 bool pd_core_done(const pd_core *core, pd_ticket_id ticket);
 /* Frees the ticket of a call that is done, and returns the result of the call. For a ticket of pd_core_call, *reply is
- * the header of the answer (*bytes long) with the payload behind it; the caller frees it. For other tickets *reply is
- * NULL and *bytes is 0. PD_NOT_FOUND: there is no such ticket. */
+ * the header of the answer (*bytes long) followed by the payload; the caller frees it. For other tickets *reply is NULL
+ * and *bytes is 0. PD_NOT_FOUND: there is no such ticket. */
 int pd_core_finish(pd_core *core, pd_ticket_id ticket, uint8_t **reply, size_t *bytes, pd_error *err);
 
 /* Returns how many rounds of the parameter are closed, as far as the server's answers have reported. */

@@ -152,8 +152,6 @@ int pd_handle_finish_part(pd_client *client, pd_ticket_id *ticket, double end, p
     return rc;
 }
 
-/* ---- used by several calls ---- */
-
 pd_client *pd_handle_enter(const pd_client *client)
 {
     pd_client *mutable = (pd_client *)client;

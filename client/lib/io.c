@@ -24,8 +24,6 @@ static int until_ms(uint64_t when_ns)
     return (int)((when_ns - now + 999999) / 1000000);
 }
 
-/* ---- called by both threads ---- */
-
 void pd_io_enter(pd_io *io)
 {
     pthread_mutex_lock(&io->lock);
@@ -102,8 +100,6 @@ static void enter_thread(void *arg)
     pd_io_enter(arg);
 }
 
-/* ---- the connection: functions of the I/O thread ---- */
-
 /* Returns for how many milliseconds the I/O thread may sleep; 0 if there are bytes to send. A call of the user that
  * queues bytes wakes the thread earlier. */
 static int sleep_ms(pd_io *io)
@@ -149,7 +145,8 @@ static void explain(pd_io *io, const pd_address *url, const pd_error *why)
     unlock(io);
 }
 
-/* Waits for the addresses of a host. A lookup that takes too long goes on, and the next attempt waits for it again. */
+/* Waits for the addresses of a host. A lookup that takes too long continues, and the next attempt waits for it
+ * again. */
 static int look_up(pd_io *io, size_t url, const struct addrinfo **addresses, pd_error *err)
 {
     pd_lookup **lookup = &io->lookups[url];
@@ -224,10 +221,8 @@ static void rest(pd_io *io)
     if (poll(wait, 2, until_ms(io->until_ns)) > 0 && wait[1].revents != 0) eventfd_read(io->wake_fd, &count);
 }
 
-/* ---- the connection: at work ---- */
-
-/* Puts the connection beside in the place of the present one, whose path was cut. Where the core does not go on with
- * the same address, the next connection is made anew. */
+/* Replaces the connection, whose path is broken, by the spare one. If the core does not continue with the same address,
+ * the next connection is made anew. */
 static void replace(pd_io *io)
 {
     int fd = pd_path_take(&io->path);
@@ -321,8 +316,6 @@ static void *run(void *arg)
     pd_pump_lose(&io->pump, pd_clock_now_ns(), "closed");
     return NULL;
 }
-
-/* ---- start and stop: called by the user's thread ---- */
 
 /* Starts the I/O thread with all signals blocked, so that signals go to the program's other threads. */
 static int spawn(pd_io *io)

@@ -214,17 +214,6 @@ static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
     return n;
 }
 
-/* Notes in the Declare frame that was queued last which parameters it declares. When the frame is answered, the note
- * says to which parameters the entries of the answer belong. */
-static void note_page(pd_core *core, size_t first, size_t n)
-{
-    pd_outgoing_frame *frame = pd_outgoing_find(&core->out, core->calls.last_id);
-
-    frame->first = first;
-    frame->count = n;
-    core->declares_waiting++;
-}
-
 /* Sends the declarations of all parameters on a new connection. Returns PD_NO_MEMORY if out of memory. */
 static int send_declare(pd_core *core)
 {
@@ -235,13 +224,18 @@ static int send_declare(pd_core *core)
     core->declares_waiting = 0;
     for (size_t first = 0, n; rc == PD_OK && first < core->n_params; first += n) {
         Paramd__DeclareRequest request = PARAMD__DECLARE_REQUEST__INIT;
+        pd_outgoing_frame *frame;
 
         n = fill_page(core, first, page);
         request.parameters = page->params;
         request.n_parameters = n;
         request.last = first + n == core->n_params;
         rc = pd_core_post(core, PD_DECLARE, &request.base, PD_QUEUE_CONNECTION, NULL);
-        if (rc == PD_OK) note_page(core, first, n);
+        if (rc != PD_OK) break;
+        frame = pd_outgoing_find(&core->out, core->calls.last_id);
+        frame->first = first;
+        frame->count = n;
+        core->declares_waiting++;
     }
     free(page);
     return rc;
@@ -498,13 +492,14 @@ static void go_on(pd_core *core)
     core->link.stage = STAGE_RUNNING;
 }
 
-/* Begins to send the window's frames again if the server has gone back, or goes on with that. Else prepares the frames
- * that are queued for this connection. */
+/* Begins or continues to resend the window's frames if the server has gone back. Else prepares the frames that are
+ * queued for this connection. */
 static int prepare_frames(pd_core *core)
 {
     int rc;
 
-    /* After the server has gone back, its weights equal those of the caller, but only pushes that also pull are compared. */
+    /* After the server has gone back, its weights equal those of the caller, but only pushes that also pull are
+     * compared. */
     for (size_t i = 0; core->recovery.went_back && i < core->n_params; i++) pd_core_forget_versions(&core->params[i]);
     if (pd_replace_again(core) != PD_OK) {
         pd_core_drop(core, "out of memory");

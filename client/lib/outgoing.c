@@ -42,13 +42,6 @@ void pd_sent_frame_drop(pd_sent_frame *sent)
         free_sent(sent);
 }
 
-/* Notes that the frame which sends it again is gone. */
-static void release(pd_sent_frame *sent)
-{
-    sent->again = NULL;
-    if (sent->dropped) free_sent(sent);
-}
-
 #define UNIT ((uint64_t)PD_PAYLOAD_ALIGN)
 
 int pd_staging_make(pd_staging *staging, uint64_t bytes, pd_error *err)
@@ -98,7 +91,7 @@ static bool lies_in_place(const pd_staging *staging, const pd_outgoing_frame *fr
     return frame->n_iov > 0 && *at % UNIT == 0;
 }
 
-/* A part of the segment that is in no block: behind `before` (NULL: behind its beginning), from `at` to `end`. */
+/* A part of the segment that is in no block: after `before` (NULL: after its beginning), from `at` to `end`. */
 typedef struct gap {
     pd_block *before;
     uint64_t at, end;
@@ -126,12 +119,12 @@ static bool find_gap(const pd_staging *staging, uint64_t bytes, gap *found)
     do {
         *found = gap_behind(staging, before);
         if (fits(found, found->at, bytes)) return true;
-        before = before != NULL ? before->next : staging->first; /* behind the last block: before the first one */
+        before = before != NULL ? before->next : staging->first; /* after the last block: before the first one */
     } while (before != begin);
     return false;
 }
 
-/* Finds the gap with room at the offset `at`, from the most recent block on: homes are mostly taken in order. Returns
+/* Finds the gap with room at the offset `at`, from the most recent block on: buffers are mostly taken in order. Returns
  * false if blocks are there. */
 static bool find_gap_at(const pd_staging *staging, uint64_t at, uint64_t bytes, gap *found)
 {
@@ -259,7 +252,7 @@ void pd_outgoing_frame_free(pd_outgoing_frame *frame)
 #undef uthash_nonfatal_oom
 #define uthash_nonfatal_oom(frame) ((frame)->hh.tbl = NULL)
 
-/* Links a frame into a lane: behind all others, or, among held frames, behind those with smaller ids. */
+/* Links a frame into a queue: after all others, or, among held frames, after those with smaller ids. */
 static void link_in(pd_outgoing *out, pd_outgoing_frame *frame, pd_queue queue)
 {
     pd_outgoing_frame **first = &out->queue[queue].first, *before = *first != NULL ? (*first)->prev : NULL;
@@ -331,7 +324,10 @@ static void take_out(pd_outgoing *out, pd_outgoing_frame *frame)
     link_out(out, frame);
     HASH_DELETE(hh, out->by_id, frame);
     pd_staging_end(&out->staging, frame, !frame->exposed || PD_MUTANT(given_up_block_free));
-    if (frame->source != NULL) release(frame->source);
+    if (frame->source != NULL) {
+        frame->source->again = NULL;
+        if (frame->source->dropped) free_sent(frame->source);
+    }
     pd_outgoing_frame_free(frame);
 }
 
@@ -360,8 +356,8 @@ void pd_outgoing_retire_all(pd_outgoing *out)
     }
 }
 
-/* Chooses the frame to send next: first a frame that is half sent, then frames of the connection,
- * then frames of the user's calls. */
+/* Chooses the frame to send next: first a frame that is half sent, then frames of the connection, then frames of the
+ * user's calls. */
 static pd_outgoing_frame *choose(pd_outgoing *out, pd_queue *queue)
 {
     if (out->gone > 0)

@@ -40,8 +40,6 @@ static void report_received(pd_pump *pump, uint64_t now_ns)
     pump->received = 0;
 }
 
-/* ---- receiving ---- */
-
 static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
 {
     pd_pump *pump = arg;
@@ -109,8 +107,6 @@ bool pd_pump_ready(pd_pump *pump, unsigned events, uint64_t now_ns)
     return more;
 }
 
-/* ---- sending ---- */
-
 /* Tells the core the time and how many bytes were received, and lists bytes to send in `iov`. Returns the number of its
  * entries. */
 static int prepare(pd_pump *pump, struct iovec *iov, uint64_t now_ns)
@@ -147,8 +143,6 @@ bool pd_pump_send(pd_pump *pump, uint64_t now_ns)
     pump->leave(pump->arg);
     return !pump->blocked;
 }
-
-/* ---- life ---- */
 
 void pd_pump_lose(pd_pump *pump, uint64_t now_ns, const char *reason)
 {

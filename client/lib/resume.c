@@ -1,4 +1,4 @@
-/* resume.c - the public functions that go on after the server has lost the job or gone back to an earlier step. */
+/* resume.c - the public functions that continue after the server has lost the job or gone back to an earlier step. */
 #include "call.h"
 #include "handle.h"
 #include "recoveries.h"

@@ -13,12 +13,6 @@
 #include "connect.h"
 #include "transport.h"
 
-static int unavailable(const pd_address *url, const char *why, pd_error *err)
-{
-    char text[PD_ADDRESS_TEXT];
-    return pd_fail(err, PD_UNAVAILABLE, "%s: %s", pd_address_text(url, text), why);
-}
-
 /* Connects to a Unix socket, which never takes long. Returns an errno value. */
 static int connect_local(int *out, const pd_address *url)
 {
@@ -38,10 +32,12 @@ static int connect_local(int *out, const pd_address *url)
 int pd_sock_connect(int *fd, const pd_address *url, const struct addrinfo *addresses, int stop_fd, int timeout_ms,
                     pd_error *err)
 {
+    char text[PD_ADDRESS_TEXT];
     int error = url->local ? connect_local(fd, url) : pd_race_connect(fd, addresses, stop_fd, timeout_ms);
 
     if (error < 0) return pd_fail(err, PD_CANCELLED, "told to stop");
-    return error == 0 ? PD_OK : unavailable(url, strerror(error), err);
+    if (error == 0) return PD_OK;
+    return pd_fail(err, PD_UNAVAILABLE, "%s: %s", pd_address_text(url, text), strerror(error));
 }
 
 static ssize_t result(ssize_t n, const char *what, pd_error *err)

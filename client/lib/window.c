@@ -55,15 +55,15 @@ void pd_spare_shrink(pd_spare *spare, uint64_t most)
     }
 }
 
-/* Returns whether the window keeps a frame. A note is kept without a window, too, until its step is closed: a server
- * that was started anew has neither the step's push nor its note, and of the two only the push, which has no answer, is
- * sent again without the window. */
+/* Returns whether the window keeps a frame. A worker state is kept without a window, too, until its step is closed: a
+ * server that was restarted has neither the step's push nor its worker state, and of the two only the push, which has
+ * no answer, is sent again without the window. */
 static bool is_kept(const pd_core *core, const pd_outgoing_frame *frame)
 {
     return (core->window.steps > 0 || frame->method == PD_NOTE) && frame->op != NULL && frame->step > 0;
 }
 
-/* Returns the parameter of tensor or chunk number `i`. A note belongs to the first parameter of its push. */
+/* Returns the parameter of tensor or chunk number `i`. A worker state belongs to the first parameter of its push. */
 static uint32_t param_of(const pd_outgoing_frame *frame, size_t i)
 {
     size_t item = frame->method == PD_NOTE ? 0 : frame->pieces[i].item;
@@ -84,7 +84,7 @@ static void limit_spare(pd_window *window, uint64_t coming)
     pd_spare_shrink(&window->spare, used < most ? most - used : 0);
 }
 
-/* Gives the past memory for its payload. Returns false if out of memory. */
+/* Allocates memory for the payload. Returns false if out of memory. */
 static bool make_room(pd_window *window, pd_sent_frame *sent, uint64_t bytes)
 {
     sent->payload_bytes = bytes;
@@ -115,7 +115,7 @@ static void begin_to_keep(pd_core *core, const pd_outgoing_frame *frame)
 }
 
 /* Begins the hash of the weights that an answer brings. A frame that is kept, or sent again, may be answered twice, and
- * the hashes of both answers are compared. Without memory for the hash the answers are not compared. */
+ * the hashes of both answers are compared. If out of memory for the hash, the answers are not compared. */
 static void begin_hash(pd_core *core, const pd_outgoing_frame *frame)
 {
     pd_window *window = &core->window;
