@@ -140,7 +140,7 @@ static int unpack_error_frame(pd_arena *arena, int code, const char *text, pd_er
 
     assert_int_equal(pd_frame_pack_error(&frame, &bytes, PD_PUSH, 0, 9, code, text, 0), PD_OK);
     assert_int_equal(frame[5], PD_FLAG_REPLY | PD_FLAG_ERROR);
-    int rc = pd_message_error(arena, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, err);
+    int rc = pd_message_error(arena, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, err, NULL);
     free(frame);
     return rc;
 }
@@ -173,9 +173,9 @@ TEST(a_code_that_is_not_on_the_list_is_unknown, void *arena)
 {
     pd_error err;
 
-    assert_int_equal(pd_message_error(arena, bytes_of("\x08\x63"), 2, &err), PD_UNKNOWN);
-    assert_int_equal(pd_message_error(arena, bytes_of(""), 0, &err), PD_UNKNOWN);
-    assert_int_equal(pd_message_error(arena, bytes_of("\x08\x80\x80\x80\x80\xf8\xff\xff\xff\xff\x01"), 11, &err),
+    assert_int_equal(pd_message_error(arena, bytes_of("\x08\x63"), 2, &err, NULL), PD_UNKNOWN);
+    assert_int_equal(pd_message_error(arena, bytes_of(""), 0, &err, NULL), PD_UNKNOWN);
+    assert_int_equal(pd_message_error(arena, bytes_of("\x08\x80\x80\x80\x80\xf8\xff\xff\xff\xff\x01"), 11, &err, NULL),
                      PD_UNKNOWN); /* INT32_MIN */
 }
 
@@ -186,7 +186,7 @@ TEST(an_error_text_is_one_line_whatever_came, void *arena)
     assert_int_equal(pd_message_error(arena,
                                       bytes_of("\x08\x05\x12\x03"
                                                "a\nb"),
-                                      7, &err),
+                                      7, &err, NULL),
                      PD_NOT_FOUND);
     assert_string_equal(err.text, "a?b");
 }
@@ -207,7 +207,8 @@ TEST(refuses_bytes_that_are_no_message, void *arena)
     assert_refuses(arena, PD_HELLO, "\x12\xff\xff\xff\xff\x0f", 6, PD_INVALID_ARGUMENT, "field 2");
     assert_refuses(arena, PD_HELLO, "\x00\x00", 2, PD_INVALID_ARGUMENT, "HelloRequest"); /* field number 0 */
     assert_refuses(arena, PD_HELLO, "\x0b", 1, PD_INVALID_ARGUMENT, "field 1");          /* a group */
-    assert_refuses(arena, PD_HELLO, "\x10\x01", 2, PD_INVALID_ARGUMENT, "wrong wire type");    /* a number in a text field */
+    assert_refuses(arena, PD_HELLO, "\x10\x01", 2, PD_INVALID_ARGUMENT,
+                   "wrong wire type"); /* a number in a text field */
 }
 
 TEST(refuses_text_that_is_not_utf8, void *arena)
