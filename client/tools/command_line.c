@@ -16,9 +16,8 @@
 
 const pd_command_option pd_common_options[] = {
     { "server", 's', PD_OPTION_TEXT, "ADDRESS",
-      .help =
-          "Daemon to talk to: tcp://host:port, tls://host:port, host:port, :port, [v6]:port, unix:///path, or the name "
-          "of a local daemon (default: $PARAMD_URL, else tcp://127.0.0.1:7070)" },
+      .help = "Daemon to talk to: tcp://host:port, tls://host:port, host:port, :port, [v6]:port, unix:///path, or the "
+              "name of a local daemon (default: $PARAMD_URL, else tcp://127.0.0.1:7070)" },
     { "timeout", 't', PD_OPTION_SECONDS, "SECONDS", .help = "Give up after this time without an answer",
       .preset = "5" },
     { "output", 'o', PD_OPTION_CHOICE, "text|wide|json",

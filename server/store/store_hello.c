@@ -78,7 +78,7 @@ static unsigned intent_of(const pd_request *hello)
                                                      : BY_RUN;
 }
 
-/* Returns the generation of a run: the number behind the last '#', else 1. *launch: length of what stands before. */
+/* Returns the generation of a run: the number after the last '#', else 1. *launch: length of what stands before. */
 static unsigned long generation_of(const char *run, size_t *launch)
 {
     const char *mark = strrchr(run, '#');

@@ -3,7 +3,15 @@
 #ifndef PD_FIGURE_H
 #define PD_FIGURE_H
 
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "bench.h"
 #include "connection.h"

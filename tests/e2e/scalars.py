@@ -145,7 +145,7 @@ class Scalars(stranger.Stranger):
         refused(INVALID_ARGUMENT, "name of 0 bytes", scalars(**{"": 1}))
         refused(INVALID_ARGUMENT, "name of 65 bytes: expected 1 to 64", scalars(**{"x" * 65: 1}))
         refused(INVALID_ARGUMENT, "control character", scalars(**{"a\tb": 1}))
-        refused(INVALID_ARGUMENT, "loss stands twice", scalars(loss=1) + scalars(loss=1))
+        refused(INVALID_ARGUMENT, "duplicate scalar loss", scalars(loss=1) + scalars(loss=1))
         refused(RESOURCE_EXHAUSTED, "17 scalars in a push: at most 16", scalars(**{f"s{i}": i for i in range(17)}))
         self.assertRefused(INVALID_ARGUMENT, "without pieces", worker.call, PUSH, number(1, 1) + number(7, 1) +
                 scalars(loss=1))

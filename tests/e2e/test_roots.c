@@ -125,10 +125,7 @@ static void daemons_agree(int delay, const char *more)
     model_free(m);
 }
 
-TEST(daemons_with_other_threads_agree_where_roots_are_used_at_once)
-{
-    daemons_agree(0, "");
-}
+HOLDS(daemons_with_other_threads_agree_where_roots_are_used_at_once, daemons_agree(0, ""));
 
 TEST(daemons_with_other_threads_agree_where_roots_are_used_later)
 {

@@ -6,6 +6,7 @@
  * with PARAMD_SEEDS, the program also checks that the seeds reach every handler. */
 #define _GNU_SOURCE /* memfd_create, F_ADD_SEALS */
 #include "daemon.h"
+#include "loop.h"
 #include "message.h"
 #include "pieces.h"
 #include "turn.h"
@@ -58,8 +59,6 @@ static uint8_t choice(void)
 {
     return world.at < world.end ? *world.at++ : 0;
 }
-
-/* ---- the daemon and its store, in one thread ---- */
 
 static void on_effects(void *arg, pd_mail *first, pd_mail *last)
 {
@@ -158,8 +157,6 @@ static void run_store(void)
     if (pd_store_next_tick(world.store) <= world.now) pd_store_tick(world.store, world.now);
 }
 
-/* ---- frames from the daemon ---- */
-
 static bool has_outcomes(unsigned method)
 {
     return method == PD_PUSH || method == PD_PULL || method == PD_PUSH_PULL;
@@ -246,7 +243,7 @@ static void end_world(void)
     pump();
     for (int i = 0; i < CONNS; i++) disconnect(&world.peers[i]);
     pump();
-    for (unsigned i = 0; i < PD_METHODS; i++) calls[i] += pd_conversation_calls(world.daemon, i);
+    for (unsigned i = 0; i < PD_METHODS; i++) calls[i] += world.daemon->counters.calls[i];
     pd_store_apply(world.store, drop, world.now);
     post_effects();
     pump();
@@ -262,8 +259,6 @@ static void end_world(void)
     if (world.pass >= 0) close(world.pass);
     MUST(lowest_free() == world.first_free); /* no descriptor is left open */
 }
-
-/* ---- frames from the peers ---- */
 
 static void connect_peer(peer *p)
 {
@@ -652,8 +647,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     end_world();
     return 0;
 }
-
-/* ---- seeds ---- */
 
 #include "conversation_seeds.h"
 

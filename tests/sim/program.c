@@ -22,8 +22,6 @@ bool sim_is_finished(const sim_worker *w)
     return false;
 }
 
-/* ---- calls ---- */
-
 /* Enters a phase. Progress counts only if the process has not been in this phase of this step before: a worker that
  * repeats a request in vain makes no progress. */
 void sim_program_go_on(sim_worker *w, phase next)
@@ -184,8 +182,6 @@ static void on_fetched(sim_worker *w)
         sim_worker_end_refused(w, rc, err.text);
 }
 
-/* ---- steps ---- */
-
 /* Lists in random order the parameters that have not taken this step yet. Returns their number. */
 static size_t choose(sim_worker *w, uint32_t *order)
 {
@@ -249,8 +245,6 @@ void sim_program_leave(sim_worker *w)
     else
         sim_program_go_on(w, LEAVING);
 }
-
-/* ---- weights that are changed by hand ---- */
 
 /* Changes the weights of the parameters that have taken the step before, and writes them as items. Returns their
  * number. */

@@ -50,8 +50,6 @@ bool sim_program_take(sim_worker *w, pd_ticket_id ticket, int *rc, uint8_t **rep
     return true;
 }
 
-/* ---- notes ---- */
-
 sim_program_note sim_note_of(const sim_worker *w, uint64_t step)
 {
     sim_program_note note;
@@ -143,8 +141,6 @@ void sim_program_on_recalled(sim_worker *w)
     free(reply);
 }
 
-/* ---- going back ---- */
-
 /* Frees the tickets of all that was under way when the server went back. */
 static void forget_calls(sim_worker *w)
 {
@@ -205,8 +201,6 @@ void sim_program_on_rewound(sim_worker *w)
     sim_worker_trace(w, "is back", sim_least_step(w), 0);
     sim_program_fetch(w);
 }
-
-/* ---- the end ---- */
 
 void sim_program_sync(sim_worker *w)
 {

@@ -11,8 +11,6 @@ enum { SEGMENT = 1 << 16 }; /* least bytes of a segment: small, so that segments
 
 static const char root[] = SIM_STATE_DIR;
 
-/* ---- writing ---- */
-
 static void hand_back(sim_server *server, pd_wal_record *entry)
 {
     pd_request *request = pd_request_new(PD_REQ_WAL, (pd_ticket){ 0, 0 });
@@ -97,8 +95,6 @@ void sim_journal_end(sim_server *server)
     server->logs = NULL;
     sim_enter(before);
 }
-
-/* ---- the start ---- */
 
 static int repeat(void *arg, const pd_wal_record *entry, pd_error *err)
 {

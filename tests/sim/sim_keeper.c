@@ -12,8 +12,6 @@
 
 static const char root[] = SIM_STATE_DIR;
 
-/* ---- the checkpoint writer ---- */
-
 /* Hands a checkpoint back to the step thread, which takes its published versions back and frees it. */
 static void hand_back(sim_server *server, pd_checkpoint_image *kept)
 {
@@ -116,8 +114,6 @@ void sim_keeper_end(sim_server *server)
     server->keeper_due = false;
     server->tidy_dir[0] = '\0';
 }
-
-/* ---- the start ---- */
 
 static void note_damage(void *arg, const char *dir, const pd_error *why)
 {

@@ -24,8 +24,6 @@ enum { FIGURE_BYTES = 40 * 1024 };
  * the server keeps of each beside it: the request and its pieces. */
 enum { SHARED_BYTES = 640 };
 
-/* ---- the platform of the loop thread ---- */
-
 static uint64_t now_ms(void *arg)
 {
     return ((sim_server *)arg)->s->now_ns / 1000000;
@@ -110,8 +108,6 @@ static void log_line(const pd_log_entry *entry)
     if (strstr(entry->text, "(sim, ") != NULL) sim_fail("liveness", "a worker is closed: %s", entry->text);
 }
 
-/* ---- the loop thread ---- */
-
 static void drop_closed_ends(sim_server *server)
 {
     size_t kept = 0;
@@ -178,11 +174,11 @@ static void check_lent(const sim_server *server)
 
     for (size_t i = 0; i < daemon->table.capacity; i++) {
         const pd_conn *conn = daemon->table.at[i];
-        if (conn == NULL || conn->output.lent.n == 0) continue;
-        if (now > conn->output.lent.since_ms + 2 * SILENCE_MS + 4000)
-            sim_fail("liveness", "%llu answers are lent since %.1f s", (unsigned long long)conn->output.lent.n,
-                     (double)(now - conn->output.lent.since_ms) / 1e3);
-        if (conn->output.lent.bytes == 0) sim_fail("accounting", "answers are lent, and take no memory");
+        if (conn == NULL || conn->output.outstanding.n == 0) continue;
+        if (now > conn->output.outstanding.since_ms + 2 * SILENCE_MS + 4000)
+            sim_fail("liveness", "%llu answers are lent since %.1f s", (unsigned long long)conn->output.outstanding.n,
+                     (double)(now - conn->output.outstanding.since_ms) / 1e3);
+        if (conn->output.outstanding.bytes == 0) sim_fail("accounting", "answers are lent, and take no memory");
     }
 }
 
@@ -202,8 +198,6 @@ static void loop_tick(sim *s, void *who, uint64_t what)
     sim_enter(before);
     sim_after(s, TICK_MS * SIM_MS, loop_tick, server, 0);
 }
-
-/* ---- calls of the other files ---- */
 
 static pd_transport *connect_to(sim_server *server, bool http, bool is_local, sim_link **link)
 {
@@ -270,8 +264,6 @@ pd_store *sim_server_store(sim_server *server)
     return server->store;
 }
 
-/* ---- invariants ---- */
-
 uint64_t sim_bytes_in_flight(const sim_server *server)
 {
     return server->daemon->ingest.admission.used;
@@ -305,7 +297,7 @@ bool sim_loop_rests(const sim_server *server, uint64_t *bytes)
     for (size_t i = 0; i < daemon->table.capacity; i++) {
         if (daemon->table.at[i] == NULL) continue;
         if (!rests(daemon->table.at[i])) return false;
-        *bytes += CONN_BYTES + daemon->table.at[i]->output.lent.bytes;
+        *bytes += CONN_BYTES + daemon->table.at[i]->output.outstanding.bytes;
     }
     return true;
 }
@@ -375,20 +367,18 @@ void sim_server_check_rest(sim_server *server)
     sim_check_zero("HTTP connections", server->daemon->http.n);
 }
 
-/* ---- life ---- */
-
 static pd_daemon_config daemon_config(const sim_plan *plan)
 {
     return (pd_daemon_config){
         .listen = "",
         .max_connections = 256,
-        .handshake_ms = HANDSHAKE_MS,
-        .heartbeat_ms = HEARTBEAT_MS,
-        .silence_ms = SILENCE_MS,
-        .read_ms = SILENCE_MS,
-        .write_ms = SILENCE_MS,
-        .drain_ms = DRAIN_MS,
-        .keep_ms = plan->crashes ? KEEP_MS : 0,
+        .times.handshake_ms = HANDSHAKE_MS,
+        .times.heartbeat_ms = HEARTBEAT_MS,
+        .times.silence_ms = SILENCE_MS,
+        .times.read_ms = SILENCE_MS,
+        .times.write_ms = SILENCE_MS,
+        .times.drain_ms = DRAIN_MS,
+        .times.keep_ms = plan->crashes ? KEEP_MS : 0,
         .ingest_bytes = plan->ingest,
         .chunk_elements = plan->chunk,
         .max_payload = plan->payload,
@@ -399,7 +389,7 @@ static pd_daemon_config daemon_config(const sim_plan *plan)
         .shared_memory = plan->server_shares,
         .least_shared = plan->least_shared,
         .blas_core = "none",
-        .log = log_line,
+        .hooks.log = log_line,
     };
 }
 

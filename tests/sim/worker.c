@@ -24,8 +24,6 @@ void sim_worker_trace(sim_worker *w, const char *what, uint64_t a, uint64_t b)
     sim_note(w->s, who, w->rank, what, a, b);
 }
 
-/* ---- the end of a process ---- */
-
 void sim_worker_end(sim_worker *w)
 {
     sim_side before;
@@ -121,7 +119,7 @@ void sim_worker_end_refused(sim_worker *w, int code, const char *text)
         end_misled(w);
         return;
     }
-    if (strstr(text, "in the mean already") != NULL) { /* an operator must drop the job to resolve this */
+    if (strstr(text, "already in the mean") != NULL) { /* an operator must drop the job to resolve this */
         sim_drop_job(w->s, w->job->number);
         sim_program_rest(w, INIT, "asks the operator to drop the job");
         return;
@@ -138,8 +136,6 @@ void sim_worker_end_refused(sim_worker *w, int code, const char *text)
     sim_fail("liveness", "%s rank %u, step %llu, %s: %s: %s", w->job->name, w->rank, (unsigned long long)w->step,
              sim_phase_names[w->phase], pd_code_name(code), text);
 }
-
-/* ---- the I/O of the process ---- */
 
 static void on_clock(sim *s, void *who, uint64_t what);
 static void carry(sim_worker *w);
@@ -236,8 +232,6 @@ static void on_clock(sim *s, void *who, uint64_t what)
     if (w->phase != ENDED) carry(w);
     sim_enter(before);
 }
-
-/* ---- life ---- */
 
 static void make_buffers(sim_worker *w)
 {

@@ -1,8 +1,6 @@
 /* peer.c - a server whose frames the test sends one by one, for tests of the client's core. */
 #include "peer.h"
 
-#include <unistd.h>
-
 #include "answer.h"
 #include "descriptors.h"
 #include "test.h"

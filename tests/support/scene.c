@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "access.h"
 #include "small_daemon.h"
@@ -50,7 +49,7 @@ static pd_daemon_config scene_config(uint32_t max_params, uint64_t chunk)
     config.chunk_elements = chunk;
     config.max_params = max_params;
     if (max_params > 16) config.max_header = 65536;
-    config.log = keep_log;
+    config.hooks.log = keep_log;
     return config;
 }
 
@@ -143,8 +142,6 @@ void scene_free(scene *s)
     if (s->taken >= 0) close(s->taken);
     free(s);
 }
-
-/* ---- frames of the clients ---- */
 
 void scene_roles(scene *s, const char *text)
 {

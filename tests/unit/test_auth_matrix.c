@@ -3,13 +3,10 @@
 #include "test.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "handlers.h"
 #include "request.h"
 #include "scene.h"
-
-/* ---- the identities, each with the roles of its column ---- */
 
 typedef struct column {
     const char *name, *roles;
@@ -20,8 +17,6 @@ static const column columns[] = {
     { "push", "token:x push j\n" },    { "admin", "token:x admin j\n" },          { "admin of *", "token:x admin *\n" },
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };
-
-/* ---- the requests ---- */
 
 static void send_hello(scene *s, int fd)
 {
@@ -212,8 +207,6 @@ static void send_own_checkpoint(scene *s, int fd)
     ask_checkpoint(s, fd, "");
 }
 
-/* ---- the matrix ---- */
-
 typedef enum peer_kind { STRANGER, WORKER, BARE_WORKER, OPERATOR } peer_kind;
 
 /* A request of one kind of peer, and its result for each role (column): "+" it is carried out; "?" the answer for a job
@@ -312,10 +305,10 @@ static char try_request(const row *r, const column *c)
     peer = connect_peer(s, r->kind);
     if (r->send == send_hello) s->identity = "token:x";
     scene_roles(s, c->roles);
-    calls = pd_conversation_calls(s->daemon, r->method);
+    calls = s->daemon->counters.calls[r->method];
     r->send(s, peer);
     scene_settle(s);
-    verdict = verdict_of(s, peer, pd_conversation_calls(s->daemon, r->method) == calls + 1);
+    verdict = verdict_of(s, peer, s->daemon->counters.calls[r->method] == calls + 1);
     close(peer);
     if (worker >= 0) close(worker);
     scene_free(s);

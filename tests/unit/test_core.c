@@ -3,8 +3,6 @@
 
 #include "peer.h"
 
-/* ---- greeting ---- */
-
 TEST(introduces_itself_and_is_welcomed)
 {
     static const char *const options[] = { "nonfinite=reject", NULL }, *const rules[] = { "*bias sgd lr=0.5", "* sgd",
@@ -116,8 +114,6 @@ TEST(refuses_an_option_without_a_value)
     assert_int_equal(pd_core_new(&core, &config, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "nonfinite"));
 }
-
-/* ---- time ---- */
 
 /* Returns the longest pause before the next attempt after so much time without a welcome. */
 static uint64_t longest_pause(uint64_t alone_ns)
@@ -240,8 +236,6 @@ TEST(a_push_that_waits_long_for_its_round_is_kept_alive_by_heartbeats)
     peer_frame_drop(&push);
     peer_free(p);
 }
-
-/* ---- reconnecting ---- */
 
 TEST(sends_the_identical_bytes_again_on_the_next_connection)
 {
@@ -410,8 +404,6 @@ TEST(initial_weights_whose_reply_was_lost_are_not_sent_again)
     peer_expect_silence(p);
     peer_free(p);
 }
-
-/* ---- barriers, leaving, initial weights ---- */
 
 TEST(barriers_are_numbered_and_leaving_ends_the_handle)
 {

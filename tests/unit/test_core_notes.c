@@ -60,8 +60,6 @@ static void come_back(peer *p)
     peer_answer_declare(p, PARAMS, STEP);
 }
 
-/* ---- notes ---- */
-
 TEST(a_note_goes_out_before_the_push_of_its_step)
 {
     peer *p = trained();
@@ -216,8 +214,6 @@ TEST(without_memory_neither_the_note_nor_the_push_goes_out)
     peer_free(p);
 }
 
-/* ---- the note that comes back ---- */
-
 static pd_ticket_id recall(peer *p, pd_prefix *asked)
 {
     pd_ticket_id ticket;
@@ -297,8 +293,6 @@ TEST(a_recall_is_asked_again_on_the_next_connection)
     peer_free(p);
 }
 
-/* ---- the durable step ---- */
-
 TEST(answers_tell_the_durable_step)
 {
     Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
@@ -339,8 +333,6 @@ TEST(a_server_that_comes_back_tells_its_durable_step)
     assert_int_equal(p->core->progress.durable, STEP);
     peer_free(p);
 }
-
-/* ---- asking for a checkpoint ---- */
 
 TEST(a_request_for_a_checkpoint_has_its_step_and_its_patience)
 {

@@ -21,8 +21,6 @@ static pd_core_config with_window(uint32_t window)
     return config;
 }
 
-/* ---- what the core sends ---- */
-
 static int try_replace(peer *p, const uint32_t *params, size_t n, uint64_t number, pd_ticket_id *ticket, pd_error *err)
 {
     static float weights[PARAMS][LARGE];
@@ -121,8 +119,6 @@ TEST(rank_0_brings_the_number_of_what_it_has_sent)
     peer_free(p);
 }
 
-/* ---- what is refused ---- */
-
 static void assert_refused(peer *p, const uint32_t *params, size_t n, uint64_t number, int code, const char *text)
 {
     pd_ticket_id ticket;
@@ -166,8 +162,6 @@ TEST(weights_are_not_replaced_during_a_push)
                    "weights are replaced that are of one step");
     peer_free(p);
 }
-
-/* ---- a connection that breaks, and a server that goes back ---- */
 
 /* Answers Declare: the parameters are at `step`, with weights of the change `number`. */
 static void answer_declare(peer *p, uint64_t step, uint64_t number)

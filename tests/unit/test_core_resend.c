@@ -16,8 +16,6 @@ static windowed gone_back(uint64_t step, uint64_t back)
     return w;
 }
 
-/* ---- the pushes ---- */
-
 TEST(pushes_since_the_checkpoint_are_sent_again_byte_for_byte_step_by_step)
 {
     windowed w = gone_back(5, 2);
@@ -95,8 +93,6 @@ TEST(a_push_that_is_made_meanwhile_waits)
     windowed_free(&w);
 }
 
-/* ---- other requests ---- */
-
 static pd_ticket_id pull(windowed *w)
 {
     pd_item *item = &w->p->items[0];
@@ -159,8 +155,6 @@ TEST(a_call_that_waits_can_tell_why)
     assert_string_equal(w.p->core->link.reason, "");
     windowed_free(&w);
 }
-
-/* ---- answers that differ ---- */
 
 static void expect_different(windowed *w, const char *what)
 {
@@ -246,8 +240,6 @@ TEST(a_push_that_is_held_has_no_answer_yet)
     windowed_free(&w);
 }
 
-/* ---- when something else goes wrong ---- */
-
 TEST(a_connection_that_breaks_meanwhile_goes_on_where_the_server_is)
 {
     windowed w = gone_back(6, 2);
@@ -332,8 +324,6 @@ TEST(a_push_that_is_refused_for_good_ends_in_a_rewind)
     windowed_free(&w);
 }
 
-/* ---- marks ---- */
-
 static uint64_t mark_of(const peer_frame *l)
 {
     return ((const Paramd__PushRequest *)l->message)->mark;
@@ -364,8 +354,6 @@ TEST(marks_of_another_connection_are_not_sent)
     assert_int_equal(peer_finish(w.p, ticket, NULL), PD_OK);
     windowed_free(&w);
 }
-
-/* ---- memory ---- */
 
 /* Packs an answer to a Declare: both parameters are at this step. */
 static uint8_t *declared_at(uint64_t step, const pd_prefix *asked, size_t *bytes)

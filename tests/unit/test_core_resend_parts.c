@@ -70,8 +70,6 @@ static pd_prefix expect(peer *p, unsigned method)
     return l.prefix;
 }
 
-/* ---- chunks ---- */
-
 static void expect_chunks(peer *p, uint64_t step, pd_prefix *out)
 {
     for (uint64_t i = 0; i < 3; i++) out[i] = expect_push(p, 0, i * 64, step);
@@ -163,8 +161,6 @@ TEST(a_refused_chunk_of_a_step_that_was_closed_before_is_sent_again)
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
     peer_free(p);
 }
-
-/* ---- notes and ends of steps ---- */
 
 static const int64_t two[] = { SMALL, SMALL };
 static const size_t only[] = { 0 }, other[] = { 1 };
@@ -307,8 +303,6 @@ TEST(a_parameter_that_was_left_out_of_old_steps_needs_their_ends)
     peer_free(p);
 }
 
-/* ---- parameters at different steps ---- */
-
 static void take_step(peer *p, const size_t *param, uint64_t step)
 {
     pd_ticket_id ticket = push(p, param, 1, NULL);
@@ -381,8 +375,6 @@ TEST(a_rank_without_a_gradient_says_so_again)
     peer_free(p);
 }
 
-/* ---- ranges ---- */
-
 TEST(a_shard_is_sent_again_and_an_empty_one_keeps_nobody_waiting)
 {
     static const pd_client_param params[] = {
@@ -414,8 +406,6 @@ TEST(a_shard_is_sent_again_and_an_empty_one_keeps_nobody_waiting)
     expect(p, PD_PULL);
     peer_free(p);
 }
-
-/* ---- updates ---- */
 
 /* Answers a push_pull of one parameter with an update of its three elements. */
 static void answer_update(peer *p, const pd_prefix *asked, uint64_t step, bool update)
@@ -532,8 +522,6 @@ TEST(weights_are_not_compared_with_an_update)
     assert_int_equal(p->core->end.error.code, PD_OK);
     peer_free(p);
 }
-
-/* ---- shared memory ---- */
 
 enum { SHARED_ELEMENTS = 5000, SHARED_PAYLOAD = SHARED_ELEMENTS * 4 };
 static float shared_gradient[SHARED_ELEMENTS], shared_weights[SHARED_ELEMENTS];

@@ -77,12 +77,7 @@ static pd_ticket_id restart(peer *p)
     return ticket;
 }
 
-/* ---- noticing ---- */
-
-TEST(a_server_without_the_job_ends_the_handle)
-{
-    peer_free(lost(&peer_four));
-}
+HOLDS(a_server_without_the_job_ends_the_handle, peer_free(lost(&peer_four)));
 
 TEST(a_job_that_another_process_created_is_not_the_same)
 {
@@ -262,8 +257,6 @@ TEST(a_rank_whose_initial_weights_had_no_answer_sends_all_of_them_to_the_new_job
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
     peer_free(p);
 }
-
-/* ---- creating the lost job again ---- */
 
 TEST(rank_0_creates_the_job_at_its_lowest_step)
 {

@@ -74,8 +74,6 @@ static void refuse_as_unknown(peer *p)
     peer_frame_drop(&l);
 }
 
-/* ---- noticing ---- */
-
 TEST(a_server_at_an_earlier_step_ends_the_handle)
 {
     peer *p = gone_back();
@@ -124,8 +122,6 @@ TEST(a_job_that_is_gone_is_lost_and_not_gone_back)
     assert_false(p->core->end.gone_back);
     peer_free(p);
 }
-
-/* ---- going on ---- */
 
 TEST(the_same_process_comes_back_to_the_same_job)
 {
@@ -213,8 +209,6 @@ TEST(a_server_that_has_not_gone_back_is_not_followed)
     peer_free(p);
 }
 
-/* ---- what Hello tells ---- */
-
 static uint64_t barriers_of_hello(peer *p)
 {
     peer_frame l = peer_expect(p, PD_HELLO);
@@ -285,8 +279,6 @@ TEST(a_barrier_that_was_cut_off_is_counted_again)
     assert_int_equal(barrier(p, false), 2);
     peer_free(p);
 }
-
-/* ---- what else is kept of the lost steps ---- */
 
 TEST(without_memory_the_handle_stays_as_it_was)
 {

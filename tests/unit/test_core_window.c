@@ -14,8 +14,6 @@ static uint64_t kept(const windowed *w)
     return w->p->core->window.bytes;
 }
 
-/* ---- how much is kept ---- */
-
 TEST(a_client_without_a_window_keeps_nothing)
 {
     windowed w = windowed_new(0);
@@ -113,8 +111,6 @@ TEST(the_handle_frees_the_window)
     assert_int_equal(oom_live(), before);
 }
 
-/* ---- the memory of its frames ---- */
-
 enum { LARGE = 8192, LARGE_BYTES = LARGE * 4, CHUNKS = 2 };
 
 /* Returns a worker with a window, and with a parameter that is sent in two frames of LARGE_BYTES each. */
@@ -199,8 +195,6 @@ TEST(spare_memory_that_no_frame_takes_is_freed_except_for_8_mib)
     assert_int_equal(window->spare.bytes, 7 * MIB); /* an eighth one and the frames are more than 8 MiB */
     peer_free(p);
 }
-
-/* ---- a window that is too short ---- */
 
 static void expect_rewind(windowed *w, const char *why)
 {
@@ -290,8 +284,6 @@ TEST(after_a_rewind_the_window_begins_anew)
     windowed_train(&w, 6);
     windowed_free(&w);
 }
-
-/* ---- pushes that were refused ---- */
 
 TEST(a_step_that_was_pushed_twice_is_in_the_window)
 {

@@ -22,10 +22,8 @@ static void assert_text(Paramd__JobInfo job, bool failing, const char *expected)
     assert_string_equal(text, expected);
 }
 
-TEST(a_checkpoint_is_told_with_its_step_and_age)
-{
-    assert_text(job_of("checkpoint", 40, 12000, ""), false, "40 (12.0 s)");
-}
+HOLDS(a_checkpoint_is_told_with_its_step_and_age,
+      assert_text(job_of("checkpoint", 40, 12000, ""), false, "40 (12.0 s)"));
 
 TEST(a_failed_attempt_is_told_beside_the_last_good_checkpoint)
 {

@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "exporting.h"
+#include "rig.h"
 #include "store_inside.h"
 
 EACH_TEST(exporting_set_up, exporting_tear_down);

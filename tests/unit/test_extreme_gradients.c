@@ -110,8 +110,6 @@ TEST(so_do_other_settings_of_the_optimizers)
         for (size_t i = 0; i < sizeof extremes / sizeof extremes[0]; i++) endure(rules[k], extremes[i]);
 }
 
-/* ---- which gradients are too large ---- */
-
 TEST(a_gradient_whose_square_is_infinite_is_skipped_and_the_log_says_why, rig *r)
 {
     start(r, 1, NULL, "* adam");
@@ -209,8 +207,6 @@ TEST(every_aggregate_is_judged)
         rig_free(&r);
     }
 }
-
-/* ---- new weights that are not finite ---- */
 
 TEST(a_step_that_makes_weights_infinite_is_refused_and_they_stay)
 {

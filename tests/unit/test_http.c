@@ -8,7 +8,6 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "conn.h"
 #include "http.h"
@@ -104,8 +103,6 @@ static void take_step(scene *s)
     scene_settle(s);
     scene_sleep(s, 1.1);
 }
-
-/* ---- */
 
 OBJECT(scene_new(16, NULL), scene_free);
 
@@ -298,7 +295,7 @@ static uint64_t stuck(void *arg)
 
 TEST(a_stuck_step_thread_is_not_healthy, scene *s)
 {
-    s->daemon->config.busy_ns = stuck;
+    s->daemon->config.hooks.busy_ns = stuck;
     expect(s, GET("/healthz"), "HTTP/1.1 503 Service Unavailable\r\n", "stuck for 60 s");
 }
 

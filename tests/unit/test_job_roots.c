@@ -91,8 +91,6 @@ static void drop(rig *r)
     assert_int_equal(rig_apply(r, request), PD_OK);
 }
 
-/* ---- failing roots in the log ---- */
-
 FIXTURE(rig, set_up, rig_free);
 
 TEST(a_root_that_fails_is_logged_at_powers_of_two, rig *r)
@@ -148,8 +146,6 @@ TEST(the_log_warns_that_ready_roots_are_not_reproducible, rig *r)
     assert_int_equal(r->warnings, 1);
     assert_true(says(r->warning, "job other: roots of 1 parameters") && says(r->warning, "not reproducible"));
 }
-
-/* ---- lists ---- */
 
 static pd_info *ask_roots(rig *r, const char *pattern, uint64_t start)
 {
@@ -348,8 +344,6 @@ TEST(a_job_may_be_dropped_while_its_tasks_are_pending, rig *r)
     while (r->n_tasks > 0) rig_finish_task(r, 0);
     assert_int_equal(pd_store_count_bytes(r->store).state, 0);
 }
-
-/* ---- memory ---- */
 
 static int declare(rig *r, const char *rules, int64_t n)
 {

@@ -3,8 +3,8 @@
 #include "test.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
+#include "loop.h"
 #include "scene.h"
 
 enum { PARAMS = 8, CONTROL = 16 };
@@ -50,8 +50,6 @@ static void expect_end(int fd)
     assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), 0);
 }
 
-/* ---- control requests (without payload) ---- */
-
 OBJECT(scene_new(16, NULL), scene_free);
 
 TEST(a_connection_with_16_unanswered_requests_is_not_read_from, scene *s)
@@ -61,7 +59,7 @@ TEST(a_connection_with_16_unanswered_requests_is_not_read_from, scene *s)
     for (int i = 0; i < 40; i++) scene_say(s, fd, PD_STATUS);
     scene_turn(s);
     scene_turn(s);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_STATUS), CONTROL);
+    assert_int_equal(s->daemon->counters.calls[PD_STATUS], CONTROL);
     close(fd);
 }
 
@@ -106,8 +104,6 @@ TEST(requests_that_wait_for_other_workers_do_not_stop_the_reading, scene *s)
     close(other);
 }
 
-/* ---- answers that nobody reads, and pulls that nobody answers ---- */
-
 TEST(a_connection_whose_answers_are_not_read_is_not_read_from, scene *s)
 {
     int fd = join(s, 0, 1);
@@ -118,7 +114,7 @@ TEST(a_connection_whose_answers_are_not_read_is_not_read_from, scene *s)
         scene_turn(s);
     }
     assert_true(sent < 50000);
-    assert_true(pd_conversation_calls(s->daemon, PD_PULL) < 5000); /* each unsent reply takes memory; the daemon
+    assert_true(s->daemon->counters.calls[PD_PULL] < 5000); /* each unsent reply takes memory; the daemon
                                                                     * stops reading before 5000 of them, when they
                                                                     * take PD_HIGH_WATER (1 MiB) */
     close(fd);
@@ -190,7 +186,7 @@ TEST(a_push_behind_pulls_that_wait_is_read, scene *s)
     }
     for (uint32_t i = 0; i < PARAMS; i++) scene_data(s, fd, PD_PUSH, i, 1);
     scene_settle(s);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), PARAMS);
+    assert_int_equal(s->daemon->counters.calls[PD_PUSH], PARAMS);
     close(fd);
 }
 
@@ -203,8 +199,6 @@ TEST(a_whole_steps_pulls_always_fit_twice, scene *s)
     assert_false(scene_receive(s, fd));
     close(fd);
 }
-
-/* ---- answers from the store ---- */
 
 static void post(scene *s, pd_effect *effect)
 {
@@ -273,8 +267,6 @@ TEST(the_peak_of_memory_is_not_below_what_is_resident, scene *s)
     close(fd);
 }
 
-/* ---- strangers ---- */
-
 TEST(a_header_too_long_for_a_stranger_is_refused_when_its_prefix_is_there, scene *s)
 {
     int fd = scene_connect(s);
@@ -308,8 +300,6 @@ TEST(a_stranger_makes_the_daemon_allocate_little, scene *s)
     close(fd);
     close(other);
 }
-
-/* ---- a peer that shuts down its sending side ---- */
 
 TEST(requests_before_the_end_of_a_peers_side_are_answered, scene *s)
 {

@@ -2,9 +2,8 @@
  * pairs with a store in the same thread. The budget has room for four frames. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "conversation.h"
+#include "loop.h"
 #include "scene.h"
 
 /* Sends a piece of an import that is as large as a frame. No import has begun, so the store refuses the piece. */
@@ -30,8 +29,6 @@ static void send_push(scene *s, int fd, uint32_t handle)
     scene_turn(s);
 }
 
-/* ---- connections that wait because the whole budget is used ---- */
-
 OBJECT(scene_new(16, NULL), scene_free);
 
 /* The budget of four frames is used up: two by rank 0, one by an operator and one by rank 1, whose own quota is two.
@@ -46,16 +43,14 @@ TEST(a_connection_that_the_whole_budget_stopped_goes_on_with_memory_of_others, s
     say_piece(s, operator);
     scene_turn(s);
     for (uint32_t i = 2; i < 4; i++) send_push(s, fd, i);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 3); /* four frames are in flight (three pushes and
+    assert_int_equal(s->daemon->counters.calls[PD_PUSH], 3); /* four frames are in flight (three pushes and
                                                                      * the operator's piece), so the fifth waits */
     scene_settle(s);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 4);
+    assert_int_equal(s->daemon->counters.calls[PD_PUSH], 4);
     close(fd);
     close(first);
     close(operator);
 }
-
-/* ---- reserves ---- */
 
 /* The four ranks of a job reserve the whole budget. The connection that loses its rank is not closed yet when the new
  * process of the rank declares. */
@@ -93,8 +88,6 @@ TEST_WITH(NULL, NULL, a_note_reserves_more_than_a_frame_only_while_it_comes)
     close(fd);
     scene_free(s);
 }
-
-/* ---- reports to the step thread ---- */
 
 /* Returns how often the loop thread has reported since the store's last turn that a connection waits for memory.
  * Writes two facts of the last report: the rank, and whether the whole budget (not only the rank's quota) is used. */
@@ -200,15 +193,13 @@ TEST(a_rank_that_connects_again_keeps_the_share_that_it_has_used, scene *s)
     fd = scene_join(s, 1, 2, 8);
     send_push(s, fd, 2);
     scene_settle(s);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 2);
+    assert_int_equal(s->daemon->counters.calls[PD_PUSH], 2);
     for (uint32_t i = 0; i < 2; i++) send_push(s, first, i);
     scene_settle(s);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 5);
+    assert_int_equal(s->daemon->counters.calls[PD_PUSH], 5);
     close(fd);
     close(first);
 }
-
-/* ---- deadlines ---- */
 
 /* Sends four pushes of rank 1, whose quota is two frames. The first two frames use the quota and wait for rank 0 in
  * the store. So the other two must wait: the daemon has read the beginning of one, and the last is still in the
@@ -224,7 +215,7 @@ static int stall_two_pushes(scene *s, int *first)
     scene_initialise(s, *first, 8);
     for (uint32_t i = 0; i < 4; i++) send_push(s, fd, i);
     scene_settle(s);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 2);
+    assert_int_equal(s->daemon->counters.calls[PD_PUSH], 2);
     return fd;
 }
 
@@ -262,8 +253,6 @@ TEST(a_push_that_was_made_after_the_deadline_was_read_waits_for_memory_again, sc
     close(first);
 }
 
-/* ---- an operator's import ---- */
-
 /* An operator sends a part of an import while four ranks fill the budget. `before` of these ranks declare before the
  * import, the others after it. */
 static void import_beside_ranks(scene *s, uint32_t before)
@@ -274,21 +263,15 @@ static void import_beside_ranks(scene *s, uint32_t before)
     say_piece(s, operator);
     scene_settle(s);
     scene_expect_error(s, operator, PD_FAILED_PRECONDITION, "");
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_IMPORT), 1);
+    assert_int_equal(s->daemon->counters.calls[PD_IMPORT], 1);
     for (uint32_t rank = before; rank < 4; rank++) fd[rank] = scene_join(s, rank, 4, 1);
     for (uint32_t rank = 0; rank < 4; rank++) close(fd[rank]);
     close(operator);
 }
 
-TEST(a_piece_of_an_import_does_not_stand_against_a_later_declare, scene *s)
-{
-    import_beside_ranks(s, 3);
-}
+HOLDS_FOR(scene *s, a_piece_of_an_import_does_not_stand_against_a_later_declare, import_beside_ranks(s, 3));
 
-TEST(a_piece_of_an_import_is_taken_when_ranks_have_reserved_the_whole_budget, scene *s)
-{
-    import_beside_ranks(s, 4);
-}
+HOLDS_FOR(scene *s, a_piece_of_an_import_is_taken_when_ranks_have_reserved_the_whole_budget, import_beside_ranks(s, 4));
 
 TEST(a_piece_of_an_import_takes_nothing_of_a_ranks_share, scene *s)
 {
@@ -298,7 +281,7 @@ TEST(a_piece_of_an_import_takes_nothing_of_a_ranks_share, scene *s)
     say_piece(s, operator);
     scene_settle(s);
     for (uint32_t i = 0; i < 3; i++) send_push(s, fd, i);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 2); /* two frames, as without an import: the rank's
+    assert_int_equal(s->daemon->counters.calls[PD_PUSH], 2); /* two frames, as without an import: the rank's
                                                                      * reserve and half of the rest of the budget */
     close(fd);
     close(first);
@@ -314,15 +297,13 @@ TEST(a_piece_of_an_import_waits_while_the_budget_is_full_and_then_goes_on, scene
     for (uint32_t i = 2; i < 4; i++) send_push(s, fd, i);
     say_piece(s, operator);
     scene_turn(s);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_IMPORT), 0);
+    assert_int_equal(s->daemon->counters.calls[PD_IMPORT], 0);
     scene_settle(s);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_IMPORT), 1);
+    assert_int_equal(s->daemon->counters.calls[PD_IMPORT], 1);
     close(fd);
     close(first);
     close(operator);
 }
-
-/* ---- initial weights ---- */
 
 TEST(initial_weights_that_wait_for_memory_are_told_whom_they_wait_for, scene *s)
 {
@@ -333,7 +314,7 @@ TEST(initial_weights_that_wait_for_memory_are_told_whom_they_wait_for, scene *s)
     fd = scene_join(s, 1, 2, 8);
     for (uint32_t i = 0; i < 5; i++) scene_data(s, fd, PD_INIT, i, 0);
     scene_settle(s);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_INIT), 4); /* rank 0 has sent no weights, so no weights of
+    assert_int_equal(s->daemon->counters.calls[PD_INIT], 4); /* rank 0 has sent no weights, so no weights of
                                                                      * rank 1 can be summed and freed */
     for (int i = 0; i < 4; i++) scene_expect(s, fd, PD_INIT);
     scene_sleep(s, 61);

@@ -3,8 +3,8 @@
 #include "test.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
+#include "loop.h"
 #include "scene.h"
 
 enum { PAYLOAD = CHUNK * sizeof(float) };
@@ -57,8 +57,6 @@ static void push(scene *s, int fd, uint32_t handle, uint64_t count, bool last)
     begin_push(s, fd, handle, count, last, count * sizeof(float));
 }
 
-/* ---- a worker that leaves ---- */
-
 OBJECT(scene_new(16, NULL), scene_free);
 
 TEST(a_push_that_arrives_while_its_worker_leaves_is_refused_and_the_connection_lives, scene *s)
@@ -96,8 +94,6 @@ TEST(pushes_behind_a_leave_are_refused_also_when_one_waits_for_memory, scene *s)
     close(other);
 }
 
-/* ---- request id 0 ---- */
-
 TEST(a_request_with_id_0_ends_the_connection_with_an_error_that_says_so, scene *s)
 {
     int fd = scene_join(s, 0, 1, 1);
@@ -121,8 +117,6 @@ TEST(a_hello_with_id_0_is_refused, scene *s)
     assert_true(has_ended(fd));
     close(fd);
 }
-
-/* ---- a step whose push was refused ---- */
 
 TEST(a_connection_whose_push_was_refused_does_not_end_a_step, scene *s)
 {
@@ -209,12 +203,12 @@ TEST(a_push_for_which_memory_is_short_is_not_refused_but_ends_the_connection, sc
     scene_initialise(s, other, 1);
     for (int64_t n = 0; failed; n++) {
         int fd = scene_join(s, 1, 2, 1);
-        uint64_t pushes = pd_conversation_calls(s->daemon, PD_PUSH);
+        uint64_t pushes = s->daemon->counters.calls[PD_PUSH];
         push(s, fd, 0, CHUNK, true);
         oom_arm(n);
         scene_turn(s);
         failed = oom_disarm();
-        if (pd_conversation_calls(s->daemon, PD_PUSH) == pushes) {
+        if (s->daemon->counters.calls[PD_PUSH] == pushes) {
             assert_true(has_ended(fd)); /* no error arrives before the connection ends */
             closed++;
         }

@@ -5,9 +5,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "await.h"
 #include "transport.h"
 #include "descriptors.h"
 #include "loop.h"
@@ -35,8 +33,6 @@ static int warm_up(void **state)
     scene_free(scene_new_chunks(SHARED_CHUNK));
     return 0;
 }
-
-/* ---- Share ---- */
 
 /* Sends a Share and expects this error. */
 static void assert_refuses(const shared_worker *w, int fd, uint64_t bytes, int code, const char *part)
@@ -228,8 +224,6 @@ TEST(a_descriptor_that_comes_with_another_request_is_not_kept, scene *s)
     shared_end(&w);
 }
 
-/* ---- Release ---- */
-
 TEST(refuses_to_release_more_than_is_lent, scene *s)
 {
     shared_worker w = shared_start(s, "j", 0, 1, 1);
@@ -275,7 +269,7 @@ TEST(a_worker_that_releases_nothing_in_time_is_closed, scene *s)
     shared_send_pull(&w, 0, 0);
     scene_settle(s);
     shared_expect_weights(&w);
-    s->daemon->config.write_ms = 1;
+    s->daemon->config.times.write_ms = 1;
     assert_true(await(has_ended, &w, 20));
     shared_end(&w);
 }
@@ -291,7 +285,7 @@ TEST(a_worker_that_has_released_everything_is_not_closed, scene *s)
     shared_send_release(&w, 1);
     scene_settle(s);
     scene_expect(s, w.fd, PD_RELEASE);
-    s->daemon->config.write_ms = 1;
+    s->daemon->config.times.write_ms = 1;
     shared_expect_weights(&late);
     assert_true(await(has_ended, &late, 20)); /* the other one is closed at the same tick, or not at all */
     shared_send_pull(&w, 0, 0);
@@ -300,8 +294,6 @@ TEST(a_worker_that_has_released_everything_is_not_closed, scene *s)
     shared_end(&late);
     shared_end(&w);
 }
-
-/* ---- memory and descriptors ---- */
 
 /* Sends a Share whose n-th allocation fails. The worker gets an answer, or the end of its connection. Returns whether
  * one failed. */

@@ -65,8 +65,6 @@ static void bench_free(bench *b)
     free(b);
 }
 
-/* ---- frames ---- */
-
 static uint8_t *memory_for(bench *b, frame *f)
 {
     uint64_t home = draw(b, 2 * HOMES / HOME);
@@ -130,8 +128,6 @@ static void close_step(bench *b)
     pd_staging_reclaim(&b->out.staging, b->closed);
 }
 
-/* ---- the server ---- */
-
 /* Takes the first frame of the stream, if it is complete. */
 static bool take_frame(bench *b)
 {
@@ -189,8 +185,6 @@ static void connect_anew(bench *b, bool shares)
     b->out.open = true;
     b->out.shares = shares;
 }
-
-/* ---- orders of events ---- */
 
 static uint64_t draw_sent(bench *b)
 {
@@ -253,8 +247,6 @@ TEST(the_server_reads_every_payload_whatever_happens_in_between)
 {
     for (uint64_t seed = 1; seed <= 40; seed++) run_seed(seed);
 }
-
-/* ---- examples ---- */
 
 /* Sends everything. Returns the bytes of the stream. */
 static size_t sent_bytes(bench *b)

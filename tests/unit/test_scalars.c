@@ -328,8 +328,6 @@ TEST(sixteen_names_of_the_longest_are_taken_from_every_rank, rig *r)
     assert_int_equal(rig_versions(r, job, 1)->scalars->n, PD_MAX_SCALARS);
 }
 
-/* ---- rounds that take no step ---- */
-
 TEST(an_absent_parameter_may_bring_them, rig *r)
 {
     uint32_t job = start(r, 2, NULL);
@@ -370,8 +368,6 @@ TEST(a_push_with_nan_that_is_rejected_brings_none, rig *r)
     give(r, job, 0, 1, "loss", 4, 1);
     assert_mean(r, job, 1, "loss", 4, 1);
 }
-
-/* ---- scalars of another process or of ranks with ranges ---- */
 
 static void take_over(rig *r, uint32_t job, uint32_t rank, uint32_t world)
 {
@@ -447,8 +443,6 @@ TEST(ranks_with_ranges_give_them_like_others, rig *r)
     }
     assert_mean(r, job, 0, "loss", 1, 4);
 }
-
-/* ---- memory ---- */
 
 TEST(without_memory_the_push_is_refused_whole, rig *r)
 {

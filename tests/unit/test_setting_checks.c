@@ -4,8 +4,6 @@
 
 #include "ones.h"
 
-/* ---- commands that are refused as a whole ---- */
-
 typedef struct refusal {
     const char *pattern, *options;
     int code;
@@ -218,8 +216,6 @@ TEST(a_list_is_set_and_withdrawn_by_its_name)
     assert_int_equal(rig_ask(&f.r, PD_INFO_SETTINGS, "job")->n_settings, 0);
     rig_free(&f.r);
 }
-
-/* ---- limits, and records of commands ---- */
 
 TEST(a_parameter_has_a_bounded_number_of_plans)
 {

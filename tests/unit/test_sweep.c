@@ -8,8 +8,6 @@
 
 enum { WORLD = 9, ELEMENTS = 200, CHUNK = 64, CHUNKS = 4 };
 
-/* ---- random ranges, compared with the definition ---- */
-
 static void draw_ranges(pd_round *round, uint64_t *seed)
 {
     for (uint32_t r = 0; r < pd_round_ranks(round); r++) {
@@ -83,8 +81,6 @@ TEST(without_ranges_there_is_one_common_range_of_all_ranks)
     assert_int_equal(pd_sweep_rank(&sweep, 3), 3);
     assert_false(pd_sweep_next(&sweep));
 }
-
-/* ---- 2^19 ranks with one element each, in reverse order ---- */
 
 enum { MANY = 1 << 19 };
 

@@ -304,20 +304,12 @@ static uint64_t stopped_at(const pd_steps *steps)
     return pd_wal_records_steps(steps) && steps->wal->inputs.step < step ? steps->wal->inputs.step : step;
 }
 
-/* Returns what a step group must have in the image. While its members are
- * stopped, the steps that they will take next do not count yet. */
-static pd_step_group_saved group_at_cut(const pd_steps *steps, const pd_step_group *group)
+static void visit_group(pd_archive *archive, const pd_steps *steps, pd_step_group *group)
 {
     pd_step_group_saved saved = group->saved;
 
+    /* While the members are stopped, the steps that they will take next do not count yet. */
     if (saved.unknown > stopped_at(steps) + 1) saved.unknown = stopped_at(steps) + 1;
-    return saved;
-}
-
-static void visit_group(pd_archive *archive, const pd_steps *steps, pd_step_group *group)
-{
-    pd_step_group_saved saved = group_at_cut(steps, group);
-
     pd_archive_fields(archive, &group_table, &saved);
     if (pd_archive_is_reading(archive)) group->saved = saved;
 }

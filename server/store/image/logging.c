@@ -10,7 +10,6 @@
 #include "param_set.h"
 #include "riders.h"
 #include "mutant.h"
-#include "wal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -146,7 +146,7 @@ static int copy_worker_states(pd_job *job, uint32_t r, const pd_rank *from, pd_e
 }
 
 /* Notes which processes have had a rank of the old world: none of them may take the rank again. */
-static void keep_out(pd_rank_saved *rank, const pd_rank_saved *old)
+static void supersede(pd_rank_saved *rank, const pd_rank_saved *old)
 {
     memcpy(rank->superseded, old->superseded, sizeof rank->superseded);
     rank->n_superseded = old->n_superseded;
@@ -158,7 +158,7 @@ static int copy_ranks(pd_job *to, const pd_job *from, pd_error *err)
     int rc = PD_OK;
 
     for (uint32_t r = 0; rc == PD_OK && r < to->steps.members.ranks && r < from->steps.members.ranks; r++) {
-        keep_out(&to->ranks[r].saved, &from->ranks[r].saved);
+        supersede(&to->ranks[r].saved, &from->ranks[r].saved);
         if (!PD_MUTANT(world_change_forgets_notes)) rc = copy_worker_states(to, r, &from->ranks[r], err);
     }
     return rc;

@@ -13,16 +13,16 @@
 
 static int make_farewell(pd_job *job)
 {
-    pd_checkpoint_image *kept = calloc(1, sizeof *kept);
+    pd_checkpoint_image *image = calloc(1, sizeof *image);
 
     job->checkpointing.farewell = pd_job_effect(job, PD_EFF_WRITE_CHECKPOINT);
-    if (job->checkpointing.farewell == NULL || kept == NULL || (kept->job = strdup(job->steps.name)) == NULL) {
-        free(kept);
+    if (job->checkpointing.farewell == NULL || image == NULL || (image->job = strdup(job->steps.name)) == NULL) {
+        free(image);
         return PD_NO_MEMORY;
     }
-    kept->ended = true;
-    kept->number = job->steps.number;
-    job->checkpointing.farewell->u.checkpoint_image = kept;
+    image->ended = true;
+    image->number = job->steps.number;
+    job->checkpointing.farewell->u.checkpoint_image = image;
     return PD_OK;
 }
 

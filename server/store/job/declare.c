@@ -64,16 +64,6 @@ static bool has_ready_roots(const pd_param *param)
     return plan->n_tasks > 0 && plan->root_delay == PD_ROOT_READY;
 }
 
-static void warn_of_ready_roots(pd_job *job, uint32_t n)
-{
-    if (n > 0)
-        pd_job_say(
-            job, PD_SAY_WARNING,
-            "roots of %u parameters are used as soon as they are ready: in which step depends on timing, so this "
-            "run is not reproducible bit for bit (root_delay = a number of steps is)",
-            n);
-}
-
 static void warn_of_values(pd_job *job)
 {
     for (size_t i = 0; i < job->steps.n_rules; i++) {
@@ -92,7 +82,11 @@ static int finish_first(pd_job *job, const pd_request *request, const declaring 
     pd_planning_free(job);
     pd_checkpoint_policy_plan(job);
     pd_ranges_count(job);
-    warn_of_ready_roots(job, d->ready);
+    if (d->ready > 0)
+        pd_job_say(job, PD_SAY_WARNING,
+                   "roots of %u parameters are used as soon as they are ready: in which step depends on timing, so "
+                   "this run is not reproducible bit for bit (root_delay = a number of steps is)",
+                   d->ready);
     warn_of_values(job);
     pd_declarations_said(job, d->notes);
     return PD_OK;
@@ -136,18 +130,6 @@ static uint64_t type_bytes(const pd_param *param, const pd_param_decl *decl)
 {
     return pd_param_type_bytes(param, decl->pull_dtype) +
            (decl->update_dtype != 0 ? pd_param_update_bytes(param, decl->update_dtype) : 0);
-}
-
-/* Counts the bytes of all types for the job. Those of a parameter are used when it is published. */
-static int take_type_bytes(pd_job *job, declaring *d, pd_error *err)
-{
-    int rc = pd_job_check_total(job, d->bytes, err);
-
-    if (rc != PD_OK)
-        d->bytes = 0;
-    else
-        pd_account_take(&job->steps.account, d->bytes);
-    return rc;
 }
 
 /* Publishes the weights of the next parameter in the types that this Declare asks for. Adds an entry to `closed` if
@@ -286,16 +268,6 @@ static void note_refusal(pd_job *job, pd_rank *rank, uint32_t number, const pd_e
                "refused what %.60s declares: %.240s", rank->label, err->text);
 }
 
-/* Queues chunks of ranged parameters again whose rounds are open. Now that this rank's ranges are known, contributions
- * that other ranks have sent may not have to wait for it any more. */
-static void look_at_open(pd_job *job)
-{
-    for (uint32_t i = 0; i < job->steps.n_params; i++)
-        if (job->steps.params[i].ranged && job->steps.params[i].round.open &&
-            job->steps.params[i].stage == PD_COLLECTING)
-            pd_chunks_list_anew(&job->steps, &job->steps.params[i]);
-}
-
 /* Lets the rank's declaration count, and answers it. */
 static int end_declare(pd_job *job, pd_request *request, declaring *d, pd_rank *rank, double *budget_ns,
                        uint64_t now_ns, pd_error *err)
@@ -307,7 +279,11 @@ static int end_declare(pd_job *job, pd_request *request, declaring *d, pd_rank *
     if (rc != PD_OK) return rc;
     answer(job, request, d);
     if (job->reports.init_ns == 0 && job->steps.progress.n_begun < job->steps.n_params) job->reports.init_ns = now_ns;
-    if (!rank->saved.sealed) look_at_open(job);
+    /* Now that this rank's ranges are known, contributions that other ranks have sent may not wait for it any more. */
+    for (uint32_t i = 0; !rank->saved.sealed && i < job->steps.n_params; i++)
+        if (job->steps.params[i].ranged && job->steps.params[i].round.open &&
+            job->steps.params[i].stage == PD_COLLECTING)
+            pd_chunks_list_anew(&job->steps, &job->steps.params[i]);
     note_declared(job, rank);
     return PD_OK;
 }
@@ -362,9 +338,14 @@ static int next_stage(pd_job *job, const pd_request *request, declaring *d, doub
     if (rc == PD_OK && (d->stage == PLANNING || d->stage == MATCHING) &&
         (d->declared = calloc(d->n + 1, sizeof *d->declared)) == NULL)
         rc = pd_job_no_memory(job, err);
-    if (d->stage == NOTING && (rc = take_type_bytes(job, d, err)) == PD_OK && job->restart.unpublished) {
-        rc = publish_again(job, err);
-        *budget_ns -= AGAIN_ALL_NS * (double)d->n;
+    if (d->stage == NOTING) {
+        /* Counts the bytes of all types. Those of a parameter are used when it is published. */
+        if ((rc = pd_job_check_total(job, d->bytes, err)) != PD_OK) d->bytes = 0;
+        pd_account_take(&job->steps.account, d->bytes);
+        if (rc == PD_OK && job->restart.unpublished) {
+            rc = publish_again(job, err);
+            *budget_ns -= AGAIN_ALL_NS * (double)d->n;
+        }
     }
     d->stage = d->stage == PLANNING ? NOTING : d->stage + 1;
     d->at = 0;

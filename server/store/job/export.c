@@ -449,22 +449,12 @@ static pd_exported *answer_of(pd_job *job, pd_request *request, const pd_exporte
     return &effect->u.exported;
 }
 
-/* Returns the number of pending roots. These are matrix roots that were begun in the export's step or before, and
- * that no step has used yet. */
-static uint64_t roots_left(const pd_job *job)
-{
-    uint64_t n = 0;
-
-    for (uint32_t i = 0; i < job->steps.n_params; i++) n += pd_optim_tasks_left(job->steps.params[i].optim);
-    return n;
-}
-
-/* Returns whether all preconditioner tasks of the job have return from the preconditioner pool. This happens sooner
+/* Returns whether all preconditioner tasks of the job have returned from the preconditioner pool. This happens sooner
  * or later: the job takes no steps meanwhile, so no new tasks begin. */
 static bool roots_are_back(const pd_job *job)
 {
     for (uint32_t i = 0; job->steps.tasks_out > 0 && i < job->steps.n_params; i++)
-        if (!pd_pending_roots_are_back(job->steps.params[i].optim)) return false;
+        if (!pd_optim_may_be_saved(job->steps.params[i].optim)) return false;
     return true;
 }
 
@@ -491,13 +481,16 @@ void pd_export_look(pd_job *job, uint64_t now_ns)
 {
     pd_export *export = job->export;
     pd_request *request = export != NULL ? export->begin : NULL;
+    pd_exported begun = { .roots = 0 };
 
     if (request == NULL || job->steps.cut->behind > 0 || (export->state && !roots_are_back(job))) return;
     job->steps.cut->fixed = true;
     export->begin = NULL;
     export->touched_ns = now_ns;
     export->end_ns = now_ns + TOTAL_NS + bytes_to_read(job, export->state) / BYTES_PER_SECOND * SECOND;
-    answer_of(job, request, &(pd_exported){ .roots = export->state ? roots_left(job) : 0 });
+    for (uint32_t i = 0; export->state && i < job->steps.n_params; i++)
+        begun.roots += pd_optim_tasks_left(job->steps.params[i].optim);
+    answer_of(job, request, &begun);
     pd_request_free(request);
     if (!export->state) export->cut = pd_cut_detach(&job->steps);
 }

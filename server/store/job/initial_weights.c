@@ -175,23 +175,17 @@ static pd_range free_run(const pd_round *round, const pd_chunk *chunk, uint32_t 
     return (pd_range){ at, at < stop ? stop - at : 0 };
 }
 
-/* Discards the initial weights of a parameter that an earlier process at the rank has sent. The rank's present
- * process sends them all again. */
-static void forget_landed(pd_param *param, uint32_t rank)
-{
-    for (uint32_t c = 0; c < param->round.n_chunks; c++) {
-        pd_contribution *given = &param->round.chunks[c].contributions[rank];
-        param->unlanded += given->landed;
-        given->landed = false;
-    }
-}
-
 static void note_initialiser(const pd_job *job, pd_param *param, uint32_t rank)
 {
     uint64_t *initialiser = param->ranged ? &param->round.ranges.at[rank].initialiser : &param->saved.initialiser,
              nonce = job->ranks[rank].saved.nonce;
 
-    if (*initialiser != nonce && !PD_MUTANT(init_mixed)) forget_landed(param, rank);
+    /* What an earlier process has sent is discarded: the present one sends all again. */
+    for (uint32_t c = 0; *initialiser != nonce && !PD_MUTANT(init_mixed) && c < param->round.n_chunks; c++) {
+        pd_contribution *given = &param->round.chunks[c].contributions[rank];
+        param->unlanded += given->landed;
+        given->landed = false;
+    }
     *initialiser = nonce;
 }
 

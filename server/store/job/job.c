@@ -58,7 +58,7 @@ static uint64_t creator_of(const pd_job_env *env, uint32_t number, const pd_requ
 
     mixed = pd_random_fold(pd_random_fold(mixed, hello->u.hello.nonce), number);
     creator = (uint64_t)mixed.key[1] << 32 | mixed.key[0];
-    return creator != 0 ? creator : 1; /* 0 stands for any job */
+    return creator != 0 ? creator : 1; /* 0: any job */
 }
 
 int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_request *hello, pd_error *err)

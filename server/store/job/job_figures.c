@@ -88,7 +88,7 @@ static void describe_trouble(pd_job_info *info, const pd_checkpoint_policy *chec
                  "the disk has not answered for %llu s: it has WAL records", (unsigned long long)seconds);
 }
 
-static void fill_keeping(pd_job_info *info, const pd_checkpoint_policy *checkpointing, uint64_t now_ns)
+static void fill_checkpoints(pd_job_info *info, const pd_checkpoint_policy *checkpointing, uint64_t now_ns)
 {
     snprintf(info->durability, sizeof info->durability, "%s",
              checkpointing->log.wanted ? "log"
@@ -166,7 +166,7 @@ static void fill_job(pd_job_info *info, const pd_job *job, uint64_t now_ns)
     info->loss = job->steps.figures.loss;
     info->loss_step = job->steps.figures.loss_step;
     fill_waits(info, job, now_ns);
-    fill_keeping(info, &job->checkpointing, now_ns);
+    fill_checkpoints(info, &job->checkpointing, now_ns);
     fill_times(info, &job->steps.times.total);
 }
 
@@ -392,7 +392,7 @@ static void copy_progress(pd_job_stats *stats, const pd_job *job)
     stats->root_times = steps->figures.root_times;
 }
 
-static void copy_keeping(pd_job_stats *stats, const pd_checkpoint_policy *checkpointing)
+static void copy_checkpoints(pd_job_stats *stats, const pd_checkpoint_policy *checkpointing)
 {
     stats->durable_ns = checkpointing->newest.exists ? checkpointing->newest.durable_ns : 0;
     stats->checkpoints = checkpointing->counts.written;
@@ -418,7 +418,7 @@ static pd_job_stats *copy(pd_job *job, uint64_t now_ns)
     stats->times = job->steps.times.total;
     stats->times.rank = NULL; /* see ranks[i].late */
     stats->times.n_ranks = 0;
-    copy_keeping(stats, &job->checkpointing);
+    copy_checkpoints(stats, &job->checkpointing);
     return stats;
 }
 

@@ -338,16 +338,6 @@ static void say(const command *c, const pd_set_change *change)
            last);
 }
 
-/* Removes those changes from the command's result that apply to no parameter. */
-static void sweep_changes(pd_set_result *result)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < result->n; i++)
-        if (result->at[i].params > 0) result->at[kept++] = result->at[i];
-    result->n = kept;
-}
-
 /* Writes the record of the command for the job's decision records. If out of memory there is none: then a checkpoint is
  * made. */
 static void write_record(command *c)
@@ -383,7 +373,12 @@ static bool note(command *c)
 
 static void take(command *c)
 {
-    sweep_changes(c->result);
+    size_t n = 0;
+
+    /* Changes that apply to no parameter are left out. */
+    for (size_t i = 0; i < c->result->n; i++)
+        if (c->result->at[i].params > 0) c->result->at[n++] = c->result->at[i];
+    c->result->n = n;
     for (size_t i = 0; i < c->result->n && i < SAID; i++) say(c, &c->result->at[i]);
     for (uint32_t i = 0; i < c->n; i++) take_param(c, c->params[i]);
 }

@@ -72,7 +72,7 @@ int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err)
 
     if (pd_budget_fits(budget, more)) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                   "job %.100s: published weights, sums, collected contributions, optimizer state and roots need %llu "
+                   "job %.100s: published weights, sums, contributions collected, optimizer state and roots need %llu "
                    "bytes more; of %llu allowed for %.100s, %llu are in use (%s)",
                    job->steps.name, (unsigned long long)more, (unsigned long long)budget->limit, budget->whose,
                    (unsigned long long)budget->used, budget->key);

@@ -33,10 +33,10 @@ enum { MOST_UNITS = 4096, MOST_RUNS = 1 << 16 };
 enum { KEPT_BYTES = 8192 };    /* larger arrays of a batch are freed when the work is done */
 #define WORTH_SHARING_NS 20000 /* ns to wake another thread; a batch that takes less is not shared among threads */
 
-/* A section: a common range (round_ranges.h), whose gradients are merged by an Adasum of their own, among the ranks that
- * contribute it and in their order. So weights that are cut into S shards (Trax's N_WEIGHTS_SHARDS) can be one
- * parameter: ranks s, s + S, s + 2 S, ... declare the range that is shard s, and gradients of different shards are never
- * mixed. */
+/* A section: a common range (round_ranges.h), whose gradients are merged by an Adasum of their own, among the ranks
+ * that contribute it and in their order. So weights that are cut into S shards (Trax's N_WEIGHTS_SHARDS) can be one
+ * parameter: ranks s, s + S, s + 2 S, ... declare the range that is shard s, and gradients of different shards are
+ * never mixed. */
 typedef struct section {
     pd_range run;
     /* the gradients that the section merges; its arrays are `ends` and `at` below, which are freed with the section */

@@ -66,8 +66,8 @@ void pd_step_groups_go_on(pd_steps *steps);
 /* Called when the parameter has closed its round. Lets those parameters go on that waited for the end of this round. */
 void pd_param_moved_on(pd_steps *steps, pd_param *param);
 
-/* Returns whether the parameter's step belongs to an atomic group: in a job that steps as a whole, all members of a step
- * group step, or none if one refuses. Such a step runs only after all steps of the group have begun. */
+/* Returns whether the parameter's step belongs to an atomic group: in a job that steps as a whole, all members of a
+ * step group step, or none if one refuses. Such a step runs only after all steps of the group have begun. */
 bool pd_param_is_bound(const pd_steps *steps, const pd_param *param);
 /* Counts that a step of an atomic group has begun. When all have begun, binds them together and puts their parameters
  * into steps->queue.ready. */
@@ -81,7 +81,8 @@ void pd_step_groups_look(pd_steps *steps);
 
 /* Returns another parameter that this held parameter waits for. */
 const pd_param *pd_param_awaited(const pd_steps *steps, const pd_param *param);
-/* Returns the step count of the parameter's step group before the parameter's next step, which must be able to begin. */
+/* Returns the step count of the parameter's step group before the parameter's next step, which must be able to
+ * begin. */
 int64_t pd_step_group_count(const pd_param *param);
 /* Returns whether all members have closed the same rounds. Only then the step count can be set. */
 bool pd_step_group_is_even(const pd_step_group *group);

@@ -1,4 +1,5 @@
-/* steps.c - what the rooms of step/ share: queues of parameters, frames that hold contributions, and what steps cost. */
+/* steps.c - what the rooms of step/ share: queues of parameters, frames that hold contributions, and what steps
+ * cost. */
 #include "steps.h"
 
 #include <assert.h>

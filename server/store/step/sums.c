@@ -297,8 +297,8 @@ static double noting_ns(const pd_steps *steps)
     return PASS_NS * (double)steps->batch.sums->n_passes * steps->config->threads;
 }
 
-/* Returns whether the planned sums have used up the time budget, or a batch has as many as it may have: its arrays count
- * for no job. */
+/* Returns whether the planned sums have used up the time budget, or a batch has as many as it may have: its arrays
+ * count for no job. */
 static bool is_full(const pd_steps *steps, double budget_ns)
 {
     const pd_sums *sums = steps->batch.sums;

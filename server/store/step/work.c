@@ -173,8 +173,8 @@ static int begin(pd_steps *steps, pd_param *param)
     return PD_OK;
 }
 
-/* Begins the step of a parameter in stage PD_READY, or makes its first weights. If the round closes without a step there
- * is nothing to begin. PD_NO_MEMORY. */
+/* Begins the step of a parameter in stage PD_READY, or makes its first weights. If the round closes without a step
+ * there is nothing to begin. PD_NO_MEMORY. */
 static int prepare(pd_steps *steps, pd_param *param)
 {
     if (param->stage != PD_READY) return PD_OK;
@@ -225,8 +225,8 @@ static int run_steps(pd_steps *steps, size_t n)
     return k > 0 ? pd_batch_run(steps->batch.optims, k, steps->config->threads) : PD_OK;
 }
 
-/* Captures the preconditioner tasks that the step makes due, and hands them out. PD_NO_MEMORY: some are left for a later
- * batch. */
+/* Captures the preconditioner tasks that the step makes due, and hands them out. PD_NO_MEMORY: some are left for a
+ * later batch. */
 static int capture_tasks(pd_steps *steps, pd_param *param)
 {
     struct pd_task *task;

@@ -33,13 +33,13 @@ static void judge(const Paramd__StatusReply *status, pd_finding *out)
         pd_advise(out, PD_HEALTH_WARN, "The daemon is draining: it finishes open steps and takes no new work.");
     if (status->n_loop_busy_ms == 4 && status->loop_busy_ms[1] > BUSY_MS)
         pd_advise(out, PD_HEALTH_WARN,
-                  "Its loop thread is busy for %.0f ms at a time (99 %%): the machine has too few "
-                  "processors for it, or other programs take them.",
+                  "Its loop thread is busy for %.0f ms at a time (99 %%): the machine has too few processors for it, "
+                  "or other programs take them.",
                   status->loop_busy_ms[1]);
     if (status->ingest_bytes > 0 && status->ingest_used > status->ingest_bytes / 10 * 9)
         pd_advise(out, PD_HEALTH_WARN,
-                  "Its memory for gradients in flight is nearly used: raise limits.ingest_bytes, "
-                  "or see `paramctl params JOB' for a rank that is missing.");
+                  "Its memory for gradients in flight is nearly used: raise limits.ingest_bytes, or see `paramctl "
+                  "params JOB' for a rank that is missing.");
 }
 
 bool pd_leads_here(const char *addresses)
@@ -185,8 +185,8 @@ void pd_check_loopback(const pd_machine *machine, pd_finding *out)
     pd_found(out, "%s/s", pd_bytes_text(text, (uint64_t)rate));
     if (rate < SLOW_RATE)
         pd_advise(out, PD_HEALTH_WARN,
-                  "TCP is slow on this machine, or it is busy: connect workers of this machine by "
-                  "a Unix socket, which shares memory; `paramctl bench net' measures more.");
+                  "TCP is slow on this machine, or it is busy: connect workers of this machine by a Unix socket, which "
+                  "shares memory; `paramctl bench net' measures more.");
 }
 
 #define EXAMPLE_S 0.05      /* a long distance: taken if the real round trip is not known */

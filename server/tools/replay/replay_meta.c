@@ -203,9 +203,8 @@ int pd_judge_meta_root(pd_case *c)
     return rc == PD_OK ? judge(c, X, &want, &report, there) : rc;
 }
 
-/* Computes a case of a retry and compares it with the record. In the record, the reference optimizer's
- * decomposition of a matrix in float32 was made to fail, so it was repeated in float64. paramd's first retry does
- * the same. */
+/* Computes a case of a retry and compares it with the record. In the record, the reference optimizer's decomposition of
+ * a matrix in float32 was made to fail, so it was repeated in float64. paramd's first retry does the same. */
 int pd_judge_meta_retry(pd_case *c)
 {
     pd_root_want want;
