@@ -53,7 +53,7 @@ static void receive_error(int fd, int code)
     if (recv(fd, header, prefix.header_bytes, MSG_WAITALL) != (ssize_t)prefix.header_bytes)
         figure_stop("the daemon ended a connection");
     pd_arena_reset(arena);
-    pd_message_error(arena, header, prefix.header_bytes, &err);
+    pd_message_error(arena, header, prefix.header_bytes, &err, NULL);
     if ((prefix.flags & PD_FLAG_ERROR) == 0 || err.code != code)
         figure_stop("expected to be refused, got %s", err.text);
 }
