@@ -144,8 +144,8 @@ TEST(a_thread_without_tasks_ends_at_once, fixture *f)
     pd_handshake_thread_free(NULL);
 }
 
-/* Makes new threads ask for stacks that are larger than the address space, so that none can start. Stores the attributes
- * that held before. */
+/* Makes new threads ask for stacks that are larger than the address space, so that none can start. Stores the
+ * attributes that held before. */
 static void forbid_threads(pthread_attr_t *before)
 {
     pthread_attr_t huge;

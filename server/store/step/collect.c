@@ -350,8 +350,8 @@ static void shrink_batch(pd_collect_batch *batch)
     shrink((void **)&batch->scratch, &batch->scratch_room, 1);
 }
 
-/* Returns whether the planned work has used up the time budget, or a batch has as much as it may have. At least one unit
- * is planned, however small the budget is. */
+/* Returns whether the planned work has used up the time budget, or a batch has as much as it may have. At least one
+ * unit is planned, however small the budget is. */
 static bool is_full(const pd_collect_batch *batch, double budget_ns)
 {
     if (batch->n_passes >= MOST_UNITS || batch->n_units >= MOST_UNITS || batch->n_runs >= MOST_RUNS) return true;

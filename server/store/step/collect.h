@@ -1,8 +1,8 @@
 /* collect.h - aggregates that need all contributions at once: collects the contributions, computes the aggregate, and
  * frees their memory.
  *
- * Step thread. Median and trimmed mean need all contributions to an element, Adasum all to a parameter, whose dot products
- * it computes. Until they have come, contributions wait in their frames.
+ * Step thread. Median and trimmed mean need all contributions to an element, Adasum all to a parameter, whose dot
+ * products it computes. Until they have come, contributions wait in their frames.
  *
  * If a rank is over its ingest quota, its contributions to chunks that still wait for another rank are *spilled*: they
  * are converted to float32 in separate memory, and their frame is released. This prevents deadlocks, whatever the order
@@ -32,8 +32,8 @@ typedef struct pd_collect_unit {
     float largest; /* result: the largest magnitude that the unit has written (pd_largest) */
 } pd_collect_unit;
 
-/* A change to one chunk, which becomes valid when its units have run: a contribution is spilled, or the median or trimmed
- * mean of elements is computed. */
+/* A change to one chunk, which becomes valid when its units have run: a contribution is spilled, or the median or
+ * trimmed mean of elements is computed. */
 typedef struct pd_collect_pass {
     pd_chunk *chunk;
     float *spill; /* memory into which the contribution of `rank` is copied; NULL: elements are aggregated */
@@ -42,8 +42,8 @@ typedef struct pd_collect_pass {
     size_t first_unit, n_units;
 } pd_collect_pass;
 
-/* The work of one batch: changes to chunks, and the units that compute them. The next batch uses the same arrays. Begins
- * zeroed. */
+/* The work of one batch: changes to chunks, and the units that compute them. The next batch uses the same arrays.
+ * Begins zeroed. */
 typedef struct pd_collect_batch {
     pd_collect_pass *passes;
     size_t n_passes, passes_room;

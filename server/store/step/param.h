@@ -163,7 +163,8 @@ static inline pd_aggregation pd_param_how(const pd_param *param)
     return param->current == NULL ? PD_MEAN : param->how;
 }
 
-/* Asks the round's policy whether the rank may contribute to step `step` of the parameter. A round that is repeated after a restart takes no rank that came too late before. */
+/* Asks the round's policy whether the rank may contribute to step `step` of the parameter. A round that is repeated
+ * after a restart takes no rank that came too late before. */
 static inline pd_admit pd_param_admit(const pd_param *param, uint32_t rank, uint64_t step)
 {
     if (step == param->saved.step + 1 && !pd_counted_has(param->end.recorded_ranks, rank)) return PD_ADMIT_LATE;
@@ -181,7 +182,8 @@ void pd_param_leave_pools(pd_param *param);
  * already. */
 uint64_t pd_param_type_bytes(const pd_param *param, pd_dtype dtype);
 /* Makes sure that the weights are also published in this element type, from now on. If the parameter has published
- * weights without this type, *again becomes a copy of them that has it, which the caller must publish. Otherwise *again becomes NULL. PD_NO_MEMORY: nothing has changed. */
+ * weights without this type, *again becomes a copy of them that has it, which the caller must publish. Otherwise *again
+ * becomes NULL. PD_NO_MEMORY: nothing has changed. */
 int pd_param_pull(pd_param *param, const pd_memory *memory, pd_dtype dtype, pd_published **again);
 /* Makes sure that the update of each step is published in this element type, from
  * now on. A parameter has only one type of updates. PD_NO_MEMORY: nothing has changed. */
