@@ -1,4 +1,4 @@
-/* recover.h - brings jobs back from a state directory when the daemon starts. */
+/* recover.h - restores jobs from a state directory when the daemon starts. */
 #ifndef PD_RECOVER_H
 #define PD_RECOVER_H
 
@@ -8,44 +8,44 @@
 
 #include <stdatomic.h>
 
-/* How a job comes back. */
+/* How a job is restored. */
 typedef struct pd_recover_user {
     void *arg;
     /* Makes a job of a checkpoint, which is freed after the call. PD_FAILED_PRECONDITION for a foreign checkpoint: the
-     * job must be exact, so it cannot go on here. */
+     * job must be exact, so it cannot continue here. */
     int (*restore)(void *arg, const pd_checkpoint_image *kept, pd_error *err);
-    /* Repeats a step of the job that was restored last: the first after its checkpoint, then one after the other. The
-     * entry is freed after the call. After an error the job must be at the step before, except for two codes.
+    /* Replays a step of the job that was restored last: the first after its checkpoint, then one after the other. The
+     * record is freed after the call. After an error the job must be at the step before, except for two codes.
      * PD_ABORTED: the job was in the midst of the step and does not exist any more, so it is restored and replayed
-     * again up to the step before. PD_NO_MEMORY: the daemon must not start. NULL: logs are not read. */
+     * again up to the step before. PD_NO_MEMORY: the daemon must not start. NULL: the WAL of steps is not read. */
     int (*replay)(void *arg, const pd_wal_record *record, pd_error *err);
-    /* Takes an entry of the control log of the job that was restored and replayed last: the first one, then one after
-     * the other. The entry is freed after the call. After an error no entry may count. PD_NO_MEMORY: the daemon must
-     * not start. NULL: control logs are not read. */
+    /* Takes a decision record of the job that was restored and replayed last: the first one, then one after the other.
+     * The record is freed after the call. After an error no record may count. PD_NO_MEMORY: the daemon must not start.
+     * NULL: decision records are not read. */
     int (*control)(void *arg, const pd_wal_record *record, pd_error *err);
     const atomic_bool *stops; /* becomes true when the daemon has to stop; read before each read of a file. NULL: it
                                * never has to */
 } pd_recover_user;
 
-/* Loads the newest whole checkpoint of each job that has not ended, one after the other, and calls `restore` with it;
+/* Loads the newest intact checkpoint of each job that has not ended, one after the other, and calls `restore` with it;
  * the checkpoint is freed after the call. Sets kept->foreign if other BLAS kernels or another instruction set made the
  * checkpoint. Of two jobs of the same name, the one whose checkpoint was written last counts.
  *
- * Logs each job that comes back, with a warning for a checkpoint that is damaged or foreign. Before each job, which may
- * take long, it tells the service manager to wait. A job without a whole checkpoint is logged, and lost.
+ * Logs each restored job, with a warning for a checkpoint that is damaged or foreign. Before each job, which may take
+ * long, it tells the service manager to wait. A job without an intact checkpoint is logged, and lost.
  *
- * Then calls `replay` with each entry of the job's log that follows the checkpoint without a gap, and logs how many
- * steps came from the log. If the log is damaged, or `replay` fails, the job stays at the step before, and an error is
- * logged. What the log has beyond the job's step is removed.
+ * Then calls `replay` with each record of the job's WAL that follows the checkpoint without a gap, and logs how many
+ * steps were replayed. If the WAL is damaged, or `replay` fails, the job stays at the step before, and an error is
+ * logged. The WAL is truncated to the job's step.
  *
- * Then calls `control` with each entry of the job's control log. If it is damaged it counts up to the damage, and if
- * `control` fails it does not count; both are logged.
+ * Then calls `control` with each decision record of the job. They count up to a damage, and not at all if `control`
+ * fails; both are logged.
  *
  * If `restore` refuses a foreign checkpoint (PD_FAILED_PRECONDITION: the job says exact = yes), an error is logged, and
  * the job stays on the disk. Any other error of `restore` ends the call and is returned: the daemon must not start
- * without a job whose checkpoint is whole.
+ * without a job whose checkpoint is intact.
  *
- * PD_CANCELLED: the daemon has to stop. Jobs that were not back by then are on the disk as they were. */
+ * PD_CANCELLED: the daemon has to stop. Jobs that were not restored by then stay on the disk as they were. */
 int pd_recover(const pd_disk *disk, const char *root, const pd_recover_user *user, pd_error *err);
 
 #endif

@@ -6,6 +6,7 @@
  * with PARAMD_SEEDS, the program also checks that the seeds reach every handler. */
 #define _GNU_SOURCE /* memfd_create, F_ADD_SEALS */
 #include "daemon.h"
+#include "loop.h"
 #include "message.h"
 #include "pieces.h"
 #include "turn.h"
@@ -180,7 +181,7 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     MUST(arena != NULL);
     MUST((prefix->flags & PD_FLAG_REPLY) != 0);
     if ((prefix->flags & PD_FLAG_ERROR) != 0)
-        MUST(pd_message_error(arena, header, prefix->header_bytes, &err) < 0 && err.text[0] != '\0');
+        MUST(pd_message_error(arena, header, prefix->header_bytes, &err, NULL) < 0 && err.text[0] != '\0');
     else
         MUST(pd_reply_unpack(arena, prefix->method, header, prefix->header_bytes, &message, &err) == PD_OK);
     if ((prefix->flags & PD_FLAG_ERROR) == 0 && prefix->method == PD_SHARE)
@@ -242,7 +243,7 @@ static void end_world(void)
     pump();
     for (int i = 0; i < CONNS; i++) disconnect(&world.peers[i]);
     pump();
-    for (unsigned i = 0; i < PD_METHODS; i++) calls[i] += pd_conversation_calls(world.daemon, i);
+    for (unsigned i = 0; i < PD_METHODS; i++) calls[i] += world.daemon->counters.calls[i];
     pd_store_apply(world.store, drop, world.now);
     post_effects();
     pump();

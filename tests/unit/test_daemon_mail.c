@@ -1,11 +1,10 @@
 /* Tests effects, which are messages from the step thread to the loop thread, when the loop thread is short of time.
  * On the test's platform, writing one log line takes longer than a turn of the loop. */
-#include "test.h"
-
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "test.h"
 #include "effects.h"
 #include "conversation.h"
 #include "small_daemon.h"
@@ -64,7 +63,7 @@ static int set_up(void **state)
                              .end_listening = nothing };
 
     assert_non_null(t);
-    config.log = count_line;
+    config.hooks.log = count_line;
     t->requests = pd_mailbox_new(NULL, NULL);
     assert_int_equal(pd_conversation_make(&t->daemon, &config, &platform, NULL), PD_OK);
     pd_conversation_start(t->daemon, t->requests);

@@ -1,7 +1,5 @@
 /* Tests HTTP connections of the loop thread: what each path answers, and that peers that are slow, many or strangers
  * harm nobody. */
-#include "test.h"
-
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -9,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "test.h"
 #include "conn.h"
 #include "http.h"
 #include "loop.h"
@@ -295,7 +294,7 @@ static uint64_t stuck(void *arg)
 
 TEST(a_stuck_step_thread_is_not_healthy, scene *s)
 {
-    s->daemon->config.busy_ns = stuck;
+    s->daemon->config.hooks.busy_ns = stuck;
     expect(s, GET("/healthz"), "HTTP/1.1 503 Service Unavailable\r\n", "stuck for 60 s");
 }
 

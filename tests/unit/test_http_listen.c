@@ -1,10 +1,9 @@
 /* Tests the HTTP listener on real sockets: it answers while jobs are loaded, stays while the daemon drains, and is
  * closed to other machines unless requests bring a token. */
-#include "test.h"
-
 #include <stdatomic.h>
 #include <sys/socket.h>
 
+#include "test.h"
 #include "config.h"
 #include "daemon.h"
 #include "daemon_process.h"
@@ -41,9 +40,9 @@ static pd_daemon *make(void)
     pd_daemon *daemon;
 
     config.listen = config.http_listen = "127.0.0.1:0";
-    config.event = count_event;
-    config.reload = count_reload;
-    config.reloaded = changes_nothing;
+    config.hooks.event = count_event;
+    config.hooks.reload = count_reload;
+    config.hooks.reloaded = changes_nothing;
     assert_int_equal(pd_daemon_new(&daemon, &config, NULL), PD_OK);
     assert_int_equal(pd_daemon_listen(daemon, NULL), PD_OK);
     assert_int_equal(pd_daemon_listen_http(daemon, NULL), PD_OK);

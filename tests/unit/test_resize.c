@@ -1,7 +1,6 @@
 /* Tests that a restored job goes on with another number of workers, and that the next steps have the bits of a job that
  * has always had that number. */
 #include "test.h"
-
 #include "course.h"
 #include "kept_job.h"
 #include "partial_policy.h"

@@ -1,7 +1,5 @@
-/* Tests how effects are handed over to the loop thread, on a platform that the test
- * provides. */
+/* Tests how effects are handed over to the loop thread, on a platform that the test provides. */
 #include "test.h"
-
 #include "conversation.h"
 #include "small_daemon.h"
 
@@ -54,7 +52,7 @@ static pd_daemon *make(void)
     pd_daemon *daemon;
     pd_error err;
 
-    config.log = count_line;
+    config.hooks.log = count_line;
     posted = 0;
     if (pd_conversation_make(&daemon, &config, &platform, &err) != PD_OK) fail_msg("%s", err.text);
     return daemon;
