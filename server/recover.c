@@ -226,17 +226,23 @@ static int load(outcome *o, const candidate *c, pd_checkpoint_image **out, pd_ma
     return pd_checkpoint_use_newest(o->r->disk, c->dir, &user, out, manifest, err);
 }
 
-/* ---- the log ---- */
+/* ---- the WAL ---- */
 
-/* A job that has come back from a checkpoint, and whose log is replayed. */
+/* The WAL of a job that was restored from a checkpoint, while it is replayed. */
 typedef struct replay {
     const recovery *r;
     const pd_checkpoint_image *kept;
-    uint64_t until; /* step of the last entry to repeat */
-    pd_error why;   /* why an entry was refused; code PD_OK: none was */
+    uint64_t until; /* the last record of steps to replay */
+    pd_error why;   /* why a record was refused; code PD_OK: none was */
 } replay;
 
-static int replay_entry(void *arg, const pd_wal_record *record, pd_error *err)
+static pd_wal_source source_of(const pd_disk *disk, const candidate *c, const pd_checkpoint_image *kept,
+                               pd_wal_stream stream)
+{
+    return (pd_wal_source){ disk, c->dir, kept->creator, stream, kept->step };
+}
+
+static int replay_record(void *arg, const pd_wal_record *record, pd_error *err)
 {
     replay *p = arg;
 
@@ -245,11 +251,12 @@ static int replay_entry(void *arg, const pd_wal_record *record, pd_error *err)
     return pd_fail(err, PD_CANCELLED, "%s", p->why.text);
 }
 
-/* Brings a job back again that was spoiled in the midst of a step: from its checkpoint, which is of step `step`, and
- * from the entries before that step. */
+/* Restores a job again that was spoiled in the midst of a step: from its checkpoint, which is of step `step`, and from
+ * the records before that step. */
 static int try_again(const recovery *r, const candidate *c, uint64_t step, uint64_t until, pd_error *err)
 {
     outcome o = { .r = r };
+    pd_wal_source from;
     pd_wal_about about;
     pd_manifest manifest;
     pd_checkpoint_image *kept = NULL;
@@ -257,93 +264,84 @@ static int try_again(const recovery *r, const candidate *c, uint64_t step, uint6
     replay p = { .r = r, .kept = kept, .until = until };
 
     if (rc != PD_OK) return rc;
+    from = source_of(r->disk, c, kept, PD_WAL_STEPS);
     if (o.rc != PD_OK)
         rc = pd_fail(err, o.rc, "%.400s", o.why.text);
     else if (kept->step != step)
         rc = pd_fail(err, PD_DATA_LOSS,
-                     "the disk gives the checkpoint of step %" PRIu64 " now, and gave that of step %" PRIu64 " before",
-                     kept->step, step);
+                     "the disk returns the checkpoint of step %" PRIu64 ", before that of step %" PRIu64, kept->step,
+                     step);
     else
-        rc = pd_wal_read(&(pd_wal_source){ r->disk, c->dir, kept->creator, PD_WAL_STEPS, step }, replay_entry, &p,
-                         &about, err);
+        rc = pd_wal_read(&from, replay_record, &p, &about, err);
     pd_checkpoint_image_free(kept);
     return rc == PD_CANCELLED && p.why.code == PD_OK ? PD_OK : rc;
 }
 
-/* Reports what came from the log, and what could not be used of it. */
-static void report_log(const replay *p, const pd_wal_about *about, uint64_t ms)
+/* Reports the steps that were replayed, and what could not be used of them. */
+static void report_steps(const replay *p, const pd_wal_about *about, uint64_t ms)
 {
     if (about->entries > 0)
         say(LOG_NOTICE, p->kept,
             "is back at step %" PRIu64 ": %" PRIu64 " steps, of %" PRIu64
-            " bytes, were repeated from its log in %" PRIu64 " ms",
+            " bytes, were repeated from its WAL in %" PRIu64 " ms",
             about->last, about->entries, about->bytes, ms);
     if (p->why.code != PD_OK)
         say(LOG_ERR, p->kept,
-            "the entry of step %" PRIu64 " in its log cannot be repeated, so the job goes on from step %" PRIu64
-            ": %.300s",
+            "record of step %" PRIu64 " cannot be replayed, so the job continues from step %" PRIu64 ": %.300s",
             about->last + 1, about->last, p->why.text);
     else if (about->damage.code != PD_OK)
-        say(LOG_ERR, p->kept, "its log is damaged, so the job goes on from step %" PRIu64 ": %.600s", about->last,
+        say(LOG_ERR, p->kept, "its WAL is damaged, so the job continues from step %" PRIu64 ": %.600s", about->last,
             about->damage.text);
 }
 
-/* Repeats the steps that the log of a job has after its checkpoint. Then lets the log end with the job's step. */
-static int replay_log(const recovery *r, const candidate *c, const pd_checkpoint_image *kept, pd_error *err)
-{
-    replay p = { .r = r, .kept = kept, .until = UINT64_MAX };
-    pd_wal_about about;
-    pd_error why = { 0 };
-    uint64_t begun = now_ms();
-    int rc = pd_wal_read(&(pd_wal_source){ r->disk, c->dir, kept->creator, PD_WAL_STEPS, kept->step }, replay_entry, &p,
-                         &about, &why);
-
-    if (rc == PD_CANCELLED && p.why.code != PD_OK && p.why.code != PD_NO_MEMORY) rc = PD_OK;
-    if (rc == PD_OK && p.why.code == PD_ABORTED) rc = try_again(r, c, kept->step, about.last, &why);
-    if (go_on(r, err) != PD_OK) return PD_CANCELLED;
-    if (rc != PD_OK) return pd_fail(err, rc, "%.300s; to start without this job, move %.150s away", why.text, c->dir);
-    report_log(&p, &about, now_ms() - begun);
-    return pd_wal_truncate(&(pd_wal_source){ r->base.below, c->dir, kept->creator, PD_WAL_STEPS, kept->step },
-                           about.last, err);
-}
-
-/* ---- the control log ---- */
-
-static int take_control(void *arg, const pd_wal_record *record, pd_error *err)
-{
-    replay *p = arg;
-
-    if (p->r->user->control(p->r->user->arg, record, &p->why) == PD_OK) return PD_OK;
-    return pd_fail(err, PD_CANCELLED, "%s", p->why.text);
-}
-
-/* Reports what could not be used of the control log of a job. */
-static void report_control(const replay *p, const pd_wal_about *about)
+/* Reports what could not be used of the decisions. */
+static void report_decisions(const replay *p, const pd_wal_about *about)
 {
     const pd_error *why = p->why.code != PD_OK ? &p->why : &about->damage;
 
     if (why->code == PD_OK) return;
     say(LOG_WARNING, p->kept,
-        "%s of its control log is not used, so steps that are repeated may take other roots or values than they took: "
+        "%s of its decisions is not used, so steps that are repeated may take other roots or values than they took: "
         "%.500s",
         p->why.code != PD_OK ? "nothing" : "the end", why->text);
 }
 
-/* Reads the control log of a job. Then lets it end with the last entry that was used. */
-static int read_control(const recovery *r, const candidate *c, const pd_checkpoint_image *kept, pd_error *err)
+/* Replays a stream of the WAL of a job. Sets *last to the last record that was used; 0: no decision counts. */
+static int replay_stream(const recovery *r, const candidate *c, const pd_checkpoint_image *kept, pd_wal_stream stream,
+                         uint64_t *last, pd_error *err)
 {
-    replay p = { .r = r, .kept = kept };
+    replay p = { .r = r, .kept = kept, .until = UINT64_MAX };
+    pd_wal_source from = source_of(r->disk, c, kept, stream);
     pd_wal_about about;
     pd_error why = { 0 };
-    int rc = pd_wal_read(&(pd_wal_source){ r->disk, c->dir, kept->creator, PD_WAL_DECISIONS, 0 }, take_control, &p,
-                         &about, &why);
+    uint64_t begun = now_ms();
+    int rc = pd_wal_read(&from, replay_record, &p, &about, &why);
 
-    if (rc == PD_CANCELLED && p.why.code != PD_NO_MEMORY) rc = PD_OK;
+    if (rc == PD_CANCELLED && p.why.code != PD_OK && p.why.code != PD_NO_MEMORY) rc = PD_OK;
+    if (rc == PD_OK && p.why.code == PD_ABORTED) rc = try_again(r, c, kept->step, about.last, &why);
     if (go_on(r, err) != PD_OK) return PD_CANCELLED;
     if (rc != PD_OK) return pd_fail(err, rc, "%.300s; to start without this job, move %.150s away", why.text, c->dir);
-    report_control(&p, &about);
-    return pd_wal_truncate(&(pd_wal_source){ r->base.below, c->dir, kept->creator, PD_WAL_DECISIONS, 0 },
-                           p.why.code == PD_OK ? about.last : 0, err);
+    *last = stream == PD_WAL_STEPS || p.why.code == PD_OK ? about.last : 0;
+    if (stream == PD_WAL_STEPS)
+        report_steps(&p, &about, now_ms() - begun);
+    else
+        report_decisions(&p, &about);
+    return PD_OK;
+}
+
+/* Replays the WAL of a job. Then truncates each stream after the last record that was used. */
+static int replay_wal(const recovery *r, const candidate *c, const pd_checkpoint_image *kept, pd_error *err)
+{
+    pd_wal_source from;
+    uint64_t last[2];
+    int rc = replay_stream(r, c, kept, PD_WAL_STEPS, &last[PD_WAL_STEPS], err);
+
+    if (rc == PD_OK) rc = replay_stream(r, c, kept, PD_WAL_DECISIONS, &last[PD_WAL_DECISIONS], err);
+    for (int stream = PD_WAL_STEPS; rc == PD_OK && stream <= PD_WAL_DECISIONS; stream++) {
+        from = source_of(r->base.below, c, kept, (pd_wal_stream)stream);
+        rc = pd_wal_truncate(&from, last[stream], err);
+    }
+    return rc;
 }
 
 /* ---- one job ---- */
@@ -369,8 +367,7 @@ static int bring_back(recovery *r, const candidate *c, pd_error *err)
     if (rc != PD_OK) return rc;
     if (o.rc == PD_OK) {
         report(kept, &manifest, now_ms() - begun);
-        if (r->user->replay != NULL) rc = replay_log(r, c, kept, err);
-        if (rc == PD_OK && r->user->control != NULL) rc = read_control(r, c, kept, err);
+        if (r->user->replay != NULL) rc = replay_wal(r, c, kept, err);
     } else {
         rc = refuse(c, kept, &manifest.about, &o.why, err);
     }

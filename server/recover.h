@@ -14,15 +14,12 @@ typedef struct pd_recover_user {
     /* Makes a job of a checkpoint, which is freed after the call. PD_FAILED_PRECONDITION for a foreign checkpoint: the
      * job must be exact, so it cannot go on here. */
     int (*restore)(void *arg, const pd_checkpoint_image *kept, pd_error *err);
-    /* Repeats a step of the job that was restored last: the first after its checkpoint, then one after the other. The
-     * entry is freed after the call. After an error the job must be at the step before, except for two codes.
-     * PD_ABORTED: the job was in the midst of the step and does not exist any more, so it is restored and replayed
-     * again up to the step before. PD_NO_MEMORY: the daemon must not start. NULL: logs are not read. */
+    /* Takes a record of the WAL of the job that was restored last: those of steps, the first after its checkpoint and
+     * then one after the other; then those of decisions. The record is freed after the call. After an error of a step
+     * the job must be at the step before, except for two codes. PD_ABORTED: the job was in the midst of the step and
+     * does not exist any more, so it is restored and replayed again up to the step before. PD_NO_MEMORY: the daemon must
+     * not start. After an error of decisions none may count. NULL: WALs are not read. */
     int (*replay)(void *arg, const pd_wal_record *record, pd_error *err);
-    /* Takes an entry of the control log of the job that was restored and replayed last: the first one, then one after
-     * the other. The entry is freed after the call. After an error no entry may count. PD_NO_MEMORY: the daemon must
-     * not start. NULL: control logs are not read. */
-    int (*control)(void *arg, const pd_wal_record *record, pd_error *err);
     const atomic_bool *stops; /* becomes true when the daemon has to stop; read before each read of a file. NULL: it
                                * never has to */
 } pd_recover_user;
@@ -34,12 +31,10 @@ typedef struct pd_recover_user {
  * Logs each job that comes back, with a warning for a checkpoint that is damaged or foreign. Before each job, which may
  * take long, it tells the service manager to wait. A job without a whole checkpoint is logged, and lost.
  *
- * Then calls `replay` with each entry of the job's log that follows the checkpoint without a gap, and logs how many
- * steps came from the log. If the log is damaged, or `replay` fails, the job stays at the step before, and an error is
- * logged. What the log has beyond the job's step is removed.
- *
- * Then calls `control` with each entry of the job's control log. If it is damaged it counts up to the damage, and if
- * `control` fails it does not count; both are logged.
+ * Then calls `replay` with each record of steps that follows the checkpoint without a gap, and logs how many steps were
+ * replayed. If the WAL is damaged, or `replay` fails, the job stays at the step before, and an error is logged. Then
+ * calls it with each record of decisions. If these are damaged they count up to the damage, and if `replay` fails none
+ * counts; both are logged. What a stream has beyond that is truncated.
  *
  * If `restore` refuses a foreign checkpoint (PD_FAILED_PRECONDITION: the job says exact = yes), an error is logged, and
  * the job stays on the disk. Any other error of `restore` ends the call and is returned: the daemon must not start

@@ -25,8 +25,7 @@ static int put_decisions(rig *r, const pd_wal_record *entry, pd_error *err)
 
     if (r->log_error != NULL) return pd_fail(err, PD_UNAVAILABLE, "%s", r->log_error);
     if (entry->step != entry->base + 1 && (last == NULL || last->step + 1 != entry->step))
-        return pd_fail(err, PD_FAILED_PRECONDITION, "no record of decisions %llu",
-                       (unsigned long long)entry->step - 1);
+        return pd_fail(err, PD_FAILED_PRECONDITION, "no record of decisions %llu", (unsigned long long)entry->step - 1);
     while (gone < r->n_controls && (entry->step == entry->base + 1 || r->controls[gone]->step <= entry->base))
         pd_wal_record_free(r->controls[gone++]);
     r->n_controls -= gone;
@@ -91,10 +90,11 @@ int rig_replay(rig *r, const rig *from)
 
 int rig_control(rig *r, const rig *from)
 {
+    bool unchanged;
     int rc = PD_OK;
 
     r->error.code = PD_OK;
     for (size_t i = 0; i < from->n_controls && rc == PD_OK; i++)
-        rc = pd_store_control(r->store, from->controls[i], &r->error);
+        rc = pd_store_replay(r->store, from->controls[i], r->now, &unchanged, &r->error);
     return rc;
 }

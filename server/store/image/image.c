@@ -2,10 +2,9 @@
  * makes a job from the parts of a checkpoint. */
 #include "image.h"
 
-#include "control_log.h"
+#include "wal_records.h"
 #include "global_clip.h"
 #include "header_image.h"
-#include "logging.h"
 #include "mutant.h"
 #include "worker_states.h"
 #include "param_image.h"
@@ -212,11 +211,10 @@ static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_checkpo
     (*out)->checkpointing.on_disk = (*out)->checkpointing.newest.exists = true;
     (*out)->checkpointing.says_over = true;
     (*out)->checkpointing.durable_step = (*out)->checkpointing.newest.step = kept->step;
-    (*out)->checkpointing.log.retry = kept->step + 1;
+    (*out)->checkpointing.steps.retry = kept->step + 1;
     (*out)->checkpointing.newest.durable_ns = now_ns;
     (*out)->checkpointing.newest.bytes = kept->bytes;
-    pd_control_restored(*out);
-    if (is_even(*out, kept->step)) pd_logging_begin(*out, kept->step);
+    pd_wal_restored(*out, kept->step, is_even(*out, kept->step));
     return PD_OK;
 }
 

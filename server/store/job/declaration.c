@@ -5,7 +5,7 @@
 #include "aggregate_fit.h"
 #include "footprint.h"
 #include "param_set.h"
-#include "printable.h"
+#include "text.h"
 #include "round_ranges.h"
 
 #include <stdio.h>

@@ -117,7 +117,7 @@ static int check_hits(const pd_job *job, const pd_reset *reset, pd_error *err)
 /* Begins to set state back. From now on steps do not follow from what a checkpoint and its log have. */
 static void begin(pd_job *job, pd_reset *reset)
 {
-    job->checkpointing.log.moved = job->checkpointing.control.moved = "optimizer state is reset";
+    job->checkpointing.steps.moved = job->checkpointing.decisions.moved = "optimizer state is reset";
     job->checkpointing.changes++;
     reset->begun = true;
     reset->param = 0;
