@@ -38,8 +38,6 @@ struct pd_framer {
                                  * away */
 };
 
-/* ---- prefix ---- */
-
 static void put(uint8_t *at, uint64_t value, int bytes)
 {
     for (int i = 0; i < bytes; i++) at[i] = (uint8_t)(value >> (8 * i));
@@ -139,8 +137,6 @@ int pd_frame_checksum(uint64_t *out, const void *header, size_t header_bytes, co
     return PD_OK;
 }
 
-/* ---- life ---- */
-
 pd_framer *pd_framer_new(const pd_framer_user *user, uint64_t max_payload)
 {
     pd_framer *framer = calloc(1, sizeof *framer);
@@ -173,8 +169,6 @@ static int failed(pd_framer *framer, int rc)
     return rc;
 }
 
-/* ---- where the bytes of a stream go ---- */
-
 static void hash_bytes(pd_framer *framer, const void *at, size_t n)
 {
     if ((framer->prefix.flags & PD_FLAG_CHECKSUM) != 0 && n > 0) XXH3_64bits_update(framer->hash, at, n);
@@ -186,7 +180,7 @@ static size_t least(size_t a, uint64_t b)
 }
 
 /* Lists in iov the places in memory for the next bytes of the payload, at most `slice` bytes. Bytes that are to be
- * thrown away are read into framer->stage, and the list ends there. */
+ * discarded are read into framer->stage, and the list ends there. */
 static int payload_space(pd_framer *framer, struct iovec *iov, int max, size_t slice, size_t *offered)
 {
     int n = 0;
@@ -267,8 +261,6 @@ static void unstage(pd_framer *framer, size_t n)
     framer->staged -= n;
     framer->begin = framer->staged == 0 ? 0 : framer->begin + n;
 }
-
-/* ---- the steps of reading a frame; each clears *more if the next step needs more bytes ---- */
 
 static int read_prefix(pd_framer *framer, bool *more)
 {

@@ -27,7 +27,7 @@
 #define PD_PAYLOAD_ALIGN 64
 #define PD_LEAST_SHARED 16384
 
-/* PD_FLAG_SHARED: the payload lies in memory that sender and receiver share (segment.h), not behind the header. */
+/* PD_FLAG_SHARED: the payload lies in memory that sender and receiver share (segment.h), not after the header. */
 enum { PD_FLAG_REPLY = 1, PD_FLAG_ERROR = 2, PD_FLAG_CHECKSUM = 4, PD_FLAG_SHARED = 8 };
 
 typedef struct pd_prefix {
@@ -72,13 +72,13 @@ typedef struct pd_framer_user {
     /* Called when the header of a frame is complete. Decides where the payload is stored: sets *spans to an array of *n
      * spans of memory, whose lengths sum to prefix->payload_bytes. The array and the memory must stay valid until
      * `frame` is called. For a frame without payload, or with one in shared memory, *n stays 0. Bytes of a span with
-     * iov_base NULL are read and thrown away.
+     * iov_base NULL are read and discarded.
      *
      * Returns PD_OK, or an error that ends the stream. Exception: after PD_UNAVAILABLE the framer stalls until
      * pd_framer_resume calls `header` again. */
     int (*header)(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n);
     /* Called with each part of the payload when it is stored in the user's memory, in the order of the stream, while it
-     * is in the CPU's cache. Not called for bytes that are thrown away. May be NULL. */
+     * is in the CPU's cache. Not called for bytes that are discarded. May be NULL. */
     void (*payload)(void *arg, const void *at, size_t n);
     /* Called when a frame is complete and its checksum, if it has one, is right. `header` is valid during the call.
      * Returns PD_OK, or an error that ends the stream. */
@@ -96,7 +96,7 @@ void pd_framer_free(pd_framer *framer);
  * each has room for at least one byte.
  *
  * The places have room for at most `slice` >= 1 bytes in all (64 KiB reads are fastest). Payload bytes go straight to
- * the user's memory. To save calls, up to 4 KiB behind the end of a header or payload may be read ahead (with max 1,
+ * the user's memory. To save calls, up to 4 KiB after the end of a header or payload may be read ahead (with max 1,
  * only from a frame's beginning). */
 int pd_framer_space(pd_framer *framer, struct iovec *iov, int max, size_t slice);
 /* Tells the framer that one read has stored n bytes in the memory that the last pd_framer_space offered. Calls the
@@ -105,7 +105,7 @@ int pd_framer_space(pd_framer *framer, struct iovec *iov, int max, size_t slice)
  * pd_framer_error has its text. PD_DATA_LOSS: the checksum differs. PD_NO_MEMORY: no memory for the header. */
 int pd_framer_fed(pd_framer *framer, size_t n);
 bool pd_framer_stalled(const pd_framer *framer);
-/* Lets a framer that has stalled go on: calls the user's function `header` again. Returns the same codes as
+/* Lets a framer that has stalled continue: calls the user's function `header` again. Returns the same codes as
  * pd_framer_fed. Does nothing if the framer is not stalled. */
 int pd_framer_resume(pd_framer *framer);
 /* Returns whether the stream is between two frames, and no bytes are read ahead. If a stream ends anywhere else, its

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- methods ---- */
-
 static const ProtobufCMethodDescriptor *find_method(unsigned method)
 {
     const ProtobufCServiceDescriptor *service = &paramd__paramd__descriptor;
@@ -22,8 +20,6 @@ const char *pd_method_name(unsigned method)
     const ProtobufCMethodDescriptor *found = find_method(method);
     return found != NULL ? found->name : "?";
 }
-
-/* ---- arena ---- */
 
 enum { FIRST_BLOCK_BYTES = 4096 };
 
@@ -141,8 +137,6 @@ size_t pd_arena_bytes(const pd_arena *arena)
     return arena->held;
 }
 
-/* ---- the check of a message before it is unpacked ---- */
-
 size_t pd_utf8_prefix(const uint8_t *at, size_t bytes)
 {
     size_t i = 0, n;
@@ -244,8 +238,6 @@ static int check_message(walk *w, const ProtobufCMessageDescriptor *type)
     return PD_OK;
 }
 
-/* ---- unpacking ---- */
-
 int pd_message_unpack(pd_arena *arena, const ProtobufCMessageDescriptor *type, const uint8_t *at, size_t bytes,
                       void **out, pd_error *err)
 {
@@ -284,8 +276,6 @@ int pd_reply_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t 
         return pd_fail(err, PD_UNIMPLEMENTED, "method %u: only 0 to %d are known", method, PD_METHODS - 1);
     return pd_message_unpack(arena, found->output, at, bytes, out, err);
 }
-
-/* ---- packing ---- */
 
 int pd_frame_pack(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request,
                   const ProtobufCMessage *message, const struct iovec *payload, size_t n_payload,

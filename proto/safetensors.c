@@ -21,8 +21,6 @@ struct pd_safetensors {
     size_t n;
 };
 
-/* ---- element types ---- */
-
 static const struct {
     const char *name;
     size_t size;
@@ -61,8 +59,6 @@ static bool count_bytes(const pd_st_tensor *tensor, uint64_t *bytes)
                                                                     * the number of elements */
     return true;
 }
-
-/* ---- reading ---- */
 
 static int by_place(const void *left, const void *right)
 {
@@ -281,8 +277,6 @@ const char *pd_safetensors_meta(const pd_safetensors *file, const char *key)
 {
     return json_string_value(json_object_get(json_object_get(file->root, META), key));
 }
-
-/* ---- writing ---- */
 
 /* Compares two tensors in the order of writing: by element type, the widest first, so that every tensor is aligned;
  * then by name. */

@@ -45,8 +45,6 @@ typedef struct pd_st_tensor {
                              * length */
 } pd_st_tensor;
 
-/* ---- reading ---- */
-
 typedef struct pd_safetensors pd_safetensors;
 
 /* Reads the header of a safetensors file that is in memory, `bytes` bytes at `at`, and borrows them until
@@ -73,8 +71,6 @@ const pd_st_tensor *pd_safetensors_find(const pd_safetensors *file, const char *
 const void *pd_safetensors_data(const pd_safetensors *file, const pd_st_tensor *tensor);
 /* Returns the value of a key in the metadata of a safetensors file; NULL: no such key. */
 const char *pd_safetensors_meta(const pd_safetensors *file, const char *key);
-
-/* ---- writing ---- */
 
 typedef struct pd_st_meta {
     const char *key, *value;

@@ -382,7 +382,7 @@ static void flush_wire(pd_tls_stream *stream)
     if (error != 0) pd_fail(&stream->broken, PD_UNAVAILABLE, "%s", strerror(error));
 }
 
-/* Says farewell, when no bytes are owed, and ends our side of the socket, when no records wait for it. */
+/* Says the end, when no bytes are owed, and ends our side of the socket, when no records wait for it. */
 static void end_side(pd_tls_stream *stream)
 {
     const pd_tls_library *lib = &stream->context->library;

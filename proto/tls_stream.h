@@ -58,7 +58,7 @@ size_t pd_tls_held(const pd_tls_stream *stream);
 /* Writes bytes that wait. A broken connection is reported by the next pd_tls_send or pd_tls_receive. */
 void pd_tls_flush(pd_tls_stream *stream);
 /* Ends our side: tells the peer that nothing follows, and shuts the socket for writing, as soon as nothing waits for
- * it. Receiving goes on. */
+ * it. Receiving continues. */
 void pd_tls_shut(pd_tls_stream *stream);
 
 #endif

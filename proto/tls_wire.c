@@ -33,8 +33,6 @@ void pd_tls_wire_use(pd_tls_wire *wire)
     used = wire;
 }
 
-/* ---- buffers ---- */
-
 static pd_tls_buffer *take_buffer(pd_tls_context *context)
 {
     pd_tls_buffer *buffer = context->spare;
@@ -64,8 +62,6 @@ static void give_buffer(pd_tls_context *context, pd_tls_buffer **at)
     context->spare = buffer;
     context->n_spare++;
 }
-
-/* ---- receiving ---- */
 
 /* Receives the bytes that OpenSSL asks for, and into the buffer whatever follows them. Results are those of readv(). */
 static ssize_t receive(pd_tls_wire *wire, void *to, size_t n)
@@ -139,8 +135,6 @@ bool pd_tls_wire_has_record(const pd_tls_wire *wire)
     return n >= HEAD && n >= HEAD + ((size_t)at[3] << 8 | at[4]);
 }
 
-/* ---- sending ---- */
-
 int pd_tls_wire_flush(pd_tls_wire *wire)
 {
     pd_tls_buffer *out = wire->out;
@@ -200,8 +194,6 @@ static long control(BIO *bio, int what, long number, void *pointer)
     if (what == BIO_CTRL_EOF) return used->ended;
     return what == BIO_CTRL_FLUSH;
 }
-
-/* ---- life ---- */
 
 int pd_tls_wire_open(pd_tls_context *context, pd_error *err)
 {

@@ -53,7 +53,7 @@ static void read_secret(uint8_t *secret, const char *hex)
     for (size_t i = 0; i < PD_TOKEN_BYTES; i++) secret[i] = (uint8_t)(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));
 }
 
-/* Reads a line of n bytes. Returns false if it is no token. */
+/* Reads a line of n bytes. Returns false if it is not a token. */
 static bool read_line(pd_token *token, const char *line, size_t n)
 {
     size_t id = id_length(line);

@@ -61,8 +61,8 @@ int pd_token_new(char line[PD_TOKEN_LINE], const char *id, pd_error *err);
  *
  * Checks that a file with a secret can be read by us, and by nobody but its owner and its group. `what` names the
  * setting in errors, such as "tls.key". PD_NOT_FOUND: the file cannot be opened. PD_PERMISSION_DENIED: others can read
- * or change it; the error has the command that repairs it. PD_INVALID_ARGUMENT: it is no regular file, or larger than 1
- * MiB. */
+ * or change it; the error has the command that repairs it. PD_INVALID_ARGUMENT: it is not a regular file, or larger
+ * than 1 MiB. */
 int pd_secret_check(const char *path, const char *what, pd_error *err);
 /* Reads a file after the same checks. *text gets its bytes with a terminating zero. PD_INVALID_ARGUMENT: the file has a
  * NUL. PD_NO_MEMORY. */

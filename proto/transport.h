@@ -71,7 +71,7 @@ typedef struct pd_transport_ops {
     /* Watches for events of the connection: from now on `ready` is called whenever one of `events` happens, but never
      * from within `watch`. */
     void (*watch)(pd_transport *transport, unsigned events);
-    /* Ends our side of the connection. The peer sees the end after all bytes that were sent; receiving goes on. */
+    /* Ends our side of the connection. The peer sees the end after all bytes that were sent; receiving continues. */
     void (*shut)(pd_transport *transport);
     /* Ends both sides of the connection and frees the transport. From then on `ready` is not called. */
     void (*close)(pd_transport *transport);

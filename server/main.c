@@ -207,26 +207,18 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
         out->store.start = now_ms() * 0x9e3779b97f4a7c15u;
 }
 
-/* Tells the service manager that a reload has begun. The message contains the time, by which the service manager
- * matches the later READY message (sd_notify(3)). */
-static void notify_reloading(void)
-{
-    char text[64];
-
-    snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)pd_clock_ns() / 1000);
-    pd_notify(text);
-}
-
 /* Reads the configuration again, for a reload. Runs on another thread than the loop thread, because files may block. */
 static void reload(void *arg)
 {
     process *p = arg;
+    char text[64];
 
-    notify_reloading();
+    /* The service manager matches the later READY message by this time (sd_notify(3)). */
+    snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)pd_clock_ns() / 1000);
+    pd_notify(text);
     pd_reload_read(&p->reload);
 }
 
-/* Applies the configuration that a reload has read. Runs on the loop thread. */
 static bool reloaded(void *arg, pd_daemon_limits *limits)
 {
     process *p = arg;
@@ -296,16 +288,6 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
     };
 }
 
-/* Chooses the node of the step threads and of the memory of jobs. Logs the choice. */
-static void choose_node(process *p)
-{
-    char text[200];
-
-    pd_numa_find(&p->numa, p->config->numa != 0, (int)p->config->step_threads);
-    pd_numa_describe(&p->numa, text, sizeof text);
-    pd_log(LOG_INFO, "%s", text);
-}
-
 /* Lets the loop thread, and the threads that libuv starts for it, take memory of payloads from the chosen node. The
  * preconditioner pool has started before, so its threads take working memory where they run. */
 static void prefer_node(const process *p)
@@ -346,11 +328,10 @@ static int start(process *p, pd_error *err)
 
     if (rc != PD_OK) return rc;
     if (p->n_sockets > PD_NOTIFY_SOCKETS)
-        return pd_fail(
-            err, PD_INVALID_ARGUMENT,
-            "the service manager has passed %zu sockets (LISTEN_FDS), expected at most %d: let fewer .socket "
-            "units start the daemon",
-            p->n_sockets, PD_NOTIFY_SOCKETS);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "the service manager has passed %zu sockets (LISTEN_FDS), expected at most %d: let fewer "
+                       ".socket units start the daemon",
+                       p->n_sockets, PD_NOTIFY_SOCKETS);
     fill_daemon_config(p, &daemon);
     if ((rc = pd_config_tls(p->config, p->config->listen, &daemon.tls, err)) != PD_OK) return rc;
     if ((rc = pd_reload_read_roles(p->config, &daemon.roles, &daemon.store_roles, err)) == PD_OK)
@@ -384,6 +365,7 @@ static pd_exit serve(process *p)
     pd_exit status;
     pd_error err;
     uint64_t stop_by_ms;
+    char numa[200];
     bool ended;
     int rc;
 
@@ -394,7 +376,9 @@ static pd_exit serve(process *p)
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
     report_blas();
-    choose_node(p);
+    pd_numa_find(&p->numa, p->config->numa != 0, (int)p->config->step_threads);
+    pd_numa_describe(&p->numa, numa, sizeof numa);
+    pd_log(LOG_INFO, "%s", numa);
     p->watchdog_ms = pd_notify_watchdog_ms();
     p->n_sockets = pd_notify_sockets(p->sockets);
     rc = start(p, &err);

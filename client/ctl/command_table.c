@@ -180,8 +180,7 @@ const pd_command pd_commands[] = {
       top_options, 0, 0, .draws = true, .run = pd_run_top },
     { "jobs", "[JOB-GLOB]", "List jobs: optimizer, workers, step, steps per second, loss, state and memory",
       "MEMORY is what the daemon counts against limits.max_total_bytes: `paramctl plan' forecasts it. A job whose "
-      "DURABLE "
-      "is not - also holds memory for a checkpoint.",
+      "DURABLE is not - also holds memory for a checkpoint.",
       watch_options, 0, 1, .run = pd_run_jobs },
     { "params", "JOB [PARAM-GLOB]", "List a job's parameters and the ranks they wait for", NULL, params_options, 1, 2,
       .run = pd_run_params },

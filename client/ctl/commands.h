@@ -3,6 +3,7 @@
 #define PD_COMMANDS_H
 
 #include "command_line.h"
+#include "message.h"
 
 enum { PD_MOST_SETTINGS = 64 }; /* most NAME=VALUE arguments of one `paramctl set` */
 
@@ -33,5 +34,11 @@ int pd_run_token(pd_line *line);
 int pd_run_checkpoints(pd_line *line); /* state_folder.c */
 int pd_run_verify(pd_line *line);
 int pd_run_restore(pd_line *line);
+
+#define PD_DURABLE_TEXT 96 /* size of a buffer that has room for such a text */
+
+/* Writes the step of a job's last checkpoint and its age, such as "40 (12.0 s)"; "none" if there is none yet; "-" if
+ * the job makes none. Returns whether the last attempt at a checkpoint has failed; then the text says so. */
+bool pd_durable_text(char text[PD_DURABLE_TEXT], const Paramd__JobInfo *job);
 
 #endif

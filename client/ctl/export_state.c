@@ -49,7 +49,7 @@ static int open_output(new_file *out, pd_error *err)
     return PD_OK;
 }
 
-/* Returns the path of the folder in which a file lies. The caller frees it. NULL: out of memory. */
+/* Returns the path of the folder that has a file. The caller frees it. NULL: out of memory. */
 static char *folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -357,16 +357,6 @@ static int add_counted(export *ex, const char *param, pd_error *err)
     return rc;
 }
 
-/* Adds the step counters and pending roots of all parameters to the tensors to write. The daemon can only list them
- * after the export has begun, since they change with every step. */
-static int list_counted(export *ex, pd_error *err)
-{
-    int rc = PD_OK;
-
-    for (size_t i = 0; i < ex->n_params && ex->state && rc == PD_OK; i++) rc = add_counted(ex, ex->params[i], err);
-    return rc;
-}
-
 static int end(export *ex, pd_error *err)
 {
     Paramd__ExportRequest request = request_of(ex, 4);
@@ -411,14 +401,6 @@ static int copy_tensor(export *ex, const source *from, uint64_t bytes, pd_error 
     return rc;
 }
 
-static int copy(export *ex, const pd_st_tensor *tensor, pd_error *err)
-{
-    source wanted = { .name = (char *)tensor->name };
-    const source *from = bsearch(&wanted, ex->sources, ex->n, sizeof wanted, by_name);
-
-    return from->counter ? put(ex, &from->value, sizeof from->value, err) : copy_tensor(ex, from, tensor->bytes, err);
-}
-
 static int write_header(export *ex, pd_error *err)
 {
     char step[32];
@@ -444,7 +426,12 @@ static int write_all(export *ex, pd_error *err)
 {
     int rc = write_header(ex, err);
 
-    for (size_t i = 0; i < ex->n && rc == PD_OK; i++) rc = copy(ex, &ex->tensors[i], err);
+    for (size_t i = 0; i < ex->n && rc == PD_OK; i++) {
+        source wanted = { .name = (char *)ex->tensors[i].name };
+        const source *from = bsearch(&wanted, ex->sources, ex->n, sizeof wanted, by_name);
+        rc = from->counter ? put(ex, &from->value, sizeof from->value, err)
+                           : copy_tensor(ex, from, ex->tensors[i].bytes, err);
+    }
     if (rc == PD_OK && !ex->line->json) pd_transfer_show(ex->read, ex->bytes, "exported", true);
     return rc;
 }
@@ -482,7 +469,8 @@ static int fetch(export *ex, pd_error *err)
 
     if (rc == PD_OK && ex->state) rc = list_state(ex, err);
     if (rc == PD_OK) rc = begin(ex, err);
-    if (rc == PD_OK) rc = list_counted(ex, err);
+    /* Only now can the daemon list step counters and pending roots, since they change with every step. */
+    for (size_t i = 0; i < ex->n_params && ex->state && rc == PD_OK; i++) rc = add_counted(ex, ex->params[i], err);
     if (rc == PD_OK) rc = arrange(ex, err);
     if (rc == PD_OK) rc = write_all(ex, err);
     if (rc == PD_OK) rc = end(ex, err);

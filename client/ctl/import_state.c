@@ -453,13 +453,6 @@ static int send_count(state_import *im, const entry *e, pd_error *err)
     return call(im, &request, NULL, 0, err);
 }
 
-static uint64_t piece_bytes(const pd_operator *op)
-{
-    uint64_t most = pd_client_welcome(op->client)->max_payload;
-
-    return most < PIECE_BYTES ? most : PIECE_BYTES;
-}
-
 static int send_all(state_import *im, pd_error *err)
 {
     Paramd__ImportRequest begin = request_of(im, 1), commit = request_of(im, 4);
@@ -554,7 +547,10 @@ static int run(state_import *im)
     int rc = map_file(im, &err), status;
 
     if (rc == PD_OK) rc = pd_operator_open(&im->op, line->server, line->timeout, &err);
-    if (rc == PD_OK) im->piece = piece_bytes(&im->op);
+    if (rc == PD_OK) {
+        uint64_t most = pd_client_welcome(im->op.client)->max_payload;
+        im->piece = most < PIECE_BYTES ? most : PIECE_BYTES;
+    }
     if (rc == PD_OK) rc = pd_state_list_fetch(&im->list, &im->op, im->job, NULL, &err);
     if (rc == PD_OK) rc = pd_state_list_fetch_params(&im->list, &im->op, im->job, &err);
     if (rc == PD_OK) rc = sort_out(im, &err);

@@ -1,6 +1,4 @@
 /* lists.c - the commands that print what a daemon has: status, jobs, workers, roots, params. */
-#include "lists.h"
-
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -77,7 +77,7 @@ static int run_program(const pd_line *line)
 
     snprintf(program, sizeof program, "paramctl-%s", line->command->name);
     if (argv != NULL && add_common(argv + 1, line)) {
-        /* Copies the words of the command line that remain (argc), and the NULL behind them. */
+        /* Copies the words of the command line that remain (argc), and the NULL after them. */
         memcpy(argv + 1 + line->n_given, line->argv + 1, (size_t)line->argc * sizeof *argv);
         rc = execute(program, argv);
     }

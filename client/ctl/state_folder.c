@@ -13,7 +13,7 @@
 #include "result.h"
 #include "text_table.h"
 
-/* A search for each job's newest whole checkpoint in a list: the next start loads it, and the job's log follows it. */
+/* A search for the newest valid checkpoint of each job in a list: the next start loads it, and the log continues it. */
 typedef struct log_search {
     char job_dir[PD_KEEP_PATH]; /* directory of the last job whose checkpoint was found */
 } log_search;

@@ -16,8 +16,8 @@ enum { CODES = 1, STACKED = 2, FILL = 4 };
 /* The table of names that the original optimizers ("upstream") give to tensors in their files. Each row is one kind
  * of optimizer state. To support another optimizer's files, add rows.
  *
- * In files of Meta's Shampoo, a name is a JSON list behind the parameter's name. `path` is the part of the list
- * behind the block, and `before` is NULL. In JAX files, a name is before/NAME/path. Words of a path are joined by
+ * In files of Meta's Shampoo, a name is a JSON list after the parameter's name. `path` is the part of the list
+ * after the block, and `before` is NULL. In JAX files, a name is before/NAME/path. Words of a path are joined by
  * '/'; '#' stands for a number.
  *
  * `slot` is paramd's name of the state. NULL: the tensor is skipped, because it can be computed from other state.
@@ -29,7 +29,7 @@ static const struct {
 } upstream[] = {
     { NULL, "shampoo/factor_matrices/#/quantized_values", "factor_matrices", 0 },
     { NULL, "shampoo/inv_factor_matrices/#/quantized_values", "inv_factor_matrices", 0 },
-    /* This tensor is skipped, since Meta's optimizer saves only `true` in it. The daemon finds out by itself, at
+    /* This tensor is skipped, since Meta's optimizer saves only `true` in it. The daemon finds this out, at
      * the next matrix root, whether a factor matrix is diagonal. */
     { NULL, "shampoo/is_factor_matrices_diagonal/#", NULL, 0 },
     /* Meta's optimizer saves the state of every grafting method under the name adagrad, as its grafting classes
@@ -91,7 +91,7 @@ static bool find_name(const char *text, size_t length, const char *const *names,
 static bool find_before(const char *text, size_t length, const char *const *names, size_t n, size_t *param)
 {
     static const char prefix[] = "state";
-    const size_t skip = sizeof prefix; /* length of the prefix: "state" and the separator behind it */
+    const size_t skip = sizeof prefix; /* length of the prefix: "state" and the separator after it */
 
     if (find_name(text, length, names, n, param)) return true;
     if (length > 1 && (text[length - 1] == '.' || text[length - 1] == '/') &&
@@ -112,7 +112,7 @@ static int block_of(const char *text)
     return block;
 }
 
-/* Joins the words of a JSON list in a tensor's name, behind the block, with '/'. So they can be compared with the
+/* Joins the words of a JSON list in a tensor's name, after the block, with '/'. So they can be compared with the
  * table of paths. A number becomes '#' and goes to *number. Returns false if the name has another form. */
 static bool join(const json_t *path, char *text, size_t size, int *number)
 {
@@ -151,7 +151,7 @@ static void read_path(pd_state_key *out, const json_t *path)
 }
 
 /* Reads a tensor's name of the form NAME["step"]. Returns false if it is not a parameter's name with a JSON list
- * behind it. */
+ * after it. */
 static bool read_flat_key(pd_state_key *out, const char *key, const char *const *names, size_t n)
 {
     for (const char *at = strchr(key, '['); at != NULL; at = strchr(at + 1, '[')) {
@@ -165,7 +165,7 @@ static bool read_flat_key(pd_state_key *out, const char *key, const char *const 
     return false;
 }
 
-/* Reads a tensor's name as paramd writes it, from behind the parameter's name on, such as
+/* Reads a tensor's name as paramd writes it, from after the parameter's name on, such as
  * "block_3.factor_matrices.1" or "momentum". */
 static void read_slot(pd_state_key *out, const char *text)
 {
@@ -220,7 +220,7 @@ static bool put(path *p, char c)
 }
 
 /* Reads a bracket as jax.tree_util.keystr writes it, ['word'] or [3], and appends it to the path as one word.
- * Returns the text behind the bracket; NULL: it is not such a bracket. */
+ * Returns the text after the bracket; NULL: it is not such a bracket. */
 static const char *put_bracket(path *p, const char *at)
 {
     char quote = at[1] == '\'' || at[1] == '"' ? at[1] : '\0';
@@ -322,7 +322,7 @@ static bool cut_ending(char *out, size_t size, const char *text, ending *found)
     return snprintf(out, size, "%.*s", (int)n, text) < (int)size;
 }
 
-/* Compares `rest`, the words behind the parameter's name, with one row of the table of paths. If the row allows it,
+/* Compares `rest`, the words after the parameter's name, with one row of the table of paths. If the row allows it,
  * also accepts the tensors of a quantized value: codes, bucket sizes, diagonal. */
 static bool read_row(pd_state_key *out, size_t row, size_t param, const char *rest)
 {
@@ -352,7 +352,7 @@ static bool read_behind(pd_state_key *out, size_t row, const path *p, size_t fro
     return false;
 }
 
-/* Returns the position behind the first occurrence of `word` and a '/' in a tensor's name; 0: the name does not
+/* Returns the position after the first occurrence of `word` and a '/' in a tensor's name; 0: the name does not
  * have this word. */
 static size_t find_word(const path *p, const char *word)
 {

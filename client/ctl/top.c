@@ -26,34 +26,6 @@ static pd_top_order order_of(const pd_line *line)
     return order;
 }
 
-static json_t *phases_json(const pd_top_job *job)
-{
-    return json_pack("{s:f, s:f, s:f, s:f}", "waiting", job->phase[0], "summing", job->phase[1], "stepping",
-                     job->phase[2], "publishing", job->phase[3]);
-}
-
-static json_t *roots_json(const pd_top_job *job)
-{
-    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "roots_behind", (json_int_t)job->roots_behind, "roots_failing",
-                     (json_int_t)job->roots_failing, "roots_failed", (json_int_t)job->roots_failed, "root_age",
-                     (json_int_t)job->root_age, "root_waits", (json_int_t)job->root_waits);
-}
-
-static json_t *bytes_json(const pd_top_job *job)
-{
-    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f}", "committed_bytes", (json_int_t)job->memory, "weight_bytes",
-                     (json_int_t)job->weights, "state_bytes", (json_int_t)job->state_bytes, "held_bytes",
-                     (json_int_t)job->held, "bytes_in_per_second", job->in_per_s, "bytes_out_per_second",
-                     job->out_per_s);
-}
-
-static json_t *checkpoint_json(const pd_top_job *job)
-{
-    return json_pack("{s:I, s:I, s:I, s:s}", "durable_step", (json_int_t)job->durable_step, "checkpoint_age_ms",
-                     (json_int_t)job->checkpoint_age_ms, "checkpoint_bytes", (json_int_t)job->checkpoint_bytes,
-                     "checkpoint_error", job->keep_error);
-}
-
 /* JSON has no NaN and no infinity. */
 static json_t *real_json(bool known, double value)
 {
@@ -63,23 +35,34 @@ static json_t *real_json(bool known, double value)
 static json_t *job_json(const pd_top_job *job)
 {
     json_t *all =
-        json_pack("{s:s, s:I, s:f, s:o, s:o, s:I, s:s, s:o}", "name", job->name, "step", (json_int_t)job->step,
-                  "steps_per_second", job->speed, "loss", real_json(job->has_loss, job->loss), "gradient_norm",
-                  real_json(job->norm != 0, job->norm), "clipped_steps", (json_int_t)job->clipped, "waits_for",
-                  job->waits_for, "step_seconds", phases_json(job));
+        json_pack("{s:s, s:I, s:f, s:o, s:o, s:I, s:s, s:{s:f, s:f, s:f, s:f}}", "name", job->name, "step",
+                  (json_int_t)job->step, "steps_per_second", job->speed, "loss", real_json(job->has_loss, job->loss),
+                  "gradient_norm", real_json(job->norm != 0, job->norm), "clipped_steps", (json_int_t)job->clipped,
+                  "waits_for", job->waits_for, "step_seconds", "waiting", job->phase[0], "summing", job->phase[1],
+                  "stepping", job->phase[2], "publishing", job->phase[3]);
 
-    json_object_update_new(all, roots_json(job));
-    json_object_update_new(all, bytes_json(job));
-    json_object_update_new(all, checkpoint_json(job));
+    json_object_update_new(all, json_pack("{s:I, s:I, s:I, s:I, s:I}", "roots_behind", (json_int_t)job->roots_behind,
+                                          "roots_failing", (json_int_t)job->roots_failing, "roots_failed",
+                                          (json_int_t)job->roots_failed, "root_age", (json_int_t)job->root_age,
+                                          "root_waits", (json_int_t)job->root_waits));
+    json_object_update_new(all,
+                           json_pack("{s:I, s:I, s:I, s:I, s:f, s:f}", "committed_bytes", (json_int_t)job->memory,
+                                     "weight_bytes", (json_int_t)job->weights, "state_bytes",
+                                     (json_int_t)job->state_bytes, "held_bytes", (json_int_t)job->held,
+                                     "bytes_in_per_second", job->in_per_s, "bytes_out_per_second", job->out_per_s));
+    json_object_update_new(all,
+                           json_pack("{s:I, s:I, s:I, s:s}", "durable_step", (json_int_t)job->durable_step,
+                                     "checkpoint_age_ms", (json_int_t)job->checkpoint_age_ms, "checkpoint_bytes",
+                                     (json_int_t)job->checkpoint_bytes, "checkpoint_error", job->checkpoint_error));
     return all;
 }
 
-static json_t *as_json(const pd_top_sample *sample)
+static int print_json(const pd_top_sample *sample)
 {
     json_t *jobs = json_array();
 
     for (size_t i = 0; i < sample->n; i++) json_array_append_new(jobs, job_json(&sample->jobs[i]));
-    return json_pack("{s:o}", "jobs", jobs);
+    return pd_result_json(json_pack("{s:o}", "jobs", jobs));
 }
 
 static int print_once(const pd_line *line, pd_top_sample *sample)
@@ -87,7 +70,7 @@ static int print_once(const pd_line *line, pd_top_sample *sample)
     char headline[256];
 
     pd_top_sort(sample, order_of(line));
-    if (line->json) return pd_result_json(as_json(sample));
+    if (line->json) return print_json(sample);
     pd_top_headline(sample, headline, sizeof headline);
     printf("%s\n", headline);
     return pd_table_print(pd_top_table(sample, pd_table_default_limit()), stdout, "no jobs") == PD_OK ? PD_CTL_OK
@@ -133,7 +116,7 @@ static void draw_with(attr_t look, int y, const char *text)
 static attr_t look_of(const view *s, size_t i)
 {
     const pd_top_job *job = &s->sample->jobs[i];
-    attr_t look = job->roots_failing > 0 || job->keep_failing ? (attr_t)COLOR_PAIR(ALARM) : A_NORMAL;
+    attr_t look = job->roots_failing > 0 || job->checkpoint_failing ? (attr_t)COLOR_PAIR(ALARM) : A_NORMAL;
 
     return i == s->selected ? look | A_REVERSE : look;
 }

@@ -69,8 +69,8 @@ static void fill_job(pd_top_job *to, const Paramd__JobInfo *from)
     snprintf(to->optimizer, sizeof to->optimizer, "%s", from->optimizer);
     snprintf(to->state, sizeof to->state, "%s", from->state);
     snprintf(to->waits_for, sizeof to->waits_for, "%s", from->waits_for);
-    snprintf(to->keep_error, sizeof to->keep_error, "%s", from->checkpoint_error);
-    to->keep_failing = pd_durable_text(to->durable, from);
+    snprintf(to->checkpoint_error, sizeof to->checkpoint_error, "%s", from->checkpoint_error);
+    to->checkpoint_failing = pd_durable_text(to->durable, from);
 }
 
 static void add_page(void *arg, const Paramd__ListReply *page)
@@ -232,7 +232,7 @@ static void row(pd_table *table, const pd_top_job *job)
     pd_table_cell(table, "%s", pd_bytes_text(text, (uint64_t)job->in_per_s));
     pd_table_cell(table, "%s", pd_bytes_text(text, (uint64_t)job->out_per_s));
     pd_table_cell(table, "%s", job->durable);
-    if (job->keep_failing) pd_table_alarm(table);
+    if (job->checkpoint_failing) pd_table_alarm(table);
     waits_cell(table, job);
 }
 
@@ -353,8 +353,8 @@ static void add_checkpoint(pd_top_detail *out, const pd_top_job *job)
 {
     char age[PD_CELL], bytes[PD_CELL];
 
-    if (job->keep_failing)
-        add(out, true, "checkpoint  failing: %.160s", job->keep_error);
+    if (job->checkpoint_failing)
+        add(out, true, "checkpoint  failing: %.160s", job->checkpoint_error);
     else if (job->durable_step == 0)
         add(out, false, "checkpoint  none");
     else

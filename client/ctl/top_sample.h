@@ -3,8 +3,8 @@
 #ifndef PD_TOP_SAMPLE_H
 #define PD_TOP_SAMPLE_H
 
+#include "commands.h"
 #include "connection.h"
-#include "lists.h"
 #include "text_table.h"
 
 typedef enum pd_top_order { PD_TOP_NAME, PD_TOP_SPEED, PD_TOP_MEMORY, PD_TOP_TRAFFIC, PD_TOP_ORDERS } pd_top_order;
@@ -26,8 +26,8 @@ typedef struct pd_top_job {
     uint64_t step, waits_ms, memory, roots_behind, roots_failing, bytes_in, bytes_out;
     bool has_loss, has_roots;
     char durable[PD_DURABLE_TEXT]; /* which step survives a restart of the daemon */
-    bool keep_failing;             /* the last attempt at a checkpoint has failed, for the reason `keep_error` */
-    char keep_error[160];
+    bool checkpoint_failing;       /* the last attempt at a checkpoint has failed, for the reason `checkpoint_error` */
+    char checkpoint_error[160];
     uint64_t durable_step, checkpoint_age_ms, checkpoint_bytes;
     double speed, loss, in_per_s, out_per_s;
     double norm; /* norm of the last step's gradients; 0: unknown */
@@ -74,7 +74,7 @@ enum { PD_TOP_LINES = 9, PD_TOP_LINE = 200 };
 typedef struct pd_top_detail {
     size_t n;
     char line[PD_TOP_LINES][PD_TOP_LINE];
-    bool alarm[PD_TOP_LINES]; /* the line tells of something that an operator should look at */
+    bool alarm[PD_TOP_LINES]; /* an operator should look at this */
 } pd_top_detail;
 
 /* Describes a job. `late` lists the n_late ranks that were last most often. */

@@ -9,7 +9,7 @@
 #include "notice.h"
 #include "convert.h"
 #include "pages.h"
-#include "core_state.h"
+#include "core.h"
 #include "call.h"
 #include "pieces.h"
 #include "recoveries.h"
@@ -20,19 +20,14 @@
 /* Bytes that are hashed and copied at a time. */
 enum { COPY_SLICE = 256 * 1024 };
 
-static bool has_weights(unsigned method)
-{
-    return method == PD_PULL || method == PD_PUSH_PULL;
-}
-
 /* Returns whether answers to this method carry the outcomes of rounds, for instance "step taken" or "skipped". */
 static bool has_outcomes(unsigned method)
 {
-    return has_weights(method) || method == PD_PUSH;
+    return method == PD_PUSH || method == PD_PULL || method == PD_PUSH_PULL;
 }
 
-/* Returns how many payload bytes the answer that is being received has for tensor or chunk number `part` of the sent
- * frame: the bytes of its weights, or of the change of these weights. */
+/* Returns how many payload bytes the answer that is being received has for tensor or chunk number `piece` of the sent
+ * frame: the bytes of its weights, or of their update. */
 static size_t piece_bytes(const pd_core *core, const pd_outgoing_frame *frame, size_t piece)
 {
     size_t bytes = frame->pieces[piece].bytes;
@@ -48,8 +43,7 @@ static bool is_buffered(const pd_core *core, const pd_outgoing_frame *frame, siz
     return core->receive.message->outcomes[piece]->update || frame->source != NULL;
 }
 
-/* Makes the framer read the payload of an answer and throw it away, because no call of the user waits for this
- * answer. */
+/* Makes the framer read the payload of an answer and discard it, because no call of the user waits for this answer. */
 static int discard(pd_core *core, const pd_prefix *prefix, struct iovec **spans, size_t *n)
 {
     core->scratch->landing[0] = (struct iovec){ NULL, prefix->payload_bytes };
@@ -74,9 +68,8 @@ static int make_room(pd_core *core, uint64_t bytes)
     return PD_OK;
 }
 
-/* Checks the updates in an answer. An update is the change of weights, sent instead of the weights. The answer breaks
- * the protocol if the client did not ask for the update. Makes room for what is buffered, and sets *payload to the
- * number of payload bytes that the answer must have. */
+/* Checks the updates in an answer. The answer breaks the protocol if the client did not ask for the update. Makes room
+ * for what is buffered, and sets *payload to the number of payload bytes that the answer must have. */
 static int take_updates(pd_core *core, const pd_prefix *prefix, const pd_outgoing_frame *frame, uint64_t *payload)
 {
     uint64_t room = 0;
@@ -94,7 +87,7 @@ static int take_updates(pd_core *core, const pd_prefix *prefix, const pd_outgoin
 
 /* Lists the memory that receives the answer's payload. Weights go to the caller's buffers, updates and weights that
  * nobody waits for to the core's buffer. In the payload each tensor or chunk begins at a multiple of 64 bytes; the
- * padding between them is thrown away. Returns the number of list entries. */
+ * padding between them is discarded. Returns the number of list entries. */
 static size_t land(pd_core *core, const pd_outgoing_frame *frame, uint64_t payload_bytes)
 {
     struct iovec *iov = core->scratch->landing;
@@ -286,9 +279,9 @@ static bool all_refused(const pd_outgoing_frame *frame)
     return frame->n_pieces > 0;
 }
 
-/* Retires (takes out of the queue) the unanswered frames of an operation in which the server has refused every item.
- * The server refused one chunk of a tensor, and such a frame has the tensor's other chunks. Its answer would come only
- * after the user has pushed the tensor again. */
+/* Retires the unanswered frames of an operation in which the server has refused every item. The server refused one
+ * chunk of a tensor, and such a frame has the tensor's other chunks. Its answer would come only after the user has
+ * pushed the tensor again. */
 static void abandon_refused(pd_core *core, pd_op *op)
 {
     for (pd_outgoing_frame *frame = pd_outgoing_first(&core->out), *next; frame != NULL; frame = next) {
@@ -348,8 +341,8 @@ static void add_update(float *weights, const uint8_t *update, pd_dtype dtype, si
     }
 }
 
-/* Notes which version of the weights of a chunk is in the caller's buffer, since the server may send only the change
- * since that version. If memory for the note is missing, the server sends whole weights. */
+/* Records which version of the weights of a chunk is in the caller's buffer, since the server may send only the change
+ * since that version. If out of memory, the server sends whole weights. */
 static void note_held(pd_core *core, pd_param_record *record, const pd_frame_piece *piece, const void *buffer,
                       uint64_t version)
 {
@@ -417,13 +410,6 @@ static void note_closed(pd_core *core, uint64_t step)
     }
 }
 
-/* Notes for each parameter of an answered Init frame that the server has initial weights from this rank. The server may
- * still refuse frames with other chunks of these parameters. */
-static void note_given(pd_core *core, const pd_outgoing_frame *frame)
-{
-    for (size_t i = 0; i < frame->n_pieces; i++) pd_piece_record(core, frame, i)->given = true;
-}
-
 /* Keeps the answer to a request of paramctl, header and payload, until pd_core_finish hands it to the caller. */
 static int keep_reply(const pd_core *core, pd_op *op, const pd_prefix *prefix, const uint8_t *header)
 {
@@ -447,13 +433,6 @@ static void left(pd_core *core)
     pd_core_end(core, &error);
 }
 
-/* Keeps a request in the queue that the server refused because it is shutting down. The client sends the request again
- * when it is connected to the next server. */
-static void later(pd_core *core, const pd_error *error)
-{
-    snprintf(core->link.reason, sizeof core->link.reason, "%s", error->text);
-}
-
 /* Returns whether the request is one of a worker which waits for the next server if this one is shutting down. */
 static bool outlives_server(unsigned method)
 {
@@ -473,15 +452,16 @@ static void note_checkpoint(pd_core *core, const pd_prefix *prefix, const uint8_
     pd_window_trim(core);
 }
 
-/* Takes an answer that is no error: stores its results. */
+/* Stores the results of an answer. */
 static void take_answer(pd_core *core, const pd_outgoing_frame *frame, const pd_prefix *prefix, const uint8_t *header)
 {
     if (has_outcomes(frame->method)) {
         take_weights(core, frame);
         note_outcomes(core, frame);
-    } else if (frame->method == PD_INIT)
-        note_given(core, frame);
-    else if (frame->method == PD_BARRIER)
+    } else if (frame->method == PD_INIT) {
+        /* The server may still refuse frames with other chunks of these parameters. */
+        for (size_t i = 0; i < frame->n_pieces; i++) pd_piece_record(core, frame, i)->given = true;
+    } else if (frame->method == PD_BARRIER)
         core->progress.passed++;
     else if (frame->method >= PD_STATUS && frame->method != PD_NOTE)
         keep_reply(core, frame->op, prefix, header);
@@ -498,7 +478,8 @@ static void answered(pd_core *core, pd_outgoing_frame *frame, const pd_prefix *p
 
     if (op == NULL) return;
     if (error != NULL && error->code == PD_UNAVAILABLE && outlives_server(method)) {
-        later(core, error);
+        /* The request stays queued: the client sends it again when it is connected to the next server. */
+        snprintf(core->link.reason, sizeof core->link.reason, "%s", error->text);
         return;
     }
     if (error != NULL && pd_resend_repeats(core, frame)) {
@@ -510,7 +491,8 @@ static void answered(pd_core *core, pd_outgoing_frame *frame, const pd_prefix *p
     else
         take_answer(core, frame, prefix, header);
     pd_op_retire(core, frame);
-    if (error != NULL && method != PD_NOTE) /* a push goes on without its note, and its ticket has the error */
+    if (error != NULL &&
+        method != PD_NOTE) /* a push continues without its worker state, and its ticket has the error */
         settle_refusal(core, op, error);
     else if (error == NULL && method == PD_LEAVE)
         left(core);

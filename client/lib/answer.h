@@ -2,7 +2,7 @@
 #ifndef PD_ANSWER_H
 #define PD_ANSWER_H
 
-#include "core_state.h"
+#include "core.h"
 
 /* Handles a received answer, whose payload is already in its final memory. A pd_framer calls this function; `arg` is
  * the pd_core. */

@@ -6,6 +6,7 @@
 #include "recoveries.h"
 
 #include <string.h>
+#include <utlist.h>
 
 /* Small tensors share a frame until its payload has this many bytes. Larger frames would delay the server's work on the
  * first of them; smaller frames cost more headers. */
@@ -28,11 +29,9 @@ static void drop(pd_bucket *bucket)
         next = frame->next;
         pd_outgoing_frame_free(frame);
     }
-    bucket->first = bucket->last = NULL;
+    bucket->first = NULL;
     bucket->n = 0;
 }
-
-/* ---- a frame ---- */
 
 static int pack(pd_bucket *bucket, uint64_t id, uint8_t **head, size_t *bytes)
 {
@@ -75,11 +74,7 @@ static int seal(pd_bucket *bucket)
     frame->reply_bytes = bucket->reply;
     if (pd_method_pushes(bucket->method)) frame->step = bucket->push.step;
     if (bucket->method != PD_PULL) frame->mark = bucket->core->link.mark;
-    if (bucket->last != NULL)
-        bucket->last->next = frame;
-    else
-        bucket->first = frame;
-    bucket->last = frame;
+    DL_APPEND(bucket->first, frame);
     bucket->n = bucket->n_iov = 0;
     bucket->payload = bucket->reply = 0;
     bucket->push.n_scalars = 0;
@@ -100,8 +95,6 @@ static void append(pd_bucket *bucket, const void *at, size_t bytes)
         iov[bucket->n_iov++] = (struct iovec){ (void *)at, bytes };
     bucket->payload += bytes;
 }
-
-/* ---- pieces ---- */
 
 /* The request for one chunk of one item in a frame, and the place of its answer. */
 typedef struct pd_cut {
@@ -281,7 +274,7 @@ int pd_bucket_post(pd_bucket *bucket)
     while (bucket->first != NULL) {
         pd_outgoing_frame *frame = bucket->first;
 
-        bucket->first = frame->next;
+        DL_DELETE(bucket->first, frame);
         if (!pd_outgoing_add(&bucket->core->out, frame, PD_QUEUE_LASTING)) {
             pd_outgoing_frame_free(frame);
             drop(bucket);

@@ -5,7 +5,7 @@
 #ifndef PD_BUCKET_H
 #define PD_BUCKET_H
 
-#include "core_state.h"
+#include "core.h"
 
 /* The frames of one operation while they are built. pd_bucket_post queues them when all are complete. */
 typedef struct pd_bucket {
@@ -23,7 +23,7 @@ typedef struct pd_bucket {
     /* Of the frame being filled: payload bytes so far, and payload bytes that the server's answer to it will have. */
     uint64_t payload, reply;
     /* List of the complete frames that are not in the queue of the connection yet, linked by their `next`. */
-    pd_outgoing_frame *first, *last;
+    pd_outgoing_frame *first;
 } pd_bucket;
 
 void pd_bucket_init(pd_bucket *bucket, pd_core *core, pd_op *op, unsigned method);

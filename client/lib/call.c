@@ -7,11 +7,12 @@
 #include <string.h>
 
 #include "bucket.h"
-#include "core_state.h"
+#include "core.h"
 #include "replace.h"
 #include "recoveries.h"
 
-/* Checks the note of a push. `options` may be NULL. PD_INVALID_ARGUMENT: the note is too long, or has no place. */
+/* Checks the worker state of a push. `options` may be NULL. PD_INVALID_ARGUMENT: it is too long, or the pointer is
+ * NULL. */
 static int check_worker_state(const pd_push_options *options, pd_error *err)
 {
     if (options == NULL || options->worker_state_bytes == 0) return PD_OK;
@@ -35,8 +36,8 @@ static uint64_t pushed_step(const pd_core *core, const pd_op *op)
     return step;
 }
 
-/* Queues the note that the options have, if they have one, as part of a push. The note belongs to the highest step
- * among the push's items. Its bytes are copied. PD_NO_MEMORY. */
+/* Queues the worker state that the options have, if any, as part of a push. It belongs to the highest step among the
+ * push's items. Its bytes are copied. PD_NO_MEMORY. */
 static int post_worker_state(pd_core *core, pd_op *op, const pd_push_options *options)
 {
     Paramd__NoteRequest request = PARAMD__NOTE_REQUEST__INIT;
@@ -216,19 +217,6 @@ static int mark_pushing(pd_core *core, const pd_item *items, size_t n, pd_error 
     return PD_OK;
 }
 
-static void unmark_pushing(pd_core *core, const pd_item *items, size_t n)
-{
-    for (size_t i = 0; i < n; i++) core->params[items[i].param].pushing = false;
-}
-
-static void clear_results(pd_item *items, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        items[i].outcome = 0;
-        items[i].step = items[i].version = 0;
-    }
-}
-
 static int begin_items(pd_core *core, unsigned method, pd_item *items, size_t n, pd_op **op, pd_error *err)
 {
     int rc = check_items(core, method, items, n, err);
@@ -237,7 +225,10 @@ static int begin_items(pd_core *core, unsigned method, pd_item *items, size_t n,
     if (rc != PD_OK) return rc;
     (*op)->items = items;
     (*op)->n = n;
-    clear_results(items, n);
+    for (size_t i = 0; i < n; i++) {
+        items[i].outcome = 0;
+        items[i].step = items[i].version = 0;
+    }
     return PD_OK;
 }
 
@@ -336,13 +327,13 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
     }
     for (size_t i = 0; i < n; i++)
         if (pd_replace_number(&core->params[items[i].param], options != NULL ? options->replaces : 0) != 0)
-            pd_replace_forget_versions(&core->params[items[i].param]);
+            pd_core_forget_versions(&core->params[items[i].param]);
     rc = post_worker_state(core, op, options);
     if (rc == PD_OK) rc = cut_items(core, op, method, options, &values, &load);
     if (rc == PD_OK && method == PD_PUSH_PULL) rc = pull_absent(core, op);
     if (rc != PD_OK) {
         pd_bucket_unpost(core, op);
-        unmark_pushing(core, items, n);
+        for (size_t i = 0; i < n; i++) core->params[items[i].param].pushing = false;
         return give_back(core, op, rc, err);
     }
     for (size_t i = 0; i < n; i++) {
@@ -369,7 +360,7 @@ static int check_refused(const pd_core *core, uint64_t step, pd_error *err)
     return PD_OK;
 }
 
-/* Queues the message that closes a step: a Push request without gradients. It comes behind the pushes that are queued
+/* Queues the message that closes a step: a Push request without gradients. It comes after the pushes that are queued
  * already, and this order stays the same when frames are sent again after a reconnect. */
 int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err)
 {

@@ -3,12 +3,12 @@
 #ifndef PD_CALL_H
 #define PD_CALL_H
 
-#include "core_state.h"
+#include "core.h"
 #include "message.h"
 #include "paramd/client.h"
 #include "pieces.h"
 
-/* Sends initial weights of the parameters for which the server has none yet and which this rank has to send. */
+/* Sends initial weights of the parameters for which the server has none yet and which this rank must send. */
 int pd_core_init(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_error *err);
 /* Pulls the present weights of all parameters, without waiting for a step. */
 int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_error *err);
@@ -19,7 +19,7 @@ int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_er
 int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err);
 int pd_core_barrier(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err);
-/* Asks for this rank's note. The answer has a RecallReply and the note as its payload. */
+/* Asks for this rank's worker state. The answer has a RecallReply and the worker state as its payload. */
 int pd_core_get_worker_state(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 /* Asks for a checkpoint of this step or a later one, 0: the present step. The server waits `wait_ms` for it. */
 int pd_core_checkpoint(pd_core *core, uint64_t step, uint32_t wait_ms, pd_ticket_id *ticket, pd_error *err);
@@ -30,9 +30,9 @@ int pd_core_call(pd_core *core, unsigned method, const ProtobufCMessage *request
 /* Gives up a request of pd_core_call that has no answer yet: removes its frames and frees the ticket. */
 void pd_core_give_up(pd_core *core, pd_ticket_id ticket);
 
-enum { PD_WORKER_STATE_BYTES = 1 << 20 }; /* most bytes of a note */
+enum { PD_WORKER_STATE_BYTES = 1 << 20 }; /* most bytes of a worker state */
 
-/* Checks that the answer to a Recall has the payload that it announces, and notes how long it is. */
+/* Checks that the answer to a Recall has the payload that it announces, and records how long it is. */
 int pd_worker_state_expect(pd_core *core, const pd_outgoing_frame *frame, const pd_prefix *prefix,
                            const uint8_t *header);
 

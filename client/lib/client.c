@@ -17,6 +17,14 @@
 #include "replace.h"
 #include "sharing.h"
 
+/* Ends a call that waits for its ticket, unless it has failed with `rc`. Unlocks the core. */
+static int end_call(pd_client *client, pd_ticket_id *ticket, int rc, pd_error *err)
+{
+    if (rc == PD_OK) rc = pd_handle_finish_part(client, ticket, pd_handle_end(client), err);
+    pd_io_leave(&client->io);
+    return rc;
+}
+
 int pd_client_join(pd_client *client, pd_error *err)
 {
     const pd_address *server;
@@ -24,12 +32,11 @@ int pd_client_join(pd_client *client, pd_error *err)
     int rc = PD_OK;
 
     pd_io_enter(&client->io);
-    if ((joins = client->join != 0)) rc = pd_handle_finish_call(client, &client->join, err);
-    if (joins && rc == PD_OK) client->welcome = *pd_core_welcome(client->core);
-    server = &client->urls[pd_core_url(client->core)];
+    if ((joins = client->join != 0)) rc = pd_handle_finish_part(client, &client->join, pd_handle_end(client), err);
+    if (joins && rc == PD_OK) client->welcome = client->core->welcome;
+    server = &client->urls[client->core->link.url];
     pd_io_leave(&client->io);
-    if (joins && rc == PD_OK)
-        pd_notice_left_over(&client->notices, pd_core_job(client->core), &client->welcome, server);
+    if (joins && rc == PD_OK) pd_notice_left_over(&client->notices, client->core->setup.job, &client->welcome, server);
     return rc;
 }
 
@@ -62,7 +69,7 @@ static int start(pd_client *client, const pd_client_options *options, pd_error *
     client->deadline = settings.deadline;
     client->slice = settings.slice;
     client->notices = pd_notices_of(options);
-    if (rc == PD_OK) client->join = pd_core_welcome_ticket(client->core);
+    if (rc == PD_OK) client->join = client->core->welcome_ticket;
     if (rc != PD_OK) return rc;
     return pd_io_start(&client->io, client->core, client->urls, settings.core.urls, &client->secure, err);
 }
@@ -115,9 +122,7 @@ int pd_client_leave(pd_client *client, pd_error *err)
 
     pd_io_enter(&client->io);
     if (client->leave == 0) rc = pd_core_leave(client->core, &client->leave, err);
-    if (rc == PD_OK) rc = pd_handle_finish_call(client, &client->leave, err);
-    pd_io_leave(&client->io);
-    return rc;
+    return end_call(client, &client->leave, rc, err);
 }
 
 const pd_welcome *pd_client_welcome(const pd_client *client)
@@ -131,9 +136,7 @@ static int declare(pd_client *client, const pd_client_param *params, size_t n, p
 
     pd_io_enter(&client->io);
     if (client->declare == 0) rc = pd_core_declare(client->core, params, n, &client->declare, err);
-    if (rc == PD_OK) rc = pd_handle_finish_call(client, &client->declare, err);
-    pd_io_leave(&client->io);
-    return rc;
+    return end_call(client, &client->declare, rc, err);
 }
 
 /* Copies the caller's array of `n` pd_client_param structs. Each has `size` bytes: fewer than here if the caller was
@@ -177,7 +180,7 @@ const char *pd_client_note(const pd_client *client, size_t param)
 bool pd_client_must_init(const pd_client *client)
 {
     pd_client *inside = pd_handle_enter(client);
-    bool must = pd_core_must_init(inside->core);
+    bool must = inside->core->must_init;
     pd_io_leave(&inside->io);
     return must;
 }
@@ -235,9 +238,7 @@ int pd_client_replace(pd_client *client, const pd_item *items, size_t n, uint64_
 
     pd_io_enter(&client->io);
     if (client->replace == 0) rc = pd_core_replace(client->core, items, n, replaces, &client->replace, err);
-    if (rc == PD_OK) rc = pd_handle_finish_call(client, &client->replace, err);
-    pd_io_leave(&client->io);
-    return rc;
+    return end_call(client, &client->replace, rc, err);
 }
 
 int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket, pd_error *err)
@@ -291,9 +292,7 @@ int pd_client_barrier(pd_client *client, pd_error *err)
 
     pd_io_enter(&client->io);
     if (client->barrier == 0) rc = pd_core_barrier(client->core, &client->barrier, err);
-    if (rc == PD_OK) rc = pd_handle_finish_call(client, &client->barrier, err);
-    pd_io_leave(&client->io);
-    return rc;
+    return end_call(client, &client->barrier, rc, err);
 }
 
 void pd_client_count_sized(const pd_client *client, pd_client_stats *stats, size_t size)
@@ -371,7 +370,7 @@ enum { MOST_WAIT_MS = 600 * 1000 }; /* the server waits no longer for a checkpoi
 uint64_t pd_client_durable(const pd_client *client)
 {
     pd_client *inside = pd_handle_enter(client);
-    uint64_t step = pd_core_durable(inside->core);
+    uint64_t step = inside->core->progress.durable;
 
     pd_io_leave(&inside->io);
     return step;
@@ -401,9 +400,7 @@ int pd_client_sync(pd_client *client, uint64_t step, pd_error *err)
     forget_other_step(client, step);
     client->sync_step = step;
     if (client->sync == 0) rc = pd_core_checkpoint(client->core, step, wait_ms(client), &client->sync, err);
-    if (rc == PD_OK) rc = pd_handle_finish_call(client, &client->sync, err);
-    pd_io_leave(&client->io);
-    return rc;
+    return end_call(client, &client->sync, rc, err);
 }
 
 /* Waits for the answer to a Recall, whose header is `bytes` long and followed by the worker state. */

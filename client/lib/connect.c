@@ -19,6 +19,14 @@
 
 enum { MOST_LOOKUPS = 16 }; /* threads that look up names at once, in the whole process */
 
+uint64_t pd_clock_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 struct pd_lookup {
     char host[sizeof((pd_address *)0)->host], port[sizeof((pd_address *)0)->port];
     int done_fd; /* event descriptor that stays readable once the lookup is done; -1: a number, done from the start */
@@ -246,14 +254,6 @@ typedef struct pd_race {
     int error;                               /* of the last address that failed */
 } pd_race;
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Begins to connect to the next address. Returns the socket if it is connected at once, else -1. */
 static int try_next(pd_race *r, int timeout_ms)
 {
@@ -261,8 +261,8 @@ static int try_next(pd_race *r, int timeout_ms)
     int one = 1, fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
     r->next = --r->left > 0 ? address->ai_next : NULL;
-    r->next_ms = now_ms() + HEAD_START_MS;
-    r->end_ms = now_ms() + timeout_ms;
+    r->next_ms = pd_clock_ms() + HEAD_START_MS;
+    r->end_ms = pd_clock_ms() + timeout_ms;
     if (fd >= 0) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     if (fd >= 0 && connect(fd, address->ai_addr, address->ai_addrlen) == 0) return fd;
     if (fd >= 0 && (errno == EINPROGRESS || errno == EINTR)) {
@@ -294,7 +294,7 @@ static void give_up(pd_race *r, int error)
  * is none. */
 static int await_sockets(pd_race *r)
 {
-    int64_t left = (r->next != NULL ? r->next_ms : r->end_ms) - now_ms();
+    int64_t left = (r->next != NULL ? r->next_ms : r->end_ms) - pd_clock_ms();
     int n;
 
     for (int i = r->n; i < MOST_SOCKETS; i++) r->sockets[i] = (struct pollfd){ .fd = -1 };
@@ -317,12 +317,12 @@ static int await_sockets(pd_race *r)
 /* Returns whether the next address may be tried now. */
 static bool is_due(const pd_race *r)
 {
-    return r->next != NULL && (r->n == 0 || now_ms() >= r->next_ms);
+    return r->next != NULL && (r->n == 0 || pd_clock_ms() >= r->next_ms);
 }
 
 static bool is_over(const pd_race *r)
 {
-    return r->sockets[STOP].revents != 0 || (r->next == NULL && (r->n == 0 || now_ms() >= r->end_ms));
+    return r->sockets[STOP].revents != 0 || (r->next == NULL && (r->n == 0 || pd_clock_ms() >= r->end_ms));
 }
 
 int pd_race_connect(int *fd, const struct addrinfo *addresses, int stop_fd, int timeout_ms)

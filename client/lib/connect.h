@@ -1,18 +1,31 @@
 /* connect.h - looks up names of hosts, and connects to the address that answers first.
  *
  * Lookups: the system's resolver (getaddrinfo) blocks for as long as it likes: with dead name servers for 40 s. So each
- * lookup has a thread, and whoever waits for it can leave it behind. Lookups of the same host and port that are under
- * way at once are one lookup, also for several handles. A number in place of a name needs no thread. */
+ * lookup has a thread, and the caller that waits for it can abandon it. Lookups of the same host and port that are
+ * under way at once are one lookup, also for several handles. A number in place of a name needs no thread. */
 #ifndef PD_CONNECT_H
 #define PD_CONNECT_H
 
+#include <stdint.h>
+
 #include "address.h"
+
+/* Returns the time of the monotonic clock. */
+uint64_t pd_clock_now_ns(void);
+static inline int64_t pd_clock_ms(void)
+{
+    return (int64_t)(pd_clock_now_ns() / 1000000);
+}
+static inline double pd_clock_seconds(void)
+{
+    return (double)pd_clock_now_ns() * 1e-9;
+}
 
 struct addrinfo;
 
 typedef struct pd_lookup pd_lookup;
 
-/* Starts to look up the host of an address that is no Unix socket, or joins a lookup that is under way. The caller
+/* Starts to look up the host of an address that is not a Unix socket, or joins a lookup that is under way. The caller
  * frees *out with pd_lookup_leave. PD_NO_MEMORY. PD_RESOURCE_EXHAUSTED: the process looks up too many other names, or
  * the system gives no thread. */
 int pd_lookup_start(pd_lookup **out, const pd_address *url, pd_error *err);

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core_state.h"
 #include "notice.h"
 #include "join.h"
 #include "mutant.h"
@@ -256,6 +255,21 @@ int pd_reply_take(pd_core *core, const pd_prefix *prefix, const uint8_t *header,
     return rc == PD_OK || rc == PD_NO_MEMORY ? rc : pd_reply_broken(core, prefix, error.text);
 }
 
+uint64_t pd_core_steps_seen(const pd_core *core)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (size_t i = 0; i < core->n_params; i++)
+        if (pd_has_elements(&core->params[i]) && core->params[i].step < least) least = core->params[i].step;
+    return least;
+}
+
+void pd_core_forget_versions(pd_param_record *record)
+{
+    free(record->holds);
+    record->holds = NULL;
+}
+
 pd_param_record *pd_piece_record(const pd_core *core, const pd_outgoing_frame *frame, size_t piece)
 {
     if (frame->source != NULL) return &core->params[frame->source->pieces[piece].param];
@@ -300,11 +314,6 @@ bool pd_core_done(const pd_core *core, pd_ticket_id ticket)
 {
     const pd_op *op = pd_op_find(core, ticket);
     return op == NULL || op->done;
-}
-
-uint64_t pd_core_ended_ops(const pd_core *core)
-{
-    return core->calls.ended;
 }
 
 int pd_core_finish(pd_core *core, pd_ticket_id ticket, uint8_t **reply, size_t *bytes, pd_error *err)
@@ -353,11 +362,6 @@ pd_link pd_core_link(const pd_core *core, uint64_t now_ns)
     if (core->link.stage == STAGE_DROP) return PD_LINK_DROP;
     if (core->link.stage != STAGE_DOWN) return PD_LINK_KEEP;
     return core->end.error.code == PD_OK && now_ns >= core->link.retry_ns ? PD_LINK_CONNECT : PD_LINK_REST;
-}
-
-size_t pd_core_url(const pd_core *core)
-{
-    return core->link.url;
 }
 
 void pd_core_up(pd_core *core, bool passes_descriptors, uint64_t now_ns)
@@ -413,16 +417,6 @@ void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
     core->stats.resent += pd_outgoing_rewind(&core->out, left_at_last, core);
 }
 
-bool pd_core_reconnects(const pd_core *core)
-{
-    return !core->setup.impatient;
-}
-
-void pd_core_explain(pd_core *core, const char *reason)
-{
-    snprintf(core->link.reason, sizeof core->link.reason, "%s", reason);
-}
-
 /* Returns whether the server owes an answer: a request was sent on this connection and is not answered, or requests
  * wait to be sent. */
 static bool owed(const pd_core *core)
@@ -432,7 +426,7 @@ static bool owed(const pd_core *core)
 }
 
 /* Returns the time at which the server counts as silent and the connection is dropped. While bytes remain to be sent,
- * each byte that the network takes counts as a sign of life: a server that reads a large model may not answer for
+ * each byte that the network takes counts as progress: a server that reads a large model may not answer for
  * long. */
 static uint64_t dead_ns(const pd_core *core)
 {
@@ -521,88 +515,25 @@ void pd_core_sent(pd_core *core, size_t n, uint64_t now_ns)
     pd_outgoing_sent(&core->out, n, left_at_last, core);
 }
 
-void pd_core_fill(const pd_core *core)
-{
-    pd_outgoing_fill(&core->out);
-}
-
-int pd_core_take_descriptor(pd_core *core)
-{
-    return pd_descriptor_take(&core->sharing.to_send);
-}
-
-void pd_core_give_descriptor(pd_core *core, int fd)
-{
-    pd_descriptor_replace(&core->sharing.taken, fd);
-}
-
 void pd_core_received(pd_core *core, size_t n, uint64_t now_ns)
 {
     core->link.received_ns = now_ns;
     core->stats.bytes_in += n;
 }
 
-const char *pd_core_job(const pd_core *core)
-{
-    return core->setup.job;
-}
-const pd_welcome *pd_core_welcome(const pd_core *core)
-{
-    return &core->welcome;
-}
-pd_ticket_id pd_core_welcome_ticket(const pd_core *core)
-{
-    return core->welcome_ticket;
-}
 uint64_t pd_core_step(const pd_core *core, size_t param)
 {
     return param < core->n_params ? core->params[param].step : 0;
-}
-uint64_t pd_core_durable(const pd_core *core)
-{
-    return core->progress.durable;
 }
 const char *pd_core_note(const pd_core *core, size_t param)
 {
     return param < core->n_params && core->params[param].note != NULL ? core->params[param].note : "";
 }
 
-bool pd_core_must_init(const pd_core *core)
-{
-    return core->must_init;
-}
 pd_client_stats pd_core_stats(const pd_core *core)
 {
     pd_client_stats stats = core->stats;
 
     stats.shared_out = core->out.shared_bytes;
     return stats;
-}
-const pd_error *pd_core_ended(const pd_core *core)
-{
-    return core->end.error.code != PD_OK ? &core->end.error : NULL;
-}
-bool pd_core_lost(const pd_core *core)
-{
-    return core->end.lost;
-}
-bool pd_core_gone_back(const pd_core *core)
-{
-    return core->end.gone_back;
-}
-bool pd_core_refused(const pd_core *core)
-{
-    return core->link.refused;
-}
-bool pd_core_held(const pd_core *core)
-{
-    return core->link.refused && core->link.held_ns != 0;
-}
-bool pd_core_running(const pd_core *core)
-{
-    return core->link.welcomed;
-}
-const char *pd_core_reason(const pd_core *core)
-{
-    return core->link.reason;
 }

@@ -4,14 +4,252 @@
  * The core uses no sockets, clock or threads. Its inputs are the user's calls (call.h), the state of the connection,
  * received frames and the time. Its outputs are bytes to send (headers, and the caller's own tensors), places for
  * payloads (in the caller's own weights), and calls that are done. Only one thread at a time may call the core. Times
- * are nanoseconds of a monotonic clock. */
+ * are nanoseconds of a monotonic clock.
+ *
+ * First come the types, then what the core's owner calls (io.c, pump.c, the simulator), then what the files of the core
+ * share: operations, frames, replies and the end. */
 #ifndef PD_CORE_H
 #define PD_CORE_H
 
 #include "message.h"
+#include "outgoing.h"
 #include "paramd/client.h"
 
-typedef struct pd_core pd_core;
+/* Limits that keep the headers of a frame and of its answer under PD_MAX_HEADER_BYTES. In a packed header, the entry
+ * for one tensor or chunk has at most PIECE_BOUND bytes. All other fields together have at most FORM_BOUND bytes. */
+enum { PIECE_BOUND = 64, FORM_BOUND = 8 * 1024, MAX_PIECES = (PD_MAX_HEADER_BYTES - FORM_BOUND) / PIECE_BOUND };
+/* Names of public functions, for error texts that advise the user to call them. */
+#define PD_DECLARE_CALL "pd_client_declare"
+#define PD_RESTART_CALL "pd_client_restart"
+#define PD_REWIND_CALL "pd_client_rewind"
+#define PD_WAIT_CALL "pd_client_wait"
+
+enum { MAX_TICKETS = 16384 };
+enum { PD_OUTCOME_REFUSED = 4 }; /* value of Outcome.outcome in an answer: the optimizer refused the step */
+
+/* One operation: a call of the user, from its start until pd_core_finish takes its result. */
+typedef struct pd_op {
+    pd_ticket_id id;
+    unsigned method;
+    pd_item *items; /* borrowed, unless `owned` */
+    size_t n;
+    bool owned, done;
+    size_t waits;       /* number of the operation's frames that the server has not answered */
+    uint64_t replaces;  /* number of the change by hand whose weights the operation sends; 0: it sends none */
+    uint64_t closes;    /* the step that this operation closes (pd_client_close_step); 0: none */
+    pd_scalar *scalars; /* borrowed */
+    /* bearer: index of the item whose frame carries the scalars */
+    size_t n_scalars, bearer;
+    pd_error error; /* the first error */
+    /* The operation will fail: the server refused one of its frames, and answers to others are missing. */
+    bool hopeless;
+    bool gap;             /* the window lacks one of its frames: the server refused it, or memory for it was missing */
+    uint64_t give_up_ns;  /* when an operation that will fail (`hopeless`) stops waiting for answers; 0: not set yet */
+    uint8_t *reply;       /* answer to a pd_core_call: header, then payload; NULL for other operations */
+    size_t reply_bytes;   /* length of the header in `reply`, in bytes */
+    size_t payload_bytes; /* length of the payload that the answer to a pd_core_call must have */
+    UT_hash_handle hh;
+} pd_op;
+
+/* A declared parameter. Its index in pd_core.params is also its handle in the protocol. */
+typedef struct pd_param_record {
+    char *name;
+    pd_shape shape;
+    bool ranged;
+    int64_t start, end; /* this rank pushes and pulls the elements from `start` to before `end` */
+    uint64_t buffer_at; /* offset in the worker's segment where the gradient lies if `buffer` was taken in time */
+    void *buffer;       /* memory for the gradient (pd_core_buffer), in that segment or private; NULL: not asked for */
+    /* Element types of gradients, weights and updates. update 0: this rank asks for no updates. */
+    pd_dtype push, pull, update;
+    /* For each chunk: 1 + version of the weights in the caller's buffer; 0: the version is unknown. NULL: all versions
+     * are unknown. */
+    uint64_t *holds;
+    char *axes; /* names of the dimensions as the user declared them; NULL: none */
+    char *note; /* the first note of the optimizer on this parameter; NULL: none */
+    bool model_state;
+    uint64_t step; /* most closed rounds of this parameter that this process has seen */
+    /* number of its closed rounds as the server last reported: less than `step` after the server has gone back */
+    uint64_t server_step;
+    /* Number of the change by hand (pd_push_options.replaces) that the weights after step `replaced` have, as this
+     * process has sent or received them; 0: they are those of the step. server_replaces: as last declared. */
+    uint64_t replaces, replaced, server_replaces;
+    uint64_t pushed; /* step of this process's last push of the parameter */
+    /* the window has all of this rank's pushes of the steps from `kept_from` to `kept_to`; none if that is less */
+    uint64_t kept_from, kept_to;
+    /* Step in which the server refused this rank's gradient of the parameter. 0: none was refused, or it was pushed
+     * again. */
+    uint64_t refused;
+    /* initialised: the server has the initial weights of this rank's whole range. pushing: a push is under way.
+     * missing: the server's last answer to Declare says that it has no such weights. */
+    bool initialised, pushing, missing;
+    bool given; /* the server has initial weights of at least one element of this rank's range */
+} pd_param_record;
+
+typedef enum pd_stage {
+    STAGE_DOWN,     /* no connection */
+    STAGE_GREETING, /* Hello is sent */
+    STAGE_WELCOMED, /* the server has answered Hello; no parameters are declared on this connection yet */
+    STAGE_DECLARING,
+    STAGE_RUNNING,
+    STAGE_DROP, /* the core has asked for the connection to be closed */
+} pd_stage;
+
+/* Weights that an answer leaves in shared memory, to be copied to the caller's buffer. */
+typedef struct pd_copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+} pd_copy;
+
+/* Memory shared with the server, over a connection that can pass descriptors: sharing.h. */
+typedef struct pd_sharing {
+    bool refused;       /* the user, or the checksums that the user wants, or an error forbids it */
+    bool possible;      /* the present connection passes descriptors */
+    int to_send, taken; /* descriptors: of this worker's segment, to go with the Share; the one that came last. -1 */
+    pd_segment weights; /* the server's segment with the job's weights; none before the answer to Share */
+    uint64_t read;      /* answers in shared memory that were read and are not released */
+    bool releasing;     /* a Release is not answered */
+} pd_sharing;
+
+/* Buffers for building one frame at a time, and for receiving one answer. Allocated once for a client handle. */
+typedef struct pd_frame_scratch {
+    Paramd__Piece piece[MAX_PIECES], *pieces[MAX_PIECES];
+    Paramd__Want want[MAX_PIECES], *wants[MAX_PIECES];
+    pd_frame_piece own[MAX_PIECES];
+    struct iovec iov[2 * MAX_PIECES];
+    pd_copy copy[MAX_PIECES]; /* weights of the current answer that lie in shared memory, and where they go */
+    struct iovec landing[2 * MAX_PIECES + 1]; /* memory that receives the payload of the answer that is arriving */
+} pd_frame_scratch;
+
+/* Memory of frames that have left the window, for frames of the same size that enter it: memory that is fresh from the
+ * system costs a page fault for each 4 KiB. */
+typedef struct pd_spare {
+    struct pd_spare_block *blocks; /* the block that was given last comes first */
+    uint64_t bytes;                /* of all blocks */
+} pd_spare;
+
+/* The frames of this process's last steps: window.h. */
+typedef struct pd_window {
+    uint32_t steps;                 /* most steps of a parameter; 0: nothing is kept */
+    struct pd_window_step *oldest;  /* lists of frames, by step (utlist) */
+    uint64_t bytes, most;           /* payload bytes that are kept: now, and at most so far */
+    pd_spare spare;                 /* memory of payloads that have left the window */
+    const pd_outgoing_frame *frame; /* the frame whose answer is arriving; NULL: none */
+    pd_sent_frame *coming;          /* what is kept of that frame; NULL: nothing */
+    struct XXH3_state_s *hasher;    /* hashes the weights that its answer brings; NULL: not made yet */
+    bool hashing;                   /* they are being hashed */
+    uint64_t hash;                  /* XXH3-64 of the weights that its answer has brought */
+    bool hashed;                    /* `hash` is known */
+} pd_window;
+
+/* Warnings of the server about the job: notice.h. */
+typedef struct pd_core_remarks {
+    char *waiting[16]; /* those that the user does not have yet, the oldest first */
+    size_t n;
+    uint64_t told[32]; /* a ring of XXH3-64 hashes of those that have come */
+    size_t n_told;
+} pd_core_remarks;
+
+/* What the user has set: pd_core_config. All texts are copies. */
+typedef struct pd_core_setup {
+    char *job, *label, *run; /* run "": unknown */
+    int resume;
+    bool joins;
+    char **options, **rules; /* of the job; NULL ends each list */
+    uint32_t rank, world_size;
+    uint64_t nonce;                     /* of this process; a job that is recreated gets a new one */
+    uint8_t flags;                      /* PD_FLAG_... of all frames that the core sends */
+    bool impatient;                     /* the handle ends with its connection instead of connecting again */
+    size_t urls;                        /* number of addresses */
+    const struct pd_address *addresses; /* borrowed; NULL: none are known */
+} pd_core_setup;
+
+/* The connection. Times are those of the core's callers; 0: never. */
+typedef struct pd_core_link_state {
+    pd_stage stage;
+    size_t url;    /* index of the address in use */
+    bool welcomed; /* the server has accepted Hello on the present connection */
+    bool refused;  /* the server has refused the last Hello for now */
+    uint64_t retry_ns, received_ns, sent_ns, timeout_ns, heartbeat_ns;
+    uint64_t alone_ns; /* when the last welcomed connection ended, or the first attempt to connect failed */
+    uint64_t held_ns;  /* when the server first refused Hello since another process has the rank */
+    uint64_t random;   /* state of the random numbers of back-offs */
+    /* Number of the last error that the server sent on this connection. Each push repeats it, so that the server knows
+     * which errors this client had seen. */
+    uint64_t mark;
+    char reason[PD_ERROR_TEXT]; /* why there is no connection, or what the server waits for; "" */
+} pd_core_link_state;
+
+/* How the handle has ended: each recovery (recoveries.h) begins from one of these. */
+typedef struct pd_core_ending {
+    pd_error error; /* PD_OK: it has not ended */
+    bool lost;      /* the server no longer has the job */
+    bool gone_back; /* the server has gone back to an earlier step */
+} pd_core_ending;
+
+/* Recoveries under way: recoveries.h. */
+typedef struct pd_core_recovery {
+    bool resending;   /* the server has gone back, and frames of the window are sent again */
+    bool rewinding;   /* from the call of pd_core_rewind until the parameters are declared again */
+    bool recreating;  /* from the call of pd_core_recreate until the parameters are declared to the new job */
+    bool recreated;   /* pd_core_recreate was called; see pd_core_recreates */
+    bool went_back;   /* since the last Declare, the server has reported fewer steps of a parameter than before */
+    bool rejoins;     /* the last Hello asked only to join a job that exists */
+    uint64_t creator; /* number that tells the job from others of its name, from the last welcome; 0: not known */
+} pd_core_recovery;
+
+/* How far the job is, beside the steps of its parameters. */
+typedef struct pd_core_progress {
+    uint64_t barriers, passed; /* barriers that this process has called, and those that the server has answered */
+    uint64_t durable;          /* the durable step, as the last answer reported */
+    uint64_t closing;          /* step that this rank is closing (pd_client_close_step); 0: none */
+} pd_core_progress;
+
+/* The user's calls. */
+typedef struct pd_core_calls {
+    pd_op *table;     /* hash table by ticket */
+    uint64_t ended;   /* number of calls that have ended */
+    uint64_t last_id; /* last number that was given to a request or to a ticket */
+    /* When the next hopeless operation ends. 0: not known, pd_core_tick computes it. UINT64_MAX: there is none. */
+    uint64_t give_up_ns;
+} pd_core_calls;
+
+/* The answer that is being received. */
+typedef struct pd_core_receive {
+    Paramd__DataReply *message;
+    size_t n_copies; /* number of entries in scratch->copy */
+    /* For updates, and for the payload of an answer to paramctl. Kept for later answers. */
+    uint8_t *buffer;
+    size_t room;
+} pd_core_receive;
+
+typedef struct pd_core {
+    pd_core_setup setup;
+    pd_core_link_state link;
+    pd_core_ending end;
+    pd_core_recovery recovery;
+    pd_core_progress progress;
+    pd_core_calls calls;
+    pd_core_receive receive;
+    pd_core_remarks remarks;
+    pd_sharing sharing;
+    pd_window window;
+    pd_outgoing out;
+
+    pd_welcome welcome;
+    bool greeted; /* the server has accepted a Hello of this process at least once */
+    uint32_t max_pieces;
+    pd_param_record *params;
+    size_t n_params;
+    bool declared, must_init; /* declared: the server has accepted the declared parameters at least once */
+    bool averages_init;       /* the server averages initial weights, so every rank sends those of every parameter */
+    size_t declares_waiting;  /* number of Declare frames that the server has not answered yet */
+    pd_ticket_id welcome_ticket, declare_ticket;
+
+    pd_frame_scratch *scratch;
+    pd_arena *arena; /* memory for the fields of the answer that is being received */
+    pd_client_stats stats;
+} pd_core;
 
 /* Most seconds for which a process tries to get a rank that another process has, which may be dead: a little more than
  * the server's usual heartbeat_timeout. */
@@ -39,8 +277,6 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err);
 /* Accepts NULL. */
 void pd_core_free(pd_core *core);
 
-/* ---- the connection ---- */
-
 typedef enum pd_link {
     PD_LINK_REST,    /* no connection is wanted now; call pd_core_link again at the time that pd_core_next returns */
     PD_LINK_CONNECT, /* make a connection to address number pd_core_url, then call pd_core_up, or pd_core_down on
@@ -49,10 +285,8 @@ typedef enum pd_link {
     PD_LINK_DROP, /* the caller must close the connection, then call pd_core_down */
 } pd_link;
 
-/* Returns what the caller has to do with the connection now: make one, keep it, or drop it. */
+/* Returns what the caller must do with the connection now: make one, keep it, or drop it. */
 pd_link pd_core_link(const pd_core *core, uint64_t now_ns);
-/* Returns the index of the server address to connect to, in the handle's list of addresses. */
-size_t pd_core_url(const pd_core *core);
 /* Tells the core that a connection has been made. `passes_descriptors`: its transport has the functions for shared
  * memory. */
 void pd_core_up(pd_core *core, bool passes_descriptors, uint64_t now_ns);
@@ -61,11 +295,6 @@ void pd_core_up(pd_core *core, bool passes_descriptors, uint64_t now_ns);
 void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason);
 /* Queues a heartbeat, which the server answers at once, if it has welcomed this client. */
 void pd_core_ask(pd_core *core);
-/* Returns whether the core wants another connection after one that is lost (pd_client_options.impatient is false). */
-bool pd_core_reconnects(const pd_core *core);
-/* Tells the core why a connection that is being made takes long: `reason` becomes part of the error texts of calls that
- * time out meanwhile. */
-void pd_core_explain(pd_core *core, const char *reason);
 /* Does what is due at this time: queues heartbeats, and drops a connection whose server has gone silent. */
 void pd_core_tick(pd_core *core, uint64_t now_ns);
 /* Returns the time at which the caller must call pd_core_tick and pd_core_link again. UINT64_MAX: not before something
@@ -76,63 +305,71 @@ uint64_t pd_core_next(const pd_core *core);
  * pd_core_sent or pd_core_down, whatever other functions are called in between. The caller must call pd_core_sent
  * afterwards, even if no byte was sent. */
 int pd_core_output(pd_core *core, struct iovec *iov, int max, size_t bytes);
-/* Copies gradients to shared memory, if the output tells the server that they are there. Called after pd_core_output,
- * before the bytes are sent, without a lock. */
-void pd_core_fill(const pd_core *core);
 void pd_core_sent(pd_core *core, size_t n, uint64_t now_ns);
 bool pd_core_has_output(const pd_core *core);
 /* Tells the core that n bytes were received. The bytes themselves go to a pd_framer, whose callbacks are pd_core_header
  * and pd_core_frame (answer.h). */
 void pd_core_received(pd_core *core, size_t n, uint64_t now_ns);
 
-/* Returns the descriptor that must go with the next bytes to send, and passes it to the caller; -1: none. */
-int pd_core_take_descriptor(pd_core *core);
-/* Takes a descriptor that came with the received bytes. */
-void pd_core_give_descriptor(pd_core *core, int fd);
-
-/* ---- tickets ---- */
-
-/* Returns the ticket of the first connection. The ticket is done when the server has answered this process's Hello for
- * the first time. */
-pd_ticket_id pd_core_welcome_ticket(const pd_core *core);
 /* Returns whether the call that has this ticket is done. Returns true for a ticket that does not exist, too. */
 bool pd_core_done(const pd_core *core, pd_ticket_id ticket);
-/* Returns how many pushes, pulls and other calls with a ticket have ended so far. */
-uint64_t pd_core_ended_ops(const pd_core *core);
 /* Frees the ticket of a call that is done, and returns the result of the call. For a ticket of pd_core_call, *reply is
- * the header of the answer (*bytes long) with the payload behind it; the caller frees it. For other tickets *reply is
- * NULL and *bytes is 0. PD_NOT_FOUND: there is no such ticket. */
+ * the header of the answer (*bytes long) followed by the payload; the caller frees it. For other tickets *reply is NULL
+ * and *bytes is 0. PD_NOT_FOUND: there is no such ticket. */
 int pd_core_finish(pd_core *core, pd_ticket_id ticket, uint8_t **reply, size_t *bytes, pd_error *err);
 
-/* ---- facts ---- */
-
-/* Returns the name of the job. */
-const char *pd_core_job(const pd_core *core);
-/* Returns the server's last welcome; all fields are 0 before the first one. */
-const pd_welcome *pd_core_welcome(const pd_core *core);
 /* Returns how many rounds of the parameter are closed, as far as the server's answers have reported. */
 uint64_t pd_core_step(const pd_core *core, size_t param);
-/* Returns the durable step, as the server's last answer reported. */
-uint64_t pd_core_durable(const pd_core *core);
 /* Returns the optimizer's note on a parameter, or "" if there is none. Once the parameters are declared, the text stays
  * valid. */
 const char *pd_core_note(const pd_core *core, size_t param);
-/* Returns whether the server waits for initial weights that this rank has to send. */
-bool pd_core_must_init(const pd_core *core);
 pd_client_stats pd_core_stats(const pd_core *core);
-/* Returns whether the client is connected and the server has accepted its Hello. */
-bool pd_core_running(const pd_core *core);
-/* Returns whether the server has refused the last Hello for now, so that the client tries again. */
-bool pd_core_refused(const pd_core *core);
-/* Returns whether it has done so because another process, which may be dead, has the rank. */
-bool pd_core_held(const pd_core *core);
-/* Returns the error that ended the client handle; NULL if it has not ended. */
-const pd_error *pd_core_ended(const pd_core *core);
-/* Returns whether the client handle has ended because the server no longer has its job. */
-bool pd_core_lost(const pd_core *core);
-/* Returns whether the client handle has ended because the server has gone back to an earlier step. */
-bool pd_core_gone_back(const pd_core *core);
-/* Returns why the last connection failed, or what the server is waiting for; "" if nothing is wrong. */
-const char *pd_core_reason(const pd_core *core);
+
+/* Ends the client handle with this error. All waiting calls of the user end with the same error. A call whose bytes are
+ * being sent ends when the sender has stopped using them, since they are the caller's memory. */
+void pd_core_end(pd_core *core, const pd_error *error);
+/* Asks the I/O thread to close the connection. `reason` becomes part of the error texts of calls that time out. */
+void pd_core_drop(pd_core *core, const char *reason);
+
+/* Makes an operation, and gives it a ticket. NULL: out of memory. */
+pd_op *pd_op_new(pd_core *core, unsigned method);
+/* Makes an operation. Returns the error that ended the client handle if it has ended, PD_RESOURCE_EXHAUSTED if too many
+ * calls are waiting, and PD_NO_MEMORY if out of memory. */
+int pd_op_begin(pd_core *core, unsigned method, pd_op **op, pd_error *err);
+/* Returns the operation that has this ticket; NULL: there is none. */
+pd_op *pd_op_find(const pd_core *core, pd_ticket_id ticket);
+void pd_op_free(pd_core *core, pd_op *op);
+/* Sets the error with which the operation ends, unless an earlier error is set. */
+void pd_op_fail(pd_op *op, const pd_error *error);
+/* Removes a frame that needs no further answer from the queue, and counts it as answered in its operation. If the
+ * frame's bytes are being sent, both happen only after that, since the bytes are the caller's memory. */
+void pd_op_retire(pd_core *core, pd_outgoing_frame *frame);
+
+/* Queues a message as a frame of its own. `op` is the user's call that waits for the answer; NULL: none waits.
+ * PD_OUT_OF_RANGE: the message is too long. PD_NO_MEMORY: out of memory. */
+int pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message, pd_queue queue, pd_op *op);
+/* Queues a message as a frame of its own with a payload, which is copied. Errors as in pd_core_post. */
+int pd_core_post_with(pd_core *core, unsigned method, const ProtobufCMessage *message, const struct iovec *payload,
+                      pd_queue queue, pd_op *op);
+
+/* Ends the client handle because the server's reply breaks the protocol. The handle does not connect again, since the
+ * next reply would break the protocol in the same way. Returns PD_INTERNAL. */
+int pd_reply_broken(pd_core *core, const pd_prefix *prefix, const char *what);
+/* Unpacks a reply into the core's arena. PD_NO_MEMORY: the connection is dropped, and the requests are sent again on
+ * the next one. PD_INTERNAL: the reply breaks the protocol. */
+int pd_reply_take(pd_core *core, const pd_prefix *prefix, const uint8_t *header, void **reply);
+
+/* Returns whether this rank pushes and pulls elements of the parameter. */
+static inline bool pd_has_elements(const pd_param_record *record)
+{
+    return record->start < record->end;
+}
+/* Returns how many steps this process has seen closed for all parameters of which it has elements; UINT64_MAX: it has
+ * none. */
+uint64_t pd_core_steps_seen(const pd_core *core);
+/* Forgets which versions of the weights the caller's buffers have. */
+void pd_core_forget_versions(pd_param_record *record);
+/* Returns the parameter to which tensor or chunk number `piece` of a sent frame belongs. */
+pd_param_record *pd_piece_record(const pd_core *core, const pd_outgoing_frame *frame, size_t piece);
 
 #endif

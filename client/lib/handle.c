@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "call.h"
 #include "notice.h"
@@ -13,37 +12,28 @@
 
 int pd_handle_timed_out(const pd_client *client, double seconds, pd_error *err)
 {
-    bool running = pd_core_running(client->core);
+    bool running = client->core->link.welcomed;
     const char *state = running ? "still under way" : "not connected now", *reason;
     char text[PD_ERROR_TEXT];
 
-    reason = running ? pd_core_reason(client->core) : pd_handle_reason(client, text);
+    reason = running ? client->core->link.reason : pd_handle_reason(client, text);
     if (reason[0] == '\0') return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s", seconds, state);
     return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s (%.400s)", seconds, state, reason);
-}
-
-static double now_seconds(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
 const char *pd_handle_reason(const pd_client *client, char text[PD_ERROR_TEXT])
 {
     char address[PD_ADDRESS_TEXT];
 
-    if (pd_core_reason(client->core)[0] != '\0') return pd_core_reason(client->core);
-    snprintf(text, PD_ERROR_TEXT, "%s: no answer yet",
-             pd_address_text(&client->urls[pd_core_url(client->core)], address));
+    if (client->core->link.reason[0] != '\0') return client->core->link.reason;
+    snprintf(text, PD_ERROR_TEXT, "%s: no answer yet", pd_address_text(&client->urls[client->core->link.url], address));
     return text;
 }
 
 static void give_notice(pd_client *client, double seconds_left)
 {
     char reason[PD_ERROR_TEXT], text[PD_ERROR_TEXT];
-    bool refused = pd_core_refused(client->core);
+    bool refused = client->core->link.refused;
 
     snprintf(reason, sizeof reason, "%s", pd_handle_reason(client, text)); /* the core's text may change */
     pd_io_leave(&client->io);
@@ -57,10 +47,11 @@ static void give_notice(pd_client *client, double seconds_left)
 static void count_alone(pd_client *client, double seconds)
 {
     double left = client->deadline - (client->alone += seconds);
+    bool held = client->core->link.refused && client->core->link.held_ns != 0;
 
-    if (client->told || (client->alone < NOTICE_SECONDS && !pd_core_held(client->core)) || left <= 0) return;
+    if (client->told || (client->alone < NOTICE_SECONDS && !held) || left <= 0) return;
     client->told = true;
-    give_notice(client, pd_core_held(client->core) && left > PD_HELD_SECONDS ? PD_HELD_SECONDS : left);
+    give_notice(client, held && left > PD_HELD_SECONDS ? PD_HELD_SECONDS : left);
 }
 
 /* Waits until the call with this ticket is done, at most `seconds`. Notes whether there is a connection. The core must
@@ -68,16 +59,16 @@ static void count_alone(pd_client *client, double seconds)
 static bool await_part(pd_client *client, pd_ticket_id ticket, double seconds)
 {
     uint64_t connects = pd_core_stats(client->core).connects;
-    bool connected = pd_core_running(client->core);
-    double begin = now_seconds();
+    bool connected = client->core->link.welcomed;
+    double begin = pd_clock_seconds();
     bool done = pd_io_wait(&client->io, ticket, seconds);
 
-    if (connected || pd_core_running(client->core) ||
-        (pd_core_stats(client->core).connects != connects && !pd_core_refused(client->core))) {
+    if (connected || client->core->link.welcomed ||
+        (pd_core_stats(client->core).connects != connects && !client->core->link.refused)) {
         client->alone = 0;
         client->told = false;
     } else if (!done) {
-        count_alone(client, now_seconds() - begin);
+        count_alone(client, pd_clock_seconds() - begin);
     }
     return done;
 }
@@ -86,9 +77,9 @@ static bool await_part(pd_client *client, pd_ticket_id ticket, double seconds)
 static void give_remarks(pd_client *client)
 {
     for (char *remark; (remark = pd_core_take_remark(client->core)) != NULL; free(remark)) {
-        const pd_address *server = &client->urls[pd_core_url(client->core)];
+        const pd_address *server = &client->urls[client->core->link.url];
         pd_io_leave(&client->io);
-        pd_notice_remark(&client->notices, pd_core_job(client->core), remark, server);
+        pd_notice_remark(&client->notices, client->core->setup.job, remark, server);
         pd_io_enter(&client->io);
     }
 }
@@ -97,13 +88,13 @@ static void give_remarks(pd_client *client)
  * core must be locked. */
 static bool await(pd_client *client, pd_ticket_id ticket, double end)
 {
-    double left = end - now_seconds();
+    double left = end - pd_clock_seconds();
     bool done;
 
     do {
         done = await_part(client, ticket, left < NOTICE_SECONDS ? fmax(left, 0) : NOTICE_SECONDS);
         give_remarks(client);
-        left = end - now_seconds();
+        left = end - pd_clock_seconds();
     } while (!done && left > 0);
     return done;
 }
@@ -121,13 +112,13 @@ static int take_result(pd_client *client, pd_ticket_id ticket, pd_error *err)
 
 int pd_handle_finish(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err)
 {
-    if (!await(client, ticket, now_seconds() + seconds)) return pd_handle_timed_out(client, seconds, err);
+    if (!await(client, ticket, pd_clock_seconds() + seconds)) return pd_handle_timed_out(client, seconds, err);
     return take_result(client, ticket, err);
 }
 
 double pd_handle_end(const pd_client *client)
 {
-    return now_seconds() + client->slice;
+    return pd_clock_seconds() + client->slice;
 }
 
 /* Waits until `end` for the end of a call that blocks. */
@@ -161,13 +152,6 @@ int pd_handle_finish_part(pd_client *client, pd_ticket_id *ticket, double end, p
     return rc;
 }
 
-int pd_handle_finish_call(pd_client *client, pd_ticket_id *ticket, pd_error *err)
-{
-    return pd_handle_finish_part(client, ticket, pd_handle_end(client), err);
-}
-
-/* ---- used by several calls ---- */
-
 pd_client *pd_handle_enter(const pd_client *client)
 {
     pd_client *mutable = (pd_client *)client;
@@ -179,7 +163,7 @@ int pd_handle_init(pd_client *client, void *const *weights, double end, pd_error
 {
     int rc = PD_OK;
 
-    if (client->fetch == 0 && (client->init != 0 || pd_core_must_init(client->core))) {
+    if (client->fetch == 0 && (client->init != 0 || client->core->must_init)) {
         if (client->init == 0) rc = pd_core_init(client->core, weights, &client->init, err);
         if (rc == PD_OK) rc = pd_handle_finish_part(client, &client->init, end, err);
     }

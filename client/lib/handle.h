@@ -21,7 +21,7 @@ struct pd_client {
     double alone; /* seconds that calls have waited since there was a connection */
     bool told;    /* the user knows that there is no connection */
     pd_welcome welcome;
-    /* Tickets of calls that timed out; 0: none. When the user repeats such a call, it goes on waiting for its old
+    /* Tickets of calls that timed out; 0: none. When the user repeats such a call, it continues to wait for its old
      * ticket. */
     pd_ticket_id join, declare, init, fetch, barrier, leave, restart, rewind, worker_state, sync, replace;
     uint64_t sync_step; /* the step that the ticket `sync` waits for */
@@ -38,18 +38,16 @@ const char *pd_handle_reason(const pd_client *client, char text[PD_ERROR_TEXT]);
 /* Waits until the call with this ticket is done, frees the ticket and returns the result of the call. The core must be
  * locked. */
 int pd_handle_finish(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
-/* Waits for the end of a call that blocks, such as pd_client_declare. If the time runs out, the ticket is kept, so that
- * the user can repeat the call and go on waiting. The core must be locked. */
-int pd_handle_finish_call(pd_client *client, pd_ticket_id *ticket, pd_error *err);
 /* Returns when a call that begins now must be over, in seconds of the monotonic clock. A call that waits for several
  * tickets, one after the other, passes it to pd_handle_finish_part, so that together they take no longer. */
 double pd_handle_end(const pd_client *client);
-/* Works as pd_handle_finish_call, but waits until `end`. */
+/* Waits until `end` for a call that blocks, such as pd_client_declare. If the time runs out, the ticket is kept, so
+ * that the user can repeat the call and continue to wait. The core must be locked. */
 int pd_handle_finish_part(pd_client *client, pd_ticket_id *ticket, double end, pd_error *err);
-/* Works as pd_handle_finish_call, for a call whose answer the caller reads: *reply is its header, `bytes` long, with
- * the payload behind it. The caller frees it. */
+/* Works as pd_handle_finish_part, for a call whose answer the caller reads: *reply is its header, `bytes` long, with
+ * the payload after it. The caller frees it. */
 int pd_handle_finish_asked(pd_client *client, pd_ticket_id *ticket, uint8_t **reply, size_t *bytes, pd_error *err);
-/* Sends the initial weights that this rank has to send, then pulls all weights. Waits until `end`. The core must be
+/* Sends the initial weights that this rank must send, then pulls all weights. Waits until `end`. The core must be
  * locked. */
 int pd_handle_init(pd_client *client, void *const *weights, double end, pd_error *err);
 /* Locks the core of a handle for a function that only reads it. The cast removes the const, since taking the lock

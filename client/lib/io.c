@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { SENDS = 2 }; /* number of batches (of about 1 MiB) that the I/O thread sends in a row before it receives again */
@@ -16,23 +15,14 @@ enum { SENDS = 2 }; /* number of batches (of about 1 MiB) that the I/O thread se
  * hears of name servers that take longer than SLOW_MS. */
 enum { CONNECT_MS = 5000, SLOW_MS = 500, LONGEST_MS = 3600 * 1000 };
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static int until_ms(uint64_t when_ns)
 {
-    uint64_t now = now_ns();
+    uint64_t now = pd_clock_now_ns();
 
     if (when_ns <= now) return 0;
     if (when_ns - now > LONGEST_MS * UINT64_C(1000000)) return LONGEST_MS;
     return (int)((when_ns - now + 999999) / 1000000);
 }
-
-/* ---- called by both threads ---- */
 
 void pd_io_enter(pd_io *io)
 {
@@ -52,10 +42,10 @@ static bool has_waited(const pd_io *io)
  * event descriptor, if the user has asked for it. */
 static void unlock(pd_io *io)
 {
-    bool wake = has_waited(io), news = io->done_fd >= 0 && pd_core_ended_ops(io->core) != io->told;
+    bool wake = has_waited(io), news = io->done_fd >= 0 && io->core->calls.ended != io->told;
     int fd = io->done_fd;
 
-    io->told = pd_core_ended_ops(io->core);
+    io->told = io->core->calls.ended;
     pthread_mutex_unlock(&io->lock);
     if (wake) pthread_cond_broadcast(&io->changed);
     if (news) eventfd_write(fd, 1);
@@ -87,7 +77,7 @@ static void remove_waiter(pd_io *io, const pd_waiter *waiter)
 
 bool pd_io_wait(pd_io *io, pd_ticket_id ticket, double seconds)
 {
-    uint64_t deadline = now_ns() + (uint64_t)((seconds < 1e9 ? seconds : 1e9) * 1e9);
+    uint64_t deadline = pd_clock_now_ns() + (uint64_t)((seconds < 1e9 ? seconds : 1e9) * 1e9);
     struct timespec until = { .tv_sec = (time_t)(deadline / 1000000000u), .tv_nsec = (long)(deadline % 1000000000u) };
     pd_waiter waiter = { ticket, io->waiters };
     int rc = 0;
@@ -109,8 +99,6 @@ static void enter_thread(void *arg)
 {
     pd_io_enter(arg);
 }
-
-/* ---- the connection: functions of the I/O thread ---- */
 
 /* Returns for how many milliseconds the I/O thread may sleep; 0 if there are bytes to send. A call of the user that
  * queues bytes wakes the thread earlier. */
@@ -153,11 +141,12 @@ static void explain(pd_io *io, const pd_address *url, const pd_error *why)
 
     if (why != NULL) snprintf(reason, sizeof reason, "%s: %.300s", pd_address_text(url, text), why->text);
     pd_io_enter(io);
-    pd_core_explain(io->core, reason);
+    snprintf(io->core->link.reason, sizeof io->core->link.reason, "%s", reason);
     unlock(io);
 }
 
-/* Waits for the addresses of a host. A lookup that takes too long goes on, and the next attempt waits for it again. */
+/* Waits for the addresses of a host. A lookup that takes too long continues, and the next attempt waits for it
+ * again. */
 static int look_up(pd_io *io, size_t url, const struct addrinfo **addresses, pd_error *err)
 {
     pd_lookup **lookup = &io->lookups[url];
@@ -196,11 +185,11 @@ static void begin(pd_io *io, size_t url, int fd)
 
     if (transport == NULL) {
         close(fd);
-        pd_pump_lose(&io->pump, now_ns(), error.text);
+        pd_pump_lose(&io->pump, pd_clock_now_ns(), error.text);
         return;
     }
-    pd_pump_open(&io->pump, transport, now_ns());
-    if (io->pump.transport != NULL && io->watches) pd_path_begin(&io->path, fd, now_ns());
+    pd_pump_open(&io->pump, transport, pd_clock_now_ns());
+    if (io->pump.transport != NULL && io->watches) pd_path_begin(&io->path, fd, pd_clock_now_ns());
 }
 
 static void make(pd_io *io)
@@ -210,12 +199,12 @@ static void make(pd_io *io)
     int fd;
 
     pd_io_enter(io);
-    url = pd_core_url(io->core);
+    url = io->core->link.url;
     pthread_mutex_unlock(&io->lock);
     if (connect_to(io, url, &fd, &error) == PD_OK)
         begin(io, url, fd);
     else
-        pd_pump_lose(&io->pump, now_ns(), error.text);
+        pd_pump_lose(&io->pump, pd_clock_now_ns(), error.text);
 }
 
 /* Sleeps while there is no connection, until it is time to connect again. A call of the user that makes this time
@@ -232,10 +221,8 @@ static void rest(pd_io *io)
     if (poll(wait, 2, until_ms(io->until_ns)) > 0 && wait[1].revents != 0) eventfd_read(io->wake_fd, &count);
 }
 
-/* ---- the connection: at work ---- */
-
-/* Puts the connection beside in the place of the present one, whose path was cut. Where the core does not go on with
- * the same address, the next connection is made anew. */
+/* Replaces the connection, whose path is broken, by the spare one. If the core does not continue with the same address,
+ * the next connection is made anew. */
 static void replace(pd_io *io)
 {
     int fd = pd_path_take(&io->path);
@@ -243,13 +230,13 @@ static void replace(pd_io *io)
     bool ended;
 
     pd_io_enter(io);
-    url = pd_core_url(io->core);
+    url = io->core->link.url;
     pthread_mutex_unlock(&io->lock);
     pd_path_end(&io->path);
-    pd_pump_lose(&io->pump, now_ns(), "the network path is broken");
+    pd_pump_lose(&io->pump, pd_clock_now_ns(), "the network path is broken");
     pd_io_enter(io);
-    next = pd_core_url(io->core);
-    ended = pd_core_ended(io->core) != NULL;
+    next = io->core->link.url;
+    ended = io->core->end.error.code != PD_OK;
     pthread_mutex_unlock(&io->lock);
     if (ended || url != next)
         close(fd);
@@ -260,7 +247,7 @@ static void replace(pd_io *io)
 /* Looks whether the network still carries the connection. */
 static void watch_path(pd_io *io, const struct pollfd *polled)
 {
-    switch (pd_path_look(&io->path, polled, now_ns())) {
+    switch (pd_path_look(&io->path, polled, pd_clock_now_ns())) {
     case PD_PATH_GO_ON: break;
     case PD_PATH_REPLACE: replace(io); break;
     case PD_PATH_ASK:
@@ -288,14 +275,15 @@ static void converse(pd_io *io)
     bool more;
     int sends = 0;
 
-    while (sends < SENDS && pd_pump_send(&io->pump, now_ns())) sends++;
+    while (sends < SENDS && pd_pump_send(&io->pump, pd_clock_now_ns())) sends++;
     if (io->pump.transport == NULL) return;
     wait[0] = pd_sock_poll(io->pump.transport);
     more = pd_sock_has_more(io->pump.transport);
     if (poll(wait, 3, more ? 0 : rest_ms(io)) < 0) return;
     if (wait[1].revents != 0) eventfd_read(io->wake_fd, &count);
     if (wait[0].revents != 0 || more)
-        pd_pump_ready(&io->pump, pd_sock_events(io->pump.transport, &wait[0]) | (more ? PD_ON_READ : 0), now_ns());
+        pd_pump_ready(&io->pump, pd_sock_events(io->pump.transport, &wait[0]) | (more ? PD_ON_READ : 0),
+                      pd_clock_now_ns());
     if (io->pump.transport != NULL) watch_path(io, &wait[2]);
 }
 
@@ -305,7 +293,7 @@ static bool stopped(pd_io *io, pd_link *link)
 
     pd_io_enter(io);
     stop = io->stop;
-    *link = pd_core_link(io->core, now_ns());
+    *link = pd_core_link(io->core, pd_clock_now_ns());
     pthread_mutex_unlock(&io->lock);
     return stop;
 }
@@ -320,16 +308,14 @@ static void *run(void *arg)
         case PD_LINK_REST: rest(io); break;
         case PD_LINK_CONNECT: make(io); break;
         case PD_LINK_KEEP: converse(io); break;
-        case PD_LINK_DROP: pd_pump_lose(&io->pump, now_ns(), "dropped"); break;
+        case PD_LINK_DROP: pd_pump_lose(&io->pump, pd_clock_now_ns(), "dropped"); break;
         }
         if (io->pump.transport == NULL) pd_path_end(&io->path);
     }
     pd_path_end(&io->path);
-    pd_pump_lose(&io->pump, now_ns(), "closed");
+    pd_pump_lose(&io->pump, pd_clock_now_ns(), "closed");
     return NULL;
 }
-
-/* ---- start and stop: called by the user's thread ---- */
 
 /* Starts the I/O thread with all signals blocked, so that signals go to the program's other threads. */
 static int spawn(pd_io *io)
@@ -367,7 +353,7 @@ int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, size_t n_urls,
     io->core = core;
     io->urls = urls;
     io->secure = secure;
-    io->watches = pd_core_reconnects(core);
+    io->watches = !core->setup.impatient;
     pd_path_init(&io->path);
     io->pump = (pd_pump){ .core = core, .enter = enter_thread, .leave = leave_thread, .arg = io };
     pthread_mutex_init(&io->lock, NULL);

@@ -30,11 +30,11 @@ typedef struct pd_io {
      * asked for it. told: number of tickets that were done when it was last written. */
     int done_fd;
     uint64_t told;
-    /* Guarded by `lock`. stop: the thread has to end. idle: the thread sleeps until `until_ns`, or until pd_io_leave
+    /* Guarded by `lock`. stop: the thread must end. idle: the thread sleeps until `until_ns`, or until pd_io_leave
      * wakes it. */
     bool stop, idle;
     uint64_t until_ns;
-    /* Event descriptors that wake the thread. wake_fd: there may be bytes to send. stop_fd: the thread has to end. */
+    /* Event descriptors that wake the thread. wake_fd: there may be bytes to send. stop_fd: the thread must end. */
     int wake_fd, stop_fd;
     const pd_address *urls; /* borrowed */
     /* For each address: the lookup of its host that the I/O thread has begun and not used; NULL: none. */

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "core.h"
-#include "core_state.h"
 #include "mutant.h"
 #include "recoveries.h"
 #include "replace.h"
@@ -37,16 +36,6 @@ static int split_options(char *const *texts, Paramd__Option **out, size_t *n)
     return PD_OK;
 }
 
-/* Returns how many steps this process has seen closed for all parameters of which it has elements. */
-static uint64_t steps_seen(const pd_core *core)
-{
-    uint64_t least = UINT64_MAX;
-
-    for (size_t i = 0; i < core->n_params; i++)
-        if (core->params[i].start < core->params[i].end && core->params[i].step < least) least = core->params[i].step;
-    return least == UINT64_MAX ? 0 : least;
-}
-
 /* Returns a Hello without options, and notes in the core whether it rejoins. The Hello's pointers refer to memory of
  * the core. */
 static Paramd__HelloRequest make_hello(pd_core *core)
@@ -67,7 +56,8 @@ static Paramd__HelloRequest make_hello(pd_core *core)
     hello.shares = pd_sharing_wanted(core);
     hello.window = core->window.steps;
     hello.barriers = PD_MUTANT(barriers_forgotten) ? 0 : core->progress.passed;
-    hello.steps = steps_seen(core);
+    hello.steps = pd_core_steps_seen(core);
+    if (hello.steps == UINT64_MAX) hello.steps = 0;
     hello.remarks = core->setup.rank == 0;
     hello.rules = core->setup.rules;
     while (hello.rules[hello.n_rules] != NULL) hello.n_rules++;
@@ -224,17 +214,6 @@ static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
     return n;
 }
 
-/* Notes in the Declare frame that was queued last which parameters it declares. When the frame is answered, the note
- * says to which parameters the entries of the answer belong. */
-static void note_page(pd_core *core, size_t first, size_t n)
-{
-    pd_outgoing_frame *frame = pd_outgoing_find(&core->out, core->calls.last_id);
-
-    frame->first = first;
-    frame->count = n;
-    core->declares_waiting++;
-}
-
 /* Sends the declarations of all parameters on a new connection. Returns PD_NO_MEMORY if out of memory. */
 static int send_declare(pd_core *core)
 {
@@ -245,13 +224,18 @@ static int send_declare(pd_core *core)
     core->declares_waiting = 0;
     for (size_t first = 0, n; rc == PD_OK && first < core->n_params; first += n) {
         Paramd__DeclareRequest request = PARAMD__DECLARE_REQUEST__INIT;
+        pd_outgoing_frame *frame;
 
         n = fill_page(core, first, page);
         request.parameters = page->params;
         request.n_parameters = n;
         request.last = first + n == core->n_params;
         rc = pd_core_post(core, PD_DECLARE, &request.base, PD_QUEUE_CONNECTION, NULL);
-        if (rc == PD_OK) note_page(core, first, n);
+        if (rc != PD_OK) break;
+        frame = pd_outgoing_find(&core->out, core->calls.last_id);
+        frame->first = first;
+        frame->count = n;
+        core->declares_waiting++;
     }
     free(page);
     return rc;
@@ -508,23 +492,15 @@ static void go_on(pd_core *core)
     core->link.stage = STAGE_RUNNING;
 }
 
-/* Forgets which weights the caller has after the server has gone back. They are equal to those that the server makes
- * anew, but only pushes that also pull are compared. */
-static void forget_versions(pd_core *core)
-{
-    for (size_t i = 0; i < core->n_params; i++) {
-        free(core->params[i].holds);
-        core->params[i].holds = NULL;
-    }
-}
-
-/* Begins to send the window's frames again if the server has gone back, or goes on with that. Else prepares the frames
- * that are queued for this connection. */
+/* Begins or continues to resend the window's frames if the server has gone back. Else prepares the frames that are
+ * queued for this connection. */
 static int prepare_frames(pd_core *core)
 {
     int rc;
 
-    if (core->recovery.went_back) forget_versions(core);
+    /* After the server has gone back, its weights equal those of the caller, but only pushes that also pull are
+     * compared. */
+    for (size_t i = 0; core->recovery.went_back && i < core->n_params; i++) pd_core_forget_versions(&core->params[i]);
     if (pd_replace_again(core) != PD_OK) {
         pd_core_drop(core, "out of memory");
         return PD_NO_MEMORY;

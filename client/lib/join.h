@@ -3,7 +3,7 @@
 #ifndef PD_JOIN_H
 #define PD_JOIN_H
 
-#include "core_state.h"
+#include "core.h"
 #include "paramd/client.h"
 
 /* Sends Hello on a new connection. PD_OUT_OF_RANGE: options and rules are too long. PD_NO_MEMORY. */

@@ -7,7 +7,6 @@
 
 #include "address.h"
 #include "core.h"
-#include "core_state.h"
 
 /* Receiver of notices for the user: pd_client_options.notice, or by default a function that prints to standard
  * error. */
@@ -17,7 +16,7 @@ typedef struct pd_notices {
 } pd_notices;
 
 pd_notices pd_notices_of(const pd_client_options *options);
-/* Tells the user that a call waits without a connection, why there is none, and for how long the call goes on trying.
+/* Tells the user that a call waits without a connection, why there is none, and for how long the call continues trying.
  * `refused`: the server was reached, but does not let the process into its job yet. */
 void pd_notice_waiting(const pd_notices *notices, bool refused, const char *reason, double seconds_left);
 /* Tells the user that this process has joined a job that was left over from an earlier run and has already taken steps.

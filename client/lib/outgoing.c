@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "pages.h"
 #include "frame.h"
@@ -41,13 +42,6 @@ void pd_sent_frame_drop(pd_sent_frame *sent)
         free_sent(sent);
 }
 
-/* Notes that the frame which sends it again is gone. */
-static void release(pd_sent_frame *sent)
-{
-    sent->again = NULL;
-    if (sent->dropped) free_sent(sent);
-}
-
 #define UNIT ((uint64_t)PD_PAYLOAD_ALIGN)
 
 int pd_staging_make(pd_staging *staging, uint64_t bytes, pd_error *err)
@@ -66,10 +60,7 @@ static void remove_block(pd_staging *staging, pd_block *block)
         block->prev->next = block->next;
     else
         staging->first = block->next;
-    if (block->next != NULL)
-        block->next->prev = block->prev;
-    else
-        staging->last = block->prev;
+    if (block->next != NULL) block->next->prev = block->prev;
     staging->given_up -= block->given_up;
     free(block);
 }
@@ -100,7 +91,7 @@ static bool lies_in_place(const pd_staging *staging, const pd_outgoing_frame *fr
     return frame->n_iov > 0 && *at % UNIT == 0;
 }
 
-/* A part of the segment that is in no block: behind `before` (NULL: behind its beginning), from `at` to `end`. */
+/* A part of the segment that is in no block: after `before` (NULL: after its beginning), from `at` to `end`. */
 typedef struct gap {
     pd_block *before;
     uint64_t at, end;
@@ -128,12 +119,12 @@ static bool find_gap(const pd_staging *staging, uint64_t bytes, gap *found)
     do {
         *found = gap_behind(staging, before);
         if (fits(found, found->at, bytes)) return true;
-        before = before != NULL ? before->next : staging->first; /* behind the last block: before the first one */
+        before = before != NULL ? before->next : staging->first; /* after the last block: before the first one */
     } while (before != begin);
     return false;
 }
 
-/* Finds the gap with room at the offset `at`, from the most recent block on: homes are mostly taken in order. Returns
+/* Finds the gap with room at the offset `at`, from the most recent block on: buffers are mostly taken in order. Returns
  * false if blocks are there. */
 static bool find_gap_at(const pd_staging *staging, uint64_t at, uint64_t bytes, gap *found)
 {
@@ -155,10 +146,7 @@ static pd_block *take_block(pd_staging *staging, const gap *from, uint64_t at, u
 
     if (block == NULL) return NULL;
     *block = (pd_block){ .prev = before, .next = *next, .at = at, .bytes = bytes };
-    if (block->next != NULL)
-        block->next->prev = block;
-    else
-        staging->last = block;
+    if (block->next != NULL) block->next->prev = block;
     *next = block;
     if (staging->used < at + bytes) staging->used = at + bytes;
     return staging->recent = block;
@@ -264,23 +252,18 @@ void pd_outgoing_frame_free(pd_outgoing_frame *frame)
 #undef uthash_nonfatal_oom
 #define uthash_nonfatal_oom(frame) ((frame)->hh.tbl = NULL)
 
-/* Links a frame into a lane: behind all others, or, among held frames, behind those with smaller ids. */
+/* Links a frame into a queue: after all others, or, among held frames, after those with smaller ids. */
 static void link_in(pd_outgoing *out, pd_outgoing_frame *frame, pd_queue queue)
 {
-    pd_outgoing_frame *before = out->queue[queue].last;
+    pd_outgoing_frame **first = &out->queue[queue].first, *before = *first != NULL ? (*first)->prev : NULL;
 
-    while (queue == PD_QUEUE_HELD && before != NULL && before->id > frame->id) before = before->prev;
+    while (queue == PD_QUEUE_HELD && before != NULL && before->id > frame->id)
+        before = before != *first ? before->prev : NULL;
     frame->queue = queue;
-    frame->prev = before;
-    frame->next = before != NULL ? before->next : out->queue[queue].first;
-    if (frame->next != NULL)
-        frame->next->prev = frame;
-    else
-        out->queue[queue].last = frame;
     if (before != NULL)
-        before->next = frame;
+        DL_APPEND_ELEM(*first, before, frame);
     else
-        out->queue[queue].first = frame;
+        DL_PREPEND(*first, frame);
     if (out->queue[queue].next == NULL && queue != PD_QUEUE_HELD) out->queue[queue].next = frame;
 }
 
@@ -289,14 +272,7 @@ static void link_out(pd_outgoing *out, pd_outgoing_frame *frame)
     pd_queue queue = frame->queue;
 
     if (out->queue[queue].next == frame) out->queue[queue].next = frame->next;
-    if (frame->prev != NULL)
-        frame->prev->next = frame->next;
-    else
-        out->queue[queue].first = frame->next;
-    if (frame->next != NULL)
-        frame->next->prev = frame->prev;
-    else
-        out->queue[queue].last = frame->prev;
+    DL_DELETE(out->queue[queue].first, frame);
 }
 
 bool pd_outgoing_add(pd_outgoing *out, pd_outgoing_frame *frame, pd_queue queue)
@@ -348,7 +324,10 @@ static void take_out(pd_outgoing *out, pd_outgoing_frame *frame)
     link_out(out, frame);
     HASH_DELETE(hh, out->by_id, frame);
     pd_staging_end(&out->staging, frame, !frame->exposed || PD_MUTANT(given_up_block_free));
-    if (frame->source != NULL) release(frame->source);
+    if (frame->source != NULL) {
+        frame->source->again = NULL;
+        if (frame->source->dropped) free_sent(frame->source);
+    }
     pd_outgoing_frame_free(frame);
 }
 
@@ -377,8 +356,8 @@ void pd_outgoing_retire_all(pd_outgoing *out)
     }
 }
 
-/* Chooses the frame to send next: first a frame that is half sent, then frames of the connection,
- * then frames of the user's calls. */
+/* Chooses the frame to send next: first a frame that is half sent, then frames of the connection, then frames of the
+ * user's calls. */
 static pd_outgoing_frame *choose(pd_outgoing *out, pd_queue *queue)
 {
     if (out->gone > 0)

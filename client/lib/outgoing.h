@@ -1,6 +1,6 @@
 /* outgoing.h - the queue of frames that the client sends. Each is kept byte for byte until it is answered.
  *
- * The queue uses no sockets and no clock. It has three lanes. Frames that belong to one connection (Hello, Declare,
+ * The queue uses no sockets and no clock. It has three lists. Frames that belong to one connection (Hello, Declare,
  * Heartbeat) are sent first, and are dropped when the connection breaks. Frames of the user's calls are lasting: they
  * are sent again on the next connection, with the same bytes in the same order. Held frames are not sent: after the
  * server has gone back to an earlier step, frames of later steps wait there until it is their turn. */
@@ -36,9 +36,8 @@ typedef enum pd_queue { PD_QUEUE_CONNECTION, PD_QUEUE_LASTING, PD_QUEUE_HELD, PD
 
 /* A frame in the queue of frames to send. */
 typedef struct pd_outgoing_frame {
-    /* neighbours in the frame's lane, oldest first */
-    struct pd_outgoing_frame *prev, *next;
-    uint64_t id; /* request id */
+    struct pd_outgoing_frame *prev, *next; /* neighbours in the queue, oldest first (utlist) */
+    uint64_t id;                           /* request id */
     unsigned method;
     pd_queue queue;
     struct pd_op *op; /* the user's call that the frame belongs to; NULL: no call waits for the answer */
@@ -55,7 +54,7 @@ typedef struct pd_outgoing_frame {
     pd_frame_piece *pieces;
     struct iovec *iov; /* the payload: memory of the user's call, not copied */
 
-    uint64_t step; /* step of a push, of a note, or that the frame ends; 0: the frame is another request */
+    uint64_t step; /* step of a push or worker state, or that the frame ends; 0: the frame is another request */
     uint64_t mark; /* PushRequest.mark or InitRequest.mark in the header */
     struct pd_sent_frame
         *source; /* the frame is sent again from the window, and no call waits for it; NULL: it is new */
@@ -81,7 +80,7 @@ typedef struct pd_sent_piece {
 
 typedef struct pd_sent_frame {
     struct pd_sent_frame *prev, *next; /* neighbours in the window's list of the step, in the order of their ids */
-    uint64_t id, step;                 /* request id; step of the push, or of the note */
+    uint64_t id, step;                 /* request id; step of the push or worker state */
     uint64_t mark;                     /* PushRequest.mark in the header */
     unsigned method;
     bool closes;                     /* the frame ends its step (pd_client_close_step) */
@@ -90,18 +89,18 @@ typedef struct pd_sent_frame {
     bool dropped;                    /* the window has dropped it: it is freed when `again` is gone */
     struct pd_outgoing_frame *again; /* the frame in the queue that sends it again; NULL: there is none */
     uint64_t hash;                   /* XXH3-64 of the weights that the answer brought */
-    uint8_t *head, *payload;         /* prefix and header (of a note with the note behind it); gradients */
+    uint8_t *head, *payload;         /* prefix and header (with a worker state after it); gradients */
     size_t head_bytes;
     uint64_t payload_bytes;
     size_t n;
     pd_sent_piece pieces[];
 } pd_sent_frame;
 
-/* Makes the past of a frame with n tensors or chunks, with a copy of the head, and without room for the payload. NULL:
- * out of memory. */
+/* Makes the sent frame of a frame with n tensors or chunks, with a copy of the head, and without room for the payload.
+ * NULL: out of memory. */
 pd_sent_frame *pd_sent_frame_new(size_t n, const uint8_t *head, size_t head_bytes);
 /* Frees it, or, if a frame in the queue still uses its memory, lets that frame's end free it. Accepts NULL. */
-void pd_sent_frame_drop(pd_sent_frame *past);
+void pd_sent_frame_drop(pd_sent_frame *sent);
 
 typedef struct pd_block {
     struct pd_block *prev, *next; /* neighbours, in the order of their places */
@@ -112,9 +111,9 @@ typedef struct pd_block {
 
 typedef struct pd_staging {
     pd_segment segment;
-    uint64_t used;                   /* bytes behind this offset were never in a block */
-    pd_block *first, *last, *recent; /* blocks; recent: the one that was taken last, behind which the search begins */
-    size_t given_up;                 /* number of blocks whose frames were given up */
+    uint64_t used;            /* bytes after this offset were never in a block */
+    pd_block *first, *recent; /* blocks; recent: the one that was taken last, after which the search begins */
+    size_t given_up;          /* number of blocks whose frames were given up */
 } pd_staging;
 
 /* Makes the segment, with at least `bytes` bytes. PD_UNAVAILABLE. */
@@ -122,7 +121,7 @@ int pd_staging_make(pd_staging *staging, uint64_t bytes, pd_error *err);
 /* Frees the segment and all blocks. Does nothing if there is no segment. */
 void pd_staging_free(pd_staging *staging);
 
-/* Takes a block for a home of `bytes` bytes, zeroed: at the offset `wanted` if there is room, else elsewhere. NULL:
+/* Takes a block for a buffer of `bytes` bytes, zeroed: at the offset `wanted` if there is room, else elsewhere. NULL:
  * there is no room now, or no memory. */
 void *pd_staging_take_buffer(pd_staging *staging, uint64_t wanted, uint64_t bytes);
 
@@ -140,12 +139,12 @@ void pd_staging_reclaim(pd_staging *staging, uint64_t step);
 
 typedef struct pd_outgoing {
     struct {
-        pd_outgoing_frame *first, *last, *next;
-    } queue[PD_QUEUES]; /* next: the first frame of the lane of which bytes remain to be sent */
+        pd_outgoing_frame *first, *next;
+    } queue[PD_QUEUES]; /* next: the first frame of the queue of which bytes remain to be sent */
     pd_outgoing_frame *by_id;
-    pd_queue current; /* the lane from which pd_outgoing_gather took the last frames to send */
-    size_t gone;      /* of the frame to send next, lane[current].next: number of its bytes that are sent already */
-    /* Number of frames whose bytes the sender is using now: the frame lane[current].next and those that follow it. 0
+    pd_queue current; /* the queue from which pd_outgoing_gather took the last frames to send */
+    size_t gone;      /* of the frame to send next, queue[current].next: number of its bytes that are sent already */
+    /* Number of frames whose bytes the sender is using now: the frame queue[current].next and those that follow it. 0
      * after pd_outgoing_sent. */
     size_t lent;
     /* frames of the user's calls may be sent: the server has accepted Hello and the declared parameters, if there are
@@ -164,10 +163,10 @@ pd_outgoing_frame *pd_outgoing_frame_new(uint8_t *head, size_t head_bytes, const
 /* Frees a frame that is not in the queue. Accepts NULL. */
 void pd_outgoing_frame_free(pd_outgoing_frame *frame);
 
-/* Puts a frame at the end of a lane of the queue, and takes ownership of it. Its id must be set. Returns false if out
- * of memory: then the caller still owns the frame. */
+/* Puts a frame at the end of a queue, and takes ownership of it. Its id must be set. Returns false if out of memory:
+ * then the caller still owns the frame. */
 bool pd_outgoing_add(pd_outgoing *out, pd_outgoing_frame *frame, pd_queue queue);
-/* Moves a frame to another lane: to the end of the lasting ones, to be sent (again), or to its place among the held
+/* Moves a frame to another queue: to the end of the lasting ones, to be sent (again), or to its place among the held
  * ones, which are in the order of their ids. Returns false if its bytes are lent to the sender or half sent. */
 bool pd_outgoing_move(pd_outgoing *out, pd_outgoing_frame *frame, pd_queue queue);
 /* Returns the first frame of the user's calls or of the window, lasting or held; and the one after a frame. NULL: there

@@ -10,7 +10,7 @@
 #define MS UINT64_C(1000000)
 #define LOOK_NS (1000 * MS)       /* pause between two looks at a connection that is well */
 #define CLOSE_LOOK_NS (200 * MS)  /* pause between two looks at one that is not */
-#define PROBE_NS (1000 * MS)      /* a connection that is not made within this time is begun anew */
+#define PROBE_NS (1000 * MS)      /* a connection that is not made within this time is restarted */
 #define MOST_PROBE_NS (8000 * MS) /* the same where round trips take long */
 #define ANSWER_NS (1000 * MS)     /* the server answers within this time, after the round trip */
 #define LEAST_PATIENCE_NS (2000 * MS)
@@ -18,8 +18,6 @@
 #define CALM_NS (60000 * MS) /* connections that were replaced this long ago do not count any more */
 enum { LEAST_ATTEMPTS = 2 }; /* packets that the peer's kernel has not acknowledged, in a row */
 enum { KEEPALIVE_S = 1, KEEPALIVES = 127 };
-
-/* ---- the verdict ---- */
 
 static bool is_silent(const pd_path *path, const pd_path_facts *facts)
 {
@@ -63,7 +61,7 @@ static pd_path_advice judge_cut(pd_path *path, const pd_path_facts *facts, uint6
     return ask(path, now_ns);
 }
 
-/* While the server's kernel takes bytes, the question may be under way behind them. */
+/* While the server's kernel takes bytes, the heartbeat may be queued after them. */
 static pd_path_advice judge_asking(pd_path *path, const pd_path_facts *facts, uint64_t now_ns)
 {
     bool late = now_ns - path->asked_ns >= ANSWER_NS + 4 * facts->rtt_ns;
@@ -91,8 +89,6 @@ pd_path_advice pd_path_judge(pd_path *path, const pd_path_facts *facts, uint64_t
     return PD_PATH_GO_ON;
 }
 
-/* ---- the connection beside ---- */
-
 static void close_probe(pd_path *path)
 {
     if (path->probe >= 0) close(path->probe);
@@ -118,7 +114,7 @@ static void begin_probe(pd_path *path, uint64_t now_ns)
         close_probe(path);
 }
 
-/* Notes that the connection beside is made, or has failed. */
+/* Notes that the spare connection is made, or has failed. */
 static void take_event(pd_path *path, const struct pollfd *polled)
 {
     socklen_t size = sizeof(int);
@@ -132,7 +128,7 @@ static void take_event(pd_path *path, const struct pollfd *polled)
         close_probe(path); /* it has failed, or the server has closed it */
 }
 
-/* Begins a connection beside where none is under way. SYN packets are retransmitted late, too, so a connection is begun
+/* Begins a spare connection where none is under way. SYN packets are retransmitted late, too, so a connection is begun
  * anew instead. */
 static void keep_trying(pd_path *path, const pd_path_facts *facts, uint64_t now_ns)
 {
@@ -156,8 +152,6 @@ int pd_path_take(pd_path *path)
     path->made = false;
     return fd;
 }
-
-/* ---- the watch ---- */
 
 void pd_path_init(pd_path *path)
 {

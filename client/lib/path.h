@@ -19,7 +19,7 @@
 typedef enum pd_path_state {
     PD_PATH_WELL,
     PD_PATH_CUT,    /* the peer's kernel acknowledges nothing */
-    PD_PATH_ASKING, /* it does again: the server has to show that the other direction carries bytes, too */
+    PD_PATH_ASKING, /* it does again: the server must show that the other direction carries bytes, too */
 } pd_path_state;
 
 /* What the kernel knows of a connection. */
@@ -38,7 +38,7 @@ typedef struct pd_path {
     uint64_t next_ns;  /* when to look again; UINT64_MAX: there is nothing to look at */
     uint64_t received; /* bytes of the server when the cut was found */
     uint64_t asked_ns; /* while asking: since when the server could have answered */
-    /* A connection beside the old one. probe: its socket; -1: none. made: it is connected. */
+    /* The spare connection. probe: its socket; -1: none. made: it is connected. */
     int probe;
     bool made;
     uint64_t probe_ns; /* when it was begun */
@@ -50,19 +50,19 @@ typedef struct pd_path {
 typedef enum pd_path_advice {
     PD_PATH_GO_ON,
     PD_PATH_ASK,     /* send something that the server answers at once */
-    PD_PATH_REPLACE, /* give the connection up, and go on with the one that pd_path_take returns */
+    PD_PATH_REPLACE, /* give the connection up, and continue with the one that pd_path_take returns */
 } pd_path_advice;
 
 void pd_path_init(pd_path *path);
 /* Begins to watch a connected socket. Does nothing for a socket that is not one of TCP. */
 void pd_path_begin(pd_path *path, int fd, uint64_t now_ns);
-/* Ends the watch, and closes the connection beside. */
+/* Ends the watch, and closes the spare connection. */
 void pd_path_end(pd_path *path);
-/* Returns the socket of the connection beside, with the events to wait for. */
+/* Returns the socket of the spare connection, with the events to wait for. */
 struct pollfd pd_path_poll(const pd_path *path);
-/* Looks at the connection if it is time to, or if the connection beside has got an event. */
+/* Looks at the connection if it is time to, or if the spare connection has got an event. */
 pd_path_advice pd_path_look(pd_path *path, const struct pollfd *polled, uint64_t now_ns);
-/* Returns the connected socket of the connection beside, which the caller closes. */
+/* Returns the connected socket of the spare connection, which the caller closes. */
 int pd_path_take(pd_path *path);
 
 /* Decides by the kernel's facts what to do, without any socket: for pd_path_look, and for tests. */

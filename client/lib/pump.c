@@ -40,8 +40,6 @@ static void report_received(pd_pump *pump, uint64_t now_ns)
     pump->received = 0;
 }
 
-/* ---- receiving ---- */
-
 static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
 {
     pd_pump *pump = arg;
@@ -72,7 +70,7 @@ static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     pd_core_digest_end(pump->core);
     pump->enter(pump->arg);
     if (prefix->method == PD_SHARE && pump->transport->ops->take != NULL)
-        pd_core_give_descriptor(pump->core, pump->transport->ops->take(pump->transport));
+        pd_descriptor_replace(&pump->core->sharing.taken, pump->transport->ops->take(pump->transport));
     rc = pd_core_frame(pump->core, prefix, header);
     pump->leave(pump->arg);
     return rc;
@@ -109,8 +107,6 @@ bool pd_pump_ready(pd_pump *pump, unsigned events, uint64_t now_ns)
     return more;
 }
 
-/* ---- sending ---- */
-
 /* Tells the core the time and how many bytes were received, and lists bytes to send in `iov`. Returns the number of its
  * entries. */
 static int prepare(pd_pump *pump, struct iovec *iov, uint64_t now_ns)
@@ -121,9 +117,9 @@ static int prepare(pd_pump *pump, struct iovec *iov, uint64_t now_ns)
     report_received(pump, now_ns);
     pd_core_tick(pump->core, now_ns);
     if (!pump->blocked) n = pd_core_output(pump->core, iov, SEND_IOV, SEND_BYTES);
-    if (n > 0) fd = pd_core_take_descriptor(pump->core);
+    if (n > 0) fd = pd_descriptor_take(&pump->core->sharing.to_send);
     pump->leave(pump->arg);
-    if (n > 0) pd_core_fill(pump->core);
+    if (n > 0) pd_outgoing_fill(&pump->core->out);
     if (fd >= 0) pump->transport->ops->attach(pump->transport, fd);
     return n;
 }
@@ -147,8 +143,6 @@ bool pd_pump_send(pd_pump *pump, uint64_t now_ns)
     pump->leave(pump->arg);
     return !pump->blocked;
 }
-
-/* ---- life ---- */
 
 void pd_pump_lose(pd_pump *pump, uint64_t now_ns, const char *reason)
 {

@@ -31,7 +31,7 @@ typedef struct pd_pump {
 } pd_pump;
 
 /* Begins to work on a new connection: takes ownership of the transport, watches it for reading, and tells the core that
- * it is connected. If memory is missing, closes the transport and reports the connection as lost. */
+ * it is connected. If out of memory, closes the transport and reports the connection as lost. */
 void pd_pump_open(pd_pump *pump, pd_transport *transport, uint64_t now_ns);
 /* Tells the core the time, then sends one batch of its bytes (about 1 MiB). Returns true if the caller may send another
  * batch at once. Returns false if there is nothing to send, if the transport is full (an event PD_ON_WRITE will

@@ -8,7 +8,7 @@
 #ifndef PD_RECOVERIES_H
 #define PD_RECOVERIES_H
 
-#include "core_state.h"
+#include "core.h"
 #include "paramd/client.h"
 
 /* Changes those fields of a request's header that belong to one connection or to one server: `mark` becomes that of the
@@ -19,9 +19,9 @@ int pd_restamp(pd_core *core, pd_outgoing_frame *frame, bool forget);
 int pd_restamp_all(pd_core *core, bool forget);
 
 /* Returns whether the window has a frame of a step that the server lacks: the server has gone back, or the frame is the
- * note of a step under way. */
+ * worker state of a step under way. */
 bool pd_resend_is_needed(const pd_core *core);
-/* Begins to send the window's frames of the steps that the server lacks, or goes on with that on a new connection.
+/* Begins to send the window's frames of the steps that the server lacks, or continues with that on a new connection.
  * Called when the parameters are declared, before other frames are sent. PD_NO_MEMORY. */
 int pd_resend_begin(pd_core *core);
 /* Holds those newly queued frames that the server cannot take yet. */

@@ -1,7 +1,7 @@
 /* recreate.c - creates a lost job again, from the weights that the workers have. */
 #include "recoveries.h"
 
-#include "core_state.h"
+#include "core.h"
 #include "join.h"
 #include "window.h"
 
@@ -68,8 +68,7 @@ static void forget_progress(pd_core *core)
     for (size_t i = 0; i < core->n_params; i++) {
         pd_param_record *record = &core->params[i];
 
-        free(record->holds);
-        record->holds = NULL;
+        pd_core_forget_versions(record);
         record->pushed = record->refused = record->server_step = record->replaces = 0;
         record->initialised = record->given = false;
     }

@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "bucket.h"
-#include "core_state.h"
+#include "core.h"
 #include "window.h"
 
 void pd_replace_done(pd_core *core, const pd_op *op)
 {
-    for (size_t i = 0; i < op->n; i++) pd_replace_forget_versions(&core->params[op->items[i].param]);
+    for (size_t i = 0; i < op->n; i++) pd_core_forget_versions(&core->params[op->items[i].param]);
     for (size_t i = 0; i < core->n_params; i++) {
         pd_param_record *record = &core->params[i];
         if (record->step != core->params[op->items[0].param].step) continue;
@@ -23,12 +23,6 @@ void pd_replace_done(pd_core *core, const pd_op *op)
 uint64_t pd_replace_number(const pd_param_record *record, uint64_t given)
 {
     return given == 0 && record->replaced == record->step ? record->replaces : given;
-}
-
-void pd_replace_forget_versions(pd_param_record *record)
-{
-    free(record->holds);
-    record->holds = NULL;
 }
 
 void pd_replace_begin(pd_param_record *record)

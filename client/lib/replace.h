@@ -3,7 +3,7 @@
 #ifndef PD_REPLACE_H
 #define PD_REPLACE_H
 
-#include "core_state.h"
+#include "core.h"
 
 /* Sends weights that replace those of the server. The ticket is done when they are in force. */
 int pd_core_replace(pd_core *core, const pd_item *items, size_t n, uint64_t number, pd_ticket_id *ticket,
@@ -17,8 +17,6 @@ void pd_replace_done(pd_core *core, const pd_op *op);
 /* Returns the number that the next push of a parameter brings: `given` by the program, or, if that is 0, the one of the
  * weights that this process has sent or received last. */
 uint64_t pd_replace_number(const pd_param_record *record, uint64_t given);
-/* Forgets which versions of the weights the caller's buffer has: they were changed. */
-void pd_replace_forget_versions(pd_param_record *record);
 /* Takes over what the server has declared of a parameter whose weights this process receives next. */
 void pd_replace_begin(pd_param_record *record);
 /* Returns whether the server has gone back to a state without weights that this process has replaced: only the program

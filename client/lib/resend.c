@@ -1,7 +1,7 @@
 /* resend.c - sends the frames of the window again after the server has gone back to an earlier step. */
 #include "recoveries.h"
 
-#include "core_state.h"
+#include "core.h"
 #include "mutant.h"
 #include "window.h"
 
@@ -10,18 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what the server can take ---- */
-
-static bool has_elements(const pd_param_record *record)
-{
-    return record->start < record->end;
-}
-
 /* Returns whether the server has closed this step of all parameters of which this rank has elements. */
 static bool all_closed(const pd_core *core, uint64_t step)
 {
     for (size_t i = 0; i < core->n_params; i++)
-        if (has_elements(&core->params[i]) && core->params[i].server_step < step) return false;
+        if (pd_has_elements(&core->params[i]) && core->params[i].server_step < step) return false;
     return true;
 }
 
@@ -29,20 +22,8 @@ static bool all_closed(const pd_core *core, uint64_t step)
 static bool has_caught_up(const pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++)
-        if (has_elements(&core->params[i]) && core->params[i].server_step < core->params[i].step) return false;
+        if (pd_has_elements(&core->params[i]) && core->params[i].server_step < core->params[i].step) return false;
     return true;
-}
-
-static size_t n_params_of(const pd_outgoing_frame *frame)
-{
-    if (frame->source != NULL) return frame->source->n;
-    return frame->method == PD_NOTE ? 1 : frame->n_pieces;
-}
-
-static const pd_param_record *param_of(const pd_core *core, const pd_outgoing_frame *frame, size_t i)
-{
-    if (frame->source == NULL && frame->method == PD_NOTE) return &core->params[frame->op->items[0].param];
-    return pd_piece_record(core, frame, i);
 }
 
 static bool closes(const pd_outgoing_frame *frame)
@@ -53,10 +34,14 @@ static bool closes(const pd_outgoing_frame *frame)
 /* Returns whether the server can take the frame of a step: it has closed the step before. */
 static bool is_due(const pd_core *core, const pd_outgoing_frame *frame)
 {
+    bool is_state = frame->source == NULL && frame->method == PD_NOTE; /* it belongs to its push's first parameter */
+    size_t n = frame->source != NULL ? frame->source->n : is_state ? 1 : frame->n_pieces;
+
     if (closes(frame)) return all_closed(core, frame->step - 1);
-    for (size_t i = 0; i < n_params_of(frame); i++) {
-        const pd_param_record *record = param_of(core, frame, i);
-        if (has_elements(record) && record->server_step + 1 < frame->step) return false;
+    for (size_t i = 0; i < n; i++) {
+        const pd_param_record *record =
+            is_state ? &core->params[frame->op->items[0].param] : pd_piece_record(core, frame, i);
+        if (pd_has_elements(record) && record->server_step + 1 < frame->step) return false;
     }
     return true;
 }
@@ -81,7 +66,7 @@ void pd_resend_hold(pd_core *core)
 }
 
 /* Holds all frames that belong to a step, and those that the server cannot take yet. When held frames go, they go in
- * the order of their ids, which is that in which they were made: the end of a step behind its pushes. */
+ * the order of their ids, which is that in which they were made: the end of a step after its pushes. */
 static void hold_all(pd_core *core)
 {
     for (pd_outgoing_frame *frame = core->out.queue[PD_QUEUE_LASTING].first, *next; frame != NULL; frame = next) {
@@ -90,8 +75,8 @@ static void hold_all(pd_core *core)
     }
 }
 
-/* Counts a frame that is sent again. Without a window, such a frame is a note, and it goes with its push, which counts
- * as sent again, too. */
+/* Counts a frame that is sent again. Without a window, such a frame is a worker state, and it goes with its push, which
+ * counts as sent again, too. */
 static void count(pd_core *core)
 {
     if (core->window.steps > 0)
@@ -113,8 +98,6 @@ void pd_resend_advance(pd_core *core)
     core->recovery.resending = false;
     core->link.reason[0] = '\0';
 }
-
-/* ---- sending again ---- */
 
 /* Returns whether the server lacks the step of a frame of the window. */
 static bool is_needed(const pd_core *core, const pd_sent_frame *sent)
@@ -197,7 +180,7 @@ int pd_resend_begin(pd_core *core)
     for (pd_window_step *list = core->window.oldest; list != NULL; list = list->next)
         for (pd_sent_frame *sent = list->first; rc == PD_OK && sent != NULL; sent = sent->next)
             if (sent->again == NULL && is_needed(core, sent) &&
-                !(PD_MUTANT(window_forgets) && sent == list->last && sent->n == 1))
+                !(PD_MUTANT(window_forgets) && sent == list->first->prev && sent->n == 1))
                 rc = hold_past(core, sent);
     if (rc == PD_OK) rc = pd_restamp_all(core, core->recovery.went_back);
     if (rc != PD_OK) return rc;
@@ -206,8 +189,6 @@ int pd_resend_begin(pd_core *core)
     pd_resend_advance(core);
     return PD_OK;
 }
-
-/* ---- answers ---- */
 
 bool pd_resend_repeats(const pd_core *core, const pd_outgoing_frame *frame)
 {

@@ -1,4 +1,4 @@
-/* resume.c - the public functions that go on after the server has lost the job or gone back to an earlier step. */
+/* resume.c - the public functions that continue after the server has lost the job or gone back to an earlier step. */
 #include "call.h"
 #include "handle.h"
 #include "recoveries.h"
@@ -28,8 +28,8 @@ static int begin_restart(pd_client *client, pd_error *err)
 {
     int rc;
 
-    if (client->restarting && !pd_core_lost(client->core)) return PD_OK;
-    if (pd_core_lost(client->core)) forget_calls(client);
+    if (client->restarting && !client->core->end.lost) return PD_OK;
+    if (client->core->end.lost) forget_calls(client);
     rc = pd_core_recreate(client->core, &client->restart, err);
     client->restarting = rc == PD_OK;
     client->rewinding = false;
@@ -42,8 +42,8 @@ static int begin_rewind(pd_client *client, pd_error *err)
 {
     int rc;
 
-    if (client->rewinding && pd_core_ended(client->core) == NULL) return PD_OK;
-    if (pd_core_gone_back(client->core)) forget_calls(client);
+    if (client->rewinding && client->core->end.error.code == PD_OK) return PD_OK;
+    if (client->core->end.gone_back) forget_calls(client);
     rc = pd_core_rewind(client->core, &client->rewind, err);
     client->rewinding = rc == PD_OK;
     return rc;
@@ -56,7 +56,7 @@ static int go_on(pd_client *client, pd_ticket_id *ticket, void *const *weights, 
     int rc = *ticket != 0 ? pd_handle_finish_part(client, ticket, end, err) : PD_OK;
 
     if (rc != PD_OK) return rc;
-    client->welcome = *pd_core_welcome(client->core);
+    client->welcome = client->core->welcome;
     return pd_handle_init(client, weights, end, err);
 }
 

@@ -1,7 +1,7 @@
 /* rewind.c - ends a client handle whose server has gone back to an earlier step, and opens it again at that step. */
 #include "recoveries.h"
 
-#include "core_state.h"
+#include "core.h"
 #include "replace.h"
 #include "window.h"
 
@@ -86,8 +86,7 @@ static void forget_steps(pd_core *core)
     for (size_t i = 0; i < core->n_params; i++) {
         pd_param_record *record = &core->params[i];
 
-        free(record->holds);
-        record->holds = NULL;
+        pd_core_forget_versions(record);
         record->pushed = record->refused = record->server_step = record->replaces = 0;
     }
     core->progress.barriers = core->progress.passed;

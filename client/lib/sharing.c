@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core_state.h"
+#include "core.h"
 #include "join.h"
 #include "transport.h"
 
@@ -14,8 +14,6 @@ static uint64_t in_units(uint64_t bytes)
 {
     return (bytes + UNIT - 1) / UNIT * UNIT;
 }
-
-/* ---- the worker's segment ---- */
 
 /* Makes the segment, with room for the gradient of each parameter, unless it exists. */
 static int make_segment(pd_core *core)
@@ -55,8 +53,6 @@ void *pd_core_buffer(pd_core *core, size_t param)
     if (record->buffer == NULL) record->buffer = new_buffer(core, record);
     return record->buffer;
 }
-
-/* ---- offering it ---- */
 
 bool pd_sharing_wanted(const pd_core *core)
 {
@@ -111,8 +107,6 @@ int pd_sharing_answered(pd_core *core, const pd_prefix *prefix, const uint8_t *h
     core->out.open = true;
     return PD_OK;
 }
-
-/* ---- giving weights back ---- */
 
 /* Returns up to which step the server has closed the rounds of all parameters. */
 static uint64_t lowest_closed(const pd_core *core)

@@ -6,7 +6,7 @@
 #ifndef PD_SHARING_H
 #define PD_SHARING_H
 
-#include "core_state.h"
+#include "core.h"
 
 /* Returns whether the worker wants to share memory on the present connection. */
 bool pd_sharing_wanted(const pd_core *core);

@@ -8,17 +8,10 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "connect.h"
 #include "transport.h"
-
-static int unavailable(const pd_address *url, const char *why, pd_error *err)
-{
-    char text[PD_ADDRESS_TEXT];
-    return pd_fail(err, PD_UNAVAILABLE, "%s: %s", pd_address_text(url, text), why);
-}
 
 /* Connects to a Unix socket, which never takes long. Returns an errno value. */
 static int connect_local(int *out, const pd_address *url)
@@ -39,10 +32,12 @@ static int connect_local(int *out, const pd_address *url)
 int pd_sock_connect(int *fd, const pd_address *url, const struct addrinfo *addresses, int stop_fd, int timeout_ms,
                     pd_error *err)
 {
+    char text[PD_ADDRESS_TEXT];
     int error = url->local ? connect_local(fd, url) : pd_race_connect(fd, addresses, stop_fd, timeout_ms);
 
     if (error < 0) return pd_fail(err, PD_CANCELLED, "told to stop");
-    return error == 0 ? PD_OK : unavailable(url, strerror(error), err);
+    if (error == 0) return PD_OK;
+    return pd_fail(err, PD_UNAVAILABLE, "%s: %s", pd_address_text(url, text), strerror(error));
 }
 
 static ssize_t result(ssize_t n, const char *what, pd_error *err)
@@ -260,14 +255,6 @@ void pd_secure_close(pd_secure *secure)
     *secure = (pd_secure){ .paths = { NULL } };
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Waits until the socket is ready for the next step of the handshake. */
 static int await(int fd, short events, int stop_fd, int64_t deadline, pd_error *err)
 {
@@ -276,7 +263,7 @@ static int await(int fd, short events, int stop_fd, int64_t deadline, pd_error *
     int n;
 
     do {
-        left = deadline - now_ms();
+        left = deadline - pd_clock_ms();
         n = poll(wait, 2, left > 0 ? (int)left : 0);
     } while (n < 0 && errno == EINTR);
     if (n < 0) return pd_fail(err, PD_UNAVAILABLE, "waiting for the handshake: %s", strerror(errno));
@@ -287,7 +274,7 @@ static int await(int fd, short events, int stop_fd, int64_t deadline, pd_error *
 
 static int shake_hands(pd_tls_stream *stream, int fd, int stop_fd, int timeout_ms, pd_error *err)
 {
-    int64_t deadline = now_ms() + timeout_ms;
+    int64_t deadline = pd_clock_ms() + timeout_ms;
     int rc = PD_OK;
 
     while (rc == PD_OK) {

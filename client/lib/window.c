@@ -7,7 +7,7 @@
 #include "pages.h"
 #include "frame.h"
 #include "hash.h"
-#include "core_state.h"
+#include "core.h"
 
 /* Stands at the beginning of the block itself. */
 typedef struct pd_spare_block {
@@ -55,15 +55,15 @@ void pd_spare_shrink(pd_spare *spare, uint64_t most)
     }
 }
 
-/* Returns whether the window keeps a frame. A note is kept without a window, too, until its step is closed: a server
- * that was started anew has neither the step's push nor its note, and of the two only the push, which has no answer, is
- * sent again without the window. */
+/* Returns whether the window keeps a frame. A worker state is kept without a window, too, until its step is closed: a
+ * server that was restarted has neither the step's push nor its worker state, and of the two only the push, which has
+ * no answer, is sent again without the window. */
 static bool is_kept(const pd_core *core, const pd_outgoing_frame *frame)
 {
     return (core->window.steps > 0 || frame->method == PD_NOTE) && frame->op != NULL && frame->step > 0;
 }
 
-/* Returns the parameter of tensor or chunk number `i`. A note belongs to the first parameter of its push. */
+/* Returns the parameter of tensor or chunk number `i`. A worker state belongs to the first parameter of its push. */
 static uint32_t param_of(const pd_outgoing_frame *frame, size_t i)
 {
     size_t item = frame->method == PD_NOTE ? 0 : frame->pieces[i].item;
@@ -84,7 +84,7 @@ static void limit_spare(pd_window *window, uint64_t coming)
     pd_spare_shrink(&window->spare, used < most ? most - used : 0);
 }
 
-/* Gives the past memory for its payload. Returns false if out of memory. */
+/* Allocates memory for the payload. Returns false if out of memory. */
 static bool make_room(pd_window *window, pd_sent_frame *sent, uint64_t bytes)
 {
     sent->payload_bytes = bytes;
@@ -115,7 +115,7 @@ static void begin_to_keep(pd_core *core, const pd_outgoing_frame *frame)
 }
 
 /* Begins the hash of the weights that an answer brings. A frame that is kept, or sent again, may be answered twice, and
- * the hashes of both answers are compared. Without memory for the hash the answers are not compared. */
+ * the hashes of both answers are compared. If out of memory for the hash, the answers are not compared. */
 static void begin_hash(pd_core *core, const pd_outgoing_frame *frame)
 {
     pd_window *window = &core->window;
@@ -169,80 +169,35 @@ void pd_window_forget(pd_core *core)
 /* Returns the list of a step; makes it if there is none. NULL: out of memory. */
 static pd_window_step *list_of(pd_core *core, uint64_t step)
 {
-    pd_window_step *before = core->window.newest, *made;
+    pd_window_step **oldest = &core->window.oldest, *before = *oldest != NULL ? (*oldest)->prev : NULL, *made;
 
-    while (before != NULL && before->step > step) before = before->prev;
+    while (before != NULL && before->step > step) before = before != *oldest ? before->prev : NULL;
     if (before != NULL && before->step == step) return before;
     if ((made = calloc(1, sizeof *made)) == NULL) return NULL;
-    *made =
-        (pd_window_step){ .step = step, .prev = before, .next = before != NULL ? before->next : core->window.oldest };
-    if (made->next != NULL)
-        made->next->prev = made;
-    else
-        core->window.newest = made;
+    made->step = step;
     if (before != NULL)
-        before->next = made;
+        DL_APPEND_ELEM(*oldest, before, made);
     else
-        core->window.oldest = made;
+        DL_PREPEND(*oldest, made);
     return made;
 }
 
 static void remove_list(pd_core *core, pd_window_step *list)
 {
-    if (list->prev != NULL)
-        list->prev->next = list->next;
-    else
-        core->window.oldest = list->next;
-    if (list->next != NULL)
-        list->next->prev = list->prev;
-    else
-        core->window.newest = list->prev;
+    DL_DELETE(core->window.oldest, list);
     free(list);
 }
 
 /* Inserts a frame in the order of ids. */
 static void link_in(pd_window_step *list, pd_sent_frame *sent)
 {
-    pd_sent_frame *before = list->last;
+    pd_sent_frame *before = list->first != NULL ? list->first->prev : NULL;
 
-    while (before != NULL && before->id > sent->id) before = before->prev;
-    sent->prev = before;
-    sent->next = before != NULL ? before->next : list->first;
-    if (sent->next != NULL)
-        sent->next->prev = sent;
-    else
-        list->last = sent;
+    while (before != NULL && before->id > sent->id) before = before != list->first ? before->prev : NULL;
     if (before != NULL)
-        before->next = sent;
+        DL_APPEND_ELEM(list->first, before, sent);
     else
-        list->first = sent;
-}
-
-static void link_out(pd_window_step *list, pd_sent_frame *sent)
-{
-    if (sent->prev != NULL)
-        sent->prev->next = sent->next;
-    else
-        list->first = sent->next;
-    if (sent->next != NULL)
-        sent->next->prev = sent->prev;
-    else
-        list->last = sent->prev;
-}
-
-static bool has_elements(const pd_param_record *record)
-{
-    return record->start < record->end;
-}
-
-/* Returns the lowest step among the parameters of which this rank has elements. */
-static uint64_t lowest_step(const pd_core *core)
-{
-    uint64_t step = UINT64_MAX;
-
-    for (size_t i = 0; i < core->n_params; i++)
-        if (has_elements(&core->params[i]) && core->params[i].step < step) step = core->params[i].step;
-    return step;
+        DL_PREPEND(list->first, sent);
 }
 
 /* Returns whether all parameters of a frame have taken so many steps since that the window is full. */
@@ -252,7 +207,7 @@ static bool is_old(const pd_core *core, const pd_sent_frame *sent)
 
     for (size_t i = 0; i < sent->n; i++)
         if (core->params[sent->pieces[i].param].step < least) return false;
-    return !sent->closes || lowest_step(core) >= least;
+    return !sent->closes || pd_core_steps_seen(core) >= least;
 }
 
 /* Notes in the parameters of a frame which leaves the window that the window no longer has this step. */
@@ -283,7 +238,7 @@ static void trim_list(pd_core *core, pd_window_step *list)
         next = sent->next;
         if (sent->again != NULL || (list->step > core->progress.durable && !is_old(core, sent))) continue;
         note_gone(core, sent);
-        link_out(list, sent);
+        DL_DELETE(list->first, sent);
         drop(&core->window, sent);
     }
     if (list->first == NULL) remove_list(core, list);
@@ -291,7 +246,7 @@ static void trim_list(pd_core *core, pd_window_step *list)
 
 void pd_window_trim(pd_core *core)
 {
-    uint64_t newest = core->window.newest != NULL ? core->window.newest->step : 0;
+    uint64_t newest = core->window.oldest != NULL ? core->window.oldest->prev->step : 0;
 
     for (pd_window_step *list = core->window.oldest, *next; list != NULL; list = next) {
         next = list->next;
@@ -308,7 +263,7 @@ void pd_window_clear(pd_core *core)
 
         while (list->first != NULL) {
             pd_sent_frame *sent = list->first;
-            link_out(list, sent);
+            DL_DELETE(list->first, sent);
             pd_sent_frame_drop(sent);
         }
         remove_list(core, list);
@@ -395,7 +350,7 @@ bool pd_window_reaches(const pd_core *core, const pd_param_record *record, uint6
 {
     *needed = record->step > record->server_step ? record->step - record->server_step : 0;
     *had = record->kept_to + 1 - record->kept_from;
-    if (*needed == 0 || !has_elements(record)) return true;
+    if (*needed == 0 || !pd_has_elements(record)) return true;
     if (core->window.steps == 0 || record->kept_from > record->server_step + 1) return false;
     return record->kept_to >= record->step ||
            (record->kept_to + 1 == record->step && is_under_way(core, record, record->step));

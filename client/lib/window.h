@@ -8,17 +8,17 @@
 
 #include <stdint.h>
 
-#include "core_state.h"
+#include "core.h"
 
 /* The frames of one step that are kept. */
 typedef struct pd_window_step {
-    struct pd_window_step *prev, *next; /* neighbours, in the order of their steps */
+    struct pd_window_step *prev, *next; /* neighbours, in the order of their steps (utlist) */
     uint64_t step;
-    pd_sent_frame *first, *last; /* in the order of their ids */
+    pd_sent_frame *first; /* in the order of their ids (utlist) */
 } pd_window_step;
 
-/* Begins to keep a frame whose answer is arriving, if it belongs to the window: a push, a note, the end of a step.
- * Without memory the window has a gap there. */
+/* Begins to keep a frame whose answer is arriving, if it belongs to the window: a push, a worker state, the end of a
+ * step. If out of memory, the window has a gap there. */
 void pd_window_expect(pd_core *core, pd_outgoing_frame *frame);
 /* Copies the payload of the frame whose answer is arriving. Called after pd_core_header, without a lock: the payload
  * belongs to the library until the ticket is done. */

@@ -16,9 +16,8 @@
 
 const pd_command_option pd_common_options[] = {
     { "server", 's', PD_OPTION_TEXT, "ADDRESS",
-      .help =
-          "Daemon to talk to: tcp://host:port, tls://host:port, host:port, :port, [v6]:port, unix:///path, or the name "
-          "of a local daemon (default: $PARAMD_URL, else tcp://127.0.0.1:7070)" },
+      .help = "Daemon to talk to: tcp://host:port, tls://host:port, host:port, :port, [v6]:port, unix:///path, or the "
+              "name of a local daemon (default: $PARAMD_URL, else tcp://127.0.0.1:7070)" },
     { "timeout", 't', PD_OPTION_SECONDS, "SECONDS", .help = "Give up after this time without an answer",
       .preset = "5" },
     { "output", 'o', PD_OPTION_CHOICE, "text|wide|json",
@@ -357,16 +356,6 @@ static void check_server(const pd_line *line)
     free(urls);
 }
 
-/* Ends the program with an error that names the first argument that is missing. If n arguments are given, the
- * missing one is word n + 1 of the command's `args`, such as "JOB PATTERN NAME=VALUE...". */
-static void refuse_missing(const pd_line *line)
-{
-    const char *word = line->command->args;
-
-    for (int i = 0; i < line->n_args; i++) word += strcspn(word, " ") + 1;
-    pd_line_refuse(line, "%.*s is missing", (int)strcspn(word, " "), word);
-}
-
 pd_line pd_line_new(const pd_command *command, int argc, char **argv)
 {
     return (pd_line){ .command = command, .argc = argc, .argv = argv };
@@ -397,7 +386,11 @@ void pd_line_parse(pd_line *line)
     }
     if (pd_line_has(line, "version")) print_version();
     take_common(line);
-    if (line->n_args < line->command->least) refuse_missing(line);
+    if (line->n_args < line->command->least) { /* the missing one is word n_args of args, such as "JOB PATTERN" */
+        const char *word = line->command->args;
+        for (int i = 0; i < line->n_args; i++) word += strcspn(word, " ") + 1;
+        pd_line_refuse(line, "%.*s is missing", (int)strcspn(word, " "), word);
+    }
     if (line->n_args > line->command->most)
         pd_line_refuse(line, "%s: unexpected argument", line->args[line->command->most]);
     check_server(line);

@@ -104,9 +104,8 @@ struct pd_line {
 /* Makes a pd_line for a command line of which nothing is read yet. `command` is NULL in paramctl itself, where the
  * command's name follows later in argv. */
 pd_line pd_line_new(const pd_command *command, int argc, char **argv);
-/* Reads the options that stand before the command's name. Only options that all commands have may stand there.
- * Returns the command's name; argv then begins with it. NULL: the command line names no command. Ends the program
- * on errors. */
+/* Reads the options that stand before the command's name. Only options that all commands have may stand there. Returns
+ * the command's name; argv then begins with it. NULL: the command line names no command. Ends the program on errors. */
 const char *pd_line_parse_common(pd_line *line);
 /* Reads the options and arguments of the command. Ends the program if they are wrong, or after --help or --version. */
 void pd_line_parse(pd_line *line);

@@ -25,18 +25,13 @@ static const char *operator_label(char *text, size_t size)
     return text;
 }
 
-/* Returns whether nobody has given an address, so that the default one is used. */
-static bool is_default(const char *url)
-{
-    const char *variable = getenv("PARAMD_URL");
-
-    return url == NULL && (variable == NULL || variable[0] == '\0');
-}
-
 /* Returns what to add to the error that a daemon cannot be reached. */
 static const char *hint(const char *url)
 {
-    if (is_default(url)) return " (--server or PARAMD_URL names another daemon; `paramctl daemons` lists local ones)";
+    const char *variable = getenv("PARAMD_URL");
+
+    if (url == NULL && (variable == NULL || variable[0] == '\0'))
+        return " (--server or PARAMD_URL names another daemon; `paramctl daemons` lists local ones)";
     if (url != NULL && url[strcspn(url, ":/,")] == '\0')
         return " (no local daemon has this name either: `paramctl daemons` lists them)";
     return "";

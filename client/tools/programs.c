@@ -8,9 +8,8 @@
 
 static const pd_command_option plan_options[] = {
     { "rule", 0, PD_OPTION_TEXT, "RULE",
-      .help =
-          "\"GLOB OPTIMIZER name=value ...\", as a job gives it; may be repeated, the first that matches a name wins "
-          "(default: \"* sgd\")" },
+      .help = "\"GLOB OPTIMIZER name=value ...\", as a job gives it; may be repeated, the first that matches a name "
+              "wins (default: \"* sgd\")" },
     { "workers", 0, PD_OPTION_NUMBER, "W", .help = "Workers of the job", .preset = "1", .least = 0,
       .most = UINT32_MAX },
     { "option", 0, PD_OPTION_TEXT, "KEY=VALUE",

@@ -205,7 +205,7 @@ static void print_cut(const char *text, int width, FILE *out)
         fprintf(out, "%.*s\u2026%s", bytes_of(text, left), text, text + bytes_of(text, all - (width - 1 - left)));
 }
 
-/* Returns the length in bytes of the next word to print. A word longer than a line is broken behind the last '|'
+/* Returns the length in bytes of the next word to print. A word longer than a line is broken after the last '|'
  * that fits. */
 static int word_length(const char *text, int width)
 {

@@ -134,9 +134,8 @@ static void write_bash_options(FILE *out, const pd_command *command)
     fprintf(out, "' ;;\n");
 }
 
-/* Writes a case of the bash script for each option that needs a value. If the option is a choice, the case lists
- * the words that may be its value. `command` is the command that has these options, or "*" if every command has
- * them. */
+/* Writes a case of the bash script for each option that needs a value. If the option is a choice, the case lists the
+ * words that may be its value. `command` is the command that has these options, or "*" if every command has them. */
 static void write_bash_values(FILE *out, const char *command, const pd_command_option *options)
 {
     for (; options != NULL && options->name != NULL; options++) {

@@ -61,28 +61,25 @@ static void write_paramd(FILE *out)
                       "yes or no the value may be left out (--insecure), and --no-insecure is --insecure=no. "
                       "paramd.conf(5) has all keys. Names are never abbreviated");
     fprintf(out, "\n# ENVIRONMENT\n\n*PARAMD_KEY*\n");
-    pd_scdoc_sentence(
-        out, "\t",
-        "sets a key, such as PARAMD_LISTEN, or PARAMD_SERVER_LISTEN in full. A flag takes precedence over "
-        "the environment, and the environment over the file");
+    pd_scdoc_sentence(out, "\t",
+                      "sets a key, such as PARAMD_LISTEN, or PARAMD_SERVER_LISTEN in full. A flag takes precedence "
+                      "over the environment, and the environment over the file");
     fprintf(out, "\n*OPENBLAS_CORETYPE*, *OMP_WAIT_POLICY*\n");
     pd_scdoc_sentence(out, "\t",
                       "are set by the daemon itself where they are not set, so that the kernels suit the processor and "
                       "waiting threads sleep");
     fprintf(out, "\n*LISTEN_FDS*, *LISTEN_PID*, *LISTEN_FDNAMES*\n");
-    pd_scdoc_sentence(
-        out, "\t",
-        "pass on sockets that systemd has opened, in place of the addresses of listen. Peers speak TLS at "
-        "a socket with FileDescriptorName=tls, and HTTP at one with FileDescriptorName=http, which takes "
-        "the place of the listen of section [http]");
+    pd_scdoc_sentence(out, "\t",
+                      "pass on sockets that systemd has opened, in place of the addresses of listen. Peers speak TLS "
+                      "at a socket with FileDescriptorName=tls, and HTTP at one with FileDescriptorName=http, which "
+                      "takes the place of the listen of section [http]");
     fprintf(out, "\n# SIGNALS\n\n*SIGTERM*, *SIGINT*\n");
     pd_scdoc_sentence(out, "\t",
                       "finish the rounds under way, for at most drain_timeout, and stop. A second one stops at once");
     fprintf(out, "\n*SIGHUP*\n");
-    pd_scdoc_sentence(
-        out, "\t",
-        "reads the configuration again. Keys that can change take effect; the log names the others, which "
-        "keep their values. After an error all keys keep their values");
+    pd_scdoc_sentence(out, "\t",
+                      "reads the configuration again. Keys that can change take effect; the log names the others, "
+                      "which keep their values. After an error all keys keep their values");
     fprintf(out, "\n");
     write_exits(out);
     fprintf(out, "# EXAMPLES\n\n*paramd --port 7070*\n\tServe this machine.\n\n"

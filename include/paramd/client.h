@@ -21,11 +21,11 @@
  * time make each of the calls that waits for something else than a ticket (open, join, declare, init, replace, restart,
  * rewind, worker_state, sync, barrier, leave), and none while another closes the handle. Different handles are
  * independent: they share nothing but lookups of the same host name that are under way. A lookup has a thread of its
- * own, which a handle leaves behind if name servers are silent; the library stays in memory after dlclose(). A handle
- * does not survive fork().
+ * own, which a handle abandons if name servers are silent; the library stays in memory after dlclose(). A handle does
+ * not survive fork().
  *
- * Tickets. Pushes, pulls and pd_client_close_step return at once and give a ticket: a number with which
- * pd_client_wait waits for the request's end.
+ * Tickets. Pushes, pulls and pd_client_close_step return at once and give a ticket: a number with which pd_client_wait
+ * waits for the request's end.
  *
  * Ownership. Buffers belong to the caller, and the library borrows them. Until the ticket is done, do not change a
  * gradient, and do not read weights.
@@ -34,18 +34,18 @@
  * wait. Each waits at most for the handle's deadline (pd_client_options.deadline, slice), whatever has stopped: name
  * servers, the network, the server. Then it returns PD_DEADLINE_EXCEEDED with a text that begins with "waited"
  * (pd_client_open returns PD_UNAVAILABLE and gives no handle). The request stays under way: make the same call with the
- * same buffers again to go on waiting. pd_client_close and all other calls do not wait for the network. Once calls have
- * waited for 2 s without a connection, one gives a notice (pd_client_options.notice). A program that must do something
- * while it waits, such as to handle signals, makes short calls again and again (pd_client_options.slice), or has its
- * event loop watch a descriptor (pd_client_fd).
+ * same buffers again to continue waiting. pd_client_close and all other calls do not wait for the network. Once calls
+ * have waited for 2 s without a connection, one gives a notice (pd_client_options.notice). A program that must do
+ * something while it waits, such as to handle signals, makes short calls again and again (pd_client_options.slice), or
+ * has its event loop watch a descriptor (pd_client_fd).
  *
- * Lost jobs. The server may lose the job, for instance because it was killed and started again. Then every ticket
- * and every later call ends with PD_DATA_LOSS. pd_client_restart goes on from the weights that the workers hold.
+ * Lost jobs. The server may lose the job, for instance because it was killed and started again. Then every ticket and
+ * every later call ends with PD_DATA_LOSS. pd_client_restart continues from the weights that the workers hold.
  *
- * Checkpoints. A server that has a directory for them (server.state_dir) makes checkpoints of its jobs. After a
- * restart it goes on from the last one. A client with a window (pd_client_options.window) sends the pushes since then
- * again, and the program does not notice. Otherwise every ticket and every later call ends with PD_REWIND.
- * pd_client_rewind then receives the weights of the checkpoint, and the program takes the steps after it again.
+ * Checkpoints. A server that has a directory for them (server.state_dir) makes checkpoints of its jobs. After a restart
+ * it continues from the last one. A client with a window (pd_client_options.window) sends the pushes since then again,
+ * and the program does not notice. Otherwise every ticket and every later call ends with PD_REWIND. pd_client_rewind
+ * then receives the weights of the checkpoint, and the program takes the steps after it again.
  *
  * Errors that end the handle. After these, every later call but pd_client_close returns the same error:
  *   PD_ABORTED              another process has taken the rank over, or the job was dropped
@@ -55,9 +55,9 @@
  *
  * Versions. PARAMD_VERSION is the version of this header, pd_version() that of the library. The library must be at
  * least as new as the header. Later versions may add fields to the end of pd_client_options, pd_client_param,
- * pd_push_options, pd_client_stats and pd_welcome. So a program tells the library how large its structs are: the
- * inline functions at the end of this file do that for C and C++. Bindings of other languages call the functions
- * that end in _sized. All other structs stay as they are in every libparamd.so.0. */
+ * pd_push_options, pd_client_stats and pd_welcome. So a program tells the library how large its structs are: the inline
+ * functions at the end of this file do that for C and C++. Bindings of other languages call the functions that end in
+ * _sized. All other structs stay as they are in every libparamd.so.0. */
 #ifndef PARAMD_CLIENT_H
 #define PARAMD_CLIENT_H
 
@@ -74,8 +74,6 @@ typedef uint64_t pd_ticket_id;
 
 /* Returns the version of the library as text, for instance "0.1.0". */
 PD_API const char *pd_version(void);
-
-/* ---- opening and closing ---- */
 
 /* Waits until the server has welcomed this worker, after pd_client_open with the option join_later. The errors are
  * those of pd_client_open, and PD_DEADLINE_EXCEEDED, with a text that begins with "waited": not yet; call it again.
@@ -104,15 +102,13 @@ typedef struct pd_welcome {
     char server[64], blas_core[32];
     /* Rounds that the job had closed when this process joined it: the lowest number among its parameters. */
     uint64_t step;
-    /* If no worker was connected when this process joined: seconds after which the server would have ended the job.
-     * 0: a worker was connected, or the job is new. */
+    /* If no worker was connected when this process joined: seconds after which the server would have ended the job. 0:
+     * a worker was connected, or the job is new. */
     double linger;
 } pd_welcome;
 /* Returns the welcome: the server's answer when this client last joined the job. It belongs to the handle, and
  * pd_client_restart and pd_client_rewind change it. */
 PD_API const pd_welcome *pd_client_welcome(const pd_client *client);
-
-/* ---- the model ---- */
 
 /* The declaration of one parameter. Name and axes are copied. */
 typedef struct pd_client_param {
@@ -124,27 +120,26 @@ typedef struct pd_client_param {
     pd_dtype push_dtype;
     /* Element type of the weights that this rank receives. 0: PD_F32. */
     pd_dtype pull_dtype;
-    /* Element type of updates. If it is not 0, the server sends the change of
-     * the weights in the last step, in this type, in place of the weights if the buffer has the weights of the step
-     * before, and if the optimizer gives updates (Shampoo with a communication_dtype and without communicate_params).
-     * 0: no updates.
+    /* Element type of updates. If it is not 0, the server sends the change of the weights in the last step, in this
+     * type, in place of the weights if the buffer has the weights of the step before, and if the optimizer gives
+     * updates (Shampoo with a communication_dtype and without communicate_params). 0: no updates.
      *
      * The client adds the change to the weights in the caller's buffer, which then equal the server's weights bit for
      * bit. So every pull must get the same buffer, with the content that the last pull left in it. pull_dtype must be
      * float32. */
     pd_dtype update_dtype;
-    /* This rank has only elements [start, end) of the flattened tensor, as FSDP shards have. false: this rank has
-     * all elements, and start and end are 0. */
+    /* This rank has only elements [start, end) of the flattened tensor, as FSDP shards have. false: this rank has all
+     * elements, and start and end are 0. */
     bool ranged;
     /* The elements [start, end) of a ranged parameter that this rank has. start == end: this rank has none, and no
      * round of the parameter waits for it. */
     int64_t start, end;
-    /* Logical names of the dimensions, "layers,embed,mlp": one per dimension, separated by commas. A name is empty
-     * or at most 64 letters, digits and _, and does not begin with a digit. NULL or "": no names. All ranks must
-     * give the same names.
+    /* Logical names of the dimensions, "layers,embed,mlp": one per dimension, separated by commas. A name is empty or
+     * at most 64 letters, digits and _, and does not begin with a digit. NULL or "": no names. All ranks must give the
+     * same names.
      *
-     * Adafactor chooses by the names which dimensions it factors. kron learns from them which leading dimensions
-     * only count layers that are stacked in one tensor. */
+     * Adafactor chooses by the names which dimensions it factors. kron learns from them which leading dimensions only
+     * count layers that are stacked in one tensor. */
     const char *axes;
     /* The parameter is not trained (for instance batch-norm statistics). The ranks push values instead of gradients,
      * and the parameter becomes the mean of the values, weighted by pd_push_options.weight if aggregate =
@@ -157,28 +152,28 @@ typedef struct pd_client_param {
     bool model_state;
 } pd_client_param;
 
-/* Returns how many rounds of the parameter are closed, as the server's last answer reported. A process that comes
- * back goes on with the next step. */
+/* Returns how many rounds of the parameter are closed, as the server's last answer reported. A process that comes back
+ * continues with the next step. */
 PD_API uint64_t pd_client_step(const pd_client *client, size_t param);
-/* Returns the optimizer's note on the parameter's declaration, one sentence (for instance: an option has no effect
- * on this parameter); "" if there is none. The text is valid until pd_client_close. If very many parameters have
- * notes, the server does not send all of them: `paramctl params JOB --verbose` shows all. */
+/* Returns the optimizer's note on the parameter's declaration, one sentence (for instance: an option has no effect on
+ * this parameter); "" if there is none. The text is valid until pd_client_close. If very many parameters have notes,
+ * the server does not send all of them: `paramctl params JOB --verbose` shows all. */
 PD_API const char *pd_client_note(const pd_client *client, size_t param);
 /* Returns whether the server has no weights yet and waits for this rank's initial weights. pd_client_init sends
  * them. */
 PD_API bool pd_client_must_init(const pd_client *client);
 
-/* Sends this rank's initial weights if the server waits for them, then receives the server's present weights into
- * the same buffers. This call waits.
+/* Sends this rank's initial weights if the server waits for them, then receives the server's present weights into the
+ * same buffers. This call waits.
  *
- * weights[i] is parameter i: the whole tensor, or this rank's range of it. The buffer has elements of type
- * pull_dtype, before and after the call. Rank 0 sends the initial weights. Of a ranged parameter every rank sends
- * its elements; where ranges overlap, the server takes those of the lowest rank. In a job with initial_weights =
- * mean every rank sends all weights that it has, and the server takes their mean. */
+ * weights[i] is parameter i: the whole tensor, or this rank's range of it. The buffer has elements of type pull_dtype,
+ * before and after the call. Rank 0 sends the initial weights. Of a ranged parameter every rank sends its elements;
+ * where ranges overlap, the server takes those of the lowest rank. In a job with initial_weights = mean every rank
+ * sends all weights that it has, and the server takes their mean. */
 PD_API int pd_client_init(pd_client *client, void *const *weights, pd_error *err);
 
 /* Starts the job anew after PD_DATA_LOSS ("the server no longer has job ..."), on the same handle, with the same
- * parameters, options and rules. Every rank calls it, and goes on with the step that pd_client_step then returns:
+ * parameters, options and rules. Every rank calls it, and continues with the step that pd_client_step then returns:
  *
  *     rc = pd_client_wait(client, ticket, 0, &err);
  *     if (rc == PD_DATA_LOSS) {
@@ -187,24 +182,24 @@ PD_API int pd_client_init(pd_client *client, void *const *weights, pd_error *err
  *     }
  *
  * `weights` are this rank's present weights. The same ranks send them as in pd_client_init. Then every rank receives
- * the job's weights into the same buffers. So all ranks have the same weights, even if only some of them had
- * received the result of the last step.
+ * the job's weights into the same buffers. So all ranks have the same weights, even if only some of them had received
+ * the result of the last step.
  *
  * The new job's start_step is the lowest step among rank 0's parameters, whatever the options say. Counters of
- * optimizers, schedules and random numbers go on from there. A rank that was further ahead goes back and takes its
+ * optimizers, schedules and random numbers continue from there. A rank that was further ahead goes back and takes its
  * last step again.
  *
  * The state of the optimizers is lost: momentum, second moments, statistics and roots begin anew (`paramctl import`
  * brings recorded state into the new job). The operators' `set` commands are lost too.
  *
- * A ticket that was under way may have brought new weights of some tensors or chunks and not of others. For the
- * tensors that it did bring, rank 0 then sends weights that are newer than start_step. The ranges of a ranged
- * parameter may differ by one step in the same way. A program that cannot accept that keeps a copy of the weights of
- * its last whole step, and passes the copy to this call.
+ * A ticket that was under way may have brought new weights of some tensors or chunks and not of others. For the tensors
+ * that it did bring, rank 0 then sends weights that are newer than start_step. The ranges of a ranged parameter may
+ * differ by one step in the same way. A program that cannot accept that keeps a copy of the weights of its last whole
+ * step, and passes the copy to this call.
  *
- * If a rank's process was lost together with the server, its new process opens, declares and initialises as usual,
- * once rank 0 has restarted the job. If rank 0's process was lost, its new process opens with the option start_step
- * and its own weights; the other ranks wait for it in this call. A rank that had left does not come back.
+ * If a rank's process was lost together with the server, its new process opens, declares and initialises as usual, once
+ * rank 0 has restarted the job. If rank 0's process was lost, its new process opens with the option start_step and its
+ * own weights; the other ranks wait for it in this call. A rank that had left does not come back.
  *
  * This call waits. PD_DEADLINE_EXCEEDED: for instance, rank 0 has not restarted the job yet. PD_FAILED_PRECONDITION:
  * the job is not lost, or the server has another job of this name with other options. PD_DATA_LOSS: the job was lost
@@ -226,17 +221,15 @@ PD_API int pd_client_restart(pd_client *client, void *const *weights, pd_error *
  * NULL: the parameters are not declared yet, `param` is not one of them, or the system gives no shared memory. */
 PD_API void *pd_client_buffer(pd_client *client, size_t param);
 
-/* ---- steps ---- */
-
 /* A request for one parameter, as part of a push or pull, and its results. */
 typedef struct pd_item {
     /* Index of the parameter in the array that was passed to pd_client_declare. */
     size_t param;
-    /* The gradient to push, in push_dtype: the whole tensor, or this rank's range. NULL: this rank has no gradient
-     * of the parameter in this step. */
+    /* The gradient to push, in push_dtype: the whole tensor, or this rank's range. NULL: this rank has no gradient of
+     * the parameter in this step. */
     const void *gradient;
-    /* Buffer for the pulled weights, in pull_dtype: the whole tensor, or this rank's range. NULL only if the range
-     * is empty. */
+    /* Buffer for the pulled weights, in pull_dtype: the whole tensor, or this rank's range. NULL only if the range is
+     * empty. */
     void *weights;
     /* Result of this item, once the ticket is done:
      *   0  the item was only pulled, or its range is empty
@@ -247,8 +240,8 @@ typedef struct pd_item {
      *   5  the round closed without this rank's gradient (in this version no round does)
      *   < 0, an enum pd_code: the server refused this item */
     int outcome;
-    /* Results of this item, once the ticket is done. step: number of closed rounds of the parameter.
-     * version: number of the step that made the pulled weights. */
+    /* Results of this item, once the ticket is done. step: number of closed rounds of the parameter. version: number of
+     * the step that made the pulled weights. */
     uint64_t step, version;
 } pd_item;
 
@@ -258,9 +251,9 @@ typedef struct pd_scalar {
     const char *name;
     /* The value that this rank gives to the scalar; must be finite. */
     double value;
-    /* Result: the mean of this scalar over the ranks that gave it to the round, weighted by pd_push_options.weight.
-     * The sum is computed in double, in the order of ranks. The value of a single rank comes out unchanged. NaN if
-     * all weights are 0, or if the item was refused. */
+    /* Result: the mean of this scalar over the ranks that gave it to the round, weighted by pd_push_options.weight. The
+     * sum is computed in double, in the order of ranks. The value of a single rank comes out unchanged. NaN if all
+     * weights are 0, or if the item was refused. */
     double mean;
     /* Result: the sum of the weights of the ranks that gave this scalar; 0 if the item was refused. */
     double weight;
@@ -269,31 +262,27 @@ typedef struct pd_scalar {
 /* Options of a push: the gradients' weight, hyperparameters and scalars.
  *
  * The scalars of a push belong to one parameter of the call: the one whose name sorts first (byte by byte), whole
- * parameters before ranged ones. So all ranks must give the scalars of a step with a call that contains that
- * parameter.
+ * parameters before ranged ones. So all ranks must give the scalars of a step with a call that contains that parameter.
  *
  * A scalar's mean is computed when that parameter's round closes, even if the step is skipped or refused. No round
- * waits for scalars: ranks may give different names or none. All ranks together have at most 16 names. If a new
- * process takes a rank over after the old one has given scalars to the round, the new process's scalars do not
- * count.
+ * waits for scalars: ranks may give different names or none. All ranks together have at most 16 names. If a new process
+ * takes a rank over after the old one has given scalars to the round, the new process's scalars do not count.
  *
  * Errors of the call: PD_INVALID_ARGUMENT if a name is not valid or is given twice, if a value is not finite, or if
  * this rank has no elements of that parameter.
  *
  * Errors of the ticket: if the ranks give more than 16 names, the server refuses the item. */
 typedef struct pd_push_options {
-    /* Number of examples behind the gradient, for aggregate = weighted_mean. 0 counts as 1, unless zero_weight is
-     * set. */
+    /* Number of examples of the gradient, for aggregate = weighted_mean. 0 counts as 1, unless zero_weight is set. */
     double weight;
     /* The gradient's weight is 0, as for a rank without examples. */
     bool zero_weight;
     /* The gradient that is pushed is the sum over its examples, not their mean. */
     bool presummed;
-    /* Hyperparameters for this step as "lr=0.05" texts, the same on every rank. NULL ends the list. The pointer may
-     * be NULL: no changes. The texts are copied. */
+    /* Hyperparameters for this step as "lr=0.05" texts, the same on every rank. NULL ends the list. The pointer may be
+     * NULL: no changes. The texts are copied. */
     const char *const *hypers;
-    /* At most 16 scalars (numbers beside the gradients, such as a loss). The array and the names in it are borrowed
-     * until the ticket is done. */
+    /* At most 16 scalars. The array and the names in it are borrowed until the ticket is done. */
     pd_scalar *scalars;
     size_t n_scalars;
     /* The gradients are sparse. Such a push is refused with PD_INVALID_ARGUMENT; the error text says what to do
@@ -316,15 +305,14 @@ typedef struct pd_push_options {
     uint64_t replaces;
 } pd_push_options;
 
-/* Ends this rank's step number `step`. Parameters that this rank has not pushed since it ended the step before count
- * as having no gradient from this rank (in PyTorch: those whose .grad is None). The rounds of the other ranks wait
- * until this rank has pushed or left out every parameter. So a rank must call it unless it pushes all parameters in
- * each step, with a NULL gradient where it has none.
+/* Ends this rank's step number `step`. Parameters that this rank has not pushed since it ended the step before count as
+ * having no gradient from this rank (in PyTorch: those whose .grad is None). The rounds of the other ranks wait until
+ * this rank has pushed or left out every parameter. So a rank must call it unless it pushes all parameters in each
+ * step, with a NULL gradient where it has none.
  *
- * Call it after the step's pushes. It queues the request and returns at once. The ticket is done when the rounds of
- * all parameters are closed. Until then, a parameter that was left out cannot be pushed (PD_INVALID_ARGUMENT). Other
- * ranks may have had gradients of the parameters that this rank left out: pull these parameters with min_step =
- * step.
+ * Call it after the step's pushes. It queues the request and returns at once. The ticket is done when the rounds of all
+ * parameters are closed. Until then, a parameter that was left out cannot be pushed (PD_INVALID_ARGUMENT). Other ranks
+ * may have had gradients of the parameters that this rank left out: pull these parameters with min_step = step.
  *
  * Errors of the call:
  *   PD_INVALID_ARGUMENT     step is 0, or another step is being closed
@@ -334,13 +322,13 @@ typedef struct pd_push_options {
  * Errors of the ticket:
  *   PD_FAILED_PRECONDITION  a push of this step was refused, or `step` is not the next step of some parameter. Nothing
  *                           has changed.
- *   PD_DEADLINE_EXCEEDED    not done yet: close the same step again to go on waiting
+ *   PD_DEADLINE_EXCEEDED    not done yet: close the same step again to continue waiting
  *
- * If a push of this step fails while the step is being closed, the ticket has that push's error. Push again, then
- * close the step again. */
+ * If a push of this step fails while the step is being closed, the ticket has that push's error. Push again, then close
+ * the step again. */
 PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket, pd_error *err);
 /* Replaces weights of the running job by those that the program has changed by hand since the last step: clamped,
- * masked, rolled back, begun anew. The optimizers' state stays as it is, and the step number, too.
+ * masked, rolled back, restarted. The optimizers' state stays as it is, and the step number, too.
  *
  * Every rank changes its own weights, all in the same way. Rank 0 then makes this call. After it every rank, rank 0
  * too, gives the number of the change with all its pushes of the next step (pd_push_options.replaces):
@@ -360,7 +348,7 @@ PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *
  * itself: it gives 0.
  *
  * If the server goes back to a step before the change, rank 0's window cannot help: its calls end with PD_REWIND, and
- * the program takes the steps from there again, with the change. The other ranks go on by their windows.
+ * the program takes the steps from there again, with the change. The other ranks continue by their windows.
  *
  * This call waits. PD_FAILED_PRECONDITION: this is not rank 0; a parameter is ranged, which cannot be replaced; another
  * rank has pushed with other weights already. PD_INVALID_ARGUMENT: a push is under way; `replaces` is 0; a parameter is
@@ -375,16 +363,16 @@ PD_API int pd_client_replace(pd_client *client, const pd_item *items, size_t n, 
 PD_API void pd_client_fingerprint(const void *const *tensors, const size_t *bytes, size_t n, size_t every, size_t first,
                                   uint64_t *hashes);
 /* Receives the weights of parameters once at least `min_step` of their rounds are closed. With min_step 0 it receives
- * the present weights, once there are any. The call queues the request and returns at once, with a ticket (the
- * request's number) for pd_client_wait. Items and buffers are borrowed until the ticket is done.
+ * the present weights, once there are any. The call queues the request and returns at once, with a ticket for
+ * pd_client_wait. Items and buffers are borrowed until the ticket is done.
  *
  * If this rank pushes the next gradient of a large tensor during the pull, some chunks of the weights may be newer than
  * others. */
 PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket,
                           pd_error *err);
 
-/* Waits for a ticket at most `seconds` (0: the handle's deadline). When the ticket is
- * done or has failed, it is forgotten, and the buffers belong to the caller again.
+/* Waits for a ticket at most `seconds` (0: the handle's deadline). When the ticket is done or has failed, it is
+ * forgotten, and the buffers belong to the caller again.
  *
  * PD_DEADLINE_EXCEEDED, with a text that begins with "waited": the request is still under way; wait again.
  * PD_NOT_FOUND: no such ticket, or it was waited for already.
@@ -399,26 +387,23 @@ PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t 
  * Any other error is the first one that the server gave. The ticket ends when every item is done or refused
  * (items[i].outcome), at the latest one second after the error. Items without an answer then get the same error. It is
  * safe to push them again. For instance, after PD_DEADLINE_EXCEEDED "rank 2 ... has not contributed" the server keeps
- * this rank's gradient: push the same again to go on waiting. */
+ * this rank's gradient: push the same again to continue waiting. */
 PD_API int pd_client_wait(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
-/* Returns whether a ticket is done or has failed, so that pd_client_wait will
- * not block. */
+/* Returns whether a ticket is done or has failed, so that pd_client_wait will not block. */
 PD_API bool pd_client_ready(const pd_client *client, pd_ticket_id ticket);
 /* Returns a descriptor for event loops (poll, libuv, asyncio), which becomes readable whenever a ticket is done or has
  * failed. It is an eventfd, not blocking, closed by pd_client_close; every call returns the same one. -1: the system
  * gives none.
  *
  * The library only writes it. The program reads the 8 bytes, which makes it unreadable again, and then asks
- * pd_client_ready for each ticket that it waits for: in this order, no ticket is missed. It is readable from the
- * first call on, since tickets may be done already. If several parts of a program wait by it, one of them reads it and
- * tells the others. A thread in pd_client_wait does not need it. Before the first call of this function nothing is
- * made or written. */
+ * pd_client_ready for each ticket that it waits for: in this order, no ticket is missed. It is readable from the first
+ * call on, since tickets may be done already. If several parts of a program wait by it, one of them reads it and tells
+ * the others. A thread in pd_client_wait does not need it. Before the first call of this function nothing is made or
+ * written. */
 PD_API int pd_client_fd(pd_client *client);
 
 /* Waits until every rank of the job has called this function as often as this rank. */
 PD_API int pd_client_barrier(pd_client *client, pd_error *err);
-
-/* ---- checkpoints ---- */
 
 /* Goes on after PD_REWIND ("the server has gone back to step ..."), on the same handle: receives the weights of the
  * checkpoint into the same buffers as pd_client_init. Then pd_client_step returns the checkpoint's step, and the
@@ -433,7 +418,7 @@ PD_API int pd_client_barrier(pd_client *client, pd_error *err);
  * and a rank whose process was lost opens, declares and initialises as usual.
  *
  * This call waits. PD_FAILED_PRECONDITION: the server has not gone back. PD_REWIND: it has gone back once more; call it
- * again. PD_DATA_LOSS: it has no checkpoint of the job; pd_client_restart goes on. */
+ * again. PD_DATA_LOSS: it has no checkpoint of the job; pd_client_restart continues. */
 PD_API int pd_client_rewind(pd_client *client, void *const *weights, pd_error *err);
 /* Gets this rank's worker state (pd_push_options.worker_state) that belongs to the present state of the job: after a
  * restart of the server that of its checkpoint, else the last one that this rank has given.
@@ -456,16 +441,13 @@ PD_API uint64_t pd_client_durable(const pd_client *client);
  * (durability = none). PD_UNAVAILABLE: its disk has failed. This call waits; one for another step asks anew. */
 PD_API int pd_client_sync(pd_client *client, uint64_t step, pd_error *err);
 
-/* ---- random numbers, from the job's seed alone ---- */
-
 /* The two streams of random numbers that a rank draws from. From the shared stream all ranks draw the same numbers
- * (initial weights, a common shuffle). From its own stream each rank draws other numbers (dropout). Number i of a
- * draw depends only on the job's seed, the stream (and the rank), `key` and i: neither on earlier draws nor on the
- * machine.
+ * (initial weights, a common shuffle). From its own stream each rank draws other numbers (dropout). Number i of a draw
+ * depends only on the job's seed, the stream (and the rank), `key` and i: neither on earlier draws nor on the machine.
  *
- * The definition, for other clients. E(k, c) is Threefry-2x32 with 20 rounds (Salmon et al. 2011). It takes two
- * words of key and two of counter, each pair the lower and upper half of a 64-bit number, and gives two words. With
- * the job's seed s (HelloReply.seed):
+ * The definition, for other clients. E(k, c) is Threefry-2x32 with 20 rounds (Salmon et al. 2011). It takes two words
+ * of key and two of counter, each pair the lower and upper half of a 64-bit number, and gives two words. With the job's
+ * seed s (HelloReply.seed):
  *     w = E(E(s, 0), 2^64 - 1)                  all streams of workers
  *     t = E(w, 0) of all ranks, E(w, 1 + rank) of one
  *     x = word i % 2 of E(E(t, key), i / 2)     number i
@@ -473,15 +455,13 @@ PD_API int pd_client_sync(pd_client *client, uint64_t step, pd_error *err);
  *     uniform: k 2^-24
  *     normal:  sqrt(2) erfinv((2 k + 1) 2^-24 - 1), to a few units in the last place of float32 */
 typedef enum pd_stream { PD_STREAM_SHARED, PD_STREAM_OWN } pd_stream;
-/* Fill out[0 .. n) with random numbers of the draw `key` (for instance the step): number `first` of the draw, the
- * next one, and so on. pd_client_uniform gives numbers uniform in [0, 1), pd_client_normal normally distributed
- * ones. They do not wait, and several threads may call them at once. */
+/* Fill out[0 .. n) with random numbers of the draw `key` (for instance the step): number `first` of the draw, the next
+ * one, and so on. pd_client_uniform gives numbers uniform in [0, 1), pd_client_normal normally distributed ones. They
+ * do not wait, and several threads may call them at once. */
 PD_API void pd_client_uniform(const pd_client *client, pd_stream stream, uint64_t key, uint64_t first, float *out,
                               size_t n);
 PD_API void pd_client_normal(const pd_client *client, pd_stream stream, uint64_t key, uint64_t first, float *out,
                              size_t n);
-
-/* ---- counters ---- */
 
 /* What a client counts from pd_client_open on: bytes, connections, frames. */
 typedef struct pd_client_stats {
@@ -495,8 +475,6 @@ typedef struct pd_client_stats {
     uint64_t rewinds, replayed;
 } pd_client_stats;
 
-/* ---- for bindings of other languages ---- */
-
 /* Tells how the structs of the public headers lie in memory. Writes the first n of its numbers to `out` (NULL if n is
  * 0), and returns how many there are in all. A binding calls it twice, and compares the numbers with its own structs.
  *
@@ -505,8 +483,6 @@ typedef struct pd_client_stats {
  * pd_scalar, pd_push_options, pd_client_stats. Later versions add structs to the end of this list, and fields to the
  * end of the structs that may grow (see Versions). They change nothing else. */
 PD_API size_t pd_client_abi(size_t *out, size_t n);
-
-/* ---- functions that take the size of a struct ---- */
 
 /* Opens a client as pd_client_open does. `size` is the size of pd_client_options in the caller's program.
  * PD_INVALID_ARGUMENT: `size` is smaller than in version 0.1, or larger than the library's struct (the program was

@@ -12,23 +12,23 @@ enum pd_resume { PD_RESUME_AUTO, PD_RESUME_YES, PD_RESUME_NO };
 /* Server and job that a client connects to, and the behaviour of the handle. A field that is 0 or NULL is taken from
  * the environment variable that its comment names. Without that variable its default holds. All text is copied. */
 typedef struct pd_client_options {
-    /* Addresses of the server: "host:port", "[IPv6]:port" or ":port" (this machine), or these behind "tcp://" or
-     * "tls://", or "unix:///path". Without a port: 7070. Several addresses are separated by commas and tried in turn.
-     * Default: the environment variable PARAMD_URL, else "tcp://127.0.0.1:7070". */
+    /* Addresses of the server: "host:port", "[IPv6]:port" or ":port" (this machine), or these with the prefix "tcp://"
+     * or "tls://", or "unix:///path". Without a port: 7070. Several addresses are separated by commas and tried in
+     * turn. Default: the environment variable PARAMD_URL, else "tcp://127.0.0.1:7070". */
     const char *urls;
     /* Name of the job. Default: the environment variable PARAMD_JOB, else TORCHELASTIC_RUN_ID (set by torchrun) unless
      * that is "none". Else a single worker gets a name that no other process has, and several workers the name of their
      * run (`run`). "" (not NULL): an operator's connection, which belongs to no job. */
     const char *job;
-    /* This process's rank, from 0 to world_size - 1, and the number of workers in the job. If world_size is 0, both
-     * are taken from the environment variables RANK and WORLD_SIZE. Without these variables: rank 0 of 1 worker. */
+    /* This process's rank, from 0 to world_size - 1, and the number of workers in the job. If world_size is 0, both are
+     * taken from the environment variables RANK and WORLD_SIZE. Without these variables: rank 0 of 1 worker. */
     int rank, world_size;
-    /* The job's configuration as "name=value" texts, for instance "nonfinite=reject". NULL ends the list. The
-     * pointer may be NULL: no configuration. */
+    /* The job's configuration as "name=value" texts, for instance "nonfinite=reject". NULL ends the list. The pointer
+     * may be NULL: no configuration. */
     const char *const *options;
     /* Optimizer rules as texts "glob optimizer name=value ...". NULL ends the list. A parameter uses the first rule
-     * whose glob matches its name. A value may be a schedule: "* sgd lr=linear_warmup(peak=0.5,warmup_steps=500)".
-     * If the pointer is NULL, there is one rule, "* sgd". */
+     * whose glob matches its name. A value may be a schedule: "* sgd lr=linear_warmup(peak=0.5,warmup_steps=500)". If
+     * the pointer is NULL, there is one rule, "* sgd". */
     const char *const *rules;
     /* Text that names this worker in operators' displays. Default: "host:pid". */
     const char *label;
@@ -60,17 +60,17 @@ typedef struct pd_client_options {
      * other call, and makes that call again as long as it returns PD_DEADLINE_EXCEEDED. */
     bool join_later;
     /* Most seconds that one call waits before it returns PD_DEADLINE_EXCEEDED with a text that begins with "waited". It
-     * does not count for pd_client_open and pd_client_wait. `deadline` is then no more than the time that notices
-     * speak of: the program makes the call again until it has waited long enough. Default: `deadline`. */
+     * does not count for pd_client_open and pd_client_wait. `deadline` is then no more than the time that notices speak
+     * of: the program makes the call again until it has waited long enough. Default: `deadline`. */
     double slice;
-    /* Number of steps whose pushes the client keeps, until they are durable: the window. If the server is started anew
-     * and goes back to a checkpoint that is not older than that, the client sends them again by itself, and the
-     * program does not notice. Takes memory for a copy of as many steps' gradients. The server makes checkpoints at
-     * least every half window of the job's smallest, if its disk can do it. 0: the client keeps none. A program with a
-     * window must handle PD_REWIND, too: a process that began after the checkpoint does not have the pushes that the
-     * server needs, and a slow disk may leave the last checkpoint out of reach. Notes and the ends of steps belong to
-     * the window. Outcomes and pulled weights of a push that is sent again are compared with the first ones: a
-     * difference ends the handle with PD_FAILED_PRECONDITION. */
+    /* Number of steps whose pushes the client keeps, until they are durable: the window. If the server is restarted and
+     * goes back to a checkpoint that is not older than that, the client resends them by itself, and the program does
+     * not notice. Takes memory for a copy of as many steps' gradients. The server makes checkpoints at least every half
+     * window of the job's smallest, if its disk can do it. 0: the client keeps none. A program with a window must
+     * handle PD_REWIND, too: a process that began after the checkpoint does not have the pushes that the server needs,
+     * and a slow disk may leave the last checkpoint out of reach. Worker states and the ends of steps belong to the
+     * window. Outcomes and pulled weights of a push that is sent again are compared with the first ones: a difference
+     * ends the handle with PD_FAILED_PRECONDITION. */
     uint32_t window;
     /* Files for tls:// addresses (client/README.md), read for each connection: the worker's token; authorities that
      * sign the server's certificate; the client's own certificate and key. Default: PARAMD_TOKEN_FILE, PARAMD_CA_FILE
@@ -78,8 +78,8 @@ typedef struct pd_client_options {
     const char *token_file, *ca_file, *cert_file, *key_file;
     /* Text that all processes of one launch share, and that no other launch has, at most 128 bytes. Only processes of
      * the job's run continue it and take a rank over from a process that lives. Default: the environment variable
-     * PARAMD_RUN, else TORCHELASTIC_RUN_ID unless that is "none", else "slurm-" and SLURM_JOB_ID, else unknown. ""
-     * (not NULL): unknown. */
+     * PARAMD_RUN, else TORCHELASTIC_RUN_ID unless that is "none", else "slurm-" and SLURM_JOB_ID, else unknown. "" (not
+     * NULL): unknown. */
     const char *run;
     /* An enum pd_resume: whether this process continues a job of this name or begins anew. Default: the environment
      * variable PARAMD_RESUME (1: PD_RESUME_YES, 0: PD_RESUME_NO), else PD_RESUME_AUTO. */

@@ -54,9 +54,9 @@ typedef struct pd_error {
     char text[PD_ERROR_TEXT];
 } pd_error;
 
-/* Fills *err (unless NULL) and returns `code`, so that a caller can write `return pd_fail(err, PD_NOT_FOUND, "job
- * %s: no such job", name);`. A text that is too long is cut. Control characters and broken UTF-8 become '?', so a
- * text may quote bytes that a peer has sent. */
+/* Fills *err (unless NULL) and returns `code`, so that a caller can write `return pd_fail(err, PD_NOT_FOUND, "job %s:
+ * no such job", name);`. A text that is too long is cut. Control characters and broken UTF-8 become '?', so a text may
+ * quote bytes that a peer has sent. */
 PD_API int pd_fail(pd_error *err, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Return the name of an error code, for instance "INVALID_ARGUMENT", and its short text. A code that is not listed

@@ -114,14 +114,6 @@ static ahead *wait_ahead(pd_read_ahead *disk)
     return p;
 }
 
-static void drop_ahead(pd_read_ahead *disk)
-{
-    pd_side_lock(&disk->side);
-    disk->first = (disk->first + 1) % AHEAD_PIECES;
-    disk->n--;
-    pd_side_unlock(&disk->side);
-}
-
 /* Takes bytes out of the pieces. Returns how many; fewer than wanted: the file has ended, or *number is an error. */
 static size_t take_ahead(pd_read_ahead *disk, uint8_t *to, size_t bytes, int *number)
 {
@@ -133,7 +125,11 @@ static size_t take_ahead(pd_read_ahead *disk, uint8_t *to, size_t bytes, int *nu
         memcpy(to + taken, p->at + p->used, n);
         taken += n;
         p->used += n;
-        if (p->used == p->bytes) drop_ahead(disk);
+        if (p->used < p->bytes) continue;
+        pd_side_lock(&disk->side);
+        disk->first = (disk->first + 1) % AHEAD_PIECES;
+        disk->n--;
+        pd_side_unlock(&disk->side);
     }
     return taken;
 }

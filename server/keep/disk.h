@@ -65,8 +65,8 @@ int pd_disk_fail(pd_error *err, int number, const char *action, const char *path
 /* Waits until the disk has the names in a directory. */
 int pd_disk_sync_dir(const pd_disk *disk, const char *path, pd_error *err);
 
-/* A disk that passes all calls on to another one. A disk that does something of its own puts it first in its struct, and
- * replaces functions of the table: `arg` points to both. */
+/* A disk that passes all calls on to another one. A disk that does something of its own puts it first in its struct,
+ * and replaces functions of the table: `arg` points to both. */
 typedef struct pd_disk_pass {
     pd_disk functions; /* arg is this struct */
     const pd_disk *below;

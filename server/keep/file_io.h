@@ -1,8 +1,8 @@
-/* file_io.h - writes one file of a checkpoint or WAL in large aligned blocks, and computes its XXH3 on the way; reads one
- * file of a checkpoint from its beginning to its end, and compares its size and XXH3 with those of the manifest.
+/* file_io.h - writes one file of a checkpoint or WAL in large aligned blocks, and computes its XXH3 on the way; reads
+ * one file of a checkpoint from its beginning to its end, and compares its size and XXH3 with those of the manifest.
  *
- * What has been read is proved only when pd_file_reader_close returns PD_OK. Until then it may be anything, so the caller
- * checks every number. */
+ * What has been read is proved only when pd_file_reader_close returns PD_OK. Until then it may be anything, so the
+ * caller checks every number. */
 #ifndef PD_FILE_IO_H
 #define PD_FILE_IO_H
 

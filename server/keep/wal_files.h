@@ -1,17 +1,17 @@
 /* wal_files.h - the WALs of jobs on a disk: writes records, reads them when the daemon starts, and truncates.
  *
- * A job's WAL has two streams (base/wal_record.h), in the directories log/ and control/ (state_dir.h). Both have the same
- * format (wal_format.h): files named segments, records one after the other. Segments whose records a checkpoint has made
- * obsolete are written anew: that takes half the time of writing new files.
+ * A job's WAL has two streams (base/wal_record.h), in the directories log/ and control/ (state_dir.h). Both have the
+ * same format (wal_format.h): files named segments, records one after the other. Segments whose records a checkpoint
+ * has made obsolete are written anew: that takes half the time of writing new files.
  *
  * Records of a stream are numbered without a gap. The record of a step has the step's number; its base is a durable
  * checkpoint. Records of decisions are counted from 1; the base of a record is the number up to which records are not
  * needed any more. A record of number base + 1 begins a chain: nothing before it counts.
  *
- * No byte is trusted. Each record has the hash of the record before it and its own hash, which covers both. So bytes that
- * an earlier use has left in a segment, or records of another job, order or past, never count. What a crash has cut off
- * at the end is dropped without a word. Where a record is damaged that was durable, the stream ends before it, and the
- * damage is reported.
+ * No byte is trusted. Each record has the hash of the record before it and its own hash, which covers both. So bytes
+ * that an earlier use has left in a segment, or records of another job, order or past, never count. What a crash has
+ * cut off at the end is dropped without a word. Where a record is damaged that was durable, the stream ends before it,
+ * and the damage is reported.
  *
  * One thread writes the WALs of a state directory. Errors that are not named: PD_NO_MEMORY, and those of the disk,
  * PD_UNAVAILABLE and PD_RESOURCE_EXHAUSTED. */
@@ -27,12 +27,12 @@ typedef struct pd_wal_writer pd_wal_writer; /* writes the WALs of all jobs of a 
 /* Least bytes of a segment in a daemon. A segment that two records would not fit into is made larger. */
 #define PD_WAL_SEGMENT_BYTES (64u << 20)
 
-/* Makes the writer of a state directory, of which pd_keep_check_root has accepted the path. Touches no file: a stream is
- * opened with its first record. `disk` is borrowed. PD_NO_MEMORY. */
+/* Makes the writer of a state directory, of which pd_keep_check_root has accepted the path. Touches no file: a stream
+ * is opened with its first record. `disk` is borrowed. PD_NO_MEMORY. */
 int pd_wal_writer_new(pd_wal_writer **out, const pd_disk *disk, const char *root, uint64_t segment_bytes,
                       pd_error *err);
-/* Writes records, in their order, and waits for the disk once for each stream: the more records there are, the less each
- * costs. Fills in `error` and `bytes` of each record.
+/* Writes records, in their order, and waits for the disk once for each stream: the more records there are, the less
+ * each costs. Fills in `error` and `bytes` of each record.
  *
  * If a record cannot be written, its `error` says why, and all later records of the stream are refused with
  * PD_FAILED_PRECONDITION until one begins a chain. Files whose sync has failed are not used again, and nothing is read

@@ -1,5 +1,5 @@
-/* wal_write.c - writes the WALs of all jobs of a daemon: segments, one record after the other, with one wait for the disk
- * for a group of records. */
+/* wal_write.c - writes the WALs of all jobs of a daemon: segments, one record after the other, with one wait for the
+ * disk for a group of records. */
 #include "cursor.h"
 #include "file_io.h"
 #include "grow.h"
@@ -34,7 +34,8 @@ typedef struct stream {
     uint64_t last, link;   /* step and link of the last record; link 0: there is none, a chain must begin */
     uint64_t base;         /* of the last record */
     /* Files whose last record is not above this one may be written anew. A step's base is a durable checkpoint, so it
-     * is given up at once; decisions say themselves which of them are needed, so their base counts once it is durable. */
+     * is given up at once; decisions say themselves which of them are needed, so their base counts once it is
+     * durable. */
     uint64_t given_up;
     uint64_t durable; /* the last step that is on the disk */
 } stream;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
+#include <utlist.h>
 
 /* Declared parameters are kept in arrays that grow by doubling, so up to half of the memory may be unused: hence the
  * factor 2. */
@@ -259,16 +260,10 @@ static void let_go(pd_conn *conn, const char *reason)
 
 static void leave_lists(pd_conn *conn)
 {
-    pd_conn **at;
+    pd_conn_table *table = &conn->daemon->table;
 
-    if (conn->links.dirty) {
-        for (at = &conn->daemon->table.dirty; *at != conn;) at = &(*at)->links.next_dirty;
-        *at = conn->links.next_dirty;
-    }
-    if (conn->links.waking) {
-        for (at = &conn->daemon->table.waking; *at != conn;) at = &(*at)->links.next_waking;
-        *at = conn->links.next_waking;
-    }
+    if (conn->links.dirty) LL_DELETE2(table->dirty, conn, links.next_dirty);
+    if (conn->links.waking) LL_DELETE2(table->waking, conn, links.next_waking);
     pd_pace_leave(&conn->daemon->peers.pace, &conn->links.pace);
 }
 

@@ -262,7 +262,6 @@ uint64_t pd_conversation_calls(const pd_daemon *daemon, unsigned method)
 {
     return daemon->counters.calls[method];
 }
-/* Posts the roles of the configuration to the step thread, if there are any. */
 static void post_roles(pd_daemon *daemon)
 {
     if (daemon->peers.roles == NULL) return;
@@ -319,24 +318,18 @@ static uint64_t origin_of(const pd_conn *conn)
     return pd_name_hash(key, name, strlen(name));
 }
 
-/* Closes a connection for a newcomer, if one may be closed. */
-static void make_room(pd_daemon *daemon)
-{
-    pd_brief_place *place = pd_brief_first(&daemon->peers.brief);
-
-    if (place != NULL)
-        pd_conn_close((pd_conn *)(void *)((char *)place - offsetof(pd_conn, links.brief)),
-                      "closed for a new connection (server.max_connections)");
-}
-
 int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const char *peer)
 {
+    pd_brief_place *place;
     pd_conn *conn;
     pd_usage *usage;
     pd_error err;
 
     if (!enter(daemon, transport, &usage)) return PD_RESOURCE_EXHAUSTED;
-    if (daemon->table.n >= daemon->config.max_connections) make_room(daemon);
+    place = daemon->table.n >= daemon->config.max_connections ? pd_brief_first(&daemon->peers.brief) : NULL;
+    if (place != NULL)
+        pd_conn_close((pd_conn *)(void *)((char *)place - offsetof(pd_conn, links.brief)),
+                      "closed for a new connection (server.max_connections)");
     if ((conn = pd_conn_new(daemon, &pd_incoming_frames, peer)) == NULL) {
         pd_usage_leave(&daemon->peers.usages, usage);
         return PD_NO_MEMORY;
@@ -392,15 +385,6 @@ static void free_effects(pd_daemon *daemon, pd_mail *mail)
     }
 }
 
-/* Frees requests that were not posted, because the step thread was never started. */
-static void free_posts(pd_daemon *daemon)
-{
-    for (pd_mail *mail = daemon->mail.first, *next; mail != NULL; mail = next) {
-        next = mail->next;
-        pd_request_free((pd_request *)(void *)mail);
-    }
-}
-
 void pd_conversation_dispose(pd_daemon *daemon)
 {
     if (daemon == NULL) return;
@@ -418,7 +402,10 @@ void pd_conversation_dispose(pd_daemon *daemon)
     pd_packed_optimizers_free(daemon->optimizers);
     pd_reply_scratch_free(&daemon->scratch);
     pd_request_free(daemon->mail.drain);
-    free_posts(daemon);
+    for (pd_mail *mail = daemon->mail.first, *next; mail != NULL; mail = next) { /* the step thread was never started */
+        next = mail->next;
+        pd_request_free((pd_request *)(void *)mail);
+    }
     pd_request_free(daemon->mail.roles);
     pd_roles_free(daemon->peers.roles);
     pd_roles_free(daemon->config.store_roles);

@@ -220,7 +220,6 @@ static pd_uvloop *loop_of(const pd_daemon *daemon)
     return daemon->platform.arg;
 }
 
-/* Makes libuv's event loop and what it waits on (wake-ups, a timer). Returns NULL if out of memory. */
 static pd_uvloop *make_loop(void)
 {
     pd_uvloop *loop = calloc(1, sizeof *loop);

@@ -9,27 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A piece that a worker asks for: `count` elements, from index `first` on, of the parameter with this handle. `pulls`:
- * the answer contains weights. `holds`: 1 + the version of the weights that the worker has; 0: it has none. */
-typedef struct wanted_piece {
-    uint32_t handle;
-    uint64_t first, count, holds;
-    bool pulls;
-} wanted_piece;
-
-/* Fills in the version table's record of one piece that a request waits for. */
-static void fill_waiter(const pd_conn *conn, pd_waiter *waiter, wanted_piece wanted)
+/* Fills in the version table's record of one piece that a request waits for, except whether it pulls. */
+static void fill_waiter(const pd_conn *conn, pd_waiter *waiter, uint32_t handle, uint64_t first, uint64_t count)
 {
-    const pd_handle_facts *facts = &conn->params.handles.facts[wanted.handle];
+    const pd_handles *handles = &conn->params.handles;
 
-    waiter->param = conn->params.handles.params[wanted.handle];
-    waiter->dtype = conn->params.handles.decls[wanted.handle].pull_dtype;
-    waiter->pulls = wanted.pulls;
-    waiter->update = conn->params.handles.decls[wanted.handle].update_dtype;
-    waiter->holds = wanted.holds;
-    waiter->idle = facts->start == facts->end;
-    waiter->first = (int64_t)wanted.first;
-    waiter->count = (int64_t)wanted.count;
+    waiter->param = handles->params[handle];
+    waiter->dtype = handles->decls[handle].pull_dtype;
+    waiter->update = handles->decls[handle].update_dtype;
+    waiter->idle = handles->facts[handle].start == handles->facts[handle].end;
+    waiter->first = (int64_t)first;
+    waiter->count = (int64_t)count;
 }
 
 /* Checks that the weights that a request asks for fit into one frame (max_payload). PD_RESOURCE_EXHAUSTED. */
@@ -38,10 +28,10 @@ static int check_payload(const pd_conn *conn, const pd_pending *pending, pd_erro
     uint64_t bytes = pd_reply_payload_bytes(&pending->wait), most = conn->daemon->config.max_payload;
 
     if (bytes <= most) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                   "%s: the answer would have a payload of %llu bytes, at most %llu are "
-                   "allowed: ask for less in one frame",
-                   pd_method_name(pending->method), (unsigned long long)bytes, (unsigned long long)most);
+    return pd_fail(
+        err, PD_RESOURCE_EXHAUSTED,
+        "%s: the answer would have a payload of %llu bytes, at most %llu are allowed: ask for less in one frame",
+        pd_method_name(pending->method), (unsigned long long)bytes, (unsigned long long)most);
 }
 
 static int check_pieces(const pd_conn *conn, const pd_prefix *prefix, Paramd__Piece *const *pieces, size_t n,
@@ -53,8 +43,7 @@ static int check_pieces(const pd_conn *conn, const pd_prefix *prefix, Paramd__Pi
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s without pieces", pd_method_name(prefix->method));
     if (n > config->max_pieces)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "%s of %zu pieces: at most %u are allowed in a frame "
-                       "(limits.max_pieces)",
+                       "%s of %zu pieces: at most %u are allowed in a frame (limits.max_pieces)",
                        pd_method_name(prefix->method), n, config->max_pieces);
     return pd_pieces_check(pieces, n, conn->params.handles.facts, conn->params.handles.n, config->chunk_elements,
                            prefix->payload_bytes, err);
@@ -172,8 +161,7 @@ static int check_scalars(const pd_conn *conn, const Paramd__PushRequest *push, p
     if (push->n_scalars == 0) return PD_OK;
     if (push->n_pieces == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "push with scalars and without pieces: they belong to the parameter "
-                       "of the first piece");
+                       "push with scalars and without pieces: they belong to the parameter of the first piece");
     facts = &conn->params.handles.facts[push->pieces[0]->handle];
     if (facts->start == facts->end)
         return pd_fail(err, PD_INVALID_ARGUMENT,
@@ -186,8 +174,6 @@ static int check_scalars(const pd_conn *conn, const Paramd__PushRequest *push, p
 _Static_assert((int)PD_PUSH_SCALARS == PD_MAX_SCALARS && (int)PD_PUSH_SCALAR_NAME == PD_SCALAR_NAME_MAX,
                "the wire and the store have the same limits of scalars");
 
-/* Copies the scalars of a push into the request to the store. They were checked before.
- * PD_NO_MEMORY: nothing is copied. */
 static int copy_scalars(pd_request *request, const Paramd__PushRequest *push)
 {
     if (push->n_scalars == 0) return PD_OK;
@@ -252,18 +238,14 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     pending->wait.all = push->last;
     for (size_t i = 0; i < push->n_pieces; i++) {
         const Paramd__Piece *piece = push->pieces[i];
-        fill_waiter(conn, &pending->wait.at[i],
-                    (wanted_piece){
-                        .handle = piece->handle,
-                        .first = piece->first,
-                        .count = piece->count,
-                        .holds = piece->holds,
-                        .pulls = prefix->method == PD_PUSH_PULL && !piece->absent,
-                    });
+        pd_waiter *waiter = &pending->wait.at[i];
+        fill_waiter(conn, waiter, piece->handle, piece->first, piece->count);
+        waiter->holds = piece->holds;
+        waiter->pulls = prefix->method == PD_PUSH_PULL && !piece->absent;
     }
     if ((rc = check_payload(conn, pending, err)) != PD_OK) return rc;
-    /* If the rounds of all pieces are closed, the push is a retransmission: the version table answers it, and its payload
-     * is discarded. */
+    /* If the rounds of all pieces are closed, the push is a retransmission: the version table answers it, and its
+     * payload is discarded. */
     if (pd_version_table_would_answer(conn->daemon->versions, conn->job, &pending->wait) &&
         !PD_MUTANT(duplicate_counted))
         return PD_OK;
@@ -294,16 +276,13 @@ static int check_want(const pd_conn *conn, const Paramd__Want *want, size_t i, p
     int64_t count;
 
     if (want->handle >= conn->params.handles.n)
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "want %zu: handle %u, but this connection has declared %zu "
-                       "parameters",
+        return pd_fail(err, PD_INVALID_ARGUMENT, "want %zu: handle %u, but this connection has declared %zu parameters",
                        i, want->handle, conn->params.handles.n);
     facts = &conn->params.handles.facts[want->handle];
     count = pd_range_piece(facts->start, facts->end, chunk, want->first);
     if (count < 0)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "want %zu (%s): first element %llu, expected %lld, or a multiple of "
-                       "%llu between that and %lld",
+                       "want %zu (%s): first element %llu, expected %lld, or a multiple of %llu between that and %lld",
                        i, facts->name, (unsigned long long)want->first, (long long)facts->start,
                        (unsigned long long)chunk, (long long)facts->end);
     if (want->count != (uint64_t)count)
@@ -321,9 +300,8 @@ static int check_wants(const pd_conn *conn, const Paramd__PullRequest *pull, pd_
     if (pull->n_wants == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "Pull without wants");
     if (pull->n_wants > conn->daemon->config.max_pieces)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "Pull of %zu chunks: at most %u are allowed in a frame "
-                       "(limits.max_pieces)",
-                       pull->n_wants, conn->daemon->config.max_pieces);
+                       "Pull of %zu chunks: at most %u are allowed in a frame (limits.max_pieces)", pull->n_wants,
+                       conn->daemon->config.max_pieces);
     for (size_t i = 0; i < pull->n_wants && rc == PD_OK; i++) rc = check_want(conn, pull->wants[i], i, err);
     return rc == PD_OK ? pd_wants_check_distinct(pull->wants, pull->n_wants, conn->params.handles.facts, err) : rc;
 }
@@ -340,8 +318,8 @@ static int check_waiting(const pd_conn *conn, const pd_wait *wait, pd_error *err
 
     if (waiting <= most || pd_version_table_would_answer(conn->daemon->versions, conn->job, wait)) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                   "Pull: the pulls of this connection that wait for rounds already take "
-                   "%llu bytes of memory, at most %llu are allowed: wait for answers",
+                   "Pull: the pulls of this connection that wait for rounds already take %llu bytes of memory, at most "
+                   "%llu are allowed: wait for answers",
                    (unsigned long long)conn->pendings.pulling, (unsigned long long)most);
 }
 
@@ -357,14 +335,10 @@ int pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error 
     pending->wait.step = pull->min_step;
     for (size_t i = 0; i < pull->n_wants; i++) {
         const Paramd__Want *want = pull->wants[i];
-        fill_waiter(conn, &pending->wait.at[i],
-                    (wanted_piece){
-                        .handle = want->handle,
-                        .first = want->first,
-                        .count = want->count,
-                        .holds = want->holds,
-                        .pulls = true,
-                    });
+        pd_waiter *waiter = &pending->wait.at[i];
+        fill_waiter(conn, waiter, want->handle, want->first, want->count);
+        waiter->holds = want->holds;
+        waiter->pulls = true;
     }
     if ((rc = check_payload(conn, pending, err)) != PD_OK || (rc = check_waiting(conn, &pending->wait, err)) != PD_OK) {
         pd_pending_free(pending);

@@ -1,5 +1,4 @@
-/* effect_handlers.c - handles effects: answers requests, publishes rounds, ends
- * connections. */
+/* effect_handlers.c - handles effects: answers requests, publishes rounds, ends connections. */
 #include "handlers.h"
 
 #include "conn.h"
@@ -20,24 +19,16 @@ static pd_conn *addressee(pd_daemon *daemon, const pd_effect *effect, pd_pending
     return *pending != NULL ? conn : NULL;
 }
 
-/* Posts the disconnect notice of a connection that closed before the store answered its Hello. The notice was kept
- * until this answer, which contains the job's number. */
-static void post_notice(pd_daemon *daemon, const pd_effect *effect)
-{
-    pd_request *notice = pd_loop_take_notice(daemon, effect->ticket.conn);
-
-    if (notice == NULL) return;
-    notice->job = effect->job;
-    pd_loop_post(daemon, notice);
-}
-
 static void on_hello(pd_daemon *daemon, const pd_effect *effect)
 {
+    pd_request *notice;
     pd_pending *pending;
     pd_conn *conn = addressee(daemon, effect, &pending);
 
-    if (conn == NULL) {
-        post_notice(daemon, effect);
+    if (conn == NULL) { /* it closed before this answer, which has the job's number: post its disconnect notice */
+        if ((notice = pd_loop_take_notice(daemon, effect->ticket.conn)) == NULL) return;
+        notice->job = effect->job;
+        pd_loop_post(daemon, notice);
         return;
     }
     pd_loop_log(daemon, LOG_DEBUG, (pd_log_facts){ .rank = &conn->rank }, "%s (%s) is rank %u of job %u",
@@ -103,8 +94,8 @@ static void on_declared(pd_daemon *daemon, const pd_effect *effect)
     pd_conn *same = pd_loop_find(daemon, effect->ticket.conn); /* also if its request has ended */
     pd_error err;
 
-    /* Payload bytes that earlier connections of the rank still have in flight are charged to this one. Otherwise a worker
-     * that reconnects again and again could fill the memory for payloads. */
+    /* Payload bytes that earlier connections of the rank still have in flight are charged to this one. Otherwise a
+     * worker that reconnects again and again could fill the memory for payloads. */
     if (same != NULL) same->params.quota.charged += effect->u.declared.held;
     if (conn == NULL) return;
     for (size_t i = 0; i < effect->u.declared.n; i++)
@@ -183,17 +174,6 @@ static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
     }
 }
 
-/* Refuses the connection's held-back frame, if the deadline of the frame's round has passed. Frames that the peer sent
- * after it are refused when they are read (pd_conn_is_late). */
-static void time_out_stalled(pd_conn *conn, const pd_effect *effect)
-{
-    conn->overdue = (pd_overdue){ .since = conn->daemon->mark,
-                                  .step = effect->u.timed_out.step,
-                                  .error = effect->u.timed_out.error };
-    if (pd_conn_is_late(conn)) pd_conn_resume(conn);
-}
-
-/* Answers with an error all requests that wait for a round whose deadline has passed. */
 static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
 {
     daemon->mark++;
@@ -201,8 +181,12 @@ static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
                                     &effect->u.timed_out.error);
     for (size_t i = 0; i < daemon->table.capacity; i++) {
         pd_conn *conn = daemon->table.at[i];
-        if (conn != NULL && conn->job == effect->job && pd_conn_live(conn) && pd_framer_stalled(conn->framer))
-            time_out_stalled(conn, effect);
+        if (conn == NULL || conn->job != effect->job || !pd_conn_live(conn) || !pd_framer_stalled(conn->framer))
+            continue;
+        /* Refuses the held-back frame. Later frames of that round are refused when they are read (pd_conn_is_late). */
+        conn->overdue =
+            (pd_overdue){ .since = daemon->mark, .step = effect->u.timed_out.step, .error = effect->u.timed_out.error };
+        if (pd_conn_is_late(conn)) pd_conn_resume(conn);
     }
 }
 

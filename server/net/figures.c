@@ -257,8 +257,8 @@ static uint64_t read_resident(const pd_daemon *daemon)
     return space != NULL ? strtoull(space, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-/* Returns the kernel's peak of resident memory, or the present value if that is larger: the kernel updates its peak only
- * at intervals. */
+/* Returns the kernel's peak of resident memory, or the present value if that is larger: the kernel updates its peak
+ * only at intervals. */
 static uint64_t read_peak(uint64_t resident)
 {
     struct rusage usage;

@@ -54,7 +54,6 @@ static pd_background *next_task(pd_handshake_thread *thread)
     return work;
 }
 
-/* Moves the first posted task to those that are finished. */
 static void finish_task(pd_handshake_thread *thread)
 {
     uv_mutex_lock(&thread->lock);
@@ -241,7 +240,6 @@ static void fail(pd_handshake *h, const char *why)
     uv_poll_start(&h->poll, UV_READABLE, on_rest);
 }
 
-/* Gives the connection to the conversation. */
 static void succeed(pd_handshake *h)
 {
     pd_uvloop *loop = h->loop;
@@ -315,7 +313,6 @@ static void compute(pd_handshake *h)
     pd_handshake_thread_post(all->thread, &h->work);
 }
 
-/* Gives the first queued handshakes to the thread. */
 static void compute_next(pd_uvloop *loop)
 {
     pd_handshakes *all = &loop->handshakes;

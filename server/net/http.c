@@ -210,8 +210,7 @@ static void begin_answer(pd_http_answer *answer, const pd_daemon *daemon, const 
     if (found == NULL || !found->open) {
         if (token != NULL && !pd_http_secret_is(request->secret, token)) {
             refuse_answer(answer, 401,
-                          "expected the token of http.token: Authorization: Bearer TOKEN, or the password of any "
-                          "user",
+                          "expected the token of http.token: Authorization: Bearer TOKEN, or the password of any user",
                           request->head, out);
             return;
         }

@@ -19,10 +19,9 @@ static int check_stream(pd_conn *conn, const pd_prefix *prefix)
                        pd_method_name(prefix->method));
     if (conn->state == PD_GREETING && (prefix->header_bytes > config->hello_bytes || prefix->payload_bytes > 0))
         return pd_fail(&conn->why, PD_RESOURCE_EXHAUSTED,
-                       "Hello has a header of %u bytes and a payload of %llu: at "
-                       "most %u bytes of header (limits.hello_bytes) and no payload are allowed. The job's rules and "
-                       "options travel in the header: shorten them, or raise limits.hello_bytes in the server's "
-                       "configuration",
+                       "Hello has a header of %u bytes and a payload of %llu: at most %u bytes of header "
+                       "(limits.hello_bytes) and no payload are allowed. The job's rules and options travel in the "
+                       "header: shorten them, or raise limits.hello_bytes in the server's configuration",
                        prefix->header_bytes, (unsigned long long)prefix->payload_bytes, config->hello_bytes);
     if (pd_pendings_find(&conn->pendings, prefix->request) != NULL)
         return pd_fail(&conn->why, PD_INVALID_ARGUMENT,
@@ -71,9 +70,8 @@ static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *e
     if ((rc = check_needs(conn, m->needs, m->name, err)) != PD_OK) return rc;
     if (prefix->header_bytes > config->max_header)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "%s: a header of %u bytes, at most %u are allowed "
-                       "(limits.max_header)",
-                       m->name, prefix->header_bytes, config->max_header);
+                       "%s: a header of %u bytes, at most %u are allowed (limits.max_header)", m->name,
+                       prefix->header_bytes, config->max_header);
     if (!pd_method_takes_payload(m) && prefix->payload_bytes > 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s has no payload, got one of %llu bytes", m->name,
                        (unsigned long long)prefix->payload_bytes);
@@ -81,14 +79,12 @@ static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *e
     if (conn->pendings.n >= PD_MAX_PENDING + 2 * conn->params.pieces ||
         conn->pendings.pieces >= PD_MAX_WAITING + 2 * conn->params.pieces)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "%s: %zu requests with %zu pieces are under way on this connection: "
-                       "wait for answers",
-                       m->name, conn->pendings.n, conn->pendings.pieces);
+                       "%s: %zu requests with %zu pieces are under way on this connection: wait for answers", m->name,
+                       conn->pendings.n, conn->pendings.pieces);
     if (m->kind == PD_AWAITS_OTHERS && conn->pendings.of_kind[PD_AWAITS_OTHERS] >= PD_MAX_CONTROL)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "%s: %d requests of this connection wait for other connections: "
-                       "wait for answers",
-                       m->name, PD_MAX_CONTROL);
+                       "%s: %d requests of this connection wait for other connections: wait for answers", m->name,
+                       PD_MAX_CONTROL);
     return pd_access_check_quota(conn, m->name, err);
 }
 

@@ -71,12 +71,6 @@ typedef struct page {
     size_t n, bytes;
 } page;
 
-static size_t copy_shape(uint64_t *to, const pd_shape *from)
-{
-    for (int i = 0; i < from->rank; i++) to[i] = (uint64_t)from->dim[i];
-    return (size_t)from->rank;
-}
-
 static size_t copy_scalars(Paramd__Scalar **list, Paramd__Scalar *to, const pd_scalar_mean *from, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -109,7 +103,8 @@ static void copy_field(page *p, char *message, const ProtobufCFieldDescriptor *t
     case PD_INFO_WORD: memcpy(&values, at, sizeof values); break;
     case PD_INFO_TEXT: break;
     case PD_INFO_SHAPE:
-        *count = copy_shape(p->shapes[p->n], at);
+        *count = (size_t)((const pd_shape *)at)->rank;
+        for (size_t i = 0; i < *count; i++) p->shapes[p->n][i] = (uint64_t)((const pd_shape *)at)->dim[i];
         values = p->shapes[p->n];
         break;
     case PD_INFO_FOLLOWS:

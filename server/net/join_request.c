@@ -158,11 +158,11 @@ static int read_range(pd_param_decl *decl, const Paramd__Parameter *parameter, i
                        (unsigned long long)parameter->range_end);
     if (!parameter->ranged) return PD_OK;
     if (parameter->range_start > parameter->range_end || parameter->range_end > (uint64_t)elements)
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "parameter %s: range of elements %llu to %llu: expected start <= end "
-                       "<= %lld, the elements it has",
-                       parameter->name, (unsigned long long)parameter->range_start,
-                       (unsigned long long)parameter->range_end, (long long)elements);
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "parameter %s: range of elements %llu to %llu: expected start <= end <= %lld, the elements it has",
+            parameter->name, (unsigned long long)parameter->range_start, (unsigned long long)parameter->range_end,
+            (long long)elements);
     decl->ranged = true;
     decl->start = (int64_t)parameter->range_start;
     decl->end = (int64_t)parameter->range_end;
@@ -362,8 +362,7 @@ void pd_reply_declare(pd_conn *conn, const pd_effect *effect)
     conn->params.declaring = false;
     conn->params.declared = true;
     pd_version_table_settle(conn->daemon->versions, conn->job,
-                            n); /* n is the job's number of parameters, since every worker
-                                                         * declares all of them */
+                            n); /* n is the job's number of parameters, since every worker declares all of them */
     for (size_t i = 0; i < n; i++) conn->params.handles.params[i] = effect->u.declared.params[i].param;
     conn->params.pieces = count_pieces(conn);
     if (declared != NULL && list != NULL)
@@ -405,17 +404,12 @@ static int check_share(const pd_conn *conn, uint64_t bytes, pd_error *err)
     return PD_OK;
 }
 
-/* Takes the descriptor that came with a Share, also with one that is refused: a later Share must not find it. Returns
- * -1 if there is none. */
-static int take_descriptor(const pd_conn *conn)
-{
-    return conn->transport->ops->take != NULL ? conn->transport->ops->take(conn->transport) : -1;
-}
-
 int pd_fill_share(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err)
 {
     const Paramd__ShareRequest *share = message;
-    int fd = take_descriptor(conn), rc = check_share(conn, share->bytes, err);
+    /* The descriptor of a refused Share is taken, too: a later Share must not find it. */
+    int fd = conn->transport->ops->take != NULL ? conn->transport->ops->take(conn->transport) : -1;
+    int rc = check_share(conn, share->bytes, err);
 
     (void)request, (void)prefix;
     if (rc == PD_OK) return pd_loan_new(&conn->params.loan, fd, share->bytes, err);

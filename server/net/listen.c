@@ -77,6 +77,18 @@ static int open_tcp(const struct addrinfo *info)
     return -1;
 }
 
+/* Adds a listening socket that was opened here. Closes it after an error. */
+static int add_opened(pd_uvloop *loop, int fd, const char *path, bool secure, pd_error *err)
+{
+    int rc = add(loop, fd, path, secure, err);
+
+    if (rc == PD_OK)
+        report(loop, fd, path, secure);
+    else
+        close(fd);
+    return rc;
+}
+
 static int listen_tcp(pd_uvloop *loop, const struct addrinfo *info, bool secure, pd_error *err)
 {
     char text[80];
@@ -87,12 +99,7 @@ static int listen_tcp(pd_uvloop *loop, const struct addrinfo *info, bool secure,
         pd_reach_text(info->ai_addr, info->ai_addrlen, text, sizeof text);
         return pd_fail(err, PD_UNAVAILABLE, "cannot listen on %s: %s", text, strerror(rc));
     }
-    if ((rc = add(loop, fd, "", secure, err)) != PD_OK) {
-        close(fd);
-        return rc;
-    }
-    report(loop, fd, "", secure);
-    return PD_OK;
+    return add_opened(loop, fd, "", secure, err);
 }
 
 /* Returns whether a path leads to a Unix socket that a server which no longer runs has left behind. Such a socket
@@ -132,12 +139,7 @@ static int listen_unix(pd_uvloop *loop, const char *path, pd_error *err)
         if (fd >= 0) close(fd);
         return rc;
     }
-    if ((rc = add(loop, fd, path, false, err)) != PD_OK) {
-        close(fd);
-        return rc;
-    }
-    report(loop, fd, path, false);
-    return PD_OK;
+    return add_opened(loop, fd, path, false, err);
 }
 
 /* Returns who may reach the addresses that are being opened. */
@@ -279,8 +281,7 @@ static void turn_away(pd_uvloop *loop, int fd)
     int peer;
 
     pd_loop_log(loop->daemon, LOG_WARNING, (pd_log_facts){ 0 },
-                "out of file descriptors: a connection was turned away "
-                "(ulimit -n, LimitNOFILE)");
+                "out of file descriptors: a connection was turned away (ulimit -n, LimitNOFILE)");
     if (loop->spare_fd >= 0) close(loop->spare_fd);
     peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
     if (peer >= 0) close(peer);

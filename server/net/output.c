@@ -154,8 +154,7 @@ uint64_t pd_reply_payload_bytes(const pd_wait *wait)
 }
 
 /* Fills iov with the addresses of the bytes of a payload that are to be sent next, at most `max` spans of memory and
- * `most` bytes. The first one is in the piece with index `piece`, of which `sent` bytes are sent
- * already. */
+ * `most` bytes. The first one is in the piece with index `piece`, of which `sent` bytes are sent already. */
 static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_t sent, struct iovec *iov, int max,
                          size_t most)
 {

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <utlist.h>
 
 enum { LEAST_BITS = 4 };
 
@@ -43,7 +44,7 @@ static int resize(pd_pendings *table, unsigned bits)
     table->by_id = by_id;
     table->by_serial = by_serial;
     table->bits = bits;
-    for (pd_pending *pending = table->oldest; pending != NULL; pending = pending->newer) file(table, pending);
+    for (pd_pending *pending = table->oldest; pending != NULL; pending = pending->next) file(table, pending);
     return PD_OK;
 }
 
@@ -120,13 +121,7 @@ void pd_pendings_add(pd_pendings *table, pd_pending *pending)
 {
     assert(pd_pendings_find(table, pending->id) == NULL);
     file(table, pending);
-    pending->older = table->newest;
-    pending->newer = NULL;
-    if (table->newest != NULL)
-        table->newest->newer = pending;
-    else
-        table->oldest = pending;
-    table->newest = pending;
+    DL_APPEND(table->oldest, pending);
     table->n++;
     if (table->under_way != NULL) ++*table->under_way;
     table->pieces += pending->wait.n;
@@ -142,14 +137,7 @@ void pd_pendings_remove(pd_pendings *table, pd_pending *pending)
     *at = pending->next_id;
     for (at = serial_bucket(table, pending->serial); *at != pending;) at = &(*at)->next_serial;
     *at = pending->next_serial;
-    if (pending->older != NULL)
-        pending->older->newer = pending->newer;
-    else
-        table->oldest = pending->newer;
-    if (pending->newer != NULL)
-        pending->newer->older = pending->older;
-    else
-        table->newest = pending->older;
+    DL_DELETE(table->oldest, pending);
     table->n--;
     if (table->under_way != NULL) --*table->under_way;
     table->pieces -= pending->wait.n;
@@ -166,7 +154,7 @@ pd_pending *pd_pendings_of_method(const pd_pendings *table, unsigned method)
 {
     pd_pending *pending = table->oldest;
 
-    while (pending != NULL && pending->method != method) pending = pending->newer;
+    while (pending != NULL && pending->method != method) pending = pending->next;
     return pending;
 }
 

@@ -17,12 +17,10 @@ typedef enum pd_pending_kind {
 typedef struct pd_pending {
     struct pd_pending *next_id, *next_serial; /* next request in the same bucket of the hash table by id, and of the one
                                                * by serial number */
-    struct pd_pending *older, *newer;         /* the request that came before and the one that came after, in the list
-                                               * of the connection's open requests */
+    struct pd_pending *prev, *next;           /* in the list of the connection's open requests, the oldest first */
     struct pd_pending *next_reply;            /* next one in the connection's queue of answers to pushes and pulls */
     struct pd_conn *conn; /* connection that the request came on; it exists longer than the request */
-    uint64_t id;          /* request id that the peer chose; the peer may use it again after the
-                                               * answer */
+    uint64_t id;          /* request id that the peer chose; the peer may use it again after the answer */
     uint64_t serial;      /* serial number, which no other request of this connection has; the
                                                * store's answer contains it */
     uint16_t method;
@@ -43,7 +41,7 @@ typedef struct pd_pendings {
     unsigned bits; /* each hash table has 2 to the power of `bits` buckets; 0: no request has come yet, and there are
                        * no tables */
     pd_pending **by_id, **by_serial;
-    pd_pending *oldest, *newest;
+    pd_pending *oldest;
 } pd_pendings;
 
 /* Makes an open request with n pieces for the frame with the prefix `request`. The request gets the

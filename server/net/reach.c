@@ -53,14 +53,13 @@ int pd_reach_check(const pd_reach *reach, const struct sockaddr *address, sockle
 
     if (reach->open || (secure && reach->identifies) || is_loopback(address)) return PD_OK;
     pd_reach_text(address, length, text, sizeof text);
-    return pd_fail(err, PD_PERMISSION_DENIED, "%s: refusing to listen on %s: anyone who can reach it could %s",
-                   name_of(reach), text,
-                   reach->http
-                       ? "read the figures of jobs. Listen on 127.0.0.1, or set http.token to a file with a token that "
-                         "requests must have"
-                       : "read and change every job. Listen on 127.0.0.1, or on tls:// with tls.tokens or "
-                         "tls.client_ca, or set server.insecure = yes (--insecure) if the network keeps untrusted "
-                         "peers out");
+    return pd_fail(
+        err, PD_PERMISSION_DENIED, "%s: refusing to listen on %s: anyone who can reach it could %s", name_of(reach),
+        text,
+        reach->http ? "read the figures of jobs. Listen on 127.0.0.1, or set http.token to a file with a token that "
+                      "requests must have"
+                    : "read and change every job. Listen on 127.0.0.1, or on tls:// with tls.tokens or tls.client_ca, "
+                      "or set server.insecure = yes (--insecure) if the network keeps untrusted peers out");
 }
 
 int pd_reach_resolve(const pd_reach *reach, const pd_address *address, struct addrinfo **list, pd_error *err)

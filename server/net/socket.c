@@ -3,6 +3,8 @@
 
 #include "http.h"
 #include "loop.h"
+#include "transport.h"
+
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -11,13 +13,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "transport.h"
-
 typedef struct sock {
     pd_transport transport; /* must be the first member: the address of a transport of this file is cast to a sock */
     uv_poll_t poll;
     uv_idle_t idle;     /* of TLS: calls back while bytes are here that were decrypted and not received yet */
     int handles;        /* handles of libuv that are not closed yet */
+    bool passes;        /* a Unix socket, which passes descriptors */
     bool closed;        /* the connection has closed the transport, which is freed when its handles are closed */
     unsigned events;    /* events that the connection waits for */
     pd_tls_stream *tls; /* NULL: the bytes are not encrypted */
@@ -25,61 +26,34 @@ typedef struct sock {
     int taken, attached; /* descriptors of a Unix socket: the last one that came; the one to send. -1: none */
 } sock;
 
-static int broken(pd_error *err)
+/* Returns the result of a call that moved no bytes: 0 if the socket is not ready. */
+static ssize_t nothing_moved(pd_error *err)
 {
-    return pd_fail(err, PD_UNAVAILABLE, "%s", strerror(errno));
-}
-
-static bool is_later(void)
-{
-    return errno == EAGAIN || errno == EWOULDBLOCK;
+    return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : pd_fail(err, PD_UNAVAILABLE, "%s", strerror(errno));
 }
 
 static ssize_t sock_receive(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
 {
-    const sock *s = (const sock *)transport;
+    sock *s = (sock *)transport;
     ssize_t got;
 
-    do got = readv(s->fd, iov, n);
+    do got = s->passes ? pd_descriptor_receive(s->fd, iov, n, &s->taken) : readv(s->fd, iov, n);
     while (got < 0 && errno == EINTR);
     if (got > 0) return got;
-    if (got == 0) return PD_CANCELLED;
-    return is_later() ? 0 : broken(err);
+    return got == 0 ? PD_CANCELLED : nothing_moved(err);
 }
 
 static ssize_t sock_send(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
 {
-    const sock *s = (const sock *)transport;
+    sock *s = (sock *)transport;
     struct msghdr message = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n };
     ssize_t sent;
 
-    do sent = sendmsg(s->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    do
+        sent = s->passes ? pd_descriptor_send(s->fd, iov, n, &s->attached)
+                         : sendmsg(s->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (sent < 0 && errno == EINTR);
-    if (sent >= 0) return sent;
-    return is_later() ? 0 : broken(err);
-}
-
-static ssize_t local_receive(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
-{
-    sock *s = (sock *)transport;
-    ssize_t got;
-
-    do got = pd_descriptor_receive(s->fd, iov, n, &s->taken);
-    while (got < 0 && errno == EINTR);
-    if (got > 0) return got;
-    if (got == 0) return PD_CANCELLED;
-    return is_later() ? 0 : broken(err);
-}
-
-static ssize_t local_send(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
-{
-    sock *s = (sock *)transport;
-    ssize_t sent;
-
-    do sent = pd_descriptor_send(s->fd, iov, n, &s->attached);
-    while (sent < 0 && errno == EINTR);
-    if (sent >= 0) return sent;
-    return is_later() ? 0 : broken(err);
+    return sent >= 0 ? sent : nothing_moved(err);
 }
 
 static void local_attach(pd_transport *transport, int fd)
@@ -112,14 +86,6 @@ static void report(sock *s, unsigned happened)
     if (s->tls != NULL && !s->closed) settle(s);
 }
 
-/* Writes what TLS still owes to the socket. Returns the events without PD_ON_WRITE if the connection did not ask for
- * it. */
-static unsigned flush(sock *s, unsigned happened)
-{
-    if ((happened & PD_ON_WRITE) != 0) pd_tls_flush(s->tls);
-    return happened & (s->events | PD_ON_READ | PD_ON_GONE);
-}
-
 /* Reports the events of a socket to its connection. A socket that fails is reported as gone. After urgent data (TCP's
  * out-of-band byte), which nothing reads, watching the socket stops: otherwise the same data would be reported again
  * and again. */
@@ -135,7 +101,11 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     if (status < 0 || (events & UV_DISCONNECT) != 0) happened |= PD_ON_GONE;
     if ((events & UV_READABLE) != 0) happened |= PD_ON_READ;
     if ((events & UV_WRITABLE) != 0) happened |= PD_ON_WRITE;
-    report(s, s->tls != NULL ? flush(s, happened) : happened);
+    if (s->tls != NULL) {
+        if ((happened & PD_ON_WRITE) != 0) pd_tls_flush(s->tls);
+        happened &= s->events | PD_ON_READ | PD_ON_GONE;
+    }
+    report(s, happened);
 }
 
 static void poll_for(sock *s, unsigned events)
@@ -250,8 +220,8 @@ static void secure_identity(const pd_transport *transport, pd_identity *identity
 static const pd_transport_ops plain = {
     .receive = sock_receive, .send = sock_send, .watch = sock_watch, .shut = sock_shut, .close = sock_close
 };
-static const pd_transport_ops local = { .receive = local_receive,
-                                        .send = local_send,
+static const pd_transport_ops local = { .receive = sock_receive,
+                                        .send = sock_send,
                                         .watch = sock_watch,
                                         .shut = sock_shut,
                                         .close = sock_close,
@@ -287,11 +257,12 @@ static sock *make(pd_uvloop *loop, int fd, pd_tls_stream *tls)
     sock *s = calloc(1, sizeof *s);
 
     if (s == NULL) return NULL;
-    s->transport.ops = tls != NULL ? &secure : pd_descriptor_can_pass(fd) ? &local : &plain;
+    s->passes = tls == NULL && pd_descriptor_can_pass(fd);
+    s->transport.ops = tls != NULL ? &secure : s->passes ? &local : &plain;
     s->tls = tls;
     s->fd = fd;
     s->taken = s->attached = -1;
-    if (s->transport.ops != &local) tune(fd, &loop->daemon->config);
+    if (!s->passes) tune(fd, &loop->daemon->config);
     s->poll.data = s->idle.data = s;
     if (uv_poll_init(&loop->uv, &s->poll, fd) != 0) {
         free(s);

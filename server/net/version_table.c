@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Lets uthash survive a lack of memory: it then adds no element and sets the element's
- * table pointer to NULL. */
+/* Lets uthash survive a lack of memory: it then adds no element and sets the element's table pointer to NULL. */
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
@@ -341,12 +340,6 @@ void pd_version_table_close(pd_version_table *versions, uint32_t number, pd_clos
     close_for_all(versions, j, closed, before);
 }
 
-static void fail(pd_version_table *versions, pd_wait *wait, const pd_error *err)
-{
-    pd_version_table_forget(versions, wait);
-    versions->user.failed(versions->user.arg, wait, err);
-}
-
 /* Moves the waiters for round `step` or an earlier one from `list` to the end of another list, in their
  * order. Returns how many waiters the list had. */
 static size_t take_overdue(pd_waiter **list, uint64_t step, pd_waiter **overdue)
@@ -372,7 +365,11 @@ static size_t fail_waiters(pd_version_table *versions, pd_waiter **list, uint64_
     pd_waiter *overdue = NULL;
     size_t n = take_overdue(list, step, &overdue);
 
-    while (overdue != NULL) fail(versions, overdue->wait, err);
+    while (overdue != NULL) {
+        pd_wait *wait = overdue->wait;
+        pd_version_table_forget(versions, wait);
+        versions->user.failed(versions->user.arg, wait, err);
+    }
     return n;
 }
 

@@ -501,9 +501,9 @@ bool pd_optim_waits(const pd_optim *optim)
     return optim->bond.settled ? !pd_step_is_decided(optim) : !tasks_are_back(optim);
 }
 
-/* Takes the task that follows `before` from the list of pending tasks, and adds it to optim->tasks.work, so that its result
- * is stored. Throws the task away instead if its result is out of date, or if it comes after the task that made the
- * step fail. */
+/* Takes the task that follows `before` from the list of pending tasks, and adds it to optim->tasks.work, so that its
+ * result is stored. Throws the task away instead if its result is out of date, or if it comes after the task that made
+ * the step fail. */
 static void collect(pd_optim *optim, pd_pending_task *before)
 {
     bool last = (before == NULL ? optim->saved.oldest : before->next) == optim->bond.last;

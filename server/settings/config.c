@@ -169,13 +169,11 @@ static const pd_key keys[] = {
     { "server", "drain_timeout", PD_KEY_TIME, AT(drain_timeout), "30s", 1, DAY, .reload = true,
       .help = "time that open rounds have to finish after SIGTERM" },
     { "server", "checkpoint_timeout", PD_KEY_TIME, AT(checkpoint_timeout), "5m", 1, DAY, .reload = true,
-      .help =
-          "time that the last checkpoints have to reach the disk when the daemon stops, beyond drain_timeout; then it "
-          "ends without them" },
+      .help = "time that the last checkpoints have to reach the disk when the daemon stops, beyond drain_timeout; then "
+              "it ends without them" },
     { "server", "trace_file", PD_KEY_TEXT, AT(trace_file), "",
-      .help =
-          "file that gets the steps of one job, as a trace for ui.perfetto.dev: FILE or FILE:JOB. Without a name it "
-          "is the first job that has a step. An older file is replaced. Empty: nothing is traced" },
+      .help = "file that gets the steps of one job, as a trace for ui.perfetto.dev: FILE or FILE:JOB. Without a name "
+              "it is the first job that has a step. An older file is replaced. Empty: nothing is traced" },
     { "server", "trace_bytes", PD_KEY_BYTES, AT(trace_bytes), "64MiB", 4 * KIB, TIB,
       .help = "largest size of trace_file; what comes later is not traced" },
     { "server", "idle_exit", PD_KEY_TIME, AT(idle_exit), "0s", 0, DAY,
@@ -188,8 +186,8 @@ static const pd_key keys[] = {
       .help = "file with the server's certificate and its chain, PEM. A path here may begin with "
               "${CREDENTIALS_DIRECTORY}, which systemd sets for LoadCredential=" },
     { "tls", "key", PD_KEY_TEXT, AT(tls_key), "", .reload = true,
-      .help = "file with the key of that certificate, PEM without a pass phrase, which only its owner and group may "
-              "read" },
+      .help =
+          "file with the key of that certificate, PEM without a pass phrase, which only its owner and group may read" },
     { "tls", "client_ca", PD_KEY_TEXT, AT(tls_client_ca), "", .reload = true,
       .help = "file with certificates of authorities, PEM: clients must have a certificate that one of them signed, or "
               "a token" },
@@ -200,9 +198,9 @@ static const pd_key keys[] = {
       .help = "file with the tokens of clients, a line for each as paramctl token new prints it, which only its owner "
               "and group may read" },
     { "http", "listen", PD_KEY_TEXT, AT(http_listen), "",
-      .help = "addresses of the HTTP listener, separated by commas, written as in [server], for example "
-              "127.0.0.1:7072; none: there is no HTTP listener. Other machines may reach it only with a token, or with "
-              "server.insecure" },
+      .help =
+          "addresses of the HTTP listener, separated by commas, written as in [server], for example 127.0.0.1:7072; "
+          "none: there is no HTTP listener. Other machines may reach it only with a token, or with server.insecure" },
     { "http", "token", PD_KEY_TEXT, AT(http_token), "", .reload = true,
       .help = "file with the token that requests must have (Authorization: Bearer TOKEN, or as the password of any "
               "user); its first line counts, at least 16 characters. Only its owner and group may read it, and its "
@@ -235,9 +233,8 @@ static const pd_key keys[] = {
     { "threads", "pool_threads", PD_KEY_COUNT, AT(pool_threads), "auto", 1, 60, true,
       .help = "threads of lower priority that compute inverse roots; auto: one less than the processors, at least 1" },
     { "threads", "cpu", PD_KEY_ONE_OF, AT(cpu), "auto", .choices = PD_CPU_CHOICES,
-      .help =
-          "newest instruction set that sums, optimizers and OpenBLAS use; auto: the newest of this CPU. Sets differ "
-          "in speed, and in the last bits of what OpenBLAS computes" },
+      .help = "newest instruction set that sums, optimizers and OpenBLAS use; auto: the newest of this CPU. Sets "
+              "differ in speed, and in the last bits of what OpenBLAS computes" },
     { "threads", "numa", PD_KEY_ONE_OF, AT(numa), "auto", .choices = "auto|off",
       .help = "where a machine has several NUMA nodes, auto runs steps on the processors of one node, and takes memory "
               "of jobs there, if it has enough processors for step_threads; off: any processors, any memory" },
@@ -419,7 +416,6 @@ void pd_config_free(pd_config *config)
     free(config);
 }
 
-/* Returns how many threads run steps by default: one for each processor that they may use. */
 static uint64_t default_step_threads(const pd_config *config, uint64_t cores)
 {
     pd_numa numa;
@@ -516,13 +512,11 @@ int pd_config_check(pd_config *config, pd_error *err)
                        (unsigned long long)config->max_payload, (unsigned long long)config->chunk_bytes);
     if (config->ingest_bytes < config->max_payload)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "limits.ingest_bytes = %llu: must hold at least one frame of "
-                       "limits.max_payload, %llu",
+                       "limits.ingest_bytes = %llu: must hold at least one frame of limits.max_payload, %llu",
                        (unsigned long long)config->ingest_bytes, (unsigned long long)config->max_payload);
     if (config->heartbeat_timeout <= config->heartbeat_interval)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "server.heartbeat_timeout = %llu ms: must be longer than "
-                       "server.heartbeat_interval, %llu ms",
+                       "server.heartbeat_timeout = %llu ms: must be longer than server.heartbeat_interval, %llu ms",
                        (unsigned long long)config->heartbeat_timeout, (unsigned long long)config->heartbeat_interval);
     if ((rc = pd_cpu_find(pd_config_cpu(config), &set, &why)) != PD_OK)
         return pd_fail(err, rc, "threads.cpu: %s", why.text);

@@ -131,10 +131,10 @@ static int read_argument(line *l, const char *text, pd_error *err)
 {
     if (strncmp(text, "--", 2) == 0 && text[2] != '\0') return read_long(l, text, err);
     if (text[0] == '-' && text[1] != '\0' && text[1] != '-') return read_short(l, text, err);
-    return pd_fail(err, PD_INVALID_ARGUMENT,
-                   "unexpected \"%.64s\": expected a flag (a yes-or-no flag has no value of its own: --insecure or "
-                   "--insecure=no)",
-                   text);
+    return pd_fail(
+        err, PD_INVALID_ARGUMENT,
+        "unexpected \"%.64s\": expected a flag (a yes-or-no flag has no value of its own: --insecure or --insecure=no)",
+        text);
 }
 
 /* Turns the flag --port N into --listen=127.0.0.1:N. */
@@ -256,25 +256,21 @@ static void help_key(const pd_config *config, const pd_key *key, FILE *out)
     print_words(text, out);
 }
 
-static void help_section(const char *section, FILE *out)
-{
-    char text[200];
-
-    snprintf(text, sizeof text, "[%s] %s", section, pd_section_help(section));
-    fprintf(out, "\n");
-    pd_words_print(text, "", out);
-}
-
 void pd_flags_help(const pd_config *config, FILE *out)
 {
     const char *section = "";
+    char text[200];
 
     fprintf(out, "Usage: paramd [FLAG...]\n"
                  "A parameter server: takes gradients, runs the optimizer, serves the new weights.\n\n");
     for (size_t i = 0; i < N_OWN; i++) help_own(i, out);
     for (size_t i = 0; i < config->n_keys; i++) {
         const pd_key *key = &config->keys[i];
-        if (strcmp(section, key->section) != 0) help_section(key->section, out);
+        if (strcmp(section, key->section) != 0) {
+            snprintf(text, sizeof text, "[%s] %s", key->section, pd_section_help(key->section));
+            fprintf(out, "\n");
+            pd_words_print(text, "", out);
+        }
         section = key->section;
         help_key(config, key, out);
     }

@@ -121,15 +121,14 @@ static int check_token(const char *token, const char *path, const char *key, pd_
                            key, path);
     if (n >= PD_TOKEN_LEAST && n <= MOST && different_characters(token) >= LEAST_DIFFERENT) return PD_OK;
     if (n >= PD_TOKEN_LEAST && n <= MOST)
-        return pd_fail(
-            err, PD_INVALID_ARGUMENT,
-            "%s: %.300s: the token is easy to guess, since it has fewer than %d different characters (openssl "
-            "rand -hex 32 makes a token)",
-            key, path, LEAST_DIFFERENT);
-    return pd_fail(err, PD_INVALID_ARGUMENT,
-                   "%s: %.300s: the first line has %zu characters, expected %d to %d (openssl rand -hex 32 makes a "
-                   "token)",
-                   key, path, n, PD_TOKEN_LEAST, MOST);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "%s: %.300s: the token is easy to guess, since it has fewer than %d different characters "
+                       "(openssl rand -hex 32 makes a token)",
+                       key, path, LEAST_DIFFERENT);
+    return pd_fail(
+        err, PD_INVALID_ARGUMENT,
+        "%s: %.300s: the first line has %zu characters, expected %d to %d (openssl rand -hex 32 makes a token)", key,
+        path, n, PD_TOKEN_LEAST, MOST);
 }
 
 int pd_token_read(char **out, const char *setting, const char *key, pd_error *err)
@@ -159,7 +158,6 @@ static int read_files(pd_tls_context **out, const pd_tls_files *files, pd_error 
     return rc == PD_OK ? pd_tls_server(out, &all, err) : rc;
 }
 
-/* Finds out whether a list of addresses has one with tls://. */
 static int has_secure(bool *secure, const char *listen, pd_error *err)
 {
     pd_address *addresses;

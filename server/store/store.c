@@ -147,12 +147,6 @@ static pd_job *next_due(const pd_store *store)
     return next;
 }
 
-static void note_turn(pd_store *store, pd_job *job)
-{
-    job->due.turn = ++store->turns;
-    if (job->owner != NULL) pd_owner_set_turn(job->owner, job->due.turn);
-}
-
 /* Queues a job that a request or a batch of work may have changed, if it has work. While the server drains, its last
  * checkpoint begins if nothing is in its way any more. An export that waits begins if
  * nothing is in its way any more: a checkpoint that is due had its turn before. */
@@ -182,7 +176,7 @@ static void look_again(pd_store *store, uint64_t now_ns)
 
 /* While the server drains: begins the last checkpoints of all jobs, once their rounds have ended. One that something
  * is in the way of begins later (queue). */
-static void keep_last(pd_store *store, uint64_t now_ns)
+static void begin_last_checkpoints(pd_store *store, uint64_t now_ns)
 {
     pd_job *job, *next;
 
@@ -199,7 +193,7 @@ static void keep_last(pd_store *store, uint64_t now_ns)
 static void settle(pd_store *store, uint64_t now_ns)
 {
     look_again(store, now_ns);
-    if (store->drain.draining) keep_last(store, now_ns);
+    if (store->drain.draining) begin_last_checkpoints(store, now_ns);
     pd_drain_answer(&store->drain, &store->jobs, &store->outbox, now_ns);
     pd_publishing_look(&store->publishing, &store->jobs, &store->outbox, now_ns);
 }
@@ -260,7 +254,7 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
 
-    /* The job exists, because it is freed only after its last preconditioner task has return. */
+    /* The job exists, because it is freed only after its last preconditioner task has returned. */
     assert(job != NULL && request->u.task.param < job->steps.n_params);
     pd_checkpoint_task(job, request->u.task.param, request->u.task.task);
     pd_steps_task(&job->steps, &job->steps.params[request->u.task.param], request->u.task.task, job->gone);
@@ -275,7 +269,7 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
 }
 
 /* Takes a checkpoint back from the checkpoint writer. */
-static void kept(pd_store *store, pd_request *request, uint64_t now_ns)
+static void checkpoint_written(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->u.checkpoint_image->number);
 
@@ -453,7 +447,7 @@ bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns,
     case PD_REQ_LIMITS: limit(store, request); break;
     case PD_REQ_ROLES: take_roles(store, request); break;
     case PD_REQ_TASK: task(store, request, now_ns); break;
-    case PD_REQ_CHECKPOINT_WRITTEN: kept(store, request, now_ns); break;
+    case PD_REQ_CHECKPOINT_WRITTEN: checkpoint_written(store, request, now_ns); break;
     case PD_REQ_WAL: logged(store, request, now_ns); break;
     case PD_REQ_CHECKPOINT:
         if (request->u.checkpoint.job_name != NULL)
@@ -479,7 +473,8 @@ bool pd_store_work(pd_store *store, uint64_t now_ns)
     pd_jobs_free_some(&store->jobs);
     if (job == NULL) return pd_store_has_work(store);
     pd_store_unqueue(store, job);
-    note_turn(store, job);
+    job->due.turn = ++store->turns;
+    if (job->owner != NULL) pd_owner_set_turn(job->owner, job->due.turn);
     if (pd_checkpoint_has_work(job)) pd_checkpoint_work(job, now_ns);
     pd_store_relief(store, true);
     if (pd_job_has_work(job, now_ns)) pd_job_work(job, now_ns);

@@ -78,7 +78,7 @@ static unsigned intent_of(const pd_request *hello)
                                                      : BY_RUN;
 }
 
-/* Returns the generation of a run: the number behind the last '#', else 1. *launch: length of what stands before. */
+/* Returns the generation of a run: the number after the last '#', else 1. *launch: length of what stands before. */
 static unsigned long generation_of(const char *run, size_t *launch)
 {
     const char *mark = strrchr(run, '#');
@@ -182,46 +182,10 @@ static const char *holder_text(const pd_job *job, const pd_request *hello, uint6
     return text;
 }
 
-static int refuse_held(const pd_job *job, const pd_request *hello, const char *holder, pd_error *err)
-{
-    const char *why = run_of(job, hello) == OTHER ? "of another run " : "";
-
-    return pd_fail(err, PD_ALREADY_EXISTS,
-                   "job %.100s is in training: %s %sholds it. Choose another name (job=, PARAMD_JOB), or take it over "
-                   "(resume, PARAMD_RESUME=1)",
-                   job->steps.name, holder, why);
-}
-
-static int refuse_other(pd_job *job, const char *holder, pd_error *err)
-{
-    return pd_fail(err, PD_FAILED_PRECONDITION,
-                   "job %.100s at step %" PRIu64
-                   " belongs to another run, whose workers are gone: %s. Continue it (resume, PARAMD_RESUME=1), begin "
-                   "anew (PARAMD_RESUME=0), or choose another name (job=, PARAMD_JOB)",
-                   job->steps.name, pd_steps_least(&job->steps), holder);
-}
-
-static int wait_for_end(const pd_job *job, const char *holder, pd_error *err)
-{
-    return pd_fail(err, PD_UNAVAILABLE,
-                   "job %.100s is about to end: %s has not left it yet. To continue the job: resume, PARAMD_RESUME=1; "
-                   "or choose another name (job=, PARAMD_JOB)",
-                   job->steps.name, holder);
-}
-
 /* Fails with PD_UNAVAILABLE: a worker that only joins waits until rank 0 has created the job. */
-static int pd_succession_wait_for_creator(const pd_request *hello, pd_error *err)
+static int wait_for_creator(const pd_request *hello, pd_error *err)
 {
     return pd_fail(err, PD_UNAVAILABLE, "rank %u of job %.200s waits for rank 0, which creates the job", hello->rank,
-                   hello->u.hello.job_name);
-}
-
-/* Decides about a Hello that begins the job again. A process that was in a job of this name does not create it. */
-static int begin_anew(const pd_request *hello, pd_error *err)
-{
-    if (!hello->u.hello.rejoins) return PD_OK;
-    return pd_fail(err, PD_NOT_FOUND,
-                   "the job %.200s that this worker was in is over, and a rejoining worker cannot create a job",
                    hello->u.hello.job_name);
 }
 
@@ -229,7 +193,7 @@ static int begin_anew(const pd_request *hello, pd_error *err)
  * this one, or continues it. PD_UNAVAILABLE: the worker must wait, and the text says for whom. PD_ALREADY_EXISTS: the
  * job is in training. PD_FAILED_PRECONDITION: the job belongs to another run. PD_NOT_FOUND: the Hello rejoins a job
  * that is over. */
-static int pd_succession_decide(pd_job *job, const pd_request *hello, uint64_t now_ns, bool *anew, pd_error *err)
+static int apply_table(pd_job *job, const pd_request *hello, uint64_t now_ns, bool *anew, pd_error *err)
 {
     verdict found = judge(job, hello);
     char holder[128];
@@ -238,18 +202,38 @@ static int pd_succession_decide(pd_job *job, const pd_request *hello, uint64_t n
     *anew = found == BEGIN_ANEW;
     switch (found) {
     case CONTINUE: break;
-    case BEGIN_ANEW: return begin_anew(hello, err);
-    case WAIT_FOR_END: return wait_for_end(job, holder, err);
-    case WAIT_FOR_BEGIN: return pd_succession_wait_for_creator(hello, err);
-    case REFUSE_HELD: return refuse_held(job, hello, holder, err);
-    case REFUSE_OTHER: return refuse_other(job, holder, err);
+    case BEGIN_ANEW:
+        if (!hello->u.hello.rejoins) break;
+        return pd_fail(err, PD_NOT_FOUND,
+                       "the job %.200s that this worker was in is over, and a rejoining worker cannot create a job",
+                       hello->u.hello.job_name);
+    case WAIT_FOR_END:
+        return pd_fail(
+            err, PD_UNAVAILABLE,
+            "job %.100s is about to end: %s has not left it yet. To continue the job: resume, PARAMD_RESUME=1; "
+            "or choose another name (job=, PARAMD_JOB)",
+            job->steps.name, holder);
+    case WAIT_FOR_BEGIN: return wait_for_creator(hello, err);
+    case REFUSE_HELD:
+        return pd_fail(
+            err, PD_ALREADY_EXISTS,
+            "job %.100s is in training: %s %sholds it. Choose another name (job=, PARAMD_JOB), or take it over "
+            "(resume, PARAMD_RESUME=1)",
+            job->steps.name, holder, run_of(job, hello) == OTHER ? "of another run " : "");
+    case REFUSE_OTHER:
+        return pd_fail(
+            err, PD_FAILED_PRECONDITION,
+            "job %.100s at step %" PRIu64
+            " belongs to another run, whose workers are gone: %s. Continue it (resume, PARAMD_RESUME=1), begin "
+            "anew (PARAMD_RESUME=0), or choose another name (job=, PARAMD_JOB)",
+            job->steps.name, pd_steps_least(&job->steps), holder);
     }
     return PD_OK;
 }
 
 /* Notes that the process of this Hello continues the job: with the intent to resume, the job belongs to its run from
  * now on. PD_NO_MEMORY. */
-static int pd_succession_take_run(pd_job *job, const pd_request *hello, pd_error *err)
+static int take_run(pd_job *job, const pd_request *hello, pd_error *err)
 {
     const char *run = hello->u.hello.run;
     char *copy = NULL;
@@ -364,11 +348,11 @@ static int decide(const pd_store *store, pd_job *job, const pd_request *request,
     int rc = PD_OK;
 
     *creates = job == NULL;
-    if (job == NULL) return request->u.hello.joins ? pd_succession_wait_for_creator(request, err) : PD_OK;
+    if (job == NULL) return request->u.hello.joins ? wait_for_creator(request, err) : PD_OK;
     if (request->rank < job->steps.members.ranks) rc = pd_rank_admits(job, request, store->roles != NULL, err);
     /* A superseded process hears first whether it describes the job, and then that it stays out. */
     if (rc == PD_ABORTED) return PD_OK;
-    return rc == PD_OK ? pd_succession_decide(job, request, now_ns, creates, err) : rc;
+    return rc == PD_OK ? apply_table(job, request, now_ns, creates, err) : rc;
 }
 
 pd_job *pd_store_hello(pd_store *store, pd_request *request, uint64_t now_ns)
@@ -388,7 +372,7 @@ pd_job *pd_store_hello(pd_store *store, pd_request *request, uint64_t now_ns)
         rc = created ? create_job(store, request, job, &job, &err) : agree(store, &job, request, now_ns, &err);
     if (rc == PD_OK) rc = pd_rank_admits(job, request, store->roles != NULL, &err);
     if (rc == PD_OK) rc = pd_job_owner_set(job, &store->owners, store->roles, request, &err);
-    if (rc == PD_OK && !created) rc = pd_succession_take_run(job, request, &err);
+    if (rc == PD_OK && !created) rc = take_run(job, request, &err);
     if (rc != PD_OK) {
         job = pd_jobs_find(&store->jobs, request->u.hello.job_name); /* it may have ended */
         pd_request_refuse(&store->outbox, request, &err);

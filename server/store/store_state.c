@@ -1,4 +1,4 @@
-/* store_state.c - ends jobs: because somebody asks for it, or to make room for others. */
+/* store_state.c - ends jobs: on request, or to make room for others. */
 #include "store_state.h"
 
 #include "checkpoint.h"

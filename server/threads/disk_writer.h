@@ -1,10 +1,11 @@
 /* disk_writer.h - a thread that writes to the state directory in place of the step thread. A daemon has two: the
  * checkpoint writer and the WAL thread.
  *
- * The step thread hands a writer effects (PD_EFF_WRITE_CHECKPOINT, PD_EFF_WAL). They come back as requests (PD_REQ_CHECKPOINT_WRITTEN,
- * PD_REQ_WAL) with the result, in the same order, each exactly once. The checkpoint writer writes one checkpoint after
- * the other, with a lower priority than steps. The WAL thread writes all records that wait together, and then waits for
- * the disk once. They are two threads because writing a checkpoint may take many seconds. */
+ * The step thread hands a writer effects (PD_EFF_WRITE_CHECKPOINT, PD_EFF_WAL). They come back as requests
+ * (PD_REQ_CHECKPOINT_WRITTEN, PD_REQ_WAL) with the result, in the same order, each exactly once. The checkpoint writer
+ * writes one checkpoint after the other, with a lower priority than steps. The WAL thread writes all records that wait
+ * together, and then waits for the disk once. They are two threads because writing a checkpoint may take many
+ * seconds. */
 #ifndef PD_DISK_WRITER_H
 #define PD_DISK_WRITER_H
 
@@ -35,8 +36,8 @@ int pd_disk_writer_start(pd_disk_writer **out, const pd_disk_writer_config *conf
 void pd_disk_writer_submit(pd_disk_writer *writer, pd_mailbox *done, pd_effect *effect);
 /* Ends the thread. The checkpoint that is being written is finished, and so are marks of jobs that have ended;
  * checkpoints that wait come back with PD_CANCELLED. Records that wait are written. Then all have been posted to the
- * mailbox `done`. Accepts NULL. PD_DEADLINE_EXCEEDED: at the monotonic time until_ns the disk has not answered. Then the
- * writer is not freed, its thread may still write, and the mailbox `done` must stay. */
+ * mailbox `done`. Accepts NULL. PD_DEADLINE_EXCEEDED: at the monotonic time until_ns the disk has not answered. Then
+ * the writer is not freed, its thread may still write, and the mailbox `done` must stay. */
 int pd_disk_writer_stop(pd_disk_writer *writer, uint64_t until_ns, pd_error *err);
 
 /* Returns what software and hardware this process is, for manifests; the time is not filled in. */

@@ -82,7 +82,6 @@ static peer *find(peers table, const pd_log_entry *entry, uint64_t window)
     return last;
 }
 
-/* Returns the count of lines of a place in the code about a peer. */
 static unsigned *count_of(peer *at, uint64_t place)
 {
     int i = 0;
@@ -424,7 +423,6 @@ static size_t lost_line(char *out, size_t size, uint64_t lost)
     return pd_log_line(out, size, chosen, now_ms(), &entry);
 }
 
-/* Logs how many lines about each peer were left out. */
 static void report_left_out(bool all)
 {
     uint64_t ms = now_ms();

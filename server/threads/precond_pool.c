@@ -35,14 +35,6 @@ struct pd_precond_pool {
     worker worker[]; /* the threads; the first one takes only light tasks */
 };
 
-/* Gives a thread of the preconditioner pool a low priority, because a root may be late but a step may not. Limits BLAS
- * to one thread, without an OpenMP team. */
-static void settle_down(void)
-{
-    pd_thread_lower(NICER);
-    pd_blas_one_thread();
-}
-
 /* Waits for a preconditioner task that this thread takes, and returns the request that contains it. Returns NULL when
  * the pool stops. */
 static pd_request *take(pd_precond_pool *pool, pd_precond_queue_choice choice)
@@ -61,7 +53,7 @@ static pd_request *take(pd_precond_pool *pool, pd_precond_queue_choice choice)
 
 /* Sends preconditioner tasks that are finished or were withdrawn back to the store: posts them, as a chain of requests,
  * to the mailbox `done`. Accepts NULL. */
-static void bring_home(pd_precond_pool *pool, pd_request *first)
+static void return_tasks(pd_precond_pool *pool, pd_request *first)
 {
     for (pd_mail *mail = first == NULL ? NULL : &first->mail, *next; mail != NULL; mail = next) {
         next = mail->next;
@@ -75,13 +67,14 @@ static void *run(void *arg)
     const worker *self = arg;
     pd_request *next;
 
-    settle_down();
+    pd_thread_lower(NICER); /* a root may be late but a step may not */
+    pd_blas_one_thread();
     while ((next = take(self->pool, self->choice)) != NULL) {
         struct pd_task *task = next->u.task.task;
         uint64_t begun = pd_clock_ns();
         pd_task_run(task);
         pd_task_took(task, (double)(pd_clock_ns() - begun) / 1e6);
-        bring_home(self->pool, next);
+        return_tasks(self->pool, next);
     }
     return NULL;
 }
@@ -106,7 +99,7 @@ int pd_precond_pool_submit(pd_precond_pool *pool, struct pd_task *task, uint32_t
     rc = pd_precond_queue_add(pool->queue, task, job, param, &unrun);
     if (rc == PD_OK && unrun == NULL) wake(pool, light);
     pthread_mutex_unlock(&pool->lock);
-    bring_home(pool, unrun);
+    return_tasks(pool, unrun);
     return rc;
 }
 
@@ -118,7 +111,7 @@ void pd_precond_pool_forget(pd_precond_pool *pool, uint32_t job)
     pthread_mutex_lock(&pool->lock);
     unrun = pd_precond_queue_forget(pool->queue, job);
     pthread_mutex_unlock(&pool->lock);
-    bring_home(pool, unrun);
+    return_tasks(pool, unrun);
 }
 
 static int start_worker(pd_precond_pool *pool, pd_error *err)
@@ -167,7 +160,7 @@ void pd_precond_pool_stop(pd_precond_pool *pool)
 
     if (pool == NULL) return;
     stop_workers(pool);
-    while ((unrun = pd_precond_queue_take(pool->queue, PD_PRECOND_QUEUE_ALL)) != NULL) bring_home(pool, unrun);
+    while ((unrun = pd_precond_queue_take(pool->queue, PD_PRECOND_QUEUE_ALL)) != NULL) return_tasks(pool, unrun);
     pd_precond_queue_free(pool->queue);
     for (int i = 0; i < 2; i++) pthread_cond_destroy(&pool->more[i]);
     pthread_mutex_destroy(&pool->lock);

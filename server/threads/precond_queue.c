@@ -1,5 +1,4 @@
-/* precond_queue.c - decides the order in which waiting preconditioner tasks run, as precond_queue.h
- * describes. */
+/* precond_queue.c - decides the order in which waiting preconditioner tasks run, as precond_queue.h describes. */
 #include "precond_queue.h"
 
 #include "grow.h"
@@ -60,8 +59,7 @@ typedef struct flow {
     /* preconditioner tasks of the job: [false] heavy ones, [true] light ones */
     task_lane lane[2];
     double tag;    /* virtual time, in costs of tasks, at which the job's next task may start */
-    uint64_t turn; /* when the thread for light tasks last took a task of this job: the number of that turn; 0:
-                        * never */
+    uint64_t turn; /* when the thread for light tasks last took a task of this job: the number of that turn; 0: never */
     unsigned
         taken[2]; /* number of the job's tasks taken so far, by pd_precond_queue_choice. Every PD_PRECOND_QUEUE_AGED-th
                         * one is the oldest */
@@ -175,13 +173,6 @@ static flow *next_flow(pd_precond_queue *queue, pd_precond_queue_choice choice)
     return choice == PD_PRECOND_QUEUE_LIGHT ? in_turn : least;
 }
 
-/* Charges a job with the cost of a preconditioner task that a thread takes now, so that other jobs come first for a
- * while. */
-static void charge(flow *f, double cost)
-{
-    f->tag += PD_PRECOND_QUEUE_HANDOVER + fmin(fmax(cost, 0), LARGEST_COST);
-}
-
 static entry *entry_new(pd_precond_queue *queue, struct pd_task *task, uint32_t job, uint32_t param)
 {
     entry *e = calloc(1, sizeof *e);
@@ -250,8 +241,7 @@ static bool replace(pd_precond_queue *queue, entry *newer)
     return true;
 }
 
-/* Returns the waiting preconditioner task with the largest cost of all jobs. Used only when a test mutants the bug that
- * ignores the fair order. */
+/* Returns the waiting preconditioner task with the largest cost of all jobs. Only for a mutant. */
 static entry *largest(const pd_precond_queue *queue)
 {
     entry *best = NULL, *e;
@@ -317,7 +307,7 @@ pd_request *pd_precond_queue_take(pd_precond_queue *queue, pd_precond_queue_choi
     if (choice == PD_PRECOND_QUEUE_LIGHT)
         f->turn = ++queue->turns;
     else
-        charge(e->owner, e->load.size);
+        e->owner->tag += PD_PRECOND_QUEUE_HANDOVER + fmin(fmax(e->load.size, 0), LARGEST_COST);
     return extract(queue, e);
 }
 

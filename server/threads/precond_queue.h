@@ -20,8 +20,8 @@
  *   - Job a has a waiting task, and its previous task was taken already. Until the waiting task is taken, the threads
  *     take tasks of each other job b that cost at most C(a) + C(b) in total. A running task is never interrupted, so
  *     job a also waits until the first of the K threads is free.
- *   - A task that is added while n older tasks of its job wait is among the next PD_PRECOND_QUEUE_AGED * (n + 1) tasks of
- *     its job that are taken.
+ *   - A task that is added while n older tasks of its job wait is among the next PD_PRECOND_QUEUE_AGED * (n + 1) tasks
+ *     of its job that are taken.
  *
  * Bounds for the thread of light tasks: while a light task of a job waits for its job's turn, the thread takes at most
  * one task of each other job. Within the job, the second bound above applies to its light tasks. */

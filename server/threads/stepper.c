@@ -233,7 +233,6 @@ static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_e
     return pd_disk_writer_start(&stepper->wal, &writer, err);
 }
 
-/* Frees a stepper whose step thread was not started. */
 static void free_unstarted(pd_stepper *stepper)
 {
     (void)pd_disk_writer_stop(stepper->wal, UINT64_MAX, NULL);
@@ -294,14 +293,6 @@ uint64_t pd_stepper_busy_ns(const pd_stepper *stepper)
     return since == 0 || now < since ? 0 : now - since;
 }
 
-/* Asks the step thread to stop, and wakes it with an empty request. The mailbox of requests stays open, because the
- * preconditioner pool still posts its tasks to it. */
-static void ask_to_stop(pd_stepper *stepper)
-{
-    atomic_store(&stepper->stop, true);
-    pd_mailbox_post(stepper->requests, &stepper->last_call->mail, &stepper->last_call->mail);
-}
-
 /* Releases the published versions in effects that the loop thread has not read. The effects stay in the loop thread's
  * mailbox. */
 static void take_back_published(pd_stepper *stepper)
@@ -328,7 +319,9 @@ bool pd_stepper_stop(pd_stepper *stepper, uint64_t until_ns, size_t *lost)
     if (lost != NULL) *lost = 0;
     if (stepper == NULL) return true;
     stepper->until_ns = until_ns;
-    ask_to_stop(stepper);
+    atomic_store(&stepper->stop, true);
+    /* wakes the step thread; the mailbox stays open, because the preconditioner pool still posts its tasks to it */
+    pd_mailbox_post(stepper->requests, &stepper->last_call->mail, &stepper->last_call->mail);
     pthread_join(stepper->thread, NULL);
     if (lost != NULL) *lost = stepper->lost;
     if (stepper->left) return false;

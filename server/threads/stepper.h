@@ -20,8 +20,7 @@ typedef struct pd_stepper_config {
     const char *keep_dir;
     const atomic_bool *stops; /* becomes true when the daemon has to stop, so that no more jobs are loaded; borrowed for
                                * the call of pd_stepper_start. NULL: it never has to */
-    /* mailbox of the loop thread, to which effects are posted; borrowed, and
-     * must exist longer than the stepper */
+    /* mailbox of the loop thread, to which effects are posted; borrowed, and must exist longer than the stepper */
     pd_mailbox *effects;
 } pd_stepper_config;
 

@@ -82,13 +82,6 @@ static void name_track(FILE *out, uint32_t track, const char *name)
     fputs("}},\n", out);
 }
 
-static void write_work(FILE *out, trace_tracks *tracks, const pd_traced *event)
-{
-    if (!tracks->work) name_track(out, WORK_TRACK, "step thread");
-    tracks->work = true;
-    span(out, tracks, WORK_TRACK, pd_step_phase_name(event->phase), event->begin, event->end);
-}
-
 static int grow_tracks(trace_tracks *tracks, uint32_t index)
 {
     uint32_t n = index + 1 > 2 * tracks->n_params ? index + 1 : 2 * tracks->n_params;
@@ -142,21 +135,24 @@ static void write_root_end(FILE *out, const trace_tracks *tracks, const char *ph
     fputs("},\n", out);
 }
 
-static void write_root(FILE *out, trace_tracks *tracks, const trace_entry *entry)
-{
-    tracks->roots++;
-    write_root_end(out, tracks, "b", entry->param, entry->event.begin);
-    write_root_end(out, tracks, "e", entry->param, entry->event.end);
-}
-
 /* Appends the event to the text: one line or more, each of which ends with a comma and a newline. A round of a
  * parameter is a span of that parameter's track, with its parts inside. PD_NO_MEMORY: the tracks need more memory. */
 static int write_event(FILE *out, trace_tracks *tracks, const trace_entry *entry)
 {
-    switch (entry->event.kind) {
-    case PD_TRACED_WORK: write_work(out, tracks, &entry->event); break;
+    const pd_traced *event = &entry->event;
+
+    switch (event->kind) {
+    case PD_TRACED_WORK:
+        if (!tracks->work) name_track(out, WORK_TRACK, "step thread");
+        tracks->work = true;
+        span(out, tracks, WORK_TRACK, pd_step_phase_name(event->phase), event->begin, event->end);
+        break;
     case PD_TRACED_ROUND: return write_round(out, tracks, entry);
-    case PD_TRACED_ROOT: write_root(out, tracks, entry); break;
+    case PD_TRACED_ROOT:
+        tracks->roots++;
+        write_root_end(out, tracks, "b", entry->param, event->begin);
+        write_root_end(out, tracks, "e", entry->param, event->end);
+        break;
     }
     return PD_OK;
 }
@@ -234,7 +230,6 @@ static uint64_t end_of(const pd_traced *event)
     return event->kind == PD_TRACED_ROUND ? event->round.published : event->end;
 }
 
-/* Returns when the first of the n events in the batch began. */
 static uint64_t first_begin(const pd_tracer *t, size_t n)
 {
     uint64_t first = UINT64_MAX;
@@ -278,12 +273,6 @@ static bool is_ours(pd_tracer *t, const char *job)
     return strcmp(t->job, job) == 0;
 }
 
-static void copy_in(trace_entry *entry, const pd_traced *event)
-{
-    entry->event = *event;
-    snprintf(entry->param, sizeof entry->param, "%s", event->param != NULL ? event->param : "");
-}
-
 void pd_tracer_put(void *arg, const pd_traced *event)
 {
     pd_tracer *t = arg;
@@ -292,8 +281,11 @@ void pd_tracer_put(void *arg, const pd_traced *event)
     pd_side_lock(&t->side);
     if (t->put - t->taken == RING)
         t->lost++;
-    else
-        copy_in(&t->ring[t->put++ % RING], event);
+    else {
+        trace_entry *entry = &t->ring[t->put++ % RING];
+        entry->event = *event;
+        snprintf(entry->param, sizeof entry->param, "%s", event->param != NULL ? event->param : "");
+    }
     pd_side_unlock(&t->side);
 }
 

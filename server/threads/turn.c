@@ -263,17 +263,11 @@ void pd_turn_forward(pd_turn *turn)
     for (pd_effect *effect = pd_store_effects(turn->store); effect != NULL; effect = next) {
         next = (pd_effect *)(void *)effect->mail.next;
         effect->mail.next = NULL;
-        if (effect->kind == PD_EFF_TASK) {
-            turn->user.task(turn->user.arg, effect);
-            continue;
-        }
-        if (effect->kind == PD_EFF_WRITE_CHECKPOINT) {
-            turn->user.keep(turn->user.arg, effect);
-            continue;
-        }
-        if (effect->kind == PD_EFF_WAL) {
-            turn->user.log(turn->user.arg, effect);
-            continue;
+        switch (effect->kind) {
+        case PD_EFF_TASK: turn->user.task(turn->user.arg, effect); continue;
+        case PD_EFF_WRITE_CHECKPOINT: turn->user.keep(turn->user.arg, effect); continue;
+        case PD_EFF_WAL: turn->user.log(turn->user.arg, effect); continue;
+        default: break;
         }
         effect->number = ++turn->effects;
         if (effect->kind == PD_EFF_JOB_GONE) turn->user.forget(turn->user.arg, effect->job);

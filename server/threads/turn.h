@@ -96,8 +96,7 @@ typedef struct pd_turn_user {
     void *arg;
     /* Returns the time in nanoseconds, by a clock that never goes back. */
     uint64_t (*now_ns)(void *arg);
-    /* Posts effects to the loop thread: those from `first` to `last`, linked by
-     * mail.next. */
+    /* Posts effects to the loop thread: those from `first` to `last`, linked by mail.next. */
     void (*effects)(void *arg, pd_mail *first, pd_mail *last);
     /* Hands the preconditioner task of an effect to the preconditioner pool, which returns it as a PD_REQ_TASK
      * request. */

@@ -1,12 +1,8 @@
 /* bench_team.c - runs the workers of a job in threads that push and pull step after step. */
 #include "bench_team.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "figure.h"
@@ -38,8 +34,6 @@ static void check(int rc, const pd_error *err)
 {
     if (rc != PD_OK) figure_stop("%s", err->text);
 }
-
-/* ---- the thread of one worker ---- */
 
 static pd_client_param *new_params(const team_options *o)
 {
@@ -170,8 +164,6 @@ static void *run_member(void *arg)
     free(m->items);
     return NULL;
 }
-
-/* ---- functions for the caller's thread ---- */
 
 team *team_start(const team_options *options)
 {

@@ -1,15 +1,11 @@
 /* figure.c - prints the result of a figure, and computes percentiles. */
 #include "figure.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "blascore.h"
 #include "cpu.h"

@@ -3,9 +3,17 @@
 #ifndef PD_FIGURE_H
 #define PD_FIGURE_H
 
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
-#include "child.h"
+#include "bench.h"
 #include "connection.h"
 
 /* Returns the time of the monotonic clock in milliseconds. */

@@ -9,9 +9,6 @@
  * do not count.
  *
  *     figure_adafactor_bandwidth [SIDE]          SIDE is 8192 by default */
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "figure.h"
 #include "stepped.h"

@@ -6,9 +6,6 @@
  * written does not count.
  *
  *     figure_adasum_bandwidth [MEBIBYTES [CONTRIBUTIONS [FORM [TYPE]]]]          64 8 tree float32 by default */
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "adasum.h"
 #include "figure.h"

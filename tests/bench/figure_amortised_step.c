@@ -4,7 +4,6 @@
  *
  * PERIOD is the number of steps from one computation of the roots to the next. The first PERIOD steps only make the
  * first roots. CYCLES times PERIOD steps are measured. Prints the milliseconds of a step on average, and a note. */
-#include <stdlib.h>
 
 #include "blascore.h"
 #include "figure.h"

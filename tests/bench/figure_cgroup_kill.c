@@ -8,10 +8,7 @@
 #include "local_attacks.h"
 
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 enum { PATIENCE_MS = 60000, LOOK_MS = 5 };
 

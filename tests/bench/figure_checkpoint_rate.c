@@ -2,10 +2,6 @@
  * bytes to one file in large pieces and syncs it: past the page cache, which is the fastest way here. Each checkpoint
  * is compared with such a file before and after it, and the median of the ratios counts. */
 #define _GNU_SOURCE /* mkdtemp */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "checkpoint_files.h"
 #include "figure.h"

@@ -8,8 +8,6 @@
 #include "figure.h"
 #include "pair.h"
 
-#include <string.h>
-
 enum { EVERY = 50, BLOCKS = 6 };
 
 static const struct {

@@ -1,7 +1,6 @@
 /* fairness_ms: by how many milliseconds a large job slows down the steps of a small job. The figure is the 99th
  * percentile of the small job's step time (2 workers, 10 tensors of 1,024) while the large job runs, minus the same
  * percentile without it. The large job has 2 workers and 100 parameters of 1024 x 1024, and takes step after step. */
-#include <stdlib.h>
 
 #include "figure.h"
 #include "bench_team.h"

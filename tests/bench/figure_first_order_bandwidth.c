@@ -7,9 +7,6 @@
  * lamb reads weights and slots twice, because it needs their norms first.
  *
  *     figure_first_order_bandwidth [MEBI_ELEMENTS [OPTIMIZER]]          64 by default, and all optimizers */
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "figure.h"
 #include "stepped.h"

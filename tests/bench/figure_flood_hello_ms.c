@@ -4,9 +4,6 @@
 #include "figure.h"
 #include "flood.h"
 
-#include <stdlib.h>
-#include <unistd.h>
-
 enum { HELLOS = 1000, MOST_FLOODS = 20 };
 
 int main(void)

@@ -5,17 +5,11 @@
 #include "flood.h"
 #include "wire.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum { WANTS = 1024, ELEMENTS = 16, PULL_MIB = 57, PATIENCE_MS = 6000 };
-
-/* ---- a thread that reads the daemon's resident memory every few milliseconds ---- */
 
 typedef struct watch {
     pid_t pid;
@@ -51,8 +45,6 @@ static double end_watch(watch *w)
     pthread_join(w->thread, NULL);
     return w->most;
 }
-
-/* ---- a worker that pulls ---- */
 
 static void initialise(int fd)
 {

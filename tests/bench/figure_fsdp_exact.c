@@ -5,10 +5,7 @@
 #include "figure.h"
 #include "paramd/client.h"
 
-#include <math.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 enum { STEPS = 8, MOST_RANKS = 4 };
 #define DEADLINE_S 120

@@ -12,14 +12,10 @@
 #include "tls_stream.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum { CONNECTIONS = 10000, PAIRS = 5, STEPS = 200, TENSORS = 20, A_SECOND = 2000, ROUND_MS = 20 };
 
@@ -31,8 +27,6 @@ typedef struct flood {
     atomic_bool stop;
     uint64_t opened;
 } flood;
-
-/* ---- connections ---- */
 
 /* Makes a client's first message. */
 static void make_hello(flood *f, const char *token)
@@ -113,8 +107,6 @@ static void *keep_open(void *arg)
     return NULL;
 }
 
-/* ---- the daemon ---- */
-
 /* Starts a daemon that takes as many connections, if the system allows it. */
 static void start_daemon(pd_child *daemon)
 {
@@ -154,8 +146,6 @@ static team *start_team(const pd_child *daemon)
     return team_start(
         &(team_options){ .url = daemon->secure, .job = "healthy", .workers = 2, .elements = elements, .n = TENSORS });
 }
-
-/* ---- the two figures ---- */
 
 static void measure_memory(flood *f, const pd_child *daemon)
 {

@@ -7,10 +7,7 @@
 #include "figure.h"
 #include "wire.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "paramd/client.h"
 

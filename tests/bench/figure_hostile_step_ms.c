@@ -6,10 +6,7 @@
  * Usage: figure_hostile_step_ms [--seconds S] [--params N] [--verbose] [ATTACK...]     without names: all */
 #include "figure.h"
 
-#include <stdlib.h>
 #include <signal.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "hostile_daemon.h"
 

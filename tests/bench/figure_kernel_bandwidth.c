@@ -6,9 +6,6 @@
  * its buckets, and for its codes.
  *
  *     figure_kernel_bandwidth quantize|convert|robust [MEBI_ELEMENTS]          64 by default */
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "convert.h"
 #include "figure.h"

@@ -16,8 +16,6 @@
  *     2 m n (m + n)      for Q0'Q0 X Q1'Q1
  *
  * The probe, norms, bounds and passes over memory take time, but do not count as operations. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "figure.h"
 #include "optimizer_ops.h"

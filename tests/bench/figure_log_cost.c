@@ -7,8 +7,6 @@
 #include "figure.h"
 #include "pair.h"
 
-#include <string.h>
-
 enum { BLOCK = 50, BLOCKS = 8, UNDER_WAY = 5 };
 
 static void report(pair_result *r)

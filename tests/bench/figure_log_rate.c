@@ -4,10 +4,6 @@
  * is compared with such a file before and after it, and the median of the ratios counts.
  * Usage: figure_log_rate [MB of an entry: 4] [DIRECTORY on the disk to measure: build] */
 #define _GNU_SOURCE /* mkdtemp */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "effects.h"
 #include "figure.h"

@@ -5,8 +5,6 @@
 #include "figure.h"
 #include "bench_team.h"
 
-#include <stdlib.h>
-
 enum { STEPS = 20 };
 
 int main(void)

@@ -6,13 +6,9 @@
 #include "figure.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { A_SECOND = 261, SECONDS = 30, PROBES_A_SECOND = 2, LATEST_MS = 1000, OPEN = 800 };
 

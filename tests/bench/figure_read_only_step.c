@@ -7,10 +7,6 @@
  * Usage: figure_read_only_step [--seconds S] [--pairs N] [--params N] [--verbose] [ATTACK...]     without names: all */
 #include "figure.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "hostile_daemon.h"
 
 enum { NOTE_BYTES = 4000, MOST_PAIRS = 64, SMALL = 128, LARGE = 256, JOBS = 2 };

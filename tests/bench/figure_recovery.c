@@ -10,20 +10,14 @@
 #include "programs.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 enum { SIDE = 1000, PARAMS = 89, WINDOW = 8, CUT = 4, RESENT = 2, LOOK_US = 20000, PATIENCE_MS = 120000 };
 
 static char folder[] = "/var/tmp/paramd-figure.XXXXXX", url[64];
-
-/* ---- the daemon ---- */
 
 static pid_t start_daemon(void)
 {
@@ -79,8 +73,6 @@ static double cpu_seconds(pid_t pid, unsigned long *faults)
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* ---- the disk ---- */
-
 static double read_file(const char *path, void *into, size_t room, bool only_drop)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -125,8 +117,6 @@ static double read_ms(double *bytes)
     free(into);
     return figure_ms() - begun;
 }
-
-/* ---- the figure ---- */
 
 static team *start(void)
 {

@@ -5,8 +5,6 @@
  *
  *     figure_replay_folder FOLDER */
 #include <dirent.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "figure.h"
 #include "replay.h"

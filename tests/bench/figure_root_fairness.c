@@ -9,9 +9,6 @@
 #include "figure.h"
 #include "bench_team.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { SIDE = 8, LARGE_SIDE = 512, LARGE = 16, COMPUTE_MS = 30, WARM_UP = 50, STEPS = 5000 };
 
 #define RULE "* scalable_shampoo learning_rate=0.001 block_size=512 preconditioning_compute_steps=1 "

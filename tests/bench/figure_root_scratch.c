@@ -8,8 +8,6 @@
 #include "root.h"
 #include "root_types.h"
 
-#include <stdlib.h>
-
 enum { PAIRS = 15 };
 
 typedef struct outcome {

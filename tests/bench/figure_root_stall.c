@@ -8,9 +8,6 @@
 #include "figure.h"
 #include "bench_team.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { SIDE = 1024, PARAMS = 2, BLOCK = 20, BLOCKS = 16, STEPS = BLOCK * BLOCKS };
 
 #define RULE "* scalable_shampoo learning_rate=0.001 block_size=1024 root_method=eigh "

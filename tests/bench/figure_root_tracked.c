@@ -16,8 +16,6 @@
 #include "root.h"
 #include "root_types.h"
 
-#include <stdlib.h>
-
 enum { REFRESHES = 20, EVERY = 20, BEFORE = 100, TURNS = 3 };
 
 typedef struct scene {

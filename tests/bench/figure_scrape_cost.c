@@ -6,12 +6,9 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { PAIRS = 7, STEPS = 10, TENSORS = 20000, ELEMENTS = 256, EVERY_MS = 100 };
 

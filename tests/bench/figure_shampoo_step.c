@@ -8,8 +8,6 @@
  *
  * The hyperparameters must be such that roots are due only in steps 1 + k 10^9, or k 10^9. Only steps after these
  * are measured. */
-#include <stdlib.h>
-#include <unistd.h>
 
 #include "batch.h"
 #include "figure.h"

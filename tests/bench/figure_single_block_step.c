@@ -8,9 +8,6 @@
  * Roots of the Shampoos are not due in these steps. Kron updates its factors in every step: its step consists of
  * momentum, copies for the task, new factors, preconditioning and weights. The time of the task itself does not count,
  * since the preconditioner pool runs it beside the step. */
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "figure.h"
 #include "sgemm.h"

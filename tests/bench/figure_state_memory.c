@@ -7,7 +7,6 @@
  *         (in int16: 2 s^2, and 8 s for the diagonal and the bucket sizes)
  *     4 bytes for each element of two momenta (in int8: 1, and 4 for each column)
  *     4 bytes for each element of the diagonal of an Adagrad or RMSProp graft */
-#include <stdio.h>
 
 #include "figure.h"
 #include "optimizer.h"

@@ -1,7 +1,6 @@
 /* window_memory: how much memory a worker with a window needs beyond the gradients of the window's steps. One worker
  * pushes and pulls a model of 256 MiB for three times as many steps as its window has. The figure is its peak resident
  * memory, less what it had before the first step, less the bytes of gradients of the window's steps, in MiB. */
-#include <string.h>
 
 #include "bench_team.h"
 #include "figure.h"

@@ -3,15 +3,11 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include "figure.h"
 #include "wire.h"
 
 enum { LARGE = 20000, IN_A_FRAME = 1000, LISTS = 6000, STATUSES = 4000 };
-
-/* ---- the job of 20,000 parameters ---- */
 
 int flood_job(const char *url)
 {
@@ -24,8 +20,6 @@ int flood_job(const char *url)
     for (uint32_t first = 0; first < LARGE; first += IN_A_FRAME) wire_receive(fd, NULL);
     return fd;
 }
-
-/* ---- the flood: one thread writes requests, one reads answers ---- */
 
 typedef struct flood {
     const char *url;

@@ -1,10 +1,6 @@
 /* hostile_daemon.c - starts a daemon that is to be attacked. */
 #include "hostile_daemon.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "figure.h"
 
 static int port_in_log(const pd_child *child, const char *words)

@@ -2,7 +2,7 @@
 #ifndef PD_HOSTILE_DAEMON_H
 #define PD_HOSTILE_DAEMON_H
 
-#include "child.h"
+#include "bench.h"
 #include "duel.h"
 
 /* Starts a daemon with roles, a state directory in `folder`, and HTTP. */

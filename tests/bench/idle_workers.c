@@ -1,15 +1,11 @@
 /* idle_workers.c - connects many workers that only send heartbeats. */
 #include "idle_workers.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "figure.h"
 #include "wire.h"

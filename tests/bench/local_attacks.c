@@ -3,14 +3,10 @@
  * unread answers hold. */
 #include "local_attacks.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "transport.h"
 #include "figure.h"

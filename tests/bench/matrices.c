@@ -3,9 +3,6 @@
 
 #include <cblas.h>
 #include <lapacke.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "figure.h"
 
@@ -69,8 +66,6 @@ void matrices_step(pd_mat A, pd_mat G, float beta, double power, uint64_t *seed)
     pd_syrk(A, beta, (1 - beta) / (float)G.cols, G, PD_LEFT);
     pd_mirror(A);
 }
-
-/* ---- the root by a plain eigendecomposition ---- */
 
 double matrices_plain(pd_mat X, pd_mat A, const matrices_root *root, double *alone)
 {

@@ -1,9 +1,6 @@
 /* pair.c - measures two jobs of one daemon that take blocks of steps in turn. */
 #include "pair.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "bench_team.h"
 #include "figure.h"
 

@@ -4,8 +4,6 @@
  * computed by coupled Newton, the default method, from well-conditioned statistics, which keeps the time short. The
  * note has the figure for roots by eigendecomposition. Runs with one thread and with many alternate, and the median
  * ratio counts. */
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "batch.h"
@@ -18,8 +16,6 @@
 #include "optimizer_ops.h"
 
 enum { ROOTS = 64, SIDE = 512, ORDER = 4, CONDITION = 4, PAIRS = 3 };
-
-/* ---- an optimizer whose statistics are the gradient itself ---- */
 
 static pd_root_method method;
 static const pd_hyper none[] = { { .name = NULL } };
@@ -79,8 +75,6 @@ static const pd_optimizer_ops row = {
     .adopt_phase = 1,
     .phases = { { "keep", PD_WHOLE, keep, { 0 }, NULL }, { "show", PD_WHOLE, show, { 0 }, NULL } },
 };
-
-/* ---- the measurement ---- */
 
 static pd_optim *optims[ROOTS];
 static pd_mat statistics, weights;

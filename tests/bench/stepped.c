@@ -1,10 +1,6 @@
 /* stepped.c - times whole steps of one optimizer in this process. */
 #include "stepped.h"
 
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "batch.h"
 #include "figure.h"
 #include "rule.h"

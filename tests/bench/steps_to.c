@@ -13,11 +13,6 @@
  * Prints "VALUE<tab>NOTE" for each optimizer. --json writes every curve. --tune ends after the tuning and prints its
  * results. */
 #include <argp.h>
-#include <math.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "figure.h"
 #include "trial.h"
@@ -100,8 +95,6 @@ static void write_rule(const contender *who, int index, char *rule, size_t size)
     if (used >= size) figure_stop("%s: the rule is too long", who->name);
 }
 
-/* ---- tuning ---- */
-
 static void grid_trials(const contender *who, trial *trials)
 {
     int product = 1;
@@ -159,8 +152,6 @@ static void tune(const contender *const *side, int n, trial trials[][CANDIDATES]
     for (int k = 1; k < n; k++) best[k] = &trials[k][quickest(trials[k], level)];
     for (int k = 0; k < n; k++) show_grid(side[k], trials[k], level);
 }
-
-/* ---- measuring ---- */
 
 /* The trials of one tuned optimizer, one for each of five seeds. */
 typedef struct side {
@@ -259,8 +250,6 @@ static void print_value(const side *sgd, const side *other)
     putchar('\n');
 }
 
-/* ---- the curves as JSON ---- */
-
 /* Writes one field of measurement number i: the values of all seeds as a list, and their median. */
 static void write_field(FILE *file, const side *s, int i, const char *name, size_t offset)
 {
@@ -293,8 +282,6 @@ static void write_json(const side *sides, int n, const char *path)
     }
     if (fclose(file) != 0) figure_stop("%s: cannot write", path);
 }
-
-/* ---- the command line ---- */
 
 static error_t on_option(int key, char *text, struct argp_state *state)
 {

@@ -1,11 +1,8 @@
 /* trial.c - trains the example's model with one optimizer and one seed. */
 #include "trial.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "figure.h"
@@ -25,8 +22,6 @@ trial_data *trial_load(void)
     data->probe.n = TRIAL_PROBE;
     return data;
 }
-
-/* ---- making the optimizer from its rule ---- */
 
 /* Returns the index of the learning rate among the hyperparameters. */
 static int rate_of(const pd_optimizer_ops *row)
@@ -66,8 +61,6 @@ static pd_model *new_model(const pd_hypers *hypers, uint64_t seed)
     if (pd_model_new(&model, params, TENSORS, 1, &err) != PD_OK) figure_stop("%s", err.text);
     return model;
 }
-
-/* ---- running one trial ---- */
 
 /* The data and model of one thread. */
 typedef struct bench {
@@ -152,8 +145,6 @@ static void train(bench *b, trial *t)
     pd_model_free(model);
     pd_hypers_free(&hypers);
 }
-
-/* ---- running many trials on several threads ---- */
 
 typedef struct work {
     const trial_data *data;

@@ -83,8 +83,6 @@ static _Noreturn void stop(const worker *w, const char *call, int code, const ch
     exit(1);
 }
 
-/* ---- what is trained ---- */
-
 /* Returns the next random number (splitmix64). */
 static uint64_t next(uint64_t *state)
 {
@@ -133,8 +131,6 @@ static note note_after(note at)
     at.step++;
     return at;
 }
-
-/* ---- the job ---- */
 
 static void open_job(worker *w)
 {
@@ -326,8 +322,6 @@ static bool make_durable(worker *w)
     return true;
 }
 
-/* ---- the end ---- */
-
 static void write_result(worker *w)
 {
     pd_client_stats stats = pd_client_count(w->client);
@@ -351,8 +345,6 @@ static void leave(worker *w)
     if (rc != PD_OK && rc != PD_DATA_LOSS) stop(w, "leave", rc, err.text);
     pd_client_close(w->client);
 }
-
-/* ---- the command line ---- */
 
 enum { OPT_UNTIL = 256, OPT_DELAY, OPT_DEADLINE, OPT_WORLD };
 

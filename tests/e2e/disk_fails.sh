@@ -123,7 +123,7 @@ stop
 hangs() {
     start "$scratch/$1" disk_timeout=200ms "${@:2}"
     trouble 'fsync HANG 0'
-    await 'paramctl jobs to show that the disk hangs' shows_error 'does not answer'
+    await 'paramctl jobs to show that the disk hangs' shows_error 'has not answered'
 }
 
 # heals TEXT : fsync returns, and steps become durable again

@@ -145,7 +145,7 @@ class Scalars(stranger.Stranger):
         refused(INVALID_ARGUMENT, "name of 0 bytes", scalars(**{"": 1}))
         refused(INVALID_ARGUMENT, "name of 65 bytes: expected 1 to 64", scalars(**{"x" * 65: 1}))
         refused(INVALID_ARGUMENT, "control character", scalars(**{"a\tb": 1}))
-        refused(INVALID_ARGUMENT, "loss stands twice", scalars(loss=1) + scalars(loss=1))
+        refused(INVALID_ARGUMENT, "duplicate scalar loss", scalars(loss=1) + scalars(loss=1))
         refused(RESOURCE_EXHAUSTED, "17 scalars in a push: at most 16", scalars(**{f"s{i}": i for i in range(17)}))
         self.assertRefused(INVALID_ARGUMENT, "without pieces", worker.call, PUSH, number(1, 1) + number(7, 1) +
                 scalars(loss=1))
@@ -156,7 +156,7 @@ class Scalars(stranger.Stranger):
         one, two = self.team(("a", (1,)), world=2)
         header, payload = push(1, (0, 0, [1]))
         one.send(PUSH, header + scalars(loss=1), payload)
-        self.assertRefused(INVALID_ARGUMENT, "rank 0 has given loss = 1 for step 1 before and now gives 2", one.call,
+        self.assertRefused(INVALID_ARGUMENT, "rank 0 has already given loss = 1 for step 1, and now gives 2", one.call,
                 PUSH, header + scalars(loss=2), payload)
         self.assertRefused(INVALID_ARGUMENT, "17 names", two.call, PUSH, header +
                 scalars(**{f"s{i}": i for i in range(16)}), payload)

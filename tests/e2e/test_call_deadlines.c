@@ -6,7 +6,6 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "daemon_process.h"
 #include "names.h"
@@ -57,8 +56,6 @@ static void close_at_once(const char *urls)
     pd_client_close(client);
     check_time(begin, 0, "pd_client_close");
 }
-
-/* ---- no connection ---- */
 
 TEST(silent_name_servers_hold_no_call)
 {
@@ -160,8 +157,6 @@ TEST(half_a_frame_holds_no_call)
     pthread_join(thread, NULL);
     deaf_stop(&silent);
 }
-
-/* ---- a daemon that stops ---- */
 
 typedef struct handle {
     pd_client *client;
@@ -300,8 +295,6 @@ TEST(a_restart_has_a_deadline)
     close_handle(&h);
     daemon_kill(daemon);
 }
-
-/* ---- calls of several parts ---- */
 
 TEST(a_call_of_two_parts_has_one_deadline, const test_daemon *daemon)
 {

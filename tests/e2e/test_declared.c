@@ -3,7 +3,6 @@
 #include "test.h"
 
 #include "daemon_process.h"
-#include "paramctl_run.h"
 #include "team.h"
 
 enum { KERNEL, MEAN, TRACKED, PARAMS };

@@ -3,9 +3,7 @@
 #include "test.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
-#include "await.h"
 #include "daemon_process.h"
 #include "team.h"
 

@@ -6,12 +6,9 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "await.h"
 #include "daemon_process.h"
 #include "operator.h"
-#include "paramctl_run.h"
 #include "safetensors.h"
 #include "team.h"
 
@@ -49,8 +46,6 @@ static void tear_down(fixture *f)
     assert_int_equal(rc, 0);
     if (f->daemon != NULL) assert_int_equal(daemon_stop(f->daemon, patient(10)), 0);
 }
-
-/* ---- a job of one worker ---- */
 
 typedef struct job {
     pd_client *client;
@@ -129,8 +124,6 @@ static void train(job *j, const fixture *f, const char *rule)
     job_new(j, f, "j", rule, NULL);
     for (uint64_t step = 1; step <= BEFORE; step++) job_step(j, step);
 }
-
-/* ---- the file ---- */
 
 typedef struct contents {
     void *at;
@@ -214,8 +207,6 @@ TEST(training_goes_on_bit_for_bit_from_a_file, fixture *f)
                            "root_delay=4");
 }
 
-/* ---- weights ---- */
-
 /* Reads the file with another program, numpy. */
 TEST(numpy_reads_the_weights, fixture *f)
 {
@@ -256,8 +247,6 @@ TEST(numpy_reads_the_weights, fixture *f)
     free(text);
     job_free(&j);
 }
-
-/* ---- exports while the job trains ---- */
 
 enum { COUNTED = 400 };
 
@@ -335,8 +324,6 @@ TEST(every_weight_is_of_the_same_step_while_workers_train, fixture *f)
     model_free(m);
 }
 
-/* ---- files ---- */
-
 TEST(a_file_that_exists_is_replaced_by_force_alone, fixture *f)
 {
     job j;
@@ -388,8 +375,6 @@ TEST(a_program_that_is_killed_leaves_no_file, fixture *f)
     daemon_thaw(f->daemon);
 }
 
-/* ---- an operator who begins an export and does not finish it ---- */
-
 static void open_operator(const fixture *f, pd_client **client)
 {
     pd_error err = { 0 };
@@ -430,7 +415,7 @@ TEST(an_operator_who_is_gone_holds_nobody_up, fixture *f)
     gradient = push_step(&j, BEFORE + 1, items, &ticket);
     pd_client_close(operator);
     if (pd_client_wait(j.client, ticket, patient(10), &err) != PD_OK) fail_msg("%s", err.text);
-    assert_true(daemon_says(f->daemon, "its connection is gone", patient(5)));
+    assert_true(daemon_says(f->daemon, "its connection was lost", patient(5)));
     must(paramctl("export j %s", f->file));
     free_gradients(gradient);
     job_free(&j);

@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "http_ask.h"
 #include "paramd/client.h"
@@ -103,8 +102,6 @@ static void expect_refused(const manager *m, const char *names, const char *cons
     if (strstr(text, why) == NULL) fail_msg("expected \"%s\" in:\n%s", why, text);
 }
 
-/* ---- names ---- */
-
 FIXTURE(manager, set_up, tear_down);
 
 TEST(a_socket_without_a_name_takes_frames, manager *m)
@@ -169,8 +166,6 @@ TEST(there_is_no_tls_on_a_unix_socket, manager *m)
     expect_refused(m, "tls", (const char *const[]){ "--tls-tokens", m->scene->tokens, NULL },
                    "a Unix socket named tls: there is no TLS on Unix sockets");
 }
-
-/* ---- other machines ---- */
 
 TEST(sockets_that_other_machines_reach_need_credentials, manager *m)
 {

@@ -21,8 +21,6 @@ static int stop_daemon(void **state)
     return daemon_stop(*state, patient(10));
 }
 
-/* ---- aggregates, against sums computed here in rank order ---- */
-
 enum { STEPS = 3 };
 #define LR 0.5f
 
@@ -159,34 +157,20 @@ static void expect_aggregate(const test_daemon *daemon, const char *job, const c
     model_free(m);
 }
 
-TEST(the_mean_is_of_all_ranks, test_daemon *daemon)
-{
-    expect_aggregate(daemon, "mean", "aggregate=mean", MEAN);
-}
-TEST(the_sum_is_of_all_ranks, test_daemon *daemon)
-{
-    expect_aggregate(daemon, "sum", "aggregate=sum", SUM);
-}
-TEST(the_weighted_mean_counts_examples, test_daemon *daemon)
-{
-    expect_aggregate(daemon, "weighted", "aggregate=weighted_mean", WEIGHTED);
-}
-TEST(presummed_gradients_are_divided_by_all_examples, test_daemon *daemon)
-{
-    expect_aggregate(daemon, "presummed", "aggregate=weighted_mean", PRESUMMED);
-}
+HOLDS_FOR(test_daemon *daemon, the_mean_is_of_all_ranks, expect_aggregate(daemon, "mean", "aggregate=mean", MEAN));
+HOLDS_FOR(test_daemon *daemon, the_sum_is_of_all_ranks, expect_aggregate(daemon, "sum", "aggregate=sum", SUM));
+HOLDS_FOR(test_daemon *daemon, the_weighted_mean_counts_examples,
+          expect_aggregate(daemon, "weighted", "aggregate=weighted_mean", WEIGHTED));
+HOLDS_FOR(test_daemon *daemon, presummed_gradients_are_divided_by_all_examples,
+          expect_aggregate(daemon, "presummed", "aggregate=weighted_mean", PRESUMMED));
 
-TEST(adasum_merges_ranks_in_pairs, test_daemon *daemon)
-{
-    expect_aggregate(daemon, "adasum", "aggregate=adasum", ADASUM);
-}
+HOLDS_FOR(test_daemon *daemon, adasum_merges_ranks_in_pairs,
+          expect_aggregate(daemon, "adasum", "aggregate=adasum", ADASUM));
 TEST(the_median_and_the_trimmed_mean_of_four_keep_the_middle_two, test_daemon *daemon)
 {
     expect_aggregate(daemon, "median", "aggregate=median", MEDIAN);
     expect_aggregate(daemon, "trimmed", "aggregate=trimmed_mean", MEDIAN);
 }
-
-/* ---- gradients that are missing or not finite ---- */
 
 /* Takes a step in which rank 1 has no gradient of parameter 1, and no rank has a gradient of parameter 2. */
 static bool gappy_step(worker *w)
@@ -385,8 +369,6 @@ TEST(a_gradient_that_is_not_finite_is_rejected_where_that_is_wanted_and_can_be_m
     team_free(&t, workers);
     model_free(m);
 }
-
-/* ---- hyperparameters that come with a push ---- */
 
 static bool scheduled_steps(worker *w)
 {

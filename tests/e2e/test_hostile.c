@@ -4,11 +4,9 @@
 
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <unistd.h>
 
-#include "await.h"
 #include "daemon_process.h"
-#include "loopback.h"
+#include "http_ask.h"
 #include "message.h"
 #include "team.h"
 
@@ -35,8 +33,6 @@ typedef struct scene {
     uint64_t id;
     pd_arena *arena;
 } scene;
-
-/* ---- raw frames ---- */
 
 static int connect_raw(int port)
 {
@@ -188,8 +184,6 @@ static Paramd__Piece piece(uint32_t handle, uint64_t first, uint64_t count, uint
     return p;
 }
 
-/* ---- set-up and tear-down ---- */
-
 static void set_up(scene *s)
 {
     static int serial;
@@ -230,8 +224,6 @@ static void tear_down(scene *s)
     model_free(s->model);
     assert_int_equal(daemon_stop(s->daemon, patient(10)), 0);
 }
-
-/* ---- garbage ---- */
 
 static void expect_end(scene *s, const char *words)
 {
@@ -344,8 +336,6 @@ TEST(a_worker_may_not_do_an_operators_work, scene *s)
     expect_answer(s, PD_PERMISSION_DENIED, NULL);
 }
 
-/* ---- lengths ---- */
-
 TEST(a_header_longer_than_allowed_ends_the_stream, scene *s)
 {
     uint8_t prefix[PD_PREFIX_BYTES];
@@ -400,18 +390,14 @@ TEST(a_payload_where_none_belongs_is_refused, scene *s)
     expect_answer(s, PD_OK, NULL); /* the daemon has read all bytes of the refused frame */
 }
 
-/* ---- pieces ---- */
-
 static void expect_piece_refused(scene *s, Paramd__Piece *pieces, size_t n, size_t payload_bytes, const char *words)
 {
     push_pieces(s, pieces, n, payload_bytes);
     expect_answer(s, PD_INVALID_ARGUMENT, words);
 }
 
-TEST(a_piece_of_an_unknown_handle_is_refused, scene *s)
-{
-    expect_piece_refused(s, (Paramd__Piece[]){ piece(2, 0, 8, 0) }, 1, 32, "handle 2");
-}
+HOLDS_FOR(scene *s, a_piece_of_an_unknown_handle_is_refused,
+          expect_piece_refused(s, (Paramd__Piece[]){ piece(2, 0, 8, 0) }, 1, 32, "handle 2"));
 
 TEST(a_piece_that_is_not_one_chunk_is_refused, scene *s)
 {
@@ -434,10 +420,8 @@ TEST(pieces_that_overlap_leave_the_payload_or_are_not_aligned_are_refused, scene
     expect_piece_refused(s, (Paramd__Piece[]){ piece(1, 0, 8, 0) }, 1, 4096, "4096");
 }
 
-TEST(the_same_chunk_twice_is_refused, scene *s)
-{
-    expect_piece_refused(s, (Paramd__Piece[]){ piece(1, 0, 8, 0), piece(1, 0, 8, 64) }, 2, 96, "p1");
-}
+HOLDS_FOR(scene *s, the_same_chunk_twice_is_refused,
+          expect_piece_refused(s, (Paramd__Piece[]){ piece(1, 0, 8, 0), piece(1, 0, 8, 64) }, 2, 96, "p1"));
 
 TEST(the_same_want_twice_is_refused, scene *s)
 {
@@ -494,8 +478,6 @@ TEST(a_wrong_checksum_ends_the_stream, scene *s)
     send_raw(s->fd, prefix, sizeof prefix);
     expect_end(s, "checksum");
 }
-
-/* ---- slow peers ---- */
 
 /* Takes a step of another job while the raw peer is slow: the other job must not be delayed. */
 static void expect_service(scene *s)

@@ -2,11 +2,8 @@
  * there from the start. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "daemon_process.h"
 #include "optimizer.h"
-#include "paramctl_run.h"
 #include "quantize.h"
 #include "rule.h"
 #include "statefile.h"
@@ -17,8 +14,6 @@ static const pd_shape shapes[] = { { 2, { 20, 12 } }, { 1, { 12 } }, { 3, { 4, 3
 static const char *const names[] = { "layers.0.weight", "layers.0.bias", "conv.weight" };
 static const char *const axes[] = { NULL, NULL, "layers,height,width" };
 enum { PARAMS = 3, LAYERS = 4, BEFORE = 7, AFTER = 6 };
-
-/* ---- training in this process ---- */
 
 typedef struct local {
     pd_rule *rule;
@@ -66,8 +61,6 @@ static void local_free(local *l)
     pd_rules_free(l->rule, l->n_rules);
 }
 
-/* ---- saves the local optimizer state to a file ---- */
-
 static void save_part(saved *s, const local *l, size_t param, const pd_plan *plan, const pd_slot_spec *spec, int block,
                       const char *name)
 {
@@ -109,8 +102,6 @@ static void save_by_flat_keys(saved *s, const local *l, size_t param, const pd_p
         save_part(s, l, param, plan, spec, (int)b, name);
     }
 }
-
-/* ---- tensors that are named by their path in JAX's optimizer state ---- */
 
 static float *read_floats(const local *l, size_t param, const pd_slot_spec *spec, int64_t *n)
 {
@@ -325,8 +316,6 @@ static int import(saved *s, const char *options)
     return status;
 }
 
-/* ---- training on a daemon ---- */
-
 typedef struct remote {
     test_daemon *daemon;
     pd_client *client;
@@ -379,8 +368,6 @@ static void remote_free(remote *r)
     for (size_t i = 0; i < PARAMS; i++) free(r->weights[i]);
     assert_int_equal(daemon_stop(r->daemon, patient(10)), 0);
 }
-
-/* ---- tests ---- */
 
 static void moves(const char *rule, spelling how)
 {
@@ -436,12 +423,10 @@ TEST(training_goes_on_bit_for_bit_on_a_daemon_that_gets_the_state)
     moves("* adam lr=0.01 amsgrad=yes", OURS);
 }
 
-TEST(shampoos_state_moves_under_metas_flat_keys)
-{
-    moves("* shampoo lr=0.05 betas=0.9,0.99 epsilon=1e-4 max_preconditioner_dim=8 momentum=0.5 "
-          "precondition_frequency=2 grafting_config=Adam",
-          FLAT);
-}
+HOLDS(shampoos_state_moves_under_metas_flat_keys,
+      moves("* shampoo lr=0.05 betas=0.9,0.99 epsilon=1e-4 max_preconditioner_dim=8 momentum=0.5 "
+            "precondition_frequency=2 grafting_config=Adam",
+            FLAT));
 
 TEST(scalable_shampoos_state_moves_under_paths_into_upstreams)
 {

@@ -3,7 +3,6 @@
 #include "test.h"
 
 #include <ftw.h>
-#include <unistd.h>
 
 #include "daemon_process.h"
 #include "duel.h"
@@ -26,8 +25,6 @@ static uint32_t params_for(const attack *by)
         if (strcmp(worst[i], by->name) == 0) return ALL_PARAMS;
     return PARAMS;
 }
-
-/* ---- the table of costs ---- */
 
 static char *read_costs(void)
 {
@@ -70,8 +67,6 @@ TEST(each_method_has_an_attack)
         if (i == attacks_count()) fail_msg("no attack of tests/hostile sends %s", pd_methods[m].name);
     }
 }
-
-/* ---- attacks ---- */
 
 typedef struct scene {
     char folder[40], path[64], listen[128];

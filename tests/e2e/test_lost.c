@@ -3,7 +3,6 @@
 
 #include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "daemon_process.h"
 #include "team.h"
@@ -25,8 +24,6 @@ static int stop_daemon(void **state)
 {
     return daemon_stop(*state, patient(10));
 }
-
-/* ---- rank 2, in a child process ---- */
 
 static bool push_first_parameter_only(worker *w)
 {
@@ -78,8 +75,6 @@ static void expect_report(const test_daemon *daemon, const char *job, int rank, 
     snprintf(text, sizeof text, "job %s: rank %d: %s:%ld is lost: %s", job, rank, host, (long)pid, why);
     if (!daemon_says(daemon, text, patient(4))) fail_msg("the log does not say \"%s\"", text);
 }
-
-/* ---- the test's own ranks: one thread drives all their clients ---- */
 
 /* Pushes the parameters whose round of this step is still open. After a failed step, the round of the first
  * parameter may be closed. */

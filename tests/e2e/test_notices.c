@@ -2,9 +2,6 @@
  * is left over from an earlier run. */
 #include "test.h"
 
-#include <unistd.h>
-
-#include "await.h"
 #include "daemon_process.h"
 #include "paramd/client.h"
 
@@ -27,8 +24,6 @@ static void expect_words(const char *text, const char *words)
 {
     if (strstr(text, words) == NULL) fail_msg("\"%s\" does not say \"%s\"", text, words);
 }
-
-/* ---- without a server ---- */
 
 TEST(a_worker_without_a_server_says_once_which_address_why_and_until_when)
 {
@@ -94,8 +89,6 @@ TEST(a_worker_whose_server_has_gone_says_so_while_it_waits)
     expect_words(all.last, "Connection refused; trying again until ");
     pd_client_close(client);
 }
-
-/* ---- a job that is left over from an earlier run ---- */
 
 static const char *const rules[] = { "* sgd lr=0.5", NULL };
 
@@ -187,8 +180,6 @@ TEST(a_worker_that_joins_others_is_not_told_of_a_job_left_over)
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-/* ---- a rank that another process has ---- */
-
 static int open_stranger(pd_client **client, const char *url, notices *all, pd_error *err)
 {
     pd_client_options options = { .urls = url, .job = "held", .world_size = 1, .rules = rules };
@@ -249,8 +240,6 @@ TEST(over_a_unix_socket_a_rank_that_is_held_is_an_error_at_once)
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
     (void)rmdir(path);
 }
-
-/* ---- warnings of the server ---- */
 
 static const char *const doubtful[] = { "* kron skip_zero_updates=yes", NULL };
 

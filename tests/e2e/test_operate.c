@@ -8,13 +8,12 @@
 #include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "daemon_process.h"
 #include "paramd/client.h"
 
 /* Runs paramctl. Returns its exit status. */
-static int paramctl(const test_daemon *daemon, const char *arguments)
+static int run_paramctl(const test_daemon *daemon, const char *arguments)
 {
     char command[1024];
     int status;
@@ -58,8 +57,6 @@ static void expect_log(const test_daemon *daemon, const char *text)
     if (!daemon_says(daemon, text, patient(5))) fail_msg("the log does not say \"%s\"", text);
 }
 
-/* ---- authors ---- */
-
 TEST(every_operator_command_is_logged_with_its_author)
 {
     test_daemon *daemon = daemon_start(NULL);
@@ -68,21 +65,19 @@ TEST(every_operator_command_is_logged_with_its_author)
 
     assert_int_equal(gethostname(host, sizeof host), 0);
     snprintf(author, sizeof author, "job lin: set w lr=0.5 from step 9, by ");
-    assert_int_equal(paramctl(daemon, "set lin w lr=0.5 --from 9"), 0);
+    assert_int_equal(run_paramctl(daemon, "set lin w lr=0.5 --from 9"), 0);
     expect_log(daemon, author);
-    assert_int_equal(paramctl(daemon, "drop lin"), 0);
+    assert_int_equal(run_paramctl(daemon, "drop lin"), 0);
     expect_log(daemon, "job lin: drop, by ");
-    assert_int_equal(paramctl(daemon, "drain"), 0);
+    assert_int_equal(run_paramctl(daemon, "drain"), 0);
     expect_log(daemon, " drain, by ");
-    paramctl(daemon, "shutdown");
+    run_paramctl(daemon, "shutdown");
     expect_log(daemon, " shutdown, by ");
     expect_log(daemon, host);
     expect_log(daemon, " (127.0.0.1:");
     pd_client_close(client);
     daemon_stop(daemon, patient(10));
 }
-
-/* ---- lines ---- */
 
 /* Calls `check` for each whole line of the log. Returns the number of lines. */
 static int each_line(const test_daemon *daemon, void (*check)(const char *line))
@@ -148,8 +143,6 @@ TEST(json_lines_name_job_and_rank_in_fields)
     assert_true(ranks_seen >= 1);
     assert_int_equal(daemon_stop(daemon, patient(5)), 0);
 }
-
-/* ---- reloads ---- */
 
 static void write_file(const char *path, const char *text)
 {

@@ -2,9 +2,8 @@
 #include "test.h"
 
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "paramctl_run.h"
+#include "daemon_process.h"
 #include "paramd/client.h"
 
 /* Opens a worker of a job of one rank, with an initialised parameter `w` of two elements. */
@@ -53,8 +52,6 @@ static int push_once(pd_client *client)
     return rc == PD_OK ? pd_client_wait(client, ticket, 20, NULL) : rc;
 }
 
-/* ---- questions ---- */
-
 TEST(ping_is_answered)
 {
     assert_int_equal(paramctl("ping"), 0);
@@ -82,8 +79,6 @@ TEST(status_tells_memory_and_loop)
     assert_true(json_is_array(json_object_get(answer, "jobs")));
     json_decref(answer);
 }
-
-/* ---- jobs ---- */
 
 static void assert_shows(const char *command, const char *text)
 {
@@ -137,8 +132,6 @@ TEST(parameters_show_their_aggregate_and_what_it_holds)
     leave(summing);
     leave(collecting);
 }
-
-/* ---- roots ---- */
 
 enum { SIDE = 96, MATRICES = 2, ROOTS = 2 * (SIDE / 8) * (SIDE / 8) };
 
@@ -266,8 +259,6 @@ TEST(a_dropped_job_is_gone_and_its_worker_hears_of_it)
     assert_int_not_equal(push_once(client), PD_OK);
     pd_client_close(client);
 }
-
-/* ---- drain and shutdown of the daemon ---- */
 
 TEST(a_drained_daemon_says_so)
 {

@@ -4,13 +4,9 @@
 #include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "daemon_process.h"
-#include "paramctl_run.h"
 #include "paramd/client.h"
-
-/* ---- jobs with long names ---- */
 
 #define JOB "resnet50-imagenet-bf16-sweep-0017"
 
@@ -99,8 +95,6 @@ static json_t *first_job(void)
     json_decref(answer);
     return job;
 }
-
-/* ---- tests ---- */
 
 TEST(jobs_show_the_nine_columns_that_matter)
 {
@@ -236,10 +230,8 @@ TEST(watch_prints_block_after_block_in_a_pipe)
     assert_says("server ");
 }
 
-TEST(watch_ends_with_status_3_when_the_daemon_is_gone)
-{
-    assert_int_equal(paramctl("jobs --watch --server tcp://127.0.0.1:1 --timeout 0.2"), 3);
-}
+HOLDS(watch_ends_with_status_3_when_the_daemon_is_gone,
+      assert_int_equal(paramctl("jobs --watch --server tcp://127.0.0.1:1 --timeout 0.2"), 3));
 
 /* Runs a command on a pseudo-terminal, with the program `script`. It starts $SHELL, which may be unset or any shell,
  * so the test sets it to /bin/sh. */

@@ -1,10 +1,8 @@
 /* Tests paramctl replay and bench with a real daemon. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "golden.h"
-#include "paramctl_run.h"
+#include "daemon_process.h"
 #include "tracefile.h"
 
 static const float w0[2] = { 1, 2 }, g1[2] = { 2, 4 }, w1[2] = { 0, 0 };

@@ -2,15 +2,14 @@
 #include "test.h"
 
 #include "daemon_process.h"
-#include "paramctl_run.h"
 #include "paramd/client.h"
 
-static test_daemon *daemon;
+static test_daemon *served;
 
 /* Opens a rank of a job of two ranks with one parameter. */
 static pd_client *join(uint32_t rank)
 {
-    pd_client_options options = { .urls = daemon->url, .job = "open", .rank = rank, .world_size = 2, .deadline = 20 };
+    pd_client_options options = { .urls = served->url, .job = "open", .rank = rank, .world_size = 2, .deadline = 20 };
     pd_client_param param = { .name = "w", .shape = { .rank = 1, .dim = { 2 } } };
     static float at[2] = { 1, 2 };
     void *weights[] = { at };
@@ -40,7 +39,7 @@ static void push(pd_client *client)
 /* Runs a command with a timeout of one second. */
 static int run(const char *command)
 {
-    paramctl_ask(daemon->url);
+    paramctl_ask(served->url);
     return paramctl("%s --timeout 1", command);
 }
 
@@ -50,11 +49,11 @@ TEST(shutdown_waits_for_the_drain_and_says_for_whom)
     pd_client *clients[2];
     double began;
 
-    daemon = daemon_start((const char *const[]){ "--drain-timeout=4s", NULL });
+    served = daemon_start((const char *const[]){ "--drain-timeout=4s", NULL });
     clients[0] = join(0);
     clients[1] = join(1);
     push(clients[0]);
-    daemon_await_contributions(daemon, "open", 1);
+    daemon_await_contributions(served, "open", 1);
     began = seconds_now();
     assert_int_equal(run("shutdown"), 0);
     assert_true(seconds_now() - began >= 3.5);
@@ -62,18 +61,18 @@ TEST(shutdown_waits_for_the_drain_and_says_for_whom)
     assert_says(" of at most 4 s\n");
     assert_says("the daemon has stopped\n");
     for (int r = 0; r < 2; r++) pd_client_close(clients[r]);
-    assert_int_equal(daemon_stop(daemon, patient(5)), 0);
+    assert_int_equal(daemon_stop(served, patient(5)), 0);
 }
 
 TEST(drain_says_for_whom_it_waits_and_fails_when_its_time_is_over)
 {
     pd_client *clients[2];
 
-    daemon = daemon_start((const char *const[]){ "--drain-timeout=1s", NULL });
+    served = daemon_start((const char *const[]){ "--drain-timeout=1s", NULL });
     clients[0] = join(0);
     clients[1] = join(1);
     push(clients[0]);
-    daemon_await_contributions(daemon, "open", 1);
+    daemon_await_contributions(served, "open", 1);
     assert_int_equal(run("drain --within 2.5s"), 1);
     assert_says("job open: step 1 waits for rank 1, ");
     assert_says("not drained: job open: ");
@@ -81,13 +80,13 @@ TEST(drain_says_for_whom_it_waits_and_fails_when_its_time_is_over)
     assert_int_equal(run("drain"), 0);
     assert_string_equal(paramctl_output, "drained: no step is under way and none will begin\n");
     for (int r = 0; r < 2; r++) pd_client_close(clients[r]);
-    assert_int_equal(daemon_stop(daemon, patient(5)), 0);
+    assert_int_equal(daemon_stop(served, patient(5)), 0);
 }
 
 TEST(shutdown_of_an_idle_daemon_says_only_that_it_has_stopped)
 {
-    daemon = daemon_start(NULL);
+    served = daemon_start(NULL);
     assert_int_equal(run("shutdown"), 0);
     assert_string_equal(paramctl_output, "the daemon has stopped\n");
-    assert_int_equal(daemon_stop(daemon, patient(5)), 0);
+    assert_int_equal(daemon_stop(served, patient(5)), 0);
 }

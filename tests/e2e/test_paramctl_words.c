@@ -1,9 +1,7 @@
 /* Tests how paramctl reads its command line: options, help, exit statuses; and the commands that need no daemon. */
 #include "test.h"
 
-#include <unistd.h>
-
-#include "paramctl_run.h"
+#include "daemon_process.h"
 
 TEST(exit_status_is_3_where_nobody_listens)
 {
@@ -135,8 +133,6 @@ TEST(options_stand_before_and_behind_names_and_arguments)
     }
 }
 
-/* ---- help ---- */
-
 static const char *const names[] = { "ping",    "status", "top",          "jobs",        "params",      "workers",
                                      "roots",   "state",  "export",       "checkpoint",  "checkpoints", "verify",
                                      "restore", "roles",  "import-state", "reset-state", "set",         "settings",
@@ -186,8 +182,6 @@ TEST(output_that_cannot_be_written_is_a_failure)
     assert_int_equal(paramctl_shell("$paramctl jobs > /dev/full"), 1);
     assert_says("cannot write the output");
 }
-
-/* ---- without a daemon ---- */
 
 TEST(optimizers_need_no_daemon)
 {

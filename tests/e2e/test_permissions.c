@@ -4,12 +4,10 @@
 
 #include <signal.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "connection.h"
 #include "daemon_process.h"
 #include "log.h"
-#include "paramctl_run.h"
 #include "paramd/client.h"
 
 /* A daemon that listens on TCP, where everybody is "anyone", and on a Unix socket, where we are "user:UID". */
@@ -93,8 +91,6 @@ static pd_client *must_join(const fixture *f, const char *job)
     return client;
 }
 
-/* ---- */
-
 FIXTURE(fixture, set_up, tear_down);
 
 TEST(a_worker_joins_the_jobs_of_its_roles_within_its_quota, const fixture *f)
@@ -150,8 +146,6 @@ TEST(sighup_reads_the_roles_again_whole_or_not_at_all, const fixture *f)
     pd_client_close(client);
 }
 
-/* ---- the log ---- */
-
 /* Asks n times to stop the daemon, which is refused each time. */
 static void ask_in_vain(const char *url, int n)
 {
@@ -197,8 +191,6 @@ TEST(a_flood_of_refusals_hides_none_of_another_identity, const fixture *f)
     assert_int_equal(count_in_log(f, "lines about user:"), 0);
 }
 
-/* ---- files that are refused ---- */
-
 static void expect_refusal(const char *flag, const char *mode, const char *part)
 {
     char text[4096];
@@ -217,8 +209,6 @@ TEST(a_daemon_does_not_start_with_a_file_that_is_wrong_or_that_others_can_write,
     expect_refusal(f->roles_flag, NULL, "other users can write to this file");
     expect_refusal("--roles=/nowhere/roles", NULL, "/nowhere/roles: the roles cannot be read");
 }
-
-/* ---- paramctl roles, without a daemon ---- */
 
 static int check_roles(const fixture *f, const char *arguments)
 {

@@ -2,7 +2,6 @@
 #include "test.h"
 
 #include <sys/wait.h>
-#include <unistd.h>
 #include <jansson.h>
 
 static char output[64 * 1024]; /* output of the last paramctl command: stdout and stderr */

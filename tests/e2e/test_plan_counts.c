@@ -3,7 +3,6 @@
 #include "test.h"
 
 #include <sys/wait.h>
-#include <unistd.h>
 #include <jansson.h>
 
 #include "daemon_process.h"
@@ -26,7 +25,7 @@ static char shapes_path[] = "/tmp/paramd_counts_XXXXXX";
 static char output[1 << 20]; /* output of the last paramctl command: stdout and stderr */
 
 /* Runs `paramctl WORDS`. Returns its exit status. */
-static int paramctl(const char *words)
+static int run_paramctl(const char *words)
 {
     char line[4096];
     FILE *pipe;
@@ -44,7 +43,7 @@ static json_t *asked(const char *words)
     json_error_t why;
     json_t *answer;
 
-    if (paramctl(words) != 0 || (answer = json_loads(output, 0, &why)) == NULL)
+    if (run_paramctl(words) != 0 || (answer = json_loads(output, 0, &why)) == NULL)
         fail_msg("paramctl %s: %s", words, output);
     return answer;
 }
@@ -151,10 +150,8 @@ static void compare(const char *rule, const char *options)
     compare_params(plan, rule, options);
     json_decref(plan);
     pd_client_close(client);
-    assert_int_equal(paramctl("drop counted"), 0);
+    assert_int_equal(run_paramctl("drop counted"), 0);
 }
-
-/* ---- tests ---- */
 
 TEST(a_forecast_is_what_the_daemon_counts_for_every_aggregate)
 {
@@ -236,7 +233,7 @@ TEST(a_forecast_tells_apart_what_checkpoints_add)
         assert_true((integer(memory, "checkpoint_if_durable") > 0) == (cases[i].more != NULL));
         json_decref(plan);
         pd_client_close(client);
-        assert_int_equal(paramctl("drop counted"), 0);
+        assert_int_equal(run_paramctl("drop counted"), 0);
     }
     assert_int_equal(daemon_stop(server, patient(10)), 0);
     assert_int_equal(system(remove), 0);
@@ -249,8 +246,8 @@ TEST(what_the_daemon_refuses_a_forecast_refuses_in_its_words)
         int workers;
         const char *rule, *options, *words;
     } cases[] = {
-        { 6, "* sgd lr=1", "aggregate=adasum", "aggregate = adasum merges workers in pairs" },
-        { 2, "* sgd lr=1", "aggregate=trimmed_mean", "trim is less than half of the workers" },
+        { 6, "* sgd lr=1", "aggregate=adasum", "aggregate = adasum needs a power of two" },
+        { 2, "* sgd lr=1", "aggregate=trimmed_mean", "set trim to less than half of the workers" },
         { 2, "* sgd lr=1", "aggregate=mode", "aggregate = mode: expected one of mean|" },
         { 2, "* sgd lr=1", "average=mean", "average is not a job key; expected one of: aggregate" },
         { 3, "* shampoo num_trainers_per_group=2", "aggregate=mean", "Must divide the number of workers, 3." },
@@ -264,17 +261,15 @@ TEST(what_the_daemon_refuses_a_forecast_refuses_in_its_words)
         snprintf(words, sizeof words,
                  "plan --workers %d --rule '*running_mean model_state' --rule \"%s\" --option %s %s", cases[i].workers,
                  cases[i].rule, cases[i].options, shapes_path);
-        assert_int_equal(paramctl(words), 2);
+        assert_int_equal(run_paramctl(words), 2);
         if (strstr(output, cases[i].words) == NULL)
             fail_msg("%s does not say \"%s\":\n%s", words, cases[i].words, output);
         assert_null(declared(cases[i].rule, cases[i].options, cases[i].workers, &err));
         if (strstr(err.text, cases[i].words) == NULL)
             fail_msg("the daemon does not say \"%s\": %s", cases[i].words, err.text);
-        paramctl("drop counted");
+        run_paramctl("drop counted");
     }
 }
-
-/* ---- setting up ---- */
 
 static int begin(void **state)
 {
@@ -300,7 +295,7 @@ static int end(void **state)
 static int fresh(void **state)
 {
     (void)state;
-    paramctl("drop counted");
+    run_paramctl("drop counted");
     return 0;
 }
 

@@ -5,7 +5,6 @@
 #include <stdatomic.h>
 #include <pthread.h>
 
-#include "await.h"
 #include "daemon_process.h"
 #include "proxy.h"
 #include "team.h"
@@ -122,8 +121,6 @@ static pd_client_stats run(const test_daemon *daemon, const char *job, int steps
     return run_so(daemon, job, (trouble){ .steps = steps, .before = before });
 }
 
-/* ---- cuts ---- */
-
 static void cut_pushes(proxy *p, int step)
 {
     proxy_cut_after(p, STEP_BYTES + (size_t)(step * 1237) % (2 * STEP_BYTES), 0);
@@ -153,10 +150,7 @@ static void cut_at_once(proxy *p, int step)
     if (step % 2 == 0) proxy_cut_now(p);
 }
 
-TEST(cut_between_steps, void *given)
-{
-    assert_true(run(given, "between", 10, cut_at_once).connects > 3);
-}
+HOLDS_FOR(void *given, cut_between_steps, assert_true(run(given, "between", 10, cut_at_once).connects > 3));
 
 static void cut_around_closes(proxy *p, int step)
 {
@@ -171,8 +165,6 @@ TEST(a_step_that_is_closed_while_connections_break_is_closed_once, void *given)
     assert_true(stats.connects > 4);
     assert_true(stats.resent > 0);
 }
-
-/* ---- answers that never arrive ---- */
 
 /* Number of swallowed bytes at which the answers of a step are lost. Without weights a step has three answers of 48
  * bytes, and an answer of 40 bytes to close_step. */
@@ -220,12 +212,8 @@ static void delay_a_little(proxy *p, int step)
     proxy_delay(p, step % 3 * 0.003);
 }
 
-TEST(a_slow_connection_is_only_slow, void *given)
-{
-    assert_int_equal(run(given, "slow", 6, delay_a_little).connects, 1);
-}
-
-/* ---- initial weights ---- */
+HOLDS_FOR(void *given, a_slow_connection_is_only_slow,
+          assert_int_equal(run(given, "slow", 6, delay_a_little).connects, 1));
 
 static bool has_connected_again(void *arg)
 {

@@ -1,7 +1,6 @@
 /* Tests what the daemon refuses, and the texts of its errors. */
 #include "test.h"
 
-#include "await.h"
 #include "daemon_process.h"
 #include "team.h"
 
@@ -40,12 +39,10 @@ static void expect_refusal(const test_daemon *daemon, const pd_client_options *f
     pd_client_close(a);
 }
 
-TEST(a_worker_with_another_world_size_is_told_so, test_daemon *daemon)
-{
-    expect_refusal(daemon, &(pd_client_options){ .job = "world", .rank = 0, .world_size = 2 },
-                   &(pd_client_options){ .job = "world", .rank = 1, .world_size = 3 }, PD_FAILED_PRECONDITION,
-                   "world_size");
-}
+HOLDS_FOR(test_daemon *daemon, a_worker_with_another_world_size_is_told_so,
+          expect_refusal(daemon, &(pd_client_options){ .job = "world", .rank = 0, .world_size = 2 },
+                         &(pd_client_options){ .job = "world", .rank = 1, .world_size = 3 }, PD_FAILED_PRECONDITION,
+                         "world_size"));
 
 TEST(a_worker_with_another_configuration_is_told_the_key, test_daemon *daemon)
 {
@@ -122,8 +119,6 @@ TEST(a_value_that_is_none_of_an_options_is_named, test_daemon *daemon)
     expect_open_refused(daemon, &(pd_client_options){ .job = "value", .world_size = 1, .options = options },
                         PD_INVALID_ARGUMENT, "explode");
 }
-
-/* ---- parameters ---- */
 
 static int declare_with(const test_daemon *daemon, const char *job, int rank, int world, const char *const *rules,
                         const pd_client_param *params, size_t n, pd_client **client, pd_error *err)
@@ -237,8 +232,6 @@ TEST(a_parameter_that_no_rule_matches_is_named, test_daemon *daemon)
     expect_declare_refused(daemon, "unmatched", rules, plain, 1, PD_INVALID_ARGUMENT, "w");
 }
 
-/* ---- limits ---- */
-
 TEST(more_bytes_than_the_daemon_may_hold_are_refused)
 {
     static const char *const flags[] = { "--max-total-bytes=1MiB", NULL };
@@ -327,8 +320,6 @@ TEST(a_job_whose_ranks_have_no_share_of_the_ingest_budget_is_refused)
     for (int r = 0; r < 2; r++) pd_client_close(two[r]);
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
-
-/* ---- checks that the client handle makes without the daemon ---- */
 
 TEST(calls_in_the_wrong_order_are_refused_without_asking, test_daemon *daemon)
 {

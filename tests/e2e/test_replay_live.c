@@ -1,8 +1,6 @@
 /* Tests that a replay through a daemon agrees with the recorded run, and with the replay in this process. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "daemon_process.h"
 #include "replay.h"
 #include "tracefile.h"
@@ -160,8 +158,6 @@ TEST(blocks_of_shards_are_parameters_of_their_own)
     tracefile_meta(&file, "shards", "[{\"w\": [0, 1]}, {\"w\": [1, 2]}]");
     assert_both(&file, PD_REPLAY_OK, "");
 }
-
-/* ---- averages ---- */
 
 /* Makes the trace of one averaging of a parameter with two elements: the gradient of each replica, and the average
  * that the replica receives. */

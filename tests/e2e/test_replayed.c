@@ -3,9 +3,7 @@
 #include "test.h"
 
 #include <jansson.h>
-#include <unistd.h>
 
-#include "await.h"
 #include "daemon_process.h"
 #include "http_ask.h"
 #include "paramd/client.h"

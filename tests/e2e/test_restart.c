@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "await.h"
 #include "daemon_process.h"
 #include "proxy.h"
 #include "team.h"
@@ -36,8 +35,6 @@ static int restart(worker *w, pd_error *err)
 {
     return pd_client_restart(w->client, (void *const *)w->weights, err);
 }
-
-/* ---- a team that trains while the daemon is killed ---- */
 
 enum { WORLD = 4, STEPS = 60, KILLED_AT = 20 };
 
@@ -169,7 +166,7 @@ TEST(training_goes_on_from_the_weights_held)
     assert_int_equal(daemon_stop(s.daemon, patient(10)), 0);
 }
 
-/* ---- two ranks at different steps: one is behind a proxy that swallows the answers of the last step ---- */
+/* Two ranks at different steps: one is behind a proxy that swallows the answers of the last step. */
 
 enum { BEFORE = 3 };
 
@@ -309,15 +306,9 @@ static void start_anew(int behind, int steps)
     end_pair(&s);
 }
 
-TEST(a_rank_that_had_not_heard_of_the_last_step_gets_its_weights)
-{
-    start_anew(1, BEFORE + 1);
-}
+HOLDS(a_rank_that_had_not_heard_of_the_last_step_gets_its_weights, start_anew(1, BEFORE + 1));
 
-TEST(a_rank_that_is_further_than_rank_0_goes_back)
-{
-    start_anew(0, BEFORE);
-}
+HOLDS(a_rank_that_is_further_than_rank_0_goes_back, start_anew(0, BEFORE));
 
 TEST(a_new_process_takes_the_place_of_one_that_was_lost_too)
 {

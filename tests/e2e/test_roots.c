@@ -125,10 +125,7 @@ static void daemons_agree(int delay, const char *more)
     model_free(m);
 }
 
-TEST(daemons_with_other_threads_agree_where_roots_are_used_at_once)
-{
-    daemons_agree(0, "");
-}
+HOLDS(daemons_with_other_threads_agree_where_roots_are_used_at_once, daemons_agree(0, ""));
 
 TEST(daemons_with_other_threads_agree_where_roots_are_used_later)
 {
@@ -207,10 +204,10 @@ TEST(a_failed_root_keeps_the_last_good_one_and_training_goes_on)
     assert_int_equal(roots.adopted + roots.failed, roots.due);
     /* the two roots of the block that got the NaN fail in every step from step 3 on */
     assert_int_equal(roots.failed, 2 * (STEPS - 2));
-    assert_true(daemon_says(
-        daemon, "root preconditioners.0 of p0, size (64, 64), has failed by step 3 (1 times so far)", patient(5)));
-    assert_true(daemon_says(
-        daemon, "root preconditioners.0 of p0, size (64, 64), has failed by step 6 (4 times so far)", patient(5)));
+    assert_true(daemon_says(daemon, "root preconditioners.0 of p0, size (64, 64), failed by step 3 (1 times so far)",
+                            patient(5)));
+    assert_true(daemon_says(daemon, "root preconditioners.0 of p0, size (64, 64), failed by step 6 (4 times so far)",
+                            patient(5)));
     assert_false(daemon_says(daemon, "failed by step 5 ", 0));
     team_free(&t, workers);
     model_free(m);

@@ -148,14 +148,8 @@ static void train(const test_daemon *daemon, const char *job, course c)
 
 EACH_TEST(start_daemon, stop_daemon);
 
-TEST(four_workers_have_the_same_means, void *given)
-{
-    train(given, "means", (course){ 0 });
-}
-TEST(a_push_without_pull_brings_them_too, void *given)
-{
-    train(given, "pushes", (course){ .pushes_only = true });
-}
+HOLDS_FOR(void *given, four_workers_have_the_same_means, train(given, "means", (course){ 0 }));
+HOLDS_FOR(void *given, a_push_without_pull_brings_them_too, train(given, "pushes", (course){ .pushes_only = true }));
 
 TEST(a_worker_whose_connection_breaks_in_every_step_has_them_and_counts_once, const test_daemon *daemon)
 {

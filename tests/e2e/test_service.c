@@ -6,10 +6,9 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "daemon_process.h"
-#include "loopback.h"
+#include "http_ask.h"
 #include "team.h"
 
 /* Connects an operator. Returns PD_OK if it is welcomed. */
@@ -27,8 +26,6 @@ static void expect_welcome(const char *url)
     pd_error err;
     if (greet(url, patient(5), &err) != PD_OK) fail_msg("%s: %s", url, err.text);
 }
-
-/* ---- the service manager ---- */
 
 /* Waits at most `seconds` for a datagram, and stores it in `text`. Returns whether one came. */
 static bool receive_notice(int fd, char *text, size_t size, double seconds)
@@ -76,8 +73,6 @@ TEST(tells_its_manager_that_it_is_ready_alive_and_stopping)
     unlink(address.sun_path);
 }
 
-/* ---- addresses ---- */
-
 TEST(replaces_a_socket_file_that_nobody_serves)
 {
     char path[64], flag[96], url[96], text[4096];
@@ -111,8 +106,6 @@ TEST(a_file_that_is_no_socket_is_left_alone)
     close(fd);
     unlink(path);
 }
-
-/* ---- descriptors ---- */
 
 /* Returns the seconds of processor time that a process has used. */
 static double cpu_of(pid_t pid)
@@ -150,8 +143,6 @@ TEST(survives_running_out_of_descriptors)
     expect_welcome(daemon->url);
     assert_int_equal(daemon_stop(daemon, patient(5)), 0);
 }
-
-/* ---- stopping ---- */
 
 static const int64_t sizes[] = { 100 };
 

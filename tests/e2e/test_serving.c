@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "daemon_process.h"
 #include "team.h"
@@ -35,8 +34,6 @@ static void expect_training_at(const char *url)
     team_free(&t, workers);
     model_free(m);
 }
-
-/* ---- addresses ---- */
 
 static bool has_ipv6(void)
 {
@@ -81,8 +78,6 @@ TEST(an_address_that_does_not_answer_is_passed_over)
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-/* ---- starting ---- */
-
 static void *train_at(void *arg)
 {
     worker *w = arg;
@@ -117,8 +112,6 @@ TEST(a_worker_may_come_before_the_daemon)
     model_free(m);
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
-
-/* ---- draining ---- */
 
 static void begin_count(worker *w, pd_ticket_id *ticket)
 {
@@ -213,8 +206,6 @@ TEST(a_daemon_that_came_back_empty_refuses_to_go_on)
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
-/* ---- budgets ---- */
-
 /* Takes five steps. Every rank pushes in another order, and each may have only one frame in flight. The daemon must
  * always have memory for the lowest rank that a chunk still waits for, or the job would stand still. */
 static bool own_orders(worker *w)
@@ -298,8 +289,6 @@ TEST(a_rank_whose_share_is_used_up_keeps_its_connection)
     model_free(m);
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
-
-/* ---- many jobs ---- */
 
 TEST(many_jobs_at_once_do_not_mix)
 {

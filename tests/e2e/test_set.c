@@ -3,7 +3,6 @@
 #include "test.h"
 
 #include "daemon_process.h"
-#include "paramctl_run.h"
 #include "team.h"
 
 static const int64_t elements[] = { 300, 2000, 7 }; /* sizes of the parameters p0, p1 and p2; p1 has several chunks */
@@ -17,8 +16,6 @@ static void expect(int status, const char *command, const char *says)
     if (paramctl("%s", command) != status || strstr(paramctl_output, says) == NULL)
         fail_msg("paramctl %s: expected status %d and \"%s\", got:\n%s", command, status, says, paramctl_output);
 }
-
-/* ---- the same weights as with a schedule ---- */
 
 typedef struct course {
     const char *rule;
@@ -127,8 +124,6 @@ TEST(a_withdrawn_setting_gives_the_schedule_back_its_place)
     assert_int_equal(first_difference(m, &scheduled, &withdrawn), STEPS + 1);
     model_free(m);
 }
-
-/* ---- output of paramctl ---- */
 
 static bool ask(worker *w)
 {

@@ -3,9 +3,7 @@
 #include "test.h"
 
 #include <signal.h>
-#include <unistd.h>
 
-#include "await.h"
 #include "crew.h"
 #include "daemon_process.h"
 #include "descriptors.h"
@@ -60,8 +58,6 @@ static void drop(const fixture *f)
     assert_int_equal(system(line), 0);
 }
 
-/* ---- the same bits by every way ---- */
-
 /* Runs the job by one way. Writes the hashes of every rank's weights. */
 static void run(const fixture *f, const crew_job *job, crew_way way, uint64_t hashes[WORLD][CREW_PARAMS])
 {
@@ -100,50 +96,30 @@ static void expect_same_bits(const fixture *f, crew_job job)
 
 FIXTURE(set_up, tear_down);
 
-TEST(sgd_has_the_same_bits_by_every_way, fixture *f)
-{
-    expect_same_bits(f, (crew_job){ .rule = "* sgd lr=0.1 momentum=0.9" });
-}
+HOLDS_FOR(fixture *f, sgd_has_the_same_bits_by_every_way,
+          expect_same_bits(f, (crew_job){ .rule = "* sgd lr=0.1 momentum=0.9" }));
 
-TEST(adam_has_the_same_bits_by_every_way, fixture *f)
-{
-    expect_same_bits(f, (crew_job){ .rule = ADAM });
-}
+HOLDS_FOR(fixture *f, adam_has_the_same_bits_by_every_way, expect_same_bits(f, (crew_job){ .rule = ADAM }));
 
-TEST(shampoo_has_the_same_bits_by_every_way, fixture *f)
-{
-    expect_same_bits(f, (crew_job){ .rule = SHAMPOO });
-}
+HOLDS_FOR(fixture *f, shampoo_has_the_same_bits_by_every_way, expect_same_bits(f, (crew_job){ .rule = SHAMPOO }));
 
-TEST(adafactor_has_the_same_bits_by_every_way, fixture *f)
-{
-    expect_same_bits(f, (crew_job){ .rule = "* adafactor learning_rate=0.01 min_dim_size_to_factor=8" });
-}
+HOLDS_FOR(fixture *f, adafactor_has_the_same_bits_by_every_way,
+          expect_same_bits(f, (crew_job){ .rule = "* adafactor learning_rate=0.01 min_dim_size_to_factor=8" }));
 
-TEST(bfloat16_has_the_same_bits_by_every_way, fixture *f)
-{
-    expect_same_bits(f, (crew_job){ .rule = ADAM, .push = PD_BF16, .pull = PD_BF16 });
-}
+HOLDS_FOR(fixture *f, bfloat16_has_the_same_bits_by_every_way,
+          expect_same_bits(f, (crew_job){ .rule = ADAM, .push = PD_BF16, .pull = PD_BF16 }));
 
-TEST(ranges_have_the_same_bits_by_every_way, fixture *f)
-{
-    expect_same_bits(f, (crew_job){ .rule = ADAM, .ranged = true });
-}
+HOLDS_FOR(fixture *f, ranges_have_the_same_bits_by_every_way,
+          expect_same_bits(f, (crew_job){ .rule = ADAM, .ranged = true }));
 
-TEST(updates_have_the_same_bits_by_every_way, fixture *f)
-{
-    expect_same_bits(f, (crew_job){ .rule = SHAMPOO " communication_dtype=BF16", .update = PD_BF16 });
-}
+HOLDS_FOR(fixture *f, updates_have_the_same_bits_by_every_way,
+          expect_same_bits(f, (crew_job){ .rule = SHAMPOO " communication_dtype=BF16", .update = PD_BF16 }));
 
-TEST(a_median_has_the_same_bits_by_every_way, fixture *f)
-{
-    expect_same_bits(f, (crew_job){ .rule = ADAM, .option = "aggregate=median" });
-}
+HOLDS_FOR(fixture *f, a_median_has_the_same_bits_by_every_way,
+          expect_same_bits(f, (crew_job){ .rule = ADAM, .option = "aggregate=median" }));
 
-TEST(adasum_has_the_same_bits_by_every_way, fixture *f)
-{
-    expect_same_bits(f, (crew_job){ .rule = ADAM, .option = "aggregate=adasum" });
-}
+HOLDS_FOR(fixture *f, adasum_has_the_same_bits_by_every_way,
+          expect_same_bits(f, (crew_job){ .rule = ADAM, .option = "aggregate=adasum" }));
 
 /* Workers of one job may come by different ways: those over TCP get their weights out of the same segment. */
 TEST(workers_that_come_by_different_ways_have_the_same_bits, const fixture *f)
@@ -161,8 +137,6 @@ TEST(workers_that_come_by_different_ways_have_the_same_bits, const fixture *f)
         assert_memory_equal(c.results[rank].weights, expected[rank], sizeof expected[rank]);
     crew_free(&c);
 }
-
-/* ---- what is not copied ---- */
 
 /* Runs a job that stays at its end. */
 static crew run_and_stay(const fixture *f, crew_way way, const crew_job *job)
@@ -225,8 +199,6 @@ TEST(an_operator_sees_the_job_while_its_workers_share_memory, const fixture *f)
     crew_join(&c);
     crew_free(&c);
 }
-
-/* ---- processes that end ---- */
 
 TEST(a_worker_killed_in_training_comes_back_and_changes_nothing, const fixture *f)
 {
@@ -314,8 +286,6 @@ TEST(shared_pages_of_a_job_are_given_back_when_it_has_ended, const fixture *f)
     drop(f);
     assert_true(await(has_no_shared_pages, f->daemon, patient(10)));
 }
-
-/* ---- a daemon that does not share ---- */
 
 TEST(a_daemon_may_be_told_to_share_no_memory)
 {

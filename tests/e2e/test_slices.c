@@ -90,8 +90,6 @@ static bool is_readable(int fd, double seconds)
     return poll(&wait, 1, (int)(seconds * 1000)) == 1;
 }
 
-/* ---- opening without waiting ---- */
-
 TEST(a_client_is_opened_before_there_is_a_server_and_joins_later)
 {
     worker w;
@@ -153,8 +151,6 @@ TEST(calls_in_slices_do_the_work_of_long_ones, const test_daemon *daemon)
     REPEAT(pd_client_leave(w.client, &failure));
     pd_client_close(w.client);
 }
-
-/* ---- the descriptor ---- */
 
 TEST(the_descriptor_is_readable_at_first_and_whenever_a_ticket_is_done, const test_daemon *daemon)
 {
@@ -225,8 +221,6 @@ TEST(the_descriptor_is_readable_when_the_handle_ends_with_an_error)
     pd_client_close(w.client);
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
-
-/* ---- several threads ---- */
 
 typedef struct task {
     worker *w;

@@ -3,11 +3,9 @@
 #define _GNU_SOURCE /* mkdtemp, asprintf */
 #include "test.h"
 
-#include "await.h"
 #include "daemon_process.h"
 #include "kept_sample.h"
 #include "wal_sample.h"
-#include "paramctl_run.h"
 #include "team.h"
 
 static const char *const counting[] = { "* sgd lr=1", NULL };
@@ -81,10 +79,7 @@ static void expect_back_at(int step)
     daemon_kill(daemon);
 }
 
-TEST(a_daemon_that_was_killed_goes_on_from_its_last_checkpoint)
-{
-    expect_back_at(21);
-}
+HOLDS(a_daemon_that_was_killed_goes_on_from_its_last_checkpoint, expect_back_at(21));
 
 TEST(checkpoints_lists_what_is_there)
 {

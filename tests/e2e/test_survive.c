@@ -8,12 +8,9 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <unistd.h>
 
-#include "await.h"
 #include "cpu.h"
 #include "daemon_process.h"
-#include "paramctl_run.h"
 #include "team.h"
 
 static const char *const momentum[] = { "* sgd lr=0.1 momentum=0.9", NULL };
@@ -28,8 +25,6 @@ typedef struct fixture {
     team team;
     worker workers[MORE];
 } fixture;
-
-/* ---- the daemon ---- */
 
 /* Starts a daemon at the port of the last one (0: any) with the state directory and one more flag (NULL: none). */
 static void start(fixture *f, int port, const char *flag)
@@ -86,8 +81,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* ---- the workers ---- */
-
 /* Opens the workers of a job, which is new or has survived a restart. */
 static void join(fixture *f, const char *job, const char *const *options)
 {
@@ -141,8 +134,6 @@ static float **copy_weights(const fixture *f)
     return copy;
 }
 
-/* ---- what paramctl says ---- */
-
 static json_t *job_info(const char *name)
 {
     json_t *answer, *job = NULL, *each;
@@ -185,8 +176,6 @@ static bool is_durable_beyond(void *arg)
     json_decref(job);
     return is;
 }
-
-/* ---- tests ---- */
 
 EACH_TEST(set_up, tear_down);
 
@@ -438,8 +427,6 @@ TEST(other_instructions_are_warned_of_and_refused_to_a_job_that_must_be_exact, f
     kill_and_start(f, "--cpu=avx2"); /* the checkpoint has stayed on the disk */
     assert_job("strict", 2, 2);
 }
-
-/* ---- the service manager ---- */
 
 /* Opens the socket of a service manager, in the scratch folder. */
 static int open_manager(const fixture *f)

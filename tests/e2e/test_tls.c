@@ -6,10 +6,8 @@
 #include <openssl/ssl.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "await.h"
-#include "loopback.h"
+#include "http_ask.h"
 #include "proxy.h"
 #include "team.h"
 #include "tls_scene.h"
@@ -32,8 +30,6 @@ static int end(void **state)
 {
     return tls_scene_end(*state);
 }
-
-/* ---- training ---- */
 
 static bool train(worker *w)
 {
@@ -69,21 +65,15 @@ static void expect_the_bits_of_tcp(const tls_scene *scene, team secure)
     model_free(m);
 }
 
-TEST(workers_with_a_token_train_as_over_tcp, const tls_scene *scene)
-{
-    expect_the_bits_of_tcp(scene, (team){ .url = scene->url, .job = "token", .token_file = scene->token });
-}
+HOLDS_FOR(const tls_scene *scene, workers_with_a_token_train_as_over_tcp,
+          expect_the_bits_of_tcp(scene, (team){ .url = scene->url, .job = "token", .token_file = scene->token }));
 
-TEST(workers_with_a_certificate_train_as_over_tcp, const tls_scene *scene)
-{
-    expect_the_bits_of_tcp(scene, (team){ .url = scene->url,
-                                          .job = "certificate",
-                                          .ca_file = scene->ca,
-                                          .cert_file = scene->client_pem,
-                                          .key_file = scene->client_key });
-}
-
-/* ---- refusals ---- */
+HOLDS_FOR(const tls_scene *scene, workers_with_a_certificate_train_as_over_tcp,
+          expect_the_bits_of_tcp(scene, (team){ .url = scene->url,
+                                                .job = "certificate",
+                                                .ca_file = scene->ca,
+                                                .cert_file = scene->client_pem,
+                                                .key_file = scene->client_key }));
 
 /* Connects as a client that gives up at once. Fails the test unless both sides tell the reason. */
 static void expect_refusal(const tls_scene *scene, pd_client_options options, const char *to_client, const char *in_log)
@@ -113,11 +103,9 @@ TEST(a_wrong_token_is_refused, const tls_scene *scene)
                    "the client's token is not in tls.tokens");
 }
 
-TEST(a_client_without_credentials_is_refused, const tls_scene *scene)
-{
-    expect_refusal(scene, (pd_client_options){ .ca_file = scene->ca }, "set PARAMD_TOKEN_FILE, or PARAMD_CERT_FILE",
-                   "the client has neither token nor certificate");
-}
+HOLDS_FOR(const tls_scene *scene, a_client_without_credentials_is_refused,
+          expect_refusal(scene, (pd_client_options){ .ca_file = scene->ca },
+                         "set PARAMD_TOKEN_FILE, or PARAMD_CERT_FILE", "the client has neither token nor certificate"));
 
 TEST(a_server_of_a_foreign_authority_is_refused, const tls_scene *scene)
 {
@@ -221,8 +209,6 @@ TEST(other_machines_may_reach_only_what_knows_its_clients, const tls_scene *scen
     assert_int_equal(daemon_refuses(flags, text, sizeof text), 0);
 }
 
-/* ---- what a stranger sees ---- */
-
 /* Trains through a proxy that records. Returns whether it has seen a name of the job or a part of the weights. */
 static bool can_be_read(const tls_scene *scene, bool secure)
 {
@@ -252,8 +238,6 @@ TEST(neither_names_nor_numbers_can_be_read_on_the_wire, const tls_scene *scene)
     assert_true(can_be_read(scene, false));
     assert_false(can_be_read(scene, true));
 }
-
-/* ---- handshakes that do not end ---- */
 
 /* Returns the daemon's resident memory in KiB. */
 static long resident(const tls_scene *scene)

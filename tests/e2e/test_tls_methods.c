@@ -6,9 +6,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "loopback.h"
+#include "http_ask.h"
 #include "message.h"
 #include "handlers.h"
 #include "paramd/client.h"
@@ -164,8 +163,6 @@ TEST(no_method_is_answered_without_good_credentials, const tls_scene *scene)
     for (size_t c = 0; c < sizeof columns / sizeof *columns; c++) wrong += try_methods(scene, &columns[c]);
     assert_int_equal(wrong, 0);
 }
-
-/* ---- roles of tokens and certificates ---- */
 
 static int start_with_roles(void **state)
 {

@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include "await.h"
 #include "http_ask.h"
 #include "proxy.h"
 #include "team.h"
@@ -128,7 +127,8 @@ TEST(a_reload_with_a_wrong_file_changes_nothing)
     tls_scene_start(scene, NULL);
     pki_write(scene->tokens, scene->line, 0644);
     kill(scene->daemon->pid, SIGHUP);
-    assert_true(daemon_says(scene->daemon, "the old values stay in use: tls.tokens: others can read or change", patient(10)));
+    assert_true(
+        daemon_says(scene->daemon, "the old values stay in use: tls.tokens: others can read or change", patient(10)));
     options.urls = scene->url;
     assert_int_equal(pd_client_open(&client, &options, NULL), PD_OK);
     pd_client_close(client);

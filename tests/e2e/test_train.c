@@ -21,8 +21,6 @@ static int stop_daemon(void **state)
     return daemon_stop(*state, patient(10));
 }
 
-/* ---- one worker ---- */
-
 static bool ten_steps(worker *w)
 {
     for (int i = 0; i < 10; i++)
@@ -100,8 +98,6 @@ TEST(checksums_change_nothing, test_daemon *daemon)
     model_free_buffers(m, here);
     model_free(m);
 }
-
-/* ---- four workers ---- */
 
 static bool sorted_steps(worker *w)
 {
@@ -187,8 +183,6 @@ TEST(any_order_timing_and_pipelining_give_the_same_bits, test_daemon *daemon)
     model_free(m);
 }
 
-/* ---- many parameters, and large ones ---- */
-
 static bool two_steps(worker *w)
 {
     return worker_step(w, NULL, NULL) && worker_step(w, NULL, NULL);
@@ -269,8 +263,6 @@ TEST(a_tensor_larger_than_a_chunk_arrives_whole)
     model_free(m);
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
-
-/* ---- workers that join a running job ---- */
 
 TEST(weights_are_those_of_the_lowest_rank_and_a_pull_waits_for_its_step, test_daemon *daemon)
 {

@@ -2,7 +2,6 @@
  * the server. */
 #include "test.h"
 
-#include "await.h"
 #include "daemon_process.h"
 #include "proxy.h"
 #include "team.h"
@@ -136,8 +135,6 @@ static uint64_t payload_in(const pair *p, int rank)
 {
     return pd_client_count(p->at[rank].client).payload_in;
 }
-
-/* ---- tests ---- */
 
 static const char bf16[] = "* shampoo lr=0.05 betas=0.9,0.99 epsilon=1e-4 max_preconditioner_dim=16 "
                            "communication_dtype=BF16 grafting_config=SGD";

@@ -4,9 +4,7 @@
 
 #include <stdatomic.h>
 #include <pthread.h>
-#include <unistd.h>
 
-#include "await.h"
 #include "daemon_process.h"
 #include "team.h"
 
@@ -39,8 +37,6 @@ typedef struct run {
         char failure[600];
     } ranks[WORLD];
 } run;
-
-/* ---- a worker ---- */
 
 static bool check(struct rank *r, const char *what, int rc, const pd_error *err)
 {
@@ -142,8 +138,6 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* ---- a run ---- */
-
 static void start_daemon(run *r)
 {
     char listen[128], local[128], state[128];
@@ -239,8 +233,6 @@ static void try_manner(const manner *m, run *r)
     run_with_kills(r, m);
     expect_bytes_of_an_undisturbed_run(r, m);
 }
-
-/* ---- the tests ---- */
 
 static const char adamw[] = "* adamw lr=0.01";
 

@@ -59,8 +59,6 @@ static uint8_t choice(void)
     return world.at < world.end ? *world.at++ : 0;
 }
 
-/* ---- the daemon and its store, in one thread ---- */
-
 static void on_effects(void *arg, pd_mail *first, pd_mail *last)
 {
     (void)arg;
@@ -157,8 +155,6 @@ static void run_store(void)
     while (pd_store_work(world.store, world.now)) continue;
     if (pd_store_next_tick(world.store) <= world.now) pd_store_tick(world.store, world.now);
 }
-
-/* ---- frames from the daemon ---- */
 
 static bool has_outcomes(unsigned method)
 {
@@ -262,8 +258,6 @@ static void end_world(void)
     if (world.pass >= 0) close(world.pass);
     MUST(lowest_free() == world.first_free); /* no descriptor is left open */
 }
-
-/* ---- frames from the peers ---- */
 
 static void connect_peer(peer *p)
 {
@@ -652,8 +646,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     end_world();
     return 0;
 }
-
-/* ---- seeds ---- */
 
 #include "conversation_seeds.h"
 

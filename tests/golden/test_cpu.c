@@ -16,10 +16,7 @@ static const char *wanted_set(void)
     return name != NULL ? name : pd_cpu_names[pd_cpu_newest()];
 }
 
-TEST(our_loops_use_the_set_that_the_environment_names)
-{
-    assert_string_equal(pd_cpu_names[pd_cpu_in_use], wanted_set());
-}
+HOLDS(our_loops_use_the_set_that_the_environment_names, assert_string_equal(pd_cpu_names[pd_cpu_in_use], wanted_set()));
 
 /* Checks that `core` are the kernels that OPENBLAS_CORETYPE names. Where it names none, any will do. */
 static void expect_wanted_core(const char *core)
@@ -31,10 +28,7 @@ static void expect_wanted_core(const char *core)
         fail_msg("BLAS uses the kernels %s, expected %s", core, wanted);
 }
 
-TEST(blas_computes_with_the_kernels_that_the_environment_names)
-{
-    expect_wanted_core(pd_blas_core());
-}
+HOLDS(blas_computes_with_the_kernels_that_the_environment_names, expect_wanted_core(pd_blas_core()));
 
 typedef struct report {
     char set[64], core[64];

@@ -32,8 +32,6 @@ static void assert_flags(const bool *ours, const json_t *list)
     json_array_foreach(list, i, flag) assert_int_equal(ours[i], json_is_true(flag));
 }
 
-/* ---- diagonal dimensions, merged dimensions ---- */
-
 static int mode_of(const json_t *entry)
 {
     const char *mode = json_string_value(json_object_get(entry, "memory_save_mode"));
@@ -62,8 +60,6 @@ TEST(factors_are_diagonal_and_dimensions_merged_as_upstream_does)
     }
     assert_true(i > 100);
 }
-
-/* ---- blocks ---- */
 
 static pd_kron_shape given_shape(const json_t *entry)
 {
@@ -107,8 +103,6 @@ TEST(blocks_are_cut_and_padded_as_upstream_does)
     }
     assert_true(i > 100);
 }
-
-/* ---- einsum expressions, read literally ---- */
 
 enum { MOST_OPERANDS = 2 * PD_MAX_RANK + 1, MOST_ELEMENTS = 4096 };
 
@@ -174,8 +168,6 @@ static void compute(const char *expression, const double *const *at, const int64
     e.out = (operand){ NULL, p + 2, (int)strlen(p + 2) };
     sum_over(&e, e.letters, out);
 }
-
-/* ---- the same products, computed by our functions ---- */
 
 typedef struct factored {
     pd_kron_block block;
@@ -293,10 +285,7 @@ static void judge_expressions(factored *f, const json_t *entry)
     assert_close(x, P, f->n);
 }
 
-TEST(the_products_are_those_of_the_expressions)
-{
-    each_product(judge_expressions);
-}
+HOLDS(the_products_are_those_of_the_expressions, each_product(judge_expressions));
 
 static void judge_contractions(factored *f, const json_t *entry)
 {
@@ -316,12 +305,7 @@ static void judge_contractions(factored *f, const json_t *entry)
     }
 }
 
-TEST(a_block_is_contracted_as_the_expressions_say)
-{
-    each_product(judge_contractions);
-}
-
-/* ---- plans ---- */
+HOLDS(a_block_is_contracted_as_the_expressions_say, each_product(judge_contractions));
 
 static void set(pd_hypers *hypers, const char *name, const char *value)
 {
@@ -391,8 +375,6 @@ TEST(factors_begin_with_the_shapes_and_scale_of_upstreams)
     }
     assert_true(planned >= 10);
 }
-
-/* ---- on which machines state lies ---- */
 
 /* Returns the mesh axis over whose machines dimension d of the parameter is split, or NULL if it is not split. */
 static const json_t *axis_of(const json_t *entry, int d)

@@ -58,8 +58,6 @@ TEST(a_flat_ranges_blocks_are_upstreams)
     assert_true(i > 0);
 }
 
-/* ---- assignment ---- */
-
 enum { MOST_BLOCKS = 4096, MOST_RANKS = 64 };
 
 /* Computes the bytes of every block of every parameter after merging and cutting. Returns the number of blocks. */

@@ -26,8 +26,6 @@ static int64_t number(const json_t *entry, const char *key)
     return json_integer_value(json_object_get(entry, key));
 }
 
-/* ---- options ---- */
-
 /* Writes a value as users do: 0.5, yes, [1,2], PrecisionConfig(name=value). */
 static void write_value(FILE *out, const json_t *value)
 {
@@ -119,8 +117,6 @@ TEST(options_are_taken_and_refused_as_upstream_does_it)
     assert_true(texts >= 20);
 }
 
-/* ---- schedule ---- */
-
 TEST(roots_are_computed_and_used_when_upstreams_are)
 {
     size_t i;
@@ -145,8 +141,6 @@ TEST(roots_are_computed_and_used_when_upstreams_are)
     }
     assert_true(i > 0);
 }
-
-/* ---- shapes ---- */
 
 static pd_shape shape_from(const json_t *list)
 {
@@ -222,8 +216,6 @@ TEST(a_blocks_elements_are_upstreams)
     }
     assert_true(i > 0);
 }
-
-/* ---- keys of saved state ---- */
 
 static pd_plan plan_of_row(const json_t *entry, const json_t *param)
 {

@@ -3,7 +3,6 @@
  * roots, since factors would fail first and hide them. */
 #include "test.h"
 
-#include <unistd.h>
 #include <jansson.h>
 
 #include "golden.h"
@@ -22,8 +21,6 @@ static const char *const runs[] = { "start_preconditioning_step_1",
                                     "momentum_1",
                                     "nesterov_1" };
 enum { RUNS = sizeof runs / sizeof runs[0] };
-
-/* ---- a copy of a run ---- */
 
 static void change_epsilon(json_t *config)
 {
@@ -107,8 +104,6 @@ static void copy_run(const char *from, const char *to, void (*change)(json_t *co
     free(bytes);
 }
 
-/* ---- the tests ---- */
-
 /* Plays a run with a changed configuration. Returns the largest error of a root, in units of its tolerance. */
 static double error_of_roots(const char *run, void (*change)(json_t *config))
 {
@@ -138,17 +133,8 @@ static void expect(void (*change)(json_t *config), bool holds)
     }
 }
 
-TEST(roots_of_the_recorded_hyperparameters_are_within_their_tolerance)
-{
-    expect(change_nothing, true);
-}
+HOLDS(roots_of_the_recorded_hyperparameters_are_within_their_tolerance, expect(change_nothing, true));
 
-TEST(roots_with_an_epsilon_a_tenth_larger_are_beyond_their_tolerance)
-{
-    expect(change_epsilon, false);
-}
+HOLDS(roots_with_an_epsilon_a_tenth_larger_are_beyond_their_tolerance, expect(change_epsilon, false));
 
-TEST(roots_with_a_beta2_that_is_smaller_by_a_thousandth_are_beyond_their_tolerance)
-{
-    expect(change_beta2, false);
-}
+HOLDS(roots_with_a_beta2_that_is_smaller_by_a_thousandth_are_beyond_their_tolerance, expect(change_beta2, false));

@@ -1,11 +1,6 @@
 /* attacks.c - the table of attacks, and what they share. */
 #include "attacks.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include <stdio.h>
-
 static const attack *const tables[] = { attacks_of_workers, attacks_of_operators, attacks_of_strangers };
 
 enum { TABLES = sizeof tables / sizeof *tables };

@@ -52,8 +52,6 @@ const attack *attacks_find(const char *name); /* NULL: there is none */
 /* Closes connections and frees memory of an attack that has run. */
 void attack_clear(attack_scene *scene);
 
-/* ---- for attacks ---- */
-
 /* Sends the scene's frames over its connections. */
 void attack_flood(attack_scene *scene);
 /* Creates the scene's job with the owner's connection `host` as rank 0: declared, with initial weights. */

@@ -1,9 +1,6 @@
 /* attacks_of_operators.c - attacks by requests of operators: lists, settings, imports, exports and commands. */
 #include "attacks.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { CONTROLS = 16, SETTERS = 8, STEPS_SET = 64, IMPORTS = 16, EXPORTS = 64, PIECE = 65536 };
 
 static bool flood_of_operators(attack_scene *s, size_t n)
@@ -27,8 +24,6 @@ static bool prepare_optimizers(attack_scene *s)
     attack_add(s, PD_OPTIMIZERS, &request.base, 0);
     return flood_of_operators(s, ATTACK_FOES);
 }
-
-/* ---- List ---- */
 
 /* Adds requests for pages of a list, by all hostile patterns, at the beginning and near the end. */
 static void add_lists(attack_scene *s, uint32_t what)
@@ -106,8 +101,6 @@ static bool prepare_list_long(attack_scene *s)
     return attack_make_job(s, 1) && flood_of_operators(s, ATTACK_FOES);
 }
 
-/* ---- Set ---- */
-
 static void add_sets(attack_scene *s)
 {
     Paramd__SetRequest request = PARAMD__SET_REQUEST__INIT;
@@ -151,8 +144,6 @@ static bool prepare_list_settings(attack_scene *s)
     if (s->owner == s->side) (void)foe_ask(&s->foes[0], PD_SET, &request.base, 0);
     return true;
 }
-
-/* ---- Import and Export ---- */
 
 /* An import of a counter of each parameter, which is committed. */
 static bool prepare_import(attack_scene *s)
@@ -271,8 +262,6 @@ static void run_running_begins(attack_scene *s)
     s->job = s->running;
     run_begins(s, PD_EXPORT);
 }
-
-/* ---- commands ---- */
 
 /* Creates the job, declares its parameters, and drops it, again and again. */
 static void run_drops(attack_scene *s)

@@ -4,10 +4,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum { LOOK_MS = 50 };
 
@@ -29,8 +26,6 @@ static void run_operators(attack_scene *s)
         foe_close(&f);
     }
 }
-
-/* ---- HTTP ---- */
 
 static int connect_http(int port)
 {

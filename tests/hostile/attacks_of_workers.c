@@ -2,14 +2,9 @@
 #include "attacks.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 enum { REQUESTS = 980, CONTROLS = 16, WORKERS = 8, NOTE_BYTES = 1 << 20, SMALL = 1000 };
-
-/* ---- Push with `last` alone ---- */
 
 /* A job of two workers, of which one never pushes: all that the other sends waits, until the step's deadline. */
 static bool prepare_waiting(attack_scene *s)
@@ -47,8 +42,6 @@ static void run_last_steps(attack_scene *s)
     }
 }
 
-/* ---- Push and PushPull with pieces ---- */
-
 static bool prepare_absent(attack_scene *s)
 {
     bool done = prepare_waiting(s);
@@ -85,8 +78,6 @@ static void run_steps(attack_scene *s)
     }
 }
 
-/* ---- Pull ---- */
-
 static bool prepare_pulls(attack_scene *s)
 {
     s->most = REQUESTS;
@@ -105,8 +96,6 @@ static bool prepare_waiting_pulls(attack_scene *s)
     s->n_frames = foe_pull_frames(&s->frames, &s->set, 1000);
     return done;
 }
-
-/* ---- Declare ---- */
 
 /* The shapes of rules that attack: one set as long as Hello allows, many short globs, some of 256 bytes. */
 enum { SHAPES = 3, SET_BYTES = 3700, LONG_RULES = 13 };
@@ -181,8 +170,6 @@ static bool prepare_init(attack_scene *s)
     return true;
 }
 
-/* ---- Hello, Leave ---- */
-
 static void run_hellos(attack_scene *s)
 {
     static const char *const jobs[] = { "m-1", "m-2", "m-3", "m-4" };
@@ -212,8 +199,6 @@ static bool prepare_turnover(attack_scene *s)
     foe_set_make(&s->set, s->params < SMALL ? s->params : SMALL, 1);
     return true;
 }
-
-/* ---- small requests of workers ---- */
 
 static bool join_workers(attack_scene *s, size_t most)
 {
@@ -273,8 +258,6 @@ static bool prepare_recalls(attack_scene *s)
     return true;
 }
 
-/* ---- Share ---- */
-
 static int sealed_segment(size_t bytes)
 {
     int fd = memfd_create("mallory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -306,8 +289,6 @@ static void run_shares(attack_scene *s)
     }
     close(segment);
 }
-
-/* ---- Checkpoint ---- */
 
 static bool prepare_durable(attack_scene *s)
 {

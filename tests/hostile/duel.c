@@ -46,8 +46,6 @@ static void wait_ms(double ms)
         nanosleep(&(struct timespec){ .tv_sec = (time_t)(ms / 1e3), .tv_nsec = (long)(fmod(ms, 1e3) * 1e6) }, NULL);
 }
 
-/* ---- the daemon's environment ---- */
-
 static void path_of_roles(char *out, size_t size, const char *folder)
 {
     snprintf(out, size, "%s/roles", folder);
@@ -80,8 +78,6 @@ void duel_forget(const char *folder)
     path_of_roles(path, sizeof path, folder);
     unlink(path);
 }
-
-/* ---- the small job ---- */
 
 struct duel_job {
     pd_client *client;
@@ -164,8 +160,6 @@ void duel_steps(duel_job *job, double seconds, bool paced, duel_times *out)
     out->p50 = job->ms[n / 2];
     out->p99 = job->ms[(size_t)((double)(n - 1) * 0.99 + 0.5)];
 }
-
-/* ---- the attack ---- */
 
 typedef enum phase { PREPARES, RESTS, RUNS, ENDS } phase;
 

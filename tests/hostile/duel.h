@@ -23,8 +23,6 @@ typedef struct duel_daemon {
 void duel_environment(const char *folder, bool read_only);
 void duel_forget(const char *folder); /* removes the file of roles */
 
-/* ---- the small job ---- */
-
 typedef struct duel_job duel_job;
 
 /* Joins as the one worker of a job with a matrix "w", with the optimizer of a rule. Ends the program after an error. */
@@ -44,8 +42,6 @@ typedef struct duel_times {
 
 /* Takes steps for some seconds. `paced` false: one after the other, and times count as they are. */
 void duel_steps(duel_job *job, double seconds, bool paced, duel_times *out);
-
-/* ---- the attack ---- */
 
 typedef struct duel_attack duel_attack;
 

@@ -2,16 +2,11 @@
 #include "foe.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 enum { ID_AT = 24, LOOK_MS = 20, MOST_FOES = 64 };
 
@@ -20,8 +15,6 @@ static _Noreturn void stop(const char *why)
     fprintf(stderr, "hostile client: %s\n", why);
     _Exit(1);
 }
-
-/* ---- frames ---- */
 
 foe_frame foe_pack(unsigned method, const ProtobufCMessage *message, size_t payload_bytes)
 {
@@ -48,8 +41,6 @@ void foe_frames_free(foe_frame *frames, size_t n)
     for (size_t i = 0; i < n; i++) foe_frame_free(&frames[i]);
     free(frames);
 }
-
-/* ---- one connection ---- */
 
 static int connect_unix(int fd, const char *path)
 {

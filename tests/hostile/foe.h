@@ -3,10 +3,16 @@
 #ifndef FOE_H
 #define FOE_H
 
-#include <stdatomic.h>
+#include <errno.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <stdatomic.h>
 
 #include "message.h"
 

@@ -1,10 +1,6 @@
 /* foe_job.c - packs the frames of a hostile client's job. */
 #include "foe_job.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { UNDER_WAY = 16, DECLARE_BYTES = 60 * 1024, DIGITS = 10 };
 
 static void *room(size_t n, size_t size)
@@ -25,8 +21,6 @@ static size_t count(const char *const *texts)
     while (texts != NULL && texts[n] != NULL) n++;
     return n;
 }
-
-/* ---- Hello ---- */
 
 foe_frame foe_pack_hello(const foe_hello *hello)
 {
@@ -70,8 +64,6 @@ bool foe_join(foe *f, foe_side *side, const foe_hello *hello)
     if (code != PD_OK) foe_close(f);
     return code == PD_OK;
 }
-
-/* ---- Declare ---- */
 
 void foe_name(char out[FOE_NAME_BYTES + 1], uint32_t i)
 {
@@ -120,8 +112,6 @@ int foe_declare(foe *f, const foe_set *set)
 {
     return foe_send_all(f, set->declares, set->n_declares, SIZE_MAX);
 }
-
-/* ---- frames about all parameters ---- */
 
 static size_t pieces_in(const foe_set *set, uint32_t first)
 {

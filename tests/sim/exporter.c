@@ -30,8 +30,6 @@ typedef struct sim_exporter {
     struct sim_exporter *next;
 } sim_exporter;
 
-/* ---- the operator's requests ---- */
-
 static void say_more(sim_exporter *e)
 {
     struct iovec span = { e->out + e->sent, e->n_out - e->sent };
@@ -90,8 +88,6 @@ static void ask_next(sim_exporter *e)
     say_export(e, 2);
 }
 
-/* ---- answers of the server ---- */
-
 static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
 {
     sim_exporter *e = arg;
@@ -141,8 +137,6 @@ static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     on_answer(e, prefix, reply);
     return PD_OK;
 }
-
-/* ---- connection, start and end of an operator ---- */
 
 static void leave(sim_exporter *e)
 {

@@ -5,9 +5,6 @@
 #include "precond_queue.h"
 #include "sim.h"
 
-#include <math.h>
-#include <string.h>
-
 static sim_flow *find(sim_fairness *all, uint32_t job)
 {
     for (int i = 0; i < SIM_FLOWS; i++)

@@ -24,8 +24,6 @@ typedef struct sim_intruder {
     struct sim_intruder *next;
 } sim_intruder;
 
-/* ---- frames ---- */
-
 static void add_bytes(sim_intruder *i, const void *at, size_t n)
 {
     if (i->n_out + n > i->room) {
@@ -287,8 +285,6 @@ static void add_id_zero(sim_intruder *i)
     add_plain(i, methods[sim_draw(i->s, 2)], 0);
     i->waits = true;
 }
-
-/* ---- connection, start and end of a peer ---- */
 
 static void say_more(sim_intruder *i)
 {

@@ -3,10 +3,6 @@
 #include "server.h"
 #include "sim.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 /* A descriptor that is under way, or has arrived and is not read yet. */
 typedef struct passed {
     struct passed *next;
@@ -43,8 +39,6 @@ static end *other(const end *e)
 {
     return &e->link->end[e == &e->link->end[0] ? 1 : 0];
 }
-
-/* ---- descriptors ---- */
 
 static void close_descriptor(int *fd)
 {
@@ -91,8 +85,6 @@ static void pass_attached(end *e, end *to)
     while (*last != NULL) last = &(*last)->next;
     *last = one;
 }
-
-/* ---- events ---- */
 
 static size_t free_room(const end *to)
 {
@@ -213,8 +205,6 @@ static void arrive(sim *s, void *who, uint64_t what)
     poke(e);
     plan_arrival(e);
 }
-
-/* ---- the transport ---- */
 
 static ssize_t link_receive(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
 {
@@ -363,8 +353,6 @@ static const pd_transport_ops local = { .receive = link_receive,
                                         .take = link_take,
                                         .is_open = link_is_open,
                                         .identity = link_identity };
-
-/* ---- life ---- */
 
 sim_link *sim_link_new(sim *s, bool is_local, pd_transport **server, pd_transport **client)
 {

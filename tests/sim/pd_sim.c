@@ -43,8 +43,6 @@ static const struct {
 };
 enum { PLANTS = sizeof mutants / sizeof mutants[0] };
 
-/* ---- a process that runs plans ---- */
-
 static void draw_plan(sim_plan *plan, uint64_t seed, const settings *set)
 {
     if (set->crashes)
@@ -122,8 +120,6 @@ static void run_range(const void *arg, const settings *set)
     }
 }
 
-/* ---- shrinking ---- */
-
 /* Returns whether the plan violates the same invariant as `before` reports: the texts are equal up to the first
  * colon. */
 static bool fails_alike(const sim_plan *plan, const settings *set, const char *before)
@@ -194,8 +190,6 @@ static void shrink(sim_plan *plan, const settings *set)
     printf("shrunk: %s\n", shared->text);
 }
 
-/* ---- seeds ---- */
-
 static double now_s(void)
 {
     struct timespec now;
@@ -235,8 +229,6 @@ static int run_all(const settings *set)
            (double)done / (now_s() - begun));
     return failed > 0;
 }
-
-/* ---- the command line ---- */
 
 static const struct argp_option options[] = {
     { "seeds", 's', "A..B", 0, "Run the seeds from A to B (default 1..1000)", 0 },

@@ -2,6 +2,7 @@
  * for memory while the server stores a contribution of this rank that it could add to the sum. */
 #include "server_state.h"
 
+#include "rig.h"
 #include "store_inside.h"
 
 #include <utlist.h>

@@ -22,8 +22,6 @@ bool sim_is_finished(const sim_worker *w)
     return false;
 }
 
-/* ---- calls ---- */
-
 /* Enters a phase. Progress counts only if the process has not been in this phase of this step before: a worker that
  * repeats a request in vain makes no progress. */
 void sim_program_go_on(sim_worker *w, phase next)
@@ -117,7 +115,7 @@ static void init_weights(sim_worker *w)
 {
     pd_error err;
 
-    if (!pd_core_must_init(w->core)) {
+    if (!w->core->must_init) {
         sim_program_fetch(w);
         return;
     }
@@ -184,8 +182,6 @@ static void on_fetched(sim_worker *w)
         sim_worker_end_refused(w, rc, err.text);
 }
 
-/* ---- steps ---- */
-
 /* Lists in random order the parameters that have not taken this step yet. Returns their number. */
 static size_t choose(sim_worker *w, uint32_t *order)
 {
@@ -249,8 +245,6 @@ void sim_program_leave(sim_worker *w)
     else
         sim_program_go_on(w, LEAVING);
 }
-
-/* ---- weights that are changed by hand ---- */
 
 /* Changes the weights of the parameters that have taken the step before, and writes them as items. Returns their
  * number. */
@@ -567,7 +561,7 @@ static void on_welcome(sim_worker *w)
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
     w->welcomed_ns = rc == PD_OK ? w->s->now_ns : 0;
-    if (rc == PD_OK && pd_core_welcome(w->core)->created && sim_is_finished(w))
+    if (rc == PD_OK && w->core->welcome.created && sim_is_finished(w))
         sim_worker_end(w); /* other processes have finished the job, and this Hello has created it anew */
     else if (rc == PD_OK)
         declare(w);

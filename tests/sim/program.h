@@ -69,7 +69,6 @@ struct sim_worker {
     struct sim_worker *next;
 };
 
-/* ---- worker.c ---- */
 void sim_worker_trace(sim_worker *w, const char *what, uint64_t a, uint64_t b);
 void sim_worker_end(sim_worker *w);
 /* Ends a process whose job has ended, and starts another process that begins the job anew. */
@@ -77,7 +76,6 @@ void sim_worker_end_dropped(sim_worker *w);
 /* Ends a process with an error that the plan explains; any other error violates an invariant. */
 void sim_worker_end_refused(sim_worker *w, int code, const char *text);
 
-/* ---- program_note.c: notes, and going back with the server ---- */
 /* Return the lowest and the highest step of the parameters. */
 uint64_t sim_least_step(const sim_worker *w);
 uint64_t sim_most_step(const sim_worker *w);
@@ -100,7 +98,6 @@ void sim_program_on_rewound(sim_worker *w);
 void sim_program_sync(sim_worker *w);
 void sim_program_on_synced(sim_worker *w);
 
-/* ---- program.c ---- */
 /* Returns whether another process of the job has finished all its steps. */
 bool sim_is_finished(const sim_worker *w);
 /* Returns whether the worker ends a step with close_step. It then pushes only the parameters for which it has a

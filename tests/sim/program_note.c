@@ -50,8 +50,6 @@ bool sim_program_take(sim_worker *w, pd_ticket_id ticket, int *rc, uint8_t **rep
     return true;
 }
 
-/* ---- notes ---- */
-
 sim_program_note sim_note_of(const sim_worker *w, uint64_t step)
 {
     sim_program_note note;
@@ -143,8 +141,6 @@ void sim_program_on_recalled(sim_worker *w)
     free(reply);
 }
 
-/* ---- going back ---- */
-
 /* Frees the tickets of all that was under way when the server went back. */
 static void forget_calls(sim_worker *w)
 {
@@ -164,7 +160,7 @@ void sim_program_go_back(sim_worker *w)
 {
     pd_error err;
 
-    sim_worker_trace(w, pd_core_ended(w->core)->text, w->step, 0);
+    sim_worker_trace(w, w->core->end.error.text, w->step, 0);
     forget_calls(w);
     memset(w->versions, 0, sizeof w->versions);
     if (pd_core_rewind(w->core, &w->ticket, &err) != PD_OK) {
@@ -205,8 +201,6 @@ void sim_program_on_rewound(sim_worker *w)
     sim_worker_trace(w, "is back", sim_least_step(w), 0);
     sim_program_fetch(w);
 }
-
-/* ---- the end ---- */
 
 void sim_program_sync(sim_worker *w)
 {

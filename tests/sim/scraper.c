@@ -63,8 +63,6 @@ static struct published {
 } published[PUBLISHED];
 static size_t n_published;
 
-/* ---- checks of an answer ---- */
-
 static bool was_published(const char *job, size_t n, uint64_t contributions)
 {
     for (size_t i = n_published; i-- > 0;)
@@ -112,8 +110,6 @@ static void check_answer(sim_scraper *p)
         sim_fail("consistency", "an HTTP answer ends too early: %.60s", p->ask->text);
     if (p->ask->metrics) check_metrics(p);
 }
-
-/* ---- a connection ---- */
 
 static void leave(sim_scraper *p)
 {
@@ -199,8 +195,6 @@ static void open_one(sim *s, void *who, uint64_t what)
     p->transport->arg = p;
     p->transport->ops->watch(p->transport, PD_ON_WRITE | (p->reads ? PD_ON_READ : 0));
 }
-
-/* ---- calls of the other files ---- */
 
 static void start(sim *s, const sim_fault *fault, bool once)
 {

@@ -44,7 +44,6 @@ struct sim_server {
     struct pd_wal_writer *wal;         /* of this process; NULL: it has written no record yet */
 };
 
-/* ---- sim_loop.c ---- */
 /* Returns whether the loop thread has stopped reading from a connection until memory is free. */
 bool sim_waits_for_memory(const sim_server *server, uint64_t conn);
 uint64_t sim_bytes_in_flight(const sim_server *server);
@@ -59,7 +58,6 @@ void sim_loop_make(sim_server *server);
 /* Returns whether the loop thread has handled all effects that it took. */
 bool sim_loop_is_caught_up(const sim_server *server);
 
-/* ---- sim_step.c ---- */
 void sim_step_make(sim_server *server);
 /* Ends the step thread, after the loop thread. Applies all requests, ends the jobs, takes preconditioner tasks and
  * published versions back, and frees the store. */

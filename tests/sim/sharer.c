@@ -10,8 +10,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* ---- steps ---- */
-
 static float gradient(uint64_t step, uint64_t i)
 {
     return (float)(int)(sim_mix(step, i, 4, 4) % 9) - 4;
@@ -95,8 +93,6 @@ static void scribble(sim *s, void *who, uint64_t what)
     sim_after(s, sim_sharer_draw(h, SIM_MS), scribble, h, 0);
 }
 
-/* ---- the end ---- */
-
 static void leave(sim_sharer *h)
 {
     if (h->transport != NULL) h->transport->ops->close(h->transport);
@@ -149,8 +145,6 @@ static void come_to_end(sim_sharer *h)
         break;
     }
 }
-
-/* ---- the order of things ---- */
 
 static uint64_t requests_of(sim_sharer *h, phase p)
 {
@@ -221,8 +215,6 @@ static void after_step(sim_sharer *h)
     h->phase = WAIT;
     sim_after(h->s, sim_sharer_draw(h, sim_sharer_draw(h, 4) == 0 ? SIM_S : 20 * SIM_MS), release_some, h, 0);
 }
-
-/* ---- answers of the server ---- */
 
 static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
 {
@@ -332,8 +324,6 @@ static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     }
     return h->transport != NULL ? PD_OK : PD_CANCELLED;
 }
-
-/* ---- connection, start and end ---- */
 
 /* Returns whether the end of the connection is explained: by what the worker did, or by the plan. */
 static bool is_explained(const sim_sharer *h)

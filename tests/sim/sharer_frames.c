@@ -23,8 +23,6 @@ uint64_t sim_sharer_chunk_bytes(const sim_sharer *h)
     return h->s->plan->chunk * sizeof(float);
 }
 
-/* ---- requests ---- */
-
 void sim_sharer_say_more(sim_sharer *h)
 {
     struct iovec span = { h->out + h->sent, h->n_out - h->sent };
@@ -167,8 +165,6 @@ void sim_sharer_release(sim_sharer *h, uint64_t answers, int expected)
     sim_sharer_add(h, PD_RELEASE, &release.base, NULL, 0, 0);
     sim_sharer_say(h, expected);
 }
-
-/* ---- what the server must refuse ---- */
 
 int sim_sharer_memfd(unsigned flags, uint64_t bytes, int seals)
 {

@@ -58,7 +58,6 @@ typedef struct sim_sharer {
     struct sim_sharer *next;
 } sim_sharer;
 
-/* ---- sharer_frames.c ---- */
 /* Draws a number from 0 to n - 1 from the worker's own random state. */
 uint64_t sim_sharer_draw(sim_sharer *h, uint64_t n);
 /* Returns the bytes of a chunk of float32. */

@@ -5,10 +5,18 @@
 #ifndef SIM_H
 #define SIM_H
 
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
 #include "sim_plan.h"
 #include "transport.h"
-
-#include <stddef.h>
 
 typedef struct sim sim;
 struct sim_digest; /* sim_judge.h */
@@ -39,7 +47,6 @@ struct sim {
     struct sim_history *histories; /* histories of the jobs, which sim_judge.c keeps */
 };
 
-/* ---- world.c ---- */
 /* Runs a plan to its end and checks the invariants. If one is violated it does not return: sim_fail ends the
  * process. */
 /* Returns the hash of the trace. `digest`, which may be NULL, receives the weights of the run: sim_judge.h. */
@@ -61,7 +68,6 @@ static inline bool sim_chance(sim *s, uint64_t n)
     return sim_once_in(&s->random, n);
 }
 
-/* ---- sim_memory.c: whose code runs, what it holds, and allocations that fail ---- */
 typedef enum sim_side { SIM_HARNESS, SIM_SERVER, SIM_WORKER, SIM_SIDES } sim_side;
 /* Counts allocations for `side` from now on. Returns the side for which they were counted before. */
 sim_side sim_enter(sim_side side);
@@ -74,7 +80,8 @@ uint64_t sim_failed_allocations(void);
 bool sim_hold_failures(bool held);
 void *sim_must(void *at); /* fails the run if `at` is NULL, because the harness itself has no memory; returns `at` */
 
-/* ---- sim_kernel.c: shared memory that the kernel refuses, and what is left at the end ---- */
+/* Sim_kernel.c: shared memory that the kernel refuses, and what is left at the end. */
+
 /* Lets one of n kernel calls that make, map or pass shared memory fail, on both sides. n = 0: none fails. */
 void sim_fail_sharing(uint64_t n, uint64_t random);
 unsigned sim_count_descriptors(void); /* returns how many descriptors this process has open */
@@ -83,7 +90,6 @@ unsigned sim_count_descriptors(void); /* returns how many descriptors this proce
 void sim_hide_costs(bool hides);
 unsigned sim_count_segments(void); /* returns how many mappings of segments this process has */
 
-/* ---- link.c: connections ---- */
 typedef struct sim_link sim_link;
 /* Makes a link. *server and *client receive its two ends. Events at an end call its `ready`, in an event of the
  * simulation. `is_local`: it passes descriptors, as a Unix socket does. */

@@ -36,8 +36,6 @@ static sim_side begin(sim_disk *disk)
     return before;
 }
 
-/* ---- the functions that the server gets ---- */
-
 static int make_dir(void *arg, const char *path)
 {
     sim_disk *disk = arg;
@@ -215,8 +213,6 @@ static int space(void *arg, const char *path, uint64_t *bytes)
     *bytes = 0;
     return 0;
 }
-
-/* ---- calls of the other files ---- */
 
 sim_disk *sim_disk_new(sim *s, const char *root)
 {

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- expected weights, by arithmetic ---- */
-
 /* Collects the values and weights that the ranks contribute to one element of a parameter. Returns their number. */
 static int values_of(const sim_job *job, uint32_t p, uint64_t step, int64_t i, double *value, double *weight)
 {
@@ -91,7 +89,7 @@ static void check_plain(const sim_history *h)
     }
 }
 
-/* ---- expected weights, from an undisturbed twin: a store that gets the same contributions one by one ---- */
+/* Expected weights, from an undisturbed twin: a store that gets the same contributions one by one. */
 
 static void join_options(const sim_job *job, char *text, size_t size)
 {

@@ -2,14 +2,13 @@
 #include "sim_judge.h"
 
 #include "sim_history.h"
+#include "rig.h"
 #include "store_inside.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- what workers contribute ---- */
 
 /* Returns the rank that the contributions of a rank depend on. */
 static uint32_t source_of(const sim_job *job, uint32_t rank)
@@ -88,8 +87,6 @@ void sim_replacement(const sim_job *job, uint64_t step, uint32_t param, float *o
     for (int64_t i = 0; i < job->params[param].n; i++)
         out[i] = (float)(sim_mix(job->number, param, step + 99, (uint64_t)i) % 17) - 8;
 }
-
-/* ---- what is published ---- */
 
 static sim_history *history_of(sim *s, uint32_t number)
 {
@@ -428,8 +425,6 @@ void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
                   &effect->u.closed.at[i]);
 }
 
-/* ---- what workers get ---- */
-
 static const float *weights_after(const sim_history *h, uint32_t param, uint64_t step, bool replaced);
 
 static bool is_one_of(const sim_history *h, uint32_t param, uint64_t version, int64_t i, const float *weight)
@@ -501,8 +496,6 @@ void sim_judge_exported(sim *s, const sim_job *job, uint32_t param, uint64_t ste
     sim_fail("consistency", "%s %s: an export of step %llu has weights that are not those of this step", job->name,
              job->params[param].name, (unsigned long long)step);
 }
-
-/* ---- the same run once more ---- */
 
 static uint64_t hash_of(const float *weights, int64_t n)
 {

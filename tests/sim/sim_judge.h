@@ -52,8 +52,9 @@ void sim_judge_digest(const sim *s, sim_digest *out);
  * */
 uint64_t sim_judge_compare(const sim_plan *plan, const sim_digest *a, const sim_digest *b);
 
-/* ---- what workers contribute: functions of job, rank, step and parameter alone. If the job's resizes, each rank
- * contributes the same. ---- */
+/* What workers contribute: functions of job, rank, step and parameter alone. If the job's resizes, each rank
+ * contributes the same. */
+
 /* Returns whether this rank has a gradient of the parameter in this step. */
 bool sim_has_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param);
 /* Writes a gradient of small integers. Unless `finite` is true, one element is infinite if sim_gradient_is_infinite. */

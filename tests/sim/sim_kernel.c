@@ -7,15 +7,11 @@
 #include "sim.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
 static uint64_t failing_of, failing_random;
 
@@ -95,8 +91,6 @@ void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int fd, off
     if (fd >= 0 && fails(ENOMEM)) return MAP_FAILED;
     return __real_mmap(at, bytes, protection, flags, fd, offset);
 }
-
-/* ---- what is left ---- */
 
 unsigned sim_count_descriptors(void)
 {

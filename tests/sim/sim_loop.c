@@ -24,8 +24,6 @@ enum { FIGURE_BYTES = 40 * 1024 };
  * the server keeps of each beside it: the request and its pieces. */
 enum { SHARED_BYTES = 640 };
 
-/* ---- the platform of the loop thread ---- */
-
 static uint64_t now_ms(void *arg)
 {
     return ((sim_server *)arg)->s->now_ns / 1000000;
@@ -109,8 +107,6 @@ static void log_line(const pd_log_entry *entry)
     if (excuses_slow_workers || strstr(entry->text, "did not release") == NULL) return;
     if (strstr(entry->text, "(sim, ") != NULL) sim_fail("liveness", "a worker is closed: %s", entry->text);
 }
-
-/* ---- the loop thread ---- */
 
 static void drop_closed_ends(sim_server *server)
 {
@@ -203,8 +199,6 @@ static void loop_tick(sim *s, void *who, uint64_t what)
     sim_after(s, TICK_MS * SIM_MS, loop_tick, server, 0);
 }
 
-/* ---- calls of the other files ---- */
-
 static pd_transport *connect_to(sim_server *server, bool http, bool is_local, sim_link **link)
 {
     pd_transport *ours, *theirs;
@@ -269,8 +263,6 @@ pd_store *sim_server_store(sim_server *server)
 {
     return server->store;
 }
-
-/* ---- invariants ---- */
 
 uint64_t sim_bytes_in_flight(const sim_server *server)
 {
@@ -374,8 +366,6 @@ void sim_server_check_rest(sim_server *server)
     sim_check_zero("bytes of payload buffers", pd_pool_used(server->daemon->ingest.pool));
     sim_check_zero("HTTP connections", server->daemon->http.n);
 }
-
-/* ---- life ---- */
 
 static pd_daemon_config daemon_config(const sim_plan *plan)
 {

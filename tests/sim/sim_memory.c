@@ -4,11 +4,7 @@
  * allocates a block also frees it. */
 #include "sim.h"
 
-#include <errno.h>
 #include <malloc.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static sim_side current;
 static int64_t live[SIM_SIDES];

@@ -6,8 +6,6 @@
 
 enum { RESERVE = 4096 }; /* the server reserves memory for a rank's frame in multiples of this many bytes */
 
-/* ---- random numbers ---- */
-
 uint64_t sim_next(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -34,8 +32,6 @@ uint64_t sim_mix(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
     sim_next(&state);
     return sim_next(&state);
 }
-
-/* ---- jobs ---- */
 
 void sim_plan_add_option(sim_job *job, const char *text)
 {
@@ -182,8 +178,6 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
     job->barriers = sim_once_in(r, 4);
     sim_plan_draw_replaces(plan, job);
 }
-
-/* ---- faults ---- */
 
 static const char *const fault_names[] = {
     "break",  "hole",   "crash",     "gone",       "leave",      "drop",    "import",
@@ -373,8 +367,6 @@ static void draw_faults(sim_plan *plan, uint64_t *r)
     draw_runless(plan);
     sim_plan_mark_missing(plan);
 }
-
-/* ---- the server ---- */
 
 uint32_t sim_most_world(const sim_job *job)
 {

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- jobs ---- */
-
 static void draw_windows(sim_job *job, uint64_t *r)
 {
     uint64_t kind = sim_below(r, 3);
@@ -55,8 +53,6 @@ static void draw_ready(const sim_plan *plan, sim_job *job)
              "* scalable_shampoo learning_rate=0.1 block_size=8 preconditioning_compute_steps=1 root_delay=ready "
              "start_preconditioning_step=1");
 }
-
-/* ---- jobs that go on with another number of workers ---- */
 
 static void forget_option(sim_job *job, const char *name)
 {
@@ -149,8 +145,6 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
     /* Rank 0 goes back with the server behind a change by hand, and would meet its barriers again. */
     job->replaces = job->replaces && !job->barriers && job->later[0] == 0;
 }
-
-/* ---- faults ---- */
 
 static void add_fault(sim_plan *plan, sim_fault_kind kind, uint64_t *r)
 {

@@ -8,6 +8,7 @@
 #include "relaunch.h"
 #include "sim_judge.h"
 #include "sim_disk_writer.h"
+#include "rig.h"
 #include "store_inside.h"
 
 #include <stdlib.h>
@@ -23,8 +24,6 @@ typedef struct saved {
     char name[64];
 } saved;
 
-/* ---- when ---- */
-
 static bool may_restart(const sim_server *server)
 {
     const pd_job *job, *next;
@@ -35,8 +34,6 @@ static bool may_restart(const sim_server *server)
     if (!pd_image_is_possible(job)) return false;
     return true;
 }
-
-/* ---- the old process ---- */
 
 static size_t save_jobs(sim_server *server, saved *at)
 {
@@ -69,8 +66,6 @@ static void end_process(sim_server *server)
     server->n_ends = 0;
     server->fairness = (sim_fairness){ 0 };
 }
-
-/* ---- the new process ---- */
 
 static void load_jobs(sim_server *server, saved *at, size_t n)
 {
@@ -123,8 +118,6 @@ void sim_server_restart(sim_server *server, uint64_t within_ns)
 {
     try_restart(server->s, server, server->s->now_ns + within_ns);
 }
-
-/* ---- killed, and started again from the disk ---- */
 
 static void listen_again(sim *s, void *who, uint64_t what)
 {

@@ -6,6 +6,7 @@
 #include "sim_judge.h"
 #include "scraper.h"
 #include "optimizer.h"
+#include "rig.h"
 #include "store_inside.h"
 #include "checkpoint_due.h"
 #include "job_turn.h"
@@ -197,8 +198,6 @@ static void on_mail(void *arg)
     wake_step(arg);
 }
 
-/* ---- invariants ---- */
-
 static void describe_job(const pd_job *job)
 {
     char missing[64];
@@ -264,8 +263,6 @@ void sim_step_check_rest(const sim_server *server)
     sim_check_zero("the number of ranks", server->store->ingest.n_ranks);
     sim_check_zero("bytes of frames held in the store", server->store->ingest.held);
 }
-
-/* ---- life ---- */
 
 static pd_store_config store_config(const sim_plan *plan, uint64_t start)
 {

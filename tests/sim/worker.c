@@ -24,8 +24,6 @@ void sim_worker_trace(sim_worker *w, const char *what, uint64_t a, uint64_t b)
     sim_note(w->s, who, w->rank, what, a, b);
 }
 
-/* ---- the end of a process ---- */
-
 void sim_worker_end(sim_worker *w)
 {
     sim_side before;
@@ -139,8 +137,6 @@ void sim_worker_end_refused(sim_worker *w, int code, const char *text)
              sim_phase_names[w->phase], pd_code_name(code), text);
 }
 
-/* ---- the I/O of the process ---- */
-
 static void on_clock(sim *s, void *who, uint64_t what);
 static void carry(sim_worker *w);
 
@@ -211,18 +207,17 @@ static void set_alarm(sim_worker *w)
 
 static void carry(sim_worker *w)
 {
-    const pd_error *ended;
 
     for (int i = 0; i < 3; i++) {
         tend_connection(w);
-        if (pd_core_gone_back(w->core) && w->phase != ENDED) sim_program_go_back(w);
+        if (w->core->end.gone_back && w->phase != ENDED) sim_program_go_back(w);
         sim_program_run(w);
         if (w->phase == ENDED) return;
         if (w->pump.transport != NULL)
             while (pd_pump_send(&w->pump, w->s->now_ns)) continue;
     }
-    if ((ended = pd_core_ended(w->core)) != NULL) {
-        sim_worker_end_refused(w, ended->code, ended->text);
+    if (w->core->end.error.code != PD_OK) {
+        sim_worker_end_refused(w, w->core->end.error.code, w->core->end.error.text);
         return;
     }
     set_alarm(w);
@@ -237,8 +232,6 @@ static void on_clock(sim *s, void *who, uint64_t what)
     if (w->phase != ENDED) carry(w);
     sim_enter(before);
 }
-
-/* ---- life ---- */
 
 static void make_buffers(sim_worker *w)
 {
@@ -277,7 +270,7 @@ static void make_core(sim_worker *w)
     for (uint32_t o = 0; o < w->job->n_options; o++) options[o] = w->job->options[o];
     if (pd_core_new(&w->core, &config, &err) != PD_OK) sim_fail("harness", "%s", err.text);
     w->pump = (pd_pump){ .core = w->core, .enter = no_lock, .leave = no_lock };
-    w->ticket = pd_core_welcome_ticket(w->core);
+    w->ticket = w->core->welcome_ticket;
 }
 
 /* Returns whether the rank has a process that works. Another fault may have started one. */
@@ -425,7 +418,7 @@ void sim_workers_check(sim *s)
             continue;
         sim_fail("liveness", "%s rank %u waits for %s of step %llu since %.1f s, and nobody answers (%s)", w->job->name,
                  w->rank, sim_phase_names[w->phase], (unsigned long long)w->step, (double)(s->now_ns - since) / 1e9,
-                 pd_core_reason(w->core));
+                 w->core->link.reason);
     }
 }
 

@@ -10,17 +10,10 @@
 #include "sharer.h"
 #include "worker.h"
 
-#include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 char *sim_report;
 static const sim *running;
-
-/* ---- events: a binary heap ---- */
 
 static bool earlier(const sim_event *a, const sim_event *b)
 {
@@ -58,8 +51,6 @@ static sim_event next_event(sim *s)
     return first;
 }
 
-/* ---- the trace ---- */
-
 void sim_note(sim *s, const char *who, uint64_t number, const char *what, uint64_t a, uint64_t b)
 {
     uint64_t text = 0;
@@ -89,8 +80,6 @@ void sim_fail(const char *invariant, const char *format, ...)
     }
     _exit(1);
 }
-
-/* ---- faults ---- */
 
 static void come_back(sim *s, const sim_fault *fault)
 {
@@ -180,8 +169,6 @@ static void begin_fault(sim *s, void *who, uint64_t what)
     default: sim_intruder_start(s, fault); break;
     }
 }
-
-/* ---- a run ---- */
 
 static void become_calm(sim *s, void *who, uint64_t what)
 {

@@ -2,7 +2,6 @@
 #include "clipped.h"
 
 #include "counting_row.h"
-#include "limited_row.h"
 #include "test.h"
 
 const int64_t clipped_sizes[CLIPPED] = { 70, 3, 300, 1 };
@@ -38,8 +37,6 @@ const pd_job_info *clipped_info(rig *r)
 {
     return &rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0];
 }
-
-/* ---- gradients ---- */
 
 /* The elements lie in [-1, 1), so that steps of all optimizers stay finite. */
 void clipped_gradient(uint32_t rank, uint64_t step, uint32_t param, float *out, int64_t n)
@@ -96,4 +93,35 @@ double clipped_norm(uint64_t step, uint32_t first, uint32_t end)
         for (int64_t i = 0; i < clipped_sizes[p]; i++) sum += (long double)g[i] * g[i];
     }
     return (double)sqrtl(sum);
+}
+
+static double limit(const double *hyper)
+{
+    return hyper[pd_hypers_find(pd_optim_find("sgd"), "dampening")];
+}
+
+static pd_optimizer_ops sgd_called(const char *name)
+{
+    pd_optimizer_ops row = *pd_optim_find("sgd");
+
+    row.name = name;
+    return row;
+}
+
+const pd_optimizer_ops *limited_row(void)
+{
+    static pd_optimizer_ops row;
+
+    row = sgd_called("limited");
+    row.clip_norm = limit;
+    return &row;
+}
+
+const pd_optimizer_ops *values_row(void)
+{
+    static pd_optimizer_ops row;
+
+    row = sgd_called("values");
+    row.takes_values = true;
+    return &row;
 }

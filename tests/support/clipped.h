@@ -4,6 +4,7 @@
 #define CLIPPED_H
 
 #include "rig.h"
+#include "optimizer_ops.h"
 
 enum { CLIPPED = 4 };
 extern const int64_t clipped_sizes[CLIPPED];
@@ -30,5 +31,13 @@ void clipped_push_absent(rig *r, uint32_t job, uint64_t step, uint32_t param);
 /* Pushes a gradient of n elements, multiplied by `scale`, for any rank of any job. */
 void clipped_push_scaled(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param, int64_t n,
                          float scale);
+
+/* Two variants of sgd for tests of clipping. They are not in the table: give them to a store as rows of
+ * its own. */
+/* Returns the optimizer "limited", which clips all gradients of a rule by their common norm. The limit is the
+ * hyperparameter `dampening`, which sgd does not use without momentum. */
+const pd_optimizer_ops *limited_row(void);
+/* Returns the optimizer "values", whose inputs are values instead of gradients. */
+const pd_optimizer_ops *values_row(void);
 
 #endif

@@ -1,6 +1,7 @@
 /* course.c - trains a job of three parameters and three ranks over a number of steps, always with the same numbers. */
 #include "course.h"
 
+#include "rig.h"
 #include "store_inside.h"
 #include "test.h"
 
@@ -10,8 +11,6 @@ static const int64_t sizes[COURSE_PARAMS] = { 480, 150, 96 };
 static const rig_range ranges[COURSE_WORLD][COURSE_PARAMS] = { { { -1, 0 }, { -1, 0 }, { 0, 40 } },
                                                                { { -1, 0 }, { -1, 0 }, { 40, 96 } },
                                                                { { -1, 0 }, { -1, 0 }, { 30, 70 } } };
-
-/* ---- training of a job ---- */
 
 static void values_of(uint64_t seed, float *out, int64_t n)
 {
@@ -96,8 +95,6 @@ void course_step_to(rig *r, const course *p, uint64_t step, uint32_t pushes)
     for (uint32_t k = 0; k < pushes; k++) course_push_one(r, p, step, k);
     rig_work(r);
 }
-
-/* ---- comparing ---- */
 
 void course_compare_slots(const pd_optim *a, const pd_optim *b)
 {

@@ -5,10 +5,8 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 #include <xxhash.h>
 
-#include "await.h"
 #include "convert.h"
 #include "daemon_process.h"
 #include "team.h"

@@ -1,6 +1,7 @@
 /* exporting.c - makes the requests of an export and applies them to the rig. */
 #include "exporting.h"
 
+#include "rig.h"
 #include "store_inside.h"
 #include "test.h"
 
@@ -74,8 +75,6 @@ void export_lost(rig *r, uint64_t conn)
     snprintf(notice->u.lost.reason, sizeof notice->u.lost.reason, "test");
     rig_apply(r, notice);
 }
-
-/* ---- a job to be exported ---- */
 
 exporting *exporting_start(const char *options, const char *rules)
 {

@@ -18,7 +18,7 @@ int export_end(rig *r, const char *job, uint64_t conn);
 /* Notifies the store that the operator's connection is gone. */
 void export_lost(rig *r, uint64_t conn);
 
-/* ---- a job "j" of two ranks and two parameters p0 and p1, and an operator who exports it ---- */
+/* A job "j" of two ranks and two parameters p0 and p1, and an operator who exports it. */
 
 enum {
     EXPORTING_WORLD = 2,

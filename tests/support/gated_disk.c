@@ -4,6 +4,7 @@
 
 #include "gated_disk.h"
 #include "test.h"
+#include "daemon_process.h"
 
 /* The functions with the gate get the argument of the disk below, so they find the gate here. */
 static gated_disk *only;
@@ -87,4 +88,62 @@ void gated_disk_stop(gated_disk *d, void (*stop)(void *arg), void *arg)
     assert_int_equal(pthread_create(&thread, NULL, make, &c), 0);
     gate_shut(&d->gate, false);
     pthread_join(thread, NULL);
+}
+
+void gate_init(gate *g)
+{
+    *g = (gate){ .shut = false };
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_cond_init(&g->changed, NULL);
+}
+
+void gate_free(gate *g)
+{
+    pthread_cond_destroy(&g->changed);
+    pthread_mutex_destroy(&g->lock);
+}
+
+void gate_pass(gate *g)
+{
+    pthread_mutex_lock(&g->lock);
+    g->stands = g->shut;
+    g->passes++;
+    pthread_cond_broadcast(&g->changed);
+    while (g->shut) pthread_cond_wait(&g->changed, &g->lock);
+    g->stands = false;
+    pthread_mutex_unlock(&g->lock);
+}
+
+void gate_shut(gate *g, bool is_shut)
+{
+    pthread_mutex_lock(&g->lock);
+    g->shut = is_shut;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static bool has_one_before_it(void *arg)
+{
+    gate *g = arg;
+    bool stands;
+
+    pthread_mutex_lock(&g->lock);
+    stands = g->stands;
+    pthread_mutex_unlock(&g->lock);
+    return stands;
+}
+
+void gate_await(gate *g)
+{
+    assert_true(await(has_one_before_it, g, patient(20)));
+}
+
+unsigned gate_passes(gate *g)
+{
+    unsigned passes;
+
+    pthread_mutex_lock(&g->lock);
+    passes = g->passes;
+    pthread_mutex_unlock(&g->lock);
+    return passes;
 }

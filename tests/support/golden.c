@@ -2,7 +2,6 @@
 #include "golden.h"
 
 #include <dirent.h>
-#include <unistd.h>
 
 #include "test.h"
 

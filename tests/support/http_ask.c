@@ -3,11 +3,11 @@
 
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 #include "daemon_process.h"
-#include "loopback.h"
 #include "test.h"
+#include <arpa/inet.h>
+#include <netinet/in.h>
 
 bool http_answers(int port, const char *request, const char *expected)
 {
@@ -23,4 +23,15 @@ bool http_answers(int port, const char *request, const char *expected)
     answer[n] = '\0';
     close(fd);
     return strstr(answer, expected) != NULL;
+}
+
+int loopback_connect(int port)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)port),
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    return fd;
 }

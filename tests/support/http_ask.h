@@ -8,4 +8,8 @@
  * Returns whether the answer, of at most 64 KiB, has the expected text. */
 bool http_answers(int port, const char *request, const char *expected);
 
+/* Connects to a port of this machine. */
+/* Returns a socket that is connected to a port of 127.0.0.1. Fails the test if nobody listens there. */
+int loopback_connect(int port);
+
 #endif

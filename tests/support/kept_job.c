@@ -1,6 +1,7 @@
 /* kept_job.c - a small job with checkpoints. */
 #include "kept_job.h"
 
+#include "rig.h"
 #include "store_inside.h"
 #include "test.h"
 

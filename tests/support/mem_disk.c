@@ -57,8 +57,6 @@ struct mem_disk {
     size_t n_record;
 };
 
-/* ---- arrays ---- */
-
 static bool grow(void **at, size_t *room, size_t want, size_t size)
 {
     size_t larger = 2 * *room > want ? 2 * *room : want + 4;
@@ -109,8 +107,6 @@ static void apply(names *in, const change *c)
     if (c->from[0] != '\0') set(in, c->from, NULL);
     set(in, c->name, c->to);
 }
-
-/* ---- paths ---- */
 
 /* Finds what a path names: sets *dir to its directory and *name to its last part. Returns the node; NULL: there is
  * none. *dir is NULL if even the directory is not there. */
@@ -181,8 +177,6 @@ static int alter(node *dir, const char *from, const char *name, node *to)
     return 0;
 }
 
-/* ---- garbage ---- */
-
 static void reach(node *at)
 {
     if (at->is_reached) return;
@@ -220,8 +214,6 @@ static uint64_t used_bytes(const mem_disk *disk)
     return bytes;
 }
 
-/* ---- faults, and the record of calls ---- */
-
 /* Begins a call. Returns the error number with which it must fail; 0: it may go on. */
 static int begin(mem_disk *disk)
 {
@@ -242,8 +234,6 @@ static int end(mem_disk *disk, const char *what, const char *path, uint64_t byte
     snprintf(call->path, sizeof call->path, "%s", path);
     return number;
 }
-
-/* ---- the functions of the disk ---- */
 
 static int add_new(mem_disk *disk, const char *path, bool is_dir, node **made)
 {
@@ -525,8 +515,6 @@ pd_disk mem_disk_table(mem_disk *disk)
                       .space = space_of_disk };
 }
 
-/* ---- life of the disk ---- */
-
 mem_disk *mem_disk_new(void)
 {
     mem_disk *disk = calloc(1, sizeof *disk);
@@ -568,8 +556,6 @@ void mem_disk_limit(mem_disk *disk, uint64_t bytes)
 {
     disk->limit = bytes;
 }
-
-/* ---- a crash ---- */
 
 /* Returns the next random number (splitmix64). */
 static uint64_t next(uint64_t *state)
@@ -638,8 +624,6 @@ void mem_disk_crash(mem_disk *disk, mem_disk_crash_kind kind, uint64_t seed)
     disk->fail_at = disk->off_at = -1;
     collect(disk);
 }
-
-/* ---- the record of calls ---- */
 
 const mem_disk_call *mem_disk_calls(const mem_disk *disk, size_t *n)
 {

@@ -24,8 +24,6 @@ void mem_disk_free(mem_disk *disk); /* accepts NULL */
 /* Returns the functions of the disk. */
 pd_disk mem_disk_table(mem_disk *disk);
 
-/* ---- faults; calls are counted from 0, beginning with the next call ---- */
-
 /* Makes the n-th call fail with an error number. A write that fails has written half of its bytes. -1: none. */
 void mem_disk_fail_at(mem_disk *disk, int64_t n, int number);
 /* Makes the n-th call and all later ones fail with EIO, and change nothing, until mem_disk_crash. -1: none. */
@@ -42,8 +40,6 @@ typedef enum mem_disk_crash_kind {
 } mem_disk_crash_kind;
 /* Crashes the machine, and starts it anew: open files are closed, and faults are over. `seed` chooses what is kept. */
 void mem_disk_crash(mem_disk *disk, mem_disk_crash_kind kind, uint64_t seed);
-
-/* ---- the record of calls ---- */
 
 typedef struct mem_disk_call {
     const char *what; /* name of the function, as in pd_disk */

@@ -4,7 +4,6 @@
 #include <netdb.h>
 #include <pthread.h>
 
-#include "await.h"
 #include "daemon_process.h"
 #include "test.h"
 

@@ -1,11 +1,10 @@
 /* peer.c - a server whose frames the test sends one by one, for tests of the client's core. */
 #include "peer.h"
 
-#include <unistd.h>
-
 #include "answer.h"
 #include "descriptors.h"
 #include "test.h"
+#include "transport.h"
 #include "window.h"
 
 const pd_core_config peer_four = {
@@ -94,10 +93,10 @@ size_t peer_pump(peer *p, size_t bytes)
 
     while (moved < bytes && (n = pd_core_output(p->core, iov, 7, 4096)) > 0) {
         size_t now = 0;
-        int fd = pd_core_take_descriptor(p->core);
+        int fd = pd_descriptor_take(&p->core->sharing.to_send);
         if (fd >= 0 && p->came >= 0) close(p->came);
         if (fd >= 0) p->came = fd;
-        pd_core_fill(p->core);
+        pd_outgoing_fill(&p->core->out);
         for (int i = 0; i < n && moved < bytes; i++) {
             size_t part = iov[i].iov_len < bytes - moved ? iov[i].iov_len : bytes - moved;
             assert_true(p->n + part <= WIRE_BYTES);
@@ -245,7 +244,7 @@ void peer_share(peer *p, int fd, uint64_t bytes)
     pd_segment_drop(&p->lent);
     assert_int_equal(pd_segment_map_full(&p->lent, p->came, request->bytes, NULL), PD_OK);
     p->came = -1;
-    if (fd >= 0) pd_core_give_descriptor(p->core, fd);
+    if (fd >= 0) pd_descriptor_replace(&p->core->sharing.taken, fd);
     reply.bytes = bytes;
     assert_int_equal(peer_reply(p, &l.prefix, &reply.base, NULL, 0), PD_OK);
     peer_frame_drop(&l);

@@ -8,9 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "await.h"
 #include "daemon_process.h"
 #include "test.h"
 

@@ -1,13 +1,9 @@
 /* replayed.c - replays small recorded runs that a test has written, and whole folders of recorded runs. */
 #include "replayed.h"
 
-#include <unistd.h>
-
 #include "daemon_process.h"
 #include "golden.h"
 #include "test.h"
-
-/* ---- one file ---- */
 
 pd_replay_result replayed_by(const tracefile *file, const pd_replay_options *options)
 {
@@ -71,8 +67,6 @@ void assert_fails_without_memory(const tracefile *file)
     unlink(path);
     assert_true(n > 10);
 }
-
-/* ---- a folder ---- */
 
 static test_daemon *server;
 static replayed_state state_wanted;

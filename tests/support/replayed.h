@@ -6,8 +6,6 @@
 #include "replay.h"
 #include "tracefile.h"
 
-/* ---- one file, which is written, played and removed ---- */
-
 /* Plays the file with the optimizer library, and compares recorded state, too. The caller frees the result
  * (pd_replay_result_free). */
 pd_replay_result replayed(const tracefile *file);
@@ -23,8 +21,6 @@ void assert_outcome_with(const tracefile *file, const char *key, const char *val
 /* Checks that playing the file is ok, but fails if any one of its allocations fails. There must be more than 10
  * allocations. Leaks are found by the sanitizers. */
 void assert_fails_without_memory(const tracefile *file);
-
-/* ---- a folder, played with the library and through a daemon ---- */
 
 /* Whether a replay with the optimizer library also compares recorded state. REPLAYED_STATE: it does, and every run
  * must have recorded state. */

@@ -49,8 +49,6 @@ pd_ticket rig_ticket(rig *r, uint64_t conn)
     return (pd_ticket){ conn, ++r->last_id };
 }
 
-/* ---- effects ---- */
-
 static void release(rig *r, pd_published *published)
 {
     pd_request *request;
@@ -288,8 +286,6 @@ void rig_absorb(rig *r)
         }
 }
 
-/* ---- requests ---- */
-
 int rig_apply(rig *r, pd_request *request)
 {
     r->error.code = PD_OK;
@@ -408,8 +404,6 @@ int rig_declare_range(rig *r, uint32_t rank, uint64_t conn, const char *name, co
     r->ranges = NULL;
     return rc;
 }
-
-/* ---- data ---- */
 
 rig_frame *rig_frame_new(rig *r, pd_request_kind kind, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step)
 {

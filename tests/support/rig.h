@@ -6,6 +6,8 @@
 #define RIG_H
 
 #include "store.h"
+#include "checkpoint_image.h"
+#include "wal_record.h"
 
 enum { RIG_JOBS = 64, RIG_CONNS = 512, RIG_ENTRIES = 128 };
 
@@ -155,8 +157,6 @@ int rig_declare(rig *r, uint32_t job, uint32_t rank, uint64_t conn, const char *
 /* Declares one float32 parameter of r->job, of which the rank has this range of elements. */
 int rig_declare_range(rig *r, uint32_t rank, uint64_t conn, const char *name, const pd_shape *shape, rig_range range);
 
-/* ---- data frames ---- */
-
 typedef struct rig_frame rig_frame;
 /* Makes an empty frame for initial weights (PD_REQ_INIT) or a push (PD_REQ_PUSH). rig_send or rig_request frees it. */
 rig_frame *rig_frame_new(rig *r, pd_request_kind kind, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step);
@@ -200,5 +200,11 @@ int rig_set(rig *r, const char *job, const char *pattern, const char *options, u
 const rig_entry *rig_versions(const rig *r, uint32_t job, uint32_t param);
 /* Returns the published weights of a parameter as float32, borrowed until the next publication. */
 const float *rig_weights(rig *r, uint32_t job, uint32_t param);
+
+/* Returns a copy of a checkpoint, whose weights lie in memory of its own. NULL: out of memory. */
+pd_checkpoint_image *kept_copy(const pd_checkpoint_image *kept);
+
+/* Returns a copy of an entry, whose aggregates lie in memory of its own. NULL: out of memory. */
+pd_wal_record *logged_copy(const pd_wal_record *record);
 
 #endif

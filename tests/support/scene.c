@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "access.h"
 #include "small_daemon.h"
@@ -143,8 +142,6 @@ void scene_free(scene *s)
     if (s->taken >= 0) close(s->taken);
     free(s);
 }
-
-/* ---- frames of the clients ---- */
 
 void scene_roles(scene *s, const char *text)
 {

@@ -101,8 +101,6 @@ double shampoo_difference(const float *a, const double *b, int64_t n)
     return sqrt(sum / fmax(norm, 1));
 }
 
-/* ---- runs ---- */
-
 int64_t shampoo_elements(const pd_declaration *param)
 {
     int64_t n = 0;

@@ -26,7 +26,7 @@ void shampoo_step_one(pd_model *model, const float *gradient, float *weights);
 /* Returns the norm of a - b, divided by the norm of b if that is above 1. */
 double shampoo_difference(const float *a, const double *b, int64_t n);
 
-/* ---- a run of a few steps on one parameter, or more if the caller adds them before it begins ---- */
+/* A run of a few steps on one parameter, or more if the caller adds them before it begins. */
 
 typedef struct shampoo_run {
     pd_declaration param[3];

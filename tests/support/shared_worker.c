@@ -2,7 +2,6 @@
 #include "shared_worker.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "test.h"
 #include "transport.h"

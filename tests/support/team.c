@@ -6,8 +6,6 @@
 #include "daemon_process.h"
 #include "test.h"
 
-/* ---- models ---- */
-
 model *model_new(const int64_t *elements, size_t n)
 {
     model *m = calloc(1, sizeof *m);
@@ -91,8 +89,6 @@ void shuffle(size_t *order, size_t n, uint64_t seed)
         order[k] = held;
     }
 }
-
-/* ---- workers ---- */
 
 bool worker_fail(worker *w, const char *what, const pd_error *err)
 {
@@ -207,8 +203,6 @@ bool worker_counted(const worker *w, int steps)
             if (w->weights[p][i] != (float)-steps) return false;
     return true;
 }
-
-/* ---- teams ---- */
 
 static void *life(void *arg)
 {

@@ -28,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -138,5 +139,8 @@ void test_register(test_entry *entry);
     static int id(void);                                                                                               \
     TEST_ENTRY(id, .kind = TEST_RUNS, .program = id)                                                                   \
     static int id(void)
+
+/* Calls `holds` every few milliseconds until it returns true. Returns false if it is not true within `seconds`. */
+bool await(bool (*holds)(void *arg), void *arg, double seconds);
 
 #endif

@@ -3,7 +3,6 @@
 
 #include <signal.h>
 
-#include "await.h"
 #include "test.h"
 
 static void name(char to[96], const tls_scene *scene, const char *file)

@@ -96,8 +96,6 @@ void assert_logged(const pd_wal_record *record, uint64_t step, unsigned life)
     pd_wal_record_free(expected);
 }
 
-/* ---- a job ---- */
-
 static void open_logs(log_course *c)
 {
     assert_int_equal(pd_wal_writer_new(&c->logs, &c->disk, LOG_ROOT, LOG_SEGMENT_BYTES, NULL), PD_OK);

@@ -3,7 +3,6 @@
 #include "test.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "conn.h"
 #include "handlers.h"
@@ -39,8 +38,6 @@ static int join(scene *s, const char *identity, const char *job, uint32_t world)
     scene_expect(s, fd, PD_DECLARE);
     return fd;
 }
-
-/* ---- jobs of others ---- */
 
 static void ask_about(scene *s, int fd, unsigned method, const char *job)
 {
@@ -177,8 +174,6 @@ TEST(only_an_admin_of_the_job_sees_its_workers_identities, scene *s)
     close(fd);
 }
 
-/* ---- ranks ---- */
-
 static void hello_of(scene *s, int fd, uint64_t nonce)
 {
     Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
@@ -241,8 +236,6 @@ TEST(without_roles_a_new_process_takes_a_rank_over_from_any_identity, scene *s)
     close(alice);
     close(other);
 }
-
-/* ---- quotas ---- */
 
 TEST(connections_beyond_the_quota_are_refused_and_then_closed, scene *s)
 {
@@ -353,8 +346,6 @@ TEST(bytes_beyond_the_quota_are_refused_and_name_it, scene *s)
     close(other);
 }
 
-/* ---- roles that change ---- */
-
 TEST(a_worker_that_has_lost_its_role_is_ended_at_its_next_request, scene *s)
 {
     int fd;
@@ -387,8 +378,6 @@ TEST(an_operator_gets_and_loses_roles_with_the_connection_open, scene *s)
     close(fd);
     close(worker);
 }
-
-/* ---- looking roles up ---- */
 
 /* Returns the only connection of a scene. */
 static pd_conn *only_conn(scene *s)
@@ -454,8 +443,6 @@ TEST(a_name_that_no_job_can_have_is_not_looked_up, scene *s)
     expect_answer(s, fd, PD_HELLO, longer, PD_INVALID_ARGUMENT, "job name of 257 bytes");
     close(fd);
 }
-
-/* ---- the log ---- */
 
 TEST(the_log_names_who_gave_a_command_and_whose_was_refused, scene *s)
 {

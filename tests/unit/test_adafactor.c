@@ -72,14 +72,10 @@ static pd_plan planned(const pd_declaration *declaration)
     return plan;
 }
 
-/* ---- refusals ---- */
-
 EACH_TEST(set_up, tear_down);
 
-TEST(refuses_rank_three_without_a_rule)
-{
-    is_refused_as_shaped((pd_shape){ 3, { 2, 3, 4 } }, "must have an explicit factorization rule");
-}
+HOLDS(refuses_rank_three_without_a_rule,
+      is_refused_as_shaped((pd_shape){ 3, { 2, 3, 4 } }, "must have an explicit factorization rule"));
 
 TEST(refuses_rank_three_by_heuristic)
 {
@@ -94,11 +90,10 @@ TEST(refuses_a_rule_of_another_rank)
                                                        "of 3 dimensions, got 2; a rule for it alone can stand before");
 }
 
-TEST(names_every_way_out_for_a_rank_above_two)
-{
+HOLDS(
+    names_every_way_out_for_a_rank_above_two,
     is_refused_as_shaped((pd_shape){ 3, { 2, 3, 4 } },
-                         "give one in factor_map, or name its axes and set logical_factor_rules, or use factored=no");
-}
+                         "give one in factor_map, or name its axes and set logical_factor_rules, or use factored=no"));
 
 TEST(quotes_what_is_not_a_regular_expression)
 {
@@ -252,8 +247,6 @@ TEST(covers_what_upstream_refuses)
     json_decref(list);
 }
 
-/* ---- state ---- */
-
 static void has_slot(const pd_plan *plan, size_t i, const char *name, pd_shape shape)
 {
     assert_string_equal(plan->slots[i].name, name);
@@ -351,8 +344,6 @@ TEST(blocks_cover_each_element_once)
     }
 }
 
-/* ---- notes ---- */
-
 TEST(says_that_a_rule_is_ignored)
 {
     pd_declaration declaration;
@@ -381,8 +372,6 @@ TEST(says_that_a_table_of_axes_has_no_effect)
     assert_non_null(strstr(plan.note, "logical_factor_rules has no effect"));
     pd_plan_free(&plan);
 }
-
-/* ---- steps ---- */
 
 enum { SIDE = 6, ELEMENTS = SIDE * SIDE };
 

@@ -37,8 +37,6 @@ static float noise(void)
     return (float)(real(-1, 1) + real(-1, 1));
 }
 
-/* ---- the second implementation ---- */
-
 typedef struct twin {
     double *w, *v_row, *v_col, *v, *m;
 } twin;
@@ -137,8 +135,6 @@ static void twin_step(const config *c, twin *t, const float *gradient, int step)
     free(s), free(y), free(row), free(col), free(scale), free(length), free(both);
 }
 
-/* ---- ours ---- */
-
 static void set(pd_hypers *hypers, const char *name, const char *format, ...)
 {
     char text[320];
@@ -233,8 +229,6 @@ static void agrees(const config *c)
     free(t.w), free(t.v_row), free(t.v_col), free(t.v), free(t.m);
     free(w), free(again);
 }
-
-/* ---- configurations ---- */
 
 static void heuristic(config *c)
 {

@@ -81,8 +81,6 @@ static bool average(fixture *f, pd_adasum_form form)
     return run(form, &v, f->n, f->to, f->scratch, 1);
 }
 
-/* ---- Adasum's formulas in float64, without any optimization, as the expected values ---- */
-
 static double dot(const double *a, const double *b, int64_t n)
 {
     double sum = 0;
@@ -189,15 +187,11 @@ static void check_lengths(fixture *f, pd_adasum_form form, const int64_t lengths
 
 FIXTURE(fixture, set_up, tear_down);
 
-TEST(tree_of_any_number_is_the_butterfly, fixture *f)
-{
-    check_lengths(f, PD_ADASUM_TREE, (const int64_t[]){ 2, 5, 511, 513, 1024 });
-}
+HOLDS_FOR(fixture *f, tree_of_any_number_is_the_butterfly,
+          check_lengths(f, PD_ADASUM_TREE, (const int64_t[]){ 2, 5, 511, 513, 1024 }));
 
-TEST(dot_product_form_of_any_number_is_its_formula, fixture *f)
-{
-    check_lengths(f, PD_ADASUM_VDOT, (const int64_t[]){ 1, 5, 511, 513, 1024 });
-}
+HOLDS_FOR(fixture *f, dot_product_form_of_any_number_is_its_formula,
+          check_lengths(f, PD_ADASUM_VDOT, (const int64_t[]){ 1, 5, 511, 513, 1024 }));
 
 TEST(dot_products_run_over_the_whole_vector, fixture *f)
 {
@@ -209,8 +203,6 @@ TEST(dot_products_run_over_the_whole_vector, fixture *f)
         check_against_twin(f, PD_ADASUM_VDOT);
     }
 }
-
-/* ---- properties ---- */
 
 TEST(one_vector_is_itself, fixture *f)
 {
@@ -408,8 +400,6 @@ TEST(the_order_of_pairs_matters_from_four_vectors_on, fixture *f)
     assert_true(most > 1e-4f);
 }
 
-/* ---- bits ---- */
-
 TEST(neither_threads_nor_cuts_change_a_bit, fixture *f)
 {
     static const int counts[] = { 2, 8, 11, 20 }, runs[] = { 1, 2, 7, 63 };
@@ -452,8 +442,6 @@ TEST(short_types_are_converted_on_the_way, fixture *f)
     }
     free(h);
 }
-
-/* ---- edges ---- */
 
 TEST(only_powers_of_two_give_the_result_of_trax)
 {

@@ -130,8 +130,6 @@ TEST(lengths_are_bounded)
     expect_refusal(path, PD_TO_LISTEN, "too long");
 }
 
-/* ---- properties ---- */
-
 static uint32_t draw(uint32_t *seed, uint32_t n)
 {
     *seed = *seed * 1664525u + 1013904223u;

@@ -185,7 +185,7 @@ TEST(without_memory_there_is_no_plan, fixture *f)
     }
 }
 
-/* ---- random ranges, weights, absent ranks and passes, compared with sums in double, element by element ---- */
+/* Random ranges, weights, absent ranks and passes, compared with sums in double, element by element. */
 
 enum { MOST_RANKS = 6, MOST_ELEMENTS = 200, MOST_CHUNKS = MOST_ELEMENTS };
 

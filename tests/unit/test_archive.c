@@ -124,25 +124,16 @@ TEST(bytes_behind_the_image_are_refused)
     free(image);
 }
 
-TEST(bytes_that_are_no_image_are_refused)
-{
-    refuses_with(0, "safe", 4, PD_DATA_LOSS, "no image");
-}
+HOLDS(bytes_that_are_no_image_are_refused, refuses_with(0, "safe", 4, PD_DATA_LOSS, "no image"));
 
-TEST(another_version_of_the_format_is_refused)
-{
-    refuses_with(4, &(uint32_t){ PD_ARCHIVE_VERSION + 1 }, 4, PD_UNIMPLEMENTED, "expected version 1, found 2");
-}
+HOLDS(another_version_of_the_format_is_refused,
+      refuses_with(4, &(uint32_t){ PD_ARCHIVE_VERSION + 1 }, 4, PD_UNIMPLEMENTED, "expected version 1, found 2"));
 
-TEST(another_section_is_refused_and_both_are_named)
-{
-    refuses_with(HEADER + 1, "thong", 5, PD_DATA_LOSS, "expected section thing, found thong");
-}
+HOLDS(another_section_is_refused_and_both_are_named,
+      refuses_with(HEADER + 1, "thong", 5, PD_DATA_LOSS, "expected section thing, found thong"));
 
-TEST(a_section_longer_than_the_image_is_refused)
-{
-    refuses_with(HEADER + NAME, &(uint64_t){ UINT64_MAX / 2 }, 8, PD_DATA_LOSS, "section thing is cut");
-}
+HOLDS(a_section_longer_than_the_image_is_refused,
+      refuses_with(HEADER + NAME, &(uint64_t){ UINT64_MAX / 2 }, 8, PD_DATA_LOSS, "section thing is cut"));
 
 TEST(a_section_that_ends_late_is_refused)
 {
@@ -167,15 +158,10 @@ TEST(a_section_that_ends_late_is_refused)
     free(image);
 }
 
-TEST(other_fields_are_refused)
-{
-    refuses_with(FIRST_FIELD - 8, "\0\0\0\0\0\0\0", 8, PD_UNIMPLEMENTED, "thing: its fields are not those");
-}
+HOLDS(other_fields_are_refused,
+      refuses_with(FIRST_FIELD - 8, "\0\0\0\0\0\0\0", 8, PD_UNIMPLEMENTED, "thing: its fields are not those"));
 
-TEST(a_flag_of_2_is_refused)
-{
-    refuses_with(FIRST_FIELD, "\2", 1, PD_DATA_LOSS, "thing: flag is out of its bounds");
-}
+HOLDS(a_flag_of_2_is_refused, refuses_with(FIRST_FIELD, "\2", 1, PD_DATA_LOSS, "thing: flag is out of its bounds"));
 
 TEST(a_number_out_of_its_bounds_is_refused)
 {

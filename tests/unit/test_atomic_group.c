@@ -181,8 +181,6 @@ TEST(steps_may_be_freed_while_they_wait, stern_steps *f)
     while (f->n_out > 0) pd_task_free(f->out[--f->n_out]);
 }
 
-/* ---- any order of members and events gives the same bits ---- */
-
 /* The state of all members after STEPS steps, some of which are refused. It must not depend on the order of events. */
 typedef struct outcome {
     float weights[STERN_PARAMS][STERN_N], average[STERN_PARAMS][STERN_N], root[STERN_PARAMS][STERN_BLOCKS],

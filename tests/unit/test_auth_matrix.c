@@ -3,13 +3,10 @@
 #include "test.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "handlers.h"
 #include "request.h"
 #include "scene.h"
-
-/* ---- the identities, each with the roles of its column ---- */
 
 typedef struct column {
     const char *name, *roles;
@@ -20,8 +17,6 @@ static const column columns[] = {
     { "push", "token:x push j\n" },    { "admin", "token:x admin j\n" },          { "admin of *", "token:x admin *\n" },
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };
-
-/* ---- the requests ---- */
 
 static void send_hello(scene *s, int fd)
 {
@@ -211,8 +206,6 @@ static void send_own_checkpoint(scene *s, int fd)
 {
     ask_checkpoint(s, fd, "");
 }
-
-/* ---- the matrix ---- */
 
 typedef enum peer_kind { STRANGER, WORKER, BARE_WORKER, OPERATOR } peer_kind;
 

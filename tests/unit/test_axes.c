@@ -10,8 +10,6 @@ static void says(const char *words)
     if (strstr(err.text, words) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, words);
 }
 
-/* ---- pairs ---- */
-
 /* Reads `text` and compares its pairs with `wanted`, which is written "key=value|key=value". */
 static void reads(const char *text, const char *wanted)
 {
@@ -45,10 +43,7 @@ TEST(a_quoted_key_holds_anything)
     reads("'\\w+\\':yes", "\\w+\\=yes");
 }
 
-TEST(a_value_may_be_a_list)
-{
-    reads("[a:(ROW, COLUMN),b:[ROW],c:()]", "a=(ROW, COLUMN)|b=[ROW]|c=()");
-}
+HOLDS(a_value_may_be_a_list, reads("[a:(ROW, COLUMN),b:[ROW],c:()]", "a=(ROW, COLUMN)|b=[ROW]|c=()"));
 
 TEST(a_text_that_is_no_list_of_pairs_is_refused)
 {
@@ -76,8 +71,6 @@ TEST(the_number_of_pairs_is_bounded)
     says("at most 256");
     pd_pairs_free(&pairs);
 }
-
-/* ---- names of dimensions ---- */
 
 TEST(axes_name_each_dimension)
 {
@@ -148,8 +141,6 @@ TEST(the_leading_dimensions_are_the_scanned_layers)
         assert_int_equal(pd_axes_leading_batch(&axes), cases[i].leading);
     }
 }
-
-/* ---- tables ---- */
 
 static pd_dim_rule rule_of(const char *table, const char *name)
 {

@@ -143,15 +143,9 @@ static void contractions(const float *whole, const pd_shape *shape, const pd_blo
     free(scratch);
 }
 
-TEST(statistics_are_sums_over_all_other_dimensions)
-{
-    each_block(grams);
-}
+HOLDS(statistics_are_sums_over_all_other_dimensions, each_block(grams));
 
-TEST(each_dimension_is_multiplied_by_its_matrix)
-{
-    each_block(contractions);
-}
+HOLDS(each_dimension_is_multiplied_by_its_matrix, each_block(contractions));
 
 TEST(without_beta_the_old_statistic_is_not_read)
 {

@@ -44,8 +44,6 @@ static char *copy(const char *text)
     return to;
 }
 
-/* ---- driving the store ---- */
-
 static void take_effects(bench *b)
 {
     pd_effect *next;
@@ -139,8 +137,6 @@ static void end(bench *b)
     pd_set_result_free(b->set);
 }
 
-/* ---- requests ---- */
-
 static pd_request *request_of(bench *b, pd_request_kind kind, uint64_t conn)
 {
     pd_request *request = pd_request_new(kind, (pd_ticket){ conn, ++b->id });
@@ -221,8 +217,6 @@ static pd_request *set(bench *b, const char *pattern, const char *options)
     return request;
 }
 
-/* ---- hard globs ---- */
-
 enum { HARD = 8 };
 
 /* Writes glob number `kind`, of 256 bytes, which takes long to compare with the names, and matches none of them. */
@@ -247,8 +241,6 @@ static void start(bench *b)
     assert_int_equal(apply(b, "hello", hello(b, 0, rules, 2), 1e6), PD_OK);
     assert_int_equal(apply(b, "first declare", declare(b, 0), 1e6), PD_OK);
 }
-
-/* ---- tests ---- */
 
 FIXTURE(bench, begin, end);
 

@@ -2,7 +2,6 @@
 #include "test.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "conn.h"
 #include "loop.h"
@@ -47,8 +46,6 @@ static void close_all(int *fds, int n)
 {
     for (int i = 0; i < n; i++) close(fds[i]);
 }
-
-/* ---- */
 
 EACH_TEST(set_up, tear_down);
 

@@ -17,8 +17,6 @@ enum { SEEDS = 1 }; /* few cases, since sanitizers are slow */
 enum { SEEDS = 2 };
 #endif
 
-/* ---- a job that is restored ends with the same bits ---- */
-
 static void finish_tasks(rig *r)
 {
     while (r->n_tasks > 0) rig_finish_task(r, 0);
@@ -168,7 +166,7 @@ TEST(groups_ranges_absences_clipping_and_overrides_survive_a_checkpoint)
     }
 }
 
-/* ---- a cut while the job trains. The first checkpoint is that of the initial weights. ---- */
+/* A cut while the job trains. The first checkpoint is that of the initial weights. */
 
 TEST(a_parameter_rests_at_the_multiple_until_the_others_reach_it)
 {
@@ -281,8 +279,6 @@ TEST(a_step_that_is_under_way_too_long_costs_the_checkpoint)
     rig_free(&r);
 }
 
-/* ---- preconditioner tasks under way ---- */
-
 static const course with_roots = { .options = "checkpoint_every=4",
                                    .rules = "* shampoo max_preconditioner_dim=16 precondition_frequency=2 "
                                             "start_preconditioning_step=2 root_delay=2" };
@@ -344,8 +340,6 @@ TEST(roots_that_are_used_when_they_are_ready_do_not_hold_the_checkpoint)
     assert_int_equal(kept_job_step_of(&r, 0), 6);
     rig_free(&r);
 }
-
-/* ---- slices ---- */
 
 static uint32_t copied(const rig *r)
 {

@@ -4,6 +4,7 @@
 
 #include "exporting.h"
 #include "kept_job.h"
+#include "rig.h"
 #include "store_inside.h"
 
 enum { OPERATOR = 99 };
@@ -32,8 +33,6 @@ static void crash(rig *r, const uint64_t barriers[2])
 }
 
 static const uint64_t no_barriers[2];
-
-/* ---- requests for a checkpoint ---- */
 
 FIXTURE(rig, set_up, rig_free);
 
@@ -110,8 +109,6 @@ TEST(a_job_without_checkpoints_says_why)
     rig_free(&r);
 }
 
-/* ---- exports and checkpoints wait for each other ---- */
-
 TEST(an_export_waits_until_the_cut_of_a_checkpoint_has_ended, rig *r)
 {
     uint64_t before;
@@ -182,8 +179,6 @@ TEST(a_checkpoint_waits_until_an_export_has_ended, rig *r)
     assert_int_equal(r->kept, 1);
     assert_int_equal(r->checkpoint_step, 1);
 }
-
-/* ---- drains and ends of jobs ---- */
 
 TEST(a_drain_is_answered_when_the_last_checkpoint_is_on_disk, rig *r)
 {
@@ -409,8 +404,6 @@ TEST(a_job_may_end_while_its_checkpoint_is_being_written, rig *r)
     assert_int_equal(pd_store_count_bytes(r->store).published_list, 0);
 }
 
-/* ---- notes ---- */
-
 TEST(the_note_of_the_checkpoint_comes_back, rig *r)
 {
     for (uint64_t step = 1; step <= 6; step++) {
@@ -474,8 +467,6 @@ TEST(notes_count_against_the_memory_of_all_jobs, rig *r)
     assert_int_equal(r->buffers_out, 0);
 }
 
-/* ---- barriers ---- */
-
 static void barrier(rig *r, uint32_t rank, uint64_t sequence)
 {
     pd_request *request = pd_request_new(PD_REQ_BARRIER, rig_ticket(r, KEPT_CONN + rank));
@@ -519,8 +510,6 @@ TEST(a_rank_that_waits_is_answered_when_another_reports_the_barrier, rig *r)
     assert_int_equal(rig_hello(r, "job", 0, 2, KEPT_CONN, KEPT_CONN, NULL, "* adam"), PD_OK);
     assert_int_equal(r->answered, before + 2);
 }
-
-/* ---- memory ---- */
 
 TEST(declare_counts_what_a_checkpoint_takes, void *given)
 {

@@ -1,8 +1,6 @@
 /* Tests how the example worker reads its images, and its model. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "classifier.h"
 
 enum { N = 9000, BATCH = 64, EXAMPLES = 12, STRIDE = 997 };
@@ -10,8 +8,6 @@ static images set, other;
 static mlp net, twin;
 static float x[BATCH * PIXELS];
 static uint8_t label[BATCH];
-
-/* ---- images ---- */
 
 static char folder[64], images_path[128], labels_path[128];
 
@@ -150,8 +146,6 @@ TEST(refuses_a_label_that_is_no_class)
     write_labels(N, CLASSES + 1);
     expect_refusal();
 }
-
-/* ---- the model ---- */
 
 /* Makes examples and weights. The biases are not 0, so that they are tested too. */
 static int make_model(void **state)

@@ -6,9 +6,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "await.h"
 #include "daemon_process.h"
 #include "message.h"
 #include "options.h"
@@ -217,8 +215,6 @@ TEST(closing_does_not_wait_for_what_is_under_way)
     assert_true(seconds_now() - begun < patient(1));
     pthread_join(s.thread, NULL);
 }
-
-/* ---- where options come from ---- */
 
 static void set_environment(const char *const *pairs)
 {

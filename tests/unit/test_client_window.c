@@ -6,9 +6,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "await.h"
 #include "daemon_process.h"
 #include "message.h"
 #include "paramd/client.h"
@@ -325,8 +323,6 @@ static float sum_of(uint64_t first, uint64_t last, int chunk)
     return sum;
 }
 
-/* ---- with a window ---- */
-
 TEST(the_program_does_not_notice_a_server_that_goes_back)
 {
     static const life lives[] = { { 0, 23 }, { 2, 13 }, { 3, 4 }, { 1, 31 }, { 5, 0 } };
@@ -384,8 +380,6 @@ TEST(a_server_that_computes_other_weights_is_found_out)
     end(&w, &s);
 }
 
-/* ---- without one ---- */
-
 TEST(a_program_without_a_window_rewinds)
 {
     /* the second connection finds that the server has gone back, and the third one is that of the rewind */
@@ -437,8 +431,6 @@ TEST(a_server_may_go_back_while_a_program_rewinds)
     expect_weights(&w, 1);
     end(&w, &s);
 }
-
-/* ---- checkpoints ---- */
 
 TEST(a_note_is_read_back_as_far_as_there_is_room)
 {

@@ -4,12 +4,9 @@
 
 #include "clip.h"
 #include "clipped.h"
-#include "limited_row.h"
 
 enum { LARGE = 2 * PD_CLIP_RANGE + 500 };
 static const int64_t large_sizes[CLIPPED] = { LARGE, 5, 900, 64 };
-
-/* ---- the norm and the scale ---- */
 
 EACH_TEST(clipped_set_up, rig_tear_down);
 
@@ -86,8 +83,6 @@ TEST(steps_that_exceed_the_limit_are_counted, rig *r)
     assert_int_equal(clipped_info(r)->clipped_steps, 2);
     assert_int_equal(clipped_info(r)->steps, 16);
 }
-
-/* ---- any timing, batch and chunk size gives the same bits ---- */
 
 typedef struct manner {
     int threads;
@@ -187,8 +182,6 @@ TEST(the_library_gives_the_same_bits)
         rig_free(&r);
     }
 }
-
-/* ---- together ---- */
 
 TEST(no_step_begins_before_all_gradients_are_there, rig *r)
 {

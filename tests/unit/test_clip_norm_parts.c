@@ -6,8 +6,6 @@
 #include "clipped.h"
 #include "counting_row.h"
 
-/* ---- parameters without a gradient ---- */
-
 EACH_TEST(clipped_set_up, rig_tear_down);
 
 TEST(absent_gradients_have_no_part_in_the_norm, rig *r)
@@ -98,8 +96,6 @@ TEST(ranged_parameters_count_with_all_their_elements, rig *r)
     for (int i = 0; i < 100; i++) assert_true(rig_weights(r, job, 0)[i] == before - 1 / (float)sqrt(102));
 }
 
-/* ---- gradients that are not finite, steps that are refused ---- */
-
 TEST(one_gradient_that_is_not_finite_skips_the_step_of_all, rig *r)
 {
     uint32_t job = clipped_start(r, "clip_global_norm=1", NULL);
@@ -159,8 +155,6 @@ TEST(rows_see_the_scaled_gradient, rig *r)
     assert_int_equal(rig_versions(r, job, 0)->outcome, PD_STEPPED);
 }
 
-/* ---- limits that are set by the optimizer's rule ---- */
-
 TEST(a_rules_limit_holds_for_its_parameters_alone, rig *r)
 {
     uint32_t job = clipped_start(r, NULL, "p[01] limited lr=1 dampening=5;p2 limited lr=1 dampening=1;* sgd lr=1");
@@ -207,8 +201,6 @@ TEST(a_rule_without_a_limit_holds_nobody_up, rig *r)
     assert_true(clipped_info(r)->gradient_norm == 0);
 }
 
-/* ---- the configuration key clip_global_norm ---- */
-
 TEST(the_key_takes_a_limit_or_none)
 {
     static const char *const good[] = { "off", "0", "-0", "0.0", "1", "1e-30", "1e30", "0.1" };
@@ -233,8 +225,6 @@ TEST(ranks_must_agree_on_it, rig *r)
     assert_int_equal(rig_hello(r, "a", 1, 2, 2, 2, NULL, NULL), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(r->error.text, "clip_global_norm = 0.1, this worker comes with off"));
 }
-
-/* ---- memory ---- */
 
 TEST(a_set_for_which_memory_is_short_is_refused_and_taken_later, rig *r)
 {
@@ -294,10 +284,7 @@ static bool step_short_of_memory(float *out, int64_t n)
     return failed;
 }
 
-TEST(a_step_for_which_memory_is_short_is_scaled_once)
-{
-    oom_assert_same(step_short_of_memory, 374);
-}
+HOLDS(a_step_for_which_memory_is_short_is_scaled_once, oom_assert_same(step_short_of_memory, 374));
 
 TEST(what_clipping_holds_counts_against_the_limit, rig *r)
 {

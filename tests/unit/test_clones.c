@@ -60,8 +60,6 @@ static void every_set_gives(void (*compute)(output *out, int which), int which, 
     pd_cpu_use(pd_cpu_names[chosen], NULL);
 }
 
-/* ---- sums ---- */
-
 /* Sums `which` addends. Every third addend has numbers of two bytes. */
 static void sum(output *out, int which)
 {
@@ -150,8 +148,6 @@ TEST(trimmed_means_have_the_same_bits)
     for (int t = 0; t <= pd_median_trim(VECTORS); t++) every_set_gives(trim, t, "pd_trimmed_mean");
 }
 
-/* ---- conversions to other number formats ---- */
-
 static void convert(output *out, int which)
 {
     static uint16_t codes[65536], again[65536];
@@ -211,8 +207,6 @@ TEST(random_numbers_have_the_same_bits)
     for (int first = 0; first < 4; first++) every_set_gives(draw, first, "pd_random");
 }
 
-/* ---- optimizers ---- */
-
 /* Trains a matrix and a vector for a few steps with optimizer number `which` of the optimizer table. */
 static void optimize(output *out, int which)
 {
@@ -245,8 +239,6 @@ TEST(every_optimizer_has_the_same_bits)
     for (size_t i = 0; pd_optim_at(i) != NULL; i++)
         every_set_gives(optimize, (int)i, pd_optimizer_name(pd_optim_at(i)));
 }
-
-/* ---- the choice of an instruction set ---- */
 
 TEST(an_unknown_set_is_refused_and_changes_nothing)
 {

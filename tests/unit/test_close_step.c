@@ -128,8 +128,6 @@ TEST(a_step_cannot_be_ended_before_the_one_before_it_whatever_it_has_got, rig *r
     assert_closed(r, job, 0, 2, PD_NO_GRADIENT);
 }
 
-/* ---- the cost of a push that comes again ---- */
-
 enum { MANY = 4000, AGAIN = 1000 };
 
 static uint64_t cpu_ns(void)
@@ -288,7 +286,7 @@ TEST(a_server_that_drains_lets_no_later_step_end, rig *r)
     assert_int_equal(end_step(r, job, 0, 2), PD_UNAVAILABLE);
 }
 
-/* ---- closing a step gives the same weights as reporting each absent gradient ---- */
+/* Closing a step gives the same weights as reporting each absent gradient. */
 
 enum { STEPS = 4 };
 

@@ -31,8 +31,6 @@ typedef struct play {
     uint64_t order; /* seed of the order of arrival */
 } play;
 
-/* ---- second implementations (twins) ---- */
-
 static bool covers(const scene *s, uint32_t r, int64_t e)
 {
     return s->range[r].start <= e && e < s->range[r].end;
@@ -162,8 +160,6 @@ static bool twin(const scene *s, double *out)
     return true;
 }
 
-/* ---- playing a round through a job ---- */
-
 static const char *options_of(const scene *s, char text[96])
 {
     static const char *const names[HOWS] = { "adasum", "adasum_vdot", "median", "trimmed_mean" };
@@ -278,8 +274,6 @@ static pd_outcome play_out(const scene *s, const play *p, float *out)
     return outcome;
 }
 
-/* ---- random rounds ---- */
-
 static void random_ranges(scene *s, uint64_t *seed)
 {
     for (uint32_t r = 0; r < s->world; r++) {
@@ -356,8 +350,6 @@ TEST(every_aggregate_equals_its_twin_in_any_order_of_events)
         }
     }
 }
-
-/* ---- properties that follow from the aggregates' definitions ---- */
 
 static void fill(scene *s, how h, uint32_t world, int64_t n)
 {

@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "collecting.h"
+#include "rig.h"
 #include "store_inside.h"
 
 enum { CONN = COLLECTING_CONN, WORLD = COLLECTING_WORLD, N = COLLECTING_N };
@@ -71,8 +72,8 @@ static bool spills_short_of_memory(const char *options, float *weights, int64_t 
     return failed;
 }
 
-/* ---- 18 ranks, of which half contribute to the first section only: each of the two sections has a tree with its
- * own memory ---- */
+/* 18 ranks, of which half contribute to the first section only: each of the two sections has a tree with its own
+ * memory. */
 
 enum { MANY = 18, PART = 100 };
 

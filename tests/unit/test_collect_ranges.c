@@ -40,8 +40,6 @@ static void begin(rig *r, uint32_t world, const char *options)
     join(r, world, options, "* sgd lr=1");
 }
 
-/* ---- which ranks may contribute ---- */
-
 TEST(a_whole_parameter_needs_a_power_of_two_of_ranks)
 {
     static const struct {
@@ -187,8 +185,6 @@ TEST(threads_do_not_share_sort_buffers)
         rig_free(&r);
     }
 }
-
-/* ---- memory of collected contributions ---- */
 
 static uint64_t collect_bytes(rig *r)
 {

@@ -5,6 +5,7 @@
 #include "collecting.h"
 #include "optimizer.h"
 #include "optimizer_ops.h"
+#include "rig.h"
 #include "store_inside.h"
 
 enum { CHUNK = 64, CONN = COLLECTING_CONN };
@@ -13,8 +14,6 @@ static int hello(rig *r, uint32_t world, const char *options)
 {
     return rig_hello(r, "job", 0, world, 1, CONN, options, "* sgd lr=1");
 }
-
-/* ---- requests that are refused ---- */
 
 FIXTURE(rig, rig_make, rig_free);
 
@@ -110,8 +109,6 @@ TEST(a_push_that_is_not_finite_is_rejected_where_that_is_asked_for)
     }
 }
 
-/* ---- figures that are reported, bytes that are counted ---- */
-
 TEST(params_report_the_aggregate_and_the_memory_that_it_may_hold)
 {
     static const int64_t sizes[] = { 130, 5 };
@@ -163,8 +160,6 @@ TEST(declare_counts_the_bytes_that_all_ranks_may_spill)
         rig_free(&r);
     }
 }
-
-/* ---- where contributions wait until they are aggregated ---- */
 
 enum { WORLD = COLLECTING_WORLD, N = COLLECTING_N };
 
@@ -321,8 +316,6 @@ TEST(draining_waits_for_rounds_that_collect)
     }
 }
 
-/* ---- collecting together with other features of a job ---- */
-
 static void push_all(rig *r, const float *const values[WORLD])
 {
     for (uint32_t rank = 0; rank < WORLD; rank++)
@@ -435,8 +428,6 @@ TEST(values_that_are_not_finite_are_found_anywhere)
     }
 }
 
-/* ---- turns ---- */
-
 /* Rank 1 is over quota: its model state waits for rank 0. Rank 2 is within its quota, and has pushed a gradient that
  * could be spilled. Spilling this gradient would not help rank 1, so the store must not spill it. */
 TEST(a_rank_over_quota_by_other_parameters_causes_no_work)
@@ -498,8 +489,6 @@ TEST(other_jobs_have_their_turn_between_batches)
     }
 }
 
-/* ---- values ---- */
-
 /* Values (model state) are averaged, whatever the aggregate of gradients is. With aggregate=weighted_mean their mean
  * is weighted. */
 TEST(values_are_averaged)
@@ -533,8 +522,6 @@ TEST(values_are_averaged)
         rig_free(&r);
     }
 }
-
-/* ---- memory of batches ---- */
 
 /* 5,000 chunks are complete at once. They are computed in batches of at most 4,096 units, whose arrays are freed, since
  * they count for no job. */

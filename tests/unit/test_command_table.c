@@ -84,8 +84,6 @@ TEST(exit_statuses_have_texts)
     assert_null(pd_exit_texts[PD_CTL_UNREACHABLE + 1]);
 }
 
-/* ---- the command nearest to a mistyped word ---- */
-
 static const char *nearest_of(const char *word)
 {
     pd_nearest search = pd_nearest_begin(word, strlen(word));

@@ -1,12 +1,8 @@
 /* Tests the configuration: defaults, files, environment, flags, and which values are refused. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "config.h"
 #include "host.h"
-
-/* ---- values ---- */
 
 OBJECT(pd_config_new(), pd_config_free);
 
@@ -169,12 +165,9 @@ TEST(keys_that_contradict_each_other_are_refused)
 TEST(addresses_that_the_start_would_refuse_are_refused)
 {
     static const char *const cases[][2] = {
-        { "127.0.0.1:65536", "larger than 65535" },
-        { "localhost", "port is missing" },
-        { "http://localhost:1", "unknown scheme" },
-        { "", "empty" },
-        { "*:7070", "refusing to listen on" },
-        { "127.0.0.1:1,[::]:7070", "refusing to listen on [::]:7070" },
+        { "127.0.0.1:65536", "larger than 65535" }, { "localhost", "port is missing" },
+        { "http://localhost:1", "unknown scheme" }, { "", "empty" },
+        { "*:7070", "refusing to listen on" },      { "127.0.0.1:1,[::]:7070", "refusing to listen on [::]:7070" },
         { "unix://relative", "absolute path" },
     };
 
@@ -207,8 +200,6 @@ TEST(too_many_addresses_are_refused, pd_config *c)
     assert_int_equal(pd_config_check(c, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "17 addresses: at most 16"));
 }
-
-/* ---- files ---- */
 
 static int read_text(pd_config *c, const char *text, char *path, pd_error *err)
 {
@@ -335,8 +326,6 @@ TEST(every_key_is_printed_with_its_help, pd_config *c)
     free(text);
 }
 
-/* ---- environment ---- */
-
 TEST(variables_set_keys_by_their_long_and_their_short_names, pd_config *c)
 {
     char *const environment[] = { "PARAMD_LISTEN=127.0.0.1:9", "HOME=/", "PARAMD_LIMITS_MAX_JOBS=3",
@@ -433,8 +422,6 @@ TEST(a_key_given_by_both_of_its_names_is_refused, pd_config *c)
     assert_int_equal(pd_config_read_environment(c, environment, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "given twice"));
 }
-
-/* ---- processors and memory of the machine ---- */
 
 TEST(a_quota_of_processors_is_rounded_up)
 {

@@ -3,8 +3,8 @@
 
 #include "convert.h"
 
-/* ---- a number format by its definition, in float64: `digits` significant bits (with the leading one), exponents
- * from `least` to `most` ---- */
+/* A number format by its definition, in float64: `digits` significant bits (with the leading one), exponents from
+ * `least` to `most`. */
 
 typedef struct format {
     pd_dtype dtype;
@@ -76,22 +76,10 @@ static void rounds_to_nearest_even(const format *f)
     }
 }
 
-TEST(reads_every_float16)
-{
-    reads_every_pattern(&half);
-}
-TEST(reads_every_bfloat16)
-{
-    reads_every_pattern(&brain);
-}
-TEST(rounds_float16_to_nearest_even)
-{
-    rounds_to_nearest_even(&half);
-}
-TEST(rounds_bfloat16_to_nearest_even)
-{
-    rounds_to_nearest_even(&brain);
-}
+HOLDS(reads_every_float16, reads_every_pattern(&half));
+HOLDS(reads_every_bfloat16, reads_every_pattern(&brain));
+HOLDS(rounds_float16_to_nearest_even, rounds_to_nearest_even(&half));
+HOLDS(rounds_bfloat16_to_nearest_even, rounds_to_nearest_even(&brain));
 
 TEST(keeps_a_nan_whose_payload_is_cut_off)
 {

@@ -3,8 +3,6 @@
 
 #include "peer.h"
 
-/* ---- greeting ---- */
-
 TEST(introduces_itself_and_is_welcomed)
 {
     static const char *const options[] = { "nonfinite=reject", NULL }, *const rules[] = { "*bias sgd lr=0.5", "* sgd",
@@ -29,7 +27,7 @@ TEST(introduces_itself_and_is_welcomed)
     assert_string_equal(hello->options[0]->value, "reject");
     assert_int_equal(hello->n_rules, 2);
     assert_string_equal(hello->rules[0], "*bias sgd lr=0.5");
-    assert_false(pd_core_done(p->core, pd_core_welcome_ticket(p->core)));
+    assert_false(pd_core_done(p->core, p->core->welcome_ticket));
     peer_frame_drop(&l);
     peer_free(p);
 }
@@ -43,9 +41,9 @@ TEST(takes_the_welcome_split_at_every_byte)
         p->split = split;
         peer_connect(p);
         peer_welcome(p);
-        assert_int_equal(peer_finish(p, pd_core_welcome_ticket(p->core), &err), PD_OK);
-        assert_string_equal(pd_core_welcome(p->core)->server, "paramd test");
-        assert_int_equal(pd_core_welcome(p->core)->chunk_elements, CHUNK);
+        assert_int_equal(peer_finish(p, p->core->welcome_ticket, &err), PD_OK);
+        assert_string_equal(p->core->welcome.server, "paramd test");
+        assert_int_equal(p->core->welcome.chunk_elements, CHUNK);
         peer_free(p);
     }
 }
@@ -60,7 +58,7 @@ TEST(ends_with_the_servers_error_when_hello_is_refused)
     peer_connect(p);
     l = peer_expect(p, PD_HELLO);
     peer_refuse(p, &l.prefix, PD_FAILED_PRECONDITION, "world_size: the job has 2, this worker says 4");
-    assert_int_equal(peer_finish(p, pd_core_welcome_ticket(p->core), &err), PD_FAILED_PRECONDITION);
+    assert_int_equal(peer_finish(p, p->core->welcome_ticket, &err), PD_FAILED_PRECONDITION);
     assert_string_equal(err.text, "world_size: the job has 2, this worker says 4");
     assert_int_equal(pd_core_barrier(p->core, &ticket, &err), PD_FAILED_PRECONDITION);
     assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_DROP);
@@ -82,7 +80,7 @@ TEST(waits_for_a_server_that_is_going_away)
     peer_cut(p);
     peer_connect(p);
     peer_welcome(p);
-    assert_true(pd_core_done(p->core, pd_core_welcome_ticket(p->core)));
+    assert_true(pd_core_done(p->core, p->core->welcome_ticket));
     peer_frame_drop(&l);
     peer_free(p);
 }
@@ -97,9 +95,9 @@ TEST(an_impatient_handle_ends_when_every_address_was_tried_once)
     config.urls = 2;
     p = peer_new(&config);
     pd_core_down(p->core, p->now, "first: refused");
-    assert_false(pd_core_done(p->core, pd_core_welcome_ticket(p->core)));
+    assert_false(pd_core_done(p->core, p->core->welcome_ticket));
     pd_core_down(p->core, p->now, "second: refused");
-    assert_int_equal(peer_finish(p, pd_core_welcome_ticket(p->core), &err), PD_UNAVAILABLE);
+    assert_int_equal(peer_finish(p, p->core->welcome_ticket, &err), PD_UNAVAILABLE);
     assert_string_equal(err.text, "second: refused");
     assert_int_equal(pd_core_link(p->core, p->now + 3600 * SECOND), PD_LINK_REST);
     peer_free(p);
@@ -117,8 +115,6 @@ TEST(refuses_an_option_without_a_value)
     assert_non_null(strstr(err.text, "nonfinite"));
 }
 
-/* ---- time ---- */
-
 /* Returns the longest pause before the next attempt after so much time without a welcome. */
 static uint64_t longest_pause(uint64_t alone_ns)
 {
@@ -135,7 +131,7 @@ TEST(tries_again_after_an_eighth_of_the_time_without_a_server_from_50_ms_to_2_s)
     for (int i = 0; p->now < begun + 60 * SECOND; i++) {
         uint64_t wait, most = longest_pause(p->now - begun);
 
-        assert_int_equal(pd_core_url(p->core), i % 2);
+        assert_int_equal(p->core->link.url, i % 2);
         pd_core_down(p->core, p->now, "refused");
         wait = pd_core_next(p->core) - p->now;
         assert_in_range(wait, most / 2, most);
@@ -150,10 +146,10 @@ TEST(comes_back_soon_to_the_same_address_after_a_connection_that_worked)
 {
     static const int64_t sizes[] = { 4 };
     peer *p = peer_running(sizes, 1);
-    size_t url = pd_core_url(p->core);
+    size_t url = p->core->link.url;
 
     pd_core_down(p->core, p->now, "cut");
-    assert_int_equal(pd_core_url(p->core), url);
+    assert_int_equal(p->core->link.url, url);
     assert_in_range(pd_core_next(p->core) - p->now, SECOND / 40, SECOND / 20);
     peer_free(p);
 }
@@ -240,8 +236,6 @@ TEST(a_push_that_waits_long_for_its_round_is_kept_alive_by_heartbeats)
     peer_frame_drop(&push);
     peer_free(p);
 }
-
-/* ---- reconnecting ---- */
 
 TEST(sends_the_identical_bytes_again_on_the_next_connection)
 {
@@ -365,7 +359,7 @@ TEST(a_request_that_a_draining_server_refuses_goes_to_the_next_one)
     l = peer_expect(p, PD_PUSH);
     peer_refuse(p, &l.prefix, PD_UNAVAILABLE, "draining: no new step");
     assert_false(pd_core_done(p->core, ticket));
-    assert_string_equal(pd_core_reason(p->core), "draining: no new step");
+    assert_string_equal(p->core->link.reason, "draining: no new step");
     peer_frame_drop(&l);
     peer_cut(p);
     peer_connect(p);
@@ -410,8 +404,6 @@ TEST(initial_weights_whose_reply_was_lost_are_not_sent_again)
     peer_expect_silence(p);
     peer_free(p);
 }
-
-/* ---- barriers, leaving, initial weights ---- */
 
 TEST(barriers_are_numbered_and_leaving_ends_the_handle)
 {
@@ -480,7 +472,7 @@ TEST(sends_initial_weights_of_parameters_that_are_not_initialised)
     message.must_init = true;
     peer_reply(p, &l.prefix, &message.base, NULL, 0);
     peer_frame_drop(&l);
-    assert_true(pd_core_must_init(p->core));
+    assert_true(p->core->must_init);
     assert_int_equal(pd_core_init(p->core, weights, &ticket, &err), PD_OK);
     l = peer_expect(p, PD_INIT);
     assert_int_equal(((Paramd__InitRequest *)l.message)->n_pieces, 1);

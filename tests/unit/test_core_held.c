@@ -46,14 +46,14 @@ TEST(over_a_network_it_tries_for_35_seconds_to_get_a_rank_that_is_held)
     uint64_t begin = p->now;
     pd_error err;
 
-    for (refuse(p, PD_ALREADY_EXISTS); pd_core_ended(p->core) == NULL; refuse(p, PD_ALREADY_EXISTS)) {
+    for (refuse(p, PD_ALREADY_EXISTS); p->core->end.error.code == PD_OK; refuse(p, PD_ALREADY_EXISTS)) {
         assert_true(p->now - begin < 35 * SECOND);
-        assert_true(pd_core_held(p->core));
-        assert_string_equal(pd_core_reason(p->core), text);
+        assert_true(p->core->link.held_ns != 0);
+        assert_string_equal(p->core->link.reason, text);
         peer_cut(p); /* the next attempt comes at most 2 s later */
     }
     assert_true(p->now - begin >= 35 * SECOND && p->now - begin < 38 * SECOND);
-    assert_int_equal(peer_finish(p, pd_core_welcome_ticket(p->core), &err), PD_ALREADY_EXISTS);
+    assert_int_equal(peer_finish(p, p->core->welcome_ticket, &err), PD_ALREADY_EXISTS);
     assert_string_equal(err.text, text);
     peer_free(p);
 }
@@ -67,8 +67,8 @@ TEST(it_gets_the_rank_when_the_server_finds_the_other_process_dead)
     p->now += 30 * SECOND;
     peer_connect(p);
     peer_welcome(p);
-    assert_true(pd_core_done(p->core, pd_core_welcome_ticket(p->core)));
-    assert_false(pd_core_held(p->core));
+    assert_true(pd_core_done(p->core, p->core->welcome_ticket));
+    assert_int_equal(p->core->link.held_ns, 0);
     peer_free(p);
 }
 
@@ -79,7 +79,7 @@ TEST(over_a_unix_socket_a_rank_that_is_held_ends_the_handle_at_once)
 
     p->local = true;
     refuse(p, PD_ALREADY_EXISTS);
-    assert_int_equal(peer_finish(p, pd_core_welcome_ticket(p->core), &err), PD_ALREADY_EXISTS);
+    assert_int_equal(peer_finish(p, p->core->welcome_ticket, &err), PD_ALREADY_EXISTS);
     peer_free(p);
 }
 
@@ -92,6 +92,6 @@ TEST(an_impatient_client_does_not_try_again)
     config.impatient = true;
     p = peer_new(&config);
     refuse(p, PD_ALREADY_EXISTS);
-    assert_int_equal(peer_finish(p, pd_core_welcome_ticket(p->core), &err), PD_ALREADY_EXISTS);
+    assert_int_equal(peer_finish(p, p->core->welcome_ticket, &err), PD_ALREADY_EXISTS);
     peer_free(p);
 }

@@ -47,8 +47,6 @@ static void report(loan *l, size_t sent)
     pd_core_sent(l->p->core, sent, l->p->now);
 }
 
-/* ---- requests that the caller gives up ---- */
-
 static peer *operator_with(pd_ticket_id *tickets)
 {
     pd_core_config config = peer_four;
@@ -123,8 +121,6 @@ TEST(a_question_given_up_while_the_connection_breaks_is_not_asked_again)
     peer_expect_silence(p);
     peer_free(p);
 }
-
-/* ---- answers that arrive before the push is sent whole ---- */
 
 typedef struct pushed {
     peer *p;

@@ -60,8 +60,6 @@ static void come_back(peer *p)
     peer_answer_declare(p, PARAMS, STEP);
 }
 
-/* ---- notes ---- */
-
 TEST(a_note_goes_out_before_the_push_of_its_step)
 {
     peer *p = trained();
@@ -216,8 +214,6 @@ TEST(without_memory_neither_the_note_nor_the_push_goes_out)
     peer_free(p);
 }
 
-/* ---- the note that comes back ---- */
-
 static pd_ticket_id recall(peer *p, pd_prefix *asked)
 {
     pd_ticket_id ticket;
@@ -270,7 +266,7 @@ TEST(a_note_of_another_length_than_announced_ends_the_handle)
 
     recall(p, &asked);
     assert_int_equal(answer(p, &asked, 200, "batch 8"), PD_INTERNAL);
-    assert_int_equal(pd_core_ended(p->core)->code, PD_INTERNAL);
+    assert_int_equal(p->core->end.error.code, PD_INTERNAL);
     peer_free(p);
 }
 
@@ -297,8 +293,6 @@ TEST(a_recall_is_asked_again_on_the_next_connection)
     peer_free(p);
 }
 
-/* ---- the durable step ---- */
-
 TEST(answers_tell_the_durable_step)
 {
     Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
@@ -306,7 +300,7 @@ TEST(answers_tell_the_durable_step)
     peer *p = trained();
     pd_prefix pushed;
 
-    assert_int_equal(pd_core_durable(p->core), 0);
+    assert_int_equal(p->core->progress.durable, 0);
     push(p, "");
     expect_note(p, "");
     pushed = expect(p, PD_PUSH);
@@ -315,7 +309,7 @@ TEST(answers_tell_the_durable_step)
     message.n_outcomes = PARAMS;
     message.durable_step = 5;
     assert_int_equal(peer_reply(p, &pushed, &message.base, NULL, 0), PD_OK);
-    assert_int_equal(pd_core_durable(p->core), 5);
+    assert_int_equal(p->core->progress.durable, 5);
     peer_free(p);
 }
 
@@ -336,11 +330,9 @@ TEST(a_server_that_comes_back_tells_its_durable_step)
     message.n_parameters = PARAMS;
     message.durable_step = STEP;
     peer_reply(p, &asked, &message.base, NULL, 0);
-    assert_int_equal(pd_core_durable(p->core), STEP);
+    assert_int_equal(p->core->progress.durable, STEP);
     peer_free(p);
 }
-
-/* ---- asking for a checkpoint ---- */
 
 TEST(a_request_for_a_checkpoint_has_its_step_and_its_patience)
 {

@@ -2,7 +2,7 @@
  * different steps, ranges, updates, shared memory. */
 #include "test.h"
 
-#include "core_state.h"
+#include "core.h"
 #include "descriptors.h"
 #include "peer.h"
 
@@ -70,8 +70,6 @@ static pd_prefix expect(peer *p, unsigned method)
     return l.prefix;
 }
 
-/* ---- chunks ---- */
-
 static void expect_chunks(peer *p, uint64_t step, pd_prefix *out)
 {
     for (uint64_t i = 0; i < 3; i++) out[i] = expect_push(p, 0, i * 64, step);
@@ -109,7 +107,7 @@ TEST(every_chunk_of_a_step_is_answered_before_the_next_step_begins)
     answer_chunks(p, asked, 3);
     expect_chunks(p, 4, asked);
     answer_chunks(p, asked, 4);
-    assert_null(pd_core_ended(p->core));
+    assert_int_equal(p->core->end.error.code, PD_OK);
     peer_free(p);
 }
 
@@ -163,8 +161,6 @@ TEST(a_refused_chunk_of_a_step_that_was_closed_before_is_sent_again)
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
     peer_free(p);
 }
-
-/* ---- notes and ends of steps ---- */
 
 static const int64_t two[] = { SMALL, SMALL };
 static const size_t only[] = { 0 }, other[] = { 1 };
@@ -303,11 +299,9 @@ TEST(a_parameter_that_was_left_out_of_old_steps_needs_their_ends)
 
     for (uint64_t step = 1; step <= WINDOW + 2; step++) take_ended_step(p, step);
     peer_come_back_at(p, (uint64_t[]){ WINDOW + 2, 1 }, 2);
-    assert_true(pd_core_gone_back(p->core));
+    assert_true(p->core->end.gone_back);
     peer_free(p);
 }
-
-/* ---- parameters at different steps ---- */
 
 static void take_step(peer *p, const size_t *param, uint64_t step)
 {
@@ -337,7 +331,7 @@ TEST(parameters_at_different_steps_go_on_by_themselves)
     first = expect_push(p, 0, 0, 5);
     answer(p, &first, 5);
     take_step(p, other, 4);
-    assert_null(pd_core_ended(p->core));
+    assert_int_equal(p->core->end.error.code, PD_OK);
     peer_free(p);
 }
 
@@ -354,7 +348,7 @@ TEST(the_window_counts_the_steps_of_each_parameter)
     peer_come_back_at(p, (uint64_t[]){ 20 - WINDOW, 2 }, 2);
     expect_push(p, 0, 0, 20 - WINDOW + 1);
     peer_come_back_at(p, (uint64_t[]){ 20 - WINDOW - 1, 2 }, 2);
-    assert_true(pd_core_gone_back(p->core));
+    assert_true(p->core->end.gone_back);
     peer_free(p);
 }
 
@@ -377,11 +371,9 @@ TEST(a_rank_without_a_gradient_says_so_again)
     assert_true(request->pieces[0]->absent);
     peer_reply_data(p, &l.prefix, 1, 3, 1, NULL, 0);
     peer_frame_drop(&l);
-    assert_null(pd_core_ended(p->core));
+    assert_int_equal(p->core->end.error.code, PD_OK);
     peer_free(p);
 }
-
-/* ---- ranges ---- */
 
 TEST(a_shard_is_sent_again_and_an_empty_one_keeps_nobody_waiting)
 {
@@ -414,8 +406,6 @@ TEST(a_shard_is_sent_again_and_an_empty_one_keeps_nobody_waiting)
     expect(p, PD_PULL);
     peer_free(p);
 }
-
-/* ---- updates ---- */
 
 /* Answers a push_pull of one parameter with an update of its three elements. */
 static void answer_update(peer *p, const pd_prefix *asked, uint64_t step, bool update)
@@ -529,11 +519,9 @@ TEST(weights_are_not_compared_with_an_update)
     l = peer_expect(p, PD_PUSH_PULL);
     answer_update(p, &l.prefix, 3, false);
     peer_frame_drop(&l);
-    assert_null(pd_core_ended(p->core));
+    assert_int_equal(p->core->end.error.code, PD_OK);
     peer_free(p);
 }
-
-/* ---- shared memory ---- */
 
 enum { SHARED_ELEMENTS = 5000, SHARED_PAYLOAD = SHARED_ELEMENTS * 4 };
 static float shared_gradient[SHARED_ELEMENTS], shared_weights[SHARED_ELEMENTS];
@@ -574,10 +562,10 @@ TEST(gradients_and_weights_in_shared_memory_are_sent_and_compared_again)
     l = expect_shared(p, 2);
     peer_reply_shared(p, &l.prefix, 1, 2, (uint64_t[]){ 2 * 64 }, SHARED_PAYLOAD);
     peer_frame_drop(&l);
-    assert_null(pd_core_ended(p->core));
+    assert_int_equal(p->core->end.error.code, PD_OK);
     l = expect_shared(p, 3);
     peer_reply_shared(p, &l.prefix, 1, 3, (uint64_t[]){ 2 * 64 }, SHARED_PAYLOAD); /* the weights of step 2 */
     peer_frame_drop(&l);
-    assert_int_equal(pd_core_ended(p->core)->code, PD_FAILED_PRECONDITION);
+    assert_int_equal(p->core->end.error.code, PD_FAILED_PRECONDITION);
     peer_free(p);
 }

@@ -47,7 +47,7 @@ static void expect_lost(peer *p, pd_ticket_id pending)
     pd_ticket_id ticket;
     pd_error err;
 
-    assert_true(pd_core_lost(p->core));
+    assert_true(p->core->end.lost);
     assert_int_equal(peer_finish(p, pending, &err), PD_DATA_LOSS);
     assert_non_null(strstr(err.text, "no longer has job job"));
     assert_non_null(strstr(err.text, "after step 7"));
@@ -77,12 +77,7 @@ static pd_ticket_id restart(peer *p)
     return ticket;
 }
 
-/* ---- noticing ---- */
-
-TEST(a_server_without_the_job_ends_the_handle)
-{
-    peer_free(lost(&peer_four));
-}
+HOLDS(a_server_without_the_job_ends_the_handle, peer_free(lost(&peer_four)));
 
 TEST(a_job_that_another_process_created_is_not_the_same)
 {
@@ -208,7 +203,7 @@ TEST(initial_weights_that_were_stored_can_be_lost_too)
     take_init(p, true);
     take_init(p, true);
     refuse_as_unknown(p);
-    assert_true(pd_core_lost(p->core));
+    assert_true(p->core->end.lost);
     peer_free(p);
 }
 
@@ -225,7 +220,7 @@ TEST(a_part_of_the_initial_weights_can_be_lost_with_its_job)
     peer_cut(p);
     peer_connect(p);
     peer_welcome(p);
-    assert_true(pd_core_lost(p->core));
+    assert_true(p->core->end.lost);
     assert_int_equal(peer_finish(p, ticket, &err), PD_DATA_LOSS);
     pd_core_down(p->core, p->now, "dropped");
     assert_int_equal(pd_core_recreate(p->core, &ticket, NULL), PD_OK);
@@ -262,8 +257,6 @@ TEST(a_rank_whose_initial_weights_had_no_answer_sends_all_of_them_to_the_new_job
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
     peer_free(p);
 }
-
-/* ---- creating the lost job again ---- */
 
 TEST(rank_0_creates_the_job_at_its_lowest_step)
 {
@@ -313,8 +306,8 @@ TEST(the_other_ranks_wait_until_rank_0_has_created_it)
         assert_null(option(l.message, "start_step"));
         peer_refuse(p, &l.prefix, PD_NOT_FOUND, "there is no job job");
         peer_frame_drop(&l);
-        assert_non_null(strstr(pd_core_reason(p->core), "rank 0 creates it"));
-        assert_null(pd_core_ended(p->core));
+        assert_non_null(strstr(p->core->link.reason, "rank 0 creates it"));
+        assert_int_equal(p->core->end.error.code, PD_OK);
         peer_cut(p);
     }
     p->creator = 2000;
@@ -346,13 +339,13 @@ TEST(the_other_ranks_wait_for_rank_0_again_if_the_server_is_lost_before_the_weig
     assert_int_equal(hello->creator, 0);
     peer_refuse(p, &l.prefix, PD_NOT_FOUND, "there is no job job");
     peer_frame_drop(&l);
-    assert_null(pd_core_ended(p->core));
+    assert_int_equal(p->core->end.error.code, PD_OK);
     peer_cut(p);
     p->creator = 3000;
     peer_connect(p);
     peer_welcome(p);
     peer_answer_declare(p, PARAMS, STEP);
-    assert_null(pd_core_ended(p->core));
+    assert_int_equal(p->core->end.error.code, PD_OK);
     peer_free(p);
 }
 
@@ -379,7 +372,7 @@ TEST(the_next_push_and_barrier_are_those_of_the_new_job)
     peer_connect(p);
     peer_welcome(p);
     peer_answer_declare(p, PARAMS, STEP - 1);
-    assert_null(pd_core_ended(p->core));
+    assert_int_equal(p->core->end.error.code, PD_OK);
     peer_free(p);
 }
 
@@ -393,7 +386,7 @@ TEST(a_job_may_be_lost_twice)
     peer_welcome(p);
     peer_answer_declare(p, PARAMS, STEP);
     refuse_as_unknown(p);
-    assert_true(pd_core_lost(p->core));
+    assert_true(p->core->end.lost);
     pd_core_down(p->core, p->now, "dropped");
     restart(p);
     peer_free(p);
@@ -421,7 +414,7 @@ TEST(without_memory_the_job_stays_lost)
         rc = pd_core_recreate(p->core, &ticket, NULL);
         failed = oom_disarm();
         assert_int_equal(rc, failed ? PD_NO_MEMORY : PD_OK);
-        assert_int_equal(pd_core_lost(p->core), failed);
+        assert_int_equal(p->core->end.lost, failed);
     }
     assert_true(n > 2);
     peer_free(p);

@@ -36,8 +36,8 @@ static peer *gone_back(void)
 
     peer_frame_drop(&l);
     come_back_at(p, CHECKPOINT);
-    assert_true(pd_core_gone_back(p->core));
-    assert_false(pd_core_lost(p->core));
+    assert_true(p->core->end.gone_back);
+    assert_false(p->core->end.lost);
     assert_int_equal(peer_finish(p, ticket, &err), PD_REWIND);
     assert_non_null(strstr(err.text, "gone back to step 4 of job job"));
     assert_non_null(strstr(err.text, "had taken step 7. pd_client_rewind"));
@@ -74,8 +74,6 @@ static void refuse_as_unknown(peer *p)
     peer_frame_drop(&l);
 }
 
-/* ---- noticing ---- */
-
 TEST(a_server_at_an_earlier_step_ends_the_handle)
 {
     peer *p = gone_back();
@@ -108,8 +106,8 @@ TEST(a_single_parameter_at_an_earlier_step_ends_the_handle)
     l = peer_expect(p, PD_DECLARE);
     peer_reply(p, &l.prefix, &message.base, NULL, 0);
     peer_frame_drop(&l);
-    assert_true(pd_core_gone_back(p->core));
-    assert_non_null(strstr(pd_core_ended(p->core)->text, "gone back to step 6"));
+    assert_true(p->core->end.gone_back);
+    assert_non_null(strstr(p->core->end.error.text, "gone back to step 6"));
     peer_free(p);
 }
 
@@ -120,12 +118,10 @@ TEST(a_job_that_is_gone_is_lost_and_not_gone_back)
     peer_cut(p);
     peer_connect(p);
     refuse_as_unknown(p);
-    assert_true(pd_core_lost(p->core));
-    assert_false(pd_core_gone_back(p->core));
+    assert_true(p->core->end.lost);
+    assert_false(p->core->end.gone_back);
     peer_free(p);
 }
-
-/* ---- going on ---- */
 
 TEST(the_same_process_comes_back_to_the_same_job)
 {
@@ -181,7 +177,7 @@ TEST(a_server_may_go_back_twice)
 
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
     come_back_at(p, CHECKPOINT - 2);
-    assert_true(pd_core_gone_back(p->core));
+    assert_true(p->core->end.gone_back);
     ticket = rewind_to(p, CHECKPOINT - 2);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
     assert_int_equal(pd_core_stats(p->core).rewinds, 2);
@@ -197,7 +193,7 @@ TEST(a_checkpoint_that_is_gone_too_leaves_the_job_lost_at_the_workers_step)
 
     ticket = reopen(p);
     refuse_as_unknown(p);
-    assert_true(pd_core_lost(p->core));
+    assert_true(p->core->end.lost);
     assert_int_equal(peer_finish(p, ticket, &err), PD_DATA_LOSS);
     assert_non_null(strstr(err.text, "after step 7"));
     assert_int_equal(pd_core_rewind(p->core, &ticket, NULL), PD_DATA_LOSS);
@@ -212,8 +208,6 @@ TEST(a_server_that_has_not_gone_back_is_not_followed)
     assert_int_equal(pd_core_rewind(p->core, &ticket, NULL), PD_FAILED_PRECONDITION);
     peer_free(p);
 }
-
-/* ---- what Hello tells ---- */
 
 static uint64_t barriers_of_hello(peer *p)
 {
@@ -286,8 +280,6 @@ TEST(a_barrier_that_was_cut_off_is_counted_again)
     peer_free(p);
 }
 
-/* ---- what else is kept of the lost steps ---- */
-
 TEST(without_memory_the_handle_stays_as_it_was)
 {
     peer *p = gone_back();
@@ -301,7 +293,7 @@ TEST(without_memory_the_handle_stays_as_it_was)
         rc = pd_core_rewind(p->core, &ticket, NULL);
         failed = oom_disarm();
         assert_int_equal(rc, failed ? PD_NO_MEMORY : PD_OK);
-        assert_int_equal(pd_core_gone_back(p->core), failed);
+        assert_int_equal(p->core->end.gone_back, failed);
     }
     assert_true(n > 1);
     peer_free(p);

@@ -197,8 +197,6 @@ TEST(a_refused_push_leaves_the_means_unknown)
     assert_true(isnan(loss.mean) && loss.weight == 0);
 }
 
-/* ---- scalars that are refused ---- */
-
 static void refuses(const pd_scalar *given, size_t n, int code, const char *says)
 {
     static const size_t order[] = { 0 };
@@ -268,8 +266,6 @@ TEST(sixteen_of_the_longest_names_are_sent)
     peer_frame_drop(&l);
     peer_free(p);
 }
-
-/* ---- ranges ---- */
 
 static peer *running_with(const pd_client_param *params, size_t n)
 {

@@ -72,8 +72,6 @@ static bool expect_push(peer *p)
     return shared;
 }
 
-/* ---- whether it wants to ---- */
-
 /* Returns whether the Hello of a new core says that it shares. */
 static bool says_shares(const pd_core_config *config, bool local)
 {
@@ -90,15 +88,10 @@ static bool says_shares(const pd_core_config *config, bool local)
     return shares;
 }
 
-TEST(a_worker_says_that_it_shares_over_a_connection_that_passes_descriptors)
-{
-    assert_true(says_shares(&peer_four, true));
-}
+HOLDS(a_worker_says_that_it_shares_over_a_connection_that_passes_descriptors,
+      assert_true(says_shares(&peer_four, true)));
 
-TEST(a_worker_does_not_share_over_another_connection)
-{
-    assert_false(says_shares(&peer_four, false));
-}
+HOLDS(a_worker_does_not_share_over_another_connection, assert_false(says_shares(&peer_four, false)));
 
 TEST(a_worker_does_not_share_where_its_user_forbids_it)
 {
@@ -123,8 +116,6 @@ TEST(an_operator_does_not_share)
     config.job = "";
     assert_false(says_shares(&config, true));
 }
-
-/* ---- offering ---- */
 
 TEST(offers_its_segment_when_the_parameters_are_accepted)
 {
@@ -187,8 +178,6 @@ TEST(a_server_that_lends_nothing_still_reads_pushes)
     peer_free(p);
 }
 
-/* ---- going on without ---- */
-
 TEST(goes_on_through_the_socket_when_the_offer_is_refused)
 {
     pd_ticket_id ticket;
@@ -243,7 +232,7 @@ TEST(connects_anew_without_sharing_when_the_descriptor_is_missing)
     peer *p = declared(&ticket);
 
     peer_share(p, -1, 100000);
-    assert_non_null(strstr(pd_core_reason(p->core), "the request has no file descriptor"));
+    assert_non_null(strstr(p->core->link.reason, "the request has no file descriptor"));
     expect_no_second_offer(p);
     peer_free(p);
 }
@@ -254,7 +243,7 @@ TEST(connects_anew_without_sharing_when_the_servers_segment_cannot_be_mapped)
     peer *p = declared(&ticket);
 
     peer_share(p, memfd_sealed(99999, 0), 100000);
-    assert_non_null(strstr(pd_core_reason(p->core), "expected a memfd of 100000 bytes"));
+    assert_non_null(strstr(p->core->link.reason, "expected a memfd of 100000 bytes"));
     expect_no_second_offer(p);
     peer_free(p);
 }
@@ -307,8 +296,6 @@ TEST(a_buffer_is_there_while_copies_have_the_segment)
     assert_ptr_equal(pd_core_buffer(p->core, 0), at);
     peer_free(p);
 }
-
-/* ---- memory and descriptors ---- */
 
 TEST(a_buffer_needs_declared_parameters)
 {

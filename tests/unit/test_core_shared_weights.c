@@ -16,8 +16,6 @@ static peer *sharing(uint64_t bytes)
 
 static float gradients[2][5000], weights[2][5000];
 
-/* ---- weights ---- */
-
 /* Pushes and pulls, and answers with weights that begin at these places. Returns what the framer says. */
 static int pull_from(peer *p, const uint64_t *places, pd_ticket_id *ticket)
 {
@@ -119,8 +117,6 @@ TEST(an_answer_that_holds_no_weights_cannot_lie_in_shared_memory)
     peer_frame_drop(&l);
     peer_free(p);
 }
-
-/* ---- releasing ---- */
 
 /* Expects a Release after the core has been told the time. Returns how many answers it releases. */
 static uint64_t expect_release(peer *p, pd_prefix *prefix)

@@ -3,8 +3,6 @@
 
 #include "peer.h"
 
-/* ---- tensors ---- */
-
 TEST(a_push_carries_the_callers_bytes_at_multiples_of_64)
 {
     static const int64_t sizes[] = { 3, 0, 1 };
@@ -230,8 +228,6 @@ TEST(refuses_a_second_push_of_a_parameter_under_way)
                      PD_OK); /* the push of p0 and p1 was refused as a whole, so p0 can be pushed again */
     peer_free(p);
 }
-
-/* ---- errors ---- */
 
 /* A push of two tensors, p0 and p1, in three frames. The server refuses the third frame, which has the second chunk
  * of p1. */

@@ -2,7 +2,7 @@
  * server's step. */
 #include "test.h"
 
-#include "core_state.h"
+#include "core.h"
 #include "window.h"
 #include "windowed.h"
 
@@ -14,8 +14,6 @@ static uint64_t kept(const windowed *w)
     return w->p->core->window.bytes;
 }
 
-/* ---- how much is kept ---- */
-
 TEST(a_client_without_a_window_keeps_nothing)
 {
     windowed w = windowed_new(0);
@@ -23,8 +21,8 @@ TEST(a_client_without_a_window_keeps_nothing)
     windowed_train(&w, 5);
     assert_int_equal(kept(&w), 0);
     windowed_come_back(&w, 4);
-    assert_true(pd_core_gone_back(w.p->core));
-    assert_null(strstr(pd_core_ended(w.p->core)->text, "window"));
+    assert_true(w.p->core->end.gone_back);
+    assert_null(strstr(w.p->core->end.error.text, "window"));
     windowed_free(&w);
 }
 
@@ -113,8 +111,6 @@ TEST(the_handle_frees_the_window)
     assert_int_equal(oom_live(), before);
 }
 
-/* ---- the memory of its frames ---- */
-
 enum { LARGE = 8192, LARGE_BYTES = LARGE * 4, CHUNKS = 2 };
 
 /* Returns a worker with a window, and with a parameter that is sent in two frames of LARGE_BYTES each. */
@@ -165,7 +161,7 @@ TEST(payloads_that_enter_a_full_window_take_the_memory_of_those_that_leave)
         take_large_step(p);
         assert_int_equal(window->bytes, 2 * CHUNKS * LARGE_BYTES);
         assert_int_equal(window->spare.bytes, LARGE_BYTES);
-        memcpy(&value, window->newest->last->payload + LARGE_BYTES - sizeof value, sizeof value);
+        memcpy(&value, window->oldest->prev->first->prev->payload + LARGE_BYTES - sizeof value, sizeof value);
         assert_true(value == (float)step);
     }
     peer_free(p);
@@ -200,13 +196,11 @@ TEST(spare_memory_that_no_frame_takes_is_freed_except_for_8_mib)
     peer_free(p);
 }
 
-/* ---- a window that is too short ---- */
-
 static void expect_rewind(windowed *w, const char *why)
 {
-    assert_true(pd_core_gone_back(w->p->core));
-    if (strstr(pd_core_ended(w->p->core)->text, why) == NULL)
-        fail_msg("\"%s\" is not in: %s", why, pd_core_ended(w->p->core)->text);
+    assert_true(w->p->core->end.gone_back);
+    if (strstr(w->p->core->end.error.text, why) == NULL)
+        fail_msg("\"%s\" is not in: %s", why, w->p->core->end.error.text);
     windowed_free(w);
 }
 
@@ -279,7 +273,7 @@ TEST(after_a_rewind_the_window_begins_anew)
 
     windowed_train(&w, 10);
     windowed_come_back(&w, 3);
-    assert_true(pd_core_gone_back(w.p->core));
+    assert_true(w.p->core->end.gone_back);
     assert_int_equal(pd_core_rewind(w.p->core, &ticket, NULL), PD_OK);
     assert_int_equal(kept(&w), 0);
     windowed_come_back(&w, 3);
@@ -290,8 +284,6 @@ TEST(after_a_rewind_the_window_begins_anew)
     windowed_train(&w, 6);
     windowed_free(&w);
 }
-
-/* ---- pushes that were refused ---- */
 
 TEST(a_step_that_was_pushed_twice_is_in_the_window)
 {

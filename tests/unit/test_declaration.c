@@ -69,8 +69,6 @@ static void assert_differs(rig *r, const char *const *axes, const bool *states, 
     assert_string_equal(r->error.text, text);
 }
 
-/* ---- axes and seed ---- */
-
 TEST(a_plan_is_told_axes_and_the_jobs_seed)
 {
     static const char *const axes[] = { "embed,mlp", NULL, NULL };
@@ -130,7 +128,7 @@ TEST(the_log_names_the_refused_request_and_its_rank)
     begin(&r);
     r.axes = axes;
     for (int i = 0; i < 5; i++) assert_int_equal(declare(&r, 1), PD_INVALID_ARGUMENT);
-    assert_non_null(strstr(r.warning, "job job: rank 1: what "));
+    assert_non_null(strstr(r.warning, "job job: rank 1: refused what "));
     assert_non_null(strstr(r.warning, "is refused: parameter a: axes: expected a name for each of 2 dimensions"));
     assert_int_equal(r.warnings, 3); /* of five equal refusals, only numbers 1, 2 and 4 are logged */
     rig_free(&r);
@@ -149,8 +147,6 @@ TEST(ranks_declare_the_same_axes)
     assert_int_equal(declare_as(&r, 1, ours, NULL), PD_OK);
     rig_free(&r);
 }
-
-/* ---- notes ---- */
 
 TEST(every_rank_and_every_operator_gets_the_notes)
 {
@@ -201,9 +197,8 @@ TEST(the_log_of_very_many_notes_is_short)
     before = r.warnings;
     assert_int_equal(rig_declare(&r, r.job, 0, 1, list, scalars, NULL, MANY, PD_F32), PD_OK);
     assert_int_equal(r.warnings - before, 9);
-    assert_string_equal(
-        r.warning,
-        "job job: the optimizers have something to say of 992 more parameters (`paramctl params job --verbose`)");
+    assert_string_equal(r.warning,
+                        "job job: the optimizers warn about 992 more parameters (`paramctl params job --verbose`)");
     rig_free(&r);
 }
 
@@ -245,8 +240,6 @@ TEST(without_memory_a_declaration_with_axes_and_notes_changes_nothing)
     }
 }
 
-/* ---- maps from parameter names to options ---- */
-
 /* Declares n parameters. The optimizer's rule has a map whose expressions are searched in each name, and each search
  * takes some 200,000 steps. */
 static int declare_with_a_hostile_map(rig *r, size_t n)
@@ -274,8 +267,6 @@ TEST(the_cost_of_all_searches_of_a_set_is_bounded)
     assert_int_equal(declare_with_a_hostile_map(&r, 3), PD_OK);
     rig_free(&r);
 }
-
-/* ---- model state ---- */
 
 TEST(model_state_is_the_mean_of_what_ranks_push)
 {

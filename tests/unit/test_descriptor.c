@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "transport.h"
 #include "descriptors.h"
@@ -73,8 +72,6 @@ static int send_many(const pair *p, size_t n)
     return fds[0];
 }
 
-/* ---- passing one ---- */
-
 EACH_TEST(set_up, tear_down);
 
 TEST(passes_a_descriptor_with_the_first_byte, pair *p)
@@ -141,8 +138,6 @@ TEST(a_descriptor_that_came_is_closed_by_exec, pair *p)
     assert_true((fcntl(p->taken, F_GETFD) & FD_CLOEXEC) != 0);
 }
 
-/* ---- more than one ---- */
-
 TEST(keeps_the_first_of_any_number_and_closes_the_others, pair *p)
 {
     for (size_t n = 1; n <= MOST; n++) {
@@ -173,8 +168,6 @@ TEST(descriptors_that_nobody_received_go_with_the_socket, pair *p)
     for (int i = 0; i < 20; i++) close(send_many(p, 3));
 }
 
-/* ---- where none is free ---- */
-
 TEST(bytes_come_without_their_descriptor_where_none_is_free, pair *p)
 {
     char byte;
@@ -188,12 +181,8 @@ TEST(bytes_come_without_their_descriptor_where_none_is_free, pair *p)
     assert_int_equal(p->taken, -1);
 }
 
-/* ---- the connection's end ---- */
-
-TEST(a_connection_is_open_while_nobody_has_closed_it, const pair *p)
-{
-    assert_true(pd_descriptor_is_open(p->end[0]));
-}
+HOLDS_FOR(const pair *p, a_connection_is_open_while_nobody_has_closed_it,
+          assert_true(pd_descriptor_is_open(p->end[0])));
 
 TEST(bytes_that_wait_do_not_end_it, pair *p)
 {
@@ -227,8 +216,6 @@ TEST(a_peer_that_has_closed_it_ends_it_even_where_its_bytes_wait, pair *p)
     assert_false(pd_descriptor_is_open(p->end[1]));
     assert_int_equal(dup(p->end[1]), p->end[0]);
 }
-
-/* ---- who the peer is ---- */
 
 TEST(the_peer_of_a_unix_socket_is_its_user, const pair *p)
 {

@@ -223,18 +223,9 @@ static void coupled_is(int delay)
     is_the_same_however_it_is_run(&m);
 }
 
-TEST(roots_used_in_their_step_are_deterministic)
-{
-    coupled_is(0);
-}
-TEST(roots_used_a_step_later_are_deterministic)
-{
-    coupled_is(1);
-}
-TEST(roots_used_an_interval_later_are_deterministic)
-{
-    coupled_is(3);
-}
+HOLDS(roots_used_in_their_step_are_deterministic, coupled_is(0));
+HOLDS(roots_used_a_step_later_are_deterministic, coupled_is(1));
+HOLDS(roots_used_an_interval_later_are_deterministic, coupled_is(3));
 
 static void shampoo_is(const char *more, int delay)
 {

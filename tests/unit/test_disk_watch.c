@@ -5,8 +5,8 @@
 #include "global_clip.h"
 #include "kept_job.h"
 #include "rig.h"
-#include "wal.h"
 #include "store_inside.h"
+#include "wal.h"
 
 enum { OPERATOR = 99 };
 
@@ -35,8 +35,6 @@ static void assert_trouble(rig *r, const char *text)
     if (strstr(listed(r)->checkpoint_error, text) == NULL)
         fail_msg("expected \"%s\", got \"%s\"", text, listed(r)->checkpoint_error);
 }
-
-/* ---- checkpoints ---- */
 
 TEST(a_checkpoint_that_does_not_come_back_is_told_and_the_job_goes_on)
 {
@@ -191,15 +189,9 @@ static void expect_retries(pd_request_kind how)
     rig_free(&r);
 }
 
-TEST(a_job_that_lingers_after_a_full_disk_tries_its_checkpoint_again)
-{
-    expect_retries(PD_REQ_LOST);
-}
+HOLDS(a_job_that_lingers_after_a_full_disk_tries_its_checkpoint_again, expect_retries(PD_REQ_LOST));
 
-TEST(a_job_that_is_over_after_a_full_disk_tries_its_checkpoint_again)
-{
-    expect_retries(PD_REQ_LEAVE);
-}
+HOLDS(a_job_that_is_over_after_a_full_disk_tries_its_checkpoint_again, expect_retries(PD_REQ_LEAVE));
 
 TEST(failures_in_training_do_not_delay_the_first_attempt_without_workers)
 {
@@ -286,8 +278,6 @@ TEST(a_paused_job_does_not_keep_a_drain_waiting)
     assert_true(rig_drain(&r, OPERATOR, 30));
     rig_free(&r);
 }
-
-/* ---- entries of a log ---- */
 
 #define LOG "durability=log checkpoint_every=100"
 

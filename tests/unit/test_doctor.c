@@ -7,7 +7,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "doctor.h"
 
@@ -82,8 +81,6 @@ static void check(fake *f, void (*run)(const pd_machine *, pd_finding *), pd_hea
     if (health == PD_HEALTH_OK) assert_string_equal(finding.advice, "");
 }
 
-/* ---- processors ---- */
-
 TEST(a_grant_of_whole_processors_is_well)
 {
     fake f = fake_begin();
@@ -143,8 +140,6 @@ TEST(numa_off_on_a_machine_of_two_nodes_is_warned_of)
     fake_end(&f);
 }
 
-/* ---- memory ---- */
-
 TEST(enough_memory_is_well)
 {
     fake f = fake_begin();
@@ -189,8 +184,6 @@ TEST(huge_pages_that_never_come_are_warned_of)
     fake_end(&f);
 }
 
-/* ---- limits ---- */
-
 TEST(few_descriptors_are_warned_of)
 {
     fake f = fake_begin();
@@ -204,8 +197,6 @@ TEST(few_descriptors_are_warned_of)
     check(&f, pd_check_descriptors, PD_HEALTH_OK, "256 for 100 connections", "");
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
-
-/* ---- the daemon's program ---- */
 
 TEST(the_program_that_is_missing_is_a_failure)
 {
@@ -295,8 +286,6 @@ TEST(a_program_that_does_not_end_is_killed)
     }
 }
 
-/* ---- measurements ---- */
-
 TEST(the_disk_of_the_directory_is_measured)
 {
     fake f = fake_begin();
@@ -370,8 +359,6 @@ TEST(a_slow_clock_source_is_warned_of)
     check(&f, pd_check_clock, PD_HEALTH_WARN, "hpet, resolution", "clock source tsc");
     fake_end(&f);
 }
-
-/* ---- a running daemon ---- */
 
 TEST(a_daemon_that_is_named_but_not_there_is_a_failure)
 {

@@ -1,7 +1,7 @@
 /* Tests the words in which paramctl says which step of a job survives a restart of the daemon. */
 #include "test.h"
 
-#include "lists.h"
+#include "commands.h"
 
 static Paramd__JobInfo job_of(const char *durability, uint64_t step, uint64_t age_ms, const char *error)
 {
@@ -22,10 +22,8 @@ static void assert_text(Paramd__JobInfo job, bool failing, const char *expected)
     assert_string_equal(text, expected);
 }
 
-TEST(a_checkpoint_is_told_with_its_step_and_age)
-{
-    assert_text(job_of("checkpoint", 40, 12000, ""), false, "40 (12.0 s)");
-}
+HOLDS(a_checkpoint_is_told_with_its_step_and_age,
+      assert_text(job_of("checkpoint", 40, 12000, ""), false, "40 (12.0 s)"));
 
 TEST(a_failed_attempt_is_told_beside_the_last_good_checkpoint)
 {

@@ -4,9 +4,8 @@
 
 #include "exporting.h"
 #include "optimizer.h"
+#include "rig.h"
 #include "store_inside.h"
-
-/* ---- all weights and state are of one step ---- */
 
 FIXTURE(exporting_set_up, exporting_tear_down);
 
@@ -163,8 +162,6 @@ TEST(a_job_that_steps_as_a_whole_rests_as_a_whole)
     free(f);
 }
 
-/* ---- pieces ---- */
-
 TEST(pieces_come_in_any_order, exporting *f)
 {
     float then[EXPORTING_MOST];
@@ -208,8 +205,6 @@ TEST(weights_alone_have_no_state, exporting *f)
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
 }
 
-/* ---- when an export may begin ---- */
-
 TEST(nothing_is_read_before_the_begin_is_answered, exporting *f)
 {
     exporting_train(f, 1);
@@ -233,8 +228,6 @@ TEST(a_job_without_weights_is_not_exported, exporting *f)
     assert_int_equal(export_begin(&f->r, "young", EXPORTING_OPERATOR, false, 30), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(f->r.error.text, "0 of its 1 parameters have weights"));
 }
-
-/* ---- imports and lack of memory during an export ---- */
 
 static int import_something(exporting *f, pd_import_act act)
 {

@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "exporting.h"
+#include "rig.h"
 #include "store_inside.h"
 
 EACH_TEST(exporting_set_up, exporting_tear_down);
@@ -35,7 +36,7 @@ TEST(a_connection_that_closes_ends_its_export, exporting *f)
     export_lost(&f->r, EXPORTING_OPERATOR);
     rig_work(&f->r);
     assert_int_equal(exporting_step_of(f, 0), 2);
-    assert_non_null(strstr(f->r.warning, "its connection is gone"));
+    assert_non_null(strstr(f->r.warning, "its connection was lost"));
     exporting_begin(f, true);
     assert_int_equal(f->r.exported.step, 2);
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);

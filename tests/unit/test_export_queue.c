@@ -4,6 +4,7 @@
 
 #include "exporting.h"
 #include "kept_job.h"
+#include "rig.h"
 #include "store_inside.h"
 
 enum { OWN_BYTES = 2 << 20, OLDER_BYTES = 170 * 4, RECORDS = 1000 };
@@ -18,8 +19,6 @@ static int begin_as(rig *r, const char *job, uint64_t conn, uint64_t party, bool
     request->u.export.wait_ns = 20 * 1000000000ull;
     return rig_apply(r, request);
 }
-
-/* ---- exports wait for each other ---- */
 
 FIXTURE(exporting_set_up, exporting_tear_down);
 
@@ -109,8 +108,6 @@ TEST(an_export_that_replaces_another_ends_it, exporting *f)
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OTHER), PD_OK);
 }
 
-/* ---- every export has an end ---- */
-
 /* The job has 170 elements, so an export with state has 60 s. */
 TEST(an_export_ends_after_a_time_however_often_it_is_asked, exporting *f)
 {
@@ -140,8 +137,6 @@ TEST(the_time_without_a_request_counts_from_the_answer, exporting *f)
     assert_int_equal(export_weights(&f->r, "j", EXPORTING_OPERATOR, "p0", 0, 1), PD_OK);
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
 }
-
-/* ---- weights alone: training goes on ---- */
 
 TEST(an_export_of_weights_that_do_not_fit_is_refused, exporting *f)
 {
@@ -226,8 +221,6 @@ TEST(an_export_with_state_keeps_its_memory, exporting *f)
     budget->limit = limit;
 }
 
-/* ---- weights alone: checkpoints and imports are made beside them ---- */
-
 TEST(a_checkpoint_is_made_while_weights_are_exported)
 {
     pd_store_config config = kept_config();
@@ -271,8 +264,6 @@ TEST(an_export_of_weights_that_waits_for_a_step_gives_way_to_a_checkpoint)
     assert_int_equal(export_end(&r, "job", EXPORTING_OPERATOR), PD_OK);
     rig_free(&r);
 }
-
-/* ---- an import beside an export of weights ---- */
 
 TEST(an_import_is_written_while_weights_are_exported)
 {

@@ -6,6 +6,7 @@
 #include "optimizer.h"
 #include "save.h"
 #include "step_group.h"
+#include "rig.h"
 #include "store_inside.h"
 
 enum { WORLD = 2, PARAMS = 3, BEFORE = 9, STEPS = 20, CONN = 10, OPERATOR = 99, MOST = 480, PIECE = 77 };
@@ -22,8 +23,6 @@ typedef struct course {
     bool late;    /* it joins after that */
     int before;   /* step after which the job is exported, if not BEFORE; -1: before the first step */
 } course;
-
-/* ---- training of a job ---- */
 
 static void values_of(uint64_t seed, float *out, int64_t n)
 {
@@ -77,8 +76,6 @@ static void step_to(rig *r, const course *p, uint64_t step)
         for (uint32_t i = 0; i < PARAMS; i++) push(r, p, rank, i, step);
     rig_work(r);
 }
-
-/* ---- copying state from one job to another ---- */
 
 static pd_param *param_of(rig *r, uint32_t i)
 {
@@ -230,8 +227,6 @@ static void resume(rig *from, rig *to, const course *p)
     assert_int_equal(export_end(from, "job", OPERATOR), PD_OK);
 }
 
-/* ---- comparing ---- */
-
 static void compare_slot(rig *a, rig *b, uint32_t i, size_t slot)
 {
     const pd_optim *x = param_of(a, i)->optim, *y = param_of(b, i)->optim;
@@ -294,8 +289,6 @@ static void check(const course *p)
     rig_free(&b);
 }
 
-/* ---- tests ---- */
-
 /* Checks a course with each optimizer of the table. */
 static void check_all(course p)
 {
@@ -311,20 +304,12 @@ static void check_all(course p)
     }
 }
 
-TEST(every_optimizer_goes_on_with_the_same_bits)
-{
-    check_all((course){ 0 });
-}
+HOLDS(every_optimizer_goes_on_with_the_same_bits, check_all((course){ 0 }));
 
-TEST(a_state_from_before_the_first_step_goes_on)
-{
-    check_all((course){ .before = -1 });
-}
+HOLDS(a_state_from_before_the_first_step_goes_on, check_all((course){ .before = -1 }));
 
-TEST(a_parameter_that_had_no_gradient_yet_goes_on)
-{
-    check_all((course){ .silent = true, .options = "nonfinite_scope=job seed=3", .skipped = true, .before = 4 });
-}
+HOLDS(a_parameter_that_had_no_gradient_yet_goes_on,
+      check_all((course){ .silent = true, .options = "nonfinite_scope=job seed=3", .skipped = true, .before = 4 }));
 
 TEST(rank_0_alone_brings_the_state_while_others_push_or_are_not_there)
 {

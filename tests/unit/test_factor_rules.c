@@ -10,8 +10,6 @@ static void says(const char *words)
     if (strstr(err.text, words) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, words);
 }
 
-/* ---- expressions ---- */
-
 /* Searches for an expression in one text, with a budget of *steps steps. Writes the number of remaining steps to
  * *steps. */
 static int search_for(const char *pattern, const char *text, int64_t *steps, bool *found)
@@ -197,8 +195,6 @@ TEST(without_memory_a_search_says_so)
     assert_true(n >= 5);
 }
 
-/* ---- rules ---- */
-
 TEST(a_rule_reads_back)
 {
     static const char *const texts[] = { "HEURISTIC", "none",   "(BATCH,ROW,COLUMN)",
@@ -370,8 +366,6 @@ TEST(one_name_may_not_use_up_what_all_names_share)
     pd_name_maps_free(many);
 }
 
-/* ---- axes ---- */
-
 static int rule_of(pd_factor_rule *rule, const char *table, const char *names, int rank)
 {
     pd_axes axes;
@@ -411,8 +405,6 @@ TEST(mixed_and_unknown_axes_are_refused)
     says("unknown axis \"colour\"");
     assert_int_equal(rule_of(&rule, "[embed:ROW]", "embed,mlp", 2), PD_INVALID_ARGUMENT);
 }
-
-/* ---- the factoring that a rule gives ---- */
 
 /* Returns the factoring as text, one letter for each dimension: R for ROW, C for COLUMN, - for NONE, B for BATCH. */
 static const char *factoring(const char *rule_text, pd_shape shape, int64_t least)

@@ -7,8 +7,6 @@
 /* LARGE: enough elements for three units of work (the last unit is not full), and no multiple of a SIMD vector */
 enum { N = 301, LARGE = 150001, STEPS = 9 };
 
-/* ---- properties of all optimizers ---- */
-
 /* `maximize` with negated gradients gives the same weights, bit for bit. */
 TEST(maximize_equals_minimize_with_negated_gradients)
 {
@@ -176,8 +174,6 @@ TEST(a_nan_stays_with_its_element)
     }
 }
 
-/* ---- properties of single optimizers ---- */
-
 TEST(the_larger_of_a_nan_and_a_number_is_nan)
 {
     static const int64_t n = N;
@@ -340,8 +336,6 @@ TEST(nadam_can_count_mu_twice_as_old_releases_do)
     assert_true(fabs((double)product - mu) < 1e-7);
     pd_model_free(model);
 }
-
-/* ---- tables ---- */
 
 TEST(defaults_equal_torchs)
 {

@@ -1,8 +1,6 @@
 /* Tests the daemon's command line: full names, short forms, flags without a value, precedence, and the help. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "flags.h"
 
 static char *const nothing[] = { NULL };

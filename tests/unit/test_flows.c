@@ -44,8 +44,6 @@ static void serve_all(pd_flows *flows)
     while (serve(flows, true, US) != 0) continue;
 }
 
-/* ---- order ---- */
-
 TEST(requests_of_a_flow_are_served_in_the_order_of_their_arrival)
 {
     pd_flows flows = { 0 };
@@ -87,8 +85,6 @@ TEST(a_request_that_is_not_done_stays_the_first_of_its_flow)
     assert_in_range(of_another, 18, 21);
     serve_all(&flows);
 }
-
-/* ---- shares ---- */
 
 typedef struct sender {
     uint64_t party, cost_ns, got_ns, next_id;
@@ -185,8 +181,6 @@ TEST(virtual_clocks_without_cost_serve_parties_in_turn)
     serve_all(&flows);
 }
 
-/* ---- requests that only read ---- */
-
 TEST(reads_wait_until_they_may_be_served)
 {
     pd_flows flows = { 0 };
@@ -216,8 +210,6 @@ TEST(commands_of_a_connection_wait_for_the_reads_before_them)
     assert_int_equal(serve(&flows, false, MS), 3);
     assert_int_equal(serve(&flows, true, MS), 0);
 }
-
-/* ---- anything at all ---- */
 
 /* Serves random requests of random flows. Each is served once, in the order of its flow. Every n-th allocation of a
  * flow fails; 0: none does. */

@@ -7,8 +7,6 @@
 #include "forecasts.h"
 #include "root.h"
 
-/* ---- numbers ---- */
-
 TEST(sums_are_those_of_the_state_a_job_would_make)
 {
     static const char *const names[] = { "w", "v", "s", "w2", "w3" };
@@ -272,8 +270,6 @@ TEST(steps_that_change_later_are_told_as_those_at_first)
     }
 }
 
-/* ---- JSON ---- */
-
 TEST(json_has_every_slot_and_task)
 {
     model m = small_model();
@@ -341,8 +337,6 @@ TEST(json_params_say_which_kind_they_are)
     json_decref(root);
     pd_forecast_free(&m.forecast);
 }
-
-/* ---- refusals ---- */
 
 static void assert_refused(model *m, const char *rule, const char *part)
 {

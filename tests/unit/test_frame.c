@@ -258,46 +258,18 @@ static void assert_refuses(size_t at, uint8_t value, int code, const char *names
     assert_int_equal(read.request, 99);
 }
 
-TEST(refuses_a_stream_that_is_not_frames)
-{
-    assert_refuses(0, 'G', PD_INVALID_ARGUMENT, "47 44 46 31");
-}
-TEST(refuses_protocol_version_0)
-{
-    assert_refuses(4, 0, PD_INVALID_ARGUMENT, "version 0: this side speaks version 1");
-}
-TEST(refuses_a_later_protocol_version)
-{
-    assert_refuses(4, 2, PD_INVALID_ARGUMENT, "version 2: this side speaks version 1");
-}
-TEST(refuses_flags_it_does_not_know)
-{
-    assert_refuses(5, 16, PD_INVALID_ARGUMENT, "0x10");
-}
-TEST(refuses_a_place_without_the_flag_of_shared_memory)
-{
-    assert_refuses(15, 1, PD_INVALID_ARGUMENT, "12 to 15");
-}
-TEST(refuses_a_checksum_over_a_payload_in_shared_memory)
-{
-    assert_refuses(5, PD_FLAG_SHARED | PD_FLAG_CHECKSUM, PD_INVALID_ARGUMENT, "0x0c");
-}
-TEST(refuses_a_checksum_without_its_flag)
-{
-    assert_refuses(39, 1, PD_INVALID_ARGUMENT, "checksum");
-}
-TEST(refuses_a_header_over_64_kib)
-{
-    assert_refuses(10, 1, PD_RESOURCE_EXHAUSTED, "65537 bytes: at most 65536");
-}
-TEST(refuses_a_payload_over_the_limit)
-{
-    assert_refuses(18, 1, PD_RESOURCE_EXHAUSTED, "65537 bytes: at most 65535");
-}
-TEST(refuses_a_payload_length_of_all_ones)
-{
-    assert_refuses(23, 0xff, PD_RESOURCE_EXHAUSTED, "at most 65535");
-}
+HOLDS(refuses_a_stream_that_is_not_frames, assert_refuses(0, 'G', PD_INVALID_ARGUMENT, "47 44 46 31"));
+HOLDS(refuses_protocol_version_0, assert_refuses(4, 0, PD_INVALID_ARGUMENT, "version 0: this side speaks version 1"));
+HOLDS(refuses_a_later_protocol_version,
+      assert_refuses(4, 2, PD_INVALID_ARGUMENT, "version 2: this side speaks version 1"));
+HOLDS(refuses_flags_it_does_not_know, assert_refuses(5, 16, PD_INVALID_ARGUMENT, "0x10"));
+HOLDS(refuses_a_place_without_the_flag_of_shared_memory, assert_refuses(15, 1, PD_INVALID_ARGUMENT, "12 to 15"));
+HOLDS(refuses_a_checksum_over_a_payload_in_shared_memory,
+      assert_refuses(5, PD_FLAG_SHARED | PD_FLAG_CHECKSUM, PD_INVALID_ARGUMENT, "0x0c"));
+HOLDS(refuses_a_checksum_without_its_flag, assert_refuses(39, 1, PD_INVALID_ARGUMENT, "checksum"));
+HOLDS(refuses_a_header_over_64_kib, assert_refuses(10, 1, PD_RESOURCE_EXHAUSTED, "65537 bytes: at most 65536"));
+HOLDS(refuses_a_payload_over_the_limit, assert_refuses(18, 1, PD_RESOURCE_EXHAUSTED, "65537 bytes: at most 65535"));
+HOLDS(refuses_a_payload_length_of_all_ones, assert_refuses(23, 0xff, PD_RESOURCE_EXHAUSTED, "at most 65535"));
 
 TEST(reads_the_same_frames_in_any_portions, fixture *f)
 {

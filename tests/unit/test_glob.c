@@ -19,7 +19,7 @@ static bool matches(const char *text, const char *name)
     return yes;
 }
 
-/* ---- the reference: walks glob and name, and after a mismatch lets the last star take one byte more ---- */
+/* The reference: walks glob and name, and after a mismatch lets the last star take one byte more. */
 
 static bool set_has(const char *set, unsigned char c, const char **end)
 {
@@ -81,8 +81,6 @@ static bool reference(const char *glob, const char *name)
     while (*glob == '*') glob++;
     return *glob == '\0';
 }
-
-/* ---- what globs match ---- */
 
 static const char *const globs[] = { "*",        "",     "a",     "a*",      "*a",          "a*b*c",
                                      "?",        "a?c",  "[abc]", "[!abc]x", "[a-c]*[0-9]", "layers.*.weight",
@@ -218,8 +216,6 @@ TEST(without_memory_there_is_no_glob)
         pd_glob_free(glob);
     }
 }
-
-/* ---- time ---- */
 
 static double seconds(void)
 {

@@ -76,8 +76,6 @@ static void assert_seen(const fixture *f, double a, double b, double c, double d
     assert_true(seen(f, 0) == a && seen(f, 1) == b && seen(f, 2) == c && seen(f, 3) == d);
 }
 
-/* ---- tests ---- */
-
 TEST(a_groups_counter_advances_when_one_member_has_a_gradient, fixture *f)
 {
     make(f, NULL, NULL);
@@ -156,8 +154,6 @@ TEST(rows_without_groups_count_alone, fixture *f)
     finish(f);
 }
 
-/* ---- refusals ---- */
-
 TEST(a_group_is_refused_and_the_others_step, fixture *f)
 {
     float weights[PARAMS][N];
@@ -196,8 +192,6 @@ TEST(of_two_refused_groups_the_first_ones_error_is_reported, fixture *f)
     finish(f);
 }
 
-/* ---- updates ---- */
-
 TEST(a_row_that_gives_updates_says_what_it_added, fixture *f)
 {
     float weights[N];
@@ -227,8 +221,6 @@ TEST(updates_of_a_row_that_gives_none_are_refused_and_nothing_changes, fixture *
     assert_seen(f, 1, 1, 1, 1);
     finish(f);
 }
-
-/* ---- memory ---- */
 
 TEST(without_memory_there_is_no_model, fixture *f)
 {

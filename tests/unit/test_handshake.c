@@ -3,9 +3,7 @@
 
 #include <signal.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "await.h"
 #include "daemon.h"
 #include "daemon_process.h"
 #include "loop.h"

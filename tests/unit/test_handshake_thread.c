@@ -3,7 +3,6 @@
 
 #include <sys/resource.h>
 
-#include "await.h"
 #include "uvloop.h"
 #include "daemon_process.h"
 

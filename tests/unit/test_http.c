@@ -8,7 +8,6 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "conn.h"
 #include "http.h"
@@ -104,8 +103,6 @@ static void take_step(scene *s)
     scene_settle(s);
     scene_sleep(s, 1.1);
 }
-
-/* ---- */
 
 OBJECT(scene_new(16, NULL), scene_free);
 

@@ -4,14 +4,12 @@
 
 #include <stdatomic.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "await.h"
 #include "config.h"
 #include "daemon.h"
 #include "daemon_process.h"
 #include "lifecycle.h"
-#include "loopback.h"
+#include "http_ask.h"
 #include "reach.h"
 #include "small_daemon.h"
 

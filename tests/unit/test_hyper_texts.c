@@ -70,8 +70,6 @@ static const char *given(const pd_hypers *hypers, int index)
     return pd_hypers_given_text(hypers, index);
 }
 
-/* ---- values ---- */
-
 EACH_TEST(set_up, tear_down);
 
 TEST(a_text_is_none_until_it_is_set)
@@ -137,8 +135,6 @@ TEST(a_text_may_belong_to_a_choice)
     assert_string_equal(given(&h, KIND_WORDS), "[a,b]");
 }
 
-/* ---- copies ---- */
-
 /* Sets the rules of h to "a" and returns a copy of h. */
 static pd_hypers copied(void)
 {
@@ -174,8 +170,6 @@ TEST(a_copy_stays_good_when_the_original_is_set_anew)
     assert_int_equal(set("rules", "b"), PD_OK);
     assert_string_equal(given(&copy, RULES), "a");
 }
-
-/* ---- steps ---- */
 
 TEST(a_step_changes_no_text)
 {
@@ -215,8 +209,6 @@ TEST(without_memory_a_text_changes_nothing)
     assert_string_equal(given(&h, KIND_WORDS), "b");
     assert_string_equal(given(&h, RULES), "a");
 }
-
-/* ---- rules ---- */
 
 TEST(a_rule_brings_a_text)
 {
@@ -258,8 +250,6 @@ TEST(without_memory_reads_no_rule_with_a_text)
     static char *const text[] = { (char *)"* row rules=[a: b] skip=c" };
     assert_true(oom_each(read_rule, text) > 5);
 }
-
-/* ---- jobs ---- */
 
 static const int64_t one_element = 1;
 
@@ -348,8 +338,6 @@ TEST(a_list_of_optimizers_says_that_it_is_a_text_and_how_long_it_may_be)
     assert_true(hyper->most == PD_MAX_TEXT && !hyper->per_step);
     pd_optimizers_free(reply);
 }
-
-/* ---- items ---- */
 
 TEST(quoted_text_is_not_cut)
 {

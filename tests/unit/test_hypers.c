@@ -62,11 +62,8 @@ static void reads(const char *name, const char *text, int index, double value)
 
 EACH_TEST(set_up, tear_down);
 
-TEST(begins_with_the_presets)
-{
-    assert_true(h.row == &row && h.value[RATE] == 0.5 && h.value[SIZE] == 128 && h.value[FAST] == 1 &&
-                h.value[GRAFT] == 1);
-}
+HOLDS(begins_with_the_presets, assert_true(h.row == &row && h.value[RATE] == 0.5 && h.value[SIZE] == 128 &&
+                                           h.value[FAST] == 1 && h.value[GRAFT] == 1));
 
 TEST(refuses_upstreams_name_with_ours)
 {
@@ -229,8 +226,6 @@ TEST(writes_the_shortest_text)
     assert_string_equal(pd_hypers_text(&h, GRAFT, text, sizeof text), "sgd");
 }
 
-/* ---- the word that stands for an option's least value ---- */
-
 TEST(reads_and_writes_the_word_for_the_least_value)
 {
     char text[64];
@@ -256,8 +251,6 @@ TEST(says_the_range_with_the_word)
     assert_string_equal(err.text, "cut of row: expected a finite number from 0 to 1000000000, or never, got \"x\"");
     assert_int_equal(set("size", "ready"), PD_INVALID_ARGUMENT);
 }
-
-/* ---- schedules ---- */
 
 static double at(const pd_hypers *hypers, int index, int64_t count)
 {
@@ -362,8 +355,6 @@ TEST(checks_wherever_a_schedule_turns)
     assert_int_equal(set("rate", "1"), PD_OK);
     assert_int_equal(pd_hypers_check(&h, &err), PD_OK);
 }
-
-/* ---- schedules and copies ---- */
 
 TEST(a_copy_changes_nothing_of_the_original)
 {

@@ -21,15 +21,10 @@ TEST(an_identity_is_its_kind_and_its_name)
     expect(PD_IDENTITY_NONE, "alice", PD_IDENTITY_NONE, "anyone");
 }
 
-TEST(a_name_that_is_empty_proves_nothing)
-{
-    expect(PD_IDENTITY_CERTIFICATE, "", PD_IDENTITY_NONE, "anyone");
-}
+HOLDS(a_name_that_is_empty_proves_nothing, expect(PD_IDENTITY_CERTIFICATE, "", PD_IDENTITY_NONE, "anyone"));
 
-TEST(a_name_that_moves_the_cursor_proves_nothing)
-{
-    expect(PD_IDENTITY_CERTIFICATE, "a\x1b[2Jb", PD_IDENTITY_NONE, "anyone");
-}
+HOLDS(a_name_that_moves_the_cursor_proves_nothing,
+      expect(PD_IDENTITY_CERTIFICATE, "a\x1b[2Jb", PD_IDENTITY_NONE, "anyone"));
 
 /* Cut off, a long name would be the identity of another peer. */
 TEST(a_name_is_never_cut_off)

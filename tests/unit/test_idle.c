@@ -2,8 +2,6 @@
  * move its clock. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "conn.h"
 #include "scene.h"
 

@@ -14,8 +14,6 @@ enum { THOROUGH = 1, SEEDS = 1 }; /* few cases, since sanitizers are slow */
 #else
 enum { THOROUGH = 8, SEEDS = 4 };
 #endif
-/* ---- saving a job and reading it into a new store ---- */
-
 static void save(rig *r, uint8_t **image, size_t *n)
 {
     pd_error err = { 0 };
@@ -75,8 +73,6 @@ static void check(const course *p, uint64_t seed)
     rig_free(&a);
     rig_free(&b);
 }
-
-/* ---- tests ---- */
 
 TEST(every_optimizer_goes_on_with_the_same_bits)
 {
@@ -168,8 +164,6 @@ TEST(a_job_of_one_rank_that_declares_ranges_comes_back)
     free(image);
     rig_free(&r);
 }
-
-/* ---- bad images ---- */
 
 static void some_job(rig *r, const course *p)
 {

@@ -38,8 +38,6 @@ static void tear_down(fixture *f)
     rig_free(&f->r);
 }
 
-/* ---- requests ---- */
-
 static pd_request *request_of(fixture *f, pd_import_act act, const char *param, const char *slot)
 {
     pd_request *request = pd_request_new(PD_REQ_IMPORT, rig_ticket(&f->r, OPERATOR));
@@ -142,8 +140,6 @@ static void assert_untouched(fixture *f)
     assert_true(state_at(f, VECTOR, "preconditioners", 0, 0) == 1 && state_at(f, VECTOR, "preconditioners", 0, 1) == 0);
     assert_int_equal(pd_optim_count(job_of(f)->steps.params[MATRIX].optim), 0);
 }
-
-/* ---- tests ---- */
 
 FIXTURE(fixture, set_up, tear_down);
 

@@ -4,6 +4,7 @@
 
 #include "collecting.h"
 #include "import.h"
+#include "rig.h"
 #include "store_inside.h"
 
 enum { CONN = 10, OPERATOR = 99, WORLD = 4, N = 700, STEPS = 2 };
@@ -28,8 +29,6 @@ static void push(rig *r, uint32_t rank, uint64_t step)
     rig_push(r, r->job, rank, CONN + rank, step, 0, values, N);
     rig_push(r, r->job, rank, CONN + rank, step, 1, values, 70);
 }
-
-/* ---- importing saved state ---- */
 
 static pd_request *request_of(rig *r, pd_import_act act, const char *param)
 {
@@ -69,8 +68,6 @@ static int commit(rig *r)
 {
     return rig_apply(r, request_of(r, PD_IMPORT_COMMIT, ""));
 }
-
-/* ---- weights and state after the test ---- */
 
 typedef struct remains {
     float weights[N + 70];

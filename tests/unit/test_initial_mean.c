@@ -22,8 +22,6 @@ static void assert_mean(rig *r)
     }
 }
 
-/* ---- the weights that are published ---- */
-
 EACH_TEST(rig_set_up, rig_tear_down);
 
 TEST(the_mean_is_published_when_all_ranks_have_sent_theirs, rig *r)
@@ -123,8 +121,6 @@ TEST(types_that_come_late_are_published_too, rig *r)
     assert_non_null(mean_published(r, 0)->at[PD_BF16]);
 }
 
-/* ---- which ranks are asked to send their weights ---- */
-
 TEST(every_rank_is_asked_for_the_parameters_that_it_has_not_sent, rig *r)
 {
     for (uint32_t rank = 0; rank < MEAN_WORLD; rank++) {
@@ -166,8 +162,6 @@ TEST(by_default_rank_0_alone_is_asked, rig *r)
     rig_work(r);
     assert_int_equal(r->error.code, PD_FAILED_PRECONDITION);
 }
-
-/* ---- repeated sends, other processes, lost ranks ---- */
 
 TEST(weights_that_are_sent_again_count_once, rig *r)
 {
@@ -257,8 +251,6 @@ TEST(an_invalid_init_is_refused_and_changes_nothing, rig *r)
     rig_work(r);
     assert_mean(r);
 }
-
-/* ---- ranges ---- */
 
 /* Joins a rank that has a range of p0 and all of p1. The range of rank 2 is empty. */
 static void join_ranged(rig *r, uint32_t rank)
@@ -364,8 +356,6 @@ TEST(a_declare_that_is_refused_while_others_wait_changes_nothing, rig *r)
     assert_int_equal(r->timed_out, 0);
 }
 
-/* ---- memory ---- */
-
 /* Starts another job with so many ranks that each rank's quota of the ingest budget becomes small. */
 static void fill_the_budget(rig *r, uint32_t ranks)
 {
@@ -469,8 +459,6 @@ TEST(filing_initial_weights_needs_no_memory, rig *r)
     rig_absorb(r);
     assert_int_equal(r->answer, PD_EFF_OK);
 }
-
-/* ---- draining ---- */
 
 TEST(while_draining_the_first_step_is_not_begun, rig *r)
 {

@@ -43,8 +43,6 @@ static int barrier(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t 
     return rig_apply(r, request);
 }
 
-/* ---- joining ---- */
-
 FIXTURE(rig, set_up, rig_free);
 
 TEST(the_first_hello_creates_the_job, rig *r)
@@ -244,8 +242,6 @@ TEST(a_label_is_one_printable_line, rig *r)
     assert_string_equal(rig_ask(r, PD_INFO_WORKERS, "a")->workers[0].label, "host?3 job a: dropped?");
 }
 
-/* ---- ranks ---- */
-
 TEST(a_process_that_comes_back_keeps_its_contributions, rig *r)
 {
     uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
@@ -304,8 +300,6 @@ TEST(a_worker_that_has_left_is_not_lost, rig *r)
     assert_int_equal(push_one(r, job, 1, 11, 1), PD_ABORTED);
     assert_int_equal(tell(r, PD_REQ_LEAVE, job, 1, 11), PD_ABORTED);
 }
-
-/* ---- the end of a job ---- */
 
 TEST(a_job_lingers_after_its_last_worker_and_then_ends, rig *r)
 {
@@ -421,8 +415,6 @@ TEST(a_job_may_be_dropped_with_work_left_to_do, rig *r)
     assert_int_equal(r->versions[other][0].step, 1);
     assert_int_equal(r->buffers_out, 0);
 }
-
-/* ---- barriers ---- */
 
 TEST(a_barrier_opens_when_every_rank_is_there, rig *r)
 {

@@ -91,8 +91,6 @@ static void drop(rig *r)
     assert_int_equal(rig_apply(r, request), PD_OK);
 }
 
-/* ---- failing roots in the log ---- */
-
 FIXTURE(rig, set_up, rig_free);
 
 TEST(a_root_that_fails_is_logged_at_powers_of_two, rig *r)
@@ -106,8 +104,8 @@ TEST(a_root_that_fails_is_logged_at_powers_of_two, rig *r)
         step(r, job, 0, s, n, NAN); /* the root fails 19 times, of which failures 1,
                                                                     * 2, 4, 8 and 16 are logged */
     assert_int_equal(r->warnings, 5);
-    assert_true(says(r->warning, "job job: root root.0 of p0, size (4,), has failed by step 17 (16 times so far), "
-                                 "error nan: the last good one stays"));
+    assert_true(says(r->warning, "job job: root root.0 of p0, size (4,), failed by step 17 (16 times so far), "
+                                 "error nan: the last good root stays in use"));
     assert_int_equal(r->versions[job][0].step, 20); /* training goes on */
 }
 
@@ -125,7 +123,7 @@ TEST(a_root_that_is_good_again_is_logged_once, rig *r)
     for (uint64_t s = 4; s <= 9; s++) step(r, job, 0, s, n, 1);
     assert_int_equal(r->warnings, 1);
     assert_int_equal(r->logs, logs + 1);
-    assert_true(says(r->log, "root root.0 of p0, size (4,), is good again at step 4"));
+    assert_true(says(r->log, "root root.0 of p0, size (4,), recovered at step 4"));
 }
 
 TEST(many_roots_that_fail_together_take_few_lines, rig *r)
@@ -148,8 +146,6 @@ TEST(the_log_warns_that_ready_roots_are_not_reproducible, rig *r)
     assert_int_equal(r->warnings, 1);
     assert_true(says(r->warning, "job other: roots of 1 parameters") && says(r->warning, "not reproducible"));
 }
-
-/* ---- lists ---- */
 
 static pd_info *ask_roots(rig *r, const char *pattern, uint64_t start)
 {
@@ -348,8 +344,6 @@ TEST(a_job_may_be_dropped_while_its_tasks_are_pending, rig *r)
     while (r->n_tasks > 0) rig_finish_task(r, 0);
     assert_int_equal(pd_store_count_bytes(r->store).state, 0);
 }
-
-/* ---- memory ---- */
 
 static int declare(rig *r, const char *rules, int64_t n)
 {

@@ -34,8 +34,6 @@ static void step_with(run *r, const pd_draws *draws, const double *hypers, uint6
     if (pd_model_step(r->model, &io, &err) != PD_OK) fail_msg("%s", err.text);
 }
 
-/* ---- bits ---- */
-
 TEST(the_number_of_threads_does_not_change_a_bit)
 {
     static const char *const kinds[] = {
@@ -114,8 +112,6 @@ TEST(accepted_options_change_nothing)
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         assert_true(shampoo_runs_agree("kron", SHAPE(9, 8), "", options[i], 3));
 }
-
-/* ---- the steps in which factors change ---- */
 
 static bool factors_are_as_at_first(const run *r, int64_t side)
 {
@@ -243,8 +239,6 @@ TEST(factors_are_balanced_where_the_draw_is_at_most_a_hundredth)
     assert_true(first / second == plain);
 }
 
-/* ---- momentum, rate, decay ---- */
-
 /* In the first step the debiased momentum equals the gradient, whatever b1 is. */
 TEST(the_first_step_does_not_depend_on_the_momentum)
 {
@@ -332,11 +326,9 @@ TEST(weights_decay_where_there_are_dimensions_enough)
     assert_true(decayed(SHAPE(3, 2), "learning_rate=0.5 weight_decay=0.25 scale_by_kron_only=yes") == 2);
 }
 
-TEST(the_bare_update_is_that_of_rate_one_without_decay)
-{
-    assert_true(shampoo_runs_agree("kron", SHAPE(9, 8), "learning_rate=1",
-                                   "scale_by_kron_only=yes learning_rate=0.1 weight_decay=0.3", 3));
-}
+HOLDS(the_bare_update_is_that_of_rate_one_without_decay,
+      assert_true(shampoo_runs_agree("kron", SHAPE(9, 8), "learning_rate=1",
+                                     "scale_by_kron_only=yes learning_rate=0.1 weight_decay=0.3", 3)));
 
 TEST(the_update_is_what_was_added)
 {
@@ -367,8 +359,6 @@ TEST(the_root_mean_square_of_an_update_is_clipped)
     assert_true(fabs(sqrt(squares / 144) - 1.1) < 1e-5);
     shampoo_run_end(&r);
 }
-
-/* ---- blocks and layers ---- */
 
 TEST(padding_is_not_inert_unless_it_is_left_out)
 {
@@ -434,8 +424,6 @@ TEST(factors_begin_with_their_share_of_the_initial_scale)
     free(Q);
     shampoo_run_end(&r);
 }
-
-/* ---- extreme shapes and gradients ---- */
 
 TEST(every_shape_steps)
 {
@@ -553,9 +541,5 @@ TEST(nan_reaches_the_weights_and_no_factor)
     }
 }
 
-/* ---- memory ---- */
-
-TEST(an_update_without_memory_leaves_the_factors)
-{
-    shampoo_assert_steps_without_memory("kron", SHAPE(12, 5), "merge_small_dims=no block_size=8", 2);
-}
+HOLDS(an_update_without_memory_leaves_the_factors,
+      shampoo_assert_steps_without_memory("kron", SHAPE(12, 5), "merge_small_dims=no block_size=8", 2));

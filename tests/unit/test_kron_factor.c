@@ -75,8 +75,6 @@ static void draw(fixture *f, int number)
     shampoo_fill(f->V, f->n, 1);
 }
 
-/* ---- the second implementation ---- */
-
 static double factor(const fixture *f, int d, int64_t row, int64_t col)
 {
     if (f->block.diagonal[d]) return row == col ? (double)f->q[d][row] : 0;
@@ -175,8 +173,6 @@ static void twin_factor(fixture *f, int d, double rate, double *out)
             out[i * n + j] = factor(f, d, i, j) - rate / (bound + 0x1p-126) * change;
         }
 }
-
-/* ---- comparison ---- */
 
 /* Checks that factor d equals `expected` within a relative tolerance. */
 static void assert_factor(const fixture *f, int d, const double *expected, double tolerance)
@@ -282,8 +278,6 @@ TEST(a_matrix_is_preconditioned_in_place, fixture *f)
     for (int i = 0; i < ROWS * COLS; i++) assert_true(fabsf(dense[i] - wide[i / COLS * STRIDE + i % COLS]) <= 1e-6f);
 }
 
-/* ---- the bound of a matrix's norm ---- */
-
 static float bound_of(fixture *f, int64_t n, float size)
 {
     for (int64_t i = 0; i < n; i++)
@@ -332,8 +326,6 @@ TEST(the_bound_of_zeros_is_zero_and_of_nan_is_nan, fixture *f)
         assert_true(isnan(pd_kron_norm_bound(pd_mat_dense(f->q[0], 40, 40), f->scratch)));
     }
 }
-
-/* ---- balancing ---- */
 
 TEST(balancing_makes_factors_equally_large_and_keeps_their_product, fixture *f)
 {

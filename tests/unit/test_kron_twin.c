@@ -213,8 +213,6 @@ static void twin_step(twin *t, const float *G, int64_t count, const float *probe
         t->W[i] -= t->h[LEARNING_RATE] * (X[t->place[i]] / clip + t->h[WEIGHT_DECAY] * t->W[i]);
 }
 
-/* ---- random configurations ---- */
-
 static const char *draw_options(char *text, size_t size)
 {
     static const char *const modes[] = { "none", "one_diag", "all_diag" }, *const chances[] = { "1", "1", "0.5",

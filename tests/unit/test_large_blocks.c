@@ -8,8 +8,6 @@
 #include "shampoos.h"
 #include "plan_make.h"
 
-/* ---- products ---- */
-
 static float *random_floats(int64_t n)
 {
     float *at = malloc((size_t)n * sizeof *at);
@@ -162,8 +160,6 @@ TEST(large_factors_are_multiplied_as_triangles)
     assert_near(Q, P, SIDE * SIDE);
     free(Q), free(M), free(P);
 }
-
-/* ---- steps on several threads ---- */
 
 #if defined __SANITIZE_ADDRESS__
 static const int thread_counts[] = { 3 }; /* few cases, since sanitizers are slow */

@@ -18,8 +18,6 @@ static pd_loan *lent(void)
     return loan;
 }
 
-/* ---- places ---- */
-
 TEST(has_the_places_inside_it_and_no_others)
 {
     static const uint32_t places[] = { 0, 1, 7, 640, 641, 642, 643, 1u << 20, UINT32_MAX };
@@ -57,8 +55,6 @@ TEST(a_buffer_is_charged_with_nothing)
     pd_loan_return(buffer, &alone);
     pd_loan_unref(loan, &alone);
 }
-
-/* ---- how long it lives ---- */
 
 /* A platform that keeps its tasks until the test runs them. */
 static pd_background *task;
@@ -139,8 +135,6 @@ TEST(no_loan_may_be_dropped)
     pd_loan_unref(NULL, &threads);
     assert_int_equal(tasks, 0);
 }
-
-/* ---- descriptors and memory ---- */
 
 TEST(the_descriptor_is_closed_once_it_is_mapped)
 {

@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "log.h"
 
@@ -292,8 +291,6 @@ TEST(writes_lines_as_urgent_as_was_asked_for)
     close(pipes[1]);
     close(saved);
 }
-
-/* ---- the thread that writes log lines ---- */
 
 /* Replaces the standard error by a pipe that nobody reads yet. */
 typedef struct dam {

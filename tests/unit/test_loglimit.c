@@ -54,8 +54,6 @@ static void expect_none_left_out(void)
     if (pd_log_take_left_out(&left_out, now_s, false)) fail_msg("%u lines about %s", left_out.lines, left_out.peer);
 }
 
-/* ---- */
-
 EACH_TEST(begin_window, NULL);
 
 TEST(a_site_that_repeats_itself_is_silenced_and_counted)

@@ -4,7 +4,6 @@
 #include <netdb.h>
 #include <sys/eventfd.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "daemon_process.h"
 #include "connect.h"

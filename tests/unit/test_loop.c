@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "scene.h"
 #include "loop.h"
@@ -40,8 +39,6 @@ static int join(scene *s, const char *job, uint32_t rank, uint32_t world, unsign
     }
     return fd;
 }
-
-/* ---- */
 
 EACH_TEST(set_up, tear_down);
 

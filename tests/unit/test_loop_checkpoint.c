@@ -3,12 +3,9 @@
 #include "test.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "conn.h"
 #include "scene.h"
-
-/* ---- in place of the store ---- */
 
 /* Returns the only request that the loop has posted since the last call. The caller owns it. */
 static pd_request *take(scene *s, pd_request_kind kind)
@@ -74,8 +71,6 @@ static uint32_t job_of(scene *s, const char *name)
     return job;
 }
 
-/* ---- requests of the peers ---- */
-
 /* Sends a frame whose payload consists of the byte `fill`, and lets the loop read meanwhile. */
 static void send_filled(scene *s, int fd, unsigned method, const ProtobufCMessage *message, size_t payload, int fill)
 {
@@ -122,8 +117,6 @@ static void *expect_reply(scene *s, int fd, unsigned method)
     assert_int_equal(pd_reply_unpack(s->arena, method, s->in, s->prefix.header_bytes, &reply, NULL), PD_OK);
     return reply;
 }
-
-/* ---- notes ---- */
 
 OBJECT(scene_new(16, NULL), scene_free);
 
@@ -256,8 +249,6 @@ TEST(a_recall_waits_for_the_answer_to_the_one_before, scene *s)
     close(fd);
 }
 
-/* ---- checkpoints ---- */
-
 TEST(a_worker_asks_for_a_checkpoint_of_its_own_job, scene *s)
 {
     int fd = scene_join(s, 0, 1, 1);
@@ -334,8 +325,6 @@ TEST(nobody_waits_longer_than_ten_minutes_for_a_checkpoint, scene *s)
     close(fd);
 }
 
-/* ---- durable steps ---- */
-
 TEST(answers_to_data_frames_and_declare_tell_the_durable_step, scene *s)
 {
     int first = scene_join(s, 0, 2, 1), second;
@@ -401,8 +390,6 @@ TEST(hello_tells_the_store_of_the_window_and_the_barriers, scene *s)
     scene_expect_error(s, fd, PD_UNAVAILABLE, "the test refuses");
     close(fd);
 }
-
-/* ---- out of memory ---- */
 
 /* Frees requests that reached the mailbox, as the store does. Those that tell of lost connections reach the store. */
 static void absorb_requests(scene *s)

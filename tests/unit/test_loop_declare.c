@@ -1,8 +1,6 @@
 /* Tests declarations on the wire and their answers: axes, model state, notes, and sparse gradients. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "scene.h"
 
 /* The optimizer "talking" writes the longest possible note for every parameter. The note ends in the middle of a

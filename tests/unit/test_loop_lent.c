@@ -4,7 +4,6 @@
 #include "test.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "transport.h"
 #include "descriptors.h"
@@ -39,8 +38,6 @@ static int warm_up(void **state)
     scene_free(scene_new_chunks(SHARED_CHUNK));
     return 0;
 }
-
-/* ---- pushes ---- */
 
 EACH_TEST(set_up, tear_down);
 
@@ -111,8 +108,6 @@ TEST(a_push_of_a_worker_that_has_died_still_counts, scene *s)
     assert_true(shared_are(shared_expect_weights(&second), -4));
     shared_end(&second);
 }
-
-/* ---- weights ---- */
 
 /* Takes a step of a job of one worker, with gradient 1. */
 static void step(const shared_worker *w, uint64_t number)
@@ -216,8 +211,6 @@ TEST(answers_to_many_pulls_are_lent_up_to_a_mib_of_their_records, scene *s)
     assert_int_equal(lent, most);
     shared_end(&w);
 }
-
-/* ---- the job's end ---- */
 
 static void drop_job(scene *s)
 {

@@ -3,7 +3,6 @@
 #include "test.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "scene.h"
 
@@ -49,8 +48,6 @@ static void expect_end(int fd)
     uint8_t byte;
     assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), 0);
 }
-
-/* ---- control requests (without payload) ---- */
 
 OBJECT(scene_new(16, NULL), scene_free);
 
@@ -105,8 +102,6 @@ TEST(requests_that_wait_for_other_workers_do_not_stop_the_reading, scene *s)
     close(fd);
     close(other);
 }
-
-/* ---- answers that nobody reads, and pulls that nobody answers ---- */
 
 TEST(a_connection_whose_answers_are_not_read_is_not_read_from, scene *s)
 {
@@ -204,8 +199,6 @@ TEST(a_whole_steps_pulls_always_fit_twice, scene *s)
     close(fd);
 }
 
-/* ---- answers from the store ---- */
-
 static void post(scene *s, pd_effect *effect)
 {
     effect->number = ++s->turn.effects;
@@ -273,8 +266,6 @@ TEST(the_peak_of_memory_is_not_below_what_is_resident, scene *s)
     close(fd);
 }
 
-/* ---- strangers ---- */
-
 TEST(a_header_too_long_for_a_stranger_is_refused_when_its_prefix_is_there, scene *s)
 {
     int fd = scene_connect(s);
@@ -308,8 +299,6 @@ TEST(a_stranger_makes_the_daemon_allocate_little, scene *s)
     close(fd);
     close(other);
 }
-
-/* ---- a peer that shuts down its sending side ---- */
 
 TEST(requests_before_the_end_of_a_peers_side_are_answered, scene *s)
 {

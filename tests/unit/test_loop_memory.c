@@ -2,8 +2,6 @@
  * pairs with a store in the same thread. The budget has room for four frames. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "conversation.h"
 #include "scene.h"
 
@@ -30,8 +28,6 @@ static void send_push(scene *s, int fd, uint32_t handle)
     scene_turn(s);
 }
 
-/* ---- connections that wait because the whole budget is used ---- */
-
 OBJECT(scene_new(16, NULL), scene_free);
 
 /* The budget of four frames is used up: two by rank 0, one by an operator and one by rank 1, whose own quota is two.
@@ -54,8 +50,6 @@ TEST(a_connection_that_the_whole_budget_stopped_goes_on_with_memory_of_others, s
     close(first);
     close(operator);
 }
-
-/* ---- reserves ---- */
 
 /* The four ranks of a job reserve the whole budget. The connection that loses its rank is not closed yet when the new
  * process of the rank declares. */
@@ -93,8 +87,6 @@ TEST_WITH(NULL, NULL, a_note_reserves_more_than_a_frame_only_while_it_comes)
     close(fd);
     scene_free(s);
 }
-
-/* ---- reports to the step thread ---- */
 
 /* Returns how often the loop thread has reported since the store's last turn that a connection waits for memory.
  * Writes two facts of the last report: the rank, and whether the whole budget (not only the rank's quota) is used. */
@@ -208,8 +200,6 @@ TEST(a_rank_that_connects_again_keeps_the_share_that_it_has_used, scene *s)
     close(first);
 }
 
-/* ---- deadlines ---- */
-
 /* Sends four pushes of rank 1, whose quota is two frames. The first two frames use the quota and wait for rank 0 in
  * the store. So the other two must wait: the daemon has read the beginning of one, and the last is still in the
  * socket. */
@@ -262,8 +252,6 @@ TEST(a_push_that_was_made_after_the_deadline_was_read_waits_for_memory_again, sc
     close(first);
 }
 
-/* ---- an operator's import ---- */
-
 /* An operator sends a part of an import while four ranks fill the budget. `before` of these ranks declare before the
  * import, the others after it. */
 static void import_beside_ranks(scene *s, uint32_t before)
@@ -280,15 +268,9 @@ static void import_beside_ranks(scene *s, uint32_t before)
     close(operator);
 }
 
-TEST(a_piece_of_an_import_does_not_stand_against_a_later_declare, scene *s)
-{
-    import_beside_ranks(s, 3);
-}
+HOLDS_FOR(scene *s, a_piece_of_an_import_does_not_stand_against_a_later_declare, import_beside_ranks(s, 3));
 
-TEST(a_piece_of_an_import_is_taken_when_ranks_have_reserved_the_whole_budget, scene *s)
-{
-    import_beside_ranks(s, 4);
-}
+HOLDS_FOR(scene *s, a_piece_of_an_import_is_taken_when_ranks_have_reserved_the_whole_budget, import_beside_ranks(s, 4));
 
 TEST(a_piece_of_an_import_takes_nothing_of_a_ranks_share, scene *s)
 {
@@ -321,8 +303,6 @@ TEST(a_piece_of_an_import_waits_while_the_budget_is_full_and_then_goes_on, scene
     close(first);
     close(operator);
 }
-
-/* ---- initial weights ---- */
 
 TEST(initial_weights_that_wait_for_memory_are_told_whom_they_wait_for, scene *s)
 {

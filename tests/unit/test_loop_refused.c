@@ -3,7 +3,6 @@
 #include "test.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "scene.h"
 
@@ -57,8 +56,6 @@ static void push(scene *s, int fd, uint32_t handle, uint64_t count, bool last)
     begin_push(s, fd, handle, count, last, count * sizeof(float));
 }
 
-/* ---- a worker that leaves ---- */
-
 OBJECT(scene_new(16, NULL), scene_free);
 
 TEST(a_push_that_arrives_while_its_worker_leaves_is_refused_and_the_connection_lives, scene *s)
@@ -96,8 +93,6 @@ TEST(pushes_behind_a_leave_are_refused_also_when_one_waits_for_memory, scene *s)
     close(other);
 }
 
-/* ---- request id 0 ---- */
-
 TEST(a_request_with_id_0_ends_the_connection_with_an_error_that_says_so, scene *s)
 {
     int fd = scene_join(s, 0, 1, 1);
@@ -121,8 +116,6 @@ TEST(a_hello_with_id_0_is_refused, scene *s)
     assert_true(has_ended(fd));
     close(fd);
 }
-
-/* ---- a step whose push was refused ---- */
 
 TEST(a_connection_whose_push_was_refused_does_not_end_a_step, scene *s)
 {

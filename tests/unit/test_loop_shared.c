@@ -5,9 +5,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "await.h"
 #include "transport.h"
 #include "descriptors.h"
 #include "loop.h"
@@ -35,8 +33,6 @@ static int warm_up(void **state)
     scene_free(scene_new_chunks(SHARED_CHUNK));
     return 0;
 }
-
-/* ---- Share ---- */
 
 /* Sends a Share and expects this error. */
 static void assert_refuses(const shared_worker *w, int fd, uint64_t bytes, int code, const char *part)
@@ -228,8 +224,6 @@ TEST(a_descriptor_that_comes_with_another_request_is_not_kept, scene *s)
     shared_end(&w);
 }
 
-/* ---- Release ---- */
-
 TEST(refuses_to_release_more_than_is_lent, scene *s)
 {
     shared_worker w = shared_start(s, "j", 0, 1, 1);
@@ -300,8 +294,6 @@ TEST(a_worker_that_has_released_everything_is_not_closed, scene *s)
     shared_end(&late);
     shared_end(&w);
 }
-
-/* ---- memory and descriptors ---- */
 
 /* Sends a Share whose n-th allocation fails. The worker gets an answer, or the end of its connection. Returns whether
  * one failed. */

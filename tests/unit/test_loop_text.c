@@ -1,8 +1,6 @@
 /* Tests text that peers send through the daemon: labels, names, rules and options. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "scene.h"
 
 static void hello(scene *s, int fd, const char *job, const char *label, const char *rule, uint32_t rank, uint32_t world)
@@ -49,14 +47,11 @@ TEST(a_label_that_is_too_long_is_cut_between_two_characters)
     }
 }
 
-TEST(a_label_cannot_turn_the_direction_of_an_operators_line)
-{
-    assert_label("host\xe2\x80\xae"
-                 ":1\xc2\x9b"
-                 "31m\xe2\x80\xa8"
-                 "\u00e9",
-                 "host?:1?31m?\u00e9");
-}
+HOLDS(a_label_cannot_turn_the_direction_of_an_operators_line, assert_label("host\xe2\x80\xae"
+                                                                           ":1\xc2\x9b"
+                                                                           "31m\xe2\x80\xa8"
+                                                                           "\u00e9",
+                                                                           "host?:1?31m?\u00e9"));
 
 static void assert_refused(const char *job, const char *rule, const char *part)
 {
@@ -75,7 +70,5 @@ TEST(a_name_that_cannot_be_printed_is_refused_with_its_place)
     assert_refused("j\xe2\x81\xa9", "* sgd", "job name has a control character at byte 1: U+2069");
 }
 
-TEST(a_rule_that_cannot_be_printed_is_refused_before_another_worker_can_hear_of_it)
-{
-    assert_refused("j", "w\033[2J* sgd", "rule 0 has a control character at byte 1, U+001B: \"w?[2J* sgd\"");
-}
+HOLDS(a_rule_that_cannot_be_printed_is_refused_before_another_worker_can_hear_of_it,
+      assert_refused("j", "w\033[2J* sgd", "rule 0 has a control character at byte 1, U+001B: \"w?[2J* sgd\""));

@@ -2,8 +2,6 @@
  * on a socket pair with a store in the same thread. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "scene.h"
 
 enum { ELEMENTS = 16, CHUNKS = 16390, TURN = 64 };

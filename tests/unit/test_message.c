@@ -156,10 +156,8 @@ TEST(errors_travel_with_code_and_text, void *arena)
     }
 }
 
-TEST(out_of_memory_travels_as_resource_exhausted, void *arena)
-{
-    assert_int_equal(unpack_error_frame(arena, PD_NO_MEMORY, "out of memory", NULL), PD_RESOURCE_EXHAUSTED);
-}
+HOLDS_FOR(void *arena, out_of_memory_travels_as_resource_exhausted,
+          assert_int_equal(unpack_error_frame(arena, PD_NO_MEMORY, "out of memory", NULL), PD_RESOURCE_EXHAUSTED));
 
 TEST(a_text_cut_inside_a_character_still_travels, void *arena)
 {
@@ -207,7 +205,8 @@ TEST(refuses_bytes_that_are_no_message, void *arena)
     assert_refuses(arena, PD_HELLO, "\x12\xff\xff\xff\xff\x0f", 6, PD_INVALID_ARGUMENT, "field 2");
     assert_refuses(arena, PD_HELLO, "\x00\x00", 2, PD_INVALID_ARGUMENT, "HelloRequest"); /* field number 0 */
     assert_refuses(arena, PD_HELLO, "\x0b", 1, PD_INVALID_ARGUMENT, "field 1");          /* a group */
-    assert_refuses(arena, PD_HELLO, "\x10\x01", 2, PD_INVALID_ARGUMENT, "wrong wire type");    /* a number in a text field */
+    assert_refuses(arena, PD_HELLO, "\x10\x01", 2, PD_INVALID_ARGUMENT,
+                   "wrong wire type"); /* a number in a text field */
 }
 
 TEST(refuses_text_that_is_not_utf8, void *arena)
@@ -407,10 +406,7 @@ TEST(without_memory_nothing_is_packed)
     assert_null(none);
 }
 
-TEST(an_idle_arena_holds_a_few_kib, void *arena)
-{
-    assert_true(pd_arena_bytes(arena) <= 4096);
-}
+HOLDS_FOR(void *arena, an_idle_arena_holds_a_few_kib, assert_true(pd_arena_bytes(arena) <= 4096));
 
 TEST_STATE(an_arena_goes_on_after_a_refusal)
 {

@@ -3,7 +3,7 @@
 #include "test.h"
 
 #include "clip.h"
-#include "limited_row.h"
+#include "clipped.h"
 
 enum { N = 3, MOST = PD_CLIP_RANGE * 65 };
 static const int64_t sizes[N] = { 5, 1, 70 };

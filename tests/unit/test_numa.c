@@ -7,11 +7,8 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "host.h"
-
-/* ---- lists ---- */
 
 /* Reads a list. Returns how many numbers it has; -1: it is refused. */
 static int count(const char *text)
@@ -53,8 +50,6 @@ TEST(garbage_is_no_list)
     for (size_t i = 0; i < sizeof garbage / sizeof garbage[0]; i++)
         if (count(garbage[i]) != -1) fail_msg("\"%s\" is read as a list", garbage[i]);
 }
-
-/* ---- machines ---- */
 
 enum { MOST_NODES = 8 };
 
@@ -237,8 +232,6 @@ TEST(a_machine_whose_nodes_cannot_be_read_is_left_alone)
     }
 }
 
-/* ---- this machine ---- */
-
 TEST(off_is_off)
 {
     pd_numa numa;
@@ -287,10 +280,7 @@ static int stay(void)
     return pd_numa_bind(&numa) == 0 ? 0 : 4;
 }
 
-TEST(the_calling_thread_stays_on_the_processors_of_the_node)
-{
-    in_child(stay);
-}
+HOLDS(the_calling_thread_stays_on_the_processors_of_the_node, in_child(stay));
 
 static int bind_to_none(void)
 {
@@ -299,10 +289,7 @@ static int bind_to_none(void)
     return pd_numa_bind(&numa) == EINVAL ? 0 : 1;
 }
 
-TEST(a_node_without_processors_is_refused_by_the_system)
-{
-    in_child(bind_to_none);
-}
+HOLDS(a_node_without_processors_is_refused_by_the_system, in_child(bind_to_none));
 
 /* Prefers the memory of node 0, which every machine with memory policies has. Exits with 77 if a container forbids
  * it. */
@@ -317,7 +304,4 @@ static int prefer_first(void)
     return policy == MPOL_PREFERRED && nodes[0] == 1 ? 0 : 2;
 }
 
-TEST(memory_is_taken_from_the_node_first)
-{
-    in_child(prefer_first);
-}
+HOLDS(memory_is_taken_from_the_node_first, in_child(prefer_first));

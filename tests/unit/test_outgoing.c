@@ -79,8 +79,6 @@ static uint64_t add(bench *b, pd_queue queue, uint64_t payload_bytes)
     return number;
 }
 
-/* ---- the peer ---- */
-
 static uint64_t field(const bench *b, size_t at)
 {
     uint64_t value;
@@ -111,8 +109,6 @@ static void receive(bench *b, uint8_t byte)
     b->bytes++;
     if (b->bytes >= HEAD && b->bytes == HEAD + field(b, 8)) received(b);
 }
-
-/* ---- sending ---- */
 
 static size_t gather(bench *b, int max, size_t bytes)
 {
@@ -182,8 +178,6 @@ static void drain(bench *b)
     assert_false(pd_outgoing_pending(&b->out));
 }
 
-/* ---- events ---- */
-
 static void retire(bench *b, uint64_t number)
 {
     frame *f = &b->frames[number];
@@ -211,7 +205,7 @@ static void end_all(bench *b)
     pd_outgoing_retire_all(&b->out);
 }
 
-/* ---- every event, at every frame, after every possible number of sent bytes ---- */
+/* Every event, at every frame, after every possible number of sent bytes. */
 
 enum event { RETIRE, REMOVE, RETIRE_ALL, LOSE, RETIRE_TWO, ADD_OTHER_LANE, EVENTS };
 enum { RUN = 4, PAYLOAD = 6, SIZE = HEAD + PAYLOAD };
@@ -305,8 +299,6 @@ TEST(a_lent_frame_of_which_nothing_went_is_done_and_does_not_go)
     assert_int_equal(b->frames[second].received, 0);
     bench_free(b);
 }
-
-/* ---- random orders ---- */
 
 static uint64_t draw(uint64_t *seed, uint64_t below)
 {

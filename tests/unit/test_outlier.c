@@ -6,9 +6,8 @@
 #include "global_clip.h"
 #include "job_keys.h"
 #include "global_clip.h"
+#include "rig.h"
 #include "store_inside.h"
-
-/* ---- which norm is an outlier ---- */
 
 static pd_outlier_norms fill(uint64_t from, uint64_t to, double norm)
 {
@@ -93,8 +92,6 @@ TEST(norms_that_are_not_finite_and_a_median_of_zero_make_no_outlier)
     pd_outlier_note(&norms, 101, NAN);
     assert_int_equal(norms.step[101 % PD_OUTLIER_STEPS], 101 - PD_OUTLIER_STEPS);
 }
-
-/* ---- jobs ---- */
 
 static void push_all(rig *r, uint32_t job, uint64_t step, float scale)
 {

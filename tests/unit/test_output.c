@@ -45,8 +45,6 @@ static void tear_down(scene *s)
     pd_version_table_free(s->versions);
 }
 
-/* ---- frames and replies in the queue ---- */
-
 static void queue_frame(scene *s, uint64_t id)
 {
     Paramd__Ok ok = PARAMD__OK__INIT;
@@ -87,8 +85,6 @@ static void queue_reply(scene *s, uint64_t id)
     fill(s, reply, 0, PD_F32, 0, ELEMENTS);
     pd_output_reply(&s->output, reply);
 }
-
-/* ---- bytes that are sent ---- */
 
 /* Sends at most `slice` bytes. Returns whether a frame ended with them. */
 static bool send_slice(scene *s, size_t slice)
@@ -137,8 +133,6 @@ static void expect_ids(const scene *s, const uint64_t *ids, size_t n)
     for (size_t i = 0; i < n; i++) assert_int_equal(read_frame(s, &at, &payload).request, ids[i]);
     assert_int_equal(at, s->n);
 }
-
-/* ---- */
 
 FIXTURE(scene, set_up, tear_down);
 

@@ -2,11 +2,10 @@
 #define _GNU_SOURCE /* mkdtemp */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "overlapped.h"
 #include "kept_job.h"
 #include "mem_disk.h"
+#include "rig.h"
 #include "store_inside.h"
 
 enum { EVERY = 4, STEP_MS = 100 };

@@ -4,6 +4,7 @@
 
 #include "exporting.h"
 #include "kept_job.h"
+#include "rig.h"
 #include "store_inside.h"
 
 enum { SIZE = 1000, CONN = 10, NEW = 50, OPERATOR = 99 };
@@ -19,8 +20,6 @@ static void leave(rig *r, uint32_t job, uint32_t rank, uint64_t conn)
     assert_int_equal(rig_apply(r, request), PD_OK);
     rig_work(r);
 }
-
-/* ---- a restart of the server ---- */
 
 static void crash(rig *r)
 {
@@ -101,8 +100,6 @@ TEST(who_resumes_a_job_that_is_over_after_a_restart_gets_its_last_step, rig *r)
     kept_job_step(r, 5);
     assert_int_equal(kept_job_step_of(r, 0), 5);
 }
-
-/* ---- making room ---- */
 
 /* A small run: a job of one worker takes a step and leaves. Returns the number of its job. */
 static uint32_t run_once(rig *r, const char *name, uint64_t conn)

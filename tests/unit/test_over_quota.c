@@ -66,20 +66,14 @@ TEST(a_frame_is_held_while_nobody_waits_for_memory, rig *r)
     assert_int_equal(r->buffers_out, 1);
 }
 
-TEST(what_a_rank_holds_is_summed_when_its_connection_waits, rig *r)
-{
-    assert_int_equal(held_after_stall(r, 0, false), 0);
-}
+HOLDS_FOR(rig *r, what_a_rank_holds_is_summed_when_its_connection_waits,
+          assert_int_equal(held_after_stall(r, 0, false), 0));
 
-TEST(a_rank_that_waits_for_its_own_share_has_nothing_of_others_summed, rig *r)
-{
-    assert_int_equal(held_after_stall(r, 1, false), 1);
-}
+HOLDS_FOR(rig *r, a_rank_that_waits_for_its_own_share_has_nothing_of_others_summed,
+          assert_int_equal(held_after_stall(r, 1, false), 1));
 
-TEST(a_rank_that_waits_for_the_whole_budget_has_what_others_hold_summed, rig *r)
-{
-    assert_int_equal(held_after_stall(r, 1, true), 0);
-}
+HOLDS_FOR(rig *r, a_rank_that_waits_for_the_whole_budget_has_what_others_hold_summed,
+          assert_int_equal(held_after_stall(r, 1, true), 0));
 
 TEST(a_rank_that_waits_for_the_whole_budget_has_what_other_jobs_hold_summed, rig *r)
 {

@@ -129,8 +129,6 @@ TEST(new_roles_change_the_limits_of_jobs_that_exist, rig *r)
     assert_int_equal(declare(r, 1, 10000), PD_OK);
 }
 
-/* ---- turns ---- */
-
 static void push_scalar(rig *r, uint32_t job, uint64_t conn, uint64_t step)
 {
     const float one[] = { 1 };
@@ -167,8 +165,6 @@ TEST(an_identity_with_many_jobs_has_no_more_turns_than_one_with_one, rig *r)
     rig_work(r);
     for (uint32_t i = 0; i < MANY; i++) assert_int_equal(rig_versions(r, jobs[i], 0)->step, 1);
 }
-
-/* ---- restored jobs ---- */
 
 static const course plain = { .options = "checkpoint_every=2", .rules = "* sgd lr=0.1" };
 
@@ -358,12 +354,10 @@ TEST(an_identity_that_is_no_text_is_refused)
     at[3] = '\n';
     rig_new(&after, &config);
     assert_int_equal(rig_restore(&after, &before), PD_DATA_LOSS);
-    assert_non_null(strstr(after.error.text, "no printable text"));
+    assert_non_null(strstr(after.error.text, "not printable text"));
     rig_free(&after);
     rig_free(&before);
 }
-
-/* ---- no memory ---- */
 
 static pd_request *hello_request(rig *r)
 {

@@ -1,8 +1,6 @@
 /* Tests how a turn of the loop is bounded when connections send more requests than it has time for. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "conn.h"
 #include "loop.h"
 #include "scene.h"
@@ -41,8 +39,6 @@ static int count_answers(scene *s, int fd)
     while (scene_receive(s, fd)) n++;
     return n;
 }
-
-/* ---- */
 
 OBJECT(scene_new(16, NULL), scene_free);
 

@@ -28,8 +28,6 @@ static int declare_one(rig *r, uint32_t rank, const char *name, pd_shape shape, 
     return rig_declare(r, r->job, rank, 10 + rank, &name, &shape, NULL, 1, pull);
 }
 
-/* ---- the first declaration of a job ---- */
-
 EACH_TEST(set_up, rig_tear_down);
 
 TEST(answers_in_the_order_of_the_caller, rig *r)
@@ -144,8 +142,6 @@ TEST(memory_of_all_jobs_counts_and_comes_back, rig *r)
     assert_int_equal(rig_declare(r, r->job, 0, 40, &w, &half, NULL, 1, PD_F32), PD_OK);
 }
 
-/* ---- declaring the same set again ---- */
-
 TEST(refuses_another_set_from_another_rank, rig *r)
 {
     static const pd_shape other = { 2, { 20, 10 } };
@@ -167,8 +163,6 @@ TEST(refuses_another_set_from_another_rank, rig *r)
     assert_int_equal(rig_declare(r, r->job, 1, 11, repeated, repeated_shapes, NULL, N, PD_F32), PD_INVALID_ARGUMENT);
     assert_int_equal(rig_declare(r, r->job, 1, 11, names, shapes, NULL, N, PD_F32), PD_OK);
 }
-
-/* ---- initial weights ---- */
 
 TEST(init_may_come_in_any_order_and_again_until_it_is_complete, rig *r)
 {
@@ -288,8 +282,6 @@ TEST(only_rank_0_initialises_and_nobody_pushes_before, rig *r)
     assert_int_equal(r->error.code, PD_FAILED_PRECONDITION);
     assert_non_null(strstr(r->error.text, "rank 0"));
 }
-
-/* ---- element types ---- */
 
 TEST(publishes_every_type_that_a_rank_pulls, rig *r)
 {

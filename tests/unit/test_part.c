@@ -30,21 +30,19 @@ static pd_part part_of(const pd_optim *optim, const char *slot, int number, int 
     return part;
 }
 
-static void write(pd_optim *optim, const char *slot, int number, int block, const double *in)
+static void write_slot(pd_optim *optim, const char *slot, int number, int block, const double *in)
 {
     pd_part part = part_of(optim, slot, number, block);
 
     assert_int_equal(pd_optim_write_part(optim, &part, in), PD_OK);
 }
 
-static void read(const pd_optim *optim, const char *slot, int number, int block, double *out)
+static void read_slot(const pd_optim *optim, const char *slot, int number, int block, double *out)
 {
     pd_part part = part_of(optim, slot, number, block);
 
     pd_optim_read_part(optim, &part, out);
 }
-
-/* ---- names ---- */
 
 TEST(a_slot_is_found_by_name_number_and_block)
 {
@@ -131,8 +129,6 @@ TEST(a_name_too_long_is_cut)
     free(text);
 }
 
-/* ---- values ---- */
-
 static const pd_storage storages[] = { PD_STORE_F32,   PD_STORE_BF16, PD_STORE_INT8,
                                        PD_STORE_INT16, PD_STORE_F16,  PD_STORE_F64 };
 #define EACH_STORAGE (size_t k = 0; k < sizeof storages / sizeof *storages; k++)
@@ -170,8 +166,8 @@ TEST(what_was_written_is_read_as_its_storage_rounds_it)
         EACH_STORAGE
         {
             pd_optim *optim = new_optim(storages[k]);
-            write(optim, "momentum", -1, -1, in);
-            read(optim, "momentum", -1, -1, out);
+            write_slot(optim, "momentum", -1, -1, in);
+            read_slot(optim, "momentum", -1, -1, out);
             assert_near(in, out, N, rounding_of(storages[k]));
             if (storages[k] == PD_STORE_BF16)
                 for (int i = 0; i < N; i++)
@@ -190,8 +186,8 @@ TEST(a_slot_read_by_part_is_the_slot_read_whole)
         EACH_STORAGE
         {
             pd_optim *optim = new_optim(storages[k]);
-            write(optim, "momentum", -1, -1, in);
-            read(optim, "momentum", -1, -1, out);
+            write_slot(optim, "momentum", -1, -1, in);
+            read_slot(optim, "momentum", -1, -1, out);
             pd_optim_read_slot(optim, WIDE_MOMENTUM, whole);
             for (int i = 0; i < N; i++) assert_true(whole[i] == (float)out[i]);
             pd_optim_free(optim);
@@ -209,11 +205,11 @@ TEST(the_boxes_of_a_whole_slot_are_its_blocks)
             pd_optim *optim = new_optim(storages[k]);
             const pd_plan *plan = pd_optim_plan(optim);
             fill_numbers(whole, N);
-            write(optim, "momentum", -1, -1, whole);
-            read(optim, "momentum", -1, -1, whole);
+            write_slot(optim, "momentum", -1, -1, whole);
+            read_slot(optim, "momentum", -1, -1, whole);
             for (int b = 0; b < (int)plan->n_blocks; b++) {
                 const pd_block *box = &plan->blocks[b];
-                read(optim, "momentum", -1, b, dense);
+                read_slot(optim, "momentum", -1, b, dense);
                 for (int64_t i = 0; i < box->size[0] * box->size[1]; i++)
                     assert_true(dense[i] ==
                                 whole[(box->start[0] + i / box->size[1]) * COLS + box->start[1] + i % box->size[1]]);
@@ -231,10 +227,10 @@ TEST(writing_a_box_leaves_what_lies_beside_it)
             const pd_block *box = &pd_optim_plan(optim)->blocks[2];
             double before[N], after[N], in[N], expected[N];
             fill_numbers(before, N);
-            write(optim, "momentum", -1, -1, before);
+            write_slot(optim, "momentum", -1, -1, before);
             for (int i = 0; i < N; i++) in[i] = -1 - i;
-            write(optim, "momentum", -1, 2, in);
-            read(optim, "momentum", -1, -1, after);
+            write_slot(optim, "momentum", -1, 2, in);
+            read_slot(optim, "momentum", -1, -1, after);
             memcpy(expected, before, sizeof expected);
             for (int64_t i = 0; i < box->size[0] * box->size[1]; i++)
                 expected[(box->start[0] + i / box->size[1]) * COLS + box->start[1] + i % box->size[1]] = in[i];
@@ -248,8 +244,8 @@ TEST(of_a_symmetric_slot_the_lower_half_counts)
     double in[9] = { 1, 70, 71, 2, 3, 72, 4, 5, 6 }, out[9], expected[9] = { 1, 2, 4, 2, 3, 5, 4, 5, 6 };
     pd_optim *optim = new_optim(PD_STORE_F32);
 
-    write(optim, "statistics", 0, 1, in);
-    read(optim, "statistics", 0, 1, out);
+    write_slot(optim, "statistics", 0, 1, in);
+    read_slot(optim, "statistics", 0, 1, out);
     assert_memory_equal(out, expected, sizeof out);
     pd_optim_free(optim);
 }
@@ -284,8 +280,8 @@ TEST(of_a_symmetric_slot_with_buckets_too)
 
     pd_hypers_init(&declaration.hypers, &half_row);
     assert_int_equal(pd_optim_new(&optim, &declaration, no_stats, NULL), PD_OK);
-    write(optim, "half", -1, -1, in);
-    read(optim, "half", -1, -1, out);
+    write_slot(optim, "half", -1, -1, in);
+    read_slot(optim, "half", -1, -1, out);
     assert_near(out, expected, 9, 6.0 / 32767);
     pd_optim_free(optim);
 }
@@ -298,13 +294,13 @@ TEST(a_part_of_a_slot_with_buckets_is_not_written_without_memory)
     int rc;
 
     fill_numbers(in, N);
-    write(optim, "momentum", -1, -1, in);
-    read(optim, "momentum", -1, -1, before);
+    write_slot(optim, "momentum", -1, -1, in);
+    read_slot(optim, "momentum", -1, -1, before);
     oom_arm(0);
     rc = pd_optim_write_part(optim, &part, (double[9]){ 0 });
     assert_true(oom_disarm());
     assert_int_equal(rc, PD_NO_MEMORY);
-    read(optim, "momentum", -1, -1, after);
+    read_slot(optim, "momentum", -1, -1, after);
     assert_memory_equal(before, after, sizeof after);
     pd_optim_free(optim);
 }
@@ -331,8 +327,8 @@ TEST(a_step_goes_on_from_what_was_written)
         for (size_t i = 0; i < plan->n_slots; i++) {
             const pd_slot_spec *spec = &plan->slots[i];
             if (spec->temporary) continue;
-            read(optim[1], spec->name, spec->number, spec->of_block ? spec->block : -1, values);
-            write(optim[0], spec->name, spec->number, spec->of_block ? spec->block : -1, values);
+            read_slot(optim[1], spec->name, spec->number, spec->of_block ? spec->block : -1, values);
+            write_slot(optim[0], spec->name, spec->number, spec->of_block ? spec->block : -1, values);
         }
         pd_optim_set_count(optim[0], 2);
         memcpy(W[0], W[1], sizeof W[0]);

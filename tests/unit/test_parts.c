@@ -4,8 +4,8 @@
 
 #include "override_command.h"
 #include "rig.h"
-#include "roles.h"
 #include "store_inside.h"
+#include "roles.h"
 
 enum { N = 60, CONN = 10 };
 
@@ -57,8 +57,6 @@ static void begin_set(rig *r, const char *options)
     assert_int_equal(r->error.code, PD_OK);
     assert_int_equal(r->answered, answered);
 }
-
-/* ---- settings ---- */
 
 FIXTURE(rig, set_up, rig_free);
 
@@ -163,8 +161,6 @@ TEST(without_memory_a_setting_changes_nothing_in_any_part, rig *r)
         if (!failed) return;
     }
 }
-
-/* ---- lists ---- */
 
 static pd_request *list(rig *r, pd_info_what what, const char *name)
 {

@@ -4,7 +4,6 @@
 
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "path.h"
 
@@ -161,8 +160,6 @@ TEST(a_network_that_breaks_often_is_given_more_time)
     assert_int_equal(judge(&s, 100), PD_PATH_GO_ON); /* after a calm minute it is as patient as at first */
     assert_int_equal(s.path.state, PD_PATH_CUT);
 }
-
-/* ---- sockets ---- */
 
 TEST(a_connection_beside_is_made_to_the_same_address)
 {

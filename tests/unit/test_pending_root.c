@@ -86,8 +86,6 @@ TEST(a_root_that_does_not_fit_is_refused, exporting *f)
     free(root);
 }
 
-/* ---- imports of a pending root ---- */
-
 static int import(exporting *f, pd_import_act act, int number, int64_t n, const double *values)
 {
     pd_request *request = pd_request_new(PD_REQ_IMPORT, rig_ticket(&f->r, EXPORTING_OPERATOR));

@@ -58,10 +58,7 @@ static void assert_refused(const payload *p, const char *names)
 
 FIXTURE(payload, set_up, NULL);
 
-TEST(takes_chunks_of_several_parameters_and_types, payload *p)
-{
-    assert_int_equal(check(p, NULL), PD_OK);
-}
+HOLDS_FOR(payload *p, takes_chunks_of_several_parameters_and_types, assert_int_equal(check(p, NULL), PD_OK));
 
 TEST(takes_a_payload_with_or_without_the_last_padding, payload *p)
 {
@@ -123,8 +120,6 @@ TEST(refuses_a_range_that_is_not_one_chunk, payload *p)
     p->piece[1].count = 100;
     assert_refused(p, "piece 1 (kernel): 100 elements from 200: expected 50, to the end of the chunk");
 }
-
-/* ---- ranges ---- */
 
 static bool takes_piece(int64_t start, int64_t end, uint64_t first, uint64_t count)
 {

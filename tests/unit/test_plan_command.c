@@ -4,8 +4,6 @@
 #include "coupled_row.h"
 #include "forecasts.h"
 
-/* ---- which parameters, slots and tasks share a line ---- */
-
 TEST(tasks_that_differ_have_lines_of_their_own)
 {
     model m = { 0 };

@@ -105,8 +105,6 @@ static int drop(rig *r)
     return rig_apply(r, request);
 }
 
-/* ---- answers ---- */
-
 FIXTURE(rig, set_up, rig_free);
 
 TEST(declares_of_other_ranks_wait_for_the_planning, rig *r)
@@ -148,8 +146,6 @@ TEST(a_set_that_is_refused_in_the_middle_lets_the_next_one_be_planned, rig *r)
     assert_non_null(strstr(r->error.text, "layer.0 is declared twice"));
     assert_int_equal(next_answer(r), PD_OK);
 }
-
-/* ---- the rank whose declaration is being planned is lost ---- */
 
 TEST(a_lost_rank_is_not_planned_for_any_more, rig *r)
 {
@@ -196,8 +192,6 @@ TEST(a_job_dropped_in_the_middle_answers_all, rig *r)
     assert_nothing_is_left(r);
 }
 
-/* ---- meanwhile ---- */
-
 TEST(a_job_being_planned_shows_no_parameters, rig *r)
 {
     assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "job")->n_params, 0);
@@ -227,8 +221,6 @@ TEST(other_jobs_step_between_the_slices, rig *r)
     assert_int_equal(r->answered, welcomed); /* the large declaration is not answered yet */
     assert_int_equal(next_answer(r), PD_OK);
 }
-
-/* ---- memory ---- */
 
 TEST(memory_may_be_short_in_any_slice)
 {

@@ -4,12 +4,10 @@
 
 #include "partial_policy.h"
 #include "rig.h"
-#include "round.h"
 #include "store_inside.h"
+#include "round.h"
 
 enum { WORLD = 3, CONN = 10, N = 100 };
-
-/* ---- the tests ---- */
 
 static void start(rig *r, const char *options)
 {

@@ -7,7 +7,6 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 #include <dirent.h>
 
 #include "batch.h"
@@ -282,8 +281,6 @@ TEST(stopping_finishes_what_runs_and_gives_back_what_waits_as_failed)
     assert_int_equal(collect(done, optims, 4), 1);
     pd_mailbox_free(done);
 }
-
-/* ---- thousands of tasks; tasks replaced; jobs forgotten ---- */
 
 static void next_step(pd_optim *optim)
 {

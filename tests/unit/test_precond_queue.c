@@ -6,7 +6,7 @@
 #include "optimizer_ops.h"
 #include "precond_queue.h"
 
-/* ---- tasks of any wanted cost: each parameter has one element and one root ---- */
+/* Tasks of any wanted cost: each parameter has one element and one root. */
 
 static int root_delay;
 static double cost;
@@ -74,8 +74,6 @@ static pd_task *new_task(double wanted_cost, bool awaited)
     pd_optim_free(optim);
     return task;
 }
-
-/* ---- a queue and its requests ---- */
 
 enum { HEAVY = 100000000 };
 
@@ -156,8 +154,6 @@ static double draw_cost(void)
     return c;
 }
 
-/* ---- the order within a job ---- */
-
 TEST(takes_tasks_that_are_awaited_before_larger_ones_that_are_used_when_ready)
 {
     pd_precond_queue *queue = queue_new();
@@ -196,22 +192,11 @@ static void assert_aged(pd_precond_queue_choice choice, double small, double lar
     empty_and_free(queue);
 }
 
-TEST(a_task_waits_for_a_bounded_number_of_its_jobs_tasks)
-{
-    assert_aged(PD_PRECOND_QUEUE_ALL, HEAVY, 2 * HEAVY);
-}
+HOLDS(a_task_waits_for_a_bounded_number_of_its_jobs_tasks, assert_aged(PD_PRECOND_QUEUE_ALL, HEAVY, 2 * HEAVY));
 
-TEST(a_light_task_waits_for_a_bounded_number_of_its_jobs_heavy_tasks)
-{
-    assert_aged(PD_PRECOND_QUEUE_ALL, 1, HEAVY);
-}
+HOLDS(a_light_task_waits_for_a_bounded_number_of_its_jobs_heavy_tasks, assert_aged(PD_PRECOND_QUEUE_ALL, 1, HEAVY));
 
-TEST(a_light_task_waits_for_a_bounded_number_of_its_jobs_light_tasks)
-{
-    assert_aged(PD_PRECOND_QUEUE_LIGHT, 1, 2);
-}
-
-/* ---- the order between jobs ---- */
+HOLDS(a_light_task_waits_for_a_bounded_number_of_its_jobs_light_tasks, assert_aged(PD_PRECOND_QUEUE_LIGHT, 1, 2));
 
 TEST(a_new_jobs_task_is_next_beside_a_job_that_is_always_behind)
 {
@@ -324,8 +309,6 @@ TEST(a_waiting_job_is_served_within_its_bound_beside_endless_tasks_of_others)
     }
 }
 
-/* ---- light tasks ---- */
-
 TEST(the_thread_of_light_tasks_takes_no_others)
 {
     pd_precond_queue *queue = queue_new();
@@ -362,8 +345,6 @@ TEST(the_thread_of_light_tasks_goes_round_the_jobs)
     assert_true(last[0] != last[1] && last[1] != last[2] && last[2] != last[0]);
     pd_precond_queue_free(queue);
 }
-
-/* ---- tasks replaced, jobs forgotten, no memory ---- */
 
 TEST(a_newer_task_takes_the_place_of_one_that_waits)
 {
@@ -448,8 +429,6 @@ TEST(no_memory_leaves_the_task_with_the_caller_and_the_queue_as_it_was)
         }
     }
 }
-
-/* ---- random calls: no task is lost ---- */
 
 enum { TASKS = 2000 };
 typedef struct census {

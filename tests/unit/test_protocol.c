@@ -27,8 +27,6 @@ static void assert_says(const char *where, const char *line)
     if (strstr(where, line) == NULL) fail_msg("PROTOCOL.md lacks: %s", line);
 }
 
-/* ---- the example in PROTOCOL.md ---- */
-
 /* Returns the value of the two hex digits at `at`, or -1 if there are none. */
 static int hex_pair(const char *at)
 {
@@ -160,8 +158,6 @@ TEST(the_example_error_is_what_the_code_packs)
     assert_dump("← Error", frame, bytes);
     free(frame);
 }
-
-/* ---- the tables in PROTOCOL.md ---- */
 
 TEST(every_method_stands_with_its_number_and_messages)
 {

@@ -124,7 +124,7 @@ static void assert_lost(rig *r, const char *reason)
     assert_true(r->end.closed);
     assert_null(r->pump.transport);
     assert_int_equal(pd_core_link(r->core, UINT64_MAX), PD_LINK_CONNECT);
-    assert_non_null(strstr(pd_core_reason(r->core), reason));
+    assert_non_null(strstr(r->core->link.reason, reason));
     assert_false(pd_pump_send(&r->pump, 9));
     assert_false(pd_pump_ready(&r->pump, PD_ON_READ | PD_ON_WRITE, 9));
 }

@@ -15,17 +15,12 @@ static void assert_reads(const char *text, const char *standard)
     json_decref(expected);
 }
 
-TEST(numbers_beyond_the_standard_are_null)
-{
-    assert_reads("{\"a\": NaN, \"b\": [Infinity, -Infinity, 1.5, -2], \"c\": true}",
-                 "{\"a\": null, \"b\": [null, null, 1.5, -2], \"c\": true}");
-}
+HOLDS(numbers_beyond_the_standard_are_null,
+      assert_reads("{\"a\": NaN, \"b\": [Infinity, -Infinity, 1.5, -2], \"c\": true}",
+                   "{\"a\": null, \"b\": [null, null, 1.5, -2], \"c\": true}"));
 
-TEST(text_stays_as_it_is)
-{
-    assert_reads("{\"NaN\": \"Infinity \\\" NaN\", \"b\\\\\": \"-Infinity\", \"c\": NaN}",
-                 "{\"NaN\": \"Infinity \\\" NaN\", \"b\\\\\": \"-Infinity\", \"c\": null}");
-}
+HOLDS(text_stays_as_it_is, assert_reads("{\"NaN\": \"Infinity \\\" NaN\", \"b\\\\\": \"-Infinity\", \"c\": NaN}",
+                                        "{\"NaN\": \"Infinity \\\" NaN\", \"b\\\\\": \"-Infinity\", \"c\": null}"));
 
 TEST(what_is_not_json_is_refused)
 {

@@ -84,8 +84,6 @@ static void for_all_forms(void (*check)(box *b))
     }
 }
 
-/* ---- a simple reference, written from the definition, in float32 ---- */
-
 static double twin_bucket(const box *b, int64_t j)
 {
     float most = 0;
@@ -230,8 +228,6 @@ TEST(columns_do_not_know_each_other)
     free_box(&b);
 }
 
-/* ---- numbers that are not finite ---- */
-
 /* Sets one element of column 2 in a 7 by 7 tensor to `value`. Checks that the whole column is restored as NaN, and
  * that the other columns stay finite. */
 static void spoils_one_column(pd_storage storage, bool apart, int64_t row, float value)
@@ -302,8 +298,6 @@ TEST(what_is_too_small_for_a_bucket_is_code_zero)
     free_box(&b);
 }
 
-/* ---- rounding ---- */
-
 TEST(halves_go_to_the_even_code_in_every_rounding_mode)
 {
     static const float x[8] = { 127, .5f, 1.5f, 2.5f, -.5f, -1.5f, -2.5f, 100.5f };
@@ -320,8 +314,6 @@ TEST(halves_go_to_the_even_code_in_every_rounding_mode)
         free_box(&b);
     }
 }
-
-/* ---- casts ---- */
 
 static void is_a_cast(pd_storage storage, uint16_t (*narrow)(float), float (*widen)(uint16_t))
 {
@@ -360,17 +352,9 @@ static float from_f16(uint16_t h)
     return pd_f32_from_f16(h);
 }
 
-TEST(bfloat16_is_a_cast_and_keeps_what_is_not_finite)
-{
-    is_a_cast(PD_STORE_BF16, to_bf16, from_bf16);
-}
+HOLDS(bfloat16_is_a_cast_and_keeps_what_is_not_finite, is_a_cast(PD_STORE_BF16, to_bf16, from_bf16));
 
-TEST(float16_is_a_cast_and_keeps_what_is_not_finite)
-{
-    is_a_cast(PD_STORE_F16, to_f16, from_f16);
-}
-
-/* ---- runs ---- */
+HOLDS(float16_is_a_cast_and_keeps_what_is_not_finite, is_a_cast(PD_STORE_F16, to_f16, from_f16));
 
 TEST(a_run_gives_what_the_whole_gives)
 {
@@ -390,8 +374,6 @@ TEST(a_run_gives_what_the_whole_gives)
             free_box(&b);
         }
 }
-
-/* ---- memory ---- */
 
 TEST(bytes_are_those_of_codes_buckets_and_diagonal)
 {

@@ -6,7 +6,6 @@
 #include <netinet/in.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "daemon_process.h"
 #include "connect.h"

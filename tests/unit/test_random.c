@@ -6,8 +6,6 @@
 
 enum { MANY = 1 << 20 };
 
-/* ---- the cipher and its streams ---- */
-
 /* Published test vectors of Random123 for threefry2x32 with 20 rounds: zeros, ones, digits of pi. */
 TEST(the_cipher_gives_the_published_answers)
 {
@@ -72,8 +70,6 @@ TEST(streams_differ_by_seed_name_and_fold)
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < i; k++) assert_false(same_stream(streams[i], streams[k]));
 }
-
-/* ---- how numbers are made from the cipher ---- */
 
 typedef void draw_function(pd_random stream, uint64_t key, uint64_t first, float *out, int64_t n);
 
@@ -168,8 +164,6 @@ TEST(draws_of_other_keys_are_others)
     }
 }
 
-/* ---- the statistics of the numbers ---- */
-
 static float *drawn(draw_function *draw)
 {
     float *x = malloc(MANY * sizeof *x);
@@ -227,8 +221,6 @@ TEST(normal_numbers_have_the_moments_of_a_normal_distribution)
     assert_mean(beyond, 0.0026998, sqrt(0.0026998));
     free(x);
 }
-
-/* ---- the normal distribution's quantiles ---- */
 
 /* Returns the error of z as the quantile for u, in units of z's last place. The absolute value of a normal variable
  * exceeds the exact quantile with probability 1 - |u|. The error of this probability, divided by the slope of erf,

@@ -156,8 +156,6 @@ TEST(replicas_of_a_shard_are_averaged_first, rig *r)
     assert_memory_equal(rig_weights(r, r->job, 0), whole_weights(), N * sizeof(float));
 }
 
-/* ---- empty shards ---- */
-
 TEST(a_rank_with_an_empty_shard_is_not_waited_for, rig *r)
 {
     static const rig_range ranges[] = { { 0, 0 }, { 0, 75 }, { 75, 75 }, { 75, 150 }, { 150, 150 } };
@@ -195,8 +193,6 @@ TEST(an_empty_shard_has_one_piece_of_nothing, rig *r)
     assert_int_equal(push_nothing(r, 1, 1, 75), PD_OK);
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, "job")->jobs[0].contributions, 0);
 }
-
-/* ---- ranges in a declaration ---- */
 
 TEST(a_range_lies_within_the_parameter, rig *r)
 {
@@ -324,8 +320,6 @@ TEST(declare_refuses_a_range_that_the_ingest_budget_cannot_hold)
     rig_free(&r);
 }
 
-/* ---- initial weights ---- */
-
 TEST(every_rank_with_elements_is_asked_for_initial_weights, rig *r)
 {
     static const rig_range ranges[] = { { 0, 0 }, { 0, 75 }, { 75, 150 } };
@@ -431,8 +425,6 @@ TEST(initial_weights_of_another_range_are_refused, rig *r)
     assert_non_null(strstr(r->error.text, "rank 0 has elements 10 to 75, cut at multiples of 64"));
     assert_int_equal(init(r, 0, values, 10, 75), PD_OK);
 }
-
-/* ---- rounds ---- */
 
 TEST(a_push_brings_exactly_the_pieces_of_its_range, rig *r)
 {

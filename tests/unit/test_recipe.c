@@ -128,8 +128,6 @@ TEST(groups_without_end_are_refused)
     json_decref(config);
 }
 
-/* ---- configurations of Meta's Shampoo ---- */
-
 static void assert_rule_has(const pd_recipe *recipe, size_t group, const char *const *words)
 {
     char *rule = pd_recipe_rule(recipe, group, "*");

@@ -117,8 +117,6 @@ static const pd_job_info *only_job(fixture *f)
     return &info->jobs[0];
 }
 
-/* ---- tests ---- */
-
 EACH_TEST(set_up, tear_down);
 
 TEST(a_job_comes_back_with_its_step_which_is_durable, fixture *f)
@@ -162,15 +160,11 @@ static void expect_step_2_without(fixture *f, const char *name)
     assert_int_equal(only_job(f)->step_least, 2);
 }
 
-TEST(a_job_goes_on_from_the_checkpoint_before_one_whose_state_is_damaged, fixture *f)
-{
-    expect_step_2_without(f, "state.bin");
-}
+HOLDS_FOR(fixture *f, a_job_goes_on_from_the_checkpoint_before_one_whose_state_is_damaged,
+          expect_step_2_without(f, "state.bin"));
 
-TEST(a_job_goes_on_from_the_checkpoint_before_one_whose_weights_are_damaged, fixture *f)
-{
-    expect_step_2_without(f, "weights.safetensors");
-}
+HOLDS_FOR(fixture *f, a_job_goes_on_from_the_checkpoint_before_one_whose_weights_are_damaged,
+          expect_step_2_without(f, "weights.safetensors"));
 
 TEST(a_foreign_checkpoint_is_refused_only_to_a_job_that_must_be_exact, fixture *f)
 {

@@ -17,8 +17,6 @@ static void step_alone(stern_steps *f)
     if (pd_optim_refused(f->optim[0]) == NULL) memcpy(f->before[0], f->after[0], sizeof f->before[0]);
 }
 
-/* ---- steps of one parameter ---- */
-
 EACH_TEST(stern_set_up, stern_tear_down);
 
 TEST(a_refused_step_writes_no_weights_and_is_counted, stern_steps *f)

@@ -93,7 +93,7 @@ TEST(who_was_in_the_first_job_does_not_rejoin_the_second, rig *r)
     r->means = r->creator;
     create_again(r);
     assert_int_equal(rejoin(r, 1, NULL), PD_NOT_FOUND);
-    assert_non_null(strstr(r->error.text, "not on this server any more"));
+    assert_non_null(strstr(r->error.text, "no longer on this server"));
     r->means = r->creator;
     assert_int_equal(rejoin(r, 1, NULL), PD_OK);
 }

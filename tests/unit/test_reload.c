@@ -3,7 +3,6 @@
 
 #include <sys/stat.h>
 #include <syslog.h>
-#include <unistd.h>
 
 #include "flags.h"
 #include "log.h"

@@ -4,13 +4,12 @@
 
 #include "exporting.h"
 #include "kept_job.h"
+#include "rig.h"
 #include "store_inside.h"
 
 enum { NUMBER = 77, OTHER = 78, OPERATOR = 99, MOST = 256, PARAMS = 2 };
 
 static const char *const names[] = { "p0", "p1" };
-
-/* ---- a job of two ranks, with checkpoints ---- */
 
 #define OPTIONS "durability=checkpoint checkpoint_every=100"
 static uint64_t conns[2]; /* connections of the ranks' processes */
@@ -117,8 +116,6 @@ static void assert_says(const rig *r, const char *text)
     if (strstr(r->error.text, text) == NULL) fail_msg("expected \"%s\" in: %s", text, r->error.text);
 }
 
-/* ---- they come into force together ---- */
-
 FIXTURE(rig, set_up, rig_free);
 
 TEST(weights_come_into_force_when_all_of_them_have_come, rig *r)
@@ -218,8 +215,6 @@ TEST(an_update_does_not_build_on_weights_that_were_replaced, rig *r)
     assert_int_equal(rig_versions(r, r->job, 0)->published->builds_on, 0);
 }
 
-/* ---- what is refused ---- */
-
 TEST(only_rank_0_sends_them, rig *r)
 {
     assert_int_equal(send_chunks(r, 1, 1, 1, NUMBER, 1, 0, 100), PD_FAILED_PRECONDITION);
@@ -230,7 +225,7 @@ TEST(only_rank_0_sends_them, rig *r)
 TEST(they_replace_those_of_the_step_that_is_closed, rig *r)
 {
     assert_int_equal(send_param(r, 0, 0, NUMBER, 1), PD_FAILED_PRECONDITION);
-    assert_says(r, "replace those of step 0, but it has closed step 1");
+    assert_says(r, "replacement weights are for step 0, but it has closed step 1");
     assert_int_equal(send_param(r, 2, 0, NUMBER, 1), PD_FAILED_PRECONDITION);
     replace(r, 1, NUMBER);
 }
@@ -323,8 +318,6 @@ TEST(without_memory_nothing_changes, rig *r)
     assert_true(survived && is_in_force(r, 1, NUMBER));
 }
 
-/* ---- all ranks must have made the same change ---- */
-
 TEST(a_rank_that_has_not_changed_its_weights_is_refused, rig *r)
 {
     replace(r, 1, NUMBER);
@@ -394,8 +387,6 @@ TEST(a_new_process_learns_the_number, rig *r)
     succeed(r, 1, 56);
     assert_int_equal(r->replaced[0], 0);
 }
-
-/* ---- exports, checkpoints and logs ---- */
 
 TEST(an_export_that_is_read_keeps_the_weights_that_it_has, rig *r)
 {

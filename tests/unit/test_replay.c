@@ -308,8 +308,6 @@ TEST(a_parameter_without_gradient_stays)
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
-/* ---- how errors are measured ---- */
-
 TEST(error_is_relative_to_what_was_recorded)
 {
     static const float ours[2] = { 3, 4.5f };

@@ -160,8 +160,6 @@ TEST(other_aggregates_are_skipped_by_name)
     assert_outcome_with(&file, "config", "{\"n_devices\": 2}", PD_REPLAY_SKIPPED, "records no averages");
 }
 
-/* ---- weighted means ---- */
-
 /* Replica 0 has the values 1 and 3 with the weights 1 and 0.5, replica 1 the values 5 and 7 with the weights 2 and
  * 0. The sums of the weights are 1.5 and 2, on average 1.75. */
 static const float v0[2] = { 1, 3 }, x0[2] = { 1, .5f }, v1[2] = { 5, 7 }, x1[2] = { 2, 0 };
@@ -247,8 +245,6 @@ TEST(many_replicas_are_weighed)
     tracefile_add(&file, "mean_of_replicas", one, 0);
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
-
-/* ---- memory ---- */
 
 TEST(without_memory_it_fails_and_leaks_nothing)
 {

@@ -41,7 +41,7 @@ static void remove_last(tracefile *file)
     file->n--;
 }
 
-/* ---- lower bound of a matrix norm: the largest element of a diagonal matrix, 0 for a zero matrix ---- */
+/* Lower bound of a matrix norm: the largest element of a diagonal matrix, 0 for a zero matrix. */
 
 static const float wide[4] = { 3, 0, 0, 1 }, none[4] = { 0, 0, 0, 0 }, bound[1] = { 3 };
 static const char *const norm_inputs[] = { "in/0000", "in/0001", NULL };
@@ -81,7 +81,7 @@ TEST(a_file_without_its_tensors_has_no_cases)
     assert_outcome(&file, PD_REPLAY_FAILED, "in/****");
 }
 
-/* ---- one update: case 0 has a diagonal factor Q = (1, 2), case 1 a triangular factor ---- */
+/* One update: case 0 has a diagonal factor Q = (1, 2), case 1 a triangular factor. */
 
 static const float Q[2] = { 1, 2 }, G[2] = { 1, 1 }, V[2] = { 1, 2 }, A[2] = { 1, 2 }, B[2] = { 1, 1 },
                    T1[2] = { 1, 4 }, T2[2] = { 1, 1 }, newQ[2] = { 1, 1.4f };
@@ -179,8 +179,6 @@ TEST(an_update_may_have_as_many_dimensions_as_a_tensor)
     assert_ok(&file, 1);
 }
 
-/* ---- when factors are updated ---- */
-
 static const int32_t every_second[3] = { 2, 4, 6 }, annealed[3] = { 1, 2, 4 };
 static const float probability[5] = { 1, 1, 1, .5f, .5f };
 static const char *const probability_inputs[] = { NULL };
@@ -243,8 +241,6 @@ TEST(probabilities_that_are_none_are_refused)
     }
 }
 
-/* ---- JAX's generator ---- */
-
 /* Numbers that JAX gives for the key (0, 42), in its random-bit layout before version 0.5. */
 static const uint32_t folded[4] = { 1832780943, 270669613, 64467757, 2916123636 },
                       parted[6] = { 3134548294, 3733159049, 3746501087, 894150801, 801545058, 2363201431 };
@@ -290,8 +286,6 @@ TEST(draws_of_jax_may_be_many_and_long)
     tracefile_add(&other, "normal/0/300", same, LONG);
     assert_outcome(&other, PD_REPLAY_FAILED, "");
 }
-
-/* ---- memory ---- */
 
 TEST(without_memory_they_fail_and_leak_nothing)
 {

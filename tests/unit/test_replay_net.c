@@ -1,8 +1,6 @@
 /* Tests that a run without recorded gradients is judged by the losses of its network. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "replay.h"
 #include "replay_net.h"
 #include "tracefile.h"

@@ -54,8 +54,6 @@ static uint32_t declare_some(rig *r, const char *job, uint32_t from, uint32_t to
     return taken;
 }
 
-/* ---- a job has room for all its ranks, or for none ---- */
-
 TEST(a_job_has_room_for_all_its_ranks_from_the_first_one_on)
 {
     rig r;
@@ -103,8 +101,6 @@ TEST(a_world_that_the_budget_never_holds_is_refused_at_its_first_rank)
     assert_int_equal(r.store->ingest.reserved, 0);
     rig_free(&r);
 }
-
-/* ---- ranks that are lost, leave and come back ---- */
 
 TEST(a_job_that_lingers_keeps_no_reserve)
 {
@@ -279,8 +275,6 @@ TEST(a_dropped_job_gives_all_back)
     rig_free(&r);
 }
 
-/* ---- the shares of identities ---- */
-
 static void take_roles(rig *r, const char *text)
 {
     pd_request *request = pd_request_new(PD_REQ_ROLES, (pd_ticket){ 0, 0 });
@@ -337,8 +331,6 @@ TEST(another_identitys_worker_counts_for_the_jobs_owner)
     assert_int_equal(declare(&r, "j", 1, 2, CONN + 1), PD_OK);
     rig_free(&r);
 }
-
-/* ---- ranks come and go at random ---- */
 
 enum { JOBS = 3, RANKS = 3, BUDGET = 7, TURNS = 6000 };
 

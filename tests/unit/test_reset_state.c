@@ -69,8 +69,6 @@ static pd_optim *optim_of(const rig *r, uint32_t param)
     return inside_job(r->store, r->job)->steps.params[param].optim;
 }
 
-/* ---- what a reset does ---- */
-
 TEST(a_reset_state_is_that_of_a_new_job_and_weights_stay)
 {
     static const char *const rules[] = {
@@ -167,8 +165,6 @@ TEST(an_optimizer_that_refuses_all_steps_goes_on)
     rig_free(&r);
 }
 
-/* ---- slices ---- */
-
 /* Returns how many times the store works until a reset of all state is answered. */
 static int turns_of(rig *r, bool keeps_counts)
 {
@@ -203,8 +199,6 @@ TEST(no_turn_of_a_reset_does_more_than_one_parameter)
         rig_free(&r);
     }
 }
-
-/* ---- roots that are under way ---- */
 
 TEST(a_reset_waits_for_roots_at_the_pool_and_adopts_none)
 {
@@ -270,8 +264,6 @@ TEST(a_reset_that_finds_no_rest_is_refused_after_ten_seconds)
     rig_free(&r);
 }
 
-/* ---- restarts ---- */
-
 TEST(a_job_with_checkpoints_writes_one_at_once_that_has_the_reset)
 {
     pd_store_config config = kept_config();
@@ -290,8 +282,6 @@ TEST(a_job_with_checkpoints_writes_one_at_once_that_has_the_reset)
     rig_free(&again);
     rig_free(&r);
 }
-
-/* ---- resets that are refused ---- */
 
 TEST(a_reset_that_is_refused_changes_nothing)
 {

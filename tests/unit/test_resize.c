@@ -5,6 +5,7 @@
 #include "course.h"
 #include "kept_job.h"
 #include "partial_policy.h"
+#include "rig.h"
 #include "store_inside.h"
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
@@ -35,8 +36,6 @@ static const rig_range ranges[4][3][PARAMS] = {
     { { WHOLE, { 0, 40 } }, { WHOLE, { 40, 96 } } },
     { { WHOLE, { 0, 64 } }, { WHOLE, { 64, 96 } }, { WHOLE, { 10, 10 } } },
 };
-
-/* ---- workers ---- */
 
 static int hello(rig *r, uint32_t rank, uint32_t world, uint64_t conn)
 {
@@ -166,8 +165,6 @@ static void compare(rig *a, rig *b)
     }
 }
 
-/* ---- the job goes on ---- */
-
 /* A job of `from` workers is saved and restored, and goes on with `to` workers. It has the bits, and counts the memory,
  * of a job that has had `to` workers from the beginning. */
 static void change(uint32_t from, uint32_t to)
@@ -194,22 +191,11 @@ static void change(uint32_t from, uint32_t to)
     rig_free(&next);
 }
 
-TEST(two_workers_become_three)
-{
-    change(2, 3);
-}
+HOLDS(two_workers_become_three, change(2, 3));
 
-TEST(three_workers_become_one)
-{
-    change(3, 1);
-}
+HOLDS(three_workers_become_one, change(3, 1));
 
-TEST(one_worker_becomes_two)
-{
-    change(1, 2);
-}
-
-/* ---- crashes ---- */
+HOLDS(one_worker_becomes_two, change(1, 2));
 
 /* Kills the server. The job comes back from the disk and its logs, and goes on with the disk in *r. */
 static void crash(rig *r)
@@ -268,15 +254,10 @@ static void change_with(const char *how)
     same_until = SAVED;
 }
 
-TEST(jobs_with_checkpoints_go_on_in_any_world_after_any_crash)
-{
-    change_with(plain);
-}
+HOLDS(jobs_with_checkpoints_go_on_in_any_world_after_any_crash, change_with(plain));
 
-TEST(jobs_with_logs_go_on_in_any_world_after_any_crash)
-{
-    change_with("durability=log checkpoint_every=4 clip_global_norm=2.5");
-}
+HOLDS(jobs_with_logs_go_on_in_any_world_after_any_crash,
+      change_with("durability=log checkpoint_every=4 clip_global_norm=2.5"));
 
 TEST(rounds_of_another_world_are_in_no_control_log)
 {
@@ -391,8 +372,6 @@ TEST(ranges_that_leave_elements_out_are_refused)
     rig_free(&next);
 }
 
-/* ---- notes, barriers, requests ---- */
-
 TEST(notes_of_ranks_that_still_exist_are_recalled)
 {
     rig next;
@@ -473,8 +452,6 @@ TEST(an_operator_whose_values_wait_for_the_disk_is_answered_by_the_next_checkpoi
     rig_logged(&next); /* the entry of the job that was: nobody waits for it */
     rig_free(&next);
 }
-
-/* ---- refusals ---- */
 
 static void expect(rig *r, int code, const char *text)
 {
@@ -591,8 +568,6 @@ TEST(too_few_workers_for_the_aggregate_are_refused)
     assert_int_equal(rig_hello(&next, "job", 0, 4, NEW, NEW, trimmed, "* sgd lr=1"), PD_OK);
     rig_free(&next);
 }
-
-/* ---- short of memory ---- */
 
 TEST(memory_that_fails_changes_nothing)
 {

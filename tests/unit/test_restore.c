@@ -2,9 +2,9 @@
 #include "test.h"
 
 #include "course.h"
-#include "kept_copy.h"
 #include "kept_job.h"
 #include "plan_bytes.h"
+#include "rig.h"
 #include "store_inside.h"
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
@@ -117,7 +117,7 @@ TEST(parts_that_do_not_belong_together_are_refused, const rig *r)
     expect(kept, PD_DATA_LOSS, "creator");
     kept->creator--;
     kept->n_params--;
-    expect(kept, PD_DATA_LOSS, "2 parameters, but its head 3");
+    expect(kept, PD_DATA_LOSS, "2 parameters, but its header 3");
     kept->n_params++;
     kept->params[1] = kept->params[2];
     kept->params[2] = swapped;
@@ -140,10 +140,8 @@ TEST(parts_that_do_not_belong_together_are_refused, const rig *r)
     pd_checkpoint_image_free(kept);
 }
 
-TEST(a_checkpoint_of_a_job_that_exists_is_refused, rig *r)
-{
-    assert_int_equal(rig_restore(r, r), PD_FAILED_PRECONDITION);
-}
+HOLDS_FOR(rig *r, a_checkpoint_of_a_job_that_exists_is_refused,
+          assert_int_equal(rig_restore(r, r), PD_FAILED_PRECONDITION));
 
 TEST(the_restored_job_knows_what_is_durable, void *given)
 {
@@ -236,8 +234,6 @@ TEST(memory_that_fails_while_restoring_leaves_nothing, const rig *r)
         assert_true(rc == PD_OK || rc == PD_NO_MEMORY);
     }
 }
-
-/* ---- out of memory while a checkpoint is made ---- */
 
 /* Takes two steps while allocation number `fail` fails; the second step makes a checkpoint. Returns whether an
  * allocation failed. Adds 1 to *lost if the checkpoint was given up. */

@@ -42,8 +42,6 @@ static bool median(fixture *f, int k)
     return trimmed(f, k, pd_median_trim(k));
 }
 
-/* ---- comparison with sorted values ---- */
-
 static int ascending(const void *a, const void *b)
 {
     float x = *(const float *)a, y = *(const float *)b;
@@ -107,8 +105,6 @@ TEST(equal_values_and_both_zeros_are_sorted_too, fixture *f)
     f->x[0] = -0.0f;
     for (int trim = 0; trim <= 4; trim++) check_against_sorting(f, 9, trim);
 }
-
-/* ---- a minority of bad vectors ---- */
 
 static const float spoils[] = { NAN, -NAN, INFINITY, -INFINITY, 3e38f, -3e38f };
 
@@ -180,8 +176,6 @@ TEST(large_values_do_not_overflow, fixture *f)
     assert_true(trimmed(f, 4, 0));
     assert_true(f->to[0] == 3e38f);
 }
-
-/* ---- bits ---- */
 
 TEST(order_of_vectors_changes_no_bit, fixture *f)
 {

@@ -2,7 +2,6 @@
 #include "test.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "glob.h"
 #include "trusted_files.h"
@@ -203,12 +202,7 @@ static int parse_and_copy(const void *what)
     return rc;
 }
 
-TEST(no_memory_is_survived)
-{
-    assert_true(oom_each(parse_and_copy, sample) >= 7);
-}
-
-/* ---- the file ---- */
+HOLDS(no_memory_is_survived, assert_true(oom_each(parse_and_copy, sample) >= 7));
 
 static void write_file(const char *path, const char *text, mode_t mode)
 {

@@ -326,8 +326,6 @@ TEST(a_diverging_newton_says_that_it_did_not_converge)
     free(X.at);
 }
 
-/* ---- retries ---- */
-
 TEST(a_retry_of_newton_decomposes_with_the_same_ridge)
 {
     static const double values[] = { 1, 0.5, -0.5 };

@@ -7,8 +7,6 @@
 enum { MOST = 24 };
 typedef double square[MOST][MOST];
 
-/* ---- random matrices: `seed` selects their numbers, uniform on [-1, 1) ---- */
-
 static double number(uint32_t *seed)
 {
     *seed = *seed * 1664525u + 1013904223u;
@@ -43,8 +41,6 @@ static void positive(float *A, int n, double size, double condition, uint32_t se
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++) A[i * n + j] = (float)S[i > j ? i : j][i > j ? j : i];
 }
-
-/* ---- the reference: the documented equations on the explicitly padded matrix ---- */
 
 static void multiply(square C, square A, square B, int n)
 {
@@ -112,8 +108,6 @@ static void twin(double *X, const float *A, int n, int side, double padding, int
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++) X[i * n + j] = grew ? last[i][j] : H[i][j];
 }
-
-/* ---- checks ---- */
 
 static int root(float *X, const float *A, int n, const pd_root_want *want, pd_root_report *report)
 {

@@ -183,8 +183,6 @@ TEST(the_error_of_any_exponent_tells_what_is_wrong)
         }
 }
 
-/* ---- diagonal matrices, element by element ---- */
-
 /* Every method takes a diagonal matrix element by element. A negative element is not lifted: -0.5 with ridge 1 gives
  * (-0.5 + 1)^-e. */
 TEST(a_diagonal_matrix_is_taken_element_by_element)
@@ -254,8 +252,6 @@ TEST(a_negative_element_below_the_ridge_has_no_root)
     free(A.at);
     free(X.at);
 }
-
-/* ---- refusals and retries ---- */
 
 TEST(what_is_not_finite_is_refused)
 {
@@ -330,8 +326,6 @@ TEST(no_allocation_may_fail_unnoticed)
             }
 }
 
-/* ---- roots that follow an eigenbasis ---- */
-
 /* The matrix changes a little each time. The tracked root is as exact as that of a new decomposition, also when the
  * smallest eigenvalue is negative. */
 TEST(a_tracked_root_is_the_decomposed_one)
@@ -377,8 +371,6 @@ TEST(exponents_that_no_whole_root_has_are_decomposed_each_time)
     }
     free(Q.at), free(X.at), free(A.at);
 }
-
-/* ---- roots of a float64 matrix ---- */
 
 /* A small eigenvalue of a float64 matrix counts: 1e-10 beside 2. In float32 it would be lost. */
 TEST(a_wide_matrix_keeps_what_float32_would_lose)

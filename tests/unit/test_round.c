@@ -86,8 +86,6 @@ TEST(knows_absence_from_a_gradient, fixture *f)
     assert_int_equal(pd_round_given(&f->round), PD_GIVEN_ALL);
 }
 
-/* ---- ranges ---- */
-
 enum { ELEMENTS = 150 };
 
 /* Gives the five ranks random ranges over three chunks. The round knows the ranges of all ranks. */

@@ -18,8 +18,6 @@ static const struct {
     { { 3, { 4, 3, 5 } }, 2, 7 }, { { 2, { 300, 130 } }, 40, 1000 },
 };
 
-/* ---- the second implementation ---- */
-
 typedef struct twin {
     int64_t a, b, c, n; /* three dimensions, missing ones in front are 1 */
     int block_size;
@@ -89,8 +87,6 @@ static void twin_step(twin *t, const float *G, const double *h, double largest_b
     for (int64_t i = 0; i < t->n; i++) t->w[i] -= scale * (G[i] * t->R[i]);
     if (t->count % 2 == 1) t->tally += (float)sqrt(sum);
 }
-
-/* ---- parameters in both implementations, and ways to step them ---- */
 
 typedef struct manner {
     int threads;
@@ -228,28 +224,15 @@ static void follows_twin(fixture *f, const manner *way, const char *const *optio
 
 static const manner usual = { 2, false, false }, late = { 2, false, true };
 
-/* ---- tests ---- */
-
-TEST(uses_roots_of_its_own_step_with_delay_0, fixture *f)
-{
-    follows_twin(f, &usual, OPTIONS("interval", "3"));
-}
-TEST(uses_roots_one_step_later_with_delay_1, fixture *f)
-{
-    follows_twin(f, &usual, OPTIONS("interval", "3", "root_delay", "1"));
-}
-TEST(uses_roots_two_steps_later_with_delay_2, fixture *f)
-{
-    follows_twin(f, &usual, OPTIONS("interval", "3", "root_delay", "2"));
-}
-TEST(delay_may_be_as_long_as_the_interval, fixture *f)
-{
-    follows_twin(f, &late, OPTIONS("interval", "2", "root_delay", "2"));
-}
-TEST(delay_may_be_longer_than_the_interval, fixture *f)
-{
-    follows_twin(f, &late, OPTIONS("interval", "1", "root_delay", "3"));
-}
+HOLDS_FOR(fixture *f, uses_roots_of_its_own_step_with_delay_0, follows_twin(f, &usual, OPTIONS("interval", "3")));
+HOLDS_FOR(fixture *f, uses_roots_one_step_later_with_delay_1,
+          follows_twin(f, &usual, OPTIONS("interval", "3", "root_delay", "1")));
+HOLDS_FOR(fixture *f, uses_roots_two_steps_later_with_delay_2,
+          follows_twin(f, &usual, OPTIONS("interval", "3", "root_delay", "2")));
+HOLDS_FOR(fixture *f, delay_may_be_as_long_as_the_interval,
+          follows_twin(f, &late, OPTIONS("interval", "2", "root_delay", "2")));
+HOLDS_FOR(fixture *f, delay_may_be_longer_than_the_interval,
+          follows_twin(f, &late, OPTIONS("interval", "1", "root_delay", "3")));
 
 TEST(bits_do_not_depend_on_the_number_of_threads, fixture *f)
 {
@@ -401,10 +384,7 @@ static void a_failed_root_keeps_the_last_good_one(fixture *f, const char *how)
     finish(f);
 }
 
-TEST(a_root_that_fails_keeps_the_last_good_one, fixture *f)
-{
-    a_failed_root_keeps_the_last_good_one(f, "error");
-}
+HOLDS_FOR(fixture *f, a_root_that_fails_keeps_the_last_good_one, a_failed_root_keeps_the_last_good_one(f, "error"));
 
 TEST(a_root_that_is_not_finite_keeps_the_last_good_one, fixture *f)
 {
@@ -478,8 +458,6 @@ TEST(a_task_tells_its_cost, fixture *f)
     assert_true(pd_optim_root_stats(f->optim[0]).last_cost_ms == 12.5);
     finish(f);
 }
-
-/* ---- out of memory ---- */
 
 TEST(no_memory_for_temporaries_changes_nothing, fixture *f)
 {

@@ -28,8 +28,6 @@ static void fill(float *G, int n, int step)
     for (int i = 0; i < n; i++) G[i] = sinf((float)(i + 1) * (float)(step + 1) * 0.7f);
 }
 
-/* ---- the optimizer as documented in split_row.h, in plain loops ---- */
-
 typedef struct twin {
     float W[N], S[N], R[N], root[STEPS + 1][N]; /* root[c]: computed from the statistics of step c */
 } twin;
@@ -118,8 +116,6 @@ TEST(a_refresh_after_the_move_overlaps_the_time_between_steps)
     assert_true(pd_optim_done(optim));
     pd_optim_free(optim);
 }
-
-/* ---- stripes ---- */
 
 static void product(float *to, const float *A, const float *B, int rows, int inner, int cols, bool turned)
 {

@@ -167,15 +167,11 @@ static void refuses(pd_optim *from, pd_optim *to, const char *text)
     pd_optim_free(to);
 }
 
-TEST(state_of_another_optimizer_is_refused)
-{
-    refuses(make("adam", no_setting, matrix), make("sgd", no_setting, matrix), "optimizer is sgd here, but adam");
-}
+HOLDS(state_of_another_optimizer_is_refused,
+      refuses(make("adam", no_setting, matrix), make("sgd", no_setting, matrix), "optimizer is sgd here, but adam"));
 
-TEST(state_of_another_shape_is_refused)
-{
-    refuses(make("adam", no_setting, (pd_shape){ 2, { 4, 6 } }), make("adam", no_setting, matrix), "(4, 6)");
-}
+HOLDS(state_of_another_shape_is_refused,
+      refuses(make("adam", no_setting, (pd_shape){ 2, { 4, 6 } }), make("adam", no_setting, matrix), "(4, 6)"));
 
 TEST(a_root_from_a_later_step_is_refused)
 {

@@ -19,15 +19,9 @@ static uint64_t site_of(const char *job, int rank)
     return site;
 }
 
-TEST(a_job_that_repeats_itself_is_one_site)
-{
-    assert_true(site_of("a", 1) == site_of("a", 2));
-}
+HOLDS(a_job_that_repeats_itself_is_one_site, assert_true(site_of("a", 1) == site_of("a", 2)));
 
-TEST(two_jobs_are_two_sites)
-{
-    assert_true(site_of("a", 1) != site_of("b", 1));
-}
+HOLDS(two_jobs_are_two_sites, assert_true(site_of("a", 1) != site_of("b", 1)));
 
 TEST(two_formats_are_two_sites)
 {

@@ -25,8 +25,6 @@ static float *slot_of_run(const run *r, const char *slot, int number, int64_t n)
     return shampoo_slot(r, slot, number, -1, n);
 }
 
-/* ---- promises ---- */
-
 TEST(the_number_of_threads_does_not_change_a_bit)
 {
     static const char *const kinds[] = {
@@ -98,11 +96,9 @@ TEST(ready_roots_are_used_once_they_are_there)
                    "block_size=8 start_preconditioning_step=1 preconditioning_compute_steps=2 root_delay=ready", 7));
 }
 
-TEST(precision_changes_nothing)
-{
-    assert_true(runs_agree(&(pd_shape){ 2, { 20, 9 } }, "block_size=8 start_preconditioning_step=1",
-                           "block_size=8 start_preconditioning_step=1 precision=default", 5));
-}
+HOLDS(precision_changes_nothing,
+      assert_true(runs_agree(&(pd_shape){ 2, { 20, 9 } }, "block_size=8 start_preconditioning_step=1",
+                             "block_size=8 start_preconditioning_step=1 precision=default", 5)));
 
 /* A second parameter with a larger block changes the ridge of a smaller block. padding_coupling=no switches that
  * off. */
@@ -155,8 +151,6 @@ TEST(every_root_method_comes_close_to_newton)
         shampoo_run_end(&other);
     }
 }
-
-/* ---- memory ---- */
 
 /* Returns the bytes of the optimizer's state, by section 11 of the algorithm's specification. */
 static double formula(const pd_shape *shape, int64_t block_size, bool reduced, bool diagonal)
@@ -214,8 +208,6 @@ TEST(diagonal_statistics_may_take_half_the_memory)
     shampoo_run_end(&full);
     shampoo_run_end(&half);
 }
-
-/* ---- unusual shapes and gradients ---- */
 
 TEST(what_upstream_refuses_is_an_ordinary_step)
 {
@@ -372,8 +364,6 @@ TEST(errors_of_roots_stay_where_the_new_one_is_none)
     shampoo_run_end(&r);
 }
 
-/* ---- when out of memory ---- */
-
 /* Large blocks are used in place. Blocks at the edge of the tensor are copied to scratch memory. */
 TEST(every_block_has_the_scratch_memory_that_it_takes)
 {
@@ -411,12 +401,8 @@ TEST(out_of_memory_is_told_and_leaves_nothing)
 }
 
 /* A root without memory counts as failed. The last root stays in use, and the step is taken. */
-TEST(a_root_without_memory_is_a_root_that_failed)
-{
-    shampoo_assert_steps_without_memory("scalable_shampoo", &(pd_shape){ 2, { 6, 5 } }, "block_size=8", 1);
-}
-
-/* ---- refusals ---- */
+HOLDS(a_root_without_memory_is_a_root_that_failed,
+      shampoo_assert_steps_without_memory("scalable_shampoo", &(pd_shape){ 2, { 6, 5 } }, "block_size=8", 1));
 
 TEST(values_out_of_range_are_refused_by_name)
 {

@@ -9,8 +9,6 @@
 
 enum { MOST = 600, MOST_STATISTICS = 96, MOST_SIDE = 16, STEPS = 7 };
 
-/* ---- the second implementation: one parameter, in float64, by index arithmetic ---- */
-
 typedef struct twin {
     double h[PD_MAX_HYPERS];
     pd_shape shape, merged;
@@ -202,8 +200,6 @@ static void twin_step(twin *t, const float *G, int step)
         memcpy(P, D, sizeof P);
     twin_move(t, P, D, step);
 }
-
-/* ---- random cases ---- */
 
 /* Returns a random shape of rank 0 to 4. Block sizes of 2 to 6 cut and merge its dimensions in every way. */
 static pd_shape random_shape(void)

@@ -261,8 +261,9 @@ TEST(another_value_of_a_name_is_refused_and_changes_nothing, rig *r)
     rig_scalar(frame, "tokens", 7);
     rig_scalar(frame, "loss", 0.5);
     assert_int_equal(rig_send(r, frame), PD_INVALID_ARGUMENT);
-    assert_string_equal(r->error.text, "p0: rank 1 has given loss = 0.25 for step 1 before and now gives 0.5: a round "
-                                       "takes one value of a name from each rank");
+    assert_string_equal(r->error.text,
+                        "p0: rank 1 has already given loss = 0.25 for step 1, and now gives 0.5: a rank gives "
+                        "each scalar once in a step");
     for (uint32_t rank = 0; rank < 2; rank++)
         for (int64_t chunk = 0; chunk < 3; chunk++)
             assert_int_equal(rig_send(r, chunk_frame(r, job, rank, 1, chunk)), PD_OK);
@@ -299,8 +300,8 @@ TEST(all_ranks_together_have_at_most_sixteen_names, rig *r)
     assert_int_equal(rig_send(r, many(r, job, 0, 'a', 9)), PD_OK);
     assert_int_equal(rig_send(r, many(r, job, 1, 'b', 8)), PD_INVALID_ARGUMENT);
     assert_string_equal(r->error.text,
-                        "p1: with this push of rank 1 the ranks would have given scalars of 17 names for step 1: a "
-                        "round takes at most 16; give fewer, or under names that ranks share");
+                        "p1: with this push of rank 1 there would be scalars of 17 names for step 1, at most 16 are "
+                        "allowed: use fewer names, the same on all ranks");
     assert_int_equal(rig_send(r, many(r, job, 1, 'b', 7)), PD_OK);
     rig_work(r);
     assert_int_equal(rig_versions(r, job, 1)->scalars->n, 16);
@@ -326,8 +327,6 @@ TEST(sixteen_names_of_the_longest_are_taken_from_every_rank, rig *r)
     assert_mean(r, job, 1, name, 15 + 1.5, WORLD);
     assert_int_equal(rig_versions(r, job, 1)->scalars->n, PD_MAX_SCALARS);
 }
-
-/* ---- rounds that take no step ---- */
 
 TEST(an_absent_parameter_may_bring_them, rig *r)
 {
@@ -369,8 +368,6 @@ TEST(a_push_with_nan_that_is_rejected_brings_none, rig *r)
     give(r, job, 0, 1, "loss", 4, 1);
     assert_mean(r, job, 1, "loss", 4, 1);
 }
-
-/* ---- scalars of another process or of ranks with ranges ---- */
 
 static void take_over(rig *r, uint32_t job, uint32_t rank, uint32_t world)
 {
@@ -446,8 +443,6 @@ TEST(ranks_with_ranges_give_them_like_others, rig *r)
     }
     assert_mean(r, job, 0, "loss", 1, 4);
 }
-
-/* ---- memory ---- */
 
 TEST(without_memory_the_push_is_refused_whole, rig *r)
 {

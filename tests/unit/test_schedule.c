@@ -45,8 +45,6 @@ static void refused_with(const char *text, const char *words)
     if (strstr(err.text, words) == NULL) fail_msg("%s: \"%s\" does not say \"%s\"", text, err.text, words);
 }
 
-/* ---- values ---- */
-
 TEST(linear_warmup_gives_its_first_share_in_the_first_step)
 {
     static const char text[] = "linear_warmup(peak=0.2,warmup_steps=4)";
@@ -167,8 +165,6 @@ TEST(a_table_holds_its_last_value)
                 at("table(3)", 0) == 3);
 }
 
-/* ---- properties of the formulas ---- */
-
 typedef struct shape {
     const char *text;
     int rises, falls; /* the value rises until count `rises`, and falls from count `falls` on */
@@ -256,8 +252,6 @@ TEST(equal_ends_give_a_constant_to_the_bit)
     for (int count = 0; count < 1000; count++) assert_true(pd_schedule_at(s, count) == 0.1);
     pd_schedule_free(s);
 }
-
-/* ---- refusals ---- */
 
 TEST(a_kind_it_does_not_have_gets_the_list)
 {

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "descriptors.h"
 #include "segment.h"
@@ -36,8 +35,6 @@ static pd_segment made(uint64_t bytes)
     if (pd_segment_make(&segment, bytes, &err) != PD_OK) fail_msg("%s", err.text);
     return segment;
 }
-
-/* ---- what both sides see ---- */
 
 EACH_TEST(set_up, tear_down);
 
@@ -126,8 +123,6 @@ TEST(a_dropped_segment_may_be_dropped_again)
     assert_null(segment.at);
 }
 
-/* ---- what the other side cannot do ---- */
-
 TEST(the_other_side_cannot_map_it_to_write)
 {
     pd_segment mine = made(BYTES);
@@ -193,8 +188,6 @@ TEST(a_segment_of_a_peer_cannot_be_passed_on)
     pd_segment_drop(&theirs);
 }
 
-/* ---- which descriptors are mapped ---- */
-
 static void assert_refuses(int fd, uint64_t bytes, const char *part)
 {
     pd_segment segment;
@@ -219,10 +212,7 @@ TEST(maps_a_memfd_of_any_length_up_to_that_of_the_file)
     }
 }
 
-TEST(refuses_that_none_came)
-{
-    assert_refuses(-1, BYTES, "the request has no file descriptor");
-}
+HOLDS(refuses_that_none_came, assert_refuses(-1, BYTES, "the request has no file descriptor"));
 
 /* Every set of seals but the whole one leaves the peer a way to change the size, or to do so later. */
 TEST(refuses_a_memfd_whose_size_is_not_sealed)
@@ -237,20 +227,13 @@ TEST(refuses_a_memfd_whose_size_is_not_sealed)
     }
 }
 
-TEST(refuses_a_memfd_that_is_shorter_than_announced)
-{
-    assert_refuses(memfd_sealed(BYTES, 1), BYTES + 1, "expected a memfd of 12389 bytes, got 12388");
-}
+HOLDS(refuses_a_memfd_that_is_shorter_than_announced,
+      assert_refuses(memfd_sealed(BYTES, 1), BYTES + 1, "expected a memfd of 12389 bytes, got 12388"));
 
-TEST(refuses_a_length_of_all_ones)
-{
-    assert_refuses(memfd_sealed(BYTES, 1), UINT64_MAX, "expected a memfd of 18446744073709551615 bytes");
-}
+HOLDS(refuses_a_length_of_all_ones,
+      assert_refuses(memfd_sealed(BYTES, 1), UINT64_MAX, "expected a memfd of 18446744073709551615 bytes"));
 
-TEST(refuses_a_segment_of_no_bytes)
-{
-    assert_refuses(memfd_sealed(BYTES, 1), 0, "expected a memfd of 0 bytes");
-}
+HOLDS(refuses_a_segment_of_no_bytes, assert_refuses(memfd_sealed(BYTES, 1), 0, "expected a memfd of 0 bytes"));
 
 TEST(refuses_a_pipe)
 {
@@ -273,10 +256,7 @@ static int new_file(const char *folder)
     return fd;
 }
 
-TEST(refuses_a_file_of_a_disk)
-{
-    assert_refuses(new_file("/var/tmp"), BYTES, "shared memory: ");
-}
+HOLDS(refuses_a_file_of_a_disk, assert_refuses(new_file("/var/tmp"), BYTES, "shared memory: "));
 
 /* /dev/shm is the file system that a memfd is in. But other processes can shorten a file there. */
 TEST(refuses_a_file_in_dev_shm)
@@ -339,8 +319,6 @@ TEST(refuses_gradients_whose_pages_can_be_freed)
     assert_not_full(fd, "F_SEAL_FUTURE_WRITE");
 }
 
-/* ---- where the system gives none ---- */
-
 static void assert_cannot_make(uint64_t bytes, const char *part)
 {
     pd_segment segment;
@@ -364,15 +342,10 @@ TEST(says_that_no_descriptor_is_free)
     assert_non_null(strstr(err.text, "memfd_create: Too many open files"));
 }
 
-TEST(says_that_the_memory_cannot_be_mapped)
-{
-    assert_cannot_make((uint64_t)1 << 48, "mapping it");
-}
+HOLDS(says_that_the_memory_cannot_be_mapped, assert_cannot_make((uint64_t)1 << 48, "mapping it"));
 
-TEST(says_that_no_file_is_so_long)
-{
-    assert_cannot_make(UINT64_MAX, "18446744073709551615 bytes exceed the largest size");
-}
+HOLDS(says_that_no_file_is_so_long,
+      assert_cannot_make(UINT64_MAX, "18446744073709551615 bytes exceed the largest size"));
 
 TEST(passes_no_descriptor_where_none_is_free)
 {
@@ -385,8 +358,6 @@ TEST(passes_no_descriptor_where_none_is_free)
     assert_int_equal(fd, -1);
     pd_segment_drop(&mine);
 }
-
-/* ---- what lies in it ---- */
 
 static uint64_t draw(uint64_t *seed, uint64_t below)
 {

@@ -5,8 +5,6 @@
 #include "coupled_row.h"
 #include "ones.h"
 
-/* ---- which value applies ---- */
-
 TEST(a_setting_goes_before_a_pushed_value_before_the_schedule_before_the_configuration)
 {
     for (int which = 0; which < 8; which++) {
@@ -108,8 +106,6 @@ TEST(a_schedule_that_is_set_follows_the_count_of_a_group)
     rig_free(&r);
 }
 
-/* ---- from which step a value applies ---- */
-
 TEST(a_round_that_is_gathering_takes_it)
 {
     pd_store_config config = rig_config();
@@ -158,7 +154,7 @@ TEST(with_a_step_it_holds_from_that_step_on)
     assert_int_equal(f.r.set->at[0].from_most, 3);
     ASSERT_NEAR(ones_step(&f, 0), 1);
     ASSERT_NEAR(ones_step(&f, 0), 1);
-    assert_non_null(strstr(f.r.log, "step 3 has come, lr = 9"));
+    assert_non_null(strstr(f.r.log, "from step 3 on lr = 9"));
     logs = f.r.logs;
     ASSERT_NEAR(ones_step(&f, 0), 9);
     ASSERT_NEAR(ones_step(&f, 1), 1);
@@ -175,7 +171,7 @@ TEST(a_step_that_is_past_is_refused_for_all)
     ones_step(&f, 2);
     assert_int_equal(rig_set(&f.r, "job", "*", "lr=9", 1), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(f.r.error.text, "p2"));
-    assert_non_null(strstr(f.r.error.text, "the earliest it can be is step 2"));
+    assert_non_null(strstr(f.r.error.text, "the earliest possible is step 2"));
     assert_int_equal(rig_ask(&f.r, PD_INFO_SETTINGS, "job")->n_settings, 0);
     for (uint32_t p = 0; p < 3; p++) ASSERT_NEAR(ones_step(&f, p), 1);
     rig_free(&f.r);
@@ -241,8 +237,6 @@ TEST(a_step_that_has_begun_keeps_its_values)
     }
     assert_memory_equal(weights[0], weights[1], sizeof weights[0]);
 }
-
-/* ---- random commands between random steps ---- */
 
 enum { LR, MAXIMIZE, HYPERS, HORIZON = 60, COMMANDS = 150 };
 
@@ -335,8 +329,6 @@ TEST(any_commands_give_each_step_the_values_of_the_definition)
         rig_free(&f.r);
     }
 }
-
-/* ---- which parameters a command applies to ---- */
 
 TEST(only_parameters_that_match_take_it)
 {

@@ -4,8 +4,6 @@
 
 #include "ones.h"
 
-/* ---- commands that are refused as a whole ---- */
-
 typedef struct refusal {
     const char *pattern, *options;
     int code;
@@ -219,8 +217,6 @@ TEST(a_list_is_set_and_withdrawn_by_its_name)
     rig_free(&f.r);
 }
 
-/* ---- limits, and records of commands ---- */
-
 TEST(a_parameter_has_a_bounded_number_of_plans)
 {
     ones f;
@@ -328,7 +324,7 @@ TEST(the_log_says_once_that_a_pushed_value_does_not_count)
     logs = f.r.logs;
     ASSERT_NEAR(ones_step_with(&f, 0, "lr", "3"), 4);
     assert_int_equal(f.r.logs, logs + 1);
-    assert_non_null(strstr(f.r.log, "workers send lr for p0 with step 1; what host:7 has set goes before it"));
+    assert_non_null(strstr(f.r.log, "workers push lr for p0 with step 1; the override by host:7 takes precedence"));
     ASSERT_NEAR(ones_step_with(&f, 0, "lr", "3"), 4);
     assert_int_equal(f.r.logs, logs + 1);
     rig_free(&f.r);

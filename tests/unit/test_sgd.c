@@ -94,44 +94,22 @@ static void follows_the_definition(fixture *f, const char *const *options, bool 
 
 FIXTURE(fixture, set_up, NULL);
 
-TEST(plain, fixture *f)
-{
-    follows_the_definition(f, OPTIONS("lr", "0.1"), false);
-}
-TEST(weight_decay, fixture *f)
-{
-    follows_the_definition(f, OPTIONS("lr", "0.1", "weight_decay", "0.01"), false);
-}
-TEST(momentum, fixture *f)
-{
-    follows_the_definition(f, OPTIONS("lr", "0.1", "momentum", "0.9"), false);
-}
-TEST(momentum_in_place, fixture *f)
-{
-    follows_the_definition(f, OPTIONS("lr", "0.1", "momentum", "0.9"), true);
-}
-TEST(momentum_with_weight_decay, fixture *f)
-{
-    follows_the_definition(f, OPTIONS("momentum", "0.9", "weight_decay", "0.1"), false);
-}
-TEST(dampening, fixture *f)
-{
-    follows_the_definition(f, OPTIONS("lr", "0.1", "momentum", "0.8", "dampening", "0.3"), false);
-}
-TEST(nesterov, fixture *f)
-{
-    follows_the_definition(f, OPTIONS("lr", "0.1", "momentum", "0.9", "nesterov", "yes"), true);
-}
-TEST(nesterov_with_weight_decay, fixture *f)
-{
-    follows_the_definition(f, OPTIONS("lr", "0.1", "momentum", "0.9", "nesterov", "yes", "weight_decay", "0.02"),
-                           false);
-}
-TEST(maximize, fixture *f)
-{
-    follows_the_definition(f, OPTIONS("lr", "0.1", "momentum", "0.9", "maximize", "yes", "weight_decay", "0.02"),
-                           false);
-}
+HOLDS_FOR(fixture *f, plain, follows_the_definition(f, OPTIONS("lr", "0.1"), false));
+HOLDS_FOR(fixture *f, weight_decay, follows_the_definition(f, OPTIONS("lr", "0.1", "weight_decay", "0.01"), false));
+HOLDS_FOR(fixture *f, momentum, follows_the_definition(f, OPTIONS("lr", "0.1", "momentum", "0.9"), false));
+HOLDS_FOR(fixture *f, momentum_in_place, follows_the_definition(f, OPTIONS("lr", "0.1", "momentum", "0.9"), true));
+HOLDS_FOR(fixture *f, momentum_with_weight_decay,
+          follows_the_definition(f, OPTIONS("momentum", "0.9", "weight_decay", "0.1"), false));
+HOLDS_FOR(fixture *f, dampening,
+          follows_the_definition(f, OPTIONS("lr", "0.1", "momentum", "0.8", "dampening", "0.3"), false));
+HOLDS_FOR(fixture *f, nesterov,
+          follows_the_definition(f, OPTIONS("lr", "0.1", "momentum", "0.9", "nesterov", "yes"), true));
+HOLDS_FOR(fixture *f, nesterov_with_weight_decay,
+          follows_the_definition(f, OPTIONS("lr", "0.1", "momentum", "0.9", "nesterov", "yes", "weight_decay", "0.02"),
+                                 false));
+HOLDS_FOR(fixture *f, maximize,
+          follows_the_definition(f, OPTIONS("lr", "0.1", "momentum", "0.9", "maximize", "yes", "weight_decay", "0.02"),
+                                 false));
 
 TEST(keeps_a_buffer_only_with_momentum)
 {

@@ -25,8 +25,6 @@ static bool runs_agree(const pd_shape *shape, const char *one, const char *other
 static const pd_shape matrix = { 2, { 20, 9 } };
 #define BLOCKS "max_preconditioner_dim=8 epsilon=1e-4 betas=0.9,0.99 "
 
-/* ---- bits ---- */
-
 TEST(the_number_of_threads_does_not_change_a_bit)
 {
     static const char *const kinds[] = {
@@ -107,8 +105,6 @@ TEST(factors_and_roots_begin_at_zero)
     shampoo_run_end(&r);
 }
 
-/* ---- options that give the same run ---- */
-
 TEST(nesterov_without_momentum_changes_nothing)
 {
     assert_true(runs_agree(&matrix, BLOCKS "grafting_config=SGD", BLOCKS "grafting_config=SGD use_nesterov=yes", 5));
@@ -132,13 +128,11 @@ TEST(a_start_of_minus_1_is_the_frequency)
                             BLOCKS "precondition_frequency=3 start_preconditioning_step=4", 7));
 }
 
-TEST(what_concerns_execution_alone_changes_nothing)
-{
-    assert_true(runs_agree(&matrix, BLOCKS,
-                           BLOCKS "num_trainers_per_group=4 track_root_inv_residuals=yes communication_dtype=DEFAULT "
-                                  "precision_config=PrecisionConfig()",
-                           4));
-}
+HOLDS(what_concerns_execution_alone_changes_nothing,
+      assert_true(runs_agree(&matrix, BLOCKS,
+                             BLOCKS "num_trainers_per_group=4 track_root_inv_residuals=yes communication_dtype=DEFAULT "
+                                    "precision_config=PrecisionConfig()",
+                             4)));
 
 /* Coupled weight decay acts like a term added to the gradient, also in everything that is computed from the
  * gradient. */
@@ -162,8 +156,6 @@ TEST(coupled_decay_is_a_part_of_the_gradient)
     shampoo_run_end(&penalized);
     shampoo_run_end(&plain);
 }
-
-/* ---- lengths ---- */
 
 /* Returns the length of the step x - y, or of the gradient x if y is NULL, in columns [left, left + 8). */
 static double length(const float *x, const float *y, int left)
@@ -226,8 +218,6 @@ TEST(a_gradient_of_zeros_moves_nothing)
         shampoo_run_end(&r);
     }
 }
-
-/* ---- storage ---- */
 
 static float rounded(float x, int dtype)
 {
@@ -321,8 +311,6 @@ TEST(state_takes_the_memory_that_the_page_says)
         }
 }
 
-/* ---- communication_dtype, and the reported updates of the weights ---- */
-
 TEST(updates_are_what_was_added_to_the_weights)
 {
     static const char *const kinds[] = { "communication_dtype=FP32", "communication_dtype=BF16",
@@ -364,8 +352,6 @@ TEST(float16_communication_overflows_above_65504)
     shampoo_run_end(&r);
 }
 
-/* ---- delays ---- */
-
 /* Until the first roots of a block are in use, the block takes the steps of the graft. */
 TEST(delayed_roots_are_waited_for_with_the_grafts_steps)
 {
@@ -385,8 +371,6 @@ TEST(ready_roots_are_used_once_they_are_there)
     assert_false(runs_agree(&matrix, BLOCKS "grafting_config=SGD precondition_frequency=2",
                             BLOCKS "grafting_config=SGD precondition_frequency=2 root_delay=1", 7));
 }
-
-/* ---- unusual shapes ---- */
 
 TEST(every_shape_takes_ordinary_steps)
 {

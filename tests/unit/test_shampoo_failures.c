@@ -16,8 +16,6 @@ static run run_of(const pd_shape *shape, const char *hypers, int steps)
 static const pd_shape matrix = { 2, { 20, 9 } };
 #define BLOCKS "max_preconditioner_dim=8 epsilon=1e-4 betas=0.9,0.99 "
 
-/* ---- failures ---- */
-
 /* Takes three good steps, then a step with `bad` in the gradient. Checks that this step is refused with `text`. */
 static void step_is_refused(const char *hypers, float bad, const char *text)
 {
@@ -139,8 +137,6 @@ TEST(a_failed_root_is_repaired_by_retries)
     shampoo_run_end(&r);
 }
 
-/* ---- missing gradients ---- */
-
 TEST(a_parameter_without_a_gradient_takes_no_step_and_its_group_counts_it)
 {
     run both = run_of(&matrix, BLOCKS "grafting_config=Adam", 0), one;
@@ -196,8 +192,6 @@ TEST(corrections_follow_the_groups_count)
     assert_true(fabsf(pair.weights[0][0] - expected) < 1e-6f);
     shampoo_run_end(&pair);
 }
-
-/* ---- refused hyperparameters ---- */
 
 static int check(const char *list, pd_error *err)
 {

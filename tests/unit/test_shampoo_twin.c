@@ -10,8 +10,6 @@ enum { MOST = 600, MOST_FACTORS = 96, MOST_SIDE = 16, STEPS = 8 };
 
 typedef double square[MOST_SIDE * MOST_SIDE];
 
-/* ---- the second implementation: one parameter, in float64, by index arithmetic ---- */
-
 typedef struct twin {
     double h[PD_MAX_HYPERS];
     pd_shape merged;
@@ -237,8 +235,6 @@ static void twin_step(twin *t, const float *gradient, int step)
     }
     twin_move(t, P);
 }
-
-/* ---- random cases ---- */
 
 /* Returns a random shape of rank 0 to 4. Block sizes of 3 to 7 cut and merge its dimensions in every way. */
 static pd_shape random_shape(void)

@@ -1,8 +1,6 @@
 /* Tests the three kinds of shape files, and the errors for files of no known kind. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "shapes_file.h"
 #include "tracefile.h"
 

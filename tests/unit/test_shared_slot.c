@@ -63,7 +63,7 @@ static void step(pd_optim *optim, const float *G, float *W)
     step_with(optim, G, W, W, 2, NULL);
 }
 
-/* ---- the optimizer as documented in stacked_row.h, in loops over the elements of the whole tensor ---- */
+/* The optimizer as documented in stacked_row.h, in loops over the elements of the whole tensor. */
 
 typedef struct result {
     float Q[MOST][STACKED_SQUARE], tally[MOST], T[MOST];
@@ -192,20 +192,11 @@ static void assert_runs_as_its_twin(const pd_optimizer_ops *row, bool in_place, 
     }
 }
 
-TEST(a_task_sees_and_writes_its_own_box_and_item_alone)
-{
-    assert_runs_as_its_twin(&stacked_row, false, NULL);
-}
+HOLDS(a_task_sees_and_writes_its_own_box_and_item_alone, assert_runs_as_its_twin(&stacked_row, false, NULL));
 
-TEST(the_direction_is_captured_wherever_it_lies)
-{
-    assert_runs_as_its_twin(&stacked_row, true, NULL);
-}
+HOLDS(the_direction_is_captured_wherever_it_lies, assert_runs_as_its_twin(&stacked_row, true, NULL));
 
-TEST(a_row_that_adopts_finds_its_items)
-{
-    assert_runs_as_its_twin(&stacked_row_adopting, false, NULL);
-}
+HOLDS(a_row_that_adopts_finds_its_items, assert_runs_as_its_twin(&stacked_row_adopting, false, NULL));
 
 TEST(given_draws_take_the_place_of_the_streams)
 {
@@ -274,8 +265,6 @@ TEST(a_row_that_takes_no_draws_is_given_none)
     pd_model_free(model);
 }
 
-/* ---- when ---- */
-
 TEST(due_sees_what_the_phases_before_it_left)
 {
     pd_optim *optim = new_optim((setup){ .shape = { 1, { 4 } }, .threshold = 2 });
@@ -287,8 +276,6 @@ TEST(due_sees_what_the_phases_before_it_left)
     assert_int_equal(pd_optim_root_stats(optim).due, 1);
     pd_optim_free(optim);
 }
-
-/* ---- a refused task affects only its block ---- */
 
 static void assert_blocks(const pd_optim *optim, const float *tally)
 {
@@ -337,8 +324,6 @@ TEST(what_does_not_come_out_finite_is_refused)
     pd_optim_free(optim);
 }
 
-/* ---- memory ---- */
-
 TEST(a_capture_takes_the_memory_of_its_shares)
 {
     pd_declaration declaration =
@@ -386,8 +371,6 @@ TEST(every_allocation_of_a_step_may_fail)
         pd_optim_free(optim);
     }
 }
-
-/* ---- reading and writing by block ---- */
 
 static pd_part part_of(const pd_optim *optim, const char *name, int number, int block)
 {

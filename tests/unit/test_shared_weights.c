@@ -28,8 +28,6 @@ static uint64_t offset_of(const pd_shared_weights *shared, const void *at)
     return (uint64_t)((const uint8_t *)at - pd_shared_weights_segment(shared)->at);
 }
 
-/* ---- the segment ---- */
-
 /* Takes buffers of random sizes until the segment is used up. */
 static void take_all(uint64_t seed)
 {
@@ -109,8 +107,6 @@ TEST(says_that_the_system_gives_no_shared_memory)
     descriptors_allow();
     assert_int_equal(rc, PD_UNAVAILABLE);
 }
-
-/* ---- pools ---- */
 
 static bool lies_in(const pd_shared_weights *shared, const void *at, size_t bytes)
 {

@@ -4,7 +4,6 @@
 
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "state_dir.h"
 #include "kept_sample.h"

@@ -41,10 +41,8 @@ TEST(the_step_is_a_counter)
     assert_int_equal(read_key("layers.0.weight.step"), PD_KEY_COUNT);
 }
 
-TEST(what_follows_from_the_rest_is_passed_over)
-{
-    assert_int_equal(read_key("a[\"block_0\", \"shampoo\", \"is_factor_matrices_diagonal\", 0]"), PD_KEY_DERIVED);
-}
+HOLDS(what_follows_from_the_rest_is_passed_over,
+      assert_int_equal(read_key("a[\"block_0\", \"shampoo\", \"is_factor_matrices_diagonal\", 0]"), PD_KEY_DERIVED));
 
 TEST(reads_our_own_names)
 {
@@ -52,8 +50,6 @@ TEST(reads_our_own_names)
     assert_part("layers.0.weight.momentum", "layers.0.weight", "momentum", -1, -1);
     assert_part("a.statistics.7", "a", "statistics", 7, -1);
 }
-
-/* ---- JAX's paths ---- */
 
 static const char *const jax_names[] = { "dense/bias", "dense/kernel", "layers.0.weight", "mu", "odd.name/of", "s" };
 

@@ -62,8 +62,6 @@ static uint64_t count_of(rig *r, uint32_t param)
     return rig_ask(r, PD_INFO_PARAMS, "job")->params[param].count;
 }
 
-/* ---- groups ---- */
-
 FIXTURE(set_up, rig_tear_down);
 
 TEST(a_parameter_that_always_has_a_gradient_never_waits, rig *r)
@@ -148,8 +146,6 @@ TEST(a_round_that_is_held_too_long_is_reported_with_what_it_waits_for, rig *r)
     assert_int_equal(r->timed_out, 1);
 }
 
-/* ---- random orders of arrival ---- */
-
 typedef struct script {
     part at[PARAMS][ROUNDS];
 } script;
@@ -217,8 +213,6 @@ TEST(counts_are_as_defined_whatever_the_order_of_arrivals)
         rig_tear_down(&own);
     }
 }
-
-/* ---- nonfinite_scope = job ---- */
 
 TEST(no_step_begins_before_the_rounds_of_all_parameters_are_gathered, rig *r)
 {
@@ -318,8 +312,6 @@ TEST(a_job_may_be_dropped_while_parameters_are_held, rig *r)
     rig_work(r);
     assert_int_equal(r->gone, 1);
 }
-
-/* ---- steps that the optimizer refuses ---- */
 
 TEST(a_refused_step_closes_its_round_with_the_reason_and_leaves_the_weights, rig *r)
 {

@@ -99,8 +99,6 @@ static rig_entry *entry(fixture *f, uint32_t param)
     return &f->r.versions[f->job][param];
 }
 
-/* ---- aggregates ---- */
-
 FIXTURE(set_up, tear_down);
 
 TEST(the_mean_divides_by_the_ranks_that_gave_a_gradient, fixture *f)
@@ -154,8 +152,6 @@ TEST_WITH(set_up_sum, tear_down, a_sum_is_not_divided, fixture *f)
     assert_float_equal(moved(f, 1), -3, 1e-2);
 }
 
-/* ---- each push counts exactly once ---- */
-
 TEST(every_contribution_counts_once_however_often_it_is_sent, fixture *f)
 {
     uint64_t seed = 5;
@@ -185,8 +181,6 @@ TEST(the_first_of_two_contributions_stands, fixture *f)
     assert_float_equal(moved(f, 1), -4, 1e-2);
 }
 
-/* ---- rounds without a gradient ---- */
-
 TEST(a_round_without_any_gradient_counts_but_does_not_step, fixture *f)
 {
     for (uint32_t rank = 0; rank < WORLD; rank++) {
@@ -203,8 +197,6 @@ TEST(a_round_without_any_gradient_counts_but_does_not_step, fixture *f)
     assert_int_equal(rig_ask(&f->r, PD_INFO_PARAMS, "job")->params[0].count, 0);
     assert_int_equal(f->r.info->params[0].version, 0);
 }
-
-/* ---- gradients that are not finite ---- */
 
 TEST(skips_a_gradient_that_is_not_finite, fixture *f)
 {
@@ -243,8 +235,6 @@ TEST_WITH(set_up_apply, tear_down, applies_what_is_not_finite_when_asked_to, fix
     assert_int_equal(entry(f, 1)->outcome, PD_STEPPED);
     assert_true(isinf(rig_weights(&f->r, f->job, 1)[0]));
 }
-
-/* ---- hyperparameters sent with a push ---- */
 
 static int push_with(fixture *f, uint32_t rank, uint64_t step, const char *name, const char *value)
 {
@@ -326,7 +316,7 @@ TEST(a_refused_push_leaves_no_hyperparameter_behind, fixture *f)
     assert_float_equal(moved(f, 1), -1, 1e-2);
 }
 
-/* ---- schedules: lr is 1, 0.5, 0.25, 0.125 in steps 1, 2, 3, 4; momentum 0.5, then 0.25; dampening 0.5, then 0 ---- */
+/* Schedules: lr is 1, 0.5, 0.25, 0.125 in steps 1, 2, 3, 4; momentum 0.5, then 0.25; dampening 0.5, then 0. */
 
 static void step_both(fixture *f, uint64_t step, float value)
 {
@@ -376,7 +366,7 @@ TEST_WITH(set_up_scheduled, tear_down, a_pushed_value_is_checked_against_what_is
     assert_int_equal(push_with(f, 0, 2, "nesterov", "yes"), PD_OK);
 }
 
-/* ---- refusals: each leaves everything as it was, and the next valid push works ---- */
+/* Refusals: each leaves everything as it was, and the next valid push works. */
 
 typedef struct bad {
     const char *says;
@@ -480,7 +470,7 @@ static const bad bads[] = {
     { "not a schedule: \"table(1,2)\"", PD_INVALID_ARGUMENT, a_schedule, 1, 11, 1 },
     { "weight", PD_INVALID_ARGUMENT, negative_weight, 1, 11, 1 },
     { "weight", PD_INVALID_ARGUMENT, nan_weight, 1, 11, 1 },
-    { "step 1", PD_INVALID_ARGUMENT, good, 0, 11, 1 },
+    { "invalid step 0", PD_INVALID_ARGUMENT, good, 0, 11, 1 },
     { "expected step 1", PD_FAILED_PRECONDITION, good, 2, 11, 1 },
     { "ranks 0 to 1", PD_INVALID_ARGUMENT, good, 1, 11, 2 },
     { "another process", PD_ABORTED, good, 1, 99, 1 },

@@ -322,10 +322,7 @@ static bool second_step(float *weights, int64_t n)
     return failed;
 }
 
-TEST(a_step_is_taken_later_with_the_same_bits)
-{
-    oom_assert_same(second_step, MOST + 64 + 5);
-}
+HOLDS(a_step_is_taken_later_with_the_same_bits, oom_assert_same(second_step, MOST + 64 + 5));
 
 /* A root without memory counts as failed. The last good root is used instead, so the weights may differ. */
 TEST(a_step_that_waits_for_its_roots_is_taken_later)

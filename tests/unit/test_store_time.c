@@ -32,8 +32,6 @@ static void lose(rig *r, uint32_t job, uint32_t rank, uint64_t conn)
     rig_apply(r, request);
 }
 
-/* ---- overdue rounds ---- */
-
 FIXTURE(rig, set_up, rig_free);
 
 TEST(an_overdue_round_names_who_is_missing, rig *r)
@@ -198,8 +196,6 @@ TEST(the_deadline_counts_from_the_first_contribution, rig *r)
     assert_true(pd_store_next_tick(r->store) == r->now + 10000000000);
 }
 
-/* ---- turns ---- */
-
 TEST(jobs_take_turns, rig *r)
 {
     uint32_t large = rig_start(r, "large", 1, 10, sizes, N, NULL, NULL),
@@ -242,8 +238,6 @@ TEST(a_batch_is_bounded, rig *r)
     rig_work(r);
     assert_int_equal(r->versions[job][N - 1].step, 1);
 }
-
-/* ---- draining ---- */
 
 static void drain(rig *r, double seconds)
 {

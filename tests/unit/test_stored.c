@@ -9,7 +9,7 @@
 
 static const double no_stats[PD_MAX_MODEL_STATS];
 
-/* ---- an optimizer with a choice of storage: for each block of a matrix, a statistic and a root ---- */
+/* An optimizer with a choice of storage: for each block of a matrix, a statistic and a root. */
 
 enum { STORAGE, DELAY, LAZY };
 static const pd_hyper thrifty_hypers[] = {
@@ -202,8 +202,7 @@ static void step(pd_optim *optim, const float *G, const float *before, float *af
     } while (!pd_optim_done(optim));
 }
 
-/* ---- the second implementation: in float32; values are stored and read back at the places that optimizer_ops.h names
- * ---- */
+/* The second implementation: in float32; values are stored and read back at the places that optimizer_ops.h names. */
 
 typedef struct twin {
     float W[ROWS * COLS], M[ROWS * COLS], S[BLOCKS][SIDE * SIDE], R[BLOCKS][SIDE * SIDE];
@@ -408,8 +407,6 @@ TEST(gaps_between_large_slots_are_counted)
     assert_true(large_own - small_own >= large - small);
 }
 
-/* ---- root errors and refused roots ---- */
-
 TEST(a_refused_root_is_noted_and_the_last_good_one_stays)
 {
     pd_optim *optim = new_optim(PD_STORE_INT16, 0);
@@ -448,8 +445,6 @@ TEST(statistics_that_are_not_finite_never_reach_the_task)
     assert_int_equal(pd_optim_root(optim, 1).failed, 0);
     pd_optim_free(optim);
 }
-
-/* ---- ready ---- */
 
 /* Takes a step that does not wait for roots. `out` gets its preconditioner tasks, which are not run. */
 static void step_ready(pd_optim *optim, float *W, int number, pd_task **out)
@@ -529,8 +524,6 @@ TEST(a_task_that_gave_way_to_a_newer_one_is_no_failure)
     deliver(optim, second, BLOCKS, true);
     pd_optim_free(optim);
 }
-
-/* ---- memory ---- */
 
 TEST(without_memory_there_is_no_optimizer_and_no_step)
 {

@@ -5,8 +5,6 @@
 
 enum { MOST = 32, UNITS = 7 };
 
-/* ---- number and bounds ---- */
-
 TEST(a_product_of_two_matrices_of_side_1024_is_not_cut)
 {
     assert_int_equal(pd_stripes_of(2 * 1024.0 * 1024 * 1024, 100), 1);
@@ -55,8 +53,6 @@ TEST(stripes_of_one_product_cost_about_the_same)
             assert_true(fabs(cost * STRIPES - 1) < 0.25);
         }
 }
-
-/* ---- running ---- */
 
 typedef struct tally {
     int runs[MOST];

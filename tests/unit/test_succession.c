@@ -74,8 +74,6 @@ static void expect_anew(const rig *r, uint32_t job)
     assert_int_equal(r->gone_job, job);
 }
 
-/* ---- resume ---- */
-
 FIXTURE(rig, rig_make, rig_free);
 
 TEST(who_resumes_takes_a_rank_over_from_a_process_that_lives, rig *r)
@@ -113,8 +111,6 @@ TEST(a_job_that_was_resumed_belongs_to_the_run_that_did_so, rig *r)
     assert_int_equal(hello(r, 1, "tuesday"), PD_OK);
     expect_continued(r, job);
 }
-
-/* ---- jobs that are over ---- */
 
 TEST(a_newcomer_begins_a_job_that_is_over_anew, rig *r)
 {
@@ -202,8 +198,6 @@ TEST(while_the_server_drains_a_job_that_is_over_stays, rig *r)
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->n_jobs, 1);
 }
 
-/* ---- the same run ---- */
-
 TEST(a_process_of_the_same_run_takes_a_rank_over_from_one_that_lives, rig *r)
 {
     uint32_t job;
@@ -226,8 +220,6 @@ TEST(a_process_of_the_same_run_takes_a_rank_that_was_left, rig *r)
     expect_continued(r, job);
 }
 
-/* ---- another run ---- */
-
 TEST(another_run_is_kept_out_of_a_job_in_training_and_hears_who_holds_it, rig *r)
 {
     start(r, "monday");
@@ -249,7 +241,7 @@ TEST(another_run_waits_for_a_job_that_is_about_to_end, rig *r)
     leave(r, 0);
     for (uint32_t rank = 0; rank < 2; rank++) {
         assert_int_equal(hello(r, rank, "tuesday"), PD_UNAVAILABLE);
-        expect(r, PD_UNAVAILABLE, "job j is about to end, but not yet: rank 1 (host:11, connected) has not left it");
+        expect(r, PD_UNAVAILABLE, "job j is about to end: rank 1 (host:11, connected) has not left it yet");
     }
     leave(r, 1);
     assert_int_equal(hello(r, 0, "tuesday"), PD_OK);
@@ -288,8 +280,6 @@ TEST(rank_0_of_another_run_may_begin_a_job_whose_workers_are_lost_anew, rig *r)
     expect_continued(r, r->job);
 }
 
-/* ---- an earlier generation of the same launch ---- */
-
 TEST(a_launch_that_starts_its_program_again_begins_the_job_of_a_later_generation_anew, rig *r)
 {
     uint32_t job;
@@ -316,8 +306,6 @@ TEST(a_later_generation_and_another_launch_are_strangers, rig *r)
     for (size_t i = 0; i < sizeof strangers / sizeof strangers[0]; i++)
         assert_int_equal(hello(r, 0, strangers[i]), PD_FAILED_PRECONDITION);
 }
-
-/* ---- a run that is not known ---- */
 
 TEST(without_a_run_a_rank_is_not_taken_from_a_process_that_lives, rig *r)
 {
@@ -390,8 +378,6 @@ TEST(without_a_run_rank_0_may_begin_a_job_whose_workers_are_lost_anew, rig *r)
     expect_continued(r, r->job);
 }
 
-/* ---- who only joins ---- */
-
 TEST(who_only_joins_waits_for_the_job_and_takes_its_start_step_and_seed, rig *r)
 {
     r->joins = true;
@@ -403,8 +389,6 @@ TEST(who_only_joins_waits_for_the_job_and_takes_its_start_step_and_seed, rig *r)
     r->joins = false;
     assert_int_equal(rig_hello(r, "j", 1, 2, NEW, 30, "start_step=7 seed=4", "* sgd lr=1"), PD_FAILED_PRECONDITION);
 }
-
-/* ---- bad runs ---- */
 
 TEST(a_run_that_is_too_long_or_not_printable_is_refused, rig *r)
 {

@@ -1,4 +1,4 @@
-/* Tests ranges of many ranks: stretches of elements with the same contributors, and gaps. Code whose time grows with
+/* Tests ranges of many ranks: common ranges, and gaps. Code whose time grows with
  * the square of the number of ranks would not finish these tests. */
 #include "test.h"
 
@@ -7,8 +7,6 @@
 #include "rounds.h"
 
 enum { WORLD = 9, ELEMENTS = 200, CHUNK = 64, CHUNKS = 4 };
-
-/* ---- random ranges, compared with the definition ---- */
 
 static void draw_ranges(pd_round *round, uint64_t *seed)
 {
@@ -29,7 +27,7 @@ static bool has(const pd_round *round, uint32_t rank, int64_t element)
     return !range->known || (range->start <= element && element < range->end);
 }
 
-static void assert_stretch(const pd_round *round, const pd_sweep *sweep)
+static void assert_common_range(const pd_round *round, const pd_sweep *sweep)
 {
     uint32_t n = 0;
 
@@ -45,7 +43,7 @@ static void assert_stretch(const pd_round *round, const pd_sweep *sweep)
             assert_int_equal(has(round, r, e), has(round, r, sweep->range.first));
 }
 
-TEST(a_sweep_meets_every_stretch_with_the_ranks_that_contribute_it)
+TEST(a_sweep_meets_every_common_range_with_the_ranks_that_contribute_it)
 {
     pd_chunk chunks[CHUNKS] = { 0 };
     pd_contribution slots[CHUNKS * WORLD];
@@ -62,13 +60,13 @@ TEST(a_sweep_meets_every_stretch_with_the_ranks_that_contribute_it)
         for (pd_sweep sweep = pd_sweep_begin(&round, first, ELEMENTS); pd_sweep_next(&sweep); at += sweep.range.n) {
             assert_int_equal(sweep.range.first, at);
             assert_true(sweep.range.n > 0);
-            assert_stretch(&round, &sweep);
+            assert_common_range(&round, &sweep);
         }
         assert_int_equal(at, ELEMENTS);
     }
 }
 
-TEST(without_ranges_there_is_one_stretch_of_all_ranks)
+TEST(without_ranges_there_is_one_common_range_of_all_ranks)
 {
     pd_chunk chunks[CHUNKS] = { 0 };
     pd_contribution slots[CHUNKS * WORLD] = { 0 };
@@ -83,8 +81,6 @@ TEST(without_ranges_there_is_one_stretch_of_all_ranks)
     assert_int_equal(pd_sweep_rank(&sweep, 3), 3);
     assert_false(pd_sweep_next(&sweep));
 }
-
-/* ---- 2^19 ranks with one element each, in reverse order ---- */
 
 enum { MANY = 1 << 19 };
 
@@ -122,7 +118,7 @@ TEST(a_gap_is_found_among_half_a_million_ranges, many_jobs *c)
     assert_int_equal(gap.end, MANY);
 }
 
-TEST(half_a_million_stretches_are_met, many_jobs *c)
+TEST(half_a_million_common_ranges_are_met, many_jobs *c)
 {
     int64_t n = 0;
 

@@ -132,8 +132,6 @@ TEST(columns_that_do_not_fit_are_the_largest_number)
     assert_true(pd_blockrows_cols((int64_t)1 << 40, (int64_t)1 << 20) == INT64_MAX);
 }
 
-/* ---- reading ---- */
-
 TEST(materialised_it_is_the_whole_matrix)
 {
     FOR_SHAPES(b, k)
@@ -177,8 +175,6 @@ TEST(a_nan_is_the_maximum_of_both_its_rows)
     for (int i = 0; i < 6; i++) assert_true(isnan(most[i]) == (i == 5 || i == 1));
     free_mat(B.at);
 }
-
-/* ---- writing ---- */
 
 TEST(a_product_is_that_of_the_whole_matrix)
 {
@@ -251,8 +247,6 @@ TEST(scaling_multiplies_stored_rows_in_place_too)
         free_mat(was.at);
     }
 }
-
-/* ---- padding ---- */
 
 TEST(a_small_square_gets_an_identity_corner_and_identity_blocks)
 {

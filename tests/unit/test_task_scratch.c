@@ -70,10 +70,8 @@ TEST(roots_of_meta_s_shampoo_take_what_its_plan_tells)
 
 /* A tracked root allocates its scratch memory in two pieces. Its first step is an eigendecomposition. Later steps
  * update the eigenbasis. */
-TEST(roots_that_follow_a_basis_take_no_more_than_the_plan_tells)
-{
-    run("* scalable_shampoo block_size=160 learning_rate=0.1 root_method=tracked root_retries=0", 4, 0.3);
-}
+HOLDS(roots_that_follow_a_basis_take_no_more_than_the_plan_tells,
+      run("* scalable_shampoo block_size=160 learning_rate=0.1 root_method=tracked root_retries=0", 4, 0.3));
 
 TEST(updates_of_kron_take_what_its_plan_tells)
 {

@@ -88,8 +88,6 @@ TEST(an_empty_table_says_so)
     free(text);
 }
 
-/* ---- lines of limited length ---- */
-
 TEST(columns_that_may_be_cut_lose_the_middle_of_long_cells)
 {
     pd_table *table = pd_table_new("~NAME|>N");

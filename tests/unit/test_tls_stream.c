@@ -5,11 +5,9 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include "tls_ends.h"
+#include "pki.h"
 #include "tls_inside.h"
 #include "transport.h"
-
-/* ---- bytes ---- */
 
 /* Cuts `n` bytes into spans of `slice` bytes. Returns the number of spans. */
 static int cut(struct iovec *iov, int most, uint8_t *at, size_t n, size_t slice)
@@ -408,8 +406,6 @@ TEST(nothing_of_the_bytes_can_be_read_on_the_way)
     assert_null(memmem(seen, (size_t)n, secret, 8));
 }
 
-/* ---- memory ---- */
-
 static int try_connection(const void *unused)
 {
     pd_tls_files files = { .tokens = tls_ends.tokens };
@@ -428,10 +424,7 @@ static int try_connection(const void *unused)
     return rc;
 }
 
-TEST(says_that_memory_is_out)
-{
-    assert_true(oom_each(try_connection, NULL) >= 3);
-}
+HOLDS(says_that_memory_is_out, assert_true(oom_each(try_connection, NULL) >= 3));
 
 TEST(bytes_that_cannot_be_kept_break_the_connection)
 {

@@ -2,12 +2,8 @@
 #include "test.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "pki.h"
-#include "tls_ends.h"
-
-/* ---- tokens ---- */
 
 EACH_TEST(tls_ends_set_up, tls_ends_tear_down);
 
@@ -71,8 +67,6 @@ TEST(a_client_without_token_is_refused)
     tls_ends_expect_failure(TLS_SERVER, "the client has no token");
     tls_ends_expect_failure(TLS_CLIENT, "it expects a token");
 }
-
-/* ---- certificates ---- */
 
 typedef struct papers {
     pki_authority *authority;
@@ -290,8 +284,6 @@ TEST(a_server_with_both_takes_both)
     assert_int_equal(tls_ends.step[TLS_SERVER], PD_TLS_DONE);
     tls_ends_expect_identity(TLS_SERVER, "token:alice");
 }
-
-/* ---- files ---- */
 
 static void expect_server_refusal(const pd_tls_files *files, int code, const char *why)
 {

@@ -108,7 +108,8 @@ TEST(an_id_has_two_keys_at_most_and_each_name_once)
 
     assert_int_equal(pd_tokens_parse(&tokens, "a:00000001:" HEX "\na:00000002:" OTHER, "file", NULL), PD_OK);
     pd_tokens_free(&tokens);
-    expect_refusal("a:00000001:" HEX "\nb:00000001:" HEX "\na:00000001:" OTHER "\n", "file:3: duplicate key a:00000001");
+    expect_refusal("a:00000001:" HEX "\nb:00000001:" HEX "\na:00000001:" OTHER "\n",
+                   "file:3: duplicate key a:00000001");
     expect_refusal("a:00000001:" HEX "\na:00000003:" HEX "\na:00000002:" OTHER, "file: a has more than 2 keys");
 }
 
@@ -147,7 +148,4 @@ static int parse_and_free(const void *text)
     return rc;
 }
 
-TEST(says_that_memory_is_out)
-{
-    assert_true(oom_each(parse_and_free, "a:00000001:" HEX) > 0);
-}
+HOLDS(says_that_memory_is_out, assert_true(oom_each(parse_and_free, "a:00000001:" HEX) > 0));

@@ -2,7 +2,6 @@
 #include "test.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "trusted_files.h"
 

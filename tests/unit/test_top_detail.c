@@ -90,8 +90,8 @@ TEST(failing_roots_and_checkpoints_alarm)
     assert_true(alarms(d));
     assert_string_equal(line(d, "roots"), "roots       0 at work, oldest 0 steps, 1 failing, 0 of 9 failed, 0 waits");
     job.roots_failing = 0;
-    job.keep_failing = true;
-    strcpy(job.keep_error, "No space left on device");
+    job.checkpoint_failing = true;
+    strcpy(job.checkpoint_error, "No space left on device");
     d = describe(&job, NULL, 0);
     assert_true(alarms(d));
     assert_string_equal(line(d, "checkpoint"), "checkpoint  failing: No space left on device");

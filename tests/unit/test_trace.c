@@ -1,8 +1,6 @@
 /* Tests how recorded runs are read, and which files are refused. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "trace.h"
 #include "tracefile.h"
 
@@ -286,8 +284,6 @@ TEST(averages_have_a_gradient_and_a_result_for_each_replica)
     assert_true(pd_trace_average(trace, 1, 1, 0, recorded) && recorded[0] == 7);
     pd_trace_close(trace);
 }
-
-/* ---- what is refused ---- */
 
 TEST(refuses_a_file_that_is_not_there)
 {

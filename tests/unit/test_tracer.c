@@ -2,10 +2,8 @@
  * A store with a clock of the test makes the events. */
 #include "test.h"
 
-#include <unistd.h>
 #include <jansson.h>
 
-#include "await.h"
 #include "rig.h"
 #include "tracer.h"
 
@@ -82,8 +80,6 @@ static void end(scene *s)
     unlink(s->path);
 }
 
-/* ---- looking at events ---- */
-
 static const char *text_of(const json_t *event, const char *key)
 {
     const char *text = json_string_value(json_object_get(event, key));
@@ -133,8 +129,6 @@ static size_t count(const json_t *events, const char *phase, const char *name, d
     }
     return n;
 }
-
-/* ---- tests ---- */
 
 TEST(each_parameter_has_a_span_for_each_part_of_each_step)
 {

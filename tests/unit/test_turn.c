@@ -203,8 +203,6 @@ static pd_request *last_push(scene *s, uint64_t step)
     return request;
 }
 
-/* ---- */
-
 FIXTURE(scene, set_up, tear_down);
 
 TEST(requests_beyond_the_budget_wait_for_the_next_turn, scene *s)

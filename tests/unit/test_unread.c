@@ -2,9 +2,8 @@
  * of them after the job's end; and that a job whose readers have too much waits, and others do not. */
 #include "test.h"
 
-#include <unistd.h>
-
 #include "shared_worker.h"
+#include "rig.h"
 #include "store_inside.h"
 #include "published.h"
 
@@ -51,8 +50,6 @@ static void drop(scene *s, const char *job)
     close(fd);
     scene_settle(s);
 }
-
-/* ---- a job that trains ---- */
 
 OBJECT(scene_new_chunks(SHARED_CHUNK), scene_free);
 
@@ -111,8 +108,6 @@ TEST(a_job_whose_readers_hold_too_much_waits_and_others_do_not, scene *s)
     shared_end(&w);
     shared_end(&other);
 }
-
-/* ---- a job that has ended ---- */
 
 static uint64_t used_by(const scene *s, const char *identity)
 {

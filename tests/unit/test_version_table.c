@@ -269,8 +269,6 @@ TEST(the_reason_of_a_refused_step_is_not_reported_for_the_next_step, notes *n)
     drop(n, wait);
 }
 
-/* ---- scalars ---- */
-
 static void close_with(notes *n, uint64_t step, double loss)
 {
     pd_closed closed = {
@@ -433,8 +431,6 @@ TEST(adding_parameters_disturbs_nobody_who_waits, notes *n)
     assert_int_equal(n->n_resolved, 1);
     drop(n, wait);
 }
-
-/* ---- waiting for every parameter of the job ---- */
 
 static pd_wait *wait_for_all(uint64_t step, uint32_t first, size_t count)
 {

@@ -4,15 +4,12 @@
 
 #include "wal.h"
 #include "course.h"
-#include "kept_copy.h"
 #include "kept_job.h"
 #include "partial_policy.h"
 #include "rig.h"
 #include "store_inside.h"
 
 enum { OPERATOR = 90 };
-
-/* ---- training, a crash, and the way back ---- */
 
 /* The published weights of each step. */
 typedef struct history {
@@ -109,8 +106,6 @@ static void repeat(rig *r, const course *p, uint64_t first, uint64_t last, uint6
         if (!same_weights(r, h, step)) fail_msg("step %d has other weights than before the crash", (int)step);
     }
 }
-
-/* ---- roots that are used when they are ready ---- */
 
 static const course ready = { .options = "checkpoint_every=8",
                               .rules = "* shampoo max_preconditioner_dim=16 precondition_frequency=2 "
@@ -378,8 +373,6 @@ TEST(without_memory_a_control_log_is_not_read_by_halves)
     rig_free(&r);
 }
 
-/* ---- rounds that close without some ranks ---- */
-
 static const course partial = { .options = "checkpoint_every=8 step_timeout=1s", .rules = "* adam" };
 
 static void close_early(const rig *r)
@@ -467,8 +460,6 @@ TEST(a_disk_that_is_too_slow_for_records_costs_few_checkpoints)
     finish_tasks(&r);
     rig_free(&r);
 }
-
-/* ---- overrides ---- */
 
 TEST(an_override_holds_again_from_the_step_from_which_it_held)
 {

@@ -257,8 +257,6 @@ TEST(no_memory_while_reading_is_no_damage)
     course_free(&c);
 }
 
-/* ---- damage ---- */
-
 /* Counts an entry that is read from the damaged log, and compares it with the entry that was written. */
 static int see(void *arg, const pd_wal_record *record, pd_error *err)
 {

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE /* mkdtemp */
 #include "test.h"
 
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "wal_sample.h"
@@ -42,8 +41,6 @@ static void restart(log_course *c, mem_disk_crash_kind kind)
     mem_disk_crash(c->memory, kind, 1);
     course_return(c);
 }
-
-/* ---- tests ---- */
 
 FIXTURE(log_course, set_up, course_free);
 

@@ -31,8 +31,6 @@ static const char *const options[] = {
 };
 enum { KINDS = sizeof options / sizeof options[0] };
 
-/* ---- a random course ---- */
-
 typedef enum part { GIVEN, ABSENT, ABSENT_AT_RANK_1, SPOILED, HUGE_ } part;
 
 typedef struct random_course {
@@ -87,8 +85,6 @@ static pd_store_config config(void)
     return config;
 }
 
-/* ---- images ---- */
-
 typedef struct image {
     uint8_t *at;
     size_t bytes;
@@ -112,8 +108,6 @@ static void assert_image(const rig *r, const image *expected, const random_cours
                  (int)step);
     free(got.at);
 }
-
-/* ---- crashes ---- */
 
 /* Makes a job from the checkpoint and the log of another rig. */
 static void come_back(rig *next, const rig *r)
@@ -195,8 +189,6 @@ static void check(const random_course *c, const image *images)
     }
     rig_free(&r);
 }
-
-/* ---- tests ---- */
 
 TEST(a_log_brings_steps_back_however_they_ended)
 {

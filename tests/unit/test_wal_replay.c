@@ -9,8 +9,6 @@
 #include "store_inside.h"
 #include "optimizer_ops.h"
 
-/* ---- training, a crash, and the way back ---- */
-
 static void finish_tasks(rig *r)
 {
     while (r->n_tasks > 0) rig_finish_task(r, 0);
@@ -167,8 +165,6 @@ TEST(groups_ranges_absences_clipping_and_overrides_are_repeated)
                      .options = LOG },
           true, 70);
 }
-
-/* ---- roots that are used when they are ready ---- */
 
 static const course ready = { .options = LOG,
                               .rules = "* shampoo max_preconditioner_dim=16 precondition_frequency=2 "

@@ -3,10 +3,9 @@
 #include "test.h"
 
 #include "kept_job.h"
-#include "wal_copy.h"
 #include "rig.h"
-#include "wal.h"
 #include "store_inside.h"
+#include "wal.h"
 
 #define OPTIONS "durability=log checkpoint_every=100"
 
@@ -26,8 +25,6 @@ static void push_both(rig *r, uint32_t param, uint64_t step)
 {
     kept_job_step_one(r, param, step);
 }
-
-/* ---- entries follow the first checkpoint ---- */
 
 TEST(the_initial_weights_are_kept_and_each_step_is_an_entry)
 {
@@ -95,8 +92,6 @@ TEST(entries_wait_until_their_checkpoint_is_durable)
     assert_int_equal(r.durable, PD_WAL_MOST + 1);
     rig_free(&r);
 }
-
-/* ---- whom the log holds back ---- */
 
 TEST(a_parameter_waits_until_all_have_closed_the_step_before)
 {
@@ -168,8 +163,6 @@ TEST(a_job_may_end_with_entries_under_way)
     push_both(&r, 0, 5);
     rig_free(&r);
 }
-
-/* ---- the disk fails ---- */
 
 TEST(entries_begin_anew_after_a_checkpoint_when_the_log_has_failed)
 {
@@ -271,8 +264,6 @@ TEST(steps_are_durable_again_after_memory_was_out)
     rig_free(&r);
 }
 
-/* ---- state that changes otherwise ---- */
-
 static void import(rig *r, pd_import_act act)
 {
     pd_request *request = pd_request_new(PD_REQ_IMPORT, rig_ticket(r, 40));
@@ -339,8 +330,6 @@ TEST(a_change_of_the_world_stops_the_entries_until_the_next_checkpoint)
     rig_free(&r);
 }
 
-/* ---- requests for durable steps ---- */
-
 TEST(a_worker_waits_for_the_log_and_an_operator_for_a_checkpoint)
 {
     uint64_t answered;
@@ -376,8 +365,6 @@ TEST(a_drain_makes_a_last_checkpoint_although_the_log_has_all_steps)
     assert_int_equal(r.disk->step, 3);
     rig_free(&r);
 }
-
-/* ---- entries that do not fit ---- */
 
 TEST(an_entry_that_is_damaged_is_refused)
 {

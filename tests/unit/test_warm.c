@@ -3,9 +3,7 @@
 #include "test.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include "await.h"
 #include "overlapped.h"
 
 enum { BYTES = 9 << 20, PATIENCE_S = 30 };

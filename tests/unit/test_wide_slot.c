@@ -49,8 +49,6 @@ static void step(pd_optim *optim, const float *G, float *W)
     step_by(optim, G, W, 2);
 }
 
-/* ---- the optimizer as documented in wide_row.h, in plain loops ---- */
-
 typedef struct twin {
     float W[N], M32[N], d[BLOCKS][WIDE_SIDE];
     double A[N], M64[N], S[BLOCKS][SQUARE], R[BLOCKS][SQUARE];
@@ -118,8 +116,6 @@ static void twin_step(twin *t, const float *G, pd_storage storage)
     }
     settle(t->M32, storage);
 }
-
-/* ---- tests ---- */
 
 /* Checks that a slot, or its part for a block, is read as the n numbers of `expected`. */
 static void assert_wide(const pd_optim *optim, const char *name, int number, int block, const double *expected,
@@ -212,8 +208,6 @@ TEST(bits_do_not_depend_on_the_number_of_threads)
     }
 }
 
-/* ---- numbers that are not finite ---- */
-
 /* The square of 1e20 is beyond float32, but not beyond float64. */
 TEST(statistics_beyond_float32_are_finite)
 {
@@ -263,8 +257,6 @@ TEST(an_infinity_alone_is_told_as_one)
     assert_true(isnan(pd_optim_root(optim, 0).error));
     pd_optim_free(optim);
 }
-
-/* ---- bytes ---- */
 
 TEST(a_float64_takes_eight_bytes_and_a_float16_two)
 {

@@ -2,9 +2,8 @@
 #include "test.h"
 
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "yardstick.h"
+#include "bench.h"
 
 enum { BYTES = 3 * 1000 * 1000 + 7 };
 
@@ -29,20 +28,11 @@ static void play_rounds(size_t bytes, size_t chunk, int rounds)
     free(in);
 }
 
-TEST(every_byte_comes_back_in_every_round)
-{
-    play_rounds(BYTES, 4 << 20, 3);
-}
+HOLDS(every_byte_comes_back_in_every_round, play_rounds(BYTES, 4 << 20, 3));
 
-TEST(chunks_that_do_not_divide_are_no_difference)
-{
-    play_rounds(BYTES, 12345, 2);
-}
+HOLDS(chunks_that_do_not_divide_are_no_difference, play_rounds(BYTES, 12345, 2));
 
-TEST(a_round_may_be_a_single_byte)
-{
-    play_rounds(1, 4 << 20, 5);
-}
+HOLDS(a_round_may_be_a_single_byte, play_rounds(1, 4 << 20, 5));
 
 TEST(several_connections_have_their_rounds_in_any_order)
 {

@@ -6,7 +6,7 @@
  *
  * Ingest: frames that were received and are not summed yet. A rank's *reserve* is the bytes of its largest frame. The
  * first rank of a job that declares takes the reserves of all its ranks, or none of them (job/reserves.h). A rank's
- * *share* is its reserve and an equal part of the bytes that are reserved for nobody, at most PD_SPARE_MOST: with a
+ * *share* is its reserve and an equal part of the bytes that are not reserved, at most PD_SPARE_MOST: with a
  * large budget a few fast ranks would otherwise fill gigabytes with payloads.
  *
  * The loop thread and the step thread both count reserves. The loop thread counts those of the connections whose ranks

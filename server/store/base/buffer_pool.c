@@ -48,11 +48,6 @@ int pd_shared_weights_new(pd_shared_weights **out, uint64_t elements, uint64_t p
     return PD_OK;
 }
 
-static void ref_shared(pd_shared_weights *shared)
-{
-    shared->refs++;
-}
-
 uint64_t pd_shared_weights_left(const pd_shared_weights *shared)
 {
     return shared != NULL && shared->refs > 1 ? pd_segment_allocated(&shared->segment) : 0;
@@ -114,7 +109,7 @@ static pd_buffer_pool *make(pd_buffer_pools *all, buffer_kind kind)
         free(pool);
         return NULL;
     }
-    if (kind.shared != NULL) ref_shared(kind.shared);
+    if (kind.shared != NULL) kind.shared->refs++;
     return pool;
 }
 

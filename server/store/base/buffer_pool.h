@@ -18,7 +18,7 @@
 typedef struct pd_shared_weights pd_shared_weights;
 
 /* Makes a segment for the weights of a job with `elements` elements in `params` parameters. It has room for several
- * versions of the weights in two element types; what nobody writes takes no memory. The caller has one reference.
+ * versions of the weights in two element types; unwritten pages take no memory. The caller has one reference.
  * PD_UNAVAILABLE: the system gives no shared memory. PD_NO_MEMORY. */
 int pd_shared_weights_new(pd_shared_weights **out, uint64_t elements, uint64_t params, pd_error *err);
 /* Returns the bytes of pages that the segment would keep if the caller dropped its reference. Accepts NULL. */
@@ -57,7 +57,8 @@ static inline pd_buffer_pool *pd_memory_pool(const pd_memory *memory, size_t byt
 /* Keeps one more idle buffer for a user (`more`), or not any longer: for a parameter whose old weights a checkpoint
  * keeps until they are on the disk. */
 void pd_buffer_pool_keep_more(pd_buffer_pool *pool, bool more);
-/* Removes a user from a pool. The pool is freed when it has no users and all its buffers have return. Accepts NULL. */
+/* Removes a user from a pool. The pool is freed when it has no users and all its buffers have returned. Accepts
+ * NULL. */
 void pd_buffer_pool_leave(pd_buffer_pool *pool);
 /* Returns a buffer from the pool, or a new one. Its content is undefined; it is aligned to 64 bytes. NULL: out of
  * memory. */

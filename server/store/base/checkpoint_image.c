@@ -4,29 +4,29 @@
 #include <assert.h>
 #include <stdlib.h>
 
-void pd_checkpoint_image_free(pd_checkpoint_image *kept)
+void pd_checkpoint_image_free(pd_checkpoint_image *image)
 {
-    if (kept == NULL) return;
-    for (uint32_t i = 0; i < kept->n_params; i++) {
-        assert(kept->params[i].published == NULL);
-        free(kept->params[i].name);
-        free(kept->params[i].state);
+    if (image == NULL) return;
+    for (uint32_t i = 0; i < image->n_params; i++) {
+        assert(image->params[i].published == NULL);
+        free(image->params[i].name);
+        free(image->params[i].state);
     }
-    for (uint32_t i = 0; i < kept->n_worker_states; i++) free(kept->worker_states[i].at);
-    free(kept->params);
-    free(kept->worker_states);
-    free(kept->head);
-    free(kept->memory);
-    free(kept->job);
-    free(kept);
+    for (uint32_t i = 0; i < image->n_worker_states; i++) free(image->worker_states[i].at);
+    free(image->params);
+    free(image->worker_states);
+    free(image->head);
+    free(image->memory);
+    free(image->job);
+    free(image);
 }
 
-uint64_t pd_checkpoint_image_bytes(const pd_checkpoint_image *kept)
+uint64_t pd_checkpoint_image_bytes(const pd_checkpoint_image *image)
 {
-    uint64_t bytes = sizeof *kept + kept->head_bytes;
+    uint64_t bytes = sizeof *image + image->head_bytes;
 
-    for (uint32_t i = 0; i < kept->n_params; i++) bytes += sizeof kept->params[i] + kept->params[i].state_bytes;
-    for (uint32_t i = 0; i < kept->n_worker_states; i++)
-        bytes += sizeof kept->worker_states[i] + kept->worker_states[i].bytes;
+    for (uint32_t i = 0; i < image->n_params; i++) bytes += sizeof image->params[i] + image->params[i].state_bytes;
+    for (uint32_t i = 0; i < image->n_worker_states; i++)
+        bytes += sizeof image->worker_states[i] + image->worker_states[i].bytes;
     return bytes;
 }

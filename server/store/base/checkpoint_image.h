@@ -4,7 +4,8 @@
  * The step thread makes a pd_checkpoint_image at a cut and hands it to the checkpoint writer in an effect
  * PD_EFF_WRITE_CHECKPOINT. From then on the checkpoint writer owns it and reads it, until it hands it back in a request
  * PD_REQ_CHECKPOINT_WRITTEN with the result. Weights are not copied: the checkpoint refers to published versions, which
- * nobody changes, and the step thread drops these references when the checkpoint has return. All other state is a copy.
+ * nobody changes, and the step thread drops these references when the checkpoint has returned. All other state is a
+ * copy.
  *
  * The same struct is what is read from the disk. Then there are no snapshots. Weights lie in memory that the
  * pd_checkpoint_image owns; when the daemon starts, they and the states are read where the job keeps them (read_state,
@@ -49,7 +50,7 @@ typedef struct pd_checkpoint_image {
     char *job;        /* name of the job */
     uint32_t number;  /* number of the job in this daemon; 0 in a checkpoint that was read from the disk */
     uint64_t creator; /* tells the job from other jobs of the same name: pd_job_saved.creator */
-    uint64_t step;    /* step of the checkpoint: rounds that the parameter furthest behind had closed */
+    uint64_t step;    /* step of the checkpoint: rounds that the parameter that is furthest back had closed */
     uint64_t keep;    /* how many checkpoints of the job are kept, this one included */
     bool ended;       /* no checkpoint but a message: the job has ended, so a restart must not bring it back */
     uint8_t *head;    /* everything that belongs to no parameter, as an image (image.h) */
@@ -78,8 +79,8 @@ typedef struct pd_checkpoint_image {
 } pd_checkpoint_image;
 
 /* Frees a checkpoint. The caller must have dropped the references to published versions before. Accepts NULL. */
-void pd_checkpoint_image_free(pd_checkpoint_image *kept);
+void pd_checkpoint_image_free(pd_checkpoint_image *image);
 /* Returns the bytes of memory that the copies in a checkpoint take; published versions are not counted. */
-uint64_t pd_checkpoint_image_bytes(const pd_checkpoint_image *kept);
+uint64_t pd_checkpoint_image_bytes(const pd_checkpoint_image *image);
 
 #endif

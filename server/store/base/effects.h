@@ -58,7 +58,7 @@ void pd_request_queue_add(pd_request_queue *queue, pd_request *request);
 pd_request *pd_request_queue_take(pd_request_queue *queue);
 /* Empties a queue, and returns its requests. */
 pd_request_queue pd_request_queue_take_all(pd_request_queue *queue);
-/* Returns the request behind this one in its queue; NULL: there is none. */
+/* Returns the request after this one in its queue; NULL: there is none. */
 static inline pd_request *pd_request_next(const pd_request *request)
 {
     return (pd_request *)(void *)request->mail.next;

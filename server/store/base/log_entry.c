@@ -16,7 +16,7 @@ static uint64_t site_of(const char *format, const char *job)
     return site;
 }
 
-/* Notes the peer whose doings an entry reports. */
+/* Notes the peer that an entry is about. */
 static void note_peer(pd_log_entry *entry, const pd_log_facts *facts)
 {
     if (facts->peer == NULL) return;

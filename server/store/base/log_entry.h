@@ -15,7 +15,7 @@ typedef struct pd_log_facts {
     const uint64_t *step;
     int code;           /* the error that the entry reports, an enum pd_code */
     const char *author; /* label of the operator whose command the entry reports */
-    const char *peer;   /* identity or address of the peer whose doings the entry reports, by which they are limited */
+    const char *peer;   /* identity or address of the peer that the entry is about, by which they are limited */
     bool proven;        /* `peer` is an identity that the peer has proven */
 } pd_log_facts;
 
@@ -28,7 +28,7 @@ typedef struct pd_log_entry {
      * that one job's messages cannot suppress those of another. */
     uint64_t site, step;
     uint64_t place;         /* hash of the message's format text alone */
-    uint64_t peer_hash;     /* hash of the name of the peer whose doings the entry reports; 0: of none */
+    uint64_t peer_hash;     /* hash of the name of the peer that the entry is about; 0: of none */
     bool proven;            /* this name is an identity that the peer has proven */
     char peer[PD_LOG_PEER]; /* the name, which may be cut */
     int level, code; /* `level` is the severity as in syslog (3: error), `code` the reported error (enum pd_code) */

@@ -39,7 +39,7 @@ void pd_unread_return(pd_unread *unread);
 void pd_unread_note_segment(pd_unread *unread, uint64_t bytes);
 /* Drops the job's reference: the job, whose owner this is (NULL: none), has ended. Accepts NULL. */
 void pd_unread_end(pd_unread *unread, pd_owner *owner);
-/* Notes that the loop thread has forgotten the job: nobody but answers has its weights. */
+/* Notes that the loop thread has forgotten the job: only answers refer to its weights. */
 void pd_unread_forgotten(pd_unread *unread);
 /* Returns the record of a job that has ended; NULL: nobody has its weights. */
 pd_unread *pd_unread_find(const pd_budget *all, uint32_t number);

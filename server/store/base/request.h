@@ -449,7 +449,7 @@ typedef enum pd_effect_kind {
     PD_EFF_WAL,              /* an entry for the WAL thread, u.wal; it never reaches the loop thread */
     PD_EFF_DURABLE,          /* steps of the job up to u.durable_step are on disk */
     PD_EFF_WORKER_STATE,     /* answers PD_REQ_GET_WORKER_STATE: u.worker_state */
-    PD_EFF_CHECKPOINT,       /* a checkpoint that somebody asked for is on disk: u.checkpoint */
+    PD_EFF_CHECKPOINT,       /* a checkpoint that was asked for is on disk: u.checkpoint */
     PD_EFF_LOG,              /* a line for the log: u.log */
     PD_EFF_STATS,            /* a copy of the figures of a job that has changed, once a second: u.stats */
 } pd_effect_kind;

@@ -20,7 +20,7 @@ typedef struct line {
 } line;
 
 struct pd_roles {
-    unsigned refs; /* number of views, and one for whoever has the roles */
+    unsigned refs; /* number of views, and one for the owner of the roles */
     line *lines;
     size_t n;
 };
@@ -168,7 +168,7 @@ static int read_line(const reading *r, char *text)
     return strcmp(words[0], "quota") == 0 ? read_quota(r, to, words, n) : read_role(r, to, words, n);
 }
 
-/* Reads the lines of a text of n bytes, and a '\0' behind them, into which the function cuts it. */
+/* Reads the lines of a text of n bytes, and a '\0' after them, into which the function cuts it. */
 static int read_lines(reading *r, char *text, size_t n)
 {
     char *at = text, *end = at + n;

@@ -320,7 +320,7 @@ typedef struct pd_traced_round {
 typedef enum pd_traced_kind {
     PD_TRACED_WORK,  /* a phase of a batch of work on all the job's parameters */
     PD_TRACED_ROUND, /* a round of a parameter has closed */
-    PD_TRACED_ROOT,  /* a preconditioner task has return from the preconditioner pool */
+    PD_TRACED_ROOT,  /* a preconditioner task has returned from the preconditioner pool */
 } pd_traced_kind;
 
 typedef struct pd_traced {

@@ -27,8 +27,8 @@ typedef struct pd_wal_part {
     struct pd_buffer_pool *pool;
 } pd_wal_part;
 
-/* The two streams of a job's WAL, each with files of its own: decisions are durable long before the aggregates of a step
- * are, and jobs without durability = log have no others. */
+/* The two streams of a job's WAL, each with files of its own: decisions are durable long before the aggregates of a
+ * step are, and jobs without durability = log have no others. */
 typedef enum pd_wal_stream { PD_WAL_STEPS, PD_WAL_DECISIONS } pd_wal_stream;
 
 typedef struct pd_wal_record {

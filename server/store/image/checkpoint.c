@@ -31,7 +31,7 @@
 #define STATE_NS 100.0 /* the same for a worker state, with BYTE_NS for each byte */
 
 /* Most bytes of a parameter's record beside the state of its optimizer: counters, names and scalars. */
-enum { HEAD_BYTES = 1024 + PD_MAX_SCALARS * sizeof(pd_scalar_mean) };
+enum { RECORD_BYTES = 1024 + PD_MAX_SCALARS * sizeof(pd_scalar_mean) };
 
 /* Parameters that are copied at the same time, and the time that is left for them, in ns of one core. */
 enum { SLICE = 64 };
@@ -48,11 +48,11 @@ enum { SPARE_LEAST = 64 << 10 };
  * rounds that can end have ended already, and only steps under way are waited for. */
 static const uint64_t WAIT_NS = 10 * 1000000000ull, LAST_WAIT_NS = 2 * 1000000000ull;
 
-static int name_params(pd_checkpoint_image *kept, const pd_steps *steps)
+static int name_params(pd_checkpoint_image *image, const pd_steps *steps)
 {
-    for (; kept->n_params < steps->n_params; kept->n_params++) {
-        const pd_param *param = &steps->params[kept->n_params];
-        pd_checkpoint_param *to = &kept->params[kept->n_params];
+    for (; image->n_params < steps->n_params; image->n_params++) {
+        const pd_param *param = &steps->params[image->n_params];
+        pd_checkpoint_param *to = &image->params[image->n_params];
         if ((to->name = strdup(param->name)) == NULL) return PD_NO_MEMORY;
         to->shape = param->shape;
         to->elements = param->elements;
@@ -60,26 +60,26 @@ static int name_params(pd_checkpoint_image *kept, const pd_steps *steps)
     return PD_OK;
 }
 
-static int make_kept(pd_checkpoint_image **out, const pd_job *job)
+static int make_image(pd_checkpoint_image **out, const pd_job *job)
 {
-    pd_checkpoint_image *kept = *out = calloc(1, sizeof *kept);
+    pd_checkpoint_image *image = *out = calloc(1, sizeof *image);
 
-    if (kept == NULL) return PD_NO_MEMORY;
-    kept->number = job->steps.number;
-    kept->creator = job->saved.creator;
-    kept->keep = job->steps.values.at[PD_JOB_KEY_CHECKPOINT_KEEP];
-    kept->params = calloc(job->steps.n_params, sizeof *kept->params);
-    kept->worker_states = calloc(job->steps.members.ranks, sizeof *kept->worker_states);
-    if (kept->params == NULL || kept->worker_states == NULL || (kept->job = strdup(job->steps.name)) == NULL)
+    if (image == NULL) return PD_NO_MEMORY;
+    image->number = job->steps.number;
+    image->creator = job->saved.creator;
+    image->keep = job->steps.values.at[PD_JOB_KEY_CHECKPOINT_KEEP];
+    image->params = calloc(job->steps.n_params, sizeof *image->params);
+    image->worker_states = calloc(job->steps.members.ranks, sizeof *image->worker_states);
+    if (image->params == NULL || image->worker_states == NULL || (image->job = strdup(job->steps.name)) == NULL)
         return PD_NO_MEMORY;
-    return name_params(kept, &job->steps);
+    return name_params(image, &job->steps);
 }
 
-void pd_checkpoint_image_drop_weights(pd_checkpoint_image *kept)
+void pd_checkpoint_image_drop_weights(pd_checkpoint_image *image)
 {
-    for (uint32_t i = 0; i < kept->n_params; i++) {
-        pd_published_unref(kept->params[i].published);
-        kept->params[i].published = NULL;
+    for (uint32_t i = 0; i < image->n_params; i++) {
+        pd_published_unref(image->params[i].published);
+        image->params[i].published = NULL;
     }
 }
 
@@ -101,8 +101,8 @@ static void free_making(pd_job *job)
     job->checkpointing.making = NULL;
     if (making == NULL) return;
     for (uint32_t i = 0; i < job->steps.n_params; i++) free_archive(making->parts[i].archive);
-    if (making->kept != NULL) pd_checkpoint_image_drop_weights(making->kept);
-    pd_checkpoint_image_free(making->kept);
+    if (making->image != NULL) pd_checkpoint_image_drop_weights(making->image);
+    pd_checkpoint_image_free(making->image);
     pd_effect_free(making->effect);
     free(making);
 }
@@ -169,7 +169,7 @@ void pd_checkpoint_describe_lag(const pd_job *job, pd_error *err)
                 late->round.open ? ranks : "");
 }
 
-static int write_head(pd_job *job, pd_error *err)
+static int write_header(pd_job *job, pd_error *err)
 {
     pd_checkpoint *making = job->checkpointing.making;
     pd_archive archive;
@@ -179,7 +179,7 @@ static int write_head(pd_job *job, pd_error *err)
     if (pd_wal_put_overrides(&job->steps, err) != PD_OK) return err->code;
     pd_archive_begin_write(&archive);
     pd_header_image_write(&archive, job);
-    return pd_archive_end(&archive, &making->kept->head, &making->kept->head_bytes, err);
+    return pd_archive_end(&archive, &making->image->head, &making->image->head_bytes, err);
 }
 
 /* Continues a checkpoint whose parameters have not all been at its step yet. */
@@ -203,7 +203,7 @@ static void await_params(pd_job *job, uint64_t now_ns)
         return;
     }
     if (late) pd_cut_take_early(&job->steps);
-    if (write_head(job, &err) != PD_OK) {
+    if (write_header(job, &err) != PD_OK) {
         give_up(job, &err, now_ns);
         return;
     }
@@ -232,7 +232,7 @@ static void choose_some(pd_job *job, pd_slice *slice)
 /* Returns the bytes of the memory into which a parameter's state is copied. */
 static size_t copy_bytes(const pd_param *param)
 {
-    return (size_t)pd_plan_image_bytes(pd_optim_plan(param->optim)) + HEAD_BYTES;
+    return (size_t)pd_plan_image_bytes(pd_optim_plan(param->optim)) + RECORD_BYTES;
 }
 
 /* Returns memory for the copy of a parameter's state: that of an earlier checkpoint, or new one. NULL: out of
@@ -248,17 +248,17 @@ static void *take_memory(pd_job *job, const pd_param *param)
     return spare != NULL ? spare : pd_pages_new(copy_bytes(param));
 }
 
-void pd_checkpoint_spare(pd_job *job, pd_checkpoint_image *kept)
+void pd_checkpoint_spare(pd_job *job, pd_checkpoint_image *image)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
     if (checkpointing->spares.at == NULL &&
-        (checkpointing->spares.at = calloc(kept->n_params, sizeof *checkpointing->spares.at)) != NULL)
-        checkpointing->spares.n = kept->n_params;
+        (checkpointing->spares.at = calloc(image->n_params, sizeof *checkpointing->spares.at)) != NULL)
+        checkpointing->spares.n = image->n_params;
     for (uint32_t i = 0; i < checkpointing->spares.n; i++) {
         if (copy_bytes(&job->steps.params[i]) < SPARE_LEAST || checkpointing->spares.at[i] != NULL) continue;
-        checkpointing->spares.at[i] = kept->params[i].state;
-        kept->params[i].state = NULL;
+        checkpointing->spares.at[i] = image->params[i].state;
+        image->params[i].state = NULL;
     }
 }
 
@@ -297,7 +297,7 @@ static int copy_state(pd_job *job, pd_param *param, pd_error *err)
     if (pd_archive_status(archive) == PD_OK && part->awaited > 0) return PD_OK;
     part->awaited = 0;
     part->archive = NULL;
-    rc = end_archive(archive, &making->kept->params[param->index], param, err);
+    rc = end_archive(archive, &making->image->params[param->index], param, err);
     free(archive);
     return rc;
 }
@@ -306,7 +306,7 @@ static int copy_state(pd_job *job, pd_param *param, pd_error *err)
 static void add_copy(pd_job *job, pd_param *param)
 {
     pd_checkpoint *making = job->checkpointing.making;
-    pd_checkpoint_param *to = &making->kept->params[param->index];
+    pd_checkpoint_param *to = &making->image->params[param->index];
 
     to->step = param->saved.step;
     to->published = job->steps.cut->parts[param->index].weights;
@@ -332,20 +332,11 @@ static int copy_slice(pd_job *job, const pd_slice *slice, pd_error *err)
     return PD_OK;
 }
 
-static uint64_t least_step(const pd_checkpoint_image *kept)
-{
-    uint64_t step = UINT64_MAX;
-
-    for (uint32_t i = 0; i < kept->n_params; i++)
-        if (kept->params[i].step < step) step = kept->params[i].step;
-    return step;
-}
-
-static int copy_worker_state(pd_job *job, pd_checkpoint_image *kept, uint32_t rank, pd_error *err)
+static int copy_worker_state(pd_job *job, pd_checkpoint_image *image, uint32_t rank, pd_error *err)
 {
     const pd_worker_state *state =
-        pd_worker_states_find(&job->ranks[rank], kept->step + PD_MUTANT(note_of_another_step));
-    pd_worker_state *to = &kept->worker_states[kept->n_worker_states];
+        pd_worker_states_find(&job->ranks[rank], image->step + PD_MUTANT(note_of_another_step));
+    pd_worker_state *to = &image->worker_states[image->n_worker_states];
 
     if (state == NULL) return PD_OK;
     if (pd_job_check_total(job, job->checkpointing.cut.counted + state->bytes, err) != PD_OK) return err->code;
@@ -353,7 +344,7 @@ static int copy_worker_state(pd_job *job, pd_checkpoint_image *kept, uint32_t ra
     if (state->bytes > 0 && (to->at = malloc(state->bytes)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "out of memory for worker states");
     if (state->bytes > 0) memcpy(to->at, state->at, state->bytes);
-    kept->n_worker_states++;
+    image->n_worker_states++;
     job->checkpointing.cut.counted += state->bytes;
     return PD_OK;
 }
@@ -362,13 +353,15 @@ static int copy_worker_state(pd_job *job, pd_checkpoint_image *kept, uint32_t ra
 static int copy_worker_states(pd_job *job, double *budget_ns, pd_error *err)
 {
     pd_checkpoint *making = job->checkpointing.making;
-    pd_checkpoint_image *kept = making->kept;
+    pd_checkpoint_image *image = making->image;
 
     if (making->states_at == 0) job->checkpointing.cut.counted = 0;
-    kept->step = least_step(kept);
+    image->step = UINT64_MAX;
+    for (uint32_t i = 0; i < image->n_params; i++)
+        if (image->params[i].step < image->step) image->step = image->params[i].step;
     while (*budget_ns > 0 && making->states_at < job->steps.members.ranks) {
         uint64_t before = job->checkpointing.cut.counted;
-        if (copy_worker_state(job, kept, making->states_at++, err) != PD_OK) return err->code;
+        if (copy_worker_state(job, image, making->states_at++, err) != PD_OK) return err->code;
         *budget_ns -= STATE_NS + BYTE_NS * (double)(job->checkpointing.cut.counted - before);
     }
     return PD_OK;
@@ -425,7 +418,7 @@ void pd_checkpoint_task(pd_job *job, uint32_t param, struct pd_task *task)
     if (archive == NULL || !pd_optim_write_task(archive, task) || --part->awaited > 0) return;
     part->archive = NULL;
     making->open--;
-    if (end_archive(archive, &making->kept->params[param], &job->steps.params[param], &err) != PD_OK) {
+    if (end_archive(archive, &making->image->params[param], &job->steps.params[param], &err) != PD_OK) {
         making->failed = true;
         making->error = err;
     }
@@ -438,8 +431,8 @@ static void hand_over(pd_job *job)
     pd_effect *effect = making->effect;
 
     pd_account_take(&job->steps.account, job->checkpointing.cut.counted);
-    effect->u.checkpoint_image = making->kept;
-    making->kept = NULL;
+    effect->u.checkpoint_image = making->image;
+    making->image = NULL;
     making->effect = NULL;
     free_making(job);
     job->checkpointing.writing = job->checkpointing.on_disk = true;
@@ -466,7 +459,7 @@ static int make(pd_job *job, uint64_t step, pd_error *err)
 
     job->checkpointing.making = making;
     job->checkpointing.cut.step = step;
-    if (making == NULL || make_kept(&making->kept, job) != PD_OK ||
+    if (making == NULL || make_image(&making->image, job) != PD_OK ||
         (making->effect = pd_job_effect(job, PD_EFF_WRITE_CHECKPOINT)) == NULL ||
         pd_cut_begin(&job->steps, step, true) != PD_OK)
         return pd_fail(err, PD_NO_MEMORY, "out of memory for its records");

@@ -43,7 +43,7 @@ static void note(pd_disk_watch *watch, bool busy, uint64_t results, uint64_t now
 }
 
 /* Notes what the disk has at present. Call it after the job has handed something over or got it back. */
-static void pd_disk_watch_look(pd_job *job, uint64_t now_ns)
+static void watch_disk(pd_job *job, uint64_t now_ns)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
@@ -52,8 +52,8 @@ static void pd_disk_watch_look(pd_job *job, uint64_t now_ns)
          job->steps.values.at[PD_JOB_KEY_DISK_TIMEOUT]);
 }
 
-/* Returns the time at which pd_disk_watch_tick must be called next; UINT64_MAX: nothing of the job is with the disk. */
-static uint64_t pd_disk_watch_next_tick(const pd_job *job)
+/* Returns the time at which tick_watch must be called next; UINT64_MAX: nothing of the job is with the disk. */
+static uint64_t next_watch(const pd_job *job)
 {
     const pd_checkpoint_policy *checkpointing = &job->checkpointing;
     uint64_t at = checkpointing->watch.runs && checkpointing->writing ? checkpointing->watch.next_ns : UINT64_MAX;
@@ -108,9 +108,9 @@ static void tell_entries(pd_job *job, uint64_t now_ns)
 }
 
 /* Does what is due when the disk has not answered in time. */
-static void pd_disk_watch_tick(pd_job *job, uint64_t now_ns)
+static void tick_watch(pd_job *job, uint64_t now_ns)
 {
-    pd_disk_watch_look(job, now_ns);
+    watch_disk(job, now_ns);
     if (is_late(&job->checkpointing.watch, now_ns)) tell_checkpoint(job, now_ns);
     if (is_late(&job->checkpointing.steps.watch, now_ns)) tell_entries(job, now_ns);
 }
@@ -174,7 +174,7 @@ static bool must_say_over(const pd_job *job)
 }
 
 /* Returns whether the last checkpoint of a draining server has nothing to add to those on the disk. */
-static bool is_kept_already(const pd_job *job)
+static bool is_durable_already(const pd_job *job)
 {
     if (!has_state(job)) return true;
     if (must_say_over(job) || job->checkpointing.newest.changes != job->checkpointing.changes) return false;
@@ -201,7 +201,7 @@ static void begin_due(pd_job *job, uint64_t now_ns)
         pd_checkpoint_policy_plan(job);
         return;
     }
-    if (last && is_kept_already(job)) {
+    if (last && is_durable_already(job)) {
         checkpointing->last.state = PD_LAST_DONE;
         return;
     }
@@ -228,7 +228,7 @@ void pd_checkpoint_look(pd_job *job, uint64_t now_ns)
         }
     }
     if (job->checkpointing.making == NULL) begin_due(job, now_ns);
-    pd_disk_watch_look(job, now_ns);
+    watch_disk(job, now_ns);
 }
 
 static int check_ask(const pd_job *job, pd_error *err)
@@ -273,13 +273,13 @@ void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
 
 /* Logs that a checkpoint could not be written. On a full disk a fast job would log a hundred lines a second, so of many
  * failures in a row only those whose number is a power of two are logged. */
-static void say_failure(const pd_job *job, const pd_checkpoint_image *kept)
+static void say_failure(const pd_job *job, const pd_checkpoint_image *image)
 {
     uint64_t unwritten = job->checkpointing.counts.unwritten;
     char next[64] = "", many[48] = "";
 
     if (job->checkpointing.last.begun) {
-        pd_checkpoint_policy_say_lost(job, &kept->error);
+        pd_checkpoint_policy_say_lost(job, &image->error);
         return;
     }
     if (!pd_is_power_of_two(unwritten)) return;
@@ -290,92 +290,85 @@ static void say_failure(const pd_job *job, const pd_checkpoint_image *kept)
     else if (job->checkpointing.next != UINT64_MAX)
         snprintf(next, sizeof next, "; it is tried again at step %" PRIu64, job->checkpointing.next);
     pd_say(job->steps.outbox, PD_SAY_WARNING,
-           (pd_log_facts){ .job = job->steps.name, .step = &kept->step, .code = kept->error.code },
-           "the checkpoint of step %" PRIu64 " could not be written: %.300s%s%s", kept->step, kept->error.text, next,
+           (pd_log_facts){ .job = job->steps.name, .step = &image->step, .code = image->error.code },
+           "the checkpoint of step %" PRIu64 " could not be written: %.300s%s%s", image->step, image->error.text, next,
            many);
 }
 
-static void note_failure(pd_job *job, const pd_checkpoint_image *kept)
+static void note_failure(pd_job *job, const pd_checkpoint_image *image)
 {
     pd_error err;
 
     pd_fail(&err, PD_UNAVAILABLE, "job %.100s: the checkpoint of step %" PRIu64 " could not be written: %.300s",
-            job->steps.name, kept->step, kept->error.text);
+            job->steps.name, image->step, image->error.text);
     job->checkpointing.counts.unwritten++;
-    say_failure(job, kept);
-    pd_checkpoint_failed(job, kept->step, &err);
-    snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", kept->error.text);
+    say_failure(job, image);
+    pd_checkpoint_failed(job, image->step, &err);
+    snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", image->error.text);
 }
 
-static void note_success(pd_job *job, const pd_checkpoint_image *kept, uint64_t now_ns)
+static void note_success(pd_job *job, const pd_checkpoint_image *image, uint64_t now_ns)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
-    checkpointing->newest.exists = true;
-    checkpointing->counts.unwritten = 0;
-    checkpointing->newest.step = kept->step;
-    checkpointing->newest.changes = checkpointing->cut.changes;
-    if (kept->step > checkpointing->durable_step) checkpointing->durable_step = kept->step;
-    checkpointing->newest.durable_ns = now_ns;
-    checkpointing->newest.bytes = kept->bytes;
+    checkpointing->newest = (pd_newest_checkpoint){ .exists = true,
+                                                    .step = image->step,
+                                                    .bytes = image->bytes,
+                                                    .durable_ns = now_ns,
+                                                    .written_ns = image->ns,
+                                                    .changes = checkpointing->cut.changes };
+    if (image->step > checkpointing->durable_step) checkpointing->durable_step = image->step;
     checkpointing->counts.written++;
-    checkpointing->newest.written_ns = kept->ns;
+    checkpointing->counts.unwritten = 0;
     checkpointing->error[0] = '\0';
     pd_checkpoint_ended(job);
-    pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &kept->step },
-           "step %" PRIu64 " is durable: a checkpoint of %" PRIu64 " bytes was written in %" PRIu64 " ms", kept->step,
-           kept->bytes, kept->ns / MS);
+    pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &image->step },
+           "step %" PRIu64 " is durable: a checkpoint of %" PRIu64 " bytes was written in %" PRIu64 " ms", image->step,
+           image->bytes, image->ns / MS);
 }
 
-/* Tells the loop thread which steps are durable. Takes ownership of the request, whose memory becomes the notice. */
-static void tell(pd_job *job, pd_request *request)
+static void settle(pd_job *job, pd_checkpoint_image *image, pd_request *request, uint64_t now_ns)
 {
-    pd_effect *effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
-
-    effect->u.durable_step = job->checkpointing.durable_step;
-    pd_effects_add(job->steps.outbox, effect);
-}
-
-static void settle(pd_job *job, pd_checkpoint_image *kept, pd_request *request, uint64_t now_ns)
-{
-    bool good = kept->error.code == PD_OK || PD_MUTANT(failed_counts);
+    pd_effect *effect;
 
     job->checkpointing.writing = false;
     job->checkpointing.results++;
-    pd_checkpoint_spare(job, kept);
+    pd_checkpoint_spare(job, image);
     pd_account_give(&job->steps.account, job->checkpointing.cut.counted);
     job->checkpointing.cut.counted = 0;
-    if (good)
-        note_success(job, kept, now_ns);
-    else
-        note_failure(job, kept);
-    pd_wal_checkpointed(job, kept->step, good);
-    if (good) pd_retry_end(job);
-    if (good)
-        pd_pause_end(job);
-    else
+    if (image->error.code != PD_OK && !PD_MUTANT(failed_counts)) {
+        note_failure(job, image);
+        pd_wal_checkpointed(job, image->step, false);
         pd_pause_begin(job);
-    if (good) tell(job, request);
-    if (good) pd_checkpoint_answer_all(job, job->checkpointing.durable_step, NULL, kept->bytes, kept->ns);
-    if (!good) pd_request_free(request);
+        pd_request_free(request);
+        return;
+    }
+    note_success(job, image, now_ns);
+    pd_wal_checkpointed(job, image->step, true);
+    pd_retry_end(job);
+    pd_pause_end(job);
+    effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
+    effect->u.durable_step = job->checkpointing.durable_step;
+    pd_effects_add(job->steps.outbox, effect);
+    pd_checkpoint_answer_all(job, job->checkpointing.durable_step, NULL, image->bytes, image->ns);
 }
 
 void pd_checkpoint_done(pd_job *job, pd_effects *outbox, pd_request *request, uint64_t now_ns)
 {
-    pd_checkpoint_image *kept = request->u.checkpoint_image;
+    pd_checkpoint_image *image = request->u.checkpoint_image;
 
-    pd_checkpoint_image_drop_weights(kept);
-    if (kept->ended || job == NULL) {
-        if (kept->error.code != PD_OK)
-            pd_say(outbox, PD_SAY_WARNING, (pd_log_facts){ .job = kept->job, .code = kept->error.code },
+    pd_checkpoint_image_drop_weights(image);
+    if (image->ended || job == NULL) {
+        if (image->error.code != PD_OK)
+            pd_say(outbox, PD_SAY_WARNING, (pd_log_facts){ .job = image->job, .code = image->error.code },
                    "could not record the end of the job on the disk, or write its last checkpoint: %.300s",
-                   kept->error.text);
+                   image->error.text);
         pd_request_free(request);
     } else {
-        settle(job, kept, request, now_ns);
+        settle(job, image, request, now_ns);
         pd_checkpoint_look(job, now_ns);
     }
-    pd_checkpoint_image_free(kept);
+    pd_checkpoint_image_free(image);
 }
 
 uint64_t pd_checkpoint_next_tick(const pd_job *job)
@@ -385,7 +378,7 @@ uint64_t pd_checkpoint_next_tick(const pd_job *job)
 
     if (pd_sets_next_tick(job) < at) at = pd_sets_next_tick(job);
     if (pd_retry_next_tick(job) < at) at = pd_retry_next_tick(job);
-    if (pd_disk_watch_next_tick(job) < at) at = pd_disk_watch_next_tick(job);
+    if (next_watch(job) < at) at = next_watch(job);
     for (const pd_request *request = job->checkpointing.asked.first; request != NULL;
          request = pd_request_next(request))
         if (request->u.checkpoint.wait_ns < at) at = request->u.checkpoint.wait_ns;
@@ -430,6 +423,6 @@ void pd_checkpoint_tick(pd_job *job, uint64_t now_ns)
     if (!job->checkpointing.durable) return;
     pd_sets_tick(job, now_ns);
     if (now_ns >= pd_checkpoint_next_tick(job)) refuse_late(job, now_ns);
-    pd_disk_watch_tick(job, now_ns);
+    tick_watch(job, now_ns);
     pd_checkpoint_look(job, now_ns);
 }

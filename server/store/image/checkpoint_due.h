@@ -1,5 +1,5 @@
-/* checkpoint_due.h - decides when a job gets a checkpoint, answers requests for one, takes it back from the keeper
- * thread, and notices a disk that does not answer. Step thread. */
+/* checkpoint_due.h - decides when a job gets a checkpoint, answers requests for one, takes it back from the checkpoint
+ * writer, and notices a disk that does not answer. Step thread. */
 #ifndef PD_CHECKPOINT_DUE_H
 #define PD_CHECKPOINT_DUE_H
 

@@ -85,13 +85,6 @@ bool pd_retry_is_by_time(const pd_job *job)
     return job->checkpointing.paused || (job->checkpointing.counts.unwritten > 0 && is_idle(job));
 }
 
-/* Lets the next attempt be made at once, and those after it a second later and so on. */
-static void retry_at_once(pd_job *job)
-{
-    job->checkpointing.retry.at_ns = 0;
-    job->checkpointing.retry.wait_ns = FIRST_NS;
-}
-
 bool pd_retry_wants_checkpoint(const pd_job *job, uint64_t now_ns)
 {
     return pd_retry_is_by_time(job) && now_ns >= job->checkpointing.retry.at_ns;
@@ -134,7 +127,7 @@ void pd_pause_begin(pd_job *job)
     if (pd_wal_records_steps(&job->steps)) return; /* entries make the steps durable, or hold the job back */
     step = job->steps.queue.limit = pd_cut_least_step(&job->steps);
     job->checkpointing.paused = true;
-    retry_at_once(job);
+    job->checkpointing.retry = (pd_checkpoint_retry){ .at_ns = 0, .wait_ns = FIRST_NS };
     facts.step = &step;
     pd_say(job->steps.outbox, PD_SAY_WARNING, facts,
            "paused after step %" PRIu64 " until a checkpoint is durable (on_disk_error = pause)", step);

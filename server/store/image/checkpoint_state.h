@@ -22,7 +22,7 @@ typedef struct pd_checkpoint_part {
 } pd_checkpoint_part;
 
 typedef struct pd_checkpoint {
-    pd_checkpoint_image *kept;
+    pd_checkpoint_image *image;
     pd_effect *effect; /* will hand the checkpoint to the checkpoint writer; allocated in advance, so it cannot fail */
     uint64_t until_ns; /* time by which all parameters must have reached the step of the cut */
     bool last;         /* the server drains: parameters are taken at the steps that they have */

@@ -304,20 +304,12 @@ static uint64_t stopped_at(const pd_steps *steps)
     return pd_wal_records_steps(steps) && steps->wal->inputs.step < step ? steps->wal->inputs.step : step;
 }
 
-/* Returns what a step group must have in the image. While its members are
- * stopped, the steps that they will take next do not count yet. */
-static pd_step_group_saved group_at_cut(const pd_steps *steps, const pd_step_group *group)
+static void visit_group(pd_archive *archive, const pd_steps *steps, pd_step_group *group)
 {
     pd_step_group_saved saved = group->saved;
 
+    /* While the members are stopped, the steps that they will take next do not count yet. */
     if (saved.unknown > stopped_at(steps) + 1) saved.unknown = stopped_at(steps) + 1;
-    return saved;
-}
-
-static void visit_group(pd_archive *archive, const pd_steps *steps, pd_step_group *group)
-{
-    pd_step_group_saved saved = group_at_cut(steps, group);
-
     pd_archive_fields(archive, &group_table, &saved);
     if (pd_archive_is_reading(archive)) group->saved = saved;
 }
@@ -478,15 +470,6 @@ static bool group_fits(const pd_step_group *group)
                                       group->saved.unknown <= most + 1 && group->saved.missed <= least);
 }
 
-static uint64_t largest_step(const pd_job *job)
-{
-    uint64_t step = 0;
-
-    for (uint32_t i = 0; i < job->steps.n_params; i++)
-        if (job->steps.params[i].saved.step > step) step = job->steps.params[i].saved.step;
-    return step;
-}
-
 /* Marks a rank that had a process as lost, because its connection ended with the old server, unless it has left. What
  * it has contributed to rounds that are not closed in the image is lost, too, and comes again. */
 static void lose(pd_rank *rank, uint64_t most_step, uint64_t now_ns)
@@ -516,7 +499,7 @@ static int check_texts(const pd_job *job, pd_error *err)
 
 int pd_header_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
 {
-    uint64_t most_step = largest_step(job);
+    uint64_t most_step = pd_job_largest_step(job);
 
     if (check_texts(job, err) != PD_OK) return PD_DATA_LOSS;
     for (size_t r = 0; r < job->steps.n_rules; r++) {

@@ -7,7 +7,8 @@
 #include "archive.h"
 #include "jobs.h"
 
-/* Writes the header to an archive. While a cut (consistent_cut.h) stops the job's parameters, it is the header as of the cut. */
+/* Writes the header to an archive. While a cut (consistent_cut.h) stops the job's parameters, it is the header as of
+ * the cut. */
 void pd_header_image_write(pd_archive *archive, pd_job *job);
 /* Reads the header from an archive, and makes the job. *out must be NULL before the call; it becomes the job once this
  * is made. After an error, which the archive has, *out may be a job whose state was read only in part, which the caller

@@ -77,73 +77,73 @@ int pd_image_read(pd_jobs *jobs, const pd_job_env *env, const uint8_t *image, si
     return rc;
 }
 
-static int check_head(const pd_job *job, const pd_checkpoint_image *kept, pd_error *err)
+static int check_header(const pd_job *job, const pd_checkpoint_image *image, pd_error *err)
 {
-    if (strcmp(job->steps.name, kept->job) != 0)
-        return pd_fail(err, PD_DATA_LOSS, "the checkpoint is of job %.100s, but its header of job %.100s", kept->job,
+    if (strcmp(job->steps.name, image->job) != 0)
+        return pd_fail(err, PD_DATA_LOSS, "the checkpoint is of job %.100s, but its header of job %.100s", image->job,
                        job->steps.name);
-    if (job->saved.creator != kept->creator)
+    if (job->saved.creator != image->creator)
         return pd_fail(err, PD_DATA_LOSS,
-                       "job %.100s: the checkpoint has creator %016" PRIx64 ", but its header %016" PRIx64, kept->job,
-                       kept->creator, job->saved.creator);
-    if (kept->foreign && job->steps.values.at[PD_JOB_KEY_EXACT] != 0)
+                       "job %.100s: the checkpoint has creator %016" PRIx64 ", but its header %016" PRIx64, image->job,
+                       image->creator, job->saved.creator);
+    if (image->foreign && job->steps.values.at[PD_JOB_KEY_EXACT] != 0)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "job %.100s: the checkpoint was made with other BLAS kernels or instructions, so later steps "
                        "may differ in their last bits, which exact = yes refuses",
-                       kept->job);
-    if (job->steps.n_params == kept->n_params) return PD_OK;
-    return pd_fail(err, PD_DATA_LOSS, "job %.100s: the checkpoint has %u parameters, but its header %u", kept->job,
-                   kept->n_params, job->steps.n_params);
+                       image->job);
+    if (job->steps.n_params == image->n_params) return PD_OK;
+    return pd_fail(err, PD_DATA_LOSS, "job %.100s: the checkpoint has %u parameters, but its header %u", image->job,
+                   image->n_params, job->steps.n_params);
 }
 
-static int check_param(const pd_param *param, const pd_checkpoint_param *kept, uint32_t i, pd_error *err)
+static int check_param(const pd_param *param, const pd_checkpoint_param *image, uint32_t i, pd_error *err)
 {
     char ours[128], theirs[128];
 
-    if (kept->name == NULL || strcmp(param->name, kept->name) != 0)
+    if (image->name == NULL || strcmp(param->name, image->name) != 0)
         return pd_fail(err, PD_DATA_LOSS, "parameter %u of the checkpoint is %.160s, but %.160s in its header", i,
-                       kept->name != NULL ? kept->name : "without a name", param->name);
-    if (!pd_shape_equal(&param->shape, &kept->shape) || param->elements != kept->elements)
+                       image->name != NULL ? image->name : "without a name", param->name);
+    if (!pd_shape_equal(&param->shape, &image->shape) || param->elements != image->elements)
         return pd_fail(err, PD_DATA_LOSS,
                        "%.160s has the shape %s and %lld elements in the checkpoint, but %s and %lld in its header",
-                       param->name, pd_shape_text(&kept->shape, theirs, sizeof theirs), (long long)kept->elements,
+                       param->name, pd_shape_text(&image->shape, theirs, sizeof theirs), (long long)image->elements,
                        pd_shape_text(&param->shape, ours, sizeof ours), (long long)param->elements);
     return PD_OK;
 }
 
-static int read_head(const pd_jobs *jobs, const pd_job_env *env, const pd_checkpoint_image *kept, pd_job **out,
-                     pd_error *err)
+static int read_header(const pd_jobs *jobs, const pd_job_env *env, const pd_checkpoint_image *image, pd_job **out,
+                       pd_error *err)
 {
     pd_archive archive;
     int rc;
 
-    pd_archive_begin_read(&archive, kept->head, kept->head_bytes);
+    pd_archive_begin_read(&archive, image->head, image->head_bytes);
     pd_header_image_read(&archive, jobs, env, out);
     rc = pd_archive_end(&archive, NULL, NULL, err);
-    return rc != PD_OK ? rc : check_head(*out, kept, err);
+    return rc != PD_OK ? rc : check_header(*out, image, err);
 }
 
-static int read_param(pd_steps *steps, pd_param *param, const pd_checkpoint_param *kept, uint32_t i, pd_error *err)
+static int read_param(pd_steps *steps, pd_param *param, const pd_checkpoint_param *image, uint32_t i, pd_error *err)
 {
     pd_archive archive;
-    int rc = check_param(param, kept, i, err);
+    int rc = check_param(param, image, i, err);
 
     if (rc != PD_OK) return rc;
-    pd_archive_begin_read(&archive, kept->state, kept->state_bytes);
+    pd_archive_begin_read(&archive, image->state, image->state_bytes);
     pd_param_image_visit(&archive, steps, param);
     if ((rc = pd_archive_end(&archive, NULL, NULL, err)) != PD_OK) return rc;
-    if (param->saved.step != kept->step)
+    if (param->saved.step != image->step)
         return pd_fail(err, PD_DATA_LOSS, "%.160s is at step %" PRIu64 " in the checkpoint, but its state at %" PRIu64,
-                       param->name, kept->step, param->saved.step);
+                       param->name, image->step, param->saved.step);
     if (PD_MUTANT(counted_in_cut_and_again) && param->saved.step > 0) param->saved.step--;
     return PD_OK;
 }
 
 /* Copies the weights of a checkpoint in memory; those of each parameter i to `to[i]`. */
-static int copy_weights(const pd_checkpoint_image *kept, float *const *to, pd_error *err)
+static int copy_weights(const pd_checkpoint_image *image, float *const *to, pd_error *err)
 {
-    for (uint32_t i = 0; i < kept->n_params; i++) {
-        const pd_checkpoint_param *param = &kept->params[i];
+    for (uint32_t i = 0; i < image->n_params; i++) {
+        const pd_checkpoint_param *param = &image->params[i];
         if (param->weights == NULL)
             return pd_fail(err, PD_DATA_LOSS, "the checkpoint has no weights of %.160s", param->name);
         memcpy(to[i], param->weights, (size_t)param->elements * sizeof(float));
@@ -152,16 +152,16 @@ static int copy_weights(const pd_checkpoint_image *kept, float *const *to, pd_er
 }
 
 /* Reads the weights of all parameters into the published versions that were made for them, and publishes these. */
-static int read_weights(pd_steps *steps, const pd_checkpoint_image *kept, pd_error *err)
+static int read_weights(pd_steps *steps, const pd_checkpoint_image *image, pd_error *err)
 {
-    float **to = calloc(kept->n_params + 1u, sizeof *to);
+    float **to = calloc(image->n_params + 1u, sizeof *to);
     int rc;
 
     if (to == NULL) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its weights", steps->name);
-    for (uint32_t i = 0; i < kept->n_params; i++) to[i] = steps->params[i].next->at[PD_F32];
-    rc = kept->read_weights != NULL ? kept->read_weights(kept->read_arg, to, err) : copy_weights(kept, to, err);
+    for (uint32_t i = 0; i < image->n_params; i++) to[i] = steps->params[i].next->at[PD_F32];
+    rc = image->read_weights != NULL ? image->read_weights(image->read_arg, to, err) : copy_weights(image, to, err);
     free(to);
-    for (uint32_t i = 0; rc == PD_OK && i < kept->n_params; i++) pd_param_image_publish(steps, &steps->params[i]);
+    for (uint32_t i = 0; rc == PD_OK && i < image->n_params; i++) pd_param_image_publish(steps, &steps->params[i]);
     return rc;
 }
 
@@ -193,35 +193,35 @@ static void warm(const pd_store_config *config, const pd_job *job)
     config->warm(config->warm_arg, segment->at, bytes < segment->bytes ? bytes : segment->bytes);
 }
 
-static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_checkpoint_image *kept, uint64_t now_ns,
+static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_checkpoint_image *image, uint64_t now_ns,
                     pd_job **out, pd_error *err)
 {
-    int rc = read_head(jobs, env, kept, out, err);
+    int rc = read_header(jobs, env, image, out, err);
+    pd_job *job = *out;
 
-    if (rc == PD_OK) warm(env->config, *out);
-    for (uint32_t i = 0; rc == PD_OK && i < kept->n_params; i++) {
-        if (kept->read_state != NULL && (rc = kept->read_state(kept->read_arg, i, err)) != PD_OK) return rc;
-        rc = read_param(&(*out)->steps, &(*out)->steps.params[i], &kept->params[i], i, err);
+    if (rc == PD_OK) warm(env->config, job);
+    for (uint32_t i = 0; rc == PD_OK && i < image->n_params; i++) {
+        if (image->read_state != NULL && (rc = image->read_state(image->read_arg, i, err)) != PD_OK) return rc;
+        rc = read_param(&job->steps, &job->steps.params[i], &image->params[i], i, err);
     }
-    if (rc == PD_OK && kept->read_state != NULL) rc = kept->read_state(kept->read_arg, kept->n_params, err);
-    if (rc == PD_OK) rc = read_weights(&(*out)->steps, kept, err);
-    for (uint32_t i = 0; rc == PD_OK && i < kept->n_worker_states; i++)
-        rc = take_worker_state(*out, &kept->worker_states[i], err);
-    if (rc != PD_OK || (rc = pd_header_image_settle(*out, now_ns, err)) != PD_OK) return rc;
-    (*out)->checkpointing.on_disk = (*out)->checkpointing.newest.exists = true;
-    (*out)->checkpointing.says_over = true;
-    (*out)->checkpointing.durable_step = (*out)->checkpointing.newest.step = kept->step;
-    (*out)->checkpointing.steps.retry = kept->step + 1;
-    (*out)->checkpointing.newest.durable_ns = now_ns;
-    (*out)->checkpointing.newest.bytes = kept->bytes;
-    pd_wal_restored(*out, kept->step, is_even(*out, kept->step));
+    if (rc == PD_OK && image->read_state != NULL) rc = image->read_state(image->read_arg, image->n_params, err);
+    if (rc == PD_OK) rc = read_weights(&job->steps, image, err);
+    for (uint32_t i = 0; rc == PD_OK && i < image->n_worker_states; i++)
+        rc = take_worker_state(job, &image->worker_states[i], err);
+    if (rc != PD_OK || (rc = pd_header_image_settle(job, now_ns, err)) != PD_OK) return rc;
+    job->checkpointing.on_disk = job->checkpointing.says_over = true;
+    job->checkpointing.newest =
+        (pd_newest_checkpoint){ .exists = true, .step = image->step, .bytes = image->bytes, .durable_ns = now_ns };
+    job->checkpointing.durable_step = image->step;
+    job->checkpointing.steps.retry = image->step + 1;
+    pd_wal_restored(job, image->step, is_even(job, image->step));
     return PD_OK;
 }
 
-int pd_restore(pd_jobs *jobs, const pd_job_env *env, const pd_checkpoint_image *kept, uint64_t now_ns, pd_error *err)
+int pd_restore(pd_jobs *jobs, const pd_job_env *env, const pd_checkpoint_image *image, uint64_t now_ns, pd_error *err)
 {
     pd_job *job = NULL;
-    int rc = read_all(jobs, env, kept, now_ns, &job, err);
+    int rc = read_all(jobs, env, image, now_ns, &job, err);
 
     if (rc == PD_OK) rc = pd_jobs_add(jobs, job, err);
     if (rc == PD_OK || job == NULL) return rc;

@@ -38,6 +38,6 @@ int pd_image_read(pd_jobs *jobs, const pd_job_env *env, const uint8_t *image, si
 /* Makes a job from a checkpoint and puts it into the table of jobs, as pd_image_read does from an image: the same
  * errors, and every byte is checked. PD_DATA_LOSS is also returned if the parts of the checkpoint do not fit together,
  * such as the names of the parameters in the header and in the list. The checkpoint is borrowed for the call. */
-int pd_restore(pd_jobs *jobs, const pd_job_env *env, const pd_checkpoint_image *kept, uint64_t now_ns, pd_error *err);
+int pd_restore(pd_jobs *jobs, const pd_job_env *env, const pd_checkpoint_image *image, uint64_t now_ns, pd_error *err);
 
 #endif

@@ -67,7 +67,7 @@ void pd_param_image_visit_record(pd_archive *archive, pd_steps *steps, pd_param 
     pd_archive_leave(archive);
 }
 
-/* Visits everything that stands before the optimizer's state. The optimizer comes last, because results of its root
+/* Visits everything before the optimizer's state. The optimizer comes last, because results of its root
  * tasks may be added later. `weights`: those that the image goes with, if it is written; NULL: there are none. */
 static void begin(pd_archive *archive, pd_steps *steps, pd_param *param, const pd_published *weights)
 {

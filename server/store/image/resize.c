@@ -49,17 +49,6 @@ static void renew_ranges(pd_declared_job *declared, const pd_job *old)
                 (pd_declared_range){ .param = i, .end = old->steps.params[i].elements };
 }
 
-/* Forgets the ranges that the job was planned with, so that its ranks can declare theirs. */
-static void forget_ranges(pd_job *job)
-{
-    uint64_t bytes;
-
-    pd_ranges_give_back(job, 0);
-    bytes = pd_ranges_collected_bytes(job);
-    pd_account_take(&job->steps.account, bytes - job->records.collected);
-    job->records.collected = bytes;
-}
-
 static int plan(pd_job **out, const pd_jobs *jobs, const pd_job_env *env, const pd_job *old, uint32_t world,
                 pd_error *err)
 {
@@ -71,8 +60,11 @@ static int plan(pd_job **out, const pd_jobs *jobs, const pd_job_env *env, const 
     renew_ranges(&declared, old);
     rc = pd_declared_job_make(out, &declared, env, jobs->last_number + 1, err);
     pd_declared_job_free(&declared);
-    if (rc == PD_OK) forget_ranges(*out);
-    return rc;
+    if (rc != PD_OK) return rc;
+    /* The ranks of the job declare their ranges later. */
+    pd_ranges_give_back(*out, 0);
+    pd_ranges_count(*out);
+    return PD_OK;
 }
 
 /* Visits part i of a job's state: parameter i, or after the last parameter the header. */
@@ -154,7 +146,7 @@ static int copy_worker_states(pd_job *job, uint32_t r, const pd_rank *from, pd_e
 }
 
 /* Notes which processes have had a rank of the old world: none of them may take the rank again. */
-static void keep_out(pd_rank_saved *rank, const pd_rank_saved *old)
+static void supersede(pd_rank_saved *rank, const pd_rank_saved *old)
 {
     memcpy(rank->superseded, old->superseded, sizeof rank->superseded);
     rank->n_superseded = old->n_superseded;
@@ -166,7 +158,7 @@ static int copy_ranks(pd_job *to, const pd_job *from, pd_error *err)
     int rc = PD_OK;
 
     for (uint32_t r = 0; rc == PD_OK && r < to->steps.members.ranks && r < from->steps.members.ranks; r++) {
-        keep_out(&to->ranks[r].saved, &from->ranks[r].saved);
+        supersede(&to->ranks[r].saved, &from->ranks[r].saved);
         if (!PD_MUTANT(world_change_forgets_notes)) rc = copy_worker_states(to, r, &from->ranks[r], err);
     }
     return rc;

@@ -13,16 +13,16 @@
 
 static int make_farewell(pd_job *job)
 {
-    pd_checkpoint_image *kept = calloc(1, sizeof *kept);
+    pd_checkpoint_image *image = calloc(1, sizeof *image);
 
     job->checkpointing.farewell = pd_job_effect(job, PD_EFF_WRITE_CHECKPOINT);
-    if (job->checkpointing.farewell == NULL || kept == NULL || (kept->job = strdup(job->steps.name)) == NULL) {
-        free(kept);
+    if (job->checkpointing.farewell == NULL || image == NULL || (image->job = strdup(job->steps.name)) == NULL) {
+        free(image);
         return PD_NO_MEMORY;
     }
-    kept->ended = true;
-    kept->number = job->steps.number;
-    job->checkpointing.farewell->u.checkpoint_image = kept;
+    image->ended = true;
+    image->number = job->steps.number;
+    job->checkpointing.farewell->u.checkpoint_image = image;
     return PD_OK;
 }
 
@@ -76,15 +76,6 @@ uint32_t pd_checkpoint_policy_window(const pd_job *job)
     return least;
 }
 
-static uint64_t largest_step(const pd_job *job)
-{
-    uint64_t step = job->steps.progress.furthest;
-
-    for (uint32_t i = 0; i < job->steps.n_params; i++)
-        if (job->steps.params[i].saved.step > step) step = job->steps.params[i].saved.step;
-    return step;
-}
-
 void pd_checkpoint_policy_plan(pd_job *job)
 {
     uint64_t every = job->steps.values.at[PD_JOB_KEY_CHECKPOINT_EVERY], step;
@@ -97,19 +88,19 @@ void pd_checkpoint_policy_plan(pd_job *job)
     job->checkpointing.every = every;
     job->checkpointing.next = UINT64_MAX;
     if (every == 0) return;
-    step = largest_step(job);
+    step = pd_job_largest_step(job);
     if (step < UINT64_MAX - every) job->checkpointing.next = (step / every + 1) * every;
 }
 
 void pd_checkpoint_policy_soon(pd_job *job)
 {
-    if (job->checkpointing.durable && job->checkpointing.soon > largest_step(job))
-        job->checkpointing.soon = largest_step(job) + 1;
+    if (job->checkpointing.durable && job->checkpointing.soon > pd_job_largest_step(job))
+        job->checkpointing.soon = pd_job_largest_step(job) + 1;
 }
 
 void pd_checkpoint_policy_now(pd_job *job)
 {
-    if (job->checkpointing.durable) job->checkpointing.soon = largest_step(job);
+    if (job->checkpointing.durable) job->checkpointing.soon = pd_job_largest_step(job);
 }
 
 bool pd_checkpoint_policy_loses(const pd_job *job)
@@ -119,12 +110,13 @@ bool pd_checkpoint_policy_loses(const pd_job *job)
 
     if (!checkpointing->durable || job->gone) return false;
     if (checkpointing->newest.exists && checkpointing->newest.changes != checkpointing->changes) return true;
-    return largest_step(job) > (checkpointing->newest.exists ? checkpointing->durable_step : begin);
+    return pd_job_largest_step(job) > (checkpointing->newest.exists ? checkpointing->durable_step : begin);
 }
 
 void pd_checkpoint_policy_say_lost(const pd_job *job, const pd_error *why)
 {
-    uint64_t durable = job->checkpointing.newest.exists ? job->checkpointing.durable_step : 0, step = largest_step(job);
+    uint64_t durable = job->checkpointing.newest.exists ? job->checkpointing.durable_step : 0,
+             step = pd_job_largest_step(job);
     char newest[64] = "it has no checkpoint";
 
     if (job->checkpointing.newest.exists)

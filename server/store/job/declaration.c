@@ -335,3 +335,11 @@ int pd_ranges_check_memory(const pd_job *job, pd_error *err)
 {
     return pd_job_check_total(job, pd_ranges_collected_bytes(job) - job->records.collected, err);
 }
+
+void pd_ranges_count(pd_job *job)
+{
+    uint64_t bytes = pd_ranges_collected_bytes(job);
+
+    pd_account_take(&job->steps.account, bytes - job->records.collected);
+    job->records.collected = bytes;
+}

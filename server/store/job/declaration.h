@@ -42,6 +42,8 @@ uint64_t pd_ranges_reserve_declared(const pd_job *job, const pd_request *request
  * mean and Adasum do), as far as the ranges are known. */
 uint64_t pd_ranges_collected_bytes(const pd_job *job);
 
+/* Counts the bytes of these contributions for the job again, after ranges were added or removed. */
+void pd_ranges_count(pd_job *job);
 /* Checks that max_total_bytes has room for the collected contributions of the ranges that are declared.
  * PD_RESOURCE_EXHAUSTED. */
 int pd_ranges_check_memory(const pd_job *job, pd_error *err);

@@ -57,31 +57,11 @@ typedef struct declaring {
     uint32_t notes, ready; /* number of parameters with notes; with roots that are used as soon as they are ready */
 } declaring;
 
-/* Counts the bytes again that contributions to ranged parameters may take, after ranges were added or removed. (Of a
- * ranged parameter each rank contributes a range of elements.) */
-static void count_ranges(pd_job *job)
-{
-    uint64_t bytes = pd_ranges_collected_bytes(job);
-
-    pd_account_take(&job->steps.account, bytes - job->records.collected);
-    job->records.collected = bytes;
-}
-
 static bool has_ready_roots(const pd_param *param)
 {
     const pd_plan *plan = pd_optim_plan(param->optim);
 
     return plan->n_tasks > 0 && plan->root_delay == PD_ROOT_READY;
-}
-
-static void warn_of_ready_roots(pd_job *job, uint32_t n)
-{
-    if (n > 0)
-        pd_job_say(
-            job, PD_SAY_WARNING,
-            "roots of %u parameters are used as soon as they are ready: in which step depends on timing, so this "
-            "run is not reproducible bit for bit (root_delay = a number of steps is)",
-            n);
 }
 
 static void warn_of_values(pd_job *job)
@@ -101,8 +81,12 @@ static int finish_first(pd_job *job, const pd_request *request, const declaring 
     if (rc != PD_OK) return rc;
     pd_planning_free(job);
     pd_checkpoint_policy_plan(job);
-    count_ranges(job);
-    warn_of_ready_roots(job, d->ready);
+    pd_ranges_count(job);
+    if (d->ready > 0)
+        pd_job_say(job, PD_SAY_WARNING,
+                   "roots of %u parameters are used as soon as they are ready: in which step depends on timing, so "
+                   "this run is not reproducible bit for bit (root_delay = a number of steps is)",
+                   d->ready);
     warn_of_values(job);
     pd_declarations_said(job, d->notes);
     return PD_OK;
@@ -136,7 +120,7 @@ static int take_ranges(pd_job *job, const pd_request *request, declaring *d, pd_
 
     if (rc != PD_OK) return rc;
     d->ranged = true;
-    if ((rc = pd_ranges_check_memory(job, err)) == PD_OK) count_ranges(job);
+    if ((rc = pd_ranges_check_memory(job, err)) == PD_OK) pd_ranges_count(job);
     return rc;
 }
 
@@ -146,18 +130,6 @@ static uint64_t type_bytes(const pd_param *param, const pd_param_decl *decl)
 {
     return pd_param_type_bytes(param, decl->pull_dtype) +
            (decl->update_dtype != 0 ? pd_param_update_bytes(param, decl->update_dtype) : 0);
-}
-
-/* Counts the bytes of all types for the job. Those of a parameter are used when it is published. */
-static int take_type_bytes(pd_job *job, declaring *d, pd_error *err)
-{
-    int rc = pd_job_check_total(job, d->bytes, err);
-
-    if (rc != PD_OK)
-        d->bytes = 0;
-    else
-        pd_account_take(&job->steps.account, d->bytes);
-    return rc;
 }
 
 /* Publishes the weights of the next parameter in the types that this Declare asks for. Adds an entry to `closed` if
@@ -183,30 +155,12 @@ static int pull_one(pd_job *job, const pd_request *request, declaring *d, pd_eff
     return PD_OK;
 }
 
-/* Makes an effect that can publish n parameters. NULL: out of memory. */
-static pd_effect *new_closed(const pd_job *job, size_t n)
-{
-    pd_effect *effect = pd_job_effect(job, PD_EFF_CLOSED);
-
-    if (effect == NULL || (effect->u.closed.at = calloc(n + 1, sizeof *effect->u.closed.at)) != NULL) return effect;
-    pd_effect_free(effect);
-    return NULL;
-}
-
-static void send_closed(pd_job *job, pd_effect *effect)
-{
-    if (effect->u.closed.n > 0)
-        pd_effects_add(job->steps.outbox, effect);
-    else
-        pd_effect_free(effect);
-}
-
 /* Publishes weights of the next parameters, as far as the time allows, but of one at least. After PD_NO_MEMORY some
  * parameters have new published versions already, which are sent all the same. */
 static int pull_some(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
 {
     enum { FEW = 1024 };
-    pd_effect *closed = new_closed(job, FEW);
+    pd_effect *closed = pd_job_new_closed(job, FEW);
     size_t end = d->n - d->at < FEW ? d->n : d->at + FEW;
     int rc = PD_OK;
 
@@ -215,7 +169,7 @@ static int pull_some(pd_job *job, const pd_request *request, declaring *d, doubl
         rc = pull_one(job, request, d, closed, budget_ns, err);
         d->at++;
     } while (rc == PD_OK && d->at<end && * budget_ns> 0);
-    send_closed(job, closed);
+    pd_job_send_closed(job, closed);
     return rc;
 }
 
@@ -223,13 +177,13 @@ static int pull_some(pd_job *job, const pd_request *request, declaring *d, doubl
  * elements of it: until the Declare, the rank might have had some. */
 static int publish_landed(pd_job *job, pd_error *err)
 {
-    pd_effect *effect = new_closed(job, job->steps.n_params);
+    pd_effect *effect = pd_job_new_closed(job, job->steps.n_params);
 
     if (effect == NULL) return pd_job_no_memory(job, err);
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         effect->u.closed.n +=
             pd_init_publish_landed(job, &job->steps.params[i], &effect->u.closed.at[effect->u.closed.n]);
-    send_closed(job, effect);
+    pd_job_send_closed(job, effect);
     return PD_OK;
 }
 
@@ -237,7 +191,7 @@ static int publish_landed(pd_job *job, pd_error *err)
  * the job was read from an image. */
 static int publish_again(pd_job *job, pd_error *err)
 {
-    pd_effect *effect = new_closed(job, job->steps.n_params);
+    pd_effect *effect = pd_job_new_closed(job, job->steps.n_params);
 
     if (effect == NULL) return pd_job_no_memory(job, err);
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
@@ -314,16 +268,6 @@ static void note_refusal(pd_job *job, pd_rank *rank, uint32_t number, const pd_e
                "refused what %.60s declares: %.240s", rank->label, err->text);
 }
 
-/* Queues chunks of ranged parameters again whose rounds are open. Now that this rank's ranges are known, contributions
- * that other ranks have sent may not have to wait for it any more. */
-static void look_at_open(pd_job *job)
-{
-    for (uint32_t i = 0; i < job->steps.n_params; i++)
-        if (job->steps.params[i].ranged && job->steps.params[i].round.open &&
-            job->steps.params[i].stage == PD_COLLECTING)
-            pd_chunks_list_anew(&job->steps, &job->steps.params[i]);
-}
-
 /* Lets the rank's declaration count, and answers it. */
 static int end_declare(pd_job *job, pd_request *request, declaring *d, pd_rank *rank, double *budget_ns,
                        uint64_t now_ns, pd_error *err)
@@ -335,7 +279,11 @@ static int end_declare(pd_job *job, pd_request *request, declaring *d, pd_rank *
     if (rc != PD_OK) return rc;
     answer(job, request, d);
     if (job->reports.init_ns == 0 && job->steps.progress.n_begun < job->steps.n_params) job->reports.init_ns = now_ns;
-    if (!rank->saved.sealed) look_at_open(job);
+    /* Now that this rank's ranges are known, contributions that other ranks have sent may not wait for it any more. */
+    for (uint32_t i = 0; !rank->saved.sealed && i < job->steps.n_params; i++)
+        if (job->steps.params[i].ranged && job->steps.params[i].round.open &&
+            job->steps.params[i].stage == PD_COLLECTING)
+            pd_chunks_list_anew(&job->steps, &job->steps.params[i]);
     note_declared(job, rank);
     return PD_OK;
 }
@@ -390,9 +338,14 @@ static int next_stage(pd_job *job, const pd_request *request, declaring *d, doub
     if (rc == PD_OK && (d->stage == PLANNING || d->stage == MATCHING) &&
         (d->declared = calloc(d->n + 1, sizeof *d->declared)) == NULL)
         rc = pd_job_no_memory(job, err);
-    if (d->stage == NOTING && (rc = take_type_bytes(job, d, err)) == PD_OK && job->restart.unpublished) {
-        rc = publish_again(job, err);
-        *budget_ns -= AGAIN_ALL_NS * (double)d->n;
+    if (d->stage == NOTING) {
+        /* Counts the bytes of all types. Those of a parameter are used when it is published. */
+        if ((rc = pd_job_check_total(job, d->bytes, err)) != PD_OK) d->bytes = 0;
+        pd_account_take(&job->steps.account, d->bytes);
+        if (rc == PD_OK && job->restart.unpublished) {
+            rc = publish_again(job, err);
+            *budget_ns -= AGAIN_ALL_NS * (double)d->n;
+        }
     }
     d->stage = d->stage == PLANNING ? NOTING : d->stage + 1;
     d->at = 0;
@@ -446,7 +399,7 @@ static void undo(pd_job *job, const pd_request *request)
     if (d->stage > NOTING) pd_account_give(&job->steps.account, d->bytes);
     if (!d->ranged) return;
     pd_ranges_give_back(job, request->rank);
-    count_ranges(job);
+    pd_ranges_count(job);
 }
 
 /* Works at a Declare, the oldest one in job->waiting.declares, as far as the time budget allows. Returns false if it

@@ -15,7 +15,7 @@ static bool closes_by_itself(const pd_steps *steps, const pd_param *param)
 }
 
 /* Returns a parameter whose open round can still close; NULL: there is none. A round that waits for ranks can close
- * only while a worker is connected, because without workers nobody would contribute. If the global clip works on a
+ * only while a worker is connected, because without workers no contribution comes. If the global clip works on a
  * step, the rounds of this step can close, too. */
 static const pd_param *find_open(const pd_job *job)
 {
@@ -122,7 +122,7 @@ static void answer(pd_effects *outbox, pd_request *request, const pd_job *open, 
 }
 
 /* Returns whether the job's last checkpoint is neither on the disk nor has failed. */
-static bool is_unkept(const pd_job *job)
+static bool awaits_checkpoint(const pd_job *job)
 {
     return job->checkpointing.durable && job->checkpointing.last.state == PD_LAST_WANTED;
 }
@@ -157,21 +157,21 @@ bool pd_drain_keep(pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns)
 }
 
 /* Returns whether answers must wait for last checkpoints of jobs. */
-static bool keeps(pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns)
+static bool waits_for_checkpoints(pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns)
 {
     return drain->last_until_ns > 0 && now_ns < drain->last_until_ns &&
-           find_job(jobs, &drain->unkept, is_unkept) != NULL;
+           find_job(jobs, &drain->unkept, awaits_checkpoint) != NULL;
 }
 
 /* Logs which jobs' last checkpoints have not come to the disk in time. */
-static void say_unkept(const pd_drain *drain, const pd_jobs *jobs)
+static void say_late_checkpoints(const pd_drain *drain, const pd_jobs *jobs)
 {
     const pd_job *job, *next;
     pd_error why;
 
     pd_fail(&why, PD_DEADLINE_EXCEEDED, "it was not on the disk within %.3g s", (double)drain->last_ns / 1e9);
     HASH_ITER(hh, jobs->names, job, next)
-    if (is_unkept(job)) pd_checkpoint_policy_say_lost(job, &why);
+    if (awaits_checkpoint(job)) pd_checkpoint_policy_say_lost(job, &why);
 }
 
 void pd_drain_answer(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns)
@@ -180,8 +180,8 @@ void pd_drain_answer(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, u
     pd_request_queue all;
     pd_request *request;
 
-    if (drain->waiting.first == NULL || keeps(drain, jobs, now_ns)) return;
-    if (drain->last_until_ns > 0) say_unkept(drain, jobs);
+    if (drain->waiting.first == NULL || waits_for_checkpoints(drain, jobs, now_ns)) return;
+    if (drain->last_until_ns > 0) say_late_checkpoints(drain, jobs);
     drain->last_until_ns = 0;
     lost = find_lost(jobs);
     all = pd_request_queue_take_all(&drain->waiting);

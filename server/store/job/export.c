@@ -314,12 +314,6 @@ static void refuse_late(pd_job *job, uint64_t now_ns)
 
 enum { TILE = 1024 };
 
-static int find_param(const pd_job *job, const pd_request *request, const pd_param **out, pd_error *err)
-{
-    if ((*out = pd_job_param(job, request->u.export.param)) != NULL) return PD_OK;
-    return pd_fail(err, PD_NOT_FOUND, "job %.100s has no parameter %.160s", job->steps.name, request->u.export.param);
-}
-
 static int refuse_state(const pd_job *job, pd_error *err)
 {
     return pd_fail(err, PD_FAILED_PRECONDITION,
@@ -422,10 +416,9 @@ static int read_state(const pd_job *job, const pd_param *param, const pd_request
  * PD_NOT_FOUND, PD_INVALID_ARGUMENT, PD_FAILED_PRECONDITION: the export is of weights alone; PD_NO_MEMORY. */
 static int read_piece(const pd_job *job, const pd_request *request, pd_exported *out, pd_error *err)
 {
-    const pd_param *param;
-    int rc = find_param(job, request, &param, err);
+    const pd_param *param = pd_job_param_or_error(job, request->u.export.param, err);
 
-    if (rc != PD_OK) return rc;
+    if (param == NULL) return PD_NOT_FOUND;
     if (request->u.export.slot[0] == '\0') return read_weights(job, param, request, out, err);
     if (!job->export->state) return refuse_state(job, err);
     if (strcmp(request->u.export.slot, PD_PENDING_ROOT) == 0) return read_root(job, param, request, out, err);
@@ -437,10 +430,9 @@ static int read_piece(const pd_job *job, const pd_request *request, pd_exported 
  * PD_FAILED_PRECONDITION as above. */
 static int read_count(const pd_job *job, const pd_request *request, pd_exported *out, pd_error *err)
 {
-    const pd_param *param;
-    int rc = find_param(job, request, &param, err);
+    const pd_param *param = pd_job_param_or_error(job, request->u.export.param, err);
 
-    if (rc != PD_OK) return rc;
+    if (param == NULL) return PD_NOT_FOUND;
     if (!job->export->state) return refuse_state(job, err);
     out->roots = pd_optim_tasks_left(param->optim);
     out->count = param->group != NULL ? pd_step_group_count(param) : pd_optim_count(param->optim);
@@ -457,17 +449,7 @@ static pd_exported *answer_of(pd_job *job, pd_request *request, const pd_exporte
     return &effect->u.exported;
 }
 
-/* Returns the number of pending roots. These are matrix roots that were begun in the export's step or before, and
- * that no step has used yet. */
-static uint64_t roots_left(const pd_job *job)
-{
-    uint64_t n = 0;
-
-    for (uint32_t i = 0; i < job->steps.n_params; i++) n += pd_optim_tasks_left(job->steps.params[i].optim);
-    return n;
-}
-
-/* Returns whether all preconditioner tasks of the job have return from the preconditioner pool. This happens sooner
+/* Returns whether all preconditioner tasks of the job have returned from the preconditioner pool. This happens sooner
  * or later: the job takes no steps meanwhile, so no new tasks begin. */
 static bool roots_are_back(const pd_job *job)
 {
@@ -499,13 +481,16 @@ void pd_export_look(pd_job *job, uint64_t now_ns)
 {
     pd_export *export = job->export;
     pd_request *request = export != NULL ? export->begin : NULL;
+    pd_exported begun = { .roots = 0 };
 
     if (request == NULL || job->steps.cut->behind > 0 || (export->state && !roots_are_back(job))) return;
     job->steps.cut->fixed = true;
     export->begin = NULL;
     export->touched_ns = now_ns;
     export->end_ns = now_ns + TOTAL_NS + bytes_to_read(job, export->state) / BYTES_PER_SECOND * SECOND;
-    answer_of(job, request, &(pd_exported){ .roots = export->state ? roots_left(job) : 0 });
+    for (uint32_t i = 0; export->state && i < job->steps.n_params; i++)
+        begun.roots += pd_optim_tasks_left(job->steps.params[i].optim);
+    answer_of(job, request, &begun);
     pd_request_free(request);
     if (!export->state) export->cut = pd_cut_detach(&job->steps);
 }

@@ -1,8 +1,8 @@
 /* export.h - reads weights and optimizer state of a job for an operator, all as of the same step. Step thread.
  *
- * An export begins with a cut (step/consistent_cut.h), which chooses the step at which the state is read. The begin request is
- * answered when every parameter has reached that step. Then the operator reads tensors in pieces, in any order and as
- * often as needed, until it ends the export.
+ * An export begins with a cut (step/consistent_cut.h), which chooses the step at which the state is read. The begin
+ * request is answered when every parameter has reached that step. Then the operator reads tensors in pieces, in any
+ * order and as often as needed, until it ends the export.
  *
  * If only weights are exported, they are read from the published versions of that step, while training continues: such
  * an export never stops a step. The older weights that it keeps count against the job's memory. Where they have no room

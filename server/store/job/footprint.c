@@ -9,7 +9,6 @@
 #include "job.h"
 #include "mutant.h"
 #include "robust.h"
-#include "wal.h"
 
 #include <string.h>
 
@@ -114,8 +113,8 @@ static uint64_t kept_bytes(const pd_plan *plan, const bool pulled[4])
     return pd_footprint_plus(bytes, pd_weight_bytes(plan->elements, pulled) / 2);
 }
 
-/* Returns the bytes that the stream of steps takes of a parameter: the aggregates of the records that are on their way to
- * the disk. */
+/* Returns the bytes that the stream of steps takes of a parameter: the aggregates of the records that are on their way
+ * to the disk. */
 static uint64_t logged_bytes(const pd_plan *plan)
 {
     uint64_t aggregates = times((uint64_t)plan->elements, PD_WAL_MOST * sizeof(float));

@@ -227,15 +227,6 @@ static int begin(pd_job *job, const pd_request *request, pd_error *err)
     return PD_OK;
 }
 
-static pd_param *find(const pd_job *job, const pd_request *request, pd_error *err)
-{
-    const char *name = request->u.import.param;
-    pd_param *param = pd_job_param(job, name);
-
-    if (param == NULL) pd_fail(err, PD_NOT_FOUND, "job %.100s has no parameter %.160s", job->steps.name, name);
-    return param;
-}
-
 /* Finds the key under which a pending root is staged, and checks its form: a list of float64 numbers. Whether the list
  * has the right length is checked at the commit, when all of it has come. */
 static int find_root(const pd_param *param, const pd_request *request, pd_address *address, pd_part *part,
@@ -281,19 +272,6 @@ static int find_part(const pd_param *param, const pd_request *request, pd_addres
     return PD_OK;
 }
 
-/* Checks that the job may take memory to stage what an import brings. PD_RESOURCE_EXHAUSTED. */
-static int check_room(const pd_job *job, uint64_t bytes, pd_error *err)
-{
-    const pd_budget *budget = pd_account_budget(&job->steps.account, bytes);
-
-    if (pd_budget_fits(budget, bytes)) return PD_OK;
-    return pd_fail(
-        err, PD_RESOURCE_EXHAUSTED,
-        "job %.100s: no room to stage %llu more bytes of state: of %llu allowed for %.100s, %llu are in use (%s)",
-        job->steps.name, (unsigned long long)bytes, (unsigned long long)budget->limit, budget->whose,
-        (unsigned long long)budget->used, budget->key);
-}
-
 /* Allocates memory in which a tensor of optimizer state is staged until the commit. Called when the tensor's first
  * piece comes. */
 static int stage(pd_job *job, const pd_address *address, const pd_part *part, bool wide, pd_staged **out, pd_error *err)
@@ -306,7 +284,7 @@ static int stage(pd_job *job, const pd_address *address, const pd_part *part, bo
 
     assert(rc == PD_OK);
     bytes = (uint64_t)elements * size_of(wide) + sizeof *staged;
-    if ((rc = check_room(job, bytes, err)) != PD_OK) return rc;
+    if ((rc = pd_job_check_room(job, bytes, "staged state", err)) != PD_OK) return rc;
     if ((staged = calloc(1, sizeof *staged)) == NULL || (staged->at = pd_pages_new((size_t)bytes)) == NULL) {
         free(staged);
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory to stage state", job->steps.name);
@@ -346,7 +324,7 @@ static int check_piece(const pd_request *request, const pd_staged *staged, pd_er
 
 static int take_piece(pd_job *job, const pd_request *request, pd_error *err)
 {
-    pd_param *param = find(job, request, err);
+    pd_param *param = pd_job_param_or_error(job, request->u.import.param, err);
     pd_staged *staged;
     pd_address address;
     pd_part part;
@@ -370,7 +348,7 @@ static int make_counts(pd_job *job, pd_error *err)
 {
     pd_import *import = job->import;
     uint64_t bytes = job->steps.n_params * sizeof *import->counts;
-    int rc = check_room(job, bytes, err);
+    int rc = pd_job_check_room(job, bytes, "staged state", err);
 
     if (rc != PD_OK) return rc;
     if ((import->counts = malloc((size_t)bytes)) == NULL) return pd_job_no_memory(job, err);
@@ -383,7 +361,7 @@ static int make_counts(pd_job *job, pd_error *err)
 static int take_count(pd_job *job, const pd_request *request, pd_error *err)
 {
     pd_import *import = job->import;
-    pd_param *param = find(job, request, err);
+    pd_param *param = pd_job_param_or_error(job, request->u.import.param, err);
     int rc;
 
     if (param == NULL) return PD_NOT_FOUND;
@@ -405,14 +383,6 @@ bool pd_import_writes(const pd_job *job)
     return is_committing(job) && job->import->until_ns == 0;
 }
 
-static void set_count(pd_param *param, int64_t count)
-{
-    if (param->group != NULL)
-        pd_step_group_set_count(param->group, count);
-    else
-        pd_optim_set_count(param->optim, count);
-}
-
 /* Returns the largest step count that has come for a parameter or those that count steps with it; -1: none. */
 static int64_t largest_count(const pd_job *job, const pd_param *param)
 {
@@ -431,7 +401,11 @@ static void set_counts(pd_job *job)
         pd_param *param = &job->steps.params[i];
         int64_t count;
         if (param->group != NULL && param->group->members != param) continue; /* once for all members */
-        if ((count = largest_count(job, param)) >= 0 && count != pd_optim_count(param->optim)) set_count(param, count);
+        if ((count = largest_count(job, param)) < 0 || count == pd_optim_count(param->optim)) continue;
+        if (param->group != NULL)
+            pd_step_group_set_count(param->group, count);
+        else
+            pd_optim_set_count(param->optim, count);
     }
 }
 

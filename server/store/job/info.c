@@ -86,9 +86,12 @@ static void fill_root(pd_info *info, const pd_param *param, uint64_t root)
     pd_roots_fill(&info->roots[info->n++], param, root);
 }
 
-static void fill_setting(pd_override_info *info, const pd_param *param, const pd_override_entry *entry, int h)
+static void fill_setting(pd_info *page, const pd_param *param, uint64_t item)
 {
+    pd_override_info *info = &page->settings[page->n++];
+    const pd_override_entry *entry = &param->overrides.at[item / PD_MAX_HYPERS];
     const pd_override *override = entry->override;
+    int h = (int)(item % PD_MAX_HYPERS);
     size_t count;
 
     snprintf(info->param, sizeof info->param, "%s", param->name);
@@ -119,14 +122,9 @@ static bool is_setting(const pd_param *param, uint64_t item)
     return (param->overrides.at[item / PD_MAX_HYPERS].mask >> item % PD_MAX_HYPERS & 1) != 0;
 }
 
-static void fill_setting_item(pd_info *info, const pd_param *param, uint64_t item)
+static void fill_state(pd_info *page, const pd_param *param, uint64_t slot)
 {
-    fill_setting(&info->settings[info->n++], param, &param->overrides.at[item / PD_MAX_HYPERS],
-                 (int)(item % PD_MAX_HYPERS));
-}
-
-static void fill_state(pd_state_info *to, const pd_param *param, size_t slot)
-{
+    pd_state_info *to = &page->state[page->n++];
     const pd_plan *plan = pd_optim_plan(param->optim);
     const pd_slot_spec *spec = &plan->slots[slot];
 
@@ -156,11 +154,6 @@ static uint64_t count_slots(const pd_param *param)
 static bool is_state(const pd_param *param, uint64_t slot)
 {
     return !pd_optim_plan(param->optim)->slots[slot].temporary;
-}
-
-static void fill_slot(pd_info *info, const pd_param *param, uint64_t slot)
-{
-    fill_state(&info->state[info->n++], param, slot);
 }
 
 #define KIND(member)                                                                                                   \
@@ -241,9 +234,9 @@ static const list lists[] = {
     { { "roots", "roots", sizeof(pd_root_info), root_fields },
       .of_params = { count_roots, NULL, count_roots, fill_root, true } },
     { { "settings", "settings", sizeof(pd_override_info), setting_fields },
-      .of_params = { count_setting_items, is_setting, count_settings, fill_setting_item, false } },
+      .of_params = { count_setting_items, is_setting, count_settings, fill_setting, false } },
     { { "state", "state", sizeof(pd_state_info), state_fields },
-      .of_params = { count_slots, is_state, count_state, fill_slot, true } },
+      .of_params = { count_slots, is_state, count_state, fill_state, true } },
 };
 
 const pd_info_list *pd_info_list_of(uint32_t what)

@@ -175,23 +175,17 @@ static pd_range free_run(const pd_round *round, const pd_chunk *chunk, uint32_t 
     return (pd_range){ at, at < stop ? stop - at : 0 };
 }
 
-/* Discards the initial weights of a parameter that an earlier process at the rank has sent. The rank's present
- * process sends them all again. */
-static void forget_landed(pd_param *param, uint32_t rank)
-{
-    for (uint32_t c = 0; c < param->round.n_chunks; c++) {
-        pd_contribution *slot = &param->round.chunks[c].contributions[rank];
-        param->unlanded += slot->landed;
-        slot->landed = false;
-    }
-}
-
 static void note_initialiser(const pd_job *job, pd_param *param, uint32_t rank)
 {
     uint64_t *initialiser = param->ranged ? &param->round.ranges.at[rank].initialiser : &param->saved.initialiser,
              nonce = job->ranks[rank].saved.nonce;
 
-    if (*initialiser != nonce && !PD_MUTANT(init_mixed)) forget_landed(param, rank);
+    /* What an earlier process has sent is discarded: the present one sends all again. */
+    for (uint32_t c = 0; *initialiser != nonce && !PD_MUTANT(init_mixed) && c < param->round.n_chunks; c++) {
+        pd_contribution *given = &param->round.chunks[c].contributions[rank];
+        param->unlanded += given->landed;
+        given->landed = false;
+    }
     *initialiser = nonce;
 }
 
@@ -225,39 +219,27 @@ bool pd_init_publish_landed(pd_job *job, pd_param *param, pd_closed *closed)
     return true;
 }
 
-/* Publishes those parameters whose initial weights are complete, now that a frame's weights are written. */
-static void publish_landed(pd_job *job, const pd_request *frame, pd_effect *effect, pd_closed *closed)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < frame->u.data.n; i++)
-        n += pd_init_publish_landed(job, &job->steps.params[frame->u.data.pieces[i].param], &closed[n]);
-    effect->u.closed.at = closed;
-    effect->u.closed.n = n;
-    if (n > 0)
-        pd_effects_add(job->steps.outbox, effect);
-    else
-        pd_effect_free(effect);
-}
-
 void pd_init_take(pd_job *job, pd_request *frame)
 {
-    pd_effect *effect = pd_job_effect(job, PD_EFF_CLOSED);
-    pd_closed *closed = calloc(frame->u.data.n + 1, sizeof *closed);
+    pd_effect *closed = pd_job_new_closed(job, frame->u.data.n);
+    const pd_piece *pieces = frame->u.data.pieces;
     pd_error err;
     int rc = pd_frame_may_come(job, frame, &err);
 
     if (rc == PD_OK) rc = check(job, frame, &err);
-    if (rc == PD_OK && (effect == NULL || closed == NULL)) rc = pd_job_no_memory(job, &err);
+    if (rc == PD_OK && closed == NULL) rc = pd_job_no_memory(job, &err);
     if (rc == PD_OK) rc = make_weights(job, frame, &err);
     if (rc != PD_OK) {
-        free(closed);
-        pd_effect_free(effect);
+        pd_effect_free(closed);
         pd_frame_refuse(job, frame, &err);
         return;
     }
-    for (size_t i = 0; i < frame->u.data.n; i++) land(job, &frame->u.data.pieces[i], frame->rank);
-    publish_landed(job, frame, effect, closed);
+    for (size_t i = 0; i < frame->u.data.n; i++) land(job, &pieces[i], frame->rank);
+    /* The parameters whose initial weights are complete now are published. */
+    for (size_t i = 0; i < frame->u.data.n; i++)
+        closed->u.closed.n +=
+            pd_init_publish_landed(job, &job->steps.params[pieces[i].param], &closed->u.closed.at[closed->u.closed.n]);
+    pd_job_send_closed(job, closed);
     pd_answer_ok(job->steps.outbox, frame);
     pd_frame_finish(&job->steps, frame);
 }

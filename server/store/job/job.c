@@ -58,7 +58,7 @@ static uint64_t creator_of(const pd_job_env *env, uint32_t number, const pd_requ
 
     mixed = pd_random_fold(pd_random_fold(mixed, hello->u.hello.nonce), number);
     creator = (uint64_t)mixed.key[1] << 32 | mixed.key[0];
-    return creator != 0 ? creator : 1; /* 0 stands for any job */
+    return creator != 0 ? creator : 1; /* 0: any job */
 }
 
 int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_request *hello, pd_error *err)
@@ -121,6 +121,15 @@ void pd_job_free(pd_job *job)
     pd_effect_free(job->gone_notice);
     pd_effect_free(job->steps.shortage.notice);
     free(job);
+}
+
+uint64_t pd_job_largest_step(const pd_job *job)
+{
+    uint64_t step = job->steps.progress.furthest;
+
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        if (job->steps.params[i].saved.step > step) step = job->steps.params[i].saved.step;
+    return step;
 }
 
 bool pd_job_sealed(const pd_job *job)
@@ -388,4 +397,21 @@ const char *pd_fixed_hyper(const pd_optimizer_ops *row, uint64_t mask)
     for (size_t i = 0; i < count; i++)
         if ((mask >> i & 1) != 0 && !hypers[i].per_step) return hypers[i].name;
     return NULL;
+}
+
+pd_effect *pd_job_new_closed(const pd_job *job, size_t n)
+{
+    pd_effect *effect = pd_job_effect(job, PD_EFF_CLOSED);
+
+    if (effect == NULL || (effect->u.closed.at = calloc(n + 1, sizeof *effect->u.closed.at)) != NULL) return effect;
+    pd_effect_free(effect);
+    return NULL;
+}
+
+void pd_job_send_closed(pd_job *job, pd_effect *effect)
+{
+    if (effect->u.closed.n > 0)
+        pd_effects_add(job->steps.outbox, effect);
+    else
+        pd_effect_free(effect);
 }

@@ -42,7 +42,7 @@ typedef enum pd_last_checkpoint { PD_LAST_UNWANTED, PD_LAST_WANTED, PD_LAST_DONE
 /* Since when the disk has something of the job: checkpoint_due.h. */
 typedef struct pd_disk_watch {
     bool runs, late;            /* the disk has something; it was logged that it does not answer */
-    uint64_t results;           /* number of results that had return from it before */
+    uint64_t results;           /* number of results that had returned from it before */
     uint64_t since_ns, next_ns; /* since when; when it is logged that the disk does not answer */
 } pd_disk_watch;
 
@@ -125,7 +125,7 @@ typedef struct pd_checkpoint_policy {
     bool on_disk;   /* the disk may have a checkpoint of the job, or something that remains of one */
     bool begun;     /* a checkpoint of the job was begun, whether or not it became durable */
     bool says_over; /* a checkpoint was begun, or read at the start, that says that the job is over */
-    /* number of steps between two checkpoints, which are made at its multiples; 0: only if somebody asks */
+    /* number of steps between two checkpoints, which are made at its multiples; 0: only on request */
     uint64_t every;
     /* step at which the next checkpoint begins, when the first parameter has closed it; UINT64_MAX: at no step */
     uint64_t next;
@@ -137,7 +137,7 @@ typedef struct pd_checkpoint_policy {
     uint64_t durable_step; /* steps up to this one are on disk, by a checkpoint or by the WAL */
     /* number of times that the state has changed otherwise than by a step: an import, weights that were replaced */
     uint64_t changes;
-    uint64_t results; /* number of checkpoints that have return from the checkpoint writer */
+    uint64_t results; /* number of checkpoints that have returned from the checkpoint writer */
     pd_disk_watch watch;
     pd_disk_load load;
     bool paused; /* the job begins no step until a checkpoint is on the disk: checkpoint_state.h */
@@ -341,7 +341,7 @@ typedef struct pd_job {
     uint32_t connected;           /* number of ranks that are connected now */
     uint32_t left;                /* number of ranks that have left for good */
     bool shares;                  /* its weights lie in a segment that workers can map (buffer_pool.h) */
-    bool gone;                    /* the job is dropped, and exists only until its preconditioner tasks have return */
+    bool gone;                    /* the job is dropped, and exists only until its preconditioner tasks have returned */
     pd_job_records records;
     pd_job_waiting waiting;
     pd_job_figures figures;
@@ -394,6 +394,11 @@ static inline pd_effect *pd_job_effect(const pd_job *job, pd_effect_kind kind)
     return pd_effect_new(kind, (pd_ticket){ 0, 0 }, job->steps.number);
 }
 
+/* Makes an effect that can publish n parameters. NULL: out of memory. */
+pd_effect *pd_job_new_closed(const pd_job *job, size_t n);
+/* Sends the effect if it publishes any parameter. Takes ownership of it. */
+void pd_job_send_closed(pd_job *job, pd_effect *effect);
+
 /* Returns the job's start_step: the number of rounds that count as closed before the job begins. */
 static inline uint64_t pd_job_start_step(const pd_job *job)
 {
@@ -416,13 +421,15 @@ static inline bool pd_job_averages_init(const pd_job *job)
  * PD_INVALID_ARGUMENT, PD_NO_MEMORY. */
 int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_request *hello, pd_error *err);
 /* Frees the job; accepts NULL. Before, the caller must release the job's contributions (pd_job_release) and free its
- * parameters (param_set.h), and all its preconditioner tasks must have return. */
+ * parameters (param_set.h), and all its preconditioner tasks must have returned. */
 void pd_job_free(pd_job *job);
 /* Checks that a Hello request for the job's name describes this job. PD_FAILED_PRECONDITION: it describes another one;
  * the error names the option that differs and both values. PD_INVALID_ARGUMENT: an option of the Hello is not valid. */
 int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err);
 /* Checks the same except for the world_size, which a restored job may take over (resize.h). */
 int pd_job_agrees_but_world(const pd_job *job, const pd_request *hello, pd_error *err);
+/* Returns the largest step that any parameter of the job has closed. */
+uint64_t pd_job_largest_step(const pd_job *job);
 /* Returns whether every rank has declared its parameters. */
 bool pd_job_sealed(const pd_job *job);
 

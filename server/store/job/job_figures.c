@@ -88,7 +88,7 @@ static void describe_trouble(pd_job_info *info, const pd_checkpoint_policy *chec
                  "the disk has not answered for %llu s: it has WAL records", (unsigned long long)seconds);
 }
 
-static void fill_keeping(pd_job_info *info, const pd_checkpoint_policy *checkpointing, uint64_t now_ns)
+static void fill_checkpoints(pd_job_info *info, const pd_checkpoint_policy *checkpointing, uint64_t now_ns)
 {
     snprintf(info->durability, sizeof info->durability, "%s",
              checkpointing->steps.wanted ? "log"
@@ -139,6 +139,8 @@ void pd_listed_worker_fill(pd_worker_info *info, const pd_job *job, uint32_t r)
 /* Fills the entry of a job. The job's sums are counted before (job_figures.h). */
 static void fill_job(pd_job_info *info, const pd_job *job, uint64_t now_ns)
 {
+    const pd_global_clip_saved *clip = pd_global_clip_saved_of(&job->steps);
+
     snprintf(info->name, sizeof info->name, "%s", job->steps.name);
     snprintf(info->state, sizeof info->state, "%s", state_text(job));
     info->world_size = job->steps.members.ranks;
@@ -154,15 +156,17 @@ static void fill_job(pd_job_info *info, const pd_job *job, uint64_t now_ns)
     info->refused = job->saved.refused;
     info->duplicates = job->saved.duplicates;
     info->replayed = job->counts.replayed;
-    info->gradient_norm = pd_global_clip_last(&job->steps);
-    info->clipped_steps = pd_global_clip_clipped(&job->steps);
-    info->outlier_steps = pd_global_clip_outliers(&job->steps);
+    if (clip != NULL) {
+        info->gradient_norm = clip->last;
+        info->clipped_steps = clip->clipped;
+        info->outlier_steps = clip->outliers;
+    }
     info->number = job->steps.number;
     info->steps_per_second = pd_speed_at(&job->figures.speed, now_ns);
     info->loss = job->steps.figures.loss;
     info->loss_step = job->steps.figures.loss_step;
     fill_waits(info, job, now_ns);
-    fill_keeping(info, &job->checkpointing, now_ns);
+    fill_checkpoints(info, &job->checkpointing, now_ns);
     fill_times(info, &job->steps.times.total);
 }
 
@@ -211,12 +215,6 @@ static bool choose_some(pd_listed_jobs *listed, const pd_jobs *jobs, double *bud
     return true;
 }
 
-/* Leaves out the job that would be entry `i` of the list: it has ended. */
-static void leave_out(pd_listed_jobs *listed, size_t i)
-{
-    for (listed->n_seen--; i < listed->n_seen; i++) listed->numbers[i] = listed->numbers[i + 1];
-}
-
 bool pd_listed_jobs_some(pd_listed_jobs *listed, pd_info *info, const pd_jobs *jobs, uint64_t now_ns, double *budget_ns)
 {
     if (!choose_some(listed, jobs, budget_ns)) return false;
@@ -225,7 +223,8 @@ bool pd_listed_jobs_some(pd_listed_jobs *listed, pd_info *info, const pd_jobs *j
         pd_job *job;
         if (!(*budget_ns > 0)) return false;
         if ((job = find(jobs, listed->numbers[i], budget_ns)) == NULL) {
-            leave_out(listed, i);
+            /* The job has ended: it is left out. */
+            for (listed->n_seen--; i < listed->n_seen; i++) listed->numbers[i] = listed->numbers[i + 1];
             continue;
         }
         if (!pd_totals_some(&listed->counting, job, budget_ns)) return false;
@@ -393,14 +392,7 @@ static void copy_progress(pd_job_stats *stats, const pd_job *job)
     stats->root_times = steps->figures.root_times;
 }
 
-static void copy_times(pd_job_stats *stats, const pd_job_times *times)
-{
-    stats->times = *times;
-    stats->times.rank = NULL;
-    stats->times.n_ranks = 0;
-}
-
-static void copy_keeping(pd_job_stats *stats, const pd_checkpoint_policy *checkpointing)
+static void copy_checkpoints(pd_job_stats *stats, const pd_checkpoint_policy *checkpointing)
 {
     stats->durable_ns = checkpointing->newest.exists ? checkpointing->newest.durable_ns : 0;
     stats->checkpoints = checkpointing->counts.written;
@@ -423,8 +415,10 @@ static pd_job_stats *copy(pd_job *job, uint64_t now_ns)
     stats->root_age = job->figures.totals.root_age;
     copy_workers(stats, job);
     copy_progress(stats, job);
-    copy_times(stats, &job->steps.times.total);
-    copy_keeping(stats, &job->checkpointing);
+    stats->times = job->steps.times.total;
+    stats->times.rank = NULL; /* see ranks[i].late */
+    stats->times.n_ranks = 0;
+    copy_checkpoints(stats, &job->checkpointing);
     return stats;
 }
 

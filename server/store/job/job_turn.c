@@ -84,9 +84,9 @@ static void release_slots(pd_job *job)
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         pd_round *round = &job->steps.params[i].round;
         for (uint32_t s = 0; s < round->n_chunks * pd_round_ranks(round); s++) {
-            pd_contribution *slot = &round->chunks[0].contributions[s];
-            if (slot->frame != NULL) pd_frame_let_go(&job->steps, slot->frame);
-            slot->frame = NULL;
+            pd_contribution *given = &round->chunks[0].contributions[s];
+            if (given->frame != NULL) pd_frame_let_go(&job->steps, given->frame);
+            given->frame = NULL;
         }
         pd_collect_release(&job->steps.params[i]);
     }

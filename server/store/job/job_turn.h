@@ -18,7 +18,7 @@ uint64_t pd_job_next_tick(const pd_job *job);
 bool pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err);
 
 /* Refuses all waiting requests of the job with `err`, and gives its buffers back. Afterwards the job must not be used
- * any more; its memory is freed when all its preconditioner tasks have return. */
+ * any more; its memory is freed when all its preconditioner tasks have returned. */
 void pd_job_release(pd_job *job, const pd_error *err);
 
 #endif

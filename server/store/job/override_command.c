@@ -17,6 +17,7 @@
 #include "pending_sets.h"
 #include "glob.h"
 #include "override_values.h"
+#include "param_set.h"
 #include "text.h"
 #include "request.h"
 
@@ -140,7 +141,7 @@ static void visit(pd_archive *archive, pd_set_record *record)
 }
 
 /* Writes a command; free() the bytes. PD_NO_MEMORY. */
-static int pd_set_record_write(const pd_set_record *record, uint8_t **bytes, size_t *n, pd_error *err)
+static int write_bytes(const pd_set_record *record, uint8_t **bytes, size_t *n, pd_error *err)
 {
     pd_set_record copy = *record;
     pd_archive archive;
@@ -158,8 +159,8 @@ static bool is_whole(const pd_set_record *record)
     return record->pattern != NULL && record->by != NULL && record->n_options > 0 && record->n_next > 0;
 }
 
-/* Reads a command, every byte of which is checked; call pd_set_record_free, also after an error. */
-static int pd_set_record_read(pd_set_record *record, const uint8_t *bytes, size_t n, pd_error *err)
+/* Reads a command, every byte of which is checked; call free_record, also after an error. */
+static int read_bytes(pd_set_record *record, const uint8_t *bytes, size_t n, pd_error *err)
 {
     pd_archive archive;
     int rc;
@@ -172,7 +173,7 @@ static int pd_set_record_read(pd_set_record *record, const uint8_t *bytes, size_
     return pd_fail(err, PD_DATA_LOSS, "a command that sets values has no pattern, operator, value or parameter");
 }
 
-static void pd_set_record_free(pd_set_record *record)
+static void free_record(pd_set_record *record)
 {
     for (size_t i = 0; i < record->n_options; i++) {
         free(record->options[i].name);
@@ -229,13 +230,6 @@ static int read_one(command *c, double *budget_ns, pd_error *err)
     *budget_ns -= FIND_NS;
     if (reading_of(c, param)->override == NULL) *budget_ns -= reading_ns(c);
     return pd_override_read(reading_of(c, param), c->job, c->request, param, &c->known, err);
-}
-
-static int check_known(const command *c, pd_error *err)
-{
-    for (size_t i = 0; i < c->request->u.set.n; i++)
-        if ((c->known >> i & 1) == 0) return nobody_has(c, i, err);
-    return PD_OK;
 }
 
 /* Returns the entry that the command adds to the parameter's list of overrides. The entry leaves out hyperparameters
@@ -319,14 +313,6 @@ static double preparing_ns(const pd_param *param)
     return PARAM_NS + n * (STATE_NS + n * ENTRY_NS);
 }
 
-static int check_prepared(const command *c, pd_error *err)
-{
-    if (c->result->params > 0) return PD_OK;
-    return pd_fail(err, PD_FAILED_PRECONDITION,
-                   "nothing to withdraw: no operator has set this for a parameter that matches \"%.100s\"",
-                   c->request->u.set.pattern);
-}
-
 static void take_param(command *c, pd_param *param)
 {
     pd_override_entry added = hold_for(c, param);
@@ -352,16 +338,6 @@ static void say(const command *c, const pd_set_change *change)
            last);
 }
 
-/* Removes those changes from the command's result that apply to no parameter. */
-static void sweep_changes(pd_set_result *result)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < result->n; i++)
-        if (result->at[i].params > 0) result->at[kept++] = result->at[i];
-    result->n = kept;
-}
-
 /* Writes the record of the command for the job's decision records. If out of memory there is none: then a checkpoint is
  * made. */
 static void write_record(command *c)
@@ -379,7 +355,7 @@ static void write_record(command *c)
     free(c->record);
     c->record = NULL;
     for (uint32_t i = 0; i < c->n; i++) record.next[i] = next_step(c->params[i]);
-    if (pd_set_record_write(&record, &c->record, &c->record_bytes, NULL) != PD_OK) c->record = NULL;
+    if (write_bytes(&record, &c->record, &c->record_bytes, NULL) != PD_OK) c->record = NULL;
     free(record.next);
 }
 
@@ -397,7 +373,12 @@ static bool note(command *c)
 
 static void take(command *c)
 {
-    sweep_changes(c->result);
+    size_t n = 0;
+
+    /* Changes that apply to no parameter are left out. */
+    for (size_t i = 0; i < c->result->n; i++)
+        if (c->result->at[i].params > 0) c->result->at[n++] = c->result->at[i];
+    c->result->n = n;
     for (size_t i = 0; i < c->result->n && i < SAID; i++) say(c, &c->result->at[i]);
     for (uint32_t i = 0; i < c->n; i++) take_param(c, c->params[i]);
 }
@@ -406,13 +387,9 @@ static void take(command *c)
  * see them. */
 static int check_texts(const pd_request *request, pd_error *err)
 {
-    const char *pattern = request->u.set.pattern;
     char what[96];
 
-    if (pattern[0] == '\0' || strlen(pattern) > PD_NAME_MAX)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "the pattern for parameters has 1 to %d bytes; * is all of them",
-                       PD_NAME_MAX);
-    if (pd_text_check("the pattern for parameters", pattern, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    if (pd_pattern_check(request->u.set.pattern, err) != PD_OK) return PD_INVALID_ARGUMENT;
     for (size_t i = 0; i < request->u.set.n; i++) {
         snprintf(what, sizeof what, "the value of %.64s", request->u.set.options[i].name);
         if (pd_text_check(what, request->u.set.options[i].value, err) != PD_OK) return PD_INVALID_ARGUMENT;
@@ -506,9 +483,16 @@ static int next_stage(command *c, double *budget_ns, pd_error *err)
     switch (c->stage) {
     case FINDING: rc = c->n > 0 ? PD_OK : none_matches(c, err); break;
     case READING:
-        if ((rc = check_known(c, err)) == PD_OK && (rc = make_result(c, err)) == PD_OK) begin_preparing(c);
+        for (size_t i = 0; rc == PD_OK && i < c->request->u.set.n; i++)
+            if ((c->known >> i & 1) == 0) rc = nobody_has(c, i, err);
+        if (rc == PD_OK && (rc = make_result(c, err)) == PD_OK) begin_preparing(c);
         break;
-    case PREPARING: rc = check_prepared(c, err); break;
+    case PREPARING:
+        if (c->result->params == 0)
+            rc = pd_fail(err, PD_FAILED_PRECONDITION,
+                         "nothing to withdraw: no operator has set this for a parameter that matches \"%.100s\"",
+                         c->request->u.set.pattern);
+        break;
     default:
         assert(c->stage == RECORDING);
         if (pd_wal_records_decisions(c->job)) {
@@ -645,7 +629,7 @@ int pd_job_set_again(pd_job *job, const uint8_t *bytes, size_t n, pd_error *err)
     pd_request request = { .kind = PD_REQ_SET };
     command c = { .job = job, .request = &request };
     double budget_ns = 0;
-    int rc = pd_set_record_read(&set, bytes, n, err);
+    int rc = read_bytes(&set, bytes, n, err);
 
     request.u.set.pattern = set.pattern;
     request.u.set.by = set.by;
@@ -661,6 +645,6 @@ int pd_job_set_again(pd_job *job, const uint8_t *bytes, size_t n, pd_error *err)
                      set.n_next);
     if (rc == PD_OK) rc = add_records(&c, &set, err);
     end_command(&c);
-    pd_set_record_free(&set);
+    free_record(&set);
     return rc;
 }

@@ -4,9 +4,9 @@
 #include "wal.h"
 #include "name_hash.h"
 #include "override.h"
+#include "text.h"
 #include "reserves.h"
 #include "round_scalars.h"
-#include "wal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +26,22 @@ pd_param *pd_job_param(const pd_job *job, const char *name)
     return pd_param_named(job, job->records.names, name);
 }
 
+pd_param *pd_job_param_or_error(const pd_job *job, const char *name, pd_error *err)
+{
+    pd_param *param = pd_job_param(job, name);
+
+    if (param == NULL) pd_fail(err, PD_NOT_FOUND, "job %.100s has no parameter %.160s", job->steps.name, name);
+    return param;
+}
+
+int pd_pattern_check(const char *pattern, pd_error *err)
+{
+    if (pattern[0] == '\0' || strlen(pattern) > PD_NAME_MAX)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "the pattern for parameters has 1 to %d bytes; * is all of them",
+                       PD_NAME_MAX);
+    return pd_text_check("the pattern for parameters", pattern, err) == PD_OK ? PD_OK : PD_INVALID_ARGUMENT;
+}
+
 pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t i)
 {
     pd_param_decl *decl = &request->u.declare.params[i];
@@ -39,13 +55,24 @@ pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t
     return param;
 }
 
+int pd_job_check_room(const pd_job *job, uint64_t bytes, const char *what, pd_error *err)
+{
+    const pd_budget *budget = pd_account_budget(&job->steps.account, bytes);
+
+    if (pd_budget_fits(budget, bytes)) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "job %.100s: no room for %llu more bytes of %s: of %llu allowed for %.100s, %llu are in use (%s)",
+                   job->steps.name, (unsigned long long)bytes, what, (unsigned long long)budget->limit, budget->whose,
+                   (unsigned long long)budget->used, budget->key);
+}
+
 int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err)
 {
     const pd_budget *budget = pd_account_budget(&job->steps.account, more);
 
     if (pd_budget_fits(budget, more)) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                   "job %.100s: published weights, sums, collected contributions, optimizer state and roots need %llu "
+                   "job %.100s: published weights, sums, contributions collected, optimizer state and roots need %llu "
                    "bytes more; of %llu allowed for %.100s, %llu are in use (%s)",
                    job->steps.name, (unsigned long long)more, (unsigned long long)budget->limit, budget->whose,
                    (unsigned long long)budget->used, budget->key);

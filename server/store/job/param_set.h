@@ -8,6 +8,12 @@
 pd_param *pd_param_named(const pd_job *job, pd_param *names, const char *name);
 /* Returns the job's parameter of that name; NULL: there is none. */
 pd_param *pd_job_param(const pd_job *job, const char *name);
+/* Does the same for an operator's request. NULL: there is none; *err is PD_NOT_FOUND. */
+pd_param *pd_job_param_or_error(const pd_job *job, const char *name, pd_error *err);
+/* Checks an operator's pattern for names of parameters. PD_INVALID_ARGUMENT. */
+int pd_pattern_check(const char *pattern, pd_error *err);
+/* Checks that the job may take `bytes` more bytes for `what`. PD_RESOURCE_EXHAUSTED. */
+int pd_job_check_room(const pd_job *job, uint64_t bytes, const char *what, pd_error *err);
 /* Returns the job's parameter that entry i of a Declare request names; NULL: there is
  * none. It is looked for once, and found without a search if all ranks declare in the same order. */
 pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t i);

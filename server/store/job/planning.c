@@ -146,14 +146,6 @@ static int check_one(const pd_job *job, pd_param_decl *decl, size_t i, double *b
     return check_least(job, decl, survey, err);
 }
 
-static int check_number(const pd_job *job, size_t n, pd_error *err)
-{
-    if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s: Declare names no parameter", job->steps.name);
-    if (n <= job->steps.config->max_params) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: %zu parameters, at most %u are allowed (limits.max_params)",
-                   job->steps.name, n, job->steps.config->max_params);
-}
-
 static size_t rule_index(const pd_job *job, const pd_param *param)
 {
     return (size_t)(param->rule - job->steps.rules);
@@ -397,13 +389,6 @@ static void make_shared(pd_job *job, const pd_request *request)
            "weights travel through sockets: %.200s", why.text);
 }
 
-/* Finds for each optimizer rule the first one that has the same optimizer. */
-static void find_alike(const pd_job *job, size_t *alike)
-{
-    for (size_t r = 0; r < job->steps.n_rules; r++)
-        while (job->steps.rules[alike[r]].hypers.row != job->steps.rules[r].hypers.row) alike[r]++;
-}
-
 /* Allocates memory for the parameters, now that all are checked. */
 static int begin_adding(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
 {
@@ -421,7 +406,8 @@ static int begin_adding(pd_job *job, const pd_request *request, double *budget_n
     if (planning->plans == NULL || planning->alike == NULL || planning->stats == NULL || planning->surveyed == NULL ||
         planning->maps == NULL || job->steps.params == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->steps.name);
-    find_alike(job, planning->alike);
+    for (size_t r = 0; r < rules; r++)
+        while (job->steps.rules[planning->alike[r]].hypers.row != job->steps.rules[r].hypers.row) planning->alike[r]++;
     return PD_OK;
 }
 
@@ -463,9 +449,13 @@ static int advance(pd_job *job, const pd_request *request, double *budget_ns, pd
 
 int pd_planning_begin(pd_job *job, const pd_request *request, pd_error *err)
 {
-    int rc = check_number(job, request->u.declare.n, err);
+    size_t n = request->u.declare.n;
 
-    if (rc != PD_OK) return rc;
+    if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s: Declare names no parameter", job->steps.name);
+    if (n > job->steps.config->max_params)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                       "job %.100s: %zu parameters, at most %u are allowed (limits.max_params)", job->steps.name, n,
+                       job->steps.config->max_params);
     if ((job->planning = calloc(1, sizeof *job->planning)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->steps.name);
     job->planning->sizing = sizing_of(job);

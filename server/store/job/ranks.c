@@ -183,21 +183,17 @@ static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_n
     job->timers.linger_ns = now_ns + (job->steps.n_params > 0 ? job->steps.values.at[PD_JOB_KEY_JOB_LINGER] : 0);
 }
 
-static void lose(pd_job *job, const pd_request *request, uint64_t now_ns)
+void pd_rank_lost(pd_job *job, pd_request *request, uint64_t now_ns)
 {
     pd_rank *rank = pd_rank_speaker(job, request, NULL);
 
-    /* The lost connection does not have a rank any more: another one has taken it over, or the worker has left. */
-    if (rank == NULL) return;
-    gone(job, rank, PD_RANK_LOST, now_ns);
-    pd_text_print(rank->reason, sizeof rank->reason, request->u.lost.reason);
-    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .rank = &request->rank },
-           "%s is lost: %s", rank->label, rank->reason);
-}
-
-void pd_rank_lost(pd_job *job, pd_request *request, uint64_t now_ns)
-{
-    lose(job, request, now_ns);
+    /* NULL: another connection has taken the rank over, or the worker has left. */
+    if (rank != NULL) {
+        gone(job, rank, PD_RANK_LOST, now_ns);
+        pd_text_print(rank->reason, sizeof rank->reason, request->u.lost.reason);
+        pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .rank = &request->rank },
+               "%s is lost: %s", rank->label, rank->reason);
+    }
     pd_request_free(request);
 }
 

@@ -152,18 +152,18 @@ static void keep_masters(float *to, const float *masters, const uint16_t *given,
 static void stage(pd_job *job, const pd_piece *piece)
 {
     pd_param *param = &job->steps.params[piece->param];
-    pd_contribution *slot;
+    pd_contribution *given;
     float *to;
 
     if (piece->count == 0) return;
-    slot = &pd_piece_chunk(param, piece)->contributions[0];
+    given = &pd_piece_chunk(param, piece)->contributions[0];
     to = (float *)param->next->at[PD_F32] + piece->first;
     pd_convert(to, PD_F32, piece->at, piece->dtype, piece->count);
     if (piece->dtype != PD_F32)
         keep_masters(to, (const float *)param->current->at[PD_F32] + piece->first, piece->at, piece->dtype,
                      piece->count);
-    if (slot->landed) return;
-    slot->landed = true;
+    if (given->landed) return;
+    given->landed = true;
     param->unlanded--;
     count_whole(job, param);
 }
@@ -213,11 +213,7 @@ static int publish_all(pd_job *job, const pd_request *frame, pd_error *err)
     int rc = check_rounds(job, frame, err);
 
     if (rc != PD_OK) return rc;
-    effect = pd_job_effect(job, PD_EFF_CLOSED);
-    if (effect == NULL || (effect->u.closed.at = calloc(job->replacing.whole + 1, sizeof(pd_closed))) == NULL) {
-        pd_effect_free(effect);
-        return pd_job_no_memory(job, err);
-    }
+    if ((effect = pd_job_new_closed(job, job->replacing.whole)) == NULL) return pd_job_no_memory(job, err);
     publish(job, effect);
     return PD_OK;
 }

@@ -2,6 +2,7 @@
 #include "reset_state.h"
 
 #include "glob.h"
+#include "param_set.h"
 #include "text.h"
 #include "step_group.h"
 
@@ -23,14 +24,6 @@ struct pd_reset {
     bool hit[];          /* for each parameter whether it is reset */
 };
 
-static int check_glob(const char *glob, pd_error *err)
-{
-    if (glob[0] == '\0' || strlen(glob) > PD_NAME_MAX)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "the pattern for parameters has 1 to %d bytes; * is all of them",
-                       PD_NAME_MAX);
-    return pd_text_check("the pattern for parameters", glob, err) == PD_OK ? PD_OK : PD_INVALID_ARGUMENT;
-}
-
 static void free_reset(pd_reset *reset)
 {
     if (reset == NULL) return;
@@ -42,14 +35,10 @@ static void free_reset(pd_reset *reset)
 int pd_reset_new(pd_reset **out, pd_job *job, const char *glob, bool keeps_counts, pd_error *err)
 {
     uint64_t bytes = sizeof(pd_reset) + job->steps.n_params * sizeof(bool);
-    const pd_budget *budget = pd_account_budget(&job->steps.account, bytes);
     pd_reset *reset;
-    int rc = check_glob(glob, err);
+    int rc = pd_pattern_check(glob, err);
 
-    if (rc != PD_OK) return rc;
-    if (!pd_budget_fits(budget, bytes))
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: no room for %llu more bytes (%s)", job->steps.name,
-                       (unsigned long long)bytes, budget->key);
+    if (rc != PD_OK || (rc = pd_job_check_room(job, bytes, "records of a reset", err)) != PD_OK) return rc;
     if ((reset = calloc(1, bytes)) == NULL || (reset->pattern = strdup(glob)) == NULL ||
         (reset->glob = pd_glob_new(glob)) == NULL) {
         free_reset(reset);
@@ -114,15 +103,6 @@ static int check_hits(const pd_job *job, const pd_reset *reset, pd_error *err)
     return PD_OK;
 }
 
-/* Begins to set state back. From now on steps do not follow from what a checkpoint and its log have. */
-static void begin(pd_job *job, pd_reset *reset)
-{
-    job->checkpointing.steps.moved = job->checkpointing.decisions.moved = "optimizer state is reset";
-    job->checkpointing.changes++;
-    reset->begun = true;
-    reset->param = 0;
-}
-
 static void set_count(const pd_job *job, pd_param *param, double *budget_ns)
 {
     int64_t first = (int64_t)pd_job_start_step(job);
@@ -173,7 +153,11 @@ bool pd_reset_some(pd_job *job, pd_reset *reset, double budget_ns, int *rc, pd_e
     if (!reset->matched) return false;
     if (!reset->begun) {
         if ((*rc = check_hits(job, reset, err)) != PD_OK) return true;
-        begin(job, reset);
+        /* From now on steps do not follow from what a checkpoint and its WAL have. */
+        job->checkpointing.steps.moved = job->checkpointing.decisions.moved = "optimizer state is reset";
+        job->checkpointing.changes++;
+        reset->begun = true;
+        reset->param = 0;
     }
     if (!reset->filled && !fill_state(job, reset, &budget_ns, rc)) return false;
     return reset->keeps_counts || set_counts(job, reset, &budget_ns);

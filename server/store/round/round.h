@@ -29,7 +29,7 @@ void pd_membership_all(pd_membership *members, uint32_t ranks);
 /* What becomes of a contribution to a step of a parameter. */
 typedef enum pd_admit {
     PD_ADMIT_NEW,       /* the step's round is open: the contribution is filed, unless the rank has given it before */
-    PD_ADMIT_DUPLICATE, /* the round has closed with a contribution of the rank: the push is answered, its data dropped */
+    PD_ADMIT_DUPLICATE, /* the round has closed with a contribution of the rank: the push is answered */
     PD_ADMIT_LATE,      /* the round has closed without the rank: the push is answered so, its data dropped */
     PD_ADMIT_EARLY,     /* the round is not open yet: the push is refused */
 } pd_admit;

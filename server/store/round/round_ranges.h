@@ -1,6 +1,6 @@
-/* round_ranges.h - common ranges: consecutive elements of a parameter that the same ranks contribute; and gaps, elements
- * that no rank contributes. A rank's range (pd_rank_range) is what one rank has declared; common ranges lie between
- * the ends of all of them. Step thread. */
+/* round_ranges.h - common ranges: consecutive elements of a parameter that the same ranks contribute; and gaps,
+ * elements that no rank contributes. A rank's range (pd_rank_range) is what one rank has declared; common ranges lie
+ * between the ends of all of them. Step thread. */
 #ifndef PD_ROUND_RANGES_H
 #define PD_ROUND_RANGES_H
 

@@ -33,10 +33,10 @@ enum { MOST_UNITS = 4096, MOST_RUNS = 1 << 16 };
 enum { KEPT_BYTES = 8192 };    /* larger arrays of a batch are freed when the work is done */
 #define WORTH_SHARING_NS 20000 /* ns to wake another thread; a batch that takes less is not shared among threads */
 
-/* A section: a common range (round_ranges.h), whose gradients are merged by an Adasum of their own, among the ranks that
- * contribute it and in their order. So weights that are cut into S shards (Trax's N_WEIGHTS_SHARDS) can be one
- * parameter: ranks s, s + S, s + 2 S, ... declare the range that is shard s, and gradients of different shards are never
- * mixed. */
+/* A section: a common range (round_ranges.h), whose gradients are merged by an Adasum of their own, among the ranks
+ * that contribute it and in their order. So weights that are cut into S shards (Trax's N_WEIGHTS_SHARDS) can be one
+ * parameter: ranks s, s + S, s + 2 S, ... declare the range that is shard s, and gradients of different shards are
+ * never mixed. */
 typedef struct section {
     pd_range run;
     /* the gradients that the section merges; its arrays are `ends` and `at` below, which are freed with the section */
@@ -93,13 +93,13 @@ static bool has_place(const pd_adasum_tree *tree, const pd_round *round, uint32_
  * parameter on. If the rank has no gradient returns NULL, which stands for zeros. */
 static pd_vector_run source_of(const pd_round *round, const pd_chunk *chunk, uint32_t rank, int64_t first)
 {
-    const pd_contribution *slot = &chunk->contributions[rank];
+    const pd_contribution *given = &chunk->contributions[rank];
     int64_t skip = first - pd_round_chunk_range(round, chunk, rank).first;
 
-    if (slot->state != PD_CONTRIBUTION_HELD && slot->state != PD_CONTRIBUTION_SPILLED)
+    if (given->state != PD_CONTRIBUTION_HELD && given->state != PD_CONTRIBUTION_SPILLED)
         return (pd_vector_run){ NULL, PD_F32 };
-    return (pd_vector_run){ (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype),
-                            (pd_dtype)slot->dtype };
+    return (pd_vector_run){ (const char *)given->u.at + (size_t)skip * pd_dtype_size((pd_dtype)given->dtype),
+                            (pd_dtype)given->dtype };
 }
 
 static void fill_sources(const pd_adasum_tree *tree, section *s, const pd_round *round, int given)
@@ -374,10 +374,10 @@ static int make_room(pd_collect_batch *batch, int k, int threads)
     return PD_OK;
 }
 
-static pd_vector_run run_from(const pd_contribution *slot, int64_t skip)
+static pd_vector_run run_from(const pd_contribution *given, int64_t skip)
 {
-    return (pd_vector_run){ (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype),
-                            (pd_dtype)slot->dtype };
+    return (pd_vector_run){ (const char *)given->u.at + (size_t)skip * pd_dtype_size((pd_dtype)given->dtype),
+                            (pd_dtype)given->dtype };
 }
 
 static int plan_spill(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk, uint32_t rank)
@@ -416,13 +416,13 @@ static pd_param *plan_spills(pd_steps *steps, pd_collect_batch *batch, double bu
 static void note_spill(pd_steps *steps, const pd_collect_pass *pass)
 {
     pd_chunk *chunk = pass->chunk;
-    pd_contribution *slot = &chunk->contributions[pass->rank];
+    pd_contribution *given = &chunk->contributions[pass->rank];
 
-    pd_frame_let_go(steps, slot->frame);
-    slot->frame = NULL;
-    slot->u.spill = pass->spill;
-    slot->dtype = PD_F32;
-    slot->state = PD_CONTRIBUTION_SPILLED;
+    pd_frame_let_go(steps, given->frame);
+    given->frame = NULL;
+    given->u.spill = pass->spill;
+    given->dtype = PD_F32;
+    given->state = PD_CONTRIBUTION_SPILLED;
     if (!holds_frames(&chunk->param->round, chunk)) unlist(steps, chunk);
 }
 
@@ -434,9 +434,9 @@ static int trim_of(const pd_steps *steps, const pd_param *param, int k)
     return param->how == PD_MEDIAN || trim > (uint64_t)most ? most : (int)trim;
 }
 
-static bool is_there(const pd_contribution *slot)
+static bool is_there(const pd_contribution *given)
 {
-    return slot->state == PD_CONTRIBUTION_HELD || slot->state == PD_CONTRIBUTION_SPILLED;
+    return given->state == PD_CONTRIBUTION_HELD || given->state == PD_CONTRIBUTION_SPILLED;
 }
 
 static int count_there(const pd_round *round, const pd_chunk *chunk, pd_range run)
@@ -504,15 +504,15 @@ static int plan_chunk(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk,
 static void let_go(pd_steps *steps, pd_chunk *chunk)
 {
     for (uint32_t rank = 0; rank < steps->members.ranks; rank++) {
-        pd_contribution *slot = &chunk->contributions[rank];
-        if (!is_there(slot)) continue;
-        if (slot->state == PD_CONTRIBUTION_HELD)
-            pd_frame_let_go(steps, slot->frame);
+        pd_contribution *given = &chunk->contributions[rank];
+        if (!is_there(given)) continue;
+        if (given->state == PD_CONTRIBUTION_HELD)
+            pd_frame_let_go(steps, given->frame);
         else
-            pd_buffer_pool_give(chunk->param->buffers.spills, slot->u.spill);
-        slot->frame = NULL;
-        slot->u.weight = 0;
-        slot->state = PD_CONTRIBUTION_SUMMED;
+            pd_buffer_pool_give(chunk->param->buffers.spills, given->u.spill);
+        given->frame = NULL;
+        given->u.weight = 0;
+        given->state = PD_CONTRIBUTION_SUMMED;
     }
     chunk->summed = steps->members.ranks;
     chunk->param->round.unsummed--;
@@ -648,9 +648,9 @@ void pd_collect_release(pd_param *param)
     if (param->tree != NULL) end_adasum(param->tree, param->buffers.pool[PD_F32]);
     param->tree = NULL;
     for (uint32_t s = 0; s < param->round.n_chunks * pd_round_ranks(&param->round); s++) {
-        pd_contribution *slot = &param->round.chunks[0].contributions[s];
-        if (slot->state != PD_CONTRIBUTION_SPILLED) continue;
-        pd_buffer_pool_give(param->buffers.spills, slot->u.spill);
-        *slot = (pd_contribution){ .state = PD_CONTRIBUTION_EMPTY };
+        pd_contribution *given = &param->round.chunks[0].contributions[s];
+        if (given->state != PD_CONTRIBUTION_SPILLED) continue;
+        pd_buffer_pool_give(param->buffers.spills, given->u.spill);
+        *given = (pd_contribution){ .state = PD_CONTRIBUTION_EMPTY };
     }
 }

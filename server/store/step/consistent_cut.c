@@ -1,5 +1,5 @@
-/* consistent_cut.c - for an export or a checkpoint, keeps the weights that all parameters have at one step (the cut), and stops
- * parameters there. */
+/* consistent_cut.c - for an export or a checkpoint, keeps the weights that all parameters have at one step (the cut),
+ * and stops parameters there. */
 #include "consistent_cut.h"
 
 #include "global_clip.h"

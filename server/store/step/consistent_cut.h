@@ -1,5 +1,5 @@
-/* consistent_cut.h - a cut through a job, for an export or a checkpoint: the weights that all its parameters have at one step. If
- * the parameters rest at this step, their optimizer state can be read, too. Step thread.
+/* consistent_cut.h - a cut through a job, for an export or a checkpoint: the weights that all its parameters have at
+ * one step. If the parameters rest at this step, their optimizer state can be read, too. Step thread.
  *
  * The step of a cut is at least the largest step that any parameter has closed or is working on, so every parameter can
  * still reach it. Published weights do not change: the cut keeps a reference to those of its step, and training goes

@@ -1,4 +1,4 @@
-/* contribute.c - files contributions into the slots of their chunks (a slot is the record of one rank's
+/* contribute.c - files contributions into the contributions of their chunks (a contribution is the record of one rank's
  * contribution). */
 #include "contribute.h"
 
@@ -34,7 +34,7 @@ static void look_at_waiting(pd_steps *steps, pd_param *param)
         DL_DELETE2(steps->queue.waiting, param, links.prev_waiting, links.next_waiting);
 }
 
-void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_contribution slot, uint64_t now_ns)
+void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_contribution given, uint64_t now_ns)
 {
     pd_param *param = chunk->param;
     pd_round *round = &param->round;
@@ -48,7 +48,7 @@ void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_contribut
     }
     round->last_ns = now_ns;
     if (param->current != NULL) pd_step_times_arrived(&steps->times, param->saved.step + 1, rank, now_ns);
-    complete = pd_round_add(round, chunk, rank, slot);
+    complete = pd_round_add(round, chunk, rank, given);
     if (pd_is_collected(pd_param_how(param)))
         pd_collect_file(steps, chunk);
     else if (param->current == NULL)

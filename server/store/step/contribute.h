@@ -4,9 +4,9 @@
 
 #include "steps.h"
 
-/* Files a rank's contribution to a chunk (section of a parameter). The rank's slot must
+/* Files a rank's contribution to a chunk (section of a parameter). The rank's contribution must
  * be empty. The round's first contribution opens the round. */
-void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_contribution slot, uint64_t now_ns);
+void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_contribution given, uint64_t now_ns);
 /* Files that a rank has no gradient of the parameter in this round. Returns false if the rank has reported that
  * before. */
 bool pd_contribute_absent(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t now_ns);

@@ -126,20 +126,6 @@ bool pd_global_clip_runs(const pd_steps *steps)
     return steps->together.clip != NULL && steps->together.clip->runs;
 }
 
-double pd_global_clip_last(const pd_steps *steps)
-{
-    return steps->together.clip != NULL ? steps->together.clip->saved.last : 0;
-}
-uint64_t pd_global_clip_clipped(const pd_steps *steps)
-{
-    return steps->together.clip != NULL ? steps->together.clip->saved.clipped : 0;
-}
-
-uint64_t pd_global_clip_outliers(const pd_steps *steps)
-{
-    return steps->together.clip != NULL ? steps->together.clip->saved.outliers : 0;
-}
-
 static void rewind_pass(pd_global_clip *clip)
 {
     clip->param = 0;

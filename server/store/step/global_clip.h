@@ -3,7 +3,7 @@
  * thread.
  *
  * If the job skips outliers (skip_outlier), the norm of all its gradients is compared with those of earlier steps first
- * (outlier.h). An outlier is skipped by all parameters, and nothing is clipped.
+ * (pd_outlier_is). An outlier is skipped by all parameters, and nothing is clipped.
  *
  * If the job has a limit (clip_global_norm), all its gradients are clipped together next. Then each rule whose
  * optimizer has a limit (pd_optimizer_ops.clip_norm, from the declared hyperparameters) clips the gradients of its
@@ -32,26 +32,22 @@ typedef struct pd_outlier_norms {
 
 typedef struct pd_global_clip pd_global_clip;
 
-/* The part of the record of clipping by the global norm that survives a restart of the server: store/image writes and
- * reads it. */
+/* The part of the clip that survives a restart of the server. */
 typedef struct pd_global_clip_saved {
-    /* norm of the gradients of the last step before they were clipped, see pd_global_clip_last; 0: none was computed
-     * yet */
+    /* Norm of the last step's gradients before they were clipped: if the job has a limit or skips outliers, that of all
+     * gradients; otherwise that of the first optimizer rule that has a limit and gradients. 0: none was computed. */
     double last;
-    uint64_t clipped; /* number of steps in which the norm of some gradients exceeded its limit */
-    /* of a job that skips outliers: number of steps that were skipped as such; the norms of the last steps */
-    uint64_t outliers;
-    pd_outlier_norms norms;
+    uint64_t clipped;       /* steps in which the norm of some gradients exceeded its limit */
+    uint64_t outliers;      /* steps that were skipped as outliers */
+    pd_outlier_norms norms; /* of the last steps, if the job skips outliers */
 } pd_global_clip_saved;
 
 /* Returns whether the job skips outliers, or it or one of its optimizer rules has a limit on the norm of its gradients.
  * Then all parameters of the job step together. */
 bool pd_global_clip_wanted(const pd_steps *steps);
-/* Allocates steps->together.clip, the record of the clip, if pd_global_clip_wanted. PD_NO_MEMORY. pd_param_set_forget
- * frees it. */
+/* Allocates steps->together.clip if pd_global_clip_wanted. PD_NO_MEMORY. pd_param_set_forget frees it. */
 int pd_global_clip_make(pd_steps *steps);
-/* Returns how many bytes the record of the clip takes for a job with these values and rules; 0: the norm does not
- * matter. */
+/* Returns the bytes of the clip for a job with these values and rules; 0: the norm does not matter. */
 uint64_t pd_global_clip_bytes(const pd_job_values *values, const pd_rule *rules, size_t n_rules);
 
 /* Begins to clip the gradients of a step. Call it when the aggregates of all parameters are complete, and how their
@@ -63,16 +59,7 @@ bool pd_global_clip_runs(const pd_steps *steps);
  * steps that waited for it begin (pd_step_groups_go_on). */
 bool pd_global_clip_run(pd_steps *steps, double budget_ns, double *cost_ns);
 
-/* Returns the norm of the last step's gradients before they were clipped: if the job has a limit or skips outliers,
- * that of all its gradients; otherwise that of the gradients of the first optimizer rule that has a limit and
- * gradients. 0: no norm was computed. */
-double pd_global_clip_last(const pd_steps *steps);
-/* Returns the number of steps in which the norm of some gradients exceeded its limit. */
-uint64_t pd_global_clip_clipped(const pd_steps *steps);
-/* Returns the number of steps that were skipped because the norm of their gradients was an outlier. */
-uint64_t pd_global_clip_outliers(const pd_steps *steps);
-/* Returns the part of the clip's record that an image stores. NULL: the job does not clip by a global
- * norm. */
+/* Returns what an image stores of the clip. NULL: the job does not clip by a global norm. */
 pd_global_clip_saved *pd_global_clip_saved_of(const pd_steps *steps);
 
 /* Returns whether the norm of a step is more than `factor` times the median of the norms before it, and stores the

@@ -81,7 +81,7 @@ static void say_begun(pd_effects *outbox, const char *job, const pd_param *param
             (size_t)snprintf(what + used, sizeof what - used, "%s%s = %s", used > 0 ? ", " : "", hypers[h].name, value);
     }
     pd_say(outbox, PD_SAY_INFO, (pd_log_facts){ .job = job, .step = &entry->from },
-           "step %llu has come, %s holds for %.100s, as %.60s has set", (unsigned long long)entry->from, what,
+           "from step %llu on %s for %.100s, set by %.60s", (unsigned long long)entry->from, what,
            entry->override->pattern, entry->override->by);
 }
 
@@ -155,8 +155,7 @@ static void say_overruled(pd_effects *outbox, const char *job, const pd_param *p
         if (both == 0 || override->overruled) continue;
         override->overruled = true;
         pd_say(outbox, PD_SAY_INFO, (pd_log_facts){ .job = job, .step = &step },
-               "workers send %s for %.100s with step %llu; what %.60s has set goes "
-               "before it",
+               "workers push %s for %.100s with step %llu; the override by %.60s takes precedence",
                hypers[__builtin_ctzll(both)].name, param->name, (unsigned long long)step, override->by);
     }
 }

@@ -165,8 +165,7 @@ char *pd_param_why_skipped(const pd_param *param, char *text, size_t size)
     else if (!param->round.finite)
         snprintf(text, size, "the gradient of %.160s is not finite", param->name);
     else
-        snprintf(text, size,
-                 "an element of the gradient of %.160s, %.3g, is too large for %s, which takes at most %.3g",
+        snprintf(text, size, "an element of the gradient of %.160s, %.3g, exceeds the largest that %s takes, %.3g",
                  param->name, (double)param->round.largest, pd_optimizer_name(param->rule->hypers.row),
                  (double)param->rule->hypers.row->gradient_most);
     return text;

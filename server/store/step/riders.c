@@ -5,7 +5,6 @@
 #include "wal.h"
 #include "consistent_cut.h"
 #include "override.h"
-#include "wal.h"
 #include "task.h"
 
 #include <utlist.h>

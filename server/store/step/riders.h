@@ -1,5 +1,5 @@
-/* riders.h - what accompanies the steps of a job without computing them. Four riders, which every step calls at the same
- * moments and in the same order:
+/* riders.h - what accompanies the steps of a job without computing them. Four riders, which every step calls at the
+ * same moments and in the same order:
  *
  *     moment       WAL                                overrides      consistent cut    traces
  *     collected                                                                        summed
@@ -9,8 +9,8 @@
  *     stepped                                                                          stepped
  *     closed       records decisions, the aggregate   settle         takes weights     passes the round on
  *
- * The WAL is in wal.h, overrides in override.h, the consistent cut in consistent_cut.h, and traces here: their functions do
- * nothing, and read no clock, if nobody takes events (pd_store_config.trace). Step thread. */
+ * The WAL is in wal.h, overrides in override.h, the consistent cut in consistent_cut.h, and traces here: their
+ * functions do nothing, and read no clock, if nobody takes events (pd_store_config.trace). Step thread. */
 #ifndef PD_RIDERS_H
 #define PD_RIDERS_H
 

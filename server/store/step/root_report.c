@@ -84,14 +84,13 @@ static void say(pd_steps *steps, const pd_param *param, size_t task, news what, 
     pd_shape_text(&spec.shape, shape, sizeof shape);
     if (what == FAILED)
         pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name, .step = &step },
-               "root %s of %.160s, size %s, has failed by step %llu (%lld "
-               "times so far), error %.3g: the last good one stays",
+               "root %s of %.160s, size %s, failed by step %llu (%lld times so far), error %.3g: the last good root "
+               "stays in use",
                name, param->name, shape, (unsigned long long)step, (long long)root->failed, root->error);
     else
         pd_say(steps->outbox, PD_SAY_INFO, (pd_log_facts){ .job = steps->name, .step = &step },
-               "root %s of %.160s, size %s, is good again at step %llu, error "
-               "%.3g",
-               name, param->name, shape, (unsigned long long)step, root->error);
+               "root %s of %.160s, size %s, recovered at step %llu, error %.3g", name, param->name, shape,
+               (unsigned long long)step, root->error);
 }
 
 void pd_roots_watch(pd_steps *steps, pd_param *param)
@@ -108,8 +107,8 @@ void pd_roots_watch(pd_steps *steps, pd_param *param)
     }
     if (lines > MOST_LINES)
         pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name },
-               "so it is with %zu more roots of %.160s (`paramctl roots %.256s`)", lines - MOST_LINES, param->name,
-               steps->name);
+               "%zu more roots of %.160s failed or recovered, too (`paramctl roots %.256s`)", lines - MOST_LINES,
+               param->name, steps->name);
 }
 
 /* ---- lists for operators ---- */

@@ -29,9 +29,8 @@ int pd_scalars_make(pd_steps *steps, pd_param *param, pd_error *err)
 
     if (!pd_budget_fits(budget, bytes))
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "%.160s: scalars need %llu bytes; of %llu allowed for %.100s, "
-                       "%llu are in use (%s)",
-                       param->name, (unsigned long long)bytes, (unsigned long long)budget->limit, budget->whose,
+                       "%.160s: scalars need %llu bytes; of %llu allowed for %.100s, %llu are in use (%s)", param->name,
+                       (unsigned long long)bytes, (unsigned long long)budget->limit, budget->whose,
                        (unsigned long long)budget->used, budget->key);
     param->scalars = calloc(1, sizeof(pd_scalars) + steps->members.ranks * sizeof(pd_scalar_row));
     if (param->scalars == NULL) return PD_NO_MEMORY;
@@ -81,8 +80,8 @@ static int check_value(const pd_param *param, const pd_scalar_row *row, int i, c
 {
     if (i < 0 || (row->mask >> i & 1) == 0 || row->value[i] == scalar->value) return PD_OK;
     return pd_fail(err, PD_INVALID_ARGUMENT,
-                   "%.160s: rank %u has given %s = %.17g for step %llu before and now gives "
-                   "%.17g: a round takes one value of a name from each rank",
+                   "%.160s: rank %u has already given %s = %.17g for step %llu, and now gives %.17g: a rank gives each "
+                   "scalar once in a step",
                    param->name, frame->rank, scalar->name, row->value[i], (unsigned long long)frame->u.data.step,
                    scalar->value);
 }
@@ -100,10 +99,11 @@ static int check_values(const pd_param *param, const pd_request *frame, pd_error
         names += i < 0;
     }
     if (names <= PD_MAX_SCALARS) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT,
-                   "%.160s: with this push of rank %u the ranks would have given scalars of "
-                   "%zu names for step %llu: a round takes at most %d; give fewer, or under names that ranks share",
-                   param->name, frame->rank, names, (unsigned long long)frame->u.data.step, PD_MAX_SCALARS);
+    return pd_fail(
+        err, PD_INVALID_ARGUMENT,
+        "%.160s: with this push of rank %u there would be scalars of %zu names for step %llu, at most %d are "
+        "allowed: use fewer names, the same on all ranks",
+        param->name, frame->rank, names, (unsigned long long)frame->u.data.step, PD_MAX_SCALARS);
 }
 
 int pd_scalars_admit(pd_steps *steps, const pd_request *frame, uint64_t nonce, pd_error *err)

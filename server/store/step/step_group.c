@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-/* ---- groups that count steps together ---- */
-
 int pd_step_groups_make(pd_steps *steps)
 {
     if ((steps->together.groups = calloc(steps->n_rules, sizeof *steps->together.groups)) == NULL) return PD_NO_MEMORY;
@@ -64,15 +62,12 @@ bool pd_param_may_be_held(const pd_steps *steps, const pd_param *param)
     return param->group != NULL || pd_steps_are_whole(steps);
 }
 
-/* ---- atomic groups ---- */
-
 bool pd_param_is_bound(const pd_steps *steps, const pd_param *param)
 {
     return param->group != NULL && param->rule->hypers.row->refusal != NULL && pd_steps_are_whole(steps);
 }
 
-/* Makes the steps of a step group, which have all begun, one atomic group (all
- * happen or none), and queues them to run. */
+/* Makes the steps of a step group, which have all begun, one atomic group, and queues them to run. */
 static void bind_group(pd_steps *steps, pd_step_group *group)
 {
     size_t n = 0;
@@ -113,8 +108,6 @@ void pd_step_groups_look(pd_steps *steps)
     for (size_t r = 0; r < steps->n_rules; r++) pd_step_group_look(steps, &steps->together.groups[r]);
 }
 
-/* ---- letting parameters go on ---- */
-
 /* Returns how the parameter's round would end if other parameters did not matter. PD_STEPPED: it would end with a
  * step. */
 static pd_outcome own_outcome(const pd_steps *steps, const pd_param *param)
@@ -135,20 +128,20 @@ static bool is_too_large(const pd_steps *steps, const pd_param *param)
     return most > 0 && param->round.largest > most;
 }
 
-static void go_on(pd_steps *steps, pd_param *param)
+static void leave_waiting(pd_steps *steps, pd_param *param)
 {
     if (pd_param_may_be_held(steps, param))
         DL_DELETE2(steps->queue.waiting, param, links.prev_waiting, links.next_waiting);
+}
+
+static void go_on(pd_steps *steps, pd_param *param)
+{
+    leave_waiting(steps, param);
     if (param->group != NULL && param->end.outcome == PD_STEPPED &&
         param->saved.step + 1 == param->group->saved.unknown)
         param->group->saved.unknown++;
     if (param->end.outcome == PD_STEPPED && pd_param_is_bound(steps, param)) param->group->to_begin++;
     pd_riders_admit(steps, param);
-}
-
-static bool is_released(const pd_param *member)
-{
-    return member->stage == PD_HELD && member->saved.step < member->group->saved.unknown;
 }
 
 /* Lets those members of a step group go on that were held and need not wait any more, after group->saved.unknown has
@@ -158,7 +151,7 @@ static void release(pd_steps *steps, pd_step_group *group)
     for (uint32_t before = 0; group->n_held > 0 && before != group->n_held;) {
         before = group->n_held;
         for (pd_param *member = group->members; member != NULL; member = member->links.next_member) {
-            if (!is_released(member)) continue;
+            if (member->stage != PD_HELD || member->saved.step >= group->saved.unknown) continue;
             group->n_held--;
             go_on(steps, member);
         }
@@ -180,8 +173,6 @@ static void go_on_in_group(pd_steps *steps, pd_param *param)
     go_on(steps, param);
     if (group != NULL && group->saved.unknown > unknown) release(steps, group);
 }
-
-/* ---- jobs that step as a whole ---- */
 
 /* Returns a parameter whose round would be skipped even if other parameters did not matter; NULL: there is none. */
 static const pd_param *find_skipped(const pd_steps *steps)
@@ -236,15 +227,12 @@ void pd_step_groups_go_on(pd_steps *steps)
     for (uint32_t i = 0; i < steps->n_params; i++) go_on_in_group(steps, &steps->params[i]);
 }
 
-/* ---- calls from other modules ---- */
-
 void pd_param_collected(pd_steps *steps, pd_param *param)
 {
     /* Initial weights are published without waiting for other parameters. */
     if (param->current == NULL) {
         param->end.outcome = (pd_outcome)0;
-        if (pd_param_may_be_held(steps, param))
-            DL_DELETE2(steps->queue.waiting, param, links.prev_waiting, links.next_waiting);
+        leave_waiting(steps, param);
         pd_steps_ready(steps, param, PD_READY);
         return;
     }

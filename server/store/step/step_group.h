@@ -3,9 +3,8 @@
  *
  * Step thread. Pure bookkeeping. A parameter comes here when its aggregate is complete. It goes on to
  * steps->queue.ready at once, or is held (stage PD_HELD) until the parameters that it waits for are ready. Its
- * contributions are summed by then and their frames released, so a held parameter takes nothing from the ingest budget
- * (memory for received frames). There are two reasons to wait: the job steps as a whole, or the parameter belongs to a
- * step group.
+ * contributions are summed by then and their frames released, so a held parameter takes nothing from the ingest budget.
+ * There are two reasons to wait: the job steps as a whole, or the parameter belongs to a step group.
  *
  * The job steps as a whole (nonfinite_scope = job, or gradients are clipped together): no parameter begins step s
  * before the aggregates of all parameters for step s are complete. If one of these rounds is skipped, all parameters
@@ -31,57 +30,44 @@
 
 #include "steps.h"
 
-/* The part of a step group's record (parameters that count steps together) that survives a restart of the server:
- * store/image writes and reads it. */
+/* The part of a step group that survives a restart of the server. */
 typedef struct pd_step_group_saved {
-    uint64_t base; /* number of rounds that all members of the group have closed */
-    /* first round after `base` in which no member of the group has stepped yet */
-    uint64_t unknown;
-    /* number of rounds up to `base` in which no member of the group has stepped */
-    uint64_t missed;
-    int64_t brought; /* how much the group's step count was raised by an import of optimizer state: job/import.h */
+    uint64_t base;    /* rounds that all members have closed */
+    uint64_t unknown; /* first round after `base` in which no member has stepped yet */
+    uint64_t missed;  /* rounds up to `base` in which no member has stepped */
+    int64_t brought;  /* how much an import of optimizer state has raised the step count: job/import.h */
 } pd_step_group_saved;
 
-/* A step group: those parameters of one optimizer rule that count their steps together. */
 typedef struct pd_step_group {
     pd_step_group_saved saved;
-    pd_param *members; /* the step group's parameters in the order in which they were declared, linked by next_member */
+    pd_param *members; /* in the order of their declaration, linked by links.next_member */
     uint32_t n_members;
-    uint32_t n_held; /* number of members whose steps wait for other members of the group */
-    uint32_t behind; /* number of members that have closed `base` rounds, and no more */
-    /* number of steps in the atomic group of this round; number of them that have
-     * begun */
-    uint32_t to_begin, begun;
-    /* all steps of the atomic group have begun; some may be waiting for the others */
-    bool bound;
+    uint32_t n_held;          /* members whose steps wait for other members */
+    uint32_t behind;          /* members that have closed `base` rounds, and no more */
+    uint32_t to_begin, begun; /* steps in the atomic group of this round; those that have begun */
+    bool bound;               /* all of them have begun; some may be waiting for the others */
     pd_atomic_group atomic;
 } pd_step_group;
 
 /* Makes the job's step groups, after its parameters were added. PD_NO_MEMORY. pd_param_set_forget frees the groups. */
 int pd_step_groups_make(pd_steps *steps);
-/* Counts the members (parameters) of each step group that are behind (have closed only `base` rounds) anew, after their
- * steps were read from an image. */
+/* Counts `behind` anew, after the steps of the members were read from an image. */
 void pd_step_group_recount(pd_step_group *group);
 
-/* Returns whether the job steps as a whole: all its parameters begin each step together. */
 bool pd_steps_are_whole(const pd_steps *steps);
 /* Returns whether the parameter may have to wait for other parameters before it steps. If so, it stays in
  * steps->queue.waiting until its step can begin. */
 bool pd_param_may_be_held(const pd_steps *steps, const pd_param *param);
-/* Called when the parameter's aggregate is complete. Lets the parameter go on to its
- * step, or holds it until other parameters are ready; lets parameters go on that waited for this one. Decides how the
- * rounds of those that go on end. */
+/* Called when the parameter's aggregate is complete. Lets it go on to its step, or holds it until other parameters are
+ * ready; lets parameters go on that waited for this one. Decides how the rounds of those that go on end. */
 void pd_param_collected(pd_steps *steps, pd_param *param);
-/* Lets all parameters of the job begin their steps. Call it only in a job that steps as a whole (its parameters begin
- * each step together), when all parameters are ready. */
+/* Lets all parameters begin their steps, in a job that steps as a whole, when all are ready. */
 void pd_step_groups_go_on(pd_steps *steps);
 /* Called when the parameter has closed its round. Lets those parameters go on that waited for the end of this round. */
 void pd_param_moved_on(pd_steps *steps, pd_param *param);
 
-/* ---- atomic groups: in a job that steps as a whole, a group's members all step, or none if one refuses ---- */
-
-/* Returns whether the parameter's step, which has just begun, belongs to an atomic group. Such a step runs only after
- * all steps of the group have begun. */
+/* Returns whether the parameter's step belongs to an atomic group: in a job that steps as a whole, all members of a
+ * step group step, or none if one refuses. Such a step runs only after all steps of the group have begun. */
 bool pd_param_is_bound(const pd_steps *steps, const pd_param *param);
 /* Counts that a step of an atomic group has begun. When all have begun, binds them together and puts their parameters
  * into steps->queue.ready. */
@@ -93,15 +79,14 @@ bool pd_param_awaits_group(const pd_param *param);
 void pd_step_group_look(pd_steps *steps, pd_step_group *group); /* if `group` is NULL, does nothing */
 void pd_step_groups_look(pd_steps *steps);
 
-/* Returns another parameter that this held parameter (whose step may not begin yet) waits for. */
+/* Returns another parameter that this held parameter waits for. */
 const pd_param *pd_param_awaited(const pd_steps *steps, const pd_param *param);
-/* Returns the step count of the parameter's step group before the parameter's next
- * step. This step must be able to begin. */
+/* Returns the step count of the parameter's step group before the parameter's next step, which must be able to
+ * begin. */
 int64_t pd_step_group_count(const pd_param *param);
-/* Returns whether all parameters of the step group have closed the same rounds. Only then the group's step count can
- * be set. */
+/* Returns whether all members have closed the same rounds. Only then the step count can be set. */
 bool pd_step_group_is_even(const pd_step_group *group);
-/* Sets the step count of a step group and of all its parameters. */
+/* Sets the step count of the group and of all its members. */
 void pd_step_group_set_count(pd_step_group *group, int64_t count);
 
 #endif

@@ -1,4 +1,5 @@
-/* steps.c - what the rooms of step/ share: queues of parameters, frames that hold contributions, and what steps cost. */
+/* steps.c - what the rooms of step/ share: queues of parameters, frames that hold contributions, and what steps
+ * cost. */
 #include "steps.h"
 
 #include <assert.h>
@@ -39,15 +40,18 @@ void pd_steps_ready(pd_steps *steps, pd_param *param, pd_stage stage)
     DL_APPEND2(steps->queue.ready, param, links.prev_ready, links.next_ready);
 }
 
-static void hold(pd_steps *steps, const pd_request *frame)
+pd_published *pd_steps_new_version(const pd_steps *steps, const pd_param *param, uint64_t version)
 {
-    uint64_t bytes = frame->u.data.buffer->charged;
+    pd_published *next = pd_published_new(param->buffers.pool, param->elements);
 
-    pd_quota_hold(steps->ingest, &steps->quotas[frame->rank], bytes);
-    steps->held += bytes;
+    if (next == NULL) return NULL;
+    next->job = steps->number;
+    next->param = param->index;
+    next->version = version;
+    return next;
 }
 
-static void send_home(pd_steps *steps, pd_request *frame)
+static void return_buffer(pd_steps *steps, pd_request *frame)
 {
     pd_buffer *buffer = frame->u.data.buffer;
     pd_effect *effect = pd_request_become(frame, PD_EFF_BUFFER, (pd_ticket){ buffer->conn, 0 }, steps->number);
@@ -67,13 +71,13 @@ void pd_frame_let_go(pd_steps *steps, pd_request *frame)
     if (quota->declared) buffer->conn = quota->conn;
     steps->held -= buffer->charged;
     pd_quota_let_go(steps->ingest, quota, buffer->charged);
-    send_home(steps, frame);
+    return_buffer(steps, frame);
 }
 
 void pd_frame_finish(pd_steps *steps, pd_request *frame)
 {
     if (frame->u.data.buffer != NULL)
-        send_home(steps, frame);
+        return_buffer(steps, frame);
     else
         pd_request_free(frame);
 }
@@ -82,7 +86,8 @@ void pd_frame_keep(pd_steps *steps, pd_request *frame)
 {
     steps->chunks.look = true;
     if (frame->u.data.buffer != NULL && frame->u.data.buffer->refs > 0) {
-        hold(steps, frame);
+        pd_quota_hold(steps->ingest, &steps->quotas[frame->rank], frame->u.data.buffer->charged);
+        steps->held += frame->u.data.buffer->charged;
         pd_request_slim(frame);
     } else {
         pd_frame_finish(steps, frame);

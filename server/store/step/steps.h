@@ -144,19 +144,14 @@ typedef struct pd_steps {
     pd_step_times times;
 } pd_steps;
 
-/* Allocates the records of a job with this number of ranks. PD_NO_MEMORY. */
+/* PD_NO_MEMORY. */
 int pd_step_times_make(pd_step_times *times, uint32_t ranks);
 void pd_step_times_free(pd_step_times *times);
 
-/* Notes that the rank has contributed to a step of some parameter, or has reported that it has no gradient. */
+/* Records that the rank has contributed to a step of some parameter, or has reported that it has no gradient. */
 void pd_step_times_arrived(pd_step_times *times, uint64_t step, uint32_t rank, uint64_t now_ns);
-/* Notes that one more of the job's parameters, of which there are n_params, has closed the step. */
+/* Records that one more of the job's n_params parameters has closed the step. */
 void pd_step_times_closed(pd_step_times *times, uint64_t step, uint32_t n_params);
-/* Begins a batch of work at this time of the store's clock. */
-static inline void pd_step_times_begin(pd_step_times *times, uint64_t now_ns)
-{
-    times->mark_ns = now_ns;
-}
 /* Adds the time since the last call to a phase. */
 void pd_step_times_spend(pd_step_times *times, pd_step_phase phase, uint64_t now_ns);
 /* Ends a batch of work. If all parameters have closed a step in it, the time since the last such step is that step's.
@@ -173,13 +168,11 @@ void pd_frame_let_go(pd_steps *steps, pd_request *frame);
  * the frame. */
 void pd_frame_finish(pd_steps *steps, pd_request *frame);
 
-/* Returns whether the rank is over quota: its frames use nearly all that it may use of the ingest budget
- * (pd_quota_is_exceeded). */
+/* Return whether the rank, or any rank, is over its quota of the ingest budget. */
 static inline bool pd_rank_is_over_quota(const pd_steps *steps, uint32_t rank)
 {
     return pd_quota_is_exceeded(steps->ingest, &steps->quotas[rank]);
 }
-/* Returns whether any rank of the job is over its quota of the ingest budget. */
 bool pd_steps_are_over_quota(const pd_steps *steps);
 
 /* Returns the time of the store's clock, in ns; 0: it has none. */
@@ -191,10 +184,13 @@ static inline uint64_t pd_steps_clock_ns(const pd_steps *steps)
 /* Returns the lowest step that any parameter has closed; 0: there are no parameters. Looks at all parameters only if it
  * is asked for the first time since all of them have closed another step. */
 uint64_t pd_steps_least(pd_steps *steps);
-/* Notes that a parameter has closed step saved.step. */
+/* Records that a parameter has closed step saved.step. */
 void pd_steps_closed(pd_steps *steps, const pd_param *param);
 
-/* Sets the parameter's stage (how far it is in its step), and puts the parameter into the queue steps->queue.ready. */
+/* Sets the parameter's stage, and puts the parameter into steps->queue.ready. */
 void pd_steps_ready(pd_steps *steps, pd_param *param, pd_stage stage);
+
+/* Makes a version of the parameter's weights, not written yet. NULL: out of memory. */
+pd_published *pd_steps_new_version(const pd_steps *steps, const pd_param *param, uint64_t version);
 
 #endif

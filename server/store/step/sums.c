@@ -34,18 +34,14 @@ void pd_sums_clear(pd_sums *sums)
     sums->cost_ns = 0;
 }
 
-bool pd_contribution_counts(const pd_contribution *slot, pd_aggregation how)
+/* Returns whether a contribution takes part in the sum: it is HELD, and in a weighted mean its weight is not 0, since a
+ * mean over no examples may be NaN. */
+static bool counts(const pd_contribution *given, pd_aggregation how)
 {
-    return slot->state == PD_CONTRIBUTION_HELD && (how != PD_WEIGHTED_MEAN || slot->frame->u.data.weight > 0);
+    return given->state == PD_CONTRIBUTION_HELD && (how != PD_WEIGHTED_MEAN || given->frame->u.data.weight > 0);
 }
 
-bool pd_sums_are_full(const pd_sums *sums, double budget_ns)
-{
-    return sums->cost_ns >= budget_ns || sums->n_passes >= MOST_SUMS || sums->n_sums >= MOST_SUMS ||
-           sums->n_addends >= MOST_ADDENDS;
-}
-
-/* Totals over those contributions to a stretch that take part in the sum.
+/* Totals over those contributions to a common range that take part in the sum.
  * They are counted rank by rank. */
 typedef struct tally {
     uint32_t given;
@@ -55,21 +51,21 @@ typedef struct tally {
     bool presummed;
 } tally;
 
-static void count_slot(tally *t, const pd_contribution *slot, pd_aggregation how)
+static void count_slot(tally *t, const pd_contribution *given, pd_aggregation how)
 {
-    bool held = slot->state == PD_CONTRIBUTION_HELD;
-    double weight = held ? slot->frame->u.data.weight : slot->u.weight;
+    bool held = given->state == PD_CONTRIBUTION_HELD;
+    double weight = held ? given->frame->u.data.weight : given->u.weight;
 
     t->given++;
     t->weight += weight;
-    t->presummed = held ? slot->frame->u.data.presummed : slot->presummed;
+    t->presummed = held ? given->frame->u.data.presummed : given->presummed;
     /* Here the gradient is a mean over `weight` examples, and the factor turns it into the sum over them. */
     t->scale = how == PD_WEIGHTED_MEAN && !t->presummed ? (float)weight : 1.0f;
 }
 
-static bool has_part(const pd_contribution *slot, pd_aggregation how)
+static bool has_part(const pd_contribution *given, pd_aggregation how)
 {
-    return pd_contribution_counts(slot, how) || (slot->state == PD_CONTRIBUTION_SUMMED && slot->counted);
+    return counts(given, how) || (given->state == PD_CONTRIBUTION_SUMMED && given->counted);
 }
 
 static tally count_upto(const pd_sweep *sweep, const pd_chunk *chunk, uint32_t upto, pd_aggregation how)
@@ -77,8 +73,8 @@ static tally count_upto(const pd_sweep *sweep, const pd_chunk *chunk, uint32_t u
     tally t = { .scale = 1.0f };
 
     for (uint32_t i = 0; i < sweep->n && pd_sweep_rank(sweep, i) < upto; i++) {
-        const pd_contribution *slot = &chunk->contributions[pd_sweep_rank(sweep, i)];
-        if (has_part(slot, how)) count_slot(&t, slot, how);
+        const pd_contribution *given = &chunk->contributions[pd_sweep_rank(sweep, i)];
+        if (has_part(given, how)) count_slot(&t, given, how);
     }
     return t;
 }
@@ -117,15 +113,15 @@ static void add_slots(const planning *p, int64_t first, bool scaled)
 {
     for (uint32_t i = 0; i < p->sweep.n && pd_sweep_rank(&p->sweep, i) < p->upto; i++) {
         uint32_t rank = pd_sweep_rank(&p->sweep, i);
-        const pd_contribution *slot = &p->chunk->contributions[rank];
+        const pd_contribution *given = &p->chunk->contributions[rank];
         tally own = { 0 };
         int64_t skip;
-        if (rank < p->chunk->summed || !pd_contribution_counts(slot, p->how)) continue;
-        count_slot(&own, slot, p->how);
+        if (rank < p->chunk->summed || !counts(given, p->how)) continue;
+        count_slot(&own, given, p->how);
         skip = first - pd_round_chunk_range(p->sweep.round, p->chunk, rank).first;
         p->sums->addends[p->sums->n_addends++] =
-            (pd_addend){ (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype),
-                         (pd_dtype)slot->dtype, scaled ? own.scale : 1.0f };
+            (pd_addend){ (const char *)given->u.at + (size_t)skip * pd_dtype_size((pd_dtype)given->dtype),
+                         (pd_dtype)given->dtype, scaled ? own.scale : 1.0f };
     }
 }
 
@@ -152,7 +148,7 @@ static void plan_range(const planning *p, const tally *before, const tally *afte
     if (pd_chunk_ends_at(p->sweep.round, p->upto) && after->given > 0) sum->divisor = divisor_of(after, p->how);
 }
 
-static int plan_stretch(const planning *p)
+static int plan_common_range(const planning *p)
 {
     tally before = count_upto(&p->sweep, p->chunk, p->chunk->summed, p->how),
           after = count_upto(&p->sweep, p->chunk, p->upto, p->how);
@@ -179,7 +175,7 @@ int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto,
     double cost_ns = sums->cost_ns;
     int rc = pd_grow((void **)&sums->passes, &sums->passes_room, sums->n_passes + 1, sizeof *sums->passes);
 
-    while (rc == PD_OK && pd_sweep_next(&p.sweep)) rc = plan_stretch(&p);
+    while (rc == PD_OK && pd_sweep_next(&p.sweep)) rc = plan_common_range(&p);
     if (rc != PD_OK) {
         sums->n_sums = first_sum;
         sums->n_addends = first_addend;
@@ -223,16 +219,16 @@ static bool lacks_weight(pd_round *round, const pd_chunk *chunk, pd_aggregation 
     return false;
 }
 
-static void note_slot(pd_contribution *slot, pd_aggregation how)
+static void note_slot(pd_contribution *given, pd_aggregation how)
 {
     double weight;
 
-    if (slot->state != PD_CONTRIBUTION_HELD) return;
-    weight = slot->frame->u.data.weight;
-    slot->counted = pd_contribution_counts(slot, how);
-    slot->presummed = slot->frame->u.data.presummed;
-    slot->u.weight = weight;
-    slot->state = PD_CONTRIBUTION_SUMMED;
+    if (given->state != PD_CONTRIBUTION_HELD) return;
+    weight = given->frame->u.data.weight;
+    given->counted = counts(given, how);
+    given->presummed = given->frame->u.data.presummed;
+    given->u.weight = weight;
+    given->state = PD_CONTRIBUTION_SUMMED;
 }
 
 void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how)
@@ -301,9 +297,14 @@ static double noting_ns(const pd_steps *steps)
     return PASS_NS * (double)steps->batch.sums->n_passes * steps->config->threads;
 }
 
+/* Returns whether the planned sums have used up the time budget, or a batch has as many as it may have: its arrays
+ * count for no job. */
 static bool is_full(const pd_steps *steps, double budget_ns)
 {
-    return pd_sums_are_full(steps->batch.sums, budget_ns - noting_ns(steps));
+    const pd_sums *sums = steps->batch.sums;
+
+    return sums->cost_ns >= budget_ns - noting_ns(steps) || sums->n_passes >= MOST_SUMS || sums->n_sums >= MOST_SUMS ||
+           sums->n_addends >= MOST_ADDENDS;
 }
 
 /* Plans sums for about budget_ns nanoseconds: first those of complete chunks, then those of incomplete chunks with
@@ -328,22 +329,17 @@ static pd_param *plan_sums(pd_steps *steps, double budget_ns)
     return NULL;
 }
 
-static void let_go_of_summed(pd_steps *steps, pd_chunk *chunk, uint32_t from, uint32_t upto)
-{
-    for (uint32_t rank = from; rank < upto; rank++) {
-        pd_contribution *slot = &chunk->contributions[rank];
-        if (slot->frame != NULL) pd_frame_let_go(steps, slot->frame);
-        slot->frame = NULL;
-    }
-}
-
 static void note_pass(pd_steps *steps, const pd_pass *pass)
 {
     pd_chunk *chunk = pass->chunk;
     uint32_t from = chunk->summed;
 
     pd_sums_note(steps->batch.sums, pass, pd_param_how(chunk->param));
-    let_go_of_summed(steps, chunk, from, pass->upto);
+    for (uint32_t rank = from; rank < pass->upto; rank++) {
+        pd_contribution *given = &chunk->contributions[rank];
+        if (given->frame != NULL) pd_frame_let_go(steps, given->frame);
+        given->frame = NULL;
+    }
     if (pd_chunk_ends_at(pass->round, pass->upto)) {
         pd_chunk_unlist(steps, chunk);
         if (pass->round->unsummed == 0) pd_param_collected(steps, chunk->param);

@@ -15,7 +15,7 @@
 #include "round_ranges.h"
 #include "steps.h"
 
-/* A unit, which is the work that one thread does at a time: the sum of consecutive elements of one chunk. */
+/* A unit: the sum of consecutive elements of one chunk. */
 typedef struct pd_sum {
     float *to;
     int64_t n;
@@ -26,13 +26,11 @@ typedef struct pd_sum {
     float largest; /* result: the largest magnitude of the sum (pd_largest) */
 } pd_sum;
 
-/* A pass over one chunk: adds contributions to the chunk's sum. It has no units of work (`sums`) if none is to be
- * added. */
+/* Adds contributions to the sum of one chunk; it has no units if none is to be added. */
 typedef struct pd_pass {
     pd_round *round;
     pd_chunk *chunk;
-    /* after the pass over a chunk the sum has the contributions of the ranks 0 to upto - 1 */
-    uint32_t upto;
+    uint32_t upto; /* after the pass the sum has the contributions of the ranks 0 to upto - 1 */
     size_t first_sum, n_sums;
 } pd_pass;
 
@@ -48,9 +46,6 @@ typedef struct pd_sums {
 } pd_sums;
 void pd_sums_free(pd_sums *sums); /* frees the arrays, not the struct */
 void pd_sums_clear(pd_sums *sums);
-/* Returns whether the planned sums have used up the time budget, or a batch has as many as it may have. The arrays of a
- * batch count for no job, so their number is bounded where the sums are small. */
-bool pd_sums_are_full(const pd_sums *sums, double budget_ns);
 
 /* Plans a pass over one chunk, which adds those contributions of the ranks chunk->summed to upto - 1 whose state is
  * HELD to the chunk's sum, in *accumulator. If `upto` is the number of all ranks, the sum is also divided. The chunk's
@@ -60,20 +55,15 @@ bool pd_sums_are_full(const pd_sums *sums, double budget_ns);
  * taken from `pool` and stored there. PD_NO_MEMORY: nothing was planned. */
 int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto, pd_aggregation how,
                  float **accumulator, pd_buffer_pool *pool);
-/* Computes all sums that are planned. */
 void pd_sums_run(pd_sums *sums, int threads);
-/* Notes the result of a pass over a chunk after pd_sums_run: the state of its slots becomes
- * SUMMED, and the round's members `finite`, `weightless` and `unsummed` are updated. The caller releases the frames. */
+/* Files the result of a pass after pd_sums_run: contributions become SUMMED, and the round's members `finite`,
+ * `weightless` and `unsummed` are updated. The caller releases the frames. */
 void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how);
-
-/* Returns whether a contribution takes part in the sum. It must be HELD (in its frame). If the job takes the weighted
- * mean, a contribution of weight 0 takes no part, because it may be NaN, as a mean over no examples. */
-bool pd_contribution_counts(const pd_contribution *slot, pd_aggregation how);
 
 /* Queues a chunk to be summed. A complete chunk goes into the queue of complete chunks. Another one goes into the queue
  * of partial chunks, if contributions of its lowest ranks have come that are not summed yet. */
 void pd_chunk_list_to_sum(pd_steps *steps, pd_chunk *chunk, bool complete);
-/* Removes a chunk from the queue of chunks to be summed that it is in; does nothing if it is in none. */
+/* Removes a chunk from its queue of chunks to be summed, if it is in one. */
 void pd_chunk_unlist(pd_steps *steps, pd_chunk *chunk);
 /* Returns whether some chunk can be summed now. */
 bool pd_chunks_have_work(const pd_steps *steps);

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of decisions that a job may have for its next record, besides those of one step of all its parameters: a command
- * that sets values takes about so many, and 8 for each parameter. These bytes are in memory several times: as decisions,
- * and as a record, whose memory may be twice as large while it is written. The only policy of rounds waits for all
- * ranks: one that does not needs room for a decision of each parameter besides. */
+/* Bytes of decisions that a job may have for its next record, besides those of one step of all its parameters: a
+ * command that sets values takes about so many, and 8 for each parameter. These bytes are in memory several times: as
+ * decisions, and as a record, whose memory may be twice as large while it is written. The only policy of rounds waits
+ * for all ranks: one that does not needs room for a decision of each parameter besides. */
 enum { OWN_BYTES = 1536, COPIES = 3 };
 
 /* Returns whether the steps of an optimizer with this plan choose their roots by time. */
@@ -342,8 +342,8 @@ bool pd_wal_repeats(const pd_steps *steps)
 
 /* ---- overrides ---- */
 
-/* Puts the override of a decision in force, as the command did when it came. The parameter's list of overrides has room.
- * Takes the decision's reference to the override. */
+/* Puts the override of a decision in force, as the command did when it came. The parameter's list of overrides has
+ * room. Takes the decision's reference to the override. */
 static void put_in_force(pd_steps *steps, pd_param *param, pd_decision *decision)
 {
     pd_override *override = decision->override;

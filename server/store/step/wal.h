@@ -1,5 +1,5 @@
-/* wal.h - the write-ahead log of a job in memory: what steps take that does not follow from contributions, and how steps
- * are repeated from it. Step thread.
+/* wal.h - the write-ahead log of a job in memory: what steps take that does not follow from contributions, and how
+ * steps are repeated from it. Step thread.
  *
  * After a restart a job continues from a checkpoint, and takes the steps after it again. They must get the same bits.
  * Two streams of records see to that (base/wal_record.h); image/wal_records.h makes records and hands them to the disk,
@@ -132,8 +132,8 @@ int pd_wal_before(pd_steps *steps, pd_param *param);
  * back. `count` is the optimizer's count before it. */
 void pd_wal_begun(pd_steps *steps, pd_param *param, const pd_step_io *io, int64_t count);
 /* Records the decisions of a round that has just closed, and drops those that were read back. Takes the aggregate for
- * the stream of steps: param->buffers.accumulator becomes NULL. Call it before the round is reset, when param->saved.step is
- * its step. */
+ * the stream of steps: param->buffers.accumulator becomes NULL. Call it before the round is reset, when
+ * param->saved.step is its step. */
 void pd_wal_closed(pd_steps *steps, pd_param *param);
 
 /* ---- the stream of steps ---- */

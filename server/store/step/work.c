@@ -33,14 +33,17 @@ void pd_initial_warn_not_finite(const pd_steps *steps, const pd_param *param, co
            "the initial weights of %.160s are not finite: %s", param->name, why);
 }
 
-static void count_refusal(pd_steps *steps, pd_param *param, const char *why)
+/* Counts and logs a step that its optimizer has refused, and reports why. */
+static void count_refusal(pd_steps *steps, pd_param *param, pd_closed *closed)
 {
+    const char *why = pd_optim_refused(param->optim)->text;
+
+    closed->why = pd_reason_new(why);
     param->saved.refused++;
     if (pd_is_power_of_two(++steps->saved.refused_steps))
         pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name, .step = &param->saved.step },
-               "step %llu of %.60s is refused: %.200s (%llu so far); if all later ones are, `paramctl reset-state "
-               "%.60s %.60s` "
-               "sets the optimizer's state back",
+               "step %llu of %.60s is refused: %.200s (%llu so far); if all later steps are, reset the optimizer's "
+               "state: `paramctl reset-state %.60s %.60s`",
                (unsigned long long)param->saved.step, param->name, why, (unsigned long long)steps->saved.refused_steps,
                steps->name, param->name);
 }
@@ -68,46 +71,26 @@ static void count_gap(pd_steps *steps, pd_param *param)
     if (pd_round_given(&param->round) != PD_GIVEN_PART || !pd_is_power_of_two(++param->saved.gaps)) return;
     pd_round_gap(&param->round, true, &gap);
     pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name, .step = &param->saved.step },
-           "step %llu of %s closes without a gradient: all ranks that have "
-           "elements %lld to %lld were absent, others were not (%llu times so far)",
+           "step %llu of %s closes without a gradient: all ranks that have elements %lld to %lld were absent, others "
+           "were not (%llu times so far)",
            (unsigned long long)param->saved.step, param->name, (long long)gap.start, (long long)gap.end,
            (unsigned long long)param->saved.gaps);
 }
 
-static void tell_refusal(pd_steps *steps, pd_param *param, pd_closed *closed)
-{
-    const char *why = pd_optim_refused(param->optim)->text;
-
-    count_refusal(steps, param, why);
-    closed->why = pd_reason_new(why);
-}
-
 /* Stores the mean of a scalar with its step, for operators. Names beyond the first PD_MAX_SCALARS are left out. */
-static void note_scalar(pd_steps *steps, const pd_scalar_mean *mean, uint64_t step)
+static void note_scalar(pd_step_figures *figures, const pd_scalar_mean *mean, uint64_t step)
 {
     size_t i = 0;
 
-    while (i < steps->figures.n_scalars && strcmp(steps->figures.scalars[i].name, mean->name) != 0) i++;
-    if (i == PD_MAX_SCALARS) return;
-    if (i == steps->figures.n_scalars) {
-        memcpy(steps->figures.scalars[i].name, mean->name, sizeof mean->name);
-        steps->figures.n_scalars++;
+    if (strcmp(mean->name, "loss") == 0 && step >= figures->loss_step) {
+        figures->loss = mean->mean;
+        figures->loss_step = step;
     }
-    if (step < steps->figures.scalars[i].step) return;
-    steps->figures.scalars[i].mean = mean->mean;
-    steps->figures.scalars[i].step = step;
-}
-
-/* Stores the number of the newest step and the means of the scalars that its round has, for operators. */
-static void note_progress(pd_steps *steps, const pd_param *param, const pd_scalar_means *scalars)
-{
-    if (param->saved.step > steps->progress.furthest) steps->progress.furthest = param->saved.step;
-    for (size_t i = 0; scalars != NULL && i < scalars->n; i++) {
-        note_scalar(steps, &scalars->at[i], param->saved.step);
-        if (strcmp(scalars->at[i].name, "loss") != 0 || param->saved.step < steps->figures.loss_step) continue;
-        steps->figures.loss = scalars->at[i].mean;
-        steps->figures.loss_step = param->saved.step;
-    }
+    while (i < figures->n_scalars && strcmp(figures->scalars[i].name, mean->name) != 0) i++;
+    if (i == PD_MAX_SCALARS || (i < figures->n_scalars && step < figures->scalars[i].step)) return;
+    if (i == figures->n_scalars) memcpy(figures->scalars[figures->n_scalars++].name, mean->name, sizeof mean->name);
+    figures->scalars[i].mean = mean->mean;
+    figures->scalars[i].step = step;
 }
 
 static void reset_round(pd_steps *steps, pd_param *param)
@@ -118,51 +101,45 @@ static void reset_round(pd_steps *steps, pd_param *param)
     param->stage = PD_COLLECTING;
     param->change.told.known = false;
     param->change.number = 0;
-    steps->queue.n_open--;
-}
-
-static void publish_next(const pd_steps *steps, pd_param *param, pd_closed *closed)
-{
-    pd_param_publish(steps->unread, param, param->next, param->end.outcome, closed);
     param->next = NULL;
+    steps->queue.n_open--;
 }
 
 static void close_round(pd_steps *steps, pd_param *param, pd_closed *closed)
 {
     if (param->current == NULL) {
-        publish_next(steps, param, closed);
         steps->progress.n_begun++;
+        pd_param_publish(steps->unread, param, param->next, param->end.outcome, closed);
         reset_round(steps, param);
         return;
     }
     param->saved.step++;
+    if (param->saved.step > steps->progress.furthest) steps->progress.furthest = param->saved.step;
     pd_steps_closed(steps, param);
     param->saved.outcome = (uint32_t)param->end.outcome;
     pd_step_times_closed(&steps->times, param->saved.step, steps->n_params);
     count_outcome(steps, param, param->end.outcome);
     if (param->end.outcome == PD_NO_GRADIENT) count_gap(steps, param);
-    publish_next(steps, param, closed);
+    pd_param_publish(steps->unread, param, param->next, param->end.outcome, closed);
     closed->scalars = pd_scalars_close(param);
-    note_progress(steps, param, closed->scalars);
+    for (size_t i = 0; closed->scalars != NULL && i < closed->scalars->n; i++)
+        note_scalar(&steps->figures, &closed->scalars->at[i], param->saved.step);
     pd_riders_closed(steps, param);
     closed->counted = param->end.counted;
     param->end.counted = NULL;
-    if (param->end.outcome == PD_REFUSED) tell_refusal(steps, param, closed);
+    if (param->end.outcome == PD_REFUSED) count_refusal(steps, param, closed);
     if (param->pushed != NULL) param->pushed->mask = 0;
     reset_round(steps, param);
     pd_param_moved_on(steps, param);
 }
 
+/* Makes the first weights from the mean of the ranks' initial weights, which is in the accumulator: the two buffers are
+ * from the same pool, so they are swapped. */
 static int take_initial_mean(const pd_steps *steps, pd_param *param)
 {
     void *mean = param->buffers.accumulator;
 
-    if ((param->next = pd_published_new(param->buffers.pool, param->elements)) == NULL) return PD_NO_MEMORY;
-    param->next->job = steps->number;
-    param->next->param = param->index;
-    param->next->version = param->saved.step;
-    /* The two buffers are from the same pool, so they can be swapped: the buffer of the mean becomes that of the
-     * weights. */
+    if ((param->next = pd_steps_new_version(steps, param, param->saved.step)) == NULL) return PD_NO_MEMORY;
     param->buffers.accumulator = param->next->at[PD_F32];
     param->next->at[PD_F32] = mean;
     if (!param->round.finite) pd_initial_warn_not_finite(steps, param, "those of a rank are not, or their sum is not");
@@ -179,10 +156,7 @@ static int begin(pd_steps *steps, pd_param *param)
     if (pd_unread_stops(steps->unread) > 0) return PD_NO_MEMORY;
     if (param->group != NULL) pd_optim_set_count(param->optim, pd_step_group_count(param));
     if (pd_riders_before(steps, param, hypers, &io.hypers_mask) != PD_OK) return PD_NO_MEMORY;
-    if ((param->next = pd_published_new(param->buffers.pool, param->elements)) == NULL) return PD_NO_MEMORY;
-    param->next->job = steps->number;
-    param->next->param = param->index;
-    param->next->version = param->saved.step + 1;
+    if ((param->next = pd_steps_new_version(steps, param, param->saved.step + 1)) == NULL) return PD_NO_MEMORY;
     io.after = param->next->at[PD_F32];
     count = pd_optim_count(param->optim);
     rc = pd_param_begin_update(param, &io.update);
@@ -199,8 +173,8 @@ static int begin(pd_steps *steps, pd_param *param)
     return PD_OK;
 }
 
-/* Prepares a parameter in stage PD_READY (its aggregate is complete): begins its step; or makes its first weights, from
- * the mean of the initial weights. If the round closes without a step there is nothing to begin. PD_NO_MEMORY. */
+/* Begins the step of a parameter in stage PD_READY, or makes its first weights. If the round closes without a step
+ * there is nothing to begin. PD_NO_MEMORY. */
 static int prepare(pd_steps *steps, pd_param *param)
 {
     if (param->stage != PD_READY) return PD_OK;
@@ -210,12 +184,8 @@ static int prepare(pd_steps *steps, pd_param *param)
     return param->end.outcome == PD_STEPPED ? begin(steps, param) : PD_OK;
 }
 
-/* Moves parameters from steps->queue.ready to steps->batch.params and begins their steps: as many as the time budget allows, but
- * at least one.
- *
- * If a step belongs to an atomic group, it begins, but the parameter is not put
- * into the batch: it waits until all steps of the group have begun.
- *
+/* Moves parameters from steps->queue.ready to steps->batch.params and begins their steps: as many as the time budget
+ * allows, but at least one. A step of an atomic group begins, too, but waits until all steps of the group have begun.
  * Returns the number of parameters in the batch. *starved becomes the parameter for which memory was short; NULL:
  * none. */
 static size_t take_batch(pd_steps *steps, double budget_ns, pd_param **starved)
@@ -255,8 +225,8 @@ static int run_steps(pd_steps *steps, size_t n)
     return k > 0 ? pd_batch_run(steps->batch.optims, k, steps->config->threads) : PD_OK;
 }
 
-/* Copies the inputs of those preconditioner tasks that the step makes due, and hands the tasks
- * to the preconditioner pool. PD_NO_MEMORY: some tasks are left for a later batch. */
+/* Captures the preconditioner tasks that the step makes due, and hands them out. PD_NO_MEMORY: some are left for a
+ * later batch. */
 static int capture_tasks(pd_steps *steps, pd_param *param)
 {
     struct pd_task *task;
@@ -293,8 +263,8 @@ static void note_refused(pd_param *const *params, size_t n)
     }
 }
 
-/* Moves the parameters whose steps are finished to the front of the batch, and returns their number. The steps of the
- * others wait for a preconditioner task, the computation of a matrix root (PD_PARKED), or go on in the next batch. */
+/* Moves the parameters whose steps are finished to the front of the batch, and returns their number. The other steps
+ * wait for a preconditioner task (PD_PARKED), or go on in the next batch. */
 static size_t keep_finished(pd_steps *steps, size_t n, bool ran)
 {
     size_t done = 0;
@@ -309,22 +279,6 @@ static size_t keep_finished(pd_steps *steps, size_t n, bool ran)
             pd_steps_ready(steps, param, PD_STEPPING);
     }
     return done;
-}
-
-static void publish(pd_steps *steps, size_t n, pd_effect *effect, pd_closed *closed)
-{
-    for (size_t i = 0; i < n; i++) close_round(steps, steps->batch.params[i], &closed[i]);
-    effect->u.closed.at = closed;
-    effect->u.closed.n = n;
-    if (n > 0)
-        pd_effects_add(steps->outbox, effect);
-    else
-        pd_effect_free(effect);
-}
-
-static void put_back(pd_steps *steps, size_t n)
-{
-    for (size_t i = 0; i < n; i++) pd_steps_ready(steps, steps->batch.params[i], steps->batch.params[i]->stage);
 }
 
 /* Runs a batch of n steps, and publishes the weights of those that are finished. Returns the parameter for which
@@ -347,7 +301,13 @@ static pd_param *run_batch(pd_steps *steps, size_t n, pd_effect *effect, pd_clos
     pd_params_convert(steps->batch.params, done, steps->config->threads);
     for (size_t i = 0; i < done; i++) pd_param_end_update(steps->batch.params[i]);
     pd_riders_stepped(steps, steps->batch.params, done);
-    publish(steps, done, effect, closed);
+    for (size_t i = 0; i < done; i++) close_round(steps, steps->batch.params[i], &closed[i]);
+    effect->u.closed.at = closed;
+    effect->u.closed.n = done;
+    if (done > 0)
+        pd_effects_add(steps->outbox, effect);
+    else
+        pd_effect_free(effect);
     pd_steps_spend(steps, PD_PHASE_PUBLISH);
     return starved;
 }
@@ -361,7 +321,7 @@ static void run(pd_steps *steps, double budget_ns, pd_param **out)
 
     if (effect == NULL || closed == NULL) {
         if (n > 0) starved = steps->batch.params[0];
-        put_back(steps, n);
+        for (size_t i = 0; i < n; i++) pd_steps_ready(steps, steps->batch.params[i], steps->batch.params[i]->stage);
         free(closed);
         pd_effect_free(effect);
     } else if ((late = run_batch(steps, n, effect, closed)) != NULL) {
@@ -370,7 +330,7 @@ static void run(pd_steps *steps, double budget_ns, pd_param **out)
     *out = starved;
 }
 
-/* Says in *err that out of memory for a parameter, or that its job's readers hold too much. */
+/* Says in *err that memory is missing for a parameter, or that its job's readers hold too much. */
 static void explain(const pd_steps *steps, const pd_param *starved, pd_error *err)
 {
     uint64_t held = pd_unread_stops(steps->unread);
@@ -381,17 +341,17 @@ static void explain(const pd_steps *steps, const pd_param *starved, pd_error *er
         pd_fail(err, PD_RESOURCE_EXHAUSTED,
                 "%s of %.160s waits: answers that workers have not read, or have read in shared memory and not "
                 "released, hold %llu bytes of earlier weights, and limits.max_total_bytes or the owner's quota has no "
-                "room for them; contributions stand, and it is tried again every second: push again to go on waiting",
+                "room for more; contributions are kept and the server tries again every second: push again to keep "
+                "waiting",
                 what, starved->name, (unsigned long long)held);
     else
         pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                "the server is out of memory for %s of %.160s; "
-                "contributions stand, and it is tried again every second: %s again to go on waiting",
+                "the server is out of memory for %s of %.160s; contributions are kept and it tries again every second: "
+                "%s again to keep waiting",
                 what, starved->name, starved->current != NULL ? "push" : "pull");
 }
 
-/* Stops the job's work for a second, because out of memory for a parameter. If workers were not notified yet since
- * memory became short, notifies those that wait. */
+/* Stops the job's work for a second, because memory is missing for a parameter. Notifies workers that wait, once. */
 static void pause(pd_steps *steps, const pd_param *starved, uint64_t now_ns)
 {
     pd_effect *notice = steps->shortage.notice;
@@ -416,13 +376,12 @@ static double clip(pd_steps *steps, double budget_ns)
     return cost_ns;
 }
 
-/* Does each kind of work in turn, within the time budget. If out of memory for one kind, the other kinds are still
- * done in this batch, and the job pauses afterwards. */
+/* If one kind of work is out of memory, the others are still done in this batch. */
 void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns)
 {
     pd_param *starved;
 
-    pd_step_times_begin(&steps->times, pd_steps_clock_ns(steps));
+    steps->times.mark_ns = pd_steps_clock_ns(steps);
     budget_ns -= pd_chunks_sum(steps, &starved);
     if (starved != NULL) pause(steps, starved, now_ns);
     budget_ns -= pd_collect_work(steps, budget_ns, &starved);

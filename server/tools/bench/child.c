@@ -1,5 +1,5 @@
 /* child.c - starts and stops a daemon. */
-#include "child.h"
+#include "bench.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,8 +49,8 @@ static void read_log(const pd_child *child, char *text, size_t size)
     text[n > 0 ? n : 0] = '\0';
 }
 
-/* Returns the port behind a text of the daemon's output, in a line that is complete; 0: there is none. */
-static int port_behind(const char *log, const char *text)
+/* Returns the port after a text of the daemon's output, in a line that is complete; 0: there is none. */
+static int port_after(const char *log, const char *text)
 {
     const char *at = strstr(log, text);
 
@@ -63,8 +63,8 @@ static bool find_urls(pd_child *child)
     int port, secure;
 
     read_log(child, text, sizeof text);
-    port = port_behind(text, "listening on 127.0.0.1:");
-    secure = port_behind(text, "listening on tls://127.0.0.1:");
+    port = port_after(text, "listening on 127.0.0.1:");
+    secure = port_after(text, "listening on tls://127.0.0.1:");
     if (port == 0 || (child->token[0] != '\0' && secure == 0)) return false;
     snprintf(child->url, sizeof child->url, "tcp://127.0.0.1:%d", port);
     if (secure != 0) snprintf(child->secure, sizeof child->secure, "tls://127.0.0.1:%d", secure);

@@ -1,4 +1,4 @@
-/* paramctl_bench.c - the program behind `paramctl bench net`: measures rounds of push and pull through a daemon, and
+/* paramctl_bench.c - the program of `paramctl bench net`: measures rounds of push and pull through a daemon, and
  * compares them with rounds of bare TCP (the yardstick).
  *
  * Each of W threads has a client handle and a yardstick connection. Rounds alternate: one round through the daemon, in
@@ -18,12 +18,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "child.h"
+#include "bench.h"
 #include "connection.h"
 #include "format.h"
 #include "programs.h"
 #include "result.h"
-#include "yardstick.h"
 
 /* What the command line asks for. */
 typedef struct net_bench {
@@ -248,18 +247,13 @@ static double time_round(bench *b, double *cpu)
     return (to - from) * 1e3;
 }
 
-/* Begins to count CPU time, when the rounds to warm up have ended. */
-static void count_cpu(bench *b)
-{
-    b->cpu = (cpu_use){ .daemon = -cpu_seconds(b->daemon.pid), .bare = -cpu_seconds(b->yardstick.pid) };
-}
-
 static void time_rounds(bench *b)
 {
     time_round(b, &b->cpu.clients); /* joining */
     for (int64_t i = -WARM_UP; i < b->want->rounds; i++) {
         double lanes[2], bare;
-        if (i == 0) count_cpu(b);
+        if (i == 0) /* the rounds to warm up have ended */
+            b->cpu = (cpu_use){ .daemon = -cpu_seconds(b->daemon.pid), .bare = -cpu_seconds(b->yardstick.pid) };
         for (int l = 0; l < b->n_lanes; l++) lanes[l] = time_round(b, &b->cpu.clients);
         bare = time_round(b, &b->cpu.bare_clients);
         if (i < 0) continue;

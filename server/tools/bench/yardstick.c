@@ -1,5 +1,5 @@
 /* yardstick.c - measures the speed of bare TCP on this machine. */
-#include "yardstick.h"
+#include "bench.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -117,8 +117,7 @@ static void judge(const char *folder, const disk_rate *rate, pd_finding *out)
     pd_found(out, ", a small write is durable after %.1f ms, %s free", rate->sync * 1e3, pd_bytes_text(text, left));
     if (rate->bytes_per_second < SLOW_RATE || rate->sync > SLOW_SYNC)
         pd_advise(out, PD_HEALTH_WARN,
-                  "Checkpoints will be late or left out: use a faster disk, or raise the job's "
-                  "checkpoint_every.");
+                  "Checkpoints will be late or left out: use a faster disk, or raise the job's checkpoint_every.");
     if (left < LITTLE) pd_advise(out, PD_HEALTH_WARN, "The disk is nearly full: free space, or lower checkpoint_keep.");
     if (system.f_type == TMPFS_MAGIC)
         pd_advise(out, PD_HEALTH_WARN, "This directory is in memory: a restart of the machine loses the checkpoints.");
@@ -144,6 +143,6 @@ void pd_check_disk(const pd_machine *machine, pd_finding *out)
         pd_advise(out, PD_HEALTH_WARN, "Run the doctor as the daemon's user: sudo -u paramd paramctl doctor");
     else
         pd_advise(out, PD_HEALTH_FAIL,
-                  "The daemon cannot write checkpoints there: correct the directory, its owner "
-                  "and mode, or make room on the disk.");
+                  "The daemon cannot write checkpoints there: correct the directory, its owner and mode, or make room "
+                  "on the disk.");
 }

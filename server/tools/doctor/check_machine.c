@@ -93,8 +93,8 @@ void pd_check_numa(const pd_machine *machine, pd_finding *out)
     pd_found(out, "%s", strncmp(text, "numa: ", 6) == 0 ? text + 6 : text);
     if (numa.finding == PD_NUMA_CHOSEN && strcmp(choice, "off") == 0)
         pd_advise(out, PD_HEALTH_WARN,
-                  "The configuration turns the choice of a node off: set threads.numa = auto, so "
-                  "that steps read the memory of their own node.");
+                  "The configuration turns the choice of a node off: set threads.numa = auto, so that steps read the "
+                  "memory of their own node.");
 }
 
 #define LITTLE (1ull << 30) /* bytes of free memory below which training even a small model is doubtful */
@@ -115,12 +115,12 @@ void pd_check_memory(const pd_machine *machine, pd_finding *out)
     if (limit < bytes) pd_found(out, ", control group allows %s", pd_bytes_text(most, limit));
     if (available < LITTLE || limit < LITTLE)
         pd_advise(out, PD_HEALTH_WARN,
-                  "`paramctl plan' says what a model needs. Free memory, raise the limit "
-                  "(MemoryMax=, --memory), or lower limits.max_total_bytes.");
+                  "`paramctl plan' says what a model needs. Free memory, raise the limit (MemoryMax=, --memory), or "
+                  "lower limits.max_total_bytes.");
     if (pd_machine_number(machine, "/proc/sys/vm/overcommit_memory", 0) == 2)
         pd_advise(out, PD_HEALTH_WARN,
-                  "The kernel promises no more memory than it has (vm.overcommit_memory = 2), so "
-                  "large allocations may fail early: set it to 0.");
+                  "The kernel promises no more memory than it has (vm.overcommit_memory = 2), so large allocations may "
+                  "fail early: set it to 0.");
 }
 
 #define PAGES "/sys/kernel/mm/transparent_hugepage/"
@@ -224,8 +224,8 @@ static void check_time_of_day(pd_finding *out)
     }
     pd_found(out, ", not synchronized");
     pd_advise(out, PD_HEALTH_WARN,
-              "Certificates and the times in logs need the time of day: install "
-              "systemd-timesyncd or chrony, or ignore this where the host sets the clock.");
+              "Certificates and the times in logs need the time of day: install systemd-timesyncd or chrony, or ignore "
+              "this where the host sets the clock.");
 }
 
 void pd_check_clock(const pd_machine *machine, pd_finding *out)
@@ -242,8 +242,8 @@ void pd_check_clock(const pd_machine *machine, pd_finding *out)
         pd_advise(out, PD_HEALTH_WARN,
                   "The clock is coarse, so figures of steps are too: enable high resolution timers.");
     if (cost > COSTLY_NS || strcmp(source, "hpet") == 0 || strcmp(source, "acpi_pm") == 0)
-        pd_advise(out, PD_HEALTH_WARN,
-                  "Reading the clock is slow: choose the clock source tsc or kvm-clock (kernel "
-                  "parameter clocksource=).");
+        pd_advise(
+            out, PD_HEALTH_WARN,
+            "Reading the clock is slow: choose the clock source tsc or kvm-clock (kernel parameter clocksource=).");
     check_time_of_day(out);
 }

@@ -33,13 +33,13 @@ static void judge(const Paramd__StatusReply *status, pd_finding *out)
         pd_advise(out, PD_HEALTH_WARN, "The daemon is draining: it finishes open steps and takes no new work.");
     if (status->n_loop_busy_ms == 4 && status->loop_busy_ms[1] > BUSY_MS)
         pd_advise(out, PD_HEALTH_WARN,
-                  "Its loop thread is busy for %.0f ms at a time (99 %%): the machine has too few "
-                  "processors for it, or other programs take them.",
+                  "Its loop thread is busy for %.0f ms at a time (99 %%): the machine has too few processors for it, "
+                  "or other programs take them.",
                   status->loop_busy_ms[1]);
     if (status->ingest_bytes > 0 && status->ingest_used > status->ingest_bytes / 10 * 9)
         pd_advise(out, PD_HEALTH_WARN,
-                  "Its memory for gradients in flight is nearly used: raise limits.ingest_bytes, "
-                  "or see `paramctl params JOB' for a rank that is missing.");
+                  "Its memory for gradients in flight is nearly used: raise limits.ingest_bytes, or see `paramctl "
+                  "params JOB' for a rank that is missing.");
 }
 
 bool pd_leads_here(const char *addresses)
@@ -56,7 +56,7 @@ bool pd_leads_here(const char *addresses)
     return here;
 }
 
-/* Asks the daemon for its status. The answer lies in memory of `op`, which the caller closes. */
+/* Asks the daemon for its status. The answer is in memory of `op`, which the caller closes. */
 static int ask(const pd_machine *machine, pd_operator *op, Paramd__StatusReply **out, pd_error *err)
 {
     int rc = pd_operator_open(op, machine->server, machine->timeout, err);
@@ -185,11 +185,11 @@ void pd_check_loopback(const pd_machine *machine, pd_finding *out)
     pd_found(out, "%s/s", pd_bytes_text(text, (uint64_t)rate));
     if (rate < SLOW_RATE)
         pd_advise(out, PD_HEALTH_WARN,
-                  "TCP is slow on this machine, or it is busy: connect workers of this machine by "
-                  "a Unix socket, which shares memory; `paramctl bench net' measures more.");
+                  "TCP is slow on this machine, or it is busy: connect workers of this machine by a Unix socket, which "
+                  "shares memory; `paramctl bench net' measures more.");
 }
 
-#define EXAMPLE_S 0.05      /* the round trip that stands for a long distance if the real one is not known */
+#define EXAMPLE_S 0.05      /* a long distance: taken if the real round trip is not known */
 #define SLOW_BITS 1e9       /* bits a second below which the buffers are called small */
 #define WANTED_BYTES 1.25e9 /* bytes a second for which the advice makes room: 10 Gbit/s */
 

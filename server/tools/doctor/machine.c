@@ -46,8 +46,8 @@ bool pd_machine_choice(const pd_machine *machine, const char *path, char *word, 
     return true;
 }
 
-/* Returns the text behind a name at the beginning of a line; NULL: no line begins with it. */
-static const char *behind(const char *text, const char *name)
+/* Returns the text after a name at the beginning of a line; NULL: no line begins with it. */
+static const char *text_after(const char *text, const char *name)
 {
     size_t n = strlen(name);
 
@@ -58,7 +58,7 @@ static const char *behind(const char *text, const char *name)
 
 int64_t pd_number_after(const char *text, const char *name, int64_t otherwise)
 {
-    const char *at = behind(text, name);
+    const char *at = text_after(text, name);
     char *end;
     int64_t number;
 
@@ -74,7 +74,7 @@ bool pd_machine_setting(const pd_machine *machine, const char *key, char *value,
     size_t n;
 
     snprintf(name, sizeof name, "%s =", key);
-    if ((at = behind(machine->settings, name)) == NULL) return false;
+    if ((at = text_after(machine->settings, name)) == NULL) return false;
     at += strspn(at, " ");
     n = strcspn(at, "\n");
     if (n >= size) return false;

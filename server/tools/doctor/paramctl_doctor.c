@@ -1,4 +1,4 @@
-/* paramctl_doctor.c - the program behind `paramctl doctor': examines a machine with a table of checks, and prints a
+/* paramctl_doctor.c - the program of `paramctl doctor': examines a machine with a table of checks, and prints a
  * report. It runs the daemon's program, and needs no daemon. */
 #include "doctor.h"
 

@@ -1,4 +1,4 @@
-/* paramctl_optimizers.c - the program behind `paramctl optimizers`: prints the optimizers of this release or of a
+/* paramctl_optimizers.c - the program of `paramctl optimizers`: prints the optimizers of this release or of a
  * daemon, or the hyperparameters of one. Hyperparameters that form a list ("betas[0]", "betas[1]") share a row. */
 #include <math.h>
 #include <stdlib.h>

@@ -44,11 +44,6 @@ static json_t *task_json(const pd_task_spec *spec)
                      "scratch_bytes", (json_int_t)spec->scratch);
 }
 
-static json_t *block_json(const pd_block *block, int rank)
-{
-    return json_pack("{s:o, s:o}", "start", dims_json(block->start, rank), "size", dims_json(block->size, rank));
-}
-
 static json_t *due_json(const pd_kind *kind)
 {
     json_t *steps = json_array(), *object;
@@ -76,7 +71,9 @@ static json_t *kind_json(const pd_forecast *f, const pd_kind *kind)
     json_t *blocks = json_array(), *slots = json_array(), *tasks = json_array(), *object;
 
     for (size_t b = 0; b < plan->n_blocks; b++)
-        json_array_append_new(blocks, block_json(&plan->blocks[b], plan->shape.rank));
+        json_array_append_new(blocks,
+                              json_pack("{s:o, s:o}", "start", dims_json(plan->blocks[b].start, plan->shape.rank),
+                                        "size", dims_json(plan->blocks[b].size, plan->shape.rank)));
     for (size_t s = 0; s < plan->n_slots; s++) json_array_append_new(slots, slot_json(&plan->slots[s]));
     for (size_t t = 0; t < plan->n_tasks; t++) json_array_append_new(tasks, task_json(&plan->tasks[t]));
     object = json_pack("{s:s, s:i, s:I, s:o, s:I, s:o, s:o, s:o, s:o}", "optimizer",
@@ -95,11 +92,6 @@ static json_t *kind_json(const pd_forecast *f, const pd_kind *kind)
     if (kind->axes != NULL) json_object_set_new(object, "axes", json_string(kind->axes));
     if (plan->note[0] != '\0') json_object_set_new(object, "note", json_string(plan->note));
     return object;
-}
-
-static json_t *param_json(const pd_forecast *f, size_t i)
-{
-    return json_pack("{s:s, s:i}", "name", f->shapes->entries[i].name, "kind", (int)(f->kind[i] - f->kinds));
 }
 
 /* Lists how many bytes the daemon counts for a job or parameter, by purpose. */
@@ -155,7 +147,9 @@ json_t *pd_forecast_json(const pd_forecast *f)
 {
     json_t *params = json_array(), *kinds = json_array(), *rules = json_array(), *total = sum_json(&f->all);
 
-    for (size_t i = 0; i < f->shapes->n; i++) json_array_append_new(params, param_json(f, i));
+    for (size_t i = 0; i < f->shapes->n; i++)
+        json_array_append_new(
+            params, json_pack("{s:s, s:i}", "name", f->shapes->entries[i].name, "kind", (int)(f->kind[i] - f->kinds)));
     for (size_t k = 0; k < f->n_kinds; k++) json_array_append_new(kinds, kind_json(f, &f->kinds[k]));
     for (size_t r = 0; r < f->n_rules; r++) json_array_append_new(rules, rule_json(f, r));
     json_object_set_new(json_object_get(total, "memory"), "checkpoint_if_durable", bytes_json(f->if_durable));

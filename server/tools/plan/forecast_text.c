@@ -142,7 +142,7 @@ static bool evenly_spaced(const int *number, size_t n)
     return true;
 }
 
-/* Appends a short form of a list of numbers behind the first `used` bytes of `text`, such as "0 … 215", "0, 2 … 214"
+/* Appends a short form of a list of numbers after the first `used` bytes of `text`, such as "0 … 215", "0, 2 … 214"
  * or "1, 3, 5". Sorts the numbers and removes duplicates. Returns the new length. */
 static size_t listed(char text[NAMES], size_t used, int *number, size_t n)
 {
@@ -199,7 +199,7 @@ static void slot_row(pd_table *table, const pd_slot_spec *spec, const char *name
         pd_table_cell(table, "x%" PRId64, n);
     else
         pd_table_cell(table, "%s", "");
-    /* A slot that lies in the memory of the new weights takes no bytes of its own. */
+    /* A slot in the memory of the new weights takes no bytes of its own. */
     pd_table_cell(table, "%s", spec->in_after ? "-" : pd_bytes_text(text, (uint64_t)bytes));
 }
 

@@ -1,4 +1,4 @@
-/* paramctl_plan.c - the program behind `paramctl plan`: computes what a model's optimizer will cost, from the shapes of
+/* paramctl_plan.c - the program of `paramctl plan`: computes what a model's optimizer will cost, from the shapes of
  * its parameters and the rules. */
 #include <stdlib.h>
 #include <string.h>
@@ -14,21 +14,6 @@ typedef struct texts {
     char *at[MOST_TEXTS];
     size_t n;
 } texts;
-
-static texts texts_of(const pd_line *line, const char *option)
-{
-    texts out;
-
-    out.n = pd_line_texts(line, option, out.at, MOST_TEXTS);
-    return out;
-}
-
-static void check_options(const pd_line *line, const texts *options)
-{
-    for (size_t i = 0; i < options->n; i++)
-        if (strchr(options->at[i], '=') == NULL)
-            pd_line_refuse(line, "--option %s: expected KEY=VALUE", options->at[i]);
-}
 
 /* Sets the job's options from texts of the form KEY=VALUE. */
 static int set_options(pd_sizing *job, const texts *options, pd_error *err)
@@ -80,9 +65,10 @@ int main(int argc, char **argv)
     texts rules, options;
 
     pd_line_parse(&line);
-    rules = texts_of(&line, "rule");
-    options = texts_of(&line, "option");
-    check_options(&line, &options);
+    rules.n = pd_line_texts(&line, "rule", rules.at, MOST_TEXTS);
+    options.n = pd_line_texts(&line, "option", options.at, MOST_TEXTS);
+    for (size_t i = 0; i < options.n; i++)
+        if (strchr(options.at[i], '=') == NULL) pd_line_refuse(&line, "--option %s: expected KEY=VALUE", options.at[i]);
     job.world = (uint32_t)pd_line_number(&line, "workers");
     job.threads = (int)pd_line_number(&line, "threads");
     job.pool_threads = (int)pd_line_number(&line, "pool-threads");

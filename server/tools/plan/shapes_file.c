@@ -148,7 +148,7 @@ static int add_dim(const reader *r, const char *name, int n, word w, pd_shape *s
     return parse_dim(r, name, n, w, &shape->dim[shape->rank++]);
 }
 
-/* Reads a shape in parentheses, such as "(768, 2304)", "(768,)" or "()", and moves *at behind it. */
+/* Reads a shape in parentheses, such as "(768, 2304)", "(768,)" or "()", and moves *at past it. */
 static int parse_tuple(const reader *r, const char *name, int n, const char **at, const char *end, pd_shape *shape)
 {
     const char *close = memchr(*at, ')', (size_t)(end - *at));
@@ -380,8 +380,8 @@ static int check_names(reader *r)
     for (size_t i = 1; i < out->n && rc == PD_OK; i++) {
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) != 0) continue;
         r->line = sorted[i]->line;
-        rc = refuse(r, PD_INVALID_ARGUMENT, "%.256s: duplicate name, first in line %" PRId64,
-                    sorted[i]->name, sorted[i - 1]->line);
+        rc = refuse(r, PD_INVALID_ARGUMENT, "%.256s: duplicate name, first in line %" PRId64, sorted[i]->name,
+                    sorted[i - 1]->line);
     }
     free(sorted);
     return rc;

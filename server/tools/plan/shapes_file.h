@@ -39,8 +39,7 @@ typedef struct pd_shapes {
  *
  * PD_INVALID_ARGUMENT: the content of the file is wrong.
  *
- * PD_RESOURCE_EXHAUSTED: the file exceeds PD_SHAPES_MAX or PD_SHAPES_TEXT_BYTES, or the limit of a safetensors
- * header.
+ * PD_RESOURCE_EXHAUSTED: the file exceeds PD_SHAPES_MAX or PD_SHAPES_TEXT_BYTES, or the limit of a safetensors header.
  *
  * PD_NO_MEMORY: out of memory. */
 int pd_shapes_read(pd_shapes *out, const char *path, pd_error *err);

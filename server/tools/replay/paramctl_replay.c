@@ -1,4 +1,4 @@
-/* paramctl_replay.c - the program behind `paramctl replay`: plays recorded runs of reference optimizers again, and
+/* paramctl_replay.c - the program of `paramctl replay`: plays recorded runs of reference optimizers again, and
  * reports how far paramd's weights are from the recorded weights. */
 #include <dirent.h>
 #include <math.h>
@@ -83,12 +83,6 @@ static json_t *params_json(const pd_replay_result *r)
     return list;
 }
 
-static json_t *state_json(const pd_replay_result *r)
-{
-    return json_pack("{s:o, s:o, s:s}", "error", number_or_null(r->state.error), "tolerance",
-                     number_or_null(r->state.tolerance), "worst", r->state.worst);
-}
-
 static json_t *result_json(const pd_replay_result *r, bool verbose)
 {
     bool compared = r->verdict.compared > 0;
@@ -100,7 +94,10 @@ static json_t *result_json(const pd_replay_result *r, bool verbose)
         json_object_set_new(object, "update",
                             json_pack("{s:o, s:o}", "error", number_or_null(r->update.error), "tolerance",
                                       number_or_null(r->update_tolerance)));
-    if (r->state.compared > 0) json_object_set_new(object, "state", state_json(r));
+    if (r->state.compared > 0)
+        json_object_set_new(object, "state",
+                            json_pack("{s:o, s:o, s:s}", "error", number_or_null(r->state.error), "tolerance",
+                                      number_or_null(r->state.tolerance), "worst", r->state.worst));
     if (r->cases) json_object_set_new(object, "cases", json_integer((json_int_t)r->n));
     if (r->why.text[0] != '\0') json_object_set_new(object, "why", json_string(r->why.text));
     if (verbose) json_object_set_new(object, "params", params_json(r));

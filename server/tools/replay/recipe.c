@@ -453,26 +453,22 @@ static int set_kron(pd_hypers *hypers, const char *key, const json_t *value, pd_
     return set_value(hypers, key, value, err);
 }
 
+/* Reads the first step, and the names of dimensions. distributed_kron's key scanned_layers marks parameters whose first
+ * dimension counts layers. */
 static int read_declared(pd_recipe *recipe, const json_t *config, pd_error *err)
 {
-    const json_t *axes = json_object_get(config, "param_axes"), *start = json_object_get(config, "start_step");
+    const json_t *axes = json_object_get(config, "param_axes"), *scanned = json_object_get(config, "scanned_layers");
 
-    recipe->start_step = json_integer_value(start);
+    recipe->start_step = json_integer_value(json_object_get(config, "start_step"));
     if (recipe->start_step < 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "config: start_step is %lld", (long long)recipe->start_step);
-    if (axes == NULL || json_is_null(axes)) return PD_OK;
-    if (!json_is_object(axes)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: param_axes is not an object");
-    recipe->axes = json_incref((json_t *)axes);
+    if (axes != NULL && !json_is_null(axes) && !json_is_object(axes))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "config: param_axes is not an object");
+    if (json_is_object(axes))
+        recipe->axes = json_incref((json_t *)axes);
+    else if (json_is_object(scanned) && (recipe->axes = leaves_of(scanned)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
     return PD_OK;
-}
-
-/* Names the first dimension of some parameters "layers". distributed_kron's key scanned_layers marks these
- * parameters, whose first dimension counts layers. */
-static int read_scanned(pd_recipe *recipe, const json_t *scanned, pd_error *err)
-{
-    if (!json_is_object(scanned) || recipe->axes != NULL) return PD_OK;
-    recipe->axes = leaves_of(scanned);
-    return recipe->axes != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory");
 }
 
 char *pd_recipe_axes(const pd_recipe *recipe, const char *name, int rank)
@@ -674,7 +670,6 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
     json_decref(grouped);
     if (rc == PD_OK && entry->finish == finish_average) rc = read_aggregate(out, config, err);
     if (rc == PD_OK) rc = read_declared(out, config, err);
-    if (rc == PD_OK) rc = read_scanned(out, json_object_get(config, "scanned_layers"), err);
     return rc == PD_OK && contains(entry->execution, "lr_schedule")
                ? read_rates(out, json_object_get(config, "lr_schedule"), err)
                : rc;

@@ -46,12 +46,6 @@ static int play_local(pd_replay_result *out, const pd_trace *trace, const pd_rec
     return rc;
 }
 
-static int skip(pd_replay_result *out, const char *why)
-{
-    out->excused = true;
-    return pd_fail(&out->why, PD_UNIMPLEMENTED, "%.200s", why);
-}
-
 static int skip_defect(pd_replay_result *out, const char *quirk)
 {
     out->excused = true;
@@ -61,9 +55,11 @@ static int skip_defect(pd_replay_result *out, const char *quirk)
 static int play_run(pd_replay_result *out, pd_trace *trace, const pd_recipe *recipe, const pd_replay_options *options)
 {
     if (options->local) return play_local(out, trace, recipe, options->state);
-    if (pd_replay_has_draws(trace))
-        return skip(out, "its random probes were recorded, and a daemon draws its own: use --local");
-    return pd_replay_server(trace, recipe, options->server, options->timeout, out->verdicts, &out->why);
+    if (!pd_replay_has_draws(trace))
+        return pd_replay_server(trace, recipe, options->server, options->timeout, out->verdicts, &out->why);
+    out->excused = true;
+    return pd_fail(&out->why, PD_UNIMPLEMENTED,
+                   "its random probes were recorded, and a daemon draws its own: use --local");
 }
 
 /* Handles a recorded run that shows a defect of the reference optimizer. If a recorded step succeeded, the run is

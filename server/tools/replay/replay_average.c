@@ -46,14 +46,6 @@ static int allocate(averaging *a, pd_error *err)
     return whole ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory");
 }
 
-static void take_mean(averaging *a, int k, int64_t n)
-{
-    pd_addend addends[PD_TRACE_MAX_REPLICAS];
-
-    for (int r = 0; r < k; r++) addends[r] = (pd_addend){ a->gradient[r], PD_F32, 1 };
-    (void)pd_accumulate(a->ours, n, false, addends, k, (float)k);
-}
-
 static int take_adasum(averaging *a, pd_adasum_form form, int k, int64_t n, pd_error *err)
 {
     pd_vector_run sources[PD_TRACE_MAX_REPLICAS];
@@ -71,9 +63,12 @@ static int take_adasum(averaging *a, pd_adasum_form form, int k, int64_t n, pd_e
 
 static int take_average(averaging *a, int k, int64_t n, pd_error *err)
 {
+    pd_addend addends[PD_TRACE_MAX_REPLICAS];
+
     if (strcmp(a->recipe->aggregate, "adasum") == 0) return take_adasum(a, PD_ADASUM_TREE, k, n, err);
     if (strcmp(a->recipe->aggregate, "adasum_vdot") == 0) return take_adasum(a, PD_ADASUM_VDOT, k, n, err);
-    take_mean(a, k, n);
+    for (int r = 0; r < k; r++) addends[r] = (pd_addend){ a->gradient[r], PD_F32, 1 };
+    (void)pd_accumulate(a->ours, n, false, addends, k, (float)k);
     return PD_OK;
 }
 

@@ -136,7 +136,7 @@ static bool is_between(json_int_t x, json_int_t a, json_int_t b)
 }
 
 /* Returns true if the iteration for a matrix root ended for the same reason as the recorded one, and its number of
- * steps lies between those of the recorded float32 and float64 runs. If no reason was recorded, there is nothing to
+ * steps is between those of the recorded float32 and float64 runs. If no reason was recorded, there is nothing to
  * compare, and the result is true. */
 static bool ends_alike(const json_t *entry, const pd_root_want *want, const pd_root_report *report)
 {
@@ -203,9 +203,8 @@ int pd_judge_meta_root(pd_case *c)
     return rc == PD_OK ? judge(c, X, &want, &report, there) : rc;
 }
 
-/* Computes a case of a retry and compares it with the record. In the record, the reference optimizer's
- * decomposition of a matrix in float32 was made to fail, so it was repeated in float64. paramd's first retry does
- * the same. */
+/* Computes a case of a retry and compares it with the record. In the record, the reference optimizer's decomposition of
+ * a matrix in float32 was made to fail, so it was repeated in float64. paramd's first retry does the same. */
 int pd_judge_meta_retry(pd_case *c)
 {
     pd_root_want want;

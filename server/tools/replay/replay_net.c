@@ -87,9 +87,9 @@ static int find_layers(pd_replay_net *net, const pd_trace *trace, pd_error *err)
     for (int l = 1; l < net->n; l++)
         fits = fits && net->layer[l].in == net->layer[l - 1].out && net->layer[l].number > net->layer[l - 1].number;
     if (fits && net->n > 0 && biases == (size_t)net->n && 2 * (size_t)net->n == n) return PD_OK;
-    return pd_fail(err, PD_UNIMPLEMENTED,
-                   "records no gradients, and its parameters are not layers.K.weight and layers.K.bias of "
-                   "dense layers");
+    return pd_fail(
+        err, PD_UNIMPLEMENTED,
+        "records no gradients, and its parameters are not layers.K.weight and layers.K.bias of dense layers");
 }
 
 /* Reads a recorded tensor that must have `rank` dimensions (1 or 2), and its sizes. The caller frees *at. */

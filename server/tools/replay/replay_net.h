@@ -1,11 +1,9 @@
-/* replay_net.h - computes the gradients of a recorded training run, if its trace has only losses and no
- * gradients.
+/* replay_net.h - computes the gradients of a recorded training run, if its trace has only losses and no gradients.
  *
- * The network has dense layers with ReLU between them. Its parameters are `layers.K.weight` with shape (out, in)
- * and `layers.K.bias` with shape (out), in the order of K. The loss is the mean cross entropy over a batch. The
- * training data is in a file beside the trace, digits_batches_seedS.safetensors, where S is the trace's metadata
- * `batch_seed`. It has the tensors `x` (examples, inputs), `y` (examples) and `batch_index` (steps, examples of a
- * batch).
+ * The network has dense layers with ReLU between them. Its parameters are `layers.K.weight` with shape (out, in) and
+ * `layers.K.bias` with shape (out), in the order of K. The loss is the mean cross entropy over a batch. The training
+ * data is in a file beside the trace, digits_batches_seedS.safetensors, where S is the trace's metadata `batch_seed`.
+ * It has the tensors `x` (examples, inputs), `y` (examples) and `batch_index` (steps, examples of a batch).
  *
  * Such a run is compared by its losses, not by its weights: each step computes new gradients from the weights, so
  * rounding errors of weights grow from step to step. */

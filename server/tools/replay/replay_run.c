@@ -157,11 +157,11 @@ static int add_shards(search *s, size_t param, bool *found)
         if ((rc = read_range(s, param, range, &start, &end)) != PD_OK) return rc;
         if (start == end) continue;
         if (start != at || end < start || end > s->params[param].elements)
-            return pd_fail(s->err, PD_INVALID_ARGUMENT,
-                           "metadata shards: %.200s: expected a range from %lld on within %lld elements, got %lld to "
-                           "%lld",
-                           s->params[param].name, (long long)at, (long long)s->params[param].elements, (long long)start,
-                           (long long)end);
+            return pd_fail(
+                s->err, PD_INVALID_ARGUMENT,
+                "metadata shards: %.200s: expected a range from %lld on within %lld elements, got %lld to %lld",
+                s->params[param].name, (long long)at, (long long)s->params[param].elements, (long long)start,
+                (long long)end);
         if ((rc = add_shard(s, param, start, end)) != PD_OK) return rc;
         at = end;
     }

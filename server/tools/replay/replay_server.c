@@ -265,8 +265,8 @@ static void *run_worker(void *arg)
     return NULL;
 }
 
-/* Makes the job's rules, one for each group of parameters. A parameter in a group is declared with the group's number in
- * its name ("2/NAME"). The rule of group 0 comes last and matches all others. */
+/* Makes the job's rules, one for each group of parameters. A parameter in a group is declared with the group's number
+ * in its name ("2/NAME"). The rule of group 0 comes last and matches all others. */
 static int set_rules(common *s, pd_error *err)
 {
     size_t n = s->recipe->n_groups;

@@ -17,13 +17,12 @@
 
 #include <stdint.h>
 
-/* Returns by which factor a relative error of a matrix B is magnified in its inverse root X = B^-e. This is the
- * bound of |dX| / |X| (see the top of root_bound.h) without the factor c u. `root` is X, an (n, n) matrix with n >=
- * 1 that is symmetric up to rounding; it is overwritten.
+/* Returns by which factor a relative error of a matrix B is magnified in its inverse root X = B^-e. This is the bound
+ * of |dX| / |X| (see the top of root_bound.h) without the factor c u. `root` is X, an (n, n) matrix with n >= 1 that is
+ * symmetric up to rounding; it is overwritten.
  *
- * Returns 0 if X is zero (no root was computed yet), X is not finite, or e is 0. In these cases rounding of B
- * explains no difference. Returns INFINITY if X is not positive definite, because rounding then hides eigenvalues
- * of B. */
+ * Returns 0 if X is zero (no root was computed yet), X is not finite, or e is 0. In these cases rounding of B explains
+ * no difference. Returns INFINITY if X is not positive definite, because rounding then hides eigenvalues of B. */
 double pd_root_magnification(double *root, int64_t n, double exponent);
 
 /* Computes the eigenvalues of a finite symmetric (n, n) matrix A by Jacobi's rotations, without BLAS, so that the

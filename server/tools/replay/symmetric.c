@@ -31,8 +31,8 @@ int pd_blockrows_of(pd_blockrows *out, pd_mat M, pd_error *err)
 
     if (k < 0)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "%lld rows and %lld columns are not block rows of a symmetric matrix: "
-                       "the columns must be 1, 3, 6, 10 ... times the rows",
+                       "%lld rows and %lld columns are not block rows of a symmetric matrix: the columns must be 1, 3, "
+                       "6, 10 ... times the rows",
                        LL(M.rows), LL(M.cols));
     *out = (pd_blockrows){ M, M.rows, k };
     return PD_OK;

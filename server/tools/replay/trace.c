@@ -183,7 +183,7 @@ typedef struct key {
     const char *param;
 } key;
 
-/* Reads a number of exactly `digits` decimal digits at *at, and moves *at behind it. Returns -1 if there is no such
+/* Reads a number of exactly `digits` decimal digits at *at, and moves *at past it. Returns -1 if there is no such
  * number. */
 static int read_number(const char **at, int digits)
 {
@@ -474,17 +474,14 @@ static int note_step(pd_trace *trace, double step, pd_error *err)
     return PD_OK;
 }
 
-/* Returns true if the trace is a training run of a real network, which has recorded losses. It has weights only after
- * the last step and some others, and after each of these the weights of all parameters. */
-static bool is_sparse(const pd_trace *trace)
-{
-    return pd_safetensors_find(trace->tensors, "loss") != NULL;
-}
-
+/* Marks all steps as recorded. A trace with losses is a training run of a real network: it has weights only after the
+ * last step and some others, and after each of these the weights of all parameters. */
 static void note_all_steps(pd_trace *trace)
 {
+    bool sparse = pd_safetensors_find(trace->tensors, "loss") != NULL;
+
     for (int64_t step = 1; step <= trace->steps; step++) {
-        trace->recorded[step] = !is_sparse(trace) || step == trace->steps;
+        trace->recorded[step] = !sparse || step == trace->steps;
         for (size_t i = 0; i < trace->n && !trace->recorded[step]; i++)
             trace->recorded[step] = find(trace, WEIGHTS, step, 0, name_of(trace, i)) != NULL;
     }

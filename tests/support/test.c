@@ -1,5 +1,5 @@
-/* await.c - checks a condition again and again until it holds or a deadline passes. */
-#include "await.h"
+/* test.c - checks a condition again and again until it holds or a deadline passes. */
+#include "test.h"
 
 #include "daemon_process.h"
 

@@ -1,4 +1,6 @@
-/* yardstick.h - measures how fast bytes go over TCP on this machine if nothing else is done with them.
+/* bench.h - what `paramctl bench` measures: a daemon that it starts for itself, and a yardstick.
+ *
+ * The yardstick measures how fast bytes go over TCP on this machine if nothing else is done with them.
  *
  * A server process has a single thread (epoll, edge-triggered, non-blocking sockets) and C client connections on
  * loopback, with TCP_NODELAY and the kernel's buffer sizes. In a round, every client sends B bytes and receives B
@@ -16,14 +18,35 @@
  * All memory was written before. There are no frames, headers, checksums, requests or sums. A server that receives
  * gradients and returns weights could reach this speed if all its own work were free. pd_yardstick_round is the
  * client's side of a round. */
-#ifndef PD_YARDSTICK_H
-#define PD_YARDSTICK_H
+#ifndef PD_BENCH_H
+#define PD_BENCH_H
 
 #include <stddef.h>
 #include <sys/types.h>
 
 #include "paramd/error.h"
 
+/* A daemon that a program starts for itself and stops again (child.c). */
+typedef struct pd_child {
+    pid_t pid;
+    int log;                    /* an unnamed file with the daemon's output */
+    char url[64];               /* where it listens: on a port of the loopback interface */
+    char local[80];             /* and on a Unix socket */
+    char secure[64], token[80]; /* and on TLS, for clients with the token in this file; "": it does not */
+    char folder[64];
+} pd_child;
+
+/* Starts the `paramd` in this program's folder, on a free port of the loopback interface and on a Unix socket in a new
+ * folder, with its default configuration otherwise. Waits until the daemon listens. The daemon ends with its parent at
+ * the latest. Forks, so it must be called before any thread is started. PD_UNAVAILABLE: there is no such program, or it
+ * ended; the error has the last lines of its output. PD_DEADLINE_EXCEEDED: it does not listen within 20 seconds. */
+int pd_child_start(pd_child *out, pd_error *err);
+/* Works as pd_child_start. The daemon listens on TLS, too, with a new token. */
+int pd_child_start_secure(pd_child *out, pd_error *err);
+/* Ends the daemon by SIGTERM, and after 10 seconds by SIGKILL. Does nothing if it is not running. */
+void pd_child_stop(pd_child *child);
+
+/* The server process of the yardstick (yardstick.c). */
 typedef struct pd_yardstick {
     pid_t pid;
     int port;
