@@ -99,6 +99,18 @@ static uint32_t keep_ms(const pd_config *config)
     return config->state_dir[0] != '\0' ? (uint32_t)config->checkpoint_timeout : 0;
 }
 
+static pd_daemon_times times_of(const pd_config *config)
+{
+    return (pd_daemon_times){ .handshake_ms = (uint32_t)config->handshake_timeout,
+                              .heartbeat_ms = (uint32_t)config->heartbeat_interval,
+                              .silence_ms = (uint32_t)config->heartbeat_timeout,
+                              .read_ms = (uint32_t)config->read_timeout,
+                              .write_ms = (uint32_t)config->write_timeout,
+                              .drain_ms = (uint32_t)config->drain_timeout,
+                              .keep_ms = keep_ms(config),
+                              .idle_ms = (uint32_t)config->idle_exit };
+}
+
 /* Returns the most milliseconds that the daemon takes to stop, even if its disk does not answer. */
 static uint64_t most_stop_ms(const pd_config *config)
 {
@@ -178,20 +190,20 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
     const pd_config *config = p->config;
 
     *out = (pd_stepper_config){
-        .store = { .max_jobs = (uint32_t)config->max_jobs,
-                   .max_params = (uint32_t)config->max_params,
-                   .max_total_bytes = config->max_total_bytes,
-                   .ingest_bytes = config->ingest_bytes,
-                   .chunk_elements = config->chunk_bytes / sizeof(float),
-                   .frame_bytes = config->max_payload,
-                   .threads = (int)config->step_threads,
-                   .pool_threads = (int)config->pool_threads,
+        .store = { .max_jobs = (uint32_t)config->limits.max_jobs,
+                   .max_params = (uint32_t)config->limits.max_params,
+                   .max_total_bytes = config->limits.max_total_bytes,
+                   .ingest_bytes = config->limits.ingest_bytes,
+                   .chunk_elements = config->limits.chunk_bytes / sizeof(float),
+                   .frame_bytes = config->limits.max_payload,
+                   .threads = (int)config->threads.step_threads,
+                   .pool_threads = (int)config->threads.pool_threads,
                    .shares = config->shared_memory && has_unix_socket(p),
                    .batch_ns = BATCH_NS,
                    .stats_ns = config->http_listen[0] != '\0' || pd_notify_has_socket(PD_SOCKET_HTTP) ? PD_STATS_NS : 0,
                    .job_presets = config->job,
                    .n_job_presets = config->n_job },
-        .pool_threads = (int)config->pool_threads,
+        .pool_threads = (int)config->threads.pool_threads,
         .numa = p->numa,
         .keep_dir = config->state_dir[0] != '\0' ? config->state_dir : NULL,
         .stops = &p->stops,
@@ -226,16 +238,12 @@ static bool reloaded(void *arg, pd_daemon_limits *limits)
     pd_tls_context *tls = pd_reload_take_tls(&p->reload);
     bool token = pd_reload_take_token(&p->reload, &p->http_token), changed = pd_reload_take(&p->reload);
 
-    pd_log_set_level(levels[config->log_level]);
+    pd_log_set_level(levels[config->log.level]);
     free(p->settings);
     p->settings = pd_flags_text(config);
-    *limits = (pd_daemon_limits){ .handshake_ms = (uint32_t)config->handshake_timeout,
-                                  .read_ms = (uint32_t)config->read_timeout,
-                                  .write_ms = (uint32_t)config->write_timeout,
-                                  .drain_ms = (uint32_t)config->drain_timeout,
-                                  .keep_ms = keep_ms(config),
-                                  .max_jobs = (uint32_t)config->max_jobs,
-                                  .max_total_bytes = config->max_total_bytes,
+    *limits = (pd_daemon_limits){ .times = times_of(config),
+                                  .max_jobs = (uint32_t)config->limits.max_jobs,
+                                  .max_total_bytes = config->limits.max_total_bytes,
                                   .tls = tls,
                                   .roles = p->reload.roles,
                                   .store_roles = p->reload.store_roles,
@@ -260,31 +268,24 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
         .ends_with_input = config->input_exit,
         .shared_memory = config->shared_memory,
         .max_connections = (uint32_t)config->max_connections,
-        .handshake_ms = (uint32_t)config->handshake_timeout,
-        .heartbeat_ms = (uint32_t)config->heartbeat_interval,
-        .silence_ms = (uint32_t)config->heartbeat_timeout,
-        .read_ms = (uint32_t)config->read_timeout,
-        .write_ms = (uint32_t)config->write_timeout,
-        .drain_ms = (uint32_t)config->drain_timeout,
-        .keep_ms = keep_ms(config),
-        .idle_ms = (uint32_t)config->idle_exit,
-        .ingest_bytes = config->ingest_bytes,
-        .chunk_elements = config->chunk_bytes / sizeof(float),
-        .max_payload = config->max_payload,
-        .max_pieces = (uint32_t)config->max_pieces,
-        .max_params = (uint32_t)config->max_params,
-        .max_header = (uint32_t)config->max_header,
-        .hello_bytes = (uint32_t)config->hello_bytes,
+        .times = times_of(config),
+        .ingest_bytes = config->limits.ingest_bytes,
+        .chunk_elements = config->limits.chunk_bytes / sizeof(float),
+        .max_payload = config->limits.max_payload,
+        .max_pieces = (uint32_t)config->limits.max_pieces,
+        .max_params = (uint32_t)config->limits.max_params,
+        .max_header = (uint32_t)config->limits.max_header,
+        .hello_bytes = (uint32_t)config->limits.hello_bytes,
         .blas_core = pd_blas_core(),
         .settings = p->settings,
         .http_listen = config->http_listen,
         .http_token = p->http_token,
-        .busy_ns = busy_ns,
-        .log = pd_log_put,
-        .event = on_event,
-        .reload = reload,
-        .reloaded = reloaded,
-        .arg = p,
+        .hooks = { .busy_ns = busy_ns,
+                   .log = pd_log_put,
+                   .event = on_event,
+                   .reload = reload,
+                   .reloaded = reloaded,
+                   .arg = p },
     };
 }
 
@@ -376,7 +377,7 @@ static pd_exit serve(process *p)
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
     report_blas();
-    pd_numa_find(&p->numa, p->config->numa != 0, (int)p->config->step_threads);
+    pd_numa_find(&p->numa, p->config->threads.numa != 0, (int)p->config->threads.step_threads);
     pd_numa_describe(&p->numa, numa, sizeof numa);
     pd_log(LOG_INFO, "%s", numa);
     p->watchdog_ms = pd_notify_watchdog_ms();
@@ -467,7 +468,7 @@ int main(int argc, char **argv)
     if (is_checked(flags.mode)) pd_cpu_use(pd_config_cpu(p.config), NULL);
     choose_environment(argv);
     p.reload = (pd_reload){ .config = p.config, .argv = argv, .environment = environ };
-    pd_log_open(levels[p.config->log_level], (pd_log_format)p.config->log_format);
+    pd_log_open(levels[p.config->log.level], (pd_log_format)p.config->log.format);
     pd_log_to_journal(PD_LOG_JOURNAL_SOCKET);
     status = run(&p, &flags);
     pd_config_free(p.config);

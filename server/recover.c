@@ -1,14 +1,14 @@
-/* recover.c - brings jobs back from a state directory when the daemon starts. */
+/* recover.c - restores jobs from a state directory when the daemon starts. */
 #include "recover.h"
 
 #include "checkpoint_files.h"
 #include "disk.h"
-#include "state_dir.h"
 #include "disk_writer.h"
 #include "log.h"
-#include "wal_files.h"
 #include "notify.h"
+#include "state_dir.h"
 #include "thread.h"
+#include "wal_files.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -19,7 +19,7 @@
 /* Microseconds that loading one job may take, as the service manager is told. */
 #define LOADING_US "3600000000"
 
-/* A job that may come back. */
+/* A job that may be restored. */
 typedef struct candidate {
     char dir[PD_KEEP_PATH];
     char job[512];       /* its name; "": no manifest could be read */
@@ -28,13 +28,12 @@ typedef struct candidate {
 
 typedef struct recovery {
     pd_disk_pass base;   /* must be the first member: a disk that reads nothing when the daemon stops */
-    const pd_disk *disk; /* the functions of `base`. Logs are cut by those of the disk below, which always read */
+    const pd_disk *disk; /* the functions of `base`. The WAL is truncated by those of the disk below, which always
+                          * read */
     const pd_recover_user *user;
     candidate *at;
     size_t n;
 } recovery;
-
-/* ---- the end of the daemon while jobs are loaded ---- */
 
 static bool stops(const recovery *r)
 {
@@ -49,15 +48,13 @@ static int read_file(void *arg, int file, uint64_t offset, void *at, size_t byte
     return stops(r) ? ECANCELED : r->base.below->read(r->base.below->arg, file, offset, at, bytes);
 }
 
-/* Checks that the daemon does not stop. Otherwise reads may have failed, so what they gave must not be used. */
-static int go_on(const recovery *r, pd_error *err)
+/* Checks that the daemon does not stop. Otherwise reads may have failed, so their results must not be used. */
+static int check_running(const recovery *r, pd_error *err)
 {
     return stops(r) ? pd_fail(err, PD_CANCELLED, "daemon stopped before its jobs were loaded") : PD_OK;
 }
 
-/* ---- the jobs that may come back ---- */
-
-/* Reads from the newest checkpoint whose manifest is whole what job it is of. */
+/* Reads the name of the job from the newest checkpoint with an intact manifest. */
 static void describe(const pd_disk *disk, candidate *c, const pd_step_list *list)
 {
     char dir[PD_KEEP_PATH];
@@ -118,8 +115,6 @@ static int find_candidates(recovery *r, const char *root, pd_error *err)
     return rc;
 }
 
-/* ---- bringing them back ---- */
-
 static uint64_t now_ms(void)
 {
     return pd_clock_ns() / 1000000;
@@ -156,8 +151,8 @@ static bool is_outdated(const recovery *r, size_t i)
     return false;
 }
 
-/* Decides what becomes of a job that was not restored: if it must be exact on other hardware, it stays on the disk, and
- * the daemon starts. */
+/* Handles a job that was not restored: if it must be exact on other hardware, it stays on the disk, and the daemon
+ * starts. */
 static int refuse(const candidate *c, const pd_checkpoint_image *kept, const pd_checkpoint_about *there,
                   const pd_error *why, pd_error *err)
 {
@@ -192,9 +187,7 @@ static bool is_foreign(const pd_checkpoint_about *there)
     return strcmp(here.blas, there->blas) != 0 || strcmp(here.cpu, there->cpu) != 0;
 }
 
-/* ---- the checkpoint ---- */
-
-/* What came of the newest whole checkpoint of a job. */
+/* The result of restoring the newest intact checkpoint of a job. */
 typedef struct outcome {
     const recovery *r;
     int rc;
@@ -218,15 +211,13 @@ static void log_damage(void *arg, const char *dir, const pd_error *why)
     if (!stops(o->r)) pd_log(LOG_WARNING, "skipped a checkpoint: %s", why->text);
 }
 
-/* Restores a job from its newest whole checkpoint. Tells in *o what came of it. */
+/* Restores a job from its newest intact checkpoint. Sets *o to the result. */
 static int load(outcome *o, const candidate *c, pd_checkpoint_image **out, pd_manifest *manifest, pd_error *err)
 {
     const pd_checkpoint_user user = { o, use, log_damage };
 
     return pd_checkpoint_use_newest(o->r->disk, c->dir, &user, out, manifest, err);
 }
-
-/* ---- the WAL ---- */
 
 /* The WAL of a job that was restored from a checkpoint, while it is replayed. */
 typedef struct replay {
@@ -277,32 +268,32 @@ static int try_again(const recovery *r, const candidate *c, uint64_t step, uint6
     return rc == PD_CANCELLED && p.why.code == PD_OK ? PD_OK : rc;
 }
 
-/* Reports the steps that were replayed, and what could not be used of them. */
+/* Reports the steps that were replayed, and the records that could not be used. */
 static void report_steps(const replay *p, const pd_wal_about *about, uint64_t ms)
 {
     if (about->entries > 0)
         say(LOG_NOTICE, p->kept,
-            "is back at step %" PRIu64 ": %" PRIu64 " steps, of %" PRIu64
-            " bytes, were repeated from its WAL in %" PRIu64 " ms",
+            "is back at step %" PRIu64 ": replayed %" PRIu64 " steps, of %" PRIu64 " bytes, from the WAL in %" PRIu64
+            " ms",
             about->last, about->entries, about->bytes, ms);
     if (p->why.code != PD_OK)
         say(LOG_ERR, p->kept,
-            "record of step %" PRIu64 " cannot be replayed, so the job continues from step %" PRIu64 ": %.300s",
+            "cannot replay the record of step %" PRIu64 " in the WAL, so the job continues from step %" PRIu64
+            ": %.300s",
             about->last + 1, about->last, p->why.text);
     else if (about->damage.code != PD_OK)
-        say(LOG_ERR, p->kept, "its WAL is damaged, so the job continues from step %" PRIu64 ": %.600s", about->last,
+        say(LOG_ERR, p->kept, "damaged WAL, so the job continues from step %" PRIu64 ": %.600s", about->last,
             about->damage.text);
 }
 
-/* Reports what could not be used of the decisions. */
+/* Reports the decision records that could not be used. */
 static void report_decisions(const replay *p, const pd_wal_about *about)
 {
     const pd_error *why = p->why.code != PD_OK ? &p->why : &about->damage;
 
     if (why->code == PD_OK) return;
     say(LOG_WARNING, p->kept,
-        "%s of its decisions is not used, so steps that are repeated may take other roots or values than they took: "
-        "%.500s",
+        "%s of the decision records is not used, so repeated steps may take other roots or values than before: %.500s",
         p->why.code != PD_OK ? "nothing" : "the end", why->text);
 }
 
@@ -319,7 +310,7 @@ static int replay_stream(const recovery *r, const candidate *c, const pd_checkpo
 
     if (rc == PD_CANCELLED && p.why.code != PD_OK && p.why.code != PD_NO_MEMORY) rc = PD_OK;
     if (rc == PD_OK && p.why.code == PD_ABORTED) rc = try_again(r, c, kept->step, about.last, &why);
-    if (go_on(r, err) != PD_OK) return PD_CANCELLED;
+    if (check_running(r, err) != PD_OK) return PD_CANCELLED;
     if (rc != PD_OK) return pd_fail(err, rc, "%.300s; to start without this job, move %.150s away", why.text, c->dir);
     *last = stream == PD_WAL_STEPS || p.why.code == PD_OK ? about.last : 0;
     if (stream == PD_WAL_STEPS)
@@ -344,9 +335,7 @@ static int replay_wal(const recovery *r, const candidate *c, const pd_checkpoint
     return rc;
 }
 
-/* ---- one job ---- */
-
-static int bring_back(recovery *r, const candidate *c, pd_error *err)
+static int restore_job(recovery *r, const candidate *c, pd_error *err)
 {
     outcome o = { .r = r };
     pd_manifest manifest;
@@ -356,7 +345,7 @@ static int bring_back(recovery *r, const candidate *c, pd_error *err)
 
     announce(c);
     rc = load(&o, c, &kept, &manifest, err);
-    if (go_on(r, err) != PD_OK) {
+    if (check_running(r, err) != PD_OK) {
         pd_checkpoint_image_free(kept);
         return PD_CANCELLED;
     }
@@ -389,7 +378,7 @@ int pd_recover(const pd_disk *disk, const char *root, const pd_recover_user *use
             pd_log(LOG_WARNING, "%.300s: a later job %.100s was restored: this one stays on the disk", r.at[i].dir,
                    r.at[i].job);
         else
-            rc = bring_back(&r, &r.at[i], err);
+            rc = restore_job(&r, &r.at[i], err);
     }
     if (r.n > 0) pd_notify("STATUS=");
     free(r.at);

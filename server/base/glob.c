@@ -173,7 +173,7 @@ static void fill(pd_glob *glob, const uint8_t *rest, const classes *c)
     }
 }
 
-/* Divides the memory of a compiled glob, which lies behind its struct. */
+/* Divides the memory of a compiled glob, which lies after its struct. */
 static void lay_out(pd_glob *glob)
 {
     glob->states = (uint64_t *)(void *)(glob->class_of + (glob->words > 0 ? BYTES : 0));

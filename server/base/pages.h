@@ -11,7 +11,7 @@
 void *pd_pages_new(size_t bytes);
 /* Allocates n floats like pd_pages_new does. */
 float *pd_floats_new(int64_t n);
-/* Rounds a number of floats up to a multiple of 16 (64 bytes), so that data placed behind them is aligned to 64
+/* Rounds a number of floats up to a multiple of 16 (64 bytes), so that data placed after them is aligned to 64
  * bytes. */
 int64_t pd_floats_padded(int64_t n);
 

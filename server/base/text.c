@@ -63,6 +63,23 @@ size_t pd_point_escape(char out[PD_ESCAPE], uint32_t point)
     return (size_t)snprintf(out, PD_ESCAPE, "\\u%04x\\u%04x", (0xd800 | rest >> 10) & 0xffff, 0xdc00 | (rest & 0x3ff));
 }
 
+size_t pd_json_next(char out[PD_ESCAPE], const char *at, size_t n, size_t *used)
+{
+    uint32_t point;
+    size_t bytes = *used = pd_utf8_next(at, n, &point);
+
+    if (bytes > 0 && !pd_point_printable(point)) return pd_point_escape(out, point);
+    if (bytes == 0) *used = bytes = 1;
+    if (*at == '"' || *at == '\\') {
+        out[0] = '\\';
+        out[1] = *at;
+        return 2;
+    }
+    memcpy(out, at, bytes);
+    if ((unsigned char)*at > 0x7f && bytes == 1) out[0] = '?';
+    return bytes;
+}
+
 /* Returns whether the text ends in the middle of a UTF-8 character, because it was cut there. `text` begins at that
  * character. */
 static bool is_cut(const char *text, size_t left)

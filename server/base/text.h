@@ -22,6 +22,9 @@ bool pd_point_printable(uint32_t point);
  * Returns the number of bytes without the terminating zero byte, which is written, too. */
 #define PD_ESCAPE 13
 size_t pd_point_escape(char out[PD_ESCAPE], uint32_t point);
+/* Writes the next character of a text of n > 0 bytes as a JSON string has it: with an escape if it is '"', '\\' or not
+ * printable; "?" for a byte that is not UTF-8. Sets *used to the bytes that were read. Returns the bytes written. */
+size_t pd_json_next(char out[PD_ESCAPE], const char *at, size_t n, size_t *used);
 
 /* Copies a text into `out`, which has `size` >= 1 bytes, and makes it printable. A text that is too long is cut between
  * two characters. Every character that is not printable, and every byte that is not UTF-8, becomes one '?'. An

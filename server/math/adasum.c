@@ -30,8 +30,7 @@ typedef struct stage {
 struct pd_adasum {
     pd_adasum_form form;
     pd_vectors in;
-    /* number of elements of a unit; number of such ranges in the vectors */
-    int64_t n, range, ranges;
+    int64_t n, range, ranges; /* number of elements of a unit; number of such ranges in the vectors */
     float *to;
     stage stage;
     /* Number of leaves of the whole tree of merges: the largest power of two that is at most k, the number of vectors.
@@ -40,10 +39,8 @@ struct pd_adasum {
     /* whether this level of the tree reads the contributions; later levels read the results of the level before */
     bool first;
     bool combines; /* whether this pass combines the vectors; otherwise it computes their dot products */
-    /* number of dot products that one unit computes */
-    int n_dots;
-    /* the dot products, indexed by group, range and number of the dot product */
-    double *dots;
+    int n_dots;    /* number of dot products that one unit computes */
+    double *dots;  /* the dot products, indexed by group, range and number of the dot product */
     /* The factor of each vector, indexed by group and member of the group. It is 1 until it is computed. Shares the
      * allocation of `dots`. */
     double *scale;

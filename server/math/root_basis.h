@@ -1,5 +1,5 @@
-/* root_basis.h - computes matrix roots from eigenvectors; used by root_eigh.c and root_tracked.c only. Pure functions;
- * any thread.
+/* root_basis.h - computes roots from eigenvectors; used by root_eigh.c and root_tracked.c only. Pure functions; any
+ * thread.
  *
  * A basis Q of a matrix A has the eigenvectors of A as its rows: A = Q' diag(values) Q, with the eigenvalues
  * `values`. */
@@ -19,8 +19,7 @@ typedef struct pd_form {
     double lift;
     double ridge;
     double half; /* half the exponent of the root; negative for an inverse root */
-    /* The root is the inverse p-th root of the matrix. 0: its exponent is not 1/p for any whole number p. */
-    int p;
+    int p; /* the root is the inverse p-th root of the matrix. 0: its exponent is not 1/p for any whole number p */
 } pd_form;
 
 /* Returns a pd_form (how eigenvalues become those of the root) with the members that follow from the request `want`

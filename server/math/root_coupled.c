@@ -195,7 +195,7 @@ static double advance(coupled *c)
 }
 
 /* Returns a lower bound of the norm of S^p: applies S^p `rounds` times to a vector of signs, and returns how much the
- * last round stretches the vector. */
+ * last round ranges the vector. */
 static double norm_of_power(const coupled *c, pd_mat S, int p, int rounds)
 {
     int64_t n = c->n;

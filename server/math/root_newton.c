@@ -90,7 +90,7 @@ static double dot(const double *x, const double *y, int64_t n)
 int pd_power_iteration(double *largest, double *v, const double *A, int64_t n, int64_t padded_side, double padding)
 {
     int64_t side = padded_side > 0 ? padded_side : n;
-    /* `x` holds n entries of the current vector, and behind them those entries of the start vector that belong to the
+    /* `x` holds n entries of the current vector, and after them those entries of the start vector that belong to the
      * padding. */
     double *x, *y;
     /* Without padding `scale` is 0, because it would grow without bounds. */
@@ -342,7 +342,7 @@ static double iterate(newton *w, int *steps)
 }
 
 /* Returns a lower bound of the norm of S^p: applies S^p `rounds` times to a vector, and returns how much the last round
- * stretches the vector. */
+ * ranges the vector. */
 static double norm_of_power(newton *w, const double *S, int p, int rounds)
 {
     int n = (int)w->n;

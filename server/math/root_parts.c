@@ -1,4 +1,4 @@
-/* root_parts.c - helpers of the methods that compute matrix roots: ridges, memory and conversions. */
+/* root_parts.c - helpers of the methods that compute roots: ridges, memory and conversions. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -68,7 +68,7 @@ enum { LANES = 16 };
 #define LEAST 3e-7 /* relative error of a root that is as exact as float32 allows */
 #define MOST 2e-2  /* relative error of a root that is useless, even where ssyevd's root would be worse */
 
-/* Computes y <- M x for VECTORS vectors at once; they lie `apart` numbers one behind the other. If M is triangular the
+/* Computes y <- M x for VECTORS vectors at once; they lie `apart` numbers one after the other. If M is triangular the
  * zeros below its diagonal are skipped. Sums are split into lanes in a fixed way, so the bits are the same on every
  * CPU. */
 PD_CLONES(void, apply, (float *y, pd_mat M, bool triangular, const float *x, int64_t apart),
@@ -159,7 +159,7 @@ static double error_of(const tracking *t)
     return sqrt(sum / VECTORS / squares) / t->p;
 }
 
-/* Computes y <- M x for VECTORS vectors of float64 at once; they lie `apart` numbers one behind the other. */
+/* Computes y <- M x for VECTORS vectors of float64 at once; they lie `apart` numbers one after the other. */
 PD_CLONES(void, apply_wide, (double *y, pd_mat M, const double *x, int64_t apart), (y, M, x, apart))
 {
     enum { STEP = 8 };

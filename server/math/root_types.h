@@ -21,8 +21,7 @@
 #include "linalg.h"
 #include "paramd/error.h"
 
-/* The names of the methods that compute matrix roots, as choices of a hyperparameter, in the order of
- * pd_root_method. */
+/* The names of the methods that compute roots, as choices of a hyperparameter, in the order of pd_root_method. */
 #define PD_ROOT_METHODS "newton|eigh|eigh64|tracked"
 typedef enum pd_root_method {
     PD_ROOT_NEWTON, /* Newton's iteration in float64, exactly as Google's Distributed Shampoo computes it. */
@@ -76,8 +75,7 @@ typedef struct pd_root_want {
      * this. M is a matrix that converges to the identity I. */
     double tolerance;
     int iterations; /* for PD_ROOT_COUPLED and PD_ROOT_HIGHER_ORDER: the iteration ends after this many steps */
-    /* Only for PD_ROOT_HIGHER_ORDER: order of the iteration, from 2 on. Order 2 is Newton's iteration. */
-    int order;
+    int order; /* Only for PD_ROOT_HIGHER_ORDER: order of the iteration, from 2 on. Order 2 is Newton's iteration. */
 } pd_root_want;
 
 typedef enum pd_root_end {
@@ -138,7 +136,7 @@ double pd_root_bounded_ridge(double epsilon, double bound);
  * otherwise want->exponent. */
 double pd_root_exponent(const pd_root_want *want);
 
-/* Allocates `count` matrices of n rows and n columns with elements of `size` bytes, and `more` bytes behind the last
+/* Allocates `count` matrices of n rows and n columns with elements of `size` bytes, and `more` bytes after the last
  * matrix. The memory is aligned to 64 bytes; free it with free(). NULL: out of memory, or the size overflows. */
 void *pd_root_room(int64_t n, int64_t count, size_t size, size_t more);
 

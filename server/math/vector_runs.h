@@ -1,5 +1,5 @@
-/* vector_runs.h - several vectors of equal length and any element type. Each is stored as runs: stretches of its
- * elements in separate pieces of memory. Pure functions; any thread. */
+/* vector_runs.h - several vectors of equal length and any element type. Each is stored as runs: ranges of its elements
+ * in separate pieces of memory. Pure functions; any thread. */
 #ifndef PD_VECTOR_RUNS_H
 #define PD_VECTOR_RUNS_H
 

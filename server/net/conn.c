@@ -118,7 +118,8 @@ void pd_conn_touch(pd_conn *conn)
     conn->daemon->table.dirty = conn;
 }
 
-void pd_conn_wake(pd_conn *conn)
+/* Lets the connection's held-back frame be tried again at the end of this turn of the loop. */
+static void wake(pd_conn *conn)
 {
     if (conn->links.waking || conn->state == PD_CLOSED) return;
     conn->links.waking = true;
@@ -140,7 +141,7 @@ void pd_conn_return_buffer(pd_daemon *daemon, pd_buffer *buffer)
     if (conn == NULL || (daemon->ingest.short_of_budget && !PD_MUTANT(wake_own_only)))
         daemon->ingest.stall_over = true;
     else if (pd_framer_stalled(conn->framer))
-        pd_conn_wake(conn);
+        wake(conn);
 }
 
 void pd_conn_drop_incoming(pd_conn *conn)
@@ -312,7 +313,7 @@ void pd_conn_log_command(const pd_conn *conn, const char *job, const char *forma
     va_start(args, format);
     pd_log_entry_make(&entry, LOG_NOTICE, facts, format, args);
     va_end(args);
-    conn->daemon->config.log(&entry);
+    conn->daemon->config.hooks.log(&entry);
 }
 
 void pd_conn_end(pd_conn *conn, const pd_prefix *asked, const pd_error *err)
@@ -400,7 +401,7 @@ void pd_conn_data_reply(pd_conn *conn, pd_pending *pending)
  * too many requests of this connection waited for the store, the frame is processed again. */
 static void remove_pending(pd_conn *conn, pd_pending *pending)
 {
-    if (pending->kind == PD_AWAITS_STORE && pd_framer_stalled(conn->framer)) pd_conn_wake(conn);
+    if (pending->kind == PD_AWAITS_STORE && pd_framer_stalled(conn->framer)) wake(conn);
     pd_pendings_remove(&conn->pendings, pending);
     pd_version_table_forget(conn->daemon->versions, &pending->wait);
     pd_pending_free(pending);

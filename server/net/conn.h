@@ -203,8 +203,6 @@ void pd_conn_data_reply(pd_conn *conn, pd_pending *pending);
 
 /* Puts the connection into the daemon's list of connections that write at the end of this turn of the loop. */
 void pd_conn_touch(pd_conn *conn);
-/* Lets the connection's held-back frame be tried again at the end of this turn of the loop. */
-void pd_conn_wake(pd_conn *conn);
 /* Tells the transport which events the connection now waits for: bytes to read, room to write, or the peer's end. */
 void pd_conn_watch(pd_conn *conn);
 /* Returns whether all queued bytes were sent and the transport has none of them left, so that closing loses none. */

@@ -147,7 +147,7 @@ static void peer_ended(pd_conn *conn)
     }
     conn->end.peer = true;
     conn->output.weights = (pd_segment)PD_NO_SEGMENT; /* the peer cannot release answers any more */
-    conn->times.end = now_ms(conn) + conn->daemon->config.write_ms;
+    conn->times.end = now_ms(conn) + conn->daemon->config.times.write_ms;
     if (!settle_up(conn)) return;
     probe(conn);
     pd_conn_watch(conn);
@@ -256,17 +256,18 @@ void pd_conn_tick(pd_conn *conn, uint64_t now)
     if (conn->state == PD_ENDING && now >= conn->times.end) pd_conn_close(conn, "ended");
     if (conn->end.peer && now >= conn->times.end) pd_conn_close(conn, END_TEXT);
     if (!pd_conn_live(conn)) return;
-    if (conn->state == PD_GREETING && now - conn->times.opened > config->handshake_ms)
-        too_slow(conn, PD_DEADLINE_EXCEEDED, "no Hello", config->handshake_ms);
-    else if (reads && now - conn->times.read > config->silence_ms)
-        too_slow(conn, PD_DEADLINE_EXCEEDED, "no data from the peer", config->silence_ms);
-    else if (reads && !pd_framer_idle(conn->framer) && now - conn->times.frame > config->read_ms)
-        too_slow(conn, PD_DEADLINE_EXCEEDED, "incomplete frame: not received", config->read_ms);
-    else if (!pd_output_empty(&conn->output) && now - conn->times.write > config->write_ms)
+    if (conn->state == PD_GREETING && now - conn->times.opened > config->times.handshake_ms)
+        too_slow(conn, PD_DEADLINE_EXCEEDED, "no Hello", config->times.handshake_ms);
+    else if (reads && now - conn->times.read > config->times.silence_ms)
+        too_slow(conn, PD_DEADLINE_EXCEEDED, "no data from the peer", config->times.silence_ms);
+    else if (reads && !pd_framer_idle(conn->framer) && now - conn->times.frame > config->times.read_ms)
+        too_slow(conn, PD_DEADLINE_EXCEEDED, "incomplete frame: not received", config->times.read_ms);
+    else if (!pd_output_empty(&conn->output) && now - conn->times.write > config->times.write_ms)
         pd_conn_close(conn, "the peer did not read an answer in time");
-    else if (conn->output.lent.n > 0 && !PD_MUTANT(keeper_stays) && now - conn->output.lent.since_ms > config->write_ms)
+    else if (conn->output.outstanding.n > 0 && !PD_MUTANT(keeper_stays) &&
+             now - conn->output.outstanding.since_ms > config->times.write_ms)
         pd_conn_close(conn, "the peer did not release an answer in shared memory in time");
     else if (pd_framer_stalled(conn->framer) && pd_output_empty(&conn->output) &&
-             now - conn->times.beat >= config->heartbeat_ms)
+             now - conn->times.beat >= config->times.heartbeat_ms)
         beat(conn, now);
 }

@@ -181,9 +181,9 @@ static void end_if_idle(pd_daemon *daemon, uint64_t now)
 
     for (size_t i = 0; i < daemon->table.capacity; i++)
         if (daemon->table.at[i] != NULL && daemon->table.at[i]->joined) daemon->counters.worker_ms = now;
-    if (daemon->config.idle_ms == 0 || now - daemon->counters.worker_ms < daemon->config.idle_ms) return;
+    if (daemon->config.times.idle_ms == 0 || now - daemon->counters.worker_ms < daemon->config.times.idle_ms) return;
     snprintf(reason, sizeof reason, "no worker was connected for %.1f s (server.idle_exit)",
-             (double)daemon->config.idle_ms / 1e3);
+             (double)daemon->config.times.idle_ms / 1e3);
     pd_conversation_end(daemon, reason);
 }
 
@@ -196,7 +196,7 @@ void pd_conversation_tick(pd_daemon *daemon)
     for (size_t i = 0; i < daemon->table.capacity; i++)
         if (daemon->table.at[i] != NULL) pd_conn_tick(daemon->table.at[i], now);
     pd_http_tick(daemon, now);
-    if (daemon->config.event != NULL) daemon->config.event(daemon->config.arg, PD_DAEMON_TURNS);
+    if (daemon->config.hooks.event != NULL) daemon->config.hooks.event(daemon->config.hooks.arg, PD_DAEMON_TURNS);
     end_if_idle(daemon, now);
     pd_shutdown_tick(daemon, now);
 }
@@ -257,10 +257,6 @@ int pd_conversation_make(pd_daemon **out, const pd_daemon_config *config, const 
 pd_mailbox *pd_conversation_effects(pd_daemon *daemon)
 {
     return daemon->mail.effects;
-}
-uint64_t pd_conversation_calls(const pd_daemon *daemon, unsigned method)
-{
-    return daemon->counters.calls[method];
 }
 static void post_roles(pd_daemon *daemon)
 {
@@ -380,7 +376,7 @@ static void free_effects(pd_daemon *daemon, pd_mail *mail)
         mail = mail->next;
         daemon->mail.handled++;
         if (effect->kind == PD_EFF_BUFFER) pd_conn_return_buffer(daemon, effect->u.buffer);
-        if (effect->kind == PD_EFF_LOG) daemon->config.log(&effect->u.log);
+        if (effect->kind == PD_EFF_LOG) daemon->config.hooks.log(&effect->u.log);
         pd_effect_free(effect);
     }
 }

@@ -41,7 +41,4 @@ void pd_conversation_close_all(pd_daemon *daemon);
 /* Frees the conversation, after the step thread has ended and all background work is done. Accepts NULL. */
 void pd_conversation_dispose(pd_daemon *daemon);
 
-/* Returns how many requests of a method the daemon has run, for tests. */
-uint64_t pd_conversation_calls(const pd_daemon *daemon, unsigned method);
-
 #endif

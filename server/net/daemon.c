@@ -332,7 +332,7 @@ static void on_loading_tick(uv_timer_t *handle)
 
     pd_http_tick(loop->daemon, pd_loop_now_ms(loop->daemon));
     if (loop->paused) pd_listen_begin(loop);
-    if (config->event != NULL) config->event(config->arg, PD_DAEMON_LOADS);
+    if (config->hooks.event != NULL) config->hooks.event(config->hooks.arg, PD_DAEMON_LOADS);
 }
 
 void pd_daemon_load(pd_daemon *daemon, void (*run)(void *arg), void *arg)

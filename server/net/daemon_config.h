@@ -36,9 +36,16 @@ typedef struct pd_given_socket {
     pd_socket_use use;
 } pd_given_socket;
 
+/* Times in milliseconds. */
+typedef struct pd_daemon_times {
+    uint32_t handshake_ms, heartbeat_ms, silence_ms, read_ms, write_ms, drain_ms;
+    uint32_t keep_ms; /* time that last checkpoints have after the drain of a stopping daemon; 0: it makes none */
+    uint32_t idle_ms; /* time without any worker after which the daemon ends by itself; 0: it never does */
+} pd_daemon_times;
+
 /* Limits of the configuration that a reload may change while the daemon runs. */
 typedef struct pd_daemon_limits {
-    uint32_t handshake_ms, read_ms, write_ms, drain_ms, keep_ms;
+    pd_daemon_times times;
     uint32_t max_jobs;        /* most jobs that may exist at a time */
     uint64_t max_total_bytes; /* most bytes of memory that all jobs together may take */
     pd_tls_context *tls; /* new keys for new connections, whose owner the daemon becomes; NULL: the old ones stay */
@@ -48,7 +55,20 @@ typedef struct pd_daemon_limits {
     const char *settings;          /* as in pd_daemon_config */
 } pd_daemon_limits;
 
-/* The settings of a daemon. Strings are borrowed until pd_daemon_new returns. Times are in milliseconds. */
+/* What the daemon calls of the process around it. Each gets `arg`. */
+typedef struct pd_daemon_hooks {
+    uint64_t (*busy_ns)(void *arg); /* returns how long the step thread has worked on its present turn. NULL: it is not
+                                     * known */
+    void (*log)(const pd_log_entry *entry);
+    void (*event)(void *arg, pd_daemon_event event); /* may be NULL */
+    void (*reload)(void *arg); /* reads the configuration again after SIGHUP, on a thread that may block; NULL: SIGHUP
+                                * changes nothing */
+    bool (*reloaded)(void *arg, pd_daemon_limits *limits); /* called on the loop thread after a reload, to get the new
+                                                            * limits; returns false if no limit has changed */
+    void *arg;
+} pd_daemon_hooks;
+
+/* The settings of a daemon. Strings are borrowed until pd_daemon_new returns. */
 typedef struct pd_daemon_config {
     const char *listen;  /* addresses to listen on, separated by commas, in the syntax of address.h; "": none */
     bool insecure;       /* listening on addresses that other machines can reach is allowed */
@@ -63,9 +83,7 @@ typedef struct pd_daemon_config {
     bool shared_memory;    /* workers on Unix sockets may share memory with the daemon */
     uint64_t least_shared; /* payload bytes from which on an answer is in shared memory; 0: PD_LEAST_SHARED */
     uint32_t max_connections;
-    uint32_t handshake_ms, heartbeat_ms, silence_ms, read_ms, write_ms, drain_ms;
-    uint32_t keep_ms; /* time that last checkpoints have after the drain of a stopping daemon; 0: it makes none */
-    uint32_t idle_ms; /* time without any worker after which the daemon ends by itself; 0: it never does */
+    pd_daemon_times times;
     uint64_t ingest_bytes, chunk_elements, max_payload; /* max_payload: bytes of the largest payload of a frame; room
                                                          * for at least one chunk of float32 */
     uint32_t max_pieces, max_params, max_header, hello_bytes;
@@ -78,15 +96,7 @@ typedef struct pd_daemon_config {
     const char *http_listen; /* addresses of the HTTP listener, in the syntax of `listen`. NULL or "": there is none */
     const char *http_token;  /* token that HTTP requests must have; borrowed until a reload brings another, or for the
                               * daemon's life. NULL: none is needed */
-    uint64_t (*busy_ns)(void *arg); /* returns how long the step thread has worked on its present turn. NULL: it is not
-                                     * known */
-    void (*log)(const pd_log_entry *entry);
-    void (*event)(void *arg, pd_daemon_event event); /* may be NULL */
-    void (*reload)(void *arg); /* reads the configuration again after SIGHUP, on a thread that may block; NULL: SIGHUP
-                                * changes nothing */
-    bool (*reloaded)(void *arg, pd_daemon_limits *limits); /* called on the loop thread after a reload, to get the new
-                                                            * limits; returns false if no limit has changed */
-    void *arg;
+    pd_daemon_hooks hooks;
 } pd_daemon_config;
 
 /* A task for another thread: `run` is called on that thread, then `done` on the loop thread. The struct with the task's

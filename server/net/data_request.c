@@ -354,15 +354,15 @@ int pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error 
 int pd_run_release(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     const Paramd__ReleaseRequest *release = message;
-    pd_outstanding *lent = &conn->output.lent;
-    bool more = PD_MUTANT(release_one_more) && release->answers < lent->n;
+    pd_outstanding *list = &conn->output.outstanding;
+    bool more = PD_MUTANT(release_one_more) && release->answers < list->n;
     Paramd__Ok ok = PARAMD__OK__INIT;
     pd_pending *answer;
 
-    if (release->answers > lent->n)
+    if (release->answers > list->n)
         return pd_fail(err, PD_OUT_OF_RANGE, "Release of %llu answers: %llu are outstanding",
-                       (unsigned long long)release->answers, (unsigned long long)lent->n);
-    answer = pd_outstanding_take(lent, release->answers + more, pd_loop_now_ms(conn->daemon));
+                       (unsigned long long)release->answers, (unsigned long long)list->n);
+    answer = pd_outstanding_take(list, release->answers + more, pd_loop_now_ms(conn->daemon));
     while (answer != NULL) {
         pd_pending *next = answer->next_reply;
         pd_version_table_forget(conn->daemon->versions, &answer->wait);

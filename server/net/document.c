@@ -54,60 +54,32 @@ void pd_document_put(pd_document *document, const char *format, ...)
     pd_document_add(document, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
 }
 
-/* Writes one character of a text as JSON, which has n bytes. */
-static void put_json(pd_document *document, const char *at, size_t n, uint32_t point)
+/* Writes a text in quotes, as JSON or as the value of a label. */
+static void put_quoted(pd_document *document, const char *text, bool json)
 {
-    char escape[PD_ESCAPE];
+    char out[PD_ESCAPE];
+    size_t left = strlen(text), used;
 
-    if (point == '"' || point == '\\')
-        pd_document_put(document, "\\%c", (char)point);
-    else if (!pd_point_printable(point))
-        pd_document_add(document, escape, pd_point_escape(escape, point));
-    else
-        pd_document_add(document, at, n);
-}
-
-/* Writes one character of a text as the value of a label, which has n bytes. */
-static void put_label(pd_document *document, const char *at, size_t n, uint32_t point)
-{
-    if (point == '"' || point == '\\')
-        pd_document_put(document, "\\%c", (char)point);
-    else if (point == '\n')
-        pd_document_put(document, "\\n");
-    else if (!pd_point_printable(point))
-        pd_document_put(document, "?");
-    else
-        pd_document_add(document, at, n);
-}
-
-static void put_quoted(pd_document *document, const char *text,
-                       void (*put)(pd_document *document, const char *at, size_t n, uint32_t point))
-{
-    size_t left = strlen(text);
-
-    pd_document_put(document, "\"");
-    while (left > 0) {
-        uint32_t point;
-        size_t n = pd_utf8_next(text, left, &point);
-
-        if (n == 0)
-            pd_document_put(document, "?");
+    pd_document_add(document, "\"", 1);
+    for (; left > 0; text += used, left -= used) {
+        size_t n = pd_json_next(out, text, left, &used);
+        bool escaped = out[0] == '\\' && n > 2;
+        if (json || !escaped)
+            pd_document_add(document, out, n);
         else
-            put(document, text, n, point);
-        text += n > 0 ? n : 1;
-        left -= n > 0 ? n : 1;
+            pd_document_put(document, *text == '\n' ? "\\n" : "?");
     }
-    pd_document_put(document, "\"");
+    pd_document_add(document, "\"", 1);
 }
 
 void pd_document_json_text(pd_document *document, const char *text)
 {
-    put_quoted(document, text, put_json);
+    put_quoted(document, text, true);
 }
 
 void pd_document_label(pd_document *document, const char *text)
 {
-    put_quoted(document, text, put_label);
+    put_quoted(document, text, false);
 }
 
 /* Writes the shortest digits, of 15 or 17, from which the same number is read back. */

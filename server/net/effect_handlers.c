@@ -85,8 +85,8 @@ static void refuse_set(pd_conn *conn, const pd_error *err)
 
 /* Answers a Declare. From now on the connection may have payloads of up to its reserve in flight.
  *
- * The Declare can still be refused here, although the store has accepted it: notes that are being received may have
- * taken the last bytes of the budget. */
+ * The Declare can still be refused here, although the store has accepted it: worker states that are being received may
+ * have taken the last bytes of the budget. */
 static void on_declared(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_pending *pending;
@@ -245,7 +245,7 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
     case PD_EFF_EXPORT: answer(daemon, effect, pd_reply_export); break;
     case PD_EFF_SHARE: answer(daemon, effect, pd_reply_share); break;
     case PD_EFF_LOG:
-        daemon->config.log(&effect->u.log);
+        daemon->config.hooks.log(&effect->u.log);
         take_remark(daemon, &effect->u.log);
         break;
     case PD_EFF_DURABLE: pd_version_table_note_durable(daemon->versions, effect->job, effect->u.durable_step); break;
@@ -255,8 +255,8 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
         break;
     case PD_EFF_WORKER_STATE: answer(daemon, effect, pd_reply_worker_state); break;
     case PD_EFF_CHECKPOINT: answer(daemon, effect, pd_reply_checkpoint); break;
-    /* preconditioner tasks go from the step thread to the preconditioner pool, checkpoints to the keeper
-     * thread and entries of logs to the WAL thread; none ever comes to the loop thread */
+    /* preconditioner tasks go from the step thread to the preconditioner pool, checkpoints to the checkpoint writer and
+     * entries of logs to the WAL thread; none ever comes to the loop thread */
     case PD_EFF_TASK:
     case PD_EFF_WRITE_CHECKPOINT:
     case PD_EFF_WAL: break;

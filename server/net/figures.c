@@ -94,7 +94,7 @@ static pd_history_point point_of(const pd_history *history, const pd_job_stats *
     };
 }
 
-static void note(pd_history *history, const pd_job_stats *stats)
+static void add_point(pd_history *history, const pd_job_stats *stats)
 {
     size_t want;
 
@@ -195,7 +195,7 @@ void pd_figures_take(pd_figures *figures, uint32_t job, pd_job_stats *stats)
         return;
     }
     replace(figures, figure, stats);
-    note(&figure->history, figure->stats);
+    add_point(&figure->history, figure->stats);
 }
 
 void pd_figures_remove(pd_figures *figures, uint32_t job)
@@ -227,19 +227,21 @@ uint64_t pd_figure_since(uint64_t then_ns, uint64_t now_ns)
     return then_ns > 0 && now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
-uint64_t pd_figure_time(const pd_job_stats *stats, uint64_t now_ns)
+/* Returns the time of the store's clock for which a job's figures hold at the time now_ns: that of the copy while a
+ * newer copy may be on its way, and now_ns if none has come for two seconds, since then nothing has changed. */
+static uint64_t time_of(const pd_job_stats *stats, uint64_t now_ns)
 {
     return pd_figure_since(stats->at_ns, now_ns) > 2 * PD_STATS_NS ? now_ns : stats->at_ns;
 }
 
 uint64_t pd_figure_wait(const pd_job_stats *stats, uint64_t now_ns)
 {
-    return pd_figure_since(stats->waits_ns, pd_figure_time(stats, now_ns));
+    return pd_figure_since(stats->waits_ns, time_of(stats, now_ns));
 }
 
 double pd_figure_speed(const pd_job_stats *stats, uint64_t now_ns)
 {
-    double idle = (double)pd_figure_since(stats->step_ns, pd_figure_time(stats, now_ns)) / 1e9,
+    double idle = (double)pd_figure_since(stats->step_ns, time_of(stats, now_ns)) / 1e9,
            speed = stats->info.steps_per_second;
 
     return speed > 0 && idle * speed > 1 ? 1 / idle : speed;
@@ -269,7 +271,7 @@ static uint64_t read_peak(uint64_t resident)
 
 bool pd_server_is_healthy(const pd_daemon *daemon)
 {
-    return daemon->config.busy_ns == NULL || daemon->config.busy_ns(daemon->config.arg) < PD_STUCK_NS;
+    return daemon->config.hooks.busy_ns == NULL || daemon->config.hooks.busy_ns(daemon->config.hooks.arg) < PD_STUCK_NS;
 }
 
 const char *pd_server_state(const pd_daemon *daemon)

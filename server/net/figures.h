@@ -85,9 +85,6 @@ void pd_figures_free(pd_figures *figures);
  * job is missed or repeated, although jobs begin and end meanwhile. */
 const pd_figure *pd_figures_next(const pd_figures *figures, pd_figures_place *place);
 
-/* Returns the time of the store's clock for which a job's figures hold at the time now_ns: that of the copy while a
- * newer copy may be on its way, and now_ns if none has come for two seconds, since then nothing has changed. */
-uint64_t pd_figure_time(const pd_job_stats *stats, uint64_t now_ns);
 /* Returns the steps per second of a job at that time: the rate that was published, or less if the step under way is
  * slower already. */
 double pd_figure_speed(const pd_job_stats *stats, uint64_t now_ns);

@@ -28,12 +28,9 @@ typedef struct tasks {
 } tasks;
 
 struct pd_handshake_thread {
-    uv_thread_t thread;
-    uv_mutex_t lock; /* of the three that follow */
-    tasks posted, finished;
-    bool stop;
-    uv_cond_t more;   /* something was posted, or `stop` is set */
-    uv_async_t wakes; /* the loop, when a task is finished */
+    pd_side_thread side;    /* its lock protects the two that follow */
+    tasks posted, finished; /* a posted task stays in the list until it is finished */
+    uv_async_t wakes;       /* the loop, when a task is finished */
 };
 
 static void append(tasks *list, pd_background *work)
@@ -42,29 +39,29 @@ static void append(tasks *list, pd_background *work)
     list->at[list->n++] = work;
 }
 
-/* Returns the first posted task, which stays in the list until it is finished; NULL: the thread is to end. */
+/* Returns the first posted task; NULL: the thread is to end. */
 static pd_background *next_task(pd_handshake_thread *thread)
 {
     pd_background *work;
 
-    uv_mutex_lock(&thread->lock);
-    while (thread->posted.n == 0 && !thread->stop) uv_cond_wait(&thread->more, &thread->lock);
+    pd_side_lock(&thread->side);
+    while (thread->posted.n == 0 && !thread->side.stop) pd_side_wait(&thread->side);
     work = thread->posted.n > 0 ? thread->posted.at[0] : NULL;
-    uv_mutex_unlock(&thread->lock);
+    pd_side_unlock(&thread->side);
     return work;
 }
 
 static void finish_task(pd_handshake_thread *thread)
 {
-    uv_mutex_lock(&thread->lock);
+    pd_side_lock(&thread->side);
     append(&thread->finished, thread->posted.at[0]);
     thread->posted.n--;
     for (int i = 0; i < thread->posted.n; i++) thread->posted.at[i] = thread->posted.at[i + 1];
-    uv_mutex_unlock(&thread->lock);
+    pd_side_unlock(&thread->side);
     uv_async_send(&thread->wakes);
 }
 
-static void run_tasks(void *arg)
+static void *run_tasks(void *arg)
 {
     pd_handshake_thread *thread = arg;
     pd_background *work;
@@ -74,32 +71,25 @@ static void run_tasks(void *arg)
         work->run(work);
         finish_task(thread);
     }
+    return NULL;
 }
 
 /* Calls `done` of the tasks that are finished. It may post others. */
-static void take_finished(pd_handshake_thread *thread)
-{
-    tasks all;
-
-    uv_mutex_lock(&thread->lock);
-    all = thread->finished;
-    thread->finished.n = 0;
-    uv_mutex_unlock(&thread->lock);
-    for (int i = 0; i < all.n; i++) all.at[i]->done(all.at[i]);
-}
-
 static void on_finished(uv_async_t *handle)
 {
-    take_finished(handle->data);
+    pd_handshake_thread *thread = handle->data;
+    tasks all;
+
+    pd_side_lock(&thread->side);
+    all = thread->finished;
+    thread->finished.n = 0;
+    pd_side_unlock(&thread->side);
+    for (int i = 0; i < all.n; i++) all.at[i]->done(all.at[i]);
 }
 
 static void free_thread(uv_handle_t *handle)
 {
-    pd_handshake_thread *thread = handle->data;
-
-    uv_mutex_destroy(&thread->lock);
-    uv_cond_destroy(&thread->more);
-    free(thread);
+    free(handle->data);
 }
 
 pd_handshake_thread *pd_handshake_thread_new(pd_uvloop *loop)
@@ -107,11 +97,9 @@ pd_handshake_thread *pd_handshake_thread_new(pd_uvloop *loop)
     pd_handshake_thread *thread = calloc(1, sizeof *thread);
 
     if (thread == NULL) return NULL;
-    uv_mutex_init(&thread->lock);
-    uv_cond_init(&thread->more);
     uv_async_init(&loop->uv, &thread->wakes, on_finished);
     thread->wakes.data = thread;
-    if (uv_thread_create(&thread->thread, run_tasks, thread) == 0) return thread;
+    if (pd_side_start(&thread->side, run_tasks, thread, "thread of TLS handshakes", NULL) == PD_OK) return thread;
     uv_close((uv_handle_t *)&thread->wakes, free_thread);
     return NULL;
 }
@@ -119,21 +107,16 @@ pd_handshake_thread *pd_handshake_thread_new(pd_uvloop *loop)
 void pd_handshake_thread_free(pd_handshake_thread *thread)
 {
     if (thread == NULL) return;
-    uv_mutex_lock(&thread->lock);
-    thread->stop = true;
-    uv_cond_signal(&thread->more);
-    uv_mutex_unlock(&thread->lock);
-    uv_thread_join(&thread->thread);
-    take_finished(thread);
+    pd_side_stop(&thread->side); /* after the tasks that it has */
+    for (int i = 0; i < thread->finished.n; i++) thread->finished.at[i]->done(thread->finished.at[i]);
     uv_close((uv_handle_t *)&thread->wakes, free_thread);
 }
 
 void pd_handshake_thread_post(pd_handshake_thread *thread, pd_background *work)
 {
-    uv_mutex_lock(&thread->lock);
+    pd_side_lock(&thread->side);
     append(&thread->posted, work);
-    uv_cond_signal(&thread->more);
-    uv_mutex_unlock(&thread->lock);
+    pd_side_unlock(&thread->side);
 }
 
 enum {
@@ -437,7 +420,7 @@ static void tell(pd_uvloop *loop, uint64_t now)
 
 void pd_handshakes_tick(pd_uvloop *loop)
 {
-    uint64_t now = pd_loop_now_ms(loop->daemon), most = loop->daemon->config.handshake_ms;
+    uint64_t now = pd_loop_now_ms(loop->daemon), most = loop->daemon->config.times.handshake_ms;
     pd_handshake *h, *next;
 
     tell(loop, now);

@@ -191,8 +191,8 @@ static void fill_status(const pd_daemon *daemon, const pd_info *info, Paramd__St
     reply->cpu = (char *)pd_cpu_names[pd_cpu_in_use];
     reply->blas_core = (char *)daemon->config.blas_core;
     reply->uptime_ms = pd_loop_now_ms(daemon) - daemon->counters.started_ms;
-    reply->drain_timeout_ms = daemon->config.drain_ms;
-    reply->keep_timeout_ms = daemon->config.keep_ms;
+    reply->drain_timeout_ms = daemon->config.times.drain_ms;
+    reply->keep_timeout_ms = daemon->config.times.keep_ms;
     reply->draining = info->draining || daemon->shutdown.begun;
     reply->ingest_bytes = daemon->ingest.admission.budget;
 }

@@ -101,8 +101,8 @@ static void welcome(pd_conn *conn, const pd_prefix *asked, const pd_effect *effe
     reply.chunk_elements = config->chunk_elements;
     reply.max_payload = config->max_payload;
     reply.max_pieces = config->max_pieces;
-    reply.heartbeat_ms = config->heartbeat_ms;
-    reply.timeout_ms = config->silence_ms;
+    reply.heartbeat_ms = config->times.heartbeat_ms;
+    reply.timeout_ms = config->times.silence_ms;
     reply.seed = effect != NULL ? effect->u.hello.seed : 0;
     reply.created = effect != NULL && effect->u.hello.created;
     reply.creator = effect != NULL ? effect->u.hello.creator : 0;
@@ -145,9 +145,9 @@ void pd_reply_hello(pd_conn *conn, pd_pending *pending, const pd_effect *effect)
     pd_conn_resume(conn);
 }
 
-/* Bytes that a note adds to the packed reply besides its text: its tag and length, and growth of the length of the
+/* Bytes that a warning adds to the packed reply besides its text: its tag and length, and growth of the length of the
  * message around it. */
-enum { NOTE_FORM = 4 };
+enum { WARNING_FORM = 4 };
 
 /* Reads the range of the parameter's elements that this connection pushes and pulls. */
 static int read_range(pd_param_decl *decl, const Paramd__Parameter *parameter, int64_t elements, pd_error *err)
@@ -297,14 +297,13 @@ int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
     return PD_OK;
 }
 
-/* Adds the optimizer's notes on the parameters (such as how it treats them) to the reply, as many as fit into the
- * frame's header. */
-static void add_notes(Paramd__DeclareReply *reply, const pd_declared *declared)
+/* Adds the optimizer's warnings about the parameters to the reply, as many as fit into the frame's header. */
+static void add_warnings(Paramd__DeclareReply *reply, const pd_declared *declared)
 {
     size_t bytes = protobuf_c_message_get_packed_size(&reply->base);
 
     for (size_t i = 0; i < reply->n_parameters; i++) {
-        size_t more = declared[i].note != NULL ? strlen(declared[i].note) + NOTE_FORM : 0;
+        size_t more = declared[i].note != NULL ? strlen(declared[i].note) + WARNING_FORM : 0;
         if (more == 0 || bytes + more > PD_MAX_HEADER_BYTES) continue;
         reply->parameters[i]->note = declared[i].note;
         bytes += more;
@@ -322,7 +321,7 @@ static void reply_declared(pd_conn *conn, pd_pending *pending, const pd_effect *
     reply.must_init = effect->u.declared.must_init;
     reply.averages_init = effect->u.declared.averages_init;
     reply.durable_step = pd_version_table_durable(conn->daemon->versions, conn->job);
-    add_notes(&reply, effect->u.declared.params + pending->start);
+    add_warnings(&reply, effect->u.declared.params + pending->start);
     pd_conn_answer(conn, pending, &reply.base);
 }
 

@@ -16,19 +16,19 @@ static void stop(pd_daemon *daemon)
 
 void pd_shutdown_begin(pd_daemon *daemon)
 {
-    uint64_t within_ms = daemon->config.drain_ms;
+    uint64_t within_ms = daemon->config.times.drain_ms;
     pd_request *request = daemon->mail.drain;
 
     if (daemon->shutdown.begun) return;
     daemon->shutdown.begun = true;
-    daemon->shutdown.deadline_ms = pd_loop_now_ms(daemon) + within_ms + daemon->config.keep_ms + DRAIN_GRACE_MS;
+    daemon->shutdown.deadline_ms = pd_loop_now_ms(daemon) + within_ms + daemon->config.times.keep_ms + DRAIN_GRACE_MS;
     pd_loop_log(daemon, LOG_NOTICE, (pd_log_facts){ 0 }, "stopping: open rounds may finish within %.1f s",
                 (double)within_ms / 1e3);
-    if (daemon->config.event != NULL) daemon->config.event(daemon->config.arg, PD_DAEMON_STOPS);
+    if (daemon->config.hooks.event != NULL) daemon->config.hooks.event(daemon->config.hooks.arg, PD_DAEMON_STOPS);
     daemon->platform.end_listening(daemon->platform.arg);
     daemon->mail.drain = NULL;
     request->u.drain.deadline_ns = within_ms * 1000000u;
-    request->u.drain.keep_ns = daemon->config.keep_ms * (uint64_t)1000000;
+    request->u.drain.keep_ns = daemon->config.times.keep_ms * (uint64_t)1000000;
     pd_loop_post(daemon, request);
 }
 
@@ -101,11 +101,7 @@ static void apply_limits(pd_daemon *daemon, const pd_daemon_limits *limits)
         pd_tls_unref(daemon->config.tls);
         daemon->config.tls = limits->tls;
     }
-    daemon->config.handshake_ms = limits->handshake_ms;
-    daemon->config.read_ms = limits->read_ms;
-    daemon->config.write_ms = limits->write_ms;
-    daemon->config.drain_ms = limits->drain_ms;
-    daemon->config.keep_ms = limits->keep_ms;
+    daemon->config.times = limits->times;
     daemon->config.http_token = limits->http_token;
     daemon->config.settings = limits->settings;
     post_limits(daemon, limits);
@@ -119,7 +115,7 @@ static void read_again(pd_background *work)
 {
     const pd_daemon *daemon = daemon_of(work);
 
-    daemon->config.reload(daemon->config.arg);
+    daemon->config.hooks.reload(daemon->config.hooks.arg);
 }
 
 static void read_done(pd_background *work)
@@ -130,13 +126,13 @@ static void read_done(pd_background *work)
 
     daemon->reload.busy = daemon->reload.again = false;
     if (daemon->shutdown.begun) return;
-    if (daemon->config.reloaded(daemon->config.arg, &limits)) apply_limits(daemon, &limits);
+    if (daemon->config.hooks.reloaded(daemon->config.hooks.arg, &limits)) apply_limits(daemon, &limits);
     if (again) pd_reloading_begin(daemon);
 }
 
 void pd_reloading_begin(pd_daemon *daemon)
 {
-    if (daemon->config.reload == NULL || daemon->shutdown.begun) return;
+    if (daemon->config.hooks.reload == NULL || daemon->shutdown.begun) return;
     /* Before the start another thread reads the configuration, and the first roles are not posted yet. */
     if (daemon->reload.busy || daemon->mail.requests == NULL) {
         daemon->reload.again = true;

@@ -164,7 +164,7 @@ void pd_loop_log(const pd_daemon *daemon, int level, pd_log_facts facts, const c
     va_start(args, format);
     pd_log_entry_make(&entry, level, facts, format, args);
     va_end(args);
-    daemon->config.log(&entry);
+    daemon->config.hooks.log(&entry);
 }
 
 void pd_loop_host(char *host, const char *peer)

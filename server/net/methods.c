@@ -63,11 +63,11 @@ static int fill_drop(pd_conn *conn, pd_request *request, const pd_prefix *prefix
 static int fill_drain(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err)
 {
     const Paramd__DrainRequest *drain = message;
-    uint32_t ms = drain->timeout_ms > 0 ? drain->timeout_ms : conn->daemon->config.drain_ms;
+    uint32_t ms = drain->timeout_ms > 0 ? drain->timeout_ms : conn->daemon->config.times.drain_ms;
 
     (void)prefix, (void)err;
     request->u.drain.deadline_ns = ms * (uint64_t)1000000;
-    request->u.drain.keep_ns = conn->daemon->config.keep_ms * (uint64_t)1000000;
+    request->u.drain.keep_ns = conn->daemon->config.times.keep_ms * (uint64_t)1000000;
     conn->daemon->shutdown.drains = true;
     pd_conn_log_command(conn, "", "drain");
     return PD_OK;

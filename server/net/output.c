@@ -7,35 +7,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-void pd_outstanding_add(pd_outstanding *lent, pd_pending *answer, uint64_t now_ms)
+void pd_outstanding_add(pd_outstanding *list, pd_pending *answer, uint64_t now_ms)
 {
     answer->next_reply = NULL;
-    if (lent->first == NULL) {
-        lent->first = answer;
-        lent->since_ms = now_ms;
+    if (list->first == NULL) {
+        list->first = answer;
+        list->since_ms = now_ms;
     } else {
-        lent->last->next_reply = answer;
+        list->last->next_reply = answer;
     }
-    lent->last = answer;
-    lent->n++;
-    lent->bytes += pd_pending_bytes(answer->wait.n);
+    list->last = answer;
+    list->n++;
+    list->bytes += pd_pending_bytes(answer->wait.n);
 }
 
-pd_pending *pd_outstanding_take(pd_outstanding *lent, uint64_t n, uint64_t now_ms)
+pd_pending *pd_outstanding_take(pd_outstanding *list, uint64_t n, uint64_t now_ms)
 {
-    pd_pending *taken = n > 0 ? lent->first : NULL, *end = NULL;
+    pd_pending *taken = n > 0 ? list->first : NULL, *end = NULL;
 
-    assert(n <= lent->n);
+    assert(n <= list->n);
     for (uint64_t i = 0; i < n; i++) {
-        end = lent->first;
-        lent->first = end->next_reply;
-        lent->bytes -= pd_pending_bytes(end->wait.n);
+        end = list->first;
+        list->first = end->next_reply;
+        list->bytes -= pd_pending_bytes(end->wait.n);
     }
     if (end != NULL) {
         end->next_reply = NULL;
-        lent->since_ms = now_ms;
+        list->since_ms = now_ms;
     }
-    lent->n -= n;
+    list->n -= n;
     return taken;
 }
 
@@ -179,14 +179,16 @@ static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_
     return n;
 }
 
-#define MOST_LENT (1024u * 1024u) /* memory of lent replies at which further weights go through the socket */
+#define MOST_OUTSTANDING                                                                                               \
+    (1024u * 1024u) /* memory of outstanding replies at which further weights go through the
+                                          * socket */
 
 /* Returns whether the worker can read all weights of the reply in shared memory. */
 static bool can_share(const pd_output *output, const pd_pending *reply)
 {
     const pd_wait *wait = &reply->wait;
 
-    if (output->weights.at == NULL || reply->checksum || output->lent.bytes >= MOST_LENT) return false;
+    if (output->weights.at == NULL || reply->checksum || output->outstanding.bytes >= MOST_OUTSTANDING) return false;
     if (pd_reply_payload_bytes(wait) < pd_least_shared(output->least_shared)) return false;
     for (size_t i = 0; i < wait->n; i++)
         if (data_bytes(&wait->at[i]) > 0 &&
@@ -376,7 +378,7 @@ static void end_frame(pd_output *output, pd_version_table *versions, uint64_t no
     if (output->shared && PD_MUTANT(lent_unheld))
         payload_sent(output, versions, pd_reply_payload_bytes(&output->reply->wait));
     if (output->shared)
-        pd_outstanding_add(&output->lent, output->reply, now_ms);
+        pd_outstanding_add(&output->outstanding, output->reply, now_ms);
     else
         *done = output->reply;
     free(output->head_owned);
@@ -414,9 +416,9 @@ pd_pending *pd_output_clear(pd_output *output)
         output->reply->next_reply = replies;
         replies = output->reply;
     }
-    if (output->lent.first != NULL) {
-        output->lent.last->next_reply = replies;
-        replies = output->lent.first;
+    if (output->outstanding.first != NULL) {
+        output->outstanding.last->next_reply = replies;
+        replies = output->outstanding.first;
     }
     memset(output, 0, sizeof *output);
     return replies;

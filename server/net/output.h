@@ -25,9 +25,9 @@ typedef struct pd_outstanding {
 } pd_outstanding;
 
 /* Adds an answer that is sent, and takes it. */
-void pd_outstanding_add(pd_outstanding *lent, pd_pending *answer, uint64_t now_ms);
-/* Removes the oldest n answers from the list. Returns them, linked by next_reply. n is at most lent->n. */
-pd_pending *pd_outstanding_take(pd_outstanding *lent, uint64_t n, uint64_t now_ms);
+void pd_outstanding_add(pd_outstanding *list, pd_pending *answer, uint64_t now_ms);
+/* Removes the oldest n answers from the list. Returns them, linked by next_reply. n is at most list->n. */
+pd_pending *pd_outstanding_take(pd_outstanding *list, uint64_t n, uint64_t now_ms);
 
 /* How many answers to heartbeats may be queued on a connection; they need no memory of their own. */
 #define PD_BEATS 8
@@ -73,8 +73,8 @@ typedef struct pd_output {
     /* The next fields are for shared memory. */
     pd_segment weights; /* the segment of the job's weights, which the step thread has mapped, if the worker has mapped
                          * it too; else PD_NO_SEGMENT, or all 0 */
-    uint64_t least_shared; /* payload bytes of the smallest reply that is lent: pd_least_shared */
-    pd_outstanding lent;   /* sent replies whose weights the worker has not released yet */
+    uint64_t least_shared;      /* payload bytes of the smallest reply in shared memory: pd_least_shared */
+    pd_outstanding outstanding; /* sent replies whose weights the worker has not released yet */
 } pd_output;
 
 bool pd_output_empty(const pd_output *output);
@@ -100,7 +100,7 @@ int pd_output_next(pd_output *output, pd_reply_scratch *scratch, struct iovec *i
 uint64_t pd_output_shared_bytes(const pd_output *output, size_t n);
 /* Counts n sent bytes, and releases the references to weights of the pieces that are sent as a whole. Returns true if
  * the frame is complete. Then *done is the push or pull that it answered, which the caller frees, or NULL. A request
- * whose answer is in shared memory joins the lent ones instead. */
+ * whose answer is in shared memory joins the outstanding ones instead. */
 bool pd_output_sent(pd_output *output, pd_version_table *versions, size_t n, uint64_t now_ms, pd_pending **done);
 /* Frees the queued frames. Returns the answers to pushes and pulls that were not sent or not released, linked by
  * next_reply. */

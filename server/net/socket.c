@@ -243,7 +243,7 @@ static const pd_transport_ops secure = { .receive = secure_receive,
  * complete one cost less. */
 static void tune(int fd, const pd_daemon_config *config)
 {
-    int on = 1, idle = (int)(config->silence_ms / 1000) + 1, unsent = (int)config->write_ms;
+    int on = 1, idle = (int)(config->times.silence_ms / 1000) + 1, unsent = (int)config->times.write_ms;
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);

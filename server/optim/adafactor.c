@@ -118,8 +118,7 @@ static bool is_unfactored(const pd_plan *plan, const double *hyper, int64_t coun
 {
     const pd_adafactor_own *own = plan->own;
 
-    (void)hyper;
-    (void)count;
+    (void)hyper, (void)count;
     return !own->factored;
 }
 

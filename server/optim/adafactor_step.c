@@ -106,8 +106,7 @@ typedef struct walk {
     /* distance in each tensor from one element of a run to the next: 0 if the tensor has a single element for the whole
      * run, else 1 */
     int64_t step[TENSORS];
-    /* whether this step's squared gradients have the weight 0 in the second moments */
-    bool still;
+    bool still; /* whether this step's squared gradients have the weight 0 in the second moments */
 } walk;
 
 /* Returns whether both moments have one element for each element of a run: both have the last dimension. */
@@ -122,10 +121,8 @@ typedef struct runs {
     int k;
     int64_t n;
     int64_t element[TOGETHER], group[TOGETHER];
-    /* for each run, the index of its single element in the moment `along_is` */
-    int64_t along[TOGETHER];
-    /* index in the moment `across_is` of the first element that all the runs use */
-    int64_t across;
+    int64_t along[TOGETHER]; /* for each run, the index of its single element in the moment `along_is` */
+    int64_t across;          /* index in the moment `across_is` of the first element that all the runs use */
     int along_is, across_is; /* one of them is ROW, the other COL */
 } runs;
 

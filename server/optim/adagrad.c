@@ -31,8 +31,7 @@ static int adagrad_plan(const pd_declaration *declaration, const double *stats, 
                                                    .shape = plan->shape,
                                                    .fill = (float)declaration->hypers.value[INITIAL] });
 
-    (void)stats;
-    (void)err;
+    (void)stats, (void)err;
     return slot < 0 ? slot : PD_OK;
 }
 
@@ -54,7 +53,7 @@ PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
     }
 }
 
-static void move(const pd_unit *unit)
+static void update(const pd_unit *unit)
 {
     const double *h = unit->hyper;
 
@@ -71,5 +70,5 @@ const pd_optimizer_ops pd_adagrad = {
     .hypers = adagrad_hypers,
     .plan = adagrad_plan,
     .gradient_most = PD_SQUARE_MOST,
-    .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
+    .phases = { { .name = "update", .kind = PD_RANGES, .run = update } },
 };

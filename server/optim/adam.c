@@ -32,8 +32,7 @@ static int adam_plan(const pd_declaration *declaration, const double *stats, pd_
 {
     bool amsgrad = declaration->hypers.value[AMSGRAD] != 0;
 
-    (void)stats;
-    (void)err;
+    (void)stats, (void)err;
     return pd_plan_slots(plan,
                          (const char *const[]){ "exp_avg", "exp_avg_sq", amsgrad ? "max_exp_avg_sq" : NULL, NULL });
 }
@@ -87,7 +86,7 @@ PD_CLONES(void, amsgrad, (const pd_unit *unit, factors f), (unit, f))
     pass(unit, f, true);
 }
 
-static void move(const pd_unit *unit)
+static void update(const pd_unit *unit)
 {
     (unit->hyper[AMSGRAD] != 0 ? amsgrad : plain)(unit, factors_of(unit));
 }
@@ -98,7 +97,7 @@ const pd_optimizer_ops pd_adam = {
     .hypers = adam_hypers,
     .plan = adam_plan,
     .gradient_most = PD_SQUARE_MOST,
-    .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
+    .phases = { { .name = "update", .kind = PD_RANGES, .run = update } },
 };
 
 const pd_optimizer_ops pd_adamw = {
@@ -107,5 +106,5 @@ const pd_optimizer_ops pd_adamw = {
     .hypers = adamw_hypers,
     .plan = adam_plan,
     .gradient_most = PD_SQUARE_MOST,
-    .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
+    .phases = { { .name = "update", .kind = PD_RANGES, .run = update } },
 };

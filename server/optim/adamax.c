@@ -23,9 +23,7 @@ static const pd_hyper adamax_hypers[] = {
 
 static int adamax_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
-    (void)declaration;
-    (void)stats;
-    (void)err;
+    (void)declaration, (void)stats, (void)err;
     return pd_plan_slots(plan, (const char *const[]){ "exp_avg", "exp_inf", NULL });
 }
 
@@ -49,7 +47,7 @@ PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
     }
 }
 
-static void move(const pd_unit *unit)
+static void update(const pd_unit *unit)
 {
     const double *h = unit->hyper;
 
@@ -68,5 +66,5 @@ const pd_optimizer_ops pd_adamax = {
     .about = "Adam by the infinity norm (torch.optim.Adamax)",
     .hypers = adamax_hypers,
     .plan = adamax_plan,
-    .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
+    .phases = { { .name = "update", .kind = PD_RANGES, .run = update } },
 };

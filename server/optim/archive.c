@@ -11,7 +11,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "images hold numbers a
 _Static_assert(sizeof(size_t) == sizeof(uint64_t) && sizeof(bool) == 1, "numbers have the same width in an image");
 
 #define MAGIC 0x4d494450u /* "PDIM" */
-/* an offset in the image, behind magic number and version: there stands the length of the image */
+/* an offset in the image, after magic number and version: there stands the length of the image */
 #define LENGTH_AT 8
 #define LEAST_ROOM 4096
 #define AGREED_TEXT 4096

@@ -58,8 +58,7 @@ typedef struct pd_field {
     const char *name;
     size_t offset; /* offset of the member in its struct, in bytes */
     pd_field_kind kind;
-    /* size of the struct's member in bytes; of an array, the size of all its elements */
-    size_t bytes;
+    size_t bytes; /* size of the struct's member in bytes; of an array, the size of all its elements */
     /* bounds of an integer, checked when it is written or read; both 0: no bounds. For a STRING, `most` is the largest
      * number of bytes; 0: PD_ARCHIVE_STRING */
     int64_t least, most;
@@ -83,10 +82,9 @@ typedef struct pd_field {
 
 /* A table: the list of those members of a struct that an image contains. */
 typedef struct pd_table {
-    const char *name; /* name of the struct type that the table describes, for error texts */
-    size_t size;      /* size in bytes of the struct type that the table describes */
-    /* the listed members of the struct: an array that ends with a field whose name is NULL */
-    const pd_field *fields;
+    const char *name;       /* name of the struct type that the table describes, for error texts */
+    size_t size;            /* size in bytes of the struct type that the table describes */
+    const pd_field *fields; /* the listed members of the struct: an array that ends with a field whose name is NULL */
 } pd_table;
 
 #define PD_ARCHIVE_VERSION 1
@@ -109,8 +107,7 @@ typedef struct pd_archive {
     size_t size;         /* when writing: capacity of the buffer in bytes. When reading: length of the image */
     pd_section open[PD_ARCHIVE_DEPTH];
     int depth;
-    /* the first error of the writer or reader; its code is PD_OK as long as there was none */
-    pd_error err;
+    pd_error err; /* the first error of the writer or reader; its code is PD_OK as long as there was none */
 } pd_archive;
 
 /* Begins to write an image. The caller must end it with pd_archive_end, also after an error. */

@@ -28,9 +28,7 @@ static int asgd_plan(const pd_declaration *declaration, const double *stats, pd_
 {
     int rc = pd_plan_slots(plan, (const char *const[]){ "ax", NULL });
 
-    (void)declaration;
-    (void)stats;
-    (void)err;
+    (void)declaration, (void)stats, (void)err;
     if (rc == PD_OK) rc = pd_plan_number(plan, "eta", 0);
     return rc == PD_OK ? pd_plan_number(plan, "mu", 1) : rc;
 }
@@ -54,7 +52,7 @@ PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
     }
 }
 
-static void move(const pd_unit *unit)
+static void update(const pd_unit *unit)
 {
     const double *h = unit->hyper;
     const float eta = unit->count == 1 ? (float)h[LR] : unit->slot[ETA][0];
@@ -77,6 +75,6 @@ const pd_optimizer_ops pd_asgd = {
     .about = "averaged stochastic gradient descent (torch.optim.ASGD)",
     .hypers = asgd_hypers,
     .plan = asgd_plan,
-    .phases = { { .name = "move", .kind = PD_RANGES, .run = move },
+    .phases = { { .name = "update", .kind = PD_RANGES, .run = update },
                 { .name = "advance", .kind = PD_WHOLE, .run = advance } },
 };

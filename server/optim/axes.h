@@ -24,8 +24,7 @@ const char *pd_dim_rule_name(pd_dim_rule rule); /* returns the name of a dimensi
 bool pd_dim_rule_read(pd_dim_rule *rule, const char *text);
 
 typedef struct pd_axes {
-    /* number of names: as many as the parameter has dimensions, or 0 if no names are given */
-    int n;
+    int n; /* number of names: as many as the parameter has dimensions, or 0 if no names are given */
     char name[PD_MAX_RANK][PD_AXIS_NAME]; /* logical name of each dimension of the parameter; may be empty */
 } pd_axes;
 

@@ -366,7 +366,7 @@ static bool run_wave(pd_batch *batch, pd_optim *const *steps, size_t n)
     return true;
 }
 
-/* Returns whether a step that waited when its turn came can go on now. This happens if another member of its atomic
+/* Returns whether a step that waited when its turn came can continue now. This happens if another member of its atomic
  * group, later in the same wave, was the last one that the group waited for. */
 static bool any_goes_on(pd_optim *const *steps, size_t n)
 {

@@ -17,9 +17,8 @@
 /* A block of a tensor in the form in which products read it. It points into the tensor, or into scratch memory with a
  * copy of the block. */
 typedef struct pd_block_view {
-    /* first element of the block; most users only read the block, kron_factor.c also changes it */
-    float *at;
-    int rank; /* number of dimensions, 1 … PD_MAX_RANK */
+    float *at; /* first element of the block; most users only read the block, kron_factor.c also changes it */
+    int rank;  /* number of dimensions, 1 … PD_MAX_RANK */
     int64_t size[PD_MAX_RANK];
     /* for a matrix (rank 2), the number of floats from one row to the next; not used for other ranks, whose elements
      * are contiguous */

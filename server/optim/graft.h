@@ -23,8 +23,7 @@ typedef struct pd_graft {
     /* constants for the kinds of directions that have a sum V of squared gradients; `divisor` and `clip` are 1 where
      * they must have no effect */
     float w1, w2, epsilon, divisor, clip;
-    /* number by which PD_GRAFT_CORRECTED divides V to correct its bias; 1: no correction */
-    float correction;
+    float correction; /* number by which PD_GRAFT_CORRECTED divides V to correct its bias; 1: no correction */
 } pd_graft;
 
 /* Returns one element of the direction D of a first-order optimizer, from an element g of the gradient and v, the sum

@@ -51,7 +51,7 @@ static char *without_blanks(char *text)
     return text;
 }
 
-/* Ends a word or item with a zero byte at `end`, and moves *rest behind it. *rest becomes NULL after the last one. */
+/* Ends a word or item with a zero byte at `end`, and moves *rest after it. *rest becomes NULL after the last one. */
 static void cut(char **rest, char *end)
 {
     *rest = *end == '\0' ? NULL : end + 1;

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 /* pd_text_word and pd_text_item return the next word or item of *rest, without the blanks around it. They write a zero
- * byte behind it, and move *rest to the text after it. NULL: there is none left.
+ * byte after it, and move *rest to the text after it. NULL: there is none left.
  *
  * - Text in () or [] is not cut.
  * - Text between two single quotes (') is not cut or changed, and brackets in it do not count; the quotes stay.

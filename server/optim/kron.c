@@ -170,10 +170,8 @@ typedef struct momentum {
     float *X, *mu;
     const float *gradient;
     int64_t n;
-    /* the momentum's constants b1, 1 - b1 and 1 - b1^t in step t */
-    float keep, gain, divisor;
-    /* whether the product of `keep` and mu is rounded to bfloat16 */
-    bool rounds_product;
+    float keep, gain, divisor; /* the momentum's constants b1, 1 - b1 and 1 - b1^t in step t */
+    bool rounds_product;       /* whether the product of `keep` and mu is rounded to bfloat16 */
 } momentum;
 
 PD_CLONES(double, sum_of_sizes, (const float *x, int64_t n), (x, n))

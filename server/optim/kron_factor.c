@@ -152,7 +152,7 @@ static int64_t product(const int64_t *size, int first, int end)
 }
 
 /* A view of a tensor x as `count` matrices of equal size, for an operation along one dimension. The matrices lie one
- * behind the other in memory. Their rows are indexed by that dimension. If it is the last dimension, x is a single
+ * after the other in memory. Their rows are indexed by that dimension. If it is the last dimension, x is a single
  * matrix, and its columns are indexed by the dimension (`columns`). */
 typedef struct sheets {
     pd_mat first;
@@ -300,7 +300,7 @@ static void squares_along(float *sum, const pd_block_view *x, int dim)
 }
 
 /* Computes m, the multiplier of a diagonal factor: m = -rate / max|T1 + T2| (T1 - T2). T1 and T2 are vectors: the sums
- * of squares of the tensors A and B for each index of dimension `dim`. m has `side` numbers; those behind the size of
+ * of squares of the tensors A and B for each index of dimension `dim`. m has `side` numbers; those after the size of
  * the dimension are 0. */
 static void diagonal_multiplier(float *m, int64_t side, const pd_block_view *A, const pd_block_view *B, int dim,
                                 float rate, float *scratch)

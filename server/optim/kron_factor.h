@@ -70,9 +70,9 @@ void pd_kron_balance(const pd_kron_block *block, float *const *Q, bool bfloat16)
 /* Preconditions the elements x of a block, in place: multiplies them by Q'Q along every dimension, where Q is the
  * dimension's factor. x has the sizes block->size, without padding.
  *
- * `other` is work memory for products that threads share (stripes.h). It has the layout of x: element i behind the
- * first of x has its place at other[i]. NULL: there is none, so fewer threads share some products. Only blocks for
- * which pd_kron_needs_other returns true use it. */
+ * `other` is work memory for products that threads share (stripes.h). It has the layout of x: element i after the first
+ * of x has its place at other[i]. NULL: there is none, so fewer threads share some products. Only blocks for which
+ * pd_kron_needs_other returns true use it. */
 void pd_kron_precondition(const pd_kron_block *block, const pd_block_view *x, float *const *Q, float *other);
 bool pd_kron_needs_other(const pd_kron_block *block);
 /* Return the number of multiplications and additions for a block: pd_kron_update_flops of an update of its factors

@@ -46,25 +46,21 @@ typedef struct pd_kron_own {
     /* numbers of the slots of the momentum (-1: no momentum) and of the counter of steps since the last update of the
      * factors */
     int mu, counter;
-    /* number of the slot of the first dimension's factors; the slots of the other dimensions' factors follow */
-    int q;
+    int q; /* number of the slot of the first dimension's factors; the slots of the other dimensions' factors follow */
     /* number of a temporary slot of shape plan->shape: first the momentum corrected for its bias, later the update of
      * the weights */
     int x;
     /* number of a temporary slot of the same shape: work memory for products that threads share; -1: no block needs
      * it */
     int other;
-    /* number of a temporary slot: what the step decides about factors, indexed by DECIDED_... */
-    int decision;
-    int scanned; /* number of scanned dimensions: leading ones that count independent layers */
-    int rank;    /* number of dimensions of a block, without scanned dimensions */
-    /* whether the factor of dimension d of a block is diagonal, and not triangular */
-    bool diagonal[PD_MAX_RANK];
-    /* number of elements of a padded block, and so of the random numbers that its update needs */
-    int64_t probe;
-    bool pads;    /* whether all blocks are padded to one size; false: each has its own size */
-    bool in_step; /* whether factors are updated within the step, and not by tasks of the preconditioner pool */
-    bool decays;  /* whether weight decay changes the weights of this parameter */
+    int decision; /* number of a temporary slot: what the step decides about factors, indexed by DECIDED_... */
+    int scanned;  /* number of scanned dimensions: leading ones that count independent layers */
+    int rank;     /* number of dimensions of a block, without scanned dimensions */
+    bool diagonal[PD_MAX_RANK]; /* whether the factor of dimension d of a block is diagonal, and not triangular */
+    int64_t probe; /* number of elements of a padded block, and so of the random numbers that its update needs */
+    bool pads;     /* whether all blocks are padded to one size; false: each has its own size */
+    bool in_step;  /* whether factors are updated within the step, and not by tasks of the preconditioner pool */
+    bool decays;   /* whether weight decay changes the weights of this parameter */
     int64_t side[PD_MAX_RANK]; /* number of rows of each dimension's factor in memory */
 } pd_kron_own;
 /* Indices of the slot `decision`, which has what a step decides about the factors. UPDATE and BALANCE are 0 or 1:

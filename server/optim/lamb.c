@@ -47,9 +47,7 @@ static const pd_hyper lamb_hypers[] = {
 
 static int lamb_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
-    (void)declaration;
-    (void)stats;
-    (void)err;
+    (void)declaration, (void)stats, (void)err;
     return pd_plan_slots(plan, (const char *const[]){ "exp_avg", "exp_avg_sq", NULL });
 }
 
@@ -128,7 +126,7 @@ PD_CLONES(void, pass, (const pd_unit *unit, factors f, float ratio, float lr), (
     for (int64_t i = 0; i < r.n; i++) r.after[i] = r.before[i] - lr * (ratio * direction(f, m[i], v[i], r.before[i]));
 }
 
-static void move(const pd_unit *unit)
+static void update(const pd_unit *unit)
 {
     pass(unit, factors_of(unit), (float)trust(unit->hyper, unit->total[0]), (float)unit->hyper[LR]);
 }
@@ -140,5 +138,5 @@ const pd_optimizer_ops pd_lamb = {
     .plan = lamb_plan,
     .gradient_most = PD_SQUARE_MOST,
     .phases = { { .name = "average", .kind = PD_RANGES, .run = average, .fold = { PD_FOLD_SUM, PD_FOLD_SUM } },
-                { .name = "move", .kind = PD_RANGES, .run = move } },
+                { .name = "update", .kind = PD_RANGES, .run = update } },
 };

@@ -22,9 +22,7 @@ static const pd_hyper lion_hypers[] = {
 
 static int lion_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
-    (void)declaration;
-    (void)stats;
-    (void)err;
+    (void)declaration, (void)stats, (void)err;
     return pd_plan_slots(plan, (const char *const[]){ "exp_avg", NULL });
 }
 
@@ -46,7 +44,7 @@ PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
     }
 }
 
-static void move(const pd_unit *unit)
+static void update(const pd_unit *unit)
 {
     const double *h = unit->hyper;
 
@@ -65,5 +63,5 @@ const pd_optimizer_ops pd_lion = {
     .about = "evolved sign momentum (arXiv:2302.06675)",
     .hypers = lion_hypers,
     .plan = lion_plan,
-    .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
+    .phases = { { .name = "update", .kind = PD_RANGES, .run = update } },
 };

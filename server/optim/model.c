@@ -17,8 +17,7 @@
 typedef struct group {
     const pd_optimizer_ops *ops;
     int number;
-    /* number of steps in which at least one parameter of the group had a gradient */
-    int64_t count;
+    int64_t count; /* number of steps in which at least one parameter of the group had a gradient */
     /* number of parameters of the group, all of which count their steps together, that take a step in this call */
     size_t stepping;
     pd_atomic_group together;
@@ -30,8 +29,7 @@ typedef struct limited {
     const pd_optimizer_ops *ops;
     int number;
     double limit;
-    /* index of the first parameter that was added to this group, which error texts name */
-    size_t first;
+    size_t first; /* index of the first parameter that was added to this group, which error texts name */
 } limited;
 
 #define ALONE ((size_t)-1)
@@ -47,8 +45,7 @@ struct pd_model {
     size_t *group_of;
     group *groups;
     size_t n_groups;
-    /* optimizers whose steps are under way in this call; an array with room for all parameters */
-    pd_optim **steps;
+    pd_optim **steps; /* optimizers whose steps are under way in this call; an array with room for all parameters */
     /* limit: largest norm of all gradients together (0: no clipping). norm: the norm that pd_model_norm returns, from
      * the last step */
     double limit, norm;
@@ -57,10 +54,8 @@ struct pd_model {
     /* for each parameter: index in `limits` of the group of parameters with which its gradient is clipped; ALONE: it is
      * clipped with no group */
     size_t *limit_of;
-    /* for each parameter: memory for its clipped gradient; NULL: it is never clipped */
-    float **scaled;
-    /* for each parameter: its gradient in this call, as given or clipped; NULL: it has none */
-    const float **gradient;
+    float **scaled;         /* for each parameter: memory for its clipped gradient; NULL: it is never clipped */
+    const float **gradient; /* for each parameter: its gradient in this call, as given or clipped; NULL: it has none */
     /* memory and threads that run the steps; enough for all parameters, so that a step under way cannot fail */
     pd_batch *batch;
 };

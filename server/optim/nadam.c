@@ -37,9 +37,7 @@ static int nadam_plan(const pd_declaration *declaration, const double *stats, pd
 {
     int rc = pd_plan_slots(plan, (const char *const[]){ "exp_avg", "exp_avg_sq", NULL });
 
-    (void)declaration;
-    (void)stats;
-    (void)err;
+    (void)declaration, (void)stats, (void)err;
     return rc == PD_OK ? pd_plan_number(plan, "mu_product", 1) : rc;
 }
 
@@ -76,7 +74,7 @@ PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
     }
 }
 
-static void move(const pd_unit *unit)
+static void update(const pd_unit *unit)
 {
     const double *h = unit->hyper, mu = momentum_at(h, unit->count), next = momentum_at(h, unit->count + 1);
     const double product = (double)unit->slot[MU_PRODUCT][0],
@@ -102,5 +100,5 @@ const pd_optimizer_ops pd_nadam = {
     .plan = nadam_plan,
     .gradient_most = PD_SQUARE_MOST,
     .phases = { { .name = "advance", .kind = PD_WHOLE, .run = advance },
-                { .name = "move", .kind = PD_RANGES, .run = move } },
+                { .name = "update", .kind = PD_RANGES, .run = update } },
 };

@@ -98,8 +98,8 @@ void pd_optim_forget_roots(pd_optim *optim);
  * How the steps wait for each other:
  * - Before any of them stores a new root, the steps of the group wait for each other. If no step can be refused,
  *   they do not wait.
- * - A step that waits for another one (pd_optim_waits) may go on when the other one has run, or has got a task back. So
- *   check all steps of the group then.
+ * - A step that waits for another one (pd_optim_waits) may continue when the other one has run, or has got a task back.
+ *   So check all steps of the group then.
  *
  * If several steps are refused, the first one in the list decides what happens to the tasks: the results of those that
  * belong to steps before it are stored, and those of steps after it are thrown away. */

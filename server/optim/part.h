@@ -7,10 +7,9 @@
 #include "plan.h"
 
 typedef struct pd_part {
-    size_t slot; /* index of the slot in plan->slots */
-    /* The block whose elements are the part. NULL: the part is contiguous elements. */
-    const pd_block *box;
-    int64_t first; /* first of the part's contiguous elements; 0 if the part is a whole tensor */
+    size_t slot;         /* index of the slot in plan->slots */
+    const pd_block *box; /* The block whose elements are the part. NULL: the part is contiguous elements. */
+    int64_t first;       /* first of the part's contiguous elements; 0 if the part is a whole tensor */
     pd_shape shape;
 } pd_part;
 

@@ -67,7 +67,7 @@ static int64_t result_bytes(const pd_plan *plan)
 
 int64_t pd_plan_image_bytes(const pd_plan *plan)
 {
-    /* bytes of counters and of the names of sections; of the text that describes a slot, with the gap behind its
+    /* bytes of counters and of the names of sections; of the text that describes a slot, with the gap after its
      * elements; of the record of a root or of a task */
     enum { OWN = 512, SLOT = 128, RECORD = PD_MAX_HYPERS * sizeof(double) + 128 };
     int64_t bytes = plus(pd_plan_state_bytes(plan), OWN), results = result_bytes(plan);

@@ -30,9 +30,7 @@ static const pd_hyper radam_hypers[] = {
 
 static int radam_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
-    (void)declaration;
-    (void)stats;
-    (void)err;
+    (void)declaration, (void)stats, (void)err;
     return pd_plan_slots(plan, (const char *const[]){ "exp_avg", "exp_avg_sq", NULL });
 }
 
@@ -62,7 +60,7 @@ PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
     }
 }
 
-static void move(const pd_unit *unit)
+static void update(const pd_unit *unit)
 {
     const double *h = unit->hyper, bias2 = pd_bias(h[BETA2], unit->count), most = 2 / (1 - h[BETA2]) - 1;
     const double rho = most - 2 * (double)unit->count * pow(h[BETA2], (double)unit->count) / bias2;
@@ -90,5 +88,5 @@ const pd_optimizer_ops pd_radam = {
     .hypers = radam_hypers,
     .plan = radam_plan,
     .gradient_most = PD_SQUARE_MOST,
-    .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
+    .phases = { { .name = "update", .kind = PD_RANGES, .run = update } },
 };

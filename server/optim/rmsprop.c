@@ -42,8 +42,7 @@ static int rmsprop_plan(const pd_declaration *declaration, const double *stats, 
     const char *names[4] = { "square_avg" };
     int n = 1;
 
-    (void)stats;
-    (void)err;
+    (void)stats, (void)err;
     if (declaration->hypers.value[MOMENTUM] != 0) names[n++] = "momentum_buffer";
     if (declaration->hypers.value[CENTERED] != 0) names[n++] = "grad_avg";
     return pd_plan_slots(plan, names);
@@ -95,7 +94,7 @@ PASS(plain_centered, false, true)
 PASS(with_momentum, true, false)
 PASS(with_momentum_centered, true, true)
 
-static void move(const pd_unit *unit)
+static void update(const pd_unit *unit)
 {
     static void (*const passes[2][2])(const pd_unit *unit, factors f) = { { plain, plain_centered },
                                                                           { with_momentum, with_momentum_centered } };
@@ -119,5 +118,5 @@ const pd_optimizer_ops pd_rmsprop = {
     .check = rmsprop_check,
     .plan = rmsprop_plan,
     .gradient_most = PD_SQUARE_MOST,
-    .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
+    .phases = { { .name = "update", .kind = PD_RANGES, .run = update } },
 };

@@ -40,9 +40,7 @@ static int rprop_check(const pd_hypers *declared, const pd_hypers *now, pd_error
 
 static int rprop_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
-    (void)declaration;
-    (void)stats;
-    (void)err;
+    (void)declaration, (void)stats, (void)err;
     return pd_plan_slots(plan, (const char *const[]){ "prev", "step_size", NULL });
 }
 
@@ -83,7 +81,7 @@ PD_CLONES(void, pass, (const pd_unit *unit, factors f), (unit, f))
     }
 }
 
-static void move(const pd_unit *unit)
+static void update(const pd_unit *unit)
 {
     const double *h = unit->hyper;
 
@@ -104,5 +102,5 @@ const pd_optimizer_ops pd_rprop = {
     .hypers = rprop_hypers,
     .check = rprop_check,
     .plan = rprop_plan,
-    .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
+    .phases = { { .name = "update", .kind = PD_RANGES, .run = update } },
 };

@@ -1,5 +1,5 @@
 /* save.c - writes the part of an optimizer that must survive a restart to an image, or reads it from one, with the same
- * functions. */
+ * functions; and gives exports and imports pending roots as lists of numbers. */
 #include "save.h"
 
 #include <assert.h>
@@ -46,7 +46,7 @@ static const pd_field root_fields[] = { PD_FIELD(pd_root_state, count),     PD_F
                                         PD_FIELD(pd_root_state, failing),   { 0 } };
 static const pd_table root_table = { "root", sizeof(pd_root_state), root_fields };
 
-/* The record of a task in an image. The task's result is computed, but not yet stored in the optimizer state. */
+/* A pending task in an image. */
 typedef struct task_record {
     uint32_t index;
     int64_t count;
@@ -97,7 +97,7 @@ static task_record record_of(const pd_task *task)
     return record;
 }
 
-/* Writes or reads the results of a task that are not yet stored in the optimizer state. A failed task has none. */
+/* Writes or reads the results of a task. A failed task has none. */
 static void visit_outputs(pd_archive *archive, pd_task *task)
 {
     const pd_task_spec *spec = task->view.spec;
@@ -158,9 +158,8 @@ static void read_task(pd_archive *archive, pd_optim *optim)
  * results must be written later. */
 static size_t visit_tasks(pd_archive *archive, pd_optim *optim)
 {
-    size_t n = 0;
+    size_t n = pd_optim_tasks_left(optim);
 
-    for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next) n++;
     if (PD_MUTANT(image_forgets_roots)) n = 0;
     pd_archive_count(archive, &n, 4 * optim->shared->plan.n_tasks, 1);
     if (!pd_archive_is_reading(archive)) return n > 0 ? write_tasks(archive, optim) : 0;
@@ -199,17 +198,7 @@ bool pd_optim_write_task(pd_archive *archive, pd_task *task)
     return true;
 }
 
-void pd_optim_write_end(pd_archive *archive)
-{
-    pd_archive_leave(archive);
-}
-
 enum { INDEX, COUNT, STATUS, UNFIT, ERROR, CONDITION, MS, HYPERS, FIRST_HYPER, HEAD = FIRST_HYPER + PD_MAX_HYPERS };
-
-bool pd_pending_roots_are_back(const pd_optim *optim)
-{
-    return pd_optim_may_be_saved(optim);
-}
 
 static const pd_task *task_at(const pd_optim *optim, size_t k)
 {

@@ -448,8 +448,7 @@ static void block_direction(const pd_unit *unit)
 
 static bool no_blocks(const pd_plan *plan, const double *h, int64_t count)
 {
-    (void)h;
-    (void)count;
+    (void)h, (void)count;
     return plan->n_blocks == 0;
 }
 
@@ -460,8 +459,7 @@ static void gradient_norm(const pd_unit *unit)
 
 static bool no_gradient_norm(const pd_plan *plan, const double *h, int64_t count)
 {
-    (void)plan;
-    (void)count;
+    (void)plan, (void)count;
     return !graft_is_normalized(h);
 }
 
@@ -527,8 +525,7 @@ static void clipped_norm(const pd_unit *unit)
 
 static bool no_clip(const pd_plan *plan, const double *h, int64_t count)
 {
-    (void)plan;
-    (void)count;
+    (void)plan, (void)count;
     return !graft_is_clipped(h);
 }
 
@@ -550,18 +547,15 @@ typedef struct update {
     int64_t n;
     float *after; /* receives the new weights; may be the memory of the old ones (`before`) or of `direction` */
     const float *before, *gradient;
-    /* The diagonal statistics of the graft, already updated in this step. NULL: it has none. */
-    const float *diagonal;
+    const float *diagonal; /* The diagonal statistics of the graft, already updated in this step. NULL: it has none. */
     const float *direction;
     /* Two momenta: `momentum` is that of the preconditioned direction, diagonal_momentum that of the direction of the
      * graft. With PD_GRAFT_SIGN there is only `momentum`, of whichever direction the step uses, and diagonal_momentum
      * is NULL. */
     float *momentum, *diagonal_momentum;
-    /* Factor that gives the preconditioned direction the length of the step that the graft would take. */
-    float length;
+    float length; /* factor that gives the preconditioned direction the length of the step that the graft would take */
     float beta1, gain, weight_decay;
-    /* 1: the step uses the preconditioned direction; 0: it uses that of the graft */
-    float run;
+    float run;  /* 1: the step uses the preconditioned direction; 0: it uses that of the graft */
     float rate; /* minus the learning rate */
 } update;
 

@@ -293,7 +293,7 @@ static int read_named(pd_schedule *schedule, char *words, pd_error *err)
     return check_arguments(schedule, err);
 }
 
-/* Reads the step count before value i of a piecewise schedule, "COUNT:". Moves *word behind the colon. The first value
+/* Reads the step count before value i of a piecewise schedule, "COUNT:". Moves *word after the colon. The first value
  * has no count. */
 static int read_boundary(pd_schedule *schedule, size_t i, char **word, pd_error *err)
 {

@@ -31,10 +31,9 @@ struct pd_schedule {
     int64_t *from;
     char *text; /* the text of the schedule, as the user wrote it */
 
-    /* The schedule's place in the list of a pd_hypers. Set by hypers.c. */
-    const pd_schedule *next;
-    const pd_hypers *owner; /* the struct of hyperparameters in which the schedule was set, and which frees it */
-    int index;              /* index of the hyperparameter that follows the schedule */
+    const pd_schedule *next; /* The schedule's place in the list of a pd_hypers. Set by hypers.c. */
+    const pd_hypers *owner;  /* the struct of hyperparameters in which the schedule was set, and which frees it */
+    int index;               /* index of the hyperparameter that follows the schedule */
 };
 
 /* Returns whether the text of a hyperparameter's value is a schedule: it has parentheses, which are in no number, flag

@@ -47,8 +47,7 @@ static int sgd_plan(const pd_declaration *declaration, const double *stats, pd_p
 {
     int slot = 0;
 
-    (void)stats;
-    (void)err;
+    (void)stats, (void)err;
     if (declaration->hypers.value[MOMENTUM] != 0)
         slot = pd_plan_slot(plan, &(pd_slot_spec){ .name = "momentum_buffer", .number = -1, .shape = plan->shape });
     return slot < 0 ? slot : PD_OK;
@@ -99,7 +98,7 @@ PASS(next_nesterov_decay, NEXT, true, true)
 typedef void pass_function(float *after, const float *before, const float *gradient, float *restrict b, int64_t n,
                            factors f);
 
-static void move(const pd_unit *unit)
+static void update(const pd_unit *unit)
 {
     static pass_function *const passes[3][2][2] = {
         [NONE] = { { plain, plain_decay }, { plain, plain_decay } },
@@ -122,5 +121,5 @@ const pd_optimizer_ops pd_sgd = {
     .hypers = sgd_hypers,
     .check = sgd_check,
     .plan = sgd_plan,
-    .phases = { { .name = "move", .kind = PD_RANGES, .run = move } },
+    .phases = { { .name = "update", .kind = PD_RANGES, .run = update } },
 };

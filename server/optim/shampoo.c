@@ -557,7 +557,7 @@ static int shampoo_task(pd_task_view *task)
 }
 
 /* Makes the step fail because a root failed, if the original implementation raises an exception in this case. If the
- * original only warns, the step goes on with the last good root. */
+ * original only warns, the step continues with the last good root. */
 static int shampoo_refusal(const pd_task_view *task, pd_error *err)
 {
     int rank = task->plan->shape.rank, block = task->spec->block / rank, dim = task->spec->block % rank;

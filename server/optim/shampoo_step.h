@@ -67,8 +67,7 @@ enum { ROOT_EIGEN, ROOT_NEWTON, ROOT_HIGHER_ORDER, ROOT_TRACKED };
 /* Indices of a parameter's slots. -1: the parameter does not have this slot. */
 typedef struct shampoo_layout {
     int filtered_grad, momentum, second_moment;
-    /* Index of the first slot of the first factor; number of slots that each factor has. */
-    int factors, each;
+    int factors, each; /* index of the first slot of the first factor; number of slots that each factor has */
 } shampoo_layout;
 /* the slots of one factor, as offsets from its first slot */
 enum { FACTOR, INVERSE, BASIS };

@@ -11,7 +11,7 @@ int pd_slots_measure(pd_optim *optim);
 /* Allocates the memory of the optimizer state. PD_NO_MEMORY: out of memory. */
 int pd_slots_make(pd_optim *optim);
 /* Writes initial values of the slot with number at->slot, from element at->element on, as many as the time *budget_ns
- * allows. Moves *at behind the written values, and subtracts the estimated time from the budget. PD_NO_MEMORY: out of
+ * allows. Moves *at after the written values, and subtracts the estimated time from the budget. PD_NO_MEMORY: out of
  * memory. */
 int pd_slot_fill(const pd_optim *optim, pd_fill *at, double *budget_ns);
 /* These functions allocate and free the memory that a step needs: the temporary slots, and the float32 forms of coded

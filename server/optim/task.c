@@ -79,7 +79,7 @@ static bool give_memory(pd_task *task, const pd_plan *plan, pd_task_arena *arena
     return true;
 }
 
-/* Makes a task that belongs to step `count`, with memory for its inputs and outputs. Returns NULL if out of memory. */
+/* Makes a task of step `count`, with memory for its inputs and outputs. NULL: out of memory. */
 static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec, int64_t count, pd_task_arena *arena)
 {
     pd_task *task = calloc(1, sizeof *task);
@@ -331,7 +331,7 @@ static const pd_taken_root *find_taken(const pd_taken_roots *taken, const pd_pen
     return NULL;
 }
 
-/* Returns whether a pending task is due: its result must be stored in this step. */
+/* Returns whether a pending task must be adopted in this step. */
 static bool is_due(const pd_optim *optim, const pd_pending_task *pending)
 {
     if (adopts_when_ready(optim) && optim->tasks.taken != NULL && optim->tasks.retakes)

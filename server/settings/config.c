@@ -98,7 +98,8 @@ static int set_flag(pd_config *config, const pd_key *key, const char *value, pd_
     return PD_OK;
 }
 
-int pd_config_replace(char **text, const char *value, pd_error *err)
+/* Frees the text at *text, and stores a copy of `value` there. PD_NO_MEMORY: nothing has changed. */
+static int replace_text(char **text, const char *value, pd_error *err)
 {
     char *copy = strdup(value);
 
@@ -108,12 +109,15 @@ int pd_config_replace(char **text, const char *value, pd_error *err)
     return PD_OK;
 }
 
-int pd_config_set_value(pd_config *config, const pd_key *key, const char *value, pd_error *err)
+/* Reads the value of a configuration key from a text and stores it in the key's field of *config. PD_INVALID_ARGUMENT,
+ * PD_OUT_OF_RANGE: the value is wrong, and the error names the allowed values. PD_NO_MEMORY. After an error nothing has
+ * changed. */
+static int set_value(pd_config *config, const pd_key *key, const char *value, pd_error *err)
 {
     int rc;
 
     switch (key->type) {
-    case PD_KEY_TEXT: return pd_config_replace((char **)(void *)((char *)config + key->offset), value, err);
+    case PD_KEY_TEXT: return replace_text((char **)(void *)((char *)config + key->offset), value, err);
     case PD_KEY_YES_NO: return set_flag(config, key, value, err);
     case PD_KEY_ONE_OF: return set_choice(config, key, value, err);
     case PD_KEY_COUNT:
@@ -122,7 +126,7 @@ int pd_config_set_value(pd_config *config, const pd_key *key, const char *value,
     case PD_KEY_JOB: break;
     }
     if ((rc = pd_job_key_check(key->name, value, err)) != PD_OK) return rc;
-    return pd_config_replace(&config->job[key->offset].value, value, err);
+    return replace_text(&config->job[key->offset].value, value, err);
 }
 
 #define KIB ((uint64_t)1024)
@@ -182,19 +186,19 @@ static const pd_key keys[] = {
     { "server", "input_exit", PD_KEY_YES_NO, AT(input_exit), "no",
       .help = "the daemon drains and ends when its standard input ends, which must be a pipe or a socket: so it ends "
               "with the process that has started it" },
-    { "tls", "certificate", PD_KEY_TEXT, AT(tls_certificate), "", .reload = true,
+    { "tls", "certificate", PD_KEY_TEXT, AT(tls.certificate), "", .reload = true,
       .help = "file with the server's certificate and its chain, PEM. A path here may begin with "
               "${CREDENTIALS_DIRECTORY}, which systemd sets for LoadCredential=" },
-    { "tls", "key", PD_KEY_TEXT, AT(tls_key), "", .reload = true,
+    { "tls", "key", PD_KEY_TEXT, AT(tls.key), "", .reload = true,
       .help =
           "file with the key of that certificate, PEM without a pass phrase, which only its owner and group may read" },
-    { "tls", "client_ca", PD_KEY_TEXT, AT(tls_client_ca), "", .reload = true,
+    { "tls", "client_ca", PD_KEY_TEXT, AT(tls.client_ca), "", .reload = true,
       .help = "file with certificates of authorities, PEM: clients must have a certificate that one of them signed, or "
               "a token" },
-    { "tls", "crl", PD_KEY_TEXT, AT(tls_crl), "", .reload = true,
+    { "tls", "crl", PD_KEY_TEXT, AT(tls.crl), "", .reload = true,
       .help = "file with the lists of certificates that the authorities of client_ca have revoked, PEM: each authority "
               "needs one, and a list that has expired lets nobody with a certificate of its authority in" },
-    { "tls", "tokens", PD_KEY_TEXT, AT(tls_tokens), "", .reload = true,
+    { "tls", "tokens", PD_KEY_TEXT, AT(tls.tokens), "", .reload = true,
       .help = "file with the tokens of clients, a line for each as paramctl token new prints it, which only its owner "
               "and group may read" },
     { "http", "listen", PD_KEY_TEXT, AT(http_listen), "",
@@ -206,41 +210,43 @@ static const pd_key keys[] = {
               "user); its first line counts, at least 16 characters. Only its owner and group may read it, and its "
               "path may begin with ${CREDENTIALS_DIRECTORY}. none: no token is needed, and going back to that needs a "
               "restart. /healthz and /readyz need none" },
-    { "limits", "max_jobs", PD_KEY_COUNT, AT(max_jobs), "1024", 1, 1000000, .reload = true,
+    { "limits", "max_jobs", PD_KEY_COUNT, AT(limits.max_jobs), "1024", 1, 1000000, .reload = true,
       .help = "most jobs at the same time" },
-    { "limits", "max_params", PD_KEY_COUNT, AT(max_params), "65536", 1, 1000000, .help = "most parameters of one job" },
-    { "limits", "max_total_bytes", PD_KEY_BYTES, AT(max_total_bytes), "auto", MIB, 1024 * TIB, true, .reload = true,
+    { "limits", "max_params", PD_KEY_COUNT, AT(limits.max_params), "65536", 1, 1000000,
+      .help = "most parameters of one job" },
+    { "limits", "max_total_bytes", PD_KEY_BYTES, AT(limits.max_total_bytes), "auto", MIB, 1024 * TIB, true,
+      .reload = true,
       .help = "most bytes of weights, gradient sums, optimizer state and published versions of all jobs; auto: 80 % of "
               "the memory that this process may use" },
-    { "limits", "ingest_bytes", PD_KEY_BYTES, AT(ingest_bytes), "auto", 64 * KIB, 1024 * TIB, true,
+    { "limits", "ingest_bytes", PD_KEY_BYTES, AT(limits.ingest_bytes), "auto", 64 * KIB, 1024 * TIB, true,
       .help = "most bytes of gradients in flight, of all workers together; each worker has room for at least one "
               "frame. auto: an eighth of the memory that this process may use, from 256 MiB to 8 GiB, but never more "
               "than a quarter of that memory" },
-    { "limits", "chunk_bytes", PD_KEY_BYTES, AT(chunk_bytes), TEXT_OF(PD_CHUNK_MIB) "MiB", 4 * KIB, 1024 * MIB,
+    { "limits", "chunk_bytes", PD_KEY_BYTES, AT(limits.chunk_bytes), TEXT_OF(PD_CHUNK_MIB) "MiB", 4 * KIB, 1024 * MIB,
       .help = "parameters larger than this are sent in chunks of this many bytes of float32; a multiple of 64" },
-    { "limits", "max_payload", PD_KEY_BYTES, AT(max_payload), "auto", 4 * KIB, 4096 * MIB, true,
+    { "limits", "max_payload", PD_KEY_BYTES, AT(limits.max_payload), "auto", 4 * KIB, 4096 * MIB, true,
       .help = "most payload bytes of one frame; auto: the same as chunk_bytes" },
-    { "limits", "max_pieces", PD_KEY_COUNT, AT(max_pieces), "1024", 1, 2048,
+    { "limits", "max_pieces", PD_KEY_COUNT, AT(limits.max_pieces), "1024", 1, 2048,
       .help = "most tensors, or chunks of tensors, in one frame" },
-    { "limits", "max_header", PD_KEY_BYTES, AT(max_header), "64KiB", 1 * KIB, 64 * KIB,
+    { "limits", "max_header", PD_KEY_BYTES, AT(limits.max_header), "64KiB", 1 * KIB, 64 * KIB,
       .help = "most bytes of the header of one frame" },
-    { "limits", "hello_bytes", PD_KEY_BYTES, AT(hello_bytes), "4KiB", 256, 64 * KIB,
+    { "limits", "hello_bytes", PD_KEY_BYTES, AT(limits.hello_bytes), "4KiB", 256, 64 * KIB,
       .help = "most bytes of the header of a connection's first frame, which holds the job's rules and options. A peer "
               "that is not known yet cannot make the server hold more" },
-    { "threads", "step_threads", PD_KEY_COUNT, AT(step_threads), "auto", 1, 1024, true,
+    { "threads", "step_threads", PD_KEY_COUNT, AT(threads.step_threads), "auto", 1, 1024, true,
       .help = "threads that run optimizer steps; auto: the processors that this process may use, or those of one NUMA "
               "node (see numa)" },
-    { "threads", "pool_threads", PD_KEY_COUNT, AT(pool_threads), "auto", 1, 60, true,
+    { "threads", "pool_threads", PD_KEY_COUNT, AT(threads.pool_threads), "auto", 1, 60, true,
       .help = "threads of lower priority that compute inverse roots; auto: one less than the processors, at least 1" },
-    { "threads", "cpu", PD_KEY_ONE_OF, AT(cpu), "auto", .choices = PD_CPU_CHOICES,
+    { "threads", "cpu", PD_KEY_ONE_OF, AT(threads.cpu), "auto", .choices = PD_CPU_CHOICES,
       .help = "newest instruction set that sums, optimizers and OpenBLAS use; auto: the newest of this CPU. Sets "
               "differ in speed, and in the last bits of what OpenBLAS computes" },
-    { "threads", "numa", PD_KEY_ONE_OF, AT(numa), "auto", .choices = "auto|off",
+    { "threads", "numa", PD_KEY_ONE_OF, AT(threads.numa), "auto", .choices = "auto|off",
       .help = "where a machine has several NUMA nodes, auto runs steps on the processors of one node, and takes memory "
               "of jobs there, if it has enough processors for step_threads; off: any processors, any memory" },
-    { "log", "level", PD_KEY_ONE_OF, AT(log_level), "info", .choices = "error|warning|notice|info|debug",
+    { "log", "level", PD_KEY_ONE_OF, AT(log.level), "info", .choices = "error|warning|notice|info|debug",
       .reload = true, .help = "least urgent level of the lines that are written" },
-    { "log", "format", PD_KEY_ONE_OF, AT(log_format), "text", .choices = "text|logfmt|json",
+    { "log", "format", PD_KEY_ONE_OF, AT(log.format), "text", .choices = "text|logfmt|json",
       .help = "form of the lines: text for people; logfmt or json with job, rank, step and code as fields" },
 };
 enum { N_KEYS = sizeof keys / sizeof keys[0] };
@@ -340,9 +346,9 @@ static const pd_key *find(const pd_config *config, const char *section, const ch
 
 int pd_config_set_key(pd_config *config, const pd_key *key, const char *value, pd_error *err)
 {
-    int rc = pd_config_set_value(config, key, value, err);
+    int rc = set_value(config, key, value, err);
 
-    return rc == PD_OK ? pd_config_replace(&config->text[key - config->keys], value, err) : rc;
+    return rc == PD_OK ? replace_text(&config->text[key - config->keys], value, err) : rc;
 }
 
 int pd_config_set(pd_config *config, const char *section, const char *name, const char *value, pd_error *err)
@@ -420,7 +426,7 @@ static uint64_t default_step_threads(const pd_config *config, uint64_t cores)
 {
     pd_numa numa;
 
-    pd_numa_find(&numa, config->numa != 0, 0);
+    pd_numa_find(&numa, config->threads.numa != 0, 0);
     return numa.finding == PD_NUMA_CHOSEN && (uint64_t)numa.cpus < cores ? (uint64_t)numa.cpus : cores;
 }
 
@@ -438,11 +444,13 @@ static void resolve(pd_config *config)
 {
     uint64_t cores = (uint64_t)pd_host_cores();
 
-    if (config->max_total_bytes == 0) config->max_total_bytes = pd_host_memory() / 10 * 8;
-    if (config->max_payload == 0) config->max_payload = config->chunk_bytes;
-    if (config->ingest_bytes == 0) config->ingest_bytes = pd_config_ingest_bytes(pd_host_memory(), config->max_payload);
-    if (config->step_threads == 0) config->step_threads = default_step_threads(config, cores);
-    if (config->pool_threads == 0) config->pool_threads = cores > 1 ? (cores - 1 < 60 ? cores - 1 : 60) : 1;
+    if (config->limits.max_total_bytes == 0) config->limits.max_total_bytes = pd_host_memory() / 10 * 8;
+    if (config->limits.max_payload == 0) config->limits.max_payload = config->limits.chunk_bytes;
+    if (config->limits.ingest_bytes == 0)
+        config->limits.ingest_bytes = pd_config_ingest_bytes(pd_host_memory(), config->limits.max_payload);
+    if (config->threads.step_threads == 0) config->threads.step_threads = default_step_threads(config, cores);
+    if (config->threads.pool_threads == 0)
+        config->threads.pool_threads = cores > 1 ? (cores - 1 < 60 ? cores - 1 : 60) : 1;
 }
 
 /* Puts the directory that the service manager has made for this service in place of the value "auto" of
@@ -457,30 +465,30 @@ static int resolve_state_dir(pd_config *config, pd_error *err)
     if (given == NULL) given = "";
     first = strndup(given, strcspn(given, ":"));
     if (first == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    rc = pd_config_replace(&config->state_dir, first, err);
+    rc = replace_text(&config->state_dir, first, err);
     free(first);
     return rc;
 }
 
 const char *pd_config_cpu(const pd_config *config)
 {
-    return config->cpu == 0 ? "auto" : pd_cpu_names[config->cpu - 1];
+    return config->threads.cpu == 0 ? "auto" : pd_cpu_names[config->threads.cpu - 1];
 }
 
 int pd_config_tls(const pd_config *config, const char *listen, pd_tls_context **out, pd_error *err)
 {
-    const pd_tls_files files = { .certificate = config->tls_certificate,
-                                 .key = config->tls_key,
-                                 .ca = config->tls_client_ca,
-                                 .tokens = config->tls_tokens,
-                                 .crl = config->tls_crl };
+    const pd_tls_files files = { .certificate = config->tls.certificate,
+                                 .key = config->tls.key,
+                                 .ca = config->tls.client_ca,
+                                 .tokens = config->tls.tokens,
+                                 .crl = config->tls.crl };
 
     return pd_tls_setup(out, listen, pd_notify_has_socket(PD_SOCKET_TLS), &files, err);
 }
 
 bool pd_config_identifies(const pd_config *config)
 {
-    return config->tls_tokens[0] != '\0' || config->tls_client_ca[0] != '\0';
+    return config->tls.tokens[0] != '\0' || config->tls.client_ca[0] != '\0';
 }
 
 /* Checks the addresses to listen on, and reads the files of tls:// addresses once to see that they can be used. */
@@ -504,16 +512,16 @@ int pd_config_check(pd_config *config, pd_error *err)
 
     resolve(config);
     if ((rc = resolve_state_dir(config, err)) != PD_OK) return rc;
-    if (config->chunk_bytes % 64 != 0)
+    if (config->limits.chunk_bytes % 64 != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "limits.chunk_bytes = %llu: expected a multiple of 64",
-                       (unsigned long long)config->chunk_bytes);
-    if (config->max_payload < config->chunk_bytes)
+                       (unsigned long long)config->limits.chunk_bytes);
+    if (config->limits.max_payload < config->limits.chunk_bytes)
         return pd_fail(err, PD_INVALID_ARGUMENT, "limits.max_payload = %llu: must be at least limits.chunk_bytes, %llu",
-                       (unsigned long long)config->max_payload, (unsigned long long)config->chunk_bytes);
-    if (config->ingest_bytes < config->max_payload)
+                       (unsigned long long)config->limits.max_payload, (unsigned long long)config->limits.chunk_bytes);
+    if (config->limits.ingest_bytes < config->limits.max_payload)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "limits.ingest_bytes = %llu: must hold at least one frame of limits.max_payload, %llu",
-                       (unsigned long long)config->ingest_bytes, (unsigned long long)config->max_payload);
+                       (unsigned long long)config->limits.ingest_bytes, (unsigned long long)config->limits.max_payload);
     if (config->heartbeat_timeout <= config->heartbeat_interval)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "server.heartbeat_timeout = %llu ms: must be longer than server.heartbeat_interval, %llu ms",

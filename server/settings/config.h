@@ -50,17 +50,21 @@ typedef struct pd_config {
     uint64_t max_connections, trace_bytes;
     uint64_t handshake_timeout, heartbeat_interval, heartbeat_timeout;                  /* ms */
     uint64_t read_timeout, write_timeout, drain_timeout, checkpoint_timeout, idle_exit; /* ms */
-    /* [tls] */
-    char *tls_certificate, *tls_key, *tls_client_ca, *tls_crl, *tls_tokens;
-    /* [limits] */
-    uint64_t max_jobs, max_params, max_total_bytes, ingest_bytes, chunk_bytes, max_payload, max_pieces, max_header,
-        hello_bytes;
-    /* [threads] */
-    uint64_t step_threads, pool_threads;
-    uint64_t cpu;  /* chosen instruction set: its index in the list of choices of the key `cpu` */
-    uint64_t numa; /* 0: auto, 1: off */
-    /* [log] */
-    uint64_t log_level, log_format; /* as for cpu */
+    struct {
+        char *certificate, *key, *client_ca, *crl, *tokens;
+    } tls;
+    struct {
+        uint64_t max_jobs, max_params, max_total_bytes, ingest_bytes, chunk_bytes, max_payload, max_pieces, max_header,
+            hello_bytes;
+    } limits;
+    struct {
+        uint64_t step_threads, pool_threads;
+        uint64_t cpu;  /* chosen instruction set: its index in the list of choices of the key `cpu` */
+        uint64_t numa; /* 0: auto, 1: off */
+    } threads;
+    struct {
+        uint64_t level, format; /* as for cpu */
+    } log;
     /* [job] */
     pd_option *job;
     size_t n_job; /* default options of new jobs, in the order of pd_job_keys; names and values are owned */
@@ -69,13 +73,6 @@ typedef struct pd_config {
     size_t n_keys; /* number of configuration keys in the table `keys`, which is ordered by section */
     char **text;   /* text of each key's value, as the user gave it */
 } pd_config;
-
-/* Reads the value of a configuration key from a text and stores it in the key's field of *config. PD_INVALID_ARGUMENT,
- * PD_OUT_OF_RANGE: the value is wrong, and the error names the allowed values. PD_NO_MEMORY. After an error nothing has
- * changed. */
-int pd_config_set_value(pd_config *config, const pd_key *key, const char *value, pd_error *err);
-/* Frees the text at *text, and stores a copy of `value` there. PD_NO_MEMORY: nothing has changed. */
-int pd_config_replace(char **text, const char *value, pd_error *err);
 
 /* Makes a configuration with the default values. Returns NULL if out of memory. */
 pd_config *pd_config_new(void);

@@ -220,21 +220,13 @@ static void add_plain(text *t, const char *message)
 
 static void add_quoted(text *t, const char *message)
 {
-    size_t left = strlen(message), n;
-    char escape[PD_ESCAPE];
-    uint32_t point;
+    size_t left = strlen(message), used;
+    char out[PD_ESCAPE];
 
     add(t, "\"");
-    for (; left > 0; message += n, left -= n) {
-        n = pd_utf8_next(message, left, &point);
-        if (*message == '"' || *message == '\\')
-            add_whole(t, *message == '"' ? "\\\"" : "\\\\", 2);
-        else if (n == 0)
-            add_whole(t, "?", n = 1);
-        else if (pd_point_printable(point))
-            add_whole(t, message, n);
-        else
-            add_whole(t, escape, pd_point_escape(escape, point));
+    for (; left > 0; message += used, left -= used) {
+        size_t n = pd_json_next(out, message, left, &used);
+        add_whole(t, out, n);
     }
     add(t, "\"");
 }

@@ -35,12 +35,14 @@ void pd_log_journal_close(void)
     journal = -1;
 }
 
-bool pd_log_journal_is_open(void)
+static bool journal_is_open(void)
 {
     return journal >= 0;
 }
 
-bool pd_log_journal_send(const char *line, size_t n, bool waits)
+/* Sends an entry, which ends with a newline. With `waits` false, does not wait for the journal. Returns false if the
+ * journal has not taken it. Safe in a signal handler. */
+static bool send_to_journal(const char *line, size_t n, bool waits)
 {
     char datagram[PD_LOG_JOURNAL_LINE];
 
@@ -49,7 +51,9 @@ bool pd_log_journal_send(const char *line, size_t n, bool waits)
     return send(journal, datagram, n, MSG_NOSIGNAL | (waits ? 0 : MSG_DONTWAIT)) == (ssize_t)n;
 }
 
-size_t pd_log_journal_plain(char out[PD_LOG_JOURNAL_LINE], const char *line, size_t n)
+/* Makes of a line of fields the line that the journal reads from the standard error: "<5>message". Stores it in `out`,
+ * which has room for PD_LOG_JOURNAL_LINE bytes. Returns its length. Safe in a signal handler. */
+static size_t plain_line(char out[PD_LOG_JOURNAL_LINE], const char *line, size_t n)
 {
     static const char priority[] = "PRIORITY=", message[] = "MESSAGE=";
     size_t at = sizeof priority - 1, used = 0;
@@ -96,10 +100,10 @@ void pd_log_write(const char *line, size_t n)
 {
     char plain[PD_LOG_JOURNAL_LINE];
 
-    if (!pd_log_journal_is_open())
+    if (!journal_is_open())
         write_all(line, n);
-    else if (!pd_log_journal_send(line, n, true))
-        write_all(plain, pd_log_journal_plain(plain, line, n));
+    else if (!send_to_journal(line, n, true))
+        write_all(plain, plain_line(plain, line, n));
 }
 
 static size_t used(void)
@@ -202,9 +206,9 @@ static void on_abort(int number)
     struct pollfd out = { .fd = STDERR_FILENO, .events = POLLOUT };
 
     (void)number;
-    while (pd_log_journal_is_open() && taken < put) {
+    while (journal_is_open() && taken < put) {
         static char line[LINE_BYTES];
-        if (!pd_log_journal_send(line, copy_out(line), false)) return;
+        if (!send_to_journal(line, copy_out(line), false)) return;
     }
     while (taken < put && poll(&out, 1, CRASH_MS) == 1 && (out.revents & POLLOUT) != 0) {
         size_t at = taken % sizeof ring, n = put - taken;

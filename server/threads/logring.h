@@ -20,13 +20,6 @@
 /* Connects to the journal's socket. Returns false if nothing listens there. */
 bool pd_log_journal_open(const char *path);
 void pd_log_journal_close(void);
-bool pd_log_journal_is_open(void);
-/* Sends an entry, which ends with a newline. With `waits` false, does not wait for the journal. Returns false if the
- * journal has not taken it. Safe in a signal handler. */
-bool pd_log_journal_send(const char *line, size_t n, bool waits);
-/* Makes of a line of fields the line that the journal reads from the standard error: "<5>message". Stores it in `out`,
- * which has room for PD_LOG_JOURNAL_LINE bytes. Returns its length. Safe in a signal handler. */
-size_t pd_log_journal_plain(char out[PD_LOG_JOURNAL_LINE], const char *line, size_t n);
 
 #define PD_LOG_RING_BYTES (128 * 1024)
 #define PD_LOG_FLUSH_S 2

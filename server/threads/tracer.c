@@ -9,6 +9,7 @@
 #include "paramd/error.h"
 #include "request.h"
 #include "stats.h"
+#include "text.h"
 #include "thread.h"
 
 #include <errno.h>
@@ -32,13 +33,12 @@ typedef struct trace_tracks {
 
 enum { WORK_TRACK = 1, FIRST_PARAM_TRACK = 100 };
 
-/* Writes characters of a text in quotes. They are printable; only quotes and backslashes need an escape. */
 static void write_characters(FILE *out, const char *text)
 {
-    for (; *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\') fputc('\\', out);
-        fputc((unsigned char)*text < 0x20 ? '?' : *text, out);
-    }
+    char json[PD_ESCAPE];
+
+    for (size_t left = strlen(text), used; left > 0; text += used, left -= used)
+        fwrite(json, 1, pd_json_next(json, text, left, &used), out);
 }
 
 static void write_text(FILE *out, const char *text)

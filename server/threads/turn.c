@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-bool pd_request_only_reads(const pd_request *request)
+/* Returns whether a request only reads: it changes nothing, and no worker waits for it. */
+static bool only_reads(const pd_request *request)
 {
     if (request->kind == PD_REQ_INFO) return true;
     if (request->kind != PD_REQ_EXPORT) return false;
@@ -98,7 +99,7 @@ static pd_flow *flow_of(pd_flows *flows, const pd_request *request)
     assert(key.job != 0 || key.conn != 0); /* otherwise it is the key of a party */
     if (flow != NULL) return flow;
     if (flows->spare.waiting > 0) return &flows->spare;
-    party = party_of(flows, request->party, pd_request_only_reads(request));
+    party = party_of(flows, request->party, only_reads(request));
     flow = party != NULL ? make(flows, &key, party) : NULL;
     return flow != NULL ? flow : spare(flows);
 }
@@ -123,7 +124,7 @@ static void tidy(pd_flows *flows, pd_flow *flow)
 static void move(pd_flows *flows, pd_flow *flow)
 {
     pd_flow *party, *old = flow->owner;
-    bool reads = flow->first != NULL && pd_request_only_reads((pd_request *)(void *)flow->first);
+    bool reads = flow->first != NULL && only_reads((pd_request *)(void *)flow->first);
 
     if (flow == &flows->spare || flow->first == NULL || old->reads == reads) return;
     if ((party = party_of(flows, flow->party, reads)) == NULL) return;
@@ -325,7 +326,7 @@ static uint64_t apply_next(pd_turn *turn, uint64_t now)
     uint64_t after;
 
     if (request == NULL) return now;
-    reads = request->party != 0 && pd_request_only_reads(request);
+    reads = request->party != 0 && only_reads(request);
     done = pd_store_apply_some(turn->store, request, PD_TURN_PART_NS, now);
     after = now_ns(turn);
     note_served(turn, reads, now, after);

@@ -73,8 +73,6 @@ pd_request *pd_flows_take(pd_flows *flows, bool reads);
 void pd_flows_charge(pd_flows *flows, pd_request *rest, uint64_t ns);
 /* Returns whether a request waits. `reads`: requests that only read count, too. */
 bool pd_flows_wait(const pd_flows *flows, bool reads);
-/* Returns whether a request only reads: it changes nothing, and no worker waits for it. */
-bool pd_request_only_reads(const pd_request *request);
 
 /* Time limits of a turn of the step thread. The time for requests is as long as the last batch of work took, but at
  * least PD_TURN_SLICE_NS and at most PD_TURN_MOST_NS. So neither requests nor work wait long for each other. Effects

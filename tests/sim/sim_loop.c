@@ -174,11 +174,11 @@ static void check_lent(const sim_server *server)
 
     for (size_t i = 0; i < daemon->table.capacity; i++) {
         const pd_conn *conn = daemon->table.at[i];
-        if (conn == NULL || conn->output.lent.n == 0) continue;
-        if (now > conn->output.lent.since_ms + 2 * SILENCE_MS + 4000)
-            sim_fail("liveness", "%llu answers are lent since %.1f s", (unsigned long long)conn->output.lent.n,
-                     (double)(now - conn->output.lent.since_ms) / 1e3);
-        if (conn->output.lent.bytes == 0) sim_fail("accounting", "answers are lent, and take no memory");
+        if (conn == NULL || conn->output.outstanding.n == 0) continue;
+        if (now > conn->output.outstanding.since_ms + 2 * SILENCE_MS + 4000)
+            sim_fail("liveness", "%llu answers are lent since %.1f s", (unsigned long long)conn->output.outstanding.n,
+                     (double)(now - conn->output.outstanding.since_ms) / 1e3);
+        if (conn->output.outstanding.bytes == 0) sim_fail("accounting", "answers are lent, and take no memory");
     }
 }
 
@@ -297,7 +297,7 @@ bool sim_loop_rests(const sim_server *server, uint64_t *bytes)
     for (size_t i = 0; i < daemon->table.capacity; i++) {
         if (daemon->table.at[i] == NULL) continue;
         if (!rests(daemon->table.at[i])) return false;
-        *bytes += CONN_BYTES + daemon->table.at[i]->output.lent.bytes;
+        *bytes += CONN_BYTES + daemon->table.at[i]->output.outstanding.bytes;
     }
     return true;
 }
@@ -372,13 +372,13 @@ static pd_daemon_config daemon_config(const sim_plan *plan)
     return (pd_daemon_config){
         .listen = "",
         .max_connections = 256,
-        .handshake_ms = HANDSHAKE_MS,
-        .heartbeat_ms = HEARTBEAT_MS,
-        .silence_ms = SILENCE_MS,
-        .read_ms = SILENCE_MS,
-        .write_ms = SILENCE_MS,
-        .drain_ms = DRAIN_MS,
-        .keep_ms = plan->crashes ? KEEP_MS : 0,
+        .times.handshake_ms = HANDSHAKE_MS,
+        .times.heartbeat_ms = HEARTBEAT_MS,
+        .times.silence_ms = SILENCE_MS,
+        .times.read_ms = SILENCE_MS,
+        .times.write_ms = SILENCE_MS,
+        .times.drain_ms = DRAIN_MS,
+        .times.keep_ms = plan->crashes ? KEEP_MS : 0,
         .ingest_bytes = plan->ingest,
         .chunk_elements = plan->chunk,
         .max_payload = plan->payload,
@@ -389,7 +389,7 @@ static pd_daemon_config daemon_config(const sim_plan *plan)
         .shared_memory = plan->server_shares,
         .least_shared = plan->least_shared,
         .blas_core = "none",
-        .log = log_line,
+        .hooks.log = log_line,
     };
 }
 

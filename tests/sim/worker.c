@@ -119,7 +119,7 @@ void sim_worker_end_refused(sim_worker *w, int code, const char *text)
         end_misled(w);
         return;
     }
-    if (strstr(text, "in the mean already") != NULL) { /* an operator must drop the job to resolve this */
+    if (strstr(text, "already in the mean") != NULL) { /* an operator must drop the job to resolve this */
         sim_drop_job(w->s, w->job->number);
         sim_program_rest(w, INIT, "asks the operator to drop the job");
         return;

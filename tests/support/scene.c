@@ -49,7 +49,7 @@ static pd_daemon_config scene_config(uint32_t max_params, uint64_t chunk)
     config.chunk_elements = chunk;
     config.max_params = max_params;
     if (max_params > 16) config.max_header = 65536;
-    config.log = keep_log;
+    config.hooks.log = keep_log;
     return config;
 }
 

@@ -10,12 +10,12 @@ pd_daemon_config small_daemon(void)
 {
     return (pd_daemon_config){ .listen = "",
                                .max_connections = 4,
-                               .handshake_ms = 60000,
-                               .heartbeat_ms = 5000,
-                               .silence_ms = 60000,
-                               .read_ms = 60000,
-                               .write_ms = 60000,
-                               .drain_ms = 1000,
+                               .times.handshake_ms = 60000,
+                               .times.heartbeat_ms = 5000,
+                               .times.silence_ms = 60000,
+                               .times.read_ms = 60000,
+                               .times.write_ms = 60000,
+                               .times.drain_ms = 1000,
                                .ingest_bytes = 65536,
                                .chunk_elements = 1024,
                                .max_payload = 4096,
@@ -24,5 +24,5 @@ pd_daemon_config small_daemon(void)
                                .max_header = 4096,
                                .hello_bytes = 1024,
                                .blas_core = "none",
-                               .log = drop_line };
+                               .hooks.log = drop_line };
 }

@@ -305,10 +305,10 @@ static char try_request(const row *r, const column *c)
     peer = connect_peer(s, r->kind);
     if (r->send == send_hello) s->identity = "token:x";
     scene_roles(s, c->roles);
-    calls = pd_conversation_calls(s->daemon, r->method);
+    calls = s->daemon->counters.calls[r->method];
     r->send(s, peer);
     scene_settle(s);
-    verdict = verdict_of(s, peer, pd_conversation_calls(s->daemon, r->method) == calls + 1);
+    verdict = verdict_of(s, peer, s->daemon->counters.calls[r->method] == calls + 1);
     close(peer);
     if (worker >= 0) close(worker);
     scene_free(s);

@@ -25,12 +25,12 @@ TEST(defaults_serve_without_a_file, pd_config *c)
     assert_int_equal(pd_config_check(c, &err), PD_OK);
     assert_string_equal(c->listen, "127.0.0.1:7070");
     assert_false(c->insecure);
-    assert_int_equal(c->ingest_bytes, pd_config_ingest_bytes(pd_host_memory(), c->max_payload));
-    assert_int_equal(c->chunk_bytes, 4 << 20);
-    assert_int_equal(c->max_payload, c->chunk_bytes);
+    assert_int_equal(c->limits.ingest_bytes, pd_config_ingest_bytes(pd_host_memory(), c->limits.max_payload));
+    assert_int_equal(c->limits.chunk_bytes, 4 << 20);
+    assert_int_equal(c->limits.max_payload, c->limits.chunk_bytes);
     assert_int_equal(c->handshake_timeout, 5000);
-    assert_true(c->step_threads >= 1 && c->pool_threads >= 1);
-    assert_true(c->max_total_bytes > 0);
+    assert_true(c->threads.step_threads >= 1 && c->threads.pool_threads >= 1);
+    assert_true(c->limits.max_total_bytes > 0);
 }
 
 /* Checks a new configuration and the directory for checkpoints that it has then. */
@@ -80,7 +80,7 @@ TEST(sizes_take_binary_units_in_every_spelling, pd_config *c)
                   { "1t", 1ull << 40 } };
 
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        holds(c, "limits", "ingest_bytes", sizes[i].text, &c->ingest_bytes, sizes[i].bytes);
+        holds(c, "limits", "ingest_bytes", sizes[i].text, &c->limits.ingest_bytes, sizes[i].bytes);
 }
 
 TEST(durations_take_units_from_milliseconds_to_days, pd_config *c)
@@ -113,7 +113,7 @@ static void expect_refusal(pd_config *c, const char *section, const char *name, 
 
 TEST(an_invalid_value_is_refused_with_the_valid_ones, pd_config *c)
 {
-    uint64_t before = c->ingest_bytes;
+    uint64_t before = c->limits.ingest_bytes;
 
     expect_refusal(c, "limits", "ingest_bytes", "lots", PD_INVALID_ARGUMENT, "a size like");
     expect_refusal(c, "limits", "ingest_bytes", "12 parsecs", PD_INVALID_ARGUMENT, "a size like");
@@ -132,7 +132,7 @@ TEST(an_invalid_value_is_refused_with_the_valid_ones, pd_config *c)
     expect_refusal(c, "threads", "step_threads", "0", PD_OUT_OF_RANGE, "1");
     expect_refusal(c, "threads", "numa", "on", PD_INVALID_ARGUMENT, "auto|off");
     expect_refusal(c, "job", "aggregate", "best", PD_INVALID_ARGUMENT, "mean");
-    assert_int_equal(c->ingest_bytes, before);
+    assert_int_equal(c->limits.ingest_bytes, before);
 }
 
 TEST(an_unknown_key_is_refused_with_the_nearest_one, pd_config *c)
@@ -334,8 +334,8 @@ TEST(variables_set_keys_by_their_long_and_their_short_names, pd_config *c)
 
     if (pd_config_read_environment(c, environment, &err) != PD_OK) fail_msg("%s", err.text);
     assert_string_equal(c->listen, "127.0.0.1:9");
-    assert_int_equal(c->max_jobs, 3);
-    assert_int_equal(c->log_level, 4);
+    assert_int_equal(c->limits.max_jobs, 3);
+    assert_int_equal(c->log.level, 4);
 }
 
 TEST(variables_of_our_other_programs_are_left_alone, pd_config *c)
@@ -444,7 +444,7 @@ TEST(without_a_choice_of_nodes_there_is_a_step_thread_for_each_processor, pd_con
 
     assert_int_equal(pd_config_set(c, "threads", "numa", "off", &err), PD_OK);
     assert_int_equal(pd_config_check(c, &err), PD_OK);
-    assert_int_equal(c->step_threads, pd_host_cores());
+    assert_int_equal(c->threads.step_threads, pd_host_cores());
 }
 
 TEST(running_out_of_memory_leaves_no_partial_configuration)

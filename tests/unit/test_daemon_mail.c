@@ -64,7 +64,7 @@ static int set_up(void **state)
                              .end_listening = nothing };
 
     assert_non_null(t);
-    config.log = count_line;
+    config.hooks.log = count_line;
     t->requests = pd_mailbox_new(NULL, NULL);
     assert_int_equal(pd_conversation_make(&t->daemon, &config, &platform, NULL), PD_OK);
     pd_conversation_start(t->daemon, t->requests);

@@ -129,7 +129,7 @@ TEST(the_log_names_the_refused_request_and_its_rank)
     r.axes = axes;
     for (int i = 0; i < 5; i++) assert_int_equal(declare(&r, 1), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(r.warning, "job job: rank 1: refused what "));
-    assert_non_null(strstr(r.warning, "is refused: parameter a: axes: expected a name for each of 2 dimensions"));
+    assert_non_null(strstr(r.warning, ": parameter a: axes: expected a name for each of 2 dimensions"));
     assert_int_equal(r.warnings, 3); /* of five equal refusals, only numbers 1, 2 and 4 are logged */
     rig_free(&r);
 }

@@ -53,10 +53,10 @@ TEST(flags_win_over_environment_over_file, pd_config *c)
     unlink(path);
     assert_int_equal(flags.mode, PD_SERVE);
     assert_string_equal(flags.file, path);
-    assert_int_equal(c->max_jobs, 5);
+    assert_int_equal(c->limits.max_jobs, 5);
     assert_int_equal(c->max_connections, 40);
-    assert_int_equal(c->max_pieces, 30);
-    assert_int_equal(c->max_params, 7);
+    assert_int_equal(c->limits.max_pieces, 30);
+    assert_int_equal(c->limits.max_params, 7);
 }
 
 TEST(port_is_short_for_an_address_of_this_machine, pd_config *c)

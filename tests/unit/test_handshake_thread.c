@@ -1,7 +1,8 @@
 /* Tests the thread that computes handshakes, with tasks that the test holds back: no handshake is computed here. */
+#define _GNU_SOURCE /* pthread_setattr_default_np */
 #include "test.h"
 
-#include <sys/resource.h>
+#include <pthread.h>
 
 #include "uvloop.h"
 #include "daemon_process.h"
@@ -143,24 +144,27 @@ TEST(a_thread_without_tasks_ends_at_once, fixture *f)
     pd_handshake_thread_free(NULL);
 }
 
-/* Makes libuv ask for stacks that are larger than the address space, so that no thread can start. Returns the limit
+/* Makes new threads ask for stacks that are larger than the address space, so that none can start. Stores the attributes
  * that held before. */
-static struct rlimit forbid_threads(void)
+static void forbid_threads(pthread_attr_t *before)
 {
-    struct rlimit before, huge;
+    pthread_attr_t huge;
 
-    assert_int_equal(getrlimit(RLIMIT_STACK, &before), 0);
-    huge = (struct rlimit){ .rlim_cur = (rlim_t)1 << 47, .rlim_max = before.rlim_max };
-    if (setrlimit(RLIMIT_STACK, &huge) != 0) skip();
-    return before;
+    assert_int_equal(pthread_getattr_default_np(before), 0);
+    assert_int_equal(pthread_getattr_default_np(&huge), 0);
+    assert_int_equal(pthread_attr_setstacksize(&huge, (size_t)1 << 47), 0);
+    if (pthread_setattr_default_np(&huge) != 0) skip();
+    pthread_attr_destroy(&huge);
 }
 
 TEST(a_thread_that_cannot_start_leaves_nothing, fixture *f)
 {
-    struct rlimit before = forbid_threads();
+    pthread_attr_t before;
 
+    forbid_threads(&before);
     f->thread = pd_handshake_thread_new(&f->loop);
-    assert_int_equal(setrlimit(RLIMIT_STACK, &before), 0);
+    assert_int_equal(pthread_setattr_default_np(&before), 0);
+    pthread_attr_destroy(&before);
     assert_null(f->thread);
 }
 

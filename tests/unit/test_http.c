@@ -295,7 +295,7 @@ static uint64_t stuck(void *arg)
 
 TEST(a_stuck_step_thread_is_not_healthy, scene *s)
 {
-    s->daemon->config.busy_ns = stuck;
+    s->daemon->config.hooks.busy_ns = stuck;
     expect(s, GET("/healthz"), "HTTP/1.1 503 Service Unavailable\r\n", "stuck for 60 s");
 }
 

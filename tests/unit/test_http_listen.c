@@ -41,9 +41,9 @@ static pd_daemon *make(void)
     pd_daemon *daemon;
 
     config.listen = config.http_listen = "127.0.0.1:0";
-    config.event = count_event;
-    config.reload = count_reload;
-    config.reloaded = changes_nothing;
+    config.hooks.event = count_event;
+    config.hooks.reload = count_reload;
+    config.hooks.reloaded = changes_nothing;
     assert_int_equal(pd_daemon_new(&daemon, &config, NULL), PD_OK);
     assert_int_equal(pd_daemon_listen(daemon, NULL), PD_OK);
     assert_int_equal(pd_daemon_listen_http(daemon, NULL), PD_OK);

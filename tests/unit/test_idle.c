@@ -22,7 +22,7 @@ static int set_up(void **state)
     ahead_ms = 0;
     platform_ms = s->daemon->platform.now_ms;
     s->daemon->platform.now_ms = moved_ms;
-    s->daemon->config.idle_ms = IDLE_MS;
+    s->daemon->config.times.idle_ms = IDLE_MS;
     *state = s;
     return 0;
 }
@@ -59,7 +59,7 @@ TEST(a_daemon_that_no_worker_comes_to_ends_after_the_idle_time, scene *s)
 
 TEST(without_an_idle_time_a_daemon_waits_for_ever, scene *s)
 {
-    s->daemon->config.idle_ms = 0;
+    s->daemon->config.times.idle_ms = 0;
     let_pass(s, 1000 * IDLE_MS);
     assert_false(ends(s));
 }

@@ -110,13 +110,13 @@ TEST(a_rank_whose_share_is_used_is_not_read_from_until_something_comes_home, sce
     for (uint32_t i = 0; i < 8; i++) scene_data(s, fast, PD_PUSH, i, 1);
     scene_settle(s);
     assert_true(pd_store_count_bytes(s->store).held <= 4 * CHUNK * sizeof(float));
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH),
+    assert_int_equal(s->daemon->counters.calls[PD_PUSH],
                      2); /* the quota is the rank's reserve and half of the rest of the budget: two frames */
     for (uint32_t i = 0; i < 8; i++) {
         scene_data(s, slow, PD_PUSH, i, 1);
         scene_settle(s);
     }
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 16);
+    assert_int_equal(s->daemon->counters.calls[PD_PUSH], 16);
     for (int i = 0; i < 8; i++) scene_expect(s, fast, PD_PUSH);
     close(fast);
     close(slow);

@@ -4,6 +4,7 @@
 
 #include <sys/socket.h>
 
+#include "loop.h"
 #include "scene.h"
 
 enum { PARAMS = 8, CONTROL = 16 };
@@ -58,7 +59,7 @@ TEST(a_connection_with_16_unanswered_requests_is_not_read_from, scene *s)
     for (int i = 0; i < 40; i++) scene_say(s, fd, PD_STATUS);
     scene_turn(s);
     scene_turn(s);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_STATUS), CONTROL);
+    assert_int_equal(s->daemon->counters.calls[PD_STATUS], CONTROL);
     close(fd);
 }
 
@@ -113,7 +114,7 @@ TEST(a_connection_whose_answers_are_not_read_is_not_read_from, scene *s)
         scene_turn(s);
     }
     assert_true(sent < 50000);
-    assert_true(pd_conversation_calls(s->daemon, PD_PULL) < 5000); /* each unsent reply takes memory; the daemon
+    assert_true(s->daemon->counters.calls[PD_PULL] < 5000); /* each unsent reply takes memory; the daemon
                                                                     * stops reading before 5000 of them, when they
                                                                     * take PD_HIGH_WATER (1 MiB) */
     close(fd);
@@ -185,7 +186,7 @@ TEST(a_push_behind_pulls_that_wait_is_read, scene *s)
     }
     for (uint32_t i = 0; i < PARAMS; i++) scene_data(s, fd, PD_PUSH, i, 1);
     scene_settle(s);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), PARAMS);
+    assert_int_equal(s->daemon->counters.calls[PD_PUSH], PARAMS);
     close(fd);
 }
 

@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "conversation.h"
+#include "loop.h"
 #include "scene.h"
 
 /* Sends a piece of an import that is as large as a frame. No import has begun, so the store refuses the piece. */
@@ -42,10 +43,10 @@ TEST(a_connection_that_the_whole_budget_stopped_goes_on_with_memory_of_others, s
     say_piece(s, operator);
     scene_turn(s);
     for (uint32_t i = 2; i < 4; i++) send_push(s, fd, i);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 3); /* four frames are in flight (three pushes and
+    assert_int_equal(s->daemon->counters.calls[PD_PUSH], 3); /* four frames are in flight (three pushes and
                                                                      * the operator's piece), so the fifth waits */
     scene_settle(s);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 4);
+    assert_int_equal(s->daemon->counters.calls[PD_PUSH], 4);
     close(fd);
     close(first);
     close(operator);
@@ -192,10 +193,10 @@ TEST(a_rank_that_connects_again_keeps_the_share_that_it_has_used, scene *s)
     fd = scene_join(s, 1, 2, 8);
     send_push(s, fd, 2);
     scene_settle(s);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 2);
+    assert_int_equal(s->daemon->counters.calls[PD_PUSH], 2);
     for (uint32_t i = 0; i < 2; i++) send_push(s, first, i);
     scene_settle(s);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 5);
+    assert_int_equal(s->daemon->counters.calls[PD_PUSH], 5);
     close(fd);
     close(first);
 }
@@ -214,7 +215,7 @@ static int stall_two_pushes(scene *s, int *first)
     scene_initialise(s, *first, 8);
     for (uint32_t i = 0; i < 4; i++) send_push(s, fd, i);
     scene_settle(s);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 2);
+    assert_int_equal(s->daemon->counters.calls[PD_PUSH], 2);
     return fd;
 }
 
@@ -262,7 +263,7 @@ static void import_beside_ranks(scene *s, uint32_t before)
     say_piece(s, operator);
     scene_settle(s);
     scene_expect_error(s, operator, PD_FAILED_PRECONDITION, "");
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_IMPORT), 1);
+    assert_int_equal(s->daemon->counters.calls[PD_IMPORT], 1);
     for (uint32_t rank = before; rank < 4; rank++) fd[rank] = scene_join(s, rank, 4, 1);
     for (uint32_t rank = 0; rank < 4; rank++) close(fd[rank]);
     close(operator);
@@ -280,7 +281,7 @@ TEST(a_piece_of_an_import_takes_nothing_of_a_ranks_share, scene *s)
     say_piece(s, operator);
     scene_settle(s);
     for (uint32_t i = 0; i < 3; i++) send_push(s, fd, i);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 2); /* two frames, as without an import: the rank's
+    assert_int_equal(s->daemon->counters.calls[PD_PUSH], 2); /* two frames, as without an import: the rank's
                                                                      * reserve and half of the rest of the budget */
     close(fd);
     close(first);
@@ -296,9 +297,9 @@ TEST(a_piece_of_an_import_waits_while_the_budget_is_full_and_then_goes_on, scene
     for (uint32_t i = 2; i < 4; i++) send_push(s, fd, i);
     say_piece(s, operator);
     scene_turn(s);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_IMPORT), 0);
+    assert_int_equal(s->daemon->counters.calls[PD_IMPORT], 0);
     scene_settle(s);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_IMPORT), 1);
+    assert_int_equal(s->daemon->counters.calls[PD_IMPORT], 1);
     close(fd);
     close(first);
     close(operator);
@@ -313,7 +314,7 @@ TEST(initial_weights_that_wait_for_memory_are_told_whom_they_wait_for, scene *s)
     fd = scene_join(s, 1, 2, 8);
     for (uint32_t i = 0; i < 5; i++) scene_data(s, fd, PD_INIT, i, 0);
     scene_settle(s);
-    assert_int_equal(pd_conversation_calls(s->daemon, PD_INIT), 4); /* rank 0 has sent no weights, so no weights of
+    assert_int_equal(s->daemon->counters.calls[PD_INIT], 4); /* rank 0 has sent no weights, so no weights of
                                                                      * rank 1 can be summed and freed */
     for (int i = 0; i < 4; i++) scene_expect(s, fd, PD_INIT);
     scene_sleep(s, 61);

@@ -4,6 +4,7 @@
 
 #include <sys/socket.h>
 
+#include "loop.h"
 #include "scene.h"
 
 enum { PAYLOAD = CHUNK * sizeof(float) };
@@ -202,12 +203,12 @@ TEST(a_push_for_which_memory_is_short_is_not_refused_but_ends_the_connection, sc
     scene_initialise(s, other, 1);
     for (int64_t n = 0; failed; n++) {
         int fd = scene_join(s, 1, 2, 1);
-        uint64_t pushes = pd_conversation_calls(s->daemon, PD_PUSH);
+        uint64_t pushes = s->daemon->counters.calls[PD_PUSH];
         push(s, fd, 0, CHUNK, true);
         oom_arm(n);
         scene_turn(s);
         failed = oom_disarm();
-        if (pd_conversation_calls(s->daemon, PD_PUSH) == pushes) {
+        if (s->daemon->counters.calls[PD_PUSH] == pushes) {
             assert_true(has_ended(fd)); /* no error arrives before the connection ends */
             closed++;
         }

@@ -269,7 +269,7 @@ TEST(a_worker_that_releases_nothing_in_time_is_closed, scene *s)
     shared_send_pull(&w, 0, 0);
     scene_settle(s);
     shared_expect_weights(&w);
-    s->daemon->config.write_ms = 1;
+    s->daemon->config.times.write_ms = 1;
     assert_true(await(has_ended, &w, 20));
     shared_end(&w);
 }
@@ -285,7 +285,7 @@ TEST(a_worker_that_has_released_everything_is_not_closed, scene *s)
     shared_send_release(&w, 1);
     scene_settle(s);
     scene_expect(s, w.fd, PD_RELEASE);
-    s->daemon->config.write_ms = 1;
+    s->daemon->config.times.write_ms = 1;
     shared_expect_weights(&late);
     assert_true(await(has_ended, &late, 20)); /* the other one is closed at the same tick, or not at all */
     shared_send_pull(&w, 0, 0);

@@ -89,8 +89,8 @@ TEST(marked_keys_change, fixture *f)
 {
     write_file(f, "[log]\nlevel = debug\n[limits]\nmax_jobs = 9\n[server]\nlisten = :7070\ndrain_timeout = 1m\n");
     assert_true(reload(f));
-    assert_int_equal(f->reload.config->log_level, 4);
-    assert_int_equal(f->reload.config->max_jobs, 9);
+    assert_int_equal(f->reload.config->log.level, 4);
+    assert_int_equal(f->reload.config->limits.max_jobs, 9);
     assert_int_equal(f->reload.config->drain_timeout, 60000);
     expect(f, "reload: limits.max_jobs = 9 (it was 5)");
     expect(f, "reload: done, 3 keys have changed");
@@ -101,7 +101,7 @@ TEST(other_keys_stay_and_are_named, fixture *f)
     write_file(f, "[limits]\nmax_jobs = 5\nmax_params = 7\n[server]\nlisten = :7071\nstate_dir = /elsewhere\n");
     assert_false(reload(f));
     assert_string_equal(f->reload.config->listen, ":7070");
-    assert_int_equal(f->reload.config->max_params, 65536);
+    assert_int_equal(f->reload.config->limits.max_params, 65536);
     expect(f, "warning: reload: server.listen = :7071 needs a restart; it stays :7070");
     expect(f, "warning: reload: server.state_dir = /elsewhere needs a restart; it stays auto");
     expect(f, "warning: reload: limits.max_params = 7 needs a restart; it stays 65536");
@@ -111,7 +111,7 @@ TEST(a_wrong_file_changes_nothing_and_says_why, fixture *f)
 {
     write_file(f, "[limits]\nmax_jobs = 9\nmax_prams = 7\n");
     assert_false(reload(f));
-    assert_int_equal(f->reload.config->max_jobs, 5);
+    assert_int_equal(f->reload.config->limits.max_jobs, 5);
     expect(f, "error: reload: invalid configuration, the old values stay in use: ");
     expect(f, ":3: there is no key max_prams in [limits]");
     unlink(f->path);
@@ -123,7 +123,7 @@ TEST(a_file_that_the_start_would_refuse_is_refused, fixture *f)
 {
     write_file(f, "[limits]\nmax_jobs = 9\n[server]\nlisten = *:7070\n");
     assert_false(reload(f));
-    assert_int_equal(f->reload.config->max_jobs, 5);
+    assert_int_equal(f->reload.config->limits.max_jobs, 5);
     expect(f, "refusing to listen on 0.0.0.0:7070");
 }
 
@@ -133,7 +133,7 @@ TEST(a_good_file_after_a_wrong_one_is_taken, fixture *f)
     assert_false(reload(f));
     write_file(f, "[limits]\nmax_jobs = 9\n[server]\nlisten = :7070\n");
     assert_true(reload(f));
-    assert_int_equal(f->reload.config->max_jobs, 9);
+    assert_int_equal(f->reload.config->limits.max_jobs, 9);
 }
 
 TEST(flags_still_win_over_the_file, fixture *f)
@@ -160,12 +160,12 @@ TEST(roles_are_read_with_the_keys_or_neither, fixture *f)
     write_file(f, "[limits]\nmax_jobs = 9\n[server]\nlisten = :7070\n");
     write_text(path, "anyone master *\n");
     assert_false(reload(f));
-    assert_int_equal(f->reload.config->max_jobs, 5);
+    assert_int_equal(f->reload.config->limits.max_jobs, 5);
     assert_null(f->reload.roles);
     expect(f, ":1: expected one of the roles none, read, push and admin, got master");
     write_text(path, "anyone read *\n");
     assert_true(reload(f));
-    assert_int_equal(f->reload.config->max_jobs, 9);
+    assert_int_equal(f->reload.config->limits.max_jobs, 9);
     assert_true(f->reload.roles != NULL && f->reload.store_roles != NULL);
     expect(f, "roles were read");
     unlink(path);
@@ -188,12 +188,12 @@ TEST(the_http_token_is_taken_with_the_keys_or_neither, fixture *f)
     write_token(path, "short\n");
     assert_false(reload(f));
     assert_null(f->token);
-    assert_int_equal(f->reload.config->max_jobs, 5);
+    assert_int_equal(f->reload.config->limits.max_jobs, 5);
     expect(f, "expected 16 to 256");
     write_token(path, "0123456789abcdef\n");
     assert_true(reload(f));
     assert_string_equal(f->token, "0123456789abcdef");
-    assert_int_equal(f->reload.config->max_jobs, 9);
+    assert_int_equal(f->reload.config->limits.max_jobs, 9);
     write_token(path, "fedcba9876543210\n");
     assert_true(reload(f));
     assert_string_equal(f->token, "fedcba9876543210");

@@ -131,7 +131,7 @@ TEST(parts_that_do_not_belong_together_are_refused, const rig *r)
     expect(kept, PD_DATA_LOSS, "is at step 7");
     kept->params[1].step--;
     kept->worker_states[0].rank = COURSE_WORLD;
-    expect(kept, PD_DATA_LOSS, "note");
+    expect(kept, PD_DATA_LOSS, "worker state");
     kept->worker_states[0].rank = 0;
     kept->job[0] = 'J';
     expect(kept, PD_DATA_LOSS, "job Job");

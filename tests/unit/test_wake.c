@@ -54,7 +54,7 @@ static pd_daemon *make(void)
     pd_daemon *daemon;
     pd_error err;
 
-    config.log = count_line;
+    config.hooks.log = count_line;
     posted = 0;
     if (pd_conversation_make(&daemon, &config, &platform, &err) != PD_OK) fail_msg("%s", err.text);
     return daemon;

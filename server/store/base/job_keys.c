@@ -16,10 +16,6 @@
 #define SECOND ((uint64_t)1000000000)  /* one second in ns; the longest duration (31 years) fits into 64 bits of ns */
 #define LAST_START ((uint64_t)1 << 53) /* largest start_step: float64 holds whole numbers up to 2^53 exactly */
 
-/* Builds the list of values that the key `rounds` accepts, "sync|quorum|...", from the list of policies. */
-#define POLICY_CHOICE(name) "|" #name
-#define POLICY_CHOICES (PD_POLICY_NAMES(POLICY_CHOICE) + 1)
-
 const pd_job_key pd_job_keys[] = {
     [PD_JOB_KEY_AGGREGATE] = { "aggregate", "mean",
                                "what the gradients of a round become; weighted_mean alone looks at numbers of "
@@ -67,7 +63,7 @@ const pd_job_key pd_job_keys[] = {
                                      "mean of those of all ranks",
                                      PD_JOB_CHOICE, "lowest|mean", 0, 0 },
     [PD_JOB_KEY_ROUNDS] = { "rounds", "sync", "which contributions a round waits for: sync, those of all workers",
-                            PD_JOB_CHOICE, POLICY_CHOICES, 0, 0 },
+                            PD_JOB_CHOICE, "sync", 0, 0 },
     [PD_JOB_KEY_DURABILITY] = { "durability", "auto",
                                 "what survives a restart of the daemon: none, nothing; checkpoint, the state of the "
                                 "last checkpoint; log, besides each step since then, for jobs with small gradients; "

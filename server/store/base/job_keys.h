@@ -117,6 +117,4 @@ double pd_job_values_limit(const pd_job_values *values, enum pd_job_key_index ke
  * PD_NOT_FOUND: no key has that name. PD_INVALID_ARGUMENT: the key does not accept the value. */
 int pd_job_key_check(const char *name, const char *value, pd_error *err);
 
-#define PD_POLICY_NAMES(X) X(sync)
-
 #endif

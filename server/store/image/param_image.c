@@ -103,6 +103,6 @@ size_t pd_param_image_write(pd_archive *archive, pd_steps *steps, pd_param *para
 
 void pd_param_image_write_end(pd_archive *archive)
 {
-    pd_optim_write_end(archive);
+    pd_archive_leave(archive);
     pd_archive_leave(archive);
 }

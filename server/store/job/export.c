@@ -454,7 +454,7 @@ static pd_exported *answer_of(pd_job *job, pd_request *request, const pd_exporte
 static bool roots_are_back(const pd_job *job)
 {
     for (uint32_t i = 0; job->steps.tasks_out > 0 && i < job->steps.n_params; i++)
-        if (!pd_pending_roots_are_back(job->steps.params[i].optim)) return false;
+        if (!pd_optim_may_be_saved(job->steps.params[i].optim)) return false;
     return true;
 }
 
