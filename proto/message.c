@@ -336,20 +336,14 @@ int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint8_t f
     return pd_frame_pack(out, bytes, method, flags | PD_FLAG_REPLY | PD_FLAG_ERROR, request, &error.base, NULL, 0, 0);
 }
 
-int pd_message_marked_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err, uint64_t *mark)
+int pd_message_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err, uint64_t *mark)
 {
     void *message = NULL;
     int rc = pd_message_unpack(arena, &paramd__error__descriptor, at, bytes, &message, err);
 
     if (rc != PD_OK) return rc;
     const Paramd__Error *error = message;
-    if (error->mark != 0) *mark = error->mark;
+    if (mark != NULL && error->mark != 0) *mark = error->mark;
     rc = error->code >= -PD_CANCELLED && error->code <= -PD_UNAUTHENTICATED ? -error->code : PD_UNKNOWN;
     return pd_fail(err, rc, "%s", error->text);
-}
-
-int pd_message_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err)
-{
-    uint64_t mark;
-    return pd_message_marked_error(arena, at, bytes, err, &mark);
 }

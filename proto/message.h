@@ -98,10 +98,8 @@ size_t pd_utf8_prefix(const uint8_t *at, size_t bytes);
 
 /* Reads the header of an ERROR frame, fills *err and returns err->code, which is never PD_OK. Codes are positive in the
  * header, and negative in *err. An unknown code becomes PD_UNKNOWN. A header that is no Error message gives the error
- * of pd_message_unpack. */
-int pd_message_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err);
-/* Reads the header of an ERROR frame as pd_message_error does. Sets *mark to the number that the server gave to this
- * error, if it has one. */
-int pd_message_marked_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err, uint64_t *mark);
+ * of pd_message_unpack. Sets *mark to the number that the server gave to this error, if it has one. `mark` may be
+ * NULL. */
+int pd_message_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err, uint64_t *mark);
 
 #endif

@@ -522,7 +522,7 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
 
     if ((prefix->flags & PD_FLAG_ERROR) != 0) {
         pd_arena_reset(core->arena);
-        pd_message_marked_error(core->arena, header, prefix->header_bytes, &error, &core->link.mark);
+        pd_message_error(core->arena, header, prefix->header_bytes, &error, &core->link.mark);
         pd_command_address(error.text, sizeof error.text,
                            core->setup.addresses != NULL ? &core->setup.addresses[core->link.url] : NULL);
         refusal = &error;

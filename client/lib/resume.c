@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-/* Forgets the tickets of calls that timed out. Nobody can wait for them any more: these calls ended when the server
- * lost the job or its last steps. The core must be locked. */
+/* Forgets the tickets of calls that timed out: these calls ended when the server lost the job or its last steps. The
+ * core must be locked. */
 static void forget_calls(pd_client *client)
 {
     pd_ticket_id *const tickets[] = { &client->declare, &client->init,    &client->fetch,  &client->barrier,
@@ -23,61 +23,46 @@ static void forget_calls(pd_client *client)
     }
 }
 
-/* Begins to start the lost job anew, unless a call that timed out has begun it already. The core must be locked. */
-static int begin_restart(pd_client *client, pd_error *err)
-{
-    int rc;
-
-    if (client->restarting && !client->core->end.lost) return PD_OK;
-    if (client->core->end.lost) forget_calls(client);
-    rc = pd_core_recreate(client->core, &client->restart, err);
-    client->restarting = rc == PD_OK;
-    client->rewinding = false;
-    return rc;
-}
-
-/* Begins to go back to the server's step, unless a call that timed out has begun that already. The core must be
- * locked. */
-static int begin_rewind(pd_client *client, pd_error *err)
-{
-    int rc;
-
-    if (client->rewinding && client->core->end.error.code == PD_OK) return PD_OK;
-    if (client->core->end.gone_back) forget_calls(client);
-    rc = pd_core_rewind(client->core, &client->rewind, err);
-    client->rewinding = rc == PD_OK;
-    return rc;
-}
-
-/* Waits until the server has accepted the parameters again, then receives the weights. The core must be locked. */
-static int go_on(pd_client *client, pd_ticket_id *ticket, void *const *weights, pd_error *err)
+/* Waits until the server has accepted the parameters again, then receives the weights. Ends the recovery, which has
+ * failed to begin with `rc` unless that is PD_OK. Unlocks the core. */
+static int end_recovery(pd_client *client, pd_ticket_id *ticket, bool *recovers, void *const *weights, int rc,
+                        pd_error *err)
 {
     double end = pd_handle_end(client);
-    int rc = *ticket != 0 ? pd_handle_finish_part(client, ticket, end, err) : PD_OK;
 
-    if (rc != PD_OK) return rc;
-    client->welcome = client->core->welcome;
-    return pd_handle_init(client, weights, end, err);
+    if (rc == PD_OK && *ticket != 0) rc = pd_handle_finish_part(client, ticket, end, err);
+    if (rc == PD_OK) {
+        client->welcome = client->core->welcome;
+        rc = pd_handle_init(client, weights, end, err);
+    }
+    if (rc == PD_OK) *recovers = false;
+    pd_io_leave(&client->io);
+    return rc;
 }
 
 int pd_client_restart(pd_client *client, void *const *weights, pd_error *err)
 {
-    int rc;
+    int rc = PD_OK;
 
     pd_io_enter(&client->io);
-    if ((rc = begin_restart(client, err)) == PD_OK) rc = go_on(client, &client->restart, weights, err);
-    if (rc == PD_OK) client->restarting = false;
-    pd_io_leave(&client->io);
-    return rc;
+    if (!client->restarting || client->core->end.lost) { /* otherwise a call that timed out has begun it */
+        if (client->core->end.lost) forget_calls(client);
+        rc = pd_core_recreate(client->core, &client->restart, err);
+        client->restarting = rc == PD_OK;
+        client->rewinding = false;
+    }
+    return end_recovery(client, &client->restart, &client->restarting, weights, rc, err);
 }
 
 int pd_client_rewind(pd_client *client, void *const *weights, pd_error *err)
 {
-    int rc;
+    int rc = PD_OK;
 
     pd_io_enter(&client->io);
-    if ((rc = begin_rewind(client, err)) == PD_OK) rc = go_on(client, &client->rewind, weights, err);
-    if (rc == PD_OK) client->rewinding = false;
-    pd_io_leave(&client->io);
-    return rc;
+    if (!client->rewinding || client->core->end.error.code != PD_OK) {
+        if (client->core->end.gone_back) forget_calls(client);
+        rc = pd_core_rewind(client->core, &client->rewind, err);
+        client->rewinding = rc == PD_OK;
+    }
+    return end_recovery(client, &client->rewind, &client->rewinding, weights, rc, err);
 }

@@ -1,12 +1,11 @@
 /* adafactor_bandwidth: the memory bandwidth of a step of adafactor on one square, factored parameter, divided by the
- * bandwidth of a triad, a[i] = b[i] + s c[i], with as many threads in the same memory. Steps and triads alternate,
- * and the median of the ratios counts.
+ * bandwidth of a triad, a[i] = b[i] + s c[i], with as many threads in the same memory. Steps and triads alternate, and
+ * the median of the ratios counts.
  *
  * An array of the parameter's size counts once for each time that the algorithm must read or write it, six times in
- * all. The gradient is read three times (sums, lengths, move), because the clip needs the root mean square of an
- * update that needs the moments of the whole gradient. The weights before the step are read twice, because their
- * scale must be known before any of them moves. The weights after the step are written once. Row and column moments
- * do not count.
+ * all. The gradient is read three times (sums, lengths, move), because the clip needs the root mean square of an update
+ * that needs the moments of the whole gradient. The weights before the step are read twice, because their scale must be
+ * known before any of them moves. The weights after the step are written once. Row and column moments do not count.
  *
  *     figure_adafactor_bandwidth [SIDE]          SIDE is 8192 by default */
 

@@ -53,7 +53,7 @@ static void receive_error(int fd, int code)
     if (recv(fd, header, prefix.header_bytes, MSG_WAITALL) != (ssize_t)prefix.header_bytes)
         figure_stop("the daemon ended a connection");
     pd_arena_reset(arena);
-    pd_message_error(arena, header, prefix.header_bytes, &err);
+    pd_message_error(arena, header, prefix.header_bytes, &err, NULL);
     if ((prefix.flags & PD_FLAG_ERROR) == 0 || err.code != code)
         figure_stop("expected to be refused, got %s", err.text);
 }
@@ -97,8 +97,8 @@ static void measure(const char *url, int fd, size_t pairs)
     }
     a = figure_quantile(there, pairs, 0.5);
     b = figure_quantile(missing, pairs, 0.5);
-    printf("%.4f\tmedians %.2f and %.2f microseconds of %zu pairs; the answer about the job that exists took longer "
-           "in %.1f %% of them\n",
+    printf("%.4f\tmedians %.2f and %.2f microseconds of %zu pairs; the answer about the job that exists took longer in "
+           "%.1f %% of them\n",
            a / b, a, b, pairs, 100.0 * (double)longer / (double)pairs);
     free(there);
     free(missing);

@@ -158,10 +158,9 @@ int main(void)
     took = figure_ms() - begun;
     cpu = cpu_seconds(daemon, &faults);
     least = reading + (RESENT + 1) * figure_quantile(step_ms, RESENT, 0.5);
-    printf(
-        "%.3f\t%.0f ms; reading %.0f MB takes %.0f ms, a step %.0f ms, %d steps were sent again; the daemon used %.2f "
-        "s of CPU and touched %lu pages\n",
-        took / least, took, bytes / 1e6, reading, figure_quantile(step_ms, RESENT, 0.5), RESENT, cpu, faults);
+    printf("%.3f\t%.0f ms; reading %.0f MB takes %.0f ms, a step %.0f ms, %d steps were sent again; the daemon used "
+           "%.2f s of CPU and touched %lu pages\n",
+           took / least, took, bytes / 1e6, reading, figure_quantile(step_ms, RESENT, 0.5), RESENT, cpu, faults);
     team_end(t);
     kill_daemon(daemon);
     unlink(url + strlen("unix://"));

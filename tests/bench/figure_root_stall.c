@@ -78,8 +78,7 @@ int main(int argc, char **argv)
     p50 = median_of_pairs(with, without); /* comes before figure_quantile, which sorts the step times */
     p99 = figure_quantile(with, STEPS, 0.99) / figure_quantile(without, STEPS, 0.99);
     printf("%.3f\tp50 %.3f, p99 %.3f; with roots: median %.2f, 99 %%: %.2f, most %.2f ms; without: median %.2f, 99 %%: "
-           "%.2f, most %.2f ms; %d steps "
-           "each, %llu roots adopted, %llu waits\n",
+           "%.2f, most %.2f ms; %d steps each, %llu roots adopted, %llu waits\n",
            tail ? p99 : p50, p50, p99, figure_quantile(with, STEPS, 0.5), figure_quantile(with, STEPS, 0.99),
            figure_quantile(with, STEPS, 1), figure_quantile(without, STEPS, 0.5), figure_quantile(without, STEPS, 0.99),
            figure_quantile(without, STEPS, 1), STEPS, (unsigned long long)(adopted[1] - adopted[0]),

@@ -26,8 +26,7 @@ typedef struct pair_result {
     double checkpoint_mb; /* size of its last checkpoint */
 } pair_result;
 
-/* Starts a daemon with a state directory, and both jobs; measures them, and ends all. Free the times with
- * pair_free. */
+/* Starts a daemon with a state directory, and both jobs; measures them, and ends all. Free the times with pair_free. */
 void pair_measure(pair_result *out, const pair_options *options);
 void pair_free(pair_result *result);
 

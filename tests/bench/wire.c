@@ -56,7 +56,7 @@ static void read_error(const uint8_t *header, size_t bytes, pd_error *err)
     pd_arena *arena = pd_arena_new(PD_ARENA_BUDGET);
 
     *err = (pd_error){ .code = PD_NO_MEMORY };
-    if (arena != NULL) pd_message_error(arena, header, bytes, err);
+    if (arena != NULL) pd_message_error(arena, header, bytes, err, NULL);
     pd_arena_free(arena);
 }
 

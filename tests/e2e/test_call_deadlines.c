@@ -1,12 +1,11 @@
 /* Tests that no call of the client outlives its deadline, whatever has stopped: name servers, the network, the daemon.
  */
-#include "test.h"
-
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sys/socket.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "names.h"
 #include "proxy.h"
@@ -313,15 +312,4 @@ TEST(a_call_of_two_parts_has_one_deadline, const test_daemon *daemon)
     proxy_stop(between);
 }
 
-static int start_daemon(void **state)
-{
-    *state = daemon_start(NULL);
-    return 0;
-}
-
-static int stop_daemon(void **state)
-{
-    return daemon_stop(*state, patient(10));
-}
-
-GROUP(start_daemon, stop_daemon);
+GROUP_OBJECT(daemon_start(NULL), daemon_end);

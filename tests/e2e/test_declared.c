@@ -1,7 +1,6 @@
 /* Tests the details that workers declare beside names and shapes, through the real daemon: two workers with batch-norm
  * statistics, and what an operator sees. */
 #include "test.h"
-
 #include "daemon_process.h"
 #include "team.h"
 

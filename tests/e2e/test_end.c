@@ -1,9 +1,8 @@
 /* Tests how a daemon ends by itself: without workers, or with the process that has started it. */
 #define _GNU_SOURCE /* pipe2 */
-#include "test.h"
-
 #include <fcntl.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "team.h"
 

@@ -1,12 +1,11 @@
 /* Tests paramctl export with a real daemon: the file that it writes, and that training goes on in the job and from the
  * file. */
 #define _GNU_SOURCE /* for O_TMPFILE */
-#include "test.h"
-
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "operator.h"
 #include "safetensors.h"
@@ -197,14 +196,14 @@ TEST(training_goes_on_bit_for_bit_from_a_file, fixture *f)
     goes_on_from_a_file(f, "* adamw lr=0.01 amsgrad=yes");
     goes_on_from_a_file(f, "layers* adafactor learning_rate=0.01 beta1=0.9");
     goes_on_from_a_file(f, "* kron learning_rate=0.01 block_size=8");
-    goes_on_from_a_file(f, "* scalable_shampoo learning_rate=0.05 block_size=8 root_delay=0 "
-                           "best_effort_memory_usage_reduction=yes");
-    goes_on_from_a_file(f, "* shampoo lr=0.01 max_preconditioner_dim=8 grafting_config=SGD root_delay=0 "
-                           "preconditioner_dtype=float64");
-    goes_on_from_a_file(f, "* shampoo lr=0.01 max_preconditioner_dim=4 grafting_config=SGD precondition_frequency=3 "
-                           "root_delay=3");
-    goes_on_from_a_file(f, "* scalable_shampoo learning_rate=0.05 block_size=4 preconditioning_compute_steps=4 "
-                           "root_delay=4");
+    goes_on_from_a_file(
+        f, "* scalable_shampoo learning_rate=0.05 block_size=8 root_delay=0 best_effort_memory_usage_reduction=yes");
+    goes_on_from_a_file(
+        f, "* shampoo lr=0.01 max_preconditioner_dim=8 grafting_config=SGD root_delay=0 preconditioner_dtype=float64");
+    goes_on_from_a_file(
+        f, "* shampoo lr=0.01 max_preconditioner_dim=4 grafting_config=SGD precondition_frequency=3 root_delay=3");
+    goes_on_from_a_file(
+        f, "* scalable_shampoo learning_rate=0.05 block_size=4 preconditioning_compute_steps=4 root_delay=4");
 }
 
 /* Reads the file with another program, numpy. */

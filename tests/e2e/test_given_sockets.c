@@ -1,7 +1,5 @@
 /* Tests sockets that the service manager opens for the daemon: their names say what is spoken there, and other machines
  * reach them under the same conditions as addresses of the configuration. */
-#include "test.h"
-
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -9,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include "test.h"
 #include "http_ask.h"
 #include "paramd/client.h"
 #include "tls_scene.h"

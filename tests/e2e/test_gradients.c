@@ -1,7 +1,6 @@
 /* Tests gradients through the real daemon: means and sums, gaps, numbers that are not finite, and hyperparameters sent
  * with a push. */
 #include "test.h"
-
 #include "daemon_process.h"
 #include "team.h"
 
@@ -9,17 +8,6 @@
 static const char *const small_chunks[] = { "--chunk-bytes=4KiB", "--max-payload=16KiB", NULL };
 static const int64_t mixed[] = { 1, 1024, 1025, 4000, 3, 64, 8192, 5 };
 enum { SIZE = 1500, MIXED = sizeof mixed / sizeof mixed[0] };
-
-static int start_daemon(void **state)
-{
-    *state = daemon_start(small_chunks);
-    return 0;
-}
-
-static int stop_daemon(void **state)
-{
-    return daemon_stop(*state, patient(10));
-}
 
 enum { STEPS = 3 };
 #define LR 0.5f
@@ -437,4 +425,4 @@ TEST(ranks_that_send_different_learning_rates_are_told_both, test_daemon *daemon
     model_free(m);
 }
 
-GROUP(start_daemon, stop_daemon);
+GROUP_OBJECT(daemon_start(small_chunks), daemon_end);

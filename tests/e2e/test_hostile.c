@@ -1,10 +1,9 @@
 /* Tests invalid frames, garbage and slow peers on raw sockets. Each gets a clear error and changes nothing, and the
  * daemon keeps serving the others. */
-#include "test.h"
-
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "http_ask.h"
 #include "message.h"
@@ -101,7 +100,8 @@ static int next_answer(scene *s, pd_error *err)
     assert_true(read_raw(s->fd, header, prefix.header_bytes));
     for (uint64_t i = 0; i < prefix.payload_bytes; i++) assert_true(read_raw(s->fd, &byte, 1));
     pd_arena_reset(s->arena);
-    return (prefix.flags & PD_FLAG_ERROR) != 0 ? pd_message_error(s->arena, header, prefix.header_bytes, err) : PD_OK;
+    return (prefix.flags & PD_FLAG_ERROR) != 0 ? pd_message_error(s->arena, header, prefix.header_bytes, err, NULL)
+                                               : PD_OK;
 }
 
 static void expect_answer(scene *s, int code, const char *words)

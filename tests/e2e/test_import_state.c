@@ -1,7 +1,6 @@
 /* Tests the import of saved optimizer state into a job of the real daemon: training goes on as if the optimizer had run
  * there from the start. */
 #include "test.h"
-
 #include "daemon_process.h"
 #include "optimizer.h"
 #include "quantize.h"

@@ -1,9 +1,8 @@
 /* Tests that a small job goes on stepping while another identity sends each method of the protocol at its largest, and
  * that the table of costs has each method. The attacks are those of tests/hostile. */
-#include "test.h"
-
 #include <ftw.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "duel.h"
 #include "handlers.h"

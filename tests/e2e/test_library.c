@@ -43,8 +43,8 @@ static void read_library(names *all, const char *library, const char *version)
     char command[1024];
 
     snprintf(command, sizeof command,
-             "nm -D --defined-only --with-symbol-versions '%s/../lib/%s.so' | "
-             "awk '$3 !~ /^_/ && $2 != \"A\" { sub(\"@@%s$\", \"\", $3); print $3 }'",
+             "nm -D --defined-only --with-symbol-versions '%s/../lib/%s.so' | awk '$3 !~ /^_/ && $2 != \"A\" { "
+             "sub(\"@@%s$\", \"\", $3); print $3 }'",
              getenv("PARAMD_BIN"), library, version);
     read_names(all, command);
 }

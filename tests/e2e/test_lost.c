@@ -1,9 +1,8 @@
 /* Tests worker processes that die, freeze and are replaced. */
-#include "test.h"
-
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "team.h"
 
@@ -13,17 +12,6 @@ static const char *const rules[] = { "* sgd lr=0.5 momentum=0.9", NULL };
 static const char *const options[] = { "step_timeout=1", NULL };
 static const int64_t sizes[] = { 3000, 10 };
 enum { STEPS = 5, LOST_IN = 3, FENCED = 42 };
-
-static int start_daemon(void **state)
-{
-    *state = daemon_start(flags);
-    return 0;
-}
-
-static int stop_daemon(void **state)
-{
-    return daemon_stop(*state, patient(10));
-}
 
 static bool push_first_parameter_only(worker *w)
 {
@@ -240,4 +228,4 @@ TEST(a_worker_that_computes_for_long_is_not_lost, test_daemon *daemon)
     model_free(m);
 }
 
-GROUP(start_daemon, stop_daemon);
+GROUP_OBJECT(daemon_start(flags), daemon_end);

@@ -1,6 +1,5 @@
 /* Tests the minimal worker of client/example: two ranks fit a line, and a second run begins anew. */
 #include "test.h"
-
 #include "daemon_process.h"
 
 enum { OUTPUT_BYTES = 8192 };

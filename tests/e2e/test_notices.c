@@ -1,7 +1,6 @@
 /* Tests the notices that the client gives its user unasked: that it waits for a server, and that a job of this name
  * is left over from an earlier run. */
 #include "test.h"
-
 #include "daemon_process.h"
 #include "paramd/client.h"
 

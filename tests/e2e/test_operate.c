@@ -1,7 +1,5 @@
 /* Tests how a daemon is operated: its log names who did what, people and programs can read the log, and the daemon
  * reloads its configuration. */
-#include "test.h"
-
 #include <jansson.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -9,6 +7,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "paramd/client.h"
 

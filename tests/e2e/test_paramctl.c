@@ -1,8 +1,7 @@
 /* Tests paramctl with a real daemon: its output and its exit status. */
-#include "test.h"
-
 #include <sys/wait.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "paramd/client.h"
 

@@ -1,10 +1,9 @@
 /* Tests the lists of paramctl with realistic names: their columns and width, --output, --watch, colours, and top. */
-#include "test.h"
-
 #include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "paramd/client.h"
 
@@ -179,10 +178,9 @@ TEST(lists_fit_a_narrow_terminal)
     pair both = train(JOB, 1, -1);
 
     if (paramctl_shell("command -v script > /dev/null") != 0) skip();
-    assert_int_equal(
-        paramctl_shell("SHELL=/bin/sh TERM=dumb script -qec \"stty cols 80; $paramctl status; $paramctl jobs; "
-                       "$paramctl params " JOB "\" /dev/null < /dev/null | tr -d '\\r'"),
-        0);
+    assert_int_equal(paramctl_shell("SHELL=/bin/sh TERM=dumb script -qec \"stty cols 80; $paramctl status; $paramctl "
+                                    "jobs; $paramctl params " JOB "\" /dev/null < /dev/null | tr -d '\\r'"),
+                     0);
     assert_says("DURABLE\n");
     assert_says("WAITS FOR\n");
     assert_lines_fit(80);
@@ -246,8 +244,8 @@ static void on_a_terminal(const char *environment, const char *command)
 TEST(an_error_stays_on_the_terminal_when_watch_ends)
 {
     if (paramctl_shell("command -v script > /dev/null") != 0) skip();
-    assert_int_equal(paramctl_shell("SHELL=/bin/sh TERM=xterm script -qec \"$paramctl jobs --watch "
-                                    "--server tcp://127.0.0.1:1 --timeout 0.2\" /dev/null < /dev/null"),
+    assert_int_equal(paramctl_shell("SHELL=/bin/sh TERM=xterm script -qec \"$paramctl jobs --watch --server "
+                                    "tcp://127.0.0.1:1 --timeout 0.2\" /dev/null < /dev/null"),
                      3);
     assert_says("127.0.0.1:1: Connection refused");
     assert_null(strchr(paramctl_output, '\033')); /* the terminal was not cleared */
@@ -290,8 +288,8 @@ TEST(top_fills_a_terminal_until_q)
 {
     if (paramctl_shell("command -v script > /dev/null") != 0) skip();
     /* --foreground: otherwise `timeout` may put paramctl into the background, where reading the terminal stops it */
-    assert_int_equal(paramctl_shell("echo q | SHELL=/bin/sh TERM=xterm script -qec \"stty cols 100 rows 20; "
-                                    "timeout --foreground %g $paramctl top --watch=200ms\" /dev/null",
+    assert_int_equal(paramctl_shell("echo q | SHELL=/bin/sh TERM=xterm script -qec \"stty cols 100 rows 20; timeout "
+                                    "--foreground %g $paramctl top --watch=200ms\" /dev/null",
                                     patient(20)),
                      0);
     assert_says("sorted by name");

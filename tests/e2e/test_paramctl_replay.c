@@ -1,6 +1,5 @@
 /* Tests paramctl replay and bench with a real daemon. */
 #include "test.h"
-
 #include "golden.h"
 #include "daemon_process.h"
 #include "tracefile.h"

@@ -1,6 +1,5 @@
 /* Tests paramctl shutdown and drain: they wait as long as the daemon drains, and name the workers that it waits for. */
 #include "test.h"
-
 #include "daemon_process.h"
 #include "paramd/client.h"
 

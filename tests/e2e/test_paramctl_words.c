@@ -1,6 +1,5 @@
 /* Tests how paramctl reads its command line: options, help, exit statuses; and the commands that need no daemon. */
 #include "test.h"
-
 #include "daemon_process.h"
 
 TEST(exit_status_is_3_where_nobody_listens)

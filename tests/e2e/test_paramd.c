@@ -1,12 +1,11 @@
 /* Tests the program paramd before it serves: configuration, exit codes, and the configuration file that is
  * installed. */
-#include "test.h"
-
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include "test.h"
 #include "blascore.h"
 #include "cpu.h"
 

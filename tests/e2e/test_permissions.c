@@ -1,10 +1,9 @@
 /* Tests a daemon with a file of roles: users of a Unix socket and strangers on TCP, a reload of the file, files that
  * are refused, and what paramctl tells of roles. */
-#include "test.h"
-
 #include <signal.h>
 #include <sys/stat.h>
 
+#include "test.h"
 #include "connection.h"
 #include "daemon_process.h"
 #include "log.h"

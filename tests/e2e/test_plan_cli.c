@@ -1,8 +1,8 @@
 /* Tests paramctl plan as a program: its output and its exit status. No daemon runs. */
-#include "test.h"
-
 #include <sys/wait.h>
 #include <jansson.h>
+
+#include "test.h"
 
 static char output[64 * 1024]; /* output of the last paramctl command: stdout and stderr */
 

@@ -1,10 +1,9 @@
 /* Tests paramctl plan against a real daemon: the memory that it forecasts is the memory that the daemon counts after
  * the same job has declared, and it refuses the same jobs. */
-#include "test.h"
-
 #include <sys/wait.h>
 #include <jansson.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "job_keys.h"
 #include "paramd/client.h"

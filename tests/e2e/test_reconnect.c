@@ -1,10 +1,9 @@
 /* Tests connections that break at every place: each contribution counts exactly once. Gradients are ones, so the
  * weights count the steps. */
-#include "test.h"
-
 #include <stdatomic.h>
 #include <pthread.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "proxy.h"
 #include "team.h"
@@ -13,17 +12,6 @@ static const char *const flags[] = { "--chunk-bytes=4KiB", "--max-payload=16KiB"
 static const char *const rules[] = { "* sgd lr=1", NULL };
 static const int64_t sizes[] = { 2500, 10, 600 };
 enum { STEP_BYTES = (2500 + 10 + 600) * 4 + 700 }; /* bytes of a step's pushes, or of their answers */
-
-static int start_daemon(void **state)
-{
-    *state = daemon_start(flags);
-    return 0;
-}
-
-static int stop_daemon(void **state)
-{
-    return daemon_stop(*state, patient(10));
-}
 
 typedef struct trouble {
     proxy *between; /* proxy between rank 1 and the daemon; rank 0 is connected directly */
@@ -267,4 +255,4 @@ TEST(initial_weights_survive_a_cut_anywhere, void *given)
     model_free(m);
 }
 
-GROUP(start_daemon, stop_daemon);
+GROUP_OBJECT(daemon_start(flags), daemon_end);

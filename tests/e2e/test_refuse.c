@@ -1,21 +1,9 @@
 /* Tests what the daemon refuses, and the texts of its errors. */
 #include "test.h"
-
 #include "daemon_process.h"
 #include "team.h"
 
 static const int64_t sizes[] = { 40, 8 };
-
-static int start_daemon(void **state)
-{
-    *state = daemon_start(NULL);
-    return 0;
-}
-
-static int stop_daemon(void **state)
-{
-    return daemon_stop(*state, patient(10));
-}
 
 static int open_as(const test_daemon *daemon, const pd_client_options *as, pd_client **client, pd_error *err)
 {
@@ -341,4 +329,4 @@ TEST(calls_in_the_wrong_order_are_refused_without_asking, test_daemon *daemon)
     model_free(m);
 }
 
-GROUP(start_daemon, stop_daemon);
+GROUP_OBJECT(daemon_start(NULL), daemon_end);

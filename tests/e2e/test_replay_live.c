@@ -1,6 +1,5 @@
 /* Tests that a replay through a daemon agrees with the recorded run, and with the replay in this process. */
 #include "test.h"
-
 #include "daemon_process.h"
 #include "replay.h"
 #include "tracefile.h"

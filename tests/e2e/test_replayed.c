@@ -1,9 +1,8 @@
 /* Tests that contributions which workers send again after a crash of the daemon are counted, in the list of jobs and in
  * the metrics. */
-#include "test.h"
-
 #include <jansson.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "http_ask.h"
 #include "paramd/client.h"

@@ -1,10 +1,9 @@
 /* Tests a daemon that is killed in the middle of a run and started again. Workers learn that the job is lost, create it
  * again from the weights that they have, and training continues. */
-#include "test.h"
-
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "proxy.h"
 #include "team.h"

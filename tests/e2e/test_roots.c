@@ -1,7 +1,6 @@
 /* Tests second-order optimizers through the real daemon: the weights do not depend on thread timing or on the time at
  * which roots finish. Also tests what is reported about roots. */
 #include "test.h"
-
 #include "connection.h"
 #include "daemon_process.h"
 #include "team.h"

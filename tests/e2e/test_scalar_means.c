@@ -1,9 +1,8 @@
 /* Tests the scalars that workers send with their steps: they come back as weighted means, through the library and the
  * real daemon, also when connections break. */
-#include "test.h"
-
 #include <pthread.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "proxy.h"
 #include "team.h"
@@ -15,17 +14,6 @@ static const char *const flags[] = { "--chunk-bytes=4KiB", "--max-payload=16KiB"
 static const char *const rules[] = { "* sgd lr=0.001", NULL };
 /* the scalars travel with the first parameter, which has three frames */
 static const int64_t sizes[] = { 2500, 10, 60 };
-
-static int start_daemon(void **state)
-{
-    *state = daemon_start(flags);
-    return 0;
-}
-
-static int stop_daemon(void **state)
-{
-    return daemon_stop(*state, patient(10));
-}
 
 static double loss_of(int rank, uint64_t step)
 {
@@ -146,7 +134,7 @@ static void train(const test_daemon *daemon, const char *job, course c)
     model_free(m);
 }
 
-EACH_TEST(start_daemon, stop_daemon);
+OBJECT(daemon_start(flags), daemon_end);
 
 HOLDS_FOR(void *given, four_workers_have_the_same_means, train(given, "means", (course){ 0 }));
 HOLDS_FOR(void *given, a_push_without_pull_brings_them_too, train(given, "pushes", (course){ .pushes_only = true }));

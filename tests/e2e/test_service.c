@@ -1,12 +1,11 @@
 /* Tests the daemon as a service: its service manager, its addresses, its descriptors, and how it stops. */
-#include "test.h"
-
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "http_ask.h"
 #include "team.h"

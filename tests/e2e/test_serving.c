@@ -1,12 +1,11 @@
 /* Tests the daemon as workers see it: late starts, addresses, draining, budgets, many jobs. */
-#include "test.h"
-
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "team.h"
 

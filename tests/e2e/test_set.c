@@ -1,7 +1,6 @@
 /* Tests hyperparameters that paramctl sets while a job runs, through the real daemon: from the stated step on the
  * weights are those of a job with the same values in a schedule, bit for bit. */
 #include "test.h"
-
 #include "daemon_process.h"
 #include "team.h"
 

@@ -1,10 +1,9 @@
 /* Tests four workers that each have a shard of every parameter, as FSDP cuts them: they train the same weights as one
  * worker with whole gradients, bit for bit, also when connections break and processes die within a step. Some shards
  * are empty: those of a scalar, and of a bias of five elements. */
-#include "test.h"
-
 #include <pthread.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "proxy.h"
 #include "team.h"
@@ -16,17 +15,6 @@ static const char *const flags[] = { "--chunk-bytes=4KiB", "--max-payload=16KiB"
 static const char *const rules[] = { "* adam lr=0.01", NULL };
 static const pd_shape shapes[N] = { { 2, { 50, 50 } }, { 1, { 5 } }, { 0, { 0 } }, { 1, { 600 } }, { 1, { 1 } } };
 static const char *const names[N] = { "kernel", "bias", "scale", "embedding", "temperature" };
-
-static int start_daemon(void **state)
-{
-    *state = daemon_start(flags);
-    return 0;
-}
-
-static int stop_daemon(void **state)
-{
-    return daemon_stop(*state, patient(10));
-}
 
 typedef struct shard {
     const char *url, *job;
@@ -167,7 +155,7 @@ static void assert_trained_like_one(const test_daemon *daemon, const char *job, 
                                 (size_t)(shards[rank].end[p] - shards[rank].start[p]) * sizeof(float));
 }
 
-EACH_TEST(start_daemon, stop_daemon);
+OBJECT(daemon_start(flags), daemon_end);
 
 TEST(shards_of_four_workers_train_like_the_whole_of_one, const test_daemon *daemon)
 {

@@ -1,9 +1,8 @@
 /* Tests shared memory between the daemon and workers that are processes of their own: the same bits come by every way,
  * whatever is pushed and pulled; and nothing is left over when workers or jobs end. */
-#include "test.h"
-
 #include <signal.h>
 
+#include "test.h"
 #include "crew.h"
 #include "daemon_process.h"
 #include "descriptors.h"

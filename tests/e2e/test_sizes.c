@@ -1,6 +1,5 @@
 /* Tests programs that were compiled with another version of the header: their structs have fewer fields, or more. */
 #include "test.h"
-
 #include "daemon_process.h"
 #include "paramd/client.h"
 #include "handle.h"

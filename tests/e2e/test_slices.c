@@ -1,11 +1,10 @@
 /* Tests the ways in which a program can wait without giving its thread to the library: short calls that are made again,
  * a descriptor for event loops, and several threads that wait at once. */
-#include "test.h"
-
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "paramd/client.h"
 
@@ -261,15 +260,4 @@ TEST(threads_push_and_wait_at_once, const test_daemon *daemon)
     pd_client_close(w.client);
 }
 
-static int set_up(void **state)
-{
-    *state = daemon_start(NULL);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    return daemon_stop(*state, patient(20));
-}
-
-FIXTURE(set_up, tear_down);
+OBJECT(daemon_start(NULL), daemon_end);

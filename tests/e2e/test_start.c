@@ -1,23 +1,11 @@
 /* Tests job options for the start and the size of steps, through the client library: start_step, initial_weights,
  * and clip_global_norm. */
 #include "test.h"
-
 #include "daemon_process.h"
 #include "team.h"
 
 enum { START = 1000 };
 static const int64_t sizes[] = { 700, 3 };
-
-static int start_daemon(void **state)
-{
-    *state = daemon_start(NULL);
-    return 0;
-}
-
-static int stop_daemon(void **state)
-{
-    return daemon_stop(*state, patient(10));
-}
 
 static bool is_at(worker *w, uint64_t step)
 {
@@ -134,4 +122,4 @@ TEST(a_job_that_clips_moves_no_further_than_its_limit, void *given)
     end(&f);
 }
 
-GROUP(start_daemon, stop_daemon);
+GROUP_OBJECT(daemon_start(NULL), daemon_end);

@@ -2,7 +2,6 @@
  * them without it. */
 #define _GNU_SOURCE /* mkdtemp, asprintf */
 #include "test.h"
-
 #include "daemon_process.h"
 #include "kept_sample.h"
 #include "wal_sample.h"
@@ -125,10 +124,10 @@ TEST(verify_says_which_file_is_damaged)
 {
     assert_int_equal(paramctl("verify %s", root), 0);
     assert_says("0 damaged");
-    assert_int_equal(paramctl_shell("printf X | dd of=$(echo %s/counted-*/step-*20)/state.bin bs=1 seek=40 "
-                                    "conv=notrunc 2> /dev/null",
-                                    root),
-                     0);
+    assert_int_equal(
+        paramctl_shell(
+            "printf X | dd of=$(echo %s/counted-*/step-*20)/state.bin bs=1 seek=40 conv=notrunc 2> /dev/null", root),
+        0);
     assert_int_equal(paramctl("verify %s", root), 1);
     assert_says("state.bin: its head is damaged");
     assert_says("1 damaged");

@@ -1,6 +1,5 @@
 /* Tests the random numbers of a job's workers: one stream that all workers share, and one stream for each worker. */
 #include "test.h"
-
 #include "daemon_process.h"
 #include "random.h"
 #include "team.h"

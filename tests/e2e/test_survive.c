@@ -1,7 +1,5 @@
 /* Tests checkpoints of a real daemon: jobs survive kill -9 and SIGTERM, damaged checkpoints are passed over, and a
  * directory belongs to one daemon. */
-#include "test.h"
-
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -9,6 +7,7 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
+#include "test.h"
 #include "cpu.h"
 #include "daemon_process.h"
 #include "team.h"

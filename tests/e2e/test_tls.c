@@ -1,12 +1,11 @@
 /* Tests tls:// with the real daemon: training, refusals that name their reason on both sides, and what a stranger on
  * the wire sees. */
-#include "test.h"
-
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <signal.h>
 #include <sys/socket.h>
 
+#include "test.h"
 #include "http_ask.h"
 #include "proxy.h"
 #include "team.h"

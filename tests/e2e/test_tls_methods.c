@@ -1,12 +1,11 @@
 /* Tries every method of the protocol over TLS with every kind of bad credential: the daemon answers none of them. It is
  * the other half of the figure auth_matrix (unit.auth_matrix has the roles). */
-#include "test.h"
-
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 
+#include "test.h"
 #include "http_ask.h"
 #include "message.h"
 #include "handlers.h"

@@ -1,10 +1,9 @@
 /* Tests that tokens and certificates are replaced while workers train: no worker sees an error. */
-#include "test.h"
-
 #include <stdatomic.h>
 #include <pthread.h>
 #include <signal.h>
 
+#include "test.h"
 #include "http_ask.h"
 #include "proxy.h"
 #include "team.h"

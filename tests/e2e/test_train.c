@@ -1,6 +1,5 @@
 /* Tests training through the real daemon: the pulled weights equal those that the formulas give, bit for bit. */
 #include "test.h"
-
 #include "daemon_process.h"
 #include "paramd/optim.h"
 #include "team.h"
@@ -9,17 +8,6 @@
 static const char *const small_chunks[] = { "--chunk-bytes=4KiB", "--max-payload=16KiB", NULL };
 static const int64_t mixed[] = { 1, 1024, 1025, 4000, 3, 64, 8192, 5 };
 enum { SIZE = 1500, MIXED = sizeof mixed / sizeof mixed[0] };
-
-static int start_daemon(void **state)
-{
-    *state = daemon_start(small_chunks);
-    return 0;
-}
-
-static int stop_daemon(void **state)
-{
-    return daemon_stop(*state, patient(10));
-}
 
 static bool ten_steps(worker *w)
 {
@@ -323,4 +311,4 @@ TEST(a_barrier_waits_for_every_rank, test_daemon *daemon)
     model_free(m);
 }
 
-GROUP(start_daemon, stop_daemon);
+GROUP_OBJECT(daemon_start(small_chunks), daemon_end);

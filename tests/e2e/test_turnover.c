@@ -1,7 +1,6 @@
 /* Tests jobs whose workers are replaced in the middle of steps: they end with the same bits as jobs whose workers stay,
  * with all optimizers, aggregates and ways to give initial weights. */
 #include "test.h"
-
 #include "daemon_process.h"
 #include "team.h"
 

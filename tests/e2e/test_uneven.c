@@ -1,7 +1,6 @@
 /* Tests workers with uneven numbers of steps: who needs a rank that has left for good gets an error at once, and goes
  * on when a process comes back to that rank. */
 #include "test.h"
-
 #include "daemon_process.h"
 #include "paramd/client.h"
 

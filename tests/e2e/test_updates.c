@@ -1,7 +1,6 @@
 /* Tests updates instead of weights: a worker that pulls the change of each step, in few bits, has the same weights as
  * the server. */
 #include "test.h"
-
 #include "daemon_process.h"
 #include "proxy.h"
 #include "team.h"
@@ -266,7 +265,7 @@ static void assert_refused(const char *rule, pd_dtype dtype, const char *why)
 
 TEST(updates_that_the_optimizer_does_not_give_are_refused)
 {
-    assert_refused("* sgd lr=0.1", PD_BF16, "sgd gives no updates here");
+    assert_refused("* sgd lr=0.1", PD_BF16, "sgd gives no updates");
     assert_refused("* shampoo communication_dtype=BF16 communicate_params=yes", PD_BF16, "communicate_params");
     assert_refused("* shampoo communication_dtype=FP16", PD_BF16, "updates of shampoo are float16 here");
 }

@@ -1,10 +1,9 @@
 /* Tests workers whose daemon is killed again and again while they train: with windows they do not notice, without one
  * they rewind, and the final weights have the bytes of an undisturbed run. */
-#include "test.h"
-
 #include <stdatomic.h>
 #include <pthread.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "team.h"
 
@@ -292,9 +291,8 @@ TEST(windows_work_with_updates)
 {
     static const manner m = { .window = { 8, 8 },
                               .updates = PD_BF16,
-                              .rule =
-                                  "* shampoo lr=0.05 epsilon=1e-4 max_preconditioner_dim=16 precondition_frequency=20 "
-                                  "communication_dtype=BF16 grafting_config=SGD" };
+                              .rule = "* shampoo lr=0.05 epsilon=1e-4 max_preconditioner_dim=16 "
+                                      "precondition_frequency=20 communication_dtype=BF16 grafting_config=SGD" };
     run r;
 
     try_manner(&m, &r);

@@ -181,7 +181,7 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     MUST(arena != NULL);
     MUST((prefix->flags & PD_FLAG_REPLY) != 0);
     if ((prefix->flags & PD_FLAG_ERROR) != 0)
-        MUST(pd_message_error(arena, header, prefix->header_bytes, &err) < 0 && err.text[0] != '\0');
+        MUST(pd_message_error(arena, header, prefix->header_bytes, &err, NULL) < 0 && err.text[0] != '\0');
     else
         MUST(pd_reply_unpack(arena, prefix->method, header, prefix->header_bytes, &message, &err) == PD_OK);
     if ((prefix->flags & PD_FLAG_ERROR) == 0 && prefix->method == PD_SHARE)

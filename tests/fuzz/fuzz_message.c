@@ -177,7 +177,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     read_again(type, message);
-    if (type == &paramd__error__descriptor) MUST(pd_message_error(arena, data + 2, size - 2, &err) < 0);
+    if (type == &paramd__error__descriptor) MUST(pd_message_error(arena, data + 2, size - 2, &err, NULL) < 0);
     if (type == &paramd__push_request__descriptor)
         check_pieces(((Paramd__PushRequest *)message)->pieces, ((Paramd__PushRequest *)message)->n_pieces, data[1]);
     if (type == &paramd__init_request__descriptor)

@@ -1,9 +1,8 @@
 /* Tests that tests and daemon compute with the instruction set that PARAMD_CPU chooses: a run on AVX2 proves nothing if
  * BLAS or our own loops use AVX-512 all the same. */
-#include "test.h"
-
 #include <strings.h>
 
+#include "test.h"
 #include "blascore.h"
 #include "cpu.h"
 #include "daemon_process.h"

@@ -1,7 +1,6 @@
 /* Replays every recorded run of Distributed PSGD Kron (folder distributed_kron) with the recorded random probes, and
  * compares weights, updates and state. Also replays the recorded cases of its routines. */
 #include "test.h"
-
 #include "replayed.h"
 
 TEST_PROGRAM(runs_agree_with_upstream)

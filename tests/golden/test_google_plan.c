@@ -1,9 +1,8 @@
 /* Tests the plan of scalable_shampoo for every shape of upstream's table, google_shampoo/preconditioner_plan.json:
  * the merged shape, the size of each statistic, and the exponent of its inverse root. */
-#include "test.h"
-
 #include <jansson.h>
 
+#include "test.h"
 #include "forecast.h"
 #include "golden.h"
 #include "optimizer_ops.h"

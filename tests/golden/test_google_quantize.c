@@ -2,7 +2,6 @@
  * sides divide and round in the same way. So codes, bucket sizes, diagonals and the values read back are equal bit for
  * bit. */
 #include "test.h"
-
 #include "golden.h"
 #include "quantize.h"
 

@@ -4,7 +4,6 @@
  * eigenvalues, and absolute for errors, which are at most about 1. A root whose error upstream finds too large must
  * be refused here, too. */
 #include "test.h"
-
 #include "golden.h"
 #include "root_types.h"
 #include "root.h"

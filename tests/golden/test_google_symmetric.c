@@ -2,7 +2,6 @@
  * agree to 1e-6 of each tensor's norm, since products are summed in another order. Functions that only move numbers
  * start from upstream's block rows, and their results are equal. */
 #include "test.h"
-
 #include "golden.h"
 #include "symmetric.h"
 

@@ -1,9 +1,8 @@
 /* Tests shapes against upstream's own tables in google_shampoo: merged dimensions, blocks and their order, sides of
  * statistics, exponents. */
-#include "test.h"
-
 #include <jansson.h>
 
+#include "test.h"
 #include "golden.h"
 #include "partition.h"
 #include "plan.h"

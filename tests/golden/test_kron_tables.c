@@ -1,9 +1,8 @@
 /* Tests kron against upstream's own tables in distributed_kron: which factors are diagonal, how dimensions are merged,
  * how blocks are cut and padded, the results of its einsum expressions, and on which machines its state lies. */
-#include "test.h"
-
 #include <jansson.h>
 
+#include "test.h"
 #include "golden.h"
 #include "kron_plan.h"
 #include "kron_factor.h"

@@ -1,9 +1,8 @@
 /* Tests distribution against upstream's tables in meta_shampoo: blocks in a flat range of a tensor, and blocks that are
  * assigned to ranks. */
-#include "test.h"
-
 #include <jansson.h>
 
+#include "test.h"
 #include "assignment.h"
 #include "golden.h"
 #include "partition.h"

@@ -2,7 +2,6 @@
  * of the recorded runs readme_* in meta_shampoo, but for the two changes that the guide names. The recorded runs
  * compute roots more often, so that they contain more of them. */
 #include "test.h"
-
 #include "golden.h"
 #include "recipe.h"
 #include "rule.h"

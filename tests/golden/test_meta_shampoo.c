@@ -1,7 +1,6 @@
 /* Replays every recorded run of Meta's PyTorch Distributed Shampoo (folder meta_shampoo), and compares its weights
  * and, if recorded, its state. */
 #include "test.h"
-
 #include "replayed.h"
 
 TEST_PROGRAM(runs_agree_with_upstream)

@@ -1,10 +1,9 @@
 /* Tests shampoo against upstream's own tables in meta_shampoo: which options its constructor accepts and its errors for
  * others, when roots are computed and first used, merged dimensions, blocks and where their elements lie, and the keys
  * of saved state. */
-#include "test.h"
-
 #include <jansson.h>
 
+#include "test.h"
 #include "golden.h"
 #include "partition.h"
 #include "optimizer.h"

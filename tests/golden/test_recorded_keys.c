@@ -1,7 +1,6 @@
 /* Tests that every key under which the recorded runs keep optimizer state, state/TTTT/NAME/FIELD, names a slot of its
  * parameter. */
 #include "test.h"
-
 #include "golden.h"
 #include "state_keys.h"
 

@@ -1,9 +1,8 @@
 /* Compares the learning rates of upstream's own schedules with ours, step by step, for every trace below. Rates that
  * upstream computes in float32 agree to one unit in the last place, and rates in float64 to four. */
-#include "test.h"
-
 #include <float.h>
 
+#include "test.h"
 #include "golden.h"
 #include "schedule.h"
 #include "trace.h"

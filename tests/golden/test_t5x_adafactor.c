@@ -1,6 +1,5 @@
 /* Replays every recorded run of T5X's adafactor (folder t5x_adafactor), and compares its weights and state. */
 #include "test.h"
-
 #include "replayed.h"
 
 TEST_PROGRAM(runs_agree_with_upstream)

@@ -1,7 +1,6 @@
 /* Replays every recorded average of Trax (folder trax_average), both with the arithmetic library and through a
  * daemon. Checks that the cases which Trax refuses (refused.json) are refused here too. */
 #include "test.h"
-
 #include "golden.h"
 #include "recipe.h"
 #include "replayed.h"

@@ -1,10 +1,9 @@
 /* Tests that the comparison with recorded roots can fail: with a hyperparameter slightly off, inverse roots must lie
  * beyond their tolerance. Each run is copied with another hyperparameter. The copy keeps no recorded state but inverse
  * roots, since factors would fail first and hide them. */
-#include "test.h"
-
 #include <jansson.h>
 
+#include "test.h"
 #include "golden.h"
 #include "replay.h"
 

@@ -277,14 +277,10 @@ static error_t parse(int key, char *value, struct argp_state *state)
 
 int main(int argc, char **argv)
 {
-    static const struct argp argp = { options,
-                                      parse,
-                                      NULL,
-                                      "Simulates paramd: server, workers, network and faults, "
-                                      "all drawn from a seed.",
-                                      NULL,
-                                      NULL,
-                                      NULL };
+    static const struct argp argp = {
+        options, parse, NULL, "Simulates paramd: server, workers, network and faults, all drawn from a seed.",
+        NULL,    NULL,  NULL
+    };
     settings set = { .first = 1, .last = 1000 };
     static sim_plan plan;
 

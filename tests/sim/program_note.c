@@ -112,12 +112,11 @@ static bool check_note(const sim_worker *w, const uint8_t *reply, size_t header)
         return true;
     }
     if (note->step != least || (least > 0 && memcmp(&got, &expected, sizeof got) != 0))
-        sim_fail(
-            "durability",
-            "%s rank %u expects the note of step %llu, and gets the note of step %llu, in which it wrote that it is of "
-            "step %llu (%llu bytes)",
-            w->job->name, w->rank, (unsigned long long)least, (unsigned long long)note->step,
-            (unsigned long long)got.step, (unsigned long long)note->bytes);
+        sim_fail("durability",
+                 "%s rank %u expects the note of step %llu, and gets the note of step %llu, in which it wrote that it "
+                 "is of step %llu (%llu bytes)",
+                 w->job->name, w->rank, (unsigned long long)least, (unsigned long long)note->step,
+                 (unsigned long long)got.step, (unsigned long long)note->bytes);
     pd_arena_free(arena);
     return true;
 }

@@ -293,7 +293,7 @@ static void take_refusal(sim_sharer *h, const pd_prefix *prefix, const uint8_t *
     pd_error err;
 
     pd_arena_reset(h->arena);
-    pd_message_error(h->arena, header, prefix->header_bytes, &err);
+    pd_message_error(h->arena, header, prefix->header_bytes, &err, NULL);
     if (err.code == h->expected || (h->phase == SHARE && err.code == PD_UNAVAILABLE && h->s->plan->share_fails > 0))
         next_request(h);
     else

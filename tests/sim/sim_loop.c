@@ -14,9 +14,8 @@
 #include <unistd.h>
 
 enum { TICK_MS = 250, HANDSHAKE_MS = 2000, SILENCE_MS = 3000, HEARTBEAT_MS = 1000, DRAIN_MS = 2000, KEEP_MS = 1500 };
-/* Limits of the memory that an idle server may use besides the memory committed to jobs: a constant, and bytes for
- * each connection and for each parameter of the plan. An idle server keeps tables, and memory for the next batch of
- * work. */
+/* Limits of the memory that an idle server may use besides the memory committed to jobs: a constant, and bytes for each
+ * connection and for each parameter of the plan. An idle server keeps tables, and memory for the next batch of work. */
 enum { LOOP_BYTES = 128 * 1024, CONN_BYTES = 8 * 1024, PARAM_BYTES = 1024 };
 /* Bytes of the figures of one job, with points of its past. */
 enum { FIGURE_BYTES = 40 * 1024 };

@@ -32,8 +32,7 @@ void clipped_push_absent(rig *r, uint32_t job, uint64_t step, uint32_t param);
 void clipped_push_scaled(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param, int64_t n,
                          float scale);
 
-/* Two variants of sgd for tests of clipping. They are not in the table: give them to a store as rows of
- * its own. */
+/* Two variants of sgd for tests of clipping. They are not in the table: give them to a store as rows of its own. */
 /* Returns the optimizer "limited", which clips all gradients of a rule by their common norm. The limit is the
  * hyperparameter `dampening`, which sgd does not use without momentum. */
 const pd_optimizer_ops *limited_row(void);

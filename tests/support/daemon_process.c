@@ -244,6 +244,11 @@ int daemon_stop(test_daemon *daemon, double seconds)
     return status;
 }
 
+void daemon_end(test_daemon *daemon)
+{
+    assert_int_equal(daemon_stop(daemon, patient(20)), 0);
+}
+
 void daemon_kill(test_daemon *daemon)
 {
     if (daemon->pid != 0) {

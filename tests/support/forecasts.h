@@ -24,9 +24,8 @@ void add_param(model *m, const char *name, int rank, int64_t a, int64_t b);
  * literal.
  *
  * varied is coupled with other tasks: each task also reads the first statistic and the tally; the last task costs 5000,
- * the others 40; roots are used when they are ready, and are due where lr is above 1.
- * literal has a slot of as many numbers as the parameter's name has letters, if its text `part` is in the name. Its
- * note holds the axes. */
+ * the others 40; roots are used when they are ready, and are due where lr is above 1. literal has a slot of as many
+ * numbers as the parameter's name has letters, if its text `part` is in the name. Its note holds the axes. */
 extern const pd_optimizer_ops *const forecast_rows[];
 int make_forecast(model *m, char *const *rules, size_t n, pd_error *err);
 /* Makes the forecast of a model with one rule or two; NULL: no rule. Fails the test if the forecast is refused. */

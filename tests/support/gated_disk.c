@@ -1,10 +1,11 @@
 /* gated_disk.c - a disk in memory at which a thread of the code under test can be made to wait. */
+#include "gated_disk.h"
+
 #include <pthread.h>
 #include <time.h>
 
-#include "gated_disk.h"
-#include "test.h"
 #include "daemon_process.h"
+#include "test.h"
 
 /* The functions with the gate get the argument of the disk below, so they find the gate here. */
 static gated_disk *only;

@@ -1,7 +1,6 @@
 /* golden.h - recorded files: numbered cases for the tests of routines, and folders of recorded runs, one test for each
- * run.
- * The files are in tests/golden/traces, which is committed, and in ../shared/golden, if that folder exists. A file that
- * is missing or damaged ends the program. */
+ * run. The files are in tests/golden/traces, which is committed, and in ../shared/golden, if that folder exists. A file
+ * that is missing or damaged ends the program. */
 #ifndef PD_GOLDEN_H
 #define PD_GOLDEN_H
 

@@ -3,11 +3,11 @@
 
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
 
 #include "daemon_process.h"
 #include "test.h"
-#include <arpa/inet.h>
-#include <netinet/in.h>
 
 bool http_answers(int port, const char *request, const char *expected)
 {

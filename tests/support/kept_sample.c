@@ -1,5 +1,6 @@
 /* kept_sample.c - small checkpoints for tests, whose content follows from their step. */
 #include "kept_sample.h"
+
 #include "stats.h"
 #include "test.h"
 

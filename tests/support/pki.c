@@ -5,10 +5,10 @@
 #include <openssl/ec.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
-
-#include "test.h"
 #include <signal.h>
 #include <sys/socket.h>
+
+#include "test.h"
 
 enum { DAY = 24 * 60 * 60 };
 

@@ -242,7 +242,7 @@ void scene_expect_error(scene *s, int fd, int code, const char *part)
 
     assert_true(scene_receive(s, fd));
     assert_true((s->prefix.flags & PD_FLAG_ERROR) != 0);
-    assert_int_equal(pd_message_error(s->arena, s->in, s->prefix.header_bytes, &err), code);
+    assert_int_equal(pd_message_error(s->arena, s->in, s->prefix.header_bytes, &err, NULL), code);
     if (strstr(err.text, part) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, part);
 }
 

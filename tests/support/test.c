@@ -1,7 +1,6 @@
 /* test.c - checks a condition again and again until it holds or a deadline passes. */
-#include "test.h"
-
 #include "daemon_process.h"
+#include "test.h"
 
 bool await(bool (*holds)(void *arg), void *arg, double seconds)
 {

@@ -12,6 +12,7 @@
  *     FIXTURE(set_up, tear_down);                    runs cmocka's functions around them
  *     OBJECT(scene_new(16, NULL), scene_free);       makes and frees an object for each test that has a parameter
  *     GROUP(set_up, tear_down);                      runs them once, around all tests of the file
+ *     GROUP_OBJECT(daemon_start(NULL), daemon_end);  makes and frees an object that all tests of the file share
  *     TEST_PROGRAM(name) { ... return status; }      runs tests that are counted only when they run
  *
  * A file's tests run in the order of its source. support/runner/runner.c runs them. */
@@ -123,7 +124,7 @@ void test_register(test_entry *entry);
 #define FIXTURE_CHOOSE(a, b, c, chosen, ...) chosen
 #define FIXTURE(...) FIXTURE_CHOOSE(__VA_ARGS__, FIXTURE_OF, FIXTURE_AROUND, )(__VA_ARGS__)
 
-#define OBJECT(made, unmake)                                                                                           \
+#define OBJECT_FOR(id, KIND, made, unmake)                                                                             \
     static int make_object(void **state)                                                                               \
     {                                                                                                                  \
         return (*state = (made)) == NULL;                                                                              \
@@ -133,7 +134,9 @@ void test_register(test_entry *entry);
         unmake(*state);                                                                                                \
         return 0;                                                                                                      \
     }                                                                                                                  \
-    TEST_AROUND(takers, TEST_FIXTURE, make_object, free_object)
+    TEST_AROUND(id, KIND, make_object, free_object)
+#define OBJECT(made, unmake) OBJECT_FOR(takers, TEST_FIXTURE, made, unmake)
+#define GROUP_OBJECT(made, unmake) OBJECT_FOR(all_tests, TEST_GROUP, made, unmake)
 
 #define TEST_PROGRAM(id)                                                                                               \
     static int id(void);                                                                                               \

@@ -1,6 +1,5 @@
 /* Tests that pd_client_abi tells sizes and offsets of the public structs, in the order that client.h promises. */
 #include "test.h"
-
 #include "paramd/client.h"
 #include "paramd/optim.h"
 

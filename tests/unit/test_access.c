@@ -1,9 +1,8 @@
 /* Tests what roles and quotas do on connections: jobs that somebody may not see, ranks of others, counted quotas, and
  * roles that change. */
-#include "test.h"
-
 #include <sys/socket.h>
 
+#include "test.h"
 #include "conn.h"
 #include "handlers.h"
 #include "request.h"
@@ -77,7 +76,7 @@ static pd_error refusal_of(scene *s, unsigned method, const char *job)
     if (pd_mailbox_take(s->requests) != NULL) fail_msg("%s about %s asks the store", pd_method_name(method), job);
     if (!scene_receive(s, fd)) fail_msg("%s about %s is not answered at once", pd_method_name(method), job);
     assert_true((s->prefix.flags & PD_FLAG_ERROR) != 0);
-    pd_message_error(s->arena, s->in, s->prefix.header_bytes, &err);
+    pd_message_error(s->arena, s->in, s->prefix.header_bytes, &err, NULL);
     close(fd);
     scene_settle(s);
     return err;

@@ -1,9 +1,8 @@
 /* Tests the optimizer adafactor: which declarations it refuses, which state it keeps, and how its steps depend on each
  * other. */
-#include "test.h"
-
 #include <jansson.h>
 
+#include "test.h"
 #include "golden.h"
 #include "optimizer.h"
 

@@ -1,7 +1,6 @@
 /* Tests adafactor against a second implementation in float64 that works element by element, without blocks.
  * Shapes, rules and options are random. */
 #include "test.h"
-
 #include "paramd/optim.h"
 
 enum { NONE, ROW, COLUMN, BATCH };
@@ -241,9 +240,8 @@ static void heuristic(config *c)
     c->rule[1 - row] = COLUMN;
 }
 
-/* Writes the declared factoring rule to c->map as text. Then sets c->rule to the rule that the optimizer is expected
- * to use. For a parameter with at most two dimensions and without BATCH, the optimizer chooses the rule from the
- * shape. */
+/* Writes the declared factoring rule to c->map as text. Then sets c->rule to the rule that the optimizer is expected to
+ * use. For a parameter with at most two dimensions and without BATCH, the optimizer chooses the rule from the shape. */
 static void take_rule(config *c)
 {
     bool batch = false;

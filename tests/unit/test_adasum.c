@@ -1,6 +1,5 @@
 /* Tests Adasum: the tree of pairs, any number of vectors, and that no thread count changes the bits. */
 #include "test.h"
-
 #include "adasum.h"
 #include "convert.h"
 #include "roots.h"
@@ -369,8 +368,7 @@ TEST(scales_with_its_vectors, fixture *f)
             for (int i = 0; i < 900; i++) f->x[r][i] *= 0.125f;
         assert_true(average(f, (pd_adasum_form)form));
         for (int i = 0; i < 900; i++)
-            assert_true(f->to[i] == 0.125f * kept[i]); /* epsilon is too small to change
-                                                                                  * the result */
+            assert_true(f->to[i] == 0.125f * kept[i]); /* epsilon is too small to change the result */
     }
 }
 

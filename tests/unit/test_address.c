@@ -1,7 +1,6 @@
 /* Tests addresses: the syntax for listening and connecting, checks with random texts, and error texts that say how
  * to correct an address. */
 #include "test.h"
-
 #include "address.h"
 
 static pd_address one(const char *text, pd_address_use use)

@@ -1,7 +1,6 @@
 /* Tests which ranks may have frames in flight: quotas, reserves, and which frames are refused when the budget is
  * used up. */
 #include "test.h"
-
 #include "payloads.h"
 
 TEST(a_rank_with_nothing_in_flight_may_always_send_a_frame)

@@ -1,6 +1,5 @@
 /* Tests sums of contributions: the result has the same bits in one pass or many, with one thread or four. */
 #include "test.h"
-
 #include "sums.h"
 #include "convert.h"
 #include "rig.h"

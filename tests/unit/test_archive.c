@@ -1,7 +1,6 @@
 /* Tests the archive (the format in which objects are saved): one function of an object both writes and reads it, and
  * damaged bytes are refused. */
 #include "test.h"
-
 #include "archived.h"
 
 enum { HEADER = 16, NAME = 1 + sizeof "thing" - 1, FIRST_FIELD = HEADER + NAME + 8 + 8 };

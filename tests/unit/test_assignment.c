@@ -1,6 +1,5 @@
 /* Tests how blocks are ordered by size and assigned to ranks. */
 #include "test.h"
-
 #include "assignment.h"
 #include "shampoo_step.h"
 

@@ -1,7 +1,6 @@
 /* Tests atomic groups (pd_optim_bind): the steps of all members of a group succeed or fail together. Members wait
  * for each other's preconditioner tasks, which compute roots of matrices beside the steps. */
 #include "test.h"
-
 #include "batch.h"
 #include "stern_steps.h"
 
@@ -157,8 +156,7 @@ TEST(ready_members_are_refused_together_for_a_root_that_failed, stern_steps *f)
     stern_fill(f, 2);
     stern_begin_bound(f);
     assert_int_equal(pd_batch_run(f->optim, 1, 1),
-                     PD_OK); /* the first member runs before any of its preconditioner tasks has
-                                                            * come back */
+                     PD_OK); /* the first member runs before any of its preconditioner tasks has come back */
     stern_give_back(f, 0);
     stern_run_all(f, 1);
     assert_true(stern_all_done(f));

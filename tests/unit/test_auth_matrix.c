@@ -1,9 +1,8 @@
 /* Tests every method of the protocol in the hands of every kind of identity: who may call it, and how the others are
  * refused. Prints the results as a table, the figure auth_matrix. A new method fails here until it has a row. */
-#include "test.h"
-
 #include <sys/socket.h>
 
+#include "test.h"
 #include "handlers.h"
 #include "request.h"
 #include "scene.h"
@@ -286,7 +285,7 @@ static char verdict_of(scene *s, int fd, bool ran)
     pd_error err = { 0 };
 
     if (scene_receive(s, fd) && (s->prefix.flags & PD_FLAG_ERROR) != 0)
-        pd_message_error(s->arena, s->in, s->prefix.header_bytes, &err);
+        pd_message_error(s->arena, s->in, s->prefix.header_bytes, &err, NULL);
     if (err.code == PD_PERMISSION_DENIED && strstr(err.text, "server.roles") != NULL) return '-';
     if (err.code == PD_NOT_FOUND && strcmp(err.text, "there is no job j") == 0) return '?';
     return ran ? '+' : '!';

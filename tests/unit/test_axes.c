@@ -1,6 +1,5 @@
 /* Tests how lists of pairs, names of dimensions and tables of such names are read. */
 #include "test.h"
-
 #include "axes.h"
 
 static pd_error err;

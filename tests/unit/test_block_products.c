@@ -1,7 +1,6 @@
 /* Tests matrix products with blocks of a tensor against sums over elements in float64. The cases are a block that is
  * used in place, a dense block, and a block that is copied first. */
 #include "test.h"
-
 #include "block_products.h"
 
 static const pd_shape shapes[] = {

@@ -3,10 +3,9 @@
  *
  * How long a part takes depends on the machine, so the tests count parts: a request whose time is estimated at many
  * budgets must take about as many parts. BOUNDED_PARAMS=65536 prints the longest call of each request as well. */
-#include "test.h"
-
 #include <time.h>
 
+#include "test.h"
 #include "glob.h"
 #include "rig.h"
 #include "store_inside.h"

@@ -1,8 +1,7 @@
 /* Tests which connections give way to a newcomer when there are the most that the daemon takes. */
-#include "test.h"
-
 #include <sys/socket.h>
 
+#include "test.h"
 #include "conn.h"
 #include "loop.h"
 #include "scene.h"

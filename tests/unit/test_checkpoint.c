@@ -1,7 +1,6 @@
 /* Tests checkpoints: how they are made while a job trains, and that a job restored from one ends with the same bits as
  * a job that was not interrupted. */
 #include "test.h"
-
 #include "checkpoint_state.h"
 #include "course.h"
 #include "kept_job.h"
@@ -110,13 +109,13 @@ TEST(results_of_roots_that_come_after_the_cut_join_the_checkpoint)
 
     for (int delay = 0; delay <= 3; delay++) {
         snprintf(rule, sizeof rule,
-                 "* scalable_shampoo block_size=16 learning_rate=0.01 "
-                 "preconditioning_compute_steps=3 start_preconditioning_step=2 root_delay=%d",
+                 "* scalable_shampoo block_size=16 learning_rate=0.01 preconditioning_compute_steps=3 "
+                 "start_preconditioning_step=2 root_delay=%d",
                  delay);
         check(&(course){ .options = "checkpoint_every=4", .rules = rule }, true, 100 + (uint64_t)delay);
         snprintf(rule, sizeof rule,
-                 "* shampoo max_preconditioner_dim=16 precondition_frequency=%d betas=0.9,0.99 "
-                 "grafting_config=SGD epsilon=1e-4 root_delay=%d",
+                 "* shampoo max_preconditioner_dim=16 precondition_frequency=%d betas=0.9,0.99 grafting_config=SGD "
+                 "epsilon=1e-4 root_delay=%d",
                  delay > 2 ? 3 : 2,
                  delay > 2   ? 3
                  : delay > 2 ? 2
@@ -279,9 +278,10 @@ TEST(a_step_that_is_under_way_too_long_costs_the_checkpoint)
     rig_free(&r);
 }
 
-static const course with_roots = { .options = "checkpoint_every=4",
-                                   .rules = "* shampoo max_preconditioner_dim=16 precondition_frequency=2 "
-                                            "start_preconditioning_step=2 root_delay=2" };
+static const course with_roots = {
+    .options = "checkpoint_every=4",
+    .rules = "* shampoo max_preconditioner_dim=16 precondition_frequency=2 start_preconditioning_step=2 root_delay=2"
+};
 
 /* Trains a job up to step 4, whose roots are still at the preconditioner pool. */
 static void train_to_roots(rig *r, const course *p)

@@ -1,6 +1,5 @@
 /* Tests that a whole checkpoint is on the disk at every moment: power cuts, calls that fail, full disks, no memory. */
 #include "test.h"
-
 #include "state_dir.h"
 #include "kept_sample.h"
 #include "mem_disk.h"

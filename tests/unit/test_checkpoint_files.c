@@ -1,6 +1,5 @@
 /* Tests checkpoints on a disk in memory: writing, loading, and what damage does. */
 #include "test.h"
-
 #include "state_dir.h"
 #include "kept_sample.h"
 #include "mem_disk.h"

@@ -1,7 +1,6 @@
 /* Tests what operators and workers see of checkpoints: requests for one, drains, ends of jobs, notes, barriers, and the
  * memory that checkpoints take. */
 #include "test.h"
-
 #include "exporting.h"
 #include "kept_job.h"
 #include "rig.h"
@@ -238,17 +237,16 @@ TEST(a_drain_is_answered_when_the_last_checkpoint_has_failed, rig *r)
     r->disk_error = "Read-only file system";
     assert_true(rig_drain(r, OPERATOR, 30));
     assert_int_equal(r->errors, 1);
-    assert_string_equal(r->fault,
-                        "job job: the last checkpoint before the server stops has failed, and steps 1 to 1 will be "
-                        "lost, since it has no checkpoint: Read-only file system. Repair the disk or free space, and "
-                        "call `paramctl checkpoint job` before the server stops; else workers send or compute these "
-                        "steps again");
+    assert_string_equal(
+        r->fault, "job job: the last checkpoint before the server stops has failed, and steps 1 to 1 will be lost, "
+                  "since it has no checkpoint: Read-only file system. Repair the disk or free space, and call "
+                  "`paramctl checkpoint job` before the server stops; else workers send or compute these steps again");
     assert_int_equal(r->answer, PD_EFF_ERROR);
     assert_int_equal(r->error.code, PD_ABORTED);
-    assert_string_equal(r->error.text,
-                        "drained, but the last checkpoint of job job has failed: Read-only file system. Steps after "
-                        "step 0 are lost when the server stops: free space or repair the disk, and call `paramctl "
-                        "checkpoint` or drain again before");
+    assert_string_equal(
+        r->error.text,
+        "drained, but the last checkpoint of job job has failed: Read-only file system. Steps after step 0 are lost "
+        "when the server stops: free space or repair the disk, and call `paramctl checkpoint` or drain again before");
 }
 
 TEST(a_job_loses_steps_until_its_last_checkpoint_is_on_disk, rig *r)

@@ -2,7 +2,6 @@
  * end. */
 #define _GNU_SOURCE /* mkdtemp */
 #include "test.h"
-
 #include "effects.h"
 #include "gated_disk.h"
 #include "disk_writer.h"

@@ -1,6 +1,5 @@
 /* Tests how the example worker reads its images, and its model. */
 #include "test.h"
-
 #include "classifier.h"
 
 enum { N = 9000, BATCH = 64, EXAMPLES = 12, STRIDE = 997 };

@@ -1,12 +1,11 @@
 /* Tests the client handle over real sockets, against a small server in this file. */
-#include "test.h"
-
 #include <stdatomic.h>
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sys/socket.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "message.h"
 #include "options.h"

@@ -1,12 +1,11 @@
 /* Tests client handles over real sockets against a small server in this file, which is killed again and again and comes
  * back at an earlier step: with a window the program does not notice, without one it rewinds. */
-#include "test.h"
-
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sys/socket.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "message.h"
 #include "paramd/client.h"

@@ -1,6 +1,5 @@
 /* Tests the arithmetic of clipping gradients by their global norm. */
 #include "test.h"
-
 #include "clip.h"
 
 enum { N = 3 * PD_CLIP_RANGE + 1001 };

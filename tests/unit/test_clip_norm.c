@@ -1,7 +1,6 @@
 /* Tests jobs whose gradients are clipped by one global norm: the value of the norm, the same bits for any timing,
  * and that the store works for other jobs in between. */
 #include "test.h"
-
 #include "clip.h"
 #include "clipped.h"
 

@@ -1,7 +1,6 @@
 /* Tests special cases of clipping by a global norm: gradients that are absent, refused or not finite, model state,
  * limits that an optimizer's rule sets, lack of memory, and the key clip_global_norm. */
 #include "test.h"
-
 #include "clip.h"
 #include "clipped.h"
 #include "counting_row.h"

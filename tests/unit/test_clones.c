@@ -1,7 +1,6 @@
 /* Tests that paramd's own loops give the same bits with every instruction set of this CPU. OpenBLAS keeps its
  * instruction set during these tests, so optimizers that multiply matrices can be compared too. */
 #include "test.h"
-
 #include "adasum.h"
 #include "convert.h"
 #include "cpu.h"

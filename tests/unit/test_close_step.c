@@ -1,8 +1,7 @@
 /* Tests a rank that closes its step: parameters that it pushed nothing for get no gradient from it. */
-#include "test.h"
-
 #include <time.h>
 
+#include "test.h"
 #include "rig.h"
 
 enum { WORLD = 3, PARAMS = 3, CHUNK = 64, LONG = 2 * CHUNK + 5 };

@@ -1,7 +1,6 @@
 /* Tests aggregates that need all contributions at once, on random rounds against second implementations. The order of
  * arrival, memory, threads and batches vary. */
 #include "test.h"
-
 #include "rig.h"
 #include "convert.h"
 
@@ -281,9 +280,8 @@ static void random_ranges(scene *s, uint64_t *seed)
                 b = (int64_t)(rig_random(seed) % (uint64_t)(s->n + 1));
         s->range[r] = (rig_range){ a < b ? a : b, a < b ? b : a };
         if (r > 1 && rig_random(seed) % 2 == 0)
-            s->range[r] = s->range[r - 2]; /* half of the ranks get the range of
-                                                                                * the rank two before them, so that
-                                                                                * ranks share shards */
+            s->range[r] = s->range[r - 2]; /* half of the ranks get the range of the rank two before them, so that ranks
+                                            * share shards */
         if (s->ranged && rig_random(seed) % 6 == 0)
             s->range[r].end = s->range[r].start; /* an empty range, which must not divide the elements into more
                                                   * sections */

@@ -1,7 +1,6 @@
 /* Tests memory that runs out while a job collects contributions. Workers that wait are notified and nothing is lost.
  * The job continues with the same bits when memory is available. */
 #include "test.h"
-
 #include "collecting.h"
 #include "rig.h"
 #include "store_inside.h"

@@ -2,7 +2,6 @@
  * known when the last rank has declared its range. The tests check which ranks are refused then, and which bytes are
  * counted. */
 #include "test.h"
-
 #include "rig.h"
 #include "store_inside.h"
 

@@ -1,7 +1,6 @@
 /* Tests jobs whose aggregate collects all contributions: which requests are refused, where contributions wait, when
  * their memory is freed, which figures are reported, and that no worker waits for long. */
 #include "test.h"
-
 #include "collecting.h"
 #include "optimizer.h"
 #include "optimizer_ops.h"

@@ -1,6 +1,5 @@
 /* Tests how the client puts the server's address into commands that texts name. */
 #include "test.h"
-
 #include "notice.h"
 
 static void expect(const char *url, const char *text, const char *expected)

@@ -1,9 +1,8 @@
 /* Tests the tables of commands. Help, manual pages and shell completion are generated from them, so every row must be
  * complete. */
-#include "test.h"
-
 #include <ctype.h>
 
+#include "test.h"
 #include "commands.h"
 #include "text.h"
 #include "programs.h"

@@ -1,7 +1,6 @@
 /* Tests that the bytes which a Declare counts against max_total_bytes cover the memory of the job, and not much more.
  * This includes jobs of many small parameters. */
 #include "test.h"
-
 #include "version_table.h"
 #include "conn.h"
 #include "rig.h"

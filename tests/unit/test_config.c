@@ -1,6 +1,5 @@
 /* Tests the configuration: defaults, files, environment, flags, and which values are refused. */
 #include "test.h"
-
 #include "config.h"
 #include "host.h"
 

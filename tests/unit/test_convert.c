@@ -1,6 +1,5 @@
 /* Tests conversions between float32, float16 and bfloat16 on every value. */
 #include "test.h"
-
 #include "convert.h"
 
 /* A number format by its definition, in float64: `digits` significant bits (with the leading one), exponents from

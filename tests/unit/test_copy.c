@@ -1,6 +1,5 @@
 /* Tests copies of tensors: every byte arrives, and none beside it changes. */
 #include "test.h"
-
 #include "pages.h"
 
 enum { MOST = 700, LARGE = (1 << 18) + 77, ROOM = LARGE + 257, AROUND = 0xa5 };

@@ -1,6 +1,5 @@
 /* Tests the client's core and its connection, against a scripted server. */
 #include "test.h"
-
 #include "peer.h"
 
 TEST(introduces_itself_and_is_welcomed)

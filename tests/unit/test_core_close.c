@@ -1,7 +1,6 @@
 /* Tests how the client closes a step: it sends one frame after its pushes and keeps the frame until it is answered.
  * Then the step number of every parameter rises by one. */
 #include "test.h"
-
 #include "peer.h"
 
 enum { PARAMS = 3 };

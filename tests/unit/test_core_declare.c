@@ -1,7 +1,6 @@
 /* Tests declarations in the client's core: how axes and model state are sent, and how the notes that optimizers
  * write about parameters are received. Also tests that the core never sends a sparse gradient. */
 #include "test.h"
-
 #include "peer.h"
 
 static const pd_client_param params[] = {
@@ -184,8 +183,7 @@ TEST(a_sparse_gradient_is_not_sent)
     assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, &(pd_push_options){ .sparse = true }, &ticket, &err),
                      PD_INVALID_ARGUMENT);
     assert_string_equal(err.text, "parameter kernel: its gradient is sparse, and a parameter must be dense here: make "
-                                  "it dense before the push (in PyTorch: "
-                                  "Embedding(sparse=False), or grad.to_dense())");
+                                  "it dense before the push (in PyTorch: Embedding(sparse=False), or grad.to_dense())");
     peer_expect_silence(p);
     assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, &err), PD_OK);
     l = peer_expect(p, PD_PUSH);

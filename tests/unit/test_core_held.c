@@ -1,7 +1,6 @@
 /* Tests a client whose rank another process has, or whose job is not there yet: what its Hello says, and for how long
  * it tries again. */
 #include "test.h"
-
 #include "peer.h"
 
 #define SECOND UINT64_C(1000000000)

@@ -1,7 +1,6 @@
 /* Tests the client's core while another thread sends bytes that the core lent to it. Until pd_core_sent is called, none
  * of these bytes may be freed, and no buffer may return to the caller. */
 #include "test.h"
-
 #include "peer.h"
 
 enum { QUESTIONS = 3, ELEMENTS = 5, IOV = 64 };

@@ -1,7 +1,6 @@
 /* Tests what the client's core does about checkpoints while the server lives: notes, the durable step, and requests for
  * a checkpoint. */
 #include "test.h"
-
 #include "call.h"
 #include "peer.h"
 

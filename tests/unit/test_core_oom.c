@@ -1,7 +1,6 @@
 /* Tests the client's core when any one of its allocations fails. The core reports an error or reconnects. Nothing is
  * lost and nothing leaks. */
 #include "test.h"
-
 #include "peer.h"
 
 static const int64_t sizes[] = { 2 * CHUNK + 5, 3, 7 };

@@ -1,7 +1,6 @@
 /* Tests ranges in the client's core: how a range is declared, how a shard is cut along the chunks of the whole tensor,
  * and where its weights are written. */
 #include "test.h"
-
 #include "peer.h"
 
 enum { START = 50, END = 200 }; /* in chunks of 64, the shard is cut into 50-64, 64-128, 128-192 and 192-200 */

@@ -1,7 +1,6 @@
 /* Tests the client's core with weights that the program has changed by hand: how they are sent, which number pushes
  * bring, and what becomes of them when the connection breaks or the server goes back. */
 #include "test.h"
-
 #include "peer.h"
 #include "replace.h"
 

@@ -1,7 +1,6 @@
 /* Tests the client's core with a window and a server that was started anew from a checkpoint: the pushes since then are
  * sent again, and the program does not notice. */
 #include "test.h"
-
 #include "windowed.h"
 
 enum { WINDOW = 8 };

@@ -1,7 +1,6 @@
 /* Tests which frames of the window are sent again, and in which order: chunks, notes, ends of steps, parameters at
  * different steps, ranges, updates, shared memory. */
 #include "test.h"
-
 #include "core.h"
 #include "descriptors.h"
 #include "peer.h"

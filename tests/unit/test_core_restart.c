@@ -1,7 +1,6 @@
 /* Tests the client's core with a server that restarted and has lost the job. The client either ends with an error
  * that names this reason, or creates the job again. */
 #include "test.h"
-
 #include "peer.h"
 
 enum { PARAMS = 2, ELEMENTS = 3, STEP = 7 };

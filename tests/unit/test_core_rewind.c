@@ -1,7 +1,6 @@
 /* Tests the client's core with a server that was started anew from a checkpoint, and with a client that has no window:
  * the handle ends with PD_REWIND, and pd_core_rewind opens it again at the server's step. */
 #include "test.h"
-
 #include "peer.h"
 
 enum { PARAMS = 2, ELEMENTS = 3, STEP = 7, CHECKPOINT = 4 };

@@ -1,6 +1,5 @@
 /* Tests scalars in the client's core: which frame carries them, and where the scalars of the reply are written. */
 #include "test.h"
-
 #include "peer.h"
 #include "pieces.h"
 

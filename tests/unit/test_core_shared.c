@@ -1,7 +1,6 @@
 /* Tests the client's core over a connection that passes descriptors: when it offers to share memory, when it goes on
  * without, and what it tells the server. */
 #include "test.h"
-
 #include "descriptors.h"
 #include "peer.h"
 #include "sharing.h"

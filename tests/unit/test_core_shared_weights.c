@@ -1,7 +1,6 @@
 /* Tests the client's core where weights lie in the server's segment of shared memory: it copies them from the right
  * places, and releases them. */
 #include "test.h"
-
 #include "descriptors.h"
 #include "peer.h"
 

@@ -1,6 +1,5 @@
 /* Tests tensors in the client's core: which frames are sent, where replies are written, and the effect of refusals. */
 #include "test.h"
-
 #include "peer.h"
 
 TEST(a_push_carries_the_callers_bytes_at_multiples_of_64)

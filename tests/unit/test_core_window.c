@@ -1,7 +1,6 @@
 /* Tests what the client's window has: which frames, for how long, and what happens if it does not reach back to the
  * server's step. */
 #include "test.h"
-
 #include "core.h"
 #include "window.h"
 #include "windowed.h"

@@ -1,11 +1,10 @@
 /* Tests effects, which are messages from the step thread to the loop thread, when the loop thread is short of time.
  * On the test's platform, writing one log line takes longer than a turn of the loop. */
-#include "test.h"
-
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "test.h"
 #include "effects.h"
 #include "conversation.h"
 #include "small_daemon.h"

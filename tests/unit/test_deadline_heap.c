@@ -1,6 +1,5 @@
 /* Tests the heap of jobs by their next deadline. */
 #include "test.h"
-
 #include "jobs.h"
 
 enum { JOBS = 50, CHANGES = 20000 };

@@ -1,7 +1,6 @@
 /* Tests what a declaration carries besides names and shapes (names of dimensions, the job's seed, model state), and
  * the notes that optimizers write about parameters. */
 #include "test.h"
-
 #include "optimizer_ops.h"
 #include "rig.h"
 

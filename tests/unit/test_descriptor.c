@@ -1,10 +1,9 @@
 /* Tests descriptors that go over a Unix socket beside the bytes. Every test checks that none is left over. */
 #define _GNU_SOURCE /* F_ADD_SEALS */
-#include "test.h"
-
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include "test.h"
 #include "transport.h"
 #include "descriptors.h"
 

@@ -3,7 +3,6 @@
  * parameter, the store works, or one pending preconditioner task comes back. The weights and all state must equal those
  * of a run in which everything happens in order. */
 #include "test.h"
-
 #include "coupled_row.h"
 #include "rig.h"
 #include "store_inside.h"
@@ -217,8 +216,7 @@ static void coupled_is(int delay)
 
     snprintf(rules, sizeof rules,
              "p1 coupled block_size=7 interval=3 root_delay=%d spoil=error spoil_at=6;p2 coupled block_size=4 "
-             "interval=3 root_delay=%d;"
-             "* coupled block_size=8 interval=3 root_delay=%d",
+             "interval=3 root_delay=%d;* coupled block_size=8 interval=3 root_delay=%d",
              delay, delay, delay);
     is_the_same_however_it_is_run(&m);
 }
@@ -239,9 +237,8 @@ static void shampoo_is(const char *more, int delay)
 
     snprintf(rules, sizeof rules,
              "p1 scalable_shampoo block_size=8 learning_rate=0.01 preconditioning_compute_steps=3 "
-             "start_preconditioning_step=3 root_delay=%d %s;"
-             "* scalable_shampoo block_size=16 learning_rate=0.01 preconditioning_compute_steps=3 "
-             "start_preconditioning_step=2 root_delay=%d %s",
+             "start_preconditioning_step=3 root_delay=%d %s;* scalable_shampoo block_size=16 learning_rate=0.01 "
+             "preconditioning_compute_steps=3 start_preconditioning_step=2 root_delay=%d %s",
              delay, more, delay, more);
     is_the_same_however_it_is_run(&m);
 }
@@ -274,9 +271,8 @@ static void meta_is(const char *more, int delay)
 
     snprintf(rules, sizeof rules,
              "p1 shampoo max_preconditioner_dim=8 precondition_frequency=3 betas=0.9,0.99 grafting_config=Adam "
-             "epsilon=1e-4 root_delay=%d %s;"
-             "* shampoo max_preconditioner_dim=16 precondition_frequency=3 betas=0.9,0.99 grafting_config=SGD "
-             "epsilon=1e-4 root_delay=%d %s",
+             "epsilon=1e-4 root_delay=%d %s;* shampoo max_preconditioner_dim=16 precondition_frequency=3 "
+             "betas=0.9,0.99 grafting_config=SGD epsilon=1e-4 root_delay=%d %s",
              delay, more, delay, more);
     is_the_same_however_it_is_run(&m);
 }

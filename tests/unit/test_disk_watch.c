@@ -1,6 +1,5 @@
 /* Tests what a job does while its disk does not answer or fails: it goes on, or pauses, and operators see it. */
 #include "test.h"
-
 #include "exporting.h"
 #include "global_clip.h"
 #include "kept_job.h"

@@ -1,13 +1,12 @@
 /* Tests the doctor's checks on made-up machines: folders with proc and sys, and scripts in the place of paramd. */
 #define _GNU_SOURCE /* mkdtemp, nftw */
-#include "test.h"
-
 #include <ftw.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "test.h"
 #include "doctor.h"
 
 /* A made-up machine. Its folder is removed at the end of the test. */

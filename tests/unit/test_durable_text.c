@@ -1,6 +1,5 @@
 /* Tests the words in which paramctl says which step of a job survives a restart of the daemon. */
 #include "test.h"
-
 #include "commands.h"
 
 static Paramd__JobInfo job_of(const char *durability, uint64_t step, uint64_t age_ms, const char *error)

@@ -1,7 +1,6 @@
 /* Tests that an export reads the weights and the optimizer state of one step, and that the job goes on however the
  * export ends. */
 #include "test.h"
-
 #include "exporting.h"
 #include "optimizer.h"
 #include "rig.h"

@@ -1,7 +1,6 @@
 /* Tests exports that their client never ends, and exports that end because the job or the server ends. The job goes
  * on, and no worker waits for ever. */
 #include "test.h"
-
 #include "exporting.h"
 #include "rig.h"
 #include "store_inside.h"

@@ -1,7 +1,6 @@
 /* Tests that exports of a job wait for each other, and that who may only read a job never stops its steps, its
  * checkpoints, its imports or what its owner wants. */
 #include "test.h"
-
 #include "exporting.h"
 #include "kept_job.h"
 #include "rig.h"

@@ -1,7 +1,6 @@
 /* Tests that exported weights and optimizer state, imported into a new job, give the same bits from there on as the job
  * that was not interrupted. */
 #include "test.h"
-
 #include "exporting.h"
 #include "optimizer.h"
 #include "save.h"
@@ -347,8 +346,9 @@ TEST(roots_go_on)
                               "start_preconditioning_step=2 root_delay=0" });
     check(&(course){ .rules = "* shampoo max_preconditioner_dim=16 precondition_frequency=3 betas=0.9,0.99 "
                               "grafting_config=SGD epsilon=1e-4 root_delay=0" });
-    check(&(course){ .rules = "* shampoo preconditioner_dtype=float64 max_preconditioner_dim=16 "
-                              "precondition_frequency=2 root_delay=0" });
+    check(&(course){
+        .rules =
+            "* shampoo preconditioner_dtype=float64 max_preconditioner_dim=16 precondition_frequency=2 root_delay=0" });
 }
 
 TEST(roots_that_are_not_used_yet_go_on)

@@ -1,7 +1,6 @@
 /* Tests that finite gradients beyond what float32 state can take spoil nothing: weights stay finite, the outcome says
  * that the step was not taken, and later steps go on. */
 #include "test.h"
-
 #include "rig.h"
 #include "optimizer_ops.h"
 
@@ -118,9 +117,8 @@ TEST(a_gradient_whose_square_is_infinite_is_skipped_and_the_log_says_why, rig *r
     step(r, 2, -nextafterf(PD_SQUARE_MOST, INFINITY));
     assert_int_equal(rig_versions(r, r->job, 0)->outcome, PD_SKIPPED);
     assert_int_equal(rig_versions(r, r->job, 1)->outcome, PD_STEPPED);
-    assert_non_null(strstr(r->warning,
-                           "step 2 of p0 is skipped: an element of the gradient of p0, 1.84e+19, exceeds the largest "
-                           "that adam takes, 1.84e+19 (1 skipped so far)"));
+    assert_non_null(strstr(r->warning, "step 2 of p0 is skipped: an element of the gradient of p0, 1.84e+19, exceeds "
+                                       "the largest that adam takes, 1.84e+19 (1 skipped so far)"));
 }
 
 TEST(a_job_that_skips_as_a_whole_skips_it_for_all_parameters, rig *r)

@@ -1,6 +1,5 @@
 /* Tests regular expressions that come from peers, and the rules that choose which dimensions are factored. */
 #include "test.h"
-
 #include "factor_rules.h"
 
 static pd_error err;
@@ -189,8 +188,7 @@ TEST(without_memory_a_search_says_so)
         failed = oom_disarm();
         if (!failed) break;
         if (rc != PD_OK)
-            assert_int_equal(rc, PD_NO_MEMORY); /* the search may succeed, since PCRE2 can do without
-                                                              * this allocation */
+            assert_int_equal(rc, PD_NO_MEMORY); /* the search may succeed, since PCRE2 can do without this allocation */
     }
     assert_true(n >= 5);
 }

@@ -1,6 +1,5 @@
 /* Tests the points of a job's past: how many are kept, and what they say. */
 #include "test.h"
-
 #include "figures.h"
 
 #define SECOND 1000000000ull

@@ -1,6 +1,5 @@
 /* Tests the hashes by which a program notices that tensors have changed. */
 #include "test.h"
-
 #include "paramd/client.h"
 
 enum { BYTES = 5000, EVERY = 256, SMALL = 4096 };

@@ -1,7 +1,6 @@
 /* Tests properties of the element-wise optimizers that hold for any input, and the tables of their options.
  * test_first_order_twins.c tests their formulas. */
 #include "test.h"
-
 #include "vectors.h"
 
 /* LARGE: enough elements for three units of work (the last unit is not full), and no multiple of a SIMD vector */
@@ -291,9 +290,8 @@ TEST(asgd_keeps_the_mean_of_its_weights)
         vectors_fill(gradient, N, s);
         vectors_step(model, gradient, w, w, NULL);
         for (int i = 0; i < N && s > 1; i++)
-            sum[i] += (double)w[i]; /* the averaging factor mu is 1 in the first two
-                                                                      * steps, so the weights of step 1 do not count
-                                                                      * in the mean */
+            sum[i] += (double)w[i]; /* the averaging factor mu is 1 in the first two steps, so the weights of step 1 do
+                                     * not count in the mean */
     }
     vectors_slot(model, "ax", mean, N);
     for (int i = 0; i < N; i++) assert_true(fabs((double)mean[i] - sum[i] / (STEPS - 1)) < 1e-6);

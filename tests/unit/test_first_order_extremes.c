@@ -1,7 +1,6 @@
 /* Steps elements whose gradients, or the squares of these, leave the range of float32, and compares each weight with
  * that of torch.optim. The values are torch 2.13's for lr 0.1, of three steps of weights that begin with 1. */
 #include "test.h"
-
 #include "vectors.h"
 
 /* N: whole SIMD vectors of every instruction set, and a rest */

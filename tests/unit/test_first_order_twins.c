@@ -1,7 +1,6 @@
 /* Tests the element-wise optimizers against their definitions, written in double, one element at a time.
  * tests/golden/test_torch_optim.c and tests/e2e/torch_optim.py compare them with PyTorch. */
 #include "test.h"
-
 #include "vectors.h"
 
 enum { N = 2501, STEPS = 9 }; /* N: several of the tiles over which lamb sums squares, and a remainder */

@@ -1,6 +1,5 @@
 /* Tests the daemon's command line: full names, short forms, flags without a value, precedence, and the help. */
 #include "test.h"
-
 #include "flags.h"
 
 static char *const nothing[] = { NULL };

@@ -1,6 +1,5 @@
 /* Tests how requests that wait for the step thread are served: identities in turn, then jobs and connections. */
 #include "test.h"
-
 #include "turn.h"
 
 enum { MOST = 4096 };

@@ -1,6 +1,5 @@
 /* Tests which dimension of the parameter belongs to each dimension of a slot of the optimizer's state. */
 #include "test.h"
-
 #include "optimizer_ops.h"
 #include "plan_make.h"
 #include "rig.h"

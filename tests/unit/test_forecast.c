@@ -1,7 +1,6 @@
 /* Tests forecasts of what training a model will cost, computed from the model's shapes: memory, steps in which roots
  * are computed, output as JSON, and errors. The optimizers are those of forecasts.h. */
 #include "test.h"
-
 #include "coupled_row.h"
 #include "forecast.h"
 #include "forecasts.h"

@@ -1,6 +1,5 @@
 /* Tests how numbers and tables are written for people. */
 #include "test.h"
-
 #include "format.h"
 
 TEST(bytes_have_units)

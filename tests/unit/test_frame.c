@@ -1,8 +1,7 @@
 /* Tests the frame reader: the same bytes give the same frames, however the stream is divided into reads. */
-#include "test.h"
-
 #include <xxhash.h>
 
+#include "test.h"
 #include "frame.h"
 
 enum { MAX_PAYLOAD = 1 << 20, MOST_BYTES = 1 << 19, MOST_SPANS = 8 };

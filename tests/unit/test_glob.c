@@ -1,10 +1,9 @@
 /* Tests globs: what they match, that the automaton agrees with an algorithm that tries one byte after the other, and
  * that no glob makes a comparison long. */
-#include "test.h"
-
 #include <fnmatch.h>
 #include <time.h>
 
+#include "test.h"
 #include "glob.h"
 
 static bool matches(const char *text, const char *name)

@@ -1,6 +1,5 @@
 /* Tests norms, and the first-order directions from which Shampoo's direction takes its length (grafting). */
 #include "test.h"
-
 #include "graft.h"
 
 enum { N = 2500 }; /* N: more than one tile of 1024 elements, and no multiple of a SIMD vector */

@@ -1,7 +1,6 @@
 /* Tests a model whose parameters share step counters by group: missing gradients, schedules, refused steps, and the
  * returned updates. */
 #include "test.h"
-
 #include "paramd/optim.h"
 #include "stern_row.h"
 

@@ -1,9 +1,8 @@
 /* Tests which handshakes give way to others, with a thread of handshakes that the test holds back. */
-#include "test.h"
-
 #include <signal.h>
 #include <sys/socket.h>
 
+#include "test.h"
 #include "daemon.h"
 #include "daemon_process.h"
 #include "loop.h"

@@ -1,9 +1,9 @@
 /* Tests the thread that computes handshakes, with tasks that the test holds back: no handshake is computed here. */
 #define _GNU_SOURCE /* pthread_setattr_default_np */
-#include "test.h"
-
 #include <pthread.h>
+#include <sys/resource.h>
 
+#include "test.h"
 #include "uvloop.h"
 #include "daemon_process.h"
 

@@ -1,7 +1,5 @@
 /* Tests HTTP connections of the loop thread: what each path answers, and that peers that are slow, many or strangers
  * harm nobody. */
-#include "test.h"
-
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -9,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "test.h"
 #include "conn.h"
 #include "http.h"
 #include "loop.h"

@@ -1,10 +1,9 @@
 /* Tests the HTTP listener on real sockets: it answers while jobs are loaded, stays while the daemon drains, and is
  * closed to other machines unless requests bring a token. */
-#include "test.h"
-
 #include <stdatomic.h>
 #include <sys/socket.h>
 
+#include "test.h"
 #include "config.h"
 #include "daemon.h"
 #include "daemon_process.h"

@@ -1,7 +1,6 @@
 /* Tests the parser of HTTP requests: what it reads, what it refuses, and that the result does not depend on how the
  * bytes come. */
 #include "test.h"
-
 #include "http_request.h"
 
 #define HOST "Host: localhost\r\n"

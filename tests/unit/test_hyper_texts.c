@@ -1,6 +1,5 @@
 /* Tests hyperparameters that are texts, and how rules and lists treat quoted text as one item. */
 #include "test.h"
-
 #include "optimizers.h"
 #include "rig.h"
 #include "optimizer_ops.h"

@@ -1,6 +1,5 @@
 /* Tests reading, checking and printing of hyperparameters. */
 #include "test.h"
-
 #include "optimizer_ops.h"
 
 enum { RATE, SIZE, FAST, GRAFT, LAG, CUT, BETA0, BETA1, ROOT0, ROOT1, ROOT2, GRAFT_BETA, MODE };

@@ -1,6 +1,5 @@
 /* Tests the texts of identities, to which roles are given. */
 #include "test.h"
-
 #include "transport.h"
 
 static void expect(pd_identity_kind kind, const char *name, pd_identity_kind found, const char *text)

@@ -1,7 +1,6 @@
 /* Tests when a daemon that no worker uses ends by itself. The loop thread's code runs on socket pairs, and the tests
  * move its clock. */
 #include "test.h"
-
 #include "conn.h"
 #include "scene.h"
 

@@ -1,7 +1,6 @@
 /* Tests images (saved copies) of jobs. A job is saved at a random step, dropped, read into a new store and
  * continued. It must end with the same bits as a job that was not interrupted. */
 #include "test.h"
-
 #include "course.h"
 #include "optimizer.h"
 #include "plan_bytes.h"
@@ -92,18 +91,16 @@ TEST(roots_that_are_not_due_yet_are_adopted_in_their_step)
 
     for (int delay = 0; delay <= 3; delay++) {
         snprintf(rule, sizeof rule,
-                 "* scalable_shampoo block_size=16 learning_rate=0.01 "
-                 "preconditioning_compute_steps=3 start_preconditioning_step=2 root_delay=%d",
+                 "* scalable_shampoo block_size=16 learning_rate=0.01 preconditioning_compute_steps=3 "
+                 "start_preconditioning_step=2 root_delay=%d",
                  delay);
         check(&(course){ .rules = rule }, 100 + (uint64_t)delay);
         snprintf(rule, sizeof rule,
-                 "* shampoo max_preconditioner_dim=16 precondition_frequency=3 betas=0.9,0.99 "
-                 "grafting_config=SGD epsilon=1e-4 root_delay=%d",
+                 "* shampoo max_preconditioner_dim=16 precondition_frequency=3 betas=0.9,0.99 grafting_config=SGD "
+                 "epsilon=1e-4 root_delay=%d",
                  delay);
         check(&(course){ .rules = rule }, 200 + (uint64_t)delay);
-        snprintf(rule, sizeof rule,
-                 "* kron max_size_triangular=64 preconditioner_update_probability=0.3 "
-                 "root_delay=%d",
+        snprintf(rule, sizeof rule, "* kron max_size_triangular=64 preconditioner_update_probability=0.3 root_delay=%d",
                  delay > 1 ? 1 : delay);
         check(&(course){ .rules = rule }, 300 + (uint64_t)delay);
     }
@@ -132,8 +129,7 @@ TEST(groups_ranges_absences_clipping_and_overrides_come_back)
               30 + seed);
         check(&(course){ .rules = "* adam", .options = "aggregate=median", .ranged = true }, 40 + seed);
         check(&(course){ .rules = "* adam",
-                         .options = "aggregate=weighted_mean nonfinite_scope=job start_step=7 "
-                                    "seed=3",
+                         .options = "aggregate=weighted_mean nonfinite_scope=job start_step=7 seed=3",
                          .ranged = true },
               50 + seed);
         check(&(course){ .rules = "* shampoo", .options = "nonfinite_scope=job aggregate=adasum_vdot", .absent = true },

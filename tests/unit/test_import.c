@@ -1,6 +1,5 @@
 /* Tests that imported optimizer state takes effect whole or not at all. */
 #include "test.h"
-
 #include "import.h"
 #include "rig.h"
 #include "store_inside.h"

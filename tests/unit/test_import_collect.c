@@ -1,7 +1,6 @@
 /* Tests an import of saved state while a round collects contributions. The state is in place before the step begins, or
  * it is refused and nothing changes. Collected contributions stay. */
 #include "test.h"
-
 #include "collecting.h"
 #include "import.h"
 #include "rig.h"

@@ -1,9 +1,8 @@
 /* Tests the tables of the fields that lists for operators contain: every field of a list entry in paramd.proto has a
  * table row with its name and its size in bytes. */
-#include "test.h"
-
 #include <strings.h>
 
+#include "test.h"
 #include "info.h"
 #include "message.h"
 

@@ -1,7 +1,6 @@
 /* Tests that the initial weights of a parameter come from one process at each rank, even when another process takes the
  * rank over while they arrive. */
 #include "test.h"
-
 #include "rig.h"
 
 enum { CHUNK = 64, SIZE = 3 * CHUNK };

@@ -1,6 +1,5 @@
 /* Tests jobs that begin with the mean of all ranks' weights (initial_weights = mean). */
 #include "test.h"
-
 #include "mean_start.h"
 
 /* Computes the expected mean of the three ranks' weights. */
@@ -205,8 +204,9 @@ TEST(a_rank_that_leaves_before_it_has_sent_its_own_is_reported_at_once_and_can_b
     rig_sleep(r, 0);
     assert_int_equal(r->timed_out, 1);
     assert_int_equal(r->timeout.code, PD_FAILED_PRECONDITION);
-    assert_non_null(strstr(r->timeout.text, "rank 1 (host:11) has left job job for good after step 0, and is still "
-                                            "needed for the initial weights of p0"));
+    assert_non_null(strstr(
+        r->timeout.text,
+        "rank 1 (host:11) has left job job for good after step 0, and is still needed for the initial weights of p0"));
     assert_string_equal(rig_ask(r, PD_INFO_PARAMS, "job")->params[0].missing, "1");
     mean_join(r, 1, 0, "step_timeout=10s", PD_F32);
     mean_send_all(r, 1, 0);

@@ -1,6 +1,5 @@
 /* Tests initial_weights = mean when another process takes a rank over before the mean is computed. */
 #include "test.h"
-
 #include "mean_start.h"
 
 /* Checks the mean of parameter `param`. The weights of rank 1 are expected to come from process `again` of this

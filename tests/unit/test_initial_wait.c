@@ -1,7 +1,6 @@
 /* Tests initial weights that do not arrive. The error that workers get when they pull names the missing ranks. It
  * comes one step_timeout after the last weights arrived. */
 #include "test.h"
-
 #include "rig.h"
 
 enum { SIZE = 200, WORLD = 2 };
@@ -39,9 +38,7 @@ TEST(a_rank_0_that_never_came_is_named, rig *r)
     rig_sleep(r, 1.9);
     assert_int_equal(r->timed_out, 0);
     rig_sleep(r, 0.2);
-    assert_told(r, 1,
-                "rank 0 (never came): no initial weights received of p0 "
-                "(and of 1 more parameter) for 2 s");
+    assert_told(r, 1, "rank 0 (never came): no initial weights received of p0 (and of 1 more parameter) for 2 s");
 }
 
 TEST(a_rank_0_that_died_before_it_sent_its_weights_is_named, rig *r)

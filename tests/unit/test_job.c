@@ -1,6 +1,5 @@
 /* Tests jobs: which workers may join, which worker has a rank, and which workers wait at a barrier. */
 #include "test.h"
-
 #include "job_keys.h"
 #include "rig.h"
 #include "store_inside.h"
@@ -253,9 +252,8 @@ TEST(a_process_that_comes_back_keeps_its_contributions, rig *r)
     assert_string_equal(rig_ask(r, PD_INFO_WORKERS, "a")->workers[1].state, "lost");
     assert_int_equal(push_one(r, job, 1, 11, 1), PD_ABORTED);
     assert_int_equal(rig_hello(r, "a", 1, 2, 11, 21, NULL, "* sgd lr=1"), PD_OK);
-    assert_int_equal(push_one(r, job, 1, 21, 1), PD_FAILED_PRECONDITION); /* refused, since the worker has not
-                                                                           * declared its parameters on the new
-                                                                           * connection */
+    assert_int_equal(push_one(r, job, 1, 21, 1), PD_FAILED_PRECONDITION); /* refused, since the worker has not declared
+                                                                           * its parameters on the new connection */
     assert_int_equal(rig_declare(r, job, 1, 21, name, &shape, NULL, 1, PD_F32), PD_OK);
     assert_int_equal(r->steps[0], 0);
     assert_int_equal(push_one(r, job, 1, 21, 1), PD_OK); /* the push is sent again, but counts once */

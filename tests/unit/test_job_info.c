@@ -1,6 +1,5 @@
 /* Tests the figures about a job that operators get: its optimizers, speed, loss, and the ranks that it waits for. */
 #include "test.h"
-
 #include "rig.h"
 
 enum { WORLD = 3, CONN = 10 };

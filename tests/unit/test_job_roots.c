@@ -1,7 +1,6 @@
 /* Tests the figures about a job's matrix roots in replies to operators and in the log, and the memory that a
  * declaration counts for roots. Roots are computed by preconditioner tasks, beside the steps. */
 #include "test.h"
-
 #include "coupled_row.h"
 #include "optimizer.h"
 #include "optimizer_ops.h"
@@ -101,11 +100,10 @@ TEST(a_root_that_fails_is_logged_at_powers_of_two, rig *r)
     step(r, job, 0, 1, n, 1);
     assert_int_equal(r->warnings, 0);
     for (uint64_t s = 2; s <= 20; s++)
-        step(r, job, 0, s, n, NAN); /* the root fails 19 times, of which failures 1,
-                                                                    * 2, 4, 8 and 16 are logged */
+        step(r, job, 0, s, n, NAN); /* the root fails 19 times, of which failures 1, 2, 4, 8 and 16 are logged */
     assert_int_equal(r->warnings, 5);
-    assert_true(says(r->warning, "job job: root root.0 of p0, size (4,), failed by step 17 (16 times so far), "
-                                 "error nan: the last good root stays in use"));
+    assert_true(says(r->warning, "job job: root root.0 of p0, size (4,), failed by step 17 (16 times so far), error "
+                                 "nan: the last good root stays in use"));
     assert_int_equal(r->versions[job][0].step, 20); /* training goes on */
 }
 

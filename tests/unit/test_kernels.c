@@ -1,6 +1,5 @@
 /* Tests the loops that sum and divide vectors, and that check them for values that are not finite. */
 #include "test.h"
-
 #include "convert.h"
 #include "kernels.h"
 

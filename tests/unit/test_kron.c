@@ -5,7 +5,6 @@
  * test_kron_factor.c and test_kron_twin.c test kron's formulas. tests/golden compares kron with recorded runs of the
  * original. */
 #include "test.h"
-
 #include "kron_plan.h"
 #include "optimizer.h"
 #include "shampoos.h"
@@ -384,8 +383,7 @@ TEST(a_layer_has_factors_of_its_own)
     second = shampoo_slot(&r, "Q", 0, 1, 25);
     assert_true(memcmp(first, second, 25 * sizeof(float)) != 0);
     for (int i = 0; i < 5; i++)
-        assert_true(first[i * 6] > 1); /* the factors of the first layer, which has no
-                                                                * gradient, grow */
+        assert_true(first[i * 6] > 1); /* the factors of the first layer, which has no gradient, grow */
     free(first);
     free(second);
     shampoo_run_end(&r);

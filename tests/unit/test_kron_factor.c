@@ -1,8 +1,7 @@
 /* Tests the arithmetic of one block of kron against a second implementation in float64, on random configurations. */
-#include "test.h"
-
 #include <float.h>
 
+#include "test.h"
 #include "kron_factor.h"
 #include "shampoos.h"
 
@@ -368,9 +367,8 @@ TEST(bfloat16_factors_hold_bfloat16_numbers_after_each_operation, fixture *f)
     }
 }
 
-/* Balancing multiplies each factor by G / r, where r is its largest element and G the geometric mean of all r. Here
- * r is 1 and 3, so the multipliers are sqrt(3) and 1/sqrt(3). They are rounded to bfloat16 before the
- * multiplication. */
+/* Balancing multiplies each factor by G / r, where r is its largest element and G the geometric mean of all r. Here r
+ * is 1 and 3, so the multipliers are sqrt(3) and 1/sqrt(3). They are rounded to bfloat16 before the multiplication. */
 TEST(bfloat16_rounds_the_multiplier_before_it_multiplies, fixture *f)
 {
     f->block =

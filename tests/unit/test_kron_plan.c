@@ -1,7 +1,6 @@
 /* Tests how a declaration for kron is planned before state is allocated: slots, blocks, notes, forecasts and
  * refusals. */
 #include "test.h"
-
 #include "kron_plan.h"
 #include "plan_bytes.h"
 #include "plan_make.h"

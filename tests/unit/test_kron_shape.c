@@ -1,6 +1,5 @@
 /* Tests which factors and blocks a parameter has under kron: factor types, merged dimensions, blocks. */
 #include "test.h"
-
 #include "kron_plan.h"
 #include "kron_factor.h"
 

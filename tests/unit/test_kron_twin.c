@@ -2,7 +2,6 @@
  * hyperparameters. The twin follows the equations element by element. Like the original, it keeps one padded array,
  * stacked by layers and blocks, and dense factors that include the zeros of a triangle. */
 #include "test.h"
-
 #include "kron_plan.h"
 #include "shampoos.h"
 
@@ -219,15 +218,15 @@ static const char *draw_options(char *text, size_t size)
                                                                                                 "0.4" };
     int block = 2 + (int)shampoo_below(6);
 
-    snprintf(text, size,
-             "learning_rate=0.1 preconditioner_lr=0.2 b1=0.%d weight_decay=%s merge_small_dims=%s "
-             "target_merged_dim_size=%d partition_grads_into_blocks=%s block_size=%d "
-             "memory_save_mode=%s max_size_triangular=%d min_ndim_triangular=%d preconditioner_init_scale=%s "
-             "preconditioner_update_probability=%s",
-             (int)shampoo_below(10), shampoo_below(2) == 0 ? "0" : "0.1", shampoo_below(2) == 0 ? "yes" : "no",
-             1 + (int)shampoo_below(20), shampoo_below(3) > 0 ? "yes" : "no", block, modes[shampoo_below(5) % 3],
-             shampoo_below(4) == 0 ? 5 : 30, (int)shampoo_below(4), shampoo_below(2) == 0 ? "1" : "0.3",
-             chances[shampoo_below(4)]);
+    snprintf(
+        text, size,
+        "learning_rate=0.1 preconditioner_lr=0.2 b1=0.%d weight_decay=%s merge_small_dims=%s target_merged_dim_size=%d "
+        "partition_grads_into_blocks=%s block_size=%d memory_save_mode=%s max_size_triangular=%d "
+        "min_ndim_triangular=%d preconditioner_init_scale=%s preconditioner_update_probability=%s",
+        (int)shampoo_below(10), shampoo_below(2) == 0 ? "0" : "0.1", shampoo_below(2) == 0 ? "yes" : "no",
+        1 + (int)shampoo_below(20), shampoo_below(3) > 0 ? "yes" : "no", block, modes[shampoo_below(5) % 3],
+        shampoo_below(4) == 0 ? 5 : 30, (int)shampoo_below(4), shampoo_below(2) == 0 ? "1" : "0.3",
+        chances[shampoo_below(4)]);
     return text;
 }
 
@@ -311,8 +310,7 @@ TEST(steps_are_the_twin_s)
         shampoo_run r;
         shampoo_seed((uint64_t)c + 11);
         for (int i = 0; i < 5; i++)
-            (void)shampoo_below(2); /* skips the first draws, which are similar for
-                                                             * neighbouring seeds */
+            (void)shampoo_below(2); /* skips the first draws, which are similar for neighbouring seeds */
         shape = draw_shape(&scanned, axes);
         r = shampoo_run_of("kron", &shape, draw_options(options, sizeof options), 0);
         r.param[0].axes = axes;

@@ -1,6 +1,5 @@
 /* Tests the percentiles of the loop thread's lag, which is the time that it computes between two polls. */
 #include "test.h"
-
 #include "loop.h"
 
 TEST(percentiles_are_within_a_bucket_of_the_truth)
@@ -9,8 +8,7 @@ TEST(percentiles_are_within_a_bucket_of_the_truth)
     double p50, p999;
 
     for (int i = 1; i <= 10000; i++)
-        pd_lag_count(&lag, (uint64_t)i * 1000); /* lags from 1 us to 10 ms, evenly
-                                                                              * distributed */
+        pd_lag_count(&lag, (uint64_t)i * 1000); /* lags from 1 us to 10 ms, evenly distributed */
     p50 = pd_lag_percentile(&lag, 0.5);
     p999 = pd_lag_percentile(&lag, 0.999);
     assert_true(p50 >= 5.0 && p50 <= 5.0 * 1.1);

@@ -1,7 +1,6 @@
 /* Tests products that are so large that they are cut into stripes: they are right, and a step that has them has the
  * same bits on any number of threads. */
 #include "test.h"
-
 #include "block_products.h"
 #include "kron_factor.h"
 #include "lone_step.h"
@@ -254,13 +253,13 @@ TEST(a_large_block_of_scalable_shampoo_is_the_same_on_any_threads)
     threads_agree(&(param){ "scalable_shampoo", hypers, { 2, { 1024, 600 } }, NO_ROOTS, 1 }, false);
     threads_agree(&(param){ "scalable_shampoo", hypers, { 2, { 1600, 1024 } }, NO_ROOTS, 1 }, true);
     threads_agree(&(param){ "scalable_shampoo", hypers, { 3, { 24, 1300, 64 } }, NO_ROOTS, 1 }, true);
-    threads_agree(&(param){ "scalable_shampoo",
-                            "block_size=0 preconditioning_compute_steps=1000000000 "
-                            "best_effort_memory_usage_reduction=1",
-                            { 2, { 1152, 1024 } },
-                            NO_ROOTS,
-                            1 },
-                  true);
+    threads_agree(
+        &(param){ "scalable_shampoo",
+                  "block_size=0 preconditioning_compute_steps=1000000000 best_effort_memory_usage_reduction=1",
+                  { 2, { 1152, 1024 } },
+                  NO_ROOTS,
+                  1 },
+        true);
 }
 
 TEST(a_large_block_of_shampoo_is_the_same_on_any_threads)
@@ -275,8 +274,8 @@ TEST(a_large_block_of_shampoo_is_the_same_on_any_threads)
 
 TEST(a_large_block_of_kron_is_the_same_on_any_threads)
 {
-    static const char *const hypers = "partition_grads_into_blocks=no preconditioner_update_probability=1 "
-                                      "merge_small_dims=no";
+    static const char *const hypers =
+        "partition_grads_into_blocks=no preconditioner_update_probability=1 merge_small_dims=no";
 
     threads_agree(&(param){ "kron", hypers, { 2, { 1024, 512 } }, 0, 1 }, false);
     threads_agree(&(param){ "kron", hypers, { 2, { 1904, 640 } }, 0, 2 }, true);

@@ -1,7 +1,6 @@
 /* Tests requests that wait for a rank which has left for good: they fail at once, with an error that names the rank,
  * and a process that takes the rank lets the job go on. */
 #include "test.h"
-
 #include "rig.h"
 #include "store_inside.h"
 
@@ -233,7 +232,7 @@ TEST(initial_weights_of_a_rank_that_has_left_are_missed_at_once, rig *r)
     tick(r);
     assert_true(r->timed_out > 0);
     assert_int_equal(r->timeout.code, PD_FAILED_PRECONDITION);
-    assert_non_null(strstr(r->timeout.text,
-                           "rank 0 (host:10) has left job k for good after step 0, and is still needed "
-                           "for the initial weights of w."));
+    assert_non_null(strstr(
+        r->timeout.text,
+        "rank 0 (host:10) has left job k for good after step 0, and is still needed for the initial weights of w."));
 }

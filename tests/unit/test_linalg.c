@@ -1,6 +1,5 @@
 /* Tests the BLAS wrappers against plain loops. */
 #include "test.h"
-
 #include "blascore.h"
 #include "linalg.h"
 

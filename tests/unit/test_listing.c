@@ -1,6 +1,5 @@
 /* Tests how the lists that operators ask for are cut into pages. */
 #include "test.h"
-
 #include "listing.h"
 #include "rig.h"
 #include "store_inside.h"

@@ -1,6 +1,5 @@
 /* Tests the segment that a worker lends to the daemon: where payloads lie in it, and how long they can be read. */
 #include "test.h"
-
 #include "descriptors.h"
 #include "frame.h"
 #include "payloads.h"

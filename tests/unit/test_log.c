@@ -1,13 +1,12 @@
 /* Tests lines of the log, and that logging goes on when nobody reads the log. */
 #define _GNU_SOURCE /* pipe2 */
-#include "test.h"
-
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "test.h"
 #include "log.h"
 
 #define NOON 1795176000123u /* 2026-11-20T12:00:00.123Z */
@@ -82,8 +81,9 @@ TEST(facts_are_fields_for_programs_and_prose_for_people)
     assert_string_equal(print(text, &entry), "job a \"b\": rank 0: host:7 is late\n");
     assert_string_equal(print(json, &entry), "{\"level\":\"info\",\"job\":\"a \\\"b\\\"\",\"rank\":0,\"step\":41,"
                                              "\"code\":\"DEADLINE_EXCEEDED\",\"message\":\"host:7 is late\"}\n");
-    assert_string_equal(print(fmt, &entry), "level=info job=\"a \\\"b\\\"\" rank=0 step=41 "
-                                            "code=\"DEADLINE_EXCEEDED\" msg=\"host:7 is late\"\n");
+    assert_string_equal(
+        print(fmt, &entry),
+        "level=info job=\"a \\\"b\\\"\" rank=0 step=41 code=\"DEADLINE_EXCEEDED\" msg=\"host:7 is late\"\n");
 }
 
 TEST(the_author_of_a_command_is_a_field_for_programs)

@@ -1,12 +1,11 @@
 /* Tests that entries of the log reach the systemd journal as fields. A socket of the test plays the journal. */
 #define _GNU_SOURCE /* pipe2 */
-#include "test.h"
-
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include "test.h"
 #include "logring.h"
 #include "log.h"
 

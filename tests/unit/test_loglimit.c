@@ -1,8 +1,7 @@
 /* Tests the limits of the log: places in the code that repeat themselves, and peers who cause many lines. */
-#include "test.h"
-
 #include <syslog.h>
 
+#include "test.h"
 #include "log.h"
 
 /* Each test has windows of its own, since counters stay. */

@@ -1,10 +1,9 @@
 /* Tests lookups of names by threads that can be left behind. */
-#include "test.h"
-
 #include <netdb.h>
 #include <sys/eventfd.h>
 #include <sys/wait.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "connect.h"
 #include "names.h"

@@ -1,10 +1,9 @@
 /* Tests the loop thread's code on socket pairs with a store in the same thread, for cases that need an exact order of
  * events. */
-#include "test.h"
-
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include "test.h"
 #include "scene.h"
 #include "loop.h"
 #include "uvloop.h"

@@ -1,9 +1,8 @@
 /* Tests how the loop thread handles notes, recalls and requests for checkpoints, and where it tells of durable steps.
  * The loop thread's code runs on socket pairs; the tests themselves answer in place of the store. */
-#include "test.h"
-
 #include <sys/socket.h>
 
+#include "test.h"
 #include "conn.h"
 #include "scene.h"
 

@@ -1,6 +1,5 @@
 /* Tests declarations on the wire and their answers: axes, model state, notes, and sparse gradients. */
 #include "test.h"
-
 #include "scene.h"
 
 /* The optimizer "talking" writes the longest possible note for every parameter. The note ends in the middle of a
@@ -204,8 +203,7 @@ TEST(a_sparse_gradient_is_refused_with_what_to_do_and_nothing_changes)
     push(s, fd, PD_PUSH, true);
     scene_expect_error(s, fd, PD_INVALID_ARGUMENT,
                        "piece 0 (p0): its gradient is sparse, and a parameter must be dense here: make it dense before "
-                       "the push (in PyTorch: "
-                       "Embedding(sparse=False), or grad.to_dense())");
+                       "the push (in PyTorch: Embedding(sparse=False), or grad.to_dense())");
     assert_int_equal(info(s)->contributions, 0);
     push(s, fd, PD_PUSH, false);
     scene_expect(s, fd, PD_PUSH);

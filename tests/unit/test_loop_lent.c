@@ -1,10 +1,9 @@
 /* Tests payloads in shared memory between a worker and the daemon: gradients that the daemon reads there, and weights
  * that it lends, until they are released or their job ends. The loop thread's code runs on socket pairs with a store in
  * the same thread. */
-#include "test.h"
-
 #include <sys/socket.h>
 
+#include "test.h"
 #include "transport.h"
 #include "descriptors.h"
 #include "loop.h"

@@ -1,9 +1,8 @@
 /* Tests how much memory one connection may use, and which answers it still gets after its peer has shut down its
  * sending side. The loop thread's code runs on socket pairs with a store in the same thread. */
-#include "test.h"
-
 #include <sys/socket.h>
 
+#include "test.h"
 #include "loop.h"
 #include "scene.h"
 

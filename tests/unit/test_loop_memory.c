@@ -1,7 +1,6 @@
 /* Tests connections that wait for ingest memory and continue when some is freed. The loop thread's code runs on socket
  * pairs with a store in the same thread. The budget has room for four frames. */
 #include "test.h"
-
 #include "conversation.h"
 #include "loop.h"
 #include "scene.h"
@@ -201,9 +200,8 @@ TEST(a_rank_that_connects_again_keeps_the_share_that_it_has_used, scene *s)
     close(first);
 }
 
-/* Sends four pushes of rank 1, whose quota is two frames. The first two frames use the quota and wait for rank 0 in
- * the store. So the other two must wait: the daemon has read the beginning of one, and the last is still in the
- * socket. */
+/* Sends four pushes of rank 1, whose quota is two frames. The first two frames use the quota and wait for rank 0 in the
+ * store. So the other two must wait: the daemon has read the beginning of one, and the last is still in the socket. */
 static int stall_two_pushes(scene *s, int *first)
 {
     int fd;

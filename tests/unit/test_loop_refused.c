@@ -1,9 +1,8 @@
 /* Tests frames that the loop thread refuses after their first bytes have arrived, and the effect on the frames behind
  * them. The loop thread's code runs on socket pairs with a store in the same thread. */
-#include "test.h"
-
 #include <sys/socket.h>
 
+#include "test.h"
 #include "loop.h"
 #include "scene.h"
 

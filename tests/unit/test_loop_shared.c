@@ -1,11 +1,10 @@
 /* Tests the conversation with workers that share memory with the daemon. The loop thread's code runs on socket pairs
  * with a store in the same thread. */
-#include "test.h"
-
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include "test.h"
 #include "transport.h"
 #include "descriptors.h"
 #include "loop.h"

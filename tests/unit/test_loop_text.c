@@ -1,6 +1,5 @@
 /* Tests text that peers send through the daemon: labels, names, rules and options. */
 #include "test.h"
-
 #include "scene.h"
 
 static void hello(scene *s, int fd, const char *job, const char *label, const char *rule, uint32_t rank, uint32_t world)

@@ -1,10 +1,9 @@
 /* Tests mail between two threads: order, wake-ups and deadlines. */
-#include "test.h"
-
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
 
+#include "test.h"
 #include "mailbox.h"
 
 typedef struct letter {

@@ -1,7 +1,6 @@
 /* Tests a parameter that has more chunks than a connection may have unanswered requests. The loop thread's code runs
  * on a socket pair with a store in the same thread. */
 #include "test.h"
-
 #include "scene.h"
 
 enum { ELEMENTS = 16, CHUNKS = 16390, TURN = 64 };

@@ -1,6 +1,5 @@
 /* Tests how headers of messages are read, and that a hostile header has no effect. */
 #include "test.h"
-
 #include "message.h"
 
 static const uint8_t *bytes_of(const char *text)
@@ -140,7 +139,7 @@ static int unpack_error_frame(pd_arena *arena, int code, const char *text, pd_er
 
     assert_int_equal(pd_frame_pack_error(&frame, &bytes, PD_PUSH, 0, 9, code, text, 0), PD_OK);
     assert_int_equal(frame[5], PD_FLAG_REPLY | PD_FLAG_ERROR);
-    int rc = pd_message_error(arena, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, err);
+    int rc = pd_message_error(arena, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, err, NULL);
     free(frame);
     return rc;
 }
@@ -171,9 +170,9 @@ TEST(a_code_that_is_not_on_the_list_is_unknown, void *arena)
 {
     pd_error err;
 
-    assert_int_equal(pd_message_error(arena, bytes_of("\x08\x63"), 2, &err), PD_UNKNOWN);
-    assert_int_equal(pd_message_error(arena, bytes_of(""), 0, &err), PD_UNKNOWN);
-    assert_int_equal(pd_message_error(arena, bytes_of("\x08\x80\x80\x80\x80\xf8\xff\xff\xff\xff\x01"), 11, &err),
+    assert_int_equal(pd_message_error(arena, bytes_of("\x08\x63"), 2, &err, NULL), PD_UNKNOWN);
+    assert_int_equal(pd_message_error(arena, bytes_of(""), 0, &err, NULL), PD_UNKNOWN);
+    assert_int_equal(pd_message_error(arena, bytes_of("\x08\x80\x80\x80\x80\xf8\xff\xff\xff\xff\x01"), 11, &err, NULL),
                      PD_UNKNOWN); /* INT32_MIN */
 }
 
@@ -184,7 +183,7 @@ TEST(an_error_text_is_one_line_whatever_came, void *arena)
     assert_int_equal(pd_message_error(arena,
                                       bytes_of("\x08\x05\x12\x03"
                                                "a\nb"),
-                                      7, &err),
+                                      7, &err, NULL),
                      PD_NOT_FOUND);
     assert_string_equal(err.text, "a?b");
 }

@@ -1,6 +1,5 @@
 /* Tests pd_model: optimizers of several parameters, used without the daemon. */
 #include "test.h"
-
 #include "coupled_row.h"
 #include "paramd/optim.h"
 

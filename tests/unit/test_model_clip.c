@@ -1,7 +1,6 @@
 /* Tests a model whose gradients are clipped by their global norm: pd_model_clip, and optimizers with a clipping
  * limit of their own. */
 #include "test.h"
-
 #include "clip.h"
 #include "clipped.h"
 

@@ -1,9 +1,8 @@
 /* Tests messages to the service manager, and the sockets that it passes to the daemon. */
-#include "test.h"
-
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "test.h"
 #include "notify.h"
 
 /* Binds a datagram socket as the service manager does. Returns its descriptor. */

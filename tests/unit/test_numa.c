@@ -1,13 +1,12 @@
 /* Tests how a NUMA node is chosen, on made-up machines: folders like /sys/devices/system/node. */
 #define _GNU_SOURCE /* CPU_SET, nftw */
-#include "test.h"
-
 #include <ftw.h>
 #include <linux/mempolicy.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "test.h"
 #include "host.h"
 
 /* Reads a list. Returns how many numbers it has; -1: it is refused. */

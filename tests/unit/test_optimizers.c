@@ -1,6 +1,5 @@
 /* Tests the answer to Optimizers: it lists every optimizer once, in pages that fit into the header of a frame. */
 #include "test.h"
-
 #include "optimizers.h"
 #include "optimizer_ops.h"
 

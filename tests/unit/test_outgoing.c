@@ -1,7 +1,6 @@
 /* Tests the queue of frames that a client sends. The queue lends bytes to the sender, and learns later how many were
  * sent. These tests change the queue in between. */
 #include "test.h"
-
 #include "outgoing.h"
 
 enum { HEAD = 16, FRAMES = 4096, IOV = 64 };

@@ -1,7 +1,6 @@
 /* Tests the queue of frames that a client sends, where payloads of pushes lie in shared memory: whatever the order of
  * sends, answers and reconnects, with sharing and without it, the server reads every payload that it is told of. */
 #include "test.h"
-
 #include "frame.h"
 #include "outgoing.h"
 

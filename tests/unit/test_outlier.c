@@ -1,7 +1,6 @@
 /* Tests the key skip_outlier: which steps are skipped, that all parameters skip them, and that a restart decides as the
  * server before. */
 #include "test.h"
-
 #include "clipped.h"
 #include "global_clip.h"
 #include "job_keys.h"

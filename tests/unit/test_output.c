@@ -1,6 +1,5 @@
 /* Tests which bytes are written to a connection, in which order and at which offsets. */
 #include "test.h"
-
 #include "output.h"
 
 enum { MOST = 1 << 20, ELEMENTS = 1000 };

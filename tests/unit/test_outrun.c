@@ -1,7 +1,6 @@
 /* Tests what a job is told of the speed of the disk, and the measurement of that speed. */
 #define _GNU_SOURCE /* mkdtemp */
 #include "test.h"
-
 #include "overlapped.h"
 #include "kept_job.h"
 #include "mem_disk.h"

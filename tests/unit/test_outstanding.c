@@ -1,6 +1,5 @@
 /* Tests the list of answers that a worker reads in shared memory: their order, their number and their bytes. */
 #include "test.h"
-
 #include "output.h"
 
 static pd_pendings table = { .key = 1 };

@@ -1,7 +1,6 @@
 /* Tests jobs that are over: a restart of the server keeps them so, and they end when others need their place or their
  * memory. */
 #include "test.h"
-
 #include "exporting.h"
 #include "kept_job.h"
 #include "rig.h"

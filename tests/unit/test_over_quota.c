@@ -2,7 +2,6 @@
  * arrived early and sums them later. If a connection waits for memory, the store must at once sum the contributions
  * that use this memory. */
 #include "test.h"
-
 #include "rig.h"
 
 enum { CHUNK = 1024, FRAME = CHUNK * 4, FRAMES = 16 };

@@ -1,7 +1,6 @@
 /* Tests the owners of jobs: which identity a job counts for, when it counts no more, and what is too much. */
 #define _GNU_SOURCE /* memmem */
 #include "test.h"
-
 #include "course.h"
 #include "kept_job.h"
 #include "rig.h"

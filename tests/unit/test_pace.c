@@ -1,6 +1,5 @@
 /* Tests how a turn of the loop is bounded when connections send more requests than it has time for. */
 #include "test.h"
-
 #include "conn.h"
 #include "loop.h"
 #include "scene.h"

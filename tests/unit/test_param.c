@@ -1,6 +1,5 @@
 /* Tests parameters: valid sets of declarations, initial weights, and the element types that can be pulled. */
 #include "test.h"
-
 #include "convert.h"
 #include "rig.h"
 

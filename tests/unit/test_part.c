@@ -1,7 +1,6 @@
 /* Tests parts of an optimizer's state: they are addressed by names and blocks, and are read and written in float64
  * whatever type they are stored in. */
 #include "test.h"
-
 #include "batch.h"
 #include "convert.h"
 #include "optimizer.h"

@@ -1,6 +1,5 @@
 /* Tests how a tensor is cut into blocks and put together again. */
 #include "test.h"
-
 #include "partition.h"
 
 static const pd_shape shapes[] = {

@@ -1,7 +1,6 @@
 /* Tests what happens to a request that is worked in parts when something else happens between two parts: steps, pushes,
  * other commands, the end of its job. */
 #include "test.h"
-
 #include "override_command.h"
 #include "rig.h"
 #include "store_inside.h"

@@ -1,10 +1,9 @@
 /* Tests the verdict on the path of a connection by what the kernel would tell, and the connection beside on the
  * loopback interface. */
-#include "test.h"
-
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include "test.h"
 #include "path.h"
 
 #define S UINT64_C(1000000000)

@@ -1,6 +1,5 @@
 /* Tests the pool of buffers that payloads are received into. */
 #include "test.h"
-
 #include "payloads.h"
 
 enum { KIB = 1024, MIB = 1024 * 1024 };

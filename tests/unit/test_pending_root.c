@@ -1,6 +1,5 @@
 /* Tests the import of a root that is computed but not used yet: it is imported completely and valid, or not at all. */
 #include "test.h"
-
 #include "exporting.h"
 #include "optimizer.h"
 #include "save.h"

@@ -1,6 +1,5 @@
 /* Tests the checks of a frame's header: which pieces of a payload it may describe. */
 #include "test.h"
-
 #include "message.h"
 #include "pieces.h"
 #include "paramd/tensor.h"
@@ -333,8 +332,7 @@ TEST(refuses_a_sparse_piece_with_what_to_do, payload *p)
 {
     p->piece[2].sparse = true;
     assert_refused(p, "piece 2 (bias): its gradient is sparse, and a parameter must be dense here: make it dense "
-                      "before the push (in PyTorch: Embedding(sparse=False), or "
-                      "grad.to_dense())");
+                      "before the push (in PyTorch: Embedding(sparse=False), or grad.to_dense())");
     p->piece[2].sparse = false;
     p->piece[3].sparse = true;
     assert_refused(p, "piece 3 (scalar): its gradient is sparse");

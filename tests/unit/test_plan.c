@@ -1,6 +1,5 @@
 /* Tests plans: which slots and tasks a parameter's optimizer has, and how many bytes they take. */
 #include "test.h"
-
 #include "coupled_row.h"
 #include "optimizer_ops.h"
 #include "plan_bytes.h"

@@ -1,6 +1,5 @@
 /* Tests the output of paramctl plan: which parameters, slots and tasks share a line. */
 #include "test.h"
-
 #include "coupled_row.h"
 #include "forecasts.h"
 

@@ -1,7 +1,6 @@
 /* Tests a large first declaration that is planned in slices. Each Declare is answered once, whatever happens in
  * between, and other jobs continue. */
 #include "test.h"
-
 #include "rig.h"
 #include "store_inside.h"
 
@@ -284,8 +283,8 @@ TEST(a_set_beyond_the_ingest_budget_takes_no_memory)
     config.ingest_bytes = 4096 * 4095ull;
     err = refused_at_once(&config, 4096);
     assert_int_equal(err.code, PD_RESOURCE_EXHAUSTED);
-    assert_non_null(strstr(err.text, "its 4096 ranks, with frames of up to 4096 bytes, need 16777216 bytes of "
-                                     "ingest budget, and there are 16773120"));
+    assert_non_null(strstr(err.text, "its 4096 ranks, with frames of up to 4096 bytes, need 16777216 bytes of ingest "
+                                     "budget, and there are 16773120"));
 }
 
 TEST(a_set_whose_records_exceed_the_limit_takes_no_memory)
@@ -294,8 +293,7 @@ TEST(a_set_whose_records_exceed_the_limit_takes_no_memory)
     pd_error err;
 
     config.max_total_bytes =
-        4096ull * N * sizeof(pd_contribution); /* enough for half of the slot records: each parameter
-                                                             * has two chunks */
+        4096ull * N * sizeof(pd_contribution); /* enough for half of the slot records: each parameter has two chunks */
     err = refused_at_once(&config, 4096);
     assert_int_equal(err.code, PD_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(err.text, "limits.max_total_bytes"));

@@ -1,7 +1,6 @@
 /* Tests a round policy other than sync: it closes at the deadline with the contributions that arrived, from at least
  * two ranks. */
 #include "test.h"
-
 #include "partial_policy.h"
 #include "rig.h"
 #include "store_inside.h"

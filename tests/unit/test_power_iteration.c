@@ -1,6 +1,5 @@
 /* Tests the largest eigenvalue by power iteration. */
 #include "test.h"
-
 #include "root_types.h"
 #include "root.h"
 

@@ -1,7 +1,5 @@
 /* Tests the threads that run preconditioner tasks. */
 #define _GNU_SOURCE /* SYS_gettid */
-#include "test.h"
-
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
@@ -9,6 +7,7 @@
 #include <time.h>
 #include <dirent.h>
 
+#include "test.h"
 #include "batch.h"
 #include "effects.h"
 #include "linalg.h"

@@ -1,6 +1,5 @@
 /* Tests which preconditioner task the queue gives next. */
 #include "test.h"
-
 #include "batch.h"
 #include "optimizer.h"
 #include "optimizer_ops.h"

@@ -1,6 +1,5 @@
 /* Tests which text may be printed on a terminal, and how other characters are replaced. */
 #include "test.h"
-
 #include "text.h"
 
 static const char *const good[] = { "", "w.0/kernel", "Gr\u00f6\u00dfe", "\u6743\u91cd", "\U0001F680 \u00a0~" };

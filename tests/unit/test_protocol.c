@@ -1,8 +1,7 @@
 /* Tests that proto/PROTOCOL.md agrees with the code: its example bytes, methods, messages, fields and codes. */
-#include "test.h"
-
 #include <ctype.h>
 
+#include "test.h"
 #include "handlers.h"
 #include "message.h"
 #include "pieces.h"

@@ -1,6 +1,5 @@
 /* Tests buffers of weights: they are recycled by size, their number is bounded, and they are freed. */
 #include "test.h"
-
 #include "published.h"
 
 TEST(a_buffer_that_came_home_is_used_again)

@@ -1,6 +1,5 @@
 /* Tests when copies of the figures of jobs are published, and what ranks are in them. */
 #include "test.h"
-
 #include "rig.h"
 #include "stats.h"
 

@@ -1,7 +1,6 @@
 /* Tests the pump, which carries bytes between the client's protocol core and a connection. The connection is a fake
  * in memory. Checks which events the pump watches, and how it learns that the connection has ended. */
 #include "test.h"
-
 #include "call.h"
 #include "join.h"
 #include "pump.h"

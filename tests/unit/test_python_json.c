@@ -1,6 +1,5 @@
 /* Tests that JSON written by Python is read. */
 #include "test.h"
-
 #include "trace.h"
 
 static void assert_reads(const char *text, const char *standard)

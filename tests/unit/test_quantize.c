@@ -1,8 +1,7 @@
 /* Tests that quantized tensors are restored as exactly as their number of bits allows. */
-#include "test.h"
-
 #include <fenv.h>
 
+#include "test.h"
 #include "convert.h"
 #include "quantize.h"
 

@@ -1,12 +1,11 @@
 /* Tests connecting to the first of several addresses that answers. */
-#include "test.h"
-
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include "test.h"
 #include "daemon_process.h"
 #include "connect.h"
 

@@ -1,7 +1,6 @@
 /* Tests random numbers that depend only on where they are used: the cipher against published answers, how numbers
  * are made from it, and the statistics of the numbers. */
 #include "test.h"
-
 #include "random.h"
 
 enum { MANY = 1 << 20 };

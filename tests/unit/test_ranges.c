@@ -1,7 +1,6 @@
 /* Tests parameters that each rank holds only a range of, as with FSDP and HSDP: ranks declare, initialise and push
  * ranges, and the store steps the whole tensor. */
 #include "test.h"
-
 #include "rig.h"
 
 enum { N = 150, CHUNK = 64, CONN = 10, STEPS = 5 };

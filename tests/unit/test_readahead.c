@@ -1,6 +1,5 @@
 /* Tests the disk that reads ahead of its user: same bytes, and errors at the reads that they concern. */
 #include "test.h"
-
 #include "mem_disk.h"
 #include "overlapped.h"
 

@@ -1,6 +1,5 @@
 /* Tests which hyperparameters a recorded configuration asks for, and for which parameters. */
 #include "test.h"
-
 #include "recipe.h"
 
 static int read_as(const char *system, pd_recipe *recipe, const char *config, pd_error *err)
@@ -208,8 +207,8 @@ TEST(a_group_of_meta_has_a_graft_of_its_own)
     pd_error err;
 
     if (read_as("meta_shampoo", &recipe,
-                "{\"betas\": [0.75, 1], \"grafting_config\": {\"beta2\": 0.5, \"type\": \"adam\"}, \"groups\": ["
-                "{\"params\": [\"b\"], \"grafting_config\": {\"type\": \"sgd\"}, \"betas\": [0, 0.5]}, {\"params\": "
+                "{\"betas\": [0.75, 1], \"grafting_config\": {\"beta2\": 0.5, \"type\": \"adam\"}, \"groups\": "
+                "[{\"params\": [\"b\"], \"grafting_config\": {\"type\": \"sgd\"}, \"betas\": [0, 0.5]}, {\"params\": "
                 "[\"c\"], \"grafting_config\": null}]}",
                 &err) != PD_OK)
         fail_msg("%s", err.text);
@@ -275,12 +274,10 @@ TEST(a_key_without_a_value_leaves_the_default)
 
 static const char masked[] =
     "{\"learning_rate\": {\"schedule\": \"any\", \"peak\": 1}, \"b1\": 0.5, \"weight_decay\": 0.25, \"mu_dtype\": "
-    "null, "
-    "\"preconditioner_update_probability\": {\"schedule\": \"anneal\", \"max_prob\": 0.75, \"min_prob\": 0.5, "
-    "\"decay\": 1, \"flat_start\": 2}, "
-    "\"weight_decay_mask\": {\"w\": true, \"b\": false, \"layers\": true}, \"scanned_layers\": {\"w\": false, "
-    "\"layers\": true}, "
-    "\"params_partition_specs\": {\"w\": [\"fsdp\"]}, \"preconditioner_partition_spec\": [\"fsdp\"]}";
+    "null, \"preconditioner_update_probability\": {\"schedule\": \"anneal\", \"max_prob\": 0.75, \"min_prob\": 0.5, "
+    "\"decay\": 1, \"flat_start\": 2}, \"weight_decay_mask\": {\"w\": true, \"b\": false, \"layers\": true}, "
+    "\"scanned_layers\": {\"w\": false, \"layers\": true}, \"params_partition_specs\": {\"w\": [\"fsdp\"]}, "
+    "\"preconditioner_partition_spec\": [\"fsdp\"]}";
 
 TEST(a_mask_of_kron_takes_the_decay_off_some)
 {
@@ -375,9 +372,8 @@ static const char *text_for(const pd_recipe *recipe, const char *hyper)
 TEST(rules_of_adafactor_become_text)
 {
     static const char config[] = "{\"learning_rate\": 0.5, \"factor_map\": [[\"it's (a|b)\", [\"BATCH\", \"ROW\"]], "
-                                 "[\"x\", \"HEURISTIC\"], [\"\", null]], "
-                                 "\"multiply_by_parameter_scale\": [[\"bias\", false], [\".*\", true]], "
-                                 "\"logical_factor_rules\": {\"embed\": \"row\"}}";
+                                 "[\"x\", \"HEURISTIC\"], [\"\", null]], \"multiply_by_parameter_scale\": [[\"bias\", "
+                                 "false], [\".*\", true]], \"logical_factor_rules\": {\"embed\": \"row\"}}";
     pd_recipe recipe;
 
     assert_int_equal(read_as("t5x_adafactor", &recipe, config, NULL), PD_OK);

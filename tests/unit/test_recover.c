@@ -1,6 +1,5 @@
 /* Tests which jobs come back from a state directory. */
 #include "test.h"
-
 #include "disk.h"
 #include "disk_writer.h"
 #include "kept_sample.h"

@@ -1,8 +1,7 @@
 /* Tests jobs that come back from a disk into a store, as when a daemon starts: their steps, and what is refused. */
-#include "test.h"
-
 #include <inttypes.h>
 
+#include "test.h"
 #include "checkpoint_files.h"
 #include "disk_writer.h"
 #include "mem_disk.h"

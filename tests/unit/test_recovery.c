@@ -1,6 +1,5 @@
 /* Tests the blocks that a flat range of elements is cut into. */
 #include "test.h"
-
 #include "replay_run.h"
 
 static int64_t elements_of(const pd_shape *shape)

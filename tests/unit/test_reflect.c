@@ -1,6 +1,5 @@
 /* Tests how messages are written as JSON by means of their descriptors. */
 #include "test.h"
-
 #include "message.h"
 #include "result.h"
 

@@ -1,6 +1,5 @@
 /* Tests steps that an optimizer refuses. */
 #include "test.h"
-
 #include "batch.h"
 #include "convert.h"
 #include "stern_steps.h"

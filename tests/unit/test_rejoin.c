@@ -1,7 +1,6 @@
 /* Tests a process that returns to a server that may have lost its job. The process finds the job or learns that there
  * is none, and never creates it. */
 #include "test.h"
-
 #include "rig.h"
 
 enum { WORLD = 2, CONN = 10, NONCE = 10 };

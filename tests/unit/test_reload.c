@@ -1,9 +1,8 @@
 /* Tests reloads of the configuration: which keys change, which need a restart, and how a wrong file is treated. */
-#include "test.h"
-
 #include <sys/stat.h>
 #include <syslog.h>
 
+#include "test.h"
 #include "flags.h"
 #include "log.h"
 #include "pki.h"

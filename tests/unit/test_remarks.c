@@ -1,8 +1,7 @@
 /* Tests which log entries become remarks about a job, and which of them a worker gets that joins later. */
-#include "test.h"
-
 #include <syslog.h>
 
+#include "test.h"
 #include "paramd/error.h"
 #include "loop.h"
 

@@ -1,7 +1,6 @@
 /* Tests weights that a program has changed by hand: rank 0 sends them between two steps, they come into force together,
  * and the pushes of all ranks must tell of the same change. */
 #include "test.h"
-
 #include "exporting.h"
 #include "kept_job.h"
 #include "rig.h"

@@ -1,6 +1,5 @@
 /* Tests when a replay of a recorded training run is judged ok, failed or skipped. */
 #include "test.h"
-
 #include "replay_run.h"
 #include "replayed.h"
 

@@ -1,6 +1,5 @@
 /* Tests when recorded averages of gradients and weighted means are judged ok, failed or skipped. */
 #include "test.h"
-
 #include "replayed.h"
 
 static const float a[2] = { 3, 0 }, b[2] = { 0, 4 }, c[2] = { 3, 4 }, d[2] = { 1, 0 };
@@ -56,8 +55,7 @@ TEST(each_replica_is_compared)
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-/* The gradients are a = (3, 0), c = (3, 4), b = (0, 4) and b again. Neighbours are merged first, then the two
- * results:
+/* The gradients are a = (3, 0), c = (3, 4), b = (0, 4) and b again. Neighbours are merged first, then the two results:
  *
  *   a with c: a a = 9, c c = 25, a c = 9, so the result r is a / 2 + (1 - 9/50) c = (3.96, 3.28)
  *   b with b: the result is b

@@ -1,15 +1,14 @@
 /* Tests replays with recorded random numbers, updates and counters, on a small run of kron that this optimizer library
  * recorded. */
 #include "test.h"
-
 #include "paramd/optim.h"
 #include "replayed.h"
 
 enum { STEPS = 6, ROWS = 3, COLS = 2, N = ROWS * COLS };
 
-static const char config[] = "{\"learning_rate\": 0.1, \"b1\": 0.5, \"preconditioner_update_probability\": 0.5, "
-                             "\"memory_save_mode\": \"one_diag\", "
-                             "\"merge_small_dims\": false, \"partition_grads_into_blocks\": false}";
+static const char config[] =
+    "{\"learning_rate\": 0.1, \"b1\": 0.5, \"preconditioner_update_probability\": 0.5, \"memory_save_mode\": "
+    "\"one_diag\", \"merge_small_dims\": false, \"partition_grads_into_blocks\": false}";
 
 /* The recorded run: the factors of kron are updated in steps 2, 4 and 6, and balanced in step 4. */
 static float W[STEPS + 1][N], G[STEPS + 1][N], probe[STEPS + 1][N], update[STEPS + 1][N], Q0[ROWS];

@@ -1,7 +1,6 @@
 /* Tests when recorded cases of distributed_kron's routines are judged ok, and what is reported for cases that cannot be
  * judged. The cases are small enough to compute by hand. */
 #include "test.h"
-
 #include "replayed.h"
 
 static void assert_ok(const tracefile *file, size_t cases)

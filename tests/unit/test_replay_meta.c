@@ -1,6 +1,5 @@
 /* Tests when recorded roots of Meta's Shampoo are judged ok, failed, skipped or refused. */
 #include "test.h"
-
 #include "replayed.h"
 
 /* A has the eigenvalues 9 and 1. Its inverse square root (`half`) has 1/3 and 1, its inverse (`whole`) 1/9 and 1,
@@ -43,15 +42,13 @@ static void assert_case(const char *arguments, const float *a, const float *x, p
 TEST(every_method_is_judged)
 {
     tracefile file = new_file(
-        "root_eigen",
-        "{\"items\": [{\"method\": \"eigen\", \"root\": 2, \"epsilon\": 0, \"noise\": 1e-7},"
-        " {\"method\": \"eigen\", \"root\": 2, \"epsilon\": 1e-12, \"exponent_multiplier\": 3, \"noise\": 1e-7},"
-        " {\"method\": \"diagonal\", \"root\": 4, \"exponent_multiplier\": 6, \"epsilon\": 0, \"noise\": 1e-7},"
-        " {\"method\": \"newton\", \"root\": 2, \"epsilon\": 0, \"tolerance\": 1e-6, \"max_iterations\": 100, "
-        "\"noise\": 1e-6},"
-        " {\"method\": \"higher_order\", \"root\": \"2/3\", \"epsilon\": 1e-5, \"order\": 3, \"tolerance\": 1e-6, "
-        "\"max_iterations\": 100, \"noise\": 1e-4},"
-        " {\"method\": \"eigen\", \"root\": \"1/1\", \"epsilon\": 0, \"noise\": 1e-7}]}");
+        "root_eigen", "{\"items\": [{\"method\": \"eigen\", \"root\": 2, \"epsilon\": 0, \"noise\": 1e-7}, "
+                      "{\"method\": \"eigen\", \"root\": 2, \"epsilon\": 1e-12, \"exponent_multiplier\": 3, \"noise\": "
+                      "1e-7}, {\"method\": \"diagonal\", \"root\": 4, \"exponent_multiplier\": 6, \"epsilon\": 0, "
+                      "\"noise\": 1e-7}, {\"method\": \"newton\", \"root\": 2, \"epsilon\": 0, \"tolerance\": 1e-6, "
+                      "\"max_iterations\": 100, \"noise\": 1e-6}, {\"method\": \"higher_order\", \"root\": \"2/3\", "
+                      "\"epsilon\": 1e-5, \"order\": 3, \"tolerance\": 1e-6, \"max_iterations\": 100, \"noise\": "
+                      "1e-4}, {\"method\": \"eigen\", \"root\": \"1/1\", \"epsilon\": 0, \"noise\": 1e-7}]}");
     pd_replay_result r;
 
     add(&file, "A/0000", A, "X/0000", half);

@@ -1,6 +1,5 @@
 /* Tests that a run without recorded gradients is judged by the losses of its network. */
 #include "test.h"
-
 #include "replay.h"
 #include "replay_net.h"
 #include "tracefile.h"

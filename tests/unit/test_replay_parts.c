@@ -1,6 +1,5 @@
 /* Tests which parameters a replay declares for the parameters of a trace: whole ones, or the blocks of their shards. */
 #include "test.h"
-
 #include "replay_run.h"
 #include "replayed.h"
 

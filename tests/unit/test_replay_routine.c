@@ -1,6 +1,5 @@
 /* Tests when recorded cases of a routine are judged ok, failed or skipped. */
 #include "test.h"
-
 #include "replayed.h"
 
 /* Case 0: a vector quantized to int8 with bucket 1; three values lie half-way between two codes. Case 1: a square
@@ -12,9 +11,9 @@ static const int16_t codes1[4] = { 0, 32767, -32767, 0 };
 /* Case 2: 1 + 3/256 lies half-way between two bfloat16 numbers and is rounded to the even one. */
 static const float x2[2] = { 1, 1 + 3.0f / 256 }, value2[2] = { 1, 1 + 4.0f / 256 };
 static const uint16_t bf16_2[2] = { 0x3f80, 0x3f82 };
-static const char quantized_config[] = "{\"cases\": [{\"index\": 0, \"dtype\": \"int8\", \"extract_diagonal\": false},"
-                                       " {\"index\": 1, \"dtype\": \"int16\", \"extract_diagonal\": true},"
-                                       " {\"index\": 2, \"dtype\": \"bfloat16\", \"extract_diagonal\": false}]}";
+static const char quantized_config[] =
+    "{\"cases\": [{\"index\": 0, \"dtype\": \"int8\", \"extract_diagonal\": false}, {\"index\": 1, \"dtype\": "
+    "\"int16\", \"extract_diagonal\": true}, {\"index\": 2, \"dtype\": \"bfloat16\", \"extract_diagonal\": false}]}";
 
 static tracefile quantized_file(void)
 {
@@ -62,9 +61,8 @@ static tracefile symmetric_file(void)
 /* Inverse square roots without a ridge: of the matrix [4], and of 4 I, whose lower half is stored as blocks. */
 static const float four[1] = { 4 }, half[1] = { .5f }, none[1] = { 0 }, little[1] = { 1e-9f }, fours[3] = { 4, 0, 4 },
                    halves[4] = { .5f, 0, 0, .5f };
-static const char root_config[] =
-    "{\"num_iters\": 100, \"error_tolerance\": 1e-06, \"cases\": [{\"index\": 0, \"p\": 2, \"ridge_epsilon\": 0},"
-    " {\"index\": 1, \"p\": 2, \"ridge_epsilon\": 0}]}";
+static const char root_config[] = "{\"num_iters\": 100, \"error_tolerance\": 1e-06, \"cases\": [{\"index\": 0, \"p\": "
+                                  "2, \"ridge_epsilon\": 0}, {\"index\": 1, \"p\": 2, \"ridge_epsilon\": 0}]}";
 
 static tracefile root_file(void)
 {
@@ -149,8 +147,7 @@ TEST(one_spoiled_tensor_fails_and_is_located)
         char expected[16];
         snprintf(expected, sizeof expected, "case %.3s", quantized.entry[i].name);
         if (strcmp(quantized.entry[i].name, "000/input") == 0)
-            continue; /* a small change of the input gives the
-                                                                          * same quantized code */
+            continue; /* a small change of the input gives the same quantized code */
         if (strcmp(quantized.entry[i].name, "002/input") == 0) continue;
         spoil(quantized, i, expected);
     }

@@ -1,6 +1,5 @@
 /* Tests when recorded optimizer state counts as equal to the state of a replay. */
 #include "test.h"
-
 #include "replay_state.h"
 #include "replayed.h"
 #include "optimizer_ops.h"

@@ -1,6 +1,5 @@
 /* Tests that the store counts contributions to steps that a restart has lost. */
 #include "test.h"
-
 #include "kept_job.h"
 
 enum { CHECKPOINT = 2, NEW_CONN = 78 }; /* NEW_CONN: connection of a new process at rank 1 */

@@ -1,6 +1,5 @@
 /* Tests requests: each request has the memory for the effects that answer it. */
 #include "test.h"
-
 #include "effects.h"
 
 static const pd_ticket ticket = { 3, 7 };

@@ -1,7 +1,6 @@
 /* Tests the ingest budget, which limits received frames that are not summed yet. Each rank that has declared keeps a
  * reserved part of it (its reserve), and no rank keeps memory that it cannot use. */
 #include "test.h"
-
 #include "reserves.h"
 #include "rig.h"
 #include "store_inside.h"
@@ -77,9 +76,10 @@ TEST(the_third_job_of_24_ranks_is_in_or_out_as_a_whole)
         assert_int_equal(declare(&r, "c", rank, 24, 3000 + rank), PD_RESOURCE_EXHAUSTED);
     }
     assert_int_equal(r.store->ingest.reserved, 48 * FRAME);
-    assert_non_null(strstr(r.error.text, "job c: its 24 ranks, with frames of up to 4096 bytes, need 98304 more bytes "
-                                         "of ingest budget than are free now: come again when another job has ended, "
-                                         "raise limits.ingest_bytes (262144), or lower limits.chunk_bytes"));
+    assert_non_null(strstr(
+        r.error.text,
+        "job c: its 24 ranks, with frames of up to 4096 bytes, need 98304 more bytes of ingest budget than are free "
+        "now: come again when another job has ended, raise limits.ingest_bytes (262144), or lower limits.chunk_bytes"));
     for (uint32_t rank = 0; rank < 24; rank++) leave(&r, inside_find(r.store, "a")->steps.number, rank, 1000 + rank);
     for (uint32_t rank = 0; rank < 24; rank++)
         assert_int_equal(
@@ -94,10 +94,9 @@ TEST(a_world_that_the_budget_never_holds_is_refused_at_its_first_rank)
 
     start(&r, LARGE - 1);
     assert_int_equal(declare(&r, "large", 0, LARGE, CONN), PD_RESOURCE_EXHAUSTED);
-    assert_non_null(strstr(r.error.text,
-                           "job large: its 64 ranks, with frames of up to 4096 bytes, need 262144 bytes of "
-                           "ingest budget, and there are 258048 for all jobs: raise limits.ingest_bytes, "
-                           "or lower limits.chunk_bytes"));
+    assert_non_null(strstr(
+        r.error.text, "job large: its 64 ranks, with frames of up to 4096 bytes, need 262144 bytes of ingest budget, "
+                      "and there are 258048 for all jobs: raise limits.ingest_bytes, or lower limits.chunk_bytes"));
     assert_int_equal(r.store->ingest.reserved, 0);
     rig_free(&r);
 }

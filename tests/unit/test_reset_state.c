@@ -1,6 +1,5 @@
 /* Tests that operators can set the state of optimizers back to its initial values, while weights stay. */
 #include "test.h"
-
 #include "course.h"
 #include "import.h"
 #include "kept_job.h"

@@ -1,7 +1,6 @@
 /* Tests that a restored job goes on with another number of workers, and that the next steps have the bits of a job that
  * has always had that number. */
 #include "test.h"
-
 #include "course.h"
 #include "kept_job.h"
 #include "partial_policy.h"
@@ -564,7 +563,7 @@ TEST(too_few_workers_for_the_aggregate_are_refused)
     restore(&next, &old);
     rig_free(&old);
     rig_hello(&next, "job", 0, 2, NEW, NEW, trimmed, "* sgd lr=1");
-    expect(&next, PD_INVALID_ARGUMENT, "trim is less than half of the workers");
+    expect(&next, PD_INVALID_ARGUMENT, "less than half of the workers");
     assert_int_equal(rig_hello(&next, "job", 0, 4, NEW, NEW, trimmed, "* sgd lr=1"), PD_OK);
     rig_free(&next);
 }

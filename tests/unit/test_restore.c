@@ -1,6 +1,5 @@
 /* Tests that a checkpoint from the disk is restored, or refused and nothing changes. */
 #include "test.h"
-
 #include "course.h"
 #include "kept_job.h"
 #include "plan_bytes.h"

@@ -1,6 +1,5 @@
 /* Tests medians and trimmed means. */
 #include "test.h"
-
 #include "convert.h"
 #include "robust.h"
 #include "roots.h"

@@ -1,8 +1,7 @@
 /* Tests the text of roles and quotas: which lines decide, and which texts are refused. */
-#include "test.h"
-
 #include <sys/stat.h>
 
+#include "test.h"
 #include "glob.h"
 #include "trusted_files.h"
 

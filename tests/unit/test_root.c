@@ -1,6 +1,5 @@
 /* Tests the choice of a method for inverse roots, and its retries. */
 #include "test.h"
-
 #include "root.h"
 #include "root_types.h"
 

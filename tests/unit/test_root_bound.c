@@ -1,6 +1,5 @@
 /* Tests the bound on how far rounding can move an inverse root. */
 #include "test.h"
-
 #include "root_bound.h"
 
 TEST(eigenvalues_are_those_of_the_matrix)

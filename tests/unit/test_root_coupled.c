@@ -1,6 +1,5 @@
 /* Tests inverse roots by coupled iterations, as Meta's Shampoo takes them. */
 #include "test.h"
-
 #include "root.h"
 #include "root_types.h"
 #include "roots.h"

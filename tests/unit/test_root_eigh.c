@@ -1,8 +1,7 @@
 /* Tests inverse roots by eigendecomposition. */
-#include "test.h"
-
 #include <float.h>
 
+#include "test.h"
 #include "root.h"
 #include "root_types.h"
 #include "roots.h"

@@ -1,6 +1,5 @@
 /* Tests inverse roots by coupled Newton, as Google's Shampoo takes them. */
 #include "test.h"
-
 #include "root_types.h"
 #include "root.h"
 

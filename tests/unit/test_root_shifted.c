@@ -1,8 +1,7 @@
 /* Tests inverse roots of matrices with an absolute ridge. */
-#include "test.h"
-
 #include <float.h>
 
+#include "test.h"
 #include "root.h"
 #include "root_types.h"
 #include "roots.h"

@@ -1,6 +1,5 @@
 /* Tests inverse roots that are updated from the eigenbasis of the last refresh. */
 #include "test.h"
-
 #include "root.h"
 #include "root_types.h"
 #include "roots.h"

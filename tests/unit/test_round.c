@@ -1,6 +1,5 @@
 /* Tests rounds: when a chunk is complete, how far it can be summed, and which ranks are missing. */
 #include "test.h"
-
 #include "rig.h"
 #include "rounds.h"
 #include "round.h"

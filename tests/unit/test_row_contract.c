@@ -1,7 +1,6 @@
 /* Tests the contract between optimizers and the library. The optimizer coupled_row, written for tests, must agree
  * with a second implementation in plain loops. */
 #include "test.h"
-
 #include "batch.h"
 #include "coupled_row.h"
 #include "optimizer.h"

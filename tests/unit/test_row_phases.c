@@ -1,7 +1,6 @@
 /* Tests the phases of an optimizer: tasks whose inputs are copied before one phase and whose roots are used from
  * another phase on, and matrices that threads share in stripes of rows. */
 #include "test.h"
-
 #include "batch.h"
 #include "lone_step.h"
 #include "optimizer.h"

@@ -1,6 +1,5 @@
 /* Tests rules: name patterns and the options that follow them. */
 #include "test.h"
-
 #include "optimizer.h"
 #include "rule.h"
 

@@ -1,8 +1,7 @@
 /* Tests which safetensors files are read, and that other programs can read the files that we write. */
-#include "test.h"
-
 #include <sys/mman.h>
 
+#include "test.h"
 #include "golden.h"
 #include "safetensors.h"
 

@@ -1,6 +1,5 @@
 /* Tests the optimizer's part of a job image: its bytes are restored, and state of another optimizer is refused. */
 #include "test.h"
-
 #include "batch.h"
 #include "lone_step.h"
 #include "save.h"

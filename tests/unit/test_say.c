@@ -1,6 +1,5 @@
 /* Tests which lines of the store's log count as repetitions of the same line (have the same site). */
 #include "test.h"
-
 #include "effects.h"
 #include "log.h"
 

@@ -2,7 +2,6 @@
  * delays, memory, and unusual shapes and gradients. Tests of its formulas: test_scalable_shampoo_twin.c; recorded
  * runs of upstream: tests/golden/test_google_shampoo.c. */
 #include "test.h"
-
 #include "block_products.h"
 #include "optimizer.h"
 #include "partition.h"

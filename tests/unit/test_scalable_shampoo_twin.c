@@ -1,6 +1,5 @@
 /* Tests scalable_shampoo against a second, simple implementation in float64, on random shapes and hyperparameters. */
 #include "test.h"
-
 #include "root.h"
 #include "root_types.h"
 #include "scalable_shampoo.h"

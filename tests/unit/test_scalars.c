@@ -1,6 +1,5 @@
 /* Tests scalars that ranks push with their gradients, and how a round combines them. */
 #include "test.h"
-
 #include "rig.h"
 #include "store_inside.h"
 
@@ -261,9 +260,8 @@ TEST(another_value_of_a_name_is_refused_and_changes_nothing, rig *r)
     rig_scalar(frame, "tokens", 7);
     rig_scalar(frame, "loss", 0.5);
     assert_int_equal(rig_send(r, frame), PD_INVALID_ARGUMENT);
-    assert_string_equal(r->error.text,
-                        "p0: rank 1 has already given loss = 0.25 for step 1, and now gives 0.5: a rank gives "
-                        "each scalar once in a step");
+    assert_string_equal(r->error.text, "p0: rank 1 has already given loss = 0.25 for step 1, and now gives 0.5: a rank "
+                                       "gives each scalar once in a step");
     for (uint32_t rank = 0; rank < 2; rank++)
         for (int64_t chunk = 0; chunk < 3; chunk++)
             assert_int_equal(rig_send(r, chunk_frame(r, job, rank, 1, chunk)), PD_OK);
@@ -299,9 +297,8 @@ TEST(all_ranks_together_have_at_most_sixteen_names, rig *r)
 
     assert_int_equal(rig_send(r, many(r, job, 0, 'a', 9)), PD_OK);
     assert_int_equal(rig_send(r, many(r, job, 1, 'b', 8)), PD_INVALID_ARGUMENT);
-    assert_string_equal(r->error.text,
-                        "p1: with this push of rank 1 there would be scalars of 17 names for step 1, at most 16 are "
-                        "allowed: use fewer names, the same on all ranks");
+    assert_string_equal(r->error.text, "p1: with this push of rank 1 there would be scalars of 17 names for step 1, at "
+                                       "most 16 are allowed: use fewer names, the same on all ranks");
     assert_int_equal(rig_send(r, many(r, job, 1, 'b', 7)), PD_OK);
     rig_work(r);
     assert_int_equal(rig_versions(r, job, 1)->scalars->n, 16);

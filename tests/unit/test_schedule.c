@@ -1,8 +1,7 @@
 /* Tests schedules of hyperparameters against their formulas. */
-#include "test.h"
-
 #include <float.h>
 
+#include "test.h"
 #include "schedule.h"
 
 static pd_error err;

@@ -1,12 +1,11 @@
 /* Tests segments of shared memory: what two processes see of each other, which descriptors of a peer are refused, and
  * that none is left over. */
 #define _GNU_SOURCE /* F_ADD_SEALS, MFD_HUGETLB, fallocate */
-#include "test.h"
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "test.h"
 #include "descriptors.h"
 #include "segment.h"
 

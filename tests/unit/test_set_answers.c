@@ -1,6 +1,5 @@
 /* Tests when a command that sets values is answered: when the disk has its record, or a checkpoint with the values. */
 #include "test.h"
-
 #include "kept_job.h"
 #include "rig.h"
 

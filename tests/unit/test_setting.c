@@ -1,6 +1,5 @@
 /* Tests hyperparameters that are set while a job runs: which value applies in which step. */
 #include "test.h"
-
 #include "counting_row.h"
 #include "coupled_row.h"
 #include "ones.h"

@@ -1,7 +1,6 @@
 /* Tests checks of hyperparameters that are set while a job runs: refused values change nothing, the number of overrides
  * is bounded, and changes are recorded. */
 #include "test.h"
-
 #include "ones.h"
 
 typedef struct refusal {

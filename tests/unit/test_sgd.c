@@ -1,6 +1,5 @@
 /* Tests sgd against plain loops. */
 #include "test.h"
-
 #include "paramd/optim.h"
 
 enum { N = 150001, STEPS = 5 }; /* three ranges of elements; the last ends with part of a vector */

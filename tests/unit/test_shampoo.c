@@ -2,7 +2,6 @@
  * steps, storage, communication, delays and unusual shapes. Tests of failures: test_shampoo_failures.c; of formulas:
  * test_shampoo_twin.c; recorded runs and tables of upstream: tests/golden/test_meta_*.c. */
 #include "test.h"
-
 #include "convert.h"
 #include "partition.h"
 #include "plan_bytes.h"

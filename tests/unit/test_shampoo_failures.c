@@ -1,7 +1,6 @@
 /* Tests what the optimizer shampoo refuses, warns about or passes over: factors and roots that are not finite,
  * failed roots, missing gradients, and invalid values and shapes. */
 #include "test.h"
-
 #include "plan_make.h"
 #include "shampoo_step.h"
 #include "shampoos.h"
@@ -39,8 +38,7 @@ TEST(a_factor_that_is_not_finite_refuses_the_step_in_upstreams_words)
 {
     step_is_refused(BLOCKS, NAN,
                     "Encountered nan values in bias-corrected factor matrix block_4.0! To mitigate, check if nan "
-                    "inputs are being passed into the network or nan "
-                    "gradients are being passed to the optimizer.");
+                    "inputs are being passed into the network or nan gradients are being passed to the optimizer.");
     step_is_refused(BLOCKS, 1e30f,
                     "Encountered inf values in bias-corrected factor matrix block_4.0! In some cases, this may be due "
                     "to divergence of the algorithm.");

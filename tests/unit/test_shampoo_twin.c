@@ -1,7 +1,6 @@
 /* Tests the optimizer shampoo against a second, simple implementation in float64, on random shapes and
  * hyperparameters. The second implementation computes roots by an eigendecomposition of its own. */
 #include "test.h"
-
 #include "shampoo_step.h"
 #include "shampoos.h"
 #include "partition.h"

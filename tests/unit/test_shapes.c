@@ -1,6 +1,5 @@
 /* Tests merged dimensions and blocks of a shape. */
 #include "test.h"
-
 #include "partition.h"
 
 static const pd_shape shapes[] = {

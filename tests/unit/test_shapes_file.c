@@ -1,6 +1,5 @@
 /* Tests the three kinds of shape files, and the errors for files of no known kind. */
 #include "test.h"
-
 #include "shapes_file.h"
 #include "tracefile.h"
 

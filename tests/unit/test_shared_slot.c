@@ -1,7 +1,6 @@
 /* Tests slots that tasks share (pd_slot_spec.share). Each task gets the part of the slot that belongs to its block:
  * a box of a tensor, or one item of a stack with an item for each block. */
 #include "test.h"
-
 #include "batch.h"
 #include "lone_step.h"
 #include "optimizer.h"

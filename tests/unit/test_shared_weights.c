@@ -1,8 +1,7 @@
 /* Tests the segment that a job's weights lie in, and the pools that hand out its memory. */
-#include "test.h"
-
 #include <sys/stat.h>
 
+#include "test.h"
 #include "buffer_pool.h"
 #include "descriptors.h"
 

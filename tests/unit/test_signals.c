@@ -1,9 +1,8 @@
 /* Tests SIGTERM and SIGINT as events: a signal at any moment of the shutdown changes nothing. */
-#include "test.h"
-
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "test.h"
 #include "uvloop.h"
 
 enum {

@@ -1,12 +1,11 @@
 /* Tests addresses of the client library. */
-#include "test.h"
-
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "test.h"
 #include "connect.h"
 #include "sock.h"
 

@@ -1,6 +1,5 @@
 /* Tests the list of memory that has left the client's window. */
 #include "test.h"
-
 #include "window.h"
 
 enum { A = PD_LEAST_SPARE, B = 2 * A };

@@ -1,7 +1,6 @@
 /* Tests the steps per second of a job: the averaging window, slow jobs, and a step that takes longer than earlier
  * ones. */
 #include "test.h"
-
 #include "job.h"
 
 static const uint64_t s = 1000000000ull, ms = 1000000ull;

@@ -1,7 +1,6 @@
 /* Tests the places of gradients in a worker's segment of shared memory, with random frames: which ones lie there
  * already, where copies of the others go, and when a place is free again. */
 #include "test.h"
-
 #include "frame.h"
 #include "outgoing.h"
 

@@ -1,6 +1,5 @@
 /* Tests a job that starts at a given step (start_step): everything that counts steps continues from that number. */
 #include "test.h"
-
 #include "counting_row.h"
 #include "import.h"
 #include "rig.h"

@@ -1,10 +1,9 @@
 /* Tests state directories on the real file system: who may open one, and checkpoints on a real and on a full disk. */
 #define _GNU_SOURCE /* mkdtemp */
-#include "test.h"
-
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+#include "test.h"
 #include "state_dir.h"
 #include "kept_sample.h"
 

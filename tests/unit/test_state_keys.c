@@ -1,6 +1,5 @@
 /* Tests how names of optimizer state in files of other programs are read. */
 #include "test.h"
-
 #include "state_keys.h"
 
 static const char *const names[] = { "a", "a.b", "layers.0.bias", "layers.0.weight", "state.x", "w[1]" };

@@ -1,6 +1,5 @@
 /* Tests parameters that wait for others: the counters of groups, and jobs that step as a whole. */
 #include "test.h"
-
 #include "counting_row.h"
 #include "rig.h"
 

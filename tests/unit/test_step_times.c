@@ -1,7 +1,6 @@
 /* Tests how steps of a job are measured: the phases of a step, and which rank was last by how much. The clock moves by
  * hand. */
 #include "test.h"
-
 #include "rig.h"
 #include "steps.h"
 

@@ -1,11 +1,10 @@
 /* Tests the step thread: its start, its processors, its idle time and its stop. */
 #define _GNU_SOURCE /* CPU_SET */
-#include "test.h"
-
 #include <dirent.h>
 #include <sched.h>
 #include <time.h>
 
+#include "test.h"
 #include "stepper.h"
 
 enum { ELEMENTS = 1000 };

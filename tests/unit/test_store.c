@@ -1,6 +1,5 @@
 /* Tests pushes: each is counted exactly once, and a refused push changes nothing. */
 #include "test.h"
-
 #include "rig.h"
 
 enum { WORLD = 2, N = 3, MOST = 150 };

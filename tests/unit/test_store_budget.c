@@ -1,7 +1,6 @@
 /* Tests that no order of parameters and arrivals causes a deadlock, at the smallest ingest budget that Declare
  * accepts. */
 #include "test.h"
-
 #include "rig.h"
 #include "store_inside.h"
 

@@ -1,7 +1,6 @@
 /* Tests memory that runs out at any allocation of the store: an error is reported, nothing is lost, and work continues
  * when memory is available. */
 #include "test.h"
-
 #include "coupled_row.h"
 #include "optimizer.h"
 #include "rig.h"

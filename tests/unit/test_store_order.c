@@ -1,7 +1,6 @@
 /* Tests that the store computes the same bits for any arrival order, amount of memory, number of threads and element
  * type, and with late preconditioner tasks. */
 #include "test.h"
-
 #include "coupled_row.h"
 #include "convert.h"
 #include "optimizer.h"
@@ -180,11 +179,8 @@ TEST(threads_do_not_show)
 {
     for (int threads = 2; threads <= 4; threads += 2) {
         assert_same(&(run){ .dtype = PD_F32 }, &(run){ .dtype = PD_F32, .threads = threads, .shuffle = 9 });
-        assert_same(&(run){ .dtype = PD_F32, .rules = "* coupled block_size=50" }, &(run){ .dtype = PD_F32,
-                                                                                           .rules = "* coupled "
-                                                                                                    "block_size=50",
-                                                                                           .threads = threads,
-                                                                                           .shuffle = 9 });
+        assert_same(&(run){ .dtype = PD_F32, .rules = "* coupled block_size=50" },
+                    &(run){ .dtype = PD_F32, .rules = "* coupled block_size=50", .threads = threads, .shuffle = 9 });
     }
 }
 
@@ -204,8 +200,7 @@ TEST(half_gradients_are_reproducible_too)
 TEST(late_root_tasks_do_not_show)
 {
     static const char *const rules[] = { "* coupled block_size=50 interval=1 root_delay=0",
-                                         "* coupled block_size=50 interval=2 "
-                                         "root_delay=1",
+                                         "* coupled block_size=50 interval=2 root_delay=1",
                                          "* coupled block_size=50 interval=3 root_delay=3" };
 
     for (int i = 0; i < 3; i++)

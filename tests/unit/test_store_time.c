@@ -1,6 +1,5 @@
 /* Tests the effects of time in the store: overdue rounds, turns among jobs, draining. */
 #include "test.h"
-
 #include "rig.h"
 #include "store_inside.h"
 
@@ -52,8 +51,7 @@ TEST(an_overdue_round_names_who_is_missing, rig *r)
     assert_int_equal(r->timeout.code, PD_DEADLINE_EXCEEDED);
     assert_string_equal(r->timeout.text,
                         "rank 2 (host:12, lost 14 s ago) has not contributed to step 1 of p0 (and 3 more parameters) "
-                        "for 20 s; "
-                        "contributions so far are kept, push again to keep waiting");
+                        "for 20 s; contributions so far are kept, push again to keep waiting");
     assert_non_null(strstr(r->warning, "rank 2"));
 }
 
@@ -91,9 +89,9 @@ TEST(several_missing_ranks_are_all_named, rig *r)
 
     push(r, job, 1, 11, 1, 0);
     rig_sleep(r, 1);
-    assert_non_null(strstr(r->timeout.text,
-                           "rank 0 (host:10, connected), rank 2 (host:12, connected) have not contributed to step 1 of "
-                           "p0 for 1 s"));
+    assert_non_null(strstr(
+        r->timeout.text,
+        "rank 0 (host:10, connected), rank 2 (host:12, connected) have not contributed to step 1 of p0 for 1 s"));
 }
 
 TEST(it_is_reported_once_a_period_and_logged_once, rig *r)

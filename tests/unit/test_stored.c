@@ -1,7 +1,6 @@
 /* Tests slots that are stored in fewer bits, slots that share memory with the new weights, and roots that are
  * adopted when they are ready. */
 #include "test.h"
-
 #include "state.h"
 #include "batch.h"
 #include "optimizer.h"

@@ -1,6 +1,5 @@
 /* Tests how large products are cut into stripes, and that threads run each stripe once. */
 #include "test.h"
-
 #include "stripes.h"
 
 enum { MOST = 32, UNITS = 7 };

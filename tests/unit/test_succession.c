@@ -1,6 +1,5 @@
 /* Tests what becomes of a job when a Hello comes for its name: every row of the table of PROTOCOL.md, section 7. */
 #include "test.h"
-
 #include "rig.h"
 #include "store_inside.h"
 
@@ -256,8 +255,7 @@ TEST(another_run_is_told_of_a_job_whose_workers_are_lost, rig *r)
     lose(r, 0);
     assert_int_equal(hello(r, 0, "tuesday"), PD_FAILED_PRECONDITION);
     expect(r, PD_FAILED_PRECONDITION,
-           "job j at step 1 belongs to another run, whose workers are gone: rank 0 (host:10, "
-           "lost 0 s ago)");
+           "job j at step 1 belongs to another run, whose workers are gone: rank 0 (host:10, lost 0 s ago)");
     expect(r, PD_FAILED_PRECONDITION, "PARAMD_RESUME=0");
     r->joins = true;
     assert_int_equal(hello(r, 1, "tuesday"), PD_UNAVAILABLE);

@@ -1,6 +1,5 @@
 /* Tests that a process cannot return to its rank after another process has taken the rank over. */
 #include "test.h"
-
 #include "rig.h"
 
 enum { SIZE = 100, OLD = 10, NEW = 20 };

@@ -1,7 +1,6 @@
 /* Tests ranges of many ranks: common ranges, and gaps. Code whose time grows with
  * the square of the number of ranks would not finish these tests. */
 #include "test.h"
-
 #include "sums.h"
 #include "rig.h"
 #include "rounds.h"

@@ -1,6 +1,5 @@
 /* Tests that a symmetric matrix stored in block rows represents the same matrix. */
 #include "test.h"
-
 #include "symmetric.h"
 
 enum { GAP = 3 };

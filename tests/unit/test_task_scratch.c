@@ -1,6 +1,5 @@
 /* Tests that plans state the scratch memory of tasks, and that this memory is counted when a job declares. */
 #include "test.h"
-
 #include "batch.h"
 #include "optimizer.h"
 #include "rule.h"

@@ -1,6 +1,5 @@
 /* Tests tables as text: widths, alignment, cutting, wrapping, and characters that are never printed on a terminal. */
 #include "test.h"
-
 #include "text_table.h"
 
 /* Returns the text that a table prints. The caller frees it. */

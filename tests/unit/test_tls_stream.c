@@ -1,10 +1,9 @@
 /* Tests the bytes of TLS over a pair of sockets: both sides run on one thread, turn by turn. */
 #define _GNU_SOURCE /* memmem */
-#include "test.h"
-
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include "test.h"
 #include "pki.h"
 #include "tls_inside.h"
 #include "transport.h"

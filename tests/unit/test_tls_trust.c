@@ -1,8 +1,7 @@
 /* Tests who trusts whom in a handshake of TLS: by tokens, by certificates, and which files are refused. */
-#include "test.h"
-
 #include <sys/socket.h>
 
+#include "test.h"
 #include "pki.h"
 
 EACH_TEST(tls_ends_set_up, tls_ends_tear_down);

@@ -1,6 +1,5 @@
 /* Tests tokens: the lines of their file, and new ones. */
 #include "test.h"
-
 #include "token.h"
 
 #define HEX "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1F"

@@ -1,8 +1,7 @@
 /* Tests files with a token: what is read, and which files are refused. */
-#include "test.h"
-
 #include <sys/stat.h>
 
+#include "test.h"
 #include "trusted_files.h"
 
 static char path[] = "/tmp/token_XXXXXX";

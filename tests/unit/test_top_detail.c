@@ -1,6 +1,5 @@
 /* Tests what `paramctl top` says of one job below the table. */
 #include "test.h"
-
 #include "top_sample.h"
 
 static pd_top_job job_of(void)

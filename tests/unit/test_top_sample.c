@@ -1,6 +1,5 @@
 /* Tests the rows of `paramctl top`: their order and their cells. */
 #include "test.h"
-
 #include "top_sample.h"
 
 static pd_top_job jobs[] = {

@@ -1,6 +1,5 @@
 /* Tests how recorded runs are read, and which files are refused. */
 #include "test.h"
-
 #include "trace.h"
 #include "tracefile.h"
 

@@ -1,9 +1,8 @@
 /* Tests trace files: they are JSON, spans nest, all parameters have their parts of each step, and the size is bounded.
  * A store with a clock of the test makes the events. */
-#include "test.h"
-
 #include <jansson.h>
 
+#include "test.h"
 #include "rig.h"
 #include "tracer.h"
 

@@ -1,6 +1,5 @@
 /* Tests the bytes that the loop thread counts for each job, from the welcome to the end of the job. */
 #include "test.h"
-
 #include "figures.h"
 
 static void assert_bytes(pd_traffic *jobs, uint32_t job, uint64_t in, uint64_t out)

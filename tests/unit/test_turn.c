@@ -1,6 +1,5 @@
 /* Tests one turn of the step thread: its time budgets, and the order in which it handles requests. */
 #include "test.h"
-
 #include "turn.h"
 
 enum { ELEMENTS = 64, MOST = 256 };

@@ -1,7 +1,6 @@
 /* Tests how earlier weights count that answers still have: nothing for one version, the rest in the job's account, all
  * of them after the job's end; and that a job whose readers have too much waits, and others do not. */
 #include "test.h"
-
 #include "shared_worker.h"
 #include "rig.h"
 #include "store_inside.h"

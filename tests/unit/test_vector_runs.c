@@ -1,6 +1,5 @@
 /* Tests vectors that consist of several runs, each of any element type. */
 #include "test.h"
-
 #include "convert.h"
 #include "vector_runs.h"
 

@@ -1,7 +1,6 @@
 /* Tests the version table, in which the loop thread keeps each parameter's newest weights and the outcome of its last
  * round: what the version table records, and when it answers a request. */
 #include "test.h"
-
 #include "version_table.h"
 
 /* A version table whose callbacks record their calls. The tests make the published versions, and the callbacks free

@@ -1,7 +1,5 @@
-/* Tests how effects are handed over to the loop thread, on a platform that the test
- * provides. */
+/* Tests how effects are handed over to the loop thread, on a platform that the test provides. */
 #include "test.h"
-
 #include "conversation.h"
 #include "small_daemon.h"
 

@@ -1,7 +1,6 @@
 /* Tests the control log of a job in the store: after a crash, steps that are repeated take the course that they took,
  * whatever the order in which roots come back now. */
 #include "test.h"
-
 #include "wal.h"
 #include "course.h"
 #include "kept_job.h"
@@ -107,9 +106,11 @@ static void repeat(rig *r, const course *p, uint64_t first, uint64_t last, uint6
     }
 }
 
-static const course ready = { .options = "checkpoint_every=8",
-                              .rules = "* shampoo max_preconditioner_dim=16 precondition_frequency=2 "
-                                       "start_preconditioning_step=2 root_delay=ready" };
+static const course ready = {
+    .options = "checkpoint_every=8",
+    .rules =
+        "* shampoo max_preconditioner_dim=16 precondition_frequency=2 start_preconditioning_step=2 root_delay=ready"
+};
 
 static void check_ready(const course *p, uint64_t seed, history *h)
 {
@@ -171,9 +172,11 @@ TEST(without_the_records_steps_would_take_other_roots)
 
 TEST(a_job_whose_steps_have_no_choice_writes_nothing)
 {
-    const course p = { .options = "checkpoint_every=4",
-                       .rules = "* shampoo max_preconditioner_dim=16 root_delay=2 "
-                                "precondition_frequency=2 start_preconditioning_step=2" };
+    const course p = {
+        .options = "checkpoint_every=4",
+        .rules =
+            "* shampoo max_preconditioner_dim=16 root_delay=2 precondition_frequency=2 start_preconditioning_step=2"
+    };
     uint64_t seed = 1;
     rig r;
 
@@ -497,9 +500,11 @@ static void train_promptly(rig *r, const course *p, uint64_t first, uint64_t las
 
 TEST(an_import_ends_the_repeating_of_roots_but_not_the_overrides)
 {
-    const course p = { .options = "checkpoint_every=8",
-                       .rules = "* shampoo max_preconditioner_dim=16 precondition_frequency=3 "
-                                "start_preconditioning_step=3 root_delay=ready" };
+    const course p = {
+        .options = "checkpoint_every=8",
+        .rules =
+            "* shampoo max_preconditioner_dim=16 precondition_frequency=3 start_preconditioning_step=3 root_delay=ready"
+    };
     uint64_t seed = 1, warnings;
     rig r;
 

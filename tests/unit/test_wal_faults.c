@@ -1,7 +1,6 @@
 /* Tests that a log brings back all steps that were reported as durable, and never a step of another past: power cuts,
  * calls that fail, a daemon that is killed, no memory, and bytes that are damaged. */
 #include "test.h"
-
 #include "wal_sample.h"
 
 enum { SEEDS = 2, MOST_CALLS = 400 };

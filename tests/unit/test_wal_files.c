@@ -1,9 +1,8 @@
 /* Tests logs of jobs on a disk: what is written comes back, in order, and after a restart, and nothing else does. */
 #define _GNU_SOURCE /* mkdtemp */
-#include "test.h"
-
 #include <xxhash.h>
 
+#include "test.h"
 #include "wal_sample.h"
 
 static void set_up(log_course *c)

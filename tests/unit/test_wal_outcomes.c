@@ -1,7 +1,6 @@
 /* Tests that a log brings back steps that end in every way: taken, skipped, refused by the optimizer, without a
  * gradient. A job takes a random course, crashes after any step, and must have the image of the job that did not. */
 #include "test.h"
-
 #include "counting_row.h"
 #include "kept_job.h"
 #include "rig.h"

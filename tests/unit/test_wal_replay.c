@@ -1,7 +1,6 @@
 /* Tests that a job that is restored from a checkpoint and the entries of its log has the same bits as a job that was
  * not interrupted, and ends with the same bits. */
 #include "test.h"
-
 #include "course.h"
 #include "kept_job.h"
 #include "optimizer.h"
@@ -130,13 +129,13 @@ TEST(roots_that_are_used_later_are_repeated)
 
     for (int delay = 0; delay <= 3; delay++) {
         snprintf(rule, sizeof rule,
-                 "* scalable_shampoo block_size=16 learning_rate=0.01 "
-                 "preconditioning_compute_steps=3 start_preconditioning_step=2 root_delay=%d",
+                 "* scalable_shampoo block_size=16 learning_rate=0.01 preconditioning_compute_steps=3 "
+                 "start_preconditioning_step=2 root_delay=%d",
                  delay);
         check(&(course){ .options = LOG, .rules = rule }, true, 100 + (uint64_t)delay);
         snprintf(rule, sizeof rule,
-                 "* shampoo max_preconditioner_dim=16 precondition_frequency=%d betas=0.9,0.99 "
-                 "grafting_config=SGD epsilon=1e-4 root_delay=%d",
+                 "* shampoo max_preconditioner_dim=16 precondition_frequency=%d betas=0.9,0.99 grafting_config=SGD "
+                 "epsilon=1e-4 root_delay=%d",
                  delay > 2 ? 3 : 2, delay);
         if (delay <= 2) check(&(course){ .options = LOG, .rules = rule }, true, 200 + (uint64_t)delay);
     }
@@ -166,9 +165,11 @@ TEST(groups_ranges_absences_clipping_and_overrides_are_repeated)
           true, 70);
 }
 
-static const course ready = { .options = LOG,
-                              .rules = "* shampoo max_preconditioner_dim=16 precondition_frequency=2 "
-                                       "start_preconditioning_step=2 root_delay=ready" };
+static const course ready = {
+    .options = LOG,
+    .rules =
+        "* shampoo max_preconditioner_dim=16 precondition_frequency=2 start_preconditioning_step=2 root_delay=ready"
+};
 
 TEST(roots_are_used_in_the_steps_in_which_they_were_ready)
 {

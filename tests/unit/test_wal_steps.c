@@ -1,7 +1,6 @@
 /* Tests when a job makes entries of its log, whom they hold back, and what becomes of them when the disk is slow or
  * fails. */
 #include "test.h"
-
 #include "kept_job.h"
 #include "rig.h"
 #include "store_inside.h"

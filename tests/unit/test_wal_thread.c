@@ -1,7 +1,6 @@
 /* Tests the WAL thread: records come back in order with the result, those that wait are written together, and
  * nothing is lost at its end. */
 #include "test.h"
-
 #include "effects.h"
 #include "gated_disk.h"
 #include "disk_writer.h"

@@ -1,9 +1,8 @@
 /* Tests the thread that touches memory ahead of its user. */
 #define _GNU_SOURCE /* mincore */
-#include "test.h"
-
 #include <sys/mman.h>
 
+#include "test.h"
 #include "overlapped.h"
 
 enum { BYTES = 9 << 20, PATIENCE_S = 30 };

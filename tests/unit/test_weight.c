@@ -1,6 +1,5 @@
 /* Tests that all pushes of one rank for one parameter in one step have the same weight. */
 #include "test.h"
-
 #include "rig.h"
 
 enum { CHUNK = 64, LONG = 2 * CHUNK };

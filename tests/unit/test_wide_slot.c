@@ -1,6 +1,5 @@
 /* Tests slots in float64, with which phases and tasks compute in float64, and slots that are stored in float16. */
 #include "test.h"
-
 #include "lone_step.h"
 #include "optimizer.h"
 #include "partition.h"

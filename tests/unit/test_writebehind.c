@@ -1,6 +1,5 @@
 /* Tests the disk that writes behind the caller's back: same bytes, and errors that come out in time. */
 #include "test.h"
-
 #include "kept_sample.h"
 #include "mem_disk.h"
 #include "overlapped.h"

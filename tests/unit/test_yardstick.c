@@ -1,8 +1,7 @@
 /* Tests that the TCP benchmark moves all bytes in both directions at once. */
-#include "test.h"
-
 #include <sys/wait.h>
 
+#include "test.h"
 #include "bench.h"
 
 enum { BYTES = 3 * 1000 * 1000 + 7 };

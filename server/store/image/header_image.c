@@ -299,7 +299,7 @@ static void visit_overrides(pd_archive *archive, pd_job *job)
  * UINT64_MAX: nothing stops them. */
 static uint64_t stopped_at(const pd_steps *steps)
 {
-    uint64_t step = steps->cut != NULL && steps->cut->rests ? steps->cut->step : UINT64_MAX - 1;
+    uint64_t step = steps->cut != NULL && steps->cut->quiesces ? steps->cut->step : UINT64_MAX - 1;
 
     return pd_wal_records_steps(steps) && steps->wal->inputs.step < step ? steps->wal->inputs.step : step;
 }

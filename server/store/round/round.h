@@ -189,8 +189,7 @@ typedef struct pd_round_layout {
     pd_rank_range *ranges;
 } pd_round_layout;
 
-/* Makes an empty round. Does not touch the contributions, which the caller has zeroed: a job may have many
- * millions. */
+/* Makes an empty round. Does not touch the contributions, which the caller has zeroed: a job may have many millions. */
 void pd_round_init(pd_round *round, const pd_round_layout *layout);
 /* Empties the round for the next step. No contribution may be HELD. */
 void pd_round_reset(pd_round *round);

@@ -15,11 +15,10 @@ int pd_aggregate_fits(const pd_job_values *values, uint32_t world, pd_error *err
     uint64_t trim = values->at[PD_JOB_KEY_TRIM];
 
     if (values->at[PD_JOB_KEY_AGGREGATE] == PD_TRIMMED_MEAN && (trim >= world || 2 * trim >= world))
-        return pd_fail(
-            err, PD_INVALID_ARGUMENT,
-            "aggregate = trimmed_mean: trim = %llu drops all of %u contributions; set trim to less than half "
-            "of the workers, or aggregate = median",
-            (unsigned long long)trim, world);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "aggregate = trimmed_mean: trim = %llu drops all of %u contributions; set trim to less than "
+                       "half of the workers, or aggregate = median",
+                       (unsigned long long)trim, world);
     return PD_OK;
 }
 
@@ -27,11 +26,10 @@ int pd_aggregate_fits_whole(const pd_job_values *values, uint32_t world, pd_aggr
                             pd_error *err)
 {
     if (how != PD_ADASUM || !wants_power_of_two(values) || pd_is_power_of_two(world)) return PD_OK;
-    return pd_fail(
-        err, PD_INVALID_ARGUMENT,
-        "parameter %.160s: aggregate = adasum needs a power of two of workers, not %u: set adasum_fold = yes, "
-        "or aggregate = adasum_vdot, or start another number of workers",
-        name, world);
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "parameter %.160s: aggregate = adasum needs a power of two of workers, not %u: set adasum_fold = "
+                   "yes, or aggregate = adasum_vdot, or start another number of workers",
+                   name, world);
 }
 
 int pd_aggregate_fits_ranges(const pd_job_values *values, const pd_param *param, pd_error *err)

@@ -23,8 +23,8 @@ int pd_aggregate_fits_whole(const pd_job_values *values, uint32_t world, pd_aggr
  * Adasum needs, for each element, a power of two of ranks, unless adasum_fold is set. PD_FAILED_PRECONDITION. */
 int pd_aggregate_fits_ranges(const pd_job_values *values, const pd_param *param, pd_error *err);
 
-/* How many contributions a parameter gets in a round, counted by chunk (section of a parameter) and rank:
- * `contributions` to all its chunks together, and at most `most` to one chunk. */
+/* How many contributions a parameter gets in a round, counted by chunk and rank: `contributions` to
+ * all its chunks together, and at most `most` to one chunk. */
 typedef struct pd_contributors {
     uint64_t slots;
     uint32_t most;

@@ -59,11 +59,20 @@ typedef struct pd_adasum_tree {
     float largest; /* largest magnitude of the sections that are finished */
 } pd_adasum_tree;
 
+static bool is_there(const pd_contribution *given)
+{
+    return given->state == PD_CONTRIBUTION_HELD || given->state == PD_CONTRIBUTION_SPILLED;
+}
+
+static pd_vector_run run_from(const pd_contribution *given, int64_t skip)
+{
+    return (pd_vector_run){ (const char *)given->u.at + (size_t)skip * pd_dtype_size((pd_dtype)given->dtype),
+                            (pd_dtype)given->dtype };
+}
+
 static bool has_gradient(const pd_round *round, uint32_t rank, pd_range run)
 {
-    uint8_t state = round->chunks[run.first / round->chunk_elements].contributions[rank].state;
-
-    return state == PD_CONTRIBUTION_HELD || state == PD_CONTRIBUTION_SPILLED;
+    return is_there(&round->chunks[run.first / round->chunk_elements].contributions[rank]);
 }
 
 /* Returns the number of ranks that have a gradient of the section. *all becomes the number of ranks that contribute the
@@ -89,17 +98,14 @@ static bool has_place(const pd_adasum_tree *tree, const pd_round *round, uint32_
            (has_gradient(round, rank, run) || (tree->form == PD_ADASUM_TREE && given > 1));
 }
 
-/* Returns where the rank's gradient of a chunk (section of a parameter) lies in memory, from element `first` of the
- * parameter on. If the rank has no gradient returns NULL, which stands for zeros. */
+/* Returns where the rank's gradient of a chunk lies in memory, from element `first` of the parameter on. Without a
+ * gradient returns NULL, which stands for zeros. */
 static pd_vector_run source_of(const pd_round *round, const pd_chunk *chunk, uint32_t rank, int64_t first)
 {
     const pd_contribution *given = &chunk->contributions[rank];
-    int64_t skip = first - pd_round_chunk_range(round, chunk, rank).first;
 
-    if (given->state != PD_CONTRIBUTION_HELD && given->state != PD_CONTRIBUTION_SPILLED)
-        return (pd_vector_run){ NULL, PD_F32 };
-    return (pd_vector_run){ (const char *)given->u.at + (size_t)skip * pd_dtype_size((pd_dtype)given->dtype),
-                            (pd_dtype)given->dtype };
+    if (!is_there(given)) return (pd_vector_run){ NULL, PD_F32 };
+    return run_from(given, first - pd_round_chunk_range(round, chunk, rank).first);
 }
 
 static void fill_sources(const pd_adasum_tree *tree, section *s, const pd_round *round, int given)
@@ -344,22 +350,15 @@ static void shrink_batch(pd_collect_batch *batch)
     shrink((void **)&batch->scratch, &batch->scratch_room, 1);
 }
 
-static void clear(pd_collect_batch *batch)
-{
-    batch->n_passes = batch->n_units = batch->n_runs = batch->scratch_each = 0;
-    batch->cost_ns = 0;
-}
-
-/* Returns whether the planned work has used up the time budget, or a batch has as much as it may have. At least one
- * unit (the work of one thread) is planned, however small the budget is. */
+/* Returns whether the planned work has used up the time budget, or a batch has as much as it may have. At least one unit
+ * is planned, however small the budget is. */
 static bool is_full(const pd_collect_batch *batch, double budget_ns)
 {
     if (batch->n_passes >= MOST_UNITS || batch->n_units >= MOST_UNITS || batch->n_runs >= MOST_RUNS) return true;
     return batch->cost_ns > 0 && batch->cost_ns >= budget_ns;
 }
 
-/* Makes room in the batch for one more pass (a change to one chunk), for one more unit that reads k contributions, and
- * for the scratch memory of all threads. */
+/* Makes room in the batch for one more pass, one more unit that reads k contributions, and the scratch memory. */
 static int make_room(pd_collect_batch *batch, int k, int threads)
 {
     size_t scratch = k > 1 ? (pd_trimmed_mean_scratch(k) + 63) / 64 * 64 : 0;
@@ -372,12 +371,6 @@ static int make_room(pd_collect_batch *batch, int k, int threads)
         return PD_NO_MEMORY;
     batch->scratch_each = scratch;
     return PD_OK;
-}
-
-static pd_vector_run run_from(const pd_contribution *given, int64_t skip)
-{
-    return (pd_vector_run){ (const char *)given->u.at + (size_t)skip * pd_dtype_size((pd_dtype)given->dtype),
-                            (pd_dtype)given->dtype };
 }
 
 static int plan_spill(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk, uint32_t rank)
@@ -396,8 +389,7 @@ static int plan_spill(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk,
     return PD_OK;
 }
 
-/* Plans to spill contributions, that is, to copy them out of their frames, which frees the frames. Spilled are those of
- * ranks over quota, in chunks that still wait for another rank. */
+/* Plans to spill contributions of ranks over quota, in chunks that still wait for another rank. */
 static pd_param *plan_spills(pd_steps *steps, pd_collect_batch *batch, double budget_ns)
 {
     pd_chunk *chunk;
@@ -434,11 +426,6 @@ static int trim_of(const pd_steps *steps, const pd_param *param, int k)
     return param->how == PD_MEDIAN || trim > (uint64_t)most ? most : (int)trim;
 }
 
-static bool is_there(const pd_contribution *given)
-{
-    return given->state == PD_CONTRIBUTION_HELD || given->state == PD_CONTRIBUTION_SPILLED;
-}
-
 static int count_there(const pd_round *round, const pd_chunk *chunk, pd_range run)
 {
     int k = 0;
@@ -468,8 +455,7 @@ static int plan_robust(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk
                                                         .trim = trim_of(steps, param, k) };
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
         if (is_there(&chunk->contributions[rank]) && pd_round_covers(round, rank, run))
-            batch->runs[batch->n_runs++] =
-                run_from(&chunk->contributions[rank], run.first - pd_round_chunk_range(round, chunk, rank).first);
+            batch->runs[batch->n_runs++] = source_of(round, chunk, rank, run.first);
     batch->cost_ns += (double)run.n * k * (NS_PER_VALUE + NS_PER_ROUND * rounds);
     return PD_OK;
 }
@@ -627,7 +613,8 @@ double pd_collect_work(pd_steps *steps, double budget_ns, pd_param **starved)
 
     *starved = NULL;
     while (*starved == NULL && pd_collect_has_work(steps) && (cost_ns == 0 || cost_ns < budget_ns)) {
-        clear(batch);
+        batch->n_passes = batch->n_units = batch->n_runs = batch->scratch_each = 0;
+        batch->cost_ns = 0;
         *starved = plan(steps, batch, budget_ns - cost_ns);
         run(batch, steps->config->threads);
         for (size_t i = 0; i < batch->n_passes; i++) {

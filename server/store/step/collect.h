@@ -1,15 +1,13 @@
 /* collect.h - aggregates that need all contributions at once: collects the contributions, computes the aggregate, and
  * frees their memory.
  *
- * Step thread. Median and trimmed mean need all contributions to an element, Adasum all to a parameter, whose
- * dot products it computes. Until they have come, contributions wait in their frames (the messages that brought them).
+ * Step thread. Median and trimmed mean need all contributions to an element, Adasum all to a parameter, whose dot products
+ * it computes. Until they have come, contributions wait in their frames.
  *
- * A rank is over its ingest quota if its frames use nearly all the memory that it may use (ingest.h). Its
- * contributions to chunks that still wait for another rank are *spilled*: they are converted to float32 in separate
- * memory, and their frame is released. This prevents deadlocks, whatever the order of parameters or of arrival. Every
- * element type converts to float32 exactly, so spilled contributions give the same bits. Spilled memory is freed when
- * the aggregate is computed. The bytes that all ranks together may spill are counted when the parameters are
- * declared.
+ * If a rank is over its ingest quota, its contributions to chunks that still wait for another rank are *spilled*: they
+ * are converted to float32 in separate memory, and their frame is released. This prevents deadlocks, whatever the order
+ * of parameters or of arrival. Every element type converts to float32 exactly, so spilled contributions give the same
+ * bits. The bytes that all ranks together may spill are counted when the parameters are declared.
  *
  * These aggregates ignore the weight of a push, and whether a gradient is a sum or a mean over examples.
  *
@@ -21,8 +19,7 @@
 #include "adasum.h"
 #include "steps.h"
 
-/* A unit, which is the work that one thread does at a time: a part of an Adasum, of a median or trimmed mean, or of a
- * spill (a copy of a contribution). */
+/* A unit: a share of an Adasum, of a median or trimmed mean, or of a spill. */
 typedef struct pd_collect_unit {
     /* the Adasum of which this is unit number `i`; NULL: the unit is a mean of k contributions, or a copy if k is 1 */
     pd_adasum *adasum;
@@ -35,22 +32,18 @@ typedef struct pd_collect_unit {
     float largest; /* result: the largest magnitude that the unit has written (pd_largest) */
 } pd_collect_unit;
 
-/* A change to one chunk (section of a parameter), which becomes valid when its units have run. There are two kinds. A
- * contribution is spilled: copied out of the frame that brought it. Or elements are aggregated: their median or trimmed
- * mean is computed. */
+/* A change to one chunk, which becomes valid when its units have run: a contribution is spilled, or the median or trimmed
+ * mean of elements is computed. */
 typedef struct pd_collect_pass {
     pd_chunk *chunk;
-    /* If the change spills the contribution of `rank`: the memory into which it is copied. NULL: the change computes
-     * the median or trimmed mean of elements. */
-    float *spill;
+    float *spill; /* memory into which the contribution of `rank` is copied; NULL: elements are aggregated */
     uint32_t rank;
-    /* number of elements of the chunk, from its first one on, that are aggregated after this change */
-    int64_t collected;
+    int64_t collected; /* elements of the chunk, from its first one on, that are aggregated after this change */
     size_t first_unit, n_units;
 } pd_collect_pass;
 
-/* The work that is planned for one batch: changes to chunks, and the units that compute them. The next batch uses the
- * same arrays. Begins zeroed. */
+/* The work of one batch: changes to chunks, and the units that compute them. The next batch uses the same arrays. Begins
+ * zeroed. */
 typedef struct pd_collect_batch {
     pd_collect_pass *passes;
     size_t n_passes, passes_room;
@@ -59,17 +52,13 @@ typedef struct pd_collect_batch {
     pd_vector_run *runs;
     size_t n_runs, runs_room;
     char *scratch;
-    /* bytes of scratch memory that are allocated; bytes of it that each thread gets */
-    size_t scratch_room, scratch_each;
-    double cost_ns; /* estimated time of the batch (the work that is done in one go) in ns of one core */
+    size_t scratch_room, scratch_each; /* bytes that are allocated; bytes that each thread gets */
+    double cost_ns;                    /* estimated time of the batch in ns of one core */
 } pd_collect_batch;
 void pd_collect_batch_free(pd_collect_batch *batch); /* frees the arrays, not the struct */
 
-/* Queues a chunk to which a contribution was filed. Only for parameters whose aggregate needs all contributions at
- * once. */
+/* Queues a chunk to which a contribution was filed, of a parameter whose aggregate needs all contributions at once. */
 void pd_collect_file(pd_steps *steps, pd_chunk *chunk);
-/* Returns whether there is work for pd_collect_work: contributions to spill, or chunks or parameters to which all
- * contributions have come. */
 bool pd_collect_has_work(const pd_steps *steps);
 /* Spills contributions and computes aggregates for about budget_ns nanoseconds of one core, at least one unit of work.
  * Returns the estimated time that it took. *starved becomes the parameter for which memory was short; NULL: none. */

@@ -1,5 +1,5 @@
-/* consistent_cut.c - for an export or a checkpoint, keeps the weights that all parameters have at one step (the cut),
- * and stops parameters there. */
+/* consistent_cut.c - keeps the weights that all parameters of a job have at one step, and says which parameters it stops
+ * there. */
 #include "consistent_cut.h"
 
 #include "global_clip.h"
@@ -8,8 +8,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Returns the step that the parameter is working on (stage READY, in which the step can begin, or a later one); if
- * there is none, the last step that it has closed. */
+/* Returns the step that the parameter is working on (stage READY or later), or the last one that it has closed. */
 static uint64_t step_in_work(const pd_param *param)
 {
     return param->saved.step + (param->stage >= PD_READY);
@@ -31,13 +30,13 @@ static void take_weights(pd_cut *cut, const pd_param *param)
     cut->behind--;
 }
 
-int pd_cut_begin(pd_steps *steps, uint64_t step, bool rests)
+int pd_cut_begin(pd_steps *steps, uint64_t step, bool quiesces)
 {
     pd_cut *cut = calloc(1, sizeof *cut + steps->n_params * sizeof cut->parts[0]);
 
     if (cut == NULL) return PD_NO_MEMORY;
     cut->step = step;
-    cut->rests = rests;
+    cut->quiesces = quiesces;
     cut->behind = steps->n_params;
     for (uint32_t i = 0; i < steps->n_params; i++)
         if (steps->params[i].saved.step == cut->step) take_weights(cut, &steps->params[i]);
@@ -61,7 +60,7 @@ pd_cut *pd_cut_detach(pd_steps *steps)
 {
     pd_cut *cut = steps->cut;
 
-    assert(!cut->rests && cut->behind == 0);
+    assert(!cut->quiesces && cut->behind == 0);
     steps->cut = NULL;
     return cut;
 }
@@ -123,6 +122,6 @@ bool pd_cut_stops(const pd_steps *steps, const pd_param *param)
 {
     const pd_cut *cut = steps->cut;
 
-    if (cut == NULL || !cut->rests || PD_MUTANT(cut_without_rest) || cut->parts[param->index].passed) return false;
+    if (cut == NULL || !cut->quiesces || PD_MUTANT(cut_without_rest) || cut->parts[param->index].passed) return false;
     return cut->early || param->saved.step >= cut->step;
 }

@@ -1,10 +1,10 @@
-/* consistent_cut.h - a cut through a job, for an export or a checkpoint: the weights that all its parameters have at
- * one step. If the parameters rest at this step, their optimizer state can be read, too. Step thread.
+/* consistent_cut.h - a consistent cut of a job, for an export or a checkpoint: the weights of all its parameters at one
+ * step; and their optimizer state, if the parameters are quiesced there. Step thread.
  *
  * The step of a cut is at least the largest step that any parameter has closed or is working on, so every parameter can
  * still reach it. Published weights do not change: the cut keeps a reference to those of its step, and training goes
- * on. A cut with `rests` also stops each parameter at that step: its next round may collect contributions, but the
- * round's step begins only after the cut has ended. */
+ * on. A cut that quiesces stops each parameter at that step: its next round may collect contributions, but the round's
+ * step begins only after the cut has ended. */
 #ifndef PD_CONSISTENT_CUT_H
 #define PD_CONSISTENT_CUT_H
 
@@ -13,14 +13,13 @@
 typedef struct pd_cut_part {
     /* the parameter's published version after the step of the cut; NULL: it has not closed this step yet */
     pd_published *weights;
-    bool passed; /* the parameter need not rest any more (pd_cut_pass) */
+    bool passed; /* the parameter is not quiesced any more (pd_cut_pass) */
 } pd_cut_part;
 
 typedef struct pd_cut {
     uint64_t step;
-    bool rests;
-    bool
-        early; /* the parameters rest at the steps that they have, which may be lower than `step` (pd_cut_take_early) */
+    bool quiesces;
+    bool early;          /* parameters are quiesced at the steps that they have, which may be lower than `step` */
     bool fixed;          /* its weights are being read: those that replace them come too late (pd_cut_replaced) */
     uint32_t behind;     /* number of parameters that have not closed step `step` yet */
     pd_cut_part parts[]; /* one for each parameter */
@@ -31,35 +30,30 @@ typedef struct pd_cut {
 uint64_t pd_cut_least_step(const pd_steps *steps);
 /* Begins a cut at this step. Call it only if all parameters have weights, and the job has no other cut. PD_NO_MEMORY:
  * nothing has changed. */
-int pd_cut_begin(pd_steps *steps, uint64_t step, bool rests);
+int pd_cut_begin(pd_steps *steps, uint64_t step, bool quiesces);
 /* Quiesces the parameter no longer. The cut keeps its weights. The caller lets the parameter go on
  * (pd_riders_release_one). */
 void pd_cut_pass(pd_steps *steps, pd_param *param);
 /* Takes the cut at the steps that the parameters have now, although some have not reached the step of the cut. Call it
- * only if no step is under way. From now on all parameters rest. */
+ * only if no step is under way. From now on all parameters are quiesced. */
 void pd_cut_take_early(pd_steps *steps);
 /* Ends the job's cut, when an export is over or a checkpoint is copied. The caller lets quiesced parameters go on
  * (pd_riders_release). Does nothing if the job has no cut. */
 void pd_cut_end(pd_steps *steps);
-/* Takes the cut away from the job, which may have another one then. Call it only for a cut without `rests` that all
- * parameters have reached. The caller frees it with pd_cut_free. */
+/* Takes the cut away from the job, which may have another one then. It must not quiesce, and all parameters must
+ * have reached it. The caller frees it with pd_cut_free. */
 pd_cut *pd_cut_detach(pd_steps *steps);
 /* Frees a detached cut, and lets go of its weights. `n_params` is the number of the job's parameters. Accepts NULL. */
 void pd_cut_free(pd_cut *cut, uint32_t n_params);
-/* Returns how many bytes of old weights a cut (the step that an export reads) keeps in memory at most, while training
- * goes on with newer weights. */
+/* Returns how many bytes of old weights a cut keeps in memory at most, while training goes on. */
 uint64_t pd_cut_bytes(const pd_steps *steps);
 /* Returns a parameter that has not closed the step of the cut yet; NULL: all parameters have. */
 const pd_param *pd_cut_awaited(const pd_steps *steps);
 
-/* Tells the cut that the published weights of a parameter were replaced, at the step that it has closed. The cut takes
- * them in place of those that it has, unless these are being read already. */
+/* The published weights of a parameter were replaced at the step that it has closed: the cut takes the new ones, unless
+ * those that it has are being read already. */
 void pd_cut_replaced(pd_steps *steps, const pd_param *param);
-
-/* ---- for riders.c ---- */
-
-/* Tells the cut that the parameter has closed a round. If it is the round of that step, the cut keeps the parameter's
- * weights. */
+/* The parameter has closed a round: if it is that of the cut's step, the cut keeps its weights. */
 void pd_cut_closed(pd_steps *steps, const pd_param *param);
 /* Returns whether the cut quiesces the parameter before its next step. */
 bool pd_cut_stops(const pd_steps *steps, const pd_param *param);

@@ -1,5 +1,4 @@
-/* contribute.c - files contributions into the contributions of their chunks (a contribution is the record of one rank's
- * contribution). */
+/* contribute.c - files the contributions of ranks, and queues the chunks that they make complete. */
 #include "contribute.h"
 
 #include "sums.h"
@@ -9,7 +8,7 @@
 
 #include <utlist.h>
 
-/* Queues a chunk (section of a parameter) of initial weights, if the job averages these over the ranks.
+/* Queues a chunk of initial weights, if the job averages these over the ranks.
  *
  * A rank's initial weights of a parameter can be taken back until the rank has given all of them
  * (job/initial_weights.h). So no chunk is queued as complete before the last contribution to the parameter has come.
@@ -26,7 +25,7 @@ static void list_initial(pd_steps *steps, pd_param *param, pd_chunk *chunk)
         if (!pd_chunk_ends_at(round, round->chunks[c].summed)) pd_chunk_list_to_sum(steps, &round->chunks[c], true);
 }
 
-/* Removes the parameter from steps->queue.waiting (the queue for deadlines) if all contributions to its round have
+/* Removes the parameter from steps->queue.waiting if all contributions to its round have
  * come, and it need not wait for other parameters either. */
 static void look_at_waiting(pd_steps *steps, pd_param *param)
 {

@@ -4,8 +4,7 @@
 
 #include "steps.h"
 
-/* Files a rank's contribution to a chunk (section of a parameter). The rank's contribution must
- * be empty. The round's first contribution opens the round. */
+/* Files a rank's contribution to a chunk, which was EMPTY. The round's first contribution opens the round. */
 void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_contribution given, uint64_t now_ns);
 /* Files that a rank has no gradient of the parameter in this round. Returns false if the rank has reported that
  * before. */

@@ -85,8 +85,7 @@ static bool is_wanted(const pd_job_values *values, const pd_rule *rules, size_t 
            (scope == 0 && pd_job_values_limit(values, PD_JOB_KEY_SKIP_OUTLIER) > 0);
 }
 
-/* Returns the first scope (gradients that are clipped together) whose norm must be computed, from number `scope` on.
- * 1 + n_rules: there is none. */
+/* Returns the first scope whose norm must be computed, from number `scope` on. 1 + n_rules: there is none. */
 static size_t find_scope(const pd_job_values *values, const pd_rule *rules, size_t n_rules, size_t scope)
 {
     while (scope <= n_rules && !is_wanted(values, rules, scope)) scope++;

@@ -10,10 +10,9 @@
  * parameters, as the first clip has left them. Parameters without a gradient in this step are left out, and so is model
  * state (pd_optimizer_ops.takes_values).
  *
- * Clipping begins when the aggregates of all parameters are complete (step_group.h). It runs in bounded batches.
- * Until it ends, no round of the job closes. Aggregates are scaled in place. The memory is allocated when the
- * parameters are declared, so clipping cannot fail. If the job is dropped while it is clipping, nothing has to be
- * undone. */
+ * Clipping begins when the aggregates of all parameters are complete (step_group.h). It runs in bounded batches. Until
+ * it ends, no round of the job closes. Aggregates are scaled in place. The memory is allocated when the parameters are
+ * declared, so clipping cannot fail. If the job is dropped while it is clipping, nothing has to be undone. */
 #ifndef PD_GLOBAL_CLIP_H
 #define PD_GLOBAL_CLIP_H
 

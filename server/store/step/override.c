@@ -1,5 +1,4 @@
-/* override.c - a parameter's list of overrides, sorted by the step from which each
- * applies. */
+/* override.c - a parameter's list of overrides, sorted by the step from which each applies. */
 #include "override.h"
 
 #include "effects.h"
@@ -10,8 +9,6 @@
 #include <string.h>
 
 enum { FEW = 4 };
-
-/* ---- the override that one command makes ---- */
 
 pd_override *pd_override_new(const pd_hypers *declared, const char *pattern, const char *by, uint32_t *alive)
 {
@@ -38,8 +35,6 @@ void pd_override_drop(pd_override *override)
     free(override->pattern);
     free(override);
 }
-
-/* ---- a parameter's entries, sorted by step ---- */
 
 int pd_overrides_reserve(pd_param *param, pd_error *err)
 {
@@ -125,8 +120,6 @@ uint64_t pd_overrides_mask(const pd_param *param)
     return mask;
 }
 
-/* ---- values of the next step ---- */
-
 /* This function must be called after pd_overrides_settle, which makes sure that no two entries that apply now have the
  * same hyperparameter, and that none of them withdraws one. */
 uint64_t pd_overrides_next(const pd_param *param, double *value)
@@ -169,8 +162,6 @@ uint64_t pd_overrides_begin(pd_effects *outbox, const char *job, const pd_param 
     if ((set & pushed) != 0) say_overruled(outbox, job, param, pushed);
     return pushed | set;
 }
-
-/* ---- values as text ---- */
 
 char *pd_overrides_text(const pd_hypers *hypers, int index, char *text, size_t size)
 {

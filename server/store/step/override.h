@@ -72,9 +72,8 @@ uint64_t pd_overrides_begin(pd_effects *outbox, const char *job, const pd_param 
 /* Writes the value of a hyperparameter, like "0.05", or the text of its schedule. If `size` is too small the text is
  * cut and ends with "...". Returns `text`. */
 char *pd_overrides_text(const pd_hypers *hypers, int index, char *text, size_t size);
-/* Writes the value of a hyperparameter. If it has a schedule, writes the schedule's text and the value that it gives
- * at step count `count`, like "cosine(peak=0.1,steps=100), now 0.0999753". `size` must be more than 48. Returns
- * `text`. */
+/* Writes the value of a hyperparameter. If it has a schedule, writes the schedule's text and the value that it gives at
+ * step count `count`, like "cosine(peak=0.1,steps=100), now 0.0999753". `size` must be more than 48. Returns `text`. */
 char *pd_overrides_text_at(const pd_hypers *hypers, int index, int64_t count, char *text, size_t size);
 
 #endif

@@ -36,8 +36,7 @@ static void convert_range(const pd_published *published, const float *added, int
                    published->update_dtype, added + first, PD_F32, n);
 }
 
-/* Returns a copy of the published version in all element types that workers pull now. NULL: out of
- * memory. */
+/* Returns a copy of the published version in all element types that workers pull now. NULL: out of memory. */
 static pd_published *copy_current(const pd_param *param)
 {
     pd_published *old = param->current, *copy = pd_published_new(param->buffers.pool, param->elements);
@@ -104,8 +103,6 @@ uint64_t pd_param_type_bytes(const pd_param *param, pd_dtype dtype)
                ? 0
                : (2 + param->buffers.durable) * (uint64_t)param->elements * pd_dtype_size(dtype);
 }
-
-/* ---- updates ---- */
 
 uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype)
 {

@@ -34,8 +34,7 @@ typedef struct pd_change_told {
 /* How far a parameter is in its present round and step. */
 typedef enum pd_stage {
     PD_COLLECTING, /* contributions to the round are missing, or those that came are not summed yet */
-    /* the aggregate is complete, and the step waits for other parameters of the job:
-     * step_group.h */
+    /* the aggregate is complete, and the step waits for other parameters of the job: step_group.h */
     PD_HELD,
     /* the step could begin, but a rider stops it: a cut quiesces the parameter, or the WAL or a pause holds it back;
      * the parameter is in steps->queue.stopped (riders.h) */
@@ -56,7 +55,7 @@ typedef struct pd_param_saved {
     /* number of steps that were skipped; number of steps that the optimizer refused to take */
     uint64_t skipped, refused;
     uint64_t gaps; /* number of rounds that closed without a step because only some of the elements had a gradient */
-    /* number of contributions with a gradient, counted for each chunk (section of a parameter) and rank */
+    /* number of contributions with a gradient, counted for each chunk and rank */
     uint64_t contributions;
     uint32_t outcome; /* outcome of the last closed round (pd_outcome); 0: no round has closed yet */
     /* nonce of the process that last sent initial weights; a ranged parameter (each rank contributes a
@@ -164,8 +163,7 @@ static inline pd_aggregation pd_param_how(const pd_param *param)
     return param->current == NULL ? PD_MEAN : param->how;
 }
 
-/* Asks the round's policy whether the rank may contribute to step `step` of the
- * parameter. A round that is repeated after a restart takes no rank that came too late before. */
+/* Asks the round's policy whether the rank may contribute to step `step` of the parameter. A round that is repeated after a restart takes no rank that came too late before. */
 static inline pd_admit pd_param_admit(const pd_param *param, uint32_t rank, uint64_t step)
 {
     if (step == param->saved.step + 1 && !pd_counted_has(param->end.recorded_ranks, rank)) return PD_ADMIT_LATE;
@@ -183,24 +181,22 @@ void pd_param_leave_pools(pd_param *param);
  * already. */
 uint64_t pd_param_type_bytes(const pd_param *param, pd_dtype dtype);
 /* Makes sure that the weights are also published in this element type, from now on. If the parameter has published
- * weights without this type, *again becomes a copy of them that has it, which the caller must publish: a published
- * published version cannot be changed. Otherwise *again becomes NULL. PD_NO_MEMORY: nothing has changed. */
+ * weights without this type, *again becomes a copy of them that has it, which the caller must publish. Otherwise *again becomes NULL. PD_NO_MEMORY: nothing has changed. */
 int pd_param_pull(pd_param *param, const pd_memory *memory, pd_dtype dtype, pd_published **again);
-/* Makes sure that the update of each step (what the step adds to the weights) is published in this element type, from
+/* Makes sure that the update of each step is published in this element type, from
  * now on. A parameter has only one type of updates. PD_NO_MEMORY: nothing has changed. */
 int pd_param_pull_updates(pd_param *param, const pd_memory *memory, pd_dtype dtype);
-/* Returns how many more bytes are taken if updates are published; 0: they are
- * already. */
+/* Returns how many more bytes are taken if updates are published; 0: they are already. */
 uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype);
-/* Stores in *update the memory into which the step that is about to begin writes its update (what it adds to the
- * weights). NULL: no worker pulls updates. PD_NO_MEMORY. */
+/* Stores in *update the memory into which the step that is about to begin writes its update. NULL: no worker
+ * pulls updates. PD_NO_MEMORY. */
 int pd_param_begin_update(pd_param *param, float **update);
 /* Gives the float32 buffer of the step's update back to its pool. Call it when the step is over, after param->next was
  * converted or discarded. */
 void pd_param_end_update(pd_param *param);
-/* Publishes the published version as the parameter's weights, and fills *closed, the report to the loop thread, with a
- * reference to the snapshot. Takes ownership of `published version`; NULL: the published weights stay as they are.
- * `unread` counts the weights that it replaces. */
+/* Publishes a version as the parameter's weights, and fills *closed, the report to the loop thread, with a reference to
+ * it. Takes ownership of `published`; NULL: the weights stay as they are. `unread` counts the weights that it
+ * replaces. */
 void pd_param_publish(pd_unread *unread, pd_param *param, pd_published *published, pd_outcome outcome,
                       pd_closed *closed);
 
@@ -215,8 +211,8 @@ char *pd_round_text(const pd_param *param, char *text, size_t size);
  * suffice. */
 char *pd_param_why_skipped(const pd_param *param, char *text, size_t size);
 
-/* Converts the float32 weights in the published version `next` of n parameters to the published version's other element
- * types, in one parallel region. Skips parameters whose `next` is NULL. */
+/* Converts the float32 weights in `next` of n parameters to its other element types, in one parallel region. Skips
+ * parameters whose `next` is NULL. */
 void pd_params_convert(pd_param *const *params, size_t n, int threads);
 
 #endif

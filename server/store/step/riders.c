@@ -79,8 +79,6 @@ void pd_trace_root(const pd_steps *steps, const pd_param *param, const struct pd
                                 .step = param->saved.step });
 }
 
-/* ---- parameters that a rider stops ---- */
-
 static bool is_stopped(const pd_steps *steps, const pd_param *param)
 {
     return pd_cut_stops(steps, param) || pd_wal_stops(steps, param);
@@ -109,8 +107,6 @@ void pd_riders_release(pd_steps *steps)
 
     DL_FOREACH_SAFE2(steps->queue.stopped, param, next, links.next_ready) pd_riders_release_one(steps, param);
 }
-
-/* ---- the moments of a step ---- */
 
 int pd_riders_before(pd_steps *steps, pd_param *param, double *value, uint64_t *mask)
 {

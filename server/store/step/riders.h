@@ -16,8 +16,6 @@
 
 #include "steps.h"
 
-/* ---- the moments of a step ---- */
-
 /* The aggregate of the parameter's round is complete. */
 void pd_riders_collected(const pd_steps *steps, pd_param *param);
 /* Puts the parameter, whose step could begin, into steps->queue.ready; or into steps->queue.stopped, if a rider stops
@@ -40,8 +38,6 @@ void pd_riders_closed(pd_steps *steps, pd_param *param);
 void pd_riders_release(pd_steps *steps);
 /* Lets this one go on, if it is stopped and no rider stops it any more. */
 void pd_riders_release_one(pd_steps *steps, pd_param *param);
-
-/* ---- traces of work that belongs to no single step ---- */
 
 /* Adds the time since the store's clock was last read to a phase of the job's steps (steps.h). Passes the phase of
  * the batch on, if somebody takes events. */

@@ -20,9 +20,8 @@ static size_t count_roots(const pd_param *param)
     return pd_optim_plan(param->optim)->n_tasks;
 }
 
-/* Returns a slot with the name and shape of the matrix root that a task computes: the
- * task's first output, like "preconditioners.3". If the root is only one block's part of a slot, the name has the
- * block, too: "block_2.Q.0". */
+/* Returns a slot with the name and shape of the matrix root that a task computes: the task's first output, like
+ * "preconditioners.3". If the root is only one block's part of a slot, the name has the block, too: "block_2.Q.0". */
 static pd_slot_spec root_of(const pd_param *param, size_t task)
 {
     const pd_plan *plan = pd_optim_plan(param->optim);
@@ -47,9 +46,6 @@ int pd_roots_prepare(pd_param *param)
     if (n == 0) return PD_OK;
     return (param->roots.log = calloc(n, sizeof *param->roots.log)) != NULL ? PD_OK : PD_NO_MEMORY;
 }
-
-/* ---- the log reports a root's first failure, the 2nd, 4th, 8th and so on, and once that the root is good again
- * ---- */
 
 static bool passes_power_of_two(int64_t from, int64_t to)
 {
@@ -110,8 +106,6 @@ void pd_roots_watch(pd_steps *steps, pd_param *param)
                "%zu more roots of %.160s failed or recovered, too (`paramctl roots %.256s`)", lines - MOST_LINES,
                param->name, steps->name);
 }
-
-/* ---- lists for operators ---- */
 
 static double kept_error(const pd_param *param, size_t task)
 {

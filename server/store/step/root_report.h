@@ -1,5 +1,4 @@
-/* root_report.h - reports a parameter's matrix roots (which its optimizer uses) to the log and to operators. Step
- * thread. */
+/* root_report.h - reports a parameter's matrix roots to the log and to operators. Step thread. */
 #ifndef PD_ROOT_REPORT_H
 #define PD_ROOT_REPORT_H
 

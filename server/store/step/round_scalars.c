@@ -13,8 +13,6 @@ void pd_scalars_free(pd_scalars *scalars)
     free(scalars);
 }
 
-/* ---- memory ---- */
-
 /* Returns the bytes that a parameter's scalars take, with the loop thread's copy of the means of the last closed
  * round. */
 static uint64_t bytes_for(const pd_steps *steps)
@@ -51,16 +49,13 @@ static int make_room(pd_steps *steps, pd_param *param, pd_error *err)
                               : rc;
 }
 
-/* ---- scalars of a push ---- */
-
 static pd_param *param_of(const pd_steps *steps, const pd_request *frame)
 {
     assert(frame->u.data.n > 0 && frame->u.data.n_scalars <= PD_MAX_SCALARS);
     return &steps->params[frame->u.data.pieces[0].param];
 }
 
-/* Returns the index of the scalar with that name in the open round; -1: no rank has sent it
- * yet. */
+/* Returns the index of the scalar with that name in the open round; -1: no rank has sent it yet. */
 static int find(const pd_scalars *scalars, const char *name)
 {
     for (uint32_t i = 0; i < scalars->n; i++)
@@ -99,11 +94,10 @@ static int check_values(const pd_param *param, const pd_request *frame, pd_error
         names += i < 0;
     }
     if (names <= PD_MAX_SCALARS) return PD_OK;
-    return pd_fail(
-        err, PD_INVALID_ARGUMENT,
-        "%.160s: with this push of rank %u there would be scalars of %zu names for step %llu, at most %d are "
-        "allowed: use fewer names, the same on all ranks",
-        param->name, frame->rank, names, (unsigned long long)frame->u.data.step, PD_MAX_SCALARS);
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "%.160s: with this push of rank %u there would be scalars of %zu names for step %llu, at most %d "
+                   "are allowed: use fewer names, the same on all ranks",
+                   param->name, frame->rank, names, (unsigned long long)frame->u.data.step, PD_MAX_SCALARS);
 }
 
 int pd_scalars_admit(pd_steps *steps, const pd_request *frame, uint64_t nonce, pd_error *err)
@@ -143,8 +137,6 @@ void pd_scalars_file(pd_steps *steps, const pd_request *frame, uint64_t nonce)
     for (size_t s = 0; s < frame->u.data.n_scalars; s++)
         keep(param->scalars, row, &frame->u.data.scalars[s], frame->u.data.weight);
 }
-
-/* ---- the means of a round ---- */
 
 /* Returns the weighted mean of the round's scalar number i over the ranks. If only one rank gave a value, it is
  * returned unchanged. */

@@ -41,8 +41,7 @@ static bool counts(const pd_contribution *given, pd_aggregation how)
     return given->state == PD_CONTRIBUTION_HELD && (how != PD_WEIGHTED_MEAN || given->frame->u.data.weight > 0);
 }
 
-/* Totals over those contributions to a common range that take part in the sum.
- * They are counted rank by rank. */
+/* Totals over those contributions to a common range that take part in the sum. They are counted rank by rank. */
 typedef struct tally {
     uint32_t given;
     double weight; /* sum of the weights of the contributions that were counted */
@@ -273,8 +272,7 @@ bool pd_chunks_have_work(const pd_steps *steps)
 }
 
 /* Returns how many ranks, from rank 0 on, must be in the sum of a chunk now, though other contributions are missing: up
- * to the highest rank that is over quota and can be summed. Returns chunk->summed if
- * there is no such rank. */
+ * to the highest rank that is over quota and can be summed. Returns chunk->summed if there is no such rank. */
 static uint32_t exceeded_prefix(const pd_steps *steps, const pd_chunk *chunk)
 {
     for (uint32_t rank = chunk->prefix; rank > chunk->summed; rank--)

@@ -1,11 +1,10 @@
-/* sums.h - plans the sums of contributions to many chunks (sections of parameters), and computes them in one parallel
- * region.
+/* sums.h - plans the sums of contributions to many chunks, and computes them in one parallel region.
  *
- * Step thread. Contributions are added strictly in rank order: in one pass if all have come, and in several if a
- * rank's memory had to be freed earlier. The bits of the result are the same in both cases, and do not depend on the
- * number of threads. Each element is divided by the number, or by the total weight, of the contributions that have
- * it, unless the job wants the plain sum. If only one rank contributes an element, as a mean over its examples, the
- * element keeps its bits. */
+ * Step thread. Contributions are added strictly in rank order: in one pass if all have come, and in several if a rank's
+ * memory had to be freed earlier. The bits of the result are the same in both cases, and do not depend on the number of
+ * threads. Each element is divided by the number, or by the total weight, of the contributions that have it, unless the
+ * job wants the plain sum. If only one rank contributes an element, as a mean over its examples, the element keeps its
+ * bits. */
 #ifndef PD_SUMS_H
 #define PD_SUMS_H
 

@@ -281,9 +281,8 @@ static size_t keep_finished(pd_steps *steps, size_t n, bool ran)
     return done;
 }
 
-/* Runs a batch of n steps, and publishes the weights of those that are finished. Returns the parameter for which
- * memory was short; NULL: none. Takes ownership of `effect` and `closed`, the memory for the report to the loop
- * thread. */
+/* Runs a batch of n steps, and publishes the weights of those that are finished. Returns the parameter for which memory
+ * was short; NULL: none. Takes ownership of `effect` and `closed`, the memory for the report to the loop thread. */
 static pd_param *run_batch(pd_steps *steps, size_t n, pd_effect *effect, pd_closed *closed)
 {
     bool ran = run_steps(steps, n) == PD_OK;
@@ -338,12 +337,12 @@ static void explain(const pd_steps *steps, const pd_param *starved, pd_error *er
 
     pd_round_text(starved, what, sizeof what);
     if (held > 0)
-        pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                "%s of %.160s waits: answers that workers have not read, or have read in shared memory and not "
-                "released, hold %llu bytes of earlier weights, and limits.max_total_bytes or the owner's quota has no "
-                "room for more; contributions are kept and the server tries again every second: push again to keep "
-                "waiting",
-                what, starved->name, (unsigned long long)held);
+        pd_fail(
+            err, PD_RESOURCE_EXHAUSTED,
+            "%s of %.160s waits: answers that workers have not read, or have read in shared memory and not released, "
+            "hold %llu bytes of earlier weights, and limits.max_total_bytes or the owner's quota has no room for more; "
+            "contributions are kept and the server tries again every second: push again to keep waiting",
+            what, starved->name, (unsigned long long)held);
     else
         pd_fail(err, PD_RESOURCE_EXHAUSTED,
                 "the server is out of memory for %s of %.160s; contributions are kept and it tries again every second: "
