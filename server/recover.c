@@ -219,21 +219,26 @@ static int load(outcome *o, const candidate *c, pd_checkpoint_image **out, pd_ma
     return pd_checkpoint_use_newest(o->r->disk, c->dir, &user, out, manifest, err);
 }
 
-/* A restored job, one of whose streams of the WAL is replayed. */
+/* The WAL of a job that was restored from a checkpoint, while it is replayed. */
 typedef struct replay {
     const recovery *r;
     const pd_checkpoint_image *kept;
-    int (*take)(void *arg, const pd_wal_record *record, pd_error *err); /* of r->user */
-    uint64_t until;                                                     /* step of the last record to replay */
-    pd_error why; /* why a record was refused; code PD_OK: none was */
+    uint64_t until; /* the last record of steps to replay */
+    pd_error why;   /* why a record was refused; code PD_OK: none was */
 } replay;
 
-static int take_record(void *arg, const pd_wal_record *record, pd_error *err)
+static pd_wal_source source_of(const pd_disk *disk, const candidate *c, const pd_checkpoint_image *kept,
+                               pd_wal_stream stream)
+{
+    return (pd_wal_source){ disk, c->dir, kept->creator, stream, kept->step };
+}
+
+static int replay_record(void *arg, const pd_wal_record *record, pd_error *err)
 {
     replay *p = arg;
 
     if (record->step > p->until) return pd_fail(err, PD_CANCELLED, "step %" PRIu64 " is the last", p->until);
-    if (p->take(p->r->user->arg, record, &p->why) == PD_OK) return PD_OK;
+    if (p->r->user->replay(p->r->user->arg, record, &p->why) == PD_OK) return PD_OK;
     return pd_fail(err, PD_CANCELLED, "%s", p->why.text);
 }
 
@@ -242,22 +247,23 @@ static int take_record(void *arg, const pd_wal_record *record, pd_error *err)
 static int try_again(const recovery *r, const candidate *c, uint64_t step, uint64_t until, pd_error *err)
 {
     outcome o = { .r = r };
+    pd_wal_source from;
     pd_wal_about about;
     pd_manifest manifest;
     pd_checkpoint_image *kept = NULL;
     int rc = load(&o, c, &kept, &manifest, err);
-    replay p = { .r = r, .kept = kept, .take = r->user->replay, .until = until };
+    replay p = { .r = r, .kept = kept, .until = until };
 
     if (rc != PD_OK) return rc;
+    from = source_of(r->disk, c, kept, PD_WAL_STEPS);
     if (o.rc != PD_OK)
         rc = pd_fail(err, o.rc, "%.400s", o.why.text);
     else if (kept->step != step)
         rc = pd_fail(err, PD_DATA_LOSS,
-                     "the disk gives the checkpoint of step %" PRIu64 " now, and gave that of step %" PRIu64 " before",
-                     kept->step, step);
+                     "the disk returns the checkpoint of step %" PRIu64 ", before that of step %" PRIu64, kept->step,
+                     step);
     else
-        rc = pd_wal_read(&(pd_wal_source){ r->disk, c->dir, kept->creator, PD_WAL_STEPS, step }, take_record, &p,
-                         &about, err);
+        rc = pd_wal_read(&from, replay_record, &p, &about, err);
     pd_checkpoint_image_free(kept);
     return rc == PD_CANCELLED && p.why.code == PD_OK ? PD_OK : rc;
 }
@@ -291,29 +297,42 @@ static void report_decisions(const replay *p, const pd_wal_about *about)
         p->why.code != PD_OK ? "nothing" : "the end", why->text);
 }
 
-/* Replays a stream of a job's WAL, then truncates it: the steps after the checkpoint to the job's step, the decision
- * records to the last one that was used. */
+/* Replays a stream of the WAL of a job. Sets *last to the last record that was used; 0: no decision counts. */
 static int replay_stream(const recovery *r, const candidate *c, const pd_checkpoint_image *kept, pd_wal_stream stream,
-                         pd_error *err)
+                         uint64_t *last, pd_error *err)
 {
-    bool steps = stream == PD_WAL_STEPS;
-    pd_wal_source source = { r->disk, c->dir, kept->creator, stream, steps ? kept->step : 0 };
-    replay p = { .r = r, .kept = kept, .take = steps ? r->user->replay : r->user->control, .until = UINT64_MAX };
+    replay p = { .r = r, .kept = kept, .until = UINT64_MAX };
+    pd_wal_source from = source_of(r->disk, c, kept, stream);
     pd_wal_about about;
     pd_error why = { 0 };
     uint64_t begun = now_ms();
-    int rc = pd_wal_read(&source, take_record, &p, &about, &why);
+    int rc = pd_wal_read(&from, replay_record, &p, &about, &why);
 
     if (rc == PD_CANCELLED && p.why.code != PD_OK && p.why.code != PD_NO_MEMORY) rc = PD_OK;
-    if (steps && rc == PD_OK && p.why.code == PD_ABORTED) rc = try_again(r, c, kept->step, about.last, &why);
+    if (rc == PD_OK && p.why.code == PD_ABORTED) rc = try_again(r, c, kept->step, about.last, &why);
     if (check_running(r, err) != PD_OK) return PD_CANCELLED;
     if (rc != PD_OK) return pd_fail(err, rc, "%.300s; to start without this job, move %.150s away", why.text, c->dir);
-    if (steps)
+    *last = stream == PD_WAL_STEPS || p.why.code == PD_OK ? about.last : 0;
+    if (stream == PD_WAL_STEPS)
         report_steps(&p, &about, now_ms() - begun);
     else
         report_decisions(&p, &about);
-    source.disk = r->base.below;
-    return pd_wal_truncate(&source, steps || p.why.code == PD_OK ? about.last : 0, err);
+    return PD_OK;
+}
+
+/* Replays the WAL of a job. Then truncates each stream after the last record that was used. */
+static int replay_wal(const recovery *r, const candidate *c, const pd_checkpoint_image *kept, pd_error *err)
+{
+    pd_wal_source from;
+    uint64_t last[2];
+    int rc = replay_stream(r, c, kept, PD_WAL_STEPS, &last[PD_WAL_STEPS], err);
+
+    if (rc == PD_OK) rc = replay_stream(r, c, kept, PD_WAL_DECISIONS, &last[PD_WAL_DECISIONS], err);
+    for (int stream = PD_WAL_STEPS; rc == PD_OK && stream <= PD_WAL_DECISIONS; stream++) {
+        from = source_of(r->base.below, c, kept, (pd_wal_stream)stream);
+        rc = pd_wal_truncate(&from, last[stream], err);
+    }
+    return rc;
 }
 
 static int restore_job(recovery *r, const candidate *c, pd_error *err)
@@ -337,8 +356,7 @@ static int restore_job(recovery *r, const candidate *c, pd_error *err)
     if (rc != PD_OK) return rc;
     if (o.rc == PD_OK) {
         report(kept, &manifest, now_ms() - begun);
-        if (r->user->replay != NULL) rc = replay_stream(r, c, kept, PD_WAL_STEPS, err);
-        if (rc == PD_OK && r->user->control != NULL) rc = replay_stream(r, c, kept, PD_WAL_DECISIONS, err);
+        if (r->user->replay != NULL) rc = replay_wal(r, c, kept, err);
     } else {
         rc = refuse(c, kept, &manifest.about, &o.why, err);
     }

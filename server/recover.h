@@ -14,15 +14,12 @@ typedef struct pd_recover_user {
     /* Makes a job of a checkpoint, which is freed after the call. PD_FAILED_PRECONDITION for a foreign checkpoint: the
      * job must be exact, so it cannot continue here. */
     int (*restore)(void *arg, const pd_checkpoint_image *kept, pd_error *err);
-    /* Replays a step of the job that was restored last: the first after its checkpoint, then one after the other. The
-     * record is freed after the call. After an error the job must be at the step before, except for two codes.
-     * PD_ABORTED: the job was in the midst of the step and does not exist any more, so it is restored and replayed
-     * again up to the step before. PD_NO_MEMORY: the daemon must not start. NULL: the WAL of steps is not read. */
+    /* Takes a record of the WAL of the job that was restored last: those of steps, the first after its checkpoint and
+     * then one after the other; then those of decisions. The record is freed after the call. After an error of a step
+     * the job must be at the step before, except for two codes. PD_ABORTED: the job was in the midst of the step and
+     * does not exist any more, so it is restored and replayed again up to the step before. PD_NO_MEMORY: the daemon must
+     * not start. After an error of decisions none may count. NULL: WALs are not read. */
     int (*replay)(void *arg, const pd_wal_record *record, pd_error *err);
-    /* Takes a decision record of the job that was restored and replayed last: the first one, then one after the other.
-     * The record is freed after the call. After an error no record may count. PD_NO_MEMORY: the daemon must not start.
-     * NULL: decision records are not read. */
-    int (*control)(void *arg, const pd_wal_record *record, pd_error *err);
     const atomic_bool *stops; /* becomes true when the daemon has to stop; read before each read of a file. NULL: it
                                * never has to */
 } pd_recover_user;
@@ -34,12 +31,10 @@ typedef struct pd_recover_user {
  * Logs each restored job, with a warning for a checkpoint that is damaged or foreign. Before each job, which may take
  * long, it tells the service manager to wait. A job without an intact checkpoint is logged, and lost.
  *
- * Then calls `replay` with each record of the job's WAL that follows the checkpoint without a gap, and logs how many
- * steps were replayed. If the WAL is damaged, or `replay` fails, the job stays at the step before, and an error is
- * logged. The WAL is truncated to the job's step.
- *
- * Then calls `control` with each decision record of the job. They count up to a damage, and not at all if `control`
- * fails; both are logged.
+ * Then calls `replay` with each record of steps that follows the checkpoint without a gap, and logs how many steps were
+ * replayed. If the WAL is damaged, or `replay` fails, the job stays at the step before, and an error is logged. Then
+ * calls it with each record of decisions. If these are damaged they count up to the damage, and if `replay` fails none
+ * counts; both are logged. What a stream has beyond that is truncated.
  *
  * If `restore` refuses a foreign checkpoint (PD_FAILED_PRECONDITION: the job says exact = yes), an error is logged, and
  * the job stays on the disk. Any other error of `restore` ends the call and is returned: the daemon must not start

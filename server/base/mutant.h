@@ -72,8 +72,8 @@
     X(entry_durable_unwritten, "an entry of a log counts as durable before it is written")                             \
     X(logged_aggregates_reused, "the buffers of an entry are used for the next step before they are written")          \
     X(log_forgets_roots, "an entry leaves out which roots the step has taken")                                         \
-    X(control_unread, "a restart does not read the control log")                                                       \
-    X(control_base_early, "entries of the control log are given up before the checkpoint that has them is durable")    \
+    X(control_unread, "a restart does not read the decision records")                                                  \
+    X(control_base_early, "decision records are given up before the checkpoint that has them is durable")              \
     X(entries_before_checkpoint, "entries are written before the checkpoint that they follow is durable")              \
     X(change_not_counted, "weights that are replaced do not count as a change of the state besides steps")             \
     X(end_unsynced, "the mark that a job has ended counts as written before its directory is synced")                  \

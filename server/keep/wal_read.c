@@ -24,6 +24,7 @@ static uint64_t base_of(const pd_wal_source *from, const pd_wal_index *index)
 /* A stream that is being read. */
 typedef struct reading {
     pd_wal_index index;
+    pd_wal_stream stream;
     size_t file; /* index of the file that is open; PD_WAL_NOWHERE: none */
     int handle;
 } reading;
@@ -101,6 +102,7 @@ static int fill(reading *r, const pd_wal_place *place, pd_wal_record *record, XX
     memcpy(record->head, at + PD_WAL_HEADER + 8 * (size_t)h->n_parts, (size_t)h->head_bytes);
     record->head_bytes = (size_t)h->head_bytes;
     record->n_parts = h->n_parts;
+    record->stream = r->stream;
     record->creator = h->creator;
     record->base = h->base;
     record->step = h->step;
@@ -180,7 +182,7 @@ static int begin(reading *r, const pd_wal_source *from, pd_wal_about *about, pd_
 {
     int rc;
 
-    *r = (reading){ .file = PD_WAL_NOWHERE };
+    *r = (reading){ .stream = from->stream, .file = PD_WAL_NOWHERE };
     *about = (pd_wal_about){ 0 };
     rc = pd_wal_index_read(&r->index, from->disk, from->job_dir, from->stream, from->creator, true, err);
     if (rc != PD_OK) return rc;

@@ -5,7 +5,7 @@
 #include "checkpoint.h"
 #include "checkpoint_due.h"
 #include "checkpoint_policy.h"
-#include "control_log.h"
+#include "wal_records.h"
 #include "declare.h"
 #include "export.h"
 #include "image.h"
@@ -15,7 +15,6 @@
 #include "job_turn.h"
 #include "jobs.h"
 #include "wal_replay.h"
-#include "logging.h"
 #include "mutant.h"
 #include "overdue.h"
 #include "override_command.h"
@@ -85,7 +84,7 @@ static void free_effects(pd_store *store)
             for (size_t i = 0; i < effect->u.closed.n; i++) pd_published_unref(effect->u.closed.at[i].published);
         if (effect->kind == PD_EFF_WRITE_CHECKPOINT) pd_checkpoint_image_drop_weights(effect->u.checkpoint_image);
         if (effect->kind == PD_EFF_WRITE_CHECKPOINT) pd_checkpoint_image_free(effect->u.checkpoint_image);
-        if (effect->kind == PD_EFF_WAL) pd_logging_drop(effect->u.wal);
+        if (effect->kind == PD_EFF_WAL) pd_wal_record_drop(effect->u.wal);
         pd_effect_free(effect);
     }
 }
@@ -297,7 +296,7 @@ static void logged(pd_store *store, pd_request *request, uint64_t now_ns)
     pd_job *job = pd_jobs_numbered(&store->jobs, request->u.wal->number);
 
     if (job != NULL && job->gone) job = NULL;
-    pd_logging_returned(job, request);
+    pd_wal_returned(job, request);
     if (job == NULL) return;
     pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
@@ -310,7 +309,7 @@ static void set(pd_store *store, pd_request *request, uint64_t now_ns)
 
     pd_job_set(job, &store->outbox, store->drain.draining, request, now_ns);
     if (job == NULL) return;
-    pd_control_look(job);
+    pd_wal_look_decisions(job);
     pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
 }
@@ -480,8 +479,7 @@ bool pd_store_work(pd_store *store, uint64_t now_ns)
     pd_store_relief(store, true);
     if (pd_job_has_work(job, now_ns)) pd_job_work(job, now_ns);
     pd_store_relief(store, false);
-    pd_logging_look(job);
-    pd_control_look(job);
+    pd_wal_look(job);
     pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
     settle(store, now_ns);
@@ -574,15 +572,10 @@ int pd_store_restore(pd_store *store, const pd_checkpoint_image *kept, uint64_t 
     return rc;
 }
 
-int pd_store_replay(pd_store *store, const pd_wal_record *record, uint64_t now_ns, bool *kept, pd_error *err)
+int pd_store_replay(pd_store *store, const pd_wal_record *record, uint64_t now_ns, bool *unchanged, pd_error *err)
 {
     pd_store_forget_deadlines(store);
-    return pd_replay(&store->jobs, record, now_ns, kept, err);
-}
-
-int pd_store_control(pd_store *store, const pd_wal_record *record, pd_error *err)
-{
-    return pd_control_load(&store->jobs, record, err);
+    return pd_wal_replay(&store->jobs, record, now_ns, unchanged, err);
 }
 
 pd_store_bytes pd_store_count_bytes(const pd_store *store)

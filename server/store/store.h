@@ -45,15 +45,11 @@ int pd_store_load_job(pd_store *store, const uint8_t *image, size_t n, uint64_t 
  * instructions have made the checkpoint, and the job says exact = yes. After an error nothing has changed. */
 int pd_store_restore(pd_store *store, const pd_checkpoint_image *kept, uint64_t now_ns, pd_error *err);
 
-/* Repeats a step of a job that was just restored, from an entry of its log: the first step after the checkpoint, then
- * one after the other (image/wal_replay.h). The entry is borrowed for the call. After an error *kept says whether the
- * job is at the step before. If it is false, the job is gone, and must be restored again. */
-int pd_store_replay(pd_store *store, const pd_wal_record *record, uint64_t now_ns, bool *kept, pd_error *err);
-
-/* Reads an entry of the decision records of a job that was just restored, and whose log was repeated: the first one,
- * then one after the other (image/control_log.h). The entry is borrowed for the call. After an error no entry
- * counts. */
-int pd_store_control(pd_store *store, const pd_wal_record *record, pd_error *err);
+/* Takes a record of the WAL of a job that was just restored: those of steps, one after the other, then those of
+ * decisions (image/wal_replay.h). The record is borrowed for the call. After an error of a step *unchanged says whether
+ * the job is at the step before. If it is false, the job is gone, and must be restored again. After an error of
+ * decisions none counts. */
+int pd_store_replay(pd_store *store, const pd_wal_record *record, uint64_t now_ns, bool *unchanged, pd_error *err);
 
 /* Returns the number of jobs that lose steps, or other changes of their state, if the server stops now. */
 size_t pd_store_count_losing(const pd_store *store);

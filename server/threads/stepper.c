@@ -182,11 +182,6 @@ static int replay(void *arg, const pd_wal_record *record, pd_error *err)
     return rc == PD_OK || unchanged || rc == PD_NO_MEMORY ? rc : (err->code = PD_ABORTED);
 }
 
-static int control(void *arg, const pd_wal_record *record, pd_error *err)
-{
-    return pd_store_control(arg, record, err);
-}
-
 /* Returns how many bytes per second the disk of the state directory writes; 0: it cannot be measured. */
 static uint64_t measure_disk(const char *dir)
 {
@@ -207,9 +202,7 @@ static void warm(void *arg, void *at, size_t bytes)
 /* Restores the jobs of the last run. Meanwhile files are read ahead, and memory for weights is touched. */
 static int recover(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
 {
-    const pd_recover_user user = {
-        .arg = stepper->store, .restore = restore, .replay = replay, .control = control, .stops = config->stops
-    };
+    const pd_recover_user user = { stepper->store, restore, replay, config->stops };
     pd_read_ahead *ahead;
     int rc = pd_read_ahead_start(&ahead, &pd_disk_posix, err);
 

@@ -34,17 +34,14 @@ struct sim_server {
     uint64_t life;         /* how often the server was killed: events of an earlier process do nothing */
     uint64_t starts;       /* number of processes of the server so far */
     struct sim_disk *disk; /* survives the server; NULL: no plan with crashes */
-    pd_checkpoint_image
-        *checkpointing[SIM_KEPT]; /* checkpoints that wait for the checkpoint writer, the oldest first */
-    size_t n_keeping;
-    bool keeper_due;
-    char tidy_dir
-        [128]; /* directory of the job of which the checkpoint writer removes older checkpoints next; "": none */
-    uint64_t tidy_left;                 /* how many it leaves */
-    pd_wal_record *logging[SIM_LOGGED]; /* entries that wait for the WAL thread, the oldest first */
-    size_t n_logging;
-    bool journal_due;
-    struct pd_wal_writer *logs; /* the logs of this process; NULL: it has written no entry yet */
+    pd_checkpoint_image *checkpoints[SIM_KEPT]; /* those that wait for the checkpoint writer, the oldest first */
+    size_t n_checkpoints;
+    char tidy_dir[128];                 /* directory of the job whose older checkpoints are removed next; "": none */
+    uint64_t tidy_left;                 /* how many stay */
+    pd_wal_record *records[SIM_LOGGED]; /* those that wait for the WAL thread, the oldest first */
+    size_t n_records;
+    bool checkpoints_due, records_due; /* the writer has an event */
+    struct pd_wal_writer *wal;         /* of this process; NULL: it has written no record yet */
 };
 
 /* Returns whether the loop thread has stopped reading from a connection until memory is free. */

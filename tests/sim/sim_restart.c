@@ -7,7 +7,7 @@
 #include "image.h"
 #include "relaunch.h"
 #include "sim_judge.h"
-#include "sim_keeper.h"
+#include "sim_disk_writer.h"
 #include "rig.h"
 #include "store_inside.h"
 
@@ -131,10 +131,10 @@ static bool is_course_kept(const pd_job *job)
 {
     const pd_wal *wal = job->steps.wal;
 
-    for (uint32_t i = 0; i < job->steps.n_params && job->checkpointing.log.wanted; i++)
+    for (uint32_t i = 0; i < job->steps.n_params && job->checkpointing.steps.wanted; i++)
         if (job->steps.params[i].saved.step > job->checkpointing.durable_step) return false;
     if (wal == NULL) return true;
-    return job->checkpointing.control.on && job->checkpointing.control.under_way == 0 &&
+    return job->checkpointing.decisions.on && job->checkpointing.decisions.under_way == 0 &&
            wal->decisions.made.first == NULL;
 }
 
@@ -174,7 +174,7 @@ void sim_server_kill(sim_server *server)
     sim_step_make(server);
     sim_loop_make(server);
     sim_disk_start(server->disk, true);
-    sim_keeper_load(server);
+    sim_load_jobs(server);
     sim_disk_start(server->disk, false);
     sim_hold_failures(false);
     sim_enter(SIM_HARNESS);

@@ -2,9 +2,8 @@
  * mail is taken, and when a root is done. */
 #include "server_state.h"
 
-#include "sim_journal.h"
+#include "sim_disk_writer.h"
 #include "sim_judge.h"
-#include "sim_keeper.h"
 #include "scraper.h"
 #include "optimizer.h"
 #include "rig.h"
@@ -245,8 +244,9 @@ void sim_step_check(const sim_server *server)
     const pd_store *store = server->store;
     uint64_t more, live = (uint64_t)sim_live_bytes(SIM_SERVER);
 
-    if (!server->step_due && !pd_flows_wait(&server->turn.flows, true) && server->n_keeping + server->n_logging == 0 &&
-        sim_loop_rests(server, &more) && live > store->budget.used + more)
+    if (!server->step_due && !pd_flows_wait(&server->turn.flows, true) &&
+        server->n_checkpoints + server->n_records == 0 && sim_loop_rests(server, &more) &&
+        live > store->budget.used + more)
         sim_fail("accounting", "at rest %llu bytes are held; jobs have committed %llu, and %llu are for all else",
                  (unsigned long long)live, (unsigned long long)store->budget.used, (unsigned long long)more);
     check_deadlines(store);
@@ -298,8 +298,8 @@ void sim_step_make(sim_server *server)
                                         .effects = on_effects,
                                         .task = on_task,
                                         .forget = on_forget,
-                                        .keep = server->disk != NULL ? sim_keeper_keep : NULL,
-                                        .log = server->disk != NULL ? sim_journal_take : NULL } };
+                                        .keep = server->disk != NULL ? sim_write_checkpoint : NULL,
+                                        .log = server->disk != NULL ? sim_write_record : NULL } };
 }
 
 /* Returns published versions to the store whose publication the loop thread has not taken from its mailbox. */
@@ -329,14 +329,12 @@ static void drop_jobs(sim_server *server)
         server->running[i] = NULL;
     }
     server->busy[0] = server->busy[1] = 0;
-    sim_keeper_end(server);
-    sim_journal_end(server);
+    sim_disk_writers_end(server);
     pd_turn_add(&server->turn, pd_mailbox_take(server->requests));
     pd_turn_finish(&server->turn);
     pd_store_apply(server->store, pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 }), server->s->now_ns);
     pd_turn_finish(&server->turn);
-    sim_keeper_end(server);
-    sim_journal_end(server);
+    sim_disk_writers_end(server);
     pd_turn_add(&server->turn, pd_mailbox_take(server->requests));
     pd_turn_finish(&server->turn);
 }

@@ -263,10 +263,11 @@ int rig_replay(rig *r, const rig *from)
 
 int rig_control(rig *r, const rig *from)
 {
+    bool unchanged;
     int rc = PD_OK;
 
     r->error.code = PD_OK;
     for (size_t i = 0; i < from->n_controls && rc == PD_OK; i++)
-        rc = pd_store_control(r->store, from->controls[i], &r->error);
+        rc = pd_store_replay(r->store, from->controls[i], r->now, &unchanged, &r->error);
     return rc;
 }

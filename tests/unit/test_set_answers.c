@@ -72,7 +72,7 @@ TEST(a_command_that_waits_too_long_is_told_so)
     start_with_command(&r);
     rig_sleep(&r, 11);
     assert_int_equal(r.error.code, PD_DEADLINE_EXCEEDED);
-    assert_non_null(strstr(r.error.text, "the values hold from step 2 on, but the disk has not taken them"));
+    assert_non_null(strstr(r.error.text, "the values hold from step 2 on, but were not written for 10 s"));
     rig_free(&r);
 }
 

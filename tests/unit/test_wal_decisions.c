@@ -212,7 +212,7 @@ TEST(a_failing_disk_stops_the_records_until_the_next_checkpoint)
     train(&r, &ready, 1, 4, &seed, h);
     r.log_error = "the disk is full";
     train(&r, &ready, 5, 7, &seed, h);
-    assert_non_null(strstr(r.warning, "the control log could not be written: the disk is full"));
+    assert_non_null(strstr(r.warning, "decisions not written: the disk is full"));
     r.log_error = NULL;
     before = r.controlled;
     train(&r, &ready, 8, 19, &seed, h);
@@ -245,7 +245,7 @@ TEST(a_job_that_comes_back_from_an_older_checkpoint_uses_no_record)
     rig_new(&next, &config);
     assert_int_equal(rig_restore(&next, &r), PD_OK);
     assert_int_equal(rig_control(&next, &r), PD_FAILED_PRECONDITION);
-    assert_non_null(strstr(next.error.text, "follows the checkpoint of step"));
+    assert_non_null(strstr(next.error.text, "decisions after the checkpoint of step"));
     assert_int_equal(inside_find(next.store, "job")->steps.wal->decisions.n_read, 0);
     rig_free(&next);
     rig_free(&r);
@@ -300,7 +300,7 @@ static void fail_while_steps_are_repeated(rig *r, const course *p, uint64_t *see
 {
     r->log_error = "the disk is full";
     take_alone(r, p, 0, 7, seed);
-    assert_non_null(strstr(r->warning, "the control log could not be written: the disk is full"));
+    assert_non_null(strstr(r->warning, "decisions not written: the disk is full"));
     r->log_error = NULL;
     for (uint32_t i = 0; i < COURSE_PARAMS; i++)
         for (uint64_t step = i == 0 ? 8 : 7; step <= 8; step++) take_alone(r, p, i, step, seed);
@@ -457,7 +457,7 @@ TEST(a_disk_that_is_too_slow_for_records_costs_few_checkpoints)
     kept = r.kept;
     warnings = r.warnings;
     train(&r, &p, 4, 100, &seed, NULL);
-    assert_non_null(strstr(r.warning, "bytes of records wait for the disk"));
+    assert_non_null(strstr(r.warning, "bytes of decisions wait for the disk"));
     if (r.kept - kept > 6) fail_msg("%d checkpoints in 100 steps", (int)(r.kept - kept));
     assert_true(r.warnings - warnings <= 6);
     finish_tasks(&r);

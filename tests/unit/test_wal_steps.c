@@ -147,7 +147,7 @@ TEST(the_job_goes_at_the_speed_of_the_disk)
         assert_int_equal(kept_job_step_of(&r, 0), step - 1);
     }
     assert_int_equal(r.warnings, warnings + 1);
-    assert_non_null(strstr(r.warning, "the log is as fast as the disk"));
+    assert_non_null(strstr(r.warning, "job waits for the disk"));
     rig_free(&r);
 }
 
@@ -171,7 +171,7 @@ TEST(entries_begin_anew_after_a_checkpoint_when_the_log_has_failed)
     for (uint64_t step = 1; step <= 3; step++) kept_job_step(&r, step);
     r.log_error = "Input/output error";
     kept_job_step(&r, 4);
-    assert_non_null(strstr(r.warning, "the entry of step 4 could not be written to the log: Input/output error"));
+    assert_non_null(strstr(r.warning, "record of step 4 not written: Input/output error"));
     assert_int_equal(r.durable, 4);
     assert_int_equal(r.disk->step, 4);
     assert_string_equal(rig_ask(&r, PD_INFO_JOBS, NULL)->jobs->checkpoint_error, "");
@@ -416,19 +416,19 @@ TEST(an_entry_of_another_step_or_job_is_refused)
     start(&r);
     kept_job_step(&r, 1);
     kept_job_step(&r, 2);
-    expect(&r, r.entries[1], PD_DATA_LOSS, "is at step 0, but the entry is of step 2");
+    expect(&r, r.entries[1], PD_DATA_LOSS, "is at step 0, but the record is of step 2");
     entry = logged_copy(r.entries[0]);
     entry->step = 2;
-    expect(&r, entry, PD_DATA_LOSS, "the entry is of step 2, but its head of 1");
+    expect(&r, entry, PD_DATA_LOSS, "the record is of step 2, but its header of 1");
     entry->step = 1;
     entry->creator++;
     expect(&r, entry, PD_DATA_LOSS, "creator");
     entry->creator--;
     entry->parts[1].elements--;
-    expect(&r, entry, PD_DATA_LOSS, "p1 has 100 elements, but the entry of step 1 has an aggregate of 99");
+    expect(&r, entry, PD_DATA_LOSS, "p1 has 100 elements, but the record of step 1 has an aggregate of 99");
     entry->parts[1].elements++;
     entry->job[0] = 'J';
-    expect(&r, entry, PD_NOT_FOUND, "there is no job Job");
+    expect(&r, entry, PD_NOT_FOUND, "no job Job");
     pd_wal_record_free(entry);
     rig_free(&r);
 }

@@ -3,15 +3,14 @@
 
 #include "checkpoint_state.h"
 #include "wal.h"
-#include "control_keeping.h"
-#include "control_log.h"
+#include "pending_sets.h"
+#include "wal_records.h"
 #include "consistent_cut.h"
 #include "export.h"
 #include "global_clip.h"
 #include "header_image.h"
 #include "import.h"
 #include "checkpoint_policy.h"
-#include "logging.h"
 #include "worker_states.h"
 #include "pages.h"
 #include "param_image.h"
@@ -133,8 +132,7 @@ static void give_up(pd_job *job, const pd_error *err, uint64_t now_ns)
                "the checkpoint of step %" PRIu64 " was given up: %.300s", step, err->text);
     end_cut(job, now_ns);
     free_making(job);
-    pd_logging_not_kept(job, step);
-    pd_control_kept(job, false);
+    pd_wal_checkpointed(job, step, false);
     pd_checkpoint_failed(job, step, err);
 }
 
@@ -209,8 +207,7 @@ static void await_params(pd_job *job, uint64_t now_ns)
         give_up(job, &err, now_ns);
         return;
     }
-    pd_control_headed(job);
-    if (!late) pd_logging_begin(job, job->steps.cut->step);
+    pd_wal_copied(job, !late);
 }
 
 static void choose(pd_job *job, pd_param *param, pd_slice *slice)
@@ -479,8 +476,7 @@ void pd_checkpoint_begin(pd_job *job, uint64_t step, bool last, uint64_t now_ns)
         pd_say(job->steps.outbox, PD_SAY_WARNING,
                (pd_log_facts){ .job = job->steps.name, .step = &step, .code = PD_NO_MEMORY },
                "the checkpoint of step %" PRIu64 " was given up: %.300s", step, err.text);
-        pd_logging_not_kept(job, step);
-        pd_control_kept(job, false);
+        pd_wal_checkpointed(job, step, false);
         pd_checkpoint_failed(job, step, &err);
         return;
     }
@@ -493,8 +489,7 @@ void pd_checkpoint_release(pd_job *job, const pd_error *err)
 {
     pd_checkpoint *making = job->checkpointing.making;
 
-    pd_logging_release(job);
-    pd_control_refuse_all(job, err);
+    pd_wal_release(job, err);
     if (making != NULL && !making->cut_ended) pd_cut_end(&job->steps);
     free_making(job);
     pd_request_queue_refuse(&job->checkpointing.asked, job->steps.outbox, err);

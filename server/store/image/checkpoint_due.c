@@ -6,12 +6,11 @@
 #include "checkpoint.h"
 #include "checkpoint_policy.h"
 #include "checkpoint_state.h"
-#include "control_keeping.h"
-#include "control_log.h"
+#include "pending_sets.h"
+#include "wal_records.h"
 #include "consistent_cut.h"
 #include "export.h"
 #include "import.h"
-#include "logging.h"
 #include "mutant.h"
 #include "ranks.h"
 #include "wal.h"
@@ -32,7 +31,7 @@ static uint64_t checkpoint_limit(const pd_job *job)
 
 static bool has_entries(const pd_job *job)
 {
-    return job->steps.wal != NULL && job->steps.wal->inputs.under_way > 0 && !job->checkpointing.log.waits;
+    return job->steps.wal != NULL && job->steps.wal->inputs.under_way > 0 && !job->checkpointing.steps.waits;
 }
 
 static void note(pd_disk_watch *watch, bool busy, uint64_t results, uint64_t now_ns, uint64_t limit_ns)
@@ -49,7 +48,7 @@ static void watch_disk(pd_job *job, uint64_t now_ns)
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
     note(&checkpointing->watch, checkpointing->writing, checkpointing->results, now_ns, checkpoint_limit(job));
-    note(&checkpointing->log.watch, has_entries(job), checkpointing->log.results, now_ns,
+    note(&checkpointing->steps.watch, has_entries(job), checkpointing->steps.results, now_ns,
          job->steps.values.at[PD_JOB_KEY_DISK_TIMEOUT]);
 }
 
@@ -59,8 +58,8 @@ static uint64_t next_watch(const pd_job *job)
     const pd_checkpoint_policy *checkpointing = &job->checkpointing;
     uint64_t at = checkpointing->watch.runs && checkpointing->writing ? checkpointing->watch.next_ns : UINT64_MAX;
 
-    if (checkpointing->log.watch.runs && has_entries(job) && checkpointing->log.watch.next_ns < at)
-        at = checkpointing->log.watch.next_ns;
+    if (checkpointing->steps.watch.runs && has_entries(job) && checkpointing->steps.watch.next_ns < at)
+        at = checkpointing->steps.watch.next_ns;
     return at;
 }
 
@@ -91,7 +90,7 @@ static void tell_checkpoint(pd_job *job, uint64_t now_ns)
            " are durable",
            seconds(&job->checkpointing.watch, now_ns), job->checkpointing.cut.step, job->checkpointing.durable_step);
     /* Entries that wait for this checkpoint would hold the job back. */
-    if (goes_on(job) && job->checkpointing.log.waits) pd_logging_leave(job);
+    if (goes_on(job) && job->checkpointing.steps.waits) pd_wal_leave(job);
     pd_pause_begin(job);
 }
 
@@ -100,12 +99,12 @@ static void tell_entries(pd_job *job, uint64_t now_ns)
     pd_job_say(job, PD_SAY_WARNING,
                "the disk has not answered for %.3g s: it has %u WAL records; steps up to %" PRIu64 " are durable; %s "
                "(on_disk_error)",
-               seconds(&job->checkpointing.log.watch, now_ns), job->steps.wal->inputs.under_way,
+               seconds(&job->checkpointing.steps.watch, now_ns), job->steps.wal->inputs.under_way,
                job->checkpointing.durable_step,
                goes_on(job)
                    ? "the job continues, and the WAL resumes when the disk has answered and a checkpoint is durable"
                    : "the job waits for the disk");
-    if (goes_on(job)) pd_logging_leave(job);
+    if (goes_on(job)) pd_wal_leave(job);
 }
 
 /* Does what is due when the disk has not answered in time. */
@@ -113,7 +112,7 @@ static void tick_watch(pd_job *job, uint64_t now_ns)
 {
     watch_disk(job, now_ns);
     if (is_late(&job->checkpointing.watch, now_ns)) tell_checkpoint(job, now_ns);
-    if (is_late(&job->checkpointing.log.watch, now_ns)) tell_entries(job, now_ns);
+    if (is_late(&job->checkpointing.steps.watch, now_ns)) tell_entries(job, now_ns);
 }
 
 /* Returns whether all parameters have weights: only then there is a state to keep. */
@@ -160,7 +159,7 @@ static void skip(pd_job *job)
 /* Returns whether the job needs a checkpoint of the weights that it begins with: a server that is killed before the
  * first multiple of checkpoint_every would otherwise lose the job. Workers then send their steps again from their
  * windows, or compute them again. A job that makes checkpoints only on demand has none of its beginning, since workers
- * would go back to it from any step; unless it has a log, which cannot begin without (pd_logging_wants_checkpoint). */
+ * would go back to it from any step; unless it has a log, which cannot begin without (pd_wal_wants_checkpoint). */
 static bool is_first(const pd_job *job)
 {
     return !job->checkpointing.newest.exists && !job->checkpointing.begun && has_state(job) &&
@@ -190,7 +189,7 @@ static void begin_due(pd_job *job, uint64_t now_ns)
     bool multiple = job->steps.progress.furthest >= checkpointing->next,
          last = checkpointing->last.state == PD_LAST_WANTED,
          asked = is_asked_for(job) || is_first(job) || must_say_over(job) ||
-                 job->steps.progress.furthest >= checkpointing->soon || pd_logging_wants_checkpoint(job) ||
+                 job->steps.progress.furthest >= checkpointing->soon || pd_wal_wants_checkpoint(job) ||
                  pd_retry_wants_checkpoint(job, now_ns);
 
     if (!multiple && !last && !asked) return;
@@ -339,15 +338,13 @@ static void settle(pd_job *job, pd_checkpoint_image *image, pd_request *request,
     job->checkpointing.cut.counted = 0;
     if (image->error.code != PD_OK && !PD_MUTANT(failed_counts)) {
         note_failure(job, image);
-        pd_logging_not_kept(job, image->step);
-        pd_control_kept(job, false);
+        pd_wal_checkpointed(job, image->step, false);
         pd_pause_begin(job);
         pd_request_free(request);
         return;
     }
     note_success(job, image, now_ns);
-    pd_logging_kept(job);
-    pd_control_kept(job, true);
+    pd_wal_checkpointed(job, image->step, true);
     pd_retry_end(job);
     pd_pause_end(job);
     effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
@@ -379,7 +376,7 @@ uint64_t pd_checkpoint_next_tick(const pd_job *job)
     const pd_checkpoint *making = job->checkpointing.making;
     uint64_t at = making != NULL && !making->headed ? making->until_ns : UINT64_MAX;
 
-    if (pd_control_next_tick(job) < at) at = pd_control_next_tick(job);
+    if (pd_sets_next_tick(job) < at) at = pd_sets_next_tick(job);
     if (pd_retry_next_tick(job) < at) at = pd_retry_next_tick(job);
     if (next_watch(job) < at) at = next_watch(job);
     for (const pd_request *request = job->checkpointing.asked.first; request != NULL;
@@ -424,7 +421,7 @@ static void refuse_late(pd_job *job, uint64_t now_ns)
 void pd_checkpoint_tick(pd_job *job, uint64_t now_ns)
 {
     if (!job->checkpointing.durable) return;
-    pd_control_tick(job, now_ns);
+    pd_sets_tick(job, now_ns);
     if (now_ns >= pd_checkpoint_next_tick(job)) refuse_late(job, now_ns);
     tick_watch(job, now_ns);
     pd_checkpoint_look(job, now_ns);

@@ -2,10 +2,9 @@
  * makes a job from the parts of a checkpoint. */
 #include "image.h"
 
-#include "control_log.h"
+#include "wal_records.h"
 #include "global_clip.h"
 #include "header_image.h"
-#include "logging.h"
 #include "mutant.h"
 #include "worker_states.h"
 #include "param_image.h"
@@ -214,9 +213,8 @@ static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_checkpo
     job->checkpointing.newest =
         (pd_newest_checkpoint){ .exists = true, .step = image->step, .bytes = image->bytes, .durable_ns = now_ns };
     job->checkpointing.durable_step = image->step;
-    job->checkpointing.log.retry = image->step + 1;
-    pd_control_restored(job);
-    if (is_even(job, image->step)) pd_logging_begin(job, image->step);
+    job->checkpointing.steps.retry = image->step + 1;
+    pd_wal_restored(job, image->step, is_even(job, image->step));
     return PD_OK;
 }
 

@@ -3,7 +3,7 @@
 #include "resize.h"
 
 #include "wal.h"
-#include "control_keeping.h"
+#include "pending_sets.h"
 #include "declared_job.h"
 #include "declaration.h"
 #include "export.h"
@@ -171,8 +171,8 @@ static void copy_checkpointing(pd_checkpoint_policy *to, const pd_checkpoint_pol
     to->newest = from->newest;
     to->newest.changes = 0;
     to->durable_step = PD_MUTANT(world_change_undurable) ? 0 : from->durable_step;
-    to->log.retry = from->newest.step + 1;
-    to->control = (pd_control_keeping){ .number = from->control.number, .fresh = true };
+    to->steps.retry = from->newest.step + 1;
+    to->decisions = (pd_decision_stream){ .number = from->decisions.number, .fresh = true };
     to->counts = from->counts;
     memcpy(to->error, from->error, sizeof to->error);
     to->last.state = from->last.state;
@@ -257,7 +257,7 @@ int pd_resize(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd_reque
     made->checkpointing.asked = old->checkpointing.asked;
     made->checkpointing.exports.waiting = old->checkpointing.exports.waiting;
     old->checkpointing.asked = old->checkpointing.exports.waiting = (pd_request_queue){ 0 };
-    pd_control_move(made, old);
+    pd_sets_move(made, old);
     say(made, old);
     pd_fail(&why, PD_UNAVAILABLE, "job %.100s continues with another number of workers: set it again", old->steps.name);
     pd_job_refuse_sets(old, &why);

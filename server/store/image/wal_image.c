@@ -1,8 +1,9 @@
-/* wal_image.c - writes or reads the head of an entry of a job's log, with one table of fields for both
+/* wal_image.c - writes and reads the records of a WAL but their aggregates, with one table of fields for both
  * directions. */
 #include "wal_image.h"
 
 #include "header_image.h"
+#include "override_command.h"
 #include "worker_states.h"
 #include "optimizer.h"
 #include "param_image.h"
@@ -11,8 +12,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- inputs ---- */
 
 static const pd_field input_fields[] = { PD_FIELD_IN(pd_step_input, outcome, 0, PD_REFUSED),
                                          PD_FIELD(pd_step_input, began),
@@ -43,14 +42,12 @@ void pd_wal_image_visit_inputs(pd_archive *archive, pd_job *job, uint64_t step)
     pd_archive_enter(archive, "inputs");
     pd_archive_value(archive, &there);
     if (there != step)
-        pd_archive_fail(archive, PD_DATA_LOSS, "the entry is of step %" PRIu64 ", but its head of %" PRIu64, step,
+        pd_archive_fail(archive, PD_DATA_LOSS, "the record is of step %" PRIu64 ", but its header of %" PRIu64, step,
                         there);
     for (uint32_t i = 0; i < job->steps.n_params && pd_archive_status(archive) == PD_OK; i++)
         visit_input(archive, &job->steps.params[i], &job->steps.wal->inputs.at[i], &job->steps.wal->params[i].taken);
     pd_archive_leave(archive);
 }
-
-/* ---- what optimizers have computed ---- */
 
 /* Counters of an optimizer after the step, by which a replay sees that it took the same course. */
 typedef struct course {
@@ -81,8 +78,6 @@ static void visit_course(pd_archive *archive, const pd_param *param)
                         param->name, (long long)here.count, (long long)here.adopted, (long long)here.failed,
                         (long long)there.count, (long long)there.adopted, (long long)there.failed);
 }
-
-/* ---- notes ---- */
 
 /* Returns the rank's note for the entry of a step: that of the step, or of the step before, if it came after the entry
  * of that step. NULL: there is none. */
@@ -136,8 +131,6 @@ static void visit_notes(pd_archive *archive, pd_job *job, uint64_t step)
     pd_archive_leave(archive);
 }
 
-/* ---- the rest ---- */
-
 void pd_wal_image_visit_rest(pd_archive *archive, pd_job *job, uint64_t step)
 {
     pd_archive_enter(archive, "rest");
@@ -146,10 +139,176 @@ void pd_wal_image_visit_rest(pd_archive *archive, pd_job *job, uint64_t step)
         visit_course(archive, param);
         pd_param_image_visit_record(archive, &job->steps, param);
         if (pd_archive_status(archive) == PD_OK && param->saved.step != step)
-            pd_archive_fail(archive, PD_DATA_LOSS, "%.160s is at step %" PRIu64 ", but the entry is of step %" PRIu64,
+            pd_archive_fail(archive, PD_DATA_LOSS, "%.160s is at step %" PRIu64 ", but the record is of step %" PRIu64,
                             param->name, param->saved.step, step);
     }
     if (pd_archive_status(archive) == PD_OK) pd_header_image_visit_state(archive, job);
     visit_notes(archive, job, step);
+    pd_archive_leave(archive);
+}
+
+enum { MOST_DECISIONS = 1 << 24, MOST_COMMAND = 1 << 28 };
+
+static const pd_field decision_fields[] = {
+    PD_FIELD_IN(pd_decision, kind, 0, PD_DECISION_SET), PD_FIELD(pd_decision, param), PD_FIELD(pd_decision, step), { 0 }
+};
+static const pd_table decision_table = { "decision", sizeof(pd_decision), decision_fields };
+
+static void write_decision(pd_archive *archive, pd_decision *decision, uint32_t ranks)
+{
+    size_t n_ranks = decision->counted != NULL ? ranks : 0;
+
+    pd_archive_fields(archive, &decision_table, decision);
+    pd_archive_count(archive, &decision->taken.n, MOST_DECISIONS, 1);
+    pd_archive_records(archive, &root_table, decision->taken.at, decision->taken.n);
+    pd_archive_count(archive, &n_ranks, PD_MAX_WORLD, 1);
+    for (uint32_t r = 0; r < n_ranks; r++) {
+        bool counts = pd_counted_has(decision->counted, r);
+        pd_archive_value(archive, &counts);
+    }
+    pd_archive_count(archive, &decision->command_bytes, MOST_COMMAND, 1);
+    pd_archive_bytes(archive, decision->command, decision->command_bytes);
+}
+
+/* Writes the records of a list; NULL: only counts them. Returns their number. Leaves out overrides that were read back:
+ * the checkpoint before the entry has them. */
+static size_t write_list(pd_archive *archive, const pd_decision_list *list, uint32_t ranks)
+{
+    size_t n = 0;
+
+    for (pd_decision *r = list->first; r != NULL; r = r->next) {
+        if (r->override != NULL) continue;
+        if (archive != NULL) write_decision(archive, r, ranks);
+        n++;
+    }
+    return n;
+}
+
+static size_t write_all(pd_archive *archive, const pd_job *job)
+{
+    const pd_wal *wal = job->steps.wal;
+    uint32_t ranks = job->steps.members.ranks;
+    size_t n = write_list(archive, &wal->decisions.made, ranks);
+
+    for (uint32_t i = 0; wal->decisions.renews && i < job->steps.n_params; i++)
+        n += write_list(archive, &wal->params[i].read, ranks);
+    return n;
+}
+
+void pd_wal_image_write_decisions(pd_archive *archive, const pd_job *job)
+{
+    uint64_t floor = job->checkpointing.newest.step;
+    size_t n = write_all(NULL, job);
+
+    pd_archive_enter(archive, "control");
+    pd_archive_value(archive, &floor);
+    pd_archive_count(archive, &n, MOST_DECISIONS, 1);
+    (void)write_all(archive, job);
+    pd_archive_leave(archive);
+}
+
+static int read_ranks(pd_archive *archive, pd_decision *decision, size_t n, uint32_t ranks)
+{
+    if (n == 0) return PD_OK;
+    if (n != ranks) return pd_archive_fail(archive, PD_DATA_LOSS, "a round of %zu ranks, but the job has %u", n, ranks);
+    if ((decision->counted = pd_counted_new(ranks)) == NULL)
+        return pd_archive_fail(archive, PD_NO_MEMORY, "out of memory for the ranks of a round");
+    for (uint32_t r = 0; r < ranks; r++) {
+        bool counts = false;
+        pd_archive_value(archive, &counts);
+        if (counts) pd_counted_add(decision->counted, r);
+    }
+    return pd_archive_status(archive);
+}
+
+static int read_command(pd_archive *archive, pd_decision *decision, size_t n)
+{
+    if (n == 0) return PD_OK;
+    if ((decision->command = malloc(n)) == NULL)
+        return pd_archive_fail(archive, PD_NO_MEMORY, "out of memory for a command");
+    decision->command_bytes = n;
+    pd_archive_bytes(archive, decision->command, n);
+    return pd_archive_status(archive);
+}
+
+/* Reads what follows the roots of a decision, and checks that the record fits the job. */
+static int read_rest(pd_archive *archive, pd_decision *decision, const pd_steps *steps)
+{
+    size_t n = 0;
+
+    pd_archive_count(archive, &n, PD_MAX_WORLD, 1);
+    if (pd_archive_status(archive) != PD_OK || read_ranks(archive, decision, n, steps->members.ranks) != PD_OK)
+        return pd_archive_status(archive);
+    pd_archive_count(archive, &n, MOST_COMMAND, 1);
+    if (pd_archive_status(archive) != PD_OK || read_command(archive, decision, n) != PD_OK)
+        return pd_archive_status(archive);
+    if ((decision->kind == PD_DECISION_SET) == (decision->command != NULL) &&
+        (decision->kind == PD_DECISION_ROUND) == (decision->counted != NULL) &&
+        (decision->kind == PD_DECISION_ROOTS || decision->taken.n == 0))
+        return PD_OK;
+    return pd_archive_fail(archive, PD_DATA_LOSS, "a record of kind %d has parts of another kind", (int)decision->kind);
+}
+
+static int read_roots(pd_archive *archive, pd_decision **out, const pd_decision *head, const pd_steps *steps)
+{
+    size_t n = 0;
+
+    pd_archive_count(archive, &n, MOST_DECISIONS, 1);
+    if (pd_archive_status(archive) == PD_OK &&
+        (head->param >= steps->n_params || n > pd_optim_most_taken(steps->params[head->param].optim)))
+        pd_archive_fail(archive, PD_DATA_LOSS, "%zu roots of parameter %u of %u", n, head->param, steps->n_params);
+    if (pd_archive_status(archive) != PD_OK) return pd_archive_status(archive);
+    if ((*out = pd_decision_new(head->kind, head->param, head->step, n)) == NULL)
+        return pd_archive_fail(archive, PD_NO_MEMORY, "out of memory for a record");
+    pd_archive_records(archive, &root_table, (*out)->taken.at, n);
+    return pd_archive_status(archive);
+}
+
+/* Gives a record that was read to the job: a command becomes a record for each of its parameters. */
+static int take_decision(pd_archive *archive, pd_job *job, pd_decision *decision)
+{
+    pd_error err;
+    int rc;
+
+    if (decision->kind != PD_DECISION_SET) {
+        pd_wal_add_read(&job->steps, decision);
+        return PD_OK;
+    }
+    /* A command from before the last copy is part of the state with which the job has come back. */
+    rc = decision->step < job->checkpointing.durable_step
+             ? PD_OK
+             : pd_job_set_again(job, decision->command, decision->command_bytes, &err);
+    pd_decision_free(decision);
+    return rc == PD_OK ? rc : pd_archive_fail(archive, rc, "%s", err.text);
+}
+
+static int read_decision(pd_archive *archive, pd_job *job)
+{
+    pd_decision head = { 0 }, *decision = NULL;
+
+    pd_archive_fields(archive, &decision_table, &head);
+    if (pd_archive_status(archive) == PD_OK && read_roots(archive, &decision, &head, &job->steps) == PD_OK &&
+        read_rest(archive, decision, &job->steps) == PD_OK)
+        return take_decision(archive, job, decision);
+    pd_decision_free(decision);
+    return pd_archive_status(archive);
+}
+
+void pd_wal_image_read_decisions(pd_archive *archive, pd_job *job)
+{
+    uint64_t floor = 0;
+    size_t n = 0;
+
+    pd_archive_enter(archive, "control");
+    pd_archive_value(archive, &floor);
+    pd_archive_count(archive, &n, MOST_DECISIONS, 1);
+    if (pd_archive_status(archive) == PD_OK && floor > job->checkpointing.newest.step)
+        pd_archive_fail(archive, PD_FAILED_PRECONDITION,
+                        "decisions after the checkpoint of step %" PRIu64
+                        ", but the job was restored from that of step "
+                        "%" PRIu64,
+                        floor, job->checkpointing.newest.step);
+    for (size_t i = 0; i < n && pd_archive_status(archive) == PD_OK; i++) (void)read_decision(archive, job);
+    job->checkpointing.decisions.read += n;
     pd_archive_leave(archive);
 }

@@ -4,7 +4,8 @@
 #include "batch.h"
 #include "header_image.h"
 #include "wal_image.h"
-#include "logging.h"
+#include "wal_records.h"
+#include "mutant.h"
 #include "optimizer.h"
 #include "step_group.h"
 
@@ -24,14 +25,12 @@ typedef struct repeat {
     pd_batch *batch;
 } repeat;
 
-/* ---- does the entry fit the job? ---- */
-
 static int check_job(const pd_job *job, const pd_wal_record *record, pd_error *err)
 {
-    if (job == NULL) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s for the entry of a log", record->job);
+    if (job == NULL) return pd_fail(err, PD_NOT_FOUND, "no job %.200s for the record of a step", record->job);
     if (job->saved.creator != record->creator || job->steps.n_params != record->n_parts)
         return pd_fail(err, PD_DATA_LOSS,
-                       "job %.100s has creator %016" PRIx64 " and %u parameters, but the entry of step %" PRIu64
+                       "job %.100s has creator %016" PRIx64 " and %u parameters, but the record of step %" PRIu64
                        " has %016" PRIx64 " and %u",
                        record->job, job->saved.creator, job->steps.n_params, record->step, record->creator,
                        record->n_parts);
@@ -48,12 +47,12 @@ static int check_param(const pd_param *param, const pd_step_input *input, const 
     const pd_wal_part *part = &record->parts[param->index];
 
     if (!is_done(param, record) && param->saved.step + 1 != record->step)
-        return pd_fail(err, PD_DATA_LOSS, "%.160s is at step %" PRIu64 ", but the entry is of step %" PRIu64,
+        return pd_fail(err, PD_DATA_LOSS, "%.160s is at step %" PRIu64 ", but the record is of step %" PRIu64,
                        param->name, param->saved.step, record->step);
     if (!input->began || is_done(param, record)) return PD_OK;
     if (part->at == NULL || part->elements != param->elements)
         return pd_fail(err, PD_DATA_LOSS,
-                       "%.160s has %lld elements, but the entry of step %" PRIu64 " has an aggregate of %lld",
+                       "%.160s has %lld elements, but the record of step %" PRIu64 " has an aggregate of %lld",
                        param->name, (long long)param->elements, record->step, (long long)part->elements);
     if (input->count < pd_optim_count(param->optim) ||
         (param->group == NULL && input->count != pd_optim_count(param->optim)))
@@ -76,8 +75,6 @@ static int read_inputs(pd_archive *archive, pd_job *job, const pd_wal_record *re
         rc = check_param(&job->steps.params[i], &job->steps.wal->inputs.at[i], record, err);
     return rc;
 }
-
-/* ---- running the optimizers ---- */
 
 static int begin(repeat *r, pd_param *param)
 {
@@ -169,8 +166,6 @@ static int run(repeat *r, pd_error *err)
     return PD_OK;
 }
 
-/* ---- the end of the step ---- */
-
 static int check_course(const repeat *r, const pd_param *param, pd_error *err)
 {
     const pd_step_input *input = &r->job->steps.wal->inputs.at[param->index];
@@ -178,7 +173,7 @@ static int check_course(const repeat *r, const pd_param *param, pd_error *err)
 
     if (!pd_optim_done(param->optim) || r->job->steps.wal->params[param->index].taken.missed ||
         refused != (input->outcome == PD_REFUSED))
-        return pd_fail(err, PD_DATA_LOSS, "step %" PRIu64 " of %.160s takes another course than it took: %s",
+        return pd_fail(err, PD_DATA_LOSS, "step %" PRIu64 " of %.160s differs from the recorded one: %s",
                        r->record->step, param->name,
                        refused != (input->outcome == PD_REFUSED) ? "the optimizer's answer is another one"
                                                                  : "roots that it took are missing");
@@ -225,7 +220,7 @@ static int read_rest(pd_archive *archive, pd_job *job, const pd_wal_record *reco
     pd_wal_image_visit_rest(archive, job, record->step);
     rc = pd_archive_end(archive, NULL, NULL, err);
     if (rc == PD_OK) rc = pd_header_image_settle(job, now_ns, err);
-    if (rc == PD_OK) pd_logging_resume(job, record->step);
+    if (rc == PD_OK) pd_wal_resume(job, record->step);
     return rc;
 }
 
@@ -235,22 +230,50 @@ static void drop(pd_jobs *jobs, pd_job *job)
     pd_jobs_free_gone(jobs, job);
 }
 
-int pd_replay(pd_jobs *jobs, const pd_wal_record *record, uint64_t now_ns, bool *kept, pd_error *err)
+static int replay_step(pd_jobs *jobs, const pd_wal_record *record, uint64_t now_ns, bool *unchanged, pd_error *err)
 {
     pd_job *job = pd_jobs_find(jobs, record->job);
     repeat r = { .job = job, .record = record };
     pd_archive archive;
     int rc = check_job(job, record, err);
 
-    *kept = true;
+    *unchanged = true;
     if (rc != PD_OK) return rc;
     pd_archive_begin_read(&archive, record->head, record->head_bytes);
     if ((rc = read_inputs(&archive, job, record, err)) != PD_OK) return rc;
     if ((rc = repeat_step(&r, err)) == PD_OK) rc = read_rest(&archive, job, record, now_ns, err);
-    *kept = rc == PD_OK;
+    *unchanged = rc == PD_OK;
     if (rc != PD_OK)
         drop(jobs, job);
     else
-        job->checkpointing.log.repeated++;
+        job->checkpointing.steps.repeated++;
     return rc;
+}
+
+/* Reads a record of decisions, for steps that the job will take again. After an error none counts. */
+static int read_decisions(pd_jobs *jobs, const pd_wal_record *record, pd_error *err)
+{
+    pd_job *job = pd_jobs_find(jobs, record->job);
+    pd_archive archive;
+    int rc = PD_OK;
+
+    if (job == NULL || job->saved.creator != record->creator || job->steps.wal == NULL)
+        return pd_fail(err, PD_NOT_FOUND, "no job %.200s for a record of decisions", record->job);
+    if (!PD_MUTANT(control_unread)) {
+        pd_archive_begin_read(&archive, record->head, record->head_bytes);
+        pd_wal_image_read_decisions(&archive, job);
+        rc = pd_archive_end(&archive, NULL, NULL, err);
+    }
+    job->checkpointing.decisions.number = job->checkpointing.decisions.since = record->step;
+    job->checkpointing.decisions.base = record->base;
+    job->checkpointing.decisions.fresh = rc != PD_OK;
+    if (rc != PD_OK) pd_wal_drop_read(&job->steps, true);
+    return rc;
+}
+
+int pd_wal_replay(pd_jobs *jobs, const pd_wal_record *record, uint64_t now_ns, bool *unchanged, pd_error *err)
+{
+    *unchanged = true;
+    return record->stream == PD_WAL_STEPS ? replay_step(jobs, record, now_ns, unchanged, err)
+                                          : read_decisions(jobs, record, err);
 }

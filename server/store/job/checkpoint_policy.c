@@ -37,7 +37,7 @@ int pd_checkpoint_policy_begin(pd_job *job, pd_error *err)
                        "server.state_dir, or leave durability out",
                        job->steps.name, wanted == PD_DURABLE_LOG ? "log" : "checkpoint");
     job->checkpointing.durable = keeps && wanted != PD_DURABLE_NONE;
-    job->checkpointing.log.wanted = wanted == PD_DURABLE_LOG;
+    job->checkpointing.steps.wanted = wanted == PD_DURABLE_LOG;
     job->checkpointing.next = job->checkpointing.soon = UINT64_MAX;
     if (!job->checkpointing.durable) return PD_OK;
     if (make_farewell(job) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "out of memory for job %.100s", job->steps.name);
@@ -154,7 +154,7 @@ void pd_outrun_begin(pd_job *job, uint64_t checkpoint_bytes, uint64_t entry_byte
     pd_say(job->steps.outbox, PD_SAY_INFO, facts,
            "a checkpoint has %.1f MiB, which the disk writes in %.2f s (%.0f MiB/s)", (double)checkpoint_bytes / MIB,
            seconds(job, checkpoint_bytes), speed / MIB);
-    if (!job->checkpointing.log.wanted) return;
+    if (!job->checkpointing.steps.wanted) return;
     job->checkpointing.load.record_bytes = entry_bytes;
     pd_say(job->steps.outbox, PD_SAY_INFO, facts,
            "a WAL record has %.1f MiB, for which the disk takes %.3f s of each step", (double)entry_bytes / MIB,

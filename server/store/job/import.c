@@ -504,7 +504,7 @@ static int begin_to_write(pd_job *job, pd_error *err)
     /* The step counts are set first: an optimizer accepts a lower count only while it has no pending roots, and the
      * tensors may be such roots. */
     set_counts(job);
-    job->checkpointing.log.moved = job->checkpointing.control.moved = "optimizer state is imported";
+    job->checkpointing.steps.moved = job->checkpointing.decisions.moved = "optimizer state is imported";
     job->checkpointing.changes++;
     import->next = import->first;
     import->until_ns = 0;

@@ -46,46 +46,42 @@ typedef struct pd_disk_watch {
     uint64_t since_ns, next_ns; /* since when; when it is logged that the disk does not answer */
 } pd_disk_watch;
 
-/* The log of a job with durability = log, apart from what its steps read (step/step_log.h). */
-typedef struct pd_log_keeping {
+/* The stream of steps of a job's WAL, apart from what its steps read (step/wal.h). */
+typedef struct pd_step_stream {
     bool wanted;       /* durability = log */
-    bool slow;         /* the log has told that the job waits for the disk */
-    const char *moved; /* why the state has changed otherwise than by a step, so that entries must stop; NULL: it has
-                        * not */
-    bool waits;        /* entries wait until the checkpoint that they follow (step_log.h: base) is durable */
-    struct pd_effect *first, *last; /* the entries that wait, oldest first, linked by mail.next */
-    /* after a checkpoint that failed, no checkpoint is begun for the log before this step; the distance that was last
-     * waited */
+    bool slow;         /* it was logged that the job waits for the disk */
+    const char *moved; /* why the state has changed otherwise than by a step, so that the stream must end; NULL: no */
+    bool waits;        /* records wait until the checkpoint that they follow is durable */
+    struct pd_effect *first, *last; /* the records that wait, oldest first, linked by mail.next */
+    /* after a checkpoint that failed, none is begun for the stream before this step; the distance waited last */
     uint64_t retry, distance;
-    uint64_t broken; /* number of times that the entries had to stop */
-    /* for operators, since the server started: times that entries took to become durable, and their bytes; number of
-     * steps that were repeated from the log at the start */
+    uint64_t broken; /* number of times that the stream had to end */
+    /* for operators, since the server started: times that records took to become durable, and their bytes; number of
+     * steps that were replayed at the start */
     pd_histogram times;
     uint64_t bytes, repeated;
-    uint64_t results; /* number of entries that have returned from the WAL thread */
+    uint64_t results; /* number of records that the WAL thread has returned */
     pd_disk_watch watch;
-    bool left; /* the disk does not answer, and the job has continued without waiting for the entries that it has */
-} pd_log_keeping;
+    bool left; /* the disk does not respond, and the job continues without waiting for the records that it has */
+} pd_step_stream;
 
-/* The decision records of a job with checkpoints, apart from the records that wait for an entry (step/control.h). */
-typedef struct pd_control_keeping {
-    bool on;     /* entries are handed over */
-    bool fresh;  /* the next entry begins a chain: nothing that the log has counts any more */
-    bool headed; /* entries are not handed over, but records are made: since the header of the present checkpoint */
-    const char *moved; /* why the state has changed otherwise than by steps, so that records end; NULL: it has not */
-    uint64_t number, base; /* of the last entry that was handed over */
-    uint64_t mark;         /* number up to which entries are not needed once the present checkpoint is durable */
-    /* Step of the last state of the job that was copied, for a checkpoint or an entry of the job's log. Values that
-     * were set before are in it. */
-    uint64_t copied;
-    uint64_t since; /* entries up to this number do not matter any more, even if they fail */
-    /* step at which records began; number of steps that were waited after the last error before a checkpoint */
+/* The stream of decisions of a job with checkpoints, apart from those that wait for a record (step/wal.h). */
+typedef struct pd_decision_stream {
+    bool on;           /* records are handed over */
+    bool fresh;        /* the next record begins a chain */
+    bool headed;       /* decisions wait for the present checkpoint, whose header was written */
+    const char *moved; /* why the state has changed otherwise than by steps, so that the stream must end; NULL: no */
+    uint64_t number, base; /* of the last record that was handed over */
+    uint64_t mark;         /* number up to which records are not needed once the present checkpoint is durable */
+    uint64_t copied;       /* step of the last copy of the job's state, which has all values that were set before */
+    uint64_t since;        /* records up to this number do not matter any more, even if they fail */
+    /* step at which the stream began; number of steps that were waited after the last error before a checkpoint */
     uint64_t begun_step, distance;
-    uint32_t under_way;    /* number of entries that are on their way to the disk */
-    uint64_t renewed;      /* bytes that the account counts of these, since they have records that were read back */
+    uint32_t under_way;    /* number of records that are on their way to the disk */
+    uint64_t renewed;      /* bytes that the account counts of these, since they have decisions that were read back */
     pd_request_queue sets; /* commands that wait until the disk has their values */
-    uint64_t read;         /* number of records that were read at the start */
-} pd_control_keeping;
+    uint64_t read;         /* number of decisions that were read at the start */
+} pd_decision_stream;
 
 /* The newest durable checkpoint of a job. */
 typedef struct pd_newest_checkpoint {
@@ -148,8 +144,8 @@ typedef struct pd_checkpoint_policy {
     pd_checkpoint_retry retry;
     pd_checkpoint_counts counts;
     char error[256]; /* why the last attempt failed; empty: it did not */
-    pd_log_keeping log;
-    pd_control_keeping control;
+    pd_step_stream steps;
+    pd_decision_stream decisions;
     /* For each parameter, memory for the copy of its state, which returns with a checkpoint and serves the next one:
      * fresh memory would cost as much time as the copy. Its size follows from the optimizer's plan. */
     struct {

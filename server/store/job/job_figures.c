@@ -73,7 +73,7 @@ static void fill_waits(pd_job_info *info, const pd_job *job, uint64_t now_ns)
 /* Stores in an entry of the list of jobs what is wrong with the disk. */
 static void describe_trouble(pd_job_info *info, const pd_checkpoint_policy *checkpointing, uint64_t now_ns)
 {
-    const pd_disk_watch *entries = &checkpointing->log.watch, *checkpoint = &checkpointing->watch;
+    const pd_disk_watch *entries = &checkpointing->steps.watch, *checkpoint = &checkpointing->watch;
     const pd_disk_watch *late = checkpoint->late ? checkpoint : entries->late ? entries : NULL;
     uint64_t seconds = late != NULL && now_ns > late->since_ns ? (now_ns - late->since_ns) / 1000000000 : 0;
 
@@ -91,9 +91,9 @@ static void describe_trouble(pd_job_info *info, const pd_checkpoint_policy *chec
 static void fill_checkpoints(pd_job_info *info, const pd_checkpoint_policy *checkpointing, uint64_t now_ns)
 {
     snprintf(info->durability, sizeof info->durability, "%s",
-             checkpointing->log.wanted ? "log"
-             : checkpointing->durable  ? "checkpoint"
-                                       : "none");
+             checkpointing->steps.wanted ? "log"
+             : checkpointing->durable    ? "checkpoint"
+                                         : "none");
     describe_trouble(info, checkpointing, now_ns);
     info->durable_step = checkpointing->durable_step;
     info->checkpoint_bytes = checkpointing->newest.bytes;
@@ -399,10 +399,10 @@ static void copy_checkpoints(pd_job_stats *stats, const pd_checkpoint_policy *ch
     stats->checkpoints_failed = checkpointing->counts.failed;
     stats->checkpoints_skipped = checkpointing->counts.skipped;
     stats->checkpoint_ns = checkpointing->newest.written_ns;
-    stats->log_times = checkpointing->log.times;
-    stats->log_bytes = checkpointing->log.bytes;
-    stats->log_breaks = checkpointing->log.broken;
-    stats->repeated_steps = checkpointing->log.repeated;
+    stats->log_times = checkpointing->steps.times;
+    stats->log_bytes = checkpointing->steps.bytes;
+    stats->log_breaks = checkpointing->steps.broken;
+    stats->repeated_steps = checkpointing->steps.repeated;
 }
 
 static pd_job_stats *copy(pd_job *job, uint64_t now_ns)

@@ -14,7 +14,7 @@
 #include "archive.h"
 #include "checkpoint_policy.h"
 #include "wal.h"
-#include "control_keeping.h"
+#include "pending_sets.h"
 #include "glob.h"
 #include "override_values.h"
 #include "param_set.h"
@@ -365,8 +365,8 @@ static bool note(command *c)
     uint8_t *record = c->record;
 
     c->record = NULL;
-    if (record != NULL && pd_control_is_on(c->job))
-        return pd_wal_record_command(&c->job->steps, record, c->record_bytes, c->job->checkpointing.control.copied);
+    if (record != NULL && pd_wal_records_decisions(c->job))
+        return pd_wal_record_command(&c->job->steps, record, c->record_bytes, c->job->checkpointing.decisions.copied);
     free(record);
     return false;
 }
@@ -495,7 +495,7 @@ static int next_stage(command *c, double *budget_ns, pd_error *err)
         break;
     default:
         assert(c->stage == RECORDING);
-        if (pd_control_is_on(c->job)) {
+        if (pd_wal_records_decisions(c->job)) {
             write_record(c);
             *budget_ns -= RECORD_NS * c->n;
         }
@@ -535,7 +535,7 @@ static void take_command(command *c, uint64_t now_ns, double *budget_ns)
     c->result = NULL;
     free_command(c);
     request->part = NULL;
-    pd_control_answer(job, request, noted, now_ns);
+    pd_sets_answer(job, request, noted, now_ns);
 }
 
 /* Returns the command that a request has begun, or begins it. NULL: out of memory. */

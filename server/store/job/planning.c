@@ -90,8 +90,9 @@ static pd_sizing sizing_of(const pd_job *job)
 {
     const pd_store_config *config = job->steps.config;
 
-    return (pd_sizing){ job->steps.values,    job->steps.members.ranks,   config->chunk_elements,       config->threads,
-                        config->pool_threads, job->checkpointing.durable, job->checkpointing.log.wanted };
+    return (
+        pd_sizing){ job->steps.values,    job->steps.members.ranks,   config->chunk_elements,         config->threads,
+                    config->pool_threads, job->checkpointing.durable, job->checkpointing.steps.wanted };
 }
 
 static int check_least(const pd_job *job, const pd_param_decl *decl, const pd_survey *survey, pd_error *err)
@@ -225,7 +226,7 @@ static int add_param(pd_job *job, pd_param_decl *decl, pd_error *err)
                          .model_state = decl->model_state,
                          .rule = &job->steps.rules[decl->rule - 1],
                          .buffers.durable = job->checkpointing.durable,
-                         .buffers.logged = job->checkpointing.log.wanted,
+                         .buffers.logged = job->checkpointing.steps.wanted,
                          .saved.step = pd_job_start_step(job) };
     decl->found = 1 + param->index;
     pd_shape_elements(&decl->shape, &param->elements);

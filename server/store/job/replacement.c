@@ -201,7 +201,7 @@ static void publish(pd_job *job, pd_effect *effect)
         pd_cut_replaced(&job->steps, param);
     }
     job->replacing = (pd_replacing){ 0 };
-    job->checkpointing.log.moved = "weights are replaced";
+    job->checkpointing.steps.moved = "weights are replaced";
     if (!PD_MUTANT(change_not_counted)) job->checkpointing.changes++;
     pd_effects_add(job->steps.outbox, effect);
 }

@@ -154,7 +154,7 @@ bool pd_reset_some(pd_job *job, pd_reset *reset, double budget_ns, int *rc, pd_e
     if (!reset->begun) {
         if ((*rc = check_hits(job, reset, err)) != PD_OK) return true;
         /* From now on steps do not follow from what a checkpoint and its WAL have. */
-        job->checkpointing.log.moved = job->checkpointing.control.moved = "optimizer state is reset";
+        job->checkpointing.steps.moved = job->checkpointing.decisions.moved = "optimizer state is reset";
         job->checkpointing.changes++;
         reset->begun = true;
         reset->param = 0;

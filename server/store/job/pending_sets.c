@@ -1,5 +1,5 @@
-/* control_keeping.c - answers commands that set values when the disk has these. */
-#include "control_keeping.h"
+/* pending_sets.c - answers commands that set values when the disk has these. */
+#include "pending_sets.h"
 
 #include "wal.h"
 #include "checkpoint_policy.h"
@@ -9,11 +9,11 @@
 /* Longest time that a command waits for the disk. */
 static const uint64_t WAIT_NS = 10 * 1000000000ull;
 
-/* Values of request->u.set.entry beside numbers of entries. */
-#define ONLY_CHECKPOINT 0   /* there is no record of the command, so that only a checkpoint can have its values */
-#define NO_ENTRY UINT64_MAX /* the record waits for the first entry after the checkpoint that is being made */
+/* Values of request->u.set.entry beside numbers of records. */
+#define ONLY_CHECKPOINT 0   /* not recorded: only a checkpoint can have the values */
+#define NO_RECORD UINT64_MAX /* recorded first after the checkpoint that is being made */
 
-bool pd_control_is_on(const pd_job *job)
+bool pd_wal_records_decisions(const pd_job *job)
 {
     return job->steps.wal != NULL && job->steps.wal->decisions.on;
 }
@@ -28,31 +28,31 @@ static void answer(pd_job *job, pd_request *request)
     pd_request_free(request);
 }
 
-void pd_control_answer(pd_job *job, pd_request *request, bool noted, uint64_t now_ns)
+void pd_sets_answer(pd_job *job, pd_request *request, bool recorded, uint64_t now_ns)
 {
-    if (!noted) pd_checkpoint_policy_soon(job);
+    if (!recorded) pd_checkpoint_policy_soon(job);
     if (!job->checkpointing.newest.exists) {
         answer(job, request);
         return;
     }
-    request->u.set.entry = !noted                          ? ONLY_CHECKPOINT
-                           : job->checkpointing.control.on ? job->checkpointing.control.number + 1
-                                                           : NO_ENTRY;
+    request->u.set.entry = !recorded                          ? ONLY_CHECKPOINT
+                           : job->checkpointing.decisions.on ? job->checkpointing.decisions.number + 1
+                                                           : NO_RECORD;
     request->u.set.in_head = false;
     request->u.set.until_ns = now_ns < UINT64_MAX - WAIT_NS ? now_ns + WAIT_NS : UINT64_MAX;
-    pd_request_queue_add(&job->checkpointing.control.sets, request);
+    pd_request_queue_add(&job->checkpointing.decisions.sets, request);
 }
 
 /* Visits the commands that wait, the oldest first. `act` returns whether the command waits on; otherwise it has
  * answered the request. */
 static void visit(pd_job *job, bool (*act)(pd_job *job, pd_request *request, uint64_t arg), uint64_t arg)
 {
-    pd_request_queue all = job->checkpointing.control.sets;
+    pd_request_queue all = job->checkpointing.decisions.sets;
 
-    job->checkpointing.control.sets = (pd_request_queue){ 0 };
+    job->checkpointing.decisions.sets = (pd_request_queue){ 0 };
     while (all.first != NULL) {
         pd_request *request = pd_request_queue_take(&all);
-        if (act(job, request, arg)) pd_request_queue_add(&job->checkpointing.control.sets, request);
+        if (act(job, request, arg)) pd_request_queue_add(&job->checkpointing.decisions.sets, request);
     }
 }
 
@@ -63,7 +63,7 @@ static bool answer_written(pd_job *job, pd_request *request, uint64_t number)
     return false;
 }
 
-void pd_control_written(pd_job *job, uint64_t number)
+void pd_sets_recorded(pd_job *job, uint64_t number)
 {
     visit(job, answer_written, number);
 }
@@ -75,7 +75,7 @@ static bool note_head(pd_job *job, pd_request *request, uint64_t unused)
     return true;
 }
 
-void pd_control_in_head(pd_job *job)
+void pd_sets_copied(pd_job *job)
 {
     visit(job, note_head, 0);
 }
@@ -90,7 +90,7 @@ static bool answer_kept(pd_job *job, pd_request *request, uint64_t good)
     return true;
 }
 
-void pd_control_settle(pd_job *job, bool good)
+void pd_sets_settle(pd_job *job, bool good)
 {
     visit(job, answer_kept, good);
 }
@@ -98,11 +98,11 @@ void pd_control_settle(pd_job *job, bool good)
 static bool give_number(pd_job *job, pd_request *request, uint64_t number)
 {
     (void)job;
-    if (request->u.set.entry == NO_ENTRY) request->u.set.entry = number;
+    if (request->u.set.entry == NO_RECORD) request->u.set.entry = number;
     return true;
 }
 
-void pd_control_number(pd_job *job, uint64_t number)
+void pd_sets_number(pd_job *job, uint64_t number)
 {
     visit(job, give_number, number);
 }
@@ -114,7 +114,7 @@ static bool lose_record(pd_job *job, pd_request *request, uint64_t number)
     return true;
 }
 
-void pd_control_lost(pd_job *job, uint64_t number)
+void pd_sets_lost(pd_job *job, uint64_t number)
 {
     visit(job, lose_record, number);
 }
@@ -126,28 +126,27 @@ static bool lose_record_of(pd_job *job, pd_request *request, uint64_t number)
     return true;
 }
 
-void pd_control_lost_entry(pd_job *job, uint64_t number)
+void pd_sets_lost_record(pd_job *job, uint64_t number)
 {
     visit(job, lose_record_of, number);
 }
 
-void pd_control_move(pd_job *to, pd_job *from)
+void pd_sets_move(pd_job *to, pd_job *from)
 {
-    to->checkpointing.control.sets = from->checkpointing.control.sets;
-    from->checkpointing.control.sets = (pd_request_queue){ 0 };
-    pd_control_lost(to, ONLY_CHECKPOINT);
+    to->checkpointing.decisions.sets = from->checkpointing.decisions.sets;
+    from->checkpointing.decisions.sets = (pd_request_queue){ 0 };
+    pd_sets_lost(to, ONLY_CHECKPOINT);
 }
 
-void pd_control_refuse_all(pd_job *job, const pd_error *err)
+void pd_sets_refuse_all(pd_job *job, const pd_error *err)
 {
-    pd_request_queue_refuse(&job->checkpointing.control.sets, job->steps.outbox, err);
+    pd_request_queue_refuse(&job->checkpointing.decisions.sets, job->steps.outbox, err);
 }
 
-/* ---- deadlines ---- */
 
-uint64_t pd_control_next_tick(const pd_job *job)
+uint64_t pd_sets_next_tick(const pd_job *job)
 {
-    const pd_request *oldest = job->checkpointing.control.sets.first;
+    const pd_request *oldest = job->checkpointing.decisions.sets.first;
 
     return oldest != NULL ? oldest->u.set.until_ns : UINT64_MAX;
 }
@@ -160,16 +159,15 @@ static bool refuse_late(pd_job *job, pd_request *request, uint64_t now_ns)
     if (now_ns < request->u.set.until_ns) return true;
     pd_fail(&err, PD_DEADLINE_EXCEEDED,
             "job %.100s: the values hold from step %" PRIu64
-            " on, but the disk has not taken them for 10 s, so they are "
-            "lost if the server stops before the next checkpoint: look at the disk, then call `paramctl "
-            "checkpoint %.256s`%s%.200s",
+            " on, but were not written for 10 s, so they are lost if the server stops before the next checkpoint: look "
+            "at the disk, then call `paramctl checkpoint %.256s`%s%.200s",
             job->steps.name, change != NULL ? change->from_least : 0, job->steps.name,
             job->checkpointing.error[0] != '\0' ? ". It said: " : "", job->checkpointing.error);
     pd_request_refuse(job->steps.outbox, request, &err);
     return false;
 }
 
-void pd_control_tick(pd_job *job, uint64_t now_ns)
+void pd_sets_tick(pd_job *job, uint64_t now_ns)
 {
-    if (now_ns >= pd_control_next_tick(job)) visit(job, refuse_late, now_ns);
+    if (now_ns >= pd_sets_next_tick(job)) visit(job, refuse_late, now_ns);
 }

@@ -1,0 +1,586 @@
+/* wal_records.c - makes the records of a job's WAL, hands them to the WAL thread, and takes them back. */
+#include "wal_records.h"
+
+#include "archive.h"
+#include "checkpoint_policy.h"
+#include "checkpoint_state.h"
+#include "consistent_cut.h"
+#include "mutant.h"
+#include "param_set.h"
+#include "pending_sets.h"
+#include "riders.h"
+#include "wal.h"
+#include "wal_image.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DISTANCE_MOST = 1024 }; /* most steps between an error and the checkpoint after which a stream begins anew */
+
+void pd_wal_record_drop(pd_wal_record *record)
+{
+    if (record == NULL) return;
+    for (uint32_t i = 0; i < record->n_parts; i++) {
+        if (record->parts[i].pool != NULL)
+            pd_buffer_pool_give(record->parts[i].pool, (void *)(uintptr_t)record->parts[i].at);
+        record->parts[i].pool = NULL;
+    }
+    pd_wal_record_free(record);
+}
+
+static void drop_effect(pd_effect *effect)
+{
+    pd_wal_record_drop(effect->u.wal);
+    pd_effect_free(effect);
+}
+
+/* Allocates a record with room for n aggregates, in the effect that hands it over. */
+static int new_record(const pd_job *job, pd_wal_stream stream, uint32_t n, pd_effect **out, pd_error *err)
+{
+    pd_effect *effect = pd_effect_new(PD_EFF_WAL, (pd_ticket){ 0, 0 }, job->steps.number);
+    pd_wal_record *record = calloc(1, sizeof *record);
+
+    if (effect == NULL || record == NULL || (record->job = strdup(job->steps.name)) == NULL ||
+        (n > 0 && (record->parts = calloc(n, sizeof *record->parts)) == NULL)) {
+        pd_wal_record_free(record);
+        pd_effect_free(effect);
+        return pd_fail(err, PD_NO_MEMORY, "out of memory for a record");
+    }
+    record->stream = stream;
+    record->number = job->steps.number;
+    record->creator = job->saved.creator;
+    record->n_parts = n;
+    effect->u.wal = record;
+    *out = effect;
+    return PD_OK;
+}
+
+/* Returns the steps to wait after one more error, and after `distance` steps for the one before. */
+static uint64_t next_distance(uint64_t distance)
+{
+    return distance == 0 ? 1 : distance < DISTANCE_MOST ? 2 * distance : DISTANCE_MOST;
+}
+
+static int write_decisions(const pd_job *job, pd_wal_record *record, pd_error *err)
+{
+    pd_archive archive;
+    int rc;
+
+    pd_archive_begin_write(&archive);
+    pd_wal_image_write_decisions(&archive, job);
+    rc = pd_archive_end(&archive, &record->head, &record->head_bytes, err);
+    return rc == PD_OK && job->steps.wal->decisions.renews ? pd_job_check_total(job, record->head_bytes, err) : rc;
+}
+
+/* Hands over a record of the decisions that wait. After an error they still wait. */
+static int hand_over_decisions(pd_job *job, pd_error *err)
+{
+    pd_decision_stream *stream = &job->checkpointing.decisions;
+    pd_effect *effect = NULL;
+    int rc = new_record(job, PD_WAL_DECISIONS, 0, &effect, err);
+
+    if (rc != PD_OK) return rc;
+    if ((rc = write_decisions(job, effect->u.wal, err)) != PD_OK) {
+        drop_effect(effect);
+        return rc;
+    }
+    if (job->steps.wal->decisions.renews) {
+        stream->renewed += effect->u.wal->head_bytes;
+        pd_account_take(&job->steps.account, effect->u.wal->head_bytes);
+    }
+    job->steps.wal->decisions.renews = false;
+    if (stream->fresh) stream->base = stream->number;
+    stream->fresh = false;
+    effect->u.wal->base = stream->base;
+    effect->u.wal->step = ++stream->number;
+    stream->under_way++;
+    pd_wal_drop_made(job->steps.wal);
+    pd_effects_add(job->steps.outbox, effect);
+    return PD_OK;
+}
+
+/* Ends the stream until the next checkpoint. Commands whose decisions are in records after `number` wait for it. */
+static void stop_decisions(pd_job *job, uint64_t number)
+{
+    pd_decision_stream *stream = &job->checkpointing.decisions;
+
+    stream->on = stream->headed = false;
+    stream->moved = NULL;
+    stream->since = stream->number;
+    job->steps.wal->decisions.on = job->steps.wal->decisions.differs = job->steps.wal->decisions.renews = false;
+    pd_wal_drop_made(job->steps.wal);
+    pd_sets_lost(job, number);
+}
+
+/* Lets a checkpoint begin after which decisions are recorded anew: at the next step if a command waits for it. Otherwise
+ * the distance doubles with each error that follows soon after the one before. A disk that is too slow for the records
+ * would otherwise cause one checkpoint after the other. */
+static void begin_again_later(pd_job *job)
+{
+    pd_decision_stream *stream = &job->checkpointing.decisions;
+    uint64_t due = job->checkpointing.soon;
+    bool lasted = job->steps.progress.furthest - stream->begun_step > DISTANCE_MOST;
+
+    stream->distance = next_distance(lasted ? 0 : stream->distance);
+    pd_checkpoint_policy_soon(job);
+    if (stream->sets.first == NULL) job->checkpointing.soon += stream->distance - 1;
+    if (due < job->checkpointing.soon) job->checkpointing.soon = due;
+}
+
+static void fail_decisions(pd_job *job, uint64_t number, const pd_error *err)
+{
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .code = err->code },
+           "decisions not written: %.300s; until the next checkpoint is durable, a restart may take other roots or "
+           "values than these steps took",
+           err->text);
+    snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", err->text);
+    stop_decisions(job, number);
+    begin_again_later(job);
+}
+
+/* Ends the stream because of a change that no decision tells. What came before it is still written. */
+static void end_before_change(pd_job *job)
+{
+    pd_error err;
+
+    if (job->checkpointing.decisions.on && job->steps.wal->decisions.made.first != NULL)
+        (void)hand_over_decisions(job, &err);
+    stop_decisions(job, job->checkpointing.decisions.number);
+    pd_checkpoint_policy_soon(job);
+}
+
+/* Ends the repeating of steps, because they continue from another state than before the restart: roots and rounds that
+ * were read back are not theirs. Values that operators have set stay. */
+static void leave_past(pd_job *job)
+{
+    pd_error err;
+
+    if (job->steps.wal->decisions.n_read == 0) return;
+    (void)pd_wal_put_overrides(&job->steps, &err); /* overrides that are left come before the next step */
+    pd_wal_drop_read(&job->steps, false);
+}
+
+/* Returns whether a record is due: there are decisions, or the chain on the disk must end. The job may have left the
+ * course that this chain tells (by an import, say), and a restart must not repeat it: a new chain takes its place. */
+static bool has_news(const pd_job *job)
+{
+    const pd_decision_stream *stream = &job->checkpointing.decisions;
+
+    return job->steps.wal->decisions.made.first != NULL || (stream->fresh && stream->number > 0);
+}
+
+void pd_wal_look_decisions(pd_job *job)
+{
+    pd_wal *wal = job->steps.wal;
+    pd_error err = { 0 };
+
+    if (wal == NULL || job->gone) return;
+    if (job->checkpointing.decisions.moved != NULL) leave_past(job);
+    if (!wal->decisions.on) return;
+    if (job->checkpointing.decisions.moved != NULL || wal->decisions.differs) {
+        end_before_change(job);
+        return;
+    }
+    if (wal->decisions.overflow)
+        pd_fail(&err, PD_RESOURCE_EXHAUSTED, "more than %" PRIu64 " bytes of decisions wait for the disk",
+                wal->decisions.most);
+    else if (job->checkpointing.decisions.on && job->checkpointing.decisions.under_way == 0 && has_news(job))
+        (void)hand_over_decisions(job, &err);
+    if (err.code != PD_OK) fail_decisions(job, job->checkpointing.decisions.number, &err);
+}
+
+static void settle_decisions(pd_job *job, const pd_wal_record *record)
+{
+    pd_decision_stream *stream = &job->checkpointing.decisions;
+
+    if (--stream->under_way == 0) {
+        pd_account_give(&job->steps.account, stream->renewed);
+        stream->renewed = 0;
+    }
+    if (record->error.code == PD_OK)
+        pd_sets_recorded(job, record->step);
+    else if (record->step > stream->since)
+        fail_decisions(job, record->step - 1, &record->error);
+    else
+        pd_sets_lost_record(job, record->step);
+    pd_wal_look_decisions(job);
+}
+
+static void copied_decisions(pd_job *job)
+{
+    pd_decision_stream *stream = &job->checkpointing.decisions;
+
+    /* A job that repeats steps after a restart still needs all records that tell how these steps went, also those
+     * written after the cut: then the checkpoint lets none of them be dropped. */
+    stream->mark = pd_wal_repeats(&job->steps) && !PD_MUTANT(repeated_given_up) ? stream->base : stream->number;
+    stream->copied = job->checkpointing.cut.step;
+    if (PD_MUTANT(control_base_early)) stream->base = stream->mark;
+    pd_sets_copied(job);
+    if (stream->on) return;
+    stream->headed = true;
+    stream->moved = NULL;
+    pd_wal_drop_made(job->steps.wal);
+    job->steps.wal->decisions.differs = false;
+    job->steps.wal->decisions.renews = pd_wal_repeats(&job->steps);
+    job->steps.wal->decisions.on = true;
+}
+
+/* Lets records follow the checkpoint that is durable now. */
+static void begin_decisions(pd_job *job)
+{
+    pd_decision_stream *stream = &job->checkpointing.decisions;
+
+    stream->on = stream->fresh = true;
+    stream->headed = false;
+    stream->begun_step = job->steps.progress.furthest;
+    stream->since = stream->number;
+    pd_sets_number(job, stream->number + 1);
+}
+
+static void checkpointed_decisions(pd_job *job, bool good)
+{
+    pd_decision_stream *stream = &job->checkpointing.decisions;
+
+    pd_sets_settle(job, good);
+    if (!stream->on && !good && stream->headed) {
+        stop_decisions(job, stream->number);
+        if (stream->sets.first != NULL) pd_checkpoint_policy_soon(job);
+    } else if (!stream->on && good && stream->headed) {
+        begin_decisions(job);
+    } else if (stream->on && good && stream->mark > stream->base) {
+        stream->base = stream->mark;
+    }
+    pd_wal_look_decisions(job);
+}
+
+static int write_step(pd_job *job, pd_wal_record *record, pd_error *err)
+{
+    pd_archive archive;
+
+    pd_archive_begin_write(&archive);
+    pd_wal_image_visit_inputs(&archive, job, record->step);
+    pd_wal_image_visit_rest(&archive, job, record->step);
+    return pd_archive_end(&archive, &record->head, &record->head_bytes, err);
+}
+
+static void take_aggregates(const pd_steps *steps, pd_wal_record *record)
+{
+    for (uint32_t i = 0; i < steps->n_params; i++) {
+        pd_step_input *input = &steps->wal->inputs.at[i];
+        if (input->aggregate == NULL) continue;
+        record->parts[i] =
+            (pd_wal_part){ input->aggregate, steps->params[i].elements, steps->params[i].buffers.pool[PD_F32] };
+        if (PD_MUTANT(logged_aggregates_reused)) {
+            pd_buffer_pool_give(steps->params[i].buffers.pool[PD_F32], input->aggregate);
+            record->parts[i].pool = NULL;
+        }
+        input->aggregate = NULL;
+    }
+}
+
+static int check_roots(const pd_steps *steps, pd_error *err)
+{
+    for (uint32_t i = 0; i < steps->n_params; i++)
+        if (steps->wal->params[i].taken.missed)
+            return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%.160s has taken more roots in one step than an entry can name",
+                           steps->params[i].name);
+    return PD_OK;
+}
+
+/* Makes the record of the present step, which all parameters have closed. After an error nothing has changed. */
+static int make_step(pd_job *job, pd_effect **out, pd_error *err)
+{
+    pd_effect *effect = NULL;
+    int rc = check_roots(&job->steps, err);
+
+    if (rc != PD_OK || (rc = new_record(job, PD_WAL_STEPS, job->steps.n_params, &effect, err)) != PD_OK) return rc;
+    effect->u.wal->step = job->steps.wal->inputs.step;
+    rc = write_step(job, effect->u.wal, err);
+    if (rc == PD_OK) rc = pd_job_check_total(job, effect->u.wal->head_bytes, err);
+    if (rc != PD_OK) {
+        drop_effect(effect);
+        return rc;
+    }
+    take_aggregates(&job->steps, effect->u.wal);
+    pd_account_take(&job->steps.account, effect->u.wal->head_bytes);
+    *out = effect;
+    return PD_OK;
+}
+
+/* Logs once that the job waits for the disk, with the figures of a record. */
+static void say_slow(pd_job *job, const pd_wal_record *last)
+{
+    if (job->checkpointing.steps.slow || last->error.code != PD_OK) return;
+    job->checkpointing.steps.slow = true;
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &last->step },
+           "job waits for the disk: %d records are under way, and the last one of "
+           "%" PRIu64 " bytes took %" PRIu64 " ms. durability = checkpoint does not wait",
+           PD_WAL_MOST, last->bytes, last->ns / 1000000);
+}
+
+static void drop_waiting(pd_job *job)
+{
+    pd_effect *next;
+
+    for (pd_effect *effect = job->checkpointing.steps.first; effect != NULL; effect = next) {
+        next = (pd_effect *)(void *)effect->mail.next;
+        pd_account_give(&job->steps.account, effect->u.wal->head_bytes);
+        drop_effect(effect);
+        job->steps.wal->inputs.under_way--;
+    }
+    job->checkpointing.steps.first = job->checkpointing.steps.last = NULL;
+}
+
+static void stop_steps(pd_job *job)
+{
+    drop_waiting(job);
+    pd_wal_end_steps(&job->steps);
+    job->checkpointing.steps.broken++;
+    job->checkpointing.steps.moved = NULL;
+    job->checkpointing.steps.waits = false;
+    pd_riders_release(&job->steps);
+    pd_checkpoint_policy_plan(job);
+}
+
+static void fail_step(pd_job *job, uint64_t step, const pd_error *err)
+{
+    pd_log_facts facts = { .job = job->steps.name, .step = &step, .code = err->code };
+
+    pd_say(job->steps.outbox, PD_SAY_WARNING, facts,
+           "record of step %" PRIu64 " not written: %.300s; a checkpoint begins, and records continue after it", step,
+           err->text);
+    snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", err->text);
+    stop_steps(job);
+    pd_pause_begin(job);
+}
+
+void pd_wal_leave(pd_job *job)
+{
+    if (!pd_wal_records_steps(&job->steps)) return;
+    stop_steps(job);
+    job->checkpointing.steps.left = job->steps.wal->inputs.under_way > 0;
+    pd_checkpoint_policy_soon(job);
+}
+
+/* Notes that the disk has responded at last: records can begin again after another checkpoint. */
+static void rejoin(pd_job *job)
+{
+    job->checkpointing.steps.left = false;
+    job->checkpointing.steps.retry = job->steps.progress.furthest;
+}
+
+static void note_moved(pd_job *job)
+{
+    pd_say(job->steps.outbox, PD_SAY_INFO,
+           (pd_log_facts){ .job = job->steps.name, .step = &job->steps.wal->inputs.step },
+           "%s, which no record tells: a checkpoint begins, and records continue after it",
+           job->checkpointing.steps.moved);
+    stop_steps(job);
+}
+
+/* Returns whether the checkpoint that records follow is durable: that of step `base`, with all that has changed before
+ * its cut otherwise than by a step. */
+static bool has_base(const pd_job *job, uint64_t base)
+{
+    const pd_checkpoint_policy *checkpointing = &job->checkpointing;
+
+    return checkpointing->newest.exists && checkpointing->newest.step >= base && checkpointing->newest.changes == checkpointing->cut.changes;
+}
+
+static void hand_over_step(pd_job *job, pd_effect *effect)
+{
+    effect->mail.next = NULL;
+    effect->u.wal->base = job->checkpointing.newest.step;
+    if (effect->u.wal->step <= job->checkpointing.newest.step) {
+        /* The checkpoint was cut while the record waited, and makes it superfluous. */
+        pd_account_give(&job->steps.account, effect->u.wal->head_bytes);
+        drop_effect(effect);
+        job->steps.wal->inputs.under_way--;
+        return;
+    }
+    if (PD_MUTANT(entry_durable_unwritten)) {
+        job->checkpointing.durable_step = effect->u.wal->step;
+        pd_checkpoint_policy_tell(job);
+    }
+    pd_effects_add(job->steps.outbox, effect);
+}
+
+static void wait_for_checkpoint(pd_job *job, pd_effect *effect)
+{
+    pd_step_stream *stream = &job->checkpointing.steps;
+
+    effect->mail.next = NULL;
+    if (stream->first == NULL)
+        stream->first = effect;
+    else
+        stream->last->mail.next = &effect->mail;
+    stream->last = effect;
+}
+
+static void release_waiting(pd_job *job)
+{
+    pd_step_stream *stream = &job->checkpointing.steps;
+    pd_effect *next;
+
+    stream->distance = 0;
+    if (!stream->waits || !has_base(job, job->steps.wal->inputs.base)) return;
+    stream->waits = false;
+    for (pd_effect *effect = stream->first; effect != NULL; effect = next) {
+        next = (pd_effect *)(void *)effect->mail.next;
+        hand_over_step(job, effect);
+    }
+    stream->first = stream->last = NULL;
+    pd_riders_release(&job->steps);
+    pd_checkpoint_policy_plan(job);
+}
+
+static void give_up_waiting(pd_job *job, uint64_t step)
+{
+    pd_step_stream *stream = &job->checkpointing.steps;
+
+    if (!stream->wanted) return;
+    stream->distance = next_distance(stream->distance);
+    stream->retry = job->steps.progress.furthest + stream->distance;
+    if (pd_wal_records_steps(&job->steps) && stream->waits && job->steps.wal->inputs.base == step) stop_steps(job);
+}
+
+/* Begins to record the steps after the checkpoint of step `base`, unless they are recorded already. */
+static void begin_steps(pd_job *job, uint64_t base)
+{
+    if (!job->checkpointing.steps.wanted || job->checkpointing.steps.left || pd_wal_records_steps(&job->steps)) return;
+    job->checkpointing.steps.moved = NULL;
+    job->checkpointing.steps.waits = !has_base(job, base) && !PD_MUTANT(entries_before_checkpoint);
+    pd_wal_begin_steps(&job->steps, base, base);
+}
+
+void pd_wal_resume(pd_job *job, uint64_t step)
+{
+    job->checkpointing.durable_step = job->checkpointing.decisions.copied = step;
+    if (job->checkpointing.steps.wanted) pd_wal_begin_steps(&job->steps, job->checkpointing.newest.step, step);
+}
+
+static void record_step(pd_job *job)
+{
+    uint64_t step = job->steps.wal->inputs.step;
+    pd_effect *effect;
+    pd_error err;
+
+    if (pd_wal_put_overrides(&job->steps, &err) != PD_OK || make_step(job, &effect, &err) != PD_OK) {
+        fail_step(job, step, &err);
+        return;
+    }
+    job->steps.wal->inputs.under_way++;
+    job->checkpointing.decisions.copied = step;
+    pd_wal_next_step(&job->steps);
+    if (job->checkpointing.steps.waits)
+        wait_for_checkpoint(job, effect);
+    else
+        hand_over_step(job, effect);
+    pd_riders_release(&job->steps);
+}
+
+static void look_steps(pd_job *job)
+{
+    if (!pd_wal_records_steps(&job->steps) || job->gone) return;
+    if (job->checkpointing.steps.moved != NULL)
+        note_moved(job);
+    else if (job->steps.wal->inputs.missing == 0)
+        record_step(job);
+}
+
+bool pd_wal_wants_checkpoint(const pd_job *job)
+{
+    const pd_step_stream *stream = &job->checkpointing.steps;
+
+    if (!stream->wanted || stream->left || pd_wal_records_steps(&job->steps)) return false;
+    return job->steps.progress.furthest >= stream->retry;
+}
+
+/* Notes that the step of a record is durable, and tells the loop thread. Takes ownership of the request, whose memory
+ * becomes the notice. */
+static void note_durable(pd_job *job, uint64_t step, pd_request *request)
+{
+    pd_effect *effect;
+
+    if (step <= job->checkpointing.durable_step) {
+        pd_request_free(request);
+        return;
+    }
+    job->checkpointing.durable_step = step;
+    effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
+    effect->u.durable_step = step;
+    pd_effects_add(job->steps.outbox, effect);
+    pd_checkpoint_answer_workers(job);
+}
+
+static void settle_step(pd_job *job, const pd_wal_record *record, pd_request *request)
+{
+    if (job->steps.wal->inputs.under_way == PD_WAL_MOST && job->steps.queue.stopped != NULL) say_slow(job, record);
+    pd_account_give(&job->steps.account, record->head_bytes);
+    job->steps.wal->inputs.under_way--;
+    job->checkpointing.steps.results++;
+    if (job->checkpointing.steps.left && job->steps.wal->inputs.under_way == 0) rejoin(job);
+    if (record->error.code == PD_OK) {
+        job->checkpointing.steps.bytes += record->bytes;
+        pd_histogram_add(&job->checkpointing.steps.times, record->ns);
+        note_durable(job, record->step, request);
+    } else {
+        /* The error of a record before the base has ended the stream already. */
+        if (pd_wal_records_steps(&job->steps) && record->step > job->steps.wal->inputs.base)
+            fail_step(job, record->step, &record->error);
+        pd_request_free(request);
+    }
+    pd_riders_release(&job->steps);
+}
+
+void pd_wal_look(pd_job *job)
+{
+    look_steps(job);
+    pd_wal_look_decisions(job);
+}
+
+void pd_wal_returned(pd_job *job, pd_request *request)
+{
+    pd_wal_record *record = request->u.wal;
+
+    if (job != NULL && record->stream == PD_WAL_STEPS) {
+        settle_step(job, record, request);
+    } else {
+        if (job != NULL) settle_decisions(job, record);
+        pd_request_free(request);
+    }
+    pd_wal_record_drop(record);
+}
+
+void pd_wal_copied(pd_job *job, bool even)
+{
+    if (job->steps.wal != NULL) copied_decisions(job);
+    if (even) begin_steps(job, job->steps.cut->step);
+}
+
+void pd_wal_checkpointed(pd_job *job, uint64_t step, bool good)
+{
+    if (good)
+        release_waiting(job);
+    else
+        give_up_waiting(job, step);
+    if (job->steps.wal != NULL) checkpointed_decisions(job, good);
+}
+
+void pd_wal_restored(pd_job *job, uint64_t step, bool even)
+{
+    if (job->steps.wal != NULL) {
+        job->checkpointing.decisions =
+            (pd_decision_stream){ .on = true, .fresh = true, .copied = job->checkpointing.newest.step };
+        job->steps.wal->decisions.on = true;
+    }
+    if (even) begin_steps(job, step);
+}
+
+void pd_wal_release(pd_job *job, const pd_error *err)
+{
+    if (job->steps.wal != NULL) drop_waiting(job);
+    pd_sets_refuse_all(job, err);
+}
