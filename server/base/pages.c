@@ -1,4 +1,5 @@
-/* pages.c - allocates memory for tensors, and asks for huge pages if the memory is large. */
+/* pages.c - allocates memory for tensors, on huge pages if it is large, and copies tensors, large ones past the
+ * cache. */
 #include "pages.h"
 
 #include <stdint.h>

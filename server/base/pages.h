@@ -1,4 +1,4 @@
-/* pages.h - allocates memory for tensors. Functions for any thread. */
+/* pages.h - allocates memory for tensors, and copies them. Functions for any thread. */
 #ifndef PD_PAGES_H
 #define PD_PAGES_H
 

@@ -1,4 +1,4 @@
-/* root_eigh.c - computes roots from symmetric eigendecompositions, in float32 (with root_basis.c) and in float64.
+/* root_eigh.c - computes roots from symmetric eigendecompositions, in float32 (root_basis.h) and in float64.
  * Eigenvalues that rounding made negative count as zero, so with a ridge every root exists. Without a ridge a matrix
  * that is singular up to rounding is refused. */
 #include <assert.h>

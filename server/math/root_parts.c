@@ -1,4 +1,5 @@
-/* root_parts.c - helpers of the methods that compute roots: ridges, memory and conversions. */
+/* root_parts.c - parts of the methods that compute roots: ridges, memory, conversions, and roots of diagonal
+ * matrices. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -17,10 +17,10 @@
  * than the limit, F is computed in its first rows alone (`rows`), and B's diagonal in the others. Without any row of F
  * the two and a half products shrink to one.
  *
- * A few matrix-vector products estimate the root's error to a few percent (root_tracking.c). If the error is not below
- * the limit, A is decomposed. The limit is below the rounding error of ssyevd, so a tracked root is no worse than one
- * from a new decomposition. Where statistics change fast that would be an attempt and a decomposition: so a few rows of
- * B are looked at before (look_at_rows). They also tell how many rows of F are needed.
+ * A few matrix-vector products estimate the root's error to a few percent. If the error is not below the limit, A is
+ * decomposed. The limit is below the rounding error of ssyevd, so a tracked root is no worse than one from a new
+ * decomposition. Where statistics change fast that would be an attempt and a decomposition: so a few rows of B are
+ * looked at before (look_at_rows). They also tell how many rows of F are needed.
  *
  * A Newton step could make a root exact whose error is a little too large. It takes three more products and leaves the
  * old basis, so the next refresh needs it as well. A decomposition takes little more time, and the next refreshes are

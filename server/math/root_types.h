@@ -1,4 +1,4 @@
-/* root_types.h - the request for a root of a matrix, and the report about the result.
+/* root_types.h - the request for a root of a matrix, the report about the result, and the methods that compute it.
  *
  * A root is X = (A + ridge I)^(-1/p) of a symmetric positive semi-definite matrix A (n, n), or a power with another
  * exponent. A (n >= 1) is symmetric up to rounding or quantizing, dense or strided, and not changed. Both halves of X

@@ -1,5 +1,5 @@
-/* text.c - cuts a list in a text into words (between blanks) or items (between commas). Brackets and quotes keep their
- * contents together. */
+/* hyper_text.c - reads and writes numbers, and cuts a list into words (at blanks) or items (at commas). Brackets and
+ * quotes keep their contents together. */
 #include "hyper_text.h"
 
 #include <ctype.h>

@@ -1,5 +1,5 @@
-/* text.h - reads lists from text: words between blanks, and items between commas. Brackets and quotes keep their
- * contents together. Pure functions. */
+/* hyper_text.h - reads numbers and lists from text: words between blanks, items between commas. Brackets and quotes
+ * keep their contents together. Pure functions. */
 #ifndef PD_HYPER_TEXT_H
 #define PD_HYPER_TEXT_H
 

@@ -41,7 +41,7 @@ enum {
 };
 
 /* kron's own part of a parameter's plan, to which plan->own points. plan->shape has the scanned dimensions, which count
- * layers, then the other dimensions, merged. Blocks are numbered layer by layer. Slots are slots. */
+ * layers, then the other dimensions, merged. Blocks are numbered layer by layer. */
 typedef struct pd_kron_own {
     /* numbers of the slots of the momentum (-1: no momentum) and of the counter of steps since the last update of the
      * factors */

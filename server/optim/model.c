@@ -60,12 +60,12 @@ struct pd_model {
     pd_batch *batch;
 };
 
-typedef struct surveyed {
+typedef struct gathered {
     const pd_optimizer_ops *ops;
     double stats[PD_MAX_MODEL_STATS];
-} surveyed;
+} gathered;
 
-static const double *facts_of(surveyed *list, size_t *n_list, const pd_optimizer_ops *ops, const pd_declaration *params,
+static const double *stats_of(gathered *list, size_t *n_list, const pd_optimizer_ops *ops, const pd_declaration *params,
                               size_t n)
 {
     for (size_t i = 0; i < *n_list; i++)
@@ -77,7 +77,7 @@ static const double *facts_of(surveyed *list, size_t *n_list, const pd_optimizer
 
 static int make_optims(pd_model *model, const pd_declaration *params, pd_error *err)
 {
-    surveyed *list = malloc((model->n + 1) * sizeof *list);
+    gathered *list = malloc((model->n + 1) * sizeof *list);
     pd_name_maps *maps = pd_name_maps_new(model->n);
     size_t n_list = 0;
     int rc = list == NULL || maps == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : PD_OK;
@@ -87,7 +87,7 @@ static int make_optims(pd_model *model, const pd_declaration *params, pd_error *
         pd_declaration declaration = params[i];
         declaration.maps = maps;
         rc = pd_optim_new(&model->optims[i], &declaration,
-                          facts_of(list, &n_list, params[i].hypers.row, params, model->n), err);
+                          stats_of(list, &n_list, params[i].hypers.row, params, model->n), err);
     }
     pd_name_maps_free(maps);
     free(list);

@@ -1,4 +1,6 @@
-/* table.c - lists every optimizer that the server knows, and finds an optimizer by name or index. */
+/* optimizer_ops.c - lists every optimizer that the server knows, and finds an optimizer by name or index. Has the one
+ * for tensors that belong to a model and are not trained, such as a batch norm's running mean and variance: ranks push
+ * values, and the mean of the values becomes the weights. A counter (num_batches_tracked) is exact up to 2^24. */
 #include "optimizer_ops.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* plan_make.h - makes the plan for a declared parameter, its state and preconditioner tasks, and checks that the plan
- * keeps the rules for optimizers. Called by the step thread, or by the thread that plans. */
+/* plan_make.h - the pre-pass over all parameters of a job, and the plan of each: its slots and preconditioner tasks.
+ * Called by the step thread, or by the thread that plans. */
 #ifndef PD_PLAN_MAKE_H
 #define PD_PLAN_MAKE_H
 
@@ -16,12 +16,11 @@ int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double 
 /* Combines one more value with the result so far: adds it, or takes the larger of the two. A result that is NaN stays
  * NaN. */
 double pd_folded(pd_fold fold, double sofar, double value);
-/* Computes the numbers about all parameters of a job that one optimizer needs, in fact[PD_MAX_MODEL_STATS], from all
- * the declarations in the order given. Declarations with other optimizers are ignored. */
+/* Computes the model statistics of one optimizer, stats[PD_MAX_MODEL_STATS], from all declarations in the order given.
+ * Declarations with other optimizers are ignored. */
 void pd_model_stats_of(const pd_optimizer_ops *ops, const pd_declaration *params, size_t n, double *stats);
-/* Adds one more declaration to the numbers about all parameters of a job. For callers that cannot do this for all
- * declarations in one go: call it once for each declaration, in order. *any and fact[] are zero before the first
- * call. */
+/* Adds one declaration to the statistics, for callers that do not have all declarations at once. *any and stats[] are
+ * zero before the first call. */
 void pd_model_stats_add(const pd_optimizer_ops *ops, const pd_declaration *param, bool *any, double *stats);
 
 #endif

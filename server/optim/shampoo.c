@@ -176,6 +176,8 @@ static int refuse_whole(pd_error *err, const char *before, double value, const c
     return pd_fail(err, PD_INVALID_ARGUMENT, "%s%.0f%s", before, value, after);
 }
 
+/* An error that Meta's implementation also raises has the same wording as there, so that users find Meta's
+ * documentation when they search for it. */
 static int check_rates(const double *h, pd_error *err)
 {
     if (!(h[LR] >= 0)) return refuse(err, "Invalid learning rate: ", h[LR], ". Must be >= 0.0.");
