@@ -17,8 +17,8 @@ typedef struct pd_recover_user {
     /* Takes a record of the WAL of the job that was restored last: those of steps, the first after its checkpoint and
      * then one after the other; then those of decisions. The record is freed after the call. After an error of a step
      * the job must be at the step before, except for two codes. PD_ABORTED: the job was in the midst of the step and
-     * does not exist any more, so it is restored and replayed again up to the step before. PD_NO_MEMORY: the daemon must
-     * not start. After an error of decisions none may count. NULL: WALs are not read. */
+     * does not exist any more, so it is restored and replayed again up to the step before. PD_NO_MEMORY: the daemon
+     * must not start. After an error of decisions none may count. NULL: WALs are not read. */
     int (*replay)(void *arg, const pd_wal_record *record, pd_error *err);
     const atomic_bool *stops; /* becomes true when the daemon has to stop; read before each read of a file. NULL: it
                                * never has to */

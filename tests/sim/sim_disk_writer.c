@@ -1,5 +1,5 @@
-/* sim_disk_writer.c - the server's checkpoint writer and WAL thread as events, on a disk that survives the server; loads
- * jobs from that disk when the server starts. */
+/* sim_disk_writer.c - the server's checkpoint writer and WAL thread as events, on a disk that survives the server;
+ * loads jobs from that disk when the server starts. */
 #include "sim_disk_writer.h"
 
 #include "checkpoint_files.h"

@@ -114,9 +114,9 @@ static void stop_decisions(pd_job *job, uint64_t number)
     pd_sets_lost(job, number);
 }
 
-/* Lets a checkpoint begin after which decisions are recorded anew: at the next step if a command waits for it. Otherwise
- * the distance doubles with each error that follows soon after the one before. A disk that is too slow for the records
- * would otherwise cause one checkpoint after the other. */
+/* Lets a checkpoint begin after which decisions are recorded anew: at the next step if a command waits for it.
+ * Otherwise the distance doubles with each error that follows soon after the one before. A disk that is too slow for
+ * the records would otherwise cause one checkpoint after the other. */
 static void begin_again_later(pd_job *job)
 {
     pd_decision_stream *stream = &job->checkpointing.decisions;
@@ -386,7 +386,8 @@ static bool has_base(const pd_job *job, uint64_t base)
 {
     const pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
-    return checkpointing->newest.exists && checkpointing->newest.step >= base && checkpointing->newest.changes == checkpointing->cut.changes;
+    return checkpointing->newest.exists && checkpointing->newest.step >= base &&
+           checkpointing->newest.changes == checkpointing->cut.changes;
 }
 
 static void hand_over_step(pd_job *job, pd_effect *effect)

@@ -2,21 +2,21 @@
  *
  * Both streams follow a checkpoint. Records of steps are made from the step on that comes after its cut, and are handed
  * over once it is durable. Until then up to PD_WAL_MOST of them wait here. A durable record makes its step durable.
- * Decisions are recorded from the header of the checkpoint on, and handed over once it is durable. One record of them is
- * under way at a time; decisions that are made meanwhile go into the next one. No step waits for them, but an operator
- * who sets values is answered when the disk has them (job/pending_sets.h).
+ * Decisions are recorded from the header of the checkpoint on, and handed over once it is durable. One record of them
+ * is under way at a time; decisions that are made meanwhile go into the next one. No step waits for them, but an
+ * operator who sets values is answered when the disk has them (job/pending_sets.h).
  *
  * Records that a checkpoint makes obsolete are given up when it is durable. When a record cannot be made or written, or
  * the state changes otherwise than by a step, a stream ends. The job continues, a checkpoint is begun, and the stream
- * begins anew after it: nothing before counts. If the job repeats steps then, the first record of decisions has those of
- * the steps that are still to be repeated. */
+ * begins anew after it: nothing before counts. If the job repeats steps then, the first record of decisions has those
+ * of the steps that are still to be repeated. */
 #ifndef PD_WAL_RECORDS_H
 #define PD_WAL_RECORDS_H
 
 #include "jobs.h"
 
-/* Makes the record of the present step, if all parameters have closed it, and that of decisions, if there are some. Call
- * it after each batch of the job's work. */
+/* Makes the record of the present step, if all parameters have closed it, and that of decisions, if there are some.
+ * Call it after each batch of the job's work. */
 void pd_wal_look(pd_job *job);
 /* Makes the record of decisions alone, after a command. */
 void pd_wal_look_decisions(pd_job *job);

@@ -1,5 +1,5 @@
-/* wal_replay.h - restores what a job did after its checkpoint, from the records of its WAL, when the daemon starts. Step
- * thread, or the thread that starts it. */
+/* wal_replay.h - restores what a job did after its checkpoint, from the records of its WAL, when the daemon starts.
+ * Step thread, or the thread that starts it. */
 #ifndef PD_WAL_REPLAY_H
 #define PD_WAL_REPLAY_H
 
@@ -15,9 +15,9 @@
  *
  * PD_NOT_FOUND: there is no such job. PD_DATA_LOSS, PD_INVALID_ARGUMENT, PD_UNIMPLEMENTED: the record does not fit the
  * job, or the step differs from the recorded one. PD_FAILED_PRECONDITION: decisions follow a later checkpoint.
- * PD_NO_MEMORY. After an error of a step *unchanged says whether the job is unchanged. If it is false, the job may be in
- * the midst of the step, and has been taken off the table of jobs: it must be restored from its checkpoint again, and
- * the records before this one replayed. After an error of decisions the job has none. */
+ * PD_NO_MEMORY. After an error of a step *unchanged says whether the job is unchanged. If it is false, the job may be
+ * in the midst of the step, and has been taken off the table of jobs: it must be restored from its checkpoint again,
+ * and the records before this one replayed. After an error of decisions the job has none. */
 int pd_wal_replay(pd_jobs *jobs, const pd_wal_record *record, uint64_t now_ns, bool *unchanged, pd_error *err);
 
 #endif

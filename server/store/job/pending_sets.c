@@ -10,7 +10,7 @@
 static const uint64_t WAIT_NS = 10 * 1000000000ull;
 
 /* Values of request->u.set.entry beside numbers of records. */
-#define ONLY_CHECKPOINT 0   /* not recorded: only a checkpoint can have the values */
+#define ONLY_CHECKPOINT 0    /* not recorded: only a checkpoint can have the values */
 #define NO_RECORD UINT64_MAX /* recorded first after the checkpoint that is being made */
 
 bool pd_wal_records_decisions(const pd_job *job)
@@ -35,9 +35,9 @@ void pd_sets_answer(pd_job *job, pd_request *request, bool recorded, uint64_t no
         answer(job, request);
         return;
     }
-    request->u.set.entry = !recorded                          ? ONLY_CHECKPOINT
+    request->u.set.entry = !recorded                         ? ONLY_CHECKPOINT
                            : job->checkpointing.decisions.on ? job->checkpointing.decisions.number + 1
-                                                           : NO_RECORD;
+                                                             : NO_RECORD;
     request->u.set.in_head = false;
     request->u.set.until_ns = now_ns < UINT64_MAX - WAIT_NS ? now_ns + WAIT_NS : UINT64_MAX;
     pd_request_queue_add(&job->checkpointing.decisions.sets, request);
@@ -142,7 +142,6 @@ void pd_sets_refuse_all(pd_job *job, const pd_error *err)
 {
     pd_request_queue_refuse(&job->checkpointing.decisions.sets, job->steps.outbox, err);
 }
-
 
 uint64_t pd_sets_next_tick(const pd_job *job)
 {

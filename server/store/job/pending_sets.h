@@ -9,9 +9,9 @@
 /* Returns whether decisions are recorded: they will come to the disk. */
 bool pd_wal_records_decisions(const pd_job *job);
 /* Answers a command that has set values, whose request has the result: at once if the job has no durable checkpoint,
- * otherwise when the disk has the command's record, or a checkpoint with the values. `recorded`: there will be a record;
- * otherwise a checkpoint is begun soon. After 10 s the answer is an error which says that the values hold, but may not
- * survive the server. Takes ownership of the request. */
+ * otherwise when the disk has the command's record, or a checkpoint with the values. `recorded`: there will be a
+ * record; otherwise a checkpoint is begun soon. After 10 s the answer is an error which says that the values hold, but
+ * may not survive the server. Takes ownership of the request. */
 void pd_sets_answer(pd_job *job, pd_request *request, bool recorded, uint64_t now_ns);
 
 /* Answers the commands whose decisions are in records up to this number. */
