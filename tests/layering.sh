@@ -85,7 +85,7 @@ inward server/keep  "$(echo server/{optim,net}/*.h) $process $outside $(echo $st
 inward server/net   "$(echo server/keep/*.h server/{host,settings}/*.h) $outside"
 inward server/threads  "$(echo server/settings/*.h) $outside"
 # The machine: its helpers beside a disk thread are started by thread.h, and write to the log.
-inward server/host     "$(echo server/settings/*.h $(ls server/threads/*.h | grep -vE '/(thread|log)\.h$')) $outside"
+inward server/host     "$(echo server/{settings,threads}/*.h | tr ' ' '\n' | grep -vE '/(thread|log)\.h$') $outside"
 inward server/settings "$outside"
 # The layers of the store, innermost first: base, round, step, job, image; store.c alone knows all of them.
 inward server/store/base  "$(echo server/store/{round,step,job,image}/*.h server/store/*.h)"

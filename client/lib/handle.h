@@ -61,7 +61,7 @@ pd_client *pd_handle_enter(const pd_client *client);
 /* Copies the caller's struct of `size` bytes to *out, which has `known` bytes. Fields that the caller's struct does not
  * have become 0. `name` names the struct in the error text. PD_INVALID_ARGUMENT: `size` is less than `least` or more
  * than `known`. */
-int pd_sized_read(void *out, size_t record, size_t least, const void *from, size_t size, const char *name,
+int pd_sized_read(void *out, size_t known, size_t least, const void *from, size_t size, const char *name,
                   pd_error *err);
 
 #endif

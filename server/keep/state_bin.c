@@ -3,7 +3,6 @@
 
 #include "cursor.h"
 #include "pages.h"
-#include "state_bin.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -275,7 +275,7 @@ static int truncate_file(const pd_wal_index *index, size_t i, uint64_t base, uin
     return rc == PD_OK && file->last > step ? limit(index, i, step, err) : rc;
 }
 
-int pd_wal_truncate(const pd_wal_source *from, uint64_t step, pd_error *err)
+int pd_wal_truncate(const pd_wal_source *from, uint64_t last, pd_error *err)
 {
     pd_wal_index index;
     uint64_t base;
@@ -283,7 +283,7 @@ int pd_wal_truncate(const pd_wal_source *from, uint64_t step, pd_error *err)
 
     if (rc != PD_OK) return rc;
     base = base_of(from, &index);
-    for (size_t i = 0; i < index.n_files && rc == PD_OK; i++) rc = truncate_file(&index, i, base, step, err);
+    for (size_t i = 0; i < index.n_files && rc == PD_OK; i++) rc = truncate_file(&index, i, base, last, err);
     if (rc == PD_OK && index.n_files > 0) rc = pd_disk_sync_dir(index.disk, index.dir, err);
     pd_wal_index_free(&index);
     return rc;
