@@ -1,4 +1,4 @@
-/* convert.c - converts tensors between float32, float16 and bfloat16. */
+/* convert.c - converts tensors between float32, float16 and bfloat16. convert.h converts one element. */
 #include "convert.h"
 
 enum { TILE = 1024 };

@@ -4,7 +4,7 @@
  * matrix. The momentum is multiplied by the factors to give the update of the weights (preconditioning). In step t,
  * counted from 1, with the gradient G, the weights W and a block V of random numbers (the probe):
  *
- *     mu <- (1 - b1) G + b1 mu;   X = mu / (1 - b1^t)                 merged, cut into blocks and padded (kron_shape.c)
+ *     mu <- (1 - b1) G + b1 mu;   X = mu / (1 - b1^t)                 merged, cut into blocks and padded (kron_plan.c)
  *     every 1/p steps, counted in the same way for every parameter (p: preconditioner_update_probability):
  *         with probability 0.01: Q_i <- c_i Q_i, so that all Q_i have the same largest element
  *         H = X + sqrt(2^-23) mean|X| V, V ~ N(0, 1)

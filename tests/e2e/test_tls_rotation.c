@@ -125,9 +125,7 @@ TEST(a_reload_with_a_wrong_file_changes_nothing)
 
     tls_scene_start(scene, NULL);
     pki_write(scene->tokens, scene->line, 0644);
-    kill(scene->daemon->pid, SIGHUP);
-    assert_true(
-        daemon_says(scene->daemon, "the old values stay in use: tls.tokens: others can read or change", patient(10)));
+    daemon_reload(scene->daemon, "the old values stay in use: tls.tokens: others can read or change");
     options.urls = scene->url;
     assert_int_equal(pd_client_open(&client, &options, NULL), PD_OK);
     pd_client_close(client);
@@ -168,8 +166,7 @@ TEST(a_revoked_certificate_is_refused_from_the_reload_on)
     pki_issue(scene->authority, "DNS:worker-1", 2, scene->client_pem, scene->client_key);
     assert_true(lets_in(scene)); /* a new one is not in the list */
     pki_write(list, "nonsense\n", 0600);
-    kill(scene->daemon->pid, SIGHUP);
-    assert_true(daemon_says(scene->daemon, "the old values stay in use: tls.crl: ", patient(10)));
+    daemon_reload(scene->daemon, "the old values stay in use: tls.crl: ");
     assert_true(lets_in(scene));
     pki_revoke(scene->authority, NULL, -1, list);
     tls_scene_reload(scene, 2);
@@ -204,8 +201,7 @@ TEST(the_token_of_http_is_replaced_with_all_other_files_or_not_at_all)
     assert_true(asks(port, "second-token-of-http", "200 OK"));
     pki_write(file, "third-token-of-http\n", 0600);
     pki_write(scene->tokens, "nonsense\n", 0600);
-    kill(scene->daemon->pid, SIGHUP);
-    assert_true(daemon_says(scene->daemon, "the old values stay", patient(10)));
+    daemon_reload(scene->daemon, "the old values stay");
     assert_true(asks(port, "second-token-of-http", "200 OK"));
     assert_int_equal(tls_scene_end(scene), 0);
 }

@@ -96,9 +96,19 @@ static bool is_in_log(void *arg)
     return found;
 }
 
+static void show_log(const test_daemon *daemon)
+{
+    char *log = read_log(daemon);
+    fprintf(stderr, "---- the daemon's log:\n%s----\n", log);
+    free(log);
+}
+
 bool daemon_says(const test_daemon *daemon, const char *text, double seconds)
 {
-    return await(is_in_log, &(in_log){ daemon, text }, seconds);
+    bool says = await(is_in_log, &(in_log){ daemon, text }, seconds);
+
+    if (!says && seconds >= 1) show_log(daemon);
+    return says;
 }
 
 typedef struct in_job {
@@ -170,13 +180,6 @@ static test_daemon *new_daemon(const char *const *flags)
     daemon->pid = spawn(flags, daemon->log);
     assert_true(daemon->pid > 0);
     return daemon;
-}
-
-static void show_log(const test_daemon *daemon)
-{
-    char *log = read_log(daemon);
-    fprintf(stderr, "---- the daemon's log:\n%s----\n", log);
-    free(log);
 }
 
 static void discard(test_daemon *daemon)

@@ -35,8 +35,9 @@ void daemon_await_contributions(const test_daemon *daemon, const char *job, int 
 /* Returns the port that follows the first occurrence of a text in the daemon's log, for example "listening on
  * [::1]:". 0: the log does not contain the text. */
 int daemon_port_of(const test_daemon *daemon, const char *text);
-/* Sends SIGHUP until the daemon's log contains `text`: a signal that comes before its event loop runs is ignored. Fails
- * the test if the log does not get the text. */
+/* Sends SIGHUP until the daemon's log contains `text`: a signal that comes before the daemon handles it is ignored, and
+ * ThreadSanitizer delays one that the kernel gives to an idle thread. Fails the test if the log does not get the
+ * text. */
 void daemon_reload(const test_daemon *daemon, const char *text);
 void daemon_freeze(const test_daemon *daemon); /* sends SIGSTOP */
 void daemon_thaw(const test_daemon *daemon);   /* sends SIGCONT */

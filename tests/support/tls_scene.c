@@ -71,7 +71,7 @@ typedef struct readings {
 } readings;
 
 /* Returns whether the daemon has logged n reloads, each in one line. */
-static bool were_read(void *arg)
+static bool have_been_read(void *arg)
 {
     const readings *wanted = arg;
     FILE *file = fopen(wanted->scene->daemon->log, "r");
@@ -84,8 +84,16 @@ static bool were_read(void *arg)
     return n >= wanted->n;
 }
 
+/* Sends SIGHUP, and returns whether the daemon has read its files soon. */
+static bool are_read(void *arg)
+{
+    const readings *wanted = arg;
+
+    kill(wanted->scene->daemon->pid, SIGHUP);
+    return await(have_been_read, arg, 5);
+}
+
 void tls_scene_reload(const tls_scene *scene, int n)
 {
-    kill(scene->daemon->pid, SIGHUP);
-    assert_true(await(were_read, &(readings){ scene, n }, patient(10)));
+    assert_true(await(are_read, &(readings){ scene, n }, patient(20)));
 }

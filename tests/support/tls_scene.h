@@ -23,7 +23,7 @@ tls_scene *tls_scene_new(void);
 void tls_scene_start(tls_scene *scene, const char *const *flags);
 /* Stops the daemon, if it was started, and removes the folder. Returns the daemon's exit status. */
 int tls_scene_end(tls_scene *scene);
-/* Sends SIGHUP, and waits until the daemon has read its files for the `n`-th time. */
+/* Sends SIGHUP, again after 5 s, and waits until the daemon has read its files for the `n`-th time. */
 void tls_scene_reload(const tls_scene *scene, int n);
 
 #endif

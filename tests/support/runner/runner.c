@@ -109,7 +109,7 @@ static int run(const char *name, const test_file *file, const char *only)
         status |= entry->program();
         n++;
     }
-    if (n == 0) fprintf(stderr, "no test %s in %s\n", only, name);
+    if (n == 0) fprintf(stderr, "no test %s in %s\n", only == NULL ? "" : only, name);
     free(tests);
     return n == 0 ? 2 : status;
 }
