@@ -3,7 +3,7 @@
 #define _GNU_SOURCE /* mkdtemp, asprintf */
 #include "test.h"
 #include "daemon_process.h"
-#include "kept_sample.h"
+#include "checkpoint_sample.h"
 #include "wal_sample.h"
 #include "team.h"
 
@@ -138,7 +138,7 @@ TEST(verify_says_which_file_is_damaged)
 /* Writes a checkpoint of step 4 into a directory, and a log of the steps 5 to 7. */
 static void write_log(const char *dir)
 {
-    pd_checkpoint_image *kept = sample_kept(4, 1);
+    pd_checkpoint_image *kept = sample_checkpoint(4, 1);
     pd_wal_writer *logs;
     pd_error err;
 

@@ -3,7 +3,7 @@
  * written again. */
 #include <string.h>
 
-#include "kept_sample.h"
+#include "checkpoint_sample.h"
 #include "wal_segment.h"
 #include "mem_disk.h"
 #include "seed.h"
@@ -23,7 +23,7 @@ static mem_disk *with_checkpoint(void)
 {
     mem_disk *memory = mem_disk_new();
     pd_disk disk = mem_disk_table(memory);
-    pd_checkpoint_image *kept = sample_kept(4, 1);
+    pd_checkpoint_image *kept = sample_checkpoint(4, 1);
 
     MUST(disk.make_dir(disk.arg, ROOT) == 0);
     MUST(pd_checkpoint_write(&disk, ROOT, kept, &sample_about, NULL) == PD_OK);

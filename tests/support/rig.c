@@ -257,8 +257,8 @@ static void absorb(rig *r, pd_effect *effect)
         forget_board(r, effect->job);
         break;
     case PD_EFF_TASK: on_task(r, effect); break;
-    case PD_EFF_WRITE_CHECKPOINT: rig_on_kept(r, effect->u.checkpoint_image); break;
-    case PD_EFF_WAL: rig_on_entry(r, effect->u.wal); break;
+    case PD_EFF_WRITE_CHECKPOINT: rig_on_checkpoint(r, effect->u.checkpoint_image); break;
+    case PD_EFF_WAL: rig_on_record(r, effect->u.wal); break;
     case PD_EFF_DURABLE: r->durable = effect->u.durable_step; break;
     case PD_EFF_WORKER_STATE: on_recalled(r, effect); break;
     case PD_EFF_CHECKPOINT:
@@ -632,11 +632,11 @@ void rig_free(rig *r)
 {
     rig_apply(r, must(pd_request_new(PD_REQ_DROP, rig_ticket(r, 1))));
     while (r->n_tasks > 0) rig_finish_task(r, 0);
-    if (r->checkpointing != NULL) rig_kept(r);
-    while (r->n_logging > 0) rig_logged(r);
+    if (r->checkpointing != NULL) rig_write_checkpoint(r);
+    while (r->n_logging > 0) rig_write_record(r);
     pd_checkpoint_image_free(r->disk);
-    rig_forget_entries(r, UINT64_MAX);
-    for (size_t i = 0; i < r->n_controls; i++) pd_wal_record_free(r->controls[i]);
+    rig_drop_records(r, UINT64_MAX);
+    for (size_t i = 0; i < r->n_decisions; i++) pd_wal_record_free(r->decisions[i]);
     for (uint32_t job = 0; job < RIG_JOBS; job++) forget_board(r, job);
     assert_int_equal(r->buffers_out, 0);
     assert_int_equal(pd_store_count_bytes(r->store).held, 0);

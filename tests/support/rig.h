@@ -9,7 +9,7 @@
 #include "checkpoint_image.h"
 #include "wal_record.h"
 
-enum { RIG_JOBS = 64, RIG_CONNS = 512, RIG_ENTRIES = 128 };
+enum { RIG_JOBS = 64, RIG_CONNS = 512, RIG_RECORDS = 128 };
 
 /* The record of a parameter that the loop thread's version table would keep. */
 typedef struct rig_entry {
@@ -72,8 +72,8 @@ typedef struct rig {
     uint32_t task_params[256], task_jobs[256];
     size_t n_tasks;
     /* Checkpoints. The rig plays the checkpoint writer, if the configuration says that there is one (keeps). */
-    pd_checkpoint_image
-        *checkpointing;        /* the checkpoint that the store has handed over and that rig_kept has not returned */
+    pd_checkpoint_image *
+        checkpointing; /* the checkpoint that the store has handed over and that rig_write_checkpoint has not returned */
     pd_checkpoint_image *disk; /* a copy of the last checkpoint that was written, as the disk would return it */
     uint64_t kept, ended; /* number of checkpoints written; of jobs whose end was reported to the checkpoint writer */
     uint64_t durable;     /* last reported durable step */
@@ -81,24 +81,21 @@ typedef struct rig {
     uint64_t note_step;                         /* the last answer to Recall: step, and the note as text */
     char note[64];
     const char *disk_error; /* the disk fails with these words; NULL: it works */
-    bool lazy_disk;         /* true: a checkpoint stays in `keeping` until rig_kept; false: it is written at once */
-    /* The log. The rig plays the WAL thread, too. */
-    pd_wal_record
-        *logging[RIG_ENTRIES]; /* entries that the store has handed over and that rig_logged has not returned */
-    pd_wal_record *entries[RIG_ENTRIES]; /* copies of the entries that the log has after the last durable checkpoint */
-    size_t n_logging, n_entries;
-    uint64_t recorded; /* number of entries written */
-    /* The control log: copies of the entries that it has after the number up to which they are not needed. It fails and
-     * is lazy as the log is. */
-    pd_wal_record *controls[RIG_ENTRIES];
-    size_t n_controls;
-    uint64_t controlled;   /* number of its entries written */
-    const char *log_error; /* the log's disk fails with these words; NULL: it works */
-    bool lazy_log;         /* true: entries stay in `logging` until rig_logged; false: each is written at once */
-    uint32_t window;       /* for the next Hellos */
-    uint64_t barriers;     /* for the next Hellos */
-    uint64_t seen;         /* for the next Hellos: steps that the processes have seen closed */
-    bool lazy_tasks; /* true: tasks stay in `tasks` until rig_finish_task; false: each is run and returned at once */
+    bool lazy_disk; /* true: a checkpoint stays in `keeping` until rig_write_checkpoint; false: it is written at once */
+    /* The WAL of the job: the rig plays the WAL thread, too. */
+    pd_wal_record *logging[RIG_RECORDS]; /* records that the store has handed over and that are not written yet */
+    pd_wal_record *records[RIG_RECORDS]; /* copies of the records of steps after the last durable checkpoint */
+    size_t n_logging, n_records;
+    uint64_t recorded;                     /* number of records of steps that were written */
+    pd_wal_record *decisions[RIG_RECORDS]; /* copies of the records of decisions that are still needed */
+    size_t n_decisions;
+    uint64_t decisions_written; /* number of records of decisions that were written */
+    const char *wal_error;      /* the disk of the WAL fails with these words; NULL: it works */
+    bool lazy_wal;     /* true: records stay in `logging` until rig_write_record; false: each is written at once */
+    uint32_t window;   /* for the next Hellos */
+    uint64_t barriers; /* for the next Hellos */
+    uint64_t seen;     /* for the next Hellos: steps that the processes have seen closed */
+    bool lazy_tasks;   /* true: tasks stay in `tasks` until rig_finish_task; false: each is run and returned at once */
 } rig;
 
 /* Returns a configuration with enough memory for everything, chunks of 64 elements, and batches of 50 ms. */
@@ -122,18 +119,18 @@ void rig_work(rig *r);
 /* Lets time pass. */
 void rig_sleep(rig *r, double seconds);
 void rig_absorb(rig *r);
-void rig_kept(rig *r);   /* writes the checkpoint that lazy_disk has kept to the disk of the rig, or fails to */
-void rig_logged(rig *r); /* writes the oldest entry that lazy_log has kept to the log of the rig, or fails to */
-/* Take a checkpoint or an entry that the store hands over. Used by rig.c. */
-void rig_on_kept(rig *r, pd_checkpoint_image *kept);
-void rig_on_entry(rig *r, pd_wal_record *entry);
-/* Drops the entries that a checkpoint of step `step` makes superfluous, and those that wait. Used by rig.c. */
-void rig_forget_entries(rig *r, uint64_t step);
-/* Repeats the entries that the log of the rig `from` has after its checkpoint. Returns the code of the error, which is
+void rig_write_checkpoint(rig *r); /* writes the checkpoint that lazy_disk holds back, or fails to */
+void rig_write_record(rig *r);     /* writes the oldest record that lazy_wal holds back, or fails to */
+/* Take a checkpoint or a record that the store hands over. Used by rig.c. */
+void rig_on_checkpoint(rig *r, pd_checkpoint_image *kept);
+void rig_on_record(rig *r, pd_wal_record *entry);
+/* Drops the records that a checkpoint of step `step` makes superfluous, and those that wait. Used by rig.c. */
+void rig_drop_records(rig *r, uint64_t step);
+/* Replays the records that the rig `from` has after its checkpoint. Returns the code of the error, which is
  * in r->error. */
 int rig_replay(rig *r, const rig *from);
-/* Reads the entries that the control log of the rig `from` has. Returns the code of the error, which is in r->error. */
-int rig_control(rig *r, const rig *from);
+/* Reads the decisions of the rig `from`. Returns the code of the error, which is in r->error. */
+int rig_read_decisions(rig *r, const rig *from);
 /* Asks for a checkpoint of step `step` or a later one, as rank 0 of the job on connection `conn`; or as an operator, if
  * `job` is not NULL. */
 int rig_checkpoint(rig *r, const char *job, uint64_t conn, uint64_t step, double seconds);
@@ -202,9 +199,9 @@ const rig_entry *rig_versions(const rig *r, uint32_t job, uint32_t param);
 const float *rig_weights(rig *r, uint32_t job, uint32_t param);
 
 /* Returns a copy of a checkpoint, whose weights lie in memory of its own. NULL: out of memory. */
-pd_checkpoint_image *kept_copy(const pd_checkpoint_image *kept);
+pd_checkpoint_image *checkpoint_copy(const pd_checkpoint_image *kept);
 
-/* Returns a copy of an entry, whose aggregates lie in memory of its own. NULL: out of memory. */
-pd_wal_record *logged_copy(const pd_wal_record *record);
+/* Returns a copy of a record, whose aggregates lie in memory of its own. NULL: out of memory. */
+pd_wal_record *record_copy(const pd_wal_record *record);
 
 #endif

@@ -30,7 +30,7 @@ static void copy_params(pd_checkpoint_image *to, const pd_checkpoint_image *from
     }
 }
 
-pd_checkpoint_image *kept_copy(const pd_checkpoint_image *from)
+pd_checkpoint_image *checkpoint_copy(const pd_checkpoint_image *from)
 {
     pd_checkpoint_image *to = copy_bytes(from, sizeof *from);
 
@@ -63,7 +63,7 @@ static void copy_parts(pd_wal_record *to, const pd_wal_record *from)
     }
 }
 
-pd_wal_record *logged_copy(const pd_wal_record *from)
+pd_wal_record *record_copy(const pd_wal_record *from)
 {
     pd_wal_record *to = malloc(sizeof *to);
 
@@ -96,15 +96,15 @@ static void give_back(rig *r, pd_checkpoint_image *kept)
     if (r->disk_error == NULL && kept->ended) r->ended++;
     if (r->disk_error == NULL && !kept->ended) {
         pd_checkpoint_image_free(r->disk);
-        r->disk = must(kept_copy(kept));
+        r->disk = must(checkpoint_copy(kept));
         r->kept++;
-        rig_forget_entries(r, kept->step);
+        rig_drop_records(r, kept->step);
     }
     request->u.checkpoint_image = kept;
     pd_store_apply(r->store, request, r->now);
 }
 
-void rig_on_kept(rig *r, pd_checkpoint_image *kept)
+void rig_on_checkpoint(rig *r, pd_checkpoint_image *kept)
 {
     if (!r->lazy_disk || kept->ended) {
         give_back(r, kept);
@@ -114,7 +114,7 @@ void rig_on_kept(rig *r, pd_checkpoint_image *kept)
     r->checkpointing = kept;
 }
 
-void rig_kept(rig *r)
+void rig_write_checkpoint(rig *r)
 {
     pd_checkpoint_image *kept = r->checkpointing;
 
@@ -179,13 +179,13 @@ bool rig_drain(rig *r, uint64_t conn, double seconds)
 /* Writes an entry as wal_files.h says: it begins a chain, or follows the entry before. */
 static int put(rig *r, const pd_wal_record *entry, pd_error *err)
 {
-    if (r->log_error != NULL) return pd_fail(err, PD_UNAVAILABLE, "%s", r->log_error);
-    if (entry->step == entry->base + 1) rig_forget_entries(r, UINT64_MAX);
-    if (entry->step != entry->base + 1 && (r->n_entries == 0 || r->entries[r->n_entries - 1]->step + 1 != entry->step))
+    if (r->wal_error != NULL) return pd_fail(err, PD_UNAVAILABLE, "%s", r->wal_error);
+    if (entry->step == entry->base + 1) rig_drop_records(r, UINT64_MAX);
+    if (entry->step != entry->base + 1 && (r->n_records == 0 || r->records[r->n_records - 1]->step + 1 != entry->step))
         return pd_fail(err, PD_FAILED_PRECONDITION, "the log has no entry of step %llu",
                        (unsigned long long)entry->step - 1);
-    assert_true(r->disk != NULL && entry->base <= r->disk->step && r->n_entries < RIG_ENTRIES);
-    r->entries[r->n_entries++] = logged_copy(entry);
+    assert_true(r->disk != NULL && entry->base <= r->disk->step && r->n_records < RIG_RECORDS);
+    r->records[r->n_records++] = record_copy(entry);
     r->recorded++;
     return PD_OK;
 }
@@ -193,19 +193,19 @@ static int put(rig *r, const pd_wal_record *entry, pd_error *err)
 /* Writes an entry of the stream of decisions: it begins a chain, or follows the entry before. */
 static int put_decisions(rig *r, const pd_wal_record *entry, pd_error *err)
 {
-    const pd_wal_record *last = r->n_controls > 0 ? r->controls[r->n_controls - 1] : NULL;
+    const pd_wal_record *last = r->n_decisions > 0 ? r->decisions[r->n_decisions - 1] : NULL;
     size_t gone = 0;
 
-    if (r->log_error != NULL) return pd_fail(err, PD_UNAVAILABLE, "%s", r->log_error);
+    if (r->wal_error != NULL) return pd_fail(err, PD_UNAVAILABLE, "%s", r->wal_error);
     if (entry->step != entry->base + 1 && (last == NULL || last->step + 1 != entry->step))
         return pd_fail(err, PD_FAILED_PRECONDITION, "no record of decisions %llu", (unsigned long long)entry->step - 1);
-    while (gone < r->n_controls && (entry->step == entry->base + 1 || r->controls[gone]->step <= entry->base))
-        pd_wal_record_free(r->controls[gone++]);
-    r->n_controls -= gone;
-    memmove(&r->controls[0], &r->controls[gone], r->n_controls * sizeof r->controls[0]);
-    assert_true(r->n_controls < RIG_ENTRIES);
-    r->controls[r->n_controls++] = logged_copy(entry);
-    r->controlled++;
+    while (gone < r->n_decisions && (entry->step == entry->base + 1 || r->decisions[gone]->step <= entry->base))
+        pd_wal_record_free(r->decisions[gone++]);
+    r->n_decisions -= gone;
+    memmove(&r->decisions[0], &r->decisions[gone], r->n_decisions * sizeof r->decisions[0]);
+    assert_true(r->n_decisions < RIG_RECORDS);
+    r->decisions[r->n_decisions++] = record_copy(entry);
+    r->decisions_written++;
     return PD_OK;
 }
 
@@ -221,17 +221,17 @@ static void return_record(rig *r, pd_wal_record *entry)
     pd_store_apply(r->store, request, r->now);
 }
 
-void rig_on_entry(rig *r, pd_wal_record *entry)
+void rig_on_record(rig *r, pd_wal_record *entry)
 {
-    if (!r->lazy_log) {
+    if (!r->lazy_wal) {
         return_record(r, entry);
         return;
     }
-    assert_true(r->n_logging < RIG_ENTRIES);
+    assert_true(r->n_logging < RIG_RECORDS);
     r->logging[r->n_logging++] = entry;
 }
 
-void rig_logged(rig *r)
+void rig_write_record(rig *r)
 {
     pd_wal_record *entry = r->logging[0];
 
@@ -241,13 +241,13 @@ void rig_logged(rig *r)
     rig_absorb(r);
 }
 
-void rig_forget_entries(rig *r, uint64_t step)
+void rig_drop_records(rig *r, uint64_t step)
 {
     size_t gone = 0;
 
-    while (gone < r->n_entries && r->entries[gone]->step <= step) pd_wal_record_free(r->entries[gone++]);
-    r->n_entries -= gone;
-    memmove(&r->entries[0], &r->entries[gone], r->n_entries * sizeof r->entries[0]);
+    while (gone < r->n_records && r->records[gone]->step <= step) pd_wal_record_free(r->records[gone++]);
+    r->n_records -= gone;
+    memmove(&r->records[0], &r->records[gone], r->n_records * sizeof r->records[0]);
 }
 
 int rig_replay(rig *r, const rig *from)
@@ -256,18 +256,18 @@ int rig_replay(rig *r, const rig *from)
     int rc = PD_OK;
 
     r->error.code = PD_OK;
-    for (size_t i = 0; i < from->n_entries && rc == PD_OK; i++)
-        rc = pd_store_replay(r->store, from->entries[i], r->now, &kept, &r->error);
+    for (size_t i = 0; i < from->n_records && rc == PD_OK; i++)
+        rc = pd_store_replay(r->store, from->records[i], r->now, &kept, &r->error);
     return rc;
 }
 
-int rig_control(rig *r, const rig *from)
+int rig_read_decisions(rig *r, const rig *from)
 {
     bool unchanged;
     int rc = PD_OK;
 
     r->error.code = PD_OK;
-    for (size_t i = 0; i < from->n_controls && rc == PD_OK; i++)
-        rc = pd_store_replay(r->store, from->controls[i], r->now, &unchanged, &r->error);
+    for (size_t i = 0; i < from->n_decisions && rc == PD_OK; i++)
+        rc = pd_store_replay(r->store, from->decisions[i], r->now, &unchanged, &r->error);
     return rc;
 }

@@ -170,7 +170,7 @@ static int see(void *arg, const pd_wal_record *record, pd_error *err)
     return PD_OK;
 }
 
-/* As course_recover, of a control log. Entries up to the base are not needed, so they need not be there. */
+/* As course_recover, of the stream of decisions. Records up to the base are not needed, so they need not be there. */
 static int recover_control(log_course *c, pd_wal_about *about, pd_error *err)
 {
     int rc;

@@ -27,7 +27,7 @@ typedef struct log_course {
     mem_disk *memory;
     pd_disk disk;
     pd_wal_writer *logs;
-    bool control; /* it is a control log: its entries have numbers, for which the words below say steps */
+    bool control; /* it is the stream of decisions: its records have numbers, for which the words below say steps */
     unsigned life;
     uint64_t step, base;              /* the last closed step; the step of the newest durable checkpoint */
     uint64_t durable;                 /* the last step that was reported as durable */

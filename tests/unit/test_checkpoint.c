@@ -3,7 +3,7 @@
 #include "test.h"
 #include "checkpoint_state.h"
 #include "course.h"
-#include "kept_job.h"
+#include "durable_job.h"
 #include "optimizer.h"
 #include "plan_bytes.h"
 #include "rig.h"
@@ -33,7 +33,7 @@ static void take_step(rig *r, const course *p, uint64_t step, uint64_t *seed)
 
 static void start(rig *r, const course *p, int threads)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
 
     config.threads = threads;
     rig_new(r, &config);
@@ -53,7 +53,7 @@ static void train(rig *r, const course *p, uint64_t first, uint64_t last, uint64
  * step of the checkpoint. */
 static uint64_t crash(rig *r, const course *p)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     rig next;
 
     config.threads = 1 + (int)(r->last_id % 3);
@@ -169,37 +169,37 @@ TEST(groups_ranges_absences_clipping_and_overrides_survive_a_checkpoint)
 
 TEST(a_parameter_rests_at_the_multiple_until_the_others_reach_it)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     rig r;
 
-    kept_job_start(&r, &config, "checkpoint_every=2");
-    kept_job_step(&r, 1);
-    for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(&r, rank, 0, 2);
+    durable_job_start(&r, &config, "checkpoint_every=2");
+    durable_job_step(&r, 1);
+    for (uint32_t rank = 0; rank < 2; rank++) durable_job_push(&r, rank, 0, 2);
     rig_work(&r);
-    for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(&r, rank, 0, 3);
+    for (uint32_t rank = 0; rank < 2; rank++) durable_job_push(&r, rank, 0, 3);
     rig_work(&r);
-    assert_int_equal(kept_job_step_of(&r, 0), 2);
+    assert_int_equal(durable_job_step_of(&r, 0), 2);
     assert_int_equal(r.kept, 1);
-    for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(&r, rank, 1, 2);
+    for (uint32_t rank = 0; rank < 2; rank++) durable_job_push(&r, rank, 1, 2);
     rig_work(&r);
     assert_int_equal(r.kept, 2);
     assert_int_equal(r.durable, 2);
-    assert_int_equal(kept_job_step_of(&r, 0), 3);
+    assert_int_equal(durable_job_step_of(&r, 0), 3);
     assert_int_equal(r.disk->params[0].step, 2);
     rig_free(&r);
 }
 
 TEST(parameters_that_lag_too_long_are_taken_at_their_own_steps)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     rig r, next;
 
-    kept_job_start(&r, &config, "checkpoint_every=2");
-    kept_job_step(&r, 1);
-    for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(&r, rank, 0, 2);
+    durable_job_start(&r, &config, "checkpoint_every=2");
+    durable_job_step(&r, 1);
+    for (uint32_t rank = 0; rank < 2; rank++) durable_job_push(&r, rank, 0, 2);
     rig_work(&r);
-    for (uint32_t rank = 0; rank < 2; rank++) kept_job_push(&r, rank, 0, 3);
-    kept_job_push(&r, 0, 1, 2);
+    for (uint32_t rank = 0; rank < 2; rank++) durable_job_push(&r, rank, 0, 3);
+    durable_job_push(&r, 0, 1, 2);
     rig_work(&r);
     rig_sleep(&r, 9.9);
     rig_work(&r);
@@ -210,7 +210,7 @@ TEST(parameters_that_lag_too_long_are_taken_at_their_own_steps)
     assert_int_equal(r.disk->step, 1);
     assert_int_equal(r.disk->params[0].step, 2);
     assert_int_equal(r.disk->params[1].step, 1);
-    assert_int_equal(kept_job_step_of(&r, 0), 3);
+    assert_int_equal(durable_job_step_of(&r, 0), 3);
     rig_new(&next, &config);
     assert_int_equal(rig_restore(&next, &r), PD_OK);
     assert_int_equal(inside_find(next.store, "job")->ranks[0].saved.step, 2);
@@ -238,7 +238,7 @@ static void check_uneven(const course *p)
     rig_work(&b);
     assert_int_equal(b.disk->params[0].step, 4);
     assert_int_equal(b.disk->params[1].step, 3);
-    assert_int_equal(kept_job_step_of(&b, 0), 5);
+    assert_int_equal(durable_job_step_of(&b, 0), 5);
     assert_int_equal(crash(&b, p), 3);
     train(&b, p, 4, COURSE_STEPS, &seed);
     course_compare(&a, &b);
@@ -264,8 +264,8 @@ TEST(a_step_that_is_under_way_too_long_costs_the_checkpoint)
     train(&r, &p, 1, 1, &seed);
     r.lazy_tasks = true;
     course_step_to(&r, &p, 2, COURSE_WORLD * COURSE_PARAMS);
-    assert_int_equal(kept_job_step_of(&r, 0), 1);
-    assert_int_equal(kept_job_step_of(&r, 1), 2);
+    assert_int_equal(durable_job_step_of(&r, 0), 1);
+    assert_int_equal(durable_job_step_of(&r, 1), 2);
     rig_sleep(&r, 11);
     rig_work(&r);
     assert_int_equal(r.kept, 1);
@@ -301,7 +301,7 @@ TEST(the_checkpoint_waits_for_roots_and_the_steps_do_not)
     train_to_roots(&r, &with_roots);
     assert_true(r.n_tasks > 1);
     course_step_to(&r, &with_roots, 5, COURSE_WORLD * COURSE_PARAMS);
-    assert_int_equal(kept_job_step_of(&r, 0), 5);
+    assert_int_equal(durable_job_step_of(&r, 0), 5);
     while (r.n_tasks > 1) rig_finish_task(&r, r.n_tasks - 1);
     assert_int_equal(r.kept, 1);
     rig_finish_task(&r, 0);
@@ -337,7 +337,7 @@ TEST(roots_that_are_used_when_they_are_ready_do_not_hold_the_checkpoint)
     assert_int_equal(r.kept, 2);
     crash(&r, &p);
     for (uint64_t step = 5; step <= 6; step++) course_step_to(&r, &p, step, COURSE_WORLD * COURSE_PARAMS);
-    assert_int_equal(kept_job_step_of(&r, 0), 6);
+    assert_int_equal(durable_job_step_of(&r, 0), 6);
     rig_free(&r);
 }
 
@@ -348,13 +348,13 @@ static uint32_t copied(const rig *r)
 
 TEST(parameters_are_copied_in_slices_and_go_on_one_by_one)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     rig r;
 
     config.batch_ns = 1;
-    kept_job_start(&r, &config, "checkpoint_every=1");
-    for (uint32_t i = 0; i < 4; i++) kept_job_push(&r, i % 2, i / 2, 1);
-    while (kept_job_step_of(&r, 0) + kept_job_step_of(&r, 1) < 2) (void)pd_store_work(r.store, r.now);
+    durable_job_start(&r, &config, "checkpoint_every=1");
+    for (uint32_t i = 0; i < 4; i++) durable_job_push(&r, i % 2, i / 2, 1);
+    while (durable_job_step_of(&r, 0) + durable_job_step_of(&r, 1) < 2) (void)pd_store_work(r.store, r.now);
     assert_int_equal(copied(&r), 0);
     (void)pd_store_work(r.store, r.now);
     assert_int_equal(copied(&r), 1);
@@ -366,19 +366,19 @@ TEST(parameters_are_copied_in_slices_and_go_on_one_by_one)
 
 TEST(a_slow_disk_skips_multiples_and_says_so)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     rig r;
 
-    kept_job_start(&r, &config, "checkpoint_every=2");
+    durable_job_start(&r, &config, "checkpoint_every=2");
     r.lazy_disk = true;
-    for (uint64_t step = 1; step <= 4; step++) kept_job_step(&r, step);
+    for (uint64_t step = 1; step <= 4; step++) durable_job_step(&r, step);
     assert_non_null(r.checkpointing);
-    assert_int_equal(kept_job_step_of(&r, 0), 4);
+    assert_int_equal(durable_job_step_of(&r, 0), 4);
     assert_non_null(strstr(r.warning, "no checkpoint of step 4"));
-    rig_kept(&r);
+    rig_write_checkpoint(&r);
     assert_int_equal(r.durable, 2);
-    for (uint64_t step = 5; step <= 6; step++) kept_job_step(&r, step);
-    rig_kept(&r);
+    for (uint64_t step = 5; step <= 6; step++) durable_job_step(&r, step);
+    rig_write_checkpoint(&r);
     assert_int_equal(r.durable, 6);
     rig_free(&r);
 }
@@ -388,17 +388,17 @@ static uint64_t warnings_of_steps(rig *r, uint64_t *step, uint64_t n)
 {
     uint64_t before = r->warnings;
 
-    for (uint64_t i = 0; i < n; i++) kept_job_step(r, ++*step);
+    for (uint64_t i = 0; i < n; i++) durable_job_step(r, ++*step);
     return r->warnings - before;
 }
 
 TEST(a_disk_that_fails_for_long_is_logged_ever_less_often)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     uint64_t step = 0;
     rig r;
 
-    kept_job_start(&r, &config, "checkpoint_every=1");
+    durable_job_start(&r, &config, "checkpoint_every=1");
     r.disk_error = "No space left on device";
     assert_int_equal(warnings_of_steps(&r, &step, 1), 1);
     assert_null(strstr(r.warning, "in a row"));
@@ -415,20 +415,20 @@ TEST(a_disk_that_fails_for_long_is_logged_ever_less_often)
 
 TEST(a_disk_that_fails_is_reported_and_tried_again)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     const pd_job_info *info;
     rig r;
 
-    kept_job_start(&r, &config, "checkpoint_every=2");
+    durable_job_start(&r, &config, "checkpoint_every=2");
     r.disk_error = "No space left on device";
-    for (uint64_t step = 1; step <= 2; step++) kept_job_step(&r, step);
+    for (uint64_t step = 1; step <= 2; step++) durable_job_step(&r, step);
     assert_int_equal(r.durable, 0);
     assert_non_null(strstr(r.warning, "No space left on device"));
     info = rig_ask(&r, PD_INFO_JOBS, NULL)->jobs;
     assert_string_equal(info->durability, "checkpoint");
     assert_string_equal(info->checkpoint_error, "No space left on device");
     r.disk_error = NULL;
-    for (uint64_t step = 3; step <= 4; step++) kept_job_step(&r, step);
+    for (uint64_t step = 3; step <= 4; step++) durable_job_step(&r, step);
     assert_int_equal(r.durable, 4);
     rig_sleep(&r, 2);
     info = rig_ask(&r, PD_INFO_JOBS, NULL)->jobs;
@@ -441,18 +441,18 @@ TEST(a_disk_that_fails_is_reported_and_tried_again)
 
 TEST(what_an_operator_sets_is_in_a_checkpoint_of_the_next_step)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     rig r, next;
 
-    kept_job_start(&r, &config, "checkpoint_every=0");
-    for (uint64_t step = 1; step <= 3; step++) kept_job_step(&r, step);
+    durable_job_start(&r, &config, "checkpoint_every=0");
+    for (uint64_t step = 1; step <= 3; step++) durable_job_step(&r, step);
     assert_int_equal(r.kept, 0);
     assert_int_equal(rig_set(&r, "job", "*", "lr=0.125", 0), PD_OK);
     assert_int_equal(r.kept, 0);
-    kept_job_step(&r, 4);
+    durable_job_step(&r, 4);
     assert_int_equal(r.kept, 1);
     assert_int_equal(r.durable, 4);
-    kept_job_step(&r, 5);
+    durable_job_step(&r, 5);
     assert_int_equal(r.kept, 1);
     rig_new(&next, &config);
     assert_int_equal(rig_restore(&next, &r), PD_OK);
@@ -463,13 +463,13 @@ TEST(what_an_operator_sets_is_in_a_checkpoint_of_the_next_step)
 
 TEST(a_window_makes_checkpoints_more_frequent)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     rig r;
 
     rig_new(&r, &config);
     r.window = 6;
-    rig_start(&r, "job", 2, 10, kept_job_sizes, 2, "checkpoint_every=0", "* adam");
-    for (uint64_t step = 1; step <= 6; step++) kept_job_step(&r, step);
+    rig_start(&r, "job", 2, 10, durable_job_sizes, 2, "checkpoint_every=0", "* adam");
+    for (uint64_t step = 1; step <= 6; step++) durable_job_step(&r, step);
     assert_int_equal(r.kept, 3); /* of the initial weights, and of steps 3 and 6 */
     assert_int_equal(r.durable, 6);
     rig_free(&r);
@@ -477,13 +477,13 @@ TEST(a_window_makes_checkpoints_more_frequent)
 
 static uint64_t kept_before_the_first_step(uint32_t window, const char *option)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     uint64_t kept;
     rig r;
 
     rig_new(&r, &config);
     r.window = window;
-    rig_start(&r, "job", 2, 10, kept_job_sizes, 2, option, "* adam");
+    rig_start(&r, "job", 2, 10, durable_job_sizes, 2, option, "* adam");
     rig_work(&r);
     kept = r.kept;
     rig_free(&r);

@@ -1,7 +1,7 @@
 /* Tests that a whole checkpoint is on the disk at every moment: power cuts, calls that fail, full disks, no memory. */
 #include "test.h"
 #include "state_dir.h"
-#include "kept_sample.h"
+#include "checkpoint_sample.h"
 #include "mem_disk.h"
 
 #define ROOT "/state"
@@ -40,7 +40,7 @@ enum { SCENARIOS = sizeof scenarios / sizeof scenarios[0] };
 
 static int write_step(const pd_disk *disk, uint64_t step, uint64_t keep, pd_error *err)
 {
-    pd_checkpoint_image *kept = sample_kept(step, keep);
+    pd_checkpoint_image *kept = sample_checkpoint(step, keep);
     int rc = kept != NULL ? pd_checkpoint_write(disk, ROOT, kept, &sample_about, err) : PD_NO_MEMORY;
 
     pd_checkpoint_image_free(kept);
@@ -50,7 +50,7 @@ static int write_step(const pd_disk *disk, uint64_t step, uint64_t keep, pd_erro
 /* Writes a second checkpoint of step 3, as if the power was cut before the first one was removed. */
 static void write_second(const pd_disk *disk)
 {
-    pd_checkpoint_image *kept = sample_kept(3, 1);
+    pd_checkpoint_image *kept = sample_checkpoint(3, 1);
 
     assert_int_equal(pd_checkpoint_put(disk, ROOT, kept, &sample_about, NULL), PD_OK);
     pd_checkpoint_image_free(kept);
@@ -94,8 +94,8 @@ static uint64_t newest(const pd_disk *disk)
     if (rc == PD_NOT_FOUND) return 0;
     assert_int_equal(rc, PD_OK);
     step = kept->step;
-    expected = sample_kept(step, 1);
-    assert_kept_same(kept, expected);
+    expected = sample_checkpoint(step, 1);
+    assert_checkpoints_same(kept, expected);
     pd_checkpoint_image_free(expected);
     pd_checkpoint_image_free(kept);
     return step;

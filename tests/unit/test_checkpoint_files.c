@@ -1,7 +1,7 @@
 /* Tests checkpoints on a disk in memory: writing, loading, and what damage does. */
 #include "test.h"
 #include "state_dir.h"
-#include "kept_sample.h"
+#include "checkpoint_sample.h"
 #include "mem_disk.h"
 #include "safetensors.h"
 
@@ -30,7 +30,7 @@ static void tear_down(fixture *f)
 
 static void write_step(fixture *f, uint64_t step, uint64_t keep)
 {
-    pd_checkpoint_image *kept = sample_kept(step, keep);
+    pd_checkpoint_image *kept = sample_checkpoint(step, keep);
     pd_error err = { 0 };
 
     if (pd_checkpoint_write(&f->disk, ROOT, kept, &sample_about, &err) != PD_OK) fail_msg("%s", err.text);
@@ -60,8 +60,8 @@ static uint64_t newest(fixture *f)
     if (rc == PD_NOT_FOUND) return 0;
     if (rc != PD_OK) fail_msg("%s", err.text);
     step = kept->step;
-    expected = sample_kept(step, 1);
-    assert_kept_same(kept, expected);
+    expected = sample_checkpoint(step, 1);
+    assert_checkpoints_same(kept, expected);
     pd_checkpoint_image_free(expected);
     pd_checkpoint_image_free(kept);
     return step;
@@ -89,7 +89,7 @@ TEST(weights_are_a_safetensors_file_whose_data_is_aligned, fixture *f)
     pd_safetensors *file;
     size_t bytes;
     const uint8_t *at;
-    pd_checkpoint_image *kept = sample_kept(4, 1);
+    pd_checkpoint_image *kept = sample_checkpoint(4, 1);
 
     write_step(f, 4, 1);
     at = mem_disk_file(f->memory, STEP(4) "/weights.safetensors", &bytes);
@@ -120,7 +120,7 @@ TEST(most_parameters_with_the_longest_names_are_written_and_read, fixture *f)
     assert_non_null(mem_disk_file(f->memory, STEP(4) "/weights.safetensors", &bytes));
     assert_true(bytes > (size_t)65536 * 512 && bytes <= kept->bytes);
     if (pd_checkpoint_load(&f->disk, STEP(4), &read, &manifest, &err) != PD_OK) fail_msg("%s", err.text);
-    assert_kept_same(read, kept);
+    assert_checkpoints_same(read, kept);
     pd_checkpoint_image_free(read);
     pd_checkpoint_image_free(kept);
 }
@@ -128,7 +128,7 @@ TEST(most_parameters_with_the_longest_names_are_written_and_read, fixture *f)
 TEST(the_size_that_is_told_is_that_of_all_files, fixture *f)
 {
     const char *files[] = { "weights.safetensors", "state.bin", "notes.bin", "manifest.json" };
-    pd_checkpoint_image *kept = sample_kept(4, 1);
+    pd_checkpoint_image *kept = sample_checkpoint(4, 1);
     size_t sum = 0, bytes;
     char path[512];
 
@@ -190,7 +190,7 @@ TEST(a_file_that_is_cut_longer_or_missing_brings_the_checkpoint_before, fixture 
 
 TEST(the_error_names_the_parameter_whose_state_is_damaged, fixture *f)
 {
-    pd_checkpoint_image *kept = sample_kept(4, 1);
+    pd_checkpoint_image *kept = sample_checkpoint(4, 1);
     size_t bytes;
     uint8_t *at;
 
@@ -290,7 +290,7 @@ TEST(later_checkpoints_that_the_job_has_left_behind_are_removed, fixture *f)
 
 TEST(the_mark_of_an_ended_job_stays, fixture *f)
 {
-    pd_checkpoint_image *kept = sample_kept(4, 1);
+    pd_checkpoint_image *kept = sample_checkpoint(4, 1);
     pd_step_list list;
 
     kept->ended = true; /* without a checkpoint there is nothing to mark */
@@ -352,7 +352,7 @@ TEST(names_of_steps_are_read_as_they_are_written)
 
 TEST(restore_sets_newer_checkpoints_aside, fixture *f)
 {
-    pd_checkpoint_image *ended = sample_kept(0, 1);
+    pd_checkpoint_image *ended = sample_checkpoint(0, 1);
     size_t n;
     bool log;
 
@@ -433,7 +433,7 @@ TEST(large_weights_are_written_in_pieces_wherever_they_lie, fixture *f)
         pd_manifest manifest;
         assert_int_equal(pd_checkpoint_write(&f->disk, ROOT, kept, &sample_about, NULL), PD_OK);
         assert_int_equal(pd_checkpoint_newest(&f->disk, JOB_DIR, &loaded, &manifest, note_damage, f, NULL), PD_OK);
-        assert_kept_same(kept, loaded);
+        assert_checkpoints_same(kept, loaded);
         pd_checkpoint_image_free(kept);
         pd_checkpoint_image_free(loaded);
     }

@@ -5,7 +5,7 @@
 #include "effects.h"
 #include "gated_disk.h"
 #include "disk_writer.h"
-#include "kept_sample.h"
+#include "checkpoint_sample.h"
 
 #define ROOT "/state"
 
@@ -36,7 +36,7 @@ static pd_effect *checkpoint_of(uint64_t step, bool ended)
 {
     pd_effect *effect = pd_effect_new(PD_EFF_WRITE_CHECKPOINT, (pd_ticket){ 0, 0 }, 9);
 
-    effect->u.checkpoint_image = sample_kept(step, 2);
+    effect->u.checkpoint_image = sample_checkpoint(step, 2);
     effect->u.checkpoint_image->number = 9;
     effect->u.checkpoint_image->ended = ended;
     return effect;

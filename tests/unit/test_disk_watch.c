@@ -2,7 +2,7 @@
 #include "test.h"
 #include "exporting.h"
 #include "global_clip.h"
-#include "kept_job.h"
+#include "durable_job.h"
 #include "rig.h"
 #include "store_inside.h"
 #include "wal.h"
@@ -11,17 +11,17 @@ enum { OPERATOR = 99 };
 
 static void start(rig *r, const char *options)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
 
-    kept_job_start(r, &config, options);
+    durable_job_start(r, &config, options);
 }
 
 /* Takes a step that closes, or does not. */
 static void expect_step(rig *r, uint64_t step, bool closes)
 {
-    kept_job_step(r, step);
-    assert_int_equal(kept_job_step_of(r, 0), closes ? step : step - 1);
-    assert_int_equal(kept_job_step_of(r, 1), closes ? step : step - 1);
+    durable_job_step(r, step);
+    assert_int_equal(durable_job_step_of(r, 0), closes ? step : step - 1);
+    assert_int_equal(durable_job_step_of(r, 1), closes ? step : step - 1);
 }
 
 static const pd_job_info *listed(rig *r)
@@ -55,7 +55,7 @@ TEST(a_checkpoint_that_does_not_come_back_is_told_and_the_job_goes_on)
     assert_trouble(&r, "for 40 s");
     expect_step(&r, 4, true);
     expect_step(&r, 5, true);
-    rig_kept(&r);
+    rig_write_checkpoint(&r);
     rig_work(&r);
     assert_int_equal(r.durable, 2);
     assert_string_equal(listed(&r)->checkpoint_error, "");
@@ -88,9 +88,9 @@ TEST(a_job_that_pauses_waits_for_a_disk_that_does_not_answer)
     expect_step(&r, 4, false);
     assert_string_equal(listed(&r)->waits_for, "a checkpoint");
     assert_null(inside_job(r.store, r.job)->steps.wal->inputs.at); /* no budget counts it for this job */
-    rig_kept(&r);
+    rig_write_checkpoint(&r);
     rig_work(&r);
-    assert_int_equal(kept_job_step_of(&r, 0), 4);
+    assert_int_equal(durable_job_step_of(&r, 0), 4);
     expect_step(&r, 5, true);
     rig_free(&r);
 }
@@ -102,17 +102,17 @@ TEST(a_parameter_behind_the_others_reaches_the_step_at_which_the_job_pauses)
     start(&r, "checkpoint_every=2 on_disk_error=pause disk_timeout=5s");
     r.lazy_disk = true;
     for (uint64_t step = 1; step <= 2; step++) expect_step(&r, step, true);
-    kept_job_step_one(&r, 0, 3);
+    durable_job_step_one(&r, 0, 3);
     rig_sleep(&r, 6);
-    kept_job_step_one(&r, 0, 4);
-    assert_int_equal(kept_job_step_of(&r, 0), 3);
-    kept_job_step_one(&r, 1, 3);
-    kept_job_step_one(&r, 1, 4);
-    assert_int_equal(kept_job_step_of(&r, 1), 3);
-    rig_kept(&r);
+    durable_job_step_one(&r, 0, 4);
+    assert_int_equal(durable_job_step_of(&r, 0), 3);
+    durable_job_step_one(&r, 1, 3);
+    durable_job_step_one(&r, 1, 4);
+    assert_int_equal(durable_job_step_of(&r, 1), 3);
+    rig_write_checkpoint(&r);
     rig_work(&r);
-    assert_int_equal(kept_job_step_of(&r, 0), 4);
-    assert_int_equal(kept_job_step_of(&r, 1), 4);
+    assert_int_equal(durable_job_step_of(&r, 0), 4);
+    assert_int_equal(durable_job_step_of(&r, 1), 4);
     rig_free(&r);
 }
 
@@ -133,12 +133,12 @@ TEST(a_job_that_pauses_tries_checkpoints_until_one_is_written)
     }
     tried = inside_job(r.store, r.job)->checkpointing.counts.failed - failed;
     if (tried < 8 || tried > 12) fail_msg("%d checkpoints were tried in 300 s", (int)tried);
-    assert_int_equal(kept_job_step_of(&r, 0), 2);
+    assert_int_equal(durable_job_step_of(&r, 0), 2);
     r.disk_error = NULL;
     rig_sleep(&r, 61);
     rig_work(&r);
     assert_int_equal(r.durable, 2);
-    assert_int_equal(kept_job_step_of(&r, 0), 3);
+    assert_int_equal(durable_job_step_of(&r, 0), 3);
     assert_string_equal(listed(&r)->checkpoint_error, "");
     expect_step(&r, 4, true);
     rig_free(&r);
@@ -148,7 +148,7 @@ TEST(a_job_that_pauses_tries_checkpoints_until_one_is_written)
 static void end_workers(rig *r, pd_request_kind how)
 {
     for (uint32_t rank = 0; rank < 2; rank++) {
-        pd_request *request = pd_request_new(how, rig_ticket(r, KEPT_CONN + rank));
+        pd_request *request = pd_request_new(how, rig_ticket(r, DURABLE_CONN + rank));
         request->job = r->job;
         request->rank = rank;
         rig_apply(r, request);
@@ -164,9 +164,9 @@ static void expect_retries(pd_request_kind how)
     rig r;
 
     start(&r, "checkpoint_every=2 job_linger=1h");
-    kept_job_step(&r, 1);
+    durable_job_step(&r, 1);
     r.disk_error = "No space left on device";
-    kept_job_step(&r, 2);
+    durable_job_step(&r, 2);
     end_workers(&r, how);
     tried = inside_job(r.store, r.job)->checkpointing.counts.failed;
     for (int second = 1; second <= 300; second++) {
@@ -198,7 +198,7 @@ TEST(failures_in_training_do_not_delay_the_first_attempt_without_workers)
 
     start(&r, "checkpoint_every=1 job_linger=1h");
     r.disk_error = "No space left on device";
-    for (uint64_t step = 1; step <= 10; step++) kept_job_step(&r, step);
+    for (uint64_t step = 1; step <= 10; step++) durable_job_step(&r, step);
     end_workers(&r, PD_REQ_LOST);
     r.disk_error = NULL;
     rig_sleep(&r, 1.1);
@@ -214,7 +214,7 @@ TEST(a_job_that_trains_tries_its_checkpoint_at_the_next_multiple_alone)
 
     start(&r, "checkpoint_every=2");
     r.disk_error = "No space left on device";
-    for (uint64_t step = 1; step <= 3; step++) kept_job_step(&r, step);
+    for (uint64_t step = 1; step <= 3; step++) durable_job_step(&r, step);
     failed = inside_job(r.store, r.job)->checkpointing.counts.failed;
     rig_sleep(&r, 300);
     rig_work(&r);
@@ -224,19 +224,19 @@ TEST(a_job_that_trains_tries_its_checkpoint_at_the_next_multiple_alone)
 
 TEST(a_job_that_is_clipping_gradients_pauses_after_their_step)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     const pd_steps *steps;
     rig r;
 
     config.batch_ns = 1;
-    kept_job_start(&r, &config, "checkpoint_every=2 on_disk_error=pause clip_global_norm=0.1");
+    durable_job_start(&r, &config, "checkpoint_every=2 on_disk_error=pause clip_global_norm=0.1");
     steps = &inside_job(r.store, r.job)->steps;
     r.lazy_disk = true;
     for (uint64_t step = 1; step <= 2; step++) expect_step(&r, step, true);
-    for (uint32_t i = 0; i < 4; i++) kept_job_push(&r, i / 2, i % 2, 3);
+    for (uint32_t i = 0; i < 4; i++) durable_job_push(&r, i / 2, i % 2, 3);
     while (!pd_global_clip_runs(steps)) assert_true(pd_store_work(r.store, r.now));
     r.disk_error = "Input/output error";
-    rig_kept(&r);
+    rig_write_checkpoint(&r);
     assert_true(pd_steps_are_paused(steps));
     r.disk_error = NULL;
     r.lazy_disk = false;
@@ -286,19 +286,19 @@ TEST(a_job_whose_log_does_not_answer_goes_on_and_logs_again_later)
     rig r;
 
     start(&r, LOG);
-    r.lazy_log = true;
+    r.lazy_wal = true;
     for (; step <= PD_WAL_MOST; step++) expect_step(&r, step, true);
     expect_step(&r, step, false);
     rig_sleep(&r, 31);
     assert_non_null(strstr(r.warning, "the disk has not answered for 31 s: it has 4 WAL records"));
     assert_trouble(&r, "the disk has not answered for 31 s: it has WAL records");
     rig_work(&r);
-    assert_int_equal(kept_job_step_of(&r, 0), step); /* it goes on */
+    assert_int_equal(durable_job_step_of(&r, 0), step); /* it goes on */
     for (step++; step <= 10; step++) expect_step(&r, step, true);
     assert_true(r.durable >= 5); /* by a checkpoint */
     assert_int_equal(r.n_logging, PD_WAL_MOST);
-    r.lazy_log = false; /* the disk answers */
-    while (r.n_logging > 0) rig_logged(&r);
+    r.lazy_wal = false; /* the disk answers */
+    while (r.n_logging > 0) rig_write_record(&r);
     for (; step <= 14; step++) expect_step(&r, step, true);
     assert_int_equal(r.durable, 14);
     assert_true(pd_wal_records_steps(&inside_job(r.store, r.job)->steps));
@@ -311,17 +311,17 @@ TEST(a_job_whose_log_does_not_answer_waits_if_it_is_to_pause)
     rig r;
 
     start(&r, LOG " on_disk_error=pause disk_timeout=1s");
-    r.lazy_log = true;
+    r.lazy_wal = true;
     for (uint64_t step = 1; step <= PD_WAL_MOST; step++) expect_step(&r, step, true);
     rig_sleep(&r, 2);
     assert_non_null(strstr(r.warning, "the job waits for the disk (on_disk_error)"));
     expect_step(&r, PD_WAL_MOST + 1, false);
     rig_sleep(&r, 1000);
-    assert_int_equal(kept_job_step_of(&r, 0), PD_WAL_MOST);
-    r.lazy_log = false;
-    while (r.n_logging > 0) rig_logged(&r);
+    assert_int_equal(durable_job_step_of(&r, 0), PD_WAL_MOST);
+    r.lazy_wal = false;
+    while (r.n_logging > 0) rig_write_record(&r);
     rig_work(&r);
-    assert_int_equal(kept_job_step_of(&r, 0), PD_WAL_MOST + 1);
+    assert_int_equal(durable_job_step_of(&r, 0), PD_WAL_MOST + 1);
     assert_int_equal(r.durable, PD_WAL_MOST + 1);
     rig_free(&r);
 }
@@ -332,19 +332,19 @@ TEST(a_job_that_goes_on_does_not_wait_for_the_checkpoint_before_its_log)
     rig r;
 
     start(&r, LOG);
-    r.log_error = "Input/output error";
+    r.wal_error = "Input/output error";
     r.lazy_disk = true;
     expect_step(&r, 1, true); /* its entry fails, and the next checkpoint does not come back */
-    r.log_error = NULL;
+    r.wal_error = NULL;
     while (r.checkpointing == NULL) expect_step(&r, step++, true);
     for (int i = 0; i < PD_WAL_MOST; i++) expect_step(&r, step++, true);
     expect_step(&r, step, false);
     rig_sleep(&r, 31);
     rig_work(&r);
-    assert_int_equal(kept_job_step_of(&r, 0), step);
+    assert_int_equal(durable_job_step_of(&r, 0), step);
     for (step++; step <= 20; step++) expect_step(&r, step, true);
     r.lazy_disk = false; /* the disk answers */
-    rig_kept(&r);
+    rig_write_checkpoint(&r);
     for (; step <= 24; step++) expect_step(&r, step, true);
     assert_int_equal(r.durable, 24);
     assert_true(pd_wal_records_steps(&inside_job(r.store, r.job)->steps));
@@ -357,14 +357,14 @@ TEST(a_job_whose_log_fails_pauses_until_the_next_checkpoint)
 
     start(&r, LOG " on_disk_error=pause");
     expect_step(&r, 1, true);
-    r.log_error = r.disk_error = "Input/output error";
+    r.wal_error = r.disk_error = "Input/output error";
     expect_step(&r, 2, true);
     expect_step(&r, 3, false);
     assert_int_equal(r.durable, 1);
-    r.log_error = r.disk_error = NULL;
+    r.wal_error = r.disk_error = NULL;
     rig_sleep(&r, 61);
     rig_work(&r);
-    assert_int_equal(kept_job_step_of(&r, 0), 3);
+    assert_int_equal(durable_job_step_of(&r, 0), 3);
     assert_int_equal(r.durable, 3);
     rig_free(&r);
 }

@@ -2,7 +2,7 @@
  * checkpoints, its imports or what its owner wants. */
 #include "test.h"
 #include "exporting.h"
-#include "kept_job.h"
+#include "durable_job.h"
 #include "rig.h"
 #include "store_inside.h"
 
@@ -222,16 +222,16 @@ TEST(an_export_with_state_keeps_its_memory, exporting *f)
 
 TEST(a_checkpoint_is_made_while_weights_are_exported)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     rig r;
 
-    kept_job_start(&r, &config, "checkpoint_every=0");
-    kept_job_step(&r, 1);
+    durable_job_start(&r, &config, "checkpoint_every=0");
+    durable_job_step(&r, 1);
     assert_int_equal(export_begin(&r, "job", EXPORTING_OPERATOR, false, 30), PD_OK);
     assert_int_equal(rig_checkpoint(&r, "job", EXPORTING_OTHER, 1, 30), PD_OK);
     rig_work(&r);
     assert_int_equal(r.checkpoint_step, 1);
-    kept_job_step(&r, 2);
+    durable_job_step(&r, 2);
     assert_int_equal(export_weights(&r, "job", EXPORTING_OPERATOR, "p0", 0, 1), PD_OK);
     assert_int_equal(r.exported.step, 1);
     assert_int_equal(export_end(&r, "job", EXPORTING_OPERATOR), PD_OK);
@@ -242,13 +242,13 @@ TEST(a_checkpoint_is_made_while_weights_are_exported)
  * takes its place, and the export goes on when the checkpoint is made. */
 TEST(an_export_of_weights_that_waits_for_a_step_gives_way_to_a_checkpoint)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     uint64_t answered;
     rig r;
 
-    kept_job_start(&r, &config, "checkpoint_every=0");
-    kept_job_step(&r, 1);
-    kept_job_step_one(&r, 0, 2);
+    durable_job_start(&r, &config, "checkpoint_every=0");
+    durable_job_step(&r, 1);
+    durable_job_step_one(&r, 0, 2);
     answered = r.answered;
     assert_int_equal(export_begin(&r, "job", EXPORTING_OPERATOR, false, 300), PD_OK);
     assert_int_equal(rig_checkpoint(&r, "job", EXPORTING_OTHER, 1, 60), PD_OK);
@@ -257,7 +257,7 @@ TEST(an_export_of_weights_that_waits_for_a_step_gives_way_to_a_checkpoint)
     rig_sleep(&r, 11); /* the checkpoint is made of the steps that the parameters have */
     rig_work(&r);
     assert_int_equal(r.checkpoint_step, 1);
-    kept_job_step_one(&r, 1, 2);
+    durable_job_step_one(&r, 1, 2);
     assert_int_equal(export_weights(&r, "job", EXPORTING_OPERATOR, "p0", 0, 1), PD_OK);
     assert_int_equal(r.exported.step, 2);
     assert_int_equal(export_end(&r, "job", EXPORTING_OPERATOR), PD_OK);
@@ -266,13 +266,13 @@ TEST(an_export_of_weights_that_waits_for_a_step_gives_way_to_a_checkpoint)
 
 TEST(an_import_is_written_while_weights_are_exported)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     rig r;
 
-    kept_job_start(&r, &config, "checkpoint_every=0");
-    kept_job_step(&r, 1);
+    durable_job_start(&r, &config, "checkpoint_every=0");
+    durable_job_step(&r, 1);
     assert_int_equal(export_begin(&r, "job", EXPORTING_OPERATOR, false, 30), PD_OK);
-    kept_job_import_count(&r);
+    durable_job_import_count(&r);
     assert_null(inside_find(r.store, "job")->import);
     assert_int_equal(export_weights(&r, "job", EXPORTING_OPERATOR, "p0", 0, 1), PD_OK);
     assert_int_equal(export_end(&r, "job", EXPORTING_OPERATOR), PD_OK);
@@ -282,11 +282,11 @@ TEST(an_import_is_written_while_weights_are_exported)
 /* A restored job takes another number of workers over while it is exported: the export ends. */
 TEST(an_export_of_weights_ends_when_the_number_of_workers_changes)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     rig r, next;
 
-    kept_job_start(&r, &config, "checkpoint_every=0");
-    kept_job_step(&r, 1);
+    durable_job_start(&r, &config, "checkpoint_every=0");
+    durable_job_step(&r, 1);
     assert_int_equal(rig_checkpoint(&r, "job", EXPORTING_OTHER, 1, 30), PD_OK);
     rig_work(&r);
     rig_new(&next, &config);

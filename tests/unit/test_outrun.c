@@ -2,7 +2,7 @@
 #define _GNU_SOURCE /* mkdtemp */
 #include "test.h"
 #include "overlapped.h"
-#include "kept_job.h"
+#include "durable_job.h"
 #include "mem_disk.h"
 #include "rig.h"
 #include "store_inside.h"
@@ -12,15 +12,15 @@ enum { EVERY = 4, STEP_MS = 100 };
 /* Trains a job whose steps take STEP_MS on a disk of this speed, for three checkpoints. Returns its warnings. */
 static uint64_t train(uint64_t disk_speed, rig *r)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     uint64_t warnings;
 
     config.disk_speed = disk_speed;
-    kept_job_start(r, &config, "checkpoint_every=4");
+    durable_job_start(r, &config, "checkpoint_every=4");
     warnings = r->warnings;
     for (int step = 1; step <= 3 * EVERY; step++) {
         r->now += (uint64_t)STEP_MS * 1000000;
-        kept_job_step(r, (uint64_t)step);
+        durable_job_step(r, (uint64_t)step);
     }
     return r->warnings - warnings;
 }
@@ -49,7 +49,7 @@ TEST(declare_logs_how_long_a_checkpoint_takes)
 {
     static const char *const names[] = { "w" };
     static const pd_shape shape = { 1, { 262144 } };
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     rig r;
 
     config.disk_speed = 1048576;

@@ -2,7 +2,7 @@
  * memory. */
 #include "test.h"
 #include "exporting.h"
-#include "kept_job.h"
+#include "durable_job.h"
 #include "rig.h"
 #include "store_inside.h"
 
@@ -22,7 +22,7 @@ static void leave(rig *r, uint32_t job, uint32_t rank, uint64_t conn)
 
 static void crash(rig *r)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     rig next;
 
     rig_new(&next, &config);
@@ -31,22 +31,22 @@ static void crash(rig *r)
     *r = next;
 }
 
-static void kept_set_up(rig *r)
+static void durable_set_up(rig *r)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
 
-    kept_job_start(r, &config, "checkpoint_every=3");
-    for (uint64_t step = 1; step <= 4; step++) kept_job_step(r, step);
+    durable_job_start(r, &config, "checkpoint_every=3");
+    for (uint64_t step = 1; step <= 4; step++) durable_job_step(r, step);
     assert_int_equal(r->kept, 2); /* of steps 0 and 3 */
 }
 
-FIXTURE(rig, kept_set_up, rig_free);
+FIXTURE(rig, durable_set_up, rig_free);
 
 TEST(a_job_that_is_over_has_a_checkpoint_of_its_last_step, rig *r)
 {
-    leave(r, r->job, 0, KEPT_CONN);
+    leave(r, r->job, 0, DURABLE_CONN);
     assert_int_equal(r->kept, 2);
-    leave(r, r->job, 1, KEPT_CONN + 1);
+    leave(r, r->job, 1, DURABLE_CONN + 1);
     assert_int_equal(r->kept, 3);
     assert_int_equal(r->durable, 4);
 }
@@ -55,8 +55,8 @@ TEST(a_job_that_is_over_stays_so_after_a_restart, rig *r)
 {
     uint64_t creator = r->creator;
 
-    leave(r, r->job, 0, KEPT_CONN);
-    leave(r, r->job, 1, KEPT_CONN + 1);
+    leave(r, r->job, 0, DURABLE_CONN);
+    leave(r, r->job, 1, DURABLE_CONN + 1);
     crash(r);
     assert_string_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].state, "over");
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].step_least, 4);
@@ -69,7 +69,7 @@ TEST(a_job_that_is_over_stays_so_after_a_restart, rig *r)
 
 TEST(a_job_of_which_one_rank_has_left_remembers_it_after_a_restart, rig *r)
 {
-    leave(r, r->job, 0, KEPT_CONN);
+    leave(r, r->job, 0, DURABLE_CONN);
     assert_int_equal(rig_checkpoint(r, "job", OPERATOR, 0, 30), PD_OK);
     rig_work(r);
     crash(r);
@@ -90,14 +90,14 @@ TEST(a_restart_keeps_the_run_of_the_job, rig *r)
 
 TEST(who_resumes_a_job_that_is_over_after_a_restart_gets_its_last_step, rig *r)
 {
-    leave(r, r->job, 0, KEPT_CONN);
-    leave(r, r->job, 1, KEPT_CONN + 1);
+    leave(r, r->job, 0, DURABLE_CONN);
+    leave(r, r->job, 1, DURABLE_CONN + 1);
     crash(r);
     r->run = "tuesday";
     r->intent = PD_INTENT_RESUME;
-    kept_job_join(r, "checkpoint_every=3");
-    kept_job_step(r, 5);
-    assert_int_equal(kept_job_step_of(r, 0), 5);
+    durable_job_join(r, "checkpoint_every=3");
+    durable_job_step(r, 5);
+    assert_int_equal(durable_job_step_of(r, 0), 5);
 }
 
 /* A small run: a job of one worker takes a step and leaves. Returns the number of its job. */

@@ -2,7 +2,7 @@
 #define _GNU_SOURCE /* memmem */
 #include "test.h"
 #include "course.h"
-#include "kept_job.h"
+#include "durable_job.h"
 #include "rig.h"
 #include "store_inside.h"
 
@@ -171,7 +171,7 @@ static const course plain = { .options = "checkpoint_every=2", .rules = "* sgd l
  * none if `roles` is NULL. */
 static void train(rig *r, const char *roles, const char *identity)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
 
     rig_new(r, &config);
     if (roles != NULL) take_roles(r, roles);
@@ -185,7 +185,7 @@ static void train(rig *r, const char *roles, const char *identity)
 /* Restores the job from the disk of another rig, in a store with these roles; NULL: none. */
 static void restore(rig *r, const rig *from, const char *roles)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
 
     rig_new(r, &config);
     if (roles != NULL) take_roles(r, roles);
@@ -275,7 +275,7 @@ TEST(a_restored_rank_keeps_its_process_for_the_identity_that_had_it)
 TEST(entries_of_the_log_know_identities_that_the_checkpoint_does_not)
 {
     static const course logged = { .options = "durability=log checkpoint_every=100", .rules = "* sgd lr=0.1" };
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     rig before, after;
 
     rig_new(&before, &config);
@@ -343,7 +343,7 @@ TEST(a_job_without_an_owner_has_one_after_it_has_changed_its_world)
 
 TEST(an_identity_that_is_no_text_is_refused)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     rig before, after;
     uint8_t *at;
 

@@ -2,7 +2,7 @@
 #include "test.h"
 #include "disk.h"
 #include "disk_writer.h"
-#include "kept_sample.h"
+#include "checkpoint_sample.h"
 #include "wal_sample.h"
 #include "recover.h"
 
@@ -35,7 +35,7 @@ static void tear_down(fixture *f)
 
 static void write_one(fixture *f, uint64_t creator, uint64_t step, uint64_t written_ms, bool ended)
 {
-    pd_checkpoint_image *kept = sample_kept(step, 3);
+    pd_checkpoint_image *kept = sample_checkpoint(step, 3);
     pd_checkpoint_about about = pd_checkpoint_about_here();
 
     kept->creator = creator;
@@ -304,7 +304,7 @@ TEST(a_checkpoint_that_does_not_fit_ends_the_start, fixture *f)
 
 TEST(checkpoints_of_other_hardware_are_foreign, fixture *f)
 {
-    pd_checkpoint_image *kept = sample_kept(1, 1);
+    pd_checkpoint_image *kept = sample_checkpoint(1, 1);
 
     assert_int_equal(pd_checkpoint_write(&f->disk, ROOT, kept, &(pd_checkpoint_about){ .blas = "Katmai" }, NULL),
                      PD_OK);

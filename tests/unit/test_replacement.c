@@ -2,7 +2,7 @@
  * and the pushes of all ranks must tell of the same change. */
 #include "test.h"
 #include "exporting.h"
-#include "kept_job.h"
+#include "durable_job.h"
 #include "rig.h"
 #include "store_inside.h"
 
@@ -15,16 +15,16 @@ static uint64_t conns[2]; /* connections of the ranks' processes */
 
 static void start(rig *r, const char *options)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
 
-    kept_job_start(r, &config, options);
-    for (uint32_t rank = 0; rank < 2; rank++) conns[rank] = KEPT_CONN + rank;
+    durable_job_start(r, &config, options);
+    for (uint32_t rank = 0; rank < 2; rank++) conns[rank] = DURABLE_CONN + rank;
 }
 
 /* Lets another process take a rank over. */
 static void succeed(rig *r, uint32_t rank, uint64_t conn)
 {
-    const pd_shape shapes[] = { { 1, { kept_job_sizes[0] } }, { 1, { kept_job_sizes[1] } } };
+    const pd_shape shapes[] = { { 1, { durable_job_sizes[0] } }, { 1, { durable_job_sizes[1] } } };
 
     assert_int_equal(rig_hello(r, "job", rank, 2, conn, conn, OPTIONS, "* adam"), PD_OK);
     assert_int_equal(rig_declare(r, r->job, rank, conn, names, shapes, NULL, PARAMS, PD_F32), PD_OK);
@@ -41,7 +41,7 @@ static void make_checkpoint(rig *r)
 static void set_up(rig *r)
 {
     start(r, OPTIONS);
-    kept_job_step(r, 1);
+    durable_job_step(r, 1);
 }
 
 /* Weights that were changed by hand: other ones for each parameter and each change. */
@@ -71,7 +71,7 @@ static int send_chunks(rig *r, uint32_t rank, uint64_t step, uint32_t param, uin
 
 static int send_param(rig *r, uint64_t step, uint32_t param, uint64_t number, uint32_t whole)
 {
-    return send_chunks(r, 0, step, param, number, whole, 0, kept_job_sizes[param]);
+    return send_chunks(r, 0, step, param, number, whole, 0, durable_job_sizes[param]);
 }
 
 static void replace(rig *r, uint64_t step, uint64_t number)
@@ -79,12 +79,12 @@ static void replace(rig *r, uint64_t step, uint64_t number)
     for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(send_param(r, step, p, number, PARAMS), PD_OK);
 }
 
-/* Pushes the gradient that kept_job_push pushes, with the number of a change. Returns the code of an error, which may
+/* Pushes the gradient that durable_job_push pushes, with the number of a change. Returns the code of an error, which may
  * come before the round closes. */
 static int push(rig *r, uint32_t rank, uint32_t param, uint64_t step, uint64_t number)
 {
     rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, conns[rank], step);
-    int64_t n = kept_job_sizes[param];
+    int64_t n = durable_job_sizes[param];
     float values[MOST];
 
     rig_noise(step * 100 + rank * 10 + param, values, MOST);
@@ -101,13 +101,13 @@ static void step_all(rig *r, uint64_t step, uint64_t number)
 {
     for (uint32_t p = 0; p < PARAMS; p++)
         for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(push(r, rank, p, step, number), PD_OK);
-    assert_int_equal(kept_job_step_of(r, 1), step);
+    assert_int_equal(durable_job_step_of(r, 1), step);
 }
 
 static bool is_in_force(rig *r, uint32_t param, uint64_t number)
 {
-    return memcmp(rig_weights(r, r->job, param), made(param, number), (size_t)kept_job_sizes[param] * sizeof(float)) ==
-           0;
+    return memcmp(rig_weights(r, r->job, param), made(param, number),
+                  (size_t)durable_job_sizes[param] * sizeof(float)) == 0;
 }
 
 static void assert_says(const rig *r, const char *text)
@@ -142,10 +142,10 @@ TEST(other_parameters_keep_their_weights, rig *r)
 {
     float before[MOST];
 
-    memcpy(before, rig_weights(r, r->job, 1), (size_t)kept_job_sizes[1] * sizeof(float));
+    memcpy(before, rig_weights(r, r->job, 1), (size_t)durable_job_sizes[1] * sizeof(float));
     assert_int_equal(send_param(r, 1, 0, NUMBER, 1), PD_OK);
     assert_true(is_in_force(r, 0, NUMBER));
-    assert_memory_equal(rig_weights(r, r->job, 1), before, (size_t)kept_job_sizes[1] * sizeof(float));
+    assert_memory_equal(rig_weights(r, r->job, 1), before, (size_t)durable_job_sizes[1] * sizeof(float));
     step_all(r, 2, NUMBER);
 }
 
@@ -166,13 +166,13 @@ TEST(the_next_step_goes_on_from_them)
     rig_frame *frame;
 
     rig_new(&r, &config);
-    rig_start(&r, "job", 1, KEPT_CONN, &size, 1, NULL, "* sgd lr=1");
-    frame = rig_frame_new(&r, PD_REQ_INIT, r.job, 0, KEPT_CONN, 0);
+    rig_start(&r, "job", 1, DURABLE_CONN, &size, 1, NULL, "* sgd lr=1");
+    frame = rig_frame_new(&r, PD_REQ_INIT, r.job, 0, DURABLE_CONN, 0);
     rig_replaces(frame, NUMBER, 1);
     rig_piece(frame, 0, PD_F32, 0, 1, &(float){ 5 });
     rig_send(&r, frame);
     rig_work(&r);
-    frame = rig_frame_new(&r, PD_REQ_PUSH, r.job, 0, KEPT_CONN, 1);
+    frame = rig_frame_new(&r, PD_REQ_PUSH, r.job, 0, DURABLE_CONN, 1);
     rig_replaces(frame, NUMBER, 0);
     rig_piece(frame, 0, PD_F32, 0, 1, &one);
     assert_int_equal(rig_send(&r, frame), PD_OK);
@@ -184,7 +184,7 @@ TEST(the_next_step_goes_on_from_them)
 /* Sends both weights of the job's only parameter. */
 static void send_two(rig *r, uint64_t number, pd_dtype dtype, const float *weights)
 {
-    rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, 0, KEPT_CONN, 0);
+    rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, 0, DURABLE_CONN, 0);
 
     rig_replaces(frame, number, 1);
     rig_piece(frame, 0, dtype, 0, 2, weights);
@@ -201,7 +201,7 @@ TEST(weights_of_16_bits_leave_those_that_they_round_alike)
     rig r;
 
     rig_new(&r, &config);
-    rig_start(&r, "job", 1, KEPT_CONN, &size, 1, NULL, "* sgd lr=1");
+    rig_start(&r, "job", 1, DURABLE_CONN, &size, 1, NULL, "* sgd lr=1");
     send_two(&r, NUMBER, PD_F32, fine);
     send_two(&r, OTHER, PD_BF16, coarse);
     assert_true(rig_weights(&r, r.job, 0)[0] == fine[0] && rig_weights(&r, r.job, 0)[1] == 4);
@@ -237,7 +237,7 @@ TEST(they_come_before_rank_0_begins_the_next_step, rig *r)
     assert_false(is_in_force(r, 0, NUMBER));
     assert_int_equal(push(r, 0, 0, 2, 0), PD_OK);
     for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(push(r, 1, p, 2, 0), PD_OK);
-    assert_int_equal(kept_job_step_of(r, 0), 2);
+    assert_int_equal(durable_job_step_of(r, 0), 2);
 }
 
 TEST(a_part_of_them_is_dropped_when_rank_0_pushes, rig *r)
@@ -271,17 +271,17 @@ TEST(those_of_a_ranged_parameter_are_refused)
 
     rig_new(&r, &config);
     for (uint32_t rank = 0; rank < 2; rank++) {
-        assert_int_equal(rig_hello(&r, "job", rank, 2, KEPT_CONN + rank, KEPT_CONN + rank, NULL, "* sgd"), PD_OK);
-        assert_int_equal(rig_declare_range(&r, rank, KEPT_CONN + rank, "w", &shape, halves[rank]), PD_OK);
+        assert_int_equal(rig_hello(&r, "job", rank, 2, DURABLE_CONN + rank, DURABLE_CONN + rank, NULL, "* sgd"), PD_OK);
+        assert_int_equal(rig_declare_range(&r, rank, DURABLE_CONN + rank, "w", &shape, halves[rank]), PD_OK);
     }
     for (uint32_t rank = 0; rank < 2; rank++) {
-        frame = rig_frame_new(&r, PD_REQ_INIT, r.job, rank, KEPT_CONN + rank, 0);
+        frame = rig_frame_new(&r, PD_REQ_INIT, r.job, rank, DURABLE_CONN + rank, 0);
         rig_piece(frame, 0, PD_F32, halves[rank].start, rank == 0 ? 50 : 14, initial + halves[rank].start);
         if (rank == 1) rig_piece(frame, 0, PD_F32, 64, 36, initial + 64);
         rig_send(&r, frame);
         rig_work(&r);
     }
-    frame = rig_frame_new(&r, PD_REQ_INIT, r.job, 0, KEPT_CONN, 0);
+    frame = rig_frame_new(&r, PD_REQ_INIT, r.job, 0, DURABLE_CONN, 0);
     rig_replaces(frame, NUMBER, 1);
     rig_piece(frame, 0, PD_F32, 0, 50, initial);
     rig_send(&r, frame);
@@ -293,13 +293,13 @@ TEST(those_of_a_ranged_parameter_are_refused)
 
 TEST(without_memory_nothing_changes, rig *r)
 {
-    size_t bytes = (size_t)kept_job_sizes[1] * sizeof(float);
+    size_t bytes = (size_t)durable_job_sizes[1] * sizeof(float);
     float before[MOST];
     bool survived = false;
 
     memcpy(before, rig_weights(r, r->job, 1), bytes);
     for (int64_t at = 0; at < 50 && !survived; at++) {
-        rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, 0, KEPT_CONN, 1);
+        rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, 0, DURABLE_CONN, 1);
         pd_request *request;
 
         rig_replaces(frame, NUMBER, 1);
@@ -353,7 +353,7 @@ TEST(a_push_with_the_same_change_may_come_before_it, rig *r)
     for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(push(r, 1, p, 2, NUMBER), PD_OK);
     replace(r, 1, NUMBER);
     for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(push(r, 0, p, 2, NUMBER), PD_OK);
-    assert_int_equal(kept_job_step_of(r, 0), 2);
+    assert_int_equal(durable_job_step_of(r, 0), 2);
 }
 
 TEST(rank_0_cannot_push_with_weights_that_it_has_not_sent, rig *r)
@@ -391,15 +391,15 @@ TEST(an_export_that_is_read_keeps_the_weights_that_it_has, rig *r)
 {
     float before[MOST];
 
-    memcpy(before, rig_weights(r, r->job, 0), (size_t)kept_job_sizes[0] * sizeof(float));
+    memcpy(before, rig_weights(r, r->job, 0), (size_t)durable_job_sizes[0] * sizeof(float));
     assert_int_equal(export_begin(r, "job", OPERATOR, false, 30), PD_OK);
     replace(r, 1, NUMBER);
-    assert_int_equal(export_weights(r, "job", OPERATOR, "p0", 0, kept_job_sizes[0]), PD_OK);
-    assert_memory_equal(r->exported.at, before, (size_t)kept_job_sizes[0] * sizeof(float));
+    assert_int_equal(export_weights(r, "job", OPERATOR, "p0", 0, durable_job_sizes[0]), PD_OK);
+    assert_memory_equal(r->exported.at, before, (size_t)durable_job_sizes[0] * sizeof(float));
     assert_int_equal(export_end(r, "job", OPERATOR), PD_OK);
     assert_int_equal(export_begin(r, "job", OPERATOR, false, 30), PD_OK);
-    assert_int_equal(export_weights(r, "job", OPERATOR, "p0", 0, kept_job_sizes[0]), PD_OK);
-    assert_memory_equal(r->exported.at, made(0, NUMBER), (size_t)kept_job_sizes[0] * sizeof(float));
+    assert_int_equal(export_weights(r, "job", OPERATOR, "p0", 0, durable_job_sizes[0]), PD_OK);
+    assert_memory_equal(r->exported.at, made(0, NUMBER), (size_t)durable_job_sizes[0] * sizeof(float));
     assert_int_equal(export_end(r, "job", OPERATOR), PD_OK);
 }
 
@@ -410,21 +410,21 @@ TEST(an_export_that_waits_for_a_step_has_the_new_weights_of_all_parameters, rig 
     assert_int_equal(send_param(r, 2, 0, NUMBER, 1), PD_OK);
     for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(push(r, rank, 1, 2, 0), PD_OK);
     assert_int_equal(r->exported.step, 2);
-    assert_int_equal(export_weights(r, "job", OPERATOR, "p0", 0, kept_job_sizes[0]), PD_OK);
-    assert_memory_equal(r->exported.at, made(0, NUMBER), (size_t)kept_job_sizes[0] * sizeof(float));
+    assert_int_equal(export_weights(r, "job", OPERATOR, "p0", 0, durable_job_sizes[0]), PD_OK);
+    assert_memory_equal(r->exported.at, made(0, NUMBER), (size_t)durable_job_sizes[0] * sizeof(float));
     assert_int_equal(export_end(r, "job", OPERATOR), PD_OK);
 }
 
 TEST(a_checkpoint_has_the_new_weights_and_the_number, void *given)
 {
     rig *r = given, next;
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
 
     replace(r, 1, NUMBER);
     make_checkpoint(r);
     rig_new(&next, &config);
     assert_int_equal(rig_restore(&next, r), PD_OK);
-    kept_job_join(&next, NULL);
+    durable_job_join(&next, NULL);
     assert_int_equal(next.steps[0], 1);
     assert_int_equal(next.replaced[1], NUMBER);
     assert_true(is_in_force(&next, 0, NUMBER) && is_in_force(&next, 1, NUMBER));
@@ -432,20 +432,20 @@ TEST(a_checkpoint_has_the_new_weights_and_the_number, void *given)
     step_all(r, 2, NUMBER);
     for (uint32_t p = 0; p < PARAMS; p++)
         assert_memory_equal(rig_weights(&next, next.job, p), rig_weights(r, r->job, p),
-                            (size_t)kept_job_sizes[p] * sizeof(float));
+                            (size_t)durable_job_sizes[p] * sizeof(float));
     rig_free(&next);
 }
 
 TEST(a_checkpoint_of_the_step_before_the_change_has_the_old_ones_and_no_number, void *given)
 {
     rig *r = given, next;
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
 
     make_checkpoint(r);
     replace(r, 1, NUMBER);
     rig_new(&next, &config);
     assert_int_equal(rig_restore(&next, r), PD_OK);
-    kept_job_join(&next, NULL);
+    durable_job_join(&next, NULL);
     assert_int_equal(next.replaced[0], 0);
     assert_false(is_in_force(&next, 0, NUMBER));
     rig_free(&next);
@@ -466,27 +466,27 @@ TEST(the_last_checkpoint_of_a_server_that_stops_has_them, rig *r)
 
 TEST(a_log_begins_anew_behind_a_checkpoint_that_has_them)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     rig r, next;
 
     start(&r, "durability=log checkpoint_every=100");
-    kept_job_step(&r, 1);
-    assert_int_equal(r.n_entries, 1);
+    durable_job_step(&r, 1);
+    assert_int_equal(r.n_records, 1);
     replace(&r, 1, NUMBER);
     assert_int_equal(r.disk->step, 1);
     step_all(&r, 2, NUMBER);
     step_all(&r, 3, 0);
-    assert_int_equal(r.n_entries, 2);
+    assert_int_equal(r.n_records, 2);
     assert_int_equal(r.durable, 3);
     rig_new(&next, &config);
     assert_int_equal(rig_restore(&next, &r), PD_OK);
     assert_int_equal(rig_replay(&next, &r), PD_OK);
-    kept_job_join(&next, NULL);
+    durable_job_join(&next, NULL);
     assert_int_equal(next.steps[0], 3);
     assert_int_equal(next.replaced[0], 0);
     for (uint32_t p = 0; p < PARAMS; p++)
         assert_memory_equal(rig_weights(&next, next.job, p), rig_weights(&r, r.job, p),
-                            (size_t)kept_job_sizes[p] * sizeof(float));
+                            (size_t)durable_job_sizes[p] * sizeof(float));
     rig_free(&next);
     rig_free(&r);
 }
@@ -496,7 +496,7 @@ TEST(no_entry_is_written_before_that_checkpoint_is)
     rig r;
 
     start(&r, "durability=log checkpoint_every=1");
-    kept_job_step(&r, 1);
+    durable_job_step(&r, 1);
     assert_int_equal(r.disk->step, 1);
     r.lazy_disk = true;
     replace(&r, 1, NUMBER);
@@ -504,7 +504,7 @@ TEST(no_entry_is_written_before_that_checkpoint_is)
     step_all(&r, 2, NUMBER);
     assert_int_equal(r.durable, 1);
     r.lazy_disk = false;
-    rig_kept(&r);
+    rig_write_checkpoint(&r);
     rig_work(&r);
     assert_int_equal(r.durable, 2);
     rig_free(&r);

@@ -2,7 +2,7 @@
 #include "test.h"
 #include "course.h"
 #include "import.h"
-#include "kept_job.h"
+#include "durable_job.h"
 #include "rig.h"
 #include "store_inside.h"
 
@@ -265,7 +265,7 @@ TEST(a_reset_that_finds_no_rest_is_refused_after_ten_seconds)
 
 TEST(a_job_with_checkpoints_writes_one_at_once_that_has_the_reset)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     uint64_t kept;
     rig r, again;
 
@@ -288,7 +288,7 @@ TEST(a_reset_that_is_refused_changes_nothing)
         const char *glob;
         int code;
     } wrong[] = { { "q*", PD_NOT_FOUND }, { "", PD_INVALID_ARGUMENT }, { "p\n", PD_INVALID_ARGUMENT } };
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     char stars[PD_NAME_MAX + 2] = "";
     uint64_t kept;
     rig r, other;

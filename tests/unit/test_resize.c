@@ -2,7 +2,7 @@
  * has always had that number. */
 #include "test.h"
 #include "course.h"
-#include "kept_job.h"
+#include "durable_job.h"
 #include "partial_policy.h"
 #include "rig.h"
 #include "store_inside.h"
@@ -109,7 +109,7 @@ static void train(rig *r, uint32_t world, uint64_t conn, uint64_t first, uint64_
 
 static void start(rig *r, uint32_t world, uint64_t conn)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     float values[MOST];
 
     rig_new(r, &config);
@@ -137,7 +137,7 @@ static void save(rig *r, uint32_t world)
 
 static void restore(rig *next, const rig *from)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
 
     rig_new(next, &config);
     if (rig_restore(next, from) != PD_OK) fail_msg("%s", next->error.text);
@@ -202,15 +202,15 @@ static void crash(rig *r)
     rig next;
 
     restore(&next, r);
-    if (rig_control(&next, r) != PD_OK || rig_replay(&next, r) != PD_OK) fail_msg("%s", next.error.text);
+    if (rig_read_decisions(&next, r) != PD_OK || rig_replay(&next, r) != PD_OK) fail_msg("%s", next.error.text);
     next.durable = r->durable;
     next.disk = r->disk;
     r->disk = NULL;
-    memcpy(next.entries, r->entries, sizeof next.entries);
-    next.n_entries = r->n_entries;
-    memcpy(next.controls, r->controls, sizeof next.controls);
-    next.n_controls = r->n_controls;
-    r->n_entries = r->n_controls = 0;
+    memcpy(next.records, r->records, sizeof next.records);
+    next.n_records = r->n_records;
+    memcpy(next.decisions, r->decisions, sizeof next.decisions);
+    next.n_decisions = r->n_decisions;
+    r->n_records = r->n_decisions = 0;
     rig_free(r);
     *r = next;
 }
@@ -274,7 +274,7 @@ TEST(rounds_of_another_world_are_in_no_control_log)
     join(&r, 2, NEW);
     train(&r, 2, NEW, 5, 6);
     assert_true(r.disk->step >= 5);
-    crash(&r); /* a control log with a round of three ranks would not be read */
+    crash(&r); /* decisions of a round of three ranks would not be read */
     options = plain;
     rig_free(&r);
 }
@@ -440,7 +440,7 @@ TEST(an_operator_whose_values_wait_for_the_disk_is_answered_by_the_next_checkpoi
     rig next;
 
     save_and_restore(&next, 2);
-    next.lazy_log = true;
+    next.lazy_wal = true;
     (void)rig_apply(&next, rig_set_request(&next, "job", "*", "lr=0.05", 0));
     assert_int_equal(next.n_logging, 1);
     assert_null(next.set);
@@ -448,7 +448,7 @@ TEST(an_operator_whose_values_wait_for_the_disk_is_answered_by_the_next_checkpoi
     train(&next, 3, NEW, SAVED + 1, SAVED + 1);
     assert_true(next.durable > SAVED);
     assert_non_null(next.set);
-    rig_logged(&next); /* the entry of the job that was: nobody waits for it */
+    rig_write_record(&next); /* the entry of the job that was: nobody waits for it */
     rig_free(&next);
 }
 
@@ -550,7 +550,7 @@ TEST(a_world_that_exceeds_a_limit_is_refused_and_nothing_changes)
 
 TEST(too_few_workers_for_the_aggregate_are_refused)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     static const int64_t elements[] = { 100 };
     const char *trimmed = "checkpoint_every=1 aggregate=trimmed_mean trim=1";
     float values[100] = { 0 };

@@ -1,7 +1,7 @@
 /* Tests that a checkpoint from the disk is restored, or refused and nothing changes. */
 #include "test.h"
 #include "course.h"
-#include "kept_job.h"
+#include "durable_job.h"
 #include "plan_bytes.h"
 #include "rig.h"
 #include "store_inside.h"
@@ -20,7 +20,7 @@ static const course rich = { .options = "checkpoint_every=6",
 /* Trains a job until its disk has a checkpoint of step 6, with a note. */
 static void train(rig *r, const course *p)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
 
     rig_new(r, &config);
     course_join(r, p);
@@ -41,7 +41,7 @@ static void set_up(rig *r)
 /* Restores the checkpoint into an empty store. Checks that the store stays empty after an error. */
 static int try(const pd_checkpoint_image *kept, pd_error *err)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     rig r;
     int rc;
 
@@ -70,7 +70,7 @@ FIXTURE(rig, set_up, rig_free);
 
 TEST(a_cut_part_is_refused, const rig *r)
 {
-    pd_checkpoint_image *kept = kept_copy(r->disk);
+    pd_checkpoint_image *kept = checkpoint_copy(r->disk);
     size_t whole = kept->head_bytes, state_bytes = kept->params[0].state_bytes;
     pd_error err;
 
@@ -91,7 +91,7 @@ TEST(a_cut_part_is_refused, const rig *r)
  * such a byte. */
 TEST(a_flipped_byte_is_refused_or_is_another_value, const rig *r)
 {
-    pd_checkpoint_image *kept = kept_copy(r->disk);
+    pd_checkpoint_image *kept = checkpoint_copy(r->disk);
     pd_error err;
 
     for (size_t i = 0; i < kept->head_bytes; i += STRIDE) {
@@ -109,7 +109,7 @@ TEST(a_flipped_byte_is_refused_or_is_another_value, const rig *r)
 
 TEST(parts_that_do_not_belong_together_are_refused, const rig *r)
 {
-    pd_checkpoint_image *kept = kept_copy(r->disk);
+    pd_checkpoint_image *kept = checkpoint_copy(r->disk);
     pd_checkpoint_param swapped = kept->params[1];
 
     kept->creator++;
@@ -145,7 +145,7 @@ HOLDS_FOR(rig *r, a_checkpoint_of_a_job_that_exists_is_refused,
 TEST(the_restored_job_knows_what_is_durable, void *given)
 {
     rig *r = given, next;
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     const pd_job_info *info;
 
     rig_new(&next, &config);
@@ -167,7 +167,7 @@ TEST(the_restored_job_knows_what_is_durable, void *given)
 TEST(workers_come_back_although_defaults_have_changed, void *given)
 {
     rig *r = given, next;
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     const pd_option presets[] = { { "checkpoint_every", "50" }, { "checkpoint_keep", "9" } };
 
     config.job_presets = presets;
@@ -184,7 +184,7 @@ TEST(workers_come_back_although_defaults_have_changed, void *given)
 /* Returns whether the weights of all parameters of the restored job lie in memory that workers can map. */
 static bool weights_are_shared(const rig *from, bool shares)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     const pd_segment *segment;
     const pd_job *job;
     bool shared = true;
@@ -212,7 +212,7 @@ TEST(a_restored_job_has_its_weights_in_shared_memory_where_workers_may_map_them,
 
 static int attempt(const void *what)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     pd_store *store;
     pd_error err;
     int rc = pd_store_new(&store, &config, &err);
@@ -238,29 +238,29 @@ TEST(memory_that_fails_while_restoring_leaves_nothing, const rig *r)
  * allocation failed. Adds 1 to *lost if the checkpoint was given up. */
 static bool train_short_of_memory(int64_t fail, float *out, int *lost)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     rig r;
     bool failed;
 
-    kept_job_start(&r, &config, "checkpoint_every=2");
-    kept_job_step(&r, 1);
-    for (uint32_t i = 0; i < 4; i++) kept_job_push(&r, i % 2, i / 2, 2);
+    durable_job_start(&r, &config, "checkpoint_every=2");
+    durable_job_step(&r, 1);
+    for (uint32_t i = 0; i < 4; i++) durable_job_push(&r, i % 2, i / 2, 2);
     oom_arm(fail);
     while (pd_store_work(r.store, r.now)) {}
     failed = oom_disarm();
     rig_work(&r);
     rig_sleep(&r, 1.5);
     rig_work(&r);
-    assert_int_equal(kept_job_step_of(&r, 0), 2);
-    assert_int_equal(kept_job_step_of(&r, 1), 2);
+    assert_int_equal(durable_job_step_of(&r, 0), 2);
+    assert_int_equal(durable_job_step_of(&r, 1), 2);
     if (r.kept == 1) { /* only the one of the initial weights */
         assert_true(inside_job(r.store, r.job)->checkpointing.counts.failed > 0);
         ++*lost;
     }
-    kept_job_step(&r, 3);
-    kept_job_step(&r, 4);
+    durable_job_step(&r, 3);
+    durable_job_step(&r, 4);
     assert_int_equal(r.durable, 4);
-    memcpy(out, rig_weights(&r, r.job, 0), (size_t)kept_job_sizes[0] * sizeof *out);
+    memcpy(out, rig_weights(&r, r.job, 0), (size_t)durable_job_sizes[0] * sizeof *out);
     rig_free(&r);
     return failed;
 }
@@ -273,6 +273,6 @@ TEST(memory_that_fails_at_a_cut_costs_only_the_checkpoint)
     assert_false(train_short_of_memory(INT64_MAX / 2, whole, &lost));
     assert_int_equal(lost, 0);
     for (int64_t fail = 0; train_short_of_memory(fail, some, &lost); fail++)
-        assert_memory_equal(some, whole, (size_t)kept_job_sizes[0] * sizeof *some);
+        assert_memory_equal(some, whole, (size_t)durable_job_sizes[0] * sizeof *some);
     assert_true(lost > 10);
 }

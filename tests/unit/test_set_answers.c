@@ -1,6 +1,6 @@
 /* Tests when a command that sets values is answered: when the disk has its record, or a checkpoint with the values. */
 #include "test.h"
-#include "kept_job.h"
+#include "durable_job.h"
 #include "rig.h"
 
 /* Sends a command, and returns whether it was answered at once: 1 or 0. */
@@ -14,25 +14,25 @@ static uint64_t answers_of(rig *r, const char *options)
 
 TEST(a_command_is_answered_when_the_disk_has_its_record)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     uint64_t kept, answered;
     rig r;
 
-    kept_job_start(&r, &config, "checkpoint_every=100");
-    kept_job_step(&r, 1);
+    durable_job_start(&r, &config, "checkpoint_every=100");
+    durable_job_step(&r, 1);
     kept = r.kept;
-    r.lazy_log = true;
+    r.lazy_wal = true;
     assert_int_equal(answers_of(&r, "lr=0.1"), 0);
     assert_int_equal(r.n_logging, 1);
-    kept_job_step(&r, 2); /* no step waits for the disk */
-    assert_int_equal(kept_job_step_of(&r, 0), 2);
+    durable_job_step(&r, 2); /* no step waits for the disk */
+    assert_int_equal(durable_job_step_of(&r, 0), 2);
     assert_int_equal(answers_of(&r, "lr=0.2"), 0);
     assert_int_equal(r.n_logging, 1);
     answered = r.answered;
-    rig_logged(&r);
+    rig_write_record(&r);
     assert_int_equal(r.answered, answered + 1);
     assert_int_equal(r.n_logging, 1); /* both records would have come in one entry, had the first one waited */
-    rig_logged(&r);
+    rig_write_record(&r);
     assert_int_equal(r.answered, answered + 2);
     assert_int_equal(r.kept, kept); /* no checkpoint was needed */
     rig_free(&r);
@@ -40,15 +40,15 @@ TEST(a_command_is_answered_when_the_disk_has_its_record)
 
 TEST(a_command_whose_record_fails_is_answered_with_the_next_checkpoint)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     rig r;
 
-    kept_job_start(&r, &config, "checkpoint_every=100");
-    kept_job_step(&r, 1);
-    r.log_error = "an error of the disk";
+    durable_job_start(&r, &config, "checkpoint_every=100");
+    durable_job_step(&r, 1);
+    r.wal_error = "an error of the disk";
     assert_int_equal(answers_of(&r, "lr=0.1"), 0);
     assert_null(r.set);
-    kept_job_step(&r, 2);
+    durable_job_step(&r, 2);
     assert_int_equal(r.disk->step, 2);
     assert_non_null(r.set);
     rig_free(&r);
@@ -57,11 +57,11 @@ TEST(a_command_whose_record_fails_is_answered_with_the_next_checkpoint)
 /* Starts a job, and sends it a command whose record stays on its way to the disk. */
 static void start_with_command(rig *r)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
 
-    kept_job_start(r, &config, "checkpoint_every=100");
-    kept_job_step(r, 1);
-    r->lazy_log = true;
+    durable_job_start(r, &config, "checkpoint_every=100");
+    durable_job_step(r, 1);
+    r->lazy_wal = true;
     assert_int_equal(answers_of(r, "lr=0.1"), 0);
 }
 
@@ -82,16 +82,16 @@ TEST(a_late_error_of_an_entry_does_not_concern_commands_after_it)
     rig r;
 
     start_with_command(&r);
-    kept_job_import_count(&r); /* the checkpoint that follows has the first command; records begin anew */
+    durable_job_import_count(&r); /* the checkpoint that follows has the first command; records begin anew */
     assert_int_equal(r.disk->step, 1);
-    kept_job_step(&r, 2);
+    durable_job_step(&r, 2);
     assert_int_equal(answers_of(&r, "lr=0.2"), 0);
-    r.log_error = "an error of the disk";
-    rig_logged(&r); /* the entry from before the checkpoint */
-    r.log_error = NULL;
+    r.wal_error = "an error of the disk";
+    rig_write_record(&r); /* the entry from before the checkpoint */
+    r.wal_error = NULL;
     assert_int_equal(r.n_logging, 1);
     answered = r.answered;
-    rig_logged(&r);
+    rig_write_record(&r);
     assert_int_equal(r.answered, answered + 1);
     rig_free(&r);
 }
@@ -103,10 +103,10 @@ TEST(a_checkpoint_that_fails_does_not_lose_records_that_are_on_their_way)
 
     start_with_command(&r);
     r.disk_error = "an error of the disk";
-    kept_job_import_count(&r);
-    kept_job_step(&r, 2);
+    durable_job_import_count(&r);
+    durable_job_step(&r, 2);
     answered = r.answered;
-    rig_logged(&r);
+    rig_write_record(&r);
     assert_int_equal(r.answered, answered + 1);
     r.disk_error = NULL;
     rig_free(&r);

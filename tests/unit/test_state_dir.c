@@ -5,7 +5,7 @@
 
 #include "test.h"
 #include "state_dir.h"
-#include "kept_sample.h"
+#include "checkpoint_sample.h"
 
 static char base[] = "/tmp/state-dir-XXXXXX", root[64];
 
@@ -92,7 +92,7 @@ static void expect_newest(const char *job_dir, const pd_checkpoint_image *expect
 
     assert_int_equal(pd_checkpoint_newest(&pd_disk_posix, job_dir, &loaded, &manifest, ignore_damage, NULL, NULL),
                      PD_OK);
-    assert_kept_same(expected, loaded);
+    assert_checkpoints_same(expected, loaded);
     pd_checkpoint_image_free(loaded);
 }
 

@@ -1,9 +1,9 @@
-/* Tests the control log of a job in the store: after a crash, steps that are repeated take the course that they took,
+/* Tests the decisions in the WAL of a job in the store: after a crash, steps that are repeated take the course that they took,
  * whatever the order in which roots come back now. */
 #include "test.h"
 #include "wal.h"
 #include "course.h"
-#include "kept_job.h"
+#include "durable_job.h"
 #include "partial_policy.h"
 #include "rig.h"
 #include "store_inside.h"
@@ -22,7 +22,7 @@ static void finish_tasks(rig *r)
 
 static void start(rig *r, const course *p)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
 
     rig_new(r, &config);
     course_join(r, p);
@@ -50,9 +50,9 @@ static void take_step(rig *r, const course *p, uint64_t step, uint64_t *seed)
     while (r->n_tasks > left) rig_finish_task(r, rig_random(seed) % r->n_tasks);
     rig_work(r);
     for (uint32_t i = 0; i < COURSE_PARAMS; i++)
-        if (kept_job_step_of(r, i) < step) finish_tasks(r);
+        if (durable_job_step_of(r, i) < step) finish_tasks(r);
     rig_work(r);
-    for (uint32_t i = 0; i < COURSE_PARAMS; i++) assert_int_equal(kept_job_step_of(r, i), step);
+    for (uint32_t i = 0; i < COURSE_PARAMS; i++) assert_int_equal(durable_job_step_of(r, i), step);
 }
 
 static void train(rig *r, const course *p, uint64_t first, uint64_t last, uint64_t *seed, history *h)
@@ -63,19 +63,19 @@ static void train(rig *r, const course *p, uint64_t first, uint64_t last, uint64
     }
 }
 
-/* Makes a new store from the last checkpoint and the control log of the rig `r`, which is freed. */
+/* Makes a new store from the last checkpoint and the decisions of the rig `r`, which is freed. */
 static void crash(rig *r, const course *p)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     rig next;
 
     rig_new(&next, &config);
     next.lazy_tasks = r->lazy_tasks;
     if (rig_restore(&next, r) != PD_OK) fail_msg("%s", next.error.text);
-    if (rig_control(&next, r) != PD_OK) fail_msg("%s", next.error.text);
-    memcpy(next.controls, r->controls, sizeof next.controls);
-    next.n_controls = r->n_controls;
-    r->n_controls = 0;
+    if (rig_read_decisions(&next, r) != PD_OK) fail_msg("%s", next.error.text);
+    memcpy(next.decisions, r->decisions, sizeof next.decisions);
+    next.n_decisions = r->n_decisions;
+    r->n_decisions = 0;
     next.disk = r->disk;
     r->disk = NULL;
     rig_free(r);
@@ -124,7 +124,7 @@ static void check_ready(const course *p, uint64_t seed, history *h)
     for (int times = 0; times < 2; times++) {
         from = r.disk->step;
         crash(&r, p);
-        assert_int_equal(kept_job_step_of(&r, 0), from);
+        assert_int_equal(durable_job_step_of(&r, 0), from);
         repeat(&r, p, from + 1, last, &seed, h);
         assert_int_equal(inside_job(r.store, r.job)->steps.wal->decisions.n_read, 0);
     }
@@ -157,8 +157,8 @@ TEST(without_the_records_steps_would_take_other_roots)
     start(&r, &ready);
     r.lazy_tasks = true;
     train(&r, &ready, 1, 20, &seed, h);
-    for (size_t i = 0; i < r.n_controls; i++) pd_wal_record_free(r.controls[i]);
-    r.n_controls = 0;
+    for (size_t i = 0; i < r.n_decisions; i++) pd_wal_record_free(r.decisions[i]);
+    r.n_decisions = 0;
     crash(&r, &ready);
     for (uint64_t step = r.disk->step + 1; step <= 20; step++) {
         take_step(&r, &ready, step, &seed);
@@ -182,7 +182,7 @@ TEST(a_job_whose_steps_have_no_choice_writes_nothing)
 
     start(&r, &p);
     train(&r, &p, 1, COURSE_STEPS, &seed, NULL);
-    assert_int_equal(r.controlled, 0);
+    assert_int_equal(r.decisions_written, 0);
     rig_free(&r);
 }
 
@@ -196,8 +196,8 @@ TEST(entries_that_a_checkpoint_has_are_given_up)
     train(&r, &ready, 1, COURSE_STEPS, &seed, NULL);
     finish_tasks(&r);
     rig_work(&r);
-    assert_true(r.controlled > 10);
-    assert_true(r.n_controls < r.controlled / 2);
+    assert_true(r.decisions_written > 10);
+    assert_true(r.n_decisions < r.decisions_written / 2);
     rig_free(&r);
 }
 
@@ -210,13 +210,13 @@ TEST(a_failing_disk_stops_the_records_until_the_next_checkpoint)
     start(&r, &ready);
     r.lazy_tasks = true;
     train(&r, &ready, 1, 4, &seed, h);
-    r.log_error = "the disk is full";
+    r.wal_error = "the disk is full";
     train(&r, &ready, 5, 7, &seed, h);
     assert_non_null(strstr(r.warning, "decisions not written: the disk is full"));
-    r.log_error = NULL;
-    before = r.controlled;
+    r.wal_error = NULL;
+    before = r.decisions_written;
     train(&r, &ready, 8, 19, &seed, h);
-    assert_true(r.controlled > before);
+    assert_true(r.decisions_written > before);
     crash(&r, &ready);
     repeat(&r, &ready, r.disk->step + 1, 19, &seed, h);
     finish_tasks(&r);
@@ -227,24 +227,24 @@ TEST(a_failing_disk_stops_the_records_until_the_next_checkpoint)
 TEST(a_job_that_comes_back_from_an_older_checkpoint_uses_no_record)
 {
     uint64_t seed = 9;
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     pd_checkpoint_image *older;
     rig r, next;
 
     start(&r, &ready);
     r.lazy_tasks = true;
     train(&r, &ready, 1, 10, &seed, NULL);
-    older = kept_copy(r.disk);
+    older = checkpoint_copy(r.disk);
     assert_non_null(older);
     train(&r, &ready, 11, 20, &seed, NULL);
     finish_tasks(&r);
     rig_work(&r);
-    assert_true(r.disk != NULL && older->step < r.disk->step && r.n_controls > 0);
+    assert_true(r.disk != NULL && older->step < r.disk->step && r.n_decisions > 0);
     pd_checkpoint_image_free(r.disk);
     r.disk = older;
     rig_new(&next, &config);
     assert_int_equal(rig_restore(&next, &r), PD_OK);
-    assert_int_equal(rig_control(&next, &r), PD_FAILED_PRECONDITION);
+    assert_int_equal(rig_read_decisions(&next, &r), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(next.error.text, "decisions after the checkpoint of step"));
     assert_int_equal(inside_find(next.store, "job")->steps.wal->decisions.n_read, 0);
     rig_free(&next);
@@ -269,7 +269,7 @@ TEST(a_checkpoint_that_is_cut_while_steps_are_repeated_keeps_their_records)
     rig_work(&r);
     repeat(&r, &ready, 12, 15, &seed, h);
     train(&r, &ready, 16, 16, &seed, NULL); /* makes records of its own */
-    rig_kept(&r);
+    rig_write_checkpoint(&r);
     r.lazy_disk = false;
     assert_int_equal(r.disk->step, 11);
     train(&r, &ready, 17, 17, &seed, NULL);
@@ -289,19 +289,19 @@ static void take_alone(rig *r, const course *p, uint32_t param, uint64_t step, u
     rig_work(r);
     while (r->n_tasks > left) rig_finish_task(r, rig_random(seed) % r->n_tasks);
     rig_work(r);
-    if (kept_job_step_of(r, param) < step) finish_tasks(r);
+    if (durable_job_step_of(r, param) < step) finish_tasks(r);
     rig_work(r);
-    assert_int_equal(kept_job_step_of(r, param), step);
+    assert_int_equal(durable_job_step_of(r, param), step);
 }
 
 /* Lets records fail and begin anew while parameter 1 has steps to repeat: parameter 0 takes step 7, which it had not
  * taken before the crash. */
 static void fail_while_steps_are_repeated(rig *r, const course *p, uint64_t *seed)
 {
-    r->log_error = "the disk is full";
+    r->wal_error = "the disk is full";
     take_alone(r, p, 0, 7, seed);
     assert_non_null(strstr(r->warning, "decisions not written: the disk is full"));
-    r->log_error = NULL;
+    r->wal_error = NULL;
     for (uint32_t i = 0; i < COURSE_PARAMS; i++)
         for (uint64_t step = i == 0 ? 8 : 7; step <= 8; step++) take_alone(r, p, i, step, seed);
     finish_tasks(r); /* the checkpoint has them */
@@ -310,7 +310,7 @@ static void fail_while_steps_are_repeated(rig *r, const course *p, uint64_t *see
     assert_true(pd_wal_repeats(&inside_job(r->store, r->job)->steps));
     take_alone(r, p, 1, 9, seed);
     for (uint64_t step = 9; step <= 12; step++) take_alone(r, p, 0, step, seed);
-    assert_true(r->controls[0]->step == r->controls[0]->base + 1 && r->controls[0]->step > 2);
+    assert_true(r->decisions[0]->step == r->decisions[0]->base + 1 && r->decisions[0]->step > 2);
 }
 
 TEST(records_that_begin_anew_have_those_of_steps_to_repeat)
@@ -341,10 +341,10 @@ TEST(records_that_begin_anew_have_those_of_steps_to_repeat)
     free(h);
 }
 
-/* Reads the control log with allocation n failing. Returns whether it failed. */
+/* Reads the decisions with allocation n failing. Returns whether it failed. */
 static bool read_without_memory(const rig *r, int64_t n)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
     bool failed;
     rig next;
     int rc;
@@ -352,7 +352,7 @@ static bool read_without_memory(const rig *r, int64_t n)
     rig_new(&next, &config);
     assert_int_equal(rig_restore(&next, r), PD_OK);
     oom_arm(n);
-    rc = rig_control(&next, r);
+    rc = rig_read_decisions(&next, r);
     failed = oom_disarm();
     assert_int_equal(rc, failed ? PD_NO_MEMORY : PD_OK);
     assert_true((inside_find(next.store, "job")->steps.wal->decisions.n_read > 0) == !failed);
@@ -395,7 +395,7 @@ static void take_late_step(rig *r, uint64_t step, uint32_t late, bool all)
     rig_work(r);
     if (!all) rig_sleep(r, 2);
     rig_work(r);
-    assert_int_equal(kept_job_step_of(r, 1), step);
+    assert_int_equal(durable_job_step_of(r, 1), step);
 }
 
 TEST(a_round_counts_the_ranks_again_that_it_counted)
@@ -409,7 +409,7 @@ TEST(a_round_counts_the_ranks_again_that_it_counted)
         take_late_step(&r, step, step == 11 ? 0 : 2, step != 11 && step != 13);
         note_weights(&r, h, step);
     }
-    assert_int_equal(r.controlled, 2);
+    assert_int_equal(r.decisions_written, 2);
     for (int times = 0; times < 2; times++) {
         crash(&r, &partial);
         close_early(&r);
@@ -417,7 +417,7 @@ TEST(a_round_counts_the_ranks_again_that_it_counted)
             take_late_step(&r, step, step == 11 ? 0 : 2, true);
             if (!same_weights(&r, h, step)) fail_msg("step %d has other weights than before the crash", (int)step);
         }
-        assert_int_equal(r.controlled, 0); /* the records of repeated rounds are on the disk already */
+        assert_int_equal(r.decisions_written, 0); /* the records of repeated rounds are on the disk already */
     }
     rig_free(&r);
     free(h);
@@ -435,10 +435,10 @@ TEST(a_recorded_rank_is_waited_for)
     for (uint64_t step = 9; step <= 11; step++) take_late_step(&r, step, 0, true);
     for (uint32_t rank = 0; rank < 2; rank++) course_push(&r, &partial, rank, 1, 12);
     rig_work(&r);
-    assert_int_equal(kept_job_step_of(&r, 1), 11);
+    assert_int_equal(durable_job_step_of(&r, 1), 11);
     course_push(&r, &partial, 2, 1, 12);
     rig_work(&r);
-    assert_int_equal(kept_job_step_of(&r, 1), 12);
+    assert_int_equal(durable_job_step_of(&r, 1), 12);
     assert_null(strstr(r.warning, "takes another course"));
     rig_free(&r);
 }
@@ -453,7 +453,7 @@ TEST(a_disk_that_is_too_slow_for_records_costs_few_checkpoints)
     start(&r, &p);
     r.lazy_tasks = true;
     train(&r, &p, 1, 3, &seed, NULL);
-    r.lazy_log = true;
+    r.lazy_wal = true;
     kept = r.kept;
     warnings = r.warnings;
     train(&r, &p, 4, 100, &seed, NULL);
@@ -515,7 +515,7 @@ TEST(an_import_ends_the_repeating_of_roots_but_not_the_overrides)
     train_promptly(&r, &p, 13, 14, &seed);
     crash(&r, &p);
     assert_true(pd_wal_repeats(&inside_job(r.store, r.job)->steps));
-    kept_job_import_count(&r);
+    durable_job_import_count(&r);
     assert_false(pd_wal_repeats(&inside_job(r.store, r.job)->steps));
     assert_int_equal(param_of(&r, 0)->overrides.n, 1);
     warnings = r.warnings;
@@ -534,7 +534,7 @@ TEST(records_from_before_an_import_do_not_come_back_with_another_crash)
     for (uint64_t step = 1; step <= 14; step++) take_late_step(&r, step, 2, step != 12);
     crash(&r, &partial);
     close_early(&r);
-    kept_job_import_count(&r);
+    durable_job_import_count(&r);
     for (uint64_t step = 9; step <= 14; step++) {
         take_late_step(&r, step, 2, true);
         note_weights(&r, h, step);

@@ -14,7 +14,7 @@ static const struct {
 };
 enum { GROUPS = sizeof script / sizeof script[0] };
 
-/* The tests below the script are run with a log, and again with a control log. */
+/* The tests below the script are run with the stream of steps, and again with that of decisions. */
 static bool control;
 
 static void begin(log_course *c)

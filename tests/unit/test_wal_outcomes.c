@@ -2,7 +2,7 @@
  * gradient. A job takes a random course, crashes after any step, and must have the image of the job that did not. */
 #include "test.h"
 #include "counting_row.h"
-#include "kept_job.h"
+#include "durable_job.h"
 #include "rig.h"
 #include "store_inside.h"
 
@@ -78,7 +78,7 @@ static void take_step(rig *r, const random_course *c, uint64_t step)
 
 static pd_store_config config(void)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
 
     config.rows = counting_rows();
     return config;

@@ -2,7 +2,7 @@
  * not interrupted, and ends with the same bits. */
 #include "test.h"
 #include "course.h"
-#include "kept_job.h"
+#include "durable_job.h"
 #include "optimizer.h"
 #include "rig.h"
 #include "store_inside.h"
@@ -15,7 +15,7 @@ static void finish_tasks(rig *r)
 
 static void start(rig *r, const course *p, int threads)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
 
     config.threads = threads;
     rig_new(r, &config);
@@ -30,7 +30,7 @@ static void take_step(rig *r, const course *p, uint64_t step, uint64_t *seed)
     course_step_to(r, p, step, COURSE_WORLD * COURSE_PARAMS);
     while (r->n_tasks > 0 && rig_random(seed) % 3 != 0) rig_finish_task(r, rig_random(seed) % r->n_tasks);
     for (uint32_t i = 0; i < COURSE_PARAMS; i++)
-        if (kept_job_step_of(r, i) < step) finish_tasks(r);
+        if (durable_job_step_of(r, i) < step) finish_tasks(r);
     rig_work(r);
 }
 
@@ -42,7 +42,7 @@ static void train(rig *r, const course *p, uint64_t first, uint64_t last, uint64
 /* Makes a new store from the last checkpoint of the rig's disk and the entries of its log. */
 static void come_back(rig *next, const rig *r, int threads)
 {
-    pd_store_config config = kept_config();
+    pd_store_config config = durable_config();
 
     config.threads = threads;
     rig_new(next, &config);
@@ -70,9 +70,9 @@ static void crash(rig *r, const course *p, uint64_t at)
     assert_int_equal(r->durable, at);
     come_back(&next, r, threads);
     compare_jobs(inside_job(r->store, r->job), inside_find(next.store, "job"));
-    for (size_t i = 0; i < r->n_entries; i++) next.entries[i] = r->entries[i];
-    next.n_entries = r->n_entries;
-    r->n_entries = 0;
+    for (size_t i = 0; i < r->n_records; i++) next.records[i] = r->records[i];
+    next.n_records = r->n_records;
+    r->n_records = 0;
     next.disk = r->disk;
     r->disk = NULL;
     rig_free(r);

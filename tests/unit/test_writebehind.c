@@ -1,6 +1,6 @@
 /* Tests the disk that writes behind the caller's back: same bytes, and errors that come out in time. */
 #include "test.h"
-#include "kept_sample.h"
+#include "checkpoint_sample.h"
 #include "mem_disk.h"
 #include "overlapped.h"
 
@@ -45,7 +45,7 @@ TEST(large_checkpoints_have_the_same_bytes, fixture *f)
         pd_checkpoint_image *kept = sample_large(i + 1, sizes[i], 64), *loaded;
         assert_int_equal(pd_checkpoint_write(f->disk, ROOT, kept, &sample_about, NULL), PD_OK);
         assert_int_equal(pd_checkpoint_newest(f->disk, JOB_DIR, &loaded, &manifest, ignore_damage, NULL, NULL), PD_OK);
-        assert_kept_same(kept, loaded);
+        assert_checkpoints_same(kept, loaded);
         pd_checkpoint_image_free(kept);
         pd_checkpoint_image_free(loaded);
     }

@@ -1,5 +1,5 @@
-/* kept_sample.c - small checkpoints for tests, whose content follows from their step. */
-#include "kept_sample.h"
+/* checkpoint_sample.c - small checkpoints for tests, whose content follows from their step. */
+#include "checkpoint_sample.h"
 
 #include "stats.h"
 #include "test.h"
@@ -68,7 +68,7 @@ static bool add_notes(pd_checkpoint_image *kept)
     return true;
 }
 
-pd_checkpoint_image *sample_kept(uint64_t step, uint64_t keep)
+pd_checkpoint_image *sample_checkpoint(uint64_t step, uint64_t keep)
 {
     pd_checkpoint_image *kept = calloc(1, sizeof *kept);
 
@@ -145,7 +145,7 @@ static void assert_params_same(const pd_checkpoint_param *a, const pd_checkpoint
     assert_memory_equal(a->weights, b->weights, sizeof(float) * (size_t)a->elements);
 }
 
-void assert_kept_same(const pd_checkpoint_image *a, const pd_checkpoint_image *b)
+void assert_checkpoints_same(const pd_checkpoint_image *a, const pd_checkpoint_image *b)
 {
     assert_string_equal(a->job, b->job);
     assert_int_equal(a->creator, b->creator);
