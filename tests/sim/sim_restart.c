@@ -125,8 +125,8 @@ static void listen_again(sim *s, void *who, uint64_t what)
     ((sim_server *)who)->listens = true;
 }
 
-/* Returns whether the disk has a record of each choice that the steps of the job have made (roots, ranks, overrides), in
- * records of its WAL. */
+/* Returns whether the disk has a record of each choice that the steps of the job have made (roots, ranks, overrides),
+ * in records of its WAL. */
 static bool is_course_kept(const pd_job *job)
 {
     const pd_wal *wal = job->steps.wal;

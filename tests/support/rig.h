@@ -72,8 +72,8 @@ typedef struct rig {
     uint32_t task_params[256], task_jobs[256];
     size_t n_tasks;
     /* Checkpoints. The rig plays the checkpoint writer, if the configuration says that there is one (keeps). */
-    pd_checkpoint_image *
-        checkpointing; /* the checkpoint that the store has handed over and that rig_write_checkpoint has not returned */
+    /* the checkpoint that the store has handed over and that rig_write_checkpoint has not returned */
+    pd_checkpoint_image *checkpointing;
     pd_checkpoint_image *disk; /* a copy of the last checkpoint that was written, as the disk would return it */
     uint64_t kept, ended; /* number of checkpoints written; of jobs whose end was reported to the checkpoint writer */
     uint64_t durable;     /* last reported durable step */

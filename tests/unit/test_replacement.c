@@ -79,8 +79,8 @@ static void replace(rig *r, uint64_t step, uint64_t number)
     for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(send_param(r, step, p, number, PARAMS), PD_OK);
 }
 
-/* Pushes the gradient that durable_job_push pushes, with the number of a change. Returns the code of an error, which may
- * come before the round closes. */
+/* Pushes the gradient that durable_job_push pushes, with the number of a change. Returns the code of an error, which
+ * may come before the round closes. */
 static int push(rig *r, uint32_t rank, uint32_t param, uint64_t step, uint64_t number)
 {
     rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, conns[rank], step);

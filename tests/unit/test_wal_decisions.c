@@ -1,5 +1,5 @@
-/* Tests the decisions in the WAL of a job in the store: after a crash, steps that are repeated take the course that they took,
- * whatever the order in which roots come back now. */
+/* Tests the decisions in the WAL of a job in the store: after a crash, steps that are repeated take the course that
+ * they took, whatever the order in which roots come back now. */
 #include "test.h"
 #include "wal.h"
 #include "course.h"
