@@ -18,9 +18,10 @@
 
 typedef enum pd_graft_kind { PD_GRAFT_PLAIN, PD_GRAFT_SIGN, PD_GRAFT_DIAGONAL, PD_GRAFT_CORRECTED } pd_graft_kind;
 
+/* A direction, and its constants in one step. */
 typedef struct pd_graft {
     pd_graft_kind kind;
-    /* constants for the kinds of directions that have a sum V of squared gradients; `divisor` and `clip` are 1 where
+    /* constants of the formulas above, for PD_GRAFT_DIAGONAL and PD_GRAFT_CORRECTED; `divisor` and `clip` are 1 where
      * they must have no effect */
     float w1, w2, epsilon, divisor, clip;
     float correction; /* number by which PD_GRAFT_CORRECTED divides V to correct its bias; 1: no correction */

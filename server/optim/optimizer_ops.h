@@ -63,7 +63,7 @@ typedef enum pd_fold { PD_FOLD_MAX, PD_FOLD_SUM } pd_fold;
 /* A model statistic: a number over all parameters of a job, which the pre-pass computes before one of them is
  * planned. */
 typedef struct pd_model_stat {
-    const char *name; /* "largest_block" */
+    const char *name; /* for example "largest_block" */
     pd_fold fold;     /* how the values of all parameters, in declaration order, are combined */
 } pd_model_stat;
 
@@ -82,13 +82,15 @@ typedef struct pd_unit {
     int64_t count;       /* number of the step, from 1; a round that was skipped does not count */
     int64_t index;       /* index of this unit in the phase */
     int64_t n_units;
-    int64_t first, n;        /* for PD_RANGES: the elements [first, first + n) */
-    const pd_block *block;   /* for PD_BLOCKS and PD_STRIPES */
-    int64_t stripe;          /* for PD_STRIPES: number of the stripe, from 0 */
-    int64_t round;           /* for a phase that is repeated (pd_phase.rounds): how often it has run in this step */
-    const float *gradient;   /* the whole parameter's aggregated gradient, in the declared shape */
-    const float *before;     /* the whole parameter's weights before the step */
-    float *after;            /* its weights after the step: some phase must write every element. May be `before` */
+    int64_t first, n;      /* for PD_RANGES: the elements [first, first + n) */
+    const pd_block *block; /* for PD_BLOCKS and PD_STRIPES: the block that the unit computes, or belongs to */
+    int64_t stripe;        /* for PD_STRIPES: index of the stripe in its block */
+    /* for a phase that is repeated (pd_phase.rounds): number of times that it has run before in this step */
+    int64_t round;
+    const float *gradient; /* the whole parameter's aggregated gradient, in the declared shape */
+    const float *before;   /* the whole parameter's weights before the step */
+    /* the whole parameter's weights after the step: the phases must write every element. May be `before` */
+    float *after;
     float *update;           /* receives the change of the weights (update_dtype); NULL: the caller does not need it */
     float *const *slot;      /* slot[i] points to the elements of the slot plan->slots[i] */
     float *scratch;          /* plan->scratch_floats floats of work memory for this thread, 64-byte aligned */
@@ -97,13 +99,14 @@ typedef struct pd_unit {
     const pd_draws *draws;   /* recorded random numbers to use in this step, to replay a run; NULL: none */
     double *partial;         /* output: numbers that the unit reports, for instance sums; zeros at first */
     /* total[phase][k] is number k of `partial`, combined over all units of an earlier phase in a fixed order
-     * (pd_phase.fold); 0 for a phase that was skipped. A repeated phase has the numbers of its last time, and sees them
-     * itself the next time. */
+     * (pd_phase.fold); 0 for a phase that was skipped. For a repeated phase they are the numbers of its last run, which
+     * its next run can read. */
     const double (*total)[PD_MAX_PARTIALS];
 } pd_unit;
 
+/* A phase of a step. Static data, part of the optimizer's table. */
 typedef struct pd_phase {
-    const char *name; /* "update" */
+    const char *name; /* for example "update" */
     pd_unit_kind kind;
     void (*run)(const pd_unit *unit);
     pd_fold fold[PD_MAX_PARTIALS]; /* how partial[k] of all units are combined */
@@ -123,6 +126,7 @@ static inline int64_t pd_stripe_row(const pd_unit *unit, int64_t n, int end)
 /* Why the inputs of a task have no root. PD_UNFIT_NAN: they have a NaN. PD_UNFIT_INF: infinities but no NaN. */
 typedef enum pd_unfit { PD_FIT, PD_UNFIT_NAN, PD_UNFIT_INF } pd_unfit;
 
+/* A preconditioner task as the functions of an optimizer see it: its inputs, and where its results go. */
 typedef struct pd_task_view {
     const pd_plan *plan;
     const pd_task_spec *spec;
@@ -139,9 +143,10 @@ typedef struct pd_task_view {
     int status;       /* input of `note`: PD_OK if the result was stored, else why it was not */
 } pd_task_view;
 
+/* An optimizer: static data and pure functions. */
 struct pd_optimizer_ops {
     const char *name;       /* the optimizer's name, as users write it */
-    const char *about;      /* one line */
+    const char *about;      /* what the optimizer is, for users; one line */
     const pd_hyper *hypers; /* table of the optimizer's hyperparameters; the last entry has no name */
     const pd_model_stat
         *stats; /* table of the model statistics that it needs; the last entry has no name; NULL: none */
@@ -202,7 +207,7 @@ struct pd_optimizer_ops {
      * NULL: no task makes a step fail. */
     int (*refusal)(const pd_task_view *task, pd_error *err);
 
-    /* Whether all parameters with this optimizer and the same pd_declaration.group count their steps together: the
+    /* Whether all parameters that have this optimizer and the same pd_declaration.group count their steps together: the
      * counter advances in every step in which at least one of them has a gradient. If one parameter's step is refused,
      * the steps of the whole group fail. (This holds in a pd_model, and in a job that steps all its parameters
      * together; elsewhere only that one step fails.) */
@@ -228,6 +233,7 @@ struct pd_optimizer_ops {
 };
 
 extern const pd_optimizer_ops *const pd_optimizer_table[]; /* the known optimizers; NULL after the last one */
-extern const pd_optimizer_ops pd_model_state; /* of parameters that are declared as model state; no rule has it */
+/* the optimizer of parameters that are declared as model state; no rule may name it */
+extern const pd_optimizer_ops pd_model_state;
 
 #endif

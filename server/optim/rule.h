@@ -6,17 +6,18 @@
 #include "glob.h"
 #include "optimizer_ops.h"
 
+/* One optimizer rule of a job. The arrays of rules are freed by pd_rules_free. */
 typedef struct pd_rule {
     char *text; /* the text of the optimizer rule, as the user wrote it */
     pd_glob *glob;
-    /* The optimizer, and the values and schedules of its hyperparameters. Schedules belong to the struct at this
-     * address, so it must not be moved. */
+    /* The optimizer, and the values and schedules of its hyperparameters. Schedules point to this struct, so it must
+     * not be moved. */
     pd_hypers hypers;
 
-    /* Hyperparameter values for one step, which came with the push in frame number `pushed_by`. They are read once for
-     * all parameters of this rule (push.c). */
+    /* `pushed` has the hyperparameter values of the push in frame number `pushed_by`. They are valid for one step.
+     * push.c reads them once for all parameters of this rule. */
     uint64_t pushed_by;
-    uint64_t pushed_mask; /* bit h: the push has a value for hyperparameter h */
+    uint64_t pushed_mask; /* bit h is set if the push has a value for hyperparameter h */
     pd_hypers pushed;
 } pd_rule;
 
