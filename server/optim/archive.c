@@ -241,7 +241,7 @@ static uint64_t fingerprint(const pd_table *table)
     return hash;
 }
 
-/* Returns the least number of bytes that a record (a struct with the table's fields) takes in an image. */
+/* Returns the least number of bytes that a struct with the table's fields takes in an image. */
 static size_t least_bytes(const pd_table *table)
 {
     size_t n = 0;

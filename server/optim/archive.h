@@ -129,7 +129,7 @@ int pd_archive_end(pd_archive *archive, uint8_t **image, size_t *n, pd_error *er
 bool pd_archive_is_reading(const pd_archive *archive);
 /* Returns PD_OK, or the code of the first error of the archive. */
 int pd_archive_status(const pd_archive *archive);
-/* Records an error that the caller has found while it writes or reads an image. The error text begins with the names of
+/* Stores an error that the caller has found while it writes or reads an image. The error text begins with the names of
  * the open sections. Only the first error counts. Returns the code of the first error. */
 int pd_archive_fail(pd_archive *archive, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

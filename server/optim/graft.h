@@ -37,8 +37,8 @@ PD_INLINE float pd_graft_direction(pd_graft_kind kind, const pd_graft *f, float 
     return g;
 }
 
-/* Updates V, the sum of squared gradients of n elements, by the gradients G. Kinds of directions without such a sum
- * leave V alone. */
+/* Updates V, the sum of squared gradients of n elements, by the gradients G. Does nothing for kinds of directions
+ * without such a sum. */
 void pd_graft_accumulate(float *V, const float *G, int64_t n, const pd_graft *f);
 /* Writes the direction D of n elements, computed from the gradients G and the sums of their squares V. D may be G. */
 void pd_graft_directions(float *D, const float *G, const float *V, int64_t n, const pd_graft *f);

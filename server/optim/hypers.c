@@ -547,7 +547,7 @@ int pd_hypers_check(const pd_hypers *hypers, pd_error *err)
 }
 
 /* Returns whether hyperparameter number `index`, a text, has another text in `now` than in `declared`. If `now` has
- * only numbers and no texts, its texts count as those in `declared`. */
+ * numbers only, its texts count as unchanged. */
 static bool is_another_text(const pd_hypers *declared, const pd_hypers *now, int index)
 {
     const pd_hyper_text *text = text_of(now, index);

@@ -200,8 +200,8 @@ static void along_triangle(pd_mat B, bool columns, pd_mat Q, pd_kron_operation o
         pd_trmm(B, Q, turn_of(operation, columns), side);
 }
 
-/* Returns into how many parts, each computed independently with the whole factor, an operation can be divided: the
- * number of sheets, or if there is only one, the number of its columns (its rows, with `columns`). */
+/* Returns the number of independent computations, each with the whole factor, into which an operation can be divided:
+ * the number of sheets, or if there is only one, the number of its columns (its rows, with `columns`). */
 static int64_t breadth_of(const sheets *x)
 {
     return x->count > 1 ? x->count : x->columns ? x->first.rows : x->first.cols;

@@ -193,8 +193,9 @@ static bool is_clipped(const pd_model *model, size_t scope, size_t param)
            (scope == ALONE || model->limit_of[param] == scope);
 }
 
-/* Without `scale`, adds the squares of the elements of a parameter's gradient to the sum `squares`, and returns the new
- * sum. With `scale`, writes the gradient times *scale to model->scaled, and returns `squares` unchanged. */
+/* Sums or scales the gradient of a parameter, to clip it. Without `scale`, adds the squares of its elements to the sum
+ * `squares`, and returns the new sum. With `scale`, writes the gradient times *scale to model->scaled, and returns
+ * `squares` unchanged. */
 static double pass_over(pd_model *model, size_t param, double squares, const float *scale)
 {
     enum { AT_ONCE = 64 };

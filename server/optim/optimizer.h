@@ -104,8 +104,8 @@ void pd_optim_forget_roots(pd_optim *optim);
  * - A step that waits for another one (pd_optim_waits) may continue when the other one has run, or when one of its
  *   tasks was delivered. So call pd_optim_waits for all steps of the group then.
  *
- * If several steps are refused, the first one in the list decides what happens to the tasks: results of tasks of
- * earlier steps in the list are stored, and those of later steps are thrown away. */
+ * If several steps are refused, the first one in the list decides what happens to the tasks: results of tasks of the
+ * steps before it in the list are stored, and results of tasks of the steps after it are thrown away. */
 void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group);
 
 /* Makes the step that has just begun fail if it turns a finite weight into an infinite one or NaN. Has no effect if the

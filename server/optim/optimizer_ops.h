@@ -31,9 +31,10 @@
  * runs on one thread with one BLAS thread. A phase opens no parallel region, computes no root and allocates nothing,
  * and its result does not depend on which thread runs which unit.
  *
- * A unit of a PD_BLOCKS phase, and `adopt`, may have products so large that one thread would take long: those of
- * block_products.h and kron_factor.h. They are cut into stripes by their sizes (stripes.h). Threads that have no unit
- * left compute stripes of the units that still run. The plan of such a parameter says so (plan->large_products).
+ * A unit of a PD_BLOCKS phase, and `adopt`, may have products so large that one thread would take long: the products of
+ * block_products.h and kron_factor.h. Such a product is cut into stripes, whose number depends on its size alone
+ * (stripes.h). Threads that have no unit left compute stripes of the units that still run. The plan of a parameter with
+ * such products has plan->large_products set.
  *
  * If there are phases of kind PD_RANGES, the last one of them writes the new weights.
  *
@@ -193,9 +194,9 @@ struct pd_optimizer_ops {
      * NULL: each output is stored in the slot that it belongs to, or in the task's share of it. An optimizer with a
      * blockwise slot must have NULL here. */
     void (*adopt)(const pd_task_view *task, float *const *slot);
-    /* Records numbers about a task that has run, for instance its error, in float32 slots. Called after the task was
-     * adopted or thrown away. It must not write an element that another task of the same step writes. NULL: nothing is
-     * recorded. */
+    /* Writes numbers about a task that has run, for instance its error, to float32 slots. Called after the task was
+     * adopted or thrown away. It must not write an element that another task of the same step writes. NULL: the
+     * optimizer has no such numbers. */
     void (*note)(const pd_task_view *task, float *const *slot);
     /* Decides whether the step fails because this task failed. Called when the task would be adopted, in the order of
      * the plan, on the thread that owns the optimizer. PD_OK: the step continues with the last good root.

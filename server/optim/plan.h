@@ -36,8 +36,8 @@ typedef struct pd_slot_spec {
     /* The type in which the slot is stored between steps. With PD_STORE_F64, phases and tasks see float64: they cast
      * the pointer to double *. With any other type they see float32.
      *
-     * Changes are stored at the end of the step; those of a blockwise slot when the thread is done with the block. A
-     * slot that did not change keeps its stored bytes. */
+     * Changes are stored at the end of the step; changes of a blockwise slot as soon as the thread has computed the
+     * block. A slot that did not change keeps its stored bytes. */
     pd_storage storage;
     bool diagonal_apart; /* the slot is a square matrix in int8 or int16 whose diagonal is kept in float32 */
     bool blockwise;      /* the slot is used only while `block` is computed, so its float32 form exists only then */

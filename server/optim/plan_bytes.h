@@ -1,5 +1,5 @@
-/* plan_bytes.h - how many bytes an optimizer's plan, its state, its steps and its preconditioner tasks take. Pure
- * functions; any thread. */
+/* plan_bytes.h - counts the bytes that an optimizer's plan, its state, its steps and its preconditioner tasks take.
+ * Pure functions; any thread. */
 #ifndef PD_PLAN_BYTES_H
 #define PD_PLAN_BYTES_H
 

@@ -1,4 +1,4 @@
-/* plan_make.c - has an optimizer plan the state and the preconditioner tasks of a declared parameter, and checks the
+/* plan_make.c - lets an optimizer plan the state and the preconditioner tasks of a declared parameter, and checks the
  * plan against the rules for optimizers (optimizer_ops.h). */
 #include "plan_make.h"
 

@@ -30,7 +30,8 @@ int pd_rules_parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, c
  * name, and its optimizer is model_state. */
 int pd_rules_of_job(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_optimizer_ops *const *rows,
                     pd_error *err);
-/* Returns the last rule of a job, the one for model state. `n` is the number of all rules, including that one. */
+/* Returns the last rule of a job, which is the rule for model state. `n` is the number of all rules, including that
+ * one. */
 pd_rule *pd_rules_of_state(pd_rule *rules, size_t n);
 void pd_rules_free(pd_rule *rules, size_t n); /* accepts NULL */
 /* Returns the first optimizer rule whose glob matches a parameter's name; NULL: no rule matches. Adds an estimate of

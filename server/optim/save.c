@@ -250,7 +250,7 @@ static void fill_head(double head[HEAD], const pd_task *task)
     memcpy(head + FIRST_HYPER, task->hyper, sizeof task->hyper);
 }
 
-/* Copies numbers [first, first + n) of the list that stands for a pending root to `out`, but only those that are
+/* Copies numbers [first, first + n) of the list that stands for a pending root to `out`, as far as these numbers are
  * elements of the tensor `from`. The tensor has `length` elements; its first element is number `start` of the list. */
 static void copy_run(double *out, int64_t first, int64_t n, int64_t start, int64_t length, const void *from, bool wide)
 {

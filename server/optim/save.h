@@ -15,8 +15,8 @@ bool pd_optim_may_be_written(const pd_optim *optim);
 /* Writes the state of an optimizer to an image, or reads it into an optimizer that was just made from the same
  * declaration. The next step after reading gives the same bits as it would have given without the restart.
  *
- * The state is: the slots as they are stored, the counter of steps, the record of each root, and the results of pending
- * tasks with their hyperparameters.
+ * The state is: the slots as they are stored, the counter of steps, the pd_root_state of each root, and the results of
+ * pending tasks with their hyperparameters.
  *
  * If the image does not fit the optimizer, the archive gets an error. Then the optimizer must not be used: it can only
  * be freed. */

@@ -549,8 +549,8 @@ typedef struct update {
     const float *diagonal; /* The diagonal statistics of the graft, already updated in this step. NULL: it has none. */
     const float *direction;
     /* Two momenta: `momentum` is that of the preconditioned direction, diagonal_momentum that of the direction of the
-     * graft. With PD_GRAFT_SIGN there is only `momentum`, of whichever direction the step uses, and diagonal_momentum
-     * is NULL. */
+     * graft. With PD_GRAFT_SIGN there is one momentum, `momentum`, for the direction that the step uses, and
+     * diagonal_momentum is NULL. */
     float *momentum, *diagonal_momentum;
     float length; /* factor that gives the preconditioned direction the length of the step that the graft would take */
     float beta1, gain, weight_decay;

@@ -430,9 +430,9 @@ bool pd_schedule_is_list(const pd_schedule *schedule)
 }
 
 /* Stores corner number i of a schedule in *count. Returns false if the schedule has fewer corners. Corners are counts
- * of steps such that between two neighbouring ones the schedule's value only rises or only falls. The corners of a
- * schedule with a formula are: 0, each argument that is a number of steps, that number minus 1, the sum of these
- * arguments, and a count beyond all of them. */
+ * of steps: between two neighbouring corners the schedule's value only rises or only falls. The corners of a schedule
+ * with a formula are: 0, each argument that is a number of steps, that number minus 1, the sum of these arguments, and
+ * a count beyond all of them. */
 bool pd_schedule_corner(const pd_schedule *schedule, size_t i, int64_t *count)
 {
     double corner[2 * PD_SCHEDULE_ARGS + 3] = { 0 }, sum = 0;

@@ -51,8 +51,8 @@ double pd_schedule_at(const pd_schedule *schedule, int64_t count);
 double pd_schedule_anneal(int64_t count);
 /* Returns whether the schedule is a list of values (`piecewise` or `table`), not a formula. */
 bool pd_schedule_is_list(const pd_schedule *schedule);
-/* Stores corner number i of a schedule in *count. Returns false if there are fewer corners. Corners are counts of steps
- * such that between two neighbouring ones the schedule's value only rises or only falls. So the least and the largest
+/* Stores corner number i of a schedule in *count. Returns false if there are fewer corners. Corners are counts of
+ * steps: between two neighbouring corners the schedule's value only rises or only falls. So the least and the largest
  * value of the schedule are at corners. In a list of values, every value is a corner. */
 bool pd_schedule_corner(const pd_schedule *schedule, size_t i, int64_t *count);
 

@@ -61,8 +61,9 @@ typedef struct pd_optim_saved {
 
 /* The memory of the slots, beside pd_optim_saved.state. */
 typedef struct pd_slot_memory {
-    pd_stored *stored;        /* the coded slots */
-    size_t n_stored, n_whole; /* number of coded slots, and number of those of the whole parameter */
+    pd_stored *stored; /* the coded slots */
+    /* n_stored: number of coded slots; n_whole: number of coded slots of the whole parameter */
+    size_t n_stored, n_whole;
     int64_t view_floats; /* floats of the float32 forms of one block's coded slots: the most that any block needs */
     int64_t state_bytes; /* bytes of the lasting slots */
     int64_t temporary_floats; /* floats of all temporary slots */

@@ -32,7 +32,8 @@ void pd_stored_close(const pd_optim *optim, size_t i);
  * its float32 form now, in optim->slot[slot]. */
 const pd_quantized *pd_slot_codes(const pd_optim *optim, int slot);
 /* pd_slot_load copies a whole slot in the type that the phases of a step see (float32 or float64), whatever form it has
- * now; of a symmetric matrix it copies both halves. pd_slot_store stores such a copy, which a task has computed. */
+ * now; of a symmetric matrix it copies both halves. pd_slot_store writes such a copy, computed by a task, to the
+ * slot. */
 void pd_slot_load(const pd_optim *optim, int slot, void *to);
 void pd_slot_store(const pd_optim *optim, int slot, const void *from);
 /* Load and store a task's share of a slot (pd_slot_spec.share: the whole slot, one block or one item), as pd_slot_load

@@ -19,7 +19,7 @@ void pd_task_fail_unrun(pd_task *task);
 void pd_task_took(pd_task *task, double ms); /* stores how long pd_task_run took: the optimizer has no clock */
 double pd_task_ms(const pd_task *task);      /* returns the stored time; 0: the task has not run */
 /* Takes a task back from the caller of pd_optim_capture. A task that was not run counts as failed. pd_batch_run stores
- * its result in the step in which it is due: root_delay steps after the one that copied its inputs. */
+ * its result in the step in which it is due: root_delay steps after the step that captured it. */
 void pd_optim_deliver(pd_optim *optim, pd_task *task);
 void pd_task_free(pd_task *task); /* accepts NULL */
 /* returns the estimated operations: the pool runs the most expensive tasks first */
