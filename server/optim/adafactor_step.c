@@ -104,15 +104,15 @@ typedef struct walk {
     /* where the first element of the current run lies: `element` is its offset in the parameter, at[i] its offset in
      * tensor number i (ROW, COL, GROUP or BOTH) */
     int64_t element, at[TENSORS];
-    /* n: number of elements in a run. tile: how many of them to process at once; they all belong to one group */
+    /* n: number of elements in a run. tile: number of elements of one group that are processed at once */
     int64_t n, tile;
     /* distance in each tensor from one element of a run to the next: 0 if the tensor has a single element for the whole
      * run, else 1 */
     int64_t step[TENSORS];
-    bool still; /* whether this step's squared gradients have the weight 0 in the second moments */
+    bool still; /* whether this step multiplies its squared gradients by 0 when it adds them to the second moments */
 } walk;
 
-/* Returns whether both moments have one element for each element of a run: both have the last dimension. */
+/* Returns whether both moments have one element for each element of a run, that is, have the last dimension. */
 static inline bool is_single(const walk *w)
 {
     return w->step[ROW] != 0 && w->step[COL] != 0;
@@ -135,14 +135,14 @@ static inline void point_to_runs(const float **to, const runs *r, const float *b
     for (int j = 0; j < r->k; j++) to[j] = base + r->element[j];
 }
 
-/* Which of a parameter's second moments have one element for each element of a run; the others have a single element
- * for the whole run:
+/* Which of a parameter's second moments have one element for each element of a run, and which have a single element for
+ * the whole run:
  *
- * - ACROSS: only the column moment v_col has one for each element.
- * - ALONG: only the row moment v_row has.
- * - SINGLE: both have.
+ * - ACROSS: v_col has one element for each element of a run; v_row has a single one.
+ * - ALONG: v_row has one element for each element of a run; v_col has a single one.
+ * - SINGLE: both moments have one element for each element of a run.
  * - WHOLE: the parameter is not factored, and has one full moment.
- * - STILL: like WHOLE, in a step whose squared gradients have the weight 0 in the moment. */
+ * - STILL: like WHOLE, in a step that multiplies its squared gradients by 0 (walk.still). */
 typedef enum moments_layout { ACROSS, ALONG, SINGLE, WHOLE, STILL } moments_layout;
 
 /* n contiguous elements of a run, with pointers to their gradients, old and new weights, momentum, and the second
@@ -236,7 +236,7 @@ static bool gather_runs(walk *w, runs *r)
     return more;
 }
 
-/* Returns n elements of a run, from its element i on. */
+/* Returns the range of n elements of the walk's current run, from its element i on. */
 static range range_of(const pd_unit *unit, const walk *w, int64_t i, int64_t n)
 {
     const pd_adafactor_own *own = unit->plan->own;

@@ -74,7 +74,7 @@ static bool take_pair(pd_pair *pair, char **at)
     pair->value = past_blanks(value);
     if ((end = past_value(pair->value)) == NULL || end == pair->value) return false;
     *at = *end == ',' ? end + 1 : end;
-    if (*end == ',' && *past_blanks(*at) == '\0') return false; /* an error: no pair follows the comma */
+    if (*end == ',' && *past_blanks(*at) == '\0') return false; /* invalid: no pair follows the comma */
     *end = '\0';
     cut_blanks(pair->value);
     return true;

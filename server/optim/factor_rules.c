@@ -321,9 +321,9 @@ int pd_flag_reader(void *flag, const char *text, pd_error *err)
     return yes || no ? PD_OK : pd_fail(err, PD_INVALID_ARGUMENT, "expected yes or no, got \"%.80s\"", text);
 }
 
-/* A map that was read. */
+/* A map of regular expressions for names of parameters to values. */
 typedef struct name_map {
-    /* the text of the map, borrowed; by it the map is found again */
+    /* the text of the map, borrowed; map_of finds the map by its text */
     const char *text;
     pd_pairs pairs;
     pd_pattern **patterns; /* the compiled regular expression of each pair; NULL: not compiled yet */

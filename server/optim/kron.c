@@ -119,7 +119,7 @@ static double probability(const double *h, int64_t count)
 }
 
 /* Returns the number of steps from one update of the factors to the next, if preconditioner_update_probability is p.
- * For the schedule "anneal" this is its least number, 1. */
+ * For the schedule "anneal" it returns the least such number, 1. */
 static double interval_of(double p)
 {
     return p == ANNEAL ? 1 : fmin(ceil((double)(1 / (float)p)), 0x1p53);

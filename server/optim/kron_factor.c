@@ -302,8 +302,8 @@ static void squares_along(float *sum, const pd_block_view *x, int dim)
 }
 
 /* Computes m, the multiplier of a diagonal factor: m = -rate / max|T1 + T2| (T1 - T2). T1 and T2 are vectors: the sums
- * of squares of the tensors A and B for each index of dimension `dim`. m has `side` numbers; those after the size of
- * the dimension are 0. */
+ * of squares of the tensors A and B for each index of dimension `dim`. m has `side` numbers; the elements of m after
+ * the size of the dimension are 0. */
 static void diagonal_multiplier(float *m, int64_t side, const pd_block_view *A, const pd_block_view *B, int dim,
                                 float rate, float *scratch)
 {

@@ -186,7 +186,7 @@ double pd_model_norm(const pd_model *model)
 }
 
 /* Returns whether a parameter has a gradient that is clipped in a given scope. A scope is a set of gradients that are
- * clipped together: ALONE means all gradients, otherwise it is an index of `limits`, and means those of one group. */
+ * clipped together: ALONE stands for all gradients, an index of `limits` for the gradients of that group. */
 static bool is_clipped(const pd_model *model, size_t scope, size_t param)
 {
     return model->gradient[param] != NULL && !model->optims[param]->ops->takes_values &&
@@ -298,8 +298,8 @@ static int check_draws(const pd_optim *optim, const pd_draws *draws, pd_error *e
                    optim->name, (long long)wanted, (long long)draws->n_normal);
 }
 
-/* Checks that updates are requested only where the optimizer computes them, and that a step gets as many recorded
- * random numbers as its optimizer takes. */
+/* Checks the inputs of a step: that changes of weights (io->update) are requested only where the optimizer computes
+ * them, and that recorded random numbers are as many as the optimizer takes. */
 static int check(const pd_model *model, const pd_step_io *io, pd_error *err)
 {
     int rc = PD_OK;
@@ -349,8 +349,8 @@ static int begin_all(pd_model *model, const pd_step_io *io, size_t *n_steps)
 }
 
 /* Binds the steps of each group of parameters that count their steps together: they succeed or fail as a whole.
- * Advances the groups' counters of steps. model->steps has n steps: those of groups come last, in the order of the
- * groups. */
+ * Advances the groups' counters of steps. model->steps has n steps: the steps of parameters in groups come last, in the
+ * order of the groups. */
 static void bind_groups(pd_model *model, size_t n)
 {
     for (size_t g = model->n_groups; g-- > 0;) {
@@ -400,7 +400,7 @@ static void order_tasks(pd_task **task, pd_optim **owner, size_t n)
     for (size_t i = 0; i < n; i++) task[i] = tasks[load[i].place], owner[i] = owners[load[i].place];
 }
 
-/* Runs the tasks that the steps have made. Returns whether there were any. */
+/* Runs the tasks that the n steps have captured. Returns whether there were any tasks. */
 static bool run_tasks(const pd_model *model, size_t n)
 {
     pd_task *task[AT_ONCE];

@@ -32,7 +32,7 @@ typedef struct pd_taken_root {
 typedef struct pd_taken_roots {
     pd_taken_root *at; /* array of the caller, in the order in which the tasks were captured */
     size_t n, room;    /* number of entries in `at`, and number for which it has room */
-    size_t left;       /* number of pending tasks that the step did not take; set by pd_optim_note_taken's step */
+    size_t left;       /* number of pending tasks that the step did not take; a replayed step does not set it */
     /* the list is not what the step took: `at` had no room, or a task that a replayed step must take does not exist */
     bool missed;
 } pd_taken_roots;

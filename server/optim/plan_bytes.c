@@ -144,8 +144,8 @@ static int64_t array_bytes(size_t n, size_t size)
     return n == 0 ? 0 : pd_block_bytes((int64_t)((n < 4 ? 4 : 2 * n) * size));
 }
 
-/* Returns the bytes for the numbers that threads report when they compute a phase of a step: each unit of the phase has
- * some (pd_unit.partial). */
+/* Returns the bytes that a batch needs for each unit of a phase: the numbers that it reports (pd_unit.partial), and a
+ * flag. */
 static int64_t batch_bytes(const pd_plan *plan)
 {
     return pd_block_bytes((pd_plan_most_units(plan) + 1) * (int64_t)(sizeof(double[PD_MAX_PARTIALS]) + sizeof(bool)) +

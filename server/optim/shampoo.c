@@ -590,9 +590,9 @@ static int shampoo_refusal(const pd_task_view *task, pd_error *err)
     return PD_OK;
 }
 
-/* Returns the element type in which the changes of the weights can be given without rounding: they are already rounded
- * to communication_dtype. Returns 0 if the weights are rounded instead (communicate_params): their differences are not
- * exact in that type. */
+/* Returns the type communication_dtype, to which a step rounds the changes of the weights: so the changes are exact in
+ * this type. Returns 0 with communicate_params: then a step rounds the new weights, and their changes are not exact in
+ * the type. */
 static pd_dtype shampoo_update_dtype(const double *h)
 {
     static const pd_dtype types[] = {

@@ -64,11 +64,12 @@ typedef struct pd_slot_memory {
     pd_stored *stored; /* the coded slots */
     /* n_stored: number of coded slots; n_whole: number of coded slots of the whole parameter */
     size_t n_stored, n_whole;
-    int64_t view_floats; /* floats of the float32 forms of one block's coded slots: the most that any block needs */
-    int64_t state_bytes; /* bytes of the lasting slots */
-    int64_t temporary_floats; /* floats of all temporary slots */
-    int64_t after_floats;     /* floats of the slot that may use the memory of the new weights */
-    float *temporary;         /* memory of the temporary slots, and of the float32 forms of coded ones */
+    /* number of floats of the float32 forms of one block's coded slots: the most that any block needs */
+    int64_t view_floats;
+    int64_t state_bytes;      /* number of bytes of the lasting slots */
+    int64_t temporary_floats; /* number of floats of all temporary slots */
+    int64_t after_floats;     /* number of floats of the slot that may use the memory of the new weights */
+    float *temporary;         /* memory of the temporary slots, and of the float32 forms of coded slots */
 } pd_slot_memory;
 
 /* The step under way. */
