@@ -184,8 +184,8 @@ static int no_such_hyper(const pd_optimizer_ops *ops, const char *name, pd_error
                    name, list, ops->name);
 }
 
-/* Returns whether the optimizer's own check refuses a value that is out of the hyperparameter's range. If it does, *err
- * has the error text of the optimizer's original implementation. */
+/* Returns whether pd_optimizer_ops.check refuses a value that is out of the hyperparameter's range. If so, *err has the
+ * error text of the optimizer's original implementation. */
 static bool refused_by_row(const pd_optimizer_ops *ops, int index, double value, pd_error *err)
 {
     pd_hypers alone;

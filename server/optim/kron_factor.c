@@ -318,12 +318,10 @@ static void diagonal_multiplier(float *m, int64_t side, const pd_block_view *A, 
     for (int64_t i = 0; i < n; i++) m[i] *= -step;
 }
 
-/* Turns M, the matrix of which a triangular factor's multiplier is made, into the multiplier, in place. M is symmetric
- * and lies in the lower half only. It becomes the identity minus `step` times its upper half, with zeros below the
- * diagonal.
+/* Converts M in place to the multiplier of a triangular factor. At first M is a symmetric matrix, stored in the lower
+ * half only. It becomes the identity minus `step` times its upper half, with zeros below the diagonal.
  *
- * Works in squares of 8 x 8 elements, since all rows of a square may fall into the same set of the first-level
- * cache. */
+ * Works in squares of 8 x 8 elements, because many rows of M may map to the same set of the first-level cache. */
 static void to_multiplier(pd_mat M, float step)
 {
     enum { SIDE = 8 };

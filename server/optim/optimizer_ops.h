@@ -21,7 +21,7 @@
  * There are two kinds of optimizers:
  *
  *   - capture_phase <= adopt_phase: statistics, roots, new weights. With d = 0 a step uses the roots of its own
- *     statistics. Tasks do not see the changes of phases between the two. Most have capture_phase == adopt_phase.
+ *     statistics. Tasks do not see what phases between capture_phase and adopt_phase change. Most optimizers have capture_phase == adopt_phase.
  *   - capture_phase > adopt_phase: roots are computed after the weights, as in SOAP (capture_phase may be n). A step
  *     cannot adopt a task that it captures later, so d is at least 1 or PD_ROOT_READY. With d = 1 the results have the
  *     same bits as with roots computed at the end of the step, but the tasks run while workers compute the next
@@ -218,8 +218,8 @@ struct pd_optimizer_ops {
      * global norm does not change them. */
     bool takes_values;
     /* Largest magnitude of a gradient's element with which the state stays finite in float32, since phases square it
-     * (PD_SQUARE_MOST) or sum its products (PD_PRODUCT_MOST). Callers skip a step with a larger one, as they do with a
-     * gradient that is not finite: otherwise the state would be spoiled for all later steps. 0: every finite gradient
+     * (PD_SQUARE_MOST) or sum its products (PD_PRODUCT_MOST). Callers skip a step whose gradient has a larger element,
+     * or one that is not finite: otherwise the state would not be finite in all later steps. 0: every finite gradient
      * is accepted. */
     float gradient_most;
     /* Returns the limit of the norm of all gradients in a group, 1e-30 to 1e30; 0, or NULL in place of the function: no

@@ -195,8 +195,8 @@ ADD(add_bfloat16, SEND_BFLOAT16, false)
 ADD(add_to_float16, SEND_FLOAT16, true)
 ADD(add_to_bfloat16, SEND_BFLOAT16, true)
 
-/* Moves n weights along the direction P, which receives their change. M is NULL without momentum. `after` may be the
- * same memory as `before`. */
+/* Adds to n weights their change along the direction P, and stores the change in P. M is NULL without momentum. `after`
+ * may be the same memory as `before`. */
 static void update_elements(float *after, const float *before, float *P, float *M, int64_t n,
                             const update_constants *constants)
 {
