@@ -21,7 +21,8 @@
  * There are two kinds of optimizers:
  *
  *   - capture_phase <= adopt_phase: statistics, roots, new weights. With d = 0 a step uses the roots of its own
- *     statistics. Tasks do not see what phases between capture_phase and adopt_phase change. Most optimizers have capture_phase == adopt_phase.
+ *     statistics. Tasks do not see what phases between capture_phase and adopt_phase change. Most optimizers have
+ *     capture_phase == adopt_phase.
  *   - capture_phase > adopt_phase: roots are computed after the weights, as in SOAP (capture_phase may be n). A step
  *     cannot adopt a task that it captures later, so d is at least 1 or PD_ROOT_READY. With d = 1 the results have the
  *     same bits as with roots computed at the end of the step, but the tasks run while workers compute the next

@@ -134,9 +134,9 @@ int64_t pd_slot_item_elements(const pd_slot_spec *spec);
 int64_t pd_task_elements(const pd_plan *plan, const pd_task_spec *task, int slot);
 int64_t pd_task_share_bytes(const pd_plan *plan, const pd_task_spec *task, int slot);
 
-/* Return the number of statistics of a plan, and the number of rows of statistic `number`. Each dimension of a block has
- * a statistic, a square matrix with one row for each index of the dimension. Statistics are numbered block by block:
- * dimension d of block b has number b rank + d. */
+/* Return the number of statistics of a plan, and the number of rows of statistic `number`. Each dimension of a block
+ * has a statistic, a square matrix with one row for each index of the dimension. Statistics are numbered block by
+ * block: dimension d of block b has number b rank + d. */
 int64_t pd_statistics_count(const pd_plan *plan);
 int64_t pd_statistics_side(const pd_plan *plan, int64_t number);
 
