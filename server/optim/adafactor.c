@@ -86,7 +86,7 @@ static const pd_hyper adafactor_hypers[] = {
     { .name = NULL },
 };
 
-enum { STAT_HAS_AXES }; /* 1 if some parameter names its dimensions */
+enum { STAT_HAS_AXES }; /* the statistic is 1 if some parameter of the job names its dimensions, otherwise 0 */
 static const pd_model_stat adafactor_stats[] = { [STAT_HAS_AXES] = { "has_axes", PD_FOLD_MAX }, { .name = NULL } };
 
 static int check(const pd_hypers *declared, const pd_hypers *now, pd_error *err)
@@ -142,8 +142,8 @@ static const char *text_of(const pd_declaration *declaration, int hyper)
     return pd_hypers_given_text(&declaration->hypers, hyper);
 }
 
-/* Reports an error in the text of a hyperparameter: if `rc`, the result of reading the text, is an error, writes the
- * hyperparameter's name and the error text `why` to *err. Returns `rc`, but PD_INVALID_ARGUMENT for PD_NOT_FOUND. */
+/* Writes the name of a hyperparameter and the error text `why` to *err, if `rc`, the result of reading the
+ * hyperparameter's text, is an error. Returns `rc`, but PD_INVALID_ARGUMENT in place of PD_NOT_FOUND. */
 static int in_hyper(const char *name, int rc, const pd_error *why, pd_error *err)
 {
     return rc == PD_OK ? rc
@@ -259,12 +259,12 @@ static int64_t at_least(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Chooses the dimension along which a parameter is cut into blocks, and the number of chunks into which this dimension
- * is cut.
+/* Chooses own->cut, the dimension along which a parameter is cut into blocks, and own->chunks, the number of ranges of
+ * indices into which this dimension is cut.
  *
- * If it is a ROW or COLUMN dimension, one of the two moments does not have it. Blocks that differ only in their chunk
+ * If it is a ROW or COLUMN dimension, one of the two moments does not have it. Blocks that differ only in their range
  * then add squared gradients to the same elements of this moment. So that no two threads write the same sums, each
- * block has its own copy of these sums. A chunk has at least ADAFACTOR_SHARES indices, so that the copies are small
+ * block has its own copy of these sums. A range has at least ADAFACTOR_SHARES indices, so that the copies are small
  * compared with the blocks. */
 static void find_cut(pd_plan *plan)
 {
@@ -283,7 +283,7 @@ static void find_cut(pd_plan *plan)
         if (inner <= CHUNK_ELEMENTS || cut == plan->shape.rank - 1) break;
     }
     chunks = at_most(chunks, plan->shape.dim[cut]);
-    /* From here on, `chunks` is the number of indices in each chunk of the dimension */
+    /* `chunks` was the number of ranges so far; from here on it is the number of indices in each range */
     chunks = (plan->shape.dim[cut] + chunks - 1) / chunks;
     own->cut = cut;
     own->chunks = (plan->shape.dim[cut] + chunks - 1) / chunks;
@@ -323,8 +323,7 @@ static int make_blocks(pd_plan *plan)
     return PD_OK;
 }
 
-/* Returns the description of a slot for a moment that has all dimensions of the parameter except those with the factor
- * rule `rule` (ROW, COLUMN, BATCH or NONE). */
+/* Returns the slot of a moment that has all dimensions of the parameter except those with the rule `rule`. */
 static pd_slot_spec moment(const char *name, const pd_shape *shape, const pd_factoring *factoring, pd_dim_rule rule)
 {
     pd_slot_spec spec = { .name = name, .number = -1, .follows_known = true };
@@ -400,7 +399,7 @@ static int add_limits(pd_plan *plan)
     int rc;
 
     own->groups = plan->n_blocks > 0 ? pd_over_size(&groups, &plan->blocks[0], plan->shape.rank)
-                                     /* the first block has parts of at least as many groups as any other */
+                                     /* no block has elements of more groups than the first one */
                                      : 0;
     rc = add_temporary(plan, "squares", 2 * (int64_t)plan->n_blocks * own->groups, PD_STORE_F64, &own->squares);
     return rc == PD_OK ? add_temporary(plan, "limits", 2 * groups.elements, PD_STORE_F64, &own->limits) : rc;

@@ -15,6 +15,7 @@ enum { TILE = 1024, TOGETHER = 4 };
 /* Indices of the two numbers of a group: in the slot `squares` the sums of squares of its weights and of its updates,
  * in the slot `limits` its learning rate and its clip factor. */
 enum { OF_WEIGHTS, OF_UPDATE };
+/* Indices of the tensors that a walk follows: v_row, v_col, the numbers of each group, and the means of v_row. */
 enum { ROW, COL, GROUP, BOTH, TENSORS };
 
 /* Returns the layout of a tensor that has only some dimensions of the plan's shape: those whose factor rule (ROW,
@@ -90,10 +91,12 @@ static inline double *squares_of(const pd_unit *unit, int which)
     return doubles_of(unit, own->squares) + (2 * unit->index + which) * own->groups;
 }
 
+/* A walk over a block, run by run: the position of the current run in the parameter and in the tensors with some of its
+ * dimensions. */
 typedef struct walk {
     const pd_block *block;
     int rank;
-    pd_over over[TENSORS];
+    pd_over over[TENSORS]; /* layout of each tensor */
     /* distance in memory from one index to the next in each dimension of the parameter, in elements */
     int64_t stride[PD_MAX_RANK];
     /* index of the current run in each dimension of the block; always 0 in the last dimension */
@@ -101,25 +104,26 @@ typedef struct walk {
     /* where the first element of the current run lies: `element` is its offset in the parameter, at[i] its offset in
      * tensor number i (ROW, COL, GROUP or BOTH) */
     int64_t element, at[TENSORS];
-    /* n: number of elements in a run. tile: how many of them to process at once; they all belong to one group */
+    /* n: number of elements in a run. tile: number of elements of one group that are processed at once */
     int64_t n, tile;
     /* distance in each tensor from one element of a run to the next: 0 if the tensor has a single element for the whole
      * run, else 1 */
     int64_t step[TENSORS];
-    bool still; /* whether this step's squared gradients have the weight 0 in the second moments */
+    bool still; /* whether this step multiplies its squared gradients by 0 when it adds them to the second moments */
 } walk;
 
-/* Returns whether both moments have one element for each element of a run: both have the last dimension. */
+/* Returns whether both moments have one element for each element of a run, that is, have the last dimension. */
 static inline bool is_single(const walk *w)
 {
     return w->step[ROW] != 0 && w->step[COL] != 0;
 }
 
-/* Up to TOGETHER neighbouring runs that are processed together. The moment `across_is` has one element for each element
- * of a run, and all these runs use the same ones. The moment `along_is` has a single element for each run. */
+/* Up to TOGETHER neighbouring runs that are processed together. The moment `across_is` has one element for each index i
+ * of a run, and all these runs share it. In the moment `along_is` each run has a single element. */
 typedef struct runs {
-    int k;
+    int k; /* number of runs */
     int64_t n;
+    /* for each run, the index in the parameter of its first element, and the index of its group */
     int64_t element[TOGETHER], group[TOGETHER];
     int64_t along[TOGETHER]; /* for each run, the index of its single element in the moment `along_is` */
     int64_t across;          /* index in the moment `across_is` of the first element that all the runs use */
@@ -131,14 +135,14 @@ static inline void point_to_runs(const float **to, const runs *r, const float *b
     for (int j = 0; j < r->k; j++) to[j] = base + r->element[j];
 }
 
-/* Which of a parameter's second moments have one element for each element of a run; the others have a single element
- * for the whole run:
+/* Which of a parameter's second moments have one element for each element of a run, and which have a single element for
+ * the whole run:
  *
- * - ACROSS: only the column moment v_col has one for each element.
- * - ALONG: only the row moment v_row has.
- * - SINGLE: both have.
+ * - ACROSS: v_col has one element for each element of a run; v_row has a single one.
+ * - ALONG: v_row has one element for each element of a run; v_col has a single one.
+ * - SINGLE: both moments have one element for each element of a run.
  * - WHOLE: the parameter is not factored, and has one full moment.
- * - STILL: like WHOLE, in a step whose squared gradients have the weight 0 in the moment. */
+ * - STILL: like WHOLE, in a step that multiplies its squared gradients by 0 (walk.still). */
 typedef enum moments_layout { ACROSS, ALONG, SINGLE, WHOLE, STILL } moments_layout;
 
 /* n contiguous elements of a run, with pointers to their gradients, old and new weights, momentum, and the second
@@ -199,7 +203,7 @@ static void advance(walk *w, int d, int64_t by)
     for (int i = 0; i < TENSORS; i++) w->at[i] += by * w->over[i].stride[d];
 }
 
-/* Moves a walk to the next run. Returns false after the last one. */
+/* Advances a walk to the next run. Returns false after the last one. */
 static bool next_run(walk *w)
 {
     for (int d = w->rank - 2; d >= 0; d--) {
@@ -232,7 +236,7 @@ static bool gather_runs(walk *w, runs *r)
     return more;
 }
 
-/* Returns n elements of a run, from its element i on. */
+/* Returns the range of n elements of the walk's current run, from its element i on. */
 static range range_of(const pd_unit *unit, const walk *w, int64_t i, int64_t n)
 {
     const pd_adafactor_own *own = unit->plan->own;
@@ -362,7 +366,8 @@ PD_CLONES(void, add_squares_four, (const float *const *x, int64_t n, double *sum
     }
 }
 
-/* Does the same for several runs, each of which belongs to one group. */
+/* Adds the squares of the weights of several runs to `squares`, as add_weights does for one run. Each run must belong
+ * to one group. */
 static void add_weights_of(const pd_unit *unit, const runs *r, double *squares, int64_t first)
 {
     const float *x[TOGETHER];
@@ -438,6 +443,8 @@ static void sum_factored(const pd_unit *unit)
     } while (next_run(&w));
 }
 
+/* The constants with which a step updates a second moment v: v <- keep v + gain (g^2 + epsilon). With `skip`, an
+ * element keeps its old value if the new one would be NaN. */
 typedef struct mixture {
     float keep, gain, epsilon;
     bool skip;
@@ -568,7 +575,7 @@ void pd_adafactor_means(const pd_unit *unit)
     } while (next_run(&w));
 }
 
-/* Both functions return NaN if one of the numbers is NaN. */
+/* larger and smaller return the larger or smaller of two numbers; NaN if one of them is NaN. */
 PD_INLINE float larger(float a, float b)
 {
     return ((b > a) | (b != b)) ? b : a;
@@ -593,8 +600,8 @@ PD_INLINE void add_squared_updates(pd_lanes *sum, const float *g, float one, con
     pd_lanes_add_product(sum, y, y);
 }
 
-/* Adds the sum of the squared updates of each of k runs to sum[j], j being the number of the run. The update of element
- * i in run j is the product of the gradient g[j][i], the run's factor one[j] and the element's factor many[i]. */
+/* Adds the sum of the squared updates of run j to sum[j], for each of k runs. The update of element i in run j is the
+ * product of the gradient g[j][i], the run's factor one[j] and the element's factor many[i]. */
 PD_INLINE void add_updates(const float *const *g, const float *one, const float *many, bool one_first, int k, int64_t n,
                            double *sum)
 {
@@ -712,6 +719,7 @@ void pd_adafactor_limits(const pd_unit *unit)
     }
 }
 
+/* The constants with which a step changes the momentum and the weights (pass). */
 typedef struct pull {
     float rate, clip, beta, gain, keep;
     bool skip, coarse_m, coarse_w;
@@ -746,9 +754,9 @@ static pull pull_of(const pd_unit *unit)
     return f;
 }
 
-/* Computes the new weights of a stretch, and its new momentum if there is one, in one pass over memory. `coarse`: the
- * momentum or the weights are rounded to bfloat16. The callers pass all arguments but `s` and `f` as constants, so the
- * compiler makes a loop without branches for each combination. */
+/* Computes the new weights of a range, and its new momentum if there is one, in one pass over memory. `coarse` says
+ * whether the momentum or the weights are rounded to bfloat16. The callers pass all arguments but `s` and `f` as
+ * constants, so the compiler makes a loop without branches for each combination. */
 PD_INLINE void pass(const range *s, pull f, moments_layout layout, bool momentum, bool coarse)
 {
     const range r = *s; /* a local copy: the compiler knows that the loop's writes do not change it */

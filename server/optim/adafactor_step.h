@@ -42,47 +42,52 @@ enum {
 };
 enum { DTYPE_FLOAT32, DTYPE_BFLOAT16 };
 
-/* Stands for None, which T5X allows in hyperparameters for which 0 is a valid number, too. */
+/* Value of a hyperparameter that stands for T5X's None, where 0 is a valid number. */
 #define ADAFACTOR_NONE (-INFINITY)
 
-/* adafactor's own part of a parameter's plan, to which plan->own points. A slot's number is -1 if the parameter does
- * not have the slot. Slots from row_sums on are temporary. */
+/* adafactor's own struct in a parameter's plan, to which plan->own points. The members from `v` to `limits` are indices
+ * of slots; -1: the parameter does not have the slot. Slots from row_sums on are temporary. */
 typedef struct pd_adafactor_own {
     bool factored, by_scale;
-    int cut;                      /* the dimension along which the parameter is cut into blocks */
-    int64_t chunks;               /* number of chunks into which dimension `cut` is cut */
-    int v, m, v_row, v_col;       /* full second moment, momentum, row moment and column moment */
-    int row_sums, col_sums;       /* sums of this step's squared gradients for v_row and v_col */
-    int row_factors, col_factors; /* factors of the gradients, computed from v_row and v_col */
-    int row_means;                /* means of v_row over the ROW dimensions, by which v_row is divided */
-    /* if blocks are chunks of a ROW or COLUMN dimension: each block's own sums of squared gradients for the moment that
-     * does not have this dimension */
+    int cut;        /* the dimension along which the parameter is cut into blocks */
+    int64_t chunks; /* number of ranges of indices into which dimension `cut` is cut */
+    /* slots of the full second moment, the momentum, the row moment and the column moment */
+    int v, m, v_row, v_col;
+    int row_sums, col_sums;       /* slots of the sums of this step's squared gradients for v_row and v_col */
+    int row_factors, col_factors; /* slots of the factors of the gradients, computed from v_row and v_col */
+    int row_means;                /* slot of the means of v_row over the ROW dimensions, by which v_row is divided */
+    /* slot for parameters whose dimension `cut` is ROW or COLUMN: each block's own sums of squared gradients for the
+     * moment that does not have this dimension */
     int shared;
-    int squares;                   /* for each block and group: sums of squares of the weights and of the updates */
-    int limits;                    /* learning rate and clip factor of each group */
+    /* slot of the sums of squares of the weights and of the updates, for each block and group */
+    int squares;
+    int limits;                    /* slot of the learning rate and clip factor of each group */
     bool shared_is_row;            /* whether the sums in `shared` are for v_row; false: for v_col */
     int64_t shared_size;           /* number of sums that each block has in `shared` */
     int64_t groups;                /* number of groups for which each block has room in `squares` */
     pd_dim_rule rule[PD_MAX_RANK]; /* factor rule of each dimension of plan->shape */
 } pd_adafactor_own;
 
-/* Least number of indices in a chunk, if each block has its own sums in `shared`, which are then small compared with
- * the chunk. */
+/* Least number of indices of dimension `cut` in a block that has its own sums in `shared`. So the sums are small
+ * compared with the block. */
 enum { ADAFACTOR_SHARES = 16 };
 
 /* The layout of a tensor, such as a moment, that has only some dimensions of the plan's shape. stride[d] is the
- * distance in memory from one index of dimension d to the next, in elements; 0: the tensor does not have it. */
+ * distance in memory from one index of dimension d to the next, in elements; 0: the tensor does not have dimension
+ * d. */
 typedef struct pd_over {
     int64_t stride[PD_MAX_RANK];
     int64_t elements;
 } pd_over;
 
-/* Return the layout of a tensor without the dimensions of one rule (v_col for ROW, v_row for COLUMN), with only the
- * BATCH dimensions, and with only the BATCH and NONE dimensions, which both moments have. */
+/* Return the layout of a tensor that has only some dimensions. pd_over_all_but: all except those with the rule `rule`
+ * (v_col for ROW, v_row for COLUMN). pd_over_groups: the BATCH dimensions. pd_over_both: the BATCH and NONE dimensions,
+ * which both moments have. */
 pd_over pd_over_all_but(const pd_plan *plan, pd_dim_rule rule);
 pd_over pd_over_groups(const pd_plan *plan);
 pd_over pd_over_both(const pd_plan *plan);
-/* Return the offset and the number of elements of a block in a tensor. `rank` is that of the plan's shape. */
+/* Return where a block's elements begin in a tensor of layout `of` (pd_over_first), and how many there are
+ * (pd_over_size). `rank` is that of the plan's shape. */
 int64_t pd_over_first(const pd_over *of, const pd_block *block, int rank);
 int64_t pd_over_size(const pd_over *of, const pd_block *block, int rank);
 

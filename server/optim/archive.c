@@ -11,10 +11,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "images hold numbers a
 _Static_assert(sizeof(size_t) == sizeof(uint64_t) && sizeof(bool) == 1, "numbers have the same width in an image");
 
 #define MAGIC 0x4d494450u /* "PDIM" */
-/* an offset in the image, after magic number and version: there stands the length of the image */
+/* offset in the image of its length, which follows magic number and version */
 #define LENGTH_AT 8
-#define LEAST_ROOM 4096
-#define AGREED_TEXT 4096
+#define LEAST_ROOM 4096  /* bytes of a writer's first buffer */
+#define AGREED_TEXT 4096 /* most bytes of a text of pd_archive_agree */
 
 int pd_archive_fail(pd_archive *archive, int code, const char *format, ...)
 {
@@ -75,8 +75,8 @@ static size_t bytes_left(const pd_archive *archive)
     return (archive->depth > 0 ? archive->open[archive->depth - 1].at : archive->size) - archive->at;
 }
 
-/* Returns a pointer to the next n bytes of the image that is being read, and does not move on. NULL: fewer bytes are
- * left, or there was an earlier error. */
+/* Returns a pointer to the next n bytes of the image that is being read. The archive's position stays. NULL: fewer
+ * bytes are left, or there was an earlier error. */
 static const uint8_t *peek(pd_archive *archive, size_t n)
 {
     if (!is_ok(archive)) return NULL;
@@ -241,7 +241,7 @@ static uint64_t fingerprint(const pd_table *table)
     return hash;
 }
 
-/* Returns the least number of bytes that a record (a struct with the table's fields) takes in an image. */
+/* Returns the least number of bytes that a struct with the table's fields takes in an image. */
 static size_t least_bytes(const pd_table *table)
 {
     size_t n = 0;
@@ -344,7 +344,7 @@ bool pd_archive_has_more(const pd_archive *archive)
 }
 
 /* Writes or reads the first bytes of an image: magic number, version and length. A writer does not know the length yet
- * and writes 0. pd_archive_end puts in the real one. */
+ * and writes 0; pd_archive_end writes the length there. */
 static void visit_header(pd_archive *archive)
 {
     uint32_t magic = MAGIC, version = PD_ARCHIVE_VERSION;

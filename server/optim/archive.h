@@ -23,10 +23,10 @@
  * The reader trusts no byte. Reading allocates at most a small multiple of the image's size. The image has no checksum:
  * a caller that writes it to a file adds one. Errors:
  *
- *   - PD_DATA_LOSS: the image is cut or damaged, or a value is out of its bounds.
+ *   - PD_DATA_LOSS: the image is truncated or damaged, or a value is out of its bounds.
  *   - PD_UNIMPLEMENTED: the image has another version of the format, or other fields.
  *   - PD_INVALID_ARGUMENT: another kind of object wrote the image (pd_archive_agree).
- *   - PD_NO_MEMORY.
+ *   - PD_NO_MEMORY: out of memory.
  *
  * Format, little-endian: magic number, version (4 bytes each), length of the image (8). A section is the length of its
  * name (1), its name, the length of its content (8), its content. A table of fields begins with a fingerprint (8): a
@@ -54,6 +54,7 @@ typedef enum pd_field_kind {
     PD_FIELD_STRING,
 } pd_field_kind;
 
+/* A member of a struct that an image contains. */
 typedef struct pd_field {
     const char *name;
     size_t offset; /* offset of the member in its struct, in bytes */
@@ -91,10 +92,11 @@ typedef struct pd_table {
 #define PD_ARCHIVE_DEPTH 8          /* most sections that may be open at once */
 #define PD_ARCHIVE_STRING (1 << 20) /* most bytes of a text field of the kind STRING that has no bounds of its own */
 
+/* A section that is open in an archive. */
 typedef struct pd_section {
     const char *name; /* name of the section, borrowed while the section is open */
-    /* an offset in the image. When writing: where the length of the section stands. When reading: where the section
-     * ends */
+    /* offset in the image. When writing: of the field with the section's length. When reading: of the end of the
+     * section */
     size_t at;
 } pd_section;
 
@@ -106,7 +108,7 @@ typedef struct pd_archive {
     size_t at;           /* number of bytes of the image that were written or read so far */
     size_t size;         /* when writing: capacity of the buffer in bytes. When reading: length of the image */
     pd_section open[PD_ARCHIVE_DEPTH];
-    int depth;
+    int depth;    /* number of open sections: open[0] to open[depth - 1] */
     pd_error err; /* the first error of the writer or reader; its code is PD_OK as long as there was none */
 } pd_archive;
 
@@ -127,7 +129,7 @@ int pd_archive_end(pd_archive *archive, uint8_t **image, size_t *n, pd_error *er
 bool pd_archive_is_reading(const pd_archive *archive);
 /* Returns PD_OK, or the code of the first error of the archive. */
 int pd_archive_status(const pd_archive *archive);
-/* Records an error that the caller has found while it writes or reads an image. The error text begins with the names of
+/* Stores an error that the caller has found while it writes or reads an image. The error text begins with the names of
  * the open sections. Only the first error counts. Returns the code of the first error. */
 int pd_archive_fail(pd_archive *archive, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
@@ -135,12 +137,12 @@ int pd_archive_fail(pd_archive *archive, int code, const char *format, ...) __at
  * section's content was read to the end. Names have 1 to 255 bytes, and are borrowed while the section is open. */
 void pd_archive_enter(pd_archive *archive, const char *name);
 void pd_archive_leave(pd_archive *archive);
-/* Returns whether a reader has not reached the end of the open section yet. Images of earlier versions lack what was
- * added since at the end of a section: a visitor leaves it out when this is false. */
+/* Returns whether a reader has not reached the end of the open section yet. A later version may have added fields at
+ * the end of a section: if this is false, the image is older, and the visitor skips these fields. */
 bool pd_archive_has_more(const pd_archive *archive);
 
-/* Write or read one struct (pd_archive_fields) or an array of n structs (pd_archive_records), with the members that the
- * table lists. The image does not contain n: the reader must know it. */
+/* Write or read the members that the table lists: of one struct (pd_archive_fields), or of an array of n structs
+ * (pd_archive_records). The image does not contain n: the reader must know it. */
 void pd_archive_fields(pd_archive *archive, const pd_table *table, void *record);
 void pd_archive_records(pd_archive *archive, const pd_table *table, void *records, size_t n);
 /* Writes or reads an array of structs whose length the image contains: first the length, then the structs. Returns the

@@ -64,8 +64,8 @@ static char *take_key(pd_pair *pair, char *at)
     return colon + 1;
 }
 
-/* Reads one key:value pair of a list, at *at. Moves *at to the next pair, or to the end. Returns false if there is no
- * complete pair. */
+/* Reads the key:value pair of a list that begins at *at. Moves *at to the next pair, or to the end of the list. Returns
+ * false if there is no complete pair. */
 static bool take_pair(pd_pair *pair, char **at)
 {
     char *value = take_key(pair, *at), *end;
@@ -74,7 +74,7 @@ static bool take_pair(pd_pair *pair, char **at)
     pair->value = past_blanks(value);
     if ((end = past_value(pair->value)) == NULL || end == pair->value) return false;
     *at = *end == ',' ? end + 1 : end;
-    if (*end == ',' && *past_blanks(*at) == '\0') return false; /* an error: no pair follows the comma */
+    if (*end == ',' && *past_blanks(*at) == '\0') return false; /* invalid: no pair follows the comma */
     *end = '\0';
     cut_blanks(pair->value);
     return true;
@@ -154,7 +154,7 @@ static const struct {
 
 const char *pd_dim_rule_name(pd_dim_rule rule)
 {
-    return words[rule].word; /* an index of `words`, whose first entries are in the order of the enum pd_dim_rule */
+    return words[rule].word; /* the first entries of `words` are in the order of the enum pd_dim_rule */
 }
 
 bool pd_dim_rule_read(pd_dim_rule *rule, const char *text)

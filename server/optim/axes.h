@@ -23,6 +23,7 @@ const char *pd_dim_rule_name(pd_dim_rule rule); /* returns the name of a dimensi
  * Returns false for any other text. */
 bool pd_dim_rule_read(pd_dim_rule *rule, const char *text);
 
+/* The names of one parameter's dimensions. */
 typedef struct pd_axes {
     int n; /* number of names: as many as the parameter has dimensions, or 0 if no names are given */
     char name[PD_MAX_RANK][PD_AXIS_NAME]; /* logical name of each dimension of the parameter; may be empty */
@@ -36,36 +37,40 @@ int pd_axes_read(pd_axes *out, const char *text, int rank, pd_error *err);
  * standard table ("layers", "stack"). */
 int pd_axes_leading_batch(const pd_axes *axes);
 
+/* One entry of a table: a name of a dimension, and its rule. */
 typedef struct pd_axis_rule {
     char name[PD_AXIS_NAME];
     pd_dim_rule rule;
 } pd_axis_rule;
 
+/* A table that gives names of dimensions their rules. */
 typedef struct pd_axis_table {
     const pd_axis_rule *at;
     size_t n;
-    pd_axis_rule *own; /* memory that this table has allocated; NULL: the table is static */
+    pd_axis_rule *own; /* memory of `at`, which pd_axis_table_free frees; NULL: `at` is static */
 } pd_axis_table;
 
 /* Reads a table that gives names of dimensions their rules: "standard", or pairs of a name and a rule such as
- * "[vocab:COLUMN,embed:ROW]" (pairs.h). If a name has several pairs the last one counts. Free *out with
- * pd_axis_table_free, also after an error. PD_INVALID_ARGUMENT: the text is not such a table. PD_NO_MEMORY. */
+ * "[vocab:COLUMN,embed:ROW]" (pd_pairs_read). If a name has several pairs, the last one counts. Free *out with
+ * pd_axis_table_free, also after an error. PD_INVALID_ARGUMENT: the text is not such a table. PD_NO_MEMORY: out of
+ * memory. */
 int pd_axis_table_read(pd_axis_table *out, const char *text, pd_error *err);
 void pd_axis_table_free(pd_axis_table *table);
 /* Finds the rule of a dimension's name in a table. Returns false if the table does not contain the name. */
 bool pd_axis_table_find(const pd_axis_table *table, const char *name, pd_dim_rule *rule);
 
-#define PD_MAX_PAIRS 256
+#define PD_MAX_PAIRS 256 /* largest number of pairs in a list */
 
+/* A key and its value, from a list like "a:1,b:2". Both point into pd_pairs.memory. */
 typedef struct pd_pair {
     char *key;   /* the key of the pair, without quotes */
-    char *value; /* the value as it stands in the text; never empty */
+    char *value; /* the value as written in the text; never empty */
 } pd_pair;
 
 typedef struct pd_pairs {
     pd_pair *at; /* the pairs, in the order of the text */
     size_t n;
-    char *memory;
+    char *memory; /* a copy of the list's text, cut into keys and values */
 } pd_pairs;
 
 /* Reads a list of key:value pairs into *out. Free it with pd_pairs_free, also after an error. PD_INVALID_ARGUMENT: the

@@ -19,15 +19,15 @@
 #include "pages.h"
 #include "stored.h"
 
-/* If a wave is estimated to take less than this, it runs on one thread: waking the other threads would take longer. The
+/* A wave that is estimated to take less than this runs on one thread: to wake the other threads would take longer. The
  * number of threads does not change the results. */
 #define WORTH_SHARING_NS 50000.0
 
-/* A step's next piece of work: one phase, or one of the stages in which slots or tasks are copied. A wave runs one
- * piece of each step. */
+/* A step's next piece of work: one phase, or a stage of the step that copies slots or tasks, or checks weights. A wave
+ * runs one piece of each step. */
 typedef struct piece {
     pd_optim *optim;
-    int64_t first; /* number, within the wave, of the piece's first unit */
+    int64_t first; /* index of the piece's first unit among all units of the wave */
     int64_t n_units;
 } piece;
 
@@ -36,10 +36,10 @@ struct pd_batch {
     int64_t scratch_floats; /* scratch memory of each thread, in floats */
     float *scratch;
     piece *pieces;
-    /* numbers that each unit reports, such as a sum of squares; a unit is the part of a phase that one thread computes.
-     * Indexed by the unit's place among those that run together */
+    /* partial[u]: numbers that unit number u of the wave reports (pd_unit.partial) */
     double (*partial)[PD_MAX_PARTIALS];
-    bool *spoils; /* for each unit that looks at new weights: whether it has found some that the step has spoiled */
+    /* spoils[u]: whether unit number u of the wave has found finite weights that the step made infinite or NaN */
+    bool *spoils;
 };
 
 pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads)
@@ -88,8 +88,8 @@ static bool skipped(const pd_optim *optim)
     return phase->skip != NULL && phase->skip(&optim->shared->plan, optim->step.hyper, optim->saved.count);
 }
 
-/* Returns the phase before which the step must stop to capture its tasks, or to begin to use their results (adopt).
- * Returns the number of phases if neither is left to do. */
+/* Returns the index of the phase before which the step must stop to capture or adopt tasks. Returns the number of
+ * phases if neither is left to do. */
 static int next_stop(const pd_optim *optim)
 {
     int stop = optim->n_phases;
@@ -106,8 +106,8 @@ static bool next_phase(pd_optim *optim, int end)
     return optim->step.phase < end;
 }
 
-/* Chooses the stage of a step that has run its phases up to the next stop: capture, wait until their results can be
- * used, or close. If both stops are before the same phase, capture comes first. */
+/* Chooses the next stage of a step that has run its phases up to the next stop: capture tasks, wait for the tasks to
+ * adopt, or end the step. If both stops are before the same phase, capture comes first. */
 static void leave_phases(pd_optim *optim)
 {
     if (!optim->step.captured && optim->step.phase == optim->ops->capture_phase) {
@@ -122,7 +122,7 @@ static void leave_phases(pd_optim *optim)
     }
 }
 
-/* Moves a step on to its next piece of work. Returns false if the step is done or has to wait. */
+/* Advances a step to its next piece of work. Returns false if the step is done or has to wait. */
 static bool has_work(pd_optim *optim)
 {
     for (;;) switch (optim->step.stage) {
@@ -229,7 +229,7 @@ static void finish_work(const pd_batch *batch, const piece *p)
     }
 }
 
-/* Returns whether the step has made some of n weights, from `first` on, infinite or NaN that were finite. */
+/* Returns whether the step has made a finite weight infinite or NaN, among n weights from the weight `first` on. */
 static bool spoils_weights(const pd_optim *optim, int64_t first, int64_t n)
 {
     const float *before = optim->step.io.before + first, *after = optim->step.io.after + first;
@@ -240,7 +240,7 @@ static bool spoils_weights(const pd_optim *optim, int64_t first, int64_t n)
     return false;
 }
 
-/* Checks the weights of range number `index` of the parameter's elements. */
+/* Returns the result of spoils_weights for the weights of range number `index` of the parameter's elements. */
 static bool spoils_range(const pd_optim *optim, int64_t index)
 {
     const pd_plan *plan = &optim->shared->plan;
@@ -325,8 +325,8 @@ static void run_unit(const pd_batch *batch, size_t n_pieces, int64_t u, int thre
     }
 }
 
-/* Returns whether threads can share a piece of work that is a single unit: it may have large products, or copies of
- * large matrices. */
+/* Returns whether threads can share a single unit of the step's next piece of work, since it has large products or
+ * copies large matrices. */
 static bool can_be_shared(const pd_optim *optim)
 {
     bool by_block = optim->step.stage == PD_STAGE_PHASES && optim->ops->phases[optim->step.phase].kind == PD_BLOCKS;
@@ -366,8 +366,8 @@ static bool run_wave(pd_batch *batch, pd_optim *const *steps, size_t n)
     return true;
 }
 
-/* Returns whether a step that waited when its turn came can continue now. This happens if another member of its atomic
- * group, later in the same wave, was the last one that the group waited for. */
+/* Returns whether a step can continue that had to wait when run_wave looked at it. This happens if the step's atomic
+ * group waited only for a step that is later in the list. */
 static bool any_goes_on(pd_optim *const *steps, size_t n)
 {
     for (size_t i = 0; i < n; i++)

@@ -16,10 +16,10 @@ typedef struct pd_batch pd_batch; /* memory for running optimizer steps: scratch
 pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads);
 void pd_batch_free(pd_batch *batch); /* frees a batch; accepts NULL */
 int pd_batch_threads(const pd_batch *batch);
-/* Runs n optimizer steps like pd_batch_run, but in the memory of an existing batch, so it cannot fail for want of
- * memory. */
+/* Runs n optimizer steps like pd_batch_run, but in the memory of an existing batch, so it allocates nothing and cannot
+ * fail. */
 void pd_batch_run_steps(pd_batch *batch, pd_optim *const *steps, size_t n);
-/* Runs n tasks that optimizers have handed out, each on one thread. */
+/* Runs n tasks that pd_optim_capture has returned, each on one thread. */
 void pd_batch_run_tasks(const pd_batch *batch, pd_task *const *tasks, size_t n);
 
 #endif

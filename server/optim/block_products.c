@@ -80,7 +80,7 @@ static pd_mat matrix_of(const pd_block_view *view)
     return (pd_mat){ view->at, view->size[0], view->size[1], view->stride };
 }
 
-/* The arguments of pd_block_gram, for its stripes: rows of S. */
+/* The arguments of pd_block_gram. A stripe is a range of rows of S. */
 typedef struct gram {
     pd_mat S;
     float beta, alpha;
@@ -116,7 +116,8 @@ void pd_block_gram(pd_mat S, float beta, float alpha, const pd_block_view *view,
     pd_stripes_run(g.stripes, gram_stripe, &g);
 }
 
-/* A product C = op(A) B of whole matrices, for its stripes: rows of C, or columns if C is wider than it is high. */
+/* A product C = op(A) B of whole matrices. A stripe is a range of rows of C, or of columns if C has more columns than
+ * rows. */
 typedef struct whole_product {
     pd_mat C, A, B;
     pd_turn a;

@@ -5,8 +5,8 @@
 
 #include "kernels.h"
 
-/* Gradients that are cut into more pieces than this are processed by several threads. Waking a thread takes about as
- * long as processing one piece. */
+/* Gradients of more ranges than this are processed by several threads. To wake a thread takes about as long as to
+ * process one range. */
 enum { WORTH_SHARING = 2 };
 
 double pd_clip_sum(pd_clip_piece *pieces, size_t n, double sofar, int threads)

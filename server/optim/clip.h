@@ -6,9 +6,10 @@
  *     scale = T min(1/T, 1/norm)              in float32
  *     G     = scale G
  *
- * A gradient is cut into pieces of PD_CLIP_RANGE elements, beginning at its first element. The sums of the pieces are
- * added in float64 in a fixed order: piece by piece, parameter by parameter. So the bits do not depend on the number of
- * threads, nor on how many pieces a call gets. Pure functions; they run on the calling thread and its OpenMP team. */
+ * A gradient is cut into ranges of PD_CLIP_RANGE elements (pd_clip_piece), beginning at its first element. The sums of
+ * the ranges are added in float64 in a fixed order: range by range, parameter by parameter. So the bits do not depend
+ * on the number of threads, nor on how many ranges a call gets. Pure functions; they run on the calling thread and its
+ * OpenMP team. */
 #ifndef PD_CLIP_H
 #define PD_CLIP_H
 
@@ -23,16 +24,17 @@ enum { PD_CLIP_RANGE = 1 << 16 };
 #define PD_CLIP_LEAST 1e-30
 #define PD_CLIP_MOST 1e30
 
+/* A range of the elements of a gradient. */
 typedef struct pd_clip_piece {
-    const float *from;
-    float *to;      /* output of pd_clip_apply: the scaled piece of a gradient; may be `from` */
-    int64_t n;      /* number of elements, at most PD_CLIP_RANGE */
-    double squares; /* output of pd_clip_sum: the sum of the elements' squares */
+    const float *from; /* the elements of the gradient */
+    float *to;         /* output of pd_clip_apply: the scaled elements; may be `from` */
+    int64_t n;         /* number of elements, at most PD_CLIP_RANGE */
+    double squares;    /* output of pd_clip_sum: the sum of the elements' squares */
 } pd_clip_piece;
 
-/* Sums the squares of each of n pieces of gradients. Returns `sofar` plus these n sums, added in order. */
+/* Sums the squares of each of n ranges of gradients. Returns `sofar` plus these n sums, added in order. */
 double pd_clip_sum(pd_clip_piece *pieces, size_t n, double sofar, int threads);
-/* Scales n pieces of gradients: each element of `to` becomes `scale` times the element of `from`. */
+/* Scales n ranges of gradients: each element of `to` becomes `scale` times the element of `from`. */
 void pd_clip_apply(const pd_clip_piece *pieces, size_t n, float scale, int threads);
 
 /* Returns the factor by which to scale gradients whose sum of squares is `squares`, so that their norm does not exceed

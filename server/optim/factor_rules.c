@@ -13,11 +13,12 @@
 #include "hyper_text.h"
 
 enum { DEPTH = 1000, HEAP_KIB = 1024 };
-enum { START = 8 }; /* budget that each search uses up before it tries the first item of the expression */
+/* number of matching steps that each search costs before it tries the first item of the expression */
+enum { START = 8 };
 
-/* Options with which an expression is compiled. If both the text and the expression are ASCII, characters are treated
- * as single bytes, which makes a search many times faster. In both modes PCRE2 calls the function `count` before each
- * item of the expression. */
+/* The modes in which an expression is compiled, and PCRE2's options for them. If both the text and the expression are
+ * ASCII, characters are treated as single bytes, which makes a search many times faster. In both modes PCRE2 calls the
+ * function `count` before each item of the expression. */
 enum { ASCII, UTF8, MODES };
 static const uint32_t options[MODES] = {
     [ASCII] = PCRE2_AUTO_CALLOUT | PCRE2_NEVER_BACKSLASH_C | PCRE2_NEVER_UTF | PCRE2_NEVER_UCP,
@@ -29,18 +30,18 @@ struct pd_search {
     pcre2_compile_context *compile;
     pcre2_match_context *match;
     pcre2_match_data *data;
-    int64_t left;
-    int64_t least;  /* searches end when less than this is left: pd_search_limit */
-    int64_t weight; /* how much of the search budget one matching step of the current expression uses */
+    int64_t left;   /* number of matching steps that are left of the budget */
+    int64_t least;  /* a search fails when `left` falls below this number (pd_search_limit) */
+    int64_t weight; /* number by which one matching step of the current expression reduces `left` */
 };
 
 struct pd_pattern {
     pd_search *search;
-    char *text;
-    char *ours; /* the regular expression in PCRE2's syntax; NULL: the expression is too long */
-    bool ascii;
+    char *text;              /* the regular expression as the user wrote it */
+    char *ours;              /* the regular expression in PCRE2's syntax; NULL: the expression is too long */
+    bool ascii;              /* whether the expression is ASCII */
     pcre2_code *code[MODES]; /* the compiled expression for each mode (ASCII, UTF-8); NULL: not compiled yet */
-    int64_t weight[MODES];
+    int64_t weight[MODES];   /* pd_search.weight for each mode */
 };
 
 /* Allocates with malloc, as the rest of the project does, instead of PCRE2's default allocator. */
@@ -188,8 +189,8 @@ void pd_pattern_free(pd_pattern *pattern)
     free(pattern);
 }
 
-/* Sets how much of the search budget one matching step of a compiled expression uses. Capture groups raise this cost,
- * because each step copies their positions. Also subtracts the cost of the compilation from the budget. */
+/* Sets pattern->weight[mode], the cost of one matching step of a compiled expression. Capture groups raise this cost,
+ * because each step copies their positions. Also subtracts the cost of the compilation from the search budget. */
 static void weigh(pd_pattern *pattern, int mode)
 {
     uint32_t groups = 0;
@@ -247,14 +248,14 @@ int pd_pattern_find(pd_pattern *pattern, const char *text, bool *found, pd_error
 }
 
 /* Constants of the budget for searches in maps. A map is a list of regular expressions for parameter names, each with a
- * value. All searches for the names of a set of parameters share the budget. It is counted in steps of the matcher
- * (pattern.h): STEPS, plus STEPS_OF_FIRST for each of the first FIRST names, plus STEPS_OF_OTHERS for each further
- * name.
+ * value. All searches for the names of a set of parameters share the budget. It is a number of matching steps: STEPS,
+ * plus STEPS_OF_FIRST for each of the first FIRST names, plus STEPS_OF_OTHERS for each further name.
  *
- * A hundred regular expressions take some thousand steps a name. A model with more than FIRST names must have fewer
- * expressions, or simpler ones. */
+ * A hundred regular expressions take some thousand matching steps a name. A model with more than FIRST names must have
+ * fewer expressions, or simpler ones. */
 enum { STEPS = 2000000, FIRST = 1000, STEPS_OF_FIRST = 5000, STEPS_OF_OTHERS = 1000 };
-enum { STEPS_OF_ONE = 250000 }; /* most steps for one name in a map: about 5 ms, which no slice can cut */
+/* most matching steps for one name in a map: about 5 ms, during which the thread does nothing else */
+enum { STEPS_OF_ONE = 250000 };
 
 static int no_rule(const char *text, pd_error *err)
 {
@@ -320,8 +321,9 @@ int pd_flag_reader(void *flag, const char *text, pd_error *err)
     return yes || no ? PD_OK : pd_fail(err, PD_INVALID_ARGUMENT, "expected yes or no, got \"%.80s\"", text);
 }
 
+/* A map of regular expressions for names of parameters to values. */
 typedef struct name_map {
-    /* the text of the map, which is a list of regular expressions with values; maps are looked up by their text */
+    /* the text of the map, borrowed; map_of finds the map by its text */
     const char *text;
     pd_pairs pairs;
     pd_pattern **patterns; /* the compiled regular expression of each pair; NULL: not compiled yet */

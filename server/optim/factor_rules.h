@@ -11,6 +11,7 @@
 #include "axes.h"
 #include "paramd/error.h"
 
+/* The kinds of factor rules; pd_factor_rule_read says how each is written. */
 typedef enum pd_factor_way { PD_FACTOR_NONE, PD_FACTOR_HEURISTIC, PD_FACTOR_EXPLICIT } pd_factor_way;
 
 typedef struct pd_factor_rule {
@@ -25,16 +26,16 @@ int pd_factor_rule_read(pd_factor_rule *out, const char *text, pd_error *err);
 /* Writes a factor rule as text such as "(BATCH,ROW,COLUMN)" into `text` (96 bytes suffice), and returns `text`. */
 char *pd_factor_rule_text(const pd_factor_rule *rule, char *text, size_t size);
 
-/* The maps that are used for a set of parameters. A map is a list of pairs (pairs.h): a regular expression (pattern.h)
+/* The maps that are used for a set of parameters. A map is a list of pairs (axes.h): a regular expression (pd_pattern)
  * for names of parameters, and a value. Each map is read and compiled once for the whole set. All searches for the
- * set's names share a budget of matching steps, so that a client cannot send a map that costs more, and one name may
- * use a part of it alone. For one thread. */
+ * set's names share a budget of matching steps, and one name may use only a part of the budget: this limits what a
+ * client's maps can cost. For one thread. */
 typedef struct pd_name_maps pd_name_maps;
 
 /* Makes an empty set of maps to look up the names of `names` parameters. NULL: out of memory. */
 pd_name_maps *pd_name_maps_new(size_t names);
 void pd_name_maps_free(pd_name_maps *maps); /* frees the maps; accepts NULL */
-/* Returns how many matching steps (pattern.h counts them) are left of the budget for searches in the maps. */
+/* Returns how many matching steps are left of the budget for searches in the maps. */
 int64_t pd_name_maps_left(const pd_name_maps *maps);
 
 /* Looks up the parameter `name` in a map: finds the first pair whose expression matches somewhere in the name, and
@@ -46,7 +47,7 @@ int64_t pd_name_maps_left(const pd_name_maps *maps);
  *   - PD_NOT_FOUND: no expression matches.
  *   - PD_INVALID_ARGUMENT: the map, an expression or a value cannot be read.
  *   - PD_RESOURCE_EXHAUSTED: the budget is used up.
- *   - PD_NO_MEMORY. */
+ *   - PD_NO_MEMORY: out of memory. */
 typedef int pd_value_reader(void *value, const char *text, pd_error *err);
 int pd_name_map_find(pd_name_maps *maps, const char *map, const char *name, pd_value_reader *parse, void *value,
                      pd_error *err);
@@ -58,7 +59,8 @@ int pd_flag_reader(void *flag, const char *text, pd_error *err);
 
 /* Makes a factor rule from the names of a parameter's dimensions and a table that gives each name a role (axes.h:
  * "standard", or pairs). If no dimension is ROW, or none is COLUMN, all dimensions except BATCH become NONE.
- * PD_INVALID_ARGUMENT: the table lacks a name, or the parameter has ROW, COLUMN and NONE at once. PD_NO_MEMORY. */
+ * PD_INVALID_ARGUMENT: the table lacks a name, or the parameter has ROW, COLUMN and NONE at once. PD_NO_MEMORY: out of
+ * memory. */
 int pd_factor_rule_of_axes(pd_factor_rule *out, const char *table, const pd_axes *axes, pd_error *err);
 
 /* How the second moment of one parameter is factored: the result of applying a factor rule to its shape. */
@@ -74,7 +76,7 @@ typedef struct pd_factoring {
 
 /* Applies a factor rule to a parameter's shape. The rule HEURISTIC factors a matrix if both sides are at least `least`:
  * the smaller side is ROW, the larger one COLUMN; of equal sides the first one is ROW. PD_INVALID_ARGUMENT: HEURISTIC
- * for a tensor of more than two dimensions, or an explicit rule that has not as many words as the shape has
+ * for a tensor of more than two dimensions, or the number of words in an explicit rule differs from the number of
  * dimensions. */
 int pd_factoring_of(pd_factoring *out, const pd_factor_rule *rule, const pd_shape *shape, int64_t least, pd_error *err);
 
@@ -83,7 +85,8 @@ int pd_factoring_of(pd_factoring *out, const pd_factor_rule *rule, const pd_shap
 typedef struct pd_search pd_search;   /* budget and work memory for searches; for use by one thread */
 typedef struct pd_pattern pd_pattern; /* a regular expression; it is compiled when it is used for the first time */
 
-/* Makes a search whose budget is `steps` matching steps. NULL: out of memory. */
+/* Makes a search whose budget is `steps` matching steps. PCRE2 takes a matching step each time it tries an item of the
+ * expression; an item of an expression with many groups counts as several. NULL: out of memory. */
 pd_search *pd_search_new(int64_t steps);
 void pd_search_free(pd_search *search); /* accepts NULL */
 /* Returns how many matching steps are left of the budget; below 0: the last search needed more than there were. */

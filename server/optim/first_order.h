@@ -1,5 +1,5 @@
-/* first_order.h - what the element-wise optimizers that follow torch.optim have in common (adam.c, rmsprop.c ...). Pure
- * functions.
+/* first_order.h - hyperparameters and functions that the element-wise optimizers which follow torch.optim share
+ * (adam.c, rmsprop.c ...). Pure functions.
  *
  * Each of these optimizers is a table of hyperparameters, a list of slots and one loop over a range of elements. The
  * loop reads and writes each array (weights, gradient and slots) once.
@@ -81,6 +81,7 @@ static inline pd_pull pd_pull_of(double lr, double weight_decay, bool decoupled,
                       decoupled ? (float)(1 - lr * weight_decay) : 1.0f };
 }
 
+/* Returns the gradient after the options maximize and weight_decay. */
 PD_INLINE float pd_pulled(pd_pull pull, float gradient, float weight)
 {
     float g = pull.sign * gradient, decayed = g + pull.l2 * weight;

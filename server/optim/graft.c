@@ -6,8 +6,8 @@
 
 #include "lanes.h"
 
-/* Number of elements of a direction that are computed at a time. They are then squared while they are in the
- * first-level cache. */
+/* Number of elements of a direction that are computed at a time, so that they are still in the first-level cache when
+ * they are squared. */
 enum { TILE = 1024 };
 
 /* Squares eight elements in float32, and adds the squares to *sum in float64. */
@@ -60,8 +60,8 @@ void pd_graft_accumulate(float *V, const float *G, int64_t n, const pd_graft *f)
     if (f->kind == PD_GRAFT_DIAGONAL || f->kind == PD_GRAFT_CORRECTED) accumulate(V, G, n, f);
 }
 
-/* Computes the directions D of one kind of first-order optimizer, such as a sign method, from the gradients G and their
- * squares V. The callers pass `kind` as a constant, so the loop has no branches. */
+/* Computes the directions D of one kind of first-order optimizer, such as a sign method, from the gradients G and the
+ * sums of their squares V. The callers pass `kind` as a constant, so the loop has no branches. */
 PD_INLINE void directions(float *D, const float *G, const float *V, int64_t n, const pd_graft *f, pd_graft_kind kind)
 {
     const pd_graft own = *f;

@@ -18,9 +18,10 @@
 
 typedef enum pd_graft_kind { PD_GRAFT_PLAIN, PD_GRAFT_SIGN, PD_GRAFT_DIAGONAL, PD_GRAFT_CORRECTED } pd_graft_kind;
 
+/* A direction, and its constants in one step. */
 typedef struct pd_graft {
     pd_graft_kind kind;
-    /* constants for the kinds of directions that have a sum V of squared gradients; `divisor` and `clip` are 1 where
+    /* constants of the formulas above, for PD_GRAFT_DIAGONAL and PD_GRAFT_CORRECTED; `divisor` and `clip` are 1 where
      * they must have no effect */
     float w1, w2, epsilon, divisor, clip;
     float correction; /* number by which PD_GRAFT_CORRECTED divides V to correct its bias; 1: no correction */
@@ -36,8 +37,8 @@ PD_INLINE float pd_graft_direction(pd_graft_kind kind, const pd_graft *f, float 
     return g;
 }
 
-/* Updates V, the sum of squared gradients of n elements, by the gradients G. Kinds of directions without such a sum
- * leave V alone. */
+/* Updates V, the sum of squared gradients of n elements, by the gradients G. Does nothing for kinds of directions
+ * without such a sum. */
 void pd_graft_accumulate(float *V, const float *G, int64_t n, const pd_graft *f);
 /* Writes the direction D of n elements, computed from the gradients G and the sums of their squares V. D may be G. */
 void pd_graft_directions(float *D, const float *G, const float *V, int64_t n, const pd_graft *f);

@@ -21,8 +21,8 @@ int pd_text_inside(char **inside, const char *text);
 
 #define PD_NUMBER_TEXT 32 /* enough bytes for the text of any number */
 
-/* Both functions read a text that is one finite number, with no blanks around it. pd_number_read_whole accepts only
- * whole numbers that fit an int64_t. PD_INVALID_ARGUMENT: the text is not such a number. */
+/* Read a text that is one finite number, with no blanks around it. pd_number_read_whole accepts only whole numbers that
+ * fit an int64_t. PD_INVALID_ARGUMENT: the text is not such a number. */
 int pd_number_read(const char *text, double *value);
 int pd_number_read_whole(const char *text, double *value);
 

@@ -12,8 +12,8 @@
 
 _Static_assert(PD_MAX_HYPERS <= 64, "a bit each");
 
-/* The text of a hyperparameter that is a text (type PD_TEXT): a node of the list `texts` of a pd_hypers, the values of
- * all hyperparameters. A node in the list never changes, so that copies of the pd_hypers may share it. */
+/* The value of a hyperparameter of type PD_TEXT: a node of the list pd_hypers.texts. A node in the list never changes,
+ * so that copies of the pd_hypers may share it. */
 struct pd_hyper_text {
     const pd_hyper_text *next;
     const pd_hypers *owner; /* the struct pd_hypers in which the text was set, and which frees it */
@@ -96,13 +96,13 @@ static int parse(const pd_hyper *hyper, const char *text, double *value)
         return hyper->type == PD_REAL ? pd_number_read(text, value) : pd_number_read_whole(text, value);
     case PD_FLAG: return parse_flag(text, value);
     case PD_CHOICE: return parse_choice(text, hyper->choices, value);
-    case PD_TEXT: break; /* set_text reads hyperparameters that are texts */
+    case PD_TEXT: break; /* set_text handles these hyperparameters */
     }
     return PD_INVALID_ARGUMENT;
 }
 
 /* Return the least and the largest number that a hyperparameter may have. Optimizers compute in float32, so a real
- * number must be finite there. The least value of the table may be infinite, if a word stands for it. */
+ * number must be finite in float32. In the table, the least value may be infinite if a word stands for it. */
 static double least_of(const pd_hyper *hyper)
 {
     return hyper->type == PD_REAL && hyper->least < -FLT_MAX ? -(double)FLT_MAX : hyper->least;
@@ -150,9 +150,8 @@ static const char *wanted(const pd_hyper *hyper, char *text, size_t size)
     return "";
 }
 
-/* Returns the hyperparameter that stands in place of the hyperparameter `name` of the optimizer's original
- * implementation. Its help text names the original one, for instance "(upstream: scanned_layers)". NULL: no help text
- * names it. */
+/* Returns the hyperparameter that replaces `name`, a hyperparameter of the optimizer's original implementation: the one
+ * whose help text names it, for instance "(upstream: scanned_layers)". NULL: no help text names it. */
 static const pd_hyper *instead_of(const pd_optimizer_ops *ops, const char *name)
 {
     char words[96];
@@ -164,7 +163,7 @@ static const pd_hyper *instead_of(const pd_optimizer_ops *ops, const char *name)
 }
 
 /* Writes the error that an optimizer has no hyperparameter `name`, and returns PD_NOT_FOUND. The error lists the names
- * of the hyperparameters that it has, as many as fit. The caller puts the user's text in front of the error. */
+ * of the optimizer's hyperparameters, as many as fit. The caller puts the user's text in front of the error. */
 static int no_such_hyper(const pd_optimizer_ops *ops, const char *name, pd_error *err)
 {
     static const char more[] = ", ...";
@@ -185,8 +184,8 @@ static int no_such_hyper(const pd_optimizer_ops *ops, const char *name, pd_error
                    name, list, ops->name);
 }
 
-/* Returns whether the optimizer's own check refuses a value that is out of the hyperparameter's range. If it does, *err
- * has the error text of the optimizer's original implementation. */
+/* Returns whether pd_optimizer_ops.check refuses a value that is out of the hyperparameter's range. If so, *err has the
+ * error text of the optimizer's original implementation. */
 static bool refused_by_row(const pd_optimizer_ops *ops, int index, double value, pd_error *err)
 {
     pd_hypers alone;
@@ -476,7 +475,7 @@ int pd_hypers_set_which(pd_hypers *hypers, const char *name, const char *value, 
         *mask |= set;
         return PD_OK;
     }
-    /* after an error no hyperparameter may have changed, also if it came in the middle of a list of values */
+    /* undoes the changes that were made before the error, for instance in a list of values */
     drop_schedules(hypers, schedules);
     drop_texts(hypers, texts);
     memcpy(hypers->value, before, sizeof before);
@@ -548,7 +547,7 @@ int pd_hypers_check(const pd_hypers *hypers, pd_error *err)
 }
 
 /* Returns whether hyperparameter number `index`, a text, has another text in `now` than in `declared`. If `now` has
- * only numbers and no texts, its texts count as those in `declared`. */
+ * numbers only, its texts count as unchanged. */
 static bool is_another_text(const pd_hypers *declared, const pd_hypers *now, int index)
 {
     const pd_hyper_text *text = text_of(now, index);

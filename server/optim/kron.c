@@ -34,11 +34,11 @@
 #include "schedule.h"
 
 #define DAMPING 3.4526698e-4f /* sqrt(2^-23) */
-/* probability that an update of the factors also makes their largest elements equal */
+/* probability that a step which updates the factors also makes their largest elements equal */
 #define BALANCED 0.01
 #define MOST_RMS 1.1f
 /* Value of preconditioner_update_probability that selects the original implementation's default schedule, "anneal". 0
- * cannot select it, because a user's own schedule may fall to 0. Then no factor changes any more. */
+ * cannot select it, because a user's own schedule may fall to 0, to stop the updates of the factors. */
 #define ANNEAL (-1.0)
 
 /* values of mu_rounding */
@@ -119,7 +119,7 @@ static double probability(const double *h, int64_t count)
 }
 
 /* Returns the number of steps from one update of the factors to the next, if preconditioner_update_probability is p.
- * For the schedule "anneal" this is its least number, 1. */
+ * For the schedule "anneal" it returns the least such number, 1. */
 static double interval_of(double p)
 {
     return p == ANNEAL ? 1 : fmin(ceil((double)(1 / (float)p)), 0x1p53);
@@ -164,6 +164,7 @@ static const char *kron_warning(const pd_hypers *declared)
 
 enum { PHASE_MOMENTUM, PHASE_DECIDE, PHASE_BALANCE, PHASE_FACTORS, PHASE_PRECONDITION, PHASE_UPDATE };
 
+/* The arguments of the functions that update the momentum of n elements. */
 typedef struct momentum {
     /* X receives the momentum, corrected for its bias. mu is the momentum, which is updated in place; NULL: there is no
      * momentum, and X receives the gradient. */
@@ -317,8 +318,8 @@ typedef struct factor_update {
     const double *hyper;
     pd_random random;
     const pd_draws *draws;
-    int64_t count, index;
-    float mean;
+    int64_t count, index; /* number of the step, and index of the block */
+    float mean;           /* mean absolute value of the momentum: DECIDED_MEAN */
 } factor_update;
 
 static int64_t product(const int64_t *size, int rank)

@@ -12,7 +12,7 @@
 #include "pages.h"
 #include "stripes.h"
 
-#define TINY 0x1p-126f /* added to an eigenvalue's bound, which may be 0, before a division by it */
+#define TINY 0x1p-126f /* added to a number that may be 0 before a division by it */
 
 /* Returns the larger of two numbers that are not negative; NaN if one of them is NaN. */
 PD_INLINE float larger(float a, float b)
@@ -151,9 +151,9 @@ static int64_t product(const int64_t *size, int first, int end)
     return n;
 }
 
-/* A view of a tensor x as `count` matrices of equal size, for an operation along one dimension. The matrices lie one
- * after the other in memory. Their rows are indexed by that dimension. If it is the last dimension, x is a single
- * matrix, and its columns are indexed by the dimension (`columns`). */
+/* A view of a tensor as matrices of equal size (sheets), for an operation along one dimension. There are `count`
+ * sheets, one after the other in memory. The dimension indexes their rows; or, with `columns`, there is one sheet, and
+ * the dimension indexes its columns. */
 typedef struct sheets {
     pd_mat first;
     int64_t count;
@@ -200,14 +200,15 @@ static void along_triangle(pd_mat B, bool columns, pd_mat Q, pd_kron_operation o
         pd_trmm(B, Q, turn_of(operation, columns), side);
 }
 
-/* Returns the number of sheets, or if there is only one, the number of its rows or columns that an operation treats
- * alike: each by itself, with the whole factor. */
+/* Returns the number of independent computations, each with the whole factor, into which an operation can be divided:
+ * the number of sheets, or if there is only one, the number of its columns (its rows, with `columns`). */
 static int64_t breadth_of(const sheets *x)
 {
     return x->count > 1 ? x->count : x->columns ? x->first.rows : x->first.cols;
 }
 
-/* Returns the part [first, end) of x, counted as breadth_of counts. */
+/* Returns a view of the sheets [first, end) of x. If x is a single sheet, [first, end) are its columns (its rows, with
+ * `columns`). */
 static sheets part_of(sheets x, int64_t first, int64_t end)
 {
     if (x.count > 1) {
@@ -219,7 +220,8 @@ static sheets part_of(sheets x, int64_t first, int64_t end)
     return x;
 }
 
-/* An operation with a triangular factor Q, for its stripes: parts of x. */
+/* The arguments of an operation on x with a triangular factor Q. A stripe is a range of sheets, or of the rows or
+ * columns of a single sheet (part_of). */
 typedef struct triangle_work {
     sheets x;
     pd_mat Q;
@@ -300,8 +302,8 @@ static void squares_along(float *sum, const pd_block_view *x, int dim)
 }
 
 /* Computes m, the multiplier of a diagonal factor: m = -rate / max|T1 + T2| (T1 - T2). T1 and T2 are vectors: the sums
- * of squares of the tensors A and B for each index of dimension `dim`. m has `side` numbers; those after the size of
- * the dimension are 0. */
+ * of squares of the tensors A and B for each index of dimension `dim`. m has `side` numbers; the elements of m after
+ * the size of the dimension are 0. */
 static void diagonal_multiplier(float *m, int64_t side, const pd_block_view *A, const pd_block_view *B, int dim,
                                 float rate, float *scratch)
 {
@@ -316,12 +318,10 @@ static void diagonal_multiplier(float *m, int64_t side, const pd_block_view *A, 
     for (int64_t i = 0; i < n; i++) m[i] *= -step;
 }
 
-/* Turns M, the matrix of which a triangular factor's multiplier is made, into the multiplier, in place. M is symmetric
- * and lies in the lower half only. It becomes the identity minus `step` times its upper half, with zeros below the
- * diagonal.
+/* Converts M in place to the multiplier of a triangular factor. At first M is a symmetric matrix, stored in the lower
+ * half only. It becomes the identity minus `step` times its upper half, with zeros below the diagonal.
  *
- * Works in squares of 8 x 8 elements, since all rows of a square may fall into the same set of the first-level
- * cache. */
+ * Works in squares of 8 x 8 elements, because many rows of M may map to the same set of the first-level cache. */
 static void to_multiplier(pd_mat M, float step)
 {
     enum { SIDE = 8 };
@@ -389,7 +389,7 @@ int64_t pd_kron_phase_scratch(const pd_kron_block *block)
     return floats;
 }
 
-/* The product of two triangles, Q <- M Q, for its stripes: columns of Q. */
+/* The arguments of the product of two triangular matrices, Q <- M Q. A stripe is a range of columns of Q. */
 typedef struct factor_work {
     pd_mat Q, M;
     int stripes;
@@ -423,8 +423,8 @@ void pd_kron_multiply(const pd_kron_block *block, float *const *Q, float *const 
     }
 }
 
-/* Returns the largest absolute element of a block's factor for dimension d, without rows that only fill the factor's
- * memory. */
+/* Returns the largest absolute element of a block's factor for dimension d, without the rows and columns that were
+ * added to fill its memory (side > full). */
 static float largest_in_factor(const pd_kron_block *block, int d, float *Q)
 {
     int64_t n = block->full[d];
@@ -449,8 +449,9 @@ void pd_kron_balance(const pd_kron_block *block, float *const *Q, bool bfloat16)
     }
 }
 
-/* A product of a matrix and a triangular factor Q, for its stripes: rows of the result, or with `columns` columns of
- * it. The result does not lie in the place of the matrix, so stripes may be parts of the dimension of Q. */
+/* The arguments of a product of the matrix `from` and a triangular factor Q, whose result is written to `to`. A stripe
+ * is a range of rows of the result (of columns, with `columns`), that is, of indices of the dimension of Q. This is
+ * possible because `to` and `from` do not overlap. */
 typedef struct apart_work {
     pd_mat to, from, Q;
     bool columns;
@@ -469,8 +470,8 @@ static void apart_stripe(const void *work, int stripe)
                  from_the_end ? n - first : end);
 }
 
-/* Returns the number of stripes if a product along dimension `dim` is to be cut along that dimension; 1: it is not.
- * That is for a matrix whose other dimension is too short to be cut. */
+/* Returns the number of stripes into which precondition_apart cuts a product along a dimension of size `side`. 1: the
+ * product is not to be cut along this dimension, because there are other dimensions long enough to be cut. */
 static int stripes_apart(const sheets *x, int64_t side)
 {
     if (x->count > 1 || breadth_of(x) >= side) return 1;
@@ -489,7 +490,8 @@ bool pd_kron_needs_other(const pd_kron_block *block)
     return false;
 }
 
-/* Multiplies x by Q'Q along one dimension, in stripes of that dimension. `other` has the layout of x. */
+/* Multiplies x by Q'Q along one dimension, in stripes of that dimension. `other` is work memory with the layout of
+ * x. */
 static void precondition_apart(const sheets *x, float *other, pd_mat Q, int stripes)
 {
     pd_mat X = x->first, Y = { other, X.rows, X.cols, X.stride };

@@ -6,11 +6,11 @@
 
 #include "block_products.h"
 
-/* One block of a parameter, and the sizes of its factors, one for each dimension. */
+/* The sizes of one block of a parameter, and of its factors: one factor for each dimension. */
 typedef struct pd_kron_block {
     int rank;
-    bool diagonal[PD_MAX_RANK];
-    int64_t size[PD_MAX_RANK]; /* size of the block in each dimension, without padding */
+    bool diagonal[PD_MAX_RANK]; /* whether the factor of each dimension is diagonal; false: triangular */
+    int64_t size[PD_MAX_RANK];  /* size of the block in each dimension, without padding */
     /* Size of the block in each dimension, with padding. The update of the factors treats the zeros of the padding as
      * elements, too. */
     int64_t full[PD_MAX_RANK];
@@ -72,8 +72,9 @@ void pd_kron_balance(const pd_kron_block *block, float *const *Q, bool bfloat16)
  *
  * `other` is work memory for products that threads share (stripes.h). It has the layout of x: element i after the first
  * of x has its place at other[i]. NULL: there is none, so fewer threads share some products. Only blocks for which
- * pd_kron_needs_other returns true use it. */
+ * pd_kron_needs_other returns true use `other`. */
 void pd_kron_precondition(const pd_kron_block *block, const pd_block_view *x, float *const *Q, float *other);
+/* Returns whether pd_kron_precondition uses its argument `other` for this block. */
 bool pd_kron_needs_other(const pd_kron_block *block);
 /* Return the number of multiplications and additions for a block: pd_kron_update_flops of an update of its factors
  * (pd_kron_multipliers and pd_kron_multiply), pd_kron_precondition_flops of preconditioning. Symmetric and triangular

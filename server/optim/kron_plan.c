@@ -35,9 +35,9 @@ static double loss_of(double product, double target)
     return loss;
 }
 
-/* Returns whether dimensions d and d + 1 of a shape are joined if neighbours are merged in the way number `way`. Each
- * bit of the number says whether two neighbours are joined, the highest bit for the first two. So a low number joins
- * dimensions at the end only. */
+/* Returns whether way number `way` of merging neighbouring dimensions joins dimensions d and d + 1 of a shape. Each bit
+ * of `way` says whether two neighbours are joined, the highest bit for the first two. So a low number joins dimensions
+ * at the end only. */
 static bool joins(const pd_shape *shape, int way, int d)
 {
     return d + 1 < shape->rank && (way >> (shape->rank - 2 - d) & 1) != 0;
@@ -136,12 +136,12 @@ pd_block pd_kron_block_at(const pd_kron_shape *merged, const pd_kron_cut *cut, i
     return block;
 }
 
-/* The decisions from which the plan of a parameter is made: how its dimensions are merged and cut into blocks. */
+/* How a parameter's dimensions are merged and cut into blocks: the decisions from which its plan is made. */
 typedef struct draft {
-    const double *h;
-    pd_shape shape; /* the parameter's shape without its scanned dimensions, which count layers */
-    int scanned;
-    int64_t layers;
+    const double *h; /* values of the hyperparameters */
+    pd_shape shape;  /* the parameter's shape without its scanned dimensions, which count layers */
+    int scanned;     /* number of scanned dimensions */
+    int64_t layers;  /* number of layers: the product of the scanned dimensions */
     pd_kron_shape merged;
     pd_kron_cut cut;
 } draft;
@@ -282,10 +282,9 @@ static pd_storage storage_of(double dtype)
     return dtype != 0 ? PD_STORE_BF16 : PD_STORE_F32;
 }
 
-/* Notes in the description of a factor which dimension of the parameter each of its dimensions belongs to. A later
- * version can derive from it how to divide the state among machines. A merged dimension belongs to none of the
- * dimensions that it was made of. The second dimension of a factor's matrix belongs to none either, because factors are
- * divided by rows. */
+/* Sets spec->follows of a factor's slot: to which dimension of the parameter each dimension of the slot corresponds. A
+ * merged dimension corresponds to none. The second dimension of a factor's matrix corresponds to none either, because
+ * factors are divided by rows. */
 static void follow(pd_slot_spec *spec, const draft *d, int dim)
 {
     spec->follows_known = true;
@@ -431,8 +430,8 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Adds the work memory for large products: one slot for all threads. Scratch memory would be there once for each
- * thread. */
+/* Adds the work memory for large products as a slot, which all threads share. Scratch memory would take as much for
+ * each thread. */
 static int add_other(pd_plan *plan)
 {
     pd_kron_own *own = plan->own;

@@ -40,20 +40,20 @@ enum {
     SKIP_ZERO
 };
 
-/* kron's own part of a parameter's plan, to which plan->own points. plan->shape has the scanned dimensions, which count
- * layers, then the other dimensions, merged. Blocks are numbered layer by layer. */
+/* kron's own struct in a parameter's plan, to which plan->own points. plan->shape has the scanned dimensions, which
+ * count layers, and then the other dimensions, merged. Blocks are numbered layer by layer. */
 typedef struct pd_kron_own {
-    /* numbers of the slots of the momentum (-1: no momentum) and of the counter of steps since the last update of the
+    /* indices of the slots of the momentum (-1: no momentum) and of the counter of steps since the last update of the
      * factors */
     int mu, counter;
-    int q; /* number of the slot of the first dimension's factors; the slots of the other dimensions' factors follow */
-    /* number of a temporary slot of shape plan->shape: first the momentum corrected for its bias, later the update of
+    int q; /* index of the slot of the first dimension's factors; the slots of the other dimensions' factors follow */
+    /* index of a temporary slot of shape plan->shape: first the momentum corrected for its bias, later the update of
      * the weights */
     int x;
-    /* number of a temporary slot of the same shape: work memory for products that threads share; -1: no block needs
+    /* index of a temporary slot of shape plan->shape: work memory for products that threads share; -1: no block needs
      * it */
     int other;
-    int decision; /* number of a temporary slot: what the step decides about factors, indexed by DECIDED_... */
+    int decision; /* index of a temporary slot: what the step decides about factors, an array indexed by DECIDED_... */
     int scanned;  /* number of scanned dimensions: leading ones that count independent layers */
     int rank;     /* number of dimensions of a block, without scanned dimensions */
     bool diagonal[PD_MAX_RANK]; /* whether the factor of dimension d of a block is diagonal, and not triangular */
@@ -63,9 +63,9 @@ typedef struct pd_kron_own {
     bool decays;   /* whether weight decay changes the weights of this parameter */
     int64_t side[PD_MAX_RANK]; /* number of rows of each dimension's factor in memory */
 } pd_kron_own;
-/* Indices of the slot `decision`, which has what a step decides about the factors. UPDATE and BALANCE are 0 or 1:
- * whether factors are updated, and whether their largest elements are made equal. MEAN is the mean absolute value of
- * the momentum over the blocks, including padding. DECIDED is the number of elements. */
+/* Indices of the elements of the slot `decision`. UPDATE and BALANCE are 0 or 1: whether factors are updated, and
+ * whether their largest elements are made equal. MEAN is the mean absolute value of the momentum over the blocks,
+ * including padding. DECIDED is the number of elements. */
 enum { DECIDED_UPDATE, DECIDED_BALANCE, DECIDED_MEAN, DECIDED };
 
 int pd_kron_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err);
@@ -99,17 +99,17 @@ typedef struct pd_kron_shape {
  * `target` (at least 1). With a target of 0 nothing is merged. A scalar becomes one dimension of size 1. */
 pd_kron_shape pd_kron_merged(const pd_shape *shape, const bool *diagonal, int64_t target);
 
-/* How a merged shape is cut into blocks: each dimension into pieces. Blocks are numbered with the last dimension
- * fastest. */
+/* How a merged shape is cut into blocks: each dimension is cut into ranges of indices. Blocks are numbered in row-major
+ * order. */
 typedef struct pd_kron_cut {
     int64_t n_blocks;          /* number of blocks; INT64_MAX: the number does not fit */
-    int64_t cuts[PD_MAX_RANK]; /* number of pieces into which each dimension is cut */
-    int64_t step[PD_MAX_RANK]; /* size of each dimension's pieces; the last piece may be smaller */
-    int64_t side[PD_MAX_RANK]; /* size to which each dimension's pieces are padded */
+    int64_t cuts[PD_MAX_RANK]; /* number of ranges into which each dimension is cut */
+    int64_t step[PD_MAX_RANK]; /* size of each dimension's ranges; the last range may be smaller */
+    int64_t side[PD_MAX_RANK]; /* size to which each dimension's ranges are padded */
 } pd_kron_cut;
 
 /* Cuts a merged shape into blocks. With a block_size of 0 there is one block without padding. If `pads` is set, padded
- * sizes are multiples of block_size; otherwise a padded size is the size of the largest piece. */
+ * sizes are multiples of block_size; otherwise a padded size is the size of the dimension's largest range. */
 pd_kron_cut pd_kron_cut_of(const pd_kron_shape *merged, int64_t block_size, bool pads);
 /* Returns block number `index` (below n_blocks) of a shape that is cut into blocks: its place and size in
  * merged->shape. */

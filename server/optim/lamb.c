@@ -24,7 +24,7 @@
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY, BIAS_CORRECTION, GRAD_AVERAGING, TRUST_CLIP, ALWAYS_ADAPT };
 enum { EXP_AVG, EXP_AVG_SQ };
-/* indices of two sums from the first pass over memory: the squares of the weights, and those of the direction u */
+/* indices of the sums that the first pass over memory reports: of the squares of the weights, and of the direction u */
 enum { WEIGHTS, UPDATE };
 /* number of elements computed at a time, so that the direction u is still in the cache when it is squared */
 enum { TILE = 1024 };

@@ -17,22 +17,22 @@
 typedef struct group {
     const pd_optimizer_ops *ops;
     int number;
-    int64_t count; /* number of steps in which at least one parameter of the group had a gradient */
-    /* number of parameters of the group, all of which count their steps together, that take a step in this call */
+    int64_t count; /* number of the group's last step: one in which at least one of its parameters had a gradient */
+    /* number of parameters of the group that take a step in this call */
     size_t stepping;
-    pd_atomic_group together;
+    pd_atomic_group together; /* the atomic group of these steps */
 } group;
 
-/* A group of parameters whose gradients are clipped together, since their optimizer has a limit for their common norm
+/* A group of parameters whose gradients are clipped together, since their optimizer limits the norm of all of them
  * (pd_optimizer_ops.clip_norm). */
 typedef struct limited {
     const pd_optimizer_ops *ops;
     int number;
-    double limit;
+    double limit; /* largest norm of the group's gradients together */
     size_t first; /* index of the first parameter that was added to this group, which error texts name */
 } limited;
 
-#define ALONE ((size_t)-1)
+#define ALONE ((size_t)-1) /* in place of the index of a group: the parameter is in no group */
 
 struct pd_model {
     pd_optim **optims; /* the optimizer of each parameter */
@@ -40,8 +40,7 @@ struct pd_model {
     /* indices of all parameters: first those that count their steps alone, then those that count them together, group
      * by group */
     size_t *order;
-    /* for each parameter: index in `groups` of the group with which it counts its steps; ALONE: it counts its own steps
-     * alone */
+    /* for each parameter: index in `groups` of the group with which it counts its steps, or ALONE */
     size_t *group_of;
     group *groups;
     size_t n_groups;
@@ -51,8 +50,7 @@ struct pd_model {
     double limit, norm;
     limited *limits;
     size_t n_limits;
-    /* for each parameter: index in `limits` of the group of parameters with which its gradient is clipped; ALONE: it is
-     * clipped with no group */
+    /* for each parameter: index in `limits` of the group with which its gradient is clipped, or ALONE */
     size_t *limit_of;
     float **scaled;         /* for each parameter: memory for its clipped gradient; NULL: it is never clipped */
     const float **gradient; /* for each parameter: its gradient in this call, as given or clipped; NULL: it has none */
@@ -60,6 +58,7 @@ struct pd_model {
     pd_batch *batch;
 };
 
+/* The model statistics of one optimizer. */
 typedef struct gathered {
     const pd_optimizer_ops *ops;
     double stats[PD_MAX_MODEL_STATS];
@@ -187,15 +186,16 @@ double pd_model_norm(const pd_model *model)
 }
 
 /* Returns whether a parameter has a gradient that is clipped in a given scope. A scope is a set of gradients that are
- * clipped together: ALONE means all gradients, otherwise it is an index of `limits`, and means those of one group. */
+ * clipped together: ALONE stands for all gradients, an index of `limits` for the gradients of that group. */
 static bool is_clipped(const pd_model *model, size_t scope, size_t param)
 {
     return model->gradient[param] != NULL && !model->optims[param]->ops->takes_values &&
            (scope == ALONE || model->limit_of[param] == scope);
 }
 
-/* Passes over the gradient of a parameter to clip it. Without `scale`, adds the squares of its elements to the sum
- * `squares` and returns the new sum. With `scale`, writes the gradient times *scale to model->scaled instead. */
+/* Sums or scales the gradient of a parameter, to clip it. Without `scale`, adds the squares of its elements to the sum
+ * `squares`, and returns the new sum. With `scale`, writes the gradient times *scale to model->scaled, and returns
+ * `squares` unchanged. */
 static double pass_over(pd_model *model, size_t param, double squares, const float *scale)
 {
     enum { AT_ONCE = 64 };
@@ -298,8 +298,8 @@ static int check_draws(const pd_optim *optim, const pd_draws *draws, pd_error *e
                    optim->name, (long long)wanted, (long long)draws->n_normal);
 }
 
-/* Checks that updates are requested only where the optimizer computes them, and that a step gets as many recorded
- * random numbers as its optimizer takes. */
+/* Checks the inputs of a step: that changes of weights (io->update) are requested only where the optimizer computes
+ * them, and that recorded random numbers are as many as the optimizer takes. */
 static int check(const pd_model *model, const pd_step_io *io, pd_error *err)
 {
     int rc = PD_OK;
@@ -349,8 +349,8 @@ static int begin_all(pd_model *model, const pd_step_io *io, size_t *n_steps)
 }
 
 /* Binds the steps of each group of parameters that count their steps together: they succeed or fail as a whole.
- * Advances the groups' counters of steps. model->steps has n steps: those of groups come last, in the order of the
- * groups. */
+ * Advances the groups' counters of steps. model->steps has n steps: the steps of parameters in groups come last, in the
+ * order of the groups. */
 static void bind_groups(pd_model *model, size_t n)
 {
     for (size_t g = model->n_groups; g-- > 0;) {
@@ -400,7 +400,7 @@ static void order_tasks(pd_task **task, pd_optim **owner, size_t n)
     for (size_t i = 0; i < n; i++) task[i] = tasks[load[i].place], owner[i] = owners[load[i].place];
 }
 
-/* Runs the tasks that the steps have made. Returns whether there were any. */
+/* Runs the tasks that the n steps have captured. Returns whether there were any tasks. */
 static bool run_tasks(const pd_model *model, size_t n)
 {
     pd_task *task[AT_ONCE];

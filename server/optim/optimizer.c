@@ -11,7 +11,7 @@
 #include "plan_bytes.h"
 #include "stored.h"
 
-/* Rough speeds of one core, to estimate how long a step takes. */
+/* Rough speeds of one core, and a fixed time for each step, to estimate how long a step takes. */
 #define BYTES_PER_NS 25.0
 #define FLOPS_PER_NS 50.0
 #define STEP_NS 500.0
@@ -217,8 +217,8 @@ void pd_optim_set_count(pd_optim *optim, int64_t count)
     optim->saved.count = count;
 }
 
-/* Computes the hyperparameters of this step: the declared or scheduled values, except where the caller gave a value for
- * this step alone (io->hypers). */
+/* Computes the hyperparameters of this step: the caller's value for this step (io->hypers) if there is one, otherwise
+ * the declared or scheduled value. */
 static void put_in_force(pd_optim *optim, const pd_step_io *io)
 {
     pd_hypers_at(&optim->hypers, optim->saved.count, optim->step.hyper);
@@ -266,7 +266,7 @@ void pd_optim_guard(pd_optim *optim)
     optim->step.guards = true;
 }
 
-/* Refuses a step that has made finite weights infinite or NaN. */
+/* Makes a step fail that has made finite weights infinite or NaN. */
 static void refuse_spoiled(pd_optim *optim)
 {
     optim->step.refused = true;

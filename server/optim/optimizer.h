@@ -1,14 +1,13 @@
 /* optimizer.h - one parameter's optimizer. A scheduler runs its steps in batches, with pauses for the preconditioner
- * tasks. To capture a task is to copy its inputs; to adopt it is to store its result in the state. Between the two the
- * task is pending.
+ * tasks. A task is pending from its capture to its adoption.
  *
  * How a step runs (one thread at a time calls these functions: the step thread, or the caller's own thread):
  *
- *     pd_optim_begin(optim, io)               nothing has run yet; count advanced
+ *     pd_optim_begin(optim, io)               advances the step counter; runs nothing yet
  *     do {
  *         pd_batch_run(list, n, threads)      runs the phases of many steps, until a step ends or waits for a task
  *         while ((task = pd_optim_capture(optim)) != NULL) hand it to the preconditioner pool   (pd_task_run, then ...)
- *         pd_optim_deliver(optim, task)       when it is back
+ *         pd_optim_deliver(optim, task)       when the task has run
  *     } while (!pd_optim_done(optim))
  *
  * A step is parked (pd_optim_waits) while it needs the result of a task that is still at the preconditioner pool.
@@ -24,9 +23,9 @@
 #include "plan_make.h"
 #include "task.h"
 
-/* Plans a parameter's optimizer, allocates its state and writes the initial values. Copies the parts of `declaration`
- * that it needs. Stores the optimizer in *out. PD_INVALID_ARGUMENT: the optimizer refuses the declaration.
- * PD_NO_MEMORY: out of memory. */
+/* Plans a parameter's optimizer, allocates its state and writes the initial values. `stats` has the model statistics,
+ * in the order of the optimizer's table. Copies what it needs of both. Stores the optimizer in *out.
+ * PD_INVALID_ARGUMENT: the optimizer refuses the declaration. PD_NO_MEMORY: out of memory. */
 int pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double *stats, pd_error *err);
 /* Makes an optimizer as pd_optim_new does, but from a plan that was made from the same arguments. The optimizer takes
  * over the plan's arrays, and the plan is empty afterwards. PD_NO_MEMORY: out of memory. */
@@ -36,22 +35,22 @@ int pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const do
  * pd_optim_fill until it returns true. */
 int pd_optim_bare(pd_optim **out, const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err);
 /* Writes initial values of the state, beginning at *at. Subtracts the estimated time from *budget_ns. Stops when the
- * budget is used up or all values are written. A coded slot is written in one go.
+ * budget is used up or all values are written. A coded slot is written in one call, even if that exceeds the budget.
  *
- * Returns true if all values are written. If out of memory, returns false with PD_NO_MEMORY in *rc: *at then points to
- * the first slot that is not written. */
+ * Returns true if all values are written. If out of memory, returns false with PD_NO_MEMORY in *rc; a later call with
+ * the same *at continues with the slot that could not be written. */
 bool pd_optim_fill(pd_optim *optim, pd_fill *at, double *budget_ns, int *rc);
 void pd_optim_free(pd_optim *optim); /* Frees an optimizer, even while a step is under way. Accepts NULL. */
 
 const pd_plan *pd_optim_plan(const pd_optim *optim);
 const pd_hypers *pd_optim_hypers(const pd_optim *optim);
-int64_t pd_optim_count(const pd_optim *optim); /* number of the step that was begun last; 0: no step yet */
+int64_t pd_optim_count(const pd_optim *optim); /* returns the number of the step that was begun last; 0: no step yet */
 int64_t pd_optim_elements(const pd_optim *optim);
 int64_t pd_optim_state_bytes(const pd_optim *optim);
 /* Returns a borrowed view of slot i < plan->n_slots. Temporary and coded slots have memory only during a step. The
  * elements of a float64 slot are double: cast the pointer. */
 pd_tensor pd_optim_slot(const pd_optim *optim, size_t i);
-/* Returns the estimated time of one step on one core. Schedulers limit their batches with it. */
+/* Returns the estimated time of one step on one core, in ns. Schedulers limit their batches with it. */
 double pd_optim_cost_ns(const pd_optim *optim);
 pd_root_stats pd_optim_root_stats(const pd_optim *optim);
 pd_root_state pd_optim_root(const pd_optim *optim, size_t task);
@@ -67,23 +66,27 @@ void pd_optim_set_count(pd_optim *optim, int64_t count);
  * must stay valid longer: until all tasks of the step have run, even if the optimizer is freed before. PD_NO_MEMORY:
  * there is no memory for the temporary slots; nothing has changed. */
 int pd_optim_begin(pd_optim *optim, const pd_step_io *io);
-bool pd_optim_done(const pd_optim *optim);         /* no step is under way: the last one is complete, or failed */
-bool pd_optim_is_idle(const pd_optim *optim);      /* no step is under way, and no task is pending */
-size_t pd_optim_tasks_left(const pd_optim *optim); /* number of pending tasks, at the pool or back from it */
+/* returns true if no step is under way: the last one is complete, or failed */
+bool pd_optim_done(const pd_optim *optim);
+bool pd_optim_is_idle(const pd_optim *optim); /* returns true if no step is under way, and no task is pending */
+/* returns the number of pending tasks, at the pool or back from it */
+size_t pd_optim_tasks_left(const pd_optim *optim);
 /* Returns why the last step failed: the optimizer's error text, with the parameter's name in front. Valid until the
  * next step begins. NULL: the step did not fail.
  *
  * A failed step counts as a step. The state keeps the changes of the phases before adopt_phase. The other phases did
- * not run, so the new weights were not written.
+ * not run, so the new weights were not written. (A step that fails because of its new weights has run all phases:
+ * pd_optim_guard.)
  *
  * The result of the task that made the step fail is not stored, and the task counts as failed. Results of tasks before
  * it are stored as in any other step. Tasks after it that are due in this step are thrown away (pd_root_stats.dropped).
  * Tasks that are due in a later step stay. */
 const pd_error *pd_optim_refused(const pd_optim *optim);
 
-bool pd_optim_is_quiesced(const pd_optim *optim); /* no step is under way, and no task is at the preconditioner pool */
+/* returns true if no step is under way, and no task is at the preconditioner pool */
+bool pd_optim_is_quiesced(const pd_optim *optim);
 /* Throws pending tasks away, and forgets which roots are in use. Call it before the state is set back to its initial
- * values (pd_optim_fill). The optimizer must be still (pd_optim_is_quiesced). */
+ * values (pd_optim_fill), and only while pd_optim_is_quiesced returns true. */
 void pd_optim_forget_roots(pd_optim *optim);
 
 /* Makes the steps of n parameters an atomic group: if the optimizer of one of them refuses its step, all fail, with the
@@ -98,15 +101,15 @@ void pd_optim_forget_roots(pd_optim *optim);
  * How the steps wait for each other:
  * - Before any of them stores a new root, the steps of the group wait for each other. If no step can be refused,
  *   they do not wait.
- * - A step that waits for another one (pd_optim_waits) may continue when the other one has run, or has got a task back.
- *   So check all steps of the group then.
+ * - A step that waits for another one (pd_optim_waits) may continue when the other one has run, or when one of its
+ *   tasks was delivered. So call pd_optim_waits for all steps of the group then.
  *
- * If several steps are refused, the first one in the list decides what happens to the tasks: the results of those that
- * belong to steps before it are stored, and those of steps after it are thrown away. */
+ * If several steps are refused, the first one in the list decides what happens to the tasks: results of tasks of the
+ * steps before it in the list are stored, and results of tasks of the steps after it are thrown away. */
 void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group);
 
-/* Lets the step that has just begun be refused if its new weights are infinite or NaN where those before were finite.
- * Weights that lie in the memory of those before are not looked at. All phases have run then, so the state keeps the
+/* Makes the step that has just begun fail if it turns a finite weight into an infinite one or NaN. Has no effect if the
+ * step writes the new weights over the old ones. All phases have run when such a step fails, so the state keeps the
  * changes of the step. */
 void pd_optim_guard(pd_optim *optim);
 

@@ -1,6 +1,7 @@
-/* optimizer_ops.c - lists every optimizer that the server knows, and finds an optimizer by name or index. Has the one
- * for tensors that belong to a model and are not trained, such as a batch norm's running mean and variance: ranks push
- * values, and the mean of the values becomes the weights. A counter (num_batches_tracked) is exact up to 2^24. */
+/* optimizer_ops.c - lists every optimizer that the server knows, and finds an optimizer by name or index. Also defines
+ * model_state, the optimizer of tensors that belong to a model and are not trained, such as a batch norm's running mean
+ * and variance: ranks push values, and the mean of the values becomes the weights. A counter (num_batches_tracked) is
+ * exact up to 2^24. */
 #include "optimizer_ops.h"
 
 #include <string.h>
@@ -64,7 +65,7 @@ const pd_hyper *pd_optimizer_hypers(const pd_optimizer_ops *ops, size_t *count)
     return ops->hypers;
 }
 
-/* The names that these functions had in 0.1. */
+/* Keeps the names that pd_optimizer_name and the other functions had in version 0.1, for programs built with it. */
 const char *pd_row_name(const pd_optimizer_ops *ops) __attribute__((alias("pd_optimizer_name")));
 const char *pd_row_about(const pd_optimizer_ops *ops) __attribute__((alias("pd_optimizer_about")));
 const pd_hyper *pd_row_hypers(const pd_optimizer_ops *ops, size_t *count) __attribute__((alias("pd_optimizer_hypers")));

@@ -21,7 +21,8 @@
  * There are two kinds of optimizers:
  *
  *   - capture_phase <= adopt_phase: statistics, roots, new weights. With d = 0 a step uses the roots of its own
- *     statistics. Tasks do not see the changes of phases between the two. Most have capture_phase == adopt_phase.
+ *     statistics. Tasks do not see what phases between capture_phase and adopt_phase change. Most optimizers have
+ *     capture_phase == adopt_phase.
  *   - capture_phase > adopt_phase: roots are computed after the weights, as in SOAP (capture_phase may be n). A step
  *     cannot adopt a task that it captures later, so d is at least 1 or PD_ROOT_READY. With d = 1 the results have the
  *     same bits as with roots computed at the end of the step, but the tasks run while workers compute the next
@@ -31,9 +32,10 @@
  * runs on one thread with one BLAS thread. A phase opens no parallel region, computes no root and allocates nothing,
  * and its result does not depend on which thread runs which unit.
  *
- * A unit of a PD_BLOCKS phase, and `adopt`, may have products so large that one thread would take long: those of
- * block_products.h and kron_factor.h. They are cut into stripes by their sizes (stripes.h). Threads that have no unit
- * left compute stripes of the units that still run. The plan of such a parameter says so (plan->large_products).
+ * A unit of a PD_BLOCKS phase, and `adopt`, may have products so large that one thread would take long: the products of
+ * block_products.h and kron_factor.h. Such a product is cut into stripes, whose number depends on its size alone
+ * (stripes.h). Threads that have no unit left compute stripes of the units that still run. The plan of a parameter with
+ * such products has plan->large_products set.
  *
  * If there are phases of kind PD_RANGES, the last one of them writes the new weights.
  *
@@ -63,7 +65,7 @@ typedef enum pd_fold { PD_FOLD_MAX, PD_FOLD_SUM } pd_fold;
 /* A model statistic: a number over all parameters of a job, which the pre-pass computes before one of them is
  * planned. */
 typedef struct pd_model_stat {
-    const char *name; /* "largest_block" */
+    const char *name; /* for example "largest_block" */
     pd_fold fold;     /* how the values of all parameters, in declaration order, are combined */
 } pd_model_stat;
 
@@ -82,13 +84,15 @@ typedef struct pd_unit {
     int64_t count;       /* number of the step, from 1; a round that was skipped does not count */
     int64_t index;       /* index of this unit in the phase */
     int64_t n_units;
-    int64_t first, n;        /* for PD_RANGES: the elements [first, first + n) */
-    const pd_block *block;   /* for PD_BLOCKS and PD_STRIPES */
-    int64_t stripe;          /* for PD_STRIPES: number of the stripe, from 0 */
-    int64_t round;           /* for a phase that is repeated (pd_phase.rounds): how often it has run in this step */
-    const float *gradient;   /* the whole parameter's aggregated gradient, in the declared shape */
-    const float *before;     /* the whole parameter's weights before the step */
-    float *after;            /* its weights after the step: some phase must write every element. May be `before` */
+    int64_t first, n;      /* for PD_RANGES: the elements [first, first + n) */
+    const pd_block *block; /* for PD_BLOCKS and PD_STRIPES: the block that the unit computes, or belongs to */
+    int64_t stripe;        /* for PD_STRIPES: index of the stripe in its block */
+    /* for a phase that is repeated (pd_phase.rounds): number of times that it has run before in this step */
+    int64_t round;
+    const float *gradient; /* the whole parameter's aggregated gradient, in the declared shape */
+    const float *before;   /* the whole parameter's weights before the step */
+    /* the whole parameter's weights after the step: the phases must write every element. May be `before` */
+    float *after;
     float *update;           /* receives the change of the weights (update_dtype); NULL: the caller does not need it */
     float *const *slot;      /* slot[i] points to the elements of the slot plan->slots[i] */
     float *scratch;          /* plan->scratch_floats floats of work memory for this thread, 64-byte aligned */
@@ -97,13 +101,14 @@ typedef struct pd_unit {
     const pd_draws *draws;   /* recorded random numbers to use in this step, to replay a run; NULL: none */
     double *partial;         /* output: numbers that the unit reports, for instance sums; zeros at first */
     /* total[phase][k] is number k of `partial`, combined over all units of an earlier phase in a fixed order
-     * (pd_phase.fold); 0 for a phase that was skipped. A repeated phase has the numbers of its last time, and sees them
-     * itself the next time. */
+     * (pd_phase.fold); 0 for a phase that was skipped. For a repeated phase they are the numbers of its last run, which
+     * its next run can read. */
     const double (*total)[PD_MAX_PARTIALS];
 } pd_unit;
 
+/* A phase of a step. Static data, part of the optimizer's table. */
 typedef struct pd_phase {
-    const char *name; /* "update" */
+    const char *name; /* for example "update" */
     pd_unit_kind kind;
     void (*run)(const pd_unit *unit);
     pd_fold fold[PD_MAX_PARTIALS]; /* how partial[k] of all units are combined */
@@ -123,6 +128,7 @@ static inline int64_t pd_stripe_row(const pd_unit *unit, int64_t n, int end)
 /* Why the inputs of a task have no root. PD_UNFIT_NAN: they have a NaN. PD_UNFIT_INF: infinities but no NaN. */
 typedef enum pd_unfit { PD_FIT, PD_UNFIT_NAN, PD_UNFIT_INF } pd_unfit;
 
+/* A preconditioner task as the functions of an optimizer see it: its inputs, and where its results go. */
 typedef struct pd_task_view {
     const pd_plan *plan;
     const pd_task_spec *spec;
@@ -139,9 +145,10 @@ typedef struct pd_task_view {
     int status;       /* input of `note`: PD_OK if the result was stored, else why it was not */
 } pd_task_view;
 
+/* An optimizer: static data and pure functions. */
 struct pd_optimizer_ops {
     const char *name;       /* the optimizer's name, as users write it */
-    const char *about;      /* one line */
+    const char *about;      /* what the optimizer is, for users; one line */
     const pd_hyper *hypers; /* table of the optimizer's hyperparameters; the last entry has no name */
     const pd_model_stat
         *stats; /* table of the model statistics that it needs; the last entry has no name; NULL: none */
@@ -188,9 +195,9 @@ struct pd_optimizer_ops {
      * NULL: each output is stored in the slot that it belongs to, or in the task's share of it. An optimizer with a
      * blockwise slot must have NULL here. */
     void (*adopt)(const pd_task_view *task, float *const *slot);
-    /* Records numbers about a task that has run, for instance its error, in float32 slots. Called after the task was
-     * adopted or thrown away. It must not write an element that another task of the same step writes. NULL: nothing is
-     * recorded. */
+    /* Writes numbers about a task that has run, for instance its error, to float32 slots. Called after the task was
+     * adopted or thrown away. It must not write an element that another task of the same step writes. NULL: the
+     * optimizer has no such numbers. */
     void (*note)(const pd_task_view *task, float *const *slot);
     /* Decides whether the step fails because this task failed. Called when the task would be adopted, in the order of
      * the plan, on the thread that owns the optimizer. PD_OK: the step continues with the last good root.
@@ -202,7 +209,7 @@ struct pd_optimizer_ops {
      * NULL: no task makes a step fail. */
     int (*refusal)(const pd_task_view *task, pd_error *err);
 
-    /* Whether all parameters with this optimizer and the same pd_declaration.group count their steps together: the
+    /* Whether all parameters that have this optimizer and the same pd_declaration.group count their steps together: the
      * counter advances in every step in which at least one of them has a gradient. If one parameter's step is refused,
      * the steps of the whole group fail. (This holds in a pd_model, and in a job that steps all its parameters
      * together; elsewhere only that one step fails.) */
@@ -212,8 +219,8 @@ struct pd_optimizer_ops {
      * global norm does not change them. */
     bool takes_values;
     /* Largest magnitude of a gradient's element with which the state stays finite in float32, since phases square it
-     * (PD_SQUARE_MOST) or sum its products (PD_PRODUCT_MOST). Callers skip a step with a larger one, as they do with a
-     * gradient that is not finite: otherwise the state would be spoiled for all later steps. 0: every finite gradient
+     * (PD_SQUARE_MOST) or sum its products (PD_PRODUCT_MOST). Callers skip a step whose gradient has a larger element,
+     * or one that is not finite: otherwise the state would not be finite in all later steps. 0: every finite gradient
      * is accepted. */
     float gradient_most;
     /* Returns the limit of the norm of all gradients in a group, 1e-30 to 1e30; 0, or NULL in place of the function: no
@@ -228,6 +235,7 @@ struct pd_optimizer_ops {
 };
 
 extern const pd_optimizer_ops *const pd_optimizer_table[]; /* the known optimizers; NULL after the last one */
-extern const pd_optimizer_ops pd_model_state; /* of parameters that are declared as model state; no rule has it */
+/* the optimizer of parameters that are declared as model state; no rule may name it */
+extern const pd_optimizer_ops pd_model_state;
 
 #endif

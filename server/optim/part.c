@@ -59,6 +59,7 @@ bool pd_plan_part(const pd_plan *plan, const char *slot, int number, int block, 
     return false;
 }
 
+/* The runs of contiguous memory in which a part lies in its slot: n runs of `length` elements each. */
 typedef struct runs {
     int64_t n, length;
 } runs;

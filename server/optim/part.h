@@ -6,10 +6,12 @@
 #include "optimizer_types.h"
 #include "plan.h"
 
+/* A part of the state, as pd_plan_part finds it. */
 typedef struct pd_part {
     size_t slot;         /* index of the slot in plan->slots */
     const pd_block *box; /* The block whose elements are the part. NULL: the part is contiguous elements. */
-    int64_t first;       /* first of the part's contiguous elements; 0 if the part is a whole tensor */
+    /* index in the slot of the part's first element; 0 if the part has a box */
+    int64_t first;
     pd_shape shape;
 } pd_part;
 

@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <string.h>
 
-/* Returns how many pieces of at most block_size indices a dimension of length `dim` is cut into. */
+/* Returns into how many ranges of at most block_size indices a dimension of length `dim` is cut. */
 static int64_t cuts(int64_t dim, int64_t block_size)
 {
     return block_size <= 0 ? 1 : dim / block_size + (dim % block_size != 0);

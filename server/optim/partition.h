@@ -21,10 +21,10 @@ int64_t pd_partition_count(const pd_shape *shape, int64_t block_size);
 pd_block pd_partition_block(const pd_shape *shape, int64_t block_size, int64_t index);
 
 int64_t pd_block_elements(const pd_block *block, int rank);
-/* These two functions describe the runs of contiguous memory in which a block's elements lie in the whole tensor.
- * pd_block_run_length returns the number of elements of a run, which is the same for all runs of the block.
- * pd_block_run_start returns the index in the whole tensor at which run number `run` begins. Runs are numbered in the
- * order of the block's elements. The block must have elements. */
+/* A block's elements lie in the whole tensor in runs of contiguous memory. pd_block_run_length returns the number of
+ * elements of a run, which is the same for all runs of the block. pd_block_run_start returns the index in the whole
+ * tensor at which run number `run` begins. Runs are numbered in the order of the block's elements. The block must have
+ * elements. */
 int64_t pd_block_run_length(const pd_shape *shape, const pd_block *block);
 int64_t pd_block_run_start(const pd_shape *shape, const pd_block *block, int64_t run);
 /* pd_block_gather copies a block out of a whole tensor (row-major, of `shape`) into the buffer `dense`, where the

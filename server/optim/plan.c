@@ -62,8 +62,7 @@ bool pd_slot_is_coded(const pd_slot_spec *spec)
     return !spec->temporary && spec->storage != PD_STORE_F32 && spec->storage != PD_STORE_F64;
 }
 
-/* The product of the number of elements and their size cannot overflow: pd_shape_elements refuses shapes whose elements
- * would not fit at 8 bytes each. */
+/* The product below cannot overflow: pd_shape_elements refuses a shape whose elements would not fit at 8 bytes each. */
 int64_t pd_slot_seen_bytes(const pd_slot_spec *spec)
 {
     int64_t elements, size = spec->storage == PD_STORE_F64 ? (int64_t)sizeof(double) : (int64_t)sizeof(float);
@@ -71,7 +70,7 @@ int64_t pd_slot_seen_bytes(const pd_slot_spec *spec)
     return pd_shape_elements(&spec->shape, &elements) == PD_OK ? elements * size : INT64_MAX;
 }
 
-/* The counting cannot fail: plan_make.c has refused every shape whose elements cannot be counted. */
+/* pd_shape_elements cannot fail here: plan_make.c has refused every shape whose elements cannot be counted. */
 int64_t pd_slot_elements(const pd_slot_spec *spec)
 {
     int64_t elements = 0;

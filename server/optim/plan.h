@@ -36,8 +36,8 @@ typedef struct pd_slot_spec {
     /* The type in which the slot is stored between steps. With PD_STORE_F64, phases and tasks see float64: they cast
      * the pointer to double *. With any other type they see float32.
      *
-     * Changes are stored at the end of the step; those of a blockwise slot when the thread is done with the block. A
-     * slot that did not change keeps its stored bytes. */
+     * Changes are stored at the end of the step; changes of a blockwise slot as soon as the thread has computed the
+     * block. A slot that did not change keeps its stored bytes. */
     pd_storage storage;
     bool diagonal_apart; /* the slot is a square matrix in int8 or int16 whose diagonal is kept in float32 */
     bool blockwise;      /* the slot is used only while `block` is computed, so its float32 form exists only then */
@@ -64,12 +64,13 @@ typedef struct pd_task_spec {
     int input[PD_MAX_TASK_TENSORS];  /* indices of the slots of which the task gets copies */
     int output[PD_MAX_TASK_TENSORS]; /* indices of the slots that receive the results */
     double cost;                     /* estimated floating-point operations; the most expensive tasks run first */
-    int64_t scratch;                 /* most bytes that the task allocates while it runs */
+    int64_t scratch;                 /* most bytes of work memory that the task allocates while it runs */
     double exponent; /* p of the inverse p-th root, shown to operators; 0: the task computes something else */
 } pd_task_spec;
 
-#define PD_TASK_LIGHT 1e6  /* most cost of a task that takes a millisecond or less: the pool keeps a thread for such */
-#define PD_ROOT_READY (-1) /* root_delay: steps use a root as soon as it is ready, so results depend on timing */
+/* largest cost of a light task, which takes a millisecond or less: one thread of the pool runs light tasks only */
+#define PD_TASK_LIGHT 1e6
+#define PD_ROOT_READY (-1) /* a root_delay: steps use a root as soon as it is ready, so results depend on timing */
 
 /* The plan of one parameter's optimizer. Before the optimizer fills it, `shape` is the declared one, range_elements is
  * PD_RANGE_ELEMENTS, `stripes` is 1 and errors_slot is -1; `own` points to zeros, and all else is empty. */
@@ -84,19 +85,22 @@ typedef struct pd_plan {
     size_t n_tasks;
     int64_t range_elements; /* elements in a unit of a PD_RANGES phase; the last unit may have fewer */
     size_t scratch_floats;  /* scratch memory of one thread: the most that any phase needs */
-    int root_delay;         /* steps from the capture of a task to its adoption, or PD_ROOT_READY */
-    int errors_slot;        /* float32 slot with the error of each task's root, shown to operators; -1: none */
-    void *own;              /* the optimizer's own struct: its function `plan` writes it, phases and tasks read it */
+    int root_delay;         /* number of steps from the capture of a task to its adoption, or PD_ROOT_READY */
+    /* index of the float32 slot that has the error of each task's root, shown to operators; -1: none */
+    int errors_slot;
+    void *own; /* the optimizer's own struct: its function `plan` writes it, phases and tasks read it */
     size_t own_bytes;
     int64_t stripes; /* number of units that a PD_STRIPES phase has for each block, at least 1 */
     /* Whether products in phases over blocks, or in `adopt`, are so large that threads share them (stripes.h): even a
      * single unit is then worth waking all threads. */
     bool large_products;
-    char note[240]; /* for the user who declares the parameter, for instance: an option has no effect; "": none */
-    double flops;   /* estimated operations of the matrix products in one step, without element-wise work */
+    /* a message for the user who declares the parameter, for instance that an option has no effect; "": none */
+    char note[240];
+    double flops; /* estimated operations of the matrix products in one step, without element-wise work */
 } pd_plan;
 
-/* These functions append a slot or a task to the plan. They return its index, or PD_NO_MEMORY. */
+/* Append a slot (pd_plan_slot) or a task (pd_plan_task) to the plan. Return its index, or PD_NO_MEMORY, which is
+ * negative. */
 int pd_plan_slot(pd_plan *plan, const pd_slot_spec *spec);
 int pd_plan_task(pd_plan *plan, const pd_task_spec *spec);
 /* Adds a slot to the plan for each name; the list of names ends with NULL. The slots have the parameter's shape and
@@ -130,9 +134,9 @@ int64_t pd_slot_item_elements(const pd_slot_spec *spec);
 int64_t pd_task_elements(const pd_plan *plan, const pd_task_spec *task, int slot);
 int64_t pd_task_share_bytes(const pd_plan *plan, const pd_task_spec *task, int slot);
 
-/* Return the number of statistics of a plan, and the number of rows of one of them. Each dimension of a block has a
- * statistic, a square matrix with one row for each index. The statistic of dimension d of a block has the number block
- * * rank + d. */
+/* Return the number of statistics of a plan, and the number of rows of statistic `number`. Each dimension of a block
+ * has a statistic, a square matrix with one row for each index of the dimension. Statistics are numbered block by
+ * block: dimension d of block b has number b rank + d. */
 int64_t pd_statistics_count(const pd_plan *plan);
 int64_t pd_statistics_side(const pd_plan *plan, int64_t number);
 

@@ -23,8 +23,8 @@ int64_t pd_slot_bytes(const pd_slot_spec *spec)
 }
 
 /* Unused bytes after a large slot keep loops fast. A loop reads one element of each slot at a time, and AMD's
- * first-level cache confuses addresses whose bits 12 to 27 are equal. Slots of exactly 256 MiB would throw each other
- * out of this cache, and a step would take twice as long. A gap of SPREAD bytes changes both the cache line and those
+ * first-level cache confuses addresses whose bits 12 to 27 are equal. Slots of exactly 256 MiB would evict each other
+ * from this cache, and a step would take twice as long. A gap of SPREAD bytes changes both the cache line and those
  * bits. */
 int64_t pd_slot_gap(const pd_slot_spec *spec)
 {
@@ -67,8 +67,8 @@ static int64_t result_bytes(const pd_plan *plan)
 
 int64_t pd_plan_image_bytes(const pd_plan *plan)
 {
-    /* bytes of counters and of the names of sections; of the text that describes a slot, with the gap after its
-     * elements; of the record of a root or of a task */
+    /* OWN: bytes of counters and names of sections. SLOT: bytes of the text that describes a slot. RECORD: bytes of a
+     * pd_root_state, or of a pending task without its results */
     enum { OWN = 512, SLOT = 128, RECORD = PD_MAX_HYPERS * sizeof(double) + 128 };
     int64_t bytes = plus(pd_plan_state_bytes(plan), OWN), results = result_bytes(plan);
 
@@ -116,20 +116,20 @@ int pd_plan_thread_bytes(const pd_plan *plan, int64_t *bytes)
     return PD_OK;
 }
 
-/* Returns the bytes of the records that every optimizer has, whatever state and tasks its plan lists. */
+/* Returns the bytes of the structs that every optimizer has, whatever state and tasks its plan lists. */
 static int64_t optimizer_bytes(void)
 {
     int64_t records = pd_block_bytes(sizeof(pd_optim)) + pd_block_bytes(sizeof(pd_shared_plan)) +
                       pd_block_bytes(PD_MAX_PHASES * sizeof(double[PD_MAX_PARTIALS]));
 
-    /* an array of pointers to slots; slot_bytes counts its entries */
+    /* overhead of the array of pointers to slots; slot_bytes counts its entries */
     records += pd_block_bytes(sizeof(float *));
-    /* twice: for the memory of the state, and for that of temporary slots */
+    /* overhead of two allocations: the memory of the state, and that of temporary slots */
     return records + 2 * pd_pages_bytes(0);
 }
 
 /* Returns the bytes that one task takes while it is at the preconditioner pool, without its inputs and results: its
- * records, the allocator's overhead, and the message that carries it to the pool and back (MAIL). */
+ * structs, the allocator's overhead, and the message that carries it to the pool and back (MAIL). */
 static int64_t bytes_of_a_task(void)
 {
     enum { MAIL = 1200 };
@@ -144,8 +144,8 @@ static int64_t array_bytes(size_t n, size_t size)
     return n == 0 ? 0 : pd_block_bytes((int64_t)((n < 4 ? 4 : 2 * n) * size));
 }
 
-/* Returns the bytes for the numbers that threads report when they compute a phase of a step: each unit of the phase has
- * some (pd_unit.partial). */
+/* Returns the bytes that a batch needs for each unit of a phase: the numbers that it reports (pd_unit.partial), and a
+ * flag. */
 static int64_t batch_bytes(const pd_plan *plan)
 {
     return pd_block_bytes((pd_plan_most_units(plan) + 1) * (int64_t)(sizeof(double[PD_MAX_PARTIALS]) + sizeof(bool)) +

@@ -1,5 +1,5 @@
-/* plan_bytes.h - how many bytes an optimizer's plan, its state, its steps and its preconditioner tasks take. Pure
- * functions; any thread. */
+/* plan_bytes.h - counts the bytes that an optimizer's plan, its state, its steps and its preconditioner tasks take.
+ * Pure functions; any thread. */
 #ifndef PD_PLAN_BYTES_H
 #define PD_PLAN_BYTES_H
 
@@ -28,8 +28,8 @@ int64_t pd_plan_state_bytes(const pd_plan *plan);
 /* Returns the bytes that are needed when each task of the plan is at the preconditioner pool once: copies of the
  * inputs, and memory for the results. INT64_MAX: the number does not fit. */
 int64_t pd_plan_task_bytes(const pd_plan *plan);
-/* Returns the most bytes that an optimizer with this plan takes in an image (saved state as bytes: save.h), with the
- * results of tasks that no step has used yet. INT64_MAX: the number does not fit. */
+/* Returns the most bytes that an optimizer with this plan takes in an image (save.h), with the results of pending
+ * tasks. INT64_MAX: the number does not fit. */
 int64_t pd_plan_image_bytes(const pd_plan *plan);
 /* Returns the bytes of scratch memory that a thread needs to run any task of the plan that costs at most
  * `most_cost`. */
@@ -41,9 +41,9 @@ int64_t pd_plan_step_bytes(const pd_plan *plan);
 /* Computes in *bytes what each thread of a step needs for itself: scratch memory, and float32 copies of one block's
  * coded slots. PD_NO_MEMORY: *bytes is not written. */
 int pd_plan_thread_bytes(const pd_plan *plan, int64_t *bytes);
-/* Returns the bytes that the plan and its optimizer take beside the state: records of the optimizer, of each slot and
- * of each task, the allocator's overhead, and memory that is used while a step is under way. If roots are used in a
- * later step, each task counts twice, since it may be at the preconditioner pool twice at the same time. */
+/* Returns the bytes that the plan and its optimizer take beside the state: the structs for the optimizer, each slot and
+ * each task, the allocator's overhead, and memory that is used while a step is under way. If roots are used in a later
+ * step, each task counts twice, since it may be at the preconditioner pool twice at the same time. */
 int64_t pd_plan_own_bytes(const pd_plan *plan);
 
 #endif

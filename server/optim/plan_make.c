@@ -1,4 +1,4 @@
-/* plan_make.c - has an optimizer plan the state and the preconditioner tasks of a declared parameter, and checks the
+/* plan_make.c - lets an optimizer plan the state and the preconditioner tasks of a declared parameter, and checks the
  * plan against the rules for optimizers (optimizer_ops.h). */
 #include "plan_make.h"
 
@@ -109,9 +109,9 @@ static int fill(pd_plan *plan, const pd_declaration *declaration, const double *
 }
 
 /* Sets the member `follows` of slots: for each dimension of the slot, the dimension of the parameter that it
- * corresponds to. Slots for which the optimizer has set it are skipped. A slot without dimensions corresponds to none.
- * A slot with the parameter's shape has the parameter's dimensions. Slots of a block are left alone: they may have that
- * shape by chance. */
+ * corresponds to. Slots for which the optimizer has set `follows` are skipped. A slot with the parameter's shape has
+ * the parameter's dimensions. A slot without dimensions has none to set. Slots of a block are skipped, too: they may
+ * have the parameter's shape by chance. */
 static void find_followers(pd_plan *plan, const pd_shape *declared)
 {
     assert(declared->rank <= PD_MAX_RANK);

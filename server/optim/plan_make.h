@@ -7,7 +7,7 @@
 #include "paramd/optim.h"
 #include "plan.h"
 
-/* Makes the plan for a declared parameter: lists its state and its tasks, but allocates no state. A caller can so check
+/* Makes the plan for a declared parameter: lists its state and its tasks, but allocates no state. So a caller can check
  * a limit on bytes before memory is allocated. Fills *plan; free it with pd_plan_free. After an error the plan is
  * empty, and the error's text begins with the parameter's name. PD_INVALID_ARGUMENT: the optimizer refuses the
  * hyperparameters or the shape. PD_NO_MEMORY: out of memory. */

@@ -6,17 +6,18 @@
 #include "glob.h"
 #include "optimizer_ops.h"
 
+/* One optimizer rule of a job. The arrays of rules are freed by pd_rules_free. */
 typedef struct pd_rule {
     char *text; /* the text of the optimizer rule, as the user wrote it */
     pd_glob *glob;
-    /* The optimizer, and the values and schedules of its hyperparameters. Schedules belong to the struct at this
-     * address, so it must not be moved. */
+    /* The optimizer, and the values and schedules of its hyperparameters. Schedules point to this struct, so it must
+     * not be moved. */
     pd_hypers hypers;
 
-    /* Hyperparameter values for one step, which came with the push in frame number `pushed_by`. They are read once for
-     * all parameters of this rule (push.c). */
+    /* `pushed` has the hyperparameter values of the push in frame number `pushed_by`. They are valid for one step.
+     * push.c reads them once for all parameters of this rule. */
     uint64_t pushed_by;
-    uint64_t pushed_mask; /* bit h: the push has a value for hyperparameter h */
+    uint64_t pushed_mask; /* bit h is set if the push has a value for hyperparameter h */
     pd_hypers pushed;
 } pd_rule;
 
@@ -29,7 +30,8 @@ int pd_rules_parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, c
  * name, and its optimizer is model_state. */
 int pd_rules_of_job(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_optimizer_ops *const *rows,
                     pd_error *err);
-/* Returns the last rule of a job, the one for model state. `n` is the number of all rules, including that one. */
+/* Returns the last rule of a job, which is the rule for model state. `n` is the number of all rules, including that
+ * one. */
 pd_rule *pd_rules_of_state(pd_rule *rules, size_t n);
 void pd_rules_free(pd_rule *rules, size_t n); /* accepts NULL */
 /* Returns the first optimizer rule whose glob matches a parameter's name; NULL: no rule matches. Adds an estimate of

@@ -1,5 +1,5 @@
-/* save.c - writes the part of an optimizer that must survive a restart to an image, or reads it from one, with the same
- * functions; and gives exports and imports pending roots as lists of numbers. */
+/* save.c - writes the part of an optimizer that must survive a restart to an image, and reads it back. Also converts
+ * pending tasks to lists of numbers and back, for exports and imports. */
 #include "save.h"
 
 #include <assert.h>
@@ -46,7 +46,7 @@ static const pd_field root_fields[] = { PD_FIELD(pd_root_state, count),     PD_F
                                         PD_FIELD(pd_root_state, failing),   { 0 } };
 static const pd_table root_table = { "root", sizeof(pd_root_state), root_fields };
 
-/* A pending task in an image. */
+/* A pending task as an image stores it. The results of the task follow it in the image. */
 typedef struct task_record {
     uint32_t index;
     int64_t count;
@@ -114,8 +114,8 @@ static void write_task(pd_archive *archive, pd_task *task)
     visit_outputs(archive, task);
 }
 
-/* Writes those pending tasks that are back. Marks the others, which are still at the preconditioner pool, and returns
- * their number. */
+/* Writes the pending tasks that are back. Marks the other pending tasks as awaited, and returns their number: they are
+ * still at the preconditioner pool. */
 static size_t write_tasks(pd_archive *archive, const pd_optim *optim)
 {
     size_t awaited = 0;
@@ -250,8 +250,8 @@ static void fill_head(double head[HEAD], const pd_task *task)
     memcpy(head + FIRST_HYPER, task->hyper, sizeof task->hyper);
 }
 
-/* Copies numbers [first, first + n) of the list that stands for a pending root to `out`, as far as they come from one
- * tensor. The tensor is `from`, with `length` elements. Its first element is number `start` of the list. */
+/* Copies numbers [first, first + n) of the list that stands for a pending root to `out`, as far as these numbers are
+ * elements of the tensor `from`. The tensor has `length` elements; its first element is number `start` of the list. */
 static void copy_run(double *out, int64_t first, int64_t n, int64_t start, int64_t length, const void *from, bool wide)
 {
     int64_t at = first > start ? first : start, end = first + n < start + length ? first + n : start + length;

@@ -14,9 +14,9 @@
  *
  * w1 is beta2, and w2 is 1 - beta2 (1 if beta2 is 1). w is 1 - beta1 with moving_average_for_momentum, otherwise 1.
  *
- * shapes.h has the shapes, blocks and exponents. A parameter without dimensions, or with a dimension above
- * skip_preconditioning_dim_size_gt, has no statistics, and P = D. The JAX program ("upstream") counts steps from 0,
- * this file from 1.
+ * partition.h merges dimensions and defines the blocks; root_order returns p. A parameter without dimensions, or with a
+ * dimension above skip_preconditioning_dim_size_gt, has no statistics, and P = D. The JAX program ("upstream") counts
+ * steps from 0, this file from 1.
  *
  * Some code looks as if it could be simplified, but must give the same bits as the JAX program. Norms overflow as
  * float32 norms do. The choice between the two momenta is a weighted sum, so a NaN in either one spreads. The roots of
@@ -415,7 +415,7 @@ static void update_statistics(const pd_unit *unit, const pd_block_view *view, fl
 }
 
 /* Updates the statistics of a block in steps that start to compute new roots: the roots must be those of the new
- * statistics. In other steps block_direction updates the statistics, while it has the block in the caches anyway. */
+ * statistics. In other steps block_direction updates the statistics, while the block is in the caches. */
 static void block_statistics(const pd_unit *unit)
 {
     pd_block_view view = pd_block_look(unit->gradient, &unit->plan->shape, unit->block, unit->scratch);
@@ -463,8 +463,7 @@ static bool no_gradient_norm(const pd_plan *plan, const double *h, int64_t count
     return !graft_is_normalized(h);
 }
 
-/* Returns this step's constants of the graft, the first-order optimizer whose step length is used. The clip factor is
- * 1; later phases fill it in. */
+/* Returns this step's constants of the graft (grafting). The clip factor is 1; later phases fill it in. */
 static pd_graft graft_of(const pd_unit *unit)
 {
     const double *h = unit->hyper;
@@ -550,8 +549,8 @@ typedef struct update {
     const float *diagonal; /* The diagonal statistics of the graft, already updated in this step. NULL: it has none. */
     const float *direction;
     /* Two momenta: `momentum` is that of the preconditioned direction, diagonal_momentum that of the direction of the
-     * graft. With PD_GRAFT_SIGN there is only `momentum`, of whichever direction the step uses, and diagonal_momentum
-     * is NULL. */
+     * graft. With PD_GRAFT_SIGN there is one momentum, `momentum`, for the direction that the step uses, and
+     * diagonal_momentum is NULL. */
     float *momentum, *diagonal_momentum;
     float length; /* factor that gives the preconditioned direction the length of the step that the graft would take */
     float beta1, gain, weight_decay;

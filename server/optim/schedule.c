@@ -8,7 +8,7 @@
 
 #include "hyper_text.h"
 
-/* Interpolates between two numbers: gives `from` if `share` is 0, and `to` if it is 1. The result is exact at both
+/* Interpolates between two numbers: returns `from` if `share` is 0, and `to` if it is 1. The result is exact at both
  * ends, and lies between them even after rounding. */
 static double between(double from, double to, double share)
 {
@@ -92,11 +92,12 @@ double pd_schedule_anneal(int64_t count)
     return anneal(upstream, (double)count);
 }
 
+/* An argument that a kind of schedule takes. */
 typedef struct argument {
     const char *name;
-    double preset; /* default value of the argument; NAN: the argument is required */
-    double least, most;
-    bool whole;
+    double preset;      /* default value of the argument; NAN: the argument is required */
+    double least, most; /* range of the argument's value */
+    bool whole;         /* whether the argument is a number of steps, a whole number */
 } argument;
 
 typedef enum form { NAMED, TABLE, PIECEWISE } form;
@@ -110,7 +111,7 @@ struct pd_schedule_kind {
     double (*at)(const double *arg, double count);
 };
 
-/* 2^53, the most steps that a schedule may name: every whole number up to it is exact in a double */
+/* 2^53, the largest number of steps in a schedule: every whole number up to it is exact in a double */
 #define MOST_STEPS 9007199254740992.0
 #define VALUE(name, preset)                                                                                            \
     {                                                                                                                  \
@@ -192,8 +193,8 @@ static int count_args(const pd_schedule_kind *kind)
     return n;
 }
 
-/* Appends to `text` how a schedule is written, for error texts: "cosine(peak=,steps=,warmup_steps=0,...)". Arguments
- * without a value are required. Truncates the text if it is too long. */
+/* Appends to `text` how this kind of schedule is written, for error texts: "cosine(peak=,steps=,warmup_steps=0,...)".
+ * Arguments without a value are required. Truncates the text if it is too long. */
 static void add_usage(char *text, size_t size, const pd_schedule_kind *kind)
 {
     size_t used = strlen(text);
@@ -429,9 +430,9 @@ bool pd_schedule_is_list(const pd_schedule *schedule)
 }
 
 /* Stores corner number i of a schedule in *count. Returns false if the schedule has fewer corners. Corners are counts
- * of steps such that between two neighbouring ones the schedule's value only rises or only falls. A schedule with a
- * formula has as corners 0, each argument that is a number of steps, the count before that number, the sum of these
- * arguments, and a count beyond all of them. */
+ * of steps: between two neighbouring corners the schedule's value only rises or only falls. The corners of a schedule
+ * with a formula are: 0, each argument that is a number of steps, that number minus 1, the sum of these arguments, and
+ * a count beyond all of them. */
 bool pd_schedule_corner(const pd_schedule *schedule, size_t i, int64_t *count)
 {
     double corner[2 * PD_SCHEDULE_ARGS + 3] = { 0 }, sum = 0;

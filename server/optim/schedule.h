@@ -16,7 +16,7 @@
 
 #include "paramd/optim.h"
 
-#define PD_SCHEDULE_ARGS 6
+#define PD_SCHEDULE_ARGS 6 /* largest number of arguments of a kind of schedule */
 
 typedef struct pd_schedule_kind pd_schedule_kind;
 
@@ -26,18 +26,18 @@ struct pd_schedule {
     const pd_schedule_kind *kind;
     double arg[PD_SCHEDULE_ARGS]; /* values of the arguments, in the order in which the kind's table lists them */
     size_t n;                     /* number of values in a `piecewise` or `table` schedule */
-    double *value;
-    /* Only for `piecewise`: value[i] is used from step count from[i] on. The counts ascend, and the first one is 0. */
+    double *value;                /* the values of a `piecewise` or `table` schedule */
+    /* Only for `piecewise`: value[i] is used from the step count from[i] on. The counts ascend; from[0] is 0. */
     int64_t *from;
     char *text; /* the text of the schedule, as the user wrote it */
 
-    const pd_schedule *next; /* The schedule's place in the list of a pd_hypers. Set by hypers.c. */
+    const pd_schedule *next; /* The next schedule in the list of a pd_hypers. Set by hypers.c. */
     const pd_hypers *owner;  /* the struct of hyperparameters in which the schedule was set, and which frees it */
-    int index;               /* index of the hyperparameter that follows the schedule */
+    int index;               /* index of the hyperparameter whose value the schedule gives */
 };
 
-/* Returns whether the text of a hyperparameter's value is a schedule: it has parentheses, which are in no number, flag
- * or word. */
+/* Returns whether the text of a hyperparameter's value is a schedule, not a number, a flag or a word: only schedules
+ * have parentheses. */
 bool pd_schedule_is_text(const char *text);
 /* Reads a schedule from text and stores it in *out. PD_INVALID_ARGUMENT: the text is not a schedule; the error lists
  * the kinds of schedules, or the arguments of this kind. PD_OUT_OF_RANGE: an argument is outside its range.
@@ -45,13 +45,14 @@ bool pd_schedule_is_text(const char *text);
 int pd_schedule_read(pd_schedule **out, const char *text, pd_error *err);
 void pd_schedule_free(pd_schedule *schedule); /* accepts NULL */
 
+/* Returns the value of a schedule in the step before which `count` steps were taken. */
 double pd_schedule_at(const pd_schedule *schedule, int64_t count);
 /* Returns distributed_kron's default precond_update_prob_schedule: a probability that falls from 1 to 0.03. */
 double pd_schedule_anneal(int64_t count);
 /* Returns whether the schedule is a list of values (`piecewise` or `table`), not a formula. */
 bool pd_schedule_is_list(const pd_schedule *schedule);
-/* Stores corner number i of a schedule in *count. Returns false if there are fewer corners. Corners are counts of steps
- * such that between two neighbouring ones the schedule's value only rises or only falls. So the least and the largest
+/* Stores corner number i of a schedule in *count. Returns false if there are fewer corners. Corners are counts of
+ * steps: between two neighbouring corners the schedule's value only rises or only falls. So the least and the largest
  * value of the schedule are at corners. In a list of values, every value is a corner. */
 bool pd_schedule_corner(const pd_schedule *schedule, size_t i, int64_t *count);
 

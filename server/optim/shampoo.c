@@ -18,8 +18,8 @@
  * the steps t. r is inv_root_override, or by default twice the number of dimensions. All state begins at zero, the
  * roots too.
  *
- * graft(D) is the direction of a first-order optimizer, the graft: see graft.h. Its second moments are state of their
- * own. shapes.h has the shapes, the blocks and their order.
+ * graft(D) is the direction of a first-order optimizer, the graft: see graft.h. It has second moments of its own in the
+ * state. partition.h merges dimensions, and defines the blocks and their order.
  *
  * Defects of Meta's program ("upstream") are not copied. For example, a 0 inside the list inv_root_override means the
  * default, as a plain 0 does. Google's Shampoo is another optimizer, scalable_shampoo. */
@@ -176,8 +176,8 @@ static int refuse_whole(pd_error *err, const char *before, double value, const c
     return pd_fail(err, PD_INVALID_ARGUMENT, "%s%.0f%s", before, value, after);
 }
 
-/* An error that Meta's implementation also raises has the same wording as there, so that users find Meta's
- * documentation when they search for it. */
+/* Checks the ranges of rates and decay factors. An error that Meta's implementation also raises has the same text as
+ * there, so that users find Meta's documentation when they search for it. */
 static int check_rates(const double *h, pd_error *err)
 {
     if (!(h[LR] >= 0)) return refuse(err, "Invalid learning rate: ", h[LR], ". Must be >= 0.0.");
@@ -590,9 +590,9 @@ static int shampoo_refusal(const pd_task_view *task, pd_error *err)
     return PD_OK;
 }
 
-/* Returns the element type in which the changes of the weights can be given without rounding: they are already rounded
- * to communication_dtype. Returns 0 if the weights are rounded instead (communicate_params): their differences are not
- * exact in that type. */
+/* Returns the type communication_dtype, to which a step rounds the changes of the weights: so the changes are exact in
+ * this type. Returns 0 with communicate_params: then a step rounds the new weights, and their changes are not exact in
+ * the type. */
 static pd_dtype shampoo_update_dtype(const double *h)
 {
     static const pd_dtype types[] = {

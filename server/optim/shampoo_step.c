@@ -195,8 +195,8 @@ ADD(add_bfloat16, SEND_BFLOAT16, false)
 ADD(add_to_float16, SEND_FLOAT16, true)
 ADD(add_to_bfloat16, SEND_BFLOAT16, true)
 
-/* Moves n weights along the direction P, which receives their change. M is NULL without momentum. `after` may be the
- * same memory as `before`. */
+/* Adds to n weights their change along the direction P, and stores the change in P. M is NULL without momentum. `after`
+ * may be the same memory as `before`. */
 static void update_elements(float *after, const float *before, float *P, float *M, int64_t n,
                             const update_constants *constants)
 {
@@ -233,19 +233,19 @@ bool pd_shampoo_due(const pd_plan *plan, const double *h, int64_t count, float *
     return count == start || (count > start && count % (int64_t)h[FREQUENCY] == 0);
 }
 
-/* The block that a thread works on, and pointers into the thread's scratch memory. */
+/* What a thread needs to compute one block. */
 typedef struct work {
     const pd_unit *unit;
     shampoo_layout slots;
     shampoo_box box;
     pd_block_view gradient;                 /* the block's gradient; the L2 penalty is added to it if there is one */
     float *filtered, *direction, *products; /* pointers into the thread's scratch memory */
-    /* number of elements of the block; length of the contiguous runs in which they lie in the parameter */
+    /* n: number of elements of the block; run: length of the contiguous runs in which they lie in the parameter */
     int64_t n, run;
 } work;
 
-/* Returns the index in the whole parameter of element i of the block. The element must be the first one of a run (the
- * block's elements that are contiguous in the parameter). */
+/* Returns the index in the whole parameter of element i of the block. Element i must be the first one of a contiguous
+ * run. */
 static int64_t whole(const work *w, int64_t i)
 {
     return pd_block_run_start(&w->unit->plan->shape, w->unit->block, i / w->run);
@@ -361,7 +361,7 @@ static void update_moment(const work *w)
 }
 
 /* Updates the factors of a block in steps that start to compute new roots: the roots must be those of the new factors.
- * In other steps pd_shampoo_step updates the factors, while it has the block in the caches anyway. */
+ * In other steps pd_shampoo_step updates the factors, while the block is in the caches. */
 void pd_shampoo_factors(const pd_unit *unit)
 {
     work w = look(unit);
@@ -393,8 +393,7 @@ static filter_constants filter_of(const pd_unit *unit)
 }
 
 /* Computes the filtered gradient D of a block in w->filtered. If gradients are not filtered, the gradient itself is
- * used. Returns the sum of squares of the graft's direction: that of the first-order optimizer whose step length is
- * used. */
+ * used. Returns the sum of the squares of the graft's direction (grafting). */
 static double filter(work *w, const pd_graft *graft)
 {
     const filter_constants f = filter_of(w->unit);

@@ -292,7 +292,7 @@ const pd_quantized *pd_slot_codes(const pd_optim *optim, int slot)
     if (optim->slot[slot] != NULL) return NULL;
     if (spec->blockwise) pd_stored_of_block(optim, spec->block, &first, &end);
     past = end;
-    /* binary search: the slots of a block that are stored in fewer bits are sorted by index */
+    /* binary search: stored[first] to stored[end - 1] are sorted by `slot` */
     while (first < end) {
         size_t middle = first + (end - first) / 2;
         if (optim->memory.stored[middle].slot < slot)
@@ -303,7 +303,7 @@ const pd_quantized *pd_slot_codes(const pd_optim *optim, int slot)
     return first < past && optim->memory.stored[first].slot == slot ? &optim->memory.stored[first].codes : NULL;
 }
 
-/* A copy, for its stripes: ranges of bytes. */
+/* The arguments of copy_bytes. A stripe is a range of bytes. */
 typedef struct copy_work {
     char *to;
     const char *from;
@@ -320,8 +320,8 @@ static void copy_stripe(const void *work, int stripe)
     memcpy(w->to + first, w->from + first, (size_t)(end - first));
 }
 
-/* Copies memory. Threads of a parallel region share a long copy: the first touch of fresh memory takes longer than the
- * copy itself. */
+/* Copies memory. Threads of a parallel region share a long copy: to populate fresh memory takes longer than the copy
+ * itself. */
 static void copy_bytes(void *to, const void *from, int64_t bytes)
 {
     enum { LONG = 4 << 20, MOST = 32 };

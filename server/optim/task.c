@@ -33,8 +33,8 @@ static int64_t floats_of_task(const pd_plan *plan, const pd_task_spec *spec)
            lay_out(plan, spec, spec->output, spec->n_outputs, NULL, none);
 }
 
-/* Allocates one arena. With a root delay of 0, results are used and the tasks freed in the same step. With another
- * delay, with a single task, or if out of memory, returns NULL: then each task allocates its own memory. */
+/* Allocates one arena for all tasks of a step, if root_delay is 0: then all tasks are freed in the same step. Returns
+ * NULL with another root_delay, with a single task, or if out of memory: then each task allocates its own memory. */
 static pd_task_arena *arena_new(const pd_plan *plan)
 {
     pd_task_arena *arena = plan->root_delay == 0 && plan->n_tasks > 1 ? calloc(1, sizeof *arena) : NULL;
@@ -117,9 +117,9 @@ void pd_task_free(pd_task *task)
     free(task);
 }
 
-/* Returns whether the optimizer has room for one more task of each root. With root_delay = ready a root may be computed
- * by several threads of the preconditioner pool at a time, each time from newer statistics. The limit does not depend
- * on time when a step is repeated: the same tasks are pending then. */
+/* Returns whether one more task of each root may be pending. With root_delay = ready, several threads of the
+ * preconditioner pool may compute the same root at a time, each from newer statistics. A replayed step gets the same
+ * answer, because the same tasks are pending then. */
 static bool has_room(const pd_optim *optim)
 {
     size_t pending = 0;
@@ -322,8 +322,8 @@ static bool adopts_when_ready(const pd_optim *optim)
     return optim->shared->plan.root_delay == PD_ROOT_READY;
 }
 
-/* Returns the entry of a pending task in the list of those that a replayed step takes; NULL: the step does not take
- * it. */
+/* Finds a pending task in `taken`, the list of tasks that a replayed step takes. NULL: the step does not take the
+ * task. */
 static const pd_taken_root *find_taken(const pd_taken_roots *taken, const pd_pending_task *pending)
 {
     for (size_t i = 0; i < taken->n; i++)
@@ -340,9 +340,9 @@ static bool is_due(const pd_optim *optim, const pd_pending_task *pending)
     return pending->count <= optim->saved.count - optim->shared->plan.root_delay;
 }
 
-/* Returns whether a step that uses roots when they are ready waits for a task at the preconditioner pool: a repeated
- * step for those that it takes; the first step that repeats none for those that had to be kept, so that there are never
- * more of them than a job has counted memory for. */
+/* Returns whether a step with root_delay = ready waits for a task that is at the preconditioner pool. A replayed step
+ * waits for the tasks that it takes. The first step after a replay waits for the tasks that had to run
+ * (pd_optim_keep_tasks): so there are never more tasks than the job has counted memory for. */
 static bool is_awaited(const pd_optim *optim, const pd_pending_task *pending)
 {
     if (optim->tasks.taken != NULL && optim->tasks.retakes) return find_taken(optim->tasks.taken, pending) != NULL;
@@ -398,7 +398,7 @@ static bool refuses(const pd_optim *optim, pd_task *task, pd_error *why)
     return true;
 }
 
-/* Adds a task to the list of those that the step takes. */
+/* Adds a pending task to `taken`, the list of tasks that the step takes. */
 static void note_taken(pd_taken_roots *taken, const pd_pending_task *pending)
 {
     if (taken->n == taken->room)
@@ -407,7 +407,7 @@ static void note_taken(pd_taken_roots *taken, const pd_pending_task *pending)
         taken->at[taken->n++] = (pd_taken_root){ pending->index, pending->count, pending->task->status };
 }
 
-/* Lets a task fail as it had failed in the step that is replayed. */
+/* Makes a task fail if it failed in the step that is replayed. */
 static void retake(const pd_taken_roots *taken, const pd_pending_task *pending)
 {
     const pd_taken_root *noted = find_taken(taken, pending);
@@ -415,7 +415,8 @@ static void retake(const pd_taken_roots *taken, const pd_pending_task *pending)
     if (noted != NULL && noted->status != PD_OK) pending->task->status = noted->status;
 }
 
-/* Notes the due tasks of a step, or compares them with those of the step that is replayed. */
+/* Adds the due tasks of a step to the list optim->tasks.taken. In a replayed step, checks instead that they are the
+ * tasks in the list, and makes those fail that failed before. */
 static void settle_taken(pd_optim *optim)
 {
     pd_taken_roots *taken = optim->tasks.taken;
@@ -454,7 +455,7 @@ void pd_optim_keep_tasks(pd_optim *optim, bool keep)
     optim->tasks.keep = keep;
 }
 
-/* For each root so many tasks may be pending: running, waiting for a thread, or on their way back. */
+/* Four tasks of each root may be pending at a time (has_room). */
 size_t pd_optim_most_taken(const pd_optim *optim)
 {
     return 4 * optim->shared->plan.n_tasks;

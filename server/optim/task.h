@@ -13,50 +13,54 @@
  *
  * If there is no memory to copy a task's inputs, the task counts as failed and is never handed out. */
 pd_task *pd_optim_capture(pd_optim *optim);
-void pd_task_run(pd_task *task);             /* fills the task's result and status. A pure function; any thread */
-void pd_task_fail_unrun(pd_task *task);      /* fails a task that is not run because its scheduler is out of memory */
-void pd_task_took(pd_task *task, double ms); /* records how long pd_task_run took: the optimizer has no clock */
-double pd_task_ms(const pd_task *task);      /* the recorded time; 0: the task has not run */
+void pd_task_run(pd_task *task); /* computes the task's result and status. A pure function; any thread */
+/* marks as failed a task that cannot run, because its scheduler is out of memory */
+void pd_task_fail_unrun(pd_task *task);
+void pd_task_took(pd_task *task, double ms); /* stores how long pd_task_run took: the optimizer has no clock */
+double pd_task_ms(const pd_task *task);      /* returns the stored time; 0: the task has not run */
 /* Takes a task back from the caller of pd_optim_capture. A task that was not run counts as failed. pd_batch_run stores
- * its result in the step in which it is due: root_delay steps after the one that copied its inputs. */
+ * its result in the step in which it is due: root_delay steps after the step that captured it. */
 void pd_optim_deliver(pd_optim *optim, pd_task *task);
-void pd_task_free(pd_task *task);         /* accepts NULL */
-double pd_task_cost(const pd_task *task); /* estimated operations: the pool runs the most expensive tasks first */
-int pd_task_index(const pd_task *task);   /* index in plan->tasks */
-/* Returns whether a task may be given back without a run, once a newer task with the same index exists. This is so if
- * steps use roots as soon as they are ready (PD_ROOT_READY). Every other task must be run, since a step waits for it,
- * and so must tasks that were captured under pd_optim_keep_tasks. */
+void pd_task_free(pd_task *task); /* accepts NULL */
+/* returns the estimated operations: the pool runs the most expensive tasks first */
+double pd_task_cost(const pd_task *task);
+int pd_task_index(const pd_task *task); /* returns the task's index in plan->tasks */
+/* Returns whether a task may be given back without a run once a newer task with the same index exists. True if steps
+ * use roots as soon as they are ready (PD_ROOT_READY), except for tasks that were captured under pd_optim_keep_tasks.
+ * Every other task must be run, since a step waits for it. */
 bool pd_task_replaceable(const pd_task *task);
 /* Returns whether a step is parked: the step, or another one of its atomic group, waits for a task that is still at the
  * preconditioner pool. */
 bool pd_optim_waits(const pd_optim *optim);
 
-/* Lets the step that has just begun note in *taken which tasks it adopts or throws away. There must be room for
+/* Makes the step that has just begun fill *taken with the tasks that it adopts or throws away. There must be room for
  * pd_optim_most_taken(optim) entries. `taken` stays valid until the step is done. */
 void pd_optim_note_taken(pd_optim *optim, pd_taken_roots *taken);
 /* Makes the step that has just begun repeat an earlier one: it takes the tasks in the list `taken`, which
- * pd_optim_note_taken wrote in the earlier step. A task that failed then counts as failed now. With root_delay = ready
- * the step takes no other tasks, and waits for those that are still at the preconditioner pool. If a task of the list
- * is not there, the step sets taken->missed. */
+ * pd_optim_note_taken wrote in the earlier step. A task that failed in the earlier step counts as failed in this one.
+ * With root_delay = ready the step takes no other tasks, and waits for those that are still at the preconditioner pool.
+ * If a task of the list does not exist, the step sets taken->missed. */
 void pd_optim_take_as_noted(pd_optim *optim, pd_taken_roots *taken);
-/* Says whether tasks that steps make from now on must all be run: true while later steps will repeat earlier ones
- * (pd_optim_take_as_noted), which may take tasks that a newer one would replace now. The first step that repeats none
- * waits for them. */
+/* With keep = true, every task that is captured from now on must run, even if a newer task of the same root comes. A
+ * replay needs this: a step that repeats an earlier one (pd_optim_take_as_noted) may take any of these tasks. The first
+ * step after the replay waits for all of them. */
 void pd_optim_keep_tasks(pd_optim *optim, bool keep);
-size_t pd_optim_most_taken(const pd_optim *optim); /* most tasks that one step can take */
+size_t pd_optim_most_taken(const pd_optim *optim); /* returns the largest number of tasks that one step can take */
 
-/* The steps of a capture: makes the tasks of this step in tasks.work; copies the inputs of one of them (any thread of a
- * phase); lets pd_optim_capture hand them out. */
+/* The three parts of a capture, in this order. pd_tasks_prepare makes the tasks of this step in tasks.work.
+ * pd_tasks_copy copies the inputs of tasks.work[i] (any thread of a phase). pd_tasks_captured lets pd_optim_capture
+ * hand the tasks out. */
 void pd_tasks_prepare(pd_optim *optim);
 void pd_tasks_copy(const pd_optim *optim, size_t i);
 void pd_tasks_captured(pd_optim *optim);
-/* Adds a pending task, plan->tasks[index] captured in step `count`, when the state is read from an image or imported.
- * The caller fills in the result. No other task may be at the preconditioner pool. NULL: out of memory. */
+/* Adds a pending task that is already back: plan->tasks[index], captured in step `count`. Used when the state is read
+ * from an image or imported. The caller fills in the result. No other task may be at the preconditioner pool. NULL: out
+ * of memory. */
 pd_task *pd_tasks_add_back(pd_optim *optim, size_t index, int64_t count);
 /* Reports to the atomic group, once, whether a failed task makes this step fail. Does nothing while a task that is due
  * in this step is still at the preconditioner pool. */
 void pd_step_settle(pd_optim *optim);
-bool pd_step_is_decided(const pd_optim *optim); /* whether all steps of the atomic group have reported */
+bool pd_step_is_decided(const pd_optim *optim); /* returns true if all steps of the atomic group have reported */
 /* Applies the decision of the atomic group to this step: whether it fails, and which tasks are adopted although it
  * fails. */
 void pd_step_decide(pd_optim *optim);
@@ -66,16 +70,18 @@ void pd_tasks_collect(pd_optim *optim);
 /* Adopts tasks.work[i], unless the task failed. Any thread of a phase. */
 void pd_tasks_adopt(const pd_optim *optim, size_t i);
 void pd_tasks_adopted(pd_optim *optim); /* counts the tasks in tasks.work as adopted or failed, and frees them */
-/* Frees all pending tasks, except those at the preconditioner pool: they are taken off the list, and their user frees
- * them. */
+/* Removes all tasks from the list of pending tasks and frees them, except those at the preconditioner pool: whoever
+ * called pd_optim_capture frees these. */
 void pd_tasks_free(pd_optim *optim);
 
-/* The order in which tasks run: the most expensive first, of equal ones the one with the lower place. */
+/* What decides the order in which tasks run: the task with the largest `size` first; of equal tasks the one with the
+ * lowest `place`. */
 typedef struct pd_load {
-    double size;    /* not NaN */
-    uint64_t place; /* no two have the same */
+    double size;    /* cost of the task, not NaN */
+    uint64_t place; /* a number that no other task of the list has */
 } pd_load;
 
+/* Returns whether the task of `a` runs before that of `b`. */
 static inline bool pd_load_leads(pd_load a, pd_load b)
 {
     return a.size != b.size ? a.size > b.size : a.place < b.place;
