@@ -91,7 +91,8 @@ struct pd_buffer_pool {
     size_t users, out, n_idle; /* number of users; of buffers in use; of idle buffers */
     size_t more; /* number of idle buffers that are kept beyond two for each user (pd_buffer_pool_keep_more) */
     /* The idle buffers. They are not linked through their own memory: workers can read the memory of a segment, and
-     * must not see addresses of the daemon. There is room for all buffers of the pool, so a buffer can always return. */
+     * must not see addresses of the daemon. There is room for all buffers of the pool, so a buffer can always
+     * return. */
     void **idle;
     size_t room;   /* number of buffers that `idle` has room for */
     size_t erased; /* number of idle buffers, the first ones in `idle`, that lie in a segment and have no pages */

@@ -30,10 +30,10 @@ typedef struct pd_checkpoint_param {
     pd_shape shape;
     int64_t elements;
     uint64_t step; /* last step that the parameter had closed */
-    const float
-        *weights; /* `elements` numbers, aligned to 64 bytes; NULL: pd_checkpoint_image.read_weights reads them */
-    struct pd_published
-        *published; /* the published version that has the weights; NULL: they lie in pd_checkpoint_image.memory */
+    /* `elements` numbers, aligned to 64 bytes; NULL: pd_checkpoint_image.read_weights reads them */
+    const float *weights;
+    /* the published version that has the weights; NULL: they lie in pd_checkpoint_image.memory */
+    struct pd_published *published;
     uint8_t *state; /* everything else that belongs to the parameter, as an image (image.h) */
     size_t state_bytes;
 } pd_checkpoint_param;

@@ -22,8 +22,8 @@ pd_effect *pd_effect_new(pd_effect_kind kind, pd_ticket ticket, uint32_t job);
  * allocated with the request. The caller still owns the request. Call it at most once for a request, and only for
  * kinds of requests that are answered at all. */
 pd_effect *pd_answer(pd_request *request, pd_effect_kind kind);
-/* Add the answer to a request to the outbox: pd_answer_ok says that it succeeded, pd_answer_error why it failed. The caller still owns the
- * request. If nobody waits for the answer (the request's ticket.id is 0) nothing is added. */
+/* Add the answer to a request to the outbox: pd_answer_ok says that it succeeded, pd_answer_error why it failed. The
+ * caller still owns the request. If nobody waits for the answer (the request's ticket.id is 0) nothing is added. */
 void pd_answer_ok(pd_effects *outbox, pd_request *request);
 void pd_answer_error(pd_effects *outbox, pd_request *request, const pd_error *err);
 

@@ -105,11 +105,12 @@ typedef enum pd_request_kind {
     PD_REQ_LEAVE,
     PD_REQ_LOST,     /* from the loop thread: the connection is closed, or silent for too long; no answer */
     PD_REQ_RELEASED, /* from the loop thread: returns published versions that it no longer reads; no answer */
-    PD_REQ_FORGOTTEN, /* from the loop thread: it has forgotten an ended job, so only answers have its weights; no answer */
-    PD_REQ_TASK,      /* from the preconditioner pool: a preconditioner task has run; no answer */
-    PD_REQ_INFO,      /* an operator asks for a list: status, jobs, params, workers, roots, settings or state */
-    PD_REQ_DROP,      /* an operator ends a job */
-    PD_REQ_SET,       /* an operator sets hyperparameters while the job runs */
+    /* from the loop thread: it has forgotten an ended job, so only answers have its weights; no answer */
+    PD_REQ_FORGOTTEN,
+    PD_REQ_TASK, /* from the preconditioner pool: a preconditioner task has run; no answer */
+    PD_REQ_INFO, /* an operator asks for a list: status, jobs, params, workers, roots, settings or state */
+    PD_REQ_DROP, /* an operator ends a job */
+    PD_REQ_SET,  /* an operator sets hyperparameters while the job runs */
     /* begin no new steps, because the server is to stop; answered when the steps under way have ended */
     PD_REQ_DRAIN,
     PD_REQ_IMPORT, /* an operator loads optimizer state into a job: import.h */
@@ -138,8 +139,8 @@ typedef enum pd_import_act {
     PD_IMPORT_RESET
 } pd_import_act;
 
-/* The requests of an export, in this order: BEGIN; PIECE for some elements of a tensor and COUNT for a step counter, all
- * as of the same training step; END. */
+/* The requests of an export, in this order: BEGIN; PIECE for some elements of a tensor and COUNT for a step counter,
+ * all as of the same training step; END. */
 typedef enum pd_export_act { PD_EXPORT_BEGIN = 1, PD_EXPORT_PIECE, PD_EXPORT_COUNT, PD_EXPORT_END } pd_export_act;
 
 struct pd_published;
@@ -198,8 +199,8 @@ typedef struct pd_request {
             /* PUSH requests: the step that the push contributes to. INIT requests with `replaces`: the step whose
              * weights are replaced */
             uint64_t step;
-            /* number of the change, if a worker has changed its weights by hand (job/replacement.h). 0 in PUSH requests:
-             * the weights were not changed; 0 in INIT requests: these are initial weights */
+            /* number of the change, if a worker has changed its weights by hand (job/replacement.h). 0 in PUSH
+             * requests: the weights were not changed; 0 in INIT requests: these are initial weights */
             uint64_t replaces;
             /* INIT requests with `replaces`: number of parameters that the change replaces, in all of its frames */
             uint32_t whole;
@@ -225,8 +226,8 @@ typedef struct pd_request {
             char reason[96];
         } lost;
         struct {
-            bool
-                budget; /* the connection is blocked because the whole ingest budget is used; false: the rank's share of it */
+            /* the connection is blocked because the whole ingest budget is used; false: the rank's share of it */
+            bool budget;
         } stalled;
         struct {
             /* first of the published versions that the loop thread reads no more, linked by next_released */
@@ -241,8 +242,8 @@ typedef struct pd_request {
             char *job_name; /* name of the job to list, or for DROP of the job to end; "" or NULL: all jobs */
             char *pattern;  /* ROOTS, SETTINGS, STATE: glob that names of parameters must match; NULL: all */
             uint64_t start; /* number of the first list entry that the answer should have */
-            char
-                *identity; /* identity of the operator: the list leaves out jobs that it may not see; NULL: not known */
+            /* identity of the operator: the list leaves out jobs that it may not see; NULL: not known */
+            char *identity;
         } info;
         struct {
             /* longest duration of the drain: it fails if rounds are still open then. In the store: the point of time */
@@ -275,8 +276,8 @@ typedef struct pd_request {
             int64_t first, count; /* PIECE requests: index in the tensor of its first element; number of elements */
             pd_buffer *buffer;    /* PIECE requests: the elements; NULL if there are none */
             int64_t value;        /* COUNT requests: the step count that the parameter's optimizer gets */
-            /* COMMIT requests: state that the import lacks stays as it is; false: the import must bring all state. RESET
-             * requests: counts of steps stay as they are */
+            /* COMMIT requests: state that the import lacks stays as it is; false: the import must bring all state.
+             * RESET requests: counts of steps stay as they are */
             bool partial;
         } import;
         struct {
@@ -318,7 +319,8 @@ typedef struct pd_request {
  * can always be answered, and its payload buffer returned, even if out of memory later. */
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket);
 /* Frees a request and all that it owns. Five things are not freed, because effects return them to their owners: the
- * payload buffer, the published versions of u.released, the task of u.task, u.checkpoint_image and u.wal. Accepts NULL. */
+ * payload buffer, the published versions of u.released, the task of u.task, u.checkpoint_image and u.wal. Accepts
+ * NULL. */
 void pd_request_free(pd_request *request);
 
 /* A published version: published weights of one parameter after one step. Nobody changes it between its publication and
@@ -398,9 +400,9 @@ typedef struct pd_declared {
     uint32_t param;   /* index of the parameter in the job */
     uint64_t step;    /* last step whose round has closed: the next push is for step + 1 */
     bool initialised; /* the parameter has initial weights, or this rank has sent all that it must send of them */
-    uint64_t
-        replaced; /* number of the change by hand that pushes of the next step must name (job/replacement.h); 0: none */
-    char *note;   /* the optimizer's remark about the parameter, for the worker's log; NULL: it has none */
+    /* number of the change by hand that pushes of the next step must name (job/replacement.h); 0: none */
+    uint64_t replaced;
+    char *note; /* the optimizer's remark about the parameter, for the worker's log; NULL: it has none */
 } pd_declared;
 
 void pd_declared_free(pd_declared *declared, size_t n); /* accepts NULL */
@@ -515,8 +517,8 @@ typedef struct pd_effect {
             size_t bytes;
         } worker_state;
         struct {
-            uint64_t step,
-                bytes;   /* step of the checkpoint; bytes written; 0: an earlier checkpoint was recent enough */
+            /* step of the checkpoint; bytes written; 0: an earlier checkpoint was recent enough */
+            uint64_t step, bytes;
             uint64_t ns; /* time that writing it took */
         } checkpoint;
         pd_log_entry log;

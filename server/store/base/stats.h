@@ -42,8 +42,8 @@ typedef struct pd_job_info {
     char name[PD_NAME_MAX + 1];
     uint32_t number; /* number of the job in this daemon; operators do not see it */
     char optimizer[64];
-    char state
-        [16]; /* "gathering" (not all ranks have declared), "running", "lingering" (no worker is connected) or "over" */
+    /* "gathering" (not all ranks have declared), "running", "lingering" (no worker is connected) or "over" */
+    char state[16];
     uint32_t world_size, connected;
     /* held_bytes: bytes of frames that are not summed yet; committed_bytes: all that limits.max_total_bytes counts */
     uint64_t params, elements, weight_bytes, state_bytes, held_bytes, committed_bytes;
@@ -91,8 +91,8 @@ typedef struct pd_param_info {
     bool initialised;
     char missing[128]; /* ranks that the parameter's open round waits for, such as "1,3"; "": no round is open */
     uint64_t roots, roots_failing; /* number of the parameter's matrix roots; number of those whose last task failed */
-    uint64_t roots_failed,
-        root_waits;           /* number of preconditioner tasks that have failed; how often a step waited for a root */
+    /* number of preconditioner tasks that have failed; how often a step waited for a root */
+    uint64_t roots_failed, root_waits;
     double root_error;        /* largest error among the parameter's roots; 0: no error is known */
     char note[240];           /* the optimizer's remark about the parameter (pd_plan.note) */
     char axes[PD_AXES_BYTES]; /* names of the parameter's dimensions, as workers declared them */
@@ -293,8 +293,8 @@ typedef struct pd_job_stats {
 
     uint32_t workers_in[PD_WORKER_COUNTS]; /* number of ranks in each state */
     uint64_t no_gradient;                  /* number of rounds that closed because no rank had a gradient */
-    uint64_t
-        rewinds; /* 1 if the job was restored when the daemon started, so that it continued from an older step; else 0 */
+    /* 1 if the job was restored when the daemon started, so that it continued from an older step; else 0 */
+    uint64_t rewinds;
     uint64_t roots_out;   /* number of preconditioner tasks that the preconditioner pool has now */
     uint64_t root_age;    /* age in steps of the statistics from which the oldest root in use was computed */
     uint64_t checkpoints; /* number of checkpoints that were written */
@@ -320,8 +320,8 @@ pd_job_stats *pd_job_stats_new(size_t n_ranks);
  * phase: without a gradient there is no step. */
 typedef struct pd_traced_round {
     uint64_t first, last; /* when the first contribution to the round came; when the last one came */
-    uint64_t summing,
-        summed;              /* when the aggregation of the last contributions began; when the aggregate was complete */
+    /* when the aggregation of the last contributions began; when the aggregate was complete */
+    uint64_t summing, summed;
     uint64_t begun, stepped; /* when the optimizer began the step; when it ended the step, after waits for roots */
     uint64_t published;      /* when the new weights were published, which closes the round */
 } pd_traced_round;
