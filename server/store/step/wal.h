@@ -1,25 +1,25 @@
 /* wal.h - collects in memory the decisions and inputs of a job's steps for its WAL, and repeats steps with those that
  * were read back. Step thread.
  *
- * * After a restart a job continues from a checkpoint, and takes the steps after it again. They must get the same
+ * After a restart a job continues from a checkpoint, and takes the steps after it again. They must get the same
  * bits. Two streams of records see to that (base/wal_record.h); image/wal_records.h makes records and hands them to
  * the disk, image/wal_replay.h reads them back.
  *
- * * The stream of decisions is for every job with checkpoints. Workers send the contributions after the checkpoint
+ * The stream of decisions is for every job with checkpoints. Workers send the contributions after the checkpoint
  * again, so only choices are recorded:
  *
- *  *   - which preconditioner tasks a step took with root_delay = ready;
+ *   - which preconditioner tasks a step took with root_delay = ready;
  *   - which ranks counted in a round that its policy closed without all expected ranks;
  *   - values that operators set, with the step from which they hold.
  *
- *  * When a step is repeated, it takes the roots of its decision, its round counts the ranks of its decision, and the
+ * When a step is repeated, it takes the roots of its decision, its round counts the ranks of its decision, and the
  * overrides of its decisions are put in force before it.
  *
- * * The stream of steps is for jobs with durability = log, in addition: a record for each step, with the aggregates,
+ * The stream of steps is for jobs with durability = log, in addition: a record for each step, with the aggregates,
  * the hyperparameters and the roots that the optimizers read. Such a job needs no contributions to repeat a step. Its
  * decisions are overrides alone, since roots are in the record of the step.
  *
- * * The stream of steps holds parameters back. No parameter begins step s + 1 before the record of step s is complete,
+ * The stream of steps holds parameters back. No parameter begins step s + 1 before the record of step s is complete,
  * so that all state that belongs to no parameter is of one step. And while PD_WAL_MOST records are under way to the
  * disk, no parameter begins another step: the job runs at the speed of the disk. */
 #ifndef PD_WAL_H
