@@ -116,9 +116,10 @@ typedef enum pd_request_kind {
     PD_REQ_IMPORT, /* an operator loads optimizer state into a job: import.h */
     PD_REQ_LIMITS, /* from the loop thread: the operator has changed limits for all jobs; no answer */
     PD_REQ_ROLES, /* from the loop thread: roles and quotas of identities, at the start and after a reload; no answer */
-    PD_REQ_EXPORT,  /* an operator reads weights or optimizer state: export.h */
-    PD_REQ_SHARE,   /* a worker asks for the segment of shared memory that has its job's weights */
-    PD_REQ_STALLED, /* a connection is blocked because frames use too much memory (job 0: an operator's); no answer */
+    PD_REQ_EXPORT, /* an operator reads weights or optimizer state: export.h */
+    PD_REQ_SHARE,  /* a worker asks for the segment of shared memory that has its job's weights */
+    /* a connection is blocked because frames use too much memory (job 0: that of an operator); no answer */
+    PD_REQ_STALLED,
     PD_REQ_WORKER_STATE,     /* a worker stores its worker state with a step */
     PD_REQ_GET_WORKER_STATE, /* a worker asks for its worker state */
     /* an operator or a worker asks for a checkpoint; answered when it is durable */
@@ -241,7 +242,7 @@ typedef struct pd_request {
             int what;       /* which list the operator asks for: enum pd_info_what */
             char *job_name; /* name of the job to list, or for DROP of the job to end; "" or NULL: all jobs */
             char *pattern;  /* ROOTS, SETTINGS, STATE: glob that names of parameters must match; NULL: all */
-            uint64_t start; /* number of the first list entry that the answer should have */
+            uint64_t start; /* index in the list of the first entry that the answer should have */
             /* identity of the operator: the list leaves out jobs that it may not see; NULL: not known */
             char *identity;
         } info;
@@ -461,7 +462,7 @@ typedef enum pd_effect_kind {
     PD_EFF_DURABLE,          /* steps of the job up to u.durable_step are on disk */
     PD_EFF_WORKER_STATE,     /* answers PD_REQ_GET_WORKER_STATE: u.worker_state */
     PD_EFF_CHECKPOINT,       /* a checkpoint that was asked for is on disk: u.checkpoint */
-    PD_EFF_LOG,              /* a line for the log: u.log */
+    PD_EFF_LOG,              /* an entry of the log: u.log */
     PD_EFF_STATS,            /* a copy of the figures of a job, once a second if the job has changed: u.stats */
 } pd_effect_kind;
 

@@ -148,10 +148,9 @@ typedef struct pd_worker_info {
     /* nonce of the rank's process; last step that the rank has contributed to; number of contributions; bytes of frames
      * that are not summed yet */
     uint64_t nonce, step, contributions, held_bytes;
-    /* number of steps in which the rank was the last one to contribute; number of steps that were measured; by how much
-     * it was later than the rank before it, in total */
+    /* number of steps in which the rank was the last one to contribute; number of steps that were measured */
     uint64_t times_last, timed_steps;
-    double late_seconds;
+    double late_seconds; /* total time in these steps from the next to last rank's contribution to that of this rank */
 } pd_worker_info;
 
 /* An entry of the operators' list of overrides: one hyperparameter of one parameter. */

@@ -15,7 +15,7 @@ typedef struct pd_store_config {
     uint32_t max_params;      /* most parameters of one job */
     uint64_t max_total_bytes; /* most bytes that all jobs together may use, counted as footprint.h does */
     /* Most bytes of received frames that are not summed yet, over all ranks. Of these, each rank may use its reserve
-     * (the bytes of its largest frame: budget.h) and an equal part of the bytes that are not reserved for any rank. */
+     * (the bytes of its largest frame: budget.h) and an equal share of the bytes that no rank has reserved. */
     uint64_t ingest_bytes;
     /* number of elements of a full chunk: chunk_bytes / 4 */
     uint64_t chunk_elements;

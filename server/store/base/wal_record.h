@@ -53,7 +53,7 @@ typedef struct pd_wal_record {
     /* the result, which the WAL thread fills in */
     pd_error error; /* PD_OK: the record is durable, and so are all earlier ones of its chain */
     uint64_t bytes; /* bytes that were written */
-    uint64_t ns;    /* time from its turn to its end on the disk */
+    uint64_t ns;    /* time in ns that the WAL thread took to make the record durable */
 } pd_wal_record;
 
 /* Frees a record. The caller must have returned its buffers to their pools before. Accepts NULL. */

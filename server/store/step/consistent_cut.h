@@ -1,10 +1,10 @@
-/* consistent_cut.h - a consistent cut of a job, for an export or a checkpoint: the weights of all its parameters at one
- * step; and their optimizer state, if the parameters are quiesced there. Step thread.
+/* consistent_cut.h - a consistent cut of a job, for an export or a checkpoint: the weights of all its parameters at
+ * one step; and their optimizer state, if the parameters are quiesced there. Step thread.
  *
- * The step of a cut is at least the largest step that any parameter has closed or is working on, so every parameter can
- * still reach it. Published weights do not change: the cut keeps a reference to those of its step, and training goes
- * on. A cut that quiesces stops each parameter at that step: its next round may collect contributions, but the round's
- * step begins only after the cut has ended. */
+ * The step of a cut is at least the largest step that any parameter has closed or is working on, so every parameter
+ * can still reach it. Published weights do not change: the cut keeps a reference to those of its step, and training
+ * continues. A cut that quiesces stops each parameter at that step: its next round may collect contributions, but the
+ * round's step begins only after the cut has ended. */
 #ifndef PD_CONSISTENT_CUT_H
 #define PD_CONSISTENT_CUT_H
 
@@ -48,7 +48,7 @@ pd_cut *pd_cut_detach(pd_steps *steps);
 /* Frees a detached cut, and drops its references to weights. `n_params` is the number of the job's parameters. Accepts
  * NULL. */
 void pd_cut_free(pd_cut *cut, uint32_t n_params);
-/* Returns how many bytes of old weights a cut keeps in memory at most, while training goes on. */
+/* Returns how many bytes of old weights a cut keeps in memory at most, while training continues. */
 uint64_t pd_cut_bytes(const pd_steps *steps);
 /* Returns a parameter that has not closed the step of the cut yet; NULL: all parameters have. */
 const pd_param *pd_cut_awaited(const pd_steps *steps);

@@ -12,8 +12,8 @@ bool pd_contribute_absent(pd_steps *steps, pd_param *param, uint32_t rank, uint6
 /* Queues the parameter's chunks anew, after it has become known during an open round which elements a rank contributes:
  * chunks outside the rank's slice need not wait for it any more. */
 void pd_chunks_list_anew(pd_steps *steps, pd_param *param);
-/* Ends the parameter's round at its deadline, so that it waits for no more contributions. Queues the chunks that the
- * policy calls complete with the contributions that have come. */
+/* Begins to close the parameter's round, so that it does not wait for further contributions. Queues the chunks that the
+ * round's policy calls complete with the contributions that have come. */
 void pd_contribute_no_more(pd_steps *steps, pd_param *param);
 
 #endif

@@ -24,7 +24,7 @@ struct pd_global_clip {
     /* index of the parameter, and of its element, at which the present pass continues */
     uint32_t param;
     int64_t first;
-    double squares; /* sum of the squares of the scope's gradients, as far as the first pass has come */
+    double squares; /* sum of the squares of the scope's gradients that the first pass has visited so far */
     float scale;    /* factor of the second pass */
     /* `saved.last` is the norm of this step already; some norm of this step has exceeded its limit */
     bool known, exceeded;

@@ -41,7 +41,7 @@ typedef enum pd_stage {
     PD_STOPPED,
     /* the aggregate is complete, and the step has not begun; the parameter is in steps->queue.ready */
     PD_READY,
-    PD_STEPPING, /* the step has begun and can go on; the parameter is in steps->queue.ready */
+    PD_STEPPING, /* the step has begun and can continue; the parameter is in steps->queue.ready */
     /* the step has begun, and waits for preconditioner tasks or for the other steps of its atomic group:
      * step_group.h */
     PD_PARKED,
@@ -80,10 +80,11 @@ typedef struct pd_param_buffers {
     pd_buffer_pool *pool[4];
     bool durable; /* a checkpoint may keep old weights until they are on the disk */
     bool logged;  /* the job has a stream of steps, which keeps aggregates until they are on the disk */
-    /* the update of the present step as float32, until it is converted; NULL: workers pull float32, or no updates */
+    /* the update of the present step as float32, until it is converted; NULL: workers pull float32 updates, or none */
     float *added;
-    float *accumulator;     /* sum of the round's contributions, which becomes their aggregate; NULL: none is summed */
-    pd_buffer_pool *spills; /* for contributions that are copied out of their frames: collect.h. NULL: none are */
+    float *accumulator; /* sum of the round's contributions, which becomes their aggregate; NULL: none is summed */
+    /* for contributions that are copied out of their frames: collect.h. NULL: none are copied */
+    pd_buffer_pool *spills;
 } pd_param_buffers;
 
 /* Weights that rank 0 has changed by hand since the last round closed: job/replacement.h. */

@@ -1,4 +1,4 @@
-/* root_report.c - logs failures of a parameter's roots, not each one, and fills the operators' list of roots. */
+/* root_report.c - chooses which failures of roots are logged, and fills the operators' list of roots. */
 #include "root_report.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* root_report.h - reports a parameter's matrix roots to the log and to operators. Step thread. */
+/* root_report.h - reports a parameter's roots in the log and to operators. Step thread. */
 #ifndef PD_ROOT_REPORT_H
 #define PD_ROOT_REPORT_H
 

@@ -43,7 +43,7 @@ typedef struct pd_step_group {
     pd_param *members; /* in the order of their declaration, linked by links.next_member */
     uint32_t n_members;
     uint32_t n_held;          /* number of members whose steps wait for other members */
-    uint32_t behind;          /* number of members that have closed `base` rounds, and no more */
+    uint32_t behind;          /* number of members that have closed exactly `base` rounds */
     uint32_t to_begin, begun; /* number of steps in the atomic group of this round; number of these that have begun */
     bool bound;               /* all steps of the atomic group have begun, but some may wait for others of it */
     pd_atomic_group atomic;

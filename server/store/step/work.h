@@ -5,7 +5,7 @@
 #include "steps.h"
 
 /* Works on the job's rounds and steps for about budget_ns nanoseconds of one core. If out of memory, notifies waiting
- * workers once, and sets steps->shortage.retry_ns to the time at which the caller may call it again. */
+ * workers once, and sets steps->shortage.retry_ns to the time at which the caller may try again. */
 void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns);
 /* Returns whether pd_steps_work has something to do. It must not be called before steps->shortage.retry_ns. */
 bool pd_steps_have_work(const pd_steps *steps);
