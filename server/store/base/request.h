@@ -111,7 +111,7 @@ typedef enum pd_request_kind {
     PD_REQ_INFO, /* an operator asks for a list: status, jobs, params, workers, roots, settings or state */
     PD_REQ_DROP, /* an operator ends a job */
     PD_REQ_SET,  /* an operator sets hyperparameters while the job runs */
-    /* begin no new steps, because the server is to stop; answered when the steps under way have ended */
+    /* the server is about to stop: begin no new steps; answered when the steps under way have ended */
     PD_REQ_DRAIN,
     PD_REQ_IMPORT, /* an operator loads optimizer state into a job: import.h */
     PD_REQ_LIMITS, /* from the loop thread: the operator has changed limits for all jobs; no answer */
@@ -239,7 +239,7 @@ typedef struct pd_request {
             uint32_t param;
         } task;
         struct {
-            int what;       /* which list the operator asks for: enum pd_info_what */
+            int what;       /* the list that the operator asks for: enum pd_info_what */
             char *job_name; /* name of the job to list, or for DROP of the job to end; "" or NULL: all jobs */
             char *pattern;  /* ROOTS, SETTINGS, STATE: glob that names of parameters must match; NULL: all */
             uint64_t start; /* index in the list of the first entry that the answer should have */
@@ -475,14 +475,14 @@ typedef struct pd_effect {
     union {
         struct {
             uint64_t seed, creator, step; /* step: lowest step of all parameters of the job */
-            /* how many more ms the job would have lingered without this worker; 0: other workers are connected */
+            /* number of ms that the job would have lingered on without this worker; 0: other workers are connected */
             uint32_t linger_ms;
             bool created; /* the worker has created the job */
         } hello;
         struct {
             pd_declared *params;
             size_t n;
-            /* this rank must send initial weights; these are averaged over all ranks */
+            /* this rank must send initial weights; initial weights are averaged over all ranks */
             bool must_init, averages_init;
             uint64_t reserve, held;
         } declared; /* reserve: bytes of the rank's largest frame; held: bytes of frames from the rank's earlier

@@ -15,8 +15,8 @@ typedef struct line {
     pd_glob *identity;
     pd_glob *job;           /* glob of the jobs for which the role holds; NULL: the line sets a quota */
     bool all_jobs;          /* the glob `job` is * */
-    pd_role role;           /* of a line with a role */
-    pd_allowance allowance; /* of a line with a quota */
+    pd_role role;           /* the role, if this is a line with a role */
+    pd_allowance allowance; /* the quota, if this is a line with a quota */
 } line;
 
 struct pd_roles {

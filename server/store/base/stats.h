@@ -55,7 +55,7 @@ typedef struct pd_job_info {
     uint64_t refused, duplicates; /* data frames that were refused; chunks that were sent a second time */
     /* number of preconditioner tasks that were due; that were adopted; that failed; whose results were never used */
     uint64_t roots_due, roots_adopted, roots_failed, roots_unused;
-    uint64_t root_waits;     /* how often a step of some parameter had to wait for a matrix root */
+    uint64_t root_waits;     /* number of times that a step of some parameter had to wait for a root */
     double gradient_norm;    /* norm of all gradients of the last step, if the job clips gradients by their norm */
     uint64_t clipped_steps;  /* number of steps in which the global norm exceeded a limit */
     uint64_t outlier_steps;  /* number of steps that were skipped because the global norm was an outlier */

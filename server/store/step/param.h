@@ -76,14 +76,14 @@ typedef struct pd_root_reports {
 
 /* Memory for weights, updates and contributions. */
 typedef struct pd_param_buffers {
-    /* for each element type of weights (pd_dtype), and for updates (PD_UPDATE); NULL: no worker pulls it */
+    /* pools of the weights in each element type (pd_dtype), and of updates (PD_UPDATE); NULL: no worker pulls them */
     pd_buffer_pool *pool[4];
     bool durable; /* a checkpoint may keep old weights until they are on the disk */
     bool logged;  /* the job has a stream of steps, which keeps aggregates until they are on the disk */
     /* the update of the present step as float32, until it is converted; NULL: workers pull float32 updates, or none */
     float *added;
     float *accumulator; /* sum of the round's contributions, which becomes their aggregate; NULL: none is summed */
-    /* for contributions that are copied out of their frames: collect.h. NULL: none are copied */
+    /* pool of buffers for spilled contributions: collect.h. NULL: contributions are not spilled */
     pd_buffer_pool *spills;
 } pd_param_buffers;
 
@@ -112,9 +112,9 @@ typedef struct pd_round_end {
 } pd_round_end;
 
 typedef struct pd_param_links {
-    struct pd_param *prev_waiting, *next_waiting; /* in steps->queue.waiting */
-    struct pd_param *prev_ready, *next_ready;     /* in steps->queue.ready or steps->queue.stopped */
-    struct pd_param *next_member;                 /* of the same step group */
+    struct pd_param *prev_waiting, *next_waiting; /* links in steps->queue.waiting */
+    struct pd_param *prev_ready, *next_ready;     /* links in steps->queue.ready or steps->queue.stopped */
+    struct pd_param *next_member;                 /* next member of the same step group */
 } pd_param_links;
 
 /* A parameter of a job. */

@@ -23,8 +23,8 @@ typedef struct pd_scalars {
     char names[PD_MAX_SCALARS][PD_SCALAR_NAME_MAX + 1];
     pd_scalar_means *means; /* memory for the means of the open round, which pd_scalars_close returns to the caller */
     uint32_t n_last;        /* number of means of the last closed round */
-    pd_scalar_mean last[PD_MAX_SCALARS]; /* these means, for operators */
-    pd_scalar_row rows[];                /* for each rank the scalars that it has given to the open round */
+    pd_scalar_mean last[PD_MAX_SCALARS]; /* means of the last closed round, for operators */
+    pd_scalar_row rows[];                /* one for each rank: the scalars that it has given to the open round */
 } pd_scalars;
 
 /* Allocates the memory for a parameter's scalars, and counts its bytes. PD_RESOURCE_EXHAUSTED: max_total_bytes has no

@@ -21,7 +21,7 @@ typedef struct pd_sum {
     size_t first_addend; /* index in pd_sums.addends of the first addend */
     int n_addends;
     bool resume;   /* the addends are added to what `to` has; false: `to` is overwritten */
-    float divisor; /* by which the sum is divided */
+    float divisor; /* number by which the sum is divided */
     float largest; /* result: the largest magnitude of the sum (pd_largest) */
 } pd_sum;
 
