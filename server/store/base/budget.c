@@ -1,4 +1,4 @@
-/* budget.c - finds the budget that decides about further bytes, counts reserves, and counts the jobs of identities. */
+/* budget.c - checks whether further bytes fit into the budgets, counts reserves, and counts the jobs of owners. */
 #include "budget.h"
 
 #include "name_hash.h"
@@ -99,10 +99,10 @@ bool pd_quota_is_exceeded(const pd_ingest *ingest, const pd_quota *quota)
 
 struct pd_owner {
     char *identity;
-    pd_budget budget;      /* bytes of its jobs */
-    pd_ingest_share share; /* of the ingest budget */
-    uint64_t jobs;         /* number of its jobs that exist */
-    uint64_t turn;         /* number of the store's batch of work in which one of them worked last */
+    pd_budget budget;      /* counts the bytes of its jobs */
+    pd_ingest_share share; /* its share of the ingest budget */
+    uint64_t jobs;         /* number of its jobs that have not ended */
+    uint64_t turn;         /* number of the store's batch in which one of its jobs last had its turn */
     uint32_t refs;
     pd_owners *owners;
     UT_hash_handle hh;

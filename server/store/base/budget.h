@@ -1,20 +1,22 @@
-/* budget.h - the two budgets, and the identities that share them. Step thread.
+/* budget.h - counts the memory and the received frames of jobs against two budgets, in total and for each identity.
+ * Step thread.
  *
- * Bytes: all jobs together may use limits.max_total_bytes, those of one identity its quota (roles.h). Only a server
- * with roles has owners. A job that a restart brings back belongs to the same identity as before; if its image names
- * none, to that of the first worker that returns to it.
+ * Memory: all jobs together may use limits.max_total_bytes. The *owner* of a job is the identity that has created it;
+ * the jobs of one owner may use its quota (roles.h). Only a server with roles has owners. A job that a restart restores
+ * has the same owner as before. If its image names no owner, the first worker that returns to the job becomes its
+ * owner.
  *
- * Ingest: frames that were received and are not summed yet. A rank's *reserve* is the bytes of its largest frame. The
- * first rank of a job that declares takes the reserves of all its ranks, or none of them (job/reserves.h). A rank's
- * *share* is its reserve and an equal part of the bytes that are not reserved, at most PD_SPARE_MOST: with a
- * large budget a few fast ranks would otherwise fill gigabytes with payloads.
+ * Ingest budget: payload bytes that were received and are not summed yet. A rank's *reserve* is the bytes of its
+ * largest frame. The first rank of a job that declares takes the reserves of all ranks of the job, or none of them
+ * (job/reserves.h). A rank's *share* is its reserve, plus an equal share of the bytes that nobody has reserved. The
+ * second summand is at most PD_SPARE_MOST, so that a few fast ranks do not fill gigabytes of a large budget.
  *
  * The loop thread and the step thread both count reserves. The loop thread counts those of the connections whose ranks
- * have declared (net/admission.h). The store counts these and often more: ranks that have not come yet, and ranks that
+ * have declared (net/payloads.h). The store counts these and often more: ranks that have not come yet, and ranks that
  * were lost a short time ago. The more reserves are counted, the smaller is each share, so the store never assumes a
  * larger share than the loop thread grants, and pd_quota_is_exceeded is true too early rather than too late. One
- * exception: the loop thread counts a rank that leaves until it has read the answer to Leave. Then it checks all
- * connections again that it had blocked in between.
+ * exception: the loop thread counts a rank that leaves until the loop thread has read the store's answer to Leave. Then
+ * it checks all connections again that it had blocked in between.
  *
  * The frames of a rank that has gone stay reserved until they are summed, but not more than its reserve. Otherwise jobs
  * that start, fill the budget and end could use it several times over. */
@@ -30,22 +32,23 @@
 
 typedef struct pd_account pd_account;
 
+/* A budget of memory, in bytes: that of all jobs together, or that of the jobs of one owner. */
 typedef struct pd_budget {
     uint64_t limit, used;
     const char *whose; /* what error texts call those who share the budget: "all jobs" */
     const char *key;   /* where the limit is set: "limits.max_total_bytes" */
-    /* Of the budget of all jobs: ends an export of weights or a job that is over, so that `more` bytes of `account` fit
-     * into the budget `tight`. Returns whether it has ended one (store_state.h). NULL: it never does. */
+    /* Only in the budget of all jobs: makes room in the budget `tight` for `more` further bytes of `account`. Ends one
+     * export of weights or one job that is over, and returns whether it has (store_state.h). NULL: nothing is ended. */
     bool (*relieve)(void *arg, const pd_account *account, const struct pd_budget *tight, uint64_t more);
     void *relieve_arg;
-    /* of the budget of all jobs: the records of jobs that have ended, whose weights answers still have (published.h) */
+    /* only in the budget of all jobs: list of the ended jobs whose weights answers still send (published.h) */
     struct pd_unread *unread;
 } pd_budget;
 
 /* The bytes that one job uses. The creator sets `budget` to the budget that all jobs share, and the rest to zero. */
 struct pd_account {
     pd_budget *budget;
-    pd_budget *owner; /* budget of the identity that has created the job; NULL: it has no quota */
+    pd_budget *owner; /* budget of the job's owner; NULL: the job has no owner */
     uint64_t used;
 };
 
@@ -55,8 +58,8 @@ static inline bool pd_budget_fits(const pd_budget *budget, uint64_t more)
     return budget->used <= budget->limit && more <= budget->limit - budget->used;
 }
 
-/* Returns the budget that decides about `more` further bytes of a job: that of its owner if they do not fit there, else
- * the one of all jobs. Where they do not fit, exports of weights and jobs that are over end first. */
+/* Returns the budget to check before a job takes `more` further bytes: the owner's budget if the bytes do not fit into
+ * it, otherwise the budget of all jobs. To make the bytes fit, first ends exports of weights and jobs that are over. */
 const pd_budget *pd_account_budget(const pd_account *account, uint64_t more);
 
 static inline bool pd_account_fits(const pd_account *account, uint64_t more)
@@ -85,8 +88,7 @@ typedef struct pd_ingest {
     uint64_t n_ranks;  /* number of ranks whose pd_quota.reserved is not 0 */
     uint64_t held;     /* bytes of frames that were received and are not summed yet */
     bool exhausted;    /* the loop thread has blocked a connection because the whole budget is used */
-    /* set when reserves have grown or a connection was blocked: then the store looks again which ranks use up their
-     * share */
+    /* reserves have grown or a connection was blocked, so the store must look again which ranks use up their share */
     bool grown;
 } pd_ingest;
 
@@ -95,9 +97,9 @@ typedef struct pd_ingest_share {
     uint64_t limit, reserved; /* bytes */
 } pd_ingest_share;
 
-/* The part of the ingest budget that one rank uses. Initialize with zeros. */
+/* How much of the ingest budget one rank reserves and uses. Initialize with zeros. */
 typedef struct pd_quota {
-    pd_ingest_share *share; /* in which the reserve counts, too; NULL: in none */
+    pd_ingest_share *share; /* the owner's share, which counts the reserve, too; NULL: the job has no owner */
     uint64_t conn;          /* number of the connection to which the loop thread charges the rank's frames */
     bool declared;          /* the rank has declared its parameters on the connection `conn` */
     uint64_t reserve;       /* bytes of the rank's largest frame; 0: no rank of the job has declared yet */
@@ -131,8 +133,10 @@ void pd_quota_let_go(pd_ingest *ingest, pd_quota *quota, uint64_t bytes);
  * whole budget. If this estimate is wrong, the loop thread reports the blocked connection (PD_REQ_STALLED). */
 bool pd_quota_is_exceeded(const pd_ingest *ingest, const pd_quota *quota);
 
+/* An identity that owns jobs: counts these jobs, their bytes and their reserves. */
 typedef struct pd_owner pd_owner;
 
+/* All owners of the server. */
 typedef struct pd_owners {
     uint64_t hash_key[2];  /* secret key of the hash function for names: name_hash.h */
     pd_owner *table;       /* hash table of the owners by identity */
@@ -143,9 +147,9 @@ typedef struct pd_owners {
  * PD_RESOURCE_EXHAUSTED: it has no room. */
 int pd_owner_may_create(const pd_owners *owners, const pd_roles *roles, const char *identity, const char *job,
                         pd_error *err);
-/* Returns the owner of this identity; NULL: it has no jobs. */
+/* Returns the owner with this identity; NULL: the identity owns no job. */
 pd_owner *pd_owner_find(const pd_owners *owners, const char *identity);
-/* Returns the owner of this identity, with one reference more. NULL: out of memory. */
+/* Returns the owner with this identity, and makes it if necessary. Adds a reference. NULL: out of memory. */
 pd_owner *pd_owner_of(pd_owners *owners, const pd_roles *roles, const char *identity);
 /* Adds a reference to an owner, and returns it. */
 pd_owner *pd_owner_ref(pd_owner *owner);
@@ -153,17 +157,18 @@ pd_owner *pd_owner_ref(pd_owner *owner);
 void pd_owner_let_go(pd_owner *owner);
 /* Returns the budget in which the bytes of the owner's jobs count. */
 const pd_budget *pd_owner_budget(const pd_owner *owner);
-/* Number of the store's batch of work in which a job of the owner worked last; 0: none did yet. */
+/* Returns the number of the store's batch in which a job of the owner last had its turn; 0: none has had one yet. */
 uint64_t pd_owner_turn(const pd_owner *owner);
 void pd_owner_set_turn(pd_owner *owner, uint64_t turn);
-/* Returns the owner's share of the ingest budget, in which the reserves of its jobs count: what its quota says, else
- * half of the budget. */
+/* Returns the owner's share of the ingest budget, which counts the reserves of its jobs. Its limit is that of the
+ * owner's quota; if the quota has none, half of the budget. */
 pd_ingest_share *pd_owner_share(pd_owner *owner);
-/* Counts a job as its owner's, with the bytes of its account from now on. */
+/* Counts a job, and from now on the bytes of its account, for the owner. */
 void pd_owner_add(pd_owner *owner, pd_account *account);
-/* Notes that a job of the owner has ended. Its bytes count until the account gives them back. Accepts NULL. */
+/* Counts one job less for the owner, because the job has ended. The job's bytes count until its account gives them
+ * back. Accepts NULL. */
 void pd_owner_remove(pd_owner *owner);
-/* Sets the limits of all owners to those of new roles. Jobs that exceed them stay, but get no more memory. */
+/* Sets the limits of all owners to those of new roles. Jobs that exceed these limits stay, but get no more memory. */
 void pd_owners_limit(pd_owners *owners, const pd_roles *roles);
 
 #endif

@@ -88,13 +88,14 @@ struct pd_buffer_pool {
     UT_hash_handle hh;
     pd_buffer_pools *all;
     buffer_kind kind;
-    size_t users, out, n_idle;
-    size_t more; /* number of users of whom one more idle buffer is kept (pd_buffer_pool_keep_more) */
-    /* The idle buffers. They are not linked through their own memory: workers can read that of a segment, and must not
-     * see addresses of the daemon. There is room for all buffers of the pool, so a buffer can always return. */
+    size_t users, out, n_idle; /* number of users; of buffers in use; of idle buffers */
+    size_t more; /* number of idle buffers that are kept beyond two for each user (pd_buffer_pool_keep_more) */
+    /* The idle buffers. They are not linked through their own memory: workers can read the memory of a segment, and
+     * must not see addresses of the daemon. There is room for all buffers of the pool, so a buffer can always
+     * return. */
     void **idle;
-    size_t room;
-    size_t erased; /* so many of them, the first ones, lie in a segment and have no pages */
+    size_t room;   /* number of buffers that `idle` has room for */
+    size_t erased; /* number of idle buffers, the first ones in `idle`, that lie in a segment and have no pages */
 };
 
 static pd_buffer_pool *make(pd_buffer_pools *all, buffer_kind kind)
@@ -139,7 +140,7 @@ static void free_buffer(const buffer_kind *kind, void *at)
     free(at);
 }
 
-/* Takes an idle buffer, one with pages if there is one. */
+/* Takes an idle buffer out of the pool, one with pages if there is one. */
 static void *take_idle(pd_buffer_pool *pool)
 {
     pool->n_idle--;
@@ -155,8 +156,8 @@ static void discard_idle(pd_buffer_pool *pool, size_t keep)
     while (pool->n_idle > keep) free_buffer(&pool->kind, take_idle(pool));
 }
 
-/* Frees the memory of idle buffers beyond `keep`. A buffer in a segment loses its pages and keeps its place, which the
- * segment would not hand out again. */
+/* Frees the memory of idle buffers beyond `keep`. A buffer in a segment loses its pages, but stays in
+ * `idle`, because the segment does not hand out its place again. */
 static void erase_idle(pd_buffer_pool *pool, size_t keep)
 {
     const pd_segment *segment = pd_shared_weights_segment(pool->kind.shared);

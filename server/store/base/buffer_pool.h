@@ -39,8 +39,8 @@ typedef struct pd_buffer_pools {
 } pd_buffer_pools;
 
 /* Returns the pool of buffers of `bytes` (> 0) bytes, and counts the caller as one more user of it. Makes the pool if
- * there is none of this size. The buffers lie in the segment `shared` while it has room; NULL: in private memory. NULL
- * is returned if out of memory. */
+ * there is none of this size. The buffers lie in the segment `shared` while it has room, then in private memory. If
+ * `shared` is NULL, all lie in private memory. Returns NULL if out of memory. */
 pd_buffer_pool *pd_buffer_pool_join(pd_buffer_pools *all, pd_shared_weights *shared, size_t bytes);
 /* Where the weights of a job, and the sums of its gradients, lie. */
 typedef struct pd_memory {
@@ -54,8 +54,8 @@ static inline pd_buffer_pool *pd_memory_pool(const pd_memory *memory, size_t byt
     return pd_buffer_pool_join(memory->pools, memory->shared, bytes);
 }
 
-/* Keeps one more idle buffer for a user (`more`), or not any longer: for a parameter whose old weights a checkpoint
- * keeps until they are on the disk. */
+/* Lets the pool keep one more idle buffer (`more`), or one fewer again. Used for a parameter whose old weights a
+ * checkpoint keeps until they are on the disk. */
 void pd_buffer_pool_keep_more(pd_buffer_pool *pool, bool more);
 /* Removes a user from a pool. The pool is freed when it has no users and all its buffers have returned. Accepts
  * NULL. */
@@ -65,7 +65,7 @@ void pd_buffer_pool_leave(pd_buffer_pool *pool);
 void *pd_buffer_pool_take(pd_buffer_pool *pool);
 /* Returns a buffer to its pool. Accepts NULL. */
 void pd_buffer_pool_give(pd_buffer_pool *pool, void *at);
-/* Returns the bytes of a pool's own record, without those of its buffers. */
+/* Returns the bytes of a pool's struct, without its buffers. */
 uint64_t pd_buffer_pool_own_bytes(void);
 
 #endif

@@ -1,15 +1,15 @@
 /* checkpoint_image.h - a checkpoint of a job in memory: on its way from the step thread to the disk, or back from the
  * disk.
  *
- * The step thread makes a pd_checkpoint_image at a cut and hands it to the checkpoint writer in an effect
- * PD_EFF_WRITE_CHECKPOINT. From then on the checkpoint writer owns it and reads it, until it hands it back in a request
- * PD_REQ_CHECKPOINT_WRITTEN with the result. Weights are not copied: the checkpoint refers to published versions, which
- * nobody changes, and the step thread drops these references when the checkpoint has returned. All other state is a
- * copy.
+ * The step thread makes a pd_checkpoint_image at a consistent cut and hands it to the checkpoint writer in an effect
+ * PD_EFF_WRITE_CHECKPOINT. From then on the checkpoint writer owns and reads it. The checkpoint writer hands it back,
+ * with the result, in a request PD_REQ_CHECKPOINT_WRITTEN. Weights are not copied: the checkpoint refers to published
+ * versions, which nobody changes, and the step thread drops these references when the checkpoint has returned. All
+ * other state is a copy.
  *
- * The same struct is what is read from the disk. Then there are no snapshots. Weights lie in memory that the
- * pd_checkpoint_image owns; when the daemon starts, they and the states are read where the job keeps them (read_state,
- * read_weights). */
+ * The same struct describes a checkpoint that was read from the disk. It refers to no published versions: it owns the
+ * memory of its weights. When a daemon restores its jobs, weights and states may still be on the disk; then the
+ * functions read_weights and read_state read them. */
 #ifndef PD_CHECKPOINT_IMAGE_H
 #define PD_CHECKPOINT_IMAGE_H
 
@@ -29,19 +29,19 @@ typedef struct pd_checkpoint_param {
     char *name;
     pd_shape shape;
     int64_t elements;
-    uint64_t step; /* number of rounds that the parameter had closed */
-    const float
-        *weights; /* `elements` numbers, aligned to 64 bytes; NULL: pd_checkpoint_image.read_weights reads them */
-    struct pd_published
-        *published; /* the published version that has the weights; NULL: they lie in pd_checkpoint_image.memory */
+    uint64_t step; /* last step that the parameter had closed */
+    /* `elements` numbers, aligned to 64 bytes; NULL: pd_checkpoint_image.read_weights reads them */
+    const float *weights;
+    /* the published version that has the weights; NULL: they lie in pd_checkpoint_image.memory */
+    struct pd_published *published;
     uint8_t *state; /* everything else that belongs to the parameter, as an image (image.h) */
     size_t state_bytes;
 } pd_checkpoint_param;
 
-/* A worker state, which only its worker understands. */
+/* A worker state. Only its worker knows what the bytes mean. */
 typedef struct pd_worker_state {
     uint32_t rank;
-    uint64_t step;
+    uint64_t step; /* step after which the worker can continue from it */
     uint8_t *at;
     size_t bytes;
 } pd_worker_state;
@@ -50,9 +50,9 @@ typedef struct pd_checkpoint_image {
     char *job;        /* name of the job */
     uint32_t number;  /* number of the job in this daemon; 0 in a checkpoint that was read from the disk */
     uint64_t creator; /* tells the job from other jobs of the same name: pd_job_saved.creator */
-    uint64_t step;    /* step of the checkpoint: rounds that the parameter that is furthest back had closed */
-    uint64_t keep;    /* how many checkpoints of the job are kept, this one included */
-    bool ended;       /* no checkpoint but a message: the job has ended, so a restart must not bring it back */
+    uint64_t step;    /* step of the checkpoint: lowest step over all parameters */
+    uint64_t keep;    /* number of checkpoints of the job that stay on the disk, this one included */
+    bool ended;       /* this is no checkpoint: it says that the job has ended, so a restart must not restore it */
     uint8_t *head;    /* everything that belongs to no parameter, as an image (image.h) */
     size_t head_bytes;
     pd_checkpoint_param *params;
@@ -60,16 +60,16 @@ typedef struct pd_checkpoint_image {
     pd_worker_state *worker_states; /* at most one for each rank, in the order of the ranks */
     uint32_t n_worker_states;
     void *memory; /* a checkpoint from the disk: one block with the weights of all parameters; else NULL */
-    /* A checkpoint of which states of parameters are still on the disk; NULL: they are in memory. Reads the state of
-     * parameter i, which must be the next one, into params[i].state, where it stays until the next call. So a restored
-     * job and its checkpoint do not both take memory for all states. i = n_params: checks that the file was whole. */
+    /* Reads the state of parameter i from the disk into params[i].state, where it stays until the next call. So a
+     * restored job and its checkpoint do not both take memory for all states. Call it for i = 0, 1, 2, ...; with i =
+     * n_params it checks that the file was intact. NULL: the states are in memory. */
     int (*read_state)(void *arg, uint32_t i, pd_error *err);
-    /* The same for weights: reads those of each parameter i to `to[i]`, where the job keeps them, and checks that their
-     * file was whole. NULL: they are in memory. */
+    /* Reads the weights of each parameter i from the disk to to[i], where the job keeps them, and checks that the file
+     * was intact. NULL: the weights are in memory. */
     int (*read_weights)(void *arg, float *const *to, pd_error *err);
     void *read_arg; /* passed to read_state and read_weights; borrowed */
-    /* a checkpoint from the disk: other BLAS kernels or instructions than this daemon's have made it, so later steps
-     * may differ in their last bits. A job with exact = yes is not restored from it. */
+    /* a checkpoint from the disk was made with other BLAS kernels or CPU instructions than this daemon's, so later
+     * steps may differ in their last bits. A job with exact = yes is not restored from it. */
     bool foreign;
 
     /* the result, which the checkpoint writer fills in */

@@ -5,13 +5,14 @@
 
 #include "request.h"
 
+/* The outbox: effects that the step thread has not taken yet, oldest first, linked by mail.next. */
 typedef struct pd_effects {
     pd_effect *first, *last;
 } pd_effects;
 
-/* Takes ownership of the effect. */
+/* Adds an effect to the end of the outbox, which becomes its owner. */
 void pd_effects_add(pd_effects *outbox, pd_effect *effect);
-/* Empties the queue. Returns its effects, oldest first, linked by mail.next; NULL: the queue was empty. */
+/* Empties the outbox. Returns its effects, oldest first, linked by mail.next; NULL: the outbox was empty. */
 pd_effect *pd_effects_take(pd_effects *outbox);
 
 /* Creates an effect. NULL: out of memory. */
@@ -21,8 +22,8 @@ pd_effect *pd_effect_new(pd_effect_kind kind, pd_ticket ticket, uint32_t job);
  * allocated with the request. The caller still owns the request. Call it at most once for a request, and only for
  * kinds of requests that are answered at all. */
 pd_effect *pd_answer(pd_request *request, pd_effect_kind kind);
-/* Queue the answer to a request: pd_answer_ok that it succeeded, pd_answer_error an error. The caller still owns the
- * request. If nobody waits for the answer (the request's ticket.id is 0) nothing is queued. */
+/* Add the answer to a request to the outbox: pd_answer_ok says that it succeeded, pd_answer_error why it failed. The
+ * caller still owns the request. If nobody waits for the answer (the request's ticket.id is 0) nothing is added. */
 void pd_answer_ok(pd_effects *outbox, pd_request *request);
 void pd_answer_error(pd_effects *outbox, pd_request *request, const pd_error *err);
 

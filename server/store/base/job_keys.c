@@ -185,7 +185,8 @@ char *pd_job_keys_list(char *text, size_t size)
     return text;
 }
 
-/* Keys that nothing reads any more, with the value that they had. Old configurations and images name them. */
+/* Keys that nothing reads any more, each with the only value that is still accepted. Old configurations and images
+ * name them. */
 static const struct {
     const char *name, *value;
 } retired[] = { { "on_lost_worker", "wait" } };

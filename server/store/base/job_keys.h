@@ -13,7 +13,7 @@ typedef struct pd_job_key {
     /* for the type PD_JOB_CHOICE the list of accepted values, "mean|weighted_mean|sum"; for other types NULL */
     const char *choices;
     /* smallest and largest value that the key accepts; for PD_JOB_SECONDS in nanoseconds. A PD_JOB_NUMBER whose
-     * `most` is 0 accepts any 64-bit number. For PD_JOB_LIMIT `least` is the smallest limit, 0: PD_CLIP_LEAST. */
+     * `most` is 0 accepts any 64-bit number. For PD_JOB_LIMIT `least` is the smallest limit; 0 means PD_CLIP_LEAST. */
     uint64_t least, most;
 } pd_job_key;
 extern const pd_job_key pd_job_keys[]; /* the table of all keys; its last entry has no name */
@@ -91,9 +91,8 @@ char *pd_job_keys_list(char *text, size_t size);
  * suffice. */
 char *pd_job_values_text(const pd_job_values *values, enum pd_job_key_index key, char *text, size_t size);
 
-/* Classify a way to aggregate contributions. pd_is_adasum: is it a form of Adasum? pd_is_robust: is it robust against
- * outliers (median, trimmed mean)? pd_is_collected: does it need all contributions at once, as Adasum and the robust
- * ones do? */
+/* Return whether the aggregate `how` is a form of Adasum (pd_is_adasum); is robust against outliers, as median and
+ * trimmed mean are (pd_is_robust); needs all contributions at once, as all of these do (pd_is_collected). */
 static inline bool pd_is_adasum(pd_aggregation how)
 {
     return how == PD_ADASUM || how == PD_VDOT_ADASUM;
@@ -107,7 +106,7 @@ static inline bool pd_is_collected(pd_aggregation how)
     return pd_is_adasum(how) || pd_is_robust(how);
 }
 
-/* Writes the name of a way to aggregate contributions, as users write it for the key `aggregate`. Returns `text`. */
+/* Writes the name of an aggregate, as users write it for the key `aggregate`. Returns `text`. */
 char *pd_aggregation_text(pd_aggregation how, char *text, size_t size);
 
 /* Returns the value of a configuration key of type PD_JOB_LIMIT as a number; 0: no limit is set. */

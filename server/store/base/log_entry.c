@@ -16,7 +16,7 @@ static uint64_t site_of(const char *format, const char *job)
     return site;
 }
 
-/* Notes the peer that an entry is about. */
+/* Copies the name of the peer that an entry is about, and its hash. */
 static void note_peer(pd_log_entry *entry, const pd_log_facts *facts)
 {
     if (facts->peer == NULL) return;
@@ -26,7 +26,7 @@ static void note_peer(pd_log_entry *entry, const pd_log_facts *facts)
     pd_text_mend(entry->peer);
 }
 
-/* Writes the beginning of a log entry's text, "job NAME: rank R: ". If the entry has no job it writes nothing: then
+/* Writes the beginning of a log entry's text, "job NAME: rank R: ". Writes nothing if the facts have no job: then
  * the message itself names the rank. */
 static void begin_text(pd_log_entry *entry, const pd_log_facts *facts)
 {

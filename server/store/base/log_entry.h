@@ -1,5 +1,5 @@
-/* log_entry.h - a log entry: its text, and the facts (job, rank, step, ...) by which programs filter entries. Any
- * thread. */
+/* log_entry.h - an entry of the log: its text, and the facts (job, rank, step, ...) by which programs filter entries.
+ * Any thread. */
 #ifndef PD_LOG_ENTRY_H
 #define PD_LOG_ENTRY_H
 
@@ -15,22 +15,22 @@ typedef struct pd_log_facts {
     const uint64_t *step;
     int code;           /* the error that the entry reports, an enum pd_code */
     const char *author; /* label of the operator whose command the entry reports */
-    const char *peer;   /* identity or address of the peer that the entry is about, by which they are limited */
-    bool proven;        /* `peer` is an identity that the peer has proven */
+    const char *peer; /* identity or address of the peer that the entry is about: the log limits the entries of each */
+    bool proven;      /* `peer` is an identity that the peer has proven */
 } pd_log_facts;
 
-/* A log entry. Its text is "job NAME: rank R: MESSAGE, by AUTHOR"; it has no job, rank or author if these were not
- * given. For people the log prints the whole text. For programs it prints the message, the job, the rank and so on as
+/* A log entry. Its text is "job NAME: rank R: MESSAGE, by AUTHOR"; job, rank and author are left out if the facts lack
+ * them. For people the log prints the whole text. For programs it prints the message, the job, the rank and so on as
  * separate fields. */
 #define PD_LOG_PEER 64 /* bytes of a peer's name in an entry, with its terminating zero */
 typedef struct pd_log_entry {
-    /* `site` is a hash of the message's format text and the job's name. The log limits how often one site repeats, so
-     * that one job's messages cannot suppress those of another. */
+    /* `site` is a hash of the address of the message's format text and of the job's name. The log limits how often one
+     * site repeats, so that one job's messages cannot suppress those of another. */
     uint64_t site, step;
-    uint64_t place;         /* hash of the message's format text alone */
-    uint64_t peer_hash;     /* hash of the name of the peer that the entry is about; 0: of none */
-    bool proven;            /* this name is an identity that the peer has proven */
-    char peer[PD_LOG_PEER]; /* the name, which may be cut */
+    uint64_t place;         /* hash of the address of the message's format text alone */
+    uint64_t peer_hash;     /* hash of the name of the peer that the entry is about; 0: the entry has no peer */
+    bool proven;            /* the peer's name is an identity that the peer has proven */
+    char peer[PD_LOG_PEER]; /* name of the peer, which may be cut */
     int level, code; /* `level` is the severity as in syslog (3: error), `code` the reported error (enum pd_code) */
     uint32_t rank;
     bool has_rank, has_step;
@@ -42,7 +42,7 @@ typedef struct pd_log_entry {
 #define PD_LOG_JOB_AT 4 /* offset of the job's name in a log text, after "job " */
 #define PD_LOG_BY ", by "
 
-/* Builds a log entry from a message and what it is about. In its text, characters that cannot be printed become '?',
+/* Builds a log entry from a message and its facts. In its text, characters that cannot be printed become '?',
  * and a text that is too long is cut. */
 void pd_log_entry_make(pd_log_entry *entry, int level, pd_log_facts facts, const char *format, va_list args)
     __attribute__((format(printf, 4, 0)));

@@ -1,21 +1,20 @@
-/* published.c - creates and frees published versions, and counts those that answers still refer to. */
+/* published.c - creates and frees published versions, and counts and charges unread weights. */
 #include "published.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <utlist.h>
 
-/* A published version together with the pools that its buffers came from. It must know them itself, because the
- * parameter may be gone when the published version is freed. */
+/* A published version and the pools that its buffers came from. The pools are stored here, because the parameter may
+ * be gone when the published version is freed. */
 typedef struct shelved {
     pd_published view; /* the published version as other files see it; must be the first member */
     pd_buffer_pool *pool[4];
-    bool published; /* the loop thread has it as the parameter's weights */
-    pd_unread
-        *unread; /* counts the version, which was replaced while the loop thread had it; NULL: it is not counted */
+    bool published;    /* the loop thread has this version as the parameter's weights */
+    pd_unread *unread; /* counts the version as unread, since it was replaced; NULL: it is not counted */
 } shelved;
 
-/* The number of bytes that is returned counts the records of two published versions and of two buffer pools, and the
+/* Counts the structs of two published versions and of two buffer pools, and the
  * padding of five buffers: one buffer holds the sum of gradients, and each published version has two, for float32
  * weights and for weights of one other element type. */
 uint64_t pd_published_own_bytes(void)
@@ -106,20 +105,22 @@ void pd_published_returned(pd_published *published)
     pd_published_unref(published);
 }
 
+/* Before the job's end, `account` is charged; after it, `all` and `whose` are charged. */
 struct pd_unread {
-    pd_account *account; /* of the job */
-    bool left;           /* the account does not count them, since the job ends or has ended */
-    bool ended;          /* the job is no more: the next two count them, once the loop thread has forgotten the job */
+    pd_account *account; /* account of the job; NULL once the job has ended */
+    bool left;           /* `account` is not charged any more, because the job ends or has ended */
+    bool ended;          /* the job has ended */
+    /* budget of all jobs; budget of the job's owner, NULL if it has none. Both are NULL before the job's end */
     pd_budget *all, *whose;
-    pd_owner *owner; /* keeps `whose`; NULL: there is none */
-    bool forgotten;
-    uint32_t number;        /* of the job */
-    unsigned refs;          /* one of the job, one of each version that is unread */
+    pd_owner *owner;        /* a reference to the owner with the budget `whose`; NULL: there is none */
+    bool forgotten;         /* the loop thread has forgotten the ended job: unread weights are charged */
+    uint32_t number;        /* number of the job */
+    unsigned refs;          /* number of references: one of the job, one of each unread version */
     uint64_t published;     /* bytes of the weights that are published now */
-    uint64_t bytes;         /* of those that were replaced and that answers have */
-    uint64_t segment;       /* of the job's segment, after the job's end */
-    uint64_t charged;       /* how many of them count */
-    pd_unread *prev, *next; /* in the list of jobs that have ended: pd_budget.unread */
+    uint64_t bytes;         /* bytes of unread weights */
+    uint64_t segment;       /* bytes of the job's segment of shared memory, which are charged after the job's end */
+    uint64_t charged;       /* bytes that are charged now */
+    pd_unread *prev, *next; /* links in the list of ended jobs, pd_budget.unread */
 };
 
 pd_unread *pd_unread_new(pd_account *account, uint32_t number)
@@ -133,13 +134,14 @@ pd_unread *pd_unread_new(pd_account *account, uint32_t number)
     return unread;
 }
 
+/* Returns the bytes that must be charged now. */
 static uint64_t due(const pd_unread *unread)
 {
     if (!unread->left) return unread->bytes > unread->published ? unread->bytes - unread->published : 0;
     return unread->ended && unread->forgotten && unread->bytes > 0 ? unread->bytes + unread->segment : 0;
 }
 
-/* Counts as many bytes as are due. */
+/* Charges the bytes that are due, in place of those that were charged before. */
 static void settle(pd_unread *unread)
 {
     uint64_t now = due(unread), before = unread->charged;

@@ -1,13 +1,14 @@
-/* published.h - published versions of a parameter's weights, with one buffer for each element type that workers pull,
- * and the account of earlier versions that answers still refer to (pd_unread). Step thread.
+/* published.h - makes and frees the published versions of a parameter's weights, with one buffer for each element type
+ * that workers pull; counts the bytes of unread weights for each job (pd_unread). Step thread.
  *
- * A worker has not read such an answer, or has read it in shared memory and not released it. One earlier version of
- * each parameter is the allowance of a job that trains: it is sent while the next step begins. More than that counts in
- * the job's account, and the job begins no step while its budget is exceeded. So readers that do not read stop their
- * own job alone, until the loop thread closes their connections (write_timeout).
+ * Weights are unread while an answer refers to them after they were replaced: the worker has not read the answer, or
+ * has read it in shared memory and not released it. A job that trains has an allowance: one unread version of each
+ * parameter is not charged, since it is sent while the next step begins. All further bytes are charged to the job's
+ * account, and the job begins no step while a budget is exceeded. So a worker that does not read stops only its own
+ * job, until the loop thread closes the worker's connection (write_timeout).
  *
- * Versions of a job that has ended count in the same budgets, without allowance, as soon as the loop thread has
- * forgotten the job. */
+ * After a job has ended, the loop thread forgets it. From then on all its unread weights are charged to the same
+ * budgets, without allowance. */
 #ifndef PD_PUBLISHED_H
 #define PD_PUBLISHED_H
 
@@ -15,37 +16,41 @@
 #include "buffer_pool.h"
 #include "request.h"
 
+/* Counts the unread weights of one job, until the job has ended and no answer has its weights. */
 typedef struct pd_unread pd_unread;
 
-/* Makes the record of a job, which counts in the job's account. The caller has one reference. NULL: out of memory. */
+/* Makes the pd_unread of the job with this number. It charges the job's account. The caller has one reference. NULL:
+ * out of memory. */
 pd_unread *pd_unread_new(pd_account *account, uint32_t number);
-/* Notes that the job has published weights of `now` bytes in place of `before` bytes: what it publishes together is its
- * allowance. */
+/* Changes the allowance: the job has published weights of `now` bytes in place of `before` bytes, and its allowance is
+ * the bytes of all weights that are published. */
 void pd_unread_publish(pd_unread *unread, uint64_t now, uint64_t before);
-/* Counts `bytes` that answers have of weights which were replaced. Adds a reference, which pd_unread_remove drops. */
+/* Counts `bytes` more of unread weights. Adds a reference, which pd_unread_remove drops. */
 void pd_unread_add(pd_unread *unread, uint64_t bytes);
-/* Counts them no more. */
+/* Counts `bytes` fewer of unread weights. Drops the reference of pd_unread_add. */
 void pd_unread_remove(pd_unread *unread, uint64_t bytes);
-/* Returns the bytes beyond the allowance, if they exceed the budget of the job or of all jobs; 0: the job may begin
- * steps. Accepts NULL. */
+/* Returns the bytes of unread weights beyond the allowance, if the budget of the job's owner or of all jobs is
+ * exceeded; 0: the job may begin steps. Accepts NULL. */
 uint64_t pd_unread_stops(const pd_unread *unread);
 
-/* Stops counting in the job's account, which is to give its bytes back. Accepts NULL. */
+/* Stops charging the job's account, because the job is about to give all its bytes back. Accepts NULL. */
 void pd_unread_leave(pd_unread *unread);
-/* Counts in the account again. Accepts NULL. */
+/* Charges the job's account again, after pd_unread_leave. Accepts NULL. */
 void pd_unread_return(pd_unread *unread);
-/* Notes the bytes of the job's segment of shared memory (buffer_pool.h), which stays as long as an answer has a part
- * of it. They count after the job's end. */
+/* Stores the bytes of the job's segment of shared memory (buffer_pool.h), which stays as long as an answer refers to
+ * weights in it. They are charged after the job's end. */
 void pd_unread_note_segment(pd_unread *unread, uint64_t bytes);
-/* Drops the job's reference: the job, whose owner this is (NULL: none), has ended. Accepts NULL. */
+/* Drops the job's reference, because the job has ended. `owner` is the job's owner; NULL: it has none. `unread` may be
+ * NULL. */
 void pd_unread_end(pd_unread *unread, pd_owner *owner);
-/* Notes that the loop thread has forgotten the job: only answers refer to its weights. */
+/* Begins to charge the unread weights of an ended job: the loop thread has forgotten the job, so only answers refer to
+ * its weights. */
 void pd_unread_forgotten(pd_unread *unread);
-/* Returns the record of a job that has ended; NULL: nobody has its weights. */
+/* Returns the pd_unread of the ended job with this number; NULL: no answer has weights of it. */
 pd_unread *pd_unread_find(const pd_budget *all, uint32_t number);
 
 /* Returns the bytes that a parameter's published versions and its sum of gradients take besides their elements:
- * records, pools, and padding at the ends of buffers. */
+ * structs, pools, and padding at the ends of buffers. */
 uint64_t pd_published_own_bytes(void);
 
 /* Creates a published version with undefined content and one reference (store_refs). It gets a buffer from each pool of
@@ -54,10 +59,10 @@ pd_published *pd_published_new(pd_buffer_pool *const pool[4], int64_t elements);
 /* Adds a buffer of another element type to a published version that is not published yet. PD_NO_MEMORY: the published
  * version is unchanged. */
 int pd_published_widen(pd_published *published, pd_dtype dtype, pd_buffer_pool *pool);
-/* Notes that `now` is published in place of `before`, which counts as held from now on until the loop thread has
- * returned it. Either may be NULL. */
+/* Records that `now` is published in place of `before`. From now on `before` counts as unread, until the loop thread
+ * has returned it. Either may be NULL. */
 void pd_published_replace(pd_unread *unread, pd_published *now, pd_published *before);
-/* Takes a published version back that the loop thread has returned: drops its reference. */
+/* Drops the loop thread's reference to a published version that it has returned, which is unread no longer. */
 void pd_published_returned(pd_published *published);
 /* Drops one reference (store_refs) to a published version. When the last one is dropped, the published version is freed
  * and its buffers go back to their pools. Accepts NULL. */

@@ -48,14 +48,12 @@ typedef struct pd_buffer {
                        * can still change it. NULL: the payload lies in memory of the daemon */
 } pd_buffer;
 
-/* A piece of a push or Init: consecutive elements of one parameter. It is a whole chunk (a section of
- * limits.chunk_bytes of the parameter), or the part of a chunk that lies in the range of elements which the rank
- * contributes. `count` 0: the rank contributes no element of the chunk. `absent` with count 0: the rank has no
- * gradient of the whole parameter. */
+/* A piece of a push or Init: a whole chunk of one parameter, or those elements of the chunk that lie in the rank's
+ * slice. `count` 0: the rank contributes no element of the chunk. */
 typedef struct pd_piece {
     uint32_t param; /* index of the parameter in the job */
     pd_dtype dtype;
-    bool absent;          /* this worker has no gradient of this parameter in this step */
+    bool absent;          /* the rank has no gradient of the whole parameter in this step; `count` is 0 */
     int64_t first, count; /* the piece's first element in the parameter, and its number of elements */
     const void *at;       /* the elements' bytes, in the request's payload buffer, aligned to 64 bytes */
 } pd_piece;
@@ -71,6 +69,7 @@ typedef struct pd_scalar_value {
     double value;
 } pd_scalar_value;
 
+/* A parameter as one rank declares it. */
 typedef struct pd_param_decl {
     char *name;
     pd_shape shape;
@@ -80,8 +79,8 @@ typedef struct pd_param_decl {
     bool ranged;
     /* model state (such as running statistics): averaged, not trained; optimizer rules do not apply */
     bool model_state;
-    /* What the step thread has found: 1 + the index of the rule that applies, and of the job's parameter of this name.
-     * 0: not looked for yet, or there is none. */
+    /* Filled in by the step thread: 1 + index of the optimizer rule that applies; 1 + index of the job's parameter with
+     * this name. 0: not looked up yet, or there is none. */
     uint16_t rule;
     uint32_t found;
     int64_t start, end;
@@ -91,10 +90,10 @@ typedef struct pd_param_decl {
 /* What a worker wants of a job that exists: the values of HelloRequest.resume. */
 typedef enum pd_intent { PD_INTENT_BY_RUN, PD_INTENT_RESUME, PD_INTENT_ANEW } pd_intent;
 
-enum { PD_RUN_MAX = 128 }; /* most bytes of a run */
+enum { PD_RUN_MAX = 128 }; /* most bytes of the id of a run */
 
-/* Most examples that the weight of a push may tell, 2^53. The float32 sums of a round must not overflow because of a
- * weight. */
+/* Largest weight of a push, as a number of examples: 2^53. With larger weights the float32 sums of a round could
+ * overflow. */
 #define PD_WEIGHT_MOST 9007199254740992.0
 
 typedef enum pd_request_kind {
@@ -104,32 +103,35 @@ typedef enum pd_request_kind {
     PD_REQ_PUSH, /* a worker contributes gradients to a step */
     PD_REQ_BARRIER,
     PD_REQ_LEAVE,
-    PD_REQ_LOST,      /* from the loop thread: the connection is closed, or silent for too long; no answer */
-    PD_REQ_RELEASED,  /* from the loop thread: returns published versions that it no longer reads; no answer */
-    PD_REQ_FORGOTTEN, /* from the loop thread: only answers have weights of a job that has ended; no answer */
-    PD_REQ_TASK,      /* from the preconditioner pool: a preconditioner task has run; no answer */
-    PD_REQ_INFO,      /* an operator asks for a list: status, jobs, params, workers, roots, settings or state */
-    PD_REQ_DROP,      /* an operator ends a job */
-    PD_REQ_SET,       /* an operator sets hyperparameters while the job runs */
-    /* begin no new steps, because the server is to stop; answered when the steps under way have ended */
+    PD_REQ_LOST,     /* from the loop thread: the connection is closed, or silent for too long; no answer */
+    PD_REQ_RELEASED, /* from the loop thread: returns published versions that it no longer reads; no answer */
+    /* from the loop thread: it has forgotten an ended job, so only answers have its weights; no answer */
+    PD_REQ_FORGOTTEN,
+    PD_REQ_TASK, /* from the preconditioner pool: a preconditioner task has run; no answer */
+    PD_REQ_INFO, /* an operator asks for a list: status, jobs, params, workers, roots, settings or state */
+    PD_REQ_DROP, /* an operator ends a job */
+    PD_REQ_SET,  /* an operator sets hyperparameters while the job runs */
+    /* the server is about to stop: begin no new steps; answered when the steps under way have ended */
     PD_REQ_DRAIN,
     PD_REQ_IMPORT, /* an operator loads optimizer state into a job: import.h */
     PD_REQ_LIMITS, /* from the loop thread: the operator has changed limits for all jobs; no answer */
     PD_REQ_ROLES, /* from the loop thread: roles and quotas of identities, at the start and after a reload; no answer */
-    PD_REQ_EXPORT,  /* an operator reads weights or optimizer state: export.h */
-    PD_REQ_SHARE,   /* a worker asks for the segment of shared memory that has its job's weights */
-    PD_REQ_STALLED, /* a connection is blocked because frames use too much memory (job 0: an operator's); no answer */
+    PD_REQ_EXPORT, /* an operator reads weights or optimizer state: export.h */
+    PD_REQ_SHARE,  /* a worker asks for the segment of shared memory that has its job's weights */
+    /* a connection is blocked because frames use too much memory (job 0: that of an operator); no answer */
+    PD_REQ_STALLED,
     PD_REQ_WORKER_STATE,     /* a worker stores its worker state with a step */
     PD_REQ_GET_WORKER_STATE, /* a worker asks for its worker state */
     /* an operator or a worker asks for a checkpoint; answered when it is durable */
     PD_REQ_CHECKPOINT,
     /* from the checkpoint writer: a checkpoint is on disk, or could not be written; no answer */
     PD_REQ_CHECKPOINT_WRITTEN,
-    PD_REQ_WAL, /* from the WAL thread: an entry is on disk, or could not be written; no answer */
+    PD_REQ_WAL, /* from the WAL thread: a record is on disk, or could not be written; no answer */
 } pd_request_kind;
 
-/* The requests of an import, in this order: BEGIN; PIECE for a part of a tensor and COUNT for a step counter, as often
- * as necessary; COMMIT, which puts everything into the job, or nothing. */
+/* The requests of an import, in this order: BEGIN; PIECE for some elements of a tensor and COUNT for a step counter, as
+ * often as necessary; COMMIT, which puts everything into the job, or nothing. RESET belongs to no import: it resets the
+ * optimizer state of parameters. */
 typedef enum pd_import_act {
     PD_IMPORT_BEGIN = 1,
     PD_IMPORT_PIECE,
@@ -138,8 +140,8 @@ typedef enum pd_import_act {
     PD_IMPORT_RESET
 } pd_import_act;
 
-/* The requests of an export, in this order: BEGIN; PIECE for a part of a tensor and COUNT for a step counter, all as of
- * the same training step; END. */
+/* The requests of an export, in this order: BEGIN; PIECE for some elements of a tensor and COUNT for a step counter,
+ * all as of the same training step; END. */
 typedef enum pd_export_act { PD_EXPORT_BEGIN = 1, PD_EXPORT_PIECE, PD_EXPORT_COUNT, PD_EXPORT_END } pd_export_act;
 
 struct pd_published;
@@ -150,14 +152,14 @@ struct pd_effect;
 typedef struct pd_request {
     pd_mail mail;
     pd_request_kind kind;
-    /* memory for the answer, allocated in advance for when out of memory */
+    /* memory for the answer, allocated with the request; NULL: it was answered, or no answer is wanted */
     struct pd_effect *answer;
     pd_ticket ticket;
     uint32_t job; /* number of the job, as the answer to Hello gave it; 0: the worker does not know it yet */
     uint32_t rank;
-    uint64_t party; /* number of the identity that sends it (pd_usage.number); 0: the daemon itself */
-    /* how far a request has come that the store applies in parts (pd_store_apply_some). It belongs to the step thread.
-     * NULL: it has not begun */
+    uint64_t party; /* number of the identity that sends the request (pd_usage.number); 0: the daemon itself */
+    /* progress of a request that the store applies in parts (pd_store_apply_some), owned by the step thread, and the
+     * function that frees it; NULL: the request has not begun */
     void *part;
     void (*free_part)(void *part);
     union {
@@ -166,18 +168,18 @@ typedef struct pd_request {
             char *label;    /* "host:pid" of the worker, for the log and for operators */
             char *identity; /* who the worker is, as its connection proves it (transport.h); NULL: not known */
             uint32_t world_size;
-            uint64_t nonce;
+            uint64_t nonce;    /* random number of the worker's process */
             bool shares;       /* the worker can map shared memory: a job that it creates has shared weights */
             uint32_t window;   /* number of its last steps whose pushes the worker can send again; 0: none */
             uint64_t barriers; /* number of barriers that this process has passed */
             uint64_t steps;    /* number of steps that this process has seen closed for all its parameters */
             bool rejoins;      /* the worker rejoins a job that must exist, and accepts that job's start_step */
-            uint64_t creator;  /* if it rejoins: the job that is meant (pd_job_saved.creator); 0: any of this name */
-            char *run;         /* the launch that the worker belongs to; NULL: not known */
-            pd_intent intent;  /* whether the worker continues a job that exists or begins again */
-            bool joins;        /* the worker never creates the job, and accepts its start_step and seed */
+            uint64_t creator; /* if `rejoins`: pd_job_saved.creator of the job that is meant; 0: any job of this name */
+            char *run;        /* id of the run that the worker belongs to; NULL: not known */
+            pd_intent intent; /* whether the worker continues a job that exists or begins again */
+            bool joins;       /* the worker never creates the job, and accepts its start_step and seed */
             pd_option *options;
-            size_t n_options; /* number of options, which are the job's configuration as this worker gives it */
+            size_t n_options; /* number of `options`: the job's configuration as this worker gives it */
             char **rules;
             /* number of rules "glob optimizer name=value ..."; the first whose glob matches applies */
             size_t n_rules;
@@ -198,17 +200,17 @@ typedef struct pd_request {
             /* PUSH requests: the step that the push contributes to. INIT requests with `replaces`: the step whose
              * weights are replaced */
             uint64_t step;
-            /* number of a change by hand of the rank's weights: job/replacement.h. 0: PUSH requests: they were not
-             * changed; INIT requests: these are initial weights */
+            /* number of the change, if a worker has changed its weights by hand (job/replacement.h). 0 in PUSH
+             * requests: the weights were not changed; 0 in INIT requests: these are initial weights */
             uint64_t replaces;
-            /* INIT requests with `replaces`: number of parameters that this frame and others replace */
+            /* INIT requests with `replaces`: number of parameters that the change replaces, in all of its frames */
             uint32_t whole;
             /* PUSH requests: weight in a weighted mean, the gradient's number of examples, at most PD_WEIGHT_MOST;
              * otherwise 1 */
             double weight;
             bool presummed; /* PUSH requests: the gradient is the sum over its examples, not their mean */
-            /* PUSH requests: the rank sends nothing more in this step. It counts as without gradient in each parameter
-             * of which it has sent nothing. */
+            /* PUSH requests: the rank sends nothing more in this step. It counts as without a gradient of each
+             * parameter for which it has sent nothing. */
             bool close_step;
             pd_option *hypers;
             size_t n_hypers; /* PUSH requests: number of hyperparameters that are sent for this round only */
@@ -225,10 +227,11 @@ typedef struct pd_request {
             char reason[96];
         } lost;
         struct {
-            bool budget; /* why it is blocked: true: all memory for frames is used; false: this rank's part of it */
+            /* the connection is blocked because the whole ingest budget is used; false: the rank's share of it */
+            bool budget;
         } stalled;
         struct {
-            /* published versions that the loop thread reads no more, linked by pd_published.next_released */
+            /* first of the published versions that the loop thread reads no more, linked by next_released */
             struct pd_published *first;
         } released;
         struct {
@@ -236,16 +239,17 @@ typedef struct pd_request {
             uint32_t param;
         } task;
         struct {
-            int what;       /* which list the operator asks for: enum pd_info_what */
+            int what;       /* the list that the operator asks for: enum pd_info_what */
             char *job_name; /* name of the job to list, or for DROP of the job to end; "" or NULL: all jobs */
             char *pattern;  /* ROOTS, SETTINGS, STATE: glob that names of parameters must match; NULL: all */
-            uint64_t start; /* number of the first list entry that the answer should have */
-            char *identity; /* of the operator, by which jobs are left out that it may not see; NULL: not known */
+            uint64_t start; /* index in the list of the first entry that the answer should have */
+            /* identity of the operator: the list leaves out jobs that it may not see; NULL: not known */
+            char *identity;
         } info;
         struct {
-            /* how long after its arrival the drain may take: if rounds are still open then, the drain fails */
+            /* longest duration of the drain: it fails if rounds are still open then. In the store: the point of time */
             uint64_t deadline_ns;
-            uint64_t keep_ns; /* how long after that the answer waits for the last checkpoints of jobs */
+            uint64_t keep_ns; /* longest time that the answer then waits for the last checkpoints of jobs */
         } drain;
         struct {
             char *job_name;
@@ -254,10 +258,11 @@ typedef struct pd_request {
             pd_option *options;
             size_t n;           /* number of hyperparameters with new values; value "": withdraw the override */
             uint64_t from_step; /* first step with the new values; 0: the next step of each parameter */
-            /* the members below belong to the step thread, while the command waits for the disk: control_keeping.h */
-            struct pd_set_result *result;
+            /* the members below belong to the step thread, while the command waits for the disk: job/pending_sets.h */
+            struct pd_set_result *result; /* what the command has changed */
+            /* number of the record of decisions that has the command; time at which the command waits no longer */
             uint64_t entry, until_ns;
-            bool in_head;
+            bool in_head; /* the checkpoint that is being made has the command's values */
         } set;
         struct {
             pd_import_act act;
@@ -272,8 +277,8 @@ typedef struct pd_request {
             int64_t first, count; /* PIECE requests: index in the tensor of its first element; number of elements */
             pd_buffer *buffer;    /* PIECE requests: the elements; NULL if there are none */
             int64_t value;        /* COUNT requests: the step count that the parameter's optimizer gets */
-            /* COMMIT requests: state that the import lacks stays as it is; false: it must bring all. RESET requests:
-             * counts of steps stay */
+            /* COMMIT requests: state that the import lacks stays as it is; false: the import must bring all state.
+             * RESET requests: counts of steps stay as they are */
             bool partial;
         } import;
         struct {
@@ -281,7 +286,7 @@ typedef struct pd_request {
             char *job_name;
             char *by;      /* label of the operator's connection, for the log */
             bool state;    /* BEGIN requests: true: optimizer state is read, too; false: only weights */
-            bool replaces; /* BEGIN requests: ends the export of the job that is under way */
+            bool replaces; /* BEGIN requests: the job's export that is under way ends, in favor of this one */
             /* BEGIN requests: time for which the export may wait for others, and for parameters that have not reached
              * the step that is read. In the store: the deadline. */
             uint64_t wait_ns;
@@ -294,15 +299,15 @@ typedef struct pd_request {
             uint64_t most;        /* PIECE requests: largest number of bytes that the answer may have */
         } export;
         struct {
-            uint64_t step;     /* step after which the worker can continue from it */
-            pd_buffer *buffer; /* NULL: it is empty */
+            uint64_t step;     /* step after which the worker can continue from this state */
+            pd_buffer *buffer; /* the state; NULL: it is empty */
             size_t bytes;
         } worker_state;
         struct {
-            char *job_name;   /* of an operator; NULL: the job of the worker who asks */
-            uint64_t step;    /* least step that the checkpoint must have; 0: the present one */
-            uint64_t wait_ns; /* most time to wait */
-            uint64_t changes; /* used by the step thread: pd_checkpoint_policy.changes when the request came */
+            char *job_name;   /* name of the job, from an operator; NULL: the job of the worker who asks */
+            uint64_t step;    /* lowest step that the checkpoint may have; 0: the present one */
+            uint64_t wait_ns; /* longest time to wait for the checkpoint */
+            uint64_t changes; /* used by the step thread: value of pd_checkpoint_policy.changes when the request came */
         } checkpoint;
         pd_checkpoint_image *checkpoint_image;
         pd_wal_record *wal;
@@ -315,7 +320,8 @@ typedef struct pd_request {
  * can always be answered, and its payload buffer returned, even if out of memory later. */
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket);
 /* Frees a request and all that it owns. Five things are not freed, because effects return them to their owners: the
- * payload buffer, the published versions of u.released, the task of u.task, u.kept and u.wal. Accepts NULL. */
+ * payload buffer, the published versions of u.released, the task of u.task, u.checkpoint_image and u.wal. Accepts
+ * NULL. */
 void pd_request_free(pd_request *request);
 
 /* A published version: published weights of one parameter after one step. Nobody changes it between its publication and
@@ -331,12 +337,12 @@ typedef struct pd_published {
     uint64_t builds_on;    /* 1 + version of the weights that the update adds to; 0: there is no update */
     unsigned store_refs;   /* number of references that the step thread holds and counts */
     unsigned version_refs; /* number of the loop thread's references; at 0 it returns the version (PD_REQ_RELEASED) */
-    struct pd_published *next_released;
+    struct pd_published *next_released; /* link in the list of PD_REQ_RELEASED (u.released) */
 } pd_published;
 
 typedef enum pd_outcome {
     PD_STEPPED = 1, /* the optimizer took the step */
-    /* the aggregate was not finite, or all weights of contributions 0: nothing changes but the count */
+    /* the aggregate was not finite or too large, or all contributions had weight 0: only the number of steps changes */
     PD_SKIPPED = 2,
     PD_NO_GRADIENT = 3, /* no rank had a gradient of the parameter, so no step was taken */
     /* The optimizer refused this step, or the step of another parameter with which this one counts steps together:
@@ -356,6 +362,8 @@ typedef struct pd_reason {
 pd_reason *pd_reason_new(const char *text); /* Returns a reason with one reference. NULL: out of memory. */
 void pd_reason_unref(pd_reason *reason);    /* accepts NULL */
 
+/* The means of the scalars of one round. The step thread creates them; after that only the loop thread counts their
+ * references. */
 typedef struct pd_scalar_means {
     unsigned refs;
     size_t n;
@@ -377,8 +385,9 @@ void pd_counted_add(pd_counted *counted, uint32_t rank);
 bool pd_counted_has(const pd_counted *counted, uint32_t rank);
 void pd_counted_unref(pd_counted *counted); /* accepts NULL */
 
+/* The report that a round of one parameter has closed. */
 typedef struct pd_closed {
-    uint32_t param;
+    uint32_t param;           /* index of the parameter in the job */
     pd_outcome outcome;       /* how the round ended; 0: there was no round, the initial weights are published */
     uint64_t step;            /* the step that the round's contributions were for */
     pd_published *published;  /* the new weights; NULL: no new weights are published */
@@ -387,12 +396,14 @@ typedef struct pd_closed {
     pd_counted *counted;      /* the ranks whose contributions count; NULL: all ranks */
 } pd_closed;
 
+/* What the answer to Declare says of one parameter. */
 typedef struct pd_declared {
-    uint32_t param;    /* index of the parameter in the job */
-    uint64_t step;     /* last step whose round has closed: the next push is for step + 1 */
-    bool initialised;  /* the parameter has initial weights, or this rank has sent its part of them */
-    uint64_t replaced; /* number of the change by hand that pushes of the next step must bring (job/replacement.h) */
-    char *note;        /* the optimizer's remark about the parameter, for the worker's log; NULL: it has none */
+    uint32_t param;   /* index of the parameter in the job */
+    uint64_t step;    /* last step whose round has closed: the next push is for step + 1 */
+    bool initialised; /* the parameter has initial weights, or this rank has sent all that it must send of them */
+    /* number of the change by hand that pushes of the next step must name (job/replacement.h); 0: none */
+    uint64_t replaced;
+    char *note; /* the optimizer's remark about the parameter, for the worker's log; NULL: it has none */
 } pd_declared;
 
 void pd_declared_free(pd_declared *declared, size_t n); /* accepts NULL */
@@ -409,6 +420,7 @@ typedef struct pd_set_change {
     uint64_t from_least, from_most; /* first steps with the new value: lowest and highest over the parameters */
 } pd_set_change;
 
+/* What a Set request has changed. */
 typedef struct pd_set_result {
     pd_set_change *at;
     size_t n;
@@ -419,8 +431,8 @@ void pd_set_result_free(pd_set_result *result); /* accepts NULL */
 
 /* The answer to one request of an export. */
 typedef struct pd_exported {
-    uint64_t step;     /* training step whose weights and state the export reads */
-    uint64_t roots;    /* BEGIN and COUNT answers: number of roots that a later step begins to use, computed or not */
+    uint64_t step;  /* training step whose weights and state the export reads */
+    uint64_t roots; /* BEGIN and COUNT answers: number of inverse roots that a later step will adopt, computed or not */
     uint64_t elements; /* PIECE answers: number of elements of the whole tensor, not only of this piece */
     int64_t count;     /* COUNT answers: number of steps that the parameter's optimizer has counted */
     bool wide;         /* PIECE answers: type of the elements: float64 (true) or float32 (false) */
@@ -434,24 +446,24 @@ typedef enum pd_effect_kind {
     PD_EFF_OK,       /* a request Init, Barrier, Leave, Drop or Drain has succeeded */
     PD_EFF_ERROR,    /* the request was refused and has changed nothing; u.error says why */
     PD_EFF_CLOSED,   /* rounds have closed and new weights are published: u.closed */
-    /* Rounds up to step u.timed_out.step are overdue, or out of memory. Workers that wait get the error; the rounds
-     * stay open, and contributions to them still count. */
+    /* Rounds up to step u.timed_out.step are overdue, or memory for them is short. Workers that wait get the error; the
+     * rounds stay open, and contributions to them still count. */
     PD_EFF_TIMED_OUT,
     PD_EFF_BUFFER,   /* returns a payload buffer to the loop thread, which reuses it: u.buffer */
     PD_EFF_FENCED,   /* the loop thread must close connection ticket.conn, whose rank has a new process: u.error */
-    PD_EFF_JOB_GONE, /* a job has ended: removed from the version table of weights; waiting workers get u.error */
+    PD_EFF_JOB_GONE, /* a job has ended: the loop thread forgets its weights, and waiting workers get u.error */
     PD_EFF_INFO,     /* one page of a list: u.info */
     PD_EFF_SET,      /* an operator's Set request is done: u.set */
     PD_EFF_EXPORT,   /* answers a request of an operator's export: u.exported */
     PD_EFF_SHARE,    /* answers a worker that asked for its job's shared weights: u.share */
     PD_EFF_TASK,     /* a preconditioner task for the preconditioner pool, u.task; it never reaches the loop thread */
-    PD_EFF_WRITE_CHECKPOINT, /* a checkpoint for the checkpoint writer, u.kept; it never reaches the loop thread */
-    PD_EFF_WAL,              /* an entry for the WAL thread, u.wal; it never reaches the loop thread */
+    PD_EFF_WRITE_CHECKPOINT, /* u.checkpoint_image for the checkpoint writer; it never reaches the loop thread */
+    PD_EFF_WAL,              /* a record for the WAL thread, u.wal; it never reaches the loop thread */
     PD_EFF_DURABLE,          /* steps of the job up to u.durable_step are on disk */
     PD_EFF_WORKER_STATE,     /* answers PD_REQ_GET_WORKER_STATE: u.worker_state */
     PD_EFF_CHECKPOINT,       /* a checkpoint that was asked for is on disk: u.checkpoint */
-    PD_EFF_LOG,              /* a line for the log: u.log */
-    PD_EFF_STATS,            /* a copy of the figures of a job that has changed, once a second: u.stats */
+    PD_EFF_LOG,              /* an entry of the log: u.log */
+    PD_EFF_STATS,            /* a copy of the figures of a job, once a second if the job has changed: u.stats */
 } pd_effect_kind;
 
 typedef struct pd_effect {
@@ -463,13 +475,14 @@ typedef struct pd_effect {
     union {
         struct {
             uint64_t seed, creator, step; /* step: lowest step of all parameters of the job */
-            /* for how many more ms the job would have waited for a worker; 0: some were connected */
+            /* number of ms that the job would have lingered on without this worker; 0: other workers are connected */
             uint32_t linger_ms;
-            bool created;
+            bool created; /* the worker has created the job */
         } hello;
         struct {
             pd_declared *params;
             size_t n;
+            /* this rank must send initial weights; initial weights are averaged over all ranks */
             bool must_init, averages_init;
             uint64_t reserve, held;
         } declared; /* reserve: bytes of the rank's largest frame; held: bytes of frames from the rank's earlier
@@ -489,8 +502,8 @@ typedef struct pd_effect {
         pd_exported exported;
         struct {
             int fd; /* new descriptor of the segment, owned by the effect; -1: the job's weights are not shared */
-            const uint8_t *at;
-            uint64_t bytes; /* where the segment is mapped in this process */
+            const uint8_t *at; /* where this process has mapped the segment */
+            uint64_t bytes;    /* size of the segment */
         } share;
         struct {
             struct pd_task *task;
@@ -500,24 +513,25 @@ typedef struct pd_effect {
         pd_wal_record *wal;
         uint64_t durable_step;
         struct {
-            uint64_t step; /* 0: there is none */
-            uint8_t *at;   /* owned by the effect; NULL: it is empty */
+            uint64_t step; /* step after which the worker can continue from it; 0: the rank has no worker state */
+            uint8_t *at;   /* the worker state, owned by the effect; NULL: it is empty */
             size_t bytes;
         } worker_state;
         struct {
-            uint64_t step, bytes; /* step of the checkpoint; bytes written, 0: an earlier one was recent enough */
-            uint64_t ns;          /* time that writing took */
+            /* step of the checkpoint; bytes written; 0: an earlier checkpoint was recent enough */
+            uint64_t step, bytes;
+            uint64_t ns; /* time that writing it took */
         } checkpoint;
         pd_log_entry log;
-        pd_job_stats *stats; /* owned by the effect; NULL: its owner has taken it */
+        pd_job_stats *stats; /* owned by the effect; NULL: the loop thread has taken it */
     } u;
 } pd_effect;
 
-/* Frees an effect and all that it owns, except buffers, published versions, tasks, checkpoints and entries of the log.
+/* Frees an effect and all that it owns, except buffers, published versions, tasks, checkpoints and records of a WAL.
  * If it is a PD_EFF_CLOSED, its references to reasons, means of scalars and sets of ranks are dropped. Accepts NULL. */
 void pd_effect_free(pd_effect *effect);
 
-/* Frees the parts of a Push or Init request that are not needed once its contributions are filed: the lists of pieces,
+/* Frees the lists of a Push or Init request that are not needed once its contributions are filed: those of pieces,
  * hyperparameters and scalars. The request itself must live as long as contributions lie in its payload buffer. */
 void pd_request_slim(pd_request *request);
 /* Turns a request into an effect in the same memory, so it cannot fail. Takes ownership of the request. */
@@ -525,9 +539,9 @@ pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket
 /* Turns a PD_EFF_WRITE_CHECKPOINT into a PD_REQ_CHECKPOINT_WRITTEN in the same memory, so it cannot fail. Takes
  * ownership of the effect. */
 pd_request *pd_effect_become_checkpointed(pd_effect *effect);
-/* Does the same with a PD_EFF_WAL, which becomes a PD_REQ_WAL. */
+/* Turns a PD_EFF_WAL into a PD_REQ_WAL in the same way. Takes ownership of the effect. */
 pd_request *pd_effect_become_wal(pd_effect *effect);
-/* Does the same with a PD_EFF_TASK, which becomes a PD_REQ_TASK. */
+/* Turns a PD_EFF_TASK into a PD_REQ_TASK in the same way. Takes ownership of the effect. */
 pd_request *pd_effect_become_task(pd_effect *effect);
 
 #endif

@@ -1,4 +1,4 @@
-/* roles.c - reads roles and quotas from their text, and decides which of them hold for an identity and a job. */
+/* roles.c - reads roles and quotas from their text, and finds those that hold for an identity and a job. */
 #include "roles.h"
 
 #include "glob.h"
@@ -9,18 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A line of the text. */
+/* A line of the text: a role or a quota. */
 typedef struct line {
-    unsigned number; /* of the line in the text, from 1 */
+    unsigned number; /* number of the line in the text, from 1 */
     pd_glob *identity;
-    pd_glob *job;  /* the jobs for which the role holds; NULL: this is a line with a quota */
-    bool all_jobs; /* the glob of the jobs is * */
-    pd_role role;
-    pd_allowance allowance;
+    pd_glob *job;           /* glob of the jobs for which the role holds; NULL: the line sets a quota */
+    bool all_jobs;          /* the glob `job` is * */
+    pd_role role;           /* the role, if this is a line with a role */
+    pd_allowance allowance; /* the quota, if this is a line with a quota */
 } line;
 
 struct pd_roles {
-    unsigned refs; /* number of views, and one for the owner of the roles */
+    unsigned refs; /* number of references: one of each view, one of the owner of the roles */
     line *lines;
     size_t n;
 };
@@ -36,9 +36,10 @@ const char *pd_role_name(pd_role role)
 #define BLANKS " \t\r"
 enum { MOST_WORDS = 8 };
 
+/* A text that is being read. */
 typedef struct reading {
-    const char *name;
-    unsigned number;
+    const char *name; /* what errors call the text */
+    unsigned number;  /* number of the present line */
     pd_roles *roles;
     pd_error *err;
 } reading;
@@ -48,8 +49,8 @@ static int wrong(const reading *r, const char *what, const char *word)
     return pd_fail(r->err, PD_INVALID_ARGUMENT, "%.200s:%u: %s%.100s", r->name, r->number, what, word);
 }
 
-/* Cuts a line of the text into words, up to a comment. Returns the number of words, MOST_WORDS + 1 if there are more
- * than MOST_WORDS. */
+/* Cuts a line of the text into words, up to a comment. Returns the number of words; MOST_WORDS + 1: there are
+ * too many. */
 static size_t cut(char *text, char *words[MOST_WORDS])
 {
     char *rest = NULL;
@@ -90,7 +91,7 @@ static int read_role(const reading *r, line *to, char *const *words, size_t n)
     return wrong(r, "expected one of the roles none, read, push and admin, got ", words[1]);
 }
 
-/* The limits of a quota: their names, and where pd_allowance has them. */
+/* The limits of a quota: their names, and their offsets in pd_allowance. */
 static const struct {
     const char *name;
     size_t at;
@@ -168,7 +169,7 @@ static int read_line(const reading *r, char *text)
     return strcmp(words[0], "quota") == 0 ? read_quota(r, to, words, n) : read_role(r, to, words, n);
 }
 
-/* Reads the lines of a text of n bytes, and a '\0' after them, into which the function cuts it. */
+/* Reads all lines of a text of n bytes that ends with a '\0'. Replaces each newline in the text by a '\0'. */
 static int read_lines(reading *r, char *text, size_t n)
 {
     char *at = text, *end = at + n;
@@ -184,7 +185,7 @@ static int read_lines(reading *r, char *text, size_t n)
     return rc;
 }
 
-/* Counts the lines of a text, as many as a pd_roles may have at most. */
+/* Counts the lines of a text, up to PD_ROLES_LINES. */
 static size_t count_lines(const char *text, size_t n)
 {
     size_t lines = 1;

@@ -35,7 +35,7 @@
 
 typedef enum pd_role { PD_ROLE_NONE, PD_ROLE_READ, PD_ROLE_PUSH, PD_ROLE_ADMIN } pd_role;
 
-/* The quota of an identity: how much it may have at a time. */
+/* The quota of an identity: how much it may have at the same time. */
 typedef struct pd_allowance {
     uint64_t jobs;        /* jobs that it has created */
     uint64_t bytes;       /* bytes of these jobs, counted as for limits.max_total_bytes */
@@ -51,25 +51,26 @@ typedef struct pd_roles pd_roles;
 int pd_roles_parse(pd_roles **out, const char *text, size_t n, const char *name, pd_error *err);
 /* Returns a copy of roles. NULL: out of memory. */
 pd_roles *pd_roles_copy(const pd_roles *from);
-/* Gives the roles up: they are freed when the last view of them is. Accepts NULL. */
+/* Drops the owner's reference. The roles are freed together with their last view. Accepts NULL. */
 void pd_roles_free(pd_roles *roles);
 
 /* Returns the role of an identity for a job. Stores the number of the line that decides in *line, unless `line` is
  * NULL; 0: no line matches. */
 pd_role pd_roles_of(const pd_roles *roles, const char *identity, const char *job, unsigned *line);
-/* Returns the role of an identity for what concerns the whole server. */
+/* Returns the role of an identity for what concerns the whole server. Stores the number of the line as pd_roles_of
+ * does. */
 pd_role pd_roles_of_server(const pd_roles *roles, const char *identity, unsigned *line);
-/* Returns whether an identity has a role, more than none, for any job. */
+/* Returns whether there are jobs for which an identity has another role than none. */
 bool pd_roles_know(const pd_roles *roles, const char *identity);
-/* Returns the quota of an identity. Stores the number of the line as pd_roles_of does. */
+/* Returns the quota of an identity. Stores the number of the line that sets it in *line, as pd_roles_of does. */
 pd_allowance pd_roles_allowance(const pd_roles *roles, const char *identity, unsigned *line);
 const char *pd_role_name(pd_role role);
 
-/* The lines about one identity, by which the jobs are chosen that it may see. */
+/* The lines that match one identity: they decide which jobs the identity may see. */
 typedef struct pd_roles_view pd_roles_view;
 
-/* Makes the view of an identity, which keeps the roles until it is freed. Stores NULL in *out, for a view of all jobs,
- * if `roles` is NULL. Adds an estimate of the time that this takes, in ns of one core, to *cost_ns. PD_NO_MEMORY. */
+/* Makes the view of an identity, which has a reference to the roles. If `roles` is NULL stores NULL in *out, which is a
+ * view of all jobs. Adds the estimated time that this takes, in ns of one core, to *cost_ns. PD_NO_MEMORY. */
 int pd_roles_view_new(pd_roles_view **out, pd_roles *roles, const char *identity, double *cost_ns);
 void pd_roles_view_free(pd_roles_view *view); /* accepts NULL */
 /* Returns whether the view's identity may know that a job exists. Adds to *cost_ns as pd_roles_view_new does. */

@@ -1,5 +1,5 @@
-/* stats.h - figures of a job for operators, metrics and the dashboard: the entries of lists, what its steps have cost,
- * who was waited for, and the events of a trace file.
+/* stats.h - figures of a job for operators, metrics and the dashboard: the entries of lists, how long its steps took,
+ * which ranks the others waited for, and the events of a trace file.
  *
  * The step thread fills a page of a list, and the loop thread copies it to an answer field by field. The step thread
  * counts times into a pd_job_times as it works. Once a second it publishes a pd_job_stats, a copy, of each job that has
@@ -20,10 +20,11 @@
 /* The mean of one scalar in a closed round. */
 typedef struct pd_scalar_mean {
     char name[PD_SCALAR_NAME_MAX + 1];
-    /* mean over the ranks that sent the scalar; sum of these ranks' weights. If that is 0: NaN and 0 */
+    /* mean over the ranks that sent the scalar, NaN if `weight` is 0; sum of these ranks' weights */
     double mean, weight;
 } pd_scalar_mean;
 
+/* Which list an operator asks for. */
 typedef enum pd_info_what {
     PD_INFO_STATUS,
     PD_INFO_JOBS,
@@ -36,12 +37,15 @@ typedef enum pd_info_what {
 
 #define PD_INFO_PAGE 256 /* most entries of a list in one answer: a model may have a hundred thousand matrix roots */
 
+/* An entry of the operators' list of jobs. */
 typedef struct pd_job_info {
     char name[PD_NAME_MAX + 1];
     uint32_t number; /* number of the job in this daemon; operators do not see it */
     char optimizer[64];
-    char state[16]; /* "gathering" (not all ranks have declared), "running" or "lingering" (no worker is connected) */
+    /* "gathering" (not all ranks have declared), "running", "lingering" (no worker is connected) or "over" */
+    char state[16];
     uint32_t world_size, connected;
+    /* held_bytes: bytes of frames that are not summed yet; committed_bytes: all that limits.max_total_bytes counts */
     uint64_t params, elements, weight_bytes, state_bytes, held_bytes, committed_bytes;
     uint64_t step_least, step_most; /* lowest and highest step over the job's parameters */
     /* number of contributions, one for each chunk of a parameter, rank and step */
@@ -49,9 +53,9 @@ typedef struct pd_job_info {
     /* number of rounds in which the optimizer took a step; that were skipped; that the optimizer refused */
     uint64_t steps, skipped, refused_steps;
     uint64_t refused, duplicates; /* data frames that were refused; chunks that were sent a second time */
-    /* numbers of preconditioner tasks that were due, put into use, failed, never used (pd_root_stats) */
+    /* number of preconditioner tasks that were due; that were adopted; that failed; whose results were never used */
     uint64_t roots_due, roots_adopted, roots_failed, roots_unused;
-    uint64_t root_waits;     /* how often a step of some parameter had to wait for a matrix root */
+    uint64_t root_waits;     /* number of times that a step of some parameter had to wait for a root */
     double gradient_norm;    /* norm of all gradients of the last step, if the job clips gradients by their norm */
     uint64_t clipped_steps;  /* number of steps in which the global norm exceeded a limit */
     uint64_t outlier_steps;  /* number of steps that were skipped because the global norm was an outlier */
@@ -61,7 +65,7 @@ typedef struct pd_job_info {
     /* ranks that have not declared, or that the oldest open round waits for ("1,3"); or "initial weights" */
     char waits_for[128];
     uint64_t waits_ms;            /* time since the first contribution to the oldest open round */
-    uint64_t roots_failing;       /* number of roots whose last task failed: the optimizer could not use its result, or
+    uint64_t roots_failing;       /* number of roots whose last task failed: the optimizer could not use the result, or
                               * memory was short */
     uint64_t bytes_in, bytes_out; /* bytes received and sent on the job's connections; filled in by the loop thread */
     char durability[16];          /* "none", "checkpoint" or "log" */
@@ -70,7 +74,7 @@ typedef struct pd_job_info {
     uint64_t checkpoint_age_ms, checkpoint_bytes;
     char checkpoint_error[256]; /* why the last attempt to make or write a checkpoint failed; "": it did not */
     /* Number of steps that were measured since the daemon started, and how long they took in total, by phase
-     * (stats.h). */
+     * (pd_step_phase). */
     uint64_t timed_steps;
     double waiting_seconds, summing_seconds, stepping_seconds, publishing_seconds;
     uint64_t root_age; /* number of steps since the statistics of the oldest matrix root in use were taken */
@@ -78,6 +82,7 @@ typedef struct pd_job_info {
     uint64_t replayed;
 } pd_job_info;
 
+/* An entry of the operators' list of parameters. */
 typedef struct pd_param_info {
     char name[PD_NAME_MAX + 1];
     char optimizer[64];
@@ -86,39 +91,38 @@ typedef struct pd_param_info {
     bool initialised;
     char missing[128]; /* ranks that the parameter's open round waits for, such as "1,3"; "": no round is open */
     uint64_t roots, roots_failing; /* number of the parameter's matrix roots; number of those whose last task failed */
-    uint64_t roots_failed,
-        root_waits;           /* number of preconditioner tasks that have failed; how often a step waited for a root */
+    /* number of preconditioner tasks that have failed; how often a step waited for a root */
+    uint64_t roots_failed, root_waits;
     double root_error;        /* largest error among the parameter's roots; 0: no error is known */
     char note[240];           /* the optimizer's remark about the parameter (pd_plan.note) */
     char axes[PD_AXES_BYTES]; /* names of the parameter's dimensions, as workers declared them */
-    char aggregate[32];       /* how contributions are aggregated, in the words of the job key `aggregate` */
-    /* most bytes of contributions while the aggregate waits for all; 0: it is a sum and does not */
+    char aggregate[32];       /* how contributions are aggregated: a value of the job key `aggregate` */
+    /* most bytes of contributions that wait until all have come; 0: the aggregate is a sum, which does not wait */
     uint64_t collect_bytes;
     size_t n_scalars;
     pd_scalar_mean scalars[PD_MAX_SCALARS]; /* means of the scalars in the last closed round */
 } pd_param_info;
 
-/* A root: the matrix root of the statistics of one block and dimension of a parameter, or another tensor that a root
- * task computes. */
+/* An entry of the operators' list of roots: the inverse root of one factor of a parameter, or another tensor that a
+ * preconditioner task computes. */
 typedef struct pd_root_info {
     char param[PD_NAME_MAX + 1];
     /* Name of the tensor of optimizer state that stores the root, such as "preconditioners.3". If it stacks the roots
      * of all blocks, the block is put in front: "block_3.Q.0". */
     char root[64];
-    pd_shape shape; /* shape of the matrix root */
+    pd_shape shape; /* shape of the root */
     /* condition number and error of the root computed last, even if not used; 0: unknown */
     double condition, error;
-    /* error of the computed root, which some optimizers keep for operators to see; negative: this one keeps none */
+    /* error of the root in the slot of errors, which some optimizers have for operators; negative: this one has none */
     double kept_error;
     /* number of steps since the statistics were taken from which the root in use was computed */
     uint64_t age;
     double ms;                /* duration in ms of the root's last task */
-    uint64_t adopted, failed; /* number of the root's tasks whose results were put into use; number of those that
-                               * failed */
+    uint64_t adopted, failed; /* number of the root's tasks that were adopted; number of those that failed */
     bool failing;             /* the root's last task failed, so an older root stays in use */
 } pd_root_info;
 
-/* A tensor of a parameter's optimizer state. */
+/* An entry of the operators' list of state: a tensor of a parameter's optimizer state. */
 typedef struct pd_state_info {
     char param[PD_NAME_MAX + 1];
     const char *slot, *storage; /* static texts: name and storage type of the tensor's slot (pd_plan.slots) */
@@ -127,40 +131,41 @@ typedef struct pd_state_info {
     pd_shape shape;
     uint64_t bytes;
     bool kept; /* the tensor has errors of roots, for operators (pd_plan.errors_slot); training does not need it */
-    /* Whether `follows` is known. follows[i] is the parameter's dimension that the tensor's dimension i is part of;
-     * -1: none. */
+    /* follows[i], if `follows_known`, is the parameter's dimension to which the tensor's dimension i belongs; -1:
+     * none */
     bool follows_known;
     int8_t follows[PD_MAX_RANK];
     size_t n_follows; /* number of entries in `follows`: the dimensions of the tensor; 0: `follows` is not known */
 } pd_state_info;
 
+/* An entry of the operators' list of workers. */
 typedef struct pd_worker_info {
     uint32_t rank;
     char label[128];
     char state[16]; /* state of the rank: absent (no worker has come yet), connected, lost or left */
     /* who the worker is, as its connection proves it; "": not known, or the operator is not an admin of the job */
     char identity[256];
-    /* nonce of the rank's process; the last step that the rank has contributed to */
+    /* nonce of the rank's process; last step that the rank has contributed to; number of contributions; bytes of frames
+     * that are not summed yet */
     uint64_t nonce, step, contributions, held_bytes;
-    /* number of steps in which the rank was the last one to contribute; number of steps that were measured; by how much
-     * it was later than the rank before it, in total */
+    /* number of steps in which the rank was the last one to contribute; number of steps that were measured */
     uint64_t times_last, timed_steps;
-    double late_seconds;
+    double late_seconds; /* total time in these steps from the next to last rank's contribution to that of this rank */
 } pd_worker_info;
 
-/* An override: a hyperparameter of one parameter that an operator has set. */
+/* An entry of the operators' list of overrides: one hyperparameter of one parameter. */
 typedef struct pd_override_info {
     /* name of the parameter; glob on names of parameters that the operator's command gave */
     char param[PD_NAME_MAX + 1], pattern[PD_NAME_MAX + 1];
     /* name and value of the hyperparameter; value "": from step `from` on, an earlier override does not apply any
      * more */
     char name[64], value[160];
-    char by[128];
+    char by[128];  /* label of the operator's connection */
     uint64_t from; /* first step to which the override applies */
     bool in_force; /* true: the parameter's next step uses the operator's value; false: a later step is the first */
 } pd_override_info;
 
-/* How a field of a list entry is stored in C: the type of the struct member. */
+/* Type of the C struct member that stores a field of a list entry. */
 typedef enum pd_info_field_kind {
     PD_INFO_NUMBER,  /* an integer or a double, of the type that paramd.proto gives the field */
     PD_INFO_FLAG,    /* bool */
@@ -171,17 +176,17 @@ typedef enum pd_info_field_kind {
     PD_INFO_SCALARS, /* means of scalars (pd_scalar_mean[PD_MAX_SCALARS]); an entry has at most one such field */
 } pd_info_field_kind;
 
+/* A field of the entries of a list. */
 typedef struct pd_info_field {
     const char *name; /* name of the field in the message of paramd.proto */
     pd_info_field_kind kind;
     size_t at, bytes; /* offset and size in bytes of the field in the C struct of a list entry */
-    size_t count_at;  /* FOLLOWS, SCALARS: offset in that struct of the number of values, a size_t */
+    size_t count_at;  /* FOLLOWS, SCALARS: offset in the C struct of the number of values, a size_t */
 } pd_info_field;
 
 #define PD_MOST_FIELDS 48 /* most fields that an entry of any list has */
 
-/* The description of a list that operators can ask for: where its entries go in the answer, and which fields they
- * have. */
+/* Describes a list that operators can ask for: where its entries go in the answer, and which fields they have. */
 typedef struct pd_info_list {
     const char *name;  /* name of the field of the message ListReply that has the entries */
     const char *about; /* what error texts call the entries, such as "parameters" */
@@ -204,8 +209,8 @@ typedef struct pd_info {
     union {
         size_t n, n_jobs, n_params, n_workers, n_roots, n_settings, n_state;
     };
-    uint64_t start, total; /* number of this page's first entry; number of entries that the whole list has */
-    bool draining;
+    uint64_t start, total; /* index in the list of this page's first entry; number of entries of the whole list */
+    bool draining;         /* the server drains */
 } pd_info;
 void pd_info_free(pd_info *info);
 
@@ -213,12 +218,13 @@ void pd_info_free(pd_info *info);
  * everything above. */
 enum { PD_BUCKETS = 12 };
 
+/* A histogram of durations. */
 typedef struct pd_histogram {
     uint64_t count[PD_BUCKETS]; /* number of values in each bucket alone, not cumulative */
     uint64_t sum_ns;
 } pd_histogram;
 
-/* Parts of the time that a step of a job takes. A step is one round of each parameter. */
+/* The phases of a step of a job, whose times are measured. A step is one round of each parameter. */
 typedef enum pd_step_phase {
     PD_PHASE_WAIT,    /* from the first contribution to the step to the last one */
     PD_PHASE_SUM,     /* adding contributions up */
@@ -227,16 +233,16 @@ typedef enum pd_step_phase {
     PD_PHASES
 } pd_step_phase;
 
-/* Who was waited for: one for each rank. */
+/* How often, and how long, the other ranks of the job have waited for one rank. */
 typedef struct pd_straggler {
     uint64_t last;    /* number of steps in which this rank was the last one to contribute */
-    uint64_t late_ns; /* by how much it was later than the rank before it, in total */
+    uint64_t late_ns; /* total time in these steps from the next to last rank's contribution to that of this rank */
 } pd_straggler;
 
-/* The histograms all have one value for each step that every parameter has closed. */
+/* How long the steps of a job took. Each histogram has one value for each step that all parameters have closed. */
 typedef struct pd_job_times {
     pd_histogram phase[PD_PHASES];
-    pd_straggler *rank; /* array of n_ranks entries */
+    pd_straggler *rank; /* n_ranks entries, one for each rank */
     uint32_t n_ranks;
 } pd_job_times;
 
@@ -248,25 +254,25 @@ uint64_t pd_histogram_count(const pd_histogram *histogram);
 /* Returns the name of a phase, such as "wait". */
 const char *pd_step_phase_name(pd_step_phase phase);
 
-/* Most ranks of a job whose figures are published: the first ones that have come. The others are only counted
+/* Most ranks of a job whose figures are in a pd_job_stats: the first ones that have joined. The others are only counted
  * (pd_job_stats.workers_in). */
 #define PD_STATS_RANKS 256
 #define PD_STATS_NS 1000000000ull /* time between two copies of a job's figures: a second */
 
 /* The figures of one rank. */
 typedef struct pd_rank_stats {
-    pd_worker_info info; /* its entry of the operators' list of workers */
+    pd_worker_info info; /* the rank's entry of the operators' list of workers */
     pd_straggler late;
 } pd_rank_stats;
 
 /* The last mean of one scalar that workers push. */
 typedef struct pd_scalar_stats {
-    char name[PD_SCALAR_NAME_MAX + 1]; /* as the worker has written it: any bytes but control characters */
+    char name[PD_SCALAR_NAME_MAX + 1]; /* as workers push it: any bytes but control characters */
     double mean;                       /* NaN: all weights were 0 */
     uint64_t step;                     /* step of the round that the mean is from */
 } pd_scalar_stats;
 
-/* States of ranks that are counted. */
+/* The states of ranks: see pd_worker_info.state. */
 typedef enum pd_worker_count {
     PD_COUNT_ABSENT,
     PD_COUNT_CONNECTED,
@@ -278,43 +284,45 @@ typedef enum pd_worker_count {
 /* A copy of a job's figures at one point of time: one allocation with all that it points to. The step thread makes it
  * and hands it to the loop thread, which then owns it. */
 typedef struct pd_job_stats {
-    pd_job_info info;    /* its entry of the operators' list of jobs; traffic is filled in by the loop thread */
+    pd_job_info info;    /* the job's entry of the operators' list of jobs; the loop thread fills in the traffic */
     uint64_t at_ns;      /* time at which this copy was made */
     uint64_t waits_ns;   /* time of the first contribution to the oldest open round; 0: no round is open */
-    uint64_t step_ns;    /* time at which the newest step was closed; 0: none was since the daemon started */
+    uint64_t step_ns;    /* time at which the newest step was closed; 0: none since the daemon started */
     uint64_t durable_ns; /* time at which the newest checkpoint became durable; 0: there is none */
 
     uint32_t workers_in[PD_WORKER_COUNTS]; /* number of ranks in each state */
     uint64_t no_gradient;                  /* number of rounds that closed because no rank had a gradient */
-    uint64_t rewinds;     /* how often the job went on at an older step: 1 if a restart has brought it back */
-    uint64_t roots_out;   /* number of preconditioner tasks at the preconditioner pool now */
-    uint64_t root_age;    /* most steps since the statistics were taken from which a root in use was computed */
+    /* 1 if the job was restored when the daemon started, so that it continued from an older step; else 0 */
+    uint64_t rewinds;
+    uint64_t roots_out;   /* number of preconditioner tasks that the preconditioner pool has now */
+    uint64_t root_age;    /* age in steps of the statistics from which the oldest root in use was computed */
     uint64_t checkpoints; /* number of checkpoints that were written */
-    uint64_t checkpoints_failed, checkpoints_skipped; /* that could not be made or written; that were not begun because
-                                                       * something else was under way */
+    uint64_t checkpoints_failed, checkpoints_skipped; /* number of checkpoints that could not be made or written; that
+                                                       * were not begun because something else was under way */
     uint64_t checkpoint_ns; /* time that writing the newest checkpoint took; 0: it was written before the start */
-    pd_histogram log_times; /* times that entries of the job's log took to become durable (durability = log) */
-    uint64_t log_bytes, log_breaks; /* bytes of these entries; number of times that the entries had to stop */
-    uint64_t repeated_steps;        /* number of steps that were repeated from the log at the start */
+    pd_histogram log_times; /* times that records of the stream of steps took to become durable (durability = log) */
+    uint64_t log_bytes, log_breaks; /* bytes of these records; number of times that the stream of steps had to end */
+    uint64_t repeated_steps;        /* number of steps that the daemon repeated from the WAL when it started */
 
     size_t n_scalars;
-    pd_scalar_stats scalars[PD_MAX_SCALARS]; /* in the order of their first coming */
-    pd_job_times times;                      /* times.rank is NULL here: see ranks[i].late */
+    pd_scalar_stats scalars[PD_MAX_SCALARS]; /* in the order in which they were first pushed */
+    pd_job_times times;                      /* times.rank is NULL: ranks[i].late has these figures */
     pd_histogram root_times;                 /* times of preconditioner tasks that have run */
-    size_t n_ranks; /* number of ranks that follow, which have all come: at most PD_STATS_RANKS */
+    size_t n_ranks; /* number of entries of `ranks`, at most PD_STATS_RANKS: ranks that have joined */
     pd_rank_stats ranks[];
 } pd_job_stats;
 
 /* Returns zeroed figures with room for n ranks; free() frees them. NULL: out of memory. */
 pd_job_stats *pd_job_stats_new(size_t n_ranks);
 
-/* Times of a round of one parameter, in ns. A time is 0 if the round has not come so far: without a gradient there is
- * no step. */
+/* When a round of one parameter went through its phases: points of time in ns. A time is 0 if the round has skipped the
+ * phase: without a gradient there is no step. */
 typedef struct pd_traced_round {
-    uint64_t first, last;     /* when the first contribution to the round came, and when the last one did */
-    uint64_t summing, summed; /* when its last sum (or other aggregate) began, and when it was complete */
-    uint64_t begun, stepped;  /* when the optimizer began the step, and when it had ended it: waits for roots count */
-    uint64_t published;       /* when the new weights were published, which closes the round */
+    uint64_t first, last; /* when the first contribution to the round came; when the last one came */
+    /* when the aggregation of the last contributions began; when the aggregate was complete */
+    uint64_t summing, summed;
+    uint64_t begun, stepped; /* when the optimizer began the step; when it ended the step, after waits for roots */
+    uint64_t published;      /* when the new weights were published, which closes the round */
 } pd_traced_round;
 
 typedef enum pd_traced_kind {
@@ -323,16 +331,17 @@ typedef enum pd_traced_kind {
     PD_TRACED_ROOT,  /* a preconditioner task has returned from the preconditioner pool */
 } pd_traced_kind;
 
+/* An event for the trace file. The comment of a member names the kinds of events that have it. */
 typedef struct pd_traced {
     pd_traced_kind kind;
     const char *job;
-    pd_step_phase phase; /* WORK */
-    uint64_t begin, end; /* WORK, ROOT */
-    const char *param;   /* ROUND, ROOT: name of the parameter; NULL: none */
-    uint32_t index;      /* ROUND, ROOT: number of the parameter in its job */
-    uint64_t step;       /* ROUND, ROOT: step of the round; step that the parameter had closed */
-    int outcome;         /* ROUND: pd_outcome */
-    pd_traced_round round;
+    pd_step_phase phase;   /* WORK */
+    uint64_t begin, end;   /* WORK, ROOT: points of time in ns */
+    const char *param;     /* ROUND, ROOT: name of the parameter; NULL: none */
+    uint32_t index;        /* ROUND, ROOT: number of the parameter in its job */
+    uint64_t step;         /* ROUND: step of the round; ROOT: step that the parameter had closed */
+    int outcome;           /* ROUND: pd_outcome */
+    pd_traced_round round; /* ROUND */
 } pd_traced;
 
 /* A function that takes an event. The event and its texts are borrowed for the call, which must not wait. */

@@ -1,4 +1,4 @@
-/* wal_record.c - frees a step of a job for the log. */
+/* wal_record.c - frees records of a WAL. */
 #include "wal_record.h"
 
 #include <assert.h>

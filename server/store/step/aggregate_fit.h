@@ -6,7 +6,7 @@
 #include "adasum.h"
 #include "param.h"
 
-/* Returns the form of Adasum that the way `how` to aggregate uses. */
+/* Returns the form of Adasum that the aggregate `how` uses. */
 static inline pd_adasum_form pd_adasum_form_of(pd_aggregation how)
 {
     return how == PD_ADASUM ? PD_ADASUM_TREE : PD_ADASUM_VDOT;
@@ -15,24 +15,23 @@ static inline pd_adasum_form pd_adasum_form_of(pd_aggregation how)
 /* Checks that the number of workers suits the way in which the job aggregates: a trimmed mean must not leave out all
  * values. PD_INVALID_ARGUMENT. */
 int pd_aggregate_fits(const pd_job_values *values, uint32_t world, pd_error *err);
-/* Checks that the number of workers suits the way `how` to aggregate a parameter that every rank contributes whole:
- * the tree form of Adasum needs a power of two, unless adasum_fold is set. PD_INVALID_ARGUMENT. */
+/* Checks that the number of workers suits the aggregate `how` of a parameter that every rank contributes whole: the
+ * tree form of Adasum needs a power of two, unless adasum_fold is set. PD_INVALID_ARGUMENT. */
 int pd_aggregate_fits_whole(const pd_job_values *values, uint32_t world, pd_aggregation how, const char *name,
                             pd_error *err);
 /* Checks a ranged parameter when all ranks have declared which range of elements they contribute: the tree form of
  * Adasum needs, for each element, a power of two of ranks, unless adasum_fold is set. PD_FAILED_PRECONDITION. */
 int pd_aggregate_fits_ranges(const pd_job_values *values, const pd_param *param, pd_error *err);
 
-/* How many contributions a parameter gets in a round, counted by chunk and rank: `contributions` to
- * all its chunks together, and at most `most` to one chunk. */
+/* How many contributions a parameter gets in a round. */
 typedef struct pd_contributors {
-    uint64_t slots;
-    uint32_t most;
+    uint64_t slots; /* number of contributions to all chunks together: each rank counts once for each chunk */
+    uint32_t most;  /* largest number of contributions to one chunk */
 } pd_contributors;
 /* Returns how many contributions a parameter gets in a round if every one of the `world` ranks contributes all
  * elements. */
 pd_contributors pd_contributors_whole(int64_t elements, uint64_t chunk_elements, uint32_t world);
-/* Returns the bytes that `all` contributions to a parameter may take while an aggregate collects them, besides the
+/* Returns the bytes that the contributions `all` to a parameter may take while an aggregate collects them, besides the
  * buffer for its result. 0: the aggregate is a sum, which collects nothing. UINT64_MAX: too many bytes to count. */
 uint64_t pd_contributors_bytes(pd_contributors all, pd_aggregation how, int64_t elements, uint64_t chunk_elements);
 /* Returns the bytes that the contributions to a parameter of a job may take while an aggregate collects them. Of a

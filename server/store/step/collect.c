@@ -20,8 +20,8 @@
 #define omp_get_thread_num() 0
 #endif
 
-/* A unit of work of a median or trimmed mean has RANGE elements. In a job with more than MANY ranks it has fewer, but
- * at least LEAST_RANGE. */
+/* A unit of a median or trimmed mean has at most RANGE elements. In a job with more than MANY ranks the limit is lower,
+ * but at least LEAST_RANGE. */
 enum { RANGE = 1 << 16, LEAST_RANGE = 1 << 10, MANY = 8 };
 #define NS_PER_COPY 0.25 /* ns of one core to convert one element to float32 */
 #define NS_PER_VALUE 0.5 /* ns of one core to read one element of one contribution */
@@ -44,15 +44,15 @@ typedef struct section {
     int64_t *ends;
     pd_vector_run *at;
     pd_adasum *adasum;
-    /* number of units that were handed out */
+    /* number of units of the section's present pass that were handed out */
     int64_t given;
 } section;
 
-/* The Adasum of a round, in passes that are cut into units of work for one thread. */
+/* The Adasum of a round. Each section is computed in passes, and each pass in units. */
 typedef struct pd_adasum_tree {
     pd_adasum_form form;
     section *sections; /* the sections of which some rank has a gradient */
-    /* number of sections; the first one whose pass may have units left to hand out */
+    /* number of sections; index of the first section whose pass may have units left to hand out */
     size_t n, next;
     float **scratch; /* buffers for intermediate results, each of the parameter's size */
     size_t n_scratch;
@@ -90,8 +90,8 @@ static int count_given(const pd_round *round, pd_range run, int *all)
     return given;
 }
 
-/* Returns whether the rank is one of the vectors that the Adasum of a section merges. If it has no gradient it is one
- * (of zeros) only in the tree form, and only if at least two ranks have gradients. */
+/* Returns whether the Adasum of a section merges a vector of this rank. `given` is the number of ranks with gradients.
+ * A rank without a gradient has a vector of zeros, but only in the tree form, and only if `given` is at least 2. */
 static bool has_place(const pd_adasum_tree *tree, const pd_round *round, uint32_t rank, pd_range run, int given)
 {
     return pd_round_covers(round, rank, run) &&
@@ -231,8 +231,8 @@ fail:
     return rc;
 }
 
-/* Hands out a unit of work, which may run at the same time as all others since the last turn. Returns false if there
- * are no more until the next turn. */
+/* Hands out a unit, which may run at the same time as all others since the last call of turn_adasum. Returns false if
+ * there are no more until the next call. */
 static bool next_unit(pd_adasum_tree *tree, pd_adasum **adasum, int64_t *unit)
 {
     for (; tree->next < tree->n; tree->next++) {
@@ -294,8 +294,8 @@ static void list_full(pd_steps *steps, pd_chunk *chunk)
     chunk->list = PD_CHUNK_FULL;
 }
 
-/* Queues a parameter for its Adasum, since all contributions to its round have come: its first chunk stands for all,
- * and none is spilled any more. */
+/* Queues a parameter for its Adasum, since all contributions to its round have come. Its first chunk is queued for all
+ * chunks. Contributions are not spilled any more. */
 static void list_merge(pd_steps *steps, pd_param *param)
 {
     for (uint32_t c = 0; c < param->round.n_chunks; c++) unlist(steps, &param->round.chunks[c]);
@@ -341,7 +341,7 @@ static void shrink(void **at, size_t *room, size_t size)
     *room = 0;
 }
 
-/* Frees large arrays of a batch that has run: they count for no job. */
+/* Frees large arrays of a batch that has run, because no job is charged for them. */
 static void shrink_batch(pd_collect_batch *batch)
 {
     shrink((void **)&batch->passes, &batch->passes_room, sizeof *batch->passes);
@@ -350,8 +350,8 @@ static void shrink_batch(pd_collect_batch *batch)
     shrink((void **)&batch->scratch, &batch->scratch_room, 1);
 }
 
-/* Returns whether the planned work has used up the time budget, or a batch has as much as it may have. At least one
- * unit is planned, however small the budget is. */
+/* Returns whether the planned units have used up the time budget, or are as many as a batch may have. At least one unit
+ * is planned, however small the budget is. */
 static bool is_full(const pd_collect_batch *batch, double budget_ns)
 {
     if (batch->n_passes >= MOST_UNITS || batch->n_units >= MOST_UNITS || batch->n_runs >= MOST_RUNS) return true;

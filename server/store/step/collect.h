@@ -27,7 +27,7 @@ typedef struct pd_collect_unit {
     /* result: n elements, each the mean of k contributions without the `trim` smallest and the `trim` largest ones */
     float *to;
     int64_t n;
-    size_t first_run;
+    size_t first_run; /* index in pd_collect_batch.runs of the first contribution */
     int k, trim;
     float largest; /* result: the largest magnitude that the unit has written (pd_largest) */
 } pd_collect_unit;
@@ -38,8 +38,9 @@ typedef struct pd_collect_pass {
     pd_chunk *chunk;
     float *spill; /* memory into which the contribution of `rank` is copied; NULL: elements are aggregated */
     uint32_t rank;
-    int64_t collected; /* elements of the chunk, from its first one on, that are aggregated after this change */
-    size_t first_unit, n_units;
+    /* number of elements of the chunk, from its first one on, that are aggregated after this change */
+    int64_t collected;
+    size_t first_unit, n_units; /* index in pd_collect_batch.units of the first unit; number of units */
 } pd_collect_pass;
 
 /* The work of one batch: changes to chunks, and the units that compute them. The next batch uses the same arrays.
@@ -52,7 +53,7 @@ typedef struct pd_collect_batch {
     pd_vector_run *runs;
     size_t n_runs, runs_room;
     char *scratch;
-    size_t scratch_room, scratch_each; /* bytes that are allocated; bytes that each thread gets */
+    size_t scratch_room, scratch_each; /* bytes of `scratch`; bytes that each thread gets */
     double cost_ns;                    /* estimated time of the batch in ns of one core */
 } pd_collect_batch;
 void pd_collect_batch_free(pd_collect_batch *batch); /* frees the arrays, not the struct */
@@ -60,8 +61,8 @@ void pd_collect_batch_free(pd_collect_batch *batch); /* frees the arrays, not th
 /* Queues a chunk to which a contribution was filed, of a parameter whose aggregate needs all contributions at once. */
 void pd_collect_file(pd_steps *steps, pd_chunk *chunk);
 bool pd_collect_has_work(const pd_steps *steps);
-/* Spills contributions and computes aggregates for about budget_ns nanoseconds of one core, at least one unit of work.
- * Returns the estimated time that it took. *starved becomes the parameter for which memory was short; NULL: none. */
+/* Spills contributions and computes aggregates for about budget_ns nanoseconds of one core, at least one unit. Returns
+ * the estimated time that it took. *starved becomes the parameter for which memory was short; NULL: none. */
 double pd_collect_work(pd_steps *steps, double budget_ns, pd_param **starved);
 /* Frees the parameter's spilled contributions and its unfinished Adasum, because the job ends. Contributions in frames
  * are released by the caller. */

@@ -1,5 +1,5 @@
-/* consistent_cut.c - keeps the weights that all parameters of a job have at one step, and says which parameters it
- * stops there. */
+/* consistent_cut.c - keeps references to the weights that all parameters of a job have at one step, and decides which
+ * parameters are quiesced there. */
 #include "consistent_cut.h"
 
 #include "global_clip.h"

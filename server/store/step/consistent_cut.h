@@ -1,59 +1,62 @@
-/* consistent_cut.h - a consistent cut of a job, for an export or a checkpoint: the weights of all its parameters at one
- * step; and their optimizer state, if the parameters are quiesced there. Step thread.
+/* consistent_cut.h - a consistent cut of a job, for an export or a checkpoint: the weights of all its parameters at
+ * one step; and their optimizer state, if the parameters are quiesced there. Step thread.
  *
- * The step of a cut is at least the largest step that any parameter has closed or is working on, so every parameter can
- * still reach it. Published weights do not change: the cut keeps a reference to those of its step, and training goes
- * on. A cut that quiesces stops each parameter at that step: its next round may collect contributions, but the round's
- * step begins only after the cut has ended. */
+ * The step of a cut is at least the largest step that any parameter has closed or is working on, so every parameter
+ * can still reach it. Published weights do not change: the cut keeps a reference to those of its step, and training
+ * continues. A cut that quiesces stops each parameter at that step: its next round may collect contributions, but the
+ * round's step begins only after the cut has ended. */
 #ifndef PD_CONSISTENT_CUT_H
 #define PD_CONSISTENT_CUT_H
 
 #include "steps.h"
 
+/* The cut's data of one parameter. */
 typedef struct pd_cut_part {
     /* the parameter's published version after the step of the cut; NULL: it has not closed this step yet */
     pd_published *weights;
     bool passed; /* the parameter is not quiesced any more (pd_cut_pass) */
 } pd_cut_part;
 
+/* A consistent cut. */
 typedef struct pd_cut {
-    uint64_t step;
-    bool quiesces;
+    uint64_t step;       /* step of the cut */
+    bool quiesces;       /* parameters are quiesced at the cut */
     bool early;          /* parameters are quiesced at the steps that they have, which may be lower than `step` */
-    bool fixed;          /* its weights are being read: those that replace them come too late (pd_cut_replaced) */
+    bool fixed;          /* the cut's weights are being read, so it does not take new ones any more (pd_cut_replaced) */
     uint32_t behind;     /* number of parameters that have not closed step `step` yet */
     pd_cut_part parts[]; /* one for each parameter */
 } pd_cut;
 
-/* Returns the least step that a cut can have now: the largest step that any parameter has closed or is working on. If
- * gradients are being clipped together, it is the step that they are of. */
+/* Returns the lowest step that a cut can have now: the highest step that any parameter has closed or is working on.
+ * While gradients are clipped together, the parameters work on the step of these gradients. */
 uint64_t pd_cut_least_step(const pd_steps *steps);
 /* Begins a cut at this step. Call it only if all parameters have weights, and the job has no other cut. PD_NO_MEMORY:
  * nothing has changed. */
 int pd_cut_begin(pd_steps *steps, uint64_t step, bool quiesces);
-/* Quiesces the parameter no longer. The cut keeps its weights. The caller lets the parameter go on
+/* Ends that the cut quiesces the parameter. The cut keeps the parameter's weights. The caller releases the parameter
  * (pd_riders_release_one). */
 void pd_cut_pass(pd_steps *steps, pd_param *param);
 /* Takes the cut at the steps that the parameters have now, although some have not reached the step of the cut. Call it
  * only if no step is under way. From now on all parameters are quiesced. */
 void pd_cut_take_early(pd_steps *steps);
-/* Ends the job's cut, when an export is over or a checkpoint is copied. The caller lets quiesced parameters go on
+/* Ends the job's cut, when an export is over or a checkpoint is copied. The caller releases quiesced parameters
  * (pd_riders_release). Does nothing if the job has no cut. */
 void pd_cut_end(pd_steps *steps);
-/* Takes the cut away from the job, which may have another one then. It must not quiesce, and all parameters must
- * have reached it. The caller frees it with pd_cut_free. */
+/* Takes the cut away from the job, so that the job may have another one. The cut must not quiesce, and all parameters
+ * must have reached it. The caller frees it with pd_cut_free. */
 pd_cut *pd_cut_detach(pd_steps *steps);
-/* Frees a detached cut, and lets go of its weights. `n_params` is the number of the job's parameters. Accepts NULL. */
+/* Frees a detached cut, and drops its references to weights. `n_params` is the number of the job's parameters. Accepts
+ * NULL. */
 void pd_cut_free(pd_cut *cut, uint32_t n_params);
-/* Returns how many bytes of old weights a cut keeps in memory at most, while training goes on. */
+/* Returns how many bytes of old weights a cut keeps in memory at most, while training continues. */
 uint64_t pd_cut_bytes(const pd_steps *steps);
 /* Returns a parameter that has not closed the step of the cut yet; NULL: all parameters have. */
 const pd_param *pd_cut_awaited(const pd_steps *steps);
 
-/* The published weights of a parameter were replaced at the step that it has closed: the cut takes the new ones, unless
- * those that it has are being read already. */
+/* Called when the published weights of a parameter were replaced without a step. If the parameter is at the step of the
+ * cut, the cut takes the new weights, unless its old ones are being read already. */
 void pd_cut_replaced(pd_steps *steps, const pd_param *param);
-/* The parameter has closed a round: if it is that of the cut's step, the cut keeps its weights. */
+/* Called when the parameter has closed a round. If the round is that of the cut's step, the cut takes the weights. */
 void pd_cut_closed(pd_steps *steps, const pd_param *param);
 /* Returns whether the cut quiesces the parameter before its next step. */
 bool pd_cut_stops(const pd_steps *steps, const pd_param *param);

@@ -12,7 +12,7 @@
  *
  * A rank's initial weights of a parameter can be taken back until the rank has given all of them
  * (job/initial_weights.h). So no chunk is queued as complete before the last contribution to the parameter has come.
- * Until then chunks are summed only as far as ranks are over quota. */
+ * Until then only contributions of ranks over quota, and of the ranks below them, are summed. */
 static void list_initial(pd_steps *steps, pd_param *param, pd_chunk *chunk)
 {
     pd_round *round = &param->round;
@@ -58,9 +58,9 @@ void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_contribut
     if (pd_wal_round_is_full(param)) pd_contribute_no_more(steps, param);
 }
 
-/* Queues the chunks of an aggregate that needs all contributions at once, after a rank's range has become known. The
- * round waited for this rank before: so an Adasum was not queued, and a chunk that is in the queue `full`, or whose
- * aggregate is computed, stays as it is. If the round closes, all its chunks have been queued. */
+/* Queues the chunks of an aggregate that needs all contributions at once, after a rank's slice has become known. The
+ * round waited for this rank before, so its Adasum is not queued yet. A chunk that is in the queue `full`, or whose
+ * aggregate is computed, stays as it is. If the round is closing, all its chunks were queued before. */
 static void collect_anew(pd_steps *steps, pd_param *param)
 {
     pd_round *round = &param->round;

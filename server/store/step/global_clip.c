@@ -8,26 +8,27 @@
 
 #include "clip.h"
 
-enum { PIECES = 1024 }; /* most pieces that are clipped in parallel: 256 MiB together */
+enum { PIECES = 1024 }; /* most sections of gradients that are clipped in parallel: 256 MiB together */
 #define SUM_NS 0.3      /* ns of one core to square an element and add it to the sum */
-#define SCALE_NS 0.6
-#define PIECE_NS 30.0
+#define SCALE_NS 0.6    /* ns of one core to scale an element */
+#define PIECE_NS 30.0   /* ns to prepare a section */
 
+/* Clips the gradients of one scope after the other, each in two passes. */
 struct pd_global_clip {
     pd_global_clip_saved saved;
-    /* gradients are being clipped; the clip is in its second pass, which scales gradients */
+    /* gradients are being clipped; the present pass is the second one, which scales gradients */
     bool runs, scaling;
-    /* which gradients are clipped together now: 0: those of the whole job; 1 + r: those of the parameters of optimizer
-     * rule r */
+    /* the present scope, which says which gradients are clipped together: 0: those of the whole job; 1 + r: those of
+     * the parameters of optimizer rule r */
     size_t scope;
-    /* parameter and element at which the present pass over the gradients goes on */
+    /* index of the parameter, and of its element, at which the present pass continues */
     uint32_t param;
     int64_t first;
-    double squares;
-    float scale;
+    double squares; /* sum of the squares of the scope's gradients that the first pass has visited so far */
+    float scale;    /* factor of the second pass */
     /* `saved.last` is the norm of this step already; some norm of this step has exceeded its limit */
     bool known, exceeded;
-    bool seen; /* some parameter has a gradient in this step that is clipped with the others of this scope */
+    bool seen; /* some parameter of the scope has a gradient in this step */
     pd_clip_piece pieces[PIECES];
 };
 
@@ -38,7 +39,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Copies the norms of the steps that a step is compared with. Returns their number. */
+/* Copies the norms of earlier steps with which the norm of step `step` is compared. Returns their number. */
 static size_t copy_norms(const pd_outlier_norms *norms, uint64_t step, double *out)
 {
     size_t n = 0;
@@ -150,8 +151,8 @@ void pd_global_clip_begin(pd_steps *steps)
     enter_scope(steps, 0);
 }
 
-/* Finds the next piece that the present pass must work on: at most PD_CLIP_RANGE elements of one
- * gradient. Returns false if the pass has no more pieces. */
+/* Finds the next section that the present pass must work on: at most PD_CLIP_RANGE elements of one gradient. Returns
+ * false if the pass has no more sections. */
 static bool next_piece(const pd_steps *steps, pd_clip_piece *piece)
 {
     pd_global_clip *clip = steps->together.clip;
@@ -173,8 +174,8 @@ static bool next_piece(const pd_steps *steps, pd_clip_piece *piece)
     return true;
 }
 
-/* Fills clip->pieces with pieces that the present pass must work on: as many as the time budget
- * allows, but at least one if there is one. Returns their number. Adds the estimated time to *cost_ns. */
+/* Fills clip->pieces with sections that the present pass must work on: as many as the time budget allows, but at least
+ * one if there is one. Returns their number. Adds the estimated time to *cost_ns. */
 static size_t take_pieces(const pd_steps *steps, double budget_ns, double *cost_ns)
 {
     pd_global_clip *clip = steps->together.clip;
@@ -185,7 +186,7 @@ static size_t take_pieces(const pd_steps *steps, double budget_ns, double *cost_
     return n;
 }
 
-/* Lets all parameters skip the step, whose norm is an outlier, and logs it. */
+/* Makes all parameters skip the step, because its norm is an outlier, and logs that. */
 static void skip_outlier(pd_steps *steps, uint64_t step, double norm, double median, size_t n)
 {
     uint64_t outliers = ++steps->together.clip->saved.outliers;
@@ -201,12 +202,13 @@ static void skip_outlier(pd_steps *steps, uint64_t step, double norm, double med
            (unsigned long long)outliers);
 }
 
-/* Judges the norm of all gradients of the step, and records it. Returns whether the step is skipped as an outlier. */
+/* At the end of the job's scope, compares the norm of all gradients with earlier steps, and stores it. If it is an
+ * outlier, makes all parameters skip the step and returns true. */
 static bool judge(pd_steps *steps)
 {
     pd_global_clip *clip = steps->together.clip;
     double factor = pd_job_values_limit(&steps->values, PD_JOB_KEY_SKIP_OUTLIER), norm = sqrt(clip->squares), median;
-    uint64_t step = steps->params[0].saved.step + 1; /* all parameters of the job take it together */
+    uint64_t step = steps->params[0].saved.step + 1; /* all parameters are at the same step */
     size_t n;
     bool is;
 
@@ -226,8 +228,8 @@ static void begin_scaling(const pd_steps *steps)
     rewind_pass(clip);
 }
 
-/* Ends the first pass over a scope: computes their norm. If it is an outlier, the step is skipped. If it exceeds the
- * limit, begins the second pass; otherwise goes on to the next scope. */
+/* Ends the first pass over a scope: computes the norm of the scope's gradients. If the norm is an outlier, makes all
+ * parameters skip the step. If the norm exceeds the limit, begins the second pass; otherwise enters the next scope. */
 static void end_sum(pd_steps *steps)
 {
     pd_global_clip *clip = steps->together.clip;

@@ -3,7 +3,7 @@
  * thread.
  *
  * If the job skips outliers (skip_outlier), the norm of all its gradients is compared with those of earlier steps first
- * (pd_outlier_is). An outlier is skipped by all parameters, and nothing is clipped.
+ * (pd_outlier_is). If it is an outlier, all parameters skip the step, and nothing is clipped.
  *
  * If the job has a limit (clip_global_norm), all its gradients are clipped together next. Then each rule whose
  * optimizer has a limit (pd_optimizer_ops.clip_norm, from the declared hyperparameters) clips the gradients of its
@@ -19,11 +19,11 @@
 #include "steps.h"
 
 enum {
-    PD_OUTLIER_STEPS = 64, /* number of steps whose norms are kept */
-    PD_OUTLIER_LEAST = 8   /* number of norms without which no step is an outlier */
+    PD_OUTLIER_STEPS = 64, /* number of steps whose norms are stored */
+    PD_OUTLIER_LEAST = 8   /* with fewer norms of earlier steps, no step is an outlier */
 };
 
-/* The norms of the last steps. Zeros at first. The norm of step s is at index s % PD_OUTLIER_STEPS. */
+/* The norms of the last steps. The norm of step s is at index s % PD_OUTLIER_STEPS. Initialize with zeros. */
 typedef struct pd_outlier_norms {
     uint64_t step[PD_OUTLIER_STEPS]; /* step of each norm; 0: none */
     double norm[PD_OUTLIER_STEPS];
@@ -31,14 +31,14 @@ typedef struct pd_outlier_norms {
 
 typedef struct pd_global_clip pd_global_clip;
 
-/* The part of the clip that survives a restart of the server. */
+/* The data of the clip that survive a restart of the server. */
 typedef struct pd_global_clip_saved {
     /* Norm of the last step's gradients before they were clipped: if the job has a limit or skips outliers, that of all
      * gradients; otherwise that of the first optimizer rule that has a limit and gradients. 0: none was computed. */
     double last;
-    uint64_t clipped;       /* steps in which the norm of some gradients exceeded its limit */
-    uint64_t outliers;      /* steps that were skipped as outliers */
-    pd_outlier_norms norms; /* of the last steps, if the job skips outliers */
+    uint64_t clipped;       /* number of steps in which some norm exceeded its limit */
+    uint64_t outliers;      /* number of steps that were skipped as outliers */
+    pd_outlier_norms norms; /* norms of the last steps, if the job skips outliers */
 } pd_global_clip_saved;
 
 /* Returns whether the job skips outliers, or it or one of its optimizer rules has a limit on the norm of its gradients.
@@ -46,26 +46,26 @@ typedef struct pd_global_clip_saved {
 bool pd_global_clip_wanted(const pd_steps *steps);
 /* Allocates steps->together.clip if pd_global_clip_wanted. PD_NO_MEMORY. pd_param_set_forget frees it. */
 int pd_global_clip_make(pd_steps *steps);
-/* Returns the bytes of the clip for a job with these values and rules; 0: the norm does not matter. */
+/* Returns the bytes of the clip for a job with these values and rules; 0: the job has no clip. */
 uint64_t pd_global_clip_bytes(const pd_job_values *values, const pd_rule *rules, size_t n_rules);
 
-/* Begins to clip the gradients of a step. Call it when the aggregates of all parameters are complete, and how their
- * rounds end is decided. */
+/* Begins to clip the gradients of a step. Call it when the aggregates of all parameters are complete, and the outcomes
+ * of their rounds are decided. */
 void pd_global_clip_begin(pd_steps *steps);
 bool pd_global_clip_runs(const pd_steps *steps);
 /* Clips gradients for about budget_ns nanoseconds of one core, but makes some progress however small the budget is.
- * *cost_ns becomes the estimated time that it took. Returns whether clipping is finished: then the caller lets the
- * steps that waited for it begin (pd_step_groups_go_on). */
+ * *cost_ns becomes the estimated time that it took. Returns true when clipping is finished: then the caller
+ * lets all parameters begin their steps (pd_step_groups_go_on). */
 bool pd_global_clip_run(pd_steps *steps, double budget_ns, double *cost_ns);
 
-/* Returns what an image stores of the clip. NULL: the job does not clip by a global norm. */
+/* Returns the data of the clip that an image stores. NULL: the job has no clip. */
 pd_global_clip_saved *pd_global_clip_saved_of(const pd_steps *steps);
 
 /* Returns whether the norm of a step is more than `factor` times the median of the norms before it, and stores the
  * median and their number. Of an even number of norms the median is the larger one in the middle. A median of 0, and
  * fewer than PD_OUTLIER_LEAST norms, make no step an outlier. */
 bool pd_outlier_is(const pd_outlier_norms *norms, uint64_t step, double norm, double factor, double *median, size_t *n);
-/* Records the norm of a step, unless it is not finite. */
+/* Stores the norm of a step, if it is finite. */
 void pd_outlier_note(pd_outlier_norms *norms, uint64_t step, double norm);
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FEW = 4 };
+enum { FEW = 4 }; /* number of entries for which memory is allocated first */
 
 pd_override *pd_override_new(const pd_hypers *declared, const char *pattern, const char *by, uint32_t *alive)
 {
@@ -120,8 +120,8 @@ uint64_t pd_overrides_mask(const pd_param *param)
     return mask;
 }
 
-/* This function must be called after pd_overrides_settle, which makes sure that no two entries that apply now have the
- * same hyperparameter, and that none of them withdraws one. */
+/* Relies on pd_overrides_settle: after it, no two entries that apply to the next step have the same hyperparameter, and
+ * none of them withdraws one. */
 uint64_t pd_overrides_next(const pd_param *param, double *value)
 {
     uint64_t mask = 0;

@@ -17,9 +17,9 @@
 /* An override: the values that one operator's command sets in the parameters of one optimizer rule. These parameters
  * share the struct. */
 typedef struct pd_override {
-    /* number of references: one from each parameter's entry, and one from the command as long as it runs */
+    /* number of references: one of each parameter's entry, and one of the command while it runs */
     uint32_t refs;
-    uint32_t *alive; /* points to the number of overrides that the job has */
+    uint32_t *alive; /* points to the job's number of overrides, in which this one counts */
     /* the declared hyperparameters of the optimizer rule, in which those that the command sets are replaced */
     pd_hypers hypers;
     uint64_t mask;      /* bit h: the command sets or withdraws hyperparameter h */
@@ -36,7 +36,7 @@ typedef struct pd_override {
 /* An entry in a parameter's list of overrides: an override, and the steps and hyperparameters for which it applies. */
 typedef struct pd_override_entry {
     pd_override *override;
-    /* first step to which the override applies; bit h: hyperparameter h gets its value from it */
+    /* first step to which the override applies; bit h: the override gives hyperparameter h its value */
     uint64_t from, mask;
 } pd_override_entry;
 
@@ -52,8 +52,8 @@ int pd_overrides_reserve(pd_param *param, pd_error *err);
  * the hyperparameters that the new entry has; an entry that has none left stays in the list. The caller has reserved
  * room. Returns the new number of entries. */
 uint32_t pd_overrides_insert(pd_override_entry *entries, uint32_t n, pd_override_entry added);
-/* Removes the entries from the parameter's list of overrides that give no value any more. Logs which entries, planned
- * before, apply from the next step on. Called after the parameter has closed a round. */
+/* Removes the entries from the parameter's list of overrides that give no value any more. Logs planned entries that
+ * apply from the next step on. Call it after the parameter has closed a round. */
 void pd_overrides_settle(pd_effects *outbox, const char *job, pd_param *param);
 /* Removes all entries from the parameter's list of overrides. */
 void pd_overrides_clear(pd_param *param);

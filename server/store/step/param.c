@@ -15,14 +15,13 @@ uint64_t pd_weight_bytes(int64_t elements, const bool pulled[4])
     uint64_t bytes = 0;
 
     for (int t = PD_F32; t <= PD_BF16; t++)
-        /* The factor 2 counts two buffers: one for the published weights, one for the next weights. */
+        /* There are two buffers: one for the published weights, one for the next weights. */
         if (t == PD_F32 || pulled[t]) bytes += 2 * (uint64_t)elements * pd_dtype_size((pd_dtype)t);
     return bytes;
 }
 
-/* Converts a part of the float32 weights of a published version, from element `first` on, to its other
- * element types. `added` is the float32 update (the difference that the step adds), which is converted, too; NULL:
- * there is none to convert. */
+/* Converts at most CONVERT_RANGE float32 weights of a published version, from element `first` on, to its other
+ * element types. Converts the float32 update `added`, too; NULL: there is no update to convert. */
 static void convert_range(const pd_published *published, const float *added, int64_t first)
 {
     int64_t n = published->elements - first < CONVERT_RANGE ? published->elements - first : CONVERT_RANGE;
@@ -50,8 +49,8 @@ static pd_published *copy_current(const pd_param *param)
     return copy;
 }
 
-/* Lets the pool keep idle buffers for old weights that a checkpoint has, and for aggregates that entries of the log
- * have (`more`), or not any longer. */
+/* Lets the pool of an element type keep more idle buffers (`more`), or ends that: one for old weights that a checkpoint
+ * keeps, and PD_WAL_MOST for aggregates that records of the stream of steps keep. */
 static void keep_idle(const pd_param *param, int type, bool more)
 {
     if (param->buffers.durable) pd_buffer_pool_keep_more(param->buffers.pool[type], more);
@@ -97,8 +96,8 @@ fail:
 
 uint64_t pd_param_type_bytes(const pd_param *param, pd_dtype dtype)
 {
-    /* There are two buffers, one for the published weights and one for the next weights, and one more that a checkpoint
-     * keeps. */
+    /* Counts a buffer for the published weights and one for the next weights. With checkpoints, counts one more for the
+     * old weights that a checkpoint keeps. */
     return param->buffers.pool[dtype] != NULL
                ? 0
                : (2 + param->buffers.durable) * (uint64_t)param->elements * pd_dtype_size(dtype);
@@ -109,9 +108,9 @@ uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype)
     uint64_t n = (uint64_t)param->elements;
 
     if (param->update_dtype != 0) return 0;
-    /* Two buffers are needed, for the published update (what a step adds to the weights) and for the next one. If
-     * updates are pulled in a type other than float32, a float32 buffer is needed besides, from which they are
-     * converted. A checkpoint keeps one more buffer. */
+    /* Counts a buffer for the published update and one for the next update. With checkpoints, counts one more for an
+     * old update that a checkpoint keeps. An update of another type than float32 is converted from a float32 buffer,
+     * which counts, too. */
     return (2 + param->buffers.durable) * n * pd_dtype_size(dtype) + (dtype == PD_F32 ? 0 : n * sizeof(float));
 }
 
@@ -174,7 +173,7 @@ void pd_param_publish(pd_unread *unread, pd_param *param, pd_published *publishe
     *closed =
         (pd_closed){ .param = param->index, .outcome = outcome, .step = param->saved.step, .published = published };
     if (published == NULL) return;
-    /* The second reference to the published version is that of the loop thread. */
+    /* This reference to the published version is the loop thread's. */
     published->store_refs++;
     pd_published_replace(unread, published, param->current);
     pd_published_unref(param->current);

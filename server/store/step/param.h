@@ -13,7 +13,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-enum { PD_WAL_MOST = 4 }; /* most entries of a job that are on their way to the disk */
+enum { PD_WAL_MOST = 4 }; /* most records of a job's stream of steps that are on their way to the disk */
 
 /* Hyperparameters that workers have sent with pushes of the open round. */
 typedef struct pd_pushed {
@@ -24,11 +24,11 @@ typedef struct pd_pushed {
     pd_hypers hypers;
 } pd_pushed;
 
-/* What the first push of the open round has said of weights that were changed by hand: job/replacement.h. */
+/* The change of weights by hand that the first push of the open round has named: job/replacement.h. */
 typedef struct pd_change_told {
-    bool known;
-    uint32_t rank, process; /* who has said it: the rank, and the number of its process */
-    uint64_t number;        /* number of the change; 0: the weights are those that were published */
+    bool known;             /* a push of the open round has come */
+    uint32_t rank, process; /* rank of the push; number of the rank's process */
+    uint64_t number;        /* number of the change; 0: the rank has the weights that were published */
 } pd_change_told;
 
 /* How far a parameter is in its present round and step. */
@@ -41,13 +41,13 @@ typedef enum pd_stage {
     PD_STOPPED,
     /* the aggregate is complete, and the step has not begun; the parameter is in steps->queue.ready */
     PD_READY,
-    PD_STEPPING, /* the step has begun and can go on; the parameter is in steps->queue.ready */
+    PD_STEPPING, /* the step has begun and can continue; the parameter is in steps->queue.ready */
     /* the step has begun, and waits for preconditioner tasks or for the other steps of its atomic group:
      * step_group.h */
     PD_PARKED,
 } pd_stage;
 
-/* The part of a parameter's record that survives a restart of the server: store/image writes and reads it. Weights,
+/* The members of a parameter that survive a restart of the server: store/image writes and reads them. Weights,
  * optimizer state, scalars and overrides survive, too. */
 typedef struct pd_param_saved {
     /* number of the last step whose round the parameter has closed; steps up to the job's start_step count as closed */
@@ -58,70 +58,72 @@ typedef struct pd_param_saved {
     /* number of contributions with a gradient, counted for each chunk and rank */
     uint64_t contributions;
     uint32_t outcome; /* outcome of the last closed round (pd_outcome); 0: no round has closed yet */
-    /* nonce of the process that last sent initial weights; a ranged parameter (each rank contributes a
-     * range of it) has one in each range instead */
+    /* nonce of the process that last sent initial weights; a ranged parameter has one for each rank instead */
     uint64_t initialiser;
 } pd_param_saved;
 
-/* What operators have set: override.h. */
+/* The overrides of a parameter: override.h. */
 typedef struct pd_override_list {
     struct pd_override_entry *at; /* sorted by step */
-    uint32_t n, room;
+    uint32_t n, room;             /* number of entries; number of entries that `at` has room for */
 } pd_override_list;
 
 /* What the log has reported of the parameter's roots: root_report.h. */
 typedef struct pd_root_reports {
     struct pd_root_log *log; /* one for each task; NULL: the optimizer has no roots */
-    int64_t looked_at;       /* number of roots that were put into use or failed, when they were last looked at */
+    int64_t looked_at;       /* number of roots that were adopted or have failed, when pd_roots_watch last looked */
 } pd_root_reports;
 
 /* Memory for weights, updates and contributions. */
 typedef struct pd_param_buffers {
-    /* for each element type of weights (pd_dtype), and for updates (PD_UPDATE); NULL: no worker pulls it */
+    /* pools of the weights in each element type (pd_dtype), and of updates (PD_UPDATE); NULL: no worker pulls them */
     pd_buffer_pool *pool[4];
-    bool durable; /* checkpoints keep old weights until they are on the disk */
-    bool logged;  /* the WAL keeps aggregates until they are on the disk */
-    /* the update of the present step as float32, until it is converted; NULL: workers pull float32, or no updates */
+    bool durable; /* a checkpoint may keep old weights until they are on the disk */
+    bool logged;  /* the job has a stream of steps, which keeps aggregates until they are on the disk */
+    /* the update of the present step as float32, until it is converted; NULL: workers pull float32 updates, or none */
     float *added;
-    float *accumulator;     /* sum of the round's contributions, which becomes their aggregate; NULL: none is summed */
-    pd_buffer_pool *spills; /* for contributions that are copied out of their frames: collect.h. NULL: none are */
+    float *accumulator; /* sum of the round's contributions, which becomes their aggregate; NULL: none is summed */
+    /* pool of buffers for spilled contributions: collect.h. NULL: contributions are not spilled */
+    pd_buffer_pool *spills;
 } pd_param_buffers;
 
 /* Weights that rank 0 has changed by hand since the last round closed: job/replacement.h. */
 typedef struct pd_param_change {
-    uint64_t number; /* of the change, which each push of the open round must bring; 0: none */
+    uint64_t number; /* number of the change, which each push of the open round must name; 0: there is none */
     pd_change_told told;
 } pd_param_change;
 
-/* The last frame that had data of the parameter, to find what a frame names twice. */
+/* The last frame that had data of the parameter. It shows whether a frame names the parameter twice. */
 typedef struct pd_param_frame {
-    uint64_t number;
-    bool absent; /* it has reported that the rank has no gradient of the parameter */
+    uint64_t number; /* number of the frame */
+    bool absent;     /* the frame has reported that the rank has no gradient of the parameter */
 } pd_param_frame;
 
-/* The step that ends the open round. */
+/* How the open round ends. */
 typedef struct pd_round_end {
     /* How the round ends; valid from stage PD_READY on. 0: the initial weights are published. In stage PD_HELD it says
      * how the round would end if no other parameter mattered. */
     pd_outcome outcome;
     pd_counted *counted; /* ranks whose contributions count, decided when the step begins; NULL: all expected ranks */
-    const pd_counted *recorded_ranks; /* ranks that count again after a restart; borrowed. NULL: not recorded */
-    pd_traced_round traced;           /* times of the round, if somebody takes them: riders.h */
-    bool uncaptured;                  /* some preconditioner tasks are not handed out yet, because memory was short */
+    /* ranks that count in a round that is repeated after a restart; borrowed. NULL: no decision names ranks */
+    const pd_counted *recorded_ranks;
+    pd_traced_round traced; /* times of the round, if there is a trace file: riders.h */
+    bool uncaptured;        /* some preconditioner tasks are not handed out yet, because memory was short */
 } pd_round_end;
 
 typedef struct pd_param_links {
-    struct pd_param *prev_waiting, *next_waiting; /* in steps->queue.waiting */
-    struct pd_param *prev_ready, *next_ready;     /* in steps->queue.ready or steps->queue.stopped */
-    struct pd_param *next_member;                 /* of the same step group */
+    struct pd_param *prev_waiting, *next_waiting; /* links in steps->queue.waiting */
+    struct pd_param *prev_ready, *next_ready;     /* links in steps->queue.ready or steps->queue.stopped */
+    struct pd_param *next_member;                 /* next member of the same step group */
 } pd_param_links;
 
+/* A parameter of a job. */
 typedef struct pd_param {
     pd_param_saved saved;
     UT_hash_handle hh; /* link in the hash table pd_job.names */
     pd_param_links links;
 
-    char *name; /* these are what the ranks have declared */
+    char *name; /* the members from here to `model_state` are what the ranks have declared */
     uint32_t index;
     pd_shape shape;
     int64_t elements;
@@ -129,17 +131,17 @@ typedef struct pd_param {
     bool ranged;      /* each rank contributes a range of the elements */
     bool model_state; /* averaged over the ranks, not trained */
     pd_rule *rule;
-    pd_aggregation how;    /* of gradients; pd_param_how says it for the open round */
+    pd_aggregation how;    /* how gradients are aggregated; for the open round see pd_param_how */
     pd_dtype update_dtype; /* element type in which workers pull updates; 0: none pulls updates */
 
     pd_param_buffers buffers;
     pd_optim *optim;
-    pd_published *current; /* NULL until the initial weights are published */
+    pd_published *current; /* the published weights; NULL: initial weights are not published yet */
     /* the version that the present step writes; or initial weights of which some are missing, or weights that will
      * replace the published ones (job/replacement.h) */
     pd_published *next;
-    /* number of chunks whose initial weights, or staged ones, have not come yet: those from rank 0; of a ranged
-     * parameter, from every rank */
+    /* number of chunks of `next` whose initial or replacing weights have not come yet. Chunks of a ranged parameter
+     * count once for each rank */
     uint64_t unlanded;
     pd_override_list overrides;
     pd_root_reports roots;
@@ -163,16 +165,16 @@ static inline pd_aggregation pd_param_how(const pd_param *param)
     return param->current == NULL ? PD_MEAN : param->how;
 }
 
-/* Asks the round's policy whether the rank may contribute to step `step` of the parameter. A round that is repeated
- * after a restart takes no rank that came too late before. */
+/* Returns whether the rank may contribute to step `step` of the parameter, which the round's policy decides. A round
+ * that is repeated after a restart refuses the ranks that were late before the restart. */
 static inline pd_admit pd_param_admit(const pd_param *param, uint32_t rank, uint64_t step)
 {
     if (step == param->saved.step + 1 && !pd_counted_has(param->end.recorded_ranks, rank)) return PD_ADMIT_LATE;
     return param->round.policy->admit(&param->round, rank, param->saved.step, step);
 }
 
-/* Returns the bytes of a parameter's published weights and of its next weights. pulled[t] says whether they are kept
- * in element type t; in float32 they always are. */
+/* Returns the bytes of a parameter's published weights and of its next weights together. pulled[t]: they are kept in
+ * element type t, besides float32. */
 uint64_t pd_weight_bytes(int64_t elements, const bool pulled[4]);
 /* Joins the pool of the parameter's weights in this element type, or of its updates (PD_UPDATE), with buffers of
  * `bytes` bytes. PD_NO_MEMORY. pd_param_leave_pools leaves all of them. */
@@ -188,7 +190,8 @@ int pd_param_pull(pd_param *param, const pd_memory *memory, pd_dtype dtype, pd_p
 /* Makes sure that the update of each step is published in this element type, from
  * now on. A parameter has only one type of updates. PD_NO_MEMORY: nothing has changed. */
 int pd_param_pull_updates(pd_param *param, const pd_memory *memory, pd_dtype dtype);
-/* Returns how many more bytes are taken if updates are published; 0: they are already. */
+/* Returns how many more bytes the parameter takes if its updates are published in this element type; 0: they are
+ * published already. */
 uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype);
 /* Stores in *update the memory into which the step that is about to begin writes its update. NULL: no worker
  * pulls updates. PD_NO_MEMORY. */
@@ -213,8 +216,8 @@ char *pd_round_text(const pd_param *param, char *text, size_t size);
  * suffice. */
 char *pd_param_why_skipped(const pd_param *param, char *text, size_t size);
 
-/* Converts the float32 weights in `next` of n parameters to its other element types, in one parallel region. Skips
- * parameters whose `next` is NULL. */
+/* Converts the next float32 weights of n parameters, and their updates, to the other element types that workers pull.
+ * Runs in one parallel region. Skips parameters whose `next` is NULL. */
 void pd_params_convert(pd_param *const *params, size_t n, int threads);
 
 #endif

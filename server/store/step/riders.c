@@ -1,5 +1,5 @@
-/* riders.c - calls what accompanies the steps of a job, in one order; stops parameters whose step a rider does not let
- * begin; passes times on to the trace file. */
+/* riders.c - calls the riders of a job's steps in a fixed order, stops parameters whose step a rider holds back, and
+ * writes events for the trace file. */
 #include "riders.h"
 
 #include "wal.h"

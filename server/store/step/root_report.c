@@ -1,4 +1,4 @@
-/* root_report.c - decides which failures of matrix roots are logged, and fills the list of roots that operators see. */
+/* root_report.c - chooses which failures of roots are logged, and fills the operators' list of roots. */
 #include "root_report.h"
 
 #include <math.h>
@@ -8,10 +8,10 @@
 
 enum { MOST_LINES = 3 }; /* most log lines about the matrix roots of one parameter in one step */
 
-/* What the log has reported of one matrix root, to decide what is logged next. */
+/* What the log has reported of one root, to decide what is logged next. */
 typedef struct pd_root_log {
-    int64_t failed; /* number of times that the matrix root had failed when the log last looked at it */
-    /* the log has reported that the matrix root has failed, and has not reported yet that it is good again */
+    int64_t failed; /* number of times that the root had failed when pd_roots_watch last looked */
+    /* the log has reported that the root has failed, and not yet that it is good again */
     bool failing;
 } pd_root_log;
 
@@ -20,8 +20,8 @@ static size_t count_roots(const pd_param *param)
     return pd_optim_plan(param->optim)->n_tasks;
 }
 
-/* Returns a slot with the name and shape of the matrix root that a task computes: the task's first output, like
- * "preconditioners.3". If the root is only one block's part of a slot, the name has the block, too: "block_2.Q.0". */
+/* Returns a slot with the name and shape of the root that a preconditioner task computes: the task's first output, such
+ * as "preconditioners.3". If the slot stacks the roots of all blocks, the name has the block, too: "block_2.Q.0". */
 static pd_slot_spec root_of(const pd_param *param, size_t task)
 {
     const pd_plan *plan = pd_optim_plan(param->optim);
@@ -47,6 +47,7 @@ int pd_roots_prepare(pd_param *param)
     return (param->roots.log = calloc(n, sizeof *param->roots.log)) != NULL ? PD_OK : PD_NO_MEMORY;
 }
 
+/* Returns whether a power of two is above `from` and at most `to`. */
 static bool passes_power_of_two(int64_t from, int64_t to)
 {
     for (int64_t power = 1; power <= to && power > 0; power *= 2)

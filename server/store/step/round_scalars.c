@@ -36,8 +36,8 @@ int pd_scalars_make(pd_steps *steps, pd_param *param, pd_error *err)
     return PD_OK;
 }
 
-/* Allocates memory for the scalars of the open round and for their means, if the parameter has none. So closing the
- * round needs no memory. */
+/* Allocates memory for the scalars of the open round and for their means, if the parameter has none. Without it,
+ * closing the round could run out of memory. */
 static int make_room(pd_steps *steps, pd_param *param, pd_error *err)
 {
     int rc = param->scalars != NULL ? PD_OK : pd_scalars_make(steps, param, err);
@@ -63,8 +63,8 @@ static int find(const pd_scalars *scalars, const char *name)
     return -1;
 }
 
-/* Returns whether another process at the rank has given scalars to this round, so that those of the process with this
- * `nonce` are ignored. */
+/* Returns whether another process at the rank has given scalars to the open round. Then those of the process with this
+ * nonce are ignored. */
 static bool stands(const pd_scalar_row *row, uint64_t nonce)
 {
     return row->mask != 0 && row->nonce != nonce;

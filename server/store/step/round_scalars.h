@@ -1,5 +1,5 @@
-/* round_scalars.h - scalars: numbers such as the loss that workers push to a round besides their gradients. When the
- * round closes, the mean of each over the ranks that gave it is returned to them.
+/* round_scalars.h - averages the scalars that workers push to a round, such as the loss. When the round closes, workers
+ * get the mean of each scalar over the ranks that gave it.
  *
  * Step thread. A round does not wait for scalars: it averages those that have come when it closes. Each has the
  * weight of the push that brought it, and sums are taken in rank order. A rank gives one value for each name; the
@@ -17,13 +17,14 @@ typedef struct pd_scalar_row {
     double value[PD_MAX_SCALARS], weight[PD_MAX_SCALARS];
 } pd_scalar_row;
 
+/* The scalars of one parameter: those of the open round, and the means of the last closed one. */
 typedef struct pd_scalars {
     uint32_t n; /* number of different names of scalars in the open round */
     char names[PD_MAX_SCALARS][PD_SCALAR_NAME_MAX + 1];
-    pd_scalar_means *means; /* memory for the means of the open round, which is given away when the round closes */
-    uint32_t n_last;
-    pd_scalar_mean last[PD_MAX_SCALARS]; /* the means of the last closed round, for operators */
-    pd_scalar_row rows[];                /* for each rank the scalars that it has given to the open round */
+    pd_scalar_means *means; /* memory for the means of the open round, which pd_scalars_close returns to the caller */
+    uint32_t n_last;        /* number of means of the last closed round */
+    pd_scalar_mean last[PD_MAX_SCALARS]; /* means of the last closed round, for operators */
+    pd_scalar_row rows[];                /* one for each rank: the scalars that it has given to the open round */
 } pd_scalars;
 
 /* Allocates the memory for a parameter's scalars, and counts its bytes. PD_RESOURCE_EXHAUSTED: max_total_bytes has no
@@ -39,12 +40,11 @@ int pd_scalars_make(pd_steps *steps, pd_param *param, pd_error *err);
 int pd_scalars_admit(pd_steps *steps, const pd_request *frame, uint64_t nonce, pd_error *err);
 /* Files the scalars of a push that pd_scalars_admit has checked. */
 void pd_scalars_file(pd_steps *steps, const pd_request *frame, uint64_t nonce);
-/* Returns the means of the scalars of a round that closes, and empties the record for the next round. NULL: no rank
- * gave any. */
+/* Returns the means of the scalars of a round that closes, and removes its scalars. NULL: no rank has given any. */
 pd_scalar_means *pd_scalars_close(pd_param *param);
 /* Copies the means of the last closed round's scalars into an entry of the operators' list of parameters. */
 void pd_scalars_of_param(pd_param_info *info, const pd_param *param);
-/* Returns a copy of the means of the last closed round's scalars. NULL: the round had none, or out of memory. */
+/* Returns a new copy of the means of the last closed round's scalars. NULL: the round had none, or out of memory. */
 pd_scalar_means *pd_scalars_again(const pd_param *param);
 void pd_scalars_free(pd_scalars *scalars); /* accepts NULL */
 

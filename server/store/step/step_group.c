@@ -67,7 +67,7 @@ bool pd_param_is_bound(const pd_steps *steps, const pd_param *param)
     return param->group != NULL && param->rule->hypers.row->refusal != NULL && pd_steps_are_whole(steps);
 }
 
-/* Makes the steps of a step group, which have all begun, one atomic group, and queues them to run. */
+/* Binds the steps of a step group, which have all begun, into one atomic group, and queues their parameters. */
 static void bind_group(pd_steps *steps, pd_step_group *group)
 {
     size_t n = 0;
@@ -108,8 +108,7 @@ void pd_step_groups_look(pd_steps *steps)
     for (size_t r = 0; r < steps->n_rules; r++) pd_step_group_look(steps, &steps->together.groups[r]);
 }
 
-/* Returns how the parameter's round would end if other parameters did not matter. PD_STEPPED: it would end with a
- * step. */
+/* Returns the outcome that the parameter's round would have if other parameters did not matter. */
 static pd_outcome own_outcome(const pd_steps *steps, const pd_param *param)
 {
     if (pd_round_given(&param->round) != PD_GIVEN_ALL) return PD_NO_GRADIENT;
@@ -144,8 +143,8 @@ static void go_on(pd_steps *steps, pd_param *param)
     pd_riders_admit(steps, param);
 }
 
-/* Lets those members of a step group go on that were held and need not wait any more, after group->saved.unknown has
- * grown. One that goes on may free others, so this is repeated until no more members go on. */
+/* Releases held members of a step group that need not wait any more, because group->saved.unknown has grown. A released
+ * member may let `unknown` grow again, so the search is repeated until it releases no more members. */
 static void release(pd_steps *steps, pd_step_group *group)
 {
     for (uint32_t before = 0; group->n_held > 0 && before != group->n_held;) {
@@ -158,8 +157,8 @@ static void release(pd_steps *steps, pd_step_group *group)
     }
 }
 
-/* Lets a parameter go on, after the outcome of its round was decided. It is held instead if it would step and belongs
- * to a step group that does not know its step count yet. */
+/* Lets a parameter, whose outcome is decided, begin its step. Holds it instead if it would step, but the step count of
+ * its step group is not known yet. */
 static void go_on_in_group(pd_steps *steps, pd_param *param)
 {
     pd_step_group *group = param->group;
@@ -174,7 +173,7 @@ static void go_on_in_group(pd_steps *steps, pd_param *param)
     if (group != NULL && group->saved.unknown > unknown) release(steps, group);
 }
 
-/* Returns a parameter whose round would be skipped even if other parameters did not matter; NULL: there is none. */
+/* Returns a parameter whose own round has the outcome PD_SKIPPED; NULL: there is none. */
 static const pd_param *find_skipped(const pd_steps *steps)
 {
     for (uint32_t i = 0; i < steps->n_params; i++)
@@ -211,7 +210,7 @@ static void join_the_job(pd_steps *steps, pd_param *param)
         pd_step_groups_go_on(steps);
 }
 
-/* Returns a parameter whose gradient is too large for its optimizer, as it was clipped; NULL: there is none. */
+/* Returns a parameter whose gradient is too large for its optimizer, even after clipping; NULL: there is none. */
 static const pd_param *find_too_large(const pd_steps *steps)
 {
     for (uint32_t i = 0; i < steps->n_params; i++)

@@ -1,5 +1,5 @@
-/* steps.c - what the rooms of step/ share: queues of parameters, frames that hold contributions, and what steps
- * cost. */
+/* steps.c - what all files of step/ use: queues of parameters, frames that have contributions, and the times of
+ * steps. */
 #include "steps.h"
 
 #include <assert.h>
@@ -67,7 +67,7 @@ void pd_frame_let_go(pd_steps *steps, pd_request *frame)
 
     assert(buffer->refs > 0);
     if (--buffer->refs > 0) return;
-    /* The buffer goes back to the connection on which the rank's frames are counted now. */
+    /* The buffer returns to the connection that is charged for the rank's frames now. */
     if (quota->declared) buffer->conn = quota->conn;
     steps->held -= buffer->charged;
     pd_quota_let_go(steps->ingest, quota, buffer->charged);
@@ -128,7 +128,7 @@ void pd_step_times_arrived(pd_step_times *times, uint64_t step, uint32_t rank, u
     open->last_rank = rank;
 }
 
-/* Returns when the last rank but one had contributed everything; 0: only one rank has contributed. */
+/* Returns the time at which the next to last rank had contributed everything; 0: only one rank has contributed. */
 static uint64_t second_last_ns(const pd_open_step *open, uint32_t ranks)
 {
     uint64_t second = 0;

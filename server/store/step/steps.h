@@ -7,9 +7,9 @@
  *                           ├─ pd_optim                                   optimizer and its state     server/optim
  *                           └─ pd_published                               weights
  *
- * contribute.h files a contribution. sums.h and collect.h compute aggregates. step_group.h decides which parameters
+ * contribute.h files contributions. sums.h and collect.h compute aggregates. step_group.h decides which parameters
  * wait for others, and global_clip.h clips gradients together. work.h runs optimizers, closes rounds and publishes
- * weights. riders.h is what accompanies a step. */
+ * weights. riders.h calls what observes each step or holds it back. */
 #ifndef PD_STEPS_H
 #define PD_STEPS_H
 
@@ -18,59 +18,61 @@
 #include "param.h"
 #include "stats.h"
 
-/* The part of a job's rounds and steps that survives a restart of the server: store/image writes and reads it.
- * Parameters and their groups have such parts of their own. */
+/* The counters of a job's rounds and steps that survive a restart of the server: store/image writes and reads them. */
 typedef struct pd_steps_saved {
-    uint64_t contributions;  /* contributions with a gradient, counted for each chunk and rank */
-    uint64_t steps, skipped; /* rounds that ended with a step; rounds that were skipped */
-    uint64_t refused_steps;  /* rounds that closed without a step because an optimizer refused it */
-    uint64_t skipped_whole;  /* steps that all parameters skipped because the round of one of them was skipped */
+    uint64_t contributions;  /* number of contributions with a gradient, counted for each chunk and rank */
+    uint64_t steps, skipped; /* number of rounds that ended with a step; number of rounds that were skipped */
+    uint64_t refused_steps;  /* number of rounds that closed without a step because an optimizer refused it */
+    uint64_t skipped_whole;  /* number of steps that all parameters skipped together */
 } pd_steps_saved;
 
 /* How far the parameters of a job are. */
 typedef struct pd_progress {
-    uint64_t least;    /* lowest step that any parameter has closed; not known if n_least is 0: pd_steps_least */
-    uint32_t n_least;  /* parameters that have closed no later step */
-    uint32_t n_begun;  /* parameters that have weights */
+    uint64_t least;    /* lowest step over all parameters, as long as n_least is not 0 (pd_steps_least) */
+    uint32_t n_least;  /* number of parameters at step `least`; 0: `least` must be computed again */
+    uint32_t n_begun;  /* number of parameters that have weights */
     uint64_t furthest; /* highest step that any parameter has closed; 0: no round has closed since the server started */
 } pd_progress;
 
 /* What operators see of the rounds that have closed. */
 typedef struct pd_step_figures {
     double loss;                             /* mean of the scalar "loss" in the last round that had one */
-    uint64_t loss_step;                      /* step of that round; 0: none */
+    uint64_t loss_step;                      /* step of the round that `loss` is from; 0: none */
     pd_scalar_stats scalars[PD_MAX_SCALARS]; /* the last mean of each scalar */
     size_t n_scalars;
-    uint64_t no_gradient; /* rounds that closed because no rank had a gradient, since the server started */
-    pd_histogram root_times;
+    uint64_t no_gradient;    /* number of rounds that closed without a gradient since the server started */
+    pd_histogram root_times; /* how long preconditioner tasks took */
 } pd_step_figures;
 
-/* Chunks that have work, or contributions in frames. A chunk is in at most one of the queues (pd_chunk.list). */
+/* Queues of chunks that can be aggregated, or that have contributions in frames. A chunk is in at most one queue
+ * (pd_chunk.list). */
 typedef struct pd_chunk_queues {
-    /* Aggregates that are sums: in `complete` chunks to which all contributions have come, in `partial` those of which
-     * the lowest ranks have contributed. */
+    /* Chunks whose aggregate is a sum. `complete`: all contributions have come. `partial`: those of the lowest ranks
+     * have come, those of other ranks are missing. */
     pd_chunk *complete, *partial;
-    /* Aggregates that need all contributions at once: in `full` chunks to which they have come, in `loose` those that
-     * wait for a rank. The first chunk stands for all in an Adasum. */
+    /* Chunks whose aggregate needs all contributions at once. `full`: they have come; of a parameter with an Adasum,
+     * only the first chunk is in this queue. `loose`: contributions of some ranks are missing. */
     pd_chunk *full, *loose;
-    /* Whether `partial` or `loose` must be searched for ranks over quota: a frame was filed since the last search. */
+    /* `partial`, `loose` must be searched for ranks over quota, because a frame was filed since the last search */
     bool look, look_loose;
 } pd_chunk_queues;
 
-/* Parameters that have work or wait. A parameter is in `ready` or `stopped`, or in neither (pd_stage). */
+/* Queues of parameters. A parameter is in at most one of `ready` and `stopped` (pd_stage). */
 typedef struct pd_param_queues {
-    pd_param *waiting; /* whose open round waits for ranks, or may have to wait for other parameters; oldest first */
-    pd_param *ready;   /* whose step can begin, or has begun and can go on */
-    pd_param *stopped; /* whose step could begin, if no rider stopped it */
-    uint64_t limit;  /* no parameter begins a step beyond this one; UINT64_MAX: the job is not paused (image/pause.h) */
-    uint32_t n_open; /* parameters whose round is open */
+    /* parameters whose open round waits for ranks, or may have to wait for other parameters; oldest first */
+    pd_param *waiting;
+    pd_param *ready;   /* parameters whose step can begin, or has begun and can continue */
+    pd_param *stopped; /* parameters whose step could begin, but is stopped by a rider */
+    /* last step that may begin while the job is paused (pd_pause_begin); UINT64_MAX: it is not paused */
+    uint64_t limit;
+    uint32_t n_open; /* number of parameters whose round is open */
 } pd_param_queues;
 
 /* What parameters that step together share. */
 typedef struct pd_together {
-    struct pd_step_group *groups; /* for each optimizer rule its step group: step_group.h */
+    struct pd_step_group *groups; /* one for each optimizer rule: step_group.h */
     struct pd_global_clip *clip;  /* global_clip.h. NULL: neither the job nor a rule has a limit */
-    uint32_t n_held;              /* in a job that steps as a whole: parameters that wait for others */
+    uint32_t n_held;              /* if the job steps as a whole: number of parameters that wait for others */
 } pd_together;
 
 /* Memory for one batch of work. Sums and aggregates borrow it from the store. */
@@ -84,67 +86,69 @@ typedef struct pd_step_batch {
 /* What a job does when it is out of memory. */
 typedef struct pd_shortage {
     uint64_t retry_ns; /* time until which no work is tried again; 0: memory was not short */
-    pd_effect *notice; /* memory for the message which reports it, allocated in advance */
+    pd_effect *notice; /* memory for the message to waiting workers, allocated in advance */
 } pd_shortage;
 
 enum { PD_OPEN_STEPS = 4 };
 
 /* A step that some rank has contributed to, and that not all parameters have closed. */
 typedef struct pd_open_step {
-    uint64_t step;      /* 0: no step is recorded here */
-    uint32_t closed;    /* number of parameters that have closed the step */
-    uint32_t last_rank; /* the rank that contributed last */
-    uint64_t first_ns, last_ns;
+    uint64_t step;              /* 0: no step is recorded here */
+    uint32_t closed;            /* number of parameters that have closed the step */
+    uint32_t last_rank;         /* the rank that contributed last */
+    uint64_t first_ns, last_ns; /* time of the first contribution to the step; time of the last one */
     uint64_t *at; /* array with an entry for each rank: time of its last contribution to the step; 0: it has none */
 } pd_open_step;
 
+/* How long the steps of a job take, and which ranks the others wait for. */
 typedef struct pd_step_times {
     pd_job_times total;
     pd_open_step open[PD_OPEN_STEPS]; /* step S is at index S % PD_OPEN_STEPS */
-    uint64_t spent[PD_PHASES];        /* time of batches of work since the last step was closed by all parameters */
+    uint64_t spent[PD_PHASES];        /* time of each phase since all parameters last closed a step */
     uint64_t mark_ns;                 /* time at which the clock was last read */
-    uint32_t finished; /* number of steps that all parameters have closed, and that are not counted yet */
-    uint64_t *memory;  /* memory of the arrays pd_open_step.at */
+    uint32_t finished;                /* number of steps that all parameters have closed in the present batch */
+    uint64_t *memory;                 /* memory of the arrays pd_open_step.at */
 } pd_step_times;
 
+/* The rounds and steps of one job, which owns this struct. */
 typedef struct pd_steps {
     pd_steps_saved saved;
-    char *name;
-    uint32_t number;
+    char *name;      /* name of the job */
+    uint32_t number; /* number of the job in this daemon */
     pd_job_values values;
     pd_rule *rules;
     size_t n_rules; /* the last rule is the built-in one for model state */
     pd_membership members;
     pd_param *params;
     uint32_t n_params; /* 0 until the parameters of the first Declare are planned */
-    /* counts what may have changed a parameter: batches of work, preconditioner tasks, commands. Lists for operators
-     * that were made at the same number are still valid */
+    /* number of events that may have changed a parameter: batches, preconditioner tasks, commands. A list for operators
+     * is valid as long as this number stays the same */
     uint64_t changes;
     pd_progress progress;
     pd_step_figures figures;
 
-    const pd_store_config *config; /* these four are parts of the store, borrowed */
+    const pd_store_config *config; /* like `outbox`, `memory` and `ingest` borrowed from the store */
     pd_effects *outbox;
     pd_memory memory;
     pd_ingest *ingest;
-    pd_account account; /* bytes of the job that count against max_total_bytes */
-    pd_quota *quotas;   /* for each rank its quota of the ingest budget */
+    pd_account account; /* bytes of the job that are charged to max_total_bytes */
+    pd_quota *quotas;   /* one for each rank: its use of the ingest budget */
     uint64_t held;      /* bytes of frames whose contributions are not summed yet */
-    pd_unread *unread;  /* earlier weights that answers still have: unread.h */
+    pd_unread *unread;  /* counts the job's unread weights: published.h */
 
     pd_chunk_queues chunks;
     pd_param_queues queue;
     pd_together together;
     pd_step_batch batch;
     pd_shortage shortage;
-    uint32_t tasks_out; /* preconditioner tasks that have not come back */
+    uint32_t tasks_out; /* number of preconditioner tasks that the pool has not returned */
 
-    struct pd_cut *cut; /* consistent_cut.h. NULL: nobody reads the state of one step */
+    struct pd_cut *cut; /* consistent_cut.h. NULL: no export or checkpoint needs a cut now */
     struct pd_wal *wal; /* decisions and inputs of steps: wal.h. NULL: the job has no checkpoints */
     pd_step_times times;
 } pd_steps;
 
-/* PD_NO_MEMORY. */
+/* Allocates the times of a job with this number of ranks. PD_NO_MEMORY: the caller calls pd_step_times_free. */
 int pd_step_times_make(pd_step_times *times, uint32_t ranks);
 void pd_step_times_free(pd_step_times *times);
 
@@ -154,12 +158,12 @@ void pd_step_times_arrived(pd_step_times *times, uint64_t step, uint32_t rank, u
 void pd_step_times_closed(pd_step_times *times, uint64_t step, uint32_t n_params);
 /* Adds the time since the last call to a phase. */
 void pd_step_times_spend(pd_step_times *times, pd_step_phase phase, uint64_t now_ns);
-/* Ends a batch of work. If all parameters have closed a step in it, the time since the last such step is that step's.
- * If they have closed several steps, these share it. */
+/* Ends a batch. If all parameters have closed a step in it, adds the time of each phase since the step before to the
+ * histograms. If they have closed several steps, each gets an equal share of the time. */
 void pd_step_times_end(pd_step_times *times);
 
-/* Keeps a frame as long as one of its contributions, which are all filed, still lies in its buffer. If none does, the
- * frame is finished at once. Takes ownership of the frame. */
+/* Keeps a frame, whose contributions are all filed, until none of them lies in its buffer any more. If none does now,
+ * finishes the frame at once. Takes ownership of the frame. */
 void pd_frame_keep(pd_steps *steps, pd_request *frame);
 /* Releases one contribution that lies in a frame's buffer. If it is the last one, the frame is freed and its buffer
  * goes back to the connection. */
@@ -181,8 +185,8 @@ static inline uint64_t pd_steps_clock_ns(const pd_steps *steps)
     return steps->config->clock_ns != NULL ? steps->config->clock_ns(steps->config->clock_arg) : 0;
 }
 
-/* Returns the lowest step that any parameter has closed; 0: there are no parameters. Looks at all parameters only if it
- * is asked for the first time since all of them have closed another step. */
+/* Returns the lowest step over all parameters; 0: there are no parameters. Looks at all parameters only if that step
+ * has changed since the last call. */
 uint64_t pd_steps_least(pd_steps *steps);
 /* Records that a parameter has closed step saved.step. */
 void pd_steps_closed(pd_steps *steps, const pd_param *param);
@@ -190,7 +194,7 @@ void pd_steps_closed(pd_steps *steps, const pd_param *param);
 /* Sets the parameter's stage, and puts the parameter into steps->queue.ready. */
 void pd_steps_ready(pd_steps *steps, pd_param *param, pd_stage stage);
 
-/* Makes a version of the parameter's weights, not written yet. NULL: out of memory. */
+/* Makes a version of the parameter's weights, whose content is undefined. NULL: out of memory. */
 pd_published *pd_steps_new_version(const pd_steps *steps, const pd_param *param, uint64_t version);
 
 #endif

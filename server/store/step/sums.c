@@ -11,8 +11,7 @@
 #include <utlist.h>
 
 #define PASS_NS 250.0 /* estimated ns to plan the sum of a chunk and to file it; all on one thread */
-/* number of elements of a unit (the part of a sum that one thread computes): many enough to read memory at full speed,
- * few enough to share a sum among cores */
+/* most elements of a unit: enough to read memory at full speed, few enough to share a sum among cores */
 enum { RANGE = 1 << 16 };
 /* most sums of a batch, and most contributions that they read: the last chunk may exceed both */
 enum { MOST_SUMS = 1 << 14, MOST_ADDENDS = 1 << 17 };
@@ -43,9 +42,9 @@ static bool counts(const pd_contribution *given, pd_aggregation how)
 
 /* Totals over those contributions to a common range that take part in the sum. They are counted rank by rank. */
 typedef struct tally {
-    uint32_t given;
-    double weight; /* sum of the weights of the contributions that were counted */
-    float scale;   /* factor for the gradient of the contribution that was counted last */
+    uint32_t given; /* number of contributions that were counted */
+    double weight;  /* sum of the weights of the contributions that were counted */
+    float scale;    /* factor for the gradient of the contribution that was counted last */
     /* the contribution that was counted last is a sum over its examples, not a mean */
     bool presummed;
 } tally;
@@ -106,8 +105,8 @@ typedef struct planning {
     pd_buffer_pool *pool;
 } planning;
 
-/* Plans to add contributions to one unit of a sum (the part that one thread computes), whose first element is `first`:
- * those of ranks before p->upto that are not summed yet. `scaled`: each is multiplied by its factor. */
+/* Plans to add contributions to one unit, whose first element is `first`: those of ranks before p->upto that are not
+ * summed yet. `scaled`: each is multiplied by its factor. */
 static void add_slots(const planning *p, int64_t first, bool scaled)
 {
     for (uint32_t i = 0; i < p->sweep.n && pd_sweep_rank(&p->sweep, i) < p->upto; i++) {
@@ -271,8 +270,8 @@ bool pd_chunks_have_work(const pd_steps *steps)
            (steps->chunks.look && steps->chunks.partial != NULL && pd_steps_are_over_quota(steps));
 }
 
-/* Returns how many ranks, from rank 0 on, must be in the sum of a chunk now, though other contributions are missing: up
- * to the highest rank that is over quota and can be summed. Returns chunk->summed if there is no such rank. */
+/* Returns how many ranks, from rank 0 on, must be in the sum of a chunk now, although other contributions are missing:
+ * up to the highest rank that is over quota and can be summed. Returns chunk->summed if there is no such rank. */
 static uint32_t exceeded_prefix(const pd_steps *steps, const pd_chunk *chunk)
 {
     for (uint32_t rank = chunk->prefix; rank > chunk->summed; rank--)
@@ -295,8 +294,8 @@ static double noting_ns(const pd_steps *steps)
     return PASS_NS * (double)steps->batch.sums->n_passes * steps->config->threads;
 }
 
-/* Returns whether the planned sums have used up the time budget, or a batch has as many as it may have: its arrays
- * count for no job. */
+/* Returns whether the planned sums have used up the time budget, or are as many as a batch may have. Their number is
+ * bounded because no job is charged for the arrays of a batch. */
 static bool is_full(const pd_steps *steps, double budget_ns)
 {
     const pd_sums *sums = steps->batch.sums;

@@ -16,21 +16,21 @@
 
 /* A unit: the sum of consecutive elements of one chunk. */
 typedef struct pd_sum {
-    float *to;
+    float *to; /* result: n elements */
     int64_t n;
-    size_t first_addend;
+    size_t first_addend; /* index in pd_sums.addends of the first addend */
     int n_addends;
-    bool resume;
-    float divisor;
+    bool resume;   /* the addends are added to what `to` has; false: `to` is overwritten */
+    float divisor; /* number by which the sum is divided */
     float largest; /* result: the largest magnitude of the sum (pd_largest) */
 } pd_sum;
 
-/* Adds contributions to the sum of one chunk; it has no units if none is to be added. */
+/* A pass adds contributions to the sum of one chunk. It has no units if no contribution is to be added. */
 typedef struct pd_pass {
     pd_round *round;
     pd_chunk *chunk;
-    uint32_t upto; /* after the pass the sum has the contributions of the ranks 0 to upto - 1 */
-    size_t first_sum, n_sums;
+    uint32_t upto;            /* after the pass the sum has the contributions of the ranks 0 to upto - 1 */
+    size_t first_sum, n_sums; /* index in pd_sums.sums of the pass's first unit; number of its units */
 } pd_pass;
 
 /* The work of one batch: passes over chunks, with their sums. The next batch uses the same arrays. Begins zeroed. */
@@ -41,32 +41,33 @@ typedef struct pd_sums {
     size_t n_sums, sums_room;
     pd_addend *addends;
     size_t n_addends, addends_room;
-    double cost_ns; /* estimated time of the batch (the sums computed in one go) in ns of one core */
+    double cost_ns; /* estimated time of the batch, in ns of one core */
 } pd_sums;
 void pd_sums_free(pd_sums *sums); /* frees the arrays, not the struct */
 void pd_sums_clear(pd_sums *sums);
 
 /* Plans a pass over one chunk, which adds those contributions of the ranks chunk->summed to upto - 1 whose state is
- * HELD to the chunk's sum, in *accumulator. If `upto` is the number of all ranks, the sum is also divided. The chunk's
- * records do not change yet.
+ * HELD to the chunk's sum, in *accumulator. If `upto` is the number of all ranks, the sum is also divided. The chunk
+ * itself does not change yet.
  *
  * *accumulator is a buffer of the whole parameter's size. If it is NULL and a contribution is to be added, a buffer is
  * taken from `pool` and stored there. PD_NO_MEMORY: nothing was planned. */
 int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto, pd_aggregation how,
                  float **accumulator, pd_buffer_pool *pool);
+/* Computes all planned sums with this number of threads. */
 void pd_sums_run(pd_sums *sums, int threads);
-/* Files the result of a pass after pd_sums_run: contributions become SUMMED, and the round's members `finite`,
+/* Stores the result of a pass after pd_sums_run: contributions become SUMMED, and the round's members `finite`,
  * `weightless` and `unsummed` are updated. The caller releases the frames. */
 void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how);
 
-/* Queues a chunk to be summed. A complete chunk goes into the queue of complete chunks. Another one goes into the queue
- * of partial chunks, if contributions of its lowest ranks have come that are not summed yet. */
+/* Queues a chunk to be summed: in chunks.complete if it is complete, otherwise in chunks.partial, if contributions of
+ * its lowest ranks have come that are not summed yet. */
 void pd_chunk_list_to_sum(pd_steps *steps, pd_chunk *chunk, bool complete);
 /* Removes a chunk from its queue of chunks to be summed, if it is in one. */
 void pd_chunk_unlist(pd_steps *steps, pd_chunk *chunk);
 /* Returns whether some chunk can be summed now. */
 bool pd_chunks_have_work(const pd_steps *steps);
-/* Sums chunks for about one batch of work. Returns the estimated time that it took, in nanoseconds of one core.
+/* Sums chunks for about the time of one batch. Returns the estimated time that it took, in nanoseconds of one core.
  * *starved becomes the parameter for which memory was short; NULL: none. Calls pd_param_collected for each parameter
  * whose sums are complete. */
 double pd_chunks_sum(pd_steps *steps, pd_param **starved);

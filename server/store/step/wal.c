@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of decisions that a job may have for its next record, besides those of one step of all its parameters: a
- * command that sets values takes about so many, and 8 for each parameter. These bytes are in memory several times: as
- * decisions, and as a record, whose memory may be twice as large while it is written. The only policy of rounds waits
- * for all ranks: one that does not needs room for a decision of each parameter besides. */
+/* OWN_BYTES: bytes of decisions that a job may have for its next record, besides those of one step of all its
+ * parameters. A command that sets values takes about as many bytes, and 8 more for each parameter. COPIES: how often
+ * these bytes may be in memory: once as decisions, and twice as a record while it is written. Every policy of rounds
+ * waits for all ranks. A policy that does not would need room for one more decision of each parameter. */
 enum { OWN_BYTES = 1536, COPIES = 3 };
 
-/* Returns whether the steps of an optimizer with this plan choose their roots by time. */
+/* Returns whether it depends on timing which roots the steps of an optimizer with this plan take. */
 static bool has_choice(const pd_plan *plan)
 {
     return plan->n_tasks > 0 && plan->root_delay == PD_ROOT_READY;
@@ -40,7 +40,7 @@ uint64_t pd_wal_own_bytes(void)
     return sizeof(pd_wal) + COPIES * (uint64_t)OWN_BYTES;
 }
 
-/* Returns whether decisions are made of the roots that the parameter's steps take. */
+/* Returns whether the stream of decisions records the roots that the parameter's steps take. */
 static bool decides_roots(const pd_param *param)
 {
     return !param->buffers.logged && has_choice(pd_optim_plan(param->optim));
@@ -51,7 +51,7 @@ static size_t count_roots(const pd_param *param)
     return param->buffers.logged || decides_roots(param) ? pd_optim_most_taken(param->optim) : 0;
 }
 
-/* Gives each parameter whose roots are recorded its part of wal->roots. */
+/* Gives each parameter whose roots are recorded its share of wal->roots, and computes the most bytes of decisions. */
 static void lay_out_roots(pd_wal *wal, const pd_steps *steps)
 {
     pd_taken_root *at = wal->roots;
@@ -139,7 +139,7 @@ static void append(pd_decision_list *list, pd_decision *decision)
     list->last = decision;
 }
 
-/* Takes the decision after `before` out of a list; NULL: the first one. */
+/* Removes the decision after `before` from a list, and returns it. `before` NULL: the first one. */
 static pd_decision *take_out(pd_decision_list *list, pd_decision *before)
 {
     pd_decision **link = before != NULL ? &before->next : &list->first, *decision = *link;
@@ -181,7 +181,7 @@ void pd_wal_end_steps(pd_steps *steps)
         pd_step_input *input = &steps->wal->inputs.at[i];
         if (input->aggregate != NULL) pd_buffer_pool_give(steps->params[i].buffers.pool[PD_F32], input->aggregate);
         input->aggregate = NULL;
-        /* A step that is under way must not write into the list any more. */
+        /* A step that is under way must not write into the list of taken roots any more. */
         pd_optim_note_taken(steps->params[i].optim, NULL);
     }
 }
@@ -203,7 +203,8 @@ const pd_param *pd_wal_awaited(const pd_steps *steps, const pd_param *param)
 
 /* ---- decisions that are made ---- */
 
-/* Adds a decision to those for the next record; NULL: out of memory for it. Takes ownership of it. */
+/* Adds a decision to those for the next record. Takes ownership of it. Returns false, and sets decisions->overflow, if
+ * there is no room for it, or if `decision` is NULL because memory was short. */
 static bool add_made(pd_decisions *decisions, pd_decision *decision)
 {
     if (decision == NULL || decisions->bytes + bytes_of(decision) > decisions->most) {
@@ -238,7 +239,7 @@ void pd_wal_drop_made(pd_wal *wal)
     decisions->overflow = false;
 }
 
-/* Records the roots that a step has taken, unless it had no choice. */
+/* Records the roots that a step has taken, unless there were none that it could take. */
 static void make_roots(pd_decisions *decisions, const pd_param *param, pd_taken_roots *taken)
 {
     pd_decision *decision;
@@ -253,7 +254,7 @@ static void make_roots(pd_decisions *decisions, const pd_param *param, pd_taken_
     add_made(decisions, decision);
 }
 
-/* Records the ranks that count in a round which its policy has closed without some expected rank. */
+/* Records the ranks that count in a round that its policy has closed without some expected rank. */
 static void make_round(pd_decisions *decisions, const pd_param *param)
 {
     pd_decision *decision = pd_decision_new(PD_DECISION_ROUND, param->index, param->saved.step, 0);
@@ -275,7 +276,7 @@ static const pd_decision *find(const pd_wal *wal, const pd_param *param, pd_deci
     return decision;
 }
 
-/* Tells the parameter which ranks its open round has to count, if there is a decision of it. */
+/* Sets which ranks the parameter's open round must count, if a decision was read back for it. */
 static void expect_ranks(const pd_wal *wal, pd_param *param)
 {
     const pd_decision *decision = find(wal, param, PD_DECISION_ROUND, param->saved.step + 1);
@@ -283,7 +284,8 @@ static void expect_ranks(const pd_wal *wal, pd_param *param)
     param->end.recorded_ranks = decision != NULL ? decision->counted : NULL;
 }
 
-/* Takes the decision after `before` from those of a parameter. */
+/* Removes the decision after `before` from those of a parameter that were read back, and returns it. `before` NULL: the
+ * first one. */
 static pd_decision *take_read(pd_steps *steps, uint32_t param, pd_decision *before)
 {
     pd_wal *wal = steps->wal;
@@ -342,8 +344,8 @@ bool pd_wal_repeats(const pd_steps *steps)
 
 /* ---- overrides ---- */
 
-/* Puts the override of a decision in force, as the command did when it came. The parameter's list of overrides has
- * room. Takes the decision's reference to the override. */
+/* Puts the override of a decision in force, as the command did before the restart. The parameter's list of overrides
+ * has room. Takes the decision's reference to the override. */
 static void put_in_force(pd_steps *steps, pd_param *param, pd_decision *decision)
 {
     pd_override *override = decision->override;
@@ -406,7 +408,7 @@ int pd_wal_put_overrides(pd_steps *steps, pd_error *err)
 
 /* ---- steps and rounds ---- */
 
-/* Lets the step take the roots of its decision, or record which it takes. */
+/* Lets the step take the roots of its decision; without a decision, lets it record which roots it takes. */
 static void begin_roots(pd_steps *steps, pd_param *param)
 {
     pd_wal_param *own = &steps->wal->params[param->index];
@@ -452,8 +454,8 @@ static bool same_ranks(const pd_counted *a, const pd_counted *b)
     return a != NULL && a->ranks == b->ranks && memcmp(a->set, b->set, (a->ranks + 63) / 64 * sizeof a->set[0]) == 0;
 }
 
-/* Logs that a step has decided otherwise than before the restart. Later decisions are of steps that need not follow it,
- * so they are dropped. */
+/* Logs that a step has decided otherwise than before the restart. Drops later decisions of roots and ranks, because
+ * their steps followed another step. */
 static void say_differs(pd_steps *steps, const pd_param *param, const char *what)
 {
     pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name, .step = &param->saved.step },
@@ -464,7 +466,7 @@ static void say_differs(pd_steps *steps, const pd_param *param, const char *what
     pd_wal_drop_read(steps, false);
 }
 
-/* Compares a step with its decisions. */
+/* Checks that a repeated step has decided as its decisions say. */
 static void compare(pd_steps *steps, pd_param *param)
 {
     const pd_decision *round = find(steps->wal, param, PD_DECISION_ROUND, param->saved.step);
@@ -476,7 +478,7 @@ static void compare(pd_steps *steps, pd_param *param)
         say_differs(steps, param, "roots that it took are missing");
 }
 
-/* Drops the decisions of the step that the parameter has closed, unless the next record must have them. */
+/* Drops the decisions of the step that the parameter has closed. If the next record needs them, adds them to it. */
 static void drop_closed(pd_steps *steps, const pd_param *param)
 {
     pd_decision_list *list = &steps->wal->params[param->index].read;
@@ -512,7 +514,7 @@ static void close_decisions(pd_steps *steps, pd_param *param)
     expect_ranks(steps->wal, param);
 }
 
-/* Takes the aggregate of a parameter that has just closed the step that is recorded. */
+/* Takes the aggregate of a parameter, which has just closed the present step, for the record of that step. */
 static void close_input(pd_steps *steps, pd_param *param)
 {
     pd_step_inputs *inputs = &steps->wal->inputs;

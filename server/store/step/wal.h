@@ -1,27 +1,27 @@
-/* wal.h - the write-ahead log of a job in memory: what steps take that does not follow from contributions, and how
- * steps are repeated from it. Step thread.
+/* wal.h - collects in memory the decisions and inputs of a job's steps for its WAL, and repeats steps with those that
+ * were read back. Step thread.
  *
- * After a restart a job continues from a checkpoint, and takes the steps after it again. They must get the same bits.
- * Two streams of records see to that (base/wal_record.h); image/wal_records.h makes records and hands them to the disk,
- * image/wal_replay.h reads them back.
+ * After a restart a job continues from a checkpoint, and takes the steps after it again. They must get the same
+ * bits. Two streams of records see to that (base/wal_record.h); image/wal_records.h makes records and hands them to
+ * the disk, image/wal_replay.h reads them back.
  *
- * The stream of decisions is for every job with checkpoints. Workers send the contributions after the checkpoint again,
- * so only choices are recorded:
+ * The stream of decisions is for every job with checkpoints. Workers send the contributions after the checkpoint
+ * again, so only choices are recorded:
  *
  *   - which preconditioner tasks a step took with root_delay = ready;
  *   - which ranks counted in a round that its policy closed without all expected ranks;
  *   - values that operators set, with the step from which they hold.
  *
- * A step with a decision that was read back takes the roots of that decision, a round counts its ranks, an override is
- * put in force before its step.
+ * When a step is repeated, it takes the roots of its decision, its round counts the ranks of its decision, and the
+ * overrides of its decisions are put in force before it.
  *
- * The stream of steps is for jobs with durability = log, in addition: a record for each step, with the aggregates, the
- * hyperparameters and the roots that the optimizers read. Such a job needs no contributions to repeat a step. Its
+ * The stream of steps is for jobs with durability = log, in addition: a record for each step, with the aggregates,
+ * the hyperparameters and the roots that the optimizers read. Such a job needs no contributions to repeat a step. Its
  * decisions are overrides alone, since roots are in the record of the step.
  *
- * The stream of steps holds parameters back. No parameter begins step s + 1 before the record of step s is complete, so
- * all state that belongs to no parameter is as of one step. And while PD_WAL_MOST records are under way to the disk, no
- * parameter begins another step: the job runs at the speed of the disk. */
+ * The stream of steps holds parameters back. No parameter begins step s + 1 before the record of step s is complete,
+ * so that all state that belongs to no parameter is of one step. And while PD_WAL_MOST records are under way to the
+ * disk, no parameter begins another step: the job runs at the speed of the disk. */
 #ifndef PD_WAL_H
 #define PD_WAL_H
 
@@ -32,25 +32,26 @@
 /* ---- decisions ---- */
 
 typedef enum pd_decision_kind {
-    PD_DECISION_ROOTS, /* `taken`: the preconditioner tasks that the step took; it may be none, though some were due */
+    PD_DECISION_ROOTS, /* `taken`: the preconditioner tasks that the step took, possibly none although some were due */
     PD_DECISION_ROUND, /* `counted`: the ranks that counted in the round of the step */
-    /* An operator's command that sets values. Two decisions are of it. The one that goes to the disk has the command as
-     * bytes (job/set_record.h); `step` is that of the last copy of the job's state before it. When that is read back,
-     * it becomes one decision for each parameter that the command matches: `override` holds from step `from` on, and
-     * `step` is the first step that the parameter had not begun when the command came. */
+    /* An operator's command that sets values. Its decision has two forms. The form for the disk has the command as
+     * bytes (job/override_command.h), and `step` is the step of the last copy of the job's state before the command.
+     * After that form is read back, there is one decision for each parameter that the command matches: `override` holds
+     * from step `from` on, and `step` is the first step that the parameter had not begun when the command came. */
     PD_DECISION_SET,
 } pd_decision_kind;
 
+/* A decision. pd_decision_kind says which members it has; the others are 0 or NULL. */
 typedef struct pd_decision {
     struct pd_decision *next;
     pd_decision_kind kind;
-    uint32_t param; /* index of the parameter; not used by a command that was made */
-    uint64_t step;
+    uint32_t param;        /* index of the parameter; not used if there is a command */
+    uint64_t step;         /* step that has decided; for PD_DECISION_SET see there */
     pd_taken_roots taken;  /* its list lies in memory after this struct */
-    pd_counted *counted;   /* NULL: none */
-    pd_override *override; /* NULL: none */
-    uint64_t from;
-    uint8_t *command; /* NULL: none */
+    pd_counted *counted;   /* a reference to the ranks */
+    pd_override *override; /* a reference to the override */
+    uint64_t from;         /* first step to which the override applies */
+    uint8_t *command;      /* a command as bytes */
     size_t command_bytes;
 } pd_decision;
 
@@ -59,22 +60,23 @@ typedef struct pd_decision_list {
     pd_decision *first, *last;
 } pd_decision_list;
 
+/* The decisions of a job: those for the next record, and the number of those that were read back. */
 typedef struct pd_decisions {
     bool on;       /* decisions are recorded */
-    bool overflow; /* one was not recorded, since there was no room or memory for it */
-    bool differs;  /* a step has decided otherwise than the decision that was read back */
-    /* The next record has the decisions that were read back, too, since no record before it will count any more. Those
-     * of steps that are repeated before that are put among those that were made. */
+    bool overflow; /* a decision was not recorded, because there was no room or memory for it */
+    bool differs;  /* a repeated step has decided otherwise than before the restart */
+    /* The stream begins anew with the next record, and no earlier record will count. So that record also needs the
+     * decisions that were read back. If their steps are repeated before it is made, they are moved to `made`. */
     bool renews;
-    pd_decision_list made; /* for the next record */
-    uint64_t bytes, most;  /* bytes of `made`, and the most that it may have */
-    uint64_t n_read;       /* number of decisions that were read back, of all parameters */
-    uint64_t read_bytes;   /* bytes of these, which the job's account counts */
+    pd_decision_list made; /* decisions for the next record */
+    uint64_t bytes, most;  /* bytes of `made`; most bytes that it may have */
+    uint64_t n_read;       /* number of decisions that were read back and are not repeated yet, of all parameters */
+    uint64_t read_bytes;   /* bytes of these decisions, which are charged to the job's account */
 } pd_decisions;
 
 /* ---- the inputs of a step ---- */
 
-/* What one parameter has read in a step, besides the roots that it took. */
+/* What the optimizer of one parameter has read in a step, besides the roots that it took. */
 typedef struct pd_step_input {
     uint32_t outcome;     /* how the round ended (pd_outcome) */
     bool began;           /* the optimizer has run; it may have refused the step */
@@ -84,22 +86,23 @@ typedef struct pd_step_input {
     float *aggregate; /* the buffer that the optimizer has read; NULL: the round ended without a step */
 } pd_step_input;
 
+/* The inputs for the next record of the stream of steps. */
 typedef struct pd_step_inputs {
     bool on;            /* steps are recorded */
     uint64_t base;      /* step of the checkpoint that the records follow */
     uint64_t step;      /* the step whose inputs are being collected */
-    uint32_t missing;   /* number of parameters that have not closed it */
-    uint32_t under_way; /* number of records that are on their way to the disk; also those of earlier bases */
+    uint32_t missing;   /* number of parameters that have not closed `step` */
+    uint32_t under_way; /* number of records on their way to the disk, also of those that follow earlier checkpoints */
     pd_step_input *at;  /* one for each parameter; NULL: the job has no stream of steps */
 } pd_step_inputs;
 
 /* ---- the WAL ---- */
 
-/* What is known of one parameter. */
+/* The WAL's data of one parameter. */
 typedef struct pd_wal_param {
-    /* decisions that were read back, of steps that the parameter has not closed, the oldest first */
+    /* decisions that were read back, oldest first: of steps that the parameter has not closed, and overrides */
     pd_decision_list read;
-    /* the preconditioner tasks that the present step takes; room 0: it has none, or no choice that must be recorded */
+    /* the preconditioner tasks that the present step takes; room 0: the parameter's tasks need not be recorded */
     pd_taken_roots taken;
     bool repeats; /* the present step takes the roots of a decision that was read back */
 } pd_wal_param;
@@ -111,13 +114,13 @@ typedef struct pd_wal {
     pd_wal_param params[];
 } pd_wal;
 
-/* Returns the bytes that the WAL takes, without aggregates: for each parameter with this plan, and for the job itself.
- * `logged`: the job has a stream of steps. */
+/* Return the bytes that the WAL takes in memory, without aggregates: for a parameter with this plan, and for the job
+ * itself. `logged`: the job has a stream of steps. */
 uint64_t pd_wal_param_bytes(const pd_plan *plan, bool logged);
 uint64_t pd_wal_own_bytes(void);
 
-/* Makes the WAL of a job with checkpoints, whose parameters are known. Nothing is recorded before a stream is on.
- * PD_NO_MEMORY. */
+/* Makes the WAL of a job with checkpoints, whose parameters are known. Both streams are off. PD_NO_MEMORY: nothing has
+ * changed. */
 int pd_wal_make(pd_steps *steps);
 /* Frees the WAL. The parameters must still have their pools. */
 void pd_wal_free(pd_steps *steps);
@@ -126,14 +129,15 @@ void pd_wal_free(pd_steps *steps);
 
 /* Returns whether the parameter, whose next step could begin, is held back by the stream of steps or by a pause. */
 bool pd_wal_stops(const pd_steps *steps, const pd_param *param);
-/* Puts overrides in force that hold from the parameter's next step on. PD_NO_MEMORY: try again. */
+/* Puts those overrides in force that were read back and had come before the parameter's next step began. PD_NO_MEMORY:
+ * the caller tries again later. */
 int pd_wal_before(pd_steps *steps, pd_param *param);
-/* Records what a step reads that its optimizer has just begun, or lets it take the roots of a decision that was read
- * back. `count` is the optimizer's count before it. */
+/* Records the inputs of a step that the optimizer has just begun, or lets the step take the roots of a decision that
+ * was read back. `count` is the optimizer's step count before the step. */
 void pd_wal_begun(pd_steps *steps, pd_param *param, const pd_step_io *io, int64_t count);
-/* Records the decisions of a round that has just closed, and drops those that were read back. Takes the aggregate for
- * the stream of steps: param->buffers.accumulator becomes NULL. Call it before the round is reset, when
- * param->saved.step is its step. */
+/* Records the decisions of a round that has just closed, and drops the decisions of its step that were read back. Takes
+ * the aggregate for the stream of steps: param->buffers.accumulator becomes NULL. Call it when param->saved.step is the
+ * round's step, before the round is reset. */
 void pd_wal_closed(pd_steps *steps, pd_param *param);
 
 /* ---- the stream of steps ---- */
@@ -141,10 +145,10 @@ void pd_wal_closed(pd_steps *steps, pd_param *param);
 /* Begins to record steps after step `step`; the records follow the checkpoint of step `base`. All parameters must have
  * closed step `step`, and none may have begun the next one. */
 void pd_wal_begin_steps(pd_steps *steps, uint64_t base, uint64_t step);
-/* Stops recording steps: gives the aggregates of the incomplete step back. The caller lets parameters go on
- * (pd_riders_release). */
+/* Stops recording steps, and returns the aggregates of the incomplete step to their pools. The caller releases stopped
+ * parameters (pd_riders_release). */
 void pd_wal_end_steps(pd_steps *steps);
-/* Begins to collect the next step, after the aggregates of the present one have been taken. */
+/* Begins to collect the inputs of the next step, after the aggregates of the present step were taken. */
 void pd_wal_next_step(pd_steps *steps);
 
 /* Returns whether steps are recorded. */
@@ -153,22 +157,22 @@ static inline bool pd_wal_records_steps(const pd_steps *steps)
     return steps->wal != NULL && steps->wal->inputs.on;
 }
 
-/* Returns whether the job is paused, because the disk fails: image/pause.h. */
+/* Returns whether the job is paused, because the disk fails: image/checkpoint_state.h. */
 static inline bool pd_steps_are_paused(const pd_steps *steps)
 {
     return steps->queue.limit != UINT64_MAX;
 }
 
-/* Returns a parameter that this held-back parameter waits for, since it has not closed the step before. NULL: the
- * parameter waits for the disk. */
+/* Returns another parameter for which this stopped parameter waits, because it has not closed the present step. NULL:
+ * this parameter waits for the disk. */
 const pd_param *pd_wal_awaited(const pd_steps *steps, const pd_param *param);
 
 /* ---- decisions that are made ---- */
 
-/* Records a command that sets values, which came after the state of step `copied` was copied. Takes ownership of the
- * bytes. Returns false if it was not recorded. */
+/* Records a command that sets values. `copied` is the step of the last copy of the job's state before the command.
+ * Takes ownership of the bytes. Returns false if the command was not recorded. */
 bool pd_wal_record_command(pd_steps *steps, uint8_t *command, size_t bytes, uint64_t copied);
-/* Drops all decisions that were made. */
+/* Drops all decisions that were made for the next record. */
 void pd_wal_drop_made(pd_wal *wal);
 
 /* ---- decisions that were read back ---- */
@@ -176,20 +180,21 @@ void pd_wal_drop_made(pd_wal *wal);
 /* Makes a decision with room for n preconditioner tasks. NULL: out of memory. */
 pd_decision *pd_decision_new(pd_decision_kind kind, uint32_t param, uint64_t step, size_t n);
 void pd_decision_free(pd_decision *decision); /* accepts NULL */
-/* Adds a decision that was read back; call it in the order in which they were made. One of a step that the parameter
- * has closed is dropped. Takes ownership of it. */
+/* Adds a decision that was read back. Drops it if the parameter has closed its step. Call it for all decisions in the
+ * order in which they were made. Takes ownership of the decision. */
 void pd_wal_add_read(pd_steps *steps, pd_decision *decision);
-/* Drops the decisions that were read back of all parameters; with `overrides` false only those of roots, and of rounds
- * that are not open yet. */
+/* Drops the decisions of all parameters that were read back. If `overrides` is false, keeps overrides, and the ranks of
+ * rounds that are the next to close. */
 void pd_wal_drop_read(pd_steps *steps, bool overrides);
 /* Puts all overrides that were read back in force now, each from its step on, instead of just before that step. Call it
- * before the state of the job is copied, so that the copy has them. No step may be under way. PD_NO_MEMORY;
- * PD_RESOURCE_EXHAUSTED: they are more than a parameter may have at once. After an error those that are left are put in
- * force before the next step. */
+ * before the state of the job is copied, so that the copy has them. No step may be under way. PD_NO_MEMORY, or
+ * PD_RESOURCE_EXHAUSTED if a parameter would have too many: the overrides that are left are put in force before the
+ * next steps. */
 int pd_wal_put_overrides(pd_steps *steps, pd_error *err);
-/* Returns whether the job repeats steps of which there are decisions. */
+/* Returns whether there are decisions that were read back and are not repeated yet. */
 bool pd_wal_repeats(const pd_steps *steps);
-/* Returns whether all contributions have come to the parameter's open round that its decision counts. */
+/* Returns whether the parameter's open round has a decision that was read back, and the contributions of all ranks that
+ * the decision counts have come. */
 bool pd_wal_round_is_full(const pd_param *param);
 
 #endif

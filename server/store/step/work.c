@@ -1,8 +1,8 @@
-/* work.c - one batch of work on a job's rounds and steps: sums of chunks, aggregates that need all contributions,
- * clipping, optimizer steps, and the rounds that close after them.
+/* work.c - does one batch of a job: computes aggregates, clips gradients, runs optimizer steps, and closes the rounds
+ * whose steps are finished.
  *
- * If memory is short, work stops where it is. Contributions, sums and steps that have begun are kept, waiting workers
- * are notified once, and the work is tried again a second later. */
+ * If memory is short, the batch ends. Contributions, sums and steps that have begun are kept, waiting workers are
+ * notified once, and the work is tried again a second later. */
 #include "work.h"
 
 #include "batch.h"
@@ -21,9 +21,9 @@
 #include <string.h>
 #include <utlist.h>
 
-#define RETRY_NS 1000000000ull
-#define BEGIN_NS 1000.0 /* estimated ns of one core to begin the step of one parameter */
-/* estimated ns to take a parameter into a batch, to close its round and to publish that; all on one thread */
+#define RETRY_NS 1000000000ull /* time from a shortage of memory to the next attempt */
+#define BEGIN_NS 1000.0        /* estimated ns of one core to begin the step of one parameter */
+/* estimated ns to take a parameter into a batch, to close its round and to report that; all on one thread */
 #define CLOSE_NS 500.0
 #define INITIAL_NS 0.5 /* estimated ns of one core to convert one element of initial weights */
 
@@ -63,7 +63,7 @@ static void count_outcome(pd_steps *steps, pd_param *param, pd_outcome outcome)
 }
 
 /* Counts and logs a round in which some elements of the parameter had a gradient and others had none. Such a round
- * closes without a step, because to step a part of a tensor would be worse. */
+ * closes without a step: a step of only some elements would be worse. */
 static void count_gap(pd_steps *steps, pd_param *param)
 {
     pd_rank_range gap;
@@ -77,7 +77,7 @@ static void count_gap(pd_steps *steps, pd_param *param)
            (unsigned long long)param->saved.gaps);
 }
 
-/* Stores the mean of a scalar with its step, for operators. Names beyond the first PD_MAX_SCALARS are left out. */
+/* Stores the mean of a scalar and its step for operators, if its name is one of the first PD_MAX_SCALARS names. */
 static void note_scalar(pd_step_figures *figures, const pd_scalar_mean *mean, uint64_t step)
 {
     size_t i = 0;
@@ -133,8 +133,8 @@ static void close_round(pd_steps *steps, pd_param *param, pd_closed *closed)
     pd_param_moved_on(steps, param);
 }
 
-/* Makes the first weights from the mean of the ranks' initial weights, which is in the accumulator: the two buffers are
- * from the same pool, so they are swapped. */
+/* Makes the first weights from the mean of the ranks' initial weights, which is in the accumulator. Swaps the buffers
+ * of both, which are from the same pool. */
 static int take_initial_mean(const pd_steps *steps, pd_param *param)
 {
     void *mean = param->buffers.accumulator;
@@ -225,8 +225,8 @@ static int run_steps(pd_steps *steps, size_t n)
     return k > 0 ? pd_batch_run(steps->batch.optims, k, steps->config->threads) : PD_OK;
 }
 
-/* Captures the preconditioner tasks that the step makes due, and hands them out. PD_NO_MEMORY: some are left for a
- * later batch. */
+/* Captures the preconditioner tasks that the step makes due, and hands them to the preconditioner pool. PD_NO_MEMORY:
+ * some tasks are left for a later batch. */
 static int capture_tasks(pd_steps *steps, pd_param *param)
 {
     struct pd_task *task;
@@ -264,7 +264,7 @@ static void note_refused(pd_param *const *params, size_t n)
 }
 
 /* Moves the parameters whose steps are finished to the front of the batch, and returns their number. The other steps
- * wait for a preconditioner task (PD_PARKED), or go on in the next batch. */
+ * wait for a preconditioner task (PD_PARKED), or continue in the next batch. */
 static size_t keep_finished(pd_steps *steps, size_t n, bool ran)
 {
     size_t done = 0;
@@ -329,7 +329,7 @@ static void run(pd_steps *steps, double budget_ns, pd_param **out)
     *out = starved;
 }
 
-/* Says in *err that memory is missing for a parameter, or that its job's readers hold too much. */
+/* Fills *err: out of memory for a parameter, or the unread weights of its job exceed a budget. */
 static void explain(const pd_steps *steps, const pd_param *starved, pd_error *err)
 {
     uint64_t held = pd_unread_stops(steps->unread);
@@ -375,7 +375,7 @@ static double clip(pd_steps *steps, double budget_ns)
     return cost_ns;
 }
 
-/* If one kind of work is out of memory, the others are still done in this batch. */
+/* If one kind of work is out of memory, the other kinds are still done in this batch. */
 void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns)
 {
     pd_param *starved;
