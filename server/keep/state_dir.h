@@ -97,8 +97,7 @@ typedef struct pd_step_list {
     bool no_memory; /* memory was missing, so the list is incomplete */
 } pd_step_list;
 
-/* Lists the directory of a job. If there is no directory, the list is empty. After an error there is nothing to free.
- * */
+/* Lists the directory of a job. If it does not exist, the list is empty. After an error there is nothing to free. */
 int pd_step_list_read(pd_step_list *list, const pd_disk *disk, const char *job_dir, pd_error *err);
 void pd_step_list_free(pd_step_list *list);
 /* Returns whether the list has an entry of this kind and step. */
