@@ -10,9 +10,9 @@
  * with all records of steps first, then with the records of decisions. The record is borrowed for the call.
  *
  * A record of a step repeats the step: the optimizers run again with the recorded inputs, and compute the same bits.
- * Each parameter must be at the step before, or at the step of the record if the checkpoint was uneven. A record of
- * decisions gives decisions to the job for steps that it will take again; they must follow the checkpoint from which
- * the job was restored.
+ * Each parameter must be at the step before, or at the step of the record already if the checkpoint has its parameters
+ * at different steps. A record of decisions gives decisions to the job for steps that it will take again; they must
+ * follow the checkpoint from which the job was restored.
  *
  * PD_NOT_FOUND: there is no such job. PD_DATA_LOSS, PD_INVALID_ARGUMENT, PD_UNIMPLEMENTED: the record does not fit the
  * job, or the repeated step differs from the recorded one. PD_FAILED_PRECONDITION: the decisions follow a later
