@@ -144,7 +144,7 @@ static int sync_stream(stream *s, pd_error *err)
     return PD_OK;
 }
 
-/* Opens the file of a new segment: renames an obsolete file, or creates one of `bytes` bytes. */
+/* Opens the file of a new segment: renames an obsolete file, or creates one. `bytes`: its expected size. */
 static int open_file(stream *s, uint64_t bytes, pd_error *err)
 {
     char name[PD_KEEP_NAME], from[PD_KEEP_PATH];
