@@ -310,7 +310,7 @@ static void visit_group(pd_archive *archive, const pd_steps *steps, pd_step_grou
 {
     pd_step_group_saved saved = group->saved;
 
-    /* Members that are stopped have not begun the next step, so it is not known to the group yet. */
+    /* The image has no step after the one at which members are stopped, so the group must not know later rounds. */
     if (saved.unknown > stopped_at(steps) + 1) saved.unknown = stopped_at(steps) + 1;
     pd_archive_fields(archive, &group_table, &saved);
     if (pd_archive_is_reading(archive)) group->saved = saved;
