@@ -228,7 +228,7 @@ static void reload(void *arg)
     process *p = arg;
     char text[64];
 
-    /* The service manager matches the later READY message by this time (sd_notify(3)). */
+    /* By this time the service manager knows that the later READY message ends this reload (sd_notify(3)). */
     snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)pd_clock_ns() / 1000);
     pd_notify(text);
     pd_reload_read(&p->reload);

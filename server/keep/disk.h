@@ -19,6 +19,7 @@
 /* Writes are fastest if the address, the length and the offset in the file are multiples of this number of bytes. */
 #define PD_DISK_BLOCK 4096
 
+/* The functions of one disk. */
 typedef struct pd_disk {
     void *arg;       /* first argument of all functions */
     bool any_memory; /* writes are fast at any address, if the length and the offset are multiples of PD_DISK_BLOCK */

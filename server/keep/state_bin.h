@@ -19,8 +19,8 @@
 /* Writes state.bin into the directory `dir`, and sets *sum to its size and hash. */
 int pd_state_bin_write(pd_file_writer *writer, const char *dir, const pd_checkpoint_image *kept, pd_file_sum *sum,
                        pd_error *err);
-/* Reads state.bin into `kept`, which must be all zeros: job, creator, step, head, and the parameters without their
- * weights. `sum`: size and hash of the file according to the manifest. PD_DATA_LOSS: the file is damaged.
+/* Reads state.bin into `kept`, which must be all zeros: job, creator, step, the header of the image, and the parameters
+ * without their weights. `sum`: size and hash of the file according to the manifest. PD_DATA_LOSS: the file is damaged.
  * PD_UNIMPLEMENTED: it has another version. After an error the caller frees `kept` (pd_checkpoint_image_free). */
 int pd_state_bin_read(const pd_disk *disk, const char *dir, const pd_file_sum *sum, pd_checkpoint_image *kept,
                       pd_error *err);

@@ -92,7 +92,7 @@ typedef struct pd_step_entry {
  * the kind PD_STEP_CURRENT, then those of the kind PD_STEP_OLD. */
 typedef struct pd_step_list {
     pd_step_entry *at;
-    size_t n, room; /* number of entries; number that fit into the memory */
+    size_t n, room; /* number of checkpoints in `at`; number for which it has memory */
     bool ended;     /* the job has ended: a restart does not restore it */
     bool no_memory; /* memory was missing, so the list is incomplete */
 } pd_step_list;
@@ -106,7 +106,7 @@ bool pd_step_list_has(const pd_step_list *list, pd_step_kind kind, uint64_t step
 /* Names of the directories of all jobs in a state directory, in the order of strcmp. */
 typedef struct pd_job_dirs {
     char **at;
-    size_t n, room; /* number of names; number that fit into the memory */
+    size_t n, room; /* number of names in `at`; number for which it has memory */
     bool no_memory; /* memory was missing, so the list is incomplete */
 } pd_job_dirs;
 

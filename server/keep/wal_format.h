@@ -24,8 +24,8 @@ enum { PD_WAL_HEADER = 80, PD_WAL_ALIGN = 64 };
 
 /* The header of a segment, in memory. */
 typedef struct pd_wal_segment {
-    uint64_t number;        /* as in the file's name; if it differs, an earlier use of the file has left this header */
-    uint64_t creator, base; /* as in the first record of the segment */
+    uint64_t number;        /* number of the segment; if the file's name differs, an earlier use has left this header */
+    uint64_t creator, base; /* creator of the job; base of the first record (wal_files.h) */
     uint64_t first;         /* pd_wal_header.step of the first record */
     uint64_t previous;      /* link of the last record of the segment before; 0: this segment begins a chain */
     uint64_t durable;       /* step of the last record that was durable when the segment was begun */
@@ -37,7 +37,7 @@ typedef struct pd_wal_segment {
 typedef struct pd_wal_header {
     uint32_t n_parts;                /* number of parameters in the table of aggregates; 0: a record of decisions */
     uint64_t segment;                /* number of the segment in which the record lies */
-    uint64_t creator, base, step;    /* as in pd_wal_record; in the stream of decisions `step` is the record's number */
+    uint64_t creator, base, step;    /* creator of the job; base and number of the record (wal_files.h) */
     uint64_t durable;                /* step of the last record that was durable when this record was written */
     uint64_t head_bytes, data_bytes; /* bytes of the archive; of all aggregates with the zeros after them */
     uint64_t previous;               /* link of the record before, or of the segment's header (pd_wal_segment.link) */

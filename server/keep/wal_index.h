@@ -19,10 +19,10 @@ typedef struct pd_wal_file {
     char job[PD_WAL_NAME]; /* name of the job, from the segment's header */
 } pd_wal_file;
 
-/* Where a record lies, with its header. */
+/* A record that was found: its place and its header. */
 typedef struct pd_wal_place {
     size_t file;     /* index in pd_wal_index.files of the file that contains the record */
-    uint64_t offset; /* of the record in the file */
+    uint64_t offset; /* offset of the record in the file */
     pd_wal_header header;
     uint64_t parent; /* link of the record before; 0: this record begins a chain */
     uint64_t link;   /* link of this record */

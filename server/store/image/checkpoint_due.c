@@ -117,7 +117,7 @@ static void tick_watch(pd_job *job, uint64_t now_ns)
     if (is_late(&job->checkpointing.steps.watch, now_ns)) tell_entries(job, now_ns);
 }
 
-/* Returns whether all parameters have weights: only then the job has a state for a checkpoint. */
+/* Returns whether all parameters have weights. Without them the job has no state for a checkpoint. */
 static bool has_state(const pd_job *job)
 {
     return job->steps.n_params > 0 && job->steps.progress.n_begun == job->steps.n_params && job->planning == NULL;
@@ -176,8 +176,8 @@ static bool must_say_over(const pd_job *job)
     return pd_job_is_over(job) && job->checkpointing.on_disk && !job->checkpointing.says_over;
 }
 
-/* Returns whether the last checkpoint before the server stops is not needed, because the newest one on the disk has the
- * whole state. */
+/* Returns whether the last checkpoint before the server stops is not needed, because the newest one on the disk has
+ * all state, or the job has no state yet. */
 static bool is_durable_already(const pd_job *job)
 {
     if (!has_state(job)) return true;

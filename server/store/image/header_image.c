@@ -96,7 +96,7 @@ static const pd_table record_table = { "override", sizeof(record), record_fields
 /* The use of an override by one parameter, in an image. */
 typedef struct entry {
     uint32_t number;     /* index of the override in the image */
-    uint64_t from, mask; /* as in pd_override_entry */
+    uint64_t from, mask; /* first step to which it applies; bit h: it applies to hyperparameter h */
 } entry;
 static const pd_field entry_fields[] = { PD_FIELD(entry, number), PD_FIELD(entry, from), PD_FIELD(entry, mask), { 0 } };
 static const pd_table entry_table = { "entry", sizeof(entry), entry_fields };

@@ -1,5 +1,5 @@
-/* image.c - writes or reads an image of a whole job in one piece (the header, then each parameter and its weights), and
- * makes a job from the parts of a checkpoint. */
+/* image.c - writes or reads an image of a whole job (the header, then each parameter and its weights), and makes a job
+ * from a checkpoint. */
 #include "image.h"
 
 #include "wal_records.h"

@@ -61,7 +61,7 @@ static int plan(pd_job **out, const pd_jobs *jobs, const pd_job_env *env, const 
     rc = pd_declared_job_make(out, &declared, env, jobs->last_number + 1, err);
     pd_declared_job_free(&declared);
     if (rc != PD_OK) return rc;
-    /* Also a single rank declares its ranges later. */
+    /* The new ranks declare their ranges later, also a single one. */
     pd_ranges_give_back(*out, 0);
     pd_ranges_count(*out);
     return PD_OK;

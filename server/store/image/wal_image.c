@@ -49,7 +49,8 @@ void pd_wal_image_visit_inputs(pd_archive *archive, pd_job *job, uint64_t step)
     pd_archive_leave(archive);
 }
 
-/* Counters of an optimizer after a step. A replay compares them to check that it has repeated the step equally. */
+/* Counters of an optimizer after a step. A replay compares them to check that the repeated step equals the
+ * original one. */
 typedef struct course {
     int64_t count, due, adopted, failed, replaced, dropped;
 } course;

@@ -57,7 +57,7 @@ static int new_record(const pd_job *job, pd_wal_stream stream, uint32_t n, pd_ef
     return PD_OK;
 }
 
-/* Returns how many steps to wait after an error. `distance`: how many steps the error before made wait; 0: there was
+/* Returns how many steps to wait after an error. `distance`: this number for the previous error; 0: there was
  * none. */
 static uint64_t next_distance(uint64_t distance)
 {

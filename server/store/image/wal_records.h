@@ -32,8 +32,8 @@ void pd_wal_record_drop(pd_wal_record *record);
 /* Begins to record what follows a checkpoint. Call it when the checkpoint's header was written. `even`: all parameters
  * have closed the step of its cut, and none has begun the next step; only then are steps recorded. */
 void pd_wal_copied(pd_job *job, bool even);
-/* Hands over the records that wait for the checkpoint of a step if it is durable (`good`), or ends their stream if it
- * was given up. */
+/* Tells both streams that the checkpoint of step `step` is durable (`good`), or was given up. If it is durable, the
+ * records that wait for it are handed over. Otherwise a stream that waits for it ends. */
 void pd_wal_checkpointed(pd_job *job, uint64_t step, bool good);
 /* Returns whether a checkpoint should begin now because the stream of steps cannot begin without it. */
 bool pd_wal_wants_checkpoint(const pd_job *job);
