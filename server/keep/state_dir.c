@@ -325,8 +325,7 @@ static void note_process(int lock)
     char text[32];
     int n = snprintf(text, sizeof text, "%ld\n", (long)getpid());
 
-    if (ftruncate(lock, 0) == 0 && pwrite(lock, text, (size_t)n, 0) < 0)
-        return; /* without the id the lock works, too */
+    if (ftruncate(lock, 0) == 0 && pwrite(lock, text, (size_t)n, 0) < 0) return; /* the lock works without it */
 }
 
 /* Fills *err with the id of the process that has the lock. */

@@ -17,8 +17,7 @@
 /* One stream of a job's WAL, while it is open for writing. The pd_wal_writer owns it. */
 typedef struct stream {
     const pd_disk *disk;
-    pd_file_writer
-        *writer; /* borrowed from the pd_wal_writer; no other stream uses it between the first record and the sync */
+    pd_file_writer *writer; /* borrowed; no other stream uses it between the first record and the sync */
     char job_dir[PD_KEEP_PATH], dir[PD_KEEP_PATH]; /* paths of the job's directory and of the stream's */
     pd_wal_stream kind;
     pd_wal_segment segment; /* header of the segment that is being written, or of the last one */

@@ -181,8 +181,8 @@ static bool is_even(const pd_job *job, uint64_t step)
     return true;
 }
 
-/* Calls config->warm with the part of the memory segment that the weights of this step and of the next one will
- * take. */
+/* Calls config->warm, so that memory pages for the weights of this step and of the next one are populated before their
+ * use. */
 static void warm(const pd_store_config *config, const pd_job *job)
 {
     const pd_segment *segment = pd_shared_weights_segment(job->steps.memory.shared);
