@@ -88,8 +88,8 @@ typedef struct pd_step_entry {
     char name[64];
 } pd_step_entry;
 
-/* All checkpoints in the directory of a job, by falling steps. Of one step the newest checkpoint comes first: that of
- * the kind PD_STEP_CURRENT, then those of the kind PD_STEP_OLD. */
+/* All checkpoints in the directory of a job, the largest step first. Of one step the newest checkpoint comes first:
+ * that of the kind PD_STEP_CURRENT, then those of the kind PD_STEP_OLD. */
 typedef struct pd_step_list {
     pd_step_entry *at;
     size_t n, room; /* number of checkpoints in `at`; number for which it has memory */

@@ -161,8 +161,7 @@ static void leave_past(pd_job *job)
     pd_error err;
 
     if (job->steps.wal->decisions.n_read == 0) return;
-    (void)pd_wal_put_overrides(&job->steps,
-                               &err); /* after an error, the other overrides are put in force before the next step */
+    (void)pd_wal_put_overrides(&job->steps, &err); /* after an error the next step tries again */
     pd_wal_drop_read(&job->steps, false);
 }
 
