@@ -1,4 +1,4 @@
-/* main.c - the daemon's process: reads the configuration, then starts the step thread and becomes the loop thread. */
+/* main.c - the daemon's process: reads the configuration, starts the step thread, and becomes the loop thread. */
 #define _GNU_SOURCE
 #include "blascore.h"
 #include "cpu.h"
@@ -27,15 +27,15 @@
 
 extern char **environ;
 
-/* Environment variable that says: this program has already started itself again, with other environment variables. */
+/* Environment variable that is set once this program has started itself again with other environment variables. */
 #define GUARD "PARAMD_REEXECUTED"
-/* Nanoseconds that one batch of the step thread's work may take, by estimate. */
+/* Estimated nanoseconds that one batch of the step thread may take. */
 #define BATCH_NS 10e6
-/* Time that a stopping daemon has beyond drain_timeout and checkpoint_timeout. */
+/* Milliseconds that a stopping daemon has in addition to drain_timeout and checkpoint_timeout. */
 enum { STOP_GRACE_MS = 5000 };
 
 /* Starts this program again with other environment variables if the present ones make BLAS or OpenMP slow, or make BLAS
- * use another instruction set than paramd's own loops. Returns if they do not, or if exec fails. */
+ * use another instruction set than paramd's own loops. Returns if the present ones are fine, or if exec fails. */
 static void choose_environment(char **argv)
 {
     const char *core = pd_blas_wanted_core();
@@ -46,12 +46,12 @@ static void choose_environment(char **argv)
     if (core != NULL) setenv("OPENBLAS_CORETYPE", core, 1);
     setenv("OMP_WAIT_POLICY", "passive", 0);
     setenv(GUARD, "1", 1);
-    length = readlink("/proc/self/exe", path, sizeof path - 1); /* the program's path, not /proc/self/exe itself,
-                                                                 * because the process would then be named "exe" */
+    length = readlink("/proc/self/exe", path, sizeof path - 1); /* the program's path, because after exec of
+                                                                 * /proc/self/exe the process is named "exe" */
     path[length > 0 ? length : 0] = '\0';
     execv(path, argv);
-    execv("/proc/self/exe", argv); /* reached if the program's file was replaced since the start: this starts the same
-                                    * program as before */
+    execv("/proc/self/exe", argv); /* reached if the program's file was removed or replaced: starts the original program
+                                    * again */
 }
 
 static void report_blas(void)
@@ -64,21 +64,23 @@ static void report_blas(void)
                             "libopenblas0-openmp)");
 }
 
+/* The state of the daemon's process. main owns it. */
 typedef struct process {
     pd_config *config;
     pd_daemon *daemon;
     pd_stepper *stepper;
     pd_tracer *tracer; /* NULL: no job is traced */
-    pd_numa numa;      /* node of the step threads and of the memory of jobs */
+    pd_numa numa;      /* NUMA node of the step threads and of the memory of jobs */
+    /* ms between pings of the service manager's watchdog (0: it has none); time (ms) of the last ping */
     uint64_t watchdog_ms, fed_ms;
-    uint64_t stop_by_ms; /* time by which a stopping daemon has ended, whatever the disk does; 0: it does not stop */
+    uint64_t stop_by_ms; /* time (ms) by which a stopping daemon ends, whatever the disk does; 0: it does not stop */
     pd_reload reload;
-    char *http_token;                           /* NULL: HTTP requests need none */
+    char *http_token;                           /* token that HTTP requests need; NULL: they need none */
     char *settings;                             /* the configuration as flags; NULL: out of memory */
     pd_given_socket sockets[PD_NOTIFY_SOCKETS]; /* listening sockets that the service manager has opened */
     size_t n_sockets;
-    /* the step thread as it is being started on another thread: the result, and why the start has failed */
-    atomic_bool stops; /* the daemon has to stop, so the start need not continue; set by the loop thread */
+    atomic_bool stops; /* the daemon has to stop, so loading jobs may end; set by the loop thread */
+    /* the result of starting the step thread, which another thread does: the step thread, the code, and the error */
     pd_stepper *starting;
     int started;
     pd_error error;
@@ -93,7 +95,7 @@ static uint64_t now_ms(void)
     return pd_clock_ns() / 1000000;
 }
 
-/* Returns how many ms last checkpoints have when the daemon stops; 0: it makes none. */
+/* Returns the ms that the last checkpoints may take when the daemon stops; 0: it makes none. */
 static uint32_t keep_ms(const pd_config *config)
 {
     return config->state_dir[0] != '\0' ? (uint32_t)config->checkpoint_timeout : 0;
@@ -117,7 +119,7 @@ static uint64_t most_stop_ms(const pd_config *config)
     return config->drain_timeout + keep_ms(config) + STOP_GRACE_MS;
 }
 
-/* Sets the time by which the daemon must have stopped, and tells it to the service manager. */
+/* Sets the time by which the daemon must have stopped, and tells the service manager how long it may take. */
 static void begin_stop(process *p)
 {
     char text[64];
@@ -131,18 +133,18 @@ static void begin_stop(process *p)
     pd_notify(text);
 }
 
-/* Tells the service manager that jobs are still being loaded, so that it waits longer for READY=1. A daemon that stops
- * meanwhile waits for the read under way, but not beyond that time. Loop thread. */
+/* Tells the service manager that jobs are still being loaded, so that it waits longer for READY=1. If the daemon is
+ * stopping, ends the process once stop_by_ms has passed, because the disk does not answer a read. Loop thread. */
 static void on_loading(const process *p, uint64_t now)
 {
     if (p->stop_by_ms > 0 && now > p->stop_by_ms) {
         pd_log(LOG_ERR, "%s: the disk does not respond: daemon stopped while loading jobs", p->config->state_dir);
-        _exit(PD_EXIT_FAILED); /* a thread that waits for the disk still uses memory of this process */
+        _exit(PD_EXIT_FAILED); /* not exit: a thread that waits for the disk still uses memory of this process */
     }
     if (p->stop_by_ms == 0) pd_notify("STATUS=loading jobs from checkpoints\nEXTEND_TIMEOUT_USEC=30000000");
 }
 
-/* Returns how long the step thread has worked on its present turn. */
+/* Returns the ns that the step thread has worked on its present turn. */
 static uint64_t busy_ns(void *arg)
 {
     const process *p = arg;
@@ -150,7 +152,8 @@ static uint64_t busy_ns(void *arg)
     return p->stepper != NULL ? pd_stepper_busy_ns(p->stepper) : 0;
 }
 
-/* Pings the service manager's watchdog while both the loop thread and the step thread make progress. Loop thread. */
+/* Handles an event of the loop thread. Pings the service manager's watchdog while the step thread makes progress, too.
+ * Loop thread. */
 static void on_event(void *arg, pd_daemon_event event)
 {
     process *p = arg;
@@ -168,7 +171,7 @@ static void on_event(void *arg, pd_daemon_event event)
     pd_notify("WATCHDOG=1");
 }
 
-/* Returns whether workers may come through a Unix socket: one of server.listen, or of the service manager. */
+/* Returns whether workers can connect through a Unix socket, of server.listen or of the service manager. */
 static bool has_unix_socket(const process *p)
 {
     struct sockaddr_storage address;
@@ -225,7 +228,7 @@ static void reload(void *arg)
     process *p = arg;
     char text[64];
 
-    /* The service manager matches the later READY message by this time (sd_notify(3)). */
+    /* By this time the service manager knows that the later READY message ends this reload (sd_notify(3)). */
     snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)pd_clock_ns() / 1000);
     pd_notify(text);
     pd_reload_read(&p->reload);
@@ -289,8 +292,8 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
     };
 }
 
-/* Lets the loop thread, and the threads that libuv starts for it, take memory of payloads from the chosen node. The
- * preconditioner pool has started before, so its threads take working memory where they run. */
+/* Lets the loop thread, and the threads that libuv starts for it, allocate memory of payloads on the chosen NUMA node.
+ * The preconditioner pool has started before, so its threads allocate memory on the nodes where they run. */
 static void prefer_node(const process *p)
 {
     int error = pd_numa_prefer(&p->numa);
@@ -311,8 +314,8 @@ static int write_port(const process *p, pd_error *err)
     return pd_fail(err, PD_UNAVAILABLE, "server.port_file: %s: %s", path, strerror(errno));
 }
 
-/* Starts the step thread, after it has loaded the jobs of checkpoints. Runs on another thread than the loop thread,
- * which meanwhile reports that the daemon is not ready. */
+/* Loads jobs from checkpoints, and starts the step thread. Runs on another thread than the loop thread, which meanwhile
+ * reports that the daemon is not ready. */
 static void start_stepper(void *arg)
 {
     process *p = arg;
@@ -338,7 +341,7 @@ static int start(process *p, pd_error *err)
     if ((rc = pd_reload_read_roles(p->config, &daemon.roles, &daemon.store_roles, err)) == PD_OK)
         rc = pd_daemon_new(&p->daemon, &daemon, err);
     pd_tls_unref(daemon.tls); /* the daemon has its own reference */
-    /* HTTP comes first: programs that wait for the line of the other listeners then know both. */
+    /* HTTP listens first: a program that waits for the log line of the other listeners then knows both addresses. */
     if (rc == PD_OK) rc = pd_daemon_listen_http(p->daemon, err);
     if (rc == PD_OK) rc = pd_daemon_listen(p->daemon, err);
     if (rc == PD_OK && p->config->trace_file[0] != '\0')
@@ -351,7 +354,7 @@ static int start(process *p, pd_error *err)
     return write_port(p, err);
 }
 
-/* Reports in the log and to the service manager that the daemon ends although steps of jobs are not durable. */
+/* Reports in the log and to the service manager that steps of jobs are lost, because they were not durable. */
 static void say_lost(const process *p)
 {
     char text[96];
@@ -372,8 +375,8 @@ static pd_exit serve(process *p)
 
     signal(SIGPIPE, SIG_IGN);
     signal(SIGHUP, SIG_IGN); /* SIGHUP is ignored until the daemon handles it, because by default it ends the process */
-    /* Blocks of less than 1 MiB come from the heap, whose end returns to the kernel only above 64 MiB: returning memory
-     * page by page would be slow. Larger buffers are in the buffer pools. */
+    /* Allocations of less than 1 MiB come from the heap. Free memory at its end returns to the kernel only above 64
+     * MiB, because returning it in small amounts is slow. Larger buffers are in the buffer pools. */
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
     report_blas();
@@ -404,7 +407,7 @@ static pd_exit serve(process *p)
     pd_log_stop();
     status = p->lost > 0 ? PD_EXIT_LOST : PD_EXIT_FINE;
     if (rc != PD_OK || (!ended && p->lost == 0)) status = PD_EXIT_FAILED;
-    if (!ended) _exit(status); /* a thread that waits for the disk still uses memory of this process */
+    if (!ended) _exit(status); /* not exit: a thread that waits for the disk still uses memory of this process */
     pd_reload_end(&p->reload);
     return status;
 }
@@ -414,7 +417,7 @@ static bool is_checked(pd_mode mode)
     return mode == PD_SERVE || mode == PD_CHECK_CONFIG;
 }
 
-/* Checks the configuration, and that the files of roles and of the HTTP token which it names can be read. */
+/* Checks the configuration, and reads the files with roles and the HTTP token that it names, to check them. */
 static int check(pd_config *config, pd_error *err)
 {
     pd_roles *roles, *copy;

@@ -16,22 +16,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Microseconds that loading one job may take, as the service manager is told. */
+/* Microseconds that loading one job may take at most; told to the service manager. */
 #define LOADING_US "3600000000"
 
 /* A job that may be restored. */
 typedef struct candidate {
-    char dir[PD_KEEP_PATH];
-    char job[512];       /* its name; "": no manifest could be read */
-    uint64_t written_ms; /* when its newest checkpoint was written */
+    char dir[PD_KEEP_PATH]; /* path of the job's directory */
+    char job[512];          /* name of the job; "": no manifest could be read */
+    uint64_t written_ms;    /* when (ms since 1970) its newest checkpoint with an intact manifest was written */
 } candidate;
 
+/* The restoring of all jobs of a state directory. pd_recover owns it. */
 typedef struct recovery {
-    pd_disk_pass base;   /* must be the first member: a disk that reads nothing when the daemon stops */
-    const pd_disk *disk; /* the functions of `base`. The WAL is truncated by those of the disk below, which always
-                          * read */
+    pd_disk_pass base;   /* a disk whose reads fail when the daemon has to stop; must be the first member */
+    const pd_disk *disk; /* the functions of `base`. To truncate the WAL, base.below is used, whose reads do not fail */
     const pd_recover_user *user;
-    candidate *at;
+    candidate *at; /* jobs to restore, in the order of `compare` */
     size_t n;
 } recovery;
 
@@ -48,13 +48,13 @@ static int read_file(void *arg, int file, uint64_t offset, void *at, size_t byte
     return stops(r) ? ECANCELED : r->base.below->read(r->base.below->arg, file, offset, at, bytes);
 }
 
-/* Checks that the daemon does not stop. Otherwise reads may have failed, so their results must not be used. */
+/* Returns PD_CANCELLED if the daemon has to stop: then reads may have failed, and their results must not be used. */
 static int check_running(const recovery *r, pd_error *err)
 {
     return stops(r) ? pd_fail(err, PD_CANCELLED, "daemon stopped before its jobs were loaded") : PD_OK;
 }
 
-/* Reads the name of the job from the newest checkpoint with an intact manifest. */
+/* Fills in the name of a job and when its newest checkpoint was written, from the newest intact manifest. */
 static void describe(const pd_disk *disk, candidate *c, const pd_step_list *list)
 {
     char dir[PD_KEEP_PATH];
@@ -92,7 +92,7 @@ static int add_candidate(recovery *r, const char *root, const char *name, pd_err
     return PD_OK;
 }
 
-/* The job whose checkpoint was written last comes first. */
+/* Sorts jobs by the time of their checkpoints, the latest first. */
 static int compare(const void *left, const void *right)
 {
     const candidate *a = left, *b = right;
@@ -134,7 +134,7 @@ static void say(int level, const pd_checkpoint_image *kept, const char *format, 
     pd_log_put(&entry);
 }
 
-/* Tells the service manager to wait while a job is loaded. */
+/* Tells the service manager to wait longer, because a job is being loaded. */
 static void announce(const candidate *c)
 {
     char text[PD_KEEP_PATH + 80];
@@ -143,7 +143,7 @@ static void announce(const candidate *c)
     pd_notify(text);
 }
 
-/* Returns whether an earlier candidate has the same name. */
+/* Returns whether a job of the same name has a later checkpoint. */
 static bool is_outdated(const recovery *r, size_t i)
 {
     for (size_t k = 0; k < i; k++)
@@ -151,8 +151,8 @@ static bool is_outdated(const recovery *r, size_t i)
     return false;
 }
 
-/* Handles a job that was not restored: if it must be exact on other hardware, it stays on the disk, and the daemon
- * starts. */
+/* Handles a job that user->restore has refused. If the reason is exact = yes and a checkpoint of other hardware, logs
+ * it and returns PD_OK: the job stays on the disk, and the daemon starts. Otherwise returns the error. */
 static int refuse(const candidate *c, const pd_checkpoint_image *kept, const pd_checkpoint_about *there,
                   const pd_error *why, pd_error *err)
 {
@@ -187,11 +187,11 @@ static bool is_foreign(const pd_checkpoint_about *there)
     return strcmp(here.blas, there->blas) != 0 || strcmp(here.cpu, there->cpu) != 0;
 }
 
-/* The result of restoring the newest intact checkpoint of a job. */
+/* The result of user->restore for the newest intact checkpoint of a job. */
 typedef struct outcome {
     const recovery *r;
-    int rc;
-    pd_error why; /* why the job is not restored */
+    int rc;       /* what user->restore has returned */
+    pd_error why; /* why the job was not restored */
 } outcome;
 
 static void use(void *arg, pd_checkpoint_image *kept, const pd_manifest *manifest)
@@ -211,7 +211,8 @@ static void log_damage(void *arg, const char *dir, const pd_error *why)
     if (!stops(o->r)) pd_log(LOG_WARNING, "skipped a checkpoint: %s", why->text);
 }
 
-/* Restores a job from its newest intact checkpoint. Sets *o to the result. */
+/* Calls user->restore with the newest intact checkpoint of a job, and sets *o to the result. Returns an error if there
+ * is no such checkpoint, or the disk failed. */
 static int load(outcome *o, const candidate *c, pd_checkpoint_image **out, pd_manifest *manifest, pd_error *err)
 {
     const pd_checkpoint_user user = { o, use, log_damage };
@@ -223,8 +224,8 @@ static int load(outcome *o, const candidate *c, pd_checkpoint_image **out, pd_ma
 typedef struct replay {
     const recovery *r;
     const pd_checkpoint_image *kept;
-    uint64_t until; /* the last record of steps to replay */
-    pd_error why;   /* why a record was refused; code PD_OK: none was */
+    uint64_t until; /* number of the last record to replay */
+    pd_error why;   /* why user->replay has refused a record; code PD_OK: it has refused none */
 } replay;
 
 static pd_wal_source source_of(const pd_disk *disk, const candidate *c, const pd_checkpoint_image *kept,
@@ -242,8 +243,8 @@ static int replay_record(void *arg, const pd_wal_record *record, pd_error *err)
     return pd_fail(err, PD_CANCELLED, "%s", p->why.text);
 }
 
-/* Restores a job again that was spoiled in the midst of a step: from its checkpoint, which is of step `step`, and from
- * the records before that step. */
+/* Restores a job again that a failed replay of a step has made unusable: from its checkpoint of step `step`, and from
+ * the records up to step `until`. */
 static int try_again(const recovery *r, const candidate *c, uint64_t step, uint64_t until, pd_error *err)
 {
     outcome o = { .r = r };
@@ -268,7 +269,7 @@ static int try_again(const recovery *r, const candidate *c, uint64_t step, uint6
     return rc == PD_CANCELLED && p.why.code == PD_OK ? PD_OK : rc;
 }
 
-/* Reports the steps that were replayed, and the records that could not be used. */
+/* Logs how many steps were replayed, and why later records of steps could not be used. */
 static void report_steps(const replay *p, const pd_wal_about *about, uint64_t ms)
 {
     if (about->entries > 0)
@@ -286,7 +287,7 @@ static void report_steps(const replay *p, const pd_wal_about *about, uint64_t ms
             about->damage.text);
 }
 
-/* Reports the decision records that could not be used. */
+/* Logs why records of decisions could not be used. */
 static void report_decisions(const replay *p, const pd_wal_about *about)
 {
     const pd_error *why = p->why.code != PD_OK ? &p->why : &about->damage;
@@ -297,7 +298,8 @@ static void report_decisions(const replay *p, const pd_wal_about *about)
         p->why.code != PD_OK ? "nothing" : "the end", why->text);
 }
 
-/* Replays a stream of the WAL of a job. Sets *last to the last record that was used; 0: no decision counts. */
+/* Replays one stream of the WAL of a job. Sets *last to the number of the last record that was used; 0: no record of
+ * decisions was used. */
 static int replay_stream(const recovery *r, const candidate *c, const pd_checkpoint_image *kept, pd_wal_stream stream,
                          uint64_t *last, pd_error *err)
 {
@@ -320,7 +322,7 @@ static int replay_stream(const recovery *r, const candidate *c, const pd_checkpo
     return PD_OK;
 }
 
-/* Replays the WAL of a job. Then truncates each stream after the last record that was used. */
+/* Replays both streams of the WAL of a job. Then truncates each stream after the last record that was used. */
 static int replay_wal(const recovery *r, const candidate *c, const pd_checkpoint_image *kept, pd_error *err)
 {
     pd_wal_source from;

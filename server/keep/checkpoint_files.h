@@ -1,11 +1,12 @@
-/* checkpoint_files.h - checkpoints on a disk: writes them, finds them again, and reads them.
+/* checkpoint_files.h - writes, finds, verifies, reads and removes checkpoints on a disk.
  *
- * A checkpoint is a directory (keep_names.h). It is written under a temporary name and gets its own name when all of
- * its files are on the disk. So whenever the power fails, either the new checkpoint is there as a whole, or the one
- * before it is. No byte is trusted: the manifest has the size and XXH3 of each file, and its own.
+ * A checkpoint is a directory (state_dir.h). It is written under a temporary name, and renamed when all its files are
+ * on the disk. So after a crash either the new checkpoint or the one before it is complete. No byte is trusted: the
+ * manifest contains the size and XXH3 of each file, and its own XXH3.
  *
- * All functions may be called from any thread, but only one thread may write into a state directory (state_dir.h locks
- * it). Errors that are not named: PD_NO_MEMORY, and those of the disk, PD_UNAVAILABLE and PD_RESOURCE_EXHAUSTED. */
+ * All functions may be called from any thread, but only one thread may write into a state directory (pd_state_dir_open
+ * locks it). Functions also return errors that their comments do not name: PD_NO_MEMORY, and PD_UNAVAILABLE or
+ * PD_RESOURCE_EXHAUSTED if the disk failed. */
 #ifndef PD_CHECKPOINT_FILES_H
 #define PD_CHECKPOINT_FILES_H
 
@@ -15,83 +16,83 @@
 
 /* ---- writing ---- */
 
-/* Writes a checkpoint, or if kept->ended is set the mark that the job has ended. After PD_OK it survives a crash of the
- * machine, and kept->bytes is its size. Nothing is removed: see pd_checkpoint_tidy.
+/* Writes a checkpoint. If kept->ended is set, writes only the mark that the job has ended. After PD_OK the checkpoint
+ * survives a crash of the machine, and kept->bytes is its size. Older checkpoints stay (see pd_checkpoint_tidy).
  *
- * After an error the disk has what it had before: what was written is removed. If even that fails, the next call
- * removes it. A file whose sync has failed is never used again: the next call writes new files.
- * PD_RESOURCE_EXHAUSTED: the disk has not enough room for one more checkpoint; older ones are not removed first, since
- * they are all that there is until this one is complete. */
+ * After an error the new files are removed, and the older checkpoints are unchanged. If the removal fails, the next
+ * call removes them. A file whose sync has failed is never used again: the next call writes new files.
+ * PD_RESOURCE_EXHAUSTED: the disk has no room for one more checkpoint. Older ones are not removed first, because the
+ * job needs them until the new one is complete. */
 int pd_checkpoint_put(const pd_disk *disk, const char *root, pd_checkpoint_image *kept,
                       const pd_checkpoint_about *about, pd_error *err);
-/* Removes all checkpoints of a job but the last `keep`. Errors do not matter: the next call tries again. Removing large
- * files takes time, so whoever waits for a checkpoint should be told before. `job_dir` is the job's directory. */
+/* Removes all checkpoints of a job but the newest `keep` (at least 1). Ignores errors: the next call tries again.
+ * Removing large files takes time, so report a new checkpoint as durable before. `job_dir` is the job's directory. */
 void pd_checkpoint_tidy(const pd_disk *disk, const char *job_dir, uint64_t keep);
-/* Does both: of the job's checkpoints the last kept->keep are left. */
+/* Writes a checkpoint (pd_checkpoint_put), then removes all but the newest kept->keep (pd_checkpoint_tidy). */
 int pd_checkpoint_write(const pd_disk *disk, const char *root, pd_checkpoint_image *kept,
                         const pd_checkpoint_about *about, pd_error *err);
-/* Writes the path of a job's directory. pd_keep_check_root has accepted `root`. */
+/* Writes the path of the job's directory to `out`. pd_keep_check_root must have accepted `root`. */
 void pd_checkpoint_job_dir(char out[PD_KEEP_PATH], const char *root, const pd_checkpoint_image *kept);
 
 /* ---- reading ---- */
 
-/* Reads the manifest of a checkpoint, whose directory is `dir`, and compares the sizes of its files. PD_DATA_LOSS: the
- * checkpoint is damaged; the error names the file and says what is wrong. */
+/* Reads the manifest of the checkpoint in the directory `dir`, and compares the sizes of its files with it.
+ * PD_DATA_LOSS: the checkpoint is damaged; the error names the file and says what is wrong. */
 int pd_checkpoint_check(const pd_disk *disk, const char *dir, pd_manifest *manifest, pd_error *err);
 
-/* Called with each file of a checkpoint that is verified, and what is wrong with it (code PD_OK: nothing). */
+/* Takes the result for one file of a checkpoint that is verified. `why` says what is wrong; code PD_OK: nothing. */
 typedef void pd_file_verdict(void *arg, const char *file, const pd_error *why);
-/* Reads all bytes of a checkpoint and compares them with the manifest; then loads it, which checks the rest. Returns
- * PD_DATA_LOSS, or the first other error, if a file is damaged. */
+/* Reads all files of a checkpoint, compares them with the manifest, and calls `verdict` for each. Then loads the
+ * checkpoint, which checks what the files contain. Returns the first error. PD_DATA_LOSS: a file is damaged. */
 int pd_checkpoint_verify(const pd_disk *disk, const char *dir, pd_file_verdict *verdict, void *arg, pd_error *err);
 
-/* Loads a checkpoint. The caller frees *out with pd_checkpoint_image_free. PD_DATA_LOSS: it is damaged.
- * PD_UNIMPLEMENTED: a newer version has written it. */
+/* Loads a checkpoint. The caller frees *out with pd_checkpoint_image_free. PD_DATA_LOSS: the checkpoint is damaged.
+ * PD_UNIMPLEMENTED: another version of paramd has written it. */
 int pd_checkpoint_load(const pd_disk *disk, const char *dir, pd_checkpoint_image **out, pd_manifest *manifest,
                        pd_error *err);
 
-/* Called with a checkpoint that was passed over, and what is wrong with it. */
+/* Takes the directory of a checkpoint that was skipped, and why: it is damaged or cannot be read. */
 typedef void pd_damage_report(void *arg, const char *dir, const pd_error *why);
-/* Loads the newest checkpoint of a job that is whole; `job_dir` is the job's directory. Those that are newer and
- * damaged are reported. PD_NOT_FOUND: there is none. */
+/* Loads the newest intact checkpoint of a job; `job_dir` is the job's directory. Calls `report` for each newer
+ * checkpoint, which was skipped. PD_NOT_FOUND: no checkpoint is intact. */
 int pd_checkpoint_newest(const pd_disk *disk, const char *job_dir, pd_checkpoint_image **out, pd_manifest *manifest,
                          pd_damage_report *report, void *arg, pd_error *err);
 
-/* What becomes of the newest checkpoint. */
+/* The functions that pd_checkpoint_use_newest calls. */
 typedef struct pd_checkpoint_user {
     void *arg;
-    /* Uses a checkpoint, whose states of parameters and weights are still on the disk (pd_checkpoint_image.read_state
-     * and read_weights). If they cannot be read, it leaves everything as it was, and is called with an older
-     * checkpoint. */
+    /* Uses a checkpoint, for example restores a job. The states of the parameters and the weights are still on the
+     * disk: `use` reads them with kept->read_state and kept->read_weights. If they cannot be read, `use` must undo what
+     * it has done, and is called again with an older checkpoint. */
     void (*use)(void *arg, pd_checkpoint_image *kept, const pd_manifest *manifest);
-    pd_damage_report *report;
+    pd_damage_report *report; /* called for each checkpoint that was skipped */
 } pd_checkpoint_user;
-/* Uses the newest checkpoint of a job that is whole, as pd_checkpoint_newest loads it. *out is the checkpoint without
- * the states of its parameters and without weights. */
+/* Finds the newest intact checkpoint of a job, and calls user->use with it. *out becomes the checkpoint without the
+ * states of its parameters and without weights. The caller frees it. PD_NOT_FOUND: no checkpoint is intact. */
 int pd_checkpoint_use_newest(const pd_disk *disk, const char *job_dir, const pd_checkpoint_user *user,
                              pd_checkpoint_image **out, pd_manifest *manifest, pd_error *err);
 
 /* ---- listing ---- */
 
-/* A checkpoint in a list. Pointers are borrowed for the call. */
+/* A checkpoint in a list. Its pointers are valid only during the call. */
 typedef struct pd_checkpoint_entry {
     const char *dir;             /* path of its directory */
     const pd_manifest *manifest; /* zeros if it cannot be read */
-    uint64_t step;               /* by the name of its directory */
+    uint64_t step;               /* according to the name of its directory */
     bool ended;                  /* its job has ended */
-    bool aside;                  /* it was set aside, so a restart does not use it */
-    pd_error error;              /* what is wrong with its manifest, or the sizes of its files; code PD_OK: nothing */
+    bool aside;                  /* paramctl restore has set it aside, so a restart does not use it */
+    pd_error error; /* what is wrong with its manifest or with the sizes of its files; code PD_OK: nothing */
 } pd_checkpoint_entry;
 
-/* Calls `each` with all checkpoints in a state directory: job by job, the newest first. */
+/* Calls `each` for all checkpoints in a state directory, job by job, the newest of a job first. */
 int pd_checkpoint_list(const pd_disk *disk, const char *root, void (*each)(void *arg, const pd_checkpoint_entry *entry),
                        void *arg, pd_error *err);
 
-/* Makes the checkpoint of a step the one that the next start of the daemon loads: newer ones of the job are set aside
- * under another name (aside-STEP), and so is the job's log, which would lead on from there. The mark that the job has
- * ended is removed. *n_aside is the number of checkpoints that were set aside, *log_aside tells whether there was a
- * log. Fails if the checkpoint is damaged. PD_NOT_FOUND: there is no such job or step. PD_INVALID_ARGUMENT: several
- * jobs of that name have such a step; `creator` (0: any) chooses one. */
+/* Lets the next start of the daemon restore a job from its checkpoint of step `step`. Newer checkpoints of the job are
+ * renamed to aside-STEP, and its WAL is set aside, so that later steps are not restored or replayed. The mark that the
+ * job has ended is removed. *n_aside is the number of checkpoints that were set aside; *log_aside: the job had a stream
+ * of steps. PD_DATA_LOSS: the checkpoint is damaged, and nothing has changed. PD_NOT_FOUND: there is no such job or
+ * step. PD_INVALID_ARGUMENT: several jobs of that name have such a step; `creator` (0: any) chooses one. */
 int pd_checkpoint_restore(const pd_disk *disk, const char *root, const char *job, uint64_t creator, uint64_t step,
                           size_t *n_aside, bool *log_aside, pd_error *err);
 

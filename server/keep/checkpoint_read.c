@@ -1,4 +1,5 @@
-/* checkpoint_read.c - reads checkpoints, finds the newest one that is intact, and lists those of a state directory. */
+/* checkpoint_read.c - reads and verifies checkpoints, finds the newest intact one, lists all of a state directory, and
+ * restores an older one. */
 #include "checkpoint_files.h"
 #include "file_io.h"
 #include "state_dir.h"
@@ -14,7 +15,7 @@
 
 /* ---- the manifest ---- */
 
-/* Returns the last part of a path. */
+/* Returns the name after the last '/' of a path. */
 static const char *last_part(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -22,7 +23,7 @@ static const char *last_part(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* Checks that the directory of a checkpoint has the step in its name that the manifest has. */
+/* Checks that the name of a checkpoint's directory and the manifest have the same step. */
 static int check_name(const pd_file_reader *file, const char *dir, const pd_manifest *manifest, pd_error *err)
 {
     uint64_t step;
@@ -58,7 +59,7 @@ static int read_manifest(const pd_disk *disk, const char *dir, pd_manifest *mani
     return pd_file_reader_close(&file, rc, err);
 }
 
-/* Opens a file of a checkpoint, and closes it again, or reads all of it. */
+/* Opens a file of a checkpoint, which checks its size. With `all` also reads it, and checks its hash. */
 static int check_file(const pd_disk *disk, const char *dir, const pd_manifest *manifest, int which, bool all,
                       pd_error *err)
 {
@@ -72,7 +73,7 @@ static int check_file(const pd_disk *disk, const char *dir, const pd_manifest *m
     return PD_OK;
 }
 
-/* Reads all of a file. Of state.bin the error names the parameter whose state is damaged. */
+/* Reads a whole file, and checks its hash. If state.bin is damaged, the error names the parameter. */
 static int prove_file(const pd_disk *disk, const char *dir, const pd_manifest *manifest, int which, pd_error *err)
 {
     pd_checkpoint_image *kept;
@@ -97,7 +98,7 @@ int pd_checkpoint_check(const pd_disk *disk, const char *dir, pd_manifest *manif
 
 /* ---- loading ---- */
 
-/* Checks that state.bin is that of the manifest's checkpoint. */
+/* Checks that state.bin and the manifest have the same job and step. */
 static int agree(const char *dir, const pd_manifest *manifest, const pd_checkpoint_image *kept, pd_error *err)
 {
     if (strcmp(kept->job, manifest->job) == 0 && kept->creator == manifest->creator && kept->step == manifest->step)
@@ -160,7 +161,7 @@ int pd_checkpoint_verify(const pd_disk *disk, const char *dir, pd_file_verdict *
 
 /* ---- the newest ---- */
 
-/* Checks that a checkpoint belongs to the job in whose directory it lies. */
+/* Checks that a checkpoint lies in the directory of its own job. */
 static int check_home(const char *job_dir, const char *dir, const pd_manifest *manifest, pd_error *err)
 {
     char name[PD_KEEP_NAME];
@@ -170,11 +171,11 @@ static int check_home(const char *job_dir, const char *dir, const pd_manifest *m
     return pd_fail(err, PD_DATA_LOSS, "%.300s: it belongs to another job, whose directory is %.200s", dir, name);
 }
 
-/* The kinds of things that are done with the newest checkpoint. */
+/* Tries one checkpoint: loads it (try_load), or lets `user` use it (try_use). */
 typedef int attempt(const pd_disk *disk, const char *job_dir, const char *dir, const pd_checkpoint_user *user,
                     pd_checkpoint_image **out, pd_manifest *manifest, pd_error *err);
 
-/* Tries the checkpoints of a job, the newest first, until one is whole. */
+/* Calls `try` with the checkpoints of a job, the newest first, until it succeeds. */
 static int try_all(const pd_disk *disk, const char *job_dir, attempt *try, const pd_checkpoint_user *user,
                    pd_checkpoint_image **out, pd_manifest *manifest, pd_error *err)
 {
@@ -218,15 +219,15 @@ int pd_checkpoint_newest(const pd_disk *disk, const char *job_dir, pd_checkpoint
 
 /* ---- using the newest while it is read ---- */
 
-/* A checkpoint whose states and weights are still on the disk. */
+/* A checkpoint whose states of parameters and weights are still on the disk. */
 typedef struct using
 {
     const pd_disk *disk;
     const char *dir;
     const pd_manifest *manifest;
-    pd_state_bin *state;
+    pd_state_bin *state; /* the open state.bin; NULL: it is closed */
     pd_checkpoint_image *kept;
-    pd_error error; /* why a state or the weights could not be read; code PD_OK: all were, so far */
+    pd_error error; /* why a state or the weights could not be read; code PD_OK: no read has failed */
 }
 using;
 
@@ -254,7 +255,7 @@ static int read_weights(void *arg, float *const *to, pd_error *err)
     return rc;
 }
 
-/* Reads all of a checkpoint but the states of parameters and the weights. */
+/* Opens a checkpoint, and reads everything but the states of its parameters and the weights. */
 static int open_files(using *u, const char *job_dir, pd_manifest *manifest, pd_error *err)
 {
     const pd_file_sum *sum = manifest->file;
@@ -266,7 +267,7 @@ static int open_files(using *u, const char *job_dir, pd_manifest *manifest, pd_e
     return rc == PD_OK ? pd_notes_bin_read(u->disk, u->dir, &sum[PD_KEEP_NOTES], u->kept, err) : rc;
 }
 
-/* Lets the user have the checkpoint, which reads the rest. */
+/* Calls user->use with the checkpoint. Returns the error of a read that has failed. */
 static int use(using *u, const pd_checkpoint_user *user, pd_error *err)
 {
     u->kept->bytes = pd_manifest_bytes(u->manifest);
@@ -346,8 +347,8 @@ int pd_checkpoint_list(const pd_disk *disk, const char *root, void (*each)(void 
 typedef struct search {
     const char *job;
     uint64_t creator, step;
-    size_t found;
-    char dir[PD_KEEP_PATH]; /* of the checkpoint */
+    size_t found;           /* number of jobs that have such a checkpoint */
+    char dir[PD_KEEP_PATH]; /* path of the checkpoint's directory */
 } search;
 
 static void look(void *arg, const pd_checkpoint_entry *entry)
@@ -356,7 +357,7 @@ static void look(void *arg, const pd_checkpoint_entry *entry)
 
     if (entry->aside || entry->step != s->step || strcmp(entry->manifest->job, s->job) != 0) return;
     if (s->creator != 0 && s->creator != entry->manifest->creator) return;
-    /* STEP and STEP.old of the same job come one after the other: the first counts */
+    /* step-STEP and step-STEP.old of a job come one after the other: only the first counts */
     if (s->found > 0 && strncmp(s->dir, entry->dir, strlen(s->dir)) == 0) return;
     s->found++;
     snprintf(s->dir, sizeof s->dir, "%s", entry->dir);
@@ -375,7 +376,8 @@ static int find(search *s, const pd_disk *disk, const char *root, pd_error *err)
                    s->job, s->step);
 }
 
-/* Gives a checkpoint a name that no start of the daemon looks at: the first that is free. */
+/* Renames a checkpoint to the first free name of aside-STEP, aside-STEP.2 ... A daemon that starts ignores these
+ * names. */
 static int set_aside(const pd_disk *disk, const char *job_dir, const pd_step_entry *entry, pd_error *err)
 {
     char from[PD_KEEP_PATH], to[PD_KEEP_PATH], name[PD_KEEP_NAME];

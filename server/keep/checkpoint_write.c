@@ -1,4 +1,5 @@
-/* checkpoint_write.c - writes a checkpoint to a disk, so that at every moment a whole one is there. */
+/* checkpoint_write.c - writes checkpoints to a disk, so that a complete one is there at every moment, and removes old
+ * ones. */
 #include "checkpoint_files.h"
 
 #include <errno.h>
@@ -12,8 +13,8 @@
 #include "mutant.h"
 #include "weights_file.h"
 
-/* Bytes that a checkpoint needs on the disk besides its three large files: the manifest, and what directories and the
- * ends of files take. */
+/* Bytes that a checkpoint needs on the disk besides its three large files: for the manifest, for directories, and for
+ * the unused ends of disk blocks. */
 enum { SPARE_BYTES = 256 << 10 };
 
 /* An attempt to write a checkpoint. */
@@ -23,13 +24,13 @@ typedef struct attempt {
     pd_checkpoint_image *kept;
     pd_manifest manifest;
     pd_file_writer writer;
-    pd_step_list before;        /* what the job's directory had before */
-    char job_dir[PD_KEEP_PATH]; /* paths: of the job, */
-    char tmp[PD_KEEP_PATH];     /* of the checkpoint until it is complete, */
-    char final[PD_KEEP_PATH];   /* its own one, */
-    char old[PD_KEEP_PATH];     /* and that of an earlier checkpoint of the same step */
-    bool made, published;       /* the temporary directory is there; it has its own name */
-    bool replaced;              /* the earlier checkpoint of the same step is in `old` */
+    pd_step_list before;        /* the checkpoints in the job's directory before the attempt */
+    char job_dir[PD_KEEP_PATH]; /* path of the job's directory */
+    char tmp[PD_KEEP_PATH];     /* path of the checkpoint until it is complete */
+    char final[PD_KEEP_PATH];   /* path of the complete checkpoint */
+    char old[PD_KEEP_PATH];     /* new path of an earlier checkpoint of the same step */
+    bool made, published;       /* the directory `tmp` was made; it was renamed to `final` */
+    bool replaced;              /* an earlier checkpoint of the same step was renamed from `final` to `old` */
 } attempt;
 
 static void step_path(char out[PD_KEEP_PATH], const char *job_dir, pd_step_kind kind, uint64_t step)
@@ -64,7 +65,8 @@ static void name_paths(attempt *a)
     step_path(a->final, a->job_dir, PD_STEP_CURRENT, a->kept->step);
 }
 
-/* Makes the job's directory. It is synced even if it was there: an earlier attempt may have failed before it was. */
+/* Makes the job's directory, if it does not exist, and syncs its parent. Syncs even if the directory existed: an
+ * earlier attempt may have failed before the sync. */
 static int make_job_dir(attempt *a, pd_error *err)
 {
     int number = a->disk->make_dir(a->disk->arg, a->job_dir);
@@ -73,8 +75,8 @@ static int make_job_dir(attempt *a, pd_error *err)
     return pd_disk_sync_dir(a->disk, a->root, err);
 }
 
-/* Removes a checkpoint that is no longer needed. It loses its name first, so that nobody takes what is left of it for
- * damage. */
+/* Removes a checkpoint. Renames it to a temporary name first, so that a checkpoint that is removed only in part does
+ * not look damaged. */
 static void discard(const pd_disk *disk, const char *job_dir, const pd_step_entry *entry)
 {
     char path[PD_KEEP_PATH], tmp[PD_KEEP_PATH];
@@ -85,7 +87,7 @@ static void discard(const pd_disk *disk, const char *job_dir, const pd_step_entr
         (void)pd_keep_remove_dir(disk, tmp, NULL);
 }
 
-/* Removes what earlier attempts have left. */
+/* Removes the temporary directories that earlier attempts have left. */
 static int sweep(const attempt *a, pd_error *err)
 {
     char path[PD_KEEP_PATH];
@@ -161,11 +163,11 @@ static int fill(attempt *a, pd_error *err)
     return rc == PD_OK ? pd_disk_sync_dir(a->disk, a->tmp, err) : rc;
 }
 
-/* ---- giving it its name ---- */
+/* ---- renaming the complete checkpoint ---- */
 
-/* Chooses the name that the earlier checkpoint of the same step gets: one that is free, and tells that it is newer than
- * those that have such names already. These stay, because nobody knows yet which of them are whole: the job may have
- * come back from any of them. */
+/* Chooses the new name of an earlier checkpoint of the same step: one with a larger number than the old checkpoints of
+ * this step have. Those stay, because it is unknown which of them are intact: the job may have been restored from any
+ * of them. */
 static int choose_old_name(attempt *a, pd_error *err)
 {
     char name[PD_KEEP_NAME];
@@ -185,7 +187,7 @@ static int choose_old_name(attempt *a, pd_error *err)
                    a->job_dir, a->kept->step, number);
 }
 
-/* Makes room for the name: an earlier checkpoint of the same step stays under another one. */
+/* Renames an earlier checkpoint of the same step, so that the new one can have its name. */
 static int step_aside(attempt *a, pd_error *err)
 {
     int rc;
@@ -197,7 +199,7 @@ static int step_aside(attempt *a, pd_error *err)
     return rc;
 }
 
-/* Returns whether entry i is an old checkpoint of a step that also has a newer one. */
+/* Returns whether checkpoint i of the list is an old one whose step also has a newer one. */
 static bool is_replaced(const pd_step_list *list, size_t i)
 {
     const pd_step_entry *entry = &list->at[i];
@@ -207,8 +209,9 @@ static bool is_replaced(const pd_step_list *list, size_t i)
            (i > 0 && list->at[i - 1].kind == PD_STEP_OLD && list->at[i - 1].step == entry->step);
 }
 
-/* Takes their names from checkpoints of later steps. The job has gone back behind them, because they were damaged: if
- * they could be read one day, a restart would bring back what is no past of this job. */
+/* Renames checkpoints of later steps to temporary names. They were damaged, so the job was restored from an earlier
+ * step and continues differently: if a later restart could read them, it would restore steps that this job has not
+ * taken. *any: there were such checkpoints. */
 static int withdraw_later(attempt *a, bool *any, pd_error *err)
 {
     char path[PD_KEEP_PATH], tmp[PD_KEEP_PATH];
@@ -244,7 +247,8 @@ static int publish(attempt *a, pd_error *err)
 
 /* ---- the end ---- */
 
-/* Removes everything of an attempt that has failed. What cannot be removed is left to the next attempt. */
+/* Undoes an attempt that has failed: removes its files, and restores the name of an earlier checkpoint. The next
+ * attempt removes the files that could not be removed. */
 static void abandon(attempt *a)
 {
     if (a->published && rename_dir(a->disk, a->final, a->tmp, NULL) != PD_OK) return;
@@ -275,7 +279,8 @@ void pd_checkpoint_tidy(const pd_disk *disk, const char *job_dir, uint64_t keep)
     (void)pd_disk_sync_dir(disk, job_dir, NULL);
 }
 
-/* Marks a job as ended. Without a directory it has no checkpoint, and nothing can come back. */
+/* Writes the mark that a job has ended. Does nothing if the job has no directory, since a restart cannot restore it
+ * then. */
 static int mark_ended(const pd_disk *disk, const char *root, const pd_checkpoint_image *kept, pd_error *err)
 {
     char dir[PD_KEEP_PATH], path[PD_KEEP_PATH];

@@ -1,4 +1,4 @@
-/* cursor.h - reads and writes numbers in a block of bytes, little-endian. A read beyond the end gives 0. */
+/* cursor.h - reads and writes little-endian numbers in memory, one after the other. A read beyond the end returns 0. */
 #ifndef PD_CURSOR_H
 #define PD_CURSOR_H
 
@@ -9,12 +9,12 @@
 #include <string.h>
 
 typedef struct pd_cursor {
-    uint8_t *at;
-    size_t left;
-    bool ended; /* something was read beyond the end */
+    uint8_t *at; /* next byte to read or write */
+    size_t left; /* number of bytes from `at` to the end */
+    bool ended;  /* a read or write has gone beyond the end */
 } pd_cursor;
 
-/* Returns the next bytes, and goes on behind them; NULL: there are not so many. */
+/* Returns the next `bytes` bytes, and moves the cursor after them. Returns NULL if fewer are left. */
 static inline uint8_t *pd_cursor_bytes(pd_cursor *cursor, size_t bytes)
 {
     uint8_t *at = cursor->at;
@@ -46,7 +46,7 @@ static inline uint32_t pd_cursor_u32(pd_cursor *cursor)
     return le32toh(value);
 }
 
-/* Write what comes next into memory that has room for it. */
+/* Writes bytes at the cursor, and moves it after them. Without enough room writes nothing and sets cursor->ended. */
 static inline void pd_cursor_put(pd_cursor *cursor, const void *from, size_t bytes)
 {
     uint8_t *at = pd_cursor_bytes(cursor, bytes);

@@ -1,4 +1,4 @@
-/* disk_posix.c - the real file system, as a table of functions for the keeper. */
+/* disk_posix.c - pd_disk_posix, the disk of the real file system, and pd_disk_pass, which calls another disk. */
 #define _GNU_SOURCE /* O_DIRECT */
 #include "disk.h"
 #include "mutant.h"
@@ -12,10 +12,10 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* Files of at least so many bytes are written past the page cache, which takes half the time and leaves the cache to
- * others. */
+/* Files of at least so many bytes are written without the page cache (O_DIRECT), which takes half the time and leaves
+ * the cache to others. */
 #define DIRECT_BYTES (1u << 20)
-/* A reader of large pieces is followed by reads of the kernel, which are so many bytes ahead: at least AHEAD_BYTES. */
+/* Reads of at least AHEAD_LEAST bytes let the kernel read at least AHEAD_BYTES ahead, by requests of AHEAD_PIECE. */
 #define AHEAD_BYTES ((uint64_t)16 << 20)
 #define AHEAD_PIECE ((uint64_t)256 << 10)
 #define AHEAD_LEAST ((size_t)256 << 10)
@@ -37,7 +37,7 @@ int pd_disk_sync_dir(const pd_disk *disk, const char *path, pd_error *err)
     return number == 0 ? PD_OK : pd_disk_fail(err, number, "sync the directory", path);
 }
 
-/* Turns the result of a system call into an error number. */
+/* Returns the error number of a system call with the result `rc`; 0: it succeeded. */
 static int number_of(int rc)
 {
     return rc < 0 ? errno : 0;
@@ -49,7 +49,7 @@ static int make_dir(void *arg, const char *path)
     return number_of(mkdir(path, 0700));
 }
 
-/* Reserves nothing: writes into reserved space take half as long again on ext4. */
+/* Creates a file. Does not reserve space: writes into reserved space take half as long again on ext4. */
 static int create_file(void *arg, const char *path, uint64_t bytes, int *file)
 {
     int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, direct = bytes >= DIRECT_BYTES ? O_DIRECT : 0;
@@ -57,13 +57,13 @@ static int create_file(void *arg, const char *path, uint64_t bytes, int *file)
 
     *file = open(path, flags | direct, 0600);
     if (*file < 0 && errno == EINVAL && direct != 0) { /* the file system has no direct writes */
-        unlink(path);                                  /* some systems have created the file all the same */
+        unlink(path);                                  /* some systems have created the file nevertheless */
         *file = open(path, flags, 0600);
     }
     return number_of(*file);
 }
 
-/* Takes O_DIRECT from a file whose next write is not aligned, or whose file system does not know it after all. */
+/* Removes O_DIRECT from a file, because the next write is not aligned or the file system refuses direct writes. */
 static int write_through_cache(int file)
 {
     int flags = fcntl(file, F_GETFL);
@@ -86,7 +86,7 @@ static int reopen_file(void *arg, const char *path, uint64_t bytes, int *file)
     return number_of(*file);
 }
 
-/* Writes at a place in a file; -1: where the last write has ended. */
+/* Writes bytes at an offset in a file; -1: after the last write. */
 static int put(int file, off_t offset, const void *at, size_t bytes)
 {
     const uint8_t *from = at;
@@ -145,7 +145,7 @@ static int open_file(void *arg, const char *path, int *file)
         return 0;
     }
     close(*file);
-    return EINVAL; /* a pipe or device might never answer */
+    return EINVAL; /* reading from a pipe or a device might block forever */
 }
 
 static int size_of_file(void *arg, int file, uint64_t *bytes)
@@ -158,9 +158,9 @@ static int size_of_file(void *arg, int file, uint64_t *bytes)
     return 0;
 }
 
-/* Lets the kernel read what follows this read, while the caller works with what it has. At the beginning of a file asks
- * for two times AHEAD_BYTES, and for one more whenever a read passes a multiple of it. The kernel takes only a piece of
- * a large request, so each piece is asked for. */
+/* Lets the kernel read the bytes after this read, while the caller uses those that it has. At the beginning of a file
+ * requests 2 * AHEAD_BYTES, and AHEAD_BYTES more whenever a read passes a multiple of AHEAD_BYTES. The kernel cuts
+ * large requests, so each request is of AHEAD_PIECE bytes. */
 static void read_ahead(int file, uint64_t offset, size_t bytes)
 {
     uint64_t passed = (offset + bytes) / AHEAD_BYTES * AHEAD_BYTES;

@@ -1,4 +1,4 @@
-/* file_io.c - writes files in large aligned blocks, and reads them back, with their XXH3. */
+/* file_io.c - writes files in large aligned blocks, and reads them, with their XXH3. */
 #include "file_io.h"
 
 #include "mutant.h"
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of the buffer, and of the largest piece that is written at once. It lies on huge pages, as pieces of
- * writebehind.c do: the disk takes them in few requests. */
+/* Bytes of the buffer, which are also the most bytes of one write. The buffer lies on huge pages, so that the kernel
+ * splits a write into few requests to the disk. */
 enum { ROOM = 4 << 20 };
 
 int pd_file_writer_init(pd_file_writer *writer, const pd_disk *disk, pd_error *err)
@@ -84,7 +84,7 @@ static void add_to_hashes(pd_file_writer *writer, const void *at, size_t bytes)
     writer->bytes += bytes;
 }
 
-/* Returns how many bytes can be written from where they lie, without the buffer. */
+/* Returns how many of the bytes at `at` can be written without copying them to the buffer. */
 static size_t direct_bytes(const pd_file_writer *writer, const void *at, size_t bytes)
 {
     bool fits = writer->disk->any_memory || (uintptr_t)at % PD_DISK_BLOCK == 0;
@@ -93,8 +93,8 @@ static size_t direct_bytes(const pd_file_writer *writer, const void *at, size_t 
     return bytes >= ROOM ? ROOM : bytes / PD_DISK_BLOCK * PD_DISK_BLOCK;
 }
 
-/* Returns how many bytes go into the buffer. Where many come from memory that need not be copied, the buffer is filled
- * only up to the end of a block, so that they can be written from where they lie. */
+/* Returns how many of the next bytes are copied to the buffer. If many bytes follow that need not be copied, fills the
+ * buffer only up to the end of a disk block, so that the others are written without the buffer. */
 static size_t buffered_bytes(const pd_file_writer *writer, size_t bytes)
 {
     size_t left = ROOM - writer->used, to_block = (PD_DISK_BLOCK - writer->used % PD_DISK_BLOCK) % PD_DISK_BLOCK;
@@ -160,7 +160,8 @@ int pd_file_writer_close(pd_file_writer *writer, pd_file_sum *sum, pd_error *err
     return PD_OK;
 }
 
-/* Bytes that are read and hashed at a time: they are in the processor's cache when they are hashed. */
+/* Bytes that are read and hashed at a time, so few that they are still in the processor's cache when they are
+ * hashed. */
 enum { SLICE = 1 << 20 };
 
 int pd_file_reader_damaged(const pd_file_reader *reader, pd_error *err, const char *what)
@@ -239,7 +240,7 @@ int pd_file_reader_skip(pd_file_reader *reader, pd_error *err)
     return rc;
 }
 
-/* Compares what was read with what the manifest tells. */
+/* Checks that the whole file was read, and that its hash is that of the manifest. */
 static int prove(const pd_file_reader *reader, pd_error *err)
 {
     uint64_t hash;

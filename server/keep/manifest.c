@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The end of a manifest: its own hash. */
+/* The end of a manifest, with its own hash. */
 #define TAIL ",\n  \"xxh3\": \"%016" PRIx64 "\"\n}\n"
 enum { TAIL_BYTES = sizeof ",\n  \"xxh3\": \"0123456789abcdef\"\n}\n" - 1, BODY_END = sizeof "\n}" - 1 };
 
@@ -52,7 +52,7 @@ int pd_manifest_text(char **out, size_t *bytes, const pd_manifest *manifest, pd_
 
     if (text != NULL) {
         json_dumpb(body, text, n, JSON_INDENT(2));
-        n -= BODY_END; /* the closing brace comes behind the hash */
+        n -= BODY_END; /* the closing brace comes after the hash */
         snprintf(text + n, TAIL_BYTES + 1, TAIL, (uint64_t)XXH3_64bits(text, n));
         *out = text;
         *bytes = n + TAIL_BYTES;
@@ -69,7 +69,7 @@ static int damaged(pd_error *err, const char *what)
     return pd_fail(err, PD_DATA_LOSS, PD_KEEP_MANIFEST ": %s", what);
 }
 
-/* Copies a text. Returns false if it is none, or too long. */
+/* Copies a JSON string. Returns false if `from` is not a string, or too long. */
 static bool read_text(char *out, size_t room, const json_t *from)
 {
     const char *text = json_string_value(from);

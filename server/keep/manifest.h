@@ -1,7 +1,8 @@
-/* manifest.h - the manifest of a checkpoint: what it is, and the size and XXH3 of each of its files, as JSON.
+/* manifest.h - the manifest of a checkpoint: a JSON file with the job, the step, and the size and XXH3 of each file of
+ * the checkpoint.
  *
- * It is written last. Its own last member is the XXH3 of all bytes before that member, so a change of any of its bytes
- * is found. */
+ * The manifest is written after the other files. Its last member is the XXH3 of all bytes before that member, so a
+ * change of any byte is found. */
 #ifndef PD_MANIFEST_H
 #define PD_MANIFEST_H
 
@@ -18,18 +19,19 @@ typedef struct pd_checkpoint_about {
     uint64_t written_ms; /* time since 1970, in ms */
 } pd_checkpoint_about;
 
+/* A manifest in memory. */
 typedef struct pd_manifest {
-    char job[512];
-    uint64_t creator, step;
+    char job[512];          /* name of the job */
+    uint64_t creator, step; /* the creator of the job (pd_job_saved.creator); the step of the checkpoint */
     pd_checkpoint_about about;
-    pd_file_sum file[PD_KEEP_FILES];
+    pd_file_sum file[PD_KEEP_FILES]; /* size and hash of each of pd_keep_files */
 } pd_manifest;
 
-/* Makes the text of a manifest. The caller frees *out. */
+/* Makes the text of a manifest, *bytes bytes. The caller frees *out. PD_NO_MEMORY. */
 int pd_manifest_text(char **out, size_t *bytes, const pd_manifest *manifest, pd_error *err);
-/* Reads the text of a manifest. PD_DATA_LOSS: it is damaged. PD_UNIMPLEMENTED: it has a newer format. PD_NO_MEMORY. */
+/* Reads the text of a manifest. PD_DATA_LOSS: it is damaged. PD_UNIMPLEMENTED: it has another format. PD_NO_MEMORY. */
 int pd_manifest_parse(pd_manifest *manifest, const char *text, size_t bytes, pd_error *err);
-/* Returns the bytes of all files that a manifest tells of. */
+/* Returns the sum of the sizes of all files in a manifest. */
 uint64_t pd_manifest_bytes(const pd_manifest *manifest);
 
 #endif

@@ -1,4 +1,4 @@
-/* state_bin.c - writes and reads the file state.bin of a checkpoint. */
+/* state_bin.c - writes and reads the files state.bin and notes.bin of a checkpoint. */
 #include "state_bin.h"
 
 #include "cursor.h"
@@ -14,8 +14,8 @@ enum {
     VERSION = 1,
     PREFIX = 16,
     FOOTER = 24,
-    INDEX_HEAD = 48,     /* bytes of the index without names and parameters */
-    RECORD = 40,         /* bytes of a parameter in the index, without its name and dimensions */
+    INDEX_HEAD = 48,     /* bytes of the index without the job's name and the parameters */
+    RECORD = 40,         /* bytes of one parameter in the index, without its name and dimensions */
     MOST_OF_NAME = 1024, /* most bytes of a name */
     MOST_OF_INDEX = 1 << 28
 };
@@ -39,7 +39,8 @@ uint64_t pd_state_bin_bytes(const pd_checkpoint_image *kept)
     return bytes;
 }
 
-/* Writes a block (the head, or the state of a parameter), and adds its place and hash to the index. */
+/* Writes a section (the header of the image, or the state of a parameter), and adds its offset, length and hash to the
+ * index. */
 static int write_block(pd_file_writer *writer, const void *at, size_t bytes, pd_cursor *index, pd_error *err)
 {
     uint64_t offset = writer->bytes;
@@ -125,19 +126,19 @@ int pd_state_bin_write(pd_file_writer *writer, const char *dir, const pd_checkpo
 
 /* ---- reading ---- */
 
-/* What is needed while state.bin is read. */
+/* A state.bin that is being read. */
 typedef struct pd_state_bin {
     pd_file_reader file;
     pd_checkpoint_image *kept;
-    bool one_by_one; /* states are read one after the other, into the same memory */
-    uint8_t *buffer; /* that memory */
-    size_t largest;  /* bytes of the largest state */
+    bool one_by_one; /* states are read one after the other, all into `buffer` */
+    uint8_t *buffer; /* memory for one state; NULL: not one_by_one */
+    size_t largest;  /* bytes of the largest section */
     uint8_t *index;
     size_t index_bytes;
-    pd_cursor cursor; /* where the index is read */
-    uint64_t end;     /* where the next block must begin */
-    uint64_t head_xxh3;
-    uint64_t *xxh3; /* of the state of each parameter */
+    pd_cursor cursor;   /* position in the index */
+    uint64_t end;       /* offset at which the next section must begin */
+    uint64_t head_xxh3; /* hash of the header */
+    uint64_t *xxh3;     /* hash of the state of each parameter */
 } reading;
 
 static int no_memory(pd_error *err)
@@ -150,7 +151,7 @@ static int damaged(const reading *r, pd_error *err, const char *what)
     return pd_file_reader_damaged(&r->file, err, what);
 }
 
-/* Copies a name of n bytes from the index. NULL: it is none, or out of memory. */
+/* Copies a name of n bytes from the index to new memory. */
 static int read_name(reading *r, char **out, uint32_t n, pd_error *err)
 {
     const uint8_t *at = n > 0 && n <= MOST_OF_NAME ? pd_cursor_bytes(&r->cursor, n) : NULL;
@@ -162,7 +163,8 @@ static int read_name(reading *r, char **out, uint32_t n, pd_error *err)
     return PD_OK;
 }
 
-/* Reads the place of a block from the index. `out` not NULL: allocates its memory, no more bytes than the file has. */
+/* Reads the offset, length and hash of a section from the index, and checks that the section lies in the file. If `out`
+ * is not NULL, allocates memory for the section. */
 static int read_place(reading *r, uint8_t **out, size_t *bytes, uint64_t *xxh3, pd_error *err)
 {
     uint64_t offset = pd_cursor_u64(&r->cursor), n = pd_cursor_u64(&r->cursor);
@@ -269,7 +271,7 @@ static int read_prefix(reading *r, pd_error *err)
                    version, VERSION);
 }
 
-/* Reads all that stands before the states of parameters, and where these are. */
+/* Reads the index and the header. */
 static int read_head(reading *r, pd_error *err)
 {
     int rc = read_index(r, err);
@@ -302,7 +304,8 @@ static int check_state(const reading *r, uint32_t i, pd_error *err)
     return pd_fail(err, PD_DATA_LOSS, "%.300s: the state of parameter %.200s is damaged", r->file.path, param->name);
 }
 
-/* Says which block is damaged, if the file as a whole is. */
+/* Fills *err with the section that is damaged, if one is. Returns PD_DATA_LOSS. Call it if the hash of the file is
+ * wrong. */
 static int name_damage(const reading *r, pd_error *err)
 {
     int rc = check_head(r, err);
@@ -335,7 +338,7 @@ int pd_state_bin_read(const pd_disk *disk, const char *dir, const pd_file_sum *s
 
 /* ---- reading one state after the other ---- */
 
-/* Reads the head, which must be whole before anybody uses it. */
+/* Reads the index and the header, checks the hash of the header, and allocates the buffer for states. */
 static int begin_states(reading *r, pd_error *err)
 {
     int rc = read_head(r, err);
@@ -453,7 +456,8 @@ static int read_note(pd_file_reader *file, pd_checkpoint_image *kept, pd_error *
     return pd_file_reader_take(file, note->at, note->bytes, err);
 }
 
-/* Reads the beginning of the file, and allocates the array of notes: no more than the file can have. */
+/* Reads the beginning of notes.bin, and allocates the array of worker states, whose number fits the size of the
+ * file. */
 static int read_notes_prefix(pd_file_reader *file, pd_checkpoint_image *kept, uint32_t *n, pd_error *err)
 {
     uint8_t at[NOTES_PREFIX];

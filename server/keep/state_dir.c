@@ -1,4 +1,4 @@
-/* state_dir.c - opens and locks a state directory, makes and reads names in it, lists and removes what is there. */
+/* state_dir.c - opens and locks a state directory, makes and reads names in it, and lists and removes directories. */
 #include "state_dir.h"
 
 #include "disk.h"
@@ -38,7 +38,8 @@ static bool is_plain(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
 }
 
-/* Writes a name with %XX for all but plain bytes. Returns the number of bytes written; `most` is the largest. */
+/* Writes a name, with %XX for bytes that are not plain. Cuts it to at most `most` bytes. Returns the number of bytes
+ * written. */
 static size_t encode(char *out, size_t most, const char *name)
 {
     size_t n = 0;
@@ -72,7 +73,7 @@ void pd_keep_step_name(char out[PD_KEEP_NAME], pd_step_kind kind, uint64_t step)
     snprintf(out, PD_KEEP_NAME, "%s%020" PRIu64 "%s", kinds[kind].prefix, step, kinds[kind].suffix);
 }
 
-/* Reads 20 digits. Returns false if there are none, or if they are no step: steps are below 2^63. */
+/* Reads a number of 20 digits. Returns false if there are fewer digits, or if the number is not below 2^63. */
 static bool parse_digits(const char *at, uint64_t *step)
 {
     uint64_t value = 0;
@@ -91,7 +92,7 @@ void pd_keep_old_name(char out[PD_KEEP_NAME], uint64_t step, int number)
     if (number > 1) snprintf(out + strlen(out), PD_KEEP_NAME - strlen(out), ".%d", number);
 }
 
-/* Returns whether this is ".old.N", with N from 2 to PD_KEEP_OLDS. */
+/* Returns whether the suffix is ".old.N", with N from 2 to PD_KEEP_OLDS. */
 static bool is_another_old(const char *suffix)
 {
     size_t n = strlen(kinds[PD_STEP_OLD].suffix);
@@ -120,7 +121,8 @@ void pd_keep_segment_name(char out[PD_KEEP_NAME], pd_segment_kind kind, uint64_t
     if (kind == PD_SEGMENT_UP_TO) snprintf(out + n, PD_KEEP_NAME - (size_t)n, ".to-%020" PRIu64, step);
 }
 
-/* Returns what follows a prefix and 20 digits, whose value it tells; NULL: the text is another. */
+/* Returns the text after the prefix and 20 digits, and sets *value to these digits. Returns NULL if `text` does not
+ * begin so. */
 static const char *parse_part(const char *text, const char *prefix, uint64_t *value)
 {
     size_t n = strlen(prefix);
@@ -180,7 +182,7 @@ static int compare_steps(const void *left, const void *right)
 
     if (a->step != b->step) return a->step > b->step ? -1 : 1;
     if (a->kind != b->kind) return a->kind < b->kind ? -1 : 1;
-    /* of several old ones of a step, the name of the newest is the last */
+    /* the newest of several old checkpoints of a step has the largest name, and comes first */
     return a->kind == PD_STEP_OLD ? strcmp(b->name, a->name) : strcmp(a->name, b->name);
 }
 
@@ -245,7 +247,7 @@ static int list_names(pd_job_dirs *names, const pd_disk *disk, const char *path,
     return rc;
 }
 
-/* Tells whether a name is that of a job's directory: it ends with '-' and 16 hexadecimal digits. */
+/* Returns whether a name is that of a job's directory: it ends with '-' and 16 hexadecimal digits. */
 static bool is_job(const char *name)
 {
     size_t n = strlen(name);
@@ -297,8 +299,8 @@ int pd_keep_remove_dir(const pd_disk *disk, const char *path, pd_error *err)
     return number == 0 ? PD_OK : pd_disk_fail(err, number, "remove", path);
 }
 
-/* Checks that nobody but the owner, who must be this user or root, can write into the directory. Root may use that of
- * any user, as paramctl does when an operator restores a checkpoint. */
+/* Checks that only the owner can write into the directory, and that the owner is this user or root. If this process
+ * runs as root, the owner may be any user: paramctl restore runs so. */
 static int check_owner(const char *path, pd_error *err)
 {
     struct stat about;
@@ -317,16 +319,16 @@ static int check_owner(const char *path, pd_error *err)
     return PD_OK;
 }
 
-/* Writes the number of this process into the lock file, for people who find the directory locked. */
+/* Writes the id of this process into the lock file, so that an error can name who has the lock. */
 static void note_process(int lock)
 {
     char text[32];
     int n = snprintf(text, sizeof text, "%ld\n", (long)getpid());
 
-    if (ftruncate(lock, 0) == 0 && pwrite(lock, text, (size_t)n, 0) < 0) return; /* for information only */
+    if (ftruncate(lock, 0) == 0 && pwrite(lock, text, (size_t)n, 0) < 0) return; /* the lock works without it */
 }
 
-/* Says who has the lock. */
+/* Fills *err with the id of the process that has the lock. */
 static int held(int lock, const char *path, pd_error *err)
 {
     char text[32] = "";

@@ -1,4 +1,4 @@
-/* wal_format.c - how a segment of a log and its entries look on the disk. */
+/* wal_format.c - writes and reads the headers of WAL segments and of their records. */
 #include "wal_format.h"
 
 #include "cursor.h"
@@ -12,7 +12,7 @@ static const uint32_t entry_magic = 0x454c4450; /* "PDLE" */
 
 enum { SEGMENT_FIXED = sizeof segment_magic + 2 * 4 + 6 * 8 };
 
-/* Numbers of bytes and elements in a header are below this, so that sums of a few do not overflow. */
+/* Sizes in a header must be below this number of bytes, so that a sum of a few sizes does not overflow. */
 #define MOST ((uint64_t)1 << 56)
 
 static uint64_t round_up(uint64_t n, uint64_t to)
@@ -61,7 +61,7 @@ int pd_wal_segment_read(pd_wal_segment *segment, const uint8_t block[PD_DISK_BLO
 {
     uint8_t copy[PD_DISK_BLOCK];
     pd_cursor from = { .at = copy, .left = sizeof copy };
-    uint32_t version, name; /* later versions have this block, too */
+    uint32_t version, name; /* later versions begin with the same fields */
 
     *segment = (pd_wal_segment){ 0 };
     memcpy(copy, block, sizeof copy);
@@ -78,7 +78,7 @@ int pd_wal_segment_read(pd_wal_segment *segment, const uint8_t block[PD_DISK_BLO
                    PD_WAL_VERSION);
 }
 
-/* ---- entries ---- */
+/* ---- records ---- */
 
 void pd_wal_header_write(const pd_wal_header *header, uint8_t out[PD_WAL_HEADER])
 {

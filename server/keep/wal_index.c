@@ -1,4 +1,4 @@
-/* wal_index.c - finds the entries of a log by their headers. */
+/* wal_index.c - finds the records of a WAL stream by their headers. */
 #include "wal_index.h"
 
 #include "grow.h"
@@ -8,16 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes that are read at a time where headers are looked for in every block. */
+/* Bytes that look_for_claims reads at a time. */
 enum { SLICE = 1 << 20 };
 
 /* A segment whose headers are being read. */
 typedef struct visit {
     pd_wal_index *index;
-    size_t file;
-    int handle;
+    size_t file; /* index of its file in index->files */
+    int handle;  /* the open file */
     pd_wal_segment segment;
-    uint64_t offset; /* behind the last entry */
+    uint64_t offset; /* end of the last record that was read */
 } visit;
 
 const char *pd_wal_stream_dir(pd_wal_stream stream)
@@ -55,7 +55,7 @@ void pd_wal_index_path(char out[PD_KEEP_PATH], const pd_wal_index *index, size_t
     pd_keep_join(out, index->dir, index->files[file].name);
 }
 
-/* ---- entries ---- */
+/* ---- records ---- */
 
 size_t pd_wal_index_find(const pd_wal_index *index, uint64_t step)
 {
@@ -64,7 +64,8 @@ size_t pd_wal_index_find(const pd_wal_index *index, uint64_t step)
     return PD_WAL_NOWHERE;
 }
 
-/* Finds the entry that a new one follows. That is nearly always the last. */
+/* Returns the index of the record that the record at `place` follows. The search begins with the newest record, which
+ * is nearly always the right one. */
 static size_t find_parent(const pd_wal_index *index, const pd_wal_place *place)
 {
     for (size_t i = index->n_places; place->parent != 0 && i-- > 0;)
@@ -99,8 +100,8 @@ static void note_durable(pd_wal_index *index, uint64_t step)
     if (step > index->durable) index->durable = step;
 }
 
-/* Reads the header of the entry at v->offset, and its link. Returns 0, ENODATA if there is no entry that follows the
- * one before, or the error of the disk. */
+/* Reads the header and the link of the record at v->offset, which must be of step `step`. Returns ENODATA if there is
+ * no such record, or the error of the disk. */
 static int read_place(const visit *v, uint64_t step, pd_wal_place *place)
 {
     const pd_wal_file *file = &v->index->files[v->file];
@@ -118,7 +119,7 @@ static int read_place(const visit *v, uint64_t step, pd_wal_place *place)
     return 0;
 }
 
-/* Reads the headers of the entries of a segment, up to the first that does not follow the one before it. */
+/* Adds the records of a segment to the index, up to the first one that does not follow the record before it. */
 static int walk(visit *v)
 {
     uint64_t parent = v->segment.previous, before = v->segment.link;
@@ -136,8 +137,8 @@ static int walk(visit *v)
     }
 }
 
-/* Looks at all blocks from v->offset on for headers of entries of this segment: they tell what was on the disk when
- * they were written, even if they follow an entry that cannot be read. */
+/* Looks for headers of this segment's records in all disk blocks from v->offset on, and adds the steps that they claim
+ * to be durable to index->durable. So durable steps are known even after a record that cannot be read. */
 static int look_for_claims(const visit *v)
 {
     const pd_wal_file *file = &v->index->files[v->file];
@@ -160,7 +161,7 @@ static int look_for_claims(const visit *v)
 
 /* ---- segments ---- */
 
-/* Reads the header of a segment. *counts: its entries count. */
+/* Reads the header of a segment. *counts: the header belongs to this file and job, so its records count. */
 static int read_header(visit *v, bool *counts)
 {
     pd_wal_file *file = &v->index->files[v->file];
@@ -193,7 +194,8 @@ static int visit_file(visit *v, bool claims)
     return number == 0 && claims && file->kind == PD_SEGMENT_WHOLE ? look_for_claims(v) : number;
 }
 
-/* Reads one file. An error of the disk is noted: what other files have still counts. */
+/* Reads the headers in one file. Stores an error of the disk in index->unreadable: records of other files still
+ * count. */
 static void read_file(pd_wal_index *index, size_t i, bool claims)
 {
     visit v = { .index = index, .file = i };

@@ -1,4 +1,4 @@
-/* wal_index.h - finds the entries of a log by their headers, without reading what they have. */
+/* wal_index.h - finds the records of a WAL stream by their headers alone, without reading the aggregates. */
 #ifndef PD_WAL_INDEX_H
 #define PD_WAL_INDEX_H
 
@@ -6,58 +6,62 @@
 #include "wal_format.h"
 #include "wal_record.h"
 
-#define PD_WAL_NOWHERE SIZE_MAX
+#define PD_WAL_NOWHERE SIZE_MAX /* an index that says: there is no such record or file */
 
-/* A file in the directory of a log. */
+/* A segment's file in the directory of a stream. */
 typedef struct pd_wal_file {
     pd_segment_kind kind; /* not PD_SEGMENT_NONE */
+    /* number of the segment; step after which its records do not count (UINT64_MAX: all count) */
     uint64_t number, up_to;
-    uint64_t bytes;
-    uint64_t last; /* step of its last entry; 0: it has none */
+    uint64_t bytes; /* size of the file */
+    uint64_t last;  /* step of its last record; 0: it has no record */
     char name[64];
-    char job[PD_WAL_NAME]; /* the job's name according to its header */
+    char job[PD_WAL_NAME]; /* name of the job, from the segment's header */
 } pd_wal_file;
 
-/* Where an entry lies. */
+/* A record that was found: its place and its header. */
 typedef struct pd_wal_place {
-    size_t file; /* index of its file */
-    uint64_t offset;
+    size_t file;     /* index in pd_wal_index.files of the file that contains the record */
+    uint64_t offset; /* offset of the record in the file */
     pd_wal_header header;
-    uint64_t parent; /* link of the entry of step - 1; 0: it begins a chain */
-    uint64_t link;
-    size_t next; /* index of the entry that was written last of those that follow this one; PD_WAL_NOWHERE: none */
+    uint64_t parent; /* link of the record before; 0: this record begins a chain */
+    uint64_t link;   /* link of this record */
+    /* index in pd_wal_index.places of the record after this one, or of the newest of several; PD_WAL_NOWHERE: none */
+    size_t next;
 } pd_wal_place;
 
+/* All files and records of one stream of a job's WAL. */
 typedef struct pd_wal_index {
     const pd_disk *disk;
-    char dir[PD_KEEP_PATH]; /* path of the log's directory */
-    uint64_t creator;
-    pd_wal_file *files; /* in the order of their numbers, that in which they were written */
+    char dir[PD_KEEP_PATH]; /* path of the stream's directory */
+    uint64_t creator;       /* records of jobs with another creator do not count */
+    pd_wal_file *files;     /* in the order of their numbers, which is the order in which they were written */
     size_t n_files, files_room;
-    pd_wal_place *places; /* entries in the order in which they were written */
+    pd_wal_place *places; /* records in the order in which they were written */
     size_t n_places, places_room;
-    uint64_t durable; /* the last step of which an entry or segment says that it was on the disk; 0: none does */
-    bool no_memory;
-    pd_error
-        unreadable; /* the first file that a newer version has written, or the disk cannot read; code PD_OK: none */
+    uint64_t durable; /* the largest step that a header says was durable; 0: no header says so */
+    bool no_memory;   /* memory for a list was missing, so the index is incomplete */
+    /* why the first unreadable file cannot be read: a newer version has written it, or the disk failed; PD_OK: all
+     * files were read */
+    pd_error unreadable;
 } pd_wal_index;
 
 /* Returns the name of a stream's directory in the directory of its job. */
 const char *pd_wal_stream_dir(pd_wal_stream stream);
-/* Reads the headers of all segments and records of a stream; without its directory the index is empty. If `claims` is
- * set, also looks for headers after a record that cannot be read, so that index->durable is the largest step that any
- * header claims. Errors are those of the disk when it lists the directory, and PD_NO_MEMORY. After an error there is
- * nothing to free. */
+/* Reads the headers of all segments and records of a stream. If the stream has no directory, the index is empty. With
+ * `claims` also looks for headers after a record that cannot be read, so that index->durable is the largest step that
+ * any header claims to be durable. Returns PD_NO_MEMORY, or the error of the disk if the directory cannot be listed;
+ * there is nothing to free then. */
 int pd_wal_index_read(pd_wal_index *index, const pd_disk *disk, const char *job_dir, pd_wal_stream stream,
                       uint64_t creator, bool claims, pd_error *err);
 void pd_wal_index_free(pd_wal_index *index);
 
-/* Returns the entry of a step that was written last; PD_WAL_NOWHERE: there is none. */
+/* Returns the index in index->places of the newest record of a step; PD_WAL_NOWHERE: there is none. */
 size_t pd_wal_index_find(const pd_wal_index *index, uint64_t step);
-/* Returns the number up to which the entries of a control log are not needed any more, as the last entry says; 0: there
- * is no entry. */
+/* Returns the base of the last record of decisions: records up to this number are no longer needed. Returns 0 if there
+ * is no record. */
 uint64_t pd_wal_index_base(const pd_wal_index *index);
-/* Writes the path of a file. */
+/* Writes the path of index->files[file] to `out`. */
 void pd_wal_index_path(char out[PD_KEEP_PATH], const pd_wal_index *index, size_t file);
 
 #endif

@@ -1,5 +1,5 @@
-/* wal_read.c - reads the records that follow a checkpoint, and trusts no byte of them; truncates a WAL to the step to
- * which its job has come back, sets it aside, and removes it. */
+/* wal_read.c - reads and checks the records of a WAL stream, truncates the stream, sets the WAL aside, and removes
+ * it. */
 #include "cursor.h"
 #include "hash.h"
 #include "state_dir.h"
@@ -12,10 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes that are read and hashed at a time: they are in the processor's cache when they are hashed. */
+/* Bytes that are read and hashed at a time, so few that they are still in the processor's cache when they are
+ * hashed. */
 enum { SLICE = 1 << 20 };
 
-/* Returns the number of the record that those that count follow. */
+/* Returns the base of a stream: its records count from number base + 1 on. */
 static uint64_t base_of(const pd_wal_source *from, const pd_wal_index *index)
 {
     return from->stream == PD_WAL_DECISIONS ? pd_wal_index_base(index) : from->base;
@@ -25,8 +26,8 @@ static uint64_t base_of(const pd_wal_source *from, const pd_wal_index *index)
 typedef struct reading {
     pd_wal_index index;
     pd_wal_stream stream;
-    size_t file; /* index of the file that is open; PD_WAL_NOWHERE: none */
-    int handle;
+    size_t file; /* index in index.files of the file that is open; PD_WAL_NOWHERE: no file is open */
+    int handle;  /* the open file */
 } reading;
 
 static void close_file(reading *r)
@@ -48,14 +49,14 @@ static int open_file(reading *r, size_t file, pd_error *err)
     return number == 0 ? PD_OK : pd_disk_fail(err, number, "open", path);
 }
 
-/* Fills *err with PD_DATA_LOSS, and says where the entry lies that is damaged. */
+/* Fills *err with PD_DATA_LOSS, the place of the damaged record, and `what`: what is wrong with it. */
 static int damaged(const reading *r, const pd_wal_place *place, pd_error *err, const char *what)
 {
     return pd_fail(err, PD_DATA_LOSS, "%.300s/%s: the entry of step %" PRIu64 ", at byte %" PRIu64 ": %s", r->index.dir,
                    r->index.files[place->file].name, place->header.step, place->offset, what);
 }
 
-/* Reads all bytes of an entry up to its link, and compares their hash with it. */
+/* Reads all bytes of a record before its link, and compares their hash with the link. */
 static int read_bytes(reading *r, const pd_wal_place *place, uint8_t *to, XXH3_state_t *hash, pd_error *err)
 {
     uint64_t bytes = pd_wal_header_link(&place->header);
@@ -74,7 +75,7 @@ static int read_bytes(reading *r, const pd_wal_place *place, uint8_t *to, XXH3_s
     return damaged(r, place, err, "its XXH3 differs from the one that is written behind it");
 }
 
-/* Finds the aggregates in the bytes of an entry. */
+/* Lets record->parts point to the aggregates in the bytes of the record. */
 static int find_parts(const reading *r, const pd_wal_place *place, pd_wal_record *record, pd_error *err)
 {
     uint8_t *at = record->memory;
@@ -136,8 +137,8 @@ static int read_entry(reading *r, const pd_wal_place *place, pd_wal_record **out
     return rc;
 }
 
-/* Tells what is lost if the log says that later steps than the last that was read were on the disk, or if the disk
- * cannot read it. `why` says why the next entry could not be read; code PD_OK: there is none. */
+/* Sets about->damage if the disk could not read the stream, or if a header says that steps after the last record that
+ * was read were durable. `why` says why the next record could not be read; code PD_OK: there is no next record. */
 static void judge(const reading *r, pd_wal_about *about, const pd_error *why)
 {
     const pd_wal_index *index = &r->index;
@@ -153,7 +154,8 @@ static void judge(const reading *r, pd_wal_about *about, const pd_error *why)
                 about->last + 1, index->durable, reason);
 }
 
-/* Reads entries from the one at `place` on. Sets *why if one cannot be read. */
+/* Reads the record with the index `place` and those that follow it, and calls `each` for each. If a record cannot be
+ * read, stops, sets *why, and returns PD_OK. */
 static int read_all(reading *r, size_t place, int (*each)(void *arg, const pd_wal_record *record, pd_error *err),
                     void *arg, pd_wal_about *about, pd_error *why, pd_error *err)
 {
@@ -176,8 +178,7 @@ static int read_all(reading *r, size_t place, int (*each)(void *arg, const pd_wa
     return PD_OK;
 }
 
-/* Opens a stream: finds its records. Sets about->last to the record that those that count follow. After an error there
- * is nothing to close. */
+/* Opens a stream: finds its records, and sets about->last to its base. After an error there is nothing to close. */
 static int begin(reading *r, const pd_wal_source *from, pd_wal_about *about, pd_error *err)
 {
     int rc;
@@ -228,7 +229,7 @@ int pd_wal_read(const pd_wal_source *from, pd_wal_each *each, void *arg, pd_wal_
     return rc;
 }
 
-/* Returns whether a file has one of the entries from step base + 1 to `step`, which follow each other. */
+/* Returns whether a file contains a record that counts: one of the chain from base + 1 to `step`. */
 static bool is_on_path(const pd_wal_index *index, size_t file, uint64_t base, uint64_t step)
 {
     size_t place = pd_wal_index_find(index, base + 1);
@@ -238,7 +239,7 @@ static bool is_on_path(const pd_wal_index *index, size_t file, uint64_t base, ui
     return false;
 }
 
-/* Lets a file end with a step by its name. */
+/* Renames a file so that its records after `step` do not count. */
 static int limit(const pd_wal_index *index, size_t file, uint64_t step, pd_error *err)
 {
     char from[PD_KEEP_PATH], to[PD_KEEP_PATH], name[PD_KEEP_NAME];
@@ -251,7 +252,7 @@ static int limit(const pd_wal_index *index, size_t file, uint64_t step, pd_error
     return number == 0 ? PD_OK : pd_disk_fail(err, number, "rename", from);
 }
 
-/* Waits until the disk has a file: a daemon that was killed may have written entries without that. */
+/* Waits until the disk has the data of a file: a daemon that was killed may have left them unsynced. */
 static int settle(const pd_wal_index *index, size_t file, pd_error *err)
 {
     const pd_disk *disk = index->disk;
@@ -289,7 +290,8 @@ int pd_wal_truncate(const pd_wal_source *from, uint64_t last, pd_error *err)
     return rc;
 }
 
-/* Gives the directory `old` of a job the name `new`, or the first free one of new.2, new.3 ... */
+/* Renames the directory `old` of a job to `new`, or to the first free name of new.2, new.3 ... *was_there: there was
+ * such a directory. */
 static int set_aside(const pd_disk *disk, const char *job_dir, const char *old, const char *new, bool *was_there,
                      pd_error *err)
 {

@@ -1,5 +1,5 @@
-/* wal_write.c - writes the WALs of all jobs of a daemon: segments, one record after the other, with one wait for the
- * disk for a group of records. */
+/* wal_write.c - writes the records of all jobs' WALs into segments, and waits for the disk once for a group of
+ * records. */
 #include "cursor.h"
 #include "file_io.h"
 #include "grow.h"
@@ -14,36 +14,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The file of one stream of a job, while it is open. */
+/* One stream of a job's WAL, while it is open for writing. The pd_wal_writer owns it. */
 typedef struct stream {
     const pd_disk *disk;
-    pd_file_writer *writer; /* borrowed; between the first record and the sync it belongs to this stream alone */
-    char job_dir[PD_KEEP_PATH], dir[PD_KEEP_PATH];
+    pd_file_writer *writer; /* borrowed; no other stream uses it between the first record and the sync */
+    char job_dir[PD_KEEP_PATH], dir[PD_KEEP_PATH]; /* paths of the job's directory and of the stream's */
     pd_wal_stream kind;
-    pd_wal_segment segment; /* header of the segment that is written, or was written last */
+    pd_wal_segment segment; /* header of the segment that is being written, or of the last one */
     uint64_t segment_bytes; /* least bytes of a segment */
-    pd_wal_file *files;     /* the other files of the stream */
+    pd_wal_file *files;     /* the other segments of the stream */
     size_t n_files, files_room;
     bool open; /* a segment is being written */
-    int file;
+    int file;  /* file of this segment */
     char path[PD_KEEP_PATH];
     uint64_t bytes;        /* size of the file */
-    uint64_t offset, most; /* where the next record begins, and where the last must end */
-    bool resumed;          /* the writer writes to this segment */
-    bool new_name;         /* the directory was not synced since the segment has its name */
-    uint64_t last, link;   /* step and link of the last record; link 0: there is none, a chain must begin */
-    uint64_t base;         /* of the last record */
-    /* Files whose last record is not above this one may be written anew. A step's base is a durable checkpoint, so it
-     * is given up at once; decisions say themselves which of them are needed, so their base counts once it is
-     * durable. */
+    uint64_t offset, most; /* offset of the next record; largest offset at which a record may end */
+    bool resumed;          /* `writer` has this segment, so there may be unsynced records */
+    bool new_name;         /* the segment was created or renamed after the last sync of the directory */
+    uint64_t last, link;   /* step and link of the last record; link 0: the next record must begin a chain */
+    uint64_t base;         /* pd_wal_record.base of the last record */
+    /* Records up to this one are no longer needed, so a new segment may overwrite their files. In the stream of steps
+     * this is the base of the newest record, which is the step of a durable checkpoint. In the stream of decisions it
+     * is the base of the newest durable record. */
     uint64_t given_up;
-    uint64_t durable; /* the last step that is on the disk */
+    uint64_t durable; /* step of the last durable record */
 } stream;
 
-/* Most files that wait to be written anew; the others are removed. */
+/* Most obsolete files that are kept, so that new segments can overwrite them. More files are removed. */
 enum { SPARES = 16 };
 
-/* Least bytes of a segment of decisions in a daemon: its records are small and few. */
+/* Least bytes of a segment of decisions, whose records are small and few, in a daemon. */
 enum { DECISIONS_SEGMENT = 1 << 20 };
 
 static const uint8_t zeros[PD_DISK_BLOCK];
@@ -53,8 +53,9 @@ static void file_path(char out[PD_KEEP_PATH], const stream *s, const pd_wal_file
     pd_keep_join(out, s->dir, file->name);
 }
 
-/* Notes the segment that was written, whose last record is of the step `last`, so that it is removed one day. If there
- * is no memory for the note, it never is. A segment of the kind PD_SEGMENT_UP_TO is not written anew, only removed. */
+/* Adds the segment that was written to s->files, so that it is removed or overwritten when its last record, of step
+ * `last`, is obsolete. Without memory for the list the file stays. A file of the kind PD_SEGMENT_UP_TO is never
+ * overwritten, only removed. */
 static void note_file(stream *s, const char *path, pd_segment_kind kind, uint64_t last)
 {
     pd_wal_file file = { .kind = kind, .number = s->segment.number, .last = last, .bytes = s->bytes };
@@ -66,7 +67,8 @@ static void note_file(stream *s, const char *path, pd_segment_kind kind, uint64_
     s->files[s->n_files++] = file;
 }
 
-/* Removes files that are not needed after the checkpoint of a step, but for some that will be written anew. */
+/* Removes the files whose records are all obsolete (up to step `step`), except up to SPARES files that new segments can
+ * overwrite. */
 static void forget(stream *s, uint64_t step)
 {
     char path[PD_KEEP_PATH];
@@ -83,7 +85,7 @@ static void forget(stream *s, uint64_t step)
     s->n_files = n;
 }
 
-/* Takes a file whose records a checkpoint has made obsolete out of the list. Returns false if there is none. */
+/* Takes a file whose records are all obsolete out of s->files. Returns false if there is no such file. */
 static bool take_spare(stream *s, pd_wal_file *file)
 {
     for (size_t i = 0; i < s->n_files; i++) {
@@ -95,7 +97,7 @@ static bool take_spare(stream *s, pd_wal_file *file)
     return false;
 }
 
-/* Closes the segment, which is durable up to its last record. */
+/* Closes the segment, whose records must all be durable. */
 static void close_segment(stream *s)
 {
     if (!s->open) return;
@@ -104,8 +106,8 @@ static void close_segment(stream *s)
     note_file(s, s->path, PD_SEGMENT_WHOLE, s->last);
 }
 
-/* Gives up the segment after an error. What was not synced must not be read, even if the disk should have it: a later
- * sync that succeeds would prove nothing. So the name tells up to which step the file counts. */
+/* Closes the segment after an error. Its unsynced records must not be read later, because it is unknown whether the
+ * disk has them. So the file is renamed to say that only its records up to s->durable count. */
 static void break_off(stream *s)
 {
     char path[PD_KEEP_PATH], name[PD_KEEP_NAME];
@@ -141,7 +143,7 @@ static int sync_stream(stream *s, pd_error *err)
     return PD_OK;
 }
 
-/* Opens the file of a new segment: one that is written anew, or a new one. */
+/* Opens the file of a new segment: renames an obsolete file, or creates one. `bytes`: its expected size. */
 static int open_file(stream *s, uint64_t bytes, pd_error *err)
 {
     char name[PD_KEEP_NAME], from[PD_KEEP_PATH];
@@ -163,7 +165,7 @@ static int open_file(stream *s, uint64_t bytes, pd_error *err)
     return number == 0 ? PD_OK : pd_disk_fail(err, number, "open", s->path);
 }
 
-/* Begins a segment, in which the record comes first, with room for two such records. */
+/* Begins a segment for `record`, with room for at least two records of its size. */
 static int begin_segment(stream *s, const pd_wal_record *record, uint64_t record_bytes, pd_error *err)
 {
     uint8_t block[PD_DISK_BLOCK];
@@ -253,7 +255,7 @@ static int put_record(stream *s, const pd_wal_record *record, pd_error *err)
     return rc == PD_OK ? put_zeros(s, pd_wal_header_link(&header) + sizeof link, PD_DISK_BLOCK, err) : rc;
 }
 
-/* Begins a chain: nothing that the stream has is needed after the checkpoint before it. */
+/* Begins a chain. All earlier records of steps are obsolete then. */
 static int begin_chain(stream *s, const pd_wal_record *record, pd_error *err)
 {
     int rc = sync_stream(s, err);
@@ -266,7 +268,7 @@ static int begin_chain(stream *s, const pd_wal_record *record, pd_error *err)
     return PD_OK;
 }
 
-/* Prepares a segment for a record. */
+/* Makes sure that a segment is open and has room for a record. */
 static int make_room(stream *s, const pd_wal_record *record, pd_error *err)
 {
     pd_wal_header header = header_of(s, record);
@@ -307,7 +309,7 @@ static int append(stream *s, pd_wal_record *record, pd_error *err)
     return PD_OK;
 }
 
-/* Takes over the files that are there, and finds the record that the first one will follow. */
+/* Lists the files of a stream that an earlier daemon has written, and finds the record that record `first` follows. */
 static int take_over(stream *s, const pd_wal_record *first, pd_error *err)
 {
     pd_wal_index index;
@@ -366,7 +368,7 @@ struct pd_wal_writer {
     char root[PD_KEEP_PATH];
     uint64_t segment_bytes;
     pd_file_writer file;
-    stream **at; /* streams that are open */
+    stream **at; /* the open streams */
     size_t n, room;
 };
 
@@ -403,7 +405,7 @@ static bool has_ended(const stream *s)
     return true;
 }
 
-/* Removes the streams of jobs that have ended. */
+/* Closes the streams of jobs that have ended, and removes their files. */
 static void sweep(pd_wal_writer *writer)
 {
     char job_dir[PD_KEEP_PATH];
@@ -459,7 +461,7 @@ static int find_stream(pd_wal_writer *writer, const pd_wal_record *record, strea
     return add_stream(writer, record, out, err);
 }
 
-/* Writes the records of a stream among n, and waits for the disk once. */
+/* Writes those of n records that belong to a stream, and waits for the disk once. */
 static void write_job(stream *s, pd_wal_record *const *records, size_t n)
 {
     pd_error why = { 0 };
@@ -497,7 +499,7 @@ void pd_wal_write(pd_wal_writer *writer, pd_wal_record *const *records, size_t n
     stream *s = NULL;
 
     for (size_t i = 0; i < n; i++) {
-        if (is_later(records, i)) continue; /* written with the first of its stream */
+        if (is_later(records, i)) continue; /* written already, with the first record of its stream */
         if (find_stream(writer, records[i], &s, &why) == PD_OK)
             write_job(s, records, n);
         else

@@ -9,8 +9,8 @@
 #include "pages.h"
 #include "safetensors.h"
 
-/* ALIGN: where data may begin in memory and in the file. SPARE: most bytes that the header takes for a parameter
- * besides its name, and for the rest. */
+/* ALIGN: weights begin at multiples of so many bytes in memory. LENGTH_BYTES: bytes of the header's length, before the
+ * header. SPARE: most bytes of the header for one parameter without its name, and for the metadata. */
 enum { ALIGN = 64, LENGTH_BYTES = 8, SPARE = 320 };
 
 uint64_t pd_weights_file_bytes(const pd_checkpoint_image *kept)
@@ -27,7 +27,7 @@ static int compare_names(const void *left, const void *right)
     return strcmp((*(pd_checkpoint_param *const *)left)->name, (*(pd_checkpoint_param *const *)right)->name);
 }
 
-/* Returns the parameters in the order of their names. NULL: out of memory. */
+/* Returns pointers to the parameters, sorted by name. NULL: out of memory. */
 static pd_checkpoint_param **by_name(const pd_checkpoint_image *kept)
 {
     pd_checkpoint_param **list = calloc(kept->n_params + 1u, sizeof *list);
@@ -40,8 +40,8 @@ static pd_checkpoint_param **by_name(const pd_checkpoint_image *kept)
 
 /* ---- writing ---- */
 
-/* Makes the header longer by spaces, so that the data begin at a multiple of the disk's block, and large weights need
- * not be copied to be written. */
+/* Adds spaces to the header, so that the weights begin at a multiple of PD_DISK_BLOCK and can be written without
+ * copying them. */
 static int pad_header(uint8_t **header, size_t *bytes, pd_error *err)
 {
     size_t padded = (*bytes + PD_DISK_BLOCK - 1) / PD_DISK_BLOCK * PD_DISK_BLOCK;
@@ -94,17 +94,17 @@ int pd_weights_file_write(pd_file_writer *writer, const char *dir, const pd_chec
 
 /* ---- reading ---- */
 
-/* What is needed while weights are read. */
+/* A weights.safetensors that is being read. */
 typedef struct reading {
     pd_file_reader file;
     const pd_checkpoint_image *kept;
-    pd_checkpoint_param **order; /* the parameters by name */
+    pd_checkpoint_param **order; /* the parameters, sorted by name */
     uint8_t *header;
     pd_safetensors *tensors;
     bool open;
 } reading;
 
-/* Reads the header. Its length is bounded by the size of the file and by PD_ST_MAX_HEADER. */
+/* Reads the header. A header that is longer than the file or PD_ST_MAX_HEADER is damaged. */
 static int read_header(reading *r, pd_error *err)
 {
     uint64_t length = 0;
@@ -124,8 +124,8 @@ static int read_header(reading *r, pd_error *err)
     return pd_file_reader_damaged(&r->file, err, why.text);
 }
 
-/* Gives each parameter its place in one block of memory; of parameter i it is to[i], too. The shapes were compared with
- * those of the file, so there are not many more bytes than the file has. */
+/* Allocates memory for the weights of all parameters, and lets to[i] point to the place of parameter i. The shapes
+ * equal those in the file, so the memory is about as large as the file. */
 static int place_weights(pd_checkpoint_image *kept, float **to, pd_error *err)
 {
     size_t bytes = 0;
@@ -158,7 +158,7 @@ static int compare(reading *r, pd_error *err)
     return PD_OK;
 }
 
-/* Reads all weights in the order in which the file has them; those of each parameter i to `to[i]`. */
+/* Reads all weights in the order of the file, those of parameter i to to[i]. */
 static int read_weights(reading *r, float *const *to, pd_error *err)
 {
     size_t n;
@@ -173,7 +173,7 @@ static int read_weights(reading *r, float *const *to, pd_error *err)
     return rc;
 }
 
-/* Opens the file, and checks that it has the parameters of the checkpoint. */
+/* Opens the file, and checks that it has exactly the parameters of the checkpoint. */
 static int begin(reading *r, const pd_disk *disk, const char *dir, const pd_file_sum *sum,
                  const pd_checkpoint_image *kept, pd_error *err)
 {

@@ -1,4 +1,5 @@
-/* checkpoint.c - makes a checkpoint: the cut, the copies, and the results of preconditioner tasks that come later. */
+/* checkpoint.c - makes a checkpoint of a job: begins the consistent cut, copies the state, adds the results of
+ * preconditioner tasks that return later, and hands the checkpoint over. */
 #include "checkpoint.h"
 
 #include "checkpoint_state.h"
@@ -24,16 +25,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Estimates of how long it takes to copy a parameter, in ns of one core: for each parameter, and for each byte of its
- * state. Page faults of fresh memory are part of it. */
+/* Estimated time to copy a parameter, in ns of one core: PARAM_NS, and BYTE_NS for each byte of its state. This
+ * includes page faults in new memory. */
 #define PARAM_NS 2000.0
 #define BYTE_NS 0.2
-#define STATE_NS 100.0 /* the same for a worker state, with BYTE_NS for each byte */
+#define STATE_NS 100.0 /* estimated ns to copy a worker state, with BYTE_NS for each byte in addition */
 
-/* Most bytes of a parameter's record beside the state of its optimizer: counters, names and scalars. */
+/* Most bytes of a parameter in the image besides the state of its optimizer: counters, name and scalars. */
 enum { RECORD_BYTES = 1024 + PD_MAX_SCALARS * sizeof(pd_scalar_mean) };
 
-/* Parameters that are copied at the same time, and the time that is left for them, in ns of one core. */
+/* Up to SLICE parameters that are copied in parallel. budget_ns: time left to copy, in ns of one core. */
 enum { SLICE = 64 };
 typedef struct pd_slice {
     pd_param *param[SLICE];
@@ -41,11 +42,11 @@ typedef struct pd_slice {
     double budget_ns;
 } pd_slice;
 
-/* A copy of at least so many bytes keeps its memory for the next checkpoint; memory of smaller copies is freed. */
+/* Memory of copies of at least so many bytes is kept for the next checkpoint. Memory of smaller copies is freed. */
 enum { SPARE_LEAST = 64 << 10 };
 
-/* How long the parameters may take to reach the step of a checkpoint, and how long when the server drains: then the
- * rounds that can end have ended already, and only steps under way are waited for. */
+/* WAIT_NS: how long a checkpoint waits until all parameters have reached its step. LAST_WAIT_NS: the same when the
+ * server drains: then all rounds that can end have ended, and the checkpoint waits only for steps under way. */
 static const uint64_t WAIT_NS = 10 * 1000000000ull, LAST_WAIT_NS = 2 * 1000000000ull;
 
 static int name_params(pd_checkpoint_image *image, const pd_steps *steps)
@@ -107,7 +108,7 @@ static void free_making(pd_job *job)
     free(making);
 }
 
-/* Ends the cut of the checkpoint: all parameters continue. */
+/* Ends the cut of the checkpoint, so that all parameters continue. */
 static void end_cut(pd_job *job, uint64_t now_ns)
 {
     pd_checkpoint *making = job->checkpointing.making;
@@ -119,7 +120,7 @@ static void end_cut(pd_job *job, uint64_t now_ns)
     pd_export_go_on(job, now_ns);
 }
 
-/* Gives the checkpoint up: logs why, and refuses the requests that it would have answered. */
+/* Gives up the checkpoint that is being made: logs why, and refuses the requests that wait for it. */
 static void give_up(pd_job *job, const pd_error *err, uint64_t now_ns)
 {
     uint64_t step = job->checkpointing.cut.step;
@@ -136,8 +137,8 @@ static void give_up(pd_job *job, const pd_error *err, uint64_t now_ns)
     pd_checkpoint_failed(job, step, err);
 }
 
-/* Returns whether the present steps of the parameters can be taken as they are: no step is under way, and no gradients
- * are being clipped together. */
+/* Returns whether all parameters can be copied at the steps that they have: no step is under way, and no gradients are
+ * being clipped together. */
 static bool is_at_rest(const pd_job *job)
 {
     if (pd_global_clip_runs(&job->steps)) return false;
@@ -182,7 +183,8 @@ static int write_header(pd_job *job, pd_error *err)
     return pd_archive_end(&archive, &making->image->head, &making->image->head_bytes, err);
 }
 
-/* Continues a checkpoint whose parameters have not all been at its step yet. */
+/* Writes the header if all parameters have reached the step of the checkpoint, or if the time to wait is over and they
+ * can be copied at the steps that they have. Otherwise waits, or gives the checkpoint up. */
 static void await_params(pd_job *job, uint64_t now_ns)
 {
     pd_checkpoint *making = job->checkpointing.making;
@@ -217,7 +219,7 @@ static void choose(pd_job *job, pd_param *param, pd_slice *slice)
     job->checkpointing.making->parts[param->index].chosen = true;
 }
 
-/* Chooses the parameters to copy next, as far as the time allows, but at least one. Those that rest come first. */
+/* Chooses the parameters to copy next: at least one, and as many as the time allows. Quiesced parameters come first. */
 static void choose_some(pd_job *job, pd_slice *slice)
 {
     pd_checkpoint *making = job->checkpointing.making;
@@ -229,13 +231,13 @@ static void choose_some(pd_job *job, pd_slice *slice)
         if (!making->parts[making->at].chosen) choose(job, &job->steps.params[making->at], slice);
 }
 
-/* Returns the bytes of the memory into which a parameter's state is copied. */
+/* Returns the size of the memory into which a parameter's state is copied. */
 static size_t copy_bytes(const pd_param *param)
 {
     return (size_t)pd_plan_image_bytes(pd_optim_plan(param->optim)) + RECORD_BYTES;
 }
 
-/* Returns memory for the copy of a parameter's state: that of an earlier checkpoint, or new one. NULL: out of
+/* Returns memory for the copy of a parameter's state: memory of an earlier checkpoint, or new memory. NULL: out of
  * memory. */
 static void *take_memory(pd_job *job, const pd_param *param)
 {
@@ -262,8 +264,8 @@ void pd_checkpoint_spare(pd_job *job, pd_checkpoint_image *image)
     }
 }
 
-/* Ends the archive of a parameter. Small ones give back the memory that they have not used; that of others serves the
- * next checkpoint. */
+/* Ends the archive of a parameter. Shrinks the memory of a small copy to its size. The memory of a large copy keeps its
+ * size, because the next checkpoint uses it again. */
 static int end_archive(pd_archive *archive, pd_checkpoint_param *to, const pd_param *param, pd_error *err)
 {
     uint8_t *less;
@@ -276,8 +278,8 @@ static int end_archive(pd_archive *archive, pd_checkpoint_param *to, const pd_pa
     return PD_OK;
 }
 
-/* Copies the state of a parameter. If preconditioner tasks of it are at the preconditioner pool, its archive stays
- * open. Changes nothing that belongs to other parameters, so several threads may copy at the same time. */
+/* Copies the state of a parameter. If preconditioner tasks of the parameter are under way, its archive stays open for
+ * their results. Several threads may copy different parameters at the same time. */
 static int copy_state(pd_job *job, pd_param *param, pd_error *err)
 {
     pd_checkpoint *making = job->checkpointing.making;
@@ -302,7 +304,7 @@ static int copy_state(pd_job *job, pd_param *param, pd_error *err)
     return rc;
 }
 
-/* Adds a parameter that is copied to the checkpoint, and lets it continue. */
+/* Adds a parameter whose state was copied to the checkpoint, and lets the parameter continue. */
 static void add_copy(pd_job *job, pd_param *param)
 {
     pd_checkpoint *making = job->checkpointing.making;
@@ -349,7 +351,7 @@ static int copy_worker_state(pd_job *job, pd_checkpoint_image *image, uint32_t r
     return PD_OK;
 }
 
-/* Copies worker states as far as the time budget allows. */
+/* Copies worker states until all are copied or the time budget is used. */
 static int copy_worker_states(pd_job *job, double *budget_ns, pd_error *err)
 {
     pd_checkpoint *making = job->checkpointing.making;
@@ -367,7 +369,7 @@ static int copy_worker_states(pd_job *job, double *budget_ns, pd_error *err)
     return PD_OK;
 }
 
-/* Returns whether the states of all parameters are complete. */
+/* Returns whether the states of all parameters are copied, with all results of preconditioner tasks. */
 static bool is_complete(const pd_job *job)
 {
     const pd_checkpoint *making = job->checkpointing.making;
@@ -383,7 +385,7 @@ bool pd_checkpoint_has_work(const pd_job *job)
     return making->copied < job->steps.n_params || (is_complete(job) && making->states_at < job->steps.members.ranks);
 }
 
-/* Copies parameters as far as the time budget allows. */
+/* Copies parameters until all are copied or the time budget is used. */
 static int copy_params(pd_job *job, double *budget_ns, pd_error *err)
 {
     pd_slice slice = { .budget_ns = *budget_ns * job->steps.config->threads };

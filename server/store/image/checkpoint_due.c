@@ -1,6 +1,6 @@
 /* checkpoint_due.c - decides when a job gets a checkpoint, takes it back from the checkpoint writer, and watches the
- * disk: a checkpoint or entries of the log that it has for longer than disk_timeout are logged, again each time after
- * twice as long, and the job does what its on_disk_error says. */
+ * disk. If the disk has a checkpoint or WAL records of the job for longer than disk_timeout, this is logged, again each
+ * time after twice as long, and the job does what its on_disk_error says. */
 #include "checkpoint_due.h"
 
 #include "checkpoint.h"
@@ -20,7 +20,8 @@
 
 static const uint64_t MS = 1000000;
 
-/* Returns how long a checkpoint may be with the disk: disk_timeout, and twice the time that its bytes should take. */
+/* Returns how long (ns) the disk may take for a checkpoint: disk_timeout, and twice the time that it should take by the
+ * disk's speed, or that the last checkpoint took if this is longer. */
 static uint64_t checkpoint_limit(const pd_job *job)
 {
     uint64_t speed = job->steps.config->disk_speed, ns = job->checkpointing.newest.written_ns;
@@ -42,7 +43,8 @@ static void note(pd_disk_watch *watch, bool busy, uint64_t results, uint64_t now
         *watch = (pd_disk_watch){ .runs = true, .results = results, .since_ns = now_ns, .next_ns = now_ns + limit_ns };
 }
 
-/* Notes what the disk has at present. Call it after the job has handed something over or got it back. */
+/* Updates the watches of the checkpoint and of the WAL records that the disk has. Call it after the job has handed one
+ * over or got one back. */
 static void watch_disk(pd_job *job, uint64_t now_ns)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
@@ -52,7 +54,7 @@ static void watch_disk(pd_job *job, uint64_t now_ns)
          job->steps.values.at[PD_JOB_KEY_DISK_TIMEOUT]);
 }
 
-/* Returns the time at which tick_watch must be called next; UINT64_MAX: nothing of the job is with the disk. */
+/* Returns the time (ns) at which tick_watch must be called next; UINT64_MAX: the disk has nothing of the job. */
 static uint64_t next_watch(const pd_job *job)
 {
     const pd_checkpoint_policy *checkpointing = &job->checkpointing;
@@ -63,7 +65,7 @@ static uint64_t next_watch(const pd_job *job)
     return at;
 }
 
-/* Returns whether it is time to say that the disk does not answer. */
+/* Returns whether it is time to log that the disk does not answer. If so, sets the time of the next such line. */
 static bool is_late(pd_disk_watch *watch, uint64_t now_ns)
 {
     if (!watch->runs || now_ns < watch->next_ns) return false;
@@ -89,7 +91,7 @@ static void tell_checkpoint(pd_job *job, uint64_t now_ns)
            "the disk has not answered for %.3g s: it has the checkpoint of step %" PRIu64 "; steps up to %" PRIu64
            " are durable",
            seconds(&job->checkpointing.watch, now_ns), job->checkpointing.cut.step, job->checkpointing.durable_step);
-    /* Entries that wait for this checkpoint would hold the job back. */
+    /* Records that wait for this checkpoint would stop the job. */
     if (goes_on(job) && job->checkpointing.steps.waits) pd_wal_leave(job);
     pd_pause_begin(job);
 }
@@ -107,7 +109,7 @@ static void tell_entries(pd_job *job, uint64_t now_ns)
     if (goes_on(job)) pd_wal_leave(job);
 }
 
-/* Does what is due when the disk has not answered in time. */
+/* Logs that the disk has not answered in time, and does what on_disk_error says. */
 static void tick_watch(pd_job *job, uint64_t now_ns)
 {
     watch_disk(job, now_ns);
@@ -115,7 +117,7 @@ static void tick_watch(pd_job *job, uint64_t now_ns)
     if (is_late(&job->checkpointing.steps.watch, now_ns)) tell_entries(job, now_ns);
 }
 
-/* Returns whether all parameters have weights: only then there is a state to keep. */
+/* Returns whether all parameters have weights. Without them the job has no state for a checkpoint. */
 static bool has_state(const pd_job *job)
 {
     return job->steps.n_params > 0 && job->steps.progress.n_begun == job->steps.n_params && job->planning == NULL;
@@ -128,7 +130,7 @@ static bool is_asked_for(const pd_job *job)
 
     for (const pd_request *request = job->checkpointing.asked.first; request != NULL;
          request = pd_request_next(request))
-        /* A worker wants to know that a step is durable: with a log that needs no checkpoint. */
+        /* A worker waits for a durable step: if the WAL records steps, that needs no checkpoint. */
         if (request->u.checkpoint.step <= step && !(logs && request->u.checkpoint.job_name == NULL)) return true;
     return false;
 }
@@ -156,24 +158,26 @@ static void skip(pd_job *job)
            why, more, checkpointing->counts.skipped);
 }
 
-/* Returns whether the job needs a checkpoint of the weights that it begins with: a server that is killed before the
- * first multiple of checkpoint_every would otherwise lose the job. Workers then send their steps again from their
- * windows, or compute them again. A job that makes checkpoints only on demand has none of its beginning, since workers
- * would go back to it from any step; unless it has a log, which cannot begin without (pd_wal_wants_checkpoint). */
+/* Returns whether the job needs a checkpoint of its initial weights: without it, a server that is killed before the
+ * first multiple of checkpoint_every would lose the job. From this checkpoint, workers send their steps again from
+ * their resend windows, or compute them again. A job that makes checkpoints only on demand gets none here, because
+ * workers would have to go back to it from any later step. A stream of steps needs a first checkpoint in any case
+ * (pd_wal_wants_checkpoint). */
 static bool is_first(const pd_job *job)
 {
     return !job->checkpointing.newest.exists && !job->checkpointing.begun && has_state(job) &&
            job->checkpointing.every > 0;
 }
 
-/* Returns whether the job needs a checkpoint that says that it is over (job.h), so that a server that is started again
- * does not wait for its workers. A job that has nothing on the disk does not return. */
+/* Returns whether the job needs a checkpoint that says that the job is over (job.h), so that a restarted server does
+ * not wait for its workers. A job without a checkpoint on the disk needs none: a restart does not restore it. */
 static bool must_say_over(const pd_job *job)
 {
     return pd_job_is_over(job) && job->checkpointing.on_disk && !job->checkpointing.says_over;
 }
 
-/* Returns whether the last checkpoint of a draining server has nothing to add to those on the disk. */
+/* Returns whether the last checkpoint before the server stops is not needed, because the newest one on the disk has
+ * all state, or the job has no state yet. */
 static bool is_durable_already(const pd_job *job)
 {
     if (!has_state(job)) return true;
@@ -221,8 +225,8 @@ void pd_checkpoint_look(pd_job *job, uint64_t now_ns)
     if (job->checkpointing.making != NULL) {
         pd_checkpoint_go_on(job, now_ns);
         if (job->checkpointing.making != NULL && job->steps.progress.furthest >= job->checkpointing.next) {
-            /* The checkpoint that is being made may have been asked for, and be of just the step that is due now: then
-             * no checkpoint is left out. */
+            /* If the checkpoint that is being made is of the step that is due now, because a request has begun it, then
+             * none is skipped. */
             if (job->checkpointing.cut.step < job->checkpointing.next) skip(job);
             pd_checkpoint_policy_plan(job);
         }
@@ -242,7 +246,8 @@ static int check_ask(const pd_job *job, pd_error *err)
                    job->steps.name);
 }
 
-/* Returns the step that is enough for a request: an operator wants a checkpoint, a worker a durable step. */
+/* Returns the newest step that a request can be answered with: of the newest checkpoint for an operator, the durable
+ * step for a worker. */
 static uint64_t enough(const pd_job *job, const pd_request *request)
 {
     return request->u.checkpoint.job_name != NULL ? job->checkpointing.newest.step : job->checkpointing.durable_step;
@@ -271,8 +276,8 @@ void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
     pd_checkpoint_look(job, now_ns);
 }
 
-/* Logs that a checkpoint could not be written. On a full disk a fast job would log a hundred lines a second, so of many
- * failures in a row only those whose number is a power of two are logged. */
+/* Logs that a checkpoint could not be written. Of many failures in a row, logs only those whose number is a power of
+ * two: on a full disk a fast job would otherwise log a hundred lines a second. */
 static void say_failure(const pd_job *job, const pd_checkpoint_image *image)
 {
     uint64_t unwritten = job->checkpointing.counts.unwritten;

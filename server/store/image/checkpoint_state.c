@@ -70,10 +70,10 @@ void pd_checkpoint_failed(pd_job *job, uint64_t step, const pd_error *err)
     pd_checkpoint_answer_all(job, step, err, 0, 0);
 }
 
-/* The time between two attempts to make a checkpoint: at first, and at most. */
+/* Time (ns) between two attempts to make a checkpoint: the first one, and the largest one. */
 static const uint64_t FIRST_NS = 1000000000, MOST_NS = 60 * 1000000000ull;
 
-/* Returns whether no step can be expected that makes the next checkpoint due: no worker is connected, or the server
+/* Returns whether the job will not close a step that makes a checkpoint due: no worker is connected, or the server
  * drains and has tried the job's last checkpoint. */
 static bool is_idle(const pd_job *job)
 {
@@ -94,7 +94,7 @@ void pd_retry_tried(pd_job *job, uint64_t now_ns)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
-    /* Attempts that steps have made due do not count: the first one by time comes soon after them. */
+    /* Attempts that a step has made due do not count: the first attempt by time comes soon after them. */
     if (checkpointing->retry.wait_ns == 0 || !pd_retry_is_by_time(job)) checkpointing->retry.wait_ns = FIRST_NS;
     checkpointing->retry.at_ns = now_ns + checkpointing->retry.wait_ns;
     checkpointing->retry.wait_ns =
@@ -106,7 +106,8 @@ void pd_retry_end(pd_job *job)
     job->checkpointing.retry.wait_ns = 0;
 }
 
-/* Returns whether a checkpoint could begin now. When it can again, the job is looked at in any case. */
+/* Returns whether a checkpoint could begin now. When this changes to true, pd_checkpoint_look is called anyway, without
+ * a deadline. */
 static bool may_try(const pd_job *job)
 {
     return !job->checkpointing.writing && job->checkpointing.making == NULL && job->steps.cut == NULL &&
@@ -124,7 +125,7 @@ void pd_pause_begin(pd_job *job)
     uint64_t step;
 
     if (job->steps.values.at[PD_JOB_KEY_ON_DISK_ERROR] != PD_DISK_PAUSE || job->checkpointing.paused) return;
-    if (pd_wal_records_steps(&job->steps)) return; /* entries make the steps durable, or hold the job back */
+    if (pd_wal_records_steps(&job->steps)) return; /* records make the steps durable, or stop the job */
     step = job->steps.queue.limit = pd_cut_least_step(&job->steps);
     job->checkpointing.paused = true;
     job->checkpointing.retry = (pd_checkpoint_retry){ .at_ns = 0, .wait_ns = FIRST_NS };

@@ -1,71 +1,76 @@
-/* checkpoint_state.h - the record of the checkpoint that is being made of a job, who has asked for one, when it is
- * tried again, and whether the job pauses until one is durable. Step thread.
+/* checkpoint_state.h - the state of the checkpoint that is being made of a job; answers requests for a checkpoint,
+ * tries a failed checkpoint again, and pauses a job until a checkpoint is durable. Step thread.
  *
- * A job that trains tries a checkpoint that has failed again at the next multiple of checkpoint_every. A job that is
- * paused, whose workers have all gone, or whose last checkpoint before the server stops has failed, closes no step. It
- * tries again after a second, and less and less often, at last once a minute.
+ * After a failed checkpoint, a job that trains tries again at the next multiple of checkpoint_every. Some jobs close no
+ * step: paused ones, those without a connected worker, and those whose last checkpoint before the server stops has
+ * failed. Such a job tries again after a second, then after twice as long each time, at most a minute.
  *
- * A job with on_disk_error = pause pauses while its steps cannot become durable: it finishes the step that any of its
- * parameters has begun, and begins no other one. Rounds may collect contributions meanwhile. */
+ * A job with on_disk_error = pause pauses while its steps cannot become durable: its parameters finish the largest step
+ * that any of them has begun, and begin no further step. Rounds may collect contributions meanwhile. */
 #ifndef PD_CHECKPOINT_STATE_H
 #define PD_CHECKPOINT_STATE_H
 
 #include "archive.h"
 #include "job.h"
 
+/* How far the copy of one parameter is. */
 typedef struct pd_checkpoint_part {
     bool chosen; /* the parameter is copied, or is being copied */
-    /* the archive of a parameter that is copied except for `awaited` results of preconditioner tasks; NULL: no results
-     * are missing */
+    /* the open archive of a parameter that is copied except for results of preconditioner tasks; NULL: it is complete,
+     * or not begun */
     pd_archive *archive;
-    size_t awaited;
+    size_t awaited; /* number of results of preconditioner tasks that are missing */
 } pd_checkpoint_part;
 
+/* The checkpoint that is being made (job->checkpointing.making). The step thread owns it. */
 typedef struct pd_checkpoint {
     pd_checkpoint_image *image;
-    pd_effect *effect; /* will hand the checkpoint to the checkpoint writer; allocated in advance, so it cannot fail */
-    uint64_t until_ns; /* time by which all parameters must have reached the step of the cut */
-    bool last;         /* the server drains: parameters are taken at the steps that they have */
-    bool headed;       /* all parameters are quiesced, and the header is written: parameters can be copied */
-    bool cut_ended;    /* no parameter rests for this checkpoint any more */
-    bool failed;       /* a result of a preconditioner task could not be added, because of `error` */
+    pd_effect *effect; /* hands `image` to the checkpoint writer at the end; allocated at the beginning */
+    uint64_t until_ns; /* time (ns) by which all parameters must have reached the step of the cut */
+    bool last;         /* the server drains, so parameters are taken at the steps that they have */
+    bool headed;       /* all parameters are quiesced and the header is written, so parameters can be copied */
+    bool cut_ended;    /* the cut has ended: no parameter is quiesced for this checkpoint */
+    bool failed;       /* a result of a preconditioner task could not be added; `error` says why */
     pd_error error;
-    uint32_t copied, open; /* number of parameters that are copied; that wait for results of preconditioner tasks */
-    uint32_t at;           /* number of the first parameter that may not be chosen yet */
-    uint32_t states_at;    /* rank whose worker state is copied next, when all parameters are complete */
-    pd_checkpoint_part parts[];
+    uint32_t copied, open; /* number of copied parameters; number of these whose results of tasks are still missing */
+    uint32_t at;           /* index of the first parameter that may not be chosen yet */
+    uint32_t states_at;    /* rank whose worker state is copied next, after all parameters are complete */
+    pd_checkpoint_part parts[]; /* one for each parameter */
 } pd_checkpoint;
 
-/* Answers a request for a checkpoint with the durable step. `bytes` and `ns` are those of the checkpoint that was
- * written for it; 0: an earlier one sufficed. Takes ownership of the request. */
+/* Answers a request for a checkpoint with the durable step. `bytes` and `ns` are the size and the writing time
+ * of the checkpoint that was written for it; 0: an earlier checkpoint sufficed. Takes ownership of the request. */
 void pd_checkpoint_answer(pd_job *job, pd_request *request, uint64_t bytes, uint64_t ns);
-/* Returns whether the newest durable checkpoint has all changes of the state that no step has made (an import, weights
- * that were replaced) and that came before the request. */
+/* Returns whether the newest durable checkpoint contains all changes before the request that no step has made, such as
+ * an import or replaced weights. */
 bool pd_checkpoint_has_changes(const pd_job *job, const pd_request *request);
-/* Answers those who wait for a checkpoint of step `step` or an earlier one: with the error *err, or if it is NULL with
- * the checkpoint that was written. */
+/* Answers the requests that wait for a checkpoint of step `step` or of an earlier step. If err is not NULL, refuses
+ * them with *err. Otherwise `bytes` and `ns` are those of the checkpoint that was written, and requests with changes
+ * that it lacks still wait. */
 void pd_checkpoint_answer_all(pd_job *job, uint64_t step, const pd_error *err, uint64_t bytes, uint64_t ns);
-/* Answers those workers who wait until a step is durable that the job's log has on the disk now. */
+/* Answers the requests of workers that wait for a step that is durable now. Call it when a record has made a step
+ * durable. */
 void pd_checkpoint_answer_workers(pd_job *job);
-/* Notes that a checkpoint is on the disk or has failed. If it was the last one before the server stops, the drain need
- * not wait for it any more. */
+/* Ends the wait of a draining server for the job's last checkpoint, if this was it. Call it when a checkpoint is
+ * durable or has failed. */
 void pd_checkpoint_ended(pd_job *job);
-/* Notes that the checkpoint of this step could not be made or written, and refuses those who wait for it. */
+/* Counts a checkpoint that could not be made or written, stores the error, and refuses the requests that wait for this
+ * step or an earlier one with *err. */
 void pd_checkpoint_failed(pd_job *job, uint64_t step, const pd_error *err);
 
-/* Returns whether a checkpoint should be begun now, because an earlier one has failed and no step makes one due. */
+/* Returns whether a checkpoint should begin now because an earlier one has failed and no step will make one due. */
 bool pd_retry_wants_checkpoint(const pd_job *job, uint64_t now_ns);
-/* Notes that a checkpoint is begun: the next attempt comes later. */
+/* Sets the time of the attempt after this one. Call it when a checkpoint begins. */
 void pd_retry_tried(pd_job *job, uint64_t now_ns);
-/* Notes that a checkpoint is on the disk. */
+/* Resets the time between attempts. Call it when a checkpoint is durable. */
 void pd_retry_end(pd_job *job);
-/* Returns whether the next attempt after a failure is due at a time and not at a step. */
+/* Returns whether the next attempt is due at a time and not at a step. */
 bool pd_retry_is_by_time(const pd_job *job);
-/* Returns the time of the next attempt; UINT64_MAX: none is due. */
+/* Returns the time (ns) of the next attempt; UINT64_MAX: no attempt is due at a time. */
 uint64_t pd_retry_next_tick(const pd_job *job);
 
-/* Pauses the job, and logs it, if its configuration says so and its log does not make steps durable. Does nothing if
- * the job is paused. */
+/* Pauses the job and logs it, if on_disk_error is pause and its WAL records no steps. Does nothing if the job is paused
+ * already. */
 void pd_pause_begin(pd_job *job);
 /* Lets a paused job continue. Does nothing if the job is not paused. */
 void pd_pause_end(pd_job *job);

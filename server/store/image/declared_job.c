@@ -1,5 +1,5 @@
-/* declared_job.c - turns a job's declarations into records of an image, and such records into the Hello and the
- * Declare that create the job again. */
+/* declared_job.c - writes a job's declarations to an image, and makes the job again from them by a Hello and a Declare
+ * request. */
 #include "declared_job.h"
 
 #include "checkpoint_policy.h"
@@ -136,7 +136,7 @@ int pd_declared_job_of(pd_declared_job *out, const pd_job *job, pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its image", job->steps.name);
 }
 
-/* Returns a copy of a text from an image. If the image has no text (`text` is NULL) returns a copy of "". */
+/* Returns a copy of a text from an image. If the image has no text (`text` is NULL), returns a copy of "". */
 static char *text_of(const char *text)
 {
     return strdup(text != NULL ? text : "");
@@ -198,8 +198,8 @@ static void fill_decl(pd_param_decl *out, const pd_declared_param_record *param)
     memcpy(out->shape.dim, param->dim, param->rank * sizeof param->dim[0]);
 }
 
-/* Copies the ranges of rank 0 from an image into its Declare request. This is needed because planning checks the ranges
- * if rank 0 is the only rank: then they must contain all elements of each parameter. */
+/* Copies the ranges of rank 0 from an image into its Declare request. If rank 0 is the only rank, planning checks that
+ * these ranges contain all elements of each parameter. */
 static void fill_ranges(pd_request *declare, const pd_declared_job *d)
 {
     for (size_t i = 0; i < d->n_ranges; i++) {
@@ -210,7 +210,7 @@ static void fill_ranges(pd_request *declare, const pd_declared_job *d)
     }
 }
 
-/* Makes a Declare request of rank 0 from an image. The job's parameters are then planned from this request. */
+/* Makes a Declare request of rank 0 from an image, from which the job's parameters are planned. */
 static int make_declare(pd_request **out, const pd_declared_job *d)
 {
     pd_request *declare = *out = pd_request_new(PD_REQ_DECLARE, (pd_ticket){ 0, 0 });
@@ -286,8 +286,7 @@ static int complete(pd_job *job, const pd_declared_job *d, pd_error *err)
     uint64_t bytes;
     int rc = PD_OK;
 
-    /* Planning has set the ranges of rank 0. They are removed again, because the loop below sets the ranges of all
-     * ranks. */
+    /* Planning has set the ranges of rank 0. Remove them, because the loop below sets the ranges of all ranks. */
     pd_ranges_give_back(job, 0);
     for (size_t i = 0; rc == PD_OK && i < d->n_ranges; i++) rc = set_range(job, &d->ranges[i], err);
     for (size_t i = 0; rc == PD_OK && i < d->n_params; i++)

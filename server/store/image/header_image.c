@@ -1,5 +1,5 @@
-/* header_image.c - the header of an image: ranks, step groups, clip and overrides, with one table of fields each for
- * both directions. */
+/* header_image.c - writes and reads the header of an image: ranks, step groups, clip and overrides, with one table of
+ * fields each for both directions. */
 #include "header_image.h"
 
 #include "checkpoint_policy.h"
@@ -76,11 +76,11 @@ static const pd_table left_table = { "left", sizeof(pd_rank), left_fields };
 
 enum { MOST_PATTERN = PD_NAME_MAX, MOST_VALUE = 4096 };
 
-/* An override as a record of the image. */
+/* An override in an image. The names of fields are those of pd_override, except `rule`, `scheduled` and `value`. */
 typedef struct record {
-    uint32_t rule;
-    uint64_t mask, withdrawn, scheduled;
-    double value[PD_MAX_HYPERS]; /* values of the hyperparameters that do not follow a schedule */
+    uint32_t rule;                       /* index of the optimizer rule whose parameters use the override */
+    uint64_t mask, withdrawn, scheduled; /* `scheduled`: bits of the hyperparameters that follow a schedule */
+    double value[PD_MAX_HYPERS];         /* values of the hyperparameters that do not follow a schedule */
     char *pattern;
     char by[128];
     bool planned, overruled;
@@ -93,22 +93,24 @@ static const pd_field record_fields[] = { PD_FIELD(record, rule),      PD_FIELD(
                                           PD_FIELD(record, overruled), { 0 } };
 static const pd_table record_table = { "override", sizeof(record), record_fields };
 
+/* The use of an override by one parameter, in an image. */
 typedef struct entry {
-    uint32_t number;
-    uint64_t from, mask;
+    uint32_t number;     /* index of the override in the image */
+    uint64_t from, mask; /* first step to which it applies; bit h: it applies to hyperparameter h */
 } entry;
 static const pd_field entry_fields[] = { PD_FIELD(entry, number), PD_FIELD(entry, from), PD_FIELD(entry, mask), { 0 } };
 static const pd_table entry_table = { "entry", sizeof(entry), entry_fields };
 
+/* A schedule of an override, as text. */
 typedef struct schedule_text {
     char *text;
 } schedule_text;
 static const pd_field schedule_fields[] = { PD_FIELD_IN(schedule_text, text, 0, MOST_VALUE), { 0 } };
 static const pd_table schedule_table = { "schedule", sizeof(schedule_text), schedule_fields };
 
-/* Gives each override of the job a number, in the order of the parameters that use it, and
- * returns how many there are. If `all` is not NULL, all[i] becomes override i, and rules[i] the index of the optimizer
- * rule whose parameters use it. */
+/* Numbers the overrides of the job in the order of the parameters that use them, and returns how many there are. If
+ * `all` is not NULL, all[i] becomes override i, and rules[i] the index of the optimizer rule whose parameters use
+ * it. */
 static size_t number_all(pd_job *job, pd_override **all, uint32_t *rules)
 {
     size_t n = 0;
@@ -200,8 +202,8 @@ static int set_values(pd_archive *archive, pd_override *override, const record *
     return PD_OK;
 }
 
-/* Reads the record of an override from an image and
- * makes the override, with one reference. Returns NULL after an error, which the archive remembers. */
+/* Reads an override from an image, and makes it with one reference. Returns NULL after an error, which is stored in the
+ * archive. */
 static pd_override *read_one(pd_archive *archive, pd_job *job)
 {
     record r = { 0 };
@@ -278,8 +280,8 @@ static void read_all(pd_archive *archive, pd_job *job, size_t n)
     free(all);
 }
 
-/* Writes the overrides of all parameters of the job to the archive, or reads them from it,
- * depending on the archive's direction. */
+/* Writes the overrides of all parameters to the archive, or reads them from it, depending on the archive's
+ * direction. */
 static void visit_overrides(pd_archive *archive, pd_job *job)
 {
     size_t n = number_all(job, NULL, NULL);
@@ -295,8 +297,8 @@ static void visit_overrides(pd_archive *archive, pd_job *job)
     pd_archive_leave(archive);
 }
 
-/* Returns the step after which parameters are stopped, by a cut (consistent_cut.h) or by the job's log (wal.h);
- * UINT64_MAX: nothing stops them. */
+/* Returns the step after which parameters are stopped, by a consistent cut or by the stream of steps (wal.h). If
+ * nothing stops them, returns UINT64_MAX - 1. */
 static uint64_t stopped_at(const pd_steps *steps)
 {
     uint64_t step = steps->cut != NULL && steps->cut->quiesces ? steps->cut->step : UINT64_MAX - 1;
@@ -308,7 +310,7 @@ static void visit_group(pd_archive *archive, const pd_steps *steps, pd_step_grou
 {
     pd_step_group_saved saved = group->saved;
 
-    /* While the members are stopped, the steps that they will take next do not count yet. */
+    /* The image has no step after the one at which members are stopped, so the group must not know later rounds. */
     if (saved.unknown > stopped_at(steps) + 1) saved.unknown = stopped_at(steps) + 1;
     pd_archive_fields(archive, &group_table, &saved);
     if (pd_archive_is_reading(archive)) group->saved = saved;
@@ -337,8 +339,8 @@ static bool knows_run(const pd_job *job, uint32_t ranks)
     return knows;
 }
 
-/* Visits the run of the job, and which of its first `ranks` ranks have left. Images of version 0.1.0 lack the section:
- * the run is then not known, and ranks count as lost. */
+/* Writes or reads the run of the job, and which of its first `ranks` ranks have left. Images of version 0.1.0 lack this
+ * section: then the run is unknown, and ranks count as lost. */
 static void visit_run(pd_archive *archive, pd_job *job, uint32_t ranks)
 {
     bool has = knows_run(job, ranks) || has_replaced(job);
@@ -350,8 +352,9 @@ static void visit_run(pd_archive *archive, pd_job *job, uint32_t ranks)
     pd_archive_leave(archive);
 }
 
-/* Visits the identities of the job's owner and of its first `ranks` ranks. Images without them, and those of version
- * 0.1.0, lack the section: the job then has no owner until a worker comes, and any identity may take its ranks. */
+/* Writes or reads the identities of the job's owner and of its first `ranks` ranks. Images of jobs without identities,
+ * and those of version 0.1.0, lack this section: then the job has no owner until a worker joins, and any identity may
+ * take its ranks. */
 static void visit_identities(pd_archive *archive, pd_job *job, uint32_t ranks)
 {
     bool has = knows_identities(job, ranks) || knows_run(job, ranks) || has_replaced(job);
@@ -363,8 +366,8 @@ static void visit_identities(pd_archive *archive, pd_job *job, uint32_t ranks)
     pd_archive_leave(archive);
 }
 
-/* Visits the number of the change by hand whose weights the parameters have (job/replacement.h). Images lack the
- * section if no weights were replaced since the last step. */
+/* Writes or reads the number of the replacement of weights (job/replacement.h) that each parameter has. Images lack
+ * this section if no weights were replaced since the last step. */
 static void visit_replaced(pd_archive *archive, pd_job *job)
 {
     for (uint32_t i = 0; pd_archive_is_reading(archive) && i < job->steps.n_params; i++)
@@ -375,7 +378,7 @@ static void visit_replaced(pd_archive *archive, pd_job *job)
     pd_archive_leave(archive);
 }
 
-/* Visits the state of the job, with the records of its first `ranks` ranks. */
+/* Writes or reads the state of the job, with its first `ranks` ranks. */
 static void visit(pd_archive *archive, pd_job *job, uint32_t ranks)
 {
     pd_archive_enter(archive, "job");
@@ -393,7 +396,7 @@ static void visit(pd_archive *archive, pd_job *job, uint32_t ranks)
     pd_archive_leave(archive);
 }
 
-/* Derives from the state that was read which ranks have left and which are lost. No worker is connected. */
+/* Sets the states of the ranks, left or lost, from the image. No worker is connected. */
 static void find_left(pd_job *job)
 {
     job->left = 0;
@@ -457,7 +460,7 @@ void pd_header_image_read(pd_archive *archive, const pd_jobs *jobs, const pd_job
     pd_declared_job_free(&declared);
 }
 
-/* Checks that the numbers of a step group fit the steps of its members. */
+/* Returns whether the step numbers of a step group fit the steps of its members. */
 static bool group_fits(const pd_step_group *group)
 {
     uint64_t least = UINT64_MAX, most = 0;
@@ -470,8 +473,8 @@ static bool group_fits(const pd_step_group *group)
                                       group->saved.unknown <= most + 1 && group->saved.missed <= least);
 }
 
-/* Marks a rank that had a process as lost, because its connection ended with the old server, unless it has left. What
- * it has contributed to rounds that are not closed in the image is lost, too, and comes again. */
+/* Sets when and why a rank that had a process is lost: its connection ended with the old server. Sets its step back to
+ * `most_step`, because contributions to rounds that are open in the image are lost, and the rank sends them again. */
 static void lose(pd_rank *rank, uint64_t most_step, uint64_t now_ns)
 {
     if (PD_MUTANT(image_forgets_superseded)) rank->saved.n_superseded = 0;
@@ -512,10 +515,11 @@ int pd_header_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) lose(&job->ranks[r], most_step, now_ns);
     find_left(job);
     job->timers.over_ns = now_ns;
-    /* The loop thread has none of the job's weights yet. */
+    /* The weights are not published to the loop thread yet. */
     job->restart.unpublished = true;
     job->restart.restored = true;
-    /* The presets may have changed since. Workers that return must agree only with what they name. */
+    /* The presets may have changed since the job was created. So workers that return must agree only in the options
+     * that their Hello names. */
     job->presets = &job->steps.values;
     pd_checkpoint_policy_plan(job);
     job->timers.linger_ns = now_ns + job->steps.values.at[PD_JOB_KEY_JOB_LINGER];

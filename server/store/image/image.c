@@ -1,5 +1,5 @@
-/* image.c - writes or reads an image of a whole job in one piece (the header, then each parameter and its weights), and
- * makes a job from the parts of a checkpoint. */
+/* image.c - writes or reads an image of a whole job (the header, then each parameter and its weights), and makes a job
+ * from a checkpoint. */
 #include "image.h"
 
 #include "wal_records.h"
@@ -139,7 +139,7 @@ static int read_param(pd_steps *steps, pd_param *param, const pd_checkpoint_para
     return PD_OK;
 }
 
-/* Copies the weights of a checkpoint in memory; those of each parameter i to `to[i]`. */
+/* Copies the weights of a checkpoint that is in memory, those of parameter i to to[i]. */
 static int copy_weights(const pd_checkpoint_image *image, float *const *to, pd_error *err)
 {
     for (uint32_t i = 0; i < image->n_params; i++) {
@@ -151,7 +151,7 @@ static int copy_weights(const pd_checkpoint_image *image, float *const *to, pd_e
     return PD_OK;
 }
 
-/* Reads the weights of all parameters into the published versions that were made for them, and publishes these. */
+/* Reads the weights of all parameters into new published versions (pd_param.next), and publishes them. */
 static int read_weights(pd_steps *steps, const pd_checkpoint_image *image, pd_error *err)
 {
     float **to = calloc(image->n_params + 1u, sizeof *to);
@@ -181,7 +181,8 @@ static bool is_even(const pd_job *job, uint64_t step)
     return true;
 }
 
-/* Reports the memory of the segment that the job's weights will take, and those of its next step. */
+/* Calls config->warm, so that memory pages for the weights of this step and of the next one are populated before their
+ * use. */
 static void warm(const pd_store_config *config, const pd_job *job)
 {
     const pd_segment *segment = pd_shared_weights_segment(job->steps.memory.shared);

@@ -1,14 +1,14 @@
-/* image.h - the durable state of a job as bytes: everything that a restart must bring back, and nothing else. Step
+/* image.h - writes the durable state of a job as bytes, and makes a job from such bytes or from a checkpoint. Step
  * thread.
  *
- * An image holds the job's declarations (names, configuration, rules, parameters, ranges), the structs named
+ * An image contains the job's declarations (name, configuration, rules, parameters, ranges), the structs named
  * `saved`, the weights, the optimizers (optim/save.h), overrides and the scalars of the last rounds. It does not
- * hold requests that workers send again: contributions to rounds that are open, and barriers that are not passed. A
+ * contain requests that workers send again: contributions to open rounds, and barriers that are not passed. A
  * job whose initial weights are not complete has no image.
  *
- * The same functions write and read an image (optim/archive.h). A job that is read from an image trains on bit for bit
- * as the written job would have, on any number of threads. It continues once its workers have returned and have sent
- * their unanswered requests again. Until then its ranks are lost. */
+ * The same functions write and read an image (optim/archive.h). A job that is read from an image computes the same bits
+ * as the original job, on any number of threads. It continues once its workers have returned and have sent their
+ * unanswered requests again. Until then its ranks are lost. */
 #ifndef PD_IMAGE_H
 #define PD_IMAGE_H
 
@@ -16,8 +16,8 @@
 #include "jobs.h"
 
 /* Returns whether an image of the job can be written now: every parameter has weights, no step is under way, no
- * preconditioner task is running, there is no import or export, and no global norm is being computed. If it returns
- * false, the caller tries again after the next batch of work or the next preconditioner task. */
+ * preconditioner task is running, no import, export or consistent cut is under way, and no global norm is being
+ * computed. If it returns false, the caller tries again after the next batch or the next preconditioner task. */
 bool pd_image_is_possible(const pd_job *job);
 /* Writes an image of the job, which must be possible now (pd_image_is_possible). Stores in *image an allocated buffer
  * of *n bytes, which the caller frees. PD_NO_MEMORY. */
@@ -36,8 +36,8 @@ int pd_image_write(pd_job *job, uint8_t **image, size_t *n, pd_error *err);
 int pd_image_read(pd_jobs *jobs, const pd_job_env *env, const uint8_t *image, size_t n, uint64_t now_ns, pd_error *err);
 
 /* Makes a job from a checkpoint and puts it into the table of jobs, as pd_image_read does from an image: the same
- * errors, and every byte is checked. PD_DATA_LOSS is also returned if the parts of the checkpoint do not fit together,
- * such as the names of the parameters in the header and in the list. The checkpoint is borrowed for the call. */
+ * errors, and every byte is checked. Returns PD_DATA_LOSS also if the header and the parameters of the checkpoint do
+ * not fit together. The checkpoint is borrowed for the call. */
 int pd_restore(pd_jobs *jobs, const pd_job_env *env, const pd_checkpoint_image *image, uint64_t now_ns, pd_error *err);
 
 #endif

@@ -67,8 +67,9 @@ void pd_param_image_visit_record(pd_archive *archive, pd_steps *steps, pd_param 
     pd_archive_leave(archive);
 }
 
-/* Visits everything before the optimizer's state. The optimizer comes last, because results of its root
- * tasks may be added later. `weights`: those that the image goes with, if it is written; NULL: there are none. */
+/* Writes or reads everything before the optimizer's state. The optimizer comes last, because results of its
+ * preconditioner tasks may be added later. `weights`: the published version that the image belongs to; NULL when
+ * reading. */
 static void begin(pd_archive *archive, pd_steps *steps, pd_param *param, const pd_published *weights)
 {
     uint64_t version = weights != NULL ? weights->version : 0;
@@ -96,7 +97,7 @@ void pd_param_image_publish(pd_steps *steps, pd_param *param)
 
 size_t pd_param_image_write(pd_archive *archive, pd_steps *steps, pd_param *param)
 {
-    /* Weights that replaced those of the cut too late have the cut's step as version, which the cut's may not have. */
+    /* The image belongs to the weights that the cut refers to, even if param->current was replaced after the cut. */
     begin(archive, steps, param, steps->cut->parts[param->index].weights);
     return pd_optim_write(archive, param->optim);
 }

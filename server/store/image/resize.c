@@ -1,5 +1,5 @@
-/* resize.c - makes a job with another number of workers from a restored job: plans it again from the same
- * declarations, and copies the state through the functions that write and read images. */
+/* resize.c - makes a job with another world size from a restored job: plans it from the same declarations, and copies
+ * the state with the functions that write and read images. */
 #include "resize.h"
 
 #include "wal.h"
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns whether the process with this nonce has, or had, a rank of the job. */
+/* Returns whether the process with this nonce has or had a rank of the job. */
 static bool is_known(const pd_job *job, uint64_t nonce)
 {
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
@@ -38,8 +38,8 @@ bool pd_may_resize(const pd_job *job, const pd_request *hello)
            hello->u.hello.world_size != job->steps.members.ranks && !is_known(job, hello->u.hello.nonce);
 }
 
-/* Replaces the ranges of the old ranks. A single rank must have all elements, which the planning checks. Several ranks
- * declare their ranges later. */
+/* Replaces the ranges of the old ranks. A single new rank gets the range of all elements, since planning checks that.
+ * Several ranks declare their ranges later. */
 static void renew_ranges(pd_declared_job *declared, const pd_job *old)
 {
     declared->n_ranges = 0;
@@ -61,13 +61,13 @@ static int plan(pd_job **out, const pd_jobs *jobs, const pd_job_env *env, const 
     rc = pd_declared_job_make(out, &declared, env, jobs->last_number + 1, err);
     pd_declared_job_free(&declared);
     if (rc != PD_OK) return rc;
-    /* The ranks of the job declare their ranges later. */
+    /* The new ranks declare their ranges later, also a single one. */
     pd_ranges_give_back(*out, 0);
     pd_ranges_count(*out);
     return PD_OK;
 }
 
-/* Visits part i of a job's state: parameter i, or after the last parameter the header. */
+/* Writes or reads section i of a job's state: parameter i, or for i = n_params the header. */
 static void visit_part(pd_archive *archive, pd_job *job, uint32_t i)
 {
     if (i < job->steps.n_params)
@@ -76,13 +76,14 @@ static void visit_part(pd_archive *archive, pd_job *job, uint32_t i)
         pd_header_image_visit_rankless(archive, job);
 }
 
-/* Memory for the copy of a part, used again for the next one: clearing new pages would take longer than the copy. */
+/* Memory for the copy of one section of the state. All sections use the same memory, since clearing new pages would
+ * take longer than the copy. */
 typedef struct scratch {
     uint8_t *at;
     size_t bytes;
 } scratch;
 
-/* Writes part i of a job's state into the scratch memory. */
+/* Writes section i of a job's state into the scratch memory. *n becomes its size. */
 static int write_part(pd_job *from, uint32_t i, scratch *memory, size_t *n, pd_error *err)
 {
     pd_archive archive;
@@ -97,7 +98,7 @@ static int write_part(pd_job *from, uint32_t i, scratch *memory, size_t *n, pd_e
     return rc;
 }
 
-/* Copies part i of a job's state. One part at a time is copied, so that the copy takes little memory. */
+/* Copies section i of a job's state to another job. Only one section at a time is copied, which takes little memory. */
 static int copy_part(pd_job *to, pd_job *from, uint32_t i, scratch *memory, pd_error *err)
 {
     pd_archive archive;
@@ -145,7 +146,7 @@ static int copy_worker_states(pd_job *job, uint32_t r, const pd_rank *from, pd_e
     return rc;
 }
 
-/* Notes which processes have had a rank of the old world: none of them may take the rank again. */
+/* Marks the processes that have had a rank of the old job as superseded: they must not take the rank of the new job. */
 static void supersede(pd_rank_saved *rank, const pd_rank_saved *old)
 {
     memcpy(rank->superseded, old->superseded, sizeof rank->superseded);
@@ -164,7 +165,7 @@ static int copy_ranks(pd_job *to, const pd_job *from, pd_error *err)
     return rc;
 }
 
-/* Copies what the job knows of its checkpoints, which stay those of the job. */
+/* Copies the state of checkpointing: the checkpoints of the old job are those of the new one. */
 static void copy_checkpointing(pd_checkpoint_policy *to, const pd_checkpoint_policy *from)
 {
     to->on_disk = from->on_disk;
@@ -190,7 +191,7 @@ static int copy_all(pd_job *to, pd_job *from, uint64_t now_ns, pd_error *err)
     return PD_OK;
 }
 
-/* Logs the change, and that worker states of ranks are dropped which do not exist any more. */
+/* Logs the resize, and that worker states of ranks that no longer exist are dropped. */
 static void say(pd_job *job, const pd_job *old)
 {
     uint64_t step = pd_steps_least(&job->steps);
@@ -227,7 +228,7 @@ static int make(pd_job **out, pd_jobs *jobs, const pd_job_env *env, pd_job *old,
     return rc;
 }
 
-/* Makes the job with the memory of the old one given back, which is counted again after an error. */
+/* Makes the new job while the memory of the old one is not charged. After an error charges it again. */
 static int make_in_place(pd_job **out, pd_jobs *jobs, const pd_job_env *env, pd_job *old, uint32_t world,
                          uint64_t now_ns, pd_error *err)
 {

@@ -1,4 +1,4 @@
-/* wal_image.c - writes and reads the records of a WAL but their aggregates, with one table of fields for both
+/* wal_image.c - writes and reads the content of WAL records, except their aggregates, with one table of fields for both
  * directions. */
 #include "wal_image.h"
 
@@ -49,7 +49,8 @@ void pd_wal_image_visit_inputs(pd_archive *archive, pd_job *job, uint64_t step)
     pd_archive_leave(archive);
 }
 
-/* Counters of an optimizer after the step, by which a replay sees that it took the same course. */
+/* Counters of an optimizer after a step. A replay compares them to check that the repeated step equals the
+ * original one. */
 typedef struct course {
     int64_t count, due, adopted, failed, replaced, dropped;
 } course;
@@ -79,8 +80,8 @@ static void visit_course(pd_archive *archive, const pd_param *param)
                         (long long)there.count, (long long)there.adopted, (long long)there.failed);
 }
 
-/* Returns the rank's note for the entry of a step: that of the step, or of the step before, if it came after the entry
- * of that step. NULL: there is none. */
+/* Returns the rank's worker state for the record of step `step`: that of this step or of the step before, which may
+ * have come after that step's record. NULL: there is none. */
 static const pd_worker_state *note_for(const pd_rank *rank, uint64_t step)
 {
     const pd_worker_state *note = pd_worker_states_find(rank, step);
@@ -170,8 +171,8 @@ static void write_decision(pd_archive *archive, pd_decision *decision, uint32_t 
     pd_archive_bytes(archive, decision->command, decision->command_bytes);
 }
 
-/* Writes the records of a list; NULL: only counts them. Returns their number. Leaves out overrides that were read back:
- * the checkpoint before the entry has them. */
+/* Writes the decisions of a list to the archive; with `archive` NULL only counts them. Returns their number. Leaves out
+ * overrides that were read back, because the checkpoint that the record follows has them. */
 static size_t write_list(pd_archive *archive, const pd_decision_list *list, uint32_t ranks)
 {
     size_t n = 0;
@@ -231,7 +232,7 @@ static int read_command(pd_archive *archive, pd_decision *decision, size_t n)
     return pd_archive_status(archive);
 }
 
-/* Reads what follows the roots of a decision, and checks that the record fits the job. */
+/* Reads the fields of a decision that follow its roots, and checks that the decision fits the job. */
 static int read_rest(pd_archive *archive, pd_decision *decision, const pd_steps *steps)
 {
     size_t n = 0;
@@ -264,7 +265,8 @@ static int read_roots(pd_archive *archive, pd_decision **out, const pd_decision 
     return pd_archive_status(archive);
 }
 
-/* Gives a record that was read to the job: a command becomes a record for each of its parameters. */
+/* Gives a decision that was read to the job. A command becomes one decision for each of its parameters. Takes ownership
+ * of the decision. */
 static int take_decision(pd_archive *archive, pd_job *job, pd_decision *decision)
 {
     pd_error err;
@@ -274,7 +276,7 @@ static int take_decision(pd_archive *archive, pd_job *job, pd_decision *decision
         pd_wal_add_read(&job->steps, decision);
         return PD_OK;
     }
-    /* A command from before the last copy is part of the state with which the job has come back. */
+    /* A command from before the state was copied is part of the restored state. */
     rc = decision->step < job->checkpointing.durable_step
              ? PD_OK
              : pd_job_set_again(job, decision->command, decision->command_bytes, &err);

@@ -36,7 +36,7 @@ static void drop_effect(pd_effect *effect)
     pd_effect_free(effect);
 }
 
-/* Allocates a record with room for n aggregates, in the effect that hands it over. */
+/* Allocates an effect with a record that has room for n aggregates. */
 static int new_record(const pd_job *job, pd_wal_stream stream, uint32_t n, pd_effect **out, pd_error *err)
 {
     pd_effect *effect = pd_effect_new(PD_EFF_WAL, (pd_ticket){ 0, 0 }, job->steps.number);
@@ -57,7 +57,8 @@ static int new_record(const pd_job *job, pd_wal_stream stream, uint32_t n, pd_ef
     return PD_OK;
 }
 
-/* Returns the steps to wait after one more error, and after `distance` steps for the one before. */
+/* Returns how many steps to wait after an error. `distance`: this number for the previous error; 0: there was
+ * none. */
 static uint64_t next_distance(uint64_t distance)
 {
     return distance == 0 ? 1 : distance < DISTANCE_MOST ? 2 * distance : DISTANCE_MOST;
@@ -74,7 +75,7 @@ static int write_decisions(const pd_job *job, pd_wal_record *record, pd_error *e
     return rc == PD_OK && job->steps.wal->decisions.renews ? pd_job_check_total(job, record->head_bytes, err) : rc;
 }
 
-/* Hands over a record of the decisions that wait. After an error they still wait. */
+/* Hands a record of the decisions that wait to the WAL thread. After an error they still wait. */
 static int hand_over_decisions(pd_job *job, pd_error *err)
 {
     pd_decision_stream *stream = &job->checkpointing.decisions;
@@ -101,7 +102,8 @@ static int hand_over_decisions(pd_job *job, pd_error *err)
     return PD_OK;
 }
 
-/* Ends the stream until the next checkpoint. Commands whose decisions are in records after `number` wait for it. */
+/* Ends the stream of decisions until the next checkpoint. Commands whose decisions are in records after `number` then
+ * wait for this checkpoint. */
 static void stop_decisions(pd_job *job, uint64_t number)
 {
     pd_decision_stream *stream = &job->checkpointing.decisions;
@@ -114,9 +116,9 @@ static void stop_decisions(pd_job *job, uint64_t number)
     pd_sets_lost(job, number);
 }
 
-/* Lets a checkpoint begin after which decisions are recorded anew: at the next step if a command waits for it.
- * Otherwise the distance doubles with each error that follows soon after the one before. A disk that is too slow for
- * the records would otherwise cause one checkpoint after the other. */
+/* Makes a checkpoint due, after which decisions are recorded again: at the next step if a command waits for it.
+ * Otherwise the number of steps before it doubles with each error that follows soon after the one before. Without that,
+ * a disk that is too slow for the records would cause one checkpoint after the other. */
 static void begin_again_later(pd_job *job)
 {
     pd_decision_stream *stream = &job->checkpointing.decisions;
@@ -140,7 +142,8 @@ static void fail_decisions(pd_job *job, uint64_t number, const pd_error *err)
     begin_again_later(job);
 }
 
-/* Ends the stream because of a change that no decision tells. What came before it is still written. */
+/* Ends the stream of decisions because of a change of the state that is not a decision. Decisions before the change are
+ * still written. */
 static void end_before_change(pd_job *job)
 {
     pd_error err;
@@ -151,19 +154,20 @@ static void end_before_change(pd_job *job)
     pd_checkpoint_policy_soon(job);
 }
 
-/* Ends the repeating of steps, because they continue from another state than before the restart: roots and rounds that
- * were read back are not theirs. Values that operators have set stay. */
+/* Drops the decisions about roots and rounds that were read back, because the job continues from another state than
+ * before the restart, and does not repeat their steps. Values that operators have set stay. */
 static void leave_past(pd_job *job)
 {
     pd_error err;
 
     if (job->steps.wal->decisions.n_read == 0) return;
-    (void)pd_wal_put_overrides(&job->steps, &err); /* overrides that are left come before the next step */
+    (void)pd_wal_put_overrides(&job->steps, &err); /* after an error the next step tries again */
     pd_wal_drop_read(&job->steps, false);
 }
 
-/* Returns whether a record is due: there are decisions, or the chain on the disk must end. The job may have left the
- * course that this chain tells (by an import, say), and a restart must not repeat it: a new chain takes its place. */
+/* Returns whether a record of decisions is due: there are decisions, or the chain on the disk must end, because its
+ * decisions may not apply any more (after an import, for example) and a restart must not repeat them. An empty record
+ * then begins a new chain. */
 static bool has_news(const pd_job *job)
 {
     const pd_decision_stream *stream = &job->checkpointing.decisions;
@@ -212,8 +216,8 @@ static void copied_decisions(pd_job *job)
 {
     pd_decision_stream *stream = &job->checkpointing.decisions;
 
-    /* A job that repeats steps after a restart still needs all records that tell how these steps went, also those
-     * written after the cut: then the checkpoint lets none of them be dropped. */
+    /* A job that repeats steps after a restart still needs all records with decisions of these steps, also those from
+     * before the cut. So this checkpoint makes none of them obsolete. */
     stream->mark = pd_wal_repeats(&job->steps) && !PD_MUTANT(repeated_given_up) ? stream->base : stream->number;
     stream->copied = job->checkpointing.cut.step;
     if (PD_MUTANT(control_base_early)) stream->base = stream->mark;
@@ -227,7 +231,7 @@ static void copied_decisions(pd_job *job)
     job->steps.wal->decisions.on = true;
 }
 
-/* Lets records follow the checkpoint that is durable now. */
+/* Begins a chain of decisions that follows the checkpoint that is durable now. */
 static void begin_decisions(pd_job *job)
 {
     pd_decision_stream *stream = &job->checkpointing.decisions;
@@ -309,7 +313,7 @@ static int make_step(pd_job *job, pd_effect **out, pd_error *err)
     return PD_OK;
 }
 
-/* Logs once that the job waits for the disk, with the figures of a record. */
+/* Logs once that the job waits for the disk, with the size and the time of its last record. */
 static void say_slow(pd_job *job, const pd_wal_record *last)
 {
     if (job->checkpointing.steps.slow || last->error.code != PD_OK) return;
@@ -364,7 +368,7 @@ void pd_wal_leave(pd_job *job)
     pd_checkpoint_policy_soon(job);
 }
 
-/* Notes that the disk has responded at last: records can begin again after another checkpoint. */
+/* Lets the stream of steps begin again after another checkpoint, because the disk has returned all records. */
 static void rejoin(pd_job *job)
 {
     job->checkpointing.steps.left = false;
@@ -380,8 +384,8 @@ static void note_moved(pd_job *job)
     stop_steps(job);
 }
 
-/* Returns whether the checkpoint that records follow is durable: that of step `base`, with all that has changed before
- * its cut otherwise than by a step. */
+/* Returns whether the checkpoint of step `base`, which the records follow, is durable. It must contain all changes
+ * before its cut that no step has made. */
 static bool has_base(const pd_job *job, uint64_t base)
 {
     const pd_checkpoint_policy *checkpointing = &job->checkpointing;
@@ -395,7 +399,7 @@ static void hand_over_step(pd_job *job, pd_effect *effect)
     effect->mail.next = NULL;
     effect->u.wal->base = job->checkpointing.newest.step;
     if (effect->u.wal->step <= job->checkpointing.newest.step) {
-        /* The checkpoint was cut while the record waited, and makes it superfluous. */
+        /* A checkpoint was made while the record waited, and contains its step. */
         pd_account_give(&job->steps.account, effect->u.wal->head_bytes);
         drop_effect(effect);
         job->steps.wal->inputs.under_way--;
@@ -447,7 +451,7 @@ static void give_up_waiting(pd_job *job, uint64_t step)
     if (pd_wal_records_steps(&job->steps) && stream->waits && job->steps.wal->inputs.base == step) stop_steps(job);
 }
 
-/* Begins to record the steps after the checkpoint of step `base`, unless they are recorded already. */
+/* Begins to record the steps after the checkpoint of step `base`, unless steps are recorded already. */
 static void begin_steps(pd_job *job, uint64_t base)
 {
     if (!job->checkpointing.steps.wanted || job->checkpointing.steps.left || pd_wal_records_steps(&job->steps)) return;
@@ -499,8 +503,8 @@ bool pd_wal_wants_checkpoint(const pd_job *job)
     return job->steps.progress.furthest >= stream->retry;
 }
 
-/* Notes that the step of a record is durable, and tells the loop thread. Takes ownership of the request, whose memory
- * becomes the notice. */
+/* Makes `step` the durable step if it is larger, and tells the loop thread and waiting workers. Takes ownership of the
+ * request, whose memory becomes the effect for the loop thread. */
 static void note_durable(pd_job *job, uint64_t step, pd_request *request)
 {
     pd_effect *effect;
@@ -528,7 +532,7 @@ static void settle_step(pd_job *job, const pd_wal_record *record, pd_request *re
         pd_histogram_add(&job->checkpointing.steps.times, record->ns);
         note_durable(job, record->step, request);
     } else {
-        /* The error of a record before the base has ended the stream already. */
+        /* A record before the base belongs to a stream that has ended already. */
         if (pd_wal_records_steps(&job->steps) && record->step > job->steps.wal->inputs.base)
             fail_step(job, record->step, &record->error);
         pd_request_free(request);

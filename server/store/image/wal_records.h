@@ -1,48 +1,54 @@
 /* wal_records.h - makes the records of a job's WAL, hands them to the WAL thread, and takes them back. Step thread.
  *
- * Both streams follow a checkpoint. Records of steps are made from the step on that comes after its cut, and are handed
- * over once it is durable. Until then up to PD_WAL_MOST of them wait here. A durable record makes its step durable.
- * Decisions are recorded from the header of the checkpoint on, and handed over once it is durable. One record of them
- * is under way at a time; decisions that are made meanwhile go into the next one. No step waits for them, but an
- * operator who sets values is answered when the disk has them (job/pending_sets.h).
+ * Both streams of a WAL follow a checkpoint. The stream of steps has a record of each step after the checkpoint's cut.
+ * These records are handed to the WAL thread once the checkpoint is durable; until then up to PD_WAL_MOST of them wait
+ * here. A durable record makes its step durable.
  *
- * Records that a checkpoint makes obsolete are given up when it is durable. When a record cannot be made or written, or
- * the state changes otherwise than by a step, a stream ends. The job continues, a checkpoint is begun, and the stream
- * begins anew after it: nothing before counts. If the job repeats steps then, the first record of decisions has those
- * of the steps that are still to be repeated. */
+ * The stream of decisions has all decisions since the header of the checkpoint was written. They are handed over once
+ * the checkpoint is durable. One record of decisions is under way at a time; decisions that are made meanwhile go into
+ * the next record. No step waits for these records. But a command that sets values is answered when the disk has its
+ * decision (job/pending_sets.h).
+ *
+ * A durable checkpoint makes the records before it obsolete. A stream ends when a record cannot be made or written, or
+ * when something other than a step changes the state. Then the job continues, a checkpoint begins, and after it the
+ * stream begins a new chain. If the job is repeating steps then, the first record of decisions also contains the
+ * decisions of the steps that are still to be repeated. */
 #ifndef PD_WAL_RECORDS_H
 #define PD_WAL_RECORDS_H
 
 #include "jobs.h"
 
-/* Makes the record of the present step, if all parameters have closed it, and that of decisions, if there are some.
- * Call it after each batch of the job's work. */
+/* Makes a record of the present step if all parameters have closed it, and a record of the decisions that wait. Call it
+ * after each batch of the job's work. */
 void pd_wal_look(pd_job *job);
-/* Makes the record of decisions alone, after a command. */
+/* Makes a record of the decisions that wait. Call it after a command. */
 void pd_wal_look_decisions(pd_job *job);
-/* Takes a record back from the WAL thread (PD_REQ_WAL). `job` is the job that it is of; NULL: this job has ended. Takes
- * ownership of the request. */
+/* Takes a record back from the WAL thread (PD_REQ_WAL). `job` is its job; NULL: the job has ended. Takes ownership of
+ * the request. */
 void pd_wal_returned(pd_job *job, pd_request *request);
 /* Returns the aggregates of a record to their pools, and frees the record. Accepts NULL. */
 void pd_wal_record_drop(pd_wal_record *record);
 
-/* Notes that the header of the job's checkpoint was written: the checkpoint has everything up to here. `even`: all
- * parameters have closed the step of its cut, and none has begun the next one, so steps can be recorded after it. */
+/* Begins to record what follows a checkpoint. Call it when the checkpoint's header was written. `even`: all parameters
+ * have closed the step of its cut, and none has begun the next step; only then are steps recorded. */
 void pd_wal_copied(pd_job *job, bool even);
-/* Notes that the checkpoint of a step is durable (`good`), or was given up. */
+/* Tells both streams that the checkpoint of step `step` is durable (`good`), or was given up. If it is durable, the
+ * records that wait for it are handed over. Otherwise a stream that waits for it ends. */
 void pd_wal_checkpointed(pd_job *job, uint64_t step, bool good);
-/* Returns whether a checkpoint should be begun now, so that steps can be recorded. */
+/* Returns whether a checkpoint should begin now because the stream of steps cannot begin without it. */
 bool pd_wal_wants_checkpoint(const pd_job *job);
 
-/* Lets records follow the checkpoint of a step from which the job has just been restored. `even`: as above. */
+/* Begins to record after the checkpoint of step `step`, from which the job was just restored. `even`: all parameters
+ * are at this step; only then are steps recorded. */
 void pd_wal_restored(pd_job *job, uint64_t step, bool even);
-/* Continues with the records after those that were replayed, up to step `step`. */
+/* Continues the stream of steps after its records up to step `step` were replayed. */
 void pd_wal_resume(pd_job *job, uint64_t step);
 
-/* Stops recording steps because the disk does not respond, and lets the job continue. Records begin anew after a
- * checkpoint, when the disk has returned those that it has. Does nothing if no steps are recorded. */
+/* Ends the stream of steps because the disk does not respond, so that the job can continue. The stream begins anew
+ * after all records under way have returned and another checkpoint is durable. Does nothing if no steps are
+ * recorded. */
 void pd_wal_leave(pd_job *job);
-/* Gives up records that wait, and refuses commands that wait, because the job ends. */
+/* Drops the records that wait, and refuses the commands that wait with *err. Call it when the job ends. */
 void pd_wal_release(pd_job *job, const pd_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* wal_replay.c - repeats a step of a job from an entry of its log. */
+/* wal_replay.c - repeats a step of a job from a record of its WAL, and reads records of decisions. */
 #include "wal_replay.h"
 
 #include "batch.h"
@@ -19,9 +19,9 @@ enum { AT_ONCE = 64 }; /* most preconditioner tasks that are run at the same tim
 typedef struct repeat {
     pd_job *job;
     const pd_wal_record *record;
-    pd_optim **optims; /* the optimizers whose steps run: of parameter `of[i]` */
+    pd_optim **optims; /* the optimizers that run in this step; optims[i] belongs to parameter of[i] */
     uint32_t *of;
-    size_t n;
+    size_t n; /* number of these optimizers */
     pd_batch *batch;
 } repeat;
 
@@ -62,7 +62,8 @@ static int check_param(const pd_param *param, const pd_step_input *input, const 
     return PD_OK;
 }
 
-/* Reads the inputs of the step, and checks that they fit the job. Changes nothing that matters. */
+/* Reads the inputs of the step into the job's WAL, and checks that they fit the job. The state of the job stays
+ * unchanged. */
 static int read_inputs(pd_archive *archive, pd_job *job, const pd_wal_record *record, pd_error *err)
 {
     int rc = PD_OK;
@@ -111,7 +112,7 @@ static int begin_all(repeat *r)
     return rc;
 }
 
-/* Binds the steps of an atomic group, as they were bound when they were taken. */
+/* Binds the steps of an atomic group, as in the original step. */
 static int bind_group(const repeat *r, pd_step_group *group)
 {
     pd_optim **bound = calloc(r->n + 1, sizeof(pd_optim *));
@@ -212,7 +213,7 @@ static int repeat_step(repeat *r, pd_error *err)
     return rc;
 }
 
-/* Reads the state after the step. All parameters are at its step then. */
+/* Reads the state after the step. Afterwards all parameters are at its step. */
 static int read_rest(pd_archive *archive, pd_job *job, const pd_wal_record *record, uint64_t now_ns, pd_error *err)
 {
     int rc;
@@ -250,7 +251,8 @@ static int replay_step(pd_jobs *jobs, const pd_wal_record *record, uint64_t now_
     return rc;
 }
 
-/* Reads a record of decisions, for steps that the job will take again. After an error none counts. */
+/* Reads a record of decisions, for steps that the job will take again. After an error the job has no decisions to
+ * repeat. */
 static int read_decisions(pd_jobs *jobs, const pd_wal_record *record, pd_error *err)
 {
     pd_job *job = pd_jobs_find(jobs, record->job);

@@ -1,23 +1,25 @@
-/* wal_replay.h - restores what a job did after its checkpoint, from the records of its WAL, when the daemon starts.
- * Step thread, or the thread that starts it. */
+/* wal_replay.h - replays the records of a job's WAL when the daemon starts, after the job was restored from a
+ * checkpoint. Runs on the step thread, or on the thread that starts it. */
 #ifndef PD_WAL_REPLAY_H
 #define PD_WAL_REPLAY_H
 
 #include "jobs.h"
 #include "wal_record.h"
 
-/* Takes a record of the WAL of a job that was restored from a checkpoint (image.h), before any worker has come. Call it
- * with all records of steps first, then with those of decisions. The record is borrowed for the call.
+/* Replays one record of the WAL of a job that was restored from a checkpoint (image.h) and has no workers yet. Call it
+ * with all records of steps first, then with the records of decisions. The record is borrowed for the call.
  *
- * A step is repeated: the optimizers run again with the recorded inputs, and make the same bits. Each parameter must be
- * at the step before, or at the step of the record if the checkpoint was uneven. Decisions are for steps that the job
- * will take again; they must follow the checkpoint from which it was restored.
+ * A record of a step repeats the step: the optimizers run again with the recorded inputs, and compute the same bits.
+ * Each parameter must be at the step before, or at the step of the record already if the checkpoint has its parameters
+ * at different steps. A record of decisions gives decisions to the job for steps that it will take again; they must
+ * follow the checkpoint from which the job was restored.
  *
  * PD_NOT_FOUND: there is no such job. PD_DATA_LOSS, PD_INVALID_ARGUMENT, PD_UNIMPLEMENTED: the record does not fit the
- * job, or the step differs from the recorded one. PD_FAILED_PRECONDITION: decisions follow a later checkpoint.
- * PD_NO_MEMORY. After an error of a step *unchanged says whether the job is unchanged. If it is false, the job may be
- * in the midst of the step, and has been taken off the table of jobs: it must be restored from its checkpoint again,
- * and the records before this one replayed. After an error of decisions the job has none. */
+ * job, or the repeated step differs from the recorded one. PD_FAILED_PRECONDITION: the decisions follow a later
+ * checkpoint. PD_NO_MEMORY. After an error of a record of a step, *unchanged says whether the job is unchanged. If
+ * *unchanged is false, the job was dropped, because the step was half done: the caller must restore it from its
+ * checkpoint again, and replay the records before this one. After an error of a record of decisions the job has no
+ * decisions to repeat. */
 int pd_wal_replay(pd_jobs *jobs, const pd_wal_record *record, uint64_t now_ns, bool *unchanged, pd_error *err);
 
 #endif
