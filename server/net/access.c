@@ -56,8 +56,8 @@ bool pd_access_has_server(pd_conn *conn, pd_role role)
     return conn->peer.access.server >= role;
 }
 
-/* Returns the identity's role for a job, whose name has at most PD_NAME_MAX bytes. The last job that the connection
- * asked about is remembered with its role, so that many requests about one job look through the roles once. */
+/* Returns the identity's role for a job, whose name has at most PD_NAME_MAX bytes. Stores the job and the role in the
+ * connection, so that many requests about one job search the roles once. */
 static pd_role role_of(pd_conn *conn, const char *job)
 {
     pd_conn_access *access = &conn->peer.access;

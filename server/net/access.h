@@ -1,7 +1,8 @@
 /* access.h - decides whether a connection may send a request, by the roles of its identity (roles.h). Loop thread.
  *
- * Roles are checked before the request is posted to the store. So an identity without a role for a job gets the same
- * answer, in the same time, as for a job that does not exist. A daemon without roles allows everything. */
+ * Roles are checked before the request is posted to the store. So the answer about a job for which the identity has no
+ * role is the same, and takes the same time, as that about a job that does not exist. A daemon without roles allows
+ * everything. */
 #ifndef PD_ACCESS_H
 #define PD_ACCESS_H
 

@@ -81,8 +81,8 @@ typedef struct pd_conn_access {
 /* Who the peer is. */
 typedef struct pd_conn_peer {
     pd_identity identity; /* the identity that the transport has proven; set when the connection opens */
-    char address[72];     /* for the log */
-    char label[128];      /* the name that the peer gives itself in its Hello, for the log and for operators */
+    char address[72];     /* address of the peer, as text for the log */
+    char label[128];      /* name that the peer gives itself in its Hello, for the log and for operators */
     pd_usage *usage;      /* what the peer's identity uses on all its connections */
     pd_conn_access access;
 } pd_conn_peer;
@@ -99,7 +99,7 @@ typedef struct pd_conn_params {
     pd_loan *loan; /* the worker's segment, in which payloads of its pushes may lie; NULL: it has lent none */
 } pd_conn_params;
 
-/* How far the end of a connection is. */
+/* State of a connection that is ending. */
 typedef struct pd_conn_end_state {
     bool shut;          /* an ENDING connection has sent everything, and the server has shut its sending side */
     bool hung;          /* while the server was not reading, the peer ended the connection or the transport broke */
@@ -120,8 +120,8 @@ typedef struct pd_conn_links {
 
 /* Times by the clock of the platform, in ms. */
 typedef struct pd_conn_times {
-    uint64_t opened, read, frame; /* when the connection was opened; when bytes were last received; when the frame that
-                                   * is being received began */
+    uint64_t opened, read, frame; /* opened: when the connection was opened. read: when bytes were last received. frame:
+                                   * when the frame that is being received began */
     uint64_t write;               /* when a frame was last sent completely, or when sending began after a pause */
     uint64_t end;                 /* when the server closes the connection: set if it is ENDING, or if the peer has
                                    * ended its sending side */
@@ -193,10 +193,9 @@ void pd_conn_reply(pd_conn *conn, const pd_prefix *asked, const ProtobufCMessage
 void pd_conn_refuse(pd_conn *conn, const pd_prefix *asked, const pd_error *err);
 /* Sets *err to say that there is no memory for the request with the prefix `asked`. Returns PD_NO_MEMORY. */
 int pd_conn_no_memory(const pd_prefix *asked, pd_error *err);
-/* Answers one of the connection's open requests, which is then no longer open. */
+/* Answers one of the connection's open requests, which then ends. */
 void pd_conn_answer(pd_conn *conn, pd_pending *pending, const ProtobufCMessage *message);
-/* Answers one of the connection's open requests with a message and a copy of the payload. The request is then no longer
- * open. */
+/* Answers one of the connection's open requests with a message and a copy of the payload. The request then ends. */
 void pd_conn_answer_with(pd_conn *conn, pd_pending *pending, const ProtobufCMessage *message, void *payload,
                          size_t bytes);
 void pd_conn_fail(pd_conn *conn, pd_pending *pending, const pd_error *err);

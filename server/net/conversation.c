@@ -119,7 +119,7 @@ static void resume_stalled(pd_daemon *daemon)
     }
     if (!daemon->ingest.stall_over) return;
     daemon->ingest.stall_over = daemon->ingest.short_of_budget =
-        false; /* connections that must continue to wait set these flags again */
+        false; /* if a connection must continue to wait, pd_conn_resume sets the flags again */
     for (size_t i = 0; i < daemon->table.capacity; i++)
         if (daemon->table.at[i] != NULL) pd_conn_resume(daemon->table.at[i]);
 }

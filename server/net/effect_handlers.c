@@ -256,8 +256,8 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
         break;
     case PD_EFF_WORKER_STATE: answer(daemon, effect, pd_reply_worker_state); break;
     case PD_EFF_CHECKPOINT: answer(daemon, effect, pd_reply_checkpoint); break;
-    /* these go to other threads: preconditioner tasks to the preconditioner pool, checkpoints to the checkpoint writer,
-     * records to the WAL thread */
+    /* these effects are for other threads: preconditioner tasks for the preconditioner pool, checkpoints for the
+     * checkpoint writer, records for the WAL thread */
     case PD_EFF_TASK:
     case PD_EFF_WRITE_CHECKPOINT:
     case PD_EFF_WAL: break;

@@ -1,5 +1,5 @@
 /* loop.h - the state of the loop thread: its table of connections, its requests to the store, its counters, and
- * what else all connections share. */
+ * everything else that all connections share. */
 #ifndef PD_LOOP_H
 #define PD_LOOP_H
 
@@ -105,7 +105,8 @@ typedef struct pd_loop_mail {
                              * already */
     uint64_t handled;       /* number of the last effect that was handled */
     pd_mail *first, *last;  /* requests to the store that were queued in this turn of the loop */
-    pd_request *notices;    /* disconnect notices of connections that closed before the store answered their Hello */
+    pd_request *notices;    /* disconnect notices (PD_REQ_LOST) of connections that closed before the store answered
+                             * their Hello */
     pd_published *released; /* published versions that the loop thread no longer reads; they are returned to the store
                              * at the end of this turn */
     pd_request *drain;      /* request that asks the store to drain before a shutdown */
@@ -121,9 +122,9 @@ typedef struct pd_conn_table {
     size_t capacity, n, next_place;          /* capacity: size of the arrays. n: number of connections. next_place:
                                               * index to try next for a new connection */
     uint64_t serial;                         /* number of connections accepted so far */
-    struct pd_conn *dirty, *waking, *closed; /* dirty: list of connections that have bytes to send. waking: of those
-                                              * whose held-back frame is tried again. closed: of those that are freed at
-                                              * the end of this turn */
+    struct pd_conn *dirty, *waking, *closed; /* dirty: list of connections that have bytes to send. waking: list of
+                                              * connections whose held-back frame is tried again. closed: list of
+                                              * connections that are freed at the end of this turn */
     size_t active, was_active;               /* number of connections whose transport reported events in this turn of
                                               * the loop, and in the last turn */
 } pd_conn_table;
@@ -210,10 +211,10 @@ void pd_loop_remove(pd_daemon *daemon, uint64_t number);
  * connections are active, the smaller the number. */
 size_t pd_loop_quota(const pd_daemon *daemon);
 
-/* Takes over a request to the store. It is posted at the end of this turn of the loop. */
+/* Takes over a request to the store, and posts it at the end of this turn of the loop. */
 void pd_loop_post(pd_daemon *daemon, pd_request *request);
-/* Posts the requests to the store that this turn of the loop has queued, and returns the published versions that the
- * version table has released. */
+/* Posts the requests to the store that this turn of the loop has queued, and the published versions that the version
+ * table has released. */
 void pd_loop_flush(pd_daemon *daemon);
 /* Posts to the step thread the published versions that nobody reads any more. Without memory for the message, they stay
  * in the list until the next turn. */

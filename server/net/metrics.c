@@ -150,8 +150,8 @@ static void write_refused(const scene *s)
             sample(s, "code", pd_code_name(-code), (double)s->daemon->counters.refused_by[code]);
 }
 
-/* Writes every 16th bucket of the histogram of the loop's busy times, so that each bound is four times the one
- * before. */
+/* Writes every 16th bucket of the histogram of the loop's busy times. Each written bound is four times the previous
+ * one. */
 static void write_loop_busy(const scene *s)
 {
     const pd_lag *lag = &s->daemon->counters.lag;

@@ -52,9 +52,9 @@ void pd_pace_begin(pd_pace *pace, uint64_t until_ns);
 /* Counts a frame. Returns whether the caller must read the clock to find out whether the time is used up. For `cheap`
  * frames, of which there are many, this is true only once in a while. */
 bool pd_pace_note(pd_pace *pace, bool cheap);
-/* Adds a connection whose frame is held back to the list of its identity, unless it is in it. */
+/* Adds a connection whose frame is held back to the list of its identity, unless it is already there. */
 void pd_pace_defer(pd_pace *pace, pd_pace_party *party, pd_pace_place *place);
-/* Removes a connection from the list of its identity, if it is in it. */
+/* Removes a connection from the list of its identity, if it is there. */
 void pd_pace_leave(pd_pace *pace, pd_pace_place *place);
 /* Removes the connection whose turn it is from its list, and returns it. There must be one. The next turn of its
  * identity comes after those of all others. */
@@ -77,7 +77,7 @@ typedef struct pd_usage {
 typedef struct pd_usages {
     uint64_t hash_key[2]; /* secret key of the hash function for names: name_hash.h */
     pd_usage *table;      /* hash table of all pd_usage; the key is `identity` */
-    uint64_t last_number; /* pd_usage.number of the newest one */
+    uint64_t last_number; /* number of the newest pd_usage */
 } pd_usages;
 
 /* Counts a new connection of an identity. Returns the identity's usage, or NULL if out of memory. */

@@ -23,8 +23,8 @@ typedef struct pd_reach {
     bool identifies; /* clients of tls:// addresses prove who they are, so other machines may reach such addresses */
 } pd_reach;
 
-/* Checks that the daemon may listen on an address. `secure`: it is the address of a tls:// setting.
- * PD_PERMISSION_DENIED: other machines can reach the address, but must not. */
+/* Checks that the daemon may listen on an address. `secure`: its connections use TLS. PD_PERMISSION_DENIED: other
+ * machines can reach the address, but must not. */
 int pd_reach_check(const pd_reach *reach, const struct sockaddr *address, socklen_t length, bool secure, pd_error *err);
 /* Looks up the addresses of a host name, and checks each as pd_reach_check does. Sets *list to them; the caller frees
  * it with freeaddrinfo(). For a Unix socket, *list is NULL. PD_UNAVAILABLE: the host name is not known. Other errors

@@ -164,8 +164,8 @@ static void on_idle(uv_idle_t *idle)
     report(idle->data, PD_ON_READ);
 }
 
-/* Waits for the connection's events, and for those of TLS: the socket takes bytes that TLS still has to send. If
- * decrypted bytes wait to be received, the loop must not sleep. */
+/* Makes libuv report the events that the connection waits for, and those that TLS needs to send its own bytes. If
+ * decrypted bytes wait to be received, keeps the loop from sleeping. */
 static void settle(sock *s)
 {
     poll_for(s, pd_tls_events(s->tls, s->events));

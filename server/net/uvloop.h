@@ -66,6 +66,7 @@ typedef struct pd_handshakes {
     bool ended;
 } pd_handshakes;
 
+/* A listening socket. */
 typedef struct pd_listener {
     struct pd_uvloop *loop;
     uv_poll_t poll;
@@ -75,6 +76,7 @@ typedef struct pd_listener {
     char path[108]; /* path of a Unix socket that the daemon has made, and removes at the end; "": another socket */
 } pd_listener;
 
+/* The daemon's event loop, and what it watches. */
 typedef struct pd_uvloop {
     pd_daemon *daemon;
     uv_loop_t uv;

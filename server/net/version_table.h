@@ -17,8 +17,8 @@ typedef struct pd_wait pd_wait;
 /* One piece of a request while it waits for its parameter, and later the answer for the piece. The caller sets the
  * fields from `param` to `count`. */
 typedef struct pd_waiter {
-    struct pd_waiter *next, **link; /* list of the pieces that wait for the same parameter: next one, and the pointer to
-                                     * this one; if `link` is NULL, this piece is in no list */
+    struct pd_waiter *next, **link; /* neighbours in the list of the pieces that wait for the same parameter; `link` is
+                                     * NULL if this piece is in no list */
     pd_wait *wait;
     uint32_t param;          /* the parameter's index in the job */
     pd_dtype dtype;          /* element type in which the worker wants the weights */
@@ -65,7 +65,8 @@ typedef struct pd_version_table_user {
     void (*released)(void *arg, pd_published *published);
 } pd_version_table_user;
 
-/* Makes a version table without entries. Returns NULL if out of memory. */
+/* Makes a version table without entries. Returns NULL if out of memory. In the functions below, `number` is the number
+ * of a job. */
 pd_version_table *pd_version_table_new(const pd_version_table_user *user);
 /* Releases all published versions and frees the version table. No request may be waiting. Accepts NULL. */
 void pd_version_table_free(pd_version_table *versions);
