@@ -177,7 +177,7 @@ void pd_conn_log_command(const pd_conn *conn, const char *job, const char *forma
 /* Sends a last ERROR frame, then ends the connection. The frame answers the request with the prefix `asked`. If `asked`
  * is NULL, the frame answers no request and has request id 0. */
 void pd_conn_end(pd_conn *conn, const pd_prefix *asked, const pd_error *err);
-/* Closes the connection at once. `reason` goes to the log and to the store. */
+/* Closes the connection at once. `reason` is logged, and sent to the store. */
 void pd_conn_close(pd_conn *conn, const char *reason);
 /* Posts the disconnect notice to the store, once. If the store has not answered the connection's Hello yet, the notice
  * is posted after that answer, which brings the number of the job. */

@@ -52,8 +52,10 @@ typedef struct pd_daemon_limits {
     pd_tls_context *tls;           /* keys for new connections, which the daemon takes over; NULL: the old keys stay */
     pd_roles *roles, *store_roles; /* new roles, and a copy of them for the step thread; the conversation takes over
                                     * both. NULL: the old roles stay */
-    const char *http_token;        /* token that HTTP requests must have from now on, as in pd_daemon_config */
-    const char *settings;          /* as in pd_daemon_config */
+    const char *http_token;        /* token that HTTP requests must have from now on; borrowed until the next reload.
+                                    * NULL: none is needed */
+    const char *settings;          /* the configuration as flags of the program, in lines; borrowed until the next
+                                    * reload. NULL: not known */
 } pd_daemon_limits;
 
 /* Functions of the process around the daemon, which the daemon calls. All but `log` get `arg`. */
@@ -64,12 +66,12 @@ typedef struct pd_daemon_hooks {
     void (*event)(void *arg, pd_daemon_event event); /* may be NULL */
     void (*reload)(void *arg); /* reads the configuration again after SIGHUP, on a thread that may block; NULL: SIGHUP
                                 * changes nothing */
-    bool (*reloaded)(void *arg, pd_daemon_limits *limits); /* called on the loop thread after a reload, to get the new
-                                                            * limits; returns false if no limit has changed */
+    bool (*reloaded)(void *arg, pd_daemon_limits *limits); /* gets the new limits after a reload, on the loop thread;
+                                                            * returns false if no limit has changed */
     void *arg;
 } pd_daemon_hooks;
 
-/* The settings of a daemon. Strings are borrowed until pd_daemon_new returns. */
+/* The settings of a daemon, which borrows the strings for its life unless a field says otherwise. */
 typedef struct pd_daemon_config {
     const char *listen;  /* addresses to listen on, separated by commas, in the syntax of address.h; "": none */
     bool insecure;       /* the daemon may listen on addresses that other machines can reach */
@@ -91,7 +93,7 @@ typedef struct pd_daemon_config {
     uint32_t max_pieces, max_params, max_header, hello_bytes;
     pd_roles *roles, *store_roles; /* the roles of all identities, and a copy of them for the step thread. pd_daemon_new
                                     * takes over both, also when it fails. NULL: everybody may do everything */
-    const char *blas_core; /* name of the set of BLAS kernels in use, for operators; borrowed for the daemon's life */
+    const char *blas_core;         /* name of the BLAS kernels in use, for operators */
     /* the daemon's configuration for operators: one flag of the program per line. Borrowed until a reload brings
      * another, or for the daemon's life. NULL: not known */
     const char *settings;
@@ -112,8 +114,8 @@ typedef struct pd_background {
  * or a simulator. */
 typedef struct pd_platform {
     void *arg;
-    uint64_t (*now_ms)(void *arg);                      /* returns the time in milliseconds, by a clock that never goes
-                                                         * back; it does not change during a callback */
+    uint64_t (*now_ms)(void *arg);                      /* returns the time in milliseconds by a monotonic clock; it
+                                                         * does not change during a callback */
     uint64_t (*clock_ns)(void *arg);                    /* returns the time in nanoseconds, to limit how long a callback
                                                          * runs */
     uint64_t (*unix_ms)(void *arg);                     /* returns the milliseconds since 1970, by a clock that people

@@ -168,7 +168,7 @@ static void on_closed(uv_handle_t *handle)
     free(handle->data);
 }
 
-/* Frees a handshake, except its socket and stream. */
+/* Frees a handshake, but not its socket and stream. */
 static void forget(pd_handshake *h)
 {
     leave(h);
@@ -192,7 +192,7 @@ static void wake_at(const pd_handshake *h, int bytes)
     setsockopt(h->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
 }
 
-/* Reads the bytes that the client still sends, and drops them, until it ends its side. */
+/* Reads and discards what the client still sends. Drops the handshake when the client ends its side. */
 static void on_rest(uv_poll_t *poll, int status, int events)
 {
     uint8_t bin[4096];

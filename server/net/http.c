@@ -22,7 +22,7 @@ extern const unsigned char pd_dashboard[];
 extern const size_t pd_dashboard_bytes;
 extern const char pd_dashboard_script_sha256[], pd_dashboard_style_sha256[];
 
-/* HASH_TEXT: bytes of a hash in base64, with a final '\0'. */
+/* HASH_BYTES: bytes of a SHA-256. HASH_TEXT: bytes of its text in base64, with a final '\0'. */
 enum { HASH_BYTES = 32, HASH_TEXT = 45 };
 
 /* How much of a long answer is written, and what follows. */

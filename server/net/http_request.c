@@ -157,7 +157,8 @@ static int digit_of(char c)
     return found != NULL ? (int)(found - digits) : -1;
 }
 
-/* Decodes base64 into `out`, with a final '\0'. Returns false if the text is not base64 or does not fit. */
+/* Decodes base64 into `out`, which has `size` bytes, and adds a '\0'. Returns false if the text is not base64 or does
+ * not fit. */
 static bool decode(char *out, size_t size, span text)
 {
     uint32_t bits = 0;

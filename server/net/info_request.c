@@ -168,7 +168,7 @@ static int list_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, p
     return PD_OK;
 }
 
-/* Fills in figures of all connections and jobs, including jobs that the operator may not see. */
+/* Fills in the figures of the whole daemon, which include connections and jobs that the operator may not see. */
 static void fill_whole(const pd_server_figures *server, const pd_lag *lag, Paramd__StatusReply *reply)
 {
     reply->connections = (uint32_t)server->connections;
@@ -197,7 +197,7 @@ static void fill_status(const pd_daemon *daemon, const pd_info *info, Paramd__St
     reply->ingest_bytes = daemon->ingest.admission.budget;
 }
 
-/* The identities in an answer to Status. */
+/* The messages for the identities in an answer to Status. */
 typedef struct identity_list {
     Paramd__IdentityInfo infos[MOST_IDENTITIES], *list[MOST_IDENTITIES];
 } identity_list;
@@ -281,7 +281,8 @@ static int copy_set(pd_request *request, const pd_conn *conn, const Paramd__SetR
 static void log_set(const pd_conn *conn, const Paramd__SetRequest *set)
 {
     char text[240];
-    size_t most = strlen(set->job) > LONG_NAME ? sizeof text / 2 : sizeof text; /* so that the author fits after it */
+    size_t most = strlen(set->job) > LONG_NAME ? sizeof text / 2 : sizeof text; /* leaves room for the author after a
+                                                                                 * long name of a job */
     size_t used = (size_t)snprintf(text, most, "%.100s", set->pattern);
 
     for (size_t i = 0; i < set->n_options && used < most; i++)

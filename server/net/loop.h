@@ -171,7 +171,7 @@ struct pd_daemon {
     pd_version_table *versions;
     pd_arena *arena; /* memory for unpacking the header of the frame that is processed now */
     pd_reply_scratch scratch;
-    pd_packed_optimizers *optimizers; /* the answers to Optimizers */
+    pd_packed_optimizers *optimizers; /* all optimizers, packed for answers to Optimizers requests */
     pd_shutdown shutdown;
     pd_reloading reload;
     pd_loop_counters counters;
@@ -179,7 +179,7 @@ struct pd_daemon {
     uint64_t mark; /* number of errors so far that a worker must read before it ends a step: refused pushes and passed
                     * deadlines. An answer to a push carries this number if it is an error. Each push carries the
                     * highest number that its sender has read */
-    pd_figures figures;  /* last copies of the figures of jobs */
+    pd_figures figures;  /* the last copy of the figures of each job */
     pd_traffic *traffic; /* counters of the bytes that each job has received and sent */
     pd_remarks remarks;  /* warnings about jobs, for their workers */
     pd_http http;        /* HTTP connections */

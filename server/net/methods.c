@@ -109,7 +109,7 @@ static int run_shutdown(pd_conn *conn, const pd_prefix *prefix, void *message, p
     return PD_OK;
 }
 
-/* The role that a request needs for the job that it names. */
+/* Initialises pd_method_entry.may: the request needs `role` for the job that it names. */
 #define NAMED(role, request)                                                                                           \
     {                                                                                                                  \
         .named = PD_ROLE_##role, .job_at = offsetof(Paramd__##request##Request, job)                                   \

@@ -98,7 +98,7 @@ static int check_each(const pd_reach *reach, const pd_address *addresses, size_t
                 "http.listen: %s:%s has tls://, which the HTTP listener does not speak: use a proxy in front of it",
                 addresses[i].host, addresses[i].port);
         if ((rc = pd_reach_resolve(reach, &addresses[i], &list, err)) != PD_OK) return rc;
-        sockets += list == NULL; /* a Unix socket */
+        sockets += list == NULL; /* a Unix socket has no list, and counts as one */
         for (struct addrinfo *info = list; info != NULL; info = info->ai_next) sockets++;
         if (list != NULL) freeaddrinfo(list);
     }

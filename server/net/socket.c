@@ -252,7 +252,8 @@ static void tune(int fd, const pd_daemon_config *config)
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unsent, sizeof unsent);
 }
 
-/* Makes a transport over a socket. Returns NULL if out of memory or `fd` is no socket. */
+/* Makes a transport over a socket, with TLS unless `tls` is NULL. Returns NULL if out of memory or `fd` is not a
+ * socket. */
 static sock *make(pd_uvloop *loop, int fd, pd_tls_stream *tls)
 {
     sock *s = calloc(1, sizeof *s);

@@ -36,7 +36,7 @@ typedef struct job {
     size_t params;    /* number of the job's parameters; 0: not known yet. More entries than this may be reserved */
     uint64_t least;   /* number of rounds that every parameter of the job has closed */
     size_t at_least;  /* number of the job's parameters that have closed exactly `least` rounds */
-    uint64_t durable; /* steps up to this one are in a checkpoint on the disk; 0: none are */
+    uint64_t durable; /* durable step of the job; 0: there is none */
     pd_waiter *rest;  /* requests that wait until all parameters of the job have closed the request's round */
     UT_hash_handle hh;
 } job;

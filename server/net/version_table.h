@@ -44,7 +44,7 @@ struct pd_wait {
     uint64_t step;    /* number of rounds that the parameter of every piece must have closed */
     bool pushes;      /* the request is a push: its answer contains the outcome of the round */
     uint32_t rank;    /* rank that pushes; its outcome is PD_LATE if the round closed without its contribution */
-    uint64_t durable; /* answer: steps of the job up to this one survive a restart of the daemon; 0: none do */
+    uint64_t durable; /* answer: durable step of the job; 0: there is none */
     bool all;       /* the request ends a step of this worker: it also waits until all other parameters of the job have
                      * closed the round */
     size_t n, open; /* n: number of pieces. open: number of pieces without an answer, plus 1 while
@@ -79,7 +79,7 @@ int pd_version_table_reserve(pd_version_table *versions, uint32_t number, size_t
 void pd_version_table_settle(pd_version_table *versions, uint32_t number, size_t n);
 /* Sets the durable step of a job, which later answers contain. The job need not have entries yet: a job from a
  * checkpoint has a durable step before its workers connect. Without memory for such a job, its answers contain 0 until
- * its next checkpoint. */
+ * the next call. */
 void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, uint64_t step);
 /* Returns the durable step of a job; 0: there is none. */
 uint64_t pd_version_table_durable(const pd_version_table *versions, uint32_t number);
