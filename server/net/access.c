@@ -22,7 +22,7 @@ int pd_access_take(pd_daemon *daemon, pd_roles *roles, pd_roles *store_roles)
     return PD_OK;
 }
 
-/* Looks up what the roles say about the connection itself, once for each reload. */
+/* Looks up the roles of the connection's identity, unless that was done since the roles last changed. */
 static void look_up(pd_conn *conn)
 {
     const pd_daemon *daemon = conn->daemon;
@@ -56,8 +56,8 @@ bool pd_access_has_server(pd_conn *conn, pd_role role)
     return conn->peer.access.server >= role;
 }
 
-/* Returns the identity's role for a job, whose name has at most PD_NAME_MAX bytes. The last job that the connection
- * asked about is remembered with its role, so that many requests about one job look through the roles once. */
+/* Returns the identity's role for a job, whose name has at most PD_NAME_MAX bytes. Stores the job and the role in the
+ * connection, so that many requests about one job search the roles once. */
 static pd_role role_of(pd_conn *conn, const char *job)
 {
     pd_conn_access *access = &conn->peer.access;
@@ -68,7 +68,7 @@ static pd_role role_of(pd_conn *conn, const char *job)
     return access->asked_role = pd_roles_of(conn->daemon->peers.roles, conn->peer.identity.text, job, NULL);
 }
 
-/* Logs that a request was refused, with its author. */
+/* Logs that a request was refused, and who sent it. Returns the code of the error. */
 static int refuse(const pd_conn *conn, const char *job, const char *what, const pd_error *err)
 {
     pd_conn_log_command(conn, job, "%.30s was refused", what);
@@ -77,7 +77,7 @@ static int refuse(const pd_conn *conn, const char *job, const char *what, const 
 
 static int check_hello(pd_conn *conn, pd_role role, const char *job, pd_error *err)
 {
-    if (strlen(job) > PD_NAME_MAX) return PD_OK; /* refused as a name, whatever the roles */
+    if (strlen(job) > PD_NAME_MAX) return PD_OK; /* too long for a name: pd_run_hello refuses it */
     if (job[0] == '\0' && !pd_roles_know(conn->daemon->peers.roles, conn->peer.identity.text))
         return pd_fail(err, PD_PERMISSION_DENIED, "%.200s has no role on this server (server.roles)",
                        conn->peer.identity.text);
@@ -92,11 +92,12 @@ int pd_access_check_job(pd_conn *conn, const char *what, pd_role needed, const c
     pd_role role;
 
     if (conn->daemon->peers.roles == NULL) return PD_OK;
-    /* A longer name belongs to no job, and patterns take long to compare with it. */
+    /* No job has a longer name, and comparing such a name with the patterns of the roles would take long. */
     role = strlen(job) <= PD_NAME_MAX ? role_of(conn, job) : PD_ROLE_NONE;
     if (role >= needed) return PD_OK;
     if (role == PD_ROLE_NONE)
-        pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", job); /* the text of the store for an unknown job */
+        pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", job); /* the same text as the store has for an unknown
+                                                                    * job */
     else
         pd_fail(err, PD_PERMISSION_DENIED, "%s of job %.100s needs the role %s, %.100s has %s (server.roles)", what,
                 job, pd_role_name(needed), conn->peer.identity.text, pd_role_name(role));

@@ -1,4 +1,4 @@
-/* conn.c - opens a connection, answers its requests, and ends it. */
+/* conn.c - opens connections, sends answers on them, and ends them. */
 #include "conn.h"
 
 #include "grow.h"
@@ -11,8 +11,7 @@
 #include <syslog.h>
 #include <utlist.h>
 
-/* Declared parameters are kept in arrays that grow by doubling, so up to half of the memory may be unused: hence the
- * factor 2. */
+/* The arrays of pd_handles grow by doubling, so up to half of their memory may be unused: hence the factor 2. */
 _Static_assert(2 * (sizeof(pd_handle_facts) + sizeof(pd_param_decl) + sizeof(uint32_t)) <= PD_LOOP_DECL_BYTES,
                "Declare counts what a connection has of a declaration");
 
@@ -94,7 +93,7 @@ bool pd_conn_has_sent(const pd_conn *conn)
     return pd_output_empty(&conn->output) && !pd_transport_owes(conn->transport);
 }
 
-/* While the server does not read from a connection, the transport still reports once that the peer has ended the
+/* While the server does not read from a connection, the transport still reports once if the peer ends the
  * connection. */
 void pd_conn_watch(pd_conn *conn)
 {
@@ -118,7 +117,7 @@ void pd_conn_touch(pd_conn *conn)
     conn->daemon->table.dirty = conn;
 }
 
-/* Lets the connection's held-back frame be tried again at the end of this turn of the loop. */
+/* Puts the connection into the list of connections whose held-back frame is tried again at the end of this turn. */
 static void wake(pd_conn *conn)
 {
     if (conn->links.waking || conn->state == PD_CLOSED) return;
@@ -290,7 +289,7 @@ void pd_conn_close(pd_conn *conn, const char *reason)
     daemon->table.closed = conn;
 }
 
-/* Returns the facts that limit the lines about a connection's peer: its identity, or else its address. */
+/* Returns the facts by which the log limits lines about a peer: its identity, or its address if it has proven none. */
 static pd_log_facts facts_of(const pd_conn *conn, char host[PD_LOG_PEER])
 {
     bool proven = conn->peer.identity.kind != PD_IDENTITY_NONE;
@@ -398,7 +397,7 @@ void pd_conn_data_reply(pd_conn *conn, pd_pending *pending)
 }
 
 /* Removes an answered or failed request from the connection's open requests. If the next frame was held back because
- * too many requests of this connection waited for the store, the frame is processed again. */
+ * too many requests of this connection waited for the store, that frame is tried again. */
 static void remove_pending(pd_conn *conn, pd_pending *pending)
 {
     if (pending->kind == PD_AWAITS_STORE && pd_framer_stalled(conn->framer)) wake(conn);

@@ -19,12 +19,14 @@
 #include "request.h"
 #include "transport.h"
 
+/* The parameters that a worker has declared on a connection. A piece names its parameter by a handle: the index in
+ * these arrays. */
 typedef struct pd_handles {
     size_t n, capacity;
-    pd_handle_facts *facts; /* of each parameter: its name, which `decls` owns, and the range of elements that the
+    pd_handle_facts *facts; /* for each parameter: its name, which `decls` owns, and the range of elements that the
                              * connection pushes and pulls */
-    pd_param_decl *decls;   /* what the worker declared of each parameter, with the memory of the strings */
-    /* of each parameter: its index in the job; known once the store has answered the Declare */
+    pd_param_decl *decls;   /* the declaration of each parameter, with the memory of its strings */
+    /* for each parameter: its index in the job; set when the store has answered the Declare */
     uint32_t *params;
 } pd_handles;
 
@@ -37,51 +39,51 @@ int pd_decl_copy(pd_param_decl *to, const pd_param_decl *from);
 void pd_handles_cut(pd_handles *handles, size_t n);
 void pd_handles_free(pd_handles *handles);
 
-/* Bytes of unsent answers from which on the server does not read from a connection, because its peer reads too slowly.
- * Weights in the answers do not count. */
+/* Once a connection has this many bytes of unsent answers, the server stops reading from it, because its peer reads too
+ * slowly. Weights in the answers do not count. */
 #define PD_HIGH_WATER (1024 * 1024)
 
 typedef enum pd_conn_state { PD_GREETING, PD_WELCOMING, PD_OPEN, PD_ENDING, PD_CLOSED } pd_conn_state;
 
 /* The frame that is being received on a connection. */
 typedef struct pd_incoming {
-    bool begun;          /* the frame's header was checked, so it is not checked again when the frame is tried again
-                          * after waiting for memory */
+    bool begun;          /* the frame's header was checked; it is not checked again if the frame is tried again after
+                          * waiting for memory */
     bool asked;          /* memory for the frame's payload was requested before, and the frame waits for it */
-    pd_error refusal;    /* why the frame that is being received is refused; then its payload is discarded and this
-                          * error is the answer */
+    pd_error refusal;    /* why the frame is refused: its payload is then discarded, and this error is the answer */
     pd_request *request; /* request for the store, which is posted when the frame's payload is complete */
     pd_pending *pending;
     pd_buffer *buffer;
     struct iovec span;
-    uint64_t mark; /* of Push and Initialise: number of the last error that the peer had read when it sent the frame */
+    uint64_t mark; /* of Push and Initialise: number (pd_daemon.mark) of the last error that the peer had read when it
+                    * sent the frame */
 } pd_incoming;
 
-/* The last deadline of a round that passed while this connection had a held-back frame. Pushes that the peer sent
- * before it learned of the deadline are answered with the deadline's error. */
+/* The last deadline of a round that passed while this connection had a held-back frame. A push that the peer sent
+ * before it learned of the deadline is answered with the error in this struct. */
 typedef struct pd_overdue {
     uint64_t since; /* number of the error that the deadline caused (pd_daemon.mark); 0: none */
     uint64_t step;  /* last round whose deadline has passed */
     pd_error error;
 } pd_overdue;
 
-/* What the roles say about a connection itself, and about the last job that it asked about. */
+/* The roles of a connection's identity, as they were last looked up. */
 typedef struct pd_conn_access {
-    uint64_t roles_taken;        /* value of pd_daemon.roles_taken when they were looked up; 0: they were not */
+    uint64_t roles_taken;        /* value of pd_peers.roles_taken at the last lookup; 0: there was none */
     bool known;                  /* the identity has a role for some job */
     pd_role role;                /* of a worker: the identity's role for its job */
     pd_role server;              /* the identity's role for the whole server */
     pd_role asked_role;          /* the identity's role for the job `asked` */
-    char asked[PD_NAME_MAX + 1]; /* name of the job that the last request about a job named; "": there was none, as no
-                                  * job has this name */
+    char asked[PD_NAME_MAX + 1]; /* name of the job that the last request about a job named; "": no request did (a job's
+                                  * name is never empty) */
 } pd_conn_access;
 
 /* Who the peer is. */
 typedef struct pd_conn_peer {
-    pd_identity identity; /* as far as the transport proves it; from the opening on */
-    char address[72];     /* for the log */
-    char label[128];      /* the name that the peer gives itself in its Hello, for the log and for operators */
-    pd_usage *usage;      /* what the peer's identity uses, this connection included */
+    pd_identity identity; /* the identity that the transport has proven; set when the connection opens */
+    char address[72];     /* address of the peer, as text for the log */
+    char label[128];      /* name that the peer gives itself in its Hello, for the log and for operators */
+    pd_usage *usage;      /* what the peer's identity uses on all its connections */
     pd_conn_access access;
 } pd_conn_peer;
 
@@ -97,7 +99,7 @@ typedef struct pd_conn_params {
     pd_loan *loan; /* the worker's segment, in which payloads of its pushes may lie; NULL: it has lent none */
 } pd_conn_params;
 
-/* The end of a connection. */
+/* State of a connection that is ending. */
 typedef struct pd_conn_end_state {
     bool shut;          /* an ENDING connection has sent everything, and the server has shut its sending side */
     bool hung;          /* while the server was not reading, the peer ended the connection or the transport broke */
@@ -109,19 +111,21 @@ typedef struct pd_conn_end_state {
 
 /* The lists of the daemon that a connection may be in. */
 typedef struct pd_conn_links {
-    bool dirty, waking; /* pd_conn_table.dirty: it has bytes to send; .waking: its held-back frame is tried again */
+    bool dirty, waking; /* dirty: the connection is in the list pd_conn_table.dirty, as it has bytes to send. waking: it
+                         * is in pd_conn_table.waking, as its held-back frame is tried again */
     struct pd_conn *next_dirty, *next_waking, *next_closed;
     pd_brief_place brief;
     pd_pace_place pace;
 } pd_conn_links;
 
-/* Clock times in ms. */
+/* Times by the clock of the platform, in ms. */
 typedef struct pd_conn_times {
-    uint64_t opened, read, frame; /* of the opening; of the last bytes received; of the begin of the frame that is being
-                                   * received */
-    uint64_t write;               /* of the last frame sent, or of the begin of sending */
-    uint64_t end;                 /* at which an ending connection is closed */
-    uint64_t beat;                /* of the server's last heartbeat */
+    uint64_t opened, read, frame; /* opened: when the connection was opened. read: when bytes were last received. frame:
+                                   * when the frame that is being received began */
+    uint64_t write;               /* when a frame was last sent completely, or when sending began after a pause */
+    uint64_t end;                 /* when the server closes the connection: set if it is ENDING, or if the peer has
+                                   * ended its sending side */
+    uint64_t beat;                /* when the server last sent a heartbeat */
 } pd_conn_times;
 
 typedef struct pd_conn {
@@ -160,38 +164,38 @@ static inline pd_ticket pd_conn_ticket(const pd_conn *conn, const pd_pending *pe
     return (pd_ticket){ conn->number, pending->serial };
 }
 
-/* Makes a connection, which has no transport yet. Its frames are passed to the callbacks in `frames`. Returns NULL if
- * out of memory or the daemon has its most connections already. */
+/* Makes a connection without a transport. Its framer passes frames to the callbacks in `frames`. Returns NULL if out of
+ * memory, or if the table of connections is full. */
 pd_conn *pd_conn_new(pd_daemon *daemon, const pd_framer_user *frames, const char *peer);
 /* Frees a connection that is closed. Called at the end of a turn of the loop. */
 void pd_conn_free(pd_conn *conn);
 /* Logs an operator's command together with its author: the identity, name and address of the connection's peer. `job`
- * is "" if the command concerns no job. Commands of one format have one limit for each peer, so each kind of command
- * has a format of its own. */
+ * is "" if the command concerns no job. The log limits lines per format and peer, so each kind of command must have its
+ * own format. */
 void pd_conn_log_command(const pd_conn *conn, const char *job, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Sends a last ERROR frame, then ends the connection. The frame answers the request with the prefix `asked`. If `asked`
  * is NULL, the frame answers no request and has request id 0. */
 void pd_conn_end(pd_conn *conn, const pd_prefix *asked, const pd_error *err);
-/* Closes the connection at once. `reason` goes to the log and to the store. */
+/* Closes the connection at once. `reason` is logged, and sent to the store. */
 void pd_conn_close(pd_conn *conn, const char *reason);
 /* Posts the disconnect notice to the store, once. If the store has not answered the connection's Hello yet, the notice
- * is kept until that answer, which has the job's number. */
+ * is posted after that answer, which brings the number of the job. */
 void pd_conn_notify_store(pd_conn *conn, const char *reason);
 /* Returns whether the connection still serves requests: it is neither ENDING nor CLOSED. */
 bool pd_conn_live(const pd_conn *conn);
-/* Forgets the parameters that the connection declared, and releases its part of the ingest budget. */
+/* Forgets the parameters that the connection declared, and ends its reserve in the ingest budget. */
 void pd_conn_undeclare(pd_conn *conn);
 
 /* Answers the request with the prefix `asked`. The answer has a checksum if the request had one, and is sent at the end
  * of the loop's turn. Without memory for it, the connection is closed. */
 void pd_conn_reply(pd_conn *conn, const pd_prefix *asked, const ProtobufCMessage *message);
 void pd_conn_refuse(pd_conn *conn, const pd_prefix *asked, const pd_error *err);
-/* Sets *err for the request with the prefix `asked`, for which there is no memory. Returns PD_NO_MEMORY. */
+/* Sets *err to say that there is no memory for the request with the prefix `asked`. Returns PD_NO_MEMORY. */
 int pd_conn_no_memory(const pd_prefix *asked, pd_error *err);
-/* Answers one of the connection's open requests, and removes it from them. */
+/* Answers one of the connection's open requests, which then ends. */
 void pd_conn_answer(pd_conn *conn, pd_pending *pending, const ProtobufCMessage *message);
-/* Answers one of the connection's open requests with a message and a copy of the payload, and removes it from them. */
+/* Answers one of the connection's open requests with a message and a copy of the payload. The request then ends. */
 void pd_conn_answer_with(pd_conn *conn, pd_pending *pending, const ProtobufCMessage *message, void *payload,
                          size_t bytes);
 void pd_conn_fail(pd_conn *conn, pd_pending *pending, const pd_error *err);
@@ -205,14 +209,14 @@ void pd_conn_data_reply(pd_conn *conn, pd_pending *pending);
 void pd_conn_touch(pd_conn *conn);
 /* Tells the transport which events the connection now waits for: bytes to read, room to write, or the peer's end. */
 void pd_conn_watch(pd_conn *conn);
-/* Returns whether all queued bytes were sent and the transport has none of them left, so that closing loses none. */
+/* Returns whether the transport has sent all queued bytes, so that closing the connection loses none. */
 bool pd_conn_has_sent(const pd_conn *conn);
 bool pd_conn_wants_to_read(const pd_conn *conn);
 
 /* Discards the frame that is being received, and frees the memory for it. */
 void pd_conn_drop_incoming(pd_conn *conn);
-/* Returns whether the frame that is being received comes too late: the deadline of its round has passed, and the peer
- * sent the frame before it learned of that. */
+/* Returns whether the frame that is being received is late: the deadline of its round has passed, and the peer sent the
+ * frame before it learned of that. */
 bool pd_conn_is_late(const pd_conn *conn);
 /* Releases the buffer of a payload to the pool, and its bytes to the ingest budget, so that the rank may send more. */
 void pd_conn_return_buffer(pd_daemon *daemon, pd_buffer *buffer);
@@ -222,8 +226,7 @@ void pd_conn_attach(pd_conn *conn, pd_transport *transport);
 /* Processes the connection's held-back frame, if that is possible now. Must not be called inside a callback of the
  * framer. */
 void pd_conn_resume(pd_conn *conn);
-/* Writes as many queued bytes of a connection as the transport takes now, at most the connection's part of this turn of
- * the loop. */
+/* Writes as many queued bytes of a connection as the transport takes now, at most pd_loop_quota. */
 void pd_conn_write(pd_conn *conn);
 /* Sends a warning about its job to a worker that reads warnings, in an unsolicited heartbeat. Does nothing for any
  * other connection, or before the worker has joined its job. */

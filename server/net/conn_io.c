@@ -1,4 +1,4 @@
-/* conn_io.c - reads frames from a connection's transport, writes answers to it, and checks its deadlines. */
+/* conn_io.c - reads frames from a connection's transport, writes answers to it, and checks its timeouts. */
 #include "conn.h"
 
 #include "mutant.h"
@@ -6,7 +6,7 @@
 enum { READ_SPANS = 8, WRITE_SPANS = 1024 };
 
 #define END_TEXT "closed by the peer"
-/* Most bytes that one read takes: data that fits the CPU cache is processed fastest. */
+/* Most bytes of one read: data that fits into the CPU cache is processed fastest. */
 #define SLICE (64 * 1024)
 
 static uint64_t now_ms(const pd_conn *conn)
@@ -44,7 +44,7 @@ static int write_some(pd_conn *conn, size_t most, size_t *n)
     return PD_OK;
 }
 
-/* Ends the sending side of an ENDING connection, whose last frame is sent. Bytes that the peer still sends are
+/* Ends the sending side of an ENDING connection when its last frame is sent. From then on, received bytes are
  * discarded. */
 static void shut(pd_conn *conn)
 {
@@ -52,10 +52,10 @@ static void shut(pd_conn *conn)
     conn->transport->ops->shut(conn->transport);
 }
 
-/* Finishes with a peer that has ended its sending side. Earlier requests are still executed and answered.
+/* Ends a connection whose peer has ended its sending side. Requests that have arrived are still executed and answered.
  *
- * Tells the store of the end as soon as the store knows the connection, so that a worker that was killed counts as lost
- * at once. Returns false if no answer is left to send, in the transport either: the connection is closed then. */
+ * If the store knows the connection, tells it at once that the connection has ended, so that a killed worker is lost at
+ * once. If no answer is left to send, closes the connection and returns false. */
 static bool settle_up(pd_conn *conn)
 {
     if (conn->state == PD_OPEN && conn->end.notice != NULL && !conn->params.declaring) {
@@ -97,8 +97,8 @@ static ssize_t read_slice(pd_conn *conn, size_t slice, size_t *offered, pd_error
     return conn->transport->ops->receive(conn->transport, iov, spans, err);
 }
 
-/* Sends an unsolicited heartbeat. While a worker has used up its part of the ingest budget, the server does not read
- * its frames, and so does not answer its heartbeats. */
+/* Sends an unsolicited heartbeat. A worker that has used up its share of the ingest budget needs it: the server does
+ * not read its frames then, and so does not answer its heartbeats. */
 static void beat(pd_conn *conn, uint64_t now)
 {
     static const pd_prefix nobody = { .method = PD_HEARTBEAT };
@@ -122,23 +122,22 @@ void pd_conn_remark(pd_conn *conn, const pd_remark *remark)
 
 static void after_fed(pd_conn *conn, int rc)
 {
-    /* The error is in conn->why if a callback of this folder found it, otherwise in the framer. */
+    /* The error is in conn->why if a callback of this framer found it, otherwise in the framer. */
     pd_error why = conn->why.code != PD_OK || rc == PD_OK ? conn->why : *pd_framer_error(conn->framer);
 
     if (rc != PD_OK && pd_conn_live(conn)) pd_conn_end(conn, NULL, &why);
     pd_conn_watch(conn);
 }
 
-/* Sends a heartbeat to find out whether the peer still exists: if the peer's process has ended, the transport reports
- * an error. */
+/* Sends a heartbeat to find out whether the peer still exists: if its process has ended, the transport reports an
+ * error. */
 static void probe(pd_conn *conn)
 {
     if (conn->state == PD_OPEN && conn->joined && pd_output_empty(&conn->output)) beat(conn, now_ms(conn));
     pd_conn_touch(conn);
 }
 
-/* Handles the end of the peer's sending side. Open requests are still answered, within the time that a peer has to read
- * an answer. */
+/* Handles the end of the peer's sending side. Open requests are still answered, within server.write_timeout. */
 static void peer_ended(pd_conn *conn)
 {
     if (!pd_framer_idle(conn->framer)) {
@@ -189,8 +188,8 @@ static void read_away(pd_conn *conn)
     if (n < 0) pd_conn_close(conn, "ended");
 }
 
-/* Handles a peer that has disconnected while the server was not reading from the connection. Frames that the peer sent
- * before are read later, and answered. */
+/* Handles the end of a connection while the server does not read from it. Frames that the peer sent before are read
+ * later, and answered. */
 static void gone(pd_conn *conn)
 {
     if (!pd_conn_live(conn)) {

@@ -1,5 +1,4 @@
-/* conversation.c - makes the parts of the conversation with workers and operators, runs each turn of the loop, and
- * frees the parts. */
+/* conversation.c - makes and frees the conversation with workers and operators, and runs each turn of its loop. */
 #include "conversation.h"
 
 #include "access.h"
@@ -22,7 +21,7 @@
 enum { ENDING_PLACES = 64 };
 /* Most nanoseconds that one turn of the loop spends on effects. */
 #define EFFECTS_NS 1000000u
-/* The ticket of requests that the daemon itself makes: no connection has the number 0. */
+/* The ticket of the daemon's own requests to the store: no connection has the number 0. */
 #define OWN_TICKET ((pd_ticket){ 0, 1 })
 
 static void on_resolved(void *arg, pd_wait *wait)
@@ -57,7 +56,7 @@ static void on_released(void *arg, pd_published *published)
     daemon->mail.released = published;
 }
 
-/* Returns a message of the step thread as an effect. Asserts that no effect is lost and that effects arrive in the
+/* Returns a message of the step thread as an effect. Asserts that no effect was lost, and that effects arrive in the
  * order in which pd_turn_forward numbered them. */
 static pd_effect *next_effect(const pd_daemon *daemon, pd_mail *mail)
 {
@@ -67,7 +66,7 @@ static pd_effect *next_effect(const pd_daemon *daemon, pd_mail *mail)
     return effect;
 }
 
-/* Handles one effect. Returns false if the turn's time is used up or no effect is left. */
+/* Handles the next effect. Returns false if the turn's time is used up or no effect is left. */
 static bool handle_next(pd_daemon *daemon, uint64_t until_ns)
 {
     pd_mail *next;
@@ -81,8 +80,8 @@ static bool handle_next(pd_daemon *daemon, uint64_t until_ns)
     return pd_loop_clock_ns(daemon) <= until_ns;
 }
 
-/* Handles effects until the turn's time is used up. If effects may be left, the loop wakes itself for its next turn:
- * the mailbox wakes it only when mail arrives in an empty mailbox. */
+/* If effects may be left, the loop wakes itself for its next turn: the mailbox wakes it only if mail arrives while the
+ * mailbox is empty. */
 void pd_conversation_take_effects(pd_daemon *daemon)
 {
     uint64_t until_ns = pd_loop_clock_ns(daemon) + EFFECTS_NS;
@@ -93,8 +92,8 @@ void pd_conversation_take_effects(pd_daemon *daemon)
         daemon->platform.wake(daemon->platform.arg);
 }
 
-/* Begins the turn's time for frames. Half of it is for connections whose frames were held back. If some are left, the
- * loop does not sleep before the next turn. */
+/* Tries held-back frames again for at most half of the turn's time for frames, then begins that time. If some
+ * connections still wait, the loop does not sleep before the next turn. */
 static void resume_deferred(pd_daemon *daemon)
 {
     pd_pace *pace = &daemon->peers.pace;
@@ -120,7 +119,7 @@ static void resume_stalled(pd_daemon *daemon)
     }
     if (!daemon->ingest.stall_over) return;
     daemon->ingest.stall_over = daemon->ingest.short_of_budget =
-        false; /* connections that must continue to wait set these flags again */
+        false; /* if a connection must continue to wait, pd_conn_resume sets the flags again */
     for (size_t i = 0; i < daemon->table.capacity; i++)
         if (daemon->table.at[i] != NULL) pd_conn_resume(daemon->table.at[i]);
 }
@@ -275,8 +274,8 @@ void pd_conversation_start(pd_daemon *daemon, pd_mailbox *requests)
     pd_reloading_start(daemon);
 }
 
-/* Counts a new connection for its peer's identity. Returns false if out of memory, or if the identity has so many
- * connections beyond its quota that this one is not worth an error: a refusal costs bounded memory. */
+/* Counts a new connection for its peer's identity. Returns false if out of memory, or if the identity is so far beyond
+ * its quota that the connection is refused without an error: errors take memory. */
 static bool enter(pd_daemon *daemon, const pd_transport *transport, pd_usage **usage)
 {
     pd_identity identity;
@@ -288,7 +287,8 @@ static bool enter(pd_daemon *daemon, const pd_transport *transport, pd_usage **u
     return false;
 }
 
-/* Checks that a new connection, which is counted already, is not one too many. */
+/* Checks that a new connection, which is counted already, exceeds neither max_connections nor the quota of its
+ * identity. */
 static int check_number(const pd_daemon *daemon, const pd_usage *usage, pd_error *err)
 {
     if (daemon->table.n > daemon->config.max_connections)
@@ -300,8 +300,8 @@ static int check_number(const pd_daemon *daemon, const pd_usage *usage, pd_error
                    (unsigned long long)usage->quota.connections, usage->identity);
 }
 
-/* Returns a hash of a connection's identity, or of its address if it has proven none. The hash is keyed, so that nobody
- * can choose one that shares the counter of another. */
+/* Returns a hash of the identity of a connection, or of its address if it has proven no identity. The hash is keyed, so
+ * that nobody can choose an identity or address that shares a counter with another one. */
 static uint64_t origin_of(const pd_conn *conn)
 {
     const pd_daemon *daemon = conn->daemon;
@@ -339,8 +339,8 @@ int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const cha
     return PD_OK;
 }
 
-/* Gives back the published versions in effects that were taken from the mailbox but not handled, since the
- * version table does not know them. The step thread itself takes back effects that are still in the mailbox. */
+/* Returns to the store the published versions in effects that were taken from the mailbox but not handled, as the
+ * version table does not have them. The step thread itself handles effects that are still in the mailbox. */
 static void release_backlog(pd_daemon *daemon)
 {
     size_t i = daemon->mail.backlog_at;
@@ -356,7 +356,7 @@ static void release_backlog(pd_daemon *daemon)
 
 void pd_conversation_close_all(pd_daemon *daemon)
 {
-    daemon->platform.background = NULL; /* the loop does not turn any more: what is left to do is done here */
+    daemon->platform.background = NULL; /* the loop no longer runs, so background tasks are run here */
     for (size_t i = 0; i < daemon->table.capacity; i++)
         if (daemon->table.at[i] != NULL) pd_conn_close(daemon->table.at[i], "the server stops");
     pd_http_close_all(daemon);
@@ -367,8 +367,8 @@ void pd_conversation_close_all(pd_daemon *daemon)
     free_closed(daemon);
 }
 
-/* Frees effects that came too late to be handled. Payload buffers in them go back to the pool, and log lines in them
- * are logged. */
+/* Frees effects that nobody handles any more. Returns payload buffers in them to the pool, and logs log lines in
+ * them. */
 static void free_effects(pd_daemon *daemon, pd_mail *mail)
 {
     while (mail != NULL) {
@@ -398,7 +398,8 @@ void pd_conversation_dispose(pd_daemon *daemon)
     pd_packed_optimizers_free(daemon->optimizers);
     pd_reply_scratch_free(&daemon->scratch);
     pd_request_free(daemon->mail.drain);
-    for (pd_mail *mail = daemon->mail.first, *next; mail != NULL; mail = next) { /* the step thread was never started */
+    for (pd_mail *mail = daemon->mail.first, *next; mail != NULL; mail = next) { /* if the step thread was never
+                                                                                  * started */
         next = mail->next;
         pd_request_free((pd_request *)(void *)mail);
     }

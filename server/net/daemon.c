@@ -1,4 +1,4 @@
-/* daemon.c - runs the conversation on libuv, with its timer, signals, standard input, wake-ups and background
+/* daemon.c - runs the conversation on a libuv loop, with timer, signals, standard input, wake-ups and background
  * threads. */
 #include "daemon.h"
 
@@ -16,8 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int write_end = -1; /* the end of the pipe that the signal handler writes to; a static variable, because a signal
-                            * handler gets no argument */
+static int write_end = -1; /* the end of the pipe to which the signal handler writes; static, because a signal handler
+                            * gets no argument */
 
 static void write_signal(int number)
 {
@@ -25,7 +25,7 @@ static void write_signal(int number)
     int before = errno;
 
     if (write(write_end, &byte, 1) < 0)
-        errno = 0; /* the pipe is full, so enough signals wait in it, and this one may be lost */
+        errno = 0; /* if the pipe is full, enough signals wait in it, and this one may be lost */
     errno = before;
 }
 
@@ -79,7 +79,7 @@ void pd_signals_end(pd_signals *signals)
     signals->open = false;
 }
 
-/* Reads a part of the input and throws it away. Once a read gives no bytes, the input has ended: ends the daemon. */
+/* Reads from the standard input, and discards the bytes. When the input has ended, drains and stops the daemon. */
 static void on_input(uv_poll_t *poll, int status, int events)
 {
     pd_uvloop *loop = poll->data;
@@ -93,9 +93,9 @@ static void on_input(uv_poll_t *poll, int status, int events)
     pd_conversation_end(loop->daemon, "the standard input has ended (server.input_exit)");
 }
 
-/* Watches the standard input if the settings say so (server.input_exit): the process that has started the daemon holds
- * the other end, and the system closes it however that process ends. PD_INVALID_ARGUMENT: the standard input is neither
- * a pipe nor a socket, so its end cannot be seen. */
+/* Watches the standard input if the settings say so (server.input_exit). The process that started the daemon has the
+ * other end. The system closes it whenever that process ends. PD_INVALID_ARGUMENT: the standard input is neither a pipe
+ * nor a socket, so its end cannot be seen. */
 static int watch_input(pd_uvloop *loop, pd_error *err)
 {
     struct stat found;
@@ -154,7 +154,7 @@ static uint64_t secret(void *arg)
     return key;
 }
 
-/* Work for one of libuv's background threads. */
+/* A task for one of libuv's background threads. */
 typedef struct errand {
     uv_work_t uv;
     pd_background *work;
@@ -246,8 +246,7 @@ static void free_loop(pd_uvloop *loop)
     uv_close((uv_handle_t *)&loop->timer, NULL);
     pd_signals_end(&loop->signals);
     if (loop->watches_input) uv_close((uv_handle_t *)&loop->input, NULL);
-    uv_run(&loop->uv, UV_RUN_DEFAULT); /* one more turn of the loop, in which background work ends and libuv closes its
-                                        * handles */
+    uv_run(&loop->uv, UV_RUN_DEFAULT); /* one more turn, in which background tasks end and libuv closes its handles */
     uv_loop_close(&loop->uv);
 }
 
@@ -281,8 +280,8 @@ int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err
         pd_daemon_free(loop->daemon);
         return rc;
     }
-    pd_signals_begin(&loop->signals); /* signals are handled before the sockets listen, because a supervisor that sees
-                                       * them listen may stop the daemon at once */
+    pd_signals_begin(&loop->signals); /* before the sockets listen: a supervisor that sees them listen may stop the
+                                       * daemon at once */
     *out = loop->daemon;
     return PD_OK;
 }
@@ -297,8 +296,8 @@ int pd_daemon_listen_http(pd_daemon *daemon, pd_error *err)
     return pd_listen_http(loop_of(daemon), err);
 }
 
-/* A thread of its own runs the task, not one of libuv's workers: these are started later, when the loop thread has
- * chosen from which node its memory comes, which they inherit. */
+/* The task of pd_daemon_load, and the thread that runs it. It is not one of libuv's threads: those are started later,
+ * when the loop thread has chosen its NUMA node for memory, and inherit that choice. */
 typedef struct loading {
     uv_thread_t thread;
     uv_async_t finished;
@@ -365,7 +364,7 @@ void pd_daemon_free(pd_daemon *daemon)
 
     if (daemon == NULL) return;
     loop = loop_of(daemon);
-    pd_http_close_all(daemon); /* a start that has failed may leave some open */
+    pd_http_close_all(daemon); /* after a failed start, some may still be open */
     free_loop(loop);
     pd_conversation_dispose(daemon);
     free(loop);

@@ -6,8 +6,8 @@
  *     pd_daemon_new(&daemon, &config, &err);
  *     pd_daemon_listen_http(daemon, &err);
  *     pd_daemon_listen(daemon, &err);                         binds and listens; no connection is answered yet
- *     pd_daemon_load(daemon, start_stepper, ...);             answers HTTP, and runs, on another thread:
- *     pd_stepper_start(...effects = pd_conversation_effects(daemon)...)
+ *     pd_daemon_load(daemon, start_stepper, ...);             answers HTTP while another thread runs start_stepper
+ *                                                             (pd_stepper_start with pd_conversation_effects(daemon))
  *     pd_daemon_run(daemon, pd_stepper_requests(stepper));    returns once drained, or after the second stop signal
  *     pd_stepper_stop(stepper);
  *     pd_daemon_free(daemon);                                 frees what was still in the mailbox */
@@ -16,12 +16,12 @@
 
 #include "conversation.h"
 
-/* Makes the daemon, which listens nowhere yet. PD_INVALID_ARGUMENT: the end of the standard input cannot be watched.
- * PD_NO_MEMORY. */
+/* Makes the daemon, which does not listen yet. PD_INVALID_ARGUMENT: the end of the standard input cannot be watched.
+ * PD_UNAVAILABLE: no file descriptors are free. PD_NO_MEMORY: out of memory. After an error there is no daemon, and the
+ * roles in `config` are freed. */
 int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err);
 /* Opens the daemon's listening sockets, and logs "listening on ADDRESS:PORT" for each. Called before the jobs of
- * checkpoints are loaded: workers that connect meanwhile wait in the kernel, and need not look for the daemon again and
- * again. Errors:
+ * checkpoints are loaded, so that workers which connect meanwhile wait in the kernel and need not retry. Errors:
  *
  *   PD_INVALID_ARGUMENT   the text is not an address
  *   PD_PERMISSION_DENIED  an address is not loopback, and `insecure` is not set
@@ -31,10 +31,10 @@ int pd_daemon_listen(pd_daemon *daemon, pd_error *err);
 /* Opens the HTTP listener, if the settings name one. Call it before pd_daemon_load, so that health is reported while
  * jobs are loaded. Errors are those of pd_daemon_listen. */
 int pd_daemon_listen_http(pd_daemon *daemon, pd_error *err);
-/* Runs a long task on another thread, and answers HTTP requests until it is done. Reports PD_DAEMON_LOADS several times
- * a second. Call it before pd_daemon_run. */
+/* Runs a long task on another thread, and answers HTTP requests until the task is done. Reports PD_DAEMON_LOADS several
+ * times a second. Call it before pd_daemon_run. */
 void pd_daemon_load(pd_daemon *daemon, void (*run)(void *arg), void *arg);
-/* Return the port of the first TCP listener for workers, and for HTTP; 0: there is none. */
+/* Return the port of the first TCP listener: for workers and operators, or for HTTP. 0: there is none. */
 unsigned pd_daemon_port(const pd_daemon *daemon);
 unsigned pd_daemon_http_port(const pd_daemon *daemon);
 /* Runs the event loop until the daemon stops. Borrows `requests`, the mailbox from which the step thread reads. Returns
@@ -47,7 +47,7 @@ void pd_daemon_free(pd_daemon *daemon);
 void pd_daemon_begin(pd_daemon *daemon, pd_mailbox *requests);
 /* Adds a connection over a stream socket that is connected already. PD_NO_MEMORY: the socket is still the caller's. */
 int pd_daemon_adopt(pd_daemon *daemon, int fd);
-/* The same for a connection that speaks HTTP, of a peer with this address as a number. */
+/* Adds an HTTP connection, as pd_daemon_adopt does. `origin` is the peer's address as a number (pd_reach_origin). */
 int pd_daemon_adopt_http(pd_daemon *daemon, int fd, uint64_t origin);
 /* Runs one turn of the event loop: handles what has happened, without waiting. Returns whether connections are open. */
 bool pd_daemon_turn(pd_daemon *daemon);

@@ -1,5 +1,5 @@
-/* daemon_config.h - what a daemon is given: its settings, the events that it reports to the process around it, and
- * the functions that the conversation needs from an event loop. */
+/* daemon_config.h - what a daemon is made from: its settings, the functions of the process around it that it calls, and
+ * the functions of the event loop that it runs on. */
 #ifndef PD_DAEMON_CONFIG_H
 #define PD_DAEMON_CONFIG_H
 
@@ -36,44 +36,47 @@ typedef struct pd_given_socket {
     pd_socket_use use;
 } pd_given_socket;
 
-/* Times in milliseconds. */
+/* Times in milliseconds. The first six are settings: server.handshake_timeout, heartbeat_interval, heartbeat_timeout,
+ * read_timeout, write_timeout and drain_timeout. */
 typedef struct pd_daemon_times {
     uint32_t handshake_ms, heartbeat_ms, silence_ms, read_ms, write_ms, drain_ms;
-    uint32_t keep_ms; /* time that last checkpoints have after the drain of a stopping daemon; 0: it makes none */
-    uint32_t idle_ms; /* time without any worker after which the daemon ends by itself; 0: it never does */
+    uint32_t keep_ms; /* time for the last checkpoints after the drain, when the daemon stops; 0: it makes none */
+    uint32_t idle_ms; /* time without any worker after which the daemon stops by itself; 0: it never does */
 } pd_daemon_times;
 
 /* Limits of the configuration that a reload may change while the daemon runs. */
 typedef struct pd_daemon_limits {
     pd_daemon_times times;
-    uint32_t max_jobs;        /* most jobs that may exist at a time */
-    uint64_t max_total_bytes; /* most bytes of memory that all jobs together may take */
-    pd_tls_context *tls; /* new keys for new connections, whose owner the daemon becomes; NULL: the old ones stay */
-    pd_roles *roles, *store_roles; /* new roles, and a copy of them for the step thread; the conversation takes both
-                                    * over. NULL: the roles stay */
-    const char *http_token;        /* token that HTTP requests must have from now on, as in pd_daemon_config */
-    const char *settings;          /* as in pd_daemon_config */
+    uint32_t max_jobs;             /* most jobs that may exist at a time */
+    uint64_t max_total_bytes;      /* most bytes of memory that all jobs together may take */
+    pd_tls_context *tls;           /* keys for new connections, which the daemon takes over; NULL: the old keys stay */
+    pd_roles *roles, *store_roles; /* new roles, and a copy of them for the step thread; the conversation takes over
+                                    * both. NULL: the old roles stay */
+    const char *http_token;        /* token that HTTP requests must have from now on; borrowed until the next reload.
+                                    * NULL: none is needed */
+    const char *settings;          /* the configuration as flags of the program, in lines; borrowed until the next
+                                    * reload. NULL: not known */
 } pd_daemon_limits;
 
-/* What the daemon calls of the process around it. Each gets `arg`. */
+/* Functions of the process around the daemon, which the daemon calls. All but `log` get `arg`. */
 typedef struct pd_daemon_hooks {
-    uint64_t (*busy_ns)(void *arg); /* returns how long the step thread has worked on its present turn. NULL: it is not
-                                     * known */
+    uint64_t (*busy_ns)(void *arg); /* returns for how many ns the step thread has worked on its present turn. NULL:
+                                     * that is not known */
     void (*log)(const pd_log_entry *entry);
     void (*event)(void *arg, pd_daemon_event event); /* may be NULL */
     void (*reload)(void *arg); /* reads the configuration again after SIGHUP, on a thread that may block; NULL: SIGHUP
                                 * changes nothing */
-    bool (*reloaded)(void *arg, pd_daemon_limits *limits); /* called on the loop thread after a reload, to get the new
-                                                            * limits; returns false if no limit has changed */
+    bool (*reloaded)(void *arg, pd_daemon_limits *limits); /* gets the new limits after a reload, on the loop thread;
+                                                            * returns false if no limit has changed */
     void *arg;
 } pd_daemon_hooks;
 
-/* The settings of a daemon. Strings are borrowed until pd_daemon_new returns. */
+/* The settings of a daemon, which borrows the strings for its life unless a field says otherwise. */
 typedef struct pd_daemon_config {
     const char *listen;  /* addresses to listen on, separated by commas, in the syntax of address.h; "": none */
-    bool insecure;       /* listening on addresses that other machines can reach is allowed */
-    pd_tls_context *tls; /* the keys of tls:// addresses, which the daemon shares; NULL: there is no such address, and
-                          * no such socket among `sockets` */
+    bool insecure;       /* the daemon may listen on addresses that other machines can reach */
+    pd_tls_context *tls; /* the keys of tls:// addresses, which the caller shares with the daemon; NULL: neither
+                          * `listen` nor `sockets` uses TLS */
     const pd_given_socket *sockets; /* sockets that the service manager has opened; borrowed until the daemon listens.
                                      * Those for HTTP take the place of `http_listen`, others that of `listen` */
     size_t n_sockets;
@@ -81,16 +84,17 @@ typedef struct pd_daemon_config {
                             * at once; SIGHUP reloads the configuration */
     bool ends_with_input;  /* the daemon drains and stops when its standard input ends */
     bool shared_memory;    /* workers on Unix sockets may share memory with the daemon */
-    uint64_t least_shared; /* payload bytes from which on an answer is in shared memory; 0: PD_LEAST_SHARED */
+    uint64_t least_shared; /* an answer with at least so many payload bytes is in shared memory; 0: PD_LEAST_SHARED */
     uint32_t max_connections;
     pd_daemon_times times;
-    uint64_t ingest_bytes, chunk_elements, max_payload; /* max_payload: bytes of the largest payload of a frame; room
-                                                         * for at least one chunk of float32 */
+    uint64_t ingest_bytes, chunk_elements, max_payload; /* ingest_bytes: the ingest budget. max_payload: bytes of the
+                                                         * largest payload of a frame, which has room for at least one
+                                                         * chunk of float32 */
     uint32_t max_pieces, max_params, max_header, hello_bytes;
-    pd_roles *roles, *store_roles; /* who may do what, and a copy for the step thread. pd_daemon_new takes both over,
-                                    * also when it fails. NULL: everybody may do everything */
-    const char *blas_core; /* name of the set of BLAS kernels in use, for operators; borrowed for the daemon's life */
-    /* the daemon's configuration as flags of its program, in lines, for operators; borrowed until a reload brings
+    pd_roles *roles, *store_roles; /* the roles of all identities, and a copy of them for the step thread. pd_daemon_new
+                                    * takes over both, also when it fails. NULL: everybody may do everything */
+    const char *blas_core;         /* name of the BLAS kernels in use, for operators */
+    /* the daemon's configuration for operators: one flag of the program per line. Borrowed until a reload brings
      * another, or for the daemon's life. NULL: not known */
     const char *settings;
     const char *http_listen; /* addresses of the HTTP listener, in the syntax of `listen`. NULL or "": there is none */
@@ -106,10 +110,12 @@ typedef struct pd_background {
     void (*done)(struct pd_background *work);
 } pd_background;
 
+/* The functions of the event loop that the conversation calls. Each gets `arg`. libuv's loop provides them (daemon.c),
+ * or a simulator. */
 typedef struct pd_platform {
     void *arg;
-    uint64_t (*now_ms)(void *arg);                      /* returns the time in milliseconds, by a clock that never goes
-                                                         * back; it does not change during a callback */
+    uint64_t (*now_ms)(void *arg);                      /* returns the time in milliseconds by a monotonic clock; it
+                                                         * does not change during a callback */
     uint64_t (*clock_ns)(void *arg);                    /* returns the time in nanoseconds, to limit how long a callback
                                                          * runs */
     uint64_t (*unix_ms)(void *arg);                     /* returns the milliseconds since 1970, by a clock that people

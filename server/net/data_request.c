@@ -1,5 +1,5 @@
-/* data_request.c - the requests for tensors: checks the pieces of Initialise, Push and PushPull and turns them into
- * requests to the store, and lets the version table answer Pull when weights are new enough. */
+/* data_request.c - handles the requests for tensors: turns Initialise, Push and PushPull into requests to the store,
+ * and puts Pull on the version table, which answers it when weights are new enough. */
 #include "handlers.h"
 
 #include "mutant.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Fills in the version table's record of one piece that a request waits for, except whether it pulls. */
+/* Fills in the waiter of one piece of a request, except whether it pulls. */
 static void fill_waiter(const pd_conn *conn, pd_waiter *waiter, uint32_t handle, uint64_t first, uint64_t count)
 {
     const pd_handles *handles = &conn->params.handles;
@@ -22,7 +22,8 @@ static void fill_waiter(const pd_conn *conn, pd_waiter *waiter, uint32_t handle,
     waiter->count = (int64_t)count;
 }
 
-/* Checks that the weights that a request asks for fit into one frame (max_payload). PD_RESOURCE_EXHAUSTED. */
+/* Checks that the weights that a request asks for fit into one frame. PD_RESOURCE_EXHAUSTED: they exceed
+ * max_payload. */
 static int check_payload(const pd_conn *conn, const pd_pending *pending, pd_error *err)
 {
     uint64_t bytes = pd_reply_payload_bytes(&pending->wait), most = conn->daemon->config.max_payload;
@@ -77,7 +78,7 @@ static int fill_request(pd_conn *conn, const pd_prefix *prefix, pd_request_kind 
     return PD_OK;
 }
 
-/* Replaces the offset of each piece's data by its address, when the payload is complete. */
+/* Replaces the offset of each piece's data by its address. Called when the payload is complete. */
 static void settle(pd_incoming *incoming)
 {
     pd_request *request = incoming->request;
@@ -204,8 +205,8 @@ static int fill_push(pd_conn *conn, const pd_prefix *prefix, const Paramd__PushR
     return rc == PD_OK ? PD_OK : pd_conn_no_memory(prefix, err);
 }
 
-/* Refuses a push that ends a step while the worker has not yet read that one of its earlier pushes was refused.
- * Otherwise the gradients of the refused push would count as absent without the worker's knowledge. */
+/* Refuses a push that ends a step if the worker has not yet read the error of an earlier refused push. Otherwise the
+ * gradients of the refused push would count as absent, and the worker would not know. */
 static int check_close_step(const pd_conn *conn, const Paramd__PushRequest *push, pd_error *err)
 {
     if (!push->last || push->mark >= conn->refused) return PD_OK;
@@ -244,8 +245,8 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
         waiter->pulls = prefix->method == PD_PUSH_PULL && !piece->absent;
     }
     if ((rc = check_payload(conn, pending, err)) != PD_OK) return rc;
-    /* If the rounds of all pieces are closed, the push is a retransmission: the version table answers it, and its
-     * payload is discarded. */
+    /* If the rounds of all pieces are closed, the push was sent again: the version table answers it, and its payload is
+     * discarded. */
     if (pd_version_table_would_answer(conn->daemon->versions, conn->job, &pending->wait) &&
         !PD_MUTANT(duplicate_counted))
         return PD_OK;
@@ -306,11 +307,10 @@ static int check_wants(const pd_conn *conn, const Paramd__PullRequest *pull, pd_
     return rc == PD_OK ? pd_wants_check_distinct(pull->wants, pull->n_wants, conn->params.handles.facts, err) : rc;
 }
 
-/* Checks that this connection's pulls that wait for rounds do not take too much memory. A step pulls each piece once,
- * so the limit has space for two pulls of every piece.
+/* Checks that the connection's open pulls do not take too much memory. A step pulls each piece once, so the limit has
+ * space for two pulls of every piece.
  *
- * A pull beyond the limit is refused at once. It must not wait: its round may need a push that this connection sends
- * later. */
+ * A pull beyond the limit is refused, and not held back: its round may need a push that this connection sends later. */
 static int check_waiting(const pd_conn *conn, const pd_wait *wait, pd_error *err)
 {
     uint64_t waiting = conn->pendings.pulling + pd_pending_bytes(wait->n);

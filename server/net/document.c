@@ -1,4 +1,4 @@
-/* document.c - writes texts, numbers and labels into a text that grows. */
+/* document.c - appends texts, numbers and labels to a buffer that grows. */
 #include "document.h"
 
 #include "grow.h"
@@ -54,7 +54,7 @@ void pd_document_put(pd_document *document, const char *format, ...)
     pd_document_add(document, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
 }
 
-/* Writes a text in quotes, as JSON or as the value of a label. */
+/* Appends a text in quotes: as JSON, or as the value of a metric's label. */
 static void put_quoted(pd_document *document, const char *text, bool json)
 {
     char out[PD_ESCAPE];
@@ -82,7 +82,7 @@ void pd_document_label(pd_document *document, const char *text)
     put_quoted(document, text, false);
 }
 
-/* Writes the shortest digits, of 15 or 17, from which the same number is read back. */
+/* Appends a number with 15 digits, or with 17 if 15 are too few to read back the same number. */
 static void put_finite(pd_document *document, double value)
 {
     char text[40];

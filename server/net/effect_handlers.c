@@ -1,4 +1,4 @@
-/* effect_handlers.c - handles effects: answers requests, publishes rounds, ends connections. */
+/* effect_handlers.c - handles the effects of the step thread: answers requests, publishes rounds, ends connections. */
 #include "handlers.h"
 
 #include "conn.h"
@@ -9,8 +9,8 @@
 #include <string.h>
 #include <syslog.h>
 
-/* Finds the connection and the request that an effect answers. Returns NULL if the connection is closed or the request
- * has ended. */
+/* Returns the connection whose request an effect answers, and sets *pending to the request. Returns NULL if the
+ * connection is closed or the request has ended. */
 static pd_conn *addressee(pd_daemon *daemon, const pd_effect *effect, pd_pending **pending)
 {
     pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
@@ -25,7 +25,8 @@ static void on_hello(pd_daemon *daemon, const pd_effect *effect)
     pd_pending *pending;
     pd_conn *conn = addressee(daemon, effect, &pending);
 
-    if (conn == NULL) { /* it closed before this answer, which has the job's number: post its disconnect notice */
+    if (conn == NULL) { /* the connection closed before this answer, which brings the job's number: post its disconnect
+                         * notice */
         if ((notice = pd_loop_take_notice(daemon, effect->ticket.conn)) == NULL) return;
         notice->job = effect->job;
         pd_loop_post(daemon, notice);
@@ -36,7 +37,7 @@ static void on_hello(pd_daemon *daemon, const pd_effect *effect)
     pd_reply_hello(conn, pending, effect);
 }
 
-/* Removes a connection from its job, which its worker has left or which has ended. The store need not be told when the
+/* Removes a connection from its job: its worker has left, or the job has ended. The store need not be told when the
  * connection ends. */
 static void left(pd_conn *conn, const pd_error *why)
 {
@@ -56,8 +57,7 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
     pd_error why;
     unsigned method;
 
-    if (effect->ticket.conn == 0) { /* the daemon itself asked for this drain, so there is no request of
-                                     * a connection to answer */
+    if (effect->ticket.conn == 0) { /* the daemon itself requested this drain, so no connection waits for an answer */
         pd_shutdown_drained(daemon, NULL);
         return;
     }
@@ -71,8 +71,8 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
     left(conn, &why);
 }
 
-/* Refuses all Declare requests of a connection together, because the store takes or refuses a set of parameters as a
- * whole. The worker may declare its parameters again. */
+/* Refuses all Declare requests of a connection together, because the store accepts or refuses the whole set of
+ * parameters. The worker may declare its parameters again. */
 static void refuse_set(pd_conn *conn, const pd_error *err)
 {
     pd_pending *pending;
@@ -83,19 +83,20 @@ static void refuse_set(pd_conn *conn, const pd_error *err)
     pd_conn_resume(conn);
 }
 
-/* Answers a Declare. From now on the connection may have payloads of up to its reserve in flight.
+/* Answers the Declare requests of a connection. From now on, it may have its reserve of payload bytes in flight.
  *
- * The Declare can still be refused here, although the store has accepted it: worker states that are being received may
+ * They can still be refused here although the store has accepted the set: worker states that are being received may
  * have taken the last bytes of the budget. */
 static void on_declared(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_pending *pending;
     pd_conn *conn = addressee(daemon, effect, &pending);
-    pd_conn *same = pd_loop_find(daemon, effect->ticket.conn); /* also if its request has ended */
+    pd_conn *same = pd_loop_find(daemon, effect->ticket.conn); /* the connection is open, even if its request has
+                                                                * ended */
     pd_error err;
 
-    /* Payload bytes that earlier connections of the rank still have in flight are charged to this one. Otherwise a
-     * worker that reconnects again and again could fill the memory for payloads. */
+    /* Payload bytes of earlier connections of the rank that are still in flight are charged to this connection.
+     * Otherwise a worker that reconnects again and again could use up the ingest budget. */
     if (same != NULL) same->params.quota.charged += effect->u.declared.held;
     if (conn == NULL) return;
     for (size_t i = 0; i < effect->u.declared.n; i++)
@@ -114,19 +115,19 @@ static void on_error(pd_daemon *daemon, const pd_effect *effect)
     pd_conn *conn = addressee(daemon, effect, &pending);
     pd_prefix asked;
 
-    if (effect->ticket.conn == 0) { /* the daemon itself asked for this drain, which did not end before
-                                     * its deadline, or whose last checkpoints have failed */
+    if (effect->ticket.conn == 0) { /* the daemon itself requested this drain. It did not end before its deadline, or
+                                     * its last checkpoints have failed */
         pd_loop_log(daemon, LOG_WARNING, (pd_log_facts){ .code = effect->u.error.code }, "%s", effect->u.error.text);
         pd_shutdown_drained(daemon, effect->u.error.code == PD_ABORTED ? &effect->u.error : NULL);
         return;
     }
     if (conn == NULL) {
-        /* the store refused the Hello of this closed connection, so it need not be told of the end */
+        /* the store refused the Hello of this closed connection, so its disconnect notice is not needed */
         pd_request_free(pd_loop_take_notice(daemon, effect->ticket.conn));
         return;
     }
     asked = pd_pending_asked(pending);
-    if (asked.method == PD_HELLO) { /* the store does not know this connection, so it need not be told when the
+    if (asked.method == PD_HELLO) { /* the store does not know the connection, so it need not be told when the
                                      * connection ends */
         conn->joined = false;
         pd_conn_end(conn, &asked, &effect->u.error);
@@ -141,14 +142,13 @@ static void on_fenced(pd_daemon *daemon, const pd_effect *effect)
     pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
 
     if (conn == NULL) return;
-    conn->joined = false; /* another connection has taken over the rank, so the store need not be told when this one
-                           * ends */
+    conn->joined = false; /* another connection has taken the rank, so the store need not be told when this one ends */
     pd_conn_fail_all(conn, &effect->u.error);
     pd_conn_end(conn, NULL, &effect->u.error);
 }
 
-/* Tells the store that from the weights of this job on only answers hold them. Without memory for that, they do not
- * count. */
+/* Tells the store that the version table no longer refers to the weights of a job: from now on only unsent answers do.
+ * Without memory for the message, the store does not count these weights. */
 static void report_forgotten(pd_daemon *daemon, uint32_t job)
 {
     pd_request *request = pd_request_new(PD_REQ_FORGOTTEN, (pd_ticket){ 0, 0 });
@@ -183,14 +183,15 @@ static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
         pd_conn *conn = daemon->table.at[i];
         if (conn == NULL || conn->job != effect->job || !pd_conn_live(conn) || !pd_framer_stalled(conn->framer))
             continue;
-        /* Refuses the held-back frame. Later frames of that round are refused when they are read (pd_conn_is_late). */
+        /* The held-back frame is refused now. Later frames for that round are refused when they are read
+         * (pd_conn_is_late). */
         conn->overdue =
             (pd_overdue){ .since = daemon->mark, .step = effect->u.timed_out.step, .error = effect->u.timed_out.error };
         if (pd_conn_is_late(conn)) pd_conn_resume(conn);
     }
 }
 
-/* Answers the request that an effect is the answer to, if it is still open. */
+/* Answers the request to which an effect belongs, if it is still open. */
 static void answer(pd_daemon *daemon, pd_effect *effect,
                    void (*reply)(pd_conn *conn, pd_pending *pending, pd_effect *effect))
 {
@@ -212,8 +213,8 @@ static void take_remark(pd_daemon *daemon, const pd_log_entry *entry)
     }
 }
 
-/* Enters on the version table the closed rounds that an effect reports, as many as the turn's time allows. `backlog_at`
- * counts the rounds that are entered. Returns false if some are left. */
+/* Stores the closed rounds that an effect reports in the version table, as many as the turn's time allows. `backlog_at`
+ * counts the stored rounds. Returns false if some are left. */
 static bool on_closed(pd_daemon *daemon, const pd_effect *effect, uint64_t until_ns)
 {
     while (daemon->mail.backlog_at < effect->u.closed.n) {
@@ -255,8 +256,8 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
         break;
     case PD_EFF_WORKER_STATE: answer(daemon, effect, pd_reply_worker_state); break;
     case PD_EFF_CHECKPOINT: answer(daemon, effect, pd_reply_checkpoint); break;
-    /* preconditioner tasks go from the step thread to the preconditioner pool, checkpoints to the checkpoint writer and
-     * entries of logs to the WAL thread; none ever comes to the loop thread */
+    /* these effects are for other threads: preconditioner tasks for the preconditioner pool, checkpoints for the
+     * checkpoint writer, records for the WAL thread */
     case PD_EFF_TASK:
     case PD_EFF_WRITE_CHECKPOINT:
     case PD_EFF_WAL: break;

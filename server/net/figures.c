@@ -1,5 +1,5 @@
-/* figures.c - keeps the last copy of each job's figures and points of its past, counts bytes by job, and reads the
- * daemon's figures. */
+/* figures.c - keeps the last copy of each job's figures and the points of its curves, counts bytes by job, and reads
+ * the daemon's figures. */
 #include "figures.h"
 
 #include "conn.h"
@@ -70,9 +70,9 @@ void pd_traffic_free(pd_traffic **jobs)
     while (*jobs != NULL) pd_traffic_remove(jobs, (*jobs)->job);
 }
 
-enum { FIRST_POINTS = 16 }; /* room for points that a job gets first */
+enum { FIRST_POINTS = 16 }; /* room for points that a job gets with its first point */
 
-/* Drops every second point, and lets half as many be taken from now on. */
+/* Drops every second point. From now on, points are added half as often. */
 static void thin(pd_history *history)
 {
     for (size_t i = 0; i < history->n / 2; i++) history->at[i] = history->at[2 * i + 1];
@@ -98,7 +98,7 @@ static void add_point(pd_history *history, const pd_job_stats *stats)
 {
     size_t want;
 
-    /* forgets points of steps that the job repeats after a rewind */
+    /* remove the points of steps that the job repeats after a rewind */
     while (history->n > 0 && stats->info.step_least < history->step &&
            history->at[history->n - 1].step > stats->info.step_least)
         history->n--;
@@ -113,7 +113,8 @@ static void add_point(pd_history *history, const pd_job_stats *stats)
     }
     if (history->n == PD_HISTORY_POINTS) thin(history);
     want = history->n < FIRST_POINTS ? FIRST_POINTS : history->n + 1;
-    if (pd_grow((void **)&history->at, &history->room, want, sizeof *history->at) != PD_OK) return; /* left out */
+    if (pd_grow((void **)&history->at, &history->room, want, sizeof *history->at) != PD_OK)
+        return; /* out of memory: the point is left out */
     history->at[history->n++] = point_of(history, stats);
     history->due = history->every;
     history->step = stats->info.step_least;
@@ -184,7 +185,7 @@ void pd_figures_take(pd_figures *figures, uint32_t job, pd_job_stats *stats)
     pd_figure *figure = find(figures, job), *older;
 
     if (figure == NULL) {
-        /* A job that continues with another number of workers gets a new number. */
+        /* A job that is resized continues with a new number: remove the figures of its old number. */
         for (older = figures->first; older != NULL && strcmp(older->stats->info.name, stats->info.name) != 0;)
             older = older->next;
         if (older != NULL) drop(figures, older);
@@ -227,8 +228,9 @@ uint64_t pd_figure_since(uint64_t then_ns, uint64_t now_ns)
     return then_ns > 0 && now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
-/* Returns the time of the store's clock for which a job's figures hold at the time now_ns: that of the copy while a
- * newer copy may be on its way, and now_ns if none has come for two seconds, since then nothing has changed. */
+/* Returns the time of the store's clock at which a job's figures are valid. This is the time of the last copy, since a
+ * newer copy may be under way. If no copy has arrived for two seconds, nothing has changed in the job, and it is
+ * now_ns. */
 static uint64_t time_of(const pd_job_stats *stats, uint64_t now_ns)
 {
     return pd_figure_since(stats->at_ns, now_ns) > 2 * PD_STATS_NS ? now_ns : stats->at_ns;
@@ -280,7 +282,7 @@ const char *pd_server_state(const pd_daemon *daemon)
     return daemon->mail.requests == NULL ? "recovering" : "ready";
 }
 
-/* Adds up the memory of all connections that no budget counts. */
+/* Returns the bytes of memory in the transports of all connections, which no budget counts. */
 static uint64_t transport_bytes(const pd_daemon *daemon)
 {
     uint64_t bytes = 0;

@@ -1,8 +1,8 @@
-/* figures.h - figures for operators: the last copy of each job's figures (pd_job_stats), points of the past for curves,
- * the bytes of each job's connections, and the figures of the whole daemon. Loop thread.
+/* figures.h - numbers for operators about jobs and the daemon: the last copy of each job's figures (pd_job_stats),
+ * points of its history for curves, the bytes of its connections, and the figures of the whole daemon. Loop thread.
  *
- * The step thread publishes a copy about once a second. Metrics and /jobs.json are made from these copies, so a scrape
- * costs the step thread nothing. */
+ * The step thread sends a copy of a job's figures about once a second. /metrics and /jobs.json are written from these
+ * copies, so a scrape costs the step thread nothing. */
 #ifndef PD_FIGURES_H
 #define PD_FIGURES_H
 
@@ -14,85 +14,89 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-typedef struct pd_traffic pd_traffic; /* byte counters of one job, linked to those of all others; NULL: there are no
-                                       * jobs */
+typedef struct pd_traffic pd_traffic; /* byte counters of one job, in a hash table with those of all other jobs; a
+                                       * pointer to the table is NULL while it is empty */
 
-/* Makes the byte counters of a job, unless it has them already. Without memory its bytes are not counted. */
+/* Makes the byte counters of a job, unless it has them already. Without memory, the bytes of the job are not
+ * counted. */
 void pd_traffic_add(pd_traffic **jobs, uint32_t job);
-/* Adds to the byte counters of a job. Does nothing if the job has none. */
+/* Adds received bytes (`in`) and sent bytes (`out`) to the counters of a job. Does nothing if the job has none. */
 void pd_traffic_count(pd_traffic *jobs, uint32_t job, uint64_t in, uint64_t out);
-/* Reads the byte counters of a job. They are 0 if the job has none. */
+/* Sets *in and *out to the received and sent bytes of a job; 0 if the job has no counters. */
 void pd_traffic_read(pd_traffic *jobs, uint32_t job, uint64_t *in, uint64_t *out);
 /* Removes the byte counters of a job that has ended. */
 void pd_traffic_remove(pd_traffic **jobs, uint32_t job);
 void pd_traffic_free(pd_traffic **jobs); /* removes the byte counters of all jobs */
 
 #define PD_HISTORY_POINTS 512
-/* Most ranks of all jobs whose figures are kept. A job gets room for at most a quarter of what is left, so there is
- * some for those that come later. */
+/* Most ranks whose figures are kept, of all jobs together. A job gets room for at most a quarter of the ranks that are
+ * still free, so that some stay free for later jobs. */
 #define PD_FIGURES_RANKS 16384
 
-/* A point of a job's past. */
+/* One point of the curves of a job. */
 typedef struct pd_history_point {
     uint64_t step;
-    double loss, gradient_norm; /* of the last step that had one; NaN: no step had */
+    double loss, gradient_norm; /* the last value that the job had; NaN: it had none yet */
     double ms_per_step;         /* mean time of a step, over the steps since the previous point of the curve */
 } pd_history_point;
 
-/* Points of a job's past, at most PD_HISTORY_POINTS. When there is no room, every second point goes, and from then on
- * half as many are taken. */
+/* The curves of a job: at most PD_HISTORY_POINTS points. When there is no room, every second point is removed, and from
+ * then on points are added half as often. */
 typedef struct pd_history {
     pd_history_point *at; /* room for `room` points */
     size_t n, room;
-    uint64_t every, due;    /* every so many copies give a point; number of copies until the next one does */
-    uint64_t step, step_ns; /* newest step at the last point, and the time at which it was closed */
+    uint64_t every, due;    /* every: number of copies for each point. due: number of copies until the next point */
+    uint64_t step, step_ns; /* step: newest step at the last point. step_ns: time at which that step was closed, in ns
+                             * of the store's clock */
 } pd_history;
 
 /* The figures of one job. */
 typedef struct pd_figure pd_figure;
 struct pd_figure {
     uint32_t job;    /* number of the job */
-    uint64_t serial; /* numbers the figures in the order in which jobs came */
+    uint64_t serial; /* number of this struct, in the order in which jobs got theirs */
     pd_job_stats *stats;
-    size_t left_out; /* number of ranks that have come and whose figures are not kept */
+    size_t left_out; /* number of ranks that have joined the job, but whose figures are not kept */
     pd_history history;
-    pd_figure *prev, *next; /* the list, in the order of `serial` */
-    UT_hash_handle hh;      /* the table, by `job` */
+    pd_figure *prev, *next; /* neighbours in the list of all jobs, which is in the order of `serial` */
+    UT_hash_handle hh;      /* entry of the hash table of all jobs; the key is `job` */
 };
 
+/* The figures of all jobs: a list and a hash table. */
 typedef struct pd_figures {
     pd_figure *first, *table;
-    uint64_t ranks;    /* number of ranks whose figures are kept */
-    uint64_t left_out; /* number of ranks that have come and whose figures are not kept */
-    uint64_t serial;   /* serial number of the job that came last */
-    uint64_t removals; /* number of jobs that were forgotten so far */
+    uint64_t ranks;    /* number of ranks whose figures are kept, of all jobs */
+    uint64_t left_out; /* sum of pd_figure.left_out over all jobs */
+    uint64_t serial;   /* serial number of the newest pd_figure */
+    uint64_t removals; /* number of jobs that were removed so far */
 } pd_figures;
 
-/* A position in the list of jobs. Begins zeroed. */
+/* A position in the list of jobs, between two calls of pd_figures_next. Begins zeroed. */
 typedef struct pd_figures_place {
-    uint64_t serial;         /* serial number of the last job; 0: none yet */
-    const pd_figure *figure; /* the last job, as long as none is forgotten */
-    uint64_t removals;       /* pd_figures.removals at that time */
+    uint64_t serial;         /* serial number of the job that was returned last; 0: none was */
+    const pd_figure *figure; /* figures of that job; valid only while no job is removed */
+    uint64_t removals;       /* pd_figures.removals when `figure` was set */
 } pd_figures_place;
 
-/* Takes over a copy of a job's figures in place of the last one, without those of ranks for which there is no room.
- * Without memory the copy is dropped. */
+/* Replaces the last copy of a job's figures by a newer one, and takes that over. Leaves out the figures of ranks for
+ * which there is no room. Without memory, the new copy is freed. */
 void pd_figures_take(pd_figures *figures, uint32_t job, pd_job_stats *stats);
-/* Forgets a job, which has ended. */
+/* Removes the figures of a job that has ended. */
 void pd_figures_remove(pd_figures *figures, uint32_t job);
 void pd_figures_free(pd_figures *figures);
-/* Returns the figures of the next job, in the order of serial numbers, and moves `place` to it. NULL: there is none. No
- * job is missed or repeated, although jobs begin and end meanwhile. */
+/* Returns the figures of the job after `place` in the order of serial numbers, and moves `place` to it. NULL: there is
+ * none. No job is missed or repeated, even if jobs begin and end between two calls. */
 const pd_figure *pd_figures_next(const pd_figures *figures, pd_figures_place *place);
 
-/* Returns the steps per second of a job at that time: the rate that was published, or less if the step under way is
- * slower already. */
+/* Returns the steps per second of a job at the time now_ns: the published rate, or less if the present step has already
+ * taken longer. */
 double pd_figure_speed(const pd_job_stats *stats, uint64_t now_ns);
-/* Returns for how many ns the oldest open round of a job has waited at that time; 0: none is open. */
+/* Returns for how many ns the oldest open round of a job has waited at the time now_ns; 0: no round is open. */
 uint64_t pd_figure_wait(const pd_job_stats *stats, uint64_t now_ns);
-/* Returns the ns since a time of the store's clock; 0: it is not known (0) or lies ahead. */
+/* Returns the ns from then_ns, a time of the store's clock, to now_ns; 0: then_ns is 0 (not known) or after now_ns. */
 uint64_t pd_figure_since(uint64_t then_ns, uint64_t now_ns);
 
+/* The figures of the whole daemon at one time. */
 typedef struct pd_server_figures {
     const char *state; /* "ready", "draining" or "recovering" */
     bool ready;        /* workers are served: the state is "ready" */
@@ -100,17 +104,20 @@ typedef struct pd_server_figures {
     double time;       /* seconds since 1970, by this machine's clock; 0: there is none (simulator) */
     double uptime_seconds;
     uint64_t connections, jobs;
-    uint64_t ingest_limit, ingest_used;           /* most bytes of gradients in flight; bytes that are */
-    uint64_t resident_bytes, peak_resident_bytes; /* memory of the process, now and at most */
-    uint64_t tls_bytes;                           /* memory in which bytes of TLS connections wait */
-    uint64_t committed_bytes;                     /* memory that all jobs together have claimed (footprint.h) */
-    uint64_t ranks_left_out;                      /* ranks that have come, and have no figures of their own */
+    uint64_t ingest_limit, ingest_used;           /* ingest_limit: bytes of the ingest budget. ingest_used: bytes of it
+                                                   * that payloads in flight take */
+    uint64_t resident_bytes, peak_resident_bytes; /* resident memory of the process now, and its peak */
+    uint64_t tls_bytes;                           /* memory of the buffers of TLS connections */
+    uint64_t committed_bytes;                     /* bytes that all jobs together have claimed of the memory limit
+                                                   * (footprint.h) */
+    uint64_t ranks_left_out;                      /* number of ranks that have joined a job, but whose figures are not
+                                                   * kept */
     uint64_t bytes_in, bytes_out, frames_in, frames_refused;
-    double loop_busy_ms[4]; /* times that 50 %, 99 %, 99.9 % and all of the loop's turns did not exceed */
+    double loop_busy_ms[4]; /* ms that 50 %, 99 %, 99.9 % and all of the loop's turns did not exceed */
 } pd_server_figures;
 
 void pd_server_figures_read(pd_server_figures *out, const pd_daemon *daemon);
-/* Returns whether the step thread has been at one piece of work for less than a minute. */
+/* Returns whether the step thread's present turn has taken less than PD_STUCK_NS, or nobody measures it. */
 bool pd_server_is_healthy(const pd_daemon *daemon);
 /* Returns "ready", "draining" or "recovering". */
 const char *pd_server_state(const pd_daemon *daemon);

@@ -9,25 +9,28 @@
 
 #include "access.h"
 
-/* How many requests of a connection may wait for an answer of the store; as many may wait for other connections. */
+/* Most open requests of a connection that wait for the store (PD_AWAITS_STORE), and most that wait for other
+ * connections (PD_AWAITS_OTHERS). */
 #define PD_MAX_CONTROL 16
-/* How many unanswered requests a connection may have: this many, and 2 more for each piece that its
- * parameters are split into. */
+/* Most open requests of a connection: this many, and 2 more for each piece that its parameters are split into. */
 #define PD_MAX_PENDING 16384
-/* How many pieces the unanswered requests of a connection may have: this many, and 2 more for each
- * piece that its parameters are split into. Each takes about 128 bytes, which are in no account. */
+/* Most pieces in the open requests of a connection: this many, and 2 more for each piece that its parameters are split
+ * into. Each takes about 128 bytes, which no budget counts. */
 #define PD_MAX_WAITING (64 * 1024)
 
+/* Bits of pd_method_entry.needs: the connection must be a worker's, have declared its parameters, be an operator's. */
 enum { PD_NEEDS_WORKER = 1, PD_NEEDS_DECLARED = 2, PD_NEEDS_OPERATOR = 4 };
 
-/* The functions that handle the requests of one method. There are four kinds of methods:
+/* A row of the table of methods: who may call the method, and the functions that handle its requests. There are four
+ * kinds of methods:
  *
  *   run              handles the whole request when its frame is complete
- *   fill             checks the message and fills in the request to the store, of kind `asks`, which is then posted.
+ *   fill             checks the message and fills in the request to the store, of kind `asks`, which the caller posts.
  *                    PD_NO_MEMORY: the caller sets the error
- *   fill, land       the same for a method with a payload: `fill` runs once the header has arrived, before memory for
- *                    the payload is requested; `land` puts the complete payload (NULL: it is empty) into the request
- *   prepare, finish  for tensors: as `fill` and `land`, and they keep the open request and post it themselves */
+ *   fill, land       for a method with a payload: `fill` runs once the header has arrived, before memory for the
+ *                    payload is requested; `land` puts the complete payload (NULL: it is empty) into the request
+ *   prepare, finish  for tensors: run when `fill` and `land` would, but they add the open request to those of the
+ *                    connection and post the request to the store themselves */
 typedef struct pd_method_entry {
     const char *name;
     unsigned needs;
@@ -51,8 +54,9 @@ bool pd_method_takes_payload(const pd_method_entry *m);
 /* The callbacks of a connection's framer, whose argument is the connection. */
 extern const pd_framer_user pd_incoming_frames;
 
-/* Handles one effect, and frees it. Reports of closed rounds are entered on the version table until the time of
- * the platform's clock is until_ns. Returns false if some are left: the effect is then handed in again later. */
+/* Handles one effect, and frees it. Stores the closed rounds that it reports in the version table, until the platform's
+ * clock reaches until_ns. Returns false if some rounds are left: the caller then passes in the same effect again
+ * later. */
 bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns);
 
 int pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
@@ -60,9 +64,9 @@ void pd_reply_hello(pd_conn *conn, pd_pending *pending, const pd_effect *effect)
 int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
 /* Answers all Declare requests of a connection: the store has accepted its set of parameters. */
 void pd_reply_declare(pd_conn *conn, const pd_effect *effect);
-/* Takes the segment that a worker lends, and asks for the segment of its job's weights. */
+/* Maps the segment that a worker lends, and asks the store for the segment of the job's weights. */
 int pd_fill_share(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
-/* Answers a Share with the segment of the job's weights, if it has one. Takes the descriptor from the effect. */
+/* Answers a Share with the segment of the job's weights, if it has one. Takes the file descriptor out of the effect. */
 void pd_reply_share(pd_conn *conn, pd_pending *pending, pd_effect *effect);
 
 int pd_prepare_init(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
@@ -91,8 +95,8 @@ void pd_reply_info(pd_conn *conn, pd_pending *pending, pd_effect *effect);
 int pd_fill_set(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
 void pd_reply_set(pd_conn *conn, pd_pending *pending, pd_effect *effect);
 
-/* Checks the length and the characters of a name that a peer gives. `what` says in the error what has the name, such as
- * "job". PD_INVALID_ARGUMENT. */
+/* Checks the length and the characters of a name that a peer has sent. `what` is the kind of thing that has the name,
+ * such as "job", for the error. PD_INVALID_ARGUMENT: the name is not valid. */
 int pd_name_check(const char *what, const char *name, pd_error *err);
 /* Copies n options of a message into a request for the store. PD_NO_MEMORY: the options that were copied before belong
  * to the caller. */

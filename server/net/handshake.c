@@ -1,4 +1,5 @@
-/* handshake.c - keeps connections on tls:// addresses until it is known who the peer is. */
+/* handshake.c - performs the TLS handshakes of connections on tls:// addresses, and passes each connection on when its
+ * handshake is complete. */
 #include "uvloop.h"
 
 #include "loop.h"
@@ -17,20 +18,20 @@
 #include <unistd.h>
 #include <utlist.h>
 
-/* Added to the daemon's nice value. On a core that a step needs too, the thread gets about a tenth of the time; on a
- * free core, all of it. */
+/* Added to the daemon's nice value for the thread that computes handshakes. On a core that a step needs too, the thread
+ * gets about a tenth of the time; on a free core, all of it. */
 enum { NICER = 10 };
 
-/* Tasks in the order in which they came. */
+/* Tasks of the thread, in the order in which they were posted or finished. */
 typedef struct tasks {
     pd_background *at[PD_MOST_COMPUTED];
     int n;
 } tasks;
 
 struct pd_handshake_thread {
-    pd_side_thread side;    /* its lock protects the two that follow */
+    pd_side_thread side;    /* its lock protects `posted` and `finished` */
     tasks posted, finished; /* a posted task stays in the list until it is finished */
-    uv_async_t wakes;       /* the loop, when a task is finished */
+    uv_async_t wakes;       /* wakes the loop when a task is finished */
 };
 
 static void append(tasks *list, pd_background *work)
@@ -39,7 +40,7 @@ static void append(tasks *list, pd_background *work)
     list->at[list->n++] = work;
 }
 
-/* Returns the first posted task; NULL: the thread is to end. */
+/* Waits for a posted task and returns the first one; NULL: the thread must end. */
 static pd_background *next_task(pd_handshake_thread *thread)
 {
     pd_background *work;
@@ -74,7 +75,7 @@ static void *run_tasks(void *arg)
     return NULL;
 }
 
-/* Calls `done` of the tasks that are finished. It may post others. */
+/* Calls `done` of the finished tasks, which may post other tasks. */
 static void on_finished(uv_async_t *handle)
 {
     pd_handshake_thread *thread = handle->data;
@@ -107,7 +108,7 @@ pd_handshake_thread *pd_handshake_thread_new(pd_uvloop *loop)
 void pd_handshake_thread_free(pd_handshake_thread *thread)
 {
     if (thread == NULL) return;
-    pd_side_stop(&thread->side); /* after the tasks that it has */
+    pd_side_stop(&thread->side); /* waits until the thread has run its tasks */
     for (int i = 0; i < thread->finished.n; i++) thread->finished.at[i]->done(thread->finished.at[i]);
     uv_close((uv_handle_t *)&thread->wakes, free_thread);
 }
@@ -120,25 +121,25 @@ void pd_handshake_thread_post(pd_handshake_thread *thread, pd_background *work)
 }
 
 enum {
-    MOST_ANSWERED = 512, /* handshakes that keep the state of TLS, which takes tens of KiB, while they wait */
-    MOST_ENDING = 512,   /* handshakes that have failed, and whose client gets a moment to read why */
-    LINGER_MS = 2000,    /* that moment */
+    MOST_ANSWERED = 512, /* most handshakes that wait with the state of TLS in memory, which takes tens of KiB each */
+    MOST_ENDING = 512,   /* most failed handshakes whose client gets a moment to read why */
+    LINGER_MS = 2000,    /* length of that moment */
     TELL_MS = 1000,      /* the log reports dropped handshakes at most once in this time */
-    RECORD_HEAD = 5,
-    MOST_RECORD = 16 * 1024,
-    TYPE_HANDSHAKE = 22
+    RECORD_HEAD = 5,     /* bytes of the header of a TLS record */
+    MOST_RECORD = 16 * 1024, /* most bytes of the contents of a TLS record */
+    TYPE_HANDSHAKE = 22      /* type of a TLS record with a handshake message */
 };
 
 typedef struct pd_handshake {
-    struct pd_handshake *prev, *next; /* in the list of its state */
+    struct pd_handshake *prev, *next; /* neighbours in the list of its state */
     pd_uvloop *loop;
     uv_poll_t poll;
     int fd, state;
-    bool dropped;   /* closed while a thread works on it */
-    bool told_size; /* the kernel was told how long the first message is */
+    bool dropped;   /* dropped while the thread had it: closed when the thread is done */
+    bool told_size; /* the kernel was told how long the first message is, and wakes the loop when it is complete */
     uint64_t begun_ms;
     char peer[72];
-    pd_tls_stream *stream; /* NULL until a thread must work on the first message */
+    pd_tls_stream *stream; /* NULL until the thread must work on the first message */
     pd_background work;
     pd_tls_step step;
     pd_error err;
@@ -167,14 +168,14 @@ static void on_closed(uv_handle_t *handle)
     free(handle->data);
 }
 
-/* Frees a handshake, except its socket and stream. */
+/* Frees a handshake, but not its socket and stream. */
 static void forget(pd_handshake *h)
 {
     leave(h);
     uv_close((uv_handle_t *)&h->poll, on_closed);
 }
 
-/* Closes the connection. If a thread works on the handshake, this happens when the thread is done. */
+/* Closes the connection. If the thread works on the handshake, this happens when the thread is done. */
 static void drop(pd_handshake *h)
 {
     h->dropped = true;
@@ -185,13 +186,13 @@ static void drop(pd_handshake *h)
     forget(h);
 }
 
-/* Tells the kernel to wake us when this many bytes are here. */
+/* Makes the kernel report the socket as readable when this many bytes have arrived. */
 static void wake_at(const pd_handshake *h, int bytes)
 {
     setsockopt(h->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
 }
 
-/* Reads the bytes that the client still sends, and drops them, until it ends its side. */
+/* Reads and discards what the client still sends. Drops the handshake when the client ends its side. */
 static void on_rest(uv_poll_t *poll, int status, int events)
 {
     uint8_t bin[4096];
@@ -202,8 +203,8 @@ static void on_rest(uv_poll_t *poll, int status, int events)
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) drop(poll->data);
 }
 
-/* Ends our side, and logs the reason. The socket stays open for a moment: closing a socket with unread bytes would
- * destroy the alert with which TLS has told the client the reason. */
+/* Ends the sending side, and logs the reason. The socket stays open for a moment: closing a socket with unread bytes
+ * would destroy the alert in which TLS has told the client the reason. */
 static void fail(pd_handshake *h, const char *why)
 {
     pd_handshakes *all = all_of(h);
@@ -229,7 +230,7 @@ static void succeed(pd_handshake *h)
     pd_tls_stream *stream = h->stream;
     int fd = h->fd;
 
-    forget(h); /* the handle that polls the socket goes first: there can be only one */
+    forget(h); /* the handle that polls the socket is removed first: a socket can have only one */
     if (pd_socket_adopt(loop, fd, stream, h->peer) == PD_OK) return;
     pd_tls_stream_free(stream);
     close(fd);
@@ -264,7 +265,7 @@ static void done(pd_background *work)
 
     if (h->dropped) {
         leave(h);
-        enter(h, PD_HANDSHAKE_QUEUED); /* no thread has it any more */
+        enter(h, PD_HANDSHAKE_QUEUED); /* the thread has returned it, so drop() can close it */
         drop(h);
     } else if (h->step == PD_TLS_DONE) {
         succeed(h);
@@ -276,7 +277,7 @@ static void done(pd_background *work)
     compute_next(loop);
 }
 
-/* Gives a queued handshake to the thread, which makes the state of TLS: many may be queued. */
+/* Gives a queued handshake to the thread. Makes its TLS state only now, because many handshakes may be queued. */
 static void compute(pd_handshake *h)
 {
     pd_handshakes *all = all_of(h);
@@ -304,13 +305,13 @@ static void compute_next(pd_uvloop *loop)
         compute(all->list[PD_HANDSHAKE_QUEUED]);
 }
 
-/* Queues a handshake whose peer has answered before all others: an honest peer does not wait for a flood of first
- * messages that are never followed up. */
+/* Queues a handshake whose client has answered before all others: so an honest client does not wait for a flood of
+ * clients that send only a first message. */
 static void on_answer(uv_poll_t *poll, int status, int events)
 {
     pd_handshake *h = poll->data;
 
-    (void)status, (void)events; /* a broken connection is found by the handshake */
+    (void)status, (void)events; /* pd_tls_handshake finds out if the connection is broken */
     uv_poll_stop(&h->poll);
     leave(h);
     enter(h, PD_HANDSHAKE_QUEUED);
@@ -319,7 +320,7 @@ static void on_answer(uv_poll_t *poll, int status, int events)
     compute_next(h->loop);
 }
 
-/* Answers a client that sent something else than TLS: with an error in a frame, if it sent a frame. */
+/* Refuses a client that does not use TLS. If it sent a frame, it gets a frame with the error. */
 static void refuse_plain(pd_handshake *h, const uint8_t *head)
 {
     static const char text[] = "TLS required: connect to tls://host:port";
@@ -332,7 +333,7 @@ static void refuse_plain(pd_handshake *h, const uint8_t *head)
     fail(h, "the client does not use TLS: it must connect to tls://host:port");
 }
 
-/* Looks at the bytes of a silent handshake, and leaves them in the socket. They are a record of TLS: its type, two
+/* Looks at the first bytes that a client has sent, and leaves them in the socket. They are a TLS record: its type, two
  * bytes of a version, two of its length, and then its contents. */
 static void on_first(uv_poll_t *poll, int status, int events)
 {
@@ -345,7 +346,7 @@ static void on_first(uv_poll_t *poll, int status, int events)
     (void)status, (void)events;
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) {
-        drop(h); /* the peer has gone */
+        drop(h); /* the client has disconnected */
     } else if (head[0] != TYPE_HANDSHAKE) {
         refuse_plain(h, head);
     } else if (fits && ioctl(h->fd, FIONREAD, &here) == 0 && here >= RECORD_HEAD + length) {
@@ -355,14 +356,16 @@ static void on_first(uv_poll_t *poll, int status, int events)
         enter(h, PD_HANDSHAKE_QUEUED);
         compute_next(h->loop);
     } else if (!fits || h->told_size) {
-        fail(h, "incomplete first message"); /* told_size: woken all the same, as the peer has ended its side */
+        fail(h, "incomplete first message"); /* told_size: the loop was woken although the message is incomplete, as the
+                                              * client has ended its side */
     } else {
         h->told_size = true;
         wake_at(h, RECORD_HEAD + length);
     }
 }
 
-/* Returns the oldest handshake whose peer has not answered yet; if all in the queue have, the first of these. */
+/* Returns the oldest handshake whose client has sent at most its first message. If all in the queue have sent more,
+ * returns the first in the queue. */
 static pd_handshake *oldest_unanswered(const pd_handshakes *all)
 {
     pd_handshake *h;
@@ -375,7 +378,7 @@ static pd_handshake *oldest_unanswered(const pd_handshakes *all)
     return all->list[PD_HANDSHAKE_QUEUED];
 }
 
-/* Drops a handshake if there are too many for one more. */
+/* Drops a handshake if there is no room for one more. */
 static void give_way(pd_uvloop *loop)
 {
     pd_handshakes *all = &loop->handshakes;
@@ -406,7 +409,7 @@ void pd_handshake_begin(pd_uvloop *loop, int fd, const char *peer)
     uv_poll_start(&h->poll, UV_READABLE, on_first);
 }
 
-/* Logs how many handshakes were dropped: one line for all of a flood. */
+/* Logs how many handshakes were dropped, in one line for many of them. */
 static void tell(pd_uvloop *loop, uint64_t now)
 {
     pd_handshakes *all = &loop->handshakes;

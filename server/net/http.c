@@ -1,4 +1,4 @@
-/* http.c - decides what an HTTP request gets, and leads an HTTP connection from its first byte to its end. */
+/* http.c - accepts HTTP connections, reads their requests, and sends the answers. */
 #include "http.h"
 
 #include "loop.h"
@@ -13,21 +13,21 @@
 #include <string.h>
 #include <utlist.h>
 
-/* Bytes of a piece of a long answer, about. */
+/* About how many bytes one part of a long answer has. */
 enum { PIECE = 16384 };
 
-/* The page of the dashboard, which cmake makes of dashboard.html (dashboard.cmake), and the SHA-256 of the text of its
- * script and of its style, in hexadecimal. */
+/* The page of the dashboard, which cmake makes from dashboard.html (dashboard.cmake), and the SHA-256 of its script and
+ * of its style, in hexadecimal. */
 extern const unsigned char pd_dashboard[];
 extern const size_t pd_dashboard_bytes;
 extern const char pd_dashboard_script_sha256[], pd_dashboard_style_sha256[];
 
-/* HASH_TEXT: bytes of a hash in base64, with a final '\0'. */
+/* HASH_BYTES: bytes of a SHA-256. HASH_TEXT: bytes of its text in base64, with a final '\0'. */
 enum { HASH_BYTES = 32, HASH_TEXT = 45 };
 
-/* The part of an answer that is still to be written. */
+/* How much of a long answer is written, and what follows. */
 typedef struct pd_http_answer {
-    bool chunked; /* each piece is sent as a chunk of HTTP/1.1 */
+    bool chunked; /* each part is sent as a chunk of HTTP/1.1 */
     bool metrics, jobs, ended;
     pd_metrics_cursor metrics_cursor;
     pd_jobs_json_cursor jobs_cursor;
@@ -38,13 +38,13 @@ static unsigned value_of(char hex)
     return hex <= '9' ? (unsigned)(hex - '0') : (unsigned)(hex - 'a' + 10);
 }
 
-/* Returns a byte of a hash in hexadecimal; 0 behind its end. */
+/* Returns byte i of a hash that is given in hexadecimal; 0 after its end. */
 static uint32_t byte_of(const char *sha256, size_t i)
 {
     return i < HASH_BYTES ? value_of(sha256[2 * i]) << 4 | value_of(sha256[2 * i + 1]) : 0;
 }
 
-/* Writes a hash in base64, as a content security policy has it. */
+/* Writes a hash in base64, as a Content-Security-Policy needs it. */
 static void write_hash(char out[HASH_TEXT], const char *sha256)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -53,7 +53,7 @@ static void write_hash(char out[HASH_TEXT], const char *sha256)
         uint32_t bits = byte_of(sha256, i) << 16 | byte_of(sha256, i + 1) << 8 | byte_of(sha256, i + 2);
         for (size_t k = 0; k < 4; k++) out[n + k] = digits[bits >> (18 - 6 * k) & 63];
     }
-    memcpy(out + HASH_TEXT - 2, "=", 2); /* 32 bytes leave one byte of the last three empty */
+    memcpy(out + HASH_TEXT - 2, "=", 2); /* the last group of three bytes has only two of the 32 bytes */
 }
 
 typedef struct status_code {
@@ -84,7 +84,7 @@ static const char *reason_of(int code)
     return "Unknown";
 }
 
-/* Writes the first lines of an answer. Nothing may be stored by caches, and no browser may guess another type. */
+/* Writes the header of an answer. Its fields forbid caches to store the answer, and browsers to guess another type. */
 static void put_head(pd_document *out, int code, const char *type)
 {
     pd_document_put(out,
@@ -154,8 +154,8 @@ static void answer_ready(pd_http_answer *answer, const pd_daemon *daemon, const 
     put_short(out, strcmp(state, "ready") == 0 ? 200 : 503, state, request->head);
 }
 
-/* Answers with the dashboard. The policy lets the page run its own script and style, found by their hashes, and fetch
- * from this listener alone. */
+/* Answers with the dashboard. The Content-Security-Policy lets the page run only its own script and style, which have
+ * the given hashes, and fetch only from this listener. */
 static void answer_dashboard(pd_http_answer *answer, const pd_daemon *daemon, const pd_http_request *request,
                              pd_document *out)
 {
@@ -177,7 +177,7 @@ static void answer_dashboard(pd_http_answer *answer, const pd_daemon *daemon, co
 
 typedef struct path {
     const char *path;
-    bool open; /* needs no token: the answer is one word */
+    bool open; /* the path needs no token, because its answer is one word */
     void (*answer)(pd_http_answer *answer, const pd_daemon *daemon, const pd_http_request *request, pd_document *out);
 } path;
 
@@ -193,14 +193,14 @@ static const path *find_path(const char *wanted)
     return NULL;
 }
 
-/* Writes the answer to a request that pd_http_parse has refused, or that the connection refuses for another reason. */
+/* Writes the answer to a refused request, with the status `code`. */
 static void refuse_answer(pd_http_answer *answer, int code, const char *why, bool head, pd_document *out)
 {
     answer->ended = true;
     put_short(out, code, why, head);
 }
 
-/* Writes the head of the answer to a request, and its body if it is short. */
+/* Writes the header of the answer to a request, and its body if that is short. */
 static void begin_answer(pd_http_answer *answer, const pd_daemon *daemon, const pd_http_request *request,
                          pd_document *out)
 {
@@ -228,10 +228,10 @@ static void begin_answer(pd_http_answer *answer, const pd_daemon *daemon, const 
         refuse_answer(answer, 404, "expected one of /metrics, /healthz, /readyz, /jobs.json, /", request->head, out);
 }
 
-/* The size of a chunk is written in so many bytes, before the chunk is there. */
+/* Placeholder for the size of a chunk, which is known when the chunk is written. */
 #define SIZE_LINE "00000000\r\n"
 
-/* Writes items until they are a piece. Returns whether there was any. */
+/* Appends to `out` until there are about PIECE bytes more. Returns false if everything was written before. */
 static bool put_items(pd_http_answer *answer, const pd_daemon *daemon, pd_document *out)
 {
     size_t begin = out->n;
@@ -259,7 +259,7 @@ static bool put_chunk(pd_http_answer *answer, const pd_daemon *daemon, pd_docume
     return true;
 }
 
-/* Appends the next piece of the body. Returns false if everything was written before. */
+/* Appends the next part of the body. Returns false if everything was written before. */
 static bool next_of_answer(pd_http_answer *answer, const pd_daemon *daemon, pd_document *out)
 {
     if (answer->ended) return false;
@@ -269,10 +269,10 @@ static bool next_of_answer(pd_http_answer *answer, const pd_daemon *daemon, pd_d
     return answer->chunked;
 }
 
-/* How long an answered connection may take to end its side: closing at once could destroy the last bytes on their
+/* Most ms that a peer may take to end its side after the answer: closing at once could destroy the last bytes on their
  * way. */
 enum { END_MS = 1000 };
-/* Bytes of long answers that all connections together send in one turn of the loop, about. */
+/* About how many bytes of long answers all connections together send in one turn of the loop. */
 enum { TURN_BYTES = 8 * PIECE };
 
 typedef enum state { READING, ANSWERING, ENDING, CLOSED } state;
@@ -281,14 +281,15 @@ struct pd_http_conn {
     pd_daemon *daemon;
     pd_transport *transport;
     state state;
-    uint8_t origin;               /* index of the counters of the peer's address */
-    bool is_long;                 /* the answer counts as a long one */
-    bool writable;                /* the peer takes bytes: the next piece is sent at the end of this turn */
-    uint64_t opened_ms, moved_ms; /* times at which it was opened, and at which its state changed or bytes left last */
-    size_t n;                     /* number of bytes of the request that have come */
+    uint8_t origin;               /* index of the counters for the peer's address */
+    bool is_long;                 /* the answer counts against the limits of long answers */
+    bool writable;                /* the peer takes bytes, so the next part is sent at the end of this turn */
+    uint64_t opened_ms, moved_ms; /* opened_ms: when the connection was opened. moved_ms: when its state last changed or
+                                   * bytes were last sent */
+    size_t n;                     /* number of received bytes of the request */
     pd_http_answer answer;
-    pd_document out; /* the piece of the answer that is being sent */
-    size_t sent;     /* number of its bytes that have left */
+    pd_document out; /* the part of the answer that is being sent */
+    size_t sent;     /* number of bytes of `out` that are sent */
     pd_http_conn *prev, *next, *next_closed;
     char request[PD_HTTP_REQUEST_MAX];
 };
@@ -298,7 +299,7 @@ static pd_http_conn **list_of(pd_http *http, state of)
     return of == READING ? &http->reading : of == ANSWERING ? &http->answering : &http->ending;
 }
 
-/* Takes a connection out of its list and its counts. */
+/* Removes a connection from its list, and from the counts. */
 static void leave(pd_http_conn *conn)
 {
     pd_http *http = &conn->daemon->http;
@@ -333,7 +334,7 @@ static void close_conn(pd_http_conn *conn)
     http->closed = conn;
 }
 
-/* Sends bytes of the present piece. Returns their number; 0: the peer takes none now, or the connection is closed. */
+/* Sends bytes of the present part. Returns their number; 0: the peer takes none now, or the connection is closed. */
 static size_t send_some(pd_http_conn *conn)
 {
     struct iovec iov = { conn->out.at + conn->sent, conn->out.n - conn->sent };
@@ -347,8 +348,8 @@ static size_t send_some(pd_http_conn *conn)
     return (size_t)sent;
 }
 
-/* Writes the next piece of the answer. Returns false if there is none, or out of memory: then the peer sees an answer
- * that ends too early. */
+/* Writes the next part of the answer to `out`. Returns false if there is none, or if out of memory: the peer then gets
+ * an incomplete answer. */
 static bool next_piece(pd_http_conn *conn)
 {
     pd_document_clear(&conn->out);
@@ -356,7 +357,7 @@ static bool next_piece(pd_http_conn *conn)
     return next_of_answer(&conn->answer, conn->daemon, &conn->out) && !conn->out.failed;
 }
 
-/* Sends about so many bytes of an answer. Returns the number of bytes that have left. */
+/* Sends about `most` bytes of an answer. Returns the number of sent bytes. */
 static size_t pump(pd_http_conn *conn, size_t most)
 {
     size_t moved = 0, sent;
@@ -374,8 +375,8 @@ static size_t pump(pd_http_conn *conn, size_t most)
     return moved;
 }
 
-/* Sends pieces of the answers whose peers take bytes. Those that were served go to the end of the list, so the others
- * are the first in the next turn if the bytes of this turn are used up. */
+/* Sends parts of answers to the peers that take bytes. Each connection that was served moves to the end of the list: if
+ * TURN_BYTES are used up, the others are served first in the next turn. */
 static void pump_all(pd_http *http)
 {
     pd_http_conn *conn = http->answering, *last = conn != NULL ? conn->prev : NULL, *next;
@@ -392,7 +393,8 @@ static void pump_all(pd_http *http)
     }
 }
 
-/* Begins to send a short answer, which fits into the kernel's buffer and leaves at once, whatever others read. */
+/* Begins to send a short answer. It fits into the kernel's buffer, so it is sent at once and does not wait for other
+ * peers. */
 static void begin_short(pd_http_conn *conn)
 {
     if (conn->out.failed) {
@@ -462,7 +464,7 @@ static void receive(pd_http_conn *conn)
     if (got > 0) look_at_request(conn);
 }
 
-/* Reads the bytes that the peer still sends, and drops them, until it ends its side. */
+/* Reads and discards what the peer still sends, until the peer ends its side. */
 static void drain(pd_http_conn *conn)
 {
     struct iovec iov = { conn->request, sizeof conn->request };
@@ -488,7 +490,8 @@ static void on_ready(void *arg, unsigned events)
     }
 }
 
-/* Returns the oldest incomplete request of the address that has most of them. NULL: there is none. */
+/* Returns the oldest connection with an incomplete request of the address that has most of them. NULL: there is
+ * none. */
 static pd_http_conn *find_victim(const pd_http *http)
 {
     pd_http_conn *conn, *victim = NULL;
@@ -500,7 +503,7 @@ static pd_http_conn *find_victim(const pd_http *http)
     return victim;
 }
 
-/* Refuses a request that is not complete. Looks first whether the rest of it has come meanwhile: then it is
+/* Refuses an incomplete request. First receives what has arrived meanwhile: if that completes the request, it is
  * answered. */
 static void give_way(pd_http_conn *conn)
 {
@@ -508,8 +511,8 @@ static void give_way(pd_http_conn *conn)
     if (conn->state == READING) refuse(conn, 429, "too many requests are incomplete: try again", false);
 }
 
-/* Makes room for one more connection: closes the oldest one that is answered. Returns false if all connections are
- * being answered. */
+/* Makes room for one more connection: closes the oldest one whose answer is sent, or else refuses an incomplete
+ * request. Returns false if all connections are being answered. */
 static bool make_room(pd_http *http)
 {
     pd_http_conn *victim;
@@ -525,8 +528,8 @@ static bool make_room(pd_http *http)
     return true;
 }
 
-/* Returns the index of an address's counters. The hash is keyed, so that no peer can choose an address that shares
- * those of another. */
+/* Returns the index of the counters for an address. The hash is keyed, so that no peer can choose an address that
+ * shares the counters of another. */
 static uint8_t index_of(const pd_daemon *daemon, uint64_t origin)
 {
     const uint64_t key[2] = { daemon->key, daemon->key };
@@ -549,7 +552,7 @@ int pd_http_accept(pd_daemon *daemon, pd_transport *transport, uint64_t origin)
     transport->ready = on_ready;
     transport->arg = conn;
     conn->opened_ms = conn->moved_ms = pd_loop_now_ms(daemon);
-    DL_APPEND(http->reading, conn); /* the state is READING */
+    DL_APPEND(http->reading, conn); /* zeroed memory has the state READING */
     http->heads[conn->origin]++;
     http->n++;
     transport->ops->watch(transport, PD_ON_READ | PD_ON_GONE);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* A part of the head of a request. */
+/* A range of bytes in the head of a request. */
 typedef struct span {
     const char *at;
     size_t n;
@@ -39,7 +39,8 @@ static span trim(span text)
     return text;
 }
 
-/* Cuts the text before the first `mark` off, and drops the mark. Returns the whole text if there is none. */
+/* Removes the text up to and including the first `mark` from *text, and returns it without the mark. Without a mark,
+ * removes and returns the whole text. */
 static span cut(span *text, char mark)
 {
     const char *found = memchr(text->at, mark, text->n);
@@ -101,7 +102,7 @@ static pd_http_parsed read_first_line(pd_http_request *out, span line, const cha
     return read_path(out, target, why);
 }
 
-/* Returns the value of a text such as "1" or "0.75", in thousandths; 0: it is another text. */
+/* Returns the number in a text such as "1" or "0.75", times 1000; 0 if the text is not such a number. */
 static int thousandths(span text)
 {
     int value = 0, scale = 1000;
@@ -115,7 +116,7 @@ static int thousandths(span text)
     return value;
 }
 
-/* Returns the value of the parameter q of an item of the field Accept, in thousandths. */
+/* Returns the parameter q of an item of the field Accept, times 1000; 1000 if it has none. */
 static int quality(span parameters)
 {
     while (parameters.n > 0) {
@@ -156,7 +157,8 @@ static int digit_of(char c)
     return found != NULL ? (int)(found - digits) : -1;
 }
 
-/* Decodes base64 into `out`, with a final '\0'. Returns false if the text is not base64 or does not fit. */
+/* Decodes base64 into `out`, which has `size` bytes, and adds a '\0'. Returns false if the text is not base64 or does
+ * not fit. */
 static bool decode(char *out, size_t size, span text)
 {
     uint32_t bits = 0;
@@ -176,7 +178,7 @@ static bool decode(char *out, size_t size, span text)
     return true;
 }
 
-/* Takes the secret out of the field Authorization: a bearer's token, or the password that a browser has asked for. */
+/* Reads the secret in the field Authorization: a bearer token, or the password of Basic. Other values are ignored. */
 static void read_secret(pd_http_request *out, span value)
 {
     char pair[sizeof out->secret];
@@ -194,8 +196,8 @@ static void read_secret(pd_http_request *out, span value)
     }
 }
 
-/* Returns whether the value of the field Host is "localhost" or an address in digits, with or without a port. Other
- * names may be those of strangers, by which a web page in somebody's browser gets at this listener. */
+/* Returns whether the value of the field Host is "localhost" or an IP address, with or without a port. A page in a
+ * browser could reach this listener under a host name that its author controls (DNS rebinding). */
 static bool is_numeric_host(span host)
 {
     if (host.n > 0 && host.at[0] == '[') return true;
@@ -206,7 +208,8 @@ static bool is_numeric_host(span host)
     return host.n > 0;
 }
 
-/* Facts about the fields of a request that were read so far: how often two fields came, and whether a body follows. */
+/* The fields of a request that were read so far: number of Host and of Authorization fields, and whether a body
+ * follows. */
 typedef struct fields {
     size_t hosts, secrets;
     bool body;
@@ -234,7 +237,7 @@ static pd_http_parsed read_fields(pd_http_request *out, span head, const char **
     *why = "expected fields such as Name: value";
     while (head.n > 0) {
         span line = cut(&head, '\n'), name;
-        line.n--; /* every line ends with CR LF */
+        line.n--; /* remove the CR; has_whole_lines has checked that there is one */
         name = cut(&line, ':');
         if (!is_token(name) || !is_field_text(line) || name.at + name.n == line.at) return PD_HTTP_BAD;
         read_field(out, &seen, name, trim(line));
@@ -248,8 +251,7 @@ static pd_http_parsed read_fields(pd_http_request *out, span head, const char **
     return seen.body ? PD_HTTP_BODY : PD_HTTP_COMPLETE;
 }
 
-/* Returns whether each line feed of a text follows a carriage return, and each carriage return but one at the end is
- * followed by a line feed. */
+/* Returns whether each LF follows a CR, and each CR is followed by a LF, except at the end of the text. */
 static bool has_whole_lines(span text)
 {
     for (size_t i = 0; i < text.n; i++) {
@@ -288,7 +290,7 @@ pd_http_parsed pd_http_parse(pd_http_request *out, const char *at, size_t n, con
     return parsed == PD_HTTP_COMPLETE ? read_fields(out, text, why) : parsed;
 }
 
-/* Returns a character, of a letter in lower case if `fold` is set. */
+/* Returns a character; upper case becomes lower case if `fold` is set. */
 static unsigned folded(char c, bool fold)
 {
     return (unsigned char)c | (fold && c >= 'A' && c <= 'Z' ? 0x20u : 0u);

@@ -4,8 +4,8 @@
 
 #include "mutant.h"
 
-/* Checks that a frame fits the state of the connection. An error ends the connection: after it the bytes cannot be
- * trusted to be frames, or the peer has sent no Hello. */
+/* Checks that a frame fits the state of the connection. After an error the connection ends: its bytes cannot be trusted
+ * to be frames, or the peer has sent no Hello. */
 static int check_stream(pd_conn *conn, const pd_prefix *prefix)
 {
     const pd_daemon_config *config = &conn->daemon->config;
@@ -88,12 +88,13 @@ static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *e
     return pd_access_check_quota(conn, m->name, err);
 }
 
-/* Returns whether the frame must wait, because too many requests of this connection have no answer of the step thread
+/* Returns whether the frame is held back because too many requests of this connection have no answer of the step thread
  * yet.
  *
  * Only requests that the step thread answers at once are counted. A request whose answer depends on other connections,
  * such as a barrier, never holds a frame back: its answer may depend on the frames that this connection sends next. A
- * Recall waits for all of them: its answer may have a worker state of 1 MiB, which counts nowhere else. */
+ * Recall is held back until all counted requests are answered: its answer may have a worker state of 1 MiB, which no
+ * budget counts. */
 static bool must_wait(const pd_conn *conn, const pd_prefix *prefix)
 {
     size_t most = prefix->method == PD_RECALL ? 1 : PD_MAX_CONTROL;
@@ -102,15 +103,16 @@ static bool must_wait(const pd_conn *conn, const pd_prefix *prefix)
            conn->pendings.of_kind[PD_AWAITS_STORE] >= most;
 }
 
-/* Returns whether a connection sends many frames of this method: tensors, and what belongs to them. */
+/* Returns whether the method is one of which a connection sends many frames: those with payloads, Release and
+ * Heartbeat. */
 static bool is_cheap(const pd_prefix *prefix)
 {
     return prefix->method >= PD_METHODS || pd_method_takes_payload(&pd_methods[prefix->method]) ||
            prefix->method == PD_RELEASE || prefix->method == PD_HEARTBEAT;
 }
 
-/* Makes the open request, and the request to the store that the method's `fill` makes of the message. Both belong to
- * conn->incoming, also after an error. */
+/* Makes the open request, and the request to the store, which the method's `fill` fills in. conn->incoming owns both,
+ * also after an error. */
 static int begin_asking(pd_conn *conn, const pd_method_entry *m, const pd_prefix *prefix, const void *message,
                         pd_error *err)
 {
@@ -167,8 +169,8 @@ static void begin(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
 }
 
 /* Tells the step thread that this connection waits for memory for a payload. The store then sums the rank's
- * contributions early, which frees their buffers. If there is no memory for the message itself, the frame is tried
- * again at the next tick of the timer. */
+ * contributions early, which frees their buffers. Without memory for this message, the frame is tried again at the next
+ * tick of the timer. */
 static void report_stalled(pd_conn *conn, bool budget)
 {
     pd_daemon *daemon = conn->daemon;
@@ -187,8 +189,8 @@ static void report_stalled(pd_conn *conn, bool budget)
     pd_loop_post(daemon, request);
 }
 
-/* Gets memory for the frame's payload, if the rank's part of the ingest budget has room. PD_UNAVAILABLE: it has no room
- * yet, or the memory is still being allocated. */
+/* Gets memory for the frame's payload, if the rank's share of the ingest budget has room. PD_UNAVAILABLE: it has no
+ * room yet, or the memory is still being allocated. */
 static int land(pd_conn *conn, uint64_t bytes)
 {
     pd_incoming *incoming = &conn->incoming;
@@ -218,7 +220,8 @@ static int land(pd_conn *conn, uint64_t bytes)
     return PD_OK;
 }
 
-/* Takes a payload that lies in the worker's segment. It takes no memory of the daemon, so it waits for no quota. */
+/* Makes a buffer of a payload that lies in the worker's segment. It takes nothing from the ingest budget, so it never
+ * waits. */
 static void borrow(pd_conn *conn, const pd_prefix *prefix)
 {
     pd_incoming *incoming = &conn->incoming;
@@ -241,8 +244,8 @@ static int on_prefix(void *arg, const pd_prefix *prefix)
     return pd_conn_live(conn) ? check_stream(conn, prefix) : PD_CANCELLED;
 }
 
-/* Returns whether the turn has time for the connection's next frame. false: it is held back until a later turn. One
- * frame of each turn is always handled, so there is progress. */
+/* Returns whether this turn has time for the connection's next frame; if not, the frame is held back until a later
+ * turn. One frame of each turn is always handled, so there is progress. */
 static bool has_time(pd_conn *conn, bool cheap)
 {
     pd_pace *pace = &conn->daemon->peers.pace;
@@ -277,8 +280,8 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     return PD_OK;
 }
 
-/* Answers a request with an error. A refused Hello also ends the connection. The error is passed by value because it
- * may be a part of the frame's data, which is cleared when the connection ends. */
+/* Answers a request with an error. A refused Hello also ends the connection. The error is passed by value, because it
+ * may be in conn->incoming, which is cleared when the connection ends. */
 static void refuse(pd_conn *conn, const pd_prefix *prefix, pd_error err)
 {
     if (prefix->method == PD_HELLO)
@@ -318,8 +321,8 @@ static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
 /* Refuses a frame. The store does not learn of a push that is refused here. If a later push of the connection ended the
  * step, the gradients of the refused push would count as absent, and the worker would not know.
  *
- * Two rules prevent this. After a refusal, the connection may end no step until the worker has read the error. If
- * memory was out, the connection is closed, and the worker sends its pushes again. */
+ * Two rules prevent this. After a refusal, the connection may end no step until the worker has read the error. If out
+ * of memory, the connection is closed, and the worker sends its pushes again. */
 static void refuse_incoming(pd_conn *conn, const pd_prefix *prefix)
 {
     const pd_error *err = &conn->incoming.refusal;

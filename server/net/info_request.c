@@ -1,5 +1,5 @@
-/* info_request.c - the requests with which operators look at the server, Status and List, and change hyperparameters,
- * Set: copies the store's lists into messages. */
+/* info_request.c - handles the requests Status and List, with which operators look at the server, and Set, with which
+ * they change hyperparameters. Copies the lists of the store into messages. */
 #include "handlers.h"
 
 #include "cpu.h"
@@ -12,7 +12,7 @@
 
 enum { PAGE_BYTES = PD_MAX_HEADER_BYTES - 1024, MOST_IDENTITIES = 64, MOST_SETTINGS = 16 * 1024 };
 
-/* Bytes of a job's name from which on less of a command is logged. */
+/* If the name of a job has more bytes than this, less of a Set command is logged. */
 enum { LONG_NAME = 100 };
 
 static int ask_info(const pd_conn *conn, pd_request *request, const Paramd__ListRequest *list)
@@ -120,7 +120,7 @@ static void copy_field(page *p, char *message, const ProtobufCFieldDescriptor *t
     *(const void **)member = values;
 }
 
-/* Finds the field of the reply that holds the entries of a list: the repeated field with the list's name. */
+/* Returns the field of the reply that has the entries of a list: the repeated field with the list's name. */
 static const ProtobufCFieldDescriptor *list_in(const ProtobufCMessage *reply, const pd_info_list *list)
 {
     return protobuf_c_message_descriptor_get_field_by_name(reply->descriptor, list->name);
@@ -168,7 +168,7 @@ static int list_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, p
     return PD_OK;
 }
 
-/* Fills in figures of all connections and jobs, including jobs that the operator may not see. */
+/* Fills in the figures of the whole daemon, which include connections and jobs that the operator may not see. */
 static void fill_whole(const pd_server_figures *server, const pd_lag *lag, Paramd__StatusReply *reply)
 {
     reply->connections = (uint32_t)server->connections;
@@ -197,12 +197,12 @@ static void fill_status(const pd_daemon *daemon, const pd_info *info, Paramd__St
     reply->ingest_bytes = daemon->ingest.admission.budget;
 }
 
-/* The identities in an answer to Status. */
+/* The messages for the identities in an answer to Status. */
 typedef struct identity_list {
     Paramd__IdentityInfo infos[MOST_IDENTITIES], *list[MOST_IDENTITIES];
 } identity_list;
 
-/* Lists the identities that have connections, as many as there is room for. Returns the bytes that they take. */
+/* Adds the identities that have connections to the reply, at most MOST_IDENTITIES. Returns the bytes that they take. */
 static size_t fill_identities(const pd_daemon *daemon, Paramd__StatusReply *reply, identity_list *to)
 {
     size_t bytes = 0;
@@ -224,8 +224,8 @@ static size_t fill_identities(const pd_daemon *daemon, Paramd__StatusReply *repl
     return bytes;
 }
 
-/* Answers Status: the state of the server, and the first page of the list of jobs. A List request gets the other
- * pages. */
+/* Answers Status with the state of the server and the first page of the list of jobs. The other pages are requested by
+ * List. */
 static int status_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, page *p)
 {
     Paramd__StatusReply reply = PARAMD__STATUS_REPLY__INIT;
@@ -257,7 +257,7 @@ void pd_reply_info(pd_conn *conn, pd_pending *pending, pd_effect *effect)
     page *p = calloc(1, sizeof *p);
     int rc = PD_NO_MEMORY;
 
-    /* The store does not know the bytes of connections: the loop thread counts them. */
+    /* The store does not know how many bytes connections have moved: the loop thread counts them. */
     for (size_t i = 0; strcmp(info->list->name, "jobs") == 0 && i < info->n; i++)
         pd_traffic_read(conn->daemon->traffic, info->jobs[i].number, &info->jobs[i].bytes_in, &info->jobs[i].bytes_out);
     if (p != NULL) rc = (pending->method == PD_STATUS ? status_reply : list_reply)(conn, pending, info, p);
@@ -277,12 +277,12 @@ static int copy_set(pd_request *request, const pd_conn *conn, const Paramd__SetR
     return pd_options_copy(&request->u.set.options, &request->u.set.n, set->options, set->n_options);
 }
 
-/* Logs the command "set PATTERN NAME=VALUE... from step N" with the operator's name, cut to the length of a log
- * entry. */
+/* Logs the command "set PATTERN NAME=VALUE... from step N" and its author. Cuts it to the length of a log entry. */
 static void log_set(const pd_conn *conn, const Paramd__SetRequest *set)
 {
     char text[240];
-    size_t most = strlen(set->job) > LONG_NAME ? sizeof text / 2 : sizeof text; /* so that the author fits after it */
+    size_t most = strlen(set->job) > LONG_NAME ? sizeof text / 2 : sizeof text; /* leaves room for the author after a
+                                                                                 * long name of a job */
     size_t used = (size_t)snprintf(text, most, "%.100s", set->pattern);
 
     for (size_t i = 0; i < set->n_options && used < most; i++)

@@ -63,16 +63,15 @@ static void put_field_number(pd_document *out, const ProtobufCFieldDescriptor *t
         put_count(out, field->name, *(const uint64_t *)(const void *)at);
 }
 
-/* Returns whether a field of a list is left out: the nonce of a worker's process and the worker's identity. The
- * listener does not know which identity reads the document, and whoever knows a nonce could ask for the worker's
- * rank. */
+/* Returns whether a field of a list is left out: the nonce of a worker's process, and the worker's identity. The HTTP
+ * listener does not know who reads the document, and a reader who knows a nonce could take the worker's rank. */
 static bool is_private(const char *field)
 {
     return strcmp(field, "nonce") == 0 || strcmp(field, "identity") == 0;
 }
 
-/* Writes the fields of an entry of a list, in the order of its table. Shapes and lists in an entry are left out: jobs
- * and workers have none. */
+/* Writes the fields of an entry of a list, in the order of the list's table of fields. Skips shapes and nested lists,
+ * which jobs and workers do not have. */
 static void put_entry(pd_document *out, uint32_t what, const void *entry)
 {
     const pd_info_list *list = pd_info_list_of(what);
@@ -206,7 +205,8 @@ static void put_history(pd_document *out, const pd_history *history)
     pd_document_put(out, "}");
 }
 
-/* Returns the job's entry of the operators' list for the moment of the answer. */
+/* Returns the last copy of a job's figures, with speed, waiting time, age of the checkpoint and bytes as they are
+ * now. */
 static pd_job_info present(const pd_daemon *daemon, const pd_figure *figure, uint64_t now_ns)
 {
     pd_job_info info = figure->stats->info;

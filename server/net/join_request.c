@@ -1,4 +1,4 @@
-/* join_request.c - how a worker joins its job: Hello lets it in, Declare tells its parameters, and Share passes
+/* join_request.c - handles the requests with which a worker joins its job: Hello, Declare, and Share, which exchanges
  * segments of shared memory. */
 #include "handlers.h"
 
@@ -145,11 +145,11 @@ void pd_reply_hello(pd_conn *conn, pd_pending *pending, const pd_effect *effect)
     pd_conn_resume(conn);
 }
 
-/* Bytes that a warning adds to the packed reply besides its text: its tag and length, and growth of the length of the
- * message around it. */
+/* Bytes that a warning adds to the packed reply besides its text: its tag and length, and the longer length of the
+ * message that contains it. */
 enum { WARNING_FORM = 4 };
 
-/* Reads the range of the parameter's elements that this connection pushes and pulls. */
+/* Copies the range of elements that this connection pushes and pulls from the message, and checks it. */
 static int read_range(pd_param_decl *decl, const Paramd__Parameter *parameter, int64_t elements, pd_error *err)
 {
     if (!parameter->ranged && (parameter->range_start | parameter->range_end) != 0)
@@ -297,7 +297,7 @@ int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
     return PD_OK;
 }
 
-/* Adds the optimizer's warnings about the parameters to the reply, as many as fit into the frame's header. */
+/* Adds the optimizer's warnings about parameters to the reply, as many as fit into the frame's header. */
 static void add_warnings(Paramd__DeclareReply *reply, const pd_declared *declared)
 {
     size_t bytes = protobuf_c_message_get_packed_size(&reply->base);
@@ -340,7 +340,8 @@ static void reply_all(pd_conn *conn, const pd_effect *effect, Paramd__Declared *
         reply_declared(conn, pending, effect, list);
 }
 
-/* Counts the pieces (whole tensors, or their chunks) in which the connection's parameters are pushed and pulled. */
+/* Returns the number of pieces (whole tensors, or their chunks) in which the connection's parameters are pushed and
+ * pulled. */
 static uint64_t count_pieces(const pd_conn *conn)
 {
     uint64_t chunk = conn->daemon->config.chunk_elements, n = 0;
@@ -361,7 +362,7 @@ void pd_reply_declare(pd_conn *conn, const pd_effect *effect)
     conn->params.declaring = false;
     conn->params.declared = true;
     pd_version_table_settle(conn->daemon->versions, conn->job,
-                            n); /* n is the job's number of parameters, since every worker declares all of them */
+                            n); /* n is the job's number of parameters, because every worker declares all of them */
     for (size_t i = 0; i < n; i++) conn->params.handles.params[i] = effect->u.declared.params[i].param;
     conn->params.pieces = count_pieces(conn);
     if (declared != NULL && list != NULL)
@@ -373,12 +374,12 @@ void pd_reply_declare(pd_conn *conn, const pd_effect *effect)
     pd_conn_resume(conn);
 }
 
-#define UNITS_A_PIECE 8          /* a worker's segment may have so many units of 64 bytes for each piece besides */
-#define ROOM ((uint64_t)1 << 20) /* and so many bytes, whatever was declared */
-#define TIMES_THE_GRADIENTS ((uint64_t)3) /* and so many times the gradients in float32 */
+#define UNITS_A_PIECE 8          /* a worker's segment may have this many units of PD_PAYLOAD_ALIGN bytes per piece */
+#define ROOM ((uint64_t)1 << 20) /* plus this many bytes, whatever is declared */
+#define TIMES_THE_GRADIENTS ((uint64_t)3) /* plus this many times the bytes of its gradients in float32 */
 
 /* Returns the most bytes of a segment that the worker may lend: enough for its gradients, in place and copied. Pages
- * that the daemon reads count as its memory, too, so a worker may not make it map any number of them. */
+ * that the daemon reads count as the daemon's memory, too, so they must be limited. */
 static uint64_t most_bytes(const pd_conn *conn)
 {
     uint64_t bytes = ROOM + conn->params.pieces * UNITS_A_PIECE * PD_PAYLOAD_ALIGN;
@@ -406,7 +407,7 @@ static int check_share(const pd_conn *conn, uint64_t bytes, pd_error *err)
 int pd_fill_share(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err)
 {
     const Paramd__ShareRequest *share = message;
-    /* The descriptor of a refused Share is taken, too: a later Share must not find it. */
+    /* Takes the file descriptor of a refused Share, too: a later Share must not get it. */
     int fd = conn->transport->ops->take != NULL ? conn->transport->ops->take(conn->transport) : -1;
     int rc = check_share(conn, share->bytes, err);
 

@@ -1,4 +1,4 @@
-/* lifecycle.c - drains and stops the daemon, and applies the limits of a configuration that was read again. */
+/* lifecycle.c - drains and stops the daemon, and applies the limits of a reloaded configuration. */
 #include "lifecycle.h"
 
 #include "access.h"
@@ -79,8 +79,8 @@ static pd_daemon *daemon_of(pd_background *work)
     return (pd_daemon *)(void *)((char *)work - offsetof(pd_daemon, reload.work));
 }
 
-/* Sends the new limits of jobs and memory to the store. If there is no memory for the message, the store goes on with
- * the old limits. */
+/* Posts the new limits of jobs and memory to the store. Without memory for the message, the store keeps the old
+ * limits. */
 static void post_limits(pd_daemon *daemon, const pd_daemon_limits *limits)
 {
     pd_request *request = pd_request_new(PD_REQ_LIMITS, (pd_ticket){ 0, 0 });
@@ -133,7 +133,8 @@ static void read_done(pd_background *work)
 void pd_reloading_begin(pd_daemon *daemon)
 {
     if (daemon->config.hooks.reload == NULL || daemon->shutdown.begun) return;
-    /* Before the start another thread reads the configuration, and the first roles are not posted yet. */
+    /* Before the start, another thread reads the configuration, and the first roles are not posted yet: the reload must
+     * wait. */
     if (daemon->reload.busy || daemon->mail.requests == NULL) {
         daemon->reload.again = true;
         return;

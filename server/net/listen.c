@@ -1,4 +1,5 @@
-/* listen.c - opens listening sockets, accepts connections, and hands them to the conversation. */
+/* listen.c - opens listening sockets, accepts connections, and makes handshakes, connections or HTTP connections of
+ * them. */
 #define _GNU_SOURCE
 #include "uvloop.h"
 
@@ -44,7 +45,7 @@ static unsigned port_of(const struct sockaddr_storage *address)
     return address->ss_family == AF_INET6 ? ntohs(((const struct sockaddr_in6 *)address)->sin6_port) : 0;
 }
 
-/* Logs the address of a listening socket, and keeps the port of the first TCP socket for pd_daemon_port. */
+/* Logs the address of a listening socket. Stores the port of the first TCP socket for workers, and for HTTP. */
 static void report(pd_uvloop *loop, int fd, const char *path, bool secure)
 {
     struct sockaddr_storage address;
@@ -77,7 +78,7 @@ static int open_tcp(const struct addrinfo *info)
     return -1;
 }
 
-/* Adds a listening socket that was opened here. Closes it after an error. */
+/* Adds a listening socket that the daemon has opened. Closes it after an error. */
 static int add_opened(pd_uvloop *loop, int fd, const char *path, bool secure, pd_error *err)
 {
     int rc = add(loop, fd, path, secure, err);
@@ -102,8 +103,8 @@ static int listen_tcp(pd_uvloop *loop, const struct addrinfo *info, bool secure,
     return add_opened(loop, fd, "", secure, err);
 }
 
-/* Returns whether a path leads to a Unix socket that a server which no longer runs has left behind. Such a socket
- * refuses connections and may be replaced. */
+/* Returns whether a Unix socket at a path refuses connections. Then a server that no longer runs has left it behind,
+ * and it may be replaced. */
 static bool is_stale(const struct sockaddr_un *address)
 {
     struct stat found;
@@ -131,7 +132,7 @@ static int listen_unix(pd_uvloop *loop, const char *path, pd_error *err)
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     int fd, rc;
 
-    memcpy(address.sun_path, path, strlen(path) + 1); /* the path fits, because the parser of addresses has checked its
+    memcpy(address.sun_path, path, strlen(path) + 1); /* the path fits: the parser of addresses has checked its
                                                        * length */
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0 || bind_unix(fd, &address) != 0 || listen(fd, BACKLOG) != 0) {
@@ -176,7 +177,8 @@ static int listen_addresses(pd_uvloop *loop, const char *text, pd_error *err)
     return rc;
 }
 
-/* Checks that the daemon may serve a socket: other machines can reach it only if its peers must prove who they are. */
+/* Checks that the daemon may serve a socket of the service manager: other machines may reach it only as reach_of
+ * says. */
 static int check_given(const pd_daemon_config *config, const pd_given_socket *given, const struct sockaddr *address,
                        socklen_t length, pd_error *err)
 {
@@ -211,7 +213,8 @@ static int take_socket(pd_uvloop *loop, const pd_given_socket *given, pd_error *
     return rc;
 }
 
-/* Takes the sockets for HTTP, or all others. Sets *any if there are such sockets. */
+/* Takes over those sockets of the service manager that are for HTTP, or all others. Sets *any to whether there are
+ * any. */
 static int take_sockets(pd_uvloop *loop, bool http, bool *any, pd_error *err)
 {
     const pd_daemon_config *config = &loop->daemon->config;
@@ -287,8 +290,8 @@ static void turn_away(pd_uvloop *loop, int fd)
     if (peer >= 0) close(peer);
     loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (peer >= 0 && loop->spare_fd >= 0) return;
-    /* If the connection was not refused in this way, or no spare descriptor can be opened again, connections wait until
-     * the next tick of the timer. */
+    /* If the connection was not refused, or the spare descriptor cannot be opened again, no connections are accepted
+     * until the next tick of the timer. */
     for (int i = 0; i < loop->n_listeners; i++)
         if (loop->listener[i].fd >= 0) uv_poll_stop(&loop->listener[i].poll);
     loop->paused = true;
@@ -330,8 +333,8 @@ static void end_listener(pd_listener *listener)
     if (listener->fd < 0) return;
     uv_poll_stop(&listener->poll);
     uv_close((uv_handle_t *)&listener->poll, NULL);
-    /* The path goes first. A daemon that starts now may replace a socket that refuses connections, and that one must
-     * not be removed here. */
+    /* Removes the path before closing the socket. In the other order, a new daemon might replace the closed socket by
+     * its own, and unlink would remove that one. */
     if (listener->path[0] != '\0') unlink(listener->path);
     close(listener->fd);
     listener->fd = -1;

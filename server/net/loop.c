@@ -1,4 +1,5 @@
-/* loop.c - finds connections by number, posts requests to the store, and counts what the loop does. */
+/* loop.c - keeps the table of connections and the remarks, posts requests to the store, and measures how busy the loop
+ * is. */
 #include "loop.h"
 
 #include "paramd/error.h"
@@ -54,7 +55,7 @@ double pd_lag_percentile(const pd_lag *lag, double fraction)
 
 static const char many[] = "there are more warnings about this job in the daemon's log";
 
-/* Returns whether two texts are equal, numbers left aside. */
+/* Returns whether two texts are equal, if the digits and points in them are ignored. */
 static bool alike(const char *a, const char *b)
 {
     static const char numeric[] = "0123456789.";
@@ -79,7 +80,8 @@ static bool is_of(const pd_remark *remark, const char *job)
     return remark->job != NULL && strcmp(remark->job, job) == 0;
 }
 
-/* Returns the text to keep as a new remark of the job: `text`, or that there are more; NULL: nothing new. */
+/* Returns the text to keep as a new remark of the job: `text`, or `many` if it is the last one that the job may have.
+ * NULL: the job has a similar remark, or no room for one. */
 static const char *news(const pd_remarks *remarks, const char *job, const char *text)
 {
     int of_job = 0;
@@ -142,7 +144,7 @@ void pd_remarks_free(pd_remarks *remarks)
     for (size_t i = 0; i < PD_REMARKS; i++) forget(&remarks->at[i]);
 }
 
-/* Bytes that all connections together should move in one turn of the loop, so that a turn stays short. */
+/* About how many bytes all connections together move in one turn of the loop, so that a turn stays short. */
 #define TURN_BYTES (1024 * 1024)
 #define LEAST_QUOTA (32 * 1024)
 #define MOST_QUOTA (256 * 1024)
@@ -221,8 +223,8 @@ size_t pd_loop_quota(const pd_daemon *daemon)
     return quota < LEAST_QUOTA ? LEAST_QUOTA : quota;
 }
 
-/* Notes which identity sends a request: that of its connection, which may be closed by now. The daemon's own requests
- * have no connection. */
+/* Stores in a request the number of the identity that sends it: that of its connection, which may be closed by now. The
+ * daemon's own requests have no connection, and get none. */
 static void sign(const pd_daemon *daemon, pd_request *request)
 {
     size_t place = request->ticket.conn % daemon->table.capacity;
@@ -276,7 +278,7 @@ void pd_loop_post_released(pd_daemon *daemon)
     pd_loop_post(daemon, request);
 }
 
-/* Posts all requests of a turn with one operation, so that the step thread is woken only once. */
+/* Posts all requests of a turn in one call, so that the step thread is woken only once. */
 void pd_loop_flush(pd_daemon *daemon)
 {
     int rc;

@@ -1,4 +1,4 @@
-/* methods.c - the table of the protocol's methods, and the handlers of methods that have no file of their own. */
+/* methods.c - the table of the protocol's methods, and the handlers of methods that have no other file. */
 #include "handlers.h"
 
 #include "lifecycle.h"
@@ -35,7 +35,7 @@ int pd_options_copy(pd_option **out, size_t *n_out, Paramd__Option *const *from,
     return PD_OK;
 }
 
-/* Fills in a request to the store that needs no more than the connection's job and rank. */
+/* Fills in nothing: the request to the store needs only the connection's job and rank, which the caller has set. */
 static int fill_nothing(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err)
 {
     (void)conn, (void)request, (void)prefix, (void)message, (void)err;
@@ -95,7 +95,7 @@ static int run_optimizers(pd_conn *conn, const pd_prefix *prefix, void *message,
     return rc;
 }
 
-/* Handles a Shutdown request. It is answered when the store has drained. */
+/* Handles a Shutdown request, which is answered when the store has drained. */
 static int run_shutdown(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     pd_pending *pending = pd_pending_new(&conn->pendings, conn, prefix, 0);
@@ -109,7 +109,7 @@ static int run_shutdown(pd_conn *conn, const pd_prefix *prefix, void *message, p
     return PD_OK;
 }
 
-/* The role that a request needs for the job that it names. */
+/* Initialises pd_method_entry.may: the request needs `role` for the job that it names. */
 #define NAMED(role, request)                                                                                           \
     {                                                                                                                  \
         .named = PD_ROLE_##role, .job_at = offsetof(Paramd__##request##Request, job)                                   \
@@ -121,7 +121,8 @@ static int run_shutdown(pd_conn *conn, const pd_prefix *prefix, void *message, p
 #define WORKER PD_NEEDS_WORKER
 #define DECLARED (PD_NEEDS_WORKER | PD_NEEDS_DECLARED)
 #define OPERATOR PD_NEEDS_OPERATOR
-/* A method that asks the store; the answer comes at once, or waits for other connections. */
+/* A row for a method that posts a request to the store. `wait` is STORE if the step thread answers at once, OTHERS if
+ * the answer depends on other connections. */
 #define ASK(wait, request, fill_function) .kind = PD_AWAITS_##wait, .asks = PD_REQ_##request, .fill = fill_function
 
 const pd_method_entry pd_methods[PD_METHODS] = {

@@ -1,4 +1,4 @@
-/* metrics.c - writes the figures of the daemon and its jobs as Prometheus reads them: the table of metrics, and the
+/* metrics.c - writes the figures of the daemon and its jobs in the format of Prometheus: the table of metrics, and the
  * samples of each row. */
 #include "document.h"
 
@@ -14,34 +14,37 @@
 
 typedef enum type { GAUGE, COUNTER, HISTOGRAM } type;
 
-/* Type of the member of a struct in which a row finds its number. */
+/* Type of the struct member that has the value of a row. */
 typedef enum number_kind { NO_NUMBER, COUNT32, COUNT64, REAL, FLAG, TIMES } number_kind;
 
 struct row;
 
-/* Input and output of a row's function. */
+/* What a row's function reads, and the document to which it writes. */
 typedef struct scene {
     pd_document *out;
     const pd_daemon *daemon;
     const pd_server_figures *server;
-    const pd_figure *figure; /* set while a metric of a job is written */
+    const pd_figure *figure; /* figures of the job; NULL: the metric is the daemon's */
     const struct row *row;
     uint64_t now_ns;
-    bool open; /* OpenMetrics */
+    bool open; /* the format is OpenMetrics */
 } scene;
 
+/* A metric: a row of the table. */
 typedef struct row {
     const char *name; /* without "_total" */
     type type;
     bool of_job;
     const char *help;
-    void (*write)(const scene *s); /* writes the samples; NULL: one sample, the number that follows */
+    void (*write)(const scene *s); /* writes the samples; NULL: there is one sample, whose value is the number at
+                                    * `at` */
     number_kind kind;
-    size_t at; /* offset of the number in pd_job_stats, or in pd_server_figures */
+    size_t at; /* offset of the number in pd_job_stats (of_job), or in pd_server_figures */
     double scale;
 } row;
 
-/* Begins a sample: the metric's name, and the labels of its job. More labels may follow, then end_labels. */
+/* Begins a sample: writes the metric's name, and the label of its job. The caller may add more labels with label(),
+ * then calls end(). */
 static void begin(const scene *s, const char *suffix)
 {
     pd_document_put(s->out, "paramd_%s%s", s->row->name, suffix);
@@ -56,7 +59,7 @@ static void label(const scene *s, bool first, const char *name, const char *valu
     pd_document_label(s->out, value);
 }
 
-/* Ends a sample: `labelled` says whether the function label was called. */
+/* Ends a sample with its value. `labelled`: label() was called for it. */
 static void end(const scene *s, bool labelled, double value)
 {
     pd_document_put(s->out, labelled || s->figure != NULL ? "} " : " ");
@@ -91,7 +94,7 @@ static double read_number(const row *of, const void *from)
     return NAN;
 }
 
-/* Writes a bound of a bucket as OpenMetrics asks for: "1.0" rather than "1". */
+/* Writes a bound of a bucket to `text` as OpenMetrics requires: "1.0", not "1". */
 static void write_bound(char text[32], double bound)
 {
     snprintf(text, 32, "%g", bound);
@@ -99,7 +102,7 @@ static void write_bound(char text[32], double bound)
     if (strpbrk(text, ".eI") == NULL) strcat(text, ".0");
 }
 
-/* Writes a bucket of a histogram; `name` NULL: it has no label besides that of its job. */
+/* Writes a bucket of a histogram. `name` is the name of a label besides that of the job; NULL: there is none. */
 static void bucket(const scene *s, const char *name, const char *value, double bound, double count)
 {
     char text[32];
@@ -138,8 +141,8 @@ static void write_build(const scene *s)
     end(s, true, 1);
 }
 
-/* Writes a sample for each error code with which a frame was refused, and one for a common code, so that there always
- * is one. */
+/* Writes a sample for each error code with which frames were refused. A common code is always written, so that there is
+ * a sample. */
 static void write_refused(const scene *s)
 {
     for (int code = 0; code < PD_LOOP_CODES; code++)
@@ -147,7 +150,8 @@ static void write_refused(const scene *s)
             sample(s, "code", pd_code_name(-code), (double)s->daemon->counters.refused_by[code]);
 }
 
-/* Writes every 16th bound of the loop's histogram, so that each one is four times the one before. */
+/* Writes every 16th bucket of the histogram of the loop's busy times. Each written bound is four times the previous
+ * one. */
 static void write_loop_busy(const scene *s)
 {
     const pd_lag *lag = &s->daemon->counters.lag;
@@ -235,7 +239,7 @@ static void write_roots(const scene *s)
     sample(s, "result", "unused", (double)info->roots_unused);
 }
 
-/* Writes the last mean of each scalar. Names come from workers. */
+/* Writes the last mean of each scalar. Workers choose the names of scalars. */
 static void write_scalars(const scene *s)
 {
     const pd_job_stats *stats = s->figure->stats;
@@ -268,7 +272,8 @@ static void write_traffic_out(const scene *s)
     sample(s, NULL, NULL, (double)out);
 }
 
-/* Writes when the newest checkpoint became durable, in seconds since 1970. A job without one has no sample. */
+/* Writes the time at which the newest checkpoint became durable, in seconds since 1970. A job without a checkpoint has
+ * no sample. */
 static void write_checkpoint_time(const scene *s)
 {
     const pd_platform *platform = &s->daemon->platform;
@@ -403,7 +408,7 @@ static void write_samples(const scene *s)
         sample(s, NULL, NULL, read_number(s->row, from));
 }
 
-/* Writes the samples of the next job, or goes on to the next row if there is none. */
+/* Writes the samples of the next job; if there is none, moves the cursor to the next row. */
 static void write_job(scene *s, pd_metrics_cursor *cursor)
 {
     bool first = cursor->place.serial == 0;
@@ -432,7 +437,8 @@ bool pd_metrics_next(pd_metrics_cursor *cursor, const pd_daemon *daemon, pd_docu
     if (s.row->of_job) {
         write_job(&s, cursor);
     } else {
-        if (cursor->row == 0) pd_server_figures_read(&cursor->server, daemon); /* all samples are of one time */
+        if (cursor->row == 0)
+            pd_server_figures_read(&cursor->server, daemon); /* read once, so that all samples are of the same time */
         s.server = &cursor->server;
         write_head(&s);
         write_samples(&s);

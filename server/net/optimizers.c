@@ -1,12 +1,12 @@
-/* optimizers.c - answers an Optimizers request, with which a client asks for the optimizers of the server. The list is
- * sent in pages. A daemon packs each optimizer once, so that its answers are copies of bytes. */
+/* optimizers.c - answers an Optimizers request with the optimizers of the server, in pages. A daemon packs each
+ * optimizer once, so that its answers are copies of bytes. */
 #include "optimizers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Most bytes of an optimizer's tag and length in front of its description. */
+/* Most bytes of the tag and length of an optimizer in a reply. */
 enum { FIELD_BYTES = 12 };
 
 static const char *const type_names[] = {
@@ -71,7 +71,8 @@ static int no_such_optimizer(pd_optimizer_at *at, const char *name, pd_error *er
     return pd_fail(err, PD_NOT_FOUND, "there is no optimizer %.64s; there are: %s", name, list);
 }
 
-/* Finds the optimizers that a request asks for: those with the indices from *first up to, but without, *end. */
+/* Finds the optimizers that a request asks for: those with indices from *first to *end - 1. PD_NOT_FOUND: no optimizer
+ * has that name. */
 static int find_rows(pd_optimizer_at *at, const char *name, size_t *first, size_t *end, pd_error *err)
 {
     size_t n = 0, i;
@@ -87,7 +88,7 @@ static int find_rows(pd_optimizer_at *at, const char *name, size_t *first, size_
     return i < n ? PD_OK : no_such_optimizer(at, name, err);
 }
 
-/* Writes a length as protobuf does, 7 bits in each byte. Returns its number of bytes. */
+/* Writes a length in protobuf's format, 7 bits per byte. Returns the number of written bytes. */
 static size_t put_length(uint8_t *to, size_t length)
 {
     size_t n = 0;
@@ -97,7 +98,7 @@ static size_t put_length(uint8_t *to, size_t length)
     return n;
 }
 
-/* Returns how many bytes a reply's optimizer has, without its tag. */
+/* Returns how many bytes an optimizer takes in a reply, without its tag. */
 static size_t field_bytes(const row_entry *entry)
 {
     uint8_t length[FIELD_BYTES];
@@ -106,8 +107,8 @@ static size_t field_bytes(const row_entry *entry)
     return put_length(length, bytes) + bytes;
 }
 
-/* Adds an optimizer, which has `bytes` bytes without its tag, to the bytes of a page. Returns false if the page is
- * full. A page has room for at least one optimizer. */
+/* Adds the bytes of an optimizer, and 1 for its tag, to those of a page. Returns false if they do not fit. The first
+ * optimizer of a page always fits. */
 static bool add_to_page(size_t *page_bytes, size_t bytes)
 {
     bool first = *page_bytes == 0;
@@ -164,8 +165,8 @@ void pd_optimizers_free(Paramd__OptimizersReply *reply)
     free(reply);
 }
 
-/* The optimizers as fields of a reply that are packed already. protobuf-c copies unknown fields of a message as they
- * are, so a page is a part of this array. */
+/* All optimizers, packed as fields of a reply. protobuf-c copies unknown fields of a message as they are, so a reply
+ * refers to a range of this array. */
 struct pd_packed_optimizers {
     pd_optimizer_at *at;
     size_t n;

@@ -1,4 +1,4 @@
-/* output.c - queues the frames to send, and finds where the bytes of the frame that is being sent lie in memory. */
+/* output.c - queues frames to send, and finds where the bytes of the frame that is being sent are in memory. */
 #include "output.h"
 
 #include "mutant.h"
@@ -153,8 +153,8 @@ uint64_t pd_reply_payload_bytes(const pd_wait *wait)
     return bytes;
 }
 
-/* Fills iov with the addresses of the bytes of a payload that are to be sent next, at most `max` spans of memory and
- * `most` bytes. The first one is in the piece with index `piece`, of which `sent` bytes are sent already. */
+/* Sets iov to the addresses of the next bytes of a payload, at most `max` memory spans and `most` bytes. They begin in
+ * the piece with index `piece`, of which `sent` bytes are sent already. Returns the number of spans. */
 static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_t sent, struct iovec *iov, int max,
                          size_t most)
 {
@@ -180,8 +180,7 @@ static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_
 }
 
 #define MOST_OUTSTANDING                                                                                               \
-    (1024u * 1024u) /* memory of outstanding replies at which further weights go through the
-                                          * socket */
+    (1024u * 1024u) /* memory of outstanding replies at which further weights go through the socket */
 
 /* Returns whether the worker can read all weights of the reply in shared memory. */
 static bool can_share(const pd_output *output, const pd_pending *reply)
@@ -197,7 +196,7 @@ static bool can_share(const pd_output *output, const pd_pending *reply)
     return true;
 }
 
-/* Tells in each outcome where the worker finds the weights in the segment. */
+/* Writes to each outcome where the worker finds the weights in the segment. */
 static void put_places(const pd_output *output, const pd_reply_scratch *scratch, const pd_wait *wait)
 {
     for (size_t i = 0; i < wait->n; i++) {
@@ -207,7 +206,7 @@ static void put_places(const pd_output *output, const pd_reply_scratch *scratch,
     }
 }
 
-/* Most bytes that the texts why steps were refused may have in one reply; its header has space for them. */
+/* Most bytes that the reasons of refused steps may have in one reply; its header has space for them. */
 #define REASONS_BYTES 4096
 
 /* Adds the reasons why steps were refused to the outcomes of a reply. A reason is left out if it repeats the reason
@@ -228,8 +227,8 @@ static void put_reasons(const pd_reply_scratch *scratch, const pd_wait *wait)
     }
 }
 
-/* Adds the averages of the scalars to the outcomes of a reply. If consecutive pieces belong to the same round, only
- * the first one gets its averages. Averages that do not fit are left out. */
+/* Adds the averages of the scalars to the outcomes of a reply. If consecutive pieces belong to the same round, only the
+ * first piece gets them. Averages that do not fit are left out. */
 static void put_scalars(pd_reply_scratch *scratch, const pd_wait *wait)
 {
     const pd_scalar_means *last = NULL;
@@ -342,8 +341,8 @@ int pd_output_next(pd_output *output, pd_reply_scratch *scratch, struct iovec *i
     return PD_OK;
 }
 
-/* Counts n more sent bytes of the payload, and releases the references to weights of the pieces that are sent as a
- * whole. */
+/* Counts n more sent bytes of the payload, and releases the references to weights of the pieces that are completely
+ * sent. */
 static void payload_sent(pd_output *output, pd_version_table *versions, uint64_t n)
 {
     pd_wait *wait = &output->reply->wait;
@@ -371,7 +370,7 @@ uint64_t pd_output_shared_bytes(const pd_output *output, size_t n)
     return ends ? pd_reply_payload_bytes(&output->reply->wait) : 0;
 }
 
-/* Ends the frame that is sent. */
+/* Ends the frame that was being sent, and sets *done as pd_output_sent does. */
 static void end_frame(pd_output *output, pd_version_table *versions, uint64_t now_ms, pd_pending **done)
 {
     if (output->reply != NULL) output->held -= pd_pending_bytes(output->reply->wait.n);

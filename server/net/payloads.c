@@ -44,7 +44,7 @@ bool pd_admission_take(pd_admission *admission, pd_quota *quota, uint64_t bytes)
     assert(quota->reserve == 0 || bytes <= quota->reserve);
     if (quota->reserve > 0 && quota->charged > 0) {
         if (quota->charged + bytes > most) return false;
-        /* The rank's own part has room, but the budget may have none: payload buffers of ranks that have left count
+        /* The rank's share has room, but the budget may have none: payload buffers of ranks that have left count
          * against it until they are freed. */
         if (admission->used + bytes > admission->budget) return false;
     }
@@ -61,19 +61,20 @@ void pd_admission_give(pd_admission *admission, pd_quota *quota, uint64_t bytes)
     if (quota != NULL) quota->charged -= bytes;
 }
 
-/* Bytes of slabs of the smallest size class. A slab is one block of memory for a payload; the next classes have 1.5, 2,
- * 3, 4, 6, 8 ... times as many. */
+/* Bytes of a slab of the smallest size class. A slab is the memory of one buffer. The slabs of the next classes have
+ * 1.5, 2, 3, 4, 6, 8 ... times as many bytes. */
 #define LEAST 4096u
 #define CLASSES 96
 #define ALIGNMENT 64u
-/* Slabs of this size or more come from mmap, so that freeing returns them to the kernel. */
+/* Slabs of this many bytes or more come from mmap, so that freeing returns them to the kernel. */
 #define MAPPED (1024u * 1024u)
 #define HUGE_PAGE (2u * 1024u * 1024u)
-/* New slabs of this size or more are allocated on another thread, because that takes time. */
+/* New slabs of this many bytes or more are allocated on another thread, because that takes time. */
 #define PREPARED (64u * 1024u)
 
 typedef struct slab {
-    pd_buffer buffer; /* must be the first member: the pool gets a buffer back and casts its address to a slab */
+    pd_buffer buffer; /* must be the first member: when a buffer is returned to the pool, its address is cast to a
+                       * slab */
     struct slab *next;
     unsigned class;
     struct pd_pool *pool;
@@ -83,7 +84,7 @@ typedef struct slab {
 struct pd_pool {
     uint64_t limit, used, kept;
     slab *unused[CLASSES];
-    unsigned coming[CLASSES]; /* number of slabs of each size class that threads are allocating */
+    unsigned coming[CLASSES]; /* number of slabs of each size class that other threads are allocating */
     uint64_t making;          /* bytes of all slabs that other threads are allocating */
     bool failed;              /* another thread could not allocate a slab, and no frame has been refused for it yet */
     pd_platform platform;     /* the threads that allocate memory; if its `background` is NULL, there are none, and the
@@ -179,7 +180,7 @@ static slab *slab_of(pd_background *work)
     return (slab *)(void *)((char *)work - offsetof(slab, work));
 }
 
-/* Allocates the memory of a slab and touches every page, which is what takes time. Runs on another thread. */
+/* Allocates the memory of a slab and populates its pages, which takes time. Runs on another thread. */
 static void prepare(pd_background *work)
 {
     slab *s = slab_of(work);
@@ -189,8 +190,8 @@ static void prepare(pd_background *work)
     for (size_t at = 0; s->buffer.at != NULL && at < size; at += page) *(volatile uint8_t *)(s->buffer.at + at) = 0;
 }
 
-/* Adds a slab whose memory another thread has allocated to the pool's unused slabs. If there was no memory, the pool
- * refuses the next frame that asks for memory again. */
+/* Adds a slab to the pool's unused ones, when another thread has allocated its memory. If the thread could not, the
+ * pool refuses the next frame that asks again. */
 static void prepared(pd_background *work)
 {
     slab *s = slab_of(work);
@@ -222,10 +223,10 @@ static int order(pd_pool *pool, unsigned class)
     return PD_UNAVAILABLE;
 }
 
-/* Lets a frame wait for a slab: another thread allocates one, or does already.
+/* Lets a frame wait for a slab: another thread allocates one, if none does already. Returns PD_UNAVAILABLE.
  *
- * A frame that asks again may find its slab taken by another frame, or freed for another size. Then another slab is
- * allocated. */
+ * A frame that asks again may find that its slab was given to another frame, or freed. Then another slab is allocated,
+ * or it gets PD_NO_MEMORY if that has failed. */
 static int wait_for(pd_pool *pool, unsigned class, bool asked)
 {
     if (!asked) return order(pool, class);
@@ -308,7 +309,8 @@ uint64_t pd_pool_kept(const pd_pool *pool)
 }
 
 struct pd_loan {
-    pd_background work; /* must be the first member: the work that unmaps the segment is cast to its loan */
+    pd_background work; /* must be the first member: the address of the task that unmaps the segment is cast to a
+                         * loan */
     pd_segment segment;
     uint64_t refs;
 };

@@ -1,4 +1,5 @@
-/* peers.c - counts what identities use, and keeps the lists of connections that wait for time or may be closed. */
+/* peers.c - counts what each identity uses, and keeps the lists of connections that wait for their turn or may be
+ * closed. */
 #include "peers.h"
 
 #include "name_hash.h"
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <utlist.h>
 
-enum { CHEAP_FRAMES = 16 }; /* one of so many cheap frames reads the clock */
+enum { CHEAP_FRAMES = 16 }; /* the clock is read for one of so many cheap frames */
 
 void pd_pace_begin(pd_pace *pace, uint64_t until_ns)
 {
@@ -105,7 +106,7 @@ void pd_usages_limit(pd_usages *usages, const pd_roles *roles)
         usage->quota = pd_roles_allowance(roles, usage->identity, NULL);
 }
 
-enum { LOOKED_AT = 64 }; /* so many of the oldest connections without a Hello are compared */
+enum { LOOKED_AT = 64 }; /* number of the oldest connections without Hello that are compared */
 
 void pd_brief_enter(pd_brief *brief, pd_brief_place *place, uint64_t origin)
 {

@@ -1,18 +1,18 @@
-/* peers.h - the identities that have connections: what each uses, whose held-back frame comes next, and which
- * connection gives way to a newcomer. Loop thread.
+/* peers.h - counts what each identity uses, and chooses whose held-back frame is handled next and which connection is
+ * closed for a new one. Loop thread.
  *
- * An identity is counted while it has a connection: its connections, and their open requests.
+ * **Usage.** An identity is counted while it has a connection: its connections, and their open requests.
  *
- * A turn handles frames for PD_PACE_TURN_NS. The bytes of a flood are cheap to send, and each request costs the loop
- * thread some time. When a turn's time is used up, frames are held back, and their connections wait in a list of their
- * identity. Each later turn begins with these: every identity gets a slice of time for its first connection, in turn.
- * So a request waits for a slice of each other identity, and of each connection of its own, however many requests these
- * have sent.
+ * **Pace.** A turn of the loop handles frames for PD_PACE_TURN_NS: requests are cheap to send, but each costs the loop
+ * thread some time. When this time is used up, further frames are held back, and their connections wait in a list of
+ * their identity. Later turns begin with these connections: each identity in turn gets a time slice for its first
+ * connection. So a request waits for one time slice of each other identity, and of each other connection of its own
+ * identity, however many requests these have sent.
  *
- * At server.max_connections the connections that have not said Hello, and those that end with an error, give way to
- * newcomers, so a flood of connections that say nothing, or nonsense, keeps no worker out. The first to go are those
- * that end, which have got their error. Then goes the oldest one without a Hello of the identity, or else the address,
- * that has most of them. */
+ * **Brief.** If there are server.max_connections, a new connection replaces one that has not said Hello, or that ends
+ * with an error. So a flood of connections that send nothing, or nonsense, does not keep workers out. Connections that
+ * end are closed first, because they have got their error. Then comes a connection without Hello: the oldest of the
+ * identity that has most of them. Peers that have not proven an identity are told apart by their addresses. */
 #ifndef PD_PEERS_H
 #define PD_PEERS_H
 
@@ -24,48 +24,50 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-#define PD_PACE_TURN_NS 4000000u /* time for frames in a turn of the loop */
-#define PD_PACE_SLICE_NS 500000u /* time for a connection that was held back */
+#define PD_PACE_TURN_NS 4000000u /* time for the frames of one turn of the loop */
+#define PD_PACE_SLICE_NS 500000u /* time slice of a connection whose frame was held back */
 
-/* The place of a connection. Begins zeroed. */
+/* A connection's place in the list of its identity. Begins zeroed. */
 typedef struct pd_pace_place {
-    struct pd_pace_party *party; /* its identity, while a frame of it is held back; NULL: none is */
+    struct pd_pace_party *party; /* its identity, while a frame of the connection is held back; NULL: none is */
     struct pd_pace_place *prev, *next;
 } pd_pace_place;
 
-/* The place of an identity. Begins zeroed. */
+/* An identity's place in the list of identities with held-back frames. Begins zeroed. */
 typedef struct pd_pace_party {
-    pd_pace_place *first; /* its connections whose frames are held back, in the order of their turns */
+    pd_pace_place *first; /* the identity's connections whose frames are held back, in the order of their turns */
     struct pd_pace_party *prev, *next;
 } pd_pace_party;
 
-/* Begins zeroed. */
+/* The time for frames in the present turn of the loop, and the identities whose frames are held back. Begins zeroed. */
 typedef struct pd_pace {
-    pd_pace_party *first; /* identities with such connections, in the order of their turns */
-    uint64_t until_ns;    /* time at which the turn, or the slice, ends; 0: not known yet */
-    unsigned frames;      /* number of frames in this turn or slice */
-    bool spent;           /* its time is used up */
+    pd_pace_party *first; /* identities with held-back frames, in the order of their turns */
+    uint64_t until_ns;    /* time at which the turn or time slice ends; 0: not set yet */
+    unsigned frames;      /* number of frames in this turn or time slice */
+    bool spent;           /* the time is used up */
 } pd_pace;
 
-/* Begins a turn or a slice that ends at this time; 0: its first frame finds that out. */
+/* Begins a turn or a time slice that ends at until_ns. 0: the caller sets the end at the first frame. */
 void pd_pace_begin(pd_pace *pace, uint64_t until_ns);
-/* Counts a frame. `cheap`: of such frames, not every one reads the clock. Returns whether the clock has to be read to
- * know whether the time is used up. */
+/* Counts a frame. Returns whether the caller must read the clock to find out whether the time is used up. For `cheap`
+ * frames, of which there are many, this is true only once in a while. */
 bool pd_pace_note(pd_pace *pace, bool cheap);
-/* Lets a connection wait, whose frame is held back. */
+/* Adds a connection whose frame is held back to the list of its identity, unless it is already there. */
 void pd_pace_defer(pd_pace *pace, pd_pace_party *party, pd_pace_place *place);
-/* Takes a connection out of the lists. */
+/* Removes a connection from the list of its identity, if it is there. */
 void pd_pace_leave(pd_pace *pace, pd_pace_place *place);
-/* Takes out the connection whose turn it is, which must exist. Its identity's next turn comes after those of others. */
+/* Removes the connection whose turn it is from its list, and returns it. There must be one. The next turn of its
+ * identity comes after those of all others. */
 pd_pace_place *pd_pace_take(pd_pace *pace);
 
-/* How many connections beyond its quota an identity may have, which only read the error. */
+/* Most connections beyond its quota that an identity may have. They only get an error and end. */
 #define PD_USAGE_ENDING 8
 
+/* What one identity uses. Exists while the identity has a connection. */
 typedef struct pd_usage {
-    uint64_t number;    /* of the identity, while it has a connection; never used again, never 0 */
-    size_t connections; /* open connections of the identity, with those that end with an error */
-    size_t requests;    /* requests without an answer on all of them */
+    uint64_t number;    /* number of the identity; never 0, and never used again for another struct */
+    size_t connections; /* number of the identity's connections, including those that end with an error */
+    size_t requests;    /* number of open requests on all these connections */
     pd_allowance quota;
     pd_pace_party pace;
     UT_hash_handle hh;
@@ -74,49 +76,50 @@ typedef struct pd_usage {
 
 typedef struct pd_usages {
     uint64_t hash_key[2]; /* secret key of the hash function for names: name_hash.h */
-    pd_usage *table;      /* hash table of the records by identity */
-    uint64_t last_number; /* pd_usage.number of the newest record */
+    pd_usage *table;      /* hash table of all pd_usage; the key is `identity` */
+    uint64_t last_number; /* number of the newest pd_usage */
 } pd_usages;
 
-/* Counts one more connection of an identity. Returns its record, or NULL if out of memory. */
+/* Counts a new connection of an identity. Returns the identity's usage, or NULL if out of memory. */
 pd_usage *pd_usage_join(pd_usages *usages, const pd_roles *roles, const char *identity);
-/* Counts one connection less, whose requests are all answered or dropped. */
+/* Counts the end of a connection, which must have no open requests. Frees `usage` if it was the identity's last one. */
 void pd_usage_leave(pd_usages *usages, pd_usage *usage);
-/* Returns whether the identity's newest connection is beyond its quota by `more` or more. */
+/* Returns whether the identity has more than `more` connections beyond its quota. */
 bool pd_usage_is_over(const pd_usage *usage, size_t more);
-/* Sets all quotas to those of new roles. */
+/* Sets the quotas of all identities to those of new roles. */
 void pd_usages_limit(pd_usages *usages, const pd_roles *roles);
 
-/* Number of counters by the peer's identity or address, its origin. Those that share a counter count as one. */
+/* Number of counters of connections without Hello. A hash of the peer's identity or address, its origin, selects the
+ * counter. Peers with the same counter are treated as one. */
 enum { PD_BRIEF_ORIGINS = 1024 };
 
-/* Whether a connection may be closed for a newcomer. */
+/* Whether a connection may be closed for a new one. */
 typedef enum pd_brevity {
     PD_LASTS,  /* no: it has said Hello, or is closed */
     PD_GREETS, /* it has not said Hello yet */
     PD_ENDS,   /* it ends with an error */
 } pd_brevity;
 
-/* A connection's place in the lists. Begins zeroed. */
+/* A connection's place in the lists of pd_brief. Begins zeroed. */
 typedef struct pd_brief_place {
     pd_brevity is;
-    uint16_t origin; /* index of the counter of its identity or address */
+    uint16_t origin; /* index of its peer's counter in pd_brief.count */
     struct pd_brief_place *prev, *next;
 } pd_brief_place;
 
-/* Begins zeroed. Lists are in the order of arrival. */
+/* The connections that may be closed for a new one, by pd_brevity; the oldest is first in each list. Begins zeroed. */
 typedef struct pd_brief {
     pd_brief_place *greeting, *ending;
     uint32_t count[PD_BRIEF_ORIGINS]; /* number of connections in `greeting`, by origin */
 } pd_brief;
 
-/* Adds a new connection. `origin` is a hash of its identity or address. */
+/* Adds a new connection, which has not said Hello. `origin` is a hash of the peer's identity or address. */
 void pd_brief_enter(pd_brief *brief, pd_brief_place *place, uint64_t origin);
-/* Takes out a connection that has said Hello, or is closed. */
+/* Removes a connection that has said Hello or is closed. */
 void pd_brief_leave(pd_brief *brief, pd_brief_place *place);
-/* Moves a connection that ends with an error. */
+/* Moves a connection that now ends with an error to the list `ending`. */
 void pd_brief_end(pd_brief *brief, pd_brief_place *place);
-/* Returns the place of the connection that gives way next; NULL: all have said Hello and none ends. */
+/* Returns the place of the connection to close for a new one; NULL: there is none. */
 pd_brief_place *pd_brief_first(const pd_brief *brief);
 
 #endif

@@ -1,4 +1,4 @@
-/* pending.c - the open requests of a connection, in two hash tables: by request id and by serial number. */
+/* pending.c - keeps the open requests of a connection in two hash tables: by request id and by serial number. */
 #include "pending.h"
 
 #include "mutant.h"

@@ -5,7 +5,7 @@
 #include "version_table.h"
 #include "frame.h"
 
-/* Tells what the answer to a request waits for. A connection may have only so many open requests of each kind. */
+/* What the answer to a request waits for. The number of open requests of each kind is limited per connection. */
 typedef enum pd_pending_kind {
     PD_AWAITS_ROUNDS, /* all requests that training needs: Hello, Declare, Initialise, pushes and pulls */
     PD_AWAITS_STORE,  /* the step thread answers the request as soon as it reads it */
@@ -15,14 +15,15 @@ typedef enum pd_pending_kind {
 
 /* An open request. For a push or a pull it includes the pieces that wait on the version table. */
 typedef struct pd_pending {
-    struct pd_pending *next_id, *next_serial; /* next request in the same bucket of the hash table by id, and of the one
-                                               * by serial number */
-    struct pd_pending *prev, *next;           /* in the list of the connection's open requests, the oldest first */
-    struct pd_pending *next_reply;            /* next one in the connection's queue of answers to pushes and pulls */
+    struct pd_pending *next_id, *next_serial; /* next_id: next request in the same bucket of the hash table by id.
+                                               * next_serial: the same for the hash table by serial number */
+    struct pd_pending *prev, *next;           /* neighbours in the list of the connection's open requests, the oldest
+                                               * first */
+    struct pd_pending *next_reply;            /* next request in the connection's queue of data replies */
     struct pd_conn *conn; /* connection that the request came on; it exists longer than the request */
     uint64_t id;          /* request id that the peer chose; the peer may use it again after the answer */
-    uint64_t serial;      /* serial number, which no other request of this connection has; the
-                                               * store's answer contains it */
+    uint64_t serial;      /* serial number, which no other request of this connection has; the store's answer carries
+                           * it */
     uint16_t method;
     uint16_t kind;         /* pd_pending_kind */
     bool checksum;         /* the request's frame had a checksum, so the answer gets one, too */
@@ -31,29 +32,31 @@ typedef struct pd_pending {
     pd_wait wait; /* of Push, Pull and PushPull: the pieces that wait on the version table; must be the last member */
 } pd_pending;
 
+/* The open requests of one connection, in two hash tables and a list. */
 typedef struct pd_pendings {
     uint64_t key; /* secret factor of the hash of request ids, because peers choose the ids; odd */
     uint64_t last_serial;
-    size_t n, pieces; /* number of open requests, and of the pieces in them */
-    size_t of_kind[PD_PENDING_KINDS];
-    uint64_t pulling;  /* bytes of memory that the open Pull requests take */
-    size_t *under_way; /* number of open requests of all connections of the peer's identity; NULL: not counted */
-    unsigned bits; /* each hash table has 2 to the power of `bits` buckets; 0: no request has come yet, and there are
-                       * no tables */
+    size_t n, pieces;                 /* n: number of open requests. pieces: number of the pieces in them */
+    size_t of_kind[PD_PENDING_KINDS]; /* number of open requests of each kind */
+    uint64_t pulling;                 /* bytes of memory that the open Pull requests take */
+    size_t *under_way; /* points to the number of open requests of the peer's identity, on all its connections; NULL:
+                        * they are not counted */
+    unsigned bits; /* each hash table has 2 to the power of `bits` buckets; 0: no request has come yet, and there are no
+                    * tables */
     pd_pending **by_id, **by_serial;
     pd_pending *oldest;
 } pd_pendings;
 
-/* Makes an open request with n pieces for the frame with the prefix `request`. The request gets the
- * next serial number of `table`. The caller adds it to the table later. Returns NULL if out of memory. */
+/* Makes an open request with n pieces for the frame with the prefix `request`. It gets the next serial number of
+ * `table`, but is not in the table until the caller adds it. Returns NULL if out of memory. */
 pd_pending *pd_pending_new(pd_pendings *table, struct pd_conn *conn, const pd_prefix *request, size_t n_pieces);
-/* Returns a frame's prefix with the fields of the request that the answer needs: the method,
- * the request id, and whether it had a checksum. */
+/* Returns a prefix with the fields of the request that its answer needs: method, request id, and whether it had a
+ * checksum. */
 pd_prefix pd_pending_asked(const pd_pending *pending);
 void pd_pending_free(pd_pending *pending); /* accepts NULL */
 /* Returns how many bytes of memory a request with n pieces takes. */
 size_t pd_pending_bytes(size_t n_pieces);
-/* Find the open request with an id, or the one with a serial number. Return NULL if there is none. */
+/* Return the open request with an id, or with a serial number; NULL: there is none. */
 pd_pending *pd_pendings_find(const pd_pendings *table, uint64_t id);
 pd_pending *pd_pendings_find_serial(const pd_pendings *table, uint64_t serial);
 /* Adds an open request to the table for which it was made. The table then owns it. No other request in the table may
@@ -61,7 +64,7 @@ pd_pending *pd_pendings_find_serial(const pd_pendings *table, uint64_t serial);
 void pd_pendings_add(pd_pendings *table, pd_pending *pending);
 /* Removes a request from the table of open requests. The request then belongs to the caller. */
 void pd_pendings_remove(pd_pendings *table, pd_pending *pending);
-/* Return the oldest open request of a connection, and the oldest one of a method. Return NULL if there is none. */
+/* Return the oldest open request of a connection, or its oldest open request with a method; NULL: there is none. */
 pd_pending *pd_pendings_any(const pd_pendings *table);
 pd_pending *pd_pendings_of_method(const pd_pendings *table, unsigned method);
 /* Frees the hash tables of open requests, which must be empty. */

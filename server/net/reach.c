@@ -37,7 +37,8 @@ uint64_t pd_reach_origin(const struct sockaddr *address)
 
     if (address->sa_family == AF_INET) return ntohl(v4->sin_addr.s_addr);
     if (address->sa_family != AF_INET6) return 0;
-    if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) from = 8; /* the last 4 of these 8 bytes are the address of IPv4 */
+    if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
+        from = 8; /* the last 4 of the 8 bytes from here on are the IPv4 address */
     for (size_t i = from; i < from + 8; i++) origin = origin << 8 | v6->sin6_addr.s6_addr[i];
     return from > 0 ? origin & UINT32_MAX : origin;
 }
@@ -97,7 +98,7 @@ static int check_each(const pd_reach *reach, const pd_address *addresses, size_t
                 "http.listen: %s:%s has tls://, which the HTTP listener does not speak: use a proxy in front of it",
                 addresses[i].host, addresses[i].port);
         if ((rc = pd_reach_resolve(reach, &addresses[i], &list, err)) != PD_OK) return rc;
-        sockets += list == NULL; /* a Unix socket */
+        sockets += list == NULL; /* a Unix socket has no list, and counts as one */
         for (struct addrinfo *info = list; info != NULL; info = info->ai_next) sockets++;
         if (list != NULL) freeaddrinfo(list);
     }

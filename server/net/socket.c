@@ -14,19 +14,20 @@
 #include <unistd.h>
 
 typedef struct sock {
-    pd_transport transport; /* must be the first member: the address of a transport of this file is cast to a sock */
+    pd_transport transport; /* must be the first member: the address of a transport is cast to a sock */
     uv_poll_t poll;
-    uv_idle_t idle;     /* of TLS: calls back while bytes are here that were decrypted and not received yet */
-    int handles;        /* handles of libuv that are not closed yet */
-    bool passes;        /* a Unix socket, which passes descriptors */
+    uv_idle_t idle;     /* with TLS: calls back as long as decrypted bytes wait to be received */
+    int handles;        /* number of libuv's handles that are not closed yet */
+    bool passes;        /* the socket is a Unix socket, which passes file descriptors */
     bool closed;        /* the connection has closed the transport, which is freed when its handles are closed */
     unsigned events;    /* events that the connection waits for */
     pd_tls_stream *tls; /* NULL: the bytes are not encrypted */
     int fd;
-    int taken, attached; /* descriptors of a Unix socket: the last one that came; the one to send. -1: none */
+    int taken, attached; /* file descriptors that a Unix socket passes. taken: the last received one. attached: the next
+                          * one to send. -1: none */
 } sock;
 
-/* Returns the result of a call that moved no bytes: 0 if the socket is not ready. */
+/* Returns the result of a call that moved no bytes: 0 if the socket is not ready, PD_UNAVAILABLE if it is broken. */
 static ssize_t nothing_moved(pd_error *err)
 {
     return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : pd_fail(err, PD_UNAVAILABLE, "%s", strerror(errno));
@@ -71,7 +72,7 @@ static bool local_is_open(pd_transport *transport)
     return pd_descriptor_is_open(((const sock *)transport)->fd);
 }
 
-/* Tells the user that the peer's process ran as when it connected. The kernel knows it. */
+/* Sets the identity to the user as whom the peer's process ran when it connected, which the kernel knows. */
 static void local_identity(const pd_transport *transport, pd_identity *identity)
 {
     pd_descriptor_identify(((const sock *)transport)->fd, identity);
@@ -79,7 +80,7 @@ static void local_identity(const pd_transport *transport, pd_identity *identity)
 
 static void settle(sock *s);
 
-/* Reports events to the connection, which may close the transport meanwhile. */
+/* Reports events to the connection, which may close the transport in the callback. */
 static void report(sock *s, unsigned happened)
 {
     if (happened != 0) s->transport.ready(s->transport.arg, happened);
@@ -163,8 +164,8 @@ static void on_idle(uv_idle_t *idle)
     report(idle->data, PD_ON_READ);
 }
 
-/* Waits for the connection's events, and for those of TLS: the socket takes bytes that are owed to it; decrypted bytes
- * are here already, so that the loop must not sleep. */
+/* Makes libuv report the events that the connection waits for, and those that TLS needs to send its own bytes. If
+ * decrypted bytes wait to be received, keeps the loop from sleeping. */
 static void settle(sock *s)
 {
     poll_for(s, pd_tls_events(s->tls, s->events));
@@ -199,7 +200,7 @@ static void secure_shut(pd_transport *transport)
     sock *s = (sock *)transport;
 
     pd_tls_shut(s->tls);
-    settle(s); /* the end itself may have to wait for the socket */
+    settle(s); /* the message that ends TLS may have to wait until the socket takes it */
 }
 
 static bool secure_owes(const pd_transport *transport)
@@ -239,8 +240,8 @@ static const pd_transport_ops secure = { .receive = secure_receive,
                                          .held = secure_held,
                                          .identity = secure_identity };
 
-/* Sets the options of a TCP socket. Connections on tls:// addresses come here after their handshake: those that never
- * complete one cost less. */
+/* Sets the options of a TCP socket. For tls:// addresses this happens after the handshake, so that handshakes that
+ * never complete cost less. */
 static void tune(int fd, const pd_daemon_config *config)
 {
     int on = 1, idle = (int)(config->times.silence_ms / 1000) + 1, unsent = (int)config->times.write_ms;
@@ -251,7 +252,8 @@ static void tune(int fd, const pd_daemon_config *config)
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unsent, sizeof unsent);
 }
 
-/* Makes a transport over a socket. Returns NULL if out of memory or `fd` is no socket. */
+/* Makes a transport over a socket, with TLS unless `tls` is NULL. Returns NULL if out of memory or `fd` is not a
+ * socket. */
 static sock *make(pd_uvloop *loop, int fd, pd_tls_stream *tls)
 {
     sock *s = calloc(1, sizeof *s);
@@ -273,7 +275,8 @@ static sock *make(pd_uvloop *loop, int fd, pd_tls_stream *tls)
     return s;
 }
 
-/* Frees a transport that no connection has used. Its socket and stream are the caller's again. */
+/* Frees a transport that no connection has used, but not its socket and stream, which the caller owns again. Returns
+ * PD_NO_MEMORY. */
 static int give_back(sock *s)
 {
     s->tls = NULL;

@@ -1,5 +1,5 @@
-/* state_request.c - the requests about a job's state: Export and Import of an operator, Checkpoint, and the worker
- * state that a worker stores with its steps. */
+/* state_request.c - handles the requests about a job's state: Export and Import of an operator, Checkpoint, and those
+ * for the worker state. */
 #include "handlers.h"
 
 #include "mutant.h"
@@ -10,8 +10,8 @@
 
 enum { FRAME_BYTES = 1 << 20, WAIT_MS = 30000, MOST_WAIT_MS = 600000 };
 
-/* Returns the most payload bytes of an Import, and of the answer to an Export. These frames are small because no memory
- * is reserved for operators: a frame waits until the ingest budget has room for it. */
+/* Returns the most payload bytes of an Import, and of the answer to an Export. These frames are small because no bytes
+ * of the ingest budget are reserved for operators: such a frame waits until the budget has room for it. */
 static uint64_t most_bytes(const pd_conn *conn)
 {
     return conn->daemon->config.max_payload < FRAME_BYTES ? conn->daemon->config.max_payload : FRAME_BYTES;
@@ -198,9 +198,8 @@ void pd_reply_checkpoint(pd_conn *conn, pd_pending *pending, pd_effect *effect)
     pd_conn_answer(conn, pending, &reply.base);
 }
 
-/* Checks the length of a worker state, and makes room for it in the rank's part of the ingest budget. A rank's reserve
- * is as large as its largest gradient frame, and a worker state may be larger than that. Then the reserve grows until
- * the payload is complete. */
+/* Checks the length of a worker state, and makes room for it in the ingest budget. A rank's reserve is as large as its
+ * largest gradient frame. If the worker state is larger, the reserve grows until its payload is complete. */
 int pd_fill_worker_state(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message,
                          pd_error *err)
 {

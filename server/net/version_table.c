@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Lets uthash survive a lack of memory: it then adds no element and sets the element's table pointer to NULL. */
+/* Makes uthash return when it is out of memory: it then adds no element, and sets the element's table pointer to
+ * NULL. */
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
@@ -14,9 +15,9 @@ typedef struct entry {
     uint64_t closed; /* number of rounds that the parameter has closed */
     int outcome;     /* pd_outcome of the last round; 0: no round has closed yet */
     uint64_t version;
-    pd_published *published; /* reference to the weights that were published last; NULL: none are published yet */
-    pd_reason *why;          /* why the optimizer refused the last step; NULL: it did not refuse, or there was no memory
-                              * for the text */
+    pd_published *published; /* reference to the newest published weights; NULL: none are published yet */
+    pd_reason *why;          /* reason why the optimizer refused the last step; NULL: it did not refuse, or there was no
+                              * memory for the text */
     pd_scalar_means *scalars; /* averages of the scalars that workers sent with their gradients of
                                * the last round; NULL: they sent none */
     pd_counted *counted; /* the ranks whose contributions were averaged in the last round; NULL: those of all ranks */
@@ -30,12 +31,12 @@ typedef struct job {
     uint32_t number; /* number of the job and key of the hash table. The store chooses it, not a peer, so the hash needs
                       * no secret */
     size_t n;
-    entry **at;       /* array of pointers, one to the entry of each parameter. Each entry is allocated on its own,
-                      * because waiters point into entries while the array may move */
+    entry **at;       /* array of pointers to the entries of the parameters. Each entry is allocated separately: waiters
+                       * point into entries, while the array may move */
     size_t params;    /* number of the job's parameters; 0: not known yet. More entries than this may be reserved */
     uint64_t least;   /* number of rounds that every parameter of the job has closed */
-    size_t at_least;  /* number of the job's parameters that have closed just `least` rounds, and no more */
-    uint64_t durable; /* steps up to this one are in a checkpoint on the disk; 0: none are */
+    size_t at_least;  /* number of the job's parameters that have closed exactly `least` rounds */
+    uint64_t durable; /* durable step of the job; 0: there is none */
     pd_waiter *rest;  /* requests that wait until all parameters of the job have closed the request's round */
     UT_hash_handle hh;
 } job;
@@ -197,7 +198,7 @@ bool pd_version_table_would_answer(const pd_version_table *versions, uint32_t nu
     return i == wait->n;
 }
 
-/* Counts one condition of a request as met: all other parameters have closed the round for which the request waits. */
+/* Counts one condition of a request as met: all other parameters have closed the request's round. */
 static void answer_rest(pd_waiter *waiter)
 {
     waiter->wait->open--;
@@ -274,7 +275,7 @@ void pd_version_table_forget(pd_version_table *versions, pd_wait *wait)
     }
 }
 
-/* Reports a request that may be complete now. */
+/* Calls `resolved` for a request if all its pieces have their answers. */
 static void resolve(pd_version_table *versions, const job *j, pd_wait *wait)
 {
     if (wait->open > 0) return;
@@ -290,8 +291,8 @@ static void publish(pd_version_table *versions, entry *e, pd_closed *closed)
         e->published->version_refs = 1;
         e->version = e->published->version;
     }
-    e->closed = closed->step; /* initial weights also set the number of closed rounds, because a job may start at a
-                               * later step than 0 */
+    e->closed = closed->step; /* initial weights also set the number of closed rounds: a job may start at a later step
+                               * than 0 */
     if (closed->outcome != 0) {
         e->outcome = (int)closed->outcome;
         pd_reason_unref(e->why);
@@ -358,8 +359,9 @@ static size_t take_overdue(pd_waiter **list, uint64_t step, pd_waiter **overdue)
 
 /* Fails the requests in a list that wait for round `step` or an earlier one. Returns how many waiters the list had.
  *
- * A request that fails leaves all lists with all its pieces, and its callback may end other requests. Each of those
- * leaves the list of overdue waiters too, so the head of that list is always valid. Each waiter is visited once. */
+ * A request that fails is removed from all lists with all its pieces, and its callback may end other requests, which
+ * are removed from the list of overdue waiters, too. So the head of that list is always valid. Each waiter is visited
+ * once. */
 static size_t fail_waiters(pd_version_table *versions, pd_waiter **list, uint64_t step, const pd_error *err)
 {
     pd_waiter *overdue = NULL;

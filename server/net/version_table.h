@@ -1,11 +1,11 @@
-/* version_table.h - the version table: what the step thread has published of every parameter, and who waits for it. It
- * answers a push when its round has closed, and a pull when the weights are new enough.
+/* version_table.h - the version table: what the step thread has published of every parameter, and the requests that
+ * wait for it. It answers a push when its round has closed, and a pull when the weights are new enough.
  *
  * Runs on the loop thread. The version table has one entry per parameter of every job. An entry has the number of
  * closed rounds, the outcome of the last round, the last published weights, and the waiters.
  *
- * A request has one waiter for each of its pieces. All waiters of a request are in one block of memory, so the version
- * table allocates nothing per piece. */
+ * A request has one waiter for each of its pieces. The waiters of a request are allocated together with it, so the
+ * version table allocates nothing per piece. */
 #ifndef PD_VERSION_TABLE_H
 #define PD_VERSION_TABLE_H
 
@@ -14,26 +14,27 @@
 typedef struct pd_version_table pd_version_table;
 typedef struct pd_wait pd_wait;
 
-/* One piece of a request while it waits for its parameter, and later the answer
- * for the piece. The caller fills in the fields from `param` to `count`. */
+/* One piece of a request while it waits for its parameter, and later the answer for the piece. The caller sets the
+ * fields from `param` to `count`. */
 typedef struct pd_waiter {
-    struct pd_waiter *next, **link; /* neighbours in the list of the pieces that wait for the same parameter; if `link`
-                                     * is NULL, this piece is in no list */
+    struct pd_waiter *next, **link; /* neighbours in the list of the pieces that wait for the same parameter; `link` is
+                                     * NULL if this piece is in no list */
     pd_wait *wait;
-    uint32_t param;         /* the parameter's index in the job */
-    pd_dtype dtype;         /* element type in which the worker wants the weights */
-    bool pulls;             /* the worker wants the weights of the piece, not only the outcome */
-    pd_dtype update;        /* element type of the step's update, which the worker accepts instead of weights; 0: it
-                             * accepts only weights */
-    uint64_t holds;         /* 1 + version of the weights that the worker has; 0: it has none */
-    bool idle;              /* the worker has no elements of the parameter, so the piece is answered without waiting
-                               * for a round */
-    int64_t first, count;   /* index of the piece's first element, and number of its elements */
-    int outcome;            /* answer: pd_outcome of the round; 0: the piece did not wait for a round */
-    uint64_t step, version; /* answer: number of rounds that the parameter has closed; step that produced the weights */
-    pd_published *published; /* answer to a pull: a reference to the published version to send */
-    bool updates;            /* a pull is answered with the update of the step in place of the weights */
-    pd_reason *why; /* answer to a push whose step was refused: a reference to the text that says why, or NULL */
+    uint32_t param;          /* the parameter's index in the job */
+    pd_dtype dtype;          /* element type in which the worker wants the weights */
+    bool pulls;              /* the worker wants the weights of the piece, not only the outcome */
+    pd_dtype update;         /* element type in which the worker accepts the step's update instead of weights; 0: it
+                              * accepts only weights */
+    uint64_t holds;          /* 1 + version of the weights that the worker has; 0: it has none */
+    bool idle;               /* the worker has no elements of the parameter, so the piece is answered without waiting
+                              * for a round */
+    int64_t first, count;    /* index of the piece's first element, and number of its elements */
+    int outcome;             /* answer: pd_outcome of the round; 0: the piece did not wait for a round */
+    uint64_t step, version;  /* answer: number of rounds that the parameter has closed; version of the weights, which is
+                              * the step that produced them */
+    pd_published *published; /* answer to a pull: a reference to the published version that is sent */
+    bool updates;            /* answer to a pull: the update of the step is sent instead of the weights */
+    pd_reason *why; /* answer to a push whose step was refused: a reference to the text with the reason, or NULL */
     pd_scalar_means *scalars; /* answer: a reference to the averages of the scalars that workers sent
                                * for the last round; NULL: they sent none */
 } pd_waiter;
@@ -42,50 +43,52 @@ typedef struct pd_waiter {
 struct pd_wait {
     uint64_t step;    /* number of rounds that the parameter of every piece must have closed */
     bool pushes;      /* the request is a push: its answer contains the outcome of the round */
-    uint32_t rank;    /* rank that pushes; it gets the outcome PD_LATE if the round closed without its contribution */
-    uint64_t durable; /* answer: steps of the job up to this one survive a restart of the daemon; 0: none do */
+    uint32_t rank;    /* rank that pushes; its outcome is PD_LATE if the round closed without its contribution */
+    uint64_t durable; /* answer: durable step of the job; 0: there is none */
     bool all;       /* the request ends a step of this worker: it also waits until all other parameters of the job have
                      * closed the round */
     size_t n, open; /* n: number of pieces. open: number of pieces without an answer, plus 1 while
                      * the request waits for all other parameters of the job */
-    pd_waiter rest; /* the request's place in the list of those that wait for all parameters of the job */
+    pd_waiter rest; /* the request's place in the job's list of requests with `all` set */
     pd_waiter at[];
 };
 
+/* The callbacks of a version table. Each gets `arg`. */
 typedef struct pd_version_table_user {
     void *arg;
     /* Called when the last piece of a waiting request has got its answer. */
     void (*resolved)(void *arg, pd_wait *wait);
     /* Called when a waiting request ends with an error. The request is in no list any more and may be freed. */
     void (*failed)(void *arg, pd_wait *wait, const pd_error *err);
-    /* Gets a published version that the version table no longer uses. It goes back to the store, which reuses its
-     * memory. */
+    /* Called with a published version that the version table no longer uses. The callback returns it to the store,
+     * which reuses its memory. */
     void (*released)(void *arg, pd_published *published);
 } pd_version_table_user;
 
-/* Makes a version table without entries. Returns NULL if out of memory. */
+/* Makes a version table without entries. Returns NULL if out of memory. In the functions below, `number` is the number
+ * of a job. */
 pd_version_table *pd_version_table_new(const pd_version_table_user *user);
 /* Releases all published versions and frees the version table. No request may be waiting. Accepts NULL. */
 void pd_version_table_free(pd_version_table *versions);
 
-/* Makes entries on the version table for parameters 0 to n - 1 of a job, unless it has them. PD_NO_MEMORY: the entries
- * that the job had before stay valid. */
+/* Makes entries for parameters 0 to n - 1 of a job, unless it has them. PD_NO_MEMORY: the entries that the job had
+ * before stay valid. */
 int pd_version_table_reserve(pd_version_table *versions, uint32_t number, size_t n);
 /* Tells the version table how many parameters the job has: at most as many as it has entries for. Before this call, the
  * version table does not answer requests that wait for all parameters of the job. */
 void pd_version_table_settle(pd_version_table *versions, uint32_t number, size_t n);
-/* Sets the durable step of a job, which its later answers contain. The job need not have entries yet: a job from a
- * checkpoint has a durable step before its workers connect. Without memory for such a job, answers say 0 until its next
- * checkpoint. */
+/* Sets the durable step of a job, which later answers contain. The job need not have entries yet: a job from a
+ * checkpoint has a durable step before its workers connect. Without memory for such a job, its answers contain 0 until
+ * the next call. */
 void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, uint64_t step);
 /* Returns the durable step of a job; 0: there is none. */
 uint64_t pd_version_table_durable(const pd_version_table *versions, uint32_t number);
 /* Returns whether the version table would answer a request at once, without waiting for a round. */
 bool pd_version_table_would_answer(const pd_version_table *versions, uint32_t number, const pd_wait *wait);
 
-/* Puts a request on the version table, where its pieces wait for their parameters. Entries of these parameters must
- * have been reserved. Returns true if all pieces have their answers already; the callback `resolved` is not called
- * then. Borrows the request until it is resolved, failed or forgotten. */
+/* Puts a request on the version table, where its pieces wait for their parameters, which must have entries. Returns
+ * true if all pieces have their answers already; `resolved` is not called then. Borrows the request until it is
+ * resolved, failed or forgotten. */
 bool pd_version_table_wait(pd_version_table *versions, uint32_t number, pd_wait *wait);
 /* Removes a request from the version table, answered or not, and releases its references to weights and other results.
  * Called before a request is freed. */
@@ -94,14 +97,14 @@ void pd_version_table_forget(pd_version_table *versions, pd_wait *wait);
  * sent. */
 void pd_version_table_unref(pd_version_table *versions, pd_waiter *waiter);
 
-/* Enters a closed round or newly published weights into the version table, and answers the requests that waited for
- * them. Takes over the references in `closed` to weights, to the reason of a refusal, and to averaged scalars. */
+/* Stores a closed round or newly published weights, and answers the requests that waited for them. Takes over the
+ * references in `closed` to weights, to the reason of a refusal, and to averaged scalars. */
 void pd_version_table_close(pd_version_table *versions, uint32_t number, pd_closed *closed);
 /* Fails the requests of a job that wait for round `step` or an earlier one, because a deadline has passed. The callback
- * `failed` may end other requests, and must not put new ones on the version table. Returns how many waiters it visited:
- * each waiter of the job is visited at most once. */
+ * `failed` may end other requests, but must not put new ones on the version table. Returns how many waiters it visited;
+ * it visits each waiter of the job at most once. */
 size_t pd_version_table_time_out(pd_version_table *versions, uint32_t number, uint64_t step, const pd_error *err);
-/* Ends all waiting requests of a job with an error, because the job has ended, and forgets the job. */
+/* Fails all waiting requests of a job that has ended, with `err`, and removes the job. */
 void pd_version_table_drop(pd_version_table *versions, uint32_t number, const pd_error *err);
 
 #endif
