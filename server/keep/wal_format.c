@@ -66,7 +66,7 @@ int pd_wal_segment_read(pd_wal_segment *segment, const uint8_t block[PD_DISK_BLO
     *segment = (pd_wal_segment){ 0 };
     memcpy(copy, block, sizeof copy);
     if (memcmp(pd_cursor_bytes(&from, sizeof segment_magic), segment_magic, sizeof segment_magic) != 0)
-        return pd_fail(err, PD_DATA_LOSS, "it does not begin as a segment of a log does");
+        return pd_fail(err, PD_DATA_LOSS, "it does not begin as a segment of a WAL does");
     version = pd_cursor_u32(&from);
     name = pd_cursor_u32(&from);
     if (name >= PD_WAL_NAME) return pd_fail(err, PD_DATA_LOSS, "its header is damaged");

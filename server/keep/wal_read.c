@@ -52,7 +52,7 @@ static int open_file(reading *r, size_t file, pd_error *err)
 /* Fills *err with PD_DATA_LOSS, the place of the damaged record, and `what`: what is wrong with it. */
 static int damaged(const reading *r, const pd_wal_place *place, pd_error *err, const char *what)
 {
-    return pd_fail(err, PD_DATA_LOSS, "%.300s/%s: the entry of step %" PRIu64 ", at byte %" PRIu64 ": %s", r->index.dir,
+    return pd_fail(err, PD_DATA_LOSS, "%.300s/%s: the record of step %" PRIu64 ", at byte %" PRIu64 ": %s", r->index.dir,
                    r->index.files[place->file].name, place->header.step, place->offset, what);
 }
 
@@ -126,7 +126,7 @@ static int read_entry(reading *r, const pd_wal_place *place, pd_wal_record **out
     }
     if (record == NULL || hash == NULL || record->job == NULL || record->memory == NULL || record->head == NULL ||
         record->parts == NULL)
-        pd_fail(err, rc, "the log of a job: out of memory");
+        pd_fail(err, rc, "the WAL of a job: out of memory");
     else if ((rc = open_file(r, place->file, err)) == PD_OK)
         rc = fill(r, place, record, hash, err);
     if (hash != NULL) XXH3_freeState(hash);
@@ -143,7 +143,7 @@ static void judge(const reading *r, pd_wal_about *about, const pd_error *why)
 {
     const pd_wal_index *index = &r->index;
     const pd_error *of_disk = index->unreadable.code != PD_OK ? &index->unreadable : why;
-    const char *reason = why->code != PD_OK ? why->text : "no entry follows";
+    const char *reason = why->code != PD_OK ? why->text : "no record follows";
 
     if (of_disk->code != PD_OK && of_disk->code != PD_DATA_LOSS)
         pd_fail(&about->damage, PD_DATA_LOSS, "steps after %" PRIu64 " may be lost: %.400s", about->last,

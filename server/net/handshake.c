@@ -428,7 +428,9 @@ void pd_handshakes_tick(pd_uvloop *loop)
 
     tell(loop, now);
     while ((h = loop->handshakes.list[PD_HANDSHAKE_SILENT]) != NULL && now - h->begun_ms > most) drop(h);
-    while ((h = loop->handshakes.list[PD_HANDSHAKE_QUEUED]) != NULL && now - h->begun_ms > most) {
+    DL_FOREACH_SAFE(loop->handshakes.list[PD_HANDSHAKE_QUEUED], h, next)
+    {
+        if (now - h->begun_ms <= most) continue; /* an answered handshake comes before older ones */
         loop->handshakes.dropped++;
         drop(h);
     }

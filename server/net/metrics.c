@@ -375,9 +375,9 @@ static const row rows[] = {
     JOB("checkpoint_bytes", GAUGE, info.checkpoint_bytes, "Bytes of the newest checkpoint."),
     JOB_SCALED("checkpoint_seconds", GAUGE, checkpoint_ns, 1e-9, "Time that writing the newest checkpoint took."),
     JOB_BY("checkpoints", COUNTER, write_checkpoints, "Checkpoints, by result."),
-    JOB("log_sync_seconds", HISTOGRAM, log_times, "Time until an entry of the job's log is durable."),
-    JOB("log_bytes", COUNTER, log_bytes, "Bytes of entries of the job's log that became durable."),
-    JOB("log_breaks", COUNTER, log_breaks, "How often the log's entries stopped until the next checkpoint."),
+    JOB("log_sync_seconds", HISTOGRAM, log_times, "Time until a record of the job's WAL is durable."),
+    JOB("log_bytes", COUNTER, log_bytes, "Bytes of records of the job's WAL that became durable."),
+    JOB("log_breaks", COUNTER, log_breaks, "How often the WAL stopped until the next checkpoint."),
     JOB("repeated_steps", COUNTER, repeated_steps, "Steps that were repeated from the log at the start."),
 };
 enum { N_ROWS = sizeof rows / sizeof rows[0] };

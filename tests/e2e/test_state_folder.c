@@ -177,7 +177,7 @@ TEST(a_log_is_listed_verified_and_set_aside)
                                     dir),
                      0);
     assert_int_equal(paramctl("verify %s", dir), 1);
-    assert_says("the entry of step 5");
+    assert_says("the record of step 5");
     assert_says("1 damaged");
     assert_int_equal(paramctl("restore %s --job '" LOG_JOB "' --step 4", dir), 0);
     assert_says("0 newer checkpoints and the log are set aside");

@@ -1,4 +1,4 @@
-/* Loads any bytes as a file of a checkpoint, or as a segment of a log (wal_segment.h). The manifest's sizes and hashes
+/* Loads any bytes as a file of a checkpoint, or as a segment of a WAL (wal_segment.h). The manifest's sizes and hashes
  * are made to fit, so that the bytes get past them. The checkpoint is refused with a reason, or it was read and can be
  * written again. */
 #include <string.h>
@@ -12,7 +12,7 @@
 #define JOB_DIR ROOT "/runs%2Fgpt%20%231-0123456789abcdef"
 #define DIR JOB_DIR "/step-00000000000000000004"
 
-/* An input: which file it is (one byte; 3 is the manifest, 4 a segment of a log), and the bytes of the file. */
+/* An input: which file it is (one byte; 3 is the manifest, 4 a segment of a WAL), and the bytes of the file. */
 enum { MANIFEST = PD_KEEP_FILES, SEGMENT };
 
 static const char *const files[] = { DIR "/weights.safetensors", DIR "/state.bin", DIR "/notes.bin",

@@ -1,4 +1,4 @@
-/* wal_segment.h - reads any bytes as a segment of a log, for a fuzzer. Their hashes are made to fit, as far as that is
+/* wal_segment.h - reads any bytes as a segment of a WAL, for a fuzzer. Their hashes are made to fit, as far as that is
  * possible, so that the bytes get past them. The log ends before the first entry that does not follow, or all of an
  * entry can be read. */
 #ifndef LOG_SEGMENT_H

@@ -1,4 +1,4 @@
-/* Tests that a job that is restored from a checkpoint and the entries of its log has the same bits as a job that was
+/* Tests that a job that is restored from a checkpoint and the records of its WAL has the same bits as a job that was
  * not interrupted, and ends with the same bits. */
 #include "test.h"
 #include "course.h"
@@ -39,7 +39,7 @@ static void train(rig *r, const course *p, uint64_t first, uint64_t last, uint64
     for (uint64_t step = first; step <= last; step++) take_step(r, p, step, seed);
 }
 
-/* Makes a new store from the last checkpoint of the rig's disk and the entries of its log. */
+/* Makes a new store from the last checkpoint of the rig's disk and the records of its WAL. */
 static void come_back(rig *next, const rig *r, int threads)
 {
     pd_store_config config = durable_config();

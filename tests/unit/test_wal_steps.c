@@ -1,4 +1,4 @@
-/* Tests when a job makes entries of its log, whom they hold back, and what becomes of them when the disk is slow or
+/* Tests when a job writes records of its WAL, whom they hold back, and what becomes of them when the disk is slow or
  * fails. */
 #include "test.h"
 #include "durable_job.h"

@@ -77,7 +77,7 @@ const pd_job_key pd_job_keys[] = {
                                      "how many checkpoints of the job stay on the disk, at least 1", PD_JOB_NUMBER,
                                      NULL, 1, 1000000 },
     [PD_JOB_KEY_DISK_TIMEOUT] = { "disk_timeout", "30s",
-                                  "a disk that has had a checkpoint or an entry of the log for so long, at least 10ms, "
+                                  "a disk that has had a checkpoint or a record of the WAL for so long, at least 10ms, "
                                   "does not answer: that is reported, and the job does what on_disk_error says",
                                   PD_JOB_SECONDS, NULL, SECOND / 100, 1000000000 * SECOND },
     [PD_JOB_KEY_ON_DISK_ERROR] = { "on_disk_error", "go_on",

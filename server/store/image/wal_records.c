@@ -288,7 +288,7 @@ static int check_roots(const pd_steps *steps, pd_error *err)
 {
     for (uint32_t i = 0; i < steps->n_params; i++)
         if (steps->wal->params[i].taken.missed)
-            return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%.160s has taken more roots in one step than an entry can name",
+            return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%.160s has taken more roots in one step than a record can name",
                            steps->params[i].name);
     return PD_OK;
 }

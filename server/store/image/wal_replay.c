@@ -159,7 +159,7 @@ static int run(repeat *r, pd_error *err)
     for (size_t g = 0; rc == PD_OK && g < r->job->steps.n_rules; g++)
         rc = bind_group(r, &r->job->steps.together.groups[g]);
     if (rc != PD_OK)
-        return pd_fail(err, rc, "job %.100s: out of memory for step %" PRIu64 " of its log", r->record->job,
+        return pd_fail(err, rc, "job %.100s: out of memory for step %" PRIu64 " of its WAL", r->record->job,
                        r->record->step);
     if (r->n == 0) return PD_OK;
     do pd_batch_run_steps(r->batch, r->optims, r->n);

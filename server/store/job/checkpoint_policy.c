@@ -121,7 +121,7 @@ void pd_checkpoint_policy_say_lost(const pd_job *job, const pd_error *why)
 
     if (job->checkpointing.newest.exists)
         snprintf(newest, sizeof newest, "its %s of step %" PRIu64,
-                 durable > job->checkpointing.newest.step ? "log has an entry" : "newest checkpoint is", durable);
+                 durable > job->checkpointing.newest.step ? "WAL has a record" : "newest checkpoint is", durable);
     pd_say(job->steps.outbox, PD_SAY_ERROR, (pd_log_facts){ .job = job->steps.name, .step = &step, .code = why->code },
            "the last checkpoint before the server stops has failed, and steps %" PRIu64 " to %" PRIu64
            " will be lost, since %s: %.160s. Repair the disk or free space, and call `paramctl checkpoint %.256s` "
