@@ -1,7 +1,8 @@
-/* mailbox.h - passes mail from any thread to the one thread that owns the mailbox. The mailboxes'
- * locks are the only ones between the loop thread and the step thread.
+/* mailbox.h - passes mail from any thread to the one thread that owns the mailbox. The loop thread and the step thread
+ * share no locks but those of mailboxes.
  *
- * A lock is held for a pointer swap, never for arithmetic or I/O. Each mail is owned by one thread at a time. */
+ * A thread holds a mailbox's lock only while it changes a few pointers, never during arithmetic or I/O. Each mail is
+ * owned by one thread at a time. */
 #ifndef PD_MAILBOX_H
 #define PD_MAILBOX_H
 

@@ -1,5 +1,5 @@
-/* precond_pool.c - the threads that run preconditioner tasks, and their lock and mail.
- * precond_queue.c decides which task runs next. */
+/* precond_pool.c - the threads that run preconditioner tasks and return them to the step thread. precond_queue.c
+ * decides which task runs next. */
 #include "precond_pool.h"
 
 #include "blascore.h"
@@ -9,9 +9,9 @@
 
 #include <stdlib.h>
 
-/* Added to the daemon's nice value in threads that run preconditioner tasks. On a core that a step needs too, such a
- * thread gets about a tenth of the time; on a free core, all of it. A much higher value would starve preconditioner
- * tasks on a machine where other programs are busy. */
+/* Threads that run preconditioner tasks add this to their nice value. On a core that a step also needs, such a thread
+ * gets about a tenth of the time; on a free core, all of it. A much higher value would starve preconditioner tasks on a
+ * machine where other programs are busy. */
 enum { NICER = 10 };
 
 typedef struct worker {
@@ -67,7 +67,7 @@ static void *run(void *arg)
     const worker *self = arg;
     pd_request *next;
 
-    pd_thread_lower(NICER); /* a root may be late but a step may not */
+    pd_thread_lower(NICER); /* steps come first: a root may be late */
     pd_blas_one_thread();
     while ((next = take(self->pool, self->choice)) != NULL) {
         struct pd_task *task = next->u.task.task;
