@@ -1,5 +1,4 @@
-/* cpu.c - finds the instruction sets of this CPU and chooses one of them. Knows only the sets of x86-64, as cpu.h
- * does. */
+/* cpu.c - finds the instruction sets of this CPU and chooses one of them. Knows newer sets for x86-64 only. */
 #include "cpu.h"
 
 #include <stdlib.h>
