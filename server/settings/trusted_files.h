@@ -1,5 +1,6 @@
-/* trusted_files.h - reads files that only their owner may write: roles, the token of http.token, and the certificates,
- * keys and tokens of tls:// addresses. The functions may block on the disk, so the loop thread never calls them.
+/* trusted_files.h - reads the files that a configuration names for roles, for the token of http.token, and for the
+ * certificates, keys and tokens of tls:// addresses. Checks who else may write or read them. The functions may block on
+ * the disk, so the loop thread never calls them.
  *
  * A path of a secret may begin with ${CREDENTIALS_DIRECTORY}, the folder that systemd's LoadCredential= fills. */
 #ifndef PD_TRUSTED_FILES_H

@@ -71,8 +71,8 @@ struct pd_precond_queue {
     flow *active;
     /* hash table, by root, of waiting preconditioner tasks that a newer task of the same root replaces */
     entry *replaceable;
-    /* virtual time of the queue, in costs of preconditioner tasks: the smallest flow.tag of the jobs with waiting
-     * tasks; it never decreases */
+    /* virtual time of the queue, in costs of preconditioner tasks: the smallest flow.tag of jobs with waiting tasks
+     * when a task was last taken; it never decreases */
     double now;
     uint64_t submitted, turns;
 };
