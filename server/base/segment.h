@@ -10,8 +10,8 @@
  *   erasable: made by the daemon, for weights. A page takes memory only once it is written, so a segment may be larger
  *             than its used part. Peers get a read-only descriptor. When the daemon drops the segment, its pages are
  *             freed, even while peers have it mapped or open: they then read zeros.
- *   full:     made by a worker, for gradients. All pages are allocated before the daemon gets the descriptor, and a seal
- *             keeps them from being freed.
+ *   full:     made by a worker, for gradients. All pages are allocated before the daemon gets the descriptor, and a
+ *             seal keeps them from being freed.
  *
  * Any thread. */
 #ifndef PD_SEGMENT_H
