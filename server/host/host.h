@@ -38,7 +38,7 @@ typedef enum pd_numa_finding {
     PD_NUMA_OFF,      /* the configuration switches it off */
     PD_NUMA_UNKNOWN,  /* the system does not list its nodes, or the list cannot be read */
     PD_NUMA_ONE_NODE, /* the machine has one node */
-    PD_NUMA_CONFINED, /* the processors that this process may use are on one node already */
+    PD_NUMA_CONFINED, /* all processors that this process may use are on one node */
     PD_NUMA_CROWDED,  /* no node has enough processors for the step threads */
     PD_NUMA_POLICY,   /* the process was started with a memory policy, by numactl for instance */
     PD_NUMA_CHOSEN    /* a node is chosen */
@@ -47,7 +47,7 @@ typedef enum pd_numa_finding {
 typedef struct pd_numa {
     pd_numa_finding finding;
     int nodes, node, cpus; /* number of nodes with processors; the best node; number of CPUs in `mask` */
-    int threads;           /* number of step threads that were asked for; 0: as many as the node has processors */
+    int threads;           /* number of step threads in the configuration; 0: as many as the node has processors */
     cpu_set_t mask;        /* processors of `node` that this process may use */
 } pd_numa;
 

@@ -157,8 +157,7 @@ typedef struct tile {
     int64_t col, cols, rows;
 } tile;
 
-/* Returns the next tile (group of columns), from column `col` on. Wide tensors are cut into tiles of about the same
- * width. */
+/* Returns the tile that begins at column `col`. Wide tensors are cut into tiles of about the same width. */
 static tile tile_at(const pd_quantized *q, int64_t col)
 {
     int64_t tiles = (q->cols - 1) / TILE + 1, width = padded((q->cols - 1) / tiles + 1, 16);

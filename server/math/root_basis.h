@@ -18,7 +18,7 @@ typedef struct pd_form {
      * negative, otherwise 0. */
     double lift;
     double ridge;
-    double half; /* half the exponent of the root; negative for an inverse root */
+    double half; /* half the exponent of X = (A + ridge I)^exponent; negative for an inverse root */
     int p;       /* the root is the inverse p-th root; 0: its exponent is not 1/p for a whole number p */
 } pd_form;
 

@@ -40,12 +40,13 @@
 
 enum { VECTORS = 4 }; /* number of vectors of random signs by which a norm is estimated */
 
-/* The computation of a root in the basis. A is divided by a power of two, so that its largest eigenvalue lies between 1
- * and 2n. */
+/* The state of the computation of one root in the basis. A is divided by a power of two, so that its largest eigenvalue
+ * lies between 1 and 2n. */
 typedef struct tracking {
     int64_t n;
     int64_t every;          /* look_at_rows computes every `every`-th row of B */
-    int64_t rows;           /* number of rows of F that are computed; elements among the other rows count as 0 */
+    int64_t rows;           /* number of rows of F that are computed, the first ones; elements of F with both indices
+                             * beyond them count as 0 */
     int p, a, b;            /* the root is the inverse p-th root; p = a + b, where b is a or a + 1 */
     pd_mat B, U;            /* matrices of `rows` rows and n columns. B: A in the basis, with the ridge; U: upper
                              * triangular, U' U is the root of B. Their rows from `rows` on are not stored, because
@@ -393,7 +394,7 @@ static bool diagonal(tracking *t, pd_mat Q, pd_mat A, const pd_root_want *want)
     if (!isfinite(t->largest) || !isfinite(t->ridge)) return false;
     for (int64_t i = 0; want->ridge == PD_RIDGE_SHIFTED && i < t->n; i++) {
         double b = (double)t->d[i];
-        if (b < t->lift) t->lift = b; /* gcc 12 for ARM64 crashes over fmin here */
+        if (b < t->lift) t->lift = b; /* not fmin, because gcc 12 for ARM64 crashes on it */
     }
     for (int64_t i = 0; i < t->n; i++) {
         if (!set_power(t, i, (double)t->d[i])) return false;
@@ -594,7 +595,7 @@ static int track(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_form
     }
     if (*good) {
         double least = (double)t.d[0];
-        for (int64_t i = 1; i < t.n; i++) { /* not fmin, because gcc 12 for ARM64 crashes over it, as in diagonal() */
+        for (int64_t i = 1; i < t.n; i++) { /* not fmin, because gcc 12 for ARM64 crashes on it */
             if ((double)t.d[i] < least) least = (double)t.d[i];
         }
         report->largest = ldexp(t.largest, t.exponent);

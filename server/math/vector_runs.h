@@ -22,7 +22,7 @@ typedef struct pd_vectors {
     const pd_vector_run *at;
 } pd_vectors;
 
-/* Returns the number of the run that contains element `i`. */
+/* Returns the index of the run that contains element `i`. */
 size_t pd_vectors_run(const pd_vectors *v, int64_t i);
 
 /* Returns elements [first, first + n) of vector r as float32. Element `first` must be in run p. If all n elements lie

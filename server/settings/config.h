@@ -135,7 +135,7 @@ const char *pd_config_cpu(const pd_config *config);
  * from it. */
 void pd_config_print(const pd_config *config, FILE *out);
 
-/* Writes a text in lines of at most 96 columns, each of which begins with `indent`. */
+/* Writes a text in lines of at most 80 columns. Each line begins with `indent`. */
 void pd_words_print(const char *words, const char *indent, FILE *out);
 
 #endif

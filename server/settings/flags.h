@@ -34,7 +34,7 @@ typedef struct pd_flags {
     const char *file; /* the configuration file: the value of the flag --config, borrowed from argv; NULL: none */
 } pd_flags;
 
-/* Reads the configuration: the file of --config, then the environment, then the flags. A later source wins over an
+/* Reads the configuration: the file of --config, then the environment, then the flags. A later source overrides an
  * earlier one. With --help or --version, no source is read.
  *
  * PD_INVALID_ARGUMENT, PD_NOT_FOUND: a flag, variable, key or value is wrong; the error names the nearest valid one. */

@@ -36,7 +36,8 @@ struct pd_disk_writer {
     pd_state_dir lock;
     pd_checkpoint_about about;
     atomic_bool stop; /* waiting checkpoints are refused from now on; set by pd_disk_writer_stop */
-    _Atomic(const pd_checkpoint_image *) at; /* the checkpoint that is being written; NULL: none */
+    _Atomic(const pd_checkpoint_image *) at; /* the checkpoint that is being written; NULL: no checkpoint is being
+                                              * written now */
 
     pd_wal_writer *wal; /* the WAL thread */
 };

@@ -41,14 +41,14 @@ bool pd_log_may_speak(uint64_t at, uint64_t now_s, unsigned *missed)
     return false;
 }
 
-/* The lines about one peer in one window. */
+/* Counts the lines about one peer in one window. */
 typedef struct peer {
     uint64_t hash; /* hash of the peer's whole name */
     uint64_t window;
     /* Hashes of the places in the code that have logged the lines; 0: unused. Places that find no free element share
      * the last one. */
     uint64_t places[PLACES];
-    unsigned spoken[PLACES]; /* number of lines of each place */
+    unsigned spoken[PLACES]; /* number of lines that each element of `places` has logged */
     unsigned missed;
     char name[PD_LOG_PEER];
 } peer;
@@ -137,8 +137,8 @@ bool pd_log_take_left_out(pd_log_left_out *out, uint64_t now_s, bool all)
 
 enum { LINE_BYTES = 2048 };
 
-static atomic_int threshold = LOG_INFO; /* level of the least urgent lines that are logged; every thread reads it, and
-                                         * the loop thread changes it */
+static atomic_int threshold = LOG_INFO; /* lines less urgent than this level are not logged; every thread reads it,
+                                         * and the loop thread changes it */
 static pd_log_style chosen;             /* form of the log's lines; set before the first thread starts */
 
 static const char *const level_names[] = { "emerg", "alert", "crit", "error", "warning", "notice", "info", "debug" };

@@ -59,7 +59,7 @@ size_t pd_log_line(char *out, size_t size, pd_log_style style, uint64_t ms, cons
 
 #define PD_LOG_BURST 200   /* most lines in a window, of one place in the code for one job or about one peer */
 #define PD_LOG_WINDOW_S 10 /* length of a window, in seconds */
-#define PD_LOG_PEERS 128   /* number of counters for proven identities; there are as many for addresses */
+#define PD_LOG_PEERS 128   /* number of counters for proven identities, and also of those for addresses */
 
 /* Counts a line of a place in the code, and returns whether it may be logged. `site` is a hash of the place and the
  * job. Sets *missed to the number of lines of this site that were left out and not yet reported; they count as reported

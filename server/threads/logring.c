@@ -200,7 +200,7 @@ static void *write_lines(void *arg)
 }
 
 /* Writes the log lines that are left in the ring when the process aborts after a failed assertion, because they may
- * show why. Does not wait for a standard error that takes no bytes. */
+ * show why. Gives up if the standard error takes no bytes for CRASH_MS. */
 static void on_abort(int number)
 {
     struct pollfd out = { .fd = STDERR_FILENO, .events = POLLOUT };

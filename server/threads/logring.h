@@ -15,7 +15,7 @@
 
 #define PD_LOG_JOURNAL_SOCKET "/run/systemd/journal/socket"
 #define PD_LOG_JOURNAL_NEXT '\x1f' /* separates two fields; the texts of fields have no control characters */
-#define PD_LOG_JOURNAL_LINE 2048   /* most bytes of a line */
+#define PD_LOG_JOURNAL_LINE 2048   /* largest length of a line, in bytes */
 
 /* Connects to the journal's socket at `path`. Returns false if nothing listens there. */
 bool pd_log_journal_open(const char *path);

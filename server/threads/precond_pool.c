@@ -16,14 +16,13 @@ enum { NICER = 10 };
 
 typedef struct worker {
     struct pd_precond_pool *pool;
-    /* says which preconditioner tasks this thread takes: all, or light ones only */
+    /* which preconditioner tasks this thread takes: all, or light tasks only */
     pd_precond_queue_choice choice;
     pthread_t thread;
 } worker;
 
 struct pd_precond_pool {
-    pthread_mutex_t lock; /* lock of the pool's queue and of its flags light_is_idle and stop; never held while a
-                             * matrix root is computed */
+    pthread_mutex_t lock; /* protects queue, light_is_idle and stop; never held while a preconditioner task runs */
     /* Condition variables on which threads wait for preconditioner tasks: one for the threads that take all tasks, one
      * for the thread of light tasks. */
     pthread_cond_t more[2];

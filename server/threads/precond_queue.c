@@ -42,8 +42,8 @@ typedef struct entry {
     pd_request *home;
 } entry;
 
-/* The waiting preconditioner tasks of one job: either its light ones, whose cost is low (PD_TASK_LIGHT), or its other
- * ones. */
+/* The waiting preconditioner tasks of one job: either its light tasks, whose cost is low (PD_TASK_LIGHT), or its other
+ * tasks. */
 typedef struct task_lane {
     entry **heap; /* binary heap of the waiting preconditioner tasks; the first one runs next */
     size_t n, capacity;
@@ -59,8 +59,7 @@ typedef struct flow {
     /* preconditioner tasks of the job: [false] heavy ones, [true] light ones */
     task_lane lane[2];
     double tag;        /* virtual time, in costs of tasks, at which the job's next task may start */
-    uint64_t turn;     /* value of pd_precond_queue.turns when the thread for light tasks last took a task of this job;
-                    * 0: never */
+    uint64_t turn;     /* turn in which the thread for light tasks last took a task of this job; 0: never */
     unsigned taken[2]; /* numbers of tasks of this job that were taken so far, by pd_precond_queue_choice */
 } flow;
 
@@ -121,8 +120,8 @@ static void lane_remove(task_lane *lane, entry *e)
         sink(lane, e->at, last);
 }
 
-/* Returns the preconditioner task of a job that runs next: the first one in the job's order, or in every
- * PD_PRECOND_QUEUE_AGED-th call the oldest one. */
+/* Returns the preconditioner task of a job that runs next: the first task in the job's order, or in every
+ * PD_PRECOND_QUEUE_AGED-th call the oldest task. */
 static entry *next_of(flow *f, pd_precond_queue_choice choice)
 {
     const task_lane *light = &f->lane[true], *heavy = &f->lane[false];

@@ -25,8 +25,8 @@ struct pd_stepper {
     pd_warmer *warmer;           /* NULL except while jobs are restored */
     pd_mailbox *requests;        /* requests to the step thread: the mailbox that it reads */
     pd_mailbox *effects;         /* effects of the step thread: the mailbox that the loop thread reads */
-    pd_request *last_call; /* an empty request, allocated in advance, that wakes the step thread when it must stop */
-    pd_numa numa;          /* node of the step thread and its OpenMP team */
+    pd_request *last_call;       /* request without content, which wakes the step thread when it must stop */
+    pd_numa numa;                /* node of the step thread and its OpenMP team */
     pthread_t thread;
     uint64_t until_ns;           /* monotonic time (ns) until which the end waits for the disk; set before `stop` */
     bool left;                   /* the checkpoint writer or the WAL thread did not end before until_ns */
@@ -89,7 +89,7 @@ static void hand_record(void *arg, pd_effect *effect)
     pd_disk_writer_submit(stepper->wal, stepper->requests, effect);
 }
 
-/* Applies all posted requests, and those that follow from them. */
+/* Applies all requests in the mailbox, and those that are posted because of them. */
 static void finish(pd_stepper *stepper)
 {
     pd_mail *mail;

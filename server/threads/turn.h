@@ -47,7 +47,7 @@ typedef struct pd_flow {
     bool reads;
     struct pd_flow *owner; /* of a flow: its party; of a party: pd_flows.reads or pd_flows.others, whose owner is
                             * NULL */
-    struct pd_flow *ring;  /* of a party: its flows as a circular list; the flow that is looked at next is first */
+    struct pd_flow *ring;  /* of a party: circular list of its flows, beginning with the flow whose turn is next */
     pd_mail *first, *last; /* of a flow: its waiting requests, the oldest first */
     size_t waiting;        /* of a flow: number of its waiting requests; of a party: the sum over its flows */
     int64_t balance_ns;
@@ -96,7 +96,7 @@ bool pd_flows_wait(const pd_flows *flows, bool reads);
 /* The functions that a turn of the step thread calls. They must not call the turn or the store. */
 typedef struct pd_turn_user {
     void *arg;
-    /* Returns the time in nanoseconds, by a clock that never goes back. */
+    /* Returns the time in nanoseconds, by a clock that never decreases. */
     uint64_t (*now_ns)(void *arg);
     /* Posts the effects from `first` to `last`, linked by mail.next, to the loop thread. */
     void (*effects)(void *arg, pd_mail *first, pd_mail *last);
