@@ -7,7 +7,8 @@
  *     pd_config_set_key(config, key, value, &err)          flags: --key=value or --section-key=value (flags.h)
  *     pd_config_check(config, &err);                       everything that startup checks
  *
- * units.h describes how sizes and durations are written. The value "auto", which some keys accept, is stored as 0. */
+ * pd_bytes_read and pd_duration_read (text.h) say how sizes and durations are written. The value "auto", which some
+ * keys accept, is stored as 0. */
 #ifndef PD_CONFIG_H
 #define PD_CONFIG_H
 
