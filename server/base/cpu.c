@@ -1,5 +1,4 @@
-/* cpu.c - finds the instruction sets of this CPU and chooses one of them. Knows only the sets of x86-64, as cpu.h
- * does. */
+/* cpu.c - finds the instruction sets of this CPU and chooses one of them. Knows newer sets for x86-64 only. */
 #include "cpu.h"
 
 #include <stdlib.h>
@@ -15,8 +14,8 @@ static pd_error wrong_value; /* the error about the value of PARAMD_CPU; its cod
 
 pd_cpu pd_cpu_newest(void)
 {
-/* clang compiles no variants of our loops for newer instruction sets (cpu.h), so with it the basic set is the only
- * one. */
+/* With clang, PD_CLONES compiles no variants of our loops for newer instruction sets, so only the basic set can be
+ * used. */
 #if defined(__x86_64__) && !defined(__clang__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("x86-64-v4")) return PD_CPU_AVX512;

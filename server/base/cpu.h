@@ -1,15 +1,17 @@
-/* cpu.h - the instruction set of the CPU that our own loops use. Functions for any thread.
+/* cpu.h - chooses the instruction set for which our own loops run (PD_CLONES), and for which OpenBLAS chooses its
+ * kernels. Any thread.
  *
- * When the program or library is loaded, it chooses the newest set that the CPU has. PARAMD_CPU in the environment
- * names an older one, to test it, or to get the same results from BLAS as another machine does. Our loops give the same
- * bits with every set; OpenBLAS has kernels of its own for each, whose sums differ in the last bits. */
+ * When the program or library is loaded, it chooses the newest set that the CPU has. The environment variable
+ * PARAMD_CPU chooses an older set, for tests, or to get the same results from BLAS as on another machine. Our loops
+ * give the same bits with every set. OpenBLAS has different kernels for each set, and their sums differ in the last
+ * bits. */
 #ifndef PD_CPU_H
 #define PD_CPU_H
 
 #include "paramd/error.h"
 
-/* The instruction sets, the oldest first. Each entry is X(suffix of the constant, name). "generic" is the basic code of
- * an architecture: SSE2 on x86-64, NEON on ARM64. AVX2 and AVX-512 mean all instructions of the levels x86-64-v3 and
+/* The instruction sets, the oldest first, as X(suffix of the constant, name). "generic" is the basic code of an
+ * architecture: SSE2 on x86-64, NEON on ARM64. AVX2 and AVX-512 mean all instructions of the levels x86-64-v3 and
  * x86-64-v4. */
 #define PD_CPUS(X) X(GENERIC, "generic") X(AVX2, "avx2") X(AVX512, "avx512")
 
@@ -24,7 +26,7 @@ typedef enum pd_cpu { PD_CPUS(PD_CPU_CONSTANT) PD_CPU_SETS } pd_cpu;
 
 extern const char *const pd_cpu_names[PD_CPU_SETS];
 
-/* The instruction set in use. It is written when the program is loaded, and by pd_cpu_use. */
+/* The instruction set in use. Set when the program is loaded, and by pd_cpu_use. */
 extern pd_cpu pd_cpu_in_use;
 
 /* Returns the newest instruction set that this CPU has. */
@@ -38,17 +40,18 @@ int pd_cpu_find(const char *name, pd_cpu *set, pd_error *err);
  * those of pd_cpu_find; after an error nothing has changed. */
 int pd_cpu_use(const char *name, pd_error *err);
 
-/* Returns the error of pd_cpu_find for the value that PARAMD_CPU had when the program was loaded. If the value is
- * wrong, the newest instruction set is in use, so programs call this function before they compute. PD_OK: the value is
- * right, or the variable was not set. */
+/* Checks the value that PARAMD_CPU had when the program was loaded. Returns PD_OK if it was valid or not set, otherwise
+ * the error of pd_cpu_find. After a wrong value the newest instruction set is in use, so programs call this function
+ * before they compute. */
 int pd_cpu_check(pd_error *err);
 
-/* Returns the name of the OpenBLAS kernels for an instruction set, as the variable OPENBLAS_CORETYPE names them; NULL:
- * there are none for this architecture. OpenBLAS reads that variable once, when it is loaded. */
+/* Returns the name of the OpenBLAS kernels for an instruction set, a value of the variable OPENBLAS_CORETYPE; NULL:
+ * this architecture has no such names. OpenBLAS reads that variable once, when it is loaded. */
 const char *pd_cpu_blas_core(pd_cpu set);
 
-/* Put PD_INLINE before each helper that a function made by PD_CLONES calls. The helper is then compiled into every
- * variant of that function, for its instruction set. */
+/* PD_CLONES defines a function that is compiled once for each instruction set; each call runs the variant for
+ * pd_cpu_in_use. Every helper that such a function calls must be declared PD_INLINE, so that it is compiled into each
+ * variant. */
 #define PD_INLINE static inline __attribute__((always_inline))
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)

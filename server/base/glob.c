@@ -1,17 +1,17 @@
 /* glob.c - compiles globs to automata, and runs these on names.
  *
- * The bytes at the beginning of a glob that stand for themselves are compared first. The rest is an automaton without
- * choices to try one after the other: state i says that the rest's first i elements (bytes, ? and sets, but not *) have
- * matched what was read of the name. The states that are possible are the bits of a set, and one step takes the whole
- * set from one byte of the name to the next. A * lets its state stay possible whatever the byte is. */
+ * The prefix of a glob, its first bytes that are neither *, ? nor a set, is compared with the name directly. The rest
+ * of the glob becomes a nondeterministic automaton. State i is possible if the first i elements of the rest (bytes, ?
+ * and sets, but not *) match the bytes of the name that were read so far. The possible states are a set of bits, and
+ * one step computes the set after the next byte of the name. A * keeps the state before it possible after any byte. */
 #include "glob.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Estimates of the time of a comparison: for itself, for each byte of a name that is compared with the glob's first
- * bytes, and for each byte that is read by the automaton, which takes longer for each word of the set of states. */
+/* Estimates of the time of a comparison in ns: START_NS for the call; PREFIX_NS for each byte that is compared with the
+ * prefix; for each byte that the automaton reads, BYTE_NS, and WORD_NS for each word of the set of states. */
 #define START_NS 10.0
 #define PREFIX_NS 0.2
 #define BYTE_NS 1.0
@@ -20,16 +20,18 @@
 enum { BYTES = 256 }; /* number of values of a byte */
 
 struct pd_glob {
-    size_t n_prefix; /* number of bytes that a name must begin with */
-    size_t n;        /* number of elements of the rest */
-    size_t words;    /* of a set of states 0 to n; 0: the rest is empty */
+    size_t n_prefix; /* number of bytes of `prefix`, with which a name must begin */
+    size_t n;        /* number of elements of the rest of the glob */
+    size_t words;    /* number of 64-bit words of a set of the states 0 to n; 0: the rest is empty */
     size_t classes;  /* number of classes of bytes */
-    size_t bytes;    /* of the compiled glob */
+    size_t bytes;    /* size of the compiled glob, in bytes */
     char *prefix;
-    uint64_t *states;   /* the states that are possible during a comparison */
-    uint64_t *stays;    /* the states that stay possible, whatever the next byte is */
-    uint64_t *steps;    /* steps[class * words]: the states from which a byte of that class leads to the next state */
-    uint8_t class_of[]; /* class of each byte: bytes of one class match the same elements. Only there if words > 0 */
+    uint64_t *states;   /* set of the states that are possible now, during a comparison */
+    uint64_t *stays;    /* set of the states that stay possible after any byte, because a * follows */
+    uint64_t *steps;    /* from steps[class * words] on: set of the states from which a byte of this class leads to
+                         * the next state */
+    uint8_t class_of[]; /* class of each byte value; bytes of one class match the same elements. BYTES long if words
+                         * > 0, otherwise absent */
 };
 
 typedef struct element {
@@ -43,8 +45,8 @@ static void add_range(uint64_t set[4], unsigned first, unsigned last)
     for (unsigned c = first; c <= last; c++) set[c / 64] |= (uint64_t)1 << c % 64;
 }
 
-/* Reads a set like [a-z]. `at` is the byte after the '['. Returns the byte after the closing ']'; NULL: there is none,
- * and the '[' is an ordinary byte. */
+/* Reads a set like [a-z]. `at` points after the '['. Returns a pointer after the closing ']', or NULL if there is none:
+ * then the '[' is an ordinary byte. */
 static const uint8_t *read_set(element *out, const uint8_t *at)
 {
     bool negated = *at == '!' || *at == '^';
@@ -63,7 +65,7 @@ static const uint8_t *read_set(element *out, const uint8_t *at)
     return *at == ']' ? at + 1 : NULL;
 }
 
-/* Reads the element at `at`, which is not the end of the glob. Returns where the next one begins. */
+/* Reads the element, or the *, at `at`, which is not the end of the glob. Returns a pointer after it. */
 static const uint8_t *read_element(element *out, const uint8_t *at)
 {
     const uint8_t *end = *at == '[' ? read_set(out, at + 1) : NULL;
@@ -81,7 +83,7 @@ typedef struct classes {
     size_t n;
 } classes;
 
-/* Divides each class that a set has some bytes of, but not all. */
+/* Divides each class of which some but not all bytes are in the set. */
 static void divide(classes *c, const uint64_t set[4])
 {
     unsigned inside[BYTES] = { 0 };
@@ -99,7 +101,7 @@ static void divide(classes *c, const uint64_t set[4])
         if ((set[b / 64] >> b % 64 & 1) != 0 && to[c->of[b]] >= 0) c->of[b] = (uint8_t)to[c->of[b]];
 }
 
-/* Does the same for a set of one byte. */
+/* Does what `divide` does, for a set that contains only `byte`. */
 static void single_out(classes *c, uint8_t byte)
 {
     if (c->size[c->of[byte]] == 1) return;
@@ -108,7 +110,7 @@ static void single_out(classes *c, uint8_t byte)
     c->of[byte] = (uint8_t)c->n++;
 }
 
-/* Finds the classes of the rest of a glob, and counts its elements and stars. */
+/* Finds the classes of bytes for the rest of a glob, and counts its elements (*n) and stars (*stars). */
 static void classify(classes *c, const uint8_t *rest, size_t *n, size_t *stars)
 {
     element e;
@@ -126,7 +128,7 @@ static void classify(classes *c, const uint8_t *rest, size_t *n, size_t *stars)
     }
 }
 
-/* Copies the bytes at the beginning of a glob that stand for themselves. Returns the rest of the glob. */
+/* Copies the prefix of a glob, and sets *n to its length. Returns the rest of the glob. */
 static const uint8_t *read_prefix(const uint8_t *text, char *prefix, size_t *n)
 {
     element e;
@@ -144,7 +146,8 @@ static void set_bit(uint64_t *set, size_t bit)
     set[bit / 64] |= (uint64_t)1 << bit % 64;
 }
 
-/* Notes from which states the bytes of each class lead on by element number `state`. `some[k]` is a byte of class k. */
+/* Adds `state` to the set in `steps` of each class whose bytes match the element e, which leads from `state` to state +
+ * 1. some[k] is a byte of class k. */
 static void fill_element(const element *e, size_t state, const classes *c, const uint8_t *some, uint64_t *steps,
                          size_t words)
 {
@@ -173,7 +176,7 @@ static void fill(pd_glob *glob, const uint8_t *rest, const classes *c)
     }
 }
 
-/* Divides the memory of a compiled glob, which lies after its struct. */
+/* Sets the pointers of a compiled glob into its memory, which follows the struct. */
 static void lay_out(pd_glob *glob)
 {
     glob->states = (uint64_t *)(void *)(glob->class_of + (glob->words > 0 ? BYTES : 0));
@@ -182,7 +185,7 @@ static void lay_out(pd_glob *glob)
     glob->prefix = (char *)(glob->steps + glob->classes * glob->words);
 }
 
-/* Compiles a glob whose rest, after n_prefix bytes that stand for themselves, is `rest`. */
+/* Compiles a glob that consists of the prefix, of n_prefix bytes, and of `rest`. */
 static pd_glob *compile(const char *prefix, size_t n_prefix, const uint8_t *rest)
 {
     classes c;
@@ -229,7 +232,8 @@ void pd_glob_free(pd_glob *glob)
     free(glob);
 }
 
-/* Compares the rest of a name with the rest of a glob whose set of states is one word. */
+/* Runs the automaton on `at`, the name after the prefix. For globs whose sets of states are one word. Returns whether
+ * the name matches. */
 static bool run_one(const pd_glob *glob, const uint8_t *at)
 {
     uint64_t states = 1, stays = glob->stays[0], last = (uint64_t)1 << glob->n;
@@ -241,7 +245,7 @@ static bool run_one(const pd_glob *glob, const uint8_t *at)
     return (states & last) != 0;
 }
 
-/* Takes the set of possible states one byte of the name further. Returns whether any state is possible. */
+/* Computes the possible states after one more byte of the name. Returns whether any state is still possible. */
 static bool step(pd_glob *glob, uint8_t byte)
 {
     const uint64_t *steps = glob->steps + glob->class_of[byte] * glob->words;

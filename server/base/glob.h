@@ -1,26 +1,25 @@
-/* glob.h - compares names with globs, as a shell does: names of parameters with optimizer rules, names of jobs and
- * identities with roles.
+/* glob.h - compares names with globs (patterns as in a shell). Optimizer rules have globs for names of parameters,
+ * roles for names of jobs and identities.
  *
- * A glob is compiled once, and then compared with many names. * stands for any bytes (slashes, too), ? for one byte,
- * [a-z] for one byte of a set, [!a-z] or [^a-z] for one byte outside a set, \x for the byte x itself. A ] is an
- * ordinary byte of a set if it is the set's first, a - if it is the first or the last. A [ without its ] is an ordinary
- * byte, and so is a \ at the end.
+ * A glob is compiled once, and then compared with many names. * matches any bytes (slashes, too), ? one byte, [a-z] one
+ * byte of a set, [!a-z] or [^a-z] one byte outside a set, \x the byte x itself. In a set, ] is an ordinary byte if it
+ * comes first, and - if it comes first or last. A [ without its ] is an ordinary byte, and so is a \ at the end.
  *
- * Globs come from peers, so a comparison is bounded: each byte of the name costs one step for every 64 elements of the
- * glob (an element is a byte, a ? or a set), whatever glob and name are. */
+ * Globs come from peers, so the time of a comparison is bounded for every glob and name: each byte of the name costs
+ * one step for every 64 elements of the glob (an element is a byte, a ? or a set). */
 #ifndef PD_GLOB_H
 #define PD_GLOB_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#define PD_GLOB_MAX 256 /* most bytes of a glob that a peer or an operator gives; checked by who takes it in */
+#define PD_GLOB_MAX 256 /* most bytes of a glob from a peer or an operator; its receiver checks this */
 
 typedef struct pd_glob pd_glob; /* a compiled glob; for use by one thread */
 
-/* Compiles a glob. NULL: out of memory. */
+/* Compiles a glob. Returns NULL if out of memory. */
 pd_glob *pd_glob_new(const char *text);
-/* Returns a copy of a compiled glob, for another thread. NULL: out of memory. */
+/* Returns a copy of a compiled glob, for another thread. Returns NULL if out of memory. */
 pd_glob *pd_glob_copy(const pd_glob *from);
 void pd_glob_free(pd_glob *glob); /* accepts NULL */
 /* Returns whether a name matches a glob. */

@@ -1,4 +1,4 @@
-/* grow.h - grows an array. The array never shrinks, so later uses find its memory allocated. */
+/* grow.h - grows an array by reallocating it. */
 #ifndef PD_GROW_H
 #define PD_GROW_H
 
@@ -7,7 +7,8 @@
 #include <stdlib.h>
 
 /* Makes sure that an array has room for `want` elements of `size` bytes, and reallocates it if necessary. *at is the
- * array, *room the number of elements it has room for. PD_NO_MEMORY: the array is unchanged. */
+ * array, *room the number of elements for which it has room. The array never shrinks. PD_NO_MEMORY: the array is
+ * unchanged. */
 static inline int pd_grow(void **at, size_t *room, size_t want, size_t size)
 {
     size_t larger = *room * 2 > want ? *room * 2 : want;

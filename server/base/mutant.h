@@ -1,8 +1,8 @@
-/* mutant.h - bugs that the simulator can switch on, to show that it finds them (tests/sim/README.md).
+/* mutant.h - the list of mutants, which show that the simulator finds such bugs (tests/sim/README.md).
  *
  * A mutant is one condition in the code, at the place where the bug once was or might be. The daemon is built without
- * PD_MUTANTS: PD_MUTANT(name) is then the constant false, and the compiler drops the mutant code. The simulator builds
- * the same sources with PD_MUTANTS, and switches on one bug in each of its runs. */
+ * PD_MUTANTS: PD_MUTANT(name) is then the constant false, and the compiler removes the code of the mutant. The
+ * simulator builds the same sources with PD_MUTANTS, and switches on one mutant in each of its runs. */
 #ifndef PD_MUTANT_H
 #define PD_MUTANT_H
 
@@ -101,7 +101,7 @@ enum pd_mutant {
 };
 
 #ifdef PD_MUTANTS
-/* the bug that is switched on in this run of the simulator, which sets it before the first event */
+/* the mutant that is switched on; the simulator sets it before the first event of a run */
 extern enum pd_mutant pd_mutant_on;
 #define PD_MUTANT(name) (pd_mutant_on == PD_MUTANT_##name)
 #else

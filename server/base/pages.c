@@ -1,4 +1,4 @@
-/* pages.c - allocates memory for tensors, on huge pages if it is large, and copies tensors, large ones past the
+/* pages.c - allocates memory for tensors, on huge pages if it is large, and copies tensors. Large copies bypass the
  * cache. */
 #include "pages.h"
 
@@ -41,12 +41,12 @@ enum {
     VECTOR = 32,
     STEP = 4,
     LINE = 64,           /* bytes of a cache line */
-    PAST_CACHE = 1 << 18 /* copies of so many bytes bypass the cache */
+    PAST_CACHE = 1 << 18 /* copies of this many bytes or more bypass the cache */
 };
 
 typedef uint8_t vector __attribute__((vector_size(VECTOR), aligned(1), may_alias));
 
-/* Copies `steps` times STEP vectors. Without the barrier the compiler would call memcpy. */
+/* Copies `steps` times STEP vectors. The empty asm statement keeps the compiler from replacing the loop by memcpy. */
 PD_CLONES(void, copy_steps, (uint8_t *restrict to, const uint8_t *restrict from, size_t steps), (to, from, steps))
 {
     for (; steps > 0; steps--, to += STEP * VECTOR, from += STEP * VECTOR) {
@@ -65,8 +65,8 @@ static void copy_plainly(uint8_t *to, const uint8_t *from, size_t n)
     if (n > whole) memcpy(to + whole, from + whole, n - whole);
 }
 
-/* Copies whole cache lines past the cache: a line that is written whole need not be read first. `to` is the beginning
- * of a line. Returns the number of bytes that it has copied: 0 on CPUs other than x86-64. */
+/* Copies whole cache lines with stores that bypass the cache, so the CPU need not read a line before it writes the
+ * line. `to` must be the beginning of a cache line. Returns the number of bytes copied, 0 on CPUs other than x86-64. */
 static size_t copy_lines(uint8_t *to, const uint8_t *from, size_t n)
 {
 #ifdef __SSE2__
@@ -79,7 +79,7 @@ static size_t copy_lines(uint8_t *to, const uint8_t *from, size_t n)
         _mm_stream_si128(out, a), _mm_stream_si128(out + 1, b);
         _mm_stream_si128(out + 2, c), _mm_stream_si128(out + 3, d);
     }
-    _mm_sfence(); /* otherwise another process could be told of the bytes before it can see them */
+    _mm_sfence(); /* otherwise another process could learn that the bytes are there before it can read them */
     return whole;
 #else
     (void)to, (void)from, (void)n;

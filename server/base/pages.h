@@ -1,13 +1,13 @@
-/* pages.h - allocates memory for tensors, and copies them. Functions for any thread. */
+/* pages.h - allocates memory for tensors, and copies tensors. Any thread. */
 #ifndef PD_PAGES_H
 #define PD_PAGES_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Allocates `bytes` bytes (0 is allowed), aligned to 64. Free them with free(). Memory of 2 MiB or more begins at a
- * multiple of 2 MiB, and the kernel is asked for huge pages: first use of a large tensor, and passes over it, then take
- * a tenth of the page faults. NULL: out of memory, or more bytes than a pointer can span. */
+/* Allocates `bytes` bytes (0 is allowed), aligned to 64 bytes. The caller frees them with free(). Memory of 2 MiB or
+ * more is aligned to 2 MiB, and the kernel is asked for huge pages, which cause a tenth of the page faults. Returns
+ * NULL if out of memory, or if `bytes` is more than PTRDIFF_MAX. */
 void *pd_pages_new(size_t bytes);
 /* Allocates n floats like pd_pages_new does. */
 float *pd_floats_new(int64_t n);
@@ -15,12 +15,12 @@ float *pd_floats_new(int64_t n);
  * bytes. */
 int64_t pd_floats_padded(int64_t n);
 
-/* Copies n bytes, as memcpy does: the two places do not overlap.
+/* Copies n bytes, like memcpy; the two ranges must not overlap.
  *
- * The C library copies 2 KiB and more with one string instruction (rep movsb). On AMD's Zen 3 this takes up to three
- * times as long as plain moves if `from` was just written by another core, as pulled weights in shared memory were
- * (pieces of 4 KiB, glibc 2.36). So this function makes plain moves. Copies of 256 KiB and more bypass the cache, which
- * takes two thirds of the time. */
+ * The C library copies 2 KiB and more with one string instruction (rep movsb). If another core has just written `from`,
+ * as with pulled weights in shared memory, this takes up to three times as long as plain moves (measured on AMD's Zen
+ * 3, copies of 4 KiB, glibc 2.36). So this function uses plain moves. Copies of 256 KiB and more bypass the cache: that
+ * takes two thirds of the time of copies through the cache. */
 void pd_copy_bytes(void *to, const void *from, size_t n);
 
 #endif

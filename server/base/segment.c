@@ -15,12 +15,12 @@
 #include "mutant.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
-#define F_SEAL_FUTURE_WRITE 0x0010 /* no new mapping can write; from Linux 5.1 on */
+#define F_SEAL_FUTURE_WRITE 0x0010 /* seal: no new mapping can write; from Linux 5.1 on */
 #endif
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U /* the memory cannot be executed as a program; from Linux 6.3 on */
 #endif
-#define TMPFS_MAGIC 0x01021994L /* file system of a memfd of ordinary pages; that of huge pages is another one */
+#define TMPFS_MAGIC 0x01021994L /* file system of a memfd of ordinary pages; memfds of huge pages have another one */
 #define HUGE_PAGE ((uint64_t)2 << 20)
 
 enum { FIXED_SIZE = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
@@ -48,7 +48,8 @@ static int new_memfd(void)
     return fd;
 }
 
-/* Sizes, maps and seals the memory: a seal against writing spares mappings that exist. */
+/* Sets the size of the memfd, maps it, and seals it. The mapping is made before F_SEAL_FUTURE_WRITE, so it stays
+ * writable. */
 static int fill(pd_segment *out, int fd, uint64_t bytes, int seals, pd_error *err)
 {
     void *at;
@@ -104,8 +105,8 @@ int pd_segment_make_full(pd_segment *out, uint64_t bytes, pd_error *err)
     return rc;
 }
 
-/* Checks that accesses to the mapped memory cannot fail: the peer can neither shorten it, nor has it chosen memory
- * whose pages may be missing. */
+/* Checks that accesses to the mapped memory cannot fail: the peer cannot shorten the memory, and it is not of a kind
+ * whose pages may be unavailable. */
 static int check(int fd, uint64_t bytes, pd_error *err)
 {
     struct statfs fs;
@@ -127,9 +128,9 @@ static int check(int fd, uint64_t bytes, pd_error *err)
     return PD_OK;
 }
 
-/* Checks that all pages of the memory are allocated, and that the peer cannot free one. To read a page that is not
- * allocated would allocate it, as memory of this process. The kernel's own counter is asked, without a lock that the
- * peer could hold (SEEK_HOLE takes one). */
+/* Checks that all pages of the memory are allocated, and that the peer cannot free one. Reading a page that is not
+ * allocated would allocate it, as memory of this process. The check uses the kernel's counter of pages (fstat), not
+ * SEEK_HOLE, which takes a lock that the peer could hold. */
 static int check_full(int fd, pd_error *err)
 {
     uint64_t page = page_bytes(), there, whole;

@@ -1,4 +1,5 @@
-/* text.c - texts for people: errors, printable UTF-8, the nearest known word, and sizes and times with units. */
+/* text.c - makes text printable, writes JSON strings, finds the nearest known word, reads sizes and durations, and
+ * makes error texts (pd_fail). */
 #include "text.h"
 
 #include <errno.h>
@@ -80,8 +81,8 @@ size_t pd_json_next(char out[PD_ESCAPE], const char *at, size_t n, size_t *used)
     return bytes;
 }
 
-/* Returns whether the text ends in the middle of a UTF-8 character, because it was cut there. `text` begins at that
- * character. */
+/* Returns whether `text`, of `left` bytes, is only the beginning of a UTF-8 character, because a longer text was cut
+ * there. */
 static bool is_cut(const char *text, size_t left)
 {
     size_t form = 1;
@@ -93,8 +94,8 @@ static bool is_cut(const char *text, size_t left)
     return true;
 }
 
-/* Copies whole characters as long as they fit into `out`, and writes '?' for those that are not printable. `out` may be
- * `text`, since no character becomes longer. */
+/* Copies whole characters as long as they fit into `out`, and writes '?' in place of characters that are not printable.
+ * `out` may be `text`, since no character becomes longer. */
 static void print(char *out, size_t size, const char *text)
 {
     size_t left = strlen(text), used = 0;

@@ -1,7 +1,7 @@
 /* host.c - reads how many processor cores and how much memory this process may use, and chooses a NUMA node.
  *
- * Two system calls and a list of numbers are all that NUMA needs. libnuma would bring more: it writes to the standard
- * error by itself, and reads /sys alone, so tests could not show it other machines. */
+ * NUMA needs only two system calls and the parsing of lists of numbers. libnuma is not used, because it prints to the
+ * standard error, and reads nothing but /sys, so tests could not simulate other machines. */
 #define _GNU_SOURCE
 #include "host.h"
 
@@ -28,8 +28,7 @@ bool pd_host_read_text(const char *path, char *text, size_t size)
     return n > 0;
 }
 
-/* Returns whether a list such as "cpu,cpuacct" has a controller. A name that contains another, such as cpuset, is not
- * it. */
+/* Returns whether a list such as "cpu,cpuacct" contains this controller. Names must be equal: "cpuset" is not "cpu". */
 static bool has_controller(const char *list, const char *controller)
 {
     size_t n = strlen(controller);
@@ -87,8 +86,8 @@ static void see_quota(const char *text, void *arg)
     if (quota > 0 && quota < *cores) *cores = quota;
 }
 
-/* Takes account of a limit of processor time in version 1 of control groups, whose file has only the allowed
- * microseconds per period. The period is 100 ms by default. */
+/* Lowers the number of cores to a limit of processor time in version 1 of control groups. The file contains only the
+ * allowed microseconds per period, so the default period of 100 ms is assumed. */
 static void see_cfs_quota(const char *text, void *arg)
 {
     char both[160];
@@ -108,7 +107,7 @@ int pd_host_cores(void)
     return cores > 0 ? cores : 1;
 }
 
-/* Takes account of a limit of memory. The text "max", which means no limit, reads as 0 and is skipped. */
+/* Lowers the number of bytes to a memory limit. The text "max" means no limit; it is read as 0 and skipped. */
 static void see_bytes(const char *text, void *arg)
 {
     uint64_t *least = arg, bytes = strtoull(text, NULL, 10);
@@ -135,7 +134,7 @@ uint64_t pd_host_memory(void)
 
 #define SYSTEM_FOLDER "/sys/devices/system/node"
 
-/* Reads a number below CPU_SETSIZE, and moves *at behind it. -1: there is none. */
+/* Reads a number below CPU_SETSIZE, and advances *at past it. Returns -1 if there is no such number. */
 static int read_number(const char **at)
 {
     int number = -1;
@@ -147,7 +146,7 @@ static int read_number(const char **at)
     return number;
 }
 
-/* Adds a number or a range, such as 8 or 0-3, to the set, and moves *at behind it. */
+/* Adds a number or a range, such as 8 or 0-3, to the set, and advances *at past it. Returns false if there is none. */
 static bool read_range(const char **at, cpu_set_t *out)
 {
     int first = read_number(at), last = first;
@@ -180,8 +179,8 @@ static bool read_list_file(const char *path, cpu_set_t *out)
     return pd_host_read_text(path, text, sizeof text) && pd_numa_read_list(text, out);
 }
 
-/* Reads the processors of a node, and keeps the node if it is the best so far. Adds 1 to *usable if this process may
- * use some of them. */
+/* Reads the processors of a node, and stores the node in *out if it is the best so far. Adds 1 to *usable if this
+ * process may use some of its processors. Returns false if the node's file cannot be read. */
 static bool see_node(pd_numa *out, const char *folder, int node, const cpu_set_t *allowed, int *usable)
 {
     char path[4096];
@@ -270,6 +269,6 @@ int pd_numa_prefer(const pd_numa *numa)
     if (numa->finding != PD_NUMA_CHOSEN) return 0;
     CPU_ZERO(&nodes);
     CPU_SET(numa->node, &nodes);
-    /* the kernel takes the number of bits to be one more than the set has */
+    /* the kernel subtracts 1 from the number of bits */
     return syscall(SYS_set_mempolicy, MPOL_PREFERRED, &nodes, CPU_SETSIZE + 1) == 0 ? 0 : errno;
 }

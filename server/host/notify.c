@@ -1,4 +1,5 @@
-/* notify.c - sends messages to the service manager in the datagrams that systemd defines. */
+/* notify.c - sends messages to the service manager in the datagrams that systemd defines, and reads which sockets it
+ * has opened. */
 #include "notify.h"
 
 #include <stddef.h>
@@ -36,8 +37,8 @@ static uint64_t number(const char *name)
     return text != NULL ? strtoull(text, NULL, 10) : 0;
 }
 
-/* Returns whether the variables of the service manager are meant for this process: the variable `name`, if it
- * is set, has this process's number. They may be inherited from another process. */
+/* Returns whether the variables of the service manager are meant for this process, not inherited from its parent: the
+ * variable `name` is this process's ID, or is not set. */
 static bool is_ours(const char *name)
 {
     const char *text = getenv(name);
@@ -54,7 +55,7 @@ static bool is_word(const char *text, size_t n, const char *word)
     return n == strlen(word) && memcmp(text, word, n) == 0;
 }
 
-/* Returns the use of the socket whose name is the first of *names, and drops that name. */
+/* Removes the first name from the list *names ("tls:http"), and returns the use of a socket with this name. */
 static pd_socket_use take_use(const char **names)
 {
     const char *name = *names;

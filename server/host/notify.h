@@ -1,5 +1,5 @@
 /* notify.h - reports the state of the daemon to the service manager, in the datagrams that systemd defines, and finds
- * the sockets that the service manager has opened. Reads environment variables, which nothing changes while threads
+ * the sockets that the service manager has opened. Reads environment variables, which must not change while threads
  * run. */
 #ifndef PD_NOTIFY_H
 #define PD_NOTIFY_H
@@ -9,7 +9,7 @@
 
 #include "daemon_config.h"
 
-/* Most listening sockets that are taken from the service manager. */
+/* Largest number of listening sockets that the daemon takes over from the service manager. */
 #define PD_NOTIFY_SOCKETS 16
 
 /* Sends a message such as "READY=1", "STOPPING=1" or "WATCHDOG=1" to the socket $NOTIFY_SOCKET, if that is set. A
@@ -18,12 +18,12 @@ bool pd_notify(const char *state);
 /* Returns the interval in ms at which to ping the service manager's watchdog: half of $WATCHDOG_USEC. Returns 0 if
  * there is no watchdog. */
 uint64_t pd_notify_watchdog_ms(void);
-/* Writes the listening sockets that the service manager has passed to this process ($LISTEN_FDS, $LISTEN_PID). Returns
- * their number, of which only the first PD_NOTIFY_SOCKETS are written. Their names ($LISTEN_FDNAMES, which systemd sets
- * from FileDescriptorName= of the socket's unit) give the protocol of their peers: "tls", "http", or frames for any
- * other name. */
+/* Stores in `sockets` the listening sockets that the service manager has passed to this process ($LISTEN_FDS,
+ * $LISTEN_PID). Returns their number; only the first PD_NOTIFY_SOCKETS are stored. The name of a socket
+ * ($LISTEN_FDNAMES, which systemd sets from FileDescriptorName= of the socket's unit) gives the protocol of its peers:
+ * "tls" means frames over TLS, "http" means HTTP, any other name means plain frames. */
 size_t pd_notify_sockets(pd_given_socket sockets[PD_NOTIFY_SOCKETS]);
-/* Returns whether one of these sockets has that use. */
+/* Returns whether the service manager has passed a socket with this use to this process. */
 bool pd_notify_has_socket(pd_socket_use use);
 
 #endif

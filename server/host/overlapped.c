@@ -1,4 +1,5 @@
-/* overlapped.c - reads ahead, writes behind and touches memory in threads of their own, and measures the disk. */
+/* overlapped.c - the threads that read files ahead, write files behind, and populate memory before its first use. Also
+ * measures the disk. */
 #include "overlapped.h"
 
 #include "disk.h"
@@ -13,30 +14,32 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Pieces fit the cache that the two threads share. */
+/* Number and size of the buffers for read-ahead. They fit into the cache that the two threads share. */
 enum { AHEAD_PIECES = 4, AHEAD_ROOM = 1 << 20, NO_FILE = -1 };
 
-/* Bytes that were read ahead. */
+/* A buffer of bytes that were read ahead. */
 typedef struct ahead {
     uint8_t *at;
-    size_t bytes, used; /* how many there are, and how many of them the user has */
-    int number;         /* error of the read; 0: none */
+    size_t bytes, used; /* number of bytes in the buffer, and of those that the user has taken */
+    int number;         /* errno of the read; 0: no error */
 } ahead;
 
 struct pd_read_ahead {
     pd_disk_pass base; /* must be the first member */
     pd_side_thread side;
     int file;        /* the file that is read without gaps; NO_FILE: none */
-    uint64_t offset; /* where its last read ended */
-    bool ahead;      /* the pieces have what follows; only the user's thread changes this and those above */
+    uint64_t offset; /* offset in the file at which the user's last read ended */
+    bool ahead;      /* the thread reads `file` ahead from `offset` on; only the user changes `file`, `offset` and
+                      * `ahead` */
     /* protected by the lock of `side` */
     ahead pieces[AHEAD_PIECES];
-    unsigned first, n;  /* pieces that are read: from `first` on, as a ring */
-    uint64_t next, end; /* what the thread has to read of the file: up to its end */
-    bool reading;       /* the thread reads a piece now */
+    unsigned first, n;  /* `pieces` is a ring: index of the oldest full buffer, and number of full buffers */
+    uint64_t next, end; /* range of the file that the thread still has to read */
+    bool reading;       /* the thread is reading into a buffer */
 };
 
-/* Waits until there is something to read, and room for it. Returns NULL when the thread has to end. */
+/* Waits until there are bytes to read and a free buffer. Returns the buffer to read into, or NULL when the thread has
+ * to end. */
 static ahead *next_ahead(pd_read_ahead *disk)
 {
     ahead *p = NULL;
@@ -54,7 +57,7 @@ static ahead *next_ahead(pd_read_ahead *disk)
     return p;
 }
 
-/* Hands a piece to the user. After an error nothing more is read. */
+/* Hands a full buffer to the user. After an error, the rest of the file is not read ahead. */
 static void end_ahead(pd_read_ahead *disk, ahead *p)
 {
     pd_side_lock(&disk->side);
@@ -76,7 +79,7 @@ static void *run_ahead(void *arg)
     return NULL;
 }
 
-/* Lets the thread read the bytes after the last read. */
+/* Lets the thread read ahead from the end of the last read, unless little is left of the file. */
 static void begin_ahead(pd_read_ahead *disk)
 {
     uint64_t size;
@@ -90,7 +93,7 @@ static void begin_ahead(pd_read_ahead *disk)
     pd_side_unlock(&disk->side);
 }
 
-/* Waits until the thread has left the file, and drops its pieces. */
+/* Ends the read-ahead of the file: waits until the thread no longer reads it, and discards the buffers. */
 static void leave_ahead(pd_read_ahead *disk)
 {
     pd_side_lock(&disk->side);
@@ -102,7 +105,7 @@ static void leave_ahead(pd_read_ahead *disk)
     disk->file = NO_FILE;
 }
 
-/* Waits for the piece that comes next. NULL: the file has ended. */
+/* Waits for the next full buffer and returns it. Returns NULL at the end of the file. */
 static ahead *wait_ahead(pd_read_ahead *disk)
 {
     ahead *p;
@@ -114,7 +117,8 @@ static ahead *wait_ahead(pd_read_ahead *disk)
     return p;
 }
 
-/* Takes bytes out of the pieces. Returns how many; fewer than wanted: the file has ended, or *number is an error. */
+/* Copies bytes from the buffers to `to`. Returns their number, which is less than `bytes` at the end of the file and
+ * after an error. *number is the errno, or 0. */
 static size_t take_ahead(pd_read_ahead *disk, uint8_t *to, size_t bytes, int *number)
 {
     size_t taken = 0;
@@ -134,7 +138,7 @@ static size_t take_ahead(pd_read_ahead *disk, uint8_t *to, size_t bytes, int *nu
     return taken;
 }
 
-/* Reads from the disk below. A file that continues where the last read has ended is read ahead from here on. */
+/* Reads from the wrapped disk. If this read continues the last one, the file is read ahead from now on. */
 static int read_below(pd_read_ahead *disk, int file, uint64_t offset, void *at, size_t bytes)
 {
     bool goes_on = file == disk->file && offset == disk->offset && offset > 0;
@@ -199,12 +203,12 @@ void pd_read_ahead_stop(pd_read_ahead *disk)
 
 enum { BEHIND_PIECES = 3, BEHIND_ROOM = 4 << 20 };
 
-/* Bytes that wait to be written. */
+/* A buffer of bytes that wait to be written. */
 typedef struct behind {
-    uint8_t *at; /* on huge pages, which the disk takes in few requests */
+    uint8_t *at; /* the memory, on huge pages, so the kernel sends it to the disk in few requests */
     size_t bytes;
     int file;
-    bool placed; /* the bytes belong at `offset` of the file; false: after those of the last piece */
+    bool placed; /* true: the bytes are written at `offset` of the file; false: they are appended to it */
     uint64_t offset;
 } behind;
 
@@ -213,11 +217,12 @@ struct pd_write_behind {
     pd_side_thread side;
     /* protected by the lock of `side` */
     behind pieces[BEHIND_PIECES];
-    unsigned first, n; /* pieces that wait or are being written: from `first` on, as a ring */
-    int number;        /* error of a write of the file that is open; 0: none */
+    unsigned first, n; /* `pieces` is a ring: index of the oldest full buffer, and number of full buffers */
+    int number;        /* errno of a failed write to the open file; 0: none failed */
 };
 
-/* Waits for a piece. Returns NULL when the thread has to stop. */
+/* Waits for a full buffer and returns it. Returns NULL when the thread has to end. Sets *skip if the buffer must not be
+ * written, because an earlier write failed. */
 static const behind *next_behind(pd_write_behind *disk, bool *skip)
 {
     const behind *p;
@@ -255,7 +260,8 @@ static void *run_behind(void *arg)
     return NULL;
 }
 
-/* Hands bytes to the thread: at most as many as a piece has room for. Waits until a piece is free. */
+/* Copies bytes into a buffer for the thread, after waiting for a free one. `bytes` is at most BEHIND_ROOM. Returns the
+ * errno of an earlier write, or 0. */
 static int hand_over(pd_write_behind *disk, behind where, const void *at, size_t bytes)
 {
     behind *p;
@@ -267,7 +273,7 @@ static int hand_over(pd_write_behind *disk, behind where, const void *at, size_t
     number = disk->number;
     pd_side_unlock(&disk->side);
     if (number != 0) return number;
-    memcpy(p->at, at, bytes); /* the thread does not know this piece yet */
+    memcpy(p->at, at, bytes); /* no lock is needed: the thread uses this buffer only after n++ */
     p->bytes = bytes;
     p->file = where.file;
     p->placed = where.placed;
@@ -300,7 +306,8 @@ static int write_file_at(void *arg, int file, uint64_t offset, const void *at, s
     return hand_all_over(arg, (behind){ .file = file, .placed = true, .offset = offset }, at, bytes);
 }
 
-/* Waits until all pieces are written. Returns the error of the writes, and forgets it if `end` is set. */
+/* Waits until all buffers are written. Returns the errno of the writes, or 0. With `end`, the errno is cleared for the
+ * next file. */
 static int settle(pd_write_behind *disk, bool end)
 {
     int number;
@@ -369,22 +376,23 @@ void pd_write_behind_stop(pd_write_behind *disk)
 }
 
 #ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* from Linux 5.14 on; older ones refuse it, and nothing is gained */
+#define MADV_POPULATE_WRITE 23 /* from Linux 5.14 on; an older kernel refuses it, so memory is not populated */
 #endif
 
-/* Bytes that are touched at a time: whoever wants the memory back waits no longer than for these. */
+/* Bytes that the warmer populates in one system call. pd_warmer_put waits for one such call at most. */
 enum { WARM_PIECE = 2 << 20 };
 
 struct pd_warmer {
     pd_numa numa;
     pd_side_thread side;
     /* protected by the lock of `side` */
-    uint8_t *at; /* memory to touch: `left` bytes */
+    uint8_t *at; /* start of the memory that is still to be populated: `left` bytes */
     size_t left;
-    bool busy; /* the thread touches a piece now */
+    bool busy; /* the thread is populating memory */
 };
 
-/* Waits for memory to touch, and takes a piece of it. Returns 0 when the thread has to end. */
+/* Waits for memory to populate. Sets *at to the start of the next bytes to populate and returns their number, or 0 when
+ * the thread has to end. */
 static size_t take_warm(pd_warmer *warmer, uint8_t **at)
 {
     size_t bytes = 0;
@@ -402,7 +410,8 @@ static size_t take_warm(pd_warmer *warmer, uint8_t **at)
     return bytes;
 }
 
-/* Ends a piece. If the kernel has refused it, the rest is not touched. */
+/* Marks the thread as idle. `done` is false if the kernel has refused the call: then the rest of the memory is not
+ * populated. */
 static void end_warm(pd_warmer *warmer, bool done)
 {
     pd_side_lock(&warmer->side);
@@ -453,7 +462,8 @@ void pd_warmer_stop(pd_warmer *warmer)
 enum { SPEED_PIECE = 4 << 20, SPEED_BYTES = 16 << 20 };
 #define SPEED_NS 100000000u
 
-/* Writes pieces until there are enough, or the time is over, and syncs the file. */
+/* Writes `piece` again and again, until SPEED_BYTES are written or SPEED_NS are over, and syncs the file. Sets *bytes
+ * to the number of bytes written. */
 static int write_sample(const pd_disk *disk, int file, const uint8_t *piece, uint64_t begun, uint64_t *bytes)
 {
     int number = 0;

@@ -1,19 +1,20 @@
-/* overlapped.h - work that threads do beside their user while a disk or the kernel is slow: files that are read ahead
- * or written behind, and memory that is touched before its first use. Also measures the disk.
+/* overlapped.h - three helper threads, which wait for a disk or the kernel in place of their user: one reads files
+ * ahead, one writes files behind, and one (the warmer) populates memory before its first use. Also measures the speed
+ * of the disk.
  *
- * **Read-ahead.** Whoever checks, hashes and copies what it reads keeps the disk waiting meanwhile. With this disk in
- * place of another one, both work at once: when a file is read from its beginning without gaps, a thread reads the next
- * pieces. Errors come out at the read that they concern. All other calls are passed on. One thread may use it, and one
- * file at a time is read ahead.
+ * **Read-ahead.** The disk is idle while its user checks, hashes and copies the bytes that it has read. So this pd_disk
+ * wraps another one: while its user reads a file from the beginning without gaps, a thread reads the bytes that follow.
+ * An error is returned by the read call whose bytes it concerns. All other calls go to the wrapped disk. Only one
+ * thread may use the pd_disk, and one file at a time is read ahead.
  *
- * **Write-behind.** A thread writes pieces while the caller makes the next ones, so a checkpoint is hashed while the
- * disk works. Of all functions of the disk only writes differ: they copy the bytes, and may report the error of an
- * earlier write of the same file, at the latest when it is synced or closed. One file is written at a time, by one
- * thread: after writes to a file comes its sync or close, before another is written.
+ * **Write-behind.** A thread writes bytes while the caller makes the next ones, so a checkpoint is hashed while the
+ * disk works. This pd_disk wraps another one, too. A write only copies the bytes. If the disk reports an error, a later
+ * write, sync or close of the same file returns it. Only one thread may write, and to one file at a time: it must sync
+ * or close a file before it writes to another one.
  *
- * **Warmer.** The first write to a page waits until the kernel has cleared it. While a job is loaded the disk is busy
- * and a core is idle, so a thread lets the kernel clear the pages of the job's shared segment before weights are read
- * there. */
+ * **Warmer.** The first write to a page of memory waits until the kernel has cleared the page. While a job is restored,
+ * the disk is busy and a core is idle. So a thread lets the kernel clear the pages of the job's shared segment before
+ * weights are read into it. */
 #ifndef PD_OVERLAPPED_H
 #define PD_OVERLAPPED_H
 
@@ -25,38 +26,39 @@
 
 typedef struct pd_read_ahead pd_read_ahead;
 
-/* Starts the thread that reads. `below` is the disk that it reads from. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED:
- * pd_read_ahead_stop frees what was made. */
+/* Starts the thread that reads ahead from the disk `below`, which is borrowed and must exist longer. PD_NO_MEMORY,
+ * PD_RESOURCE_EXHAUSTED: the thread does not run, and the caller must still call pd_read_ahead_stop(*out). */
 int pd_read_ahead_start(pd_read_ahead **out, const pd_disk *below, pd_error *err);
-/* Returns the table of the disk that reads ahead; it lives as long as the thread. */
+/* Returns the disk that reads ahead. It is valid until pd_read_ahead_stop. */
 const pd_disk *pd_read_ahead_disk(const pd_read_ahead *disk);
 /* Ends the thread. No file may be open. Accepts NULL. */
 void pd_read_ahead_stop(pd_read_ahead *disk);
 
 typedef struct pd_write_behind pd_write_behind;
 
-/* Starts the thread. `below` does the work; it is borrowed and must exist longer. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED:
- * the thread cannot be started. Then pd_write_behind_stop frees what was made. */
+/* Starts the thread that writes to the disk `below`, which is borrowed and must exist longer. PD_NO_MEMORY,
+ * PD_RESOURCE_EXHAUSTED: the thread does not run, and the caller must still call pd_write_behind_stop(*out). */
 int pd_write_behind_start(pd_write_behind **out, const pd_disk *below, pd_error *err);
-/* Returns the functions of the disk, which are valid until pd_write_behind_stop. */
+/* Returns the disk that writes behind. It is valid until pd_write_behind_stop. */
 const pd_disk *pd_write_behind_disk(const pd_write_behind *disk);
 /* Ends the thread. No file may be open for writing. Accepts NULL. */
 void pd_write_behind_stop(pd_write_behind *disk);
 
 typedef struct pd_warmer pd_warmer;
 
-/* Starts the thread, which takes memory from the chosen node first. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED:
- * pd_warmer_stop frees what was made. */
+/* Starts the thread. The memory that it populates lies on the chosen NUMA node while that has free memory.
+ * PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED: the thread does not run, and the caller must still call pd_warmer_stop(*out). */
 int pd_warmer_start(pd_warmer **out, const pd_numa *numa, pd_error *err);
-/* Lets the thread (`arg`, a pd_warmer) touch this memory, which is mapped and begins with a page. Content is unchanged.
- * Waits until the thread has left the memory of the call before, and drops what is left of it. 0 bytes: only that, so
- * the memory may be unmapped. */
+/* Lets the warmer (`arg`, a pd_warmer) populate `bytes` bytes of mapped memory, which begin at a page boundary. Their
+ * content does not change. Before that, stops the work on the memory of the previous call, and waits until the thread
+ * no longer uses that memory. With 0 bytes, the call only stops that work: then the caller may unmap the memory. */
 void pd_warmer_put(void *arg, void *at, size_t bytes);
-/* Ends the thread; memory that was not touched yet stays so. Accepts NULL. */
+/* Ends the thread, which does not populate the rest of its memory. Accepts NULL. */
 void pd_warmer_stop(pd_warmer *warmer);
 
-/* Writes a file of up to 16 MiB into a directory, for at most about 0.1 s, waits until the disk has it, and removes it.
- * Sets *bytes_per_s to the speed; 0: after an error. Errors are those of the disk, and PD_NO_MEMORY. */
+/* Measures how fast the disk writes. Writes a file of up to 16 MiB into the directory `dir`, for about 0.1 s at most,
+ * syncs it, and removes it. Sets *bytes_per_s to the speed, or to 0 after an error. Fails with PD_NO_MEMORY or the
+ * error of the disk. */
 int pd_disk_speed(const pd_disk *disk, const char *dir, uint64_t *bytes_per_s, pd_error *err);
 
 #endif

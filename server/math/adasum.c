@@ -13,16 +13,15 @@
 
 enum { RANGE = 1 << 16, LEAST_RANGE = 1 << 10, BLOCK = PD_GRAM_BLOCK, MANY = PD_GRAM_VECTORS, LINE = 16 };
 #define EPSILON 1e-30
-/* A merged vector fa + gb (two vectors a and b with factors f and g) counts as 0 if |fa + gb|^2 is below this times
- * |fa|^2 + |gb|^2. */
+/* The merged vector f a + g b of two vectors a and b counts as 0 if |f a + g b|^2 < CANCELLED (|f a|^2 + |g b|^2). */
 #define CANCELLED 1e-14
-#define NS_PER_DOT 0.06 /* time in ns, on one core, that the dot product of two vectors takes for each element */
+#define NS_PER_DOT 0.06 /* time in ns, on one core, of the dot product of two vectors, for each element */
 #define NS_PER_TERM 0.3 /* time in ns, on one core, to read an element and convert it to float64 */
 
-/* A level of the tree in which vectors are merged in pairs. The level is cut into groups that are merged independently.
- * Leaf j of group g is vector number (g * leaves + j) * stride. If the number k of vectors is not a power of two, the
- * first level also merges each surplus vector into a leaf: vector number r + width into leaf r, where width is the
- * largest power of two below k. */
+/* One stage merges several levels of the tree of pairs. Its vectors are divided into groups, each of which is merged
+ * independently into one vector. Leaf j of group g is vector number (g * leaves + j) * stride. If the number k of
+ * vectors is not a power of two, the first stage also merges each surplus vector into a leaf: vector number r + width
+ * into leaf r, where width is the largest power of two below k. */
 typedef struct stage {
     int leaves, groups, stride;
 } stage;
@@ -30,21 +29,23 @@ typedef struct stage {
 struct pd_adasum {
     pd_adasum_form form;
     pd_vectors in;
-    int64_t n, range, ranges; /* number of elements of a unit; number of such ranges in the vectors */
+    int64_t n, range, ranges; /* number of elements of a vector; number of elements in a range; number of ranges in a
+                               * vector */
     float *to;
     stage stage;
     /* Number of leaves of the whole tree of merges: the largest power of two that is at most k, the number of vectors.
      * 1 in the form `vdot`, which has no tree. */
     int width;
-    /* whether this level of the tree reads the contributions; later levels read the results of the level before */
+    /* whether this stage reads the vectors in `in`; later stages read the results of the stage before */
     bool first;
     bool combines; /* whether this pass combines the vectors; otherwise it computes their dot products */
     int n_dots;    /* number of dot products that one unit computes */
-    double *dots;  /* the dot products, indexed by group, range and number of the dot product */
-    /* The factor of each vector, indexed by group and member of the group. It is 1 until it is computed. Shares the
+    double *dots;  /* the dot products, by group, range and index of the dot product */
+    /* The factor of each vector in the result, by group and member of the group; 1 until it is computed. Lies in the
      * allocation of `dots`. */
     double *scale;
-    float *largest; /* largest magnitude of the result in each range (pd_largest); shares the allocation of `dots` */
+    float *largest; /* for each range, the largest magnitude of the result (pd_largest); lies in the allocation of
+                     * `dots` */
     float *scratch[];
 };
 
@@ -61,8 +62,8 @@ static int largest_power(int k)
     return power;
 }
 
-/* Returns the number of leaves of a group of vectors in the first level of the tree of merges. The leaves, and the
- * surplus vectors that are merged into them, are together at most MANY vectors. */
+/* Returns the number of leaves of a group in the first stage. The leaves and the surplus vectors that are merged into
+ * them are at most MANY vectors. */
 static int first_leaves(int k)
 {
     int width = largest_power(k), most = width == k ? MANY : MANY / 2;
@@ -75,8 +76,8 @@ int64_t pd_adasum_scratch_vectors(pd_adasum_form form, int k)
     return form == PD_ADASUM_VDOT ? 0 : largest_power(k) / first_leaves(k) - 1;
 }
 
-/* Writes the numbers of the vectors that group g merges: first its leaves, then the surplus vectors that are merged
- * into the leaves. Returns how many vectors these are. */
+/* Stores in `member` the numbers of the vectors that group g merges: first its leaves, then the surplus vectors that
+ * are merged into the leaves. Returns how many they are. */
 static int members(const pd_adasum *a, int g, int *member)
 {
     const stage *s = &a->stage;
@@ -88,9 +89,9 @@ static int members(const pd_adasum *a, int g, int *member)
     return n;
 }
 
-/* Returns the array that receives the result of a group of vectors, given the number of its first vector, `leaf`.
- * Results go to one array for each group of the first level: `to` for group 0, a scratch vector for any other. A group
- * of a later level overwrites the first array that it reads. */
+/* Returns the array for the result of the group whose first vector is number `leaf`. Each group of the first stage has
+ * an array: `to` for group 0, a scratch vector for each other group. A group of a later stage overwrites the first
+ * array that it reads. */
 static float *result(const pd_adasum *a, int leaf)
 {
     int slot = leaf / first_leaves(a->in.k);
@@ -98,8 +99,8 @@ static float *result(const pd_adasum *a, int leaf)
     return slot == 0 ? a->to : a->scratch[slot - 1];
 }
 
-/* Returns elements [first, first + n) of a vector that this level of the tree of merges reads, followed by zeros up to
- * `room` elements. Copies them into the buffer `tile` if necessary. */
+/* Returns elements [first, first + n) of a vector that this stage reads, followed by zeros up to `room` elements.
+ * Copies them into the buffer `tile` if necessary. */
 static const float *load(const pd_adasum *a, int vector, size_t run, int64_t first, int64_t n, int64_t room,
                          float *tile)
 {
@@ -135,8 +136,8 @@ static bool next_block(const pd_adasum *a, int64_t range, block *b)
     return true;
 }
 
-/* Adds k vectors, each times its factor, to the sum, in order, in one loop. `first`: the sum starts with these vectors.
- * The callers pass `k` and `first` as constants, so the compiler unrolls the loop. */
+/* Adds k vectors, each times its factor, to `sum`, in order, in one loop. With `first`, the old values of `sum` are
+ * ignored. The callers pass `k` and `first` as constants, so the compiler unrolls the loop. */
 PD_INLINE void sum_group(double *restrict sum, const float *const *x, const double *scale, int k, bool first)
 {
     for (int i = 0; i < BLOCK; i++) {
@@ -158,8 +159,7 @@ PD_INLINE void sum_group(double *restrict sum, const float *const *x, const doub
 SUM(1)
 SUM(4)
 
-/* Adds k <= MANY vectors, each times its factor, to the sum. `first`: the sum starts with these vectors; otherwise it
- * already holds the earlier ones. */
+/* Adds k <= MANY vectors, each times its factor, to `sum`. With `first`, the old values of `sum` are ignored. */
 static void sum_block(double *sum, const float *const *x, const double *scale, int k, bool first)
 {
     for (int j = 0, some; j < k; j += some, first = false) {
@@ -171,7 +171,7 @@ static void sum_block(double *sum, const float *const *x, const double *scale, i
     }
 }
 
-/* Computes the sum of k vectors over one block of elements, MANY vectors at a time. Term j is scale[j] times vector
+/* Computes the sum of k vectors over one `block` of elements, MANY vectors at a time. Term j is scale[j] times vector
  * number member[j], or number j if `member` is NULL. */
 static void sum_vectors(const pd_adasum *a, const block *b, int k, const int *member, const double *scale, double *sum)
 {
@@ -188,7 +188,7 @@ static void sum_vectors(const pd_adasum *a, const block *b, int k, const int *me
 
 PD_CLONES(void, widen, (double *restrict to, const float *restrict x), (to, x))
 {
-    /* While dot products of this block of elements are computed, the next block comes into the cache. */
+    /* Prefetches the next BLOCK elements, which reach the cache while dot products of these elements are computed. */
     for (int i = 0; i < BLOCK; i += LINE) {
         __builtin_prefetch(x + i + BLOCK, 0, 2);
         for (int j = i; j < i + LINE; j++) to[j] = (double)x[j];
@@ -290,8 +290,8 @@ static void vdot_scales(int k, const double *dots, double *scale)
     }
 }
 
-/* Adds up the dot products of group g over all ranges of elements, in order, and stores the sums in place of those of
- * the first range. Returns them. */
+/* Adds up the dot products of group g over all ranges of elements, in order. Stores the sums in place of the dot
+ * products of the first range, and returns them. */
 static double *fold_ranges(const pd_adasum *a, int g)
 {
     double *sum = a->dots + (size_t)g * (size_t)a->ranges * (size_t)a->n_dots;
@@ -301,7 +301,7 @@ static double *fold_ranges(const pd_adasum *a, int g)
     return sum;
 }
 
-/* Rounds sums to float32. Returns the largest magnitude (pd_largest). */
+/* Rounds sums to float32. Returns the largest magnitude of a result (pd_largest). */
 PD_CLONES(float, store, (float *restrict to, const double *restrict sum, int64_t n), (to, sum, n))
 {
     int32_t most = 0;
@@ -342,8 +342,8 @@ static void plan_stage(pd_adasum *a)
     memset(a->dots, 0, (size_t)a->stage.groups * (size_t)a->ranges * (size_t)a->n_dots * sizeof *a->dots);
 }
 
-/* Returns the number of elements of a unit. A unit that reads more than MANY vectors has fewer elements, so that it
- * reads about as much memory as any other. */
+/* Returns the number of elements of a range. If a unit reads more than MANY vectors, its range is shorter, so that all
+ * units read about the same amount of memory. */
 static int64_t range_of(pd_adasum_form form, int k)
 {
     int64_t range = form == PD_ADASUM_VDOT && k > MANY ? (int64_t)RANGE * MANY / k / BLOCK * BLOCK : RANGE;

@@ -1,37 +1,37 @@
-/* adasum.h - Adasum of k vectors: gradients that agree are averaged, gradients that are orthogonal are added. Pure
- * functions; any thread.
+/* adasum.h - computes the Adasum of k vectors: gradients that agree are averaged, gradients that are orthogonal are
+ * added. Pure functions; any thread.
  *
  * Adasum: Maleki, Musuvathi, Mytkowicz, Saarikivi, Xu, Eksarevskiy, Ekanayake, Barsoum: Scaling distributed training
- * with adaptive summation (arXiv:2006.02924); in the two forms that Trax has implemented (trainer.py,
- * _average_multidevice_gradients):
+ * with adaptive summation (arXiv:2006.02924). Both forms of the library Trax (trainer.py,
+ * _average_multidevice_gradients) are here:
  *
  *     tree  merge(a, b) = (1 - ab / (2 aa + 1e-30)) a + (1 - ab / (2 bb + 1e-30)) b
  *           It is applied to vectors 0 and 1, 2 and 3, ...; then to the results of 0 and 1, and so on.
  *     vdot  sum over r of g_r (1 - (g_r s - g_r g_r) / (k g_r g_r)), s the sum of all
  *           There is no epsilon: one vector of zeros makes the result NaN (0/0).
  *
- * Trax exchanges in a butterfly: each replica merges with its partner. merge(a, b) and merge(b, a) have the same bits,
- * so all replicas of a subtree hold the same vector, and computing one tree gives the result of every replica. Trax
- * takes the mean of these results at the end. The mean differs from them at most in the last bit.
+ * In Trax each replica merges its vector with its partner's (a butterfly exchange). merge(a, b) and merge(b, a) have
+ * the same bits, so all replicas get the same result, and computing one tree is enough. At the end Trax takes the mean
+ * of the replicas' equal results. The mean differs from a result at most in the last bit.
  *
  * Trax refuses a number of vectors that is not a power of two (pd_adasum_is_exact). Here the surplus vectors are merged
- * first: with 2^L the largest power of two below their number, vector 2^L + r is merged into vector r.
+ * first: vector 2^L + r is merged into vector r, where 2^L is the largest power of two below k.
  *
  * How it is computed: every result is a linear combination of the vectors. The dot products of merged vectors follow
  * from the dot products of the vectors themselves. So eight vectors at a time are read twice: once for their dot
- * products, once to be combined. Only the combination of the eight is written to memory. Dot products and the
- * combination are in float64, rounded to float32 once.
+ * products, once to combine them. Only the combination of the eight is written to memory. Dot products and the
+ * combination are computed in float64; the combination is rounded to float32 once.
  *
  * Special cases:
  *
- *   - If two vectors nearly cancel (the norm of the merged vector is below 1e-7 of theirs), the merged vector counts as
- *     zero in later dot products: in float32 its direction would be nothing but rounding errors.
+ *   - If two vectors nearly cancel (the norm of the merged vector is below 1e-7 of their norms), the merged vector
+ *     counts as zero in later dot products: in float32 its direction would be nothing but rounding errors.
  *   - The Adasum tree of a single vector is that vector, bit for bit.
  *   - NaN or infinity in one of several vectors makes the whole result NaN, because it enters the dot products.
  *
- * The work is cut into units of fixed ranges of elements, in passes that must follow each other. The bits of the result
- * depend on the values alone: not on which thread runs which unit when, nor on how the vectors are cut into runs
- * (contiguous pieces of memory).
+ * The computation consists of passes, one after the other. Each pass is cut into units, which are fixed ranges of
+ * elements. The bits of the result depend on the values alone: not on which thread runs which unit and when, nor on how
+ * the vectors are cut into runs (vector_runs.h).
  *
  *     pd_adasum_begin(&a, PD_ADASUM_TREE, &vectors, n, to, scratch)
  *     while (pd_adasum_units(a) > 0) {
@@ -47,18 +47,18 @@
 typedef enum pd_adasum_form { PD_ADASUM_TREE, PD_ADASUM_VDOT } pd_adasum_form;
 typedef struct pd_adasum pd_adasum;
 
-/* Returns whether the program Trax computes the Adasum tree of k vectors: k is a power of two. Trax refuses other
- * numbers. */
+/* Returns whether Trax accepts k vectors in the tree form, so that the results can be compared: k is a power of two. */
 bool pd_adasum_is_exact(int k);
-/* Returns how many scratch vectors of n float32 the Adasum of k vectors needs besides the result `to`. The tree form
- * needs none for up to eight vectors (up to four if k is not a power of two). The vdot form never needs any. */
+/* Returns the number of scratch vectors, each as long as the vectors, that the Adasum of k vectors needs besides the
+ * result `to`. The tree form needs none for up to eight vectors (up to four if k is not a power of two). The vdot form
+ * never needs any. */
 int64_t pd_adasum_scratch_vectors(pd_adasum_form form, int k);
 
 /* Prepares the Adasum of v->k >= 1 vectors of n elements. The result will be in to[0, n). PD_NO_MEMORY: nothing is
  * prepared.
  *
- * `scratch` has pd_adasum_scratch_vectors pointers to n floats each; it is NULL if none are needed. Neither `to` nor
- * the scratch vectors may overlap the vectors. *v and the array `scratch` are copied. The memory that they point to
+ * `scratch` has pd_adasum_scratch_vectors elements, each a pointer to n floats; NULL if that number is 0. Neither `to`
+ * nor the scratch vectors may overlap the vectors. *v and the array `scratch` are copied. The memory that they point to
  * must stay in place until pd_adasum_end. Allocates a few bytes per thousand elements of the vectors. */
 int pd_adasum_begin(pd_adasum **out, pd_adasum_form form, const pd_vectors *v, int64_t n, float *to,
                     float *const *scratch);

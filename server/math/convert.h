@@ -1,5 +1,5 @@
-/* convert.h - conversions between element types. They round as the instructions of IEEE hardware do, bit for bit. Pure
- * functions; any thread. */
+/* convert.h - converts elements between float32, float16 and bfloat16. Rounds as the instructions of IEEE hardware do,
+ * bit for bit. Pure functions; any thread. */
 #ifndef PD_CONVERT_H
 #define PD_CONVERT_H
 
@@ -9,9 +9,9 @@
 
 #include "cpu.h"
 
-/* Converts elements [0, n) of `from` into `to`; the two must not overlap. Values go through float32 and are rounded to
- * nearest even. NaN stays NaN, a value that float16 cannot hold becomes infinite, and subnormal numbers are kept. Equal
- * types are copied bit for bit. */
+/* Converts elements [0, n) of `from` into `to`, which must not overlap. Values are converted to float32 and then
+ * rounded to nearest even. NaN stays NaN, a value that float16 cannot hold becomes infinite, and subnormal numbers are
+ * kept. Equal types are copied bit for bit. */
 void pd_convert(void *to, pd_dtype to_type, const void *from, pd_dtype from_type, int64_t n);
 
 PD_INLINE uint32_t pd_f32_bits(float x)
@@ -50,9 +50,9 @@ PD_INLINE uint16_t pd_bf16_from_f32(float x)
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
 }
 
-/* Converts a float16 to float32 by moving its exponent and mantissa into their places in a float32. The exponents of
- * the two types are offset differently, so the float32 is then the value times 2^-112. A product by 2^112, which is
- * exact, corrects it. */
+/* Converts a float16 to float32 by moving its exponent and mantissa into their places in a float32. The two types have
+ * different exponent biases, so the float32 is then the value times 2^-112. Multiplication by 2^112, which is exact,
+ * corrects it. */
 PD_INLINE float pd_f32_from_f16(uint16_t h)
 {
     uint32_t magnitude = (uint32_t)(h & 0x7fffu) << 13;
@@ -63,13 +63,13 @@ PD_INLINE float pd_f32_from_f16(uint16_t h)
     return pd_f32_from_bits((magnitude >= 0x0f800000u ? special : bits) | (uint32_t)(h & 0x8000u) << 16);
 }
 
-/* Rounds |x| to float16 by one addition. The addend is 2^13 times the power of two at or below |x|: the last place of
- * such a float32 is where float16 rounds. Below 2^-14 float16 has a fixed last place, so the power is at least 2^-14.
- * The mantissa of the sum is then the rounded mantissa. If rounding carries out of the mantissa, it raises the
- * exponent, as it should.
+/* Rounds |x| to float16 by adding to it 2^13 times the largest power of two that is at most |x|. The last place of the
+ * sum, a float32, has the value of the last place of the float16, so the addition rounds |x| there, and the lowest bits
+ * of the sum are the mantissa of the float16. A carry out of the mantissa raises the exponent, as it must. Below 2^-14
+ * the last place of a float16 has a fixed value, so the power is at least 2^-14.
  *
- * Values from 65520 on give infinity: |x| is first limited to 65536, whose exponent is that of infinity in float16. A
- * NaN is limited, too, and gets its mantissa back. */
+ * |x| is first limited to 65536, which becomes infinity in float16, as does every value from 65520 on. A NaN is
+ * limited, too, and then gets its mantissa back. */
 PD_INLINE uint16_t pd_f16_from_f32(float x)
 {
     int32_t bits = (int32_t)pd_f32_bits(x), magnitude = bits & 0x7fffffff;
@@ -80,8 +80,8 @@ PD_INLINE uint16_t pd_f16_from_f32(float x)
     float places;
     uint32_t half;
 
-    /* `power` is the power of two at or below |x|. It is raised to 2^-14, the smallest normal number of float16, if it
-     * is less: below that number the last place of a float16 has a fixed value. */
+    /* `power` is the largest power of two that is at most |x|, but at least 2^-14, the smallest normal number of
+     * float16. */
     power = power > 0x38800000 ? power : 0x38800000;
     places = pd_f32_from_bits((uint32_t)power + (13u << 23));
     half = (pd_f32_bits(pd_f32_from_bits((uint32_t)finite) + places) & 0xfff) + ((uint32_t)(power - 0x38800000) >> 13);

@@ -5,17 +5,16 @@
 
 #define HALF(gram, i, j, h) ((pd_doubles *)((gram)->lane[PD_GRAM_AT(i, j)] + 4 * (h)))
 
-/* TILE is the number of vectors whose dot products with each other are summed in one loop. PAIR is the number of
- * vectors that one loop multiplies with TILE other ones. With these numbers the sums stay in the 16 registers of
- * AVX2. */
+/* TILE: number of vectors whose dot products with each other are summed in one loop. PAIR: number of vectors whose dot
+ * products with TILE others are summed in one loop. With these numbers the sums stay in the 16 registers of AVX2. */
 enum { TILE = 4, PAIR = 2 };
 
 /* Adds the dot products of all pairs among the n vectors x[first] ... x[first + n - 1]. Each dot product is split into
  * eight lanes: if half is 0, the function computes lanes 0 to 3, otherwise lanes 4 to 7. The callers pass n and half as
  * constants, so that the loops are unrolled.
  *
- * In this file the compiler may fuse a product and a sum into one instruction. That changes no bit of the result, since
- * products of two float32 are exact in float64. */
+ * In this file the compiler may fuse a multiplication and an addition into one instruction. That changes no bit of the
+ * result, because products of two float32 are exact in float64. */
 PD_INLINE void triangle_half(pd_gram *gram, const double *const *x, int first, int n, int half)
 {
     pd_doubles sum[TILE * (TILE + 1) / 2], v[TILE];

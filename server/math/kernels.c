@@ -4,8 +4,8 @@
 #include "convert.h"
 #include "lanes.h"
 
-/* Number of elements of the sum `acc` that are computed at a time. They stay in the first-level cache while the addends
- * are added one after the other. */
+/* Number of elements of `acc` that are computed at a time. They stay in the first-level cache while the addends are
+ * added to them. */
 enum { TILE = 2048 };
 
 PD_INLINE bool finite_bits(uint32_t bits)
@@ -13,11 +13,11 @@ PD_INLINE bool finite_bits(uint32_t bits)
     return (bits & 0x7fffffffu) < 0x7f800000u;
 }
 
-/* Largest number of float32 addends that one loop adds. Four make the loop as fast as memory. */
+/* Largest number of float32 addends that one loop adds. With four, memory bandwidth limits the loop. */
 enum { GROUP = 4 };
 
-/* Adds k vectors, each times its weight, to the sum `acc` in one loop. `first`: they replace what `acc` holds. The
- * callers pass `k` and `first` as constants, so that the loop has no branches. */
+/* Adds k vectors, each times its weight, to the sum `acc` in one loop. With `first`, the old values of `acc` are
+ * ignored. The callers pass `k` and `first` as constants, so that the loop has no branches. */
 PD_INLINE void sum_group(float *acc, const pd_addend *x, int64_t offset, int64_t n, int k, bool first)
 {
     const float *a = (const float *)x[0].at + offset, *b = a, *c = a, *d = a;
@@ -85,7 +85,8 @@ static sum_function *group_function(const pd_addend *x, int size, bool first)
     return first ? sets[size - 1] : adds[size - 1];
 }
 
-/* Returns the bits of the largest magnitude. The order of the bits is that of the magnitudes, with NaN at the end. */
+/* Returns the bits of the largest magnitude. Read as integers, they have the same order as the magnitudes, with NaN
+ * last. */
 PD_CLONES(int32_t, largest_bits, (const float *x, int64_t n), (x, n))
 {
     int32_t most = 0;
@@ -150,7 +151,7 @@ PD_CLONES(bool, finite_16, (const uint16_t *x, uint16_t exponent, int64_t n), (x
 
 bool pd_all_finite(const void *at, pd_dtype dtype, int64_t n)
 {
-    /* The vector is checked piece by piece, so that the search ends soon if an element near the front is not finite. */
+    /* Checks TILE elements at a time, so that the search ends soon if an element near the beginning is not finite. */
     for (int64_t i = 0; i < n; i += TILE) {
         int64_t some = n - i < TILE ? n - i : TILE;
         const char *tile = (const char *)at + (size_t)i * pd_dtype_size(dtype);
@@ -180,8 +181,8 @@ bool pd_all_finite_f64(const double *x, int64_t n)
     return true;
 }
 
-/* Copies the last n < 16 elements of a vector, and pads them with zeros to 16 elements, as many as one turn of the loop
- * reads. */
+/* Copies the last n < 16 elements of a vector, and pads them with zeros to 16 elements, the number that one iteration
+ * of the loop reads. */
 PD_INLINE void load_tail(float *tail, const float *x, int64_t n)
 {
     memset(tail, 0, 16 * sizeof *tail);

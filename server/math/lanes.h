@@ -1,8 +1,8 @@
-/* lanes.h - sums of float64 numbers in eight lanes, in registers of any instruction set.
+/* lanes.h - sums float64 numbers in eight lanes, in the vector registers of any instruction set.
  *
- * A long sum has one order of additions, whatever the width of the registers: element i is added to lane i mod 8, and
- * the lanes are added pairwise at the end. The eight lanes lie in two vectors of 32 bytes: AVX2 has no wider registers,
- * and with AVX2 gcc keeps wider vectors in memory, which is five times slower. */
+ * The order of additions does not depend on the width of the registers: element i is added to lane i mod 8, and the
+ * lanes are added pairwise at the end. The eight lanes lie in two vectors of 32 bytes: AVX2 has no wider registers, and
+ * with AVX2 gcc keeps wider vectors in memory, which is five times slower. */
 #ifndef PD_LANES_H
 #define PD_LANES_H
 
@@ -11,11 +11,11 @@
 typedef double pd_doubles __attribute__((vector_size(32), aligned(8), may_alias));
 typedef float pd_floats __attribute__((vector_size(16), aligned(4), may_alias));
 
-/* The vector of four numbers that begins at the address `at`. It needs no more alignment than one number does. */
+/* The four numbers that begin at the address `at`, as a vector. The address needs only the alignment of one number. */
 #define PD_DOUBLES(at) (*(const pd_doubles *)(at))
 #define PD_FLOATS(at) (*(const pd_floats *)(at))
 
-/* Eight partial sums: `low` are numbers 0 to 3, `high` numbers 4 to 7. */
+/* Eight lanes: `low` contains lanes 0 to 3, `high` lanes 4 to 7. */
 typedef struct pd_lanes {
     pd_doubles low, high;
 } pd_lanes;

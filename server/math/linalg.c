@@ -7,8 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Converts a dimension for BLAS, which counts in int. Used also for the stride, which BLAS wants to be at least 1, even
- * for empty matrices. */
+/* Converts a dimension or a stride to int, the type that BLAS takes. */
 static int size(int64_t n)
 {
     assert(n >= 0 && n <= INT_MAX);
@@ -72,7 +71,8 @@ void pd_syrk(pd_mat S, float beta, float alpha, pd_mat A, pd_side side)
                 stride(S));
 }
 
-/* The rows consist of a rectangle, left of the square on the diagonal, and of the lower half of that square. */
+/* Rows [first, end) of S consist of a square on the diagonal, of which only the lower half is computed, and of a
+ * rectangle left of it. */
 void pd_syrk_rows(pd_mat S, float beta, float alpha, pd_mat A, pd_side side, int64_t first, int64_t end)
 {
     pd_turn turn = side == PD_LEFT ? PD_AS_IS : PD_TRANSPOSED, other = side == PD_LEFT ? PD_TRANSPOSED : PD_AS_IS;
@@ -106,8 +106,9 @@ static void copy(pd_mat to, pd_mat from)
         memcpy(to.at + i * to.stride, from.at + i * from.stride, (size_t)to.cols * sizeof *to.at);
 }
 
-/* The part of op(U) that the result needs is a square on the diagonal, and a rectangle: op(U) is zero on one side of
- * the square. [from, to) are the rows of B (PD_LEFT) or columns of B (PD_RIGHT) that meet the rectangle. */
+/* The result depends on a square on the diagonal of op(U), and on a rectangle on one side of the square; on its other
+ * side op(U) is zero. [from, to) are the rows of B (PD_LEFT) or columns of B (PD_RIGHT) by which the rectangle is
+ * multiplied. */
 void pd_trmm_part(pd_mat C, pd_mat B, pd_mat U, pd_turn u, pd_side side, int64_t first, int64_t end)
 {
     bool left = side == PD_LEFT, behind = left == (u == PD_AS_IS);
@@ -162,9 +163,9 @@ void pd_gemm_half(pd_mat S, float alpha, pd_mat A, pd_turn a, pd_mat B, pd_turn 
     pd_gemm_half(pd_mat_part(S, top, top, rest, rest), alpha, below, a, cols_from(B, b, top, n), b);
 }
 
-/* Computes columns of the product of two upper triangles. They consist of a rectangle U12 above a square U22 on the
- * diagonal. The rectangle becomes T11 U12 + T12 U22. The square becomes T22 U22, a product of two upper triangles
- * again. */
+/* Computes columns [first, end) of the product of two upper triangles. These columns of U are a rectangle U12 above a
+ * square U22 on the diagonal. The rectangle becomes T11 U12 + T12 U22. The square becomes T22 U22, a product of two
+ * upper triangles again. */
 void pd_trmm_upper_columns(pd_mat U, pd_mat T, int64_t first, int64_t end)
 {
     int64_t n = end - first;
@@ -191,9 +192,9 @@ void pd_trmm_upper(pd_mat U, pd_mat T)
     pd_trmm_upper_columns(U, T, 0, n / 2);
 }
 
-/* Copies the lower half of a square matrix over its upper half, in squares of 8 by 8. Writing goes along rows, so
- * reading goes down columns. Rows whose distance in memory is a power of 2 fall into the same set of the first-level
- * cache; eight such rows still fit into it. */
+/* Copies the lower half of a square matrix over its upper half, in squares of 8 by 8. It writes along rows, and so
+ * reads down columns. Rows whose distance in memory is a power of 2 use the same set of the first-level cache; eight
+ * such rows still fit into the set. */
 #define MIRROR(name, type)                                                                                             \
     static void name(type *at, int64_t n, int64_t stride)                                                              \
     {                                                                                                                  \

@@ -1,11 +1,11 @@
-/* linalg.h - products of matrices by BLAS. Pure functions; any thread.
+/* linalg.h - multiplies matrices, by BLAS. Pure functions; any thread.
  *
  * A pd_mat is a borrowed view: row-major, with `stride` floats from one row to the next. The shapes of the arguments
  * must fit; this is asserted. Outputs must not overlap inputs. Every dimension is below 2^31. With beta = 0 the old
  * values of C are not read, so they may be NaN.
  *
- * BLAS may compute a call on several threads. It uses the calling thread alone inside a parallel region of several
- * threads, and after that thread has called pd_blas_one_thread (blascore.h). */
+ * BLAS may compute a call on several threads. It uses only the calling thread inside a parallel region of several
+ * threads, and after the thread has called pd_blas_one_thread (blascore.h). */
 #ifndef PD_LINALG_H
 #define PD_LINALG_H
 
@@ -13,13 +13,13 @@
 
 typedef struct pd_mat {
     float *at;
-    int64_t rows, cols, stride; /* number of floats from one row to the next; at least the number of columns */
+    int64_t rows, cols, stride; /* stride: number of floats from one row to the next, at least `cols` */
 } pd_mat;
 
-/* Whether a matrix enters a product as it is or transposed. op(A) below is A or its transpose A'. */
+/* Says whether op(A) in the comments below is the matrix A itself or its transpose A'. */
 typedef enum pd_turn { PD_AS_IS, PD_TRANSPOSED } pd_turn;
-/* The side from which a matrix is multiplied. In pd_syrk it chooses the product: A A' (PD_LEFT), with as many rows as
- * A, or A' A (PD_RIGHT), with as many rows as A has columns. A' is A transposed. */
+/* The side from which a matrix is multiplied. In pd_syrk it chooses the product A A' (PD_LEFT) or A' A (PD_RIGHT),
+ * where A' is A transposed. */
 typedef enum pd_side { PD_LEFT, PD_RIGHT } pd_side;
 
 /* Returns a view of a matrix whose rows follow each other without gaps. */
@@ -28,13 +28,13 @@ static inline pd_mat pd_mat_dense(float *at, int64_t rows, int64_t cols)
     return (pd_mat){ at, rows, cols, cols };
 }
 
-/* Returns a view of a part of M: `rows` rows from row `top` on, `cols` columns from column `left` on. */
+/* Returns a view of a rectangle of M: `rows` rows from row `top` on, `cols` columns from column `left` on. */
 static inline pd_mat pd_mat_part(pd_mat M, int64_t top, int64_t left, int64_t rows, int64_t cols)
 {
     return (pd_mat){ M.at + top * M.stride + left, rows, cols, M.stride };
 }
 
-/* Return a view of a part of M: pd_mat_rows of rows [first, end), pd_mat_cols of columns [first, end). */
+/* pd_mat_rows returns a view of rows [first, end) of M, pd_mat_cols of its columns [first, end). */
 static inline pd_mat pd_mat_rows(pd_mat M, int64_t first, int64_t end)
 {
     return pd_mat_part(M, first, 0, end - first, M.cols);
@@ -63,7 +63,7 @@ void pd_trmm_part(pd_mat C, pd_mat B, pd_mat U, pd_turn u, pd_side side, int64_t
  * its transpose. */
 void pd_trsm(pd_mat B, pd_mat U, pd_turn u, pd_side side);
 /* Computes U <- T U for upper triangular matrices of one size, at a quarter of the cost of pd_gemm. Below its diagonal
- * U holds zeros, and keeps them. Elements of T below its diagonal are not read. pd_trmm_upper_columns computes only
+ * U must contain zeros, which stay. Elements of T below its diagonal are not read. pd_trmm_upper_columns computes only
  * columns [first, end) of U, and reads no others. */
 void pd_trmm_upper(pd_mat U, pd_mat T);
 void pd_trmm_upper_columns(pd_mat U, pd_mat T, int64_t first, int64_t end);

@@ -1,17 +1,18 @@
-/* quantize.c - stores tensors in int8, int16 or bfloat16 as Google's Distributed Shampoo ("upstream") does
- * (quantization_utils.py). A column's bucket is the step between two of its neighbouring codes.
+/* quantize.c - converts tensors to int8, int16, bfloat16 or float16 and back, as Google's Distributed Shampoo
+ * ("upstream", quantization_utils.py) does. A column's bucket is the difference between the values of two neighbouring
+ * codes.
  *
  * NaN and infinity: in upstream's arithmetic a column with an infinity gets the bucket inf. A column with a NaN gets
  * the bucket NaN, and so does a column whose diagonal element is kept apart and not finite (inf - inf). All elements of
- * such a column read as NaN, whatever its codes are. Other columns are not affected. Upstream converts NaN and floats
- * out of range to integer codes, and neither C nor upstream's language defines the result; here these codes are 0.
+ * such a column read as NaN, whatever its codes are. Other columns are not affected. The codes of such a column are 0
+ * here; upstream's are undefined, because they are conversions of NaN to integers.
  *
  * Tiny values: a bucket that is a subnormal number may be rounded down by as much as a third. Codes that exceed the
  * largest code for this reason become the largest code.
  *
  * A tensor is processed in tiles, which are groups of columns. All rows of a tile are read twice, for the maxima and
- * for the codes, so that the bucket sizes stay in the first-level cache. If a row of the tensor is narrower than a tile
- * may be, a loop takes several rows at once (a run of rows), so that loops are long for narrow tensors, too. */
+ * for the codes, so that the bucket sizes stay in the first-level cache. If a row of the tensor is narrower than TILE,
+ * a loop processes several rows at once (a run), so that loops are long for narrow tensors, too. */
 #include "quantize.h"
 
 #include <assert.h>
@@ -47,9 +48,9 @@ static pd_dtype cast_of(const pd_quantized *q)
     return q->storage == PD_STORE_F16 ? PD_F16 : PD_BF16;
 }
 
-/* The offsets in bytes at which three arrays of a quantized tensor end: the codes (`bucket`, where the bucket sizes
- * begin), the bucket sizes (`diagonal`) and the diagonal (`end`). Each is rounded up to a multiple of `align`. An
- * offset that overflows is INT64_MAX, and so are the ones after it. */
+/* Offsets in bytes in the memory of a quantized tensor: where the bucket sizes begin (after the codes), where the
+ * diagonal begins, and where the memory ends. Each is rounded up to an alignment. An offset that overflows is
+ * INT64_MAX, and so are those after it. */
 typedef struct layout {
     int64_t bucket, diagonal, end;
 } layout;
@@ -106,8 +107,8 @@ pd_quantized pd_quantized_at(void *memory, pd_storage storage, bool diagonal_apa
     return q;
 }
 
-/* Computes the maxima top[j] <- max(top[j], |x[j]|) by comparing the bits of the numbers as integers. As integers they
- * have the same order as the numbers, with infinity above all numbers and NaN above infinity. */
+/* Computes the maxima top[j] <- max(top[j], |x[j]|), where top[j] is the bits of a float32. Read as integers, the bits
+ * of magnitudes have the order of the numbers, with infinity above all numbers and NaN above infinity. */
 PD_CLONES(void, raise, (int32_t *restrict top, const float *restrict x, int64_t n), (top, x, n))
 {
     for (int64_t j = 0; j < n; j++) {
@@ -116,9 +117,9 @@ PD_CLONES(void, raise, (int32_t *restrict top, const float *restrict x, int64_t 
     }
 }
 
-/* Rounds x / divisor to the nearest integer; a half is rounded to the even one. The rounding is a conversion that cuts
- * off and a comparison of integers, so that the loop needs neither the rounding mode nor an instruction that older
- * machines lack. NaN gives 0, and a quotient beyond `most` gives `most`. */
+/* Returns x / divisor, rounded to the nearest integer, and from a half to the even integer. Rounds by a truncating
+ * conversion and a comparison of integers, so that the loop depends neither on the rounding mode nor on an instruction
+ * that older CPUs lack. NaN gives 0, and a quotient beyond `most` gives `most`. */
 PD_INLINE int32_t code_of(float x, float divisor, float most)
 {
     int32_t bits = (int32_t)pd_f32_bits(x / divisor), negative = bits >> 31, magnitude = bits & 0x7fffffff;
@@ -150,14 +151,13 @@ PD_INLINE int32_t code_of(float x, float divisor, float most)
 CODES(int8_t, encode_8, decode_8, INT8_MAX)
 CODES(int16_t, encode_16, decode_16, INT16_MAX)
 
-/* A tile: columns [col, col + cols) of the tensor. Its rows are processed in runs of `rows` rows: several rows if the
- * tile has all columns of the tensor, otherwise one row. */
+/* A tile: columns [col, col + cols) of the tensor. `rows` is the number of rows in a run: several if the tile has all
+ * columns of the tensor, otherwise 1. */
 typedef struct tile {
     int64_t col, cols, rows;
 } tile;
 
-/* Returns the next tile (group of columns), from column `col` on. Wide tensors are cut into tiles of about the same
- * width. */
+/* Returns the tile that begins at column `col`. Wide tensors are cut into tiles of about the same width. */
 static tile tile_at(const pd_quantized *q, int64_t col)
 {
     int64_t tiles = (q->cols - 1) / TILE + 1, width = padded((q->cols - 1) / tiles + 1, 16);
@@ -177,8 +177,8 @@ static run run_at(const pd_quantized *q, const tile *t, int64_t row)
     return (run){ row, rows, row * q->cols + t->col, rows * t->cols };
 }
 
-/* Returns the element on the tensor's diagonal in row i of a run (a few rows of the tensor, limited to the columns of a
- * tile); `at` holds the elements of the run. NULL: the run does not contain this diagonal element. */
+/* Returns a pointer to the element in row i of a run that lies on the tensor's diagonal; NULL if the run does not
+ * contain it. `at` points to the elements of the run. */
 static float *diagonal_entry(float *at, const tile *t, const run *r, int64_t i)
 {
     int64_t j = r->row + i - t->col;
@@ -186,9 +186,8 @@ static float *diagonal_entry(float *at, const tile *t, const run *r, int64_t i)
     return j >= 0 && j < t->cols ? at + i * t->cols + j : NULL;
 }
 
-/* Returns the elements of a run (a few rows of the tensor, limited to some columns). If the tensor's diagonal is kept
- * apart, they are copied with other values on the diagonal: 0 in place of a finite element, NaN in place of any
- * other. */
+/* Returns the elements of a run. If the tensor's diagonal is kept apart, copies them and replaces the elements on the
+ * diagonal: a finite element by 0, any other by NaN. */
 static const float *without_diagonal(const pd_quantized *q, const float *x, const tile *t, const run *r,
                                      float copy[TILE])
 {
@@ -201,8 +200,8 @@ static const float *without_diagonal(const pd_quantized *q, const float *x, cons
     return copy;
 }
 
-/* Repeats the bucket sizes of a tile's columns once for each row that one loop takes, so that the loop can read them in
- * step with the elements. (A bucket is the step between two codes; a tile is a group of columns.) */
+/* Copies the bucket sizes of a tile's columns, once for each row of a run, so that a loop over the run reads them in
+ * step with the elements. */
 static void spread(const pd_quantized *q, const tile *t, float bucket[TILE])
 {
     for (int64_t i = 0; i < t->rows; i++)
@@ -255,7 +254,7 @@ void pd_quantize(const pd_quantized *q, const float *x)
     }
 }
 
-/* Writes the dequantized values of a run (a few rows of the tensor, limited to some columns) to `at`. */
+/* Writes the dequantized values of a run to `at`. */
 static void decode_run(float *at, const pd_quantized *q, const tile *t, const run *r, const float *bucket)
 {
     if (q->storage == PD_STORE_INT8)

@@ -22,8 +22,8 @@ PD_INLINE void mix(uint32_t *x, uint32_t *y, int a, int b, int c, int d)
     *x += *y, *y = turned(*y, d) ^ *x;
 }
 
-/* Enciphers a counter of two words, x and y. The three words of the key take turns: two of them are added to the
- * counter before the first round of the cipher, and after every fourth round. */
+/* Encrypts a counter of two words, x and y. The key has three words. Two of them, in rotation, are added to the counter
+ * before the first round, and after every fourth round. */
 PD_INLINE void encipher(uint32_t k0, uint32_t k1, uint32_t *x, uint32_t *y)
 {
     uint32_t k2 = 0x1bd11bda ^ k0 ^ k1;
@@ -73,10 +73,10 @@ pd_random pd_random_stream(uint64_t seed, const char *name)
     return pd_random_fold(stream, n);
 }
 
-enum { TILE = 1024 }; /* random words that are computed at a time; an even number */
+enum { TILE = 1024 }; /* number of random words that are computed at a time; must be even */
 
-/* Computes the two random words that belong to each of the counters low, low + 1 ...; all these counters have the same
- * upper half `high`. */
+/* Computes two random words for each of `pairs` counters. Their lower halves are low, low + 1, ...; all have the upper
+ * half `high`. */
 PD_CLONES(void, make_words, (pd_random key, uint32_t low, uint32_t high, uint32_t *words, int64_t pairs),
           (key, low, high, words, pairs))
 {
@@ -90,9 +90,9 @@ PD_CLONES(void, make_words, (pd_random key, uint32_t low, uint32_t high, uint32_
     }
 }
 
-/* Computes random words of a draw (the sequence of words that belongs to `key`), from word number `first` on, which
- * must be even. Computes n words, rounded up to an even number, but at most TILE; stops earlier if the lower half of
- * the counter overflows. Returns the number of words. */
+/* Computes random words of a draw from word number `first` on, which must be even. Computes n words, rounded up to an
+ * even number, but at most TILE, and fewer if the lower half of the counter would overflow. Returns the number of
+ * words. */
 static int64_t some_words(pd_random key, uint64_t first, uint32_t *words, int64_t n)
 {
     uint64_t counter = first / 2, left = (UINT64_C(1) << 32) - (uint32_t)counter;
@@ -131,7 +131,7 @@ void pd_random_uniform(pd_random stream, uint64_t key, uint64_t first, float *ou
     draw(stream, key, first, out, n, uniform_numbers);
 }
 
-/* Returns -log(y) for y in (0, 1], with an error of at most one unit in the last place or 2^-25. It splits y = 2^e (1 +
+/* Returns -log(y) for y in (0, 1], with an error of at most one unit in the last place or 2^-25. Splits y into 2^e (1 +
  * f) with 1 + f between sqrt(1/2) and sqrt(2). */
 PD_INLINE float minus_log(float y)
 {
@@ -168,15 +168,14 @@ PD_CLONES(void, all_normal_of, (const float *u, float *out, int64_t n), (u, out,
     for (int64_t i = 0; i < n; i++) out[i] = normal_of(u[i]);
 }
 
-/* pd_random_normal_of does not use PD_CLONES itself, but calls a function that does: what PD_CLONES defines is static,
- * and this function is called from other files. */
+/* Calls a static function that PD_CLONES defines, because PD_CLONES cannot define a function that other files call. */
 void pd_random_normal_of(const float *u, float *out, int64_t n)
 {
     all_normal_of(u, out, n);
 }
 
-/* Computes standard normal numbers from random words, by the inverse error function erfinv(u). u is an odd multiple of
- * 2^-24, so it is never 0, -1 or 1. */
+/* Computes standard normal numbers from random words, as sqrt(2) erfinv(u). u is an odd multiple of 2^-24, so it is
+ * never 0, -1 or 1. */
 PD_CLONES(void, normal_numbers, (const uint32_t *words, float *out, int64_t n), (words, out, n))
 {
     for (int64_t i = 0; i < n; i++)

@@ -7,8 +7,8 @@
 #include "cpu.h"
 #include "kernels.h"
 
-/* Number of elements that are sorted at the same time: WIDE for up to FEW vectors, NARROW for more vectors. So one row
- * of sort keys for each vector fits into the second-level cache. */
+/* Number of elements that are sorted at the same time: WIDE for up to FEW vectors, otherwise NARROW. So the sort keys
+ * of these elements, a row for each vector, fit into the second-level cache. */
 enum { WIDE = 64, NARROW = 16, FEW = 1024 };
 
 static int width(int k)
@@ -26,8 +26,8 @@ size_t pd_trimmed_mean_scratch(int k)
     return (size_t)k * (size_t)width(k) * sizeof(int32_t);
 }
 
-/* Returns an integer (sort key) that is ordered as the float32 number with these bits. If the number is negative, all
- * bits but the sign are inverted. All NaNs get the same key, above infinity. */
+/* Returns the sort key of a float32 with these bits: an integer, and keys have the same order as the numbers. If the
+ * number is negative, all bits but the sign are inverted. All NaNs get the same key, above infinity. */
 PD_INLINE int32_t key_of(uint32_t bits)
 {
     uint32_t key = bits ^ ((uint32_t)((int32_t)bits >> 31) & 0x7fffffffu);
@@ -71,7 +71,7 @@ static void sort_rows(int32_t *rows, int k, int w)
 }
 
 /* Computes the mean of `kept` rows of sort keys, element by element. A row has w elements; only the first n means are
- * written. Returns the largest magnitude of these (pd_largest). */
+ * written. Returns the largest magnitude of a mean (pd_largest). */
 PD_CLONES(float, average, (float *to, int n, const int32_t *rows, int kept, int w), (to, n, rows, kept, w))
 {
     double sum[WIDE] = { 0 };

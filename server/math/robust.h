@@ -1,9 +1,10 @@
-/* robust.h - averages that a minority cannot spoil: coordinate-wise median and trimmed mean. Pure functions; any
- * thread. Source: Yin, Chen, Kannan, Bartlett: Byzantine-robust distributed learning (2018).
+/* robust.h - computes averages on which a minority of the vectors has little influence: the median and the trimmed mean
+ * of each element. Pure functions; any thread. Source: Yin, Chen, Kannan, Bartlett: Byzantine-robust distributed
+ * learning (2018).
  *
- * Each element is averaged by itself. Its k values are sorted, and the `trim` smallest and the `trim` largest are left
- * out. The others are summed in ascending order in float64, and their mean is rounded once. The median is the trimmed
- * mean that keeps only the value in the middle, or the two in the middle.
+ * Each element is averaged separately. Its k values are sorted, and the `trim` smallest and the `trim` largest are left
+ * out. The other values are summed in ascending order in float64, and their mean is rounded once. The median is the
+ * trimmed mean of only the one or two values in the middle.
  *
  * NaN sorts after +infinity whatever its sign. So if up to `trim` values of an element are arbitrarily large or not
  * finite, the result is still finite and lies between two of the other values. Results do not depend on the order of
@@ -13,7 +14,7 @@
 
 #include "vector_runs.h"
 
-/* Returns the largest `trim` (number of values left out at each end) for k vectors: (k - 1) / 2. With it the trimmed
+/* Returns the largest `trim` (number of values left out at each end) for k vectors, (k - 1) / 2, with which the trimmed
  * mean is the median. */
 int pd_median_trim(int k);
 

@@ -20,7 +20,7 @@ static int by_method(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_
     return PD_INTERNAL;
 }
 
-/* Returns whether the result of the last try is not good enough, so that another try makes sense. */
+/* Returns whether the result of the last try is not good enough, and a retry may be better. */
 static bool is_refused(int rc, const pd_root_want *want, const pd_root_report *report)
 {
     return rc == PD_OUT_OF_RANGE || (rc == PD_OK && !(report->error < want->most_error));
@@ -59,8 +59,8 @@ int pd_root(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_repo
 
 /* Estimates the cost from the number of products of n by n matrices in float32:
  *
- *   - Newton: 20 steps with the products for T^p, M and H. Each costs somewhat more than half a full product, and twice
- *     that because it is float64.
+ *   - Newton: 20 steps with the products for T^p, M and H. Each costs somewhat more than half a full product, times two
+ *     because it is in float64.
  *   - Eigendecomposition: 8 products, and one to assemble the root. In float64: 12 and two.
  *   - Tracked eigenbasis: 5.
  *   - Coupled Newton in float32: 15 steps with full products.
@@ -100,7 +100,7 @@ static int64_t matrices_of(pd_root_method method, int64_t n, int p)
     return 7;
 }
 
-/* Counts the matrices of the method (or of its retry, if that has more) and 64 vectors of n numbers. */
+/* Adds up the matrices of the method (or of its retry, if that has more) and 64 vectors of n numbers. */
 int64_t pd_root_scratch(pd_root_method method, bool retried, int64_t n, int p)
 {
     int64_t most = matrices_of(method, n, p), again = retried ? matrices_of(PD_ROOT_EIGH64, n, p) : 0;

@@ -5,12 +5,12 @@
  *     X = z^(1/p) I, M = z A';    X <- X T, M <- T^p M        A' = A + ridge I
  *
  * I is the identity, and z a number that makes the iteration converge. M converges to I, and X to the inverse p-th root
- * of A'. Newton's T is (1 + 1/p) I - M/p: the first two terms of the power series of M^(-1/p) at I. An iteration of
- * order m takes the first m terms.
+ * of A'. Newton's T is (1 + 1/p) I - M/p, the first two terms of the power series of M^(-1/p) at I. In an iteration of
+ * order m, T is the sum of the first m terms.
  *
- * All matrices are powers of A', and so symmetric. Still both halves of their products are computed: with the plain
- * rounding of full products A' X^p stays 10 to 100 times nearer to I than with products that are made symmetric (n 7 to
- * 32, conditions 1e4 to 1e10). The root is judged by this distance from I. */
+ * All matrices are functions of A', and so symmetric. Still both halves of their products are computed: A' X^p then
+ * stays 10 to 100 times nearer to I than with products that are made symmetric (measured at n 7 to 32, condition
+ * numbers 1e4 to 1e10). The distance of A' X^p from I is the error of the root. */
 #include "root_types.h"
 
 #include <assert.h>
@@ -21,21 +21,19 @@
 #include "root_basis.h"
 
 enum { SPARE = 3, MATRICES = 4 + SPARE, SMALL = 32 };
-/* The iteration ends if the largest |element| of M - I becomes more than this many times as large in one step. M is a
- * matrix that converges to the identity I. */
+/* The iteration of higher order ends if the largest |element| of M - I grows by more than this factor in one step. */
 static const double most_growth = 1.2;
-/* The root X of a matrix counts as failed if the largest |element| of A' X^p - I is above this. A' is the matrix with
- * the ridge added, I the identity. */
+/* A root of the iteration of higher order counts as failed if the largest |element| of A' X^p - I is above this. */
 static const double most_error = 0.1;
-/* smallest factor by which the bound of the largest eigenvalue is raised, for safety */
+/* smallest safety factor by which the bound of the largest eigenvalue is multiplied */
 static const float bound_slack = 1.001f;
 
 typedef struct coupled {
     int64_t n;
     int p;
-    /* The matrices of the iteration, named as at the top of this file. The ridge is added to A's diagonal. */
+    /* The matrices of the iteration, named as at the top of this file; A is A', with the ridge added. */
     pd_mat A, M, X, T;
-    pd_mat spare[SPARE]; /* spare matrices, which receive the results of products; their contents are not needed */
+    pd_mat spare[SPARE]; /* spare matrices for results of products; their contents are not needed any more */
     double *vectors;     /* work memory for two vectors of n numbers */
     void *room;
 } coupled;
@@ -62,7 +60,7 @@ static void add_to_diagonal(pd_mat S, float a)
     for (int64_t i = 0; i < S.rows; i++) S.at[i * S.stride + i] += a;
 }
 
-/* Returns one of the spare matrices (whose contents are not needed), but neither a nor b. */
+/* Returns a spare matrix that is neither a nor b. */
 static pd_mat unused(const coupled *c, pd_mat a, pd_mat b)
 {
     int i = 0;
@@ -134,8 +132,7 @@ static double off_identity(pd_mat S)
     return (double)most;
 }
 
-/* Sets the start of the iteration: X = z^(1/p) I and M = z A'. X will become the root, and M the identity I. A' is the
- * matrix with the ridge added to its diagonal. */
+/* Sets X and M to their values at the start of the iteration: X = z^(1/p) I and M = z A'. */
 static void begin(coupled *c, float z)
 {
     int64_t square = c->n * c->n;
@@ -145,8 +142,7 @@ static void begin(coupled *c, float z)
     for (int64_t i = 0; i < square; i++) c->M.at[i] = z * c->A.at[i];
 }
 
-/* Computes the matrix T of the next step of Newton's iteration: T <- (1 + 1/p) I - M/p, where M is the matrix that
- * converges to the identity I. */
+/* Computes the matrix T of the next step of Newton's iteration: T <- (1 + 1/p) I - M/p. */
 static void newton_term(coupled *c)
 {
     float part = (float)(-1.0 / c->p);
@@ -156,8 +152,7 @@ static void newton_term(coupled *c)
 }
 
 /* Computes the matrix T of the next step of an iteration of order m: T <- b0 I + b1 B + ... + b(m-1) B^(m-1) with B = I
- * - M, by Horner's rule. M is the matrix that converges to the identity I. b0 is 1, and b_i is b_(i-1) (1 + (i-1) p) /
- * (i p). */
+ * - M, by Horner's rule. b0 is 1, and b_i is b_(i-1) (1 + (i-1) p) / (i p). */
 static void series_term(coupled *c, int order)
 {
     double b = 1, next;
@@ -179,8 +174,8 @@ static void series_term(coupled *c, int order)
     }
 }
 
-/* Does one step of the iteration: computes X <- X T and M <- T^p M, where X converges to the root. Returns the largest
- * |element| of M - I, which falls to 0 if the iteration converges. */
+/* Does one step of the iteration: computes X <- X T and M <- T^p M. Returns the largest |element| of M - I, which falls
+ * to 0 if the iteration converges. */
 static double advance(coupled *c)
 {
     pd_mat raised, next = c->spare[0];
@@ -194,8 +189,8 @@ static double advance(coupled *c)
     return off_identity(c->M);
 }
 
-/* Returns a lower bound of the norm of S^p: applies S^p `rounds` times to a vector of signs, and returns how much the
- * last round ranges the vector. */
+/* Returns a lower bound of the norm of S^p: applies S^p `rounds` times to a vector of signs, and returns the factor by
+ * which the last round lengthens the vector. */
 static double norm_of_power(const coupled *c, pd_mat S, int p, int rounds)
 {
     int64_t n = c->n;
@@ -214,9 +209,8 @@ static double norm_of_power(const coupled *c, pd_mat S, int p, int rounds)
     return grown;
 }
 
-/* Copies the result `root` to X, and fills report->condition, which is computed from c->X. So c->X must hold the
- * inverse p-th root when this function is called (`root` may be a power of it). PD_OUT_OF_RANGE: the root is not
- * finite. */
+/* Copies the result `root` to X, and computes report->condition from c->X, which must contain the inverse p-th root
+ * (`root` may be a power of it). PD_OUT_OF_RANGE: the root is not finite. */
 static int give(pd_mat X, const coupled *c, pd_mat root, pd_root_report *report)
 {
     for (int64_t i = 0; i < c->n; i++) memcpy(X.at + i * X.stride, root.at + i * c->n, (size_t)c->n * sizeof *X.at);
@@ -291,9 +285,8 @@ static float bound_of(coupled *c)
     return fminf(norm, ldexpf(powf(largest_row_sum(power(c, c->T, 4)), 0.25f), exponent));
 }
 
-/* Returns z, the factor with which the iteration starts from M = z A'. A' is the matrix with the ridge added to its
- * diagonal; `bound` is not below its largest eigenvalue. `bound` is raised by a safety factor, which keeps M's
- * eigenvalues in the range where the iteration converges. */
+/* Returns z, the factor of the start M = z A'. `bound` is an upper bound of the largest eigenvalue of A'. It is
+ * multiplied by a safety factor, which keeps M's eigenvalues in the range where the iteration converges. */
 static float start_of(float bound, float ridge, int p)
 {
     float kappa = powf(bound / ridge, 1.0f / (float)p), slack = (kappa * bound - ridge) / (kappa * bound - bound);
@@ -322,8 +315,7 @@ static void iterate(coupled *c, const pd_root_want *want, pd_root_report *report
     if (error <= want->tolerance) report->ended = PD_ENDED_CONVERGED;
 }
 
-/* Returns the error of the inverse p-th root X: the largest |element| of A' X^p - I, where A' is the matrix with the
- * ridge added, and I the identity. Overwrites M. */
+/* Returns the error of the inverse p-th root X: the largest |element| of A' X^p - I. Overwrites M. */
 static double error_of(coupled *c)
 {
     multiply(c->M, c->A, power(c, c->X, c->p));

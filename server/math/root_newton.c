@@ -6,12 +6,12 @@
  *
  * I is the identity, z a number that makes the iteration converge. M converges to I, and H to the root.
  *
- * Google pads A to a larger matrix. Here the padding is never built. Its block of M always has the form x I, so the
- * number x is enough to measure the padded M. The padding blocks of H and T do not affect the corner that holds the
- * root.
+ * Google pads A to a larger matrix. Here the padding is never stored. In the padded M, the rows and columns of the
+ * padding always have the form x I, so the number x is enough to compute norms of the padded M. The padding of H and T
+ * does not affect their corner that becomes the root.
  *
- * All matrices are powers of A, so if A is symmetric, only one half of each product is computed. Quantizing may have
- * made A asymmetric: then products are computed whole. */
+ * All matrices are functions of A. So if A is symmetric, only one half of each product is computed. If quantizing has
+ * made A asymmetric, products are computed whole. */
 #include <assert.h>
 #include <cblas.h>
 #include <limits.h>
@@ -71,12 +71,12 @@ void pd_start_vector(double *v, int64_t n)
 }
 
 enum { MOST_STEPS = 100, MOST_SPARE = 3 };
-/* Power iteration ends when its estimate of the eigenvalue changes by at most this, which is absolute: if all
- * eigenvalues are below it, the iteration ends after its first step. Newton's iteration has converged if the largest
- * |element| of M - I is at most this. */
+/* Absolute tolerance of both iterations. Power iteration ends when its estimate of the eigenvalue changes by at most
+ * this, so it ends after the first step if all eigenvalues are smaller. Newton's iteration has converged when the
+ * largest |element| of M - I is at most this. */
 static const double tolerance = 1e-6;
-/* Newton's iteration ends if the largest |element| of M - I becomes this many times as large in one step. It may grow
- * less than that before it falls. */
+/* Newton's iteration ends if the largest |element| of M - I grows by this factor or more in one step. Less growth is
+ * normal before it falls. */
 static const double most_growth = 1.2;
 
 static double dot(const double *x, const double *y, int64_t n)
@@ -84,14 +84,13 @@ static double dot(const double *x, const double *y, int64_t n)
     return cblas_ddot((int)n, x, 1, y, 1);
 }
 
-/* The function treats A as padded to a larger matrix without building that matrix. The padding block is a multiple of
- * the identity, so the entries of the vector from number n on only change by a common factor, `scale`. `rest` is the
- * sum of squares that these entries have in the start vector. */
+/* Treats A as padded to a larger matrix, without storing that matrix. The padding is a multiple of the identity, so the
+ * elements of the vector from index n on only change by a common factor, `scale`. `rest` is the sum of squares of these
+ * elements in the start vector. */
 int pd_power_iteration(double *largest, double *v, const double *A, int64_t n, int64_t padded_side, double padding)
 {
     int64_t side = padded_side > 0 ? padded_side : n;
-    /* `x` holds n entries of the current vector, and after them those entries of the start vector that belong to the
-     * padding. */
+    /* `x`: n elements of the current vector, then the elements of the start vector for the padding. */
     double *x, *y;
     /* Without padding `scale` is 0, because it would grow without bounds. */
     double rest, norm, scale = side > n ? 1 : 0, quotient = 0, change = INFINITY;
@@ -124,17 +123,17 @@ typedef struct newton {
     int64_t n;
     int p;
     bool symmetric;
-    /* dense matrices of n rows and n columns; the contents of the spare ones are not needed */
+    /* dense matrices of n rows and n columns; `spare` has n_spare matrices whose contents are not needed */
     double *M, *H, *T, *spare[MOST_SPARE];
     int n_spare;
     double *memory;
     double *v, *u; /* work memory for two vectors of n numbers */
     int64_t pads;  /* number of rows by which the matrix A is padded */
-    double x;      /* x times the identity is the block of the matrix M that belongs to the padding */
+    double x;      /* the padding of M is x times the identity */
 } newton;
 
-/* Allocates the matrices of the iteration. Besides the matrix T, computing T^p needs two or three: the last square of
- * T, the matrix that is being computed, and the product so far if p has more than one bit set. */
+/* Allocates the matrices of the iteration. Computing T^p needs two or three spare matrices: the last square of T, the
+ * matrix that is being computed, and the product so far if p has more than one bit set. */
 static int newton_new(newton *w, int64_t n, int p)
 {
     int count = __builtin_popcount((unsigned)p) == 1 ? 2 : MOST_SPARE;
@@ -271,8 +270,8 @@ static double sum_of_squares(const double *S, int64_t n)
     return sum;
 }
 
-/* Computes the power T^p of a matrix by repeated squaring, from the lowest bit of p. T is not changed. Returns T itself
- * if p is 1; otherwise a matrix that the caller must put back to the spare ones. */
+/* Computes the power T^p by repeated squaring, from the lowest bit of p. T is not changed. Returns T itself if p is 1,
+ * otherwise a spare matrix that the caller must return with put_back. */
 static double *power(newton *w)
 {
     double *square = w->T, *so_far = NULL;
@@ -293,8 +292,8 @@ static double *power(newton *w)
     return so_far;
 }
 
-/* Does the first half of a step of the Newton iteration: computes the matrix T, by which the root is multiplied, and
- * the next M (the matrix that converges to the identity). The old M becomes a spare matrix. */
+/* Does the first half of a step of the Newton iteration: computes T and the next M. advance_root does the second
+ * half. */
 static void step(newton *w)
 {
     double part = -1.0 / w->p, *last = w->M, *raised;
@@ -316,9 +315,9 @@ static void advance_root(newton *w)
     put_back(w, last);
 }
 
-/* Runs the iteration. At its start the matrix M holds A + ridge I, and x is the number on the diagonal of its padding.
- * Returns the largest |element| of the last M - I, which is 0 for an exact root. If this number grew too much in the
- * last step, the root H is not updated in that step, as in Google's program. */
+/* Runs the iteration. Before the call, M must be A + ridge I, and x the number on the diagonal of its padding. Returns
+ * the largest |element| of the last M - I, which is 0 for an exact root. If this number grew too much in the last step,
+ * H is not updated in that step, as in Google's program. */
 static double iterate(newton *w, int *steps)
 {
     double norm = sqrt(sum_of_squares(w->M, w->n) + (double)w->pads * w->x * w->x);
@@ -341,8 +340,8 @@ static double iterate(newton *w, int *steps)
     return error;
 }
 
-/* Returns a lower bound of the norm of S^p: applies S^p `rounds` times to a vector, and returns how much the last round
- * ranges the vector. */
+/* Returns a lower bound of the norm of S^p: applies S^p `rounds` times to a vector, and returns the factor by which the
+ * last round lengthens the vector. */
 static double norm_of_power(newton *w, const double *S, int p, int rounds)
 {
     int n = (int)w->n;
@@ -359,8 +358,8 @@ static double norm_of_power(newton *w, const double *S, int p, int rounds)
     return grown;
 }
 
-/* Returns an estimate of the condition number of A + ridge I, the matrix with the ridge added to its diagonal: its norm
- * times the norm of its inverse. The inverse is H^p, where H is the inverse p-th root. */
+/* Returns an estimate of the condition number of A + ridge I: its norm times the norm of its inverse. The inverse is
+ * H^p, where H is the inverse p-th root. */
 static double condition(newton *w, pd_mat A, double ridge)
 {
     pd_root_widen(w->T, A);
@@ -368,7 +367,7 @@ static double condition(newton *w, pd_mat A, double ridge)
     return norm_of_power(w, w->T, 1, 8) * norm_of_power(w, w->H, w->p, 4);
 }
 
-/* Computes the root of a matrix of one element, which is not padded: it needs no iteration. */
+/* Computes the root of a matrix of one element without padding, which needs no iteration. */
 static void root_of_number(newton *w, pd_root_report *report)
 {
     w->H[0] = pow(w->M[0], -1.0 / w->p);

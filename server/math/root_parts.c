@@ -1,4 +1,4 @@
-/* root_parts.c - parts of the methods that compute roots: ridges, memory, conversions, and roots of diagonal
+/* root_parts.c - functions that several methods for roots share: ridges, memory, conversions, and roots of diagonal
  * matrices. */
 #include <math.h>
 #include <stdint.h>

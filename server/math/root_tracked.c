@@ -10,24 +10,24 @@
  *     Y = U' U to first order, U upper triangular: U_ii = sqrt(y_i), U_ij = F_ij D_ij / sqrt(y_i)
  *     root = (U Q)' (U Q)                                                                                     1 product
  *
- * The whole computation consists of products of matrices, and a decomposition takes the time of four to eight products,
+ * Together this takes two and a half products of matrices. A decomposition takes the time of four to eight products,
  * depending on the CPU.
  *
- * Elements of F between large eigenvalues hardly change an inverse root. If those that are left out change it by less
- * than the limit, F is computed in its first rows alone (`rows`), and B's diagonal in the others. Without any row of F
- * the two and a half products shrink to one.
+ * Elements of F between large eigenvalues hardly change an inverse root. If leaving them out changes the root by less
+ * than the limit (tolerance_of), only the first `rows` rows of F are computed, and only the diagonal of B's other rows.
+ * Without any row of F, the root takes one product instead of two and a half.
  *
  * A few matrix-vector products estimate the root's error to a few percent. If the error is not below the limit, A is
  * decomposed. The limit is below the rounding error of ssyevd, so a tracked root is no worse than one from a new
- * decomposition. Where statistics change fast that would be an attempt and a decomposition: so a few rows of B are
- * looked at before (look_at_rows). They also tell how many rows of F are needed.
+ * decomposition. Where statistics change fast, most attempts would fail and cost extra time. So a few rows of B are
+ * computed first (look_at_rows), to see whether an attempt may succeed, and how many rows of F it needs.
  *
- * A Newton step could make a root exact whose error is a little too large. It takes three more products and leaves the
- * old basis, so the next refresh needs it as well. A decomposition takes little more time, and the next refreshes are
- * of first order again.
+ * A Newton step could improve a root whose error is a little too large. But it takes three more products and does not
+ * improve the basis, so the next refresh would need one as well. A decomposition takes little more time, and after it
+ * first-order roots are exact enough again.
  *
- * A relative ridge of 1e-6 keeps rounding harmless, as with ssyevd. Q changes only by a new decomposition, so it never
- * loses orthogonality. */
+ * With a relative ridge of 1e-6, rounding errors are harmless, as with ssyevd. Q changes only by a new decomposition,
+ * so it never loses orthogonality. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,38 +38,40 @@
 #include "root_basis.h"
 #include "root_types.h"
 
-enum { VECTORS = 4 }; /* number of random vectors that estimate a norm */
+enum { VECTORS = 4 }; /* number of vectors of random signs by which a norm is estimated */
 
-/* The computation of a root in the basis. A is divided by a power of two, so that its largest eigenvalue lies between 1
- * and 2n. */
+/* The state of the computation of one root in the basis. A is divided by a power of two, so that its largest eigenvalue
+ * lies between 1 and 2n. */
 typedef struct tracking {
     int64_t n;
-    int64_t every;          /* one row of B in so many is looked at first */
-    int64_t rows;           /* number of rows of F that are computed; elements among the other rows count as 0 */
-    int p, a, b;            /* p = a + b, where b is a or a + 1 */
-    pd_mat B, U;            /* (rows, n). B: A in the basis, with its ridge; U: upper triangular. Their other rows are
-                             * diagonal: d, and sqrt(y). U' U is the root of B */
-    float *memory;          /* n by n numbers, where U lies */
+    int64_t every;          /* look_at_rows computes every `every`-th row of B */
+    int64_t rows;           /* number of rows of F that are computed, the first ones; elements of F with both indices
+                             * beyond them count as 0 */
+    int p, a, b;            /* the root is the inverse p-th root; p = a + b, where b is a or a + 1 */
+    pd_mat B, U;            /* matrices of `rows` rows and n columns. B: A in the basis, with the ridge; U: upper
+                             * triangular, U' U is the root of B. Their rows from `rows` on are not stored, because
+                             * they are diagonal: d in B, sqrt(y) in U */
+    float *memory;          /* n by n numbers; U lies at their beginning */
     float *d, *y, *ya, *yb; /* B's diagonal d; y = d^(-1/p); y^a; y^b */
-    float *ladder, *s;      /* ladder: work memory of ladder_rise, a row of n powers for each level; s: n results of
-                             * it */
+    float *ladder, *s;      /* ladder: for each level of ladder_rise, a row of n powers; s: n results of ladder_rise */
     int levels;
     int exponent; /* A is divided by 2^exponent */
     double lift, ridge,
-        /* All three are divided by 2^exponent, as A is. lift is as in pd_form, but computed from the smallest element
-         * on B's diagonal, an estimate of the smallest eigenvalue. */
+        /* lift and ridge as in pd_form, and the largest eigenvalue; all three divided by 2^exponent, as A is. lift is
+         * computed from the smallest element on B's diagonal, an estimate of the smallest eigenvalue. */
         largest;
-    double *wide; /* 3 VECTORS vectors */
-    float *probe; /* 4 VECTORS vectors, where wide's last 2 VECTORS lie */
+    double *wide; /* memory of 3 * VECTORS vectors of n float64 */
+    float *probe; /* memory of 4 * VECTORS vectors of n float32; it is also that of the last 2 * VECTORS vectors of
+                   * `wide` */
     void *room;
 } tracking;
 
 enum { LANES = 16 };
-#define LEAST 3e-7 /* relative error of a root that is as exact as float32 allows */
-#define MOST 2e-2  /* relative error of a root that is useless, even where ssyevd's root would be worse */
+#define LEAST 3e-7 /* smallest tolerated relative error: that of a root as exact as float32 allows */
+#define MOST 2e-2  /* largest tolerated relative error, even if the error of ssyevd's root would be larger */
 
-/* Computes y <- M x for VECTORS vectors at once; they lie `apart` numbers one after the other. If M is triangular the
- * zeros below its diagonal are skipped. Sums are split into lanes in a fixed way, so the bits are the same on every
+/* Computes y <- M x for VECTORS vectors at once; each begins `apart` numbers after the one before. If M is triangular,
+ * the zeros below its diagonal are skipped. Sums are split into lanes in a fixed way, so the bits are the same on every
  * CPU. */
 PD_CLONES(void, apply, (float *y, pd_mat M, bool triangular, const float *x, int64_t apart),
           (y, M, triangular, x, apart))
@@ -107,7 +109,8 @@ PD_CLONES(void, add_turned, (float *restrict y, pd_mat M, bool triangular, const
     }
 }
 
-/* Computes y <- diag(by) x in the rows that are diagonal, and y <- 0 in the others, for VECTORS vectors at once. */
+/* Computes y <- diag(by) x in the rows from t->rows on, which are diagonal, and y <- 0 in the first rows, for VECTORS
+ * vectors at once. */
 static void apply_diagonal(const tracking *t, float *y, const float *by, const float *x)
 {
     for (int64_t v = 0; v < VECTORS; v++)
@@ -159,7 +162,7 @@ static double error_of(const tracking *t)
     return sqrt(sum / VECTORS / squares) / t->p;
 }
 
-/* Computes y <- M x for VECTORS vectors of float64 at once; they lie `apart` numbers one after the other. */
+/* Computes y <- M x for VECTORS vectors of float64 at once; each begins `apart` numbers after the one before. */
 PD_CLONES(void, apply_wide, (double *y, pd_mat M, const double *x, int64_t apart), (y, M, x, apart))
 {
     enum { STEP = 8 };
@@ -248,13 +251,14 @@ static double tolerance_of(const tracking *t)
 }
 
 enum {
-    /* steps of power iteration towards the largest eigenvalue; few, because its start vector is nearly right */
+    /* steps of power iteration towards the largest eigenvalue; few, because the start vector is nearly an
+     * eigenvector */
     POWER_STEPS = 2,
-    SAMPLED = 16,   /* look_at_rows computes one row of B in so many, */
-    MOST_ROWS = 64, /* but no more than about so many rows */
-    LEAST_ROWS = 4, /* of fewer such rows it computes none: the whole attempt takes hardly longer */
+    SAMPLED = 16,   /* look_at_rows computes one of this many rows of B, */
+    MOST_ROWS = 64, /* but not many more than this number of rows, */
+    LEAST_ROWS = 4, /* and none if they would be fewer than this: a whole attempt hardly takes longer then */
 };
-#define LEFT_OUT 0.6      /* share of the tolerated error that elements of F may have that are not computed */
+#define LEFT_OUT 0.6      /* share of the tolerated error that leaving out elements of F may cause */
 #define UNORTHOGONAL 1e-5 /* largest error of a basis that counts as orthogonal; ssyevd leaves about 1e-6 */
 
 static int tracking_new(tracking *t, pd_mat X, int p)
@@ -291,8 +295,8 @@ static bool is_basis(const tracking *t, pd_mat Q)
     return sqrt(sum / (double)n) < UNORTHOGONAL;
 }
 
-/* Returns the exponent of the power of two to divide A by, from the largest element of the diagonal. The largest
- * eigenvalue lies between that element and n times it. */
+/* Returns the exponent of the power of two by which A is divided, from the largest element of A's diagonal. A's largest
+ * eigenvalue lies between that element and n times that element. */
 static int scale_of(pd_mat A)
 {
     float largest = 0;
@@ -304,7 +308,8 @@ static int scale_of(pd_mat A)
     return exponent < -125 ? -125 : exponent - 1;
 }
 
-/* Computes the first rows of Q A Q' / 2^exponent, which are B without its ridge, and the diagonal d. */
+/* Computes the first t->rows rows of Q A Q' / 2^exponent, which is B without its ridge, and their elements of the
+ * diagonal d. */
 static void turn_rows(tracking *t, pd_mat Q, pd_mat A)
 {
     int64_t n = t->n, rows = t->rows;
@@ -317,8 +322,8 @@ static void turn_rows(tracking *t, pd_mat Q, pd_mat A)
     for (int64_t i = 0; i < rows; i++) t->d[i] = t->B.at[i * t->B.stride + i];
 }
 
-/* Computes the rest of the diagonal: q A q' = 2 q T q' for each other row q of Q. T is the upper triangle of A with
- * half its diagonal, so q T takes half a product. */
+/* Computes the elements of the diagonal d from t->rows on: q A q' = 2 q T q' for row q of Q. T is the upper triangle of
+ * A with half its diagonal, so q T takes half a product. */
 static void turn_diagonal(tracking *t, pd_mat Q, pd_mat A)
 {
     int64_t n = t->n, rows = t->rows;
@@ -335,7 +340,7 @@ static void turn_diagonal(tracking *t, pd_mat Q, pd_mat A)
     }
 }
 
-/* Computes A in the basis: t->rows rows of it, and the diagonal. */
+/* Computes A in the basis Q: its first t->rows rows, and its whole diagonal. */
 static void turn(tracking *t, pd_mat X, pd_mat Q, pd_mat A)
 {
     t->exponent = scale_of(A);
@@ -345,8 +350,8 @@ static void turn(tracking *t, pd_mat X, pd_mat Q, pd_mat A)
     if (t->rows < t->n) turn_diagonal(t, Q, A);
 }
 
-/* Returns A's largest eigenvalue, divided by 2^exponent, by power iteration. The start vector is A times the vector of
- * the basis with the largest element on B's diagonal. */
+/* Returns A's largest eigenvalue, divided by 2^exponent, by power iteration. The start vector is A q, where q is the
+ * vector of the basis that has the largest element on B's diagonal. */
 static double largest_of(const tracking *t, pd_mat Q, pd_mat A)
 {
     double *v = t->wide, *u = v + t->n, value = 0;
@@ -367,7 +372,8 @@ static double largest_of(const tracking *t, pd_mat Q, pd_mat A)
     return ldexp(value, -t->exponent);
 }
 
-/* Writes d_i, an element of B's diagonal, and its powers. Returns false if a power is not finite. */
+/* Computes d_i from b, element i of the diagonal without lift and ridge, and the powers of d_i. Returns false if a
+ * power is not finite. */
 static bool set_power(tracking *t, int64_t i, double b)
 {
     double d = fmax(b - t->lift, 0) + t->ridge, y = pow(d, -1.0 / t->p);
@@ -388,7 +394,7 @@ static bool diagonal(tracking *t, pd_mat Q, pd_mat A, const pd_root_want *want)
     if (!isfinite(t->largest) || !isfinite(t->ridge)) return false;
     for (int64_t i = 0; want->ridge == PD_RIDGE_SHIFTED && i < t->n; i++) {
         double b = (double)t->d[i];
-        if (b < t->lift) t->lift = b; /* gcc 12 for ARM64 crashes over fmin here */
+        if (b < t->lift) t->lift = b; /* not fmin, because gcc 12 for ARM64 crashes on it */
     }
     for (int64_t i = 0; i < t->n; i++) {
         if (!set_power(t, i, (double)t->d[i])) return false;
@@ -465,7 +471,7 @@ static void turn_back(const tracking *t, pd_mat X, pd_mat Q)
     pd_mirror(X);
 }
 
-/* Returns how many rows of B are looked at. */
+/* Returns how many rows of B look_at_rows computes. */
 static int64_t sampled_rows(const tracking *t)
 {
     int64_t rows = t->n / t->every;
@@ -473,9 +479,9 @@ static int64_t sampled_rows(const tracking *t)
     return rows < LEAST_ROWS ? 0 : rows;
 }
 
-/* Estimates the diagonal of B from the sampled rows of B, whose elements F (rows, n) holds. Neighbours of a sampled row
- * have about its element, since ssyevd sorts eigenvalues. Also fills the powers, largest and ridge. Returns false if
- * the rows allow no estimate. */
+/* Estimates the diagonal of B from sampled rows of B, which F (rows, n) contains. ssyevd sorts eigenvalues, so rows
+ * near a sampled row have about the same element on the diagonal. Also computes the powers, the largest eigenvalue, and
+ * the ridge. Returns false if an estimate is not possible. */
 static bool guess_diagonal(tracking *t, pd_mat F, int64_t first, const pd_root_want *want)
 {
     t->largest = (double)F.at[(F.rows - 1) * F.stride + t->n - 1];
@@ -495,8 +501,8 @@ static bool guess_diagonal(tracking *t, pd_mat F, int64_t first, const pd_root_w
  *
  * The first-order root leaves out terms of second order. For row i their relative size is about (1/p)(1 + 1/p)/2, the
  * second coefficient of the series of (1 + x)^(-1/p), times sum over j of F_ij^2 / (d_i d_j). The error that error_of
- * then finds was 1.2 to 1.5 times this estimate, so no good basis is given up. Measured on moving averages of G G' (n
- * 64 to 1024, p 2 to 8, beta 0.95 to 0.999, powers 0 to 1.5). */
+ * found later was 1.2 to 1.5 times this estimate, so a good basis is never rejected. Measured on moving averages of G
+ * G' (n 64 to 1024, p 2 to 8, beta 0.95 to 0.999, powers 0 to 1.5). */
 static double second_order(const tracking *t, pd_mat F, int64_t first)
 {
     double wrong = 0, squares = 0;
@@ -512,8 +518,8 @@ static double second_order(const tracking *t, pd_mat F, int64_t first)
     return (t->p + 1) / (2.0 * t->p * t->p) * sqrt(wrong / squares);
 }
 
-/* Chooses how many rows of F to compute. Beginning with the largest eigenvalue, as many are left out as error_left_out
- * will allow. A sampled row F stands for the rows around it. */
+/* Chooses t->rows, the number of rows of F to compute. Leaves out as many rows as error_left_out will allow, beginning
+ * with the largest eigenvalue, whose row is the last. A sampled row in F stands for the rows around it. */
 static void choose_rows(tracking *t, pd_mat F, int64_t first)
 {
     double most = LEFT_OUT * t->p * tolerance_of(t), sum = 0, squares = 0;
@@ -532,8 +538,8 @@ static void choose_rows(tracking *t, pd_mat F, int64_t first)
     }
 }
 
-/* Computes a few rows of B. Returns false if they already show that a root in the basis Q cannot be exact enough.
- * Otherwise chooses how many rows to compute. */
+/* Computes a few rows of B. Returns false if they show that a root in the basis Q cannot be exact enough. Otherwise
+ * chooses the number of rows of F to compute. */
 static bool look_at_rows(tracking *t, pd_mat Q, pd_mat A, const pd_root_want *want)
 {
     int64_t n = t->n, rows = sampled_rows(t), first = n - 1 - (rows - 1) * t->every;
@@ -550,8 +556,8 @@ static bool look_at_rows(tracking *t, pd_mat Q, pd_mat A, const pd_root_want *wa
     return true;
 }
 
-/* Returns whether the root that the basis gives is exact enough. Errors whose squares are infinite, or not numbers, are
- * not; those whose squares vanish are far below the tolerance. */
+/* Returns whether the root that the basis gives is exact enough. It is not if the square of an error is infinite or
+ * NaN. Squares that underflow do not matter, because such errors are far below the tolerance. */
 static bool is_exact(const tracking *t, pd_mat Q, pd_mat A)
 {
     double rest = t->rows < t->n ? error_left_out(t, Q, A) : 0, error = error_of(t);
@@ -568,7 +574,8 @@ static bool correct(tracking *t, pd_mat X, pd_mat Q, pd_mat A, const pd_root_wan
     return is_exact(t, Q, A);
 }
 
-/* Computes the root in the last basis Q. *good: the result is exact enough; otherwise A must be decomposed. */
+/* Computes the root in the last basis Q. Sets *good to whether the result is exact enough; if not, A must be
+ * decomposed. */
 static int track(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_form *form, pd_root_report *report,
                  bool *good)
 {
@@ -588,7 +595,7 @@ static int track(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_form
     }
     if (*good) {
         double least = (double)t.d[0];
-        for (int64_t i = 1; i < t.n; i++) { /* not fmin, for the same reason as above */
+        for (int64_t i = 1; i < t.n; i++) { /* not fmin, because gcc 12 for ARM64 crashes on it */
             if ((double)t.d[i] < least) least = (double)t.d[i];
         }
         report->largest = ldexp(t.largest, t.exponent);

@@ -1,4 +1,5 @@
-/* root_types.h - the request for a root of a matrix, the report about the result, and the methods that compute it.
+/* root_types.h - declares the request for a root of a matrix, the report about the result, and the functions of each
+ * method.
  *
  * A root is X = (A + ridge I)^(-1/p) of a symmetric positive semi-definite matrix A (n, n), or a power with another
  * exponent. A (n >= 1) is symmetric up to rounding or quantizing, dense or strided, and not changed. Both halves of X
@@ -9,8 +10,8 @@
  *   - LAPACK failed;
  *   - the error of an iteration of higher order is above 0.1.
  *
- * After an error X is undefined, and report.error is NaN or infinite. It may be a number if X exceeds the range of
- * float32, or if the error is too large. */
+ * After an error X is undefined. report.error is NaN or infinite then, except if X exceeds the range of float32, or if
+ * the error is too large: then it may be a number. */
 #ifndef PD_ROOT_TYPES_H
 #define PD_ROOT_TYPES_H
 
@@ -40,7 +41,7 @@ typedef enum pd_root_method {
     PD_ROOT_HIGHER_ORDER,
 } pd_root_method;
 
-/* How large the ridge is: the number that is added to the matrix's diagonal before the root is taken. */
+/* How the ridge is computed. */
 typedef enum pd_ridge {
     PD_RIDGE_RELATIVE, /* as in Google's program: the ridge is epsilon * max(largest eigenvalue, 1e-6) */
     /* As in Meta's program: the ridge is epsilon itself. If the smallest eigenvalue is negative, all eigenvalues are
@@ -59,11 +60,11 @@ typedef struct pd_root_want {
      * rest of the diagonal; nothing is padded in memory. 0 or n: no padding. Other methods ignore this member. */
     int64_t padded_side;
     double padding; /* 1, or 0 */
-    /* If `retries` > 0, a root whose error is not below this (or is NaN) is computed again, as `retries` says.
-     * INFINITY: it is computed again only after a failure. */
+    /* A root whose error is not below this (or is NaN) is computed again, if `retries` > 0. INFINITY: only after a
+     * failure. */
     double most_error;
-    /* Most retries, 0 or more. The first retry is an eigendecomposition in float64 with the same ridge. Each further
-     * retry has an epsilon ten times larger (0 stays 0). */
+    /* Largest number of retries, 0 or more. The first retry is an eigendecomposition in float64 with the same ridge.
+     * Each further retry has an epsilon ten times larger (0 stays 0). */
     int retries;
     pd_ridge ridge;
     /* With PD_RIDGE_SHIFTED and the methods eigh, eigh64 and tracked, the root is X = (A + ridge I)^-exponent, where
@@ -71,8 +72,8 @@ typedef struct pd_root_want {
      * number up to 64. */
     double exponent;
     int q; /* only for PD_ROOT_HIGHER_ORDER: the root is (A + ridge I)^(-q/p); 0 counts as 1 */
-    /* For PD_ROOT_COUPLED and PD_ROOT_HIGHER_ORDER: the iteration ends when the largest |element| of M - I is at most
-     * this. M is a matrix that converges to the identity I. */
+    /* For PD_ROOT_COUPLED and PD_ROOT_HIGHER_ORDER: the iteration ends when max |M - I| is at most this. M is a matrix
+     * that converges to the identity I; max |.| is the largest absolute value of an element. */
     double tolerance;
     int iterations; /* for PD_ROOT_COUPLED and PD_ROOT_HIGHER_ORDER: the iteration ends after this many steps */
     int order; /* Only for PD_ROOT_HIGHER_ORDER: order of the iteration, from 2 on. Order 2 is Newton's iteration. */
@@ -80,7 +81,7 @@ typedef struct pd_root_want {
 
 typedef enum pd_root_end {
     PD_ENDED_CONVERGED,
-    /* The iteration did not converge in the number of steps that was asked for, or its numbers are no longer finite. */
+    /* The iteration did not converge within want.iterations steps, or its numbers are no longer finite. */
     PD_ENDED_LIMIT,
     /* Only for PD_ROOT_HIGHER_ORDER: the largest |element| of M - I grew by more than a fifth in a step, or did not
      * change. M is a matrix that converges to the identity I. */
@@ -88,8 +89,9 @@ typedef enum pd_root_end {
 } pd_root_end;
 
 typedef struct pd_root_report {
-    /* How far X is from the exact root. In these formulas I is the identity, M a matrix that converges to I during an
-     * iteration, and max |.| the largest absolute value of an element. The measure depends on the method:
+    /* The error of X: how far it is from the exact root. In these formulas I is the identity, M a matrix that converges
+     * to I during an iteration, and max |.| the largest absolute value of an element. The measure depends on the
+     * method:
      *
      *   - newton, coupled: max |M - I| of the last M, in float32.
      *   - higher order: max |(A + ridge I) X^p - I| with the X of q = 1.
@@ -97,47 +99,46 @@ typedef struct pd_root_report {
      *   - exponent that is not 1 / p for a whole p: |Q' L Q v - A v| / (|v| max |L|), the residual of the decomposition
      *     with eigenvalues L.
      *   - all others: |X^a (A + ridge I) X^b v - v| / |v| for a fixed pseudo-random v, with a = p / 2 rounded down and
-     *     b = p - a. This takes p + 1 matrix-vector products. With powers of X on both sides rounding errors grow by
-     *     sqrt(condition); in X^p A they would grow by condition. */
+     *     b = p - a. This takes p + 1 matrix-vector products. (pd_basis_check says why A stands between the powers.) */
     double error;
-    /* The estimate of A's largest eigenvalue from which the ridge was computed. For newton it is that of the padded A,
-     * for coupled the Frobenius norm of A + ridge I, for higher order an upper bound. */
+    /* The estimate of A's largest eigenvalue from which the ridge was computed. For newton it is the estimate for the
+     * padded A, for coupled the Frobenius norm of A + ridge I, for higher order an upper bound. */
     double largest;
-    /* Estimated condition number of A + ridge I, the matrix with the ridge added to its diagonal, without padding.
-     * Meaningless if the error is large. */
+    /* Estimated condition number of A + ridge I, without padding. Meaningless if the error is large. */
     double condition;
     /* For the methods newton, coupled and higher order: number of steps of the iteration. For tracked: 1 if the root
      * was computed with the last eigenvectors, 0 if the matrix was decomposed anew. */
     int iterations;
-    int tries;         /* number of times that the root was computed; 1: the first result was good enough */
+    int tries;         /* number of times that the root was computed; 1: there was no retry */
     bool decomposed;   /* whether the matrix was decomposed into eigenvectors */
     pd_root_end ended; /* for PD_ROOT_COUPLED and PD_ROOT_HIGHER_ORDER: why the iteration ended */
 } pd_root_report;
 
-/* The matrix A as an operand of a product. It is in float64 if `wide` is set (dense, same size as A); otherwise it is
- * the float32 matrix `A`. */
+/* A matrix as an operand of a product: the float64 matrix `wide` (dense, same size as A) if that is not NULL, otherwise
+ * the float32 matrix A. */
 typedef struct pd_factor {
     pd_mat A;
     const double *wide;
 } pd_factor;
 
-/* largest number of rows n of a matrix that root_eigh.c decomposes in float64 in place of float32 */
+/* Largest number of rows of a matrix that root_eigh.c decomposes in float64 instead of float32. */
 enum { PD_ROOT_SMALL = 128 };
 
-/* Returns the ridge of a matrix (the number that is added to its diagonal) whose largest eigenvalue is `largest`:
- * epsilon * max(largest, 1e-6). If `largest` is NaN, the ridge is NaN. */
+/* Returns the relative ridge of a matrix whose largest eigenvalue is `largest`: epsilon * max(largest, 1e-6). If
+ * `largest` is NaN, the ridge is NaN. */
 double pd_root_ridge(double epsilon, double largest);
 
-/* Returns the ridge for the iteration of higher order: max(epsilon * bound, 1e-16). `bound` is not below the largest
- * eigenvalue. If it is NaN, the ridge is NaN. */
+/* Returns the ridge for the iteration of higher order: max(epsilon * bound, 1e-16). `bound` is an upper bound of the
+ * largest eigenvalue. If it is NaN, the ridge is NaN. */
 double pd_root_bounded_ridge(double epsilon, double bound);
 
-/* Returns the exponent of the root that `want` requests, as a positive number: q / p for the coupled iterations,
- * otherwise want->exponent. */
+/* Returns e of the root (A + ridge I)^-e that `want` requests: 1 / p for PD_ROOT_COUPLED, q / p for
+ * PD_ROOT_HIGHER_ORDER, otherwise want->exponent. */
 double pd_root_exponent(const pd_root_want *want);
 
 /* Allocates `count` matrices of n rows and n columns with elements of `size` bytes, and `more` bytes after the last
- * matrix. The memory is aligned to 64 bytes; free it with free(). NULL: out of memory, or the size overflows. */
+ * matrix. The memory is aligned to 64 bytes; the caller frees it with free(). Returns NULL if out of memory, or if the
+ * size overflows. */
 void *pd_root_room(int64_t n, int64_t count, size_t size, size_t more);
 
 /* pd_root_widen copies a float32 matrix A to a dense float64 matrix. pd_root_narrow copies a dense float64 matrix to
@@ -154,7 +155,7 @@ bool pd_root_is_diagonal(pd_factor A);
  * not finite. */
 int pd_root_of_diagonal(pd_mat X, pd_factor A, const pd_root_want *want, pd_root_report *report);
 
-/* Computes a root as pd_root does with PD_ROOT_EIGH or PD_ROOT_EIGH64, but without retries and without a shortcut for
+/* Compute a root as pd_root does for PD_ROOT_EIGH and PD_ROOT_EIGH64, but without retries and without the shortcut for
  * diagonal matrices. */
 int pd_root_eigh(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
 int pd_root_eigh64(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
@@ -162,13 +163,13 @@ int pd_root_eigh64(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report 
  * PD_RIDGE_SHIFTED; no retries. A may exceed the range of float32. */
 int pd_root_wide(pd_mat X, const double *A, const pd_root_want *want, pd_root_report *report);
 
-/* These functions compute a root as pd_root does for PD_ROOT_COUPLED and PD_ROOT_HIGHER_ORDER, but without retries, and
- * without computing diagonal matrices element by element. */
+/* Compute a root as pd_root does for PD_ROOT_COUPLED and PD_ROOT_HIGHER_ORDER, but without retries and without the
+ * shortcut for diagonal matrices. */
 int pd_root_coupled(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
 int pd_root_higher_order(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
 
-/* Computes a root as pd_root does for PD_ROOT_NEWTON, but without retries, and without computing diagonal matrices
- * element by element. */
+/* Computes a root as pd_root does for PD_ROOT_NEWTON, but without retries and without the shortcut for diagonal
+ * matrices. */
 int pd_root_newton(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
 
 /* Computes a root like pd_root does for PD_ROOT_TRACKED, but without retries and without the shortcut for diagonal
@@ -177,15 +178,15 @@ int pd_root_tracked(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_r
 
 /* Estimates the largest eigenvalue of A, which has n rows and n columns, by power iteration in float64 from a fixed
  * start vector, as the function `power_iteration` in Google's program does: at most 100 steps, absolute tolerance 1e-6.
- * PD_OUT_OF_RANGE: the estimate is not finite; it is written to *largest all the same. PD_NO_MEMORY: out of memory.
+ * PD_OUT_OF_RANGE: the estimate, which *largest then contains, is not finite. PD_NO_MEMORY: out of memory.
  *
  * A is only read. If padded_side is above n, A counts as the top left corner of a matrix with padded_side rows, which
  * has `padding` on the rest of its diagonal.
  *
- * `v` may be NULL. Otherwise it receives the last vector, of padded_side (or n) numbers. They are NaN for a matrix of
- * zeros. */
+ * `v` may be NULL. Otherwise the last vector, of padded_side (or n) numbers, is stored there. They are NaN for a matrix
+ * of zeros. */
 int pd_power_iteration(double *largest, double *v, const double *A, int64_t n, int64_t padded_side, double padding);
-/* Writes the first n entries of the fixed start vector of the power iteration: random numbers of the generator MT19937
+/* Writes the first n elements of the fixed start vector of the power iteration: random numbers of the generator MT19937
  * with seed 1729, uniform on [-1, 1). */
 void pd_start_vector(double *v, int64_t n);
 

@@ -9,7 +9,7 @@
 #define omp_get_num_threads() 1
 #endif
 
-/* A product of more operations than LARGE is cut: more than that of two matrices of side 1024. Its stripes have at
+/* A product of more than LARGE operations, those of two matrices of 1024 rows and columns, is cut into stripes of at
  * least STRIPE operations. */
 #define LARGE 0x1p31
 #define STRIPE 0x1p29

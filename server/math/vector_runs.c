@@ -1,4 +1,4 @@
-/* vector_runs.c - reads vectors whose elements lie in several pieces of memory and may have any element type. */
+/* vector_runs.c - reads vectors whose elements are stored as runs of any element type. */
 #include "vector_runs.h"
 
 #include <string.h>

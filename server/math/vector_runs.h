@@ -1,12 +1,12 @@
-/* vector_runs.h - several vectors of equal length and any element type. Each is stored as runs: ranges of its elements
- * in separate pieces of memory. Pure functions; any thread. */
+/* vector_runs.h - reads vectors of equal length and any element type that are stored as runs: ranges of elements, each
+ * in memory of its own. Pure functions; any thread. */
 #ifndef PD_VECTOR_RUNS_H
 #define PD_VECTOR_RUNS_H
 
 #include "paramd/tensor.h"
 
-/* A run of a vector's elements, which are contiguous in memory, in the element type that the contributor sent. If `at`
- * is NULL, all elements of the run are zero. */
+/* A run: elements of a vector that are contiguous in memory, in the element type that the worker sent. If `at` is NULL,
+ * all elements of the run are zero. */
 typedef struct pd_vector_run {
     const void *at;
     pd_dtype dtype;
@@ -22,12 +22,12 @@ typedef struct pd_vectors {
     const pd_vector_run *at;
 } pd_vectors;
 
-/* Returns the number of the run that contains element `i`. */
+/* Returns the index of the run that contains element `i`. */
 size_t pd_vectors_run(const pd_vectors *v, int64_t i);
 
-/* Returns elements [first, first + n) of vector r as float32. The first of them must be in run p. If all lie in one run
- * of float32, the result points into that run; otherwise they are converted into `tile`. If `room` is larger than n,
- * the result is always `tile`, and zeros fill it up to `room` elements. */
+/* Returns elements [first, first + n) of vector r as float32. Element `first` must be in run p. If all n elements lie
+ * in one run of float32, the result points into that run; otherwise they are converted into `tile`. If `room` is larger
+ * than n, the result is always `tile`, and zeros fill it up to `room` elements. */
 const float *pd_vectors_load(const pd_vectors *v, int r, size_t p, int64_t first, int64_t n, int64_t room, float *tile);
 
 #endif

@@ -1,5 +1,4 @@
-/* config.c - reads values by the types of their keys, finds keys, checks rules about several keys, and prints all
- * keys. */
+/* config.c - the table of configuration keys: finds keys, reads and checks their values, and prints them. */
 #include "config.h"
 
 #include "cpu.h"
@@ -64,7 +63,8 @@ static int set_number(pd_config *config, const pd_key *key, const char *value, p
     return PD_OK;
 }
 
-/* Returns the index of the text `value` in a list of choices such as "text|logfmt|json", or -1 if it is not there. */
+/* Returns the index of `value` in a list of choices such as "text|logfmt|json", or -1 if the list does not contain
+ * it. */
 static int choice_index(const char *choices, const char *value)
 {
     size_t length = strlen(value);
@@ -133,7 +133,7 @@ static int set_value(pd_config *config, const pd_key *key, const char *value, pd
 #define MIB (1024 * KIB)
 #define TIB (1024 * 1024 * MIB)
 #define DAY ((uint64_t)24 * 60 * 60 * 1000)
-/* Most columns of a line in the help text and in printed configuration files. */
+/* Largest length of a line in the help text and in printed configuration files. */
 #define WIDTH 80
 #define AT(field) offsetof(pd_config, field)
 
@@ -317,8 +317,8 @@ void pd_config_offer(const pd_config *config, pd_nearest *search)
     }
 }
 
-/* Makes the error for a line of a configuration file with an unknown key. It suggests the key with the nearest name; of
- * several equally near ones, the one in the same section. */
+/* Makes the error about an unknown key. The error suggests the key with the nearest name; of several equally near keys,
+ * one in the same section. */
 static int unknown_key(const pd_config *config, const char *section, const char *name, pd_error *err)
 {
     pd_nearest search = pd_nearest_begin(name, strlen(name));
@@ -453,8 +453,7 @@ static void resolve(pd_config *config)
         config->threads.pool_threads = cores > 1 ? (cores - 1 < 60 ? cores - 1 : 60) : 1;
 }
 
-/* Puts the directory that the service manager has made for this service in place of the value "auto" of
- * server.state_dir. */
+/* Replaces the value "auto" of server.state_dir by the directory that the service manager has made for this service. */
 static int resolve_state_dir(pd_config *config, pd_error *err)
 {
     const char *given = getenv("STATE_DIRECTORY");
@@ -491,7 +490,7 @@ bool pd_config_identifies(const pd_config *config)
     return config->tls.tokens[0] != '\0' || config->tls.client_ca[0] != '\0';
 }
 
-/* Checks the addresses to listen on, and reads the files of tls:// addresses once to see that they can be used. */
+/* Checks the addresses to listen on, and reads the files of [tls] once, to check that they can be used. */
 static int check_listen(const pd_config *config, pd_error *err)
 {
     pd_tls_context *tls;

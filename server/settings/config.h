@@ -1,5 +1,5 @@
-/* config.h - the daemon's configuration: one table of keys, and their values. The main thread owns one
- * configuration; the thread that reloads makes another (reload.h).
+/* config.h - reads, checks and prints the daemon's configuration: a table of keys, and their values. The main thread
+ * owns the configuration in use; the thread of a reload reads another one (reload.h).
  *
  *     pd_config_new(&config);                              defaults
  *     pd_config_read_file(config, path, &err);             key = value in [sections]
@@ -7,7 +7,8 @@
  *     pd_config_set_key(config, key, value, &err)          flags: --key=value or --section-key=value (flags.h)
  *     pd_config_check(config, &err);                       everything that startup checks
  *
- * units.h describes how sizes and durations are written. The value "auto", which some keys accept, is stored as 0. */
+ * pd_bytes_read and pd_duration_read (text.h) say how sizes and durations are written. The value "auto", which some
+ * keys accept, is stored as 0. */
 #ifndef PD_CONFIG_H
 #define PD_CONFIG_H
 
@@ -17,7 +18,7 @@
 
 #include <stdio.h>
 
-#define PD_KEY_NAME 64 /* bytes for the long name of a configuration key, such as server_listen */
+#define PD_KEY_NAME 64 /* most bytes of a key's long name, such as server_listen, with its terminating zero */
 
 typedef enum pd_key_type {
     PD_KEY_TEXT,
@@ -32,11 +33,11 @@ typedef enum pd_key_type {
 typedef struct pd_key {
     const char *section, *name;
     pd_key_type type;
-    size_t offset; /* offset of the key's value in pd_config; for a key of type PD_KEY_JOB, an index in pd_config.job */
+    size_t offset; /* offset in bytes of the key's value in pd_config; for a key of type PD_KEY_JOB, its index in
+                    * pd_config.job */
     const char *preset;
-    uint64_t least, most;        /* smallest and largest allowed value of keys whose type is a count, bytes or
-                                  * milliseconds */
-    bool automatic;              /* the key may have the value "auto": the daemon chooses */
+    uint64_t least, most;        /* smallest and largest allowed value, if the type is a count, bytes or a time (ms) */
+    bool automatic;              /* the key may have the value "auto": the daemon chooses a value */
     bool reload;                 /* the key's value may change while the daemon runs (reload.c) */
     const char *choices;         /* values that the key may have, such as "text|logfmt|json" */
     const char *help;            /* one sentence that explains the key, for the help and the manual */
@@ -59,19 +60,20 @@ typedef struct pd_config {
     } limits;
     struct {
         uint64_t step_threads, pool_threads;
-        uint64_t cpu;  /* chosen instruction set: its index in the list of choices of the key `cpu` */
+        uint64_t cpu;  /* index of the chosen instruction set in `choices` of the key `cpu` */
         uint64_t numa; /* 0: auto, 1: off */
     } threads;
     struct {
-        uint64_t level, format; /* as for cpu */
+        uint64_t level, format; /* index of the chosen value in `choices` of the key */
     } log;
     /* [job] */
     pd_option *job;
-    size_t n_job; /* default options of new jobs, in the order of pd_job_keys; names and values are owned */
+    size_t n_job; /* number of elements of `job`: the default options of new jobs, in the order of pd_job_keys; names
+                   * and values are owned */
 
     pd_key *keys;
     size_t n_keys; /* number of configuration keys in the table `keys`, which is ordered by section */
-    char **text;   /* text of each key's value, as the user gave it */
+    char **text;   /* for each key of `keys`, the text of its value as the user gave it */
 } pd_config;
 
 /* Makes a configuration with the default values. Returns NULL if out of memory. */
@@ -81,10 +83,10 @@ void pd_config_free(pd_config *config); /* accepts NULL */
 /* Finds a configuration key by its long name (with the section), such as "server_listen", or by its short name, such as
  * "listen". Returns NULL if there is no such key. */
 const pd_key *pd_config_find(const pd_config *config, const char *name);
-/* Adds the names of all configuration keys to a search for the name that is nearest to a mistyped one. */
+/* Offers the names of all configuration keys to a search for the nearest name of a mistyped one. */
 void pd_config_offer(const pd_config *config, pd_nearest *search);
-/* Returns whether a configuration key may be given by its short name: no other section has a key of the same name, or
- * its section is [server]. */
+/* Returns whether a configuration key may be given by its short name: true if its section is [server], or if no other
+ * section has a key of this name. */
 bool pd_key_is_short(const pd_config *config, const pd_key *key);
 /* Returns whether the values of a configuration key are yes and no. Then its flag on the command line needs no
  * value. */
@@ -112,28 +114,29 @@ int pd_config_read_file(pd_config *config, const char *path, pd_error *err);
  * PD_NOT_FOUND: a variable PARAMD_... is neither a key nor in that table; the error names the nearest key or
  * variable. */
 int pd_config_read_environment(pd_config *config, char *const *environment, pd_error *err);
-/* Takes the value of a key, which must be a number, a choice or a text that nobody has borrowed, from another
- * configuration. The texts of the two values change places, so that each configuration still owns one of them. */
+/* Copies the value of a key from the configuration `from`. Texts are exchanged instead, so that each configuration
+ * still owns one of them; so the key must not have a text that is borrowed. */
 void pd_config_take(pd_config *config, pd_config *from, const pd_key *key);
-/* Replaces the value "auto" of keys by a value for this machine. Then checks rules about several keys, the files
- * of [tls], and the addresses to listen on, which includes looking host names up. Errors are PD_INVALID_ARGUMENT and
- * those of tls_setup.h and reach.h. */
+/* Replaces each value "auto" by a value for this machine. Then checks rules that concern several keys, the files of
+ * [tls], and the addresses to listen on, for which it looks up host names. Errors are PD_INVALID_ARGUMENT and those of
+ * pd_tls_setup (trusted_files.h) and reach.h. */
 int pd_config_check(pd_config *config, pd_error *err);
-/* Returns limits.ingest_bytes where it is "auto", for a process that may use so much memory. */
+/* Returns the value of limits.ingest_bytes for "auto", if the process may use `memory` bytes. */
 uint64_t pd_config_ingest_bytes(uint64_t memory, uint64_t max_payload);
-/* Reads the keys of tls:// addresses from the files of the section [tls]. *out is NULL if `listen`, a value of
- * server.listen, has no such address, and the service manager has passed no socket named tls. Errors are those of
- * pd_tls_setup. */
+/* Reads certificates, keys and tokens from the files of the section [tls]. Sets *out to NULL if `listen`, a value of
+ * server.listen, contains no tls:// address, and the service manager has passed no socket named tls. Errors are those
+ * of pd_tls_setup. */
 int pd_config_tls(const pd_config *config, const char *listen, pd_tls_context **out, pd_error *err);
-/* Returns whether the section [tls] lets clients of tls:// addresses in only if they prove who they are. */
+/* Returns whether clients of tls:// addresses must prove their identity: the section [tls] names tokens or a
+ * client_ca. */
 bool pd_config_identifies(const pd_config *config);
-/* Returns the name of the instruction set (such as AVX2) that the configuration chooses, or "auto", for pd_cpu_use. */
+/* Returns the name of the chosen instruction set (such as "avx2"), or "auto", as pd_cpu_use takes it. */
 const char *pd_config_cpu(const pd_config *config);
 /* Writes a configuration file with every key and its explanation. pd_config_read_file reads the same values back
  * from it. */
 void pd_config_print(const pd_config *config, FILE *out);
 
-/* Writes a text in lines of at most 96 columns, each of which begins with `indent`. */
+/* Writes a text in lines of at most 80 columns. Each line begins with `indent`. */
 void pd_words_print(const char *words, const char *indent, FILE *out);
 
 #endif

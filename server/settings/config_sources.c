@@ -10,12 +10,12 @@
 
 typedef struct reading {
     pd_config *config;
-    bool *seen;     /* for each configuration key, whether the file has given it already */
-    pd_error first; /* the first error that a key of the file caused; the inih library reports in which line that was */
+    bool *seen;     /* for each configuration key: true if the file has already set it */
+    pd_error first; /* the first error in the file; the inih library returns the number of its line */
 } reading;
 
-/* Returns the length of a value in a configuration file without the comment behind it, which begins with "#" at the
- * value's beginning or after a blank. The inih library has already removed comments that begin with ";". */
+/* Returns the length of a value in a configuration file, without a comment after it. The comment begins with "#", at
+ * the value's beginning or after a blank. The inih library has already removed comments that begin with ";". */
 static size_t value_length(const char *value)
 {
     size_t n = 0;
@@ -36,7 +36,7 @@ static int set_copy(reading *r, const char *section, const char *name, const cha
     return rc;
 }
 
-/* Handles one key of a configuration file. The inih library calls this function for each. Returns 0 after an error. */
+/* Sets one key of a configuration file. The inih library calls this function for each key. Returns 0 after an error. */
 static int on_key(void *arg, const char *section, const char *name, const char *value)
 {
     reading *r = arg;
@@ -70,18 +70,19 @@ int pd_config_read_file(pd_config *config, const char *path, pd_error *err)
 
 #define PREFIX "PARAMD_"
 
-/* Environment variables that begin with PARAMD_ but are not for the daemon, as patterns of NAME=VALUE without this
+/* Environment variables that begin with PARAMD_ but are not configuration keys, as patterns of NAME=VALUE without this
  * prefix. */
 static const struct {
-    const char *pattern, *name; /* name: suggested for a mistyped variable, in lower case; NULL: people do not set the
-                                 * variable by hand */
+    const char *pattern, *name; /* name: the name in lower case, as it is suggested for a mistyped variable; NULL:
+                                 * never suggested, because people do not set the variable by hand */
 } foreign[] = {
     { "URL=*", "url" },         /* environment variable of the client library and paramctl: the daemon's address */
     { "JOB=*", "job" },         /* environment variable of the client library: the job's name */
     { "RUN=*", "run" },         /* environment variable of the client library: the run's identity */
     { "RESUME=*", "resume" },   /* environment variable of the client library: whether to continue a job */
     { "LIBRARY=*", "library" }, /* environment variable of bindings of other languages: the path of libparamd */
-    { "TOKEN_FILE=*", "token_file" }, /* environment variables of the client library: the files of tls:// addresses */
+    { "TOKEN_FILE=*", "token_file" }, /* environment variables of the client library, up to KEY_FILE: the files for
+                                       * tls:// addresses */
     { "CA_FILE=*", "ca_file" },
     { "CERT_FILE=*", "cert_file" },
     { "KEY_FILE=*", "key_file" },
@@ -96,14 +97,15 @@ static const struct {
 };
 enum { N_FOREIGN = sizeof foreign / sizeof foreign[0] };
 
-/* Returns whether Kubernetes makes the assignment NAME=VALUE, without PARAMD_, for a service that is named paramd or
- * paramd-*. It sets such variables in each container of the service's namespace; the service's name comes first. */
+/* Returns whether an assignment NAME=VALUE, without its prefix PARAMD_, is one that Kubernetes makes for a service
+ * named paramd or paramd-*. Kubernetes sets such variables in each container of the service's namespace; they begin
+ * with the name of the service. */
 static bool is_service_link(const char *assignment)
 {
     static const char *const patterns[] = {
         "SERVICE_HOST=[0-9a-f]*",
         "SERVICE_PORT=[0-9]*",
-        "SERVICE_PORT_?*=[0-9]*", /* a port that has a name */
+        "SERVICE_PORT_?*=[0-9]*", /* port with a name */
         "PORT=[a-z]*://*",
         "PORT_[0-9]*_[A-Z]*P=[a-z]*://*", /* TCP, UDP, SCTP */
         "PORT_[0-9]*_[A-Z]*P_PROTO=[a-z]*p",
@@ -141,8 +143,7 @@ static int unknown_variable(const pd_config *config, const char *name, pd_error 
     return pd_fail(err, PD_NOT_FOUND, "there is no such variable; the nearest is " PREFIX "%s", near);
 }
 
-/* Reads a configuration key from the assignment NAME=VALUE of an environment variable, whose prefix PARAMD_ is already
- * removed. */
+/* Sets a configuration key from an environment variable. `assignment` is NAME=VALUE without its prefix PARAMD_. */
 static int read_variable(pd_config *config, bool *seen, const char *assignment, pd_error *err)
 {
     size_t n = strcspn(assignment, "=");

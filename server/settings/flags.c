@@ -17,15 +17,15 @@ const pd_own_flag pd_own_flags[] = {
 };
 enum { N_OWN = sizeof pd_own_flags / sizeof pd_own_flags[0] - 1 };
 
-/* The command line while it is being read. It keeps the values of configuration keys until the file and the environment
- * are read, because a flag wins over both. */
+/* The command line while it is being read. Stores the values of configuration keys until the file and the environment
+ * are read, because a flag overrides both. */
 typedef struct line {
     pd_config *config;
     pd_flags *flags;
     const char *const *argv;
-    const char **value; /* for each configuration key, the value that a flag gives to it; NULL: no flag does */
+    const char **value; /* for each configuration key, its value from the command line; NULL: no flag sets the key */
     const char *port;
-    char listen[32]; /* the address to listen on that the flag --port N stands for */
+    char listen[32]; /* text "127.0.0.1:N" for the flag --port N */
 } line;
 
 /* A flag as it was given on the command line. */
@@ -66,7 +66,8 @@ static int unknown(const line *l, const flag *f, pd_error *err)
                    (int)(n < 64 ? n : 64), f->text, with_dashes(near));
 }
 
-/* Finds the flag's value: the text after "=", or else the next argument. Fails if there is neither. */
+/* Sets f->value to the flag's value: the text after "=", otherwise the next argument. PD_INVALID_ARGUMENT: there is
+ * neither. */
 static int take_value(line *l, flag *f, pd_error *err)
 {
     if (f->value == NULL) f->value = *l->argv != NULL ? *l->argv++ : NULL;
@@ -158,8 +159,8 @@ static int apply_port(line *l, pd_error *err)
     return PD_OK;
 }
 
-/* Sets the values of all configuration keys: first from the file, then from the environment, then from the flags. A
- * later source wins. */
+/* Sets the configuration keys from the file, then from the environment, then from the flags. A later source overrides
+ * an earlier one. */
 static int apply(line *l, char *const *environment, pd_error *err)
 {
     pd_config *config = l->config;
@@ -196,7 +197,7 @@ static void print_words(const char *words, FILE *out)
     pd_words_print(words, "          ", out);
 }
 
-/* Returns the text that stands for a configuration key's value in the help: the choices, or the default value as an
+/* Returns the text that the help shows as value of a configuration key: the choices, or the default value as an
  * example. */
 static const char *value_form(const pd_key *key)
 {

@@ -1,5 +1,5 @@
-/* flags.h - the daemon's command line: a flag for every configuration key, and flags for other actions, such as
- * --help. Main thread. */
+/* flags.h - reads the daemon's command line, which has a flag for every configuration key, and flags for other actions,
+ * such as --help. Main thread. */
 #ifndef PD_FLAGS_H
 #define PD_FLAGS_H
 
@@ -7,7 +7,7 @@
 
 typedef enum pd_mode { PD_SERVE, PD_CHECK_CONFIG, PD_PRINT_CONFIG, PD_SHOW_VERSION, PD_SHOW_HELP } pd_mode;
 
-/* The exit codes of the daemon, in one list for main and for the help: X(name, number, help). */
+/* The exit codes of the daemon, as a list of X(name, number, help) for main and the help. */
 #define PD_EXITS(X)                                                                                                    \
     X(FINE, 0, "stopped as asked, or the configuration is valid")                                                      \
     X(FAILED, 1, "could not start: an address is in use, memory or descriptors are short")                             \
@@ -17,15 +17,15 @@ typedef enum pd_mode { PD_SERVE, PD_CHECK_CONFIG, PD_PRINT_CONFIG, PD_SHOW_VERSI
 typedef enum pd_exit { PD_EXITS(PD_EXIT) } pd_exit;
 #undef PD_EXIT
 
-/* A flag that does something else than set a configuration key. */
+/* A flag that does not set a configuration key, such as --help. */
 typedef struct pd_own_flag {
     char letter;                     /* short form of the flag, such as 'h' for -h; 0: it has none */
     const char *name, *value, *help; /* name: the flag's name, with '_' in place of '-'. value: the word that stands for
                                       * the flag's value in the help; NULL: the flag takes no value */
 } pd_own_flag;
 
-/* All flags that do something else than set a configuration key, for the parser, the help and the manual page. An entry
- * without a name ends the table. */
+/* All flags that do not set a configuration key, for the parser, the help and the manual page. An element without a
+ * name ends the table. */
 extern const pd_own_flag pd_own_flags[];
 
 /* What the daemon's command line asks for: what to do, and with which configuration file. */
@@ -34,15 +34,15 @@ typedef struct pd_flags {
     const char *file; /* the configuration file: the value of the flag --config, borrowed from argv; NULL: none */
 } pd_flags;
 
-/* Reads the configuration: the file of --config, then the environment, then the flags. A later source wins over an
+/* Reads the configuration: the file of --config, then the environment, then the flags. A later source overrides an
  * earlier one. With --help or --version, no source is read.
  *
  * PD_INVALID_ARGUMENT, PD_NOT_FOUND: a flag, variable, key or value is wrong; the error names the nearest valid one. */
 int pd_flags_read(pd_config *config, char *const *argv, char *const *environment, pd_flags *flags, pd_error *err);
-/* Returns the flags that make a configuration, a line each: --server-listen=VALUE, and one for each other key whose
- * value is not the default. The caller frees the text. NULL: out of memory. */
+/* Returns the flags that give a daemon this configuration, one on each line: --server-listen=VALUE, and a flag for each
+ * other key whose value is not the default. The caller frees the text. Returns NULL if out of memory. */
 char *pd_flags_text(const pd_config *config);
-/* Writes the help: every flag, and the default value of every configuration key. */
+/* Prints the help to `out`: every flag, and the default value of every configuration key. */
 void pd_flags_help(const pd_config *config, FILE *out);
 
 #endif

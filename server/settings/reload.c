@@ -27,8 +27,8 @@ int pd_reload_read_token(const pd_config *config, char **token, pd_error *err)
     return config->http_token[0] != '\0' ? pd_token_read(token, config->http_token, "http.token", err) : PD_OK;
 }
 
-/* Checks that clients of the open listeners need credentials of the same kind as before: other machines may reach these
- * listeners because of that. */
+/* Checks that clients of the open listeners still need credentials if they needed them before: only for that reason
+ * other machines may reach these listeners. */
 static int check_credentials(const pd_config *now, const pd_config *fresh, pd_error *err)
 {
     if (now->insecure) return PD_OK;
@@ -41,8 +41,8 @@ static int check_credentials(const pd_config *now, const pd_config *fresh, pd_er
     return PD_OK;
 }
 
-/* Reads the files that the new configuration names. The listeners stay, so the present value of server.listen says
- * whether they need the files of [tls]. */
+/* Reads the files that the new configuration names. The listeners stay the same, so the present value of server.listen
+ * decides whether the files of [tls] are needed. */
 static int read_files(pd_reload *reload, const pd_config *fresh, pd_error *err)
 {
     int rc = pd_config_tls(fresh, reload->config->listen, &reload->tls, err);
@@ -66,11 +66,11 @@ void pd_reload_read(pd_reload *reload)
         reload->fresh = fresh;
     if (reload->fresh != NULL) return;
     pd_config_free(fresh);
-    pd_reload_end(reload); /* also drop keys that were read before the error */
+    pd_reload_end(reload); /* also frees what was read before the error */
 }
 
-/* Applies the new value of one configuration key, if it may change while the daemon runs. Returns whether it has
- * changed. */
+/* Applies the new value of one configuration key, if the key may change while the daemon runs. Returns whether the
+ * value has changed. */
 static bool take_key(pd_reload *reload, size_t i)
 {
     const pd_key *key = &reload->config->keys[i];

@@ -1,4 +1,4 @@
-/* trusted_files.c - reads roles, tokens and the keys of tls:// addresses, and refuses files that others could have
+/* trusted_files.c - reads roles, tokens, and the files of tls:// addresses. Refuses files that other users could have
  * written or read. */
 #include "trusted_files.h"
 
@@ -16,9 +16,9 @@
 
 #define VARIABLE "CREDENTIALS_DIRECTORY"
 
-/* Writes a path to `to`. ${CREDENTIALS_DIRECTORY} at its begin becomes the value of that environment variable.
- * `setting` names the setting that has the path, for errors. PD_INVALID_ARGUMENT: the variable is not set, or the path
- * is too long. */
+/* Copies a path to `to`, and replaces ${CREDENTIALS_DIRECTORY} at its beginning by the value of that environment
+ * variable. `setting` names the configuration key that has the path, for errors. PD_INVALID_ARGUMENT: the variable is
+ * not set, or the path is too long. */
 static int resolve_path(char to[PATH_MAX], const char *setting, const char *path, pd_error *err)
 {
     const char *folder = getenv(VARIABLE);
@@ -43,7 +43,7 @@ static int cannot_read(const char *path, pd_error *err)
     return pd_fail(err, PD_NOT_FOUND, "%.300s: the roles cannot be read: %s", path, strerror(errno));
 }
 
-/* Checks that only the owner of the file, who is root or this process's user, may write to it. */
+/* Checks that the file belongs to root or to this process's user, and that only its owner may write to it. */
 static int check_owner(int fd, const char *path, pd_error *err)
 {
     struct stat found;
@@ -60,7 +60,8 @@ static int check_owner(int fd, const char *path, pd_error *err)
                    (unsigned)found.st_uid, (unsigned)geteuid());
 }
 
-/* Reads a file up to one byte more than roles may have. Returns the number of bytes, or -1. */
+/* Reads up to PD_ROLES_BYTES + 1 bytes of a file; the last byte shows that the file is too long. Returns the number of
+ * bytes, or -1 after an error. */
 static ssize_t read_all(int fd, char *text)
 {
     size_t n = 0;
@@ -99,8 +100,8 @@ int pd_roles_file_read(pd_roles **out, const char *path, pd_error *err)
     return rc;
 }
 
-/* LEAST_DIFFERENT: fewest different characters of a token. One of 16 random hexadecimal digits has fewer in one of 10^9
- * cases. */
+/* MOST: largest length of a token. LEAST_DIFFERENT: smallest number of different characters in it. Of tokens of 16
+ * random hexadecimal digits, one in 10^9 has fewer. */
 enum { MOST = 256, LEAST_DIFFERENT = 4 };
 
 static size_t different_characters(const char *token)

@@ -1,6 +1,6 @@
-/* trusted_files.h - reads the files that a configuration names and that the daemon must be able to trust: roles, the
- * token of http.token, and the keys of tls:// addresses. All of it may block on the disk, so the loop thread never
- * calls it.
+/* trusted_files.h - reads the files that a configuration names for roles, for the token of http.token, and for the
+ * certificates, keys and tokens of tls:// addresses. Checks who else may write or read them. The functions may block on
+ * the disk, so the loop thread never calls them.
  *
  * A path of a secret may begin with ${CREDENTIALS_DIRECTORY}, the folder that systemd's LoadCredential= fills. */
 #ifndef PD_TRUSTED_FILES_H
@@ -18,10 +18,10 @@
  * and those of pd_roles_parse. */
 int pd_roles_file_read(pd_roles **out, const char *path, pd_error *err);
 
-#define PD_TOKEN_LEAST 16 /* fewest characters of a token */
+#define PD_TOKEN_LEAST 16 /* smallest length of a token, in characters */
 
-/* Reads the first line of a file into *out, which the caller frees. `key` names the setting that has the path, for
- * errors.
+/* Reads the first line of a file into *out, which the caller frees. `setting` is the path of the file; `key` names the
+ * configuration key that has this path, for errors.
  *
  *   PD_NOT_FOUND          the file cannot be read
  *   PD_PERMISSION_DENIED  users besides its owner and its group may read it, or the group may write it
@@ -31,10 +31,10 @@ int pd_roles_file_read(pd_roles **out, const char *path, pd_error *err);
  *   PD_NO_MEMORY */
 int pd_token_read(char **out, const char *setting, const char *key, pd_error *err);
 
-/* Makes the context of the tls:// addresses in `listen`, the setting server.listen, and of the socket named tls that
- * the service manager has opened, if `given` says that there is one. *out is NULL if there is neither. Errors are those
- * of pd_tls_server; PD_INVALID_ARGUMENT also: `listen` is not a list of addresses, or ${CREDENTIALS_DIRECTORY} is not
- * set. */
+/* Makes the TLS context of the daemon's listeners. Sets *out to NULL if no listener needs one: `listen`, the value of
+ * server.listen, contains no tls:// address, and `given` is false. `given`: the service manager has opened a socket
+ * named tls. Errors are those of pd_tls_server, and PD_INVALID_ARGUMENT: `listen` is not a list of addresses, or
+ * ${CREDENTIALS_DIRECTORY} is not set. */
 int pd_tls_setup(pd_tls_context **out, const char *listen, bool given, const pd_tls_files *files, pd_error *err);
 
 #endif

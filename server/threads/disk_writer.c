@@ -1,4 +1,5 @@
-/* disk_writer.c - takes checkpoints or records of the WAL from a mailbox, and writes them to the state directory. */
+/* disk_writer.c - the checkpoint writer and the WAL thread: take checkpoints or WAL records from a mailbox, and write
+ * them to the state directory. */
 #include "disk_writer.h"
 
 #include "blascore.h"
@@ -15,26 +16,28 @@
 #include <string.h>
 #include <time.h>
 
-/* Added to the daemon's nice value in the checkpoint writer: hashing and copying give way to steps. */
+/* The checkpoint writer adds this to its nice value, so that its hashing and copying do not slow steps down. */
 enum { NICER = 5 };
-/* Most records that are written before the first of them comes back. */
+/* Largest number of WAL records that are written with one sync, and then returned together. */
 enum { GROUP = 64 };
 
 struct pd_disk_writer {
     pd_disk_writer_kind kind;
     char *root;
     const pd_disk *disk;
-    pd_write_behind *behind; /* the real disk, whose writes a thread of their own makes; NULL: another disk */
-    pd_mailbox *queue;       /* effects that wait for the thread */
+    pd_write_behind *behind; /* writes to the real file system on a separate thread; NULL: the configuration gives
+                              * another disk */
+    pd_mailbox *queue;       /* mailbox of this thread, with effects to write */
     pd_mailbox *done;
-    pd_mailbox *ended; /* is closed when the thread has nothing more to do */
+    pd_mailbox *ended; /* always empty; the thread closes it as its last action */
     pthread_t thread;
 
     /* the checkpoint writer */
     pd_state_dir lock;
     pd_checkpoint_about about;
-    atomic_bool stop; /* checkpoints that wait are not written any more; set before the thread ends */
-    _Atomic(const pd_checkpoint_image *) at; /* the checkpoint that is being written; NULL: none */
+    atomic_bool stop; /* waiting checkpoints are refused from now on; set by pd_disk_writer_stop */
+    _Atomic(const pd_checkpoint_image *) at; /* the checkpoint that is being written; NULL: no checkpoint is being
+                                              * written now */
 
     pd_wal_writer *wal; /* the WAL thread */
 };
@@ -55,7 +58,7 @@ static void hand_back(pd_mailbox *done, pd_request *request)
     pd_mailbox_post(done, &request->mail, &request->mail);
 }
 
-/* Hands an effect back that no thread works on. */
+/* Returns an effect to the step thread unwritten, with PD_CANCELLED. */
 static void refuse(pd_mailbox *done, pd_effect *effect)
 {
     if (effect->kind == PD_EFF_WAL) {
@@ -73,8 +76,8 @@ static void refuse(pd_mailbox *done, pd_effect *effect)
 
 /* ---- checkpoints ---- */
 
-/* Writes a checkpoint, or the mark that a job has ended, and hands it back with the result. Older checkpoints are
- * removed after that, because nobody needs to wait for it. */
+/* Writes a checkpoint, or the mark that a job has ended, and returns it with the result. Removes older checkpoints only
+ * after that, so the step thread does not wait for the removal. */
 static void write_checkpoint(pd_disk_writer *writer, pd_effect *effect)
 {
     pd_checkpoint_image *image = effect->u.checkpoint_image;
@@ -110,7 +113,7 @@ static void write_checkpoints(pd_disk_writer *writer, pd_mail *mail)
 
 /* ---- records of the WAL ---- */
 
-/* Writes records together, and hands them back with the result. */
+/* Writes a group of WAL records with one sync, and returns them with the result. */
 static void write_group(pd_disk_writer *writer, pd_effect *const *effects, size_t n)
 {
     pd_wal_record *records[GROUP];
@@ -156,7 +159,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* ---- functions for the step thread, and for the thread that starts it ---- */
+/* ---- functions for the step thread, and for the thread that starts the step thread ---- */
 
 void pd_disk_writer_submit(pd_disk_writer *writer, pd_mailbox *done, pd_effect *effect)
 {
@@ -224,7 +227,7 @@ int pd_disk_writer_start(pd_disk_writer **out, const pd_disk_writer_config *conf
     return rc;
 }
 
-/* Says what keeps the thread from ending in time. */
+/* Fills *err with PD_DEADLINE_EXCEEDED and what the thread was writing when the time was over. */
 static int say_late(pd_disk_writer *writer, pd_error *err)
 {
     const pd_checkpoint_image *image = atomic_load(&writer->at);

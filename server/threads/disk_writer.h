@@ -1,11 +1,10 @@
-/* disk_writer.h - a thread that writes to the state directory in place of the step thread. A daemon has two: the
+/* disk_writer.h - starts and stops the two threads that write to the state directory in place of the step thread: the
  * checkpoint writer and the WAL thread.
  *
- * The step thread hands a writer effects (PD_EFF_WRITE_CHECKPOINT, PD_EFF_WAL). They come back as requests
- * (PD_REQ_CHECKPOINT_WRITTEN, PD_REQ_WAL) with the result, in the same order, each exactly once. The checkpoint writer
- * writes one checkpoint after the other, with a lower priority than steps. The WAL thread writes all records that wait
- * together, and then waits for the disk once. They are two threads because writing a checkpoint may take many
- * seconds. */
+ * The step thread hands effects (PD_EFF_WRITE_CHECKPOINT, PD_EFF_WAL) to a writer. The writer returns each effect
+ * exactly once, in the same order, as a request with the result (PD_REQ_CHECKPOINT_WRITTEN, PD_REQ_WAL). The checkpoint
+ * writer writes one checkpoint after the other, with a lower priority than steps. The WAL thread writes waiting records
+ * together, and syncs them once. They are two threads because writing a checkpoint may take many seconds. */
 #ifndef PD_DISK_WRITER_H
 #define PD_DISK_WRITER_H
 
@@ -19,28 +18,33 @@ typedef enum pd_disk_writer_kind { PD_WRITES_CHECKPOINTS, PD_WRITES_WAL } pd_dis
 
 typedef struct pd_disk_writer_config {
     pd_disk_writer_kind kind;
-    const char *dir; /* path of the state directory, which the checkpoint writer locks: start it first, stop it last */
-    /* functions of the disk; borrowed, and must exist longer than the writer. NULL: the real file system, where the
-     * checkpoint writer makes the state directory if need be, checks it, and locks it until it is stopped
-     * (state_dir.h) */
+    const char *dir; /* path of the state directory. The checkpoint writer locks it, so it is started before the WAL
+                      * thread */
+    /* the disk to write to; borrowed, and must exist longer than the writer. NULL: the real file system. There the
+     * checkpoint writer creates the state directory if it does not exist, checks it, and locks it until the writer is
+     * stopped (state_dir.h) */
     const pd_disk *disk;
-    /* mailbox of the step thread, to which effects come back; borrowed, and must exist longer than the writer */
+    /* mailbox of the step thread, to which the writer posts the requests; borrowed, and must exist longer than the
+     * writer */
     pd_mailbox *done;
 } pd_disk_writer_config;
 
-/* Starts the thread. Fails with PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED, or an error of pd_state_dir_open. */
+/* Starts the thread. Fails with PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED, or an error of pd_state_dir_open; then nothing is
+ * left to free. */
 int pd_disk_writer_start(pd_disk_writer **out, const pd_disk_writer_config *config, pd_error *err);
-/* Hands an effect of its kind to the writer. Takes the effect over; its memory becomes that of the request, so this
- * cannot fail. Never waits. NULL: there is no writer any more, so the effect comes back to `done` refused. Step
- * thread. */
+/* Hands a checkpoint or a WAL record, as an effect, to the writer of that kind, and takes the effect over. Never fails:
+ * the request that returns it uses the same memory. Never waits. If `writer` is NULL because it was stopped, the
+ * request with the error PD_CANCELLED is posted to `done` at once. Step thread. */
 void pd_disk_writer_submit(pd_disk_writer *writer, pd_mailbox *done, pd_effect *effect);
-/* Ends the thread. The checkpoint that is being written is finished, and so are marks of jobs that have ended;
- * checkpoints that wait come back with PD_CANCELLED. Records that wait are written. Then all have been posted to the
- * mailbox `done`. Accepts NULL. PD_DEADLINE_EXCEEDED: at the monotonic time until_ns the disk has not answered. Then
- * the writer is not freed, its thread may still write, and the mailbox `done` must stay. */
+/* Ends the thread and frees the writer. Before that, finishes the checkpoint that is being written, and writes the
+ * marks of ended jobs and the waiting WAL records. Waiting checkpoints are returned with PD_CANCELLED. After success,
+ * all requests are in the mailbox `done`. Accepts NULL. PD_DEADLINE_EXCEEDED: the disk has not answered by the
+ * monotonic time until_ns. Then the writer is not freed, its thread may still write, and the mailbox `done` must not be
+ * freed. */
 int pd_disk_writer_stop(pd_disk_writer *writer, uint64_t until_ns, pd_error *err);
 
-/* Returns what software and hardware this process is, for manifests; the time is not filled in. */
+/* Returns the version of paramd, the BLAS kernels and the instruction set of this process, for the manifests of
+ * checkpoints. The time is left 0. */
 pd_checkpoint_about pd_checkpoint_about_here(void);
 
 #endif

@@ -1,4 +1,5 @@
-/* log.c - makes the lines of the log, leaves out those beyond the limits, and hands the lines to the writer thread. */
+/* log.c - formats log entries as lines, leaves out lines beyond the limits, and hands the others to the thread that
+ * writes the log. */
 #include "log.h"
 
 #include "logring.h"
@@ -15,10 +16,11 @@
 #include <unistd.h>
 
 enum { SITE_BITS = 9, SITES = 1 << SITE_BITS, PLACES = 32 };
-static const uint64_t golden = 0x9e3779b97f4a7c15u; /* spreads a hash to its upper bits */
+static const uint64_t golden = 0x9e3779b97f4a7c15u; /* factor that spreads a hash over its upper bits */
 
-/* Counts of the lines that each place in the code has logged for a job, to silence places that log too often; shared by
- * all threads. The index is pd_log_entry.site, a hash of the place and the job, so a few may share one limit. */
+/* Counts the lines that each place in the code has logged for a job, to silence places that log too often. Shared by
+ * all threads. The index is computed from pd_log_entry.site, a hash of the place and the job, so a few places may share
+ * a counter. */
 static struct site {
     _Atomic uint64_t window;
     atomic_uint spoken, missed;
@@ -39,18 +41,19 @@ bool pd_log_may_speak(uint64_t at, uint64_t now_s, unsigned *missed)
     return false;
 }
 
-/* The lines about one peer in one window. */
+/* Counts the lines about one peer in one window. */
 typedef struct peer {
-    uint64_t hash; /* of the peer's whole name */
+    uint64_t hash; /* hash of the peer's whole name */
     uint64_t window;
-    /* Places in the code that have logged the lines; 0: none. The last one is shared by all that find no other. */
+    /* Hashes of the places in the code that have logged the lines; 0: unused. Places that find no free element share
+     * the last one. */
     uint64_t places[PLACES];
-    unsigned spoken[PLACES]; /* number of lines of each place */
+    unsigned spoken[PLACES]; /* number of lines that each element of `places` has logged */
     unsigned missed;
     char name[PD_LOG_PEER];
 } peer;
 
-/* Counters for peers: the last one of a table is shared by all that find no other. Guarded by the lock. */
+/* Tables of counters for peers. Peers that find no free counter share the last one. Protected by `lock`. */
 typedef peer peers[PD_LOG_PEERS + 1];
 static peers proven, addresses;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -61,8 +64,8 @@ static void begin(peer *at, const pd_log_entry *entry, uint64_t window)
     memcpy(at->name, entry->peer, sizeof at->name);
 }
 
-/* Returns the counter of an entry's peer for this window. A counter of an earlier window is free for another peer once
- * its missed lines are reported. */
+/* Returns the counter of an entry's peer for this window. A counter of an earlier window is reused once its missed
+ * lines are reported. */
 static peer *find(peers table, const pd_log_entry *entry, uint64_t window)
 {
     peer *vacant = NULL, *last = &table[PD_LOG_PEERS];
@@ -134,9 +137,9 @@ bool pd_log_take_left_out(pd_log_left_out *out, uint64_t now_s, bool all)
 
 enum { LINE_BYTES = 2048 };
 
-static atomic_int threshold = LOG_INFO; /* level of the least urgent lines that are logged; every thread reads it, and
-                                         * the loop thread changes it */
-static pd_log_style chosen;             /* format of the log's lines; set once, before the first thread starts */
+static atomic_int threshold = LOG_INFO; /* lines less urgent than this level are not logged; every thread reads it,
+                                         * and the loop thread changes it */
+static pd_log_style chosen;             /* form of the log's lines; set before the first thread starts */
 
 static const char *const level_names[] = { "emerg", "alert", "crit", "error", "warning", "notice", "info", "debug" };
 
@@ -199,7 +202,7 @@ static void add_time(text *t, uint64_t ms)
     add(t, "%s.%03uZ", date, (unsigned)(ms % 1000));
 }
 
-/* Adds the text `piece` to the line as a whole. If it does not fit, nothing is added, and the line counts as full from
+/* Appends `piece` to the line. If the text does not fit as a whole, it is not added, and the line counts as full from
  * then on. */
 static void add_whole(text *t, const char *piece, size_t n)
 {
@@ -239,13 +242,13 @@ static void add_text(text *t, pd_log_style style, uint64_t ms, const pd_log_entr
     add_plain(t, entry->text);
 }
 
-/* Adds the name of one of the facts about a log entry in the line's format: ` key=` or `,"key":`. */
+/* Adds the key of a field (such as job or rank) in the line's format: ` key=` or `,"key":`. */
 static void add_key(text *t, pd_log_style style, const char *key)
 {
     add(t, style.format == PD_LOG_JSON ? ",\"%s\":" : " %s=", key);
 }
 
-/* Adds a part of a log entry's text, in quotes, to the line: `n` characters from index `at` on. */
+/* Adds `n` characters of a log entry's text, from index `at` on, to the line, in quotes. */
 static void add_part(text *t, const pd_log_entry *entry, size_t at, int n)
 {
     char part[sizeof entry->text];
@@ -349,7 +352,8 @@ size_t pd_log_line(char *out, size_t size, pd_log_style style, uint64_t ms, cons
     return t.used;
 }
 
-/* Hands a line to the writer thread, or writes it at once if there is no such thread. */
+/* Formats an entry as a line. Hands the line to the thread that writes the log, or writes it at once if that thread
+ * does not run. */
 static void put_line(const pd_log_entry *entry, uint64_t ms)
 {
     char line[LINE_BYTES];

@@ -2,14 +2,16 @@
  *
  * After pd_log_start, a separate thread writes the lines, so that a full pipe stops no other thread. Lines wait in a
  * ring of bounded size. A line that does not fit into the ring is lost, counted, and reported later. If the standard
- * error is the systemd journal, each line begins with its <priority>, or the entry goes to the journal's socket as
- * fields; otherwise lines begin with the time. Control characters in names that peers choose become '?'.
+ * error is the systemd journal, each line begins with its <priority>, or (after pd_log_to_journal) the entry is sent to
+ * the journal's socket as fields; otherwise lines begin with the time. Control characters in names that peers choose
+ * become '?'.
  *
- * A place in the code that logs more than PD_LOG_BURST lines for one job in PD_LOG_WINDOW_S seconds is silenced, and
- * its further lines are counted. Lines about what a peer does (commands, refusals, broken connections) are limited for
- * each peer alone, so that a flood by one never hides what another does. Peers whose identity is proven have counters
- * of their own, apart from those that are known by their address alone: addresses are easy to come by. Memory is fixed.
- * If more peers speak within a window than there are counters, those that come last share one. */
+ * A place in the code that logs more than PD_LOG_BURST lines for one job in PD_LOG_WINDOW_S seconds (a window) is
+ * silenced: its further lines in the window are only counted. Lines about what a peer does (commands, refusals, broken
+ * connections) are limited for each peer separately, so that a flood by one peer never hides lines about another. Peers
+ * with a proven identity and peers that are known only by their address have separate tables of counters, because one
+ * peer can use many addresses. The tables have a fixed size: if more peers cause lines in a window than there are
+ * counters, the last ones share a counter. */
 #ifndef PD_LOG_H
 #define PD_LOG_H
 
@@ -30,8 +32,8 @@ void pd_log_open(int level, pd_log_format format);
  * format is text, and something listens at `path` (PD_LOG_JOURNAL_SOCKET). Called after pd_log_open, before the first
  * thread starts. */
 void pd_log_to_journal(const char *path);
-/* Starts the thread that writes the log. Before this call, each line is written by the thread that logs it. Fails with
- * PD_RESOURCE_EXHAUSTED. */
+/* Starts the thread that writes the log. Before this call, each line is written by the thread that logs it.
+ * PD_RESOURCE_EXHAUSTED: the thread cannot be started, and lines are written as before. */
 int pd_log_start(pd_error *err);
 /* Waits until all lines of the log are written, at most two seconds, and ends the thread that writes them. */
 void pd_log_stop(void);
@@ -40,40 +42,41 @@ void pd_log_stop(void);
 void pd_log(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 void pd_log_put(const pd_log_entry *entry);
-/* Logs how many lines about each peer were left out in windows that are over. Called about once a second or more
- * often. */
+/* Logs for each peer how many lines about it were left out in windows that are over. Must be called about once a
+ * second. */
 void pd_log_tick(void);
-/* Changes the level: the least urgent lines that are written. */
+/* Changes the level: lines less urgent than `level` are not written from now on. Any thread. */
 void pd_log_set_level(int level);
 
 typedef struct pd_log_style {
     pd_log_format format;
     bool prefix, time;
-    bool fields; /* the line has fields for the systemd journal, whatever `format` is */
+    bool fields; /* the line consists of fields for the systemd journal; the other members do not count */
 } pd_log_style;
-/* Writes one line of the log and its newline into out (size >= 64). A line that is too long is cut. Returns the line's
- * length. `ms` is the time since 1970, in milliseconds. */
+/* Formats an entry as one line, which ends with a newline, into `out` (size >= 64). A line that is too long is cut.
+ * Returns the line's length. `ms` is the time since 1970, in milliseconds. */
 size_t pd_log_line(char *out, size_t size, pd_log_style style, uint64_t ms, const pd_log_entry *entry);
 
-#define PD_LOG_BURST 200   /* most lines of a place in the code, or of a peer, in a window */
+#define PD_LOG_BURST 200   /* most lines in a window, of one place in the code for one job or about one peer */
 #define PD_LOG_WINDOW_S 10 /* length of a window, in seconds */
-#define PD_LOG_PEERS 128   /* number of counters for proven identities; there are as many for addresses */
+#define PD_LOG_PEERS 128   /* number of counters for proven identities, and also of those for addresses */
 
-/* Returns whether a place in the code may log now, or is silenced because it has logged too often. Sets *missed to the
- * number of its lines that were left out since the last report. */
+/* Counts a line of a place in the code, and returns whether it may be logged. `site` is a hash of the place and the
+ * job. Sets *missed to the number of lines of this site that were left out and not yet reported; they count as reported
+ * then. */
 bool pd_log_may_speak(uint64_t site, uint64_t now_s, unsigned *missed);
-/* The same for an entry that reports what a peer does. The peer has a limit for each place in the code, whatever jobs
- * it names. Lines that were left out are counted until pd_log_take_left_out. */
+/* Counts an entry that reports what a peer does, and returns whether it may be logged. The peer has one limit for each
+ * place in the code, over all jobs. The number of lines that were left out is returned by pd_log_take_left_out. */
 bool pd_log_may_report(const pd_log_entry *entry, uint64_t now_s);
 
-/* Lines about a peer that were left out. */
+/* The number of lines about one peer that were left out. */
 typedef struct pd_log_left_out {
     char peer[PD_LOG_PEER];
     unsigned lines;
 } pd_log_left_out;
 
-/* Takes the count of a peer of whom lines were left out in a window that is over; with `all`, in any window. Returns
- * false if there is none. */
+/* Finds a peer about which lines were left out in a window that is over (with `all`: in any window), stores it and
+ * their number in *out, and sets its counter to 0. Returns false if there is no such peer. */
 bool pd_log_take_left_out(pd_log_left_out *out, uint64_t now_s, bool all);
 
 #endif

@@ -1,5 +1,5 @@
-/* logring.c - keeps log lines in a ring, and writes them to the standard error or to the journal from a thread of its
- * own. */
+/* logring.c - keeps log lines in a ring, from which a separate thread writes them to the standard error or to the
+ * journal. */
 #include "logring.h"
 
 #include "thread.h"
@@ -40,8 +40,8 @@ static bool journal_is_open(void)
     return journal >= 0;
 }
 
-/* Sends an entry, which ends with a newline. With `waits` false, does not wait for the journal. Returns false if the
- * journal has not taken it. Safe in a signal handler. */
+/* Sends a log entry, a line of fields, to the journal. With `waits` false, does not wait until the journal has room.
+ * Returns false if the journal has not taken the entry. Safe in a signal handler. */
 static bool send_to_journal(const char *line, size_t n, bool waits)
 {
     char datagram[PD_LOG_JOURNAL_LINE];
@@ -51,8 +51,8 @@ static bool send_to_journal(const char *line, size_t n, bool waits)
     return send(journal, datagram, n, MSG_NOSIGNAL | (waits ? 0 : MSG_DONTWAIT)) == (ssize_t)n;
 }
 
-/* Makes of a line of fields the line that the journal reads from the standard error: "<5>message". Stores it in `out`,
- * which has room for PD_LOG_JOURNAL_LINE bytes. Returns its length. Safe in a signal handler. */
+/* Converts a line of fields into the line that the journal reads from the standard error: "<5>message". Stores that
+ * line in `out`, and returns its length. Safe in a signal handler. */
 static size_t plain_line(char out[PD_LOG_JOURNAL_LINE], const char *line, size_t n)
 {
     static const char priority[] = "PRIORITY=", message[] = "MESSAGE=";
@@ -71,16 +71,16 @@ static size_t plain_line(char out[PD_LOG_JOURNAL_LINE], const char *line, size_t
 enum { LINE_BYTES = PD_LOG_JOURNAL_LINE, CRASH_MS = 200 };
 
 /* The ring of log lines: the bytes from position `taken` to position `put` wait to be written; both numbers only grow.
- * They change while the lock is held. Only on_abort reads and changes them without the lock. */
+ * They change with `lock` held, except in on_abort. */
 static char ring[PD_LOG_RING_BYTES];
 static atomic_size_t put, taken;
 static uint64_t lost;   /* number of log lines that did not fit into the ring and are not reported yet */
-static bool writing;    /* the writer thread is writing a line, which is no longer in the ring */
-static bool runs, ends; /* runs: the writer thread has started. ends: the thread must end when all lines are written */
+static bool writing;    /* the thread is writing a line, which is no longer in the ring */
+static bool runs, ends; /* runs: the thread was started. ends: the thread must end when all lines are written */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER, empty;
 static pthread_t thread;
-static pd_log_report *report_lost; /* function that makes the report of lost lines; set before the thread starts */
+static pd_log_report *report_lost; /* function that makes the line about lost lines; set before the thread starts */
 
 static void write_all(const char *line, size_t n)
 {
@@ -136,8 +136,8 @@ static size_t copy_out(char out[LINE_BYTES])
     return n;
 }
 
-/* Puts a log line into the ring, after a report of lines that were lost before it. If the two do not fit, the line is
- * lost, too. */
+/* Puts a log line into the ring. If lines were lost before it, puts the report of them first. If both do not fit, this
+ * line is lost, too. */
 static void put_or_lose(const char *line, size_t n)
 {
     char report[256];
@@ -164,8 +164,8 @@ bool pd_log_ring_put(const char *line, size_t n)
     return taken_over;
 }
 
-/* Takes the next log line to write from the ring. If the ring is empty, the line is the report of lost lines, if any
- * were lost. Returns the line's length; 0: there is no line. */
+/* Takes the oldest log line from the ring. If the ring is empty but lines were lost, makes the report of them instead.
+ * Returns the line's length; 0: there is no line. */
 static size_t next_line(char line[LINE_BYTES])
 {
     size_t n = 0;
@@ -200,7 +200,7 @@ static void *write_lines(void *arg)
 }
 
 /* Writes the log lines that are left in the ring when the process aborts after a failed assertion, because they may
- * show why. Does not wait for a standard error that takes no bytes. */
+ * show why. Gives up if the standard error takes no bytes for CRASH_MS. */
 static void on_abort(int number)
 {
     struct pollfd out = { .fd = STDERR_FILENO, .events = POLLOUT };
@@ -253,7 +253,7 @@ static bool wait_until_written(void)
     return !is_owed();
 }
 
-/* Stops the thread that writes the log. If it is stuck in a full pipe, it is left to itself, and ends with the
+/* Stops the thread that writes the log. A thread that is blocked by a full pipe is detached, and ends with the
  * process. */
 void pd_log_ring_stop(void)
 {

@@ -1,7 +1,8 @@
-/* mailbox.h - passes mail from any thread to the one thread that owns the mailbox. The mailboxes'
- * locks are the only ones between the loop thread and the step thread.
+/* mailbox.h - passes mail from any thread to the one thread that owns the mailbox. The loop thread and the step thread
+ * share no locks but those of mailboxes.
  *
- * A lock is held for a pointer swap, never for arithmetic or I/O. Each mail is owned by one thread at a time. */
+ * A thread holds a mailbox's lock only while it changes a few pointers, never during arithmetic or I/O. Each mail is
+ * owned by one thread at a time. */
 #ifndef PD_MAILBOX_H
 #define PD_MAILBOX_H
 
@@ -9,8 +10,8 @@
 
 typedef struct pd_mailbox pd_mailbox;
 
-/* Makes a mailbox. After each post into the empty mailbox, `wake` is called on the thread that posts, to wake the
- * owner; it may be NULL. Returns NULL if out of memory. */
+/* Makes a mailbox. After each post into the empty mailbox, the posting thread calls wake(arg), which wakes the owner.
+ * `wake` may be NULL. Returns NULL if out of memory. */
 pd_mailbox *pd_mailbox_new(void (*wake)(void *arg), void *arg);
 /* Frees a mailbox, which must be empty. Accepts NULL. */
 void pd_mailbox_free(pd_mailbox *box);
@@ -26,7 +27,7 @@ pd_mail *pd_mailbox_take(pd_mailbox *box);
  * monotonic clock reaches deadline_ns (UINT64_MAX: no deadline). Returns NULL if the deadline has passed, or if the
  * mailbox is closed and empty. Sets *closed to whether it is closed. Called by the thread that owns the mailbox. */
 pd_mail *pd_mailbox_wait(pd_mailbox *box, uint64_t deadline_ns, bool *closed);
-/* Closes the mailbox: later posts are refused, and a waiting thread wakes. Any thread. */
+/* Closes the mailbox: later posts fail, and pd_mailbox_wait returns if a thread waits in it. Any thread. */
 void pd_mailbox_close(pd_mailbox *box);
 
 #endif

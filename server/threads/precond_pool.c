@@ -1,5 +1,5 @@
-/* precond_pool.c - the threads that run preconditioner tasks, and their lock and mail.
- * precond_queue.c decides which task runs next. */
+/* precond_pool.c - the threads that run preconditioner tasks and return them to the step thread. precond_queue.c
+ * decides which task runs next. */
 #include "precond_pool.h"
 
 #include "blascore.h"
@@ -9,21 +9,20 @@
 
 #include <stdlib.h>
 
-/* Added to the daemon's nice value in threads that run preconditioner tasks. On a core that a step needs too, such a
- * thread gets about a tenth of the time; on a free core, all of it. A much higher value would starve preconditioner
- * tasks on a machine where other programs are busy. */
+/* Threads that run preconditioner tasks add this to their nice value. On a core that a step also needs, such a thread
+ * gets about a tenth of the time; on a free core, all of it. A much higher value would starve preconditioner tasks on a
+ * machine where other programs are busy. */
 enum { NICER = 10 };
 
 typedef struct worker {
     struct pd_precond_pool *pool;
-    /* says which preconditioner tasks this thread takes: all, or light ones only */
+    /* which preconditioner tasks this thread takes: all, or light tasks only */
     pd_precond_queue_choice choice;
     pthread_t thread;
 } worker;
 
 struct pd_precond_pool {
-    pthread_mutex_t lock; /* lock of the pool's queue and of its flags light_is_idle and stop; never held while a
-                             * matrix root is computed */
+    pthread_mutex_t lock; /* protects queue, light_is_idle and stop; never held while a preconditioner task runs */
     /* Condition variables on which threads wait for preconditioner tasks: one for the threads that take all tasks, one
      * for the thread of light tasks. */
     pthread_cond_t more[2];
@@ -67,7 +66,7 @@ static void *run(void *arg)
     const worker *self = arg;
     pd_request *next;
 
-    pd_thread_lower(NICER); /* a root may be late but a step may not */
+    pd_thread_lower(NICER); /* steps come first: a root may be late */
     pd_blas_one_thread();
     while ((next = take(self->pool, self->choice)) != NULL) {
         struct pd_task *task = next->u.task.task;

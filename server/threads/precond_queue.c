@@ -15,14 +15,14 @@
 #include <uthash.h>
 #include <utlist.h>
 
-/* The largest cost with which a job is charged for one preconditioner task. The queue adds up a job's costs in float64.
- * In a sum that is much larger than this, the smallest cost of a task (PD_PRECOND_QUEUE_HANDOVER) would be lost by
+/* The largest cost that a job is charged for one preconditioner task. The queue adds up a job's costs in float64. In a
+ * sum that is much larger than this, the smallest cost of a task (PD_PRECOND_QUEUE_HANDOVER) would be lost by
  * rounding. */
 #define LARGEST_COST 1e15
 
-/* Identifies a matrix root of an optimizer: the job, its parameter, and the root's index in that. Numbers are used
- * instead of pointers, because the objects may be freed earlier. The struct has no padding, because it is hashed as
- * bytes. */
+/* Identifies an inverse root: number of the job, number of its parameter, and index of the root in that parameter.
+ * Numbers are used instead of pointers, because job and parameter may be freed before the task is. The struct has no
+ * padding, because it is hashed as bytes. */
 typedef struct root_key {
     uint32_t job, param, index;
 } root_key;
@@ -31,7 +31,7 @@ struct flow;
 
 /* A preconditioner task that waits in the queue, and the request that later returns it to the store. */
 typedef struct entry {
-    UT_hash_handle hh; /* this preconditioner task's place in the hash table of tasks that a newer one replaces */
+    UT_hash_handle hh; /* this task's place in pd_precond_queue.replaceable */
     /* neighbours of this preconditioner task in the list task_lane.oldest */
     struct entry *prev, *next;
     root_key key;
@@ -42,8 +42,8 @@ typedef struct entry {
     pd_request *home;
 } entry;
 
-/* The waiting preconditioner tasks of one job: either its light ones, whose cost is low (PD_TASK_LIGHT), or its other
- * ones. */
+/* The waiting preconditioner tasks of one job: either its light tasks, whose cost is low (PD_TASK_LIGHT), or its other
+ * tasks. */
 typedef struct task_lane {
     entry **heap; /* binary heap of the waiting preconditioner tasks; the first one runs next */
     size_t n, capacity;
@@ -58,11 +58,9 @@ typedef struct flow {
     uint32_t job;
     /* preconditioner tasks of the job: [false] heavy ones, [true] light ones */
     task_lane lane[2];
-    double tag;    /* virtual time, in costs of tasks, at which the job's next task may start */
-    uint64_t turn; /* when the thread for light tasks last took a task of this job: the number of that turn; 0: never */
-    unsigned
-        taken[2]; /* number of the job's tasks taken so far, by pd_precond_queue_choice. Every PD_PRECOND_QUEUE_AGED-th
-                        * one is the oldest */
+    double tag;        /* virtual time, in costs of tasks, at which the job's next task may start */
+    uint64_t turn;     /* turn in which the thread for light tasks last took a task of this job; 0: never */
+    unsigned taken[2]; /* numbers of tasks of this job that were taken so far, by pd_precond_queue_choice */
 } flow;
 
 struct pd_precond_queue {
@@ -72,8 +70,8 @@ struct pd_precond_queue {
     flow *active;
     /* hash table, by root, of waiting preconditioner tasks that a newer task of the same root replaces */
     entry *replaceable;
-    /* virtual time of the queue, counted in costs of preconditioner tasks: not later than the time at which any waiting
-     * job may start its next task; it never goes back */
+    /* virtual time of the queue, in costs of preconditioner tasks: the smallest flow.tag of jobs with waiting tasks
+     * when a task was last taken; it never decreases */
     double now;
     uint64_t submitted, turns;
 };
@@ -122,8 +120,8 @@ static void lane_remove(task_lane *lane, entry *e)
         sink(lane, e->at, last);
 }
 
-/* Returns the preconditioner task of a job that runs next: the first one in the job's order, or in every
- * PD_PRECOND_QUEUE_AGED-th call the oldest one. */
+/* Returns the preconditioner task of a job that runs next: the first task in the job's order, or in every
+ * PD_PRECOND_QUEUE_AGED-th call the oldest task. */
 static entry *next_of(flow *f, pd_precond_queue_choice choice)
 {
     const task_lane *light = &f->lane[true], *heavy = &f->lane[false];
@@ -138,7 +136,7 @@ static entry *next_of(flow *f, pd_precond_queue_choice choice)
     return leads(a, b) ? a : b;
 }
 
-/* Returns what the queue keeps of a job, and makes it if the job is new. Returns NULL if out of memory. */
+/* Returns the flow of a job, and creates it if the job is new. Returns NULL if out of memory. */
 static flow *flow_of(pd_precond_queue *queue, uint32_t job)
 {
     flow *f;
@@ -157,9 +155,9 @@ static bool is_active(const flow *f)
     return f->lane[false].n + f->lane[true].n > 0;
 }
 
-/* Returns the job whose preconditioner task runs next: the one that may start a task first in virtual time. The queue's
- * time is set to this start. For the thread of light tasks, it is the job whose turn it is. Returns NULL if no task
- * waits that a thread of this kind takes. */
+/* Returns the job whose preconditioner task runs next. For PD_PRECOND_QUEUE_ALL, this is the job with the smallest tag.
+ * For PD_PRECOND_QUEUE_LIGHT, it is the job that has waited longest for its turn. Sets the virtual time of the queue to
+ * the smallest tag. Returns NULL if no task of this choice waits. */
 static flow *next_flow(pd_precond_queue *queue, pd_precond_queue_choice choice)
 {
     flow *least = queue->active, *in_turn = NULL, *f;
@@ -191,7 +189,8 @@ static entry *entry_new(pd_precond_queue *queue, struct pd_task *task, uint32_t 
     return e;
 }
 
-/* Adds a preconditioner task to the waiting ones of its job. PD_NO_MEMORY: the entry is still the caller's. */
+/* Adds a preconditioner task to the waiting tasks of its job. PD_NO_MEMORY: nothing was added, and the entry is still
+ * the caller's. */
 static int insert(pd_precond_queue *queue, entry *e)
 {
     task_lane *lane;
@@ -213,8 +212,8 @@ static int insert(pd_precond_queue *queue, entry *e)
     return PD_OK;
 }
 
-/* Removes a preconditioner task from the waiting ones, and frees its entry in the queue. Returns the request that
- * contains the task. */
+/* Removes a waiting preconditioner task from the queue, and frees its entry. Returns the request that contains the
+ * task. */
 static pd_request *extract(pd_precond_queue *queue, entry *e)
 {
     pd_request *home = e->home;
@@ -226,9 +225,9 @@ static pd_request *extract(pd_precond_queue *queue, entry *e)
     return home;
 }
 
-/* Puts a newer preconditioner task in the place of one of the same root that waits, by exchanging the requests of the
- * two entries. Returns false if none of the same root waits. The place in the order stays right, because all tasks of a
- * root cost the same. */
+/* Replaces the waiting preconditioner task of the same root by the newer one: exchanges the requests of the two
+ * entries, so `newer` then contains the old request. Returns false if no task of this root waits. The order of the heap
+ * stays valid, because all tasks of a root cost the same. */
 static bool replace(pd_precond_queue *queue, entry *newer)
 {
     pd_request *home = newer->home;
@@ -241,7 +240,7 @@ static bool replace(pd_precond_queue *queue, entry *newer)
     return true;
 }
 
-/* Returns the waiting preconditioner task with the largest cost of all jobs. Only for a mutant. */
+/* Returns the waiting preconditioner task with the largest cost over all jobs. Used only by a mutant. */
 static entry *largest(const pd_precond_queue *queue)
 {
     entry *best = NULL, *e;

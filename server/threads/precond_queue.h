@@ -4,12 +4,12 @@
  * The queue uses no thread, clock or lock. Its decisions depend only on the calls and their order.
  *
  * Between jobs, the order is start-time fair queueing by estimated cost. A job is charged when its task is taken, not
- * when the task ends. So a job of giant tasks does not fill one thread after the other while another job waits. A job
- * that had no tasks for a while gets no credit for that time: it continues at the virtual time of the job that is
+ * when the task ends. So a job with giant tasks does not occupy one thread after the other while another job waits. A
+ * job that had no tasks for a while gets no credit for that time: it continues at the virtual time of the job that is
  * served now.
  *
  * Within a job, tasks that a step waits for come before tasks whose roots are used when they are ready. Then the
- * largest task comes first, then the oldest. Every PD_PRECOND_QUEUE_AGED-th task of a job is its oldest one.
+ * largest task comes first, then the oldest. As every PD_PRECOND_QUEUE_AGED-th task of a job, its oldest one is taken.
  *
  * A light task (PD_TASK_LIGHT) should not wait until a long task of another job ends. So the pool has one more thread,
  * which takes light tasks only (PD_PRECOND_QUEUE_LIGHT), from each job in turn. Jobs are not charged for tasks on this
@@ -30,8 +30,8 @@
 
 #include "request.h"
 
-/* Operations that handing a preconditioner task to another thread costs, by estimate, in addition to the operations of
- * the task itself. */
+/* Estimated number of operations that it costs to hand a preconditioner task to another thread. It is added to the cost
+ * of the task itself. */
 #define PD_PRECOND_QUEUE_HANDOVER 1e5
 enum { PD_PRECOND_QUEUE_AGED = 4 };
 
@@ -51,12 +51,12 @@ void pd_precond_queue_free(pd_precond_queue *queue);
  * *unrun is the request of the older task, otherwise NULL. */
 int pd_precond_queue_add(pd_precond_queue *queue, struct pd_task *task, uint32_t job, uint32_t param,
                          pd_request **unrun);
-/* Makes a PD_REQ_TASK of an effect PD_EFF_TASK, in the same memory: its preconditioner task has failed, because there
- * was no memory to add it to a queue. The step goes on with the last good root, and operators see the failed one. */
+/* Marks the preconditioner task of a PD_EFF_TASK effect as failed, because there was no memory to add it to a queue.
+ * Returns the PD_REQ_TASK request that contains the task; it uses the memory of the effect. The step continues with the
+ * last good root, and operators see that a root has failed. */
 pd_request *pd_precond_queue_refuse(pd_effect *effect);
 /* Removes the preconditioner task that runs next from the queue, and returns the PD_REQ_TASK request that contains it.
- * Returns NULL if no task waits. With PD_PRECOND_QUEUE_LIGHT, it is the next light task, for the thread that takes no
- * others. */
+ * Returns NULL if no task waits. With PD_PRECOND_QUEUE_LIGHT, only light tasks count. */
 pd_request *pd_precond_queue_take(pd_precond_queue *queue, pd_precond_queue_choice choice);
 /* Forgets a job that has ended. Returns its waiting preconditioner tasks, which have not run, as a chain of requests
  * linked by mail.next, or NULL if none waits. */

@@ -1,5 +1,5 @@
-/* stepper.c - the step thread: runs turns, hands preconditioner tasks to the preconditioner pool, and ends
- * in an orderly way. */
+/* stepper.c - the step thread: restores jobs, runs turns, hands effects to the threads that handle them, and stops
+ * those threads at the end. */
 #include "stepper.h"
 
 #include "overlapped.h"
@@ -22,14 +22,14 @@ struct pd_stepper {
     pd_precond_pool *pool;
     pd_disk_writer *checkpoints; /* NULL: jobs have no checkpoints, or the checkpoint writer has ended */
     pd_disk_writer *wal;         /* NULL: jobs have no checkpoints, or the WAL thread has ended */
-    pd_warmer *warmer;           /* while jobs are restored */
+    pd_warmer *warmer;           /* NULL except while jobs are restored */
     pd_mailbox *requests;        /* requests to the step thread: the mailbox that it reads */
     pd_mailbox *effects;         /* effects of the step thread: the mailbox that the loop thread reads */
-    pd_request *last_call; /* an empty request, allocated in advance, that wakes the step thread when it must stop */
-    pd_numa numa;          /* node of the step thread and its OpenMP team */
+    pd_request *last_call;       /* request without content, which wakes the step thread when it must stop */
+    pd_numa numa;                /* node of the step thread and its OpenMP team */
     pthread_t thread;
-    uint64_t until_ns;           /* time until which the end waits for the disk; set before `stop` */
-    bool left;                   /* the checkpoint writer or the WAL thread had not ended by then */
+    uint64_t until_ns;           /* monotonic time (ns) until which the end waits for the disk; set before `stop` */
+    bool left;                   /* the checkpoint writer or the WAL thread did not end before until_ns */
     size_t lost;                 /* number of jobs whose last steps were not durable at the end */
     atomic_bool stop;            /* the step thread has to stop; set before the request that wakes it is posted */
     _Atomic uint64_t busy_since; /* monotonic time in ns at which the step thread's present turn began; 0: the thread is
@@ -53,9 +53,9 @@ static void post_effects(void *arg, pd_mail *first, pd_mail *last)
     pd_mailbox_post(stepper->effects, first, last);
 }
 
-/* Hands a preconditioner task, which came in an effect, to the preconditioner pool. If the pool has no memory for the
- * task, the task is returned as failed. The step thread does not wait for memory: another job may have to continue
- * before there is some. */
+/* Hands the preconditioner task of an effect to the preconditioner pool. If there is no memory to queue the task, it
+ * counts as failed. The step thread does not wait for memory, because memory may become free only when another job
+ * continues. */
 static void hand_to_pool(void *arg, pd_effect *effect)
 {
     pd_stepper *stepper = arg;
@@ -77,21 +77,19 @@ static void forget_tasks(void *arg, uint32_t job)
     pd_precond_pool_forget(stepper->pool, job);
 }
 
-/* Hands a checkpoint to the checkpoint writer. */
 static void hand_checkpoint(void *arg, pd_effect *effect)
 {
     pd_stepper *stepper = arg;
     pd_disk_writer_submit(stepper->checkpoints, stepper->requests, effect);
 }
 
-/* Hands a record to the WAL thread. */
 static void hand_record(void *arg, pd_effect *effect)
 {
     pd_stepper *stepper = arg;
     pd_disk_writer_submit(stepper->wal, stepper->requests, effect);
 }
 
-/* Applies all posted requests, and those that follow from them. */
+/* Applies all requests in the mailbox, and those that are posted because of them. */
 static void finish(pd_stepper *stepper)
 {
     pd_mail *mail;
@@ -102,7 +100,8 @@ static void finish(pd_stepper *stepper)
     }
 }
 
-/* Ends a disk writer. A thread whose disk does not respond in time is left behind. */
+/* Stops a disk writer. If the disk does not answer before until_ns, logs that and leaves the writer's thread
+ * running. */
 static void stop_disk_writer(pd_stepper *stepper, pd_disk_writer **writer)
 {
     pd_error err;
@@ -121,9 +120,8 @@ static void stop_disk_writers(pd_stepper *stepper)
     stop_disk_writer(stepper, &stepper->wal);
 }
 
-/* Ends all jobs, and takes the tasks of the preconditioner pool, the checkpoints of the checkpoint writer and the
- * entries of the WAL thread back, so that all buffers, published versions and tasks are returned before the store is
- * freed. */
+/* Ends all jobs, and collects what other threads still have: the preconditioner tasks, the checkpoints and the WAL
+ * records. So the store has all of its buffers, published versions and tasks before it is freed. */
 static void wind_up(pd_stepper *stepper)
 {
     pd_request *drop = pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 });
@@ -139,8 +137,8 @@ static void wind_up(pd_stepper *stepper)
     finish(stepper);
 }
 
-/* Keeps the step thread, and the OpenMP team that it starts later, on the chosen node. The thread that has started this
- * one reports if memory cannot prefer the node. */
+/* Restricts the step thread, and the OpenMP team that it starts later, to the chosen NUMA node. The main thread reports
+ * it if memory cannot be allocated on the node. */
 static void settle(const pd_numa *numa)
 {
     int error = pd_numa_bind(numa);
@@ -182,7 +180,7 @@ static int replay(void *arg, const pd_wal_record *record, pd_error *err)
     return rc == PD_OK || unchanged || rc == PD_NO_MEMORY ? rc : (err->code = PD_ABORTED);
 }
 
-/* Returns how many bytes per second the disk of the state directory writes; 0: it cannot be measured. */
+/* Returns how many bytes per second the disk of the state directory writes; 0: the measurement failed. */
 static uint64_t measure_disk(const char *dir)
 {
     uint64_t speed;
@@ -199,7 +197,7 @@ static void warm(void *arg, void *at, size_t bytes)
     pd_warmer_put(stepper->warmer, at, bytes);
 }
 
-/* Restores the jobs of the last run. Meanwhile files are read ahead, and memory for weights is touched. */
+/* Restores jobs from the state directory. Meanwhile other threads read files ahead and populate memory for weights. */
 static int recover(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
 {
     const pd_recover_user user = { stepper->store, restore, replay, config->stops };
@@ -214,7 +212,7 @@ static int recover(pd_stepper *stepper, const pd_stepper_config *config, pd_erro
     return rc;
 }
 
-/* Makes the store, and starts the disk writers if jobs have checkpoints. The jobs of the last run are restored. */
+/* Makes the store. If there is a state directory, starts the disk writers and restores jobs. */
 static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
 {
     pd_disk_writer_config writer = { PD_WRITES_CHECKPOINTS, config->keep_dir, .done = stepper->requests };
@@ -244,7 +242,8 @@ static void free_unstarted(pd_stepper *stepper)
     free(stepper);
 }
 
-/* Makes what a stepper needs, and starts its threads: the step thread last. After an error, call free_unstarted. */
+/* Fills in the stepper and starts its threads, the step thread last. After an error, the caller must call
+ * free_unstarted. */
 static int start_threads(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
 {
     int rc;

@@ -1,8 +1,8 @@
-/* tracer.c - keeps trace events in a ring, and writes them to the trace file as JSON from a thread of its own.
+/* tracer.c - keeps trace events in a ring, from which a separate thread writes them to the trace file as JSON.
  *
  * Each parameter has a track of its own ("tid"), and the step thread has one for its batches of work. Preconditioner
- * tasks of a parameter overlap, so they are asynchronous spans. Each has a number of this process ("id2"): viewers show
- * spans whose numbers belong to no process ("id") in another place. */
+ * tasks of a parameter overlap, so they are asynchronous spans. Each span has a number that is local to this process
+ * ("id2"); viewers would show spans with global numbers ("id") in another place. */
 #include "tracer.h"
 
 #include "log.h"
@@ -17,17 +17,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An event with its texts, as it waits in the ring. */
+/* An event that waits in the ring, with a copy of the parameter's name. */
 typedef struct trace_entry {
-    pd_traced event; /* event.job and event.param are not used here */
+    pd_traced event; /* its pointers `job` and `param` are not used here, because they were only borrowed */
     char param[PD_NAME_MAX + 1];
 } trace_entry;
 
-/* The tracks that already have a name in the file. */
+/* The tracks that already have a name in the file: that of the step thread, and those of parameters by index. */
 typedef struct trace_tracks {
-    uint64_t begin_ns; /* time 0 of the trace */
+    uint64_t begin_ns; /* monotonic time (ns) that is 0 in the trace */
     bool work, *params;
-    uint32_t n_params; /* number of entries of `params` */
+    uint32_t n_params; /* length of the array `params` */
     uint64_t roots;    /* number of preconditioner tasks so far */
 } trace_tracks;
 
@@ -48,7 +48,7 @@ static void write_text(FILE *out, const char *text)
     fputc('"', out);
 }
 
-/* Writes a time in microseconds, with three decimals, by integer arithmetic: the digits are exact. */
+/* Writes a time in microseconds, with three exact decimals. */
 static void write_us(FILE *out, const char *key, uint64_t ns)
 {
     fprintf(out, ",\"%s\":%llu.%03llu", key, (unsigned long long)(ns / 1000), (unsigned long long)(ns % 1000));
@@ -135,8 +135,9 @@ static void write_root_end(FILE *out, const trace_tracks *tracks, const char *ph
     fputs("},\n", out);
 }
 
-/* Appends the event to the text: one line or more, each of which ends with a comma and a newline. A round of a
- * parameter is a span of that parameter's track, with its parts inside. PD_NO_MEMORY: the tracks need more memory. */
+/* Writes an event as one or more lines, each of which ends with a comma and a newline. A round is a span in the track
+ * of its parameter, which contains shorter spans (receive, sum, step, publish). PD_NO_MEMORY: the event is not
+ * written. */
 static int write_event(FILE *out, trace_tracks *tracks, const trace_entry *entry)
 {
     const pd_traced *event = &entry->event;
@@ -159,29 +160,30 @@ static int write_event(FILE *out, trace_tracks *tracks, const trace_entry *entry
 
 enum { RING = 16384, TAKE = 256, NOTICE_BYTES = 256 };
 #define PROCESS_NAME "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"paramd\"}}"
-#define BEGIN "[\n" PROCESS_NAME ",\n" /* the file of a daemon that was killed has the name, too */
+#define BEGIN "[\n" PROCESS_NAME ",\n" /* the name comes first, so that it is there if the daemon is killed */
 
 struct pd_tracer {
     FILE *file;
-    uint64_t most_bytes, bytes; /* largest size of the file; bytes written so far */
-    char job[PD_NAME_MAX + 1];  /* the traced job; "": the first job that has a step will be. Step thread */
+    uint64_t most_bytes, bytes; /* largest allowed size of the file, and its size so far, in bytes */
+    char job[PD_NAME_MAX + 1];  /* name of the traced job; "": the first job that has an event will be traced. Step
+                                 * thread */
 
-    pd_side_thread side; /* the thread ends when all events are written */
+    pd_side_thread side; /* the helper thread; when it has to end, it writes all waiting events first */
 
-    /* The ring: entries `taken` to `put` wait to be written. Both numbers only grow. They change with the lock of
-     * `side` held. */
+    /* The ring: the events with numbers from `taken` up to, not including, `put` wait to be written. The lock of `side`
+     * protects it. */
     trace_entry *ring;
     uint64_t put, taken;
-    uint64_t lost; /* number of events that found no room */
+    uint64_t lost; /* number of events that did not fit and are not reported yet */
 
-    /* members of the writing thread */
+    /* used by the helper thread alone */
     trace_entry batch[TAKE];
     trace_tracks tracks;
-    bool full; /* the file has its largest size, or writing has failed: nothing is written any more */
+    bool full; /* the file would become larger than most_bytes, or a write has failed: no more events are written */
 };
 
-/* Waits for events, and takes as many as fit into the batch. Returns their number; 0: there are none, and the thread
- * has to end. */
+/* Waits for events, and moves as many as fit into `batch`. Returns their number; 0: no events are left and the thread
+ * has to end. Sets *lost to the number of events that were lost since the last call. */
 static size_t take(pd_tracer *t, uint64_t *lost)
 {
     size_t n = 0;
@@ -195,7 +197,7 @@ static size_t take(pd_tracer *t, uint64_t *lost)
     return n;
 }
 
-/* Writes text to the file. If the file would become too large, or if writing fails, nothing is written from now on. */
+/* Writes text to the file. If the file would become too large, or if writing fails, sets `full` and logs that. */
 static void append(pd_tracer *t, const char *text, size_t n)
 {
     t->full = t->bytes + n + NOTICE_BYTES > t->most_bytes;
@@ -266,7 +268,7 @@ static void *write_events(void *arg)
     return NULL;
 }
 
-/* Returns whether the event is one of the traced job. If no job is traced yet, this one is from now on. */
+/* Returns whether `job` is the traced job. If no job is traced yet, this one is traced from now on. */
 static bool is_ours(pd_tracer *t, const char *job)
 {
     if (t->job[0] == '\0') snprintf(t->job, sizeof t->job, "%s", job);
@@ -289,8 +291,8 @@ void pd_tracer_put(void *arg, const pd_traced *event)
     pd_side_unlock(&t->side);
 }
 
-/* Opens the file of the key's value, and stores the name of the job behind the last colon. A colon before a slash
- * belongs to the path. */
+/* Splits `to` into FILE and JOB at the last colon, opens the file, and stores the name of the job. A colon before a
+ * slash belongs to the path. */
 static int open_file(pd_tracer *t, const char *to, pd_error *err)
 {
     char *path = strdup(to), *colon = path != NULL ? strrchr(path, ':') : NULL;
@@ -337,7 +339,7 @@ void pd_tracer_stop(pd_tracer *t)
 {
     if (t == NULL) return;
     pd_side_stop(&t->side);
-    /* Every event ends with a comma, so the array ends with a redundant event. */
+    /* Every event ends with a comma, so a last event without a comma is added: the process name again. */
     fputs(PROCESS_NAME "\n]\n", t->file);
     free_tracer(t);
 }

@@ -41,7 +41,7 @@ static pd_flow *find(pd_flows *flows, const pd_flow *key)
     return flow;
 }
 
-/* Makes a flow or a party, which is served after the others of its owner. NULL: out of memory. */
+/* Allocates a flow or a party, and adds it behind the others of its owner. Returns NULL if out of memory. */
 static pd_flow *make(pd_flows *flows, const pd_flow *key, pd_flow *owner)
 {
     pd_flow *flow = malloc(sizeof *flow), **bucket = bucket_of(flows, key);
@@ -56,7 +56,7 @@ static pd_flow *make(pd_flows *flows, const pd_flow *key, pd_flow *owner)
     return flow;
 }
 
-/* Ends a flow or a party without requests. */
+/* Removes and frees a flow or a party that has no requests. */
 static void end(pd_flows *flows, pd_flow *flow)
 {
     pd_flow **at = bucket_of(flows, flow);
@@ -72,7 +72,8 @@ static void end(pd_flows *flows, pd_flow *flow)
     free(flow);
 }
 
-/* Returns the party of this number for requests of one kind. NULL: out of memory. */
+/* Returns the party of an identity, by its number, for requests that only read or for others. Returns NULL if out of
+ * memory. */
 static pd_flow *party_of(pd_flows *flows, uint64_t number, bool reads)
 {
     const pd_flow key = { .party = number, .reads = reads };
@@ -104,13 +105,13 @@ static pd_flow *flow_of(pd_flows *flows, const pd_request *request)
     return flow != NULL ? flow : spare(flows);
 }
 
-/* Adds `n` to the number of waiting requests of a flow, of its party and of all parties of the kind. */
+/* Adds `n` to the number of waiting requests of a flow, of its party, and of the party's owner. */
 static void count(pd_flow *flow, int n)
 {
     for (; flow != NULL; flow = flow->owner) flow->waiting += (size_t)n;
 }
 
-/* Ends a flow that has no requests and no debt, and its party if that has none, either. */
+/* Frees a flow that has no requests and a positive balance. Frees its party under the same condition. */
 static void tidy(pd_flows *flows, pd_flow *flow)
 {
     pd_flow *party = flow->owner;
@@ -119,8 +120,8 @@ static void tidy(pd_flows *flows, pd_flow *flow)
     if (party->owner != NULL && party->waiting == 0 && party->balance_ns > 0) end(flows, party);
 }
 
-/* Moves a flow to its party's flows of the other kind, if its first request is of that kind. Without memory it stays
- * where it is. */
+/* Moves a flow between the two parties of its identity (requests that only read, and others), if its first request
+ * belongs to the other one. If out of memory, the flow stays where it is. */
 static void move(pd_flows *flows, pd_flow *flow)
 {
     pd_flow *party, *old = flow->owner;
@@ -180,8 +181,8 @@ void pd_flows_add(pd_flows *flows, pd_request *request)
     move(flows, flow);
 }
 
-/* Returns the flow whose turn it is among those of its owner, of which at least one has requests. Flows that are passed
- * over get time for their next turn. */
+/* Returns the flow of `owner` whose turn it is. At least one flow of `owner` must have requests. Adds
+ * PD_FLOW_QUANTUM_NS to the balance of each flow that is skipped. */
 static pd_flow *next_of(pd_flows *flows, pd_flow *owner)
 {
     pd_flow *flow;
@@ -200,7 +201,7 @@ static pd_request *take_from(pd_flows *flows, pd_flow *kind)
     pd_mail *mail;
 
     if (kind->waiting == 0) {
-        /* No request waits, so debts do not count any more. */
+        /* No request waits, so negative balances are dropped. */
         while (kind->ring != NULL) end(flows, kind->ring);
         return NULL;
     }
@@ -287,7 +288,7 @@ static uint64_t budget_ns(const pd_turn *turn)
     return turn->work_ns < PD_TURN_SLICE_NS ? PD_TURN_SLICE_NS : turn->work_ns;
 }
 
-/* Returns the time from which requests that only read get all time, unless something else is served before. */
+/* Returns the time (ns) from which requests that only read get all time, unless something else is done before. */
 static uint64_t quiet_at(const pd_turn *turn)
 {
     return turn->other_ns + PD_TURN_QUIET_NS;
@@ -303,8 +304,8 @@ static bool may_read(const pd_turn *turn, uint64_t now)
     return now >= turn->reads_ns || (now >= quiet_at(turn) && !has_others(turn));
 }
 
-/* Accounts a request that was served from `before` to `now`. After a read, other reads wait PD_TURN_READ_SHARE times as
- * long as it took, less earlier unused time of reads. */
+/* Accounts for a request that was served from `before` to `now`. If it only reads, the next such request waits
+ * PD_TURN_READ_SHARE times as long as this one took, minus the time that such requests have saved. */
 static void note_served(pd_turn *turn, bool reads, uint64_t before, uint64_t now)
 {
     const uint64_t unused = PD_TURN_READ_BURST_NS * (uint64_t)PD_TURN_READ_SHARE;
@@ -318,7 +319,7 @@ static void note_served(pd_turn *turn, bool reads, uint64_t before, uint64_t now
     turn->reads_ns = from + (now - before) * PD_TURN_READ_SHARE;
 }
 
-/* Applies the next request, or a part of it. Returns the time after it; `now` if there is none that may be served. */
+/* Applies the next request, or a part of it. Returns the time (ns) after that, or `now` if no request may be served. */
 static uint64_t apply_next(pd_turn *turn, uint64_t now)
 {
     pd_request *request = pd_flows_take(&turn->flows, may_read(turn, now));
@@ -334,8 +335,8 @@ static uint64_t apply_next(pd_turn *turn, uint64_t now)
     return after;
 }
 
-/* Applies requests until the turn's time for them is used up, at least one. Forwards effects in between, so that the
- * first effects do not wait for the last request. */
+/* Applies requests, at least one, until the turn's time for requests is used up. Forwards effects in between, so that
+ * the first effects do not wait for the last request. */
 static void apply_for_a_while(pd_turn *turn)
 {
     uint64_t now = now_ns(turn), until = now + budget_ns(turn), slice = now + PD_TURN_SLICE_NS;
@@ -362,7 +363,7 @@ bool pd_turn_run(pd_turn *turn)
     turn->work_ns = now - before;
     if (now >= pd_store_next_tick(turn->store)) pd_store_tick(turn->store, now);
     pd_turn_forward(turn);
-    /* The store is asked last whether it has work, because the deadlines handled above may have made some. */
+    /* Asks the store only now whether it has work, because deadlines that were handled above may have added work. */
     return has_others(turn) || pd_flows_wait(&turn->flows, may_read(turn, now));
 }
 
