@@ -1,4 +1,4 @@
-/* frame.h - cuts the bytes of a stream into frames, and checks them. No sockets, no allocation of payloads.
+/* frame.h - cuts the bytes of a stream into frames, and checks them. It uses no sockets, and allocates no payloads.
  *
  * Used by the daemon's loop thread (one framer per connection), the client's I/O thread and the fuzzers. PROTOCOL.md
  * has the layout of a frame.

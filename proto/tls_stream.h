@@ -1,13 +1,14 @@
-/* tls_stream.h - TLS 1.3 on one connected, non-blocking socket: the bytes of a transport (transport.h), encrypted.
+/* tls_stream.h - encrypts the bytes of a transport (transport.h) by TLS 1.3, on a connected, non-blocking socket.
  *
  * The owner of the socket waits until the socket is ready, and then calls these functions. No function waits. A
  * connection begins with the handshake, and then carries bytes:
  *
- *     while ((step = pd_tls_handshake(stream, &err)) is PD_TLS_READ or PD_TLS_WRITE) wait until the socket is so;
- *     pd_tls_receive, pd_tls_send as receive and send of a transport
+ *     while ((step = pd_tls_handshake(stream, &err)) is PD_TLS_READ or PD_TLS_WRITE)
+ *         wait until the socket can be read or written;
+ *     pd_tls_receive(stream, ...), pd_tls_send(stream, ...)      like receive and send of a transport
  *
- * A stream belongs to one thread at a time. That thread must block or ignore SIGPIPE: OpenSSL writes to the socket as
- * to a file. The caller still owns the socket, and closes it after pd_tls_stream_free. */
+ * A stream belongs to one thread at a time. That thread must block or ignore SIGPIPE: OpenSSL uses write(), which
+ * raises it. The caller still owns the socket, and closes it after pd_tls_stream_free. */
 #ifndef PD_TLS_STREAM_H
 #define PD_TLS_STREAM_H
 
@@ -37,7 +38,7 @@ void pd_tls_stream_free(pd_tls_stream *stream);
  * but only one at a time. Errors with PD_TLS_FAILED: PD_UNAUTHENTICATED: one side does not trust the other.
  * PD_UNAVAILABLE: the connection is broken, or the peer does not speak TLS 1.3. PD_NO_MEMORY: out of memory. */
 pd_tls_step pd_tls_handshake(pd_tls_stream *stream, pd_error *err);
-/* Sets *identity to the peer's, after the handshake; to "anyone" if the peer has proved none. */
+/* Sets *identity to the identity of the peer, after the handshake; to "anyone" if the peer has proved none. */
 void pd_tls_identify(const pd_tls_stream *stream, pd_identity *identity);
 
 /* Receive and send bytes. The results are those of `receive` and `send` in pd_transport_ops. Bytes that were sent may

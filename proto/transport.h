@@ -94,8 +94,8 @@ typedef struct pd_transport_ops {
     /* Returns whether the peer had not closed the connection when this function was called. If so, memory that the peer
      * lends until the connection ends had not changed before. */
     bool (*is_open)(pd_transport *transport);
-    /* Sets *identity to that of the peer. It does not change while the connection lives. NULL: the connection proves
-     * nothing about its peer. */
+    /* Sets *identity to the identity of the peer. It does not change while the connection lives. NULL: the connection
+     * proves nothing about its peer. */
     void (*identity)(const pd_transport *transport, pd_identity *identity);
 } pd_transport_ops;
 
@@ -120,7 +120,7 @@ static inline size_t pd_transport_held(const pd_transport *transport)
     return transport->ops->held != NULL ? transport->ops->held(transport) : 0;
 }
 
-/* Sets *identity to that of the peer; to "anyone" if the transport proves nothing. */
+/* Sets *identity to the identity of the peer; to "anyone" if the transport proves nothing. */
 static inline void pd_transport_identify(const pd_transport *transport, pd_identity *identity)
 {
     if (transport->ops->identity != NULL)

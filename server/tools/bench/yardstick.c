@@ -20,7 +20,7 @@
 enum {
     SLICE = 64 * 1024,    /* bytes of a read; also the last bytes of an answer, which are held back until all bytes have
                            * arrived */
-    READS_IN_A_TURN = 16, /* reads from one connection before the server turns to the next */
+    READS_IN_A_TURN = 16, /* most reads from one connection before the server turns to the next one */
     STALL_MS = 30 * 1000,
 };
 

@@ -257,7 +257,8 @@ static double trip_of(int fd)
     return info.tcpi_rtt / 1e6;
 }
 
-/* Connects to an address, and returns the round-trip time in seconds that this took; 0: nobody answers. */
+/* Connects to an address. Returns the round-trip time in seconds, which the kernel measures when it connects; 0: nobody
+ * answers. */
 static double measure_trip(const pd_address *address, double timeout)
 {
     struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV }, *list = NULL;

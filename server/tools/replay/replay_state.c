@@ -466,8 +466,8 @@ static int find_exponent(const pd_replay_state *state, const entry *e, double *e
     return PD_OK;
 }
 
-/* Computes the largest error that rounding can cause in a recorded matrix root. `room` is scratch memory for n
- * elements. */
+/* Sets e->bound to the largest error that rounding can cause in a recorded matrix root; does nothing if the tensor is
+ * not square. `room` is scratch memory for n elements. */
 static int find_bound(const pd_replay_state *state, entry *e, double *room, int64_t n, pd_error *err)
 {
     int64_t side = (int64_t)lrint(sqrt((double)n));
