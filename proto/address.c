@@ -1,4 +1,4 @@
-/* address.c - reads and writes network addresses. */
+/* address.c - parses network addresses, and writes them as text. */
 #include "address.h"
 
 #include <stdint.h>
@@ -9,7 +9,7 @@
 
 enum { MAX_PORT = 65535 };
 
-/* A part of the text of an address that is being parsed: where it begins, and its length. */
+/* A section of the text of an address: where it begins, and its length in bytes. */
 typedef struct part {
     const char *at;
     size_t n;

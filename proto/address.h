@@ -15,20 +15,21 @@
 #include "paramd/error.h"
 
 #define PD_DEFAULT_PORT "7070"
-#define PD_ADDRESS_TEXT 320 /* enough bytes for the text of any address with its terminating zero */
+#define PD_ADDRESS_TEXT 320 /* bytes that suffice for the text of any address, with its terminating zero */
 
 typedef enum pd_address_use { PD_TO_CONNECT, PD_TO_LISTEN } pd_address_use;
 
+/* A parsed address. */
 typedef struct pd_address {
     bool local;     /* the address is that of a Unix socket */
     bool secure;    /* the connection speaks TLS */
-    char host[256]; /* name or number of the host, "" for every interface; of a Unix socket: its path */
-    char port[8];   /* port of the host, in digits without leading zeros; "" for a Unix socket */
+    char host[256]; /* host name or IP address; "": every interface; for a Unix socket: its path */
+    char port[8];   /* port number in digits, without leading zeros; "": a Unix socket */
 } pd_address;
 
 /* Parses a list of addresses, which are separated by commas with or without blanks. *out gets an array of *n addresses;
  * the caller frees it with free(). PD_INVALID_ARGUMENT: the error says which address is wrong, and what was expected.
- * PD_NO_MEMORY. */
+ * PD_NO_MEMORY: out of memory. After an error *out is not set. */
 int pd_addresses_parse(pd_address **out, size_t *n, const char *text, pd_address_use use, pd_error *err);
 /* Writes an address as text in the form that every program reads: "tcp://host:port", "tcp://[IPv6]:port",
  * "tls://host:port", "unix:///path". Returns `text`, which has PD_ADDRESS_TEXT bytes. */

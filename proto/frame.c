@@ -15,23 +15,23 @@ typedef enum state { AT_PREFIX, AT_HEADER, AT_DECISION, AT_PAYLOAD, STALLED, FAI
 
 /* A framer: the state of reading one stream of frames.
  *
- * The array `stage` is for bytes that have no place of their own yet. In state AT_PREFIX it has part of a prefix. It is
- * empty whenever the framer needs more bytes of a header or payload. */
+ * `stage` has bytes that were read, but not used yet. In state AT_PREFIX these are the first bytes of a prefix.
+ * Whenever the framer needs more bytes of a header or payload, `stage` is empty. */
 struct pd_framer {
     pd_framer_user user;
     uint64_t max_payload;
     state state;
     pd_prefix prefix; /* prefix of the frame that is being read, from state AT_HEADER on */
     uint8_t *header;
-    size_t header_at, header_capacity; /* header_at: bytes of the header that are read. header_capacity: memory for
-                                        * them, which grows with the bytes read, not with the length that the peer
-                                        * announces */
+    size_t header_at, header_capacity; /* header_at: number of header bytes that were read. header_capacity: bytes of
+                                        * memory for the header; it grows with the bytes that were read, not with the
+                                        * length that the peer announces */
     struct iovec *spans;               /* the user's memory for the payload, from state AT_PAYLOAD on */
     /* the next byte of the payload goes into the span of memory spans[span], at offset span_at */
     size_t n_spans, span, span_at;
     uint64_t payload_left;
-    XXH3_state_t *hash; /* checksum so far of the frame that is being read, if the frame has one */
-    size_t staged;      /* number of bytes in `stage` that are not used yet, from index `begin` on */
+    XXH3_state_t *hash; /* checksum of the bytes of the frame that were read so far, if the frame has a checksum */
+    size_t staged;      /* number of bytes in `stage` that are not used yet; they begin at index `begin` */
     size_t begin;
     pd_error error;
     uint8_t stage[STAGE_BYTES]; /* buffer for prefixes, for bytes that are read ahead, and for payload that is thrown
@@ -82,7 +82,7 @@ int pd_prefix_read(pd_prefix *out, const uint8_t in[PD_PREFIX_BYTES], uint64_t m
         .checksum = get(in + 32, 8),
     };
 
-    if (in[0] == 0x16 && in[1] == 3) /* a handshake of TLS */
+    if (in[0] == 0x16 && in[1] == 3) /* the first bytes of a TLS handshake */
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "this address does not use TLS: connect to tcp://host:port, or let the daemon listen on "
                        "tls://host:port");
@@ -179,8 +179,9 @@ static size_t least(size_t a, uint64_t b)
     return b < a ? (size_t)b : a;
 }
 
-/* Lists in iov the places in memory for the next bytes of the payload, at most `slice` bytes. Bytes that are to be
- * discarded are read into framer->stage, and the list ends there. */
+/* Fills iov with the places in memory for the next bytes of the payload, at most `slice` bytes. Bytes that are to be
+ * discarded are read into framer->stage, and the list ends there. Returns the number of places; *offered gets their
+ * total number of bytes. */
 static int payload_space(pd_framer *framer, struct iovec *iov, int max, size_t slice, size_t *offered)
 {
     int n = 0;
@@ -228,8 +229,8 @@ int pd_framer_space(pd_framer *framer, struct iovec *iov, int max, size_t slice)
     return n;
 }
 
-/* Moves on by n bytes of the payload. If `from` is not NULL, copies them from there into the user's memory. NULL: the
- * bytes were read into the user's memory directly. */
+/* Handles the next n bytes of the payload: adds them to the checksum, and copies them from `from` to the user's memory.
+ * `from` is NULL if they were read into the user's memory directly. */
 static void land(pd_framer *framer, const uint8_t *from, size_t n)
 {
     framer->payload_left -= n;
@@ -313,7 +314,7 @@ static int read_header(pd_framer *framer, bool *more)
     return PD_OK;
 }
 
-/* Returns how many bytes of payload follow the header. */
+/* Returns how many bytes of payload follow the header in the stream: 0 if the payload is in shared memory. */
 static uint64_t payload_on_stream(const pd_prefix *prefix)
 {
     return (prefix->flags & PD_FLAG_SHARED) != 0 ? 0 : prefix->payload_bytes;

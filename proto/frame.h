@@ -1,4 +1,4 @@
-/* frame.h - cuts the bytes of a stream into frames, and checks them. No sockets, no allocation of payloads.
+/* frame.h - cuts the bytes of a stream into frames, and checks them. It uses no sockets, and allocates no payloads.
  *
  * Used by the daemon's loop thread (one framer per connection), the client's I/O thread and the fuzzers. PROTOCOL.md
  * has the layout of a frame.
@@ -7,7 +7,7 @@
  *     got = readv(fd, iov, n);
  *     rc = pd_framer_fed(framer, got);                  calls header() and frame() as they become complete
  *
- * A framer has 4 KiB for bytes that are read ahead, and memory for the header that is being read. Payloads are stored
+ * A framer owns 4 KiB for bytes that are read ahead, and memory for the header that is being read. Payloads are stored
  * in memory that the framer's user provides. */
 #ifndef PD_FRAME_H
 #define PD_FRAME_H
@@ -30,19 +30,20 @@
 /* PD_FLAG_SHARED: the payload lies in memory that sender and receiver share (segment.h), not after the header. */
 enum { PD_FLAG_REPLY = 1, PD_FLAG_ERROR = 2, PD_FLAG_CHECKSUM = 4, PD_FLAG_SHARED = 8 };
 
+/* The fixed first bytes of a frame, decoded. */
 typedef struct pd_prefix {
     uint8_t version, flags;
     uint16_t method;
     uint32_t header_bytes;
-    uint32_t place; /* request with PD_FLAG_SHARED: where the payload begins in the sender's segment, in units of
+    uint32_t place; /* in a request with PD_FLAG_SHARED: where the payload begins in the sender's segment, in units of
                      * PD_PAYLOAD_ALIGN bytes; else 0 */
     uint64_t payload_bytes;
-    uint64_t request;  /* request id: chosen by the sender of the request, and repeated by the answer */
+    uint64_t request;  /* request id: the sender of the request chooses it, and the answer repeats it */
     uint64_t checksum; /* XXH3-64 (seed 0) of header, then payload, if PD_FLAG_CHECKSUM is set; else 0 */
 } pd_prefix;
 
-/* Returns from how many bytes on a payload is passed in shared memory: sharing a smaller one costs more than it saves.
- * `setting`: a number of bytes; 0: PD_LEAST_SHARED. */
+/* Returns the least number of payload bytes that is passed in shared memory: sharing a smaller payload costs more than
+ * it saves. `setting`: this number if the user has set it; 0: PD_LEAST_SHARED. */
 static inline uint64_t pd_least_shared(uint64_t setting)
 {
     return setting > 0 ? setting : PD_LEAST_SHARED;
@@ -51,9 +52,9 @@ static inline uint64_t pd_least_shared(uint64_t setting)
 void pd_prefix_write(uint8_t out[PD_PREFIX_BYTES], const pd_prefix *prefix);
 /* Changes a prefix that pd_prefix_write has written: sets the flag PD_FLAG_SHARED and the place, or clears both. */
 void pd_prefix_share(uint8_t prefix[PD_PREFIX_BYTES], bool shared, uint32_t place);
-/* Reads the prefix of a frame, its fixed first bytes. PD_INVALID_ARGUMENT: the first four bytes are wrong, the version
- * or a flag is unknown, there is a place or a checksum without its flag, or a payload in shared memory has a checksum.
- * PD_RESOURCE_EXHAUSTED: header or payload exceed the limits. */
+/* Decodes and checks the prefix of a frame. After an error *out is not changed. PD_INVALID_ARGUMENT: the first four
+ * bytes are wrong, the version or a flag is unknown, there is a place or a checksum without its flag, or a payload in
+ * shared memory has a checksum. PD_RESOURCE_EXHAUSTED: header or payload exceed the limits. */
 int pd_prefix_read(pd_prefix *out, const uint8_t in[PD_PREFIX_BYTES], uint64_t max_payload, pd_error *err);
 
 /* Computes the checksum of a frame: XXH3-64 of the header, then of the payload, which lies in n spans of memory.
@@ -62,8 +63,7 @@ int pd_frame_checksum(uint64_t *out, const void *header, size_t header_bytes, co
 
 typedef struct pd_framer pd_framer;
 
-/* Functions that a framer calls when it has read a part of a frame; its user provides them. They must not call the
- * framer, or free it. */
+/* The functions by which a framer tells its user what it has read. They must not call the framer, or free it. */
 typedef struct pd_framer_user {
     void *arg;
     /* Called when the prefix of a frame is complete, before memory for the frame's header is allocated. May be NULL.
@@ -77,8 +77,8 @@ typedef struct pd_framer_user {
      * Returns PD_OK, or an error that ends the stream. Exception: after PD_UNAVAILABLE the framer stalls until
      * pd_framer_resume calls `header` again. */
     int (*header)(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n);
-    /* Called with each part of the payload when it is stored in the user's memory, in the order of the stream, while it
-     * is in the CPU's cache. Not called for bytes that are discarded. May be NULL. */
+    /* Called with the next n bytes of the payload, in the order of the stream, as soon as they are stored in the user's
+     * memory and still in the CPU's cache. Not called for bytes that are discarded. May be NULL. */
     void (*payload)(void *arg, const void *at, size_t n);
     /* Called when a frame is complete and its checksum, if it has one, is right. `header` is valid during the call.
      * Returns PD_OK, or an error that ends the stream. */
@@ -109,7 +109,7 @@ bool pd_framer_stalled(const pd_framer *framer);
  * pd_framer_fed. Does nothing if the framer is not stalled. */
 int pd_framer_resume(pd_framer *framer);
 /* Returns whether the stream is between two frames, and no bytes are read ahead. If a stream ends anywhere else, its
- * last frame was cut. */
+ * last frame is incomplete. */
 bool pd_framer_idle(const pd_framer *framer);
 /* Returns the error that ended the stream of frames; its code is PD_OK if the stream has not ended. If a function of
  * the framer's user returned the error, its text is only the code's short text. The framer owns the error. */

@@ -23,8 +23,8 @@ const char *pd_method_name(unsigned method)
 
 enum { FIRST_BLOCK_BYTES = 4096 };
 
-/* A block of the memory of an arena, into which headers are unpacked. Blocks are chained while one header is unpacked;
- * pd_arena_reset merges them. */
+/* A block of an arena: memory from one malloc. Blocks are chained while one header is unpacked; pd_arena_reset merges
+ * them. */
 typedef struct block {
     struct block *next;
     size_t used, capacity;
@@ -33,15 +33,15 @@ typedef struct block {
 
 struct pd_arena {
     ProtobufCAllocator allocator;
-    /* budget: most bytes that all blocks of the arena may have together; held: the bytes they have */
+    /* budget: most bytes that all blocks of the arena may have together; held: the bytes that they have now */
     size_t budget, held;
     bool exhausted; /* memory was refused because the arena would have exceeded its budget */
     bool no_memory; /* an allocation failed */
     block *first;
 };
 
-/* Adds a block of memory with room for `bytes` to the arena. If the budget allows, the block is as large as the whole
- * arena was. */
+/* Adds a block with room for `bytes` bytes to the arena. If the budget allows, the new block is as large as the whole
+ * arena was. Returns NULL, and sets `exhausted` or `no_memory`, if that is not possible. */
 static block *add_block(pd_arena *arena, size_t bytes)
 {
     size_t least = bytes + sizeof(block), room = arena->budget - arena->held;
@@ -79,7 +79,7 @@ static void *arena_alloc(void *data, size_t size)
     return from->at + from->used - size;
 }
 
-/* Does nothing when protobuf-c frees a piece of an arena's memory, because pd_arena_reset frees all pieces at once. */
+/* Does nothing: protobuf-c calls it to free one allocation, but pd_arena_reset frees all of them at once. */
 static void arena_keep(void *data, void *at)
 {
     (void)data;
@@ -117,9 +117,8 @@ void pd_arena_free(pd_arena *arena)
     free(arena);
 }
 
-/* Empties the arena, the memory for unpacked headers. Several blocks are merged into one of their total size, so that
- * the next header of the same size needs no malloc. If there is no memory for that block, the arena has none for
- * now. */
+/* Empties the arena. Several blocks are merged into one of their total size, so that the next header of the same size
+ * needs no malloc. If malloc fails, the arena stays empty, and the next header allocates a block again. */
 void pd_arena_reset(pd_arena *arena)
 {
     size_t held = arena->held;
@@ -146,9 +145,10 @@ size_t pd_utf8_prefix(const uint8_t *at, size_t bytes)
     return i;
 }
 
+/* State of the check of a message before it is unpacked. */
 typedef struct walk {
     const uint8_t *at, *end;
-    unsigned unknown; /* number of fields so far that the schema does not have, in all nested messages */
+    unsigned unknown; /* number of checked fields that the schema does not have, in all nested messages */
     pd_error *err;
 } walk;
 
@@ -164,8 +164,8 @@ static bool read_varint(walk *w, uint64_t *value)
     return false;
 }
 
-/* Steps over the value of a protobuf field. *body is its content if the field is a text or a message, else NULL.
- * Returns false if the value exceeds the message, or if its wire type is not one of proto3. */
+/* Skips the value of a protobuf field. *body is its content if the field is a text or a message, else NULL. Returns
+ * false if the value exceeds the message, or if its wire type is not one of proto3. */
 static bool read_value(walk *w, unsigned wire_type, const uint8_t **body, size_t *bytes)
 {
     uint64_t n = 0;

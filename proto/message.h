@@ -2,7 +2,8 @@
  *
  * Before a message is unpacked, its bytes are checked once against the message's descriptor in the schema. The check
  * needs no memory, and recurses no deeper than the schema. It counts unknown fields and checks text. Then the message
- * is unpacked into an arena, memory with a hard budget. There are no globals; the thread that owns the arena calls. */
+ * is unpacked into an arena, memory with a hard budget. The functions use no globals. Only the thread that owns an
+ * arena may pass it to them. */
 #ifndef PD_MESSAGE_H
 #define PD_MESSAGE_H
 
@@ -11,13 +12,13 @@
 
 /* Most bytes that unpacking the header of one frame may allocate. */
 #define PD_ARENA_BUDGET (2 * 1024 * 1024)
-/* Most unknown fields (that the schema does not have) of a message, nested messages included. */
+/* Most fields that the schema does not have in one message, including the messages in it. */
 #define PD_MAX_UNKNOWN 16
 /* The end of the error text for a sparse gradient. Client and server put the parameter's name before it. */
 #define PD_SPARSE_ADVICE                                                                                               \
     "its gradient is sparse, and a parameter must be dense here: make it dense before the push "                       \
     "(in PyTorch: Embedding(sparse=False), or grad.to_dense())"
-/* Most parameters in one Declare request: as many as fit into its answer. */
+/* Most parameters in one Declare request: as many as its answer has room for. */
 #define PD_MAX_DECLARE 4096
 
 /* Numbers of the protocol's methods. A number is the method's position in the protobuf service. */
@@ -67,28 +68,28 @@ void pd_arena_reset(pd_arena *arena);
 size_t pd_arena_bytes(const pd_arena *arena);
 
 /* Unpacks a protobuf message into an arena. *out (any pointer, cast) is valid until the arena is reset. Text fields
- * that were not sent are "", never NULL. PD_INVALID_ARGUMENT: the bytes are no message of this type, there are too many
- * unknown fields, or a text has a NUL or is not UTF-8; the error names the field. PD_RESOURCE_EXHAUSTED: the message
- * exceeds the arena's budget. PD_NO_MEMORY. */
+ * that were not sent are "", never NULL. PD_INVALID_ARGUMENT: the bytes are not a message of this type, there are too
+ * many unknown fields, or a text has a NUL or is not UTF-8; the error names the field. PD_RESOURCE_EXHAUSTED: the
+ * message exceeds the arena's budget. PD_NO_MEMORY: out of memory. */
 int pd_message_unpack(pd_arena *arena, const ProtobufCMessageDescriptor *type, const uint8_t *at, size_t bytes,
                       void **out, pd_error *err);
 /* Unpack the header of a method's request, or of its reply. PD_UNIMPLEMENTED: there is no such method. */
 int pd_request_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t bytes, void **out, pd_error *err);
 int pd_reply_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t bytes, void **out, pd_error *err);
 
-/* Packs prefix and header of a frame into one block of memory: the prefix at offset 0, the header at PD_PREFIX_BYTES.
- * *out gets the block, which the caller frees with free(), and *bytes its length. The payload is read only for the
+/* Packs prefix and header of a frame into one new buffer: the prefix at offset 0, the header at PD_PREFIX_BYTES. *out
+ * gets the buffer, which the caller frees with free(), and *bytes its length. The payload is read only for the
  * checksum, if `flags` has PD_FLAG_CHECKSUM. PD_OUT_OF_RANGE: the header would exceed PD_MAX_HEADER_BYTES.
- * PD_NO_MEMORY. */
+ * PD_NO_MEMORY: out of memory. */
 int pd_frame_pack(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request,
                   const ProtobufCMessage *message, const struct iovec *payload, size_t n_payload,
                   uint64_t payload_bytes);
-/* Packs prefix and header of a frame and a copy of its payload into one block of memory. Otherwise it works as
- * pd_frame_pack. */
+/* Packs a whole frame, with a copy of its payload, into one new buffer. Otherwise it works as pd_frame_pack. */
 int pd_frame_pack_whole(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request,
                         const ProtobufCMessage *message, const struct iovec *payload);
-/* Packs an ERROR frame that answers the request with the id `request`. flags: PD_FLAG_CHECKSUM or 0. The code
- * PD_NO_MEMORY is sent as RESOURCE_EXHAUSTED. Control characters in the text become '?' (pd_text_print). */
+/* Packs an ERROR frame that answers the request with the id `request`. flags: PD_FLAG_CHECKSUM or 0. mark: number of
+ * this refusal (Error.mark in paramd.proto); 0: none. The code PD_NO_MEMORY is sent as RESOURCE_EXHAUSTED. Control
+ * characters in the text become '?' (pd_text_print). */
 int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request, int code,
                         const char *text, uint64_t mark);
 
@@ -97,9 +98,8 @@ int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint8_t f
 size_t pd_utf8_prefix(const uint8_t *at, size_t bytes);
 
 /* Reads the header of an ERROR frame, fills *err and returns err->code, which is never PD_OK. Codes are positive in the
- * header, and negative in *err. An unknown code becomes PD_UNKNOWN. A header that is no Error message gives the error
- * of pd_message_unpack. Sets *mark to the number that the server gave to this error, if it has one. `mark` may be
- * NULL. */
+ * header, and negative in *err. An unknown code becomes PD_UNKNOWN. If the header is not an Error message, *err is the
+ * error of pd_message_unpack. If the frame has an Error.mark, *mark is set to it. `mark` may be NULL. */
 int pd_message_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err, uint64_t *mark);
 
 #endif

@@ -20,7 +20,7 @@ uint64_t pd_piece_end(uint64_t offset, uint64_t bytes)
     return end / PD_PAYLOAD_ALIGN * PD_PAYLOAD_ALIGN;
 }
 
-/* What the check of a push's pieces remembers from one piece to the next. */
+/* State of the check of a push's pieces, one after the other. */
 typedef struct check {
     const pd_handle_facts *handles;
     size_t n_handles;
@@ -38,8 +38,8 @@ static int refuse_absent(const check *c, size_t i, const Paramd__Piece *piece)
                    i, c->handles[piece->handle].name, piece->first, piece->count, piece->offset);
 }
 
-/* Checks that a piece of a push is exactly one chunk of its parameter, or the part of a chunk that lies in the range of
- * elements that the connection pushes. */
+/* Checks that a piece of a push is exactly one chunk of its parameter, or those elements of a chunk that lie in the
+ * range that the connection pushes. */
 static int check_chunk(const check *c, size_t i, const Paramd__Piece *piece)
 {
     const pd_handle_facts *facts = &c->handles[piece->handle];

@@ -18,7 +18,7 @@ typedef struct pd_handle_facts {
 /* Checks every piece of a push:
  *
  *   - Its handle and its dtype are known.
- *   - It is one chunk, or the part of a chunk that lies in the handle's range of elements (pd_range_piece).
+ *   - It is one chunk, or those elements of a chunk that lie in the handle's range (pd_range_piece).
  *   - The first piece's data begins at offset 0, the data of every other piece at pd_piece_end of the piece before.
  *   - A piece that says that its parameter is absent has first, count and offset 0.
  *   - No piece comes twice, and an absent parameter has no other piece.
@@ -37,10 +37,10 @@ int pd_pieces_check(Paramd__Piece *const *pieces, size_t n, const pd_handle_fact
  * wants that ascend by (handle, first), O(n log n) otherwise. */
 int pd_wants_check_distinct(Paramd__Want *const *wants, size_t n, const pd_handle_facts *handles, pd_error *err);
 /* Returns the offset in a push's payload at which the data of the next piece begins: the end of a piece of `bytes`
- * bytes at `offset`, rounded up to 64. UINT64_MAX: the offset is too large. */
+ * bytes at `offset`, rounded up to 64. Returns UINT64_MAX if that offset is too large. */
 uint64_t pd_piece_end(uint64_t offset, uint64_t bytes);
 
-/* Most scalars of a push; most bytes of a scalar's name. */
+/* PD_PUSH_SCALARS: most scalars of a push. PD_PUSH_SCALAR_NAME: most bytes of a scalar's name. */
 enum { PD_PUSH_SCALARS = 16, PD_PUSH_SCALAR_NAME = 64 };
 
 /* Checks the names and values of the scalars of a push. A name has 1 to 64 bytes and is UTF-8 without control

@@ -116,8 +116,8 @@ static int parse_shape(pd_st_tensor *tensor, const json_t *shape, pd_error *err)
     return PD_OK;
 }
 
-/* Reads where a tensor's data is in the file. check_places later compares the place with the file and the other
- * tensors. */
+/* Reads where a tensor's data is in the file. check_places later checks this place against the file's size and the
+ * other tensors. */
 static int parse_offsets(pd_st_tensor *tensor, const json_t *offsets, pd_error *err)
 {
     const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
@@ -190,7 +190,7 @@ static int check_places(pd_safetensors *file, pd_error *err)
                            "safetensors: tensor %.200s: its data begins at "
                            "%" PRIu64 ", that before it ends at %" PRIu64,
                            tensor->name, tensor->offset, end);
-        end += tensor->bytes; /* both below 2^63 */
+        end += tensor->bytes; /* cannot overflow: both numbers are below 2^63 */
         if (end > file->data_bytes) break;
     }
     if (end != file->data_bytes)
@@ -203,7 +203,7 @@ static int check_places(pd_safetensors *file, pd_error *err)
     return PD_OK;
 }
 
-/* Reads a file of `whole` bytes, of which the first `bytes` bytes are in memory. */
+/* Reads the header of a file of `whole` bytes, of which the first `bytes` bytes are in memory at `at`. */
 static int read_file(pd_safetensors *file, const uint8_t *at, size_t bytes, uint64_t whole, pd_error *err)
 {
     uint64_t header = 0;
@@ -306,7 +306,7 @@ static int lay_out(pd_st_tensor *tensors, size_t n, pd_error *err)
     return PD_OK;
 }
 
-/* Checks that no two tensors have the same name, and none that of the metadata. */
+/* Checks that no two tensors have the same name, and that none has the name "__metadata__". */
 static int check_names(const pd_st_tensor *tensors, size_t n, pd_error *err)
 {
     const pd_st_tensor **names = malloc((n + 1) * sizeof *names);
@@ -325,7 +325,8 @@ static int check_names(const pd_st_tensor *tensors, size_t n, pd_error *err)
     return PD_OK;
 }
 
-/* Adds a key of the metadata. PD_INVALID_ARGUMENT: the key is there already, or it or its value is not UTF-8. */
+/* Adds one entry of the metadata to the JSON object. PD_INVALID_ARGUMENT: the object has the key already, or the key or
+ * its value is not UTF-8. */
 static int add_key(json_t *object, const pd_st_meta *meta, pd_error *err)
 {
     json_t *value = json_string(meta->value);
@@ -342,7 +343,7 @@ static int add_key(json_t *object, const pd_st_meta *meta, pd_error *err)
     return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: metadata %.200s: the %s", meta->key, wrong);
 }
 
-/* Makes the metadata as a JSON object; NULL in *out: there are none. */
+/* Makes a JSON object of the metadata. *out is NULL if there are no metadata. The caller frees it. */
 static int make_meta(json_t **out, const pd_st_meta *meta, size_t n, pd_error *err)
 {
     int rc = PD_OK;
@@ -354,10 +355,10 @@ static int make_meta(json_t **out, const pd_st_meta *meta, size_t n, pd_error *e
     return rc;
 }
 
-/* Where a header is printed. It is printed twice: without memory to count its bytes, then into memory of that size. A
- * header of many tensors so takes no more memory than its own bytes. */
+/* The memory to which a header is printed. The header is printed twice: first without memory, to count its bytes, then
+ * into memory of that size. So a header of many tensors takes no more memory than its own bytes. */
 typedef struct printer {
-    char *at; /* NULL: bytes are counted only */
+    char *at; /* NULL: bytes are only counted */
     size_t bytes, room;
 } printer;
 
@@ -419,7 +420,7 @@ static int put_header(printer *p, const pd_st_tensor *tensors, size_t n, const j
     return rc;
 }
 
-/* Writes the beginning of a safetensors file: the header's length, the header as JSON, and padding. */
+/* Allocates and writes the beginning of a safetensors file: the header's length, the header as JSON, and padding. */
 static int print_header(uint8_t **out, size_t *bytes, const pd_st_tensor *tensors, size_t n, const json_t *meta,
                         pd_error *err)
 {

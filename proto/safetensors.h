@@ -8,8 +8,8 @@
 
 #include "paramd/tensor.h"
 
-/* Most bytes of a safetensors file's header. The weights of 1,000,000 parameters (the most that limits.max_params may
- * be) fit, with names of 256 bytes that are all escaped: about 640 bytes for each. */
+/* Most bytes of the header of a safetensors file. They suffice for 1,000,000 parameters, the most that
+ * limits.max_params may be: about 640 bytes for each, if its name has 256 characters that are all escaped. */
 #define PD_ST_MAX_HEADER (1024 * 1024 * 1024)
 
 /* Element types of safetensors files, narrow ones first. The reference writer orders a file's tensors by them,
@@ -37,12 +37,12 @@ size_t pd_st_dtype_size(pd_st_dtype dtype);      /* bytes of one element of a ty
 const char *pd_st_dtype_name(pd_st_dtype dtype); /* name of an element type in the file, such as "F32"; "?": there is no
                                                   * such type */
 
+/* One tensor of a safetensors file, as its header describes it. */
 typedef struct pd_st_tensor {
     const char *name; /* UTF-8 */
     pd_st_dtype dtype;
     pd_shape shape;
-    uint64_t offset, bytes; /* where the tensor's data is: offset from the beginning of the data of all tensors, and
-                             * length */
+    uint64_t offset, bytes; /* where the tensor's data begins, counted from the first tensor's data, and its length */
 } pd_st_tensor;
 
 typedef struct pd_safetensors pd_safetensors;
@@ -50,14 +50,14 @@ typedef struct pd_safetensors pd_safetensors;
 /* Reads the header of a safetensors file that is in memory, `bytes` bytes at `at`, and borrows them until
  * pd_safetensors_free.
  *
- * PD_INVALID_ARGUMENT: it is no valid safetensors file; the error names the tensor and what is wrong. Examples: a
- * duplicate name, an unknown dtype, more than PD_MAX_RANK dimensions, data whose size does not fit the shape, or data
- * that overlap, leave a hole or do not end where the file ends.
+ * PD_INVALID_ARGUMENT: the bytes are not a valid safetensors file; the error names the tensor and what is wrong.
+ * Examples: a duplicate name, an unknown dtype, more than PD_MAX_RANK dimensions, data whose size does not fit the
+ * shape, or data that overlap, leave a hole or do not end where the file ends.
  *
  * PD_RESOURCE_EXHAUSTED: the header exceeds PD_ST_MAX_HEADER. PD_NO_MEMORY: out of memory. */
 int pd_safetensors_read(pd_safetensors **out, const void *at, size_t bytes, pd_error *err);
-/* As pd_safetensors_read, but of the file's `whole` bytes only the first `bytes` bytes are in memory, with all of the
- * header. pd_safetensors_data then returns no valid pointers. */
+/* Works as pd_safetensors_read if only the first `bytes` of the file's `whole` bytes are in memory. They must contain
+ * the whole header. pd_safetensors_data then returns no valid pointers. */
 int pd_safetensors_read_part(pd_safetensors **out, const void *at, size_t bytes, uint64_t whole, pd_error *err);
 void pd_safetensors_free(pd_safetensors *file); /* accepts NULL */
 
@@ -72,6 +72,7 @@ const void *pd_safetensors_data(const pd_safetensors *file, const pd_st_tensor *
 /* Returns the value of a key in the metadata of a safetensors file; NULL: no such key. */
 const char *pd_safetensors_meta(const pd_safetensors *file, const char *key);
 
+/* One entry of the metadata of a safetensors file. Both texts are UTF-8. */
 typedef struct pd_st_meta {
     const char *key, *value;
 } pd_st_meta;

@@ -14,7 +14,7 @@
 
 static const struct {
     const char *name;
-    size_t offset; /* of the function's pointer in pd_tls_library */
+    size_t offset; /* offset of the function's pointer in pd_tls_library */
 } functions[] = {
 #define ENTRY(name) { #name, offsetof(pd_tls_library, name) },
     PD_TLS_FUNCTIONS(ENTRY)
@@ -22,7 +22,8 @@ static const struct {
 };
 enum { N_FUNCTIONS = sizeof functions / sizeof functions[0] };
 
-/* Looks all functions up. libssl's handle finds those of libcrypto as well, which it depends on. */
+/* Stores the address of each function in *library. libssl depends on libcrypto, so the handle of libssl also finds the
+ * functions of libcrypto. PD_UNIMPLEMENTED: a function is missing. */
 static int look_up(pd_tls_library *library, pd_error *err)
 {
     for (size_t i = 0; i < N_FUNCTIONS; i++) {
@@ -42,13 +43,14 @@ static void close_library(pd_tls_library *library)
     memset(library, 0, sizeof *library);
 }
 
-/* Loads OpenSSL 3. `own`: with an OSSL_LIB_CTX of its own, which one thread alone may use: objects that other threads
- * have there would outlive it. */
+/* Loads OpenSSL 3. If `own` is set, also makes an OSSL_LIB_CTX. Only one thread may use it: objects that OpenSSL makes
+ * in it for other threads would live longer than the OSSL_LIB_CTX. */
 static int open_library(pd_tls_library *out, bool own, pd_error *err)
 {
     int rc;
 
-    /* RTLD_NODELETE: OpenSSL has registered functions for the end of threads and of the process. */
+    /* RTLD_NODELETE: the library must stay loaded, because OpenSSL has registered functions that run when threads and
+     * the process end. */
     if ((out->handle = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) == NULL)
         return pd_fail(err, PD_UNIMPLEMENTED, "tls:// needs OpenSSL 3, in Debian the package libssl3: %s", dlerror());
     rc = look_up(out, err);
@@ -58,19 +60,19 @@ static int open_library(pd_tls_library *out, bool own, pd_error *err)
     return rc;
 }
 
-/* Both have SHA-256, the hash that a token's key is bound to. */
+/* Both cipher suites use SHA-256, because a token's key works only with this hash. */
 #define SUITES "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
-/* 128 GiB, which a training job sends in minutes. RFC 8446, section 5.5: with AES-GCM a key is safe for 2^24.5 records
- * of 16 KiB. OpenSSL does not count them. */
+/* Number of TLS records after which the key is changed: 128 GiB, which a training job sends in minutes. RFC 8446,
+ * section 5.5: with AES-GCM a key is safe for 2^24.5 records of 16 KiB. OpenSSL does not count them. */
 #define KEY_RECORDS (UINT64_C(1) << 23)
-/* SSL_OP_IGNORE_UNEXPECTED_EOF: an end of the stream without TLS's own end is an end, as on TCP. Frames have their
- * lengths, so nothing can be cut off unseen. */
+/* SSL_OP_IGNORE_UNEXPECTED_EOF: if a TCP stream ends without TLS's closing alert, its end counts as a normal one.
+ * Nobody can cut off bytes unseen, because frames have their lengths. */
 #define OPTIONS                                                                                                        \
     (SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF |               \
      SSL_OP_ENABLE_KTLS)
 #define MODES (SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS)
 
-/* Names of the settings, for errors. */
+/* Names of the settings that name the files, for error texts. */
 typedef struct setting_names {
     const char *certificate, *key, *ca, *tokens, *crl;
 } setting_names;
@@ -97,7 +99,7 @@ int pd_tls_do_handshake(pd_tls_seen *seen, SSL *ssl)
     return rc;
 }
 
-/* Makes the session that stands for a key. NULL: out of memory. */
+/* Makes the TLS session through which OpenSSL uses a token's key. Returns NULL if that fails. */
 static SSL_SESSION *make_session(SSL *ssl, const uint8_t secret[PD_TOKEN_BYTES])
 {
     static const unsigned char suite[] = { 0x13, 0x01 }; /* TLS_AES_128_GCM_SHA256 */
@@ -112,8 +114,9 @@ static SSL_SESSION *make_session(SSL *ssl, const uint8_t secret[PD_TOKEN_BYTES])
     return NULL;
 }
 
-/* Finds the key that a client names. A name that is not known gets a random key: the handshake then fails as it does
- * with a wrong key, so nobody can find out which names there are. */
+/* OpenSSL calls this on a server: finds the key whose name a client has sent. For an unknown name, makes a random key.
+ * Then the handshake fails as it does with a wrong key, so nobody can find out which names exist. Returns 0 after an
+ * error. */
 static int find_session(SSL *ssl, const unsigned char *name, size_t n, SSL_SESSION **session)
 {
     const pd_token *token = pd_tokens_find(&handshaking->context->tokens, name, n);
@@ -130,7 +133,7 @@ static int find_session(SSL *ssl, const unsigned char *name, size_t n, SSL_SESSI
     return *session != NULL;
 }
 
-/* Offers a client's token to the server. */
+/* OpenSSL calls this on a client: offers the client's token to the server. Returns 0 after an error. */
 static int use_session(SSL *ssl, const EVP_MD *hash, const unsigned char **name, size_t *n, SSL_SESSION **session)
 {
     const pd_token *token = pd_tokens_first(&handshaking->context->tokens);
@@ -160,7 +163,7 @@ static int read_tokens(pd_tls_context *context, const char *path, const char *se
     return PD_OK;
 }
 
-/* Fails because OpenSSL cannot use a file. */
+/* Fills *err with the reason why OpenSSL cannot use a file, and returns PD_INVALID_ARGUMENT. */
 static int bad_file(const pd_tls_context *context, const char *setting, const char *path, const char *expected,
                     pd_error *err)
 {
@@ -171,7 +174,7 @@ static int bad_file(const pd_tls_context *context, const char *setting, const ch
                    reason != NULL ? reason : "cannot be read");
 }
 
-/* Gives OpenSSL no pass phrase, instead of asking the terminal for one. */
+/* Tells OpenSSL that there is no pass phrase. Otherwise OpenSSL would ask for one on the terminal. */
 static int no_pass_phrase(char *text, int size, int writes, void *arg)
 {
     (void)text, (void)size, (void)writes, (void)arg;
@@ -211,8 +214,8 @@ static int read_ca(const pd_tls_context *context, const char *path, const char *
     return PD_OK;
 }
 
-/* Reads lists of revoked certificates. From then on each client's certificate needs a list of its authority that is
- * valid now, and must not be in it. */
+/* Reads lists of revoked certificates. From then on a client's certificate is accepted only if its authority has a list
+ * that is valid now and does not contain the certificate. */
 static int read_crl(const pd_tls_context *context, const pd_tls_files *files, const setting_names *names, pd_error *err)
 {
     const pd_tls_library *lib = &context->library;
@@ -236,7 +239,8 @@ static int read_crl(const pd_tls_context *context, const pd_tls_files *files, co
 static int set_up(pd_tls_context *context, pd_error *err)
 {
     pd_tls_library *lib = &context->library;
-    /* The daemon is alone in its process, and other threads compute its handshakes. */
+    /* Only a client gets an OSSL_LIB_CTX: nothing else in the daemon uses OpenSSL, and several threads of the daemon
+     * compute handshakes. */
     int rc = open_library(lib, !context->serves, err);
 
     if (rc != PD_OK) return rc;
@@ -246,11 +250,12 @@ static int set_up(pd_tls_context *context, pd_error *err)
     context->key_records = KEY_RECORDS;
     lib->SSL_CTX_set_options(context->ssl, OPTIONS);
     lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_MODE, MODES, NULL);
-    /* SSL_read returns after each message that is not data. Otherwise a peer that sends only changes of its key keeps
-     * the caller in SSL_read as long as it likes. */
+    /* Makes SSL_read return after each message that is not data. Otherwise a peer that sends only changes of its key
+     * keeps the caller in SSL_read as long as it likes. */
     lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_CLEAR_MODE, SSL_MODE_AUTO_RETRY, NULL);
     lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, NULL);
-    /* OpenSSL wants a name for the sessions of a server that asks for certificates, though none is kept. */
+    /* OpenSSL requires this name for the sessions of a server that asks for certificates, although no session is
+     * kept. */
     if (context->serves)
         lib->SSL_CTX_set_session_id_context(context->ssl, (const unsigned char *)"paramd", strlen("paramd"));
     if (lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL) != 1 ||
@@ -278,7 +283,7 @@ static pd_tls_context *new_context(bool serves)
     return context;
 }
 
-/* Hands a context to the caller, or frees it after an error. */
+/* Stores the context in *out if rc is PD_OK, otherwise frees it. Returns rc. */
 static int hand_over(pd_tls_context **out, pd_tls_context *context, int rc)
 {
     if (rc == PD_OK)

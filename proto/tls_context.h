@@ -1,8 +1,8 @@
 /* tls_context.h - the keys and rules by which one side of TLS makes its connections.
  *
  * TLS 1.3 only, with cipher suites of SHA-256, without session tickets, early data, compression and renegotiation.
- * Files are read when the context is made, so a changed file takes effect with the next context. Connections that are
- * open keep theirs.
+ * Files are read when the context is made, so a changed file takes effect with the next context. Open connections keep
+ * the context that they began with.
  *
  * The context belongs to one thread at a time. Handshakes may run on other threads, which only read it. */
 #ifndef PD_TLS_CONTEXT_H
@@ -12,19 +12,21 @@
 
 #include "paramd/error.h"
 
-/* Files by which a side proves who it is, and knows its peers. NULL or "": none. */
+/* The files by which one side proves its identity, and checks that of its peers. A path that is NULL or "" is not
+ * given. */
 typedef struct pd_tls_files {
-    const char *certificate; /* own certificate and its chain, PEM */
+    const char *certificate; /* this side's certificate and its chain, PEM */
     const char *key;         /* private key of the certificate, PEM */
     const char *ca;          /* certificates of the authorities that sign the peers' certificates, PEM */
-    const char *tokens;      /* tokens (token.h) */
-    const char *crl;         /* of a server: lists of the certificates that those authorities have revoked, PEM */
+    const char *tokens;      /* file of tokens (token.h) */
+    const char *crl;         /* only for a server: lists of the certificates that the authorities in `ca` have revoked,
+                              * PEM */
 } pd_tls_files;
 
 typedef struct pd_tls_context pd_tls_context;
 
 /* Makes the context of a server. It needs a certificate or tokens. If there are tokens or a CA, every client must prove
- * who it is by a token or by a certificate of that CA. Errors name the setting, such as "tls.key":
+ * its identity by a token or by a certificate of that CA. Errors name the setting, such as "tls.key":
  *
  *   PD_NOT_FOUND            a file cannot be read
  *   PD_PERMISSION_DENIED    others can read a file with a secret
@@ -33,13 +35,14 @@ typedef struct pd_tls_context pd_tls_context;
  *   PD_UNIMPLEMENTED        OpenSSL is not installed
  *   PD_NO_MEMORY */
 int pd_tls_server(pd_tls_context **out, const pd_tls_files *files, pd_error *err);
-/* Makes the context of a client. With a token, client and server know each other by it. Without, the client checks the
- * server's certificate and name against the CA, or the system's authorities if none is given. Errors are those of
- * pd_tls_server, but name the environment variables, such as PARAMD_TOKEN_FILE. */
+/* Makes the context of a client. With a token, client and server prove their identities to each other by it. Without
+ * one, the client checks the server's certificate and name against the CA, or the system's authorities if none is
+ * given. Errors are those of pd_tls_server, but name the environment variables, such as PARAMD_TOKEN_FILE. */
 int pd_tls_client(pd_tls_context **out, const pd_tls_files *files, pd_error *err);
-/* Returns whether every client proves who it is. */
+/* Returns whether a server's context makes every client prove its identity. */
 bool pd_tls_identifies(const pd_tls_context *context);
-/* Shares and frees a context. pd_tls_unref accepts NULL. */
+/* pd_tls_ref adds a reference to a context, and returns the context. pd_tls_unref removes a reference, and frees the
+ * context with the last one; it accepts NULL. */
 pd_tls_context *pd_tls_ref(pd_tls_context *context);
 void pd_tls_unref(pd_tls_context *context);
 

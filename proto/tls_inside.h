@@ -1,4 +1,4 @@
-/* tls_inside.h - what the files tls_*.c share: OpenSSL's functions, a context's members, and the wire. */
+/* tls_inside.h - declarations that the files tls_*.c share: OpenSSL's functions, a context's members, and the wire. */
 #ifndef PD_TLS_INSIDE_H
 #define PD_TLS_INSIDE_H
 
@@ -13,9 +13,9 @@
 
 /* The functions of OpenSSL 3 that this project calls, as X(name). Their types are those of OpenSSL's headers.
  *
- * A program without a tls:// address does not load OpenSSL at all. The functions are looked up in a table of our own
- * (RTLD_LOCAL), and a client's have an OSSL_LIB_CTX of their own: a Python process whose own ssl module uses another
- * OpenSSL, or the same one with other settings, is not disturbed. */
+ * A program without a tls:// address does not load OpenSSL. Otherwise OpenSSL is loaded with RTLD_LOCAL, and its
+ * functions are called through a table. A client also uses an OSSL_LIB_CTX of its own. So a Python process is not
+ * disturbed if its ssl module uses another OpenSSL, or the same one with other settings. */
 #define PD_TLS_FUNCTIONS(X)                                                                                            \
     X(OSSL_LIB_CTX_new)                                                                                                \
     X(OSSL_LIB_CTX_free)                                                                                               \
@@ -95,9 +95,10 @@
     X(ASN1_STRING_get0_data)                                                                                           \
     X(ASN1_STRING_length)
 
+/* OpenSSL as it was loaded: its handle, and a pointer to each function that is called. */
 typedef struct pd_tls_library {
-    void *handle;      /* of dlopen() */
-    OSSL_LIB_CTX *own; /* NULL: the default of the process */
+    void *handle;      /* handle of libssl from dlopen(); NULL: not loaded */
+    OSSL_LIB_CTX *own; /* OpenSSL's settings and tables of this client; NULL: those of the process are used */
 #define PD_TLS_MEMBER(name) __typeof__(name) *name;
     PD_TLS_FUNCTIONS(PD_TLS_MEMBER)
 #undef PD_TLS_MEMBER
@@ -106,61 +107,68 @@ typedef struct pd_tls_library {
 typedef struct pd_tls_context pd_tls_context;
 typedef struct pd_tls_buffer pd_tls_buffer;
 
+/* A context: the keys and rules of one side (tls_context.h). Its connections share it. */
 struct pd_tls_context {
     pd_tls_library library;
     SSL_CTX *ssl;
-    BIO_METHOD *method;   /* of the wires */
-    pd_tls_buffer *spare; /* buffers that no wire uses now */
+    BIO_METHOD *method;   /* the functions of a wire that OpenSSL calls instead of reading and writing the socket */
+    pd_tls_buffer *spare; /* list of n_spare buffers that no wire uses now, kept for the next wire that needs one */
     unsigned n_spare;
-    pd_tokens tokens;     /* of a server: of all workers; of a client: its own */
-    uint64_t key_records; /* most records that a connection sends with one key */
+    pd_tokens tokens;     /* a server's: the tokens of all workers; a client's: the tokens of its file */
+    uint64_t key_records; /* most TLS records that a connection sends with one key */
     bool serves;
-    bool wants_identity; /* a server's: clients must prove who they are */
+    bool wants_identity; /* for a server: every client must prove its identity */
     uint32_t refs;
 };
 
-/* What a callback of OpenSSL learns during the handshake of a connection. */
+/* What our callbacks find out while OpenSSL does the handshake of one connection. */
 typedef struct pd_tls_seen {
     const pd_tls_context *context;
-    const pd_token *token; /* the token that names the peer; NULL: there is none, or the server does not know it */
+    const pd_token *token; /* the token by which both sides prove their identities; NULL: they use none, or the server
+                            * has no token of the name that the client sent */
 } pd_tls_seen;
 
-/* Calls SSL_do_handshake. Meanwhile the callbacks of OpenSSL, which do not get our data, find `seen` on this thread. */
+/* Calls SSL_do_handshake, and returns its result. OpenSSL passes our callbacks no pointer of ours, so they find `seen`
+ * in a variable of this thread. */
 int pd_tls_do_handshake(pd_tls_seen *seen, SSL *ssl);
 
-/* A wire carries the records of one connection between OpenSSL and the socket, many with one system call. It replaces
- * the socket in OpenSSL once the handshake is complete. */
+/* A wire carries the TLS records of one connection between OpenSSL and the socket, many with one system call. It
+ * replaces the socket in OpenSSL once the handshake is complete. */
 typedef struct pd_tls_wire pd_tls_wire;
 
-/* Makes the method by which OpenSSL calls the wires of a context. PD_NO_MEMORY. */
+/* Makes the context's BIO_METHOD, by which OpenSSL calls its wires. PD_NO_MEMORY. */
 int pd_tls_wire_open(pd_tls_context *context, pd_error *err);
-/* Frees the method and the buffers that no wire has. All wires must be freed before. */
+/* Frees the BIO_METHOD and the spare buffers. All wires must be freed before. */
 void pd_tls_wire_close(pd_tls_context *context);
 
-/* Puts a wire between OpenSSL and a socket whose handshake is complete. Free it after the SSL. PD_NO_MEMORY. */
+/* Makes a wire, and puts it between OpenSSL and a socket whose handshake is complete. Free the wire after the SSL.
+ * PD_NO_MEMORY. */
 int pd_tls_wire_new(pd_tls_wire **out, pd_tls_context *context, SSL *ssl, int fd, pd_error *err);
 /* Frees a wire. Accepts NULL. */
 void pd_tls_wire_free(pd_tls_wire *wire);
 
-/* Must be called before a function of OpenSSL that reads or writes: OpenSSL's callbacks, which do not get our data,
- * find the wire on this thread. */
+/* Stores the wire in a variable of this thread, where the callbacks that OpenSSL makes find it. Must be called before
+ * each function of OpenSSL that reads or writes. */
 void pd_tls_wire_use(pd_tls_wire *wire);
-/* Notes that the socket may have bytes again. Between two calls, a wire that has emptied the socket asks it no more. */
+/* Lets the wire read the socket again. Until the next call of this function, a wire that has found the socket empty
+ * does not read it any more. */
 void pd_tls_wire_ask(pd_tls_wire *wire);
-/* Gives the buffer for receiving back, if it is empty. */
+/* Returns the receive buffer to the context's spare buffers, if it is empty. */
 void pd_tls_wire_rest(pd_tls_wire *wire);
-/* Returns whether a whole record is in the buffer. Call it when OpenSSL has read all of the record before. */
+/* Returns whether the receive buffer has a whole TLS record. Call it only when OpenSSL has read the previous record to
+ * its end. */
 bool pd_tls_wire_has_record(const pd_tls_wire *wire);
-/* Returns whether the next record finds room. If the buffer is nearly full, it is sent first. */
+/* Returns whether the send buffer has room for one more TLS record. If it has none, the wire first tries to send the
+ * buffer. */
 bool pd_tls_wire_has_room(pd_tls_wire *wire);
-/* Returns whether OpenSSL writes records into the wire. false: the kernel encrypts (kTLS), and its key cannot
- * change. */
+/* Returns true if OpenSSL writes TLS records into the wire, false if the kernel encrypts (kTLS). Then the key cannot be
+ * changed. */
 bool pd_tls_wire_sends(const pd_tls_wire *wire);
-/* Returns whether records wait for the socket. */
+/* Returns whether TLS records in the send buffer wait for the socket. */
 bool pd_tls_wire_owes(const pd_tls_wire *wire);
-/* Returns the bytes of memory of the buffers that the wire uses now. */
+/* Returns how many bytes of memory the buffers have that the wire uses now. */
 size_t pd_tls_wire_held(const pd_tls_wire *wire);
-/* Sends the records that wait, as far as the socket takes them. Returns 0, or the errno of a broken socket. */
+/* Sends the TLS records that wait, as far as the socket takes them. Returns 0, or the errno of a broken socket. */
 int pd_tls_wire_flush(pd_tls_wire *wire);
 
 #endif

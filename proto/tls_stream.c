@@ -1,4 +1,5 @@
-/* tls_stream.c - TLS 1.3 on one connected, non-blocking socket. */
+/* tls_stream.c - does the handshake of TLS 1.3 on a non-blocking socket, sends and receives encrypted bytes, and
+ * explains the errors of OpenSSL. */
 #include "tls_stream.h"
 
 #include <arpa/inet.h>
@@ -10,7 +11,8 @@
 #include "tls_inside.h"
 #include "transport.h"
 
-/* A reason of OpenSSL, and what it means here. An alert is what the peer has said of its reason. */
+/* A row of the table that translates OpenSSL's reasons for an error: the reason's number, our error code, and our text.
+ * By an alert the peer tells its own reason; ALERT() has the number of that reason here. */
 typedef struct reason {
     int number, code;
     const char *text;
@@ -54,7 +56,8 @@ static const reason *find(int number)
     return NULL;
 }
 
-/* Says why a certificate is not trusted, and what to do if only its name is wrong. */
+/* Fills *err with why a certificate is not trusted, and with what to do if only its name is wrong. Returns
+ * PD_UNAUTHENTICATED. */
 static int distrust(const pd_tls_library *library, long verified, pd_error *err)
 {
     bool name = verified == X509_V_ERR_HOSTNAME_MISMATCH || verified == X509_V_ERR_IP_ADDRESS_MISMATCH;
@@ -67,7 +70,7 @@ static int distrust(const pd_tls_library *library, long verified, pd_error *err)
                 "name does not count). Issue such a certificate, or use an address that it contains");
 }
 
-/* Explains an error of the protocol or of credentials. */
+/* Fills *err with the meaning of OpenSSL's last error, if it is about the protocol or credentials. Returns the code. */
 static int explain(const pd_tls_library *library, const SSL *ssl, pd_error *err)
 {
     unsigned long why = library->ERR_peek_error();
@@ -81,8 +84,8 @@ static int explain(const pd_tls_library *library, const SSL *ssl, pd_error *err)
     return pd_fail(err, PD_UNAVAILABLE, "TLS failed: %s", text != NULL ? text : "unknown reason");
 }
 
-/* Says why a call of OpenSSL has failed with `rc`. Must follow that call at once. PD_UNAUTHENTICATED: one side does not
- * trust the other. PD_UNAVAILABLE: anything else. Returns the code. */
+/* Fills *err with why a call of OpenSSL failed with the result `rc`. Must be called right after that call. Returns the
+ * code. PD_UNAUTHENTICATED: one side does not trust the other. PD_UNAVAILABLE: anything else. */
 static int why_failed(const pd_tls_library *library, const SSL *ssl, int rc, pd_error *err)
 {
     int error = errno;
@@ -98,27 +101,28 @@ static int why_failed(const pd_tls_library *library, const SSL *ssl, int rc, pd_
 }
 
 enum {
-    RECORD = 16 * 1024, /* most bytes of one record of TLS */
+    RECORD = 16 * 1024, /* most bytes of data in one TLS record */
     MOST_READS = 256    /* most calls of SSL_read for one receive, as a peer may send records of a single byte */
 };
 
 struct pd_tls_stream {
     pd_tls_context *context;
-    SSL *ssl;          /* made by the first step of the handshake, as it takes time and tens of KiB */
-    char *host;        /* the name that the server's certificate must have; NULL: a server's side */
+    SSL *ssl;          /* NULL until the first step of the handshake makes it, which takes time and tens of KiB */
+    char *host;        /* the name that the server's certificate must have; NULL: this side is the server */
     pd_tls_wire *wire; /* NULL: the handshake is not complete */
     int fd;
     pd_tls_seen seen;
-    bool shutting, said, shut; /* shutting: our side is to end as soon as nothing is owed; said: the peer was told */
-    uint8_t *owed; /* bytes of a record that OpenSSL could not write yet, and must be offered again; NULL: none */
+    bool shutting, said, shut; /* shutting: our side must end once no bytes wait; said: the peer was told so; shut: the
+                                * socket is shut for writing */
+    uint8_t *owed;             /* `owes` bytes that OpenSSL could not write yet, and must be given again; NULL: none */
     size_t owes;
-    bool answers;     /* OpenSSL must send before it receives: the peer has asked for another key */
-    uint64_t records; /* number of records that were sent with the present key */
+    bool answers;     /* the peer has asked for a new key, and OpenSSL must send its answer before it receives */
+    uint64_t records; /* number of TLS records that were sent with the present key */
     pd_error broken;  /* why the connection is broken; code PD_OK: it is not */
 };
 
-/* Tells OpenSSL which name or number the server's certificate must have in its subjectAltName: the subject's common
- * name does not count. A token needs no name. */
+/* Tells OpenSSL which host name or IP address the server's certificate must have in its subjectAltName; the subject's
+ * common name does not count. Returns false after an error. With a token, the certificate's name does not matter. */
 static bool expect_host(const pd_tls_stream *stream, const char *host)
 {
     const pd_tls_library *lib = &stream->context->library;
@@ -173,7 +177,8 @@ void pd_tls_stream_free(pd_tls_stream *stream)
     free(stream);
 }
 
-/* Checks what OpenSSL leaves to us: that the server knows our token, and that a client has said who it is. */
+/* Ends the handshake. Checks what OpenSSL does not check: that the server knows our token, and that a client has an
+ * identity. Then makes the wire. */
 static pd_tls_step finish(pd_tls_stream *stream, pd_error *err)
 {
     const pd_tls_context *context = stream->context;
@@ -215,7 +220,8 @@ pd_tls_step pd_tls_handshake(pd_tls_stream *stream, pd_error *err)
     }
 }
 
-/* Copies the first name of a type in the certificate's subjectAltName. Returns false if there is none. */
+/* Copies the first name of a type (such as GEN_DNS) in the certificate's subjectAltName. Returns false if there is
+ * none, or it does not fit. */
 static bool copy_name(const pd_tls_library *lib, const void *names, int type, char *to, size_t size)
 {
     for (int i = 0; i < lib->OPENSSL_sk_num(names); i++) {
@@ -259,8 +265,8 @@ void pd_tls_identify(const pd_tls_stream *stream, pd_identity *identity)
     }
 }
 
-/* Keeps the reason why the connection is broken: OpenSSL tells it only once. Sends the alert that tells the peer the
- * reason, if the socket takes it now. Returns PD_UNAVAILABLE. */
+/* Stores in stream->broken why the connection is broken, because OpenSSL tells it only once. Sends the alert that tells
+ * the peer the reason, if the socket takes it now. Returns PD_UNAVAILABLE. */
 static int break_off(pd_tls_stream *stream, int rc)
 {
     why_failed(&stream->context->library, stream->ssl, rc, &stream->broken);
@@ -268,7 +274,7 @@ static int break_off(pd_tls_stream *stream, int rc)
     return stream->broken.code = PD_UNAVAILABLE;
 }
 
-/* Reads up to `size` bytes, at most those of one record. Results are those of pd_tls_receive. */
+/* Reads up to `size` bytes, at most those of one TLS record. The results are those of pd_tls_receive. */
 static ssize_t read_some(pd_tls_stream *stream, void *to, size_t size)
 {
     const pd_tls_library *lib = &stream->context->library;
@@ -289,8 +295,9 @@ static ssize_t read_some(pd_tls_stream *stream, void *to, size_t size)
     }
 }
 
-/* Receives into one span with at most *reads calls of read_some, and counts them down. *got is raised by the number of
- * bytes. Returns the last result of read_some; 0: no call is left; 1: the span is full. */
+/* Fills one span with received bytes. Makes at most *reads calls of read_some, and subtracts their number from *reads.
+ * Adds the number of received bytes to *got. Returns 1 if the span is full, 0 if no call is left, otherwise the last
+ * result of read_some. */
 static ssize_t fill(pd_tls_stream *stream, const struct iovec *span, size_t *got, int *reads)
 {
     size_t filled = 0;
@@ -313,13 +320,13 @@ ssize_t pd_tls_receive(pd_tls_stream *stream, const struct iovec *iov, int n, pd
     pd_tls_wire_ask(stream->wire);
     for (int i = 0; i < n && rc > 0; i++) rc = fill(stream, &iov[i], &got, &reads);
     pd_tls_wire_rest(stream->wire);
-    if (got > 0) return (ssize_t)got; /* an error is told by the next call */
+    if (got > 0) return (ssize_t)got; /* the next call reports an error */
     if (rc >= 0) return 0;
     if (rc == PD_CANCELLED) return pd_fail(err, PD_CANCELLED, "the peer closed the connection");
     return pd_fail(err, PD_UNAVAILABLE, "%s", stream->broken.text);
 }
 
-/* A part of a record does not count: its rest makes the socket readable. */
+/* An incomplete TLS record does not count: when its other bytes arrive, the socket becomes readable. */
 bool pd_tls_has_more(const pd_tls_stream *stream)
 {
     if (stream->broken.code != PD_OK) return true;
@@ -333,17 +340,18 @@ unsigned pd_tls_events(const pd_tls_stream *stream, unsigned wanted)
     return stream->answers ? wanted & ~(unsigned)PD_ON_READ : wanted;
 }
 
-/* Changes the key, ahead of the next record, when enough records were sent with the present one. */
+/* Changes the key before the next TLS record, if enough records were sent with the present one. */
 static void renew_key(pd_tls_stream *stream)
 {
     const pd_tls_library *lib = &stream->context->library;
 
     if (stream->records < stream->context->key_records || !pd_tls_wire_sends(stream->wire)) return;
-    /* A record that the wire has not taken yet stands before the change: then the next record tries again. */
+    /* This fails while OpenSSL has a record that the wire has not taken yet. Then the next record tries again. */
     if (lib->SSL_key_update(stream->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1) stream->records = 0;
 }
 
-/* Writes one record. Returns the number of bytes that OpenSSL has taken: all, or 0 if the socket takes none now. */
+/* Writes n bytes as one TLS record. Returns the number of bytes that OpenSSL has taken: all, or 0 if the socket takes
+ * none now. */
 static ssize_t write_record(pd_tls_stream *stream, const void *at, size_t n)
 {
     const pd_tls_library *lib = &stream->context->library;
@@ -363,8 +371,8 @@ static ssize_t write_record(pd_tls_stream *stream, const void *at, size_t n)
     }
 }
 
-/* Takes over bytes that OpenSSL could not write: they must be offered again, unchanged, before any others. The caller
- * may then let go of its own. */
+/* Copies bytes that OpenSSL could not write, so that the caller may free its own. OpenSSL must be given the same bytes
+ * again before any others. PD_UNAVAILABLE: out of memory, so the connection is broken. */
 static int owe(pd_tls_stream *stream, const void *at, size_t n)
 {
     if ((stream->owed = malloc(n)) == NULL)
@@ -374,7 +382,7 @@ static int owe(pd_tls_stream *stream, const void *at, size_t n)
     return PD_OK;
 }
 
-/* Sends the records that wait in the wire. */
+/* Sends the TLS records that wait in the wire. Stores an error in stream->broken. */
 static void flush_wire(pd_tls_stream *stream)
 {
     int error = stream->broken.code == PD_OK ? pd_tls_wire_flush(stream->wire) : 0;
@@ -382,7 +390,8 @@ static void flush_wire(pd_tls_stream *stream)
     if (error != 0) pd_fail(&stream->broken, PD_UNAVAILABLE, "%s", strerror(error));
 }
 
-/* Says the end, when no bytes are owed, and ends our side of the socket, when no records wait for it. */
+/* Ends our side after pd_tls_shut: tells the peer once no bytes are owed, and shuts the socket for writing once no TLS
+ * records wait for it. */
 static void end_side(pd_tls_stream *stream)
 {
     const pd_tls_library *lib = &stream->context->library;
@@ -436,13 +445,13 @@ void pd_tls_shut(pd_tls_stream *stream)
     end_side(stream);
 }
 
-/* Where the caller's next byte lies. */
+/* The position of the next byte to send in the caller's spans. */
 typedef struct place {
     const struct iovec *at, *end;
-    size_t offset; /* within the span */
+    size_t offset; /* bytes of the span *at that were taken already */
 } place;
 
-/* Copies up to a record of bytes from several spans. Returns how many. */
+/* Copies at most RECORD bytes from the caller's spans, and moves *p past them. Returns their number. */
 static size_t gather(place *p, uint8_t record[RECORD])
 {
     size_t n = 0;
@@ -457,8 +466,8 @@ static size_t gather(place *p, uint8_t record[RECORD])
     return n;
 }
 
-/* Sends the next record: from the caller's memory if it lies there in one piece, else from a copy. Returns the number
- * of bytes that are sent or owed. */
+/* Sends the next TLS record: directly from the caller's memory if one span has all of its bytes, else from a copy.
+ * Returns the number of bytes that were sent or are owed. */
 static ssize_t send_record(pd_tls_stream *stream, place *p)
 {
     uint8_t record[RECORD];

@@ -1,13 +1,14 @@
-/* tls_stream.h - TLS 1.3 on one connected, non-blocking socket: the bytes of a transport (transport.h), encrypted.
+/* tls_stream.h - encrypts the bytes of a transport (transport.h) by TLS 1.3, on a connected, non-blocking socket.
  *
- * The owner of the socket waits for it, and calls these functions when it is ready. No function waits. First comes the
- * handshake, then bytes:
+ * The owner of the socket waits until the socket is ready, and then calls these functions. No function waits. A
+ * connection begins with the handshake, and then carries bytes:
  *
- *     while ((step = pd_tls_handshake(stream, &err)) is PD_TLS_READ or PD_TLS_WRITE) wait until the socket is so;
- *     pd_tls_receive, pd_tls_send as receive and send of a transport
+ *     while ((step = pd_tls_handshake(stream, &err)) is PD_TLS_READ or PD_TLS_WRITE)
+ *         wait until the socket can be read or written;
+ *     pd_tls_receive(stream, ...), pd_tls_send(stream, ...)      like receive and send of a transport
  *
- * A stream belongs to one thread at a time. That thread must block or ignore SIGPIPE: OpenSSL writes to the socket as
- * to a file. The socket stays its owner's, who closes it after pd_tls_stream_free. */
+ * A stream belongs to one thread at a time. That thread must block or ignore SIGPIPE: OpenSSL uses write(), which
+ * raises it. The caller still owns the socket, and closes it after pd_tls_stream_free. */
 #ifndef PD_TLS_STREAM_H
 #define PD_TLS_STREAM_H
 
@@ -24,41 +25,42 @@ typedef enum pd_tls_step {
     PD_TLS_DONE,  /* the handshake is complete: bytes may be sent and received */
     PD_TLS_READ,  /* call again when the socket can be read */
     PD_TLS_WRITE, /* call again when the socket can be written */
-    PD_TLS_FAILED /* the connection is of no use; the error says why */
+    PD_TLS_FAILED /* the connection cannot be used; the error says why */
 } pd_tls_step;
 
-/* Makes the stream of a socket. `host`: the name or number by which a client knows the server, which its certificate
- * must have; NULL for a server's side. PD_NO_MEMORY. */
+/* Makes the stream of a socket. `host`: host name or IP address of the server, which the server's certificate must
+ * contain; NULL: this side is the server. PD_NO_MEMORY. */
 int pd_tls_stream_new(pd_tls_stream **out, pd_tls_context *context, int fd, const char *host, pd_error *err);
-/* Frees the stream without a word to the peer. Accepts NULL. */
+/* Frees the stream without telling the peer. Accepts NULL. */
 void pd_tls_stream_free(pd_tls_stream *stream);
 
-/* Goes on with the handshake. May take a millisecond or more of computing. Any thread may call it, one at a time.
- * Errors: PD_UNAUTHENTICATED: one side does not trust the other; PD_UNAVAILABLE: the connection is broken, or the peer
- * does not speak TLS 1.3. */
+/* Continues the handshake, and returns its next step. May compute for a millisecond or more. Any thread may call it,
+ * but only one at a time. Errors with PD_TLS_FAILED: PD_UNAUTHENTICATED: one side does not trust the other.
+ * PD_UNAVAILABLE: the connection is broken, or the peer does not speak TLS 1.3. PD_NO_MEMORY: out of memory. */
 pd_tls_step pd_tls_handshake(pd_tls_stream *stream, pd_error *err);
-/* Tells who the peer is, after the handshake. */
+/* Sets *identity to the identity of the peer, after the handshake; to "anyone" if the peer has proved none. */
 void pd_tls_identify(const pd_tls_stream *stream, pd_identity *identity);
 
-/* Receives and sends bytes, with the results of pd_transport_ops. Bytes that were sent may still wait for the socket:
- * up to 256 KiB (pd_tls_owes). While they wait, no more bytes are sent. */
+/* Receive and send bytes. The results are those of `receive` and `send` in pd_transport_ops. Bytes that were sent may
+ * still wait for the socket, up to 256 KiB (pd_tls_owes). While they wait, no more bytes are sent. */
 ssize_t pd_tls_receive(pd_tls_stream *stream, const struct iovec *iov, int n, pd_error *err);
 ssize_t pd_tls_send(pd_tls_stream *stream, const struct iovec *iov, int n, pd_error *err);
-/* Returns whether bytes are here already that pd_tls_receive has not returned yet, so that the socket need not become
- * readable for them. */
+/* Returns whether pd_tls_receive has something to return even if the socket is not readable: bytes that are in memory
+ * already, or an error. */
 bool pd_tls_has_more(const pd_tls_stream *stream);
-/* Returns the events of the socket to wait for, so that the events of the transport that its owner wants can happen.
- * Receiving waits for PD_ON_WRITE while OpenSSL must send first: it answers a peer that asks for another key. */
+/* Returns which events of the socket to wait for (a set of PD_ON_READ and others), if the owner waits for the events
+ * `wanted` of the transport. After a peer has asked for a new key, OpenSSL must send its answer before it receives.
+ * Until then, to receive means to wait for PD_ON_WRITE. */
 unsigned pd_tls_events(const pd_tls_stream *stream, unsigned wanted);
-/* Returns whether bytes wait for the socket: call pd_tls_flush when it can be written. On a broken connection none
- * wait. */
+/* Returns whether bytes that were sent wait for the socket. If so, call pd_tls_flush when the socket can be written.
+ * Returns false on a broken connection. */
 bool pd_tls_owes(const pd_tls_stream *stream);
-/* Returns the bytes of memory in which received bytes and bytes to send wait: at most 272 KiB each way. */
+/* Returns how many bytes of memory received bytes and bytes to send take: at most 272 KiB each way. */
 size_t pd_tls_held(const pd_tls_stream *stream);
-/* Writes bytes that wait. A broken connection is reported by the next pd_tls_send or pd_tls_receive. */
+/* Sends bytes that wait for the socket. The next pd_tls_send or pd_tls_receive reports a broken connection. */
 void pd_tls_flush(pd_tls_stream *stream);
-/* Ends our side: tells the peer that nothing follows, and shuts the socket for writing, as soon as nothing waits for
- * it. Receiving continues. */
+/* Ends our side of the connection: tells the peer that no more bytes follow, and shuts the socket for writing, as soon
+ * as no bytes wait for the socket. Receiving continues. */
 void pd_tls_shut(pd_tls_stream *stream);
 
 #endif

@@ -1,4 +1,4 @@
-/* tls_wire.c - carries the records of a TLS connection between OpenSSL and the socket, many with one system call. */
+/* tls_wire.c - carries the TLS records of a connection between OpenSSL and the socket, many with one system call. */
 #include "tls_inside.h"
 
 #include <errno.h>
@@ -7,13 +7,15 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-/* A record of TLS 1.3 has a head, up to 16 KiB of bytes, their type, and a tag. */
+/* HEAD: bytes at the beginning of a TLS record, which tell its length. RECORD: most bytes of a record: its head, 16 KiB
+ * of data, one byte for their type, and a tag of 16 bytes. */
 enum { HEAD = 5, RECORD = HEAD + 16 * 1024 + 1 + 16 };
+/* SPACE: bytes of a buffer. MOST_SPARE: most unused buffers that a context keeps. */
 enum { SPACE = 16 * RECORD, MOST_SPARE = 4 };
 
 struct pd_tls_buffer {
-    pd_tls_buffer *next; /* of the spare ones */
-    size_t from, to;     /* the bytes that are in it */
+    pd_tls_buffer *next; /* next one in the context's list of spare buffers */
+    size_t from, to;     /* the buffer has bytes at[from] up to, but not including, at[to] */
     uint8_t at[SPACE];
 };
 
@@ -22,8 +24,8 @@ struct pd_tls_wire {
     int fd;
     bool emptied;            /* the socket had no more bytes when it was last read */
     bool ended;              /* the peer has ended its side */
-    bool sends;              /* the kernel does not encrypt, so OpenSSL writes into the wire */
-    pd_tls_buffer *in, *out; /* NULL: empty */
+    bool sends;              /* OpenSSL writes into the wire, because the kernel does not encrypt */
+    pd_tls_buffer *in, *out; /* received bytes for OpenSSL, bytes for the socket; NULL: none */
 };
 
 static _Thread_local pd_tls_wire *used;
@@ -47,7 +49,8 @@ static pd_tls_buffer *take_buffer(pd_tls_context *context)
     return buffer;
 }
 
-/* Gives a buffer back. Accepts NULL. */
+/* Adds a buffer to the context's spare buffers, or frees it if there are enough of them. Sets *at to NULL. *at may be
+ * NULL before. */
 static void give_buffer(pd_tls_context *context, pd_tls_buffer **at)
 {
     pd_tls_buffer *buffer = *at;
@@ -63,7 +66,8 @@ static void give_buffer(pd_tls_context *context, pd_tls_buffer **at)
     context->n_spare++;
 }
 
-/* Receives the bytes that OpenSSL asks for, and into the buffer whatever follows them. Results are those of readv(). */
+/* Reads the n bytes that OpenSSL asks for to `to`, and the bytes that follow them into the receive buffer. Returns what
+ * readv() would return for the n bytes alone. */
 static ssize_t receive(pd_tls_wire *wire, void *to, size_t n)
 {
     struct iovec iov[2] = { { to, n }, { wire->in->at, SPACE } };
@@ -78,7 +82,7 @@ static ssize_t receive(pd_tls_wire *wire, void *to, size_t n)
     return got > (ssize_t)n ? (ssize_t)n : got;
 }
 
-/* Copies bytes from the buffer. Returns how many. */
+/* Moves at most n bytes from the buffer to `to`. Returns their number. */
 static size_t copy_out(pd_tls_buffer *in, void *to, size_t n)
 {
     size_t left = in->to - in->from;
@@ -96,7 +100,7 @@ static int later(const pd_tls_wire *wire, BIO *bio, int flag)
     return -1;
 }
 
-/* Gives OpenSSL bytes from the peer: its BIO's function "read". */
+/* OpenSSL calls this to read: returns at most n bytes from the peer. */
 static int read_bytes(BIO *bio, char *to, int n)
 {
     pd_tls_wire *wire = used;
@@ -171,7 +175,7 @@ size_t pd_tls_wire_held(const pd_tls_wire *wire)
     return ((wire->in != NULL) + (wire->out != NULL)) * sizeof(pd_tls_buffer);
 }
 
-/* Takes bytes for the peer from OpenSSL: its BIO's function "write". Takes all or none. */
+/* OpenSSL calls this to write: copies all n bytes for the peer to the send buffer, or none. */
 static int write_bytes(BIO *bio, const char *from, int n)
 {
     pd_tls_wire *wire = used;
@@ -187,7 +191,8 @@ static int write_bytes(BIO *bio, const char *from, int n)
     return n;
 }
 
-/* Answers what OpenSSL asks of its BIO. Bytes in the buffer count as flushed, as those in the kernel's do. */
+/* OpenSSL calls this to ask whether the stream has ended, and to flush. Bytes in the send buffer count as flushed, as
+ * those in the kernel's buffer do. */
 static long control(BIO *bio, int what, long number, void *pointer)
 {
     (void)bio, (void)number, (void)pointer;
@@ -217,7 +222,8 @@ void pd_tls_wire_close(pd_tls_context *context)
     if (context->method != NULL) context->library.BIO_meth_free(context->method);
 }
 
-/* Gives OpenSSL the wire instead of the socket, in the directions that the kernel does not encrypt. */
+/* Makes OpenSSL read and write the wire instead of the socket, except in a direction in which the kernel encrypts
+ * (kTLS). */
 static void replace_socket(pd_tls_wire *wire, SSL *ssl, BIO *bio)
 {
     const pd_tls_library *lib = &wire->context->library;

@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 #define FORM "expected ID:KEY-ID:SECRET with a secret of 64 hexadecimal digits, as `paramctl token new ID` prints it"
-/* LEAST_BYTES: fewest different bytes of a secret. A random one has fewer in one of 10^30 cases. */
+/* KEYS_OF_ID: most keys of one id. LEAST_BYTES: a secret with fewer different bytes is refused. A random secret has
+ * fewer with a probability below 10^-30. */
 enum { KEY_ID = 8, KEYS_OF_ID = 2, LEAST_BYTES = 8 };
 
 static bool is_letter_of_id(char c)
@@ -53,7 +54,7 @@ static void read_secret(uint8_t *secret, const char *hex)
     for (size_t i = 0; i < PD_TOKEN_BYTES; i++) secret[i] = (uint8_t)(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));
 }
 
-/* Reads a line of n bytes. Returns false if it is not a token. */
+/* Parses a line of n bytes. Returns false if the line is not a token. */
 static bool read_line(pd_token *token, const char *line, size_t n)
 {
     size_t id = id_length(line);
@@ -236,8 +237,9 @@ int pd_token_new(char line[PD_TOKEN_LINE], const char *id, pd_error *err)
 
 enum { MOST_BYTES = 1 << 20 };
 
-/* Checks an open file. systemd's credentials can be read by their group (the mask of an access list stands in its
- * place), so the group may read. */
+/* Checks that an open file is a regular file of at most 1 MiB, which only its owner can change, and only its owner and
+ * group can read. The group may read because systemd gives each credential an access list, whose mask looks like the
+ * permissions of the group. */
 static int check(int fd, const char *path, const char *what, size_t *bytes, pd_error *err)
 {
     struct stat found;
@@ -260,7 +262,7 @@ static int open_checked(int *fd, const char *path, const char *what, size_t *byt
 {
     int rc;
 
-    /* O_NONBLOCK: a pipe that nobody writes to must not stop us here; it is refused as no regular file. */
+    /* O_NONBLOCK: opening a pipe that nobody writes to must not block. check() then refuses the pipe. */
     if ((*fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0)
         return pd_fail(err, PD_NOT_FOUND, "%s: %s cannot be read: %s", what, path, strerror(errno));
     if ((rc = check(*fd, path, what, bytes, err)) != PD_OK) close(*fd);
@@ -276,7 +278,7 @@ int pd_secret_check(const char *path, const char *what, pd_error *err)
     return rc;
 }
 
-/* Reads up to `most` bytes. Returns how many there were, or -1. */
+/* Reads up to `most` bytes. Returns their number, or -1 after an error, which errno names. */
 static ssize_t read_all(int fd, char *to, size_t most)
 {
     size_t n = 0;

@@ -22,38 +22,41 @@
 
 enum {
     PD_TOKEN_BYTES = 32,    /* bytes of a secret */
-    PD_TOKEN_ID = 64,       /* most characters of an id */
-    PD_TOKEN_NAME = 64 + 10 /* bytes for "ID:KEY-ID" with its terminating zero */
+    PD_TOKEN_ID = 64,       /* most characters of an ID */
+    PD_TOKEN_NAME = 64 + 10 /* bytes of the longest "ID:KEY-ID" with its terminating zero */
 };
 
+/* One key: a line of a file of tokens. */
 typedef struct pd_token {
     char name[PD_TOKEN_NAME]; /* "ID:KEY-ID": by this name the worker tells the daemon which key it uses */
     uint8_t secret[PD_TOKEN_BYTES];
-    uint32_t line; /* of the file */
+    uint32_t line; /* number of the line in the file, from 1 */
 } pd_token;
 
+/* All keys of a file of tokens. */
 typedef struct pd_tokens {
     pd_token *at; /* sorted by name */
     size_t n;
 } pd_tokens;
 
 /* Reads the lines of a file of tokens; `what` names the file in errors. PD_INVALID_ARGUMENT: a line is wrong, a secret
- * has so few different bytes that it can be guessed, a name is there twice, an id has more than two keys, or there is
- * no line at all; the error names the line, and never quotes a secret. PD_NO_MEMORY. After an error *out is empty. */
+ * has so few different bytes that it can be guessed, two lines have the same name, an id has more than two keys, or the
+ * file has no token; the error names the line, and never quotes a secret. PD_NO_MEMORY: out of memory. After an error
+ * *out is empty. */
 int pd_tokens_parse(pd_tokens *out, const char *text, const char *what, pd_error *err);
-/* Returns the token of the file's first line: the one that a worker uses. */
+/* Returns the token that comes first in the file. A worker uses this one. */
 const pd_token *pd_tokens_first(const pd_tokens *tokens);
-/* Returns the token of this name, which has n bytes, or NULL. */
+/* Returns the token whose name is the n bytes at `name`; NULL: there is none. */
 const pd_token *pd_tokens_find(const pd_tokens *tokens, const void *name, size_t n);
 /* Copies the id of a token to `id`, which has PD_TOKEN_NAME bytes. */
 void pd_token_id(const pd_token *token, char *id);
 /* Overwrites the secrets and frees the memory. Accepts zeroed memory. */
 void pd_tokens_free(pd_tokens *tokens);
 
-/* Bytes of a line with its terminating zero. */
+/* Bytes of a line of a file of tokens, with a terminating zero. */
 enum { PD_TOKEN_LINE = PD_TOKEN_NAME + 1 + 2 * PD_TOKEN_BYTES };
-/* Makes a new random key for an id, as a line without newline. PD_INVALID_ARGUMENT: the id is not one. PD_INTERNAL: the
- * system gives no random numbers. */
+/* Makes a new random key for an id, as a line without newline. PD_INVALID_ARGUMENT: the text is not a valid id.
+ * PD_INTERNAL: the system gives no random numbers. */
 int pd_token_new(char line[PD_TOKEN_LINE], const char *id, pd_error *err);
 
 /* Files with secrets. A secret is never an argument or in the environment, where other processes see it: a setting

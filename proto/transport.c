@@ -47,7 +47,7 @@ int pd_descriptor_take(int *kept)
     return fd;
 }
 
-/* Keeps the first descriptor of a control message, and closes the others. */
+/* Stores the first descriptor of a control message in *taken, and closes the others. */
 static void keep_first(const struct cmsghdr *part, int *taken)
 {
     size_t n = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);

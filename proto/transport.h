@@ -15,7 +15,7 @@
 
 #include "paramd/error.h"
 
-/* Who a peer is, as far as its connection proves it. Roles are given to identities by their text. */
+/* What proves the identity of a peer. Roles are given to the text of an identity. */
 typedef enum pd_identity_kind {
     PD_IDENTITY_NONE,        /* plain TCP, or TLS without a client's credentials: "anyone" */
     PD_IDENTITY_USER,        /* user id of a process on this machine: "user:1000" */
@@ -25,14 +25,13 @@ typedef enum pd_identity_kind {
 
 typedef struct pd_identity {
     pd_identity_kind kind;
-    char text[256]; /* as above; printable, and never longer than fits */
+    char text[256]; /* the identity in one of the forms above; printable */
 } pd_identity;
 
-/* Fills in the identity of this kind and name, such as ("token", "alice") for "token:alice". The name of
- * PD_IDENTITY_NONE is not looked at.
+/* Fills in the identity of this kind and name, such as "token:alice" for PD_IDENTITY_TOKEN and "alice". For
+ * PD_IDENTITY_NONE `name` is ignored.
  *
- * A name that is empty, too long, or not printable proves nothing that a role could be given to: then the identity is
- * "anyone". */
+ * If the name is empty, too long or not printable, no role could name it, so the identity becomes "anyone". */
 void pd_identity_set(pd_identity *identity, pd_identity_kind kind, const char *name);
 
 /* Receives bytes as readv does. If descriptors come with the bytes, the first one replaces *taken, which is -1 if there
@@ -41,12 +40,13 @@ ssize_t pd_descriptor_receive(int fd, const struct iovec *iov, int n, int *taken
 /* Sends bytes as sendmsg does with MSG_NOSIGNAL and MSG_DONTWAIT. If *attached is not -1, this descriptor goes with the
  * first byte. It is closed once it is sent, and *attached becomes -1. */
 ssize_t pd_descriptor_send(int fd, const struct iovec *iov, int n, int *attached);
-/* Returns whether the peer has not closed its end, and the connection is not broken. A peer that has only ended its
- * sending side has not closed it. */
+/* Returns true unless the peer has closed its end or the connection is broken. A peer that has only ended its sending
+ * side has not closed its end. */
 bool pd_descriptor_is_open(int fd);
-/* Returns whether the socket can pass descriptors: it is a Unix socket. */
+/* Returns whether the socket can pass descriptors, as Unix sockets can. */
 bool pd_descriptor_can_pass(int fd);
-/* Tells as which user the peer's process ran when it connected, or "anyone" if the kernel does not say. */
+/* Sets *identity to the user as which the peer's process ran when it connected; to "anyone" if the kernel does not
+ * say. */
 void pd_descriptor_identify(int fd, pd_identity *identity);
 
 /* Closes the descriptor at *kept, unless it is -1, and stores another one, or -1, there. */
@@ -54,12 +54,14 @@ void pd_descriptor_replace(int *kept, int fd);
 /* Returns the descriptor at *kept to the caller, who closes it, and stores -1 there. */
 int pd_descriptor_take(int *kept);
 
-/* Events of a transport that a connection waits for, and those that have happened. PD_ON_GONE: the peer has ended its
- * side, or the connection is broken. A broken connection is reported even if no event is watched. */
+/* Events of a transport. A set of these bits says which events a connection waits for, or which have happened.
+ * PD_ON_GONE: the peer has ended its side, or the connection is broken. A broken connection is reported even if no
+ * event is watched. */
 enum { PD_ON_READ = 1, PD_ON_WRITE = 2, PD_ON_GONE = 4 };
 
 typedef struct pd_transport pd_transport;
 
+/* The functions of one kind of transport. Members that may be NULL say so. */
 typedef struct pd_transport_ops {
     /* Receives bytes from the peer into the spans of memory iov[0..n), in order. Returns the number of bytes; 0: there
      * are none now. PD_CANCELLED: the peer has ended its side, and all bytes that it sent were received.
@@ -76,25 +78,24 @@ typedef struct pd_transport_ops {
     /* Ends both sides of the connection and frees the transport. From then on `ready` is not called. */
     void (*close)(pd_transport *transport);
     /* Returns whether bytes that were sent still wait in this process, because the peer takes none now: `close` loses
-     * them. Watch PD_ON_WRITE meanwhile. NULL: bytes that were sent are the kernel's, and reach the peer after
+     * them. Watch PD_ON_WRITE meanwhile. NULL: the kernel has all bytes that were sent, and delivers them even after
      * `close`. */
     bool (*owes)(const pd_transport *transport);
-    /* Returns the bytes of memory in which bytes wait that came or are to be sent: beside the budgets of the daemon,
-     * and bounded for each connection. NULL: none. */
+    /* Returns how many bytes of memory the transport uses for received bytes and for bytes to send. They count against
+     * no budget of the daemon; each connection has a limit. NULL: the transport uses none. */
     size_t (*held)(const pd_transport *transport);
-    /* The next three are for shared memory (segment.h). NULL: this transport passes no file descriptors.
-     *
-     * Sends a descriptor with the next byte that is sent, so that the peer has it when it has read that byte. Takes
-     * ownership of the descriptor. A descriptor that is not sent yet is replaced. */
+    /* Sends a descriptor with the next byte that is sent, so that the peer has it when it has read that byte. Takes
+     * ownership of the descriptor. A descriptor that is not sent yet is replaced. `attach`, `take` and `is_open` are
+     * for shared memory (segment.h). NULL: the transport passes no descriptors. */
     void (*attach)(pd_transport *transport, int fd);
     /* Returns the last descriptor that came with the received bytes, or -1 if none has come since the last call. The
      * caller closes it. Only one descriptor is kept: an older one that was not taken is closed. */
     int (*take)(pd_transport *transport);
-    /* Returns whether the peer had not closed the connection when this function was called. Memory that the peer lends
-     * until the connection ends was unchanged until then. */
+    /* Returns whether the peer had not closed the connection when this function was called. If so, memory that the peer
+     * lends until the connection ends had not changed before. */
     bool (*is_open)(pd_transport *transport);
-    /* Tells who the peer is. The answer does not change while the connection lives. NULL: the connection proves nothing
-     * about its peer. */
+    /* Sets *identity to the identity of the peer. It does not change while the connection lives. NULL: the connection
+     * proves nothing about its peer. */
     void (*identity)(const pd_transport *transport, pd_identity *identity);
 } pd_transport_ops;
 
@@ -102,8 +103,8 @@ typedef struct pd_transport_ops {
  * struct. */
 struct pd_transport {
     const pd_transport_ops *ops;
-    void (*ready)(void *arg, unsigned events); /* function that reports events; the connection that owns the transport
-                                                * sets it before its first call of `watch` */
+    void (*ready)(void *arg, unsigned events); /* reports events to the connection that owns the transport, which sets
+                                                * `ready` before its first call of `watch` */
     void *arg;
 };
 
@@ -113,13 +114,13 @@ static inline bool pd_transport_owes(const pd_transport *transport)
     return transport->ops->owes != NULL && transport->ops->owes(transport);
 }
 
-/* Returns the bytes of memory that a transport holds. */
+/* Returns how many bytes of memory a transport uses for received bytes and for bytes to send. */
 static inline size_t pd_transport_held(const pd_transport *transport)
 {
     return transport->ops->held != NULL ? transport->ops->held(transport) : 0;
 }
 
-/* Tells who the peer of a transport is: "anyone" if the transport proves nothing. */
+/* Sets *identity to the identity of the peer; to "anyone" if the transport proves nothing. */
 static inline void pd_transport_identify(const pd_transport *transport, pd_identity *identity)
 {
     if (transport->ops->identity != NULL)

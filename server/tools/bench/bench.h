@@ -1,10 +1,10 @@
-/* bench.h - what `paramctl bench` measures: a daemon that it starts for itself, and a yardstick.
+/* bench.h - starts the two servers that `paramctl bench` compares: a daemon of its own, and a yardstick.
  *
  * The yardstick measures how fast bytes go over TCP on this machine if nothing else is done with them.
  *
  * A server process has a single thread (epoll, edge-triggered, non-blocking sockets) and C client connections on
- * loopback, with TCP_NODELAY and the kernel's buffer sizes. In a round, every client sends B bytes and receives B
- * bytes at the same time:
+ * loopback, with TCP_NODELAY and the kernel's buffer sizes. In a round, every client sends B bytes and receives B bytes
+ * at the same time:
  *
  *   - The server reads the bytes of a connection in reads of 64 KiB, which is the fastest size. It reads them straight
  *     into B bytes of memory that belong to this connection, so C * B bytes in all.
@@ -15,9 +15,9 @@
  *   - A client (one thread each) sends from B bytes of memory and receives into B other bytes, on a non-blocking
  *     socket, in writes of up to `chunk` and reads of 64 KiB.
  *
- * All memory was written before. There are no frames, headers, checksums, requests or sums. A server that receives
- * gradients and returns weights could reach this speed if all its own work were free. pd_yardstick_round is the
- * client's side of a round. */
+ * All memory was written before the first round. There are no frames, headers, checksums, requests or sums. A server
+ * that receives gradients and returns weights could reach this speed if all its own work cost nothing.
+ * pd_yardstick_round is the client's side of a round. */
 #ifndef PD_BENCH_H
 #define PD_BENCH_H
 
@@ -29,11 +29,13 @@
 /* A daemon that a program starts for itself and stops again (child.c). */
 typedef struct pd_child {
     pid_t pid;
-    int log;                    /* an unnamed file with the daemon's output */
-    char url[64];               /* where it listens: on a port of the loopback interface */
-    char local[80];             /* and on a Unix socket */
-    char secure[64], token[80]; /* and on TLS, for clients with the token in this file; "": it does not */
-    char folder[64];
+    int log;                    /* descriptor of an unnamed file with the daemon's output; -1: the daemon does not
+                                 * run */
+    char url[64];               /* address of its port on the loopback interface */
+    char local[80];             /* address of its Unix socket */
+    char secure[64], token[80]; /* address of its port with TLS, and file with the token that clients need there; "": it
+                                 * has no TLS */
+    char folder[64];            /* directory of the socket and the token */
 } pd_child;
 
 /* Starts the `paramd` in this program's folder, on a free port of the loopback interface and on a Unix socket in a new
@@ -51,7 +53,7 @@ typedef struct pd_yardstick {
     pid_t pid;
     int port;
     int connections;
-    size_t bytes, chunk;
+    size_t bytes, chunk; /* bytes each way on a connection in a round; most bytes of a write */
 } pd_yardstick;
 
 /* Starts the server process for this number of connections. In a round, `bytes` go each way on each connection.

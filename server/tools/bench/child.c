@@ -1,4 +1,4 @@
-/* child.c - starts and stops a daemon. */
+/* child.c - starts the daemon that is measured, finds its addresses in its output, and stops it. */
 #include "bench.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ static void read_log(const pd_child *child, char *text, size_t size)
     text[n > 0 ? n : 0] = '\0';
 }
 
-/* Returns the port after a text of the daemon's output, in a line that is complete; 0: there is none. */
+/* Returns the port number that follows `text` in a complete line of the daemon's output; 0: there is none. */
 static int port_after(const char *log, const char *text)
 {
     const char *at = strstr(log, text);

@@ -31,8 +31,10 @@ typedef struct net_bench {
     bool json;
     int64_t workers, tensors, floats, rounds;
     const char *transport; /* "tcp", "tls", "unix" or "shm": how payloads travel */
-    const char *beside;    /* another transport whose rounds take turns with those of the first; "none" */
-    bool copy;             /* shm: gradients lie in memory of the worker, and the client copies them */
+    const char *beside;    /* another transport, whose rounds alternate with those of the first; "none": there is
+                            * none */
+    bool copy;             /* with shm: gradients lie in the worker's own memory, and the client copies them into the
+                            * segment */
 } net_bench;
 
 enum { WARM_UP = 3, CHUNK_BYTES = 4 << 20, DEADLINE_S = 120 };
@@ -46,8 +48,9 @@ typedef struct lane {
 
 /* CPU seconds, user and system, of the processes that move the bytes of the rounds. */
 typedef struct cpu_use {
-    double daemon, bare;          /* of the daemon, and of the yardstick's server */
-    double clients, bare_clients; /* of this process, in rounds through the daemon and in those of bare TCP */
+    double daemon, bare;          /* of the daemon; of the yardstick's server */
+    double clients, bare_clients; /* of this process in rounds through the daemon; of this process in rounds of bare
+                                   * TCP */
 } cpu_use;
 
 typedef struct bench {
@@ -58,17 +61,19 @@ typedef struct bench {
     int n_lanes;
     size_t bytes;              /* size of the tensors of one worker */
     pthread_barrier_t barrier; /* the workers and the timing thread wait here */
-    atomic_bool failed;        /* a worker has failed: the others run no more rounds, and only pass the barriers */
+    atomic_bool failed;        /* a worker has failed: the other workers do no more work in rounds, and only pass the
+                                * barriers */
     double *bare_ms;
     cpu_use cpu;
 } bench;
 
+/* A worker thread: its clients, its connection to the yardstick, and its tensors. */
 typedef struct worker {
     bench *bench;
     pthread_t thread;
     int rank, rc, fd;
     pd_error err;
-    pd_client *clients[2];      /* by lane */
+    pd_client *clients[2];      /* one for each lane */
     float *gradients, *weights; /* values of all tensors, one tensor after the other */
     pd_item *items[2];
     void **initial;
@@ -98,7 +103,7 @@ static int allocate(worker *w)
     return PD_OK;
 }
 
-/* Computes the gradients in the memory that the server reads, as a program does that takes pd_client_buffer. */
+/* Moves the gradients into memory that the daemon reads, as a program does that computes them in pd_client_buffer. */
 static int place_gradients(worker *w, int l)
 {
     size_t bytes = (size_t)w->bench->want->floats * sizeof(float);
@@ -249,10 +254,10 @@ static double time_round(bench *b, double *cpu)
 
 static void time_rounds(bench *b)
 {
-    time_round(b, &b->cpu.clients); /* joining */
+    time_round(b, &b->cpu.clients); /* the workers join the job */
     for (int64_t i = -WARM_UP; i < b->want->rounds; i++) {
         double lanes[2], bare;
-        if (i == 0) /* the rounds to warm up have ended */
+        if (i == 0) /* the warm-up rounds have ended */
             b->cpu = (cpu_use){ .daemon = -cpu_seconds(b->daemon.pid), .bare = -cpu_seconds(b->yardstick.pid) };
         for (int l = 0; l < b->n_lanes; l++) lanes[l] = time_round(b, &b->cpu.clients);
         bare = time_round(b, &b->cpu.bare_clients);
@@ -277,13 +282,13 @@ static double median(double *at, size_t n)
     return n % 2 == 1 ? at[n / 2] : (at[n / 2 - 1] + at[n / 2]) / 2;
 }
 
-/* Returns whether the CPU time of the daemon is known, and that of one transport. */
+/* Returns whether the CPU time can be reported: this program started the daemon, and only one transport is measured. */
 static bool knows_cpu(const bench *b)
 {
     return b->daemon.pid > 0 && b->n_lanes == 1;
 }
 
-/* Adds the CPU time in seconds per GB of payload. */
+/* Adds the CPU times to the result as JSON, in seconds per GB of payload. */
 static void add_cpu(json_t *all, const bench *b, double gb)
 {
     json_object_set_new(all, "bare_cpu_s_per_gb", json_real(b->cpu.bare / gb));
@@ -383,7 +388,7 @@ static int run(bench *b, worker *workers, pd_error *err)
     return rc;
 }
 
-/* Adds a transport that is measured. */
+/* Adds a transport to those that are measured, with a job name of its own. */
 static int make_lane(bench *b, const char *transport, pd_error *err)
 {
     const char *server = b->want->server;
@@ -408,7 +413,8 @@ static int make_lane(bench *b, const char *transport, pd_error *err)
     return PD_OK;
 }
 
-/* Starts the yardstick's server and the daemon. Both fork, so this comes before any thread is started. */
+/* Starts the yardstick's server and the daemon. Both calls fork, so this function is called before any thread is
+ * started. */
 static int start(bench *b, pd_error *err)
 {
     const net_bench *want = b->want;

@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 enum {
-    SLICE = 64 * 1024,    /* size of a read; also the part of the answer that is held back until all bytes have
+    SLICE = 64 * 1024,    /* bytes of a read; also the last bytes of an answer, which are held back until all bytes have
                            * arrived */
-    READS_IN_A_TURN = 16, /* reads from one connection before the server turns to the next */
+    READS_IN_A_TURN = 16, /* most reads from one connection before the server turns to the next one */
     STALL_MS = 30 * 1000,
 };
 
@@ -38,14 +38,15 @@ static ssize_t moved(ssize_t n)
     return -1;
 }
 
+/* A connection of the server process, with its B bytes of memory for each direction. */
 typedef struct peer {
-    int fd;                  /* -1: gone */
+    int fd;                  /* descriptor; -1: the connection has ended */
     bool readable, writable; /* as epoll reported; false once a call would block */
     uint8_t *in, *out;
-    size_t landed, sent; /* of this round */
+    size_t landed, sent; /* bytes received and sent in this round */
 } peer;
 
-/* Returns up to which byte the answer may be sent now. */
+/* Returns how many bytes of the answer may have been sent by now. */
 static size_t sendable(const pd_yardstick *y, const peer *p)
 {
     if (p->landed == 0) return 0;
@@ -89,8 +90,8 @@ static bool has_work(const pd_yardstick *y, const peer *p)
     return p->fd >= 0 && ((p->readable && p->landed < y->bytes) || (p->writable && p->sent < sendable(y, p)));
 }
 
-/* Serves each connection once. Returns the number of open connections. *more: some connection can be served without
- * waiting for epoll. */
+/* Serves each connection once. Returns the number of open connections. Sets *more to whether some connection can be
+ * served without waiting for epoll. */
 static int serve_turn(const pd_yardstick *y, peer *peers, bool *more)
 {
     int left = 0;
@@ -130,7 +131,7 @@ static int accept_peer(const pd_yardstick *y, int listener, int epoll, peer *p, 
     return epoll_ctl(epoll, EPOLL_CTL_ADD, p->fd, &event);
 }
 
-/* Runs the server process. Never returns, so the process's memory and sockets are freed by its end. */
+/* Runs the server process. Never returns: the process exits, which frees its memory and sockets. */
 static void serve(const pd_yardstick *y, int listener, pid_t parent)
 {
     peer *peers = calloc((size_t)y->connections, sizeof *peers);

@@ -1,4 +1,4 @@
-/* check_disk.c - measures the disk of the directory for checkpoints: data counts when it survives a loss of power. */
+/* check_disk.c - measures how fast the disk of the directory for checkpoints makes data durable. */
 #include "doctor.h"
 
 #include <errno.h>
@@ -17,18 +17,18 @@ enum { PIECE = 4 << 20, MOST = 256 << 20, LINE = 4096, SMALL_WRITES = 5 };
 
 #define SERVICE_FOLDER "/var/lib/paramd"
 #define SECONDS 0.2
-#define SLOW_RATE 50e6      /* bytes a second */
-#define SLOW_SYNC 0.05      /* seconds */
-#define LITTLE (1ull << 30) /* bytes */
+#define SLOW_RATE 50e6      /* bytes per second below which the disk is called slow */
+#define SLOW_SYNC 0.05      /* seconds for a small write above which the disk is called slow */
+#define LITTLE (1ull << 30) /* bytes of free space below which the disk is called nearly full */
 
-/* What the disk did in the time of the measurement. */
+/* The measured speed of the disk. */
 typedef struct disk_rate {
     double bytes_per_second;
-    double sync; /* median of the seconds that a small write takes to be durable */
+    double sync; /* seconds until a small write is durable: the median */
 } disk_rate;
 
-/* Finds the directory for checkpoints: the user's, else the configuration's, else that of the systemd unit if it is
- * there. Returns false if there is none. */
+/* Finds the directory for checkpoints: the one that the user named, else that of the configuration, else that of the
+ * systemd unit if it exists. Returns false if there is none. */
 static bool find_folder(const pd_machine *machine, char *folder, size_t size)
 {
     const char *given = getenv("STATE_DIRECTORY");
@@ -41,7 +41,8 @@ static bool find_folder(const pd_machine *machine, char *folder, size_t size)
     return true;
 }
 
-/* Makes a file without a name in the directory, or one whose name is removed at once. -1: errno says why not. */
+/* Makes a file without a name in the directory, or a file whose name is removed at once. Returns its descriptor; -1:
+ * errno says why not. */
 static int open_scratch(const char *folder)
 {
     char path[4096];
@@ -61,7 +62,8 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Writes small pieces, each durable before the next. Returns errno, or 0. */
+/* Writes LINE bytes several times, each write durable before the next, and stores the median time in out->sync. Returns
+ * 0 or an errno. */
 static int measure_sync(int fd, const char *piece, disk_rate *out)
 {
     double times[SMALL_WRITES];
@@ -76,7 +78,8 @@ static int measure_sync(int fd, const char *piece, disk_rate *out)
     return 0;
 }
 
-/* Writes large pieces for 0.2 s, each durable before the next. Returns errno, or 0. */
+/* Writes PIECE bytes again and again for 0.2 s, at most MOST bytes, each write durable before the next, and stores the
+ * speed in out->bytes_per_second. Returns 0 or an errno. */
 static int measure_rate(int fd, const char *piece, disk_rate *out)
 {
     double begun = pd_now_s(), spent = 0;

@@ -1,4 +1,4 @@
-/* check_machine.c - checks processors, memory, limits of resources, and clocks. */
+/* check_machine.c - checks processors, NUMA nodes, memory, resource limits, and clocks. */
 #include "doctor.h"
 
 #include <inttypes.h>
@@ -14,10 +14,10 @@
 #include "format.h"
 #include "host.h"
 
-/* What control groups grant of processor time, and how often they have stopped us. */
+/* The processor time that control groups allow this process, and how often its use was stopped. */
 typedef struct grant {
-    double processors; /* least grant of the group and its parents; 0: no limit */
-    int64_t stopped;   /* periods in which processes had to wait for the next one */
+    double processors; /* number of processors that the group and its parents allow: the least of them; 0: no limit */
+    int64_t stopped;   /* number of periods in which processes used up their time and had to wait for the next period */
 } grant;
 
 static void take_least(grant *out, double quota, double period)
@@ -26,7 +26,7 @@ static void take_least(grant *out, double quota, double period)
     if (out->processors == 0 || quota / period < out->processors) out->processors = quota / period;
 }
 
-/* Reads cpu.max of version 2: "QUOTA PERIOD", or "max PERIOD". */
+/* Reads the file cpu.max of control groups version 2: "QUOTA PERIOD", or "max PERIOD". */
 static void see_max(const char *text, void *arg)
 {
     double quota, period;
@@ -34,7 +34,8 @@ static void see_max(const char *text, void *arg)
     if (sscanf(text, "%lf %lf", &quota, &period) == 2) take_least(arg, quota, period);
 }
 
-/* Reads cpu.cfs_quota_us of version 1; -1: no limit. The period is 100 ms by default. */
+/* Reads the file cpu.cfs_quota_us of control groups version 1; -1: no limit. Assumes a period of 100 ms, the
+ * default. */
 static void see_cfs_quota(const char *text, void *arg)
 {
     take_least(arg, strtod(text, NULL), 100000);
@@ -97,7 +98,7 @@ void pd_check_numa(const pd_machine *machine, pd_finding *out)
                   "memory of their own node.");
 }
 
-#define LITTLE (1ull << 30) /* bytes of free memory below which training even a small model is doubtful */
+#define LITTLE (1ull << 30) /* bytes of free memory below which even a small model may not fit */
 
 void pd_check_memory(const pd_machine *machine, pd_finding *out)
 {
@@ -144,9 +145,11 @@ void pd_check_huge_pages(const pd_machine *machine, pd_finding *out)
                   "shmem_enabled");
 }
 
-enum { OWN_DESCRIPTORS = 64, CONNECTIONS = 4096 }; /* CONNECTIONS: default of max_connections */
+/* OWN_DESCRIPTORS: descriptors that the daemon needs besides those of its connections. CONNECTIONS: default of
+ * server.max_connections. */
+enum { OWN_DESCRIPTORS = 64, CONNECTIONS = 4096 };
 
-/* Adds a limit of bytes to the text of a finding. */
+/* Appends a limit in bytes to the text of a finding. */
 static void found_limit(pd_finding *out, const char *name, rlim_t limit)
 {
     char text[PD_CELL];
@@ -191,7 +194,7 @@ void pd_check_address_space(const pd_machine *machine, pd_finding *out)
 
 enum { READS = 2000 };
 
-#define COSTLY_NS 1000 /* a read of the clock that takes longer enters the kernel, or even a device */
+#define COSTLY_NS 1000 /* ns that reading the clock may take: a slower read enters the kernel, or even reads a device */
 
 static int64_t ns_of(const struct timespec *t)
 {
@@ -208,7 +211,7 @@ static int64_t cost_of_read(void)
     return (ns_of(&last) - ns_of(&first)) / READS;
 }
 
-/* Checks whether a daemon of the system sets the time of day by the network. */
+/* Checks whether the time of day is synchronized, as a daemon such as chrony does over the network. */
 static void check_time_of_day(pd_finding *out)
 {
     struct timex state = { .modes = 0 };

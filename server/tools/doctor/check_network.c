@@ -18,9 +18,10 @@
 #include "connection.h"
 #include "format.h"
 
-#define BUSY_MS 20 /* a turn of the loop thread that takes longer delays every worker */
+#define BUSY_MS 20 /* ms that a turn of the loop thread may take: a longer turn delays every worker */
 
-/* Compares a daemon's answer with this program, and with what a daemon that is well says. */
+/* Checks a daemon's status: that its version is this program's, and that neither its loop thread nor its memory is
+ * overloaded. */
 static void judge(const Paramd__StatusReply *status, pd_finding *out)
 {
     char up[PD_CELL];
@@ -56,7 +57,7 @@ bool pd_leads_here(const char *addresses)
     return here;
 }
 
-/* Asks the daemon for its status. The answer is in memory of `op`, which the caller closes. */
+/* Asks the daemon for its status. *out lies in memory of `op`, which the caller closes, also after an error. */
 static int ask(const pd_machine *machine, pd_operator *op, Paramd__StatusReply **out, pd_error *err)
 {
     int rc = pd_operator_open(op, machine->server, machine->timeout, err);
@@ -98,15 +99,15 @@ void pd_check_daemon(const pd_machine *machine, pd_finding *out)
 enum { PIECE = 1 << 20, LIMIT_S = 2 };
 
 #define SECONDS 0.2
-#define SLOW_RATE 500e6 /* bytes a second */
+#define SLOW_RATE 500e6 /* bytes per second below which TCP is called slow */
 
-/* The two ends of a TCP connection over loopback, both of which this process has: what is written to `writes` is read
- * from `reads`. */
+/* The two ends of a TCP connection of this process with itself, over loopback. Bytes that are written to `writes` are
+ * read from `reads`. */
 typedef struct pair {
     int reads, writes;
 } pair;
 
-/* Connects through a listening socket that is closed again. Returns errno, or 0. */
+/* Connects a pair through a listening socket, which is then closed. Returns 0 or an errno. */
 static int connect_pair(pair *out)
 {
     struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -123,7 +124,7 @@ static int connect_pair(pair *out)
     return rc;
 }
 
-/* Writes until the reader closes its end, or does not read for two seconds. */
+/* Runs on the writing thread: writes until the other end is closed, or does not read for two seconds. */
 static void *write_all(void *arg)
 {
     const pair *p = arg;
@@ -135,7 +136,7 @@ static void *write_all(void *arg)
     return NULL;
 }
 
-/* Reads for 0.2 s. Returns bytes per second; 0: nothing came. */
+/* Reads for 0.2 s. Returns the bytes per second; 0: no bytes came. */
 static double read_for_a_while(const pair *p)
 {
     double begun = pd_now_s(), spent = 0, bytes = 0;
@@ -189,16 +190,17 @@ void pd_check_loopback(const pd_machine *machine, pd_finding *out)
                   "shares memory; `paramctl bench net' measures more.");
 }
 
-#define EXAMPLE_S 0.05      /* a long distance: taken if the real round trip is not known */
-#define SLOW_BITS 1e9       /* bits a second below which the buffers are called small */
-#define WANTED_BYTES 1.25e9 /* bytes a second for which the advice makes room: 10 Gbit/s */
+#define EXAMPLE_S 0.05      /* round trip in seconds over a long distance, used if the real one is not known */
+#define SLOW_BITS 1e9       /* bits per second below which the buffers are called too small */
+#define WANTED_BYTES 1.25e9 /* bytes per second for which advised buffers suffice: 10 Gbit/s */
 
-/* About half of a socket's buffer holds data: the kernel's records take the rest. */
+/* Share of a socket's buffer that holds data. The kernel's bookkeeping takes about the other half. */
 #define DATA_PART 0.5
 
 static const uint64_t least_advice = 16 << 20, most_advice = 512 << 20;
 
-/* Reads the third number of a file such as "4096 131072 6291456". Returns 0 if there is none. */
+/* Returns the largest buffer size in a file such as tcp_rmem: the third number of "4096 131072 6291456". Returns 0 if
+ * there is none. */
 static uint64_t largest(const pd_machine *machine, const char *path)
 {
     char text[128];
@@ -208,7 +210,7 @@ static uint64_t largest(const pd_machine *machine, const char *path)
     return sscanf(text, "%llu %llu %llu", &numbers[0], &numbers[1], &numbers[2]) == 3 ? numbers[2] : 0;
 }
 
-/* Returns a size of buffers that suits this round trip: a power of two. */
+/* Returns the bytes of a buffer that suffice for a round trip in seconds: a power of two. */
 static uint64_t advised(double trip_s)
 {
     uint64_t bytes = least_advice;
@@ -245,7 +247,7 @@ void pd_judge_network(const pd_machine *machine, double trip_s, pd_finding *out)
     if (trip_s > 0 && bits < SLOW_BITS) advise(out, trip_s);
 }
 
-/* Returns the round trip of a connection in seconds, as the kernel has measured it; 0: it is not known. */
+/* Returns the round-trip time of a connection in seconds, as the kernel has measured it; 0: not known. */
 static double trip_of(int fd)
 {
     struct tcp_info info;
@@ -255,7 +257,8 @@ static double trip_of(int fd)
     return info.tcpi_rtt / 1e6;
 }
 
-/* Connects to an address, which measures the round trip. Returns it in seconds, or 0: nobody answers. */
+/* Connects to an address. Returns the round-trip time in seconds, which the kernel measures when it connects; 0: nobody
+ * answers. */
 static double measure_trip(const pd_address *address, double timeout)
 {
     struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV }, *list = NULL;
@@ -266,7 +269,7 @@ static double measure_trip(const pd_address *address, double timeout)
     if (address->local || getaddrinfo(address->host, address->port, &hints, &list) != 0) return 0;
     fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd >= 0) {
-        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit); /* connect, too, waits no longer */
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit); /* this timeout limits connect(), too */
         if (connect(fd, list->ai_addr, list->ai_addrlen) == 0) trip = trip_of(fd);
         close(fd);
     }

@@ -8,8 +8,8 @@
 
 enum { TEXT = 8192 };
 
-/* Runs the daemon's program with one argument. Returns whether it ends with status 0. Otherwise the finding says what
- * is wrong. */
+/* Runs the daemon's program with one argument, and with one more environment variable unless `variable` is NULL.
+ * Returns whether it ends with status 0. If not, the finding says what is wrong. */
 static bool ask_program(const pd_machine *machine, const char *argument, const char *variable, char text[TEXT],
                         pd_finding *out)
 {
@@ -29,7 +29,7 @@ static bool ask_program(const pd_machine *machine, const char *argument, const c
     return false;
 }
 
-/* Returns the rest of the line that begins with a word, as an allocated text; NULL: there is no such line. */
+/* Returns the rest of the first line that begins with `word`; NULL: there is no such line. The caller frees it. */
 static char *line_of(const char *text, const char *word)
 {
     size_t n = strlen(word);
@@ -69,8 +69,8 @@ void pd_check_blas(const pd_machine *machine, pd_finding *out)
     free(warning);
 }
 
-/* Adds the name of a library's file. `line` is from the dynamic linker, such as "libuv.so.1 => /usr/lib/libuv.so.1
- * (0x7f)". System libraries that every program has are left out. */
+/* Adds the name of a library's file to the finding. `line` is from the dynamic linker, such as "libuv.so.1 =>
+ * /usr/lib/libuv.so.1 (0x7f)". Libraries that every program has are left out. */
 static void add_library(char *line, pd_finding *out)
 {
     static const char *const every[] = { "libc.so", "libm.so", "ld-linux", "libpthread", "libdl", "librt" };
@@ -105,7 +105,8 @@ void pd_check_libraries(const pd_machine *machine, pd_finding *out)
     if (ask_program(machine, "--version", "LD_TRACE_LOADED_OBJECTS=1", text, out)) pd_libraries_read(text, out);
 }
 
-/* Tells the configuration of the daemon that was asked, which has checked it. */
+/* Lists the settings of the running daemon in the finding. They need no check, because that daemon has started with
+ * them. */
 static void tell_asked(const pd_machine *machine, pd_finding *out)
 {
     const char *end;

@@ -1,5 +1,5 @@
-/* machine.c - what the checks of the doctor share: files of the kernel, the daemon's settings, runs of programs, and
- * findings. */
+/* machine.c - functions that the checks of the doctor share: they read files of the kernel and the daemon's settings,
+ * run programs, and fill in findings. */
 #include "doctor.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ bool pd_machine_choice(const pd_machine *machine, const char *path, char *word, 
     return true;
 }
 
-/* Returns the text after a name at the beginning of a line; NULL: no line begins with it. */
+/* Returns the text after `name` in the first line that begins with it; NULL: no line does. */
 static const char *text_after(const char *text, const char *name)
 {
     size_t n = strlen(name);
@@ -139,8 +139,8 @@ static void become(char *const *argv, const char *variable, int out)
     _exit(CANNOT_RUN);
 }
 
-/* Reads until the other end of the pipe is closed. Output that finds no room is dropped. Returns false if that takes
- * longer than the deadline. */
+/* Reads until the other end of the pipe is closed. Output that does not fit is discarded. Returns false if the deadline
+ * passes first. */
 static bool read_all(int fd, int64_t deadline, char *text, size_t size)
 {
     char dropped[4096];
@@ -162,7 +162,7 @@ static bool read_all(int fd, int64_t deadline, char *text, size_t size)
     }
 }
 
-/* Waits for the end of the process. Returns false if it had to be killed, because it still ran at the deadline. */
+/* Waits until the process has ended. Kills it if it still runs at the deadline, and then returns false. */
 static bool await_end(pid_t pid, int64_t deadline, int *status)
 {
     pid_t ended;

@@ -52,7 +52,8 @@ static bool find_on_path(char *path, size_t size, const char *name)
     return false;
 }
 
-/* Prints the configuration that flags in lines make, without the variables of this shell. Changes `flags`. */
+/* Runs `paramd --print-config` with flags, one in each line, and without this shell's environment. Stores the output in
+ * `text`. Changes `flags`. Returns the exit status, or an error of pd_run_program. */
 static int print_flags(const pd_machine *machine, char *flags, char *text)
 {
     char *argv[MOST_FLAGS + 5] = { "/usr/bin/env", "-i", (char *)machine->program, "--print-config" }, *state = NULL;
@@ -65,8 +66,9 @@ static int print_flags(const pd_machine *machine, char *flags, char *text)
     return pd_run_program(argv, NULL, PD_RUN_MS, text, SETTINGS);
 }
 
-/* Reads the settings of the daemon that was asked, if it runs here, or else those that a daemon would have. A wrong
- * configuration gives none: its own check reports it. */
+/* Returns the settings that the checks use: those of the running daemon if it is on this machine, else those that a
+ * daemon would start with; "" if the configuration is wrong, which pd_check_configuration reports. The caller frees
+ * them. NULL: out of memory. */
 static char *read_settings(const pd_machine *machine)
 {
     char file[PATH], *text = calloc(1, SETTINGS), *flags;
@@ -102,11 +104,11 @@ static bool describe(pd_machine *out, const pd_line *line, char program[PATH])
     return out->settings != NULL;
 }
 
-/* The report, while it is made. */
+/* The report while it is made, as a table or as JSON. */
 typedef struct report {
-    pd_table *table; /* NULL: it is made as JSON */
+    pd_table *table; /* NULL: the report is JSON */
     json_t *json;
-    int counts[3]; /* findings of each health */
+    int counts[3]; /* number of findings, by health */
 } report;
 
 static void add_json(report *r, const check *c, const pd_finding *finding)

@@ -104,8 +104,8 @@ static char *range_text(const Paramd__Hyper *hyper, char *text, size_t size)
     return text;
 }
 
-/* Writes the help texts of hyperparameters that form a list. If the list has at most 3, writes all; otherwise only
- * the first. Returns `text`. */
+/* Writes the help texts of hyperparameters that form a list: all of them if there are at most 3, otherwise only the
+ * first. Returns `text`. */
 static char *help_text(const Paramd__Optimizer *row, size_t first, size_t n, char text[512])
 {
     size_t used = 0;
@@ -118,8 +118,8 @@ static char *help_text(const Paramd__Optimizer *row, size_t first, size_t n, cha
     return text;
 }
 
-/* Adds a row for `n` hyperparameters that form one list. If `wide` is set, their type and range get columns of
- * their own. */
+/* Adds a row for n hyperparameters that form one list, or for a single one. If `wide` is set, type and range get cells
+ * of their own. */
 static void hyper_row(pd_table *table, const Paramd__Optimizer *row, size_t first, size_t n, bool wide)
 {
     const Paramd__Hyper *hyper = row->hypers[first];
@@ -154,7 +154,7 @@ static int print_optimizer(const pd_line *line, const Paramd__Optimizer *row)
 
 /* Where the list of optimizers comes from: from the table in this program, or from a daemon. */
 typedef struct source {
-    /* Connection to the daemon. If it has no client, the list comes from the table in this program. */
+    /* The connection to the daemon. If op.client is NULL, the list comes from the table in this program. */
     pd_operator op;
     Paramd__OptimizersReply *page;
 } source;

@@ -1,4 +1,4 @@
-/* forecast.c - makes the plans of a model's parameters and adds up what they cost. */
+/* forecast.c - makes the plans of a model's parameters, and adds up the memory and computing that they need. */
 #include "forecast.h"
 
 #include <inttypes.h>
@@ -39,8 +39,8 @@ static bool is_due(const pd_kind *kind, int64_t count)
     return hypers->row->due(&kind->plan, value, count, NULL);
 }
 
-/* Checks that a parameter's tasks begin at the same interval in later steps. Tests ever larger step numbers in which a
- * task should begin, and beside each of them some in which none should. */
+/* Returns whether tasks begin at the same interval in later steps. Tests ever larger numbers of steps in which a task
+ * should begin, and near each of them some in which no task should begin. */
 static bool goes_on(const pd_kind *kind)
 {
     int64_t interval = pd_kind_interval(kind);
@@ -60,10 +60,10 @@ static void find_due(pd_kind *kind)
     kind->goes_on = goes_on(kind);
 }
 
-/* The tables that the comparison of two parameters reads while they are sorted. */
+/* Tables that are read while parameters are sorted by kind. */
 typedef struct sorting {
     const pd_shapes *shapes;
-    pd_rule *const *rule;   /* of each parameter */
+    pd_rule *const *rule;   /* rule of each parameter */
     const uint64_t *digest; /* for each parameter a hash of its plan, if its name may change the plan; otherwise 0 */
 } sorting;
 
@@ -101,7 +101,7 @@ static int out_of_memory(pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "out of memory for plans");
 }
 
-/* Groups the parameters into kinds. Does not make the plans yet, and leaves out the figures that follow from plans. */
+/* Groups the parameters into kinds. The plans of the kinds, and the figures that follow from plans, are left empty. */
 static int find_kinds(pd_forecast *f, pd_rule *const *rule, const uint64_t *digest, pd_error *err)
 {
     const pd_shapes *shapes = f->shapes;
@@ -298,7 +298,8 @@ static int make_plans(pd_forecast *f, pd_error *err)
     return PD_OK;
 }
 
-/* Computes what checkpoints take of a job that makes them only if its daemon can. */
+/* Sets if_durable, for a job that makes checkpoints only if its daemon can: the bytes that the daemon counts for
+ * checkpoints. */
 static int count_checkpoints(pd_forecast *f)
 {
     static const bool pulled[4] = { [PD_F32] = true };
@@ -386,8 +387,8 @@ static bool tasks_alike(const pd_plan *plan, int a, int b)
     return true;
 }
 
-/* Sorts the indices of slots or tasks by their group, and keeps their order within a group. group[i] is the group of
- * number i. */
+/* Sorts the indices of n slots or tasks by their group, and keeps their order within a group. group[i] is the group of
+ * slot or task i. */
 static void sort_into(pd_groups *g, const size_t *group, size_t n)
 {
     for (size_t i = 0; i < n; i++) g->first[group[i] + 1]++;

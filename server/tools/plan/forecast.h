@@ -1,7 +1,7 @@
-/* forecast.h - forecasts how much memory and computing a model's optimizer will need. Pure functions.
+/* forecast.h - forecasts how much memory and computing a model's optimizer will need. The functions are pure.
  *
- * A forecast makes the plans of all parameters as a job would, but no state, and computes the memory with the daemon's
- * own functions. A task begins when a step captures its inputs. */
+ * A forecast makes the plans of all parameters as a job would, but no state. It computes the memory with the daemon's
+ * own functions. A preconditioner task counts as begun in the step that captures its inputs. */
 #ifndef PD_FORECAST_H
 #define PD_FORECAST_H
 
@@ -20,46 +20,52 @@
 typedef struct pd_kind {
     const pd_rule *rule;
     pd_shape shape;
-    const char *axes; /* names of the dimensions, borrowed from the list of shapes; NULL: none */
-    int64_t elements, params;
+    const char *axes;         /* names of the dimensions, borrowed from the list of shapes; NULL: none */
+    int64_t elements, params; /* elements of one parameter; number of parameters of this kind */
     pd_plan plan;
     pd_aggregation how;
 
     /* The figures below are for one parameter. */
-    pd_footprint need; /* as the daemon counts memory */
+    pd_footprint need; /* memory, as the daemon counts it */
     int64_t state_bytes;
-    int64_t step_bytes;   /* besides the state: temporary slots, and slots that are converted to float32 */
-    int64_t thread_bytes; /* further memory that each computing thread needs during a step */
-    int64_t task_bytes;   /* for copied inputs and for results if all tasks begin in one step */
+    int64_t step_bytes;   /* bytes that a step needs besides the state: temporary slots, and slots that are converted to
+                           * float32 */
+    int64_t thread_bytes; /* further bytes that each computing thread needs during a step */
+    int64_t task_bytes;   /* bytes for the copied inputs and the results of tasks, if all begin in one step */
     double task_flops;    /* floating-point operations of all tasks */
-    int64_t due[3];       /* the first steps in which tasks begin */
-    int n_due;            /* entries of `due`; fewer than 3: no other task begins up to step PD_FORECAST_STEPS */
-    bool goes_on; /* tasks continue every pd_kind_interval steps; false: a schedule changes the interval later */
+    int64_t due[3];       /* the first steps in which tasks begin, in ascending order */
+    int n_due;            /* number of entries of `due`; fewer than 3: no other task begins up to step
+                           * PD_FORECAST_STEPS */
+    bool goes_on; /* true: tasks begin every pd_kind_interval steps, also later; false: a schedule changes the interval
+                   * later */
 } pd_kind;
 
 /* Sums of costs over parameters. A sum that does not fit an int64_t is INT64_MAX. */
 typedef struct pd_forecast_sum {
     int64_t params, elements, weight_bytes, state_bytes, step_bytes, task_bytes, blocks, tasks;
     int64_t thread_bytes;       /* the largest value over all parameters, not a sum */
-    pd_footprint need;          /* as the daemon counts memory against limits.max_total_bytes */
+    pd_footprint need;          /* memory, as the daemon counts it against limits.max_total_bytes */
     double flops;               /* floating-point operations of one step; only matrix products are counted */
     double task_flops;          /* floating-point operations if each task runs once */
     double task_flops_per_step; /* averaged over the steps from one run of a task to the next */
 } pd_forecast_sum;
 
+/* The forecast of a model, for one job. */
 typedef struct pd_forecast {
     const pd_shapes *shapes; /* borrowed */
     pd_sizing job;
     pd_rule *rules;
     size_t n_rules;
-    struct pd_name_maps *maps;           /* maps in the texts of rules; NULL once the plans are made */
+    struct pd_name_maps *maps;           /* maps from names of parameters that rules contain as text; NULL once the
+                                          * plans are made */
     pd_forecast_sum *of_rule;            /* for each rule the sums over its parameters */
     double (*stats)[PD_MAX_MODEL_STATS]; /* for each rule the model statistics that its optimizer needs */
     pd_kind *kinds;
     size_t n_kinds;
-    pd_kind **kind; /* of each parameter */
+    pd_kind **kind; /* the kind of each parameter, in the order of `shapes` */
     pd_forecast_sum all;
-    uint64_t if_durable; /* with durability = auto: bytes that `all.need` lacks on a daemon that makes checkpoints */
+    uint64_t if_durable; /* with durability = auto: bytes that a daemon with checkpoints counts in addition to
+                          * `all.need` */
     size_t largest;      /* index of the parameter with the most bytes of weights and state */
 } pd_forecast;
 
@@ -75,16 +81,17 @@ int pd_forecast_make(pd_forecast *out, const pd_sizing *job, const pd_shapes *sh
 /* Frees a forecast, which may be empty. */
 void pd_forecast_free(pd_forecast *forecast);
 
-/* Returns the number of steps from one run of a parameter's tasks to the next, if the first three runs are evenly
- * spaced. 0: they are not, or there are fewer than three. */
+/* Returns the number of steps from one run of a parameter's tasks to the next. Returns 0 if the first three runs are
+ * not evenly spaced, or there are fewer than three. */
 int64_t pd_kind_interval(const pd_kind *kind);
 
 /* The slots or the tasks of a plan, in groups. Members of a group differ only in their numbers. The members of group g
  * are item[first[g]] up to, but not including, item[first[g + 1]]. */
 typedef struct pd_groups {
     int *item;     /* indices into the plan's list of slots or tasks */
-    size_t *first; /* n + 1 entries */
-    size_t n;      /* number of groups, which are in the order of their first members */
+    size_t *first; /* for each group the index of its first member in `item`, and at the end the number of all
+                    * members */
+    size_t n;      /* number of groups; they are in the order of their first members */
 } pd_groups;
 
 /* Group the slots or the tasks of a plan. The caller frees *out. If `apart` is set, each slot or task is a group of its

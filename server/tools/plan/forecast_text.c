@@ -1,5 +1,5 @@
-/* forecast_text.c - prints a forecast as text: the parameters, their optimizer state and tasks, and the sums of
- * their costs. */
+/* forecast_text.c - prints a forecast as text: the parameters, their optimizer state and preconditioner tasks, and the
+ * sums of their costs. */
 #include "forecast.h"
 
 #include <inttypes.h>
@@ -13,9 +13,10 @@
 
 enum { NAME_LINES = 8 }; /* most lines with parameter names in one entry; further names are only counted */
 
+/* A line with the name of one or more parameters that have the same plan. */
 typedef struct line {
     const pd_kind *kind;
-    /* The parameters' name with * in place of each number; with --verbose the name itself. */
+    /* Name of the line's parameters with * in place of each number; with --verbose the whole name. */
     char *pattern;
     size_t param, n; /* index of the first parameter that this line names, and number of its parameters */
     size_t head;     /* index of the first parameter of the line's entry: lines are sorted by entry */
@@ -65,7 +66,7 @@ static void free_lines(lines *l)
     free(l->at);
 }
 
-/* Makes a line with a name for each parameter of the model. */
+/* Makes a line for each parameter of the model, with its name. */
 static int name_all(lines *l, const pd_forecast *f, bool verbose)
 {
     if ((l->at = calloc(f->shapes->n, sizeof *l->at)) == NULL) return PD_NO_MEMORY;
@@ -77,8 +78,8 @@ static int name_all(lines *l, const pd_forecast *f, bool verbose)
     return PD_OK;
 }
 
-/* Merges lines with parameter names: those of parameters that have the same plan and whose names differ only in
- * numbers. The lines are sorted so that these are neighbours. */
+/* Merges lines of parameters that have the same plan and whose names differ only in numbers. The lines are sorted, so
+ * such lines are neighbours. */
 static void fold(lines *l)
 {
     size_t n = 0;
@@ -124,7 +125,7 @@ static int ascending(const void *left, const void *right)
     return (*(const int *)left > *(const int *)right) - (*(const int *)left < *(const int *)right);
 }
 
-/* Sorts n numbers and removes duplicates, so that they can be written as a list. Returns how many are left. */
+/* Sorts n numbers and removes duplicates. Returns how many are left. */
 static size_t distinct(int *number, size_t n)
 {
     size_t kept = 0;
@@ -274,7 +275,7 @@ static void task_line(pd_table *table, const pd_plan *plan, const int *task, siz
     }
 }
 
-/* Adds lines about all tasks of a plan to the table. `room` is scratch memory for twice as many numbers as all tasks
+/* Adds lines about all tasks of a plan to the table. `room` is scratch memory for numbers: twice as many as all tasks
  * have inputs, or twice as many as they have outputs, whichever is more. */
 static void task_lines(pd_table *table, const pd_plan *plan, const pd_groups *tasks, int *room)
 {
@@ -352,7 +353,7 @@ static void state_line(pd_table *table, const pd_kind *kind, size_t n)
         pd_table_line(table, "  %s: state %s", optimizer, each);
 }
 
-/* Adds a line about memory for gradients, if the aggregation keeps those of all workers until the round closes. */
+/* Adds a line about memory for gradients, if the aggregate needs those of all workers until the round closes. */
 static void gather_line(pd_table *table, const pd_kind *kind, size_t n)
 {
     char each[PD_CELL], all[PD_CELL], how[32];
@@ -368,7 +369,7 @@ static void gather_line(pd_table *table, const pd_kind *kind, size_t n)
         pd_table_line(table, "  %s: holds %s", how, each);
 }
 
-/* Adds the first lines of an entry: the names of its parameters. Returns their number. */
+/* Adds the first lines of an entry: the names of its parameters. Returns the number of parameters. */
 static size_t heading(pd_table *table, const pd_forecast *f, const line *at, size_t n)
 {
     size_t params = 0, shown = n > NAME_LINES ? NAME_LINES - 1 : n, others = 0;

@@ -19,6 +19,7 @@
 
 enum { NAME_BYTES = 256 }; /* longest name of a parameter that the protocol allows, in bytes */
 
+/* State of reading a file. */
 typedef struct reader {
     pd_shapes *out;
     const char *path;
@@ -64,7 +65,8 @@ static int check_shape(const reader *r, const char *name, int n, const pd_shape 
     return PD_OK;
 }
 
-/* Makes room for one more parameter. The array's capacity doubles when it is full. */
+/* Makes room for one more parameter: doubles the capacity of the array when it is full. PD_RESOURCE_EXHAUSTED: the file
+ * has too many parameters. PD_NO_MEMORY. */
 static int make_room(const reader *r)
 {
     pd_shapes *out = r->out;
@@ -111,8 +113,8 @@ typedef struct word {
     size_t n;
 } word;
 
-/* Returns the next word of a line of the file, which ends at `end`. At the end of the line and before a comment,
- * the returned word is empty (n = 0). */
+/* Returns the next word of a line of the file, which ends at `end`. Moves *at past the word. At the end of the line and
+ * before a comment, the word is empty (n = 0). */
 static word next_word(const char **at, const char *end)
 {
     word w;
@@ -291,8 +293,8 @@ static int read_words(reader *r, const char *at, size_t bytes)
     return rc;
 }
 
-/* Returns whether the file is a safetensors file. Its name ends in ".safetensors", or one of its first eight bytes
- * is zero: they are the length of a header of at most 16 MiB. Text has no zero bytes. */
+/* Returns whether the file is a safetensors file: its name ends in ".safetensors", or one of its first eight bytes is
+ * zero. These bytes are the length of a header, of which the highest are zero; text has no zero bytes. */
 static bool is_safetensors(const char *path, const void *at, size_t bytes)
 {
     const char *dot = strrchr(path, '.');

@@ -1,4 +1,4 @@
-/* shapes_file.h - reads the names and shapes of a model's parameters from a file. The file has one of three kinds:
+/* shapes_file.h - reads the names and shapes of a model's parameters from a file. The file is of one of three kinds:
  *
  *     text           a line each, "NAME DIM DIM ..." or "NAME (DIM, DIM, ...)"; a name alone is a scalar;
  *                    "axes=layers,embed,mlp" at the end of a line names its dimensions; # begins a comment; blank
@@ -7,8 +7,8 @@
  *                    {"NAME": {"shape": [DIM, ...], "axes": "layers,embed,mlp"}, ...}
  *     safetensors    the tensors of a checkpoint; tensors that are not floating point are no parameters: left out
  *
- * Names and shapes must be such as a job may declare: names are UTF-8 without control characters and occur once;
- * shapes have at least one element. */
+ * Names and shapes must be such as a job may declare: names are UTF-8 without control characters and occur once; shapes
+ * have at least one element. */
 #ifndef PD_SHAPES_FILE_H
 #define PD_SHAPES_FILE_H
 
@@ -17,19 +17,21 @@
 #define PD_SHAPES_MAX (1 << 20)           /* most parameters in a file of shapes */
 #define PD_SHAPES_TEXT_BYTES (64ll << 20) /* largest text or JSON file with shapes, in bytes */
 
+/* A parameter of the file. */
 typedef struct pd_shape_entry {
     char *name;
     pd_shape shape;
-    char *axes; /* names of the parameter's dimensions, such as "layers,embed"; NULL: not given */
+    char *axes; /* names of the parameter's dimensions, such as "layers,embed"; NULL: the file has none */
     int64_t elements;
-    int64_t line; /* number of the line in a text file that has the parameter; 0 for other files */
+    int64_t line; /* number of the line in a text file that names the parameter, from 1; 0: another kind of file */
 } pd_shape_entry;
 
+/* All parameters of the file. */
 typedef struct pd_shapes {
     /* The parameters in the order of the file; in a safetensors file, in the order of the tensors' data. */
     pd_shape_entry *entries;
     size_t n;
-    size_t left_out; /* number of the file's tensors that are not floating point, so no parameters */
+    size_t left_out; /* number of tensors in the file that are no parameters, because they are not floating point */
 } pd_shapes;
 
 /* Reads the names and shapes of parameters from a file, or from standard input if the path is "-". The caller frees

@@ -66,7 +66,7 @@ static void print_line(const pd_replay_result *r, bool verbose)
     fflush(stdout);
 }
 
-/* Returns a number as JSON, and null for a number that is not finite: JSON has no infinity. */
+/* Returns a number as JSON. A number that is not finite becomes null, because JSON has no infinity. */
 static json_t *number_or_null(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -151,8 +151,8 @@ static void add(tally *to, const tally *t)
     to->skipped += t->skipped;
 }
 
-/* Plays the traces in a folder in the order of their names, then those in the folders inside it. Links to folders are
- * not followed, so the recursion always ends. */
+/* Plays the traces in a folder in the order of their names, then the traces in the folders inside it. Links to folders
+ * are not followed, so the recursion always ends. */
 static void replay_folder(report *rep, const char *path)
 {
     struct dirent **entries = NULL;

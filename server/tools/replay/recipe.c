@@ -96,7 +96,7 @@ static int set_value(pd_hypers *hypers, const char *name, const json_t *value, p
     return pd_fail(err, PD_INVALID_ARGUMENT, "config: %.64s is neither number, word, flag, list nor schedule", name);
 }
 
-/* Writes the key of a pair as text that pairs.h can read: between single quotes; a quote inside is doubled. */
+/* Writes the key of a pair as text that pairs.h can read: between single quotes, with each quote inside doubled. */
 static void print_key(FILE *out, const char *key)
 {
     fputc('\'', out);
@@ -210,9 +210,9 @@ static json_t *with_groups(const json_t *config)
     return NULL;
 }
 
-/* Sets one key of a recorded configuration. */
+/* Sets the hyperparameters that one key of a recorded configuration stands for. */
 typedef int set_key(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err);
-/* Sets what follows from the configuration as a whole, after its keys. */
+/* Sets hyperparameters that follow from the configuration as a whole. Called after its keys were set. */
 typedef int finish_config(pd_hypers *hypers, const json_t *config, pd_error *err);
 static set_key set_meta, set_t5x, set_kron, set_none;
 static finish_config finish_nadam, finish_google, finish_average;
@@ -224,15 +224,15 @@ static finish_config finish_nadam, finish_google, finish_average;
 
 enum { MOST_GROUPS = 1000 };
 
-/* The table of systems and optimizers whose recorded runs can be replayed. Add a row for an optimizer of paramd that
- * follows another reference implementation. */
+/* The table of systems and optimizers whose recorded runs can be replayed. To replay runs of another reference
+ * implementation, add a row. */
 static const struct entry {
     const char *system;
     const char *optimizer; /* value of the configuration's key `optimizer`; NULL: the system has only one optimizer */
     const char *name;      /* paramd's name of the optimizer */
     const char *rate;
     set_key *set;
-    finish_config *finish; /* NULL: nothing else follows */
+    finish_config *finish; /* NULL: nothing follows */
     /* Keys of the configuration to ignore: they change how the reference optimizer computes, but not its results.
      * NULL at the end. */
     const char *execution[8];
@@ -309,7 +309,8 @@ static const struct entry *find_entry(const char *system, const char *optimizer)
 }
 
 /* Sets the hyperparameters of an optimizer from a recorded configuration. A key with the value null is left out: it
- * says that an option is off, and this is paramd's default, too. T5X's Adafactor alone knows the value none. */
+ * switches an option off, and in paramd the option is off by default. Only T5X's Adafactor has options with a value
+ * none, so its nulls are passed on. */
 static int read_config(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
     const char *key;
@@ -453,7 +454,7 @@ static int set_kron(pd_hypers *hypers, const char *key, const json_t *value, pd_
     return set_value(hypers, key, value, err);
 }
 
-/* Reads the first step, and the names of dimensions. distributed_kron's key scanned_layers marks parameters whose first
+/* Reads start_step, and the names of dimensions. distributed_kron's key scanned_layers marks parameters whose first
  * dimension counts layers. */
 static int read_declared(pd_recipe *recipe, const json_t *config, pd_error *err)
 {
@@ -491,7 +492,7 @@ char *pd_recipe_axes(const pd_recipe *recipe, const char *name, int rank)
     return NULL;
 }
 
-/* Notes which parameters are in a group of the recorded configuration. A parameter may be in only one group. */
+/* Adds the names of a group's parameters to recipe->members. PD_INVALID_ARGUMENT: a parameter is in two groups. */
 static int add_members(pd_recipe *recipe, size_t group, const json_t *names, pd_error *err)
 {
     json_t *name;

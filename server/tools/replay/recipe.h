@@ -7,6 +7,7 @@
 
 #include "paramd/optim.h"
 
+/* The optimizer of a recorded run and its hyperparameters, for all parameters. */
 typedef struct pd_recipe {
     size_t n_groups; /* at least 1 */
     /* Hyperparameters of each group of parameters. Group 0 has the parameters that the configuration names in no
@@ -24,8 +25,10 @@ typedef struct pd_recipe {
     const char *rate; /* name of the hyperparameter that gets the recorded learning rates, such as lr */
 
     /* Only for a trace of averages: */
-    const char *aggregate; /* value of the job's key: "mean", "adasum" or "adasum_vdot"; NULL if the run has weights */
-    int shards; /* of the weights: replica r has shard r mod `shards`, and averages with replicas of the same shard */
+    const char *aggregate; /* value of the job's key `aggregate`: "mean", "adasum" or "adasum_vdot"; NULL: the run has
+                            * weights */
+    int shards; /* number of shards of the weights: replica r has shard r mod `shards`, and averages with the replicas
+                 * that have the same shard */
 } pd_recipe;
 
 /* Reads which optimizer and hyperparameters a trace was made with, from its metadata `system` and `config`. The caller
@@ -49,7 +52,8 @@ bool pd_recipe_knows(const char *system);
 
 /* Returns the number of the group to which a parameter belongs. */
 size_t pd_recipe_group(const pd_recipe *recipe, const char *name);
-/* Finds the learning rate that the configuration has for a step, counted from 1. Returns false if it has none. */
+/* Sets *rate to the learning rate that the configuration has for a step; steps count from 1. Returns false if it has
+ * none. */
 bool pd_recipe_rate(const pd_recipe *recipe, int64_t step, double *rate);
 /* Sets `rate`, the learning rate recorded for the first update, in each group of parameters whose configuration has the
  * learning rate "none". */

@@ -1,4 +1,4 @@
-/* replay.c - opens one recorded file, plays it and compares the results with the record. */
+/* replay.c - opens one recorded file, plays it and compares the results with the recorded ones. */
 #include "replay.h"
 
 #include <stdlib.h>

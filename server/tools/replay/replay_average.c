@@ -10,11 +10,12 @@
 #include "kernels.h"
 #include "replay_run.h"
 
+/* A trace of averages, and buffers to compute its averages again. */
 typedef struct averaging {
     const pd_trace *trace;
     const pd_recipe *recipe;
     const pd_trace_param *params;
-    /* Gradients of those replicas that have the same shard of the weights. */
+    /* Gradients of the replicas that have the same shard of the weights. */
     float *gradient[PD_TRACE_MAX_REPLICAS];
     float *scratch[PD_TRACE_MAX_REPLICAS], *ours;
     double *recorded;
@@ -154,11 +155,11 @@ static float sum_over(const float *of, int n, float divisor)
     return sum;
 }
 
-/* Compares the losses of all replicas with the record, and then their mean.
+/* Compares the losses of all replicas with the recorded ones, and then their mean.
  *
- * The recorded loss of a replica is the weighted sum over its examples, divided by the mean weight of the replicas.
- * The mean of all recorded losses is therefore the sum over all examples divided by the sum of all weights, and the
- * server computes the mean in this way. */
+ * The recorded loss of a replica is the weighted sum over its examples, divided by the mean weight of the replicas. So
+ * the mean of all recorded losses is the sum over all examples divided by the sum of all weights. The daemon computes
+ * the mean in this way. */
 static int judge_replicas(pd_case *c, const weighing *w)
 {
     float per_core = sum_over(w->weights, w->n, (float)w->n), all = sum_over(w->weights, w->n, 1);

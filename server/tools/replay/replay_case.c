@@ -1,5 +1,4 @@
-/* replay_case.c - memory, tensors and comparisons for one case of a routine: recorded inputs and results of one
- * function. */
+/* replay_case.c - provides memory, recorded tensors and comparisons for one case of a routine. */
 #include "replay_case.h"
 
 #include <math.h>

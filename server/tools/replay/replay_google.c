@@ -24,9 +24,9 @@ static float code_at(const pd_quantized *q, int64_t i)
     return q->storage == PD_STORE_INT8 ? ((const int8_t *)q->codes)[i] : ((const int16_t *)q->codes)[i];
 }
 
-/* Compares the codes of a quantized value with the record. They must be equal, because the recorded input is
- * exactly the float32 value that the reference optimizer quantized. With bfloat16 storage there are no codes, so
- * the value itself is compared. */
+/* Compares the codes of a quantized value with the recorded codes. They must be equal, because the recorded input is
+ * exactly the float32 value that the reference optimizer quantized. With bfloat16 storage there are no codes, so the
+ * value itself is compared. */
 static int judge_codes(pd_case *c, const pd_quantized *q, const float *value, int64_t n)
 {
     float *codes;
@@ -67,8 +67,8 @@ int pd_judge_quantized_value(pd_case *c)
     return rc == PD_OK ? pd_case_judge(c, "to_float", value, input.n) : rc;
 }
 
-/* Computes products of a recorded matrix X and compares them with the record: first X X', then the update beta X X'
- * + alpha Y Y' with Y = 2 X. Of the update only the last block row was recorded. */
+/* Computes products of a recorded matrix X and compares them with the recorded ones: first X X', then beta X X' + alpha
+ * Y Y' with Y = 2 X, the update. Only the last block row of the update was recorded. */
 static int judge_products(pd_case *c, pd_blockrows C, pd_mat X)
 {
     double alpha = json_number_value(json_object_get(c->entry, "update_alpha")),
@@ -89,8 +89,9 @@ static int judge_products(pd_case *c, pd_blockrows C, pd_mat X)
     return pd_case_judge(c, "updated_last_row_block", last, C.b * n);
 }
 
-/* Compares the functions that read a symmetric matrix without changing it, such as the one for its diagonal. B is
- * the recorded matrix, stored as block rows; C is scratch memory of the same shape. */
+/* Calls the functions that read a symmetric matrix without changing it, such as the one for its diagonal, and compares
+ * their results with the recorded ones. B is the recorded matrix, stored as block rows; C is scratch memory of the same
+ * shape. */
 static int judge_readings(pd_case *c, pd_blockrows B, pd_blockrows C, const float *vector)
 {
     int64_t n = B.b * B.k, stored = B.b * B.at.cols;
@@ -180,8 +181,8 @@ static int judge_refusal(pd_case *c)
     return rc;
 }
 
-/* Computes an inverse root and compares it with the record, and also the `error` that the root function reports.
- * That error is a difference of numbers near 1, so it is compared with a scale of 1. */
+/* Computes an inverse root, and compares the root and the `error` that the root function reports with the recorded
+ * ones. That error is a difference of numbers near 1, so it is compared with a scale of 1. */
 int pd_judge_inverse_pth_root(pd_case *c)
 {
     json_int_t p = json_integer_value(json_object_get(c->entry, "p"));

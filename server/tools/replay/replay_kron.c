@@ -1,6 +1,6 @@
-/* replay_kron.c - computes recorded cases of distributed_kron's functions (its page, sections 3 and 4): the lower bound
- * of a norm, one update of a block's factors, the steps in which factors are updated, and the numbers of JAX's random
- * generator, in both of its layouts. */
+/* replay_kron.c - computes recorded cases of distributed_kron's functions: the lower bound of a norm, one update of a
+ * block's factors, the steps in which factors are updated, and the numbers of JAX's random generator, in both of its
+ * layouts. */
 #include "replay_case.h"
 
 #include <stdio.h>
@@ -23,12 +23,13 @@ int pd_judge_kron_norm(pd_case *c)
     return pd_case_judge(c, "out/****", &bound, 1);
 }
 
+/* A recorded update of a block's factors, and memory to compute it again. */
 typedef struct update {
     pd_kron_block block;
     pd_shape shape;
     int64_t n;
-    float *G, *V, *A, *B; /* G: gradient; V: tensor of random numbers (probe); A, B: copies to work with */
-    float *Q[PD_MAX_RANK], *M[PD_MAX_RANK];
+    float *G, *V, *A, *B;                   /* G: gradient; V: random probe; A, B: copies of them to work with */
+    float *Q[PD_MAX_RANK], *M[PD_MAX_RANK]; /* for each dimension: the factor, and the matrix to multiply it by */
 } update;
 
 /* Writes the name of a recorded tensor that belongs to one dimension of a parameter. Returns `text`. */
@@ -99,8 +100,8 @@ static int judge_products(pd_case *c, const update *u, const char *field, float 
     return pd_case_judge(c, field, at, u->n);
 }
 
-/* Multiplies the block with itself and sums over all dimensions except d. Compares the result, a matrix,
- * with the record. If the factor of dimension d is diagonal, only the diagonal of the result is computed. */
+/* Multiplies the block with itself and sums over all dimensions except d. Compares the result, a matrix, with the
+ * recorded one. If the factor of dimension d is diagonal, only the diagonal of the result is computed. */
 static int judge_term(pd_case *c, const update *u, const char *term, float *at, int d)
 {
     int64_t n = u->block.size[d], inner = 1, cells = u->block.diagonal[d] ? n : n * n;
@@ -130,8 +131,8 @@ static int judge_terms(pd_case *c, const update *u)
     return rc;
 }
 
-/* Preconditions the gradient with the factor matrices as they were before their update, and compares the result
- * with the record. */
+/* Preconditions the gradient with the factors as they were before their update, and compares the result with the
+ * recorded one. */
 static int judge_precondition(pd_case *c, const update *u)
 {
     pd_block_view view = view_of(u, u->A);
@@ -196,8 +197,8 @@ static double probability_at(const pd_case *c, const pd_schedule *schedule, int6
     return schedule != NULL ? pd_schedule_at(schedule, step - 1) : json_number_value(c->entry);
 }
 
-/* Computes for all recorded steps the probability with which factors are updated, and compares it with the record. Sets
- * *steps to the last of these steps. */
+/* Computes for all recorded steps the probability with which factors are updated, and compares it with the recorded
+ * one. Sets *steps to the last of these steps. */
 static int judge_probabilities(pd_case *c, const pd_schedule *schedule, int64_t *steps)
 {
     pd_case_tensor recorded;
@@ -210,8 +211,8 @@ static int judge_probabilities(pd_case *c, const pd_schedule *schedule, int64_t 
     return rc == PD_OK ? pd_case_judge(c, "probability/*", ours, recorded.n) : rc;
 }
 
-/* Computes in which steps factors are updated, and compares their numbers with the record: for all steps with a
- * recorded probability, and at least up to the last recorded update. */
+/* Computes in which steps factors are updated, and compares these steps with the recorded ones. Covers all steps with a
+ * recorded probability, and at least those up to the last recorded update. */
 static int judge_updated_steps(pd_case *c, const pd_schedule *schedule, int64_t steps)
 {
     double *recorded = NULL;
@@ -296,8 +297,8 @@ static float jax_signed(uint32_t bits)
 
 static const pd_random upstreams_key = { { 0, 42 } };
 
-/* Compares keys of JAX's random generator with the record, in which their uint32 words are stored as int32 with the
- * same bits. */
+/* Compares keys of JAX's random generator with the recorded ones, whose uint32 words are stored as int32 with the same
+ * bits. */
 static int judge_keys(pd_case *c, const char *field, pd_random (*key_of)(bool now, int64_t i, int64_t n))
 {
     double *recorded = NULL;

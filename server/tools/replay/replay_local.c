@@ -16,24 +16,28 @@ enum { NAME_TEXT = 400 };
  * random number decides for all parameters whether they are balanced. */
 typedef struct draws {
     json_t *balanced; /* NULL: not recorded */
-    pd_draws *at;     /* random numbers of each declared parameter in the present step; NULL: none were recorded */
+    pd_draws *at;     /* random numbers of each declared part in the present step; NULL: none were recorded */
     float **normal;
 } draws;
 
+/* A model that plays a trace, with all that its steps need. */
 typedef struct play {
     const pd_trace *trace;
     const pd_recipe *recipe;
     pd_replay_tensors t;
-    float **update; /* of each parameter in a step; NULL: the optimizer does not report it, or the trace has none */
+    float **update; /* change of the weights of each parameter in a step; NULL: the optimizer does not report it, or the
+                     * trace has none */
     pd_replay_parts parts; /* the declared parts */
     draws draws;
     pd_declaration *declarations;
     pd_step_io *io;
-    /* Hyperparameters for one step. Only entry number `rate`, the learning rate, is used. */
+    /* Hyperparameters for one step. Only hypers[rate], the learning rate, is used. `rate` is negative if the optimizer
+     * has none. */
     double hypers[PD_MAX_HYPERS];
     int rate;
-    pd_model *model; /* the model that is trained; NULL: the optimizer refused it, as the record expects */
-    int shaken;      /* number of a shaken model; 0: the model gets the recorded gradients */
+    pd_model *model; /* the model that is trained; NULL: the optimizer refused it, as the recorded run expects */
+    int shaken;      /* number of this shaken model, from 1; 0: the model is not shaken and gets the recorded
+                      * gradients */
 } play;
 
 bool pd_replay_has_draws(const pd_trace *trace)
@@ -70,8 +74,8 @@ static bool is_balanced(const play *p, int64_t step)
     return false;
 }
 
-/* Reads the random probe of a declared parameter, a whole parameter of the trace, in a step. If the trace has none, the
- * optimizer drew no probe for the parameter in this step. */
+/* Reads the random probe of a declared part in a step. If the trace has no such tensor, the optimizer drew no probe for
+ * the part in this step. */
 static int read_probe(play *p, size_t part, int64_t step, pd_error *err)
 {
     char name[NAME_TEXT];
@@ -258,8 +262,8 @@ static int judge_updates(play *p, int64_t step, pd_verdict *updates, pd_error *e
     return rc;
 }
 
-/* Takes one step with the model, and with the shaken models if there are any. Then compares everything that was
- * recorded after this step. */
+/* Takes one step with the model, and with the shaken models if there are any. Then compares the results with everything
+ * that was recorded after this step. */
 static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, pd_verdict *updates,
                      pd_replay_state *state, pd_error *err)
 {

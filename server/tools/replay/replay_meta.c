@@ -1,14 +1,13 @@
-/* replay_meta.c - computes recorded inverse roots of Meta's Shampoo (meta_shampoo's page, section 16) and compares
- * them with the record.
+/* replay_meta.c - computes recorded inverse roots of Meta's Shampoo, and compares them with the recorded results.
  *
- * A recorded case has a matrix A, its root X computed in float32, its root X64 computed in float64, and the
- * relative distance of the two roots, called the noise. The rules of comparison:
- *   - paramd's root must be within 3 times the noise + 1e-6 of X. If the noise is above 1e-2, X has no correct
- *     digit, and the digits are not compared.
+ * A recorded case has a matrix A, its root X computed in float32, its root X64 computed in float64, and the relative
+ * distance of the two roots, called the noise. The rules of comparison:
+ *   - paramd's root must be within 3 times the noise + 1e-6 of X. If the noise is above 1e-2, X has no correct digit,
+ *     and the digits are not compared.
  *   - If X is not finite, paramd must find no root.
- *   - An iteration must end for the same reason as the recorded one. Its number of steps must lie between those of
- *     the float32 and the float64 run. If its tolerance is below what float32 can reach, only one thing is
- *     compared: whether it ended at the limit of steps.
+ *   - An iteration must end for the same reason as the recorded one. Its number of steps must lie between those of the
+ *     float32 and the float64 run. If its tolerance is below what float32 can reach, only one thing is compared:
+ *     whether it ended at the limit of steps.
  *   - If the recorded iteration diverged, paramd's must not converge. */
 #include "replay_case.h"
 
@@ -24,7 +23,8 @@ static const double most_noise = 1e-2; /* if a recorded matrix root has a larger
  * this tolerance, rounding alone decides when it stops. */
 static const double least_tolerance = 1e-7;
 
-/* Reads the order of a recorded matrix root: a whole number p, or a text "p/q". */
+/* Reads the order p/q of a recorded matrix root, which is a whole number p or a text "p/q". Returns false if it is
+ * neither. */
 static bool read_root(const json_t *root, int *p, int *q)
 {
     const char *text = json_string_value(root);
@@ -120,7 +120,8 @@ static int compute(pd_case *c, pd_mat X, pd_mat A, const pd_root_want *want, pd_
     return pd_fail(c->err, rc, "case %03d: %s", c->index, pd_code_text(rc));
 }
 
-/* Compares a computed matrix root with the record, and notes the error as a multiple of the case's tolerance. */
+/* Compares a computed matrix root with the recorded one, and adds the error to the verdict as a multiple of the case's
+ * tolerance. */
 static int judge_digits(pd_case *c, const char *field, pd_mat X, double tolerance)
 {
     double error = 0;
@@ -203,8 +204,9 @@ int pd_judge_meta_root(pd_case *c)
     return rc == PD_OK ? judge(c, X, &want, &report, there) : rc;
 }
 
-/* Computes a case of a retry and compares it with the record. In the record, the reference optimizer's decomposition of
- * a matrix in float32 was made to fail, so it was repeated in float64. paramd's first retry does the same. */
+/* Computes a case of a retry and compares it with the recorded result. While it was recorded, the reference optimizer's
+ * decomposition of a matrix in float32 was made to fail, so it was repeated in float64. paramd's first retry does the
+ * same. */
 int pd_judge_meta_retry(pd_case *c)
 {
     pd_root_want want;

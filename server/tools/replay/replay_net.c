@@ -1,4 +1,4 @@
-/* replay_net.c - computes the gradients of a recorded training run of a small network. */
+/* replay_net.c - computes the losses and gradients of a recorded training run of a small network. */
 #include "replay_net.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* replay_routine.c - computes the recorded cases of a routine with the arithmetic library in this process, and compares
- * them one by one with the record. */
+ * the results of each case with the recorded ones. */
 #include "replay_case.h"
 
 #include <stdio.h>
@@ -46,8 +46,8 @@ bool pd_replay_is_routine(const pd_trace *trace)
     return find_routine(trace) != NULL;
 }
 
-/* Returns the list of cases in the file's metadata `config`. NULL: there is no list, since the config is the only
- * case, or each tensor of a certain name is a case. */
+/* Returns the list of cases in the metadata `config` of the file. NULL: there is no list, because the config is the
+ * only case, or each tensor with a certain name is a case. */
 static const json_t *list_of(const pd_case *c)
 {
     const char *list = c->routine->list;

@@ -1,5 +1,5 @@
-/* replay_run.c - the declared parts, weights and gradients of a recorded run that is played, and whether its steps end
- * as recorded. */
+/* replay_run.c - makes the declared parts, weights and gradients of a recorded run, and compares weights and the ends
+ * of steps with the recorded ones. */
 #include "replay_run.h"
 
 #include <assert.h>
@@ -69,6 +69,7 @@ int pd_recover_blocks(pd_recovered *out, const pd_shape *shape, int64_t start, i
     return PD_OK;
 }
 
+/* State of the search for the declared parts of a trace. */
 typedef struct search {
     const pd_recipe *recipe;
     const pd_trace_param *params;
@@ -81,8 +82,8 @@ typedef struct search {
     pd_error *err;
 } search;
 
-/* Returns the name under which a replay declares a part: a parameter of the trace, or a block of a shard, which is one
- * rank's range of it. The caller frees the name. NULL: out of memory. */
+/* Returns the name of a declared part: of a whole parameter, or of a block of it that begins at element `offset`. The
+ * caller frees the name. NULL: out of memory. */
 static char *declared_name(const pd_recipe *recipe, size_t group, const char *name, bool whole, int64_t offset)
 {
     char of_group[32] = "", of_block[32] = "", *text = NULL;
@@ -125,8 +126,8 @@ static int read_range(const search *s, size_t param, const json_t *range, int64_
     return PD_OK;
 }
 
-/* Adds the blocks into which the reference optimizer cuts one rank's range of a parameter, so that each block is a
- * tensor again. */
+/* Adds the blocks of one rank's range [start, end) of a parameter. The reference optimizer cuts the range into the same
+ * blocks. */
 static int add_shard(search *s, size_t param, int64_t start, int64_t end)
 {
     pd_recovered blocks;
@@ -137,9 +138,9 @@ static int add_shard(search *s, size_t param, int64_t start, int64_t end)
     return rc;
 }
 
-/* Adds the shards of a parameter: the ranges of it that the ranks have. Checks that the ranges, in the order of the
- * ranks, follow each other and cover the parameter. A rank's range may be empty. Sets *found to whether any rank
- * has a shard of the parameter. */
+/* Adds the blocks of all ranks' shards of a parameter. Checks that these ranges, in the order of the ranks, follow each
+ * other and cover the parameter. A rank's range may be empty. Sets *found to whether any rank has a shard of the
+ * parameter. */
 static int add_shards(search *s, size_t param, bool *found)
 {
     int64_t at = 0;
@@ -268,8 +269,7 @@ void pd_replay_tensors_judge(const pd_replay_tensors *t, int64_t step, pd_verdic
     }
 }
 
-/* Returns true for an error by which an optimizer refuses a step, and false for other errors, such as lack of memory
- * or a missing daemon. */
+/* Returns true if the code is one with which an optimizer refuses a step; false for others, such as PD_NO_MEMORY. */
 static bool refuses(int rc)
 {
     return rc == PD_FAILED_PRECONDITION || rc == PD_INVALID_ARGUMENT || rc == PD_OUT_OF_RANGE;

@@ -1,5 +1,5 @@
-/* replay_run.h - what a recorded run needs while it is played, and the ways to play it: in this process
- * (replay_local.c), through a daemon (replay_server.c), and averages of gradients (replay_average.c). */
+/* replay_run.h - holds the data of a recorded run while it is played, and plays it: in this process (replay_local.c),
+ * through a daemon (replay_server.c), or as averages of gradients (replay_average.c). */
 #ifndef PD_REPLAY_RUN_H
 #define PD_REPLAY_RUN_H
 
@@ -17,8 +17,9 @@ struct pd_replay_state; /* replay_state.h */
 typedef struct pd_recovered {
     int n;
     struct {
-        pd_shape shape; /* begins with the dimension at which the block was cut: earlier dimensions are dropped */
-        int64_t offset; /* of the block's first element in the flat tensor; the others follow without gaps */
+        pd_shape shape; /* the first dimension is the one at which the block was cut; earlier dimensions are dropped */
+        int64_t offset; /* index of the block's first element in the flat tensor; its other elements follow without
+                         * gaps */
     } at[PD_MAX_RECOVERED];
 } pd_recovered;
 
@@ -35,7 +36,8 @@ typedef struct pd_recovered {
  * empty then. */
 int pd_recover_blocks(pd_recovered *out, const pd_shape *shape, int64_t start, int64_t end, pd_error *err);
 
-/* A part that a replay declares as a parameter: a parameter of the trace as a whole, or a block of a rank's shard. */
+/* A declared part, which a replay declares as one parameter: a whole parameter of the trace, or a block of a rank's
+ * shard. */
 typedef struct pd_replay_part {
     /* The name under which the part is declared: NAME, or "NAME@OFFSET" for a block. If the recorded configuration has
      * groups, the group's number comes first, "2/NAME", so that a rule can match the group. */
@@ -44,17 +46,18 @@ typedef struct pd_replay_part {
     size_t param;         /* index of the parameter in the trace */
     int64_t offset;       /* index of the part's first element in the parameter; its other elements follow */
     pd_shape shape;
-    size_t group; /* number of the group of hyperparameters */
-    char *axes;   /* names of the part's dimensions; "": they have no names, as those of a block */
+    size_t group; /* index of its hyperparameters in pd_recipe.groups */
+    char *axes;   /* names of the part's dimensions; "": they have none, as the dimensions of a block */
 } pd_replay_part;
 
+/* All declared parts of a trace. */
 typedef struct pd_replay_parts {
     pd_replay_part *at;
     size_t n;
 } pd_replay_parts;
 
-/* Returns true if the trace is one of FSDP: its metadata `shards` has for each rank the range [start, end) that the
- * rank has of each flattened parameter. Then a replay declares blocks instead of parameters. */
+/* Returns true if the trace was recorded with FSDP. Its metadata `shards` then has for each rank its range [start, end)
+ * of each flattened parameter, and a replay declares blocks of these ranges instead of parameters. */
 bool pd_replay_is_sharded(const pd_trace *trace);
 /* Finds the parts of a checked trace that a replay declares. The caller frees *out, also after an error.
  * PD_INVALID_ARGUMENT: the shards of a parameter do not follow each other or do not cover the parameter.
@@ -68,7 +71,7 @@ typedef struct pd_replay_tensors {
     const pd_trace_param *params;
     size_t n; /* number of parameters in the trace */
     float **weights, **gradient;
-    bool *present;      /* for each parameter whether it has a gradient in the present step */
+    bool *present;      /* for each parameter: whether it has a gradient in the present step */
     pd_replay_net *net; /* network that computes the gradients; NULL: gradients were recorded */
     double loss;        /* the network's loss with the weights before the present step */
     double *recorded;   /* buffer for one recorded tensor; has room for the largest parameter */
@@ -81,38 +84,40 @@ void pd_replay_tensors_free(pd_replay_tensors *t);
 /* Sets the gradients to those of a replica in a step: reads them from the trace, or computes them. A trace of Trax's
  * averaging has only one gradient for each parameter, which is read in any step. */
 void pd_replay_tensors_fill(pd_replay_tensors *t, int64_t step, int replica);
-/* Compares the weights after a step with the recorded ones, and adds the error to verdicts[parameter]. If a network
- * computes the gradients, compares its loss instead, and adds the error to verdicts[n]. */
+/* Compares the weights after a step with the recorded ones, and adds the errors to verdicts[parameter]. If a network
+ * computes the gradients, compares its loss instead, and adds the error to verdicts[n], the one after the last
+ * parameter. */
 void pd_replay_tensors_judge(const pd_replay_tensors *t, int64_t step, pd_verdict *verdicts);
 
-/* Compares the end of a step with the record. `rc` and `ours` are the code and the error with which the step ended.
- * If the recorded step has no error, returns `rc` and copies `ours`. PD_OK: the step ended as recorded, with success or
- * with the same cause of failure. PD_FAILED_PRECONDITION: the recorded step has an error, but this step succeeded or
- * failed for another reason. */
+/* Compares how a step ended with how the recorded step ended. `rc` and `ours` are the code and the error of the step.
+ * If the recorded step has no error, returns `rc` and copies `ours` to *err. PD_OK: the step ended as recorded, with
+ * success or with the same cause of failure. PD_FAILED_PRECONDITION: the recorded step has an error, but this step
+ * succeeded or failed for another reason. */
 int pd_replay_judge_step(const pd_trace *trace, int64_t step, int rc, const pd_error *ours, pd_error *err);
 /* Returns true if all recorded steps failed. */
 bool pd_replay_always_fails(const pd_trace *trace);
-/* Returns true if paramd may refuse the parameters with error `rc`, as all recorded steps failed, or left only NaN
+/* Returns true if paramd may refuse the parameters with error `rc`, because all recorded steps failed, or left only NaN
  * in the weights. */
 bool pd_replay_is_refusal(const pd_trace *trace, int rc);
 /* Sets all weights to NaN if the recorded weights are NaN after every step. Called after paramd has refused the
  * parameters, so that the comparison of weights succeeds. */
 void pd_replay_refused(const pd_trace *trace, float *const *weights);
-/* Finds the learning rate that was recorded for a step. Returns false if none was recorded. */
+/* Sets *rate to the learning rate that the trace or its configuration has for a step. Returns false if they have
+ * none. */
 bool pd_replay_rate(const pd_trace *trace, const pd_recipe *recipe, int64_t step, double *rate);
 
 /* Plays a checked trace step by step in this process, from its initial weights, with the recorded random numbers.
  *
- * Adds to verdicts[parameter] how far the weights are from the recorded ones, and to *updates how far their changes
- * are from the recorded updates. If gradients were not recorded but can be computed (replay_net.h), the losses are
- * compared instead, in the verdict after that of the last parameter. If `state` is set, recorded optimizer state is
+ * Adds to verdicts[parameter] how far the weights are from the recorded ones, and to *updates how far the changes of
+ * weights are from the recorded updates. If gradients were not recorded but can be computed (replay_net.h), the losses
+ * are compared instead, in the verdict after that of the last parameter. If `state` is set, recorded optimizer state is
  * compared, too.
  *
- * A step must fail if and only if it failed in the record, and with the same cause. If all recorded steps failed,
- * the optimizer may also refuse the parameters.
+ * A step must fail if and only if the recorded step failed, and with the same cause. If all recorded steps failed, the
+ * optimizer may also refuse the parameters.
  *
- * PD_UNIMPLEMENTED: the trace cannot be played in this way; the error says why. PD_FAILED_PRECONDITION: a step
- * failed that was recorded to succeed, or the reverse. Other codes: the optimizer's error. */
+ * PD_UNIMPLEMENTED: the trace cannot be played in this way; the error says why. PD_FAILED_PRECONDITION: a step failed
+ * that was recorded to succeed, or the reverse. Other codes: the optimizer's error. */
 int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_verdict *updates,
                     struct pd_replay_state *state, pd_error *err);
 /* Sets the largest error that updates may have: 10 * noise_update + 1e-6, or the weights' tolerance if the trace has no
@@ -123,10 +128,10 @@ bool pd_replay_has_draws(const pd_trace *trace);
 
 /* Plays a checked trace through the daemon at `url`; NULL: the client's default address.
  *
- * Makes a job `replay/<case>/<nonce>` with a worker for each replica of the trace. The workers push all gradients
- * and pull the weights after each step. Each worker's weights are compared with the record as in pd_replay_local.
- * In the end the daemon is asked how many contributions it counted, and the job is dropped. `timeout`: seconds to
- * find the daemon.
+ * Makes a job `replay/<case>/<nonce>` with a worker for each replica of the trace. The workers push all gradients and
+ * pull the weights after each step. Each worker's weights are compared with the recorded ones as in pd_replay_local. In
+ * the end the daemon is asked how many contributions it counted, and the job is dropped. `timeout`: seconds to find the
+ * daemon.
  *
  * PD_DATA_LOSS: the daemon did not count as many contributions as were sent. Other errors: see pd_replay_local. */
 int pd_replay_server(const pd_trace *trace, const pd_recipe *recipe, const char *url, double timeout,

@@ -1,9 +1,9 @@
 /* replay_server.c - plays a trace through a daemon, with one thread and one connection for each replica.
  *
- * A trace of weights is played step by step. In a trace of averages each parameter is an independent question: what is
- * the average of these gradients? It is played in a single round, with weights of 0 and `sgd lr=1`, which leaves
- * exactly minus the average as weights. If the weights are sharded, the declared parameter has all shards, and a
- * replica pushes and pulls only the range of its own shard. */
+ * A trace of weights is played step by step. In a trace of averages each parameter is independent of the others: it
+ * records gradients and their average. Such a trace is played in a single round, with weights of 0 and `sgd lr=1`,
+ * which leaves exactly minus the average as weights. If the weights are sharded, the declared parameter has all shards,
+ * and a replica pushes and pulls only the range of its own shard. */
 #include "replay_run.h"
 
 #include <math.h>
@@ -15,15 +15,16 @@
 
 #include "connection.h"
 
-typedef struct common { /* Data that all workers of a replay share. While they run, only first_failed changes. */
+typedef struct common { /* Data that all workers of a replay share. While they run, only *first_failed changes. */
     const pd_trace *trace;
     const pd_trace_param *params;
     const char *url;
     double timeout;
     const pd_recipe *recipe;
-    const char *rate; /* hyperparameter that each step sets to the recorded learning rate; NULL: there is none */
+    const char *rate; /* name of the hyperparameter that each step sets to the recorded learning rate; NULL: there is
+                       * none */
     char job[300];
-    char **rules;          /* one for each group of parameters, that of group 0 last; NULL at the end */
+    char **rules;          /* text of a rule for each group of parameters, with that of group 0 last; NULL at the end */
     pd_replay_parts parts; /* the declared parts */
     size_t n;              /* number of parameters in the trace */
     int64_t rounds;
@@ -31,17 +32,19 @@ typedef struct common { /* Data that all workers of a replay share. While they r
     atomic_int *first_failed; /* rank of the first worker that failed; -1: none */
 } common;
 
+/* A worker of the replay: plays one replica on a thread of its own. */
 typedef struct worker {
     const common *common;
     pthread_t thread;
-    bool started, refused; /* refused: the daemon refused the job or its parameters, as the record says it should */
+    bool started, refused; /* started: the thread was started. refused: the daemon refused the job or its parameters, as
+                            * recorded */
     int rank, rc;
     pd_error err;
     uint64_t sent; /* number of chunks of gradients that were pushed; the daemon counts each as a contribution */
     pd_client *client;
     pd_replay_tensors t;
-    pd_item *io;          /* for each declared parameter what to push and where to pull */
-    pd_verdict *verdicts; /* worst error of each parameter, and after them that of the losses */
+    pd_item *io;          /* for each declared part what to push and where to pull */
+    pd_verdict *verdicts; /* worst error of each parameter, and then that of the losses */
 } worker;
 
 static int allocate(worker *w)
@@ -141,8 +144,8 @@ static int join_job(worker *w)
     return rc;
 }
 
-/* Returns in how many chunks a worker pushes the gradient of a declared parameter: the number of the daemon's
- * chunks that the worker's range touches. */
+/* Returns in how many chunks a worker pushes the gradient of a declared part: the number of the daemon's chunks with
+ * elements of the worker's range. */
 static uint64_t chunks_of(const worker *w, const pd_replay_part *part)
 {
     const pd_client_param decl = declaration_of(w, part);
@@ -186,8 +189,7 @@ static int push_pull(worker *w, int64_t round, pd_error *err)
     return rc == PD_OK ? pd_client_wait(w->client, ticket, 0, err) : rc;
 }
 
-/* Pulls the weights after a step that failed, since they are compared with the record like those after any other
- * step. */
+/* Pulls the weights after a step that failed. They are compared with the recorded ones as after any other step. */
 static int pull(worker *w)
 {
     pd_ticket_id ticket;
@@ -239,8 +241,8 @@ static void compare_averages(worker *w)
     }
 }
 
-/* Notes the first worker that failed, and drops the job on the daemon, so that the other workers do not wait for
- * this one. */
+/* Called by a worker that failed. If it is the first, stores its rank and drops the job on the daemon, so that the
+ * other workers do not wait for it. */
 static void give_up(worker *w)
 {
     int nobody = -1;

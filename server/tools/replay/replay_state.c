@@ -24,15 +24,16 @@ typedef struct entry {
     int64_t step;
     size_t param;
     char slot[SLOT_TEXT];
-    int number, block; /* -1: none */
-    /* The value is not a tensor of the file. It comes from the list in the metadata `update_counter`. */
+    int number, block; /* number: as in "statistics/3"; block: as in "block_2."; -1: the name has none */
+    /* true: the value is not a tensor of the file, but comes from the list in the metadata `update_counter`. */
     bool listed;
-    double value; /* the number in the list of the metadata `update_counter` */
+    double value; /* with `listed`: the number in that list */
     bool compared;
-    double error, noise;
-    /* For an inverse root: the largest error that rounding can cause. For other tensors: 0. */
+    double error, noise; /* relative error of paramd; largest relative distance of the shaken models */
+    /* For an inverse root: the largest relative error that rounding can cause. For other tensors: 0. */
     double bound;
-    /* Relative size of the last bit in the type in which the optimizer stores the tensor; 0: float32 or finer. */
+    /* The largest relative rounding error (unit roundoff) of the type in which the optimizer stores the tensor, such as
+     * 2^-8 for bfloat16; 0: float32 or finer. */
     double unit;
 } entry;
 
@@ -41,10 +42,13 @@ struct pd_replay_state {
     const pd_recipe *recipe;
     entry *entries;
     size_t n;
-    double tolerance; /* of a tensor, from the metadata noise_state; if that was not recorded, that of the weights */
-    double way_tolerance; /* of moving averages, from noise_bc32_displacement; negative: not recorded */
+    double tolerance; /* largest error that a tensor may have: from the metadata noise_state; without it, the weights'
+                       * tolerance */
+    double way_tolerance; /* largest error that moving averages may have, from the metadata noise_bc32_displacement;
+                           * negative: not recorded */
     bool measured; /* the trace records no tolerance for optimizer state, so the noise of each slot is measured */
-    /* Number of steps from the copying of statistics to the use of the matrix roots computed from them. */
+    /* Number of steps from the copying of statistics to the use of the matrix roots that are computed from the
+     * copies. */
     int64_t delay;
 };
 
@@ -148,8 +152,9 @@ static const char *text_of(const pd_hypers *hypers, const char *name, char *text
     return i >= 0 ? pd_hypers_text(hypers, i, text, size) : "";
 }
 
-/* Returns the relative size of the last bit in the type in which a slot is stored; 0: float32 or finer. A root counts
- * as a 16-bit value also if only the statistics from which it is computed are stored in 16 bits. */
+/* Returns the largest relative rounding error (unit roundoff) of the type in which a slot is stored; 0: float32 or
+ * finer. A root counts as a 16-bit value even if only the statistics from which it is computed are stored in 16
+ * bits. */
 static double unit_of(const pd_hypers *hypers, const char *slot)
 {
     static const struct {
@@ -293,8 +298,8 @@ bool pd_replay_state_wants_noise(const pd_replay_state *state)
     return state->n > 0 && state->measured;
 }
 
-/* Of a slot, over all parameters and steps: the largest noise, and the largest relative size of the last bit in its
- * storage type. */
+/* Two maxima for one slot, over all parameters and steps: of the noise, and of the unit roundoff of its type
+ * (entry.unit). */
 typedef struct spread {
     double noise, unit;
 } spread;
@@ -310,8 +315,8 @@ static spread spread_of(const entry *from, const entry *to)
     return slot;
 }
 
-/* Returns the largest error that a recorded tensor may have. Rounding cannot explain an infinite error, so for an
- * infinite error of a matrix root its bound is ignored. */
+/* Returns the largest error that a recorded tensor may have. An infinite error of a matrix root fails always: its bound
+ * is ignored, because rounding cannot explain such an error. */
 static double tolerance_of(const pd_replay_state *state, const entry *e, const spread *slot)
 {
     double tolerance = fmax(state->tolerance, slot->unit);
@@ -321,7 +326,8 @@ static double tolerance_of(const pd_replay_state *state, const entry *e, const s
     return state->measured ? fmax(tolerance, 10 * slot->noise + 1e-6) : tolerance;
 }
 
-/* Notes a recorded tensor as the worst one if its error, relative to its tolerance, is the largest so far. */
+/* Counts a comparison, and stores the tensor as the worst one if its error, relative to its tolerance, is the largest
+ * so far. */
 static void note(pd_state_verdict *v, const entry *e, double tolerance)
 {
     if (v->compared++ > 0 && e->error / tolerance <= v->error / v->tolerance) return;
@@ -345,8 +351,8 @@ pd_state_verdict pd_replay_state_verdict(const pd_replay_state *state)
     return verdict;
 }
 
-/* Reads a tensor that belongs to a quantized one, such as its bucket sizes, and must have n elements. The caller
- * frees *at. If there is no such tensor, *at is NULL; this is an error unless `optional`. */
+/* Reads a tensor that belongs to a quantized one, such as its bucket sizes, and must have n elements. The caller frees
+ * *at. If there is no such tensor, *at is NULL, and the result is PD_INVALID_ARGUMENT unless `optional` is set. */
 static int take_part(const pd_replay_state *state, const entry *e, const char *part, int64_t n, bool optional,
                      double **at, pd_error *err)
 {
@@ -405,8 +411,8 @@ static bool all_zero(const double *at, int64_t n)
     return true;
 }
 
-/* Measures the noise of a tensor: the largest relative distance of the shaken models' tensors from `ours`. Overwrites
- * `room`, which has n elements, and elements of `ours` that are not finite. */
+/* Measures the noise of a tensor: the largest relative distance between `ours` and the shaken models' tensors.
+ * Overwrites `room`, which has n elements, and elements of `ours` that are not finite. */
 static int find_noise(entry *e, const pd_model *const *shaken, double *room, double *ours, int64_t n, pd_error *err)
 {
     int rc = PD_OK;
@@ -420,9 +426,9 @@ static int find_noise(entry *e, const pd_model *const *shaken, double *room, dou
     return rc;
 }
 
-/* Upper limit of |E| / |B| in units of float32's rounding error. B is the matrix whose root is taken, E its
- * rounding error (root_bound.h). A few units come from the decomposition, a few from the sums in B, both in the
- * reference optimizer and in paramd. */
+/* Upper limit of |E| / |B| in multiples of float32's unit roundoff. B is the matrix whose root is taken, E its rounding
+ * error (root_bound.h). A few come from the decomposition, a few from the sums in B, both in the reference optimizer
+ * and in paramd. */
 static const double most_units = 10, unit_of_float32 = 0x1p-24;
 /* If the bound of a matrix root's error is above 1, no digit of the root is certain, so nothing is compared. */
 static const double most_bound = 1;
@@ -460,8 +466,8 @@ static int find_exponent(const pd_replay_state *state, const entry *e, double *e
     return PD_OK;
 }
 
-/* Computes the largest error that rounding can cause in a recorded matrix root. `room` is scratch memory for n
- * elements. */
+/* Sets e->bound to the largest error that rounding can cause in a recorded matrix root; does nothing if the tensor is
+ * not square. `room` is scratch memory for n elements. */
 static int find_bound(const pd_replay_state *state, entry *e, double *room, int64_t n, pd_error *err)
 {
     int64_t side = (int64_t)lrint(sqrt((double)n));
@@ -482,7 +488,8 @@ static bool is_count(const entry *e, int64_t n)
     return n == 1 && e->block < 0 && e->number < 0 && strcmp(e->slot, "step") == 0;
 }
 
-/* Compares one recorded tensor with the model's. `recorded` and `ours` are scratch memory for n elements. */
+/* Compares one recorded tensor with the model's, and stores its error. `recorded` and `ours` are scratch memory for n
+ * elements. */
 static int compare(const pd_replay_state *state, entry *e, const pd_model *model, const pd_model *const *shaken,
                    double *recorded, double *ours, int64_t n, pd_error *err)
 {

@@ -15,9 +15,8 @@ static int64_t triangle(int64_t k)
 }
 
 /* Returns the number k of block rows that a symmetric matrix has if `blocks` blocks of it are stored: k(k+1)/2 is
- * `blocks` (not negative). -1: there is no such k. It is computed from the square root of 8 blocks + 1, which for a
- * valid number of blocks is 2 k + 1. For k up to the limit below the root comes out exact, although 8 blocks + 1 may be
- * rounded. */
+ * `blocks` (not negative). -1: there is no such k. For a valid number of blocks the square root of 8 blocks + 1 is 2 k
+ * + 1. For k up to the limit below, the computed square root is exact, although 8 blocks + 1 may be rounded. */
 static int64_t root_of_triangle(int64_t blocks)
 {
     int64_t k = (int64_t)((sqrt(8 * (double)blocks + 1) - 1) / 2);

@@ -1,6 +1,6 @@
 /* symmetric.h - symmetric matrices stored as their lower block rows: about half the memory, in blocks that BLAS can
- * multiply. Pure functions; any thread; nothing is allocated. Source: symmetric_matrices.py of Google's Distributed
- * Shampoo.
+ * multiply. The functions are pure, and allocate nothing; any thread may call them. Source: symmetric_matrices.py of
+ * Google's Distributed Shampoo.
  *
  * A symmetric matrix S of k x k square blocks of side b is kept as [B00 | B10 B11 | B20 B21 B22 | ...], its lower block
  * rows side by side: one matrix of b rows and b k(k+1)/2 columns. Blocks on the diagonal are stored whole.
@@ -14,9 +14,10 @@
 #include "linalg.h"
 #include "paramd/error.h"
 
+/* A symmetric matrix as its lower block rows. */
 typedef struct pd_blockrows {
     pd_mat at;    /* the blocks of the lower half side by side, in borrowed memory */
-    int64_t b, k; /* rows of a block; number of block rows: the symmetric matrix has b k rows */
+    int64_t b, k; /* b: rows of a block; k: number of block rows. The symmetric matrix has b k rows */
 } pd_blockrows;
 
 /* Makes a view of the matrix M as the lower block rows of a symmetric matrix. The side b of a block is M's number of

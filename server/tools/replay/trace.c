@@ -115,7 +115,7 @@ static bool is_number(pd_st_dtype dtype)
     return numbers[dtype];
 }
 
-/* Returns element i. */
+/* Returns element i of a recorded tensor. */
 static double value_at(const pd_safetensors *tensors, const pd_st_tensor *tensor, int64_t i)
 {
     size_t size = pd_st_dtype_size(tensor->dtype);
@@ -168,7 +168,7 @@ static bool copy_doubles(const pd_safetensors *tensors, const pd_st_tensor *tens
     return true;
 }
 
-/* limit of the work of a replay: number of steps times replicas times parameters */
+/* Limit of the work of a replay: number of steps times replicas times parameters. */
 #define MAX_WORK 50000000ll
 #define KEY_TEXT 400 /* longest name of a tensor in a trace, in bytes */
 
@@ -176,6 +176,7 @@ typedef enum kind { WEIGHTS, GRADIENT, AVERAGE, OTHER } kind;
 
 static const char *const prefixes[] = { "param", "grad", "average" };
 
+/* The name of a recorded tensor, split into kind, step, replica and parameter. */
 typedef struct key {
     kind kind;
     int64_t step;
@@ -196,8 +197,8 @@ static int read_number(const char **at, int digits)
     return value;
 }
 
-/* Splits the name of a tensor, such as "grad/0003/r01/encoder/kernel". `replicas`: the names have a part rRR with
- * the number of the replica. */
+/* Splits the name of a tensor, such as "grad/0003/r01/encoder/kernel". `replicas`: the names contain rRR, the number of
+ * the replica. */
 static key parse_key(const char *text, bool replicas)
 {
     key k = { .kind = OTHER };
@@ -254,8 +255,8 @@ static int read_real(const pd_trace *trace, const char *name, double preset, dou
 
 static int read_tolerance(pd_trace *trace, pd_error *err)
 {
-    /* true: the noise is the distance between a float32 run and a float64 run that used the same scalars. So a
-     * tolerance of 3 times the noise is enough. */
+    /* true: the recorded noise is the distance between a float32 run and a float64 run that computed with the same
+     * scalars. Then 3 times the noise suffices as tolerance, otherwise 10 times. */
     bool close = pd_safetensors_meta(trace->tensors, "noise_bc32") != NULL;
     double noise, state_noise, way_noise;
     int rc = read_real(trace, close ? "noise_bc32" : "noise", 0, 0, 1e30, &noise, err);
@@ -474,8 +475,9 @@ static int note_step(pd_trace *trace, double step, pd_error *err)
     return PD_OK;
 }
 
-/* Marks all steps as recorded. A trace with losses is a training run of a real network: it has weights only after the
- * last step and some others, and after each of these the weights of all parameters. */
+/* Finds the steps after which weights were recorded, if the file does not list them. These are all steps, except in a
+ * trace with losses, a training run of a real network. Such a trace has weights only after the last step and some
+ * others, and after each of these the weights of all parameters. */
 static void note_all_steps(pd_trace *trace)
 {
     bool sparse = pd_safetensors_find(trace->tensors, "loss") != NULL;
@@ -487,8 +489,8 @@ static void note_all_steps(pd_trace *trace)
     }
 }
 
-/* Finds the steps after which weights were recorded. The metadata or a table may list them. Otherwise they are all
- * steps; in a training run of a real network, the steps that have weights in the file. */
+/* Finds the steps after which weights were recorded. The metadata or a table may list them; if they do not,
+ * note_all_steps finds them. */
 static int find_recorded(pd_trace *trace, pd_error *err)
 {
     const pd_st_tensor *table = pd_safetensors_find(trace->tensors, "table/param_steps");

@@ -14,19 +14,21 @@
 #define PD_TRACE_MAX_REPLICAS 64
 #define PD_TRACE_MAX_BYTES (4ll << 30) /* largest trace file that is read, in bytes */
 
+/* A parameter of a recorded run. */
 typedef struct pd_trace_param {
-    char *name;   /* in a trace of averages "TTTT/NAME" */
-    int64_t step; /* in a trace of averages the step of the parameter; in other traces 0 */
+    char *name;   /* name of the parameter; in a trace of averages "TTTT/NAME", with the step */
+    int64_t step; /* in a trace of averages the step to which the parameter belongs; in other traces 0 */
     pd_shape shape;
     int64_t elements;
 } pd_trace_param;
 
 /* A trace. Other files read its fields; only trace.c writes them. */
 typedef struct pd_trace {
-    char *path; /* with which the trace was opened */
-    uint8_t *file;
+    char *path;    /* path of the file, as it was given to pd_trace_open */
+    uint8_t *file; /* all bytes of the file */
     struct pd_safetensors *tensors;
-    char system[64], name[128]; /* metadata: the system that was recorded, and the case */
+    char system[64], name[128]; /* from the metadata: the system that was recorded, such as "torch_optim", and the name
+                                 * of the case */
     json_t *config;             /* NULL until pd_trace_config reads it */
     int64_t steps;
     /* Largest relative errors in a replay. Of weights: 3 * noise_bc32 + 1e-6, or if the metadata noise_bc32 was not
@@ -41,13 +43,13 @@ typedef struct pd_trace {
      * recorded. NULL: the step raised no error. */
     const char *error[PD_TRACE_MAX_STEPS + 1];
     bool averages; /* the trace records averages of gradients instead of weights */
-    /* A gradient has an element that is NaN or infinite, or so large that a job would skip the step of some optimizer
-     * (pd_optimizer_ops.gradient_most). */
+    /* true: a gradient has an element that is NaN or infinite, or so large that a job would skip the step of some
+     * optimizer (pd_optimizer_ops.gradient_most). */
     bool extreme;
     int replicas; /* at least 1 */
     pd_trace_param *params;
     size_t n;
-    int64_t most_elements; /* of the largest parameter */
+    int64_t most_elements; /* number of elements of the largest parameter */
 } pd_trace;
 
 /* Opens a trace: reads the file and its metadata. PD_NOT_FOUND: there is no such file. PD_INVALID_ARGUMENT: the file is
@@ -87,12 +89,13 @@ bool pd_trace_initial(const pd_trace *trace, size_t param, float *at);
 bool pd_trace_gradient(const pd_trace *trace, int64_t step, int replica, size_t param, float *at);
 bool pd_trace_weights(const pd_trace *trace, int64_t step, size_t param, double *at);
 bool pd_trace_average(const pd_trace *trace, int64_t step, int replica, size_t param, double *at);
-/* Finds the learning rate that was recorded for a step. Returns false if none was recorded: then the rate is
+/* Sets *rate to the learning rate that was recorded for a step. Returns false if none was recorded: then the rate is
  * constant. */
 bool pd_trace_rate(const pd_trace *trace, int64_t step, double *rate);
 
 /* Returns the name of the trace's tensor number i, in the order of the file. The name is borrowed. NULL: the file has
- * no tensor number i. This function and the next three need no checked trace. */
+ * no tensor number i. pd_trace_tensor_name, pd_trace_has, pd_trace_tensor and pd_trace_values may be called before
+ * pd_trace_check. */
 const char *pd_trace_tensor_name(const pd_trace *trace, size_t i);
 /* Returns true if the trace has a tensor whose name begins with `prefix`. */
 bool pd_trace_has(const pd_trace *trace, const char *prefix);

@@ -1,4 +1,4 @@
-/* verdict.c - measures how far results of a replay are from the record, and keeps the worst error. */
+/* verdict.c - measures how far the results of a replay are from the recorded ones, and keeps the worst error. */
 #include "verdict.h"
 
 #include <math.h>
@@ -60,7 +60,7 @@ bool pd_says_alike(const char *ours, const char *recorded)
 
 void pd_verdict_add(pd_verdict *verdict, size_t param, int64_t step, double error)
 {
-    /* The error is not known if the recorded values are too large to square, so it counts as infinite. */
+    /* NaN: the recorded values are too large to square. The error counts as infinite. */
     if (isnan(error)) error = INFINITY;
     if (verdict->compared++ > 0 && error <= verdict->error) return;
     verdict->error = error;

@@ -1,4 +1,5 @@
-/* verdict.h - compares the results of a replay with the record, and describes the result of a file. Pure. */
+/* verdict.h - measures how far the results of a replay are from the recorded ones, and describes the result of a file.
+ * The functions are pure. */
 #ifndef PD_VERDICT_H
 #define PD_VERDICT_H
 
@@ -29,7 +30,8 @@ double pd_finite_norm(const float *at, int64_t n);
  * The words may differ. */
 bool pd_says_alike(const char *ours, const char *recorded);
 
-/* Adds one comparison to the verdict. If its error is the largest, also notes its parameter and step. */
+/* Adds one comparison to the verdict. If its error is the largest so far, the verdict stores the error, `param` and
+ * `step`. */
 void pd_verdict_add(pd_verdict *verdict, size_t param, int64_t step, double error);
 /* Merges the other verdict into this one: adds up the numbers of comparisons and keeps the larger error. */
 void pd_verdict_fold(pd_verdict *verdict, const pd_verdict *other);
@@ -46,23 +48,28 @@ typedef struct pd_state_verdict {
 
 typedef enum pd_replay_outcome { PD_REPLAY_OK, PD_REPLAY_FAILED, PD_REPLAY_SKIPPED } pd_replay_outcome;
 
+/* The result of playing one file. */
 typedef struct pd_replay_result {
     pd_replay_outcome outcome;
     char system[64], name[128];
     int64_t steps;
-    /* The file was skipped, but this does not count as a gap of paramd. The file shows a defect of the reference
-     * optimizer, has no run, or has random numbers that a daemon draws itself. */
+    /* true: the file was skipped, but paramd lacks nothing. The file shows a defect of the reference optimizer, has no
+     * run, or has random numbers that a daemon draws itself. */
     bool excused;
-    bool cases;              /* the file has cases of a routine: each counts as a parameter */
-    double tolerance;        /* of weights; 1 if each case has its own, as errors are then multiples of it */
-    pd_verdict verdict;      /* over all parameters and steps; compared == 0: the replay did not reach its end */
-    pd_verdict update;       /* of the recorded updates */
-    double update_tolerance; /* of updates */
-    pd_state_verdict state;  /* compared == 0: none was recorded, or the user did not ask for the comparison */
-    pd_error why;            /* why the file was skipped or failed; PD_OK: results differ from the record */
+    bool cases;              /* true: the file has cases of a routine, and each counts as a parameter */
+    double tolerance;        /* largest error that weights may have; 1 if each case has its own tolerance: errors are
+                              * then multiples of it */
+    pd_verdict verdict;      /* worst error of all parameters and steps; compared == 0: the replay did not reach its
+                              * end */
+    pd_verdict update;       /* worst error of updates, the changes of weights in a step; compared == 0: not compared */
+    double update_tolerance; /* largest error that updates may have */
+    pd_state_verdict state;  /* worst error of optimizer state; compared == 0: none was recorded, or the user did not
+                              * ask for it */
+    pd_error why;            /* why the file was skipped or failed; code PD_OK: no error, or only that results differ
+                              * from the recorded ones */
     size_t n;                /* number of parameters or cases of the file */
-    char **params;           /* their names */
-    pd_verdict *verdicts;    /* the worst error of each */
+    char **params;           /* names of the parameters or cases */
+    pd_verdict *verdicts;    /* the worst error of each parameter or case */
 } pd_replay_result;
 
 /* Return true if recorded updates, or recorded optimizer state, were compared and an error exceeds its tolerance. */
