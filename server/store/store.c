@@ -112,7 +112,7 @@ pd_effect *pd_store_effects(pd_store *store)
     return pd_effects_take(&store->outbox);
 }
 
-/* Notes the next deadline of a job that may have changed. */
+/* Computes the next deadline of a job that may have changed, and stores it. */
 static void note_deadline(pd_store *store, pd_job *job)
 {
     uint64_t at = pd_job_next_tick(job), checkpoint = pd_checkpoint_next_tick(job);
@@ -120,7 +120,7 @@ static void note_deadline(pd_store *store, pd_job *job)
     pd_deadlines_set(&store->deadlines, job, checkpoint < at ? checkpoint : at);
 }
 
-/* Queues a job if it has work, and notes its deadline. */
+/* Queues a job if it has work, and stores its next deadline. */
 static void queue_unchanged(pd_store *store, pd_job *job, uint64_t now_ns)
 {
     note_deadline(store, job);
@@ -135,8 +135,9 @@ static uint64_t party_turn(const pd_job *job)
     return job->owner != NULL ? pd_owner_turn(job->owner) : job->due.turn;
 }
 
-/* Returns the queued job that works next: of the identities that have work, the one whose last turn was longest ago;
- * of its jobs again the one. So an identity gets no more turns by having more jobs. NULL: no job has work. */
+/* Returns the queued job that works next: of the identities that have work, it takes the one whose last turn was
+ * longest ago, and of this identity's jobs the one whose last turn was longest ago. So an identity gets no more turns
+ * by having more jobs. NULL: no job has work. */
 static pd_job *next_due(const pd_store *store)
 {
     pd_job *job, *next = store->due;
@@ -147,9 +148,9 @@ static pd_job *next_due(const pd_store *store)
     return next;
 }
 
-/* Queues a job that a request or a batch of work may have changed, if it has work. While the server drains, its last
- * checkpoint begins if nothing is in its way any more. An export that waits begins if
- * nothing is in its way any more: a checkpoint that is due had its turn before. */
+/* Queues a job that a request or a batch of work may have changed, if it has work. While the server drains, begins the
+ * job's last checkpoint if nothing prevents it any more. Then begins a waiting export if nothing prevents it: a
+ * checkpoint that is due goes first. */
 static void queue(pd_store *store, pd_job *job, uint64_t now_ns)
 {
     if (store->drain.draining) pd_checkpoint_look(job, now_ns);
@@ -158,8 +159,8 @@ static void queue(pd_store *store, pd_job *job, uint64_t now_ns)
     queue_unchanged(store, job, now_ns);
 }
 
-/* Lets all jobs look again for ranks over quota, if reserves have grown
- * or a connection is blocked for lack of memory. Both can put ranks of any job over quota. */
+/* Makes all jobs check again for ranks over quota, if reserves have grown or a connection is blocked for lack of
+ * memory. Either can put ranks of any job over quota. */
 static void look_again(pd_store *store, uint64_t now_ns)
 {
     pd_job *job, *next;
@@ -174,8 +175,8 @@ static void look_again(pd_store *store, uint64_t now_ns)
     }
 }
 
-/* While the server drains: begins the last checkpoints of all jobs, once their rounds have ended. One that something
- * is in the way of begins later (queue). */
+/* While the server drains: begins the last checkpoints of all jobs, once their rounds have ended. A checkpoint that
+ * cannot begin now begins later (queue). */
 static void begin_last_checkpoints(pd_store *store, uint64_t now_ns)
 {
     pd_job *job, *next;
@@ -240,7 +241,7 @@ static void released(pd_request *request)
     pd_request_free(request);
 }
 
-/* The loop thread has forgotten a job, which may still wait for its preconditioner tasks. */
+/* Handles the notice that the loop thread has forgotten a job. The job may still wait for its preconditioner tasks. */
 static void forgotten(pd_store *store, pd_request *request)
 {
     const pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
@@ -290,7 +291,7 @@ static pd_job *find_named(pd_store *store, pd_request *request, const char *name
     return NULL;
 }
 
-/* Takes an entry of a job's log back from the WAL thread. */
+/* Takes a record of a job's WAL back from the WAL thread. */
 static void logged(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->u.wal->number);
@@ -513,7 +514,7 @@ void pd_store_tick(pd_store *store, uint64_t now_ns)
         store->unknown = false;
         HASH_ITER(hh, store->jobs.names, job, next) note_deadline(store, job);
     }
-    /* A job may have its next deadline at once: each has its turn about once. */
+    /* A job may have its next deadline at once, so the loop ends after as many turns as there are jobs. */
     for (uint32_t n = store->jobs.n; n > 0 && store->deadlines != NULL && store->deadlines->deadline.at_ns <= now_ns;
          n--)
         tick(store, store->deadlines, now_ns);

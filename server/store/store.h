@@ -1,4 +1,4 @@
-/* store.h - the whole training state (jobs, parameters, rounds, weights), and how it handles requests. Step thread.
+/* store.h - holds the whole training state (jobs, parameters, rounds, weights) and handles requests. Step thread.
  *
  * A pure state machine: requests come in together with the time, and effects come out. It uses no clock, sockets,
  * files, threads or random numbers, so tests and simulations can drive it exactly as the daemon does. */
@@ -16,10 +16,10 @@ int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err);
  * published versions (PD_REQ_RELEASED). */
 void pd_store_free(pd_store *store);
 
-/* Applies a request, or a part of it that takes about `budget_ns` (ns of one core, by estimates): the request is
- * checked and filed, and its arithmetic is left to pd_store_work. Returns true if the request is done, and no longer
- * the caller's. false: it needs more time; call again with the same request, before later requests of the same peer.
- * Other requests and work may come in between. `now_ns` is the time of a monotonic clock. */
+/* Checks a request and stores what it brings, for about `budget_ns` (ns of one core, by estimates). Its arithmetic is
+ * left to pd_store_work. Returns true if the request is done; then the store owns it. false: call again with the same
+ * request, before later requests of the same connection. Other requests and work may come in between. `now_ns` is the
+ * time of a monotonic clock. */
 bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns, uint64_t now_ns);
 /* Applies a request as a whole, however long that takes. Takes ownership of the request. */
 void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns);
@@ -45,10 +45,10 @@ int pd_store_load_job(pd_store *store, const uint8_t *image, size_t n, uint64_t 
  * instructions have made the checkpoint, and the job says exact = yes. After an error nothing has changed. */
 int pd_store_restore(pd_store *store, const pd_checkpoint_image *kept, uint64_t now_ns, pd_error *err);
 
-/* Takes a record of the WAL of a job that was just restored: those of steps, one after the other, then those of
- * decisions (image/wal_replay.h). The record is borrowed for the call. After an error of a step *unchanged says whether
- * the job is at the step before. If it is false, the job is gone, and must be restored again. After an error of
- * decisions none counts. */
+/* Replays a WAL record of a job that was just restored. The caller passes the records of the stream of steps in order,
+ * then those of the stream of decisions (image/wal_replay.h). The record is borrowed for the call. After an error in a
+ * record of a step: *unchanged true: the job is still at the step before; false: the job is gone, and must be restored
+ * again. After an error in a record of decisions, none of the decisions applies. */
 int pd_store_replay(pd_store *store, const pd_wal_record *record, uint64_t now_ns, bool *unchanged, pd_error *err);
 
 /* Returns the number of jobs that lose steps, or other changes of their state, if the server stops now. */
@@ -57,7 +57,7 @@ size_t pd_store_count_losing(const pd_store *store);
 /* Takes and returns the effects that were made so far, oldest first, linked by mail.next; NULL: none. */
 pd_effect *pd_store_effects(pd_store *store);
 
-/* Bytes of memory in use, by purpose, for operators and limits. */
+/* Bytes of memory that the store uses, by purpose, for operators and limits. */
 typedef struct pd_store_bytes {
     uint64_t weights, accumulators, state, published_list, held;
 } pd_store_bytes;

@@ -18,10 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The answers to the questions. A row of the table names those that it demands; 0: any. */
+/* Answers to the three questions. A row of the table names the answers that it demands; 0: any answer. */
 enum { BY_RUN = 1, RESUMES, ANEW }; /* intent: what the Hello wants of a job that is there */
-/* run: that of the Hello beside that of the job. EARLIER: the same launch, which has begun the job again since, so its
- * program was started from its beginning. UNKNOWN: one of them is not known */
+/* run: the Hello's run compared with the job's. EARLIER: the Hello's is of the same launch, which has begun the job
+ * again since then, so the program was started from its beginning. UNKNOWN: one of the two runs is not known */
 enum { SAME = 1, EARLIER, OTHER, UNKNOWN };
 enum {
     OVER = 1, /* job: all its ranks have left for good */
@@ -39,8 +39,8 @@ enum { RANK_0 = 1, JOINS, OTHERS }; /* who sends the Hello: rank 0, a process th
 typedef enum verdict {
     CONTINUE,
     BEGIN_ANEW,
-    WAIT_FOR_END,   /* until those who have not left have left, too */
-    WAIT_FOR_BEGIN, /* until rank 0 has begun the job again */
+    WAIT_FOR_END,   /* the worker waits until all ranks have left */
+    WAIT_FOR_BEGIN, /* the worker waits until rank 0 has begun the job again */
     REFUSE_HELD,    /* the job is in training */
     REFUSE_OTHER,   /* the job belongs to another run, whose workers are lost */
 } verdict;
@@ -78,7 +78,8 @@ static unsigned intent_of(const pd_request *hello)
                                                      : BY_RUN;
 }
 
-/* Returns the generation of a run: the number after the last '#', else 1. *launch: length of what stands before. */
+/* Returns the generation of a run: the number after the last '#', or 1 if there is none. Stores in *launch the length
+ * of the text before it. */
 static unsigned long generation_of(const char *run, size_t *launch)
 {
     const char *mark = strrchr(run, '#');
@@ -130,8 +131,8 @@ static bool fits(unsigned demanded, unsigned is)
     return demanded == 0 || demanded == is;
 }
 
-/* Returns whether the job knows the process that sends the Hello: as the one that has the rank and has not left, or by
- * the number of the job. */
+/* Returns whether the process that sends the Hello belongs to the job: it has the rank and has not left, or it names
+ * the job's number (pd_job_saved.creator). */
 static bool is_known(const pd_job *job, const pd_request *hello)
 {
     const pd_rank *rank = rank_of(job, hello);
@@ -182,7 +183,7 @@ static const char *holder_text(const pd_job *job, const pd_request *hello, uint6
     return text;
 }
 
-/* Fails with PD_UNAVAILABLE: a worker that only joins waits until rank 0 has created the job. */
+/* Writes the error for a worker that only joins, before rank 0 has created the job. Returns PD_UNAVAILABLE. */
 static int wait_for_creator(const pd_request *hello, pd_error *err)
 {
     return pd_fail(err, PD_UNAVAILABLE, "rank %u of job %.200s waits for rank 0, which creates the job", hello->rank,
@@ -231,8 +232,7 @@ static int apply_table(pd_job *job, const pd_request *hello, uint64_t now_ns, bo
     return PD_OK;
 }
 
-/* Notes that the process of this Hello continues the job: with the intent to resume, the job belongs to its run from
- * now on. PD_NO_MEMORY. */
+/* Makes the job belong to the Hello's run from now on, if the Hello says that it resumes the job. PD_NO_MEMORY. */
 static int take_run(pd_job *job, const pd_request *hello, pd_error *err)
 {
     const char *run = hello->u.hello.run;
@@ -374,7 +374,7 @@ pd_job *pd_store_hello(pd_store *store, pd_request *request, uint64_t now_ns)
     if (rc == PD_OK) rc = pd_job_owner_set(job, &store->owners, store->roles, request, &err);
     if (rc == PD_OK && !created) rc = take_run(job, request, &err);
     if (rc != PD_OK) {
-        job = pd_jobs_find(&store->jobs, request->u.hello.job_name); /* it may have ended */
+        job = pd_jobs_find(&store->jobs, request->u.hello.job_name); /* the job may have ended */
         pd_request_refuse(&store->outbox, request, &err);
         return job;
     }

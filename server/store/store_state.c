@@ -62,7 +62,7 @@ static bool may_end(const pd_job *job, const pd_account *except)
            job->checkpointing.exports.waiting.first == NULL && &job->steps.account != except;
 }
 
-/* Returns whether the bytes of a job count in a budget; NULL: in that of all jobs. */
+/* Returns whether the bytes of a job count in a budget; NULL: the budget of all jobs. */
 static bool belongs(const pd_job *job, const pd_budget *budget)
 {
     return budget == NULL || budget == job->steps.account.budget || budget == job->steps.account.owner;

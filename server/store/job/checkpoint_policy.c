@@ -1,5 +1,5 @@
-/* checkpoint_policy.c - decides whether a job has checkpoints and at which steps, and warns if the job outruns the
- * disk. */
+/* checkpoint_policy.c - decides whether a job has checkpoints and at which steps, and warns if the job writes more than
+ * the disk can take. */
 #include "checkpoint_policy.h"
 
 #include "job.h"
@@ -82,7 +82,7 @@ void pd_checkpoint_policy_plan(pd_job *job)
     uint32_t window = pd_checkpoint_policy_window(job);
 
     if (!job->checkpointing.durable) return;
-    /* With a log, windows end at its entries and not at checkpoints. */
+    /* With a stream of steps, its records make steps durable, so resend windows do not depend on checkpoints. */
     if (pd_wal_records_steps(&job->steps)) window = 0;
     if (window > 0 && (every == 0 || window / 2 < every)) every = window > 1 ? window / 2 : 1;
     job->checkpointing.every = every;
@@ -161,7 +161,7 @@ void pd_outrun_begin(pd_job *job, uint64_t checkpoint_bytes, uint64_t entry_byte
            seconds(job, entry_bytes));
 }
 
-/* Logs a warning of checkpoints. Returns whether it did. */
+/* Logs a warning if the disk takes too long to write a checkpoint. Returns whether it has logged one. */
 static bool warn_of_checkpoints(pd_job *job, double steps_per_s)
 {
     const pd_checkpoint_policy *checkpointing = &job->checkpointing;

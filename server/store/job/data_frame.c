@@ -1,4 +1,4 @@
-/* data_frame.c - the checks that are the same for frames with pushes and with initial weights. */
+/* data_frame.c - does the checks that pushes and frames of initial weights have in common. */
 #include "data_frame.h"
 
 #include "mutant.h"
@@ -95,9 +95,9 @@ int pd_push_check_step(const pd_job *job, const pd_param *param, uint32_t rank, 
     return PD_OK;
 }
 
-/* Returns whether the weight of a push counts for the parameter of one of its pieces. It does not
- * count if the piece only reports that there is no gradient. But if the push has scalars it
- * always counts, because they are averaged by it. */
+/* Returns whether the weight of a push counts for the parameter of one of its pieces. It does not count if the piece
+ * only reports that there is no gradient. If the push has scalars, the weight always counts, because it is also their
+ * weight in the mean. */
 static bool tells_weight(const pd_piece *piece, const pd_request *frame)
 {
     return !piece->absent || frame->u.data.n_scalars > 0;

@@ -1,6 +1,6 @@
-/* data_frame.h - checks of frames with tensors (pushes and initial weights): the rank may send them, each piece fits
- * the elements that the rank contributes, and all that a rank pushes of a parameter in one step has the same weight.
- * Step thread. */
+/* data_frame.h - checks frames with tensors (pushes and initial weights): that the rank may send them, that each piece
+ * has elements that the rank contributes, and that all pushes of a rank to one step of a parameter have the same
+ * weight. Step thread. */
 #ifndef PD_DATA_FRAME_H
 #define PD_DATA_FRAME_H
 

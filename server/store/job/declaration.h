@@ -1,14 +1,14 @@
 /* declaration.h - checks what a rank declares about one parameter, by itself and against the job's parameter of that
- * name; and the ranges of elements that ranks declare of ranged parameters, with the memory that these take. Step
- * thread. */
+ * name. Also stores the ranges that ranks declare, and counts the memory that they need. Step thread. */
 #ifndef PD_DECLARATION_H
 #define PD_DECLARATION_H
 
 #include "job.h"
 
-/* Checks what is declared about one parameter by itself, and stores the parameter's number of elements. `i` is its
- * index in the Declare, for error texts. Adds to *cost_ns as pd_declaration_rule does. PD_INVALID_ARGUMENT.
- * PD_FAILED_PRECONDITION: the parameter's optimizer cannot give updates in the element type that is asked for. */
+/* Checks what is declared about one parameter by itself, and stores its number of elements in *elements. `i` is its
+ * index in the Declare, for error texts. Adds to *cost_ns an estimate of the time that the search for its optimizer
+ * rule takes (ns of one core). PD_INVALID_ARGUMENT. PD_FAILED_PRECONDITION: the optimizer cannot give updates in the
+ * element type that is asked for. */
 int pd_declaration_check(const pd_job *job, pd_param_decl *decl, size_t i, int64_t *elements, double *cost_ns,
                          pd_error *err);
 /* Checks that a rank declares the same about a parameter as the job has. Sets the parameter's bit in `seen`, so that
@@ -18,10 +18,10 @@ int pd_declaration_check(const pd_job *job, pd_param_decl *decl, size_t i, int64
  * - PD_INVALID_ARGUMENT: the Declare names the parameter twice, or its range or element type is not valid. */
 int pd_declaration_match(const pd_job *job, const pd_param *param, const pd_param_decl *decl, uint32_t rank,
                          uint64_t *seen, pd_error *err);
-/* Logs the note that the optimizer has about a parameter, if it has one and *n, the number of such notes so far, is
- * small. Counts it. */
+/* Logs the optimizer's note about a parameter, if there is one, and adds 1 to *n, the number of notes so far. If *n is
+ * large already, only counts the note. */
 void pd_declaration_say(pd_job *job, const pd_param *param, uint32_t *n);
-/* Logs how many notes were left out. */
+/* Logs how many of the `n` notes pd_declaration_say has not logged. */
 void pd_declarations_said(pd_job *job, uint32_t n);
 
 /* Stores the range that a rank declares of a parameter. The rank must not have declared one of this parameter
@@ -31,8 +31,8 @@ void pd_range_take(pd_param *param, uint32_t rank, int64_t start, int64_t end);
  * ranks are checked. PD_FAILED_PRECONDITION: no rank has some element, or the ranges do not suit the way in which the
  * job aggregates; then nothing has changed. */
 int pd_ranges_take(pd_job *job, const pd_request *request, pd_error *err);
-/* Forgets the ranges that a Declare of the rank has stored, because the Declare is refused. If an earlier Declare of
- * the rank was accepted, its ranges stay. */
+/* Removes the ranges that a Declare of the rank has stored, because the Declare is refused. Ranges of an earlier
+ * Declare that was accepted stay. */
 void pd_ranges_give_back(pd_job *job, uint32_t rank);
 
 /* Returns how many bytes of the ingest budget to reserve for a rank, from a checked Declare, before the job has
@@ -42,10 +42,11 @@ uint64_t pd_ranges_reserve_declared(const pd_job *job, const pd_request *request
  * mean and Adasum do), as far as the ranges are known. */
 uint64_t pd_ranges_collected_bytes(const pd_job *job);
 
-/* Counts the bytes of these contributions for the job again, after ranges were added or removed. */
+/* Charges to the job what pd_ranges_collected_bytes returns, instead of what was charged before. Call it after ranges
+ * were added or removed. */
 void pd_ranges_count(pd_job *job);
-/* Checks that max_total_bytes has room for the collected contributions of the ranges that are declared.
- * PD_RESOURCE_EXHAUSTED. */
+/* Checks that max_total_bytes has room for what pd_ranges_collected_bytes returns. PD_RESOURCE_EXHAUSTED: it has
+ * not. */
 int pd_ranges_check_memory(const pd_job *job, pd_error *err);
 
 #endif

@@ -15,8 +15,8 @@ static bool closes_by_itself(const pd_steps *steps, const pd_param *param)
 }
 
 /* Returns a parameter whose open round can still close; NULL: there is none. A round that waits for ranks can close
- * only while a worker is connected, because without workers no contribution comes. If the global clip works on a
- * step, the rounds of this step can close, too. */
+ * only while a worker is connected, because without workers no contribution comes. While the global clip is computed
+ * for a step, the rounds of this step can close, too. */
 static const pd_param *find_open(const pd_job *job)
 {
     bool somebody = job->timers.linger_ns == 0;
@@ -34,8 +34,8 @@ static bool is_open(const pd_job *job)
     return job->waiting.inbox.first != NULL || find_open(job) != NULL;
 }
 
-/* Finds a job of which something is true. *number: the job that was found last, which is looked at first. NULL: there
- * is none. */
+/* Finds a job for which is(job) is true. Checks job *number first, and stores the number of the job found there.
+ * Returns NULL if there is none. */
 static const pd_job *find_job(const pd_jobs *jobs, uint32_t *number, bool (*is)(const pd_job *job))
 {
     const pd_job *job = pd_jobs_numbered(jobs, *number), *next;

@@ -8,11 +8,11 @@
 typedef struct pd_drain {
     bool draining;
     pd_request_queue waiting; /* drain requests that are not answered yet */
-    /* time until which answers wait for the last checkpoints of jobs, once the rounds have ended; 0: they do not
-     * wait */
-    uint64_t last_until_ns, last_ns; /* last_ns: how long they wait */
-    /* numbers of the jobs that answers were found to wait for last: for their rounds, for their last checkpoints. They
-     * are looked at first, so that most requests look at no other job. */
+    /* time until which answers wait for the last checkpoints of jobs, once the rounds have ended; 0: they do not wait.
+     * last_ns: duration of this wait, as the requests say */
+    uint64_t last_until_ns, last_ns;
+    /* numbers of two jobs: of the one whose rounds, and of the one whose last checkpoint, answers last had to wait for.
+     * These jobs are checked first, so that most requests check no other job. */
     uint32_t open, unkept;
 } pd_drain;
 
@@ -25,8 +25,8 @@ bool pd_drain_keep(pd_drain *drain, const pd_jobs *jobs, uint64_t now_ns);
 /* Answers the waiting drain requests. A request succeeds once every round that can close has closed. It fails with
  * PD_DEADLINE_EXCEEDED, which names an open round, once its deadline has passed. Before either answer, each job that
  * has checkpoints gets a last one (pd_checkpoint_policy.last), and the answer waits until it is on the disk or has
- * failed, for as long as the request says. If it has failed, or is late, and the job would lose steps, the answer is
- * PD_ABORTED, which names the job. */
+ * failed, for as long as the request says. If the checkpoint has failed or is late, and the job would lose steps, the
+ * answer is PD_ABORTED, which names the job. */
 void pd_drain_answer(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns);
 /* Returns the earliest deadline of the waiting drain requests; UINT64_MAX: no request waits. */
 uint64_t pd_drain_next_tick(const pd_drain *drain);

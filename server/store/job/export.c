@@ -18,17 +18,17 @@ static const uint64_t SECOND = 1000000000ull, SILENCE_NS = 30 * 1000000000ull;
 /* An export must be over after this time, and after one second more for each BYTES_PER_SECOND that it may read. */
 static const uint64_t TOTAL_NS = 60 * 1000000000ull;
 enum { ANSWER_BYTES = 1 << 20, BYTES_PER_SECOND = 8 << 20 };
-/* most exports of one job that wait for others, and most of one identity among them */
+/* most waiting exports of one job, and most of one identity among them */
 enum { MOST_WAITING = 16, MOST_OF_PARTY = 4 };
 
 typedef struct pd_export {
     uint64_t conn;
     uint64_t party; /* number of the identity that exports */
     bool state;     /* optimizer state may be read, too; false: only weights */
-    bool counted;   /* older weights that the export keeps are counted: workers may train meanwhile */
+    bool counted;   /* older weights that the export keeps are charged, so workers may train meanwhile */
     uint64_t bytes; /* bytes that are counted against max_total_bytes for this export */
-    /* the cut, once all parameters have reached it and only weights are read: then the job continues without it, and
-     * can have another one. NULL: the job has the cut (job->steps.cut) */
+    /* The export's cut, once all parameters have reached it and if only weights are read: then the job trains on, and
+     * may begin another cut. NULL: the cut is job->steps.cut. */
     pd_cut *cut;
     /* the begin request, as long as it is not answered because some parameters have not reached the export's step;
      * then NULL */
@@ -107,7 +107,7 @@ void pd_export_worker_comes(pd_job *job)
         pd_export_give_way(job, "a worker has come, and there is no memory for older weights");
 }
 
-/* Drops the begins of this connection's exports that wait for others. */
+/* Drops the waiting begin requests of this connection. */
 static void drop_waiting(pd_job *job, uint64_t conn)
 {
     pd_request_queue all = pd_request_queue_take_all(&job->checkpointing.exports.waiting);
@@ -163,7 +163,7 @@ static int no_room(const pd_job *job, uint64_t bytes, const char *what, pd_error
                    job->steps.name, bytes, what, budget->limit, budget->whose, budget->used, budget->key);
 }
 
-/* Returns whether further bytes fit as it is: nothing is ended to make room for them. */
+/* Returns whether further bytes have room now, without ending anything to make room. */
 static bool fits_beside(const pd_account *account, uint64_t bytes)
 {
     return pd_budget_fits(account->budget, bytes) && (account->owner == NULL || pd_budget_fits(account->owner, bytes));
@@ -175,8 +175,8 @@ static bool may_step(const pd_job *job)
     return job->connected > 0 || job->steps.queue.n_open > 0;
 }
 
-/* Decides what is counted for an export of weights, which must never stop the job: with its own bytes those of the
- * older weights that it keeps while the job trains. */
+/* Decides which bytes to charge for an export of weights: its own, and, if they have room, those of the older weights
+ * that it keeps while the job trains. Such an export must never stop the job. */
 static int count_weights(const pd_job *job, pd_export *export, pd_error *err)
 {
     uint64_t own = own_bytes(job), all = own + pd_cut_bytes(&job->steps);
@@ -233,7 +233,7 @@ static int begin(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *er
     return PD_OK;
 }
 
-/* Returns whether an export must wait: for another one, or for the cut of a checkpoint. */
+/* Returns whether a new export must wait, because another export or a checkpoint's cut is under way. */
 static bool is_busy(const pd_job *job)
 {
     return job->export != NULL || job->steps.cut != NULL;
@@ -252,8 +252,8 @@ static int check_queue(const pd_job *job, const pd_request *request, pd_error *e
                    job->steps.name, MOST_WAITING, MOST_OF_PARTY);
 }
 
-/* Takes the next begin out of the queue: the oldest one of another identity than that which has exported last; if there
- * is none, the oldest one. NULL: none waits. */
+/* Takes the next begin request out of the queue: the oldest from an identity other than the last exporter, or, if there
+ * is none, the oldest of all. Returns NULL if none waits. */
 static pd_request *take_waiting(pd_job *job)
 {
     pd_request_queue *waiting = &job->checkpointing.exports.waiting, all = pd_request_queue_take_all(waiting);
@@ -288,7 +288,7 @@ void pd_export_wait_again(pd_job *job)
         pd_request_queue_add(&job->checkpointing.exports.waiting, request);
 }
 
-/* Refuses the begins in the queue that have waited for too long. */
+/* Refuses the begin requests in the queue that have waited for too long. */
 static void refuse_late(pd_job *job, uint64_t now_ns)
 {
     pd_request_queue all = pd_request_queue_take_all(&job->checkpointing.exports.waiting);
@@ -426,8 +426,8 @@ static int read_piece(const pd_job *job, const pd_request *request, pd_exported 
 }
 
 /* Reads a parameter's step count, and its number of pending roots. If the parameter belongs to a step group, the count
- * is read from the group: the parameter's optimizer gets it only when its next step begins. PD_NOT_FOUND,
- * PD_FAILED_PRECONDITION as above. */
+ * is read from the group: the parameter's optimizer gets it only when its next step begins. PD_NOT_FOUND.
+ * PD_FAILED_PRECONDITION: the export is of weights alone. */
 static int read_count(const pd_job *job, const pd_request *request, pd_exported *out, pd_error *err)
 {
     const pd_param *param = pd_job_param_or_error(job, request->u.export.param, err);
@@ -536,7 +536,7 @@ static int read_some(pd_job *job, pd_request *request, uint64_t now_ns, pd_error
     return PD_OK;
 }
 
-/* Takes a begin: it begins now, or waits for others. */
+/* Takes a begin request: begins the export now, or lets it wait. */
 static int take_begin(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
 {
     uint64_t *deadline_ns = &request->u.export.wait_ns;
@@ -564,7 +564,8 @@ void pd_job_export(pd_job *job, pd_request *request, uint64_t now_ns)
     if (rc != PD_OK) pd_request_refuse(job->steps.outbox, request, &err);
 }
 
-/* Returns the time at which the export under way ends unless a further request comes; UINT64_MAX: none is. */
+/* Returns the time at which the export under way ends unless a further request comes; UINT64_MAX: no export is under
+ * way. */
 static uint64_t ends_ns(const pd_job *job)
 {
     const pd_export *export = job->export;

@@ -1,5 +1,5 @@
 /* footprint.c - adds up the bytes that a job takes: weights, sums of gradients, contributions, optimizer state, roots
- * and records. */
+ * and structs. */
 #include "footprint.h"
 
 #include "aggregate_fit.h"
@@ -13,12 +13,12 @@
 #include <string.h>
 
 enum { ALLOCATOR_ENDS = 1024 }; /* bytes of allocator overhead for a job's own memory blocks and hash tables */
-/* bytes of a checkpoint's header, records and messages; for each rank of the job its record and the entry of its
- * note */
+/* bytes of a checkpoint's header, structs and messages; bytes for each rank: its struct and the entry of its note */
 enum { KEPT_HEAD = 8192, KEPT_RANK = 512 };
-/* bytes of a parameter's records in a checkpoint: its entry, and the ends of its memory blocks */
+/* bytes of a parameter's structs in a checkpoint: its entry, and what the allocator adds to its memory */
 enum { KEPT_BYTES = sizeof(pd_checkpoint_param) + 128 };
-/* bytes of a log and of the records of its entries on their way to the disk, without those of its parameters */
+/* bytes of the WAL's own structs, and of its records that the WAL thread has, without bytes that belong to a
+ * parameter */
 enum { LOGGED_OWN = PD_WAL_MOST * (sizeof(pd_wal_record) + sizeof(pd_effect) + 512) };
 
 #include <math.h>
@@ -56,8 +56,8 @@ pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_optimizer
     return row->takes_values && how != PD_WEIGHTED_MEAN ? PD_MEAN : how;
 }
 
-/* Returns the bytes of the preconditioner tasks that a plan has. With the option root_delay they
- * count twice, because the next tasks may copy their inputs before the present ones are done. */
+/* Returns the bytes of a plan's preconditioner tasks. With the option root_delay they count twice, because the next
+ * tasks may copy their inputs before the present ones are done. */
 static uint64_t root_bytes(const pd_plan *plan)
 {
     uint64_t once = known(pd_plan_task_bytes(plan));
@@ -103,8 +103,8 @@ static uint64_t collect_bytes(const pd_sizing *job, pd_aggregation how, int64_t 
                                           elements, job->chunk_elements);
 }
 
-/* Returns the bytes that a checkpoint takes of a parameter: one more buffer of weights, the image of the state, and
- * records. If roots are used in a later step, an archive waits for them. */
+/* Returns the bytes that a checkpoint needs for one parameter: a further buffer of weights, the image of the state, and
+ * structs. If roots are used in a later step, also an archive that waits for them. */
 static uint64_t kept_bytes(const pd_plan *plan, const bool pulled[4])
 {
     uint64_t bytes = KEPT_BYTES + (plan->n_tasks > 0 && plan->root_delay != 0 ? sizeof(pd_archive) : 0);
@@ -113,8 +113,8 @@ static uint64_t kept_bytes(const pd_plan *plan, const bool pulled[4])
     return pd_footprint_plus(bytes, pd_weight_bytes(plan->elements, pulled) / 2);
 }
 
-/* Returns the bytes that the stream of steps takes of a parameter: the aggregates of the records that are on their way
- * to the disk. */
+/* Returns the bytes that the stream of steps needs for one parameter: its aggregates in the records that the WAL thread
+ * has. */
 static uint64_t logged_bytes(const pd_plan *plan)
 {
     uint64_t aggregates = times((uint64_t)plan->elements, PD_WAL_MOST * sizeof(float));

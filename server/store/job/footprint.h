@@ -7,7 +7,7 @@
 #include "plan.h"
 #include "rule.h"
 
-/* The properties of a job that determine how many bytes its parameters take. */
+/* What determines how many bytes a job's parameters take: values of the job and settings of the daemon. */
 typedef struct pd_sizing {
     pd_job_values values;
     uint32_t world;
@@ -15,11 +15,11 @@ typedef struct pd_sizing {
     int threads;             /* number of threads that run steps: the daemon's setting threads.step_threads */
     int pool_threads; /* number of threads that compute matrix roots: the daemon's setting threads.pool_threads */
     bool durable;     /* the job has checkpoints */
-    bool logged;      /* the job has a log besides */
+    bool logged;      /* the job also has a stream of steps (durability = log) */
 } pd_sizing;
 
-/* The bytes that one parameter takes, by purpose; or the sums over several parameters. UINT64_MAX: too many to
- * count. */
+/* The bytes that one parameter takes, by purpose, or the sums over several parameters. In each field UINT64_MAX means
+ * too many to count. */
 typedef struct pd_footprint {
     uint64_t weights; /* published weights and the weights of the next step, in each element type that workers pull */
     uint64_t sums;    /* sums of the gradients of one round */
@@ -27,14 +27,14 @@ typedef struct pd_footprint {
      * contributions are counted when the ranks have declared their ranges. */
     uint64_t collected;
     uint64_t state; /* optimizer state, in the element types in which it is stored */
-    /* what a checkpoint takes, if the job has some: a copy of the optimizer state, and old weights until they are on
-     * the disk; with a log also the aggregates of the entries that are on their way to the disk. Worker states and
-     * headers of entries are counted when they come. */
+    /* Memory for a checkpoint, if the job has checkpoints: a copy of the optimizer state, and old weights until they
+     * are on the disk. With a stream of steps also the aggregates of the records that the WAL thread has. Worker states
+     * and headers of records are charged when they are made. */
     uint64_t kept;
     /* inputs and results of the preconditioner tasks that may run at the same time */
     uint64_t roots;
-    uint64_t step; /* temporary memory of a step, which a step that waits for a root keeps */
-    /* records of contributions (by chunk, rank and range), the optimizer's plan and records, names, and records of the
+    uint64_t step; /* temporary memory of a step; a step that waits for a root keeps it */
+    /* structs of contributions (by chunk, rank and range), the optimizer's plan and structs, names, and structs of the
      * loop thread */
     uint64_t records;
     uint64_t thread; /* scratch memory that one step thread needs: the largest need of any parameter */
@@ -57,19 +57,18 @@ static inline uint64_t pd_footprint_plus(uint64_t bytes, uint64_t more)
 /* Checks that a job may have this number of workers, and that the number suits the way in which the job aggregates.
  * PD_INVALID_ARGUMENT, with the error text that a worker gets. */
 int pd_sizing_check(const pd_sizing *job, pd_error *err);
-/* Checks that the number of workers suits the way `how` to aggregate contributions to a parameter, if every worker
- * contributes all its elements. PD_INVALID_ARGUMENT. */
+/* Checks that the aggregation `how` is possible with this number of workers, if each contributes all elements of the
+ * parameter. PD_INVALID_ARGUMENT. */
 int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *name, pd_error *err);
 
 /* Returns how contributions to a parameter with the optimizer `row` are aggregated. */
 pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_optimizer_ops *row);
 
-/* Counts those bytes of a parameter that do not depend on its optimizer. They are known before the optimizer has made
- * a plan. */
+/* Stores in *out the bytes of a parameter that do not depend on its optimizer's plan. */
 void pd_footprint_least(pd_footprint *out, const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged,
                         const bool pulled[4]);
-/* Counts the bytes of a parameter whose optimizer has made this plan. pulled[t] says whether weights are published in
- * element type t (pd_dtype); in float32 they always are. PD_NO_MEMORY. */
+/* Stores in *out the bytes of a parameter whose optimizer has made this plan. pulled[t] says whether weights are
+ * published in element type t (pd_dtype); in float32 they always are. PD_NO_MEMORY. */
 int pd_footprint_of(pd_footprint *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, bool ranged,
                     const bool pulled[4]);
 /* Returns the bytes of all copies of a parameter's name and of its dimensions' names (`axes`; NULL: it has none).
@@ -77,8 +76,8 @@ int pd_footprint_of(pd_footprint *out, const pd_sizing *job, pd_aggregation how,
 uint64_t pd_footprint_name(const pd_sizing *job, const char *name, const char *axes);
 /* Adds the bytes of `n` parameters to *all, each of which takes as many as *one. */
 void pd_footprint_add(pd_footprint *all, const pd_footprint *one, uint64_t n);
-/* Completes the sum over all parameters of a job: adds the memory that they share, and the records of the job itself,
- * of its ranks, and of its `n_rules` optimizer rules. */
+/* Completes the sum over all parameters of a job: adds the memory that they share, and the structs of the job, of its
+ * ranks and of its `n_rules` optimizer rules. */
 void pd_footprint_complete(pd_footprint *all, const pd_sizing *job, const pd_rule *rules, size_t n_rules);
 /* Returns all bytes of the footprint together, as they count against max_total_bytes. */
 uint64_t pd_footprint_sum(const pd_footprint *need);

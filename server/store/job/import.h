@@ -1,11 +1,11 @@
-/* import.h - imports optimizer state that an operator sends, such as tensors of a saved file, or sets state back to its
- * initial values (reset_state.h). All of it is put into the job, or nothing. Step thread.
+/* import.h - imports optimizer state that an operator sends, such as tensors of a saved file, or runs a reset of state
+ * (reset_state.h). Either all of it is put into the job, or nothing. Step thread.
  *
- * After the begin request, the tensors are staged piece by piece, while the job continues training. The commit request
- * checks that all tensors have come, and waits up to ten seconds for a moment at which no step or preconditioner task
- * of the job is under way and nobody copies its state. Then the tensors are written into the optimizers in bounded
- * batches, and no step begins until all are written. Rounds may be open meanwhile: in a new job other ranks may have
- * pushed for the first step already. A job with checkpoints begins one at once.
+ * After the begin request, the operator sends the tensors in parts, which are staged while the job trains. The commit
+ * request checks that all tensors have come, and waits up to ten seconds for a moment at which no step or
+ * preconditioner task of the job is under way and nobody copies its state. Then the tensors are written into the
+ * optimizers in bounded batches, and no step begins until all are written. Rounds may be open meanwhile: in a new job
+ * other ranks may have pushed for the first step already. A job with checkpoints begins one at once.
  *
  * The staged tensors are discarded when an operator begins another import, after a minute without a request, and when
  * the job ends. */

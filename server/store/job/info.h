@@ -1,5 +1,5 @@
-/* info.h - answers operators' lists: status, jobs, parameters, workers, roots, overrides, state; a page of each. Step
- * thread. */
+/* info.h - answers operators' requests for a page of a list: of jobs, parameters, workers, roots, overrides or state.
+ * Step thread. */
 #ifndef PD_INFO_H
 #define PD_INFO_H
 
@@ -15,7 +15,7 @@ struct pd_jobs;
 const pd_info_list *pd_info_list_of(uint32_t what);
 /* Answers a PD_REQ_INFO, an operator's request for one page of a list, for about *budget_ns, from which it subtracts
  * the time. Returns false if the answer needs more time: call again with the same request. The list of jobs leaves out
- * those for which the operator has no role, and only an admin of a job sees identities and nonces of its workers.
+ * jobs for which the operator has no role. Only an admin of a job sees the identities and nonces of its workers.
  * `roles` NULL: the server has none. Takes ownership of the request when it is answered. */
 bool pd_info_answer_some(const struct pd_jobs *jobs, pd_roles *roles, pd_effects *outbox, bool draining,
                          pd_request *request, double *budget_ns, uint64_t now_ns);

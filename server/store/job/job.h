@@ -1,7 +1,7 @@
 /* job.h - one model in training: its configuration, its ranks and the worker processes at them, its rounds and
  * steps. Step thread.
  *
- *     pd_jobs ── pd_job ─┬─ pd_rank                one per rank: which process has it
+ *     pd_jobs ── pd_job ─┬─ pd_rank                one for each rank: which process has it
  *                        ├─ pd_checkpoint_policy   its checkpoints: when they are due, what is durable
  *                        └─ pd_steps               parameters, rounds, optimizers: step/steps.h */
 #ifndef PD_JOB_H
@@ -17,70 +17,88 @@
 
 enum { PD_SPEED_MARKS = 16 };
 
-/* A mark: a step, and the time at which the job had reached it. */
+/* A step, and the time (ns) at which the job reached it. */
 typedef struct pd_speed_mark {
     uint64_t step, ns;
 } pd_speed_mark;
 
-/* Recent steps of a job: those of the last 10 seconds, or the last 15 steps if these took longer. Begins zeroed. */
+/* The job's recent steps, from which its speed is computed: those of the last 10 seconds, or the last 15 steps if these
+ * took longer. Begins zeroed. */
 typedef struct pd_speed {
-    /* ring buffer of marks; the oldest is at index `first` */
+    /* ring buffer of `n` marks; the oldest is at index `first` */
     pd_speed_mark marks[PD_SPEED_MARKS];
     uint32_t first, n;
-    pd_speed_mark last; /* the newest step that was noted, and its time */
+    pd_speed_mark last; /* the newest step that pd_speed_note was told of */
 } pd_speed;
 
-/* Notes that the job has reached step `step` at the time `now_ns`. Does nothing if it was noted before. */
+/* Remembers that the job has reached step `step` at the time `now_ns`. Does nothing if it was told of this step
+ * before. */
 void pd_speed_note(pd_speed *speed, uint64_t step, uint64_t now_ns);
-/* Returns the job's steps per second at the time `now_ns`; 0: fewer than two steps were noted. It falls while a step
- * takes longer than the average of those before it. */
+/* Returns the job's steps per second at the time `now_ns`; 0 if fewer than two steps are known. The result falls while
+ * a step takes longer than the average of the steps before it. */
 double pd_speed_at(const pd_speed *speed, uint64_t now_ns);
 
-/* The last checkpoint of a job, made when the server drains. */
+/* Whether the job still needs the last checkpoint, which is made when the server drains. */
 typedef enum pd_last_checkpoint { PD_LAST_UNWANTED, PD_LAST_WANTED, PD_LAST_DONE } pd_last_checkpoint;
 
-/* Since when the disk has something of the job: checkpoint_due.h. */
+/* Watches whether the disk still answers (image/checkpoint_due.c). There is one for the job's checkpoints and one for
+ * the records of its stream of steps. */
 typedef struct pd_disk_watch {
-    bool runs, late;            /* the disk has something; it was logged that it does not answer */
-    uint64_t results;           /* number of results that had returned from it before */
-    uint64_t since_ns, next_ns; /* since when; when it is logged that the disk does not answer */
+    /* the disk has a checkpoint or records of the job; the log says already that the disk does not answer */
+    bool runs, late;
+    uint64_t results; /* number of checkpoints or records that had returned when the watch began */
+    /* time at which the watch began; time at which a line is logged that the disk does not answer */
+    uint64_t since_ns, next_ns;
 } pd_disk_watch;
 
-/* The stream of steps of a job's WAL, apart from what its steps read (step/wal.h). */
+/* State of the WAL stream that has all that steps took. What the steps themselves use of it is in step/wal.h. */
 typedef struct pd_step_stream {
-    bool wanted;       /* durability = log */
-    bool slow;         /* it was logged that the job waits for the disk */
-    const char *moved; /* why the state has changed otherwise than by a step, so that the stream must end; NULL: no */
-    bool waits;        /* records wait until the checkpoint that they follow is durable */
-    struct pd_effect *first, *last; /* the records that wait, oldest first, linked by mail.next */
-    /* after a checkpoint that failed, none is begun for the stream before this step; the distance waited last */
+    bool wanted; /* the job says durability = log */
+    bool slow;   /* the log says already that the job waits for the disk */
+    /* names what changed the state without a step (such as an import), so that the stream must end; NULL: nothing
+     * did */
+    const char *moved;
+    bool waits;                     /* true: records are held back until the checkpoint before them is durable */
+    struct pd_effect *first, *last; /* the records that are held back, oldest first, linked by mail.next */
+    /* after a checkpoint has failed: the step before which no new one is begun for the stream; number of steps from the
+     * failure to it */
     uint64_t retry, distance;
     uint64_t broken; /* number of times that the stream had to end */
-    /* for operators, since the server started: times that records took to become durable, and their bytes; number of
-     * steps that were replayed at the start */
+    /* For operators, since the server started: how long records took to become durable; bytes of these records; number
+     * of steps that were replayed at the start. */
     pd_histogram times;
     uint64_t bytes, repeated;
     uint64_t results; /* number of records that the WAL thread has returned */
     pd_disk_watch watch;
-    bool left; /* the disk does not respond, and the job continues without waiting for the records that it has */
+    bool left; /* true: the disk does not answer, and the job no longer waits for the records that the disk has */
 } pd_step_stream;
 
-/* The stream of decisions of a job with checkpoints, apart from those that wait for a record (step/wal.h). */
+/* State of the WAL stream that has decisions alone, for a job with checkpoints. The decisions that are not in a record
+ * yet are in step/wal.h. */
 typedef struct pd_decision_stream {
-    bool on;           /* records are handed over */
-    bool fresh;        /* the next record begins a chain */
-    bool headed;       /* decisions wait for the present checkpoint, whose header was written */
-    const char *moved; /* why the state has changed otherwise than by steps, so that the stream must end; NULL: no */
-    uint64_t number, base; /* of the last record that was handed over */
-    uint64_t mark;         /* number up to which records are not needed once the present checkpoint is durable */
-    uint64_t copied;       /* step of the last copy of the job's state, which has all values that were set before */
-    uint64_t since;        /* records up to this number do not matter any more, even if they fail */
-    /* step at which the stream began; number of steps that were waited after the last error before a checkpoint */
+    bool on;    /* true: records are handed to the WAL thread */
+    bool fresh; /* true: the next record begins a new chain */
+    /* true: decisions are held back until the checkpoint that is being made, whose header exists, is durable */
+    bool headed;
+    /* names what changed the state without a step (such as an import), so that the stream must end; NULL: nothing
+     * did */
+    const char *moved;
+    /* number of the last record that was handed over; number up to which the newest durable checkpoint replaces
+     * records */
+    uint64_t number, base;
+    uint64_t mark; /* what `base` becomes when the checkpoint that is being made is durable */
+    /* step of the last cut whose state was copied; the copy has all overrides that were set before it */
+    uint64_t copied;
+    /* number of a record: if this or an earlier record cannot be written, the stream continues */
+    uint64_t since;
+    /* step at which the stream began; number of steps between the last error and the checkpoint that begins the stream
+     * again */
     uint64_t begun_step, distance;
-    uint32_t under_way;    /* number of records that are on their way to the disk */
-    uint64_t renewed;      /* bytes that the account counts of these, since they have decisions that were read back */
-    pd_request_queue sets; /* commands that wait until the disk has their values */
-    uint64_t read;         /* number of decisions that were read at the start */
+    uint32_t under_way; /* number of records that the WAL thread has */
+    /* bytes that are charged to the job for records under way that repeat decisions which were read after a restart */
+    uint64_t renewed;
+    pd_request_queue sets; /* commands that wait until their values are durable: pending_sets.h */
+    uint64_t read;         /* number of decisions that were read when the server started */
 } pd_decision_stream;
 
 /* The newest durable checkpoint of a job. */
@@ -88,54 +106,58 @@ typedef struct pd_newest_checkpoint {
     bool exists;
     uint64_t step, bytes;
     uint64_t durable_ns; /* time at which it became durable */
-    uint64_t written_ns; /* time that writing it took; 0: it was written before the server started */
+    uint64_t written_ns; /* duration (ns) of writing it; 0: it was written before the server started */
     uint64_t changes;    /* pd_checkpoint_policy.changes at its cut */
 } pd_newest_checkpoint;
 
-/* The checkpoint that is being made or written. */
+/* The checkpoint that is being made, or that the checkpoint writer has. */
 typedef struct pd_checkpoint_cut {
     uint64_t step;
     uint64_t changes; /* pd_checkpoint_policy.changes at the cut */
-    uint64_t counted; /* bytes that the job counts for its worker states while the checkpoint writer has it */
+    /* bytes that are charged to the job for the checkpoint's worker states while the checkpoint writer has them */
+    uint64_t counted;
 } pd_checkpoint_cut;
 
-/* When a checkpoint is tried again by time (checkpoint_state.h). */
+/* When a checkpoint is tried again after one has failed (checkpoint_state.h). */
 typedef struct pd_checkpoint_retry {
-    uint64_t at_ns;   /* time of the next attempt */
-    uint64_t wait_ns; /* time from there to the one after it; 0: none has failed since the newest durable one */
+    uint64_t at_ns; /* time of the next attempt */
+    /* time from this attempt to the one after it; 0: no checkpoint has failed since the newest durable one */
+    uint64_t wait_ns;
 } pd_checkpoint_retry;
 
 typedef struct pd_checkpoint_counts {
     uint64_t written;
-    uint64_t skipped;   /* not begun, because something else was under way */
-    uint64_t failed;    /* could not be made or written */
-    uint64_t unwritten; /* could not be written, since the last one that was */
+    uint64_t skipped;   /* number of checkpoints that were not begun, because something else was under way */
+    uint64_t failed;    /* number of checkpoints that could not be made or written */
+    uint64_t unwritten; /* number of checkpoints that could not be written since the last one that was */
 } pd_checkpoint_counts;
 
-/* What the job writes to the disk. */
+/* How much the job writes to the disk, compared with the disk's speed: pd_outrun_begin. */
 typedef struct pd_disk_load {
-    /* Bytes of a checkpoint and of a record with aggregates, computed when the job was planned; 0: the disk's speed is
-     * not known, or the job writes none. */
+    /* Bytes of a checkpoint and of a record with aggregates, computed when the job was planned; 0: the speed of the
+     * disk is not known, or the job writes no such data. */
     uint64_t checkpoint_bytes, record_bytes;
-    bool warned; /* it was logged that the job outruns the disk */
+    bool warned; /* the log says already that the job writes faster than the disk */
 } pd_disk_load;
 
 typedef struct pd_checkpoint_policy {
     bool durable;   /* the job has checkpoints */
     bool on_disk;   /* the disk may have a checkpoint of the job, or something that remains of one */
     bool begun;     /* a checkpoint of the job was begun, whether or not it became durable */
-    bool says_over; /* a checkpoint was begun, or read at the start, that says that the job is over */
+    bool says_over; /* the newest checkpoint that was begun, or read at the start, says that the job is over */
     /* number of steps between two checkpoints, which are made at its multiples; 0: only on request */
     uint64_t every;
-    /* step at which the next checkpoint begins, when the first parameter has closed it; UINT64_MAX: at no step */
+    /* step at which the next checkpoint begins, as soon as any parameter has closed this step; UINT64_MAX: at no
+     * step */
     uint64_t next;
-    uint64_t soon;                /* step at which a checkpoint is due, besides those at multiples; UINT64_MAX: none */
+    /* step at which a checkpoint is due besides the multiples of `every`; UINT64_MAX: none */
+    uint64_t soon;
     struct pd_checkpoint *making; /* the checkpoint that is being made; NULL: none */
     bool writing;                 /* the checkpoint writer has a checkpoint of this job */
     pd_checkpoint_cut cut;
     pd_newest_checkpoint newest;
     uint64_t durable_step; /* steps up to this one are on disk, by a checkpoint or by the WAL */
-    /* number of times that the state has changed otherwise than by a step: an import, weights that were replaced */
+    /* number of changes of the state without a step, such as imports and replaced weights */
     uint64_t changes;
     uint64_t results; /* number of checkpoints that have returned from the checkpoint writer */
     pd_disk_watch watch;
@@ -143,23 +165,24 @@ typedef struct pd_checkpoint_policy {
     bool paused; /* the job begins no step until a checkpoint is on the disk: checkpoint_state.h */
     pd_checkpoint_retry retry;
     pd_checkpoint_counts counts;
-    char error[256]; /* why the last attempt failed; empty: it did not */
+    char error[256]; /* why the last attempt at a checkpoint failed; empty: it did not */
     pd_step_stream steps;
     pd_decision_stream decisions;
-    /* For each parameter, memory for the copy of its state, which returns with a checkpoint and serves the next one:
-     * fresh memory would cost as much time as the copy. Its size follows from the optimizer's plan. */
+    /* For each parameter a buffer for the copy of its state. It returns with a written checkpoint and is used for the
+     * next one, because new memory would cost as much time as the copy. Its size follows from the optimizer's plan. */
     struct {
         uint8_t **at; /* NULL: there is none */
         uint32_t n;
     } spares;
     pd_request_queue asked; /* requests for a checkpoint that are not answered yet; wait_ns is their deadline */
     struct {
-        pd_request_queue waiting; /* begins of exports that wait for another one, or for the cut of a checkpoint */
-        uint64_t party;           /* number of the identity that has exported the job last; 0: nobody */
+        /* requests to begin an export; they wait for the end of another export, or for the cut of a checkpoint */
+        pd_request_queue waiting;
+        uint64_t party; /* number of the identity that has exported the job last; 0: nobody */
     } exports;
     struct {
         pd_last_checkpoint state;
-        bool begun; /* it is being made or written */
+        bool begun; /* the last checkpoint is being made or written */
     } last;
     pd_effect *farewell; /* tells the checkpoint writer that the job has ended; allocated with the job */
 } pd_checkpoint_policy;
@@ -168,19 +191,18 @@ typedef enum pd_rank_state { PD_RANK_ABSENT, PD_RANK_CONNECTED, PD_RANK_LOST, PD
 
 enum { PD_SUPERSEDED = 4, PD_WORKER_STATES = 4 };
 
-/* The part of a rank's record that survives a restart of the server: store/image writes and reads it. */
+/* What an image keeps of a rank, so that it survives a restart of the server. */
 typedef struct pd_rank_saved {
     uint64_t nonce; /* nonce of the process that has the rank, or of the last one that had it */
-    /* Number of processes that have had the rank so far. A contribution's record (pd_contribution) stores this number,
-     * to tell the contributions of these processes apart. */
+    /* Number of processes that have had the rank so far. Each pd_contribution stores this number, to tell the
+     * contributions of these processes apart. */
     uint32_t process;
     bool present; /* some process has or has had the rank */
     bool left;    /* the process that had the rank last has left it for good: pd_rank.state is LEFT */
     /* a process at this rank has declared its parameters, so the ranges that the rank contributes are fixed */
     bool sealed;
     uint64_t superseded[PD_SUPERSEDED];
-    /* number of nonces stored so far in `superseded`, which keeps those of the last processes that lost the rank to
-     * another */
+    /* number of processes so far that lost the rank to another one; `superseded` has the nonces of the last of them */
     uint32_t n_superseded;
     /* nonce of the process that last sent initial weights; used if the job averages them (initial_weights = mean) */
     uint64_t initialiser;
@@ -197,26 +219,27 @@ typedef struct pd_rank {
     pd_rank_state state;
     uint64_t conn; /* number of the connection of the process that has the rank, or of the last one that had it */
     char label[128], reason[96]; /* "host:pid" of the worker; why the rank was lost */
-    /* who has the rank, or had it last, as its connection proved it; NULL: not known. Survives a restart of the
-     * server */
+    /* identity of the process that has the rank, or had it last; NULL: not known. Survives a restart of the server */
     char *identity;
     uint64_t since_ns; /* time at which the rank's `state` became LOST or LEFT */
-    /* number of Declare requests of this rank's process that were refused */
+    /* number of Declare requests of this process that were refused */
     uint64_t refused_sets;
     pd_request *barrier; /* the barrier request of this rank, which waits for the other ranks; NULL: none */
-    uint32_t window;     /* number of its last steps whose pushes the process can send again; 0: none */
-    uint64_t seen;       /* number of steps that the process had seen closed when it joined */
-    /* Up to this step the rank leaves out no parameter any more: it has ended the step, or the rounds have closed. */
+    /* number of last steps whose pushes the process can send again: length of its resend window; 0: none */
+    uint32_t window;
+    uint64_t seen; /* number of steps that the process had seen closed when it joined */
+    /* The rank has ended all steps up to this one, or their rounds have closed: it has pushed each parameter or is
+     * filed as absent (push.c). */
     uint64_t ended;
-    uint32_t obstacle; /* index of the parameter because of which the rank could not end a step last: push.c */
+    uint32_t obstacle; /* index of the parameter that last prevented the rank from ending a step: push.c */
     /* The process has passed barriers, but joined after the checkpoint from which the job was restored: so
      * saved.barrier_base is not certain (pd_barrier_joined). */
     bool barrier_guessed;
-    pd_worker_state worker_states[PD_WORKER_STATES]; /* the rank's last ones, sorted by step */
+    pd_worker_state worker_states[PD_WORKER_STATES]; /* the rank's last worker states, sorted by step */
     uint32_t n_worker_states;
 } pd_rank;
 
-/* Sums over a job's parameters, which are shown to operators (job_figures.h). They are computed again when the job has
+/* Sums over a job's parameters, which are shown to operators (job_figures.h). They are computed again after the job has
  * changed. */
 typedef struct pd_job_totals {
     const pd_param *params;
@@ -228,46 +251,46 @@ typedef struct pd_job_totals {
     uint64_t roots_due, roots_adopted, roots_failed, roots_unused, root_waits, roots_failing, root_age;
 } pd_job_totals;
 
-/* Weights that rank 0 sends to replace published ones, while not all of them have come: replacement.h. */
+/* A replacement of published weights by rank 0, while some of the new weights have not come yet: replacement.h. */
 typedef struct pd_replacing {
-    uint64_t number; /* of the change; 0: none come */
-    uint64_t step;   /* the step whose weights they replace */
-    uint64_t nonce;  /* of the process that sends them */
-    uint32_t whole;  /* number of parameters whose weights have all come */
+    uint64_t number; /* number of the replacement, from rank 0; 0: none is under way */
+    uint64_t step;   /* step whose published weights are replaced */
+    uint64_t nonce;  /* nonce of the process that sends the new weights */
+    uint32_t whole;  /* number of parameters whose new weights have all come */
 } pd_replacing;
 
-/* The part of a job's record that survives a restart of the server: store/image writes and reads it. Ranks,
- * parameters and steps have such parts of their own. */
+/* What an image keeps of a job, so that it survives a restart of the server. Structs of ranks, parameters and steps
+ * have their own saved fields. */
 typedef struct pd_job_saved {
-    /* number that tells the job from all others, also those of its name: made of the nonce of the process whose Hello
-     * created it, the start of the server and the job's number */
+    /* number that no other job has, not even one of the same name. It is made of the nonce of the process whose Hello
+     * created the job, the server's start and the job's number. */
     uint64_t creator;
     uint64_t barrier; /* number of barriers that the job has passed */
     /* number of refused frames with tensors; number of tensors or chunks that came a second time */
     uint64_t refused, duplicates;
 } pd_job_saved;
 
-/* The parameters of a job, and the records of their rounds: arrays over all parameters, one after another. */
+/* Memory of all parameters of a job and of their rounds: each array has the entries of one parameter after those of
+ * another. */
 typedef struct pd_job_records {
     pd_param *names; /* hash table of the parameters by name */
     pd_chunk *chunks;
     pd_contribution *contributions;
-    pd_rank_range *ranges; /* of ranged parameters */
-    /* bytes that count against max_total_bytes for contributions to ranged parameters while an aggregate collects
-     * them */
+    pd_rank_range *ranges; /* ranges of the ranks, for ranged parameters only */
+    /* bytes that are charged for contributions to ranged parameters, which a median, trimmed mean or Adasum collects */
     uint64_t collected;
 } pd_job_records;
 
 /* Requests that wait, the oldest first. */
 typedef struct pd_job_waiting {
     pd_request_queue declares; /* Declare requests that are not answered yet */
-    pd_request_queue sets;     /* Set requests that have not come into force yet */
+    pd_request_queue sets;     /* Set requests (overrides) that are not in force yet */
     /* frames that wait to be scanned or copied before they are filed: initial weights, and pushes under nonfinite =
      * reject */
     pd_request_queue inbox;
 } pd_job_waiting;
 
-/* What is computed for operators: job_figures.h. */
+/* Numbers about a job that are computed for operators: job_figures.h. */
 typedef struct pd_job_figures {
     pd_speed speed;       /* recent steps and their times, for the job's steps per second */
     pd_job_totals totals; /* sums over the job's parameters, as they were last computed */
@@ -278,15 +301,15 @@ typedef struct pd_job_figures {
 } pd_job_figures;
 
 typedef struct pd_job_counts {
-    uint64_t replayed; /* contributions to steps that their workers had seen closed before they joined */
+    uint64_t replayed; /* number of contributions to steps that their workers had seen closed before they joined */
     /* number of the last frame that was checked; parameters and chunks store such numbers, to find what a frame names
      * twice */
     uint64_t frames;
-    uint32_t overrides;     /* overrides in the job */
-    uint64_t pushed_hypers; /* contributions that have brought hyperparameters */
+    uint32_t overrides;     /* number of overrides in the job */
+    uint64_t pushed_hypers; /* number of contributions that have brought hyperparameters */
 } pd_job_counts;
 
-/* What a restart has left to do. */
+/* What the job knows of a restart of the server. */
 typedef struct pd_job_restart {
     bool restored;    /* the job was read from an image or a checkpoint */
     bool joined;      /* a worker has joined since the job was created or restored */
@@ -317,14 +340,15 @@ typedef struct pd_job_reports {
     uint64_t noticed_step;
 } pd_job_reports;
 
-/* A job's place in the store's queue of jobs that have work. */
+/* A job's links and state in the store's queue of jobs that have work. */
 typedef struct pd_job_due {
     struct pd_job *prev, *next;
     bool queued;
     uint64_t turn; /* number of the store's batch of work in which this job worked last */
 } pd_job_due;
 
-/* The time of a job's next deadline, as of its last change, and its place in the heap: jobs.h. */
+/* The time of a job's next deadline, as it was last computed, and the job's links in the heap of deadlines:
+ * pd_deadlines_set. */
 typedef struct pd_job_deadline {
     bool is_set;
     uint64_t at_ns;
@@ -340,7 +364,7 @@ typedef struct pd_job {
     pd_rank *ranks;               /* array with all ranks of the job; its length is steps.members.ranks */
     uint32_t connected;           /* number of ranks that are connected now */
     uint32_t left;                /* number of ranks that have left for good */
-    bool shares;                  /* its weights lie in a segment that workers can map (buffer_pool.h) */
+    bool shares;                  /* the weights lie in a segment that workers can map (buffer_pool.h) */
     bool gone;                    /* the job is dropped, and exists only until its preconditioner tasks have returned */
     pd_job_records records;
     pd_job_waiting waiting;
@@ -358,11 +382,11 @@ typedef struct pd_job {
     struct pd_import *import; /* an operator's import of optimizer state that is under way; NULL: none */
     struct pd_export *export; /* an operator's export of weights or state that is under way; NULL: none */
     pd_checkpoint_policy checkpointing;
-    pd_owner *owner;      /* counts the job against its owner's quota; NULL: nobody counts it */
-    char *owner_identity; /* whose job it is; NULL: nobody's. Survives a restart of the server */
+    pd_owner *owner;      /* the owner, whose quota counts the job; NULL: no quota counts it */
+    char *owner_identity; /* identity of the owner; NULL: the job has none. Survives a restart of the server */
     char *run;            /* the run that the job belongs to; NULL: not known. Survives a restart of the server */
     uint64_t drain_step;  /* while the server drains: the last step whose rounds may still close */
-    /* the effect JOB_GONE, allocated with the job so that its end can be reported when out of memory */
+    /* the effect PD_EFF_JOB_GONE, allocated with the job so that the job's end can be reported when out of memory */
     pd_effect *gone_notice;
 } pd_job;
 
@@ -378,23 +402,23 @@ typedef struct pd_job_env {
     struct pd_collect_batch *collecting;
 } pd_job_env;
 
-/* Queues a line for the log about the job. */
+/* Queues a line about the job for the log. */
 #define pd_job_say(job, level, ...)                                                                                    \
     pd_say((job)->steps.outbox, level, (pd_log_facts){ .job = (job)->steps.name }, __VA_ARGS__)
 
-/* Fails with PD_NO_MEMORY, for the job. */
+/* Writes an error that names the job. Returns PD_NO_MEMORY. */
 static inline int pd_job_no_memory(const pd_job *job, pd_error *err)
 {
     return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
 }
 
-/* Creates an effect for the job that answers no request. NULL: out of memory. */
+/* Creates an effect of the job that answers no request. Returns NULL if out of memory. */
 static inline pd_effect *pd_job_effect(const pd_job *job, pd_effect_kind kind)
 {
     return pd_effect_new(kind, (pd_ticket){ 0, 0 }, job->steps.number);
 }
 
-/* Makes an effect that can publish n parameters. NULL: out of memory. */
+/* Makes an effect that can publish n parameters. Returns NULL if out of memory. */
 pd_effect *pd_job_new_closed(const pd_job *job, size_t n);
 /* Sends the effect if it publishes any parameter. Takes ownership of it. */
 void pd_job_send_closed(pd_job *job, pd_effect *effect);
@@ -426,15 +450,15 @@ void pd_job_free(pd_job *job);
 /* Checks that a Hello request for the job's name describes this job. PD_FAILED_PRECONDITION: it describes another one;
  * the error names the option that differs and both values. PD_INVALID_ARGUMENT: an option of the Hello is not valid. */
 int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err);
-/* Checks the same except for the world_size, which a restored job may take over (resize.h). */
+/* Does what pd_job_agrees does, but ignores the world size: a restored job may take the Hello's (resize.h). */
 int pd_job_agrees_but_world(const pd_job *job, const pd_request *hello, pd_error *err);
 /* Returns the largest step that any parameter of the job has closed. */
 uint64_t pd_job_largest_step(const pd_job *job);
 /* Returns whether every rank has declared its parameters. */
 bool pd_job_sealed(const pd_job *job);
 
-/* Answers a worker with a descriptor of the segment that has its job's weights, if there is one. Takes ownership of the
- * request. */
+/* Answers a worker's request with the file descriptor of the segment that has the job's weights, if there is one. Takes
+ * ownership of the request. */
 void pd_job_share(pd_job *job, pd_request *request);
 
 /* Returns for how many more milliseconds the job lingers, rounded up; 0: a worker is connected, so the job does not
@@ -447,12 +471,12 @@ void pd_linger_explain(pd_job *job, uint64_t now_ns, pd_error *err);
 /* Checks the names, options, rules and rank numbers of a Hello. PD_INVALID_ARGUMENT. */
 int pd_hello_check(const pd_request *request, pd_error *err);
 
-/* Checks that the globs of a Hello's rules have at most PD_GLOB_MAX bytes. Rules of a job that is there are not
- * checked: older versions took longer ones. PD_INVALID_ARGUMENT. */
+/* Checks that the globs of a Hello's rules have at most PD_GLOB_MAX bytes. Call it only for a new job: an existing job
+ * may have longer globs, which older versions allowed. PD_INVALID_ARGUMENT. */
 int pd_hello_check_globs(const pd_request *request, pd_error *err);
 
-/* Returns the name of a hyperparameter that may not change from step to step, out of those in `mask` (bit i:
- * hyperparameter i of the optimizer `row`); NULL: all of them may change. */
+/* Finds a hyperparameter in `mask` that must not change from step to step, and returns its name. Bit i of `mask` is
+ * hyperparameter i of the optimizer `row`. NULL: all of them may change. */
 const char *pd_fixed_hyper(const pd_optimizer_ops *row, uint64_t mask);
 
 #endif

@@ -1,12 +1,12 @@
-/* job_figures.h - the figures of jobs for operators: pages of the list of jobs, sums over a job's parameters, and the
- * copies that are published once a second. Step thread.
+/* job_figures.h - computes the figures of jobs for operators: pages of the list of jobs, sums over a job's parameters,
+ * and copies for the loop thread, once a second. Step thread.
  *
- * There may be thousands of jobs, 4,096 lines of roles that say which of them the operator may see, 65,536 parameters
- * of a job and 262,144 roots of a parameter. So pages, sums and copies are made in parts. Sums stay valid until the job
- * changes (pd_steps.changes). Jobs that end meanwhile are left out.
+ * There may be thousands of jobs, 4,096 lines of roles that say which jobs the operator may see, 65,536 parameters of a
+ * job and 262,144 roots of a parameter. So pages, sums and copies are made in parts. Sums stay valid until the job
+ * changes (pd_steps.changes). A page leaves out jobs that end while it is made.
  *
  * The loop thread keeps the last copy of each job, and answers metrics and the dashboard from it. So readers cost the
- * step thread nothing, and a job's parameters are looked at once a second at most. */
+ * step thread no time, and a job's parameters are read at most once a second. */
 #ifndef PD_JOB_FIGURES_H
 #define PD_JOB_FIGURES_H
 
@@ -15,13 +15,14 @@
 
 enum { PD_TOTALS_OPTIMIZERS = 32 };
 
-/* Sums that are being counted. All zero: not begun. */
+/* The sums of one job while they are being computed. All zero: not begun. */
 typedef struct pd_totals_count {
     pd_job_totals sofar;
     uint32_t job; /* number of the job; 0: not begun */
     uint32_t at;  /* the parameter that is counted next */
     size_t root;  /* the root of that parameter that is counted next */
-    /* the optimizers met so far: the first of the rules that have each, and the number of its elements */
+    /* the optimizers found so far: the first rule that has the optimizer, and the number of elements of its
+     * parameters */
     struct {
         const pd_rule *rule;
         uint64_t elements;
@@ -29,15 +30,16 @@ typedef struct pd_totals_count {
     size_t n_optimizers;
 } pd_totals_count;
 
-/* Counts on for about *budget_ns, from which it subtracts the time, but one item at least. Returns true when
- * job->figures.totals has the sums: those of the time when the counting began or of a later one. Then `count` is all
- * zero again. If `count` has begun with another job it begins again. */
+/* Continues to compute the job's sums for about *budget_ns, from which it subtracts the time; handles at least one
+ * item. Returns true when job->figures.totals has the sums, as of the begin of the computation or later; then `count`
+ * is all zero again. If `count` belongs to another job, begins again. */
 bool pd_totals_some(pd_totals_count *count, pd_job *job, double *budget_ns);
 
-/* A page that is being made. */
+/* A page of the list of jobs while it is being made. */
 typedef struct pd_listed_jobs {
     pd_roles_view *view; /* which jobs the operator may see; NULL: all */
-    /* numbers of the jobs that are there when the page begins; the first n_seen of those before `at` can be seen */
+    /* Numbers of the `n` jobs that exist when the page begins. Entries before `at` are checked: the operator may see
+     * n_seen of them, whose numbers are moved to the front. */
     uint32_t *numbers;
     size_t n, at, n_seen;
     pd_totals_count counting; /* sums of the job that is the page's next entry */
@@ -65,10 +67,10 @@ typedef struct pd_publishing {
     pd_totals_count counting; /* sums of the job that is copied next */
 } pd_publishing;
 
-/* Notes that a job may have changed. */
+/* Remembers that a job may have changed, so that its figures are copied again. */
 void pd_publishing_note(pd_publishing *publishing, pd_job *job);
-/* Publishes a copy of the figures of each job that has changed, if it is time: in parts, each call a part. A job for
- * whose copy there is no memory is tried again next time. */
+/* If it is time, sends the loop thread a copy of the figures of each job that has changed. Each call does a part. If
+ * there is no memory for a job's copy, it is tried again next time. */
 void pd_publishing_look(pd_publishing *publishing, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns);
 /* Returns the time at which pd_publishing_look must be called next; UINT64_MAX: nothing has changed. */
 uint64_t pd_publishing_next(const pd_publishing *publishing);

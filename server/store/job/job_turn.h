@@ -1,5 +1,5 @@
-/* job_turn.h - one turn of a job, for which the store lets it work: a bounded batch of its work, or the work of
- * deadlines that have passed; and its end. Step thread. */
+/* job_turn.h - does one turn of a job: a bounded batch of its work, or the work of deadlines that have passed. Also
+ * ends the job. Step thread. */
 #ifndef PD_JOB_TURN_H
 #define PD_JOB_TURN_H
 

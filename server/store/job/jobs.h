@@ -8,8 +8,8 @@
 typedef struct pd_jobs {
     uint64_t hash_key[2];    /* secret key of the hash function for names: name_hash.h */
     pd_job *names, *numbers; /* hash tables of the jobs by name and by number */
-    uint32_t n, last_number; /* number of jobs that exist; number that the newest job has */
-    pd_job *ended;           /* jobs that are in neither table any more, linked by due.next: their memory is freed */
+    uint32_t n, last_number; /* number of jobs that exist; number of the newest job */
+    pd_job *ended;           /* jobs in neither table, linked by due.next, whose memory is being freed in parts */
 } pd_jobs;
 
 /* Returns the job of that name; NULL: there is none. `name` may be NULL. */
@@ -18,7 +18,7 @@ pd_job *pd_jobs_find(const pd_jobs *jobs, const char *name);
 pd_job *pd_jobs_numbered(const pd_jobs *jobs, uint32_t number);
 /* Puts a job into the table of jobs. PD_NO_MEMORY: nothing has changed. */
 int pd_jobs_add(pd_jobs *jobs, pd_job *job, pd_error *err);
-/* Drops the job, that is, ends it: removes its name from the table and marks it as gone. It is freed later. */
+/* Ends the job: removes its name from the table and marks it as gone. pd_jobs_free_gone frees it later. */
 void pd_jobs_drop(pd_jobs *jobs, pd_job *job);
 /* Removes a job that was dropped from the table and takes its bytes back, if all its preconditioner tasks have come
  * back. Otherwise does nothing. The memory of a job with many parameters is freed by pd_jobs_free_some, faster than
@@ -37,15 +37,15 @@ int pd_job_owner_check(const pd_owners *owners, const pd_roles *roles, const pd_
 /* Lets the quota of the job's owner count the job from now on. A job without an owner gets the identity of the Hello as
  * its owner. PD_NO_MEMORY: nobody counts the job yet. */
 int pd_job_owner_set(pd_job *job, pd_owners *owners, const pd_roles *roles, const pd_request *hello, pd_error *err);
-/* Lets the quota of its owner count a job that was read from an image. Without memory the next Hello does it. */
+/* Lets the quota of its owner count a job that was read from an image. If out of memory, the next Hello does it. */
 void pd_job_owner_resume(pd_job *job, pd_owners *owners, const pd_roles *roles);
-/* Does it for all jobs. */
+/* Does what pd_job_owner_resume does, for all jobs. */
 void pd_job_owners_resume(pd_jobs *jobs, pd_owners *owners, const pd_roles *roles);
-/* Checks that the identity of a Hello may change the number of workers of a restored job: that of its owner may.
- * PD_PERMISSION_DENIED: another one must not. */
+/* Checks that the identity of a Hello may change the number of workers of a restored job: the owner's may.
+ * PD_PERMISSION_DENIED: it is another identity. */
 int pd_job_owner_admits(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err);
-/* Checks that the identity of a Hello may end the job to begin it again: that of its owner may.
- * PD_PERMISSION_DENIED. */
+/* Checks that the identity of a Hello may end the job to begin it again: the owner's may. PD_PERMISSION_DENIED: it is
+ * another identity. */
 int pd_job_owner_may_begin_anew(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err);
 
 /* Sets the time of a job's next deadline; UINT64_MAX: it has none. *first is the job with the earliest deadline; NULL:

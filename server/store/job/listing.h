@@ -1,4 +1,4 @@
-/* listing.h - pages of an operator's long lists about the parameters of a job. Step thread.
+/* listing.h - makes pages of an operator's long lists about the parameters of a job. Step thread.
  *
  * A job may have 65,536 parameters, a parameter a million items, and an operator may ask for one page after another. So
  * a page is made in parts. Where pages begin is counted once for the whole list, and kept: for lists that change while
@@ -29,11 +29,11 @@ typedef struct pd_listing pd_listing;
 /* A page that is being made. */
 typedef struct pd_listing_walk {
     const pd_list_kind *kind;
-    pd_glob *glob;        /* which names of parameters must match; NULL: any */
+    pd_glob *glob;        /* glob that names of parameters must match; NULL: all parameters */
     pd_listing *listing;  /* the index of the list */
-    bool counted, found;  /* the index is complete; the place in it is found where the page begins */
+    bool counted, found;  /* the index is complete; the place where the page begins is found in it */
     uint32_t param;       /* the next parameter to count, then the next one to fill the page from */
-    uint64_t item, entry; /* the next item of that parameter; number of entries before it in the list */
+    uint64_t item, entry; /* index of the next item of `param`; number of entries before it in the list */
 } pd_listing_walk;
 
 /* Begins a page. `pattern` is a glob that names of parameters must match; NULL or "": all parameters.

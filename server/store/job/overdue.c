@@ -13,13 +13,14 @@
 #include <utlist.h>
 
 static const uint64_t second = 1000000000ull;
-/* most slots that one report looks at, which takes about a millisecond */
+/* A slot is the contribution of one rank to one chunk. Largest number of slots that one report reads, which takes about
+ * a millisecond. */
 enum { MOST_LOOKED = 1000000 };
 
 /* Requests that wait for a rank which has left for good are reported at once, and then as often as this: the loop
  * thread has pulls of which the store does not know. */
 enum { AGAIN_MS = 1000 };
-/* most slots that one look for such requests takes, which takes less than 0.1 ms */
+/* largest number of slots that one search for such requests reads, which takes less than 0.1 ms */
 enum { MOST_LOOKED_AT_ONCE = 65536 };
 
 /* Two reports, or two looks for ranks that have left, are so many times as far apart as one of them takes: they get at

@@ -6,18 +6,18 @@
 #include "job.h"
 
 /* Handles a PD_REQ_SET. A short one is handled at once, a longer one in later turns of the job, after those that came
- * before. It is answered when the values are durable, if the job has checkpoints (control_keeping.h). `job` is the job
- * that it names; NULL: no job has this name. Takes ownership of the request. */
+ * before. If the job has checkpoints, the answer waits until the values are durable (pending_sets.h). `job` is the job
+ * that the request names; NULL: no job has this name. Takes ownership of the request. */
 void pd_job_set(pd_job *job, pd_effects *outbox, bool draining, pd_request *request, uint64_t now_ns);
-/* Works at the commands that wait, for about budget_ns nanoseconds of one core. */
+/* Continues with the waiting commands, for about budget_ns nanoseconds of one core. */
 void pd_job_set_some(pd_job *job, double budget_ns, uint64_t now_ns);
 /* Returns whether a command has begun to check the values that its parameters would have: no step of the job may begin
  * or end until it is answered. */
 bool pd_job_set_holds(const pd_job *job);
-/* Refuses all commands that wait, because the job ends. */
+/* Refuses all waiting commands with `err`, because the job ends. */
 void pd_job_refuse_sets(pd_job *job, const pd_error *err);
-/* Reads a command that came before a restart, from its record in the decision records. Its values hold from the steps
- * on from which they held then. After an error some parameters may have them. */
+/* Repeats a command of before a restart, whose bytes were read from the stream of decisions. Its values are in force
+ * from the same steps as before. After an error some parameters may have the values. */
 int pd_job_set_again(pd_job *job, const uint8_t *bytes, size_t n, pd_error *err);
 
 #endif

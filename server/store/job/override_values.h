@@ -29,7 +29,7 @@ typedef struct pd_override_reading {
     pd_hypers merged;
     /* first step for which the values in `merged` were checked; INT64_MAX: they were not checked for any step yet */
     int64_t count;
-    double cost_ns; /* estimate of the time that such checks have taken, in ns of one core */
+    double cost_ns; /* estimate of the time that checks of values have taken, in ns of one core */
 } pd_override_reading;
 
 /* Reads the values of a command for the rule of a parameter into r->override, unless that is done already. *known gets
@@ -43,7 +43,7 @@ void pd_override_state_at(pd_override_state *out, const pd_override_entry *entri
  * rule. */
 int pd_override_check(pd_override_reading *r, const pd_param *param, pd_override_entry added, pd_error *err);
 
-/* Where the text came from that a change says of a parameter's value before it. */
+/* The values from which the text of a change's former value was made, so that the same text is not made again. */
 typedef struct pd_override_shown {
     const pd_hypers *hypers; /* NULL: no parameter has the change yet */
     int64_t count;

@@ -25,8 +25,9 @@ int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err);
  * that none of its preconditioner tasks is running, and that no planning is under way (planning.h). */
 void pd_param_set_forget(pd_job *job);
 
-/* The same in parts, for a job that has ended: takes back the bytes and the reserves; frees at most n parameters, and
- * returns true when all are freed; frees what else belongs to them. */
+/* Do what pd_param_set_forget does in parts, for a job that has ended. pd_param_set_leave takes back the bytes and the
+ * reserves. pd_param_set_free_some frees at most n parameters, and returns true when all are freed.
+ * pd_param_set_free_rest frees what else belongs to them. */
 void pd_param_set_leave(pd_job *job);
 bool pd_param_set_free_some(pd_job *job, uint32_t n);
 void pd_param_set_free_rest(pd_job *job);

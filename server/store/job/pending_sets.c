@@ -1,4 +1,4 @@
-/* pending_sets.c - answers commands that set values when the disk has these. */
+/* pending_sets.c - holds commands that have set overrides, and answers each when its values are durable. */
 #include "pending_sets.h"
 
 #include "wal.h"
@@ -9,9 +9,9 @@
 /* Longest time that a command waits for the disk. */
 static const uint64_t WAIT_NS = 10 * 1000000000ull;
 
-/* Values of request->u.set.entry beside numbers of records. */
-#define ONLY_CHECKPOINT 0    /* not recorded: only a checkpoint can have the values */
-#define NO_RECORD UINT64_MAX /* recorded first after the checkpoint that is being made */
+/* Values of request->u.set.entry that are no number of a record. */
+#define ONLY_CHECKPOINT 0    /* the command has no record: only a checkpoint can make its values durable */
+#define NO_RECORD UINT64_MAX /* the command gets its record after the checkpoint that is being made */
 
 bool pd_wal_records_decisions(const pd_job *job)
 {
@@ -43,7 +43,7 @@ void pd_sets_answer(pd_job *job, pd_request *request, bool recorded, uint64_t no
     pd_request_queue_add(&job->checkpointing.decisions.sets, request);
 }
 
-/* Visits the commands that wait, the oldest first. `act` returns whether the command waits on; otherwise it has
+/* Calls `act` for each waiting command, oldest first. `act` returns true if the command must wait on, false if it has
  * answered the request. */
 static void visit(pd_job *job, bool (*act)(pd_job *job, pd_request *request, uint64_t arg), uint64_t arg)
 {

@@ -1,37 +1,40 @@
-/* pending_sets.h - the commands that wait until the disk has the values that they have set. Step thread.
+/* pending_sets.h - holds commands that have set overrides, and answers each when its values are durable. Step thread.
  *
- * The values come to the disk with records of decisions, which image/wal_records.h makes, or with a checkpoint. */
+ * The values become durable with a record in the stream of decisions (image/wal_records.h) or with a checkpoint. */
 #ifndef PD_PENDING_SETS_H
 #define PD_PENDING_SETS_H
 
 #include "job.h"
 
-/* Returns whether decisions are recorded: they will come to the disk. */
+/* Returns whether the job writes its decisions to the WAL at present. */
 bool pd_wal_records_decisions(const pd_job *job);
-/* Answers a command that has set values, whose request has the result: at once if the job has no durable checkpoint,
- * otherwise when the disk has the command's record, or a checkpoint with the values. `recorded`: there will be a
- * record; otherwise a checkpoint is begun soon. After 10 s the answer is an error which says that the values hold, but
- * may not survive the server. Takes ownership of the request. */
+/* Answers a command that has set values; the request has the result. If the job has no durable checkpoint, answers at
+ * once. Otherwise answers when the command's record, or a checkpoint with the values, is durable. `recorded` true: a
+ * record of the command will be written. false: asks for a checkpoint at the next step. After 10 s the answer is an
+ * error: the values are in force, but a stop of the server may lose them. Takes ownership of the request. */
 void pd_sets_answer(pd_job *job, pd_request *request, bool recorded, uint64_t now_ns);
 
-/* Answers the commands whose decisions are in records up to this number. */
+/* Answers the commands whose records have numbers up to `number`: these records are durable now. */
 void pd_sets_recorded(pd_job *job, uint64_t number);
-/* Notes that the checkpoint which is being made has the values of all commands so far. */
+/* Marks all waiting commands: the checkpoint that is being made has their values. */
 void pd_sets_copied(pd_job *job);
-/* Answers the commands whose values the checkpoint has, which is durable now (`good`). Otherwise they still wait. */
+/* Handles the end of a checkpoint. `good` true: it is durable, and the commands whose values it has are answered.
+ * false: it has failed, and they wait on. */
 void pd_sets_settle(pd_job *job, bool good);
-/* Gives the commands whose decisions wait for a record the number of this record. */
+/* Stores that record `number` will have the commands that have no record yet. */
 void pd_sets_number(pd_job *job, uint64_t number);
-/* Notes that records after this number are lost: the commands wait for a checkpoint. */
+/* Handles the loss of all records after `number`: their commands wait for a checkpoint instead. */
 void pd_sets_lost(pd_job *job, uint64_t number);
-/* Notes that this record alone is lost. */
+/* Handles the loss of record `number` alone, in the same way. */
 void pd_sets_lost_record(pd_job *job, uint64_t number);
-/* Moves the commands that wait to the job that takes the place of this one. They wait for its first checkpoint. */
+/* Moves the waiting commands from a job to the job that replaces it. They wait for the first checkpoint of the new
+ * job. */
 void pd_sets_move(pd_job *to, pd_job *from);
-/* Refuses all commands that wait, because the job ends. */
+/* Refuses all waiting commands with `err`, because the job ends. */
 void pd_sets_refuse_all(pd_job *job, const pd_error *err);
 
-/* Returns the time at which a command has waited long enough; UINT64_MAX: none waits. */
+/* pd_sets_next_tick returns the time at which the oldest command must be refused; UINT64_MAX: none waits. pd_sets_tick
+ * refuses the commands that have waited for 10 s. */
 uint64_t pd_sets_next_tick(const pd_job *job);
 void pd_sets_tick(pd_job *job, uint64_t now_ns);
 

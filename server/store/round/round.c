@@ -1,4 +1,4 @@
-/* round.c - keeps the records of a round: one contribution for each chunk and rank, and the ranges of the ranks. */
+/* round.c - stores what each rank has contributed to each chunk of a round, and the ranges of the ranks. */
 #include "round.h"
 
 #include <assert.h>
@@ -101,7 +101,7 @@ pd_range pd_round_chunk_range(const pd_round *round, const pd_chunk *chunk, uint
     return (pd_range){ first, end > first ? end - first : 0 };
 }
 
-/* The chunks that a rank's range has elements of: numbers `first` to `end` - 1. */
+/* The chunks of which a rank's range has elements: indices `first` to `end` - 1. */
 typedef struct pd_span {
     uint32_t first, end;
 } pd_span;
@@ -316,13 +316,13 @@ bool pd_round_misses(const pd_round *round, uint32_t rank)
 {
     pd_span span = span_of(round, rank);
 
-    if ((round->members->set[rank / 64] >> rank % 64 & 1) == 0) return false; /* it is not expected */
+    if ((round->members->set[rank / 64] >> rank % 64 & 1) == 0) return false; /* the rank is not expected */
     for (uint32_t c = span.first; c < span.end; c++)
         if (pd_chunk_state(&round->chunks[c], rank) == PD_CONTRIBUTION_EMPTY) return true;
     return false;
 }
 
-/* Most contributions that are looked at to find out who is missing: some milliseconds. */
+/* Largest number of contributions that are read to find missing ranks, which takes some milliseconds. */
 enum { MOST_LOOKS = 1 << 20 };
 
 char *pd_round_missing(const pd_round *round, char *text, size_t size)

@@ -26,12 +26,13 @@ typedef struct pd_membership {
 
 void pd_membership_all(pd_membership *members, uint32_t ranks);
 
-/* What becomes of a contribution to a step of a parameter. */
+/* What happens to a contribution to a step of a parameter. */
 typedef enum pd_admit {
     PD_ADMIT_NEW,       /* the step's round is open: the contribution is filed, unless the rank has given it before */
     PD_ADMIT_DUPLICATE, /* the round has closed with a contribution of the rank: the push is answered */
-    PD_ADMIT_LATE,      /* the round has closed without the rank: the push is answered so, its data dropped */
-    PD_ADMIT_EARLY,     /* the round is not open yet: the push is refused */
+    /* the round has closed without the rank: the push is answered with that, and its data are dropped */
+    PD_ADMIT_LATE,
+    PD_ADMIT_EARLY, /* the round is not open yet: the push is refused */
 } pd_admit;
 
 typedef enum pd_overdue {
@@ -47,7 +48,8 @@ typedef struct pd_policy {
     pd_admit (*admit)(const struct pd_round *round, uint32_t rank, uint64_t closed, uint64_t step);
     bool (*chunk_is_complete)(const struct pd_round *round, const struct pd_chunk *chunk);
     bool (*round_is_complete)(const struct pd_round *round);
-    pd_overdue (*overdue)(const struct pd_round *round); /* of a round that is not complete at its deadline */
+    /* Decides what happens to a round that is not complete at its deadline. */
+    pd_overdue (*overdue)(const struct pd_round *round);
 } pd_policy;
 
 /* Synchronous rounds: a round waits for every rank that is expected. */
@@ -111,15 +113,16 @@ typedef struct pd_contribution {
     /* in state HELD: the push that brought the gradient; it has the gradient's weight and owns the buffer */
     pd_request *frame;
     uint8_t state, dtype; /* pd_contribution_state, pd_dtype */
-    /* in state EMPTY: a push of this chunk came and was refused, and the rank has not sent it again */
+    /* in state EMPTY: a push of this chunk was refused, and the rank has not sent the chunk again */
     bool refused : 1;
     bool counted : 1;   /* in state SUMMED: the sum contains the contribution */
     bool presummed : 1; /* in state SUMMED: the contribution was a sum over examples, not a mean */
     /* the initial weights that the rank sends of this chunk have come: job/initial_weights.h */
     bool landed : 1;
-    /* The next four members belong to the rank, not to the chunk: the weight of all that it contributes to this
-     * parameter in this round. They are stored with the first chunk that it contributes to, in any state. */
-    bool weighed : 1; /* the rank's weight is known: the next three members are set */
+    /* `weighed`, `as_sum`, `process` and `weight` below belong to the rank, not to the chunk: they tell the weight of
+     * all that the rank contributes to this parameter in this round. They are stored with the first chunk that the rank
+     * contributes to, in any state. */
+    bool weighed : 1; /* the rank's weight is known: `as_sum`, `process` and `weight` are set */
     bool as_sum : 1;  /* the rank's contributions are sums over examples, not means */
     uint16_t process; /* number of the process at the rank that gave this weight: pd_rank_saved.process */
     double weight;    /* the weight: a number of examples */
@@ -148,7 +151,7 @@ typedef struct pd_chunk {
     uint32_t summed; /* the contributions of the ranks 0 to summed - 1, as far as there are any, are in the sum */
     /* number of elements of the chunk, from its first one on, whose median or trimmed mean is computed */
     int64_t collected;
-    uint64_t seen; /* number of the last frame that brought elements of this chunk */
+    uint64_t seen; /* number of the last frame that brought elements of this chunk (pd_job_counts.frames) */
     uint8_t list;  /* queue that the chunk is in (pd_chunk_list) */
 } pd_chunk;
 
@@ -176,7 +179,7 @@ typedef struct pd_round {
     uint64_t last_ns;    /* time at which the last contribution so far came */
 } pd_round;
 
-/* The memory that a round uses, and the sizes of its arrays. The arrays are borrowed and zeroed. `chunks` has one
+/* The memory that a round uses, and the lengths of its arrays. The arrays are borrowed and zeroed. `chunks` has one
  * entry for each chunk_elements elements (the last chunk may be shorter), `contributions` one for each chunk and rank,
  * `ranges` one for each rank. `ranges` is NULL if every rank contributes every element. */
 typedef struct pd_round_layout {
@@ -189,9 +192,9 @@ typedef struct pd_round_layout {
     pd_rank_range *ranges;
 } pd_round_layout;
 
-/* Makes an empty round. Does not touch the contributions, which the caller has zeroed: a job may have many millions. */
+/* Makes an empty round. Leaves the contributions as the caller has zeroed them, since a job may have many millions. */
 void pd_round_init(pd_round *round, const pd_round_layout *layout);
-/* Empties the round for the next step. No contribution may be HELD. */
+/* Empties the round for the next step. The caller must have released all contributions in state HELD. */
 void pd_round_reset(pd_round *round);
 
 static inline uint32_t pd_round_ranks(const pd_round *round)
@@ -228,10 +231,10 @@ static inline pd_contribution_state pd_chunk_state(const pd_chunk *chunk, uint32
 bool pd_round_is_absent(const pd_round *round, uint32_t rank);
 bool pd_round_has_given(const pd_round *round, uint32_t rank);
 
-/* Files a rank's contribution, which was EMPTY: it is HELD, or ABSENT with `frame` NULL. Returns whether the chunk
- * became complete. */
+/* Stores what a rank has given to a chunk: `given` is in state HELD, or ABSENT with `frame` NULL. The rank's
+ * contribution must be EMPTY before. Returns whether the chunk became complete. */
 bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_contribution given);
-/* Discards a rank's contribution, which is HELD. The caller has released the frame. */
+/* Makes a rank's contribution in state HELD EMPTY again. The caller has released its frame. */
 void pd_round_take_back(pd_round *round, pd_chunk *chunk, uint32_t rank);
 
 /* Return whether all contributions that the chunk needs, or that the whole round needs, have come. */
@@ -250,7 +253,7 @@ static inline bool pd_chunk_ends_at(const pd_round *round, uint32_t upto)
 }
 
 /* Finds the ranks whose contributions count in a complete round, for the report to the loop thread (pd_closed). *out
- * becomes NULL if every expected rank counts. PD_NO_MEMORY. */
+ * becomes NULL if every expected rank counts. PD_NO_MEMORY: the round has not changed. */
 int pd_round_counted(const pd_round *round, pd_counted **out);
 
 /* Returns the rank's contribution to the first chunk of which it has elements. NULL: it contributes no element of the

@@ -1,5 +1,5 @@
-/* round_ranges.h - common ranges: consecutive elements of a parameter that the same ranks contribute; and gaps,
- * elements that no rank contributes. A rank's range (pd_rank_range) is what one rank has declared; common ranges lie
+/* round_ranges.h - finds common ranges (consecutive elements of a parameter that the same ranks contribute) and gaps
+ * (elements that no rank contributes). A rank's range (pd_rank_range) is what one rank has declared; common ranges lie
  * between the ends of all of them. Step thread. */
 #ifndef PD_ROUND_RANGES_H
 #define PD_ROUND_RANGES_H
@@ -9,7 +9,8 @@
 /* Returns the common range from element `first` on: it ends where the range of a rank begins or ends, but not after
  * `end`. */
 pd_range pd_round_common_range(const pd_round *round, int64_t first, int64_t end);
-/* Return whether the rank contributes the elements of a common range, and the number of ranks that do. */
+/* pd_round_covers returns whether the rank contributes the elements of a common range. pd_round_count_covering returns
+ * the number of ranks that do. */
 bool pd_round_covers(const pd_round *round, uint32_t rank, pd_range range);
 uint32_t pd_round_count_covering(const pd_round *round, pd_range range);
 
@@ -29,7 +30,7 @@ typedef struct pd_sweep {
     pd_range range;        /* the common range that the sweep has reached */
     int64_t end;           /* the sweep ends before this element */
     uint32_t n;            /* number of ranks that contribute `range` */
-    uint32_t starts, ends; /* ranges of ranks that the sweep has entered (in the order of starts) and left (of ends) */
+    uint32_t starts, ends; /* number of ranks' ranges that the sweep has entered; number that it has left */
 } pd_sweep;
 /* Begins a sweep over the elements [first, end). The first pd_sweep_next moves to the first common range. */
 pd_sweep pd_sweep_begin(pd_round *round, int64_t first, int64_t end);
