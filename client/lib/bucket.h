@@ -1,7 +1,7 @@
 /* bucket.h - cuts the tensors of a call (push, pull or init) into frames.
  *
- * Small tensors share a frame. Each chunk of a tensor that has several gets a frame of its own. Frames have the order in
- * which the caller gave the tensors. The payload is the caller's own memory; nothing is copied. */
+ * Small tensors share a frame. Each chunk of a tensor that has several gets a frame of its own. Frames have the order
+ * in which the caller gave the tensors. The payload is the caller's own memory; nothing is copied. */
 #ifndef PD_BUCKET_H
 #define PD_BUCKET_H
 

@@ -15,7 +15,6 @@ int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_
 /* Pushes the gradients in the items. `method` is PD_PUSH, or PD_PUSH_PULL to get the new weights in the same call. */
 int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const pd_push_options *options,
                  pd_ticket_id *ticket, pd_error *err);
-/* The next four start the calls of the same name in client.h: pd_client_close_step and so on. */
 int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err);
 int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err);
 int pd_core_barrier(pd_core *core, pd_ticket_id *ticket, pd_error *err);
@@ -43,7 +42,8 @@ typedef struct pd_scalar_load {
     size_t n;
 } pd_scalar_load;
 
-/* Copies the scalars' means over all ranks to the caller. `outcome` answers the item whose frame carried the scalars. */
+/* Copies the scalars' means over all ranks to the caller. `outcome` answers the item whose frame carried the
+ * scalars. */
 void pd_scalars_note(const pd_op *op, const Paramd__Outcome *outcome);
 
 #endif

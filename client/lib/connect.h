@@ -37,7 +37,8 @@ int pd_lookup_wait(pd_lookup *lookup, const struct addrinfo **out, int stop_fd, 
 void pd_lookup_leave(pd_lookup *lookup);
 
 /* Tries to connect to the first eight of the addresses, in their order. It begins with the next address when all
- * attempts before it have failed, or after a quarter of a second. So an address that does not answer costs no more time.
+ * attempts before it have failed, or after a quarter of a second. So an address that does not answer costs no more
+ * time.
  *
  * Sets *fd to a connected socket that does not block and sends without delay (TCP_NODELAY), and returns 0. Returns an
  * errno value on failure: of the last attempt, or ETIMEDOUT if no address has answered `timeout_ms` after the last

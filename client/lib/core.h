@@ -24,7 +24,7 @@ enum { PIECE_BOUND = 64, FORM_BOUND = 8 * 1024, MAX_PIECES = (PD_MAX_HEADER_BYTE
 #define PD_REWIND_CALL "pd_client_rewind"
 #define PD_WAIT_CALL "pd_client_wait"
 
-enum { MAX_TICKETS = 16384 }; /* most operations that a core has at once */
+enum { MAX_TICKETS = 16384 };    /* most operations that a core has at once */
 enum { PD_OUTCOME_REFUSED = 4 }; /* value of Outcome.outcome in an answer: the optimizer refused the step */
 
 /* One operation: a call of the user, from its start until pd_core_finish takes its result. */
@@ -52,7 +52,7 @@ typedef struct pd_op {
     UT_hash_handle hh;
 } pd_op;
 
-/* A declared parameter. Its index in pd_core.params is also the field `handle` that names it in frames. */
+/* A declared parameter. Frames name it by its index in pd_core.params (the field `handle`). */
 typedef struct pd_param_record {
     char *name;
     pd_shape shape;
@@ -66,8 +66,8 @@ typedef struct pd_param_record {
     pd_dtype push, pull, update;
     /* For each chunk: 1 + the version of its weights in the caller's buffer; 0: unknown. NULL: unknown for all. */
     uint64_t *holds;
-    char *axes; /* names of the dimensions as the user declared them; NULL: none */
-    char *note; /* the first note of the optimizer on this parameter; NULL: none */
+    char *axes;       /* names of the dimensions as the user declared them; NULL: none */
+    char *note;       /* the first note of the optimizer on this parameter; NULL: none */
     bool model_state; /* see pd_client_param */
     uint64_t step;    /* number of the parameter's closed rounds that this process has seen; a rewind lowers it */
     /* number of closed rounds as the server last reported it; less than `step` once the server has gone back */
@@ -80,8 +80,8 @@ typedef struct pd_param_record {
     /* The window has all of this rank's pushes of the parameter for the steps `kept_from` to `kept_to`, both included.
      * It has none if kept_to < kept_from. */
     uint64_t kept_from, kept_to;
-    /* Step in which the server refused this rank's gradient of the parameter. 0: it refused none, or this rank has pushed
-     * the gradient again. */
+    /* Step in which the server refused this rank's gradient of the parameter. 0: it refused none, or this rank has
+     * pushed the gradient again. */
     uint64_t refused;
     /* initialised: the server has the initial weights of this rank's whole range. pushing: a push of the parameter is
      * under way. missing: the server's last answer to Declare says that it lacks initial weights of this parameter. */
@@ -245,7 +245,7 @@ typedef struct pd_core {
     pd_outgoing out;
 
     pd_welcome welcome;
-    bool greeted; /* the server has accepted a Hello of this process at least once */
+    bool greeted;        /* the server has accepted a Hello of this process at least once */
     uint32_t max_pieces; /* most pieces of one frame */
     pd_param_record *params;
     size_t n_params;
@@ -291,13 +291,13 @@ typedef enum pd_link {
     PD_LINK_REST,    /* no connection is wanted now; call pd_core_link again at the time that pd_core_next returns */
     PD_LINK_CONNECT, /* connect to address number pd_core.link.url, then call pd_core_up, or pd_core_down on failure */
     PD_LINK_KEEP,    /* nothing needs to be done with the connection */
-    PD_LINK_DROP, /* the caller must close the connection, then call pd_core_down */
+    PD_LINK_DROP,    /* the caller must close the connection, then call pd_core_down */
 } pd_link;
 
 /* Returns what the caller must do with the connection now: make one, keep it, or drop it. */
 pd_link pd_core_link(const pd_core *core, uint64_t now_ns);
-/* Tells the core that a connection has been made. `passes_descriptors`: its transport can send and receive
- * descriptors, which shared memory needs. */
+/* Tells the core that a connection has been made. `passes_descriptors`: its transport can send and receive descriptors,
+ * which shared memory needs. */
 void pd_core_up(pd_core *core, bool passes_descriptors, uint64_t now_ns);
 /* Tells the core that a connection could not be made, broke, or was dropped. `reason` becomes part of the error texts
  * of calls that time out. On the next connection, requests without an answer are sent again. */
@@ -354,8 +354,8 @@ void pd_op_fail(pd_op *op, const pd_error *error);
  * frame's bytes are being sent, both happen only after that, since the bytes are the caller's memory. */
 void pd_op_retire(pd_core *core, pd_outgoing_frame *frame);
 
-/* Queues a message as a frame of its own. `op` is the user's call that waits for the answer; NULL: none waits. After
- * an error nothing is queued. PD_OUT_OF_RANGE: the message is too long. PD_NO_MEMORY. */
+/* Queues a message as a frame of its own. `op` is the user's call that waits for the answer; NULL: none waits. After an
+ * error nothing is queued. PD_OUT_OF_RANGE: the message is too long. PD_NO_MEMORY. */
 int pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message, pd_queue queue, pd_op *op);
 /* Queues a message as a frame of its own with a payload, which is copied. Errors as in pd_core_post. */
 int pd_core_post_with(pd_core *core, unsigned method, const ProtobufCMessage *message, const struct iovec *payload,

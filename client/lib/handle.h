@@ -13,7 +13,7 @@
 
 struct pd_client {
     pd_io io;
-    pd_core *core; /* protocol state machine; used only while it is locked (pd_io_enter) */
+    pd_core *core;          /* protocol state machine; used only while it is locked (pd_io_enter) */
     pd_address *urls;       /* the server's addresses; owned */
     pd_secure secure;       /* paths of the files for tls:// addresses */
     double deadline, slice; /* in seconds, see pd_client_options */
@@ -32,8 +32,8 @@ struct pd_client {
 /* Fills *err for a call that has waited for `seconds` without being done; the text says why. Returns
  * PD_DEADLINE_EXCEEDED. The core must be locked. */
 int pd_handle_timed_out(const pd_client *client, double seconds, pd_error *err);
-/* Returns why there is no connection, as words for an error text: the error of the last attempt, or that the server
- * has not answered yet. The result lies in the core or in `text`. The core must be locked. */
+/* Returns why there is no connection, as words for an error text: the error of the last attempt, or that the server has
+ * not answered yet. The result lies in the core or in `text`. The core must be locked. */
 const char *pd_handle_reason(const pd_client *client, char text[PD_ERROR_TEXT]);
 /* Waits at most `seconds` until the call with this ticket is done, frees the ticket and returns the result of the call.
  * The core must be locked. */
@@ -41,9 +41,9 @@ int pd_handle_finish(pd_client *client, pd_ticket_id ticket, double seconds, pd_
 /* Returns when a call that begins now must be over, in seconds of the monotonic clock. A call that waits for several
  * tickets, one after the other, passes this time to pd_handle_finish_part for each of them. */
 double pd_handle_end(const pd_client *client);
-/* Waits until `end` for the ticket of a call that blocks, such as pd_client_declare. Returns the result of the call, and
- * sets *ticket to 0. PD_DEADLINE_EXCEEDED: *ticket is kept, so that the user can repeat the call and continue to wait.
- * The core must be locked. */
+/* Waits until `end` for the ticket of a call that blocks, such as pd_client_declare. Returns the result of the call,
+ * and sets *ticket to 0. PD_DEADLINE_EXCEEDED: *ticket is kept, so that the user can repeat the call and continue to
+ * wait. The core must be locked. */
 int pd_handle_finish_part(pd_client *client, pd_ticket_id *ticket, double end, pd_error *err);
 /* Works as pd_handle_finish_part, for a call whose answer the caller reads: *reply is the answer's header, *bytes long,
  * and then its payload. The caller frees *reply. */

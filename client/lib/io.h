@@ -2,9 +2,8 @@
  * a call is done.
  *
  * A lock guards the core. Threads hold it only while they call the core, which is short, and never during input or
- * output. The
- * bytes that the core lends for sending (headers, the caller's tensors) stay in place until this thread reports them as
- * sent. */
+ * output. The bytes that the core lends for sending (headers, the caller's tensors) stay in place until this thread
+ * reports them as sent. */
 #ifndef PD_IO_H
 #define PD_IO_H
 

@@ -1,5 +1,5 @@
-/* join.h - joins the job on a new connection: sends Hello and Declare, and handles the answers, which make
- * the connection usable or end the client handle. */
+/* join.h - joins the job on a new connection: sends Hello and Declare, and handles the answers, which make the
+ * connection usable or end the client handle. */
 #ifndef PD_JOIN_H
 #define PD_JOIN_H
 

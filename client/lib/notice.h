@@ -26,8 +26,8 @@ void pd_notice_left_over(const pd_notices *notices, const char *job, const pd_we
 /* Gives the user a remark: a warning of the server about the job. */
 void pd_notice_remark(const pd_notices *notices, const char *job, const char *remark, const pd_address *server);
 
-/* Keeps the remarks in the server's answer to a heartbeat. Drops a text that has come before, for instance on an earlier
- * connection, and a text for which there is no room or memory. */
+/* Keeps the remarks in the server's answer to a heartbeat. Drops a text that has come before, for instance on an
+ * earlier connection, and a text for which there is no room or memory. */
 void pd_core_note_remarks(pd_core *core, const pd_prefix *prefix, const uint8_t *header);
 /* Returns the oldest remark that the user does not have yet; the caller frees it. NULL: there is none. */
 char *pd_core_take_remark(pd_core *core);

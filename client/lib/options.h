@@ -12,8 +12,8 @@ typedef struct pd_settings {
     double deadline, slice; /* in seconds, see pd_client_options */
     pd_core_config core;
     char label[160]; /* the default label */
-    char job[256]; /* the name of the job, if the library has made it up */
-    char run[160]; /* the run, if the library has composed it */
+    char job[256];   /* the name of the job, if the library has made it up */
+    char run[160];   /* the run, if the library has composed it */
 } pd_settings;
 
 /* Fills in the settings. PD_INVALID_ARGUMENT: an option or environment variable has no valid value; the error names it.

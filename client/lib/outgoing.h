@@ -127,9 +127,9 @@ void pd_staging_free(pd_staging *staging);
  * elsewhere. Returns its memory. NULL: there is no room now, or no memory. */
 void *pd_staging_take_buffer(pd_staging *staging, uint64_t wanted, uint64_t bytes);
 
-/* Sets frame->place, the place of a frame's payload in the segment. If all gradients of the frame lie in the segment, in
- * the layout of the payload, it is their place. Else the function takes a block, sets frame->block, and the payload must
- * be copied there. Returns false if there is no room: the payload then travels through the socket. */
+/* Sets frame->place, the place of a frame's payload in the segment. If all gradients of the frame lie in the segment,
+ * in the layout of the payload, it is their place. Else the function takes a block, sets frame->block, and the payload
+ * must be copied there. Returns false if there is no room: the payload then travels through the socket. */
 bool pd_staging_place(pd_staging *staging, pd_outgoing_frame *frame);
 /* Copies a frame's payload to its block, unless that is done. Only the frame and the payload's memory are used. */
 void pd_staging_fill(const pd_staging *staging, pd_outgoing_frame *frame);
@@ -143,10 +143,10 @@ void pd_staging_reclaim(pd_staging *staging, uint64_t step);
 typedef struct pd_outgoing {
     struct {
         pd_outgoing_frame *first, *next;
-    } queue[PD_QUEUES]; /* each list's first frame, and its first frame that is not sent completely */
+    } queue[PD_QUEUES];       /* each list's first frame, and its first frame that is not sent completely */
     pd_outgoing_frame *by_id; /* hash table of all frames, by request id */
-    pd_queue current; /* the list from which pd_outgoing_gather last took frames */
-    size_t gone;      /* number of bytes of queue[current].next that are sent already */
+    pd_queue current;         /* the list from which pd_outgoing_gather last took frames */
+    size_t gone;              /* number of bytes of queue[current].next that are sent already */
     /* Number of frames whose bytes the sender is using now: the frame queue[current].next and those that follow it. 0
      * after pd_outgoing_sent. */
     size_t lent;

@@ -1,8 +1,8 @@
 /* path.h - finds out that the network no longer carries the packets of a connection, and then makes another connection
  * to the same address.
  *
- * After a cut, TCP's backed-off retransmissions decide when bytes flow again: up to twice the length of the cut
- * after its begin. A new connection is made within a second. So once a second the I/O thread asks the kernel about the
+ * After a cut, TCP's backed-off retransmissions decide when bytes flow again: up to twice the length of the cut after
+ * its begin. A new connection is made within a second. So once a second the I/O thread asks the kernel about the
  * connection. If the peer's kernel has acknowledged nothing for a while, although this kernel has tried several times,
  * the path is cut. Then the I/O thread tries to connect to the same address until it succeeds. If the old connection
  * still carries nothing, the new connection replaces it, and requests without an answer are sent again.

@@ -5,8 +5,7 @@
 
 #include "core.h"
 
-/* Sends weights that replace those of the server. The ticket is done when the server
- * has them in force. */
+/* Sends weights that replace those of the server. The ticket is done when the server has them in force. */
 int pd_core_replace(pd_core *core, const pd_item *items, size_t n, uint64_t number, pd_ticket_id *ticket,
                     pd_error *err);
 /* On a new connection, sends all weights of a pd_client_replace that is under way again, since the server has forgotten

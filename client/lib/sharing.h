@@ -10,8 +10,8 @@
 
 /* Returns whether the worker wants to share memory on the present connection. */
 bool pd_sharing_wanted(const pd_core *core);
-/* Offers the worker's segment to the server, once the server has accepted the parameters. Returns true if pushes
- * must wait for the server's answer to the offer. */
+/* Offers the worker's segment to the server, once the server has accepted the parameters. Returns true if pushes must
+ * wait for the server's answer to the offer. */
 bool pd_sharing_begin(pd_core *core);
 /* Handles the server's answer to the offer; `refusal` is its error, or NULL. */
 int pd_sharing_answered(pd_core *core, const pd_prefix *prefix, const uint8_t *header, const pd_error *refusal);

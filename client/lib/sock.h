@@ -20,14 +20,15 @@ int pd_sock_connect(int *fd, const pd_address *url, const struct addrinfo *addre
                     pd_error *err);
 
 /* Makes a transport (a connection for pump.h) from a connected, non-blocking socket and its TLS stream, whose handshake
- * is complete; `tls` NULL: no encryption. Takes ownership of both. NULL: out of memory; the caller still owns both. The transport never calls its `ready` callback: the I/O thread finds events with poll(). */
+ * is complete; `tls` NULL: no encryption. Takes ownership of both. NULL: out of memory; the caller still owns both. The
+ * transport never calls its `ready` callback: the I/O thread finds events with poll(). */
 pd_transport *pd_sock_transport(int fd, pd_tls_stream *tls);
 /* Returns the descriptor of the transport's socket and the events that poll() must wait for. */
 struct pollfd pd_sock_poll(const pd_transport *transport);
 /* Returns whether the transport has decrypted bytes that the pump has not received yet: poll() does not report them. */
 bool pd_sock_has_more(const pd_transport *transport);
-/* Translates the events that poll() found on the transport's socket into PD_ON_... flags. Also writes bytes
- * of TLS that wait for the socket. */
+/* Translates the events that poll() found on the transport's socket into PD_ON_... flags. Also writes bytes of TLS that
+ * wait for the socket. */
 unsigned pd_sock_events(pd_transport *transport, const struct pollfd *polled);
 
 /* The files for tls:// addresses. */
