@@ -1,4 +1,4 @@
-/* access_commands.c - the commands about who may do what: roles, token. */
+/* access_commands.c - runs the commands about access: roles (who may do what) and token (makes a token). */
 #include "commands.h"
 
 #include <inttypes.h>
@@ -10,7 +10,8 @@
 #include "trusted_files.h"
 #include "token.h"
 
-/* What the file of roles says about an identity and a job, with the lines that decide. */
+/* What the file of roles says about an identity and a job: its role for the job and for the server, its quota, and the
+ * numbers of the lines that decide these (0: no line). */
 typedef struct answer {
     pd_role role, server;
     pd_allowance quota;
@@ -64,7 +65,7 @@ static void print_answer(const pd_line *line, const answer *a)
     printf(" (%s)\n", line_text(text, a->quota_line));
 }
 
-/* Makes the JSON of a limit: null if there is none. */
+/* Returns a limit as JSON; null: there is no limit. */
 static json_t *limit_json(uint64_t value)
 {
     return value == PD_UNLIMITED ? json_null() : json_integer((json_int_t)value);
@@ -98,7 +99,7 @@ int pd_run_roles(pd_line *line)
     return PD_CTL_OK;
 }
 
-/* Tells a person where the line belongs. A program that reads the line gets it alone. */
+/* Tells a person at a terminal where to put the token's line. Prints nothing if a program reads the output. */
 static void explain(void)
 {
     if (!isatty(STDOUT_FILENO) && !isatty(STDERR_FILENO)) return;

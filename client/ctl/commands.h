@@ -10,7 +10,8 @@ enum { PD_MOST_SETTINGS = 64 }; /* most NAME=VALUE arguments of one `paramctl se
 /* The table: one command a row, then an empty row (command_table.c). */
 extern const pd_command pd_commands[];
 
-/* Run a command and return an exit status. */
+/* Run the command of the same name and return an exit status. A comment names the file of the functions from there
+ * on. */
 int pd_run_ping(pd_line *line); /* daemon_commands.c */
 int pd_run_drain(pd_line *line);
 int pd_run_shutdown(pd_line *line);
@@ -35,7 +36,7 @@ int pd_run_checkpoints(pd_line *line); /* state_folder.c */
 int pd_run_verify(pd_line *line);
 int pd_run_restore(pd_line *line);
 
-#define PD_DURABLE_TEXT 96 /* size of a buffer that has room for such a text */
+#define PD_DURABLE_TEXT 96 /* size in bytes of the buffer for pd_durable_text */
 
 /* Writes the step of a job's last checkpoint and its age, such as "40 (12.0 s)"; "none" if there is none yet; "-" if
  * the job makes none. Returns whether the last attempt at a checkpoint has failed; then the text says so. */

@@ -1,4 +1,4 @@
-/* daemon_commands.c - the commands about a daemon as a whole: ping, drain, shutdown. */
+/* daemon_commands.c - runs the commands about a daemon as a whole: ping, drain, shutdown. */
 #include "commands.h"
 
 #include <pthread.h>
@@ -29,7 +29,7 @@ int pd_run_ping(pd_line *line)
     return status;
 }
 
-/* A request whose answer a thread of its own waits for. The caller leaves `op` to the thread meanwhile. */
+/* A request whose answer a background thread waits for. The caller must not use `op` until the thread has ended. */
 typedef struct background {
     pd_operator *op;
     unsigned method;
@@ -48,7 +48,7 @@ static void *wait_for_answer(void *arg)
     return NULL;
 }
 
-/* Prints for each job that waits: for which ranks, how long, and the longest wait, `most_s`. */
+/* Prints, for each job that waits, for which ranks it waits, for how long, and for how long at most (`most_s`). */
 static void report(pd_operator *op, double most_s)
 {
     Paramd__StatusReply *status;
@@ -101,8 +101,8 @@ static int read_timeouts(pd_operator *op, timeouts *out, pd_error *err)
     return PD_OK;
 }
 
-/* Sends a Drain request and waits for its answer: all open rounds are closed, and jobs have made their last
- * checkpoints. */
+/* Sends a Drain request and waits for its answer, which comes when all open rounds are closed and the jobs have made
+ * their last checkpoints. */
 static int drain(const pd_line *line, pd_operator *second, double within_s, pd_error *err)
 {
     Paramd__DrainRequest request = PARAMD__DRAIN_REQUEST__INIT;

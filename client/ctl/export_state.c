@@ -49,7 +49,7 @@ static int open_output(new_file *out, pd_error *err)
     return PD_OK;
 }
 
-/* Returns the path of the folder that has a file. The caller frees it. NULL: out of memory. */
+/* Returns the path of the folder in which a file is. The caller frees it. NULL: out of memory. */
 static char *folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -121,7 +121,7 @@ static int give_name(const new_file *file, pd_error *err)
     return rc == 0 ? PD_OK : fail(file->path, err);
 }
 
-/* Gives its temporary name to a file that was opened without a name. */
+/* Gives a file that was opened without a name its temporary name. */
 static int name_part(new_file *file, pd_error *err)
 {
     char self[64];
@@ -169,7 +169,7 @@ enum { PIECE_BYTES = 1 << 20, MOST_WAIT = 600 };
 typedef struct source {
     char *name;        /* name of the tensor in the file; freed with the export */
     const char *param; /* name of the parameter to which the tensor belongs; owned by `params` or `list` */
-    /* The slot with the values. NULL: the values are weights, a counter or a pending root. */
+    /* Description of the slot that has the values. NULL: the values are weights, a counter or a pending root. */
     const pd_state_tensor *slot;
     /* counter: the value is the number of steps that the parameter has taken. root: the values are a pending root. */
     bool counter, root;

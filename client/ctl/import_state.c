@@ -34,7 +34,7 @@ typedef struct entry {
     int64_t count; /* the number of steps taken, if the tensor is a step counter (PD_KEY_COUNT) */
 } entry;
 
-/* A tensor of the file, by name, that belongs to nothing in the job, and the reason; NULL: no special reason. */
+/* A tensor of the file that has no place in the job: its name, and the reason (NULL: the job has no such state). */
 typedef struct stranger {
     const char *name, *why;
 } stranger;
@@ -52,7 +52,7 @@ typedef struct state_import {
     size_t n, room; /* n: number of entries to send; room: capacity of the array */
     stranger *unknown;
     size_t n_unknown;
-    bool counted; /* the file has one step counter for all parameters; `count` is its value */
+    bool counted; /* the file has one step counter for all parameters, whose value is `count` */
     int64_t count;
     size_t derived, weights, parts, counts;
     uint64_t bytes, sent, piece; /* piece: largest payload of one Import request, in bytes */
@@ -262,8 +262,8 @@ static int place(state_import *im, const pd_st_tensor *tensor, const char **why)
     return PD_OK;
 }
 
-/* Lets the file leave out the state of parameters that have counted no step in it: they have seen no gradient yet, and
- * begin as a new job does. A file with names that are unknown may be of another optimizer. */
+/* Lets the file leave out the state of those parameters whose step counter in it is 0: they have seen no gradient yet,
+ * and begin as in a new job. Does nothing if the file has unknown names, since it may be of another optimizer. */
 static void excuse_fresh(state_import *im)
 {
     for (size_t i = 0; im->n_unknown == 0 && i < im->n; i++)

@@ -1,5 +1,5 @@
-/* job_commands.c - the commands that change a job: drop, reset-state, checkpoint, set; and settings, which lists what
- * was set. */
+/* job_commands.c - runs the commands that change a job (drop, reset-state, checkpoint, set), and settings, which lists
+ * a job's overrides. */
 #include "commands.h"
 
 #include <inttypes.h>
@@ -144,7 +144,7 @@ int pd_run_set(pd_line *line)
  * Its field "others" is the number of the other parameters. */
 typedef struct listing {
     json_t *entries;
-    bool apart; /* true: each parameter gets an entry of its own in the list */
+    bool apart; /* each parameter gets an entry of its own, even if its overrides equal those of another one */
 } listing;
 
 static bool are_alike(const json_t *a, const json_t *b)

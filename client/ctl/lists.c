@@ -1,4 +1,4 @@
-/* lists.c - the commands that print what a daemon has: status, jobs, workers, roots, params. */
+/* lists.c - runs the commands that print what a daemon has: status, jobs, workers, roots, params. */
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -88,7 +88,7 @@ static void worker_state_cell(pd_table *table, const pd_column *column, const vo
     if (strcmp(worker->state, "lost") == 0) pd_table_alarm(table);
 }
 
-/* Shows in which share of the steps the rank was the last one to contribute. */
+/* Adds a cell with the fraction of the steps in which the rank was the last one to contribute. */
 static void last_cell(pd_table *table, const pd_column *column, const void *entry)
 {
     const Paramd__WorkerInfo *worker = entry;
@@ -98,7 +98,8 @@ static void last_cell(pd_table *table, const pd_column *column, const void *entr
                      100.0 * (double)worker->times_last / (double)worker->timed_steps);
 }
 
-/* Shows by how much the rank was later than the one before it, on average over the steps in which it was last. */
+/* Adds a cell with the mean time by which the rank was later than the rank before it, over the steps in which it was
+ * last. */
 static void late_cell(pd_table *table, const pd_column *column, const void *entry)
 {
     const Paramd__WorkerInfo *worker = entry;
@@ -422,7 +423,7 @@ int pd_run_params(pd_line *line)
     return status;
 }
 
-/* Prints who is connected, which only an admin of the server is told. */
+/* Prints the identities that are connected. The daemon tells them only to an admin of the server. */
 static void print_identities(const Paramd__StatusReply *s)
 {
     for (size_t i = 0; i < s->n_identities; i++)

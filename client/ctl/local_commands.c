@@ -1,4 +1,5 @@
-/* local_commands.c - the commands about this user's local daemons: daemons, dashboard. */
+/* local_commands.c - runs the commands about this user's local daemons: daemons lists them, dashboard shows the page of
+ * one in a browser. */
 #include "commands.h"
 
 #include <arpa/inet.h>
@@ -21,7 +22,7 @@
 #include "result.h"
 #include "text_table.h"
 
-enum { MOST_JOBS = 4 }; /* jobs that a line of the table names */
+enum { MOST_JOBS = 4 }; /* most jobs that a line of the table names */
 
 /* Writes the names and steps of jobs, such as "default 120, eval 3 and 2 more". */
 static void jobs_text(char *text, size_t size, const Paramd__StatusReply *status)
@@ -117,20 +118,22 @@ int pd_run_daemons(pd_line *line)
 
 enum { MOST = 32, ROOM = 16 * 1024 };
 
-/* One direction of a browser's connection: bytes that were read at one end, and not yet written at the other. */
+/* One direction of a browser's connection: bytes that were read from one socket, and not yet written to the other. */
 typedef struct stream {
     char bytes[ROOM];
-    size_t from, to; /* bytes[from .. to) wait */
-    bool ended;      /* the reading end has ended */
+    size_t from, to; /* bytes[from .. to) wait to be written */
+    bool ended;      /* the socket that is read has ended */
 } stream;
 
-/* A browser's connection: fd[0] to the browser, fd[1] to the daemon; way[i] is read from fd[i]. */
+/* A browser's connection: the sockets fd[0] to the browser and fd[1] to the daemon. way[i] has the bytes read from
+ * fd[i]. */
 typedef struct pair {
     int fd[2];
     stream way[2];
 } pair;
 
-/* Reads what the socket has, or writes what waits for it. Returns false if the connection is over. */
+/* Reads from socket fd[i], and writes the bytes that wait for it, as `events` allow. Returns false if the connection is
+ * over. */
 static bool move(pair *p, int i, short events)
 {
     stream *in = &p->way[i], *out = &p->way[!i];
@@ -173,7 +176,7 @@ static void end(pair *p)
     p->fd[0] = p->fd[1] = -1;
 }
 
-/* Takes a browser's connection, and opens one to the daemon for it. Returns false if the daemon has ended. */
+/* Accepts a browser's connection, and connects to the daemon for it. Returns false if the daemon has ended. */
 static bool take(pair *pairs, int listener, const char *base)
 {
     pair *free_one = NULL;
@@ -195,7 +198,8 @@ static bool take(pair *pairs, int listener, const char *base)
     return true;
 }
 
-/* Passes bytes on until the daemon has ended. `process`: descriptor of the daemon's process, which says so. */
+/* Passes bytes between browsers and the daemon until the daemon has ended. `process` is a descriptor of its process,
+ * which becomes readable then. */
 static void pass_on(pair *pairs, int listener, int process, const char *base)
 {
     struct pollfd polled[2 + 2 * MOST];
@@ -221,7 +225,8 @@ static void pass_on(pair *pairs, int listener, int process, const char *base)
     }
 }
 
-/* Listens on a port of 127.0.0.1; 0: a free one, which *port becomes. Returns the socket; -1: see errno. */
+/* Listens on port *port of 127.0.0.1. If it is 0, chooses a free port and sets *port. Returns the socket; -1: see
+ * errno. */
 static int listen_here(uint16_t *port)
 {
     struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(*port) };
@@ -278,7 +283,7 @@ static int find(const pd_line *line, pd_local_daemon *daemon, pd_error *err)
     return rc;
 }
 
-/* Prints the address of the page, in one line. */
+/* Prints the address of the daemon's page, in one line. */
 static void announce(const pd_line *line, const pd_local_daemon *daemon, const char *url)
 {
     json_t *json = line->json ? json_pack("{s:s, s:s}", "name", daemon->name, "url", url) : NULL;

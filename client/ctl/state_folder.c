@@ -13,12 +13,13 @@
 #include "result.h"
 #include "text_table.h"
 
-/* A search for the newest valid checkpoint of each job in a list: the next start loads it, and the log continues it. */
+/* A search for the newest valid checkpoint of each job in a list. The next start loads it and replays the WAL after
+ * it. */
 typedef struct log_search {
     char job_dir[PD_KEEP_PATH]; /* directory of the last job whose checkpoint was found */
 } log_search;
 
-/* Tells whether a checkpoint is the one that the next start loads. Then s->job_dir is the directory of its job. */
+/* Returns whether the next start loads this checkpoint. If so, s->job_dir becomes the directory of its job. */
 static bool is_newest(log_search *s, const pd_checkpoint_entry *entry)
 {
     size_t n = (size_t)(strrchr(entry->dir, '/') - entry->dir);
@@ -30,15 +31,16 @@ static bool is_newest(log_search *s, const pd_checkpoint_entry *entry)
     return true;
 }
 
-/* The list of checkpoints, while it is made. */
+/* The list of checkpoints that the command prints, while it is made. */
 typedef struct listing {
-    pd_table *table; /* NULL: it is made as JSON */
+    pd_table *table; /* the list as a table; NULL: the list is made as JSON */
     json_t *json;
     uint64_t now_ms;
     log_search newest;
 } listing;
 
-/* Reads the log that follows a checkpoint. Returns false if there is no log. A damaged log: about->damage says how. */
+/* Surveys the WAL that follows a checkpoint. Returns false if there is none. If it is damaged, about->damage says
+ * how. */
 static bool look_at_log(listing *l, const pd_checkpoint_entry *entry, pd_wal_about *about)
 {
     pd_error err;
@@ -76,7 +78,7 @@ static json_t *log_object(listing *l, const pd_checkpoint_entry *entry)
                      (json_int_t)log.file_bytes, "error", log.damage.code != PD_OK ? log.damage.text : "");
 }
 
-/* Says in a word whether the next start of the daemon may load a checkpoint. */
+/* Returns one word that says whether the next start of the daemon may load a checkpoint. */
 static const char *state_of(const pd_checkpoint_entry *entry)
 {
     if (entry->error.code != PD_OK) return "damaged";
@@ -153,12 +155,12 @@ int pd_run_checkpoints(pd_line *line)
     return pd_result_table(line, l.table, "no checkpoints");
 }
 
-/* What is known while checkpoints are verified. */
+/* The results of `paramctl verify` so far. */
 typedef struct verifying {
     const pd_line *line;
     json_t *json; /* list of all files; NULL: they are printed as text */
     const char *dir;
-    size_t checked, logs, damaged; /* checkpoints; logs; how many of both are damaged */
+    size_t checked, logs, damaged; /* number of checkpoints; of WALs; of damaged ones of both */
     log_search newest;
 } verifying;
 
@@ -186,7 +188,7 @@ static void verify_one(verifying *v, const char *dir)
         pd_print_line(stdout, "whole: %s", dir);
 }
 
-/* Reads the log of a job that follows a checkpoint. */
+/* Reads and checks a job's WAL that follows a checkpoint. */
 static void verify_log(verifying *v, const pd_checkpoint_entry *entry)
 {
     pd_wal_about log;
@@ -214,7 +216,7 @@ static void verify_entry(void *arg, const pd_checkpoint_entry *entry)
     if (is_newest(&v->newest, entry)) verify_log(v, entry);
 }
 
-/* Tells whether a path is that of one checkpoint. */
+/* Returns whether a path is that of one checkpoint. */
 static bool is_checkpoint(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -255,7 +257,7 @@ int pd_run_verify(pd_line *line)
     return v.damaged == 0 ? PD_CTL_OK : PD_CTL_FAILED;
 }
 
-/* Reads the option --creator: 0 if it was not given. */
+/* Returns the value of the option --creator; 0: it was not given. */
 static uint64_t creator_of(const pd_line *line)
 {
     const char *text = pd_line_text(line, "creator");

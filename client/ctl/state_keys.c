@@ -1,4 +1,4 @@
-/* state_keys.c - finds out from a tensor's name in a saved file which optimizer state it is. */
+/* state_keys.c - finds out from a tensor's name in a saved file to which parameter and optimizer state it belongs. */
 #include "state_keys.h"
 
 #include <jansson.h>

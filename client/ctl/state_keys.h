@@ -11,14 +11,14 @@
  *     count   step   update_counter                                             one value for all parameters
  *     state/0007/NAME/statistics/3                                              recorded runs; the step may be left out
  *
- * In names of Meta's Shampoo, the list may follow the parameter's name directly, or after '.' or '/'. The name may
- * have "state." or "state/" in front.
+ * In names of Meta's Shampoo, the list may follow the parameter's name directly, or after '.' or '/'. The name may have
+ * "state." or "state/" in front.
  *
  * In the other names, words are joined by '/' or '.', or written as jax.tree_util.keystr does. The separators in a
  * parameter's name may differ from those of the job. Words in front of "stats" and the other container names are
  * ignored, for example "opt_state" or an index in a chain of optimizers.
  *
- * One table maps the paths of other optimizers to paramd's slots. */
+ * One table (state_keys.c) maps the names of other optimizers' state to paramd's slots. */
 #ifndef PD_STATE_KEYS_H
 #define PD_STATE_KEYS_H
 
@@ -29,7 +29,7 @@
 
 typedef enum pd_key_kind {
     PD_KEY_UNKNOWN,   /* the tensor's name matches no parameter, or no known kind of state */
-    PD_KEY_PART,      /* the name is that of optimizer state; param, slot, number and block are set */
+    PD_KEY_PART,      /* the name is that of a tensor of optimizer state; param, slot, number and block are set */
     PD_KEY_COUNT,     /* the name is that of a step counter; param is set */
     PD_KEY_DERIVED,   /* the tensor is skipped, because its value can be computed from other state */
     PD_KEY_WEIGHTS,   /* the name is that of a parameter's weights; param is set */
@@ -37,13 +37,14 @@ typedef enum pd_key_kind {
     PD_KEY_REFUSED,   /* the tensor is known, but belongs to no single parameter; `why` is set */
 } pd_key_kind;
 
+/* What a tensor's name in a saved file means. */
 typedef struct pd_state_key {
     pd_key_kind kind;
     size_t param; /* index of the parameter in the list of names, or PD_KEY_ALL */
     char slot[64];
-    int number, block; /* -1: none */
-    /* The name may be that of quantized codes, which end in "quantized". They are codes only if the tensor has
-     * whole numbers. Then the tensors that belong to them end in "bucket_size" and "diagonal". */
+    int number, block; /* number of the tensor within its slot, and index of its block; -1: none */
+    /* The name ends in "quantized", as those of quantized codes do. The tensor has codes only if its elements are whole
+     * numbers. Its companions' names then end in "bucket_size" and "diagonal". */
     bool codes;
     /* The tensor may have more or fewer leading dimensions (layers, blocks) than the slot into which it goes. */
     bool stacked;

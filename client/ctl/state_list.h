@@ -1,10 +1,11 @@
-/* state_list.h - the list of the optimizer state tensors that a daemon keeps for a job. */
+/* state_list.h - fetches and searches the list of the optimizer state tensors that a daemon keeps for a job. */
 #ifndef PD_STATE_LIST_H
 #define PD_STATE_LIST_H
 
 #include "connection.h"
 #include "paramd/tensor.h"
 
+/* The description of one tensor of optimizer state, without its values. */
 typedef struct pd_state_tensor {
     const char *param; /* one of pd_state_list.names */
     char slot[64], storage[16];

@@ -26,7 +26,7 @@ static pd_top_order order_of(const pd_line *line)
     return order;
 }
 
-/* JSON has no NaN and no infinity. */
+/* Returns a number as JSON; null: it is not known, or NaN or infinite, which JSON does not have. */
 static json_t *real_json(bool known, double value)
 {
     return known && isfinite(value) ? json_real(value) : json_null();
@@ -77,16 +77,16 @@ static int print_once(const pd_line *line, pd_top_sample *sample)
                                                                                                       : PD_CTL_FAILED;
 }
 
-/* Most lines of the screen that the description of a job takes, with the empty line before it. Lower screens show only
- * the table. */
+/* TABLE_Y: first line of the table. DETAIL_LINES: most lines that the description of a job takes, with the empty line
+ * before it. LEAST_TABLE: lines that the table needs at least; lower screens show no description. */
 enum { TABLE_Y = 3, DETAIL_LINES = PD_TOP_LINES + 1, LEAST_TABLE = 3 };
 
-/* What the screen shows. */
+/* What the screen of the command top shows. */
 typedef struct view {
     pd_operator *op;
     pd_top_sample *sample; /* the last sample, sorted by `order` */
     pd_top_order order;
-    size_t selected; /* number of the job that is described below the table */
+    size_t selected; /* index of the job that is described below the table */
     pd_top_late late[PD_TOP_LATE];
     size_t n_late;
 } view;
@@ -127,8 +127,8 @@ static const char *next_line(const char *text)
     return text + (*text == '\n');
 }
 
-/* Draws the table of the sample's jobs, with at most `most` of them: those around the selected one. Returns the first
- * line of the screen below it. */
+/* Draws the table with at most `most` jobs of the sample, among them the selected job. Returns the first line of the
+ * screen below the table. */
 static int draw_table(const view *s, const char *text, size_t most)
 {
     size_t first = s->selected >= most ? s->selected - most + 1 : 0, n = s->sample->n;
@@ -186,7 +186,7 @@ static void ask_late(view *s)
     s->n_late = s->sample->n > 0 ? pd_top_take_late(s->late, s->op, s->sample->jobs[s->selected].name) : 0;
 }
 
-/* Sorts the jobs, and keeps the job of this name selected. If it has ended, the first job is. */
+/* Sorts the jobs, and keeps the job named `selected` selected. If it has ended, selects the first job. */
 static void sort(view *s, const char *selected)
 {
     pd_top_sort(s->sample, s->order);
@@ -250,8 +250,8 @@ static int take_next(view *s, pd_error *err)
     return rc;
 }
 
-/* Shows the jobs until the user ends it with a key. Fails if the terminal is gone (a closed window): getch() then
- * returns at once instead of waiting. */
+/* Shows the jobs until the user ends the command with a key. Fails if the terminal is gone (a closed window): getch()
+ * then returns at once instead of waiting. */
 static int follow(const pd_line *line, pd_operator *op, pd_top_sample *now, pd_error *err)
 {
     double period = pd_line_has(line, "watch") ? pd_line_seconds(line, "watch") : period_s;

@@ -21,8 +21,8 @@ static double rate(uint64_t now, uint64_t before, double seconds)
     return now > before && seconds > 0 ? (double)(now - before) / seconds : 0;
 }
 
-/* Fills the mean time of a step by phase from what was counted since `before`, an earlier reading. If no step was
- * closed since then, the times that are there stay. */
+/* Computes the mean time of a step in each phase since the earlier reading `before`. If no step was closed since then,
+ * job->phase stays as it is. */
 static void fill_phases(pd_top_job *job, const pd_top_times *before)
 {
     if (job->total.steps <= before->steps) return;

@@ -14,12 +14,13 @@ extern const char *const pd_top_orders[PD_TOP_ORDERS];
 
 enum { PD_TOP_PHASES = 4 };
 
-/* Number of steps, and what they took in total by phase: waiting, summing, stepping, publishing. */
+/* Number of measured steps, and their total seconds in each phase: waiting, summing, stepping, publishing. */
 typedef struct pd_top_times {
     uint64_t steps;
     double seconds[PD_TOP_PHASES];
 } pd_top_times;
 
+/* What a sample tells of one job. Fields with `per_s` and `speed` are rates since the sample before. */
 typedef struct pd_top_job {
     char name[257], optimizer[64], state[16], waits_for[128];
     uint32_t connected, world_size;
@@ -30,7 +31,10 @@ typedef struct pd_top_job {
     char checkpoint_error[160];
     uint64_t durable_step, checkpoint_age_ms, checkpoint_bytes;
     double speed, loss, in_per_s, out_per_s;
-    double norm; /* norm of the last step's gradients; 0: unknown */
+    double norm; /* norm of all gradients of the last step; 0: unknown */
+    /* Numbers of steps with clipped gradients, of inverse roots that became due, that failed; steps since the oldest
+     * root in use was computed; number of steps that waited for roots; bytes of weights, of optimizer state, and in
+     * flight. */
     uint64_t clipped, roots_due, roots_failed, root_age, root_waits, weights, state_bytes, held;
     pd_top_times total; /* since the daemon started */
     /* Mean seconds of a step by phase, over the time between two samples if a step was closed then, otherwise since the
@@ -41,10 +45,11 @@ typedef struct pd_top_job {
 /* A rank for which steps waited. */
 typedef struct pd_top_late {
     uint32_t rank;
-    double share, by_s; /* share of the steps in which the rank was last; by how many seconds, on average */
+    double share, by_s; /* fraction of the steps in which the rank was last; mean seconds by which it was last */
 } pd_top_late;
-enum { PD_TOP_LATE = 2 };
+enum { PD_TOP_LATE = 2 }; /* most ranks that are listed */
 
+/* What a daemon and its jobs reported at one time, and rates since the sample before. */
 typedef struct pd_top_sample {
     double at_s; /* time of the sample in seconds, on a monotonic clock */
     char server[64];
@@ -71,10 +76,11 @@ void pd_top_headline(const pd_top_sample *sample, char *text, size_t size);
 
 enum { PD_TOP_LINES = 9, PD_TOP_LINE = 200 };
 
+/* The description of one job, `n` lines of text. */
 typedef struct pd_top_detail {
     size_t n;
     char line[PD_TOP_LINES][PD_TOP_LINE];
-    bool alarm[PD_TOP_LINES]; /* an operator should look at this */
+    bool alarm[PD_TOP_LINES]; /* the line reports a failure, and is shown as an alarm */
 } pd_top_detail;
 
 /* Describes a job. `late` lists the n_late ranks that were last most often. */

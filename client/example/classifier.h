@@ -1,4 +1,5 @@
-/* classifier.h - the data and the model of the example: Fashion-MNIST images, and a network of three dense layers. */
+/* classifier.h - loads the data and computes the model of the example: Fashion-MNIST images, and a network of three
+ * dense layers. */
 #pragma once
 #include <cblas.h>
 #include <math.h>
@@ -108,7 +109,8 @@ static inline double mlp_loss(mlp *net, int n)
     return loss / n;
 }
 
-/* Returns the mean loss of the first n images, and sets `gradient` to its derivative by the weights. */
+/* Returns the mean loss of the first n images, and sets net->gradient to the derivative of the loss with respect to the
+ * weights. */
 static inline double mlp_differentiate(mlp *net, int n)
 {
     double loss = mlp_loss(net, n);

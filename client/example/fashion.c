@@ -75,7 +75,7 @@ static int steps_taken(void)
     return (int)least;
 }
 
-/* Computes gradients for this worker's part of a batch, pushes them, and pulls the new weights. Sets *loss to the
+/* Computes gradients for this worker's examples of a batch, pushes them, and pulls the new weights. Sets *loss to the
  * mean loss of all workers. */
 static int take_step(int step, int first, double *loss)
 {

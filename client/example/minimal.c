@@ -40,7 +40,7 @@ int main(void)
     pd_ticket_id ticket;
     pd_error err;
 
-    if (getenv("PARAMD_JOB") == NULL) options.job = "line"; /* both workers must say the same */
+    if (getenv("PARAMD_JOB") == NULL) options.job = "line"; /* all workers must give the same job */
     options.rules = rules;
     param.name = "line";
     param.shape.rank = 1;

@@ -36,8 +36,8 @@ static size_t piece_bytes(const pd_core *core, const pd_outgoing_frame *frame, s
     return bytes / sizeof(float) * pd_dtype_size(pd_piece_record(core, frame, piece)->update);
 }
 
-/* Returns whether these bytes are received in the core's buffer: updates, and all weights of an answer to a frame that
- * was sent again from the window. Other weights are received in the caller's memory. */
+/* Returns whether the answer's bytes for piece number `piece` are received in the core's buffer: updates, and all
+ * weights for a frame that was sent again from the window. Other weights are received in the caller's memory. */
 static bool is_buffered(const pd_core *core, const pd_outgoing_frame *frame, size_t piece)
 {
     return core->receive.message->outcomes[piece]->update || frame->source != NULL;
@@ -52,8 +52,7 @@ static int discard(pd_core *core, const pd_prefix *prefix, struct iovec **spans,
     return PD_OK;
 }
 
-/* Makes the core's buffer for received bytes large enough. It receives updates, or the payload of an answer to
- * paramctl. */
+/* Makes the core's buffer for received bytes at least `bytes` bytes large. */
 static int make_room(pd_core *core, uint64_t bytes)
 {
     uint8_t *more;
@@ -134,8 +133,8 @@ static int land_shared(pd_core *core, const pd_prefix *prefix, const pd_outgoing
     return PD_OK;
 }
 
-/* Copies one tensor or chunk in slices, each of which is hashed while it is in the cache: the copy bypasses the cache,
- * so a hash of the copy would read it from memory. */
+/* Copies one piece, COPY_SLICE bytes at a time, and hashes these bytes while they are in the cache. The copy bypasses
+ * the cache, so to hash the copy afterwards would read it from memory. */
 static void copy_and_hash(pd_core *core, const pd_copy *copy)
 {
     for (size_t at = 0, n; at < copy->bytes; at += n) {
@@ -175,7 +174,7 @@ static int land_whole(pd_core *core, const pd_prefix *prefix, const pd_outgoing_
     return PD_OK;
 }
 
-/* Checks that an answer with this prefix may come now. */
+/* Checks that an answer with this prefix may come now. PD_CANCELLED: the connection is being dropped. */
 static int check_prefix(pd_core *core, const pd_prefix *prefix)
 {
 
@@ -189,7 +188,7 @@ static int check_prefix(pd_core *core, const pd_prefix *prefix)
     return PD_OK;
 }
 
-/* Receives an answer with the outcomes of rounds. */
+/* Takes the header of an answer with the outcomes of rounds, and lists the memory for its payload. */
 static int land_outcomes(pd_core *core, const pd_prefix *prefix, const uint8_t *header, const pd_outgoing_frame *frame,
                          struct iovec **spans, size_t *n)
 {
@@ -258,7 +257,7 @@ static bool closes_refused(const pd_core *core)
 }
 
 /* Withdraws the request to close a step if the server refused a gradient of that step. Otherwise the request would be
- * sent again after a reconnect. The new connection has no record of the refusal, so the server would take the step
+ * sent again after a reconnect. On a new connection the server does not know the refusal, and would take the step
  * without the refused gradient. */
 static void withdraw_closing(pd_core *core, const pd_error *error)
 {
@@ -279,9 +278,9 @@ static bool all_refused(const pd_outgoing_frame *frame)
     return frame->n_pieces > 0;
 }
 
-/* Retires the unanswered frames of an operation in which the server has refused every item. The server refused one
- * chunk of a tensor, and such a frame has the tensor's other chunks. Its answer would come only after the user has
- * pushed the tensor again. */
+/* Retires those unanswered frames of an operation whose items the server has all refused. Such a frame has other chunks
+ * of a tensor of which the server refused one chunk. Its answer would come only after the user has pushed the tensor
+ * again. */
 static void abandon_refused(pd_core *core, pd_op *op)
 {
     for (pd_outgoing_frame *frame = pd_outgoing_first(&core->out), *next; frame != NULL; frame = next) {
@@ -303,8 +302,8 @@ void pd_core_abandon(pd_core *core, pd_op *op)
     withdraw_closing(core, &error);
 }
 
-/* Handles a refused frame of an operation: takes the operation's frames that will get no answer any more out of the
- * queue. The operation waits for its other answers for a short time only (REST_NS in core.c). */
+/* Handles a refused frame of an operation: removes the operation's frames that will get no answer from the queue. The
+ * operation then waits for its other answers for a short time only (REST_NS in core.c). */
 static void settle_refusal(pd_core *core, pd_op *op, const pd_error *error)
 {
     abandon_refused(core, op);
@@ -341,8 +340,8 @@ static void add_update(float *weights, const uint8_t *update, pd_dtype dtype, si
     }
 }
 
-/* Records which version of the weights of a chunk is in the caller's buffer, since the server may send only the change
- * since that version. If out of memory, the server sends whole weights. */
+/* Remembers which version of a chunk's weights is in the caller's buffer, since the server may send only the change
+ * since that version. If out of memory, remembers nothing, and the server sends whole weights. */
 static void note_held(pd_core *core, pd_param_record *record, const pd_frame_piece *piece, const void *buffer,
                       uint64_t version)
 {
@@ -400,8 +399,7 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
     }
 }
 
-/* Notes in every parameter that its round of this step is closed. Parameters that this rank did not push are
- * included. */
+/* Notes in every parameter, also those that this rank did not push, that its round of this step is closed. */
 static void note_closed(pd_core *core, uint64_t step)
 {
     for (size_t i = 0; i < core->n_params; i++) {
@@ -410,7 +408,7 @@ static void note_closed(pd_core *core, uint64_t step)
     }
 }
 
-/* Keeps the answer to a request of paramctl, header and payload, until pd_core_finish hands it to the caller. */
+/* Keeps the answer to an operator's request, header and payload, until pd_core_finish hands it to the caller. */
 static int keep_reply(const pd_core *core, pd_op *op, const pd_prefix *prefix, const uint8_t *header)
 {
     static const pd_error no_memory = { PD_NO_MEMORY, "out of memory" };
@@ -433,7 +431,8 @@ static void left(pd_core *core)
     pd_core_end(core, &error);
 }
 
-/* Returns whether the request is one of a worker which waits for the next server if this one is shutting down. */
+/* Returns whether a request of this method waits for the next server if this server shuts down: a worker's requests do,
+ * an operator's do not. */
 static bool outlives_server(unsigned method)
 {
     return method < PD_STATUS || method == PD_NOTE || method == PD_RECALL;
@@ -528,15 +527,16 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
         refusal = &error;
     }
     if ((prefix->flags & PD_FLAG_SHARED) != 0) core->sharing.read++;
-    /* After a refusal the contribution may still count, and be read: a round that is overdue stays open. */
+    /* After a refusal the server may still read and count the contribution: an overdue round stays open. */
     if (frame != NULL && refusal == NULL) frame->exposed = false;
-    /* An answered frame that is still in the queue: another answer to it came before, or its operation no longer
-     * waits. */
+    /* The frame has an answer already, or its operation no longer waits. It is still in the queue because its bytes are
+     * being sent. */
     if (frame != NULL && frame->answered) return PD_OK;
     if (frame != NULL && frame->queue == PD_QUEUE_HELD)
         return pd_reply_broken(core, prefix, "the request was not sent on this connection");
     if (prefix->method == PD_HEARTBEAT && refusal == NULL) pd_core_note_remarks(core, prefix, header);
-    /* No frame has the number in this answer: it reports an error of the connection, or answers a heartbeat. */
+    /* The queue has no frame with the answer's id: the answer is to a heartbeat, or reports an error of the
+     * connection. */
     if (frame == NULL) return refusal != NULL && prefix->request == 0 ? about_connection(core, refusal) : PD_OK;
     if (frame->queue == PD_QUEUE_LASTING) {
         if (frame->source != NULL)

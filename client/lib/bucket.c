@@ -96,7 +96,7 @@ static void append(pd_bucket *bucket, const void *at, size_t bytes)
     bucket->payload += bytes;
 }
 
-/* The request for one chunk of one item in a frame, and the place of its answer. */
+/* One piece that is about to be added to a frame: a chunk of an item, and where its weights in the answer go. */
 typedef struct pd_cut {
     size_t item;
     uint32_t handle;
@@ -225,8 +225,8 @@ static int set_step(pd_bucket *bucket, uint64_t step)
     return PD_OK;
 }
 
-/* Sets in the frame being filled the number of a change by hand that its weights have seen; as with the step, a frame
- * has only one. */
+/* Sets in the frame being filled the number of the change (pd_push_options.replaces). As with the step, a frame has
+ * only one such number. */
 static int set_replaces(pd_bucket *bucket, uint64_t number)
 {
     if (bucket->push.replaces != number) {

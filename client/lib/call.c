@@ -11,8 +11,8 @@
 #include "replace.h"
 #include "recoveries.h"
 
-/* Checks the worker state of a push. `options` may be NULL. PD_INVALID_ARGUMENT: it is too long, or the pointer is
- * NULL. */
+/* Checks the worker state of a push. `options` may be NULL. PD_INVALID_ARGUMENT: the worker state is too long, or its
+ * pointer is NULL. */
 static int check_worker_state(const pd_push_options *options, pd_error *err)
 {
     if (options == NULL || options->worker_state_bytes == 0) return PD_OK;
@@ -26,7 +26,7 @@ static int check_worker_state(const pd_push_options *options, pd_error *err)
         options->worker_state_bytes, PD_WORKER_STATE_BYTES);
 }
 
-/* Returns the highest step that a push is for. */
+/* Returns the highest step among the items of a push. */
 static uint64_t pushed_step(const pd_core *core, const pd_op *op)
 {
     uint64_t step = 0;
@@ -36,8 +36,8 @@ static uint64_t pushed_step(const pd_core *core, const pd_op *op)
     return step;
 }
 
-/* Queues the worker state that the options have, if any, as part of a push. It belongs to the highest step among the
- * push's items. Its bytes are copied. PD_NO_MEMORY. */
+/* Queues the worker state in the options, if any, as a frame of the push. It belongs to the highest step among the
+ * push's items. Its bytes are copied. PD_NO_MEMORY: nothing is queued. */
 static int post_worker_state(pd_core *core, pd_op *op, const pd_push_options *options)
 {
     Paramd__NoteRequest request = PARAMD__NOTE_REQUEST__INIT;
@@ -436,7 +436,7 @@ int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_
     return PD_OK;
 }
 
-/* Returns whether it is this rank's task to send the parameter's initial weights, and the server does not have them. */
+/* Returns true if this rank must send initial weights of the parameter, and the server does not have them. */
 static bool is_asked(const pd_core *core, const pd_param_record *record)
 {
     return !record->initialised &&

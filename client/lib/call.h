@@ -21,9 +21,9 @@ int pd_core_barrier(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 /* Asks for this rank's worker state. The answer has a RecallReply and the worker state as its payload. */
 int pd_core_get_worker_state(pd_core *core, pd_ticket_id *ticket, pd_error *err);
-/* Asks for a checkpoint of this step or a later one, 0: the present step. The server waits `wait_ms` for it. */
+/* Asks for a checkpoint of `step` (0: the present step) or a later step. The server waits at most `wait_ms` for it. */
 int pd_core_checkpoint(pd_core *core, uint64_t step, uint32_t wait_ms, pd_ticket_id *ticket, pd_error *err);
-/* Sends a request of any method, for paramctl. `payload` is copied; its length is 0 if the request has no payload.
+/* Sends an operator's request of any method. `payload` is copied; its length is 0 if the request has no payload.
  * `answer_bytes`: length of the payload that the answer must have. */
 int pd_core_call(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload,
                  size_t answer_bytes, pd_ticket_id *ticket, pd_error *err);
@@ -32,18 +32,18 @@ void pd_core_give_up(pd_core *core, pd_ticket_id ticket);
 
 enum { PD_WORKER_STATE_BYTES = 1 << 20 }; /* most bytes of a worker state */
 
-/* Checks that the answer to a Recall has the payload that it announces, and records how long it is. */
+/* Checks that the answer to a Recall has the payload that it announces, and notes its length in the operation. */
 int pd_worker_state_expect(pd_core *core, const pd_outgoing_frame *frame, const pd_prefix *prefix,
                            const uint8_t *header);
 
-/* The scalars of one push as fields of a frame. The names in it point to the caller's memory. */
+/* The scalars of one push as protobuf messages. Their names point to the caller's memory. */
 typedef struct pd_scalar_load {
     Paramd__Scalar scalar[PD_PUSH_SCALARS], *list[PD_PUSH_SCALARS];
     size_t n;
 } pd_scalar_load;
 
-/* Copies the means of the scalars over all ranks to the caller, from the answer for the item whose frame carried
- * them. */
+/* Copies the scalars' means over all ranks to the caller. `outcome` answers the item whose frame carried the
+ * scalars. */
 void pd_scalars_note(const pd_op *op, const Paramd__Outcome *outcome);
 
 #endif

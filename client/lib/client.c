@@ -17,7 +17,7 @@
 #include "replace.h"
 #include "sharing.h"
 
-/* Ends a call that waits for its ticket, unless it has failed with `rc`. Unlocks the core. */
+/* Ends a call: waits for its ticket if `rc` is PD_OK, otherwise returns the error `rc`. Unlocks the core. */
 static int end_call(pd_client *client, pd_ticket_id *ticket, int rc, pd_error *err)
 {
     if (rc == PD_OK) rc = pd_handle_finish_part(client, ticket, pd_handle_end(client), err);
@@ -139,8 +139,8 @@ static int declare(pd_client *client, const pd_client_param *params, size_t n, p
     return end_call(client, &client->declare, rc, err);
 }
 
-/* Copies the caller's array of `n` pd_client_param structs. Each has `size` bytes: fewer than here if the caller was
- * compiled with an older header. */
+/* Copies the caller's array of `n` pd_client_param structs of `size` bytes each. `size` is smaller than the library's
+ * struct if the caller was compiled with an older header. */
 static int read_params(pd_client_param *out, const void *params, size_t n, size_t size, pd_error *err)
 {
     int rc = PD_OK;
@@ -365,7 +365,7 @@ int pd_client_call_into(pd_client *client, unsigned method, const ProtobufCMessa
                      err);
 }
 
-enum { MOST_WAIT_MS = 600 * 1000 }; /* the server waits no longer for a checkpoint */
+enum { MOST_WAIT_MS = 600 * 1000 }; /* longest time for which the server waits for a checkpoint */
 
 uint64_t pd_client_durable(const pd_client *client)
 {
@@ -384,7 +384,7 @@ static uint32_t wait_ms(const pd_client *client)
     return ms < MOST_WAIT_MS ? (uint32_t)ms : MOST_WAIT_MS;
 }
 
-/* Forgets a call of pd_client_sync that timed out and waited for another step. */
+/* Gives up an earlier pd_client_sync that timed out, if it waits for another step than `step`. */
 static void forget_other_step(pd_client *client, uint64_t step)
 {
     if (client->sync == 0 || client->sync_step == step) return;
@@ -403,7 +403,7 @@ int pd_client_sync(pd_client *client, uint64_t step, pd_error *err)
     return end_call(client, &client->sync, rc, err);
 }
 
-/* Waits for the answer to a Recall, whose header is `bytes` long and followed by the worker state. */
+/* Waits for the answer to a Recall. *reply becomes its header, *bytes long, with the worker state after it. */
 static int await_worker_state(pd_client *client, uint8_t **reply, size_t *bytes, pd_error *err)
 {
     int rc = PD_OK;
@@ -466,8 +466,8 @@ void pd_client_normal(const pd_client *client, pd_stream stream, uint64_t key, u
 
 enum { LINE = 64, LINES = 64, SMALL = 4096 };
 
-/* Hashes one line in each `every` bytes of the n bytes at `at`: the line at offset `first`, and so on. Lines are
- * gathered, since the hash is fast on long pieces. */
+/* Hashes LINE bytes out of each `every` bytes of the n bytes at `at`, beginning with those at offset `first`. Gathers
+ * LINES such lines before it hashes them, since the hash is faster on long inputs. */
 static uint64_t sampled(const unsigned char *at, size_t n, size_t every, size_t first)
 {
     unsigned char lines[LINES * LINE];
@@ -485,7 +485,7 @@ static uint64_t sampled(const unsigned char *at, size_t n, size_t every, size_t 
 
 static uint64_t hash(const void *tensor, size_t n, size_t every, size_t first)
 {
-    size_t piece = every < n / 4 ? every : n / 4; /* a tensor has four lines at least */
+    size_t piece = every < n / 4 ? every : n / 4; /* at least four lines of each tensor are hashed */
 
     if (every < LINE || n <= SMALL) return XXH3_64bits(n > 0 ? tensor : "", n);
     return sampled(tensor, n, piece, first % (piece - LINE + 1));
@@ -515,7 +515,7 @@ const char *pd_version(void)
 }
 
 #define COUNT(...) (sizeof(const size_t[]){ __VA_ARGS__ } / sizeof(size_t))
-/* The entry of a struct: its size, the number of its fields, and their offsets. */
+/* The numbers of one struct for pd_client_abi: its size, the number of its fields, and their offsets. */
 #define ENTRY(type, ...) sizeof(type), COUNT(__VA_ARGS__), __VA_ARGS__
 #define AT(type, field) offsetof(type, field)
 

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_LOOKUPS = 16 }; /* threads that look up names at once, in the whole process */
+enum { MOST_LOOKUPS = 16 }; /* most threads of the process that look up names at once */
 
 uint64_t pd_clock_now_ns(void)
 {
@@ -27,18 +27,20 @@ uint64_t pd_clock_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* A lookup: its thread and all callers that have joined it share it. */
 struct pd_lookup {
     char host[sizeof((pd_address *)0)->host], port[sizeof((pd_address *)0)->port];
-    int done_fd; /* event descriptor that stays readable once the lookup is done; -1: a number, done from the start */
-    /* The result. error: of getaddrinfo. The thread writes it before it takes the lookup out of the list. */
+    int done_fd; /* event descriptor that stays readable once the lookup is done; -1: a numeric address, done at once */
+    /* The result: getaddrinfo's error (0: none), and the addresses. The thread writes both before it removes the lookup
+     * from the list. */
     int error;
     struct addrinfo *addresses;
-    /* Guarded by `lock`. shares: of the thread, and of those who have started or joined the lookup. */
+    /* Guarded by `lock`. Number of users: the thread, and each caller that has started or joined the lookup. */
     int shares;
-    pd_lookup *next; /* in the list of those under way */
+    pd_lookup *next; /* next in the list `under_way` */
 };
 
-/* The lookups of this process that are under way. */
+/* List and number of this process's lookups that are under way, and their lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pd_lookup *under_way;
 static int n_under_way;
@@ -103,7 +105,7 @@ static int ask(pd_lookup *lookup, int flags)
     return getaddrinfo(lookup->host, lookup->port, &hints, &lookup->addresses);
 }
 
-/* Takes a lookup out of the list of those under way. The child of a fork may have forgotten it. */
+/* Removes a lookup from the list `under_way`. In the child of a fork, the list may not have it. */
 static void remove_from_list(const pd_lookup *lookup)
 {
     pd_lookup **at = &under_way;
@@ -188,7 +190,7 @@ static int join_or_begin(pd_lookup **out, const pd_address *url, pd_error *err)
     return PD_OK;
 }
 
-/* Takes a number in place of a name. Returns false if the address has a name. */
+/* Finishes a lookup whose host is a numeric address, without a thread. Returns false if the host is a name. */
 static bool take_number(pd_lookup *lookup)
 {
     lookup->error = ask(lookup, AI_NUMERICHOST | AI_NUMERICSERV);
@@ -244,14 +246,15 @@ enum {
     HEAD_START_MS = 250,
     MOST_SOCKETS = 8,
     STOP = MOST_SOCKETS
-}; /* STOP: index of the descriptor that ends the pd_race */
+}; /* STOP: index in `sockets` of the descriptor that ends the attempts */
 
+/* The attempts to connect of one pd_race_connect. Times are in ms of the monotonic clock. */
 typedef struct pd_race {
-    struct pollfd sockets[MOST_SOCKETS + 1]; /* those that are not connected yet; the last one is `stop_fd` */
-    int n, left;                             /* number of them; number of addresses that may be tried yet */
-    const struct addrinfo *next;             /* NULL: all were tried */
-    int64_t next_ms, end_ms;                 /* when to try it; when to give up */
-    int error;                               /* of the last address that failed */
+    struct pollfd sockets[MOST_SOCKETS + 1]; /* `n` sockets that are not connected yet; at STOP: `stop_fd` */
+    int n, left;                             /* number of sockets; number of addresses that may still be tried */
+    const struct addrinfo *next;             /* next address to try; NULL: all were tried */
+    int64_t next_ms, end_ms;                 /* when to try `next`; when to give up */
+    int error;                               /* errno of the last address that failed */
 } pd_race;
 
 /* Begins to connect to the next address. Returns the socket if it is connected at once, else -1. */
@@ -274,7 +277,7 @@ static int try_next(pd_race *r, int timeout_ms)
     return -1;
 }
 
-/* Takes a socket out of the pd_race. */
+/* Removes socket number i from the race, and returns it. */
 static int take_out(pd_race *r, int i)
 {
     int fd = r->sockets[i].fd;
@@ -290,7 +293,7 @@ static void give_up(pd_race *r, int error)
     while (r->n > 0) close(take_out(r, 0));
 }
 
-/* Waits for the sockets, until the next address is due or the time is up. Returns a socket that is connected; -1: there
+/* Waits until a socket is connected, the next address is due or the time is up. Returns the connected socket; -1: there
  * is none. */
 static int await_sockets(pd_race *r)
 {

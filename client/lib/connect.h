@@ -1,8 +1,8 @@
 /* connect.h - looks up names of hosts, and connects to the address that answers first.
  *
- * Lookups: the system's resolver (getaddrinfo) blocks for as long as it likes: with dead name servers for 40 s. So each
- * lookup has a thread, and the caller that waits for it can abandon it. Lookups of the same host and port that are
- * under way at once are one lookup, also for several handles. A number in place of a name needs no thread. */
+ * The system's resolver (getaddrinfo) may block for long: with dead name servers for 40 s. So each lookup has a thread,
+ * and a caller that waits for the lookup can abandon it. Callers that look up the same host and port at the same time
+ * share one lookup, even for several handles. A numeric address needs no thread. */
 #ifndef PD_CONNECT_H
 #define PD_CONNECT_H
 
@@ -10,7 +10,7 @@
 
 #include "address.h"
 
-/* Returns the time of the monotonic clock. */
+/* Return the time of the monotonic clock: in nanoseconds, milliseconds, seconds. */
 uint64_t pd_clock_now_ns(void);
 static inline int64_t pd_clock_ms(void)
 {
@@ -36,12 +36,13 @@ int pd_lookup_wait(pd_lookup *lookup, const struct addrinfo **out, int stop_fd, 
 /* Frees the caller's share of a lookup, which may be under way. Accepts NULL. */
 void pd_lookup_leave(pd_lookup *lookup);
 
-/* Tries to connect to the first eight of the addresses, in their order: the next one begins when all before have
- * failed, or have been silent for a quarter of a second. So an address that swallows packets costs no more than that.
+/* Tries to connect to the first eight of the addresses, in their order. It begins with the next address when all
+ * attempts before it have failed, or after a quarter of a second. So an address that does not answer costs no more
+ * time.
  *
  * Sets *fd to a connected socket that does not block and sends without delay (TCP_NODELAY), and returns 0. Returns an
- * errno value: of the last failure, or ETIMEDOUT once the last address has been silent for `timeout_ms`. Returns -1:
- * `stop_fd` became readable. */
+ * errno value on failure: of the last attempt, or ETIMEDOUT if no address has answered `timeout_ms` after the last
+ * attempt began. Returns -1 if `stop_fd` became readable. */
 int pd_race_connect(int *fd, const struct addrinfo *addresses, int stop_fd, int timeout_ms);
 
 #endif

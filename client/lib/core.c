@@ -1,5 +1,5 @@
-/* core.c - the core of a client handle: its operations, its frames, when it connects, and when the server counts as
- * silent. */
+/* core.c - the core of a client handle: makes and ends operations, queues frames, and decides when to connect and when
+ * the server counts as silent. */
 #include "core.h"
 
 #include <inttypes.h>
@@ -25,7 +25,7 @@
 #define BACKOFF_LEAST_NS (50 * MS)
 #define BACKOFF_MOST_NS (2000 * MS)
 #define BACKOFF_SHARE                                                                                                  \
-    8 /* pauses are this part of the time without a welcome: so much later a client finds its server */
+    8 /* a pause is this fraction (1/8) of the time without a welcome, so a client finds its server so much later */
 /* When the server has refused one frame of a call, the call waits this long for the answers to its other frames. */
 #define REST_NS (1000 * MS)
 
@@ -276,8 +276,8 @@ pd_param_record *pd_piece_record(const pd_core *core, const pd_outgoing_frame *f
     return &core->params[frame->op->items[frame->pieces[piece].item].param];
 }
 
-/* Counts the frames of each operation that are still in the queue: the operation waits for these alone. They stay
- * because their bytes, which are the caller's memory, are being sent. All other frames are gone. */
+/* Sets each operation's `waits` to the number of its frames in the queue. The handle has ended, so the queue has only
+ * frames whose bytes, which are the caller's memory, are being sent. */
 static void count_lent(pd_core *core)
 {
     for (pd_op *op = core->calls.table; op != NULL; op = op->hh.next) op->waits = 0;
@@ -335,7 +335,7 @@ int pd_core_finish(pd_core *core, pd_ticket_id ticket, uint8_t **reply, size_t *
     return rc;
 }
 
-/* Random numbers by splitmix64. They only have to differ between processes, so that these do not reconnect at the same
+/* Returns a random number (splitmix64). Processes draw different numbers, so that they do not reconnect at the same
  * time. */
 static uint64_t draw(pd_core *core)
 {
@@ -346,8 +346,8 @@ static uint64_t draw(pd_core *core)
 }
 
 /* Returns how long to wait before the next attempt to connect: an eighth of the time since the last welcome, but at
- * least 50 ms and at most 2 s. The second half of this time is random. So a server that is back after a second is found
- * a tenth of a second later, and one that is away for long is not asked often. */
+ * least 50 ms and at most 2 s. The second half of this time is random. So a client finds a server that is back after a
+ * second a tenth of a second later, and seldom asks for a server that is away for long. */
 static uint64_t backoff_ns(pd_core *core, uint64_t now_ns)
 {
     uint64_t most = (now_ns - core->link.alone_ns) / BACKOFF_SHARE;
@@ -479,7 +479,7 @@ static int post_heartbeat(pd_core *core)
 void pd_core_ask(pd_core *core)
 {
     if (core->link.welcomed && core->link.stage != STAGE_DROP)
-        post_heartbeat(core); /* without memory it is not asked */
+        post_heartbeat(core); /* if out of memory, no heartbeat is sent */
 }
 
 void pd_core_tick(pd_core *core, uint64_t now_ns)

@@ -6,8 +6,8 @@
  * payloads (in the caller's own weights), and calls that are done. Only one thread at a time may call the core. Times
  * are nanoseconds of a monotonic clock.
  *
- * First come the types, then what the core's owner calls (io.c, pump.c, the simulator), then what the files of the core
- * share: operations, frames, replies and the end. */
+ * This file declares the types, then the functions that the core's owner calls (io.c, pump.c, the simulator), then the
+ * functions that the core's own files share: for operations, frames, replies and the end of the handle. */
 #ifndef PD_CORE_H
 #define PD_CORE_H
 
@@ -24,26 +24,27 @@ enum { PIECE_BOUND = 64, FORM_BOUND = 8 * 1024, MAX_PIECES = (PD_MAX_HEADER_BYTE
 #define PD_REWIND_CALL "pd_client_rewind"
 #define PD_WAIT_CALL "pd_client_wait"
 
-enum { MAX_TICKETS = 16384 };
+enum { MAX_TICKETS = 16384 };    /* most operations that a core has at once */
 enum { PD_OUTCOME_REFUSED = 4 }; /* value of Outcome.outcome in an answer: the optimizer refused the step */
 
 /* One operation: a call of the user, from its start until pd_core_finish takes its result. */
 typedef struct pd_op {
     pd_ticket_id id;
     unsigned method;
-    pd_item *items; /* borrowed, unless `owned` */
+    pd_item *items; /* the `n` tensors of the call; borrowed, unless `owned` is set */
     size_t n;
     bool owned, done;
     size_t waits;       /* number of the operation's frames that the server has not answered */
-    uint64_t replaces;  /* number of the change by hand whose weights the operation sends; 0: it sends none */
+    uint64_t replaces;  /* for pd_client_replace: the caller's number of the change; 0: another operation */
     uint64_t closes;    /* the step that this operation closes (pd_client_close_step); 0: none */
-    pd_scalar *scalars; /* borrowed */
-    /* bearer: index of the item whose frame carries the scalars */
+    pd_scalar *scalars; /* the caller's scalars; borrowed */
+    /* n_scalars: number of scalars. bearer: index of the item whose frame carries them. */
     size_t n_scalars, bearer;
-    pd_error error; /* the first error */
-    /* The operation will fail: the server refused one of its frames, and answers to others are missing. */
+    pd_error error; /* the first error of the operation */
+    /* The operation will fail: the server refused one of its frames, and answers to its other frames are missing. */
     bool hopeless;
-    bool gap;             /* the window lacks one of its frames: the server refused it, or memory for it was missing */
+    /* The resend window lacks a frame of this operation: the server refused the frame, or there was no memory. */
+    bool gap;
     uint64_t give_up_ns;  /* when an operation that will fail (`hopeless`) stops waiting for answers; 0: not set yet */
     uint8_t *reply;       /* answer to a pd_core_call: header, then payload; NULL for other operations */
     size_t reply_bytes;   /* length of the header in `reply`, in bytes */
@@ -51,36 +52,39 @@ typedef struct pd_op {
     UT_hash_handle hh;
 } pd_op;
 
-/* A declared parameter. Its index in pd_core.params is also its handle in the protocol. */
+/* A declared parameter. Frames name it by its index in pd_core.params (the field `handle`). */
 typedef struct pd_param_record {
     char *name;
     pd_shape shape;
     bool ranged;
     int64_t start, end; /* this rank pushes and pulls the elements from `start` to before `end` */
-    uint64_t buffer_at; /* offset in the worker's segment where the gradient lies if `buffer` was taken in time */
-    void *buffer;       /* memory for the gradient (pd_core_buffer), in that segment or private; NULL: not asked for */
-    /* Element types of gradients, weights and updates. update 0: this rank asks for no updates. */
+    /* Offset in bytes, in the worker's segment, that is meant for the gradient. `buffer` lies elsewhere if pushes under
+     * way had taken the room there. */
+    uint64_t buffer_at;
+    void *buffer; /* memory for the gradient (pd_core_buffer), in the segment or private; NULL: the user wants none */
+    /* Element types: push of gradients, pull of weights, update of updates (0: this rank asks for no updates). */
     pd_dtype push, pull, update;
-    /* For each chunk: 1 + version of the weights in the caller's buffer; 0: the version is unknown. NULL: all versions
-     * are unknown. */
+    /* For each chunk: 1 + the version of its weights in the caller's buffer; 0: unknown. NULL: unknown for all. */
     uint64_t *holds;
-    char *axes; /* names of the dimensions as the user declared them; NULL: none */
-    char *note; /* the first note of the optimizer on this parameter; NULL: none */
-    bool model_state;
-    uint64_t step; /* most closed rounds of this parameter that this process has seen */
-    /* number of its closed rounds as the server last reported: less than `step` after the server has gone back */
+    char *axes;       /* names of the dimensions as the user declared them; NULL: none */
+    char *note;       /* the first note of the optimizer on this parameter; NULL: none */
+    bool model_state; /* see pd_client_param */
+    uint64_t step;    /* number of the parameter's closed rounds that this process has seen; a rewind lowers it */
+    /* number of closed rounds as the server last reported it; less than `step` once the server has gone back */
     uint64_t server_step;
-    /* Number of the change by hand (pd_push_options.replaces) that the weights after step `replaced` have, as this
-     * process has sent or received them; 0: they are those of the step. server_replaces: as last declared. */
+    /* replaces: the program's number (pd_client_replace) of the weights after step `replaced` that this process sent or
+     * received; 0: nothing replaced the weights of that step. server_replaces: the number that the server reported in
+     * its last answer to Declare. */
     uint64_t replaces, replaced, server_replaces;
     uint64_t pushed; /* step of this process's last push of the parameter */
-    /* the window has all of this rank's pushes of the steps from `kept_from` to `kept_to`; none if that is less */
+    /* The window has all of this rank's pushes of the parameter for the steps `kept_from` to `kept_to`, both included.
+     * It has none if kept_to < kept_from. */
     uint64_t kept_from, kept_to;
-    /* Step in which the server refused this rank's gradient of the parameter. 0: none was refused, or it was pushed
-     * again. */
+    /* Step in which the server refused this rank's gradient of the parameter. 0: it refused none, or this rank has
+     * pushed the gradient again. */
     uint64_t refused;
-    /* initialised: the server has the initial weights of this rank's whole range. pushing: a push is under way.
-     * missing: the server's last answer to Declare says that it has no such weights. */
+    /* initialised: the server has the initial weights of this rank's whole range. pushing: a push of the parameter is
+     * under way. missing: the server's last answer to Declare says that it lacks initial weights of this parameter. */
     bool initialised, pushing, missing;
     bool given; /* the server has initial weights of at least one element of this rank's range */
 } pd_param_record;
@@ -103,12 +107,13 @@ typedef struct pd_copy {
 
 /* Memory shared with the server, over a connection that can pass descriptors: sharing.h. */
 typedef struct pd_sharing {
-    bool refused;       /* the user, or the checksums that the user wants, or an error forbids it */
-    bool possible;      /* the present connection passes descriptors */
-    int to_send, taken; /* descriptors: of this worker's segment, to go with the Share; the one that came last. -1 */
+    bool refused;  /* no memory is shared: the user forbids it or wants checksums, or an error came */
+    bool possible; /* the present connection passes descriptors */
+    /* Descriptors; -1: none. to_send: this worker's segment, to go with the Share. taken: the last received one. */
+    int to_send, taken;
     pd_segment weights; /* the server's segment with the job's weights; none before the answer to Share */
-    uint64_t read;      /* answers in shared memory that were read and are not released */
-    bool releasing;     /* a Release is not answered */
+    uint64_t read;      /* number of answers in shared memory that were read and are not released */
+    bool releasing;     /* a Release was sent and is not answered */
 } pd_sharing;
 
 /* Buffers for building one frame at a time, and for receiving one answer. Allocated once for a client handle. */
@@ -121,63 +126,66 @@ typedef struct pd_frame_scratch {
     struct iovec landing[2 * MAX_PIECES + 1]; /* memory that receives the payload of the answer that is arriving */
 } pd_frame_scratch;
 
-/* Memory of frames that have left the window, for frames of the same size that enter it: memory that is fresh from the
- * system costs a page fault for each 4 KiB. */
+/* Memory of frames that have left the window. Frames of the same size that enter the window use it again, since memory
+ * that is fresh from the system costs a page fault for each 4 KiB. */
 typedef struct pd_spare {
-    struct pd_spare_block *blocks; /* the block that was given last comes first */
-    uint64_t bytes;                /* of all blocks */
+    struct pd_spare_block *blocks; /* list of the free blocks; the block that was freed last comes first */
+    uint64_t bytes;                /* number of bytes of all blocks */
 } pd_spare;
 
-/* The frames of this process's last steps: window.h. */
+/* The resend window: the frames of this process's last steps (window.h). */
 typedef struct pd_window {
-    uint32_t steps;                 /* most steps of a parameter; 0: nothing is kept */
-    struct pd_window_step *oldest;  /* lists of frames, by step (utlist) */
-    uint64_t bytes, most;           /* payload bytes that are kept: now, and at most so far */
+    uint32_t steps;                 /* most steps of a parameter that are kept; 0: nothing is kept */
+    struct pd_window_step *oldest;  /* list of the kept steps, each with its frames; the oldest step comes first */
+    uint64_t bytes, most;           /* number of payload bytes that are kept: now, and the highest so far */
     pd_spare spare;                 /* memory of payloads that have left the window */
-    const pd_outgoing_frame *frame; /* the frame whose answer is arriving; NULL: none */
-    pd_sent_frame *coming;          /* what is kept of that frame; NULL: nothing */
-    struct XXH3_state_s *hasher;    /* hashes the weights that its answer brings; NULL: not made yet */
-    bool hashing;                   /* they are being hashed */
-    uint64_t hash;                  /* XXH3-64 of the weights that its answer has brought */
-    bool hashed;                    /* `hash` is known */
+    const pd_outgoing_frame *frame; /* the frame whose answer is arriving; NULL: no answer is arriving */
+    pd_sent_frame *coming;          /* the copy of `frame` for the window; NULL: `frame` is not copied */
+    struct XXH3_state_s *hasher;    /* state of the hash of the arriving weights; NULL: not made yet */
+    bool hashing;                   /* the arriving weights are being hashed */
+    uint64_t hash;                  /* XXH3-64 of the weights in the answer to `frame`, if `hashed` is set */
+    bool hashed;
 } pd_window;
 
 /* Warnings of the server about the job: notice.h. */
 typedef struct pd_core_remarks {
-    char *waiting[16]; /* those that the user does not have yet, the oldest first */
+    char *waiting[16]; /* `n` warnings that the user does not have yet, the oldest first */
     size_t n;
-    uint64_t told[32]; /* a ring of XXH3-64 hashes of those that have come */
-    size_t n_told;
+    uint64_t told[32]; /* ring of XXH3-64 hashes of the last warnings that came, so that each is told once */
+    size_t n_told;     /* number of warnings that were ever added to `told` */
 } pd_core_remarks;
 
-/* What the user has set: pd_core_config. All texts are copies. */
+/* The core's copy of its settings (pd_core_config); see pd_client_options for fields without a comment. */
 typedef struct pd_core_setup {
     char *job, *label, *run; /* run "": unknown */
     int resume;
     bool joins;
-    char **options, **rules; /* of the job; NULL ends each list */
+    char **options, **rules; /* the job's options and optimizer rules; NULL ends each list */
     uint32_t rank, world_size;
-    uint64_t nonce;                     /* of this process; a job that is recreated gets a new one */
-    uint8_t flags;                      /* PD_FLAG_... of all frames that the core sends */
+    uint64_t nonce;                     /* identifies this process to the server; pd_core_recreate makes a new one */
+    uint8_t flags;                      /* PD_FLAG_... bits that every sent frame has */
     bool impatient;                     /* the handle ends with its connection instead of connecting again */
     size_t urls;                        /* number of addresses */
     const struct pd_address *addresses; /* borrowed; NULL: none are known */
 } pd_core_setup;
 
-/* The connection. Times are those of the core's callers; 0: never. */
+/* The connection. Fields with `_ns` are times of the callers' monotonic clock (0: never), except timeout_ns and
+ * heartbeat_ns, which are durations. */
 typedef struct pd_core_link_state {
     pd_stage stage;
     size_t url;    /* index of the address in use */
     bool welcomed; /* the server has accepted Hello on the present connection */
     bool refused;  /* the server has refused the last Hello for now */
+    /* Times: of the next attempt to connect; when bytes were last received, and last sent. Durations: silence after
+     * which the connection is dropped; time from one heartbeat to the next. */
     uint64_t retry_ns, received_ns, sent_ns, timeout_ns, heartbeat_ns;
     uint64_t alone_ns; /* when the last welcomed connection ended, or the first attempt to connect failed */
-    uint64_t held_ns;  /* when the server first refused Hello since another process has the rank */
-    uint64_t random;   /* state of the random numbers of back-offs */
+    uint64_t held_ns;  /* when the server first refused Hello because another process has the rank */
+    uint64_t random;   /* state of the random numbers that vary the pauses before new attempts to connect */
     /* Number of the last error that the server sent on this connection. Each push repeats it, so that the server knows
      * which errors this client had seen. */
     uint64_t mark;
-    char reason[PD_ERROR_TEXT]; /* why there is no connection, or what the server waits for; "" */
+    char reason[PD_ERROR_TEXT]; /* why there is no connection, or what the server waits for; "": unknown */
 } pd_core_link_state;
 
 /* How the handle has ended: each recovery (recoveries.h) begins from one of these. */
@@ -192,25 +200,25 @@ typedef struct pd_core_recovery {
     bool resending;   /* the server has gone back, and frames of the window are sent again */
     bool rewinding;   /* from the call of pd_core_rewind until the parameters are declared again */
     bool recreating;  /* from the call of pd_core_recreate until the parameters are declared to the new job */
-    bool recreated;   /* pd_core_recreate was called; see pd_core_recreates */
+    bool recreated;   /* pd_core_recreate was called at least once; see pd_core_recreates */
     bool went_back;   /* since the last Declare, the server has reported fewer steps of a parameter than before */
     bool rejoins;     /* the last Hello asked only to join a job that exists */
-    uint64_t creator; /* number that tells the job from others of its name, from the last welcome; 0: not known */
+    uint64_t creator; /* the last welcome's number of the job, which tells it from others of its name; 0: unknown */
 } pd_core_recovery;
 
-/* How far the job is, beside the steps of its parameters. */
+/* How far the job is; the steps of its parameters are in pd_param_record. */
 typedef struct pd_core_progress {
-    uint64_t barriers, passed; /* barriers that this process has called, and those that the server has answered */
+    uint64_t barriers, passed; /* number of barriers that this process has called, and that the server has answered */
     uint64_t durable;          /* the durable step, as the last answer reported */
     uint64_t closing;          /* step that this rank is closing (pd_client_close_step); 0: none */
 } pd_core_progress;
 
 /* The user's calls. */
 typedef struct pd_core_calls {
-    pd_op *table;     /* hash table by ticket */
+    pd_op *table;     /* hash table of the operations, by ticket */
     uint64_t ended;   /* number of calls that have ended */
     uint64_t last_id; /* last number that was given to a request or to a ticket */
-    /* When the next hopeless operation ends. 0: not known, pd_core_tick computes it. UINT64_MAX: there is none. */
+    /* When the next operation with `hopeless` set ends. 0: pd_core_tick must compute it. UINT64_MAX: there is none. */
     uint64_t give_up_ns;
 } pd_core_calls;
 
@@ -218,7 +226,7 @@ typedef struct pd_core_calls {
 typedef struct pd_core_receive {
     Paramd__DataReply *message;
     size_t n_copies; /* number of entries in scratch->copy */
-    /* For updates, and for the payload of an answer to paramctl. Kept for later answers. */
+    /* Buffer of `room` bytes that receives updates and answers to operators' requests. Kept for later answers. */
     uint8_t *buffer;
     size_t room;
 } pd_core_receive;
@@ -237,13 +245,15 @@ typedef struct pd_core {
     pd_outgoing out;
 
     pd_welcome welcome;
-    bool greeted; /* the server has accepted a Hello of this process at least once */
-    uint32_t max_pieces;
+    bool greeted;        /* the server has accepted a Hello of this process at least once */
+    uint32_t max_pieces; /* most pieces of one frame */
     pd_param_record *params;
     size_t n_params;
-    bool declared, must_init; /* declared: the server has accepted the declared parameters at least once */
-    bool averages_init;       /* the server averages initial weights, so every rank sends those of every parameter */
-    size_t declares_waiting;  /* number of Declare frames that the server has not answered yet */
+    /* declared: the server has accepted the declared parameters at least once. must_init: the server waits for initial
+     * weights of this rank. */
+    bool declared, must_init;
+    bool averages_init;      /* the server takes the mean of all ranks' initial weights, so every rank sends them */
+    size_t declares_waiting; /* number of Declare frames that the server has not answered yet */
     pd_ticket_id welcome_ticket, declare_ticket;
 
     pd_frame_scratch *scratch;
@@ -251,8 +261,8 @@ typedef struct pd_core {
     pd_client_stats stats;
 } pd_core;
 
-/* Most seconds for which a process tries to get a rank that another process has, which may be dead: a little more than
- * the server's usual heartbeat_timeout. */
+/* Most seconds for which a process asks for a rank that another process has. That process may be dead, and the server
+ * then finds it out within its heartbeat_timeout, which is usually a little shorter. */
 enum { PD_HELD_SECONDS = 35 };
 
 /* The settings of a core. pd_core_new copies all texts, so the caller may free them. */
@@ -266,34 +276,33 @@ typedef struct pd_core_config {
     const char *run;                            /* see pd_client_options; NULL: unknown */
     int resume;                                 /* see pd_client_options */
     bool joins;                                 /* see pd_client_options */
-    uint64_t least_shared; /* payload bytes from which on a gradient is in shared memory; 0: PD_LEAST_SHARED */
+    uint64_t least_shared; /* payload bytes of the smallest push that uses shared memory; 0: PD_LEAST_SHARED */
     size_t urls;           /* number of addresses */
-    /* the addresses, which the caller keeps as long as the core; NULL: texts of the server name none */
+    /* the addresses; borrowed as long as the core lives; NULL: error texts name no address */
     const struct pd_address *addresses;
 } pd_core_config;
 
-/* Makes a core. PD_INVALID_ARGUMENT: an option is not of the form name=value. PD_NO_MEMORY: out of memory. */
+/* Makes a core, which pd_core_free frees. PD_INVALID_ARGUMENT: an option is not of the form name=value. */
 int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err);
-/* Accepts NULL. */
+/* Frees the core. Accepts NULL. */
 void pd_core_free(pd_core *core);
 
 typedef enum pd_link {
     PD_LINK_REST,    /* no connection is wanted now; call pd_core_link again at the time that pd_core_next returns */
-    PD_LINK_CONNECT, /* make a connection to address number pd_core_url, then call pd_core_up, or pd_core_down on
-                      * failure */
-    PD_LINK_KEEP,
-    PD_LINK_DROP, /* the caller must close the connection, then call pd_core_down */
+    PD_LINK_CONNECT, /* connect to address number pd_core.link.url, then call pd_core_up, or pd_core_down on failure */
+    PD_LINK_KEEP,    /* nothing needs to be done with the connection */
+    PD_LINK_DROP,    /* the caller must close the connection, then call pd_core_down */
 } pd_link;
 
 /* Returns what the caller must do with the connection now: make one, keep it, or drop it. */
 pd_link pd_core_link(const pd_core *core, uint64_t now_ns);
-/* Tells the core that a connection has been made. `passes_descriptors`: its transport has the functions for shared
- * memory. */
+/* Tells the core that a connection has been made. `passes_descriptors`: its transport can send and receive descriptors,
+ * which shared memory needs. */
 void pd_core_up(pd_core *core, bool passes_descriptors, uint64_t now_ns);
 /* Tells the core that a connection could not be made, broke, or was dropped. `reason` becomes part of the error texts
  * of calls that time out. On the next connection, requests without an answer are sent again. */
 void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason);
-/* Queues a heartbeat, which the server answers at once, if it has welcomed this client. */
+/* Queues a heartbeat, which the server answers at once. Does nothing before the server has welcomed this client. */
 void pd_core_ask(pd_core *core);
 /* Does what is due at this time: queues heartbeats, and drops a connection whose server has gone silent. */
 void pd_core_tick(pd_core *core, uint64_t now_ns);
@@ -301,9 +310,9 @@ void pd_core_tick(pd_core *core, uint64_t now_ns);
  * happens, such as a received byte or a call of the user. */
 uint64_t pd_core_next(const pd_core *core);
 
-/* Lends the next bytes to send: at most `max` iovec entries, about `bytes` bytes in all. The bytes stay valid until
- * pd_core_sent or pd_core_down, whatever other functions are called in between. The caller must call pd_core_sent
- * afterwards, even if no byte was sent. */
+/* Lends the next bytes to send: at most `max` iovec entries, about `bytes` bytes in all. Returns the number of entries.
+ * The bytes stay valid until pd_core_sent or pd_core_down, whatever other functions are called in between. The caller
+ * must call pd_core_sent afterwards, even if no byte was sent. */
 int pd_core_output(pd_core *core, struct iovec *iov, int max, size_t bytes);
 void pd_core_sent(pd_core *core, size_t n, uint64_t now_ns);
 bool pd_core_has_output(const pd_core *core);
@@ -345,8 +354,8 @@ void pd_op_fail(pd_op *op, const pd_error *error);
  * frame's bytes are being sent, both happen only after that, since the bytes are the caller's memory. */
 void pd_op_retire(pd_core *core, pd_outgoing_frame *frame);
 
-/* Queues a message as a frame of its own. `op` is the user's call that waits for the answer; NULL: none waits.
- * PD_OUT_OF_RANGE: the message is too long. PD_NO_MEMORY: out of memory. */
+/* Queues a message as a frame of its own. `op` is the user's call that waits for the answer; NULL: none waits. After an
+ * error nothing is queued. PD_OUT_OF_RANGE: the message is too long. PD_NO_MEMORY. */
 int pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message, pd_queue queue, pd_op *op);
 /* Queues a message as a frame of its own with a payload, which is copied. Errors as in pd_core_post. */
 int pd_core_post_with(pd_core *core, unsigned method, const ProtobufCMessage *message, const struct iovec *payload,
@@ -364,12 +373,12 @@ static inline bool pd_has_elements(const pd_param_record *record)
 {
     return record->start < record->end;
 }
-/* Returns how many steps this process has seen closed for all parameters of which it has elements; UINT64_MAX: it has
- * none. */
+/* Returns the lowest step among the parameters of which this rank has elements (pd_param_record.step); UINT64_MAX: it
+ * has elements of none. */
 uint64_t pd_core_steps_seen(const pd_core *core);
 /* Forgets which versions of the weights the caller's buffers have. */
 void pd_core_forget_versions(pd_param_record *record);
-/* Returns the parameter to which tensor or chunk number `piece` of a sent frame belongs. */
+/* Returns the parameter to which piece number `piece` of a sent frame belongs. */
 pd_param_record *pd_piece_record(const pd_core *core, const pd_outgoing_frame *frame, size_t piece);
 
 #endif

@@ -1,4 +1,4 @@
-/* handle.c - how the calls with a client handle wait for the I/O thread. */
+/* handle.c - waits for the I/O thread on behalf of the calls with a client handle. */
 #include "handle.h"
 
 #include <math.h>
@@ -41,9 +41,9 @@ static void give_notice(pd_client *client, double seconds_left)
     pd_io_enter(&client->io);
 }
 
-/* Counts `seconds` in which a call has waited without a connection to its job. After NOTICE_SECONDS of them, or as soon
- * as another process is found to have the rank, tells the user: once until there is a connection again. The core must
- * be locked. */
+/* Counts `seconds` in which a call has waited without a connection to its job. After NOTICE_SECONDS in all, or as soon
+ * as another process is found to have the rank, tells the user, but only once until there is a connection. The core
+ * must be locked. */
 static void count_alone(pd_client *client, double seconds)
 {
     double left = client->deadline - (client->alone += seconds);
@@ -73,7 +73,7 @@ static bool await_part(pd_client *client, pd_ticket_id ticket, double seconds)
     return done;
 }
 
-/* Gives the user the server's warnings that have come since. The core must be locked. */
+/* Gives the user the server's warnings that have come since the last call. The core must be locked. */
 static void give_remarks(pd_client *client)
 {
     for (char *remark; (remark = pd_core_take_remark(client->core)) != NULL; free(remark)) {
@@ -84,8 +84,8 @@ static void give_remarks(pd_client *client)
     }
 }
 
-/* Waits until the call with this ticket is done. Returns false if it is not done at `end`, a time of now_seconds. The
- * core must be locked. */
+/* Waits until the call with this ticket is done. Returns false if it is not done at `end`, a time of pd_clock_seconds.
+ * The core must be locked. */
 static bool await(pd_client *client, pd_ticket_id ticket, double end)
 {
     double left = end - pd_clock_seconds();
@@ -99,7 +99,7 @@ static bool await(pd_client *client, pd_ticket_id ticket, double end)
     return done;
 }
 
-/* Takes the result of a call that is done, and frees its ticket. */
+/* Returns the result of a call that is done, and frees its ticket. */
 static int take_result(pd_client *client, pd_ticket_id ticket, pd_error *err)
 {
     uint8_t *reply;
@@ -121,7 +121,7 @@ double pd_handle_end(const pd_client *client)
     return pd_clock_seconds() + client->slice;
 }
 
-/* Waits until `end` for the end of a call that blocks. */
+/* Works as pd_handle_finish_part, and gives the answer in *reply and *bytes, as pd_handle_finish_asked does. */
 static int finish_asked(pd_client *client, pd_ticket_id *ticket, double end, uint8_t **reply, size_t *bytes,
                         pd_error *err)
 {

@@ -1,4 +1,4 @@
-/* handle.h - a client handle, and how its calls wait.
+/* handle.h - the struct behind a client handle (pd_client), and the functions with which its calls wait.
  *
  * "The core must be locked" says that a function may only be called between pd_io_enter and pd_io_leave. The core is
  * the client's protocol state machine. */
@@ -13,39 +13,40 @@
 
 struct pd_client {
     pd_io io;
-    pd_core *core; /* protocol state machine; used only while it is locked (pd_io_enter) */
-    pd_address *urls;
-    pd_secure secure; /* the files of tls:// addresses */
-    double deadline, slice;
+    pd_core *core;          /* protocol state machine; used only while it is locked (pd_io_enter) */
+    pd_address *urls;       /* the server's addresses; owned */
+    pd_secure secure;       /* paths of the files for tls:// addresses */
+    double deadline, slice; /* in seconds, see pd_client_options */
     pd_notices notices;
-    double alone; /* seconds that calls have waited since there was a connection */
-    bool told;    /* the user knows that there is no connection */
+    double alone; /* seconds for which calls have waited without a connection; 0 again after a connection */
+    bool told;    /* the user got the notice that calls wait without a connection */
     pd_welcome welcome;
     /* Tickets of calls that timed out; 0: none. When the user repeats such a call, it continues to wait for its old
      * ticket. */
     pd_ticket_id join, declare, init, fetch, barrier, leave, restart, rewind, worker_state, sync, replace;
-    uint64_t sync_step; /* the step that the ticket `sync` waits for */
-    /* the user called pd_client_restart or pd_client_rewind, and does not have the job's weights yet */
+    uint64_t sync_step; /* the step that must be durable before the ticket `sync` is done */
+    /* the user called pd_client_restart (pd_client_rewind), which has not received the job's weights yet */
     bool restarting, rewinding;
 };
 
-/* Fails with PD_DEADLINE_EXCEEDED: a call has waited for `seconds`. The error text says why it is not done. The core
- * must be locked. */
+/* Fills *err for a call that has waited for `seconds` without being done; the text says why. Returns
+ * PD_DEADLINE_EXCEEDED. The core must be locked. */
 int pd_handle_timed_out(const pd_client *client, double seconds, pd_error *err);
-/* Returns why there is no connection, as a part of error texts: the error of the last attempt, or that the server at
- * this address has not answered yet. It may be written to `text`. The core must be locked. */
+/* Returns why there is no connection, as words for an error text: the error of the last attempt, or that the server has
+ * not answered yet. The result lies in the core or in `text`. The core must be locked. */
 const char *pd_handle_reason(const pd_client *client, char text[PD_ERROR_TEXT]);
-/* Waits until the call with this ticket is done, frees the ticket and returns the result of the call. The core must be
- * locked. */
+/* Waits at most `seconds` until the call with this ticket is done, frees the ticket and returns the result of the call.
+ * The core must be locked. */
 int pd_handle_finish(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
 /* Returns when a call that begins now must be over, in seconds of the monotonic clock. A call that waits for several
- * tickets, one after the other, passes it to pd_handle_finish_part, so that together they take no longer. */
+ * tickets, one after the other, passes this time to pd_handle_finish_part for each of them. */
 double pd_handle_end(const pd_client *client);
-/* Waits until `end` for a call that blocks, such as pd_client_declare. If the time runs out, the ticket is kept, so
- * that the user can repeat the call and continue to wait. The core must be locked. */
+/* Waits until `end` for the ticket of a call that blocks, such as pd_client_declare. Returns the result of the call,
+ * and sets *ticket to 0. PD_DEADLINE_EXCEEDED: *ticket is kept, so that the user can repeat the call and continue to
+ * wait. The core must be locked. */
 int pd_handle_finish_part(pd_client *client, pd_ticket_id *ticket, double end, pd_error *err);
-/* Works as pd_handle_finish_part, for a call whose answer the caller reads: *reply is its header, `bytes` long, with
- * the payload after it. The caller frees it. */
+/* Works as pd_handle_finish_part, for a call whose answer the caller reads: *reply is the answer's header, *bytes long,
+ * and then its payload. The caller frees *reply. */
 int pd_handle_finish_asked(pd_client *client, pd_ticket_id *ticket, uint8_t **reply, size_t *bytes, pd_error *err);
 /* Sends the initial weights that this rank must send, then pulls all weights. Waits until `end`. The core must be
  * locked. */

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 enum { SENDS = 2 }; /* number of batches (of about 1 MiB) that the I/O thread sends in a row before it receives again */
-/* A connection's attempt waits CONNECT_MS for name servers, for each address, and for the handshake of TLS. The user
- * hears of name servers that take longer than SLOW_MS. */
+/* An attempt to connect waits at most CONNECT_MS each for the name servers, for each address, and for the TLS
+ * handshake. The user is told of name servers that take longer than SLOW_MS. */
 enum { CONNECT_MS = 5000, SLOW_MS = 500, LONGEST_MS = 3600 * 1000 };
 
 static int until_ms(uint64_t when_ns)
@@ -66,7 +66,7 @@ int pd_io_done_fd(pd_io *io)
     return io->done_fd;
 }
 
-/* Takes a thread of the user out of the list of those that wait. */
+/* Removes a thread of the user from the list of waiting threads. */
 static void remove_waiter(pd_io *io, const pd_waiter *waiter)
 {
     pd_waiter **at = &io->waiters;
@@ -116,7 +116,8 @@ static int sleep_ms(pd_io *io)
     return timeout_ms;
 }
 
-/* Makes a transport of a connected socket, after the handshake of TLS if the address wants it. NULL: that failed. */
+/* Makes a transport of a connected socket; for a tls:// address makes the TLS handshake before. NULL: it failed, *error
+ * says why. */
 static pd_transport *make_transport(const pd_io *io, const pd_address *url, int fd, pd_error *error)
 {
     pd_tls_stream *tls = NULL;
@@ -134,7 +135,7 @@ static pd_transport *make_transport(const pd_io *io, const pd_address *url, int 
     return NULL;
 }
 
-/* Tells the core why there is no connection yet, so that a call that times out says so. NULL: it is not known. */
+/* Tells the core why there is no connection yet (`why`; NULL: unknown), for the error text of a call that times out. */
 static void explain(pd_io *io, const pd_address *url, const pd_error *why)
 {
     char text[PD_ADDRESS_TEXT], reason[PD_ERROR_TEXT] = "";
@@ -177,7 +178,7 @@ static int connect_to(pd_io *io, size_t url, int *fd, pd_error *err)
     return rc;
 }
 
-/* Begins to work on a connected socket, after the handshake of TLS if the address wants it. */
+/* Begins to use a connected socket; for a tls:// address makes the TLS handshake before. */
 static void begin(pd_io *io, size_t url, int fd)
 {
     pd_error error;
@@ -221,8 +222,8 @@ static void rest(pd_io *io)
     if (poll(wait, 2, until_ms(io->until_ns)) > 0 && wait[1].revents != 0) eventfd_read(io->wake_fd, &count);
 }
 
-/* Replaces the connection, whose path is broken, by the spare one. If the core does not continue with the same address,
- * the next connection is made anew. */
+/* Replaces the connection, whose path is cut, by the spare connection. If the core next wants another address, closes
+ * the spare connection. */
 static void replace(pd_io *io)
 {
     int fd = pd_path_take(&io->path);

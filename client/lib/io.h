@@ -1,9 +1,9 @@
 /* io.h - the I/O thread of a client handle: moves bytes between the core and sockets, and wakes the user's thread when
  * a call is done.
  *
- * A lock guards the core. The lock is held while the core works, which is short, and never during input or output. The
- * bytes that the core lends for sending (headers, the caller's tensors) stay in place until this thread reports them as
- * sent. */
+ * A lock guards the core. Threads hold it only while they call the core, which is short, and never during input or
+ * output. The bytes that the core lends for sending (headers, the caller's tensors) stay in place until this thread
+ * reports them as sent. */
 #ifndef PD_IO_H
 #define PD_IO_H
 
@@ -14,20 +14,21 @@
 #include "pump.h"
 #include "sock.h"
 
-/* A thread of the user that waits for a ticket. It lies on that thread's stack. */
+/* A thread of the user that waits for a ticket. The struct lies on that thread's stack. */
 typedef struct pd_waiter {
     pd_ticket_id ticket;
     struct pd_waiter *next;
 } pd_waiter;
 
+/* The I/O thread of one handle, and what it shares with the user's threads. */
 typedef struct pd_io {
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t changed; /* wakes the user's threads that wait for a ticket */
     pthread_t thread;
     pd_core *core;      /* the client's protocol state machine; guarded by `lock`; freed by its owner */
-    pd_waiter *waiters; /* guarded by `lock`: the user's threads that wait */
+    pd_waiter *waiters; /* guarded by `lock`: list of the user's threads that wait */
     /* Guarded by `lock`. done_fd: event descriptor that tells the user of tickets that are done; -1: the user has not
-     * asked for it. told: number of tickets that were done when it was last written. */
+     * asked for it. told: the core's calls.ended when the descriptor was last written. */
     int done_fd;
     uint64_t told;
     /* Guarded by `lock`. stop: the thread must end. idle: the thread sleeps until `until_ns`, or until pd_io_leave
@@ -37,14 +38,14 @@ typedef struct pd_io {
     /* Event descriptors that wake the thread. wake_fd: there may be bytes to send. stop_fd: the thread must end. */
     int wake_fd, stop_fd;
     const pd_address *urls; /* borrowed */
-    /* For each address: the lookup of its host that the I/O thread has begun and not used; NULL: none. */
+    /* For each address: the lookup of its host that the I/O thread has begun and not used yet; NULL: none. */
     pd_lookup **lookups;
     size_t n_urls;
     const pd_secure *secure; /* borrowed: the files of tls:// addresses */
     /* Used by the I/O thread alone. pump: moves bytes between core and socket. path: watches the connection. */
     pd_pump pump;
     pd_path path;
-    bool watches; /* connections are watched, since the core connects again */
+    bool watches; /* `path` watches connections; false: the handle is impatient, and never connects again */
 } pd_io;
 
 int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, size_t n_urls, const pd_secure *secure,
@@ -59,8 +60,8 @@ void pd_io_leave(pd_io *io);
 /* Waits until the call with this ticket is done. Returns false if it is not done after `seconds`. Called by a thread of
  * the user while the core is locked; several threads may wait at once. */
 bool pd_io_wait(pd_io *io, pd_ticket_id ticket, double seconds);
-/* Returns the event descriptor that becomes readable when a ticket is done. The first call makes it, readable. -1: the
- * system gives none. Called while the core is locked. */
+/* Returns the event descriptor that becomes readable when a ticket is done. The first call makes it, and it is readable
+ * then. -1: the system gives none. Called while the core is locked. */
 int pd_io_done_fd(pd_io *io);
 
 #endif

@@ -374,7 +374,7 @@ static int check_welcome(pd_core *core, const pd_prefix *prefix, const Paramd__H
     return PD_FAILED_PRECONDITION;
 }
 
-/* Returns whether the server's job is another one of the same name than the one in which this process was. */
+/* Returns whether the server's job is not the one in which this process was, but another job of the same name. */
 static bool is_another_job(const pd_core *core, const Paramd__HelloReply *reply)
 {
     return core->recovery.rejoins && !pd_core_recreates(core) && core->recovery.creator != 0 &&
@@ -474,8 +474,8 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
     core->averages_init = reply->averages_init;
 }
 
-/* Takes over what the server has reported about the parameters. Their steps stay as they were if the server has gone
- * back and the window has what it lacks. */
+/* Takes over what the server has reported about the parameters. The steps that this process has seen stay as they are
+ * if the server has gone back and the window has what the server lacks. */
 static void go_on(pd_core *core)
 {
     bool anew = !core->declared || pd_core_recreates(core) || core->recovery.rewinding;
@@ -498,8 +498,8 @@ static int prepare_frames(pd_core *core)
 {
     int rc;
 
-    /* After the server has gone back, its weights equal those of the caller, but only pushes that also pull are
-     * compared. */
+    /* After the server has gone back, its weights should be those in the caller's buffers. But only answers to a
+     * push_pull prove it, so the server must send whole weights, not updates. */
     for (size_t i = 0; core->recovery.went_back && i < core->n_params; i++) pd_core_forget_versions(&core->params[i]);
     if (pd_replace_again(core) != PD_OK) {
         pd_core_drop(core, "out of memory");

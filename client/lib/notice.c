@@ -29,7 +29,7 @@ pd_notices pd_notices_of(const pd_client_options *options)
     return (pd_notices){ options->notice, options->notice_arg };
 }
 
-/* Gives a notice. `server`: the address for commands that the notice names. */
+/* Gives a notice, a formatted text. Puts the address `server` into the commands that the notice names. */
 static void give(const pd_notices *notices, const pd_address *server, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 static void give(const pd_notices *notices, const pd_address *server, const char *format, ...)
@@ -119,7 +119,7 @@ void pd_core_remarks_free(pd_core_remarks *remarks)
 
 #define PROGRAM "paramctl "
 
-/* Returns whether the command at the beginning of a text asks a daemon. */
+/* Returns whether the paramctl command at the beginning of `command` asks a daemon. */
 static bool asks(const char *command)
 {
     static const char *const alone[] = { "optimizers", "plan", "replay", "token", "verify", "checkpoints", "restore" };

@@ -1,5 +1,5 @@
-/* notice.h - texts for the user: why a call waits, warnings of the server, and the server's address in the commands
- * that texts name. */
+/* notice.h - gives notices to the user (why a call waits, what the server warns of), and puts the server's address into
+ * the commands that error texts and notices name. */
 #ifndef PD_NOTICE_H
 #define PD_NOTICE_H
 
@@ -23,11 +23,11 @@ void pd_notice_waiting(const pd_notices *notices, bool refused, const char *reas
  * Gives no notice if this process created the job, if another worker is connected, or if the job has taken no step. */
 void pd_notice_left_over(const pd_notices *notices, const char *job, const pd_welcome *welcome,
                          const pd_address *server);
-/* Gives the user a warning of the server about the job. */
+/* Gives the user a remark: a warning of the server about the job. */
 void pd_notice_remark(const pd_notices *notices, const char *job, const char *remark, const pd_address *server);
 
-/* Keeps the remarks of a heartbeat. A text that has come before, for instance on an earlier connection, is dropped, and
- * so is one for which there is no room or memory. */
+/* Keeps the remarks in the server's answer to a heartbeat. Drops a text that has come before, for instance on an
+ * earlier connection, and a text for which there is no room or memory. */
 void pd_core_note_remarks(pd_core *core, const pd_prefix *prefix, const uint8_t *header);
 /* Returns the oldest remark that the user does not have yet; the caller frees it. NULL: there is none. */
 char *pd_core_take_remark(pd_core *core);

@@ -1,4 +1,4 @@
-/* operator.h - an operator's requests over a client handle's connection: one message is sent, one comes back.
+/* operator.h - sends an operator's request over a client handle's connection, and waits for the reply.
  *
  * For paramctl and tests; not installed. The handle is opened with job "", so that it joins no job. */
 #ifndef PD_OPERATOR_H
@@ -17,12 +17,12 @@
  * up. */
 int pd_client_call(pd_client *client, unsigned method, const ProtobufCMessage *request, pd_arena *arena, void **reply,
                    pd_error *err);
-/* Sends an operator's request with a payload, and waits for the reply. The payload must stay in place until the call
- * returns. The reply has no payload. */
+/* Works as pd_client_call, and sends a payload of `payload_bytes` bytes with the request. The payload must stay in
+ * place until the call returns. The reply has no payload. */
 int pd_client_call_with(pd_client *client, unsigned method, const ProtobufCMessage *request, const void *payload,
                         size_t payload_bytes, pd_arena *arena, void **reply, pd_error *err);
-/* Sends an operator's request whose reply has a payload of exactly `bytes` bytes, waits for the reply, and copies the
- * payload to `into`. */
+/* Works as pd_client_call, for a request whose reply has a payload of exactly `bytes` bytes, and copies the payload to
+ * `into`. */
 int pd_client_call_into(pd_client *client, unsigned method, const ProtobufCMessage *request, void *into, size_t bytes,
                         pd_arena *arena, void **reply, pd_error *err);
 

@@ -1,4 +1,4 @@
-/* options.c - the settings of a client handle, from pd_client_options, the environment and defaults. */
+/* options.c - finds the settings of a client handle, from pd_client_options, the environment and defaults. */
 #include "options.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ static const char *from_environment(const char *name)
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
-/* Returns the path of a file that was given, or that an environment variable names; NULL: neither. */
+/* Returns the path `given`, or if it is NULL or empty, the path in the environment variable `name`; NULL: neither. */
 static const char *choose_file(const char *given, const char *name)
 {
     return given != NULL && given[0] != '\0' ? given : from_environment(name);
@@ -73,8 +73,8 @@ static int choose_resume(int given, int *out, pd_error *err)
     return PD_OK;
 }
 
-/* Makes a name for the job of a single worker, which no other process gets: of the program, the host, the process and a
- * random number. */
+/* Makes a unique name for the job of a single worker, from the program's name, the host, the process id and a random
+ * number. */
 static int make_name(pd_settings *settings, pd_error *err)
 {
     char host[64] = "";
@@ -89,7 +89,7 @@ static int make_name(pd_settings *settings, pd_error *err)
     return PD_OK;
 }
 
-/* Chooses the name of the job. The run, rank and world_size must be chosen. */
+/* Chooses the name of the job. The run, rank and world_size must be chosen before. */
 static int choose_job(pd_settings *settings, const char *given, pd_error *err)
 {
     if (given == NULL) given = from_environment("PARAMD_JOB");

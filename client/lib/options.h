@@ -1,19 +1,19 @@
-/* options.h - the settings of a client handle, from pd_client_options, the environment and defaults. */
+/* options.h - finds the settings of a client handle, from pd_client_options, the environment and defaults. */
 #ifndef PD_OPTIONS_H
 #define PD_OPTIONS_H
 
 #include "core.h"
 #include "tls_context.h"
 
+/* The settings of a client handle. Texts that it points to belong to the options, the environment or its own fields. */
 typedef struct pd_settings {
-    const char *urls; /* text that belongs to the options or the environment */
-    pd_tls_files tls; /* texts that belong to the options or the environment; NULL: none */
-    double deadline, slice;
-    /* settings of the core; their texts belong to the options or the environment */
+    const char *urls;       /* addresses, separated by commas */
+    pd_tls_files tls;       /* paths of the files for tls:// addresses; NULL: none */
+    double deadline, slice; /* in seconds, see pd_client_options */
     pd_core_config core;
-    char label[160];
-    char job[256]; /* the name of the job, if the library has made it up */
-    char run[160]; /* the run, if the library has composed it */
+    char label[160]; /* the default label */
+    char job[256];   /* the name of the job, if the library has made it up */
+    char run[160];   /* the run, if the library has composed it */
 } pd_settings;
 
 /* Fills in the settings. PD_INVALID_ARGUMENT: an option or environment variable has no valid value; the error names it.

@@ -1,4 +1,4 @@
-/* outgoing.c - the queue of frames that the client sends, and the places of their payloads in shared memory. */
+/* outgoing.c - keeps the queue of frames that the client sends, and places their payloads in shared memory. */
 #include "outgoing.h"
 
 #include <assert.h>
@@ -71,8 +71,8 @@ void pd_staging_free(pd_staging *staging)
     if (staging->segment.at != NULL) pd_segment_drop(&staging->segment);
 }
 
-/* Returns whether the payload's spans lie in the segment as in one piece. Sets *at to the offset of its beginning. The
- * server does not look at padding, so only the tensors must be there. */
+/* Returns whether the gradients of the frame already lie in the segment in the layout of the payload. Sets *at to the
+ * offset of the first. The server does not read padding, so any bytes may lie between them. */
 static bool lies_in_place(const pd_staging *staging, const pd_outgoing_frame *frame, uint64_t *at)
 {
     uint64_t offset = 0;
@@ -91,7 +91,8 @@ static bool lies_in_place(const pd_staging *staging, const pd_outgoing_frame *fr
     return frame->n_iov > 0 && *at % UNIT == 0;
 }
 
-/* A part of the segment that is in no block: after `before` (NULL: after its beginning), from `at` to `end`. */
+/* A gap of the segment, in no block: the bytes from offset `at` to before `end`. `before` is the block before the gap;
+ * NULL: the gap is at the segment's beginning. */
 typedef struct gap {
     pd_block *before;
     uint64_t at, end;
@@ -111,7 +112,8 @@ static bool fits(const gap *free_part, uint64_t at, uint64_t bytes)
     return at >= free_part->at && at <= free_part->end && bytes <= free_part->end - at;
 }
 
-/* Finds a gap with room, in a round from the most recent block on. Returns false if there is none. */
+/* Finds a gap of at least `bytes` bytes. Searches from the most recent block to the end, then from the beginning on.
+ * Returns false if there is none. */
 static bool find_gap(const pd_staging *staging, uint64_t bytes, gap *found)
 {
     pd_block *begin = staging->recent, *before = begin;
@@ -119,13 +121,14 @@ static bool find_gap(const pd_staging *staging, uint64_t bytes, gap *found)
     do {
         *found = gap_behind(staging, before);
         if (fits(found, found->at, bytes)) return true;
-        before = before != NULL ? before->next : staging->first; /* after the last block: before the first one */
+        before = before != NULL ? before->next
+                                : staging->first; /* after the last gap comes the gap before the first block */
     } while (before != begin);
     return false;
 }
 
-/* Finds the gap with room at the offset `at`, from the most recent block on: buffers are mostly taken in order. Returns
- * false if blocks are there. */
+/* Finds the gap that has the `bytes` bytes from offset `at` on. Searches from the most recent block on, since buffers
+ * are mostly taken in order. Returns false if blocks lie there. */
 static bool find_gap_at(const pd_staging *staging, uint64_t at, uint64_t bytes, gap *found)
 {
     pd_block *before = staging->recent;
@@ -138,7 +141,7 @@ static bool find_gap_at(const pd_staging *staging, uint64_t at, uint64_t bytes, 
     return fits(found, at, bytes);
 }
 
-/* Takes `bytes` bytes from the offset `at` on, in a gap that has them. NULL: out of memory. */
+/* Makes a block of the `bytes` bytes from offset `at` on, in a gap that has them. NULL: out of memory. */
 static pd_block *take_block(pd_staging *staging, const gap *from, uint64_t at, uint64_t bytes)
 {
     pd_block *before = from->before, *block = calloc(1, sizeof *block);
@@ -248,11 +251,11 @@ void pd_outgoing_frame_free(pd_outgoing_frame *frame)
     free(frame);
 }
 
-/* Tells uthash what to do if it has no memory for a new entry: mark the frame as being in no hash table. */
+/* What uthash does if it has no memory for a new entry: it marks the frame as being in no hash table. */
 #undef uthash_nonfatal_oom
 #define uthash_nonfatal_oom(frame) ((frame)->hh.tbl = NULL)
 
-/* Links a frame into a queue: after all others, or, among held frames, after those with smaller ids. */
+/* Links a frame into a list: at its end, or among the held frames in the order of ids. */
 static void link_in(pd_outgoing *out, pd_outgoing_frame *frame, pd_queue queue)
 {
     pd_outgoing_frame **first = &out->queue[queue].first, *before = *first != NULL ? (*first)->prev : NULL;
@@ -442,7 +445,7 @@ static void leave(pd_outgoing *out, pd_outgoing_frame *frame, pd_outgoing_done *
     take_out(out, frame);
 }
 
-/* Notes which of the bytes that were lent to the sender are sent: the first n. */
+/* Notes that the first n of the bytes that were lent to the sender are sent. */
 static void advance(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *arg)
 {
     while (n > 0) {

@@ -1,4 +1,4 @@
-/* outgoing.h - the queue of frames that the client sends. Each is kept byte for byte until it is answered.
+/* outgoing.h - the queue of frames that the client sends. Each frame is kept byte for byte until it is answered.
  *
  * The queue uses no sockets and no clock. It has three lists. Frames that belong to one connection (Hello, Declare,
  * Heartbeat) are sent first, and are dropped when the connection breaks. Frames of the user's calls are lasting: they
@@ -20,18 +20,18 @@
 
 struct pd_op;
 
-/* One tensor or chunk of a frame, and where the weights in the answer to it are received. */
+/* One piece of a frame, and where its weights in the answer are received. */
 typedef struct pd_frame_piece {
-    size_t item;  /* index of the item in pd_op.items */
-    void *land;   /* place of the chunk's weights in the caller's buffer */
+    size_t item;  /* index of the piece's item in pd_op.items */
+    void *land;   /* place of the piece's weights in the caller's buffer */
     size_t bytes; /* length of the weights in bytes; 0: the answer brings no weights */
 } pd_frame_piece;
 
-/* Bytes that stand between two tensors of a payload, so that the second one begins at a multiple of
+/* Zeros that stand between two pieces of a payload, so that the second piece begins at a multiple of
  * PD_PAYLOAD_ALIGN. */
 extern const uint8_t pd_outgoing_padding[];
 
-/* The lists of the queue. Frames that are held wait for answers to others before they are moved to the lasting ones. */
+/* The lists of the queue. A held frame waits for answers to earlier frames, then moves to the lasting frames. */
 typedef enum pd_queue { PD_QUEUE_CONNECTION, PD_QUEUE_LASTING, PD_QUEUE_HELD, PD_QUEUES } pd_queue;
 
 /* A frame in the queue of frames to send. */
@@ -41,7 +41,7 @@ typedef struct pd_outgoing_frame {
     unsigned method;
     pd_queue queue;
     struct pd_op *op; /* the user's call that the frame belongs to; NULL: no call waits for the answer */
-    uint8_t *head;    /* the frame's prefix and header; freed with the frame */
+    uint8_t *head;    /* the frame's prefix and header, head_bytes long; freed with the frame */
     size_t head_bytes;
     uint64_t payload_bytes, reply_bytes; /* reply_bytes: length of the payload that the server's answer will have */
     bool sent;
@@ -54,96 +54,99 @@ typedef struct pd_outgoing_frame {
     pd_frame_piece *pieces;
     struct iovec *iov; /* the payload: memory of the user's call, not copied */
 
-    uint64_t step; /* step of a push or worker state, or that the frame ends; 0: the frame is another request */
+    uint64_t step; /* step of a push or worker state, or step that the frame closes; 0: the frame is another request */
     uint64_t mark; /* PushRequest.mark or InitRequest.mark in the header */
     struct pd_sent_frame
-        *source; /* the frame is sent again from the window, and no call waits for it; NULL: it is new */
+        *source; /* the kept frame of the window that this frame sends again; NULL: the frame is no resend */
 
     /* The next fields are for a push whose payload the server reads in the worker's segment. */
     bool shared;            /* on this connection the payload does not go through the socket */
     uint32_t place;         /* where the payload lies in the segment, in units of PD_PAYLOAD_ALIGN bytes */
     struct pd_block *block; /* the copy of the payload; NULL: there is none, or the payload itself lies there */
-    bool filled;            /* the payload is copied to the block */
+    bool filled;            /* the payload was copied to the block */
     bool exposed;           /* the server may read the payload in the segment: it was sent and is not answered */
 } pd_outgoing_frame;
 
 struct pd_outgoing_frame;
 
-/* One tensor or chunk of the frame, and the server's answer about it. */
+/* One piece of a frame in the window, and the server's answer about it. */
 typedef struct pd_sent_piece {
     uint32_t param;   /* index of the parameter */
     uint32_t outcome; /* see pd_item */
     bool update;      /* the answer brought the change of the weights, not the weights */
-    uint64_t version; /* of the weights in the answer */
-    size_t bytes;     /* length of these weights; 0: the answer brought none */
+    uint64_t version; /* version of the weights in the answer */
+    size_t bytes;     /* length of these weights in bytes; 0: the answer brought none */
 } pd_sent_piece;
 
+/* The window's copy of an answered frame, which can be sent again, and what its answer brought. */
 typedef struct pd_sent_frame {
-    struct pd_sent_frame *prev, *next; /* neighbours in the window's list of the step, in the order of their ids */
-    uint64_t id, step;                 /* request id; step of the push or worker state */
+    struct pd_sent_frame *prev, *next; /* neighbours in the list of their step (pd_window_step), by id */
+    uint64_t id, step;                 /* request id; step that the frame belongs to */
     uint64_t mark;                     /* PushRequest.mark in the header */
     unsigned method;
     bool closes;                     /* the frame ends its step (pd_client_close_step) */
-    bool comparable;                 /* the answer was about this step, not a later one */
+    bool comparable;                 /* the answer was about `step`, not a later step: a resend must get the same */
     bool hashed;                     /* `hash` is known */
-    bool dropped;                    /* the window has dropped it: it is freed when `again` is gone */
-    struct pd_outgoing_frame *again; /* the frame in the queue that sends it again; NULL: there is none */
+    bool dropped;                    /* the window has dropped this copy, which is freed when `again` is */
+    struct pd_outgoing_frame *again; /* the frame in the queue that sends this copy again; NULL: there is none */
     uint64_t hash;                   /* XXH3-64 of the weights that the answer brought */
-    uint8_t *head, *payload;         /* prefix and header (with a worker state after it); gradients */
+    uint8_t *head, *payload;         /* prefix and header, then a worker state if the frame has one; gradients */
     size_t head_bytes;
     uint64_t payload_bytes;
-    size_t n;
+    size_t n; /* number of pieces */
     pd_sent_piece pieces[];
 } pd_sent_frame;
 
-/* Makes the sent frame of a frame with n tensors or chunks, with a copy of the head, and without room for the payload.
- * NULL: out of memory. */
+/* Makes a pd_sent_frame with n pieces and a copy of the head, but without a payload. NULL: out of memory. */
 pd_sent_frame *pd_sent_frame_new(size_t n, const uint8_t *head, size_t head_bytes);
-/* Frees it, or, if a frame in the queue still uses its memory, lets that frame's end free it. Accepts NULL. */
+/* Frees the sent frame now, or with `again` if that frame in the queue still uses its memory. Accepts NULL. */
 void pd_sent_frame_drop(pd_sent_frame *sent);
 
+/* A taken section of the worker's segment: a copy of a frame's payload, or a buffer of the user. */
 typedef struct pd_block {
-    struct pd_block *prev, *next; /* neighbours, in the order of their places */
-    uint64_t at, bytes;           /* offset in the segment */
-    uint64_t step;                /* the step of the push; for blocks of frames that were given up */
-    bool given_up;
+    struct pd_block *prev, *next; /* neighbours, by offset */
+    uint64_t at, bytes;           /* offset in the segment, and length, in bytes */
+    uint64_t step;                /* if `given_up`: the step of the push */
+    bool given_up;                /* the client waits for no answer, but the server may still read the block */
 } pd_block;
 
+/* The worker's segment, from which the server reads gradients, and its blocks. */
 typedef struct pd_staging {
     pd_segment segment;
     uint64_t used;            /* bytes after this offset were never in a block */
-    pd_block *first, *recent; /* blocks; recent: the one that was taken last, after which the search begins */
+    pd_block *first, *recent; /* list of blocks; the block taken last, after which the search for room begins */
     size_t given_up;          /* number of blocks whose frames were given up */
 } pd_staging;
 
-/* Makes the segment, with at least `bytes` bytes. PD_UNAVAILABLE. */
+/* Makes the segment, with at least `bytes` bytes. PD_UNAVAILABLE: the system gives none. */
 int pd_staging_make(pd_staging *staging, uint64_t bytes, pd_error *err);
 /* Frees the segment and all blocks. Does nothing if there is no segment. */
 void pd_staging_free(pd_staging *staging);
 
-/* Takes a block for a buffer of `bytes` bytes, zeroed: at the offset `wanted` if there is room, else elsewhere. NULL:
- * there is no room now, or no memory. */
+/* Takes a block of `bytes` bytes for a buffer of the user, and zeroes it: at the offset `wanted` if there is room, else
+ * elsewhere. Returns its memory. NULL: there is no room now, or no memory. */
 void *pd_staging_take_buffer(pd_staging *staging, uint64_t wanted, uint64_t bytes);
 
-/* Finds the place of a frame's payload in the segment: where it lies, if all its spans lie there in the layout of the
- * payload, or a new block. Sets frame->place, and frame->block if the payload must be copied. Returns false if no block
- * is free: the payload then travels through the socket. */
+/* Sets frame->place, the place of a frame's payload in the segment. If all gradients of the frame lie in the segment,
+ * in the layout of the payload, it is their place. Else the function takes a block, sets frame->block, and the payload
+ * must be copied there. Returns false if there is no room: the payload then travels through the socket. */
 bool pd_staging_place(pd_staging *staging, pd_outgoing_frame *frame);
 /* Copies a frame's payload to its block, unless that is done. Only the frame and the payload's memory are used. */
 void pd_staging_fill(const pd_staging *staging, pd_outgoing_frame *frame);
-/* Ends the frame's use of its block, if it has one. `read`: the server reads the block no more, and it is free. Else it
- * stays taken until pd_staging_reclaim. */
+/* Ends the frame's use of its block, if it has one. If `read` is set, the server no longer reads the block, which
+ * becomes free. Else the block stays taken until pd_staging_reclaim frees it. */
 void pd_staging_end(pd_staging *staging, pd_outgoing_frame *frame, bool read);
-/* Frees the blocks of frames that were given up, of steps up to this one. */
+/* Frees the blocks of given-up frames whose step is at most `step`. */
 void pd_staging_reclaim(pd_staging *staging, uint64_t step);
 
+/* The queue of a core, and the worker's segment. */
 typedef struct pd_outgoing {
     struct {
         pd_outgoing_frame *first, *next;
-    } queue[PD_QUEUES]; /* next: the first frame of the queue of which bytes remain to be sent */
-    pd_outgoing_frame *by_id;
-    pd_queue current; /* the queue from which pd_outgoing_gather took the last frames to send */
-    size_t gone;      /* of the frame to send next, queue[current].next: number of its bytes that are sent already */
+    } queue[PD_QUEUES];       /* each list's first frame, and its first frame that is not sent completely */
+    pd_outgoing_frame *by_id; /* hash table of all frames, by request id */
+    pd_queue current;         /* the list from which pd_outgoing_gather last took frames */
+    size_t gone;              /* number of bytes of queue[current].next that are sent already */
     /* Number of frames whose bytes the sender is using now: the frame queue[current].next and those that follow it. 0
      * after pd_outgoing_sent. */
     size_t lent;
@@ -151,13 +154,13 @@ typedef struct pd_outgoing {
      * any */
     bool open;
     bool shares;           /* the server reads large payloads of pushes in the worker's segment of shared memory */
-    uint64_t least_shared; /* bytes of the smallest payload that it reads there: pd_least_shared */
-    uint64_t shared_bytes; /* payload bytes that the server reads there, so far */
+    uint64_t least_shared; /* bytes of the smallest payload that goes through the segment: pd_least_shared */
+    uint64_t shared_bytes; /* number of payload bytes that went through the segment so far */
     pd_staging staging;
 } pd_outgoing;
 
-/* Makes a frame. Copies the arrays `parts` and `iov`, and takes ownership of `head` (the fixed first bytes, and the
- * header), even on failure. Returns NULL if out of memory. */
+/* Makes a frame. Copies the arrays `pieces` and `iov`, and takes ownership of `head` (prefix and header), even on
+ * failure. Returns NULL if out of memory. */
 pd_outgoing_frame *pd_outgoing_frame_new(uint8_t *head, size_t head_bytes, const pd_frame_piece *pieces,
                                          size_t n_pieces, const struct iovec *iov, size_t n_iov);
 /* Frees a frame that is not in the queue. Accepts NULL. */
@@ -166,11 +169,10 @@ void pd_outgoing_frame_free(pd_outgoing_frame *frame);
 /* Puts a frame at the end of a queue, and takes ownership of it. Its id must be set. Returns false if out of memory:
  * then the caller still owns the frame. */
 bool pd_outgoing_add(pd_outgoing *out, pd_outgoing_frame *frame, pd_queue queue);
-/* Moves a frame to another queue: to the end of the lasting ones, to be sent (again), or to its place among the held
- * ones, which are in the order of their ids. Returns false if its bytes are lent to the sender or half sent. */
+/* Moves a frame to another list: to the end of the lasting frames, which are sent, or among the held frames, which are
+ * in the order of their ids. Returns false, and moves nothing, if its bytes are lent to the sender or half sent. */
 bool pd_outgoing_move(pd_outgoing *out, pd_outgoing_frame *frame, pd_queue queue);
-/* Returns the first frame of the user's calls or of the window, lasting or held; and the one after a frame. NULL: there
- * is none. */
+/* Return the first lasting or held frame, and the lasting or held frame after `frame`. NULL: there is none. */
 pd_outgoing_frame *pd_outgoing_first(const pd_outgoing *out);
 pd_outgoing_frame *pd_outgoing_after(const pd_outgoing *out, const pd_outgoing_frame *frame);
 /* Returns the frame with that request id; NULL: the queue has no such frame. */
@@ -186,7 +188,7 @@ typedef void pd_outgoing_done(void *arg, pd_outgoing_frame *frame);
 /* Removes and frees a frame that was answered or needs no answer. Returns false if its bytes are lent to the sender or
  * half sent: then pd_outgoing_sent or pd_outgoing_rewind frees it later and calls `done`. */
 bool pd_outgoing_retire(pd_outgoing *out, pd_outgoing_frame *frame);
-/* Removes a frame for which no call of the user waits, or waits any more. So the callback `done` is not called. */
+/* Removes a frame for which no call of the user waits any more; `done` is not called for it. */
 void pd_outgoing_remove(pd_outgoing *out, pd_outgoing_frame *frame);
 /* Retires all frames. */
 void pd_outgoing_retire_all(pd_outgoing *out);
@@ -194,7 +196,7 @@ void pd_outgoing_retire_all(pd_outgoing *out);
 /* Lends the next bytes to the sender: at most `max` iovec entries and about `bytes` bytes. Returns the number of
  * entries. The caller must call pd_outgoing_sent or pd_outgoing_rewind before it calls this function again. */
 int pd_outgoing_gather(pd_outgoing *out, struct iovec *iov, int max, size_t bytes);
-/* Copies payloads of the gathered frames to the worker's segment, as far as the server reads them there. Called by the
+/* Copies to the worker's segment those payloads of the gathered frames that the server reads there. Called by the
  * sender before it sends the gathered bytes, without a lock. */
 void pd_outgoing_fill(const pd_outgoing *out);
 /* Ends the lending of bytes to the sender; the first n of them are sent. Calls done() for frames that were retired in

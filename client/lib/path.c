@@ -1,4 +1,4 @@
-/* path.c - finds out that the network has stopped to carry the packets of a connection. */
+/* path.c - finds out that the network no longer carries the packets of a connection, and makes a spare connection. */
 #include "path.h"
 
 #include <errno.h>
@@ -8,15 +8,17 @@
 #include <unistd.h>
 
 #define MS UINT64_C(1000000)
-#define LOOK_NS (1000 * MS)       /* pause between two looks at a connection that is well */
-#define CLOSE_LOOK_NS (200 * MS)  /* pause between two looks at one that is not */
-#define PROBE_NS (1000 * MS)      /* a connection that is not made within this time is restarted */
-#define MOST_PROBE_NS (8000 * MS) /* the same where round trips take long */
-#define ANSWER_NS (1000 * MS)     /* the server answers within this time, after the round trip */
+#define LOOK_NS (1000 * MS)      /* pause between two looks at a connection in state PD_PATH_WELL */
+#define CLOSE_LOOK_NS (200 * MS) /* pause between two looks in the other states */
+/* A spare connection that is not made within PROBE_NS and two round trips is begun anew, at the latest after
+ * MOST_PROBE_NS. */
+#define PROBE_NS (1000 * MS)
+#define MOST_PROBE_NS (8000 * MS)
+#define ANSWER_NS (1000 * MS) /* in PD_PATH_ASKING, the server must answer within this time and four round trips */
 #define LEAST_PATIENCE_NS (2000 * MS)
 #define MOST_PATIENCE_NS (30000 * MS)
-#define CALM_NS (60000 * MS) /* connections that were replaced this long ago do not count any more */
-enum { LEAST_ATTEMPTS = 2 }; /* packets that the peer's kernel has not acknowledged, in a row */
+#define CALM_NS (60000 * MS) /* patience does not grow if the last replacement was this long ago */
+enum { LEAST_ATTEMPTS = 2 }; /* least pd_path_facts.attempts with which the path counts as cut */
 enum { KEEPALIVE_S = 1, KEEPALIVES = 127 };
 
 static bool is_silent(const pd_path *path, const pd_path_facts *facts)
@@ -30,8 +32,8 @@ static pd_path_advice recover(pd_path *path)
     return PD_PATH_GO_ON;
 }
 
-/* Asks the server for an answer, since its kernel can be heard again: what the server has sent during the cut is
- * retransmitted much later, if the cut was long. */
+/* Begins to ask the server for an answer, since its kernel acknowledges again. The answer shows that the other
+ * direction works: after a long cut the server's kernel may retransmit the server's own bytes much later. */
 static pd_path_advice ask(pd_path *path, uint64_t now_ns)
 {
     path->state = PD_PATH_ASKING;
@@ -39,7 +41,8 @@ static pd_path_advice ask(pd_path *path, uint64_t now_ns)
     return PD_PATH_ASK;
 }
 
-/* Gives the connection up. If that happens often, the network is bad rather than cut, and patience grows. */
+/* Gives the connection up. If that happens again soon, the network loses many packets rather than all, and the patience
+ * grows. */
 static pd_path_advice replace(pd_path *path, uint64_t now_ns)
 {
     if (path->replaced_ns != 0 && now_ns - path->replaced_ns < CALM_NS) {
@@ -61,7 +64,8 @@ static pd_path_advice judge_cut(pd_path *path, const pd_path_facts *facts, uint6
     return ask(path, now_ns);
 }
 
-/* While the server's kernel takes bytes, the heartbeat may be queued after them. */
+/* Decides in the state PD_PATH_ASKING. While the server's kernel takes bytes, it waits: the heartbeat may be queued
+ * after them. */
 static pd_path_advice judge_asking(pd_path *path, const pd_path_facts *facts, uint64_t now_ns)
 {
     bool late = now_ns - path->asked_ns >= ANSWER_NS + 4 * facts->rtt_ns;
@@ -125,11 +129,11 @@ static void take_event(pd_path *path, const struct pollfd *polled)
     if (error == 0 && !path->made && (polled->revents & POLLOUT) != 0)
         path->made = true;
     else
-        close_probe(path); /* it has failed, or the server has closed it */
+        close_probe(path); /* the spare connection has failed, or the server has closed it */
 }
 
-/* Begins a spare connection where none is under way. SYN packets are retransmitted late, too, so a connection is begun
- * anew instead. */
+/* Begins a spare connection if none is under way, or the last try took too long: the kernel retransmits SYN packets
+ * late, too, so a new try is faster. */
 static void keep_trying(pd_path *path, const pd_path_facts *facts, uint64_t now_ns)
 {
     uint64_t most = PROBE_NS + 2 * facts->rtt_ns;

@@ -1,13 +1,13 @@
-/* path.h - finds out that the network has stopped to carry the packets of a connection, and tries another connection
- * beside it.
+/* path.h - finds out that the network no longer carries the packets of a connection, and then makes another connection
+ * to the same address.
  *
- * After a cut, TCP's backed-off retransmissions decide when bytes flow again: up to twice as late as the network does.
- * A new connection is there within a second. So once a second the I/O thread looks at what the kernel knows of the
+ * After a cut, TCP's backed-off retransmissions decide when bytes flow again: up to twice the length of the cut after
+ * its begin. A new connection is made within a second. So once a second the I/O thread asks the kernel about the
  * connection. If the peer's kernel has acknowledged nothing for a while, although this kernel has tried several times,
- * the path is cut. Then connections to the same address are tried until one is made. If the old connection still
- * carries nothing then, the new one takes its place; the requests without an answer are sent again over it.
+ * the path is cut. Then the I/O thread tries to connect to the same address until it succeeds. If the old connection
+ * still carries nothing, the new connection replaces it, and requests without an answer are sent again.
  *
- * A server that is slow, busy or stopped is no cut: its kernel acknowledges. Nor is a slow link, whose bytes are
+ * A slow, busy or stopped server is no cut: its kernel acknowledges. A slow link is no cut either: its bytes are
  * acknowledged one after the other. */
 #ifndef PD_PATH_H
 #define PD_PATH_H
@@ -17,9 +17,9 @@
 #include <stdint.h>
 
 typedef enum pd_path_state {
-    PD_PATH_WELL,
+    PD_PATH_WELL,   /* the network carries packets, as far as is known */
     PD_PATH_CUT,    /* the peer's kernel acknowledges nothing */
-    PD_PATH_ASKING, /* it does again: the server must show that the other direction carries bytes, too */
+    PD_PATH_ASKING, /* it acknowledges again; now the server's answer must show that the other direction works */
 } pd_path_state;
 
 /* What the kernel knows of a connection. */
@@ -27,24 +27,26 @@ typedef struct pd_path_facts {
     uint32_t attempts;  /* retransmissions, or probes of an idle connection, since the peer's kernel was last heard */
     uint64_t silent_ns; /* time since the peer's kernel was last heard */
     uint64_t rtt_ns;    /* smoothed round-trip time */
-    bool unsent;        /* bytes are not sent, or not acknowledged */
+    bool unsent;        /* some bytes are not sent yet, or not acknowledged */
     bool unacked;       /* bytes were sent and are not acknowledged */
-    uint64_t received;  /* bytes of the server, as of the connection's begin */
+    uint64_t received;  /* number of bytes that the server has sent on this connection */
 } pd_path_facts;
 
+/* The watch of one connection. The I/O thread owns it. Times are those of the monotonic clock. */
 typedef struct pd_path {
     pd_path_state state;
-    int fd;            /* borrowed: the connection's socket; -1: none, or none of TCP */
-    uint64_t next_ns;  /* when to look again; UINT64_MAX: there is nothing to look at */
-    uint64_t received; /* bytes of the server when the cut was found */
-    uint64_t asked_ns; /* while asking: since when the server could have answered */
+    int fd;            /* the connection's socket, borrowed; -1: no connection, or not one of TCP */
+    uint64_t next_ns;  /* when to look at the connection again; UINT64_MAX: never */
+    uint64_t received; /* pd_path_facts.received when the cut was found */
+    uint64_t asked_ns; /* while asking: the time since when the server could have answered */
     /* The spare connection. probe: its socket; -1: none. made: it is connected. */
     int probe;
     bool made;
-    uint64_t probe_ns; /* when it was begun */
-    /* How long the peer's kernel must be silent. Doubles with every connection that was replaced soon after another. */
+    uint64_t probe_ns; /* when the spare connection was begun */
+    /* How long the peer's kernel must be silent before the path counts as cut. Doubles each time that a connection is
+     * replaced soon after an earlier one. */
     uint64_t patience_ns;
-    uint64_t replaced_ns; /* when a connection was last replaced */
+    uint64_t replaced_ns; /* when a connection was last replaced; 0: never */
 } pd_path;
 
 typedef enum pd_path_advice {
@@ -60,12 +62,13 @@ void pd_path_begin(pd_path *path, int fd, uint64_t now_ns);
 void pd_path_end(pd_path *path);
 /* Returns the socket of the spare connection, with the events to wait for. */
 struct pollfd pd_path_poll(const pd_path *path);
-/* Looks at the connection if it is time to, or if the spare connection has got an event. */
+/* Looks at the connection if it is time, or if poll() found an event of the spare connection (`polled`). Returns what
+ * the caller must do. */
 pd_path_advice pd_path_look(pd_path *path, const struct pollfd *polled, uint64_t now_ns);
 /* Returns the connected socket of the spare connection, which the caller closes. */
 int pd_path_take(pd_path *path);
 
-/* Decides by the kernel's facts what to do, without any socket: for pd_path_look, and for tests. */
+/* Returns what the caller must do, from what the kernel knows. Uses no socket: for pd_path_look, and for tests. */
 pd_path_advice pd_path_judge(pd_path *path, const pd_path_facts *facts, uint64_t now_ns);
 
 #endif

@@ -5,8 +5,8 @@
 #include "mutant.h"
 #include "window.h"
 
-/* Limits of one turn (one call that sends or receives). The payload is received in slices that fit into the CPU's
- * cache. A turn sends and receives a limited number of bytes, so that neither direction waits long for the other. */
+/* Limits of one call that sends or receives. Payload is received at most READ_BYTES at a time, which fit into the CPU's
+ * cache. A call sends and receives a limited number of bytes, so that neither direction waits long for the other. */
 enum { READ_BYTES = 64 * 1024, READS = 8, READ_IOV = 256, SEND_BYTES = 1024 * 1024, SEND_IOV = 1024 };
 /* the framer has no limit: pd_core_header checks the length of every answer */
 #define MAX_ANSWER (UINT64_MAX / 2)
@@ -24,8 +24,8 @@ static void watch(pd_pump *pump)
     pump->transport->ops->watch(pump->transport, pump->blocked ? PD_ON_READ | PD_ON_WRITE : PD_ON_READ);
 }
 
-/* Notes whether the transport is full, that is, takes no more bytes. Only while it is full, the pump asks to be told
- * when it takes bytes again (PD_ON_WRITE). */
+/* Notes whether the transport is full (takes no more bytes). Only while it is full does the pump watch for the event
+ * that it takes bytes again (PD_ON_WRITE). */
 static void set_blocked(pd_pump *pump, bool blocked)
 {
     if (pump->blocked == blocked) return;
@@ -51,7 +51,7 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     if (rc == PD_OK) pd_core_keep(pump->core);
     if (rc != PD_OK || (prefix->flags & PD_FLAG_SHARED) == 0) return rc;
     pd_core_copy(pump->core);
-    /* the server keeps the weights until the connection ends: if it has ended, other weights may have been copied */
+    /* the server leaves the weights in place until the connection ends: after that the copy may be of other weights */
     return pump->transport->ops->is_open(pump->transport) || PD_MUTANT(end_unseen) ? PD_OK : PD_CANCELLED;
 }
 
@@ -76,7 +76,7 @@ static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     return rc;
 }
 
-/* Receives one slice (at most READ_BYTES bytes). Returns whether the transport may have more bytes. */
+/* Receives at most READ_BYTES bytes. Returns whether the transport may have more bytes. */
 static bool receive_slice(pd_pump *pump, uint64_t now_ns)
 {
     struct iovec iov[READ_IOV];

@@ -26,7 +26,7 @@ typedef struct pd_pump {
     pd_transport *transport; /* the present connection; NULL: not connected */
     pd_framer *framer;
     bool blocked; /* the transport takes no more bytes at present */
-    /* number of bytes received since they were last reported to the core */
+    /* number of received bytes that are not reported to the core yet */
     size_t received;
 } pd_pump;
 

@@ -36,7 +36,7 @@ void pd_core_lose_job(pd_core *core)
     core->end.lost = true;
 }
 
-/* Sets the option `name` with which the job is created, or adds it if the user gave no such option. */
+/* Sets the option `name` with which the job is created to `value`; adds it if the user gave no such option. */
 static int set_option(pd_core *core, const char *name, uint64_t value)
 {
     size_t n = 0, length = strlen(name);
@@ -104,7 +104,7 @@ int pd_core_recreate(pd_core *core, pd_ticket_id *ticket, pd_error *err)
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }
     core->declare_ticket = *ticket = op->id;
-    pd_staging_reclaim(&core->out.staging, UINT64_MAX); /* the server that might read there has lost the job */
+    pd_staging_reclaim(&core->out.staging, UINT64_MAX); /* no server reads these blocks any more */
     forget_progress(core);
     begin_again(core);
     return PD_OK;

@@ -1,4 +1,4 @@
-/* replace.c - sends weights that the program has changed by hand, and keeps the number of the last change. */
+/* replace.c - sends weights that the program has changed by hand, and keeps the program's number of the last change. */
 #include "replace.h"
 
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static int check_item(const pd_core *core, const pd_item *items, size_t i, pd_er
     return PD_OK;
 }
 
-/* Checks that no parameter is in two items. No push is under way, so the marks of pushes serve for that. */
+/* Checks that no parameter is in two items. Uses the flags `pushing` for it, since no push is under way. */
 static int check_once(const pd_core *core, const pd_item *items, size_t n, pd_error *err)
 {
     int rc = PD_OK;

@@ -18,7 +18,7 @@ static bool all_closed(const pd_core *core, uint64_t step)
     return true;
 }
 
-/* Returns whether the server is as far as this process has seen it. */
+/* Returns whether the server has closed again all rounds that this process has seen closed. */
 static bool has_caught_up(const pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++)
@@ -31,10 +31,11 @@ static bool closes(const pd_outgoing_frame *frame)
     return frame->source != NULL ? frame->source->closes : frame->op != NULL && frame->op->closes > 0;
 }
 
-/* Returns whether the server can take the frame of a step: it has closed the step before. */
+/* Returns whether the server can take a frame now: it has closed the step before the frame's step. */
 static bool is_due(const pd_core *core, const pd_outgoing_frame *frame)
 {
-    bool is_state = frame->source == NULL && frame->method == PD_NOTE; /* it belongs to its push's first parameter */
+    bool is_state = frame->source == NULL &&
+                    frame->method == PD_NOTE; /* a worker state belongs to the first parameter of its push */
     size_t n = frame->source != NULL ? frame->source->n : is_state ? 1 : frame->n_pieces;
 
     if (closes(frame)) return all_closed(core, frame->step - 1);
@@ -48,7 +49,7 @@ static bool is_due(const pd_core *core, const pd_outgoing_frame *frame)
 
 static bool may_go(const pd_core *core, const pd_outgoing_frame *frame)
 {
-    if (frame->op == NULL && frame->source == NULL) return true; /* nobody waits for it any more */
+    if (frame->op == NULL && frame->source == NULL) return true; /* no call waits for the frame any more */
     if (frame->step > 0) return is_due(core, frame);
     if (frame->method == PD_BARRIER) return true;
     if (frame->method == PD_INIT && frame->op != NULL && frame->op->replaces == 0) return true;
@@ -65,8 +66,9 @@ void pd_resend_hold(pd_core *core)
     }
 }
 
-/* Holds all frames that belong to a step, and those that the server cannot take yet. When held frames go, they go in
- * the order of their ids, which is that in which they were made: the end of a step after its pushes. */
+/* Holds all frames that belong to a step, and all that the server cannot take yet. Held frames are released in the
+ * order of their ids, which is the order in which they were made: the frame that closes a step comes after the step's
+ * pushes. */
 static void hold_all(pd_core *core)
 {
     for (pd_outgoing_frame *frame = core->out.queue[PD_QUEUE_LASTING].first, *next; frame != NULL; frame = next) {
@@ -75,8 +77,8 @@ static void hold_all(pd_core *core)
     }
 }
 
-/* Counts a frame that is sent again. Without a window, such a frame is a worker state, and it goes with its push, which
- * counts as sent again, too. */
+/* Counts a frame that is sent again. Without a window, such a frame is a worker state. It counts as `resent`, like the
+ * push to which it belongs. */
 static void count(pd_core *core)
 {
     if (core->window.steps > 0)
@@ -108,7 +110,7 @@ static bool is_needed(const pd_core *core, const pd_sent_frame *sent)
     return false;
 }
 
-/* Makes a frame that sends a frame of the window again. NULL: out of memory. */
+/* Makes a frame for the queue that sends the window's frame `sent` again. NULL: out of memory. */
 static pd_outgoing_frame *make_frame(pd_core *core, pd_sent_frame *sent)
 {
     pd_frame_piece *pieces = core->scratch->own;
@@ -143,7 +145,7 @@ static int hold_past(pd_core *core, pd_sent_frame *sent)
     return PD_OK;
 }
 
-/* Takes the frames out of the queue that would send again what the server has. */
+/* Removes from the queue the frames that would send again what the server already has. */
 static void remove_needless(pd_core *core)
 {
     for (pd_outgoing_frame *frame = pd_outgoing_first(&core->out), *next; frame != NULL; frame = next) {
@@ -199,7 +201,7 @@ bool pd_resend_repeats(const pd_core *core, const pd_outgoing_frame *frame)
     return false;
 }
 
-/* Sends a frame again whose round has not closed in time: other ranks may not be back yet. */
+/* Sends a frame once more after its round did not close in time: other ranks may not be back yet. */
 static void try_again(pd_core *core, pd_outgoing_frame *frame)
 {
     if (pd_restamp(core, frame, false) != PD_OK || !pd_outgoing_move(&core->out, frame, PD_QUEUE_LASTING))
@@ -225,7 +227,7 @@ void pd_resend_refused(pd_core *core, pd_outgoing_frame *frame, const pd_error *
     pd_core_go_back(core, why);
 }
 
-/* Ends the handle because the server has made other results of the same pushes. */
+/* Ends the handle because the same pushes gave other results than the first time. */
 static void end_as_different(pd_core *core, const pd_sent_frame *sent, size_t piece, const char *what)
 {
     pd_error error;
@@ -238,8 +240,8 @@ static void end_as_different(pd_core *core, const pd_sent_frame *sent, size_t pi
     pd_core_end(core, &error);
 }
 
-/* Compares the answer with the first one. Later steps may have closed in the meantime, on an earlier connection: then
- * there is nothing to compare. Returns false if the handle has ended because they differ. */
+/* Compares the answer with the frame's first answer. Compares nothing if the first answer was about a later step
+ * (`comparable`). Returns false if the answers differ; the handle has then ended. */
 static bool compare(pd_core *core, const pd_sent_frame *sent)
 {
     bool same_kind = sent->hashed && core->window.hashed;

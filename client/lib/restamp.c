@@ -1,4 +1,4 @@
-/* restamp.c - changes queued requests for another connection than the one that they were made for. */
+/* restamp.c - adapts queued requests, which were made for an earlier connection, to the present connection. */
 #include "recoveries.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static bool may_hold(const pd_core *core, const pd_outgoing_frame *frame)
     return false;
 }
 
-/* Changes the fields of an unpacked request. */
+/* Changes the fields of an unpacked request that belong to one connection or server (pd_restamp). */
 static void change(const pd_core *core, unsigned method, void *message, bool forget)
 {
     Paramd__PushRequest *push = message;

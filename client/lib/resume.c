@@ -23,8 +23,8 @@ static void forget_calls(pd_client *client)
     }
 }
 
-/* Waits until the server has accepted the parameters again, then receives the weights. Ends the recovery, which has
- * failed to begin with `rc` unless that is PD_OK. Unlocks the core. */
+/* Ends a recovery: if `rc` is PD_OK (the recovery has begun), waits until the server has accepted the parameters again,
+ * then receives the weights. Otherwise returns the error `rc`. Unlocks the core. */
 static int end_recovery(pd_client *client, pd_ticket_id *ticket, bool *recovers, void *const *weights, int rc,
                         pd_error *err)
 {
@@ -45,7 +45,8 @@ int pd_client_restart(pd_client *client, void *const *weights, pd_error *err)
     int rc = PD_OK;
 
     pd_io_enter(&client->io);
-    if (!client->restarting || client->core->end.lost) { /* otherwise a call that timed out has begun it */
+    if (!client->restarting ||
+        client->core->end.lost) { /* otherwise an earlier call, which timed out, has begun the restart */
         if (client->core->end.lost) forget_calls(client);
         rc = pd_core_recreate(client->core, &client->restart, err);
         client->restarting = rc == PD_OK;

@@ -79,8 +79,8 @@ bool pd_core_window_helps(pd_core *core)
     return true;
 }
 
-/* Forgets what belongs to the steps that the server has lost. The steps themselves are kept until the server has told
- * its own, since a job that turns out to be lost is restarted from them. */
+/* Forgets what belongs to the steps that the server has lost. Keeps the parameters' step numbers until the server
+ * reports its own: if the job turns out to be lost, it is restarted from them. */
 static void forget_steps(pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++) {
@@ -111,7 +111,7 @@ int pd_core_rewind(pd_core *core, pd_ticket_id *ticket, pd_error *err)
                        core->setup.job);
     if ((op = pd_op_new(core, PD_DECLARE)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     core->declare_ticket = *ticket = op->id;
-    pd_staging_reclaim(&core->out.staging, UINT64_MAX); /* the server that might read there has ended */
+    pd_staging_reclaim(&core->out.staging, UINT64_MAX); /* no server reads these blocks any more */
     forget_steps(core);
     core->end.error = (pd_error){ .code = PD_OK };
     core->end.gone_back = false;

@@ -1,5 +1,5 @@
-/* sharing.h - memory that a worker shares with a server on the same machine: pushed gradients lie in the worker's
- * segment, pulled weights in the server's.
+/* sharing.h - sets up and ends the memory that a worker shares with a server on the same machine. Pushed gradients lie
+ * in the worker's segment, pulled weights in the server's.
  *
  * Headers stay on the socket, so order, exactly-once and errors are the same with and without shared memory. If the
  * server does not want to share, or the system cannot, payloads go through the socket. */
@@ -10,10 +10,10 @@
 
 /* Returns whether the worker wants to share memory on the present connection. */
 bool pd_sharing_wanted(const pd_core *core);
-/* Offers the worker's segment to the server, once the server has accepted the parameters. Returns whether an answer is
- * to be awaited before pushes are sent. */
+/* Offers the worker's segment to the server, once the server has accepted the parameters. Returns true if pushes must
+ * wait for the server's answer to the offer. */
 bool pd_sharing_begin(pd_core *core);
-/* Handles the answer to the offer: an error if `refusal` is not NULL. */
+/* Handles the server's answer to the offer; `refusal` is its error, or NULL. */
 int pd_sharing_answered(pd_core *core, const pd_prefix *prefix, const uint8_t *header, const pd_error *refusal);
 /* Tells the server which answers in shared memory were read. Does nothing if there are none, or if an earlier Release
  * is not answered. */

@@ -1,4 +1,4 @@
-/* sock.c - sockets that never block, for the I/O thread of a client handle, and the handshake of TLS on them. */
+/* sock.c - connects sockets that never block, makes the TLS handshake, and uses the sockets as transports. */
 #include "sock.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ typedef struct sock {
     pd_transport base;
     int fd;
     pd_tls_stream *tls;  /* NULL: the bytes are not encrypted */
-    int taken, attached; /* descriptors of a Unix socket: the last one that came; the one to send. -1: none */
+    int taken, attached; /* descriptors: the last that the socket received; the next to send. -1: none */
     unsigned watched;
 } sock;
 
@@ -138,7 +138,7 @@ static void shut_secure(pd_transport *transport)
     pd_tls_shut(((sock *)transport)->tls);
 }
 
-/* Tells the server that nothing follows, if the socket takes it now, and frees the transport. */
+/* Sends TLS's closing message, if the socket takes it now, and frees the transport. */
 static void close_secure(pd_transport *transport)
 {
     shut_secure(transport);
@@ -255,7 +255,7 @@ void pd_secure_close(pd_secure *secure)
     *secure = (pd_secure){ .paths = { NULL } };
 }
 
-/* Waits until the socket is ready for the next step of the handshake. */
+/* Waits until the socket has `events`, which the next step of the TLS handshake needs. */
 static int await(int fd, short events, int stop_fd, int64_t deadline, pd_error *err)
 {
     struct pollfd wait[2] = { { .fd = fd, .events = events }, { .fd = stop_fd, .events = POLLIN } };
@@ -295,7 +295,7 @@ int pd_secure_connect(const pd_secure *secure, pd_tls_stream **out, int fd, cons
 
     if (rc != PD_OK) return rc;
     rc = pd_tls_stream_new(out, context, fd, host, err);
-    pd_tls_unref(context); /* the stream shares it */
+    pd_tls_unref(context); /* the stream has its own reference */
     if (rc != PD_OK) return rc;
     if ((rc = shake_hands(*out, fd, stop_fd, timeout_ms, err)) != PD_OK) pd_tls_stream_free(*out);
     return rc;

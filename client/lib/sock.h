@@ -19,20 +19,21 @@ struct addrinfo;
 int pd_sock_connect(int *fd, const pd_address *url, const struct addrinfo *addresses, int stop_fd, int timeout_ms,
                     pd_error *err);
 
-/* Makes a transport (a connection for pump.h) from a connected, non-blocking socket, and from its stream of TLS, whose
- * handshake is complete, unless `tls` is NULL. Takes ownership of both. NULL: out of memory; the caller still owns
- * them. The transport never calls its `ready` callback: the I/O thread finds events with poll(). */
+/* Makes a transport (a connection for pump.h) from a connected, non-blocking socket and its TLS stream, whose handshake
+ * is complete; `tls` NULL: no encryption. Takes ownership of both. NULL: out of memory; the caller still owns both. The
+ * transport never calls its `ready` callback: the I/O thread finds events with poll(). */
 pd_transport *pd_sock_transport(int fd, pd_tls_stream *tls);
 /* Returns the descriptor of the transport's socket and the events that poll() must wait for. */
 struct pollfd pd_sock_poll(const pd_transport *transport);
-/* Returns whether bytes are here that were decrypted and not received yet: poll() does not report them. */
+/* Returns whether the transport has decrypted bytes that the pump has not received yet: poll() does not report them. */
 bool pd_sock_has_more(const pd_transport *transport);
-/* Translates the events that poll() found on the transport's socket into PD_ON_... flags. Writes what TLS still owes to
- * the socket. */
+/* Translates the events that poll() found on the transport's socket into PD_ON_... flags. Also writes bytes of TLS that
+ * wait for the socket. */
 unsigned pd_sock_events(pd_transport *transport, const struct pollfd *polled);
 
+/* The files for tls:// addresses. */
 typedef struct pd_secure {
-    char *paths[4]; /* of the certificate, its key, the authorities and the token; NULL: none */
+    char *paths[4]; /* paths of the certificate, its key, the authorities and the token; NULL: no such file */
 } pd_secure;
 
 /* Copies the paths. If one of the n addresses is a tls:// address, reads the files once, so that a wrong file is found
@@ -40,8 +41,9 @@ typedef struct pd_secure {
 int pd_secure_open(pd_secure *out, const pd_tls_files *files, const pd_address *urls, size_t n, pd_error *err);
 /* Frees the paths. Accepts zeroed memory. */
 void pd_secure_close(pd_secure *secure);
-/* Makes the handshake on a connected socket, within `timeout_ms`. PD_CANCELLED: `stop_fd` became readable.
- * PD_DEADLINE_EXCEEDED. Other errors are those of pd_tls_client and pd_tls_handshake. */
+/* Makes the TLS handshake on a connected socket, and *out, the stream. PD_CANCELLED: `stop_fd` became readable.
+ * PD_DEADLINE_EXCEEDED: it took longer than `timeout_ms`. Other errors are those of pd_tls_client and
+ * pd_tls_handshake. */
 int pd_secure_connect(const pd_secure *secure, pd_tls_stream **out, int fd, const char *host, int stop_fd,
                       int timeout_ms, pd_error *err);
 

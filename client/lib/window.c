@@ -9,7 +9,7 @@
 #include "hash.h"
 #include "core.h"
 
-/* Stands at the beginning of the block itself. */
+/* The link of a free block in the list of spare blocks. It lies in the block's own first bytes. */
 typedef struct pd_spare_block {
     struct pd_spare_block *prev, *next; /* prev of the first block: the last block */
     uint64_t bytes;
@@ -55,15 +55,15 @@ void pd_spare_shrink(pd_spare *spare, uint64_t most)
     }
 }
 
-/* Returns whether the window keeps a frame. A worker state is kept without a window, too, until its step is closed: a
- * server that was restarted has neither the step's push nor its worker state, and of the two only the push, which has
- * no answer, is sent again without the window. */
+/* Returns whether the window keeps a frame. Without a window, worker states are still kept until their step is closed.
+ * A restarted server has neither the push of that step nor its worker state. The client then sends the push again,
+ * since it has no answer yet, but the worker state was answered and would be missing. */
 static bool is_kept(const pd_core *core, const pd_outgoing_frame *frame)
 {
     return (core->window.steps > 0 || frame->method == PD_NOTE) && frame->op != NULL && frame->step > 0;
 }
 
-/* Returns the parameter of tensor or chunk number `i`. A worker state belongs to the first parameter of its push. */
+/* Returns the index of the parameter of piece number `i`. A worker state belongs to the first parameter of its push. */
 static uint32_t param_of(const pd_outgoing_frame *frame, size_t i)
 {
     size_t item = frame->method == PD_NOTE ? 0 : frame->pieces[i].item;
@@ -71,12 +71,12 @@ static uint32_t param_of(const pd_outgoing_frame *frame, size_t i)
     return (uint32_t)frame->op->items[item].param;
 }
 
-/* Bytes of spare memory beyond the most that the window has needed. So a full window has spare memory, too: the memory
- * of the last frames that have left it, which may be of several sizes. */
+/* Bytes that the window and the spare memory may have together beyond the window's highest need so far. So even a full
+ * window has spare memory: that of the last frames that have left it, which may be of several sizes. */
 #define EXTRA (UINT64_C(8) << 20)
 
-/* Lets the window, with `coming` more bytes, and the spare memory together have no more bytes than the window needed
- * once, and EXTRA. */
+/* Frees spare memory until the window, `coming` more bytes and the spare memory together have at most window->most +
+ * EXTRA bytes. */
 static void limit_spare(pd_window *window, uint64_t coming)
 {
     uint64_t used = window->bytes + coming, most = window->most + EXTRA;
@@ -166,7 +166,7 @@ void pd_window_forget(pd_core *core)
     core->window.hashing = false;
 }
 
-/* Returns the list of a step; makes it if there is none. NULL: out of memory. */
+/* Returns the window's entry for a step; makes it if there is none. NULL: out of memory. */
 static pd_window_step *list_of(pd_core *core, uint64_t step)
 {
     pd_window_step **oldest = &core->window.oldest, *before = *oldest != NULL ? (*oldest)->prev : NULL, *made;
@@ -188,7 +188,7 @@ static void remove_list(pd_core *core, pd_window_step *list)
     free(list);
 }
 
-/* Inserts a frame in the order of ids. */
+/* Inserts a frame into the list of its step, in the order of ids. */
 static void link_in(pd_window_step *list, pd_sent_frame *sent)
 {
     pd_sent_frame *before = list->first != NULL ? list->first->prev : NULL;
@@ -200,7 +200,7 @@ static void link_in(pd_window_step *list, pd_sent_frame *sent)
         DL_PREPEND(list->first, sent);
 }
 
-/* Returns whether all parameters of a frame have taken so many steps since that the window is full. */
+/* Returns whether all parameters of a frame have since taken as many steps as the window keeps. */
 static bool is_old(const pd_core *core, const pd_sent_frame *sent)
 {
     uint64_t least = sent->step + core->window.steps;
@@ -210,7 +210,7 @@ static bool is_old(const pd_core *core, const pd_sent_frame *sent)
     return !sent->closes || pd_core_steps_seen(core) >= least;
 }
 
-/* Notes in the parameters of a frame which leaves the window that the window no longer has this step. */
+/* Notes in the parameters of a frame that leaves the window that the window no longer has the frame's step. */
 static void note_gone(pd_core *core, const pd_sent_frame *sent)
 {
     size_t n = sent->closes ? core->n_params : sent->n;
@@ -221,7 +221,7 @@ static void note_gone(pd_core *core, const pd_sent_frame *sent)
     }
 }
 
-/* Drops a frame that has left the window, and keeps the memory of its payload for another one. */
+/* Drops a frame that has left the window, and keeps the memory of its payload as spare memory. */
 static void drop(pd_window *window, pd_sent_frame *sent)
 {
     window->bytes -= sent->payload_bytes;
@@ -231,7 +231,7 @@ static void drop(pd_window *window, pd_sent_frame *sent)
     pd_sent_frame_drop(sent);
 }
 
-/* Drops the frames of a list that are durable or old, and the list itself if it is empty then. */
+/* Drops the frames of a step that are durable or too old, and the step's entry if no frame is left. */
 static void trim_list(pd_core *core, pd_window_step *list)
 {
     for (pd_sent_frame *sent = list->first, *next; sent != NULL; sent = next) {
@@ -272,7 +272,7 @@ void pd_window_clear(pd_core *core)
     core->window.bytes = core->window.most = 0;
 }
 
-/* Notes what the answer says about the frame. */
+/* Copies what the answer says about the frame to `sent`. */
 static void note_answer(const pd_core *core, const pd_outgoing_frame *frame, pd_sent_frame *sent)
 {
     sent->comparable = pd_method_pushes(sent->method);
@@ -320,7 +320,7 @@ void pd_window_begin(pd_param_record *record)
     record->kept_to = record->step;
 }
 
-/* Notes that the window has all of this step of a parameter. */
+/* Notes that the window has all pushes of a parameter in this step. */
 static void note_whole(pd_param_record *record, uint64_t step)
 {
     if (step > record->kept_to + 1) record->kept_from = step;
@@ -339,8 +339,8 @@ void pd_window_note_done(pd_core *core, const pd_op *op)
         if (!core->params[i].pushing && core->params[i].pushed < op->closes) note_whole(&core->params[i], op->closes);
 }
 
-/* Returns whether a step that the window does not have whole is under way: its frames without an answer are in the
- * queue. */
+/* Returns whether this step of a parameter is under way. Then the window need not have all its frames: those without an
+ * answer are in the queue. */
 static bool is_under_way(const pd_core *core, const pd_param_record *record, uint64_t step)
 {
     return (record->pushing && record->pushed == step) || (core->progress.closing == step && record->pushed < step);

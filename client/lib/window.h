@@ -1,4 +1,4 @@
-/* window.h - the window: the frames of this process's last steps, kept until the server's checkpoints have these steps.
+/* window.h - the resend window: keeps the frames of this process's last steps until these steps are durable.
  *
  * When an answer to a push begins to arrive, the I/O thread copies the frame without holding the core's lock
  * (pd_core_keep). When the answer is complete, the copy joins the window, and the oldest step of its parameters leaves
@@ -14,7 +14,7 @@
 typedef struct pd_window_step {
     struct pd_window_step *prev, *next; /* neighbours, in the order of their steps (utlist) */
     uint64_t step;
-    pd_sent_frame *first; /* in the order of their ids (utlist) */
+    pd_sent_frame *first; /* list of the step's frames, in the order of their ids (utlist) */
 } pd_window_step;
 
 /* Begins to keep a frame whose answer is arriving, if it belongs to the window: a push, a worker state, the end of a
@@ -23,19 +23,19 @@ void pd_window_expect(pd_core *core, pd_outgoing_frame *frame);
 /* Copies the payload of the frame whose answer is arriving. Called after pd_core_header, without a lock: the payload
  * belongs to the library until the ticket is done. */
 void pd_core_keep(const pd_core *core);
-/* Adds a part of the weights that an answer brings to their hash. Called while the part is in the CPU's cache, without
- * a lock. */
+/* Adds `n` bytes of the weights that an answer brings to their hash. Called without a lock, while these bytes are in
+ * the CPU's cache. */
 void pd_core_digest(pd_core *core, const void *weights, size_t n);
-/* Ends the hash. Called before pd_core_frame, without a lock. */
+/* Completes the hash of the weights that an answer brings. Called before pd_core_frame, without a lock. */
 void pd_core_digest_end(pd_core *core);
 /* Forgets the frame whose answer was arriving: the answer is taken or refused, or the connection has ended. */
 void pd_window_forget(pd_core *core);
 
 /* Puts the frame into the window: its answer is complete and stored. Steps that became too old leave the window. */
 void pd_window_take(pd_core *core, const pd_outgoing_frame *frame);
-/* Notes in every parameter of a call that is done that the window has the whole step, or has a gap there. */
+/* Notes, in every parameter of a call that is done, whether the window has all frames of its step. */
 void pd_window_note_done(pd_core *core, const pd_op *op);
-/* Drops steps that are durable now. */
+/* Drops the frames of durable steps. */
 void pd_window_trim(pd_core *core);
 /* Makes the window empty, as after a lost job. */
 void pd_window_clear(pd_core *core);
@@ -45,17 +45,17 @@ void pd_window_free(pd_core *core);
 void pd_window_begin(pd_param_record *record);
 
 /* Returns whether the window has all steps of a parameter that the server lacks, except for a step that is under way.
- * *had and *needed become the number of steps that it has, and that are needed. */
+ * Sets *needed to the number of steps that the server lacks, and *had to how many of them the window has. */
 bool pd_window_reaches(const pd_core *core, const pd_param_record *record, uint64_t *had, uint64_t *needed);
 
-/* Smaller blocks are freed at once: the C library keeps their memory itself. */
+/* Bytes of the smallest block that is kept as spare. Smaller blocks are freed at once: malloc keeps their memory. */
 enum { PD_LEAST_SPARE = 16 * 1024 };
 
-/* Takes the block of exactly this size that was given last. NULL: there is none. */
+/* Takes a spare block of exactly this size: the one that was given last. NULL: there is none. */
 void *pd_spare_take(pd_spare *spare, uint64_t bytes);
-/* Gives a block that malloc has made. Accepts NULL. */
+/* Adds a block that malloc has made to the spare blocks. Accepts NULL. */
 void pd_spare_give(pd_spare *spare, void *block, uint64_t bytes);
-/* Frees the blocks that were given first until the list has at most so many bytes. */
+/* Frees spare blocks, those that were given first, until the list has at most `most` bytes. */
 void pd_spare_shrink(pd_spare *spare, uint64_t most);
 
 #endif

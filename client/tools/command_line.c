@@ -1,4 +1,4 @@
-/* command_line.c - reads the command line of one command, and prints help, as tables of options describe them. */
+/* command_line.c - reads a command line and prints help, as the tables of commands and options describe them. */
 #include "command_line.h"
 
 #include <assert.h>
@@ -106,7 +106,7 @@ static void print_options(FILE *out, const char *title, const pd_command_option 
     for (; options->name != NULL; options++) print_option(out, options);
 }
 
-/* Prints the part of the help that is the same for all commands: common options, environment variables, exit
+/* Prints the section of the help that is the same for all commands: common options, environment variables, exit
  * statuses. */
 static void print_common(FILE *out)
 {
@@ -315,8 +315,8 @@ static const pd_given *last_given(const pd_line *line, const char *name)
     return NULL;
 }
 
-/* Returns the address that --server means: the text itself, or that of a local daemon of this name. Ends the program
- * if several have it. */
+/* Returns the address that the value `text` of --server means: the text itself, or the address of the local daemon of
+ * this name. Ends the program if several daemons have the name. */
 static const char *address_of(pd_line *line, const char *text)
 {
     pd_local_daemon daemon;
@@ -386,7 +386,8 @@ void pd_line_parse(pd_line *line)
     }
     if (pd_line_has(line, "version")) print_version();
     take_common(line);
-    if (line->n_args < line->command->least) { /* the missing one is word n_args of args, such as "JOB PATTERN" */
+    if (line->n_args <
+        line->command->least) { /* the missing argument is word n_args of `args`, such as "JOB PATTERN" */
         const char *word = line->command->args;
         for (int i = 0; i < line->n_args; i++) word += strcspn(word, " ") + 1;
         pd_line_refuse(line, "%.*s is missing", (int)strcspn(word, " "), word);

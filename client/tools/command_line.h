@@ -1,7 +1,7 @@
 /* command_line.h - the commands of paramctl as tables, and the parser of their command lines.
  *
  * The help, the parser, the manual pages and the shell completions all come from these tables. A command of paramctl
- * itself is a row of ctl/commands.c. A command that is a program of its own is a row of programs.c.
+ * itself is a row of ctl/command_table.c. A command that is a program of its own is a row of programs.c.
  *
  *     pd_line line = pd_line_new(command, argc, argv);
  *     pd_line_parse(&line);
@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-typedef struct pd_line pd_line; /* command_line.h */
+typedef struct pd_line pd_line;
 
 typedef enum pd_option_kind {
     PD_OPTION_FLAG,    /* takes no value */
@@ -29,7 +29,7 @@ typedef enum pd_option_kind {
 /* An option of a command, written --name; if `letter` is set, also -letter. */
 typedef struct pd_command_option {
     const char *name;
-    char letter; /* 0: none */
+    char letter; /* one-letter form of the option; 0: none */
     pd_option_kind kind;
     /* Name of the option's value in the help, such as "SECONDS". For PD_OPTION_CHOICE: the allowed words, such as
      * "text|json". */
@@ -38,9 +38,10 @@ typedef struct pd_command_option {
     const char *preset; /* value of the option if the user does not give it; NULL: none */
     /* Value of the option if the user gives --name without "=VALUE". NULL: the option needs a value. */
     const char *alone;
-    int64_t least, most;
+    int64_t least, most; /* for PD_OPTION_NUMBER: smallest and largest value */
 } pd_command_option;
 
+/* A command of paramctl: a row of a table of commands. */
 typedef struct pd_command {
     const char *name, *args; /* args: the arguments in the form that the help shows, "JOB [PARAM-GLOB]" */
     const char *about;       /* help text of the command: one line that begins with a verb */
@@ -86,11 +87,12 @@ typedef struct pd_given {
     const char *value; /* text of the option's value; NULL if the option is a flag */
 } pd_given;
 
+/* A command line while it is read, and its options and arguments. */
 struct pd_line {
     const pd_command *command; /* command of paramctl; NULL until its name has been read */
     /* address that --server names; NULL: not given, so the client library takes its default */
     const char *server;
-    char local[128]; /* that address, if --server names a local daemon */
+    char local[128]; /* memory for `server` if --server gives the name of a local daemon */
     double timeout;  /* --timeout, in seconds */
     bool json, wide; /* --output */
     char **args;     /* arguments, without options */

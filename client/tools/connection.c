@@ -11,7 +11,7 @@
 
 #include "command_line.h"
 
-/* Writes the operator's name for the daemon's log and records, in the form "user@host:pid". */
+/* Writes the operator's label, by which the daemon says who gave a command, in the form "user@host:pid". */
 static const char *operator_label(char *text, size_t size)
 {
     const struct passwd *user = getpwuid(geteuid());
@@ -25,7 +25,7 @@ static const char *operator_label(char *text, size_t size)
     return text;
 }
 
-/* Returns what to add to the error that a daemon cannot be reached. */
+/* Returns a hint to add to the error text that the daemon cannot be reached. */
 static const char *hint(const char *url)
 {
     const char *variable = getenv("PARAMD_URL");

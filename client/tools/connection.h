@@ -1,4 +1,5 @@
-/* connection.h - an operator's connection to a daemon, which joins no job; and time for programs that wait for one. */
+/* connection.h - opens an operator's connection to a daemon, which joins no job, and sends requests. Also reads the
+ * clock and sleeps, for programs that wait. */
 #ifndef PD_CONNECTION_H
 #define PD_CONNECTION_H
 
@@ -30,7 +31,7 @@ void pd_operator_drop(const char *url, double timeout, const char *job);
  * there is no daemon. */
 int pd_operator_probe(const char *url, double timeout, pd_error *err);
 
-/* Returns seconds on a monotonic clock. */
+/* Returns the time of a monotonic clock, in seconds. */
 double pd_now_s(void);
 /* Sleeps for this many seconds. Signals do not end the sleep early. */
 void pd_pause_s(double seconds);

@@ -19,7 +19,7 @@ char *pd_count_text(char text[PD_CELL], uint64_t count);
 /* Writes a duration, such as "850 ms", "3 min 12 s" or "2 d 4 h". */
 char *pd_duration_text(char text[PD_CELL], uint64_t ms);
 
-/* Writes a time of a step or a part of one, such as "0.21 ms", "12.5 ms" or "1.20 s". */
+/* Writes the duration of a step or a phase, such as "0.21 ms", "12.5 ms" or "1.20 s". */
 char *pd_seconds_text(char text[PD_CELL], double seconds);
 
 /* Writes a rate of events per second, such as "120", "12.5" or "0.07". */

@@ -9,6 +9,7 @@
 #include "connection.h"
 #include "text_table.h"
 
+/* A column of a list's table. */
 typedef struct pd_column pd_column;
 struct pd_column {
     /* Title of the column, in the form of pd_table_new. With a '+' before it, the column is printed only with -o
@@ -21,6 +22,7 @@ struct pd_column {
     void (*cell)(pd_table *table, const pd_column *column, const void *entry);
 };
 
+/* A list that a daemon sends, and how to print it. */
 typedef struct pd_list {
     unsigned what;            /* kind of list, as the field ListRequest.what asks for it */
     const char *name;         /* name of the field of ListReply that has the list, and key of the list in JSON */

@@ -16,9 +16,9 @@
 #define SOCKET ".sock"
 #define LAST "/tmp"
 enum {
-    HASH = 9, /* length of the end of a name: "-" and eight hexadecimal digits */
+    HASH = 9, /* length of the hash at the end of a daemon's name: "-" and eight hexadecimal digits */
     FOLDER_ROOM =
-        107 - 38 /* bytes of a folder's path and its zero, where the names of sockets, at most 38, fit as well */
+        107 - 38 /* most bytes of the folder's path with its zero: sockets' names, at most 38 bytes, must fit, too */
 };
 
 typedef struct found {
@@ -42,7 +42,7 @@ int pd_local_connect(const char *base, const char *ending)
     return -1;
 }
 
-/* Returns the process that listens on a daemon's socket; 0: none does. */
+/* Returns the id of the process that listens on a daemon's socket; 0: no process listens. */
 static pid_t listener(const char *base)
 {
     struct ucred peer = { 0 };
@@ -73,7 +73,7 @@ static void add(found *all, const char *folder, const char *file)
     all->at[all->n++] = one;
 }
 
-/* Adds the daemons of a folder. A folder that others may read or change is none of this user's local daemons. */
+/* Adds the daemons whose sockets are in a folder. Skips a folder that other users may read or change. */
 static void look_into(found *all, const char *folder)
 {
     struct stat status;

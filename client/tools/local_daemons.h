@@ -1,5 +1,5 @@
-/* local_daemons.h - finds this user's local daemons, which Python programs have started (client/python/LOCAL.md): by
- * the sockets in the folder where they listen. */
+/* local_daemons.h - finds this user's local daemons, which Python programs have started (client/python/LOCAL.md), by
+ * the sockets on which they listen. */
 #ifndef PD_LOCAL_DAEMONS_H
 #define PD_LOCAL_DAEMONS_H
 
@@ -20,8 +20,8 @@ int pd_local_daemons(pd_local_daemon **out, size_t *n, pd_error *err);
 /* Finds the one local daemon whose name is `name`, or `name` and a hash; with a `name` of NULL, the only one that runs.
  * PD_NOT_FOUND: there is none. PD_INVALID_ARGUMENT: there are several; the error lists names. PD_NO_MEMORY. */
 int pd_local_daemon_find(pd_local_daemon *out, const char *name, pd_error *err);
-/* Connects to a Unix socket of a local daemon, whose path is its base and `ending`. Returns the descriptor; -1: nobody
- * listens, see errno. */
+/* Connects to the Unix socket whose path is a local daemon's `base` followed by `ending`. Returns the descriptor; -1:
+ * no process listens there, see errno. */
 int pd_local_connect(const char *base, const char *ending);
 
 #endif

@@ -1,5 +1,5 @@
-/* programs.h - the paramctl commands that are programs of their own, because they need more than a connection to a
- * daemon, and the way to a program beside the running one. */
+/* programs.h - the table of the paramctl commands that are programs of their own, because they need more than a
+ * connection to a daemon; and finds programs in the running program's folder. */
 #ifndef PD_PROGRAMS_H
 #define PD_PROGRAMS_H
 

@@ -21,11 +21,11 @@
  * time make each of the calls that waits for something else than a ticket (open, join, declare, init, replace, restart,
  * rewind, worker_state, sync, barrier, leave), and none while another closes the handle. Different handles are
  * independent: they share nothing but lookups of the same host name that are under way. A lookup has a thread of its
- * own, which a handle abandons if name servers are silent; the library stays in memory after dlclose(). A handle does
- * not survive fork().
+ * own, which a handle abandons if name servers do not answer; so the library stays in memory after dlclose(). A handle
+ * does not survive fork().
  *
- * Tickets. Pushes, pulls and pd_client_close_step return at once and give a ticket: a number with which pd_client_wait
- * waits for the request's end.
+ * Tickets. Pushes, pulls and pd_client_close_step return at once and give a ticket: the number of the request, for
+ * which pd_client_wait waits.
  *
  * Ownership. Buffers belong to the caller, and the library borrows them. Until the ticket is done, do not change a
  * gradient, and do not read weights.
@@ -76,8 +76,8 @@ typedef uint64_t pd_ticket_id;
 PD_API const char *pd_version(void);
 
 /* Waits until the server has welcomed this worker, after pd_client_open with the option join_later. The errors are
- * those of pd_client_open, and PD_DEADLINE_EXCEEDED, with a text that begins with "waited": not yet; call it again.
- * Returns PD_OK at once if the worker was welcomed before. */
+ * those of pd_client_open, and PD_DEADLINE_EXCEEDED with a text that begins with "waited": call it again to continue
+ * waiting. Returns PD_OK at once if the worker was welcomed before. */
 PD_API int pd_client_join(pd_client *client, pd_error *err);
 
 /* Ends the connection and frees the handle, without waiting for the server or for name servers. Does not leave the job:
@@ -100,7 +100,7 @@ typedef struct pd_welcome {
     uint64_t chunk_elements, max_payload;
     /* Program and version of the server; name of the set of BLAS kernels that the server uses. */
     char server[64], blas_core[32];
-    /* Rounds that the job had closed when this process joined it: the lowest number among its parameters. */
+    /* Number of rounds that were closed when this process joined the job: the lowest number among the parameters. */
     uint64_t step;
     /* If no worker was connected when this process joined: seconds after which the server would have ended the job. 0:
      * a worker was connected, or the job is new. */
@@ -120,9 +120,9 @@ typedef struct pd_client_param {
     pd_dtype push_dtype;
     /* Element type of the weights that this rank receives. 0: PD_F32. */
     pd_dtype pull_dtype;
-    /* Element type of updates. If it is not 0, the server sends the change of the weights in the last step, in this
-     * type, in place of the weights if the buffer has the weights of the step before, and if the optimizer gives
-     * updates (Shampoo with a communication_dtype and without communicate_params). 0: no updates.
+    /* Element type of updates; 0: no updates. An update is the change of the weights in the last step. The server sends
+     * updates in place of weights if the buffer has the weights of the step before, and if the optimizer computes
+     * updates (Shampoo with a communication_dtype and without communicate_params).
      *
      * The client adds the change to the weights in the caller's buffer, which then equal the server's weights bit for
      * bit. So every pull must get the same buffer, with the content that the last pull left in it. pull_dtype must be
@@ -189,8 +189,8 @@ PD_API int pd_client_init(pd_client *client, void *const *weights, pd_error *err
  * optimizers, schedules and random numbers continue from there. A rank that was further ahead goes back and takes its
  * last step again.
  *
- * The state of the optimizers is lost: momentum, second moments, statistics and roots begin anew (`paramctl import`
- * brings recorded state into the new job). The operators' `set` commands are lost too.
+ * The state of the optimizers is lost: momentum, second moments, statistics and roots begin anew (`paramctl
+ * import-state` puts saved state into the new job). The operators' `set` commands are lost too.
  *
  * A ticket that was under way may have brought new weights of some tensors or chunks and not of others. For the tensors
  * that it did bring, rank 0 then sends weights that are newer than start_step. The ranges of a ranged parameter may
@@ -300,8 +300,8 @@ typedef struct pd_push_options {
         size_t worker_state_bytes;
         size_t note_bytes;
     };
-    /* Number of the change that the program has made by hand to this rank's weights since the last step, the same on
-     * all ranks: see pd_client_replace. 0: none, or none since it has received them (pd_client_init, a pull). */
+    /* If the program has changed this rank's weights by hand since it last received them: the number of the change, the
+     * same on all ranks (see pd_client_replace). 0: it has not changed them. */
     uint64_t replaces;
 } pd_push_options;
 
@@ -327,8 +327,8 @@ typedef struct pd_push_options {
  * If a push of this step fails while the step is being closed, the ticket has that push's error. Push again, then close
  * the step again. */
 PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket, pd_error *err);
-/* Replaces weights of the running job by those that the program has changed by hand since the last step: clamped,
- * masked, rolled back, restarted. The optimizers' state stays as it is, and the step number, too.
+/* Replaces weights of the running job by weights that the program has changed by hand since the last step, for instance
+ * clamped or masked. The optimizers' state and the step number stay as they are.
  *
  * Every rank changes its own weights, all in the same way. Rank 0 then makes this call. After it every rank, rank 0
  * too, gives the number of the change with all its pushes of the next step (pd_push_options.replaces):
@@ -339,27 +339,27 @@ PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *
  *     pd_client_push_pull(client, items, n, &(pd_push_options){ .replaces = number }, &ticket, &err);
  *
  * items[i].weights is the parameter's whole tensor in pull_dtype; other fields of the items are not read. `replaces` is
- * the number of the change: any but 0 that all ranks find alike and that differs if the weights do, such as a hash of
- * all weights that have changed. All weights of a call come into force at once, and pulls receive them from then on. A
- * call before the next push replaces those of an earlier call.
+ * the number of the change. It is not 0, all ranks must compute the same number, and other weights must have another
+ * number: a hash of all changed weights, for instance. All weights of a call come into force at once, and later pulls
+ * receive them. Of several calls before the next push, the last one counts.
  *
  * The ranks' pushes of a step must all bring the same number. Otherwise the ticket of the rank whose push comes second
  * ends with PD_FAILED_PRECONDITION. A process that takes a rank over receives changed weights and their number by
  * itself: it gives 0.
  *
  * If the server goes back to a step before the change, rank 0's window cannot help: its calls end with PD_REWIND, and
- * the program takes the steps from there again, with the change. The other ranks continue by their windows.
+ * the program takes the steps again and makes the change again. The other ranks continue by their windows.
  *
  * This call waits. PD_FAILED_PRECONDITION: this is not rank 0; a parameter is ranged, which cannot be replaced; another
  * rank has pushed with other weights already. PD_INVALID_ARGUMENT: a push is under way; `replaces` is 0; a parameter is
  * unknown or given twice. */
 PD_API int pd_client_replace(pd_client *client, const pd_item *items, size_t n, uint64_t replaces, pd_error *err);
-/* Hashes n tensors, of bytes[i] bytes at tensors[i] each, so that a program notices weights that were changed since.
- * Equal bytes give equal hashes on every machine.
+/* Hashes n tensors: hashes[i] becomes the hash of the bytes[i] bytes at tensors[i]. A program that compares it with an
+ * earlier hash finds out whether the tensor was changed. Equal bytes give equal hashes on every machine.
  *
- * every: 0: all bytes are hashed. From 64 on: tensors of more than 4096 bytes are sampled: 64 bytes in each `every`
- *     bytes, or in each quarter if that is less. Which ones follows from `first`, so that other values find in the end
- *     what one value passes over. */
+ * If `every` is less than 64, or a tensor has at most 4096 bytes, all of its bytes are hashed. Otherwise 64 bytes are
+ * hashed out of each `every` bytes, or out of each quarter of the tensor if that is shorter. `first` chooses which
+ * 64 bytes: calls with different values of `first` hash different bytes. */
 PD_API void pd_client_fingerprint(const void *const *tensors, const size_t *bytes, size_t n, size_t every, size_t first,
                                   uint64_t *hashes);
 /* Receives the weights of parameters once at least `min_step` of their rounds are closed. With min_step 0 it receives
@@ -397,9 +397,9 @@ PD_API bool pd_client_ready(const pd_client *client, pd_ticket_id ticket);
  *
  * The library only writes it. The program reads the 8 bytes, which makes it unreadable again, and then asks
  * pd_client_ready for each ticket that it waits for: in this order, no ticket is missed. It is readable from the first
- * call on, since tickets may be done already. If several parts of a program wait by it, one of them reads it and tells
- * the others. A thread in pd_client_wait does not need it. Before the first call of this function nothing is made or
- * written. */
+ * call on, since tickets may be done already. If several modules of a program use the descriptor, one of them reads it
+ * and tells the others. A thread in pd_client_wait does not need it. The first call of this function makes the
+ * descriptor. */
 PD_API int pd_client_fd(pd_client *client);
 
 /* Waits until every rank of the job has called this function as often as this rank. */
@@ -438,7 +438,8 @@ PD_API int pd_client_recall(pd_client *client, void *out, size_t room, size_t *b
 PD_API uint64_t pd_client_durable(const pd_client *client);
 /* Waits until `step` is durable: until a checkpoint of this step or a later one is on the server's disk, which the
  * server makes at once. 0: the step at which the job is now. PD_FAILED_PRECONDITION: the job has no checkpoints
- * (durability = none). PD_UNAVAILABLE: its disk has failed. This call waits; one for another step asks anew. */
+ * (durability = none). PD_UNAVAILABLE: its disk has failed. This call waits. A call for another step than an earlier
+ * call, which timed out, gives the earlier one up. */
 PD_API int pd_client_sync(pd_client *client, uint64_t step, pd_error *err);
 
 /* The two streams of random numbers that a rank draws from. From the shared stream all ranks draw the same numbers
@@ -465,18 +466,19 @@ PD_API void pd_client_normal(const pd_client *client, pd_stream stream, uint64_t
 
 /* What a client counts from pd_client_open on: bytes, connections, frames. */
 typedef struct pd_client_stats {
-    /* Bytes sent and received, in all; bytes of gradients and weights among them. */
+    /* Number of bytes sent and received; how many of these were gradients sent and weights received. */
     uint64_t bytes_out, bytes_in, payload_out, payload_in;
-    /* Connections that were made; frames that were sent again after a reconnect. */
+    /* Number of connections made; number of frames that were sent again after a reconnect. */
     uint64_t connects, resent;
-    /* Bytes of gradients and weights in memory shared with the server, which bytes_out and bytes_in do not count. */
+    /* Number of bytes of gradients and weights that went through shared memory; not counted in bytes_out, bytes_in. */
     uint64_t shared_out, shared_in;
-    /* How often the server went back to a checkpoint; frames of the window that were sent again then. */
+    /* How often the server went back to a checkpoint; number of frames that the window then sent again. */
     uint64_t rewinds, replayed;
 } pd_client_stats;
 
-/* Tells how the structs of the public headers lie in memory. Writes the first n of its numbers to `out` (NULL if n is
- * 0), and returns how many there are in all. A binding calls it twice, and compares the numbers with its own structs.
+/* Describes the memory layout of the structs of the public headers. Writes the first n of its numbers to `out` (NULL if
+ * n is 0), and returns how many there are in all. A binding calls it twice, and compares the numbers with its own
+ * structs.
  *
  * The numbers of one struct are its size, how many fields it has, and the offset of each field, in the order of the
  * header. The structs come in this order: pd_error, pd_shape, pd_client_options, pd_welcome, pd_client_param, pd_item,

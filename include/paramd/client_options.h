@@ -1,12 +1,14 @@
-/* paramd/client_options.h - what a client handle is opened with. Include paramd/client.h. */
+/* paramd/client_options.h - declares the options of pd_client_open. Programs include paramd/client.h, which includes
+ * it. */
 #ifndef PARAMD_CLIENT_OPTIONS_H
 #define PARAMD_CLIENT_OPTIONS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What becomes of a job of this name that exists. AUTO: the server decides by the run (client/README.md, "Runs"). YES:
- * continue it, also take over this rank from a process that lives. NO: begin anew, if no worker is connected. */
+/* What pd_client_open does if a job of this name exists. AUTO: the server decides by the run (client/README.md,
+ * "Runs"). YES: continue the job, and take this rank over even from a living process. NO: begin the job anew, if no
+ * worker is connected. */
 enum pd_resume { PD_RESUME_AUTO, PD_RESUME_YES, PD_RESUME_NO };
 
 /* Server and job that a client connects to, and the behaviour of the handle. A field that is 0 or NULL is taken from
@@ -32,7 +34,7 @@ typedef struct pd_client_options {
     const char *const *rules;
     /* Text that names this worker in operators' displays. Default: "host:pid". */
     const char *label;
-    /* Most seconds that each call with this client waits, for the server and for whatever is between. Default: 120. */
+    /* Most seconds that each call with this client waits for the server, the network and name servers. Default: 120. */
     double deadline;
     /* Makes the client add an XXH3 checksum to every frame. */
     bool checksum;
@@ -44,9 +46,9 @@ typedef struct pd_client_options {
     uint64_t nonce;
     /* Called with a notice: one sentence for the user, without a newline, valid during the call. There are four kinds:
      * calls have waited 2 s without a connection; the server does not let the process into its job yet; the job is left
-     * over from an earlier run; the server warns of the job ("warning of the server: ...", each once, to rank 0). The
-     * thread that called the library calls it within a call that waits; it must not call the library. NULL: the notice
-     * is written to standard error as "paramd: TEXT". */
+     * over from an earlier run; the server warns about the job ("warning of the server: ...", each once, to rank 0). A
+     * library call that waits calls `notice` in its own thread. `notice` must not call the library. NULL: the notice is
+     * written to standard error as "paramd: TEXT". */
     void (*notice)(void *arg, const char *text);
     /* A pointer for the program's own use: the first argument of each call of `notice`. */
     void *notice_arg;
@@ -59,18 +61,20 @@ typedef struct pd_client_options {
     /* pd_client_open returns at once, before there is a connection. The program then calls pd_client_join, before any
      * other call, and makes that call again as long as it returns PD_DEADLINE_EXCEEDED. */
     bool join_later;
-    /* Most seconds that one call waits before it returns PD_DEADLINE_EXCEEDED with a text that begins with "waited". It
-     * does not count for pd_client_open and pd_client_wait. `deadline` is then no more than the time that notices speak
-     * of: the program makes the call again until it has waited long enough. Default: `deadline`. */
+    /* Most seconds that one call waits before it returns PD_DEADLINE_EXCEEDED with a text that begins with "waited".
+     * The program makes the call again until it has waited long enough; notices still name `deadline`. pd_client_open
+     * and pd_client_wait do not use this limit. Default: `deadline`. */
     double slice;
-    /* Number of steps whose pushes the client keeps, until they are durable: the window. If the server is restarted and
-     * goes back to a checkpoint that is not older than that, the client resends them by itself, and the program does
-     * not notice. Takes memory for a copy of as many steps' gradients. The server makes checkpoints at least every half
-     * window of the job's smallest, if its disk can do it. 0: the client keeps none. A program with a window must
-     * handle PD_REWIND, too: a process that began after the checkpoint does not have the pushes that the server needs,
-     * and a slow disk may leave the last checkpoint out of reach. Worker states and the ends of steps belong to the
-     * window. Outcomes and pulled weights of a push that is sent again are compared with the first ones: a difference
-     * ends the handle with PD_FAILED_PRECONDITION. */
+    /* The window: most steps whose pushes, worker states and pd_client_close_step the client keeps, until they are
+     * durable. 0: it keeps none. It needs memory for a copy of the gradients of so many steps.
+     *
+     * If a restarted server goes back to a checkpoint that is at most so many steps old, the client sends the steps
+     * after the checkpoint again, and the program does not notice. The client compares the outcomes and pulled weights
+     * with those of the first time; a difference ends the handle with PD_FAILED_PRECONDITION.
+     *
+     * So that the window suffices, the server tries to make a checkpoint at least every w/2 steps, where w is the
+     * smallest window of the job's workers. A program with a window must still handle PD_REWIND: the disk may be too
+     * slow for that, and a process that began after the checkpoint does not have the pushes that the server needs. */
     uint32_t window;
     /* Files for tls:// addresses (client/README.md), read for each connection: the worker's token; authorities that
      * sign the server's certificate; the client's own certificate and key. Default: PARAMD_TOKEN_FILE, PARAMD_CA_FILE

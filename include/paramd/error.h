@@ -17,7 +17,7 @@ extern "C" {
 /* Marks the functions that a shared library exports. */
 #define PD_API __attribute__((visibility("default")))
 
-/* The list of codes as X(name, value, short text), for macros that make an enum or a table of it. */
+/* The list of error codes as X(name, value, short text): a macro X makes an enum or a table from it. */
 #define PD_ERRORS(X)                                                                                                   \
     X(OK, 0, "ok")                                                                                                     \
     X(CANCELLED, -1, "cancelled")                                                                                      \

@@ -15,7 +15,7 @@
  * auto. It is read when the library is loaded. The optimizers' own loops give the same bits with every set.
  *
  * Tensors are float32, dense and row-major, and belong to the caller. The structs of this file stay as they are in
- * every libparamd_optim.so.0. The daemon schedules the same parts itself (server/optim/optimizer.h). */
+ * every libparamd_optim.so.0. The daemon calls the same optimizers through server/optim/optimizer.h. */
 #ifndef PARAMD_OPTIM_H
 #define PARAMD_OPTIM_H
 
@@ -31,7 +31,7 @@ extern "C" {
 typedef struct pd_optimizer_ops pd_optimizer_ops;
 typedef struct pd_optimizer_ops pd_row;
 
-/* Returns the optimizer at this place in the table of optimizers, counted from 0; NULL behind the last one. */
+/* Returns the optimizer at this place in the table of optimizers, counted from 0; NULL past the last one. */
 PD_API const pd_optimizer_ops *pd_optim_at(size_t index);
 /* Returns an optimizer by its name, for instance "sgd"; NULL if there is none. */
 PD_API const pd_optimizer_ops *pd_optim_find(const char *name);
@@ -96,6 +96,7 @@ typedef struct pd_hyper_text pd_hyper_text;
  * texts from the original, which must live longer than the copy. Setting a value in the copy does not change the
  * original. */
 typedef struct pd_hypers {
+    /* The optimizer. */
     const pd_optimizer_ops *row;
     /* The values, in the order of pd_optimizer_hypers. For a scheduled hyperparameter it is the value of the first
      * step. */
@@ -194,7 +195,7 @@ PD_API int pd_model_new(pd_model **out, const pd_declaration *params, size_t cou
 /* Accepts NULL. */
 PD_API void pd_model_free(pd_model *model);
 
-/* Recorded random numbers that a step uses in place of its own, to replay a run. Borrowed during the call. */
+/* Given random numbers that a step uses in place of its own, to repeat a recorded run. Borrowed during the call. */
 typedef struct pd_draws {
     /* The normally distributed random numbers that the optimizer kron draws in a step, laid out as the stacked, padded
      * blocks of the original implementation. NULL: the numbers that follow from the seed. */
@@ -222,7 +223,7 @@ typedef struct pd_step_io {
     uint64_t hypers_mask;
     /* Receives the change of all weights; or NULL. Not every optimizer computes the change. */
     float *update;
-    /* Recorded random numbers for this step; NULL: numbers that follow from the seed. */
+    /* Random numbers for this step; NULL: those that follow from the seed. */
     const pd_draws *draws;
 } pd_step_io;
 

@@ -49,9 +49,9 @@ PD_API bool pd_shape_equal(const pd_shape *a, const pd_shape *b);
 /* Writes a shape as "(128, 784)" into `text` (192 bytes are enough for any shape), and returns `text`. */
 PD_API char *pd_shape_text(const pd_shape *shape, char *text, size_t size);
 
-/* Returns the number of elements in one piece of a range. Elements [start, end) of a tensor travel in pieces, which are
- * cut at the multiples of `chunk` (>= 1). An empty range has one piece of 0 elements, at its start. `first` is the
- * first element of the piece; returns -1 if no piece begins there. */
+/* Returns the number of elements of the piece that begins at element `first`; -1: no piece begins there. The elements
+ * [start, end) of a tensor travel in pieces, which are cut at the multiples of `chunk` (>= 1). An empty range has one
+ * piece of 0 elements, at its start. */
 PD_API int64_t pd_range_piece(int64_t start, int64_t end, uint64_t chunk, uint64_t first);
 
 /* Logical names of a tensor's dimensions are a text like "layers,embed,mlp": one name per dimension, separated by
