@@ -52,8 +52,8 @@ static int open_file(reading *r, size_t file, pd_error *err)
 /* Fills *err with PD_DATA_LOSS, the place of the damaged record, and `what`: what is wrong with it. */
 static int damaged(const reading *r, const pd_wal_place *place, pd_error *err, const char *what)
 {
-    return pd_fail(err, PD_DATA_LOSS, "%.300s/%s: the record of step %" PRIu64 ", at byte %" PRIu64 ": %s", r->index.dir,
-                   r->index.files[place->file].name, place->header.step, place->offset, what);
+    return pd_fail(err, PD_DATA_LOSS, "%.300s/%s: the record of step %" PRIu64 ", at byte %" PRIu64 ": %s",
+                   r->index.dir, r->index.files[place->file].name, place->header.step, place->offset, what);
 }
 
 /* Reads all bytes of a record before its link, and compares their hash with the link. */
