@@ -10,8 +10,9 @@
 
 /* The mutants. Each has a name and a text that says what goes wrong. */
 #define PD_MUTANTS_TABLE(X)                                                                                            \
-    X(roots_largest_first, "the root pool takes the largest task first, across all jobs, so a small job's root never " \
-                           "runs beside a large job's")                                                                \
+    X(roots_largest_first,                                                                                             \
+      "the preconditioner pool takes the largest task first, across all jobs, so a small job's root never "            \
+      "runs beside a large job's")                                                                                     \
     X(leave_incoming,                                                                                                  \
       "a Leave is answered while a push arrives, and the push goes on for a job that the connection has no more")      \
     X(wake_own_only, "memory that comes home wakes its own connection alone, not those that the whole budget stopped") \
@@ -50,7 +51,7 @@
     X(release_one_more, "a Release frees one answer more than the worker has read")                                    \
     X(place_of_another, "an answer in shared memory gives the place of the piece before")                              \
     X(lent_unheld, "lent weights are given back when their answer is sent, not when it is released")                   \
-    X(keeper_stays, "a worker that never releases answers is not closed")                                              \
+    X(unreleased_stays, "a worker that never releases answers is not closed")                                          \
     X(end_unseen, "the client takes weights from shared memory although the connection had ended")                     \
     X(block_free_when_sent, "the place of a gradient in shared memory is free when its push is sent, not answered")    \
     X(given_up_block_free, "the place of a gradient is free when its push is given up, though the server may read it") \
@@ -65,22 +66,23 @@
     X(failed_counts, "a checkpoint that could not be written counts as durable")                                       \
     X(cut_without_rest, "parameters take further steps while a checkpoint is made: their state is newer than their "   \
                         "weights")                                                                                     \
-    X(note_of_another_step, "a checkpoint has the notes of the step after it")                                         \
+    X(worker_state_of_another_step, "a checkpoint has the worker states of the step after it")                         \
     X(counted_in_cut_and_again, "a restored job counts the contributions of the checkpoint's last step once more")     \
     X(window_forgets, "the client does not send the last push of a step in its window again")                          \
     X(barriers_forgotten, "a client that comes back does not say how many barriers it has passed")                     \
-    X(entry_durable_unwritten, "an entry of a log counts as durable before it is written")                             \
-    X(logged_aggregates_reused, "the buffers of an entry are used for the next step before they are written")          \
-    X(log_forgets_roots, "an entry leaves out which roots the step has taken")                                         \
-    X(control_unread, "a restart does not read the decision records")                                                  \
-    X(control_base_early, "decision records are given up before the checkpoint that has them is durable")              \
-    X(entries_before_checkpoint, "entries are written before the checkpoint that they follow is durable")              \
+    X(record_durable_unwritten, "a record of the WAL counts as durable before it is written")                          \
+    X(recorded_aggregates_reused, "the buffers of a record are used for the next step before they are written")        \
+    X(record_forgets_roots, "a record leaves out which roots the step has taken")                                      \
+    X(decisions_unread, "a restart does not read the decision records")                                                \
+    X(decisions_base_early, "decision records are given up before the checkpoint that has them is durable")            \
+    X(records_before_checkpoint, "records are written before the checkpoint that they follow is durable")              \
     X(change_not_counted, "weights that are replaced do not count as a change of the state besides steps")             \
     X(end_unsynced, "the mark that a job has ended counts as written before its directory is synced")                  \
-    X(world_change_forgets_last,                                                                                       \
+    X(resize_forgets_last,                                                                                             \
       "a job that goes on with another number of workers loses the weights of its last parameter")                     \
-    X(world_change_forgets_notes, "a job that goes on with another number of workers forgets the notes of its ranks")  \
-    X(world_change_undurable, "a job that goes on with another number of workers forgets which step is durable")       \
+    X(resize_forgets_worker_states,                                                                                    \
+      "a job that goes on with another number of workers forgets the worker states of its ranks")                      \
+    X(resize_undurable, "a job that goes on with another number of workers forgets which step is durable")             \
     X(repeated_given_up,                                                                                               \
       "a checkpoint that is cut while steps are repeated gives up the records of the steps after it")                  \
     X(barriers_of_others, "a new process passes the barriers that earlier processes of its rank have passed")          \

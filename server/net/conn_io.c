@@ -263,7 +263,7 @@ void pd_conn_tick(pd_conn *conn, uint64_t now)
         too_slow(conn, PD_DEADLINE_EXCEEDED, "incomplete frame: not received", config->times.read_ms);
     else if (!pd_output_empty(&conn->output) && now - conn->times.write > config->times.write_ms)
         pd_conn_close(conn, "the peer did not read an answer in time");
-    else if (conn->output.outstanding.n > 0 && !PD_MUTANT(keeper_stays) &&
+    else if (conn->output.outstanding.n > 0 && !PD_MUTANT(unreleased_stays) &&
              now - conn->output.outstanding.since_ms > config->times.write_ms)
         pd_conn_close(conn, "the peer did not release an answer in shared memory in time");
     else if (pd_framer_stalled(conn->framer) && pd_output_empty(&conn->output) &&

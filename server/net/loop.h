@@ -130,14 +130,14 @@ typedef struct pd_conn_table {
 } pd_conn_table;
 
 /* Memory for payloads, and the connections that wait for it. */
-typedef struct pd_ingest {
+typedef struct pd_payload_memory {
     pd_pool *pool;
     pd_admission admission;
     bool stall_over;      /* memory has become free: connections with a held-back frame try again */
     bool short_of_budget; /* a connection waits because all ranks together use up the ingest budget */
     bool unreported;      /* a connection waits, and the step thread was not told because there was no memory for the
                            * message */
-} pd_ingest;
+} pd_payload_memory;
 
 /* The roles, what each identity uses, whose held-back frame is next, and which connections may be closed for new
  * ones. */
@@ -166,7 +166,7 @@ struct pd_daemon {
     pd_platform platform;
     pd_loop_mail mail;
     pd_conn_table table;
-    pd_ingest ingest;
+    pd_payload_memory ingest;
     pd_peers peers;
     pd_version_table *versions;
     pd_arena *arena; /* memory for unpacking the header of the frame that is processed now */

@@ -9,19 +9,19 @@ for mutant in roots_largest_first leave_incoming request_zero close_counts_refus
     buffer_lost version_back parked_forever duplicate_counted \
     image_forgets_outcome torn_export export_outlives_operator \
     loan_ends_with_connection loan_has_a_unit_more any_seals holes_lent refused_share_leaks release_one_more \
-    place_of_another lent_unheld keeper_stays sharing_outlives_connection any_run deferred_forever \
+    place_of_another lent_unheld unreleased_stays sharing_outlives_connection any_run deferred_forever \
     flow_overtaken; do
     if "$1" --seeds 1..300 --mutant $mutant > /dev/null 2>&1; then
         echo "$mutant was not found within 300 seeds"
         status=1
     fi
 done
-# Those of checkpoints and logs, in plans with crashes.
+# Those of checkpoints and WALs, in plans with crashes.
 for mutant in fsync_left_out dir_sync_left_out rename_unsynced trusts_unsynced retention_takes_newest \
-    old_removed_first failed_counts cut_without_rest note_of_another_step counted_in_cut_and_again window_forgets \
-    barriers_forgotten barriers_of_others@158 image_forgets_roots entry_durable_unwritten logged_aggregates_reused \
-    log_forgets_roots entries_before_checkpoint change_not_counted@400 end_unsynced control_unread@334 \
-    world_change_forgets_last world_change_forgets_notes world_change_undurable repeated_given_up@1996; do
+    old_removed_first failed_counts cut_without_rest worker_state_of_another_step counted_in_cut_and_again \
+    window_forgets barriers_forgotten barriers_of_others@158 image_forgets_roots record_durable_unwritten recorded_aggregates_reused \
+    record_forgets_roots records_before_checkpoint change_not_counted@400 end_unsynced decisions_unread@334 \
+    resize_forgets_last resize_forgets_worker_states resize_undurable repeated_given_up@1996; do
     first=1
     [[ $mutant != *@* ]] || first=${mutant#*@}
     if "$1" --seeds "$first..$((first + 299))" --crashes --mutant "${mutant%@*}" > /dev/null 2>&1; then

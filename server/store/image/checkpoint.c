@@ -337,7 +337,7 @@ static int copy_slice(pd_job *job, const pd_slice *slice, pd_error *err)
 static int copy_worker_state(pd_job *job, pd_checkpoint_image *image, uint32_t rank, pd_error *err)
 {
     const pd_worker_state *state =
-        pd_worker_states_find(&job->ranks[rank], image->step + PD_MUTANT(note_of_another_step));
+        pd_worker_states_find(&job->ranks[rank], image->step + PD_MUTANT(worker_state_of_another_step));
     pd_worker_state *to = &image->worker_states[image->n_worker_states];
 
     if (state == NULL) return PD_OK;

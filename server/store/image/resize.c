@@ -117,7 +117,7 @@ static int copy_param(pd_job *to, pd_job *from, uint32_t i, scratch *memory, pd_
     int rc = copy_part(to, from, i, memory, err);
 
     if (rc != PD_OK) return rc;
-    if (!PD_MUTANT(world_change_forgets_last) || i + 1 < from->steps.n_params)
+    if (!PD_MUTANT(resize_forgets_last) || i + 1 < from->steps.n_params)
         memcpy(param->next->at[PD_F32], from->steps.params[i].current->at[PD_F32],
                (size_t)param->elements * sizeof(float));
     pd_param_image_publish(&to->steps, param);
@@ -160,7 +160,7 @@ static int copy_ranks(pd_job *to, const pd_job *from, pd_error *err)
 
     for (uint32_t r = 0; rc == PD_OK && r < to->steps.members.ranks && r < from->steps.members.ranks; r++) {
         supersede(&to->ranks[r].saved, &from->ranks[r].saved);
-        if (!PD_MUTANT(world_change_forgets_notes)) rc = copy_worker_states(to, r, &from->ranks[r], err);
+        if (!PD_MUTANT(resize_forgets_worker_states)) rc = copy_worker_states(to, r, &from->ranks[r], err);
     }
     return rc;
 }
@@ -171,7 +171,7 @@ static void copy_checkpointing(pd_checkpoint_policy *to, const pd_checkpoint_pol
     to->on_disk = from->on_disk;
     to->newest = from->newest;
     to->newest.changes = 0;
-    to->durable_step = PD_MUTANT(world_change_undurable) ? 0 : from->durable_step;
+    to->durable_step = PD_MUTANT(resize_undurable) ? 0 : from->durable_step;
     to->steps.retry = from->newest.step + 1;
     to->decisions = (pd_decision_stream){ .number = from->decisions.number, .fresh = true };
     to->counts = from->counts;

@@ -30,7 +30,7 @@ static void visit_input(pd_archive *archive, const pd_param *param, pd_step_inpu
 {
     pd_archive_agree(archive, "parameter", param->name);
     pd_archive_fields(archive, &input_table, input);
-    if (PD_MUTANT(log_forgets_roots) && !pd_archive_is_reading(archive)) taken->n = 0;
+    if (PD_MUTANT(record_forgets_roots) && !pd_archive_is_reading(archive)) taken->n = 0;
     pd_archive_count(archive, &taken->n, taken->room, 1);
     pd_archive_records(archive, &root_table, taken->at, taken->n);
 }

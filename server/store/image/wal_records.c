@@ -220,7 +220,7 @@ static void copied_decisions(pd_job *job)
      * before the cut. So this checkpoint makes none of them obsolete. */
     stream->mark = pd_wal_repeats(&job->steps) && !PD_MUTANT(repeated_given_up) ? stream->base : stream->number;
     stream->copied = job->checkpointing.cut.step;
-    if (PD_MUTANT(control_base_early)) stream->base = stream->mark;
+    if (PD_MUTANT(decisions_base_early)) stream->base = stream->mark;
     pd_sets_copied(job);
     if (stream->on) return;
     stream->headed = true;
@@ -276,7 +276,7 @@ static void take_aggregates(const pd_steps *steps, pd_wal_record *record)
         if (input->aggregate == NULL) continue;
         record->parts[i] =
             (pd_wal_part){ input->aggregate, steps->params[i].elements, steps->params[i].buffers.pool[PD_F32] };
-        if (PD_MUTANT(logged_aggregates_reused)) {
+        if (PD_MUTANT(recorded_aggregates_reused)) {
             pd_buffer_pool_give(steps->params[i].buffers.pool[PD_F32], input->aggregate);
             record->parts[i].pool = NULL;
         }
@@ -405,7 +405,7 @@ static void hand_over_step(pd_job *job, pd_effect *effect)
         job->steps.wal->inputs.under_way--;
         return;
     }
-    if (PD_MUTANT(entry_durable_unwritten)) {
+    if (PD_MUTANT(record_durable_unwritten)) {
         job->checkpointing.durable_step = effect->u.wal->step;
         pd_checkpoint_policy_tell(job);
     }
@@ -456,7 +456,7 @@ static void begin_steps(pd_job *job, uint64_t base)
 {
     if (!job->checkpointing.steps.wanted || job->checkpointing.steps.left || pd_wal_records_steps(&job->steps)) return;
     job->checkpointing.steps.moved = NULL;
-    job->checkpointing.steps.waits = !has_base(job, base) && !PD_MUTANT(entries_before_checkpoint);
+    job->checkpointing.steps.waits = !has_base(job, base) && !PD_MUTANT(records_before_checkpoint);
     pd_wal_begin_steps(&job->steps, base, base);
 }
 

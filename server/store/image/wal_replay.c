@@ -261,7 +261,7 @@ static int read_decisions(pd_jobs *jobs, const pd_wal_record *record, pd_error *
 
     if (job == NULL || job->saved.creator != record->creator || job->steps.wal == NULL)
         return pd_fail(err, PD_NOT_FOUND, "no job %.200s for a record of decisions", record->job);
-    if (!PD_MUTANT(control_unread)) {
+    if (!PD_MUTANT(decisions_unread)) {
         pd_archive_begin_read(&archive, record->head, record->head_bytes);
         pd_wal_image_read_decisions(&archive, job);
         rc = pd_archive_end(&archive, NULL, NULL, err);
