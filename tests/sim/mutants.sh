@@ -19,9 +19,10 @@ done
 # Those of checkpoints and WALs, in plans with crashes.
 for mutant in fsync_left_out dir_sync_left_out rename_unsynced trusts_unsynced retention_takes_newest \
     old_removed_first failed_counts cut_without_rest worker_state_of_another_step counted_in_cut_and_again \
-    window_forgets barriers_forgotten barriers_of_others@158 image_forgets_roots record_durable_unwritten recorded_aggregates_reused \
-    record_forgets_roots records_before_checkpoint change_not_counted@400 end_unsynced decisions_unread@334 \
-    resize_forgets_last resize_forgets_worker_states resize_undurable repeated_given_up@1996; do
+    window_forgets barriers_forgotten barriers_of_others@158 image_forgets_roots record_durable_unwritten \
+    recorded_aggregates_reused record_forgets_roots records_before_checkpoint change_not_counted@400 \
+    end_unsynced decisions_unread@334 resize_forgets_last resize_forgets_worker_states resize_undurable \
+    repeated_given_up@1996; do
     first=1
     [[ $mutant != *@* ]] || first=${mutant#*@}
     if "$1" --seeds "$first..$((first + 299))" --crashes --mutant "${mutant%@*}" > /dev/null 2>&1; then
