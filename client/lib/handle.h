@@ -13,10 +13,12 @@
 
 struct pd_client {
     pd_io io;
-    pd_core *core;          /* protocol state machine; used only while it is locked (pd_io_enter) */
-    pd_address *urls;       /* the server's addresses; owned */
-    pd_secure secure;       /* paths of the files for tls:// addresses */
-    double deadline, slice; /* in seconds, see pd_client_options */
+    pd_core *core;    /* protocol state machine; used only while it is locked (pd_io_enter) */
+    pd_address *urls; /* the server's addresses; owned */
+    pd_secure secure; /* paths of the files for tls:// addresses */
+    /* seconds: how long a call may take until it fails, and how long it waits at most before the caller can interrupt
+     * it (pd_client_options) */
+    double deadline, slice;
     pd_notices notices;
     double alone; /* seconds for which calls have waited without a connection; 0 again after a connection */
     bool told;    /* the user got the notice that calls wait without a connection */

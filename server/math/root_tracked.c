@@ -421,8 +421,8 @@ PD_INLINE void ladder_rise(const tracking *t, float *restrict s, int64_t i, int6
     }
 }
 
-/* Computes y_j <- F_ij D_ij for j >= from from row i of B, with D_ij = (f(d_i) - f(d_j)) / (d_i - d_j) = -1 / (d_i d_j
- * s_p(y_i, y_j)) and f(x) = x^(-1/p). */
+/* Writes the elements j >= from of row i of F o D (see the top of the file) to y[j]. `b` is row i of B, which equals F
+ * off the diagonal. D_ij = -1 / (d_i d_j s_p(t->y[i], t->y[j])). */
 PD_INLINE void divided_row(const tracking *t, float *restrict y, const float *restrict b, int64_t i, int64_t from)
 {
     int64_t n = t->n;

@@ -175,7 +175,8 @@ static void erase_idle(pd_buffer_pool *pool, size_t keep)
     }
 }
 
-/* Frees idle buffers beyond those that the users need. */
+/* Frees idle buffers beyond those that the users need; of buffers in a segment, only the pages. Frees the pool as well,
+ * if it has no users and all its buffers are back. */
 static void trim(pd_buffer_pool *pool)
 {
     size_t keep = IDLE_PER_USER * pool->users + pool->more;

@@ -47,8 +47,8 @@ int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *
     return pd_aggregate_fits_whole(&job->values, job->world, how, name, err);
 }
 
-/* Model state is averaged whatever `aggregate` says for gradients: by a weighted mean if `aggregate` is weighted_mean,
- * otherwise by the plain mean. */
+/* Returns how contributions are aggregated. Values of model state (`takes_values`) are averaged whatever the job's
+ * `aggregate` is: by a weighted mean if that is weighted_mean, otherwise by the plain mean. */
 pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_optimizer_ops *row)
 {
     pd_aggregation how = (pd_aggregation)values->at[PD_JOB_KEY_AGGREGATE];

@@ -234,7 +234,7 @@ bool pd_round_has_given(const pd_round *round, uint32_t rank);
 /* Stores what a rank has given to a chunk: `given` is in state HELD, or ABSENT with `frame` NULL. The rank's
  * contribution must be EMPTY before. Returns whether the chunk became complete. */
 bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_contribution given);
-/* Makes a rank's contribution in state HELD EMPTY again. The caller has released its frame. */
+/* Sets a rank's contribution from state HELD back to EMPTY. The caller has released its frame. */
 void pd_round_take_back(pd_round *round, pd_chunk *chunk, uint32_t rank);
 
 /* Return whether all contributions that the chunk needs, or that the whole round needs, have come. */

@@ -176,8 +176,9 @@ static inline pd_admit pd_param_admit(const pd_param *param, uint32_t rank, uint
 /* Returns the bytes of a parameter's published weights and of its next weights together. pulled[t]: they are kept in
  * element type t, besides float32. */
 uint64_t pd_weight_bytes(int64_t elements, const bool pulled[4]);
-/* Joins the pool of the parameter's weights in this element type, or of its updates (PD_UPDATE), with buffers of
- * `bytes` bytes. PD_NO_MEMORY. pd_param_leave_pools leaves all of them. */
+/* Joins the buffer pool for the parameter's published weights in element type `type`, or for the published changes of
+ * its weights if `type` is PD_UPDATE. A buffer has `bytes` bytes. PD_NO_MEMORY: nothing has changed.
+ * pd_param_leave_pools leaves all these pools. */
 int pd_param_join_pool(pd_param *param, const pd_memory *memory, int type, size_t bytes);
 void pd_param_leave_pools(pd_param *param);
 /* Returns how many more bytes weights take if they are also published in this element type; 0: the type is published

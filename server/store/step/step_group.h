@@ -54,7 +54,7 @@ int pd_step_groups_make(pd_steps *steps);
 /* Counts `behind` anew, after the steps of the members were read from an image. */
 void pd_step_group_recount(pd_step_group *group);
 
-/* Returns whether the job steps as a whole. */
+/* Returns whether the job steps as a whole: no parameter begins a step before the aggregates of all are complete. */
 bool pd_steps_are_whole(const pd_steps *steps);
 /* Returns whether the parameter may have to wait for other parameters before it steps. If so, it stays in
  * steps->queue.waiting until its step can begin. */

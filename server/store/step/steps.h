@@ -44,8 +44,8 @@ typedef struct pd_step_figures {
     pd_histogram root_times; /* how long preconditioner tasks took */
 } pd_step_figures;
 
-/* Queues of chunks that can be aggregated, or that have contributions in frames. A chunk is in at most one queue
- * (pd_chunk.list). */
+/* Queues of chunks that can be aggregated now (`complete`, `partial`, `full`), and of chunks that cannot, but whose
+ * contributions occupy the memory of frames (`loose`). A chunk is in at most one queue (pd_chunk.list). */
 typedef struct pd_chunk_queues {
     /* Chunks whose aggregate is a sum. `complete`: all contributions have come. `partial`: those of the lowest ranks
      * have come, those of other ranks are missing. */

@@ -137,8 +137,8 @@ bool pd_replay_has_draws(const pd_trace *trace);
 int pd_replay_server(const pd_trace *trace, const pd_recipe *recipe, const char *url, double timeout,
                      pd_verdict *verdicts, pd_error *err);
 
-/* Averages the recorded gradients of the replicas that have the same shard of the weights, in a trace of averages, and
- * adds to `verdicts` how far each average is from the recorded one. Returns an error of pd_replay_check_replicas, or
+/* For a trace that records gradients and their averages, but no weights: averages the gradients of the replicas that
+ * have the same shard of the weights, and adds to `verdicts` how far each average is from the recorded one. Returns an error of pd_replay_check_replicas, or
  * PD_NO_MEMORY. */
 int pd_replay_average(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_error *err);
 /* Checks that the number of replicas in a trace of averages fits the number of shards and the way of averaging.
