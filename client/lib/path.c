@@ -17,9 +17,8 @@
 #define ANSWER_NS (1000 * MS) /* in PD_PATH_ASKING, the server must answer within this time and four round trips */
 #define LEAST_PATIENCE_NS (2000 * MS)
 #define MOST_PATIENCE_NS (30000 * MS)
-#define CALM_NS                                                                                                        \
-    (60000 * MS)             /* replacing a connection lengthens the patience, unless the last one was replaced
-                              * this long ago */
+/* Replacing a connection lengthens the patience, unless the last one was replaced this long ago. */
+#define CALM_NS (60000 * MS)
 enum { LEAST_ATTEMPTS = 2 }; /* least pd_path_facts.attempts with which the path counts as cut */
 enum { KEEPALIVE_S = 1, KEEPALIVES = 127 };
 

@@ -138,8 +138,8 @@ int pd_replay_server(const pd_trace *trace, const pd_recipe *recipe, const char 
                      pd_verdict *verdicts, pd_error *err);
 
 /* For a trace that records gradients and their averages, but no weights: averages the gradients of the replicas that
- * have the same shard of the weights, and adds to `verdicts` how far each average is from the recorded one. Returns an error of pd_replay_check_replicas, or
- * PD_NO_MEMORY. */
+ * have the same shard of the weights, and adds to `verdicts` how far each average is from the recorded one. Returns
+ * an error of pd_replay_check_replicas, or PD_NO_MEMORY. */
 int pd_replay_average(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_error *err);
 /* Checks that the number of replicas in a trace of averages fits the number of shards and the way of averaging.
  * PD_INVALID_ARGUMENT: it does not. */
