@@ -355,7 +355,8 @@ bool pd_totals_some(pd_totals_count *count, pd_job *job, double *budget_ns)
     return true;
 }
 
-/* Returns the number of ranks whose figures are published: those that a process has had, at most PD_STATS_RANKS. */
+/* Returns the number of ranks whose figures are published: the first ranks that are not absent, at most
+ * PD_STATS_RANKS. */
 static size_t count_published(const pd_job *job)
 {
     size_t n = 0;

@@ -14,7 +14,7 @@ typedef struct pd_jobs {
 
 /* Returns the job of that name; NULL: there is none. `name` may be NULL. */
 pd_job *pd_jobs_find(const pd_jobs *jobs, const char *name);
-/* Returns the job with that number; NULL: there is none. It may be a job that was dropped and waits for root tasks. */
+/* Returns the job with that number; NULL: there is none. The job may be dropped and wait for preconditioner tasks. */
 pd_job *pd_jobs_numbered(const pd_jobs *jobs, uint32_t number);
 /* Puts a job into the table of jobs. PD_NO_MEMORY: nothing has changed. */
 int pd_jobs_add(pd_jobs *jobs, pd_job *job, pd_error *err);

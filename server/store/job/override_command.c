@@ -35,7 +35,7 @@ enum { SAID = 16 }; /* most lines that one command writes to the log */
 #define ENTRY_NS 40.0   /* to read an override of a parameter meanwhile */
 #define OPTION_NS 500.0 /* to read a value */
 #define LETTER_NS 20.0  /* to read a byte of a value */
-#define RECORD_NS 100.0 /* to write the next step of a parameter into the record */
+#define RECORD_NS 100.0 /* to write the next step of a parameter for the stream of decisions */
 /* a command that takes at most this time is answered at once, a longer one in later turns of the job */
 #define AT_ONCE_NS 5e6
 
@@ -59,7 +59,7 @@ typedef struct command {
     size_t common; /* number of bytes of that common beginning */
     pd_param **params;
     uint32_t n; /* number of entries in `params`, which are the parameters that the command's pattern matches */
-    /* how the command applies to the parameters of each optimizer rule, by the rule's index in the job */
+    /* array with an entry for each optimizer rule of the job: the command's values for the rule */
     pd_override_reading *readings;
     size_t n_readings;
     pd_set_result *result;

@@ -43,15 +43,15 @@ void pd_override_state_at(pd_override_state *out, const pd_override_entry *entri
  * rule. */
 int pd_override_check(pd_override_reading *r, const pd_param *param, pd_override_entry added, pd_error *err);
 
-/* The values from which the text of a change's former value was made, so that the same text is not made again. */
+/* The values whose text was last compared with a change's former value, so that the same text is not made again. */
 typedef struct pd_override_shown {
     const pd_hypers *hypers; /* NULL: no parameter has the change yet */
     int64_t count;
-    bool same; /* it is the text of the change */
+    bool same; /* true: these values have the same text as the former value that the change shows */
 } pd_override_shown;
 
-/* Adds to a change that the entry `added` of the parameter makes it, in hyperparameter h. `before` are the overrides
- * that apply at the entry's step before. */
+/* Adds the parameter to a change of the answer: the parameter's new entry `added` changes hyperparameter h. `before`
+ * has the overrides that would apply at the entry's step without it. *last is updated. */
 void pd_override_add_change(pd_set_change *change, pd_override_shown *last, const pd_param *param,
                             const pd_override_state *before, pd_override_entry added, int h);
 

@@ -68,7 +68,7 @@ typedef struct pd_planning {
     /* index of the next parameter that the present stage handles */
     uint32_t at;
     uint32_t n;      /* number of parameters that are in job->steps.params so far */
-    pd_param *names; /* hash table by name of these parameters */
+    pd_param *names; /* hash table by name of these parameters, until the job owns it */
     pd_name_maps *maps;
     pd_plan *plans;
     /* array with an entry for each optimizer rule: the index of the first rule that has the same optimizer */
@@ -81,7 +81,7 @@ typedef struct pd_planning {
     /* bytes that the parameters planned so far take in a checkpoint, and in a WAL record of the stream that has all
      * that steps took */
     uint64_t checkpoint_bytes, entry_bytes;
-    /* number of chunks whose structs are initialized so far; number of ranged parameters among their parameters */
+    /* number of chunks whose structs are initialized so far; number of ranged parameters that have these chunks */
     uint64_t chunks, ranged;
     /* position up to which the initial state of the present parameter's optimizer is written */
     pd_fill fill;
@@ -347,7 +347,7 @@ static int make_optim(pd_job *job, pd_param *param, double *budget_ns, pd_error 
     return pd_optim_bare(&param->optim, &declaration, facts_of(job, param), plan, err);
 }
 
-/* Makes the parameter's optimizer, then writes the initial values of its state, as far as the time budget allows. */
+/* Makes the parameter's optimizer, then writes the initial values of its state, until the time is used. */
 static int make_state(pd_job *job, pd_param *param, double *budget_ns, pd_error *err)
 {
     pd_planning *planning = job->planning;
