@@ -47,6 +47,7 @@ typedef enum stage {
     TAKING,    /* adds the override to all parameters */
 } stage;
 
+/* A command while it is checked and applied; pd_request.part points to it. */
 typedef struct command {
     pd_job *job;
     pd_request *request;

@@ -62,6 +62,7 @@ typedef struct pd_survey {
     uint64_t records;
 } pd_survey;
 
+/* The planning of a job's parameters while it is under way. The job owns it (pd_job.planning). */
 typedef struct pd_planning {
     pd_planning_stage stage;
     pd_survey survey;

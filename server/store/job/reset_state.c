@@ -11,6 +11,7 @@
 
 #define PARAM_NS 50.0 /* estimated ns of one core to look at a parameter, without the comparison of its name */
 
+/* A reset while it is under way: first names are compared, then state is set back, then step counts. */
 struct pd_reset {
     char *pattern;
     pd_glob *glob;
