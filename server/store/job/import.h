@@ -19,7 +19,7 @@
 /* Identifies a tensor of the job's optimizer state; the key of a hash table. The table compares the bytes of this
  * struct, so its padding must be zero. */
 typedef struct pd_address {
-    uint32_t param;
+    uint32_t param; /* index of the parameter */
     /* number of the parameter's block that the tensor belongs to; -1: the tensor is the whole slot */
     int32_t block;
     uint64_t slot;
@@ -41,8 +41,8 @@ typedef struct pd_staged {
 /* A job's import, or a reset, while it is under way. The job owns it. */
 typedef struct pd_import {
     uint64_t conn; /* number of the connection that began the import */
-    pd_staged *table, *first,
-        *last; /* hash table of the staged tensors; list of them, in the order in which they came */
+    /* hash table of the staged tensors by address; first and last of their list, in the order in which they came */
+    pd_staged *table, *first, *last;
     /* array with the largest step count that has come for each parameter, -1: none; NULL: none has come for any
      * parameter */
     int64_t *counts;
@@ -65,8 +65,8 @@ typedef struct pd_import {
     double *wide;    /* buffer for the elements of one tensor as float64; has room for `largest` elements */
 } pd_import;
 
-/* Takes ownership of a PD_REQ_IMPORT for this job, and answers it. A commit is kept, and answered when its tensors
- * are written. */
+/* Takes ownership of a PD_REQ_IMPORT for this job, and answers it. Keeps a commit or
+ * a reset, and answers it when its state is written. */
 void pd_job_import(pd_job *job, pd_request *request, uint64_t now_ns);
 
 /* Returns whether a commit's tensors are being written into the optimizers. The job takes no steps meanwhile. */
