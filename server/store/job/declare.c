@@ -1,9 +1,9 @@
 /* declare.c - answers Declare requests, in which each rank lists its parameters. The parameters of the first rank are
  * planned (planning.c), and the other ranks must declare the same ones.
  *
- * A rank may declare 65,536 parameters, so a Declare goes through stages, each in slices of bounded time. Steps
- * continue between two slices: what is looked at before the last stage does not depend on them. The last stage, in one
- * go, fills the answer and lets the rank's declaration count. */
+ * A rank may declare 65,536 parameters, so a Declare goes through stages, each of which is done in parts of bounded
+ * time. Steps continue between two parts, because no stage before the last depends on them. The last stage fills the
+ * answer and marks the rank as declared, in one part. */
 #include "declare.h"
 
 #include "checkpoint_policy.h"
@@ -22,39 +22,43 @@
 #include <string.h>
 
 /* Estimates of how long parts of a Declare take, in nanoseconds of one core. */
-/* time to check one parameter, when a rank declares after the first one */
+/* time to check one parameter of a Declare after the job's first one */
 #define AGAIN_NS 1500.0
-/* a Declare that takes at most this time is answered at once, a longer one bit by bit in later batches of work, each of
- * which is limited in time */
+/* a Declare that takes at most this time is answered at once, a longer one in parts, in later batches of work */
 #define AT_ONCE_NS 5e6
-#define MATCH_NS 150.0     /* time to compare one parameter with the job's */
-#define BYTE_NS 2.0        /* time to find it by its name, for each byte of the name */
-#define NOTE_NS 100.0      /* time to copy one note, and to count the bytes of a parameter's types */
+#define MATCH_NS 150.0 /* time to compare one parameter with the job's */
+#define BYTE_NS 2.0    /* time to find a parameter by its name, for each byte of the name */
+/* time to copy the note of one parameter's plan, and to count the bytes of the parameter's types */
+#define NOTE_NS 100.0
 #define PULL_NS 120.0      /* time to publish one parameter's weights in another type, without their conversion */
 #define CONVERT_NS 0.5     /* time to convert one element */
 #define AGAIN_ALL_NS 150.0 /* time to publish one parameter of a job that was read from an image */
 #define END_NS 150.0       /* time for one parameter in the last stage */
 
 typedef enum stage {
-    CHECKING, /* only of the first Declare: parameters are checked */
-    PLANNING, /* only of the first Declare: they are planned and made */
-    MATCHING, /* only of others: parameters are compared with those of the job */
-    NOTING,   /* notes are copied into the answer, and bytes counted */
-    PULLING,  /* weights are published in the types in which this rank pulls them */
+    CHECKING, /* for the first Declare: its parameters are checked */
+    PLANNING, /* for the first Declare: its parameters are planned and their memory is allocated */
+    MATCHING, /* for every other Declare: its parameters are compared with those of the job */
+    NOTING,   /* the notes of the parameters' plans are copied into the answer, and the bytes of types are counted */
+    PULLING,  /* weights are published in the element types in which this rank pulls them */
     ENDING,
 } stage;
 
-/* How far a Declare has come: its pd_request.part. */
+/* The progress of a Declare; pd_request.part points to it. */
 typedef struct declaring {
     stage stage;
     uint64_t now_ns;
-    size_t at, n;          /* the parameter that the stage handles next; number of parameters */
-    bool first;            /* it is the job's first Declare */
-    bool ranged;           /* its ranges are stored */
+    /* index in the Declare of the parameter that the stage handles next; number of parameters in the Declare */
+    size_t at, n;
+    bool first;            /* true: this is the job's first Declare */
+    bool ranged;           /* true: the ranges that it declares are stored in the job */
     pd_declared *declared; /* the answer */
-    uint64_t *seen;        /* bit i: it has named parameter i of the job */
-    uint64_t bytes;        /* bytes of types: needed, then counted for the job and not used yet */
-    uint32_t notes, ready; /* number of parameters with notes; with roots that are used as soon as they are ready */
+    uint64_t *seen;        /* set of bits; bit i: the Declare has named parameter i of the job */
+    /* NOTING: bytes that the published element types of the parameters so far need. PULLING: those of them that are
+     * charged to the job but not used yet. */
+    uint64_t bytes;
+    /* number of parameters with notes; number of parameters whose roots are used as soon as they are ready */
+    uint32_t notes, ready;
 } declaring;
 
 static bool has_ready_roots(const pd_param *param)
@@ -104,7 +108,7 @@ static int match_one(const pd_job *job, const pd_request *request, declaring *d,
 /* Checks that the Declare has named all parameters of the job. */
 static int check_whole(const pd_job *job, const declaring *d, pd_error *err)
 {
-    /* Names that differ are as many parameters. */
+    /* A Declare cannot name a parameter twice, so n names are n parameters. */
     for (uint32_t i = 0; d->n < job->steps.n_params && i < job->steps.n_params; i++)
         if ((d->seen[i / 64] >> i % 64 & 1) == 0)
             return pd_fail(
@@ -132,8 +136,8 @@ static uint64_t type_bytes(const pd_param *param, const pd_param_decl *decl)
            (decl->update_dtype != 0 ? pd_param_update_bytes(param, decl->update_dtype) : 0);
 }
 
-/* Publishes the weights of the next parameter in the types that this Declare asks for. Adds an entry to `closed` if
- * they were published before without a type that is new. */
+/* Publishes the weights of the next parameter in the element types that this Declare asks for. If the weights were
+ * published before without one of these types, adds an entry to `closed`. */
 static int pull_one(pd_job *job, const pd_request *request, declaring *d, pd_effect *closed, double *budget_ns,
                     pd_error *err)
 {
@@ -155,8 +159,8 @@ static int pull_one(pd_job *job, const pd_request *request, declaring *d, pd_eff
     return PD_OK;
 }
 
-/* Publishes weights of the next parameters, as far as the time allows, but of one at least. After PD_NO_MEMORY some
- * parameters have new published versions already, which are sent all the same. */
+/* Publishes weights of the next parameters until the time is used, but of at least one. PD_NO_MEMORY: some parameters
+ * have new published versions already, which are sent all the same. */
 static int pull_some(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
 {
     enum { FEW = 1024 };
@@ -173,8 +177,8 @@ static int pull_some(pd_job *job, const pd_request *request, declaring *d, doubl
     return rc;
 }
 
-/* Publishes initial weights that were waiting for this Declare. A parameter's may have waited even if the rank has no
- * elements of it: until the Declare, the rank might have had some. */
+/* Publishes initial weights that were waiting for this Declare. Initial weights of a ranged parameter wait until every
+ * rank has declared, even if this rank has no elements of the parameter. */
 static int publish_landed(pd_job *job, pd_error *err)
 {
     pd_effect *effect = pd_job_new_closed(job, job->steps.n_params);
@@ -205,7 +209,7 @@ static int publish_again(pd_job *job, pd_error *err)
     return PD_OK;
 }
 
-/* Copies the note of the next parameter into the answer, and counts the bytes of its types. */
+/* Copies the note of the next parameter's plan into the answer, and counts the bytes of the parameter's types. */
 static int note_one(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
 {
     const pd_param *param = pd_declared_param(job, request, d->at);
@@ -242,7 +246,7 @@ static void answer(pd_job *job, pd_request *request, declaring *d)
     effect->u.declared.must_init = pd_init_is_asked_of(job, request->rank);
     effect->u.declared.averages_init = pd_job_averages_init(job);
     effect->u.declared.reserve = quota->reserve;
-    /* bytes of the rank's frames that came on earlier connections and are not summed yet */
+    /* bytes of the rank's frames from earlier connections that are not summed yet */
     effect->u.declared.held = quota->declared ? 0 : quota->held;
     pd_effects_add(job->steps.outbox, effect);
 }
@@ -258,7 +262,7 @@ static void note_declared(pd_job *job, pd_rank *rank)
                    job->steps.n_params);
 }
 
-/* Logs that a Declare was refused, and why. A worker that exits because of it may leave no other trace of the
+/* Logs that a Declare was refused, and why. A worker that exits because of the refusal may leave no other trace of the
  * reason. */
 static void note_refusal(pd_job *job, pd_rank *rank, uint32_t number, const pd_error *err)
 {
@@ -268,7 +272,7 @@ static void note_refusal(pd_job *job, pd_rank *rank, uint32_t number, const pd_e
                "refused what %.60s declares: %.240s", rank->label, err->text);
 }
 
-/* Lets the rank's declaration count, and answers it. */
+/* Marks the rank as declared, and answers its Declare. After an error, the caller must call `undo`. */
 static int end_declare(pd_job *job, pd_request *request, declaring *d, pd_rank *rank, double *budget_ns,
                        uint64_t now_ns, pd_error *err)
 {
@@ -279,7 +283,7 @@ static int end_declare(pd_job *job, pd_request *request, declaring *d, pd_rank *
     if (rc != PD_OK) return rc;
     answer(job, request, d);
     if (job->reports.init_ns == 0 && job->steps.progress.n_begun < job->steps.n_params) job->reports.init_ns = now_ns;
-    /* Now that this rank's ranges are known, contributions that other ranks have sent may not wait for it any more. */
+    /* Contributions of other ranks may have waited for this rank's ranges, which are known now. */
     for (uint32_t i = 0; !rank->saved.sealed && i < job->steps.n_params; i++)
         if (job->steps.params[i].ranged && job->steps.params[i].round.open &&
             job->steps.params[i].stage == PD_COLLECTING)
@@ -297,7 +301,7 @@ static void free_declaring(void *part)
     free(d);
 }
 
-/* Returns how far the Declare has come; NULL: out of memory. */
+/* Returns the progress of the Declare, which it creates at the first call. Returns NULL if out of memory. */
 static declaring *declaring_of(const pd_job *job, pd_request *request, pd_error *err)
 {
     declaring *d = request->part;
@@ -317,7 +321,7 @@ static declaring *declaring_of(const pd_job *job, pd_request *request, pd_error 
     return d;
 }
 
-/* Does the work of the present stage for the next parameter, or for some. */
+/* Does the work of the present stage for the next parameter; in the stage PULLING for several. */
 static int advance(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
 {
     if (d->stage == PULLING) return pull_some(job, request, d, budget_ns, err);
@@ -327,7 +331,7 @@ static int advance(pd_job *job, const pd_request *request, declaring *d, double 
     return rc;
 }
 
-/* Ends the stage when all its parameters are handled. */
+/* Ends the present stage, all of whose parameters are handled, and begins the next one. */
 static int next_stage(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
 {
     int rc = PD_OK;
@@ -339,7 +343,8 @@ static int next_stage(pd_job *job, const pd_request *request, declaring *d, doub
         (d->declared = calloc(d->n + 1, sizeof *d->declared)) == NULL)
         rc = pd_job_no_memory(job, err);
     if (d->stage == NOTING) {
-        /* Counts the bytes of all types. Those of a parameter are used when it is published. */
+        /* Charges the bytes of all types to the job. A parameter's share of them is used when the parameter is
+         * published. */
         if ((rc = pd_job_check_total(job, d->bytes, err)) != PD_OK) d->bytes = 0;
         pd_account_take(&job->steps.account, d->bytes);
         if (rc == PD_OK && job->restart.unpublished) {
@@ -352,8 +357,8 @@ static int next_stage(pd_job *job, const pd_request *request, declaring *d, doub
     return rc;
 }
 
-/* Checks and plans the parameters of the first Declare, as far as the time budget allows. Returns false if that needs
- * more time. When it returns true, *rc is PD_OK or an error. */
+/* Checks and plans the parameters of the first Declare until the time is used. Returns false if that needs more time.
+ * When it returns true, *rc is PD_OK or an error. */
 static bool plan_some(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, int *rc, pd_error *err)
 {
     *rc = job->planning == NULL ? pd_planning_begin(job, request, err) : PD_OK;
@@ -366,8 +371,8 @@ static bool plan_some(pd_job *job, const pd_request *request, declaring *d, doub
     return true;
 }
 
-/* Works at the first stages of a Declare, as far as the time budget allows. Returns false if they need more time. When
- * it returns true, *rc is PD_OK or an error. */
+/* Does the stages of a Declare before the last until the time is used. Returns false if they need more time. When it
+ * returns true, *rc is PD_OK or an error. */
 static bool declare_some(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, int *rc,
                          pd_error *err)
 {
@@ -386,7 +391,7 @@ static void forget_set(pd_job *job)
     pd_param_set_forget(job);
 }
 
-/* Takes back what a refused Declare has changed. */
+/* Undoes what a refused Declare has changed in the job. */
 static void undo(pd_job *job, const pd_request *request)
 {
     declaring *d = request->part;
@@ -402,8 +407,8 @@ static void undo(pd_job *job, const pd_request *request)
     pd_ranges_count(job);
 }
 
-/* Works at a Declare, the oldest one in job->waiting.declares, as far as the time budget allows. Returns false if it
- * needs more time. Otherwise it is answered, and the request is freed. */
+/* Works at the oldest Declare in job->waiting.declares until the time is used. Returns false if the Declare needs more
+ * time. Returns true when it is answered; the request is freed. */
 static bool declare_one(pd_job *job, pd_request *request, double *budget_ns, uint64_t now_ns)
 {
     pd_error err;

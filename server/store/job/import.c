@@ -1,5 +1,5 @@
-/* import.c - an operator imports optimizer state: the state is staged, checked, and then written into the
- * optimizers. */
+/* import.c - imports optimizer state for an operator: stages the tensors that come, checks them, and then writes them
+ * into the optimizers. Also resets optimizer state (reset_state.h). */
 #include "import.h"
 
 #include "checkpoint_policy.h"
@@ -13,12 +13,12 @@
 #include <string.h>
 
 static const uint64_t SILENCE_NS = 60 * 1000000000ull, RETRY_NS = 1000000000ull;
-/* How long a commit waits for a moment at which the job is quiesced, and how often it looks. */
+/* time for which a commit waits until the job is quiesced; time between two looks whether it is */
 static const uint64_t REST_NS = 10 * 1000000000ull, LOOK_NS = 20 * 1000000ull;
-/* most pending roots that are imported for each preconditioner task of a parameter */
+/* most pending roots that can be imported for each preconditioner task of a parameter */
 enum { MOST_ROOTS = 4 };
-/* Estimated nanoseconds of one core to write one element of imported state. It is read, converted to float64, read
- * again and written. */
+/* Estimated nanoseconds of one core to write one element of imported state: to read it, convert it to float64, read it
+ * again and write it. */
 #define NS_PER_ELEMENT 3.0
 
 static size_t size_of(bool wide)
@@ -26,15 +26,15 @@ static size_t size_of(bool wide)
     return wide ? sizeof(double) : sizeof(float);
 }
 
-/* Returns the smallest step count that the import may give to the parameter's optimizer. Normally it is the present
- * count, because counts must not go back. It is 0 before the parameter has closed a round: the state may come from a
+/* Returns the smallest step count that the import may give to the parameter's optimizer. Normally this is the present
+ * count, because counts must not decrease. Before the parameter has closed a round it is 0: the state may come from a
  * job that skipped some rounds and so counted fewer steps than rounds. */
 static int64_t least_count(const pd_job *job, const pd_param *param)
 {
     return param->saved.step == pd_job_start_step(job) ? 0 : pd_optim_count(param->optim);
 }
 
-/* Writes the error for a count that would go back. Returns PD_INVALID_ARGUMENT. */
+/* Writes the error for a step count that would decrease. Returns PD_INVALID_ARGUMENT. */
 static int goes_back(const pd_param *param, int64_t count, pd_error *err)
 {
     return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s has counted %lld steps: its counter cannot become %lld",
@@ -51,13 +51,14 @@ static int check_landed(const pd_job *job, pd_error *err)
     return PD_OK;
 }
 
-/* Returns the step count that was brought for a parameter; -1: none was. */
+/* Returns the step count that the import brings for a parameter; -1: it brings none. */
 static int64_t brought_count(const pd_job *job, uint32_t param)
 {
     return job->import->counts != NULL ? job->import->counts[param] : -1;
 }
 
-/* Returns whether a parameter can be written. A reset throws away roots that no step has used yet. */
+/* Returns whether the state of a parameter can be written now. An import waits until all results of preconditioner
+ * tasks are used; a reset discards results that no step has used yet. */
 static bool rests(const pd_job *job, uint32_t param)
 {
     const pd_optim *optim = job->steps.params[param].optim;
@@ -66,8 +67,8 @@ static bool rests(const pd_job *job, uint32_t param)
     return job->import->reset != NULL ? pd_optim_is_quiesced(optim) : pd_optim_is_idle(optim);
 }
 
-/* Returns a parameter that cannot be written yet; NULL: all can. Looks first at the one that was found last, so that
- * looking again costs little. */
+/* Returns a parameter whose state cannot be written yet; NULL: the state of all can. Checks first the parameter that
+ * the previous call returned, so that repeated calls cost little. */
 static const pd_param *find_busy(pd_job *job)
 {
     pd_import *import = job->import;
@@ -81,8 +82,8 @@ static const pd_param *find_busy(pd_job *job)
     return NULL;
 }
 
-/* Checks that the job is quiesced: no step or preconditioner task that matters is under way, and nobody copies its
- * state. PD_FAILED_PRECONDITION. */
+/* Checks that the job is quiesced: no step and no preconditioner task prevents the import, and no export or checkpoint
+ * copies the job's state. PD_FAILED_PRECONDITION: it is not quiesced. */
 static int check_rest(pd_job *job, pd_error *err)
 {
     const pd_param *busy;
@@ -112,8 +113,8 @@ static int64_t count_to_be(const pd_job *job, uint32_t param)
     return count >= 0 ? count : pd_optim_count(job->steps.params[param].optim);
 }
 
-/* Returns whether the state of a parameter has seen no gradient, where it was saved and here: the import says that it
- * has counted no step, and brings none of its slots. */
+/* Returns whether a parameter's state has seen no gradient, neither in the job that saved it nor in this one: the
+ * import gives it the step count 0 and brings none of its slots. Such state need not be imported. */
 static bool is_fresh(const pd_job *job, uint32_t param, const int64_t *covered)
 {
     const pd_plan *plan = pd_optim_plan(job->steps.params[param].optim);
@@ -123,8 +124,8 @@ static bool is_fresh(const pd_job *job, uint32_t param, const int64_t *covered)
     return count_to_be(job, param) == 0 && least_count(job, &job->steps.params[param]) == 0;
 }
 
-/* Checks that each slot is staged completely. covered[i] is the number of elements of slot i that are staged. The slots
- * of parameter p begin at index first_slot[p]. */
+/* Checks that each slot is staged completely. covered[first_slot[p] + k] is the number of staged elements of slot k of
+ * parameter p. PD_FAILED_PRECONDITION: elements are missing. */
 static int check_covered(const pd_job *job, const size_t *first_slot, const int64_t *covered, pd_error *err)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
@@ -169,7 +170,7 @@ static int check_complete(const pd_job *job, pd_error *err)
 }
 
 /* Checks the imported step counts again at the commit, because the job may have taken steps since they came. No count
- * may go back, and all parameters of a step group must be at the same step. */
+ * may decrease, and all parameters of a step group must be at the same step. */
 static int check_counts(const pd_job *job, pd_error *err)
 {
     for (uint32_t i = 0; job->import->n_counts > 0 && i < job->steps.n_params; i++) {
@@ -227,8 +228,8 @@ static int begin(pd_job *job, const pd_request *request, pd_error *err)
     return PD_OK;
 }
 
-/* Finds the key under which a pending root is staged, and checks its form: a list of float64 numbers. Whether the list
- * has the right length is checked at the commit, when all of it has come. */
+/* Finds the key under which a pending root is staged, and checks its form: a list of float64 numbers. The commit checks
+ * the list's length, when all of the list has come. */
 static int find_root(const pd_param *param, const pd_request *request, pd_address *address, pd_part *part,
                      pd_error *err)
 {
@@ -249,7 +250,7 @@ static int find_root(const pd_param *param, const pd_request *request, pd_addres
     return PD_OK;
 }
 
-/* Finds the part of the optimizer state that the request brings, and the key under which this part is staged. */
+/* Finds the tensor of optimizer state that the request brings, and the key under which this tensor is staged. */
 static int find_part(const pd_param *param, const pd_request *request, pd_address *address, pd_part *part,
                      pd_error *err)
 {
@@ -343,7 +344,7 @@ static int take_piece(pd_job *job, const pd_request *request, pd_error *err)
     return PD_OK;
 }
 
-/* Makes room for the step counts of all parameters. */
+/* Allocates memory for the step counts of all parameters, and charges it to the job. */
 static int make_counts(pd_job *job, pd_error *err)
 {
     pd_import *import = job->import;
@@ -383,7 +384,8 @@ bool pd_import_writes(const pd_job *job)
     return is_committing(job) && job->import->until_ns == 0;
 }
 
-/* Returns the largest step count that has come for a parameter or those that count steps with it; -1: none. */
+/* Returns the largest step count that the import brings for the parameter or another one of its step group; -1: it
+ * brings none. */
 static int64_t largest_count(const pd_job *job, const pd_param *param)
 {
     int64_t most = brought_count(job, param->index);
@@ -394,13 +396,14 @@ static int64_t largest_count(const pd_job *job, const pd_param *param)
     return most;
 }
 
-/* Sets the imported step counts. If several came for parameters that count steps together, the largest is taken. */
+/* Sets the imported step counts. If the import brings several for parameters of one step group, sets the largest of
+ * them. */
 static void set_counts(pd_job *job)
 {
     for (uint32_t i = 0; job->import->n_counts > 0 && i < job->steps.n_params; i++) {
         pd_param *param = &job->steps.params[i];
         int64_t count;
-        if (param->group != NULL && param->group->members != param) continue; /* once for all members */
+        if (param->group != NULL && param->group->members != param) continue; /* once for all parameters of the group */
         if ((count = largest_count(job, param)) < 0 || count == pd_optim_count(param->optim)) continue;
         if (param->group != NULL)
             pd_step_group_set_count(param->group, count);
@@ -485,7 +488,8 @@ void pd_import_write_some(pd_job *job, double slice_ns, uint64_t now_ns)
     if (import->next == NULL) finish(job);
 }
 
-/* Begins to write the tensors, if the job is quiesced: no step is under way, and nobody copies its state. */
+/* Begins to write the staged tensors, or to reset, if the job is quiesced. PD_FAILED_PRECONDITION: it is not quiesced,
+ * or what was staged does not agree with the steps that the job has taken. After any error nothing is written. */
 static int begin_to_write(pd_job *job, pd_error *err)
 {
     pd_import *import = job->import;
@@ -495,7 +499,7 @@ static int begin_to_write(pd_job *job, pd_error *err)
         import->until_ns = 0;
         return PD_OK;
     }
-    /* What depends on the steps that the job has taken. */
+    /* Step counts and pending roots may disagree with steps that the job has taken since they came. */
     if (rc == PD_OK) rc = check_counts(job, err);
     if (rc == PD_OK) rc = check_roots(job, err);
     if (rc != PD_OK) return rc;
@@ -511,7 +515,7 @@ static int begin_to_write(pd_job *job, pd_error *err)
     return PD_OK;
 }
 
-/* Begins to write, or keeps the request until the job is quiesced. After an error the request is the caller's. */
+/* Begins to write, or keeps the request until the job is quiesced. After an error the caller has the request again. */
 static int write_or_wait(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
 {
     pd_import *import = job->import;
@@ -533,7 +537,8 @@ static int commit(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *e
     return rc == PD_OK ? write_or_wait(job, request, now_ns, err) : rc;
 }
 
-/* Sets the state of parameters back to its initial values. What another connection has staged stays. */
+/* Begins to reset the state of the parameters that the request names, and keeps the request. PD_UNAVAILABLE: an import
+ * or another reset is under way, and continues. */
 static int reset(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
 {
     int rc;
@@ -548,7 +553,7 @@ static int reset(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *er
     return rc;
 }
 
-/* Continues a commit or a reset that waits for the job to rest. */
+/* Continues a commit or a reset that waits until the job is quiesced. Refuses it if it has waited too long. */
 static void look(pd_job *job, uint64_t now_ns)
 {
     pd_import *import = job->import;
@@ -563,8 +568,8 @@ static void look(pd_job *job, uint64_t now_ns)
     if (import->reset != NULL) forget(job);
 }
 
-/* Handles one request of an import. If it returns PD_OK for a commit or a reset, the request is kept, and answered when
- * all is written. */
+/* Handles one request of an import. If it returns PD_OK for a commit or a reset, it has kept the request, which is
+ * answered when everything is written. */
 static int take(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
 {
     if (is_committing(job))

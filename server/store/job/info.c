@@ -1,4 +1,4 @@
-/* info.c - answers operators' requests for lists: status, jobs, parameters, workers, roots, overrides, state; one
+/* info.c - answers operators' requests for lists (jobs, parameters, workers, roots, overrides, optimizer state), one
  * page at a time. */
 #include "info.h"
 
@@ -45,8 +45,8 @@ static void fill_param(void *entry, const pd_job *job, uint32_t i)
     info->collect_bytes = pd_collect_bytes(param);
 }
 
-/* Estimates of how long it takes to fill the entry of a parameter: for itself, for each chunk and rank that may be
- * missing from its round, and for each root. */
+/* Estimated nanoseconds to fill the entry of one parameter; more for each chunk and rank, one of which may be missing
+ * from its round; more for each root. */
 #define PARAM_NS 2000.0
 #define MISSING_NS 3.0
 #define ROOT_NS 4.0
@@ -111,7 +111,8 @@ static uint64_t count_settings(const pd_param *param)
     return n;
 }
 
-/* The items are all hyperparameters of all overrides. */
+/* Returns how many hyperparameters a parameter's overrides could have. Each is an item of the list; those that an
+ * override sets are its entries (is_setting). */
 static uint64_t count_setting_items(const pd_param *param)
 {
     return (uint64_t)param->overrides.n * PD_MAX_HYPERS;
@@ -209,8 +210,8 @@ static const pd_info_field state_fields[] = {
     { 0 }
 };
 
-/* One kind of list. If the member `count` is set, each job has that number of entries, which `fill` fills by number.
- * If `of_params` is set, each parameter has some entries. If neither is set, the entries are the jobs. */
+/* One kind of list. If `count` is set, the list has that number of entries of one job, and `fill` fills entry i. If
+ * `of_params` is set, each parameter of one job has some entries. If neither is set, the entries are jobs. */
 typedef struct list {
     pd_info_list is;
     uint32_t (*count)(const pd_job *job);
@@ -254,7 +255,7 @@ static bool is_of_params(const list *wanted)
     return wanted->of_params.count != NULL;
 }
 
-/* How far a request has come: its pd_request.part. */
+/* The answer to a request while it is made; pd_request.part points to it. */
 typedef struct answer {
     const list *wanted;
     pd_info *info;
@@ -295,7 +296,8 @@ static answer *new_answer(const pd_request *request)
     return NULL;
 }
 
-/* Begins to answer a request. `job` is the job that it names; NULL: the list is of jobs. */
+/* Begins to answer a request for a list of `job`; NULL: a list of jobs. PD_NO_MEMORY, PD_INVALID_ARGUMENT: the request
+ * has no answer yet. */
 static int begin(pd_request *request, const pd_jobs *jobs, pd_roles *roles, pd_job *job, double *budget_ns,
                  pd_error *err)
 {
@@ -316,16 +318,15 @@ static int begin(pd_request *request, const pd_jobs *jobs, pd_roles *roles, pd_j
     return PD_OK;
 }
 
-/* Returns whether the answer has begun with the job as it is now. It has not if the job of this name is another one, or
- * has forgotten its parameters. */
+/* Returns whether the answer was begun for the job as it is now. Returns false if the job was replaced by another one
+ * of the same name, or has discarded its parameters. */
 static bool fits(const answer *a, const pd_job *job)
 {
     if (job == NULL) return true;
     return a->job == job->steps.number && (!is_of_params(a->wanted) || pd_listing_fits(&a->walk, job));
 }
 
-/* Fills entries of a list in which each has a number, as far as the time allows. Returns whether the page is
- * complete. */
+/* Fills entries of a list that has `count`, until the time is used. Returns whether the page is complete. */
 static bool fill_by_number(answer *a, const pd_job *job, double *budget_ns)
 {
     pd_info *info = a->info;

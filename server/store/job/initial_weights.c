@@ -69,7 +69,7 @@ static uint64_t initialiser_of(const pd_job *job, const pd_param *param, uint32_
     return param->ranged ? param->round.ranges.at[rank].initialiser : param->saved.initialiser;
 }
 
-/* For initial_weights = mean: returns whether an earlier process at the rank sent some of the rank's initial weights
+/* For initial_weights = mean: returns whether an earlier process with this rank sent some of the rank's initial weights
  * of this parameter, but not all. */
 static bool is_taken_over(const pd_job *job, pd_param *param, uint32_t rank)
 {
@@ -79,8 +79,8 @@ static bool is_taken_over(const pd_job *job, pd_param *param, uint32_t rank)
            pd_round_misses(&param->round, rank);
 }
 
-/* Checks that initial weights which an earlier process at the rank has sent can be discarded. PD_FAILED_PRECONDITION:
- * some of them are summed already, and cannot be taken out of the sum. */
+/* Checks that initial weights which an earlier process with this rank has sent can be discarded.
+ * PD_FAILED_PRECONDITION: some of them are summed already, and cannot be taken out of the sum. */
 static int check_giver(const pd_job *job, pd_param *param, uint32_t rank, pd_error *err)
 {
     const pd_round *round = &param->round;
@@ -130,14 +130,14 @@ static int check(pd_job *job, const pd_request *frame, pd_error *err)
 }
 
 /* Returns whether the parameter has its weights already. If it has, a frame with its initial weights is a repetition,
- * from a process that has missed the answer: it is answered, but the weights are not written. */
+ * from a process that has not received the answer. The frame is answered again, but its weights are not used. */
 static bool is_repeated(const pd_param *param)
 {
     return param->current != NULL;
 }
 
-/* Allocates memory for the weights of all parameters in the frame. This is done before any weight is written: if
- * out of memory, the frame is refused and has changed nothing. */
+/* Allocates memory for the weights of all parameters in the frame, before any weight is written. PD_NO_MEMORY: no
+ * weight is written, and the caller refuses the frame. */
 static int make_weights(pd_job *job, const pd_request *frame, pd_error *err)
 {
     for (size_t i = 0; i < frame->u.data.n; i++) {
@@ -152,8 +152,8 @@ static int make_weights(pd_job *job, const pd_request *frame, pd_error *err)
     return PD_OK;
 }
 
-/* Returns the first consecutive elements in [at, end) of which no lower rank has sent initial weights; n is 0 if
- * there are none. (Values from lower ranks take precedence.) */
+/* Returns the first range in [at, end) of which no lower rank has sent initial weights, whose values take precedence;
+ * its n is 0 if there is none. */
 static pd_range free_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank, int64_t at, int64_t end)
 {
     int64_t stop = end;
@@ -180,7 +180,7 @@ static void note_initialiser(const pd_job *job, pd_param *param, uint32_t rank)
     uint64_t *initialiser = param->ranged ? &param->round.ranges.at[rank].initialiser : &param->saved.initialiser,
              nonce = job->ranks[rank].saved.nonce;
 
-    /* What an earlier process has sent is discarded: the present one sends all again. */
+    /* The weights that an earlier process sent are discarded: the present process sends all of them again. */
     for (uint32_t c = 0; *initialiser != nonce && !PD_MUTANT(init_mixed) && c < param->round.n_chunks; c++) {
         pd_contribution *given = &param->round.chunks[c].contributions[rank];
         param->unlanded += given->landed;
@@ -235,7 +235,6 @@ void pd_init_take(pd_job *job, pd_request *frame)
         return;
     }
     for (size_t i = 0; i < frame->u.data.n; i++) land(job, &pieces[i], frame->rank);
-    /* The parameters whose initial weights are complete now are published. */
     for (size_t i = 0; i < frame->u.data.n; i++)
         closed->u.closed.n +=
             pd_init_publish_landed(job, &job->steps.params[pieces[i].param], &closed->u.closed.at[closed->u.closed.n]);
@@ -244,8 +243,8 @@ void pd_init_take(pd_job *job, pd_request *frame)
     pd_frame_finish(&job->steps, frame);
 }
 
-/* Releases the frames with initial weights of a parameter that an earlier process at the rank has sent. The caller has
- * checked that none of their chunks is summed. */
+/* Releases the frames in which an earlier process with this rank sent initial weights of the parameter. The caller has
+ * checked that none of their chunks is summed (check_giver). */
 static void let_go_of_earlier(pd_job *job, pd_param *param, uint32_t rank)
 {
     for (uint32_t c = 0; c < param->round.n_chunks; c++) {
@@ -265,7 +264,7 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     if (is_repeated(param) || piece->count == 0) return;
     if (is_taken_over(job, param, frame->rank) && !PD_MUTANT(init_mixed)) let_go_of_earlier(job, param, frame->rank);
     chunk = pd_piece_chunk(param, piece);
-    /* The chunk is a duplicate: of a chunk of initial weights the one that came first counts. */
+    /* Of a chunk that the rank sends twice, the first one counts. */
     if (pd_chunk_state(chunk, frame->rank) != PD_CONTRIBUTION_EMPTY) return;
     frame->u.data.buffer->refs++;
     pd_contribute(

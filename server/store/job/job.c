@@ -1,5 +1,5 @@
-/* job.c - a job from its Hello to its end: its configuration, its ranks' records, and whether a further Hello describes
- * the same job. */
+/* job.c - creates a job from a Hello, checks whether another Hello describes the same job, and frees the job. Also
+ * measures its speed in steps per second. */
 #include "job.h"
 
 #include "aggregate_fit.h"
@@ -47,8 +47,8 @@ static int make_ranks(pd_job *job, uint32_t world)
     return pd_step_times_make(&job->steps.times, world);
 }
 
-/* Returns a number that no other job has. The nonce alone is not one: when a server is started without a job that it
- * had, the process that created the job may create it again, while other processes still count on the first one, which
+/* Returns a number that no other job has. The nonce of the Hello alone would not do: if the server restarts without a
+ * job that it had, the same process may create the job again, while other processes still know the earlier job, which
  * had their initial weights. */
 static uint64_t creator_of(const pd_job_env *env, uint32_t number, const pd_request *hello)
 {
@@ -58,7 +58,7 @@ static uint64_t creator_of(const pd_job_env *env, uint32_t number, const pd_requ
 
     mixed = pd_random_fold(pd_random_fold(mixed, hello->u.hello.nonce), number);
     creator = (uint64_t)mixed.key[1] << 32 | mixed.key[0];
-    return creator != 0 ? creator : 1; /* 0: any job */
+    return creator != 0 ? creator : 1; /* 0 would mean any job */
 }
 
 int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_request *hello, pd_error *err)
@@ -146,9 +146,9 @@ static bool says_start_step(const pd_request *hello)
     return false;
 }
 
-/* Returns whether the worker's start_step agrees with the job's. It need not agree if the worker rejoins or joins, nor
- * if the job has weights and the worker names no start_step: when a job starts from saved weights, only rank 0 may have
- * known the step. */
+/* Returns whether the worker's start_step may differ from the job's: if the worker rejoins or joins; or if the job has
+ * weights and the worker names no start_step, because only rank 0 may know the step of saved weights from which the job
+ * starts. */
 static bool takes_start_step(const pd_job *job, const pd_request *hello)
 {
     bool has_begun = job->steps.n_params > 0 && job->steps.params[0].current != NULL;
@@ -174,7 +174,7 @@ static int values_agree(const pd_job *job, const pd_job_values *theirs, const pd
     return PD_OK;
 }
 
-/* Returns whether a Hello has the job's rules, letter for letter. */
+/* Returns whether a Hello has the job's optimizer rules with exactly the same text. */
 static bool has_same_rules(const pd_job *job, const pd_request *hello)
 {
     size_t n = hello->u.hello.n_rules;
@@ -264,7 +264,8 @@ void pd_linger_explain(pd_job *job, uint64_t now_ns, pd_error *err)
     const int name = (int)strlen(job->steps.name);
 
     if (ms == 0) return;
-    /* The command needs the whole name, and the client puts its address in: both have room. */
+    /* The text has room for the job's whole name in the command, and for the server's address, which the client
+     * adds. */
     pd_fail(err, refusal.code,
             "%.*s. Job %.40s is at step %" PRIu64
             " and lingers for another %u s: `paramctl drop %.256s`, or choose another name",
@@ -279,8 +280,7 @@ static int check_name(const char *name, pd_error *err)
     return pd_text_check("the job's name", name, err);
 }
 
-/* Checks an option or rule. Its text may appear in errors of other workers, so it must be printable; only tabs between
- * the words of a rule are allowed. */
+/* Checks that an option's name and value are printable text, because errors of other workers may show them. */
 static int check_option(const pd_option *option, size_t i, pd_error *err)
 {
     char what[48];
@@ -357,7 +357,7 @@ static const pd_speed_mark *mark_at(const pd_speed *speed, uint32_t i)
     return &speed->marks[(speed->first + i) % PD_SPEED_MARKS];
 }
 
-/* Adds a mark to the ring buffer. If it is full, the oldest mark is dropped. */
+/* Adds a mark to the ring buffer. If the buffer is full, drops the oldest mark. */
 static void add_mark(pd_speed *speed, pd_speed_mark mark)
 {
     if (speed->n == PD_SPEED_MARKS)
@@ -384,7 +384,7 @@ double pd_speed_at(const pd_speed *speed, uint64_t now_ns)
     steps = (double)(speed->last.step - oldest->step);
     elapsed = (double)(speed->last.ns - oldest->ns);
     idle = now_ns > speed->last.ns ? (double)(now_ns - speed->last.ns) : 0;
-    /* The step that is under way is already slower than the average, so it lowers the speed. */
+    /* The step under way has taken longer than the average, so it lowers the speed. */
     if (idle > elapsed / steps) elapsed += idle - elapsed / steps;
     return elapsed > 0 ? steps * 1e9 / elapsed : 0;
 }

@@ -1,5 +1,5 @@
-/* job_figures.c - sums over a job's parameters, the entries of jobs and workers in lists, and their published
- * copies. */
+/* job_figures.c - computes sums over a job's parameters, fills the entries of jobs and workers in operators' lists, and
+ * publishes copies of these figures to the loop thread. */
 #include "job_figures.h"
 
 #include "global_clip.h"
@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Estimates of how long it takes to note the number of a job, to find a job by its number, and to fill an entry: for
- * itself, and for each rank. */
+/* Estimated nanoseconds to copy the number of a job, to find a job by its number, and to fill the entry of a job;
+ * RANK_NS more for each of its ranks. */
 #define NUMBER_NS 20.0
 #define FIND_NS 60.0
 #define ENTRY_NS 4000.0
@@ -43,7 +43,7 @@ static void fill_totals(pd_job_info *info, const pd_job *job)
     snprintf(info->optimizer, sizeof info->optimizer, "%s", totals->optimizers);
 }
 
-/* Writes the numbers of the ranks that have not declared the job's parameters, such as "1,3". */
+/* Writes the numbers of the ranks that have not declared, such as "1,3". */
 static void list_undeclared(const pd_job *job, char *text, size_t size)
 {
     size_t used = 0;
@@ -53,7 +53,7 @@ static void list_undeclared(const pd_job *job, char *text, size_t size)
             used += (size_t)snprintf(text + used, size - used, "%s%u", used > 0 ? "," : "", rank);
 }
 
-/* Stores in an entry of the list of jobs which ranks the job waits for, and how long it has waited. */
+/* Writes into the entry of a job which ranks, or what else, the job waits for, and for how long. */
 static void fill_waits(pd_job_info *info, const pd_job *job, uint64_t now_ns)
 {
     const pd_param *oldest = job->steps.queue.waiting;
@@ -70,7 +70,7 @@ static void fill_waits(pd_job_info *info, const pd_job *job, uint64_t now_ns)
     }
 }
 
-/* Stores in an entry of the list of jobs what is wrong with the disk. */
+/* Writes into the entry of a job what is wrong with its checkpoints or its disk. */
 static void describe_trouble(pd_job_info *info, const pd_checkpoint_policy *checkpointing, uint64_t now_ns)
 {
     const pd_disk_watch *entries = &checkpointing->steps.watch, *checkpoint = &checkpointing->watch;
@@ -136,7 +136,7 @@ void pd_listed_worker_fill(pd_worker_info *info, const pd_job *job, uint32_t r)
     info->late_seconds = (double)times->rank[r].late_ns / 1e9;
 }
 
-/* Fills the entry of a job. The job's sums are counted before (job_figures.h). */
+/* Fills the entry of a job. The caller has computed the job's sums (pd_totals_some). */
 static void fill_job(pd_job_info *info, const pd_job *job, uint64_t now_ns)
 {
     const pd_global_clip_saved *clip = pd_global_clip_saved_of(&job->steps);
@@ -200,7 +200,7 @@ static pd_job *find(const pd_jobs *jobs, uint32_t number, double *budget_ns)
     return job != NULL && !job->gone ? job : NULL;
 }
 
-/* Chooses the jobs that can be seen, as far as the time allows. Returns whether all are looked at. */
+/* Chooses the jobs for which the operator has a role, until the time is used. Returns whether all jobs are examined. */
 static bool choose_some(pd_listed_jobs *listed, const pd_jobs *jobs, double *budget_ns)
 {
     for (; listed->at < listed->n; listed->at++) {
@@ -223,7 +223,7 @@ bool pd_listed_jobs_some(pd_listed_jobs *listed, pd_info *info, const pd_jobs *j
         pd_job *job;
         if (!(*budget_ns > 0)) return false;
         if ((job = find(jobs, listed->numbers[i], budget_ns)) == NULL) {
-            /* The job has ended: it is left out. */
+            /* The job has ended meanwhile: it is removed from the list. */
             for (listed->n_seen--; i < listed->n_seen; i++) listed->numbers[i] = listed->numbers[i + 1];
             continue;
         }
@@ -235,7 +235,7 @@ bool pd_listed_jobs_some(pd_listed_jobs *listed, pd_info *info, const pd_jobs *j
     return true;
 }
 
-/* Estimates of how long it takes to count a parameter, and one of its roots. */
+/* Estimated nanoseconds to add a parameter, and one of its roots, to the sums. */
 #define PARAM_NS 60.0
 #define ROOT_NS 4.0
 
@@ -267,7 +267,7 @@ static void add_elements(pd_totals_count *count, const pd_param *param)
     size_t i = 0;
 
     while (i < count->n_optimizers && count->optimizers[i].rule->hypers.row != param->rule->hypers.row) i++;
-    if (i == PD_TOTALS_OPTIMIZERS) return; /* more optimizers than there are names for in the sums */
+    if (i == PD_TOTALS_OPTIMIZERS) return; /* there are more optimizers than the sums can name */
     if (i == count->n_optimizers) {
         count->n_optimizers++;
         count->optimizers[i].rule = param->rule;
@@ -302,7 +302,7 @@ static void add_root(pd_job_totals *totals, const pd_param *param, size_t i)
     if (age > totals->root_age) totals->root_age = age;
 }
 
-/* Adds the roots of a parameter, as far as the time allows, but one at least. Returns whether it has added all. */
+/* Adds the roots of a parameter until the time is used, but at least one. Returns whether all are added. */
 static bool add_roots(pd_totals_count *count, const pd_param *param, double *budget_ns)
 {
     pd_root_stats stats = pd_optim_root_stats(param->optim);
@@ -315,7 +315,7 @@ static bool add_roots(pd_totals_count *count, const pd_param *param, double *bud
     return count->root >= n;
 }
 
-/* Writes the names of the optimizers in use, the one of most elements first. */
+/* Writes the names of the optimizers in use. The optimizer with the most elements is first. */
 static void name_optimizers(pd_totals_count *count)
 {
     pd_job_totals *totals = &count->sofar;
@@ -355,7 +355,8 @@ bool pd_totals_some(pd_totals_count *count, pd_job *job, double *budget_ns)
     return true;
 }
 
-/* Returns the number of ranks whose figures are published: the first ones that have come. */
+/* Returns the number of ranks whose figures are published: the first ranks that are not absent, at most
+ * PD_STATS_RANKS. */
 static size_t count_published(const pd_job *job)
 {
     size_t n = 0;
@@ -416,14 +417,14 @@ static pd_job_stats *copy(pd_job *job, uint64_t now_ns)
     copy_workers(stats, job);
     copy_progress(stats, job);
     stats->times = job->steps.times.total;
-    stats->times.rank = NULL; /* see ranks[i].late */
+    stats->times.rank = NULL; /* the copies of these times are in ranks[i].late */
     stats->times.n_ranks = 0;
     copy_checkpoints(stats, &job->checkpointing);
     return stats;
 }
 
-/* Estimates of how long it takes to copy the figures of a job: for itself, for each rank, and for each rank whose
- * figures are published. A part takes PART_NS. */
+/* Estimated nanoseconds to copy the figures of a job; more for each rank; more for each rank whose figures are
+ * published. PART_NS is the length of a part of this work. */
 #define JOB_NS 10000.0
 #define COUNT_NS 20.0
 #define PUBLISHED_NS 500.0
@@ -451,7 +452,8 @@ static double cost_of(const pd_job *job)
     return JOB_NS + COUNT_NS * job->steps.members.ranks + PUBLISHED_NS * (double)count_published(job);
 }
 
-/* Publishes the next copies, as far as the time allows. Returns whether all of this time are made. */
+/* Publishes copies of the figures of jobs until PART_NS is used. Returns whether every job that needs one has a copy of
+ * this time (publishing->number). */
 static bool publish_some(pd_publishing *publishing, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns)
 {
     double budget_ns = PART_NS;

@@ -19,8 +19,8 @@ enum { PD_TOTALS_OPTIMIZERS = 32 };
 typedef struct pd_totals_count {
     pd_job_totals sofar;
     uint32_t job; /* number of the job; 0: not begun */
-    uint32_t at;  /* the parameter that is counted next */
-    size_t root;  /* the root of that parameter that is counted next */
+    uint32_t at;  /* index of the parameter that is counted next */
+    size_t root;  /* index of that parameter's root that is counted next */
     /* the optimizers found so far: the first rule that has the optimizer, and the number of elements of its
      * parameters */
     struct {
@@ -37,7 +37,7 @@ bool pd_totals_some(pd_totals_count *count, pd_job *job, double *budget_ns);
 
 /* A page of the list of jobs while it is being made. */
 typedef struct pd_listed_jobs {
-    pd_roles_view *view; /* which jobs the operator may see; NULL: all */
+    pd_roles_view *view; /* the operator's view, which says which jobs the operator may see; NULL: all */
     /* Numbers of the `n` jobs that exist when the page begins. Entries before `at` are checked: the operator may see
      * n_seen of them, whose numbers are moved to the front. */
     uint32_t *numbers;
@@ -58,12 +58,12 @@ void pd_listed_jobs_end(pd_listed_jobs *listed);
 void pd_listed_worker_fill(pd_worker_info *info, const pd_job *job, uint32_t rank);
 
 typedef struct pd_publishing {
-    uint64_t every_ns;        /* time between two copies; 0: there are none */
+    uint64_t every_ns;        /* time (ns) between two times of copying; 0: copies are never made */
     uint64_t next_ns;         /* time from which on the next copies are made */
     uint64_t began_ns;        /* time at which the last copies were begun */
     uint64_t number;          /* number of times that copies were begun */
-    bool under_way;           /* not all of these copies are made yet */
-    bool wanted;              /* some job may have changed since the last copies */
+    bool under_way;           /* true: not all copies of this time are made yet */
+    bool wanted;              /* true: some job may have changed since the last copies were begun */
     pd_totals_count counting; /* sums of the job that is copied next */
 } pd_publishing;
 

@@ -1,5 +1,5 @@
-/* job_turn.c - does one batch of a job's work (Declare requests, imports, exports, frames that must be scanned, rounds
- * and steps), the work of its deadlines, and releases what it has when it ends. */
+/* job_turn.c - does one batch of a job's work (Declare requests, commands, imports, exports, frames that must be
+ * scanned, rounds and steps) and what its deadlines require; releases what the job holds when it ends. */
 #include "job_turn.h"
 
 #include "ranks.h"
@@ -16,8 +16,8 @@
 
 static const uint64_t second = 1000000000ull;
 
-/* Declare requests, commands that set values, and imports each get this time of one thread in a batch, at most half of
- * it. So the job's rounds and other jobs continue meanwhile. */
+/* Nanoseconds of one thread in a batch for each of Declare requests, commands that set values, and imports; at most
+ * half of the batch. So the job's rounds and other jobs continue meanwhile. */
 #define SLICE_NS 5e6
 
 bool pd_job_has_work(const pd_job *job, uint64_t now_ns)

@@ -5,7 +5,7 @@
 
 #include "job.h"
 
-/* Returns whether the job has work that it can do now. */
+/* Returns whether the job has work that pd_job_work can do now. */
 bool pd_job_has_work(const pd_job *job, uint64_t now_ns);
 /* Does one batch of the job's work: as much as a time limit allows. */
 void pd_job_work(pd_job *job, uint64_t now_ns);
@@ -17,8 +17,8 @@ uint64_t pd_job_next_tick(const pd_job *job);
  * workers are gone; *err then says so, and the caller drops the job. */
 bool pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err);
 
-/* Refuses all waiting requests of the job with `err`, and gives its buffers back. Afterwards the job must not be used
- * any more; its memory is freed when all its preconditioner tasks have returned. */
+/* Refuses all waiting requests of the job with `err`, and returns its buffers to their pools. Afterwards the job must
+ * not be used any more; its memory is freed when all its preconditioner tasks have returned. */
 void pd_job_release(pd_job *job, const pd_error *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* jobs.c - finds jobs by name and by number, frees those that have ended, lets quotas count them, and sorts them by
- * their deadlines. */
+/* jobs.c - finds jobs by name and by number, frees jobs that have ended, counts jobs in the quotas of their owners, and
+ * sorts jobs by their deadlines. */
 #include "jobs.h"
 
 #include "name_hash.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <utlist.h>
 
-/* Number of parameters of a job that has ended which are freed in one go. That takes about 2 ms. */
+/* Number of parameters of an ended job that are freed at once, which takes about 2 ms. */
 enum { FREED_AT_ONCE = 2048 };
 
 pd_job *pd_jobs_find(const pd_jobs *jobs, const char *name)
@@ -56,8 +56,8 @@ void pd_jobs_drop(pd_jobs *jobs, pd_job *job)
     job->gone = true;
 }
 
-/* Takes back what other jobs can use, before the job's memory is freed. The record of weights that answers have stays
- * until then. */
+/* Gives back what other jobs can use, before the job's memory is freed. The account of weights that answers still send
+ * (pd_unread) stays until the job is freed. */
 static void leave(pd_job *job)
 {
     pd_unread *unread = job->steps.unread;
@@ -69,7 +69,7 @@ static void leave(pd_job *job)
     job->owner = NULL;
 }
 
-/* Frees at most n parameters of a job that has ended, and the job if they are its last. Returns whether it did. */
+/* Frees at most n parameters of a job that has ended, and the job if none is left. Returns whether it freed the job. */
 static bool free_some(pd_job *job, uint32_t n)
 {
     if (!pd_param_set_free_some(job, n)) return false;
@@ -147,7 +147,7 @@ void pd_job_owners_resume(pd_jobs *jobs, pd_owners *owners, const pd_roles *role
     HASH_ITER(hh, jobs->names, job, next) pd_job_owner_resume(job, owners, roles);
 }
 
-/* Returns whether the job's owner sends a Hello, as far as owners are known. */
+/* Returns whether the Hello comes from the job's owner; true if the server has no roles or does not know the owner. */
 static bool is_owners(const pd_job *job, const pd_roles *roles, const pd_request *hello)
 {
     return roles == NULL || job->owner_identity == NULL ||
@@ -172,7 +172,8 @@ int pd_job_owner_may_begin_anew(const pd_job *job, const pd_roles *roles, const 
                    job->steps.name, pd_job_owner_identity(hello));
 }
 
-/* Joins two heaps. The first job of each has no siblings. */
+/* Joins two heaps of jobs, each given by its first job, which has no siblings; NULL is an empty heap. Returns the first
+ * job of the result. */
 static pd_job *meld(pd_job *a, pd_job *b)
 {
     pd_job *first = b == NULL || (a != NULL && a->deadline.at_ns <= b->deadline.at_ns) ? a : b,
@@ -196,7 +197,8 @@ static pd_job *take_alone(pd_job **list)
     return job;
 }
 
-/* Joins heaps whose first jobs are siblings: in pairs, then the pairs. */
+/* Joins all heaps whose first jobs are siblings: first in pairs, then the pairs one after another. Returns the first
+ * job of the result; NULL: there are no siblings. */
 static pd_job *meld_all(pd_job *siblings)
 {
     pd_job *pairs = NULL, *pair, *all = NULL;

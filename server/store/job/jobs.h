@@ -14,14 +14,14 @@ typedef struct pd_jobs {
 
 /* Returns the job of that name; NULL: there is none. `name` may be NULL. */
 pd_job *pd_jobs_find(const pd_jobs *jobs, const char *name);
-/* Returns the job with that number; NULL: there is none. It may be a job that was dropped and waits for root tasks. */
+/* Returns the job with that number; NULL: there is none. The job may be dropped and wait for preconditioner tasks. */
 pd_job *pd_jobs_numbered(const pd_jobs *jobs, uint32_t number);
 /* Puts a job into the table of jobs. PD_NO_MEMORY: nothing has changed. */
 int pd_jobs_add(pd_jobs *jobs, pd_job *job, pd_error *err);
 /* Ends the job: removes its name from the table and marks it as gone. pd_jobs_free_gone frees it later. */
 void pd_jobs_drop(pd_jobs *jobs, pd_job *job);
-/* Removes a job that was dropped from the table and takes its bytes back, if all its preconditioner tasks have come
- * back. Otherwise does nothing. The memory of a job with many parameters is freed by pd_jobs_free_some, faster than
+/* Removes a dropped job from the table and gives back its bytes, if all its preconditioner tasks have returned;
+ * otherwise does nothing. If the job has many parameters, pd_jobs_free_some frees its memory in parts, faster than
  * other jobs can take as much. */
 void pd_jobs_free_gone(pd_jobs *jobs, pd_job *job);
 /* Frees a part of a job that has ended, if there is one. */
@@ -34,18 +34,17 @@ const char *pd_job_owner_identity(const pd_request *hello);
 /* Checks that the quota of the identity that sends a Hello has room for the job that the Hello creates.
  * PD_RESOURCE_EXHAUSTED: it has none. */
 int pd_job_owner_check(const pd_owners *owners, const pd_roles *roles, const pd_request *hello, pd_error *err);
-/* Lets the quota of the job's owner count the job from now on. A job without an owner gets the identity of the Hello as
- * its owner. PD_NO_MEMORY: nobody counts the job yet. */
+/* Counts the job in the quota of its owner from now on. A job without an owner gets the identity of the Hello as its
+ * owner. PD_NO_MEMORY: no quota counts the job yet. */
 int pd_job_owner_set(pd_job *job, pd_owners *owners, const pd_roles *roles, const pd_request *hello, pd_error *err);
-/* Lets the quota of its owner count a job that was read from an image. If out of memory, the next Hello does it. */
+/* Counts a job that was read from an image in the quota of its owner. If out of memory, the next Hello does it. */
 void pd_job_owner_resume(pd_job *job, pd_owners *owners, const pd_roles *roles);
 /* Does what pd_job_owner_resume does, for all jobs. */
 void pd_job_owners_resume(pd_jobs *jobs, pd_owners *owners, const pd_roles *roles);
-/* Checks that the identity of a Hello may change the number of workers of a restored job: the owner's may.
- * PD_PERMISSION_DENIED: it is another identity. */
+/* Checks that the identity of a Hello may change the number of workers of a restored job. PD_PERMISSION_DENIED: it is
+ * not the owner's. */
 int pd_job_owner_admits(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err);
-/* Checks that the identity of a Hello may end the job to begin it again: the owner's may. PD_PERMISSION_DENIED: it is
- * another identity. */
+/* Checks that the identity of a Hello may end the job to begin it anew. PD_PERMISSION_DENIED: it is not the owner's. */
 int pd_job_owner_may_begin_anew(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err);
 
 /* Sets the time of a job's next deadline; UINT64_MAX: it has none. *first is the job with the earliest deadline; NULL:

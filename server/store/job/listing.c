@@ -1,28 +1,30 @@
-/* listing.c - makes pages of the lists in which each parameter has some entries, and the index by which a page finds
- * where it begins. */
+/* listing.c - makes pages of the lists in which each parameter has some entries, with an index that finds where a page
+ * begins. */
 #include "listing.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Estimates of how long it takes to count the entries of a parameter without the comparison of its name, to pass over
- * an item, and to fill an entry of the page. */
+/* Estimated nanoseconds to count the entries of a parameter, without the comparison of its name; to examine an item;
+ * and to fill an entry of the page. */
 #define PARAM_NS 40.0
 #define ITEM_NS 5.0
 #define ENTRY_NS 600.0
 
-enum { BLOCK = 16 }; /* number of parameters in a block; the entries of a block's parameters are counted together */
+enum { BLOCK = 16 }; /* number of consecutive parameters whose entries are counted together, here called a block */
 
-/* The index of a list: where the pages of a long list begin. It makes every page cheap: how many entries come before
- * each block of parameters is counted once. A page then starts at the right block, without counting from the first
- * parameter. The job keeps the index of the last list that was asked for. */
+/* The index of a list: how many entries come before each block of parameters, counted once. With it a page starts at
+ * the right block without counting from the first parameter, so every page of a long list costs little. The job owns
+ * the index of the list that was asked for last. */
 struct pd_listing {
     const pd_list_kind *kind;
     /* the job's parameters, and its value of pd_steps.changes, when counting the entries began */
     const pd_param *params;
     uint64_t changes;
     size_t n_blocks;
-    char *pattern; /* the glob that names of parameters must match; stored after `before`, in the same memory block */
+    /* the glob that names of parameters must match, empty: all match; its bytes follow `before` in the same
+     * allocation */
+    char *pattern;
     /* number of entries before each block of parameters; before[n_blocks] is the number of all entries */
     uint64_t before[];
 };
@@ -54,8 +56,8 @@ static pd_listing *make(const pd_job *job, const pd_list_kind *kind, const char 
     return listing;
 }
 
-/* Takes the index of the job's last list if it is the same list, otherwise makes one that is not counted yet. While the
- * page is made the index belongs to it alone. */
+/* Takes the index from the job if it is that of the same list; otherwise makes an index whose entries are not counted
+ * yet. While the page is made, the walk owns the index. PD_NO_MEMORY. */
 static int take_index(pd_listing_walk *walk, pd_job *job, const char *pattern)
 {
     if (is_of(job->figures.listing, job, walk->kind, pattern)) {
@@ -68,7 +70,7 @@ static int take_index(pd_listing_walk *walk, pd_job *job, const char *pattern)
     return walk->listing != NULL ? PD_OK : PD_NO_MEMORY;
 }
 
-/* Goes to the block of parameters that has entry number `start` of the list. */
+/* Moves the walk to the block of parameters that has entry number `start` of the list. */
 static void find_block(pd_listing_walk *walk, uint64_t start)
 {
     const pd_listing *listing = walk->listing;
@@ -128,7 +130,7 @@ static uint64_t entries(const pd_listing_walk *walk, const pd_param *param, doub
     return pd_glob_match(walk->glob, param->name) ? n : 0;
 }
 
-/* Counts entries, as far as the time allows. Returns whether all are counted. */
+/* Counts the list's entries until the time is used. Returns whether all are counted. */
 static bool count_some(pd_listing_walk *walk, const pd_job *job, double *budget_ns)
 {
     for (; walk->param < job->steps.n_params; walk->param++) {
@@ -147,8 +149,8 @@ static bool is_empty_block(const pd_listing_walk *walk)
     return walk->item == 0 && walk->param % BLOCK == 0 && before[1] == before[0];
 }
 
-/* Passes over the parameter if it has no entry from number info->start on. Otherwise goes to its first item that may be
- * one. Returns whether it passed. */
+/* Skips the parameter if all its entries come before number info->start. Otherwise moves to its first item that may be
+ * on the page. Returns whether it skipped the parameter. */
 static bool pass_over(pd_listing_walk *walk, const pd_info *info, const pd_param *param, double *budget_ns)
 {
     uint64_t n = entries(walk, param, budget_ns);
@@ -175,8 +177,8 @@ static void fill_item(pd_listing_walk *walk, pd_info *info, const pd_param *para
     *budget_ns -= ENTRY_NS;
 }
 
-/* Adds items of the next parameter to the page, as far as the time allows. Does one at least, so that every part of a
- * page comes further. */
+/* Adds items of the next parameter to the page until the time is used, but at least one, so that every part of the work
+ * makes progress. */
 static void fill_some(pd_listing_walk *walk, pd_info *info, const pd_param *param, double *budget_ns)
 {
     uint64_t items = walk->kind->items(param);

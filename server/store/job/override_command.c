@@ -1,14 +1,14 @@
 /* override_command.c - handles an operator's command that sets hyperparameters of a job's parameters from a step on.
  * The command is checked as a whole, then applied as a whole.
  *
- * For each rule, the command's values are read once, into a pd_override that the rule's parameters share. Then, for
- * each parameter, every combination of values is checked that it would have at any later step. Only if all checks pass,
- * the override is added to all parameters.
+ * For each optimizer rule, the command's values are read once, into a pd_override that the rule's parameters share.
+ * Then, for each parameter, every combination of values that it would have at any later step is checked. Only if all
+ * checks pass, the override is added to all parameters.
  *
- * A job may have 65,536 parameters, and each 64 overrides, so this is done in parts, in the job's own turn. The
- * commands of a job wait for each other. From the first check of a parameter until the override is added no step of the
- * job begins or ends: what was checked holds. Only pushes may bring hyperparameters meanwhile, and then the checks
- * begin again. */
+ * A job may have 65,536 parameters, each with 64 overrides, so a command is handled in parts, in the job's turns. The
+ * commands of a job are handled one after another. From the first check of a parameter until the override is added, no
+ * step of the job begins or ends, so the checks stay valid. Only pushes may bring hyperparameters meanwhile; then the
+ * checks begin again. */
 #include "override_command.h"
 
 #include "archive.h"
@@ -28,43 +28,47 @@
 
 enum { SAID = 16 }; /* most lines that one command writes to the log */
 
-/* Estimates of how long parts of a command take, in nanoseconds of one core. */
+/* Estimates of how long the work of a command takes, in nanoseconds of one core. */
 #define FIND_NS 40.0    /* to look at a parameter, without the comparison of its name */
 #define PARAM_NS 150.0  /* to prepare a parameter, or to add the override to it */
 #define STATE_NS 100.0  /* to find the values of a parameter after one of its overrides, and check them */
-#define ENTRY_NS 40.0   /* to pass an override of a parameter while doing so */
+#define ENTRY_NS 40.0   /* to read an override of a parameter meanwhile */
 #define OPTION_NS 500.0 /* to read a value */
 #define LETTER_NS 20.0  /* to read a byte of a value */
-#define RECORD_NS 100.0 /* to write the next step of a parameter into the record */
+#define RECORD_NS 100.0 /* to write the next step of a parameter for the stream of decisions */
 /* a command that takes at most this time is answered at once, a longer one in later turns of the job */
 #define AT_ONCE_NS 5e6
 
 typedef enum stage {
-    FINDING,   /* the parameters whose names match */
-    READING,   /* the values, for each optimizer rule of these parameters */
-    PREPARING, /* checks and memory for each parameter */
-    RECORDING, /* the record for the decision records */
-    TAKING,    /* the values come into force */
+    FINDING,   /* finds the parameters whose names match the command's pattern */
+    READING,   /* reads the command's values for each optimizer rule of these parameters */
+    PREPARING, /* checks each parameter with the new values, and allocates memory for its override */
+    RECORDING, /* writes the command's bytes for the WAL's stream of decisions */
+    TAKING,    /* adds the override to all parameters */
 } stage;
 
+/* A command while it is checked and applied; pd_request.part points to it. */
 typedef struct command {
     pd_job *job;
     pd_request *request;
     stage stage;
-    uint32_t at; /* the parameter of the job, then the entry of `params`, that the stage handles next */
+    uint32_t at; /* FINDING: index of the job's parameter that is handled next; later: index in `params` */
     pd_glob *glob;
-    uint32_t nearest; /* as long as no parameter matches: the one whose name begins most like the pattern */
-    size_t common;    /* number of bytes that these have in common */
+    /* while no parameter matches: index of the parameter whose name has the longest beginning in common with the
+     * pattern, for the error */
+    uint32_t nearest;
+    size_t common; /* number of bytes of that common beginning */
     pd_param **params;
     uint32_t n; /* number of entries in `params`, which are the parameters that the command's pattern matches */
-    /* how the command applies to the parameters of each optimizer rule, by the rule's index in the job */
+    /* array with an entry for each optimizer rule of the job: the command's values for the rule */
     pd_override_reading *readings;
     size_t n_readings;
     pd_set_result *result;
-    pd_override_shown *shown; /* for each change of the result */
-    uint64_t known;  /* bit i: hyperparameter i of the command exists in the optimizer of some rule of the job */
-    uint64_t news;   /* value of pd_job.pushed_hypers when the parameters were checked */
-    uint8_t *record; /* the command's record for the decision records; NULL: there is none */
+    pd_override_shown *shown; /* array with an entry for each change in result->at */
+    /* set of bits; bit i: the optimizer of some rule of the matched parameters has hyperparameter i of the command */
+    uint64_t known;
+    uint64_t news;   /* value of pd_job.counts.pushed_hypers when the check of the parameters began */
+    uint8_t *record; /* the command's bytes for the WAL's stream of decisions; NULL: there are none */
     size_t record_bytes;
 } command;
 
@@ -73,7 +77,7 @@ static pd_override_reading *reading_of(const command *c, const pd_param *param)
     return &c->readings[param->rule - c->job->steps.rules];
 }
 
-/* Returns the number of the first step that the parameter has not begun yet. */
+/* Returns the first step that the parameter has not begun yet. */
 static uint64_t next_step(const pd_param *param)
 {
     return param->saved.step + (param->stage >= PD_STEPPING ? 2 : 1);
@@ -101,17 +105,18 @@ static int none_matches(const command *c, pd_error *err)
                    job->steps.name);
 }
 
-/* A command, and for each parameter that it matches the first step that the parameter had not begun when it came. */
+/* A command as the WAL's stream of decisions stores it, with the first step of each matched parameter that had not
+ * begun when the command was applied. */
 typedef struct pd_set_record {
     char *pattern, *by;
     pd_option *options;
     size_t n_options;
-    uint64_t from_step; /* as in the command */
-    uint64_t *next;     /* the steps of the parameters, in their order */
+    uint64_t from_step; /* step from which the values apply; 0: from each parameter's next step */
+    uint64_t *next;     /* for each matched parameter, in the job's order: the first step that it had not begun */
     size_t n_next;
 } pd_set_record;
 
-/* Most parameters of a job, by what a record may name. */
+/* Limits on what is read: number of parameters, and bytes of a text. */
 enum { MOST_PARAMS = 1 << 24, MOST_VALUE = 4096 };
 
 static const pd_field command_fields[] = { PD_FIELD_IN(pd_set_record, pattern, 0, PD_NAME_MAX),
@@ -140,7 +145,7 @@ static void visit(pd_archive *archive, pd_set_record *record)
     pd_archive_leave(archive);
 }
 
-/* Writes a command; free() the bytes. PD_NO_MEMORY. */
+/* Writes a command to *bytes, which the caller must free(). PD_NO_MEMORY. */
 static int write_bytes(const pd_set_record *record, uint8_t **bytes, size_t *n, pd_error *err)
 {
     pd_set_record copy = *record;
@@ -151,7 +156,7 @@ static int write_bytes(const pd_set_record *record, uint8_t **bytes, size_t *n, 
     return pd_archive_end(&archive, bytes, n, err);
 }
 
-/* Checks that no text is left out. */
+/* Returns whether a command that was read has all its texts, and at least one value and one parameter. */
 static bool is_whole(const pd_set_record *record)
 {
     for (size_t i = 0; i < record->n_options; i++)
@@ -159,7 +164,8 @@ static bool is_whole(const pd_set_record *record)
     return record->pattern != NULL && record->by != NULL && record->n_options > 0 && record->n_next > 0;
 }
 
-/* Reads a command, every byte of which is checked; call free_record, also after an error. */
+/* Reads a command, and checks every byte of it. The caller must call free_record, also after an error. PD_NO_MEMORY;
+ * otherwise the bytes are no valid command. */
 static int read_bytes(pd_set_record *record, const uint8_t *bytes, size_t n, pd_error *err)
 {
     pd_archive archive;
@@ -186,7 +192,7 @@ static void free_record(pd_set_record *record)
     *record = (pd_set_record){ 0 };
 }
 
-/* Looks whether the pattern matches the next parameter. */
+/* Adds the next parameter of the job to c->params if the pattern matches its name. */
 static void find_one(command *c, double *budget_ns)
 {
     pd_param *param = &c->job->steps.params[c->at];
@@ -201,8 +207,8 @@ static void find_one(command *c, double *budget_ns)
     c->nearest = c->at;
 }
 
-/* Refuses hyperparameter i of the command, which no optimizer of the matched parameters has. The error text is that
- * of the first parameter's optimizer. */
+/* Writes the error for hyperparameter i of the command, which no optimizer of the matched parameters has. The text is
+ * that of the first parameter's optimizer. */
 static int nobody_has(const command *c, size_t i, pd_error *err)
 {
     pd_hypers hypers = c->params[0]->rule->hypers;
@@ -232,8 +238,8 @@ static int read_one(command *c, double *budget_ns, pd_error *err)
     return pd_override_read(reading_of(c, param), c->job, c->request, param, &c->known, err);
 }
 
-/* Returns the entry that the command adds to the parameter's list of overrides. The entry leaves out hyperparameters
- * that the command withdraws but that have no override. */
+/* Returns the entry that the command adds to the parameter's overrides. The entry leaves out hyperparameters that the
+ * command withdraws, but for which the parameter has no override. */
 static pd_override_entry hold_for(const command *c, const pd_param *param)
 {
     pd_override *override = reading_of(c, param)->override;
@@ -259,8 +265,8 @@ static void add_changes(command *c, const pd_param *param, pd_override_entry add
     c->result->params++;
 }
 
-/* Allocates memory for the changes that the answer reports: one for each hyperparameter of each optimizer rule, at most
- * as many as an answer has room for. */
+/* Allocates memory for the changes that the answer reports: one for each hyperparameter that is set of each optimizer
+ * rule, but at most PD_MAX_CHANGES. */
 static int make_result(command *c, pd_error *err)
 {
     size_t n = 0;
@@ -338,8 +344,8 @@ static void say(const command *c, const pd_set_change *change)
            last);
 }
 
-/* Writes the record of the command for the job's decision records. If out of memory there is none: then a checkpoint is
- * made. */
+/* Writes the command's bytes for the WAL's stream of decisions. If out of memory there are none, and a checkpoint is
+ * made instead. */
 static void write_record(command *c)
 {
     const pd_request *request = c->request;
@@ -359,7 +365,8 @@ static void write_record(command *c)
     free(record.next);
 }
 
-/* Gives the record to the job's decision records. Returns false if there is none. */
+/* Adds the command to the job's decisions. Returns false if it could not: c->record is NULL, or the job has no stream
+ * of decisions. */
 static bool note(command *c)
 {
     uint8_t *record = c->record;
@@ -383,8 +390,8 @@ static void take(command *c)
     for (uint32_t i = 0; i < c->n; i++) take_param(c, c->params[i]);
 }
 
-/* Checks that the command's pattern and values are printable text, since they stay with the job and other operators
- * see them. */
+/* Checks that the command's pattern and values are printable text, because the job stores them and other operators see
+ * them. */
 static int check_texts(const pd_request *request, pd_error *err)
 {
     char what[96];
@@ -474,7 +481,7 @@ static int advance(command *c, double *budget_ns, pd_error *err)
     return rc;
 }
 
-/* Ends the stage when all its parameters are handled, and begins the next one. */
+/* Ends the present stage, all of whose parameters are handled, and begins the next one. */
 static int next_stage(command *c, double *budget_ns, pd_error *err)
 {
     int rc = PD_OK;
@@ -509,8 +516,8 @@ static uint32_t count_handled(const command *c)
     return c->stage == FINDING ? c->job->steps.n_params : c->stage == RECORDING ? 0 : c->n;
 }
 
-/* Works at a command until it can be taken, as far as the time allows. Returns false if it needs more time, otherwise
- * true; then *rc is PD_OK or an error. */
+/* Works at a command until it can be applied or the time is used. Returns false if it needs more time. When it returns
+ * true, *rc is PD_OK or an error. */
 static bool check_some(command *c, double *budget_ns, int *rc, pd_error *err)
 {
     *rc = PD_OK;
@@ -538,7 +545,7 @@ static void take_command(command *c, uint64_t now_ns, double *budget_ns)
     pd_sets_answer(job, request, noted, now_ns);
 }
 
-/* Returns the command that a request has begun, or begins it. NULL: out of memory. */
+/* Returns the state of the request's command, which it creates at the first call. Returns NULL if out of memory. */
 static command *command_of(pd_job *job, pd_request *request, pd_error *err)
 {
     command *c = request->part;
@@ -559,7 +566,8 @@ static command *command_of(pd_job *job, pd_request *request, pd_error *err)
     return c;
 }
 
-/* Works at the oldest command that waits. Returns false if it needs more time, otherwise it is answered. */
+/* Works at the oldest command in job->waiting.sets. Returns false if the command needs more time. Returns true when the
+ * command is applied or refused. */
 static bool set_one(pd_job *job, pd_request *request, double *budget_ns, uint64_t now_ns)
 {
     pd_error err;
@@ -609,7 +617,8 @@ void pd_job_refuse_sets(pd_job *job, const pd_error *err)
     pd_request_queue_refuse(&job->waiting.sets, job->steps.outbox, err);
 }
 
-/* Adds a record for each parameter that the command matches. */
+/* Adds a decision for each parameter that the command matches, so that the replay applies the command at the same step
+ * of the parameter. PD_NO_MEMORY. */
 static int add_records(command *c, const pd_set_record *set, pd_error *err)
 {
     for (uint32_t i = 0; i < c->n; i++) {

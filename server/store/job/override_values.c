@@ -1,5 +1,5 @@
-/* override_values.c - reads the values of an operator's command, checks those that parameters would have after it at
- * every later step at which they change, and describes the changes. */
+/* override_values.c - reads the values of an operator's command, checks the values that a parameter would then have at
+ * each later step at which they change, and describes the changes. */
 #include "override_values.h"
 
 #include "job.h"
@@ -9,7 +9,8 @@
 #include <string.h>
 
 /* Reads one value of the command into the override. An empty value withdraws earlier overrides of the hyperparameter.
- * *mask gets the bits of the hyperparameters that it names. */
+ * Sets in *mask the bits of the hyperparameters that the option names. PD_NOT_FOUND: the optimizer has none of this
+ * name. */
 static int read_value(pd_override *override, const pd_option *option, uint64_t *mask, pd_error *err)
 {
     if (option->value[0] == '\0' && (*mask = pd_hypers_bits(override->hypers.row, option->name)) != 0) {
@@ -26,8 +27,7 @@ static int read_option(const pd_request *request, pd_override *override, size_t 
     uint64_t mask = 0;
     int rc = read_value(override, option, &mask, err);
 
-    /* That this optimizer lacks the hyperparameter is no error: the optimizer of another rule may have this
-     * hyperparameter. */
+    /* Not an error: the optimizer of another rule may have this hyperparameter. */
     if (rc == PD_NOT_FOUND) return PD_OK;
     *known |= (uint64_t)1 << i;
     if (rc != PD_OK) return rc;
@@ -39,8 +39,7 @@ static int read_option(const pd_request *request, pd_override *override, size_t 
     return PD_OK;
 }
 
-/* Returns whether the override does nothing but withdraw earlier ones, from the next step on.
- * Then no parameter stores it. */
+/* Returns whether the override only withdraws earlier ones, from the next step on. Then no parameter stores it. */
 static bool is_gone_at_once(const pd_request *request, const pd_override *override)
 {
     return override->mask == override->withdrawn && request->u.set.from_step == 0;
@@ -64,14 +63,15 @@ int pd_override_read(pd_override_reading *r, pd_job *job, const pd_request *requ
                    PD_MAX_JOB_OVERRIDES);
 }
 
-/* Returns the hyperparameters from which the parameter has the value of hyperparameter h. */
+/* Returns the hyperparameters that hyperparameter h of the parameter takes its value from: those of an override, or
+ * those of the optimizer rule. */
 static const pd_hypers *source_of(const pd_override_state *at, const pd_param *param, int h)
 {
     return at->from[h] != NULL ? &at->from[h]->hypers : &param->rule->hypers;
 }
 
-/* Estimates of how long it takes to merge values, for themselves and for each byte of a schedule, and to check them at
- * a step, for themselves and for each schedule. */
+/* Estimated nanoseconds to merge values, and more for each byte of a schedule; to check values at a step, and more for
+ * each schedule. */
 #define MERGE_NS 500.0
 #define LETTER_NS 20.0
 #define CHECK_NS 200.0
@@ -98,8 +98,8 @@ static int check_at(pd_override_reading *r, const pd_hypers *declared, int64_t c
     return pd_hypers_check_step(declared, &now, err);
 }
 
-/* Checks that the values in r->merged are valid now, and at every later step at which one of their schedules changes.
- * Steps for which the same values were checked before are skipped. */
+/* Checks that the values in r->merged are valid at step `count` and at every later step at which one of their schedules
+ * changes. Skips steps for which the same values were checked before. PD_INVALID_ARGUMENT. */
 static int check_course(pd_override_reading *r, const pd_hypers *declared, int64_t count, pd_error *err)
 {
     int64_t corner;
@@ -113,8 +113,8 @@ static int check_course(pd_override_reading *r, const pd_hypers *declared, int64
     return rc;
 }
 
-/* Checks that the values are valid together with hyperparameters that workers have sent with pushes of the open
- * round. A pushed value applies to each hyperparameter for which there is no override. */
+/* Checks that the values in r->merged are valid together with the hyperparameters that pushes have brought for the open
+ * round. A pushed value replaces that of each hyperparameter without an override. PD_INVALID_ARGUMENT. */
 static int check_pushed(const pd_override_reading *r, const pd_param *param, int64_t count, pd_error *err)
 {
     pd_hypers pushed = { .row = r->merged.row };
@@ -126,8 +126,8 @@ static int check_pushed(const pd_override_reading *r, const pd_param *param, int
     return pd_hypers_check_step(&param->rule->hypers, &pushed, err);
 }
 
-/* Fills r->merged with the values that come from the overrides in *now and from the declared
- * optimizer rule. Does nothing if r->merged has these values already. */
+/* Fills r->merged with the values from the overrides in *now and, where there are none, from the declared optimizer
+ * rule. Does nothing if r->merged has these values already. */
 static int merge(pd_override_reading *r, const pd_hypers *declared, const pd_override_state *now, pd_error *err)
 {
     int rc = PD_OK;
@@ -188,8 +188,9 @@ int pd_override_check(pd_override_reading *r, const pd_param *param, pd_override
     return rc;
 }
 
-/* Compares what the parameter's value was before the change with what the change says of the first parameter. Most
- * parameters have the same overrides, so texts that come from the same values are not written again. */
+/* Compares the parameter's value before the change with the former value that the change shows, that of its first
+ * parameter. If they differ, marks the change as mixed. Most parameters have the same overrides, so a text from the
+ * same values is not written again. */
 static void compare_before(pd_set_change *change, pd_override_shown *last, const pd_param *param,
                            const pd_hypers *before, int h)
 {

@@ -1,6 +1,5 @@
-/* override_values.h - the values that an operator's command gives the parameters of one rule, checks of every
- * combination of values that they would have then, and what the answer says of the values before and after. Step
- * thread. */
+/* override_values.h - reads the values of an operator's command for one optimizer rule, checks every combination of
+ * values that the rule's parameters would then have, and describes the changes for the answer. Step thread. */
 #ifndef PD_OVERRIDE_VALUES_H
 #define PD_OVERRIDE_VALUES_H
 
@@ -32,26 +31,26 @@ typedef struct pd_override_reading {
     double cost_ns; /* estimate of the time that checks of values have taken, in ns of one core */
 } pd_override_reading;
 
-/* Reads the values of a command for the rule of a parameter into r->override, unless that is done already. *known gets
- * bit i if the rule's optimizer has hyperparameter i of the command. */
+/* Reads the values of a command for the optimizer rule of a parameter into r->override, unless that is done already.
+ * Sets bit i of *known if the rule's optimizer has hyperparameter i of the command. PD_INVALID_ARGUMENT,
+ * PD_RESOURCE_EXHAUSTED, PD_NO_MEMORY. */
 int pd_override_read(pd_override_reading *r, pd_job *job, const pd_request *request, const pd_param *param,
                      uint64_t *known, pd_error *err);
-/* Finds the overrides in a list of n entries, sorted by step, that apply at a step. */
+/* Fills *out with the overrides that apply at a step. `entries` has n entries, sorted by step. */
 void pd_override_state_at(pd_override_state *out, const pd_override_entry *entries, uint32_t n, uint64_t step);
-/* Checks every combination of values that the parameter will have from the first step of `added` on, in case this
- * override is added. Overrides that are planned for later steps are included. `r` is what was read for the parameter's
- * rule. */
+/* Checks every combination of values that the parameter would have from the first step of `added` on, if this entry
+ * were added. Includes overrides that are planned for later steps. `r` is what was read for the parameter's rule. */
 int pd_override_check(pd_override_reading *r, const pd_param *param, pd_override_entry added, pd_error *err);
 
-/* The values from which the text of a change's former value was made, so that the same text is not made again. */
+/* The values whose text was last compared with a change's former value, so that the same text is not made again. */
 typedef struct pd_override_shown {
     const pd_hypers *hypers; /* NULL: no parameter has the change yet */
     int64_t count;
-    bool same; /* it is the text of the change */
+    bool same; /* true: these values have the same text as the former value that the change shows */
 } pd_override_shown;
 
-/* Adds to a change that the entry `added` of the parameter makes it, in hyperparameter h. `before` are the overrides
- * that apply at the entry's step before. */
+/* Adds the parameter to a change of the answer: the parameter's new entry `added` changes hyperparameter h. `before`
+ * has the overrides that would apply at the entry's step without it. *last is updated. */
 void pd_override_add_change(pd_set_change *change, pd_override_shown *last, const pd_param *param,
                             const pd_override_state *before, pd_override_entry added, int h);
 

@@ -78,8 +78,8 @@ int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err)
                    (unsigned long long)budget->used, budget->key);
 }
 
-/* Frees the memory that the parameter owns. Its struct is not freed, because it is an element of the job's array. The
- * parameter must hold no contribution, and none of its preconditioner tasks may be running. */
+/* Frees the memory that the parameter owns. Does not free its struct, an element of the job's array. The parameter must
+ * have no contribution in an open round, and none of its preconditioner tasks may be running. */
 static void clear_param(pd_unread *unread, pd_param *param)
 {
     pd_param_end_update(param);

@@ -1,9 +1,9 @@
-/* planning.c - plans the parameters that the first rank declares. They are checked before any memory is allocated for
- * them, then planned and created in slices of bounded time.
+/* planning.c - plans the parameters that the first rank declares. Checks all of them before it allocates memory for any
+ * of them, then plans and creates them, in parts of bounded time.
  *
- * A rank may declare 65,536 parameters, or a parameter with 262,144 blocks, and other jobs must not wait while they
- * are planned. The store has no clock, so a slice is bounded by estimated times. Until the last slice the job's
- * n_params is 0, so for all other requests the job looks as if no rank has declared. */
+ * A rank may declare 65,536 parameters, or a parameter with 262,144 blocks, and other jobs must not wait while they are
+ * planned. The store has no clock, so estimated times bound a part. Until the last part the job's n_params is 0, so
+ * that to all other requests the job looks as if no rank had declared. */
 #include "planning.h"
 
 #include "aggregate_fit.h"
@@ -25,21 +25,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Estimates of how long parts of the planning take, in nanoseconds of one core. They include the time for page
+/* Estimates of how long the work of the planning takes, in nanoseconds of one core. They include the time for page
  * faults, since all memory is used for the first time. */
 #define CHECK_NS 500.0  /* time to check the declaration of one parameter, without the comparison with rules' globs */
-#define BEGIN_NS 40.0   /* time for one parameter when all are checked and memory is allocated */
-#define SURVEY_NS 500.0 /* time to add a parameter to the facts about its optimizer */
-#define STEP_NS 20.0    /* time of a step of a search for a regular expression (pattern.h) */
+#define BEGIN_NS 40.0   /* time to allocate memory for one parameter, after the check of all parameters */
+#define SURVEY_NS 500.0 /* time to add a parameter to its optimizer's model statistics */
+#define STEP_NS 20.0    /* time of one matching step of a search for names (pd_name_maps_left) */
 #define PARAM_NS 2000.0 /* time to add one parameter to the job */
 /* time to plan the optimizer of one parameter, without PLAN_SLOT_NS for each slot and
  * PLAN_TASK_NS for each preconditioner task */
 #define PLAN_NS 1000.0
 #define PLAN_SLOT_NS 600.0
 #define PLAN_TASK_NS 400.0
-#define CHUNK_NS 150.0 /* time to make the record of one chunk */
-/* time to make the optimizer of one parameter, without STATE_SLOT_NS for each slot and STATE_TASK_NS for each root
- * task, and without the time to write the slots' initial values */
+#define CHUNK_NS 150.0 /* time to initialize the structs of one chunk */
+/* time to make the optimizer of one parameter, without STATE_SLOT_NS for each slot and STATE_TASK_NS for each
+ * preconditioner task, and without the time to write the slots' initial values */
 #define STATE_NS 4000.0
 #define STATE_SLOT_NS 100.0
 #define STATE_TASK_NS 300.0
@@ -55,35 +55,38 @@ typedef enum pd_planning_stage {
     PD_PLANNED
 } pd_planning_stage;
 
-/* Bytes and records that the parameters checked so far need, whatever their optimizers are. */
+/* Memory that the parameters checked so far need at least, whatever their optimizers are: its bytes, and its number of
+ * chunks times ranks. */
 typedef struct pd_survey {
     pd_footprint least;
     uint64_t records;
 } pd_survey;
 
+/* The planning of a job's parameters while it is under way. The job owns it (pd_job.planning). */
 typedef struct pd_planning {
     pd_planning_stage stage;
     pd_survey survey;
-    /* index of the next parameter that the planning's present stage (such as planning, or making optimizers) handles */
+    /* index of the next parameter that the present stage handles */
     uint32_t at;
-    uint32_t n;      /* number of parameters that the job has so far (in job->steps.params) */
-    pd_param *names; /* hash table by name of the parameters that the job has so far */
+    uint32_t n;      /* number of parameters that are in job->steps.params so far */
+    pd_param *names; /* hash table by name of these parameters, until the job owns it */
     pd_name_maps *maps;
     pd_plan *plans;
-    /* for each optimizer rule: index of the first rule that has the same optimizer */
+    /* array with an entry for each optimizer rule: the index of the first rule that has the same optimizer */
     size_t *alike;
-    /* facts, which are numbers about all parameters of an optimizer, at the index of the first rule that has it */
+    /* model statistics of each optimizer, at the index of the first rule that has it */
     double (*stats)[PD_MAX_MODEL_STATS];
-    bool *surveyed; /* at the same index: whether the facts include a parameter yet */
+    bool *surveyed; /* at the same index: true if the statistics include a parameter already */
     pd_sizing sizing;
     pd_footprint all;
-    /* what the parameters that were planned so far have in a checkpoint, and in an entry of the log */
+    /* bytes that the parameters planned so far take in a checkpoint, and in a WAL record of the stream that has all
+     * that steps took */
     uint64_t checkpoint_bytes, entry_bytes;
-    /* number of chunks, and of ranged parameters, whose records are made so far */
+    /* number of chunks whose structs are initialized so far; number of ranged parameters that have these chunks */
     uint64_t chunks, ranged;
-    /* how much of the initial state is written of the optimizer that is being made */
+    /* position up to which the initial state of the present parameter's optimizer is written */
     pd_fill fill;
-    bool bare; /* no initial state is written: pd_planning_leave_state */
+    bool bare; /* true: no initial state is written (pd_planning_leave_state) */
 } pd_planning;
 
 static pd_sizing sizing_of(const pd_job *job)
@@ -116,8 +119,8 @@ static int check_least(const pd_job *job, const pd_param_decl *decl, const pd_su
                    (unsigned long long)budget->limit, budget->whose, (unsigned long long)budget->used, budget->key);
 }
 
-/* Checks one declared parameter: its name and shape, and those bytes that all parameters so far take whatever their
- * optimizers are. */
+/* Checks one declared parameter: its name, its shape, and that the bytes which all parameters so far need at least fit
+ * into the budgets. */
 static int check_one(const pd_job *job, pd_param_decl *decl, size_t i, double *budget_ns, pd_error *err)
 {
     static const bool pulled[4] = { [PD_F32] = true };
@@ -193,8 +196,8 @@ static int add_name(pd_job *job, pd_param *param, const pd_param_decl *decl, pd_
     return PD_OK;
 }
 
-/* Adds a parameter to the facts about its optimizer. These are numbers about all parameters of the optimizer, which
- * it needs before the first of them is planned. Rules with the same optimizer have the same facts. */
+/* Adds a parameter to the model statistics of its optimizer, which the optimizer needs before its first parameter is
+ * planned. Rules with the same optimizer share the statistics. */
 static void survey(const pd_job *job, const pd_param *param)
 {
     const pd_optimizer_ops *row = param->rule->hypers.row;
@@ -206,7 +209,7 @@ static void survey(const pd_job *job, const pd_param *param)
     pd_model_stats_add(row, &declaration, &job->planning->surveyed[first], job->planning->stats[first]);
 }
 
-/* Returns the facts about the parameter's optimizer. */
+/* Returns the model statistics of the parameter's optimizer. */
 static const double *facts_of(const pd_job *job, const pd_param *param)
 {
     return job->planning->stats[job->planning->alike[rule_index(job, param)]];
@@ -239,8 +242,8 @@ static int add_param(pd_job *job, pd_param_decl *decl, pd_error *err)
     return join_spills(job, param, err);
 }
 
-/* Checks that max_total_bytes has room for the parameter besides the bytes in use, which include those of parameters
- * that were planned before it. */
+/* Checks that the budgets have room for the parameter besides the bytes in use, which include those of the parameters
+ * planned before it. PD_RESOURCE_EXHAUSTED: they have no room. */
 static int check_need(const pd_job *job, const pd_param *param, const pd_footprint *n, pd_error *err)
 {
     uint64_t sum = pd_footprint_sum(n);
@@ -281,8 +284,8 @@ static int plan_param(pd_job *job, pd_param *param, double *budget_ns, pd_error 
     return PD_OK;
 }
 
-/* Counts the bytes of the memory that all parameters of the job share. PD_RESOURCE_EXHAUSTED: they exceed
- * max_total_bytes. */
+/* Charges the bytes of the memory that all parameters of the job share. PD_RESOURCE_EXHAUSTED: the budgets have no room
+ * for them. */
 static int count_job(pd_job *job, pd_error *err)
 {
     pd_planning *planning = job->planning;
@@ -295,8 +298,8 @@ static int count_job(pd_job *job, pd_error *err)
     return rc;
 }
 
-/* Allocates the records of chunks, contributions and ranges of all parameters, in three arrays. Large arrays are cheap
- * at this point: the system makes their zeroed pages only when they are first touched. */
+/* Allocates the structs of chunks, contributions and ranges of all parameters, in three arrays. Large arrays cost
+ * little time here: the system zeroes their pages when they are first used. */
 static int make_records(pd_job *job, pd_error *err)
 {
     uint64_t n = 0;
@@ -345,7 +348,7 @@ static int make_optim(pd_job *job, pd_param *param, double *budget_ns, pd_error 
     return pd_optim_bare(&param->optim, &declaration, facts_of(job, param), plan, err);
 }
 
-/* Makes the parameter's optimizer, then writes the initial values of its state, as far as the time budget allows. */
+/* Makes the parameter's optimizer, then writes the initial values of its state, until the time is used. */
 static int make_state(pd_job *job, pd_param *param, double *budget_ns, pd_error *err)
 {
     pd_planning *planning = job->planning;
@@ -372,7 +375,7 @@ static void show_params(pd_job *job)
     planning->names = NULL;
 }
 
-/* Makes the segment of shared memory for the job's weights. If the system gives none, the job works without it:
+/* Makes the segment of shared memory for the job's weights. If the system provides none, the job works without it:
  * weights then travel through the sockets. */
 static void make_shared(pd_job *job, const pd_request *request)
 {
@@ -411,7 +414,7 @@ static int begin_adding(pd_job *job, const pd_request *request, double *budget_n
     return PD_OK;
 }
 
-/* Ends the present stage of the planning (such as making optimizers), and begins the next one. */
+/* Ends the present stage of the planning, and begins the next one. */
 static int next_stage(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
 {
     pd_planning *planning = job->planning;
@@ -424,8 +427,8 @@ static int next_stage(pd_job *job, const pd_request *request, double *budget_ns,
     return rc;
 }
 
-/* Does the work of the planning's present stage (such as making optimizers) for one parameter, or a part of
- * this work if it takes long. */
+/* Does the work of the present stage for one parameter. If writing its initial state takes long, does a part of it;
+ * then planning->at does not move to the next parameter. */
 static int advance(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
 {
     pd_planning *planning = job->planning;
@@ -522,7 +525,7 @@ void pd_planning_free(pd_job *job)
     pd_planning *planning = job->planning;
 
     if (planning == NULL) return;
-    /* Optimizers that are made own their plans. */
+    /* An optimizer that is made owns its plan. The other plans are freed here. */
     for (uint32_t i = count_made(planning); planning->plans != NULL && i < planning->n; i++)
         pd_plan_free(&planning->plans[i]);
     if (planning->stage < PD_PLANNED && job->steps.n_params == 0) show_params(job);

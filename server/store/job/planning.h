@@ -19,7 +19,7 @@ void pd_planning_leave_state(pd_job *job);
  * pd_planning_finish sets it. PD_INVALID_ARGUMENT, PD_FAILED_PRECONDITION, PD_RESOURCE_EXHAUSTED, PD_NO_MEMORY in *rc:
  * the caller must call pd_planning_free and pd_param_set_forget. */
 bool pd_planning_run(pd_job *job, const pd_request *request, double *budget_ns, int *rc, pd_error *err);
-/* Lets the planned parameters count as the job's. After an error the caller must call pd_planning_free and
+/* Makes the planned parameters the job's. After an error the caller must call pd_planning_free and
  * pd_param_set_forget. */
 int pd_planning_finish(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err);
 /* Ends the planning and frees its memory. The job keeps the parameters that were made so far, even if some are

@@ -1,13 +1,13 @@
-/* push.c - checks a push as a whole, then files it as a whole. A push has pieces, each of which is one tensor or chunk.
+/* push.c - checks a push as a whole, then files it as a whole. Each piece of a push is one tensor or chunk.
  *
- * A push may bring hyperparameters, which apply to the step of the round that it contributes to. All ranks of a round
- * must send the same values.
+ * A push may bring hyperparameters, which apply to the step that it contributes to. All ranks of a round must send the
+ * same values.
  *
- * A push may end its rank's step (close_step): the rank is filed as absent in the round of each parameter that it has
- * not pushed in this step. A repeated push finds the rank absent already and changes nothing; pd_rank.ended remembers
- * that, so that a repeated push costs nothing. A parameter whose push was refused does not count as left out, because
- * its gradient would be lost unnoticed: the rank cannot end the step until it has pushed that parameter again, or
- * reported that it has no gradient of it. */
+ * A push may end its rank's step (close_step): then the rank is filed as absent in the round of each parameter that it
+ * has not pushed in this step. If the push is repeated, pd_rank.ended shows that the step has ended already, so nothing
+ * changes and no parameter is examined. If the push of a parameter was refused, the parameter does not count as left
+ * out, because its gradient would be lost unnoticed: the rank cannot end the step until it has pushed that parameter
+ * again, or reported that it has no gradient of it. */
 #include "push.h"
 
 #include "contribute.h"
@@ -44,8 +44,7 @@ static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_er
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: a push brings a plain value, not a schedule: \"%.64s\"",
                        option->name, pd_optimizer_name(row), option->value);
     rc = pd_hypers_set_which(&rule->pushed, option->name, option->value, &mask, &why);
-    /* That this optimizer lacks the hyperparameter is no error yet: the optimizer of another parameter may have this
-     * hyperparameter. */
+    /* Not an error yet: the optimizer of another parameter may have this hyperparameter (check_all_known). */
     if (rc == PD_NOT_FOUND) return PD_OK;
     *known = true;
     if (rc != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.400s", why.text);
@@ -57,8 +56,8 @@ static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_er
     return PD_OK;
 }
 
-/* Reads the hyperparameters that a frame brings into an optimizer rule. Does nothing if the rule has read this
- * frame before. *known gets bit i if the rule's optimizer has hyperparameter i of the frame. */
+/* Reads the hyperparameters of a frame into rule->pushed. Does nothing if the rule has read frame `number` already.
+ * Sets bit i of *known if the rule's optimizer has hyperparameter i of the frame. */
 static int read_hypers(pd_rule *rule, const pd_request *frame, uint64_t number, uint64_t *known, pd_error *err)
 {
     if (rule->pushed_by == number) return PD_OK;
@@ -74,8 +73,8 @@ static int read_hypers(pd_rule *rule, const pd_request *frame, uint64_t number, 
     return PD_OK;
 }
 
-/* Checks that the hyperparameters which a push brings have the values that other ranks have sent for the same round.
- * PD_INVALID_ARGUMENT. */
+/* Checks that the hyperparameters of a push have the values that other ranks sent for the same round.
+ * PD_INVALID_ARGUMENT: a value differs. */
 static int compare_hypers(const pd_param *param, uint32_t rank, pd_error *err)
 {
     const pd_pushed *before = param->pushed;
@@ -97,7 +96,8 @@ static int compare_hypers(const pd_param *param, uint32_t rank, pd_error *err)
 }
 
 /* Returns the hyperparameters that the parameter's next step would use without overrides: the declared or scheduled
- * values, replaced by values that earlier pushes of the round sent, and by those of this push. */
+ * values, except where this push or an earlier push of the round has sent a value. Values of this push take
+ * precedence. */
 static pd_hypers merged_hypers(const pd_param *param)
 {
     const pd_hypers *declared = &param->rule->hypers;
@@ -111,10 +111,9 @@ static pd_hypers merged_hypers(const pd_param *param)
     return merged;
 }
 
-/* Checks the hyperparameters that a push brings, as far as they concern one parameter: each against the parameter's
- * optimizer rule and against the values that other ranks sent for the same round, and all together. `number` is the
- * number of the push's frame. *known gets bit i if the parameter's optimizer has hyperparameter i of the push.
- * PD_INVALID_ARGUMENT, PD_NO_MEMORY. */
+/* Checks the hyperparameters of a push for one parameter: each against the parameter's optimizer rule and against the
+ * values that other ranks sent for the same round, and all together. `number` is the number of the push's frame. Sets
+ * bit i of *known if the parameter's optimizer has hyperparameter i of the push. PD_INVALID_ARGUMENT, PD_NO_MEMORY. */
 static int check_hypers(pd_param *param, const pd_request *frame, uint64_t number, uint64_t *known, pd_error *err)
 {
     pd_error why;
@@ -128,14 +127,15 @@ static int check_hypers(pd_param *param, const pd_request *frame, uint64_t numbe
         return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for pushed hyperparameters", param->name);
     if ((rc = compare_hypers(param, frame->rank, err)) != PD_OK) return rc;
     merged = merged_hypers(param);
-    /* An operator's override takes precedence over a value that is sent with a push. */
+    /* An operator's override takes precedence over a pushed value. */
     pd_overrides_next(param, merged.value);
     if (pd_hypers_check_step(&param->rule->hypers, &merged, &why) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %.300s", param->name, why.text);
     return PD_OK;
 }
 
-/* Keeps the hyperparameters of a push for the parameter's open round. check_hypers must have checked them before. */
+/* Stores the hyperparameters of a push in the parameter, for its open round. The caller has checked them with
+ * check_hypers. */
 static void keep_hypers(pd_param *param, uint32_t rank)
 {
     uint64_t news = param->rule->pushed_mask;
@@ -147,8 +147,8 @@ static void keep_hypers(pd_param *param, uint32_t rank)
     param->pushed->mask |= news;
 }
 
-/* Checks that each hyperparameter of a push belongs to the optimizer of at least one parameter in it.
- * PD_INVALID_ARGUMENT: some hyperparameter belongs to none. */
+/* Checks that each hyperparameter of a push belongs to the optimizer of at least one parameter in the push.
+ * PD_INVALID_ARGUMENT: one belongs to none. */
 static int check_all_known(const pd_request *frame, uint64_t known, pd_error *err)
 {
     for (size_t i = 0; i < frame->u.data.n_hypers; i++)
@@ -159,7 +159,7 @@ static int check_all_known(const pd_request *frame, uint64_t known, pd_error *er
     return PD_OK;
 }
 
-/* Returns whether the round of the step that the push is for has closed, with the rank's contribution or without it. */
+/* Returns whether the parameter's round for the push's step has closed, with the rank's contribution or without it. */
 static bool is_closed(const pd_param *param, const pd_request *frame)
 {
     pd_admit admission = pd_param_admit(param, frame->rank, frame->u.data.step);
@@ -194,8 +194,8 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     if (!piece->absent && (rc = pd_piece_check(param, piece, frame, err)) != PD_OK) return rc;
     if ((rc = pd_piece_check_once(param, piece, number, err)) != PD_OK) return rc;
     if (frame->u.data.n_hypers > 0 && (rc = check_hypers(param, frame, number, known, err)) != PD_OK) return rc;
-    /* A gradient whose round is closed is no error: it is a duplicate or late, and the push is answered, but not
-     * filed. */
+    /* A gradient whose round is closed is a duplicate or late, which is no error: the push is answered, but this piece
+     * is not filed. */
     if (is_closed(param, frame)) return PD_OK;
     if ((rc = pd_push_check_step(job, param, frame->rank, frame->u.data.step, err)) != PD_OK) return rc;
     if ((rc = check_earlier(param, piece, frame->rank, err)) != PD_OK) return rc;
@@ -204,8 +204,8 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
 }
 
 /* Returns whether the rank leaves this parameter out of the step that the frame ends: it has sent nothing of the
- * parameter for this step, and the step's round is not closed. An open round of an earlier step says nothing of this
- * one. */
+ * parameter for this step, and the step's round has not closed. If the parameter's open round is that of an earlier
+ * step, the rank cannot have sent anything for this step yet. */
 static bool is_left_out(const pd_param *param, const pd_request *frame)
 {
     pd_admit admission = pd_param_admit(param, frame->rank, frame->u.data.step);
@@ -228,11 +228,11 @@ static int check_one(const pd_job *job, const pd_param *param, const pd_request 
                    param->name, frame->rank, (unsigned long long)frame->u.data.step);
 }
 
-/* Checks that the frame may end its rank's step. The parameters are looked at once for each step: when the push comes
- * again, neither check nor filing depends on their number. After a refusal the next check begins with the parameter
- * because of which it was refused. `number` is the frame's number: the caller has stored it in
- * pd_param.seen of each parameter that the frame names. PD_FAILED_PRECONDITION: a push of some other parameter was
- * refused, and the rank has not pushed this parameter again or reported that it has no gradient of it. */
+/* Checks that the frame may end its rank's step. Examines all parameters once for each step, and none when a push that
+ * has ended the step is repeated. After a refusal, the next check begins with the parameter that caused it. `number` is
+ * the frame's number, which the caller has stored in pd_param.frame of each parameter that the frame names.
+ * PD_FAILED_PRECONDITION: a push of another parameter was refused, and the rank has not pushed this parameter again or
+ * reported that it has no gradient of it. */
 static int check_close(pd_job *job, const pd_request *frame, uint64_t number, pd_error *err)
 {
     pd_rank *rank = &job->ranks[frame->rank];
@@ -254,7 +254,7 @@ static int check_close(pd_job *job, const pd_request *frame, uint64_t number, pd
 static void file_close(pd_job *job, const pd_request *frame, uint64_t now_ns)
 {
     pd_rank *rank = &job->ranks[frame->rank];
-    /* rounds up to this one have closed for all parameters */
+    /* last step that all parameters have closed */
     uint64_t closed = job->steps.n_params > 0 ? UINT64_MAX : 0;
 
     if (frame->u.data.step <= rank->ended) return;
@@ -266,8 +266,7 @@ static void file_close(pd_job *job, const pd_request *frame, uint64_t now_ns)
     rank->ended = frame->u.data.step > closed ? frame->u.data.step : closed;
 }
 
-/* Marks the chunks that a refused push brought as refused. The rank cannot end its step before it has sent them
- * again. */
+/* Marks the chunks of a refused push as refused. The rank cannot end its step before it has sent them again. */
 static void note_refusal(pd_job *job, const pd_request *frame)
 {
     for (size_t i = 0; i < frame->u.data.n; i++) {
@@ -282,8 +281,9 @@ static void note_refusal(pd_job *job, const pd_request *frame)
     }
 }
 
-/* Checks a push. If it ends the rank's step, and `settled` is true, also checks the parameters that the rank leaves
- * out. `settled` false: an earlier push of the rank may still be in the inbox, so this is not known yet. */
+/* Checks a push. If the push ends the rank's step and `settled` is true, also checks the parameters that the rank
+ * leaves out. `settled` false: an earlier push of the rank may still be in the inbox, so these parameters are not known
+ * yet. */
 static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_error *err)
 {
     uint64_t number = ++job->counts.frames, known = 0;
@@ -334,7 +334,7 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     bool news;
 
     if (pd_round_count_chunks(&param->round, frame->rank) == 0)
-        /* The rank contributes no element of this parameter, so its rounds do not wait for the rank. */
+        /* The rank contributes no element of this parameter: its rounds do not wait for the rank. */
         return;
     news = (!is_closed(param, frame) || PD_MUTANT(duplicate_counted)) &&
            (piece->absent ? pd_contribute_absent(&job->steps, param, frame->rank, now_ns)
@@ -351,8 +351,8 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     pd_replace_note_push(job, param, frame);
 }
 
-/* Files a push that was checked. Takes ownership of the push, and keeps it as long as a contribution lies in its
- * buffer. */
+/* Files a push that was checked. Takes ownership of the push, and frees it when no contribution uses its buffer any
+ * more. */
 static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
 {
     pd_rank *rank = &job->ranks[frame->rank];
@@ -366,8 +366,7 @@ static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
     pd_frame_keep(&job->steps, frame);
 }
 
-/* Refuses a push. Marks the chunks that it brought as refused, so that the rank cannot end its step before it has sent
- * them again. */
+/* Refuses a push, and marks its chunks as refused (note_refusal). Takes ownership of the push. */
 static void refuse_push(pd_job *job, pd_request *frame, const pd_error *err)
 {
     note_refusal(job, frame);
@@ -434,7 +433,8 @@ static void take_scanned(pd_job *job, pd_request *frame, uint64_t now_ns)
 }
 
 #define NS_PER_BYTE 0.25 /* estimated nanoseconds of one core to scan or copy one byte of a frame */
-/* estimated nanoseconds to file a frame, one of its pieces, and a parameter that the rank leaves out of a step */
+/* estimated nanoseconds of one core to file a frame; more for each of its pieces; more for each parameter of the job if
+ * the frame ends its rank's step */
 #define FRAME_NS 1000.0
 #define PIECE_NS 300.0
 #define LEFT_OUT_NS 60.0

@@ -1,5 +1,5 @@
-/* ranks.c - tracks which process has a rank: a process joins, is lost, leaves, or is superseded by another one that
- * takes over the rank. A barrier is passed when every rank has come to it. */
+/* ranks.c - tracks which process has a rank: a process joins, is lost, leaves, or is superseded by another process that
+ * takes over the rank. Also lets ranks wait for each other at barriers. */
 #include "ranks.h"
 
 #include "checkpoint_policy.h"
@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Notifies the connection that had the rank before that another one has taken the rank over. Takes ownership of the
- * Hello request that did so, whose memory becomes the notice. */
+/* Notifies the connection that had the rank before that another connection has taken it over. Takes ownership of the
+ * Hello of the new connection; the Hello's memory becomes the notice, so that this works when out of memory. */
 static void fence(pd_job *job, pd_request *hello, uint64_t old_conn, const char *old_label, bool same_process)
 {
     pd_rank *rank = &job->ranks[hello->rank];
@@ -48,8 +48,9 @@ static bool is_another(const char *identity, const char *other)
     return identity != NULL && other != NULL && strcmp(identity, other) != 0;
 }
 
-/* Checks that a Hello does not take the rank from another identity: neither as the process that has the rank, whose
- * nonce somebody may have learned, nor from a worker that is connected. */
+/* Checks that a Hello does not take the rank from another identity: that it does not use the nonce of the other
+ * identity's process, which somebody may have learned, and, if `guarded`, does not replace a connected worker.
+ * PD_PERMISSION_DENIED. */
 static int check_identity(const pd_job *job, const pd_request *hello, bool guarded, pd_error *err)
 {
     const pd_rank *rank = &job->ranks[hello->rank];
@@ -78,9 +79,9 @@ int pd_rank_admits(const pd_job *job, const pd_request *hello, bool guarded, pd_
     return PD_OK;
 }
 
-/* Expects ranks that have left to return: a new process of the job's launch takes an earlier one's place, so the launch
- * was started again (torchrun --max-restarts), and starts those ranks again, too. Until they have returned they count
- * as lost, and nobody is told that they have left for good. */
+/* Marks ranks that have left for good as lost if the Hello belongs to the job's run. A new process of this run takes an
+ * earlier one's place, so the run was started again (torchrun --max-restarts), and the ranks that have left will
+ * return, too. Until then nobody is told that they have left for good. */
 static void expect_back(pd_job *job, const pd_request *hello, uint64_t now_ns)
 {
     const char *run = hello->u.hello.run;
@@ -127,7 +128,8 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
         rank->refused_sets = 0;
     }
     rank->window = hello->u.hello.window;
-    /* A process that goes back itself tells a lower number when it joins the next time. */
+    /* A process that has gone back to an earlier step reports a lower number when it reconnects: the highest number
+     * counts. */
     if (!same || hello->u.hello.steps > rank->seen) rank->seen = hello->u.hello.steps;
     pd_checkpoint_policy_plan(job);
     job->timers.linger_ns = 0;
@@ -165,8 +167,8 @@ pd_rank *pd_rank_speaker(pd_job *job, const pd_request *request, pd_error *err)
     return rank;
 }
 
-/* Notes that a rank is not connected any more. If no rank of the job is connected, the job begins to linger. A job
- * without parameters ends at once: it has nothing to keep, and a worker that was refused may return with other
+/* Marks a rank as lost or left. If no rank of the job is connected any more, the job begins to linger. A job without
+ * parameters ends at once: it has no state worth keeping, and a worker that was refused may return with other
  * options. */
 static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_ns)
 {
@@ -187,7 +189,7 @@ void pd_rank_lost(pd_job *job, pd_request *request, uint64_t now_ns)
 {
     pd_rank *rank = pd_rank_speaker(job, request, NULL);
 
-    /* NULL: another connection has taken the rank over, or the worker has left. */
+    /* NULL: another connection has taken the rank over, or the worker has left, so that nothing is lost. */
     if (rank != NULL) {
         gone(job, rank, PD_RANK_LOST, now_ns);
         pd_text_print(rank->reason, sizeof rank->reason, request->u.lost.reason);
@@ -236,7 +238,7 @@ static void pass_barrier(pd_job *job)
     }
 }
 
-/* Answers those ranks that wait at a barrier which the job has passed already. */
+/* Answers ranks that wait at a barrier which the job has passed already. */
 static void answer_passed(pd_job *job)
 {
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
@@ -249,8 +251,8 @@ static void answer_passed(pd_job *job)
     }
 }
 
-/* Raises the number of barriers that the job has passed. A process whose base was guessed has passed as many as it has
- * reported, so its base rises, too. */
+/* Raises the number of barriers that the job has passed to `passed`. If a process's base was guessed, the number of
+ * barriers that it has passed itself is right, so its base rises by the same number. */
 static void raise(pd_job *job, uint64_t passed)
 {
     uint64_t more = passed - job->saved.barrier;
@@ -305,7 +307,8 @@ void pd_job_barrier(pd_job *job, pd_request *request)
                 request->rank, job->steps.name, (unsigned long long)sequence, (unsigned long long)passed + 1);
         pd_request_refuse(job->steps.outbox, request, &err);
     } else if (sequence <= passed) {
-        /* The job has passed this barrier already: the worker has missed the answer, and has sent its request again. */
+        /* The job has passed this barrier already: the worker did not receive the answer, and has sent its request
+         * again. */
         pd_answer_ok(job->steps.outbox, request);
         pd_request_free(request);
     } else if (rank->barrier != NULL && rank->barrier->ticket.conn == request->ticket.conn) {

@@ -22,25 +22,25 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
 /* Returns the rank that has sent the request. NULL, with the reason in *err: another connection has taken the rank
  * over, the rank has left, or the job has no such rank. */
 pd_rank *pd_rank_speaker(pd_job *job, const pd_request *request, pd_error *err);
-/* Notes that the rank's connection is lost. Takes ownership of the request. */
+/* Marks the rank as lost, because its connection has ended. Takes ownership of the request. */
 void pd_rank_lost(pd_job *job, pd_request *request, uint64_t now_ns);
-/* Notes that the rank's worker leaves the job, and answers it. Takes ownership of the request. */
+/* Marks the rank as left for good, and answers its worker. Takes ownership of the request. */
 void pd_rank_leave(pd_job *job, pd_request *request, uint64_t now_ns);
-/* Notes that the loop thread has blocked the rank's connection, because its frames use too much memory. From then on
- * the rank's contributions are summed early, which frees memory. If the whole ingest budget is used, those of all
- * ranks are. Takes ownership of the request. */
+/* Handles the report that the loop thread reads no more frames of the rank, because they use too much memory. From then
+ * on the rank's contributions are summed early, which frees memory; those of all ranks, if the whole ingest budget is
+ * used. Takes ownership of the request. */
 void pd_rank_stalled(pd_job *job, pd_request *request);
 
-/* Notes that a rank has come to its next barrier, and keeps the request until all ranks have come. Then all of them
- * are answered. Takes ownership of the request. */
+/* Handles a rank's request to pass its next barrier: keeps the request until all ranks have sent theirs, then answers
+ * all of them. Takes ownership of the request. */
 void pd_job_barrier(pd_job *job, pd_request *request);
 /* Refuses all requests of ranks that wait at a barrier. */
 void pd_barriers_refuse(pd_job *job, const pd_error *err);
-/* Compares the barriers that a process has passed, as its Hello says, with those that the job has passed. `same` says
- * whether the rank had this process already. A new process counts its barriers from 1.
+/* Compares the number of barriers that a process has passed, as its Hello says, with the number that the job has
+ * passed. `same` says whether the rank had this process already. A new process counts its barriers from 1.
  *
- * A job that was restored from a checkpoint may have passed more barriers than the checkpoint knows. Then those are
- * counted as passed that any of its processes has passed, so that nobody waits at a barrier that others have passed. */
+ * A job that was restored from a checkpoint may have passed more barriers than the checkpoint knows. Then every barrier
+ * that any of its processes has passed counts as passed, so that no rank waits at a barrier that others have passed. */
 void pd_barrier_joined(pd_job *job, pd_rank *rank, uint64_t passed, bool same);
 
 #endif

@@ -1,5 +1,5 @@
-/* replacement.c - takes weights that were changed by hand from rank 0, and compares what the pushes of the ranks say of
- * them. */
+/* replacement.c - takes replacement weights, which the program has changed by hand, from rank 0, and publishes them.
+ * Checks that the pushes of all ranks report the same change. */
 #include "replacement.h"
 
 #include "convert.h"
@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* Returns whether rank 0 has contributed to the parameter's open round, or has said that it has no gradient. */
+/* Returns whether rank 0 has contributed to the parameter's open round, or has reported that it has no gradient. */
 static bool has_begun(const pd_param *param)
 {
     return pd_round_count_chunks(&param->round, 0) > 0 && !pd_round_is_silent(&param->round, 0);
@@ -49,7 +49,8 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     return pd_piece_check_once(param, piece, number, err);
 }
 
-/* Checks that rank 0 is between two steps, and that no other rank has pushed with other weights. */
+/* Checks that rank 0 is between two steps, and that no other rank has pushed with another change of the weights, or
+ * without it. PD_FAILED_PRECONDITION. */
 static int check_rounds(const pd_job *job, const pd_request *frame, pd_error *err)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
@@ -89,7 +90,8 @@ static int check(pd_job *job, const pd_request *frame, pd_error *err)
     return rc;
 }
 
-/* Returns whether weights of the parameter are staged. Its step has no other use for `next` before it begins. */
+/* Returns whether replacement weights of the parameter are staged, in `next`. A step uses `next` only from PD_READY
+ * on. */
 static bool is_staged(const pd_param *param)
 {
     return param->current != NULL && param->next != NULL && param->stage < PD_READY;
@@ -107,7 +109,7 @@ void pd_replace_drop(pd_job *job)
     job->replacing = (pd_replacing){ 0 };
 }
 
-/* Counts a parameter whose staged weights have all come. */
+/* Adds the parameter to the number of those whose staged weights have all come, if they have. */
 static void count_whole(pd_job *job, const pd_param *param)
 {
     job->replacing.whole += param->unlanded == 0;
@@ -134,8 +136,9 @@ static int begin_to_stage(pd_job *job, pd_param *param, pd_error *err)
     return PD_OK;
 }
 
-/* Puts the elements of `masters` that are `given` when they are rounded to its element type, of 16 bits, in the place
- * of the elements of `to`. A worker whose weights have 16 bits has changed the others alone. */
+/* Restores elements that the worker has not changed. The worker's weights `given` have 16 bits, the published weights
+ * `masters` have 32. An element of `masters` that rounds to the element of `given` is copied into `to`, which otherwise
+ * has the given value. */
 static void keep_masters(float *to, const float *masters, const uint16_t *given, pd_dtype dtype, int64_t n)
 {
     enum { SOME = 1024 };
@@ -206,7 +209,7 @@ static void publish(pd_job *job, pd_effect *effect)
     pd_effects_add(job->steps.outbox, effect);
 }
 
-/* Publishes all that is staged. PD_NO_MEMORY: nothing has changed. */
+/* Publishes all staged weights. PD_FAILED_PRECONDITION, PD_NO_MEMORY: nothing is published. */
 static int publish_all(pd_job *job, const pd_request *frame, pd_error *err)
 {
     pd_effect *effect;
@@ -253,7 +256,7 @@ int pd_replace_check_push(const pd_job *job, const pd_param *param, const pd_req
                        "rank 0 pushes %.160s for step %llu with weights that were changed by hand, and has not sent "
                        "them: send them first (pd_client_replace)",
                        param->name, (unsigned long long)param->saved.step + 1);
-    /* What an earlier process of a rank has said does not bind the processes that came after it. */
+    /* What a rank's earlier process has reported does not bind the rank's later processes. */
     if (told->known && number != told->number && told->process == job->ranks[told->rank].saved.process)
         return differs(param, push->rank, told->rank, err);
     return PD_OK;

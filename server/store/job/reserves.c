@@ -1,4 +1,4 @@
-/* reserves.c - takes and gives back what is reserved in the ingest budget for the frames of a job's ranks. */
+/* reserves.c - reserves room in the ingest budget for the frames of a job's ranks, and gives it back. */
 #include "reserves.h"
 
 static const uint64_t KEPT_NS = PD_RESERVE_KEPT_S * 1000000000ull;
@@ -15,8 +15,8 @@ int pd_reserves_check_world(const pd_job *job, uint64_t own, uint64_t other, pd_
                    (unsigned long long)all, (unsigned long long)limit);
 }
 
-/* Returns the bytes that rank `r` must have when `rank` declares with `bytes`. A rank that has never declared counts
- * like the one that declares. A rank that has left for good gets nothing more. */
+/* Returns the bytes that must be reserved for rank `r` when `rank` declares with `bytes`. A rank that has never
+ * declared counts like `rank`. A rank that has left for good gets nothing more. */
 static uint64_t wanted(const pd_job *job, uint32_t r, uint32_t rank, uint64_t bytes)
 {
     const pd_quota *quota = &job->steps.quotas[r];
@@ -26,7 +26,7 @@ static uint64_t wanted(const pd_job *job, uint32_t r, uint32_t rank, uint64_t by
     return quota->reserve > 0 ? quota->reserve : bytes;
 }
 
-/* Returns how many bytes the job must reserve beside those that it has reserved. */
+/* Returns how many more bytes the job must reserve. */
 static uint64_t lack(const pd_job *job, uint32_t rank, uint64_t bytes)
 {
     uint64_t want = 0, have = 0;
@@ -38,7 +38,8 @@ static uint64_t lack(const pd_job *job, uint32_t rank, uint64_t bytes)
     return want > have ? want - have : 0;
 }
 
-/* Writes the error for a job that does not fit. It says nothing of what others have reserved. */
+/* Writes the error for a job that does not fit into `share`, or into the whole budget if `share` is NULL. Does not
+ * reveal what others have reserved. Returns PD_RESOURCE_EXHAUSTED. */
 static int refuse(const pd_job *job, uint64_t bytes, uint64_t more, const pd_ingest_share *share, pd_error *err)
 {
     if (share != NULL)

@@ -1,4 +1,4 @@
-/* reset_state.c - sets the optimizer state of parameters back to its initial values, in bounded slices. */
+/* reset_state.c - sets the optimizer state of parameters back to its initial values, in parts of bounded time. */
 #include "reset_state.h"
 
 #include "glob.h"
@@ -11,17 +11,18 @@
 
 #define PARAM_NS 50.0 /* estimated ns of one core to look at a parameter, without the comparison of its name */
 
+/* A reset while it is under way: first names are compared, then state is set back, then step counts. */
 struct pd_reset {
     char *pattern;
     pd_glob *glob;
     bool keeps_counts;
-    bool matched, begun; /* all names have been compared; state is being set back */
-    bool filled;         /* all state is set back, except counts of steps */
-    uint32_t param;      /* parameter at which the reset continues */
-    uint32_t n;          /* number of parameters that are reset */
-    pd_fill at;          /* place in the state of `param` at which it continues */
-    uint64_t bytes;      /* bytes that count against max_total_bytes */
-    bool hit[];          /* for each parameter whether it is reset */
+    bool matched, begun; /* true: all names are compared with the glob; true: state is being set back */
+    bool filled;         /* true: all state is set back, except step counts */
+    uint32_t param;      /* index of the parameter at which the reset continues */
+    uint32_t n;          /* number of parameters to reset */
+    pd_fill at;          /* position in the state of parameter `param` at which the reset continues */
+    uint64_t bytes;      /* bytes of this struct, which are charged to the job */
+    bool hit[];          /* for each parameter of the job: true if it is to be reset */
 };
 
 static void free_reset(pd_reset *reset)
@@ -69,8 +70,8 @@ static void hit(pd_reset *reset, const pd_param *param)
     reset->hit[param->index] = true;
 }
 
-/* Compares names with the glob, for about *budget_ns. A parameter that counts its steps with others brings these
- * along. */
+/* Compares names of parameters with the glob, for about *budget_ns. If a parameter matches, all parameters of its step
+ * group are reset. */
 static void match(const pd_job *job, pd_reset *reset, double *budget_ns)
 {
     for (; reset->param < job->steps.n_params; reset->param++) {
@@ -109,13 +110,13 @@ static void set_count(const pd_job *job, pd_param *param, double *budget_ns)
 
     if (param->group == NULL) {
         pd_optim_set_count(param->optim, first);
-    } else if (param->group->members == param) { /* once for all members */
+    } else if (param->group->members == param) { /* once for all parameters of the group */
         pd_step_group_set_count(param->group, first);
         *budget_ns -= PARAM_NS * param->group->n_members;
     }
 }
 
-/* Sets counts of steps back for about *budget_ns. Returns whether all are. */
+/* Sets step counts back, for about *budget_ns. Returns whether all are set back. */
 static bool set_counts(const pd_job *job, pd_reset *reset, double *budget_ns)
 {
     for (; reset->param < job->steps.n_params; reset->param++) {
@@ -126,7 +127,8 @@ static bool set_counts(const pd_job *job, pd_reset *reset, double *budget_ns)
     return true;
 }
 
-/* Sets the state of parameters back, except counts, for about *budget_ns. Returns whether all is. PD_NO_MEMORY. */
+/* Sets the state of parameters back, except step counts, for about *budget_ns. Returns whether all state is set back.
+ * *rc PD_NO_MEMORY: the caller may call it again later. */
 static bool fill_state(pd_job *job, pd_reset *reset, double *budget_ns, int *rc)
 {
     for (; reset->param < job->steps.n_params; reset->param++) {
@@ -153,7 +155,7 @@ bool pd_reset_some(pd_job *job, pd_reset *reset, double budget_ns, int *rc, pd_e
     if (!reset->matched) return false;
     if (!reset->begun) {
         if ((*rc = check_hits(job, reset, err)) != PD_OK) return true;
-        /* From now on steps do not follow from what a checkpoint and its WAL have. */
+        /* From now on, what a checkpoint and its WAL have does not determine the steps. */
         job->checkpointing.steps.moved = job->checkpointing.decisions.moved = "optimizer state is reset";
         job->checkpointing.changes++;
         reset->begun = true;

@@ -1,4 +1,4 @@
-/* worker_states.c - holds the last worker states of each rank, sorted by step. */
+/* worker_states.c - stores and returns the last worker states of each rank, sorted by step. */
 #include "worker_states.h"
 
 #include "param_set.h"
@@ -27,8 +27,8 @@ static void drop(pd_job *job, pd_rank *rank, uint32_t i)
             (rank->n_worker_states - i) * sizeof rank->worker_states[0]);
 }
 
-/* Makes room for a worker state of step `step`: drops the one of the same step, or the oldest one if all places are
- * taken. The one that the checkpoint being made needs is not dropped. */
+/* Makes room for a worker state of step `step`: drops the rank's worker state of the same step, or else the oldest one
+ * if PD_WORKER_STATES are stored. Does not drop the worker state that the checkpoint being made needs. */
 static void make_room(pd_job *job, pd_rank *rank, uint64_t step)
 {
     const pd_worker_state *needed =
