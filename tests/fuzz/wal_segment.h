@@ -115,7 +115,7 @@ static inline void control_segment_fuzz(log_course *c, const uint8_t *at, size_t
     memcpy(to, at, bytes);
     MUST(pd_wal_read(&(pd_wal_source){ &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_DECISIONS, 0 }, read_record, &number,
                      &about, &err) == PD_OK);
-    MUST(about.records == 0 || about.last == number);
+    MUST(about.entries == 0 || about.last == number);
     MUST(pd_wal_truncate(&(pd_wal_source){ &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_DECISIONS, 0 }, about.last,
                          &err) == PD_OK);
 }
@@ -142,7 +142,7 @@ static inline void log_segment_fuzz(const uint8_t *data, size_t size)
     control_segment_fuzz(&c, at, bytes);
     MUST(pd_wal_read(&(pd_wal_source){ &c.disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 0 }, read_entry, &step, &about,
                      &err) == PD_OK);
-    MUST(about.last == step && about.records == step);
+    MUST(about.last == step && about.entries == step);
     MUST(pd_wal_truncate(&(pd_wal_source){ &c.disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 0 }, step, &err) == PD_OK);
     MUST(pd_wal_survey(&(pd_wal_source){ &c.disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 0 }, &about, &err) == PD_OK);
     MUST(about.last == step);
