@@ -366,7 +366,7 @@ static bool run_wave(pd_batch *batch, pd_optim *const *steps, size_t n)
     return true;
 }
 
-/* Returns whether a step can continue that had to wait when run_wave looked at it. This happens if the step's atomic
+/* Returns whether some step that was waiting when run_wave came to it can continue now. This happens if its atomic
  * group waited only for a step that is later in the list. */
 static bool any_goes_on(pd_optim *const *steps, size_t n)
 {

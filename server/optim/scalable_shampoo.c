@@ -12,7 +12,8 @@
  *     m, u = (m_U, U') from start_preconditioning_step on, (m_D, D') before
  *     W   <- W - learning_rate (nesterov ? w u + beta1 m : m)
  *
- * w1 is beta2, and w2 is 1 - beta2 (1 if beta2 is 1). w is 1 - beta1 with moving_average_for_momentum, otherwise 1.
+ * w1 is beta2, and w2 is 1 - beta2 (1 if beta2 is 1). w is 1 - beta1 with moving_average_for_momentum, otherwise 1. |P|
+ * is the norm of P over the whole parameter. m_U and m_D are the momenta of U and D.
  *
  * partition.h merges dimensions and defines the blocks; root_order returns p. A parameter without dimensions, or with a
  * dimension above skip_preconditioning_dim_size_gt, has no statistics, and P = D. The JAX program ("upstream") counts

@@ -73,9 +73,9 @@ shampoo_scratch pd_shampoo_scratch(const pd_plan *plan, const pd_block *block, c
     return parts;
 }
 
-/* The constants with which a gradient G is filtered. The filtered gradient F becomes beta1 F + gain G, and the
- * direction is D = F / correction. With `ahead` it is D = (beta3 F_old + rest G) / correction, where F_old is F before
- * the update. */
+/* The constants with which a gradient G is filtered, that is, averaged over steps. The filtered gradient F becomes
+ * beta1 F + gain G, and the direction is D = F / correction. With `ahead` (beta3 is set) it is D = (beta3 F_old + rest
+ * G) / correction, where F_old is F before the update. `correction` corrects the bias of the average. */
 typedef struct filter_constants {
     float beta1, gain;
     bool ahead; /* whether the direction D is computed with beta3 and rest */
@@ -111,7 +111,9 @@ static void filter_elements(float *D, float *F, const float *G, int64_t n, const
     (filter->ahead ? filter_ahead : filter_plain)(D, F, G, n, filter);
 }
 
-/* The constants with which a step moves the weights W along the direction P, with momentum M:
+/* The constants with which a step moves the weights W along the direction P, with momentum M. `length` gives P the
+ * length of the graft's direction (1: P keeps its length), `gain` is the weight of P in the momentum, U the change of
+ * the weights:
  *
  *     P <- P length + decay W
  *     M <- momentum M + gain P

@@ -407,7 +407,7 @@ static void note_taken(pd_taken_roots *taken, const pd_pending_task *pending)
         taken->at[taken->n++] = (pd_taken_root){ pending->index, pending->count, pending->task->status };
 }
 
-/* Makes a task fail if it failed in the step that is replayed. */
+/* Marks a task as failed if it failed in the step that is replayed. */
 static void retake(const pd_taken_roots *taken, const pd_pending_task *pending)
 {
     const pd_taken_root *noted = find_taken(taken, pending);
@@ -416,7 +416,7 @@ static void retake(const pd_taken_roots *taken, const pd_pending_task *pending)
 }
 
 /* Adds the due tasks of a step to the list optim->tasks.taken. In a replayed step, checks instead that they are the
- * tasks in the list, and makes those fail that failed before. */
+ * tasks in the list, and marks those as failed that failed in the original step. */
 static void settle_taken(pd_optim *optim)
 {
     pd_taken_roots *taken = optim->tasks.taken;
