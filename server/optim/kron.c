@@ -245,8 +245,8 @@ static void follow_gradient(const pd_unit *unit)
     unit->partial[0] = update_momentum(&m);
 }
 
-/* Returns the random number of this step that decides whether the factors are balanced (their largest elements made
- * equal). It is the same for all parameters of the job. */
+/* Returns a random number from 0 to 1 for this step, the same for all parameters of the job. It decides whether the
+ * factors are balanced (their largest elements made equal). */
 static double drawn(const pd_unit *unit)
 {
     float uniform;

@@ -266,7 +266,7 @@ void pd_optim_guard(pd_optim *optim)
     optim->step.guards = true;
 }
 
-/* Makes a step fail that has made finite weights infinite or NaN. */
+/* Makes the step fail, because it has made finite weights infinite or NaN, and writes the error text. */
 static void refuse_spoiled(pd_optim *optim)
 {
     optim->step.refused = true;

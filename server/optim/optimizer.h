@@ -115,7 +115,9 @@ void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group);
  * changes of the step. */
 void pd_optim_guard(pd_optim *optim);
 
-void pd_optim_end(pd_optim *optim);    /* ends a step: frees its temporary memory */
+/* Ends a step: frees its temporary memory. Makes the step fail if it is guarded (pd_optim_guard) and its new weights
+ * are not finite. */
+void pd_optim_end(pd_optim *optim);
 void pd_optim_cancel(pd_optim *optim); /* undoes pd_optim_begin; the step must not have run a phase yet */
 
 #endif

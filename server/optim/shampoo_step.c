@@ -394,8 +394,9 @@ static filter_constants filter_of(const pd_unit *unit)
     return filter;
 }
 
-/* Computes the filtered gradient D of a block in w->filtered. If gradients are not filtered, the gradient itself is
- * used. Returns the sum of the squares of the graft's direction (grafting). */
+/* Computes the filtered gradient D of a block in w->filtered, and makes w->gradient a view of it. If gradients are not
+ * filtered, changes nothing: D is the gradient itself. Returns the sum of the squares of the graft's direction; 0
+ * without grafting. */
 static double filter(work *w, const pd_graft *graft)
 {
     const filter_constants f = filter_of(w->unit);

@@ -117,9 +117,9 @@ void pd_task_free(pd_task *task)
     free(task);
 }
 
-/* Returns whether one more task of each root may be pending. With root_delay = ready, several threads of the
- * preconditioner pool may compute the same root at a time, each from newer statistics. A replayed step gets the same
- * answer, because the same tasks are pending then. */
+/* Returns whether a step may capture one more task of each root: at most four tasks of each may be pending. With
+ * root_delay = ready, several threads of the preconditioner pool may compute the same root at a time, each from newer
+ * statistics. A replayed step gets the same answer, because the same tasks are pending then. */
 static bool has_room(const pd_optim *optim)
 {
     size_t pending = 0;
@@ -455,7 +455,7 @@ void pd_optim_keep_tasks(pd_optim *optim, bool keep)
     optim->tasks.keep = keep;
 }
 
-/* Four tasks of each root may be pending at a time (has_room). */
+/* A step can take all pending tasks: at most four of each root (has_room). */
 size_t pd_optim_most_taken(const pd_optim *optim)
 {
     return 4 * optim->shared->plan.n_tasks;
