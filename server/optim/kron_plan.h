@@ -86,9 +86,9 @@ enum { KRON_SAVE_NONE, KRON_SAVE_ONE_DIAG, KRON_SAVE_ALL_DIAG }; /* values of th
 void pd_kron_types(const pd_shape *shape, int64_t max_size_triangular, int64_t min_ndim_triangular,
                    int memory_save_mode, bool *diagonal);
 
-/* A shape with merged dimensions. Dimension d of `shape` was merged from the original dimensions first[d] to first[d +
- * 1] - 1. diagonal[d] says whether its factor is diagonal: only if the factors of all these dimensions were to be
- * diagonal. */
+/* A shape, some of whose neighbouring dimensions were merged. Dimension d of `shape` was merged from the original
+ * dimensions first[d] to first[d + 1] - 1. diagonal[d] says whether its factor is diagonal: only if the factors of all
+ * these dimensions were to be diagonal. */
 typedef struct pd_kron_shape {
     pd_shape shape;
     bool diagonal[PD_MAX_RANK];

@@ -362,8 +362,9 @@ static void update_moment(const work *w)
         pd_graft_accumulate(state_at(w, w->slots.second_moment, i), gradient_at(w, i), w->run, &graft);
 }
 
-/* Updates the factors of a block in steps that start to compute new roots: the roots must be those of the new factors.
- * In other steps pd_shampoo_step updates the factors, while the block is in the caches. */
+/* Updates the factors of a block, and the second moment of its graft, in steps that start to compute new roots: the
+ * roots must be those of the new factors. In other steps pd_shampoo_step makes these updates, while the block is in the
+ * caches. */
 void pd_shampoo_factors(const pd_unit *unit)
 {
     work w = look(unit);
@@ -429,8 +430,9 @@ static bool uses_roots(const work *w)
     return true;
 }
 
-/* Computes the preconditioned direction of a block from its inverse roots. Returns the factor that gives it the length
- * of the graft's step; 1 without grafting. */
+/* Writes the preconditioned direction of a block, computed with its inverse roots, to w->direction. Returns the factor
+ * that gives the direction the length of the graft's direction, whose sum of squares is graft_squares; 1 without
+ * grafting. */
 static float precondition(const work *w, double graft_squares)
 {
     const pd_unit *unit = w->unit;

@@ -503,8 +503,8 @@ bool pd_optim_waits(const pd_optim *optim)
 }
 
 /* Takes the task that follows `before` from the list of pending tasks, and adds it to optim->tasks.work, so that its
- * result is stored. Throws the task away instead if its result is out of date, or if it comes after the task that made
- * the step fail. */
+ * result is stored. Frees the task instead, and counts it as `replaced` or `dropped`, if its result is out of date, or
+ * if it comes after the task that made the step fail. */
 static void collect(pd_optim *optim, pd_pending_task *before)
 {
     bool last = (before == NULL ? optim->saved.oldest : before->next) == optim->bond.last;

@@ -61,8 +61,8 @@ pd_task *pd_tasks_add_back(pd_optim *optim, size_t index, int64_t count);
  * in this step is still at the preconditioner pool. */
 void pd_step_settle(pd_optim *optim);
 bool pd_step_is_decided(const pd_optim *optim); /* returns true if all steps of the atomic group have reported */
-/* Applies the decision of the atomic group to this step: whether it fails, and which tasks are adopted although it
- * fails. */
+/* Applies the decision of the atomic group to this step: sets whether the step fails, with the error of the group, and
+ * which of its due tasks are adopted although it fails. */
 void pd_step_decide(pd_optim *optim);
 /* Moves due tasks from the list of pending tasks into tasks.work. One call moves only tasks that were captured in the
  * same step, the oldest ones first; the next call moves those of a later step. */
