@@ -383,9 +383,9 @@ static void add_weights_of(const pd_unit *unit, const runs *r, double *squares, 
     for (int j = 0; j < r->k; j++) squares[r->group[j] - first] += sum[j];
 }
 
-/* Returns the array in which a block adds up squared gradients for the moment `which` (ROW or COL), and sets the
- * block's sums to 0. The array is shifted so that w->at[which], the position of the walk over the block in this moment,
- * is an index of it. */
+/* Sets a block's sums of squared gradients for the moment `which` (ROW or COL) to 0, and returns a pointer to them.
+ * Index the pointer by w->at[which], the walk's position in this moment: it is shifted so that this position finds its
+ * sum. */
 static double *sums_of(const pd_unit *unit, const walk *w, int which)
 {
     const pd_adafactor_own *own = unit->plan->own;
@@ -513,9 +513,9 @@ static double total_of(const pd_unit *unit, int which, int64_t i)
     return sum;
 }
 
-/* Computes new values of the moment `which` (ROW or COL), for the share of its elements that belongs to this call. A
- * temporary slot gets the new values too, even if they are NaN (for v_col, their inverse roots); the updates are
- * computed from it. If skip_nan_updates is set, the moment itself keeps an old value whose new one would be NaN. */
+/* Computes new values of the moment `which` (ROW or COL), for the share of its elements that belongs to this call. Also
+ * writes them to a temporary slot, from which the updates are computed, even if they are NaN (for v_col, it writes
+ * their inverse roots). If skip_nan_updates is set, the moment itself keeps an old value whose new one would be NaN. */
 static void mix_moment(const pd_unit *unit, int which, mixture mix)
 {
     const pd_adafactor_own *own = unit->plan->own;

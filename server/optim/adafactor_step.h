@@ -1,11 +1,11 @@
 /* adafactor_step.h - the hyperparameters of adafactor, the plan of a parameter, and the phases of a step. Pure
  * functions.
  *
- * Adafactor keeps the second moment of a matrix in two parts: v_row has the mean over each row, v_col the mean over
+ * Adafactor keeps the second moment of a matrix as two tensors: v_row has the mean over each row, v_col the mean over
  * each column. The rule of a dimension is its role in these moments. v_row has the ROW dimensions and not the COLUMN
  * dimensions; v_col has the COLUMN dimensions and not the ROW dimensions. Both have the BATCH dimensions, which count
- * independent tensors, and the NONE dimensions. A group is one index of the BATCH dimensions, that is, one of the
- * independent tensors. It has its own scale and clip factor.
+ * independent tensors, and the NONE dimensions. A group is one of the independent tensors: the elements that have the
+ * same indices in the BATCH dimensions. Each group has its own scale and clip factor.
  *
  * The plan's shape is the parameter's shape with neighbouring dimensions of the same rule merged. In the plan's shape a
  * block has one index of each dimension before `cut`, a range of indices of `cut`, and all indices of the dimensions
@@ -54,7 +54,7 @@ typedef struct pd_adafactor_own {
     /* slots of the full second moment, the momentum, the row moment and the column moment */
     int v, m, v_row, v_col;
     int row_sums, col_sums;       /* slots of the sums of this step's squared gradients for v_row and v_col */
-    int row_factors, col_factors; /* slots of the factors of the gradients, computed from v_row and v_col */
+    int row_factors, col_factors; /* slots of the factors that multiply the gradients, from v_row and v_col */
     int row_means;                /* slot of the means of v_row over the ROW dimensions, by which v_row is divided */
     /* slot for parameters whose dimension `cut` is ROW or COLUMN: each block's own sums of squared gradients for the
      * moment that does not have this dimension */
@@ -68,7 +68,7 @@ typedef struct pd_adafactor_own {
     pd_dim_rule rule[PD_MAX_RANK]; /* factor rule of each dimension of plan->shape */
 } pd_adafactor_own;
 
-/* Least number of indices of dimension `cut` in a block that has its own sums in `shared`. So the sums are small
+/* Least number of indices of dimension `cut` in a block that has its own sums in `shared`. This keeps the sums small
  * compared with the block. */
 enum { ADAFACTOR_SHARES = 16 };
 
@@ -80,9 +80,9 @@ typedef struct pd_over {
     int64_t elements;
 } pd_over;
 
-/* Return the layout of a tensor that has only some dimensions. pd_over_all_but: all except those with the rule `rule`
- * (v_col for ROW, v_row for COLUMN). pd_over_groups: the BATCH dimensions. pd_over_both: the BATCH and NONE dimensions,
- * which both moments have. */
+/* Return the layout of a tensor that has only some dimensions. pd_over_all_but: all dimensions except those with the
+ * rule `rule`, so the layout of v_col for ROW and of v_row for COLUMN. pd_over_groups: the BATCH dimensions.
+ * pd_over_both: the BATCH and NONE dimensions, which both moments have. */
 pd_over pd_over_all_but(const pd_plan *plan, pd_dim_rule rule);
 pd_over pd_over_groups(const pd_plan *plan);
 pd_over pd_over_both(const pd_plan *plan);

@@ -75,8 +75,8 @@ static size_t bytes_left(const pd_archive *archive)
     return (archive->depth > 0 ? archive->open[archive->depth - 1].at : archive->size) - archive->at;
 }
 
-/* Returns a pointer to the next n bytes of the image that is being read. The archive's position stays. NULL: fewer
- * bytes are left, or there was an earlier error. */
+/* Returns a pointer to the next n bytes of the image that is being read. Does not move the archive's position. NULL:
+ * fewer bytes are left, or there was an earlier error. */
 static const uint8_t *peek(pd_archive *archive, size_t n)
 {
     if (!is_ok(archive)) return NULL;

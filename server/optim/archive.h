@@ -114,8 +114,9 @@ typedef struct pd_archive {
 
 /* Begins to write an image. The caller must end it with pd_archive_end, also after an error. */
 void pd_archive_begin_write(pd_archive *archive);
-/* Lets the image be written into this memory of `bytes` bytes, which the archive owns from now on. If the image needs
- * more, it gets other memory. Call it right after pd_archive_begin_write. */
+/* Gives a writer `memory` (`bytes` bytes from malloc) as the buffer for its image. The archive owns `memory` from now
+ * on: it frees it at once if its own buffer is as large already, or after an error. If the image needs more than
+ * `bytes`, the buffer grows. Call it right after pd_archive_begin_write. */
 void pd_archive_use(pd_archive *archive, void *memory, size_t bytes);
 /* Begins to read an image. The image is borrowed until pd_archive_end. */
 void pd_archive_begin_read(pd_archive *archive, const void *image, size_t n);
@@ -137,8 +138,9 @@ int pd_archive_fail(pd_archive *archive, int code, const char *format, ...) __at
  * section's content was read to the end. Names have 1 to 255 bytes, and are borrowed while the section is open. */
 void pd_archive_enter(pd_archive *archive, const char *name);
 void pd_archive_leave(pd_archive *archive);
-/* Returns whether a reader has not reached the end of the open section yet. A later version may have added fields at
- * the end of a section: if this is false, the image is older, and the visitor skips these fields. */
+/* Returns true if the open section has bytes that a reader has not read yet; false for a writer. Use: a later version
+ * may add fields at the end of a section. If the function returns false there, the image is older, and the visitor
+ * skips these fields. */
 bool pd_archive_has_more(const pd_archive *archive);
 
 /* Write or read the members that the table lists: of one struct (pd_archive_fields), or of an array of n structs

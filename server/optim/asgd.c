@@ -1,11 +1,12 @@
 /* asgd - stochastic gradient descent that also keeps the average of its weights, computed as torch.optim.ASGD does it.
- * For each weight w, its gradient g and its average x (count: number of the step, from 1):
+ * For each weight w, its gradient g and its average x (count: number of the step, from 1; eta: learning rate of the
+ * step; mu: share of the new w in x):
  *
  *     g <- -g if maximize;   g <- g + weight_decay w
  *     w <- (1 - lambd eta) w - eta g
  *     x <- w where mu is 1, else x + mu (w - x)                 stored as ax: the averaged weights, for users
- *     eta <- lr / (1 + lambd lr count)^alpha                    learning rate of the next step; lr in the first step
- *     mu  <- 1 / max(1, count - t0)                             share of the next w in x; 1 in the first step */
+ *     eta <- lr / (1 + lambd lr count)^alpha                    eta of the next step; lr in the first step
+ *     mu  <- 1 / max(1, count - t0)                             mu of the next step; 1 in the first step */
 #include "first_order.h"
 
 enum { LR, LAMBD, ALPHA, T0, WEIGHT_DECAY, MAXIMIZE };

@@ -99,15 +99,17 @@ static int next_stop(const pd_optim *optim)
     return stop;
 }
 
-/* Skips phases that need not run, up to phase `end`. Returns whether a phase before `end` is left to run. */
+/* Moves step.phase past phases that this step skips, at most to phase `end`. Returns true if a phase before `end` is
+ * left to run. */
 static bool next_phase(pd_optim *optim, int end)
 {
     while (optim->step.phase < end && skipped(optim)) optim->step.phase++;
     return optim->step.phase < end;
 }
 
-/* Chooses the next stage of a step that has run its phases up to the next stop: capture tasks, wait for the tasks to
- * adopt, or end the step. If both stops are before the same phase, capture comes first. */
+/* Sets the next stage of a step that has run its phases up to the next stop: capture tasks, wait for the tasks to
+ * adopt, or end the step. Before a capture it also makes the step's tasks. If both stops are before the same phase,
+ * capture comes first. */
 static void leave_phases(pd_optim *optim)
 {
     if (!optim->step.captured && optim->step.phase == optim->ops->capture_phase) {
@@ -122,7 +124,8 @@ static void leave_phases(pd_optim *optim)
     }
 }
 
-/* Advances a step to its next piece of work. Returns false if the step is done or has to wait. */
+/* Advances a step through its stages to its next piece of work. Returns true if there is one; false if the step is done
+ * or has to wait. */
 static bool has_work(pd_optim *optim)
 {
     for (;;) switch (optim->step.stage) {
@@ -366,7 +369,7 @@ static bool run_wave(pd_batch *batch, pd_optim *const *steps, size_t n)
     return true;
 }
 
-/* Returns whether a step can continue that had to wait when run_wave looked at it. This happens if the step's atomic
+/* Returns whether some step that was waiting when run_wave came to it can continue now. This happens if its atomic
  * group waited only for a step that is later in the list. */
 static bool any_goes_on(pd_optim *const *steps, size_t n)
 {

@@ -46,11 +46,11 @@ void pd_block_gram(pd_mat S, float beta, float alpha, const pd_block_view *view,
 /* Multiplies a block by a matrix P[d], row-major (size[d], size[d]), along each dimension d: out[.., b, ..] = sum over
  * a of in[.., a, ..] P[d][a, b].
  *
- * The result is written to the same block of `whole`, a tensor of the same shape. If the rank is at least 2, `whole`
- * may be the tensor that the view reads.
+ * Writes the result to the same block of `whole`, a tensor of shape `shape`. If the rank is at least 2, `whole` may be
+ * the tensor that the view reads. `scratch` has room for pd_block_contract_scratch floats.
  *
- * Returns the sum of `measure` over the contiguous ranges of the result, which is computed while the result is in the
- * cache. */
+ * Calls the function `measure` for each contiguous range of the result, while it is in the cache, and returns the sum
+ * of the values that `measure` returns. */
 double pd_block_contract(float *whole, const pd_shape *shape, const pd_block *block, const pd_block_view *view,
                          float *const *P, float *scratch, double (*measure)(const float *x, int64_t n));
 

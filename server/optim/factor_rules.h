@@ -11,7 +11,8 @@
 #include "axes.h"
 #include "paramd/error.h"
 
-/* The kinds of factor rules; pd_factor_rule_read says how each is written. */
+/* The kinds of factor rules. NONE: the second moment is not factored. HEURISTIC: the shape decides. EXPLICIT: the rule
+ * lists one word (ROW, COLUMN, BATCH or NONE) for each dimension. */
 typedef enum pd_factor_way { PD_FACTOR_NONE, PD_FACTOR_HEURISTIC, PD_FACTOR_EXPLICIT } pd_factor_way;
 
 typedef struct pd_factor_rule {

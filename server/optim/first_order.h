@@ -81,7 +81,7 @@ static inline pd_pull pd_pull_of(double lr, double weight_decay, bool decoupled,
                       decoupled ? (float)(1 - lr * weight_decay) : 1.0f };
 }
 
-/* Returns the gradient after the options maximize and weight_decay. */
+/* Returns the gradient of one weight, changed as the options maximize and weight_decay say. */
 PD_INLINE float pd_pulled(pd_pull pull, float gradient, float weight)
 {
     float g = pull.sign * gradient, decayed = g + pull.l2 * weight;

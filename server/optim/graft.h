@@ -1,13 +1,16 @@
-/* graft.h - directions D of first-order optimizers, and norms in float32 arithmetic. Grafting (arXiv:2002.11803) gives
- * Shampoo's direction the length of D. G is the gradient, V the moving sum of its squares. Pure functions; any thread.
+/* graft.h - computes the direction D in which a first-order optimizer would move the weights, and norms in float32.
+ * Shampoo gives its own direction the length of D (grafting, arXiv:2002.11803). G is the gradient, V the moving sum of
+ * its squares. Pure functions; any thread.
  *
  *     PD_GRAFT_PLAIN     D = G
  *     PD_GRAFT_SIGN      D = sign(G), where sign(0) = 0
  *     PD_GRAFT_DIAGONAL  V <- w1 V + w2 g^2,  D = g / (sqrt(V) + epsilon) / clip      with g = G / divisor
  *     PD_GRAFT_CORRECTED V <- w1 V + w2 G^2,  D = F / (sqrt(V / correction) + epsilon), where F is a filtered gradient
  *
- * Adagrad has w1 = w2 = 1, RMSProp w1 = beta2 and w2 = 1 - beta2. The normalized forms of both divide the gradient by
- * its norm. */
+ * w1 and w2 multiply the old sum and the new square. They are 1 and 1 for Adagrad, beta2 and 1 - beta2 for RMSProp.
+ * `divisor` is the norm of G in the normalized forms of both, else 1. `clip` limits the root mean square of D.
+ * `correction` corrects the bias of V. `epsilon` keeps the denominator above 0. F is shampoo's moving average of G
+ * (beta1), corrected for its bias. */
 #ifndef PD_GRAFT_H
 #define PD_GRAFT_H
 
@@ -18,7 +21,7 @@
 
 typedef enum pd_graft_kind { PD_GRAFT_PLAIN, PD_GRAFT_SIGN, PD_GRAFT_DIAGONAL, PD_GRAFT_CORRECTED } pd_graft_kind;
 
-/* A direction, and its constants in one step. */
+/* The kind of a direction D, and the constants of its formula in one step. */
 typedef struct pd_graft {
     pd_graft_kind kind;
     /* constants of the formulas above, for PD_GRAFT_DIAGONAL and PD_GRAFT_CORRECTED; `divisor` and `clip` are 1 where

@@ -10,19 +10,20 @@
  *         H = X + sqrt(2^-23) mean|X| V, V ~ N(0, 1)
  *         A = Q_i along every dimension of H;   B = Q_i^-T along every dimension of V
  *         T1, T2 = A and B contracted with themselves over all dimensions but i
- *         Q_i <- (I - preconditioner_lr / bound(T1 + T2) triu(T1 - T2)) Q_i  for each block; diagonal factors keep
- *             diagonals alone
- *     U = Q_i' Q_i along every dimension of X
+ *         Q_i <- (I - preconditioner_lr / bound(T1 + T2) triu(T1 - T2)) Q_i  for each block; for a diagonal factor,
+ *             with the diagonals of T1 and T2 alone
+ *     U = Q_i' Q_i along every dimension of X                               Q_i': the transpose of Q_i
  *     U <- U / max(1, rms(U) / 1.1)                                         over the whole parameter
  *     W <- W - learning_rate (U + weight_decay W)
  *
- * A task on the preconditioner pool computes the multiplier in parentheses (for a diagonal factor without the I), not
- * the new factor. With root_delay the multiplier arrives some steps later. It then multiplies the factor of that later
- * step, so no update undoes another one. Factors may be balanced (made equal in size by the c_i) in the meantime:
- * balancing does not change A and B.
+ * bound estimates the largest eigenvalue, triu is the upper triangle, c_i a number, rms the root mean square. A task on
+ * the preconditioner pool computes the multiplier in parentheses (for a diagonal factor without the I), not the new
+ * factor. With root_delay the multiplier arrives some steps later. It then multiplies the factor of that later step, so
+ * no update undoes another one. Factors may be balanced (made equal in size by the c_i) in the meantime: balancing does
+ * not change A and B.
  *
- * Do not simplify two properties that distributed_kron has as well. The padding is part of the arithmetic. The root
- * mean square rms(U) overflows as float32 does, which stops the parameter. */
+ * Keep two properties of distributed_kron. The zeros of the padding take part in the arithmetic. rms(U) becomes
+ * infinite if its sum of squares exceeds float32; the update is then 0. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -244,8 +245,8 @@ static void follow_gradient(const pd_unit *unit)
     unit->partial[0] = update_momentum(&m);
 }
 
-/* Returns the random number of this step that decides whether the factors are balanced (their largest elements made
- * equal). It is the same for all parameters of the job. */
+/* Returns a random number from 0 to 1 for this step, the same for all parameters of the job. It decides whether the
+ * factors are balanced (their largest elements made equal). */
 static double drawn(const pd_unit *unit)
 {
     float uniform;
@@ -467,7 +468,9 @@ static float clip_of(const pd_unit *unit)
 }
 
 /* The arrays and constants with which a step moves n weights: after = before + rate (u / clip + decay before), where u
- * is the update. `after` may be the same memory as `before` or `u`. `update`, unless NULL, receives after - before. */
+ * is the update, `clip` the number of clip_of, `decay` the factor of weight decay, and `rate` minus the learning rate
+ * (-1 with scale_by_kron_only). `after` may be the same memory as `before` or `u`. `update`, unless NULL, receives
+ * after - before. */
 typedef struct weight_update {
     float *after, *update;
     const float *before, *u;

@@ -200,8 +200,8 @@ static void along_triangle(pd_mat B, bool columns, pd_mat Q, pd_kron_operation o
         pd_trmm(B, Q, turn_of(operation, columns), side);
 }
 
-/* Returns the number of independent computations, each with the whole factor, into which an operation can be divided:
- * the number of sheets, or if there is only one, the number of its columns (its rows, with `columns`). */
+/* Returns into how many independent computations an operation can be divided: one for each sheet, or if there is only
+ * one sheet, one for each of its columns (rows, with `columns`). Each computation uses the whole factor. */
 static int64_t breadth_of(const sheets *x)
 {
     return x->count > 1 ? x->count : x->columns ? x->first.rows : x->first.cols;
@@ -471,7 +471,7 @@ static void apart_stripe(const void *work, int stripe)
 }
 
 /* Returns the number of stripes into which precondition_apart cuts a product along a dimension of size `side`. 1: the
- * product is not to be cut along this dimension, because there are other dimensions long enough to be cut. */
+ * product is not cut along this dimension, because cutting it along the others gives enough stripes, or it is small. */
 static int stripes_apart(const sheets *x, int64_t side)
 {
     if (x->count > 1 || breadth_of(x) >= side) return 1;

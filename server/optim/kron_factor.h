@@ -58,17 +58,19 @@ int64_t pd_kron_phase_scratch(const pd_kron_block *block);
  * would often give another number.
  *
  * H is the block's momentum with a little noise (damping), V the probe, which is random numbers. Both are contiguous,
- * of the padded sizes block->full, and are overwritten. */
+ * of the padded sizes block->full, and are overwritten. `rate` is the learning rate of the factors (preconditioner_lr).
+ * `scratch` has room for pd_kron_update_scratch floats. */
 void pd_kron_multipliers(const pd_kron_block *block, float *H, float *V, float *const *Q, float rate, float *const *M,
                          float *scratch);
 /* Updates the factors Q of a block by the multipliers M that pd_kron_multipliers has computed. Then rounds the factors
  * to bfloat16 if `bfloat16` is set. */
 void pd_kron_multiply(const pd_kron_block *block, float *const *Q, float *const *M, bool bfloat16);
 /* Scales all factors of a block so that their largest absolute elements become equal: the geometric mean of what these
- * elements were before. The product of the factors does not change. */
+ * elements were before. The product of the factors does not change. If `bfloat16` is set, rounds the factors to
+ * bfloat16. */
 void pd_kron_balance(const pd_kron_block *block, float *const *Q, bool bfloat16);
 /* Preconditions the elements x of a block, in place: multiplies them by Q'Q along every dimension, where Q is the
- * dimension's factor. x has the sizes block->size, without padding.
+ * dimension's factor and Q' its transpose. x has the sizes block->size, without padding.
  *
  * `other` is work memory for products that threads share (stripes.h). It has the layout of x: element i after the first
  * of x has its place at other[i]. NULL: there is none, so fewer threads share some products. Only blocks for which

@@ -226,7 +226,8 @@ static double numbers_of(const pd_kron_shape *merged, const pd_kron_cut *cut)
     return numbers * (double)cut->n_blocks;
 }
 
-/* Returns the number of elements of a block with its padding; INT64_MAX: the number does not fit an int64_t. */
+/* Returns the number of elements of a padded block, which is also that of its random probe. INT64_MAX: the number does
+ * not fit an int64_t. */
 static int64_t probe_of(const draft *d)
 {
     int64_t n = 1;

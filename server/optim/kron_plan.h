@@ -81,14 +81,14 @@ pd_kron_place pd_kron_place_of(const pd_plan *plan, int64_t index);
 
 enum { KRON_SAVE_NONE, KRON_SAVE_ONE_DIAG, KRON_SAVE_ALL_DIAG }; /* values of the hyperparameter memory_save_mode */
 
-/* Decides for each dimension of a shape whether its factor is diagonal or triangular. A scalar counts as one dimension
- * of size 1. */
+/* Decides for each dimension d of a shape whether its factor is diagonal or triangular, by the hyperparameters of the
+ * same names as the arguments. Sets diagonal[d]. A scalar counts as one dimension of size 1. */
 void pd_kron_types(const pd_shape *shape, int64_t max_size_triangular, int64_t min_ndim_triangular,
                    int memory_save_mode, bool *diagonal);
 
-/* A shape with merged dimensions. Dimension d of `shape` was merged from the original dimensions first[d] to first[d +
- * 1] - 1. diagonal[d] says whether its factor is diagonal: only if the factors of all these dimensions were to be
- * diagonal. */
+/* A shape, some of whose neighbouring dimensions were merged. Dimension d of `shape` was merged from the original
+ * dimensions first[d] to first[d + 1] - 1. diagonal[d] says whether its factor is diagonal: only if the factors of all
+ * these dimensions were to be diagonal. */
 typedef struct pd_kron_shape {
     pd_shape shape;
     bool diagonal[PD_MAX_RANK];

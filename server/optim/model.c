@@ -185,8 +185,9 @@ double pd_model_norm(const pd_model *model)
     return model->norm;
 }
 
-/* Returns whether a parameter has a gradient that is clipped in a given scope. A scope is a set of gradients that are
- * clipped together: ALONE stands for all gradients, an index of `limits` for the gradients of that group. */
+/* Returns true if a parameter has a gradient, not values (takes_values), that is clipped in a given scope. A scope is a
+ * set of gradients that are clipped together: ALONE stands for all gradients, an index of `limits` for the gradients of
+ * that group. */
 static bool is_clipped(const pd_model *model, size_t scope, size_t param)
 {
     return model->gradient[param] != NULL && !model->optims[param]->ops->takes_values &&
@@ -218,8 +219,9 @@ static double pass_over(pd_model *model, size_t param, double squares, const flo
     return squares;
 }
 
-/* Clips the gradients of a scope by their common norm. The scope is an index of `limits` (one group of parameters), or
- * ALONE (all parameters). Returns the norm before clipping. */
+/* Clips the gradients of a scope by their common norm, if it exceeds `limit`: model->gradient then points to scaled
+ * copies. The scope is an index of `limits` (one group of parameters), or ALONE (all parameters). Returns the norm
+ * before clipping. */
 static double clip_together(pd_model *model, size_t scope, double limit)
 {
     double squares = 0;
@@ -236,8 +238,9 @@ static double clip_together(pd_model *model, size_t scope, double limit)
     return sqrt(squares);
 }
 
-/* Clips all gradients together by the model's limit. After that, clips the gradients of each group of parameters whose
- * optimizer has a limit of its own. */
+/* Sets model->gradient to the gradients of this call, clipped: first all together by the model's limit, then those of
+ * each group of parameters whose optimizer has a limit of its own. Sets model->norm to the norm of all gradients, or
+ * without the model's limit to that of the first group. */
 static void clip(pd_model *model, const pd_step_io *io)
 {
     for (size_t i = 0; i < model->n; i++) model->gradient[i] = io[i].gradient;
@@ -329,7 +332,7 @@ static int begin(pd_model *model, size_t param, const pd_step_io *io)
 }
 
 /* Begins the step of each parameter that has a gradient, and lists the optimizers of these parameters in model->steps.
- * PD_NO_MEMORY: no step has begun. */
+ * PD_NO_MEMORY: no step is under way. */
 static int begin_all(pd_model *model, const pd_step_io *io, size_t *n_steps)
 {
     size_t n = 0;
@@ -348,9 +351,9 @@ static int begin_all(pd_model *model, const pd_step_io *io, size_t *n_steps)
     return PD_OK;
 }
 
-/* Binds the steps of each group of parameters that count their steps together: they succeed or fail as a whole.
- * Advances the groups' counters of steps. model->steps has n steps: the steps of parameters in groups come last, in the
- * order of the groups. */
+/* Makes the steps of each group of parameters that count their steps together an atomic group (pd_optim_bind). Advances
+ * the groups' counters of steps. model->steps has n steps: the steps of parameters in groups come last, in the order of
+ * the groups. */
 static void bind_groups(pd_model *model, size_t n)
 {
     for (size_t g = model->n_groups; g-- > 0;) {

@@ -1,5 +1,5 @@
-/* nadam - Adam with Nesterov momentum, as torch.optim.NAdam documents it. w are the weights, g is the gradient, count
- * the number of the step. The words at the right name the slot that a line updates:
+/* nadam - Adam with Nesterov momentum, as torch.optim.NAdam documents it. w are the weights, g is the gradient, mu the
+ * momentum factor of the step, count the number of the step. The words at the right name the slot that a line updates:
  *
  *     g <- -g if maximize
  *     g <- g + weight_decay w,  or, decoupled:  w <- w - lr weight_decay w
@@ -10,8 +10,8 @@
  *     d = sqrt(v / (1 - beta2^count)) + eps
  *     w <- w - lr (1 - mu) / (1 - product) g / d - lr mu_next / (1 - product mu_next) m / d
  *
- * PyTorch up to version 1.13 multiplies mu once too often into the product of the last line's second term. The option
- * `mu_counted_twice` repeats this defect, so that recorded training runs of those versions can be reproduced. */
+ * In PyTorch up to version 1.13, the product in the last term of the last line contains the mu of this step twice. The
+ * option `mu_counted_twice` repeats this defect, so that recorded training runs of those versions can be reproduced. */
 #include "first_order.h"
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY, MOMENTUM_DECAY, DECOUPLED, MAXIMIZE, MU_TWICE };

@@ -217,8 +217,8 @@ void pd_optim_set_count(pd_optim *optim, int64_t count)
     optim->saved.count = count;
 }
 
-/* Computes the hyperparameters of this step: the caller's value for this step (io->hypers) if there is one, otherwise
- * the declared or scheduled value. */
+/* Sets step.hyper, the hyperparameters of this step: the caller's value for this step (io->hypers) if there is one,
+ * otherwise the declared or scheduled value. */
 static void put_in_force(pd_optim *optim, const pd_step_io *io)
 {
     pd_hypers_at(&optim->hypers, optim->saved.count, optim->step.hyper);
@@ -266,7 +266,7 @@ void pd_optim_guard(pd_optim *optim)
     optim->step.guards = true;
 }
 
-/* Makes a step fail that has made finite weights infinite or NaN. */
+/* Makes the step fail, because it has made finite weights infinite or NaN, and writes the error text. */
 static void refuse_spoiled(pd_optim *optim)
 {
     optim->step.refused = true;

@@ -34,8 +34,9 @@ int pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const do
 /* Makes an optimizer as pd_optim_planned does, but does not write initial values, since that takes long: call
  * pd_optim_fill until it returns true. */
 int pd_optim_bare(pd_optim **out, const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err);
-/* Writes initial values of the state, beginning at *at. Subtracts the estimated time from *budget_ns. Stops when the
- * budget is used up or all values are written. A coded slot is written in one call, even if that exceeds the budget.
+/* Writes initial values of the state, beginning at *at. Moves *at after the written values, and subtracts the estimated
+ * time from *budget_ns. Stops when the budget is used up or all values are written. A coded slot is written in one
+ * call, even if that exceeds the budget.
  *
  * Returns true if all values are written. If out of memory, returns false with PD_NO_MEMORY in *rc; a later call with
  * the same *at continues with the slot that could not be written. */
@@ -85,8 +86,9 @@ const pd_error *pd_optim_refused(const pd_optim *optim);
 
 /* returns true if no step is under way, and no task is at the preconditioner pool */
 bool pd_optim_is_quiesced(const pd_optim *optim);
-/* Throws pending tasks away, and forgets which roots are in use. Call it before the state is set back to its initial
- * values (pd_optim_fill), and only while pd_optim_is_quiesced returns true. */
+/* Throws pending tasks away, and resets what is known of each root (pd_root_state), except the numbers of adopted and
+ * failed tasks. Call it before the state is set back to its initial values (pd_optim_fill), and only while
+ * pd_optim_is_quiesced returns true. */
 void pd_optim_forget_roots(pd_optim *optim);
 
 /* Makes the steps of n parameters an atomic group: if the optimizer of one of them refuses its step, all fail, with the
@@ -113,7 +115,9 @@ void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group);
  * changes of the step. */
 void pd_optim_guard(pd_optim *optim);
 
-void pd_optim_end(pd_optim *optim);    /* ends a step: frees its temporary memory */
+/* Ends a step: frees its temporary memory. Makes the step fail if it is guarded (pd_optim_guard) and its new weights
+ * are not finite. */
+void pd_optim_end(pd_optim *optim);
 void pd_optim_cancel(pd_optim *optim); /* undoes pd_optim_begin; the step must not have run a phase yet */
 
 #endif

@@ -157,7 +157,7 @@ struct pd_optimizer_ops {
      * parameter that was declared with the values `declared`. Hyperparameters that are texts are read from `declared`,
      * since `now` may have numbers only. NULL: nothing to check. */
     int (*check)(const pd_hypers *declared, const pd_hypers *now, pd_error *err);
-    bool words_ranges; /* `check` also tests the ranges of numbers, to give upstream's own error text for them */
+    bool words_ranges; /* `check` also tests the ranges of numbers, so that error texts are the original program's */
     /* Returns a warning about declared values that are valid but doubtful, or NULL. The warning is static text without
      * a newline, and is logged once per rule. NULL in place of the function: no warnings. */
     const char *(*warning)(const pd_hypers *declared);
@@ -223,9 +223,10 @@ struct pd_optimizer_ops {
      * or one that is not finite: otherwise the state would not be finite in all later steps. 0: every finite gradient
      * is accepted. */
     float gradient_most;
-    /* Returns the limit of the norm of all gradients in a group, 1e-30 to 1e30; 0, or NULL in place of the function: no
-     * limit. It depends only on hyperparameters that cannot change from step to step. With a limit the caller begins
-     * the steps of the group together, and scales the gradients before the phases see them. */
+    /* Returns the limit of the common norm of the gradients of all parameters that have this optimizer and the same
+     * pd_declaration.group: 1e-30 to 1e30. 0, or NULL in place of the function: no limit. It depends only on
+     * hyperparameters that cannot change from step to step. With a limit the caller begins the steps of these
+     * parameters together, and scales the gradients before the phases see them. */
     double (*clip_norm)(const double *hyper);
     /* Returns how many normally distributed random numbers a step takes from pd_draws. NULL: none. */
     int64_t (*normals)(const pd_plan *plan);

@@ -27,8 +27,8 @@ typedef struct pd_taken_root {
     int32_t status;
 } pd_taken_root;
 
-/* List of the tasks that one step takes. With root_delay = ready the list depends on timing, so the WAL has it
- * (decisions). */
+/* List of the tasks that one step takes. With root_delay = ready the list depends on timing, so it is among the
+ * decisions in the WAL. */
 typedef struct pd_taken_roots {
     pd_taken_root *at; /* array of the caller, in the order in which the tasks were captured */
     size_t n, room;    /* number of entries in `at`, and number for which it has room */
@@ -49,9 +49,9 @@ typedef struct pd_root_stats {
     /* Numbers of tasks: that steps wanted to capture (due), that were adopted, that failed. `waits` is the number of
      * steps that waited for a task. */
     int64_t due, adopted, failed, waits;
-    /* With PD_ROOT_READY, number of tasks whose result was not used because a newer root was in use, or that were not
-     * made because four earlier tasks of each root were still pending. Operators see this number as "unused". The field
-     * keeps its old name because images contain it. */
+    /* With PD_ROOT_READY, number of tasks whose result was not used because a newer root was in use already, or that
+     * were not made because four earlier tasks of each root were still pending. Operators see this number as "unused".
+     * The field keeps its old name because images contain it. */
     int64_t replaced;
     /* number of tasks that were thrown away: an earlier task made the step fail, or pd_optim_forget_roots was called */
     int64_t dropped;

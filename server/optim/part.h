@@ -23,8 +23,8 @@ typedef struct pd_part {
  *
  * With `block` -1 the part is the whole slot. Fills *part. Returns false if the optimizer has no such part. */
 bool pd_plan_part(const pd_plan *plan, const char *slot, int number, int block, pd_part *part);
-/* Copies a part of the state to `out` as float64, whatever type it is stored in. Of a symmetric matrix both halves are
- * copied, although the optimizer keeps only the lower one up to date. Call it between two steps. */
+/* Copies the values of a part of the state to `out` as float64, in whatever type they are stored. Of a symmetric matrix
+ * both halves are copied, although the optimizer keeps only the lower one up to date. Call it between two steps. */
 void pd_optim_read_part(const pd_optim *optim, const pd_part *part, double *out);
 /* Copies elements [first, first + n) of slot i to `out`, as float64. They are the same values that pd_optim_read_part
  * gives for the whole slot. Call it between two steps. */

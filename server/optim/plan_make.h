@@ -19,7 +19,8 @@ double pd_folded(pd_fold fold, double sofar, double value);
 /* Computes the model statistics of one optimizer, stats[PD_MAX_MODEL_STATS], from all declarations in the order given.
  * Declarations with other optimizers are ignored. */
 void pd_model_stats_of(const pd_optimizer_ops *ops, const pd_declaration *params, size_t n, double *stats);
-/* Adds one declaration to the statistics, for callers that do not have all declarations at once. *any and stats[] are
+/* Adds one declaration to the statistics stats[], for callers that do not have all declarations at once, and sets *any.
+ * Does nothing if the declaration has another optimizer, or the optimizer has no statistics. *any and stats[] must be
  * zero before the first call. */
 void pd_model_stats_add(const pd_optimizer_ops *ops, const pd_declaration *param, bool *any, double *stats);
 

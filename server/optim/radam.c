@@ -1,6 +1,6 @@
 /* radam - Adam that takes plain momentum steps at first, while the average of the squared gradient has seen too few
  * steps, and rectified adaptive steps later, as in torch.optim.RAdam. w are the weights, g is the gradient, count the
- * number of the step. The words at the right of m and v name the slots:
+ * number of the step; rho measures over how many steps v averages. The words at the right of m and v name the slots:
  *
  *     g <- -g if maximize
  *     g <- g + weight_decay w,  or, decoupled:  w <- w - lr weight_decay w

@@ -4,7 +4,7 @@
  *     g <- -g if maximize;   g <- g + weight_decay w
  *     v <- alpha v + (1 - alpha) g g                            square_avg
  *     a <- alpha a + (1 - alpha) g                              grad_avg, if centered; else a is 0
- *     d = g / (sqrt(v - a a) + eps)                             0 where g g, and so v, leaves the range of float32
+ *     d = g / (sqrt(v - a a) + eps)                             0 where v is infinite, since g g exceeds float32
  *     b <- momentum b + d                                       momentum_buffer, with momentum only; else b is d
  *     w <- w - lr b
  *

@@ -1,4 +1,4 @@
-/* save.c - writes the part of an optimizer that must survive a restart to an image, and reads it back. Also converts
+/* save.c - writes an optimizer's state, all that must survive a restart, to an image, and reads it back. Also converts
  * pending tasks to lists of numbers and back, for exports and imports. */
 #include "save.h"
 

@@ -27,7 +27,8 @@ void pd_optim_visit(pd_archive *archive, pd_optim *optim);
  * pd_archive_leave ends the writing. The optimizer may take steps meanwhile. Only one image at a time may wait for the
  * tasks of an optimizer. */
 size_t pd_optim_write(pd_archive *archive, pd_optim *optim);
-/* Writes the result of a task that is back, if the image waits for it. Returns whether the image waited. */
+/* Writes the result of a task that is back, if the image waits for it. Returns true if it has written the result; the
+ * image then no longer waits for this task. */
 bool pd_optim_write_task(pd_archive *archive, pd_task *task);
 
 #define PD_PENDING_ROOT "pending_root" /* used in exports and imports in place of the name of a slot */

@@ -12,7 +12,8 @@
  *     m, u = (m_U, U') from start_preconditioning_step on, (m_D, D') before
  *     W   <- W - learning_rate (nesterov ? w u + beta1 m : m)
  *
- * w1 is beta2, and w2 is 1 - beta2 (1 if beta2 is 1). w is 1 - beta1 with moving_average_for_momentum, otherwise 1.
+ * w1 is beta2, and w2 is 1 - beta2 (1 if beta2 is 1). w is 1 - beta1 with moving_average_for_momentum, otherwise 1. |P|
+ * is the norm of P over the whole parameter. m_U and m_D are the momenta of U and D.
  *
  * partition.h merges dimensions and defines the blocks; root_order returns p. A parameter without dimensions, or with a
  * dimension above skip_preconditioning_dim_size_gt, has no statistics, and P = D. The JAX program ("upstream") counts
@@ -367,8 +368,8 @@ static int compute_root(pd_task_view *task)
     return (float)report.error < (float)h[FAILURE_THRESHOLD] ? PD_OK : PD_OUT_OF_RANGE;
 }
 
-/* Stores the error of a root in the tensor that operators read, by the rules of the original implementation. With
- * nan_roots_leak it also repeats a defect of that implementation: a root that is NaN overwrites the last good root. */
+/* Stores the error of a root in the slot that operators read, by the rules of the JAX program. With nan_roots_leak it
+ * also repeats a defect of that program: a root that is NaN overwrites the last good root. */
 static void record_error(const pd_task_view *task, float *const *slot)
 {
     const double *h = task->hyper;
@@ -463,7 +464,7 @@ static bool no_gradient_norm(const pd_plan *plan, const double *h, int64_t count
     return !graft_is_normalized(h);
 }
 
-/* Returns this step's constants of the graft (grafting). The clip factor is 1; later phases fill it in. */
+/* Returns the constants with which this step computes the direction of the graft. `clip` is 1; later phases set it. */
 static pd_graft graft_of(const pd_unit *unit)
 {
     const double *h = unit->hyper;

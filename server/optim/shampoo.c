@@ -8,15 +8,15 @@
  *     R_k <- (L_k / c2 + epsilon I)^(-exponent_multiplier/r)  every precondition_frequency steps, from
  *         start_preconditioning_step on
  *     F   <- beta1 F + (1 - beta1) G;   D = F / c1                    beta1 = 0: D = G
- *     P  =  D multiplied by the R of its block along each dimension, times |graft(D)| / (|P| + 1e-16) of the block;
- *         graft(D) before the start
+ *     P   =  D multiplied by the R_k of its block along each dimension; graft(D) before the start step
+ *     P   <- P |graft(D)| / (|P| + 1e-16), from the start step on, with the norms of the block
  *     P   <- P + weight_decay W, where the decay is decoupled
  *     M   <- momentum M + (1 - dampening) P;   P <- M, or (1 - dampening) P + momentum M with Nesterov
  *     W   <- W - lr P
  *
- * If biases are corrected, c1 = 1 - beta1^t and c2 = 1 - beta2^t, otherwise both are 1. The group of parameters counts
- * the steps t. r is inv_root_override, or by default twice the number of dimensions. All state begins at zero, the
- * roots too.
+ * |X| is the norm of X. If biases are corrected, c1 = 1 - beta1^t and c2 = 1 - beta2^t, otherwise both are 1. t is the
+ * number of the step, which the parameters of a step group count together. r is inv_root_override, or by default twice
+ * the number of dimensions. All state begins at zero, the roots too.
  *
  * graft(D) is the direction of a first-order optimizer, the graft: see graft.h. It has second moments of its own in the
  * state. partition.h merges dimensions, and defines the blocks and their order.

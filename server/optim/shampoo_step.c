@@ -73,9 +73,9 @@ shampoo_scratch pd_shampoo_scratch(const pd_plan *plan, const pd_block *block, c
     return parts;
 }
 
-/* The constants with which a gradient G is filtered. The filtered gradient F becomes beta1 F + gain G, and the
- * direction is D = F / correction. With `ahead` it is D = (beta3 F_old + rest G) / correction, where F_old is F before
- * the update. */
+/* The constants with which a gradient G is filtered, that is, averaged over steps. The filtered gradient F becomes
+ * beta1 F + gain G, and the direction is D = F / correction. With `ahead` (beta3 is set) it is D = (beta3 F_old + rest
+ * G) / correction, where F_old is F before the update. `correction` corrects the bias of the average. */
 typedef struct filter_constants {
     float beta1, gain;
     bool ahead; /* whether the direction D is computed with beta3 and rest */
@@ -111,7 +111,9 @@ static void filter_elements(float *D, float *F, const float *G, int64_t n, const
     (filter->ahead ? filter_ahead : filter_plain)(D, F, G, n, filter);
 }
 
-/* The constants with which a step moves the weights W along the direction P, with momentum M:
+/* The constants with which a step moves the weights W along the direction P, with momentum M. `length` gives P the
+ * length of the graft's direction (1: P keeps its length), `gain` is the weight of P in the momentum, U the change of
+ * the weights:
  *
  *     P <- P length + decay W
  *     M <- momentum M + gain P
@@ -360,8 +362,9 @@ static void update_moment(const work *w)
         pd_graft_accumulate(state_at(w, w->slots.second_moment, i), gradient_at(w, i), w->run, &graft);
 }
 
-/* Updates the factors of a block in steps that start to compute new roots: the roots must be those of the new factors.
- * In other steps pd_shampoo_step updates the factors, while the block is in the caches. */
+/* Updates the factors of a block, and the second moment of its graft, in steps that start to compute new roots: the
+ * roots must be those of the new factors. In other steps pd_shampoo_step makes these updates, while the block is in the
+ * caches. */
 void pd_shampoo_factors(const pd_unit *unit)
 {
     work w = look(unit);
@@ -392,8 +395,9 @@ static filter_constants filter_of(const pd_unit *unit)
     return filter;
 }
 
-/* Computes the filtered gradient D of a block in w->filtered. If gradients are not filtered, the gradient itself is
- * used. Returns the sum of the squares of the graft's direction (grafting). */
+/* Computes the filtered gradient D of a block in w->filtered, and makes w->gradient a view of it. If gradients are not
+ * filtered, changes nothing: D is the gradient itself. Returns the sum of the squares of the graft's direction; 0
+ * without grafting. */
 static double filter(work *w, const pd_graft *graft)
 {
     const filter_constants f = filter_of(w->unit);
@@ -426,8 +430,9 @@ static bool uses_roots(const work *w)
     return true;
 }
 
-/* Computes the preconditioned direction of a block from its inverse roots. Returns the factor that gives it the length
- * of the graft's step; 1 without grafting. */
+/* Writes the preconditioned direction of a block, computed with its inverse roots, to w->direction. Returns the factor
+ * that gives the direction the length of the graft's direction, whose sum of squares is graft_squares; 1 without
+ * grafting. */
 static float precondition(const work *w, double graft_squares)
 {
     const pd_unit *unit = w->unit;

@@ -105,8 +105,9 @@ float pd_shampoo_correction(double beta, int64_t t);
 /* Returns whether this step starts to compute new inverse roots from the factors. */
 bool pd_shampoo_due(const pd_plan *plan, const double *h, int64_t count, float *const *slot);
 
-/* The phases of a shampoo step, each for one block. pd_shampoo_factors updates the statistics in steps that compute
- * roots; pd_shampoo_no_factors returns whether a step skips it. pd_shampoo_step does the rest. */
+/* The phases of a shampoo step, each for one block. pd_shampoo_factors updates the factors and the second moment of the
+ * graft in steps that start to compute roots; pd_shampoo_no_factors returns whether a step skips this phase.
+ * pd_shampoo_step does the rest. */
 void pd_shampoo_factors(const pd_unit *unit);
 bool pd_shampoo_no_factors(const pd_plan *plan, const double *h, int64_t count);
 void pd_shampoo_step(const pd_unit *unit);

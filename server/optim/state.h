@@ -7,8 +7,8 @@
 #include "optimizer_ops.h"
 #include "optimizer_types.h"
 
-/* The data that an optimizer shares with its tasks. They never change, except `refs`, the number of the optimizer and
- * tasks that use them. Only the step thread makes and frees optimizers and tasks, so `refs` is not atomic. */
+/* The data that an optimizer shares with its tasks. `refs` counts the users: the optimizer and its tasks. The other
+ * members never change. Only the step thread makes and frees optimizers and tasks, so `refs` is not atomic. */
 typedef struct pd_shared_plan {
     unsigned refs;
     pd_plan plan;
@@ -50,7 +50,7 @@ typedef struct pd_pending_task pd_pending_task;
 
 #define PD_NAME_KEPT 161 /* bytes of a parameter's name that are stored for messages; longer names are truncated */
 
-/* The part of an optimizer that must be restored after a restart, and nothing else (save.c). */
+/* The members of an optimizer that must be restored after a restart, and no others (save.c). */
 typedef struct pd_optim_saved {
     int64_t count;
     void *state; /* memory of all lasting slots, in the types in which they are stored */

@@ -117,9 +117,9 @@ void pd_task_free(pd_task *task)
     free(task);
 }
 
-/* Returns whether one more task of each root may be pending. With root_delay = ready, several threads of the
- * preconditioner pool may compute the same root at a time, each from newer statistics. A replayed step gets the same
- * answer, because the same tasks are pending then. */
+/* Returns whether a step may capture one more task of each root: at most four tasks of each may be pending. With
+ * root_delay = ready, several threads of the preconditioner pool may compute the same root at a time, each from newer
+ * statistics. A replayed step gets the same answer, because the same tasks are pending then. */
 static bool has_room(const pd_optim *optim)
 {
     size_t pending = 0;
@@ -407,7 +407,7 @@ static void note_taken(pd_taken_roots *taken, const pd_pending_task *pending)
         taken->at[taken->n++] = (pd_taken_root){ pending->index, pending->count, pending->task->status };
 }
 
-/* Makes a task fail if it failed in the step that is replayed. */
+/* Marks a task as failed if it failed in the step that is replayed. */
 static void retake(const pd_taken_roots *taken, const pd_pending_task *pending)
 {
     const pd_taken_root *noted = find_taken(taken, pending);
@@ -416,7 +416,7 @@ static void retake(const pd_taken_roots *taken, const pd_pending_task *pending)
 }
 
 /* Adds the due tasks of a step to the list optim->tasks.taken. In a replayed step, checks instead that they are the
- * tasks in the list, and makes those fail that failed before. */
+ * tasks in the list, and marks those as failed that failed in the original step. */
 static void settle_taken(pd_optim *optim)
 {
     pd_taken_roots *taken = optim->tasks.taken;
@@ -455,7 +455,7 @@ void pd_optim_keep_tasks(pd_optim *optim, bool keep)
     optim->tasks.keep = keep;
 }
 
-/* Four tasks of each root may be pending at a time (has_room). */
+/* A step can take all pending tasks: at most four of each root (has_room). */
 size_t pd_optim_most_taken(const pd_optim *optim)
 {
     return 4 * optim->shared->plan.n_tasks;
@@ -503,8 +503,8 @@ bool pd_optim_waits(const pd_optim *optim)
 }
 
 /* Takes the task that follows `before` from the list of pending tasks, and adds it to optim->tasks.work, so that its
- * result is stored. Throws the task away instead if its result is out of date, or if it comes after the task that made
- * the step fail. */
+ * result is stored. Frees the task instead, and counts it as `replaced` or `dropped`, if its result is out of date, or
+ * if it comes after the task that made the step fail. */
 static void collect(pd_optim *optim, pd_pending_task *before)
 {
     bool last = (before == NULL ? optim->saved.oldest : before->next) == optim->bond.last;

@@ -18,8 +18,8 @@ void pd_task_run(pd_task *task); /* computes the task's result and status. A pur
 void pd_task_fail_unrun(pd_task *task);
 void pd_task_took(pd_task *task, double ms); /* stores how long pd_task_run took: the optimizer has no clock */
 double pd_task_ms(const pd_task *task);      /* returns the stored time; 0: the task has not run */
-/* Takes a task back from the caller of pd_optim_capture. A task that was not run counts as failed. pd_batch_run stores
- * its result in the step in which it is due: root_delay steps after the step that captured it. */
+/* Takes a task back from the caller of pd_optim_capture. A task that was not run counts as failed. The result of a task
+ * is stored later, by pd_batch_run, in the step that adopts it: root_delay steps after the step that captured it. */
 void pd_optim_deliver(pd_optim *optim, pd_task *task);
 void pd_task_free(pd_task *task); /* accepts NULL */
 /* returns the estimated operations: the pool runs the most expensive tasks first */
@@ -47,9 +47,9 @@ void pd_optim_take_as_noted(pd_optim *optim, pd_taken_roots *taken);
 void pd_optim_keep_tasks(pd_optim *optim, bool keep);
 size_t pd_optim_most_taken(const pd_optim *optim); /* returns the largest number of tasks that one step can take */
 
-/* The three parts of a capture, in this order. pd_tasks_prepare makes the tasks of this step in tasks.work.
- * pd_tasks_copy copies the inputs of tasks.work[i] (any thread of a phase). pd_tasks_captured lets pd_optim_capture
- * hand the tasks out. */
+/* A step captures its tasks by three functions, in this order. pd_tasks_prepare makes the tasks of this step in
+ * tasks.work. pd_tasks_copy copies the inputs of tasks.work[i] (any thread of a phase). pd_tasks_captured lets
+ * pd_optim_capture hand the tasks out. */
 void pd_tasks_prepare(pd_optim *optim);
 void pd_tasks_copy(const pd_optim *optim, size_t i);
 void pd_tasks_captured(pd_optim *optim);
@@ -61,8 +61,8 @@ pd_task *pd_tasks_add_back(pd_optim *optim, size_t index, int64_t count);
  * in this step is still at the preconditioner pool. */
 void pd_step_settle(pd_optim *optim);
 bool pd_step_is_decided(const pd_optim *optim); /* returns true if all steps of the atomic group have reported */
-/* Applies the decision of the atomic group to this step: whether it fails, and which tasks are adopted although it
- * fails. */
+/* Applies the decision of the atomic group to this step: sets whether the step fails, with the error of the group, and
+ * which of its due tasks are adopted although it fails. */
 void pd_step_decide(pd_optim *optim);
 /* Moves due tasks from the list of pending tasks into tasks.work. One call moves only tasks that were captured in the
  * same step, the oldest ones first; the next call moves those of a later step. */
@@ -78,7 +78,7 @@ void pd_tasks_free(pd_optim *optim);
  * lowest `place`. */
 typedef struct pd_load {
     double size;    /* cost of the task, not NaN */
-    uint64_t place; /* a number that no other task of the list has */
+    uint64_t place; /* a number that differs for all tasks that are compared */
 } pd_load;
 
 /* Returns whether the task of `a` runs before that of `b`. */
