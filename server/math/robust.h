@@ -14,8 +14,8 @@
 
 #include "vector_runs.h"
 
-/* Returns the largest `trim` (number of values left out at each end) for k vectors, (k - 1) / 2, with which the trimmed
- * mean is the median. */
+/* Returns (k - 1) / 2: the number of values to leave out at each end so that the trimmed mean of k values is their
+ * median. No larger `trim` is allowed. */
 int pd_median_trim(int k);
 
 /* Returns the bytes of scratch memory that pd_trimmed_mean needs for k vectors, at most 256 KiB for up to 4096 vectors.
