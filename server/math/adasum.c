@@ -13,7 +13,7 @@
 
 enum { RANGE = 1 << 16, LEAST_RANGE = 1 << 10, BLOCK = PD_GRAM_BLOCK, MANY = PD_GRAM_VECTORS, LINE = 16 };
 #define EPSILON 1e-30
-/* merge(a, b) is f a + g b, with two factors f and g. It counts as 0 if |f a + g b|^2 < CANCELLED (|f a|^2 + |g b|^2). */
+/* merge(a, b) is f a + g b for two factors f and g. It counts as 0 if |f a + g b|^2 < CANCELLED (|f a|^2 + |g b|^2). */
 #define CANCELLED 1e-14
 #define NS_PER_DOT 0.06 /* time in ns, on one core, of the dot product of two vectors, for each element */
 #define NS_PER_TERM 0.3 /* time in ns, on one core, to read an element and convert it to float64 */

@@ -11,9 +11,10 @@
  * Tiny values: a bucket size that is a subnormal number may be rounded down by as much as a third. Codes that exceed
  * the largest code for this reason become the largest code.
  *
- * A tensor is processed in tiles, which are groups of columns. All rows of a tile are read twice: once for the
- * maxima of its columns, once for the codes. So the bucket sizes of a tile stay in the first-level cache. If a row of the tensor is narrower than TILE,
- * a loop processes several rows at once (a run), so that loops are long for narrow tensors, too. */
+ * A tensor is processed in tiles, which are groups of columns. All rows of a tile are read twice: once for the maxima
+ * of its columns, once for the codes. So the bucket sizes of a tile stay in the first-level cache. If a row of the
+ * tensor is narrower than TILE, a loop processes several rows at once (a run), so that loops are long for narrow
+ * tensors, too. */
 #include "quantize.h"
 
 #include <assert.h>

@@ -1,9 +1,10 @@
 /* root_tracked.c - computes roots in the eigenbasis of an earlier decomposition of almost the same matrix.
  *
  * Statistics change little between two refreshes (computations of a root), so the last basis nearly diagonalises the
- * new matrix: A in that basis, B, has small elements off its diagonal. Their first-order effect on the inverse p-th root
- * is F o D. Here o multiplies element by element, and D_ij is a divided difference, which is bounded however close two
- * eigenvalues are (Daleckii and Krein). Q has the basis as its rows, and Q' is its transpose. On the right is the cost.
+ * new matrix: A in that basis, B, has small elements off its diagonal. Their first-order effect on the inverse p-th
+ * root is F o D. Here o multiplies element by element, and D_ij is a divided difference, which is bounded however close
+ * two eigenvalues are (Daleckii and Krein). Q has the basis as its rows, and Q' is its transpose. On the right is the
+ * cost.
  *
  *     B = Q A Q' + ridge I     d = diag(B)     F = B - diag(d)     y = d^(-1/p)                          1 1/2 products
  *     Y = diag(y) + F o D      D_ij = (y_i - y_j) / (d_i - d_j) = -1 / (d_i d_j s_p(y_i, y_j))
@@ -140,8 +141,8 @@ static void apply_matrix(const tracking *t, float *y, const float *x)
  *
  *     |Z^(1/2) E Z^(1/2)| / (p |y|) with Z = diag(y)
  *
- * E changes Y by y_i E_ii / p on the diagonal, to first order, and by less than sqrt(y_i y_j) E_ij / p elsewhere. The norm
- * is estimated by multiplying a few vectors of random signs. */
+ * E changes Y by y_i E_ii / p on the diagonal, to first order, and by less than sqrt(y_i y_j) E_ij / p elsewhere. The
+ * norm is estimated by multiplying a few vectors of random signs. */
 static double error_of(const tracking *t)
 {
     int64_t n = t->n, all = n * VECTORS;
@@ -202,7 +203,8 @@ PD_CLONES(void, apply_wide_turned, (double *restrict y, pd_mat M, const double *
     }
 }
 
-/* Returns w_i^2, where w_i = y_i^((p + 1) / 2) bounds the effect of row i of F: |D_ij| is at most w_i w_j / p, and equal to it where d_i = d_j. */
+/* Returns w_i^2, where w_i = y_i^((p + 1) / 2) bounds the effect of row i of F: |D_ij| is at most w_i w_j / p, and
+ * equal to it where d_i = d_j. */
 static double weight_of(const tracking *t, int64_t i)
 {
     double y = (double)t->y[i];

@@ -102,7 +102,8 @@ typedef struct pd_root_report {
      *     A = Q' L Q. L is diagonal with the eigenvalues, Q has the eigenvectors as rows, and Q' is its transpose.
      *   - all others: |X^a (A + ridge I) X^b v - v| / |v|, with a = p / 2 rounded down and b = p - a.
      *
-     * The last two use a fixed pseudo-random vector v. The last one takes p + 1 matrix-vector products. (pd_basis_check says why A stands between the powers.) */
+     * The last two use a fixed pseudo-random vector v. The last one takes p + 1 matrix-vector products. (pd_basis_check
+     * says why A stands between the powers.) */
     double error;
     /* The estimate of A's largest eigenvalue from which the ridge was computed. For newton it is the estimate for the
      * padded A, for coupled the Frobenius norm of A + ridge I, for higher order an upper bound. */

@@ -36,10 +36,10 @@ typedef struct entry {
     struct entry *prev, *next;
     root_key key;
     struct flow *owner;
-    size_t at;    /* index of this preconditioner task in the heap of its job's waiting tasks */
-    pd_load load; /* cost of the preconditioner task, and its number in the order of submission */
-    bool light, awaited;
-    pd_request *home;
+    size_t at;           /* index of this preconditioner task in task_lane.heap */
+    pd_load load;        /* cost of the preconditioner task, and its number in the order of submission */
+    bool light, awaited; /* light: PD_TASK_LIGHT. awaited: a step waits for the root */
+    pd_request *home;    /* the request that will return the preconditioner task; it contains the task */
 } entry;
 
 /* The waiting preconditioner tasks of one job: either its light tasks, whose cost is low (PD_TASK_LIGHT), or its other
@@ -120,8 +120,8 @@ static void lane_remove(task_lane *lane, entry *e)
         sink(lane, e->at, last);
 }
 
-/* Returns the preconditioner task of a job that runs next: the first task in the job's order, or in every
- * PD_PRECOND_QUEUE_AGED-th call the oldest task. */
+/* Returns the preconditioner task of a job that runs next: the first one in the job's order, but for every
+ * PD_PRECOND_QUEUE_AGED-th task that is taken from the job the oldest one. */
 static entry *next_of(flow *f, pd_precond_queue_choice choice)
 {
     const task_lane *light = &f->lane[true], *heavy = &f->lane[false];
