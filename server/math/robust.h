@@ -22,8 +22,8 @@ int pd_median_trim(int k);
  * Each thread needs its own, aligned as floats are. */
 size_t pd_trimmed_mean_scratch(int k);
 /* Writes the trimmed mean of each element: to[i] is the mean of x[0][i] ... x[k - 1][i] without the `trim` smallest and
- * the `trim` largest, 0 <= trim <= pd_median_trim(k). `to` may be the memory of one of the vectors, if this vector is
- * float32. Returns the largest magnitude of a result (pd_largest). */
+ * the `trim` largest, 0 <= trim <= pd_median_trim(k). No x[r].at is NULL. `to` may be the memory of one of the vectors,
+ * if this vector is float32. Returns the largest magnitude of a result (pd_largest). */
 float pd_trimmed_mean(float *to, int64_t n, const pd_vector_run *x, int k, int trim, void *scratch);
 
 #endif

@@ -1,4 +1,5 @@
-/* root_tracked.c - computes roots in the eigenbasis of an earlier decomposition of almost the same matrix.
+/* root_tracked.c - computes roots of a matrix A in the eigenbasis of an earlier decomposition of almost the same
+ * matrix.
  *
  * Statistics change little between two refreshes (computations of a root), so the last basis nearly diagonalises the
  * new matrix: A in that basis, B, has small elements off its diagonal. Their first-order effect on the inverse p-th

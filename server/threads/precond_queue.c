@@ -53,13 +53,13 @@ typedef struct task_lane {
 /* The waiting preconditioner tasks of one job, and the job's place in the fair order between jobs. */
 typedef struct flow {
     UT_hash_handle hh; /* this job's place in the hash table of jobs */
-    struct flow *prev,
-        *next; /* neighbours in the list of jobs with waiting preconditioner tasks, while the job is in it */
+    /* neighbours in the list pd_precond_queue.active, if the job is in it */
+    struct flow *prev, *next;
     uint32_t job;
     /* preconditioner tasks of the job: [false] heavy ones, [true] light ones */
     task_lane lane[2];
-    double tag;        /* virtual time, in costs of tasks, at which the job's next task may start */
-    uint64_t turn;     /* turn in which the thread for light tasks last took a task of this job; 0: never */
+    double tag;    /* virtual time of the job: the cost charged to it, in operations */
+    uint64_t turn; /* number of the turn in which the thread for light tasks last took a task of this job; 0: none */
     unsigned taken[2]; /* numbers of tasks of this job that were taken so far, by pd_precond_queue_choice */
 } flow;
 
