@@ -3,7 +3,8 @@
  * The prefix of a glob, its first bytes that are neither *, ? nor a set, is compared with the name directly. The rest
  * of the glob becomes a nondeterministic automaton. State i is possible if the first i elements of the rest (bytes, ?
  * and sets, but not *) match the bytes of the name that were read so far. The possible states are a set of bits, and
- * one step computes the set after the next byte of the name. A * keeps the state before it possible after any byte. */
+ * one step computes the set after the next byte of the name. If a * follows the first i elements, state i stays
+ * possible after any byte. */
 #include "glob.h"
 
 #include <stdint.h>
@@ -19,6 +20,7 @@
 
 enum { BYTES = 256 }; /* number of values of a byte */
 
+/* A compiled glob, followed in the same allocation by the memory that its members point to. */
 struct pd_glob {
     size_t n_prefix; /* number of bytes of `prefix`, with which a name must begin */
     size_t n;        /* number of elements of the rest of the glob */
@@ -34,6 +36,7 @@ struct pd_glob {
                          * > 0, otherwise absent */
 };
 
+/* An element of a glob: a byte, a ? (ANY) or a set; or a *, which does not count as an element. */
 typedef struct element {
     enum { BYTE, ANY, SET, STAR } kind;
     uint8_t byte;
@@ -77,13 +80,14 @@ static const uint8_t *read_element(element *out, const uint8_t *at)
     return at + 1;
 }
 
+/* A division of all byte values into classes. Bytes of one class match the same elements of a glob. */
 typedef struct classes {
-    uint8_t of[BYTES];
+    uint8_t of[BYTES];    /* class of each byte */
     unsigned size[BYTES]; /* number of bytes in each class */
-    size_t n;
+    size_t n;             /* number of classes */
 } classes;
 
-/* Divides each class of which some but not all bytes are in the set. */
+/* Splits each class that has bytes inside and outside of the set into two classes. */
 static void divide(classes *c, const uint64_t set[4])
 {
     unsigned inside[BYTES] = { 0 };

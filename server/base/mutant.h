@@ -1,4 +1,5 @@
-/* mutant.h - the list of mutants, which show that the simulator finds such bugs (tests/sim/README.md).
+/* mutant.h - lists the mutants. A run of the simulator with a mutant shows that the simulator finds bugs like it
+ * (tests/sim/README.md).
  *
  * A mutant is one condition in the code, at the place where the bug once was or might be. The daemon is built without
  * PD_MUTANTS: PD_MUTANT(name) is then the constant false, and the compiler removes the code of the mutant. The

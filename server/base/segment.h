@@ -22,9 +22,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A segment that this process has mapped. */
 typedef struct pd_segment {
-    uint8_t *at; /* start of the mapping; NULL: there is no segment */
-    uint64_t bytes;
+    uint8_t *at;    /* start of the mapping; NULL: there is no segment */
+    uint64_t bytes; /* size of the mapping */
     int fd; /* descriptor of a segment that this process made; -1: the peer made it, and its descriptor was closed
              * after mapping */
     bool erasable;

@@ -44,7 +44,7 @@ int pd_text_check(const char *what, const char *text, pd_error *err);
 /* The state of a search for the known word that is nearest to a mistyped one, `word`. The known words (candidates) are
  * offered one by one. */
 typedef struct pd_nearest {
-    const char *word;
+    const char *word; /* the mistyped word, of n bytes; borrowed */
     size_t n;
     const char *best; /* the nearest candidate so far; NULL: no candidate is near enough */
     size_t distance;  /* Levenshtein distance from `word` to `best`, but at most 1 if `best` begins with `word` */

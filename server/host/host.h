@@ -34,8 +34,9 @@ int pd_host_quota(const char *text);
  * file cannot be read or is empty. */
 bool pd_host_read_text(const char *path, char *text, size_t size);
 
+/* Whether a NUMA node is chosen, or why not. */
 typedef enum pd_numa_finding {
-    PD_NUMA_OFF,      /* the configuration switches it off */
+    PD_NUMA_OFF,      /* the configuration switches NUMA off */
     PD_NUMA_UNKNOWN,  /* the system does not list its nodes, or the list cannot be read */
     PD_NUMA_ONE_NODE, /* the machine has one node */
     PD_NUMA_CONFINED, /* all processors that this process may use are on one node */
@@ -44,6 +45,7 @@ typedef enum pd_numa_finding {
     PD_NUMA_CHOSEN    /* a node is chosen */
 } pd_numa_finding;
 
+/* The NUMA node of the step threads, or why none is chosen. */
 typedef struct pd_numa {
     pd_numa_finding finding;
     int nodes, node, cpus; /* number of nodes with processors; the best node; number of CPUs in `mask` */
@@ -54,13 +56,14 @@ typedef struct pd_numa {
 /* Reads a list of processors or nodes as the kernel writes it, such as "0-3,8,10-11\n". An empty list is valid. Returns
  * false if the text is not such a list, or contains a number above 1023. */
 bool pd_numa_read_list(const char *text, cpu_set_t *out);
-/* Chooses the node with most of the processors in *allowed; of equal nodes, the one with the lowest number. `folder`
+/* Chooses the node with most of the processors in *allowed for `threads` step threads (0: as many as the node has
+ * processors). Of equal nodes, the one with the lowest number is chosen. `folder`
  * lists the machine's nodes, as /sys/devices/system/node does. Stores the result in *out. */
 void pd_numa_choose(pd_numa *out, const char *folder, const cpu_set_t *allowed, int threads);
 /* Chooses a node of this machine for `threads` step threads, and stores it in *out, or the reason why no node is
  * chosen. `off`: the configuration switches NUMA off. */
 void pd_numa_find(pd_numa *out, bool off, int threads);
-/* Writes the result into `text`, as a line for the log. */
+/* Writes into `text` which node is chosen, or why none is, as a line for the log. */
 void pd_numa_describe(const pd_numa *numa, char *text, size_t size);
 
 /* Restricts the calling thread, and threads that it starts later, to the processors of the chosen node. Does nothing if

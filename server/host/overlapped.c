@@ -24,13 +24,14 @@ typedef struct ahead {
     int number;         /* errno of the read; 0: no error */
 } ahead;
 
+/* The thread that reads ahead, and the pd_disk of its user. */
 struct pd_read_ahead {
     pd_disk_pass base; /* must be the first member */
     pd_side_thread side;
+    /* `file`, `offset` and `ahead` are changed by the user's thread alone */
     int file;        /* the file that is read without gaps; NO_FILE: none */
     uint64_t offset; /* offset in the file at which the user's last read ended */
-    bool ahead;      /* the thread reads `file` ahead from `offset` on; only the user changes `file`, `offset` and
-                      * `ahead` */
+    bool ahead;      /* the thread reads `file` ahead from `offset` on */
     /* protected by the lock of `side` */
     ahead pieces[AHEAD_PIECES];
     unsigned first, n;  /* `pieces` is a ring: index of the oldest full buffer, and number of full buffers */
@@ -93,7 +94,8 @@ static void begin_ahead(pd_read_ahead *disk)
     pd_side_unlock(&disk->side);
 }
 
-/* Ends the read-ahead of the file: waits until the thread no longer reads it, and discards the buffers. */
+/* Ends the read-ahead of the file: waits until the thread no longer reads it, and discards the contents of the
+ * buffers. */
 static void leave_ahead(pd_read_ahead *disk)
 {
     pd_side_lock(&disk->side);
@@ -207,11 +209,12 @@ enum { BEHIND_PIECES = 3, BEHIND_ROOM = 4 << 20 };
 typedef struct behind {
     uint8_t *at; /* the memory, on huge pages, so the kernel sends it to the disk in few requests */
     size_t bytes;
-    int file;
+    int file;    /* the file to which the bytes are written */
     bool placed; /* true: the bytes are written at `offset` of the file; false: they are appended to it */
     uint64_t offset;
 } behind;
 
+/* The thread that writes behind, and the pd_disk of its user. */
 struct pd_write_behind {
     pd_disk_pass base; /* must be the first member */
     pd_side_thread side;
@@ -306,8 +309,8 @@ static int write_file_at(void *arg, int file, uint64_t offset, const void *at, s
     return hand_all_over(arg, (behind){ .file = file, .placed = true, .offset = offset }, at, bytes);
 }
 
-/* Waits until all buffers are written. Returns the errno of the writes, or 0. With `end`, the errno is cleared for the
- * next file. */
+/* Waits until all buffers are written. Returns the errno of a failed write, or 0. With `end`, forgets the errno, so
+ * that it does not concern the next file. */
 static int settle(pd_write_behind *disk, bool end)
 {
     int number;
@@ -382,6 +385,7 @@ void pd_write_behind_stop(pd_write_behind *disk)
 /* Bytes that the warmer populates in one system call. pd_warmer_put waits for one such call at most. */
 enum { WARM_PIECE = 2 << 20 };
 
+/* The warmer and the memory that it populates. */
 struct pd_warmer {
     pd_numa numa;
     pd_side_thread side;

@@ -24,36 +24,36 @@
 
 #include <stddef.h>
 
-typedef struct pd_read_ahead pd_read_ahead;
+typedef struct pd_read_ahead pd_read_ahead; /* the thread that reads ahead, and the pd_disk of its user */
 
 /* Starts the thread that reads ahead from the disk `below`, which is borrowed and must exist longer. PD_NO_MEMORY,
  * PD_RESOURCE_EXHAUSTED: the thread does not run, and the caller must still call pd_read_ahead_stop(*out). */
 int pd_read_ahead_start(pd_read_ahead **out, const pd_disk *below, pd_error *err);
 /* Returns the disk that reads ahead. It is valid until pd_read_ahead_stop. */
 const pd_disk *pd_read_ahead_disk(const pd_read_ahead *disk);
-/* Ends the thread. No file may be open. Accepts NULL. */
+/* Ends the thread and frees *disk. No file may be open. Accepts NULL. */
 void pd_read_ahead_stop(pd_read_ahead *disk);
 
-typedef struct pd_write_behind pd_write_behind;
+typedef struct pd_write_behind pd_write_behind; /* the thread that writes behind, and the pd_disk of its user */
 
 /* Starts the thread that writes to the disk `below`, which is borrowed and must exist longer. PD_NO_MEMORY,
  * PD_RESOURCE_EXHAUSTED: the thread does not run, and the caller must still call pd_write_behind_stop(*out). */
 int pd_write_behind_start(pd_write_behind **out, const pd_disk *below, pd_error *err);
 /* Returns the disk that writes behind. It is valid until pd_write_behind_stop. */
 const pd_disk *pd_write_behind_disk(const pd_write_behind *disk);
-/* Ends the thread. No file may be open for writing. Accepts NULL. */
+/* Ends the thread and frees *disk. No file may be open for writing. Accepts NULL. */
 void pd_write_behind_stop(pd_write_behind *disk);
 
 typedef struct pd_warmer pd_warmer;
 
-/* Starts the thread. The memory that it populates lies on the chosen NUMA node while that has free memory.
+/* Starts the warmer. The memory that it populates lies on the chosen NUMA node while that has free memory.
  * PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED: the thread does not run, and the caller must still call pd_warmer_stop(*out). */
 int pd_warmer_start(pd_warmer **out, const pd_numa *numa, pd_error *err);
 /* Lets the warmer (`arg`, a pd_warmer) populate `bytes` bytes of mapped memory, which begin at a page boundary. Their
  * content does not change. Before that, stops the work on the memory of the previous call, and waits until the thread
  * no longer uses that memory. With 0 bytes, the call only stops that work: then the caller may unmap the memory. */
 void pd_warmer_put(void *arg, void *at, size_t bytes);
-/* Ends the thread, which does not populate the rest of its memory. Accepts NULL. */
+/* Ends the warmer, which leaves the rest of its memory unpopulated, and frees it. Accepts NULL. */
 void pd_warmer_stop(pd_warmer *warmer);
 
 /* Measures how fast the disk writes. Writes a file of up to 16 MiB into the directory `dir`, for about 0.1 s at most,

@@ -13,15 +13,16 @@
 
 enum { RANGE = 1 << 16, LEAST_RANGE = 1 << 10, BLOCK = PD_GRAM_BLOCK, MANY = PD_GRAM_VECTORS, LINE = 16 };
 #define EPSILON 1e-30
-/* The merged vector f a + g b of two vectors a and b counts as 0 if |f a + g b|^2 < CANCELLED (|f a|^2 + |g b|^2). */
+/* merge(a, b) is f a + g b for two factors f and g. It counts as 0 if |f a + g b|^2 < CANCELLED (|f a|^2 + |g b|^2). */
 #define CANCELLED 1e-14
 #define NS_PER_DOT 0.06 /* time in ns, on one core, of the dot product of two vectors, for each element */
 #define NS_PER_TERM 0.3 /* time in ns, on one core, to read an element and convert it to float64 */
 
-/* One stage merges several levels of the tree of pairs. Its vectors are divided into groups, each of which is merged
- * independently into one vector. Leaf j of group g is vector number (g * leaves + j) * stride. If the number k of
- * vectors is not a power of two, the first stage also merges each surplus vector into a leaf: vector number r + width
- * into leaf r, where width is the largest power of two below k. */
+/* A stage of the computation: several levels of the tree of merges, in one pass for dot products and one to combine. A
+ * stage reads groups * leaves vectors. They form `groups` groups of `leaves` vectors, and each group is merged into one
+ * vector. Vector j of group g (its leaf j) is vector number (g * leaves + j) * stride. If the number k of vectors is
+ * not a power of two, the first stage also merges each surplus vector into a leaf: vector number r + width into vector
+ * number r, where width is the largest power of two below k. */
 typedef struct stage {
     int leaves, groups, stride;
 } stage;
@@ -111,6 +112,8 @@ static const float *load(const pd_adasum *a, int vector, size_t run, int64_t fir
     return tile;
 }
 
+/* Elements [first, first + n) of all vectors, at most BLOCK. In the first stage, `run` is the index of the run that
+ * contains element `first`. */
 typedef struct block {
     int64_t first, n;
     size_t run;
@@ -195,6 +198,7 @@ PD_CLONES(void, widen, (double *restrict to, const float *restrict x), (to, x))
     }
 }
 
+/* Computes the dot products of all pairs of vectors that group g merges, over one range of elements. */
 static void take_dots(const pd_adasum *a, int g, int64_t range, double *dots)
 {
     pd_gram gram = { 0 };
@@ -249,6 +253,7 @@ typedef struct merging {
     double dot[MANY][MANY];
 } merging;
 
+/* Updates the dot products after node a was replaced by the merged vector, f times node a plus g times node b. */
 static void merge_dots(merging *m, int a, int b, double f, double g)
 {
     double aa = f * f * m->dot[a][a], bb = g * g * m->dot[b][b], norm = aa + 2 * f * g * m->dot[a][b] + bb;
@@ -267,6 +272,7 @@ static void merge(merging *m, int a, int b)
     merge_dots(m, a, b, f, g);
 }
 
+/* Computes the factors with which the vectors of group g enter its merged vector, from their dot products. */
 static void tree_scales(const pd_adasum *a, int g, const double *dots, double *scale)
 {
     int member[MANY], leaves = a->stage.leaves;
@@ -301,7 +307,7 @@ static double *fold_ranges(const pd_adasum *a, int g)
     return sum;
 }
 
-/* Rounds sums to float32. Returns the largest magnitude of a result (pd_largest). */
+/* Rounds n sums to float32 and writes them to `to`. Returns the largest magnitude of a result (pd_largest). */
 PD_CLONES(float, store, (float *restrict to, const double *restrict sum, int64_t n), (to, sum, n))
 {
     int32_t most = 0;

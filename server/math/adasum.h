@@ -3,11 +3,11 @@
  *
  * Adasum: Maleki, Musuvathi, Mytkowicz, Saarikivi, Xu, Eksarevskiy, Ekanayake, Barsoum: Scaling distributed training
  * with adaptive summation (arXiv:2006.02924). Both forms of the library Trax (trainer.py,
- * _average_multidevice_gradients) are here:
+ * _average_multidevice_gradients) are here. `ab` is the dot product of vectors a and b, and g_r is vector r of k:
  *
  *     tree  merge(a, b) = (1 - ab / (2 aa + 1e-30)) a + (1 - ab / (2 bb + 1e-30)) b
  *           It is applied to vectors 0 and 1, 2 and 3, ...; then to the results of 0 and 1, and so on.
- *     vdot  sum over r of g_r (1 - (g_r s - g_r g_r) / (k g_r g_r)), s the sum of all
+ *     vdot  sum over r of g_r (1 - (g_r s - g_r g_r) / (k g_r g_r)), s is the sum of all vectors
  *           There is no epsilon: one vector of zeros makes the result NaN (0/0).
  *
  * In Trax each replica merges its vector with its partner's (a butterfly exchange). merge(a, b) and merge(b, a) have
@@ -50,8 +50,7 @@ typedef struct pd_adasum pd_adasum;
 /* Returns whether Trax accepts k vectors in the tree form, so that the results can be compared: k is a power of two. */
 bool pd_adasum_is_exact(int k);
 /* Returns the number of scratch vectors, each as long as the vectors, that the Adasum of k vectors needs besides the
- * result `to`. The tree form needs none for up to eight vectors (up to four if k is not a power of two). The vdot form
- * never needs any. */
+ * result `to`. The tree form needs none for up to eight vectors. The vdot form never needs any. */
 int64_t pd_adasum_scratch_vectors(pd_adasum_form form, int k);
 
 /* Prepares the Adasum of v->k >= 1 vectors of n elements. The result will be in to[0, n). PD_NO_MEMORY: nothing is
@@ -62,12 +61,13 @@ int64_t pd_adasum_scratch_vectors(pd_adasum_form form, int k);
  * must stay in place until pd_adasum_end. Allocates a few bytes per thousand elements of the vectors. */
 int pd_adasum_begin(pd_adasum **out, pd_adasum_form form, const pd_vectors *v, int64_t n, float *to,
                     float *const *scratch);
-void pd_adasum_end(pd_adasum *a); /* accepts NULL */
+void pd_adasum_end(pd_adasum *a); /* frees the computation, but neither `to` nor scratch vectors; accepts NULL */
 
 /* Returns the number of units of this pass over the vectors. 0: the result is complete. */
 int64_t pd_adasum_units(const pd_adasum *a);
 /* Returns the estimated time in ns of one unit of this pass on one core. */
 double pd_adasum_unit_ns(const pd_adasum *a);
+/* Computes unit i of this pass. Any thread. */
 void pd_adasum_unit(pd_adasum *a, int64_t i);
 /* Begins the next pass over the vectors. Call it on one thread, after all units of the pass. */
 void pd_adasum_turn(pd_adasum *a);

@@ -23,8 +23,8 @@ const char *pd_blas_poor_choice(void);
  * it should not.
  *
  *   - If the environment already names kernels, returns NULL. ("auto" names none.)
- *   - If PARAMD_CPU or the configuration chose an older instruction set than the CPU's newest one, returns the kernels
- *     for the older set.
+ *   - If the environment variable PARAMD_CPU or the configuration chose an older instruction set than the CPU's newest
+ *     one, returns the kernels for the older set.
  *   - If OPENBLAS_CORETYPE is not set, and OpenBLAS made a poor choice, returns "auto". */
 const char *pd_blas_wanted_core(void);
 

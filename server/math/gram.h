@@ -4,8 +4,8 @@
 
 #include <stdalign.h>
 
-/* A call takes at most PD_GRAM_VECTORS vectors, and PD_GRAM_BLOCK elements of each. Their PD_GRAM_DOTS dot products lie
- * in one array: that of vectors i <= j has the index PD_GRAM_AT(i, j). */
+/* A call of pd_gram_add takes at most PD_GRAM_VECTORS vectors, and PD_GRAM_BLOCK elements of each. The dot products of
+ * all pairs are an array of PD_GRAM_DOTS numbers: the dot product of vectors i <= j has the index PD_GRAM_AT(i, j). */
 enum { PD_GRAM_VECTORS = 8, PD_GRAM_BLOCK = 128, PD_GRAM_DOTS = PD_GRAM_VECTORS * (PD_GRAM_VECTORS + 1) / 2 };
 #define PD_GRAM_AT(i, j) ((j) * ((j) + 1) / 2 + (i))
 

@@ -6,15 +6,17 @@
 
 #include "paramd/tensor.h"
 
+/* A term of a sum: the vector at `at`, whose elements are of type `dtype`, times the number `weight`. */
 typedef struct pd_addend {
     const void *at;
     pd_dtype dtype;
     float weight;
 } pd_addend;
 
-/* Computes the sum of k vectors times their weights, acc[i] = w0 x0[i] + w1 x1[i] + ..., strictly in this order. With
- * `resume` the first term is the old acc[i]. Each product and each sum is rounded to float32. At the end each sum is
- * divided by `divisor`, unless that is 1. If k is 0, the sum is the old acc[i] with `resume`, otherwise 0.
+/* Computes the sum of k vectors of n elements, each times its weight: acc[i] = w0 x0[i] + w1 x1[i] + ..., where addend
+ * x[j] has the weight wj and the elements xj. Adds strictly in this order. With `resume` the first term is the old
+ * acc[i]. Each product and each sum is rounded to float32. At the end each sum is divided by `divisor`, unless that
+ * is 1. If k is 0, the sum is the old acc[i] with `resume`, otherwise 0.
  *
  * Returns the largest magnitude of a result (pd_largest).
  *

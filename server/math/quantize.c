@@ -1,18 +1,20 @@
 /* quantize.c - converts tensors to int8, int16, bfloat16 or float16 and back, as Google's Distributed Shampoo
- * ("upstream", quantization_utils.py) does. A column's bucket is the difference between the values of two neighbouring
- * codes.
+ * ("upstream", quantization_utils.py) does. The bucket size of a column is the difference between the values of two
+ * neighbouring codes.
  *
- * NaN and infinity: in upstream's arithmetic a column with an infinity gets the bucket inf. A column with a NaN gets
- * the bucket NaN, and so does a column whose diagonal element is kept apart and not finite (inf - inf). All elements of
- * such a column read as NaN, whatever its codes are. Other columns are not affected. The codes of such a column are 0
- * here; upstream's are undefined, because they are conversions of NaN to integers.
+ * NaN and infinity: in upstream's arithmetic a column with an infinity gets an infinite bucket size. A column with a
+ * NaN gets the bucket size NaN. So does a column whose diagonal element is kept apart and not finite, because upstream
+ * subtracts the diagonal from the matrix (inf - inf). All elements of such a column are dequantized to NaN, whatever
+ * its codes are. Other columns are not affected. The codes of such a column are 0 here; upstream's are undefined,
+ * because they are conversions of NaN to integers.
  *
- * Tiny values: a bucket that is a subnormal number may be rounded down by as much as a third. Codes that exceed the
- * largest code for this reason become the largest code.
+ * Tiny values: a bucket size that is a subnormal number may be rounded down by as much as a third. Codes that exceed
+ * the largest code for this reason become the largest code.
  *
- * A tensor is processed in tiles, which are groups of columns. All rows of a tile are read twice, for the maxima and
- * for the codes, so that the bucket sizes stay in the first-level cache. If a row of the tensor is narrower than TILE,
- * a loop processes several rows at once (a run), so that loops are long for narrow tensors, too. */
+ * A tensor is processed in tiles, which are groups of columns. All rows of a tile are read twice: once for the maxima
+ * of its columns, once for the codes. So the bucket sizes of a tile stay in the first-level cache. If a row of the
+ * tensor is narrower than TILE, a loop processes several rows at once (a run), so that loops are long for narrow
+ * tensors, too. */
 #include "quantize.h"
 
 #include <assert.h>

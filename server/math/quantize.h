@@ -6,7 +6,7 @@
  * column).
  *
  * Each column of the matrix has a bucket size: the difference between the values of two neighbouring codes. int8 has
- * 127 buckets on each side of zero, int16 has 32767. In column j:
+ * 127 codes on each side of zero, int16 has 32767; `buckets` is this number. In column j of the matrix x:
  *
  *     bucket[j] = max |x[:, j]| / buckets
  *     code      = x / bucket[j], rounded to nearest even; x / 1 if the bucket is 0
@@ -38,6 +38,7 @@ typedef enum pd_storage {
     PD_STORE_F64
 } pd_storage;
 
+/* A tensor in fewer bits. Its memory is borrowed. */
 typedef struct pd_quantized {
     pd_storage storage;  /* type in which the tensor is stored: any type except float32 and float64 */
     bool diagonal_apart; /* whether the diagonal is kept in float32; always false for bfloat16 and float16 */

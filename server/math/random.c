@@ -13,7 +13,7 @@ PD_INLINE uint32_t turned(uint32_t x, int bits)
     return x << bits | x >> (32 - bits);
 }
 
-/* Does four rounds of the cipher Threefry on the two words x and y. */
+/* Does four rounds of the cipher Threefry on the two words x and y. The rounds rotate y by a, b, c and d bits. */
 PD_INLINE void mix(uint32_t *x, uint32_t *y, int a, int b, int c, int d)
 {
     *x += *y, *y = turned(*y, a) ^ *x;
@@ -131,8 +131,8 @@ void pd_random_uniform(pd_random stream, uint64_t key, uint64_t first, float *ou
     draw(stream, key, first, out, n, uniform_numbers);
 }
 
-/* Returns -log(y) for y in (0, 1], with an error of at most one unit in the last place or 2^-25. Splits y into 2^e (1 +
- * f) with 1 + f between sqrt(1/2) and sqrt(2). */
+/* Returns -log(y) for y in (0, 1], with an error of at most one unit in the last place or 2^-25, whichever is larger.
+ * Splits y into 2^e (1 + f) with 1 + f between sqrt(1/2) and sqrt(2). */
 PD_INLINE float minus_log(float y)
 {
     static const float q[] = { 0.33333311f,  -0.24999987f, 0.20002146f, -0.16669214f, 0.1422001f,

@@ -14,16 +14,16 @@
 
 #include "vector_runs.h"
 
-/* Returns the largest `trim` (number of values left out at each end) for k vectors, (k - 1) / 2, with which the trimmed
- * mean is the median. */
+/* Returns (k - 1) / 2: the number of values to leave out at each end so that the trimmed mean of k values is their
+ * median. No larger `trim` is allowed. */
 int pd_median_trim(int k);
 
 /* Returns the bytes of scratch memory that pd_trimmed_mean needs for k vectors, at most 256 KiB for up to 4096 vectors.
  * Each thread needs its own, aligned as floats are. */
 size_t pd_trimmed_mean_scratch(int k);
 /* Writes the trimmed mean of each element: to[i] is the mean of x[0][i] ... x[k - 1][i] without the `trim` smallest and
- * the `trim` largest, 0 <= trim <= pd_median_trim(k). `to` may be the memory of one of the vectors, if this vector is
- * float32. Returns the largest magnitude of a result (pd_largest). */
+ * the `trim` largest, 0 <= trim <= pd_median_trim(k). No x[r].at is NULL. `to` may be the memory of one of the vectors,
+ * if this vector is float32. Returns the largest magnitude of a result (pd_largest). */
 float pd_trimmed_mean(float *to, int64_t n, const pd_vector_run *x, int k, int trim, void *scratch);
 
 #endif

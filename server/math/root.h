@@ -5,8 +5,9 @@
 
 #include "root_types.h"
 
-/* Computes the matrix root that `want` describes, with retries. X and the report are the result of the first good try,
- * or of the last try. PD_NO_MEMORY: there was no retry. Other errors are those of root_types.h.
+/* Computes the root X of the matrix A that `want` describes. Tries again as want->retries says, until the error of X is
+ * below want->most_error. X and the report are the result of the last try. PD_NO_MEMORY is returned at once, without
+ * another try. Other errors are those of root_types.h.
  *
  * Q (n, n) is used by the method `tracked` alone; for other methods Q.at is NULL. Q contains the last eigenbasis, one
  * eigenvector in each row, or zeros if there is none yet. The new basis is written into Q. A Q that is not orthogonal

@@ -1,8 +1,11 @@
-/* root_tracked.c - computes roots in the eigenbasis of an earlier decomposition of almost the same matrix.
+/* root_tracked.c - computes roots of a matrix A in the eigenbasis of an earlier decomposition of almost the same
+ * matrix.
  *
  * Statistics change little between two refreshes (computations of a root), so the last basis nearly diagonalises the
- * new matrix. Its elements off the diagonal are small. They enter the root to first order by divided differences, which
- * are bounded however close two eigenvalues are (Daleckii and Krein).
+ * new matrix: A in that basis, B, has small elements off its diagonal. Their first-order effect on the inverse p-th
+ * root is F o D. Here o multiplies element by element, and D_ij is a divided difference, which is bounded however close
+ * two eigenvalues are (Daleckii and Krein). Q has the basis as its rows, and Q' is its transpose. On the right is the
+ * cost.
  *
  *     B = Q A Q' + ridge I     d = diag(B)     F = B - diag(d)     y = d^(-1/p)                          1 1/2 products
  *     Y = diag(y) + F o D      D_ij = (y_i - y_j) / (d_i - d_j) = -1 / (d_i d_j s_p(y_i, y_j))
@@ -139,8 +142,8 @@ static void apply_matrix(const tracking *t, float *y, const float *x)
  *
  *     |Z^(1/2) E Z^(1/2)| / (p |y|) with Z = diag(y)
  *
- * since the first-order change of Y by E is y_i E_ij / p on the diagonal and below sqrt(y_i y_j) E_ij / p elsewhere.
- * The norm is estimated by a few vectors of signs. */
+ * E changes Y by y_i E_ii / p on the diagonal, to first order, and by less than sqrt(y_i y_j) E_ij / p elsewhere. The
+ * norm is estimated by multiplying a few vectors of random signs. */
 static double error_of(const tracking *t)
 {
     int64_t n = t->n, all = n * VECTORS;
@@ -201,7 +204,8 @@ PD_CLONES(void, apply_wide_turned, (double *restrict y, pd_mat M, const double *
     }
 }
 
-/* Returns w_i^2 with w_i = y_i^((p + 1) / 2). D_ij is at most w_i w_j / p, and equal to it where d_i = d_j. */
+/* Returns w_i^2, where w_i = y_i^((p + 1) / 2) bounds the effect of row i of F: |D_ij| is at most w_i w_j / p, and
+ * equal to it where d_i = d_j. */
 static double weight_of(const tracking *t, int64_t i)
 {
     double y = (double)t->y[i];
@@ -254,13 +258,14 @@ enum {
     /* steps of power iteration towards the largest eigenvalue; few, because the start vector is nearly an
      * eigenvector */
     POWER_STEPS = 2,
-    SAMPLED = 16,   /* look_at_rows computes one of this many rows of B, */
+    SAMPLED = 16,   /* look_at_rows computes one in this many rows of B, */
     MOST_ROWS = 64, /* but not many more than this number of rows, */
     LEAST_ROWS = 4, /* and none if they would be fewer than this: a whole attempt hardly takes longer then */
 };
 #define LEFT_OUT 0.6      /* share of the tolerated error that leaving out elements of F may cause */
 #define UNORTHOGONAL 1e-5 /* largest error of a basis that counts as orthogonal; ssyevd leaves about 1e-6 */
 
+/* Allocates the work memory for one root, and divides it among the members of *t. X will be the memory of B. */
 static int tracking_new(tracking *t, pd_mat X, int p)
 {
     size_t n = (size_t)X.rows, more;
@@ -436,7 +441,7 @@ PD_INLINE void divided_row(const tracking *t, float *restrict y, const float *re
         for (int64_t j = from; j < n; j++) y[j] = b[j] / (own * d[j] * (xb * s[j] + ya[j] * (x * s[j] + ya[j])));
 }
 
-/* Computes the triangular factor of the first-order root: an upper triangular U with U' U = f(d) + F o D + terms of
+/* Computes the triangular factor of the first-order root: an upper triangular U with U' U = diag(y) + F o D + terms of
  * second order. */
 PD_CLONES(void, first_order_factor, (const tracking *t), (t))
 {

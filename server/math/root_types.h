@@ -52,10 +52,11 @@ typedef enum pd_ridge {
     PD_RIDGE_SHIFTED,
 } pd_ridge;
 
+/* Which root to compute, and how. */
 typedef struct pd_root_want {
     pd_root_method method;
-    int p;          /* >= 1 */
-    double epsilon; /* >= 0 */
+    int p;          /* the inverse p-th root is computed, X = (A + ridge I)^(-1/p); >= 1 */
+    double epsilon; /* the number from which the ridge is computed, see pd_ridge and pd_root_method; >= 0 */
     /* Only for PD_ROOT_NEWTON: A counts as the top left corner of a matrix with this many rows, with `padding` on the
      * rest of the diagonal; nothing is padded in memory. 0 or n: no padding. Other methods ignore this member. */
     int64_t padded_side;
@@ -88,6 +89,7 @@ typedef enum pd_root_end {
     PD_ENDED_EARLY,
 } pd_root_end;
 
+/* How the computation of a root went. */
 typedef struct pd_root_report {
     /* The error of X: how far it is from the exact root. In these formulas I is the identity, M a matrix that converges
      * to I during an iteration, and max |.| the largest absolute value of an element. The measure depends on the
@@ -97,9 +99,11 @@ typedef struct pd_root_report {
      *   - higher order: max |(A + ridge I) X^p - I| with the X of q = 1.
      *   - computed element by element: 0.
      *   - exponent that is not 1 / p for a whole p: |Q' L Q v - A v| / (|v| max |L|), the residual of the decomposition
-     *     with eigenvalues L.
-     *   - all others: |X^a (A + ridge I) X^b v - v| / |v| for a fixed pseudo-random v, with a = p / 2 rounded down and
-     *     b = p - a. This takes p + 1 matrix-vector products. (pd_basis_check says why A stands between the powers.) */
+     *     A = Q' L Q. L is diagonal with the eigenvalues, Q has the eigenvectors as rows, and Q' is its transpose.
+     *   - all others: |X^a (A + ridge I) X^b v - v| / |v|, with a = p / 2 rounded down and b = p - a.
+     *
+     * The last two use a fixed pseudo-random vector v. The last one takes p + 1 matrix-vector products. (pd_basis_check
+     * says why A stands between the powers.) */
     double error;
     /* The estimate of A's largest eigenvalue from which the ridge was computed. For newton it is the estimate for the
      * padded A, for coupled the Frobenius norm of A + ridge I, for higher order an upper bound. */

@@ -17,13 +17,14 @@
 typedef enum pd_stripe_growth {
     PD_STRIPE_EVEN = 1, /* like i: all rows cost the same */
     PD_STRIPE_SQUARE,   /* like i^2: row i of a lower triangle has i elements */
-    PD_STRIPE_CUBE,     /* like i^3: column i of a product of upper triangles has i elements, and each sums up to i */
+    PD_STRIPE_CUBE, /* like i^3: column i of a product of upper triangles has i elements, each a sum of up to i terms */
 } pd_stripe_growth;
 
 /* Returns the number of stripes, 1 to `most`, of a product of `flops` floating-point operations. A product that takes
  * less than about 20 ms is one stripe, so it has the same bits as a single call of BLAS. */
 int pd_stripes_of(double flops, int64_t most);
-/* Returns the index of the first row of a stripe, for a product of n rows; n for stripe number `stripes`. */
+/* Returns the index of the first row (or column) of stripe number `stripe`, if a product of n rows is cut into
+ * `stripes` stripes. Returns n if `stripe` equals `stripes`. */
 int64_t pd_stripe_bound(int64_t n, pd_stripe_growth growth, int stripe, int stripes);
 /* Calls run(work, stripe) once for each stripe, 0 … stripes - 1, in any order, and returns when all calls have ended.
  * Threads of the parallel region that wait at its barrier run stripes as well. Outside of a parallel region the calling

@@ -30,20 +30,22 @@ typedef enum pd_key_type {
     PD_KEY_JOB
 } pd_key_type;
 
+/* A key of the configuration: where its value is stored, and which values it may have. */
 typedef struct pd_key {
     const char *section, *name;
     pd_key_type type;
-    size_t offset; /* offset in bytes of the key's value in pd_config; for a key of type PD_KEY_JOB, its index in
+    size_t offset;        /* offset in bytes of the key's value in pd_config; for a key of type PD_KEY_JOB, its index in
                     * pd_config.job */
-    const char *preset;
-    uint64_t least, most;        /* smallest and largest allowed value, if the type is a count, bytes or a time (ms) */
-    bool automatic;              /* the key may have the value "auto": the daemon chooses a value */
-    bool reload;                 /* the key's value may change while the daemon runs (reload.c) */
-    const char *choices;         /* values that the key may have, such as "text|logfmt|json" */
-    const char *help;            /* one sentence that explains the key, for the help and the manual */
+    const char *preset;   /* the default value, as a text */
+    uint64_t least, most; /* smallest and largest allowed value, if the type is a count, bytes or a time (ms) */
+    bool automatic;       /* the key may have the value "auto": the daemon chooses a value */
+    bool reload;          /* the key's value may change while the daemon runs (reload.c) */
+    const char *choices;  /* values that the key may have, such as "text|logfmt|json" */
+    const char *help;     /* one sentence that explains the key, for the help and the manual */
     char long_name[PD_KEY_NAME]; /* "section_name" */
 } pd_key;
 
+/* The values of all keys. A member of this struct has the name of its key, and a struct in it that of a section. */
 typedef struct pd_config {
     /* [server] */
     char *listen, *port_file, *state_dir, *roles, *trace_file, *http_listen, *http_token;
@@ -83,7 +85,8 @@ void pd_config_free(pd_config *config); /* accepts NULL */
 /* Finds a configuration key by its long name (with the section), such as "server_listen", or by its short name, such as
  * "listen". Returns NULL if there is no such key. */
 const pd_key *pd_config_find(const pd_config *config, const char *name);
-/* Offers the names of all configuration keys to a search for the nearest name of a mistyped one. */
+/* Offers the names of all configuration keys as candidates to a search for the word that is nearest to a mistyped
+ * one. */
 void pd_config_offer(const pd_config *config, pd_nearest *search);
 /* Returns whether a configuration key may be given by its short name: true if its section is [server], or if no other
  * section has a key of this name. */
@@ -114,8 +117,8 @@ int pd_config_read_file(pd_config *config, const char *path, pd_error *err);
  * PD_NOT_FOUND: a variable PARAMD_... is neither a key nor in that table; the error names the nearest key or
  * variable. */
 int pd_config_read_environment(pd_config *config, char *const *environment, pd_error *err);
-/* Copies the value of a key from the configuration `from`. Texts are exchanged instead, so that each configuration
- * still owns one of them; so the key must not have a text that is borrowed. */
+/* Sets a key of `config` to the value that it has in the configuration `from`. A value that is a text is exchanged, so
+ * that each configuration still owns one text; nobody may have borrowed the old one. */
 void pd_config_take(pd_config *config, pd_config *from, const pd_key *key);
 /* Replaces each value "auto" by a value for this machine. Then checks rules that concern several keys, the files of
  * [tls], and the addresses to listen on, for which it looks up host names. Errors are PD_INVALID_ARGUMENT and those of
@@ -123,8 +126,9 @@ void pd_config_take(pd_config *config, pd_config *from, const pd_key *key);
 int pd_config_check(pd_config *config, pd_error *err);
 /* Returns the value of limits.ingest_bytes for "auto", if the process may use `memory` bytes. */
 uint64_t pd_config_ingest_bytes(uint64_t memory, uint64_t max_payload);
-/* Reads certificates, keys and tokens from the files of the section [tls]. Sets *out to NULL if `listen`, a value of
- * server.listen, contains no tls:// address, and the service manager has passed no socket named tls. Errors are those
+/* Reads certificates, keys and tokens from the files of the section [tls]. Makes a TLS context from them in
+ * *out. Sets *out to NULL if `listen`, a value of server.listen, contains no tls:// address, and the service manager
+ * has passed no socket named tls. Errors are those
  * of pd_tls_setup. */
 int pd_config_tls(const pd_config *config, const char *listen, pd_tls_context **out, pd_error *err);
 /* Returns whether clients of tls:// addresses must prove their identity: the section [tls] names tokens or a

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A configuration file while it is being read. */
 typedef struct reading {
     pd_config *config;
     bool *seen;     /* for each configuration key: true if the file has already set it */

@@ -24,8 +24,8 @@ typedef struct line {
     pd_flags *flags;
     const char *const *argv;
     const char **value; /* for each configuration key, its value from the command line; NULL: no flag sets the key */
-    const char *port;
-    char listen[32]; /* text "127.0.0.1:N" for the flag --port N */
+    const char *port;   /* value of the flag --port; NULL: it was not given */
+    char listen[32];    /* text "127.0.0.1:N" for the flag --port N */
 } line;
 
 /* A flag as it was given on the command line. */

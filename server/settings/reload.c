@@ -27,8 +27,8 @@ int pd_reload_read_token(const pd_config *config, char **token, pd_error *err)
     return config->http_token[0] != '\0' ? pd_token_read(token, config->http_token, "http.token", err) : PD_OK;
 }
 
-/* Checks that clients of the open listeners still need credentials if they needed them before: only for that reason
- * other machines may reach these listeners. */
+/* Checks that clients of the open listeners still need credentials, if they needed them before. Without credentials,
+ * listeners that other machines can reach would not have been allowed. */
 static int check_credentials(const pd_config *now, const pd_config *fresh, pd_error *err)
 {
     if (now->insecure) return PD_OK;

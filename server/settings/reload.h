@@ -8,15 +8,17 @@
 #include "config.h"
 #include "roles.h"
 
+/* A reload: what pd_reload_read needs, and what it has read. */
 typedef struct pd_reload {
     pd_config *config; /* the configuration that the daemon uses now; used by the loop thread */
     char *const *argv, *const *environment;
     pd_config *fresh;    /* the new configuration; NULL: it could not be read, for the reason in `error` */
     pd_tls_context *tls; /* new certificates, keys and tokens of tls:// addresses; NULL: there are no such addresses */
-    /* the new roles, and a copy for the step thread; NULL: no file of roles is configured, or it could not be read */
+    /* the new roles, and a copy of them for the step thread; NULL: no file of roles is configured, or it could not be
+     * read */
     pd_roles *roles, *store_roles;
     char *http_token; /* the new token of HTTP requests; NULL: requests need none, or it could not be read */
-    pd_error error;
+    pd_error error;   /* why something could not be read; its code is PD_OK if everything was read */
 } pd_reload;
 
 /* Reads and checks the new configuration: the file, the environment, the flags of the command line, the files of [tls],

@@ -26,8 +26,8 @@ int pd_roles_file_read(pd_roles **out, const char *path, pd_error *err);
  *   PD_NOT_FOUND          the file cannot be read
  *   PD_PERMISSION_DENIED  users besides its owner and its group may read it, or the group may write it
  *   PD_INVALID_ARGUMENT   ${CREDENTIALS_DIRECTORY} is not set; or the line has fewer than PD_TOKEN_LEAST characters,
- *                         more than 256, or others than printable ASCII without blanks, or it repeats so few that it
- *                         can be guessed
+ *                         more than 256, or characters other than printable ASCII without blanks; or it consists of so
+ *                         few different characters that it can be guessed
  *   PD_NO_MEMORY */
 int pd_token_read(char **out, const char *setting, const char *key, pd_error *err);
 

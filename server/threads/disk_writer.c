@@ -21,6 +21,7 @@ enum { NICER = 5 };
 /* Largest number of WAL records that are written with one sync, and then returned together. */
 enum { GROUP = 64 };
 
+/* The checkpoint writer or the WAL thread: a thread with its mailbox. */
 struct pd_disk_writer {
     pd_disk_writer_kind kind;
     char *root;
@@ -29,17 +30,18 @@ struct pd_disk_writer {
                               * another disk */
     pd_mailbox *queue;       /* mailbox of this thread, with effects to write */
     pd_mailbox *done;
-    pd_mailbox *ended; /* always empty; the thread closes it as its last action */
+    /* contains no mail; the thread closes it as its last action, for which pd_disk_writer_stop waits */
+    pd_mailbox *ended;
     pthread_t thread;
 
-    /* the checkpoint writer */
+    /* the following members are used by the checkpoint writer alone */
     pd_state_dir lock;
     pd_checkpoint_about about;
     atomic_bool stop; /* waiting checkpoints are refused from now on; set by pd_disk_writer_stop */
     _Atomic(const pd_checkpoint_image *) at; /* the checkpoint that is being written; NULL: no checkpoint is being
                                               * written now */
 
-    pd_wal_writer *wal; /* the WAL thread */
+    pd_wal_writer *wal; /* used by the WAL thread alone */
 };
 
 pd_checkpoint_about pd_checkpoint_about_here(void)

@@ -1,5 +1,5 @@
 /* disk_writer.h - starts and stops the two threads that write to the state directory in place of the step thread: the
- * checkpoint writer and the WAL thread.
+ * checkpoint writer and the WAL thread. Here "writer" means either.
  *
  * The step thread hands effects (PD_EFF_WRITE_CHECKPOINT, PD_EFF_WAL) to a writer. The writer returns each effect
  * exactly once, in the same order, as a request with the result (PD_REQ_CHECKPOINT_WRITTEN, PD_REQ_WAL). The checkpoint
@@ -16,6 +16,7 @@ typedef struct pd_disk_writer pd_disk_writer;
 
 typedef enum pd_disk_writer_kind { PD_WRITES_CHECKPOINTS, PD_WRITES_WAL } pd_disk_writer_kind;
 
+/* What pd_disk_writer_start needs to know. */
 typedef struct pd_disk_writer_config {
     pd_disk_writer_kind kind;
     const char *dir; /* path of the state directory. The checkpoint writer locks it, so it is started before the WAL
@@ -29,12 +30,12 @@ typedef struct pd_disk_writer_config {
     pd_mailbox *done;
 } pd_disk_writer_config;
 
-/* Starts the thread. Fails with PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED, or an error of pd_state_dir_open; then nothing is
- * left to free. */
+/* Starts a checkpoint writer or a WAL thread. Fails with PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED, or an error of
+ * pd_state_dir_open; then nothing is left to free. */
 int pd_disk_writer_start(pd_disk_writer **out, const pd_disk_writer_config *config, pd_error *err);
-/* Hands a checkpoint or a WAL record, as an effect, to the writer of that kind, and takes the effect over. Never fails:
- * the request that returns it uses the same memory. Never waits. If `writer` is NULL because it was stopped, the
- * request with the error PD_CANCELLED is posted to `done` at once. Step thread. */
+/* Hands a checkpoint or a WAL record, as an effect, to the writer of that kind, and takes the effect over. Never fails,
+ * because the request that returns the effect reuses its memory. Never waits. If `writer` is NULL because it was
+ * stopped, the request with the error PD_CANCELLED is posted to `done` at once. Step thread. */
 void pd_disk_writer_submit(pd_disk_writer *writer, pd_mailbox *done, pd_effect *effect);
 /* Ends the thread and frees the writer. Before that, finishes the checkpoint that is being written, and writes the
  * marks of ended jobs and the waiting WAL records. Waiting checkpoints are returned with PD_CANCELLED. After success,

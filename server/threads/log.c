@@ -22,8 +22,8 @@ static const uint64_t golden = 0x9e3779b97f4a7c15u; /* factor that spreads a has
  * all threads. The index is computed from pd_log_entry.site, a hash of the place and the job, so a few places may share
  * a counter. */
 static struct site {
-    _Atomic uint64_t window;
-    atomic_uint spoken, missed;
+    _Atomic uint64_t window;    /* number of the window whose lines are counted */
+    atomic_uint spoken, missed; /* number of lines in the window; number of lines left out and not reported yet */
 } sites[SITES];
 
 bool pd_log_may_speak(uint64_t at, uint64_t now_s, unsigned *missed)
@@ -43,13 +43,13 @@ bool pd_log_may_speak(uint64_t at, uint64_t now_s, unsigned *missed)
 
 /* Counts the lines about one peer in one window. */
 typedef struct peer {
-    uint64_t hash; /* hash of the peer's whole name */
-    uint64_t window;
+    uint64_t hash;   /* hash of the peer's whole name */
+    uint64_t window; /* number of the window */
     /* Hashes of the places in the code that have logged the lines; 0: unused. Places that find no free element share
      * the last one. */
     uint64_t places[PLACES];
     unsigned spoken[PLACES]; /* number of lines that each element of `places` has logged */
-    unsigned missed;
+    unsigned missed;         /* number of lines that were left out */
     char name[PD_LOG_PEER];
 } peer;
 

@@ -48,25 +48,27 @@ void pd_log_tick(void);
 /* Changes the level: lines less urgent than `level` are not written from now on. Any thread. */
 void pd_log_set_level(int level);
 
+/* The form of a line. */
 typedef struct pd_log_style {
     pd_log_format format;
-    bool prefix, time;
-    bool fields; /* the line consists of fields for the systemd journal; the other members do not count */
+    bool prefix, time; /* whether the line begins with its <priority>, and with the time */
+    bool fields;       /* the line consists of fields for the systemd journal; the other members are ignored */
 } pd_log_style;
 /* Formats an entry as one line, which ends with a newline, into `out` (size >= 64). A line that is too long is cut.
  * Returns the line's length. `ms` is the time since 1970, in milliseconds. */
 size_t pd_log_line(char *out, size_t size, pd_log_style style, uint64_t ms, const pd_log_entry *entry);
 
-#define PD_LOG_BURST 200   /* most lines in a window, of one place in the code for one job or about one peer */
+/* largest number of lines that one place in the code may log in a window for one job, or about one peer */
+#define PD_LOG_BURST 200
 #define PD_LOG_WINDOW_S 10 /* length of a window, in seconds */
 #define PD_LOG_PEERS 128   /* number of counters for proven identities, and also of those for addresses */
 
-/* Counts a line of a place in the code, and returns whether it may be logged. `site` is a hash of the place and the
- * job. Sets *missed to the number of lines of this site that were left out and not yet reported; they count as reported
- * then. */
+/* Counts a line that a place in the code is about to log for a job, and returns whether the line may be logged. `site`
+ * is a hash of the place and the job. In the first call of a window, sets *missed to the number of lines of this site
+ * that were left out before, so that the caller reports them; otherwise sets it to 0. */
 bool pd_log_may_speak(uint64_t site, uint64_t now_s, unsigned *missed);
-/* Counts an entry that reports what a peer does, and returns whether it may be logged. The peer has one limit for each
- * place in the code, over all jobs. The number of lines that were left out is returned by pd_log_take_left_out. */
+/* Counts an entry about what a peer does, and returns whether it may be logged. The limit holds for each peer and place
+ * in the code, over all jobs. If the entry may not be logged, pd_log_take_left_out will report it. */
 bool pd_log_may_report(const pd_log_entry *entry, uint64_t now_s);
 
 /* The number of lines about one peer that were left out. */

@@ -10,8 +10,8 @@ struct pd_mailbox {
     pthread_cond_t more;
     pd_mail *first, *last;
     bool closed;
-    void (*wake)(void *arg); /* function that the posting thread calls after a post into the empty mailbox; NULL: no
-                              * function is called */
+    void (*wake)(void *arg); /* function that the posting thread calls after a post into the empty mailbox; NULL:
+                              * none */
     void *arg;
 };
 

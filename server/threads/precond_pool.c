@@ -14,6 +14,7 @@
  * machine where other programs are busy. */
 enum { NICER = 10 };
 
+/* A thread of the preconditioner pool. */
 typedef struct worker {
     struct pd_precond_pool *pool;
     /* which preconditioner tasks this thread takes: all, or light tasks only */

@@ -36,10 +36,10 @@ typedef struct entry {
     struct entry *prev, *next;
     root_key key;
     struct flow *owner;
-    size_t at;    /* index of this preconditioner task in the heap of its job's waiting tasks */
-    pd_load load; /* cost of the preconditioner task, and its number in the order of submission */
-    bool light, awaited;
-    pd_request *home;
+    size_t at;           /* index of this preconditioner task in task_lane.heap */
+    pd_load load;        /* cost of the preconditioner task, and its number in the order of submission */
+    bool light, awaited; /* light: PD_TASK_LIGHT. awaited: a step waits for the root */
+    pd_request *home;    /* the request that will return the preconditioner task; it contains the task */
 } entry;
 
 /* The waiting preconditioner tasks of one job: either its light tasks, whose cost is low (PD_TASK_LIGHT), or its other
@@ -53,13 +53,13 @@ typedef struct task_lane {
 /* The waiting preconditioner tasks of one job, and the job's place in the fair order between jobs. */
 typedef struct flow {
     UT_hash_handle hh; /* this job's place in the hash table of jobs */
-    struct flow *prev,
-        *next; /* neighbours in the list of jobs with waiting preconditioner tasks, while the job is in it */
+    /* neighbours in the list pd_precond_queue.active, if the job is in it */
+    struct flow *prev, *next;
     uint32_t job;
     /* preconditioner tasks of the job: [false] heavy ones, [true] light ones */
     task_lane lane[2];
-    double tag;        /* virtual time, in costs of tasks, at which the job's next task may start */
-    uint64_t turn;     /* turn in which the thread for light tasks last took a task of this job; 0: never */
+    double tag;    /* virtual time of the job: the cost charged to it, in operations */
+    uint64_t turn; /* number of the turn in which the thread for light tasks last took a task of this job; 0: none */
     unsigned taken[2]; /* numbers of tasks of this job that were taken so far, by pd_precond_queue_choice */
 } flow;
 
@@ -120,8 +120,8 @@ static void lane_remove(task_lane *lane, entry *e)
         sink(lane, e->at, last);
 }
 
-/* Returns the preconditioner task of a job that runs next: the first task in the job's order, or in every
- * PD_PRECOND_QUEUE_AGED-th call the oldest task. */
+/* Returns the preconditioner task of a job that runs next: the first one in the job's order, but for every
+ * PD_PRECOND_QUEUE_AGED-th task that is taken from the job the oldest one. */
 static entry *next_of(flow *f, pd_precond_queue_choice choice)
 {
     const task_lane *light = &f->lane[true], *heavy = &f->lane[false];

@@ -3,10 +3,11 @@
  *
  * The queue uses no thread, clock or lock. Its decisions depend only on the calls and their order.
  *
- * Between jobs, the order is start-time fair queueing by estimated cost. A job is charged when its task is taken, not
- * when the task ends. So a job with giant tasks does not occupy one thread after the other while another job waits. A
- * job that had no tasks for a while gets no credit for that time: it continues at the virtual time of the job that is
- * served now.
+ * Between jobs, the order is start-time fair queueing by estimated cost: each job has a virtual time, which is the cost
+ * charged to it so far, and the job with the smallest virtual time is served next. A job is charged when its task is
+ * taken, not when the task ends. So a job with giant tasks does not occupy one thread after the other while another job
+ * waits. A job that had no tasks for a while gets no credit for that time: it continues at the virtual time of the job
+ * that is served now.
  *
  * Within a job, tasks that a step waits for come before tasks whose roots are used when they are ready. Then the
  * largest task comes first, then the oldest. As every PD_PRECOND_QUEUE_AGED-th task of a job, its oldest one is taken.
@@ -17,9 +18,9 @@
  *
  * Bounds for the threads that take all tasks. C(x) is the largest cost of a task of job x, plus
  * PD_PRECOND_QUEUE_HANDOVER:
- *   - Job a has a waiting task, and its previous task was taken already. Until the waiting task is taken, the threads
- *     take tasks of each other job b that cost at most C(a) + C(b) in total. A running task is never interrupted, so
- *     job a also waits until the first of the K threads is free.
+ *   - Suppose that job a has a waiting task, and its previous task was taken already. Until the waiting task is taken,
+ *     the threads take tasks of each other job b that cost at most C(a) + C(b) in total. A running task is never
+ *     interrupted, so job a also waits until the first of the K threads is free.
  *   - A task that is added while n older tasks of its job wait is among the next PD_PRECOND_QUEUE_AGED * (n + 1) tasks
  *     of its job that are taken.
  *
@@ -35,6 +36,7 @@
 #define PD_PRECOND_QUEUE_HANDOVER 1e5
 enum { PD_PRECOND_QUEUE_AGED = 4 };
 
+/* Which preconditioner tasks a thread takes: all, or light ones only. */
 typedef enum pd_precond_queue_choice { PD_PRECOND_QUEUE_ALL, PD_PRECOND_QUEUE_LIGHT } pd_precond_queue_choice;
 typedef struct pd_precond_queue pd_precond_queue;
 

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The step thread, and the threads that work for it. */
 struct pd_stepper {
     pd_store *store; /* training state; used by the step thread alone, and after its end by the thread that stops it */
     pd_turn turn;    /* state between two turns of the step thread */
@@ -89,7 +90,8 @@ static void hand_record(void *arg, pd_effect *effect)
     pd_disk_writer_submit(stepper->wal, stepper->requests, effect);
 }
 
-/* Applies all requests in the mailbox, and those that are posted because of them. */
+/* Applies all requests in the mailbox, and requests that other threads post because of them, until the mailbox is
+ * empty. */
 static void finish(pd_stepper *stepper)
 {
     pd_mail *mail;

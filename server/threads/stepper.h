@@ -19,7 +19,7 @@ typedef struct pd_stepper_config {
      * checkpoints. pd_stepper_start sets store.keeps from this. */
     const char *keep_dir;
     const atomic_bool *stops; /* becomes true when the daemon has to stop, so that pd_stepper_start restores no more
-                               * jobs; borrowed during that call. NULL: it never has to */
+                               * jobs; borrowed during that call. NULL: the daemon never has to stop */
     /* mailbox of the loop thread, to which effects are posted; borrowed, and must exist longer than the stepper */
     pd_mailbox *effects;
 } pd_stepper_config;

@@ -35,8 +35,8 @@ int pd_side_start(pd_side_thread *t, void *(*run)(void *), void *arg, const char
 void pd_side_stop(pd_side_thread *t);
 
 void pd_side_lock(pd_side_thread *t);
-/* Releases the lock, waits until the other thread calls pd_side_unlock, and takes the lock again. May also return
- * without cause. */
+/* Releases the lock, waits until the other thread calls pd_side_unlock, and takes the lock again. May also return if
+ * the other thread has not called it. */
 void pd_side_wait(pd_side_thread *t);
 /* Releases the lock, and wakes the other thread if it waits. */
 void pd_side_unlock(pd_side_thread *t);

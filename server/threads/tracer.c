@@ -25,10 +25,10 @@ typedef struct trace_entry {
 
 /* The tracks that already have a name in the file: that of the step thread, and those of parameters by index. */
 typedef struct trace_tracks {
-    uint64_t begin_ns; /* monotonic time (ns) that is 0 in the trace */
-    bool work, *params;
-    uint32_t n_params; /* length of the array `params` */
-    uint64_t roots;    /* number of preconditioner tasks so far */
+    uint64_t begin_ns;  /* monotonic time (ns) that is 0 in the trace */
+    bool work, *params; /* whether the track of the step thread has a name; and that of each parameter, by index */
+    uint32_t n_params;  /* length of the array `params` */
+    uint64_t roots;     /* number of preconditioner tasks so far */
 } trace_tracks;
 
 enum { WORK_TRACK = 1, FIRST_PARAM_TRACK = 100 };
@@ -162,6 +162,7 @@ enum { RING = 16384, TAKE = 256, NOTICE_BYTES = 256 };
 #define PROCESS_NAME "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"paramd\"}}"
 #define BEGIN "[\n" PROCESS_NAME ",\n" /* the name comes first, so that it is there if the daemon is killed */
 
+/* A trace: the file, the helper thread that writes it, and the ring between the step thread and the helper thread. */
 struct pd_tracer {
     FILE *file;
     uint64_t most_bytes, bytes; /* largest allowed size of the file, and its size so far, in bytes */

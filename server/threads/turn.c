@@ -288,7 +288,8 @@ static uint64_t budget_ns(const pd_turn *turn)
     return turn->work_ns < PD_TURN_SLICE_NS ? PD_TURN_SLICE_NS : turn->work_ns;
 }
 
-/* Returns the time (ns) from which requests that only read get all time, unless something else is done before. */
+/* Returns the time (ns) from which requests that only read may use all time. It is PD_TURN_QUIET_NS after the step
+ * thread last did anything else. */
 static uint64_t quiet_at(const pd_turn *turn)
 {
     return turn->other_ns + PD_TURN_QUIET_NS;
@@ -304,8 +305,9 @@ static bool may_read(const pd_turn *turn, uint64_t now)
     return now >= turn->reads_ns || (now >= quiet_at(turn) && !has_others(turn));
 }
 
-/* Accounts for a request that was served from `before` to `now`. If it only reads, the next such request waits
- * PD_TURN_READ_SHARE times as long as this one took, minus the time that such requests have saved. */
+/* Updates reads_ns or other_ns after a request that was served from `before` to `now`. If the request only reads, the
+ * next such request has to wait PD_TURN_READ_SHARE times as long as this one took, minus the time that requests which
+ * only read have saved. */
 static void note_served(pd_turn *turn, bool reads, uint64_t before, uint64_t now)
 {
     const uint64_t unused = PD_TURN_READ_BURST_NS * (uint64_t)PD_TURN_READ_SHARE;

@@ -37,7 +37,7 @@ enum { PD_FLOW_BUCKETS = 512 };
 /* Smallest time in ns that is charged for a request, so that flows take turns even if the clock is coarse. */
 #define PD_FLOW_LEAST_NS 1000
 
-/* Either a flow or a party. A party contains flows. */
+/* A flow or a party. "Of a flow" and "of a party" say which of them uses a member. */
 typedef struct pd_flow {
     /* The key. Of a flow: `party` is the number of its identity, and either `job` or `conn` is the number of its job or
      * connection (the other is 0). Of a party: `party` is the number of the identity, and `reads` tells whether it
@@ -50,7 +50,7 @@ typedef struct pd_flow {
     struct pd_flow *ring;  /* of a party: circular list of its flows, beginning with the flow whose turn is next */
     pd_mail *first, *last; /* of a flow: its waiting requests, the oldest first */
     size_t waiting;        /* of a flow: number of its waiting requests; of a party: the sum over its flows */
-    int64_t balance_ns;
+    int64_t balance_ns;    /* time in ns that it may still take; it is not served unless this is above 0 */
     struct pd_flow *prev, *next, *same_bucket;
 } pd_flow;
 
@@ -114,6 +114,7 @@ typedef struct pd_turn_user {
     void (*log)(void *arg, pd_effect *effect);
 } pd_turn_user;
 
+/* The state of the step thread between two turns. Initialize with zeros, but for `user` and `store`. */
 typedef struct pd_turn {
     pd_turn_user user;
     pd_store *store;   /* borrowed */
