@@ -80,8 +80,8 @@ static bool handle_next(pd_daemon *daemon, uint64_t until_ns)
     return pd_loop_clock_ns(daemon) <= until_ns;
 }
 
-/* If effects may be left, the loop wakes itself for its next turn: the mailbox wakes it only if mail arrives while the
- * mailbox is empty. */
+/* If effects may be left, wakes the loop for its next turn: the mailbox wakes it only if mail arrives while the mailbox
+ * is empty. */
 void pd_conversation_take_effects(pd_daemon *daemon)
 {
     uint64_t until_ns = pd_loop_clock_ns(daemon) + EFFECTS_NS;

@@ -36,8 +36,11 @@ typedef struct pd_given_socket {
     pd_socket_use use;
 } pd_given_socket;
 
-/* Times in milliseconds. The first six are settings: server.handshake_timeout, heartbeat_interval, heartbeat_timeout,
- * read_timeout, write_timeout and drain_timeout. */
+/* Times in milliseconds. The first six are settings of the section "server". handshake_ms (handshake_timeout): most
+ * time until a new connection has said Hello. heartbeat_ms (heartbeat_interval): time between two heartbeats.
+ * silence_ms (heartbeat_timeout): a peer that is silent for longer counts as gone. read_ms (read_timeout): most time to
+ * receive a frame. write_ms (write_timeout): most time in which a peer must read an answer. drain_ms (drain_timeout):
+ * most time for the drain before the daemon stops. */
 typedef struct pd_daemon_times {
     uint32_t handshake_ms, heartbeat_ms, silence_ms, read_ms, write_ms, drain_ms;
     uint32_t keep_ms; /* time for the last checkpoints after the drain, when the daemon stops; 0: it makes none */
@@ -54,8 +57,8 @@ typedef struct pd_daemon_limits {
                                     * both. NULL: the old roles stay */
     const char *http_token;        /* token that HTTP requests must have from now on; borrowed until the next reload.
                                     * NULL: none is needed */
-    const char *settings;          /* the configuration as flags of the program, in lines; borrowed until the next
-                                    * reload. NULL: not known */
+    const char *settings;          /* the configuration for operators: one flag of the program per line; borrowed until
+                                    * the next reload. NULL: not known */
 } pd_daemon_limits;
 
 /* Functions of the process around the daemon, which the daemon calls. All but `log` get `arg`. */

@@ -71,8 +71,8 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
     left(conn, &why);
 }
 
-/* Refuses all Declare requests of a connection together, because the store accepts or refuses the whole set of
- * parameters. The worker may declare its parameters again. */
+/* Refuses all Declare requests of a connection, because the store accepts or refuses their parameters as a whole.
+ * Removes the parameters, so that the worker may declare them again. */
 static void refuse_set(pd_conn *conn, const pd_error *err)
 {
     pd_pending *pending;
@@ -83,10 +83,9 @@ static void refuse_set(pd_conn *conn, const pd_error *err)
     pd_conn_resume(conn);
 }
 
-/* Answers the Declare requests of a connection. From now on, it may have its reserve of payload bytes in flight.
- *
- * They can still be refused here although the store has accepted the set: worker states that are being received may
- * have taken the last bytes of the budget. */
+/* Answers the Declare requests of a connection, after the store has accepted its set of parameters. Gives the
+ * connection its reserve in the ingest budget. If worker states that are being received have taken the last bytes of
+ * the budget, refuses the Declare requests. */
 static void on_declared(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_pending *pending;

@@ -168,14 +168,15 @@ static void on_closed(uv_handle_t *handle)
     free(handle->data);
 }
 
-/* Frees a handshake, but not its socket and stream. */
+/* Stops polling the socket of a handshake, and frees the handshake, but not its socket and stream. */
 static void forget(pd_handshake *h)
 {
     leave(h);
     uv_close((uv_handle_t *)&h->poll, on_closed);
 }
 
-/* Closes the connection. If the thread works on the handshake, this happens when the thread is done. */
+/* Closes the connection of a handshake, and frees the handshake. If the thread works on the handshake, this happens
+ * when the thread is done. */
 static void drop(pd_handshake *h)
 {
     h->dropped = true;
@@ -305,8 +306,8 @@ static void compute_next(pd_uvloop *loop)
         compute(all->list[PD_HANDSHAKE_QUEUED]);
 }
 
-/* Queues a handshake whose client has answered before all others: so an honest client does not wait for a flood of
- * clients that send only a first message. */
+/* Puts a handshake whose client has answered the server at the head of the queue: an honest client need not wait for a
+ * flood of clients that send only a first message. */
 static void on_answer(uv_poll_t *poll, int status, int events)
 {
     pd_handshake *h = poll->data;
@@ -378,7 +379,7 @@ static pd_handshake *oldest_unanswered(const pd_handshakes *all)
     return all->list[PD_HANDSHAKE_QUEUED];
 }
 
-/* Drops a handshake if there is no room for one more. */
+/* Drops a handshake if server.max_connections handshakes are silent or queued, to make room for one more. */
 static void give_way(pd_uvloop *loop)
 {
     pd_handshakes *all = &loop->handshakes;

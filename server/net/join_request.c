@@ -145,11 +145,12 @@ void pd_reply_hello(pd_conn *conn, pd_pending *pending, const pd_effect *effect)
     pd_conn_resume(conn);
 }
 
-/* Bytes that a warning adds to the packed reply besides its text: its tag and length, and the longer length of the
- * message that contains it. */
+/* Most bytes that a warning adds to the packed reply besides its text: the tag and length of the text, and more bytes
+ * for the length of the message that contains it. */
 enum { WARNING_FORM = 4 };
 
-/* Copies the range of elements that this connection pushes and pulls from the message, and checks it. */
+/* Checks the range in the message `parameter`, which says what elements this connection pushes and pulls, and copies it
+ * to *decl. */
 static int read_range(pd_param_decl *decl, const Paramd__Parameter *parameter, int64_t elements, pd_error *err)
 {
     if (!parameter->ranged && (parameter->range_start | parameter->range_end) != 0)

@@ -22,7 +22,7 @@ typedef struct pd_outstanding {
     pd_pending *first, *last; /* linked by next_reply */
     uint64_t n;
     size_t bytes;      /* memory of the replies in the list, not counting weights */
-    uint64_t since_ms; /* time (ms) from which on the oldest reply has waited to be released */
+    uint64_t since_ms; /* when (ms) the oldest reply became the oldest: its write_timeout counts from then on */
 } pd_outstanding;
 
 /* Adds a sent reply to the list, which then owns it. */
@@ -92,7 +92,7 @@ void pd_output_reply(pd_output *output, pd_pending *reply);
 /* Returns how many payload bytes the answer to a push or pull has. */
 uint64_t pd_reply_payload_bytes(const pd_wait *wait);
 
-/* Finds the next bytes to send: sets iov[0] to iov[*n - 1] to their addresses, at most `max` of them and at most `most`
+/* Finds the next bytes to send: sets iov[0] to iov[*n - 1] to memory spans, at most `max` spans, with at most `most`
  * bytes of one frame. *n is 0 if nothing is queued. PD_NO_MEMORY, PD_OUT_OF_RANGE: the header of a reply cannot be
  * built; the caller closes the connection. */
 int pd_output_next(pd_output *output, pd_reply_scratch *scratch, struct iovec *iov, int max, size_t most, int *n);

@@ -1,13 +1,13 @@
 /* peers.h - counts what each identity uses, and chooses whose held-back frame is handled next and which connection is
  * closed for a new one. Loop thread.
  *
- * **Usage.** An identity is counted while it has a connection: its connections, and their open requests.
+ * **Usage.** While an identity has a connection, its connections and their open requests are counted.
  *
- * **Pace.** A turn of the loop handles frames for PD_PACE_TURN_NS: requests are cheap to send, but each costs the loop
- * thread some time. When this time is used up, further frames are held back, and their connections wait in a list of
- * their identity. Later turns begin with these connections: each identity in turn gets a time slice for its first
- * connection. So a request waits for one time slice of each other identity, and of each other connection of its own
- * identity, however many requests these have sent.
+ * **Pace.** In each turn, the loop handles frames for at most PD_PACE_TURN_NS, so that a peer which sends many requests
+ * does not slow down the others. When this time is used up, further frames are held back, and their connections wait in
+ * a list of their identity. Later turns begin with these connections: each identity in turn gets a time slice for its
+ * first connection. So a request waits for one time slice of each other identity, and of each other connection of its
+ * own identity, however many requests these have sent.
  *
  * **Brief.** If there are server.max_connections, a new connection replaces one that has not said Hello, or that ends
  * with an error. So a flood of connections that send nothing, or nonsense, does not keep workers out. Connections that
@@ -49,8 +49,8 @@ typedef struct pd_pace {
 
 /* Begins a turn or a time slice that ends at until_ns. 0: the caller sets the end at the first frame. */
 void pd_pace_begin(pd_pace *pace, uint64_t until_ns);
-/* Counts a frame. Returns whether the caller must read the clock to find out whether the time is used up. For `cheap`
- * frames, of which there are many, this is true only once in a while. */
+/* Counts a frame. Returns whether the caller must read the clock to find out whether the time is used up. `cheap`: the
+ * frame is of a kind that is sent often; for these, the result is true only once in 16 frames. */
 bool pd_pace_note(pd_pace *pace, bool cheap);
 /* Adds a connection whose frame is held back to the list of its identity, unless it is already there. */
 void pd_pace_defer(pd_pace *pace, pd_pace_party *party, pd_pace_place *place);
@@ -60,7 +60,7 @@ void pd_pace_leave(pd_pace *pace, pd_pace_place *place);
  * identity comes after those of all others. */
 pd_pace_place *pd_pace_take(pd_pace *pace);
 
-/* Most connections beyond its quota that an identity may have. They only get an error and end. */
+/* Most connections that an identity may have beyond its quota. These connections only get an error, and end. */
 #define PD_USAGE_ENDING 8
 
 /* What one identity uses. Exists while the identity has a connection. */

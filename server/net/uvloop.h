@@ -88,8 +88,8 @@ typedef struct pd_uvloop {
     bool watches_input; /* the daemon drains and stops when its standard input ends */
     pd_handshakes handshakes;
     pd_listener listener[2 * PD_MAX_LISTENERS];
-    int n_listeners, spare_fd; /* spare_fd: file descriptor for the case that no other one is free: it is closed for a
-                                * moment to accept a connection and refuse it */
+    int n_listeners, spare_fd; /* spare_fd: file descriptor that is kept unused. When no other one is free, it is closed
+                                * for a moment, to accept a connection and refuse it */
     bool paused;               /* no file descriptor is free, so no connections are accepted until the timer's next
                                 * tick */
     bool loads;                /* jobs are being loaded: only HTTP connections are accepted */

@@ -83,7 +83,7 @@ void pd_version_table_settle(pd_version_table *versions, uint32_t number, size_t
 void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, uint64_t step);
 /* Returns the durable step of a job; 0: there is none. */
 uint64_t pd_version_table_durable(const pd_version_table *versions, uint32_t number);
-/* Returns whether the version table would answer a request at once, without waiting for a round. */
+/* Returns whether pd_version_table_wait would return true for a request: all its pieces could be answered at once. */
 bool pd_version_table_would_answer(const pd_version_table *versions, uint32_t number, const pd_wait *wait);
 
 /* Puts a request on the version table, where its pieces wait for their parameters, which must have entries. Returns
