@@ -114,8 +114,8 @@ typedef struct pd_conn_links {
     bool dirty, waking; /* dirty: the connection is in the list pd_conn_table.dirty, as it has bytes to send. waking: it
                          * is in pd_conn_table.waking, as its held-back frame is tried again */
     struct pd_conn *next_dirty, *next_waking, *next_closed;
-    pd_brief_place brief;
-    pd_pace_place pace;
+    pd_brief_place brief; /* place among the connections that may be closed for a new one */
+    pd_pace_place pace;   /* place among the connections that wait because the time for frames was used up */
 } pd_conn_links;
 
 /* Times by the clock of the platform, in ms. */

@@ -92,8 +92,9 @@ void pd_conversation_take_effects(pd_daemon *daemon)
         daemon->platform.wake(daemon->platform.arg);
 }
 
-/* Tries held-back frames again for at most half of the turn's time for frames, then begins that time. If some
- * connections still wait, the loop does not sleep before the next turn. */
+/* Tries frames again that were held back because the time for frames was used up, for at most half of a turn's time.
+ * Then begins the next turn's time for frames. If some connections still wait, the loop does not sleep before that
+ * turn. */
 static void resume_deferred(pd_daemon *daemon)
 {
     pd_pace *pace = &daemon->peers.pace;

@@ -90,10 +90,12 @@ typedef struct pd_daemon_config {
     uint64_t least_shared; /* an answer with at least so many payload bytes is in shared memory; 0: PD_LEAST_SHARED */
     uint32_t max_connections;
     pd_daemon_times times;
-    uint64_t ingest_bytes, chunk_elements, max_payload; /* ingest_bytes: the ingest budget. max_payload: bytes of the
+    uint64_t ingest_bytes, chunk_elements, max_payload; /* ingest_bytes: the ingest budget. chunk_elements: number of
+                                                         * elements of a chunk. max_payload: bytes of the
                                                          * largest payload of a frame, which has room for at least one
                                                          * chunk of float32 */
-    uint32_t max_pieces, max_params, max_header, hello_bytes;
+    uint32_t max_pieces, max_params, max_header, hello_bytes; /* most pieces of a frame, parameters of a job, bytes of a
+                                                               * frame's header, and bytes of a Hello's header */
     pd_roles *roles, *store_roles; /* the roles of all identities, and a copy of them for the step thread. pd_daemon_new
                                     * takes over both, also when it fails. NULL: everybody may do everything */
     const char *blas_core;         /* name of the BLAS kernels in use, for operators */

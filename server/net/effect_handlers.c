@@ -37,8 +37,8 @@ static void on_hello(pd_daemon *daemon, const pd_effect *effect)
     pd_reply_hello(conn, pending, effect);
 }
 
-/* Removes a connection from its job: its worker has left, or the job has ended. The store need not be told when the
- * connection ends. */
+/* Removes a connection from its job: its worker has left, or the job has ended. A frame that is being received is
+ * refused with `why`. The store need not be told when the connection ends. */
 static void left(pd_conn *conn, const pd_error *why)
 {
     /* The frame that the connection is receiving was meant for a job that the connection no longer belongs to. */

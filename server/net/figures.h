@@ -80,8 +80,8 @@ typedef struct pd_figures_place {
     uint64_t removals;       /* pd_figures.removals when `figure` was set */
 } pd_figures_place;
 
-/* Replaces the last copy of a job's figures by `stats`, which it takes over. Leaves out the figures of ranks for
- * which there is no room. Without memory, `stats` is freed. */
+/* Replaces the last copy of a job's figures by `stats`, which it takes over. Removes the figures of ranks for
+ * which PD_FIGURES_RANKS leaves no room. Without memory, `stats` is freed. */
 void pd_figures_take(pd_figures *figures, uint32_t job, pd_job_stats *stats);
 /* Removes the figures of a job that has ended. */
 void pd_figures_remove(pd_figures *figures, uint32_t job);

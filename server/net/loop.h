@@ -32,8 +32,8 @@ typedef struct pd_lag {
 /* Adds the CPU time that the thread has used since the last poll to the histogram. Called just before each poll. */
 void pd_lag_poll(pd_lag *lag);
 void pd_lag_count(pd_lag *lag, uint64_t busy_ns);
-/* Returns a busy time in ms that the given fraction of all busy times (0.999: 999 of 1000) did not exceed; 0 if there
- * are none. */
+/* Returns a percentile in ms: the busy time that the given fraction of all busy times (0.999: 999 of 1000) did not
+ * exceed. 0: none was counted. */
 double pd_lag_percentile(const pd_lag *lag, double fraction);
 
 enum {

@@ -100,7 +100,7 @@ int pd_output_next(pd_output *output, pd_reply_scratch *scratch, struct iovec *i
 uint64_t pd_output_shared_bytes(const pd_output *output, size_t n);
 /* Counts n sent bytes, and releases the references to weights of the pieces that are completely sent. Returns true if
  * the frame is complete. *done is then the push or pull that it answered, for the caller to free. *done is NULL for
- * other frames, and for a reply in shared memory, which joins the outstanding ones. */
+ * other frames, and for a reply in shared memory, which becomes outstanding. */
 bool pd_output_sent(pd_output *output, pd_version_table *versions, size_t n, uint64_t now_ms, pd_pending **done);
 /* Frees the queued frames. Returns the answers to pushes and pulls that were not sent or not released, linked by
  * next_reply. */

@@ -39,8 +39,8 @@ typedef struct pd_quota {
     uint64_t charged; /* payload bytes of this connection in flight */
 } pd_quota;
 
-/* Gives a rank a reserve, in place of the one that it may have. PD_RESOURCE_EXHAUSTED: the reserves of all ranks would
- * exceed the budget; nothing has changed. */
+/* Gives a rank a reserve of `reserve` bytes. It replaces the reserve that the rank has, if any. PD_RESOURCE_EXHAUSTED:
+ * the reserves of all ranks would exceed the budget; nothing has changed. */
 int pd_admission_join(pd_admission *admission, pd_quota *quota, uint64_t reserve, pd_error *err);
 /* Ends a rank's reserve, so that other ranks may use its bytes. Does nothing if the rank has no reserve. */
 void pd_admission_leave(pd_admission *admission, pd_quota *quota);
@@ -83,8 +83,8 @@ typedef struct pd_loan pd_loan;
 /* Maps the segment of `bytes` bytes that a worker lends. Takes over its file descriptor, also after an error. The
  * caller gets one reference. Errors: PD_NO_MEMORY, and those of pd_segment_map_full. */
 int pd_loan_new(pd_loan **out, int fd, uint64_t bytes, pd_error *err);
-/* Drops the connection's reference. The last reference to a loan unmaps its segment, on another thread because that may
- * take long. Accepts NULL. */
+/* Drops the connection's reference to a loan. When the last reference is dropped, unmaps the segment, on another thread
+ * because that may take long. Accepts NULL. */
 void pd_loan_unref(pd_loan *loan, const pd_platform *platform);
 /* Returns whether the segment has `bytes` bytes at the offset `place` * PD_PAYLOAD_ALIGN. */
 bool pd_loan_has(const pd_loan *loan, uint32_t place, uint64_t bytes);

@@ -9,10 +9,11 @@
  * first connection. So a request waits for one time slice of each other identity, and of each other connection of its
  * own identity, however many requests these have sent.
  *
- * **Brief.** If there are server.max_connections, a new connection replaces one that has not said Hello, or that ends
- * with an error. So a flood of connections that send nothing, or nonsense, does not keep workers out. Connections that
- * end are closed first, because they have got their error. Then comes a connection without Hello: the oldest of the
- * identity that has most of them. Peers that have not proven an identity are told apart by their addresses. */
+ * **Brief.** The connections that may be closed for a new one: those that have not said Hello, or that end with an
+ * error. If there are server.max_connections, a new connection replaces one of them. So a flood of connections that
+ * send nothing, or nonsense, does not keep workers out. Connections that end are closed first, because they have got
+ * their error. Then comes a connection without Hello: the oldest of the identity that has most of them. Peers that have
+ * not proven an identity are told apart by their addresses. */
 #ifndef PD_PEERS_H
 #define PD_PEERS_H
 
@@ -27,7 +28,7 @@
 #define PD_PACE_TURN_NS 4000000u /* time for the frames of one turn of the loop */
 #define PD_PACE_SLICE_NS 500000u /* time slice of a connection whose frame was held back */
 
-/* A connection's place in the list of its identity. Begins zeroed. */
+/* A connection's place in its identity's list of connections with held-back frames. Begins zeroed. */
 typedef struct pd_pace_place {
     struct pd_pace_party *party; /* its identity, while a frame of the connection is held back; NULL: none is */
     struct pd_pace_place *prev, *next;

@@ -114,8 +114,8 @@ void pd_listen_end(pd_uvloop *loop);
 
 /* Begins a handshake on a connected, non-blocking socket. Takes over the socket, which is closed if out of memory. */
 void pd_handshake_begin(pd_uvloop *loop, int fd, const char *peer);
-/* Closes handshakes that have exceeded server.handshake_timeout, or have failed some time ago. Called several times a
- * second. */
+/* Closes handshakes that have exceeded server.handshake_timeout, or that failed more than 2 s ago. Called several times
+ * a second. */
 void pd_handshakes_tick(pd_uvloop *loop);
 /* Closes all handshakes, and ends the thread after the tasks that it has. */
 void pd_handshakes_end(pd_uvloop *loop);

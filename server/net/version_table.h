@@ -98,7 +98,8 @@ void pd_version_table_forget(pd_version_table *versions, pd_wait *wait);
 void pd_version_table_unref(pd_version_table *versions, pd_waiter *waiter);
 
 /* Stores a closed round or newly published weights, and answers the requests that waited for them. Takes over the
- * references in `closed` to weights, to the reason of a refusal, and to averaged scalars. */
+ * references in `closed`: to the weights and, if a round has closed, to the reason of a refusal, the averaged scalars
+ * and the ranks that were counted. */
 void pd_version_table_close(pd_version_table *versions, uint32_t number, pd_closed *closed);
 /* Fails the requests of a job that wait for round `step` or an earlier one, because a deadline has passed. The callback
  * `failed` may end other requests, but must not put new ones on the version table. Returns how many waiters it visited;
