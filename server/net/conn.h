@@ -219,8 +219,8 @@ bool pd_conn_wants_to_read(const pd_conn *conn);
 
 /* Discards the frame that is being received, and frees the memory for it. */
 void pd_conn_drop_incoming(pd_conn *conn);
-/* Returns whether the frame that is being received is a late push: the deadline of its round has passed, and the peer
- * sent the frame before it learned of the deadline. */
+/* Returns whether the frame that is being received is a late push or Initialise: the deadline of its round has passed,
+ * and the peer sent the frame before it learned of the deadline. */
 bool pd_conn_is_late(const pd_conn *conn);
 /* Returns the buffer of a payload to the pool or to the worker's segment, and its bytes to the ingest budget. Frames
  * that wait for this memory are tried again. */

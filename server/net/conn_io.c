@@ -44,8 +44,8 @@ static int write_some(pd_conn *conn, size_t most, size_t *n)
     return PD_OK;
 }
 
-/* Ends the sending side of an ENDING connection when its last frame is sent. From then on, received bytes are
- * discarded. */
+/* Ends the sending side of an ENDING connection, whose last frame is sent. From now on, received bytes are discarded.
+ * */
 static void shut(pd_conn *conn)
 {
     conn->end.shut = true;
@@ -55,7 +55,8 @@ static void shut(pd_conn *conn)
 /* Ends a connection whose peer has ended its sending side. Requests that have arrived are still executed and answered.
  *
  * If the store knows the connection, tells it at once that the connection has ended, so that a killed worker is lost at
- * once. If no answer is left to send, closes the connection and returns false. */
+ * once, and ends the connection's reserve in the ingest budget. If no answer is left to send, closes the connection and
+ * returns false. */
 static bool settle_up(pd_conn *conn)
 {
     if (conn->state == PD_OPEN && conn->end.notice != NULL && !conn->params.declaring) {

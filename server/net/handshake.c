@@ -135,9 +135,9 @@ typedef struct pd_handshake {
     pd_uvloop *loop;
     uv_poll_t poll;
     int fd, state;
-    bool dropped;   /* dropped while the thread had it: closed when the thread is done */
-    bool told_size; /* the kernel was told how long the first message is, and wakes the loop when it is complete */
-    uint64_t begun_ms;
+    bool dropped;      /* dropped while the thread had it: closed when the thread is done */
+    bool told_size;    /* the kernel was told how long the first message is, and wakes the loop when it is complete */
+    uint64_t begun_ms; /* when (ms) the handshake began; in the state PD_HANDSHAKE_ENDING, when it failed */
     char peer[72];
     pd_tls_stream *stream; /* NULL until the thread must work on the first message */
     pd_background work;
@@ -204,8 +204,8 @@ static void on_rest(uv_poll_t *poll, int status, int events)
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) drop(poll->data);
 }
 
-/* Ends the sending side, and logs the reason. The socket stays open for a moment: closing a socket with unread bytes
- * would destroy the alert in which TLS has told the client the reason. */
+/* Ends the sending side of a handshake that has failed, and logs the reason `why`. The socket stays open for LINGER_MS:
+ * closing a socket with unread bytes would destroy the alert in which TLS has told the client the reason. */
 static void fail(pd_handshake *h, const char *why)
 {
     pd_handshakes *all = all_of(h);
@@ -365,8 +365,8 @@ static void on_first(uv_poll_t *poll, int status, int events)
     }
 }
 
-/* Returns the oldest handshake whose client has sent at most its first message. If all in the queue have sent more,
- * returns the first in the queue. */
+/* Returns the oldest handshake whose client has sent at most its first message. If there is none, returns the first
+ * handshake in the queue. */
 static pd_handshake *oldest_unanswered(const pd_handshakes *all)
 {
     pd_handshake *h;
@@ -431,7 +431,7 @@ void pd_handshakes_tick(pd_uvloop *loop)
     while ((h = loop->handshakes.list[PD_HANDSHAKE_SILENT]) != NULL && now - h->begun_ms > most) drop(h);
     DL_FOREACH_SAFE(loop->handshakes.list[PD_HANDSHAKE_QUEUED], h, next)
     {
-        if (now - h->begun_ms <= most) continue; /* an answered handshake comes before older ones */
+        if (now - h->begun_ms <= most) continue; /* older ones may follow: an answer moves a handshake to the front */
         loop->handshakes.dropped++;
         drop(h);
     }

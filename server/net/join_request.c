@@ -375,12 +375,14 @@ void pd_reply_declare(pd_conn *conn, const pd_effect *effect)
     pd_conn_resume(conn);
 }
 
-#define UNITS_A_PIECE 8          /* a worker's segment may have this many units of PD_PAYLOAD_ALIGN bytes per piece */
-#define ROOM ((uint64_t)1 << 20) /* plus this many bytes, whatever is declared */
-#define TIMES_THE_GRADIENTS ((uint64_t)3) /* plus this many times the bytes of its gradients in float32 */
+/* A worker's segment may have ROOM bytes, UNITS_A_PIECE units of PD_PAYLOAD_ALIGN bytes for each piece, and
+ * TIMES_THE_GRADIENTS times the bytes of the worker's gradients in float32. */
+#define UNITS_A_PIECE 8
+#define ROOM ((uint64_t)1 << 20)
+#define TIMES_THE_GRADIENTS ((uint64_t)3)
 
-/* Returns the most bytes of a segment that the worker may lend: enough for its gradients, in place and copied. Pages
- * that the daemon reads count as the daemon's memory, too, so they must be limited. */
+/* Returns the most bytes of a segment that the worker may lend: enough for its gradients, in place and copied. The
+ * number of bytes is limited because pages that the daemon reads count as the daemon's memory, too. */
 static uint64_t most_bytes(const pd_conn *conn)
 {
     uint64_t bytes = ROOM + conn->params.pieces * UNITS_A_PIECE * PD_PAYLOAD_ALIGN;
