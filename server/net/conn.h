@@ -231,7 +231,7 @@ void pd_conn_attach(pd_conn *conn, pd_transport *transport);
 /* Processes the connection's held-back frame, if there is one and the reason for holding it back is gone. Must not be
  * called inside a callback of the framer. */
 void pd_conn_resume(pd_conn *conn);
-/* Writes as many queued bytes of a connection as the transport takes now, at most pd_loop_quota. */
+/* Writes as many queued bytes of a connection as the transport takes now, at most pd_loop_quota bytes. */
 void pd_conn_write(pd_conn *conn);
 /* Sends a warning about its job to a worker that reads warnings, in an unsolicited heartbeat. Does nothing for any
  * other connection, or before the worker has joined its job. */

@@ -138,7 +138,8 @@ static void probe(pd_conn *conn)
     pd_conn_touch(conn);
 }
 
-/* Handles the end of the peer's sending side. Open requests are still answered, within server.write_timeout. */
+/* Handles the end of the peer's sending side. In the middle of a frame, closes the connection. Otherwise, open requests
+ * are still answered, within server.write_timeout. */
 static void peer_ended(pd_conn *conn)
 {
     if (!pd_framer_idle(conn->framer)) {
@@ -189,8 +190,8 @@ static void read_away(pd_conn *conn)
     if (n < 0) pd_conn_close(conn, "ended");
 }
 
-/* Handles the end of a connection while the server does not read from it. Frames that the peer sent before are read
- * later, and answered. */
+/* Handles the end of a connection, by the peer, while the server does not read from the connection. Frames that the
+ * peer sent before are read later, and answered. */
 static void gone(pd_conn *conn)
 {
     if (!pd_conn_live(conn)) {

@@ -17,7 +17,7 @@ typedef struct pd_daemon pd_daemon;
 #define PD_STUCK_NS 60000000000u
 
 typedef enum pd_daemon_event {
-    PD_DAEMON_LOADS, /* jobs of checkpoints are still being loaded; reported several times a second */
+    PD_DAEMON_LOADS, /* jobs are still being loaded from checkpoints; reported several times a second */
     PD_DAEMON_TURNS, /* the event loop is running; reported several times a second, for the watchdog of the service
                       * manager */
     PD_DAEMON_STOPS, /* the daemon has begun to drain: rounds under way may finish, then it exits */
@@ -66,7 +66,7 @@ typedef struct pd_daemon_hooks {
     uint64_t (*busy_ns)(void *arg); /* returns for how many ns the step thread has worked on its present turn. NULL:
                                      * that is not known */
     void (*log)(const pd_log_entry *entry);
-    void (*event)(void *arg, pd_daemon_event event); /* may be NULL */
+    void (*event)(void *arg, pd_daemon_event event); /* is told of an event of the daemon; may be NULL */
     void (*reload)(void *arg); /* reads the configuration again after SIGHUP, on a thread that may block; NULL: SIGHUP
                                 * changes nothing */
     bool (*reloaded)(void *arg, pd_daemon_limits *limits); /* gets the new limits after a reload, on the loop thread;

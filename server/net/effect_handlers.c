@@ -90,8 +90,8 @@ static void on_declared(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_pending *pending;
     pd_conn *conn = addressee(daemon, effect, &pending);
-    pd_conn *same = pd_loop_find(daemon, effect->ticket.conn); /* the connection is open, even if its request has
-                                                                * ended */
+    pd_conn *same = pd_loop_find(daemon, effect->ticket.conn); /* the connection, also if its request has ended;
+                                                                * NULL: it is closed */
     pd_error err;
 
     /* Payload bytes of earlier connections of the rank that are still in flight are charged to this connection.
@@ -147,7 +147,7 @@ static void on_fenced(pd_daemon *daemon, const pd_effect *effect)
 }
 
 /* Tells the store that the version table no longer refers to the weights of a job: from now on only unsent answers do.
- * Without memory for the message, the store does not count these weights. */
+ * Without memory for the message, the store does not count these weights as unread. */
 static void report_forgotten(pd_daemon *daemon, uint32_t job)
 {
     pd_request *request = pd_request_new(PD_REQ_FORGOTTEN, (pd_ticket){ 0, 0 });

@@ -70,7 +70,7 @@ void pd_traffic_free(pd_traffic **jobs)
     while (*jobs != NULL) pd_traffic_remove(jobs, (*jobs)->job);
 }
 
-enum { FIRST_POINTS = 16 }; /* room for points that a job gets with its first point */
+enum { FIRST_POINTS = 16 }; /* number of points for which a job gets room with its first point */
 
 /* Drops every second point. From now on, points are added half as often. */
 static void thin(pd_history *history)

@@ -76,7 +76,7 @@ typedef struct pd_figures {
 /* A position in the list of jobs, between two calls of pd_figures_next. Begins zeroed. */
 typedef struct pd_figures_place {
     uint64_t serial;         /* serial number of the job that was returned last; 0: none was */
-    const pd_figure *figure; /* figures of that job; valid only while no job is removed */
+    const pd_figure *figure; /* figures of the job that was returned last; valid only while no job is removed */
     uint64_t removals;       /* pd_figures.removals when `figure` was set */
 } pd_figures_place;
 

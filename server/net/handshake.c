@@ -123,8 +123,8 @@ void pd_handshake_thread_post(pd_handshake_thread *thread, pd_background *work)
 enum {
     MOST_ANSWERED = 512, /* most handshakes that wait with the state of TLS in memory, which takes tens of KiB each */
     MOST_ENDING = 512,   /* most failed handshakes whose client gets a moment to read why */
-    LINGER_MS = 2000,    /* length of that moment */
-    TELL_MS = 1000,      /* the log reports dropped handshakes at most once in this time */
+    LINGER_MS = 2000,    /* ms that such a client gets to read the error */
+    TELL_MS = 1000,      /* the log reports dropped handshakes at most once in so many ms */
     RECORD_HEAD = 5,     /* bytes of the header of a TLS record */
     MOST_RECORD = 16 * 1024, /* most bytes of the contents of a TLS record */
     TYPE_HANDSHAKE = 22      /* type of a TLS record with a handshake message */

@@ -348,8 +348,8 @@ static size_t send_some(pd_http_conn *conn)
     return (size_t)sent;
 }
 
-/* Writes the next part of the answer to `out`. Returns false if there is none, or if out of memory: the peer then gets
- * an incomplete answer. */
+/* Writes the next part of the answer to conn->out. Returns false if no part is left, or if out of memory: then the peer
+ * gets an incomplete answer. */
 static bool next_piece(pd_http_conn *conn)
 {
     pd_document_clear(&conn->out);

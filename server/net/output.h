@@ -45,7 +45,9 @@ typedef struct pd_reply_scratch {
     Paramd__Scalar scalars[PD_REPLY_SCALARS], *scalar_list[PD_REPLY_SCALARS];
 } pd_reply_scratch;
 
-int pd_reply_scratch_init(pd_reply_scratch *scratch, size_t capacity); /* PD_NO_MEMORY */
+/* Allocates the memory for the headers of replies with at most `capacity` pieces. PD_NO_MEMORY: the caller frees
+ * `scratch` all the same. */
+int pd_reply_scratch_init(pd_reply_scratch *scratch, size_t capacity);
 void pd_reply_scratch_free(pd_reply_scratch *scratch);
 
 /* A control frame, such as an answer without weights: all its bytes are in memory, and it waits to be sent. */
@@ -70,7 +72,7 @@ typedef struct pd_output {
     bool shared;         /* the payload of `reply` does not follow its header: the worker reads it in shared memory */
     size_t last_piece;   /* index of the last piece of the payload that has data: no padding follows it */
     size_t piece;        /* index of the piece of the payload that is being sent */
-    uint64_t piece_sent; /* bytes of that piece that are sent already */
+    uint64_t piece_sent; /* bytes of the piece with index `piece` that are sent already */
     /* The fields below are for replies in shared memory. */
     pd_segment weights;    /* the segment of the job's weights, if the worker has mapped it; otherwise PD_NO_SEGMENT, or
                             * all 0 */

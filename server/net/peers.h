@@ -90,8 +90,8 @@ bool pd_usage_is_over(const pd_usage *usage, size_t more);
 /* Sets the quotas of all identities to those of new roles. */
 void pd_usages_limit(pd_usages *usages, const pd_roles *roles);
 
-/* Number of counters of connections without Hello. A hash of the peer's identity or address, its origin, selects the
- * counter. Peers with the same counter are treated as one. */
+/* Number of counters of connections without Hello. A peer's counter is selected by its origin, a hash of its identity
+ * or address. Peers with the same counter are treated as one. */
 enum { PD_BRIEF_ORIGINS = 1024 };
 
 /* Whether a connection may be closed for a new one. */
@@ -116,7 +116,7 @@ typedef struct pd_brief {
 
 /* Adds a new connection, which has not said Hello. `origin` is a hash of the peer's identity or address. */
 void pd_brief_enter(pd_brief *brief, pd_brief_place *place, uint64_t origin);
-/* Removes a connection that has said Hello or is closed. */
+/* Removes a connection that has said Hello or is closed from the list that it is in. */
 void pd_brief_leave(pd_brief *brief, pd_brief_place *place);
 /* Moves a connection that now ends with an error to the list `ending`. */
 void pd_brief_end(pd_brief *brief, pd_brief_place *place);

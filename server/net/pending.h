@@ -25,7 +25,7 @@ typedef struct pd_pending {
     uint64_t serial;      /* serial number, which no other request of this connection has; the store's answer carries
                            * it */
     uint16_t method;
-    uint16_t kind;         /* pd_pending_kind */
+    uint16_t kind;         /* pd_pending_kind: what the answer waits for */
     bool checksum;         /* the request's frame had a checksum, so the answer gets one, too */
     uint32_t start, count; /* of a Declare: index of the first parameter that it declares on this connection, and number
                             * of its parameters */

@@ -48,8 +48,8 @@ void pd_signals_end(pd_signals *signals);
 /* States of a handshake, each with a list of the handshakes in it. */
 enum {
     PD_HANDSHAKE_SILENT,   /* the client's first message has not arrived completely */
-    PD_HANDSHAKE_QUEUED,   /* a message has arrived, and the handshake waits for the thread */
-    PD_HANDSHAKE_COMPUTED, /* the thread has the handshake as a task */
+    PD_HANDSHAKE_QUEUED,   /* a message has arrived, and waits for the thread that computes handshakes */
+    PD_HANDSHAKE_COMPUTED, /* the thread that computes handshakes has this one as a task */
     PD_HANDSHAKE_ANSWERED, /* the server has answered, and waits for the client's next message */
     PD_HANDSHAKE_ENDING,   /* the handshake has failed, and the client gets a moment to read why */
     PD_HANDSHAKE_STATES

@@ -33,7 +33,7 @@ typedef struct job {
     size_t n;
     entry **at;       /* array of pointers to the entries of the parameters. Each entry is allocated separately: waiters
                        * point into entries, while the array may move */
-    size_t params;    /* number of the job's parameters; 0: not known yet. More entries than this may be reserved */
+    size_t params;    /* number of the job's parameters, at most n; 0: not known yet */
     uint64_t least;   /* number of rounds that every parameter of the job has closed */
     size_t at_least;  /* number of the job's parameters that have closed exactly `least` rounds */
     uint64_t durable; /* durable step of the job; 0: there is none */
