@@ -68,7 +68,7 @@ static pd_role role_of(pd_conn *conn, const char *job)
     return access->asked_role = pd_roles_of(conn->daemon->peers.roles, conn->peer.identity.text, job, NULL);
 }
 
-/* Logs that a request was refused, and who sent it. Returns the code of the error. */
+/* Logs that the request `what` about a job ("": about none) was refused, and who sent it. Returns the code of *err. */
 static int refuse(const pd_conn *conn, const char *job, const char *what, const pd_error *err)
 {
     pd_conn_log_command(conn, job, "%.30s was refused", what);

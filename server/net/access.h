@@ -26,15 +26,17 @@ int pd_access_take(pd_daemon *daemon, pd_roles *roles, pd_roles *store_roles);
 /* Checks that the identity of a connection that has said Hello may still be connected: it has some role, and a worker's
  * identity may push to its job. PD_PERMISSION_DENIED: it has lost its role, and the connection should end. */
 int pd_access_check_peer(pd_conn *conn, pd_error *err);
-/* Checks that the identity of a connection may send a request. `what` is the word for the request in the error,
- * `message` its unpacked header.
+/* Checks that the identity of a connection may send a request, whose method needs the roles in `may`. `what` is the
+ * word for the request in the error, `message` its unpacked header.
  *
  *   PD_NOT_FOUND          it has no role for the job that the request names
  *   PD_PERMISSION_DENIED  its role is too low, or it may not join or create the job that its Hello names */
 int pd_access_check(pd_conn *conn, const char *what, const pd_may *may, const void *message, pd_error *err);
-/* Checks the role for one job, as pd_access_check does and with its errors. */
+/* Checks that the identity of a connection has at least the role `needed` for `job`. `what` and the errors are those of
+ * pd_access_check. */
 int pd_access_check_job(pd_conn *conn, const char *what, pd_role needed, const char *job, pd_error *err);
-/* Checks that the identity's quota of requests has room for one more. PD_RESOURCE_EXHAUSTED: it has none. */
+/* Checks that the quota of the connection's identity has room for one more open request. `what` is the word for the
+ * request in the error. PD_RESOURCE_EXHAUSTED: it has none. */
 int pd_access_check_quota(const pd_conn *conn, const char *what, pd_error *err);
 /* Returns whether the connection's identity has at least `role` for the whole server. */
 bool pd_access_has_server(pd_conn *conn, pd_role role);

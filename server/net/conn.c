@@ -93,7 +93,7 @@ bool pd_conn_has_sent(const pd_conn *conn)
     return pd_output_empty(&conn->output) && !pd_transport_owes(conn->transport);
 }
 
-/* While the server does not read from a connection, the transport still reports once if the peer ends the
+/* While the server does not read from a connection, this asks the transport to report once if the peer ends the
  * connection. */
 void pd_conn_watch(pd_conn *conn)
 {

@@ -55,15 +55,15 @@ typedef struct pd_incoming {
     pd_pending *pending;
     pd_buffer *buffer;
     struct iovec span;
-    uint64_t mark; /* of Push and Initialise: number (pd_daemon.mark) of the last error that the peer had read when it
-                    * sent the frame */
+    uint64_t mark; /* for Push and Initialise: number (pd_daemon.mark) of the last error that the peer had read when it
+                    * sent the frame; 0: it had read none */
 } pd_incoming;
 
-/* The last deadline of a round that passed while this connection had a held-back frame. A push that the peer sent
- * before it learned of the deadline is answered with the error in this struct. */
+/* A round's deadline that has passed while this connection had a held-back frame; of several deadlines the last one. A
+ * push that the peer sent before it learned of the deadline is answered with the error in this struct. */
 typedef struct pd_overdue {
     uint64_t since; /* number of the error that the deadline caused (pd_daemon.mark); 0: none */
-    uint64_t step;  /* last round whose deadline has passed */
+    uint64_t step;  /* step of the last round whose deadline has passed */
     pd_error error;
 } pd_overdue;
 
@@ -92,9 +92,9 @@ typedef struct pd_conn_params {
     bool declaring, declared; /* declaring: the set of parameters was sent to the store, which has not answered yet.
                                * declared: the store has accepted the set */
     pd_handles handles;
-    uint64_t pieces;  /* number of pieces that the parameters are split into; known once they are declared */
-    uint64_t reserve; /* bytes of the rank's largest frame of tensors; quota.reserve is larger while a worker state is
-                       * received */
+    uint64_t pieces;  /* number of pieces that all parameters are split into; set when the store has accepted them */
+    uint64_t reserve; /* bytes of the rank's largest frame of tensors, which are reserved for it in the ingest budget.
+                       * While a larger worker state is received, quota.reserve is as large as that */
     pd_quota quota;
     pd_loan *loan; /* the worker's segment, in which payloads of its pushes may lie; NULL: it has lent none */
 } pd_conn_params;
@@ -114,8 +114,8 @@ typedef struct pd_conn_links {
     bool dirty, waking; /* dirty: the connection is in the list pd_conn_table.dirty, as it has bytes to send. waking: it
                          * is in pd_conn_table.waking, as its held-back frame is tried again */
     struct pd_conn *next_dirty, *next_waking, *next_closed;
-    pd_brief_place brief;
-    pd_pace_place pace;
+    pd_brief_place brief; /* place among the connections that may be closed for a new one */
+    pd_pace_place pace;   /* place among the connections that wait because the time for frames was used up */
 } pd_conn_links;
 
 /* Times by the clock of the platform, in ms. */
@@ -140,7 +140,7 @@ typedef struct pd_conn {
     uint32_t job, rank; /* job and rank of the worker; job 0: the connection has no job (an operator's connection, or
                          * the job has ended) */
     bool operates;      /* the peer is an operator, not a worker */
-    bool remarks;       /* the worker reads warnings about its job */
+    bool remarks;       /* the worker's Hello says that it reads warnings about its job */
     bool joined;        /* a Hello was posted, so the store must be told when the connection ends */
     bool exports;       /* an Export was posted, so the store must be told when the connection ends */
     bool has_left;      /* the worker has left the job with a Leave request */
@@ -164,8 +164,8 @@ static inline pd_ticket pd_conn_ticket(const pd_conn *conn, const pd_pending *pe
     return (pd_ticket){ conn->number, pending->serial };
 }
 
-/* Makes a connection without a transport. Its framer passes frames to the callbacks in `frames`. Returns NULL if out of
- * memory, or if the table of connections is full. */
+/* Makes a connection without a transport. Its framer passes frames to the callbacks in `frames`. `peer` is the address
+ * of the peer as text. Returns NULL if out of memory, or if the table of connections is full. */
 pd_conn *pd_conn_new(pd_daemon *daemon, const pd_framer_user *frames, const char *peer);
 /* Frees a connection that is closed. Called at the end of a turn of the loop. */
 void pd_conn_free(pd_conn *conn);
@@ -177,14 +177,17 @@ void pd_conn_log_command(const pd_conn *conn, const char *job, const char *forma
 /* Sends a last ERROR frame, then ends the connection. The frame answers the request with the prefix `asked`. If `asked`
  * is NULL, the frame answers no request and has request id 0. */
 void pd_conn_end(pd_conn *conn, const pd_prefix *asked, const pd_error *err);
-/* Closes the connection at once. `reason` is logged, and sent to the store. */
+/* Closes the connection at once, and frees its open requests and unsent answers. `reason` is logged, and sent to the
+ * store. pd_conn_free frees the connection itself later. */
 void pd_conn_close(pd_conn *conn, const char *reason);
-/* Posts the disconnect notice to the store, once. If the store has not answered the connection's Hello yet, the notice
- * is posted after that answer, which brings the number of the job. */
+/* Tells the store that the connection ends: posts its disconnect notice, or frees the notice if the store does not know
+ * the connection. Only the first call has an effect. If the store has not answered the connection's Hello yet, the
+ * notice is posted after that answer, which brings the number of the job. */
 void pd_conn_notify_store(pd_conn *conn, const char *reason);
 /* Returns whether the connection still serves requests: it is neither ENDING nor CLOSED. */
 bool pd_conn_live(const pd_conn *conn);
-/* Forgets the parameters that the connection declared, and ends its reserve in the ingest budget. */
+/* Removes the parameters that the connection has declared, and ends its reserve in the ingest budget and its use of
+ * shared memory. */
 void pd_conn_undeclare(pd_conn *conn);
 
 /* Answers the request with the prefix `asked`. The answer has a checksum if the request had one, and is sent at the end
@@ -193,13 +196,14 @@ void pd_conn_reply(pd_conn *conn, const pd_prefix *asked, const ProtobufCMessage
 void pd_conn_refuse(pd_conn *conn, const pd_prefix *asked, const pd_error *err);
 /* Sets *err to say that there is no memory for the request with the prefix `asked`. Returns PD_NO_MEMORY. */
 int pd_conn_no_memory(const pd_prefix *asked, pd_error *err);
-/* Answers one of the connection's open requests, which then ends. */
+/* Answers one of the connection's open requests, then removes and frees the request. */
 void pd_conn_answer(pd_conn *conn, pd_pending *pending, const ProtobufCMessage *message);
-/* Answers one of the connection's open requests with a message and a copy of the payload. The request then ends. */
+/* Answers one of the connection's open requests with a message and a copy of the `bytes` bytes at `payload`, then
+ * removes and frees the request. */
 void pd_conn_answer_with(pd_conn *conn, pd_pending *pending, const ProtobufCMessage *message, void *payload,
                          size_t bytes);
 void pd_conn_fail(pd_conn *conn, pd_pending *pending, const pd_error *err);
-/* Answers all open requests of the connection with an error. */
+/* Answers all open requests of the connection with an error, and frees them. */
 void pd_conn_fail_all(pd_conn *conn, const pd_error *err);
 /* Queues the answer to a push or pull whose pieces all have their answers. The caller has removed
  * `pending`, the request, from the connection's open requests. The connection then owns `pending`. */
@@ -215,18 +219,19 @@ bool pd_conn_wants_to_read(const pd_conn *conn);
 
 /* Discards the frame that is being received, and frees the memory for it. */
 void pd_conn_drop_incoming(pd_conn *conn);
-/* Returns whether the frame that is being received is late: the deadline of its round has passed, and the peer sent the
- * frame before it learned of that. */
+/* Returns whether the frame that is being received is a late push or Initialise: the deadline of its round has passed,
+ * and the peer sent the frame before it learned of the deadline. */
 bool pd_conn_is_late(const pd_conn *conn);
-/* Releases the buffer of a payload to the pool, and its bytes to the ingest budget, so that the rank may send more. */
+/* Returns the buffer of a payload to the pool or to the worker's segment, and its bytes to the ingest budget. Frames
+ * that wait for this memory are tried again. */
 void pd_conn_return_buffer(pd_daemon *daemon, pd_buffer *buffer);
 
 /* Gives a new connection its transport, which the connection then owns. */
 void pd_conn_attach(pd_conn *conn, pd_transport *transport);
-/* Processes the connection's held-back frame, if that is possible now. Must not be called inside a callback of the
- * framer. */
+/* Processes the connection's held-back frame, if there is one and the reason for holding it back is gone. Must not be
+ * called inside a callback of the framer. */
 void pd_conn_resume(pd_conn *conn);
-/* Writes as many queued bytes of a connection as the transport takes now, at most pd_loop_quota. */
+/* Writes as many queued bytes of a connection as the transport takes now, at most pd_loop_quota bytes. */
 void pd_conn_write(pd_conn *conn);
 /* Sends a warning about its job to a worker that reads warnings, in an unsolicited heartbeat. Does nothing for any
  * other connection, or before the worker has joined its job. */

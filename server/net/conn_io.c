@@ -44,8 +44,8 @@ static int write_some(pd_conn *conn, size_t most, size_t *n)
     return PD_OK;
 }
 
-/* Ends the sending side of an ENDING connection when its last frame is sent. From then on, received bytes are
- * discarded. */
+/* Ends the sending side of an ENDING connection, whose last frame is sent. From now on, received bytes are discarded.
+ * */
 static void shut(pd_conn *conn)
 {
     conn->end.shut = true;
@@ -55,7 +55,8 @@ static void shut(pd_conn *conn)
 /* Ends a connection whose peer has ended its sending side. Requests that have arrived are still executed and answered.
  *
  * If the store knows the connection, tells it at once that the connection has ended, so that a killed worker is lost at
- * once. If no answer is left to send, closes the connection and returns false. */
+ * once, and ends the connection's reserve in the ingest budget. If no answer is left to send, closes the connection and
+ * returns false. */
 static bool settle_up(pd_conn *conn)
 {
     if (conn->state == PD_OPEN && conn->end.notice != NULL && !conn->params.declaring) {
@@ -137,7 +138,8 @@ static void probe(pd_conn *conn)
     pd_conn_touch(conn);
 }
 
-/* Handles the end of the peer's sending side. Open requests are still answered, within server.write_timeout. */
+/* Handles the end of the peer's sending side. In the middle of a frame, closes the connection. Otherwise, open requests
+ * are still answered, within server.write_timeout. */
 static void peer_ended(pd_conn *conn)
 {
     if (!pd_framer_idle(conn->framer)) {
@@ -188,8 +190,8 @@ static void read_away(pd_conn *conn)
     if (n < 0) pd_conn_close(conn, "ended");
 }
 
-/* Handles the end of a connection while the server does not read from it. Frames that the peer sent before are read
- * later, and answered. */
+/* Handles the end of a connection, by the peer, while the server does not read from the connection. Frames that the
+ * peer sent before are read later, and answered. */
 static void gone(pd_conn *conn)
 {
     if (!pd_conn_live(conn)) {

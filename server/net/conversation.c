@@ -80,8 +80,8 @@ static bool handle_next(pd_daemon *daemon, uint64_t until_ns)
     return pd_loop_clock_ns(daemon) <= until_ns;
 }
 
-/* If effects may be left, the loop wakes itself for its next turn: the mailbox wakes it only if mail arrives while the
- * mailbox is empty. */
+/* If effects may be left, wakes the loop for its next turn: the mailbox wakes it only if mail arrives while the mailbox
+ * is empty. */
 void pd_conversation_take_effects(pd_daemon *daemon)
 {
     uint64_t until_ns = pd_loop_clock_ns(daemon) + EFFECTS_NS;
@@ -92,8 +92,9 @@ void pd_conversation_take_effects(pd_daemon *daemon)
         daemon->platform.wake(daemon->platform.arg);
 }
 
-/* Tries held-back frames again for at most half of the turn's time for frames, then begins that time. If some
- * connections still wait, the loop does not sleep before the next turn. */
+/* Tries frames again that were held back because the time for frames was used up, for at most half of a turn's time.
+ * Then begins the next turn's time for frames. If some connections still wait, the loop does not sleep before that
+ * turn. */
 static void resume_deferred(pd_daemon *daemon)
 {
     pd_pace *pace = &daemon->peers.pace;

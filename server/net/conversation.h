@@ -21,9 +21,11 @@ int pd_conversation_make(pd_daemon **out, const pd_daemon_config *config, const 
 void pd_conversation_start(pd_daemon *daemon, pd_mailbox *requests);
 /* Returns the mailbox to which the step thread posts its effects. The caller only borrows it. */
 pd_mailbox *pd_conversation_effects(pd_daemon *daemon);
-/* Adds a connection whose bytes travel over this transport. If there are max_connections already, closes a connection
- * that has not said Hello, if there is one (peers.h). If there are still too many, or more than the quota of the peer's
- * identity, the new connection only gets an error and ends: this returns PD_OK, too.
+/* Adds a connection whose bytes travel over `transport`. `peer` is the peer's address, as text for the log.
+ *
+ * If max_connections are open already, first closes one that ends or has not said Hello (peers.h). If none can be
+ * closed, or if the identity of the peer exceeds its quota, the new connection gets an error and ends; the result is
+ * PD_OK all the same.
  *
  * PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED (the identity is far beyond its quota, or out of memory): the transport still
  * belongs to the caller. */

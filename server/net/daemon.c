@@ -296,8 +296,8 @@ int pd_daemon_listen_http(pd_daemon *daemon, pd_error *err)
     return pd_listen_http(loop_of(daemon), err);
 }
 
-/* The task of pd_daemon_load, and the thread that runs it. It is not one of libuv's threads: those are started later,
- * when the loop thread has chosen its NUMA node for memory, and inherit that choice. */
+/* The task of pd_daemon_load, and the thread that runs it. The thread is not one of libuv's: libuv's threads are
+ * started later, when the loop thread has chosen its NUMA node for memory, and inherit that choice. */
 typedef struct loading {
     uv_thread_t thread;
     uv_async_t finished;

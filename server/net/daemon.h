@@ -20,8 +20,8 @@
  * PD_UNAVAILABLE: no file descriptors are free. PD_NO_MEMORY: out of memory. After an error there is no daemon, and the
  * roles in `config` are freed. */
 int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err);
-/* Opens the daemon's listening sockets, and logs "listening on ADDRESS:PORT" for each. Called before the jobs of
- * checkpoints are loaded, so that workers which connect meanwhile wait in the kernel and need not retry. Errors:
+/* Opens the daemon's listening sockets, and logs "listening on ADDRESS:PORT" for each. Call it before jobs are
+ * loaded from checkpoints, so that workers which connect meanwhile wait in the kernel and need not retry. Errors:
  *
  *   PD_INVALID_ARGUMENT   the text is not an address
  *   PD_PERMISSION_DENIED  an address is not loopback, and `insecure` is not set

@@ -17,7 +17,7 @@ typedef struct pd_daemon pd_daemon;
 #define PD_STUCK_NS 60000000000u
 
 typedef enum pd_daemon_event {
-    PD_DAEMON_LOADS, /* jobs of checkpoints are still being loaded; reported several times a second */
+    PD_DAEMON_LOADS, /* jobs are still being loaded from checkpoints; reported several times a second */
     PD_DAEMON_TURNS, /* the event loop is running; reported several times a second, for the watchdog of the service
                       * manager */
     PD_DAEMON_STOPS, /* the daemon has begun to drain: rounds under way may finish, then it exits */
@@ -36,8 +36,11 @@ typedef struct pd_given_socket {
     pd_socket_use use;
 } pd_given_socket;
 
-/* Times in milliseconds. The first six are settings: server.handshake_timeout, heartbeat_interval, heartbeat_timeout,
- * read_timeout, write_timeout and drain_timeout. */
+/* Times in milliseconds. The first six are settings of the section "server". handshake_ms (handshake_timeout): most
+ * time until a new connection has said Hello. heartbeat_ms (heartbeat_interval): time between two heartbeats.
+ * silence_ms (heartbeat_timeout): a peer that is silent for longer counts as gone. read_ms (read_timeout): most time to
+ * receive a frame. write_ms (write_timeout): most time in which a peer must read an answer. drain_ms (drain_timeout):
+ * most time for the drain before the daemon stops. */
 typedef struct pd_daemon_times {
     uint32_t handshake_ms, heartbeat_ms, silence_ms, read_ms, write_ms, drain_ms;
     uint32_t keep_ms; /* time for the last checkpoints after the drain, when the daemon stops; 0: it makes none */
@@ -54,8 +57,8 @@ typedef struct pd_daemon_limits {
                                     * both. NULL: the old roles stay */
     const char *http_token;        /* token that HTTP requests must have from now on; borrowed until the next reload.
                                     * NULL: none is needed */
-    const char *settings;          /* the configuration as flags of the program, in lines; borrowed until the next
-                                    * reload. NULL: not known */
+    const char *settings;          /* the configuration for operators: one flag of the program per line; borrowed until
+                                    * the next reload. NULL: not known */
 } pd_daemon_limits;
 
 /* Functions of the process around the daemon, which the daemon calls. All but `log` get `arg`. */
@@ -63,7 +66,7 @@ typedef struct pd_daemon_hooks {
     uint64_t (*busy_ns)(void *arg); /* returns for how many ns the step thread has worked on its present turn. NULL:
                                      * that is not known */
     void (*log)(const pd_log_entry *entry);
-    void (*event)(void *arg, pd_daemon_event event); /* may be NULL */
+    void (*event)(void *arg, pd_daemon_event event); /* is told of an event of the daemon; may be NULL */
     void (*reload)(void *arg); /* reads the configuration again after SIGHUP, on a thread that may block; NULL: SIGHUP
                                 * changes nothing */
     bool (*reloaded)(void *arg, pd_daemon_limits *limits); /* gets the new limits after a reload, on the loop thread;
@@ -87,10 +90,12 @@ typedef struct pd_daemon_config {
     uint64_t least_shared; /* an answer with at least so many payload bytes is in shared memory; 0: PD_LEAST_SHARED */
     uint32_t max_connections;
     pd_daemon_times times;
-    uint64_t ingest_bytes, chunk_elements, max_payload; /* ingest_bytes: the ingest budget. max_payload: bytes of the
+    uint64_t ingest_bytes, chunk_elements, max_payload; /* ingest_bytes: the ingest budget. chunk_elements: number of
+                                                         * elements of a chunk. max_payload: bytes of the
                                                          * largest payload of a frame, which has room for at least one
                                                          * chunk of float32 */
-    uint32_t max_pieces, max_params, max_header, hello_bytes;
+    uint32_t max_pieces, max_params, max_header, hello_bytes; /* most pieces of a frame, parameters of a job, bytes of a
+                                                               * frame's header, and bytes of a Hello's header */
     pd_roles *roles, *store_roles; /* the roles of all identities, and a copy of them for the step thread. pd_daemon_new
                                     * takes over both, also when it fails. NULL: everybody may do everything */
     const char *blas_core;         /* name of the BLAS kernels in use, for operators */

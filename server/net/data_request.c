@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Fills in the waiter of one piece of a request, except whether it pulls. */
+/* Fills in the waiter of one piece of a request, except its fields `pulls` and `holds`. */
 static void fill_waiter(const pd_conn *conn, pd_waiter *waiter, uint32_t handle, uint64_t first, uint64_t count)
 {
     const pd_handles *handles = &conn->params.handles;
@@ -22,8 +22,8 @@ static void fill_waiter(const pd_conn *conn, pd_waiter *waiter, uint32_t handle,
     waiter->count = (int64_t)count;
 }
 
-/* Checks that the weights that a request asks for fit into one frame. PD_RESOURCE_EXHAUSTED: they exceed
- * max_payload. */
+/* Checks that the answer to a push or pull fits into one frame. PD_RESOURCE_EXHAUSTED: its weights have more than
+ * max_payload bytes. */
 static int check_payload(const pd_conn *conn, const pd_pending *pending, pd_error *err)
 {
     uint64_t bytes = pd_reply_payload_bytes(&pending->wait), most = conn->daemon->config.max_payload;

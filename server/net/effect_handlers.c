@@ -37,8 +37,8 @@ static void on_hello(pd_daemon *daemon, const pd_effect *effect)
     pd_reply_hello(conn, pending, effect);
 }
 
-/* Removes a connection from its job: its worker has left, or the job has ended. The store need not be told when the
- * connection ends. */
+/* Removes a connection from its job: its worker has left, or the job has ended. A frame that is being received is
+ * refused with `why`. The store need not be told when the connection ends. */
 static void left(pd_conn *conn, const pd_error *why)
 {
     /* The frame that the connection is receiving was meant for a job that the connection no longer belongs to. */
@@ -71,8 +71,8 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
     left(conn, &why);
 }
 
-/* Refuses all Declare requests of a connection together, because the store accepts or refuses the whole set of
- * parameters. The worker may declare its parameters again. */
+/* Refuses all Declare requests of a connection, because the store accepts or refuses their parameters as a whole.
+ * Removes the parameters, so that the worker may declare them again. */
 static void refuse_set(pd_conn *conn, const pd_error *err)
 {
     pd_pending *pending;
@@ -83,16 +83,15 @@ static void refuse_set(pd_conn *conn, const pd_error *err)
     pd_conn_resume(conn);
 }
 
-/* Answers the Declare requests of a connection. From now on, it may have its reserve of payload bytes in flight.
- *
- * They can still be refused here although the store has accepted the set: worker states that are being received may
- * have taken the last bytes of the budget. */
+/* Answers the Declare requests of a connection, after the store has accepted its set of parameters. Gives the
+ * connection its reserve in the ingest budget. If worker states that are being received have taken the last bytes of
+ * the budget, refuses the Declare requests. */
 static void on_declared(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_pending *pending;
     pd_conn *conn = addressee(daemon, effect, &pending);
-    pd_conn *same = pd_loop_find(daemon, effect->ticket.conn); /* the connection is open, even if its request has
-                                                                * ended */
+    pd_conn *same = pd_loop_find(daemon, effect->ticket.conn); /* the connection, also if its request has ended;
+                                                                * NULL: it is closed */
     pd_error err;
 
     /* Payload bytes of earlier connections of the rank that are still in flight are charged to this connection.
@@ -148,7 +147,7 @@ static void on_fenced(pd_daemon *daemon, const pd_effect *effect)
 }
 
 /* Tells the store that the version table no longer refers to the weights of a job: from now on only unsent answers do.
- * Without memory for the message, the store does not count these weights. */
+ * Without memory for the message, the store does not count these weights as unread. */
 static void report_forgotten(pd_daemon *daemon, uint32_t job)
 {
     pd_request *request = pd_request_new(PD_REQ_FORGOTTEN, (pd_ticket){ 0, 0 });

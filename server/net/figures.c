@@ -70,7 +70,7 @@ void pd_traffic_free(pd_traffic **jobs)
     while (*jobs != NULL) pd_traffic_remove(jobs, (*jobs)->job);
 }
 
-enum { FIRST_POINTS = 16 }; /* room for points that a job gets with its first point */
+enum { FIRST_POINTS = 16 }; /* number of points for which a job gets room with its first point */
 
 /* Drops every second point. From now on, points are added half as often. */
 static void thin(pd_history *history)
@@ -228,9 +228,8 @@ uint64_t pd_figure_since(uint64_t then_ns, uint64_t now_ns)
     return then_ns > 0 && now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
-/* Returns the time of the store's clock at which a job's figures are valid. This is the time of the last copy, since a
- * newer copy may be under way. If no copy has arrived for two seconds, nothing has changed in the job, and it is
- * now_ns. */
+/* Returns the time, by the store's clock, for which a job's last copy of figures is right: the time of the copy. If the
+ * copy is more than two seconds old, nothing has changed in the job since, so the copy is right for now_ns. */
 static uint64_t time_of(const pd_job_stats *stats, uint64_t now_ns)
 {
     return pd_figure_since(stats->at_ns, now_ns) > 2 * PD_STATS_NS ? now_ns : stats->at_ns;

@@ -14,8 +14,9 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-typedef struct pd_traffic pd_traffic; /* byte counters of one job, in a hash table with those of all other jobs; a
-                                       * pointer to the table is NULL while it is empty */
+/* How many bytes one job has received and sent. The counters of all jobs are in a hash table: a pointer to a pd_traffic
+ * refers to the whole table, and is NULL if the table is empty. */
+typedef struct pd_traffic pd_traffic;
 
 /* Makes the byte counters of a job, unless it has them already. Without memory, the bytes of the job are not
  * counted. */
@@ -45,7 +46,8 @@ typedef struct pd_history_point {
 typedef struct pd_history {
     pd_history_point *at; /* room for `room` points */
     size_t n, room;
-    uint64_t every, due;    /* every: number of copies for each point. due: number of copies until the next point */
+    uint64_t every, due;    /* every: a point is added for each `every`th copy of the job's figures. due: number of
+                             * copies until the next point */
     uint64_t step, step_ns; /* step: newest step at the last point. step_ns: time at which that step was closed, in ns
                              * of the store's clock */
 } pd_history;
@@ -54,7 +56,7 @@ typedef struct pd_history {
 typedef struct pd_figure pd_figure;
 struct pd_figure {
     uint32_t job;    /* number of the job */
-    uint64_t serial; /* number of this struct, in the order in which jobs got theirs */
+    uint64_t serial; /* serial number of this struct: a later job has a larger one */
     pd_job_stats *stats;
     size_t left_out; /* number of ranks that have joined the job, but whose figures are not kept */
     pd_history history;
@@ -74,12 +76,12 @@ typedef struct pd_figures {
 /* A position in the list of jobs, between two calls of pd_figures_next. Begins zeroed. */
 typedef struct pd_figures_place {
     uint64_t serial;         /* serial number of the job that was returned last; 0: none was */
-    const pd_figure *figure; /* figures of that job; valid only while no job is removed */
+    const pd_figure *figure; /* figures of the job that was returned last; valid only while no job is removed */
     uint64_t removals;       /* pd_figures.removals when `figure` was set */
 } pd_figures_place;
 
-/* Replaces the last copy of a job's figures by a newer one, and takes that over. Leaves out the figures of ranks for
- * which there is no room. Without memory, the new copy is freed. */
+/* Replaces the last copy of a job's figures by `stats`, which it takes over. Removes the figures of ranks for
+ * which PD_FIGURES_RANKS leaves no room. Without memory, `stats` is freed. */
 void pd_figures_take(pd_figures *figures, uint32_t job, pd_job_stats *stats);
 /* Removes the figures of a job that has ended. */
 void pd_figures_remove(pd_figures *figures, uint32_t job);
@@ -88,8 +90,8 @@ void pd_figures_free(pd_figures *figures);
  * none. No job is missed or repeated, even if jobs begin and end between two calls. */
 const pd_figure *pd_figures_next(const pd_figures *figures, pd_figures_place *place);
 
-/* Returns the steps per second of a job at the time now_ns: the published rate, or less if the present step has already
- * taken longer. */
+/* Returns the steps per second of a job at the time now_ns: the speed in the last copy of its figures, or less if the
+ * present step already takes longer than that speed implies. */
 double pd_figure_speed(const pd_job_stats *stats, uint64_t now_ns);
 /* Returns for how many ns the oldest open round of a job has waited at the time now_ns; 0: no round is open. */
 uint64_t pd_figure_wait(const pd_job_stats *stats, uint64_t now_ns);

@@ -29,8 +29,9 @@ enum { PD_NEEDS_WORKER = 1, PD_NEEDS_DECLARED = 2, PD_NEEDS_OPERATOR = 4 };
  *                    PD_NO_MEMORY: the caller sets the error
  *   fill, land       for a method with a payload: `fill` runs once the header has arrived, before memory for the
  *                    payload is requested; `land` puts the complete payload (NULL: it is empty) into the request
- *   prepare, finish  for tensors: run when `fill` and `land` would, but they add the open request to those of the
- *                    connection and post the request to the store themselves */
+ *   prepare, finish  for tensors: `prepare` runs once the header has arrived, `finish` when the frame is complete.
+ *                    They add the open request to those of the connection and post the request to the store
+ *                    themselves */
 typedef struct pd_method_entry {
     const char *name;
     unsigned needs;
@@ -74,7 +75,7 @@ void pd_finish_init(pd_conn *conn);
 int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
 void pd_finish_push(pd_conn *conn);
 int pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
-/* Releases the oldest outstanding answers of a connection. */
+/* Handles Release: the worker has read its oldest outstanding answers, whose weights need not be kept for it. */
 int pd_run_release(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
 
 int pd_fill_export(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
@@ -98,8 +99,8 @@ void pd_reply_set(pd_conn *conn, pd_pending *pending, pd_effect *effect);
 /* Checks the length and the characters of a name that a peer has sent. `what` is the kind of thing that has the name,
  * such as "job", for the error. PD_INVALID_ARGUMENT: the name is not valid. */
 int pd_name_check(const char *what, const char *name, pd_error *err);
-/* Copies n options of a message into a request for the store. PD_NO_MEMORY: the options that were copied before belong
- * to the caller. */
+/* Copies n options of a message into a request for the store. PD_NO_MEMORY: *out and *n_out may already refer to some
+ * copies, which the caller frees with the request. */
 int pd_options_copy(pd_option **out, size_t *n_out, Paramd__Option *const *from, size_t n);
 
 #endif

@@ -123,8 +123,8 @@ void pd_handshake_thread_post(pd_handshake_thread *thread, pd_background *work)
 enum {
     MOST_ANSWERED = 512, /* most handshakes that wait with the state of TLS in memory, which takes tens of KiB each */
     MOST_ENDING = 512,   /* most failed handshakes whose client gets a moment to read why */
-    LINGER_MS = 2000,    /* length of that moment */
-    TELL_MS = 1000,      /* the log reports dropped handshakes at most once in this time */
+    LINGER_MS = 2000,    /* ms that such a client gets to read the error */
+    TELL_MS = 1000,      /* the log reports dropped handshakes at most once in so many ms */
     RECORD_HEAD = 5,     /* bytes of the header of a TLS record */
     MOST_RECORD = 16 * 1024, /* most bytes of the contents of a TLS record */
     TYPE_HANDSHAKE = 22      /* type of a TLS record with a handshake message */
@@ -135,9 +135,9 @@ typedef struct pd_handshake {
     pd_uvloop *loop;
     uv_poll_t poll;
     int fd, state;
-    bool dropped;   /* dropped while the thread had it: closed when the thread is done */
-    bool told_size; /* the kernel was told how long the first message is, and wakes the loop when it is complete */
-    uint64_t begun_ms;
+    bool dropped;      /* dropped while the thread had it: closed when the thread is done */
+    bool told_size;    /* the kernel was told how long the first message is, and wakes the loop when it is complete */
+    uint64_t begun_ms; /* when (ms) the handshake began; in the state PD_HANDSHAKE_ENDING, when it failed */
     char peer[72];
     pd_tls_stream *stream; /* NULL until the thread must work on the first message */
     pd_background work;
@@ -168,14 +168,15 @@ static void on_closed(uv_handle_t *handle)
     free(handle->data);
 }
 
-/* Frees a handshake, but not its socket and stream. */
+/* Stops polling the socket of a handshake, and frees the handshake, but not its socket and stream. */
 static void forget(pd_handshake *h)
 {
     leave(h);
     uv_close((uv_handle_t *)&h->poll, on_closed);
 }
 
-/* Closes the connection. If the thread works on the handshake, this happens when the thread is done. */
+/* Closes the connection of a handshake, and frees the handshake. If the thread works on the handshake, this happens
+ * when the thread is done. */
 static void drop(pd_handshake *h)
 {
     h->dropped = true;
@@ -203,8 +204,8 @@ static void on_rest(uv_poll_t *poll, int status, int events)
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) drop(poll->data);
 }
 
-/* Ends the sending side, and logs the reason. The socket stays open for a moment: closing a socket with unread bytes
- * would destroy the alert in which TLS has told the client the reason. */
+/* Ends the sending side of a handshake that has failed, and logs the reason `why`. The socket stays open for LINGER_MS:
+ * closing a socket with unread bytes would destroy the alert in which TLS has told the client the reason. */
 static void fail(pd_handshake *h, const char *why)
 {
     pd_handshakes *all = all_of(h);
@@ -305,8 +306,8 @@ static void compute_next(pd_uvloop *loop)
         compute(all->list[PD_HANDSHAKE_QUEUED]);
 }
 
-/* Queues a handshake whose client has answered before all others: so an honest client does not wait for a flood of
- * clients that send only a first message. */
+/* Puts a handshake whose client has answered the server at the head of the queue: an honest client need not wait for a
+ * flood of clients that send only a first message. */
 static void on_answer(uv_poll_t *poll, int status, int events)
 {
     pd_handshake *h = poll->data;
@@ -364,8 +365,8 @@ static void on_first(uv_poll_t *poll, int status, int events)
     }
 }
 
-/* Returns the oldest handshake whose client has sent at most its first message. If all in the queue have sent more,
- * returns the first in the queue. */
+/* Returns the oldest handshake whose client has sent at most its first message. If there is none, returns the first
+ * handshake in the queue. */
 static pd_handshake *oldest_unanswered(const pd_handshakes *all)
 {
     pd_handshake *h;
@@ -378,7 +379,7 @@ static pd_handshake *oldest_unanswered(const pd_handshakes *all)
     return all->list[PD_HANDSHAKE_QUEUED];
 }
 
-/* Drops a handshake if there is no room for one more. */
+/* Drops a handshake if server.max_connections handshakes are silent or queued, to make room for one more. */
 static void give_way(pd_uvloop *loop)
 {
     pd_handshakes *all = &loop->handshakes;
@@ -430,7 +431,7 @@ void pd_handshakes_tick(pd_uvloop *loop)
     while ((h = loop->handshakes.list[PD_HANDSHAKE_SILENT]) != NULL && now - h->begun_ms > most) drop(h);
     DL_FOREACH_SAFE(loop->handshakes.list[PD_HANDSHAKE_QUEUED], h, next)
     {
-        if (now - h->begun_ms <= most) continue; /* an answered handshake comes before older ones */
+        if (now - h->begun_ms <= most) continue; /* older ones may follow: an answer moves a handshake to the front */
         loop->handshakes.dropped++;
         drop(h);
     }

@@ -25,7 +25,7 @@ extern const char pd_dashboard_script_sha256[], pd_dashboard_style_sha256[];
 /* HASH_BYTES: bytes of a SHA-256. HASH_TEXT: bytes of its text in base64, with a final '\0'. */
 enum { HASH_BYTES = 32, HASH_TEXT = 45 };
 
-/* How much of a long answer is written, and what follows. */
+/* A long answer: whether its body is /metrics or /jobs.json, and how much of it is written. */
 typedef struct pd_http_answer {
     bool chunked; /* each part is sent as a chunk of HTTP/1.1 */
     bool metrics, jobs, ended;
@@ -231,7 +231,7 @@ static void begin_answer(pd_http_answer *answer, const pd_daemon *daemon, const 
 /* Placeholder for the size of a chunk, which is known when the chunk is written. */
 #define SIZE_LINE "00000000\r\n"
 
-/* Appends to `out` until there are about PIECE bytes more. Returns false if everything was written before. */
+/* Appends about PIECE bytes of the body to `out`. Returns false if the whole body was written before. */
 static bool put_items(pd_http_answer *answer, const pd_daemon *daemon, pd_document *out)
 {
     size_t begin = out->n;
@@ -259,7 +259,7 @@ static bool put_chunk(pd_http_answer *answer, const pd_daemon *daemon, pd_docume
     return true;
 }
 
-/* Appends the next part of the body. Returns false if everything was written before. */
+/* Appends the next part of the body to `out`. Returns false if the whole body was written before. */
 static bool next_of_answer(pd_http_answer *answer, const pd_daemon *daemon, pd_document *out)
 {
     if (answer->ended) return false;
@@ -348,8 +348,8 @@ static size_t send_some(pd_http_conn *conn)
     return (size_t)sent;
 }
 
-/* Writes the next part of the answer to `out`. Returns false if there is none, or if out of memory: the peer then gets
- * an incomplete answer. */
+/* Writes the next part of the answer to conn->out. Returns false if no part is left, or if out of memory: then the peer
+ * gets an incomplete answer. */
 static bool next_piece(pd_http_conn *conn)
 {
     pd_document_clear(&conn->out);
@@ -393,8 +393,8 @@ static void pump_all(pd_http *http)
     }
 }
 
-/* Begins to send a short answer. It fits into the kernel's buffer, so it is sent at once and does not wait for other
- * peers. */
+/* Begins to send the short answer in conn->out. The answer fits into the kernel's buffer, so it is sent at once and
+ * does not wait for other peers. */
 static void begin_short(pd_http_conn *conn)
 {
     if (conn->out.failed) {

@@ -169,8 +169,8 @@ static void begin(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
 }
 
 /* Tells the step thread that this connection waits for memory for a payload. The store then sums the rank's
- * contributions early, which frees their buffers. Without memory for this message, the frame is tried again at the next
- * tick of the timer. */
+ * contributions early, which frees their buffers. `budget`: all ranks together use up the ingest budget. Without memory
+ * for this message, the frame is tried again at the next tick of the timer. */
 static void report_stalled(pd_conn *conn, bool budget)
 {
     pd_daemon *daemon = conn->daemon;
@@ -189,8 +189,9 @@ static void report_stalled(pd_conn *conn, bool budget)
     pd_loop_post(daemon, request);
 }
 
-/* Gets memory for the frame's payload, if the rank's share of the ingest budget has room. PD_UNAVAILABLE: it has no
- * room yet, or the memory is still being allocated. */
+/* Gets memory for a payload of `bytes` bytes, if the rank's share of the ingest budget has room. The payload of a
+ * refused frame gets no memory, and is discarded. PD_UNAVAILABLE: the share has no room yet, or the memory is still
+ * being allocated. */
 static int land(pd_conn *conn, uint64_t bytes)
 {
     pd_incoming *incoming = &conn->incoming;
@@ -321,8 +322,8 @@ static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
 /* Refuses a frame. The store does not learn of a push that is refused here. If a later push of the connection ended the
  * step, the gradients of the refused push would count as absent, and the worker would not know.
  *
- * Two rules prevent this. After a refusal, the connection may end no step until the worker has read the error. If out
- * of memory, the connection is closed, and the worker sends its pushes again. */
+ * Two rules prevent this. After a push was refused, the connection may end no step until the worker has read the error.
+ * If there is no memory for a push, the connection is closed, and the worker sends its pushes again. */
 static void refuse_incoming(pd_conn *conn, const pd_prefix *prefix)
 {
     const pd_error *err = &conn->incoming.refusal;

@@ -12,7 +12,7 @@
 
 enum { PAGE_BYTES = PD_MAX_HEADER_BYTES - 1024, MOST_IDENTITIES = 64, MOST_SETTINGS = 16 * 1024 };
 
-/* If the name of a job has more bytes than this, less of a Set command is logged. */
+/* If the name of a job has more bytes than this, the text of a Set command in the log is cut to half the bytes. */
 enum { LONG_NAME = 100 };
 
 static int ask_info(const pd_conn *conn, pd_request *request, const Paramd__ListRequest *list)
@@ -277,7 +277,7 @@ static int copy_set(pd_request *request, const pd_conn *conn, const Paramd__SetR
     return pd_options_copy(&request->u.set.options, &request->u.set.n, set->options, set->n_options);
 }
 
-/* Logs the command "set PATTERN NAME=VALUE... from step N" and its author. Cuts it to the length of a log entry. */
+/* Logs an operator's command "set PATTERN NAME=VALUE... from step N", with its author. A long text is cut. */
 static void log_set(const pd_conn *conn, const Paramd__SetRequest *set)
 {
     char text[240];

@@ -42,7 +42,7 @@ static void put_bounds(pd_document *out)
     pd_document_put(out, "]");
 }
 
-/* Writes a histogram as a member of an object. */
+/* Writes a histogram as the member `name` of an object; `first`: the object has no member before it. */
 static void put_histogram(pd_document *out, bool first, const char *name, const pd_histogram *from)
 {
     pd_document_put(out, "%s\"%s\":{\"count\":%" PRIu64, first ? "" : ",", name, pd_histogram_count(from));

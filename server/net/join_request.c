@@ -145,11 +145,12 @@ void pd_reply_hello(pd_conn *conn, pd_pending *pending, const pd_effect *effect)
     pd_conn_resume(conn);
 }
 
-/* Bytes that a warning adds to the packed reply besides its text: its tag and length, and the longer length of the
- * message that contains it. */
+/* Most bytes that a warning adds to the packed reply besides its text: the tag and length of the text, and more bytes
+ * for the length of the message that contains it. */
 enum { WARNING_FORM = 4 };
 
-/* Copies the range of elements that this connection pushes and pulls from the message, and checks it. */
+/* Checks the range in the message `parameter`, which says what elements this connection pushes and pulls, and copies it
+ * to *decl. */
 static int read_range(pd_param_decl *decl, const Paramd__Parameter *parameter, int64_t elements, pd_error *err)
 {
     if (!parameter->ranged && (parameter->range_start | parameter->range_end) != 0)
@@ -374,12 +375,14 @@ void pd_reply_declare(pd_conn *conn, const pd_effect *effect)
     pd_conn_resume(conn);
 }
 
-#define UNITS_A_PIECE 8          /* a worker's segment may have this many units of PD_PAYLOAD_ALIGN bytes per piece */
-#define ROOM ((uint64_t)1 << 20) /* plus this many bytes, whatever is declared */
-#define TIMES_THE_GRADIENTS ((uint64_t)3) /* plus this many times the bytes of its gradients in float32 */
+/* A worker's segment may have ROOM bytes, UNITS_A_PIECE units of PD_PAYLOAD_ALIGN bytes for each piece, and
+ * TIMES_THE_GRADIENTS times the bytes of the worker's gradients in float32. */
+#define UNITS_A_PIECE 8
+#define ROOM ((uint64_t)1 << 20)
+#define TIMES_THE_GRADIENTS ((uint64_t)3)
 
-/* Returns the most bytes of a segment that the worker may lend: enough for its gradients, in place and copied. Pages
- * that the daemon reads count as the daemon's memory, too, so they must be limited. */
+/* Returns the most bytes of a segment that the worker may lend: enough for its gradients, in place and copied. The
+ * number of bytes is limited because pages that the daemon reads count as the daemon's memory, too. */
 static uint64_t most_bytes(const pd_conn *conn)
 {
     uint64_t bytes = ROOM + conn->params.pieces * UNITS_A_PIECE * PD_PAYLOAD_ALIGN;

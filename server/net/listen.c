@@ -177,8 +177,8 @@ static int listen_addresses(pd_uvloop *loop, const char *text, pd_error *err)
     return rc;
 }
 
-/* Checks that the daemon may serve a socket of the service manager: other machines may reach it only as reach_of
- * says. */
+/* Checks that the daemon may serve a socket that the service manager has opened: other machines may reach it only under
+ * the rules for addresses that the daemon opens itself (reach_of). */
 static int check_given(const pd_daemon_config *config, const pd_given_socket *given, const struct sockaddr *address,
                        socklen_t length, pd_error *err)
 {

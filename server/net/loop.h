@@ -21,19 +21,19 @@
 /* How long the loop thread is busy between two polls (waits for events): a histogram of CPU times. */
 typedef struct pd_lag {
     uint64_t count[PD_LAG_BUCKETS]; /* number of busy times in each bucket of the histogram. The first bucket ends at 1
-                                     * us; each other one ends 9 % later than the one before (8 buckets double the
-                                     * time) */
+                                     * us; the end of each later bucket is 9 % larger than that of the bucket before (8
+                                     * buckets double the time) */
     uint64_t polls;
     uint64_t largest_ns;
     uint64_t sum_ns;  /* sum of all busy times */
-    uint64_t last_ns; /* CPU time that the thread had used until the last poll; 0: it has not polled yet */
+    uint64_t last_ns; /* CPU time in ns that the thread had used until the last poll; 0: it has not polled yet */
 } pd_lag;
 
 /* Adds the CPU time that the thread has used since the last poll to the histogram. Called just before each poll. */
 void pd_lag_poll(pd_lag *lag);
 void pd_lag_count(pd_lag *lag, uint64_t busy_ns);
-/* Returns a busy time in ms that the given fraction of all busy times (0.999: 999 of 1000) did not exceed; 0 if there
- * are none. */
+/* Returns a percentile in ms: the busy time that the given fraction of all busy times (0.999: 999 of 1000) did not
+ * exceed. 0: none was counted. */
 double pd_lag_percentile(const pd_lag *lag, double fraction);
 
 enum {
@@ -186,7 +186,7 @@ struct pd_daemon {
 };
 
 uint64_t pd_loop_now_ms(const pd_daemon *daemon);
-/* Returns the clock by which a turn of the loop limits its time. */
+/* Returns the time in ns by the clock with which a turn of the loop limits how long it runs. */
 uint64_t pd_loop_clock_ns(const pd_daemon *daemon);
 void pd_loop_log(const pd_daemon *daemon, int level, pd_log_facts facts, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -202,12 +202,12 @@ struct pd_conn *pd_loop_find(pd_daemon *daemon, uint64_t number);
 /* Adds a connection to the table of connections, and gives it a number that no other connection gets.
  * PD_RESOURCE_EXHAUSTED: the table is full. */
 int pd_loop_place(pd_daemon *daemon, struct pd_conn *conn, uint64_t *number);
-/* Stores the number of a connection's identity (pd_usage.number) in the table of connections. The connection's requests
- * to the store carry it. */
+/* Stores `party`, the number of a connection's identity (pd_usage.number), in the table of connections. The
+ * connection's requests to the store carry this number. */
 void pd_loop_set_party(pd_daemon *daemon, uint64_t number, uint64_t party);
 /* Removes a connection from the table of connections, because it closes. */
 void pd_loop_remove(pd_daemon *daemon, uint64_t number);
-/* Returns how many bytes one connection may receive, and how many it may send, in this turn of the loop. The more
+/* Returns how many bytes each connection may receive in this turn of the loop; it may also send so many. The more
  * connections are active, the smaller the number. */
 size_t pd_loop_quota(const pd_daemon *daemon);
 

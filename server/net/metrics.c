@@ -19,7 +19,7 @@ typedef enum number_kind { NO_NUMBER, COUNT32, COUNT64, REAL, FLAG, TIMES } numb
 
 struct row;
 
-/* What a row's function reads, and the document to which it writes. */
+/* What the function `write` of a row reads, and the document to which it writes. */
 typedef struct scene {
     pd_document *out;
     const pd_daemon *daemon;
@@ -102,7 +102,8 @@ static void write_bound(char text[32], double bound)
     if (strpbrk(text, ".eI") == NULL) strcat(text, ".0");
 }
 
-/* Writes a bucket of a histogram. `name` is the name of a label besides that of the job; NULL: there is none. */
+/* Writes a bucket of a histogram. It gets the label `name` with the value `value`, besides that of the job; NULL: there
+ * is no such label. */
 static void bucket(const scene *s, const char *name, const char *value, double bound, double count)
 {
     char text[32];
@@ -141,8 +142,8 @@ static void write_build(const scene *s)
     end(s, true, 1);
 }
 
-/* Writes a sample for each error code with which frames were refused. A common code is always written, so that there is
- * a sample. */
+/* Writes a sample for each error code with which frames were refused. One common code is written even if its count is
+ * 0, so that there is always a sample. */
 static void write_refused(const scene *s)
 {
     for (int code = 0; code < PD_LOOP_CODES; code++)

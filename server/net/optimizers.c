@@ -107,8 +107,8 @@ static size_t field_bytes(const row_entry *entry)
     return put_length(length, bytes) + bytes;
 }
 
-/* Adds the bytes of an optimizer, and 1 for its tag, to those of a page. Returns false if they do not fit. The first
- * optimizer of a page always fits. */
+/* Adds the bytes of an optimizer, and 1 for its tag, to *page_bytes, the bytes of a reply so far. Returns false if the
+ * optimizer does not fit into the reply. The first one always does. */
 static bool add_to_page(size_t *page_bytes, size_t bytes)
 {
     bool first = *page_bytes == 0;

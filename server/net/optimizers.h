@@ -26,8 +26,8 @@ typedef struct pd_packed_optimizers pd_packed_optimizers;
 pd_packed_optimizers *pd_optimizers_pack(pd_optimizer_at *at); /* NULL: out of memory */
 void pd_packed_optimizers_free(pd_packed_optimizers *packed);  /* accepts NULL */
 /* Fills in a reply with the optimizers that pd_optimizers_page would put into it. The caller may only pack the reply:
- * its optimizers are unknown fields, which borrow the memory of `packed`. Allocates nothing. PD_NOT_FOUND: no optimizer
- * has that name; the error lists all names. */
+ * its optimizers are what protobuf-c calls unknown fields, and borrow the memory of `packed`. Allocates nothing.
+ * PD_NOT_FOUND: no optimizer has that name; the error lists all names. */
 int pd_optimizers_packed_page(Paramd__OptimizersReply *reply, pd_packed_optimizers *packed, uint32_t start,
                               const char *name, pd_error *err);
 

@@ -153,8 +153,9 @@ uint64_t pd_reply_payload_bytes(const pd_wait *wait)
     return bytes;
 }
 
-/* Sets iov to the addresses of the next bytes of a payload, at most `max` memory spans and `most` bytes. They begin in
- * the piece with index `piece`, of which `sent` bytes are sent already. Returns the number of spans. */
+/* Sets iov to the memory spans of the next bytes of a payload, at most `max` spans and `most` bytes. They begin in the
+ * piece with index `piece`, of which `sent` bytes are sent already. `last`: index of the last piece that has data.
+ * Returns the number of spans. */
 static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_t sent, struct iovec *iov, int max,
                          size_t most)
 {
@@ -180,7 +181,7 @@ static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_
 }
 
 #define MOST_OUTSTANDING                                                                                               \
-    (1024u * 1024u) /* memory of outstanding replies at which further weights go through the socket */
+    (1024u * 1024u) /* most bytes of outstanding replies; weights of further replies go through the socket */
 
 /* Returns whether the worker can read all weights of the reply in shared memory. */
 static bool can_share(const pd_output *output, const pd_pending *reply)
@@ -196,7 +197,8 @@ static bool can_share(const pd_output *output, const pd_pending *reply)
     return true;
 }
 
-/* Writes to each outcome where the worker finds the weights in the segment. */
+/* Sets `place` in each outcome of a reply: the offset of the piece's weights in the segment; 0 if the reply does not
+ * use shared memory or the piece has no weights. */
 static void put_places(const pd_output *output, const pd_reply_scratch *scratch, const pd_wait *wait)
 {
     for (size_t i = 0; i < wait->n; i++) {

@@ -22,7 +22,7 @@ typedef struct pd_outstanding {
     pd_pending *first, *last; /* linked by next_reply */
     uint64_t n;
     size_t bytes;      /* memory of the replies in the list, not counting weights */
-    uint64_t since_ms; /* time (ms) from which on the oldest reply has waited to be released */
+    uint64_t since_ms; /* when (ms) the oldest reply became the oldest: its write_timeout counts from then on */
 } pd_outstanding;
 
 /* Adds a sent reply to the list, which then owns it. */
@@ -45,7 +45,9 @@ typedef struct pd_reply_scratch {
     Paramd__Scalar scalars[PD_REPLY_SCALARS], *scalar_list[PD_REPLY_SCALARS];
 } pd_reply_scratch;
 
-int pd_reply_scratch_init(pd_reply_scratch *scratch, size_t capacity); /* PD_NO_MEMORY */
+/* Allocates the memory for the headers of replies with at most `capacity` pieces. PD_NO_MEMORY: the caller frees
+ * `scratch` all the same. */
+int pd_reply_scratch_init(pd_reply_scratch *scratch, size_t capacity);
 void pd_reply_scratch_free(pd_reply_scratch *scratch);
 
 /* A control frame, such as an answer without weights: all its bytes are in memory, and it waits to be sent. */
@@ -70,7 +72,7 @@ typedef struct pd_output {
     bool shared;         /* the payload of `reply` does not follow its header: the worker reads it in shared memory */
     size_t last_piece;   /* index of the last piece of the payload that has data: no padding follows it */
     size_t piece;        /* index of the piece of the payload that is being sent */
-    uint64_t piece_sent; /* bytes of that piece that are sent already */
+    uint64_t piece_sent; /* bytes of the piece with index `piece` that are sent already */
     /* The fields below are for replies in shared memory. */
     pd_segment weights;    /* the segment of the job's weights, if the worker has mapped it; otherwise PD_NO_SEGMENT, or
                             * all 0 */
@@ -92,7 +94,7 @@ void pd_output_reply(pd_output *output, pd_pending *reply);
 /* Returns how many payload bytes the answer to a push or pull has. */
 uint64_t pd_reply_payload_bytes(const pd_wait *wait);
 
-/* Finds the next bytes to send: sets iov[0] to iov[*n - 1] to their addresses, at most `max` of them and at most `most`
+/* Finds the next bytes to send: sets iov[0] to iov[*n - 1] to memory spans, at most `max` spans, with at most `most`
  * bytes of one frame. *n is 0 if nothing is queued. PD_NO_MEMORY, PD_OUT_OF_RANGE: the header of a reply cannot be
  * built; the caller closes the connection. */
 int pd_output_next(pd_output *output, pd_reply_scratch *scratch, struct iovec *iov, int max, size_t most, int *n);
@@ -100,7 +102,7 @@ int pd_output_next(pd_output *output, pd_reply_scratch *scratch, struct iovec *i
 uint64_t pd_output_shared_bytes(const pd_output *output, size_t n);
 /* Counts n sent bytes, and releases the references to weights of the pieces that are completely sent. Returns true if
  * the frame is complete. *done is then the push or pull that it answered, for the caller to free. *done is NULL for
- * other frames, and for a reply in shared memory, which joins the outstanding ones. */
+ * other frames, and for a reply in shared memory, which becomes outstanding. */
 bool pd_output_sent(pd_output *output, pd_version_table *versions, size_t n, uint64_t now_ms, pd_pending **done);
 /* Frees the queued frames. Returns the answers to pushes and pulls that were not sent or not released, linked by
  * next_reply. */

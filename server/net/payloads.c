@@ -223,10 +223,9 @@ static int order(pd_pool *pool, unsigned class)
     return PD_UNAVAILABLE;
 }
 
-/* Lets a frame wait for a slab: another thread allocates one, if none does already. Returns PD_UNAVAILABLE.
- *
- * A frame that asks again may find that its slab was given to another frame, or freed. Then another slab is allocated,
- * or it gets PD_NO_MEMORY if that has failed. */
+/* Has another thread allocate a slab for a frame, unless one is being allocated for it. Returns PD_UNAVAILABLE: the
+ * frame must wait. `asked`: the frame has asked before. Its slab may have been given to another frame or freed; then
+ * another slab is allocated. PD_NO_MEMORY: an allocation has failed. */
 static int wait_for(pd_pool *pool, unsigned class, bool asked)
 {
     if (!asked) return order(pool, class);

@@ -39,15 +39,15 @@ typedef struct pd_quota {
     uint64_t charged; /* payload bytes of this connection in flight */
 } pd_quota;
 
-/* Gives a rank a reserve, in place of the one that it may have. PD_RESOURCE_EXHAUSTED: the reserves of all ranks would
- * exceed the budget; nothing has changed. */
+/* Gives a rank a reserve of `reserve` bytes. It replaces the reserve that the rank has, if any. PD_RESOURCE_EXHAUSTED:
+ * the reserves of all ranks would exceed the budget; nothing has changed. */
 int pd_admission_join(pd_admission *admission, pd_quota *quota, uint64_t reserve, pd_error *err);
 /* Ends a rank's reserve, so that other ranks may use its bytes. Does nothing if the rank has no reserve. */
 void pd_admission_leave(pd_admission *admission, pd_quota *quota);
 
-/* Takes `bytes` bytes from the ingest budget for a payload of the rank; they may not exceed its reserve. Returns false
- * if the rank must wait until payload buffers are freed. A connection without a reserve, such as that of an operator
- * who imports, may use what others do not use. */
+/* Takes `bytes` bytes from the ingest budget for a payload of a rank; they may not exceed the rank's reserve. Returns
+ * false if the rank must wait until payload buffers are freed. A connection without a reserve, such as that of an
+ * operator who imports, gets the bytes if the payloads in flight leave so many, or if there are none in flight. */
 bool pd_admission_take(pd_admission *admission, pd_quota *quota, uint64_t bytes);
 /* Returns to the ingest budget the `bytes` bytes that a payload took from it. `quota` is the connection's use of the
  * budget; NULL: the connection is closed. */
@@ -58,7 +58,7 @@ typedef struct pd_pool pd_pool;
 /* Makes a pool of payload buffers. Returns NULL if out of memory.
  *
  *   limit     most bytes of used and unused buffers together: above it, unused buffers are freed
- *   platform  is copied; its other threads allocate new memory. Without them, or if NULL, the loop thread does
+ *   platform  is copied; its background threads allocate new memory. If it is NULL or has none, the loop thread does
  *   ready     is called when memory is allocated for which a frame waits */
 pd_pool *pd_pool_new(uint64_t limit, const pd_platform *platform, void (*ready)(void *arg), void *arg);
 /* Frees the pool of payload buffers. All buffers must have been returned, and no background work may be under way.
@@ -83,13 +83,14 @@ typedef struct pd_loan pd_loan;
 /* Maps the segment of `bytes` bytes that a worker lends. Takes over its file descriptor, also after an error. The
  * caller gets one reference. Errors: PD_NO_MEMORY, and those of pd_segment_map_full. */
 int pd_loan_new(pd_loan **out, int fd, uint64_t bytes, pd_error *err);
-/* Drops the connection's reference. The last reference to a loan unmaps its segment, on another thread because that may
- * take long. Accepts NULL. */
+/* Drops the connection's reference to a loan. When the last reference is dropped, unmaps the segment, on another thread
+ * because that may take long. Accepts NULL. */
 void pd_loan_unref(pd_loan *loan, const pd_platform *platform);
 /* Returns whether the segment has `bytes` bytes at the offset `place` * PD_PAYLOAD_ALIGN. */
 bool pd_loan_has(const pd_loan *loan, uint32_t place, uint64_t bytes);
-/* Makes a buffer of the payload at that offset, which the segment must have. It takes nothing from the ingest budget.
- * Returns NULL if out of memory. */
+/* Makes a buffer that refers to the `bytes` bytes at the offset `place` * PD_PAYLOAD_ALIGN, which the segment must
+ * have. The buffer takes nothing from the ingest budget, and holds a reference to the loan. Returns NULL if out of
+ * memory. */
 pd_buffer *pd_loan_buffer(pd_loan *loan, uint64_t conn, uint32_t place, uint64_t bytes);
 /* Frees a buffer that pd_loan_buffer made, and drops its reference to the loan. */
 void pd_loan_return(pd_buffer *buffer, const pd_platform *platform);

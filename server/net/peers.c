@@ -106,7 +106,8 @@ void pd_usages_limit(pd_usages *usages, const pd_roles *roles)
         usage->quota = pd_roles_allowance(roles, usage->identity, NULL);
 }
 
-enum { LOOKED_AT = 64 }; /* number of the oldest connections without Hello that are compared */
+/* Most connections without Hello that are compared to choose the one to close: the oldest ones. */
+enum { LOOKED_AT = 64 };
 
 void pd_brief_enter(pd_brief *brief, pd_brief_place *place, uint64_t origin)
 {

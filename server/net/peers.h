@@ -1,18 +1,19 @@
 /* peers.h - counts what each identity uses, and chooses whose held-back frame is handled next and which connection is
  * closed for a new one. Loop thread.
  *
- * **Usage.** An identity is counted while it has a connection: its connections, and their open requests.
+ * **Usage.** While an identity has a connection, its connections and their open requests are counted.
  *
- * **Pace.** A turn of the loop handles frames for PD_PACE_TURN_NS: requests are cheap to send, but each costs the loop
- * thread some time. When this time is used up, further frames are held back, and their connections wait in a list of
- * their identity. Later turns begin with these connections: each identity in turn gets a time slice for its first
- * connection. So a request waits for one time slice of each other identity, and of each other connection of its own
- * identity, however many requests these have sent.
+ * **Pace.** In each turn, the loop handles frames for at most PD_PACE_TURN_NS, so that a peer which sends many requests
+ * does not slow down the others. When this time is used up, further frames are held back, and their connections wait in
+ * a list of their identity. Later turns begin with these connections: each identity in turn gets a time slice for its
+ * first connection. So a request waits for one time slice of each other identity, and of each other connection of its
+ * own identity, however many requests these have sent.
  *
- * **Brief.** If there are server.max_connections, a new connection replaces one that has not said Hello, or that ends
- * with an error. So a flood of connections that send nothing, or nonsense, does not keep workers out. Connections that
- * end are closed first, because they have got their error. Then comes a connection without Hello: the oldest of the
- * identity that has most of them. Peers that have not proven an identity are told apart by their addresses. */
+ * **Brief.** The connections that may be closed for a new one: those that have not said Hello, or that end with an
+ * error. If there are server.max_connections, a new connection replaces one of them. So a flood of connections that
+ * send nothing, or nonsense, does not keep workers out. Connections that end are closed first, because they have got
+ * their error. Then comes a connection without Hello: the oldest of the identity that has most of them. Peers that have
+ * not proven an identity are told apart by their addresses. */
 #ifndef PD_PEERS_H
 #define PD_PEERS_H
 
@@ -27,7 +28,7 @@
 #define PD_PACE_TURN_NS 4000000u /* time for the frames of one turn of the loop */
 #define PD_PACE_SLICE_NS 500000u /* time slice of a connection whose frame was held back */
 
-/* A connection's place in the list of its identity. Begins zeroed. */
+/* A connection's place in its identity's list of connections with held-back frames. Begins zeroed. */
 typedef struct pd_pace_place {
     struct pd_pace_party *party; /* its identity, while a frame of the connection is held back; NULL: none is */
     struct pd_pace_place *prev, *next;
@@ -49,8 +50,8 @@ typedef struct pd_pace {
 
 /* Begins a turn or a time slice that ends at until_ns. 0: the caller sets the end at the first frame. */
 void pd_pace_begin(pd_pace *pace, uint64_t until_ns);
-/* Counts a frame. Returns whether the caller must read the clock to find out whether the time is used up. For `cheap`
- * frames, of which there are many, this is true only once in a while. */
+/* Counts a frame. Returns whether the caller must read the clock to find out whether the time is used up. `cheap`: the
+ * frame is of a kind that is sent often; for these, the result is true only once in 16 frames. */
 bool pd_pace_note(pd_pace *pace, bool cheap);
 /* Adds a connection whose frame is held back to the list of its identity, unless it is already there. */
 void pd_pace_defer(pd_pace *pace, pd_pace_party *party, pd_pace_place *place);
@@ -60,7 +61,7 @@ void pd_pace_leave(pd_pace *pace, pd_pace_place *place);
  * identity comes after those of all others. */
 pd_pace_place *pd_pace_take(pd_pace *pace);
 
-/* Most connections beyond its quota that an identity may have. They only get an error and end. */
+/* Most connections that an identity may have beyond its quota. These connections only get an error, and end. */
 #define PD_USAGE_ENDING 8
 
 /* What one identity uses. Exists while the identity has a connection. */
@@ -89,8 +90,8 @@ bool pd_usage_is_over(const pd_usage *usage, size_t more);
 /* Sets the quotas of all identities to those of new roles. */
 void pd_usages_limit(pd_usages *usages, const pd_roles *roles);
 
-/* Number of counters of connections without Hello. A hash of the peer's identity or address, its origin, selects the
- * counter. Peers with the same counter are treated as one. */
+/* Number of counters of connections without Hello. A peer's counter is selected by its origin, a hash of its identity
+ * or address. Peers with the same counter are treated as one. */
 enum { PD_BRIEF_ORIGINS = 1024 };
 
 /* Whether a connection may be closed for a new one. */
@@ -115,7 +116,7 @@ typedef struct pd_brief {
 
 /* Adds a new connection, which has not said Hello. `origin` is a hash of the peer's identity or address. */
 void pd_brief_enter(pd_brief *brief, pd_brief_place *place, uint64_t origin);
-/* Removes a connection that has said Hello or is closed. */
+/* Removes a connection that has said Hello or is closed from the list that it is in. */
 void pd_brief_leave(pd_brief *brief, pd_brief_place *place);
 /* Moves a connection that now ends with an error to the list `ending`. */
 void pd_brief_end(pd_brief *brief, pd_brief_place *place);

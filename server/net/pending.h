@@ -19,13 +19,13 @@ typedef struct pd_pending {
                                                * next_serial: the same for the hash table by serial number */
     struct pd_pending *prev, *next;           /* neighbours in the list of the connection's open requests, the oldest
                                                * first */
-    struct pd_pending *next_reply;            /* next request in the connection's queue of data replies */
+    struct pd_pending *next_reply;            /* next request in a list of data replies: queued, or outstanding */
     struct pd_conn *conn; /* connection that the request came on; it exists longer than the request */
     uint64_t id;          /* request id that the peer chose; the peer may use it again after the answer */
     uint64_t serial;      /* serial number, which no other request of this connection has; the store's answer carries
                            * it */
     uint16_t method;
-    uint16_t kind;         /* pd_pending_kind */
+    uint16_t kind;         /* pd_pending_kind: what the answer waits for */
     bool checksum;         /* the request's frame had a checksum, so the answer gets one, too */
     uint32_t start, count; /* of a Declare: index of the first parameter that it declares on this connection, and number
                             * of its parameters */
@@ -47,14 +47,14 @@ typedef struct pd_pendings {
     pd_pending *oldest;
 } pd_pendings;
 
-/* Makes an open request with n pieces for the frame with the prefix `request`. It gets the next serial number of
+/* Makes an open request with n_pieces pieces for the frame with the prefix `request`. It gets the next serial number of
  * `table`, but is not in the table until the caller adds it. Returns NULL if out of memory. */
 pd_pending *pd_pending_new(pd_pendings *table, struct pd_conn *conn, const pd_prefix *request, size_t n_pieces);
 /* Returns a prefix with the fields of the request that its answer needs: method, request id, and whether it had a
  * checksum. */
 pd_prefix pd_pending_asked(const pd_pending *pending);
 void pd_pending_free(pd_pending *pending); /* accepts NULL */
-/* Returns how many bytes of memory a request with n pieces takes. */
+/* Returns how many bytes of memory an open request with n_pieces pieces takes. */
 size_t pd_pending_bytes(size_t n_pieces);
 /* Return the open request with an id, or with a serial number; NULL: there is none. */
 pd_pending *pd_pendings_find(const pd_pendings *table, uint64_t id);

@@ -199,7 +199,7 @@ void pd_reply_checkpoint(pd_conn *conn, pd_pending *pending, pd_effect *effect)
 }
 
 /* Checks the length of a worker state, and makes room for it in the ingest budget. A rank's reserve is as large as its
- * largest gradient frame. If the worker state is larger, the reserve grows until its payload is complete. */
+ * largest gradient frame. If the worker state is larger, the reserve is as large as that until pd_land_worker_state. */
 int pd_fill_worker_state(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message,
                          pd_error *err)
 {

@@ -48,8 +48,8 @@ void pd_signals_end(pd_signals *signals);
 /* States of a handshake, each with a list of the handshakes in it. */
 enum {
     PD_HANDSHAKE_SILENT,   /* the client's first message has not arrived completely */
-    PD_HANDSHAKE_QUEUED,   /* a message has arrived, and the handshake waits for the thread */
-    PD_HANDSHAKE_COMPUTED, /* the thread has the handshake as a task */
+    PD_HANDSHAKE_QUEUED,   /* a message has arrived, and waits for the thread that computes handshakes */
+    PD_HANDSHAKE_COMPUTED, /* the thread that computes handshakes has this one as a task */
     PD_HANDSHAKE_ANSWERED, /* the server has answered, and waits for the client's next message */
     PD_HANDSHAKE_ENDING,   /* the handshake has failed, and the client gets a moment to read why */
     PD_HANDSHAKE_STATES
@@ -88,8 +88,8 @@ typedef struct pd_uvloop {
     bool watches_input; /* the daemon drains and stops when its standard input ends */
     pd_handshakes handshakes;
     pd_listener listener[2 * PD_MAX_LISTENERS];
-    int n_listeners, spare_fd; /* spare_fd: file descriptor for the case that no other one is free: it is closed for a
-                                * moment to accept a connection and refuse it */
+    int n_listeners, spare_fd; /* spare_fd: file descriptor that is kept unused. When no other one is free, it is closed
+                                * for a moment, to accept a connection and refuse it */
     bool paused;               /* no file descriptor is free, so no connections are accepted until the timer's next
                                 * tick */
     bool loads;                /* jobs are being loaded: only HTTP connections are accepted */
@@ -114,8 +114,8 @@ void pd_listen_end(pd_uvloop *loop);
 
 /* Begins a handshake on a connected, non-blocking socket. Takes over the socket, which is closed if out of memory. */
 void pd_handshake_begin(pd_uvloop *loop, int fd, const char *peer);
-/* Closes handshakes that have exceeded server.handshake_timeout, or have failed some time ago. Called several times a
- * second. */
+/* Closes handshakes that have exceeded server.handshake_timeout, or that failed more than 2 s ago. Called several times
+ * a second. */
 void pd_handshakes_tick(pd_uvloop *loop);
 /* Closes all handshakes, and ends the thread after the tasks that it has. */
 void pd_handshakes_end(pd_uvloop *loop);

@@ -33,7 +33,7 @@ typedef struct job {
     size_t n;
     entry **at;       /* array of pointers to the entries of the parameters. Each entry is allocated separately: waiters
                        * point into entries, while the array may move */
-    size_t params;    /* number of the job's parameters; 0: not known yet. More entries than this may be reserved */
+    size_t params;    /* number of the job's parameters, at most n; 0: not known yet */
     uint64_t least;   /* number of rounds that every parameter of the job has closed */
     size_t at_least;  /* number of the job's parameters that have closed exactly `least` rounds */
     uint64_t durable; /* durable step of the job; 0: there is none */
@@ -198,7 +198,7 @@ bool pd_version_table_would_answer(const pd_version_table *versions, uint32_t nu
     return i == wait->n;
 }
 
-/* Counts one condition of a request as met: all other parameters have closed the request's round. */
+/* Counts down `open` of a request, because all other parameters of the job have closed the request's round. */
 static void answer_rest(pd_waiter *waiter)
 {
     waiter->wait->open--;
@@ -342,7 +342,7 @@ void pd_version_table_close(pd_version_table *versions, uint32_t number, pd_clos
 }
 
 /* Moves the waiters for round `step` or an earlier one from `list` to the end of another list, in their
- * order. Returns how many waiters the list had. */
+ * order. Returns how many waiters `list` had before. */
 static size_t take_overdue(pd_waiter **list, uint64_t step, pd_waiter **overdue)
 {
     size_t n = 0;
@@ -359,9 +359,9 @@ static size_t take_overdue(pd_waiter **list, uint64_t step, pd_waiter **overdue)
 
 /* Fails the requests in a list that wait for round `step` or an earlier one. Returns how many waiters the list had.
  *
- * A request that fails is removed from all lists with all its pieces, and its callback may end other requests, which
- * are removed from the list of overdue waiters, too. So the head of that list is always valid. Each waiter is visited
- * once. */
+ * The overdue waiters are first moved to a list of their own. A request that fails is removed from all lists with all
+ * its pieces. The callback `failed` may end other requests, which leave their lists, too. So the head of the list of
+ * overdue waiters is always valid. */
 static size_t fail_waiters(pd_version_table *versions, pd_waiter **list, uint64_t step, const pd_error *err)
 {
     pd_waiter *overdue = NULL;

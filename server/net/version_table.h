@@ -83,7 +83,7 @@ void pd_version_table_settle(pd_version_table *versions, uint32_t number, size_t
 void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, uint64_t step);
 /* Returns the durable step of a job; 0: there is none. */
 uint64_t pd_version_table_durable(const pd_version_table *versions, uint32_t number);
-/* Returns whether the version table would answer a request at once, without waiting for a round. */
+/* Returns whether pd_version_table_wait would return true for a request: all its pieces could be answered at once. */
 bool pd_version_table_would_answer(const pd_version_table *versions, uint32_t number, const pd_wait *wait);
 
 /* Puts a request on the version table, where its pieces wait for their parameters, which must have entries. Returns
@@ -98,7 +98,8 @@ void pd_version_table_forget(pd_version_table *versions, pd_wait *wait);
 void pd_version_table_unref(pd_version_table *versions, pd_waiter *waiter);
 
 /* Stores a closed round or newly published weights, and answers the requests that waited for them. Takes over the
- * references in `closed` to weights, to the reason of a refusal, and to averaged scalars. */
+ * references in `closed`: to the weights and, if a round has closed, to the reason of a refusal, the averaged scalars
+ * and the ranks that were counted. */
 void pd_version_table_close(pd_version_table *versions, uint32_t number, pd_closed *closed);
 /* Fails the requests of a job that wait for round `step` or an earlier one, because a deadline has passed. The callback
  * `failed` may end other requests, but must not put new ones on the version table. Returns how many waiters it visited;
