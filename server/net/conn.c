@@ -157,9 +157,10 @@ void pd_conn_drop_incoming(pd_conn *conn)
 bool pd_conn_is_late(const pd_conn *conn)
 {
     const pd_incoming *incoming = &conn->incoming;
+    const pd_pending *pending = incoming->pending;
 
-    return incoming->pending != NULL && incoming->mark < conn->overdue.since &&
-           incoming->pending->wait.step <= conn->overdue.step;
+    if (pending == NULL || !(pd_method_pushes(pending->method) || pending->method == PD_INIT)) return false;
+    return incoming->mark < conn->overdue.since && pending->wait.step <= conn->overdue.step;
 }
 
 pd_conn *pd_conn_new(pd_daemon *daemon, const pd_framer_user *frames, const char *peer)
