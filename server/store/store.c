@@ -129,7 +129,8 @@ static void queue_unchanged(pd_store *store, pd_job *job, uint64_t now_ns)
     job->due.queued = true;
 }
 
-/* Returns when the identity of a job had its last turn. A job that has no owner is an identity of its own. */
+/* Returns the number of the batch in which the identity that owns the job last had its turn. A job without an owner
+ * counts as an identity of its own. */
 static uint64_t party_turn(const pd_job *job)
 {
     return job->owner != NULL ? pd_owner_turn(job->owner) : job->due.turn;
@@ -189,8 +190,8 @@ static void begin_last_checkpoints(pd_store *store, uint64_t now_ns)
     }
 }
 
-/* Does what may be necessary after any request, batch or deadline: looks for ranks over quota, and answers drain
- * requests. */
+/* Does what may be necessary after any request, batch or deadline: looks for ranks over quota, publishes the figures of
+ * jobs; while the server drains, begins last checkpoints and answers the drain requests. */
 static void settle(pd_store *store, uint64_t now_ns)
 {
     look_again(store, now_ns);
@@ -228,8 +229,8 @@ static void drop(pd_store *store, pd_request *request)
     pd_request_free(request);
 }
 
-/* Returns published versions that the loop thread has released to their buffer pools. A published version knows its
- * pools, since its parameter may be freed already. */
+/* Takes published versions back that the loop thread has released, and returns their buffers to their pools. A
+ * published version knows its pools, since its parameter may be freed already. */
 static void released(pd_request *request)
 {
     pd_published *next;
@@ -514,7 +515,7 @@ void pd_store_tick(pd_store *store, uint64_t now_ns)
         store->unknown = false;
         HASH_ITER(hh, store->jobs.names, job, next) note_deadline(store, job);
     }
-    /* A job may have its next deadline at once, so the loop ends after as many turns as there are jobs. */
+    /* A job may be due again at once, so the loop handles at most as many deadlines as there are jobs. */
     for (uint32_t n = store->jobs.n; n > 0 && store->deadlines != NULL && store->deadlines->deadline.at_ns <= now_ns;
          n--)
         tick(store, store->deadlines, now_ns);

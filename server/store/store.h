@@ -51,13 +51,15 @@ int pd_store_restore(pd_store *store, const pd_checkpoint_image *kept, uint64_t 
  * again. After an error in a record of decisions, none of the decisions applies. */
 int pd_store_replay(pd_store *store, const pd_wal_record *record, uint64_t now_ns, bool *unchanged, pd_error *err);
 
-/* Returns the number of jobs that lose steps, or other changes of their state, if the server stops now. */
+/* Returns the number of jobs that would lose steps, or other changes of their state, if the server stopped now. */
 size_t pd_store_count_losing(const pd_store *store);
 
 /* Takes and returns the effects that were made so far, oldest first, linked by mail.next; NULL: none. */
 pd_effect *pd_store_effects(pd_store *store);
 
-/* Bytes of memory that the store uses, by purpose, for operators and limits. */
+/* Bytes of memory that the store uses. weights: published weights as float32; accumulators: sums of contributions;
+ * state: optimizer state; published_list: all other buffers of the pools, in use or idle; held: frames that are not
+ * summed yet. */
 typedef struct pd_store_bytes {
     uint64_t weights, accumulators, state, published_list, held;
 } pd_store_bytes;

@@ -246,7 +246,7 @@ static int take_run(pd_job *job, const pd_request *hello, pd_error *err)
     return PD_OK;
 }
 
-/* Checks that one more job is allowed. Jobs that are over end for it. */
+/* Checks that one more job is allowed. Ends jobs that are over if the new one needs their place. */
 static int check_jobs(pd_store *store, const pd_request *request, pd_error *err)
 {
     const pd_owner *owner = pd_owner_find(&store->owners, pd_job_owner_identity(request));
@@ -306,7 +306,7 @@ static bool rejoins_nothing(const pd_request *hello, const pd_job *job)
            (job == NULL || (hello->u.hello.creator != 0 && hello->u.hello.creator != job->saved.creator));
 }
 
-/* Replaces a restored job by one with the number of workers that this Hello brings. */
+/* Resizes a restored job to the number of workers that this Hello gives. */
 static int change_world(pd_store *store, pd_job **job, const pd_request *request, uint64_t now_ns, pd_error *err)
 {
     const pd_job_env env = pd_store_env(store);
@@ -319,8 +319,8 @@ static int change_world(pd_store *store, pd_job **job, const pd_request *request
     return rc;
 }
 
-/* Checks that the worker's Hello describes the job, or lets a restored job take over its number of workers. If it does
- * not, and the job has no workers at present, the error says so. */
+/* Checks that the worker's Hello describes the job. If the job was restored, no worker has joined it since, and the
+ * Hello gives another number of workers, resizes the job instead. The error says if the job has no workers now. */
 static int agree(pd_store *store, pd_job **job, const pd_request *request, uint64_t now_ns, pd_error *err)
 {
     int rc = pd_may_resize(*job, request) ? change_world(store, job, request, now_ns, err)
@@ -350,7 +350,7 @@ static int decide(const pd_store *store, pd_job *job, const pd_request *request,
     *creates = job == NULL;
     if (job == NULL) return request->u.hello.joins ? wait_for_creator(request, err) : PD_OK;
     if (request->rank < job->steps.members.ranks) rc = pd_rank_admits(job, request, store->roles != NULL, err);
-    /* A superseded process hears first whether it describes the job, and then that it stays out. */
+    /* PD_ABORTED: the process is superseded. The caller checks its Hello before it refuses the process. */
     if (rc == PD_ABORTED) return PD_OK;
     return rc == PD_OK ? apply_table(job, request, now_ns, creates, err) : rc;
 }

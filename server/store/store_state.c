@@ -30,7 +30,7 @@ void pd_store_forget_deadlines(pd_store *store)
     HASH_ITER(hh, store->jobs.names, job, next) pd_deadlines_set(&store->deadlines, job, UINT64_MAX);
 }
 
-/* Ends a job. `stops` says whether it ends only because the server stops, so that a restart must bring it back. */
+/* Ends a job. `stops`: the job ends only because the server stops, so a restart must bring it back. */
 static void end(pd_store *store, pd_job *job, bool stops, const pd_error *err)
 {
     pd_store_forget(store, job);
@@ -84,8 +84,8 @@ bool pd_store_end_oldest(pd_store *store, const pd_budget *of, const pd_account 
     return true;
 }
 
-/* Returns how many bytes of the budget `tight` belong to exports of weights, and to jobs that may end for the account
- * `except`. */
+/* Returns how many bytes of the budget `tight` become free if all exports of weights end, and all jobs that may end to
+ * make room for the job with the account `except`. */
 static uint64_t bytes_to_spare(const pd_store *store, const pd_account *except, const pd_budget *tight)
 {
     uint64_t bytes = 0;
@@ -109,7 +109,8 @@ static bool end_export(pd_store *store, const pd_budget *tight)
     return false;
 }
 
-/* Ends an export of weights, or a job that is over, unless all of them together would not make enough room. */
+/* Ends one export of weights, or one job that is over, and returns true. Ends nothing and returns false if ending all
+ * of them would not make room in the budget `tight` for `more` further bytes of `account`. */
 static bool relieve(void *arg, const pd_account *account, const pd_budget *tight, uint64_t more)
 {
     pd_store *store = arg;

@@ -12,7 +12,7 @@ typedef struct pd_store pd_store;
 
 struct pd_store {
     pd_store_config config;
-    pd_job_values presets;
+    pd_job_values presets; /* values of the job keys that a Hello does not set */
     pd_effects outbox;
     pd_buffer_pools pools;
     pd_budget budget;
@@ -21,7 +21,7 @@ struct pd_store {
     pd_sums sums; /* memory for the sums of the present batch of work */
     pd_collect_batch collecting;
     pd_jobs jobs;
-    pd_job *due;       /* jobs that have work */
+    pd_job *due;       /* queue of the jobs that have work */
     uint64_t turns;    /* number of batches of work that all jobs together have had */
     pd_job *deadlines; /* the job with the earliest deadline: jobs.h; NULL: no job has one */
     bool unknown;      /* true: deadlines of some jobs, such as those made from images, are not computed yet */

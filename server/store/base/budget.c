@@ -31,7 +31,8 @@ static uint64_t kept(const pd_quota *quota)
     return quota->held < quota->reserve ? quota->held : quota->reserve;
 }
 
-/* Computes again how many bytes are reserved for a rank, after its reserve or the bytes of its frames have changed. */
+/* Computes quota->reserved again, after the rank's reserve or the bytes of its frames have changed, and adds the
+ * difference to the sums of `ingest` and of the identity's share. */
 static void settle(pd_ingest *ingest, pd_quota *quota)
 {
     uint64_t now = kept(quota);

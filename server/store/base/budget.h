@@ -88,7 +88,7 @@ typedef struct pd_ingest {
     uint64_t n_ranks;  /* number of ranks whose pd_quota.reserved is not 0 */
     uint64_t held;     /* bytes of frames that were received and are not summed yet */
     bool exhausted;    /* the loop thread has blocked a connection because the whole budget is used */
-    /* reserves have grown or a connection was blocked, so the store must look again which ranks use up their share */
+    /* reserves have grown or a connection was blocked, so the store must find out again which ranks are over quota */
     bool grown;
 } pd_ingest;
 
@@ -97,7 +97,7 @@ typedef struct pd_ingest_share {
     uint64_t limit, reserved; /* bytes */
 } pd_ingest_share;
 
-/* How much of the ingest budget one rank reserves and uses. Initialize with zeros. */
+/* How much of the ingest budget one rank has reserved and uses. Initialize with zeros. */
 typedef struct pd_quota {
     pd_ingest_share *share; /* the owner's share, which counts the reserve, too; NULL: the job has no owner */
     uint64_t conn;          /* number of the connection to which the loop thread charges the rank's frames */
@@ -110,10 +110,11 @@ typedef struct pd_quota {
     bool stalled;
 } pd_quota;
 
-/* Return how many more bytes can be reserved: of the whole budget, and of the share of an identity. */
+/* Return how many more bytes can be reserved of the whole budget (pd_ingest_room) or of the share of an identity
+ * (pd_ingest_share_room). */
 uint64_t pd_ingest_room(const pd_ingest *ingest);
 uint64_t pd_ingest_share_room(const pd_ingest_share *share);
-/* Counts the reserve of a rank in the share of an identity, too, from now on. */
+/* Counts the rank's reserve, from now on, in `share` also: the share of the identity that owns its job. */
 void pd_quota_join(pd_quota *quota, pd_ingest_share *share);
 /* Reserves `bytes` of the ingest budget for a rank. With 0 bytes it ends the reservation. */
 void pd_quota_take(pd_ingest *ingest, pd_quota *quota, uint64_t bytes);

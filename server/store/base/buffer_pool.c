@@ -140,7 +140,7 @@ static void free_buffer(const buffer_kind *kind, void *at)
     free(at);
 }
 
-/* Takes an idle buffer out of the pool, one with pages if there is one. */
+/* Takes an idle buffer out of the pool: if possible, one that has not lost its pages (erase_idle). */
 static void *take_idle(pd_buffer_pool *pool)
 {
     pool->n_idle--;

@@ -21,7 +21,7 @@ typedef struct pd_shared_weights pd_shared_weights;
  * versions of the weights in two element types; unwritten pages take no memory. The caller has one reference.
  * PD_UNAVAILABLE: the system gives no shared memory. PD_NO_MEMORY. */
 int pd_shared_weights_new(pd_shared_weights **out, uint64_t elements, uint64_t params, pd_error *err);
-/* Returns the bytes of pages that the segment would keep if the caller dropped its reference. Accepts NULL. */
+/* Returns the bytes of memory that the segment would still take if the caller dropped its reference. Accepts NULL. */
 uint64_t pd_shared_weights_left(const pd_shared_weights *shared);
 /* Drops a reference. The last one unmaps the segment and frees its pages. Accepts NULL. */
 void pd_shared_weights_unref(pd_shared_weights *shared);
@@ -63,7 +63,7 @@ void pd_buffer_pool_leave(pd_buffer_pool *pool);
 /* Returns a buffer from the pool, or a new one. Its content is undefined; it is aligned to 64 bytes. NULL: out of
  * memory. */
 void *pd_buffer_pool_take(pd_buffer_pool *pool);
-/* Returns a buffer to its pool. Accepts NULL. */
+/* Returns a buffer to its pool, which frees it if it has idle buffers enough. Accepts NULL for `at`. */
 void pd_buffer_pool_give(pd_buffer_pool *pool, void *at);
 /* Returns the bytes of a pool's struct, without its buffers. */
 uint64_t pd_buffer_pool_own_bytes(void);

@@ -46,6 +46,7 @@ typedef struct pd_worker_state {
     size_t bytes;
 } pd_worker_state;
 
+/* A checkpoint of a job, or the notice that a job has ended (`ended`). */
 typedef struct pd_checkpoint_image {
     char *job;        /* name of the job */
     uint32_t number;  /* number of the job in this daemon; 0 in a checkpoint that was read from the disk */
@@ -59,7 +60,7 @@ typedef struct pd_checkpoint_image {
     uint32_t n_params;
     pd_worker_state *worker_states; /* at most one for each rank, in the order of the ranks */
     uint32_t n_worker_states;
-    void *memory; /* a checkpoint from the disk: one block with the weights of all parameters; else NULL */
+    void *memory; /* a checkpoint from the disk: one allocation with the weights of all parameters; else NULL */
     /* Reads the state of parameter i from the disk into params[i].state, where it stays until the next call. So a
      * restored job and its checkpoint do not both take memory for all states. Call it for i = 0, 1, 2, ...; with i =
      * n_params it checks that the file was intact. NULL: the states are in memory. */

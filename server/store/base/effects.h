@@ -27,7 +27,7 @@ pd_effect *pd_answer(pd_request *request, pd_effect_kind kind);
 void pd_answer_ok(pd_effects *outbox, pd_request *request);
 void pd_answer_error(pd_effects *outbox, pd_request *request, const pd_error *err);
 
-/* Queues a line for the log. The line is lost if out of memory.
+/* Adds a line for the log to the outbox. The line is lost if out of memory.
  *
  * The log prints `facts` (job, rank, step) in front of the message, so the message does not repeat them:
  * pd_say(outbox, PD_SAY_INFO, (pd_log_facts){ .job = name, .rank = &rank }, "%s has left", label). */
@@ -57,7 +57,7 @@ typedef struct pd_request_queue {
 void pd_request_queue_add(pd_request_queue *queue, pd_request *request);
 /* Removes and returns the oldest request; NULL: the queue is empty. */
 pd_request *pd_request_queue_take(pd_request_queue *queue);
-/* Empties a queue, and returns its requests. */
+/* Empties a queue, and returns its requests as a queue of their own. */
 pd_request_queue pd_request_queue_take_all(pd_request_queue *queue);
 /* Returns the request after this one in its queue; NULL: there is none. */
 static inline pd_request *pd_request_next(const pd_request *request)

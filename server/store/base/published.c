@@ -14,9 +14,8 @@ typedef struct shelved {
     pd_unread *unread; /* counts the version as unread, since it was replaced; NULL: it is not counted */
 } shelved;
 
-/* Counts the structs of two published versions and of two buffer pools, and the
- * padding of five buffers: one buffer holds the sum of gradients, and each published version has two, for float32
- * weights and for weights of one other element type. */
+/* Counts the structs of two published versions and of two buffer pools, and the padding of five buffers: one with the
+ * sum of gradients, and two of each published version, for float32 weights and for weights of another element type. */
 uint64_t pd_published_own_bytes(void)
 {
     enum { ALLOCATOR = 16, BUFFERS = 5, BUFFER_END = 160 };
@@ -105,7 +104,7 @@ void pd_published_returned(pd_published *published)
     pd_published_unref(published);
 }
 
-/* Before the job's end, `account` is charged; after it, `all` and `whose` are charged. */
+/* Unread weights are charged to `account` before the job's end, and to the budgets `all` and `whose` after it. */
 struct pd_unread {
     pd_account *account; /* account of the job; NULL once the job has ended */
     bool left;           /* `account` is not charged any more, because the job ends or has ended */

@@ -29,16 +29,16 @@ void pd_unread_publish(pd_unread *unread, uint64_t now, uint64_t before);
 void pd_unread_add(pd_unread *unread, uint64_t bytes);
 /* Counts `bytes` fewer of unread weights. Drops the reference of pd_unread_add. */
 void pd_unread_remove(pd_unread *unread, uint64_t bytes);
-/* Returns the bytes of unread weights beyond the allowance, if the budget of the job's owner or of all jobs is
- * exceeded; 0: the job may begin steps. Accepts NULL. */
+/* Returns whether unread weights stop the job: if the budget of its owner or of all jobs is exceeded, returns the bytes
+ * of the job's unread weights beyond the allowance; otherwise 0: the job may begin steps. Accepts NULL. */
 uint64_t pd_unread_stops(const pd_unread *unread);
 
 /* Stops charging the job's account, because the job is about to give all its bytes back. Accepts NULL. */
 void pd_unread_leave(pd_unread *unread);
 /* Charges the job's account again, after pd_unread_leave. Accepts NULL. */
 void pd_unread_return(pd_unread *unread);
-/* Stores the bytes of the job's segment of shared memory (buffer_pool.h), which stays as long as an answer refers to
- * weights in it. They are charged after the job's end. */
+/* Stores `bytes`, the size of the job's segment of shared memory (buffer_pool.h), to charge it after the job's end. The
+ * segment stays as long as an answer refers to weights in it. */
 void pd_unread_note_segment(pd_unread *unread, uint64_t bytes);
 /* Drops the job's reference, because the job has ended. `owner` is the job's owner; NULL: it has none. `unread` may be
  * NULL. */
@@ -59,8 +59,8 @@ pd_published *pd_published_new(pd_buffer_pool *const pool[4], int64_t elements);
 /* Adds a buffer of another element type to a published version that is not published yet. PD_NO_MEMORY: the published
  * version is unchanged. */
 int pd_published_widen(pd_published *published, pd_dtype dtype, pd_buffer_pool *pool);
-/* Records that `now` is published in place of `before`. From now on `before` counts as unread, until the loop thread
- * has returned it. Either may be NULL. */
+/* Marks `now` as published in place of `before`. From now on `before` counts as unread, until the loop thread has
+ * returned it. Either may be NULL. */
 void pd_published_replace(pd_unread *unread, pd_published *now, pd_published *before);
 /* Drops the loop thread's reference to a published version that it has returned, which is unread no longer. */
 void pd_published_returned(pd_published *published);

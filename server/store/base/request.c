@@ -147,7 +147,7 @@ pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket
     return effect;
 }
 
-/* Turns an effect into a request in the same memory. The request is about `job` and asks for no answer. */
+/* Turns an effect into a request about the job number `job`, in the same memory. The request asks for no answer. */
 static pd_request *become(pd_effect *effect, pd_request_kind kind, uint32_t job)
 {
     pd_request *request = (pd_request *)(void *)effect;

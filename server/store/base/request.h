@@ -43,7 +43,7 @@ typedef struct pd_buffer {
     uint64_t charged; /* bytes charged to the connection for this payload; 0: it lies in the worker's memory */
     size_t size;      /* number of bytes of the payload */
     uint8_t *at;      /* the payload, aligned to 64 bytes */
-    unsigned refs;    /* number of chunks in the payload that are not summed yet; only the owning thread reads it */
+    unsigned refs;    /* number of contributions in the payload that are not summed yet; only its owner reads it */
     void *lender; /* used by the loop thread: the worker's shared memory in which the payload lies, so that the worker
                        * can still change it. NULL: the payload lies in memory of the daemon */
 } pd_buffer;
@@ -79,8 +79,8 @@ typedef struct pd_param_decl {
     bool ranged;
     /* model state (such as running statistics): averaged, not trained; optimizer rules do not apply */
     bool model_state;
-    /* Filled in by the step thread: 1 + index of the optimizer rule that applies; 1 + index of the job's parameter with
-     * this name. 0: not looked up yet, or there is none. */
+    /* Filled in by the step thread. `rule`: 1 + index of the optimizer rule that applies; `found`: 1 + index of the
+     * job's parameter with this name. 0: not looked up yet, or there is none. */
     uint16_t rule;
     uint32_t found;
     int64_t start, end;
@@ -111,14 +111,15 @@ typedef enum pd_request_kind {
     PD_REQ_INFO, /* an operator asks for a list: status, jobs, params, workers, roots, settings or state */
     PD_REQ_DROP, /* an operator ends a job */
     PD_REQ_SET,  /* an operator sets hyperparameters while the job runs */
-    /* the server is about to stop: begin no new steps; answered when the steps under way have ended */
+    /* the server is about to stop: jobs begin no new steps; answered when the steps under way have ended */
     PD_REQ_DRAIN,
     PD_REQ_IMPORT, /* an operator loads optimizer state into a job: import.h */
     PD_REQ_LIMITS, /* from the loop thread: the operator has changed limits for all jobs; no answer */
     PD_REQ_ROLES, /* from the loop thread: roles and quotas of identities, at the start and after a reload; no answer */
-    PD_REQ_EXPORT, /* an operator reads weights or optimizer state: export.h */
+    PD_REQ_EXPORT, /* an operator reads weights or optimizer state of a job: export.h */
     PD_REQ_SHARE,  /* a worker asks for the segment of shared memory that has its job's weights */
-    /* a connection is blocked because frames use too much memory (job 0: that of an operator); no answer */
+    /* from the loop thread: it has blocked a connection because frames use too much memory (job 0: the connection is
+     * an operator's); no answer */
     PD_REQ_STALLED,
     PD_REQ_WORKER_STATE,     /* a worker stores its worker state with a step */
     PD_REQ_GET_WORKER_STATE, /* a worker asks for its worker state */
@@ -247,7 +248,8 @@ typedef struct pd_request {
             char *identity;
         } info;
         struct {
-            /* longest duration of the drain: it fails if rounds are still open then. In the store: the point of time */
+            /* longest duration of the drain, which fails if rounds are still open then. The store puts the point of
+             * time at which the drain fails in its place */
             uint64_t deadline_ns;
             uint64_t keep_ns; /* longest time that the answer then waits for the last checkpoints of jobs */
         } drain;
@@ -260,7 +262,8 @@ typedef struct pd_request {
             uint64_t from_step; /* first step with the new values; 0: the next step of each parameter */
             /* the members below belong to the step thread, while the command waits for the disk: job/pending_sets.h */
             struct pd_set_result *result; /* what the command has changed */
-            /* number of the record of decisions that has the command; time at which the command waits no longer */
+            /* `entry`: number of the record of decisions that has the command; `until_ns`: time at which the command
+             * gets an error if the record is not durable */
             uint64_t entry, until_ns;
             bool in_head; /* the checkpoint that is being made has the command's values */
         } set;
@@ -539,9 +542,9 @@ pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket
 /* Turns a PD_EFF_WRITE_CHECKPOINT into a PD_REQ_CHECKPOINT_WRITTEN in the same memory, so it cannot fail. Takes
  * ownership of the effect. */
 pd_request *pd_effect_become_checkpointed(pd_effect *effect);
-/* Turns a PD_EFF_WAL into a PD_REQ_WAL in the same way. Takes ownership of the effect. */
+/* Turns a PD_EFF_WAL into a PD_REQ_WAL in the same memory. Takes ownership of the effect. */
 pd_request *pd_effect_become_wal(pd_effect *effect);
-/* Turns a PD_EFF_TASK into a PD_REQ_TASK in the same way. Takes ownership of the effect. */
+/* Turns a PD_EFF_TASK into a PD_REQ_TASK in the same memory. Takes ownership of the effect. */
 pd_request *pd_effect_become_task(pd_effect *effect);
 
 #endif

@@ -36,7 +36,7 @@ const char *pd_role_name(pd_role role)
 #define BLANKS " \t\r"
 enum { MOST_WORDS = 8 };
 
-/* A text that is being read. */
+/* The text of roles while it is being read. */
 typedef struct reading {
     const char *name; /* what errors call the text */
     unsigned number;  /* number of the present line */
@@ -140,7 +140,7 @@ static int read_quota(const reading *r, line *to, char *const *words, size_t n)
     return rc;
 }
 
-/* Returns whether all words of a line are printable. */
+/* Returns whether all words of a line are printable UTF-8. */
 static bool is_printable(const char *text)
 {
     size_t n;

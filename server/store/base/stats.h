@@ -87,8 +87,9 @@ typedef struct pd_param_info {
     char name[PD_NAME_MAX + 1];
     char optimizer[64];
     pd_shape shape;
+    /* step: last closed step; version: step of the published weights; count: the optimizer's count of steps */
     uint64_t step, version, count, skipped, refused_steps, contributions, state_bytes;
-    bool initialised;
+    bool initialised;  /* the parameter has initial weights */
     char missing[128]; /* ranks that the parameter's open round waits for, such as "1,3"; "": no round is open */
     uint64_t roots, roots_failing; /* number of the parameter's matrix roots; number of those whose last task failed */
     /* number of preconditioner tasks that have failed; how often a step waited for a root */
@@ -113,7 +114,7 @@ typedef struct pd_root_info {
     pd_shape shape; /* shape of the root */
     /* condition number and error of the root computed last, even if not used; 0: unknown */
     double condition, error;
-    /* error of the root in the slot of errors, which some optimizers have for operators; negative: this one has none */
+    /* error of the root in the optimizer's slot of errors (pd_plan.errors_slot); negative: it has no such slot */
     double kept_error;
     /* number of steps since the statistics were taken from which the root in use was computed */
     uint64_t age;
@@ -130,7 +131,7 @@ typedef struct pd_state_info {
     int number, block;
     pd_shape shape;
     uint64_t bytes;
-    bool kept; /* the tensor has errors of roots, for operators (pd_plan.errors_slot); training does not need it */
+    bool kept; /* the tensor has the errors of roots (pd_plan.errors_slot): operators read it, training does not */
     /* follows[i], if `follows_known`, is the parameter's dimension to which the tensor's dimension i belongs; -1:
      * none */
     bool follows_known;
@@ -227,7 +228,7 @@ typedef struct pd_histogram {
 /* The phases of a step of a job, whose times are measured. A step is one round of each parameter. */
 typedef enum pd_step_phase {
     PD_PHASE_WAIT,    /* from the first contribution to the step to the last one */
-    PD_PHASE_SUM,     /* adding contributions up */
+    PD_PHASE_SUM,     /* aggregating contributions */
     PD_PHASE_STEP,    /* clipping and optimizers */
     PD_PHASE_PUBLISH, /* converting and publishing weights */
     PD_PHASES

@@ -34,8 +34,8 @@ typedef struct pd_store_config {
     pd_trace_user *trace; /* takes the events for the trace file; NULL: there is no trace file */
     void *trace_arg;      /* passed to trace; borrowed */
     bool keeps;           /* there is a checkpoint writer with a directory, so jobs may have checkpoints */
-    /* jobs that are restored from a checkpoint have their weights in shared memory, because the server listens on a
-     * Unix socket: it is not known yet whether their workers will use it */
+    /* the server listens on a Unix socket: jobs that are restored from a checkpoint have their weights in shared
+     * memory, since their workers may come through this socket */
     bool shares;
     /* Called while a job is restored, with memory that will soon be written for the first time: another thread may
      * populate its pages before. With 0 bytes: the memory of the last call must not be accessed any more. NULL: nobody

@@ -6,8 +6,8 @@
  * can be summed up to its lowest missing rank.
  *
  * A rank contributes every element of a parameter, or, if the parameter is ranged, the range of elements that the rank
- * has declared. A chunk without any element of this range does not wait for the rank. The policy decides for which of
- * the other ranks a chunk waits. */
+ * has declared. A chunk waits only for ranks that contribute elements of it; the policy (pd_policy) decides for which
+ * of these. */
 #ifndef PD_ROUND_H
 #define PD_ROUND_H
 
@@ -40,8 +40,8 @@ typedef enum pd_overdue {
     PD_OVERDUE_CLOSE,  /* pd_round.closing is set: the round is complete with the contributions that have come */
 } pd_overdue;
 
-/* Which contributions a round takes, when it is complete, and what happens at its deadline. Nothing else in the store
- * compares numbers of ranks. */
+/* Decides which contributions a round takes, when it is complete, and what happens at its deadline. No other code of
+ * the store decides that. */
 typedef struct pd_policy {
     const char *name; /* value of the job key `rounds` */
     /* `closed` is the parameter's last closed step, so its open round is that of step `closed` + 1. */
@@ -65,23 +65,24 @@ typedef struct pd_rank_range {
     int64_t start, end;
     bool known;           /* until the rank has declared its range, it may contribute any elements */
     uint64_t initialiser; /* nonce of the process that last sent initial weights for this range */
-    /* Entries of three lists of ranks: entry i of each is stored in the range of rank i. by_start and by_end list the
-     * ranks whose range is known and not empty, sorted by start and by end; `swept` is the list of a sweep
-     * (round_ranges.h). */
+    /* These members belong to the array pd_ranges.at, not to this rank: at[i].by_start is the rank whose range has the
+     * i-th smallest start, at[i].by_end the rank with the i-th smallest end (among ranges that are known and not
+     * empty). at[i].swept is the i-th rank of a sweep (round_ranges.h). */
     uint32_t by_start, by_end, swept;
 } pd_rank_range;
 
 /* The ranges that all ranks have declared of one parameter. */
 typedef struct pd_ranges {
     pd_rank_range *at;  /* by rank; NULL: the parameter is not ranged */
-    uint32_t n_known;   /* ranks whose range is known */
-    uint32_t n_ordered; /* ranks whose range is known and not empty */
+    uint32_t n_known;   /* number of ranks whose range is known */
+    uint32_t n_ordered; /* number of ranks whose range is known and not empty */
 } pd_ranges;
 
-/* Count the ranges whose start, or whose end, is at most element `most`. */
+/* Return the number of known, not empty ranges whose start (pd_ranges_starting) or end (pd_ranges_ending) is at most
+ * `most`. */
 uint32_t pd_ranges_starting(const pd_ranges *ranges, int64_t most);
 uint32_t pd_ranges_ending(const pd_ranges *ranges, int64_t most);
-/* Return the i-th smallest start or end; i from 0 to n_ordered - 1. */
+/* Return the i-th smallest start (pd_ranges_start) or end (pd_ranges_end) of these ranges; i is less than n_ordered. */
 static inline int64_t pd_ranges_start(const pd_ranges *ranges, uint32_t i)
 {
     return ranges->at[ranges->at[i].by_start].start;
@@ -128,7 +129,7 @@ typedef struct pd_contribution {
     double weight;    /* the weight: a number of examples */
 } pd_contribution;
 
-/* In which queue of pd_steps a chunk is. */
+/* The queue that a chunk is in: a member of pd_chunk_queues (step/steps.h); NOWHERE: in none. */
 typedef enum pd_chunk_list {
     PD_CHUNK_NOWHERE,
     PD_CHUNK_PARTIAL,
@@ -137,28 +138,29 @@ typedef enum pd_chunk_list {
     PD_CHUNK_FULL
 } pd_chunk_list;
 
+/* One chunk of a parameter, with what the ranks have contributed to it in the present round. */
 typedef struct pd_chunk {
-    struct pd_chunk *prev, *next;
+    struct pd_chunk *prev, *next; /* links in the queue `list` */
     struct pd_param *param;
     pd_contribution *contributions; /* one for each rank */
     int64_t first, n;               /* first element of the chunk, and its number of elements */
     /* number of ranks that have contributed to the chunk, have reported no gradient, or have no element of the chunk */
     uint32_t came;
-    /* `prefix` is the number of the first ranks that have given what they have to: the ranks 0 to prefix - 1 all have
-     * contributed, have reported no gradient, or have no element of the chunk. So their contributions can be summed,
-     * which is done in rank order. */
+    /* Each of the ranks 0 to prefix - 1 has contributed to the chunk, has reported no gradient, or has no element of
+     * the chunk. So their contributions can be summed, in rank order. */
     uint32_t prefix;
-    uint32_t summed; /* the contributions of the ranks 0 to summed - 1, as far as there are any, are in the sum */
+    uint32_t summed; /* the sum has the contributions of the ranks 0 to summed - 1 */
     /* number of elements of the chunk, from its first one on, whose median or trimmed mean is computed */
     int64_t collected;
     uint64_t seen; /* number of the last frame that brought elements of this chunk (pd_job_counts.frames) */
     uint8_t list;  /* queue that the chunk is in (pd_chunk_list) */
 } pd_chunk;
 
+/* The round of one parameter that collects contributions to its next step. It is reset when that step is closed. */
 typedef struct pd_round {
     const pd_policy *policy;
     const pd_membership *members; /* the ranks of the job, and which of them are expected to contribute */
-    /* the chunks of the parameter, in order; their contributions are one array, too */
+    /* the chunks of the parameter, in order; their contributions lie in one array, chunk after chunk */
     pd_chunk *chunks;
     pd_ranges ranges;
     int64_t elements, chunk_elements;
@@ -166,8 +168,7 @@ typedef struct pd_round {
     uint32_t missing;  /* number of chunks that wait for some rank */
     uint32_t unsummed; /* number of chunks whose sum (or other aggregate) is not finished */
     bool open;         /* the round is open: its first contribution has come */
-    /* The deadline has passed, and the policy has decided that the round closes with the contributions that have
-     * come. */
+    /* the round closes with the contributions that have come, and does not wait for others (pd_contribute_no_more) */
     bool closing;
     bool finite; /* no finished sum of the round has an infinity or NaN */
     /* largest magnitude of the aggregate, as far as it is finished (pd_largest); clipping scales it, too */
@@ -237,7 +238,8 @@ bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_contributi
 /* Sets a rank's contribution from state HELD back to EMPTY. The caller has released its frame. */
 void pd_round_take_back(pd_round *round, pd_chunk *chunk, uint32_t rank);
 
-/* Return whether all contributions that the chunk needs, or that the whole round needs, have come. */
+/* Return whether all contributions have come that the chunk (pd_chunk_is_complete) or the whole round
+ * (pd_round_is_complete) waits for. */
 static inline bool pd_chunk_is_complete(const pd_round *round, const pd_chunk *chunk)
 {
     return round->policy->chunk_is_complete(round, chunk);
@@ -263,9 +265,9 @@ pd_contribution *pd_round_first_contribution(pd_round *round, uint32_t rank);
 /* Writes the numbers of the ranks that the open round still waits for, as "1,3". The text is empty if the round waits
  * for none or is not open, and ends in "..." if `size` is too short. Returns `text`. */
 char *pd_round_missing(const pd_round *round, char *text, size_t size);
-/* Return whether the rank has sent nothing for this parameter in this round, neither a gradient nor a report that it
- * has none (a rank without elements of the parameter is not silent); and whether a push of the rank to this round was
- * refused and not sent again. */
+/* pd_round_is_silent returns whether the rank has sent neither a gradient of the parameter in this round, nor a report
+ * that it has none. A rank that contributes no element of the parameter is never silent. pd_round_was_refused returns
+ * whether a push of the rank to this round was refused and not sent again. */
 bool pd_round_is_silent(const pd_round *round, uint32_t rank);
 bool pd_round_was_refused(const pd_round *round, uint32_t rank);
 /* Returns whether the round waits for the rank: the rank is expected, and has not sent some chunk of its elements. */

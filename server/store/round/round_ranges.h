@@ -14,12 +14,12 @@ pd_range pd_round_common_range(const pd_round *round, int64_t first, int64_t end
 bool pd_round_covers(const pd_round *round, uint32_t rank, pd_range range);
 uint32_t pd_round_count_covering(const pd_round *round, pd_range range);
 
-/* Finds the first gap: elements [gap->start, gap->end) that are in no known range. With `given`, ranges of ranks that
- * have reported no gradient count as missing, too. Returns false if there is none. */
+/* Finds the first gap: elements [gap->start, gap->end) that no known range has. If `given` is true, the ranges of ranks
+ * that have reported no gradient do not count. Returns false if there is no gap. */
 bool pd_round_gap(const pd_round *round, bool given, pd_rank_range *gap);
 
-/* How much of the parameter has a gradient in a complete round. NOTHING: every rank has reported that it has none.
- * PART: for some elements, all ranks that contribute them have reported so. */
+/* How much of the parameter has a gradient in a complete round. NOTHING: no element, since every rank has reported that
+ * it has no gradient. PART: some elements have none, since all ranks that contribute them have reported so. */
 typedef enum pd_given { PD_GIVEN_NOTHING, PD_GIVEN_PART, PD_GIVEN_ALL } pd_given;
 pd_given pd_round_given(const pd_round *round);
 

@@ -19,7 +19,7 @@
 #include "adasum.h"
 #include "steps.h"
 
-/* A unit: a share of an Adasum, of a median or trimmed mean, or of a spill. */
+/* A unit: what one thread computes at a time of an Adasum, of a median or trimmed mean, or of a spill. */
 typedef struct pd_collect_unit {
     /* the Adasum of which this is unit number `i`; NULL: the unit is a mean of k contributions, or a copy if k is 1 */
     pd_adasum *adasum;
@@ -27,7 +27,7 @@ typedef struct pd_collect_unit {
     /* result: n elements, each the mean of k contributions without the `trim` smallest and the `trim` largest ones */
     float *to;
     int64_t n;
-    size_t first_run; /* index in pd_collect_batch.runs of the first contribution */
+    size_t first_run; /* index in pd_collect_batch.runs of the first of the k contributions */
     int k, trim;
     float largest; /* result: the largest magnitude that the unit has written (pd_largest) */
 } pd_collect_unit;
@@ -58,7 +58,8 @@ typedef struct pd_collect_batch {
 } pd_collect_batch;
 void pd_collect_batch_free(pd_collect_batch *batch); /* frees the arrays, not the struct */
 
-/* Queues a chunk to which a contribution was filed, of a parameter whose aggregate needs all contributions at once. */
+/* Queues a chunk of a parameter whose aggregate needs all contributions at once, after one was filed to the chunk: to
+ * be aggregated if all have come, otherwise to be searched for contributions to spill. */
 void pd_collect_file(pd_steps *steps, pd_chunk *chunk);
 bool pd_collect_has_work(const pd_steps *steps);
 /* Spills contributions and computes aggregates for about budget_ns nanoseconds of one core, at least one unit. Returns

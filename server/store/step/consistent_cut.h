@@ -22,7 +22,7 @@ typedef struct pd_cut {
     uint64_t step;       /* step of the cut */
     bool quiesces;       /* parameters are quiesced at the cut */
     bool early;          /* parameters are quiesced at the steps that they have, which may be lower than `step` */
-    bool fixed;          /* the cut's weights are being read, so it does not take new ones any more (pd_cut_replaced) */
+    bool fixed;          /* the cut's weights are being read, so pd_cut_replaced must not change them any more */
     uint32_t behind;     /* number of parameters that have not closed step `step` yet */
     pd_cut_part parts[]; /* one for each parameter */
 } pd_cut;
@@ -33,8 +33,8 @@ uint64_t pd_cut_least_step(const pd_steps *steps);
 /* Begins a cut at this step. Call it only if all parameters have weights, and the job has no other cut. PD_NO_MEMORY:
  * nothing has changed. */
 int pd_cut_begin(pd_steps *steps, uint64_t step, bool quiesces);
-/* Ends that the cut quiesces the parameter. The cut keeps the parameter's weights. The caller releases the parameter
- * (pd_riders_release_one). */
+/* Makes the cut quiesce the parameter no longer. The cut keeps its reference to the parameter's weights. The caller
+ * then releases the parameter (pd_riders_release_one). */
 void pd_cut_pass(pd_steps *steps, pd_param *param);
 /* Takes the cut at the steps that the parameters have now, although some have not reached the step of the cut. Call it
  * only if no step is under way. From now on all parameters are quiesced. */
@@ -42,8 +42,8 @@ void pd_cut_take_early(pd_steps *steps);
 /* Ends the job's cut, when an export is over or a checkpoint is copied. The caller releases quiesced parameters
  * (pd_riders_release). Does nothing if the job has no cut. */
 void pd_cut_end(pd_steps *steps);
-/* Takes the cut away from the job, so that the job may have another one. The cut must not quiesce, and all parameters
- * must have reached it. The caller frees it with pd_cut_free. */
+/* Takes the cut away from the job, so that the job may have another one, and returns it. The cut must not quiesce, and
+ * all parameters must have closed its step. The caller frees it with pd_cut_free. */
 pd_cut *pd_cut_detach(pd_steps *steps);
 /* Frees a detached cut, and drops its references to weights. `n_params` is the number of the job's parameters. Accepts
  * NULL. */

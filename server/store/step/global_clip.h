@@ -61,9 +61,9 @@ bool pd_global_clip_run(pd_steps *steps, double budget_ns, double *cost_ns);
 /* Returns the data of the clip that an image stores. NULL: the job has no clip. */
 pd_global_clip_saved *pd_global_clip_saved_of(const pd_steps *steps);
 
-/* Returns whether the norm of a step is more than `factor` times the median of the norms before it, and stores the
- * median and their number. Of an even number of norms the median is the larger one in the middle. A median of 0, and
- * fewer than PD_OUTLIER_LEAST norms, make no step an outlier. */
+/* Returns whether the norm of a step is an outlier: more than `factor` times the median of the norms of earlier steps.
+ * Stores this median in *median, and the number of these norms in *n. If *n is even, the median is the larger of the
+ * two norms in the middle. If *n is less than PD_OUTLIER_LEAST or the median is 0, returns false. */
 bool pd_outlier_is(const pd_outlier_norms *norms, uint64_t step, double norm, double factor, double *median, size_t *n);
 /* Stores the norm of a step, if it is finite. */
 void pd_outlier_note(pd_outlier_norms *norms, uint64_t step, double norm);

@@ -17,16 +17,16 @@
 /* An override: the values that one operator's command sets in the parameters of one optimizer rule. These parameters
  * share the struct. */
 typedef struct pd_override {
-    /* number of references: one of each parameter's entry, and one of the command while it runs */
+    /* number of references: each entry of a parameter has one, and so has the command while it runs */
     uint32_t refs;
-    uint32_t *alive; /* points to the job's number of overrides, in which this one counts */
+    uint32_t *alive; /* points to the number of overrides that the job has, this one included */
     /* the declared hyperparameters of the optimizer rule, in which those that the command sets are replaced */
     pd_hypers hypers;
     uint64_t mask;      /* bit h: the command sets or withdraws hyperparameter h */
     uint64_t withdrawn; /* bit h: the command takes back earlier overrides of hyperparameter h */
     char *pattern;      /* glob of the command: it applies to parameters whose names match */
     char by[128];       /* label of the connection of the operator who gave the command */
-    /* the command named a later step as the first one, and the log has not reported yet that this step has come */
+    /* the override was set for a later step, and the log has not reported yet that this step has come */
     bool planned;
     /* number that the override gets in an image while the image is written */
     uint32_t number;
@@ -36,7 +36,7 @@ typedef struct pd_override {
 /* An entry in a parameter's list of overrides: an override, and the steps and hyperparameters for which it applies. */
 typedef struct pd_override_entry {
     pd_override *override;
-    /* first step to which the override applies; bit h: the override gives hyperparameter h its value */
+    /* `from`: first step to which the override applies; `mask`: bit h: the override gives hyperparameter h its value */
     uint64_t from, mask;
 } pd_override_entry;
 
@@ -52,8 +52,8 @@ int pd_overrides_reserve(pd_param *param, pd_error *err);
  * the hyperparameters that the new entry has; an entry that has none left stays in the list. The caller has reserved
  * room. Returns the new number of entries. */
 uint32_t pd_overrides_insert(pd_override_entry *entries, uint32_t n, pd_override_entry added);
-/* Removes the entries from the parameter's list of overrides that give no value any more. Logs planned entries that
- * apply from the next step on. Call it after the parameter has closed a round. */
+/* Removes those entries of the parameter's list of overrides that give no value any more. Logs each planned override
+ * whose first step is the next one. Call it after the parameter has closed a round. */
 void pd_overrides_settle(pd_effects *outbox, const char *job, pd_param *param);
 /* Removes all entries from the parameter's list of overrides. */
 void pd_overrides_clear(pd_param *param);

@@ -24,11 +24,12 @@ typedef struct pd_pushed {
     pd_hypers hypers;
 } pd_pushed;
 
-/* The change of weights by hand that the first push of the open round has named: job/replacement.h. */
+/* What the first push of the open round has said of a change of weights by hand; the other pushes must say the same:
+ * job/replacement.h. */
 typedef struct pd_change_told {
     bool known;             /* a push of the open round has come */
     uint32_t rank, process; /* rank of the push; number of the rank's process */
-    uint64_t number;        /* number of the change; 0: the rank has the weights that were published */
+    uint64_t number;        /* number of the change that the rank has; 0: it has the weights of the last step */
 } pd_change_told;
 
 /* How far a parameter is in its present round and step. */
@@ -137,11 +138,11 @@ typedef struct pd_param {
     pd_param_buffers buffers;
     pd_optim *optim;
     pd_published *current; /* the published weights; NULL: initial weights are not published yet */
-    /* the version that the present step writes; or initial weights of which some are missing, or weights that will
-     * replace the published ones (job/replacement.h) */
+    /* The version that is being written: by the present step; or from initial weights that workers send, or from
+     * weights that replace the published ones (job/replacement.h). NULL: none is being written */
     pd_published *next;
-    /* number of chunks of `next` whose initial or replacing weights have not come yet. Chunks of a ranged parameter
-     * count once for each rank */
+    /* number of chunks whose initial or replacing weights have not come into `next` yet; a chunk of a ranged parameter
+     * counts once for each rank that may have elements of it */
     uint64_t unlanded;
     pd_override_list overrides;
     pd_root_reports roots;
@@ -173,8 +174,8 @@ static inline pd_admit pd_param_admit(const pd_param *param, uint32_t rank, uint
     return param->round.policy->admit(&param->round, rank, param->saved.step, step);
 }
 
-/* Returns the bytes of a parameter's published weights and of its next weights together. pulled[t]: they are kept in
- * element type t, besides float32. */
+/* Returns the bytes of a parameter's published weights and of its next weights together: in float32, and in each
+ * element type t (pd_dtype) with pulled[t]. */
 uint64_t pd_weight_bytes(int64_t elements, const bool pulled[4]);
 /* Joins the buffer pool for the parameter's published weights in element type `type`, or for the published changes of
  * its weights if `type` is PD_UPDATE. A buffer has `bytes` bytes. PD_NO_MEMORY: nothing has changed.
@@ -188,8 +189,8 @@ uint64_t pd_param_type_bytes(const pd_param *param, pd_dtype dtype);
  * weights without this type, *again becomes a copy of them that has it, which the caller must publish. Otherwise *again
  * becomes NULL. PD_NO_MEMORY: nothing has changed. */
 int pd_param_pull(pd_param *param, const pd_memory *memory, pd_dtype dtype, pd_published **again);
-/* Makes sure that the update of each step is published in this element type, from
- * now on. A parameter has only one type of updates. PD_NO_MEMORY: nothing has changed. */
+/* Makes sure that the update of each step is published in this element type from now on. A parameter has only one type
+ * of updates. PD_NO_MEMORY: nothing has changed. */
 int pd_param_pull_updates(pd_param *param, const pd_memory *memory, pd_dtype dtype);
 /* Returns how many more bytes the parameter takes if its updates are published in this element type; 0: they are
  * published already. */

@@ -27,7 +27,7 @@ void pd_riders_admit(pd_steps *steps, pd_param *param);
 int pd_riders_before(pd_steps *steps, pd_param *param, double *value, uint64_t *mask);
 /* Called when the step has begun. `count` is the optimizer's step count before it. */
 void pd_riders_begun(pd_steps *steps, pd_param *param, const pd_step_io *io, int64_t count);
-/* Called when the rounds of n parameters are about to close: those of their steps that have begun are finished. */
+/* Called when the rounds of n parameters are about to close; the steps that these rounds have begun are finished. */
 void pd_riders_stepped(const pd_steps *steps, pd_param *const *params, size_t n);
 /* Called when the round has closed and its weights are published, before the round is reset. If the WAL takes the
  * aggregate, param->buffers.accumulator becomes NULL. */

@@ -45,13 +45,13 @@ typedef struct pd_step_group {
     uint32_t n_held;          /* number of members whose steps wait for other members */
     uint32_t behind;          /* number of members that have closed exactly `base` rounds */
     uint32_t to_begin, begun; /* number of steps in the atomic group of this round; number of these that have begun */
-    bool bound;               /* all steps of the atomic group have begun, but some may wait for others of it */
+    bool bound;               /* all steps of the atomic group have begun, and wait until each is taken or refused */
     pd_atomic_group atomic;
 } pd_step_group;
 
 /* Makes the job's step groups, after its parameters were added. PD_NO_MEMORY. pd_param_set_forget frees the groups. */
 int pd_step_groups_make(pd_steps *steps);
-/* Counts `behind` anew, after the steps of the members were read from an image. */
+/* Counts group->behind anew, after the steps of the members were read from an image. */
 void pd_step_group_recount(pd_step_group *group);
 
 /* Returns whether the job steps as a whole: no parameter begins a step before the aggregates of all are complete. */
@@ -75,7 +75,7 @@ bool pd_param_is_bound(const pd_steps *steps, const pd_param *param);
 /* Counts that the parameter's step, which belongs to an atomic group, has begun. When all steps of the group have
  * begun, binds them together (pd_optim_bind) and puts their parameters into steps->queue.ready. */
 void pd_param_begun(pd_steps *steps, pd_param *param);
-/* Returns whether the parameter's step has begun, and other steps of its atomic group have not. */
+/* Returns whether the parameter's step has begun, but waits because other steps of its atomic group have not. */
 bool pd_param_awaits_group(const pd_param *param);
 /* Let the steps of an atomic group, or of all atomic groups, continue when each optimizer has reported whether it
  * refuses its step. Call them after steps have run, and when a preconditioner task has come back. */

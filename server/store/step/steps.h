@@ -53,7 +53,8 @@ typedef struct pd_chunk_queues {
     /* Chunks whose aggregate needs all contributions at once. `full`: they have come; of a parameter with an Adasum,
      * only the first chunk is in this queue. `loose`: contributions of some ranks are missing. */
     pd_chunk *full, *loose;
-    /* `partial`, `loose` must be searched for ranks over quota, because a frame was filed since the last search */
+    /* `look`: `partial` must be searched for ranks over quota, because a frame was filed since the last search;
+     * `look_loose`: so must `loose` */
     bool look, look_loose;
 } pd_chunk_queues;
 
@@ -68,10 +69,10 @@ typedef struct pd_param_queues {
     uint32_t n_open; /* number of parameters whose round is open */
 } pd_param_queues;
 
-/* What parameters that step together share. */
+/* How parameters of the job step together. */
 typedef struct pd_together {
     struct pd_step_group *groups; /* one for each optimizer rule: step_group.h */
-    struct pd_global_clip *clip;  /* global_clip.h. NULL: neither the job nor a rule has a limit */
+    struct pd_global_clip *clip;  /* global_clip.h; NULL: the job neither clips by a norm nor skips outliers */
     uint32_t n_held;              /* if the job steps as a whole: number of parameters that wait for others */
 } pd_together;
 
@@ -93,7 +94,7 @@ enum { PD_OPEN_STEPS = 4 };
 
 /* A step that some rank has contributed to, and that not all parameters have closed. */
 typedef struct pd_open_step {
-    uint64_t step;              /* 0: no step is recorded here */
+    uint64_t step;              /* 0: this entry is not used */
     uint32_t closed;            /* number of parameters that have closed the step */
     uint32_t last_rank;         /* the rank that contributed last */
     uint64_t first_ns, last_ns; /* time of the first contribution to the step; time of the last one */
@@ -103,7 +104,7 @@ typedef struct pd_open_step {
 /* How long the steps of a job take, and which ranks the others wait for. */
 typedef struct pd_step_times {
     pd_job_times total;
-    pd_open_step open[PD_OPEN_STEPS]; /* step S is at index S % PD_OPEN_STEPS */
+    pd_open_step open[PD_OPEN_STEPS]; /* step s is at index s % PD_OPEN_STEPS */
     uint64_t spent[PD_PHASES];        /* time of each phase since all parameters last closed a step */
     uint64_t mark_ns;                 /* time at which the clock was last read */
     uint32_t finished;                /* number of steps that all parameters have closed in the present batch */
@@ -121,8 +122,8 @@ typedef struct pd_steps {
     pd_membership members;
     pd_param *params;
     uint32_t n_params; /* 0 until the parameters of the first Declare are planned */
-    /* number of events that may have changed a parameter: batches, preconditioner tasks, commands. A list for operators
-     * is valid as long as this number stays the same */
+    /* number of events that may have changed a parameter: batches, preconditioner tasks, commands. A copy of the list
+     * of parameters for operators is valid as long as this number stays the same */
     uint64_t changes;
     pd_progress progress;
     pd_step_figures figures;
@@ -152,18 +153,18 @@ typedef struct pd_steps {
 int pd_step_times_make(pd_step_times *times, uint32_t ranks);
 void pd_step_times_free(pd_step_times *times);
 
-/* Records that the rank has contributed to a step of some parameter, or has reported that it has no gradient. */
+/* Notes that the rank has contributed to a step of some parameter, or has reported that it has no gradient. */
 void pd_step_times_arrived(pd_step_times *times, uint64_t step, uint32_t rank, uint64_t now_ns);
-/* Records that one more of the job's n_params parameters has closed the step. */
+/* Notes that one more of the job's n_params parameters has closed the step. */
 void pd_step_times_closed(pd_step_times *times, uint64_t step, uint32_t n_params);
-/* Adds the time since the last call to a phase. */
+/* Adds the time since the last call to the time of a phase. */
 void pd_step_times_spend(pd_step_times *times, pd_step_phase phase, uint64_t now_ns);
 /* Ends a batch. If all parameters have closed a step in it, adds the time of each phase since the step before to the
  * histograms. If they have closed several steps, each gets an equal share of the time. */
 void pd_step_times_end(pd_step_times *times);
 
-/* Keeps a frame, whose contributions are all filed, until none of them lies in its buffer any more. If none does now,
- * finishes the frame at once. Takes ownership of the frame. */
+/* Keeps a frame, whose contributions are all filed, as long as one of them lies in its buffer. If none does, frees the
+ * frame at once (pd_frame_finish). Takes ownership of the frame. */
 void pd_frame_keep(pd_steps *steps, pd_request *frame);
 /* Releases one contribution that lies in a frame's buffer. If it is the last one, the frame is freed and its buffer
  * goes back to the connection. */
@@ -188,7 +189,7 @@ static inline uint64_t pd_steps_clock_ns(const pd_steps *steps)
 /* Returns the lowest step over all parameters; 0: there are no parameters. Looks at all parameters only if that step
  * has changed since the last call. */
 uint64_t pd_steps_least(pd_steps *steps);
-/* Records that a parameter has closed step saved.step. */
+/* Updates steps->progress after a parameter has closed step param->saved.step. */
 void pd_steps_closed(pd_steps *steps, const pd_param *param);
 
 /* Sets the parameter's stage, and puts the parameter into steps->queue.ready. */

@@ -56,8 +56,8 @@ int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto,
                  float **accumulator, pd_buffer_pool *pool);
 /* Computes all planned sums with this number of threads. */
 void pd_sums_run(pd_sums *sums, int threads);
-/* Stores the result of a pass after pd_sums_run: contributions become SUMMED, and the round's members `finite`,
- * `weightless` and `unsummed` are updated. The caller releases the frames. */
+/* Notes what a pass has summed, after pd_sums_run: sets contributions to SUMMED, and updates the round's members
+ * `finite`, `largest`, `weightless` and `unsummed`. The caller releases the frames. */
 void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how);
 
 /* Queues a chunk to be summed: in chunks.complete if it is complete, otherwise in chunks.partial, if contributions of

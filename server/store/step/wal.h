@@ -46,8 +46,8 @@ typedef struct pd_decision {
     struct pd_decision *next;
     pd_decision_kind kind;
     uint32_t param;        /* index of the parameter; not used if there is a command */
-    uint64_t step;         /* step that has decided; for PD_DECISION_SET see there */
-    pd_taken_roots taken;  /* its list lies in memory after this struct */
+    uint64_t step;         /* the step that made the decision; PD_DECISION_SET: as described there */
+    pd_taken_roots taken;  /* its list lies in memory directly after this struct */
     pd_counted *counted;   /* a reference to the ranks */
     pd_override *override; /* a reference to the override */
     uint64_t from;         /* first step to which the override applies */
@@ -64,9 +64,9 @@ typedef struct pd_decision_list {
 typedef struct pd_decisions {
     bool on;       /* decisions are recorded */
     bool overflow; /* a decision was not recorded, because there was no room or memory for it */
-    bool differs;  /* a repeated step has decided otherwise than before the restart */
-    /* The stream begins anew with the next record, and no earlier record will count. So that record also needs the
-     * decisions that were read back. If their steps are repeated before it is made, they are moved to `made`. */
+    bool differs;  /* a repeated step has made another decision than before the restart */
+    /* The next record begins the stream anew, and replaces all earlier records. So it also needs the decisions that
+     * were read back. A decision whose step is repeated before the record is made is moved to `made`. */
     bool renews;
     pd_decision_list made; /* decisions for the next record */
     uint64_t bytes, most;  /* bytes of `made`; most bytes that it may have */
@@ -183,8 +183,8 @@ void pd_decision_free(pd_decision *decision); /* accepts NULL */
 /* Adds a decision that was read back. Drops it if the parameter has closed its step. Call it for all decisions in the
  * order in which they were made. Takes ownership of the decision. */
 void pd_wal_add_read(pd_steps *steps, pd_decision *decision);
-/* Drops the decisions of all parameters that were read back. If `overrides` is false, keeps overrides, and the ranks of
- * rounds that are the next to close. */
+/* Drops the decisions that were read back, of all parameters. If `overrides` is false, keeps overrides, and for each
+ * parameter's open round the decision which ranks count. */
 void pd_wal_drop_read(pd_steps *steps, bool overrides);
 /* Puts all overrides that were read back in force now, each from its step on, instead of just before that step. Call it
  * before the state of the job is copied, so that the copy has them. No step may be under way. PD_NO_MEMORY, or
