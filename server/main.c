@@ -80,7 +80,7 @@ typedef struct process {
     pd_given_socket sockets[PD_NOTIFY_SOCKETS]; /* listening sockets that the service manager has opened */
     size_t n_sockets;
     atomic_bool stops; /* the daemon has to stop, so loading jobs may end; set by the loop thread */
-    /* the result of starting the step thread, which another thread does: the step thread, the code, and the error */
+    /* results of the thread that starts the step thread: the step thread, the code, and the error */
     pd_stepper *starting;
     int started;
     pd_error error;
@@ -95,7 +95,7 @@ static uint64_t now_ms(void)
     return pd_clock_ns() / 1000000;
 }
 
-/* Returns the ms that the last checkpoints may take when the daemon stops; 0: it makes none. */
+/* Returns how long (ms) the last checkpoints may take when the daemon stops; 0: it makes none. */
 static uint32_t keep_ms(const pd_config *config)
 {
     return config->state_dir[0] != '\0' ? (uint32_t)config->checkpoint_timeout : 0;

@@ -26,12 +26,12 @@ typedef struct candidate {
     uint64_t written_ms;    /* when (ms since 1970) its newest checkpoint with an intact manifest was written */
 } candidate;
 
-/* The restoring of all jobs of a state directory. pd_recover owns it. */
+/* The state of pd_recover, which restores all jobs of a state directory. pd_recover owns it. */
 typedef struct recovery {
     pd_disk_pass base;   /* a disk whose reads fail when the daemon has to stop; must be the first member */
     const pd_disk *disk; /* the functions of `base`. To truncate the WAL, base.below is used, whose reads do not fail */
     const pd_recover_user *user;
-    candidate *at; /* jobs to restore, in the order of `compare` */
+    candidate *at; /* jobs to restore; the job with the latest checkpoint is the first */
     size_t n;
 } recovery;
 
@@ -151,8 +151,9 @@ static bool is_outdated(const recovery *r, size_t i)
     return false;
 }
 
-/* Handles a job that user->restore has refused. If the reason is exact = yes and a checkpoint of other hardware, logs
- * it and returns PD_OK: the job stays on the disk, and the daemon starts. Otherwise returns the error. */
+/* Handles a job that user->restore has refused. If the reason is that the job has exact = yes and other hardware has
+ * written its checkpoint, logs it and returns PD_OK: the job stays on the disk, and the daemon starts. Otherwise
+ * returns the error. */
 static int refuse(const candidate *c, const pd_checkpoint_image *kept, const pd_checkpoint_about *there,
                   const pd_error *why, pd_error *err)
 {
@@ -243,8 +244,8 @@ static int replay_record(void *arg, const pd_wal_record *record, pd_error *err)
     return pd_fail(err, PD_CANCELLED, "%s", p->why.text);
 }
 
-/* Restores a job again that a failed replay of a step has made unusable: from its checkpoint of step `step`, and from
- * the records up to step `until`. */
+/* Restores a job again after a failed replay of a step has made it unusable: loads its checkpoint of step `step`, and
+ * replays the records up to step `until`. */
 static int try_again(const recovery *r, const candidate *c, uint64_t step, uint64_t until, pd_error *err)
 {
     outcome o = { .r = r };

@@ -40,7 +40,8 @@ void pd_checkpoint_job_dir(char out[PD_KEEP_PATH], const char *root, const pd_ch
  * PD_DATA_LOSS: the checkpoint is damaged; the error names the file and says what is wrong. */
 int pd_checkpoint_check(const pd_disk *disk, const char *dir, pd_manifest *manifest, pd_error *err);
 
-/* Takes the result for one file of a checkpoint that is verified. `why` says what is wrong; code PD_OK: nothing. */
+/* Takes the result for one file of a checkpoint that is verified. `why` says what is wrong; its code is PD_OK if the
+ * file is intact. */
 typedef void pd_file_verdict(void *arg, const char *file, const pd_error *why);
 /* Reads all files of a checkpoint, compares them with the manifest, and calls `verdict` for each. Then loads the
  * checkpoint, which checks what the files contain. Returns the first error. PD_DATA_LOSS: a file is damaged. */
@@ -78,7 +79,7 @@ int pd_checkpoint_use_newest(const pd_disk *disk, const char *job_dir, const pd_
 typedef struct pd_checkpoint_entry {
     const char *dir;             /* path of its directory */
     const pd_manifest *manifest; /* zeros if it cannot be read */
-    uint64_t step;               /* according to the name of its directory */
+    uint64_t step;               /* step of the checkpoint, from the name of its directory */
     bool ended;                  /* its job has ended */
     bool aside;                  /* paramctl restore has set it aside, so a restart does not use it */
     pd_error error; /* what is wrong with its manifest or with the sizes of its files; code PD_OK: nothing */

@@ -1,5 +1,5 @@
-/* checkpoint_read.c - reads and verifies checkpoints, finds the newest intact one, lists all of a state directory, and
- * restores an older one. */
+/* checkpoint_read.c - reads and verifies checkpoints, finds the newest intact one, lists all checkpoints of a state
+ * directory, and makes a restart use an older one. */
 #include "checkpoint_files.h"
 #include "file_io.h"
 #include "state_dir.h"

@@ -199,7 +199,7 @@ static int step_aside(attempt *a, pd_error *err)
     return rc;
 }
 
-/* Returns whether checkpoint i of the list is an old one whose step also has a newer one. */
+/* Returns whether checkpoint i of the list is of the kind PD_STEP_OLD, and its step also has a newer checkpoint. */
 static bool is_replaced(const pd_step_list *list, size_t i)
 {
     const pd_step_entry *entry = &list->at[i];
@@ -209,9 +209,9 @@ static bool is_replaced(const pd_step_list *list, size_t i)
            (i > 0 && list->at[i - 1].kind == PD_STEP_OLD && list->at[i - 1].step == entry->step);
 }
 
-/* Renames checkpoints of later steps to temporary names. They were damaged, so the job was restored from an earlier
- * step and continues differently: if a later restart could read them, it would restore steps that this job has not
- * taken. *any: there were such checkpoints. */
+/* Renames checkpoints of later steps than this one to temporary names. They were damaged when the job was restored, so
+ * it continued from an earlier step, and differently. If a later restart could read them, it would restore steps that
+ * this job has not taken. *any: there were such checkpoints. */
 static int withdraw_later(attempt *a, bool *any, pd_error *err)
 {
     char path[PD_KEEP_PATH], tmp[PD_KEEP_PATH];

@@ -15,7 +15,8 @@
 /* Files of at least so many bytes are written without the page cache (O_DIRECT), which takes half the time and leaves
  * the cache to others. */
 #define DIRECT_BYTES (1u << 20)
-/* Reads of at least AHEAD_LEAST bytes let the kernel read at least AHEAD_BYTES ahead, by requests of AHEAD_PIECE. */
+/* A read of at least AHEAD_LEAST bytes lets the kernel read at least the next AHEAD_BYTES bytes in advance, by requests
+ * of AHEAD_PIECE bytes. */
 #define AHEAD_BYTES ((uint64_t)16 << 20)
 #define AHEAD_PIECE ((uint64_t)256 << 10)
 #define AHEAD_LEAST ((size_t)256 << 10)
@@ -86,7 +87,7 @@ static int reopen_file(void *arg, const char *path, uint64_t bytes, int *file)
     return number_of(*file);
 }
 
-/* Writes bytes at an offset in a file; -1: after the last write. */
+/* Writes bytes at `offset` in a file; if it is -1, after the bytes that were written last. */
 static int put(int file, off_t offset, const void *at, size_t bytes)
 {
     const uint8_t *from = at;

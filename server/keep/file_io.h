@@ -59,7 +59,7 @@ typedef struct pd_file_reader {
     const pd_disk *disk;
     uint64_t bytes, at;   /* size of the file, and how many of its bytes were read */
     pd_file_sum expected; /* size and hash according to the manifest */
-    XXH3_state_t *whole;  /* hash of the bytes that were read; NULL: the manifest, which has its hash inside */
+    XXH3_state_t *whole; /* hash of the bytes that were read; NULL: the file is the manifest, which contains its hash */
     int file;
     const char *name; /* name of the file in its directory */
     char path[PD_KEEP_PATH];
@@ -72,12 +72,12 @@ int pd_file_reader_open(pd_file_reader *reader, const pd_disk *disk, const char 
                         const pd_file_sum *expected, pd_error *err);
 /* Reads the next `bytes` bytes. PD_DATA_LOSS: the file has fewer. */
 int pd_file_reader_take(pd_file_reader *reader, void *at, size_t bytes, pd_error *err);
-/* Reads bytes at any offset. They do not count as read: pd_file_reader_take reads and hashes them, too. */
+/* Reads bytes at any offset, without changing where pd_file_reader_take reads next, and without hashing them. */
 int pd_file_reader_peek(pd_file_reader *reader, uint64_t offset, void *at, size_t bytes, pd_error *err);
 /* Reads the rest of the file only to hash it. */
 int pd_file_reader_skip(pd_file_reader *reader, pd_error *err);
-/* Closes the file. `rc` is the result of the reading. Returns rc if it is an error. Otherwise checks that the whole
- * file was read and has the hash in the manifest, and returns PD_DATA_LOSS if not. */
+/* Closes the file. `rc` is the result of the reads before. Returns rc if it is an error. Otherwise checks that the
+ * whole file was read and has the hash in the manifest, and returns PD_DATA_LOSS if not. */
 int pd_file_reader_close(pd_file_reader *reader, int rc, pd_error *err);
 /* Fills *err with PD_DATA_LOSS, the path of the file, and `what`: what is wrong with it. Returns PD_DATA_LOSS. */
 int pd_file_reader_damaged(const pd_file_reader *reader, pd_error *err, const char *what);

@@ -304,8 +304,8 @@ static int check_state(const reading *r, uint32_t i, pd_error *err)
     return pd_fail(err, PD_DATA_LOSS, "%.300s: the state of parameter %.200s is damaged", r->file.path, param->name);
 }
 
-/* Fills *err with the section that is damaged, if one is. Returns PD_DATA_LOSS. Call it if the hash of the file is
- * wrong. */
+/* Finds the first damaged section by the hashes of the sections, and names it in *err. If all sections are intact, *err
+ * stays unchanged. Returns PD_DATA_LOSS. Call it if the hash of the file is wrong. */
 static int name_damage(const reading *r, pd_error *err)
 {
     int rc = check_head(r, err);
@@ -456,8 +456,8 @@ static int read_note(pd_file_reader *file, pd_checkpoint_image *kept, pd_error *
     return pd_file_reader_take(file, note->at, note->bytes, err);
 }
 
-/* Reads the beginning of notes.bin, and allocates the array of worker states, whose number fits the size of the
- * file. */
+/* Reads the beginning of notes.bin, checks that the file is large enough for its number of worker states, and allocates
+ * their array. *n becomes this number. */
 static int read_notes_prefix(pd_file_reader *file, pd_checkpoint_image *kept, uint32_t *n, pd_error *err)
 {
     uint8_t at[NOTES_PREFIX];

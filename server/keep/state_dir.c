@@ -182,7 +182,7 @@ static int compare_steps(const void *left, const void *right)
 
     if (a->step != b->step) return a->step > b->step ? -1 : 1;
     if (a->kind != b->kind) return a->kind < b->kind ? -1 : 1;
-    /* the newest of several old checkpoints of a step has the largest name, and comes first */
+    /* of several old checkpoints of a step, the newest has the largest name; it must come first */
     return a->kind == PD_STEP_OLD ? strcmp(b->name, a->name) : strcmp(a->name, b->name);
 }
 

@@ -56,8 +56,8 @@ typedef enum pd_step_kind {
 void pd_keep_job_name(char out[PD_KEEP_NAME], const char *job, uint64_t creator);
 /* Writes the name of a checkpoint's directory. */
 void pd_keep_step_name(char out[PD_KEEP_NAME], pd_step_kind kind, uint64_t step);
-/* Writes the name of an earlier checkpoint whose step has a newer one: "step-STEP.old" for the number 1, or
- * "step-STEP.old.NUMBER" for the numbers 2 to PD_KEEP_OLDS. A larger number is a newer checkpoint. */
+/* Writes the name of an earlier checkpoint of a step that also has a newer checkpoint: "step-STEP.old" for the number
+ * 1, or "step-STEP.old.NUMBER" for the numbers 2 to PD_KEEP_OLDS. A larger number is a newer checkpoint. */
 enum { PD_KEEP_OLDS = 9 };
 void pd_keep_old_name(char out[PD_KEEP_NAME], uint64_t step, int number);
 /* Reads the name of a checkpoint's directory. Returns its kind, and sets *step unless the kind is PD_STEP_NONE. */

@@ -4,9 +4,9 @@
  * same format (wal_format.h): segments with records one after the other. When a checkpoint has made all records of a
  * segment obsolete, a new segment overwrites its file: that takes half the time of writing a new file.
  *
- * Records of a stream are numbered without a gap. The record of a step has the step's number; its base is the step of
- * a durable checkpoint. Records of decisions are numbered from 1; records up to the number `base` of a record are no
- * longer needed. A record with number base + 1 begins a chain: no record before it counts.
+ * Records of a stream are numbered without a gap. The record of a step has the step's number; its base is the step of a
+ * durable checkpoint. Records of decisions are numbered from 1; the base of such a record is the number of the last
+ * record that is no longer needed. A record with number base + 1 begins a chain: no record before it counts.
  *
  * No byte is trusted. Each record contains the link of the record before it, and its own link. So bytes that an
  * earlier use of the file has left, and records of another job or chain, never count. If a crash has cut off the last
@@ -69,10 +69,10 @@ int pd_wal_read(const pd_wal_source *from, pd_wal_each *each, void *arg, pd_wal_
 /* Fills in *about from the headers of the records alone. This is fast, but does not find damage in the rest of a
  * record. */
 int pd_wal_survey(const pd_wal_source *from, pd_wal_about *about, pd_error *err);
-/* Truncates a stream after record `last`; 0: after this, no record counts. Call it before a restored job continues:
- * otherwise a later restart could read old records of steps that the job takes again. Waits until the records up to
- * `last` are on the disk, since a daemon that was killed may have left them unsynced. No writer may have the stream
- * open. */
+/* Truncates a stream after record `last`; if `last` is 0, no record counts any more. Call it before a restored job
+ * continues: otherwise a later restart could read old records of steps that the job takes again. Waits until the
+ * records up to `last` are on the disk, since a daemon that was killed may have left them unsynced. No writer may have
+ * the stream open. */
 int pd_wal_truncate(const pd_wal_source *from, uint64_t last, pd_error *err);
 /* Renames the directories of both streams of a job to log-aside[.N] and control-aside[.N], which a daemon does not
  * read when it starts. *was_there: the job had a stream of steps. */

@@ -137,8 +137,8 @@ static int walk(visit *v)
     }
 }
 
-/* Looks for headers of this segment's records in all disk blocks from v->offset on, and adds the steps that they claim
- * to be durable to index->durable. So durable steps are known even after a record that cannot be read. */
+/* Looks for headers of this segment's records in all disk blocks from v->offset on, and raises index->durable to the
+ * largest step that they say was durable. So durable steps are known even after a record that cannot be read. */
 static int look_for_claims(const visit *v)
 {
     const pd_wal_file *file = &v->index->files[v->file];

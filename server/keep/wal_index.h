@@ -26,7 +26,8 @@ typedef struct pd_wal_place {
     pd_wal_header header;
     uint64_t parent; /* link of the record before; 0: this record begins a chain */
     uint64_t link;   /* link of this record */
-    /* index in pd_wal_index.places of the record after this one, or of the newest of several; PD_WAL_NOWHERE: none */
+    /* index in pd_wal_index.places of the record that follows this one, the newest if several do; PD_WAL_NOWHERE:
+     * none */
     size_t next;
 } pd_wal_place;
 
@@ -58,8 +59,8 @@ void pd_wal_index_free(pd_wal_index *index);
 
 /* Returns the index in index->places of the newest record of a step; PD_WAL_NOWHERE: there is none. */
 size_t pd_wal_index_find(const pd_wal_index *index, uint64_t step);
-/* Returns the base of the last record of decisions: records up to this number are no longer needed. Returns 0 if there
- * is no record. */
+/* For a stream of decisions: returns the base of the last record. Records up to this number are no longer needed.
+ * Returns 0 if there is no record. */
 uint64_t pd_wal_index_base(const pd_wal_index *index);
 /* Writes the path of index->files[file] to `out`. */
 void pd_wal_index_path(char out[PD_KEEP_PATH], const pd_wal_index *index, size_t file);

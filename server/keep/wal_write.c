@@ -1,5 +1,5 @@
-/* wal_write.c - writes the records of all jobs' WALs into segments, and waits for the disk once for a group of
- * records. */
+/* wal_write.c - writes the records of all jobs' WALs into segments. If several records of a stream are written
+ * together, waits for the disk only once. */
 #include "cursor.h"
 #include "file_io.h"
 #include "grow.h"
@@ -27,9 +27,9 @@ typedef struct stream {
     bool open; /* a segment is being written */
     int file;  /* file of this segment */
     char path[PD_KEEP_PATH];
-    uint64_t bytes;        /* size of the file */
+    uint64_t bytes;        /* size of the file `file` */
     uint64_t offset, most; /* offset of the next record; largest offset at which a record may end */
-    bool resumed;          /* `writer` has this segment, so there may be unsynced records */
+    bool resumed;          /* `writer` writes into this segment, so there may be unsynced records */
     bool new_name;         /* the segment was created or renamed after the last sync of the directory */
     uint64_t last, link;   /* step and link of the last record; link 0: the next record must begin a chain */
     uint64_t base;         /* pd_wal_record.base of the last record */
@@ -43,7 +43,8 @@ typedef struct stream {
 /* Most obsolete files that are kept, so that new segments can overwrite them. More files are removed. */
 enum { SPARES = 16 };
 
-/* Least bytes of a segment of decisions, whose records are small and few, in a daemon. */
+/* Least bytes of a segment in the stream of decisions, whose records are small and few. A writer that was made with
+ * fewer segment_bytes uses those. */
 enum { DECISIONS_SEGMENT = 1 << 20 };
 
 static const uint8_t zeros[PD_DISK_BLOCK];
@@ -54,8 +55,8 @@ static void file_path(char out[PD_KEEP_PATH], const stream *s, const pd_wal_file
 }
 
 /* Adds the segment that was written to s->files, so that it is removed or overwritten when its last record, of step
- * `last`, is obsolete. Without memory for the list the file stays. A file of the kind PD_SEGMENT_UP_TO is never
- * overwritten, only removed. */
+ * `last`, is obsolete. If there is no memory for the list, the file stays on the disk. A file of the kind
+ * PD_SEGMENT_UP_TO is never overwritten, only removed. */
 static void note_file(stream *s, const char *path, pd_segment_kind kind, uint64_t last)
 {
     pd_wal_file file = { .kind = kind, .number = s->segment.number, .last = last, .bytes = s->bytes };
@@ -309,7 +310,8 @@ static int append(stream *s, pd_wal_record *record, pd_error *err)
     return PD_OK;
 }
 
-/* Lists the files of a stream that an earlier daemon has written, and finds the record that record `first` follows. */
+/* Continues a stream that an earlier daemon has written: lists its files, and finds the record after which `first`
+ * comes. */
 static int take_over(stream *s, const pd_wal_record *first, pd_error *err)
 {
     pd_wal_index index;

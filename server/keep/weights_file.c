@@ -158,7 +158,7 @@ static int compare(reading *r, pd_error *err)
     return PD_OK;
 }
 
-/* Reads all weights in the order of the file, those of parameter i to to[i]. */
+/* Reads all weights in the order of the file, the weights of parameter i to the memory to[i]. */
 static int read_weights(reading *r, float *const *to, pd_error *err)
 {
     size_t n;

@@ -45,8 +45,8 @@ typedef struct pd_slice {
 /* Memory of copies of at least so many bytes is kept for the next checkpoint. Memory of smaller copies is freed. */
 enum { SPARE_LEAST = 64 << 10 };
 
-/* WAIT_NS: how long a checkpoint waits until all parameters have reached its step. LAST_WAIT_NS: the same when the
- * server drains: then all rounds that can end have ended, and the checkpoint waits only for steps under way. */
+/* Longest time (ns) that a checkpoint waits until all parameters have reached its step. It is LAST_WAIT_NS when the
+ * server drains, because then all rounds that can end have ended, and only steps under way remain. */
 static const uint64_t WAIT_NS = 10 * 1000000000ull, LAST_WAIT_NS = 2 * 1000000000ull;
 
 static int name_params(pd_checkpoint_image *image, const pd_steps *steps)
@@ -108,7 +108,7 @@ static void free_making(pd_job *job)
     free(making);
 }
 
-/* Ends the cut of the checkpoint, so that all parameters continue. */
+/* Ends the consistent cut of the checkpoint, so that all quiesced parameters continue. */
 static void end_cut(pd_job *job, uint64_t now_ns)
 {
     pd_checkpoint *making = job->checkpointing.making;

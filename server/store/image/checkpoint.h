@@ -27,16 +27,17 @@ void pd_checkpoint_go_on(pd_job *job, uint64_t now_ns);
 /* Fills *err with what the checkpoint that is being made waits for: a parameter and the ranks that it misses, or the
  * number of preconditioner tasks. */
 void pd_checkpoint_describe_lag(const pd_job *job, pd_error *err);
-/* Keeps the memory of large copies of a checkpoint that the checkpoint writer has returned, for the next checkpoint. */
+/* Takes the memory of the large parameter states out of `image`, which the checkpoint writer has returned, and keeps it
+ * for the copies of the next checkpoint. */
 void pd_checkpoint_spare(pd_job *job, pd_checkpoint_image *image);
-/* Drops the references of a checkpoint to published versions. */
+/* Drops the references of a checkpoint to published versions, so that their memory can be freed. */
 void pd_checkpoint_image_drop_weights(pd_checkpoint_image *image);
 /* Returns whether pd_checkpoint_work has something to copy: states of parameters, or worker states. */
 bool pd_checkpoint_has_work(const pd_job *job);
 /* Copies states of parameters and worker states, for about half of the time of a batch. */
 void pd_checkpoint_work(pd_job *job, uint64_t now_ns);
-/* Adds the result of a preconditioner task to the checkpoint that is being made, if the checkpoint waits for it. Call
- * it before the task is delivered to its optimizer. */
+/* Adds the result of `task`, a preconditioner task of the parameter with the index `param`, to the checkpoint that is
+ * being made, if the checkpoint waits for it. Call it before the task is delivered to its optimizer. */
 void pd_checkpoint_task(pd_job *job, uint32_t param, struct pd_task *task);
 /* Gives up the checkpoint that is being made, and refuses all requests for a checkpoint with `err`. Call it when the
  * job ends. */

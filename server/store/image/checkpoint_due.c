@@ -1,6 +1,6 @@
 /* checkpoint_due.c - decides when a job gets a checkpoint, takes it back from the checkpoint writer, and watches the
- * disk. If the disk has a checkpoint or WAL records of the job for longer than disk_timeout, this is logged, again each
- * time after twice as long, and the job does what its on_disk_error says. */
+ * disk. If the disk needs longer than disk_timeout for a checkpoint or for WAL records, this is logged, and the job
+ * does what its on_disk_error says. While the disk does not answer, the time between two log lines doubles. */
 #include "checkpoint_due.h"
 
 #include "checkpoint.h"
@@ -43,8 +43,8 @@ static void note(pd_disk_watch *watch, bool busy, uint64_t results, uint64_t now
         *watch = (pd_disk_watch){ .runs = true, .results = results, .since_ns = now_ns, .next_ns = now_ns + limit_ns };
 }
 
-/* Updates the watches of the checkpoint and of the WAL records that the disk has. Call it after the job has handed one
- * over or got one back. */
+/* Starts, restarts or stops the watch of the checkpoint and the watch of the WAL records that the disk is writing. Call
+ * it after the job has handed over or got back a checkpoint or a record. */
 static void watch_disk(pd_job *job, uint64_t now_ns)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
@@ -54,7 +54,8 @@ static void watch_disk(pd_job *job, uint64_t now_ns)
          job->steps.values.at[PD_JOB_KEY_DISK_TIMEOUT]);
 }
 
-/* Returns the time (ns) at which tick_watch must be called next; UINT64_MAX: the disk has nothing of the job. */
+/* Returns the time (ns) at which tick_watch must be called next; UINT64_MAX: the disk is writing nothing for the
+ * job. */
 static uint64_t next_watch(const pd_job *job)
 {
     const pd_checkpoint_policy *checkpointing = &job->checkpointing;
@@ -91,7 +92,7 @@ static void tell_checkpoint(pd_job *job, uint64_t now_ns)
            "the disk has not answered for %.3g s: it has the checkpoint of step %" PRIu64 "; steps up to %" PRIu64
            " are durable",
            seconds(&job->checkpointing.watch, now_ns), job->checkpointing.cut.step, job->checkpointing.durable_step);
-    /* Records that wait for this checkpoint would stop the job. */
+    /* If WAL records continued to wait for this checkpoint, they would stop the job. */
     if (goes_on(job) && job->checkpointing.steps.waits) pd_wal_leave(job);
     pd_pause_begin(job);
 }
@@ -109,7 +110,7 @@ static void tell_entries(pd_job *job, uint64_t now_ns)
     if (goes_on(job)) pd_wal_leave(job);
 }
 
-/* Logs that the disk has not answered in time, and does what on_disk_error says. */
+/* Updates the watches. If the disk has not answered in time, logs this and does what on_disk_error says. */
 static void tick_watch(pd_job *job, uint64_t now_ns)
 {
     watch_disk(job, now_ns);
@@ -130,12 +131,13 @@ static bool is_asked_for(const pd_job *job)
 
     for (const pd_request *request = job->checkpointing.asked.first; request != NULL;
          request = pd_request_next(request))
-        /* A worker waits for a durable step: if the WAL records steps, that needs no checkpoint. */
+        /* A request without job_name is of a worker, which needs a durable step. The WAL makes it durable if it records
+         * steps. */
         if (request->u.checkpoint.step <= step && !(logs && request->u.checkpoint.job_name == NULL)) return true;
     return false;
 }
 
-/* Counts a multiple of checkpoint_every that passes without a checkpoint, and logs why. */
+/* Counts a multiple of checkpoint_every that passes without a checkpoint. Logs why, if the count is a power of two. */
 static void skip(pd_job *job)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
@@ -225,8 +227,7 @@ void pd_checkpoint_look(pd_job *job, uint64_t now_ns)
     if (job->checkpointing.making != NULL) {
         pd_checkpoint_go_on(job, now_ns);
         if (job->checkpointing.making != NULL && job->steps.progress.furthest >= job->checkpointing.next) {
-            /* If the checkpoint that is being made is of the step that is due now, because a request has begun it, then
-             * none is skipped. */
+            /* If a request has begun a checkpoint of the same step that is due now, no checkpoint is skipped. */
             if (job->checkpointing.cut.step < job->checkpointing.next) skip(job);
             pd_checkpoint_policy_plan(job);
         }
@@ -246,8 +247,8 @@ static int check_ask(const pd_job *job, pd_error *err)
                    job->steps.name);
 }
 
-/* Returns the newest step that a request can be answered with: of the newest checkpoint for an operator, the durable
- * step for a worker. */
+/* Returns the step with which a request for a checkpoint can be answered now: an operator gets the step of the newest
+ * checkpoint, a worker gets the durable step. */
 static uint64_t enough(const pd_job *job, const pd_request *request)
 {
     return request->u.checkpoint.job_name != NULL ? job->checkpointing.newest.step : job->checkpointing.durable_step;

@@ -19,8 +19,8 @@ void pd_checkpoint_done(pd_job *job, pd_effects *outbox, pd_request *request, ui
 
 /* Returns the time (ns) of the next deadline of the job's checkpoints; UINT64_MAX: there is none. */
 uint64_t pd_checkpoint_next_tick(const pd_job *job);
-/* Does what is due at deadlines that have passed: refuses requests that have waited too long, retries, and logs that
- * the disk does not answer. */
+/* Does what is due at deadlines that have passed: refuses requests that have waited too long, tries a failed checkpoint
+ * again, and logs that the disk does not answer. */
 void pd_checkpoint_tick(pd_job *job, uint64_t now_ns);
 
 #endif

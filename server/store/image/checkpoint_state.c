@@ -94,7 +94,7 @@ void pd_retry_tried(pd_job *job, uint64_t now_ns)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
-    /* Attempts that a step has made due do not count: the first attempt by time comes soon after them. */
+    /* An attempt that a step has made due does not lengthen the wait: the next attempt comes FIRST_NS after it. */
     if (checkpointing->retry.wait_ns == 0 || !pd_retry_is_by_time(job)) checkpointing->retry.wait_ns = FIRST_NS;
     checkpointing->retry.at_ns = now_ns + checkpointing->retry.wait_ns;
     checkpointing->retry.wait_ns =
@@ -106,8 +106,8 @@ void pd_retry_end(pd_job *job)
     job->checkpointing.retry.wait_ns = 0;
 }
 
-/* Returns whether a checkpoint could begin now. When this changes to true, pd_checkpoint_look is called anyway, without
- * a deadline. */
+/* Returns whether a checkpoint could begin now. If it returns false, no deadline is needed: the event that makes it
+ * true also calls pd_checkpoint_look. */
 static bool may_try(const pd_job *job)
 {
     return !job->checkpointing.writing && job->checkpointing.making == NULL && job->steps.cut == NULL &&

@@ -13,7 +13,7 @@
 #include "archive.h"
 #include "job.h"
 
-/* How far the copy of one parameter is. */
+/* The progress of copying one parameter into a checkpoint. */
 typedef struct pd_checkpoint_part {
     bool chosen; /* the parameter is copied, or is being copied */
     /* the open archive of a parameter that is copied except for results of preconditioner tasks; NULL: it is complete,
@@ -32,17 +32,17 @@ typedef struct pd_checkpoint {
     bool cut_ended;    /* the cut has ended: no parameter is quiesced for this checkpoint */
     bool failed;       /* a result of a preconditioner task could not be added; `error` says why */
     pd_error error;
-    uint32_t copied, open; /* number of copied parameters; number of these whose results of tasks are still missing */
-    uint32_t at;           /* index of the first parameter that may not be chosen yet */
-    uint32_t states_at;    /* rank whose worker state is copied next, after all parameters are complete */
+    uint32_t copied, open;      /* number of copied parameters; how many of them still lack results of tasks */
+    uint32_t at;                /* all parameters before this index are chosen (pd_checkpoint_part) */
+    uint32_t states_at;         /* rank whose worker state is copied next, after all parameters are complete */
     pd_checkpoint_part parts[]; /* one for each parameter */
 } pd_checkpoint;
 
 /* Answers a request for a checkpoint with the durable step. `bytes` and `ns` are the size and the writing time
  * of the checkpoint that was written for it; 0: an earlier checkpoint sufficed. Takes ownership of the request. */
 void pd_checkpoint_answer(pd_job *job, pd_request *request, uint64_t bytes, uint64_t ns);
-/* Returns whether the newest durable checkpoint contains all changes before the request that no step has made, such as
- * an import or replaced weights. */
+/* Returns whether the newest durable checkpoint contains all changes that were made before the request by other means
+ * than steps, such as an import or replaced weights. */
 bool pd_checkpoint_has_changes(const pd_job *job, const pd_request *request);
 /* Answers the requests that wait for a checkpoint of step `step` or of an earlier step. If err is not NULL, refuses
  * them with *err. Otherwise `bytes` and `ns` are those of the checkpoint that was written, and requests with changes
@@ -51,11 +51,11 @@ void pd_checkpoint_answer_all(pd_job *job, uint64_t step, const pd_error *err, u
 /* Answers the requests of workers that wait for a step that is durable now. Call it when a record has made a step
  * durable. */
 void pd_checkpoint_answer_workers(pd_job *job);
-/* Ends the wait of a draining server for the job's last checkpoint, if this was it. Call it when a checkpoint is
- * durable or has failed. */
+/* Lets a draining server stop waiting for the job's last checkpoint, if that is the checkpoint that has just ended.
+ * Call it when a checkpoint is durable or has failed. */
 void pd_checkpoint_ended(pd_job *job);
-/* Counts a checkpoint that could not be made or written, stores the error, and refuses the requests that wait for this
- * step or an earlier one with *err. */
+/* Counts a checkpoint of step `step` that could not be made or written, stores the error for status reports, and calls
+ * pd_checkpoint_ended. Refuses the requests that wait for a checkpoint of this step or an earlier one with *err. */
 void pd_checkpoint_failed(pd_job *job, uint64_t step, const pd_error *err);
 
 /* Returns whether a checkpoint should begin now because an earlier one has failed and no step will make one due. */
@@ -64,7 +64,8 @@ bool pd_retry_wants_checkpoint(const pd_job *job, uint64_t now_ns);
 void pd_retry_tried(pd_job *job, uint64_t now_ns);
 /* Resets the time between attempts. Call it when a checkpoint is durable. */
 void pd_retry_end(pd_job *job);
-/* Returns whether the next attempt is due at a time and not at a step. */
+/* Returns whether a failed checkpoint is tried again at a time, because the job closes no steps. Otherwise it is tried
+ * again at the next multiple of checkpoint_every. */
 bool pd_retry_is_by_time(const pd_job *job);
 /* Returns the time (ns) of the next attempt; UINT64_MAX: no attempt is due at a time. */
 uint64_t pd_retry_next_tick(const pd_job *job);

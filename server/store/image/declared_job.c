@@ -210,7 +210,7 @@ static void fill_ranges(pd_request *declare, const pd_declared_job *d)
     }
 }
 
-/* Makes a Declare request of rank 0 from an image, from which the job's parameters are planned. */
+/* Makes the Declare request of rank 0 from an image. The job's parameters are then planned from this request. */
 static int make_declare(pd_request **out, const pd_declared_job *d)
 {
     pd_request *declare = *out = pd_request_new(PD_REQ_DECLARE, (pd_ticket){ 0, 0 });

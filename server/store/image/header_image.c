@@ -108,9 +108,8 @@ typedef struct schedule_text {
 static const pd_field schedule_fields[] = { PD_FIELD_IN(schedule_text, text, 0, MOST_VALUE), { 0 } };
 static const pd_table schedule_table = { "schedule", sizeof(schedule_text), schedule_fields };
 
-/* Numbers the overrides of the job in the order of the parameters that use them, and returns how many there are. If
- * `all` is not NULL, all[i] becomes override i, and rules[i] the index of the optimizer rule whose parameters use
- * it. */
+/* Finds all overrides of the job, in the order of the parameters that use them, and returns their number. If `all` is
+ * not NULL, all[i] becomes override i, and rules[i] the index of the optimizer rule whose parameters use it. */
 static size_t number_all(pd_job *job, pd_override **all, uint32_t *rules)
 {
     size_t n = 0;
@@ -310,7 +309,8 @@ static void visit_group(pd_archive *archive, const pd_steps *steps, pd_step_grou
 {
     pd_step_group_saved saved = group->saved;
 
-    /* The image has no step after the one at which members are stopped, so the group must not know later rounds. */
+    /* Members are stopped, and the image contains no step after that. So in the image no member has stepped in a later
+     * round. */
     if (saved.unknown > stopped_at(steps) + 1) saved.unknown = stopped_at(steps) + 1;
     pd_archive_fields(archive, &group_table, &saved);
     if (pd_archive_is_reading(archive)) group->saved = saved;
@@ -366,8 +366,9 @@ static void visit_identities(pd_archive *archive, pd_job *job, uint32_t ranks)
     pd_archive_leave(archive);
 }
 
-/* Writes or reads the number of the replacement of weights (job/replacement.h) that each parameter has. Images lack
- * this section if no weights were replaced since the last step. */
+/* Writes or reads for each parameter the number of the replacement (job/replacement.h) that its weights come from; 0:
+ * its weights were not replaced since its last step. Images lack this section if no weights were replaced since the
+ * last step. */
 static void visit_replaced(pd_archive *archive, pd_job *job)
 {
     for (uint32_t i = 0; pd_archive_is_reading(archive) && i < job->steps.n_params; i++)

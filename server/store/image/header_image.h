@@ -13,11 +13,11 @@ void pd_header_image_write(pd_archive *archive, pd_job *job);
 /* Reads the header from an archive, and makes the job. *out must be NULL before the call. An error is stored in the
  * archive; then *out is NULL, or a job with incomplete state, which the caller must free. */
 void pd_header_image_read(pd_archive *archive, const pd_jobs *jobs, const pd_job_env *env, pd_job **out);
-/* Writes the header without declarations and without ranks to an archive, or reads it into a job that was made from the
- * same declarations, depending on the archive's direction. */
+/* For a resize: writes the header without declarations and without ranks to an archive, or reads it into a job that was
+ * made from the same declarations, depending on the archive's direction. */
 void pd_header_image_visit_rankless(pd_archive *archive, pd_job *job);
-/* Writes the header without declarations to an archive, or reads it into a job that exists and was at the step before,
- * depending on the archive's direction. */
+/* For a record of a step: writes the header without declarations to an archive, or reads it into the job that replays
+ * the record, depending on the archive's direction. */
 void pd_header_image_visit_state(pd_archive *archive, pd_job *job);
 /* Completes a job after its header and all its parameters were read: marks its ranks as lost unless they have left, and
  * starts the time of job_linger. PD_DATA_LOSS: the header and the parameters do not fit together. */

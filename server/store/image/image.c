@@ -139,7 +139,7 @@ static int read_param(pd_steps *steps, pd_param *param, const pd_checkpoint_para
     return PD_OK;
 }
 
-/* Copies the weights of a checkpoint that is in memory, those of parameter i to to[i]. */
+/* Copies the weights of a checkpoint that is in memory, the weights of parameter i to the memory to[i]. */
 static int copy_weights(const pd_checkpoint_image *image, float *const *to, pd_error *err)
 {
     for (uint32_t i = 0; i < image->n_params; i++) {

@@ -11,8 +11,8 @@
  * returned (pd_optim_may_be_saved). After reading, the caller writes the weights into param->next->at[PD_F32] and calls
  * pd_param_image_publish. */
 void pd_param_image_visit(pd_archive *archive, pd_steps *steps, pd_param *param);
-/* Writes the counters of a parameter and the scalars of its last round to an archive, or reads them into a parameter
- * that exists, depending on the archive's direction. */
+/* For a record of a step: writes the counters of a parameter and the scalars of its last round to an archive, or reads
+ * them into the parameter of the job that replays the record, depending on the archive's direction. */
 void pd_param_image_visit_record(pd_archive *archive, pd_steps *steps, pd_param *param);
 /* Publishes the parameter's weights, which have just been read from an image: param->next becomes param->current. */
 void pd_param_image_publish(pd_steps *steps, pd_param *param);

@@ -38,8 +38,8 @@ bool pd_may_resize(const pd_job *job, const pd_request *hello)
            hello->u.hello.world_size != job->steps.members.ranks && !is_known(job, hello->u.hello.nonce);
 }
 
-/* Replaces the ranges of the old ranks. A single new rank gets the range of all elements, since planning checks that.
- * Several ranks declare their ranges later. */
+/* Replaces the ranges of the old ranks. A single new rank gets the range of all elements, because planning checks that
+ * a single rank has them all. Several ranks declare their ranges later. */
 static void renew_ranges(pd_declared_job *declared, const pd_job *old)
 {
     declared->n_ranges = 0;
@@ -61,7 +61,7 @@ static int plan(pd_job **out, const pd_jobs *jobs, const pd_job_env *env, const 
     rc = pd_declared_job_make(out, &declared, env, jobs->last_number + 1, err);
     pd_declared_job_free(&declared);
     if (rc != PD_OK) return rc;
-    /* The new ranks declare their ranges later, also a single one. */
+    /* Remove the range of a single new rank again, because all new ranks declare their ranges later. */
     pd_ranges_give_back(*out, 0);
     pd_ranges_count(*out);
     return PD_OK;
@@ -165,7 +165,7 @@ static int copy_ranks(pd_job *to, const pd_job *from, pd_error *err)
     return rc;
 }
 
-/* Copies the state of checkpointing: the checkpoints of the old job are those of the new one. */
+/* Copies the state of checkpointing, because the checkpoints of the old job now belong to the new job. */
 static void copy_checkpointing(pd_checkpoint_policy *to, const pd_checkpoint_policy *from)
 {
     to->on_disk = from->on_disk;
@@ -228,7 +228,8 @@ static int make(pd_job **out, pd_jobs *jobs, const pd_job_env *env, pd_job *old,
     return rc;
 }
 
-/* Makes the new job while the memory of the old one is not charged. After an error charges it again. */
+/* Stops charging the memory of the old job, and makes the new job in its place. After an error charges the old job
+ * again. */
 static int make_in_place(pd_job **out, pd_jobs *jobs, const pd_job_env *env, pd_job *old, uint32_t world,
                          uint64_t now_ns, pd_error *err)
 {

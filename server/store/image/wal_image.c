@@ -49,8 +49,8 @@ void pd_wal_image_visit_inputs(pd_archive *archive, pd_job *job, uint64_t step)
     pd_archive_leave(archive);
 }
 
-/* Counters of an optimizer after a step. A replay compares them to check that the repeated step equals the
- * original one. */
+/* Counters of an optimizer after a step: `count` is the number of its steps, the others are those of pd_root_stats. A
+ * replay compares them to check that the repeated step equals the original one. */
 typedef struct course {
     int64_t count, due, adopted, failed, replaced, dropped;
 } course;
@@ -80,8 +80,8 @@ static void visit_course(pd_archive *archive, const pd_param *param)
                         (long long)there.count, (long long)there.adopted, (long long)there.failed);
 }
 
-/* Returns the rank's worker state for the record of step `step`: that of this step or of the step before, which may
- * have come after that step's record. NULL: there is none. */
+/* Returns the rank's worker state for the record of step `step`: that of this step, or that of the step before, which
+ * may have arrived too late for the record of its own step. NULL: there is none. */
 static const pd_worker_state *note_for(const pd_rank *rank, uint64_t step)
 {
     const pd_worker_state *note = pd_worker_states_find(rank, step);
@@ -171,8 +171,9 @@ static void write_decision(pd_archive *archive, pd_decision *decision, uint32_t 
     pd_archive_bytes(archive, decision->command, decision->command_bytes);
 }
 
-/* Writes the decisions of a list to the archive; with `archive` NULL only counts them. Returns their number. Leaves out
- * overrides that were read back, because the checkpoint that the record follows has them. */
+/* Writes the decisions of a list to the archive; if `archive` is NULL, only counts them. Returns their number. Leaves
+ * out overrides that were read from records after a restart, because the checkpoint that the record follows has
+ * them. */
 static size_t write_list(pd_archive *archive, const pd_decision_list *list, uint32_t ranks)
 {
     size_t n = 0;
@@ -265,7 +266,7 @@ static int read_roots(pd_archive *archive, pd_decision **out, const pd_decision 
     return pd_archive_status(archive);
 }
 
-/* Gives a decision that was read to the job. A command becomes one decision for each of its parameters. Takes ownership
+/* Hands a decision from a record to the job. A command becomes one decision for each of its parameters. Takes ownership
  * of the decision. */
 static int take_decision(pd_archive *archive, pd_job *job, pd_decision *decision)
 {
@@ -276,7 +277,7 @@ static int take_decision(pd_archive *archive, pd_job *job, pd_decision *decision
         pd_wal_add_read(&job->steps, decision);
         return PD_OK;
     }
-    /* A command from before the state was copied is part of the restored state. */
+    /* The restored state contains the effect of each command that came before its checkpoint. */
     rc = decision->step < job->checkpointing.durable_step
              ? PD_OK
              : pd_job_set_again(job, decision->command, decision->command_bytes, &err);

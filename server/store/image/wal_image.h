@@ -23,10 +23,11 @@ void pd_wal_image_visit_inputs(pd_archive *archive, pd_job *job, uint64_t step);
  * recorded one. */
 void pd_wal_image_visit_rest(pd_archive *archive, pd_job *job, uint64_t step);
 
-/* Writes the decisions that wait for a record to the archive. */
+/* Writes to the archive the decisions that no record contains yet. */
 void pd_wal_image_write_decisions(pd_archive *archive, const pd_job *job);
-/* Reads decisions of steps that the job will repeat into its WAL. An error is stored in the archive.
- * PD_FAILED_PRECONDITION: the decisions follow a later checkpoint than the one from which the job was restored. */
+/* Reads decisions from the archive into the job's WAL, for steps that the job will repeat. An error is stored in the
+ * archive. PD_FAILED_PRECONDITION: the decisions follow a later checkpoint than the one from which the job was
+ * restored. */
 void pd_wal_image_read_decisions(pd_archive *archive, pd_job *job);
 
 #endif

@@ -57,8 +57,8 @@ static int new_record(const pd_job *job, pd_wal_stream stream, uint32_t n, pd_ef
     return PD_OK;
 }
 
-/* Returns how many steps to wait after an error. `distance`: this number for the previous error; 0: there was
- * none. */
+/* Returns the number of steps between an error and the checkpoint with which the stream begins anew. `distance`: this
+ * number for the previous error; 0: there was none. */
 static uint64_t next_distance(uint64_t distance)
 {
     return distance == 0 ? 1 : distance < DISTANCE_MOST ? 2 * distance : DISTANCE_MOST;
@@ -154,8 +154,8 @@ static void end_before_change(pd_job *job)
     pd_checkpoint_policy_soon(job);
 }
 
-/* Drops the decisions about roots and rounds that were read back, because the job continues from another state than
- * before the restart, and does not repeat their steps. Values that operators have set stay. */
+/* Drops the decisions about roots and rounds that were read from records after a restart, because the state of the job
+ * has changed since, and it does not repeat their steps. Values that operators have set stay. */
 static void leave_past(pd_job *job)
 {
     pd_error err;
@@ -368,7 +368,7 @@ void pd_wal_leave(pd_job *job)
     pd_checkpoint_policy_soon(job);
 }
 
-/* Lets the stream of steps begin again after another checkpoint, because the disk has returned all records. */
+/* Lets the stream of steps begin again with the next checkpoint. Call it when the disk has returned all records. */
 static void rejoin(pd_job *job)
 {
     job->checkpointing.steps.left = false;
@@ -384,8 +384,8 @@ static void note_moved(pd_job *job)
     stop_steps(job);
 }
 
-/* Returns whether the checkpoint of step `base`, which the records follow, is durable. It must contain all changes
- * before its cut that no step has made. */
+/* Returns whether a checkpoint of step `base`, which the records follow, or of a later step is durable. It must contain
+ * all changes that were made before the last cut by other means than steps. */
 static bool has_base(const pd_job *job, uint64_t base)
 {
     const pd_checkpoint_policy *checkpointing = &job->checkpointing;

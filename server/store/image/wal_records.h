@@ -29,8 +29,9 @@ void pd_wal_returned(pd_job *job, pd_request *request);
 /* Returns the aggregates of a record to their pools, and frees the record. Accepts NULL. */
 void pd_wal_record_drop(pd_wal_record *record);
 
-/* Begins to record what follows a checkpoint. Call it when the checkpoint's header was written. `even`: all parameters
- * have closed the step of its cut, and none has begun the next step; only then are steps recorded. */
+/* Begins to record the steps and decisions that follow a checkpoint. Call it when the checkpoint's header was written.
+ * `even`: all parameters have closed the step of its cut, and none has begun the next step; only then are steps
+ * recorded. */
 void pd_wal_copied(pd_job *job, bool even);
 /* Tells both streams that the checkpoint of step `step` is durable (`good`), or was given up. If it is durable, the
  * records that wait for it are handed over. Otherwise a stream that waits for it ends. */
@@ -38,8 +39,8 @@ void pd_wal_checkpointed(pd_job *job, uint64_t step, bool good);
 /* Returns whether a checkpoint should begin now because the stream of steps cannot begin without it. */
 bool pd_wal_wants_checkpoint(const pd_job *job);
 
-/* Begins to record after the checkpoint of step `step`, from which the job was just restored. `even`: all parameters
- * are at this step; only then are steps recorded. */
+/* Begins to record the steps and decisions after the checkpoint of step `step`, from which the job was just restored.
+ * `even`: all parameters are at this step; only then are steps recorded. */
 void pd_wal_restored(pd_job *job, uint64_t step, bool even);
 /* Continues the stream of steps after its records up to step `step` were replayed. */
 void pd_wal_resume(pd_job *job, uint64_t step);

@@ -112,7 +112,7 @@ static int begin_all(repeat *r)
     return rc;
 }
 
-/* Binds the steps of an atomic group, as in the original step. */
+/* Tells the optimizers of an atomic group that their steps all happen or none, as in the original step. */
 static int bind_group(const repeat *r, pd_step_group *group)
 {
     pd_optim **bound = calloc(r->n + 1, sizeof(pd_optim *));
@@ -137,7 +137,8 @@ static size_t take_tasks(const repeat *r, pd_task **task, pd_optim **owner)
     return taken;
 }
 
-/* Runs the preconditioner tasks that the steps have made. Returns whether there were any. */
+/* Runs the preconditioner tasks of the repeated step, and delivers the results to their optimizers. Returns whether
+ * there were any tasks. */
 static bool run_tasks(const repeat *r)
 {
     pd_task *task[AT_ONCE];

@@ -72,7 +72,8 @@ void pd_check_blas(const pd_machine *machine, pd_finding *out);
 /* Checks that the libraries of the daemon's program are installed. The finding lists the names of their files, which
  * tell the versions. */
 void pd_check_libraries(const pd_machine *machine, pd_finding *out);
-/* Reads the dynamic linker's list of a program's libraries, for pd_check_libraries. Changes the text. */
+/* Reads `text`, the dynamic linker's list of a program's libraries, and fills in *out: the names of their files, and
+ * which of them are missing. Changes `text`. For pd_check_libraries. */
 void pd_libraries_read(char *text, pd_finding *out);
 /* Checks that the daemon would start with its configuration. */
 void pd_check_configuration(const pd_machine *machine, pd_finding *out);
@@ -102,8 +103,8 @@ void pd_check_loopback(const pd_machine *machine, pd_finding *out);
  * Connects to it to measure the round trip. If that daemon is on this machine, or none is named, only computes how much
  * the buffers let a connection carry over a long distance. */
 void pd_check_network(const pd_machine *machine, pd_finding *out);
-/* Checks the sizes of the kernel's TCP buffers for a round trip in seconds, for pd_check_network. 0: the round trip is
- * not known. */
+/* Checks that the kernel's TCP buffers are large enough for a round trip of `trip_s` seconds (0: not known). For
+ * pd_check_network. */
 void pd_judge_network(const pd_machine *machine, double trip_s, pd_finding *out);
 /* Returns whether all of these addresses lead to this machine. */
 bool pd_leads_here(const char *addresses);

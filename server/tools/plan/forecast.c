@@ -39,8 +39,9 @@ static bool is_due(const pd_kind *kind, int64_t count)
     return hypers->row->due(&kind->plan, value, count, NULL);
 }
 
-/* Returns whether tasks begin at the same interval in later steps. Tests ever larger numbers of steps in which a task
- * should begin, and near each of them some in which no task should begin. */
+/* Returns whether tasks still begin every pd_kind_interval steps in later steps. Tests only some steps: those after
+ * ever larger multiples of the interval, in which tasks should begin, and steps near them, in which none should
+ * begin. */
 static bool goes_on(const pd_kind *kind)
 {
     int64_t interval = pd_kind_interval(kind);

@@ -85,8 +85,9 @@ void pd_forecast_free(pd_forecast *forecast);
  * not evenly spaced, or there are fewer than three. */
 int64_t pd_kind_interval(const pd_kind *kind);
 
-/* The slots or the tasks of a plan, in groups. Members of a group differ only in their numbers. The members of group g
- * are item[first[g]] up to, but not including, item[first[g + 1]]. */
+/* The slots or the tasks of a plan, in groups. Slots of a group differ only in the number in their name; tasks of a
+ * group differ only in these numbers of their slots. The members of group g are item[first[g]] up to, but not
+ * including, item[first[g + 1]]. */
 typedef struct pd_groups {
     int *item;     /* indices into the plan's list of slots or tasks */
     size_t *first; /* for each group the index of its first member in `item`, and at the end the number of all
