@@ -8,8 +8,8 @@
 #include <string.h>
 #include <utlist.h>
 
-/* Small tensors share a frame until its payload has this many bytes. Larger frames would delay the server's work on the
- * first of them; smaller frames cost more headers. */
+/* Small tensors share a frame until its payload has this many bytes. With larger frames the server would begin its work
+ * later; smaller frames cost more headers. */
 #define BUCKET_BYTES (1024 * 1024)
 
 void pd_bucket_init(pd_bucket *bucket, pd_core *core, pd_op *op, unsigned method)
@@ -96,7 +96,7 @@ static void append(pd_bucket *bucket, const void *at, size_t bytes)
     bucket->payload += bytes;
 }
 
-/* One piece that is about to be added to a frame: a chunk of an item, and where its weights in the answer go. */
+/* One piece that is about to be added to a frame: a chunk of an item, and the place for its weights in the answer. */
 typedef struct pd_cut {
     size_t item;
     uint32_t handle;

@@ -7,7 +7,7 @@
 
 #include "core.h"
 
-/* The frames of one operation while they are built. pd_bucket_post queues them when all are complete. */
+/* The frames of one operation while they are built. When all are complete, pd_bucket_post queues them. */
 typedef struct pd_bucket {
     pd_core *core;
     pd_op *op;

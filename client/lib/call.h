@@ -19,7 +19,7 @@ int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_er
 int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err);
 int pd_core_barrier(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err);
-/* Asks for this rank's worker state. The answer has a RecallReply and the worker state as its payload. */
+/* Asks for this rank's worker state. The answer's header is a RecallReply, its payload the worker state. */
 int pd_core_get_worker_state(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 /* Asks for a checkpoint of `step` (0: the present step) or a later step. The server waits at most `wait_ms` for it. */
 int pd_core_checkpoint(pd_core *core, uint64_t step, uint32_t wait_ms, pd_ticket_id *ticket, pd_error *err);
@@ -32,7 +32,8 @@ void pd_core_give_up(pd_core *core, pd_ticket_id ticket);
 
 enum { PD_WORKER_STATE_BYTES = 1 << 20 }; /* most bytes of a worker state */
 
-/* Checks that the answer to a Recall has the payload that it announces, and notes its length in the operation. */
+/* Checks that the answer to a request for the worker state (Recall) has the payload that its header announces, and
+ * notes the payload's length in the operation. */
 int pd_worker_state_expect(pd_core *core, const pd_outgoing_frame *frame, const pd_prefix *prefix,
                            const uint8_t *header);
 
@@ -42,8 +43,8 @@ typedef struct pd_scalar_load {
     size_t n;
 } pd_scalar_load;
 
-/* Copies the scalars' means over all ranks to the caller. `outcome` answers the item whose frame carried the
- * scalars. */
+/* Copies the scalars' means over all ranks to the caller. `outcome` is the server's answer about the item whose frame
+ * carried the scalars. */
 void pd_scalars_note(const pd_op *op, const Paramd__Outcome *outcome);
 
 #endif

@@ -17,7 +17,8 @@
 #include "replace.h"
 #include "sharing.h"
 
-/* Ends a call: waits for its ticket if `rc` is PD_OK, otherwise returns the error `rc`. Unlocks the core. */
+/* Ends a call of the user, whose request was queued with the result `rc`. If `rc` is PD_OK, waits for the ticket and
+ * returns the call's result. Otherwise returns `rc`. Unlocks the core. */
 static int end_call(pd_client *client, pd_ticket_id *ticket, int rc, pd_error *err)
 {
     if (rc == PD_OK) rc = pd_handle_finish_part(client, ticket, pd_handle_end(client), err);
@@ -403,7 +404,8 @@ int pd_client_sync(pd_client *client, uint64_t step, pd_error *err)
     return end_call(client, &client->sync, rc, err);
 }
 
-/* Waits for the answer to a Recall. *reply becomes its header, *bytes long, with the worker state after it. */
+/* Asks for the worker state (Recall), unless an earlier call that timed out has, and waits for the answer. *reply
+ * becomes the answer's header, *bytes long, with the worker state after it. */
 static int await_worker_state(pd_client *client, uint8_t **reply, size_t *bytes, pd_error *err)
 {
     int rc = PD_OK;
@@ -443,9 +445,8 @@ int pd_client_recall(pd_client *client, void *out, size_t room, size_t *bytes, u
 
 /* Returns the random stream of this worker, or the stream that all workers share.
  *
- * Other streams of the job are made from the seed and a step number, or from the name of a parameter. The workers'
- * streams are made with UINT64_MAX in place of the step number, and no job has so many steps. So no two streams are
- * equal. */
+ * The server makes its streams from the seed and a step number, or from the seed and the name of a parameter. A
+ * worker's stream has UINT64_MAX in place of the step number. No job has so many steps, so no two streams are equal. */
 static pd_random stream_of(const pd_client *client, pd_stream stream)
 {
     const pd_welcome *welcome = pd_client_welcome(client);
@@ -467,7 +468,7 @@ void pd_client_normal(const pd_client *client, pd_stream stream, uint64_t key, u
 enum { LINE = 64, LINES = 64, SMALL = 4096 };
 
 /* Hashes LINE bytes out of each `every` bytes of the n bytes at `at`, beginning with those at offset `first`. Gathers
- * LINES such lines before it hashes them, since the hash is faster on long inputs. */
+ * LINES such sections before it hashes them, since the hash is faster on long inputs. */
 static uint64_t sampled(const unsigned char *at, size_t n, size_t every, size_t first)
 {
     unsigned char lines[LINES * LINE];
@@ -485,7 +486,7 @@ static uint64_t sampled(const unsigned char *at, size_t n, size_t every, size_t 
 
 static uint64_t hash(const void *tensor, size_t n, size_t every, size_t first)
 {
-    size_t piece = every < n / 4 ? every : n / 4; /* at least four lines of each tensor are hashed */
+    size_t piece = every < n / 4 ? every : n / 4; /* at least four sections of each tensor are hashed */
 
     if (every < LINE || n <= SMALL) return XXH3_64bits(n > 0 ? tensor : "", n);
     return sampled(tensor, n, piece, first % (piece - LINE + 1));

@@ -25,7 +25,7 @@
 #define BACKOFF_LEAST_NS (50 * MS)
 #define BACKOFF_MOST_NS (2000 * MS)
 #define BACKOFF_SHARE                                                                                                  \
-    8 /* a pause is this fraction (1/8) of the time without a welcome, so a client finds its server so much later */
+    8 /* a pause between two attempts to connect is this fraction (1/8) of the time passed since the last welcome */
 /* When the server has refused one frame of a call, the call waits this long for the answers to its other frames. */
 #define REST_NS (1000 * MS)
 
@@ -346,8 +346,9 @@ static uint64_t draw(pd_core *core)
 }
 
 /* Returns how long to wait before the next attempt to connect: an eighth of the time since the last welcome, but at
- * least 50 ms and at most 2 s. The second half of this time is random. So a client finds a server that is back after a
- * second a tenth of a second later, and seldom asks for a server that is away for long. */
+ * least 50 ms and at most 2 s. The second half of this time is random. So if the server is away for one second, the
+ * client finds it about a tenth of a second after its return. A client whose server is away for long seldom tries to
+ * connect. */
 static uint64_t backoff_ns(pd_core *core, uint64_t now_ns)
 {
     uint64_t most = (now_ns - core->link.alone_ns) / BACKOFF_SHARE;
@@ -393,7 +394,8 @@ static void left_at_last(void *arg, pd_outgoing_frame *frame)
     op_answered(arg, frame->op);
 }
 
-/* Ends the client handle with the error UNAVAILABLE, because it was opened with the option not to connect again. */
+/* Ends the client handle with PD_UNAVAILABLE, because it was opened with the option `impatient` and does not connect
+ * again. */
 static void give_up(pd_core *core)
 {
     pd_error error;
@@ -493,7 +495,7 @@ void pd_core_tick(pd_core *core, uint64_t now_ns)
                now_ns >= core->link.sent_ns + core->link.heartbeat_ns) {
         if (post_heartbeat(core) != PD_OK)
             core->link.sent_ns =
-                now_ns; /* no memory for this heartbeat: the next one is tried after a whole interval */
+                now_ns; /* if out of memory, no heartbeat is sent, and the next is tried after a whole interval */
     }
 }
 

@@ -109,11 +109,12 @@ typedef struct pd_copy {
 typedef struct pd_sharing {
     bool refused;  /* no memory is shared: the user forbids it or wants checksums, or an error came */
     bool possible; /* the present connection passes descriptors */
-    /* Descriptors; -1: none. to_send: this worker's segment, to go with the Share. taken: the last received one. */
+    /* Descriptors; -1: none. to_send: this worker's segment, which the Share frame brings to the server. taken: the
+     * last received one. */
     int to_send, taken;
     pd_segment weights; /* the server's segment with the job's weights; none before the answer to Share */
     uint64_t read;      /* number of answers in shared memory that were read and are not released */
-    bool releasing;     /* a Release was sent and is not answered */
+    bool releasing;     /* the server has not answered the last Release frame (pd_sharing_release) */
 } pd_sharing;
 
 /* Buffers for building one frame at a time, and for receiving one answer. Allocated once for a client handle. */
@@ -188,7 +189,7 @@ typedef struct pd_core_link_state {
     char reason[PD_ERROR_TEXT]; /* why there is no connection, or what the server waits for; "": unknown */
 } pd_core_link_state;
 
-/* How the handle has ended: each recovery (recoveries.h) begins from one of these. */
+/* How the handle has ended. `lost` allows the recovery recreate, `gone_back` the recovery rewind. */
 typedef struct pd_core_ending {
     pd_error error; /* PD_OK: it has not ended */
     bool lost;      /* the server no longer has the job */
@@ -200,7 +201,7 @@ typedef struct pd_core_recovery {
     bool resending;   /* the server has gone back, and frames of the window are sent again */
     bool rewinding;   /* from the call of pd_core_rewind until the parameters are declared again */
     bool recreating;  /* from the call of pd_core_recreate until the parameters are declared to the new job */
-    bool recreated;   /* pd_core_recreate was called at least once; see pd_core_recreates */
+    bool recreated;   /* pd_core_recreate was called at least once on this handle */
     bool went_back;   /* since the last Declare, the server has reported fewer steps of a parameter than before */
     bool rejoins;     /* the last Hello asked only to join a job that exists */
     uint64_t creator; /* the last welcome's number of the job, which tells it from others of its name; 0: unknown */
@@ -208,7 +209,7 @@ typedef struct pd_core_recovery {
 
 /* How far the job is; the steps of its parameters are in pd_param_record. */
 typedef struct pd_core_progress {
-    uint64_t barriers, passed; /* number of barriers that this process has called, and that the server has answered */
+    uint64_t barriers, passed; /* number of barriers that this process has called; how many the server has answered */
     uint64_t durable;          /* the durable step, as the last answer reported */
     uint64_t closing;          /* step that this rank is closing (pd_client_close_step); 0: none */
 } pd_core_progress;
@@ -261,8 +262,8 @@ typedef struct pd_core {
     pd_client_stats stats;
 } pd_core;
 
-/* Most seconds for which a process asks for a rank that another process has. That process may be dead, and the server
- * then finds it out within its heartbeat_timeout, which is usually a little shorter. */
+/* Most seconds for which a process keeps asking for a rank that another process has. The other process may be dead. The
+ * server notices that within its heartbeat_timeout, which is usually a little shorter. */
 enum { PD_HELD_SECONDS = 35 };
 
 /* The settings of a core. pd_core_new copies all texts, so the caller may free them. */
@@ -342,8 +343,8 @@ void pd_core_drop(pd_core *core, const char *reason);
 
 /* Makes an operation, and gives it a ticket. NULL: out of memory. */
 pd_op *pd_op_new(pd_core *core, unsigned method);
-/* Makes an operation. Returns the error that ended the client handle if it has ended, PD_RESOURCE_EXHAUSTED if too many
- * calls are waiting, and PD_NO_MEMORY if out of memory. */
+/* Makes an operation with a ticket, unless the client handle has ended. Returns the error that ended the handle if it
+ * has ended, PD_RESOURCE_EXHAUSTED if too many calls are waiting, and PD_NO_MEMORY if out of memory. */
 int pd_op_begin(pd_core *core, unsigned method, pd_op **op, pd_error *err);
 /* Returns the operation that has this ticket; NULL: there is none. */
 pd_op *pd_op_find(const pd_core *core, pd_ticket_id ticket);

@@ -20,7 +20,7 @@ struct pd_client {
      * it (pd_client_options) */
     double deadline, slice;
     pd_notices notices;
-    double alone; /* seconds for which calls have waited without a connection; 0 again after a connection */
+    double alone; /* seconds for which calls have waited without a connection; a new connection sets it to 0 */
     bool told;    /* the user got the notice that calls wait without a connection */
     pd_welcome welcome;
     /* Tickets of calls that timed out; 0: none. When the user repeats such a call, it continues to wait for its old

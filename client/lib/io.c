@@ -1,4 +1,5 @@
-/* io.c - the I/O thread of a client handle: moves bytes between the core and the sockets. */
+/* io.c - the I/O thread of a client handle: moves bytes between the core and the sockets, and connects again when a
+ * connection breaks. */
 #include "io.h"
 
 #include <errno.h>
@@ -12,7 +13,8 @@
 
 enum { SENDS = 2 }; /* number of batches (of about 1 MiB) that the I/O thread sends in a row before it receives again */
 /* An attempt to connect waits at most CONNECT_MS each for the name servers, for each address, and for the TLS
- * handshake. The user is told of name servers that take longer than SLOW_MS. */
+ * handshake. If name servers take longer than SLOW_MS, the error text of a waiting call says so. LONGEST_MS: longest
+ * sleep of the I/O thread. */
 enum { CONNECT_MS = 5000, SLOW_MS = 500, LONGEST_MS = 3600 * 1000 };
 
 static int until_ms(uint64_t when_ns)
@@ -29,7 +31,7 @@ void pd_io_enter(pd_io *io)
     pthread_mutex_lock(&io->lock);
 }
 
-/* Returns whether a thread of the user waits for a ticket that is done. */
+/* Returns whether a ticket for which a thread of the user waits is done. */
 static bool has_waited(const pd_io *io)
 {
     const pd_waiter *waiter = io->waiters;
@@ -267,8 +269,8 @@ static int rest_ms(pd_io *io)
     return core_ms < path_ms ? core_ms : path_ms;
 }
 
-/* Works once on the connection: sends queued bytes, sleeps until a socket event, a call of the user or the next
- * deadline, then receives. */
+/* Sends queued bytes, sleeps until a socket event, a call of the user or the time that the core gives, then
+ * receives. */
 static void converse(pd_io *io)
 {
     struct pollfd wait[3] = { { .fd = -1 }, { .fd = io->wake_fd, .events = POLLIN }, pd_path_poll(&io->path) };

@@ -36,8 +36,8 @@ static int split_options(char *const *texts, Paramd__Option **out, size_t *n)
     return PD_OK;
 }
 
-/* Returns a Hello without options, and notes in the core whether it rejoins. The Hello's pointers refer to memory of
- * the core. */
+/* Returns a Hello without options. Notes in core->recovery.rejoins whether this Hello only asks to join a job that
+ * exists. The Hello's pointers refer to memory of the core. */
 static Paramd__HelloRequest make_hello(pd_core *core)
 {
     Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
@@ -179,14 +179,14 @@ static int know(pd_param_record *record, const pd_client_param *param, pd_error 
     return know_texts(record, param, err);
 }
 
-/* The contents of one Declare frame: entries of the parameters, and their dimensions. */
+/* The contents of one Declare frame: for each of its parameters an entry, and the sizes of its dimensions. */
 typedef struct pd_page {
     Paramd__Parameter param[MAX_PIECES], *params[MAX_PIECES];
     uint64_t dims[MAX_PIECES][PD_MAX_RANK];
 } pd_page;
 
-/* Fills a page with the parameters from index `first` on, as many as fit into the header of a frame. Returns how many
- * were taken. */
+/* Fills a page with the parameters from index `first` on, as many as fit into the header of a frame. Returns their
+ * number. */
 static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
 {
     size_t bytes = 0, n = 0;
@@ -474,8 +474,8 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
     core->averages_init = reply->averages_init;
 }
 
-/* Takes over what the server has reported about the parameters. The steps that this process has seen stay as they are
- * if the server has gone back and the window has what the server lacks. */
+/* Takes over what the server has reported about the parameters. If the server has gone back and the window has the
+ * pushes that it lacks, the steps that this process has seen (pd_param_record.step) stay as they are. */
 static void go_on(pd_core *core)
 {
     bool anew = !core->declared || pd_core_recreates(core) || core->recovery.rewinding;

@@ -71,8 +71,9 @@ void pd_staging_free(pd_staging *staging)
     if (staging->segment.at != NULL) pd_segment_drop(&staging->segment);
 }
 
-/* Returns whether the gradients of the frame already lie in the segment in the layout of the payload. Sets *at to the
- * offset of the first. The server does not read padding, so any bytes may lie between them. */
+/* Returns whether the gradients of the frame already lie in the segment in the layout of the payload. If so, sets *at
+ * to the offset of the first gradient. The server does not read the padding between gradients, so it may have any
+ * content. */
 static bool lies_in_place(const pd_staging *staging, const pd_outgoing_frame *frame, uint64_t *at)
 {
     uint64_t offset = 0;
@@ -122,7 +123,7 @@ static bool find_gap(const pd_staging *staging, uint64_t bytes, gap *found)
         *found = gap_behind(staging, before);
         if (fits(found, found->at, bytes)) return true;
         before = before != NULL ? before->next
-                                : staging->first; /* after the last gap comes the gap before the first block */
+                                : staging->first; /* the search continues with the gap before the first block */
     } while (before != begin);
     return false;
 }

@@ -17,7 +17,7 @@
 #define ANSWER_NS (1000 * MS) /* in PD_PATH_ASKING, the server must answer within this time and four round trips */
 #define LEAST_PATIENCE_NS (2000 * MS)
 #define MOST_PATIENCE_NS (30000 * MS)
-/* Replacing a connection lengthens the patience, unless the last one was replaced this long ago. */
+/* Replacing a connection doubles pd_path.patience_ns, unless the replacement before it was this long ago. */
 #define CALM_NS (60000 * MS)
 enum { LEAST_ATTEMPTS = 2 }; /* least pd_path_facts.attempts with which the path counts as cut */
 enum { KEEPALIVE_S = 1, KEEPALIVES = 127 };
@@ -65,8 +65,8 @@ static pd_path_advice judge_cut(pd_path *path, const pd_path_facts *facts, uint6
     return ask(path, now_ns);
 }
 
-/* Decides in the state PD_PATH_ASKING. While the server's kernel takes bytes, it waits: the heartbeat may be queued
- * after them. */
+/* Decides in the state PD_PATH_ASKING. While the server's kernel still acknowledges queued bytes, the decision waits:
+ * the heartbeat may be sent after these bytes. */
 static pd_path_advice judge_asking(pd_path *path, const pd_path_facts *facts, uint64_t now_ns)
 {
     bool late = now_ns - path->asked_ns >= ANSWER_NS + 4 * facts->rtt_ns;
@@ -134,7 +134,7 @@ static void take_event(pd_path *path, const struct pollfd *polled)
 }
 
 /* Begins a spare connection if none is under way, or the last try took too long: the kernel retransmits SYN packets
- * late, too, so a new try is faster. */
+ * late, too, so a new spare connection is made sooner. */
 static void keep_trying(pd_path *path, const pd_path_facts *facts, uint64_t now_ns)
 {
     uint64_t most = PROBE_NS + 2 * facts->rtt_ns;

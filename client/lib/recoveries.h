@@ -13,7 +13,7 @@
 #include "paramd/client.h"
 
 /* Changes the fields of a request's header that belong to one connection or server: `mark` becomes the number of the
- * present connection's last error. If `forget` is set, `holds` becomes 0. All else stays byte for byte. Resets the
+ * present connection's last error. If `forget` is set, `holds` becomes 0. All other bytes of the frame stay. Resets the
  * core's arena. PD_NO_MEMORY: the frame is as it was. */
 int pd_restamp(pd_core *core, pd_outgoing_frame *frame, bool forget);
 /* Calls pd_restamp for all queued requests that need it. */
@@ -52,7 +52,7 @@ const pd_param_record *pd_core_furthest_behind(const pd_core *core);
 void pd_core_go_back(pd_core *core, const char *why);
 /* Returns whether the window has all pushes that the server lacks. If not, ends the client handle with PD_REWIND. */
 bool pd_core_window_helps(pd_core *core);
-/* Opens a client handle that ended with PD_REWIND: connects again as the same process, and takes over the server's
+/* Reopens a client handle that ended with PD_REWIND: connects again as the same process, and takes over the server's
  * steps. The ticket is done when the server has accepted the parameters. PD_FAILED_PRECONDITION: the server has not
  * gone back. If the handle has ended with another error, returns that error. */
 int pd_core_rewind(pd_core *core, pd_ticket_id *ticket, pd_error *err);

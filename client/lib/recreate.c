@@ -77,7 +77,7 @@ static void forget_progress(pd_core *core)
     pd_window_clear(core);
 }
 
-/* Opens a client handle that had ended because its job was lost. The handle gets a new nonce. So the server takes it
+/* Reopens a client handle that had ended because its job was lost. The handle gets a new nonce. So the server takes it
  * for a new process, and counts its barriers from 1. */
 static void begin_again(pd_core *core)
 {

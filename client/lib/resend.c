@@ -77,8 +77,8 @@ static void hold_all(pd_core *core)
     }
 }
 
-/* Counts a frame that is sent again. Without a window, such a frame is a worker state. It counts as `resent`, like the
- * push to which it belongs. */
+/* Counts a frame that is sent again: with a window in pd_client_stats.replayed. Without a window the frame is a worker
+ * state, and counts in pd_client_stats.resent, like the push to which it belongs. */
 static void count(pd_core *core)
 {
     if (core->window.steps > 0)
@@ -158,7 +158,7 @@ static void tell_reason(pd_core *core)
 {
     const pd_param_record *record = pd_core_is_behind(core) ? pd_core_furthest_behind(core) : NULL;
 
-    if (record == NULL) return; /* only notes are sent again */
+    if (record == NULL) return; /* only worker states are sent again */
     snprintf(core->link.reason, sizeof core->link.reason,
              "the server has gone back to step %" PRIu64 "; this worker resends its pushes up to step %" PRIu64
              " again",

@@ -46,7 +46,7 @@ int pd_client_restart(pd_client *client, void *const *weights, pd_error *err)
 
     pd_io_enter(&client->io);
     if (!client->restarting ||
-        client->core->end.lost) { /* otherwise an earlier call, which timed out, has begun the restart */
+        client->core->end.lost) { /* else an earlier call, which timed out, has begun the restart already */
         if (client->core->end.lost) forget_calls(client);
         rc = pd_core_recreate(client->core, &client->restart, err);
         client->restarting = rc == PD_OK;

@@ -108,7 +108,7 @@ int pd_sharing_answered(pd_core *core, const pd_prefix *prefix, const uint8_t *h
     return PD_OK;
 }
 
-/* Returns up to which step the server has closed the rounds of all parameters. */
+/* Returns the highest step whose rounds the server has closed for all parameters. */
 static uint64_t lowest_closed(const pd_core *core)
 {
     uint64_t step = core->n_params > 0 ? core->params[0].server_step : 0;

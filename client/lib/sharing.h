@@ -15,8 +15,9 @@ bool pd_sharing_wanted(const pd_core *core);
 bool pd_sharing_begin(pd_core *core);
 /* Handles the server's answer to the offer; `refusal` is its error, or NULL. */
 int pd_sharing_answered(pd_core *core, const pd_prefix *prefix, const uint8_t *header, const pd_error *refusal);
-/* Tells the server which answers in shared memory were read. Does nothing if there are none, or if an earlier Release
- * is not answered. */
+/* Frees blocks of given-up frames that the server no longer reads. Then tells the server, by a Release frame, which
+ * answers in shared memory were read. Sends nothing if there are none, or if the server has not answered an earlier
+ * Release frame. */
 void pd_sharing_release(pd_core *core);
 /* Handles the end of the connection: unmaps the server's segment. */
 void pd_sharing_end(pd_core *core);

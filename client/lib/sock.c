@@ -52,7 +52,7 @@ typedef struct sock {
     pd_transport base;
     int fd;
     pd_tls_stream *tls;  /* NULL: the bytes are not encrypted */
-    int taken, attached; /* descriptors: the last that the socket received; the next to send. -1: none */
+    int taken, attached; /* descriptor that was received last; descriptor to send next. -1: none */
     unsigned watched;
 } sock;
 

@@ -1,4 +1,4 @@
-/* window.c - keeps the frames of this process's last steps. */
+/* window.c - the resend window: keeps the frames of this process's last steps until these steps are durable. */
 #include "window.h"
 
 #include <stdlib.h>
@@ -56,8 +56,8 @@ void pd_spare_shrink(pd_spare *spare, uint64_t most)
 }
 
 /* Returns whether the window keeps a frame. Without a window, worker states are still kept until their step is closed.
- * A restarted server has neither the push of that step nor its worker state. The client then sends the push again,
- * since it has no answer yet, but the worker state was answered and would be missing. */
+ * A restarted server has neither the push nor the worker state of an open step. The client sends the push again, since
+ * it has no answer yet. The worker state was answered, so only the kept copy can be sent again. */
 static bool is_kept(const pd_core *core, const pd_outgoing_frame *frame)
 {
     return (core->window.steps > 0 || frame->method == PD_NOTE) && frame->op != NULL && frame->step > 0;
@@ -71,8 +71,8 @@ static uint32_t param_of(const pd_outgoing_frame *frame, size_t i)
     return (uint32_t)frame->op->items[item].param;
 }
 
-/* Bytes that the window and the spare memory may have together beyond the window's highest need so far. So even a full
- * window has spare memory: that of the last frames that have left it, which may be of several sizes. */
+/* The window and its spare memory together may exceed the highest number of bytes that the window had so far by this
+ * number of bytes. So even a full window has spare memory of the last frames that have left it. */
 #define EXTRA (UINT64_C(8) << 20)
 
 /* Frees spare memory until the window, `coming` more bytes and the spare memory together have at most window->most +

@@ -17,8 +17,8 @@ typedef struct pd_window_step {
     pd_sent_frame *first; /* list of the step's frames, in the order of their ids (utlist) */
 } pd_window_step;
 
-/* Begins to keep a frame whose answer is arriving, if it belongs to the window: a push, a worker state, the end of a
- * step. If out of memory, the window has a gap there. */
+/* Prepares a copy of a frame whose answer is arriving, if the window keeps such frames: pushes, worker states and
+ * frames that close a step. If out of memory, the window lacks the frame. */
 void pd_window_expect(pd_core *core, pd_outgoing_frame *frame);
 /* Copies the payload of the frame whose answer is arriving. Called after pd_core_header, without a lock: the payload
  * belongs to the library until the ticket is done. */
@@ -28,7 +28,8 @@ void pd_core_keep(const pd_core *core);
 void pd_core_digest(pd_core *core, const void *weights, size_t n);
 /* Completes the hash of the weights that an answer brings. Called before pd_core_frame, without a lock. */
 void pd_core_digest_end(pd_core *core);
-/* Forgets the frame whose answer was arriving: the answer is taken or refused, or the connection has ended. */
+/* Ends the copying of the frame whose answer was arriving: the answer is stored or refused, or the connection has
+ * ended. */
 void pd_window_forget(pd_core *core);
 
 /* Puts the frame into the window: its answer is complete and stored. Steps that became too old leave the window. */
@@ -41,7 +42,7 @@ void pd_window_trim(pd_core *core);
 void pd_window_clear(pd_core *core);
 /* Frees the window with its core, when no other thread uses it. */
 void pd_window_free(pd_core *core);
-/* Lets the window of a parameter begin after its present step. */
+/* Notes that the window has no pushes of a parameter up to its present step. */
 void pd_window_begin(pd_param_record *record);
 
 /* Returns whether the window has all steps of a parameter that the server lacks, except for a step that is under way.
