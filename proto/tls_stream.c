@@ -70,7 +70,8 @@ static int distrust(const pd_tls_library *library, long verified, pd_error *err)
                 "name does not count). Issue such a certificate, or use an address that it contains");
 }
 
-/* Fills *err with the meaning of OpenSSL's last error, if it is about the protocol or credentials. Returns the code. */
+/* Fills *err with the meaning of OpenSSL's last error, and returns its code, if the error is about the protocol or
+ * credentials. */
 static int explain(const pd_tls_library *library, const SSL *ssl, pd_error *err)
 {
     unsigned long why = library->ERR_peek_error();
@@ -122,7 +123,8 @@ struct pd_tls_stream {
 };
 
 /* Tells OpenSSL which host name or IP address the server's certificate must have in its subjectAltName; the subject's
- * common name does not count. Returns false after an error. With a token, the certificate's name does not matter. */
+ * common name does not count. Does nothing for a client with a token, which needs no certificate. Returns false after
+ * an error. */
 static bool expect_host(const pd_tls_stream *stream, const char *host)
 {
     const pd_tls_library *lib = &stream->context->library;
