@@ -30,7 +30,7 @@ struct pd_framer {
     /* the next byte of the payload goes into the span of memory spans[span], at offset span_at */
     size_t n_spans, span, span_at;
     uint64_t payload_left;
-    XXH3_state_t *hash; /* checksum of the bytes of the frame that were read so far, if the frame has a checksum */
+    XXH3_state_t *hash; /* the checksum of the frame's bytes so far; used only if the frame has a checksum */
     size_t staged;      /* number of bytes in `stage` that are not used yet; they begin at index `begin` */
     size_t begin;
     pd_error error;
@@ -229,8 +229,8 @@ int pd_framer_space(pd_framer *framer, struct iovec *iov, int max, size_t slice)
     return n;
 }
 
-/* Handles the next n bytes of the payload: adds them to the checksum, and copies them from `from` to the user's memory.
- * `from` is NULL if they were read into the user's memory directly. */
+/* Handles the next n bytes of the payload: copies them from `from` to the user's memory, adds them to the checksum, and
+ * calls the user's function `payload`. `from` is NULL if they were read into the user's memory directly. */
 static void land(pd_framer *framer, const uint8_t *from, size_t n)
 {
     framer->payload_left -= n;
@@ -320,8 +320,8 @@ static uint64_t payload_on_stream(const pd_prefix *prefix)
     return (prefix->flags & PD_FLAG_SHARED) != 0 ? 0 : prefix->payload_bytes;
 }
 
-/* Asks the framer's user where the payload of a frame must be stored. If the user cannot say yet, the framer stalls: it
- * takes no more bytes. */
+/* Calls the user's function `header`, which says where the payload of the frame must be stored. If the user cannot say
+ * yet, the framer stalls: it takes no more bytes, and *more becomes false. */
 static int decide(pd_framer *framer, bool *more)
 {
     uint64_t sum = 0;

@@ -27,7 +27,9 @@
 #define PD_PAYLOAD_ALIGN 64
 #define PD_LEAST_SHARED 16384
 
-/* PD_FLAG_SHARED: the payload lies in memory that sender and receiver share (segment.h), not after the header. */
+/* The flags of a frame. PD_FLAG_REPLY: it answers a request. PD_FLAG_ERROR: it refuses one. PD_FLAG_CHECKSUM: its
+ * prefix has a checksum. PD_FLAG_SHARED: the payload lies in memory that sender and receiver share (segment.h), not
+ * after the header. */
 enum { PD_FLAG_REPLY = 1, PD_FLAG_ERROR = 2, PD_FLAG_CHECKSUM = 4, PD_FLAG_SHARED = 8 };
 
 /* The fixed first bytes of a frame, decoded. */
@@ -42,8 +44,8 @@ typedef struct pd_prefix {
     uint64_t checksum; /* XXH3-64 (seed 0) of header, then payload, if PD_FLAG_CHECKSUM is set; else 0 */
 } pd_prefix;
 
-/* Returns the least number of payload bytes that is passed in shared memory: sharing a smaller payload costs more than
- * it saves. `setting`: this number if the user has set it; 0: PD_LEAST_SHARED. */
+/* Returns how many bytes a payload must have to be passed in shared memory: to share a smaller one costs more than it
+ * saves. `setting`: the number that the user has set; 0: none is set, so PD_LEAST_SHARED holds. */
 static inline uint64_t pd_least_shared(uint64_t setting)
 {
     return setting > 0 ? setting : PD_LEAST_SHARED;
@@ -58,7 +60,7 @@ void pd_prefix_share(uint8_t prefix[PD_PREFIX_BYTES], bool shared, uint32_t plac
 int pd_prefix_read(pd_prefix *out, const uint8_t in[PD_PREFIX_BYTES], uint64_t max_payload, pd_error *err);
 
 /* Computes the checksum of a frame: XXH3-64 of the header, then of the payload, which lies in n spans of memory.
- * PD_NO_MEMORY: possible only if n > 0. */
+ * Without payload (n = 0) it cannot fail; otherwise it may return PD_NO_MEMORY. */
 int pd_frame_checksum(uint64_t *out, const void *header, size_t header_bytes, const struct iovec *spans, size_t n);
 
 typedef struct pd_framer pd_framer;
@@ -96,13 +98,13 @@ void pd_framer_free(pd_framer *framer);
  * each has room for at least one byte.
  *
  * The places have room for at most `slice` >= 1 bytes in all (64 KiB reads are fastest). Payload bytes go straight to
- * the user's memory. To save calls, up to 4 KiB after the end of a header or payload may be read ahead (with max 1,
- * only from a frame's beginning). */
+ * the user's memory. To save calls, up to 4 KiB after the end of a header or payload may be read ahead. This needs a
+ * second place, so with max 1 bytes are read ahead only where a frame begins. */
 int pd_framer_space(pd_framer *framer, struct iovec *iov, int max, size_t slice);
 /* Tells the framer that one read has stored n bytes in the memory that the last pd_framer_space offered. Calls the
- * user's functions `header` and `frame` as headers and frames become complete. Must not be called while the framer is
- * stalled. An error (a bad prefix or checksum, or an error of the user's function) is final for the stream;
- * pd_framer_error has its text. PD_DATA_LOSS: the checksum differs. PD_NO_MEMORY: no memory for the header. */
+ * user's functions for each prefix, header, stretch of payload and frame that these bytes complete. Must not be called
+ * while the framer is stalled. An error (a bad prefix or checksum, or an error of the user's function) is final for the
+ * stream; pd_framer_error has its text. PD_DATA_LOSS: the checksum differs. PD_NO_MEMORY: no memory for the header. */
 int pd_framer_fed(pd_framer *framer, size_t n);
 bool pd_framer_stalled(const pd_framer *framer);
 /* Lets a framer that has stalled continue: calls the user's function `header` again. Returns the same codes as

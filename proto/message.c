@@ -23,8 +23,8 @@ const char *pd_method_name(unsigned method)
 
 enum { FIRST_BLOCK_BYTES = 4096 };
 
-/* A block of an arena: memory from one malloc. Blocks are chained while one header is unpacked; pd_arena_reset merges
- * them. */
+/* A block of an arena: memory from one malloc. An arena has a list of blocks if one was too small for a header;
+ * pd_arena_reset merges them. */
 typedef struct block {
     struct block *next;
     size_t used, capacity;
@@ -40,8 +40,8 @@ struct pd_arena {
     block *first;
 };
 
-/* Adds a block with room for `bytes` bytes to the arena. If the budget allows, the new block is as large as the whole
- * arena was. Returns NULL, and sets `exhausted` or `no_memory`, if that is not possible. */
+/* Adds a block with room for at least `bytes` bytes to the arena, and doubles the arena's memory if the budget allows.
+ * Returns NULL if the budget or the memory does not suffice, and sets `exhausted` or `no_memory`. */
 static block *add_block(pd_arena *arena, size_t bytes)
 {
     size_t least = bytes + sizeof(block), room = arena->budget - arena->held;
@@ -117,8 +117,8 @@ void pd_arena_free(pd_arena *arena)
     free(arena);
 }
 
-/* Empties the arena. Several blocks are merged into one of their total size, so that the next header of the same size
- * needs no malloc. If malloc fails, the arena stays empty, and the next header allocates a block again. */
+/* Empties the arena. Replaces several blocks by one of their total size, so that the next header of the same size needs
+ * no malloc. If malloc fails, the arena has no block, and the next header allocates one. */
 void pd_arena_reset(pd_arena *arena)
 {
     size_t held = arena->held;

@@ -12,7 +12,7 @@
 
 /* Most bytes that unpacking the header of one frame may allocate. */
 #define PD_ARENA_BUDGET (2 * 1024 * 1024)
-/* Most fields that the schema does not have in one message, including the messages in it. */
+/* Most unknown fields, which the schema does not have, in a message and all messages inside it. */
 #define PD_MAX_UNKNOWN 16
 /* The end of the error text for a sparse gradient. Client and server put the parameter's name before it. */
 #define PD_SPARSE_ADVICE                                                                                               \
@@ -55,8 +55,7 @@ static inline bool pd_method_pushes(unsigned method)
     return method == PD_PUSH || method == PD_PUSH_PULL;
 }
 
-/* An arena: memory into which the headers of frames are unpacked, one after the other. It is emptied before each
- * header. */
+/* An arena: memory into which the header of one frame is unpacked. It is emptied before the next header. */
 typedef struct pd_arena pd_arena;
 /* Makes an arena of a few KiB, which grows to at most `budget` bytes. Returns NULL if out of memory. */
 pd_arena *pd_arena_new(size_t budget);
@@ -77,19 +76,20 @@ int pd_message_unpack(pd_arena *arena, const ProtobufCMessageDescriptor *type, c
 int pd_request_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t bytes, void **out, pd_error *err);
 int pd_reply_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t bytes, void **out, pd_error *err);
 
-/* Packs prefix and header of a frame into one new buffer: the prefix at offset 0, the header at PD_PREFIX_BYTES. *out
- * gets the buffer, which the caller frees with free(), and *bytes its length. The payload is read only for the
- * checksum, if `flags` has PD_FLAG_CHECKSUM. PD_OUT_OF_RANGE: the header would exceed PD_MAX_HEADER_BYTES.
- * PD_NO_MEMORY: out of memory. */
+/* Packs prefix and header of a frame into one new buffer: the prefix at offset 0, the header (`message`) at
+ * PD_PREFIX_BYTES. *out gets the buffer, which the caller frees with free(), and *bytes its length. The payload, the
+ * n_payload spans at `payload`, is not packed: it is read only for the checksum, if `flags` has PD_FLAG_CHECKSUM.
+ * PD_OUT_OF_RANGE: the header would exceed PD_MAX_HEADER_BYTES. PD_NO_MEMORY: out of memory. */
 int pd_frame_pack(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request,
                   const ProtobufCMessage *message, const struct iovec *payload, size_t n_payload,
                   uint64_t payload_bytes);
-/* Packs a whole frame, with a copy of its payload, into one new buffer. Otherwise it works as pd_frame_pack. */
+/* Packs a whole frame into one new buffer: prefix, header, and a copy of its payload, the single span `payload`.
+ * Otherwise it works as pd_frame_pack. */
 int pd_frame_pack_whole(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request,
                         const ProtobufCMessage *message, const struct iovec *payload);
 /* Packs an ERROR frame that answers the request with the id `request`. flags: PD_FLAG_CHECKSUM or 0. mark: number of
- * this refusal (Error.mark in paramd.proto); 0: none. The code PD_NO_MEMORY is sent as RESOURCE_EXHAUSTED. Control
- * characters in the text become '?' (pd_text_print). */
+ * the refusal, which the worker repeats in later pushes to show that it has read the error (Error.mark); 0: none. The
+ * code PD_NO_MEMORY is sent as RESOURCE_EXHAUSTED. Control characters in the text become '?' (pd_text_print). */
 int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request, int code,
                         const char *text, uint64_t mark);
 
@@ -99,7 +99,8 @@ size_t pd_utf8_prefix(const uint8_t *at, size_t bytes);
 
 /* Reads the header of an ERROR frame, fills *err and returns err->code, which is never PD_OK. Codes are positive in the
  * header, and negative in *err. An unknown code becomes PD_UNKNOWN. If the header is not an Error message, *err is the
- * error of pd_message_unpack. If the frame has an Error.mark, *mark is set to it. `mark` may be NULL. */
+ * error of pd_message_unpack. If the frame has the number of a refusal (Error.mark), *mark is set to it. `mark` may be
+ * NULL. */
 int pd_message_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err, uint64_t *mark);
 
 #endif

@@ -26,7 +26,7 @@ typedef struct check {
     size_t n_handles;
     uint64_t chunk_elements, payload_bytes;
     uint64_t end;  /* offset in the payload at which the data of the next piece must begin */
-    uint64_t last; /* offset in the payload at which the data of the piece that was checked last ends */
+    uint64_t last; /* offset in the payload at which the data of the previous piece ends, without padding */
     pd_error *err;
 } check;
 
@@ -134,8 +134,8 @@ static int check_neighbours(const place *a, const place *b, const char *what, co
     return PD_OK;
 }
 
-/* Sorts the entries of a push or pull, checks that no chunk comes twice, and frees the array. `what` is the word for
- * the entries in the error, "pieces" or "wants". */
+/* Sorts the entries of a push or pull, checks each with its neighbour (check_neighbours), and frees the array `places`.
+ * `what` is the word for the entries in the error, "pieces" or "wants". */
 static int check_places(place *places, size_t n, const char *what, const pd_handle_facts *handles, pd_error *err)
 {
     int rc = PD_OK;

@@ -1,8 +1,9 @@
 /* pieces.h - checks the lists in the headers of pushes and pulls: pieces, wants and scalars. Client and server apply
  * the same rules to scalars.
  *
- * A piece is an entry of a push: one chunk of a parameter, with the place of its data in the payload. A want is an
- * entry of a pull. A handle is the number of a parameter on a connection. */
+ * A piece is an entry of a push: `count` elements of a parameter from element `first` on, one chunk, with the place of
+ * their data in the payload. A want is an entry of a pull: the chunk that begins at element `first`. A handle is the
+ * number of a parameter on a connection. */
 #ifndef PD_PIECES_H
 #define PD_PIECES_H
 
@@ -20,7 +21,7 @@ typedef struct pd_handle_facts {
  *   - Its handle and its dtype are known.
  *   - It is one chunk, or those elements of a chunk that lie in the handle's range (pd_range_piece).
  *   - The first piece's data begins at offset 0, the data of every other piece at pd_piece_end of the piece before.
- *   - A piece that says that its parameter is absent has first, count and offset 0.
+ *   - If a piece is `absent`, its parameter has no gradient: then first, count and offset are 0.
  *   - No piece comes twice, and an absent parameter has no other piece.
  *
  * The payload must end with the last piece, or at the next multiple of 64. The handles may come in any order.

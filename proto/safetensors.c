@@ -325,8 +325,8 @@ static int check_names(const pd_st_tensor *tensors, size_t n, pd_error *err)
     return PD_OK;
 }
 
-/* Adds one entry of the metadata to the JSON object. PD_INVALID_ARGUMENT: the object has the key already, or the key or
- * its value is not UTF-8. */
+/* Adds one entry of the metadata, a key and its value, to the JSON object. PD_INVALID_ARGUMENT: the object has the key
+ * already, or the key or its value is not UTF-8. */
 static int add_key(json_t *object, const pd_st_meta *meta, pd_error *err)
 {
     json_t *value = json_string(meta->value);

@@ -1,8 +1,8 @@
 /* safetensors.h - reads and writes the header of a safetensors file in memory: its tensors, and where their data is.
  *
  * A file is: header length (8 bytes, little-endian), header (JSON), data (row-major, little-endian). The caller maps,
- * reads and writes files. Files are treated as hostile: the rules are those of the reference implementation, and a file
- * that breaks one is refused as a whole. Any thread may call these functions. */
+ * reads and writes files. Files are treated as hostile: the rules are those of Hugging Face's library, and a file that
+ * breaks one is refused as a whole. Any thread may call these functions. */
 #ifndef PD_SAFETENSORS_H
 #define PD_SAFETENSORS_H
 
@@ -12,8 +12,8 @@
  * limits.max_params may be: about 640 bytes for each, if its name has 256 characters that are all escaped. */
 #define PD_ST_MAX_HEADER (1024 * 1024 * 1024)
 
-/* Element types of safetensors files, narrow ones first. The reference writer orders a file's tensors by them,
- * beginning with the last type. */
+/* Element types of safetensors files, narrow ones first. Hugging Face's library writes the tensors of the last type
+ * first. */
 typedef enum pd_st_dtype {
     PD_ST_BOOL,
     PD_ST_U8,
@@ -78,7 +78,7 @@ typedef struct pd_st_meta {
 } pd_st_meta;
 
 /* Makes the beginning of a safetensors file: the header's length and the header, padded so that the data begins at a
- * multiple of 8. Sorts `tensors` as the reference writer does, and fills their offset and bytes. The data of
+ * multiple of 8. Sorts `tensors` as Hugging Face's library does, and fills their offset and bytes. The data of
  * tensors[0], tensors[1] ... must follow in the file without gaps. *out gets the bytes, which the caller frees with
  * free(), and *bytes their number.
  *

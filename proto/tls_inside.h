@@ -116,12 +116,12 @@ struct pd_tls_context {
     unsigned n_spare;
     pd_tokens tokens;     /* a server's: the tokens of all workers; a client's: the tokens of its file */
     uint64_t key_records; /* most TLS records that a connection sends with one key */
-    bool serves;
-    bool wants_identity; /* for a server: every client must prove its identity */
+    bool serves;          /* true: the context of a server; false: of a client */
+    bool wants_identity;  /* for a server: every client must prove its identity */
     uint32_t refs;
 };
 
-/* What our callbacks find out while OpenSSL does the handshake of one connection. */
+/* What our callbacks need and find out while OpenSSL does the handshake of one connection. */
 typedef struct pd_tls_seen {
     const pd_tls_context *context;
     const pd_token *token; /* the token by which both sides prove their identities; NULL: they use none, or the server
@@ -150,8 +150,8 @@ void pd_tls_wire_free(pd_tls_wire *wire);
 /* Stores the wire in a variable of this thread, where the callbacks that OpenSSL makes find it. Must be called before
  * each function of OpenSSL that reads or writes. */
 void pd_tls_wire_use(pd_tls_wire *wire);
-/* Lets the wire read the socket again. Until the next call of this function, a wire that has found the socket empty
- * does not read it any more. */
+/* Lets the wire read the socket again. Once a wire has found the socket empty, it reads it no more until this function
+ * is called. */
 void pd_tls_wire_ask(pd_tls_wire *wire);
 /* Returns the receive buffer to the context's spare buffers, if it is empty. */
 void pd_tls_wire_rest(pd_tls_wire *wire);

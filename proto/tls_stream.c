@@ -70,7 +70,8 @@ static int distrust(const pd_tls_library *library, long verified, pd_error *err)
                 "name does not count). Issue such a certificate, or use an address that it contains");
 }
 
-/* Fills *err with the meaning of OpenSSL's last error, if it is about the protocol or credentials. Returns the code. */
+/* Fills *err with the meaning of OpenSSL's last error, and returns its code, if the error is about the protocol or
+ * credentials. */
 static int explain(const pd_tls_library *library, const SSL *ssl, pd_error *err)
 {
     unsigned long why = library->ERR_peek_error();
@@ -122,7 +123,8 @@ struct pd_tls_stream {
 };
 
 /* Tells OpenSSL which host name or IP address the server's certificate must have in its subjectAltName; the subject's
- * common name does not count. Returns false after an error. With a token, the certificate's name does not matter. */
+ * common name does not count. Does nothing for a client with a token, which needs no certificate. Returns false after
+ * an error. */
 static bool expect_host(const pd_tls_stream *stream, const char *host)
 {
     const pd_tls_library *lib = &stream->context->library;
@@ -340,7 +342,7 @@ unsigned pd_tls_events(const pd_tls_stream *stream, unsigned wanted)
     return stream->answers ? wanted & ~(unsigned)PD_ON_READ : wanted;
 }
 
-/* Changes the key before the next TLS record, if enough records were sent with the present one. */
+/* Changes the key before the next TLS record, if the present key has sent as many records as a key may. */
 static void renew_key(pd_tls_stream *stream)
 {
     const pd_tls_library *lib = &stream->context->library;
@@ -390,8 +392,8 @@ static void flush_wire(pd_tls_stream *stream)
     if (error != 0) pd_fail(&stream->broken, PD_UNAVAILABLE, "%s", strerror(error));
 }
 
-/* Ends our side after pd_tls_shut: tells the peer once no bytes are owed, and shuts the socket for writing once no TLS
- * records wait for it. */
+/* Ends our side of the connection, if pd_tls_shut was called. Once no bytes wait for OpenSSL, tells the peer that no
+ * more follow; once no TLS records wait for the socket either, shuts it for writing. */
 static void end_side(pd_tls_stream *stream)
 {
     const pd_tls_library *lib = &stream->context->library;
@@ -466,8 +468,8 @@ static size_t gather(place *p, uint8_t record[RECORD])
     return n;
 }
 
-/* Sends the next TLS record: directly from the caller's memory if one span has all of its bytes, else from a copy.
- * Returns the number of bytes that were sent or are owed. */
+/* Sends the next TLS record, from *p on: directly from the caller's memory if one span has all of its bytes, else from
+ * a copy. Returns how many bytes were sent, or were stored to be sent later. */
 static ssize_t send_record(pd_tls_stream *stream, place *p)
 {
     uint8_t record[RECORD];

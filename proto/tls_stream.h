@@ -55,12 +55,13 @@ unsigned pd_tls_events(const pd_tls_stream *stream, unsigned wanted);
 /* Returns whether bytes that were sent wait for the socket. If so, call pd_tls_flush when the socket can be written.
  * Returns false on a broken connection. */
 bool pd_tls_owes(const pd_tls_stream *stream);
-/* Returns how many bytes of memory received bytes and bytes to send take: at most 272 KiB each way. */
+/* Returns how many bytes of memory the stream uses for received bytes and for bytes to send: at most 272 KiB for each
+ * of the two. */
 size_t pd_tls_held(const pd_tls_stream *stream);
 /* Sends bytes that wait for the socket. The next pd_tls_send or pd_tls_receive reports a broken connection. */
 void pd_tls_flush(pd_tls_stream *stream);
-/* Ends our side of the connection: tells the peer that no more bytes follow, and shuts the socket for writing, as soon
- * as no bytes wait for the socket. Receiving continues. */
+/* Ends our side of the connection: as soon as no bytes wait for the socket, tells the peer that no more follow, and
+ * shuts the socket for writing. Receiving continues. */
 void pd_tls_shut(pd_tls_stream *stream);
 
 #endif

@@ -10,7 +10,7 @@
 /* HEAD: bytes at the beginning of a TLS record, which tell its length. RECORD: most bytes of a record: its head, 16 KiB
  * of data, one byte for their type, and a tag of 16 bytes. */
 enum { HEAD = 5, RECORD = HEAD + 16 * 1024 + 1 + 16 };
-/* SPACE: bytes of a buffer. MOST_SPARE: most unused buffers that a context keeps. */
+/* SPACE: bytes for which a buffer has room. MOST_SPARE: most unused buffers that a context keeps. */
 enum { SPACE = 16 * RECORD, MOST_SPARE = 4 };
 
 struct pd_tls_buffer {
@@ -93,7 +93,7 @@ static size_t copy_out(pd_tls_buffer *in, void *to, size_t n)
     return n;
 }
 
-/* Tells OpenSSL to call again later. Returns -1. */
+/* Tells OpenSSL to call again later; `flag` says whether it wants to read or to write. Returns -1. */
 static int later(const pd_tls_wire *wire, BIO *bio, int flag)
 {
     wire->context->library.BIO_set_flags(bio, flag | BIO_FLAGS_SHOULD_RETRY);

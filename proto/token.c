@@ -100,7 +100,8 @@ static size_t count_lines(const char *text)
     return n;
 }
 
-/* Compares names: ids by their characters, KEY-IDs by their value, so that upper and lower case are the same. */
+/* Compares two names "ID:KEY-ID": the ids by their characters, and if they are the same, the KEY-IDs by their value, so
+ * that upper and lower case are the same. */
 static int compare_names(const char *a, const char *b)
 {
     size_t n = id_length(a), m = id_length(b);

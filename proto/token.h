@@ -7,9 +7,10 @@
  *
  * KEY-ID and SECRET are numbers: upper and lower case of their digits are the same.
  *
- * Empty lines and lines that begin with # are skipped. The daemon's file has the keys of all workers, a worker's file
- * its own: the first line counts. Two keys of one id may be valid at the same time, so that a key is replaced without a
- * gap: the new line is added to the daemon's file, then put into the worker's file, then the old line is removed.
+ * Empty lines and lines that begin with # are skipped. The daemon's file has the keys of all workers. A worker's file
+ * has its own key: only the first one is used. Two keys of one id may be valid at the same time, so that a key is
+ * replaced without a gap: the new line is added to the daemon's file, then put into the worker's file, then the old
+ * line is removed.
  *
  * ID and KEY-ID travel in clear text, the secret never does. Any thread may call these functions. */
 #ifndef PD_TOKEN_H

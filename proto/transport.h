@@ -15,7 +15,8 @@
 
 #include "paramd/error.h"
 
-/* What proves the identity of a peer. Roles are given to the text of an identity. */
+/* What proves the identity of a peer. The daemon's file of roles names an identity by its text, and says what it may
+ * do. */
 typedef enum pd_identity_kind {
     PD_IDENTITY_NONE,        /* plain TCP, or TLS without a client's credentials: "anyone" */
     PD_IDENTITY_USER,        /* user id of a process on this machine: "user:1000" */
@@ -77,9 +78,9 @@ typedef struct pd_transport_ops {
     void (*shut)(pd_transport *transport);
     /* Ends both sides of the connection and frees the transport. From then on `ready` is not called. */
     void (*close)(pd_transport *transport);
-    /* Returns whether bytes that were sent still wait in this process, because the peer takes none now: `close` loses
-     * them. Watch PD_ON_WRITE meanwhile. NULL: the kernel has all bytes that were sent, and delivers them even after
-     * `close`. */
+    /* Returns true if bytes that were sent still wait in this process, because the peer takes none now. `close` would
+     * lose them; they go on when PD_ON_WRITE happens, so watch for it. NULL: the kernel has all bytes that were sent,
+     * and delivers them even after `close`. */
     bool (*owes)(const pd_transport *transport);
     /* Returns how many bytes of memory the transport uses for received bytes and for bytes to send. They count against
      * no budget of the daemon; each connection has a limit. NULL: the transport uses none. */
@@ -89,10 +90,10 @@ typedef struct pd_transport_ops {
      * for shared memory (segment.h). NULL: the transport passes no descriptors. */
     void (*attach)(pd_transport *transport, int fd);
     /* Returns the last descriptor that came with the received bytes, or -1 if none has come since the last call. The
-     * caller closes it. Only one descriptor is kept: an older one that was not taken is closed. */
+     * caller closes it. Only the last descriptor is kept: older ones that were not taken are closed. */
     int (*take)(pd_transport *transport);
-    /* Returns whether the peer had not closed the connection when this function was called. If so, memory that the peer
-     * lends until the connection ends had not changed before. */
+    /* Returns true if the peer had not closed the connection at the time of the call. A peer lends memory until it
+     * closes the connection, so true also means that the lent memory was unchanged until then. */
     bool (*is_open)(pd_transport *transport);
     /* Sets *identity to the identity of the peer. It does not change while the connection lives. NULL: the connection
      * proves nothing about its peer. */

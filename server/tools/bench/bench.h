@@ -3,8 +3,8 @@
  * The yardstick measures how fast bytes go over TCP on this machine if nothing else is done with them.
  *
  * A server process has a single thread (epoll, edge-triggered, non-blocking sockets) and C client connections on
- * loopback, with TCP_NODELAY and the kernel's buffer sizes. In a round, every client sends B bytes and receives B bytes
- * at the same time:
+ * loopback, with TCP_NODELAY and the kernel's buffer sizes. The measurement consists of rounds. In a round, every
+ * client sends B bytes and receives B bytes at the same time. `chunk` is the most bytes of a write.
  *
  *   - The server reads the bytes of a connection in reads of 64 KiB, which is the fastest size. It reads them straight
  *     into B bytes of memory that belong to this connection, so C * B bytes in all.
@@ -33,8 +33,8 @@ typedef struct pd_child {
                                  * run */
     char url[64];               /* address of its port on the loopback interface */
     char local[80];             /* address of its Unix socket */
-    char secure[64], token[80]; /* address of its port with TLS, and file with the token that clients need there; "": it
-                                 * has no TLS */
+    char secure[64], token[80]; /* secure: address of its port with TLS; token: path of the file with the token that
+                                 * clients need there; both are "" if it has no TLS */
     char folder[64];            /* directory of the socket and the token */
 } pd_child;
 
@@ -53,7 +53,7 @@ typedef struct pd_yardstick {
     pid_t pid;
     int port;
     int connections;
-    size_t bytes, chunk; /* bytes each way on a connection in a round; most bytes of a write */
+    size_t bytes, chunk; /* bytes: sent each way on a connection in a round; chunk: most bytes of a write */
 } pd_yardstick;
 
 /* Starts the server process for this number of connections. In a round, `bytes` go each way on each connection.

@@ -1,4 +1,4 @@
-/* child.c - starts the daemon that is measured, finds its addresses in its output, and stops it. */
+/* child.c - starts the daemon that `paramctl bench` measures, finds its addresses in its output, and stops it. */
 #include "bench.h"
 
 #include <errno.h>

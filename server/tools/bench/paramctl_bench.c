@@ -39,7 +39,7 @@ typedef struct net_bench {
 
 enum { WARM_UP = 3, CHUNK_BYTES = 4 << 20, DEADLINE_S = 120 };
 
-/* A transport that is measured, with a job of its own. */
+/* A transport that is measured, with the job and the address that it uses. */
 typedef struct lane {
     const char *transport, *url;
     char job[64];
@@ -48,9 +48,8 @@ typedef struct lane {
 
 /* CPU seconds, user and system, of the processes that move the bytes of the rounds. */
 typedef struct cpu_use {
-    double daemon, bare;          /* of the daemon; of the yardstick's server */
-    double clients, bare_clients; /* of this process in rounds through the daemon; of this process in rounds of bare
-                                   * TCP */
+    double daemon, bare;          /* daemon: of the daemon; bare: of the yardstick's server */
+    double clients, bare_clients; /* of this process: in rounds through the daemon; in rounds of the yardstick */
 } cpu_use;
 
 typedef struct bench {
@@ -59,7 +58,7 @@ typedef struct bench {
     pd_yardstick yardstick;
     lane lanes[2];
     int n_lanes;
-    size_t bytes;              /* size of the tensors of one worker */
+    size_t bytes;              /* bytes of all tensors of one worker */
     pthread_barrier_t barrier; /* the workers and the timing thread wait here */
     atomic_bool failed;        /* a worker has failed: the other workers do no more work in rounds, and only pass the
                                 * barriers */
@@ -103,7 +102,8 @@ static int allocate(worker *w)
     return PD_OK;
 }
 
-/* Moves the gradients into memory that the daemon reads, as a program does that computes them in pd_client_buffer. */
+/* Copies the gradients to the memory that the client shares with the daemon, as if they had been computed there. They
+ * are then pushed from that memory. */
 static int place_gradients(worker *w, int l)
 {
     size_t bytes = (size_t)w->bench->want->floats * sizeof(float);
@@ -192,8 +192,9 @@ static void drop_jobs(const bench *b)
     for (int l = 0; l < b->n_lanes; l++) pd_operator_drop(b->lanes[l].url, b->want->timeout, b->lanes[l].job);
 }
 
-/* Runs a round between two barriers. A worker that has failed, or sees that another worker has failed, only passes
- * the barriers. The first worker that fails drops the job, so that no other worker waits for it. */
+/* Calls `round`, which runs a worker's share of a round, between two barriers. Once any worker has failed, `round` is
+ * not called, and workers only pass the barriers. The first worker that fails drops the jobs, so that no other worker
+ * waits for it. */
 static void keep_step(worker *w, int (*round)(worker *w))
 {
     pthread_barrier_wait(&w->bench->barrier);
@@ -238,7 +239,8 @@ static double cpu_seconds(pid_t pid)
     return pid > 0 && clock_getcpuclockid(pid, &clock) == 0 ? seconds(clock) : 0;
 }
 
-/* Returns the milliseconds that a round takes, and adds the CPU time that this process uses in it. */
+/* Lets the workers run one round. Returns how many milliseconds it takes, and adds the CPU seconds that this process
+ * uses in it to *cpu. */
 static double time_round(bench *b, double *cpu)
 {
     double from, to, used;
@@ -388,7 +390,7 @@ static int run(bench *b, worker *workers, pd_error *err)
     return rc;
 }
 
-/* Adds a transport to those that are measured, with a job name of its own. */
+/* Adds a transport to those that are measured. It gets an address of the daemon, and a job name of its own. */
 static int make_lane(bench *b, const char *transport, pd_error *err)
 {
     const char *server = b->want->server;

@@ -1,4 +1,4 @@
-/* yardstick.c - measures the speed of bare TCP on this machine. */
+/* yardstick.c - the yardstick of `paramctl bench`: a server process and a client that move bytes over bare TCP. */
 #include "bench.h"
 
 #include <arpa/inet.h>
@@ -38,7 +38,7 @@ static ssize_t moved(ssize_t n)
     return -1;
 }
 
-/* A connection of the server process, with its B bytes of memory for each direction. */
+/* A connection of the server process. `in` and `out` have room for the bytes that a round moves in one direction. */
 typedef struct peer {
     int fd;                  /* descriptor; -1: the connection has ended */
     bool readable, writable; /* as epoll reported; false once a call would block */
@@ -46,7 +46,8 @@ typedef struct peer {
     size_t landed, sent; /* bytes received and sent in this round */
 } peer;
 
-/* Returns how many bytes of the answer may have been sent by now. */
+/* Returns how many bytes of the answer may be sent so far: none before the first byte of the round has arrived, and all
+ * but the last SLICE bytes until all have arrived. */
 static size_t sendable(const pd_yardstick *y, const peer *p)
 {
     if (p->landed == 0) return 0;

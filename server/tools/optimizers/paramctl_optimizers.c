@@ -118,8 +118,8 @@ static char *help_text(const Paramd__Optimizer *row, size_t first, size_t n, cha
     return text;
 }
 
-/* Adds a row for n hyperparameters that form one list, or for a single one. If `wide` is set, type and range get cells
- * of their own. */
+/* Adds a table row for n hyperparameters that form one list, or for a single one (n = 1). If `wide` is set, type and
+ * range get cells of their own. */
 static void hyper_row(pd_table *table, const Paramd__Optimizer *row, size_t first, size_t n, bool wide)
 {
     const Paramd__Hyper *hyper = row->hypers[first];
@@ -154,7 +154,8 @@ static int print_optimizer(const pd_line *line, const Paramd__Optimizer *row)
 
 /* Where the list of optimizers comes from: from the table in this program, or from a daemon. */
 typedef struct source {
-    /* The connection to the daemon. If op.client is NULL, the list comes from the table in this program. */
+    /* The connection to the daemon; op.client NULL: there is none, and the list comes from the table in this program.
+     * */
     pd_operator op;
     Paramd__OptimizersReply *page;
 } source;

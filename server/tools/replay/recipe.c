@@ -96,7 +96,7 @@ static int set_value(pd_hypers *hypers, const char *name, const json_t *value, p
     return pd_fail(err, PD_INVALID_ARGUMENT, "config: %.64s is neither number, word, flag, list nor schedule", name);
 }
 
-/* Writes the key of a pair as text that pairs.h can read: between single quotes, with each quote inside doubled. */
+/* Writes the key of a pair as text for pd_pairs_read: between single quotes, with each quote inside doubled. */
 static void print_key(FILE *out, const char *key)
 {
     fputc('\'', out);
@@ -117,7 +117,7 @@ static void print_rule(FILE *out, const json_t *rule)
         fputs(word != NULL ? word : "none", out);
 }
 
-/* Writes a map that is a list of pairs, [["regular expression", rule], ...], as text that pairs.h can read. */
+/* Writes a map that is a list of pairs, [["regular expression", rule], ...], as text for pd_pairs_read. */
 static void print_rules(FILE *out, const json_t *rules)
 {
     json_t *pair;
@@ -133,7 +133,7 @@ static void print_rules(FILE *out, const json_t *rules)
     fputs(i > 0 ? "]" : "[]", out);
 }
 
-/* Writes a map from names of dimensions to rules, such as {"embed": "ROW", ...}, as text that pairs.h can read. */
+/* Writes a map from names of dimensions to rules, such as {"embed": "ROW", ...}, as text for pd_pairs_read. */
 static void print_axis_rules(FILE *out, const json_t *rules)
 {
     const char *key, *separator = "[";
@@ -149,9 +149,9 @@ static void print_axis_rules(FILE *out, const json_t *rules)
     fputs(*separator == '[' ? "[]" : "]", out);
 }
 
-/* Flattens a tree: makes an object whose keys are the paths to the leaves, with slashes. These paths are the names
- * of parameters, since the reference optimizer's masks are trees like its parameters. Fails only if out of memory.
- * A path that is too long is cut off, and then names no parameter. */
+/* Flattens a tree: adds its leaves to the object `out`. The key of a leaf is its path, `before` and the names on the
+ * way to it, with slashes. Such a path is the name of a parameter, since the reference optimizer's masks are trees like
+ * its parameters. A path that is too long is cut off, and then names no parameter. Fails only if out of memory. */
 static int flatten(json_t *out, const char *before, const json_t *tree)
 {
     const char *key;
@@ -178,8 +178,8 @@ static json_t *leaves_of(const json_t *tree)
     return NULL;
 }
 
-/* Returns a list with one group: the parameters that have no weight decay, {"params": [...], "weight_decay": 0}. The
- * caller frees it. NULL: out of memory. */
+/* Returns a list with one group of parameters, {"params": [...], "weight_decay": 0}: those for which the mask, a tree
+ * of flags, is not true. The caller frees it. NULL: out of memory. */
 static json_t *masked_group(const json_t *mask)
 {
     json_t *names = json_array(), *leaves = leaves_of(mask), *decays;
@@ -212,7 +212,8 @@ static json_t *with_groups(const json_t *config)
 
 /* Sets the hyperparameters that one key of a recorded configuration stands for. */
 typedef int set_key(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err);
-/* Sets hyperparameters that follow from the configuration as a whole. Called after its keys were set. */
+/* Sets hyperparameters that follow from the configuration as a whole. Called after `set_key` was called for all its
+ * keys. */
 typedef int finish_config(pd_hypers *hypers, const json_t *config, pd_error *err);
 static set_key set_meta, set_t5x, set_kron, set_none;
 static finish_config finish_nadam, finish_google, finish_average;
@@ -232,7 +233,7 @@ static const struct entry {
     const char *name;      /* paramd's name of the optimizer */
     const char *rate;
     set_key *set;
-    finish_config *finish; /* NULL: nothing follows */
+    finish_config *finish; /* NULL: no hyperparameter follows from the configuration as a whole */
     /* Keys of the configuration to ignore: they change how the reference optimizer computes, but not its results.
      * NULL at the end. */
     const char *execution[8];
@@ -334,7 +335,7 @@ static int finish_nadam(pd_hypers *hypers, const json_t *config, pd_error *err)
     return pd_hypers_set(hypers, "mu_counted_twice", "yes", err);
 }
 
-/* A trace of averages has no hyperparameters. */
+/* Does nothing: a trace of averages has no hyperparameters. */
 static int set_none(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
 {
     (void)hypers, (void)key, (void)value, (void)err;
@@ -416,8 +417,9 @@ static int set_t5x(pd_hypers *hypers, const char *key, const json_t *value, pd_e
     return set_value(hypers, key, value, err);
 }
 
-/* Sets the probability with which factors are updated, if it changes with the step: {"schedule": "anneal", ...}.
- * paramd's schedule for it has the name of the reference optimizer's function, precond_update_prob_schedule. */
+/* Sets the probability with which factors are updated. If it changes with the step, its value is a schedule,
+ * {"schedule": "anneal", ...}. paramd's schedule has the name of the reference optimizer's function,
+ * precond_update_prob_schedule. */
 static int set_probability(pd_hypers *hypers, const char *name, const json_t *value, pd_error *err)
 {
     json_t *named = json_copy((json_t *)value);

@@ -9,13 +9,13 @@
 
 /* The optimizer of a recorded run and its hyperparameters, for all parameters. */
 typedef struct pd_recipe {
-    size_t n_groups; /* at least 1 */
+    size_t n_groups; /* number of groups of parameters, at least 1; a group has the same hyperparameters */
     /* Hyperparameters of each group of parameters. Group 0 has the parameters that the configuration names in no
      * group. Do not move the array: the hyperparameters may contain schedules. */
     pd_hypers *groups;
     /* JSON object from a parameter's name to the number of its group; NULL: all parameters are in group 0. */
     json_t *members;
-    json_t *rates; /* JSON list of learning rates, one for each step; NULL: the configuration has none */
+    json_t *rates; /* JSON list of learning rates, one for each step; NULL: the configuration has no such list */
     /* JSON object from a parameter's name to the list of its dimensions' names. The value true says that the first
      * dimension is "layers". NULL: no parameter has names of dimensions. */
     json_t *axes;
@@ -24,7 +24,7 @@ typedef struct pd_recipe {
     const char *defect;
     const char *rate; /* name of the hyperparameter that gets the recorded learning rates, such as lr */
 
-    /* Only for a trace of averages: */
+    /* Only for a trace of averages, which records averaged gradients in place of weights: */
     const char *aggregate; /* value of the job's key `aggregate`: "mean", "adasum" or "adasum_vdot"; NULL: the run has
                             * weights */
     int shards; /* number of shards of the weights: replica r has shard r mod `shards`, and averages with the replicas
@@ -40,14 +40,15 @@ typedef struct pd_recipe {
  *     are ignored if they don't change results.
  *   - distributed_kron: null switches an option off. weight_decay_mask splits the parameters into groups. A
  *     schedule of learning rates is ignored, since the trace records the rates.
- *   - trace of averages: played with sgd at learning rate 1, which turns weights of 0 into minus the average.
+ *   - trace of averages (of gradients): it has no optimizer. It is played with sgd at learning rate 1, which turns
+ *     weights of 0 into minus the average.
  *
  * PD_UNIMPLEMENTED: this build lacks the system, the optimizer or a hyperparameter, which the error names.
- * PD_INVALID_ARGUMENT, PD_OUT_OF_RANGE: the optimizer refuses the configuration, or Adasum refuses the number of
- * replicas, as in Trax. PD_NO_MEMORY. */
+ * PD_INVALID_ARGUMENT, PD_OUT_OF_RANGE: the optimizer refuses the configuration, or Adasum cannot average this number
+ * of replicas. PD_NO_MEMORY. */
 int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_error *err);
 void pd_recipe_free(pd_recipe *recipe);
-/* Returns true if recorded runs of this system can be replayed. */
+/* Returns true if runs that were recorded with this system, such as "torch_optim", can be replayed. */
 bool pd_recipe_knows(const char *system);
 
 /* Returns the number of the group to which a parameter belongs. */
@@ -55,8 +56,8 @@ size_t pd_recipe_group(const pd_recipe *recipe, const char *name);
 /* Sets *rate to the learning rate that the configuration has for a step; steps count from 1. Returns false if it has
  * none. */
 bool pd_recipe_rate(const pd_recipe *recipe, int64_t step, double *rate);
-/* Sets `rate`, the learning rate recorded for the first update, in each group of parameters whose configuration has the
- * learning rate "none". */
+/* Gives `rate`, the learning rate that was recorded for the first step, to each group of parameters whose configuration
+ * has the learning rate "none". */
 int pd_recipe_declare_rate(pd_recipe *recipe, double rate, pd_error *err);
 /* Returns the names of a parameter's dimensions, separated by commas; "" if they have no names. The caller frees the
  * text. NULL: out of memory. */

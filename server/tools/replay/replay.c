@@ -62,9 +62,9 @@ static int play_run(pd_replay_result *out, pd_trace *trace, const pd_recipe *rec
                    "its random probes were recorded, and a daemon draws its own: use --local");
 }
 
-/* Handles a recorded run that shows a defect of the reference optimizer. If a recorded step succeeded, the run is
- * skipped. If the defect made every recorded step fail, the run is played. Then it counts only if paramd's steps fail
- * as well; if they succeed, it is skipped. */
+/* Plays a recorded run that shows a defect of the reference optimizer, if the defect made every recorded step fail. If
+ * paramd's steps fail as well, the run counts as any other; if they succeed, it is skipped. A run of which a step
+ * succeeded is skipped without being played. */
 static int play_defect(pd_replay_result *out, pd_trace *trace, const pd_recipe *recipe,
                        const pd_replay_options *options)
 {
@@ -102,8 +102,8 @@ static int play(pd_replay_result *out, pd_trace *trace, const pd_replay_options 
     return rc;
 }
 
-/* Names the result after the file, without folder and suffix. This name stays if the file cannot be read; otherwise
- * the name in the file replaces it. */
+/* Names the result after the file, without folder and suffix. The name in the file's metadata replaces this one if the
+ * file can be read. */
 static void name_after_file(pd_replay_result *out, const char *path)
 {
     const char *base = strrchr(path, '/');

@@ -15,7 +15,7 @@ typedef struct averaging {
     const pd_trace *trace;
     const pd_recipe *recipe;
     const pd_trace_param *params;
-    /* Gradients of the replicas that have the same shard of the weights. */
+    /* Buffers for the gradients of the replicas that have the same shard of the weights. */
     float *gradient[PD_TRACE_MAX_REPLICAS];
     float *scratch[PD_TRACE_MAX_REPLICAS], *ours;
     double *recorded;
@@ -31,8 +31,8 @@ static void free_averaging(averaging *a)
     free(a->recorded);
 }
 
-/* Allocates buffers that have room for the largest parameter. They get one element more, because a parameter may
- * have none, and malloc(0) may return NULL. */
+/* Allocates buffers with room for the largest parameter and one element more: all parameters may be empty, and
+ * malloc(0) may return NULL. */
 static int allocate(averaging *a, pd_error *err)
 {
     size_t n = (size_t)a->trace->most_elements + 1;
@@ -73,8 +73,8 @@ static int take_average(averaging *a, int k, int64_t n, pd_error *err)
     return PD_OK;
 }
 
-/* Averages the gradients of the replicas that have the same shard of the weights, and compares the result
- * with the recorded average of each replica. */
+/* Averages the gradients of parameter i over the replicas that have this shard of the weights. Compares the result with
+ * the recorded average of each of these replicas. */
 static int play_group(averaging *a, size_t i, int shard, pd_verdict *verdict, pd_error *err)
 {
     const pd_trace_param *param = &a->params[i];
@@ -119,7 +119,7 @@ int pd_replay_average(const pd_trace *trace, const pd_recipe *recipe, pd_verdict
     return rc;
 }
 
-/* Two sums for each replica: of its values times their weights, and of the weights. */
+/* Sums over the examples of each replica. values: of value times weight of an example; weights: of its weight. */
 typedef struct weighing {
     int n;
     float values[PD_TRACE_MAX_REPLICAS], weights[PD_TRACE_MAX_REPLICAS];
@@ -143,7 +143,7 @@ static int weigh(pd_case *c, weighing *w, int replica)
     return PD_OK;
 }
 
-/* Adds up one number of each replica and divides the sum by `divisor`, in the same way as the daemon adds up
+/* Adds up the numbers of n replicas, of[0] ... of[n - 1], and divides the sum by `divisor`, as the daemon does with
  * gradients. */
 static float sum_over(const float *of, int n, float divisor)
 {
@@ -155,11 +155,12 @@ static float sum_over(const float *of, int n, float divisor)
     return sum;
 }
 
-/* Compares the losses of all replicas with the recorded ones, and then their mean.
+/* Compares three results with the recorded ones: the mean weight of the replicas, the loss of each replica, and the
+ * mean of these losses.
  *
  * The recorded loss of a replica is the weighted sum over its examples, divided by the mean weight of the replicas. So
- * the mean of all recorded losses is the sum over all examples divided by the sum of all weights. The daemon computes
- * the mean in this way. */
+ * the mean of all recorded losses is the weighted sum over all examples, divided by the sum of all weights. The daemon
+ * computes the mean in this way. */
 static int judge_replicas(pd_case *c, const weighing *w)
 {
     float per_core = sum_over(w->weights, w->n, (float)w->n), all = sum_over(w->weights, w->n, 1);

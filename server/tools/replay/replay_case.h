@@ -24,7 +24,7 @@ typedef struct pd_case {
     const pd_trace *trace;
     const json_t *config, *entry;
     int index;
-    size_t number; /* index of the case in the file's list of cases */
+    size_t number; /* index of the case in the file's list of cases, from 0 */
     pd_verdict *verdict;
     pd_error *err;
     void **held; /* n_held pointers to memory to free after the case; the list has room for `room` */
@@ -42,7 +42,7 @@ struct pd_routine {
     /* true: tensors are named FIELD/NNNN, where NNNN is the index of the case in the list. false: NNN/FIELD, where
      * NNN is the key `index` of the case's entry, or just FIELD if there is no list. */
     bool numbered;
-    bool own_tolerance; /* each case has its own tolerance, and errors are given as multiples of it */
+    bool own_tolerance; /* each case has its own tolerance, and its errors are stored as multiples of that tolerance */
     /* Computes one case and compares the results with the recorded ones. Returns PD_OK or an error of
      * pd_replay_routine. */
     int (*judge)(pd_case *c);
@@ -73,7 +73,8 @@ int pd_case_vector(pd_case *c, const char *field, int64_t n, float **out);
 int pd_case_refuse(const pd_case *c, const char *field, const char *what);
 
 /* Computes the relative error of `ours` (paramd's result) against the recorded tensor FIELD, which must have n
- * elements. pd_relative_error says what `scale` does. */
+ * elements: the norm of their difference, divided by the norm of the recorded tensor or by `scale`, whichever is
+ * larger. */
 int pd_case_error(pd_case *c, const char *field, const float *ours, int64_t n, double scale, double *error);
 /* Compare `ours` (paramd's result) with the recorded tensor FIELD, and add the error to the verdict. With
  * pd_case_judge_equal the tensors must be equal: any difference counts as an infinite error. */

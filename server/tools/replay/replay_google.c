@@ -132,8 +132,9 @@ int pd_judge_symmetric_matrices(pd_case *c)
     return rc == PD_OK ? judge_readings(c, B, C, vector) : rc;
 }
 
-/* Checks that a case was recorded with the limits of an iteration that paramd has as constants. Google's functions
- * take limits as arguments, and its optimizer uses these limits. Results with other limits cannot be compared. */
+/* Checks that a case was recorded with the tolerance and the limit of iterations that paramd has as constants. Google's
+ * functions take them as arguments, and Google's optimizer passes the same values as paramd's constants. Results with
+ * other values cannot be compared. */
 static int check_limits(const pd_case *c)
 {
     double tolerance = json_number_value(json_object_get(c->config, "error_tolerance"));

@@ -89,8 +89,8 @@ static pd_block_view view_of(const update *u, float *at)
     return view;
 }
 
-/* Multiplies the tensor `at` by the factor matrices of all its dimensions, or by the inverses of their transposes.
- * Compares the result with the recorded tensor `field`. `at` is overwritten. */
+/* Multiplies the tensor `at` by the factor matrices of all its dimensions, or by the inverses of their transposes, as
+ * `operation` says. Compares the result with the recorded tensor `field`. `at` is overwritten. */
 static int judge_products(pd_case *c, const update *u, const char *field, float *at, pd_kron_operation operation)
 {
     pd_block_view view = view_of(u, at);
@@ -100,8 +100,9 @@ static int judge_products(pd_case *c, const update *u, const char *field, float 
     return pd_case_judge(c, field, at, u->n);
 }
 
-/* Multiplies the block with itself and sums over all dimensions except d. Compares the result, a matrix, with the
- * recorded one. If the factor of dimension d is diagonal, only the diagonal of the result is computed. */
+/* Computes the Gram matrix of the block `at` for dimension d: the sums of products of its elements over all other
+ * dimensions. Compares it with the recorded tensor `term` of this dimension. If the factor of dimension d is diagonal,
+ * computes only the diagonal of the matrix. */
 static int judge_term(pd_case *c, const update *u, const char *term, float *at, int d)
 {
     int64_t n = u->block.size[d], inner = 1, cells = u->block.diagonal[d] ? n : n * n;
@@ -211,8 +212,8 @@ static int judge_probabilities(pd_case *c, const pd_schedule *schedule, int64_t 
     return rc == PD_OK ? pd_case_judge(c, "probability/*", ours, recorded.n) : rc;
 }
 
-/* Computes in which steps factors are updated, and compares these steps with the recorded ones. Covers all steps with a
- * recorded probability, and at least those up to the last recorded update. */
+/* Computes in which steps factors are updated, and compares these steps with the recorded ones. Begins at step 1, and
+ * ends at step `steps`, the last one with a recorded probability, or at the last recorded update if that is later. */
 static int judge_updated_steps(pd_case *c, const pd_schedule *schedule, int64_t steps)
 {
     double *recorded = NULL;
@@ -258,9 +259,9 @@ static pd_random fold_in(pd_random key, uint32_t data)
     return pair_of(key, 0, data);
 }
 
-/* Returns word i of n random words as JAX before 0.5 computes them. It enciphers the numbers 0 … n - 1 in pairs, one
- * from the first half and one from the second; for an odd n the last partner is 0. Newer JAX enciphers each number
- * alone. */
+/* Returns word i of the n random words that JAX before 0.5 makes from a key. That JAX enciphers the numbers 0 … n - 1
+ * in pairs: one number from the first half, and one from the second. If n is odd, the last pair gets a 0. Newer JAX
+ * enciphers each number alone. */
 static uint32_t old_word(pd_random key, int64_t i, int64_t n)
 {
     int64_t half = (n + 1) / 2, low = i % half, high = low + half;
@@ -275,8 +276,8 @@ static uint32_t jax_bits(bool now, pd_random key, int64_t i, int64_t n)
     return now ? pair.key[0] ^ pair.key[1] : old_word(key, i, n);
 }
 
-/* Returns key number i of the n keys into which JAX's random generator splits a key. `now`: as JAX does from 0.5
- * on; otherwise as before. */
+/* Returns key number i of the n keys into which JAX's random generator splits a key. `now`: true: as JAX 0.5 and later
+ * do; false: as earlier ones do. */
 static pd_random split(bool now, pd_random key, int64_t i, int64_t n)
 {
     if (now) return pair_of(key, 0, (uint32_t)i);
@@ -297,8 +298,8 @@ static float jax_signed(uint32_t bits)
 
 static const pd_random upstreams_key = { { 0, 42 } };
 
-/* Compares keys of JAX's random generator with the recorded ones, whose uint32 words are stored as int32 with the same
- * bits. */
+/* Compares the keys that `key_of` returns with the recorded keys of JAX's random generator, whose uint32 words are
+ * stored as int32 with the same bits. */
 static int judge_keys(pd_case *c, const char *field, pd_random (*key_of)(bool now, int64_t i, int64_t n))
 {
     double *recorded = NULL;
@@ -326,8 +327,8 @@ static pd_random key_folded(bool now, int64_t i, int64_t n)
     return fold_in(upstreams_key, (uint32_t)i);
 }
 
-/* Returns the random number that decides whether distributed_kron balances its factor matrices in a step, for a run
- * that updates them in every step. */
+/* Returns the random number by which distributed_kron decides in a step whether it balances its factor matrices. This
+ * holds for a run that updates them in every step. */
 static float balancing(bool now, int64_t step)
 {
     pd_random key = split(now, split(now, fold_in(upstreams_key, (uint32_t)(step - 1)), 1, 2), 1, 2);

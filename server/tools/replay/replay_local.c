@@ -31,13 +31,12 @@ typedef struct play {
     draws draws;
     pd_declaration *declarations;
     pd_step_io *io;
-    /* Hyperparameters for one step. Only hypers[rate], the learning rate, is used. `rate` is negative if the optimizer
-     * has none. */
+    /* hypers: hyperparameters for one step, of which only hypers[rate], the learning rate, is set. rate: its index;
+     * below 0: the optimizer has no learning rate. */
     double hypers[PD_MAX_HYPERS];
     int rate;
     pd_model *model; /* the model that is trained; NULL: the optimizer refused it, as the recorded run expects */
-    int shaken;      /* number of this shaken model, from 1; 0: the model is not shaken and gets the recorded
-                      * gradients */
+    int shaken;      /* which shaken model this is, from 1; 0: none, since its gradients are the recorded ones */
 } play;
 
 bool pd_replay_has_draws(const pd_trace *trace)

@@ -5,9 +5,9 @@
  *   - paramd's root must be within 3 times the noise + 1e-6 of X. If the noise is above 1e-2, X has no correct digit,
  *     and the digits are not compared.
  *   - If X is not finite, paramd must find no root.
- *   - An iteration must end for the same reason as the recorded one. Its number of steps must lie between those of the
- *     float32 and the float64 run. If its tolerance is below what float32 can reach, only one thing is compared:
- *     whether it ended at the limit of steps.
+ *   - An iterative method must end for the same reason as the recorded one, after a number of iterations between those
+ *     of the float32 and the float64 run. If its tolerance is below what float32 can reach, only one thing is compared:
+ *     whether it ended at the limit of iterations.
  *   - If the recorded iteration diverged, paramd's must not converge. */
 #include "replay_case.h"
 

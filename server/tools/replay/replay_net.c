@@ -274,7 +274,7 @@ static double cross_entropy(pd_replay_net *net, int64_t step)
     return loss / (double)net->batch;
 }
 
-/* Computes the derivatives of the loss by the weight and the bias of layer l. */
+/* Sets `weight` and `bias` to the derivatives of the loss by the weight and the bias of layer l. */
 static void derive(const pd_replay_net *net, int l, float *weight, float *bias)
 {
     const layer *at = &net->layer[l];
@@ -292,8 +292,8 @@ static void derive(const pd_replay_net *net, int l, float *weight, float *bias)
     }
 }
 
-/* Computes the derivatives of the loss by the outputs of the layer before layer l. A derivative is 0 where ReLU
- * made the output 0. */
+/* Computes the delta of layer l - 1: the derivatives of the loss by its outputs. A derivative is 0 where ReLU made the
+ * output 0. */
 static void backward(pd_replay_net *net, int l, const float *weight)
 {
     const layer *at = &net->layer[l], *before = &net->layer[l - 1];

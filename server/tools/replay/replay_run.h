@@ -10,7 +10,8 @@
 
 struct pd_replay_state; /* replay_state.h */
 
-/* Most blocks that a range is cut into: one in the middle, and for each later dimension one before and one after it. */
+/* Most blocks that a range is cut into: one in the middle, and for each later dimension one before the middle and one
+ * after it. */
 #define PD_MAX_RECOVERED (2 * PD_MAX_RANK - 1)
 
 /* The blocks of a flat range of a tensor's elements, in the order of their elements. */
@@ -73,7 +74,7 @@ typedef struct pd_replay_tensors {
     float **weights, **gradient;
     bool *present;      /* for each parameter: whether it has a gradient in the present step */
     pd_replay_net *net; /* network that computes the gradients; NULL: gradients were recorded */
-    double loss;        /* the network's loss with the weights before the present step */
+    double loss;        /* with `net`: the network's loss with the weights before the present step */
     double *recorded;   /* buffer for one recorded tensor; has room for the largest parameter */
 } pd_replay_tensors;
 
@@ -110,8 +111,8 @@ bool pd_replay_rate(const pd_trace *trace, const pd_recipe *recipe, int64_t step
  *
  * Adds to verdicts[parameter] how far the weights are from the recorded ones, and to *updates how far the changes of
  * weights are from the recorded updates. If gradients were not recorded but can be computed (replay_net.h), the losses
- * are compared instead, in the verdict after that of the last parameter. If `state` is set, recorded optimizer state is
- * compared, too.
+ * are compared instead, in the verdict after that of the last parameter. If `state` is not NULL, recorded optimizer
+ * state is compared, too.
  *
  * A step must fail if and only if the recorded step failed, and with the same cause. If all recorded steps failed, the
  * optimizer may also refuse the parameters.
@@ -120,10 +121,11 @@ bool pd_replay_rate(const pd_trace *trace, const pd_recipe *recipe, int64_t step
  * that was recorded to succeed, or the reverse. Other codes: the optimizer's error. */
 int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_verdict *updates,
                     struct pd_replay_state *state, pd_error *err);
-/* Sets the largest error that updates may have: 10 * noise_update + 1e-6, or the weights' tolerance if the trace has no
- * metadata noise_update. PD_INVALID_ARGUMENT: noise_update is no number, or negative. */
+/* Sets *tolerance to the largest error that updates, the changes of weights in a step, may have: 10 * noise_update +
+ * 1e-6, where noise_update is the recorded noise of updates in the metadata; without it, the weights' tolerance.
+ * PD_INVALID_ARGUMENT: noise_update is no number, or negative. */
 int pd_replay_updates_tolerance(const pd_trace *trace, double *tolerance, pd_error *err);
-/* Returns true if the trace has the random numbers of a run of distributed_kron. */
+/* Returns true if the trace has the random numbers that distributed_kron drew in the recorded run. */
 bool pd_replay_has_draws(const pd_trace *trace);
 
 /* Plays a checked trace through the daemon at `url`; NULL: the client's default address.

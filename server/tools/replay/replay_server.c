@@ -37,10 +37,11 @@ typedef struct worker {
     const common *common;
     pthread_t thread;
     bool started, refused; /* started: the thread was started. refused: the daemon refused the job or its parameters, as
-                            * recorded */
+                            * the recorded run lets it (pd_replay_is_refusal) */
     int rank, rc;
     pd_error err;
-    uint64_t sent; /* number of chunks of gradients that were pushed; the daemon counts each as a contribution */
+    uint64_t sent; /* number of chunks of gradients that this worker has pushed; the daemon counts each as a
+                    * contribution */
     pd_client *client;
     pd_replay_tensors t;
     pd_item *io;          /* for each declared part what to push and where to pull */
@@ -112,9 +113,9 @@ static int join_job(worker *w)
 {
     const common *s = w->common;
     const char *aggregate = s->recipe->aggregate != NULL ? s->recipe->aggregate : "mean";
-    /* Whether steps of the recorded run may fail. If so, the job gets two options about gradients that are not finite
-     * or too large for the optimizer. With nonfinite=apply the daemon takes steps with them. With nonfinite_scope=job a
-     * step fails for all parameters or for none. */
+    /* true: steps of the recorded run may fail. Then the job gets two options about gradients that are not finite or
+     * too large for the optimizer: with nonfinite=apply the daemon takes steps with them, and with nonfinite_scope=job
+     * a step fails for all parameters or for none. */
     bool hard = s->trace->averages || s->trace->extreme || json_array_size(s->trace->errors) > 0;
     char how[64], start[64];
     /* The list of options ends at its first NULL. So if `hard` is false, nonfinite_scope is not given either. */
@@ -214,7 +215,8 @@ static int take_round(worker *w, int64_t round)
     return judged == PD_OK && rc != PD_OK ? pull(w) : judged;
 }
 
-/* Returns the largest norm among the gradients of parameter i that are averaged with this worker's gradient. */
+/* Returns the largest norm among the gradients of parameter i that are averaged, the worker's own and those of the
+ * replicas with the same shard. Overwrites the gradient in w->t. */
 static double largest_input(worker *w, size_t i)
 {
     const pd_trace_param *param = &w->common->params[i];
@@ -267,8 +269,9 @@ static void *run_worker(void *arg)
     return NULL;
 }
 
-/* Makes the job's rules, one for each group of parameters. A parameter in a group is declared with the group's number
- * in its name ("2/NAME"). The rule of group 0 comes last and matches all others. */
+/* Makes the job's rules, one for each group of parameters. The name of a declared parameter begins with the number of
+ * its group ("2/NAME"), and the group's rule matches that number. The rule of group 0 comes last and matches all other
+ * names. */
 static int set_rules(common *s, pd_error *err)
 {
     size_t n = s->recipe->n_groups;

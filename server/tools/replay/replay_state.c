@@ -27,9 +27,10 @@ typedef struct entry {
     int number, block; /* number: as in "statistics/3"; block: as in "block_2."; -1: the name has none */
     /* true: the value is not a tensor of the file, but comes from the list in the metadata `update_counter`. */
     bool listed;
-    double value; /* with `listed`: the number in that list */
+    double value; /* with `listed`: the number in `update_counter` */
     bool compared;
-    double error, noise; /* relative error of paramd; largest relative distance of the shaken models */
+    double error, noise; /* error: relative error of paramd's tensor. noise: largest relative distance between paramd's
+                          * tensor and those of the shaken models */
     /* For an inverse root: the largest relative error that rounding can cause. For other tensors: 0. */
     double bound;
     /* The largest relative rounding error (unit roundoff) of the type in which the optimizer stores the tensor, such as
@@ -46,7 +47,8 @@ struct pd_replay_state {
                        * tolerance */
     double way_tolerance; /* largest error that moving averages may have, from the metadata noise_bc32_displacement;
                            * negative: not recorded */
-    bool measured; /* the trace records no tolerance for optimizer state, so the noise of each slot is measured */
+    bool measured;        /* the trace has neither noise_state nor noise_bc32_displacement, so the noise of each slot is
+                    * measured with shaken models */
     /* Number of steps from the copying of statistics to the use of the matrix roots that are computed from the
      * copies. */
     int64_t delay;
@@ -133,8 +135,8 @@ static bool split_field(entry *e, const char *field, int length)
     return true;
 }
 
-/* Returns true for a recorded root of a parameter that has no gradient in this step. Such roots are not compared:
- * one release of Meta's Shampoo computes them anew, the others do not. */
+/* Returns true for a recorded root of the parameter `param` if that has no gradient in the step of the root. Such roots
+ * are not compared: one release of Meta's Shampoo computes them anew, the others do not. */
 static bool is_idle_root(const pd_replay_state *state, const entry *e, const char *param)
 {
     char gradient[NAME_TEXT];
@@ -211,8 +213,8 @@ static int add_entry(pd_replay_state *state, const char *name, pd_error *err)
     return PD_OK;
 }
 
-/* Adds the numbers of the metadata list `update_counter`, which has one for each step, to the recorded state: an
- * entry for each step and parameter. */
+/* Adds the metadata list `update_counter` to the recorded state. The list has a number for each step; each becomes one
+ * entry for every parameter. */
 static void add_counters(pd_replay_state *state, const json_t *list, size_t params)
 {
     json_t *value;
@@ -298,8 +300,8 @@ bool pd_replay_state_wants_noise(const pd_replay_state *state)
     return state->n > 0 && state->measured;
 }
 
-/* Two maxima for one slot, over all parameters and steps: of the noise, and of the unit roundoff of its type
- * (entry.unit). */
+/* What decides the tolerance of a slot: the largest noise, and the largest unit roundoff of a stored type (entry.unit),
+ * over all parameters and steps. */
 typedef struct spread {
     double noise, unit;
 } spread;
@@ -351,8 +353,8 @@ pd_state_verdict pd_replay_state_verdict(const pd_replay_state *state)
     return verdict;
 }
 
-/* Reads a tensor that belongs to a quantized one, such as its bucket sizes, and must have n elements. The caller frees
- * *at. If there is no such tensor, *at is NULL, and the result is PD_INVALID_ARGUMENT unless `optional` is set. */
+/* Reads the tensor `part` of a quantized one, such as its bucket sizes. It must have n elements. The caller frees *at.
+ * If there is no such tensor, *at is NULL, and the result is PD_INVALID_ARGUMENT unless `optional` is set. */
 static int take_part(const pd_replay_state *state, const entry *e, const char *part, int64_t n, bool optional,
                      double **at, pd_error *err)
 {
@@ -426,9 +428,9 @@ static int find_noise(entry *e, const pd_model *const *shaken, double *room, dou
     return rc;
 }
 
-/* Upper limit of |E| / |B| in multiples of float32's unit roundoff. B is the matrix whose root is taken, E its rounding
- * error (root_bound.h). A few come from the decomposition, a few from the sums in B, both in the reference optimizer
- * and in paramd. */
+/* A root is taken of a matrix B, which has a rounding error E (root_bound.h). most_units: largest |E| / |B|, in
+ * multiples of float32's unit roundoff. A few multiples come from the decomposition and a few from the sums in B, both
+ * in the reference optimizer and in paramd. */
 static const double most_units = 10, unit_of_float32 = 0x1p-24;
 /* If the bound of a matrix root's error is above 1, no digit of the root is certain, so nothing is compared. */
 static const double most_bound = 1;
@@ -555,7 +557,7 @@ int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const
     return rc;
 }
 
-/* Returns pseudo-random bit number i of the sequence that has the number `way`. */
+/* Returns bit number i of a pseudo-random sequence. Each `way` has another sequence. */
 static bool drawn(uint64_t way, int64_t i)
 {
     uint64_t x = (way + (uint64_t)i * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;

@@ -17,7 +17,7 @@
  *     and NaN.
  *
  * Tolerances, which tests/golden/README.md explains:
- *   - For every slot at least the tolerance from noise_state; if that was not recorded, the weights' tolerance.
+ *   - For every slot at least 10 * noise_state + 1e-6; if noise_state was not recorded, the weights' tolerance.
  *   - For an inverse root: a first-order bound of the error that rounding causes, from the recorded root alone
  *     (root_bound.h).
  *   - For momentum and filtered gradient: the tolerance of the weights' distance from their initial values, if
@@ -34,7 +34,7 @@
 #include "trace.h"
 #include "verdict.h"
 
-#define PD_REPLAY_SHAKEN 3
+#define PD_REPLAY_SHAKEN 3 /* number of shaken models */
 
 typedef struct pd_replay_state pd_replay_state;
 

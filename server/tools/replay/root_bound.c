@@ -50,8 +50,8 @@ void pd_eigenvalues(double *A, int64_t n)
             for (int64_t q = p + 1; q < n; q++) rotate(A, n, p, q);
 }
 
-/* Returns the divided difference (xi - xj) / (bi - bj) of f(b) = b^-e, where xi = f(bi) and xj = f(bj). If bi and
- * bj are too close for a division, returns the derivative of f between them. */
+/* Returns the divided difference (xi - xj) / (bi - bj) of f(b) = b^-e, where xi = f(bi), xj = f(bj), and e is
+ * `exponent`. If bi and bj are too close for a division, returns the derivative of f between them. */
 static double divided_difference(double bi, double bj, double xi, double xj, double exponent)
 {
     if (fabs(bi - bj) > 1e-6 * fmax(bi, bj)) return (xi - xj) / (bi - bj);
@@ -72,14 +72,14 @@ static bool make_symmetric(double *A, int64_t n)
     return finite;
 }
 
-/* Returns the eigenvalue b of a matrix B from the eigenvalue x = b^-e of its inverse root. */
+/* Returns the eigenvalue b of a matrix B from the eigenvalue x = b^-e of its inverse root; e is `exponent`. */
 static double inverse(double x, double exponent)
 {
     return pow(x, -1 / exponent);
 }
 
-/* Returns the factor by which a relative error of a matrix B is magnified in its inverse root X. x: the n
- * eigenvalues of X, `stride` elements apart; all are above 0, and the largest is 1. */
+/* Returns the factor by which a relative error of a matrix B is magnified in its inverse root X = B^-e. x: the n
+ * eigenvalues of X, `stride` elements apart; all are above 0, and the largest is 1. exponent: e. */
 static double magnify(const double *x, int64_t n, int64_t stride, double exponent)
 {
     double squares = 0, root = 0, largest = 0;

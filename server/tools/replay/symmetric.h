@@ -53,11 +53,11 @@ void pd_blockrows_row_maxima(float *most, pd_blockrows B);
  * diagonal, which are not stored, would need the factors of other rows. C has B's shape and may be B. */
 void pd_blockrows_scale(pd_blockrows C, pd_blockrows B, const float *v);
 
-/* Copies the matrix X into P, and pads it to K block rows, so that matrices of many sizes get one shape. P has b rows
- * and b K(K+1)/2 columns.
+/* Copies the matrix X into P, and pads it, so that matrices of many sizes get one shape. P has room for K block rows of
+ * side b: it has b rows and b K(K+1)/2 columns.
  *
  * If X is square with at most b rows, it becomes the first block, [[X, 0], [0, I]] of side b. If X has b rows, it may
- * already consist of several block rows. Block rows [0 ... 0 | I] follow.
+ * already consist of several block rows. The remaining block rows of P become [0 ... 0 | I].
  *
  * PD_INVALID_ARGUMENT: P is not changed, and the error names both numbers:
  *   - X has more rows than b, more rows than columns, or more columns than P;

@@ -57,7 +57,8 @@ static int read_file(uint8_t **out, size_t *bytes, const char *path, long long m
 
 static const char *const beyond[] = { "NaN", "-Infinity", "Infinity" };
 
-/* Returns the length of NaN, Infinity or -Infinity at the start of `text`; 0: the text begins with none of them. */
+/* Returns how many characters the word NaN, Infinity or -Infinity at the start of `text` has; 0: no such word is
+ * there. */
 static size_t beyond_length(const char *text)
 {
     for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
@@ -256,7 +257,7 @@ static int read_real(const pd_trace *trace, const char *name, double preset, dou
 static int read_tolerance(pd_trace *trace, pd_error *err)
 {
     /* true: the recorded noise is the distance between a float32 run and a float64 run that computed with the same
-     * scalars. Then 3 times the noise suffices as tolerance, otherwise 10 times. */
+     * scalar factors. Then 3 times the noise suffices as tolerance, otherwise 10 times. */
     bool close = pd_safetensors_meta(trace->tensors, "noise_bc32") != NULL;
     double noise, state_noise, way_noise;
     int rc = read_real(trace, close ? "noise_bc32" : "noise", 0, 0, 1e30, &noise, err);
@@ -371,8 +372,8 @@ static bool declares(const pd_trace *trace, const key *k)
     return trace->averages ? k->kind == AVERAGE && k->replica == 0 : k->kind == WEIGHTS && k->step == 0;
 }
 
-/* Returns a parameter's name as the names of tensors contain it: without the step with which it begins in a trace of
- * averages. */
+/* Returns a parameter's name as it occurs in the names of tensors. In a trace of averages this is the name without the
+ * step at its beginning. */
 static const char *name_of(const pd_trace *trace, size_t param)
 {
     return trace->params[param].name + (trace->averages ? strlen("0000/") : 0);
@@ -475,9 +476,9 @@ static int note_step(pd_trace *trace, double step, pd_error *err)
     return PD_OK;
 }
 
-/* Finds the steps after which weights were recorded, if the file does not list them. These are all steps, except in a
- * trace with losses, a training run of a real network. Such a trace has weights only after the last step and some
- * others, and after each of these the weights of all parameters. */
+/* Sets trace->recorded if the file does not list the steps after which weights were recorded. These are all steps,
+ * except in a trace with losses, a training run of a real network: there they are the last step, and each step after
+ * which the file has the weights of any parameter. */
 static void note_all_steps(pd_trace *trace)
 {
     bool sparse = pd_safetensors_find(trace->tensors, "loss") != NULL;
@@ -489,8 +490,8 @@ static void note_all_steps(pd_trace *trace)
     }
 }
 
-/* Finds the steps after which weights were recorded. The metadata or a table may list them; if they do not,
- * note_all_steps finds them. */
+/* Finds the steps after which weights were recorded. The metadata `param_steps` or the tensor `table/param_steps` may
+ * list them; if neither does, note_all_steps finds them. */
 static int find_recorded(pd_trace *trace, pd_error *err)
 {
     const pd_st_tensor *table = pd_safetensors_find(trace->tensors, "table/param_steps");

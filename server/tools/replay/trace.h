@@ -31,9 +31,12 @@ typedef struct pd_trace {
                                  * of the case */
     json_t *config;             /* NULL until pd_trace_config reads it */
     int64_t steps;
-    /* Largest relative errors in a replay. Of weights: 3 * noise_bc32 + 1e-6, or if the metadata noise_bc32 was not
-     * recorded, 10 * noise + 1e-6. Of optimizer state: 10 * noise_state + 1e-6. Of the weights' distance from their
-     * initial values: 3 * noise_bc32_displacement + 1e-6. Negative: that noise was not recorded. */
+    /* Largest relative errors that a replay may have. They follow from the noise that the metadata record: how far the
+     * reference optimizer's float32 run is from its float64 run.
+     *
+     * tolerance, of weights: 3 * noise_bc32 + 1e-6; without noise_bc32, 10 * noise + 1e-6. state_tolerance, of
+     * optimizer state: 10 * noise_state + 1e-6. way_tolerance, of the weights' distance from their initial values: 3 *
+     * noise_bc32_displacement + 1e-6. The last two are negative if their noise was not recorded. */
     double tolerance, state_tolerance, way_tolerance;
 
     /* The fields below are set by pd_trace_check. */
@@ -73,8 +76,9 @@ json_t *pd_python_json(const char *text, json_error_t *why);
 /* Finds the parameters of a trace, and checks every tensor that a replay reads.
  *
  * Each gradient must belong to a parameter and to a step of the run, and have the parameter's shape. Weights must be
- * recorded after every step, or after those in the metadata `param_steps`. In a trace with a `loss`, weights may be
- * missing after any step but the last. After one step they must be there for all parameters or for none.
+ * recorded after every step, or after those that the file lists in the metadata `param_steps` or in the tensor
+ * `table/param_steps`. In a trace with a `loss`, weights may be missing after any step but the last. After one step
+ * they must be there for all parameters or for none.
  *
  * A trace of averages (`average/TTTT/rRR/NAME`) has independent steps with different shapes. Each pair of step and NAME
  * counts as a parameter of its own.

@@ -12,7 +12,7 @@
 /* A verdict: the worst error of the comparisons so far. All fields are 0 before the first comparison. */
 typedef struct pd_verdict {
     double error; /* largest relative error; INFINITY if a number differs and is not finite on one side */
-    size_t param; /* parameter and step in which the largest error was found */
+    size_t param; /* index of the parameter, and step, in which the largest error was found */
     int64_t step;
     int64_t compared; /* number of compared tensors; a replay that compared nothing does not pass */
 } pd_verdict;
