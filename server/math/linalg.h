@@ -11,6 +11,7 @@
 
 #include <stdint.h>
 
+/* A view of a matrix in memory that somebody else owns. */
 typedef struct pd_mat {
     float *at;
     int64_t rows, cols, stride; /* stride: number of floats from one row to the next, at least `cols` */

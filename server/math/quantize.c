@@ -168,6 +168,7 @@ static tile tile_at(const pd_quantized *q, int64_t col)
     return (tile){ col, q->cols - col < width ? q->cols - col : width, 1 };
 }
 
+/* A run: n elements in rows [row, row + rows) of a tile. `offset` is the index of its first element in the tensor. */
 typedef struct run {
     int64_t row, rows, offset, n;
 } run;

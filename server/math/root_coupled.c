@@ -28,6 +28,7 @@ static const double most_error = 0.1;
 /* smallest safety factor by which the bound of the largest eigenvalue is multiplied */
 static const float bound_slack = 1.001f;
 
+/* The state of one iteration. */
 typedef struct coupled {
     int64_t n;
     int p;

@@ -236,6 +236,7 @@ int pd_basis_decompose(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, p
     return rc;
 }
 
+/* The work memory of one eigendecomposition in float64. */
 typedef struct wide {
     int64_t n;
     double *Q;         /* n by n numbers: first A, then the eigenvectors as rows, finally the scaled eigenvectors */

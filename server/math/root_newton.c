@@ -25,6 +25,7 @@
 
 enum { WORDS = 624, APART = 397, SEED = 1729 };
 
+/* The state of the random number generator MT19937. */
 typedef struct twister {
     uint32_t word[WORDS];
     int next;
@@ -119,10 +120,11 @@ int pd_power_iteration(double *largest, double *v, const double *A, int64_t n, i
     return isfinite(quotient) ? PD_OK : PD_OUT_OF_RANGE;
 }
 
+/* The state of one Newton iteration. */
 typedef struct newton {
     int64_t n;
     int p;
-    bool symmetric;
+    bool symmetric; /* whether A is symmetric, so that only half of each product is computed */
     /* dense matrices of n rows and n columns; `spare` has n_spare matrices whose contents are not needed */
     double *M, *H, *T, *spare[MOST_SPARE];
     int n_spare;

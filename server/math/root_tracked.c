@@ -1,11 +1,10 @@
-/* root_tracked.c - computes roots of a matrix A in the eigenbasis of an earlier decomposition of almost the same
- * matrix.
+/* root_tracked.c - computes inverse p-th roots of a matrix A in the eigenbasis of an earlier decomposition of almost
+ * the same matrix.
  *
- * Statistics change little between two refreshes (computations of a root), so the last basis nearly diagonalises the
- * new matrix: A in that basis, B, has small elements off its diagonal. Their first-order effect on the inverse p-th
- * root is F o D. Here o multiplies element by element, and D_ij is a divided difference, which is bounded however close
- * two eigenvalues are (Daleckii and Krein). Q has the basis as its rows, and Q' is its transpose. On the right is the
- * cost.
+ * A changes little between two computations of its root. So the matrix B, which is A in the last basis, is nearly
+ * diagonal. F is B without its diagonal. To first order, F changes B's root by F o D: o multiplies element by element,
+ * and D_ij is a divided difference, which is bounded however close two eigenvalues are (Daleckii and Krein). Q has the
+ * basis as its rows, Q' is its transpose, and Y is the root of B. The cost stands on the right.
  *
  *     B = Q A Q' + ridge I     d = diag(B)     F = B - diag(d)     y = d^(-1/p)                          1 1/2 products
  *     Y = diag(y) + F o D      D_ij = (y_i - y_j) / (d_i - d_j) = -1 / (d_i d_j s_p(y_i, y_j))
@@ -26,7 +25,7 @@
  * computed first (look_at_rows), to see whether an attempt may succeed, and how many rows of F it needs.
  *
  * A Newton step could improve a root whose error is a little too large. But it takes three more products and does not
- * improve the basis, so the next refresh would need one as well. A decomposition takes little more time, and after it
+ * improve the basis, so the next root would need one as well. A decomposition takes little more time, and after it
  * first-order roots are exact enough again.
  *
  * With a relative ridge of 1e-6, rounding errors are harmless, as with ssyevd. Q changes only by a new decomposition,

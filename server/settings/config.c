@@ -33,6 +33,7 @@ static bool read_ms(const char *text, uint64_t *out)
     return true;
 }
 
+/* How the numbers of a type of key are written: a function that reads them, an example and a unit for errors. */
 typedef struct form {
     bool (*read)(const char *text, uint64_t *out);
     const char *example, *unit;

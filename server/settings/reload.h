@@ -18,7 +18,7 @@ typedef struct pd_reload {
      * read */
     pd_roles *roles, *store_roles;
     char *http_token; /* the new token of HTTP requests; NULL: requests need none, or it could not be read */
-    pd_error error;   /* why something could not be read; its code is PD_OK if everything was read */
+    pd_error error;   /* why the new configuration could not be read; undefined if `fresh` is not NULL */
 } pd_reload;
 
 /* Reads and checks the new configuration: the file, the environment, the flags of the command line, the files of [tls],

@@ -175,6 +175,7 @@ void pd_log_to_journal(const char *path)
     if (chosen.prefix && chosen.format == PD_LOG_TEXT) chosen.fields = pd_log_journal_open(path);
 }
 
+/* A line that is being put together: `used` of `size` bytes at `at`. */
 typedef struct text {
     char *at;
     size_t used, size;

@@ -22,6 +22,7 @@ typedef struct worker {
     pthread_t thread;
 } worker;
 
+/* The preconditioner pool: its queue and its threads. */
 struct pd_precond_pool {
     pthread_mutex_t lock; /* protects queue, light_is_idle and stop; never held while a preconditioner task runs */
     /* Condition variables on which threads wait for preconditioner tasks: one for the threads that take all tasks, one

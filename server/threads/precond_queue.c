@@ -63,6 +63,7 @@ typedef struct flow {
     unsigned taken[2]; /* numbers of tasks of this job that were taken so far, by pd_precond_queue_choice */
 } flow;
 
+/* The waiting preconditioner tasks of all jobs. */
 struct pd_precond_queue {
     /* hash table of jobs, by number: from a job's first preconditioner task until pd_precond_queue_forget */
     flow *flows;

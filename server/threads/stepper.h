@@ -11,6 +11,7 @@
 
 typedef struct pd_stepper pd_stepper;
 
+/* What pd_stepper_start needs to know. */
 typedef struct pd_stepper_config {
     pd_store_config store;
     int pool_threads; /* number of threads of the preconditioner pool, not counting its thread for light tasks */
