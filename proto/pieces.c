@@ -26,7 +26,7 @@ typedef struct check {
     size_t n_handles;
     uint64_t chunk_elements, payload_bytes;
     uint64_t end;  /* offset in the payload at which the data of the next piece must begin */
-    uint64_t last; /* offset in the payload at which the data of the previous piece ends, without padding */
+    uint64_t last; /* offset in the payload at which the data of the last piece checked so far ends */
     pd_error *err;
 } check;
 

@@ -96,7 +96,7 @@ static int set_value(pd_hypers *hypers, const char *name, const json_t *value, p
     return pd_fail(err, PD_INVALID_ARGUMENT, "config: %.64s is neither number, word, flag, list nor schedule", name);
 }
 
-/* Writes the key of a pair as text for pd_pairs_read: between single quotes, with each quote inside doubled. */
+/* Writes the key of a pair as text for pd_pairs_read (axes.h): in single quotes, with each quote inside doubled. */
 static void print_key(FILE *out, const char *key)
 {
     fputc('\'', out);

@@ -102,8 +102,8 @@ static int play(pd_replay_result *out, pd_trace *trace, const pd_replay_options 
     return rc;
 }
 
-/* Names the result after the file, without folder and suffix. The name in the file's metadata replaces this one if the
- * file can be read. */
+/* Names the result after the file, without folder and suffix, and its system "?". If the file can be read, the name and
+ * the system in its metadata replace them. */
 static void name_after_file(pd_replay_result *out, const char *path)
 {
     const char *base = strrchr(path, '/');

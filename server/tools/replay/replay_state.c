@@ -135,7 +135,7 @@ static bool split_field(entry *e, const char *field, int length)
     return true;
 }
 
-/* Returns true for a recorded root of the parameter `param` if that has no gradient in the step of the root. Such roots
+/* Returns true for a recorded root of the parameter `param`, if it has no gradient in the step of the root. Such roots
  * are not compared: one release of Meta's Shampoo computes them anew, the others do not. */
 static bool is_idle_root(const pd_replay_state *state, const entry *e, const char *param)
 {
