@@ -139,7 +139,7 @@ static void on_loading(const process *p, uint64_t now)
 {
     if (p->stop_by_ms > 0 && now > p->stop_by_ms) {
         pd_log(LOG_ERR, "%s: the disk does not respond: daemon stopped while loading jobs", p->config->state_dir);
-        _exit(PD_EXIT_FAILED); /* not exit: a thread that waits for the disk still uses memory of this process */
+        _exit(PD_EXIT_FAILED); /* exit would free memory that the thread that waits for the disk still uses */
     }
     if (p->stop_by_ms == 0) pd_notify("STATUS=loading jobs from checkpoints\nEXTEND_TIMEOUT_USEC=30000000");
 }
@@ -407,7 +407,7 @@ static pd_exit serve(process *p)
     pd_log_stop();
     status = p->lost > 0 ? PD_EXIT_LOST : PD_EXIT_FINE;
     if (rc != PD_OK || (!ended && p->lost == 0)) status = PD_EXIT_FAILED;
-    if (!ended) _exit(status); /* not exit: a thread that waits for the disk still uses memory of this process */
+    if (!ended) _exit(status); /* exit would free memory that the thread that waits for the disk still uses */
     pd_reload_end(&p->reload);
     return status;
 }

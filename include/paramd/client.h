@@ -357,9 +357,10 @@ PD_API int pd_client_replace(pd_client *client, const pd_item *items, size_t n, 
 /* Hashes n tensors: hashes[i] becomes the hash of the bytes[i] bytes at tensors[i]. A program that compares it with an
  * earlier hash finds out whether the tensor was changed. Equal bytes give equal hashes on every machine.
  *
- * If `every` is less than 64, or a tensor has at most 4096 bytes, all of its bytes are hashed. Otherwise 64 bytes are
- * hashed out of each `every` bytes, or out of each quarter of the tensor if that is shorter. `first` chooses which
- * 64 bytes: calls with different values of `first` hash different bytes. */
+ * If `every` is less than 64, or a tensor has at most 4096 bytes, all of its bytes are hashed. Otherwise the tensor is
+ * cut into sections of `every` bytes, or into quarters if these are shorter, and 64 bytes of each section are hashed.
+ * `first` is their offset in the section; one that is too large wraps around. Add 64 to it to hash other bytes. Compare
+ * only hashes that were made with the same `every` and `first`. */
 PD_API void pd_client_fingerprint(const void *const *tensors, const size_t *bytes, size_t n, size_t every, size_t first,
                                   uint64_t *hashes);
 /* Receives the weights of parameters once at least `min_step` of their rounds are closed. With min_step 0 it receives

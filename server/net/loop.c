@@ -80,8 +80,8 @@ static bool is_of(const pd_remark *remark, const char *job)
     return remark->job != NULL && strcmp(remark->job, job) == 0;
 }
 
-/* Returns the text to keep as a new remark of the job: `text`, or `many` if it is the last one that the job may have.
- * NULL: the job has a similar remark, or no room for one. */
+/* Returns the text to keep as a new remark (a warning for the job's workers): `text`, or `many`, which refers to the
+ * log, if only one more remark of the job is kept. NULL: the job has a similar remark, or no more are kept. */
 static const char *news(const pd_remarks *remarks, const char *job, const char *text)
 {
     int of_job = 0;

@@ -62,8 +62,7 @@
  * are taken in order; without values the result is 0. If one value is NaN, so is the result. */
 typedef enum pd_fold { PD_FOLD_MAX, PD_FOLD_SUM } pd_fold;
 
-/* A model statistic: a number over all parameters of a job, which the pre-pass computes before one of them is
- * planned. */
+/* A model statistic: a number over all parameters of a job. The pre-pass computes it before any of them is planned. */
 typedef struct pd_model_stat {
     const char *name; /* for example "largest_block" */
     pd_fold fold;     /* how the values of all parameters, in declaration order, are combined */

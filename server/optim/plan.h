@@ -47,9 +47,9 @@ typedef struct pd_slot_spec {
      * if it is coded), and must not be blockwise, symmetric or of_block. A slot with PD_SHARE_BOX may be temporary and
      * in_after: its memory exists when tasks copy their inputs. */
     pd_share share;
-    /* follows[i] is the dimension of the declared parameter that corresponds to dimension i of the slot, whole or cut;
-     * -1: none corresponds. A later version can derive from it how to divide the slot among several servers.
-     * pd_plan_make sets it for slots that have the parameter's shape and are neither symmetric nor the identity. */
+    /* follows[i]: the dimension of the declared parameter along which dimension i of the slot runs, all of it or a
+     * section of it; -1: none. Valid if follows_known. Optimizers set both; pd_plan_make does for slots of the
+     * parameter's shape that are not symmetric, the identity, blockwise or of_block. For lists that operators ask for. */
     bool follows_known;
     int8_t follows[PD_MAX_RANK];
 } pd_slot_spec;

@@ -177,7 +177,7 @@ typedef enum pd_info_field_kind {
     PD_INFO_SCALARS, /* means of scalars (pd_scalar_mean[PD_MAX_SCALARS]); an entry has at most one such field */
 } pd_info_field_kind;
 
-/* A field of the entries of a list. */
+/* One field of the entries of a list for operators, such as the list of jobs. */
 typedef struct pd_info_field {
     const char *name; /* name of the field in the message of paramd.proto */
     pd_info_field_kind kind;

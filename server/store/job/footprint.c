@@ -17,8 +17,8 @@ enum { ALLOCATOR_ENDS = 1024 }; /* bytes of allocator overhead for a job's own m
 enum { KEPT_HEAD = 8192, KEPT_RANK = 512 };
 /* bytes of a parameter's structs in a checkpoint: its entry, and what the allocator adds to its memory */
 enum { KEPT_BYTES = sizeof(pd_checkpoint_param) + 128 };
-/* bytes of the WAL's own structs, and of its records that the WAL thread has, without bytes that belong to a
- * parameter */
+/* bytes of the records that the WAL thread may have at once: of each its struct, the effect that carries it, and what
+ * the allocator adds. The data of parameters and pd_wal_own_bytes are counted beside it. */
 enum { LOGGED_OWN = PD_WAL_MOST * (sizeof(pd_wal_record) + sizeof(pd_effect) + 512) };
 
 #include <math.h>

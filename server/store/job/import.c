@@ -13,7 +13,7 @@
 #include <string.h>
 
 static const uint64_t SILENCE_NS = 60 * 1000000000ull, RETRY_NS = 1000000000ull;
-/* time for which a commit waits until the job is quiesced; time between two looks whether it is */
+/* time for which a commit waits until the job is at rest (check_rest); time between two looks whether it is */
 static const uint64_t REST_NS = 10 * 1000000000ull, LOOK_NS = 20 * 1000000ull;
 /* most pending roots that can be imported for each preconditioner task of a parameter */
 enum { MOST_ROOTS = 4 };
@@ -82,8 +82,8 @@ static const pd_param *find_busy(pd_job *job)
     return NULL;
 }
 
-/* Checks that the job is quiesced: no step and no preconditioner task prevents the import, and no export or checkpoint
- * copies the job's state. PD_FAILED_PRECONDITION: it is not quiesced. */
+/* Checks that the job is at rest: no step and no preconditioner task prevents the import, and no export or checkpoint
+ * copies the job's state. PD_FAILED_PRECONDITION: it is not at rest. */
 static int check_rest(pd_job *job, pd_error *err)
 {
     const pd_param *busy;
@@ -488,7 +488,7 @@ void pd_import_write_some(pd_job *job, double slice_ns, uint64_t now_ns)
     if (import->next == NULL) finish(job);
 }
 
-/* Begins to write the staged tensors, or to reset, if the job is quiesced. PD_FAILED_PRECONDITION: it is not quiesced,
+/* Begins to write the staged tensors, or to reset, if the job is at rest. PD_FAILED_PRECONDITION: it is not at rest,
  * or what was staged does not agree with the steps that the job has taken. After any error nothing is written. */
 static int begin_to_write(pd_job *job, pd_error *err)
 {
@@ -515,7 +515,8 @@ static int begin_to_write(pd_job *job, pd_error *err)
     return PD_OK;
 }
 
-/* Begins to write, or keeps the request until the job is quiesced. After an error the caller has the request again. */
+/* Begins to write the staged tensors, or to reset, if the job is at rest; otherwise keeps the request until it is. After
+ * an error the caller owns the request again. */
 static int write_or_wait(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
 {
     pd_import *import = job->import;
@@ -553,7 +554,7 @@ static int reset(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *er
     return rc;
 }
 
-/* Continues a commit or a reset that waits until the job is quiesced. Refuses it if it has waited too long. */
+/* Continues a commit or a reset that waits until the job is at rest. Refuses it if it has waited too long. */
 static void look(pd_job *job, uint64_t now_ns)
 {
     pd_import *import = job->import;

@@ -5,12 +5,12 @@
 
 #include "job.h"
 
-/* Takes ownership of a push, and files or refuses it at once. If nonfinite = reject, puts a push that must be scanned
- * into the inbox instead. */
+/* Takes ownership of a push. Adds its contributions to their rounds, or refuses it, at once. If nonfinite = reject, a
+ * push whose elements must be checked first goes into the inbox instead. */
 void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns);
 
-/* Takes ownership of a frame with initial weights. If the job averages initial weights, files it at once as a
- * contribution; otherwise puts it into the inbox. */
+/* Takes ownership of a frame with initial weights. If the job averages initial weights, adds it at once to its
+ * round as a contribution; otherwise puts it into the inbox. */
 void pd_job_init(pd_job *job, pd_request *request, uint64_t now_ns);
 /* Takes frames from the inbox for about one batch of work. Scans or copies the elements of each frame, then files or
  * refuses the frame. */

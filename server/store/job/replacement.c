@@ -1,5 +1,5 @@
-/* replacement.c - takes replacement weights, which the program has changed by hand, from rank 0, and publishes them.
- * Checks that the pushes of all ranks report the same change. */
+/* replacement.c - takes weights that the training program has changed outside the optimizer (pd_client_replace) from
+ * rank 0, and publishes them. Checks that the pushes of all ranks have the same number of the change. */
 #include "replacement.h"
 
 #include "convert.h"
