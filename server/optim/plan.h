@@ -49,7 +49,7 @@ typedef struct pd_slot_spec {
     pd_share share;
     /* follows[i]: the dimension of the declared parameter along which dimension i of the slot runs, all of it or a
      * section of it; -1: none. Valid if follows_known. Optimizers set both; pd_plan_make does for slots of the
-     * parameter's shape that are not symmetric, the identity, blockwise or of_block. For lists that operators ask for. */
+     * parameter's shape that are not symmetric, the identity, blockwise or of_block. Shown in lists of state. */
     bool follows_known;
     int8_t follows[PD_MAX_RANK];
 } pd_slot_spec;

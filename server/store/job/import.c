@@ -515,8 +515,8 @@ static int begin_to_write(pd_job *job, pd_error *err)
     return PD_OK;
 }
 
-/* Begins to write the staged tensors, or to reset, if the job is at rest; otherwise keeps the request until it is. After
- * an error the caller owns the request again. */
+/* Begins to write the staged tensors, or to reset, if the job is at rest; otherwise keeps the request until it is.
+ * After an error the caller owns the request again. */
 static int write_or_wait(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
 {
     pd_import *import = job->import;
