@@ -235,6 +235,7 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     if (pending == NULL) return pd_conn_no_memory(prefix, err);
     pending->wait.step = push->step;
     pending->wait.pushes = true;
+    pending->wait.unfiled = conn->files;
     pending->wait.rank = conn->rank;
     pending->wait.all = push->last;
     for (size_t i = 0; i < push->n_pieces; i++) {

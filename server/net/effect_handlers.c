@@ -105,6 +105,7 @@ static void on_declared(pd_daemon *daemon, const pd_effect *effect)
         return;
     }
     conn->params.reserve = effect->u.declared.reserve;
+    conn->files = effect->u.declared.files;
     pd_reply_declare(conn, effect);
 }
 
@@ -173,6 +174,15 @@ static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
     }
 }
 
+/* Tells the version table in which step a push may count. */
+static void on_filed(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_pending *pending;
+
+    if (addressee(daemon, effect, &pending) == NULL) return;
+    pd_version_table_filed(daemon->versions, effect->job, &pending->wait, effect->u.filed.how, effect->u.filed.step);
+}
+
 static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
 {
     daemon->mark++;
@@ -236,6 +246,8 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
     case PD_EFF_CLOSED:
         if (!on_closed(daemon, effect, until_ns)) return false;
         break;
+    case PD_EFF_FILED: on_filed(daemon, effect); break;
+    case PD_EFF_MEMBERS: break;
     case PD_EFF_TIMED_OUT: on_timed_out(daemon, effect); break;
     case PD_EFF_BUFFER: pd_conn_return_buffer(daemon, effect->u.buffer); break;
     case PD_EFF_FENCED: on_fenced(daemon, effect); break;

@@ -180,6 +180,7 @@ static void link_out(pd_waiter *waiter)
 
 static bool has_answer(const entry *e, const pd_wait *wait, const pd_waiter *waiter)
 {
+    if (wait->unfiled) return false;
     return (e->closed >= wait->step || waiter->idle) && (!waiter->pulls || e->published != NULL);
 }
 
@@ -193,7 +194,7 @@ bool pd_version_table_would_answer(const pd_version_table *versions, uint32_t nu
     const job *j = find(versions, number);
     size_t i = 0;
 
-    if (wait->all && (j == NULL || !all_closed(j, wait->step))) return false;
+    if (wait->unfiled || (wait->all && (j == NULL || !all_closed(j, wait->step)))) return false;
     while (j != NULL && i < wait->n && has_answer(j->at[wait->at[i].param], wait, &wait->at[i])) i++;
     return i == wait->n;
 }
@@ -202,6 +203,12 @@ bool pd_version_table_would_answer(const pd_version_table *versions, uint32_t nu
 static void answer_rest(pd_waiter *waiter)
 {
     waiter->wait->open--;
+}
+
+static bool is_late(const entry *e, const pd_wait *wait)
+{
+    if (wait->filed != PD_FILED_FOR) return wait->filed == PD_FILED_LATE;
+    return !pd_counted_has(e->counted, wait->rank);
 }
 
 static void answer(const entry *e, pd_waiter *waiter)
@@ -213,7 +220,9 @@ static void answer(const entry *e, pd_waiter *waiter)
         waiter->why = e->why;
         waiter->why->refs++;
     }
-    if (waiter->outcome != 0 && !pd_counted_has(e->counted, waiter->wait->rank)) waiter->outcome = PD_LATE;
+    if (waiter->outcome != 0 && is_late(e, waiter->wait)) waiter->outcome = PD_LATE;
+    waiter->age = waiter->outcome != 0 ? pd_counted_age(e->counted, waiter->wait->rank) : 0;
+    waiter->counted = e->counted != NULL ? e->counted->n : 0;
     if (e->scalars != NULL) {
         waiter->scalars = e->scalars;
         waiter->scalars->refs++;
@@ -237,7 +246,7 @@ bool pd_version_table_wait(pd_version_table *versions, uint32_t number, pd_wait 
         assert(j != NULL);
         wait->rest.wait = wait;
         wait->open++;
-        if (all_closed(j, wait->step))
+        if (!wait->unfiled && all_closed(j, wait->step))
             answer_rest(&wait->rest);
         else
             link_in(&j->rest, &wait->rest);
@@ -314,11 +323,41 @@ static void close_for_all(pd_version_table *versions, job *j, const pd_closed *c
     find_least(j);
     for (pd_waiter *waiter = j->rest, *next; waiter != NULL; waiter = next) {
         next = waiter->next;
-        if (!all_closed(j, waiter->wait->step)) continue;
+        if (waiter->wait->unfiled || !all_closed(j, waiter->wait->step)) continue;
         link_out(waiter);
         answer_rest(waiter);
         resolve(versions, j, waiter->wait);
     }
+}
+
+/* Lets a push wait for the step after the one that its parameter has just closed, if its contributions did not count in
+ * this one and are kept. */
+static void wait_on(const entry *e, pd_wait *wait)
+{
+    if (wait->pushes && !wait->unfiled && wait->filed == PD_FILED_FOR && wait->step == e->closed &&
+        pd_counted_keeps(e->counted, wait->rank))
+        wait->step++;
+}
+
+void pd_version_table_filed(pd_version_table *versions, uint32_t number, pd_wait *wait, pd_filed filed, uint64_t step)
+{
+    job *j = find(versions, number);
+
+    if (j == NULL || !wait->unfiled) return;
+    wait->unfiled = false;
+    wait->filed = filed;
+    wait->step = step;
+    if (wait->all && all_closed(j, step)) {
+        link_out(&wait->rest);
+        answer_rest(&wait->rest);
+    }
+    for (size_t i = 0; i < wait->n; i++) {
+        pd_waiter *waiter = &wait->at[i];
+        if (!has_answer(j->at[waiter->param], wait, waiter)) continue;
+        link_out(waiter);
+        answer(j->at[waiter->param], waiter);
+    }
+    resolve(versions, j, wait);
 }
 
 void pd_version_table_close(pd_version_table *versions, uint32_t number, pd_closed *closed)
@@ -333,6 +372,7 @@ void pd_version_table_close(pd_version_table *versions, uint32_t number, pd_clos
     publish(versions, e, closed);
     for (pd_waiter *waiter = e->waiters, *next; waiter != NULL; waiter = next) {
         next = waiter->next;
+        wait_on(e, waiter->wait);
         if (!has_answer(e, waiter->wait, waiter)) continue;
         link_out(waiter);
         answer(e, waiter);

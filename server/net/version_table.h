@@ -30,6 +30,8 @@ typedef struct pd_waiter {
                               * for a round */
     int64_t first, count;    /* index of the piece's first element, and number of its elements */
     int outcome;             /* answer: pd_outcome of the round; 0: the piece did not wait for a round */
+    uint32_t age, counted;   /* answer: the step minus the one that the push was for; number of ranks that counted in
+                              * the step, 0: all */
     uint64_t step, version;  /* answer: number of rounds that the parameter has closed; version of the weights, which is
                               * the step that produced them */
     pd_published *published; /* answer to a pull: a reference to the published version that is sent */
@@ -43,6 +45,9 @@ typedef struct pd_waiter {
 struct pd_wait {
     uint64_t step;    /* number of rounds that the parameter of every piece must have closed */
     bool pushes;      /* the request is a push: its answer contains the outcome of the round */
+    bool unfiled;     /* the request is a push, and it is not known yet in which step it may count: nothing of it is
+                       * answered before pd_version_table_filed */
+    pd_filed filed;   /* what has become of the push; PD_FILED_FOR if the job says nothing of it */
     uint32_t rank;    /* rank that pushes; its outcome is PD_LATE if the round closed without its contribution */
     uint64_t durable; /* answer: durable step of the job; 0: there is none */
     bool all;       /* the request ends a step of this worker: it also waits until all other parameters of the job have
@@ -90,6 +95,8 @@ bool pd_version_table_would_answer(const pd_version_table *versions, uint32_t nu
  * true if all pieces have their answers already; `resolved` is not called then. Borrows the request until it is
  * resolved, failed or forgotten. */
 bool pd_version_table_wait(pd_version_table *versions, uint32_t number, pd_wait *wait);
+/* Says what has become of a push (pd_effect.u.filed). Answers what can be answered: `resolved` may be called. */
+void pd_version_table_filed(pd_version_table *versions, uint32_t number, pd_wait *wait, pd_filed filed, uint64_t step);
 /* Removes a request from the version table, answered or not, and releases its references to weights and other results.
  * Called before a request is freed. */
 void pd_version_table_forget(pd_version_table *versions, pd_wait *wait);

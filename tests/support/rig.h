@@ -43,6 +43,7 @@ typedef struct rig {
     pd_effect_kind answer; /* PD_EFF_HELLO, PD_EFF_OK, ... */
     uint64_t answered;     /* number of answers so far */
     pd_error error;        /* error of the last answer; code PD_OK: no error */
+    pd_filed filed; /* what was said of the last push, in a job that says it */
     uint32_t job;          /* number of the job, from the last welcome */
     bool created, must_init;
     uint64_t seed, creator, reserve;

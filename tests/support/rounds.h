@@ -8,15 +8,14 @@
 static inline void lay_round(pd_round *round, int64_t elements, int64_t chunk_elements, uint32_t world,
                              pd_chunk *chunks, pd_contribution *slots, pd_rank_range *ranges)
 {
-    static pd_membership members;
+    static pd_rank_set expected;
 
     if (world <= PD_MAX_WORLD)
-        pd_membership_all(&members, world);
+        pd_rank_set_all(&expected, world);
     else
         /* more ranks than a job may have, for tests of large rounds */
-        members = (pd_membership){ .ranks = world, .expected = world };
-    pd_round_init(round, &(pd_round_layout){ .policy = &pd_policy_sync,
-                                             .members = &members,
+        expected = (pd_rank_set){ .ranks = world, .n = world };
+    pd_round_init(round, &(pd_round_layout){ .expected = &expected,
                                              .elements = elements,
                                              .chunk_elements = chunk_elements,
                                              .chunks = chunks,

@@ -93,7 +93,7 @@ static const bad refused[] = {
     { "a", 0, 1, "agregate=mean", NULL, PD_INVALID_ARGUMENT, "aggregate, adasum_fold, trim, nonfinite" },
     { "a", 0, 1, "aggregate=best", NULL, PD_INVALID_ARGUMENT,
       "mean|weighted_mean|sum|adasum|adasum_vdot|median|trimmed_mean" },
-    { "a", 0, 1, "on_lost_worker=shrink", NULL, PD_INVALID_ARGUMENT, "wait" },
+    { "a", 0, 1, "on_lost_worker=grow", NULL, PD_INVALID_ARGUMENT, "shrink" },
     { "a", 0, 1, "step_timeout=0", NULL, PD_INVALID_ARGUMENT, "seconds" },
     { "a", 0, 1, "step_timeout=1e-9", NULL, PD_INVALID_ARGUMENT,
       "step_timeout = 1e-9: expected a duration like 500ms, 30s, 5m, 1h or 1d (seconds without a unit), at least" },

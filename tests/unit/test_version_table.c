@@ -161,7 +161,7 @@ TEST(a_push_of_a_rank_that_the_round_left_out_is_late, notes *n)
     pd_wait *first = wait_for(1, true, false, 0, 1), *second = wait_for(1, true, false, 0, 1);
     pd_closed closed = { .param = 0, .outcome = PD_STEPPED, .step = 1, .counted = counted };
 
-    pd_counted_add(counted, 1);
+    pd_counted_add(counted, 1, 0);
     pd_version_table_close(n->versions, 1, &closed);
     second->rank = 1;
     assert_true(pd_version_table_wait(n->versions, 1, first));

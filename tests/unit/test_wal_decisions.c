@@ -4,7 +4,6 @@
 #include "wal.h"
 #include "course.h"
 #include "durable_job.h"
-#include "partial_policy.h"
 #include "rig.h"
 #include "store_inside.h"
 
@@ -376,13 +375,7 @@ TEST(without_memory_a_control_log_is_not_read_by_halves)
     rig_free(&r);
 }
 
-static const course partial = { .options = "checkpoint_every=8 step_timeout=1s", .rules = "* adam" };
-
-static void close_early(const rig *r)
-{
-    for (uint32_t i = 0; i < COURSE_PARAMS; i++)
-        inside_job(r->store, r->job)->steps.params[i].round.policy = &partial_policy;
-}
+static const course partial = { .options = "checkpoint_every=8 rounds=quorum quorum=2 grace=1s", .rules = "* adam" };
 
 /* Takes a step in which parameter 1 gets no contribution of a rank before the deadline, or in which all ranks push,
  * the late rank first. */
@@ -404,7 +397,6 @@ TEST(a_round_counts_the_ranks_again_that_it_counted)
     rig r;
 
     start(&r, &partial);
-    close_early(&r);
     for (uint64_t step = 1; step <= 14; step++) {
         take_late_step(&r, step, step == 11 ? 0 : 2, step != 11 && step != 13);
         note_weights(&r, h, step);
@@ -412,7 +404,6 @@ TEST(a_round_counts_the_ranks_again_that_it_counted)
     assert_int_equal(r.decisions_written, 2);
     for (int times = 0; times < 2; times++) {
         crash(&r, &partial);
-        close_early(&r);
         for (uint64_t step = 9; step <= 14; step++) {
             take_late_step(&r, step, step == 11 ? 0 : 2, true);
             if (!same_weights(&r, h, step)) fail_msg("step %d has other weights than before the crash", (int)step);
@@ -428,15 +419,14 @@ TEST(a_recorded_rank_is_waited_for)
     rig r;
 
     start(&r, &partial);
-    close_early(&r);
     for (uint64_t step = 1; step <= 12; step++) take_late_step(&r, step, 0, step != 12);
     crash(&r, &partial);
-    close_early(&r);
     for (uint64_t step = 9; step <= 11; step++) take_late_step(&r, step, 0, true);
-    for (uint32_t rank = 0; rank < 2; rank++) course_push(&r, &partial, rank, 1, 12);
+    for (uint32_t i = 0; i < COURSE_PARAMS; i++)
+        for (uint32_t rank = 0; rank < 2; rank++) course_push(&r, &partial, rank, i, 12);
     rig_work(&r);
     assert_int_equal(durable_job_step_of(&r, 1), 11);
-    course_push(&r, &partial, 2, 1, 12);
+    for (uint32_t i = 0; i < COURSE_PARAMS; i++) course_push(&r, &partial, 2, i, 12);
     rig_work(&r);
     assert_int_equal(durable_job_step_of(&r, 1), 12);
     assert_null(strstr(r.warning, "takes another course"));
@@ -530,10 +520,8 @@ TEST(records_from_before_an_import_do_not_come_back_with_another_crash)
     rig r;
 
     start(&r, &partial);
-    close_early(&r);
     for (uint64_t step = 1; step <= 14; step++) take_late_step(&r, step, 2, step != 12);
     crash(&r, &partial);
-    close_early(&r);
     durable_job_import_count(&r);
     for (uint64_t step = 9; step <= 14; step++) {
         take_late_step(&r, step, 2, true);
@@ -541,7 +529,6 @@ TEST(records_from_before_an_import_do_not_come_back_with_another_crash)
     }
     assert_int_equal(r.disk->step, 9);
     crash(&r, &partial);
-    close_early(&r);
     for (uint64_t step = 10; step <= 14; step++) {
         take_late_step(&r, step, 2, true);
         if (!same_weights(&r, h, step)) fail_msg("step %d has other weights than before the crash", (int)step);

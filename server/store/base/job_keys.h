@@ -15,6 +15,9 @@ typedef struct pd_job_key {
     /* smallest and largest value that the key accepts; for PD_JOB_SECONDS in nanoseconds. A PD_JOB_NUMBER whose
      * `most` is 0 accepts any 64-bit number. For PD_JOB_LIMIT `least` is the smallest limit; 0 means PD_CLIP_LEAST. */
     uint64_t least, most;
+    /* words that a PD_JOB_NUMBER or PD_JOB_SECONDS accepts besides numbers, "default|all", of which the first is stored
+     * as UINT64_MAX, the second as UINT64_MAX - 1; NULL: none */
+    const char *words;
 } pd_job_key;
 extern const pd_job_key pd_job_keys[]; /* the table of all keys; its last entry has no name */
 
@@ -33,6 +36,16 @@ enum pd_job_key_index {
     PD_JOB_KEY_SKIP_OUTLIER,
     PD_JOB_KEY_INITIAL_WEIGHTS,
     PD_JOB_KEY_ROUNDS,
+    PD_JOB_KEY_QUORUM,
+    PD_JOB_KEY_GRACE,
+    PD_JOB_KEY_STALENESS,
+    PD_JOB_KEY_ON_STALE,
+    PD_JOB_KEY_DAMPING,
+    PD_JOB_KEY_WEIGHT_CAP,
+    PD_JOB_KEY_MIN_WORKERS,
+    PD_JOB_KEY_MAX_WORKERS,
+    PD_JOB_KEY_ON_LOST_WORKER,
+    PD_JOB_KEY_RECONNECT_GRACE,
     PD_JOB_KEY_DURABILITY,
     PD_JOB_KEY_CHECKPOINT_EVERY,
     PD_JOB_KEY_CHECKPOINT_KEEP,

@@ -114,6 +114,10 @@ static void free_contents(pd_request *request)
     case PD_REQ_DRAIN: break;
     case PD_REQ_ROLES: pd_roles_free(request->u.roles); break;
     case PD_REQ_CHECKPOINT: free(request->u.checkpoint.job_name); break;
+    case PD_REQ_KICK:
+        free(request->u.kick.job_name);
+        free(request->u.kick.by);
+        break;
     }
 }
 
@@ -229,24 +233,63 @@ void pd_scalar_means_unref(pd_scalar_means *means)
     if (means != NULL && --means->refs == 0) free(means);
 }
 
+static size_t words(uint32_t ranks)
+{
+    return (ranks + 63) / 64;
+}
+
+size_t pd_counted_bytes(uint32_t ranks)
+{
+    return sizeof(pd_counted) + 2 * words(ranks) * sizeof(uint64_t) + ranks * sizeof(uint32_t);
+}
+
 pd_counted *pd_counted_new(uint32_t ranks)
 {
-    pd_counted *counted = calloc(1, sizeof *counted + (ranks + 63) / 64 * sizeof counted->set[0]);
+    pd_counted *counted = calloc(1, pd_counted_bytes(ranks));
 
     if (counted == NULL) return NULL;
     counted->refs = 1;
     counted->ranks = ranks;
+    counted->kept = counted->set + words(ranks);
+    counted->age = (uint32_t *)(void *)(counted->kept + words(ranks));
     return counted;
 }
 
-void pd_counted_add(pd_counted *counted, uint32_t rank)
+pd_counted *pd_counted_copy(const pd_counted *counted)
 {
+    pd_counted *copy = pd_counted_new(counted->ranks);
+
+    if (copy == NULL) return NULL;
+    copy->n = counted->n;
+    memcpy(copy->set, counted->set, pd_counted_bytes(counted->ranks) - sizeof *counted);
+    return copy;
+}
+
+void pd_counted_add(pd_counted *counted, uint32_t rank, uint32_t age)
+{
+    counted->n += !pd_counted_has(counted, rank);
     counted->set[rank / 64] |= (uint64_t)1 << rank % 64;
+    counted->age[rank] = age;
+}
+
+void pd_counted_keep(pd_counted *counted, uint32_t rank)
+{
+    counted->kept[rank / 64] |= (uint64_t)1 << rank % 64;
 }
 
 bool pd_counted_has(const pd_counted *counted, uint32_t rank)
 {
     return counted == NULL || (rank < counted->ranks && (counted->set[rank / 64] >> rank % 64 & 1) != 0);
+}
+
+bool pd_counted_keeps(const pd_counted *counted, uint32_t rank)
+{
+    return counted != NULL && rank < counted->ranks && (counted->kept[rank / 64] >> rank % 64 & 1) != 0;
+}
+
+uint32_t pd_counted_age(const pd_counted *counted, uint32_t rank)
+{
+    return counted != NULL && rank < counted->ranks ? counted->age[rank] : 0;
 }
 
 void pd_counted_unref(pd_counted *counted)

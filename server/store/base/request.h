@@ -125,6 +125,7 @@ typedef enum pd_request_kind {
     PD_REQ_GET_WORKER_STATE, /* a worker asks for its worker state */
     /* an operator or a worker asks for a checkpoint; answered when it is durable */
     PD_REQ_CHECKPOINT,
+    PD_REQ_KICK, /* an operator removes a rank from a job */
     /* from the checkpoint writer: a checkpoint is on disk, or could not be written; no answer */
     PD_REQ_CHECKPOINT_WRITTEN,
     PD_REQ_WAL, /* from the WAL thread: a record is on disk, or could not be written; no answer */
@@ -179,6 +180,10 @@ typedef struct pd_request {
             char *run;        /* id of the run that the worker belongs to; NULL: not known */
             pd_intent intent; /* whether the worker continues a job that exists or begins again */
             bool joins;       /* the worker never creates the job, and accepts its start_step and seed */
+            bool any_rank;    /* the job chooses the rank: the lowest that is free */
+            bool grouped;     /* the worker names its group; false: its rank is a group of its own */
+            uint32_t group;   /* ranks with the same number count together, or not at all (job/membership.h) */
+            uint64_t generation; /* number of the launch, which rises when it is formed again; 0: not known */
             pd_option *options;
             size_t n_options; /* number of `options`: the job's configuration as this worker gives it */
             char **rules;
@@ -210,6 +215,10 @@ typedef struct pd_request {
              * otherwise 1 */
             double weight;
             bool presummed; /* PUSH requests: the gradient is the sum over its examples, not their mean */
+            /* PUSH requests: time for which the worker can do without the answer; 0: it waits for it */
+            uint64_t patience_ns;
+            uint32_t wants; /* PUSH requests: number of shares that the rank wants when the push counts */
+            bool carried;   /* PUSH requests: the gradient has the data of the rank's last push, which came too late */
             /* PUSH requests: the rank sends nothing more in this step. It counts as without a gradient of each
              * parameter for which it has sent nothing. */
             bool close_step;
@@ -312,6 +321,11 @@ typedef struct pd_request {
             uint64_t wait_ns; /* longest time to wait for the checkpoint */
             uint64_t changes; /* used by the step thread: value of pd_checkpoint_policy.changes when the request came */
         } checkpoint;
+        struct {
+            char *job_name;
+            char *by;      /* label of the operator's connection, for the log */
+            uint32_t rank; /* the rank to remove */
+        } kick;
         pd_checkpoint_image *checkpoint_image;
         pd_wal_record *wal;
     } u;
@@ -374,18 +388,28 @@ typedef struct pd_scalar_means {
 } pd_scalar_means;
 void pd_scalar_means_unref(pd_scalar_means *means); /* accepts NULL */
 
-/* A set of ranks: those whose contributions count in a round that closed without the contributions of other ranks.
- * The step thread creates it; after that only the loop thread counts its references. */
+/* The ranks whose contributions count in one step, and how old these are. The step thread has sets of its own; a set
+ * in an effect is a copy, whose references only the loop thread counts. */
 typedef struct pd_counted {
     unsigned refs;
-    uint32_t ranks;
-    uint64_t set[]; /* bit r: the contribution of rank r counts */
+    uint32_t ranks; /* number of ranks of the job */
+    uint32_t n;     /* number of ranks that count */
+    uint64_t *kept; /* bit r: the contributions of rank r do not count in this step, but may in a later one */
+    uint32_t *age;  /* by rank: the step minus the one that its contributions were for; 0 for other ranks */
+    uint64_t set[]; /* bit r: the contributions of rank r count; `kept` and `age` lie behind */
 } pd_counted;
 /* Returns an empty set of ranks with one reference. NULL: out of memory. */
 pd_counted *pd_counted_new(uint32_t ranks);
-void pd_counted_add(pd_counted *counted, uint32_t rank);
-/* Returns whether the contribution of a rank counts in a round. `counted` NULL: those of all ranks count. */
+/* Returns a copy with one reference. NULL: out of memory. */
+pd_counted *pd_counted_copy(const pd_counted *counted);
+size_t pd_counted_bytes(uint32_t ranks); /* memory that a set takes */
+void pd_counted_add(pd_counted *counted, uint32_t rank, uint32_t age);
+void pd_counted_keep(pd_counted *counted, uint32_t rank);
+/* pd_counted_has returns whether the contributions of a rank count, pd_counted_keeps whether they are kept for a later
+ * step, pd_counted_age how old they are. `counted` NULL: all ranks count, with age 0. */
 bool pd_counted_has(const pd_counted *counted, uint32_t rank);
+bool pd_counted_keeps(const pd_counted *counted, uint32_t rank);
+uint32_t pd_counted_age(const pd_counted *counted, uint32_t rank);
 void pd_counted_unref(pd_counted *counted); /* accepts NULL */
 
 /* The report that a round of one parameter has closed. */
@@ -396,7 +420,7 @@ typedef struct pd_closed {
     pd_published *published;  /* the new weights; NULL: no new weights are published */
     pd_reason *why;           /* why the optimizer refused the step; NULL: it did not, or memory was short */
     pd_scalar_means *scalars; /* means of the round's scalars; NULL: no rank sent any */
-    pd_counted *counted;      /* the ranks whose contributions count; NULL: all ranks */
+    pd_counted *counted;      /* the ranks that count; NULL: all, each with a contribution to this very step */
 } pd_closed;
 
 /* What the answer to Declare says of one parameter. */
@@ -449,6 +473,10 @@ typedef enum pd_effect_kind {
     PD_EFF_OK,       /* a request Init, Barrier, Leave, Drop or Drain has succeeded */
     PD_EFF_ERROR,    /* the request was refused and has changed nothing; u.error says why */
     PD_EFF_CLOSED,   /* rounds have closed and new weights are published: u.closed */
+    /* says in which step a push may count (u.filed). Only in jobs whose sets of ranks are open (step/fragment.h), where
+     * it precedes the answer to each push */
+    PD_EFF_FILED,
+    PD_EFF_MEMBERS, /* the members of the job have changed: u.members */
     /* Rounds up to step u.timed_out.step are overdue, or memory for them is short. Workers that wait get the error; the
      * rounds stay open, and contributions to them still count. */
     PD_EFF_TIMED_OUT,
@@ -469,6 +497,13 @@ typedef enum pd_effect_kind {
     PD_EFF_STATS,            /* a copy of the figures of a job, once a second if the job has changed: u.stats */
 } pd_effect_kind;
 
+/* What becomes of a push, in a job whose sets of ranks are open. */
+typedef enum pd_filed {
+    PD_FILED_FOR,     /* it is filed: it may count in a step */
+    PD_FILED_COUNTED, /* it came before, and has counted */
+    PD_FILED_LATE,    /* it is too old to count */
+} pd_filed;
+
 typedef struct pd_effect {
     pd_mail mail;
     pd_effect_kind kind;
@@ -480,13 +515,18 @@ typedef struct pd_effect {
             uint64_t seed, creator, step; /* step: lowest step of all parameters of the job */
             /* number of ms that the job would have lingered on without this worker; 0: other workers are connected */
             uint32_t linger_ms;
-            bool created; /* the worker has created the job */
+            bool created;         /* the worker has created the job */
+            uint32_t rank, slots; /* the worker's rank; number of workers that the job can have at once */
+            uint64_t epoch;       /* number of times that the members of the job have changed */
+            uint64_t generation;  /* generation of the launch that the job belongs to; 0: not known */
+            uint64_t course;      /* number of times that the job has had to take other steps than before a restart */
         } hello;
         struct {
             pd_declared *params;
             size_t n;
             /* this rank must send initial weights; initial weights are averaged over all ranks */
             bool must_init, averages_init;
+            bool files; /* each push of the job gets a PD_EFF_FILED before its answer */
             uint64_t reserve, held;
         } declared; /* reserve: bytes of the rank's largest frame; held: bytes of frames from the rank's earlier
                      * connections that are not summed yet */
@@ -495,6 +535,16 @@ typedef struct pd_effect {
             pd_closed *at;
             size_t n;
         } closed;
+        struct {
+            pd_filed how;
+            /* FOR: the step in which the push counts, or for which it is decided whether it counts later; COUNTED: the
+             * step in which it has counted; LATE: the last step that is decided */
+            uint64_t step;
+        } filed;
+        struct {
+            uint64_t epoch;  /* number of times that the members have changed */
+            pd_counted *set; /* the ranks that are members; a reference */
+        } members;
         struct {
             uint64_t step;
             pd_error error;

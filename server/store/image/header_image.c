@@ -5,6 +5,7 @@
 #include "checkpoint_policy.h"
 #include "consistent_cut.h"
 #include "declared_job.h"
+#include "fragment.h"
 #include "global_clip.h"
 #include "job.h"
 #include "mutant.h"
@@ -513,6 +514,7 @@ int pd_header_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
                            r);
         pd_step_group_recount(&job->steps.together.groups[r]);
     }
+    pd_fragments_resume(&job->steps);
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) lose(&job->ranks[r], most_step, now_ns);
     find_left(job);
     job->timers.over_ns = now_ns;

@@ -164,7 +164,7 @@ static void write_decision(pd_archive *archive, pd_decision *decision, uint32_t 
     pd_archive_records(archive, &root_table, decision->taken.at, decision->taken.n);
     pd_archive_count(archive, &n_ranks, PD_MAX_WORLD, 1);
     for (uint32_t r = 0; r < n_ranks; r++) {
-        bool counts = pd_counted_has(decision->counted, r);
+        uint32_t counts = pd_counted_has(decision->counted, r) ? 1 + pd_counted_age(decision->counted, r) : 0;
         pd_archive_value(archive, &counts);
     }
     pd_archive_count(archive, &decision->command_bytes, MOST_COMMAND, 1);
@@ -216,9 +216,9 @@ static int read_ranks(pd_archive *archive, pd_decision *decision, size_t n, uint
     if ((decision->counted = pd_counted_new(ranks)) == NULL)
         return pd_archive_fail(archive, PD_NO_MEMORY, "out of memory for the ranks of a round");
     for (uint32_t r = 0; r < ranks; r++) {
-        bool counts = false;
+        uint32_t counts = 0; /* 1 + the age of the rank's contribution; 0: the rank does not count */
         pd_archive_value(archive, &counts);
-        if (counts) pd_counted_add(decision->counted, r);
+        if (counts > 0) pd_counted_add(decision->counted, r, counts - 1);
     }
     return pd_archive_status(archive);
 }

@@ -1,6 +1,7 @@
 /* data_frame.c - does the checks that pushes and frames of initial weights have in common. */
 #include "data_frame.h"
 
+#include "fragment.h"
 #include "mutant.h"
 #include "ranks.h"
 
@@ -85,7 +86,7 @@ int pd_push_check_weights(const pd_job *job, const pd_param *param, pd_error *er
 
 int pd_push_check_step(const pd_job *job, const pd_param *param, uint32_t rank, uint64_t step, pd_error *err)
 {
-    if (pd_param_admit(param, rank, step) == PD_ADMIT_EARLY)
+    if (pd_param_admit(&job->steps, param, rank, step) == PD_ADMIT_EARLY)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "%.160s: this push is for step %llu, expected step %llu: earlier rounds are still open",
                        param->name, (unsigned long long)step, (unsigned long long)param->saved.step + 1);

@@ -11,6 +11,7 @@
 #include "contribute.h"
 #include "declaration.h"
 #include "initial_weights.h"
+#include "fragment.h"
 #include "param_set.h"
 #include "plan.h"
 #include "planning.h"
@@ -243,6 +244,7 @@ static void answer(pd_job *job, pd_request *request, declaring *d)
     }
     effect->u.declared.params = declared;
     effect->u.declared.n = n;
+    effect->u.declared.files = job->steps.sets.open;
     effect->u.declared.must_init = pd_init_is_asked_of(job, request->rank);
     effect->u.declared.averages_init = pd_job_averages_init(job);
     effect->u.declared.reserve = quota->reserve;
@@ -257,6 +259,7 @@ static void note_declared(pd_job *job, pd_rank *rank)
 
     pd_rank_quota(job, rank)->declared = rank->saved.sealed = true;
     pd_rank_quota(job, rank)->conn = rank->conn;
+    pd_fragments_declared(&job->steps, (uint32_t)(rank - job->ranks));
     if (!was_sealed && pd_job_sealed(job))
         pd_job_say(job, PD_SAY_INFO, "all %u ranks have declared %u parameters", job->steps.members.ranks,
                    job->steps.n_params);

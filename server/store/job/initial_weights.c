@@ -271,7 +271,7 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
         &job->steps, chunk, frame->rank,
         (pd_contribution){
             .u.at = piece->at, .frame = frame, .state = PD_CONTRIBUTION_HELD, .dtype = (uint8_t)piece->dtype },
-        now_ns);
+        param->saved.step, now_ns);
     pd_weight_keep(job, param, piece, frame);
 }
 

@@ -40,7 +40,7 @@ static void borrow(pd_job *job, const pd_job_env *env)
 
 static int make_ranks(pd_job *job, uint32_t world)
 {
-    pd_membership_all(&job->steps.members, world);
+    pd_rank_set_all(&job->steps.members, world);
     job->ranks = calloc(world, sizeof *job->ranks);
     job->steps.quotas = calloc(world, sizeof *job->steps.quotas);
     if (job->ranks == NULL || job->steps.quotas == NULL) return PD_NO_MEMORY;
@@ -78,6 +78,7 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
     job->figures.touched = true;
     if (hello->u.hello.run != NULL && (job->run = strdup(hello->u.hello.run)) == NULL) goto no_memory;
     if ((rc = read_values(&job->steps.values, env->presets, hello, err)) != PD_OK) goto fail;
+    if ((rc = pd_set_rule_make(&job->steps.sets, &job->steps.values, world, err)) != PD_OK) goto fail;
     if ((rc = pd_aggregate_fits(&job->steps.values, world, err)) != PD_OK) goto fail;
     if ((rc = pd_rules_of_job(&job->steps.rules, &job->steps.n_rules, hello->u.hello.rules, hello->u.hello.n_rules,
                               env->config->rows, err)) != PD_OK)

@@ -6,6 +6,7 @@
 #include "collect.h"
 #include "declare.h"
 #include "export.h"
+#include "fragment.h"
 #include "import.h"
 #include "push.h"
 #include "overdue.h"
@@ -57,7 +58,7 @@ uint64_t pd_job_next_tick(const pd_job *job)
 {
     uint64_t at = earlier(pd_overdue_next(job), earlier(pd_import_expires_ns(job), pd_export_expires_ns(job)));
 
-    at = earlier(at, pd_reserves_next(job));
+    at = earlier(at, earlier(pd_reserves_next(job), pd_fragments_next(&job->steps)));
     if (job->timers.linger_ns > 0) at = earlier(at, job->timers.linger_ns);
     return job->steps.shortage.retry_ns > 0 ? earlier(at, job->steps.shortage.retry_ns) : at;
 }
@@ -68,6 +69,7 @@ bool pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err)
     pd_import_tick(job, now_ns);
     pd_export_tick(job, now_ns);
     pd_reserves_tick(job, now_ns);
+    pd_fragments_tick(&job->steps, now_ns);
     if (job->steps.shortage.retry_ns > 0 && now_ns >= job->steps.shortage.retry_ns) job->steps.shortage.retry_ns = 0;
     if (job->timers.linger_ns == 0 || now_ns < job->timers.linger_ns) return true;
     if (job->steps.n_params == 0)

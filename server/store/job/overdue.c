@@ -3,7 +3,6 @@
 #include "overdue.h"
 
 #include "ranks.h"
-#include "contribute.h"
 #include "initial_weights.h"
 
 #include "step_group.h"
@@ -285,13 +284,11 @@ static const pd_rank *deserter(const pd_job *job, const pd_param *param, owes_it
     return NULL;
 }
 
-/* Returns the parameter to name if the open round of `param` waits for a rank that has left, and its policy says that
- * it stays open; NULL: it does not. */
+/* Returns the parameter to name if the open round of `param` waits for a rank that has left; NULL: it does not. */
 static const pd_param *deserted(const pd_job *job, const pd_param *param)
 {
     const pd_param *late = culprit(job, param);
 
-    if (param->round.policy->overdue(&param->round) == PD_OVERDUE_CLOSE) return NULL;
     return deserter(job, late, owes_gradient) != NULL ? late : NULL;
 }
 
@@ -410,22 +407,9 @@ uint64_t pd_overdue_next(const pd_job *job)
     return deserted < at ? deserted : at;
 }
 
-/* Closes those overdue rounds whose policy says that they close at the deadline. The others stay open. */
-static void close_overdue(pd_job *job, uint64_t now_ns)
-{
-    pd_param *param, *next;
-
-    DL_FOREACH_SAFE2(job->steps.queue.waiting, param, next, links.next_waiting)
-    {
-        if (param->round.started_ns + timeout_of(job) > now_ns) return;
-        if (param->round.policy->overdue(&param->round) == PD_OVERDUE_CLOSE) pd_contribute_no_more(&job->steps, param);
-    }
-}
-
 void pd_overdue_tick(pd_job *job, uint64_t now_ns)
 {
     if (now_ns >= deserted_at(job)) look_for_deserters(job, now_ns);
-    if (now_ns >= overdue_at(job)) close_overdue(job, now_ns);
     if (now_ns >= overdue_at(job)) report_overdue(job, now_ns);
     if (now_ns >= init_overdue_at(job)) report_init(job, now_ns);
 }

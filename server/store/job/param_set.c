@@ -1,6 +1,7 @@
 /* param_set.c - finds a job's parameters by name, counts their bytes, and frees them. */
 #include "param_set.h"
 
+#include "fragment.h"
 #include "wal.h"
 #include "name_hash.h"
 #include "override.h"
@@ -92,7 +93,6 @@ static void clear_param(pd_unread *unread, pd_param *param)
     pd_param_leave_pools(param);
     pd_buffer_pool_leave(param->buffers.spills);
     free(param->pushed);
-    pd_counted_unref(param->end.counted);
     pd_scalars_free(param->scalars);
     pd_overrides_clear(param);
     free(param->roots.log);
@@ -128,6 +128,7 @@ void pd_param_set_free_rest(pd_job *job)
     free(job->records.ranges);
     free(job->steps.batch.params);
     free(job->steps.batch.optims);
+    pd_fragments_free(&job->steps);
     free(job->steps.together.groups);
     free(job->steps.together.clip);
     job->steps.params = NULL;

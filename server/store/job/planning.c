@@ -14,6 +14,7 @@
 #include "global_clip.h"
 #include "name_hash.h"
 #include "checkpoint_policy.h"
+#include "fragment.h"
 #include "param_set.h"
 #include "plan.h"
 #include "round.h"
@@ -325,8 +326,8 @@ static void lay_chunks(pd_job *job, pd_param *param)
     pd_rank_range *ranges =
         param->ranged ? job->records.ranges + (size_t)job->steps.members.ranks * planning->ranged++ : NULL;
 
-    pd_round_init(&param->round, &(pd_round_layout){ .policy = &pd_policy_sync,
-                                                     .members = &job->steps.members,
+    pd_round_init(&param->round, &(pd_round_layout){ .expected = &job->steps.members,
+                                                     .together = job->steps.sets.open,
                                                      .param = param,
                                                      .elements = param->elements,
                                                      .chunk_elements = (int64_t)job->steps.config->chunk_elements,
@@ -506,7 +507,7 @@ int pd_planning_finish(pd_job *job, const pd_request *request, double *budget_ns
     *budget_ns -= FINISH_NS * job->planning->n;
     job->planning->stage = PD_PLANNED;
     show_params(job);
-    if (pd_step_groups_make(&job->steps) != PD_OK || pd_global_clip_make(&job->steps) != PD_OK ||
+    if (pd_fragments_make(&job->steps) != PD_OK || pd_step_groups_make(&job->steps) != PD_OK || pd_global_clip_make(&job->steps) != PD_OK ||
         (job->checkpointing.durable && pd_wal_make(&job->steps) != PD_OK))
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;

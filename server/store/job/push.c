@@ -12,6 +12,7 @@
 
 #include "contribute.h"
 #include "data_frame.h"
+#include "fragment.h"
 #include "initial_weights.h"
 #include "kernels.h"
 #include "mutant.h"
@@ -114,14 +115,15 @@ static pd_hypers merged_hypers(const pd_param *param)
 /* Checks the hyperparameters of a push for one parameter: each against the parameter's optimizer rule and against the
  * values that other ranks sent for the same round, and all together. `number` is the number of the push's frame. Sets
  * bit i of *known if the parameter's optimizer has hyperparameter i of the push. PD_INVALID_ARGUMENT, PD_NO_MEMORY. */
-static int check_hypers(pd_param *param, const pd_request *frame, uint64_t number, uint64_t *known, pd_error *err)
+static int check_hypers(const pd_job *job, pd_param *param, const pd_request *frame, uint64_t number, uint64_t *known,
+                        pd_error *err)
 {
     pd_error why;
     pd_hypers merged;
     int rc = read_hypers(param->rule, frame, number, known, err);
 
     if (rc != PD_OK || param->rule->pushed_mask == 0 ||
-        pd_param_admit(param, frame->rank, frame->u.data.step) != PD_ADMIT_NEW)
+        pd_param_admit(&job->steps, param, frame->rank, frame->u.data.step) != PD_ADMIT_NEW)
         return rc;
     if (param->pushed == NULL && (param->pushed = calloc(1, sizeof *param->pushed)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for pushed hyperparameters", param->name);
@@ -160,9 +162,9 @@ static int check_all_known(const pd_request *frame, uint64_t known, pd_error *er
 }
 
 /* Returns whether the parameter's round for the push's step has closed, with the rank's contribution or without it. */
-static bool is_closed(const pd_param *param, const pd_request *frame)
+static bool is_closed(const pd_job *job, const pd_param *param, const pd_request *frame)
 {
-    pd_admit admission = pd_param_admit(param, frame->rank, frame->u.data.step);
+    pd_admit admission = pd_param_admit(&job->steps, param, frame->rank, frame->u.data.step);
 
     return admission == PD_ADMIT_DUPLICATE || admission == PD_ADMIT_LATE;
 }
@@ -193,10 +195,10 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     if ((rc = pd_push_check_weights(job, param, err)) != PD_OK) return rc;
     if (!piece->absent && (rc = pd_piece_check(param, piece, frame, err)) != PD_OK) return rc;
     if ((rc = pd_piece_check_once(param, piece, number, err)) != PD_OK) return rc;
-    if (frame->u.data.n_hypers > 0 && (rc = check_hypers(param, frame, number, known, err)) != PD_OK) return rc;
+    if (frame->u.data.n_hypers > 0 && (rc = check_hypers(job, param, frame, number, known, err)) != PD_OK) return rc;
     /* A gradient whose round is closed is a duplicate or late, which is no error: the push is answered, but this piece
      * is not filed. */
-    if (is_closed(param, frame)) return PD_OK;
+    if (is_closed(job, param, frame)) return PD_OK;
     if ((rc = pd_push_check_step(job, param, frame->rank, frame->u.data.step, err)) != PD_OK) return rc;
     if ((rc = check_earlier(param, piece, frame->rank, err)) != PD_OK) return rc;
     if ((rc = pd_replace_check_push(job, param, frame, err)) != PD_OK) return rc;
@@ -206,12 +208,12 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
 /* Returns whether the rank leaves this parameter out of the step that the frame ends: it has sent nothing of the
  * parameter for this step, and the step's round has not closed. If the parameter's open round is that of an earlier
  * step, the rank cannot have sent anything for this step yet. */
-static bool is_left_out(const pd_param *param, const pd_request *frame)
+static bool is_left_out(const pd_job *job, const pd_param *param, const pd_request *frame)
 {
-    pd_admit admission = pd_param_admit(param, frame->rank, frame->u.data.step);
+    pd_admit admission = pd_param_admit(&job->steps, param, frame->rank, frame->u.data.step);
 
     if (admission == PD_ADMIT_EARLY) return pd_round_count_chunks(&param->round, frame->rank) > 0;
-    return admission != PD_ADMIT_DUPLICATE && pd_round_is_silent(&param->round, frame->rank);
+    return admission == PD_ADMIT_NEW && pd_round_is_silent(&param->round, frame->rank);
 }
 
 static int check_one(const pd_job *job, const pd_param *param, const pd_request *frame, uint64_t number, pd_error *err)
@@ -219,7 +221,7 @@ static int check_one(const pd_job *job, const pd_param *param, const pd_request 
     int rc;
 
     if ((rc = pd_push_check_weights(job, param, err)) != PD_OK) return rc;
-    if (param->frame.number == number || !is_left_out(param, frame)) return PD_OK;
+    if (param->frame.number == number || !is_left_out(job, param, frame)) return PD_OK;
     if ((rc = pd_push_check_step(job, param, frame->rank, frame->u.data.step, err)) != PD_OK) return rc;
     if (!pd_round_was_refused(&param->round, frame->rank)) return PD_OK;
     return pd_fail(err, PD_FAILED_PRECONDITION,
@@ -260,7 +262,8 @@ static void file_close(pd_job *job, const pd_request *frame, uint64_t now_ns)
     if (frame->u.data.step <= rank->ended) return;
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         pd_param *param = &job->steps.params[i];
-        if (is_left_out(param, frame)) pd_contribute_absent(&job->steps, param, frame->rank, now_ns);
+        if (is_left_out(job, param, frame))
+            pd_contribute_absent(&job->steps, param, frame->rank, frame->u.data.step, now_ns);
         if (param->saved.step < closed) closed = param->saved.step;
     }
     rank->ended = frame->u.data.step > closed ? frame->u.data.step : closed;
@@ -274,7 +277,7 @@ static void note_refusal(pd_job *job, const pd_request *frame)
         pd_round *round = piece->param < job->steps.n_params ? &job->steps.params[piece->param].round : NULL;
         int64_t chunk = piece->first / (int64_t)job->steps.config->chunk_elements;
         if (round == NULL || piece->absent || chunk < 0 || chunk >= round->n_chunks ||
-            pd_param_admit(&job->steps.params[piece->param], frame->rank, frame->u.data.step) != PD_ADMIT_NEW)
+            pd_param_admit(&job->steps, &job->steps.params[piece->param], frame->rank, frame->u.data.step) != PD_ADMIT_NEW)
             continue;
         if (pd_chunk_state(&round->chunks[chunk], frame->rank) == PD_CONTRIBUTION_EMPTY)
             round->chunks[chunk].contributions[frame->rank].refused = true;
@@ -324,7 +327,7 @@ static bool file_gradient(pd_job *job, pd_param *param, const pd_piece *piece, p
         &job->steps, chunk, frame->rank,
         (pd_contribution){
             .u.at = piece->at, .frame = frame, .state = PD_CONTRIBUTION_HELD, .dtype = (uint8_t)piece->dtype },
-        now_ns);
+        frame->u.data.step, now_ns);
     return true;
 }
 
@@ -336,8 +339,8 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     if (pd_round_count_chunks(&param->round, frame->rank) == 0)
         /* The rank contributes no element of this parameter: its rounds do not wait for the rank. */
         return;
-    news = (!is_closed(param, frame) || PD_MUTANT(duplicate_counted)) &&
-           (piece->absent ? pd_contribute_absent(&job->steps, param, frame->rank, now_ns)
+    news = (!is_closed(job, param, frame) || PD_MUTANT(duplicate_counted)) &&
+           (piece->absent ? pd_contribute_absent(&job->steps, param, frame->rank, frame->u.data.step, now_ns)
                           : file_gradient(job, param, piece, frame, now_ns));
 
     if (!news) {
@@ -346,9 +349,22 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
         keep_hypers(param, frame->rank);
         job->counts.pushed_hypers++;
     }
-    if (is_closed(param, frame)) return;
+    if (is_closed(job, param, frame)) return;
     pd_weight_keep(job, param, piece, frame);
     pd_replace_note_push(job, param, frame);
+}
+
+/* Tells the loop thread in which step a push may count, before anything of it is filed. */
+static void say_filed(pd_job *job, pd_request *frame)
+{
+    pd_fragment *fragment = &job->steps.fragments[0];
+    pd_effect *effect = pd_answer(frame, PD_EFF_FILED);
+
+    effect->job = job->steps.number;
+    effect->u.filed.how = pd_fragment_judge(&job->steps, fragment, frame->rank, frame->u.data.step,
+                                            &effect->u.filed.step);
+    pd_effects_add(job->steps.outbox, effect);
+    pd_fragment_patience(fragment, frame->rank, frame->u.data.patience_ns);
 }
 
 /* Files a push that was checked. Takes ownership of the push, and frees it when no contribution uses its buffer any
@@ -356,6 +372,8 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
 static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
 {
     pd_rank *rank = &job->ranks[frame->rank];
+
+    if (job->steps.sets.open && frame->ticket.id != 0) say_filed(job, frame);
 
     if (frame->u.data.buffer != NULL) frame->u.data.buffer->refs = 0;
     if (frame->rank == 0) pd_replace_drop(job);

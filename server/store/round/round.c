@@ -5,37 +5,31 @@
 #include <stdio.h>
 #include <string.h>
 
-void pd_membership_all(pd_membership *members, uint32_t ranks)
+void pd_rank_set_none(pd_rank_set *set, uint32_t ranks)
 {
     assert(ranks <= PD_MAX_WORLD);
-    *members = (pd_membership){ .ranks = ranks, .expected = ranks };
-    for (uint32_t rank = 0; rank < ranks; rank++) members->set[rank / 64] |= (uint64_t)1 << rank % 64;
+    *set = (pd_rank_set){ .ranks = ranks };
 }
 
-static pd_admit admit(const pd_round *round, uint32_t rank, uint64_t closed, uint64_t step)
+void pd_rank_set_all(pd_rank_set *set, uint32_t ranks)
 {
-    (void)round, (void)rank;
-    if (step <= closed) return PD_ADMIT_DUPLICATE;
-    return step == closed + 1 ? PD_ADMIT_NEW : PD_ADMIT_EARLY;
+    pd_rank_set_none(set, ranks);
+    for (uint32_t rank = 0; rank < ranks; rank++) pd_rank_set_add(set, rank);
 }
 
-static bool chunk_is_complete(const pd_round *round, const pd_chunk *chunk)
+void pd_rank_set_add(pd_rank_set *set, uint32_t rank)
 {
-    return chunk->came == round->members->expected;
+    if (pd_rank_set_has(set, rank)) return;
+    set->at[rank / 64] |= (uint64_t)1 << rank % 64;
+    set->n++;
 }
 
-static bool round_is_complete(const pd_round *round)
+void pd_rank_set_remove(pd_rank_set *set, uint32_t rank)
 {
-    return round->missing == 0;
+    if (!pd_rank_set_has(set, rank)) return;
+    set->at[rank / 64] &= ~((uint64_t)1 << rank % 64);
+    set->n--;
 }
-
-static pd_overdue overdue(const pd_round *round)
-{
-    (void)round;
-    return PD_OVERDUE_REPORT;
-}
-
-const pd_policy pd_policy_sync = { "sync", admit, chunk_is_complete, round_is_complete, overdue };
 
 /* Returns how many of the sorted starts (or ends) of ranges are at most `most`. nth(ranges, i) must return the i-th
  * smallest start (or end). Binary search. */
@@ -145,7 +139,7 @@ static bool leave_out(const pd_round *round, pd_chunk *chunk, uint32_t rank)
     if (pd_round_chunk_range(round, chunk, rank).n > 0) return false;
     chunk->contributions[rank].state = PD_CONTRIBUTION_OUTSIDE;
     chunk->came++;
-    return pd_chunk_is_complete(round, chunk);
+    return !round->together && pd_chunk_is_complete(round, chunk);
 }
 
 void pd_round_set_range(pd_round *round, uint32_t rank, int64_t start, int64_t end)
@@ -167,7 +161,7 @@ void pd_round_set_range(pd_round *round, uint32_t rank, int64_t start, int64_t e
 /* Lets the chunk wait for the rank's contribution again. */
 static void wait_again(pd_round *round, pd_chunk *chunk, uint32_t rank)
 {
-    if (pd_chunk_is_complete(round, chunk)) round->missing++;
+    if (!round->together && pd_chunk_is_complete(round, chunk)) round->missing++;
     chunk->contributions[rank].state = PD_CONTRIBUTION_EMPTY;
     chunk->came--;
     if (chunk->prefix > rank) chunk->prefix = rank;
@@ -186,7 +180,13 @@ void pd_round_unset_range(pd_round *round, uint32_t rank)
             wait_again(round, &round->chunks[c], rank);
 }
 
-static void clear_chunk(pd_round *round, pd_chunk *chunk)
+/* Returns whether a contribution belongs to the next step: the rank does not count in the round that closes. */
+static bool stays(const pd_round *round, uint32_t rank)
+{
+    return round->fixed && !pd_round_counts(round, rank);
+}
+
+static void clear_all(pd_round *round, pd_chunk *chunk)
 {
     chunk->came = chunk->prefix = chunk->summed = 0;
     chunk->collected = 0;
@@ -197,10 +197,27 @@ static void clear_chunk(pd_round *round, pd_chunk *chunk)
     move_prefix(chunk);
 }
 
+/* Clears a chunk of a round whose ranks were fixed: contributions of other ranks stay. */
+static void clear_counted(pd_round *round, pd_chunk *chunk)
+{
+    chunk->came = chunk->prefix = chunk->summed = 0;
+    chunk->collected = 0;
+    chunk->list = PD_CHUNK_NOWHERE;
+    for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) {
+        if (!stays(round, rank)) chunk->contributions[rank] = (pd_contribution){ 0 };
+        chunk->came += chunk->contributions[rank].state != PD_CONTRIBUTION_EMPTY;
+        if (round->ranges.at != NULL && chunk->contributions[rank].state == PD_CONTRIBUTION_EMPTY)
+            leave_out(round, chunk, rank);
+    }
+    move_prefix(chunk);
+}
+
 static void empty(pd_round *round)
 {
     round->missing = round->unsummed = round->n_chunks;
-    round->open = round->closing = round->weightless = false;
+    round->open = round->fixed = round->weightless = false;
+    round->set = NULL;
+    round->damped = NULL;
     round->finite = true;
     round->largest = 0;
     round->started_ns = round->last_ns = 0;
@@ -208,16 +225,30 @@ static void empty(pd_round *round)
 
 void pd_round_reset(pd_round *round)
 {
-    for (uint32_t c = 0; c < round->n_chunks; c++) clear_chunk(round, &round->chunks[c]);
+    if (round->together) {
+        for (uint32_t c = 0; c < round->n_chunks; c++) clear_counted(round, &round->chunks[c]);
+    } else {
+        for (uint32_t c = 0; c < round->n_chunks; c++) clear_all(round, &round->chunks[c]);
+    }
     empty(round);
+}
+
+bool pd_round_has_any(const pd_round *round)
+{
+    for (uint32_t c = 0; c < round->n_chunks; c++)
+        for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) {
+            pd_contribution_state state = pd_chunk_state(&round->chunks[c], rank);
+            if (state != PD_CONTRIBUTION_EMPTY && state != PD_CONTRIBUTION_OUTSIDE) return true;
+        }
+    return false;
 }
 
 void pd_round_init(pd_round *round, const pd_round_layout *l)
 {
     int64_t n = (int64_t)pd_count_chunks(l->elements, (uint64_t)l->chunk_elements);
 
-    *round = (pd_round){ .policy = l->policy,
-                         .members = l->members,
+    *round = (pd_round){ .expected = l->expected,
+                         .together = l->together,
                          .chunks = l->chunks,
                          .ranges = { .at = l->ranges },
                          .elements = l->elements,
@@ -226,7 +257,7 @@ void pd_round_init(pd_round *round, const pd_round_layout *l)
     for (int64_t c = 0; c < n; c++) {
         int64_t first = c * l->chunk_elements, left = l->elements - first;
         l->chunks[c] = (pd_chunk){ .param = l->param,
-                                   .contributions = l->contributions + c * l->members->ranks,
+                                   .contributions = l->contributions + c * l->expected->ranks,
                                    .first = first,
                                    .n = left < l->chunk_elements ? left : l->chunk_elements };
     }
@@ -281,42 +312,23 @@ bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_contributi
     chunk->contributions[rank] = given;
     chunk->came++;
     move_prefix(chunk);
-    if (!pd_chunk_is_complete(round, chunk)) return false;
+    if (round->together || !pd_chunk_is_complete(round, chunk)) return false;
     round->missing--;
     return true;
 }
 
 void pd_round_take_back(pd_round *round, pd_chunk *chunk, uint32_t rank)
 {
-    assert(chunk->contributions[rank].state == PD_CONTRIBUTION_HELD && chunk->summed <= rank);
+    assert(chunk->summed <= rank);
     chunk->contributions[rank] = (pd_contribution){ .state = PD_CONTRIBUTION_EMPTY };
     wait_again(round, chunk, rank);
-}
-
-static bool everybody_came(const pd_round *round)
-{
-    for (uint32_t c = 0; c < round->n_chunks; c++)
-        if (round->chunks[c].came < round->members->expected) return false;
-    return true;
-}
-
-int pd_round_counted(const pd_round *round, pd_counted **out)
-{
-    uint32_t ranks = pd_round_ranks(round);
-
-    *out = NULL;
-    if (everybody_came(round)) return PD_OK;
-    if ((*out = pd_counted_new(ranks)) == NULL) return PD_NO_MEMORY;
-    for (uint32_t rank = 0; rank < ranks; rank++)
-        if (!pd_round_misses(round, rank)) pd_counted_add(*out, rank);
-    return PD_OK;
 }
 
 bool pd_round_misses(const pd_round *round, uint32_t rank)
 {
     pd_span span = span_of(round, rank);
 
-    if ((round->members->set[rank / 64] >> rank % 64 & 1) == 0) return false; /* the rank is not expected */
+    if (round->fixed || !pd_rank_set_has(round->expected, rank)) return false;
     for (uint32_t c = span.first; c < span.end; c++)
         if (pd_chunk_state(&round->chunks[c], rank) == PD_CONTRIBUTION_EMPTY) return true;
     return false;

@@ -6,8 +6,9 @@
  * can be summed up to its lowest missing rank.
  *
  * A rank contributes every element of a parameter, or, if the parameter is ranged, the range of elements that the rank
- * has declared. A chunk waits only for ranks that contribute elements of it; the policy (pd_policy) decides for which
- * of these. */
+ * has declared. A chunk waits only for ranks that contribute elements of it. In most jobs every rank counts in every
+ * round, so a chunk can be summed as soon as all have contributed to it. In the others (`together`) the fragment of the
+ * parameter fixes which ranks count (step/fragment.h), and nothing is summed before. */
 #ifndef PD_ROUND_H
 #define PD_ROUND_H
 
@@ -17,14 +18,23 @@
 struct pd_round;
 struct pd_chunk;
 
-/* The ranks of a job, and which of them are expected to contribute: all, as long as the job lives. */
-typedef struct pd_membership {
-    uint32_t ranks;
-    uint32_t expected;               /* number of ranks that are expected */
-    uint64_t set[PD_MAX_WORLD / 64]; /* bit r: rank r is expected */
-} pd_membership;
+/* Some of the ranks of a job. */
+typedef struct pd_rank_set {
+    uint32_t ranks;                 /* number of ranks of the job: slots that workers can have */
+    uint32_t n;                     /* number of ranks in the set */
+    uint64_t at[PD_MAX_WORLD / 64]; /* bit r: rank r is in the set */
+} pd_rank_set;
 
-void pd_membership_all(pd_membership *members, uint32_t ranks);
+/* Makes the set of all ranks of a job (pd_rank_set_all), or the empty set (pd_rank_set_none). */
+void pd_rank_set_all(pd_rank_set *set, uint32_t ranks);
+void pd_rank_set_none(pd_rank_set *set, uint32_t ranks);
+/* Adds or removes a rank; does nothing if the set has it, or lacks it, already. */
+void pd_rank_set_add(pd_rank_set *set, uint32_t rank);
+void pd_rank_set_remove(pd_rank_set *set, uint32_t rank);
+static inline bool pd_rank_set_has(const pd_rank_set *set, uint32_t rank)
+{
+    return (set->at[rank / 64] >> rank % 64 & 1) != 0;
+}
 
 /* What happens to a contribution to a step of a parameter. */
 typedef enum pd_admit {
@@ -32,28 +42,9 @@ typedef enum pd_admit {
     PD_ADMIT_DUPLICATE, /* the round has closed with a contribution of the rank: the push is answered */
     /* the round has closed without the rank: the push is answered with that, and its data are dropped */
     PD_ADMIT_LATE,
-    PD_ADMIT_EARLY, /* the round is not open yet: the push is refused */
+    /* the round is not open yet, or an earlier push of the rank has not counted yet: the push is refused */
+    PD_ADMIT_EARLY,
 } pd_admit;
-
-typedef enum pd_overdue {
-    PD_OVERDUE_REPORT, /* workers that wait get an error that names the missing ranks; the round stays open */
-    PD_OVERDUE_CLOSE,  /* pd_round.closing is set: the round is complete with the contributions that have come */
-} pd_overdue;
-
-/* Decides which contributions a round takes, when it is complete, and what happens at its deadline. No other code of
- * the store decides that. */
-typedef struct pd_policy {
-    const char *name; /* value of the job key `rounds` */
-    /* `closed` is the parameter's last closed step, so its open round is that of step `closed` + 1. */
-    pd_admit (*admit)(const struct pd_round *round, uint32_t rank, uint64_t closed, uint64_t step);
-    bool (*chunk_is_complete)(const struct pd_round *round, const struct pd_chunk *chunk);
-    bool (*round_is_complete)(const struct pd_round *round);
-    /* Decides what happens to a round that is not complete at its deadline. */
-    pd_overdue (*overdue)(const struct pd_round *round);
-} pd_policy;
-
-/* Synchronous rounds: a round waits for every rank that is expected. */
-extern const pd_policy pd_policy_sync;
 
 /* Consecutive elements of a parameter: `n` from element `first` on. */
 typedef struct pd_range {
@@ -158,18 +149,21 @@ typedef struct pd_chunk {
 
 /* The round of one parameter that collects contributions to its next step. It is reset when that step is closed. */
 typedef struct pd_round {
-    const pd_policy *policy;
-    const pd_membership *members; /* the ranks of the job, and which of them are expected to contribute */
+    const pd_rank_set *expected; /* the ranks that the round waits for; it may change while the round is open */
     /* the chunks of the parameter, in order; their contributions lie in one array, chunk after chunk */
     pd_chunk *chunks;
     pd_ranges ranges;
     int64_t elements, chunk_elements;
     uint32_t n_chunks;
-    uint32_t missing;  /* number of chunks that wait for some rank */
+    uint32_t missing;  /* number of chunks that wait for some rank; not used if `together` */
     uint32_t unsummed; /* number of chunks whose sum (or other aggregate) is not finished */
     bool open;         /* the round is open: its first contribution has come */
-    /* the round closes with the contributions that have come, and does not wait for others (pd_contribute_no_more) */
-    bool closing;
+    bool together;     /* the parameter's fragment fixes which ranks count; false: all do */
+    bool fixed;        /* if `together`: the ranks that count are fixed, so every chunk is complete */
+    /* if `fixed`: the ranks that count, and what each weight is multiplied by because a contribution is old, by rank;
+     * borrowed from the fragment. `damped` NULL: weights stay as they are */
+    const pd_counted *set;
+    const double *damped;
     bool finite; /* no finished sum of the round has an infinity or NaN */
     /* largest magnitude of the aggregate, as far as it is finished (pd_largest); clipping scales it, too */
     float largest;
@@ -184,8 +178,8 @@ typedef struct pd_round {
  * entry for each chunk_elements elements (the last chunk may be shorter), `contributions` one for each chunk and rank,
  * `ranges` one for each rank. `ranges` is NULL if every rank contributes every element. */
 typedef struct pd_round_layout {
-    const pd_policy *policy;
-    const pd_membership *members;
+    const pd_rank_set *expected;
+    bool together;
     struct pd_param *param;
     int64_t elements, chunk_elements;
     pd_chunk *chunks;
@@ -195,12 +189,20 @@ typedef struct pd_round_layout {
 
 /* Makes an empty round. Leaves the contributions as the caller has zeroed them, since a job may have many millions. */
 void pd_round_init(pd_round *round, const pd_round_layout *layout);
-/* Empties the round for the next step. The caller must have released all contributions in state HELD. */
+/* Empties the round for the next step. The caller must have released all contributions in state HELD. If the ranks that
+ * count were fixed, the contributions of other ranks stay, for the next step: pd_round_has_any tells whether there are
+ * any. */
 void pd_round_reset(pd_round *round);
+bool pd_round_has_any(const pd_round *round);
 
 static inline uint32_t pd_round_ranks(const pd_round *round)
 {
-    return round->members->ranks;
+    return round->expected->ranks;
+}
+/* Returns whether the rank's contributions count in the round, as far as that is known. */
+static inline bool pd_round_counts(const pd_round *round, uint32_t rank)
+{
+    return pd_counted_has(round->set, rank);
 }
 
 /* Set or forget the range of elements that a rank contributes of a ranged parameter. Call them only before the rank's
@@ -235,28 +237,24 @@ bool pd_round_has_given(const pd_round *round, uint32_t rank);
 /* Stores what a rank has given to a chunk: `given` is in state HELD, or ABSENT with `frame` NULL. The rank's
  * contribution must be EMPTY before. Returns whether the chunk became complete. */
 bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_contribution given);
-/* Sets a rank's contribution from state HELD back to EMPTY. The caller has released its frame. */
+/* Sets a rank's contribution back to EMPTY. The caller has released its memory. */
 void pd_round_take_back(pd_round *round, pd_chunk *chunk, uint32_t rank);
 
 /* Return whether all contributions have come that the chunk (pd_chunk_is_complete) or the whole round
  * (pd_round_is_complete) waits for. */
 static inline bool pd_chunk_is_complete(const pd_round *round, const pd_chunk *chunk)
 {
-    return round->policy->chunk_is_complete(round, chunk);
+    return round->together ? round->fixed : chunk->came == round->expected->ranks;
 }
 static inline bool pd_round_is_complete(const pd_round *round)
 {
-    return round->policy->round_is_complete(round);
+    return round->together ? round->fixed : round->missing == 0;
 }
 /* Returns whether the sum over the ranks 0 to upto - 1 is the whole sum of a chunk, so that it can be divided. */
 static inline bool pd_chunk_ends_at(const pd_round *round, uint32_t upto)
 {
     return upto == pd_round_ranks(round);
 }
-
-/* Finds the ranks whose contributions count in a complete round, for the report to the loop thread (pd_closed). *out
- * becomes NULL if every expected rank counts. PD_NO_MEMORY: the round has not changed. */
-int pd_round_counted(const pd_round *round, pd_counted **out);
 
 /* Returns the rank's contribution to the first chunk of which it has elements. NULL: it contributes no element of the
  * parameter. */

@@ -35,7 +35,7 @@ bool pd_round_gap(const pd_round *round, bool given, pd_rank_range *gap)
     for (uint32_t i = 0; i < round->ranges.n_ordered; i++) {
         uint32_t rank = round->ranges.at[i].by_start;
         const pd_rank_range *range = &round->ranges.at[rank];
-        if (given && pd_round_is_absent(round, rank)) continue;
+        if (given && (pd_round_is_absent(round, rank) || !pd_round_counts(round, rank))) continue;
         if (range->start > gap->start) {
             gap->end = range->start;
             return true;
@@ -51,13 +51,16 @@ pd_given pd_round_given(const pd_round *round)
     pd_rank_range gap;
 
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) {
+        if (!pd_round_counts(round, rank)) continue;
         if (pd_round_is_absent(round, rank))
             absent++;
         else
             given += pd_round_count_chunks(round, rank) > 0;
     }
     if (given == 0) return PD_GIVEN_NOTHING;
-    return absent > 0 && round->ranges.at != NULL && pd_round_gap(round, true, &gap) ? PD_GIVEN_PART : PD_GIVEN_ALL;
+    return (absent > 0 || round->set != NULL) && round->ranges.at != NULL && pd_round_gap(round, true, &gap)
+               ? PD_GIVEN_PART
+               : PD_GIVEN_ALL;
 }
 
 pd_sweep pd_sweep_begin(pd_round *round, int64_t first, int64_t end)

@@ -72,7 +72,8 @@ static pd_vector_run run_from(const pd_contribution *given, int64_t skip)
 
 static bool has_gradient(const pd_round *round, uint32_t rank, pd_range run)
 {
-    return is_there(&round->chunks[run.first / round->chunk_elements].contributions[rank]);
+    return pd_round_counts(round, rank) &&
+           is_there(&round->chunks[run.first / round->chunk_elements].contributions[rank]);
 }
 
 /* Returns the number of ranks that have a gradient of the section. *all becomes the number of ranks that contribute the
@@ -83,7 +84,7 @@ static int count_given(const pd_round *round, pd_range run, int *all)
 
     *all = 0;
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) {
-        if (!pd_round_covers(round, rank, run)) continue;
+        if (!pd_round_covers(round, rank, run) || !pd_round_counts(round, rank)) continue;
         ++*all;
         given += has_gradient(round, rank, run);
     }
@@ -94,7 +95,7 @@ static int count_given(const pd_round *round, pd_range run, int *all)
  * A rank without a gradient has a vector of zeros, but only in the tree form, and only if `given` is at least 2. */
 static bool has_place(const pd_adasum_tree *tree, const pd_round *round, uint32_t rank, pd_range run, int given)
 {
-    return pd_round_covers(round, rank, run) &&
+    return pd_round_covers(round, rank, run) && pd_round_counts(round, rank) &&
            (has_gradient(round, rank, run) || (tree->form == PD_ADASUM_TREE && given > 1));
 }
 
@@ -431,7 +432,7 @@ static int count_there(const pd_round *round, const pd_chunk *chunk, pd_range ru
     int k = 0;
 
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
-        k += is_there(&chunk->contributions[rank]) && pd_round_covers(round, rank, run);
+        k += is_there(&chunk->contributions[rank]) && pd_round_covers(round, rank, run) && pd_round_counts(round, rank);
     return k;
 }
 
@@ -454,7 +455,7 @@ static int plan_robust(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk
                                                         .k = k,
                                                         .trim = trim_of(steps, param, k) };
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
-        if (is_there(&chunk->contributions[rank]) && pd_round_covers(round, rank, run))
+        if (is_there(&chunk->contributions[rank]) && pd_round_covers(round, rank, run) && pd_round_counts(round, rank))
             batch->runs[batch->n_runs++] = source_of(round, chunk, rank, run.first);
     batch->cost_ns += (double)run.n * k * (NS_PER_VALUE + NS_PER_ROUND * rounds);
     return PD_OK;
@@ -491,7 +492,7 @@ static void let_go(pd_steps *steps, pd_chunk *chunk)
 {
     for (uint32_t rank = 0; rank < steps->members.ranks; rank++) {
         pd_contribution *given = &chunk->contributions[rank];
-        if (!is_there(given)) continue;
+        if (!is_there(given) || !pd_round_counts(&chunk->param->round, rank)) continue;
         if (given->state == PD_CONTRIBUTION_HELD)
             pd_frame_let_go(steps, given->frame);
         else

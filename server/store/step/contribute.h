@@ -4,16 +4,21 @@
 
 #include "steps.h"
 
-/* Files a rank's contribution to a chunk, whose state was EMPTY. The round's first contribution opens the round. */
-void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_contribution given, uint64_t now_ns);
+/* Files a rank's contribution to a chunk, whose state was EMPTY, from its push for step `step`. The round's first
+ * contribution opens the round. */
+void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_contribution given, uint64_t step,
+                   uint64_t now_ns);
 /* Files that a rank has no gradient of the parameter in this round. Returns false if the rank has reported that
  * before. */
-bool pd_contribute_absent(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t now_ns);
+bool pd_contribute_absent(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t step, uint64_t now_ns);
 /* Queues the parameter's chunks anew, after it has become known during an open round which elements a rank contributes:
  * chunks outside the rank's slice need not wait for it any more. */
 void pd_chunks_list_anew(pd_steps *steps, pd_param *param);
-/* Begins to close the parameter's round, so that it does not wait for further contributions. Queues the chunks that the
- * round's policy calls complete with the contributions that have come. */
-void pd_contribute_no_more(pd_steps *steps, pd_param *param);
+/* Queues all chunks of the parameter, since its fragment has fixed which ranks count in its round. */
+void pd_contribute_fixed(pd_steps *steps, pd_param *param);
+/* Forgets what the rank has given to the parameter besides gradients, after these were released. */
+void pd_contribute_forget(pd_steps *steps, pd_param *param, uint32_t rank);
+/* Empties the parameter's round, which has closed. It is open again at once if it has contributions to the next step. */
+void pd_contribute_anew(pd_steps *steps, pd_param *param, uint64_t now_ns);
 
 #endif

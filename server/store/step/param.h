@@ -105,9 +105,6 @@ typedef struct pd_round_end {
     /* How the round ends; valid from stage PD_READY on. 0: the initial weights are published. In stage PD_HELD it says
      * how the round would end if no other parameter mattered. */
     pd_outcome outcome;
-    pd_counted *counted; /* ranks whose contributions count, decided when the step begins; NULL: all expected ranks */
-    /* ranks that count in a round that is repeated after a restart; borrowed. NULL: no decision names ranks */
-    const pd_counted *recorded_ranks;
     pd_traced_round traced; /* times of the round, if there is a trace file: riders.h */
     bool uncaptured;        /* some preconditioner tasks are not handed out yet, because memory was short */
 } pd_round_end;
@@ -157,6 +154,7 @@ typedef struct pd_param {
     pd_stage stage;
     pd_round_end end;
     struct pd_step_group *group; /* NULL: the parameter counts its own steps */
+    struct pd_fragment *fragment; /* decides which ranks count in the parameter's rounds: fragment.h */
 } pd_param;
 
 /* Returns how the contributions to the parameter's open round are aggregated. If they are initial weights they are
@@ -164,14 +162,6 @@ typedef struct pd_param {
 static inline pd_aggregation pd_param_how(const pd_param *param)
 {
     return param->current == NULL ? PD_MEAN : param->how;
-}
-
-/* Returns whether the rank may contribute to step `step` of the parameter, which the round's policy decides. A round
- * that is repeated after a restart refuses the ranks that were late before the restart. */
-static inline pd_admit pd_param_admit(const pd_param *param, uint32_t rank, uint64_t step)
-{
-    if (step == param->saved.step + 1 && !pd_counted_has(param->end.recorded_ranks, rank)) return PD_ADMIT_LATE;
-    return param->round.policy->admit(&param->round, rank, param->saved.step, step);
 }
 
 /* Returns the bytes of a parameter's published weights and of its next weights together: in float32, and in each

@@ -1,6 +1,8 @@
 /* round_scalars.c - checks, files and averages the scalars that workers push to a round. */
 #include "round_scalars.h"
 
+#include "fragment.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -106,7 +108,7 @@ int pd_scalars_admit(pd_steps *steps, const pd_request *frame, uint64_t nonce, p
     int rc;
 
     /* If the round of the push is closed already, the push is a duplicate, and its scalars are not filed. */
-    if (pd_param_admit(param, frame->rank, frame->u.data.step) != PD_ADMIT_NEW) return PD_OK;
+    if (pd_param_admit(steps, param, frame->rank, frame->u.data.step) != PD_ADMIT_NEW) return PD_OK;
     if ((rc = make_room(steps, param, err)) != PD_OK) return rc;
     return stands(&param->scalars->rows[frame->rank], nonce) ? PD_OK : check_values(param, frame, err);
 }
@@ -130,7 +132,7 @@ void pd_scalars_file(pd_steps *steps, const pd_request *frame, uint64_t nonce)
     pd_param *param = param_of(steps, frame);
     pd_scalar_row *row;
 
-    if (pd_param_admit(param, frame->rank, frame->u.data.step) != PD_ADMIT_NEW) return;
+    if (pd_param_admit(steps, param, frame->rank, frame->u.data.step) != PD_ADMIT_NEW) return;
     row = &param->scalars->rows[frame->rank];
     if (stands(row, nonce)) return;
     row->nonce = nonce;
@@ -140,16 +142,16 @@ void pd_scalars_file(pd_steps *steps, const pd_request *frame, uint64_t nonce)
 
 /* Returns the weighted mean of the round's scalar number i over the ranks. If only one rank gave a value, it is
  * returned unchanged. */
-static pd_scalar_mean mean_of(const pd_scalars *scalars, uint32_t world, int i)
+static pd_scalar_mean mean_of(const pd_scalars *scalars, const pd_round *round, int i)
 {
     pd_scalar_mean mean = { .mean = NAN };
     double sum = 0, only = 0;
     uint32_t counted = 0;
 
     memcpy(mean.name, scalars->names[i], sizeof mean.name);
-    for (uint32_t rank = 0; rank < world; rank++) {
+    for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) {
         const pd_scalar_row *row = &scalars->rows[rank];
-        if ((row->mask >> i & 1) == 0 || row->weight[i] == 0) continue;
+        if ((row->mask >> i & 1) == 0 || row->weight[i] == 0 || !pd_round_counts(round, rank)) continue;
         only = row->value[i];
         sum += row->weight[i] * row->value[i];
         mean.weight += row->weight[i];
@@ -164,25 +166,68 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const pd_scalar_mean *)a)->name, ((const pd_scalar_mean *)b)->name);
 }
 
+/* Returns the names that ranks have given: bit i for names[i]. `counted`: only ranks that count in the round; false:
+ * only ranks that do not. */
+static uint32_t names_of(const pd_scalars *scalars, const pd_round *round, bool counted)
+{
+    uint32_t mask = 0;
+
+    for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
+        if (pd_round_counts(round, rank) == counted) mask |= scalars->rows[rank].mask;
+    return mask;
+}
+
+static void move_values(pd_scalar_row *row, uint32_t from, uint32_t to)
+{
+    if ((row->mask >> from & 1) == 0) return;
+    row->mask = (row->mask & ~(1u << from)) | 1u << to;
+    row->value[to] = row->value[from];
+    row->weight[to] = row->weight[from];
+}
+
+/* Removes the scalars of the ranks that count in the round. Those of other ranks belong to the next round. */
+static void clear(pd_scalars *scalars, const pd_round *round)
+{
+    uint32_t world = pd_round_ranks(round), kept = names_of(scalars, round, false), n = 0;
+
+    for (uint32_t rank = 0; rank < world; rank++)
+        if (pd_round_counts(round, rank)) scalars->rows[rank].mask = 0;
+    for (uint32_t i = 0; i < scalars->n; i++) {
+        if ((kept >> i & 1) == 0) continue;
+        if (n < i) memcpy(scalars->names[n], scalars->names[i], sizeof scalars->names[n]);
+        for (uint32_t rank = 0; n < i && rank < world; rank++) move_values(&scalars->rows[rank], i, n);
+        n++;
+    }
+    scalars->n = n;
+}
+
 pd_scalar_means *pd_scalars_close(pd_param *param)
 {
     pd_scalars *scalars = param->scalars;
-    uint32_t world = pd_round_ranks(&param->round);
     pd_scalar_means *means;
+    uint32_t names;
 
     if (scalars == NULL) return NULL;
-    scalars->n_last = scalars->n;
-    if (scalars->n == 0) return NULL;
-    means = scalars->means;
+    names = names_of(scalars, &param->round, true);
+    /* Scalars that were kept from an earlier round may have no memory for means. */
+    if (names != 0 && scalars->means == NULL) scalars->means = calloc(1, sizeof *scalars->means);
+    means = names != 0 ? scalars->means : NULL;
+    scalars->n_last = 0;
+    for (uint32_t i = 0; means != NULL && i < scalars->n; i++)
+        if (names >> i & 1) means->at[scalars->n_last++] = mean_of(scalars, &param->round, (int)i);
+    clear(scalars, &param->round);
+    if (means == NULL) return NULL;
     means->refs = 1;
-    means->n = scalars->n;
-    for (uint32_t i = 0; i < scalars->n; i++) means->at[i] = mean_of(scalars, world, (int)i);
+    means->n = scalars->n_last;
     qsort(means->at, means->n, sizeof means->at[0], by_name);
     memcpy(scalars->last, means->at, means->n * sizeof means->at[0]);
     scalars->means = NULL;
-    scalars->n = 0;
-    for (uint32_t rank = 0; rank < world; rank++) scalars->rows[rank].mask = 0;
     return means;
+}
+
+void pd_scalars_forget(pd_param *param, uint32_t rank)
+{
+    if (param->scalars != NULL) param->scalars->rows[rank].mask = 0;
 }
 
 void pd_scalars_of_param(pd_param_info *info, const pd_param *param)

@@ -7,7 +7,7 @@
  *                           ├─ pd_optim                                   optimizer and its state     server/optim
  *                           └─ pd_published                               weights
  *
- * contribute.h files contributions. sums.h and collect.h compute aggregates. step_group.h decides which parameters
+ * contribute.h files contributions. fragment.h decides which ranks count. sums.h and collect.h compute aggregates. step_group.h decides which parameters
  * wait for others, and global_clip.h clips gradients together. work.h runs optimizers, closes rounds and publishes
  * weights. riders.h calls what observes each step or holds it back. */
 #ifndef PD_STEPS_H
@@ -16,6 +16,7 @@
 #include "budget.h"
 #include "effects.h"
 #include "param.h"
+#include "set_rule.h"
 #include "stats.h"
 
 /* The counters of a job's rounds and steps that survive a restart of the server: store/image writes and reads them. */
@@ -119,7 +120,12 @@ typedef struct pd_steps {
     pd_job_values values;
     pd_rule *rules;
     size_t n_rules; /* the last rule is the built-in one for model state */
-    pd_membership members;
+    /* `ranks`: number of slots. The set: the ranks that are members now; all, unless the sets are open */
+    pd_rank_set members;
+    pd_set_rule sets;             /* how it is decided which ranks count in a step */
+    struct pd_fragment *fragments; /* fragment.h; NULL until the parameters are planned */
+    uint32_t n_fragments;
+    uint64_t epoch; /* number of times that the members have changed; survives a restart of the server */
     pd_param *params;
     uint32_t n_params; /* 0 until the parameters of the first Declare are planned */
     /* number of events that may have changed a parameter: batches, preconditioner tasks, commands. A copy of the list

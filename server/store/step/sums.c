@@ -71,8 +71,9 @@ static tally count_upto(const pd_sweep *sweep, const pd_chunk *chunk, uint32_t u
     tally t = { .scale = 1.0f };
 
     for (uint32_t i = 0; i < sweep->n && pd_sweep_rank(sweep, i) < upto; i++) {
-        const pd_contribution *given = &chunk->contributions[pd_sweep_rank(sweep, i)];
-        if (has_part(given, how)) count_slot(&t, given, how);
+        uint32_t rank = pd_sweep_rank(sweep, i);
+        const pd_contribution *given = &chunk->contributions[rank];
+        if (pd_round_counts(sweep->round, rank) && has_part(given, how)) count_slot(&t, given, how);
     }
     return t;
 }
@@ -114,7 +115,7 @@ static void add_slots(const planning *p, int64_t first, bool scaled)
         const pd_contribution *given = &p->chunk->contributions[rank];
         tally own = { 0 };
         int64_t skip;
-        if (rank < p->chunk->summed || !counts(given, p->how)) continue;
+        if (rank < p->chunk->summed || !counts(given, p->how) || !pd_round_counts(p->sweep.round, rank)) continue;
         count_slot(&own, given, p->how);
         skip = first - pd_round_chunk_range(p->sweep.round, p->chunk, rank).first;
         p->sums->addends[p->sums->n_addends++] =
@@ -235,7 +236,8 @@ void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how)
     pd_chunk *chunk = pass->chunk;
     float largest;
 
-    for (uint32_t rank = chunk->summed; rank < pass->upto; rank++) note_slot(&chunk->contributions[rank], how);
+    for (uint32_t rank = chunk->summed; rank < pass->upto; rank++)
+        if (pd_round_counts(round, rank)) note_slot(&chunk->contributions[rank], how);
     chunk->summed = pass->upto;
     largest = largest_of(sums, pass);
     if (!isfinite(largest)) round->finite = false;
@@ -334,6 +336,7 @@ static void note_pass(pd_steps *steps, const pd_pass *pass)
     pd_sums_note(steps->batch.sums, pass, pd_param_how(chunk->param));
     for (uint32_t rank = from; rank < pass->upto; rank++) {
         pd_contribution *given = &chunk->contributions[rank];
+        if (!pd_round_counts(pass->round, rank)) continue;
         if (given->frame != NULL) pd_frame_let_go(steps, given->frame);
         given->frame = NULL;
     }

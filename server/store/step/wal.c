@@ -2,6 +2,8 @@
  * repeat the decisions that were read back. */
 #include "wal.h"
 
+#include "fragment.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,8 +11,7 @@
 
 /* OWN_BYTES: bytes of decisions that a job may have for its next record, besides those of one step of all its
  * parameters. A command that sets values takes about as many bytes, and 8 more for each parameter. COPIES: how often
- * these bytes may be in memory: once as decisions, and twice as a record while it is written. Every policy of rounds
- * waits for all ranks. A policy that does not would need room for one more decision of each parameter. */
+ * these bytes may be in memory: once as decisions, and twice as a record while it is written. */
 enum { OWN_BYTES = 1536, COPIES = 3 };
 
 /* Returns whether it depends on timing which roots the steps of an optimizer with this plan take. */
@@ -123,8 +124,7 @@ void pd_decision_free(pd_decision *decision)
 
 static uint64_t bytes_of(const pd_decision *decision)
 {
-    uint64_t ranks =
-        decision->counted != NULL ? sizeof *decision->counted + (decision->counted->ranks + 63) / 64 * 8 : 0;
+    uint64_t ranks = decision->counted != NULL ? pd_counted_bytes(decision->counted->ranks) : 0;
 
     return sizeof *decision + decision->taken.room * sizeof(pd_taken_root) + decision->command_bytes + ranks;
 }
@@ -254,18 +254,6 @@ static void make_roots(pd_decisions *decisions, const pd_param *param, pd_taken_
     add_made(decisions, decision);
 }
 
-/* Records the ranks that count in a round that its policy has closed without some expected rank. */
-static void make_round(pd_decisions *decisions, const pd_param *param)
-{
-    pd_decision *decision = pd_decision_new(PD_DECISION_ROUND, param->index, param->saved.step, 0);
-
-    if (decision != NULL) {
-        decision->counted = param->end.counted;
-        decision->counted->refs++;
-    }
-    add_made(decisions, decision);
-}
-
 /* ---- decisions that were read back ---- */
 
 static const pd_decision *find(const pd_wal *wal, const pd_param *param, pd_decision_kind kind, uint64_t step)
@@ -274,14 +262,6 @@ static const pd_decision *find(const pd_wal *wal, const pd_param *param, pd_deci
 
     while (decision != NULL && (decision->kind != kind || decision->step != step)) decision = decision->next;
     return decision;
-}
-
-/* Sets which ranks the parameter's open round must count, if a decision was read back for it. */
-static void expect_ranks(const pd_wal *wal, pd_param *param)
-{
-    const pd_decision *decision = find(wal, param, PD_DECISION_ROUND, param->saved.step + 1);
-
-    param->end.recorded_ranks = decision != NULL ? decision->counted : NULL;
 }
 
 /* Removes the decision after `before` from those of a parameter that were read back, and returns it. `before` NULL: the
@@ -312,7 +292,6 @@ void pd_wal_add_read(pd_steps *steps, pd_decision *decision)
     wal->decisions.read_bytes += bytes_of(decision);
     pd_account_take(&steps->account, bytes_of(decision));
     if (decision->kind == PD_DECISION_ROOTS) pd_optim_keep_tasks(param->optim, true);
-    expect_ranks(wal, param);
 }
 
 static void drop_read_of(pd_steps *steps, uint32_t param, bool overrides)
@@ -322,14 +301,12 @@ static void drop_read_of(pd_steps *steps, uint32_t param, bool overrides)
 
     while ((before != NULL ? before->next : list->first) != NULL) {
         pd_decision *decision = before != NULL ? before->next : list->first;
-        bool is_open = decision->kind == PD_DECISION_ROUND && decision->step == steps->params[param].saved.step + 1;
-        /* Some ranks may have been told already that they are too late for the open round. */
-        if (!overrides && (decision->kind == PD_DECISION_SET || is_open))
+        /* Some ranks may have been told already that they are too late for a step. */
+        if (!overrides && decision->kind != PD_DECISION_ROOTS)
             before = decision;
         else
             pd_decision_free(take_read(steps, param, before));
     }
-    expect_ranks(steps->wal, &steps->params[param]);
 }
 
 void pd_wal_drop_read(pd_steps *steps, bool overrides)
@@ -449,11 +426,6 @@ void pd_wal_begun(pd_steps *steps, pd_param *param, const pd_step_io *io, int64_
         begin_roots(steps, param);
 }
 
-static bool same_ranks(const pd_counted *a, const pd_counted *b)
-{
-    return a != NULL && a->ranks == b->ranks && memcmp(a->set, b->set, (a->ranks + 63) / 64 * sizeof a->set[0]) == 0;
-}
-
 /* Logs that a step has decided otherwise than before the restart. Drops later decisions of roots and ranks, because
  * their steps followed another step. */
 static void say_differs(pd_steps *steps, const pd_param *param, const char *what)
@@ -469,12 +441,9 @@ static void say_differs(pd_steps *steps, const pd_param *param, const char *what
 /* Checks that a repeated step has decided as its decisions say. */
 static void compare(pd_steps *steps, pd_param *param)
 {
-    const pd_decision *round = find(steps->wal, param, PD_DECISION_ROUND, param->saved.step);
     const pd_wal_param *own = &steps->wal->params[param->index];
 
-    if (round != NULL && !same_ranks(param->end.counted, round->counted))
-        say_differs(steps, param, "other ranks count in its round");
-    else if (own->repeats && own->taken.missed)
+    if (own->repeats && own->taken.missed)
         say_differs(steps, param, "roots that it took are missing");
 }
 
@@ -499,19 +468,14 @@ static void close_decisions(pd_steps *steps, pd_param *param)
 {
     pd_decisions *decisions = &steps->wal->decisions;
     pd_wal_param *own = &steps->wal->params[param->index];
-    bool repeated = param->end.recorded_ranks != NULL;
 
     if (own->read.first != NULL) {
         compare(steps, param);
         drop_closed(steps, param);
     }
-    if (decisions->on && !param->buffers.logged) {
-        if (!own->repeats) make_roots(decisions, param, &own->taken);
-        if (!repeated && param->round.closing && param->end.counted != NULL) make_round(decisions, param);
-    }
+    if (decisions->on && !param->buffers.logged && !own->repeats) make_roots(decisions, param, &own->taken);
     if (!param->buffers.logged) own->taken.n = own->taken.left = 0;
     own->repeats = false;
-    expect_ranks(steps->wal, param);
 }
 
 /* Takes the aggregate of a parameter, which has just closed the present step, for the record of that step. */
@@ -535,10 +499,35 @@ void pd_wal_closed(pd_steps *steps, pd_param *param)
     if (pd_wal_records_steps(steps)) close_input(steps, param);
 }
 
-bool pd_wal_round_is_full(const pd_param *param)
+/* ---- sets of ranks ---- */
+
+/* Returns the parameter in whose list the decisions of a fragment are. */
+static const pd_param *carrier(const pd_steps *steps, const pd_fragment *fragment)
 {
-    if (param->end.recorded_ranks == NULL || param->round.closing) return false;
-    for (uint32_t rank = 0; rank < pd_round_ranks(&param->round); rank++)
-        if (pd_counted_has(param->end.recorded_ranks, rank) && pd_round_misses(&param->round, rank)) return false;
-    return true;
+    return &steps->params[fragment->number];
+}
+
+const pd_counted *pd_wal_recorded_set(const pd_steps *steps, const pd_fragment *fragment, uint64_t step)
+{
+    const pd_decision *decision =
+        steps->wal != NULL ? find(steps->wal, carrier(steps, fragment), PD_DECISION_ROUND, step) : NULL;
+
+    return decision != NULL ? decision->counted : NULL;
+}
+
+void pd_wal_fixed(pd_steps *steps, const pd_fragment *fragment, const pd_counted *set)
+{
+    pd_decision *decision;
+    bool all = set->n == set->ranks;
+
+    if (steps->wal == NULL || !steps->wal->decisions.on || pd_wal_recorded_set(steps, fragment, fragment->fixed) != NULL)
+        return;
+    for (uint32_t r = 0; all && r < set->ranks; r++) all = set->age[r] == 0;
+    if (all) return;
+    decision = pd_decision_new(PD_DECISION_ROUND, fragment->number, fragment->fixed, 0);
+    if (decision != NULL && (decision->counted = pd_counted_copy(set)) == NULL) {
+        pd_decision_free(decision);
+        decision = NULL;
+    }
+    add_made(&steps->wal->decisions, decision);
 }

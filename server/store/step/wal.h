@@ -9,7 +9,7 @@
  * again, so only choices are recorded:
  *
  *   - which preconditioner tasks a step took with root_delay = ready;
- *   - which ranks counted in a round that its policy closed without all expected ranks;
+ *   - which ranks counted in a step, if not all did (fragment.h);
  *   - values that operators set, with the step from which they hold.
  *
  * When a step is repeated, it takes the roots of its decision, its round counts the ranks of its decision, and the
@@ -33,7 +33,8 @@
 
 typedef enum pd_decision_kind {
     PD_DECISION_ROOTS, /* `taken`: the preconditioner tasks that the step took, possibly none although some were due */
-    PD_DECISION_ROUND, /* `counted`: the ranks that counted in the round of the step */
+    /* `counted`: the ranks that counted in the step of a fragment; `param` is the number of the fragment */
+    PD_DECISION_ROUND,
     /* An operator's command that sets values. Its decision has two forms. The form for the disk has the command as
      * bytes (job/override_command.h), and `step` is the step of the last copy of the job's state before the command.
      * After that form is read back, there is one decision for each parameter that the command matches: `override` holds
@@ -183,8 +184,8 @@ void pd_decision_free(pd_decision *decision); /* accepts NULL */
 /* Adds a decision that was read back. Drops it if the parameter has closed its step. Call it for all decisions in the
  * order in which they were made. Takes ownership of the decision. */
 void pd_wal_add_read(pd_steps *steps, pd_decision *decision);
-/* Drops the decisions that were read back, of all parameters. If `overrides` is false, keeps overrides, and for each
- * parameter's open round the decision which ranks count. */
+/* Drops the decisions that were read back, of all parameters. If `overrides` is false, keeps overrides and
+ * sets of ranks. */
 void pd_wal_drop_read(pd_steps *steps, bool overrides);
 /* Puts all overrides that were read back in force now, each from its step on, instead of just before that step. Call it
  * before the state of the job is copied, so that the copy has them. No step may be under way. PD_NO_MEMORY, or
@@ -193,8 +194,14 @@ void pd_wal_drop_read(pd_steps *steps, bool overrides);
 int pd_wal_put_overrides(pd_steps *steps, pd_error *err);
 /* Returns whether there are decisions that were read back and are not repeated yet. */
 bool pd_wal_repeats(const pd_steps *steps);
-/* Returns whether the parameter's open round has a decision that was read back, and the contributions of all ranks that
- * the decision counts have come. */
-bool pd_wal_round_is_full(const pd_param *param);
+
+/* ---- sets of ranks: for fragment.c ---- */
+
+/* Returns the set of ranks that was decided for this step of the fragment before a restart; borrowed until the step is
+ * fixed. NULL: none was. */
+const pd_counted *pd_wal_recorded_set(const pd_steps *steps, const struct pd_fragment *fragment, uint64_t step);
+/* Records the set of step fragment->fixed, which has just been fixed; or, if it was decided before a restart, drops the
+ * decision that was read back. */
+void pd_wal_fixed(pd_steps *steps, const struct pd_fragment *fragment, const pd_counted *set);
 
 #endif

@@ -7,6 +7,8 @@
 
 #include "batch.h"
 #include "collect.h"
+#include "contribute.h"
+#include "fragment.h"
 #include "global_clip.h"
 #include "mutant.h"
 #include "riders.h"
@@ -93,24 +95,23 @@ static void note_scalar(pd_step_figures *figures, const pd_scalar_mean *mean, ui
     figures->scalars[i].step = step;
 }
 
-static void reset_round(pd_steps *steps, pd_param *param)
+static void reset_round(pd_steps *steps, pd_param *param, uint64_t now_ns)
 {
     pd_buffer_pool_give(param->buffers.pool[PD_F32], param->buffers.accumulator);
     param->buffers.accumulator = NULL;
-    pd_round_reset(&param->round);
     param->stage = PD_COLLECTING;
     param->change.told.known = false;
     param->change.number = 0;
     param->next = NULL;
-    steps->queue.n_open--;
+    pd_contribute_anew(steps, param, now_ns);
 }
 
-static void close_round(pd_steps *steps, pd_param *param, pd_closed *closed)
+static void close_round(pd_steps *steps, pd_param *param, pd_closed *closed, uint64_t now_ns)
 {
     if (param->current == NULL) {
         steps->progress.n_begun++;
         pd_param_publish(steps->unread, param, param->next, param->end.outcome, closed);
-        reset_round(steps, param);
+        reset_round(steps, param, now_ns);
         return;
     }
     param->saved.step++;
@@ -125,11 +126,10 @@ static void close_round(pd_steps *steps, pd_param *param, pd_closed *closed)
     for (size_t i = 0; closed->scalars != NULL && i < closed->scalars->n; i++)
         note_scalar(&steps->figures, &closed->scalars->at[i], param->saved.step);
     pd_riders_closed(steps, param);
-    closed->counted = param->end.counted;
-    param->end.counted = NULL;
     if (param->end.outcome == PD_REFUSED) count_refusal(steps, param, closed);
     if (param->pushed != NULL) param->pushed->mask = 0;
-    reset_round(steps, param);
+    reset_round(steps, param, now_ns);
+    pd_fragment_closed(steps, param, now_ns);
     pd_param_moved_on(steps, param);
 }
 
@@ -178,8 +178,6 @@ static int begin(pd_steps *steps, pd_param *param)
 static int prepare(pd_steps *steps, pd_param *param)
 {
     if (param->stage != PD_READY) return PD_OK;
-    if (param->end.counted == NULL && pd_round_counted(&param->round, &param->end.counted) != PD_OK)
-        return PD_NO_MEMORY;
     if (param->current == NULL) return param->next == NULL ? take_initial_mean(steps, param) : PD_OK;
     return param->end.outcome == PD_STEPPED ? begin(steps, param) : PD_OK;
 }
@@ -281,9 +279,23 @@ static size_t keep_finished(pd_steps *steps, size_t n, bool ran)
     return done;
 }
 
+/* Stores in each entry of a report the set of ranks that its step has counted. `sets` is memory for one set of each
+ * fragment, which entries share; those that are not used are freed. */
+static void name_sets(const pd_steps *steps, pd_param *const *params, pd_closed *closed, size_t n, pd_counted **sets)
+{
+    for (size_t i = 0; i < n; i++) {
+        pd_counted *set = sets[params[i]->fragment->number];
+        closed[i].counted = closed[i].outcome != 0 ? set : NULL;
+        if (closed[i].counted != NULL) set->refs++;
+    }
+    for (uint32_t f = 0; f < steps->n_fragments; f++) pd_counted_unref(sets[f]);
+}
+
 /* Runs a batch of n steps, and publishes the weights of those that are finished. Returns the parameter for which memory
- * was short; NULL: none. Takes ownership of `effect` and `closed`, the memory for the report to the loop thread. */
-static pd_param *run_batch(pd_steps *steps, size_t n, pd_effect *effect, pd_closed *closed)
+ * was short; NULL: none. Takes ownership of `effect` and `closed`, the memory for the report to the loop thread, and of
+ * the sets in `sets`. */
+static pd_param *run_batch(pd_steps *steps, size_t n, pd_effect *effect, pd_closed *closed, pd_counted **sets,
+                           uint64_t now_ns)
 {
     bool ran = run_steps(steps, n) == PD_OK;
     pd_param *starved = ran ? NULL : steps->batch.params[0];
@@ -300,7 +312,8 @@ static pd_param *run_batch(pd_steps *steps, size_t n, pd_effect *effect, pd_clos
     pd_params_convert(steps->batch.params, done, steps->config->threads);
     for (size_t i = 0; i < done; i++) pd_param_end_update(steps->batch.params[i]);
     pd_riders_stepped(steps, steps->batch.params, done);
-    for (size_t i = 0; i < done; i++) close_round(steps, steps->batch.params[i], &closed[i]);
+    for (size_t i = 0; i < done; i++) close_round(steps, steps->batch.params[i], &closed[i], now_ns);
+    name_sets(steps, steps->batch.params, closed, done, sets);
     effect->u.closed.at = closed;
     effect->u.closed.n = done;
     if (done > 0)
@@ -311,19 +324,34 @@ static pd_param *run_batch(pd_steps *steps, size_t n, pd_effect *effect, pd_clos
     return starved;
 }
 
-static void run(pd_steps *steps, double budget_ns, pd_param **out)
+/* Copies the fixed sets of the fragments, for a report. PD_NO_MEMORY: `sets` has none. */
+static int copy_sets(const pd_steps *steps, pd_counted **sets)
+{
+    bool all = true;
+
+    for (uint32_t f = 0; f < steps->n_fragments; f++) {
+        const pd_counted *set = steps->fragments[f].set;
+        sets[f] = set != NULL ? pd_counted_copy(set) : NULL;
+        all = all && (set == NULL || sets[f] != NULL);
+    }
+    for (uint32_t f = 0; !all && f < steps->n_fragments; f++) pd_counted_unref(sets[f]);
+    return all ? PD_OK : PD_NO_MEMORY;
+}
+
+static void run(pd_steps *steps, double budget_ns, pd_param **out, uint64_t now_ns)
 {
     pd_param *starved, *late;
     size_t n = take_batch(steps, budget_ns, &starved);
     pd_effect *effect = pd_effect_new(PD_EFF_CLOSED, (pd_ticket){ 0, 0 }, steps->number);
     pd_closed *closed = malloc((n + 1) * sizeof *closed);
+    pd_counted *sets[PD_MAX_FRAGMENTS];
 
-    if (effect == NULL || closed == NULL) {
+    if (effect == NULL || closed == NULL || copy_sets(steps, sets) != PD_OK) {
         if (n > 0) starved = steps->batch.params[0];
         for (size_t i = 0; i < n; i++) pd_steps_ready(steps, steps->batch.params[i], steps->batch.params[i]->stage);
         free(closed);
         pd_effect_free(effect);
-    } else if ((late = run_batch(steps, n, effect, closed)) != NULL) {
+    } else if ((late = run_batch(steps, n, effect, closed, sets, now_ns)) != NULL) {
         starved = late;
     }
     *out = starved;
@@ -381,6 +409,7 @@ void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns)
     pd_param *starved;
 
     steps->times.mark_ns = pd_steps_clock_ns(steps);
+    if (pd_fragments_look(steps, now_ns) != PD_OK) pause(steps, &steps->params[0], now_ns);
     budget_ns -= pd_chunks_sum(steps, &starved);
     if (starved != NULL) pause(steps, starved, now_ns);
     budget_ns -= pd_collect_work(steps, budget_ns, &starved);
@@ -388,7 +417,7 @@ void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns)
     pd_steps_spend(steps, PD_PHASE_SUM);
     budget_ns -= clip(steps, budget_ns);
     if (steps->queue.ready != NULL) {
-        run(steps, budget_ns, &starved);
+        run(steps, budget_ns, &starved, now_ns);
         if (starved != NULL) pause(steps, starved, now_ns);
     }
     pd_steps_spend(steps, PD_PHASE_STEP);
@@ -399,7 +428,7 @@ void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns)
 
 bool pd_steps_have_work(const pd_steps *steps)
 {
-    return pd_global_clip_runs(steps) || pd_chunks_have_work(steps) || pd_collect_has_work(steps) ||
+    return pd_fragments_have_work(steps) || pd_global_clip_runs(steps) || pd_chunks_have_work(steps) || pd_collect_has_work(steps) ||
            steps->queue.ready != NULL;
 }
 

@@ -1,0 +1,518 @@
+/* fragment.c - counts what each rank owes to a step, and fixes which ranks count in it. */
+#include "fragment.h"
+
+#include "contribute.h"
+#include "wal.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool is_of(const pd_fragment *fragment, const pd_param *param)
+{
+    return param->fragment == fragment;
+}
+
+/* ---- making fragments ---- */
+
+uint64_t pd_fragments_bytes(uint32_t ranks)
+{
+    return sizeof(pd_fragment) + ranks * (sizeof(pd_fragment_rank) + sizeof(double)) + 4 * pd_counted_bytes(ranks);
+}
+
+static int make(pd_steps *steps, pd_fragment *fragment)
+{
+    uint32_t ranks = steps->members.ranks;
+
+    fragment->ranks = calloc(ranks, sizeof *fragment->ranks);
+    fragment->damped = calloc(ranks, sizeof *fragment->damped);
+    if (fragment->ranks == NULL || fragment->damped == NULL) return PD_NO_MEMORY;
+    for (uint32_t r = 0; r < ranks; r++)
+        fragment->ranks[r] = (pd_fragment_rank){ .unit = r, .owed = UINT32_MAX };
+    fragment->expected = steps->members;
+    for (uint32_t i = 0; i < steps->n_params; i++) {
+        steps->params[i].fragment = fragment;
+        fragment->n_params++;
+    }
+    return PD_OK;
+}
+
+int pd_fragments_make(pd_steps *steps)
+{
+    steps->fragments = calloc(1, sizeof *steps->fragments);
+    if (steps->fragments == NULL) return PD_NO_MEMORY;
+    steps->n_fragments = 1;
+    if (make(steps, &steps->fragments[0]) != PD_OK) return PD_NO_MEMORY;
+    pd_fragments_resume(steps);
+    return PD_OK;
+}
+
+void pd_fragments_free(pd_steps *steps)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++) {
+        pd_fragment *fragment = &steps->fragments[i];
+        pd_counted_unref(fragment->set);
+        pd_counted_unref(fragment->next);
+        free(fragment->damped);
+        free(fragment->ranks);
+    }
+    free(steps->fragments);
+    steps->fragments = NULL;
+    steps->n_fragments = 0;
+}
+
+void pd_fragments_resume(pd_steps *steps)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++) {
+        pd_fragment *fragment = &steps->fragments[i];
+        fragment->fixed = UINT64_MAX;
+        for (uint32_t p = 0; p < steps->n_params; p++)
+            if (is_of(fragment, &steps->params[p]) && steps->params[p].saved.step < fragment->fixed)
+                fragment->fixed = steps->params[p].saved.step;
+        fragment->n_closed = fragment->n_params;
+        for (uint32_t r = 0; r < steps->members.ranks; r++) {
+            fragment->ranks[r].before = fragment->ranks[r].saved;
+            fragment->ranks[r].next = fragment->fixed + 1;
+        }
+    }
+}
+
+/* ---- contributions ---- */
+
+pd_filed pd_fragment_judge(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank, uint64_t step,
+                           uint64_t *decided)
+{
+    const pd_fragment_rank *r = &fragment->ranks[rank];
+    uint64_t collected = fragment->fixed + 1;
+
+    *decided = r->saved.counted;
+    if (step <= r->saved.last) return PD_FILED_COUNTED;
+    *decided = fragment->fixed;
+    if (step < collected && collected - step > steps->sets.staleness) return PD_FILED_LATE;
+    *decided = collected;
+    return PD_FILED_FOR;
+}
+
+pd_admit pd_param_admit(const pd_steps *steps, const pd_param *param, uint32_t rank, uint64_t step)
+{
+    const pd_fragment *fragment = param->fragment;
+    uint64_t decided;
+
+    if (step > param->saved.step + 1) return PD_ADMIT_EARLY;
+    if (!param->round.together) return step <= param->saved.step ? PD_ADMIT_DUPLICATE : PD_ADMIT_NEW;
+    switch (pd_fragment_judge(steps, fragment, rank, step, &decided)) {
+    case PD_FILED_COUNTED: return PD_ADMIT_DUPLICATE;
+    case PD_FILED_LATE: return PD_ADMIT_LATE;
+    case PD_FILED_FOR: break;
+    }
+    return fragment->ranks[rank].step == 0 || fragment->ranks[rank].step == step ? PD_ADMIT_NEW : PD_ADMIT_EARLY;
+}
+
+static void open_step(pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
+{
+    if (fragment->opened_ns > 0) return;
+    fragment->expected = steps->members;
+    fragment->opened_ns = now_ns > 0 ? now_ns : 1;
+    fragment->state = PD_FRAGMENT_OPEN;
+}
+
+void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t step, uint64_t now_ns)
+{
+    pd_fragment *fragment = param->fragment;
+    pd_fragment_rank *r = &fragment->ranks[rank];
+
+    assert(r->step == 0 || r->step == step);
+    open_step(steps, fragment, now_ns);
+    if (r->step == 0) {
+        r->step = r->next = step;
+        r->missing = r->owed;
+    }
+    assert(r->missing > 0);
+    if (--r->missing > 0) return;
+    r->whole_ns = now_ns;
+    fragment->look = true;
+}
+
+void pd_fragment_patience(pd_fragment *fragment, uint32_t rank, uint64_t patience_ns)
+{
+    fragment->ranks[rank].patience_ns = patience_ns;
+}
+
+static void release_slot(pd_steps *steps, pd_param *param, pd_chunk *chunk, uint32_t rank)
+{
+    pd_contribution *given = &chunk->contributions[rank];
+
+    if (given->state == PD_CONTRIBUTION_EMPTY || given->state == PD_CONTRIBUTION_OUTSIDE) return;
+    if (given->state == PD_CONTRIBUTION_HELD) pd_frame_let_go(steps, given->frame);
+    if (given->state == PD_CONTRIBUTION_SPILLED) pd_buffer_pool_give(param->buffers.spills, given->u.spill);
+    pd_round_take_back(&param->round, chunk, rank);
+}
+
+/* Releases what a rank has given to the step that is collected. */
+static void release(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
+{
+    if (fragment->ranks[rank].step == 0) return;
+    for (uint32_t i = 0; i < steps->n_params; i++) {
+        pd_param *param = &steps->params[i];
+        if (!is_of(fragment, param)) continue;
+        for (uint32_t c = 0; c < param->round.n_chunks; c++)
+            release_slot(steps, param, &param->round.chunks[c], rank);
+        pd_contribute_forget(steps, param, rank);
+    }
+    fragment->ranks[rank].step = fragment->ranks[rank].whole_ns = 0;
+}
+
+/* ---- units ---- */
+
+/* What is known of a unit, at the index of its lowest rank. */
+enum { THERE = 1, PARTIAL = 2, EXPECTED = 4, MEMBER = 8 };
+
+/* The units of a fragment, and how many of them there are. */
+typedef struct tally {
+    uint8_t unit[PD_MAX_WORLD];
+    uint32_t members, expected, expected_whole, whole;
+} tally;
+
+/* Returns whether the fragment waits for nothing of the rank. A rank without elements owes nothing. */
+static bool is_done(const pd_fragment *fragment, uint32_t rank)
+{
+    return pd_fragment_is_whole(fragment, rank) || fragment->ranks[rank].owed == 0;
+}
+
+static void look_at_rank(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank, tally *t)
+{
+    uint8_t *unit = &t->unit[fragment->ranks[rank].unit];
+    bool member = pd_rank_set_has(&steps->members, rank), expected = pd_rank_set_has(&fragment->expected, rank);
+
+    if (member) *unit |= MEMBER;
+    if (expected) *unit |= EXPECTED;
+    if (fragment->ranks[rank].step > 0) *unit |= THERE;
+    if ((member || expected || fragment->ranks[rank].step > 0) && !is_done(fragment, rank)) *unit |= PARTIAL;
+}
+
+static void count_units(const pd_steps *steps, const pd_fragment *fragment, tally *t)
+{
+    memset(t, 0, sizeof *t);
+    for (uint32_t r = 0; r < steps->members.ranks; r++) look_at_rank(steps, fragment, r, t);
+    for (uint32_t r = 0; r < steps->members.ranks; r++) {
+        bool whole = (t->unit[r] & (THERE | PARTIAL)) == THERE;
+        t->members += (t->unit[r] & MEMBER) != 0;
+        t->whole += whole;
+        t->expected += (t->unit[r] & EXPECTED) != 0;
+        t->expected_whole += (t->unit[r] & EXPECTED) != 0 && whole;
+    }
+}
+
+/* Returns whether the rank counts if the set is fixed now. */
+static bool counts_now(const pd_fragment *fragment, uint32_t rank, const tally *t)
+{
+    return pd_fragment_is_whole(fragment, rank) && (t->unit[fragment->ranks[rank].unit] & PARTIAL) == 0;
+}
+
+uint32_t pd_fragment_expected(const pd_fragment *fragment, uint32_t *whole)
+{
+    uint32_t n = 0;
+
+    *whole = 0;
+    for (uint32_t r = 0; r < fragment->expected.ranks; r++) {
+        bool leads = fragment->ranks[r].unit == r && pd_rank_set_has(&fragment->expected, r), done = true;
+        if (!leads) continue;
+        n++;
+        for (uint32_t k = r; k < fragment->expected.ranks && done; k++)
+            if (fragment->ranks[k].unit == r && pd_rank_set_has(&fragment->expected, k)) done = is_done(fragment, k);
+        *whole += done;
+    }
+    return n;
+}
+
+uint32_t pd_fragment_quorum(const pd_steps *steps, const pd_fragment *fragment)
+{
+    uint32_t whole;
+
+    return least(steps->sets.quorum, pd_fragment_expected(fragment, &whole));
+}
+
+char *pd_fragment_missing(const pd_fragment *fragment, char *text, size_t size)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (uint32_t r = 0; fragment->opened_ns > 0 && r < fragment->expected.ranks; r++) {
+        if (!pd_rank_set_has(&fragment->expected, r) || is_done(fragment, r)) continue;
+        if (used + 16 > size) {
+            snprintf(text + used, size - used, ",...");
+            break;
+        }
+        used += (size_t)snprintf(text + used, size - used, "%s%u", used > 0 ? "," : "", r);
+    }
+    return text;
+}
+
+/* ---- members ---- */
+
+void pd_fragments_declared(pd_steps *steps, uint32_t rank)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++) {
+        pd_fragment *fragment = &steps->fragments[i];
+        uint32_t owed = 0;
+        for (uint32_t p = 0; p < steps->n_params; p++)
+            if (is_of(fragment, &steps->params[p])) owed += pd_round_count_chunks(&steps->params[p].round, rank);
+        fragment->ranks[rank].owed = owed;
+        fragment->look = true;
+    }
+}
+
+void pd_fragments_join(pd_steps *steps, uint32_t rank, uint32_t unit)
+{
+    pd_rank_set_add(&steps->members, rank);
+    for (uint32_t i = 0; i < steps->n_fragments; i++) {
+        steps->fragments[i].ranks[rank].unit = unit;
+        steps->fragments[i].ranks[rank].next = steps->fragments[i].fixed + 1;
+        steps->fragments[i].look = true;
+    }
+}
+
+/* Takes a unit out of the step that is collected. `whole`: all its ranks are whole, so they stay in the step. */
+static void take_out(pd_steps *steps, pd_fragment *fragment, uint32_t unit, bool whole)
+{
+    for (uint32_t r = unit; r < steps->members.ranks; r++) {
+        if (fragment->ranks[r].unit != unit) continue;
+        pd_rank_set_remove(&fragment->expected, r);
+        if (!whole) release(steps, fragment, r);
+    }
+    if (fragment->expected.n == 0) fragment->expected = steps->members;
+    fragment->look = true;
+}
+
+void pd_fragments_remove(pd_steps *steps, uint32_t unit)
+{
+    tally t;
+
+    for (uint32_t i = 0; i < steps->n_fragments; i++) {
+        count_units(steps, &steps->fragments[i], &t);
+        for (uint32_t r = unit; r < steps->members.ranks; r++)
+            if (steps->fragments[i].ranks[r].unit == unit) pd_rank_set_remove(&steps->members, r);
+        take_out(steps, &steps->fragments[i], unit, (t.unit[unit] & (THERE | PARTIAL)) == THERE);
+    }
+}
+
+/* ---- sets ---- */
+
+/* Returns whether all ranks of a set that was decided before a restart are whole, with contributions as old as then. */
+static bool has_come(const pd_fragment *fragment, const pd_counted *recorded)
+{
+    for (uint32_t r = 0; r < recorded->ranks; r++)
+        if (pd_counted_has(recorded, r) &&
+            (!pd_fragment_is_whole(fragment, r) ||
+             fragment->ranks[r].step + pd_counted_age(recorded, r) != fragment->fixed + 1))
+            return false;
+    return true;
+}
+
+/* Returns whether the contribution of an expected rank, which is not whole, would be too old for the step after the
+ * one that is collected. */
+static bool would_be_stale(const pd_steps *steps, const pd_fragment *fragment)
+{
+    for (uint32_t r = 0; r < steps->members.ranks; r++)
+        if (pd_rank_set_has(&fragment->expected, r) && !is_done(fragment, r) &&
+            fragment->fixed + 2 > fragment->ranks[r].next &&
+            fragment->fixed + 2 - fragment->ranks[r].next > steps->sets.staleness)
+            return true;
+    return false;
+}
+
+/* Returns the time at which the patience of the whole ranks is used up, so that new weights still reach them in time.
+ * *hasty becomes the rank whose patience ends first. */
+static uint64_t end_of_patience(const pd_fragment *fragment, uint64_t now_ns, uint32_t *hasty)
+{
+    uint64_t end = UINT64_MAX;
+
+    for (uint32_t r = 0; r < fragment->expected.ranks; r++) {
+        const pd_fragment_rank *rank = &fragment->ranks[r];
+        uint64_t own = rank->whole_ns + rank->patience_ns / 10 * 9;
+        if (!pd_fragment_is_whole(fragment, r) || own >= end) continue;
+        end = own;
+        *hasty = r;
+    }
+    if (end == UINT64_MAX || end < now_ns + fragment->work_ns) return now_ns;
+    return end - fragment->work_ns;
+}
+
+/* Returns the time at which the last of the whole ranks became whole. */
+static uint64_t last_whole(const pd_fragment *fragment)
+{
+    uint64_t last = 0;
+
+    for (uint32_t r = 0; r < fragment->expected.ranks; r++)
+        if (fragment->ranks[r].whole_ns > last) last = fragment->ranks[r].whole_ns;
+    return last;
+}
+
+/* Begins to wait for further ranks, since a quorum is whole. */
+static void begin_grace(const pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
+{
+    fragment->state = PD_FRAGMENT_GRACE;
+    if (steps->sets.grace_ns == UINT64_MAX)
+        fragment->deadline_ns = end_of_patience(fragment, now_ns, &fragment->hasty);
+    else
+        fragment->deadline_ns = last_whole(fragment) + steps->sets.grace_ns;
+}
+
+/* Returns whether the set of the next step can be fixed now. */
+static bool may_fix(const pd_steps *steps, pd_fragment *fragment, const tally *t, const pd_counted *recorded,
+                    uint64_t now_ns)
+{
+    if (fragment->n_closed < fragment->n_params || t->whole == 0) return false;
+    if (recorded != NULL) return has_come(fragment, recorded);
+    if (t->members < steps->sets.least || (steps->sets.waits && would_be_stale(steps, fragment))) return false;
+    if (t->expected_whole == t->expected) return true;
+    if (t->expected_whole < least(steps->sets.quorum, t->expected)) {
+        fragment->state = PD_FRAGMENT_OPEN;
+        return false;
+    }
+    if (fragment->state != PD_FRAGMENT_GRACE) begin_grace(steps, fragment, now_ns);
+    return now_ns >= fragment->deadline_ns;
+}
+
+/* Notes that the rank counts in the step that has just been fixed. */
+static void count_in(const pd_steps *steps, pd_fragment *fragment, uint32_t rank)
+{
+    pd_fragment_rank *r = &fragment->ranks[rank];
+    uint64_t age = fragment->fixed - r->step;
+
+    pd_counted_add(fragment->set, rank, (uint32_t)age);
+    fragment->damped[rank] = pd_set_rule_damp(&steps->sets, age);
+    fragment->damps |= fragment->damped[rank] != 1;
+    r->saved = (pd_fragment_rank_saved){ .last = r->step, .counted = fragment->fixed };
+    r->counts.counted++;
+    r->counts.ages += age;
+    r->next = fragment->fixed + 1;
+    r->step = r->whole_ns = 0;
+}
+
+/* Keeps the contributions of a rank that does not count in the step that has just been fixed, or releases them if they
+ * would be too old for the next one. */
+static void leave_out(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
+{
+    pd_fragment_rank *r = &fragment->ranks[rank];
+
+    if (r->step == 0) return;
+    if (fragment->fixed + 1 - r->step <= steps->sets.staleness) {
+        pd_counted_keep(fragment->set, rank);
+        return;
+    }
+    release(steps, fragment, rank);
+    r->counts.late++;
+    r->next = fragment->fixed + 1;
+}
+
+/* Lets the rounds of all parameters go on with the ranks of the set. */
+static void settle_rounds(pd_steps *steps, pd_fragment *fragment)
+{
+    for (uint32_t i = 0; i < steps->n_params; i++) {
+        pd_param *param = &steps->params[i];
+        if (!is_of(fragment, param)) continue;
+        param->round.fixed = true;
+        param->round.set = fragment->set;
+        param->round.damped = fragment->damps ? fragment->damped : NULL;
+        pd_contribute_fixed(steps, param);
+    }
+}
+
+static void end_collecting(pd_fragment *fragment)
+{
+    fragment->opened_ns = fragment->deadline_ns = 0;
+    fragment->state = PD_FRAGMENT_IDLE;
+}
+
+/* Opens the next step if contributions to it are there already. */
+static void open_kept(pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
+{
+    for (uint32_t r = 0; r < steps->members.ranks; r++)
+        if (fragment->ranks[r].step > 0) open_step(steps, fragment, now_ns);
+}
+
+static void fix(pd_steps *steps, pd_fragment *fragment, const tally *t, const pd_counted *recorded, uint64_t now_ns)
+{
+    fragment->fixed++;
+    fragment->n_closed = 0;
+    fragment->fixed_ns = now_ns;
+    fragment->set = fragment->next;
+    fragment->next = NULL;
+    fragment->damps = false;
+    for (uint32_t r = 0; r < steps->members.ranks; r++) {
+        fragment->ranks[r].before = fragment->ranks[r].saved;
+        if (recorded != NULL ? pd_counted_has(recorded, r) : counts_now(fragment, r, t))
+            count_in(steps, fragment, r);
+    }
+    for (uint32_t r = 0; r < steps->members.ranks; r++)
+        if (!pd_counted_has(fragment->set, r)) leave_out(steps, fragment, r);
+    end_collecting(fragment);
+    pd_wal_fixed(steps, fragment, fragment->set);
+    settle_rounds(steps, fragment);
+    open_kept(steps, fragment, now_ns);
+}
+
+static int look(pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
+{
+    const pd_counted *recorded = pd_wal_recorded_set(steps, fragment, fragment->fixed + 1);
+    tally t;
+
+    if (fragment->next == NULL && (fragment->next = pd_counted_new(steps->members.ranks)) == NULL) return PD_NO_MEMORY;
+    fragment->look = false;
+    count_units(steps, fragment, &t);
+    if (may_fix(steps, fragment, &t, recorded, now_ns)) fix(steps, fragment, &t, recorded, now_ns);
+    return PD_OK;
+}
+
+int pd_fragments_look(pd_steps *steps, uint64_t now_ns)
+{
+    int rc = PD_OK;
+
+    for (uint32_t i = 0; rc == PD_OK && i < steps->n_fragments; i++)
+        if (steps->fragments[i].look && steps->sets.open) rc = look(steps, &steps->fragments[i], now_ns);
+    return rc;
+}
+
+bool pd_fragments_have_work(const pd_steps *steps)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++)
+        if (steps->fragments[i].look && steps->sets.open) return true;
+    return false;
+}
+
+uint64_t pd_fragments_next(const pd_steps *steps)
+{
+    uint64_t at = UINT64_MAX;
+
+    for (uint32_t i = 0; i < steps->n_fragments; i++)
+        if (steps->fragments[i].state == PD_FRAGMENT_GRACE && steps->fragments[i].deadline_ns < at)
+            at = steps->fragments[i].deadline_ns;
+    return at;
+}
+
+void pd_fragments_tick(pd_steps *steps, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++)
+        if (steps->fragments[i].state == PD_FRAGMENT_GRACE && steps->fragments[i].deadline_ns <= now_ns)
+            steps->fragments[i].look = true;
+}
+
+void pd_fragment_closed(pd_steps *steps, pd_param *param, uint64_t now_ns)
+{
+    pd_fragment *fragment = param->fragment;
+    uint64_t took = now_ns - fragment->fixed_ns;
+
+    if (!steps->sets.open || ++fragment->n_closed < fragment->n_params) return;
+    for (uint32_t r = 0; r < steps->members.ranks; r++) fragment->ranks[r].before = fragment->ranks[r].saved;
+    pd_counted_unref(fragment->set);
+    fragment->set = NULL;
+    fragment->work_ns = fragment->work_ns > 0 ? (fragment->work_ns + took) / 2 : took;
+    fragment->look = true;
+}

@@ -1,0 +1,178 @@
+/* Tests which ranks count in a step: quorum, grace, late contributions, and kept ones. */
+#include "test.h"
+#include "fragment.h"
+#include "rig.h"
+#include "store_inside.h"
+
+enum { WORLD = 3, CONN = 10, N = 100 };
+
+static void start(rig *r, const char *options)
+{
+    static const int64_t sizes[] = { N };
+    pd_store_config config = rig_config();
+
+    rig_new(r, &config);
+    r->job = rig_start(r, "job", WORLD, CONN, sizes, 1, options, "* sgd lr=1");
+    rig_work(r);
+}
+
+static int push(rig *r, uint32_t rank, uint64_t step)
+{
+    float g[N];
+
+    for (int i = 0; i < N; i++) g[i] = (float)(rank + 1);
+    return rig_push(r, r->job, rank, CONN + rank, step, 0, g, N);
+}
+
+static double weight(rig *r)
+{
+    return (double)rig_weights(r, r->job, 0)[0];
+}
+
+static uint64_t step_of(rig *r)
+{
+    return rig_versions(r, r->job, 0)->step;
+}
+
+static void check_moved(rig *r, double before, double by)
+{
+    double moved = before - weight(r);
+
+    if (moved < by - 1e-3 || moved > by + 1e-3) fail_msg("the weights move by %g, not %g", moved, by);
+}
+
+static void check_that_two_are_enough(const char *options, double expected)
+{
+    double before;
+    rig r;
+
+    start(&r, options);
+    before = weight(&r);
+    assert_int_equal(push(&r, 0, 1), PD_OK);
+    assert_int_equal(push(&r, 2, 1), PD_OK);
+    rig_work(&r);
+    assert_int_equal(step_of(&r), 0); /* two contributions are there, but the grace is not over */
+    rig_sleep(&r, 2);
+    rig_work(&r);
+    assert_int_equal(step_of(&r), 1);
+    assert_int_equal(r.timed_out, 0);
+    check_moved(&r, before, expected);
+    rig_free(&r);
+}
+
+TEST(a_quorum_takes_the_step_when_its_grace_is_over)
+{
+    check_that_two_are_enough("rounds=quorum quorum=2 grace=1s", 2); /* the mean of ranks 0 and 2 */
+    check_that_two_are_enough("rounds=quorum quorum=2 grace=1s aggregate=median", 2);
+    check_that_two_are_enough("rounds=quorum quorum=2 grace=1s aggregate=adasum_vdot adasum_fold=yes", 2);
+}
+
+TEST(without_a_grace_a_quorum_takes_the_step_at_once)
+{
+    rig r;
+
+    start(&r, "rounds=quorum quorum=2");
+    push(&r, 1, 1);
+    rig_work(&r);
+    assert_int_equal(step_of(&r), 0);
+    push(&r, 2, 1);
+    rig_work(&r);
+    assert_int_equal(step_of(&r), 1);
+    rig_free(&r);
+}
+
+TEST(less_than_a_quorum_is_reported_as_ever)
+{
+    rig r;
+
+    start(&r, "rounds=quorum quorum=2 step_timeout=1s");
+    assert_int_equal(push(&r, 1, 1), PD_OK);
+    rig_sleep(&r, 2);
+    assert_int_equal(r.timed_out, 1);
+    assert_int_equal(step_of(&r), 0);
+    rig_free(&r);
+}
+
+TEST(a_late_push_changes_nothing)
+{
+    double before;
+    rig r;
+
+    start(&r, "rounds=quorum quorum=2");
+    push(&r, 0, 1);
+    push(&r, 2, 1);
+    rig_work(&r);
+    before = weight(&r);
+    assert_int_equal(push(&r, 1, 1), PD_OK);
+    rig_work(&r);
+    assert_int_equal(step_of(&r), 1);
+    check_moved(&r, before, 0);
+    assert_int_equal(push(&r, 1, 2), PD_OK);
+    assert_int_equal(push(&r, 0, 2), PD_OK);
+    rig_work(&r);
+    check_moved(&r, before, 1.5);
+    rig_free(&r);
+}
+
+TEST(a_late_push_counts_in_a_later_step_if_it_is_not_too_old)
+{
+    double before;
+    rig r;
+
+    start(&r, "rounds=quorum quorum=2 staleness=1");
+    push(&r, 0, 1);
+    push(&r, 2, 1);
+    rig_work(&r);
+    before = weight(&r);
+    assert_int_equal(push(&r, 1, 1), PD_OK);
+    rig_work(&r);
+    assert_int_equal(step_of(&r), 1);
+    push(&r, 0, 2);
+    rig_work(&r);
+    assert_int_equal(step_of(&r), 2);
+    check_moved(&r, before, 1.5); /* ranks 0 and 1 */
+    assert_int_equal(inside_job(r.store, r.job)->steps.fragments[0].ranks[1].counts.ages, 1);
+    rig_free(&r);
+}
+
+TEST(what_is_too_old_even_for_the_next_step_does_not_count)
+{
+    double before;
+    rig r;
+
+    start(&r, "rounds=quorum quorum=2 staleness=1");
+    for (uint64_t step = 1; step <= 2; step++) {
+        push(&r, 0, step);
+        push(&r, 2, step);
+        rig_work(&r);
+    }
+    before = weight(&r);
+    assert_int_equal(push(&r, 1, 1), PD_OK);
+    push(&r, 0, 3);
+    rig_work(&r);
+    assert_int_equal(step_of(&r), 2);
+    push(&r, 2, 3);
+    rig_work(&r);
+    check_moved(&r, before, 2); /* ranks 0 and 2 */
+    rig_free(&r);
+}
+
+TEST(every_contribution_is_a_step_in_async_rounds)
+{
+    double before;
+    rig r;
+
+    start(&r, "rounds=async damping=none");
+    before = weight(&r);
+    push(&r, 0, 1);
+    rig_work(&r);
+    push(&r, 1, 1);
+    rig_work(&r);
+    push(&r, 0, 2);
+    rig_work(&r);
+    push(&r, 2, 1);
+    rig_work(&r);
+    assert_int_equal(step_of(&r), 4);
+    check_moved(&r, before, 1 + 2 + 1 + 3);
+    rig_free(&r);
+}
