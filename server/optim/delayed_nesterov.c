@@ -14,6 +14,10 @@
  * Each product, sum and quotient is rounded to float32, in the order written, from the left to the right. So is the
  * arithmetic of factors that are the same for all weights: the other optimizers compute such factors in double.
  *
+ * The default rate is for the default period of 1, which means Nesterov momentum in each step. It is a tenth of
+ * DiLoCo's 0.7, as the asyncdiloco notebook has it for plain asynchronous merges. If the period is the number of
+ * workers, DiLoCo's rate keeps its meaning, since each gradient is divided by the period.
+ *
  * The period cannot change while a job runs, since a would then be a sum over another number of steps than N. */
 #include "first_order.h"
 
