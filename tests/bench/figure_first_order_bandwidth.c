@@ -24,7 +24,7 @@ static const struct {
     { "rmsprop", NULL, NULL, 0 },    { "rmsprop", "momentum", "0.9", 0 }, { "rmsprop", "centered", "yes", 0 },
     { "nadam", NULL, NULL, 0 },      { "radam", NULL, NULL, 0 },          { "adamax", NULL, NULL, 0 },
     { "adadelta", NULL, NULL, 0 },   { "rprop", NULL, NULL, 0 },          { "asgd", "t0", "0", 0 },
-    { "lamb", NULL, NULL, 3 },       { "lion", NULL, NULL, 0 },
+    { "lamb", NULL, NULL, 3 },       { "lion", NULL, NULL, 0 },           { "delayed_nesterov", NULL, NULL, 0 },
 };
 
 static int streams(const pd_optim *optim, int read_again)

@@ -70,6 +70,7 @@ void assert_fails_without_memory(const tracefile *file)
 
 static test_daemon *server;
 static replayed_state state_wanted;
+static bool bits_wanted; /* no number may differ from the recorded one */
 
 /* Replays a recorded file with the optimizer library and checks the result. Returns true if the file is a training
  * run, which a daemon can replay, too. Returns false if it has cases of a single routine. */
@@ -89,6 +90,9 @@ static bool play(const char *path, const pd_replay_options *options)
                  result.name, result.verdict.error, result.n > 0 ? result.params[result.verdict.param] : "?",
                  (int)result.verdict.step, result.tolerance, result.state.error, result.state.worst,
                  result.state.tolerance, result.why.text);
+    if (bits_wanted && (result.verdict.error > 0 || result.state.error > 0))
+        fail_msg("%s: weights differ by %.3g after step %d, state by %.3g in %s", result.name, result.verdict.error,
+                 (int)result.verdict.step, result.state.error, result.state.worst);
     assert_true(result.verdict.compared > 0 &&
                 (result.cases || result.state.compared > 0 || !options->state || state_wanted != REPLAYED_STATE));
     print_message("%d comparisons, largest error %.2e, tolerance %.2e; %d of state, %.2e, tolerance %.2e\n",
@@ -122,4 +126,10 @@ int replayed_folder(const char *system, replayed_state state)
 {
     state_wanted = state;
     return golden_folder(system, agrees_with_upstream, start_server, stop_server);
+}
+
+int replayed_folder_exactly(const char *system)
+{
+    bits_wanted = true;
+    return replayed_folder(system, REPLAYED_STATE);
 }

@@ -30,5 +30,7 @@ typedef enum replayed_state { REPLAYED_NO_STATE, REPLAYED_STATE, REPLAYED_STATE_
  * differ from the recorded ones by pd_trace.tolerance, and recorded state by the tolerances of replay_state.h. Traces
  * that record a defect of upstream's or no run are skipped, and the reason is printed. */
 int replayed_folder(const char *system, replayed_state state);
+/* Does the same for a system whose runs record state, but no number may differ from the recorded one. */
+int replayed_folder_exactly(const char *system);
 
 #endif

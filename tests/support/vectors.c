@@ -4,7 +4,8 @@
 #include "test.h"
 
 const char *const vectors_rows[VECTORS_ROWS] = {
-    "adam", "adamw", "adagrad", "rmsprop", "nadam", "radam", "adamax", "adadelta", "rprop", "asgd", "lamb", "lion",
+    "adam", "adamw", "adagrad", "rmsprop",          "nadam", "radam", "adamax", "adadelta", "rprop",
+    "asgd", "lamb",  "lion",    "delayed_nesterov",
 };
 
 pd_hypers vectors_hypers(const char *row, const char *const *options)

@@ -297,6 +297,7 @@ static void check_all(course p)
         snprintf(rule, sizeof rule, "* %s%s", pd_optimizer_name(*row),
                  strcmp(pd_optimizer_name(*row), "adafactor") == 0          ? " learning_rate=0.01"
                  : strcmp(pd_optimizer_name(*row), "scalable_shampoo") == 0 ? " root_delay=0"
+                 : strcmp(pd_optimizer_name(*row), "delayed_nesterov") == 0 ? " period=4"
                                                                             : "");
         p.rules = rule;
         check(&p);
@@ -329,6 +330,12 @@ TEST(a_job_goes_on_from_every_step)
 
     for (int before = 1; before < STEPS; before++)
         check(&(course){ .rules = rules[before % 3], .absent = before % 2 > 0, .skipped = true, .before = before });
+}
+
+TEST(a_period_goes_on_from_each_of_its_steps)
+{
+    for (int before = 1; before <= 5; before++)
+        check(&(course){ .rules = "* delayed_nesterov lr=0.7 period=4 spread=0.1", .before = before });
 }
 
 TEST(momentum_averages_and_factors_go_on)

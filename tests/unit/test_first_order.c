@@ -335,7 +335,7 @@ TEST(nadam_can_count_mu_twice_as_old_releases_do)
     pd_model_free(model);
 }
 
-TEST(defaults_equal_torchs)
+TEST(defaults_equal_upstreams)
 {
     static const struct {
         const char *row, *name;
@@ -385,6 +385,10 @@ TEST(defaults_equal_torchs)
         { "lion", "betas[0]", 0.9 },
         { "lion", "betas[1]", 0.99 },
         { "lion", "weight_decay", 0 },
+        { "delayed_nesterov", "lr", 0.07 },
+        { "delayed_nesterov", "momentum", 0.9 },
+        { "delayed_nesterov", "period", 1 },
+        { "delayed_nesterov", "spread", 0 },
     };
 
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
@@ -415,6 +419,7 @@ TEST(state_is_what_the_options_need)
         { "asgd", NULL, { "ax" }, N + 2 },
         { "lamb", NULL, { "exp_avg", "exp_avg_sq" }, 2 * N },
         { "lion", NULL, { "exp_avg" }, N },
+        { "delayed_nesterov", NULL, { "grad_sum", "momentum_buffer" }, 2 * N },
     };
     static const int64_t n = N;
     float at[N];
@@ -429,7 +434,7 @@ TEST(state_is_what_the_options_need)
     }
 }
 
-TEST(values_that_torch_refuses_are_refused_by_name)
+TEST(values_outside_of_a_range_are_refused_by_name)
 {
     static const struct {
         const char *row, *name, *bad;
@@ -454,6 +459,11 @@ TEST(values_that_torch_refuses_are_refused_by_name)
         { "asgd", "lr", "-1" },
         { "lamb", "betas", "0.9,1" },
         { "lion", "betas", "1,0.9" },
+        { "delayed_nesterov", "momentum", "-0.1" },
+        { "delayed_nesterov", "period", "0" },
+        { "delayed_nesterov", "period", "16777217" },
+        { "delayed_nesterov", "spread", "-0.1" },
+        { "delayed_nesterov", "spread", "1.1" },
     };
 
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {

@@ -183,10 +183,23 @@ static void lion_twin(const pd_hypers *h, twin *t, const float *gradient)
     }
 }
 
+static void delayed_nesterov_twin(const pd_hypers *h, twin *t, const float *gradient)
+{
+    const double mu = of(h, "momentum"), n = of(h, "period"), c = of(h, "spread");
+    const bool last = t->count % (int)n == 0;
+
+    for (int i = 0; i < N; i++) {
+        double g = pulled(h, t, i, gradient[i]);
+        t->a[i] += g;
+        if (last) t->b[i] = mu * t->b[i] + t->a[i] / n, t->a[i] = 0;
+        t->w[i] -= of(h, "lr") * ((last ? 1 - c * n + c : c) * mu * t->b[i] + g / n);
+    }
+}
+
 typedef void twin_step(const pd_hypers *h, twin *t, const float *gradient);
-static twin_step *const twins[VECTORS_ROWS] = { adam_twin,  adam_twin,  adagrad_twin, rmsprop_twin,
-                                                nadam_twin, radam_twin, adamax_twin,  adadelta_twin,
-                                                rprop_twin, asgd_twin,  lamb_twin,    lion_twin };
+static twin_step *const twins[VECTORS_ROWS] = { adam_twin,  adam_twin,   adagrad_twin,         rmsprop_twin, nadam_twin,
+                                                radam_twin, adamax_twin, adadelta_twin,        rprop_twin,   asgd_twin,
+                                                lamb_twin,  lion_twin,   delayed_nesterov_twin };
 
 /* Checks that the optimizer's weights equal the definition's after each step, to a few bits of float32. In the
  * second half of the steps, the options are `later`. */
@@ -272,4 +285,6 @@ TEST(each_option_follows_the_definition)
                            OPTIONS("always_adapt", "yes"));
     follows_the_definition("lamb", OPTIONS("grad_averaging", "no", "trust_clip", "yes", "eps", "0.1"),
                            OPTIONS("trust_clip", "no"));
+    follows_the_definition("delayed_nesterov", OPTIONS("period", "3", "spread", "0.2"),
+                           OPTIONS("momentum", "0.5", "spread", "0.1"));
 }

@@ -81,6 +81,7 @@ TEST(every_optimizer_goes_on_with_the_same_bits)
         if (strcmp(pd_optimizer_name(*row), "scalable_shampoo") == 0)
             strcat(rule, " root_delay=1"); /* with the default root_delay, the bits would depend on timing */
         if (strcmp(pd_optimizer_name(*row), "adafactor") == 0) strcat(rule, " learning_rate=0.01");
+        if (strcmp(pd_optimizer_name(*row), "delayed_nesterov") == 0) strcat(rule, " period=4 spread=0.1");
         check(&(course){ .rules = rule }, (uint64_t)(row - pd_optimizer_table));
     }
 }

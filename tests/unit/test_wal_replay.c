@@ -119,6 +119,7 @@ TEST(every_optimizer_repeats_its_steps_with_the_same_bits)
         snprintf(rule, sizeof rule, "* %s", pd_optimizer_name(*row));
         if (strcmp(pd_optimizer_name(*row), "scalable_shampoo") == 0) strcat(rule, " root_delay=1");
         if (strcmp(pd_optimizer_name(*row), "adafactor") == 0) strcat(rule, " learning_rate=0.01");
+        if (strcmp(pd_optimizer_name(*row), "delayed_nesterov") == 0) strcat(rule, " period=4 spread=0.1");
         check(&(course){ .options = LOG, .rules = rule }, false, (uint64_t)(row - pd_optimizer_table));
     }
 }
