@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .local_daemon import Local as Local
     from .local_daemon import local as local
     from .param import Param as Param
+    from .sampler import StepSampler as StepSampler
     from .ticket import LATE as LATE
     from .ticket import NO_GRADIENT as NO_GRADIENT
     from .ticket import NONE as NONE
@@ -64,6 +65,7 @@ _MODULES = {
     "facts": ["Stats", "Welcome"],
     "local_daemon": ["Local", "local"],
     "param": ["Param"],
+    "sampler": ["StepSampler"],
     "ticket": ["Ticket", "Result", "NONE", "STEPPED", "SKIPPED", "NO_GRADIENT", "REFUSED", "LATE"],
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
