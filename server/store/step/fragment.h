@@ -2,8 +2,8 @@
  * contributions count in it.
  *
  * Step thread. All parameters of a job are in fragment 0. If the job's sets are not open (pd_set_rule.open), every
- * rank counts in every step, rounds are complete by themselves, and a fragment only says so. Otherwise nothing of a step
- * is summed before its set is fixed:
+ * rank counts in every step, rounds are complete by themselves, and a fragment only says so. Otherwise nothing of a
+ * step is summed before its set is fixed:
  *
  *     open   the first contribution to a step opens it: the ranks that are members then are expected
  *     whole  a rank is whole when each chunk that it owes has come, or was reported absent. A group of ranks (a unit)
