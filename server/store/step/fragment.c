@@ -140,6 +140,14 @@ void pd_fragments_join(pd_steps *steps, uint32_t rank, uint32_t unit)
     }
 }
 
+void pd_fragments_restart(pd_steps *steps, uint32_t rank)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++) {
+        release(steps, &steps->fragments[i], rank);
+        steps->fragments[i].ranks[rank].next = steps->fragments[i].fixed + 1;
+    }
+}
+
 /* Takes a unit out of the step that is collected. `whole`: all its ranks are whole, so they stay in the step. */
 static void take_out(pd_steps *steps, pd_fragment *fragment, uint32_t unit, bool whole)
 {
