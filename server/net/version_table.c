@@ -374,6 +374,25 @@ static void wait_on(const entry *e, pd_wait *wait)
         wait->step++;
 }
 
+/* Returns the last step that some parameter of the job has closed, or `step` if that is later. */
+static uint64_t last_closed(const job *j, uint64_t step)
+{
+    for (size_t i = 0; i < j->params; i++)
+        if (j->at[i]->closed > step) step = j->at[i]->closed;
+    return step;
+}
+
+/* Lets a request also wait until all other parameters of the job have closed its step. */
+static void await_rest(job *j, pd_wait *wait)
+{
+    wait->all = true;
+    wait->open++;
+    wait->rest.wait = wait;
+    link_in(&j->rest, &wait->rest);
+}
+
+/* A push that does not count any more is answered when all parameters have closed the last step that one of them has
+ * closed. So all its answers name one step, and its worker may push for the next one. */
 void pd_version_table_filed(pd_version_table *versions, uint32_t number, pd_wait *wait, pd_filed filed, uint64_t step)
 {
     job *j = find(versions, number);
@@ -381,8 +400,9 @@ void pd_version_table_filed(pd_version_table *versions, uint32_t number, pd_wait
     if (j == NULL || !wait->unfiled) return;
     wait->unfiled = false;
     wait->filed = filed;
-    wait->step = step;
-    if (wait->all && all_closed(j, step)) {
+    wait->step = filed == PD_FILED_FOR ? step : last_closed(j, step);
+    if (filed != PD_FILED_FOR && !wait->all) await_rest(j, wait);
+    if (wait->all && all_closed(j, wait->step)) {
         link_out(&wait->rest);
         answer_rest(&wait->rest);
     }
