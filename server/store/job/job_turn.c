@@ -103,7 +103,7 @@ void pd_job_release(pd_job *job, const pd_error *err)
     pd_barriers_refuse(job, err);
     pd_import_release(job, err);
     pd_export_release(job, err);
-    job->steps.chunks.complete = job->steps.chunks.partial = job->steps.chunks.full = job->steps.chunks.loose = NULL;
+    job->steps.chunks.ready = job->steps.chunks.waiting = NULL;
     job->steps.queue.waiting = job->steps.queue.ready = job->steps.queue.stopped = NULL;
     pd_wal_end_steps(&job->steps);
     job->steps.queue.n_open = 0;

@@ -123,10 +123,8 @@ typedef struct pd_contribution {
 /* The queue that a chunk is in: a member of pd_chunk_queues (step/steps.h); NOWHERE: in none. */
 typedef enum pd_chunk_list {
     PD_CHUNK_NOWHERE,
-    PD_CHUNK_PARTIAL,
-    PD_CHUNK_COMPLETE,
-    PD_CHUNK_LOOSE,
-    PD_CHUNK_FULL
+    PD_CHUNK_WAITING,
+    PD_CHUNK_READY
 } pd_chunk_list;
 
 /* One chunk of a parameter, with what the ranks have contributed to it in the present round. */

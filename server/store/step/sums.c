@@ -1,7 +1,7 @@
-/* sums.c - queues chunks whose contributions can be summed, plans their sums in units that one thread computes, and
- * computes them. */
+/* sums.c - plans the sums of chunks in units that one thread computes, and computes them. */
 #include "sums.h"
 
+#include "chunk_queues.h"
 #include "grow.h"
 #include "kernels.h"
 #include "step_group.h"
@@ -247,31 +247,6 @@ void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how)
     if (lacks_weight(round, chunk, how)) round->weightless = true;
 }
 
-void pd_chunk_list_to_sum(pd_steps *steps, pd_chunk *chunk, bool complete)
-{
-    if (complete) {
-        if (chunk->list == PD_CHUNK_PARTIAL) DL_DELETE(steps->chunks.partial, chunk);
-        DL_APPEND(steps->chunks.complete, chunk);
-        chunk->list = PD_CHUNK_COMPLETE;
-    } else if (chunk->list == PD_CHUNK_NOWHERE && chunk->prefix > chunk->summed) {
-        DL_APPEND(steps->chunks.partial, chunk);
-        chunk->list = PD_CHUNK_PARTIAL;
-    }
-}
-
-void pd_chunk_unlist(pd_steps *steps, pd_chunk *chunk)
-{
-    if (chunk->list == PD_CHUNK_PARTIAL) DL_DELETE(steps->chunks.partial, chunk);
-    if (chunk->list == PD_CHUNK_COMPLETE) DL_DELETE(steps->chunks.complete, chunk);
-    chunk->list = PD_CHUNK_NOWHERE;
-}
-
-bool pd_chunks_have_work(const pd_steps *steps)
-{
-    return steps->chunks.complete != NULL ||
-           (steps->chunks.look && steps->chunks.partial != NULL && pd_steps_are_over_quota(steps));
-}
-
 /* Returns how many ranks, from rank 0 on, must be in the sum of a chunk now, although other contributions are missing:
  * up to the highest rank that is over quota and can be summed. Returns chunk->summed if there is no such rank. */
 static uint32_t exceeded_prefix(const pd_steps *steps, const pd_chunk *chunk)
@@ -306,25 +281,33 @@ static bool is_full(const pd_steps *steps, double budget_ns)
            sums->n_addends >= MOST_ADDENDS;
 }
 
-/* Plans sums for about budget_ns nanoseconds: first those of complete chunks, then those of incomplete chunks with
- * frames of ranks that are over quota. Returns the parameter for which memory was short; NULL: none. */
-static pd_param *plan_sums(pd_steps *steps, double budget_ns)
+/* Plans the sums of ready chunks. Returns the parameter for which memory was short; NULL: none. */
+static pd_param *plan_ready(pd_steps *steps, double budget_ns)
 {
     pd_chunk *chunk;
 
-    DL_FOREACH(steps->chunks.complete, chunk)
+    DL_FOREACH(steps->chunks.ready, chunk)
     {
+        if (pd_is_collected(pd_param_how(chunk->param))) continue;
         if (is_full(steps, budget_ns)) return NULL;
         if (plan(steps, chunk, steps->members.ranks) != PD_OK) return chunk->param;
     }
-    if (!steps->chunks.look || steps->chunks.partial == NULL || !pd_steps_are_over_quota(steps)) return NULL;
-    DL_FOREACH(steps->chunks.partial, chunk)
+    return NULL;
+}
+
+/* Plans sums of waiting chunks that have contributions of ranks over quota. *finished becomes true if all of these
+ * chunks were looked at. */
+static pd_param *plan_early(pd_steps *steps, double budget_ns, bool *finished)
+{
+    pd_chunk *chunk;
+
+    DL_FOREACH(steps->chunks.waiting, chunk)
     {
-        uint32_t upto = exceeded_prefix(steps, chunk);
+        uint32_t upto = pd_param_spills(chunk->param) ? chunk->summed : exceeded_prefix(steps, chunk);
         if (is_full(steps, budget_ns)) return NULL;
         if (upto > chunk->summed && plan(steps, chunk, upto) != PD_OK) return chunk->param;
     }
-    steps->chunks.look = false;
+    *finished = true;
     return NULL;
 }
 
@@ -343,18 +326,22 @@ static void note_pass(pd_steps *steps, const pd_pass *pass)
     if (pd_chunk_ends_at(pass->round, pass->upto)) {
         pd_chunk_unlist(steps, chunk);
         if (pass->round->unsummed == 0) pd_param_collected(steps, chunk->param);
-    } else if (chunk->summed == chunk->prefix) {
-        pd_chunk_unlist(steps, chunk);
+    } else {
+        pd_chunk_let_go(steps, chunk);
     }
 }
 
-double pd_chunks_sum(pd_steps *steps, pd_param **starved)
+double pd_chunks_sum(pd_steps *steps, bool *relieve, pd_param **starved)
 {
     pd_sums *sums = steps->batch.sums;
     int threads = steps->config->threads;
+    double budget_ns = steps->config->batch_ns * threads;
+    bool finished = false;
 
     pd_sums_clear(sums);
-    *starved = plan_sums(steps, steps->config->batch_ns * threads);
+    *starved = plan_ready(steps, budget_ns);
+    if (*relieve && *starved == NULL) *starved = plan_early(steps, budget_ns, &finished);
+    *relieve = *relieve && !finished;
     pd_sums_run(sums, threads);
     for (size_t i = 0; i < sums->n_passes; i++) note_pass(steps, &sums->passes[i]);
     return steps->batch.sums->cost_ns + noting_ns(steps);

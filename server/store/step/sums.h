@@ -60,16 +60,10 @@ void pd_sums_run(pd_sums *sums, int threads);
  * `finite`, `largest`, `weightless` and `unsummed`. The caller releases the frames. */
 void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how);
 
-/* Queues a chunk to be summed: in chunks.complete if it is complete, otherwise in chunks.partial, if contributions of
- * its lowest ranks have come that are not summed yet. */
-void pd_chunk_list_to_sum(pd_steps *steps, pd_chunk *chunk, bool complete);
-/* Removes a chunk from its queue of chunks to be summed, if it is in one. */
-void pd_chunk_unlist(pd_steps *steps, pd_chunk *chunk);
-/* Returns whether some chunk can be summed now. */
-bool pd_chunks_have_work(const pd_steps *steps);
-/* Sums chunks for about the time of one batch. Returns the estimated time that it took, in nanoseconds of one core.
- * *starved becomes the parameter for which memory was short; NULL: none. Calls pd_param_collected for each parameter
- * whose sums are complete. */
-double pd_chunks_sum(pd_steps *steps, pd_param **starved);
+/* Sums ready chunks for about the time of one batch; and, if *relieve is true, early those of ranks over quota in
+ * waiting chunks. Returns the estimated time that it took, in nanoseconds of one core. *relieve stays true if waiting
+ * chunks are left. *starved becomes the parameter for which memory was short; NULL: none. Calls pd_param_collected for
+ * each parameter whose sums are complete. */
+double pd_chunks_sum(pd_steps *steps, bool *relieve, pd_param **starved);
 
 #endif
