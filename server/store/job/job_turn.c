@@ -87,8 +87,9 @@ static void release_slots(pd_job *job)
         pd_round *round = &job->steps.params[i].round;
         for (uint32_t s = 0; s < round->n_chunks * pd_round_ranks(round); s++) {
             pd_contribution *given = &round->chunks[0].contributions[s];
-            if (given->frame != NULL) pd_frame_let_go(&job->steps, given->frame);
-            given->frame = NULL;
+            if (given->state != PD_CONTRIBUTION_HELD) continue;
+            pd_frame_let_go(&job->steps, given->frame);
+            *given = (pd_contribution){ .state = PD_CONTRIBUTION_EMPTY };
         }
         pd_collect_release(&job->steps.params[i]);
     }

@@ -60,11 +60,6 @@ typedef struct pd_adasum_tree {
     float largest; /* largest magnitude of the sections that are finished */
 } pd_adasum_tree;
 
-static bool is_there(const pd_contribution *given)
-{
-    return given->state == PD_CONTRIBUTION_HELD || given->state == PD_CONTRIBUTION_SPILLED;
-}
-
 static pd_vector_run run_from(const pd_contribution *given, int64_t skip)
 {
     return (pd_vector_run){ (const char *)given->u.at + (size_t)skip * pd_dtype_size((pd_dtype)given->dtype),
@@ -74,7 +69,7 @@ static pd_vector_run run_from(const pd_contribution *given, int64_t skip)
 static bool has_gradient(const pd_round *round, uint32_t rank, pd_range run)
 {
     return pd_round_counts(round, rank) &&
-           is_there(&round->chunks[run.first / round->chunk_elements].contributions[rank]);
+           pd_contribution_is_there(&round->chunks[run.first / round->chunk_elements].contributions[rank]);
 }
 
 /* Returns the number of ranks that have a gradient of the section. *all becomes the number of ranks that contribute the
@@ -106,7 +101,7 @@ static pd_vector_run source_of(const pd_round *round, const pd_chunk *chunk, uin
 {
     const pd_contribution *given = &chunk->contributions[rank];
 
-    if (!is_there(given)) return (pd_vector_run){ NULL, PD_F32 };
+    if (!pd_contribution_is_there(given)) return (pd_vector_run){ NULL, PD_F32 };
     return run_from(given, first - pd_round_chunk_range(round, chunk, rank).first);
 }
 
@@ -367,11 +362,14 @@ static void note_spill(pd_steps *steps, const pd_collect_pass *pass)
     pd_chunk *chunk = pass->chunk;
     pd_contribution *given = &chunk->contributions[pass->rank];
 
-    pd_frame_let_go(steps, given->frame);
-    given->frame = NULL;
+    pd_request *frame = given->frame;
+
+    given->presummed = frame->u.data.presummed;
+    given->share = frame->u.data.weight;
     given->u.spill = pass->spill;
     given->dtype = PD_F32;
     given->state = PD_CONTRIBUTION_SPILLED;
+    pd_frame_let_go(steps, frame);
     pd_chunk_let_go(steps, chunk);
 }
 
@@ -388,7 +386,8 @@ static int count_there(const pd_round *round, const pd_chunk *chunk, pd_range ru
     int k = 0;
 
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
-        k += is_there(&chunk->contributions[rank]) && pd_round_covers(round, rank, run) && pd_round_counts(round, rank);
+        k += pd_contribution_is_there(&chunk->contributions[rank]) && pd_round_covers(round, rank, run) &&
+             pd_round_counts(round, rank);
     return k;
 }
 
@@ -411,7 +410,8 @@ static int plan_robust(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk
                                                         .k = k,
                                                         .trim = trim_of(steps, param, k) };
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
-        if (is_there(&chunk->contributions[rank]) && pd_round_covers(round, rank, run) && pd_round_counts(round, rank))
+        if (pd_contribution_is_there(&chunk->contributions[rank]) && pd_round_covers(round, rank, run) &&
+            pd_round_counts(round, rank))
             batch->runs[batch->n_runs++] = source_of(round, chunk, rank, run.first);
     batch->cost_ns += (double)run.n * k * (NS_PER_VALUE + NS_PER_ROUND * rounds);
     return PD_OK;
@@ -448,7 +448,7 @@ static void let_go(pd_steps *steps, pd_chunk *chunk)
 {
     for (uint32_t rank = 0; rank < steps->members.ranks; rank++) {
         pd_contribution *given = &chunk->contributions[rank];
-        if (!is_there(given) || !pd_round_counts(&chunk->param->round, rank)) continue;
+        if (!pd_contribution_is_there(given) || !pd_round_counts(&chunk->param->round, rank)) continue;
         if (given->state == PD_CONTRIBUTION_HELD)
             pd_frame_let_go(steps, given->frame);
         else

@@ -25,7 +25,11 @@ static void release_slot(pd_steps *steps, pd_param *param, pd_chunk *chunk, uint
 {
     pd_contribution *given = &chunk->contributions[rank];
 
-    if (given->state == PD_CONTRIBUTION_EMPTY || given->state == PD_CONTRIBUTION_OUTSIDE) return;
+    if (given->state == PD_CONTRIBUTION_OUTSIDE) return;
+    if (given->state == PD_CONTRIBUTION_EMPTY) {
+        given->refused = given->weighed = false;
+        return;
+    }
     if (given->state == PD_CONTRIBUTION_HELD) pd_frame_let_go(steps, given->frame);
     if (given->state == PD_CONTRIBUTION_SPILLED) pd_buffer_pool_give(param->buffers.spills, given->u.spill);
     pd_round_take_back(&param->round, chunk, rank);

@@ -33,11 +33,23 @@ void pd_sums_clear(pd_sums *sums)
     sums->cost_ns = 0;
 }
 
-/* Returns whether a contribution takes part in the sum: it is HELD, and in a weighted mean its weight is not 0, since a
- * mean over no examples may be NaN. */
+/* Returns the weight that the rank's push has given to a contribution. */
+static double weight_of(const pd_contribution *given)
+{
+    if (given->state == PD_CONTRIBUTION_HELD) return given->frame->u.data.weight;
+    return given->state == PD_CONTRIBUTION_SPILLED ? given->share : given->u.weight;
+}
+
+static bool is_presummed(const pd_contribution *given)
+{
+    return given->state == PD_CONTRIBUTION_HELD ? given->frame->u.data.presummed : given->presummed;
+}
+
+/* Returns whether a contribution takes part in the sum: its gradient is there, and in a weighted mean its weight is not
+ * 0, since a mean over no examples may be NaN. */
 static bool counts(const pd_contribution *given, pd_aggregation how)
 {
-    return given->state == PD_CONTRIBUTION_HELD && (how != PD_WEIGHTED_MEAN || given->frame->u.data.weight > 0);
+    return pd_contribution_is_there(given) && (how != PD_WEIGHTED_MEAN || weight_of(given) > 0);
 }
 
 /* Totals over those contributions to a common range that take part in the sum. They are counted rank by rank. */
@@ -51,12 +63,11 @@ typedef struct tally {
 
 static void count_slot(tally *t, const pd_contribution *given, pd_aggregation how)
 {
-    bool held = given->state == PD_CONTRIBUTION_HELD;
-    double weight = held ? given->frame->u.data.weight : given->u.weight;
+    double weight = weight_of(given);
 
     t->given++;
     t->weight += weight;
-    t->presummed = held ? given->frame->u.data.presummed : given->presummed;
+    t->presummed = is_presummed(given);
     /* Here the gradient is a mean over `weight` examples, and the factor turns it into the sum over them. */
     t->scale = how == PD_WEIGHTED_MEAN && !t->presummed ? (float)weight : 1.0f;
 }
@@ -222,10 +233,11 @@ static void note_slot(pd_contribution *given, pd_aggregation how)
 {
     double weight;
 
-    if (given->state != PD_CONTRIBUTION_HELD) return;
-    weight = given->frame->u.data.weight;
+    if (!pd_contribution_is_there(given)) return;
+    weight = weight_of(given);
     given->counted = counts(given, how);
-    given->presummed = given->frame->u.data.presummed;
+    given->presummed = is_presummed(given);
+    if (given->state == PD_CONTRIBUTION_SPILLED) given->frame = NULL;
     given->u.weight = weight;
     given->state = PD_CONTRIBUTION_SUMMED;
 }
@@ -311,15 +323,26 @@ static pd_param *plan_early(pd_steps *steps, double budget_ns, bool *finished)
     return NULL;
 }
 
+/* Releases the memory of spilled contributions that a pass has summed. */
+static void release_spills(const pd_pass *pass)
+{
+    for (uint32_t rank = pass->chunk->summed; rank < pass->upto; rank++) {
+        pd_contribution *given = &pass->chunk->contributions[rank];
+        if (given->state == PD_CONTRIBUTION_SPILLED && pd_round_counts(pass->round, rank))
+            pd_buffer_pool_give(pass->chunk->param->buffers.spills, given->u.spill);
+    }
+}
+
 static void note_pass(pd_steps *steps, const pd_pass *pass)
 {
     pd_chunk *chunk = pass->chunk;
     uint32_t from = chunk->summed;
 
+    if (pass->round->together) release_spills(pass);
     pd_sums_note(steps->batch.sums, pass, pd_param_how(chunk->param));
     for (uint32_t rank = from; rank < pass->upto; rank++) {
         pd_contribution *given = &chunk->contributions[rank];
-        if (!pd_round_counts(pass->round, rank)) continue;
+        if (!pd_round_counts(pass->round, rank)) continue; /* its slot belongs to the next round */
         if (given->frame != NULL) pd_frame_let_go(steps, given->frame);
         given->frame = NULL;
     }
