@@ -475,8 +475,4 @@ int pd_hello_check(const pd_request *request, pd_error *err);
  * may have longer globs, which older versions allowed. PD_INVALID_ARGUMENT. */
 int pd_hello_check_globs(const pd_request *request, pd_error *err);
 
-/* Finds a hyperparameter in `mask` that must not change from step to step, and returns its name. Bit i of `mask` is
- * hyperparameter i of the optimizer `row`. NULL: all of them may change. */
-const char *pd_fixed_hyper(const pd_optimizer_ops *row, uint64_t mask);
-
 #endif

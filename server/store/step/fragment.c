@@ -298,7 +298,8 @@ static void settle_rounds(pd_steps *steps, pd_fragment *fragment)
         if (!is_of(fragment, param)) continue;
         param->round.fixed = true;
         param->round.set = fragment->set;
-        param->round.damped = fragment->damps ? fragment->damped : NULL;
+        /* Values of model state are means whatever their age: damped ones would shrink. */
+        param->round.damped = fragment->damps && !param->model_state ? fragment->damped : NULL;
         pd_contribute_fixed(steps, param);
     }
 }
