@@ -152,6 +152,7 @@ void pd_fragments_restart(pd_steps *steps, uint32_t rank)
     for (uint32_t i = 0; i < steps->n_fragments; i++) {
         release(steps, &steps->fragments[i], rank);
         steps->fragments[i].ranks[rank].next = steps->fragments[i].fixed + 1;
+        steps->fragments[i].look = true;
     }
 }
 
@@ -236,6 +237,7 @@ static uint64_t last_whole(const pd_fragment *fragment)
 static void begin_grace(const pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
 {
     fragment->state = PD_FRAGMENT_GRACE;
+    fragment->is_over = false;
     if (steps->sets.grace_ns == UINT64_MAX)
         fragment->deadline_ns = end_of_patience(fragment, now_ns, &fragment->hasty);
     else
@@ -246,16 +248,18 @@ static void begin_grace(const pd_steps *steps, pd_fragment *fragment, uint64_t n
 static bool may_fix(const pd_steps *steps, pd_fragment *fragment, const tally *t, const pd_counted *recorded,
                     uint64_t now_ns)
 {
-    if (fragment->n_closed < fragment->n_params || t->whole == 0) return false;
-    if (recorded != NULL) return has_come(fragment, recorded);
-    if (t->members < steps->sets.least || (steps->sets.waits && would_be_stale(steps, fragment))) return false;
-    if (t->expected_whole == t->expected) return true;
-    if (t->expected_whole < least(steps->sets.quorum, t->expected)) {
-        fragment->state = PD_FRAGMENT_OPEN;
+    bool all = t->expected_whole == t->expected;
+
+    if (fragment->n_closed < fragment->n_params) return false;
+    if (recorded != NULL) return t->whole > 0 && has_come(fragment, recorded);
+    if (t->whole == 0 || (!all && t->expected_whole < least(steps->sets.quorum, t->expected))) {
+        if (fragment->state == PD_FRAGMENT_GRACE) fragment->state = PD_FRAGMENT_OPEN;
         return false;
     }
-    if (fragment->state != PD_FRAGMENT_GRACE) begin_grace(steps, fragment, now_ns);
-    return now_ns >= fragment->deadline_ns;
+    if (!all && fragment->state != PD_FRAGMENT_GRACE) begin_grace(steps, fragment, now_ns);
+    if (!all && now_ns < fragment->deadline_ns) return false;
+    fragment->is_over = fragment->state == PD_FRAGMENT_GRACE && now_ns >= fragment->deadline_ns;
+    return t->members >= steps->sets.least && !(steps->sets.waits && would_be_stale(steps, fragment));
 }
 
 /* Notes that the rank counts in the step that has just been fixed. */
@@ -372,7 +376,8 @@ uint64_t pd_fragments_next(const pd_steps *steps)
     uint64_t at = UINT64_MAX;
 
     for (uint32_t i = 0; i < steps->n_fragments; i++)
-        if (steps->fragments[i].state == PD_FRAGMENT_GRACE && steps->fragments[i].deadline_ns < at)
+        if (steps->fragments[i].state == PD_FRAGMENT_GRACE && !steps->fragments[i].is_over &&
+            steps->fragments[i].deadline_ns < at)
             at = steps->fragments[i].deadline_ns;
     return at;
 }
@@ -380,7 +385,8 @@ uint64_t pd_fragments_next(const pd_steps *steps)
 void pd_fragments_tick(pd_steps *steps, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < steps->n_fragments; i++)
-        if (steps->fragments[i].state == PD_FRAGMENT_GRACE && steps->fragments[i].deadline_ns <= now_ns)
+        if (steps->fragments[i].state == PD_FRAGMENT_GRACE && !steps->fragments[i].is_over &&
+            steps->fragments[i].deadline_ns <= now_ns)
             steps->fragments[i].look = true;
 }
 

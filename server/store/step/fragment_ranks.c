@@ -74,6 +74,13 @@ void pd_fragments_resume(pd_steps *steps)
 
 /* ---- contributions ---- */
 
+/* Returns whether the rank's contributions to the step whose set is fixed still lie where those of its next push will:
+ * some parameter has not closed that step. Another process of the rank may push meanwhile. */
+static bool is_occupied(const pd_fragment *fragment, uint32_t rank)
+{
+    return fragment->set != NULL && pd_counted_has(fragment->set, rank);
+}
+
 pd_filed pd_fragment_judge(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank, uint64_t step,
                            uint64_t *decided)
 {
@@ -83,7 +90,9 @@ pd_filed pd_fragment_judge(const pd_steps *steps, const pd_fragment *fragment, u
     *decided = r->saved.counted;
     if (step <= r->saved.last) return PD_FILED_COUNTED;
     *decided = fragment->fixed;
-    if (step < collected && collected - step > steps->sets.staleness) return PD_FILED_LATE;
+    if (step < collected &&
+        (collected - step > steps->sets.staleness || step <= r->late || is_occupied(fragment, rank)))
+        return PD_FILED_LATE;
     *decided = collected;
     return PD_FILED_FOR;
 }
@@ -135,6 +144,11 @@ void pd_fragment_note(pd_fragment *fragment, const pd_request *push)
     rank->patience_ns = push->u.data.patience_ns;
     rank->wants = push->u.data.wants;
     rank->carries = push->u.data.carried;
+}
+
+void pd_fragment_note_late(pd_fragment *fragment, uint32_t rank, uint64_t step)
+{
+    if (step > fragment->ranks[rank].late) fragment->ranks[rank].late = step;
 }
 
 void pd_fragments_declared(pd_steps *steps, uint32_t rank)
