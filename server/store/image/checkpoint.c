@@ -8,6 +8,7 @@
 #include "wal_records.h"
 #include "consistent_cut.h"
 #include "export.h"
+#include "fragment.h"
 #include "global_clip.h"
 #include "header_image.h"
 #include "import.h"
@@ -137,11 +138,11 @@ static void give_up(pd_job *job, const pd_error *err, uint64_t now_ns)
     pd_checkpoint_failed(job, step, err);
 }
 
-/* Returns whether all parameters can be copied at the steps that they have: no step is under way, and no gradients are
- * being clipped together. */
+/* Returns whether all parameters can be copied at the steps that they have: no step is under way, no gradients are
+ * being clipped together, and no set of ranks counts in a step that only some parameters have taken. */
 static bool is_at_rest(const pd_job *job)
 {
-    if (pd_global_clip_runs(&job->steps)) return false;
+    if (pd_global_clip_runs(&job->steps) || pd_fragments_are_between(&job->steps)) return false;
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         const pd_param *param = &job->steps.params[i];
         if (param->stage >= PD_READY || !pd_optim_may_be_written(param->optim)) return false;

@@ -268,6 +268,9 @@ typedef struct pd_job_saved {
     uint64_t barrier; /* number of barriers that the job has passed */
     /* number of refused frames with tensors; number of tensors or chunks that came a second time */
     uint64_t refused, duplicates;
+    /* number of times that steps after a restart could not be those from before it, because a rank that had counted in
+     * them did not come back (repeats.h) */
+    uint64_t course;
 } pd_job_saved;
 
 /* Memory of all parameters of a job and of their rounds: each array has the entries of one parameter after those of

@@ -389,3 +389,10 @@ void pd_fragment_closed(pd_steps *steps, pd_param *param, uint64_t now_ns)
     fragment->work_ns = fragment->work_ns > 0 ? (fragment->work_ns + took) / 2 : took;
     fragment->look = true;
 }
+
+bool pd_fragments_are_between(const pd_steps *steps)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++)
+        if (steps->fragments[i].n_closed > 0 && steps->fragments[i].n_closed < steps->fragments[i].n_params) return true;
+    return false;
+}

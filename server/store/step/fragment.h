@@ -46,6 +46,9 @@ void pd_fragments_tick(pd_steps *steps, uint64_t now_ns);
 /* Notes that the parameter has closed step param->saved.step and that its round is empty. */
 void pd_fragment_closed(pd_steps *steps, pd_param *param, uint64_t now_ns);
 
+/* Returns whether some parameters have taken the step whose set was fixed last, and others have not. */
+bool pd_fragments_are_between(const pd_steps *steps);
+
 /* ---- for lists ---- */
 
 /* Returns how many units are expected, and how many of them are whole. */
