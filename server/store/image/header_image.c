@@ -5,7 +5,7 @@
 #include "checkpoint_policy.h"
 #include "consistent_cut.h"
 #include "declared_job.h"
-#include "fragment.h"
+#include "fragment_ranks.h"
 #include "global_clip.h"
 #include "job.h"
 #include "mutant.h"
@@ -393,21 +393,16 @@ static void visit_replaced(pd_archive *archive, pd_job *job, uint32_t ranks)
     pd_archive_leave(archive);
 }
 
-/* Writes or reads which push of each of the job's first `ranks` ranks has counted last, as of the last step that all
- * parameters of the fragment have closed: while the set of a further step is fixed, the image has not taken that step.
- * Images lack this section if the sets of the job are not open. */
+/* Writes or reads the course of the job, and which push of each of its first `ranks` ranks has counted last. Images lack
+ * this section if the sets of the job are not open. */
 static void visit_sets(pd_archive *archive, pd_job *job, uint32_t ranks)
 {
-    bool reads = pd_archive_is_reading(archive);
-
-    if (reads ? !pd_archive_has_more(archive) : !has_sets(job, ranks)) return;
+    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has_sets(job, ranks)) return;
     pd_archive_enter(archive, "sets");
     pd_archive_value(archive, &job->saved.course);
     for (uint32_t i = 0; i < job->steps.n_fragments; i++)
-        for (uint32_t r = 0; r < ranks; r++) {
-            pd_fragment_rank *rank = &job->steps.fragments[i].ranks[r];
-            pd_archive_fields(archive, &set_table, reads ? &rank->saved : &rank->before);
-        }
+        for (uint32_t r = 0; r < ranks; r++)
+            pd_archive_fields(archive, &set_table, &job->steps.fragments[i].ranks[r].saved);
     pd_archive_leave(archive);
 }
 

@@ -3,7 +3,7 @@
 #include "image.h"
 
 #include "wal_records.h"
-#include "fragment.h"
+#include "fragment_ranks.h"
 #include "global_clip.h"
 #include "header_image.h"
 #include "mutant.h"
@@ -25,7 +25,7 @@ bool pd_image_is_possible(const pd_job *job)
 {
     if (job->steps.n_params == 0 || job->steps.progress.n_begun < job->steps.n_params || job->planning != NULL ||
         job->import != NULL || job->steps.cut != NULL || job->steps.tasks_out > 0 || pd_global_clip_runs(&job->steps) ||
-        pd_fragments_are_between(&job->steps))
+        pd_fragments_have_set(&job->steps))
         return false;
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         if (!is_at_rest(&job->steps.params[i])) return false;

@@ -41,8 +41,8 @@ double pd_speed_at(const pd_speed *speed, uint64_t now_ns);
 /* Whether the job still needs the last checkpoint, which is made when the server drains. */
 typedef enum pd_last_checkpoint { PD_LAST_UNWANTED, PD_LAST_WANTED, PD_LAST_DONE } pd_last_checkpoint;
 
-/* Watches whether the disk still answers (image/checkpoint_due.c). There is one for the job's checkpoints and one for
- * the records of its stream of steps. */
+/* Watches whether the disk still answers (image/checkpoint_due.c). There is one for the job's checkpoints, and one for
+ * the records of each of its streams. */
 typedef struct pd_disk_watch {
     /* the disk has a checkpoint or records of the job; the log says already that the disk does not answer */
     bool runs, late;
@@ -95,6 +95,8 @@ typedef struct pd_decision_stream {
      * again */
     uint64_t begun_step, distance;
     uint32_t under_way; /* number of records that the WAL thread has */
+    uint64_t results;   /* number of records that it has returned */
+    pd_disk_watch watch;
     /* bytes that are charged to the job for records under way that repeat decisions which were read after a restart */
     uint64_t renewed;
     pd_request_queue sets; /* commands that wait until their values are durable: pending_sets.h */

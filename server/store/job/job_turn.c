@@ -106,6 +106,7 @@ void pd_job_release(pd_job *job, const pd_error *err)
     job->steps.chunks.complete = job->steps.chunks.partial = job->steps.chunks.full = job->steps.chunks.loose = NULL;
     job->steps.queue.waiting = job->steps.queue.ready = job->steps.queue.stopped = NULL;
     pd_wal_end_steps(&job->steps);
+    pd_withheld_drop(&job->steps.withheld);
     job->steps.queue.n_open = 0;
     pd_reserves_forget(job);
     job->gone_notice->u.error = *err;

@@ -39,7 +39,8 @@ static void welcome(pd_job *job, pd_request *hello, bool created, uint32_t linge
     effect->u.hello.seed = job->steps.values.at[PD_JOB_KEY_SEED];
     effect->u.hello.created = created;
     effect->u.hello.creator = job->saved.creator;
-    effect->u.hello.step = pd_steps_least(&job->steps);
+    effect->u.hello.step = pd_withheld_told(&job->steps.withheld, pd_steps_least(&job->steps));
+    effect->u.hello.course = job->saved.course;
     effect->u.hello.linger_ms = linger_ms;
     pd_effects_add(job->steps.outbox, effect);
 }

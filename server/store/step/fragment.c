@@ -1,6 +1,7 @@
 /* fragment.c - counts whole units, and fixes which ranks count in a step. */
 #include "fragment.h"
 
+#include "consistent_cut.h"
 #include "contribute.h"
 #include "leases.h"
 #include "wal.h"
@@ -236,11 +237,27 @@ static void begin_grace(const pd_steps *steps, pd_fragment *fragment, uint64_t n
         fragment->deadline_ns = last_whole(fragment) + steps->sets.grace_ns;
 }
 
+/* Returns whether a rider would stop the parameters before the next step: a cut whose weights are not read yet, a pause,
+ * or the WAL. */
+static bool is_stopped(const pd_steps *steps, const pd_fragment *fragment)
+{
+    for (uint32_t i = 0; i < steps->n_params; i++)
+        if (is_of(fragment, &steps->params[i]) &&
+            (pd_wal_stops(steps, &steps->params[i]) ||
+             (pd_cut_stops(steps, &steps->params[i]) && !steps->cut->fixed)))
+            return true;
+    return false;
+}
+
 /* Returns whether the set of the next step can be fixed now. */
 static bool may_fix(const pd_steps *steps, pd_fragment *fragment, const tally *t, const pd_counted *recorded,
                     uint64_t now_ns)
 {
     if (fragment->n_closed < fragment->n_params || t->whole == 0) return false;
+    if (is_stopped(steps, fragment)) {
+        fragment->state = PD_FRAGMENT_OPEN;
+        return false;
+    }
     if (recorded != NULL) return has_come(fragment, recorded);
     if (t->members < steps->sets.least || (steps->sets.waits && would_be_stale(steps, fragment))) return false;
     if (t->expected_whole == t->expected) return true;
@@ -318,10 +335,8 @@ static void fix(pd_steps *steps, pd_fragment *fragment, const tally *t, const pd
     fragment->set = fragment->next;
     fragment->next = NULL;
     fragment->damps = false;
-    for (uint32_t r = 0; r < steps->members.ranks; r++) {
-        fragment->ranks[r].before = fragment->ranks[r].saved;
+    for (uint32_t r = 0; r < steps->members.ranks; r++)
         if (recorded != NULL ? pd_counted_has(recorded, r) : counts_now(fragment, r, t)) count_in(steps, fragment, r);
-    }
     for (uint32_t r = 0; r < steps->members.ranks; r++)
         if (!pd_counted_has(fragment->set, r)) leave_out(steps, fragment, r);
     end_collecting(fragment);
@@ -383,16 +398,8 @@ void pd_fragment_closed(pd_steps *steps, pd_param *param, uint64_t now_ns)
     uint64_t took = now_ns - fragment->fixed_ns;
 
     if (!steps->sets.open || ++fragment->n_closed < fragment->n_params) return;
-    for (uint32_t r = 0; r < steps->members.ranks; r++) fragment->ranks[r].before = fragment->ranks[r].saved;
     pd_counted_unref(fragment->set);
     fragment->set = NULL;
     fragment->work_ns = fragment->work_ns > 0 ? (fragment->work_ns + took) / 2 : took;
     fragment->look = true;
-}
-
-bool pd_fragments_are_between(const pd_steps *steps)
-{
-    for (uint32_t i = 0; i < steps->n_fragments; i++)
-        if (steps->fragments[i].n_closed > 0 && steps->fragments[i].n_closed < steps->fragments[i].n_params) return true;
-    return false;
 }

@@ -9,7 +9,7 @@
  * again, so only choices are recorded:
  *
  *   - which preconditioner tasks a step took with root_delay = ready;
- *   - which ranks counted in a step, if not all did (fragment.h);
+ *   - which ranks counted in a step, if not all did (fragment.h): answers wait until the disk has that (withheld.h);
  *   - values that operators set, with the step from which they hold.
  *
  * When a step is repeated, it takes the roots of its decision, its round counts the ranks of its decision, and the
@@ -116,9 +116,9 @@ typedef struct pd_wal {
 } pd_wal;
 
 /* Return the bytes that the WAL takes in memory, without aggregates: for a parameter with this plan, and for the job
- * itself. `logged`: the job has a stream of steps. */
+ * itself. `logged`: the job has a stream of steps; `slots`: number of ranks if the job's sets are open, otherwise 0. */
 uint64_t pd_wal_param_bytes(const pd_plan *plan, bool logged);
-uint64_t pd_wal_own_bytes(void);
+uint64_t pd_wal_own_bytes(uint32_t slots);
 
 /* Makes the WAL of a job with checkpoints, whose parameters are known. Both streams are off. PD_NO_MEMORY: nothing has
  * changed. */
@@ -200,8 +200,8 @@ bool pd_wal_repeats(const pd_steps *steps);
 /* Returns the set of ranks that was decided for this step of the fragment before a restart; borrowed until the step is
  * fixed. NULL: none was. */
 const pd_counted *pd_wal_recorded_set(const pd_steps *steps, const struct pd_fragment *fragment, uint64_t step);
-/* Records the set of step fragment->fixed, which has just been fixed; or, if it was decided before a restart, drops the
- * decision that was read back. */
+/* Records the set of step fragment->fixed, which has just been fixed, unless it was decided before a restart, or all
+ * ranks count with contributions to this step. Withholds the report of the step until the disk has the record. */
 void pd_wal_fixed(pd_steps *steps, const struct pd_fragment *fragment, const pd_counted *set);
 
 #endif
