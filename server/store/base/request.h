@@ -175,6 +175,7 @@ typedef struct pd_request {
             uint32_t window;   /* number of its last steps whose pushes the worker can send again; 0: none */
             uint64_t barriers; /* number of barriers that this process has passed */
             uint64_t steps;    /* number of steps that this process has seen closed for all its parameters */
+            uint64_t course;   /* the course of these steps (pd_job_saved.course), as far as the worker knows it */
             bool rejoins;      /* the worker rejoins a job that must exist, and accepts that job's start_step */
             uint64_t creator; /* if `rejoins`: pd_job_saved.creator of the job that is meant; 0: any job of this name */
             char *run;        /* id of the run that the worker belongs to; NULL: not known */
@@ -563,7 +564,8 @@ typedef struct pd_effect {
         pd_rank_leases leases; /* of the rank on connection ticket.conn */
         struct {
             uint64_t epoch;  /* number of times that the members have changed */
-            pd_counted *set; /* the ranks that are members; a reference */
+            uint64_t course; /* as in u.hello */
+            pd_counted *set; /* the ranks that are members; a reference. NULL: they are as before */
         } members;
         struct {
             uint64_t step;

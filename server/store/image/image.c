@@ -10,6 +10,7 @@
 #include "worker_states.h"
 #include "param_image.h"
 #include "param_set.h"
+#include "repeats.h"
 #include "save.h"
 
 #include <inttypes.h>
@@ -218,6 +219,7 @@ static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_checkpo
     job->checkpointing.durable_step = image->step;
     job->checkpointing.steps.retry = image->step + 1;
     pd_wal_restored(job, image->step, is_even(job, image->step));
+    pd_repeats_begin(job, now_ns);
     return PD_OK;
 }
 

@@ -226,6 +226,12 @@ typedef struct pd_rank {
     uint64_t since_ns; /* time at which the rank's `state` became LOST or LEFT */
     /* number of Declare requests of this process that were refused */
     uint64_t refused_sets;
+    /* what the rank's workers have said since the job was restored: repeats.h */
+    struct {
+        bool back;     /* a process has said Hello */
+        bool replaced; /* it is not the one of the image */
+        uint64_t seen; /* steps of the job's course that it has seen closed */
+    } repeats;
     pd_request *barrier; /* the barrier request of this rank, which waits for the other ranks; NULL: none */
     /* number of last steps whose pushes the process can send again: length of its resend window; 0: none */
     uint32_t window;
@@ -316,9 +322,11 @@ typedef struct pd_job_counts {
 
 /* What the job knows of a restart of the server. */
 typedef struct pd_job_restart {
-    bool restored;    /* the job was read from an image or a checkpoint */
-    bool joined;      /* a worker has joined since the job was created or restored */
-    bool unpublished; /* the job was restored, and the loop thread does not have its weights yet */
+    bool restored;     /* the job was read from an image or a checkpoint */
+    bool joined;       /* a worker has joined since the job was created or restored */
+    uint64_t since_ns; /* time at which the job was read */
+    uint64_t retry_ns; /* time at which memory for another course is tried to get again; 0: it was not short */
+    bool unpublished;  /* the job was restored, and the loop thread does not have its weights yet */
 } pd_job_restart;
 
 typedef struct pd_job_timers {

@@ -188,6 +188,14 @@ static bool has_come(const pd_fragment *fragment, const pd_counted *recorded)
     return true;
 }
 
+/* Returns whether all ranks of the job are whole, with contributions to the step that is collected. */
+static bool have_all_come(const pd_fragment *fragment)
+{
+    for (uint32_t r = 0; r < fragment->expected.ranks; r++)
+        if (!pd_fragment_is_whole(fragment, r) || fragment->ranks[r].step != fragment->fixed + 1) return false;
+    return true;
+}
+
 /* Returns whether the contribution of an expected rank, which is not whole, would be too old for the step after the
  * one that is collected. */
 static bool would_be_stale(const pd_steps *steps, const pd_fragment *fragment)
@@ -243,8 +251,7 @@ static bool is_stopped(const pd_steps *steps, const pd_fragment *fragment)
 {
     for (uint32_t i = 0; i < steps->n_params; i++)
         if (is_of(fragment, &steps->params[i]) &&
-            (pd_wal_stops(steps, &steps->params[i]) ||
-             (pd_cut_stops(steps, &steps->params[i]) && !steps->cut->fixed)))
+            (pd_wal_stops(steps, &steps->params[i]) || (pd_cut_stops(steps, &steps->params[i]) && !steps->cut->fixed)))
             return true;
     return false;
 }
@@ -259,6 +266,7 @@ static bool may_fix(const pd_steps *steps, pd_fragment *fragment, const tally *t
         return false;
     }
     if (recorded != NULL) return has_come(fragment, recorded);
+    if (steps->repeats.awaits || fragment->fixed < steps->repeats.seen) return have_all_come(fragment);
     if (t->members < steps->sets.least || (steps->sets.waits && would_be_stale(steps, fragment))) return false;
     if (t->expected_whole == t->expected) return true;
     if (t->expected_whole < least(steps->sets.quorum, t->expected)) {
@@ -340,6 +348,8 @@ static void fix(pd_steps *steps, pd_fragment *fragment, const tally *t, const pd
     for (uint32_t r = 0; r < steps->members.ranks; r++)
         if (!pd_counted_has(fragment->set, r)) leave_out(steps, fragment, r);
     end_collecting(fragment);
+    if (recorded == NULL && !pd_wal_is_whole(fragment->set) && steps->repeats.anew == 0)
+        steps->repeats.anew = fragment->fixed;
     pd_wal_fixed(steps, fragment, fragment->set);
     pd_leases_fixed(steps, fragment);
     settle_rounds(steps, fragment);

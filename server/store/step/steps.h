@@ -113,6 +113,15 @@ typedef struct pd_step_times {
     uint64_t *memory;                 /* memory of the arrays pd_open_step.at */
 } pd_step_times;
 
+/* Which sets of ranks must be those from before a restart of the server: job/repeats.h. All 0 before a restart. */
+typedef struct pd_set_repeats {
+    bool awaits;   /* workers may come that have seen more than `seen` */
+    bool changed;  /* the job has taken another course since the restart */
+    uint64_t seen; /* last step that a worker has seen closed */
+    uint64_t
+        anew; /* first step since the restart whose set was fixed by the job's rule and has not all ranks; 0: none */
+} pd_set_repeats;
+
 /* The rounds and steps of one job, which owns this struct. */
 typedef struct pd_steps {
     pd_steps_saved saved;
@@ -152,7 +161,8 @@ typedef struct pd_steps {
     pd_shortage shortage;
     uint32_t tasks_out; /* number of preconditioner tasks that the pool has not returned */
 
-    struct pd_cut *cut;   /* consistent_cut.h. NULL: no export or checkpoint needs a cut now */
+    struct pd_cut *cut; /* consistent_cut.h. NULL: no export or checkpoint needs a cut now */
+    pd_set_repeats repeats;
     pd_withheld withheld; /* reports of closed steps that wait for the disk */
     struct pd_wal *wal;   /* decisions and inputs of steps: wal.h. NULL: the job has no checkpoints */
     pd_step_times times;

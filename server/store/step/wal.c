@@ -303,6 +303,21 @@ void pd_wal_add_read(pd_steps *steps, pd_decision *decision)
     if (decision->kind == PD_DECISION_ROOTS) pd_optim_keep_tasks(param->optim, true);
 }
 
+void pd_wal_forget_course(pd_steps *steps)
+{
+    for (uint32_t i = 0; i < steps->n_params; i++) {
+        pd_decision_list *list = &steps->wal->params[i].read;
+        pd_decision *before = NULL;
+        while ((before != NULL ? before->next : list->first) != NULL) {
+            pd_decision *decision = before != NULL ? before->next : list->first;
+            if (decision->kind == PD_DECISION_SET)
+                before = decision;
+            else
+                pd_decision_free(take_read(steps, i, before));
+        }
+    }
+}
+
 static void drop_read_of(pd_steps *steps, uint32_t param, bool overrides)
 {
     pd_decision_list *list = &steps->wal->params[param].read;
@@ -523,8 +538,7 @@ const pd_counted *pd_wal_recorded_set(const pd_steps *steps, const pd_fragment *
     return decision != NULL ? decision->counted : NULL;
 }
 
-/* Returns whether the set has all ranks, each with a contribution to the step itself: such sets are not recorded. */
-static bool is_whole(const pd_counted *set)
+bool pd_wal_is_whole(const pd_counted *set)
 {
     bool whole = set->n == set->ranks;
 
@@ -537,7 +551,7 @@ void pd_wal_fixed(pd_steps *steps, const pd_fragment *fragment, const pd_counted
     pd_decision *decision;
 
     /* With a stream of steps, the record of the step says which pushes have counted. */
-    if (steps->wal == NULL || steps->withheld.logged || is_whole(set) ||
+    if (steps->wal == NULL || steps->withheld.logged || pd_wal_is_whole(set) ||
         pd_wal_recorded_set(steps, fragment, fragment->fixed) != NULL)
         return;
     pd_withheld_fixed(&steps->withheld, fragment->fixed, steps->wal->decisions.on);

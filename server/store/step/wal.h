@@ -187,6 +187,8 @@ void pd_wal_add_read(pd_steps *steps, pd_decision *decision);
 /* Drops the decisions that were read back, of all parameters. If `overrides` is false, keeps overrides and
  * sets of ranks. */
 void pd_wal_drop_read(pd_steps *steps, bool overrides);
+/* Drops the decisions that were read back, of all parameters, except overrides. */
+void pd_wal_forget_course(pd_steps *steps);
 /* Puts all overrides that were read back in force now, each from its step on, instead of just before that step. Call it
  * before the state of the job is copied, so that the copy has them. No step may be under way. PD_NO_MEMORY, or
  * PD_RESOURCE_EXHAUSTED if a parameter would have too many: the overrides that are left are put in force before the
@@ -200,6 +202,8 @@ bool pd_wal_repeats(const pd_steps *steps);
 /* Returns the set of ranks that was decided for this step of the fragment before a restart; borrowed until the step is
  * fixed. NULL: none was. */
 const pd_counted *pd_wal_recorded_set(const pd_steps *steps, const struct pd_fragment *fragment, uint64_t step);
+/* Returns whether the set has all ranks, each with a contribution to the step itself: such sets are not recorded. */
+bool pd_wal_is_whole(const pd_counted *set);
 /* Records the set of step fragment->fixed, which has just been fixed, unless it was decided before a restart, or all
  * ranks count with contributions to this step. Withholds the report of the step until the disk has the record. */
 void pd_wal_fixed(pd_steps *steps, const struct pd_fragment *fragment, const pd_counted *set);
