@@ -402,7 +402,7 @@ pd_effect *pd_job_new_closed(const pd_job *job, size_t n)
 void pd_job_send_closed(pd_job *job, pd_effect *effect)
 {
     if (effect->u.closed.n > 0)
-        pd_effects_add(job->steps.outbox, effect);
+        pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
     else
         pd_effect_free(effect);
 }

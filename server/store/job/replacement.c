@@ -206,7 +206,7 @@ static void publish(pd_job *job, pd_effect *effect)
     job->replacing = (pd_replacing){ 0 };
     job->checkpointing.steps.moved = "weights are replaced";
     if (!PD_MUTANT(change_not_counted)) job->checkpointing.changes++;
-    pd_effects_add(job->steps.outbox, effect);
+    pd_job_send_closed(job, effect);
 }
 
 /* Publishes all staged weights. PD_FAILED_PRECONDITION, PD_NO_MEMORY: nothing is published. */

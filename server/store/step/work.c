@@ -319,7 +319,7 @@ static pd_param *run_batch(pd_steps *steps, size_t n, pd_effect *effect, pd_clos
     effect->u.closed.at = closed;
     effect->u.closed.n = done;
     if (done > 0)
-        pd_effects_add(steps->outbox, effect);
+        pd_withheld_send(&steps->withheld, steps->outbox, effect);
     else
         pd_effect_free(effect);
     pd_steps_spend(steps, PD_PHASE_PUBLISH);
