@@ -530,7 +530,7 @@ TEST(a_world_that_exceeds_a_limit_is_refused_and_nothing_changes)
     used = next.store->budget.used;
     next.store->budget.limit = used;
     hello(&next, 0, 3, NEW);
-    expect(&next, PD_RESOURCE_EXHAUSTED, "restored job job has 1 workers and cannot continue with 3: ");
+    expect(&next, PD_RESOURCE_EXHAUSTED, "job job has 1 workers and cannot continue with 3: ");
     expect(&next, PD_RESOURCE_EXHAUSTED, "limits.max_total_bytes");
     assert_int_equal(next.store->budget.used, used);
     assert_int_equal(next.store->jobs.n, 1);

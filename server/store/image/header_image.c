@@ -8,6 +8,8 @@
 #include "fragment.h"
 #include "global_clip.h"
 #include "job.h"
+#include "members_image.h"
+#include "membership.h"
 #include "mutant.h"
 #include "override.h"
 #include "text.h"
@@ -344,7 +346,7 @@ static bool knows_run(const pd_job *job, uint32_t ranks)
  * section: then the run is unknown, and ranks count as lost. */
 static void visit_run(pd_archive *archive, pd_job *job, uint32_t ranks)
 {
-    bool has = knows_run(job, ranks) || has_replaced(job);
+    bool has = knows_run(job, ranks) || has_replaced(job) || pd_members_image_has(job);
 
     if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has) return;
     pd_archive_enter(archive, "run");
@@ -358,7 +360,7 @@ static void visit_run(pd_archive *archive, pd_job *job, uint32_t ranks)
  * take its ranks. */
 static void visit_identities(pd_archive *archive, pd_job *job, uint32_t ranks)
 {
-    bool has = knows_identities(job, ranks) || knows_run(job, ranks) || has_replaced(job);
+    bool has = knows_identities(job, ranks) || knows_run(job, ranks) || has_replaced(job) || pd_members_image_has(job);
 
     if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has) return;
     pd_archive_enter(archive, "identities");
@@ -372,9 +374,11 @@ static void visit_identities(pd_archive *archive, pd_job *job, uint32_t ranks)
  * last step. */
 static void visit_replaced(pd_archive *archive, pd_job *job)
 {
+    bool has = has_replaced(job) || pd_members_image_has(job);
+
     for (uint32_t i = 0; pd_archive_is_reading(archive) && i < job->steps.n_params; i++)
         job->steps.params[i].change.number = 0;
-    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has_replaced(job)) return;
+    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has) return;
     pd_archive_enter(archive, "replaced");
     for (uint32_t i = 0; i < job->steps.n_params; i++) pd_archive_value(archive, &job->steps.params[i].change.number);
     pd_archive_leave(archive);
@@ -395,6 +399,7 @@ static void visit(pd_archive *archive, pd_job *job, uint32_t ranks)
     visit_identities(archive, job, ranks);
     visit_run(archive, job, ranks);
     visit_replaced(archive, job);
+    pd_members_image_visit(archive, job, ranks);
     pd_archive_leave(archive);
 }
 
@@ -515,6 +520,7 @@ int pd_header_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
         pd_step_group_recount(&job->steps.together.groups[r]);
     }
     pd_fragments_resume(&job->steps);
+    pd_members_settle(job);
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) lose(&job->ranks[r], most_step, now_ns);
     find_left(job);
     job->timers.over_ns = now_ns;

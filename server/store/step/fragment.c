@@ -38,6 +38,7 @@ static int make(pd_steps *steps, pd_fragment *fragment)
     fragment->expected = steps->members;
     for (uint32_t i = 0; i < steps->n_params; i++) {
         steps->params[i].fragment = fragment;
+        steps->params[i].round.expected = &fragment->expected;
         fragment->n_params++;
     }
     return PD_OK;
@@ -76,6 +77,7 @@ void pd_fragments_resume(pd_steps *steps)
             if (is_of(fragment, &steps->params[p]) && steps->params[p].saved.step < fragment->fixed)
                 fragment->fixed = steps->params[p].saved.step;
         fragment->n_closed = fragment->n_params;
+        fragment->expected = steps->members;
         for (uint32_t r = 0; r < steps->members.ranks; r++) {
             fragment->ranks[r].before = fragment->ranks[r].saved;
             fragment->ranks[r].next = fragment->fixed + 1;
@@ -166,6 +168,7 @@ static void release(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
         pd_contribute_forget(steps, param, rank);
     }
     fragment->ranks[rank].step = fragment->ranks[rank].whole_ns = 0;
+    fragment->ranks[rank].leaver = false;
 }
 
 /* ---- units ---- */
@@ -177,6 +180,7 @@ enum { THERE = 1, PARTIAL = 2, EXPECTED = 4, MEMBER = 8 };
 typedef struct tally {
     uint8_t unit[PD_MAX_WORLD];
     uint32_t members, expected, expected_whole, whole;
+    bool unknown; /* the job has groups, and some member has not said yet which one it belongs to */
 } tally;
 
 /* Returns whether the fragment waits for nothing of the rank. A rank without elements owes nothing. */
@@ -194,6 +198,8 @@ static void look_at_rank(const pd_steps *steps, const pd_fragment *fragment, uin
     if (expected) *unit |= EXPECTED;
     if (fragment->ranks[rank].step > 0) *unit |= THERE;
     if ((member || expected || fragment->ranks[rank].step > 0) && !is_done(fragment, rank)) *unit |= PARTIAL;
+    if (fragment->ranks[rank].step > 0 && !member && !fragment->ranks[rank].leaver) *unit |= PARTIAL;
+    if (steps->grouped && member && fragment->ranks[rank].owed == UINT32_MAX) t->unknown = true;
 }
 
 static void count_units(const pd_steps *steps, const pd_fragment *fragment, tally *t)
@@ -273,7 +279,17 @@ void pd_fragments_join(pd_steps *steps, uint32_t rank, uint32_t unit)
     pd_rank_set_add(&steps->members, rank);
     for (uint32_t i = 0; i < steps->n_fragments; i++) {
         steps->fragments[i].ranks[rank].unit = unit;
+        steps->fragments[i].ranks[rank].leaver = false;
         steps->fragments[i].ranks[rank].next = steps->fragments[i].fixed + 1;
+        steps->fragments[i].look = true;
+    }
+}
+
+void pd_fragments_set_unit(pd_steps *steps, uint32_t rank, uint32_t unit)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++) {
+        if (steps->fragments[i].ranks[rank].unit == unit) continue;
+        steps->fragments[i].ranks[rank].unit = unit;
         steps->fragments[i].look = true;
     }
 }
@@ -284,22 +300,34 @@ static void take_out(pd_steps *steps, pd_fragment *fragment, uint32_t unit, bool
     for (uint32_t r = unit; r < steps->members.ranks; r++) {
         if (fragment->ranks[r].unit != unit) continue;
         pd_rank_set_remove(&fragment->expected, r);
+        fragment->ranks[r].leaver = whole;
         if (!whole) release(steps, fragment, r);
     }
     if (fragment->expected.n == 0) fragment->expected = steps->members;
     fragment->look = true;
 }
 
-void pd_fragments_remove(pd_steps *steps, uint32_t unit)
+void pd_fragments_remove(pd_steps *steps, uint32_t unit, bool stay)
 {
+    bool whole[PD_MAX_FRAGMENTS] = { false };
     tally t;
 
     for (uint32_t i = 0; i < steps->n_fragments; i++) {
         count_units(steps, &steps->fragments[i], &t);
-        for (uint32_t r = unit; r < steps->members.ranks; r++)
-            if (steps->fragments[i].ranks[r].unit == unit) pd_rank_set_remove(&steps->members, r);
-        take_out(steps, &steps->fragments[i], unit, (t.unit[unit] & (THERE | PARTIAL)) == THERE);
+        whole[i] = stay && (t.unit[unit] & (THERE | PARTIAL)) == THERE;
     }
+    for (uint32_t r = unit; r < steps->members.ranks; r++)
+        if (steps->n_fragments > 0 ? steps->fragments[0].ranks[r].unit == unit : r == unit)
+            pd_rank_set_remove(&steps->members, r);
+    for (uint32_t i = 0; i < steps->n_fragments; i++) take_out(steps, &steps->fragments[i], unit, whole[i]);
+}
+
+bool pd_fragments_need(const pd_steps *steps, uint32_t rank)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++)
+        if (steps->fragments[i].ranks[rank].step > 0 || steps->fragments[i].n_closed < steps->fragments[i].n_params)
+            return true;
+    return false;
 }
 
 /* ---- sets ---- */
@@ -370,6 +398,7 @@ static bool may_fix(const pd_steps *steps, pd_fragment *fragment, const tally *t
 {
     if (fragment->n_closed < fragment->n_params || t->whole == 0) return false;
     if (recorded != NULL) return has_come(fragment, recorded);
+    if (t->unknown) return false;
     if (t->members < steps->sets.least || (steps->sets.waits && would_be_stale(steps, fragment))) return false;
     if (t->expected_whole == t->expected) return true;
     if (t->expected_whole < least(steps->sets.quorum, t->expected)) {
@@ -394,6 +423,7 @@ static void count_in(const pd_steps *steps, pd_fragment *fragment, uint32_t rank
     r->counts.ages += age;
     r->next = fragment->fixed + 1;
     r->step = r->whole_ns = 0;
+    r->leaver = false;
 }
 
 /* Keeps the contributions of a rank that does not count in the step that has just been fixed, or releases them if they

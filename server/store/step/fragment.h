@@ -46,6 +46,7 @@ typedef struct pd_fragment_rank {
     uint64_t whole_ns;    /* time at which the rank became whole; 0: it is not */
     uint64_t patience_ns; /* how long the rank can do without the answer to its push */
     uint64_t next;        /* step of the rank's next push, as far as it follows from the last answer */
+    bool leaver; /* the rank was removed when its unit was whole: it still counts in the step that is collected */
     pd_fragment_counts counts;
 } pd_fragment_rank;
 
@@ -106,11 +107,15 @@ void pd_fragment_patience(pd_fragment *fragment, uint32_t rank, uint64_t patienc
 /* Notes that the elements which the rank contributes are known: it has declared its parameters. */
 void pd_fragments_declared(pd_steps *steps, uint32_t rank);
 /* Makes the rank a member: steps that are opened from now on wait for it; an open one takes it if it is whole in time.
- * `unit`: lowest rank of its group. */
+ * `unit`: lowest rank of its group. Contributions of a rank that is not a member do not count. */
 void pd_fragments_join(pd_steps *steps, uint32_t rank, uint32_t unit);
+/* Sets the unit of a rank: lowest rank of its group. */
+void pd_fragments_set_unit(pd_steps *steps, uint32_t rank, uint32_t unit);
 /* Removes all ranks of a unit: they are members no more, and no step waits for them. Where all of them are whole, they
- * still count in the step that is collected; otherwise their contributions are released. */
-void pd_fragments_remove(pd_steps *steps, uint32_t unit);
+ * still count in the step that is collected if `stay` is true. Otherwise their contributions are released. */
+void pd_fragments_remove(pd_steps *steps, uint32_t unit, bool stay);
+/* Returns whether the rank has given something to a step that is not closed. */
+bool pd_fragments_need(const pd_steps *steps, uint32_t rank);
 
 /* ---- sets ---- */
 
