@@ -1,4 +1,5 @@
-/* set_rule.h - how it is decided which ranks count in a step: what the job keys of rounds and members say together. Pure. */
+/* set_rule.h - how it is decided which ranks count in a step: what the job keys of rounds and members say together.
+ * Pure. */
 #ifndef PD_SET_RULE_H
 #define PD_SET_RULE_H
 

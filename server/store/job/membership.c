@@ -2,11 +2,11 @@
 #include "membership.h"
 
 #include "fragment.h"
+#include "leases.h"
 #include "ranks.h"
 #include "reserves.h"
 #include "round_ranges.h"
 
-#include <assert.h>
 #include <stdio.h>
 
 static const uint64_t second = 1000000000ull;
@@ -329,6 +329,15 @@ void pd_member_declared(pd_job *job, uint32_t rank, uint64_t now_ns)
     pd_members_tell(job, now_ns);
 }
 
+/* Takes the leases back of workers that are gone, and whose units never were complete. */
+static void take_leases_back(pd_job *job)
+{
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        if (!pd_is_member(job, r) && job->ranks[r].state != PD_RANK_CONNECTED &&
+            !job->steps.fragments[0].ranks[r].leaver)
+            pd_leases_removed(&job->steps, r);
+}
+
 /* Returns false if a member was lost for too long, so that the job must end. */
 static bool check_lost(const pd_job *job, uint64_t now_ns, pd_error *err)
 {
@@ -348,6 +357,7 @@ bool pd_members_look(pd_job *job, uint64_t now_ns, pd_error *err)
 {
     if (job->steps.sets.on_lost == PD_LOST_FAIL && !check_lost(job, now_ns, err)) return false;
     if (job->steps.sets.on_lost == PD_LOST_SHRINK) remove_gone(job, now_ns);
+    if (job->steps.shares != NULL) take_leases_back(job);
     if (job->membership.untold && now_ns >= job->membership.retry_ns) pd_members_tell(job, now_ns);
     return true;
 }

@@ -508,8 +508,8 @@ int pd_planning_finish(pd_job *job, const pd_request *request, double *budget_ns
     *budget_ns -= FINISH_NS * job->planning->n;
     job->planning->stage = PD_PLANNED;
     show_params(job);
-    if (pd_fragments_make(&job->steps) != PD_OK || pd_step_groups_make(&job->steps) != PD_OK || pd_global_clip_make(&job->steps) != PD_OK ||
-        (job->checkpointing.durable && pd_wal_make(&job->steps) != PD_OK))
+    if (pd_fragments_make(&job->steps) != PD_OK || pd_step_groups_make(&job->steps) != PD_OK ||
+        pd_global_clip_make(&job->steps) != PD_OK || (job->checkpointing.durable && pd_wal_make(&job->steps) != PD_OK))
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
     if ((rc = pd_ranges_check_memory(job, err)) == PD_OK)

@@ -277,7 +277,8 @@ static void note_refusal(pd_job *job, const pd_request *frame)
         pd_round *round = piece->param < job->steps.n_params ? &job->steps.params[piece->param].round : NULL;
         int64_t chunk = piece->first / (int64_t)job->steps.config->chunk_elements;
         if (round == NULL || piece->absent || chunk < 0 || chunk >= round->n_chunks ||
-            pd_param_admit(&job->steps, &job->steps.params[piece->param], frame->rank, frame->u.data.step) != PD_ADMIT_NEW)
+            pd_param_admit(&job->steps, &job->steps.params[piece->param], frame->rank, frame->u.data.step) !=
+                PD_ADMIT_NEW)
             continue;
         if (pd_chunk_state(&round->chunks[chunk], frame->rank) == PD_CONTRIBUTION_EMPTY)
             round->chunks[chunk].contributions[frame->rank].refused = true;
@@ -359,12 +360,14 @@ static void say_filed(pd_job *job, pd_request *frame)
 {
     pd_fragment *fragment = &job->steps.fragments[0];
     pd_effect *effect = pd_answer(frame, PD_EFF_FILED);
+    uint64_t step;
+    pd_filed how = pd_fragment_judge(&job->steps, fragment, frame->rank, frame->u.data.step, &step);
 
+    if (how == PD_FILED_FOR) pd_fragment_note(fragment, frame);
     effect->job = job->steps.number;
-    effect->u.filed.how = pd_fragment_judge(&job->steps, fragment, frame->rank, frame->u.data.step,
-                                            &effect->u.filed.step);
+    effect->u.filed.how = how;
+    effect->u.filed.step = step;
     pd_effects_add(job->steps.outbox, effect);
-    pd_fragment_patience(fragment, frame->rank, frame->u.data.patience_ns);
 }
 
 /* Files a push that was checked. Takes ownership of the push, and frees it when no contribution uses its buffer any

@@ -3,7 +3,7 @@
 
 #include "sums.h"
 #include "collect.h"
-#include "fragment.h"
+#include "fragment_ranks.h"
 #include "round_scalars.h"
 #include "step_group.h"
 

@@ -18,7 +18,8 @@ void pd_chunks_list_anew(pd_steps *steps, pd_param *param);
 void pd_contribute_fixed(pd_steps *steps, pd_param *param);
 /* Forgets what the rank has given to the parameter besides gradients, after these were released. */
 void pd_contribute_forget(pd_steps *steps, pd_param *param, uint32_t rank);
-/* Empties the parameter's round, which has closed. It is open again at once if it has contributions to the next step. */
+/* Empties the parameter's round, which has closed. It is open again at once if it has contributions to the next
+ * step. */
 void pd_contribute_anew(pd_steps *steps, pd_param *param, uint64_t now_ns);
 
 #endif

@@ -1,12 +1,11 @@
-/* fragment.c - counts what each rank owes to a step, and fixes which ranks count in it. */
+/* fragment.c - counts whole units, and fixes which ranks count in a step. */
 #include "fragment.h"
 
 #include "contribute.h"
+#include "leases.h"
 #include "wal.h"
 
-#include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static uint32_t least(uint32_t a, uint32_t b)
@@ -19,131 +18,14 @@ static bool is_of(const pd_fragment *fragment, const pd_param *param)
     return param->fragment == fragment;
 }
 
-/* ---- making fragments ---- */
+/* ---- releasing contributions ---- */
 
-uint64_t pd_fragments_bytes(uint32_t ranks)
+/* Ends what a removed rank still had: it has counted in its last step, or does not count. */
+static void end_leaver(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
 {
-    return sizeof(pd_fragment) + ranks * (sizeof(pd_fragment_rank) + sizeof(double)) + 4 * pd_counted_bytes(ranks);
-}
-
-static int make(pd_steps *steps, pd_fragment *fragment)
-{
-    uint32_t ranks = steps->members.ranks;
-
-    fragment->ranks = calloc(ranks, sizeof *fragment->ranks);
-    fragment->damped = calloc(ranks, sizeof *fragment->damped);
-    if (fragment->ranks == NULL || fragment->damped == NULL) return PD_NO_MEMORY;
-    for (uint32_t r = 0; r < ranks; r++)
-        fragment->ranks[r] = (pd_fragment_rank){ .unit = r, .owed = UINT32_MAX };
-    fragment->expected = steps->members;
-    for (uint32_t i = 0; i < steps->n_params; i++) {
-        steps->params[i].fragment = fragment;
-        steps->params[i].round.expected = &fragment->expected;
-        fragment->n_params++;
-    }
-    return PD_OK;
-}
-
-int pd_fragments_make(pd_steps *steps)
-{
-    steps->fragments = calloc(1, sizeof *steps->fragments);
-    if (steps->fragments == NULL) return PD_NO_MEMORY;
-    steps->n_fragments = 1;
-    if (make(steps, &steps->fragments[0]) != PD_OK) return PD_NO_MEMORY;
-    pd_fragments_resume(steps);
-    return PD_OK;
-}
-
-void pd_fragments_free(pd_steps *steps)
-{
-    for (uint32_t i = 0; i < steps->n_fragments; i++) {
-        pd_fragment *fragment = &steps->fragments[i];
-        pd_counted_unref(fragment->set);
-        pd_counted_unref(fragment->next);
-        free(fragment->damped);
-        free(fragment->ranks);
-    }
-    free(steps->fragments);
-    steps->fragments = NULL;
-    steps->n_fragments = 0;
-}
-
-void pd_fragments_resume(pd_steps *steps)
-{
-    for (uint32_t i = 0; i < steps->n_fragments; i++) {
-        pd_fragment *fragment = &steps->fragments[i];
-        fragment->fixed = UINT64_MAX;
-        for (uint32_t p = 0; p < steps->n_params; p++)
-            if (is_of(fragment, &steps->params[p]) && steps->params[p].saved.step < fragment->fixed)
-                fragment->fixed = steps->params[p].saved.step;
-        fragment->n_closed = fragment->n_params;
-        fragment->expected = steps->members;
-        for (uint32_t r = 0; r < steps->members.ranks; r++) {
-            fragment->ranks[r].before = fragment->ranks[r].saved;
-            fragment->ranks[r].next = fragment->fixed + 1;
-        }
-    }
-}
-
-/* ---- contributions ---- */
-
-pd_filed pd_fragment_judge(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank, uint64_t step,
-                           uint64_t *decided)
-{
-    const pd_fragment_rank *r = &fragment->ranks[rank];
-    uint64_t collected = fragment->fixed + 1;
-
-    *decided = r->saved.counted;
-    if (step <= r->saved.last) return PD_FILED_COUNTED;
-    *decided = fragment->fixed;
-    if (step < collected && collected - step > steps->sets.staleness) return PD_FILED_LATE;
-    *decided = collected;
-    return PD_FILED_FOR;
-}
-
-pd_admit pd_param_admit(const pd_steps *steps, const pd_param *param, uint32_t rank, uint64_t step)
-{
-    const pd_fragment *fragment = param->fragment;
-    uint64_t decided;
-
-    if (step > param->saved.step + 1) return PD_ADMIT_EARLY;
-    if (!param->round.together) return step <= param->saved.step ? PD_ADMIT_DUPLICATE : PD_ADMIT_NEW;
-    switch (pd_fragment_judge(steps, fragment, rank, step, &decided)) {
-    case PD_FILED_COUNTED: return PD_ADMIT_DUPLICATE;
-    case PD_FILED_LATE: return PD_ADMIT_LATE;
-    case PD_FILED_FOR: break;
-    }
-    return fragment->ranks[rank].step == 0 || fragment->ranks[rank].step == step ? PD_ADMIT_NEW : PD_ADMIT_EARLY;
-}
-
-static void open_step(pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
-{
-    if (fragment->opened_ns > 0) return;
-    fragment->expected = steps->members;
-    fragment->opened_ns = now_ns > 0 ? now_ns : 1;
-    fragment->state = PD_FRAGMENT_OPEN;
-}
-
-void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t step, uint64_t now_ns)
-{
-    pd_fragment *fragment = param->fragment;
-    pd_fragment_rank *r = &fragment->ranks[rank];
-
-    assert(r->step == 0 || r->step == step);
-    open_step(steps, fragment, now_ns);
-    if (r->step == 0) {
-        r->step = r->next = step;
-        r->missing = r->owed;
-    }
-    assert(r->missing > 0);
-    if (--r->missing > 0) return;
-    r->whole_ns = now_ns;
-    fragment->look = true;
-}
-
-void pd_fragment_patience(pd_fragment *fragment, uint32_t rank, uint64_t patience_ns)
-{
-    fragment->ranks[rank].patience_ns = patience_ns;
+    if (!fragment->ranks[rank].leaver) return;
+    fragment->ranks[rank].leaver = false;
+    if (fragment->number == 0) pd_leases_removed(steps, rank);
 }
 
 static void release_slot(pd_steps *steps, pd_param *param, pd_chunk *chunk, uint32_t rank)
@@ -163,12 +45,11 @@ static void release(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
     for (uint32_t i = 0; i < steps->n_params; i++) {
         pd_param *param = &steps->params[i];
         if (!is_of(fragment, param)) continue;
-        for (uint32_t c = 0; c < param->round.n_chunks; c++)
-            release_slot(steps, param, &param->round.chunks[c], rank);
+        for (uint32_t c = 0; c < param->round.n_chunks; c++) release_slot(steps, param, &param->round.chunks[c], rank);
         pd_contribute_forget(steps, param, rank);
     }
     fragment->ranks[rank].step = fragment->ranks[rank].whole_ns = 0;
-    fragment->ranks[rank].leaver = false;
+    end_leaver(steps, fragment, rank);
 }
 
 /* ---- units ---- */
@@ -262,18 +143,6 @@ char *pd_fragment_missing(const pd_fragment *fragment, char *text, size_t size)
 
 /* ---- members ---- */
 
-void pd_fragments_declared(pd_steps *steps, uint32_t rank)
-{
-    for (uint32_t i = 0; i < steps->n_fragments; i++) {
-        pd_fragment *fragment = &steps->fragments[i];
-        uint32_t owed = 0;
-        for (uint32_t p = 0; p < steps->n_params; p++)
-            if (is_of(fragment, &steps->params[p])) owed += pd_round_count_chunks(&steps->params[p].round, rank);
-        fragment->ranks[rank].owed = owed;
-        fragment->look = true;
-    }
-}
-
 void pd_fragments_join(pd_steps *steps, uint32_t rank, uint32_t unit)
 {
     pd_rank_set_add(&steps->members, rank);
@@ -294,6 +163,14 @@ void pd_fragments_set_unit(pd_steps *steps, uint32_t rank, uint32_t unit)
     }
 }
 
+void pd_fragments_restart(pd_steps *steps, uint32_t rank)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++) {
+        release(steps, &steps->fragments[i], rank);
+        steps->fragments[i].ranks[rank].next = steps->fragments[i].fixed + 1;
+    }
+}
+
 /* Takes a unit out of the step that is collected. `whole`: all its ranks are whole, so they stay in the step. */
 static void take_out(pd_steps *steps, pd_fragment *fragment, uint32_t unit, bool whole)
 {
@@ -302,6 +179,7 @@ static void take_out(pd_steps *steps, pd_fragment *fragment, uint32_t unit, bool
         pd_rank_set_remove(&fragment->expected, r);
         fragment->ranks[r].leaver = whole;
         if (!whole) release(steps, fragment, r);
+        if (fragment->number == 0 && !whole) pd_leases_removed(steps, r);
     }
     if (fragment->expected.n == 0) fragment->expected = steps->members;
     fragment->look = true;
@@ -423,7 +301,6 @@ static void count_in(const pd_steps *steps, pd_fragment *fragment, uint32_t rank
     r->counts.ages += age;
     r->next = fragment->fixed + 1;
     r->step = r->whole_ns = 0;
-    r->leaver = false;
 }
 
 /* Keeps the contributions of a rank that does not count in the step that has just been fixed, or releases them if they
@@ -465,7 +342,7 @@ static void end_collecting(pd_fragment *fragment)
 static void open_kept(pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
 {
     for (uint32_t r = 0; r < steps->members.ranks; r++)
-        if (fragment->ranks[r].step > 0) open_step(steps, fragment, now_ns);
+        if (fragment->ranks[r].step > 0) pd_fragment_open(steps, fragment, now_ns);
 }
 
 static void fix(pd_steps *steps, pd_fragment *fragment, const tally *t, const pd_counted *recorded, uint64_t now_ns)
@@ -478,13 +355,15 @@ static void fix(pd_steps *steps, pd_fragment *fragment, const tally *t, const pd
     fragment->damps = false;
     for (uint32_t r = 0; r < steps->members.ranks; r++) {
         fragment->ranks[r].before = fragment->ranks[r].saved;
-        if (recorded != NULL ? pd_counted_has(recorded, r) : counts_now(fragment, r, t))
-            count_in(steps, fragment, r);
+        if (recorded != NULL ? pd_counted_has(recorded, r) : counts_now(fragment, r, t)) count_in(steps, fragment, r);
     }
     for (uint32_t r = 0; r < steps->members.ranks; r++)
         if (!pd_counted_has(fragment->set, r)) leave_out(steps, fragment, r);
     end_collecting(fragment);
     pd_wal_fixed(steps, fragment, fragment->set);
+    pd_leases_fixed(steps, fragment);
+    for (uint32_t r = 0; r < steps->members.ranks; r++)
+        if (fragment->ranks[r].step == 0) end_leaver(steps, fragment, r);
     settle_rounds(steps, fragment);
     open_kept(steps, fragment, now_ns);
 }
@@ -496,6 +375,7 @@ static int look(pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
 
     if (fragment->next == NULL && (fragment->next = pd_counted_new(steps->members.ranks)) == NULL) return PD_NO_MEMORY;
     fragment->look = false;
+    if (!pd_leases_tell(steps)) return PD_NO_MEMORY;
     count_units(steps, fragment, &t);
     if (may_fix(steps, fragment, &t, recorded, now_ns)) fix(steps, fragment, &t, recorded, now_ns);
     return PD_OK;

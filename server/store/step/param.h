@@ -154,7 +154,7 @@ typedef struct pd_param {
 
     pd_stage stage;
     pd_round_end end;
-    struct pd_step_group *group; /* NULL: the parameter counts its own steps */
+    struct pd_step_group *group;  /* NULL: the parameter counts its own steps */
     struct pd_fragment *fragment; /* decides which ranks count in the parameter's rounds: fragment.h */
 } pd_param;
 

@@ -1,7 +1,7 @@
 /* round_scalars.c - checks, files and averages the scalars that workers push to a round. */
 #include "round_scalars.h"
 
-#include "fragment.h"
+#include "fragment_ranks.h"
 
 #include <assert.h>
 #include <math.h>

@@ -1,11 +1,10 @@
 /* round_scalars.h - averages the scalars that workers push to a round, such as the loss. When the round closes, workers
  * get the mean of each scalar over the ranks that gave it.
  *
- * Step thread. A round does not wait for scalars: it averages those that have come when it closes, from ranks that count
- * in it. Each has the
- * weight of the push that brought it, and sums are taken in rank order. A rank gives one value for each name; the
- * same process may repeat it, but not change it. If a process at the rank has given scalars to the round, those of a
- * later process at that rank are ignored. */
+ * Step thread. A round does not wait for scalars: it averages those that have come when it closes, from ranks that
+ * count in it. Each has the weight of the push that brought it, and sums are taken in rank order. A rank gives one
+ * value for each name; the same process may repeat it, but not change it. If a process at the rank has given scalars to
+ * the round, those of a later process at that rank are ignored. */
 #ifndef PD_ROUND_SCALARS_H
 #define PD_ROUND_SCALARS_H
 
@@ -41,8 +40,8 @@ int pd_scalars_make(pd_steps *steps, pd_param *param, pd_error *err);
 int pd_scalars_admit(pd_steps *steps, const pd_request *frame, uint64_t nonce, pd_error *err);
 /* Files the scalars of a push that pd_scalars_admit has checked. */
 void pd_scalars_file(pd_steps *steps, const pd_request *frame, uint64_t nonce);
-/* Returns the means of the scalars of a round that closes, and removes its scalars. Call it before the round is emptied.
- * NULL: no rank has given any. */
+/* Returns the means of the scalars of a round that closes, and removes its scalars. Call it before the round is
+ * emptied. NULL: no rank has given any. */
 pd_scalar_means *pd_scalars_close(pd_param *param);
 /* Copies the means of the last closed round's scalars into an entry of the operators' list of parameters. */
 void pd_scalars_of_param(pd_param_info *info, const pd_param *param);

@@ -7,9 +7,9 @@
  *                           ├─ pd_optim                                   optimizer and its state     server/optim
  *                           └─ pd_published                               weights
  *
- * contribute.h files contributions. fragment.h decides which ranks count. sums.h and collect.h compute aggregates. step_group.h decides which parameters
- * wait for others, and global_clip.h clips gradients together. work.h runs optimizers, closes rounds and publishes
- * weights. riders.h calls what observes each step or holds it back. */
+ * contribute.h files contributions. fragment.h decides which ranks count. sums.h and collect.h compute aggregates.
+ * step_group.h decides which parameters wait for others, and global_clip.h clips gradients together. work.h runs
+ * optimizers, closes rounds and publishes weights. riders.h calls what observes each step or holds it back. */
 #ifndef PD_STEPS_H
 #define PD_STEPS_H
 
@@ -122,10 +122,11 @@ typedef struct pd_steps {
     size_t n_rules; /* the last rule is the built-in one for model state */
     /* `ranks`: number of slots. The set: the ranks that are members now; all, unless the sets are open */
     pd_rank_set members;
-    pd_set_rule sets;             /* how it is decided which ranks count in a step */
+    pd_set_rule sets;              /* how it is decided which ranks count in a step */
     struct pd_fragment *fragments; /* fragment.h; NULL until the parameters are planned */
     uint32_t n_fragments;
-    bool grouped;   /* some rank has named its group (job/membership.h) */
+    bool grouped;             /* some rank has named its group (job/membership.h) */
+    struct pd_shares *shares; /* shares.h; NULL: no worker uses shares */
     uint64_t epoch; /* number of times that the members have changed; survives a restart of the server */
     pd_param *params;
     uint32_t n_params; /* 0 until the parameters of the first Declare are planned */

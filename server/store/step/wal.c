@@ -2,7 +2,7 @@
  * repeat the decisions that were read back. */
 #include "wal.h"
 
-#include "fragment.h"
+#include "fragment_ranks.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -443,8 +443,7 @@ static void compare(pd_steps *steps, pd_param *param)
 {
     const pd_wal_param *own = &steps->wal->params[param->index];
 
-    if (own->repeats && own->taken.missed)
-        say_differs(steps, param, "roots that it took are missing");
+    if (own->repeats && own->taken.missed) say_differs(steps, param, "roots that it took are missing");
 }
 
 /* Drops the decisions of the step that the parameter has closed. If the next record needs them, adds them to it. */
@@ -520,7 +519,8 @@ void pd_wal_fixed(pd_steps *steps, const pd_fragment *fragment, const pd_counted
     pd_decision *decision;
     bool all = set->n == set->ranks;
 
-    if (steps->wal == NULL || !steps->wal->decisions.on || pd_wal_recorded_set(steps, fragment, fragment->fixed) != NULL)
+    if (steps->wal == NULL || !steps->wal->decisions.on ||
+        pd_wal_recorded_set(steps, fragment, fragment->fixed) != NULL)
         return;
     for (uint32_t r = 0; all && r < set->ranks; r++) all = set->age[r] == 0;
     if (all) return;

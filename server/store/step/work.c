@@ -428,8 +428,8 @@ void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns)
 
 bool pd_steps_have_work(const pd_steps *steps)
 {
-    return pd_fragments_have_work(steps) || pd_global_clip_runs(steps) || pd_chunks_have_work(steps) || pd_collect_has_work(steps) ||
-           steps->queue.ready != NULL;
+    return pd_fragments_have_work(steps) || pd_global_clip_runs(steps) || pd_chunks_have_work(steps) ||
+           pd_collect_has_work(steps) || steps->queue.ready != NULL;
 }
 
 void pd_steps_task(pd_steps *steps, pd_param *param, struct pd_task *task, bool gone)

@@ -1,0 +1,152 @@
+/* fragment_ranks.c - makes fragments, and counts what each rank owes to a step. */
+#include "fragment_ranks.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+static bool is_of(const pd_fragment *fragment, const pd_param *param)
+{
+    return param->fragment == fragment;
+}
+
+/* ---- making fragments ---- */
+
+uint64_t pd_fragments_bytes(uint32_t ranks)
+{
+    return sizeof(pd_fragment) + ranks * (sizeof(pd_fragment_rank) + sizeof(double)) + 4 * pd_counted_bytes(ranks);
+}
+
+static int make(pd_steps *steps, pd_fragment *fragment)
+{
+    uint32_t ranks = steps->members.ranks;
+
+    fragment->ranks = calloc(ranks, sizeof *fragment->ranks);
+    fragment->damped = calloc(ranks, sizeof *fragment->damped);
+    if (fragment->ranks == NULL || fragment->damped == NULL) return PD_NO_MEMORY;
+    for (uint32_t r = 0; r < ranks; r++) fragment->ranks[r] = (pd_fragment_rank){ .unit = r, .owed = UINT32_MAX };
+    fragment->expected = steps->members;
+    for (uint32_t i = 0; i < steps->n_params; i++) {
+        steps->params[i].fragment = fragment;
+        steps->params[i].round.expected = &fragment->expected;
+        fragment->n_params++;
+    }
+    return PD_OK;
+}
+
+int pd_fragments_make(pd_steps *steps)
+{
+    steps->fragments = calloc(1, sizeof *steps->fragments);
+    if (steps->fragments == NULL) return PD_NO_MEMORY;
+    steps->n_fragments = 1;
+    if (make(steps, &steps->fragments[0]) != PD_OK) return PD_NO_MEMORY;
+    pd_fragments_resume(steps);
+    return PD_OK;
+}
+
+void pd_fragments_free(pd_steps *steps)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++) {
+        pd_fragment *fragment = &steps->fragments[i];
+        pd_counted_unref(fragment->set);
+        pd_counted_unref(fragment->next);
+        free(fragment->damped);
+        free(fragment->ranks);
+    }
+    free(steps->fragments);
+    steps->fragments = NULL;
+    steps->n_fragments = 0;
+}
+
+void pd_fragments_resume(pd_steps *steps)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++) {
+        pd_fragment *fragment = &steps->fragments[i];
+        fragment->fixed = UINT64_MAX;
+        for (uint32_t p = 0; p < steps->n_params; p++)
+            if (is_of(fragment, &steps->params[p]) && steps->params[p].saved.step < fragment->fixed)
+                fragment->fixed = steps->params[p].saved.step;
+        fragment->n_closed = fragment->n_params;
+        fragment->expected = steps->members;
+        for (uint32_t r = 0; r < steps->members.ranks; r++) {
+            fragment->ranks[r].before = fragment->ranks[r].saved;
+            fragment->ranks[r].next = fragment->fixed + 1;
+        }
+    }
+}
+
+/* ---- contributions ---- */
+
+pd_filed pd_fragment_judge(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank, uint64_t step,
+                           uint64_t *decided)
+{
+    const pd_fragment_rank *r = &fragment->ranks[rank];
+    uint64_t collected = fragment->fixed + 1;
+
+    *decided = r->saved.counted;
+    if (step <= r->saved.last) return PD_FILED_COUNTED;
+    *decided = fragment->fixed;
+    if (step < collected && collected - step > steps->sets.staleness) return PD_FILED_LATE;
+    *decided = collected;
+    return PD_FILED_FOR;
+}
+
+pd_admit pd_param_admit(const pd_steps *steps, const pd_param *param, uint32_t rank, uint64_t step)
+{
+    const pd_fragment *fragment = param->fragment;
+    uint64_t decided;
+
+    if (step > param->saved.step + 1) return PD_ADMIT_EARLY;
+    if (!param->round.together) return step <= param->saved.step ? PD_ADMIT_DUPLICATE : PD_ADMIT_NEW;
+    switch (pd_fragment_judge(steps, fragment, rank, step, &decided)) {
+    case PD_FILED_COUNTED: return PD_ADMIT_DUPLICATE;
+    case PD_FILED_LATE: return PD_ADMIT_LATE;
+    case PD_FILED_FOR: break;
+    }
+    return fragment->ranks[rank].step == 0 || fragment->ranks[rank].step == step ? PD_ADMIT_NEW : PD_ADMIT_EARLY;
+}
+
+void pd_fragment_open(const pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
+{
+    if (fragment->opened_ns > 0) return;
+    fragment->expected = steps->members;
+    fragment->opened_ns = now_ns > 0 ? now_ns : 1;
+    fragment->state = PD_FRAGMENT_OPEN;
+}
+
+void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t step, uint64_t now_ns)
+{
+    pd_fragment *fragment = param->fragment;
+    pd_fragment_rank *r = &fragment->ranks[rank];
+
+    assert(r->step == 0 || r->step == step);
+    pd_fragment_open(steps, fragment, now_ns);
+    if (r->step == 0) {
+        r->step = r->next = step;
+        r->missing = r->owed;
+    }
+    assert(r->missing > 0);
+    if (--r->missing > 0) return;
+    r->whole_ns = now_ns;
+    fragment->look = true;
+}
+
+void pd_fragment_note(pd_fragment *fragment, const pd_request *push)
+{
+    pd_fragment_rank *rank = &fragment->ranks[push->rank];
+
+    rank->patience_ns = push->u.data.patience_ns;
+    rank->wants = push->u.data.wants;
+    rank->carries = push->u.data.carried;
+}
+
+void pd_fragments_declared(pd_steps *steps, uint32_t rank)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++) {
+        pd_fragment *fragment = &steps->fragments[i];
+        uint32_t owed = 0;
+        for (uint32_t p = 0; p < steps->n_params; p++)
+            if (is_of(fragment, &steps->params[p])) owed += pd_round_count_chunks(&steps->params[p].round, rank);
+        fragment->ranks[rank].owed = owed;
+        fragment->look = true;
+    }
+}
