@@ -270,6 +270,12 @@ static void begin_grace(const pd_steps *steps, pd_fragment *fragment, uint64_t n
         fragment->deadline_ns = last_whole(fragment) + steps->sets.grace_ns;
 }
 
+/* Returns whether the job has fewer members than steps are taken with. */
+static bool too_few(const pd_steps *steps, const tally *t)
+{
+    return (steps->sets.in_ranks ? steps->members.n : t->members) < steps->sets.least;
+}
+
 /* Returns whether the set of the next step can be fixed now. */
 static bool may_fix(const pd_steps *steps, pd_fragment *fragment, const tally *t, const pd_counted *recorded,
                     uint64_t now_ns)
@@ -277,7 +283,7 @@ static bool may_fix(const pd_steps *steps, pd_fragment *fragment, const tally *t
     if (fragment->n_closed < fragment->n_params || t->whole == 0) return false;
     if (recorded != NULL) return has_come(fragment, recorded);
     if (t->unknown) return false;
-    if (t->members < steps->sets.least || (steps->sets.waits && would_be_stale(steps, fragment))) return false;
+    if (too_few(steps, t) || (steps->sets.waits && would_be_stale(steps, fragment))) return false;
     if (t->expected_whole == t->expected) return true;
     if (t->expected_whole < least(steps->sets.quorum, t->expected)) {
         fragment->state = PD_FRAGMENT_OPEN;
