@@ -331,17 +331,25 @@ static int change_world(pd_store *store, pd_job **job, const pd_request *request
     return rc;
 }
 
-/* Lets the launch of a Hello take over the job, which is to be resized if the launch has another number of workers. */
+/* Lets the launch of a Hello take over the job. If the launch has another number of workers, the job is to be resized,
+ * unless max_workers says how many slots it has. */
 static int form_again(pd_store *store, pd_job *job, const pd_request *request, uint64_t now_ns, pd_error *err)
 {
     uint32_t world = request->u.hello.world_size;
-    bool resizes = pd_job_has_one_world(job) && world != 0 && world != job->saved.workers;
+    bool changes = world != 0 && world != job->saved.workers,
+         resizes = changes && job->steps.values.at[PD_JOB_KEY_MAX_WORKERS] == UINT64_MAX;
+    pd_set_rule rule = job->steps.sets;
     int rc = pd_job_owner_admits(job, store->roles, request, err);
 
     if (rc != PD_OK) return rc;
     rc = resizes ? pd_job_agrees_but_world(job, request, err) : pd_job_agrees(job, request, err);
+    if (rc == PD_OK && changes) rc = pd_set_rule_make(&rule, &job->steps.values, world, err);
     if (rc != PD_OK) return rc;
     pd_generation_rise(job, request, now_ns);
+    if (changes && !resizes) {
+        job->steps.sets.least = rule.least;
+        job->saved.workers = world;
+    }
     job->membership.forming = resizes ? world : 0;
     return PD_OK;
 }
