@@ -46,15 +46,15 @@ typedef struct rig {
     pd_effect_kind answer; /* PD_EFF_HELLO, PD_EFF_OK, ... */
     uint64_t answered;     /* number of answers so far */
     pd_error error;        /* error of the last answer; code PD_OK: no error */
-    pd_filed filed; /* what was said of the last push, in a job that says it */
+    pd_filed filed;        /* what was said of the last push, in a job that says it */
     pd_rank_leases leases; /* what the store has leased last */
     uint32_t job;          /* number of the job, from the last welcome */
     bool created, must_init;
-    uint32_t rank, slots;      /* from the last welcome */
-    uint64_t epoch;            /* from the last welcome, or the last report of the members */
-    uint64_t formed;           /* generation of the job, from the last welcome */
-    uint64_t members;          /* bit r: rank r is a member, as last reported */
-    uint64_t reports;          /* number of reports of the members */
+    uint32_t rank, slots; /* from the last welcome */
+    uint64_t epoch;       /* from the last welcome, or the last report of the members */
+    uint64_t formed;      /* generation of the job, from the last welcome */
+    uint64_t members;     /* bit r: rank r is a member, as last reported */
+    uint64_t reports;     /* number of reports of the members */
     uint64_t seed, creator, reserve;
     uint32_t handles[4096]; /* handles of the parameters, from the last answer to Declare */
     bool initialised[4096];

@@ -805,8 +805,7 @@ static void check_image(rig *r)
     assert_int_equal(pd_store_save_job(next.store, "job", &again, &m, &err), PD_OK);
     assert_int_equal(m, n);
     assert_memory_equal(image, again, n);
-    assert_memory_equal(&inside_find(next.store, "job")->steps.members, &job_of(r)->steps.members,
-                        sizeof(pd_rank_set));
+    assert_memory_equal(&inside_find(next.store, "job")->steps.members, &job_of(r)->steps.members, sizeof(pd_rank_set));
     free(image);
     free(again);
     rig_free(&next);

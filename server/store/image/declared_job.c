@@ -159,7 +159,8 @@ static int make_hello(pd_request **out, const pd_declared_job *d)
 static int read_values(pd_job_values *out, const pd_declared_job *d, pd_error *err)
 {
     for (size_t i = 0; i < d->n_values; i++) {
-        int rc = pd_job_values_set_raw(out, d->values[i].name != NULL ? d->values[i].name : "", d->values[i].value, err);
+        int rc =
+            pd_job_values_set_raw(out, d->values[i].name != NULL ? d->values[i].name : "", d->values[i].value, err);
         if (rc != PD_OK) return rc;
     }
     return PD_OK;

@@ -10,9 +10,9 @@ typedef struct job_record {
     bool over;
 } job_record;
 
-static const pd_field job_fields[] = { PD_FIELD(job_record, epoch),    PD_FIELD(job_record, generation),
-                                       PD_FIELD(job_record, kicked),   PD_FIELD(job_record, n_kicked),
-                                       PD_FIELD(job_record, over),     { 0 } };
+static const pd_field job_fields[] = { PD_FIELD(job_record, epoch),  PD_FIELD(job_record, generation),
+                                       PD_FIELD(job_record, kicked), PD_FIELD(job_record, n_kicked),
+                                       PD_FIELD(job_record, over),   { 0 } };
 static const pd_table job_table = { "members", sizeof(job_record), job_fields };
 
 /* The fields of one rank in the image. */
@@ -21,7 +21,8 @@ typedef struct rank_record {
     uint32_t group, mates;
 } rank_record;
 
-static const pd_field rank_fields[] = { PD_FIELD(rank_record, member), PD_FIELD(rank_record, grouped),
+static const pd_field rank_fields[] = { PD_FIELD(rank_record, member),
+                                        PD_FIELD(rank_record, grouped),
                                         PD_FIELD(rank_record, group),
                                         PD_FIELD_IN(rank_record, mates, 0, PD_MAX_WORLD),
                                         { 0 } };

@@ -276,8 +276,8 @@ int pd_resize(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd_reque
     if (rc == PD_OK) rc = pd_wal_put_overrides(&old->steps, &why);
     if (rc == PD_OK) rc = make_in_place(&made, jobs, env, old, world, now_ns, &why);
     if (rc != PD_OK)
-        return pd_fail(err, rc, "job %.60s has %u workers and cannot continue with %u: %.360s",
-                       old->steps.name, old->saved.workers, world, why.text);
+        return pd_fail(err, rc, "job %.60s has %u workers and cannot continue with %u: %.360s", old->steps.name,
+                       old->saved.workers, world, why.text);
     made->checkpointing.asked = old->checkpointing.asked;
     made->checkpointing.exports.waiting = old->checkpointing.exports.waiting;
     old->checkpointing.asked = old->checkpointing.exports.waiting = (pd_request_queue){ 0 };

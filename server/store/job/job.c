@@ -114,7 +114,8 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
     if ((rc = pd_rules_of_job(&job->steps.rules, &job->steps.n_rules, hello->u.hello.rules, hello->u.hello.n_rules,
                               env->config->rows, err)) != PD_OK)
         goto fail;
-    if (pd_job_make_ranks(job, world, hello->u.hello.any_rank) != PD_OK || (job->steps.name = strdup(hello->u.hello.job_name)) == NULL ||
+    if (pd_job_make_ranks(job, world, hello->u.hello.any_rank) != PD_OK ||
+        (job->steps.name = strdup(hello->u.hello.job_name)) == NULL ||
         (job->steps.unread = pd_unread_new(&job->steps.account, number)) == NULL ||
         (job->gone_notice = pd_effect_new(PD_EFF_JOB_GONE, nobody, number)) == NULL ||
         (job->steps.shortage.notice = pd_effect_new(PD_EFF_TIMED_OUT, nobody, number)) == NULL)

@@ -273,9 +273,9 @@ typedef struct pd_job_saved {
     uint64_t barrier; /* number of barriers that the job has passed */
     /* number of refused frames with tensors; number of tensors or chunks that came a second time */
     uint64_t refused, duplicates;
-    uint32_t workers;    /* number of workers that the job began with, or was resized to */
-    uint64_t generation; /* generation of the launch that the job belongs to; 0: not known */
-    bool over;           /* if the sets of ranks are open: all members have left for good */
+    uint32_t workers;           /* number of workers that the job began with, or was resized to */
+    uint64_t generation;        /* generation of the launch that the job belongs to; 0: not known */
+    bool over;                  /* if the sets of ranks are open: all members have left for good */
     uint64_t kicked[PD_KICKED]; /* nonces of the processes that operators have removed last */
     uint32_t n_kicked;          /* number of processes that operators have removed */
 } pd_job_saved;
@@ -371,8 +371,8 @@ typedef struct pd_membership {
     /* the rank that sends the initial weights of parameters that are not ranged; PD_MAX_WORLD: the next one that
      * declares */
     uint32_t giver;
-    uint32_t forming; /* number of workers that the job is to be resized to, as soon as that is possible; 0: none */
-    bool untold;      /* the members have changed since the loop thread was told of them */
+    uint32_t forming;  /* number of workers that the job is to be resized to, as soon as that is possible; 0: none */
+    bool untold;       /* the members have changed since the loop thread was told of them */
     uint64_t retry_ns; /* if `untold`: time at which it is told again, after memory was short */
 } pd_membership;
 

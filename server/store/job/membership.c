@@ -101,8 +101,7 @@ static bool is_free(const pd_job *job, uint32_t r)
 
 static bool is_lost_for_long(const pd_job *job, uint32_t r, uint64_t now_ns)
 {
-    return job->ranks[r].state == PD_RANK_LOST &&
-           now_ns - job->ranks[r].since_ns > job->steps.sets.reconnect_grace_ns;
+    return job->ranks[r].state == PD_RANK_LOST && now_ns - job->ranks[r].since_ns > job->steps.sets.reconnect_grace_ns;
 }
 
 int pd_members_find_slot(const pd_job *job, const pd_request *hello, uint64_t now_ns, uint32_t *rank, pd_error *err)
@@ -179,17 +178,18 @@ static int check_unit(const pd_job *job, uint32_t rank, pd_error *err)
 
     if (param == NULL) return PD_OK;
     if (!job->ranks[rank].saved.grouped)
-        return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "parameter %.120s: rank %u lacks elements %lld to %lld of %lld. In job %.60s a step may be taken "
-                       "without some ranks: give the ranks that share a parameter the same group",
-                       param->name, rank, (long long)gap.start, (long long)gap.end, (long long)param->elements,
-                       job->steps.name);
+        return pd_fail(
+            err, PD_FAILED_PRECONDITION,
+            "parameter %.120s: rank %u lacks elements %lld to %lld of %lld. In job %.60s a step may be taken "
+            "without some ranks: give the ranks that share a parameter the same group",
+            param->name, rank, (long long)gap.start, (long long)gap.end, (long long)param->elements, job->steps.name);
     if (some_are_to_come(job)) return PD_OK;
-    return pd_fail(err, PD_FAILED_PRECONDITION,
-                   "parameter %.120s: no rank of group %u has elements %lld to %lld of %lld. In job %.60s a step may be "
-                   "taken without some groups: each group declares ranges that cover the parameter",
-                   param->name, job->ranks[rank].saved.group, (long long)gap.start, (long long)gap.end,
-                   (long long)param->elements, job->steps.name);
+    return pd_fail(
+        err, PD_FAILED_PRECONDITION,
+        "parameter %.120s: no rank of group %u has elements %lld to %lld of %lld. In job %.60s a step may be "
+        "taken without some groups: each group declares ranges that cover the parameter",
+        param->name, job->ranks[rank].saved.group, (long long)gap.start, (long long)gap.end, (long long)param->elements,
+        job->steps.name);
 }
 
 int pd_member_declares(pd_job *job, uint32_t rank, pd_error *err)
@@ -277,7 +277,8 @@ void pd_members_renew(pd_job *job, uint32_t world, bool any_rank)
 {
     if (!job->steps.sets.open) return;
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)
-        if (pd_is_member(job, r)) pd_fragments_remove(&job->steps, job->steps.n_fragments > 0 ? unit_of(job, r) : r, false);
+        if (pd_is_member(job, r))
+            pd_fragments_remove(&job->steps, job->steps.n_fragments > 0 ? unit_of(job, r) : r, false);
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
         job->ranks[r].saved.grouped = false;
         job->ranks[r].saved.mates = 0;
