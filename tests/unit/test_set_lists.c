@@ -202,7 +202,7 @@ TEST(a_member_has_the_state_of_its_worker)
     rig_sleep(&r, 4);
     assert_string_equal(member(&r, 1)->state, "lost");
     assert_int_equal(member(&r, 1)->since_ms, 4000);
-    pd_fragments_remove(&inside_job(r.store, r.job)->steps, 1);
+    pd_fragments_remove(&inside_job(r.store, r.job)->steps, 1, true);
     assert_string_equal(member(&r, 1)->state, "removed");
     rig_free(&r);
 }
@@ -212,8 +212,8 @@ TEST(a_job_says_that_it_has_too_few_members)
     rig r;
 
     start(&r, "rounds=quorum quorum=1 min_workers=2 max_workers=3");
-    pd_fragments_remove(&inside_job(r.store, r.job)->steps, 1);
-    pd_fragments_remove(&inside_job(r.store, r.job)->steps, 2);
+    pd_fragments_remove(&inside_job(r.store, r.job)->steps, 1, true);
+    pd_fragments_remove(&inside_job(r.store, r.job)->steps, 2, true);
     push(&r, 0, 1);
     assert_string_equal(waits_for(&r), "members: 1 of 2");
     assert_string_equal(round_of(&r)->waits_for, "members: 1 of 2");

@@ -73,7 +73,7 @@ TEST(an_overdue_step_below_min_workers_says_how_many_members_are_missing)
     rig r;
 
     start(&r, "rounds=quorum quorum=1 min_workers=2 max_workers=4 step_timeout=10s", "* sgd lr=1");
-    for (uint32_t rank = 1; rank < WORLD; rank++) pd_fragments_remove(&inside_job(r.store, r.job)->steps, rank);
+    for (uint32_t rank = 1; rank < WORLD; rank++) pd_fragments_remove(&inside_job(r.store, r.job)->steps, rank, true);
     push(&r, 0, 1);
     rig_sleep(&r, 11);
     check_says(r.timeout.text, "for members: the job has 1, and needs 2 (min_workers)");
