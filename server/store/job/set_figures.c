@@ -111,7 +111,7 @@ uint32_t pd_members_count(const pd_job *job)
     bool counted[PD_MAX_WORLD] = { false };
     uint32_t n = 0;
 
-    if (steps->n_fragments == 0) return steps->members.n;
+    if (steps->n_fragments == 0 || steps->sets.in_ranks) return steps->members.n;
     for (uint32_t r = 0; r < steps->members.ranks; r++) {
         uint32_t unit = steps->fragments[0].ranks[r].unit;
         if (!pd_rank_set_has(&steps->members, r) || counted[unit]) continue;

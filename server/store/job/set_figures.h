@@ -16,7 +16,7 @@ double pd_listed_member_ns(const pd_job *job, uint32_t r);
 /* Returns the fragment whose open step is the oldest; if no step is open, the first one. NULL: the job has no
  * parameters yet. */
 const struct pd_fragment *pd_oldest_fragment(const pd_job *job);
-/* Returns how many members the job has; a group of ranks is one. */
+/* Returns how many members the job has. A group of ranks is one, unless min_workers counts ranks. */
 uint32_t pd_members_count(const pd_job *job);
 /* Writes whom a job whose sets are open waits for: "members: 1 of 2" if it has too few, else the ranks that its oldest
  * step misses, such as "1,3". The text is empty if it waits for nobody. Returns the time at which that step was opened;
