@@ -4,6 +4,7 @@
 
 #include "global_clip.h"
 #include "listing.h"
+#include "set_figures.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -57,8 +58,12 @@ static void list_undeclared(const pd_job *job, char *text, size_t size)
 static void fill_waits(pd_job_info *info, const pd_job *job, uint64_t now_ns)
 {
     const pd_param *oldest = job->steps.queue.waiting;
+    uint64_t since_ns = 0;
 
-    if (!pd_job_sealed(job)) {
+    if (job->steps.sets.open) since_ns = pd_sets_wait(job, info->waits_for, sizeof info->waits_for);
+    if (info->waits_for[0] != '\0') {
+        if (since_ns > 0 && now_ns > since_ns) info->waits_ms = (now_ns - since_ns) / 1000000;
+    } else if (!pd_job_sealed(job)) {
         list_undeclared(job, info->waits_for, sizeof info->waits_for);
     } else if (oldest != NULL) {
         pd_round_missing(&oldest->round, info->waits_for, sizeof info->waits_for);
