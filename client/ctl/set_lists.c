@@ -110,7 +110,7 @@ static void share_cell(pd_table *table, const pd_column *column, const void *ent
     const Paramd__MemberInfo *member = entry;
 
     (void)column;
-    pd_table_cell_if(table, member->steps > 0 || member->share > 0, "%.0f %%", 100 * member->share);
+    pd_table_cell_if(table, member->steps > 0, "%.0f %%", 100 * member->share);
     if (member->missed >= 100) pd_table_alarm(table);
 }
 

@@ -289,6 +289,7 @@ const char *pd_step_phase_name(pd_step_phase phase);
 typedef struct pd_rank_stats {
     pd_worker_info info; /* the rank's entry of the operators' list of workers */
     pd_straggler late;
+    pd_member_info member; /* the rank's entry of the operators' list of members */
 } pd_rank_stats;
 
 /* The last mean of one scalar that workers push. */
@@ -317,7 +318,12 @@ typedef struct pd_job_stats {
     uint64_t durable_ns; /* time at which the newest checkpoint became durable; 0: there is none */
 
     uint32_t workers_in[PD_WORKER_COUNTS]; /* number of ranks in each state */
-    uint64_t no_gradient;                  /* number of rounds that closed because no rank had a gradient */
+    bool sets_open;     /* it is decided for each step which ranks count (step/fragment.h) */
+    pd_round_info
+        round; /* entry of the operators' list of rounds: that of the fragment whose step is open for longest */
+    uint64_t late_pushes; /* number of pushes that were too late to count */
+    uint64_t grace_waits; /* number of steps that waited for others after their quorum had come */
+    uint64_t no_gradient; /* number of rounds that closed because no rank had a gradient */
     /* 1 if the job was restored when the daemon started, so that it continued from an older step; else 0 */
     uint64_t rewinds;
     uint64_t roots_out;   /* number of preconditioner tasks that the preconditioner pool has now */

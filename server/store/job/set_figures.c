@@ -163,11 +163,13 @@ static void add_counts(pd_member_info *info, const pd_fragment_rank *rank)
     info->patience_ms = rank->patience_ns / NS_PER_MS;
 }
 
-/* Fills in the step that a rank works on, in a job in whose steps all ranks count. */
-static void fill_closed_member(pd_member_info *info, const pd_rank *rank)
+/* Fills in the step that a rank works on, and the number of steps since the server started, in a job in whose steps all
+ * ranks count. */
+static void fill_closed_member(pd_member_info *info, const pd_job *job, const pd_rank *rank)
 {
     info->next = rank->saved.step + (rank->ended >= rank->saved.step);
-    info->share = 1;
+    info->counted = info->steps = pd_histogram_count(&job->steps.times.total.phase[PD_PHASE_WAIT]);
+    info->share = info->steps > 0;
 }
 
 void pd_listed_member_fill(void *entry, const pd_job *job, uint32_t r, uint64_t now_ns)
@@ -180,7 +182,7 @@ void pd_listed_member_fill(void *entry, const pd_job *job, uint32_t r, uint64_t 
     info->state = state_of_member(job, r);
     if (rank->state == PD_RANK_LOST || rank->state == PD_RANK_LEFT) info->since_ms = ms_since(rank->since_ns, now_ns);
     if (!job->steps.sets.open) {
-        fill_closed_member(info, rank);
+        fill_closed_member(info, job, rank);
         return;
     }
     for (uint32_t i = 0; i < job->steps.n_fragments; i++) add_counts(info, &job->steps.fragments[i].ranks[r]);
@@ -309,7 +311,7 @@ static void fill_closed(pd_round_info *info, const pd_job *job, const pd_fragmen
     info->state = oldest != NULL ? "open" : steps ? "stepping" : "idle";
     info->step = (oldest != NULL ? oldest : first)->saved.step + 1 + steps;
     info->fixed = info->step - 1;
-    info->expected = info->quorum = missing->ranks;
+    info->expected = info->quorum = info->least = missing->ranks;
     if (oldest == NULL) return;
     info->since_ms = ms_since(oldest->round.started_ns, now_ns);
     find_missing(&oldest->round, missing);
