@@ -11,6 +11,7 @@
 #include "mutant.h"
 #include "ranks.h"
 #include "resize.h"
+#include "set_warning.h"
 #include "store_state.h"
 
 #include <inttypes.h>
@@ -294,6 +295,7 @@ static int create_job(pd_store *store, const pd_request *request, pd_job *old, p
     }
     pd_say(&store->outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name }, "created for %u workers",
            job->steps.members.ranks);
+    pd_set_warning_look(job);
     *out = job;
     return PD_OK;
 }
