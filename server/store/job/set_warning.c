@@ -3,11 +3,12 @@
 
 #include "schedule.h"
 
-/* With a quorum of K of n workers, one step is taken for each K contributions: n / K times as many as with all. Nesterov
- * momentum with DiLoCo's rate of 0.7 diverges then; a tenth of it does not. */
+/* With a quorum of K of n workers, one step is taken for each K contributions: n / K times as many as with all.
+ * Nesterov momentum with DiLoCo's rate of 0.7 diverges then; a tenth of it does not. */
 #define LARGE_RATE 0.1
 
-/* Returns the largest value that a hyperparameter has at a corner of its schedule; 0: the optimizer does not have it. */
+/* Returns the largest value that a hyperparameter has at a corner of its schedule; 0: the optimizer does not have
+ * it. */
 static double largest(const pd_hypers *hypers, const char *name)
 {
     int h = pd_hypers_find(hypers->row, name);
