@@ -235,24 +235,21 @@ static void write_counted(const scene *s)
 {
     const pd_job_stats *stats = s->figure->stats;
 
-    for (size_t i = 0; i < stats->n_ranks; i++)
-        rank_sample(s, i, (double)stats->ranks[i].member.counted);
+    for (size_t i = 0; i < stats->n_ranks; i++) rank_sample(s, i, (double)stats->ranks[i].member.counted);
 }
 
 static void write_late_pushes(const scene *s)
 {
     const pd_job_stats *stats = s->figure->stats;
 
-    for (size_t i = 0; i < stats->n_ranks; i++)
-        rank_sample(s, i, (double)stats->ranks[i].member.late);
+    for (size_t i = 0; i < stats->n_ranks; i++) rank_sample(s, i, (double)stats->ranks[i].member.late);
 }
 
 static void write_ages(const scene *s)
 {
     const pd_job_stats *stats = s->figure->stats;
 
-    for (size_t i = 0; i < stats->n_ranks; i++)
-        rank_sample(s, i, (double)stats->ranks[i].member.ages);
+    for (size_t i = 0; i < stats->n_ranks; i++) rank_sample(s, i, (double)stats->ranks[i].member.ages);
 }
 
 static void write_roots(const scene *s)

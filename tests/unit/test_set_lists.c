@@ -233,3 +233,18 @@ TEST(a_job_waits_for_the_ranks_that_its_step_misses)
     assert_string_equal(waits_for(&r), "0,2");
     rig_free(&r);
 }
+
+TEST(a_worker_that_was_late_works_on_the_next_step)
+{
+    rig r;
+
+    start(&r, "rounds=quorum quorum=2");
+    for (uint64_t step = 1; step <= 3; step++) {
+        push(&r, 0, step);
+        push(&r, 1, step);
+    }
+    push(&r, 2, 1);
+    assert_int_equal(member(&r, 2)->late, 1);
+    assert_int_equal(member(&r, 2)->next, 4);
+    rig_free(&r);
+}

@@ -318,7 +318,7 @@ typedef struct pd_job_stats {
     uint64_t durable_ns; /* time at which the newest checkpoint became durable; 0: there is none */
 
     uint32_t workers_in[PD_WORKER_COUNTS]; /* number of ranks in each state */
-    bool sets_open;     /* it is decided for each step which ranks count (step/fragment.h) */
+    bool sets_open;                        /* it is decided for each step which ranks count (step/fragment.h) */
     pd_round_info
         round; /* entry of the operators' list of rounds: that of the fragment whose step is open for longest */
     uint64_t late_pushes; /* number of pushes that were too late to count */

@@ -137,6 +137,14 @@ void pd_fragment_note(pd_fragment *fragment, const pd_request *push)
     rank->carries = push->u.data.carried;
 }
 
+void pd_fragment_late(pd_fragment *fragment, uint32_t rank, uint64_t step)
+{
+    pd_fragment_rank *r = &fragment->ranks[rank];
+
+    pd_set_counts_late(&r->counts, step);
+    if (r->step == 0) r->next = fragment->fixed + 1;
+}
+
 void pd_fragments_declared(pd_steps *steps, uint32_t rank)
 {
     for (uint32_t i = 0; i < steps->n_fragments; i++) {
