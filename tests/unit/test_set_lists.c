@@ -248,3 +248,17 @@ TEST(a_worker_that_was_late_works_on_the_next_step)
     assert_int_equal(member(&r, 2)->next, 4);
     rig_free(&r);
 }
+
+TEST(a_late_push_is_no_duplicate)
+{
+    rig r;
+
+    start(&r, "rounds=quorum quorum=2");
+    push(&r, 0, 1);
+    push(&r, 1, 1);
+    push(&r, 2, 1);
+    assert_int_equal(rig_ask(&r, PD_INFO_JOBS, "")->jobs[0].duplicates, 0);
+    push(&r, 1, 1);
+    assert_true(rig_ask(&r, PD_INFO_JOBS, "")->jobs[0].duplicates > 0);
+    rig_free(&r);
+}

@@ -345,7 +345,7 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
                           : file_gradient(job, param, piece, frame, now_ns));
 
     if (!news) {
-        job->saved.duplicates++;
+        job->saved.duplicates += pd_param_admit(&job->steps, param, frame->rank, frame->u.data.step) != PD_ADMIT_LATE;
     } else if (frame->u.data.n_hypers > 0) {
         keep_hypers(param, frame->rank);
         job->counts.pushed_hypers++;
