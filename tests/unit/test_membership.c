@@ -486,13 +486,15 @@ TEST(a_rank_that_never_came_can_be_kicked_from_a_job_that_shrinks)
     pd_store_config config = durable_config();
     rig r;
 
-    options = "on_lost_worker=shrink";
+    options = "on_lost_worker=shrink step_timeout=10s";
     rig_new(&r, &config);
     join(&r, 0, 2, CONN);
     init(&r);
     push(&r, 0, CONN, 1);
     rig_sleep(&r, 60);
     assert_int_equal(step_of(&r), 0);
+    assert_non_null(strstr(r.timeout.text, "rank 1 (never came)"));
+    assert_non_null(strstr(r.timeout.text, "or remove the rank (paramctl kick)"));
     assert_int_equal(rig_kick(&r, "job", 1), PD_OK);
     rig_work(&r);
     assert_int_equal(step_of(&r), 1);
