@@ -21,7 +21,8 @@ typedef struct pd_set_rule {
     uint64_t staleness; /* largest age that counts; UINT64_MAX: any */
     bool waits;         /* no step is taken that would make a contribution too old */
     pd_damping damping;
-    double weight_cap;    /* largest weight of a push; 0: any */
+    double weight_cap; /* largest weight of a push; 0: any */
+    bool in_ranks; /* `least` is a number of ranks, since min_workers is not given; false: of units (groups of ranks) */
     uint32_t least, most; /* fewest members with which steps are taken; number of slots for members */
     pd_on_lost on_lost;
     uint64_t reconnect_grace_ns;
@@ -31,6 +32,8 @@ typedef struct pd_set_rule {
  * each other, or do not suit that number; the error names the keys. */
 int pd_set_rule_make(pd_set_rule *rule, const pd_job_values *values, uint32_t world, pd_error *err);
 
+/* Returns the smallest number of ranks that can count in a step. */
+uint32_t pd_set_rule_fewest(const pd_set_rule *rule);
 /* Returns the number by which the weight of a contribution of age `age` is multiplied. */
 double pd_set_rule_damp(const pd_set_rule *rule, uint64_t age);
 

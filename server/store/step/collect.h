@@ -4,10 +4,11 @@
  * Step thread. Median and trimmed mean need all contributions to an element, Adasum all to a parameter, whose dot
  * products it computes. Until they have come, contributions wait in their frames.
  *
- * If a rank is over its ingest quota, its contributions to chunks that still wait for another rank are *spilled*: they
- * are converted to float32 in separate memory, and their frame is released. This prevents deadlocks, whatever the order
- * of parameters or of arrival. Every element type converts to float32 exactly, so spilled contributions give the same
- * bits. The bytes that all ranks together may spill are counted when the parameters are declared.
+ * If a rank is over its ingest quota, its contributions to chunks that still wait are *spilled*: they are converted to
+ * float32 in separate memory, and their frame is released. This is done for these aggregates, and for all whose ranks
+ * are not fixed yet (chunk_queues.h). It prevents deadlocks, whatever the order of parameters or of arrival. Every
+ * element type converts to float32 exactly, so spilled contributions give the same bits. The bytes that all ranks
+ * together may spill are counted when the parameters are declared.
  *
  * These aggregates ignore the weight of a push, and whether a gradient is a sum or a mean over examples.
  *
@@ -58,13 +59,11 @@ typedef struct pd_collect_batch {
 } pd_collect_batch;
 void pd_collect_batch_free(pd_collect_batch *batch); /* frees the arrays, not the struct */
 
-/* Queues a chunk of a parameter whose aggregate needs all contributions at once, after one was filed to the chunk: to
- * be aggregated if all have come, otherwise to be searched for contributions to spill. */
-void pd_collect_file(pd_steps *steps, pd_chunk *chunk);
-bool pd_collect_has_work(const pd_steps *steps);
-/* Spills contributions and computes aggregates for about budget_ns nanoseconds of one core, at least one unit. Returns
- * the estimated time that it took. *starved becomes the parameter for which memory was short; NULL: none. */
-double pd_collect_work(pd_steps *steps, double budget_ns, pd_param **starved);
+/* Computes aggregates of ready chunks for about budget_ns nanoseconds of one core, at least one unit; before that, if
+ * *relieve is true, spills contributions of ranks over quota to waiting chunks. *relieve stays true if some of these
+ * are left. Returns the estimated time that it took. *starved becomes the parameter for which memory was short; NULL:
+ * none. */
+double pd_collect_work(pd_steps *steps, double budget_ns, bool *relieve, pd_param **starved);
 /* Frees the parameter's spilled contributions and its unfinished Adasum, because the job ends. Contributions in frames
  * are released by the caller. */
 void pd_collect_release(pd_param *param);

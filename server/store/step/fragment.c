@@ -1,6 +1,7 @@
 /* fragment.c - counts whole units, and fixes which ranks count in a step. */
 #include "fragment.h"
 
+#include "chunk_queues.h"
 #include "consistent_cut.h"
 #include "contribute.h"
 #include "leases.h"
@@ -21,14 +22,27 @@ static bool is_of(const pd_fragment *fragment, const pd_param *param)
 
 /* ---- releasing contributions ---- */
 
+/* Ends what a removed rank still had: it has counted in its last step, or does not count. */
+static void end_leaver(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
+{
+    if (!fragment->ranks[rank].leaver) return;
+    fragment->ranks[rank].leaver = false;
+    if (fragment->number == 0) pd_leases_removed(steps, rank);
+}
+
 static void release_slot(pd_steps *steps, pd_param *param, pd_chunk *chunk, uint32_t rank)
 {
     pd_contribution *given = &chunk->contributions[rank];
 
-    if (given->state == PD_CONTRIBUTION_EMPTY || given->state == PD_CONTRIBUTION_OUTSIDE) return;
+    if (given->state == PD_CONTRIBUTION_OUTSIDE) return;
+    if (given->state == PD_CONTRIBUTION_EMPTY) {
+        given->refused = given->weighed = false;
+        return;
+    }
     if (given->state == PD_CONTRIBUTION_HELD) pd_frame_let_go(steps, given->frame);
     if (given->state == PD_CONTRIBUTION_SPILLED) pd_buffer_pool_give(param->buffers.spills, given->u.spill);
     pd_round_take_back(&param->round, chunk, rank);
+    pd_chunk_let_go(steps, chunk);
 }
 
 /* Releases what a rank has given to the step that is collected. */
@@ -42,6 +56,7 @@ static void release(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
         pd_contribute_forget(steps, param, rank);
     }
     fragment->ranks[rank].step = fragment->ranks[rank].whole_ns = 0;
+    end_leaver(steps, fragment, rank);
 }
 
 /* ---- units ---- */
@@ -53,6 +68,7 @@ enum { THERE = 1, PARTIAL = 2, EXPECTED = 4, MEMBER = 8 };
 typedef struct tally {
     uint8_t unit[PD_MAX_WORLD];
     uint32_t members, expected, expected_whole, whole;
+    bool unknown; /* the job has groups, and some member has not said yet which one it belongs to */
 } tally;
 
 /* Returns whether the fragment waits for nothing of the rank. A rank without elements owes nothing. */
@@ -70,6 +86,8 @@ static void look_at_rank(const pd_steps *steps, const pd_fragment *fragment, uin
     if (expected) *unit |= EXPECTED;
     if (fragment->ranks[rank].step > 0) *unit |= THERE;
     if ((member || expected || fragment->ranks[rank].step > 0) && !is_done(fragment, rank)) *unit |= PARTIAL;
+    if (fragment->ranks[rank].step > 0 && !member && !fragment->ranks[rank].leaver) *unit |= PARTIAL;
+    if (steps->grouped && member && fragment->ranks[rank].owed == UINT32_MAX) t->unknown = true;
 }
 
 static void count_units(const pd_steps *steps, const pd_fragment *fragment, tally *t)
@@ -93,16 +111,16 @@ static bool counts_now(const pd_fragment *fragment, uint32_t rank, const tally *
 
 uint32_t pd_fragment_expected(const pd_fragment *fragment, uint32_t *whole)
 {
+    bool partial[PD_MAX_WORLD] = { false };
     uint32_t n = 0;
 
     *whole = 0;
+    for (uint32_t r = 0; r < fragment->expected.ranks; r++)
+        if (pd_rank_set_has(&fragment->expected, r) && !is_done(fragment, r)) partial[fragment->ranks[r].unit] = true;
     for (uint32_t r = 0; r < fragment->expected.ranks; r++) {
-        bool leads = fragment->ranks[r].unit == r && pd_rank_set_has(&fragment->expected, r), done = true;
-        if (!leads) continue;
+        if (fragment->ranks[r].unit != r || !pd_rank_set_has(&fragment->expected, r)) continue;
         n++;
-        for (uint32_t k = r; k < fragment->expected.ranks && done; k++)
-            if (fragment->ranks[k].unit == r && pd_rank_set_has(&fragment->expected, k)) done = is_done(fragment, k);
-        *whole += done;
+        *whole += !partial[r];
     }
     return n;
 }
@@ -114,13 +132,18 @@ uint32_t pd_fragment_quorum(const pd_steps *steps, const pd_fragment *fragment)
     return least(steps->sets.quorum, pd_fragment_expected(fragment, &whole));
 }
 
+bool pd_fragment_misses(const pd_fragment *fragment, uint32_t rank)
+{
+    return fragment->opened_ns > 0 && pd_rank_set_has(&fragment->expected, rank) && !is_done(fragment, rank);
+}
+
 char *pd_fragment_missing(const pd_fragment *fragment, char *text, size_t size)
 {
     size_t used = 0;
 
     text[0] = '\0';
-    for (uint32_t r = 0; fragment->opened_ns > 0 && r < fragment->expected.ranks; r++) {
-        if (!pd_rank_set_has(&fragment->expected, r) || is_done(fragment, r)) continue;
+    for (uint32_t r = 0; r < fragment->expected.ranks; r++) {
+        if (!pd_fragment_misses(fragment, r)) continue;
         if (used + 16 > size) {
             snprintf(text + used, size - used, ",...");
             break;
@@ -137,7 +160,18 @@ void pd_fragments_join(pd_steps *steps, uint32_t rank, uint32_t unit)
     pd_rank_set_add(&steps->members, rank);
     for (uint32_t i = 0; i < steps->n_fragments; i++) {
         steps->fragments[i].ranks[rank].unit = unit;
+        steps->fragments[i].ranks[rank].leaver = false;
+        steps->fragments[i].ranks[rank].joined = steps->epoch;
         steps->fragments[i].ranks[rank].next = steps->fragments[i].fixed + 1;
+        steps->fragments[i].look = true;
+    }
+}
+
+void pd_fragments_set_unit(pd_steps *steps, uint32_t rank, uint32_t unit)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++) {
+        if (steps->fragments[i].ranks[rank].unit == unit) continue;
+        steps->fragments[i].ranks[rank].unit = unit;
         steps->fragments[i].look = true;
     }
 }
@@ -147,6 +181,7 @@ void pd_fragments_restart(pd_steps *steps, uint32_t rank)
     for (uint32_t i = 0; i < steps->n_fragments; i++) {
         release(steps, &steps->fragments[i], rank);
         steps->fragments[i].ranks[rank].next = steps->fragments[i].fixed + 1;
+        steps->fragments[i].look = true;
     }
 }
 
@@ -156,23 +191,35 @@ static void take_out(pd_steps *steps, pd_fragment *fragment, uint32_t unit, bool
     for (uint32_t r = unit; r < steps->members.ranks; r++) {
         if (fragment->ranks[r].unit != unit) continue;
         pd_rank_set_remove(&fragment->expected, r);
+        fragment->ranks[r].leaver = whole;
         if (!whole) release(steps, fragment, r);
-        if (fragment->number == 0) pd_leases_removed(steps, r);
+        if (fragment->number == 0 && !whole) pd_leases_removed(steps, r);
     }
     if (fragment->expected.n == 0) fragment->expected = steps->members;
     fragment->look = true;
 }
 
-void pd_fragments_remove(pd_steps *steps, uint32_t unit)
+void pd_fragments_remove(pd_steps *steps, uint32_t unit, bool stay)
 {
+    bool whole[PD_MAX_FRAGMENTS] = { false };
     tally t;
 
     for (uint32_t i = 0; i < steps->n_fragments; i++) {
         count_units(steps, &steps->fragments[i], &t);
-        for (uint32_t r = unit; r < steps->members.ranks; r++)
-            if (steps->fragments[i].ranks[r].unit == unit) pd_rank_set_remove(&steps->members, r);
-        take_out(steps, &steps->fragments[i], unit, (t.unit[unit] & (THERE | PARTIAL)) == THERE);
+        whole[i] = stay && (t.unit[unit] & (THERE | PARTIAL)) == THERE;
     }
+    for (uint32_t r = unit; r < steps->members.ranks; r++)
+        if (steps->n_fragments > 0 ? steps->fragments[0].ranks[r].unit == unit : r == unit)
+            pd_rank_set_remove(&steps->members, r);
+    for (uint32_t i = 0; i < steps->n_fragments; i++) take_out(steps, &steps->fragments[i], unit, whole[i]);
+}
+
+bool pd_fragments_need(const pd_steps *steps, uint32_t rank)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++)
+        if (steps->fragments[i].ranks[rank].step > 0 || steps->fragments[i].n_closed < steps->fragments[i].n_params)
+            return true;
+    return false;
 }
 
 /* ---- sets ---- */
@@ -239,10 +286,12 @@ static uint64_t last_whole(const pd_fragment *fragment)
 static void begin_grace(const pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
 {
     fragment->state = PD_FRAGMENT_GRACE;
+    fragment->is_over = false;
     if (steps->sets.grace_ns == UINT64_MAX)
         fragment->deadline_ns = end_of_patience(fragment, now_ns, &fragment->hasty);
     else
         fragment->deadline_ns = last_whole(fragment) + steps->sets.grace_ns;
+    fragment->graces += fragment->deadline_ns > now_ns;
 }
 
 /* Returns whether a rider would stop the parameters before the next step: a cut whose weights are not read yet, a pause,
@@ -256,25 +305,34 @@ static bool is_stopped(const pd_steps *steps, const pd_fragment *fragment)
     return false;
 }
 
+/* Returns whether the job has fewer members than steps are taken with. */
+static bool too_few(const pd_steps *steps, const tally *t)
+{
+    return (steps->sets.in_ranks ? steps->members.n : t->members) < steps->sets.least;
+}
+
 /* Returns whether the set of the next step can be fixed now. */
 static bool may_fix(const pd_steps *steps, pd_fragment *fragment, const tally *t, const pd_counted *recorded,
                     uint64_t now_ns)
 {
-    if (fragment->n_closed < fragment->n_params || t->whole == 0) return false;
+    bool all = t->expected_whole == t->expected;
+
+    if (fragment->n_closed < fragment->n_params) return false;
     if (is_stopped(steps, fragment)) {
-        fragment->state = PD_FRAGMENT_OPEN;
+        if (fragment->state == PD_FRAGMENT_GRACE) fragment->state = PD_FRAGMENT_OPEN;
         return false;
     }
-    if (recorded != NULL) return has_come(fragment, recorded);
-    if (steps->repeats.awaits || fragment->fixed < steps->repeats.seen) return have_all_come(fragment);
-    if (t->members < steps->sets.least || (steps->sets.waits && would_be_stale(steps, fragment))) return false;
-    if (t->expected_whole == t->expected) return true;
-    if (t->expected_whole < least(steps->sets.quorum, t->expected)) {
-        fragment->state = PD_FRAGMENT_OPEN;
+    if (recorded != NULL) return t->whole > 0 && has_come(fragment, recorded);
+    if (steps->repeats.awaits || fragment->fixed < steps->repeats.seen) return t->whole > 0 && have_all_come(fragment);
+    if (t->unknown) return false;
+    if (t->whole == 0 || (!all && t->expected_whole < least(steps->sets.quorum, t->expected))) {
+        if (fragment->state == PD_FRAGMENT_GRACE) fragment->state = PD_FRAGMENT_OPEN;
         return false;
     }
-    if (fragment->state != PD_FRAGMENT_GRACE) begin_grace(steps, fragment, now_ns);
-    return now_ns >= fragment->deadline_ns;
+    if (!all && fragment->state != PD_FRAGMENT_GRACE) begin_grace(steps, fragment, now_ns);
+    if (!all && now_ns < fragment->deadline_ns) return false;
+    fragment->is_over = fragment->state == PD_FRAGMENT_GRACE && now_ns >= fragment->deadline_ns;
+    return !too_few(steps, t) && !(steps->sets.waits && would_be_stale(steps, fragment));
 }
 
 /* Notes that the rank counts in the step that has just been fixed. */
@@ -287,8 +345,7 @@ static void count_in(const pd_steps *steps, pd_fragment *fragment, uint32_t rank
     fragment->damped[rank] = pd_set_rule_damp(&steps->sets, age);
     fragment->damps |= fragment->damped[rank] != 1;
     r->saved = (pd_fragment_rank_saved){ .last = r->step, .counted = fragment->fixed };
-    r->counts.counted++;
-    r->counts.ages += age;
+    pd_set_counts_in(&r->counts, age);
     r->next = fragment->fixed + 1;
     r->step = r->whole_ns = 0;
 }
@@ -304,8 +361,8 @@ static void leave_out(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
         pd_counted_keep(fragment->set, rank);
         return;
     }
+    pd_set_counts_late(&r->counts, r->step);
     release(steps, fragment, rank);
-    r->counts.late++;
     r->next = fragment->fixed + 1;
 }
 
@@ -317,7 +374,8 @@ static void settle_rounds(pd_steps *steps, pd_fragment *fragment)
         if (!is_of(fragment, param)) continue;
         param->round.fixed = true;
         param->round.set = fragment->set;
-        param->round.damped = fragment->damps ? fragment->damped : NULL;
+        /* Values of model state are means whatever their age: damped ones would shrink. */
+        param->round.damped = fragment->damps && !param->model_state ? fragment->damped : NULL;
         pd_contribute_fixed(steps, param);
     }
 }
@@ -345,13 +403,19 @@ static void fix(pd_steps *steps, pd_fragment *fragment, const tally *t, const pd
     fragment->damps = false;
     for (uint32_t r = 0; r < steps->members.ranks; r++)
         if (recorded != NULL ? pd_counted_has(recorded, r) : counts_now(fragment, r, t)) count_in(steps, fragment, r);
-    for (uint32_t r = 0; r < steps->members.ranks; r++)
-        if (!pd_counted_has(fragment->set, r)) leave_out(steps, fragment, r);
+    for (uint32_t r = 0; r < steps->members.ranks; r++) {
+        if (pd_counted_has(fragment->set, r)) continue;
+        leave_out(steps, fragment, r);
+        if (pd_rank_set_has(&steps->members, r))
+            pd_set_counts_missed(steps, &fragment->ranks[r].counts, r, fragment->fixed, fragment->ranks[r].step > 0);
+    }
     end_collecting(fragment);
     if (recorded == NULL && !pd_wal_is_whole(fragment->set) && steps->repeats.anew == 0)
         steps->repeats.anew = fragment->fixed;
     pd_wal_fixed(steps, fragment, fragment->set);
     pd_leases_fixed(steps, fragment);
+    for (uint32_t r = 0; r < steps->members.ranks; r++)
+        if (fragment->ranks[r].step == 0) end_leaver(steps, fragment, r);
     settle_rounds(steps, fragment);
     open_kept(steps, fragment, now_ns);
 }
@@ -390,7 +454,8 @@ uint64_t pd_fragments_next(const pd_steps *steps)
     uint64_t at = UINT64_MAX;
 
     for (uint32_t i = 0; i < steps->n_fragments; i++)
-        if (steps->fragments[i].state == PD_FRAGMENT_GRACE && steps->fragments[i].deadline_ns < at)
+        if (steps->fragments[i].state == PD_FRAGMENT_GRACE && !steps->fragments[i].is_over &&
+            steps->fragments[i].deadline_ns < at)
             at = steps->fragments[i].deadline_ns;
     return at;
 }
@@ -398,7 +463,8 @@ uint64_t pd_fragments_next(const pd_steps *steps)
 void pd_fragments_tick(pd_steps *steps, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < steps->n_fragments; i++)
-        if (steps->fragments[i].state == PD_FRAGMENT_GRACE && steps->fragments[i].deadline_ns <= now_ns)
+        if (steps->fragments[i].state == PD_FRAGMENT_GRACE && !steps->fragments[i].is_over &&
+            steps->fragments[i].deadline_ns <= now_ns)
             steps->fragments[i].look = true;
 }
 

@@ -27,14 +27,19 @@
 /* ---- members ---- */
 
 /* Makes the rank a member: steps that are opened from now on wait for it; an open one takes it if it is whole in time.
- * `unit`: lowest rank of its group. */
+ * `unit`: lowest rank of its group. Contributions of a rank that is not a member do not count. Raise pd_steps.epoch
+ * before. */
 void pd_fragments_join(pd_steps *steps, uint32_t rank, uint32_t unit);
+/* Sets the unit of a rank: lowest rank of its group. */
+void pd_fragments_set_unit(pd_steps *steps, uint32_t rank, uint32_t unit);
 /* Releases what the rank has given to the step that is collected, since another process has the rank now: it would
  * never complete the push of the one before. */
 void pd_fragments_restart(pd_steps *steps, uint32_t rank);
 /* Removes all ranks of a unit: they are members no more, and no step waits for them. Where all of them are whole, they
- * still count in the step that is collected; otherwise their contributions are released. */
-void pd_fragments_remove(pd_steps *steps, uint32_t unit);
+ * still count in the step that is collected if `stay` is true. Otherwise their contributions are released. */
+void pd_fragments_remove(pd_steps *steps, uint32_t unit, bool stay);
+/* Returns whether the rank has given something to a step that is not closed. */
+bool pd_fragments_need(const pd_steps *steps, uint32_t rank);
 
 /* ---- sets ---- */
 
@@ -53,6 +58,8 @@ void pd_fragment_closed(pd_steps *steps, pd_param *param, uint64_t now_ns);
 uint32_t pd_fragment_expected(const pd_fragment *fragment, uint32_t *whole);
 /* Returns the number of whole units that a set needs now. */
 uint32_t pd_fragment_quorum(const pd_steps *steps, const pd_fragment *fragment);
+/* Returns whether the open step waits for the rank. */
+bool pd_fragment_misses(const pd_fragment *fragment, uint32_t rank);
 /* Writes the ranks that the step waits for, as "1,3", cut with "..." if `size` is too short. Returns `text`. */
 char *pd_fragment_missing(const pd_fragment *fragment, char *text, size_t size);
 

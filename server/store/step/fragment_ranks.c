@@ -27,6 +27,7 @@ static int make(pd_steps *steps, pd_fragment *fragment)
     fragment->expected = steps->members;
     for (uint32_t i = 0; i < steps->n_params; i++) {
         steps->params[i].fragment = fragment;
+        steps->params[i].round.expected = &fragment->expected;
         fragment->n_params++;
     }
     return PD_OK;
@@ -65,6 +66,7 @@ void pd_fragments_resume(pd_steps *steps)
             if (is_of(fragment, &steps->params[p]) && steps->params[p].saved.step < fragment->fixed)
                 fragment->fixed = steps->params[p].saved.step;
         fragment->n_closed = fragment->n_params;
+        fragment->expected = steps->members;
         for (uint32_t r = 0; r < steps->members.ranks; r++) fragment->ranks[r].next = fragment->fixed + 1;
     }
 }
@@ -93,6 +95,13 @@ uint64_t pd_fragments_fixed(const pd_steps *steps)
 
 /* ---- contributions ---- */
 
+/* Returns whether the rank's contributions to the step whose set is fixed still lie where those of its next push will:
+ * some parameter has not closed that step. Another process of the rank may push meanwhile. */
+static bool is_occupied(const pd_fragment *fragment, uint32_t rank)
+{
+    return fragment->set != NULL && pd_counted_has(fragment->set, rank);
+}
+
 pd_filed pd_fragment_judge(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank, uint64_t step,
                            uint64_t *decided)
 {
@@ -102,7 +111,9 @@ pd_filed pd_fragment_judge(const pd_steps *steps, const pd_fragment *fragment, u
     *decided = r->saved.counted;
     if (step <= r->saved.last) return PD_FILED_COUNTED;
     *decided = fragment->fixed;
-    if (step < collected && collected - step > steps->sets.staleness) return PD_FILED_LATE;
+    if (step < collected &&
+        (collected - step > steps->sets.staleness || step <= r->late || is_occupied(fragment, rank)))
+        return PD_FILED_LATE;
     *decided = collected;
     return PD_FILED_FOR;
 }
@@ -154,6 +165,15 @@ void pd_fragment_note(pd_fragment *fragment, const pd_request *push)
     rank->patience_ns = push->u.data.patience_ns;
     rank->wants = push->u.data.wants;
     rank->carries = push->u.data.carried;
+}
+
+void pd_fragment_late(pd_fragment *fragment, uint32_t rank, uint64_t step)
+{
+    pd_fragment_rank *r = &fragment->ranks[rank];
+
+    if (step > r->late) r->late = step;
+    pd_set_counts_late(&r->counts, step);
+    if (r->step == 0) r->next = fragment->fixed + 1;
 }
 
 void pd_fragments_declared(pd_steps *steps, uint32_t rank)

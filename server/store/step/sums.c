@@ -1,11 +1,12 @@
-/* sums.c - queues chunks whose contributions can be summed, plans their sums in units that one thread computes, and
- * computes them. */
+/* sums.c - plans the sums of chunks in units that one thread computes, and computes them. */
 #include "sums.h"
 
+#include "chunk_queues.h"
 #include "grow.h"
 #include "kernels.h"
 #include "step_group.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <utlist.h>
@@ -33,32 +34,54 @@ void pd_sums_clear(pd_sums *sums)
     sums->cost_ns = 0;
 }
 
-/* Returns whether a contribution takes part in the sum: it is HELD, and in a weighted mean its weight is not 0, since a
- * mean over no examples may be NaN. */
+/* Returns what the weight of the rank is multiplied by because its contribution is old. */
+static double damp_of(const pd_round *round, uint32_t rank)
+{
+    return round->damped != NULL ? round->damped[rank] : 1;
+}
+
+/* Returns the weight that the rank's push has given to a contribution. */
+static double weight_of(const pd_contribution *given)
+{
+    if (given->state == PD_CONTRIBUTION_HELD) return given->frame->u.data.weight;
+    return given->state == PD_CONTRIBUTION_SPILLED ? given->share : given->u.weight;
+}
+
+static bool is_presummed(const pd_contribution *given)
+{
+    return given->state == PD_CONTRIBUTION_HELD ? given->frame->u.data.presummed : given->presummed;
+}
+
+/* Returns whether a contribution takes part in the sum: its gradient is there, and in a weighted mean its weight is not
+ * 0, since a mean over no examples may be NaN. */
 static bool counts(const pd_contribution *given, pd_aggregation how)
 {
-    return given->state == PD_CONTRIBUTION_HELD && (how != PD_WEIGHTED_MEAN || given->frame->u.data.weight > 0);
+    return pd_contribution_is_there(given) && (how != PD_WEIGHTED_MEAN || weight_of(given) > 0);
 }
 
 /* Totals over those contributions to a common range that take part in the sum. They are counted rank by rank. */
 typedef struct tally {
     uint32_t given; /* number of contributions that were counted */
-    double weight;  /* sum of the weights of the contributions that were counted */
+    double weight;  /* sum of the weights of the contributions that were counted, in a plain mean 1 each, damped */
     float scale;    /* factor for the gradient of the contribution that was counted last */
     /* the contribution that was counted last is a sum over its examples, not a mean */
     bool presummed;
+    /* if only one contribution was counted: factor for its gradient, and number by which it is divided */
+    float only_scale, only_divisor;
 } tally;
 
-static void count_slot(tally *t, const pd_contribution *given, pd_aggregation how)
+static void count_slot(tally *t, const pd_contribution *given, double damp, pd_aggregation how)
 {
-    bool held = given->state == PD_CONTRIBUTION_HELD;
-    double weight = held ? given->frame->u.data.weight : given->u.weight;
+    bool weighted = how == PD_WEIGHTED_MEAN;
+    double weight = weighted ? weight_of(given) : 1;
 
     t->given++;
-    t->weight += weight;
-    t->presummed = held ? given->frame->u.data.presummed : given->presummed;
-    /* Here the gradient is a mean over `weight` examples, and the factor turns it into the sum over them. */
-    t->scale = how == PD_WEIGHTED_MEAN && !t->presummed ? (float)weight : 1.0f;
+    t->weight += weight * damp;
+    t->presummed = weighted && is_presummed(given);
+    /* If the gradient is a mean over `weight` examples, the factor turns it into the sum over them. */
+    t->scale = (float)(t->presummed ? damp : weight * damp);
+    t->only_scale = (float)damp;
+    t->only_divisor = t->presummed ? (float)weight : 1.0f;
 }
 
 static bool has_part(const pd_contribution *given, pd_aggregation how)
@@ -68,22 +91,23 @@ static bool has_part(const pd_contribution *given, pd_aggregation how)
 
 static tally count_upto(const pd_sweep *sweep, const pd_chunk *chunk, uint32_t upto, pd_aggregation how)
 {
-    tally t = { .scale = 1.0f };
+    tally t = { .scale = 1.0f, .only_scale = 1.0f };
 
     for (uint32_t i = 0; i < sweep->n && pd_sweep_rank(sweep, i) < upto; i++) {
         uint32_t rank = pd_sweep_rank(sweep, i);
         const pd_contribution *given = &chunk->contributions[rank];
-        if (pd_round_counts(sweep->round, rank) && has_part(given, how)) count_slot(&t, given, how);
+        if (pd_round_counts(sweep->round, rank) && has_part(given, how))
+            count_slot(&t, given, damp_of(sweep->round, rank), how);
     }
     return t;
 }
 
-/* Returns the number by which the sum is divided. If there is only one contribution, a mean over its examples, it is
- * neither scaled nor divided, so that it keeps its bits. */
+/* Returns the number by which the sum is divided. A single contribution, a mean over its examples, is not divided, and
+ * only scaled if it is old, so that it keeps its bits. */
 static float divisor_of(const tally *all, pd_aggregation how)
 {
-    if (how == PD_MEAN) return (float)all->given;
-    return how == PD_WEIGHTED_MEAN && (all->given > 1 || all->presummed) ? (float)all->weight : 1.0f;
+    if (how == PD_SUM) return 1.0f;
+    return all->given > 1 ? (float)all->weight : all->only_divisor;
 }
 
 static int make_room(pd_sums *sums, size_t ranges, size_t k)
@@ -107,8 +131,8 @@ typedef struct planning {
 } planning;
 
 /* Plans to add contributions to one unit, whose first element is `first`: those of ranks before p->upto that are not
- * summed yet. `scaled`: each is multiplied by its factor. */
-static void add_slots(const planning *p, int64_t first, bool scaled)
+ * summed yet. `several`: they are not the only one. */
+static void add_slots(const planning *p, int64_t first, bool several)
 {
     for (uint32_t i = 0; i < p->sweep.n && pd_sweep_rank(&p->sweep, i) < p->upto; i++) {
         uint32_t rank = pd_sweep_rank(&p->sweep, i);
@@ -116,11 +140,11 @@ static void add_slots(const planning *p, int64_t first, bool scaled)
         tally own = { 0 };
         int64_t skip;
         if (rank < p->chunk->summed || !counts(given, p->how) || !pd_round_counts(p->sweep.round, rank)) continue;
-        count_slot(&own, given, p->how);
+        count_slot(&own, given, damp_of(p->sweep.round, rank), p->how);
         skip = first - pd_round_chunk_range(p->sweep.round, p->chunk, rank).first;
         p->sums->addends[p->sums->n_addends++] =
             (pd_addend){ (const char *)given->u.at + (size_t)skip * pd_dtype_size((pd_dtype)given->dtype),
-                         (pd_dtype)given->dtype, scaled ? own.scale : 1.0f };
+                         (pd_dtype)given->dtype, several ? own.scale : own.only_scale };
     }
 }
 
@@ -129,13 +153,14 @@ static void add_slots(const planning *p, int64_t first, bool scaled)
  * chunk.
  *
  * A single contribution is put into the accumulator unscaled. When a second one comes, the first is read from the
- * accumulator and scaled. */
+ * accumulator and scaled. Old contributions are never alone first: the ranks that count are known before. */
 static void plan_range(const planning *p, const tally *before, const tally *after, int64_t first, int64_t n)
 {
     pd_sums *sums = p->sums;
     pd_sum *sum = &sums->sums[sums->n_sums++];
     bool again = before->given == 1 && after->given > 1 && before->scale != 1.0f;
 
+    assert(p->sweep.round->damped == NULL || before->given == 0);
     *sum = (pd_sum){ .to = *p->accumulator + first,
                      .n = n,
                      .first_addend = sums->n_addends,
@@ -222,10 +247,11 @@ static void note_slot(pd_contribution *given, pd_aggregation how)
 {
     double weight;
 
-    if (given->state != PD_CONTRIBUTION_HELD) return;
-    weight = given->frame->u.data.weight;
+    if (!pd_contribution_is_there(given)) return;
+    weight = weight_of(given);
     given->counted = counts(given, how);
-    given->presummed = given->frame->u.data.presummed;
+    given->presummed = is_presummed(given);
+    if (given->state == PD_CONTRIBUTION_SPILLED) given->frame = NULL;
     given->u.weight = weight;
     given->state = PD_CONTRIBUTION_SUMMED;
 }
@@ -245,31 +271,6 @@ void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how)
     round->largest = pd_larger(round->largest, largest);
     round->unsummed--;
     if (lacks_weight(round, chunk, how)) round->weightless = true;
-}
-
-void pd_chunk_list_to_sum(pd_steps *steps, pd_chunk *chunk, bool complete)
-{
-    if (complete) {
-        if (chunk->list == PD_CHUNK_PARTIAL) DL_DELETE(steps->chunks.partial, chunk);
-        DL_APPEND(steps->chunks.complete, chunk);
-        chunk->list = PD_CHUNK_COMPLETE;
-    } else if (chunk->list == PD_CHUNK_NOWHERE && chunk->prefix > chunk->summed) {
-        DL_APPEND(steps->chunks.partial, chunk);
-        chunk->list = PD_CHUNK_PARTIAL;
-    }
-}
-
-void pd_chunk_unlist(pd_steps *steps, pd_chunk *chunk)
-{
-    if (chunk->list == PD_CHUNK_PARTIAL) DL_DELETE(steps->chunks.partial, chunk);
-    if (chunk->list == PD_CHUNK_COMPLETE) DL_DELETE(steps->chunks.complete, chunk);
-    chunk->list = PD_CHUNK_NOWHERE;
-}
-
-bool pd_chunks_have_work(const pd_steps *steps)
-{
-    return steps->chunks.complete != NULL ||
-           (steps->chunks.look && steps->chunks.partial != NULL && pd_steps_are_over_quota(steps));
 }
 
 /* Returns how many ranks, from rank 0 on, must be in the sum of a chunk now, although other contributions are missing:
@@ -306,26 +307,44 @@ static bool is_full(const pd_steps *steps, double budget_ns)
            sums->n_addends >= MOST_ADDENDS;
 }
 
-/* Plans sums for about budget_ns nanoseconds: first those of complete chunks, then those of incomplete chunks with
- * frames of ranks that are over quota. Returns the parameter for which memory was short; NULL: none. */
-static pd_param *plan_sums(pd_steps *steps, double budget_ns)
+/* Plans the sums of ready chunks. Returns the parameter for which memory was short; NULL: none. */
+static pd_param *plan_ready(pd_steps *steps, double budget_ns)
 {
     pd_chunk *chunk;
 
-    DL_FOREACH(steps->chunks.complete, chunk)
+    DL_FOREACH(steps->chunks.ready, chunk)
     {
+        if (pd_is_collected(pd_param_how(chunk->param))) continue;
         if (is_full(steps, budget_ns)) return NULL;
         if (plan(steps, chunk, steps->members.ranks) != PD_OK) return chunk->param;
     }
-    if (!steps->chunks.look || steps->chunks.partial == NULL || !pd_steps_are_over_quota(steps)) return NULL;
-    DL_FOREACH(steps->chunks.partial, chunk)
+    return NULL;
+}
+
+/* Plans sums of waiting chunks that have contributions of ranks over quota. *finished becomes true if all of these
+ * chunks were looked at. */
+static pd_param *plan_early(pd_steps *steps, double budget_ns, bool *finished)
+{
+    pd_chunk *chunk;
+
+    DL_FOREACH(steps->chunks.waiting, chunk)
     {
-        uint32_t upto = exceeded_prefix(steps, chunk);
+        uint32_t upto = pd_param_spills(chunk->param) ? chunk->summed : exceeded_prefix(steps, chunk);
         if (is_full(steps, budget_ns)) return NULL;
         if (upto > chunk->summed && plan(steps, chunk, upto) != PD_OK) return chunk->param;
     }
-    steps->chunks.look = false;
+    *finished = true;
     return NULL;
+}
+
+/* Releases the memory of spilled contributions that a pass has summed. */
+static void release_spills(const pd_pass *pass)
+{
+    for (uint32_t rank = pass->chunk->summed; rank < pass->upto; rank++) {
+        pd_contribution *given = &pass->chunk->contributions[rank];
+        if (given->state == PD_CONTRIBUTION_SPILLED && pd_round_counts(pass->round, rank))
+            pd_buffer_pool_give(pass->chunk->param->buffers.spills, given->u.spill);
+    }
 }
 
 static void note_pass(pd_steps *steps, const pd_pass *pass)
@@ -333,28 +352,33 @@ static void note_pass(pd_steps *steps, const pd_pass *pass)
     pd_chunk *chunk = pass->chunk;
     uint32_t from = chunk->summed;
 
+    if (pass->round->together) release_spills(pass);
     pd_sums_note(steps->batch.sums, pass, pd_param_how(chunk->param));
     for (uint32_t rank = from; rank < pass->upto; rank++) {
         pd_contribution *given = &chunk->contributions[rank];
-        if (!pd_round_counts(pass->round, rank)) continue;
+        if (!pd_round_counts(pass->round, rank)) continue; /* its slot belongs to the next round */
         if (given->frame != NULL) pd_frame_let_go(steps, given->frame);
         given->frame = NULL;
     }
     if (pd_chunk_ends_at(pass->round, pass->upto)) {
         pd_chunk_unlist(steps, chunk);
         if (pass->round->unsummed == 0) pd_param_collected(steps, chunk->param);
-    } else if (chunk->summed == chunk->prefix) {
-        pd_chunk_unlist(steps, chunk);
+    } else {
+        pd_chunk_let_go(steps, chunk);
     }
 }
 
-double pd_chunks_sum(pd_steps *steps, pd_param **starved)
+double pd_chunks_sum(pd_steps *steps, bool *relieve, pd_param **starved)
 {
     pd_sums *sums = steps->batch.sums;
     int threads = steps->config->threads;
+    double budget_ns = steps->config->batch_ns * threads;
+    bool finished = false;
 
     pd_sums_clear(sums);
-    *starved = plan_sums(steps, steps->config->batch_ns * threads);
+    *starved = plan_ready(steps, budget_ns);
+    if (*relieve && *starved == NULL) *starved = plan_early(steps, budget_ns, &finished);
+    *relieve = *relieve && !finished;
     pd_sums_run(sums, threads);
     for (size_t i = 0; i < sums->n_passes; i++) note_pass(steps, &sums->passes[i]);
     return steps->batch.sums->cost_ns + noting_ns(steps);
