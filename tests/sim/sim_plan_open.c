@@ -106,9 +106,8 @@ void sim_plan_draw_open(sim_plan *plan)
 {
     uint64_t r = sim_mix(plan->seed, 31, 7, 40);
 
-    if (plan->crowded || !sim_once_in(&r, 2)) return;
+    if (!sim_once_in(&r, 2)) return;
     forget_faults(plan);
-    plan->ingest *= 16;
     for (uint32_t j = 0; j < plan->n_jobs; j++) {
         if (j > 0 && sim_once_in(&r, 2)) continue;
         draw_job(&plan->jobs[j], &r);
