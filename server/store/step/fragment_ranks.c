@@ -65,11 +65,30 @@ void pd_fragments_resume(pd_steps *steps)
             if (is_of(fragment, &steps->params[p]) && steps->params[p].saved.step < fragment->fixed)
                 fragment->fixed = steps->params[p].saved.step;
         fragment->n_closed = fragment->n_params;
-        for (uint32_t r = 0; r < steps->members.ranks; r++) {
-            fragment->ranks[r].before = fragment->ranks[r].saved;
-            fragment->ranks[r].next = fragment->fixed + 1;
-        }
+        for (uint32_t r = 0; r < steps->members.ranks; r++) fragment->ranks[r].next = fragment->fixed + 1;
     }
+}
+
+void pd_fragments_wake(pd_steps *steps)
+{
+    for (uint32_t i = 0; steps->sets.open && i < steps->n_fragments; i++)
+        steps->fragments[i].look = steps->fragments[i].opened_ns > 0;
+}
+
+bool pd_fragments_have_set(const pd_steps *steps)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++)
+        if (steps->fragments[i].n_closed < steps->fragments[i].n_params) return true;
+    return false;
+}
+
+uint64_t pd_fragments_fixed(const pd_steps *steps)
+{
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; steps->sets.open && i < steps->n_fragments; i++)
+        if (steps->fragments[i].fixed > most) most = steps->fragments[i].fixed;
+    return most;
 }
 
 /* ---- contributions ---- */

@@ -20,7 +20,6 @@ typedef struct pd_fragment_counts {
 
 typedef struct pd_fragment_rank {
     pd_fragment_rank_saved saved;
-    pd_fragment_rank_saved before; /* `saved` as it was before the set of step `fixed` */
     uint64_t step;        /* step of the push that the rank's contributions belong to; 0: it has given nothing */
     uint64_t late;        /* step of the rank's last push that came too late; 0: none did */
     uint32_t missing;     /* if step > 0: number of chunks of this push that have not come */
@@ -75,6 +74,13 @@ uint64_t pd_fragments_bytes(uint32_t ranks);
 /* Sets the step of a fragment from those of its parameters, after a job was read from an image or from records. No
  * round may be open. */
 void pd_fragments_resume(pd_steps *steps);
+
+/* Lets it be looked again whether sets can be fixed, because nothing stops the parameters any more. */
+void pd_fragments_wake(pd_steps *steps);
+/* Returns whether a set is fixed for a step that not all parameters have taken. */
+bool pd_fragments_have_set(const pd_steps *steps);
+/* Returns the highest step whose set is fixed; 0: there is none, or the sets are not open. */
+uint64_t pd_fragments_fixed(const pd_steps *steps);
 
 /* ---- contributions ---- */
 
