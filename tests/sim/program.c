@@ -236,6 +236,8 @@ static int push(sim_worker *w, call *c, pd_error *err)
     pd_push_options options = { .weight = sim_weight(w->job, w->rank, w->step),
                                 .replaces = sim_replaces(w->job, w->step - 1) };
     sim_program_note note = sim_note_of(w, w->step);
+    char lr[24];
+    const char *const hypers[] = { lr, NULL };
 
     if (w->s->plan->crashes) {
         options.note = &note;
@@ -245,6 +247,10 @@ static int push(sim_worker *w, call *c, pd_error *err)
         c->scalar = (pd_scalar){ .name = "mask", .value = sim_sets_scalar(w->rank, w->step) };
         options.scalars = &c->scalar;
         options.n_scalars = 1;
+    }
+    if (w->job->open.sends_lr) {
+        sim_sets_lr_text(w->step, lr, sizeof lr);
+        options.hypers = hypers;
     }
     c->pulls = !sim_chance(w->s, 4);
     return pd_core_push(w->core, c->pulls ? PD_PUSH_PULL : PD_PUSH, c->items, c->n, &options, &c->ticket, err);
