@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from ctypes import POINTER, byref, c_char_p, c_float, c_size_t, c_ssize_t, c_uint64, c_void_p
 from types import TracebackType
-from typing import Any, Callable, Union
+from typing import TYPE_CHECKING, Any, Callable, Union
 
 from . import _structs as structs
-from . import jobs, launchers, run_id, state_file
+from . import jobs, launchers, rounds, run_id, state_file
 from ._library import error_of, library, text_list
 from .arrays import Borrowed
 from .errors import DeadlineExceeded, Error, FailedPrecondition, NoMemory, invalid, spelled
@@ -28,6 +28,9 @@ from .param import BF16, F16, TAGS, Param
 from .texts import Settings, either, pairs, rule_list
 from .ticket import SLICE, Request, Ticket, late, waited
 from .warned import warn_once
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _NOTICE = ctypes.CFUNCTYPE(None, c_ssize_t, c_char_p)
 _SHARED, _OWN = 0, 1                    # enum pd_stream
@@ -96,6 +99,9 @@ class Client:
         begins anew, unless a worker is connected. None: $PARAMD_RESUME=1 or 0, else processes of the same run go on
         with their job, and so does a process that comes back in the place of one that was lost.
     joins: rank 0 alone creates the job, and a client of another rank waits for it.
+    rules_of_rounds: min_workers, max_workers, on_lost_worker, reconnect_grace, quorum, grace, staleness, on_stale,
+        damping, weight_cap, rounds: whom a step waits for, and what happens when workers come and go. See
+        help(paramd.rounds).
 
     DeadlineExceeded: no server answered in time. Unavailable: an impatient client was not answered at once.
     FailedPrecondition: the job has another configuration, or is another run's; or the environment and a process group
@@ -109,7 +115,8 @@ class Client:
                  checksum: bool = False, impatient: bool = False, shared_memory: bool = True, window: int = 0,
                  token_file: Path | None = None, ca_file: Path | None = None, cert_file: Path | None = None,
                  key_file: Path | None = None, notice: Callable[[str], None] | None = None,
-                 resume: bool | None = None, joins: bool = False) -> None:
+                 resume: bool | None = None, joins: bool = False, **rules_of_rounds: Unpack[rounds.Rules]) -> None:
+        rounds.check_names("Client", rules_of_rounds)
         if (rank is None) != (world_size is None):
             raise invalid(f"expected both rank and world_size or neither, got rank {rank} and world_size {world_size}")
         if resume not in _RESUME:
@@ -144,9 +151,10 @@ class Client:
         # list.insert is no Python code: no signal handler can raise in it, where ctypes would swallow the exception
         self._callback = _NOTICE(self._notices.insert)
         rule_texts = rule_list(rules)
+        option_texts = rounds.options(rules_of_rounds, options)
         options_of = functools.partial(
             structs.Options,
-            urls=self.url.encode(), options=text_list(pairs(options)),
+            urls=self.url.encode(), options=text_list(option_texts),
             rules=text_list(rule_texts) if rule_texts is not None else None,
             label=label.encode() if label else None, deadline=self.deadline, checksum=checksum, impatient=impatient,
             notice=ctypes.cast(self._callback, c_void_p), no_shared_memory=not shared_memory, join_later=True,

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy
 
+from . import rounds
 from .client import Client
 from .errors import invalid
 from .exchange import Exchange, Group, join
@@ -54,6 +55,8 @@ class Remote:
     delay: 1: step() returns the weights after the step before, and does not wait for this one.
     window: number of steps that are kept, to be sent again when the server goes back to a checkpoint: step() does not
         notice then. 0: none, and it raises paramd.Rewind.
+    min_workers, max_workers, on_lost_worker, reconnect_grace, quorum, grace, staleness, on_stale, damping, weight_cap,
+        rounds: whom a step waits for, and what happens when workers come and go. See help(paramd.rounds).
     hypers: hyperparameters by optax's names (learning_rate, b1, b2, eps, weight_decay, momentum) or the server's, as
         values or as schedules: functions of the number of steps before; dicts where they have members, such as
         grafting_config={"type": "adam", "beta2": 0.99}. Defaults are those of `paramctl optimizers NAME`, but shampoo,
@@ -72,6 +75,7 @@ class Remote:
                  resume: bool | None = None, **hypers: Any) -> None:
         if delay not in (0, 1):
             raise invalid(f"expected delay 0 or 1, got {delay}")
+        rules_of_rounds, hypers = rounds.split(hypers)
         self._tree = Tree(params)
         self._placement = Placement(params)
         self._delay = delay
@@ -81,7 +85,7 @@ class Remote:
                              for name, dtype in self._tree.dtypes.items()}
         self.exchange: Exchange = join(
             {"url": url, "job": job, "rank": rank, "world_size": world_size, "window": window,
-             "resume": resume}, options,
+             "resume": resume, **rules_of_rounds}, options,
             groups_of(rules, optimizer, hypers), declarations,
             {name: numpy.array(leaf, order="C") for name, leaf in self._tree.leaves.items()})
         self._tree.leaves = {}

@@ -29,6 +29,7 @@ class Settings:
     options: dict[str, Any] = field(default_factory=dict)
     window: int = 0
     resume: bool | None = None
+    rounds: dict[str, Any] = field(default_factory=dict)
     name: str | None = None             # of the job, once it is joined
 
     @property
@@ -55,7 +56,7 @@ class Settings:
         leave_abandoned()
         client = Client(self.url, self.name or self.job, rank=self.rank, world_size=self.world_size, rules=rules,
                         options={**OPTIONS, **self.options, **(begin or {})}, window=self.window, joins=True,
-                        resume=self.resume if begin is None else resume)
+                        resume=self.resume if begin is None else resume, **self.rounds)
         leave_at_exit(client)
         self.name = client.job
         return client

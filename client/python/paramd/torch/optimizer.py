@@ -7,6 +7,7 @@ from typing import Any, Callable
 
 import torch
 
+from .. import rounds
 from ..client import Client
 from ..errors import FailedPrecondition, Rewind, invalid
 from ..exits import leave, leave_with
@@ -54,6 +55,8 @@ class Optimizer(torch.optim.Optimizer):
         one: "auto"; "all": large models are hashed whole, too; "counters": changes by `param.data` pass unseen;
         "none": all changes do, and are undone.
     note: the older name of worker_state.
+    min_workers, max_workers, on_lost_worker, reconnect_grace, quorum, grace, staleness, on_stale, damping, weight_cap,
+        rounds: whom a step waits for, and what happens when workers come and go. See help(paramd.rounds).
     hypers: hyperparameters, by torch's names or the optimizer's. Their defaults are those of `paramctl optimizers`.
 
     Nothing travels before the first forward pass of a module that has one of the parameters, the first step(), join()
@@ -85,9 +88,13 @@ class Optimizer(torch.optim.Optimizer):
             raise invalid("overlap=True and delay=1 exclude each other: with delay=1 nothing waits for the gradients")
         if client is not None and window is not None:
             raise invalid("window: the client that is given keeps the steps: open it with window=...")
+        rules_of_rounds, hypers = rounds.split(hypers)
+        for name, value in rules_of_rounds.items():
+            if client is not None and value is not None:
+                raise invalid(f"{name}: the client that is given has the options of the job: open it with {name}=...")
         self._prepare(copied=False, state=state)
         self._settings = Settings(url, job, rank, world_size, client, connection.options_of(options), window or 0,
-                                  resume)
+                                  resume, rules_of_rounds)
         self._recovery = Recovery(either(worker_state, note))
         if overlap and scaler is None:  # parameters step as their gradients come: none waits for the last one
             self._settings.options.setdefault("nonfinite_scope", "parameter")
