@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import threading
+import time
+import warnings
 
 import pytest
 
 import paramd
-from paramd import rounds
+from paramd import counted, rounds
+from paramd.counted import Tally
 
 np = pytest.importorskip("numpy")
 
@@ -104,7 +107,7 @@ def test_a_step_with_its_quorum_does_not_wait_for_a_worker_that_sleeps(daemon, j
             assert ticket.wait()["w"][:2] == (paramd.STEPPED, step + 1)
     assert members[0][1]["w"][0] == -1.5 * 5
     late = push(members[2], 100.0).wait()["w"]
-    assert late[:2] == (paramd.LATE, 5)
+    assert (late.outcome, late.step, late.age, late.counted) == (paramd.LATE, 5, 0, 2)
     assert members[2][1]["w"][0] == -1.5 * 5           # the weights of the job, with which it goes on
     for client, _ in members:
         client.close()
@@ -113,10 +116,79 @@ def test_a_step_with_its_quorum_does_not_wait_for_a_worker_that_sleeps(daemon, j
 def test_a_late_gradient_counts_within_staleness(daemon, job):
     members = begun(daemon, job, 2, quorum=1, staleness=1)
     assert push(members[0], 1.0).wait()["w"][:2] == (paramd.STEPPED, 1)
-    assert push(members[1], 3.0).wait()["w"][:2] == (paramd.STEPPED, 2)
+    late = push(members[1], 3.0).wait()["w"]
+    assert (late.outcome, late.step, late.age, late.counted) == (paramd.STEPPED, 2, 1, 1)
     assert members[1][1]["w"][0] == -4.0
     for client, _ in members:
         client.close()
+
+
+def test_a_client_tells_the_members_of_its_job(daemon, job):
+    members = begun(daemon, job, 3, quorum=1)
+    for rank, one in enumerate(members):
+        push(one, 1.0).wait()
+        assert one[0].members == paramd.Members(3, rank, 0) and one[0].members.index == rank
+        one[0].close()
+
+
+def test_a_rank_that_is_always_late_is_warned_once_with_its_share(daemon, job):
+    members = begun(daemon, job, 2, quorum=1)
+    fast, slow = members
+    tally = Tally(slow[0])
+    push(slow, 1.0).wait()                              # the only one that counts
+    tally.take(push(slow, 1.0).wait().values(), 2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for step in range(3, 8):
+            push(fast, 1.0).wait()
+            if step == 3:
+                push(fast, 1.0).wait()
+                push(fast, 1.0).wait()
+            tally.take(push(slow, 1.0).wait().values(), step)
+            assert tally.last == paramd.Counted(False, 0, 1)
+    assert len(caught) == 1 and issubclass(caught[0].category, paramd.ParamdWarning)
+    assert "the last 3 gradients of rank 1 came too late" in str(caught[0].message)
+    assert "1 of 5 steps (20 %)" in str(caught[0].message)
+    for client, _ in members:
+        client.close()
+
+
+def test_patience_lets_a_step_wait_as_long_as_a_worker_computes(daemon, job):
+    """Rank 0 can do without the answer for 2 s, so its step waits for rank 1, which comes after 0.2 s."""
+    members = begun(daemon, job, 2, quorum=1, grace="auto")
+    assert members[0][0].sends_patience
+    first = members[0][0].push_pull({"w": np.full(1000, 1, np.float32)}, members[0][1], patience=2.0)
+    time.sleep(0.2)
+    assert not first.done()
+    results = [push(members[1], 3.0).wait()["w"], first.wait()["w"]]
+    assert [(one.outcome, one.step) for one in results] == [(paramd.STEPPED, 1)] * 2
+    assert members[0][1]["w"][0] == -2.0
+    for client, _ in members:
+        client.close()
+
+
+def test_patience_is_the_measured_time_until_the_answer_is_needed(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(counted.time, "monotonic", lambda: now[0])
+    pace = counted.Pace()
+    found = []
+    for seconds in (1.0, 2.0, 0.0):
+        pace.needed()                                   # a second wait for the same step changes nothing
+        pace.sent()
+        now[0] += seconds
+        pace.needed()
+        now[0] += 50                                    # waits do not count
+        found.append(pace.patience)
+    assert found == [1.0, 1.5, 0.75]
+
+
+def test_a_negative_patience_is_refused_in_words(daemon, job):
+    with paramd.Client(daemon.url, job) as client:
+        weights = {"w": np.zeros(4, np.float32)}
+        client.declare(weights)
+        client.init(weights)
+        with pytest.raises(paramd.InvalidArgument, match="patience: expected seconds from 0 on, got -1"):
+            client.push(weights, patience=-1)
 
 
 def test_jax_takes_the_arguments_of_rounds(daemon, job):

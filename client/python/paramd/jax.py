@@ -20,9 +20,11 @@ import numpy
 
 from . import rounds
 from .client import Client
+from .counted import Counted
 from .errors import invalid
 from .exchange import Exchange, Group, join
 from .exits import leave
+from .facts import Members
 from .handed import Handed
 from .means import Mean
 from .pytrees import Placement, Tree, refuse_tracers, to_host
@@ -70,9 +72,9 @@ class Remote:
     """
 
     def __init__(self, params: Any, optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None,
-                 rank: int | None = None, world_size: int | None = None, rules: Rules = (), options: Settings = None,
-                 grad_dtype: Any = None, axes: Mapping[str, Any] | None = None, delay: int = 0, window: int = 0,
-                 resume: bool | None = None, **hypers: Any) -> None:
+                 rank: int | str | None = None, world_size: int | None = None, rules: Rules = (),
+                 options: Settings = None, grad_dtype: Any = None, axes: Mapping[str, Any] | None = None,
+                 delay: int = 0, window: int = 0, resume: bool | None = None, **hypers: Any) -> None:
         if delay not in (0, 1):
             raise invalid(f"expected delay 0 or 1, got {delay}")
         rules_of_rounds, hypers = rounds.split(hypers)
@@ -182,6 +184,19 @@ class Remote:
     def results(self) -> dict[str, Result]:
         """The outcome of the last step for each parameter: paramd.STEPPED, SKIPPED, NO_GRADIENT ..."""
         return dict(self.exchange.results)
+
+    @property
+    def members(self) -> Members:
+        """The members of the job, as the server's last answer told them: n, index (this rank's place among them, from
+        0) and epoch (how often they have changed)."""
+        return self.client.members
+
+    @property
+    def counted(self) -> Counted | None:
+        """Whether this rank's gradients counted in the last step, their age, and how many ranks counted. None: there
+        was no step yet. Gradients that are late do not count, and are dropped: the new parameters are those of the
+        job, which may be several steps further (see step_count)."""
+        return self.exchange.tally.last
 
     @property
     def client(self) -> Client:

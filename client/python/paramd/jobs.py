@@ -47,6 +47,8 @@ class Opening(NamedTuple):
     generation: int
 
 
+JOINING = Opening(False, False, 1)      # as a new worker, whose rank the server chooses
+
 _lock = threading.Lock()                # guards both tables
 _counts: dict[Seat, int] = {}
 _seats: dict[Seat, _History] = {}

@@ -181,7 +181,7 @@ class RemoteTransformation(optax.GradientTransformationExtraArgs):  # type: igno
         return self.session.remote
 
 
-def remote(optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None, rank: int | None = None,
+def remote(optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None, rank: int | str | None = None,
            world_size: int | None = None, options: Settings = None, resume: bool | None = None,
            **hypers: Any) -> RemoteTransformation:
     """Returns a gradient transformation whose steps are taken by the server. It ends a chain: `updates` are the

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .. import launchers
-from ..client import Client
+from ..client import ANY_RANK, Client, default_url
 from ..errors import FailedPrecondition, invalid
 from ..exchange import OPTIONS
 from ..exits import leave_abandoned, leave_at_exit
@@ -23,7 +23,7 @@ class Settings:
 
     url: str | None = None
     job: str | None = None
-    rank: int | None = None
+    rank: int | str | None = None
     world_size: int | None = None
     client: Client | None = None
     options: dict[str, Any] = field(default_factory=dict)
@@ -41,8 +41,15 @@ class Settings:
 
     @property
     def seat(self) -> int:
-        """The rank with which this process will join the job."""
+        """The rank with which this process will join the job; ANY_RANK: the server chooses it."""
+        if isinstance(self.rank, str):
+            return ANY_RANK
         return launchers.seat(self.rank, self.world_size).rank
+
+    @property
+    def local_url(self) -> str:
+        """The address of the local daemon of this run."""
+        return default_url() if isinstance(self.rank, str) else default_url(self.world_size, self.rank)
 
     def open(self, rules: list[str], begin: Mapping[str, Any] | None = None, resume: bool = False) -> Client:
         """Returns the client: the one that was given, or a new one with these rules. If a client of an earlier call has

@@ -9,8 +9,10 @@ import torch
 
 from .. import rounds
 from ..client import Client
+from ..counted import Counted
 from ..errors import FailedPrecondition, Rewind, invalid
 from ..exits import leave, leave_with
+from ..facts import Members
 from ..means import Mean, Means
 from ..texts import either
 from . import connection, parallel
@@ -75,7 +77,7 @@ class Optimizer(torch.optim.Optimizer):
     _at_forward: JoinAtForward | None
 
     def __init__(self, params: Any, optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None,
-                 rank: int | None = None, world_size: int | None = None, client: Client | None = None,
+                 rank: int | str | None = None, world_size: int | None = None, client: Client | None = None,
                  model: torch.nn.Module | None = None, overlap: bool = False, delay: int = 0, contribute: str = "all",
                  options: Mapping[str, Any] | Iterable[str] | None = None, scaler: Any = None,
                  window: int | None = None, worker_state: Any = None, resume: bool | None = None,
@@ -416,6 +418,22 @@ class Optimizer(torch.optim.Optimizer):
         if value.numel() != 1:
             raise invalid(f"mean {name}: expected one number, got a tensor of shape {tuple(value.shape)}")
         return self._means.add(name, value.detach().clone(), self.synchronize)
+
+    @property
+    def members(self) -> Members:
+        """The members of the job, as the server's last answer told them: n, index (this rank's place among them, from
+        0) and epoch (how often they have changed). Joins the job."""
+        return self.client.members
+
+    @property
+    def counted(self) -> Counted | None:
+        """Whether this rank's gradients counted in the last step(), their age, and how many ranks counted. None: there
+        was no step yet.
+
+        Gradients that are late do not count, and are dropped: step() brings the weights of the job, which may be
+        several steps further (see step_count), and the next gradients are of these.
+        """
+        return self._run.tally.last if self._run is not None else None
 
     @property
     def was_skipped(self) -> bool:
