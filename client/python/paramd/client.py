@@ -145,6 +145,7 @@ class Client:
         self.url = url or default_url(of, number)
         self.job = ""
         self.deadline = float(deadline)
+        self.generation = 0 if any_rank else generations.find(run.seat)
         # Whether pushes say for how long this worker can do without the answer.
         self.sends_patience = rounds.value("grace", option_texts) == "auto"
         self._variables = {"PARAMD_URL": self.url, **_file_variables(  # the environment in which paramctl runs
@@ -172,7 +173,7 @@ class Client:
             notice=ctypes.cast(self._callback, c_void_p), no_shared_memory=not shared_memory, join_later=True,
             slice=SLICE, window=window, token_file=path_bytes(token_file), ca_file=path_bytes(ca_file),
             cert_file=path_bytes(cert_file), key_file=path_bytes(key_file), group=group or 0,
-            generation=0 if any_rank else generations.find(run.seat))
+            generation=self.generation)
         # A local daemon may end, idle, between the look for it and this join: then another look starts a new one.
         look_again = None if url or os.environ.get("PARAMD_URL") else lambda: default_url(of, number)
         if resume and job is None and not run_id.is_named(run):
@@ -208,7 +209,9 @@ class Client:
     def _take(self, seat: jobs.Seat, run: run_id.Run, options_of: Callable[..., structs.Options], resume: bool | None,
               joins: bool, look_again: Callable[[], object] | None) -> None:
         """Joins the job as one of its ranks, in the place of an earlier client of this program if there is one."""
-        opening = jobs.prepare(seat, takes_over=bool(resume)) if seat.rank != ANY_RANK else jobs.JOINING
+        opening = jobs.JOINING
+        if seat.rank != ANY_RANK:
+            opening = jobs.prepare(seat, bool(resume), self.generation)
         if resume is None and opening.anew:
             resume = False
         launch = run.launch + (f"#{opening.generation}" if opening.generation > 1 else "") if run.launch else ""
