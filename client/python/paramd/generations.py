@@ -17,18 +17,18 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from . import launchers, meeting
-from .errors import DeadlineExceeded, FailedPrecondition
+from .errors import DeadlineExceeded, FailedPrecondition, Unavailable
 from .launchers import Seat
 from .meeting import Store
 
 SECONDS = 120.0                         # for which a rank waits for rank 0
-CONNECT_SECONDS = 30.0                  # for which the agent's store is tried
 APART_SECONDS = 2.0                     # between the starts of ranks of one generation
 # Where machines are slow to start a process: an entry that is older, but not by more than MOST_SECONDS, counts once it
 # has not changed for SETTLED_SECONDS.
 SETTLED_SECONDS, MOST_SECONDS = 20.0, 60.0
 _LAST = "paramd/generation"             # the key of the last one of all
 
+_own: Any = None                        # the store to which this process is connected, or which it has made
 _ours: set[str] = set()                 # entries that this process has written or taken
 
 
@@ -63,16 +63,27 @@ def _started_ms() -> int:
 # ---- stores ----
 
 def _agent_store() -> Store | None:
-    """Returns the store of torchrun's agent; None: it has none to share, or this program does not use torch."""
+    """Returns the store of torchrun's agent. Where it does not share one, rank 0 makes a store at the address that it
+    has given, as torch.distributed does. None: this program does not use torch.
+
+    Unavailable: nobody answers there.
+    """
+    global _own
     distributed: Any = sys.modules.get("torch.distributed")
     address, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
-    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or not hasattr(distributed, "TCPStore") or not port:
+    if not hasattr(distributed, "TCPStore") or not port.isdigit():
         return None
-    try:
-        patience = timedelta(seconds=CONNECT_SECONDS)
-        return meeting.of_torch(distributed.TCPStore(address, int(port), None, False, patience))
-    except (RuntimeError, ValueError):  # nobody answers there
-        return None
+    if _own is None:
+        shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        how: dict[str, Any] = {"is_master": not shared and os.environ[launchers.TORCHRUN.rank] == "0",
+                               "timeout": timedelta(seconds=SECONDS)}
+        try:
+            _own = distributed.TCPStore(address, int(port), **how, **({} if shared else {"multi_tenant": True}))
+        except RuntimeError as error:
+            raise Unavailable(Unavailable.code, f"the ranks of torchrun agree by a store at {address}:{port} which "
+                              f"generation they are, and it does not answer ({error}): set PARAMD_GENERATION to a "
+                              "number, the same on all ranks, and a greater one each time") from None
+    return meeting.of_torch(_own)
 
 
 class _Found(NamedTuple):
@@ -146,7 +157,8 @@ def find(seat: Seat) -> int:
     """Returns the generation of the ranks that this process belongs to. 0: it is not known.
 
     seat: the rank with which the process joins a job. If the launcher gives it another one, there is no generation.
-    Errors: those of launchers.generation; DeadlineExceeded: rank 0 of several has not joined a job in time.
+    Errors: those of launchers.generation; DeadlineExceeded: rank 0 of several has not joined a job in time;
+        Unavailable: torchrun's store does not answer.
     """
     if _is_apart(seat):
         return 0
