@@ -136,12 +136,12 @@ def test_torchrun_s_ranks_find_one_generation_and_those_that_are_started_again_a
     pytest.importorskip("torch", reason="PyTorch is not installed")
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": str(int(not shared))}
     run = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=1",
                           "--monitor-interval=0.1", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0",
                           "--local-addr=127.0.0.1", "--rdzv-id=mine", str(script), str(tmp_path)],
-                         env={**os.environ, "OMP_NUM_THREADS": "1",
-                              "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "0" if shared else "1"}, text=True, stdout=subprocess.PIPE,
-                         stderr=subprocess.STDOUT, timeout=120, check=False)
+                         env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
+                         check=False)
     assert run.returncode == 0, run.stdout
     first, again = ([int((tmp_path / f"{count}.{rank}").read_text()) for rank in (0, 1)] for count in (0, 1))
     assert first[0] == first[1] and again[0] == again[1], (first, again)

@@ -30,7 +30,8 @@ class Options(ctypes.Structure):
                 ("notice", c_void_p), ("notice_arg", c_void_p), ("quiet", c_bool), ("no_shared_memory", c_bool),
                 ("join_later", c_bool), ("slice", c_double), ("window", c_uint32), ("token_file", c_char_p),
                 ("ca_file", c_char_p), ("cert_file", c_char_p), ("key_file", c_char_p), ("run", c_char_p),
-                ("resume", c_int), ("joins", c_bool), ("group", c_uint32), ("generation", c_uint64)]
+                ("resume", c_int), ("joins", c_bool), ("group", c_uint32), ("generation", c_uint64),
+                ("shares", c_uint32)]
 
 
 class Welcome(ctypes.Structure):
