@@ -247,7 +247,8 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
         if (!on_closed(daemon, effect, until_ns)) return false;
         break;
     case PD_EFF_FILED: on_filed(daemon, effect); break;
-    case PD_EFF_MEMBERS: break;
+    case PD_EFF_MEMBERS:
+    case PD_EFF_LEASES: break;
     case PD_EFF_TIMED_OUT: on_timed_out(daemon, effect); break;
     case PD_EFF_BUFFER: pd_conn_return_buffer(daemon, effect->u.buffer); break;
     case PD_EFF_FENCED: on_fenced(daemon, effect); break;

@@ -242,6 +242,7 @@ static void absorb(rig *r, pd_effect *effect)
     case PD_EFF_CLOSED: on_closed(r, effect); break;
     case PD_EFF_FILED: r->filed = effect->u.filed.how; break;
     case PD_EFF_MEMBERS: break;
+    case PD_EFF_LEASES: r->leases = effect->u.leases; break;
     case PD_EFF_TIMED_OUT:
         r->timed_out++;
         r->timed_out_step = effect->u.timed_out.step;

@@ -44,6 +44,7 @@ typedef struct rig {
     uint64_t answered;     /* number of answers so far */
     pd_error error;        /* error of the last answer; code PD_OK: no error */
     pd_filed filed; /* what was said of the last push, in a job that says it */
+    pd_rank_leases leases; /* what the store has leased last */
     uint32_t job;          /* number of the job, from the last welcome */
     bool created, must_init;
     uint64_t seed, creator, reserve;

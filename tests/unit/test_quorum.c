@@ -157,6 +157,42 @@ TEST(what_is_too_old_even_for_the_next_step_does_not_count)
     rig_free(&r);
 }
 
+static void push_first_chunk(rig *r, uint32_t rank, uint64_t step)
+{
+    rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, CONN + rank, step);
+    float g[N] = { 0 };
+
+    rig_piece(frame, 0, PD_F32, 0, r->chunk, g);
+    assert_int_equal(rig_send(r, frame), PD_OK);
+}
+
+/* Lets another process take the rank. */
+static void take_over(rig *r, uint32_t rank, uint64_t conn, const char *options)
+{
+    static const char *const names[] = { "p0" };
+    static const pd_shape shapes[] = { { 1, { N } } };
+
+    assert_int_equal(rig_hello(r, "job", rank, WORLD, conn, conn, options, "* sgd lr=1"), PD_OK);
+    assert_int_equal(rig_declare(r, r->job, rank, conn, names, shapes, NULL, 1, PD_F32), PD_OK);
+}
+
+TEST(what_a_process_has_given_in_part_does_not_stop_the_next_one)
+{
+    float g[N] = { 0 };
+    rig r;
+
+    start(&r, "rounds=async damping=none");
+    push_first_chunk(&r, 1, 1);
+    push(&r, 0, 1);
+    rig_work(&r);
+    assert_int_equal(step_of(&r), 1);
+    take_over(&r, 1, CONN + 7, "rounds=async damping=none");
+    assert_int_equal(rig_push(&r, r.job, 1, CONN + 7, 2, 0, g, N), PD_OK);
+    rig_work(&r);
+    assert_int_equal(step_of(&r), 2);
+    rig_free(&r);
+}
+
 TEST(every_contribution_is_a_step_in_async_rounds)
 {
     double before;

@@ -193,6 +193,7 @@ typedef struct pd_request {
         struct {
             pd_param_decl *params;
             size_t n;
+            uint32_t wants; /* number of shares that the rank wants for its first step; 0: it uses no shares */
         } declare;
         struct {
             uint32_t max_jobs;
@@ -477,6 +478,7 @@ typedef enum pd_effect_kind {
      * it precedes the answer to each push */
     PD_EFF_FILED,
     PD_EFF_MEMBERS, /* the members of the job have changed: u.members */
+    PD_EFF_LEASES,  /* a rank has other leases: u.leases. It precedes the answers of the step that has changed them */
     /* Rounds up to step u.timed_out.step are overdue, or memory for them is short. Workers that wait get the error; the
      * rounds stay open, and contributions to them still count. */
     PD_EFF_TIMED_OUT,
@@ -496,6 +498,22 @@ typedef enum pd_effect_kind {
     PD_EFF_LOG,              /* an entry of the log: u.log */
     PD_EFF_STATS,            /* a copy of the figures of a job, once a second if the job has changed: u.stats */
 } pd_effect_kind;
+
+/* The shares first to first + count - 1: step/shares.h. */
+typedef struct pd_share_range {
+    uint64_t first, count;
+} pd_share_range;
+
+#define PD_LEASES 4       /* most leases that a rank has at a time */
+#define PD_LEASE_RANGES 8 /* most ranges of a lease */
+
+/* All that is leased to a rank. */
+typedef struct pd_rank_leases {
+    uint64_t step;         /* the answer to the rank's push to this step brings the leases; 0: any answer does */
+    uint64_t least_unused; /* least share that no rank has used */
+    uint32_t n;
+    pd_share_range ranges[PD_LEASES * PD_LEASE_RANGES];
+} pd_rank_leases;
 
 /* What becomes of a push, in a job whose sets of ranks are open. */
 typedef enum pd_filed {
@@ -526,7 +544,8 @@ typedef struct pd_effect {
             size_t n;
             /* this rank must send initial weights; initial weights are averaged over all ranks */
             bool must_init, averages_init;
-            bool files; /* each push of the job gets a PD_EFF_FILED before its answer */
+            bool files;            /* each push of the job gets a PD_EFF_FILED before its answer */
+            pd_rank_leases leases; /* what is leased to the rank; n = 0: nothing */
             uint64_t reserve, held;
         } declared; /* reserve: bytes of the rank's largest frame; held: bytes of frames from the rank's earlier
                      * connections that are not summed yet */
@@ -541,6 +560,7 @@ typedef struct pd_effect {
              * step in which it has counted; LATE: the last step that is decided */
             uint64_t step;
         } filed;
+        pd_rank_leases leases; /* of the rank on connection ticket.conn */
         struct {
             uint64_t epoch;  /* number of times that the members have changed */
             pd_counted *set; /* the ranks that are members; a reference */

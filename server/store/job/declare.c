@@ -12,6 +12,8 @@
 #include "declaration.h"
 #include "initial_weights.h"
 #include "fragment.h"
+#include "leases.h"
+#include "shares.h"
 #include "param_set.h"
 #include "plan.h"
 #include "planning.h"
@@ -245,6 +247,7 @@ static void answer(pd_job *job, pd_request *request, declaring *d)
     effect->u.declared.params = declared;
     effect->u.declared.n = n;
     effect->u.declared.files = job->steps.sets.open;
+    if (job->steps.shares != NULL) pd_shares_fill(job->steps.shares, request->rank, &effect->u.declared.leases);
     effect->u.declared.must_init = pd_init_is_asked_of(job, request->rank);
     effect->u.declared.averages_init = pd_job_averages_init(job);
     effect->u.declared.reserve = quota->reserve;
@@ -282,6 +285,8 @@ static int end_declare(pd_job *job, pd_request *request, declaring *d, pd_rank *
     int rc = d->first ? finish_first(job, request, d, budget_ns, err) : take_ranges(job, request, d, err);
 
     *budget_ns -= END_NS * (double)d->n;
+    if (rc == PD_OK && pd_leases_declared(&job->steps, request->rank, request->u.declare.wants) != PD_OK)
+        rc = pd_job_no_memory(job, err);
     if (rc == PD_OK) rc = publish_landed(job, err);
     if (rc != PD_OK) return rc;
     answer(job, request, d);

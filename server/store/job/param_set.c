@@ -2,6 +2,7 @@
 #include "param_set.h"
 
 #include "fragment.h"
+#include "shares.h"
 #include "wal.h"
 #include "name_hash.h"
 #include "override.h"
@@ -129,6 +130,8 @@ void pd_param_set_free_rest(pd_job *job)
     free(job->steps.batch.params);
     free(job->steps.batch.optims);
     pd_fragments_free(&job->steps);
+    pd_shares_free(job->steps.shares);
+    job->steps.shares = NULL;
     free(job->steps.together.groups);
     free(job->steps.together.clip);
     job->steps.params = NULL;

@@ -360,12 +360,14 @@ static void say_filed(pd_job *job, pd_request *frame)
 {
     pd_fragment *fragment = &job->steps.fragments[0];
     pd_effect *effect = pd_answer(frame, PD_EFF_FILED);
+    uint64_t step;
+    pd_filed how = pd_fragment_judge(&job->steps, fragment, frame->rank, frame->u.data.step, &step);
 
+    if (how == PD_FILED_FOR) pd_fragment_note(fragment, frame);
     effect->job = job->steps.number;
-    effect->u.filed.how =
-        pd_fragment_judge(&job->steps, fragment, frame->rank, frame->u.data.step, &effect->u.filed.step);
+    effect->u.filed.how = how;
+    effect->u.filed.step = step;
     pd_effects_add(job->steps.outbox, effect);
-    pd_fragment_patience(fragment, frame->rank, frame->u.data.patience_ns);
 }
 
 /* Files a push that was checked. Takes ownership of the push, and frees it when no contribution uses its buffer any

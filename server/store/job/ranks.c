@@ -3,6 +3,7 @@
 #include "ranks.h"
 
 #include "checkpoint_policy.h"
+#include "fragment.h"
 #include "job.h"
 #include "mutant.h"
 #include "text.h"
@@ -126,6 +127,7 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
         pd_request_free(rank->barrier);
         rank->barrier = NULL;
         rank->refused_sets = 0;
+        pd_fragments_restart(&job->steps, hello->rank);
     }
     rank->window = hello->u.hello.window;
     /* A process that has gone back to an earlier step reports a lower number when it reconnects: the highest number

@@ -2,6 +2,7 @@
 #include "fragment.h"
 
 #include "contribute.h"
+#include "leases.h"
 #include "wal.h"
 
 #include <stdio.h>
@@ -140,6 +141,14 @@ void pd_fragments_join(pd_steps *steps, uint32_t rank, uint32_t unit)
     }
 }
 
+void pd_fragments_restart(pd_steps *steps, uint32_t rank)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++) {
+        release(steps, &steps->fragments[i], rank);
+        steps->fragments[i].ranks[rank].next = steps->fragments[i].fixed + 1;
+    }
+}
+
 /* Takes a unit out of the step that is collected. `whole`: all its ranks are whole, so they stay in the step. */
 static void take_out(pd_steps *steps, pd_fragment *fragment, uint32_t unit, bool whole)
 {
@@ -147,6 +156,7 @@ static void take_out(pd_steps *steps, pd_fragment *fragment, uint32_t unit, bool
         if (fragment->ranks[r].unit != unit) continue;
         pd_rank_set_remove(&fragment->expected, r);
         if (!whole) release(steps, fragment, r);
+        if (fragment->number == 0) pd_leases_removed(steps, r);
     }
     if (fragment->expected.n == 0) fragment->expected = steps->members;
     fragment->look = true;
@@ -316,6 +326,7 @@ static void fix(pd_steps *steps, pd_fragment *fragment, const tally *t, const pd
         if (!pd_counted_has(fragment->set, r)) leave_out(steps, fragment, r);
     end_collecting(fragment);
     pd_wal_fixed(steps, fragment, fragment->set);
+    pd_leases_fixed(steps, fragment);
     settle_rounds(steps, fragment);
     open_kept(steps, fragment, now_ns);
 }
@@ -327,6 +338,7 @@ static int look(pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
 
     if (fragment->next == NULL && (fragment->next = pd_counted_new(steps->members.ranks)) == NULL) return PD_NO_MEMORY;
     fragment->look = false;
+    if (!pd_leases_tell(steps)) return PD_NO_MEMORY;
     count_units(steps, fragment, &t);
     if (may_fix(steps, fragment, &t, recorded, now_ns)) fix(steps, fragment, &t, recorded, now_ns);
     return PD_OK;

@@ -128,9 +128,13 @@ void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t 
     fragment->look = true;
 }
 
-void pd_fragment_patience(pd_fragment *fragment, uint32_t rank, uint64_t patience_ns)
+void pd_fragment_note(pd_fragment *fragment, const pd_request *push)
 {
-    fragment->ranks[rank].patience_ns = patience_ns;
+    pd_fragment_rank *rank = &fragment->ranks[push->rank];
+
+    rank->patience_ns = push->u.data.patience_ns;
+    rank->wants = push->u.data.wants;
+    rank->carries = push->u.data.carried;
 }
 
 void pd_fragments_declared(pd_steps *steps, uint32_t rank)

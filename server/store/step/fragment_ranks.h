@@ -26,6 +26,9 @@ typedef struct pd_fragment_rank {
     uint32_t owed;        /* number of chunks of which the rank has elements; UINT32_MAX until it has declared them */
     uint32_t unit;        /* lowest rank of the group that the rank belongs to: the rank itself if it has no group */
     uint64_t whole_ns;    /* time at which the rank became whole; 0: it is not */
+    uint32_t wants;       /* number of shares that the rank wants when it counts */
+    bool carries;         /* its push has the data of its last one, which was late */
+    bool untold;          /* its leases have changed, and memory was short for the effect that says so */
     uint64_t patience_ns; /* how long the rank can do without the answer to its push */
     uint64_t next;        /* step of the rank's next push, as far as it follows from the last answer */
     pd_fragment_counts counts;
@@ -82,8 +85,8 @@ pd_admit pd_param_admit(const pd_steps *steps, const pd_param *param, uint32_t r
 void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t step, uint64_t now_ns);
 /* Opens the step that is collected, unless it is open: the present members are expected. */
 void pd_fragment_open(const pd_steps *steps, pd_fragment *fragment, uint64_t now_ns);
-/* Notes the patience of the rank's push. */
-void pd_fragment_patience(pd_fragment *fragment, uint32_t rank, uint64_t patience_ns);
+/* Notes what the rank's push says besides its data: patience, and shares. */
+void pd_fragment_note(pd_fragment *fragment, const pd_request *push);
 /* Notes that the elements which the rank contributes are known: it has declared its parameters. */
 void pd_fragments_declared(pd_steps *steps, uint32_t rank);
 static inline bool pd_fragment_is_whole(const pd_fragment *fragment, uint32_t rank)

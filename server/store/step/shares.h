@@ -19,15 +19,9 @@
 #define PD_SHARES_H
 
 #include "archive.h"
+#include "request.h"
 
-#define PD_LEASES 4               /* most leases that a rank has at a time */
-#define PD_LEASE_RANGES 8         /* most ranges of a lease */
 #define PD_SHARES_WANT_MOST 65536 /* most shares of a lease */
-
-/* The shares first to first + count - 1. */
-typedef struct pd_share_range {
-    uint64_t first, count;
-} pd_share_range;
 
 /* Shares that a rank has got together: n ranges, ascending, none adjacent to another. */
 typedef struct pd_lease {
@@ -74,6 +68,10 @@ const pd_lease *pd_shares_of(const pd_shares *shares, uint32_t rank, uint32_t *n
  * or more. */
 uint64_t pd_shares_least_unused(const pd_shares *shares);
 pd_share_counts pd_shares_counts(const pd_shares *shares);
+/* Fills *out with all leases of a rank; `step` stays as it is. */
+void pd_shares_fill(const pd_shares *shares, uint32_t rank, pd_rank_leases *out);
+/* Returns whether the rank has joined. */
+bool pd_shares_has(const pd_shares *shares, uint32_t rank);
 
 /* Writes the shares to an image, or reads them: a section "shares". If the image has another number of ranks (a job
  * that was resized), its leased shares are moved to the pool when they are read, and no rank has joined. After an error

@@ -191,6 +191,21 @@ const pd_lease *pd_shares_of(const pd_shares *shares, uint32_t rank, uint32_t *n
     return shares->ranks[rank].leases;
 }
 
+bool pd_shares_has(const pd_shares *shares, uint32_t rank)
+{
+    return shares->ranks[rank].joined;
+}
+
+void pd_shares_fill(const pd_shares *shares, uint32_t rank, pd_rank_leases *out)
+{
+    const holder *from = &shares->ranks[rank];
+
+    out->least_unused = pd_shares_least_unused(shares);
+    out->n = 0;
+    for (uint32_t i = 0; i < from->n; i++)
+        for (uint32_t k = 0; k < from->leases[i].n; k++) out->ranges[out->n++] = from->leases[i].ranges[k];
+}
+
 uint64_t pd_shares_least_unused(const pd_shares *shares)
 {
     uint64_t least = shares->n_pool > 0 ? shares->pool[shares->n_pool - 1].first : shares->next;
