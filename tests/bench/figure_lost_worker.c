@@ -59,7 +59,8 @@ static double lose_one(const char *url, int number, int repeat)
     while ((to = end_of_pause(f, from)) == 0) {
         fleet_over(f);
         if (fleet_ms(f) > MOST_MS)
-            figure_stop("no step %d s after a worker was lost, at step %d", MOST_MS / 1000, (int)atomic_load(&f->state->step));
+            figure_stop("no step %d s after a worker was lost, at step %d", MOST_MS / 1000,
+                        (int)atomic_load(&f->state->step));
         fleet_sleep_until(figure_ms() + 20);
     }
     fleet_end(f);

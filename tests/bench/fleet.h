@@ -18,7 +18,7 @@
 
 #include "classifier.h"
 
-enum { FLEET_WORKERS = 4, FLEET_LOOKS = 24, FLEET_VALUES = 235146, FLEET_STEPS = 1 << 16 };
+enum { FLEET_WORKERS = 4, FLEET_LOOKS = 32, FLEET_VALUES = 235146, FLEET_STEPS = 1 << 16 };
 
 /* What a job is. Texts and lists are borrowed as long as the job runs. */
 typedef struct fleet_options {
@@ -29,9 +29,10 @@ typedef struct fleet_options {
     uint64_t seed;                 /* of the initial weights and of the batches */
     int batch;                     /* examples of a worker in a step, or in a local step */
     double step_ms[FLEET_WORKERS]; /* duration of a step of each worker, or of a local one */
-    /* Part of a step, at its beginning, that needs no weights, as reading the next batch does not. The worker does
-     * without the answer to its push for so long, and says so to the server. */
+    /* Part of a step, at its beginning, that needs no weights, as reading the next batch does not: the worker does
+     * without the answer to its push for so long. tells_patience: it says so to the server. */
     double patience_ms;
+    bool tells_patience;
     /* Number of local steps of AdamW between two pushes; the worker then pushes how far its weights have gone, as
      * DiLoCo does. 0: it pushes gradients. */
     int local;
