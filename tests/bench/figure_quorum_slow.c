@@ -16,7 +16,7 @@ enum { SYNC, QUORUM, AUTO, STALE, METHODS, SLOW = 3, BATCH = 8 };
 #define RULE "* sgd lr=0.01 momentum=0.9"
 
 static const race_method methods[METHODS] = {
-    [SYNC] = { .name = "sync", .rule = RULE, .lane = 0 },
+    [SYNC] = { .name = "sync", .rule = RULE, .lane = 0, .seeds_at_once = true },
     [QUORUM] = { .name = "quorum 3 of 4", .rule = RULE, .options = { "rounds=quorum", "quorum=3" }, .lane = 1 },
     [AUTO] = { .name = "grace = auto",
                .rule = RULE,

@@ -73,7 +73,7 @@ void race_run(race *r, warm *const warmed[RACE_SEEDS])
     for (int i = 0; i < n; i++) {
         runner *it = &all[i];
         *it = (runner){ .method = i % r->n, .seed = i / r->n };
-        it->lane = r->methods[it->method].lane * RACE_SEEDS + (r->seeds_at_once ? it->seed : 0);
+        it->lane = r->methods[it->method].lane * RACE_SEEDS + (r->methods[it->method].seeds_at_once ? it->seed : 0);
     }
     for (; over < n; fleet_sleep_until(figure_ms() + 5)) {
         over = 0;

@@ -11,6 +11,7 @@ typedef struct race_method {
     const char *name, *rule;
     const char *options[12]; /* the job's options; the list ends with NULL */
     int lane;                /* methods of a lane run one after the other, and beside those of other lanes */
+    bool seeds_at_once;      /* its lane has one for each seed. Otherwise the lane runs its seeds one after the other */
     bool tells_patience;     /* see fleet_options */
 } race_method;
 
@@ -27,7 +28,6 @@ typedef struct race {
     const race_method *methods;
     int n;
     fleet_options options; /* what all jobs have in common */
-    bool seeds_at_once;    /* each seed has lanes of its own. Otherwise a lane runs its seeds one after the other */
     race_curve curves[RACE_METHODS][RACE_SEEDS];
 } race;
 
