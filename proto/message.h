@@ -46,6 +46,7 @@ enum pd_method {
     PD_NOTE,
     PD_RECALL,
     PD_CHECKPOINT,
+    PD_KICK,
     PD_METHODS
 };
 /* Returns the name of a method of the protocol, such as "Push"; "?": there is no such method. */

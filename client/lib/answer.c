@@ -369,6 +369,25 @@ static void take_weights(pd_core *core, const pd_outgoing_frame *frame)
     }
 }
 
+static void note_count(const pd_op *op, size_t item, const Paramd__Outcome *outcome)
+{
+    if (op->counts == NULL) return;
+    op->counts[item].age = outcome->staleness;
+    op->counts[item].counted = outcome->counted;
+}
+
+static void note_step(pd_op *op, uint64_t step)
+{
+    if (step > op->most) op->most = step;
+    if (op->least == 0 || step < op->least) op->least = step;
+}
+
+void pd_core_note_members(pd_core *core, const Paramd__DataReply *reply)
+{
+    core->members =
+        (pd_core_members){ .members = (int)reply->members, .index = (int)reply->index - 1, .epoch = reply->epoch };
+}
+
 /* Stores the results of an answer (outcome, step and version of each parameter) in the caller's items. An item is one
  * parameter of a call.
  *
@@ -377,6 +396,7 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
 {
     pd_item *items = frame->op->items;
 
+    pd_core_note_members(core, core->receive.message);
     if (core->progress.durable != core->receive.message->durable_step) {
         core->progress.durable = core->receive.message->durable_step;
         pd_window_trim(core);
@@ -386,14 +406,18 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
         pd_item *item = &items[frame->pieces[i].item];
         pd_param_record *record = &core->params[item->param];
 
-        if (item->outcome >= 0 && frame->method == frame->op->method) item->outcome = (int)outcome->outcome;
+        if (item->outcome >= 0 && frame->method == frame->op->method) {
+            item->outcome = (int)outcome->outcome;
+            note_count(frame->op, frame->pieces[i].item, outcome);
+        }
+        note_step(frame->op, outcome->step);
         if (outcome->outcome == PD_OUTCOME_REFUSED) note_refused_step(frame->op, record, outcome);
         item->step = outcome->step;
         item->version = outcome->version;
         if (outcome->step > record->step) record->step = outcome->step;
         if (outcome->step > record->server_step) record->server_step = outcome->step;
         record->initialised = true;
-        if (frame->pieces[i].item == frame->op->bearer && outcome->step == record->pushed)
+        if (frame->pieces[i].item == frame->op->bearer && outcome->step == record->pushed + outcome->staleness)
             pd_scalars_note(frame->op, outcome);
         core->stats.payload_in += piece_bytes(core, frame, i);
     }
@@ -465,6 +489,7 @@ static void take_answer(pd_core *core, const pd_outgoing_frame *frame, const pd_
     else if (frame->method >= PD_STATUS && frame->method != PD_NOTE)
         keep_reply(core, frame->op, prefix, header);
     if (frame->method == PD_CHECKPOINT) note_checkpoint(core, prefix, header);
+    if (frame->op->closes > 0 && core->open_sets) note_closed(core, pd_core_highest_step(core));
     note_closed(core, frame->op->closes);
     pd_window_take(core, frame);
 }
@@ -485,6 +510,7 @@ static void answered(pd_core *core, pd_outgoing_frame *frame, const pd_prefix *p
         pd_resend_refused(core, frame, error);
         return;
     }
+    if (error == NULL && has_outcomes(method) && pd_core_left_course(core, core->receive.message->course)) return;
     if (error != NULL)
         note_refusal(core, frame, error);
     else
@@ -553,6 +579,7 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     if (method == PD_HELLO)
         return refusal != NULL ? pd_welcome_refused(core, refusal) : pd_welcome_taken(core, prefix, header);
     if (method == PD_SHARE) return pd_sharing_answered(core, prefix, header, refusal);
+    if (method == PD_PULL) return pd_resend_probed(core, prefix, header, refusal);
     if (method == PD_RELEASE) core->sharing.releasing = false;
     if (method != PD_DECLARE) return PD_OK;
     if (refusal != NULL) return pd_declare_refused(core, refusal);

@@ -20,4 +20,7 @@ void pd_core_copy(pd_core *core);
  * error. The user may push them again: the server has kept the gradients that it received, so it answers at once. */
 void pd_core_abandon(pd_core *core, pd_op *op);
 
+/* Notes what an answer says of the members of the job. */
+void pd_core_note_members(pd_core *core, const Paramd__DataReply *reply);
+
 #endif

@@ -237,6 +237,13 @@ static int set_replaces(pd_bucket *bucket, uint64_t number)
     return PD_OK;
 }
 
+/* Returns the step that an item of a push belongs to, or from which on its weights are pulled. */
+static uint64_t step_of(const pd_op *op, const pd_param_record *record)
+{
+    if (op->level > 0) return op->level;
+    return op->step > 0 ? op->step : record->step + 1;
+}
+
 int pd_bucket_item(pd_bucket *bucket, size_t i)
 {
     const pd_item *item = &bucket->op->items[i];
@@ -244,7 +251,7 @@ int pd_bucket_item(pd_bucket *bucket, size_t i)
     bool pushes = pd_method_pushes(bucket->method);
     int rc = PD_OK;
 
-    if (pd_method_pushes(bucket->op->method)) rc = set_step(bucket, record->step + 1);
+    if (pd_method_pushes(bucket->op->method)) rc = set_step(bucket, step_of(bucket->op, record));
     if (bucket->op->replaces != 0) rc = set_step(bucket, record->step);
     if (rc == PD_OK && pushes) rc = set_replaces(bucket, pd_replace_number(record, bucket->replaces));
     if (rc == PD_OK && pushes && item->gradient == NULL) {

@@ -10,6 +10,7 @@
 #include "core.h"
 #include "replace.h"
 #include "recoveries.h"
+#include "window.h"
 
 /* Checks the worker state of a push. `options` may be NULL. PD_INVALID_ARGUMENT: the worker state is too long, or its
  * pointer is NULL. */
@@ -29,8 +30,9 @@ static int check_worker_state(const pd_push_options *options, pd_error *err)
 /* Returns the highest step among the items of a push. */
 static uint64_t pushed_step(const pd_core *core, const pd_op *op)
 {
-    uint64_t step = 0;
+    uint64_t step = op->step;
 
+    if (step > 0) return step;
     for (size_t i = 0; i < op->n; i++)
         if (core->params[op->items[i].param].step >= step) step = core->params[op->items[i].param].step + 1;
     return step;
@@ -283,6 +285,9 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
     bucket.push.scalars = (Paramd__Scalar **)load->list;
     bucket.push.n_scalars = load->n;
     if (options != NULL) {
+        bucket.push.patience_ms = options->patience_ms;
+        bucket.push.wants = options->wants;
+        bucket.push.carried = options->carried;
         bucket.push.weight = options->weight;
         bucket.push.zero_weight = options->zero_weight;
         bucket.push.presummed = options->presummed;
@@ -292,6 +297,39 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
     for (size_t i = 0; rc == PD_OK && i < op->n; i++)
         if (load->n == 0 || i != op->bearer) rc = pd_bucket_item(&bucket, i);
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
+}
+
+/* Returns the step of a push in a job with open sets, where all parameters have one step. A parameter that was not
+ * pushed since the last push of another one began belongs to that push, also if that one has been answered meanwhile.
+ * Otherwise a new push begins, for the step after the highest that this process has seen. */
+static uint64_t choose_step(const pd_core *core, const pd_item *items, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const pd_param_record *record = &core->params[items[i].param];
+        if (record->step >= core->progress.pushing || record->pushed >= core->progress.pushing)
+            return pd_core_highest_step(core) + 1;
+    }
+    return core->progress.pushing;
+}
+
+enum { MOST_LEVELS = 4 };
+
+bool pd_core_level(pd_core *core, pd_op *op)
+{
+    pd_bucket bucket;
+    int rc = PD_OK;
+
+    if (!core->open_sets || (op->method != PD_PUSH_PULL && op->method != PD_PULL) || op->least == op->most ||
+        op->error.code != PD_OK || core->end.error.code != PD_OK || op->levels == MOST_LEVELS)
+        return false;
+    op->level = op->most;
+    op->least = op->most = 0;
+    op->levels++;
+    pd_bucket_init(&bucket, core, op, PD_PULL);
+    bucket.pull.min_step = op->level;
+    for (size_t i = 0; rc == PD_OK && i < op->n; i++) rc = pd_bucket_item(&bucket, i);
+    if (rc == PD_OK) rc = pd_bucket_post(&bucket);
+    return rc == PD_OK && op->waits > 0;
 }
 
 /* Pulls the weights of those items of a push_pull that have no gradient, once their rounds are closed. They need a pull
@@ -328,6 +366,11 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
     for (size_t i = 0; i < n; i++)
         if (pd_replace_number(&core->params[items[i].param], options != NULL ? options->replaces : 0) != 0)
             pd_core_forget_versions(&core->params[items[i].param]);
+    if (core->open_sets) op->step = choose_step(core, items, n);
+    if (options != NULL && options->counts != NULL) {
+        op->counts = options->counts;
+        memset(op->counts, 0, n * sizeof *op->counts);
+    }
     rc = post_worker_state(core, op, options);
     if (rc == PD_OK) rc = cut_items(core, op, method, options, &values, &load);
     if (rc == PD_OK && method == PD_PUSH_PULL) rc = pull_absent(core, op);
@@ -338,11 +381,13 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
     }
     for (size_t i = 0; i < n; i++) {
         pd_param_record *record = &core->params[items[i].param];
-        record->pushed = record->step + 1;
+        record->pushed = op->step > 0 ? op->step : record->step + 1;
         record->refused = 0;
+        if (op->step > 0) pd_window_skip(record);
         if (items[i].gradient != NULL)
             core->stats.payload_out += (uint64_t)elements_of(record) * pd_dtype_size(record->push);
     }
+    core->progress.pushing = op->step;
     *ticket = op->id;
     return PD_OK;
 }
@@ -431,7 +476,8 @@ int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_
     int rc = begin_model(core, PD_PULL, weights, &op, err);
 
     if (rc != PD_OK) return rc;
-    if ((rc = pull_items(core, op, 0)) != PD_OK) return give_back(core, op, rc, err);
+    if ((rc = pull_items(core, op, core->open_sets ? pd_core_highest_step(core) : 0)) != PD_OK)
+        return give_back(core, op, rc, err);
     *ticket = op->id;
     return PD_OK;
 }

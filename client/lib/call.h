@@ -15,6 +15,9 @@ int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_
 /* Pushes the gradients in the items. `method` is PD_PUSH, or PD_PUSH_PULL to get the new weights in the same call. */
 int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const pd_push_options *options,
                  pd_ticket_id *ticket, pd_error *err);
+/* Called when all frames of an operation are answered. If it pulls weights in a job with open sets, and its answers are
+ * about different steps, pulls the items again. Returns whether the operation waits for that. */
+bool pd_core_level(pd_core *core, pd_op *op);
 int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err);
 int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err);
 int pd_core_barrier(pd_core *core, pd_ticket_id *ticket, pd_error *err);

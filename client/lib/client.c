@@ -170,6 +170,17 @@ uint64_t pd_client_step(const pd_client *client, size_t param)
     return step;
 }
 
+void pd_client_members(const pd_client *client, int *members, int *index, uint64_t *epoch)
+{
+    pd_client *inside = pd_handle_enter(client);
+    pd_core_members now = pd_core_members_now(inside->core);
+
+    pd_io_leave(&inside->io);
+    if (members != NULL) *members = now.members;
+    if (index != NULL) *index = now.index;
+    if (epoch != NULL) *epoch = now.epoch;
+}
+
 const char *pd_client_note(const pd_client *client, size_t param)
 {
     pd_client *inside = pd_handle_enter(client);
@@ -531,10 +542,11 @@ static const size_t abi[] = {
           AT(pd_client_options, join_later), AT(pd_client_options, slice), AT(pd_client_options, window),
           AT(pd_client_options, token_file), AT(pd_client_options, ca_file), AT(pd_client_options, cert_file),
           AT(pd_client_options, key_file), AT(pd_client_options, run), AT(pd_client_options, resume),
-          AT(pd_client_options, joins)),
+          AT(pd_client_options, joins), AT(pd_client_options, group), AT(pd_client_options, generation)),
     ENTRY(pd_welcome, AT(pd_welcome, seed), AT(pd_welcome, created), AT(pd_welcome, rank), AT(pd_welcome, world_size),
           AT(pd_welcome, chunk_elements), AT(pd_welcome, max_payload), AT(pd_welcome, server),
-          AT(pd_welcome, blas_core), AT(pd_welcome, step), AT(pd_welcome, linger)),
+          AT(pd_welcome, blas_core), AT(pd_welcome, step), AT(pd_welcome, linger), AT(pd_welcome, slots),
+          AT(pd_welcome, epoch), AT(pd_welcome, generation)),
     ENTRY(pd_client_param, AT(pd_client_param, name), AT(pd_client_param, shape), AT(pd_client_param, push_dtype),
           AT(pd_client_param, pull_dtype), AT(pd_client_param, update_dtype), AT(pd_client_param, ranged),
           AT(pd_client_param, start), AT(pd_client_param, end), AT(pd_client_param, axes),
@@ -545,11 +557,13 @@ static const size_t abi[] = {
     ENTRY(pd_push_options, AT(pd_push_options, weight), AT(pd_push_options, zero_weight),
           AT(pd_push_options, presummed), AT(pd_push_options, hypers), AT(pd_push_options, scalars),
           AT(pd_push_options, n_scalars), AT(pd_push_options, sparse), AT(pd_push_options, worker_state),
-          AT(pd_push_options, worker_state_bytes), AT(pd_push_options, replaces)),
+          AT(pd_push_options, worker_state_bytes), AT(pd_push_options, replaces), AT(pd_push_options, patience_ms),
+          AT(pd_push_options, wants), AT(pd_push_options, carried), AT(pd_push_options, counts)),
     ENTRY(pd_client_stats, AT(pd_client_stats, bytes_out), AT(pd_client_stats, bytes_in),
           AT(pd_client_stats, payload_out), AT(pd_client_stats, payload_in), AT(pd_client_stats, connects),
           AT(pd_client_stats, resent), AT(pd_client_stats, shared_out), AT(pd_client_stats, shared_in),
           AT(pd_client_stats, rewinds), AT(pd_client_stats, replayed)),
+    ENTRY(pd_item_count, AT(pd_item_count, age), AT(pd_item_count, counted)),
 };
 
 size_t pd_client_abi(size_t *out, size_t n)

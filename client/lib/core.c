@@ -11,6 +11,7 @@
 #include "join.h"
 #include "mutant.h"
 #include "answer.h"
+#include "call.h"
 #include "replace.h"
 #include "recoveries.h"
 #include "sharing.h"
@@ -75,6 +76,9 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->setup.run = strdup(config->run != NULL ? config->run : "");
     core->setup.resume = config->resume;
     core->setup.joins = config->joins;
+    core->setup.any_rank = config->any_rank;
+    core->setup.group = config->group;
+    core->setup.generation = config->generation;
     core->setup.options = copy_texts(config->options);
     core->setup.rules = copy_texts(config->rules != NULL ? config->rules : plain);
     core->scratch = malloc(sizeof *core->scratch);
@@ -197,7 +201,8 @@ static void op_done(pd_core *core, pd_op *op)
 /* Counts one answered frame of the operation. The operation is done when the last of its frames is answered. */
 static void op_answered(pd_core *core, pd_op *op)
 {
-    if (--op->waits == 0) op_done(core, op);
+    if (--op->waits > 0) return;
+    if (!pd_core_level(core, op)) op_done(core, op);
 }
 
 void pd_op_retire(pd_core *core, pd_outgoing_frame *frame)
@@ -414,6 +419,7 @@ void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
     core->link.stage = STAGE_DOWN;
     core->link.welcomed = false;
     core->receive.message = NULL;
+    core->recovery.probing = false;
     pd_sharing_end(core);
     pd_window_forget(core);
     core->stats.resent += pd_outgoing_rewind(&core->out, left_at_last, core);
@@ -525,8 +531,25 @@ void pd_core_received(pd_core *core, size_t n, uint64_t now_ns)
 
 uint64_t pd_core_step(const pd_core *core, size_t param)
 {
-    return param < core->n_params ? core->params[param].step : 0;
+    if (param >= core->n_params) return 0;
+    return core->open_sets ? pd_core_highest_step(core) : core->params[param].step;
 }
+
+uint64_t pd_core_highest_step(const pd_core *core)
+{
+    uint64_t step = 0;
+
+    for (size_t i = 0; i < core->n_params; i++)
+        if (core->params[i].step > step) step = core->params[i].step;
+    return step;
+}
+
+pd_core_members pd_core_members_now(const pd_core *core)
+{
+    if (core->members.members > 0) return core->members;
+    return (pd_core_members){ .members = (int)core->setup.world_size, .index = (int)core->setup.rank };
+}
+
 const char *pd_core_note(const pd_core *core, size_t param)
 {
     return param < core->n_params && core->params[param].note != NULL ? core->params[param].note : "";

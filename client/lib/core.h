@@ -34,10 +34,16 @@ typedef struct pd_op {
     pd_item *items; /* the `n` tensors of the call; borrowed, unless `owned` is set */
     size_t n;
     bool owned, done;
-    size_t waits;       /* number of the operation's frames that the server has not answered */
-    uint64_t replaces;  /* for pd_client_replace: the caller's number of the change; 0: another operation */
-    uint64_t closes;    /* the step that this operation closes (pd_client_close_step); 0: none */
-    pd_scalar *scalars; /* the caller's scalars; borrowed */
+    size_t waits;      /* number of the operation's frames that the server has not answered */
+    uint64_t replaces; /* for pd_client_replace: the caller's number of the change; 0: another operation */
+    uint64_t closes;   /* the step that this operation closes (pd_client_close_step); 0: none */
+    /* In a job with open sets: `step` is the step that the items are pushed for (0: each is for its parameter's next
+     * one). least, most: lowest and highest step in the answers so far. levels: number of times that older weights were
+     * pulled again, each time for step `level` or a later one. */
+    uint64_t step, least, most, level;
+    unsigned levels;
+    pd_item_count *counts; /* the caller's memory for results (pd_push_options.counts); NULL: not wanted */
+    pd_scalar *scalars;    /* the caller's scalars; borrowed */
     /* n_scalars: number of scalars. bearer: index of the item whose frame carries them. */
     size_t n_scalars, bearer;
     pd_error error; /* the first error of the operation */
@@ -162,7 +168,9 @@ typedef struct pd_core_setup {
     int resume;
     bool joins;
     char **options, **rules; /* the job's options and optimizer rules; NULL ends each list */
-    uint32_t rank, world_size;
+    bool any_rank;           /* the server chooses the rank; `rank` is what it has chosen, 0 before its first welcome */
+    uint32_t rank, world_size, group;
+    uint64_t generation;
     uint64_t nonce;                     /* identifies this process to the server; pd_core_recreate makes a new one */
     uint8_t flags;                      /* PD_FLAG_... bits that every sent frame has */
     bool impatient;                     /* the handle ends with its connection instead of connecting again */
@@ -205,6 +213,11 @@ typedef struct pd_core_recovery {
     bool went_back;   /* since the last Declare, the server has reported fewer steps of a parameter than before */
     bool rejoins;     /* the last Hello asked only to join a job that exists */
     uint64_t creator; /* the last welcome's number of the job, which tells it from others of its name; 0: unknown */
+    /* The course of the job's steps (DataReply.course): that of the steps which this process has seen, and that of the
+     * last welcome. */
+    uint64_t course, welcome_course;
+    bool probing;    /* a pull is under way that waits until the server has closed a step (resend.c) */
+    uint32_t probed; /* the parameter that it pulls */
 } pd_core_recovery;
 
 /* How far the job is; the steps of its parameters are in pd_param_record. */
@@ -212,7 +225,14 @@ typedef struct pd_core_progress {
     uint64_t barriers, passed; /* number of barriers that this process has called; how many the server has answered */
     uint64_t durable;          /* the durable step, as the last answer reported */
     uint64_t closing;          /* step that this rank is closing (pd_client_close_step); 0: none */
+    uint64_t pushing;          /* in a job with open sets: step of the last push of any parameter; 0: none */
 } pd_core_progress;
+
+/* What the last answer said of the members of the job, in the form of pd_client_members. */
+typedef struct pd_core_members {
+    int members, index; /* members 0: all ranks are members for ever */
+    uint64_t epoch;
+} pd_core_members;
 
 /* The user's calls. */
 typedef struct pd_core_calls {
@@ -253,6 +273,8 @@ typedef struct pd_core {
     /* declared: the server has accepted the declared parameters at least once. must_init: the server waits for initial
      * weights of this rank. */
     bool declared, must_init;
+    bool open_sets; /* not every rank counts in every step (DeclareReply.open_sets) */
+    pd_core_members members;
     bool averages_init;      /* the server takes the mean of all ranks' initial weights, so every rank sends them */
     size_t declares_waiting; /* number of Declare frames that the server has not answered yet */
     pd_ticket_id welcome_ticket, declare_ticket;
@@ -277,6 +299,9 @@ typedef struct pd_core_config {
     const char *run;                            /* see pd_client_options; NULL: unknown */
     int resume;                                 /* see pd_client_options */
     bool joins;                                 /* see pd_client_options */
+    bool any_rank;                              /* the server chooses the rank; `rank` is 0 */
+    uint32_t group;                             /* see pd_client_options */
+    uint64_t generation;                        /* see pd_client_options */
     uint64_t least_shared; /* payload bytes of the smallest push that uses shared memory; 0: PD_LEAST_SHARED */
     size_t urls;           /* number of addresses */
     /* the addresses; borrowed as long as the core lives; NULL: error texts name no address */
@@ -330,6 +355,9 @@ int pd_core_finish(pd_core *core, pd_ticket_id ticket, uint8_t **reply, size_t *
 
 /* Returns how many rounds of the parameter are closed, as far as the server's answers have reported. */
 uint64_t pd_core_step(const pd_core *core, size_t param);
+/* Returns the highest step of all parameters. */
+uint64_t pd_core_highest_step(const pd_core *core);
+pd_core_members pd_core_members_now(const pd_core *core);
 /* Returns the optimizer's note on a parameter, or "" if there is none. Once the parameters are declared, the text stays
  * valid. */
 const char *pd_core_note(const pd_core *core, size_t param);

@@ -45,6 +45,9 @@ static Paramd__HelloRequest make_hello(pd_core *core)
     hello.protocol = PD_PROTOCOL_VERSION;
     hello.job = core->setup.job;
     hello.rank = core->setup.rank;
+    hello.any_rank = core->setup.any_rank;
+    hello.group = core->setup.group;
+    hello.generation = core->setup.generation;
     hello.world_size = core->setup.world_size;
     hello.nonce = core->setup.nonce;
     hello.rejoins = core->recovery.rejoins = pd_core_recreates(core) ? core->setup.rank != 0 : pd_core_has_begun(core);
@@ -336,7 +339,12 @@ static void note_welcome(pd_core *core, const Paramd__HelloReply *reply)
 
     welcome->seed = reply->seed;
     welcome->created = reply->created;
+    if (core->setup.any_rank) core->setup.rank = reply->rank;
     welcome->rank = (int)core->setup.rank;
+    welcome->slots = (int)reply->slots;
+    welcome->epoch = reply->epoch;
+    welcome->generation = reply->generation;
+    core->recovery.welcome_course = reply->course;
     welcome->world_size = (int)core->setup.world_size;
     welcome->chunk_elements = reply->chunk_elements;
     welcome->max_payload = reply->max_payload;
@@ -364,6 +372,13 @@ static int check_welcome(pd_core *core, const pd_prefix *prefix, const Paramd__H
     if (core->setup.job[0] != '\0' &&
         (reply->chunk_elements == 0 || reply->chunk_elements > INT64_MAX / 8 || reply->max_pieces == 0))
         return pd_reply_broken(core, prefix, "it has no chunk size");
+    if (core->setup.any_rank && reply->slots == 0) {
+        pd_fail(&error, PD_FAILED_PRECONDITION,
+                "the server (%.60s) cannot choose a rank: it is older than this library. Give a rank, or update it",
+                reply->server);
+        pd_core_end(core, &error);
+        return PD_FAILED_PRECONDITION;
+    }
     if (!core->greeted || core->recovery.recreating || reply->chunk_elements == core->welcome.chunk_elements)
         return PD_OK;
     pd_fail(&error, PD_FAILED_PRECONDITION,
@@ -472,13 +487,20 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
     core->progress.durable = reply->durable_step;
     core->must_init = reply->must_init;
     core->averages_init = reply->averages_init;
+    core->open_sets = reply->open_sets;
+}
+
+/* Returns whether this process takes over the server's steps, whatever it has seen before. */
+static bool begins_anew(const pd_core *core)
+{
+    return !core->declared || pd_core_recreates(core) || core->recovery.rewinding;
 }
 
 /* Takes over what the server has reported about the parameters. If the server has gone back and the window has the
  * pushes that it lacks, the steps that this process has seen (pd_param_record.step) stay as they are. */
 static void go_on(pd_core *core)
 {
-    bool anew = !core->declared || pd_core_recreates(core) || core->recovery.rewinding;
+    bool anew = begins_anew(core);
 
     for (size_t i = 0; i < core->n_params; i++) {
         pd_param_record *record = &core->params[i];
@@ -487,6 +509,7 @@ static void go_on(pd_core *core)
         if (anew) pd_replace_begin(record);
         record->initialised = !record->missing;
     }
+    if (anew) core->recovery.course = core->recovery.welcome_course;
     core->declared = true;
     core->recovery.recreating = core->recovery.rewinding = false;
     core->link.stage = STAGE_RUNNING;
@@ -525,6 +548,7 @@ static int all_declared(pd_core *core)
         pd_core_lose_job(core);
         return PD_OK;
     }
+    if (!begins_anew(core) && pd_core_left_course(core, core->recovery.welcome_course)) return PD_OK;
     if (!core->recovery.rewinding && pd_core_is_behind(core) && !pd_core_window_helps(core)) return PD_OK;
     go_on(core);
     retire_initialised(core);

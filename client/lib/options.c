@@ -127,13 +127,15 @@ static int choose_rank(pd_core_config *core, const pd_client_options *options, p
         core->world_size = 1;
         return PD_OK;
     }
-    if (options->world_size < 0 || options->rank < 0 || options->world_size > MAX_WORLD)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "rank %d of %d: expected 0 <= rank < world_size <= %d", options->rank,
-                       options->world_size, MAX_WORLD);
-    core->rank = (uint32_t)options->rank;
+    core->any_rank = options->rank == PD_ANY_RANK;
+    if (options->world_size < 0 || (options->rank < 0 && !core->any_rank) || options->world_size > MAX_WORLD)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "rank %d of %d: expected 0 <= rank < world_size <= %d, or rank PD_ANY_RANK (%d)", options->rank,
+                       options->world_size, MAX_WORLD, PD_ANY_RANK);
+    core->rank = core->any_rank ? 0 : (uint32_t)options->rank;
     core->world_size = (uint32_t)options->world_size;
     if (core->world_size == 0) {
-        rc = read_count("RANK", 0, &core->rank, err);
+        if (!core->any_rank) rc = read_count("RANK", 0, &core->rank, err);
         if (rc == PD_OK) rc = read_count("WORLD_SIZE", 1, &core->world_size, err);
     }
     if (rc == PD_OK && core->rank >= core->world_size)
@@ -183,6 +185,8 @@ int pd_settings_resolve(pd_settings *settings, const pd_client_options *options,
     settings->core.window = options->window;
     settings->core.no_shared_memory = options->no_shared_memory;
     settings->core.joins = options->joins;
+    settings->core.group = options->group;
+    settings->core.generation = options->generation;
     choose_label(settings, options->label);
     rc = choose_rank(&settings->core, options, err);
     if (rc == PD_OK) rc = choose_run(settings, options->run, err);

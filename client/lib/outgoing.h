@@ -83,6 +83,7 @@ typedef struct pd_sent_frame {
     struct pd_sent_frame *prev, *next; /* neighbours in the list of their step (pd_window_step), by id */
     uint64_t id, step;                 /* request id; step that the frame belongs to */
     uint64_t mark;                     /* PushRequest.mark in the header */
+    uint64_t settled; /* the step in which the push counted, in a job with open sets; otherwise `step` */
     unsigned method;
     bool closes;                     /* the frame ends its step (pd_client_close_step) */
     bool comparable;                 /* the answer was about `step`, not a later step: a resend must get the same */

@@ -34,6 +34,9 @@ void pd_resend_advance(pd_core *core);
 /* Handles the answer to a frame that was sent again from the window; `refusal` is its error, or NULL. An answer that
  * differs from the frame's first answer ends the client handle. */
 void pd_resend_answered(pd_core *core, pd_outgoing_frame *frame, const pd_error *refusal);
+/* Handles the answer to a pull with which the client waits until the server has closed a step of which this process has
+ * no frame; `refusal` is its error, or NULL. */
+int pd_resend_probed(pd_core *core, const pd_prefix *prefix, const uint8_t *header, const pd_error *refusal);
 /* Returns whether a frame of a call under way is for a round that was already closed before the server went back. The
  * program does not learn that the server refuses such a frame. */
 bool pd_resend_repeats(const pd_core *core, const pd_outgoing_frame *frame);
@@ -50,6 +53,9 @@ const pd_param_record *pd_core_furthest_behind(const pd_core *core);
 /* Ends the client handle with PD_REWIND, because the server has gone back. `why`: why the window did not help, as the
  * end of the error's sentence; "": no reason. */
 void pd_core_go_back(pd_core *core, const char *why);
+/* Returns whether the server's job has another course than the steps that this process has seen: after a restart the
+ * server could not repeat them. If so, ends the client handle with PD_REWIND. `course`: as the server reports it. */
+bool pd_core_left_course(pd_core *core, uint64_t course);
 /* Returns whether the window has all pushes that the server lacks. If not, ends the client handle with PD_REWIND. */
 bool pd_core_window_helps(pd_core *core);
 /* Reopens a client handle that ended with PD_REWIND: connects again as the same process, and takes over the server's

@@ -1,6 +1,7 @@
 /* resend.c - sends the frames of the window again after the server has gone back to an earlier step. */
 #include "recoveries.h"
 
+#include "answer.h"
 #include "core.h"
 #include "mutant.h"
 #include "window.h"
@@ -87,6 +88,65 @@ static void count(pd_core *core)
         core->stats.resent++;
 }
 
+/* Finds a step that the server must close before this client can go on, and the parameter. Returns false if it need not
+ * wait for one. */
+static bool find_awaited(const pd_core *core, uint32_t *param, uint64_t *step)
+{
+    const pd_outgoing_frame *held = core->out.queue[PD_QUEUE_HELD].first;
+
+    for (size_t i = 0; i < core->n_params; i++) {
+        const pd_param_record *record = &core->params[i];
+        *step = held != NULL && held->step > 0 ? held->step - 1 : record->step;
+        *param = (uint32_t)i;
+        if (pd_has_elements(record) && record->server_step < *step) return true;
+    }
+    return false;
+}
+
+/* In a job with open sets this process has no frames of steps in which it did not count, and so no answers from which
+ * it would learn that the server has closed them again. If it has nothing else to wait for, it pulls a chunk of a
+ * parameter from such a step on. Out of memory: the connection is dropped. */
+static void probe(pd_core *core)
+{
+    Paramd__PullRequest request = PARAMD__PULL_REQUEST__INIT;
+    Paramd__Want want = PARAMD__WANT__INIT, *wants[] = { &want };
+    const pd_param_record *record;
+
+    if (!core->open_sets || core->recovery.probing || core->out.queue[PD_QUEUE_LASTING].first != NULL ||
+        !find_awaited(core, &want.handle, &request.min_step))
+        return;
+    record = &core->params[want.handle];
+    want.first = (uint64_t)record->start;
+    want.count = (uint64_t)pd_range_piece(record->start, record->end, core->welcome.chunk_elements, want.first);
+    request.wants = wants;
+    request.n_wants = 1;
+    core->recovery.probed = want.handle;
+    core->recovery.probing = pd_core_post(core, PD_PULL, &request.base, PD_QUEUE_CONNECTION, NULL) == PD_OK;
+    if (!core->recovery.probing) pd_core_drop(core, "out of memory");
+}
+
+int pd_resend_probed(pd_core *core, const pd_prefix *prefix, const uint8_t *header, const pd_error *refusal)
+{
+    pd_param_record *record = &core->params[core->recovery.probed];
+    Paramd__DataReply *message;
+    void *reply;
+    int rc;
+
+    core->recovery.probing = false;
+    if (refusal != NULL) {
+        pd_core_drop(core, refusal->text);
+        return PD_OK;
+    }
+    if ((rc = pd_reply_take(core, prefix, header, &reply)) != PD_OK) return rc;
+    message = reply;
+    if (message->n_outcomes != 1)
+        return pd_reply_broken(core, prefix, "the number of outcomes differs from the number of pieces");
+    if (pd_core_left_course(core, message->course)) return PD_OK;
+    if (record->server_step < message->outcomes[0]->step) record->server_step = message->outcomes[0]->step;
+    pd_resend_advance(core);
+    return PD_OK;
+}
+
 void pd_resend_advance(pd_core *core)
 {
     if (!core->recovery.resending) return;
@@ -96,7 +156,10 @@ void pd_resend_advance(pd_core *core)
         if (frame->source != NULL) count(core);
         pd_outgoing_move(&core->out, frame, PD_QUEUE_LASTING);
     }
-    if (!has_caught_up(core) || core->out.queue[PD_QUEUE_HELD].first != NULL) return;
+    if (!has_caught_up(core) || core->out.queue[PD_QUEUE_HELD].first != NULL) {
+        probe(core);
+        return;
+    }
     core->recovery.resending = false;
     core->link.reason[0] = '\0';
 }
@@ -106,7 +169,7 @@ static bool is_needed(const pd_core *core, const pd_sent_frame *sent)
 {
     if (sent->closes) return !all_closed(core, sent->step);
     for (size_t i = 0; i < sent->n; i++)
-        if (core->params[sent->pieces[i].param].server_step < sent->step) return true;
+        if (core->params[sent->pieces[i].param].server_step < sent->settled) return true;
     return false;
 }
 
@@ -284,7 +347,8 @@ void pd_resend_answered(pd_core *core, pd_outgoing_frame *frame, const pd_error 
         return;
     }
     if (pd_method_pushes(sent->method)) {
-        if (!compare(core, sent)) return;
+        if (pd_core_left_course(core, core->receive.message->course) || !compare(core, sent)) return;
+        pd_core_note_members(core, core->receive.message);
         core->progress.durable = core->receive.message->durable_step;
         note_steps(core, sent);
     }

@@ -57,6 +57,13 @@ void pd_core_go_back(pd_core *core, const char *why)
     core->recovery.went_back = false;
 }
 
+bool pd_core_left_course(pd_core *core, uint64_t course)
+{
+    if (course == core->recovery.course) return false;
+    pd_core_go_back(core, "; it takes other steps from here on, as a worker that had counted has not come back");
+    return true;
+}
+
 bool pd_core_window_helps(pd_core *core)
 {
     uint64_t had, needed;
@@ -90,7 +97,7 @@ static void forget_steps(pd_core *core)
         record->pushed = record->refused = record->server_step = record->replaces = 0;
     }
     core->progress.barriers = core->progress.passed;
-    core->progress.closing = 0;
+    core->progress.closing = core->progress.pushing = 0;
     core->recovery.resending = false;
     pd_window_clear(core);
 }

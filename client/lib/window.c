@@ -106,7 +106,7 @@ static void begin_to_keep(pd_core *core, const pd_outgoing_frame *frame)
         return;
     }
     sent->id = frame->id;
-    sent->step = frame->step;
+    sent->step = sent->settled = frame->step;
     sent->mark = frame->mark;
     sent->method = frame->method;
     sent->closes = frame->op->closes > 0;
@@ -236,7 +236,7 @@ static void trim_list(pd_core *core, pd_window_step *list)
 {
     for (pd_sent_frame *sent = list->first, *next; sent != NULL; sent = next) {
         next = sent->next;
-        if (sent->again != NULL || (list->step > core->progress.durable && !is_old(core, sent))) continue;
+        if (sent->again != NULL || (sent->settled > core->progress.durable && !is_old(core, sent))) continue;
         note_gone(core, sent);
         DL_DELETE(list->first, sent);
         drop(&core->window, sent);
@@ -285,6 +285,7 @@ static void note_answer(const pd_core *core, const pd_outgoing_frame *frame, pd_
         piece->version = outcome->version;
         piece->bytes = frame->pieces[i].bytes;
         if (outcome->step != sent->step) sent->comparable = false;
+        if (sent->step + outcome->staleness > sent->settled) sent->settled = sent->step + outcome->staleness;
     }
     sent->hashed = core->window.hashed;
     sent->hash = core->window.hash;
@@ -334,6 +335,8 @@ void pd_window_note_done(pd_core *core, const pd_op *op)
         if (op->items[i].outcome < 0) continue; /* refused: the window lacks a frame of this parameter */
         pd_param_record *record = &core->params[op->items[i].param];
         note_whole(record, record->pushed);
+        if (core->open_sets && record->kept_to == record->pushed && op->items[i].step > record->kept_to)
+            record->kept_to = op->items[i].step;
     }
     for (size_t i = 0; op->closes > 0 && i < core->n_params; i++)
         if (!core->params[i].pushing && core->params[i].pushed < op->closes) note_whole(&core->params[i], op->closes);
@@ -343,7 +346,13 @@ void pd_window_note_done(pd_core *core, const pd_op *op)
  * answer are in the queue. */
 static bool is_under_way(const pd_core *core, const pd_param_record *record, uint64_t step)
 {
-    return (record->pushing && record->pushed == step) || (core->progress.closing == step && record->pushed < step);
+    if (record->pushing && record->pushed <= step && record->kept_to + 1 >= record->pushed) return true;
+    return record->kept_to + 1 >= step && core->progress.closing == step && record->pushed < step;
+}
+
+void pd_window_skip(pd_param_record *record)
+{
+    if (record->kept_to >= record->step && record->kept_to + 1 < record->pushed) record->kept_to = record->pushed - 1;
 }
 
 bool pd_window_reaches(const pd_core *core, const pd_param_record *record, uint64_t *had, uint64_t *needed)
@@ -352,6 +361,5 @@ bool pd_window_reaches(const pd_core *core, const pd_param_record *record, uint6
     *had = record->kept_to + 1 - record->kept_from;
     if (*needed == 0 || !pd_has_elements(record)) return true;
     if (core->window.steps == 0 || record->kept_from > record->server_step + 1) return false;
-    return record->kept_to >= record->step ||
-           (record->kept_to + 1 == record->step && is_under_way(core, record, record->step));
+    return record->kept_to >= record->step || is_under_way(core, record, record->step);
 }

@@ -47,8 +47,20 @@
  * and the program does not notice. Otherwise every ticket and every later call ends with PD_REWIND. pd_client_rewind
  * then receives the weights of the checkpoint, and the program takes the steps after it again.
  *
+ * Open sets. In a job with rounds = quorum or async, or whose workers may leave and join (min_workers, max_workers,
+ * on_lost_worker), not every rank counts in every step:
+ * - All parameters have one step, which pd_client_step returns for each of them. A push is for the step after it,
+ *   whatever happened in between: after a late answer, steps are left out.
+ * - All parameters must be pushed in each step, with a NULL gradient where there is none, or the step be closed
+ *   (pd_client_close_step) with the number pd_client_step + 1 from before its first push.
+ * - A ticket of pd_client_push_pull brings the weights of one step, also if its frames were answered in different ones:
+ *   those of older steps are pulled again, at most four times.
+ * - After a restart, a worker whose gradient had counted may stay away for ever. Then the steps since are taken anew
+ *   without it, and the others get PD_REWIND.
+ *
  * Errors that end the handle. After these, every later call but pd_client_close returns the same error:
- *   PD_ABORTED              another process has taken the rank over, or the job was dropped
+ *   PD_ABORTED              another process has taken the rank over, or the job was dropped, or this rank was removed
+ *                           from it
  *   PD_FAILED_PRECONDITION, PD_INVALID_ARGUMENT  after a reconnect: the server came back with another job, or it makes
  *                           other weights of the pushes that the window has sent again
  *   PD_INTERNAL             the server breaks the protocol
@@ -105,7 +117,16 @@ typedef struct pd_welcome {
     /* If no worker was connected when this process joined: seconds after which the server would have ended the job. 0:
      * a worker was connected, or the job is new. */
     double linger;
+    /* Number of workers that the job can have at once. 0: the server is older, and it is world_size. */
+    int slots;
+    /* epoch: number of times that the members of the job have changed. generation: pd_client_options.generation of the
+     * launch that the job belongs to; 0: not known. */
+    uint64_t epoch, generation;
 } pd_welcome;
+/* Tells how many members the job has, this rank's place among them (from 0, by rank; -1: it is none), and how often the
+ * members have changed, as the last answer to a push or pull reported. Each pointer may be NULL. In a job whose ranks
+ * are all members for ever: world_size, the rank, 0. */
+PD_API void pd_client_members(const pd_client *client, int *members, int *index, uint64_t *epoch);
 /* Returns the welcome: the server's answer when this client last joined the job. It belongs to the handle, and
  * pd_client_restart and pd_client_rewind change it. */
 PD_API const pd_welcome *pd_client_welcome(const pd_client *client);
@@ -237,13 +258,21 @@ typedef struct pd_item {
      *   2  the step was skipped, because the averaged gradient was not finite or all weights of the gradients were 0
      *   3  no rank had a gradient
      *   4  the optimizer refused the step (see pd_client_wait)
-     *   5  the round closed without this rank's gradient (in this version no round does)
+     *   5  late: the step was taken without this rank's gradient, which will not count. `step` is that step or a later
+     *      one, and the weights are its weights: go on from there
      *   < 0, an enum pd_code: the server refused this item */
     int outcome;
     /* Results of this item, once the ticket is done. step: number of closed rounds of the parameter. version: number of
      * the step that made the pulled weights. */
     uint64_t step, version;
 } pd_item;
+
+/* More results of an item that was pushed (pd_push_options.counts). */
+typedef struct pd_item_count {
+    /* age: the step in which the gradient counted, minus the step that it was for; 0 if it did not count. counted:
+     * number of ranks whose gradients counted in pd_item.step; 0: all ranks. */
+    uint32_t age, counted;
+} pd_item_count;
 
 /* A number that a rank gives to a round beside the gradients, for instance a loss or a token count. */
 typedef struct pd_scalar {
@@ -303,6 +332,15 @@ typedef struct pd_push_options {
     /* If the program has changed this rank's weights by hand since it last received them: the number of the change, the
      * same on all ranks (see pd_client_replace). 0: it has not changed them. */
     uint64_t replaces;
+    /* Time in ms for which this worker can do without the answer, since it still computes. In a job with grace = auto
+     * the server waits for other ranks no longer than that. 0: this worker waits for the answer. */
+    uint32_t patience_ms;
+    /* Number of shares of the data that this worker wants when the push counts; 0: none. */
+    uint32_t wants;
+    /* The gradient also has the data of this worker's last push, which was late. */
+    bool carried;
+    /* Results: one entry for each item. The array is borrowed until the ticket is done. NULL: not wanted. */
+    pd_item_count *counts;
 } pd_push_options;
 
 /* Ends this rank's step number `step`. Parameters that this rank has not pushed since it ended the step before count as
@@ -483,7 +521,7 @@ typedef struct pd_client_stats {
  *
  * The numbers of one struct are its size, how many fields it has, and the offset of each field, in the order of the
  * header. The structs come in this order: pd_error, pd_shape, pd_client_options, pd_welcome, pd_client_param, pd_item,
- * pd_scalar, pd_push_options, pd_client_stats. Later versions add structs to the end of this list, and fields to the
+ * pd_scalar, pd_push_options, pd_client_stats, pd_item_count. Later versions add structs to the end of this list, and fields to the
  * end of the structs that may grow (see Versions). They change nothing else. */
 PD_API size_t pd_client_abi(size_t *out, size_t n);
 

@@ -11,6 +11,10 @@
  * worker is connected. */
 enum pd_resume { PD_RESUME_AUTO, PD_RESUME_YES, PD_RESUME_NO };
 
+/* In place of a rank: the server chooses it, the lowest that is free. pd_welcome.rank says which one this process got,
+ * and keeps when it connects again. */
+enum { PD_ANY_RANK = -1 };
+
 /* Server and job that a client connects to, and the behaviour of the handle. A field that is 0 or NULL is taken from
  * the environment variable that its comment names. Without that variable its default holds. All text is copied. */
 typedef struct pd_client_options {
@@ -23,7 +27,9 @@ typedef struct pd_client_options {
      * run (`run`). "" (not NULL): an operator's connection, which belongs to no job. */
     const char *job;
     /* This process's rank, from 0 to world_size - 1, and the number of workers in the job. If world_size is 0, both are
-     * taken from the environment variables RANK and WORLD_SIZE. Without these variables: rank 0 of 1 worker. */
+     * taken from the environment variables RANK and WORLD_SIZE. Without these variables: rank 0 of 1 worker. If `rank`
+     * is PD_ANY_RANK, the server chooses the rank, and world_size (or WORLD_SIZE) is the number of workers that the job
+     * begins with. */
     int rank, world_size;
     /* The job's configuration as "name=value" texts, for instance "nonfinite=reject". NULL ends the list. The pointer
      * may be NULL: no configuration. */
@@ -91,6 +97,13 @@ typedef struct pd_client_options {
     /* Makes the client never create the job: it waits until another process has, and agrees to that job's start_step
      * and seed. */
     bool joins;
+    /* Number of this worker's group, from 1. In jobs where not every rank needs to count in a step, the ranks of one
+     * group count together or not at all (for instance the ranks of one FSDP replica). 0: a group of its own. */
+    uint32_t group;
+    /* Number of this launch, which rises each time that the job's workers are formed anew: a counter, or a time. A
+     * launch with a higher number takes the job over, also with another world_size, as soon as no step is under way.
+     * Processes of an earlier one get PD_FAILED_PRECONDITION. 0: not known. */
+    uint64_t generation;
 } pd_client_options;
 
 #endif

@@ -200,6 +200,9 @@ static int fill_push(pd_conn *conn, const pd_prefix *prefix, const Paramd__PushR
     request->u.data.presummed = push->presummed;
     request->u.data.close_step = push->last;
     request->u.data.replaces = push->replaces;
+    request->u.data.patience_ns = push->patience_ms * UINT64_C(1000000);
+    request->u.data.carried = push->carried;
+    request->u.data.wants = push->wants;
     rc = pd_options_copy(&request->u.data.hypers, &request->u.data.n_hypers, push->hypers, push->n_hypers);
     if (rc == PD_OK) rc = copy_scalars(request, push);
     return rc == PD_OK ? PD_OK : pd_conn_no_memory(prefix, err);
@@ -334,6 +337,7 @@ int pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error 
     pending = pd_pending_new(&conn->pendings, conn, prefix, pull->n_wants);
     if (pending == NULL) return pd_conn_no_memory(prefix, err);
     pending->wait.step = pull->min_step;
+    pending->wait.rank = conn->rank;
     for (size_t i = 0; i < pull->n_wants; i++) {
         const Paramd__Want *want = pull->wants[i];
         pd_waiter *waiter = &pending->wait.at[i];

@@ -32,6 +32,7 @@ static void on_hello(pd_daemon *daemon, const pd_effect *effect)
         pd_loop_post(daemon, notice);
         return;
     }
+    conn->rank = effect->u.hello.rank;
     pd_loop_log(daemon, LOG_DEBUG, (pd_log_facts){ .rank = &conn->rank }, "%s (%s) is rank %u of job %u",
                 conn->peer.address, conn->peer.label, conn->rank, effect->job);
     pd_reply_hello(conn, pending, effect);
@@ -183,6 +184,13 @@ static void on_filed(pd_daemon *daemon, const pd_effect *effect)
     pd_version_table_filed(daemon->versions, effect->job, &pending->wait, effect->u.filed.how, effect->u.filed.step);
 }
 
+static void on_members(pd_daemon *daemon, pd_effect *effect)
+{
+    pd_version_table_note_members(daemon->versions, effect->job, effect->u.members.set, effect->u.members.epoch,
+                                  effect->u.members.course);
+    effect->u.members.set = NULL;
+}
+
 static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
 {
     daemon->mark++;
@@ -247,7 +255,7 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
         if (!on_closed(daemon, effect, until_ns)) return false;
         break;
     case PD_EFF_FILED: on_filed(daemon, effect); break;
-    case PD_EFF_MEMBERS:
+    case PD_EFF_MEMBERS: on_members(daemon, effect); break;
     case PD_EFF_LEASES: break;
     case PD_EFF_TIMED_OUT: on_timed_out(daemon, effect); break;
     case PD_EFF_BUFFER: pd_conn_return_buffer(daemon, effect->u.buffer); break;

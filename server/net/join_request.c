@@ -17,7 +17,7 @@ static int check_hello(const pd_conn *conn, const Paramd__HelloRequest *hello, p
         return pd_fail(err, PD_INVALID_ARGUMENT, "Hello of protocol 0: this server speaks 1 to %d",
                        PD_PROTOCOL_VERSION);
     if (hello->job[0] == '\0') return PD_OK;
-    if (hello->world_size == 0 || hello->rank >= hello->world_size)
+    if (hello->world_size == 0 || (hello->rank >= hello->world_size && !hello->any_rank))
         return pd_fail(err, PD_INVALID_ARGUMENT, "rank %u of a world of %u: ranks go from 0 to world_size - 1",
                        hello->rank, hello->world_size);
     if (hello->n_options > PD_MAX_OPTIONS || hello->n_rules > PD_MAX_RULES)
@@ -43,7 +43,7 @@ static pd_request *hello_request(const pd_conn *conn, const pd_pending *pending,
     pd_request *request = pd_request_new(PD_REQ_HELLO, pd_conn_ticket(conn, pending));
 
     if (request == NULL) return NULL;
-    request->rank = hello->rank;
+    request->rank = hello->any_rank ? 0 : hello->rank;
     request->u.hello.world_size = hello->world_size;
     request->u.hello.nonce = hello->nonce;
     request->u.hello.shares = hello->shares && conn->daemon->config.shared_memory && conn->transport->ops->take != NULL;
@@ -54,6 +54,10 @@ static pd_request *hello_request(const pd_conn *conn, const pd_pending *pending,
     request->u.hello.creator = hello->creator;
     request->u.hello.intent = (pd_intent)hello->resume;
     request->u.hello.joins = hello->joins;
+    request->u.hello.any_rank = hello->any_rank;
+    request->u.hello.grouped = hello->group > 0;
+    request->u.hello.group = hello->group > 0 ? hello->group - 1 : 0;
+    request->u.hello.generation = hello->generation;
     request->u.hello.run = hello->run[0] != '\0' ? strdup(hello->run) : NULL;
     request->u.hello.job_name = strdup(hello->job);
     request->u.hello.label = strdup(conn->peer.label);
@@ -108,6 +112,13 @@ static void welcome(pd_conn *conn, const pd_prefix *asked, const pd_effect *effe
     reply.creator = effect != NULL ? effect->u.hello.creator : 0;
     reply.step = effect != NULL ? effect->u.hello.step : 0;
     reply.linger_ms = effect != NULL ? effect->u.hello.linger_ms : 0;
+    if (effect != NULL) {
+        reply.rank = effect->u.hello.rank;
+        reply.slots = effect->u.hello.slots;
+        reply.epoch = effect->u.hello.epoch;
+        reply.generation = effect->u.hello.generation;
+        reply.course = effect->u.hello.course;
+    }
     pd_conn_reply(conn, asked, &reply.base);
 }
 
@@ -137,6 +148,9 @@ void pd_reply_hello(pd_conn *conn, pd_pending *pending, const pd_effect *effect)
     pd_pending_free(pending);
     conn->job = effect->job;
     pd_traffic_add(&conn->daemon->traffic, conn->job);
+    if (effect->u.hello.course > 0)
+        pd_version_table_note_members(conn->daemon->versions, conn->job, NULL, effect->u.hello.epoch,
+                                      effect->u.hello.course);
     conn->state = PD_OPEN;
     if (effect->u.hello.created) pd_remarks_begin(&conn->daemon->remarks, conn->job_name);
     welcome(conn, &asked, effect);
@@ -322,6 +336,7 @@ static void reply_declared(pd_conn *conn, pd_pending *pending, const pd_effect *
     reply.must_init = effect->u.declared.must_init;
     reply.averages_init = effect->u.declared.averages_init;
     reply.durable_step = pd_version_table_durable(conn->daemon->versions, conn->job);
+    reply.open_sets = effect->u.declared.files;
     add_warnings(&reply, effect->u.declared.params + pending->start);
     pd_conn_answer(conn, pending, &reply.base);
 }

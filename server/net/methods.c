@@ -60,6 +60,19 @@ static int fill_drop(pd_conn *conn, pd_request *request, const pd_prefix *prefix
     return PD_OK;
 }
 
+static int fill_kick(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err)
+{
+    const Paramd__KickRequest *kick = message;
+
+    (void)prefix;
+    if (kick->job[0] == '\0') return pd_fail(err, PD_INVALID_ARGUMENT, "Kick names no job");
+    request->u.kick.rank = kick->rank;
+    if ((request->u.kick.job_name = strdup(kick->job)) == NULL) return PD_NO_MEMORY;
+    if ((request->u.kick.by = strdup(conn->peer.label)) == NULL) return PD_NO_MEMORY;
+    pd_conn_log_command(conn, kick->job, "kick of rank %u", kick->rank);
+    return PD_OK;
+}
+
 static int fill_drain(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err)
 {
     const Paramd__DrainRequest *drain = message;
@@ -150,6 +163,7 @@ const pd_method_entry pd_methods[PD_METHODS] = {
     [PD_NOTE] = { "Note", WORKER, ASK(STORE, WORKER_STATE, pd_fill_worker_state), .land = pd_land_worker_state },
     [PD_RECALL] = { "Recall", WORKER, ASK(STORE, GET_WORKER_STATE, fill_nothing) },
     [PD_CHECKPOINT] = { "Checkpoint", 0, NAMED(ADMIN, Checkpoint), ASK(OTHERS, CHECKPOINT, pd_fill_checkpoint) },
+    [PD_KICK] = { "Kick", OPERATOR, NAMED(ADMIN, Kick), ASK(STORE, KICK, fill_kick) },
 };
 
 bool pd_method_takes_payload(const pd_method_entry *m)

@@ -261,11 +261,17 @@ static int pack_reply(pd_output *output, pd_reply_scratch *scratch, const pd_pen
     message.outcomes = scratch->list;
     message.n_outcomes = wait->n;
     message.durable_step = wait->durable;
+    message.members = wait->members;
+    message.index = wait->index;
+    message.epoch = wait->epoch;
+    message.course = wait->course;
     for (size_t i = 0; i < wait->n; i++) {
         scratch->outcomes[i].outcome = (uint32_t)wait->at[i].outcome;
         scratch->outcomes[i].step = wait->at[i].step;
         scratch->outcomes[i].version = wait->at[i].version;
         scratch->outcomes[i].update = wait->at[i].updates;
+        scratch->outcomes[i].staleness = wait->at[i].age;
+        scratch->outcomes[i].counted = wait->pushes ? wait->at[i].counted : 0;
     }
     put_reasons(scratch, wait);
     put_scalars(scratch, wait);

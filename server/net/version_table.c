@@ -37,7 +37,9 @@ typedef struct job {
     uint64_t least;   /* number of rounds that every parameter of the job has closed */
     size_t at_least;  /* number of the job's parameters that have closed exactly `least` rounds */
     uint64_t durable; /* durable step of the job; 0: there is none */
-    pd_waiter *rest;  /* requests that wait until all parameters of the job have closed the request's round */
+    pd_counted *members;    /* the members of the job; NULL: all ranks are members for ever */
+    uint64_t epoch, course; /* number of times that the members, and the course of steps, have changed */
+    pd_waiter *rest;        /* requests that wait until all parameters of the job have closed the request's round */
     UT_hash_handle hh;
 } job;
 
@@ -69,6 +71,7 @@ static void job_free(pd_version_table *versions, job *j)
         free(j->at[i]);
     }
     assert(j->rest == NULL);
+    pd_counted_unref(j->members);
     HASH_DEL(versions->jobs, j);
     free(j->at);
     free(j);
@@ -155,6 +158,37 @@ void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, 
     j->durable = step;
 }
 
+void pd_version_table_note_members(pd_version_table *versions, uint32_t number, pd_counted *set, uint64_t epoch,
+                                   uint64_t course)
+{
+    job *j = find(versions, number);
+
+    if (j == NULL && (j = add_job(versions, number)) == NULL) {
+        pd_counted_unref(set);
+        return;
+    }
+    j->epoch = epoch;
+    j->course = course;
+    if (set == NULL) return;
+    pd_counted_unref(j->members);
+    j->members = set;
+}
+
+/* Puts into the answer to a request what belongs to its whole job. */
+static void answer_job(const job *j, pd_wait *wait)
+{
+    const pd_counted *members = j->members;
+
+    wait->durable = j->durable;
+    wait->course = j->course;
+    if (members == NULL) return;
+    wait->epoch = j->epoch;
+    wait->members = members->n;
+    wait->index = 0;
+    if (wait->rank >= members->ranks || !pd_counted_has(members, wait->rank)) return;
+    for (uint32_t r = 0; r <= wait->rank; r++) wait->index += pd_counted_has(members, r);
+}
+
 uint64_t pd_version_table_durable(const pd_version_table *versions, uint32_t number)
 {
     const job *j = find(versions, number);
@@ -221,7 +255,8 @@ static void answer(const entry *e, pd_waiter *waiter)
         waiter->why->refs++;
     }
     if (waiter->outcome != 0 && is_late(e, waiter->wait)) waiter->outcome = PD_LATE;
-    waiter->age = waiter->outcome != 0 ? pd_counted_age(e->counted, waiter->wait->rank) : 0;
+    if (waiter->outcome != 0 && waiter->outcome != PD_LATE && e->closed == waiter->wait->step)
+        waiter->age = pd_counted_age(e->counted, waiter->wait->rank);
     waiter->counted = e->counted != NULL ? e->counted->n : 0;
     if (e->scalars != NULL) {
         waiter->scalars = e->scalars;
@@ -241,7 +276,7 @@ bool pd_version_table_wait(pd_version_table *versions, uint32_t number, pd_wait 
     job *j = find(versions, number);
 
     wait->open = wait->n;
-    wait->durable = j != NULL ? j->durable : 0;
+    if (j != NULL) answer_job(j, wait);
     if (wait->all) {
         assert(j != NULL);
         wait->rest.wait = wait;
@@ -288,7 +323,7 @@ void pd_version_table_forget(pd_version_table *versions, pd_wait *wait)
 static void resolve(pd_version_table *versions, const job *j, pd_wait *wait)
 {
     if (wait->open > 0) return;
-    wait->durable = j->durable;
+    answer_job(j, wait);
     versions->user.resolved(versions->user.arg, wait);
 }
 
@@ -339,6 +374,25 @@ static void wait_on(const entry *e, pd_wait *wait)
         wait->step++;
 }
 
+/* Returns the last step that some parameter of the job has closed, or `step` if that is later. */
+static uint64_t last_closed(const job *j, uint64_t step)
+{
+    for (size_t i = 0; i < j->params; i++)
+        if (j->at[i]->closed > step) step = j->at[i]->closed;
+    return step;
+}
+
+/* Lets a request also wait until all other parameters of the job have closed its step. */
+static void await_rest(job *j, pd_wait *wait)
+{
+    wait->all = true;
+    wait->open++;
+    wait->rest.wait = wait;
+    link_in(&j->rest, &wait->rest);
+}
+
+/* A push that does not count any more is answered when all parameters have closed the last step that one of them has
+ * closed. So all its answers name one step, and its worker may push for the next one. */
 void pd_version_table_filed(pd_version_table *versions, uint32_t number, pd_wait *wait, pd_filed filed, uint64_t step)
 {
     job *j = find(versions, number);
@@ -346,8 +400,9 @@ void pd_version_table_filed(pd_version_table *versions, uint32_t number, pd_wait
     if (j == NULL || !wait->unfiled) return;
     wait->unfiled = false;
     wait->filed = filed;
-    wait->step = step;
-    if (wait->all && all_closed(j, step)) {
+    wait->step = filed == PD_FILED_FOR ? step : last_closed(j, step);
+    if (filed != PD_FILED_FOR && !wait->all) await_rest(j, wait);
+    if (wait->all && all_closed(j, wait->step)) {
         link_out(&wait->rest);
         answer_rest(&wait->rest);
     }

@@ -43,13 +43,16 @@ typedef struct pd_waiter {
 
 /* A push or pull that waits until all its pieces have an answer. */
 struct pd_wait {
-    uint64_t step;    /* number of rounds that the parameter of every piece must have closed */
-    bool pushes;      /* the request is a push: its answer contains the outcome of the round */
-    bool unfiled;     /* the request is a push, and it is not known yet in which step it may count: nothing of it is
+    uint64_t step;  /* number of rounds that the parameter of every piece must have closed */
+    bool pushes;    /* the request is a push: its answer contains the outcome of the round */
+    bool unfiled;   /* the request is a push, and it is not known yet in which step it may count: nothing of it is
                        * answered before pd_version_table_filed */
-    pd_filed filed;   /* what has become of the push; PD_FILED_FOR if the job says nothing of it */
-    uint32_t rank;    /* rank that pushes; its outcome is PD_LATE if the round closed without its contribution */
+    pd_filed filed; /* what has become of the push; PD_FILED_FOR if the job says nothing of it */
+    uint32_t rank; /* rank that asks; the outcome of its push is PD_LATE if the round closed without its contribution */
     uint64_t durable; /* answer: durable step of the job; 0: there is none */
+    /* answer: number of members of the job; 1 + place of `rank` among them. 0: not known; it is no member */
+    uint32_t members, index;
+    uint64_t epoch, course; /* answer: number of times that the members, and the course of steps, have changed */
     bool all;       /* the request ends a step of this worker: it also waits until all other parameters of the job have
                      * closed the round */
     size_t n, open; /* n: number of pieces. open: number of pieces without an answer, plus 1 while
@@ -86,6 +89,11 @@ void pd_version_table_settle(pd_version_table *versions, uint32_t number, size_t
  * checkpoint has a durable step before its workers connect. Without memory for such a job, its answers contain 0 until
  * the next call. */
 void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, uint64_t step);
+/* Stores the members of a job (pd_effect.u.members), which later answers tell. Takes over a reference to `set`; NULL:
+ * the members stay as they are. Without memory for a job that has no entries yet, its answers lack them until the next
+ * call. */
+void pd_version_table_note_members(pd_version_table *versions, uint32_t number, pd_counted *set, uint64_t epoch,
+                                   uint64_t course);
 /* Returns the durable step of a job; 0: there is none. */
 uint64_t pd_version_table_durable(const pd_version_table *versions, uint32_t number);
 /* Returns whether pd_version_table_wait would return true for a request: all its pieces could be answered at once. */

@@ -171,7 +171,7 @@ static void look_again(pd_store *store, uint64_t now_ns)
     if (PD_MUTANT(stale_look)) return;
     HASH_ITER(hh, store->jobs.names, job, next)
     {
-        job->steps.chunks.look = job->steps.chunks.look_loose = true;
+        job->steps.chunks.look = true;
         queue_unchanged(store, job, now_ns);
     }
 }

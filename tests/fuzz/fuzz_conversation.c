@@ -364,6 +364,8 @@ static void say_hello(peer *p)
     hello.shares = (hello.nonce & 8) == 0;
     hello.window = (hello.nonce & 4) != 0 ? 2 : 0; /* then a checkpoint is due at each step */
     hello.barriers = (hello.nonce & 7) == 7 ? UINT64_MAX : hello.nonce >> 2 & 1;
+    hello.group = (hello.nonce & 0x11) == 0x11 ? (uint32_t)hello.nonce : 0;
+    hello.generation = (hello.nonce & 0x22) == 0x22 ? hello.nonce >> 2 : 0;
     hello.label = (char *)"fuzz";
     hello.rules = rule;
     hello.n_rules = 1 + (how >> 6 & 1);
@@ -516,6 +518,9 @@ static void send_push(peer *p, unsigned method)
     push.zero_weight = (how & 32) != 0;
     push.presummed = (how & 64) != 0;
     if ((fill & 4) != 0) push.replaces = world.changed;
+    push.patience_ms = (fill & 8) != 0 ? UINT32_MAX : 0;
+    push.carried = (fill & 16) != 0;
+    push.wants = fill == 255 ? UINT32_MAX : fill & 3;
     lr.name = (char *)"lr";
     lr.value = (char *)"0.5";
     push.hypers = hypers;

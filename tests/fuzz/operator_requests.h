@@ -77,22 +77,25 @@ static void say_to_operators(peer *p, unsigned method)
     Paramd__OptimizersRequest optimizers = PARAMD__OPTIMIZERS_REQUEST__INIT;
     Paramd__DropRequest drop = PARAMD__DROP_REQUEST__INIT;
     Paramd__DrainRequest drain = PARAMD__DRAIN_REQUEST__INIT;
-    uint8_t how =
-        method == PD_BARRIER || method == PD_LIST || method == PD_OPTIMIZERS || method == PD_DROP || method == PD_DRAIN
-            ? choice()
-            : 0;
+    Paramd__KickRequest kick = PARAMD__KICK_REQUEST__INIT;
+    uint8_t how = method == PD_BARRIER || method == PD_LIST || method == PD_OPTIMIZERS || method == PD_DROP ||
+                          method == PD_DRAIN || method == PD_KICK
+                      ? choice()
+                      : 0;
 
     barrier.sequence = how;
     list.what = how & 7;
-    list.job = drop.job = (char *)job_names[how >> 3 & 3];
+    list.job = drop.job = kick.job = (char *)job_names[how >> 3 & 3];
     list.start = how >> 5;
     drain.timeout_ms = how;
+    kick.rank = how & 7;
     optimizers.start = how & 7;
     optimizers.name = how >> 3 == 0 ? (char *)"" : how >> 3 == 1 ? (char *)"sgd" : (char *)"?";
     send_frame(p, method,
                method == PD_BARRIER      ? &barrier.base
                : method == PD_LIST       ? &list.base
                : method == PD_DROP       ? &drop.base
+               : method == PD_KICK       ? &kick.base
                : method == PD_OPTIMIZERS ? &optimizers.base
                : method == PD_DRAIN      ? &drain.base
                                          : &empty.base,

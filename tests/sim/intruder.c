@@ -196,8 +196,9 @@ static void add_all_about(sim_intruder *i, char *job)
     Paramd__ImportRequest import = PARAMD__IMPORT_REQUEST__INIT;
     Paramd__ExportRequest export = PARAMD__EXPORT_REQUEST__INIT;
     Paramd__CheckpointRequest checkpoint = PARAMD__CHECKPOINT_REQUEST__INIT;
+    Paramd__KickRequest kick = PARAMD__KICK_REQUEST__INIT;
 
-    list.job = drop.job = set.job = import.job = export.job = checkpoint.job = job;
+    list.job = drop.job = set.job = import.job = export.job = checkpoint.job = kick.job = job;
     list.what = 3;
     set.pattern = "*";
     option.name = "lr";
@@ -211,6 +212,7 @@ static void add_all_about(sim_intruder *i, char *job)
     add_frame(i, PD_IMPORT, ++i->last_id, &import.base, 0);
     add_frame(i, PD_EXPORT, ++i->last_id, &export.base, 0);
     add_frame(i, PD_CHECKPOINT, ++i->last_id, &checkpoint.base, 0);
+    add_frame(i, PD_KICK, ++i->last_id, &kick.base, 0);
     add_frame(i, PD_DROP, ++i->last_id, &drop.base, 0);
 }
 

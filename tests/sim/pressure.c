@@ -1,17 +1,19 @@
 /* pressure.c - checks an invariant that holds whenever the loop thread and the step thread are idle: no rank waits
- * for memory while the server stores a contribution of this rank that it could add to the sum. */
+ * for memory while the server stores a contribution of this rank that it could sum or spill. */
 #include "server_state.h"
 
+#include "chunk_queues.h"
 #include "rig.h"
 #include "store_inside.h"
 
 #include <utlist.h>
 
-/* Returns whether the rank's contribution can be added to the sum, because all lower ranks have contributed or are
- * known to be absent. */
-static bool could_be_summed(const pd_chunk *chunk, uint32_t rank)
+/* Returns whether the rank's contribution can be spilled, or added to the sum, because all lower ranks have contributed
+ * or are known to be absent. */
+static bool could_be_relieved(const pd_chunk *chunk, uint32_t rank)
 {
-    return chunk->summed <= rank && rank < chunk->prefix && chunk->contributions[rank].state == PD_CONTRIBUTION_HELD;
+    return chunk->contributions[rank].state == PD_CONTRIBUTION_HELD &&
+           (pd_param_spills(chunk->param) || (chunk->summed <= rank && rank < chunk->prefix));
 }
 
 static void check_rank(const sim_server *server, const pd_job *job, uint32_t rank)
@@ -19,10 +21,10 @@ static void check_rank(const sim_server *server, const pd_job *job, uint32_t ran
     const pd_chunk *chunk;
 
     if (job->steps.quotas[rank].held == 0 || !sim_waits_for_memory(server, job->ranks[rank].conn)) return;
-    DL_FOREACH(job->steps.chunks.partial, chunk)
-    if (could_be_summed(chunk, rank))
-        sim_fail("liveness", "%s rank %u waits for memory, and nobody sums what it holds of %s", job->steps.name, rank,
-                 chunk->param->name);
+    DL_FOREACH(job->steps.chunks.waiting, chunk)
+    if (could_be_relieved(chunk, rank))
+        sim_fail("liveness", "%s rank %u waits for memory, and nobody sums or spills what it holds of %s",
+                 job->steps.name, rank, chunk->param->name);
 }
 
 void sim_pressure_check(const sim_server *server)
@@ -35,6 +37,6 @@ void sim_pressure_check(const sim_server *server)
     if (server->store->ingest.held == 0 || sim_failed_allocations() > 0)
         return; /* no contribution is stored; or a notice was lost with a failed allocation */
     HASH_ITER(hh, server->store->jobs.names, job, next)
-    for (uint32_t rank = 0; rank < job->steps.members.ranks && job->steps.chunks.partial != NULL; rank++)
+    for (uint32_t rank = 0; rank < job->steps.members.ranks && job->steps.chunks.waiting != NULL; rank++)
         check_rank(server, job, rank);
 }

@@ -202,9 +202,9 @@ static void describe_job(const pd_job *job)
 {
     char missing[64];
 
-    printf("  %s: inbox %s, complete %s, partial %s, ready %s, %u rounds open, retry at %.3f s\n", job->steps.name,
-           job->waiting.inbox.first != NULL ? "yes" : "no", job->steps.chunks.complete != NULL ? "yes" : "no",
-           job->steps.chunks.partial != NULL ? "yes" : "no", job->steps.queue.ready != NULL ? "yes" : "no",
+    printf("  %s: inbox %s, chunks ready %s, waiting %s, ready %s, %u rounds open, retry at %.3f s\n", job->steps.name,
+           job->waiting.inbox.first != NULL ? "yes" : "no", job->steps.chunks.ready != NULL ? "yes" : "no",
+           job->steps.chunks.waiting != NULL ? "yes" : "no", job->steps.queue.ready != NULL ? "yes" : "no",
            job->steps.queue.n_open, (double)job->steps.shortage.retry_ns / 1e9);
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)
         printf("    rank %u: state %d, declared %d, reserve %llu, held %llu, step %llu\n", r, (int)job->ranks[r].state,

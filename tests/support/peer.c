@@ -228,10 +228,16 @@ int peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, ui
 
     one.outcome = outcome;
     one.step = one.version = step;
+    one.staleness = p->staleness;
+    one.counted = p->counted;
     for (size_t i = 0; i < n; i++) all[i] = &one;
     message.outcomes = all;
     message.n_outcomes = n;
     message.durable_step = p->durable;
+    message.members = p->members;
+    message.index = p->index;
+    message.epoch = p->epoch;
+    message.course = p->course;
     return peer_reply(p, to, &message.base, weights, floats * sizeof *weights);
 }
 
@@ -290,6 +296,9 @@ void peer_welcome_with(peer *p, uint64_t max_payload, uint32_t max_pieces)
     hello.timeout_ms = 4000;
     hello.seed = 5;
     hello.creator = p->creator;
+    hello.rank = p->rank;
+    hello.slots = p->slots;
+    hello.course = p->course;
     assert_int_equal(peer_reply(p, &l.prefix, &hello.base, NULL, 0), PD_OK);
     peer_frame_drop(&l);
 }
@@ -321,6 +330,7 @@ void peer_answer_declare(peer *p, size_t n, uint64_t step)
     for (size_t i = 0; i < n; i++) all[i] = &one;
     message.parameters = all;
     message.durable_step = p->durable;
+    message.open_sets = p->open_sets;
     while (frames-- > 0) { /* answers the frames in reverse: a server may answer in any order */
         message.n_parameters = count[frames];
         assert_int_equal(peer_reply(p, &prefix[frames], &message.base, NULL, 0), PD_OK);
@@ -400,6 +410,7 @@ void peer_answer_declare_at(peer *p, const uint64_t *steps, size_t n)
     message.parameters = all;
     message.n_parameters = n;
     message.durable_step = p->durable;
+    message.open_sets = p->open_sets;
     assert_int_equal(peer_reply(p, &l.prefix, &message.base, NULL, 0), PD_OK);
     peer_frame_drop(&l);
 }

@@ -27,6 +27,11 @@ typedef struct peer {
     size_t n;
     uint64_t durable;        /* the durable step in the peer's answers */
     uint64_t chunk_elements; /* in the peer's welcomes; CHUNK at first */
+    bool open_sets;          /* in the peer's answers to Declare */
+    /* rank, slots: in the peer's welcomes. course: in these, and in answers to pushes and pulls. members, index, epoch,
+     * staleness, counted: in the latter */
+    uint32_t rank, slots, members, index, staleness, counted;
+    uint64_t course, epoch;
     /* items of peer_push_pull, and their gradients and weights */
     pd_item items[PEER_ITEMS];
     float gradients[PEER_ITEMS][PEER_ELEMENTS], weights[PEER_ITEMS][PEER_ELEMENTS];

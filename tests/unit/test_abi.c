@@ -3,7 +3,7 @@
 #include "paramd/client.h"
 #include "paramd/optim.h"
 
-enum { STRUCTS = 9, MOST = 256 };
+enum { STRUCTS = 10, MOST = 256 };
 
 /* What the test knows of a struct by itself: its size, the offset of its last field, and where that field ends. */
 typedef struct known {
@@ -18,13 +18,14 @@ typedef struct known {
 static const known structs[STRUCTS] = {
     KNOWN(pd_error, text),
     KNOWN(pd_shape, dim),
-    KNOWN(pd_client_options, joins),
-    KNOWN(pd_welcome, linger),
+    KNOWN(pd_client_options, generation),
+    KNOWN(pd_welcome, generation),
     KNOWN(pd_client_param, model_state),
     KNOWN(pd_item, version),
     KNOWN(pd_scalar, weight),
-    KNOWN(pd_push_options, replaces),
+    KNOWN(pd_push_options, counts),
     KNOWN(pd_client_stats, replayed),
+    KNOWN(pd_item_count, counted),
 };
 
 TEST(every_struct_has_its_size_and_its_fields)

@@ -102,6 +102,14 @@ static void send_drop(scene *s, int fd)
     scene_send(s, fd, PD_DROP, &drop.base, 0);
 }
 
+static void send_kick(scene *s, int fd)
+{
+    Paramd__KickRequest kick = PARAMD__KICK_REQUEST__INIT;
+
+    kick.job = "j";
+    scene_send(s, fd, PD_KICK, &kick.base, 0);
+}
+
 static void send_drain(scene *s, int fd)
 {
     Paramd__DrainRequest drain = PARAMD__DRAIN_REQUEST__INIT;
@@ -247,6 +255,7 @@ static const row rows[] = {
     { PD_RECALL, "", WORKER, send_recall, "---+++" },
     { PD_CHECKPOINT, "of a job", OPERATOR, send_checkpoint, "-?--++" },
     { PD_CHECKPOINT, "of its own job", WORKER, send_own_checkpoint, "---+++" },
+    { PD_KICK, "", OPERATOR, send_kick, "-?--++" },
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 

@@ -317,6 +317,7 @@ void pd_effect_free(pd_effect *effect)
 {
     if (effect == NULL) return;
     if (effect->kind == PD_EFF_CLOSED) free_closed(effect);
+    if (effect->kind == PD_EFF_MEMBERS) pd_counted_unref(effect->u.members.set);
     if (effect->kind == PD_EFF_DECLARED) pd_declared_free(effect->u.declared.params, effect->u.declared.n);
     if (effect->kind == PD_EFF_INFO) pd_info_free(effect->u.info);
     if (effect->kind == PD_EFF_SET) pd_set_result_free(effect->u.set);

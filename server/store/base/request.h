@@ -180,9 +180,10 @@ typedef struct pd_request {
             char *run;        /* id of the run that the worker belongs to; NULL: not known */
             pd_intent intent; /* whether the worker continues a job that exists or begins again */
             bool joins;       /* the worker never creates the job, and accepts its start_step and seed */
-            bool any_rank;    /* the job chooses the rank: the lowest that is free */
-            bool grouped;     /* the worker names its group; false: its rank is a group of its own */
-            uint32_t group;   /* ranks with the same number count together, or not at all (job/membership.h) */
+            /* the job chooses the rank: the one that `nonce` has, or else the lowest that is free; `rank` is 0 */
+            bool any_rank;
+            bool grouped;        /* the worker names its group; false: its rank is a group of its own */
+            uint32_t group;      /* ranks with the same number count together, or not at all (job/membership.h) */
             uint64_t generation; /* number of the launch, which rises when it is formed again; 0: not known */
             pd_option *options;
             size_t n_options; /* number of `options`: the job's configuration as this worker gives it */
@@ -563,7 +564,8 @@ typedef struct pd_effect {
         pd_rank_leases leases; /* of the rank on connection ticket.conn */
         struct {
             uint64_t epoch;  /* number of times that the members have changed */
-            pd_counted *set; /* the ranks that are members; a reference */
+            uint64_t course; /* as in u.hello */
+            pd_counted *set; /* the ranks that are members; a reference. NULL: they are as before */
         } members;
         struct {
             uint64_t step;

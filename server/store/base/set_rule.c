@@ -92,6 +92,11 @@ int pd_set_rule_make(pd_set_rule *rule, const pd_job_values *values, uint32_t wo
     return rc == PD_OK ? check_values(rule, values, err) : rc;
 }
 
+uint32_t pd_set_rule_fewest(const pd_set_rule *rule)
+{
+    return rule->quorum < rule->least ? rule->quorum : rule->least;
+}
+
 double pd_set_rule_damp(const pd_set_rule *rule, uint64_t age)
 {
     if (rule->damping == PD_DAMPING_INVERSE) return 1.0 / (1.0 + (double)age);

@@ -31,6 +31,8 @@ typedef struct pd_set_rule {
  * each other, or do not suit that number; the error names the keys. */
 int pd_set_rule_make(pd_set_rule *rule, const pd_job_values *values, uint32_t world, pd_error *err);
 
+/* Returns the smallest number of ranks that can count in a step. */
+uint32_t pd_set_rule_fewest(const pd_set_rule *rule);
 /* Returns the number by which the weight of a contribution of age `age` is multiplied. */
 double pd_set_rule_damp(const pd_set_rule *rule, uint64_t age);
 

@@ -165,7 +165,7 @@ static int set_values(pd_job *job, const pd_declared_job *d, pd_error *err)
         if (rc != PD_OK) return rc;
     }
     if (pd_set_rule_make(&job->steps.sets, &job->steps.values, d->world, err) != PD_OK ||
-        pd_aggregate_fits(&job->steps.values, d->world, err) != PD_OK)
+        pd_aggregate_fits(&job->steps.values, &job->steps.sets, err) != PD_OK)
         return err->code;
     return pd_checkpoint_policy_begin(job, err);
 }

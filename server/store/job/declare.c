@@ -295,7 +295,7 @@ static int end_declare(pd_job *job, pd_request *request, declaring *d, pd_rank *
     for (uint32_t i = 0; !rank->saved.sealed && i < job->steps.n_params; i++)
         if (job->steps.params[i].ranged && job->steps.params[i].round.open &&
             job->steps.params[i].stage == PD_COLLECTING)
-            pd_chunks_list_anew(&job->steps, &job->steps.params[i]);
+            pd_contribute_ranges(&job->steps, &job->steps.params[i]);
     note_declared(job, rank);
     return PD_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "aggregate_fit.h"
 #include "archive.h"
+#include "fragment_ranks.h"
 #include "wal.h"
 #include "global_clip.h"
 #include "job.h"
@@ -35,11 +36,15 @@ static uint64_t known(int64_t bytes)
     return bytes == INT64_MAX ? UINT64_MAX : (uint64_t)bytes;
 }
 
-int pd_sizing_check(const pd_sizing *job, pd_error *err)
+int pd_sizing_check(pd_sizing *job, pd_error *err)
 {
+    int rc;
+
     if (job->world == 0 || job->world > PD_MAX_WORLD)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a job has 1 to %d workers, not %u", PD_MAX_WORLD, job->world);
-    return pd_aggregate_fits(&job->values, job->world, err);
+    if ((rc = pd_set_rule_make(&job->sets, &job->values, job->world, err)) != PD_OK) return rc;
+    job->world = job->sets.most;
+    return pd_aggregate_fits(&job->values, &job->sets, err);
 }
 
 int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *name, pd_error *err)
@@ -98,9 +103,9 @@ uint64_t pd_footprint_name(const pd_sizing *job, const char *name, const char *a
 
 static uint64_t collect_bytes(const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged)
 {
-    return ranged ? 0
-                  : pd_contributors_bytes(pd_contributors_whole(elements, job->chunk_elements, job->world), how,
-                                          elements, job->chunk_elements);
+    if (ranged || !(job->sets.open || pd_is_collected(how))) return 0;
+    return pd_contributors_bytes(pd_contributors_whole(elements, job->chunk_elements, job->world), how, elements,
+                                 job->chunk_elements);
 }
 
 /* Returns the bytes that a checkpoint needs for one parameter: a further buffer of weights, the image of the state, and
@@ -176,7 +181,8 @@ void pd_footprint_add(pd_footprint *all, const pd_footprint *one, uint64_t n)
  * every job has besides its workers' rules, is counted once. */
 static uint64_t own_bytes(const pd_sizing *job, const pd_rule *rules, size_t n_rules)
 {
-    uint64_t bytes = sizeof(pd_job) + 2 * sizeof(pd_effect) + sizeof(pd_rule) + ALLOCATOR_ENDS;
+    uint64_t bytes =
+        sizeof(pd_job) + 2 * sizeof(pd_effect) + sizeof(pd_rule) + ALLOCATOR_ENDS + pd_fragments_bytes(job->world);
 
     for (size_t r = 0; r < n_rules; r++)
         if (rules[r].hypers.row != &pd_model_state)

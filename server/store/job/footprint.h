@@ -6,16 +6,18 @@
 #include "job_keys.h"
 #include "plan.h"
 #include "rule.h"
+#include "set_rule.h"
 
 /* What determines how many bytes a job's parameters take: values of the job and settings of the daemon. */
 typedef struct pd_sizing {
     pd_job_values values;
-    uint32_t world;
+    uint32_t world;          /* number of slots for workers */
     uint64_t chunk_elements; /* elements in a chunk: the daemon's limits.chunk_bytes / 4 */
     int threads;             /* number of threads that run steps: the daemon's setting threads.step_threads */
     int pool_threads; /* number of threads that compute matrix roots: the daemon's setting threads.pool_threads */
     bool durable;     /* the job has checkpoints */
     bool logged;      /* the job also has a stream of steps (durability = log) */
+    pd_set_rule sets; /* how the ranks that count in a step are fixed; pd_sizing_check fills it in */
 } pd_sizing;
 
 /* The bytes that one parameter takes, by purpose, or the sums over several parameters. In each field UINT64_MAX means
@@ -23,8 +25,9 @@ typedef struct pd_sizing {
 typedef struct pd_footprint {
     uint64_t weights; /* published weights and the weights of the next step, in each element type that workers pull */
     uint64_t sums;    /* sums of the gradients of one round */
-    /* Contributions of all workers, if the aggregate needs all of them at once. 0 for a ranged parameter: its
-     * contributions are counted when the ranks have declared their ranges. */
+    /* Contributions of all workers, if the aggregate needs all of them at once, or the ranks that count are fixed
+     * before they are summed. 0 for a ranged parameter: its contributions are counted when the ranks have declared their
+     * ranges. */
     uint64_t collected;
     uint64_t state; /* optimizer state, in the element types in which it is stored */
     /* Memory for a checkpoint, if the job has checkpoints: a copy of the optimizer state, and old weights until they
@@ -54,9 +57,10 @@ static inline uint64_t pd_footprint_plus(uint64_t bytes, uint64_t more)
     return __builtin_add_overflow(bytes, more, &bytes) ? UINT64_MAX : bytes;
 }
 
-/* Checks that a job may have this number of workers, and that the number suits the way in which the job aggregates.
- * PD_INVALID_ARGUMENT, with the error text that a worker gets. */
-int pd_sizing_check(const pd_sizing *job, pd_error *err);
+/* Checks that a job may begin with `world` workers, and that the number suits its values. Fills in job->sets, and sets
+ * `world` to the number of workers that the job may have at once. PD_INVALID_ARGUMENT, with the error text that a worker
+ * gets. */
+int pd_sizing_check(pd_sizing *job, pd_error *err);
 /* Checks that the aggregation `how` is possible with this number of workers, if each contributes all elements of the
  * parameter. PD_INVALID_ARGUMENT. */
 int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *name, pd_error *err);

@@ -23,7 +23,7 @@
  * their quota of memory are summed earlier. */
 #include "initial_weights.h"
 
-#include "sums.h"
+#include "chunk_queues.h"
 #include "contribute.h"
 #include "convert.h"
 #include "data_frame.h"
@@ -252,7 +252,7 @@ static void let_go_of_earlier(pd_job *job, pd_param *param, uint32_t rank)
         if (pd_chunk_state(chunk, rank) != PD_CONTRIBUTION_HELD) continue;
         pd_frame_let_go(&job->steps, chunk->contributions[rank].frame);
         pd_round_take_back(&param->round, chunk, rank);
-        if (chunk->prefix <= chunk->summed) pd_chunk_unlist(&job->steps, chunk);
+        pd_chunk_let_go(&job->steps, chunk);
     }
 }
 

@@ -79,7 +79,7 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
     if (hello->u.hello.run != NULL && (job->run = strdup(hello->u.hello.run)) == NULL) goto no_memory;
     if ((rc = read_values(&job->steps.values, env->presets, hello, err)) != PD_OK) goto fail;
     if ((rc = pd_set_rule_make(&job->steps.sets, &job->steps.values, world, err)) != PD_OK) goto fail;
-    if ((rc = pd_aggregate_fits(&job->steps.values, world, err)) != PD_OK) goto fail;
+    if ((rc = pd_aggregate_fits(&job->steps.values, &job->steps.sets, err)) != PD_OK) goto fail;
     if ((rc = pd_rules_of_job(&job->steps.rules, &job->steps.n_rules, hello->u.hello.rules, hello->u.hello.n_rules,
                               env->config->rows, err)) != PD_OK)
         goto fail;

@@ -87,8 +87,9 @@ static void release_slots(pd_job *job)
         pd_round *round = &job->steps.params[i].round;
         for (uint32_t s = 0; s < round->n_chunks * pd_round_ranks(round); s++) {
             pd_contribution *given = &round->chunks[0].contributions[s];
-            if (given->frame != NULL) pd_frame_let_go(&job->steps, given->frame);
-            given->frame = NULL;
+            if (given->state != PD_CONTRIBUTION_HELD) continue;
+            pd_frame_let_go(&job->steps, given->frame);
+            *given = (pd_contribution){ .state = PD_CONTRIBUTION_EMPTY };
         }
         pd_collect_release(&job->steps.params[i]);
     }
@@ -103,7 +104,7 @@ void pd_job_release(pd_job *job, const pd_error *err)
     pd_barriers_refuse(job, err);
     pd_import_release(job, err);
     pd_export_release(job, err);
-    job->steps.chunks.complete = job->steps.chunks.partial = job->steps.chunks.full = job->steps.chunks.loose = NULL;
+    job->steps.chunks.ready = job->steps.chunks.waiting = NULL;
     job->steps.queue.waiting = job->steps.queue.ready = job->steps.queue.stopped = NULL;
     pd_wal_end_steps(&job->steps);
     job->steps.queue.n_open = 0;

@@ -94,9 +94,10 @@ static pd_sizing sizing_of(const pd_job *job)
 {
     const pd_store_config *config = job->steps.config;
 
-    return (
-        pd_sizing){ job->steps.values,    job->steps.members.ranks,   config->chunk_elements,         config->threads,
-                    config->pool_threads, job->checkpointing.durable, job->checkpointing.steps.wanted };
+    return (pd_sizing){
+        job->steps.values,    job->steps.members.ranks,   config->chunk_elements,          config->threads,
+        config->pool_threads, job->checkpointing.durable, job->checkpointing.steps.wanted, job->steps.sets
+    };
 }
 
 static int check_least(const pd_job *job, const pd_param_decl *decl, const pd_survey *survey, pd_error *err)
@@ -168,14 +169,14 @@ static pd_declaration declaration_of(const pd_job *job, const pd_param *param)
                              .maps = job->planning->maps };
 }
 
-/* If the parameter's aggregate collects contributions (as a median does), gives the parameter a pool of buffers for
- * them. Each buffer has the size of a chunk. */
+/* Gives the parameter a pool of buffers for spilled contributions, if the job may spill any of them. Each buffer has the
+ * size of a chunk. */
 static int join_spills(pd_job *job, pd_param *param, pd_error *err)
 {
     uint64_t chunk = job->steps.config->chunk_elements,
              n = (uint64_t)param->elements < chunk ? (uint64_t)param->elements : chunk;
 
-    if (!pd_is_collected(param->how)) return PD_OK;
+    if (!job->steps.sets.open && !pd_is_collected(param->how)) return PD_OK;
     param->buffers.spills = pd_buffer_pool_join(job->steps.memory.pools, NULL, (size_t)n * sizeof(float));
     return param->buffers.spills != NULL ? PD_OK
                                          : pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", param->name);

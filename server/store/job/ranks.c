@@ -38,6 +38,7 @@ static void welcome(pd_job *job, pd_request *hello, bool created, uint32_t linge
     effect->job = job->steps.number;
     effect->u.hello.seed = job->steps.values.at[PD_JOB_KEY_SEED];
     effect->u.hello.created = created;
+    effect->u.hello.rank = hello->rank;
     effect->u.hello.creator = job->saved.creator;
     effect->u.hello.step = pd_steps_least(&job->steps);
     effect->u.hello.linger_ms = linger_ms;

@@ -102,13 +102,17 @@ typedef struct pd_contribution {
         float *spill;  /* in state SPILLED: copy of the rank's elements, in memory of the pool pd_param.spills */
         double weight; /* in state SUMMED: the contribution's weight in the sum */
     } u;
-    /* in state HELD: the push that brought the gradient; it has the gradient's weight and owns the buffer */
-    pd_request *frame;
+    union {
+        /* in state HELD: the push that brought the gradient; it has the gradient's weight and owns the buffer. NULL in
+         * the other states but SPILLED */
+        pd_request *frame;
+        double share; /* in state SPILLED: the contribution's weight in the sum */
+    };
     uint8_t state, dtype; /* pd_contribution_state, pd_dtype */
     /* in state EMPTY: a push of this chunk was refused, and the rank has not sent the chunk again */
     bool refused : 1;
     bool counted : 1;   /* in state SUMMED: the sum contains the contribution */
-    bool presummed : 1; /* in state SUMMED: the contribution was a sum over examples, not a mean */
+    bool presummed : 1; /* in states SPILLED and SUMMED: the contribution is a sum over examples, not a mean */
     /* the initial weights that the rank sends of this chunk have come: job/initial_weights.h */
     bool landed : 1;
     /* `weighed`, `as_sum`, `process` and `weight` below belong to the rank, not to the chunk: they tell the weight of
@@ -120,14 +124,14 @@ typedef struct pd_contribution {
     double weight;    /* the weight: a number of examples */
 } pd_contribution;
 
+/* Returns whether the rank's gradient lies in memory of its own. */
+static inline bool pd_contribution_is_there(const pd_contribution *given)
+{
+    return given->state == PD_CONTRIBUTION_HELD || given->state == PD_CONTRIBUTION_SPILLED;
+}
+
 /* The queue that a chunk is in: a member of pd_chunk_queues (step/steps.h); NOWHERE: in none. */
-typedef enum pd_chunk_list {
-    PD_CHUNK_NOWHERE,
-    PD_CHUNK_PARTIAL,
-    PD_CHUNK_COMPLETE,
-    PD_CHUNK_LOOSE,
-    PD_CHUNK_FULL
-} pd_chunk_list;
+typedef enum pd_chunk_list { PD_CHUNK_NOWHERE, PD_CHUNK_WAITING, PD_CHUNK_READY } pd_chunk_list;
 
 /* One chunk of a parameter, with what the ranks have contributed to it in the present round. */
 typedef struct pd_chunk {

@@ -10,15 +10,24 @@ static bool wants_power_of_two(const pd_job_values *values)
     return values->at[PD_JOB_KEY_AGGREGATE] == PD_ADASUM && values->at[PD_JOB_KEY_ADASUM_FOLD] == 0;
 }
 
-int pd_aggregate_fits(const pd_job_values *values, uint32_t world, pd_error *err)
+int pd_aggregate_fits(const pd_job_values *values, const pd_set_rule *sets, pd_error *err)
 {
     uint64_t trim = values->at[PD_JOB_KEY_TRIM];
+    uint32_t fewest = pd_set_rule_fewest(sets);
+    bool varies = fewest < sets->most;
 
-    if (values->at[PD_JOB_KEY_AGGREGATE] == PD_TRIMMED_MEAN && (trim >= world || 2 * trim >= world))
+    if (values->at[PD_JOB_KEY_AGGREGATE] == PD_TRIMMED_MEAN && (trim >= fewest || 2 * trim >= fewest))
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "aggregate = trimmed_mean: trim = %llu drops all of %u contributions; set trim to less than "
-                       "half of the workers, or aggregate = median",
-                       (unsigned long long)trim, world);
+                       "aggregate = trimmed_mean: trim = %llu drops all of %u contributions%s; set trim to less than "
+                       "half of %s, or aggregate = median",
+                       (unsigned long long)trim, fewest,
+                       varies ? ", and quorum and min_workers allow steps with so few" : "",
+                       varies ? "them, or allow no such steps" : "the workers");
+    if (varies && wants_power_of_two(values))
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "aggregate = adasum needs a power of two of workers, and here %u to %u may count in a step: set "
+                       "adasum_fold = yes, or aggregate = adasum_vdot",
+                       fewest, sets->most);
     return PD_OK;
 }
 
@@ -90,7 +99,6 @@ uint64_t pd_contributors_bytes(pd_contributors all, pd_aggregation how, int64_t 
 {
     uint64_t n = (uint64_t)elements, chunk = n < chunk_elements ? n : chunk_elements, bytes, more = 0;
 
-    if (!pd_is_collected(how)) return 0;
     if (pd_is_adasum(how) && all.most > 0) more = adasum_bytes(pd_adasum_form_of(how), elements, all.slots, all.most);
     if (__builtin_mul_overflow(chunk * sizeof(float), all.slots, &bytes) || __builtin_add_overflow(bytes, more, &bytes))
         return UINT64_MAX;
@@ -99,7 +107,8 @@ uint64_t pd_contributors_bytes(pd_contributors all, pd_aggregation how, int64_t 
 
 uint64_t pd_collect_bytes(const pd_param *param)
 {
-    return pd_is_collected(param->how) ? pd_contributors_bytes(contributors_of(param), param->how, param->elements,
-                                                               (uint64_t)param->round.chunk_elements)
-                                       : 0;
+    return param->round.together || pd_is_collected(param->how)
+               ? pd_contributors_bytes(contributors_of(param), param->how, param->elements,
+                                       (uint64_t)param->round.chunk_elements)
+               : 0;
 }

@@ -5,6 +5,7 @@
 
 #include "adasum.h"
 #include "param.h"
+#include "set_rule.h"
 
 /* Returns the form of Adasum that the aggregate `how` uses. */
 static inline pd_adasum_form pd_adasum_form_of(pd_aggregation how)
@@ -12,9 +13,9 @@ static inline pd_adasum_form pd_adasum_form_of(pd_aggregation how)
     return how == PD_ADASUM ? PD_ADASUM_TREE : PD_ADASUM_VDOT;
 }
 
-/* Checks that the number of workers suits the way in which the job aggregates: a trimmed mean must not leave out all
- * values. PD_INVALID_ARGUMENT. */
-int pd_aggregate_fits(const pd_job_values *values, uint32_t world, pd_error *err);
+/* Checks that the number of ranks that count in a step suits the way in which the job aggregates: a trimmed mean must
+ * not leave out all values, and the tree form of Adasum needs adasum_fold if the number varies. PD_INVALID_ARGUMENT. */
+int pd_aggregate_fits(const pd_job_values *values, const pd_set_rule *sets, pd_error *err);
 /* Checks that the number of workers suits the aggregate `how` of a parameter that every rank contributes whole: the
  * tree form of Adasum needs a power of two, unless adasum_fold is set. PD_INVALID_ARGUMENT. */
 int pd_aggregate_fits_whole(const pd_job_values *values, uint32_t world, pd_aggregation how, const char *name,
@@ -31,11 +32,11 @@ typedef struct pd_contributors {
 /* Returns how many contributions a parameter gets in a round if every one of the `world` ranks contributes all
  * elements. */
 pd_contributors pd_contributors_whole(int64_t elements, uint64_t chunk_elements, uint32_t world);
-/* Returns the bytes that the contributions `all` to a parameter may take while an aggregate collects them, besides the
- * buffer for its result. 0: the aggregate is a sum, which collects nothing. UINT64_MAX: too many bytes to count. */
+/* Returns the bytes that the contributions `all` to a parameter may take until they are aggregated, if each must be
+ * there until all are, besides the buffer for the result. UINT64_MAX: too many bytes to count. */
 uint64_t pd_contributors_bytes(pd_contributors all, pd_aggregation how, int64_t elements, uint64_t chunk_elements);
-/* Returns the bytes that the contributions to a parameter of a job may take while an aggregate collects them. Of a
- * ranged parameter only the contributions of ranks that have declared their ranges count. */
+/* Returns the bytes that the contributions to a parameter of a job may take until they are aggregated. 0: they are
+ * summed as they come. Of a ranged parameter only the contributions of ranks that have declared their ranges count. */
 uint64_t pd_collect_bytes(const pd_param *param);
 
 #endif

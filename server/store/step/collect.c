@@ -1,8 +1,9 @@
-/* collect.c - queues, plans and computes those aggregates that need all contributions at once: median, trimmed mean
+/* collect.c - plans and computes those aggregates that need all contributions at once: median, trimmed mean
  * and Adasum. */
 #include "collect.h"
 
 #include "aggregate_fit.h"
+#include "chunk_queues.h"
 #include "convert.h"
 #include "grow.h"
 #include "kernels.h"
@@ -59,11 +60,6 @@ typedef struct pd_adasum_tree {
     float largest; /* largest magnitude of the sections that are finished */
 } pd_adasum_tree;
 
-static bool is_there(const pd_contribution *given)
-{
-    return given->state == PD_CONTRIBUTION_HELD || given->state == PD_CONTRIBUTION_SPILLED;
-}
-
 static pd_vector_run run_from(const pd_contribution *given, int64_t skip)
 {
     return (pd_vector_run){ (const char *)given->u.at + (size_t)skip * pd_dtype_size((pd_dtype)given->dtype),
@@ -73,7 +69,7 @@ static pd_vector_run run_from(const pd_contribution *given, int64_t skip)
 static bool has_gradient(const pd_round *round, uint32_t rank, pd_range run)
 {
     return pd_round_counts(round, rank) &&
-           is_there(&round->chunks[run.first / round->chunk_elements].contributions[rank]);
+           pd_contribution_is_there(&round->chunks[run.first / round->chunk_elements].contributions[rank]);
 }
 
 /* Returns the number of ranks that have a gradient of the section. *all becomes the number of ranks that contribute the
@@ -105,7 +101,7 @@ static pd_vector_run source_of(const pd_round *round, const pd_chunk *chunk, uin
 {
     const pd_contribution *given = &chunk->contributions[rank];
 
-    if (!is_there(given)) return (pd_vector_run){ NULL, PD_F32 };
+    if (!pd_contribution_is_there(given)) return (pd_vector_run){ NULL, PD_F32 };
     return run_from(given, first - pd_round_chunk_range(round, chunk, rank).first);
 }
 
@@ -267,65 +263,6 @@ static bool turn_adasum(pd_adasum_tree *tree)
     return done;
 }
 
-static void unlist(pd_steps *steps, pd_chunk *chunk)
-{
-    if (chunk->list == PD_CHUNK_LOOSE) DL_DELETE(steps->chunks.loose, chunk);
-    if (chunk->list == PD_CHUNK_FULL) DL_DELETE(steps->chunks.full, chunk);
-    chunk->list = PD_CHUNK_NOWHERE;
-}
-
-static bool holds_frames(const pd_round *round, const pd_chunk *chunk)
-{
-    for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
-        if (chunk->contributions[rank].state == PD_CONTRIBUTION_HELD) return true;
-    return false;
-}
-
-static void list_loose(pd_steps *steps, pd_chunk *chunk)
-{
-    if (chunk->list == PD_CHUNK_LOOSE || !holds_frames(&chunk->param->round, chunk)) return;
-    DL_APPEND(steps->chunks.loose, chunk);
-    chunk->list = PD_CHUNK_LOOSE;
-}
-
-static void list_full(pd_steps *steps, pd_chunk *chunk)
-{
-    unlist(steps, chunk);
-    DL_APPEND(steps->chunks.full, chunk);
-    chunk->list = PD_CHUNK_FULL;
-}
-
-/* Queues a parameter for its Adasum, since all contributions to its round have come. Its first chunk is queued for all
- * chunks. Contributions are not spilled any more. */
-static void list_merge(pd_steps *steps, pd_param *param)
-{
-    for (uint32_t c = 0; c < param->round.n_chunks; c++) unlist(steps, &param->round.chunks[c]);
-    list_full(steps, &param->round.chunks[0]);
-}
-
-void pd_collect_file(pd_steps *steps, pd_chunk *chunk)
-{
-    pd_param *param = chunk->param;
-
-    steps->chunks.look_loose = true;
-    if (pd_is_robust(param->how) && pd_chunk_is_complete(&param->round, chunk))
-        list_full(steps, chunk);
-    else if (pd_is_adasum(param->how) && pd_round_is_complete(&param->round))
-        list_merge(steps, param);
-    else
-        list_loose(steps, chunk);
-}
-
-static bool may_spill(const pd_steps *steps)
-{
-    return steps->chunks.look_loose && steps->chunks.loose != NULL && pd_steps_are_over_quota(steps);
-}
-
-bool pd_collect_has_work(const pd_steps *steps)
-{
-    return steps->chunks.full != NULL || may_spill(steps);
-}
-
 void pd_collect_batch_free(pd_collect_batch *batch)
 {
     free(batch->passes);
@@ -390,19 +327,33 @@ static int plan_spill(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk,
     return PD_OK;
 }
 
-/* Plans to spill contributions of ranks over quota, in chunks that still wait for another rank. */
-static pd_param *plan_spills(pd_steps *steps, pd_collect_batch *batch, double budget_ns)
+/* Plans to spill contributions of ranks over quota to one waiting chunk. *finished becomes false if the batch is full
+ * before. */
+static int plan_chunk_spills(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk, double budget_ns,
+                             bool *finished)
 {
-    pd_chunk *chunk;
-
-    if (!may_spill(steps)) return NULL;
-    DL_FOREACH(steps->chunks.loose, chunk)
     for (uint32_t rank = 0; rank < steps->members.ranks; rank++) {
         if (chunk->contributions[rank].state != PD_CONTRIBUTION_HELD || !pd_rank_is_over_quota(steps, rank)) continue;
-        if (is_full(batch, budget_ns)) return NULL;
-        if (plan_spill(steps, batch, chunk, rank) != PD_OK) return chunk->param;
+        *finished = !is_full(batch, budget_ns);
+        if (!*finished) return PD_OK;
+        if (plan_spill(steps, batch, chunk, rank) != PD_OK) return PD_NO_MEMORY;
     }
-    steps->chunks.look_loose = false;
+    return PD_OK;
+}
+
+/* Plans to spill contributions of ranks over quota to waiting chunks. *relieve becomes false if none are left. */
+static pd_param *plan_spills(pd_steps *steps, pd_collect_batch *batch, double budget_ns, bool *relieve)
+{
+    pd_chunk *chunk;
+    bool finished = true;
+
+    DL_FOREACH(steps->chunks.waiting, chunk)
+    {
+        if (!pd_param_spills(chunk->param)) continue;
+        if (plan_chunk_spills(steps, batch, chunk, budget_ns, &finished) != PD_OK) return chunk->param;
+        if (!finished) return NULL;
+    }
+    *relieve = false;
     return NULL;
 }
 
@@ -411,12 +362,15 @@ static void note_spill(pd_steps *steps, const pd_collect_pass *pass)
     pd_chunk *chunk = pass->chunk;
     pd_contribution *given = &chunk->contributions[pass->rank];
 
-    pd_frame_let_go(steps, given->frame);
-    given->frame = NULL;
+    pd_request *frame = given->frame;
+
+    given->presummed = frame->u.data.presummed;
+    given->share = frame->u.data.weight;
     given->u.spill = pass->spill;
     given->dtype = PD_F32;
     given->state = PD_CONTRIBUTION_SPILLED;
-    if (!holds_frames(&chunk->param->round, chunk)) unlist(steps, chunk);
+    pd_frame_let_go(steps, frame);
+    pd_chunk_let_go(steps, chunk);
 }
 
 static int trim_of(const pd_steps *steps, const pd_param *param, int k)
@@ -432,7 +386,8 @@ static int count_there(const pd_round *round, const pd_chunk *chunk, pd_range ru
     int k = 0;
 
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
-        k += is_there(&chunk->contributions[rank]) && pd_round_covers(round, rank, run) && pd_round_counts(round, rank);
+        k += pd_contribution_is_there(&chunk->contributions[rank]) && pd_round_covers(round, rank, run) &&
+             pd_round_counts(round, rank);
     return k;
 }
 
@@ -455,7 +410,8 @@ static int plan_robust(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk
                                                         .k = k,
                                                         .trim = trim_of(steps, param, k) };
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
-        if (is_there(&chunk->contributions[rank]) && pd_round_covers(round, rank, run) && pd_round_counts(round, rank))
+        if (pd_contribution_is_there(&chunk->contributions[rank]) && pd_round_covers(round, rank, run) &&
+            pd_round_counts(round, rank))
             batch->runs[batch->n_runs++] = source_of(round, chunk, rank, run.first);
     batch->cost_ns += (double)run.n * k * (NS_PER_VALUE + NS_PER_ROUND * rounds);
     return PD_OK;
@@ -492,7 +448,7 @@ static void let_go(pd_steps *steps, pd_chunk *chunk)
 {
     for (uint32_t rank = 0; rank < steps->members.ranks; rank++) {
         pd_contribution *given = &chunk->contributions[rank];
-        if (!is_there(given) || !pd_round_counts(&chunk->param->round, rank)) continue;
+        if (!pd_contribution_is_there(given) || !pd_round_counts(&chunk->param->round, rank)) continue;
         if (given->state == PD_CONTRIBUTION_HELD)
             pd_frame_let_go(steps, given->frame);
         else
@@ -519,7 +475,7 @@ static void note_chunk(pd_steps *steps, const pd_collect_batch *batch, const pd_
     for (size_t i = 0; i < pass->n_units; i++) note_largest(round, batch->units[pass->first_unit + i].largest);
     chunk->collected = pass->collected;
     if (chunk->collected < chunk->n) return;
-    unlist(steps, chunk);
+    pd_chunk_unlist(steps, chunk);
     let_go(steps, chunk);
     if (round->unsummed == 0) pd_param_collected(steps, chunk->param);
 }
@@ -542,13 +498,15 @@ static int plan_merge(pd_steps *steps, pd_collect_batch *batch, pd_param *param,
     return PD_OK;
 }
 
-static pd_param *plan_full(pd_steps *steps, pd_collect_batch *batch, double budget_ns)
+/* Plans the aggregates of ready chunks. Returns the parameter for which memory was short; NULL: none. */
+static pd_param *plan_ready(pd_steps *steps, pd_collect_batch *batch, double budget_ns)
 {
     pd_chunk *chunk;
 
-    DL_FOREACH(steps->chunks.full, chunk)
+    DL_FOREACH(steps->chunks.ready, chunk)
     {
         pd_param *param = chunk->param;
+        if (!pd_is_collected(pd_param_how(param))) continue;
         if (is_full(batch, budget_ns)) return NULL;
         if ((pd_is_adasum(param->how) ? plan_merge(steps, batch, param, budget_ns)
                                       : plan_chunk(steps, batch, chunk, budget_ns)) != PD_OK)
@@ -562,7 +520,7 @@ static void note_merge(pd_steps *steps, pd_param *param)
     note_largest(&param->round, param->tree->largest);
     end_adasum(param->tree, param->buffers.pool[PD_F32]);
     param->tree = NULL;
-    unlist(steps, &param->round.chunks[0]);
+    pd_chunk_unlist(steps, &param->round.chunks[0]);
     for (uint32_t c = 0; c < param->round.n_chunks; c++) let_go(steps, &param->round.chunks[c]);
     pd_param_collected(steps, param);
 }
@@ -571,7 +529,7 @@ static void note_merges(pd_steps *steps)
 {
     pd_chunk *chunk, *next;
 
-    DL_FOREACH_SAFE(steps->chunks.full, chunk, next)
+    DL_FOREACH_SAFE(steps->chunks.ready, chunk, next)
     if (chunk->param->tree != NULL && turn_adasum(chunk->param->tree)) note_merge(steps, chunk->param);
 }
 
@@ -600,23 +558,33 @@ static void run(const pd_collect_batch *batch, int threads)
     for (size_t i = 0; i < batch->n_units; i++) run_unit(batch, &batch->units[i], omp_get_thread_num());
 }
 
-static pd_param *plan(pd_steps *steps, pd_collect_batch *batch, double budget_ns)
+/* Returns whether some ready chunk has an aggregate that needs all contributions at once. */
+static bool has_ready(const pd_steps *steps)
 {
-    pd_param *starved = plan_spills(steps, batch, budget_ns);
+    const pd_chunk *chunk;
 
-    return starved != NULL ? starved : plan_full(steps, batch, budget_ns);
+    DL_FOREACH(steps->chunks.ready, chunk)
+    if (pd_is_collected(pd_param_how(chunk->param))) return true;
+    return false;
 }
 
-double pd_collect_work(pd_steps *steps, double budget_ns, pd_param **starved)
+static pd_param *plan(pd_steps *steps, pd_collect_batch *batch, double budget_ns, bool *relieve)
+{
+    pd_param *starved = *relieve ? plan_spills(steps, batch, budget_ns, relieve) : NULL;
+
+    return starved != NULL ? starved : plan_ready(steps, batch, budget_ns);
+}
+
+double pd_collect_work(pd_steps *steps, double budget_ns, bool *relieve, pd_param **starved)
 {
     pd_collect_batch *batch = steps->batch.collect;
     double cost_ns = 0;
 
     *starved = NULL;
-    while (*starved == NULL && pd_collect_has_work(steps) && (cost_ns == 0 || cost_ns < budget_ns)) {
+    while (*starved == NULL && (*relieve || has_ready(steps)) && (cost_ns == 0 || cost_ns < budget_ns)) {
         batch->n_passes = batch->n_units = batch->n_runs = batch->scratch_each = 0;
         batch->cost_ns = 0;
-        *starved = plan(steps, batch, budget_ns - cost_ns);
+        *starved = plan(steps, batch, budget_ns - cost_ns, relieve);
         run(batch, steps->config->threads);
         for (size_t i = 0; i < batch->n_passes; i++) {
             if (batch->passes[i].spill != NULL)

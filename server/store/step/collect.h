@@ -58,13 +58,11 @@ typedef struct pd_collect_batch {
 } pd_collect_batch;
 void pd_collect_batch_free(pd_collect_batch *batch); /* frees the arrays, not the struct */
 
-/* Queues a chunk of a parameter whose aggregate needs all contributions at once, after one was filed to the chunk: to
- * be aggregated if all have come, otherwise to be searched for contributions to spill. */
-void pd_collect_file(pd_steps *steps, pd_chunk *chunk);
-bool pd_collect_has_work(const pd_steps *steps);
-/* Spills contributions and computes aggregates for about budget_ns nanoseconds of one core, at least one unit. Returns
- * the estimated time that it took. *starved becomes the parameter for which memory was short; NULL: none. */
-double pd_collect_work(pd_steps *steps, double budget_ns, pd_param **starved);
+/* Computes aggregates of ready chunks for about budget_ns nanoseconds of one core, at least one unit; before that, if
+ * *relieve is true, spills contributions of ranks over quota to waiting chunks. *relieve stays true if some of these
+ * are left. Returns the estimated time that it took. *starved becomes the parameter for which memory was short; NULL:
+ * none. */
+double pd_collect_work(pd_steps *steps, double budget_ns, bool *relieve, pd_param **starved);
 /* Frees the parameter's spilled contributions and its unfinished Adasum, because the job ends. Contributions in frames
  * are released by the caller. */
 void pd_collect_release(pd_param *param);

@@ -11,9 +11,8 @@ void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_contribut
 /* Files that a rank has no gradient of the parameter in this round. Returns false if the rank has reported that
  * before. */
 bool pd_contribute_absent(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t step, uint64_t now_ns);
-/* Queues the parameter's chunks anew, after it has become known during an open round which elements a rank contributes:
- * chunks outside the rank's slice need not wait for it any more. */
-void pd_chunks_list_anew(pd_steps *steps, pd_param *param);
+/* Queues chunks that need not wait any more for a rank whose elements have become known during an open round. */
+void pd_contribute_ranges(pd_steps *steps, pd_param *param);
 /* Queues all chunks of the parameter, since its fragment has fixed which ranks count in its round. */
 void pd_contribute_fixed(pd_steps *steps, pd_param *param);
 /* Forgets what the rank has given to the parameter besides gradients, after these were released. */

@@ -1,6 +1,7 @@
 /* fragment.c - counts whole units, and fixes which ranks count in a step. */
 #include "fragment.h"
 
+#include "chunk_queues.h"
 #include "contribute.h"
 #include "leases.h"
 #include "wal.h"
@@ -24,10 +25,15 @@ static void release_slot(pd_steps *steps, pd_param *param, pd_chunk *chunk, uint
 {
     pd_contribution *given = &chunk->contributions[rank];
 
-    if (given->state == PD_CONTRIBUTION_EMPTY || given->state == PD_CONTRIBUTION_OUTSIDE) return;
+    if (given->state == PD_CONTRIBUTION_OUTSIDE) return;
+    if (given->state == PD_CONTRIBUTION_EMPTY) {
+        given->refused = given->weighed = false;
+        return;
+    }
     if (given->state == PD_CONTRIBUTION_HELD) pd_frame_let_go(steps, given->frame);
     if (given->state == PD_CONTRIBUTION_SPILLED) pd_buffer_pool_give(param->buffers.spills, given->u.spill);
     pd_round_take_back(&param->round, chunk, rank);
+    pd_chunk_let_go(steps, chunk);
 }
 
 /* Releases what a rank has given to the step that is collected. */

@@ -45,18 +45,13 @@ typedef struct pd_step_figures {
     pd_histogram root_times; /* how long preconditioner tasks took */
 } pd_step_figures;
 
-/* Queues of chunks that can be aggregated now (`complete`, `partial`, `full`), and of chunks that cannot, but whose
- * contributions occupy the memory of frames (`loose`). A chunk is in at most one queue (pd_chunk.list). */
+/* Queues of chunks: chunk_queues.h. A chunk is in at most one (pd_chunk.list). */
 typedef struct pd_chunk_queues {
-    /* Chunks whose aggregate is a sum. `complete`: all contributions have come. `partial`: those of the lowest ranks
-     * have come, those of other ranks are missing. */
-    pd_chunk *complete, *partial;
-    /* Chunks whose aggregate needs all contributions at once. `full`: they have come; of a parameter with an Adasum,
-     * only the first chunk is in this queue. `loose`: contributions of some ranks are missing. */
-    pd_chunk *full, *loose;
-    /* `look`: `partial` must be searched for ranks over quota, because a frame was filed since the last search;
-     * `look_loose`: so must `loose` */
-    bool look, look_loose;
+    pd_chunk *ready;   /* chunks whose aggregate can be computed */
+    pd_chunk *waiting; /* chunks whose aggregate cannot, and whose contributions occupy the memory of frames */
+    /* `waiting` must be searched for ranks over quota, because it has changed since the last search, or others need
+     * memory now */
+    bool look;
 } pd_chunk_queues;
 
 /* Queues of parameters. A parameter is in at most one of `ready` and `stopped` (pd_stage). */

@@ -1,7 +1,7 @@
-/* sums.c - queues chunks whose contributions can be summed, plans their sums in units that one thread computes, and
- * computes them. */
+/* sums.c - plans the sums of chunks in units that one thread computes, and computes them. */
 #include "sums.h"
 
+#include "chunk_queues.h"
 #include "grow.h"
 #include "kernels.h"
 #include "step_group.h"
@@ -33,11 +33,23 @@ void pd_sums_clear(pd_sums *sums)
     sums->cost_ns = 0;
 }
 
-/* Returns whether a contribution takes part in the sum: it is HELD, and in a weighted mean its weight is not 0, since a
- * mean over no examples may be NaN. */
+/* Returns the weight that the rank's push has given to a contribution. */
+static double weight_of(const pd_contribution *given)
+{
+    if (given->state == PD_CONTRIBUTION_HELD) return given->frame->u.data.weight;
+    return given->state == PD_CONTRIBUTION_SPILLED ? given->share : given->u.weight;
+}
+
+static bool is_presummed(const pd_contribution *given)
+{
+    return given->state == PD_CONTRIBUTION_HELD ? given->frame->u.data.presummed : given->presummed;
+}
+
+/* Returns whether a contribution takes part in the sum: its gradient is there, and in a weighted mean its weight is not
+ * 0, since a mean over no examples may be NaN. */
 static bool counts(const pd_contribution *given, pd_aggregation how)
 {
-    return given->state == PD_CONTRIBUTION_HELD && (how != PD_WEIGHTED_MEAN || given->frame->u.data.weight > 0);
+    return pd_contribution_is_there(given) && (how != PD_WEIGHTED_MEAN || weight_of(given) > 0);
 }
 
 /* Totals over those contributions to a common range that take part in the sum. They are counted rank by rank. */
@@ -51,12 +63,11 @@ typedef struct tally {
 
 static void count_slot(tally *t, const pd_contribution *given, pd_aggregation how)
 {
-    bool held = given->state == PD_CONTRIBUTION_HELD;
-    double weight = held ? given->frame->u.data.weight : given->u.weight;
+    double weight = weight_of(given);
 
     t->given++;
     t->weight += weight;
-    t->presummed = held ? given->frame->u.data.presummed : given->presummed;
+    t->presummed = is_presummed(given);
     /* Here the gradient is a mean over `weight` examples, and the factor turns it into the sum over them. */
     t->scale = how == PD_WEIGHTED_MEAN && !t->presummed ? (float)weight : 1.0f;
 }
@@ -222,10 +233,11 @@ static void note_slot(pd_contribution *given, pd_aggregation how)
 {
     double weight;
 
-    if (given->state != PD_CONTRIBUTION_HELD) return;
-    weight = given->frame->u.data.weight;
+    if (!pd_contribution_is_there(given)) return;
+    weight = weight_of(given);
     given->counted = counts(given, how);
-    given->presummed = given->frame->u.data.presummed;
+    given->presummed = is_presummed(given);
+    if (given->state == PD_CONTRIBUTION_SPILLED) given->frame = NULL;
     given->u.weight = weight;
     given->state = PD_CONTRIBUTION_SUMMED;
 }
@@ -245,31 +257,6 @@ void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how)
     round->largest = pd_larger(round->largest, largest);
     round->unsummed--;
     if (lacks_weight(round, chunk, how)) round->weightless = true;
-}
-
-void pd_chunk_list_to_sum(pd_steps *steps, pd_chunk *chunk, bool complete)
-{
-    if (complete) {
-        if (chunk->list == PD_CHUNK_PARTIAL) DL_DELETE(steps->chunks.partial, chunk);
-        DL_APPEND(steps->chunks.complete, chunk);
-        chunk->list = PD_CHUNK_COMPLETE;
-    } else if (chunk->list == PD_CHUNK_NOWHERE && chunk->prefix > chunk->summed) {
-        DL_APPEND(steps->chunks.partial, chunk);
-        chunk->list = PD_CHUNK_PARTIAL;
-    }
-}
-
-void pd_chunk_unlist(pd_steps *steps, pd_chunk *chunk)
-{
-    if (chunk->list == PD_CHUNK_PARTIAL) DL_DELETE(steps->chunks.partial, chunk);
-    if (chunk->list == PD_CHUNK_COMPLETE) DL_DELETE(steps->chunks.complete, chunk);
-    chunk->list = PD_CHUNK_NOWHERE;
-}
-
-bool pd_chunks_have_work(const pd_steps *steps)
-{
-    return steps->chunks.complete != NULL ||
-           (steps->chunks.look && steps->chunks.partial != NULL && pd_steps_are_over_quota(steps));
 }
 
 /* Returns how many ranks, from rank 0 on, must be in the sum of a chunk now, although other contributions are missing:
@@ -306,26 +293,44 @@ static bool is_full(const pd_steps *steps, double budget_ns)
            sums->n_addends >= MOST_ADDENDS;
 }
 
-/* Plans sums for about budget_ns nanoseconds: first those of complete chunks, then those of incomplete chunks with
- * frames of ranks that are over quota. Returns the parameter for which memory was short; NULL: none. */
-static pd_param *plan_sums(pd_steps *steps, double budget_ns)
+/* Plans the sums of ready chunks. Returns the parameter for which memory was short; NULL: none. */
+static pd_param *plan_ready(pd_steps *steps, double budget_ns)
 {
     pd_chunk *chunk;
 
-    DL_FOREACH(steps->chunks.complete, chunk)
+    DL_FOREACH(steps->chunks.ready, chunk)
     {
+        if (pd_is_collected(pd_param_how(chunk->param))) continue;
         if (is_full(steps, budget_ns)) return NULL;
         if (plan(steps, chunk, steps->members.ranks) != PD_OK) return chunk->param;
     }
-    if (!steps->chunks.look || steps->chunks.partial == NULL || !pd_steps_are_over_quota(steps)) return NULL;
-    DL_FOREACH(steps->chunks.partial, chunk)
+    return NULL;
+}
+
+/* Plans sums of waiting chunks that have contributions of ranks over quota. *finished becomes true if all of these
+ * chunks were looked at. */
+static pd_param *plan_early(pd_steps *steps, double budget_ns, bool *finished)
+{
+    pd_chunk *chunk;
+
+    DL_FOREACH(steps->chunks.waiting, chunk)
     {
-        uint32_t upto = exceeded_prefix(steps, chunk);
+        uint32_t upto = pd_param_spills(chunk->param) ? chunk->summed : exceeded_prefix(steps, chunk);
         if (is_full(steps, budget_ns)) return NULL;
         if (upto > chunk->summed && plan(steps, chunk, upto) != PD_OK) return chunk->param;
     }
-    steps->chunks.look = false;
+    *finished = true;
     return NULL;
+}
+
+/* Releases the memory of spilled contributions that a pass has summed. */
+static void release_spills(const pd_pass *pass)
+{
+    for (uint32_t rank = pass->chunk->summed; rank < pass->upto; rank++) {
+        pd_contribution *given = &pass->chunk->contributions[rank];
+        if (given->state == PD_CONTRIBUTION_SPILLED && pd_round_counts(pass->round, rank))
+            pd_buffer_pool_give(pass->chunk->param->buffers.spills, given->u.spill);
+    }
 }
 
 static void note_pass(pd_steps *steps, const pd_pass *pass)
@@ -333,28 +338,33 @@ static void note_pass(pd_steps *steps, const pd_pass *pass)
     pd_chunk *chunk = pass->chunk;
     uint32_t from = chunk->summed;
 
+    if (pass->round->together) release_spills(pass);
     pd_sums_note(steps->batch.sums, pass, pd_param_how(chunk->param));
     for (uint32_t rank = from; rank < pass->upto; rank++) {
         pd_contribution *given = &chunk->contributions[rank];
-        if (!pd_round_counts(pass->round, rank)) continue;
+        if (!pd_round_counts(pass->round, rank)) continue; /* its slot belongs to the next round */
         if (given->frame != NULL) pd_frame_let_go(steps, given->frame);
         given->frame = NULL;
     }
     if (pd_chunk_ends_at(pass->round, pass->upto)) {
         pd_chunk_unlist(steps, chunk);
         if (pass->round->unsummed == 0) pd_param_collected(steps, chunk->param);
-    } else if (chunk->summed == chunk->prefix) {
-        pd_chunk_unlist(steps, chunk);
+    } else {
+        pd_chunk_let_go(steps, chunk);
     }
 }
 
-double pd_chunks_sum(pd_steps *steps, pd_param **starved)
+double pd_chunks_sum(pd_steps *steps, bool *relieve, pd_param **starved)
 {
     pd_sums *sums = steps->batch.sums;
     int threads = steps->config->threads;
+    double budget_ns = steps->config->batch_ns * threads;
+    bool finished = false;
 
     pd_sums_clear(sums);
-    *starved = plan_sums(steps, steps->config->batch_ns * threads);
+    *starved = plan_ready(steps, budget_ns);
+    if (*relieve && *starved == NULL) *starved = plan_early(steps, budget_ns, &finished);
+    *relieve = *relieve && !finished;
     pd_sums_run(sums, threads);
     for (size_t i = 0; i < sums->n_passes; i++) note_pass(steps, &sums->passes[i]);
     return steps->batch.sums->cost_ns + noting_ns(steps);

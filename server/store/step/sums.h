@@ -46,8 +46,8 @@ typedef struct pd_sums {
 void pd_sums_free(pd_sums *sums); /* frees the arrays, not the struct */
 void pd_sums_clear(pd_sums *sums);
 
-/* Plans a pass over one chunk, which adds those contributions of the ranks chunk->summed to upto - 1 whose state is
- * HELD to the chunk's sum, in *accumulator. If `upto` is the number of all ranks, the sum is also divided. The chunk
+/* Plans a pass over one chunk, which adds those contributions of the ranks chunk->summed to upto - 1 whose gradient is
+ * there to the chunk's sum, in *accumulator. If `upto` is the number of all ranks, the sum is also divided. The chunk
  * itself does not change yet.
  *
  * *accumulator is a buffer of the whole parameter's size. If it is NULL and a contribution is to be added, a buffer is
@@ -57,19 +57,14 @@ int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto,
 /* Computes all planned sums with this number of threads. */
 void pd_sums_run(pd_sums *sums, int threads);
 /* Notes what a pass has summed, after pd_sums_run: sets contributions to SUMMED, and updates the round's members
- * `finite`, `largest`, `weightless` and `unsummed`. The caller releases the frames. */
+ * `finite`, `largest`, `weightless` and `unsummed`. The caller releases spilled contributions before, and frames after
+ * it. */
 void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how);
 
-/* Queues a chunk to be summed: in chunks.complete if it is complete, otherwise in chunks.partial, if contributions of
- * its lowest ranks have come that are not summed yet. */
-void pd_chunk_list_to_sum(pd_steps *steps, pd_chunk *chunk, bool complete);
-/* Removes a chunk from its queue of chunks to be summed, if it is in one. */
-void pd_chunk_unlist(pd_steps *steps, pd_chunk *chunk);
-/* Returns whether some chunk can be summed now. */
-bool pd_chunks_have_work(const pd_steps *steps);
-/* Sums chunks for about the time of one batch. Returns the estimated time that it took, in nanoseconds of one core.
- * *starved becomes the parameter for which memory was short; NULL: none. Calls pd_param_collected for each parameter
- * whose sums are complete. */
-double pd_chunks_sum(pd_steps *steps, pd_param **starved);
+/* Sums ready chunks for about the time of one batch; and, if *relieve is true, early those of ranks over quota in
+ * waiting chunks. Returns the estimated time that it took, in nanoseconds of one core. *relieve stays true if waiting
+ * chunks are left. *starved becomes the parameter for which memory was short; NULL: none. Calls pd_param_collected for
+ * each parameter whose sums are complete. */
+double pd_chunks_sum(pd_steps *steps, bool *relieve, pd_param **starved);
 
 #endif

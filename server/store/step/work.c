@@ -6,6 +6,7 @@
 #include "work.h"
 
 #include "batch.h"
+#include "chunk_queues.h"
 #include "collect.h"
 #include "contribute.h"
 #include "fragment.h"
@@ -403,6 +404,20 @@ static double clip(pd_steps *steps, double budget_ns)
     return cost_ns;
 }
 
+/* Computes aggregates, and relieves ranks over quota. Returns the estimated time that it took. */
+static double aggregate(pd_steps *steps, double budget_ns, uint64_t now_ns)
+{
+    bool relieve = pd_chunks_must_relieve(steps), sums = relieve, spills = relieve;
+    pd_param *starved;
+    double cost_ns = pd_chunks_sum(steps, &sums, &starved);
+
+    if (starved != NULL) pause(steps, starved, now_ns);
+    cost_ns += pd_collect_work(steps, budget_ns - cost_ns, &spills, &starved);
+    if (starved != NULL) pause(steps, starved, now_ns);
+    if (relieve) steps->chunks.look = sums || spills;
+    return cost_ns;
+}
+
 /* If one kind of work is out of memory, the other kinds are still done in this batch. */
 void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns)
 {
@@ -410,10 +425,7 @@ void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns)
 
     steps->times.mark_ns = pd_steps_clock_ns(steps);
     if (pd_fragments_look(steps, now_ns) != PD_OK) pause(steps, &steps->params[0], now_ns);
-    budget_ns -= pd_chunks_sum(steps, &starved);
-    if (starved != NULL) pause(steps, starved, now_ns);
-    budget_ns -= pd_collect_work(steps, budget_ns, &starved);
-    if (starved != NULL) pause(steps, starved, now_ns);
+    budget_ns -= aggregate(steps, budget_ns, now_ns);
     pd_steps_spend(steps, PD_PHASE_SUM);
     budget_ns -= clip(steps, budget_ns);
     if (steps->queue.ready != NULL) {
@@ -429,7 +441,7 @@ void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns)
 bool pd_steps_have_work(const pd_steps *steps)
 {
     return pd_fragments_have_work(steps) || pd_global_clip_runs(steps) || pd_chunks_have_work(steps) ||
-           pd_collect_has_work(steps) || steps->queue.ready != NULL;
+           steps->queue.ready != NULL;
 }
 
 void pd_steps_task(pd_steps *steps, pd_param *param, struct pd_task *task, bool gone)

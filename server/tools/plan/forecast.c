@@ -337,7 +337,7 @@ int pd_forecast_make(pd_forecast *out, const pd_sizing *job, const pd_shapes *sh
     int rc = rule == NULL || digest == NULL ? out_of_memory(err) : PD_OK;
 
     *out = (pd_forecast){ .shapes = shapes, .job = *job };
-    if (rc == PD_OK) rc = pd_sizing_check(job, err);
+    if (rc == PD_OK) rc = pd_sizing_check(&out->job, err);
     if (rc == PD_OK) rc = pd_rules_parse(&out->rules, &out->n_rules, rules, n_rules, rows, err);
     if (rc == PD_OK) rc = match_rules(out, rule, err);
     if (rc == PD_OK) rc = survey(out, rule, err);
@@ -345,7 +345,7 @@ int pd_forecast_make(pd_forecast *out, const pd_sizing *job, const pd_shapes *sh
     if (rc == PD_OK) rc = find_digests(out, rule, digest, err);
     if (rc == PD_OK) rc = find_kinds(out, rule, digest, err);
     if (rc == PD_OK) rc = make_plans(out, err);
-    if (rc == PD_OK) pd_footprint_complete(&out->all.need, job, out->rules, out->n_rules);
+    if (rc == PD_OK) pd_footprint_complete(&out->all.need, &out->job, out->rules, out->n_rules);
     if (rc == PD_OK && count_checkpoints(out) != PD_OK) rc = out_of_memory(err);
     pd_name_maps_free(out->maps);
     out->maps = NULL;

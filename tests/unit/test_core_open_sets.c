@@ -1,0 +1,323 @@
+/* Tests the client's core in jobs where not every rank counts in every step: late answers, steps that are left out,
+ * ranks that the server chooses, members, and courses. */
+#include "test.h"
+#include "peer.h"
+#include "window.h"
+
+enum { SMALL = 4, LATE = 5 };
+
+/* Returns a peer whose job has open sets and n parameters of SMALL elements, at step 0. */
+static peer *open_peer(const pd_core_config *config, size_t n)
+{
+    static const int64_t sizes[PEER_ITEMS] = { SMALL, SMALL, SMALL, SMALL };
+    peer *p = peer_new(config);
+    pd_ticket_id ticket;
+
+    p->open_sets = true;
+    peer_connect(p);
+    peer_welcome(p);
+    ticket = peer_declare(p, sizes, n);
+    peer_answer_declare(p, n, 0);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    return p;
+}
+
+/* Pushes one parameter alone, and returns its frame. */
+static peer_frame push_one(peer *p, size_t param, pd_ticket_id *ticket)
+{
+    pd_error err;
+
+    p->items[param] = (pd_item){ .param = param, .gradient = p->gradients[param], .weights = p->weights[param] };
+    if (pd_core_push(p->core, PD_PUSH_PULL, &p->items[param], 1, NULL, ticket, &err) != PD_OK) fail_msg("%s", err.text);
+    return peer_expect(p, PD_PUSH_PULL);
+}
+
+static uint64_t step_of(const peer_frame *l)
+{
+    return ((const Paramd__PushRequest *)l->message)->step;
+}
+
+/* Answers a frame with the weights of `step` of n parameters, each element of which is `step`. */
+static void answer(peer *p, peer_frame *l, size_t n, uint32_t outcome, uint64_t step)
+{
+    float weights[PEER_ITEMS * 16] = { 0 };
+
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) weights[i] = (float)step;
+    assert_int_equal(peer_reply_data(p, &l->prefix, n, outcome, step, weights, (n - 1) * 16 + SMALL), PD_OK);
+    peer_frame_drop(l);
+}
+
+/* Expects that the core pushes n parameters for `step` when the program pushes them next, and answers so. */
+static void expect_step(peer *p, size_t n, uint64_t step, uint32_t outcome, uint64_t answered)
+{
+    pd_ticket_id ticket = peer_push_pull(p, n, SMALL);
+    peer_frame l = peer_expect(p, PD_PUSH_PULL);
+
+    assert_int_equal(step_of(&l), step);
+    answer(p, &l, n, outcome, answered);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+}
+
+TEST(after_a_late_answer_the_next_push_is_for_the_step_after_the_one_that_it_names)
+{
+    peer *p = open_peer(&peer_four, 2);
+
+    expect_step(p, 2, 1, LATE, 5);
+    assert_int_equal(p->items[0].outcome, LATE);
+    assert_int_equal(p->items[0].step, 5);
+    assert_float_equal(p->weights[1][SMALL - 1], 5, 0);
+    expect_step(p, 2, 6, 1, 6);
+    assert_int_equal(p->items[1].outcome, 1);
+    peer_free(p);
+}
+
+TEST(what_is_pushed_after_a_late_answer_to_another_parameter_belongs_to_the_same_step)
+{
+    peer *p = open_peer(&peer_four, 2);
+    pd_ticket_id ticket;
+    peer_frame l = push_one(p, 0, &ticket);
+
+    assert_int_equal(step_of(&l), 1);
+    answer(p, &l, 1, LATE, 3);
+    l = push_one(p, 1, &ticket);
+    assert_int_equal(step_of(&l), 1);
+    answer(p, &l, 1, LATE, 4);
+    l = push_one(p, 0, &ticket);
+    assert_int_equal(step_of(&l), 5); /* no other step is possible for both */
+    answer(p, &l, 1, 1, 5);
+    l = push_one(p, 1, &ticket);
+    assert_int_equal(step_of(&l), 5);
+    peer_frame_drop(&l);
+    peer_free(p);
+}
+
+TEST(pd_client_step_is_the_highest_of_all_parameters)
+{
+    peer *p = open_peer(&peer_four, 2);
+    pd_ticket_id ticket;
+    peer_frame l = push_one(p, 1, &ticket);
+
+    answer(p, &l, 1, LATE, 3);
+    assert_int_equal(pd_core_step(p->core, 0), 3);
+    peer_free(p);
+}
+
+TEST(weights_of_an_older_step_are_pulled_again)
+{
+    peer *p = open_peer(&peer_four, 2);
+    const Paramd__PullRequest *pull;
+    pd_ticket_id ticket;
+    peer_frame first, second, l;
+
+    p->core->max_pieces = 1; /* each parameter gets a frame of its own */
+    ticket = peer_push_pull(p, 2, SMALL);
+    first = peer_expect(p, PD_PUSH_PULL);
+    second = peer_expect(p, PD_PUSH_PULL);
+    answer(p, &first, 1, LATE, 3);
+    answer(p, &second, 1, LATE, 4);
+    assert_false(pd_core_done(p->core, ticket));
+    for (int i = 0; i < 2; i++) {
+        l = peer_expect(p, PD_PULL);
+        pull = l.message;
+        assert_int_equal(pull->min_step, 4);
+        answer(p, &l, 1, 0, 4);
+    }
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    assert_int_equal(p->items[0].outcome, LATE);
+    assert_int_equal(p->items[0].step, 4);
+    assert_float_equal(p->weights[0][0], 4, 0);
+    peer_free(p);
+}
+
+TEST(a_push_brings_patience_and_wants_and_gets_age_and_number_of_ranks)
+{
+    peer *p = open_peer(&peer_four, 1);
+    pd_item_count counts[1] = { { 7, 7 } };
+    const pd_push_options options = { .patience_ms = 250, .wants = 3, .carried = true, .counts = counts };
+    const Paramd__PushRequest *push;
+    pd_ticket_id ticket;
+    peer_frame l;
+
+    p->items[0] = (pd_item){ .param = 0, .gradient = p->gradients[0], .weights = p->weights[0] };
+    assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, p->items, 1, &options, &ticket, NULL), PD_OK);
+    l = peer_expect(p, PD_PUSH_PULL);
+    push = l.message;
+    assert_int_equal(push->patience_ms, 250);
+    assert_int_equal(push->wants, 3);
+    assert_true(push->carried);
+    assert_int_equal(counts[0].age, 0);
+    p->staleness = 2;
+    p->counted = 3;
+    answer(p, &l, 1, 1, 3);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    assert_int_equal(counts[0].age, 2);
+    assert_int_equal(counts[0].counted, 3);
+    peer_free(p);
+}
+
+TEST(the_members_are_those_of_the_last_answer)
+{
+    peer *p = open_peer(&peer_four, 1);
+    pd_core_members now = pd_core_members_now(p->core);
+
+    assert_int_equal(now.members, 4);
+    assert_int_equal(now.index, 2);
+    p->members = 3;
+    p->index = 2;
+    p->epoch = 9;
+    expect_step(p, 1, 1, 1, 1);
+    now = pd_core_members_now(p->core);
+    assert_int_equal(now.members, 3);
+    assert_int_equal(now.index, 1);
+    assert_int_equal(now.epoch, 9);
+    peer_free(p);
+}
+
+static pd_core_config any_rank(void)
+{
+    pd_core_config config = peer_four;
+
+    config.any_rank = true;
+    config.rank = 0;
+    config.group = 2;
+    config.generation = 11;
+    return config;
+}
+
+TEST(the_servers_choice_of_a_rank_stays_when_the_worker_connects_again)
+{
+    pd_core_config config = any_rank();
+    peer *p = peer_new(&config);
+    const Paramd__HelloRequest *hello;
+    peer_frame l;
+
+    p->rank = 6;
+    p->slots = 8;
+    peer_connect(p);
+    peer_welcome(p);
+    assert_int_equal(p->core->welcome.rank, 6);
+    assert_int_equal(p->core->welcome.slots, 8);
+    peer_cut(p);
+    peer_connect(p);
+    l = peer_expect(p, PD_HELLO);
+    hello = l.message;
+    assert_true(hello->any_rank);
+    assert_int_equal(hello->rank, 6);
+    assert_int_equal(hello->nonce, 77);
+    assert_int_equal(hello->group, 2);
+    assert_int_equal(hello->generation, 11);
+    peer_frame_drop(&l);
+    peer_free(p);
+}
+
+TEST(a_server_that_cannot_choose_a_rank_ends_the_handle)
+{
+    pd_core_config config = any_rank();
+    Paramd__HelloReply reply = PARAMD__HELLO_REPLY__INIT;
+    peer *p = peer_new(&config);
+    peer_frame l;
+    pd_error err;
+
+    peer_connect(p);
+    l = peer_expect(p, PD_HELLO);
+    reply.protocol = PD_PROTOCOL_VERSION;
+    reply.chunk_elements = CHUNK;
+    reply.max_pieces = 16;
+    assert_int_equal(peer_reply(p, &l.prefix, &reply.base, NULL, 0), PD_FAILED_PRECONDITION);
+    assert_int_equal(peer_finish(p, p->core->welcome_ticket, &err), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.text, "cannot choose a rank"));
+    peer_frame_drop(&l);
+    peer_free(p);
+}
+
+TEST(an_answer_of_another_course_is_a_rewind)
+{
+    peer *p = open_peer(&peer_four, 1);
+    pd_ticket_id ticket;
+    peer_frame l;
+    pd_error err;
+
+    expect_step(p, 1, 1, 1, 1);
+    ticket = peer_push_pull(p, 1, SMALL);
+    l = peer_expect(p, PD_PUSH_PULL);
+    p->course = 1;
+    answer(p, &l, 1, 1, 2);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_REWIND);
+    assert_non_null(strstr(err.text, "other steps"));
+    assert_int_equal(pd_core_rewind(p->core, &ticket, NULL), PD_OK);
+    pd_core_down(p->core, p->now, "dropped");
+    p->now = pd_core_next(p->core);
+    peer_connect(p);
+    peer_welcome(p);
+    peer_answer_declare(p, 1, 1);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    expect_step(p, 1, 2, 1, 2);
+    peer_free(p);
+}
+
+TEST(a_welcome_of_another_course_is_a_rewind_also_if_the_server_is_ahead)
+{
+    static const uint64_t ahead[] = { 3 };
+    peer *p = open_peer(&peer_four, 1);
+
+    expect_step(p, 1, 1, 1, 1);
+    p->course = 1;
+    peer_come_back_at(p, ahead, 1);
+    assert_true(p->core->end.gone_back);
+    assert_int_equal(p->core->end.error.code, PD_REWIND);
+    peer_free(p);
+}
+
+static peer *windowed_peer(void)
+{
+    pd_core_config config = peer_four;
+
+    config.window = 20;
+    return open_peer(&config, 1);
+}
+
+TEST(a_push_that_counted_later_is_kept_until_that_step_is_durable)
+{
+    static const uint64_t two[] = { 2 };
+    peer *p = windowed_peer();
+    peer_frame l;
+
+    expect_step(p, 1, 1, 1, 1);
+    p->staleness = 2;
+    expect_step(p, 1, 2, 1, 4);
+    p->staleness = 0;
+    p->durable = 2;
+    expect_step(p, 1, 5, 1, 5);
+    peer_come_back_at(p, two, 1);
+    assert_int_equal(p->core->end.error.code, PD_OK);
+    l = peer_expect(p, PD_PUSH_PULL);
+    assert_int_equal(step_of(&l), 2);
+    peer_frame_drop(&l);
+    peer_free(p);
+}
+
+TEST(a_client_waits_for_steps_in_which_it_did_not_count_before_it_sends_later_ones_again)
+{
+    static const uint64_t back[] = { 1 };
+    peer *p = windowed_peer();
+    peer_frame l;
+
+    expect_step(p, 1, 1, 1, 1);
+    p->durable = 1;
+    expect_step(p, 1, 2, LATE, 6);
+    expect_step(p, 1, 7, 1, 7);
+    peer_come_back_at(p, back, 1);
+    assert_int_equal(p->core->end.error.code, PD_OK);
+    l = peer_expect(p, PD_PUSH_PULL);
+    assert_int_equal(step_of(&l), 2);
+    answer(p, &l, 1, LATE, 2);
+    l = peer_expect(p, PD_PULL);
+    assert_int_equal(((const Paramd__PullRequest *)l.message)->min_step, 6);
+    peer_expect_silence(p);
+    answer(p, &l, 1, 0, 6);
+    l = peer_expect(p, PD_PUSH_PULL);
+    assert_int_equal(step_of(&l), 7);
+    answer(p, &l, 1, 1, 7);
+    expect_step(p, 1, 8, 1, 8);
+    peer_free(p);
+}

@@ -1,0 +1,95 @@
+/* Tests what the loop thread tells of steps in which not every rank counts: who counted, how old a push was, and who
+ * the members of the job are. */
+#include "test.h"
+#include "loop.h"
+#include "scene.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { WORLD = 2 };
+
+/* Two workers of an asynchronous job with one parameter, and the last answer that one of them got. */
+typedef struct pair {
+    scene *s;
+    int fd[WORLD];
+} pair;
+
+static void set_up(pair *p)
+{
+    p->s = scene_new(16, NULL);
+    p->s->option = "rounds";
+    p->s->value = "async";
+    for (uint32_t r = 0; r < WORLD; r++) p->fd[r] = scene_join(p->s, r, WORLD, 1);
+    scene_initialise(p->s, p->fd[0], 1);
+}
+
+static void tear_down(pair *p)
+{
+    for (uint32_t r = 0; r < WORLD; r++) close(p->fd[r]);
+    scene_free(p->s);
+}
+
+static const Paramd__DataReply *push(pair *p, uint32_t rank, uint64_t step)
+{
+    scene *s = p->s;
+    void *reply;
+
+    scene_data(s, p->fd[rank], PD_PUSH, 0, step);
+    scene_settle(s);
+    scene_expect(s, p->fd[rank], PD_PUSH);
+    pd_arena_reset(s->arena);
+    assert_int_equal(pd_reply_unpack(s->arena, PD_PUSH, s->in, s->prefix.header_bytes, &reply, NULL), PD_OK);
+    assert_int_equal(((Paramd__DataReply *)reply)->n_outcomes, 1);
+    return reply;
+}
+
+/* Lets the loop thread know that only this rank is a member. */
+static void tell_members(pair *p, uint32_t only, uint64_t epoch, uint64_t course)
+{
+    pd_counted *set = pd_counted_new(WORLD);
+
+    pd_counted_add(set, only, 0);
+    pd_version_table_note_members(p->s->daemon->versions, 1, set, epoch, course);
+}
+
+FIXTURE(pair, set_up, tear_down);
+
+TEST(a_push_that_counts_later_is_told_its_age_and_how_many_counted, pair *p)
+{
+    const Paramd__Outcome *outcome;
+
+    push(p, 0, 1);
+    outcome = push(p, 1, 1)->outcomes[0];
+    assert_int_equal(outcome->outcome, PD_STEPPED);
+    assert_int_equal(outcome->step, 2);
+    assert_int_equal(outcome->staleness, 1);
+    assert_int_equal(outcome->counted, 1);
+}
+
+TEST(a_push_that_counted_before_is_not_told_the_age_of_another_step, pair *p)
+{
+    const Paramd__Outcome *outcome;
+
+    push(p, 0, 1);
+    push(p, 1, 1); /* counts in step 2 with age 1 */
+    push(p, 0, 3);
+    outcome = push(p, 1, 1)->outcomes[0];
+    assert_int_equal(outcome->outcome, PD_STEPPED);
+    assert_int_equal(outcome->step, 3);
+    assert_int_equal(outcome->staleness, 0);
+}
+
+TEST(answers_tell_the_members_and_the_place_of_the_rank, pair *p)
+{
+    const Paramd__DataReply *reply;
+
+    tell_members(p, 1, 7, 3);
+    reply = push(p, 1, 1);
+    assert_int_equal(reply->members, 1);
+    assert_int_equal(reply->index, 1);
+    assert_int_equal(reply->epoch, 7);
+    assert_int_equal(reply->course, 3);
+    reply = push(p, 0, 1);
+    assert_int_equal(reply->index, 0); /* rank 0 is no member */
+}
