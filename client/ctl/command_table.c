@@ -158,6 +158,12 @@ static const pd_command_option restore_options[] = {
     "together, as those of Shampoo do, are reset together. Step counts become the job's start_step, so schedules "     \
     "start again. A job with checkpoints writes one at once."
 
+#define KICK_DETAILS                                                                                                   \
+    "The worker's process gets the error ABORTED. What the job then does is its key on_lost_worker: shrink: it "       \
+    "continues with the others; wait: it waits for another worker of this rank; fail: it ends. `paramctl workers "     \
+    "JOB' "                                                                                                            \
+    "lists the ranks."
+
 #define SET_DETAILS                                                                                                    \
     "Every parameter whose name matches PATTERN (* matches all) takes those values that its optimizer has, or "        \
     "nothing changes. VALUE is a number, flag or schedule, as in a job's rules, and takes precedence over values "     \
@@ -213,6 +219,8 @@ const pd_command pd_commands[] = {
     { "settings", "JOB [PARAM-GLOB]", "List the values that operators have set in a job", NULL, settings_options, 1, 2,
       .run = pd_run_settings },
     { "token", "new ID", "Make a key for tls:// addresses", TOKEN_DETAILS, NULL, 2, 2, .run = pd_run_token },
+    { "kick", "JOB RANK", "Remove a worker from a job, as if it had left for good", KICK_DETAILS, NULL, 2, 2,
+      .run = pd_run_kick },
     { "drop", "JOB", "End a job; its workers get an error", NULL, NULL, 1, 1, .run = pd_run_drop },
     { "drain", "", "Finish the open steps and begin no new ones", NULL, drain_options, 0, 0, .run = pd_run_drain },
     { "shutdown", "", "Stop the daemon, and wait until it has ended",

@@ -1,4 +1,4 @@
-/* job_commands.c - runs the commands that change a job (drop, reset-state, checkpoint, set), and settings, which lists
+/* job_commands.c - runs the commands that change a job (kick, drop, reset-state, checkpoint, set), and settings, which lists
  * a job's overrides. */
 #include "commands.h"
 
@@ -21,6 +21,33 @@ int pd_run_drop(pd_line *line)
     request.job = line->args[0];
     status = pd_operator_ask(line, &op, PD_DROP, &request.base, NULL, &err) == PD_OK
                  ? pd_result_done(line->json, "dropped %s", line->args[0])
+                 : pd_result_fail(line->json, &err);
+    pd_operator_close(&op);
+    return status;
+}
+
+/* Reads a rank from a command's argument. Ends the program if it is none. */
+static uint32_t read_rank(const pd_line *line, const char *text)
+{
+    char *end;
+    unsigned long rank = strtoul(text, &end, 10);
+
+    if (*end != '\0' || text[0] < '0' || text[0] > '9' || rank > UINT32_MAX)
+        pd_line_refuse(line, "%s: expected a rank, a number from 0 on", text);
+    return (uint32_t)rank;
+}
+
+int pd_run_kick(pd_line *line)
+{
+    Paramd__KickRequest request = PARAMD__KICK_REQUEST__INIT;
+    pd_operator op;
+    pd_error err = { 0 };
+    int status;
+
+    request.job = line->args[0];
+    request.rank = read_rank(line, line->args[1]);
+    status = pd_operator_ask(line, &op, PD_KICK, &request.base, NULL, &err) == PD_OK
+                 ? pd_result_done(line->json, "removed rank %u from %s", request.rank, line->args[0])
                  : pd_result_fail(line->json, &err);
     pd_operator_close(&op);
     return status;

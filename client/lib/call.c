@@ -286,7 +286,7 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
     bucket.push.n_scalars = load->n;
     if (options != NULL) {
         bucket.push.patience_ms = options->patience_ms;
-        bucket.push.wants = options->wants;
+        bucket.push.wants = options->wants > 0 ? options->wants : core->setup.shares;
         bucket.push.carried = options->carried;
         bucket.push.weight = options->weight;
         bucket.push.zero_weight = options->zero_weight;

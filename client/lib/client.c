@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shares.h"
 #include "call.h"
 #include "join.h"
 #include "handle.h"
@@ -179,6 +180,25 @@ void pd_client_members(const pd_client *client, int *members, int *index, uint64
     if (members != NULL) *members = now.members;
     if (index != NULL) *index = now.index;
     if (epoch != NULL) *epoch = now.epoch;
+}
+
+int pd_client_share(pd_client *client, uint64_t *share, pd_error *err)
+{
+    int rc;
+
+    pd_io_enter(&client->io);
+    rc = pd_core_take_share(client->core, share, err);
+    pd_io_leave(&client->io);
+    return rc;
+}
+
+uint64_t pd_client_least_unused(const pd_client *client)
+{
+    pd_client *inside = pd_handle_enter(client);
+    uint64_t least = inside->core->shares.least_unused;
+
+    pd_io_leave(&inside->io);
+    return least;
 }
 
 const char *pd_client_note(const pd_client *client, size_t param)
@@ -542,7 +562,8 @@ static const size_t abi[] = {
           AT(pd_client_options, join_later), AT(pd_client_options, slice), AT(pd_client_options, window),
           AT(pd_client_options, token_file), AT(pd_client_options, ca_file), AT(pd_client_options, cert_file),
           AT(pd_client_options, key_file), AT(pd_client_options, run), AT(pd_client_options, resume),
-          AT(pd_client_options, joins), AT(pd_client_options, group), AT(pd_client_options, generation)),
+          AT(pd_client_options, joins), AT(pd_client_options, group), AT(pd_client_options, generation),
+          AT(pd_client_options, shares)),
     ENTRY(pd_welcome, AT(pd_welcome, seed), AT(pd_welcome, created), AT(pd_welcome, rank), AT(pd_welcome, world_size),
           AT(pd_welcome, chunk_elements), AT(pd_welcome, max_payload), AT(pd_welcome, server),
           AT(pd_welcome, blas_core), AT(pd_welcome, step), AT(pd_welcome, linger), AT(pd_welcome, slots),

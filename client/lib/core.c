@@ -79,6 +79,7 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->setup.any_rank = config->any_rank;
     core->setup.group = config->group;
     core->setup.generation = config->generation;
+    core->setup.shares = config->shares;
     core->setup.options = copy_texts(config->options);
     core->setup.rules = copy_texts(config->rules != NULL ? config->rules : plain);
     core->scratch = malloc(sizeof *core->scratch);

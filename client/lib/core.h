@@ -25,7 +25,8 @@ enum { PIECE_BOUND = 64, FORM_BOUND = 8 * 1024, MAX_PIECES = (PD_MAX_HEADER_BYTE
 #define PD_WAIT_CALL "pd_client_wait"
 
 enum { MAX_TICKETS = 16384 };    /* most operations that a core has at once */
-enum { PD_OUTCOME_REFUSED = 4 }; /* value of Outcome.outcome in an answer: the optimizer refused the step */
+/* values of Outcome.outcome in an answer: the optimizer refused the step; the push came too late */
+enum { PD_OUTCOME_REFUSED = 4, PD_OUTCOME_LATE = 5 };
 
 /* One operation: a call of the user, from its start until pd_core_finish takes its result. */
 typedef struct pd_op {
@@ -171,6 +172,7 @@ typedef struct pd_core_setup {
     bool any_rank;           /* the server chooses the rank; `rank` is what it has chosen, 0 before its first welcome */
     uint32_t rank, world_size, group;
     uint64_t generation;
+    uint32_t shares;
     uint64_t nonce;                     /* identifies this process to the server; pd_core_recreate makes a new one */
     uint8_t flags;                      /* PD_FLAG_... bits that every sent frame has */
     bool impatient;                     /* the handle ends with its connection instead of connecting again */
@@ -234,6 +236,19 @@ typedef struct pd_core_members {
     uint64_t epoch;
 } pd_core_members;
 
+/* The shares first to first + count - 1 of the data. */
+typedef struct pd_core_share_range {
+    uint64_t first, count;
+} pd_core_share_range;
+
+/* The shares that are leased to this worker: shares.h. */
+typedef struct pd_core_shares {
+    pd_core_share_range ranges[32];
+    size_t n;
+    uint64_t taken;        /* number of these shares that the program has taken */
+    uint64_t least_unused; /* all shares below this one were used by some rank */
+} pd_core_shares;
+
 /* The user's calls. */
 typedef struct pd_core_calls {
     pd_op *table;     /* hash table of the operations, by ticket */
@@ -275,6 +290,7 @@ typedef struct pd_core {
     bool declared, must_init;
     bool open_sets; /* not every rank counts in every step (DeclareReply.open_sets) */
     pd_core_members members;
+    pd_core_shares shares;
     bool averages_init;      /* the server takes the mean of all ranks' initial weights, so every rank sends them */
     size_t declares_waiting; /* number of Declare frames that the server has not answered yet */
     pd_ticket_id welcome_ticket, declare_ticket;
@@ -302,6 +318,7 @@ typedef struct pd_core_config {
     bool any_rank;                              /* the server chooses the rank; `rank` is 0 */
     uint32_t group;                             /* see pd_client_options */
     uint64_t generation;                        /* see pd_client_options */
+    uint32_t shares;                            /* see pd_client_options */
     uint64_t least_shared; /* payload bytes of the smallest push that uses shared memory; 0: PD_LEAST_SHARED */
     size_t urls;           /* number of addresses */
     /* the addresses; borrowed as long as the core lives; NULL: error texts name no address */

@@ -10,6 +10,7 @@
 #include "mutant.h"
 #include "recoveries.h"
 #include "replace.h"
+#include "shares.h"
 #include "sharing.h"
 #include "window.h"
 
@@ -233,6 +234,7 @@ static int send_declare(pd_core *core)
         request.parameters = page->params;
         request.n_parameters = n;
         request.last = first + n == core->n_params;
+        request.wants = request.last ? core->setup.shares : 0;
         rc = pd_core_post(core, PD_DECLARE, &request.base, PD_QUEUE_CONNECTION, NULL);
         if (rc != PD_OK) break;
         frame = pd_outgoing_find(&core->out, core->calls.last_id);
@@ -488,6 +490,7 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
     core->must_init = reply->must_init;
     core->averages_init = reply->averages_init;
     core->open_sets = reply->open_sets;
+    pd_shares_note(&core->shares, reply->leases, reply->n_leases, reply->least_unused);
 }
 
 /* Returns whether this process takes over the server's steps, whatever it has seen before. */

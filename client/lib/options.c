@@ -187,6 +187,7 @@ int pd_settings_resolve(pd_settings *settings, const pd_client_options *options,
     settings->core.joins = options->joins;
     settings->core.group = options->group;
     settings->core.generation = options->generation;
+    settings->core.shares = options->shares;
     choose_label(settings, options->label);
     rc = choose_rank(&settings->core, options, err);
     if (rc == PD_OK) rc = choose_run(settings, options->run, err);

@@ -127,6 +127,16 @@ typedef struct pd_welcome {
  * members have changed, as the last answer to a push or pull reported. Each pointer may be NULL. In a job whose ranks
  * are all members for ever: world_size, the rank, 0. */
 PD_API void pd_client_members(const pd_client *client, int *members, int *index, uint64_t *epoch);
+/* Takes the next share of the data (pd_client_options.shares): the number of one local batch, from which the program
+ * computes which samples the batch has. The server leases shares, and marks them as used when the push that was made of
+ * them counts; so each share is used once, although ranks join, leave, and are late. After a late push the same shares
+ * are taken again. In a job whose ranks all count in every step: share (step - 1) * world_size + rank. Does not wait.
+ *   PD_FAILED_PRECONDITION  the options ask for no shares
+ *   PD_UNAVAILABLE          all leased shares are taken: the answer to the next push brings others */
+PD_API int pd_client_share(pd_client *client, uint64_t *share, pd_error *err);
+/* Returns the least share that no rank has used yet, as the last answer reported: all samples of a data set with n
+ * shares have been used once it is n or more. */
+PD_API uint64_t pd_client_least_unused(const pd_client *client);
 /* Returns the welcome: the server's answer when this client last joined the job. It belongs to the handle, and
  * pd_client_restart and pd_client_rewind change it. */
 PD_API const pd_welcome *pd_client_welcome(const pd_client *client);

@@ -104,6 +104,9 @@ typedef struct pd_client_options {
      * launch with a higher number takes the job over, also with another world_size, as soon as no step is under way.
      * Processes of an earlier one get PD_FAILED_PRECONDITION. 0: not known. */
     uint64_t generation;
+    /* Number of shares of the data (pd_client_share) that this worker wants for each push; 0: it uses none. A push that
+     * wants another number says so (pd_push_options.wants). */
+    uint32_t shares;
 } pd_client_options;
 
 #endif

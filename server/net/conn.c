@@ -393,6 +393,8 @@ int pd_conn_no_memory(const pd_prefix *asked, pd_error *err)
 
 void pd_conn_data_reply(pd_conn *conn, pd_pending *pending)
 {
+    if (pending->wait.pushes && conn->leases.n > 0 && pending->wait.step >= conn->leases.step)
+        pending->leases = &conn->leases;
     pd_output_reply(&conn->output, pending);
     pd_conn_touch(conn);
 }

@@ -107,6 +107,7 @@ static void on_declared(pd_daemon *daemon, const pd_effect *effect)
     }
     conn->params.reserve = effect->u.declared.reserve;
     conn->files = effect->u.declared.files;
+    conn->leases = effect->u.declared.leases;
     pd_reply_declare(conn, effect);
 }
 
@@ -191,6 +192,13 @@ static void on_members(pd_daemon *daemon, pd_effect *effect)
     effect->u.members.set = NULL;
 }
 
+static void on_leases(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
+
+    if (conn != NULL && conn->job == effect->job) conn->leases = effect->u.leases;
+}
+
 static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
 {
     daemon->mark++;
@@ -256,7 +264,7 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
         break;
     case PD_EFF_FILED: on_filed(daemon, effect); break;
     case PD_EFF_MEMBERS: on_members(daemon, effect); break;
-    case PD_EFF_LEASES: break;
+    case PD_EFF_LEASES: on_leases(daemon, effect); break;
     case PD_EFF_TIMED_OUT: on_timed_out(daemon, effect); break;
     case PD_EFF_BUFFER: pd_conn_return_buffer(daemon, effect->u.buffer); break;
     case PD_EFF_FENCED: on_fenced(daemon, effect); break;

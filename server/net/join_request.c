@@ -239,7 +239,7 @@ static int declare_one(pd_conn *conn, const Paramd__Parameter *parameter, pd_err
     return PD_OK;
 }
 
-static pd_request *declare_request(const pd_conn *conn, const pd_pending *pending)
+static pd_request *declare_request(const pd_conn *conn, const pd_pending *pending, uint32_t wants)
 {
     const pd_handles *handles = &conn->params.handles;
     pd_request *request = pd_request_new(PD_REQ_DECLARE, pd_conn_ticket(conn, pending));
@@ -250,6 +250,7 @@ static pd_request *declare_request(const pd_conn *conn, const pd_pending *pendin
     request->u.declare.params = calloc(handles->n, sizeof *request->u.declare.params);
     if (request->u.declare.params == NULL) goto fail;
     request->u.declare.n = handles->n;
+    request->u.declare.wants = wants;
     for (size_t i = 0; i < handles->n; i++)
         if (pd_decl_copy(&request->u.declare.params[i], &handles->decls[i]) != PD_OK) goto fail;
     return request;
@@ -261,13 +262,13 @@ fail:
 
 /* Sends the parameters of all the connection's Declare requests to the store, as one set. Called for the last of these
  * requests. */
-static int declare_all(pd_conn *conn, const pd_pending *pending, pd_error *err)
+static int declare_all(pd_conn *conn, const pd_pending *pending, uint32_t wants, pd_error *err)
 {
     pd_daemon *daemon = conn->daemon;
     pd_request *request;
 
     if (conn->params.handles.n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "Declare without parameters");
-    request = declare_request(conn, pending);
+    request = declare_request(conn, pending, wants);
     if (request == NULL || pd_version_table_reserve(daemon->versions, conn->job, conn->params.handles.n) != PD_OK) {
         pd_request_free(request);
         return pd_fail(err, PD_NO_MEMORY, "Declare: out of memory, try again later");
@@ -284,7 +285,7 @@ static int declare_some(pd_conn *conn, const pd_pending *pending, const Paramd__
 
     for (size_t i = 0; i < declare->n_parameters && rc == PD_OK; i++)
         rc = declare_one(conn, declare->parameters[i], err);
-    if (rc == PD_OK && declare->last) rc = declare_all(conn, pending, err);
+    if (rc == PD_OK && declare->last) rc = declare_all(conn, pending, declare->wants, err);
     if (rc != PD_OK) pd_handles_cut(&conn->params.handles, before);
     return rc;
 }
@@ -330,6 +331,7 @@ static void add_warnings(Paramd__DeclareReply *reply, const pd_declared *declare
 static void reply_declared(pd_conn *conn, pd_pending *pending, const pd_effect *effect, Paramd__Declared **list)
 {
     Paramd__DeclareReply reply = PARAMD__DECLARE_REPLY__INIT;
+    pd_lease_list leases;
 
     reply.parameters = list + pending->start;
     reply.n_parameters = pending->count;
@@ -337,6 +339,9 @@ static void reply_declared(pd_conn *conn, pd_pending *pending, const pd_effect *
     reply.averages_init = effect->u.declared.averages_init;
     reply.durable_step = pd_version_table_durable(conn->daemon->versions, conn->job);
     reply.open_sets = effect->u.declared.files;
+    reply.leases = pd_lease_list_fill(&leases, &conn->leases);
+    reply.n_leases = conn->leases.n;
+    reply.least_unused = conn->leases.least_unused;
     add_warnings(&reply, effect->u.declared.params + pending->start);
     pd_conn_answer(conn, pending, &reply.base);
 }

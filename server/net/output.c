@@ -250,10 +250,22 @@ static void put_scalars(pd_reply_scratch *scratch, const pd_wait *wait)
     }
 }
 
+Paramd__Lease **pd_lease_list_fill(pd_lease_list *list, const pd_rank_leases *leases)
+{
+    for (uint32_t i = 0; i < leases->n; i++) {
+        paramd__lease__init(&list->at[i]);
+        list->at[i].first = leases->ranges[i].first;
+        list->at[i].count = leases->ranges[i].count;
+        list->list[i] = &list->at[i];
+    }
+    return list->list;
+}
+
 static int pack_reply(pd_output *output, pd_reply_scratch *scratch, const pd_pending *reply)
 {
     const pd_wait *wait = &reply->wait;
     Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
+    pd_lease_list leases;
     uint8_t flags = PD_FLAG_REPLY | (reply->checksum ? PD_FLAG_CHECKSUM : 0) | (output->shared ? PD_FLAG_SHARED : 0);
     int n_spans = 0;
 
@@ -265,6 +277,11 @@ static int pack_reply(pd_output *output, pd_reply_scratch *scratch, const pd_pen
     message.index = wait->index;
     message.epoch = wait->epoch;
     message.course = wait->course;
+    if (reply->leases != NULL) {
+        message.leases = pd_lease_list_fill(&leases, reply->leases);
+        message.n_leases = reply->leases->n;
+        message.least_unused = reply->leases->least_unused;
+    }
     for (size_t i = 0; i < wait->n; i++) {
         scratch->outcomes[i].outcome = (uint32_t)wait->at[i].outcome;
         scratch->outcomes[i].step = wait->at[i].step;

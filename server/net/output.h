@@ -50,6 +50,14 @@ typedef struct pd_reply_scratch {
 int pd_reply_scratch_init(pd_reply_scratch *scratch, size_t capacity);
 void pd_reply_scratch_free(pd_reply_scratch *scratch);
 
+/* The leases of a worker as a list of messages. */
+typedef struct pd_lease_list {
+    Paramd__Lease at[PD_LEASES * PD_LEASE_RANGES], *list[PD_LEASES * PD_LEASE_RANGES];
+} pd_lease_list;
+
+/* Fills the list with leases->n messages, and returns it in the form that protobuf-c wants. */
+Paramd__Lease **pd_lease_list_fill(pd_lease_list *list, const pd_rank_leases *leases);
+
 /* A control frame, such as an answer without weights: all its bytes are in memory, and it waits to be sent. */
 typedef struct pd_frame_out {
     struct pd_frame_out *next;

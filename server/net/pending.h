@@ -29,6 +29,8 @@ typedef struct pd_pending {
     bool checksum;         /* the request's frame had a checksum, so the answer gets one, too */
     uint32_t start, count; /* of a Declare: index of the first parameter that it declares on this connection, and number
                             * of its parameters */
+    const pd_rank_leases *leases; /* of a push: what its answer says of the worker's leases; borrowed from the
+                                   * connection. NULL: nothing */
     pd_wait wait; /* of Push, Pull and PushPull: the pieces that wait on the version table; must be the last member */
 } pd_pending;
 

@@ -10,6 +10,7 @@
 #include "jobs.h"
 #include "mutant.h"
 #include "ranks.h"
+#include "repeats.h"
 #include "resize.h"
 #include "store_state.h"
 
@@ -337,8 +338,10 @@ static void join(pd_job *job, pd_request *request, bool created, uint64_t now_ns
     bool same;
 
     pd_export_worker_comes(job);
+    pd_repeats_joins(job, request);
     same = pd_rank_join(job, request, created, now_ns);
     pd_barrier_joined(job, rank, barriers, same);
+    pd_repeats_look(job, now_ns);
 }
 
 /* Finds out whether a Hello creates the job of its name. `job` is the one that has the name; NULL: none has. */

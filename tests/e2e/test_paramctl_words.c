@@ -4,9 +4,10 @@
 
 TEST(exit_status_is_3_where_nobody_listens)
 {
-    static const char *const commands[] = { "ping",     "status",       "jobs",       "params x", "workers x",
-                                            "roots x",  "optimizers",   "drop x",     "top",      "drain",
-                                            "shutdown", "set x y lr=1", "settings x", "replay x", "bench net" };
+    static const char *const commands[] = { "ping",         "status",     "jobs",       "params x",
+                                            "workers x",    "roots x",    "optimizers", "drop x",
+                                            "kick x 1",     "top",        "drain",      "shutdown",
+                                            "set x y lr=1", "settings x", "replay x",   "bench net" };
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         assert_int_equal(paramctl("--server tcp://127.0.0.1:1 --timeout 0.2 %s", commands[i]), 3);
         assert_says("127.0.0.1:1");
@@ -43,6 +44,9 @@ TEST(exit_status_is_2_for_what_cannot_be_meant)
                                          "roots",
                                          "roots a b c",
                                          "drop",
+                                         "kick x",
+                                         "kick x y",
+                                         "kick x -1",
                                          "replay",
                                          "ping extra",
                                          "status --timeout never",

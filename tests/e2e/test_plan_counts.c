@@ -205,6 +205,14 @@ TEST(a_forecast_counts_clipping_as_the_daemon_does)
             "initial_weights=mean");
 }
 
+TEST(a_forecast_counts_open_sets_as_the_daemon_does)
+{
+    compare("* sgd lr=1", "quorum=2");
+    compare("* adam lr=1", "rounds=async aggregate=weighted_mean");
+    compare("* sgd lr=1", "quorum=2 staleness=4 aggregate=median");
+    compare("* sgd lr=1", "on_lost_worker=shrink aggregate=adasum adasum_fold=yes");
+}
+
 TEST(a_forecast_tells_apart_what_checkpoints_add)
 {
     char folder[] = "/tmp/paramd_counts_XXXXXX", state_dir[64], remove[64];

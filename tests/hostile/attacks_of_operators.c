@@ -286,6 +286,20 @@ static bool prepare_drops(attack_scene *s)
     return true;
 }
 
+/* Kicks of ranks that nobody has, of the attackers' own job and of one that is missing. */
+static bool prepare_kicks(attack_scene *s)
+{
+    Paramd__KickRequest request = PARAMD__KICK_REQUEST__INIT;
+
+    request.job = (char *)s->job;
+    request.rank = UINT32_MAX;
+    attack_add(s, PD_KICK, &request.base, 0);
+    request.rank = 1;
+    request.job = (char *)"missing";
+    attack_add(s, PD_KICK, &request.base, 0);
+    return flood_of_operators(s, ATTACK_FOES);
+}
+
 /* Commands that need another role. */
 static bool prepare_refused(attack_scene *s, unsigned method)
 {
@@ -318,6 +332,7 @@ const attack attacks_of_operators[] = {
     { "list_long", PD_LIST, ATTACK_READER, prepare_list_long, attack_flood },
     { "optimizers", PD_OPTIMIZERS, ATTACK_READER, prepare_optimizers, attack_flood },
     { "drop", PD_DROP, ATTACK_ADMIN, prepare_drops, run_drops },
+    { "kick", PD_KICK, ATTACK_ADMIN, prepare_kicks, attack_flood },
     { "drain", PD_DRAIN, ATTACK_READER, prepare_drain, attack_flood },
     { "shutdown", PD_SHUTDOWN, ATTACK_READER, prepare_shutdown, attack_flood },
     { "set", PD_SET, ATTACK_ADMIN, prepare_sets, attack_flood },

@@ -3,6 +3,7 @@
 
 #include "sharing.h"
 #include "sim_judge.h"
+#include "sim_sets.h"
 #include "server.h"
 
 #include <stdio.h>
@@ -200,7 +201,7 @@ static size_t choose(sim_worker *w, uint32_t *order)
 
 bool sim_closes_step(const sim_worker *w, uint64_t step)
 {
-    return sim_mix(w->job->number + 9, w->rank, step, 5) % 3 == 0;
+    return sim_rank_closes(w->job, w->rank, step);
 }
 
 /* Returns the memory in which the process computes a gradient. */
@@ -222,6 +223,14 @@ static pd_item item_of(sim_worker *w, uint32_t p)
     return item;
 }
 
+/* Returns whether a push has the parameter that scalars belong to. */
+static bool brings_scalar(const call *c)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (c->items[i].param == 0) return true;
+    return false;
+}
+
 static int push(sim_worker *w, call *c, pd_error *err)
 {
     pd_push_options options = { .weight = sim_weight(w->job, w->rank, w->step),
@@ -231,6 +240,11 @@ static int push(sim_worker *w, call *c, pd_error *err)
     if (w->s->plan->crashes) {
         options.note = &note;
         options.note_bytes = sizeof note;
+    }
+    if (w->job->open.on && brings_scalar(c)) {
+        c->scalar = (pd_scalar){ .name = "mask", .value = sim_sets_scalar(w->rank, w->step) };
+        options.scalars = &c->scalar;
+        options.n_scalars = 1;
     }
     c->pulls = !sim_chance(w->s, 4);
     return pd_core_push(w->core, c->pulls ? PD_PUSH_PULL : PD_PUSH, c->items, c->n, &options, &c->ticket, err);
@@ -298,6 +312,48 @@ static void on_replaced(sim_worker *w)
     }
 }
 
+/* Returns how long the process computes before it pushes for a step. */
+static uint64_t work_ns(const sim_worker *w)
+{
+    uint64_t ns = 1 + sim_mix(w->s->plan->seed, w->process, w->step, 40) % w->job->open.work_ns;
+
+    return w->rank == w->job->open.slow ? 10 * ns : ns;
+}
+
+/* Lets the process compute before it pushes. Returns false if it has done so. Other ranks may close the step meanwhile.
+ */
+static bool computes(sim_worker *w)
+{
+    if (!w->job->open.on || w->computed == w->step) return false;
+    w->computed = w->step;
+    w->after = STEP;
+    w->phase = RESTING;
+    w->alarm_ns = w->s->now_ns + work_ns(w);
+    return true;
+}
+
+/* Pulls those parameters whose last answer was of an earlier step than that of others: a push is for one step, also in
+ * a job whose steps go on without this rank. Returns false if there are none. */
+static bool catches_up(sim_worker *w)
+{
+    call *c = &w->calls[0];
+    pd_error err;
+
+    if (!w->job->open.on || sim_least_step(w) == sim_most_step(w)) return false;
+    w->step = sim_most_step(w);
+    w->n_calls = 1;
+    w->ticket = w->close_ns = 0;
+    *c = (call){ .pulls = true };
+    for (uint32_t p = 0; p < w->job->n_params; p++)
+        if (pd_core_step(w->core, p) < w->step) c->items[c->n++] = (pd_item){ .param = p, .weights = w->weights[p] };
+    sim_worker_trace(w, "catches up with step", w->step, c->n);
+    if (pd_core_pull(w->core, c->items, c->n, w->step, &c->ticket, &err) != PD_OK)
+        sim_worker_end_refused(w, err.code, err.text);
+    else
+        sim_program_go_on(w, PULLING);
+    return true;
+}
+
 /* Begins a step: sends several pushes at once. A push may hold all parameters of the step. */
 static void begin_step(sim_worker *w)
 {
@@ -305,6 +361,7 @@ static void begin_step(sim_worker *w)
     size_t n, calls = 1 + (size_t)sim_draw(w->s, CALLS);
     pd_error err;
 
+    if (catches_up(w)) return;
     w->step = sim_least_step(w) + 1;
     if (w->step > w->job->steps) {
         if (w->s->plan->crashes)
@@ -313,8 +370,9 @@ static void begin_step(sim_worker *w)
             sim_program_leave(w);
         return;
     }
-    if (!is_changed(w)) return;
+    if (!is_changed(w) || computes(w)) return;
     n = choose(w, order);
+    sim_sets_sent(w->s, w->job, w->core->recovery.creator, w->rank, w->step);
     w->n_calls = 0;
     w->close_ns = 0;
     sim_worker_trace(w, "begins step", w->step, n);
@@ -357,6 +415,14 @@ static void check_pulled(sim_worker *w, const call *c)
     }
 }
 
+/* Checks what the answer says of a push: whether it has counted. */
+static void check_told(const sim_worker *w, const call *c)
+{
+    for (size_t i = 0; w->job->open.on && i < c->n; i++)
+        if (c->items[i].outcome > 0)
+            sim_sets_told(w->s, w->job, w->core->recovery.creator, w->rank, w->step, c->items[i].outcome == PD_LATE);
+}
+
 /* Returns whether a push that ended with error `rc` is tried again. If infinite gradients were refused, the next try
  * sends finite ones. */
 static bool try_again(sim_worker *w, int rc, const pd_error *err)
@@ -376,6 +442,8 @@ static bool try_again(sim_worker *w, int rc, const pd_error *err)
     if (rc == PD_FAILED_PRECONDITION && strstr(err->text, "its push of this parameter was refused") != NULL)
         return infinite || (sim_failed_allocations() > 0);
     if (rc == PD_FAILED_PRECONDITION && strstr(err->text, "cannot end step") != NULL) return true;
+    /* A push of an earlier process of the rank has not counted yet. */
+    if (w->job->open.on && strstr(err->text, "earlier rounds are still open") != NULL) return true;
     return is_worth_another_try(rc);
 }
 
@@ -390,6 +458,7 @@ static bool finish_ticket(sim_worker *w, pd_ticket_id *ticket, const call *c, ui
     *ticket = 0;
     if (rc == PD_OK) {
         if (c != NULL && c->pulls) check_pulled(w, c);
+        if (c != NULL) check_told(w, c);
         return true;
     }
     if (!try_again(w, rc, &err)) {

@@ -38,6 +38,7 @@ typedef struct call {
     uint64_t again_ns; /* time at which the push is tried again; 0: never */
     pd_item items[SIM_PARAMS];
     size_t n;
+    pd_scalar scalar; /* that of the push; no name: it has none */
 } call;
 
 struct sim_worker {
@@ -61,6 +62,8 @@ struct sim_worker {
     uint64_t began;     /* step that the job had when this process began, or went back last */
     uint64_t changed;   /* step before which the process has changed its weights by hand; 0: none */
     uint64_t step, met; /* step: the step under way; met: the last step at whose barrier the process has come */
+    uint64_t computed;  /* step for which the process has computed its gradients, in a job with open sets */
+    uint64_t asleep_ns; /* time until which the process is stopped; 0: it never was */
     uint64_t close_ns;  /* time at which the process sends close_step again; 0: never */
     bool finite, finished, dropped, told_missing;
     uint64_t welcomed_ns;       /* time at which the server welcomed the process; 0: not yet */

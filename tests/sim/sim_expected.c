@@ -4,6 +4,7 @@
 #include "optimizer.h"
 #include "sim_history.h"
 #include "sim_judge.h"
+#include "sim_sets.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,18 +12,20 @@
 #include <string.h>
 
 /* Collects the values and weights that the ranks contribute to one element of a parameter. Returns their number. */
-static int values_of(const sim_job *job, uint32_t p, uint64_t step, int64_t i, double *value, double *weight)
+static int values_of(const sim_history *h, uint32_t p, uint64_t step, int64_t i, double *value, double *weight)
 {
+    const sim_job *job = h->job;
     int n = 0;
 
     for (uint32_t rank = 0; rank < job->world; rank++) {
+        uint64_t of = sim_sets_push(h, step, rank);
         int64_t start, end;
         sim_range(job, &job->params[p], rank, &start, &end);
-        if (i < start || i >= end || !sim_has_gradient(job, rank, step, p)) continue;
-        value[n] = sim_gradient_at(job, rank, step, p, i);
-        if (!job->rejects && i == start + (end - start) / 2 && sim_gradient_is_infinite(job, rank, step, p))
+        if (of == 0 || i < start || i >= end || !sim_has_gradient(job, rank, of, p)) continue;
+        value[n] = sim_gradient_at(job, rank, of, p, i);
+        if (!job->rejects && i == start + (end - start) / 2 && sim_gradient_is_infinite(job, rank, of, p))
             value[n] = INFINITY;
-        weight[n++] = sim_weight(job, rank, step);
+        weight[n++] = sim_weight(job, rank, of);
     }
     return n;
 }
@@ -65,7 +68,7 @@ static void check_arithmetic(const sim_history *h, uint32_t p, uint64_t step, co
     int64_t stride = job->params[p].n > 32 ? 7 : 1;
 
     for (int64_t i = 0; i < job->params[p].n; i += stride) {
-        int n = values_of(job, p, step, i, value, weight);
+        int n = values_of(h, p, step, i, value, weight);
         bool state = job->params[p].model_state;
         double moved = aggregate(job, state, value, weight, n), expected = state ? moved : before[i] - moved;
         if (n == 0 || fabs(after[i] - expected) > 1e-3)
@@ -91,14 +94,27 @@ static void check_plain(const sim_history *h)
 
 /* Expected weights, from an undisturbed twin: a store that gets the same contributions one by one. */
 
+/* Returns whether the twin does not have an option of the job: it has no disk, and its ranks count in every step. Those
+ * that did not count say that they have no gradient. */
+static bool is_left_out(const char *option)
+{
+    static const char *const names[] = {
+        "durability", "rounds", "quorum", "grace", "staleness", "on_stale", "damping"
+    };
+    bool any = false;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        any = any || strncmp(option, names[i], strlen(names[i])) == 0;
+    return any;
+}
+
 static void join_options(const sim_job *job, char *text, size_t size)
 {
     size_t used = 0;
 
     text[0] = '\0';
-    /* The twin has no disk. */
     for (uint32_t o = 0; o < job->n_options; o++)
-        if (strncmp(job->options[o], "durability", 10) != 0)
+        if (!is_left_out(job->options[o]))
             used += (size_t)snprintf(text + used, size - used, "%s%s", o > 0 ? " " : "", job->options[o]);
 }
 
@@ -125,10 +141,10 @@ static void declare_twin(rig *r, const sim_job *job, uint32_t rank)
     r->states = NULL;
 }
 
-/* Sends the twin store one frame with all chunks that the rank has of a parameter. `whole`: it is one of so many whose
- * weights are replaced; 0: none are. */
-static void send_twin(rig *r, pd_request_kind kind, const sim_job *job, uint32_t rank, uint64_t step, uint32_t p,
-                      const float *values, uint32_t whole)
+/* Sends the twin store one frame with all chunks that the rank has of a parameter. `of`: step whose weight the frame
+ * has. `whole`: it is one of so many whose weights are replaced; 0: none are. */
+static void send_twin(rig *r, pd_request_kind kind, const sim_job *job, uint32_t rank, uint64_t step, uint64_t of,
+                      uint32_t p, const float *values, uint32_t whole)
 {
     rig_frame *frame = rig_frame_new(r, kind, r->job, rank, 1 + rank, step);
     int64_t start, end;
@@ -137,7 +153,7 @@ static void send_twin(rig *r, pd_request_kind kind, const sim_job *job, uint32_t
     if (whole > 0) rig_replaces(frame, sim_replaces(job, step), whole);
 
     sim_range(job, &job->params[p], rank, &start, &end);
-    rig_weight(frame, sim_weight(job, rank, step), false);
+    rig_weight(frame, sim_weight(job, rank, of), false);
     for (int64_t at = start, stop; at < end; at = stop) {
         stop = (at / r->chunk + 1) * r->chunk;
         if (stop > end) stop = end;
@@ -157,7 +173,7 @@ static void init_twin(rig *r, const sim_history *h)
             if (weights == NULL || (rank > 0 && !h->job->params[p].ranged && !h->job->mean_init)) continue;
             sim_range(h->job, &h->job->params[p], rank, &start, &end);
             sim_initial(h->job, rank, 0, p, initial);
-            send_twin(r, PD_REQ_INIT, h->job, rank, 0, p, h->job->mean_init ? initial : weights + start, 0);
+            send_twin(r, PD_REQ_INIT, h->job, rank, 0, 0, p, h->job->mean_init ? initial : weights + start, 0);
         }
 }
 
@@ -167,10 +183,11 @@ static void step_twin(rig *r, const sim_history *h, uint64_t step)
 
     for (uint32_t rank = 0; rank < h->job->world; rank++)
         for (uint32_t p = 0; p < h->job->n_params; p++) {
+            uint64_t of = sim_sets_push(h, step, rank);
             if (h->params[p].weights[0] == NULL) continue;
-            if (sim_has_gradient(h->job, rank, step, p)) {
-                sim_gradient(h->job, rank, step, p, h->job->rejects, gradient);
-                send_twin(r, PD_REQ_PUSH, h->job, rank, step, p, gradient, 0);
+            if (of > 0 && sim_has_gradient(h->job, rank, of, p)) {
+                sim_gradient(h->job, rank, of, p, h->job->rejects, gradient);
+                send_twin(r, PD_REQ_PUSH, h->job, rank, step, of, p, gradient, 0);
             } else {
                 rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, 1 + rank, step);
                 rig_replaces(frame, sim_replaces(h->job, step - 1), 0);
@@ -211,7 +228,7 @@ static void replace_twin(rig *r, const sim_history *h, uint64_t step)
     for (uint32_t p = 0; p < h->job->n_params; p++) {
         if (h->params[p].weights[0] == NULL || !sim_is_replaced(h->job, step, p)) continue;
         sim_replacement(h->job, step, p, weights);
-        send_twin(r, PD_REQ_INIT, h->job, 0, step, p, weights, whole);
+        send_twin(r, PD_REQ_INIT, h->job, 0, step, step, p, weights, whole);
     }
 }
 

@@ -28,17 +28,42 @@ typedef struct sim_published {
     bool again;    /* the server was restarted, and has not reported this parameter since */
 } sim_published;
 
+/* The ranks that counted in a step of a job with open sets. */
+typedef struct sim_set {
+    bool known;
+    uint32_t mask, kept;     /* bit r: rank r counted; its push was kept for the next step */
+    uint64_t age[SIM_WORLD]; /* by rank: the step, minus the one that its push was for */
+} sim_set;
+
+/* What has become of the pushes of a rank, by the step that they were for. */
+typedef struct sim_pushes {
+    bool sent[VERSIONS];        /* some process of the rank has begun to send it */
+    uint64_t counted[VERSIONS]; /* the step in which it has counted; 0: in none */
+    bool late[VERSIONS];        /* a process was told that it came too late */
+} sim_pushes;
+
+/* What was seen of the step that a job with open sets collects, when the step thread had last run. */
+typedef struct sim_watch {
+    uint64_t fixed;              /* the last step whose set was fixed */
+    uint32_t whole;              /* bit r: each chunk of rank r had come */
+    uint64_t process[SIM_WORLD]; /* by rank: number of its process */
+    uint64_t quorum_ns;          /* time at which the quorum was seen to be whole; 0: it was not */
+} sim_watch;
+
 /* The history of one job, from its creation to its end. A job that is begun anew has another history. */
 typedef struct sim_history {
     const sim_job *job;
     uint32_t number;
-    uint64_t creator; /* the process that began the job: tells it from other jobs of the same name */
-    uint64_t durable; /* largest step that the server has reported as durable */
-    bool goes_back;   /* the server was killed, and has this job again: from now on it may be at an older step */
-    bool ended;       /* the server has ended the job, so it need not come back after a crash */
-    bool loose;       /* some steps could take another course than before: sim_judge_loosen */
-    bool end_kept;    /* the end of the job is on the disk, so it must not come back */
-    uint64_t changed; /* step at which the job last took over another number of workers; 0: it never did */
+    uint64_t creator;       /* the process that began the job: tells it from other jobs of the same name */
+    uint64_t durable;       /* largest step that the server has reported as durable */
+    bool goes_back;         /* the server was killed, and has this job again: from now on it may be at an older step */
+    bool ended;             /* the server has ended the job, so it need not come back after a crash */
+    bool loose;             /* some steps could take another course than before: sim_judge_loosen */
+    bool end_kept;          /* the end of the job is on the disk, so it must not come back */
+    uint64_t changed;       /* step at which the job last took over another number of workers; 0: it never did */
+    sim_set sets[VERSIONS]; /* by step; only of a job with open sets, as `pushes` */
+    sim_pushes pushes[SIM_WORLD]; /* by rank */
+    sim_watch watch;
     sim_published params[SIM_PARAMS];
     struct sim_history *next;
 } sim_history;

@@ -2,6 +2,7 @@
 #include "sim_judge.h"
 
 #include "sim_history.h"
+#include "sim_sets.h"
 #include "rig.h"
 #include "store_inside.h"
 
@@ -21,6 +22,11 @@ bool sim_has_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t
     return sim_mix(job->number + 1, source_of(job, rank), step, param) % 16 >= job->absent_of_16;
 }
 
+bool sim_rank_closes(const sim_job *job, uint32_t rank, uint64_t step)
+{
+    return sim_mix(job->number + 9, rank, step, 5) % 3 == 0;
+}
+
 bool sim_gradient_is_infinite(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param)
 {
     return sim_mix(job->number + 101, source_of(job, rank), step, param) % 64 < job->infinite_of_64 &&
@@ -37,6 +43,7 @@ void sim_range(const sim_job *job, const sim_param *param, uint32_t rank, int64_
 
 float sim_gradient_at(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param, int64_t i)
 {
+    if (job->open.masks) return (float)(1u << rank);
     return (float)(int)(sim_mix(job->number, source_of(job, rank) << 16 | param, step, (uint64_t)i) % 9) - 4;
 }
 
@@ -162,9 +169,9 @@ static void keep(sim_history *h, uint32_t p, const pd_published *published)
     sim_published *pub = &h->params[p];
     const sim_param *param = &h->job->params[p];
 
-    if (published->version > h->job->steps)
+    if (published->version > sim_last_step(h->job))
         sim_fail("exactly once", "%s %s has version %llu after %llu steps", h->job->name, param->name,
-                 (unsigned long long)published->version, (unsigned long long)h->job->steps);
+                 (unsigned long long)published->version, (unsigned long long)sim_last_step(h->job));
     if (pub->begun && published->version <= pub->version)
         sim_fail("consistency", "%s %s goes from version %llu to %llu", h->job->name, param->name,
                  (unsigned long long)pub->version, (unsigned long long)published->version);
@@ -257,6 +264,7 @@ static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *close
     }
     sim_note(s, h->job->name, p, closed->outcome == 0 ? "has initial weights" : "closes step", closed->step,
              closed->outcome);
+    if (h->job->open.on && closed->outcome != 0) sim_sets_closed(h, p, closed);
     if (closed->published != NULL) keep(h, p, closed->published);
     if (closed->outcome == 0) {
         if (pub->begun)
@@ -265,9 +273,10 @@ static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *close
         pub->begun = true;
         return;
     }
-    if (closed->step != pub->step + 1 || closed->step > h->job->steps)
+    if (closed->step != pub->step + 1 || closed->step > sim_last_step(h->job))
         sim_fail("exactly once", "%s %s closes step %llu after step %llu of %llu", h->job->name, param->name,
-                 (unsigned long long)closed->step, (unsigned long long)pub->step, (unsigned long long)h->job->steps);
+                 (unsigned long long)closed->step, (unsigned long long)pub->step,
+                 (unsigned long long)sim_last_step(h->job));
     if (closed->step <= pub->most && !pub->open[closed->step] && closed->outcome != pub->outcome[closed->step])
         sim_fail("durability", "%s %s: step %llu has outcome %d, and had %d before the server went back", h->job->name,
                  param->name, (unsigned long long)closed->step, (int)closed->outcome, (int)pub->outcome[closed->step]);
@@ -449,6 +458,31 @@ static bool is_mixed(const sim_history *h, uint32_t param, uint64_t version, con
     return true;
 }
 
+/* Returns whether elements [first, first + n) of a parameter are those of one of its versions. */
+static bool is_some_version(const sim_history *h, uint32_t param, const float *weights, int64_t first, int64_t n)
+{
+    for (int v = 0; v < VERSIONS; v++) {
+        const float *was = h->params[param].weights[v];
+        if (was != NULL && memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return true;
+    }
+    return false;
+}
+
+/* Returns whether a worker may have got these weights in a job whose steps go on without it: its chunks came in several
+ * answers, and each is of some version. */
+static bool is_overtaken(const sim *s, const sim_history *h, uint32_t param, const float *weights, int64_t first,
+                         int64_t n)
+{
+    int64_t chunk = (int64_t)s->plan->chunk;
+
+    for (int64_t at = 0, end; at < n; at = end) {
+        end = (first + at) / chunk * chunk + chunk - first;
+        if (end > n) end = n;
+        if (!is_some_version(h, param, weights + at, first + at, end - at)) return false;
+    }
+    return h->job->open.on;
+}
+
 void sim_judge_weights(sim *s, const sim_job *job, uint32_t param, uint64_t version, const float *weights,
                        int64_t first, int64_t n)
 {
@@ -457,6 +491,7 @@ void sim_judge_weights(sim *s, const sim_job *job, uint32_t param, uint64_t vers
     for (const sim_history *h = s->histories; h != NULL; h = h->next) {
         const float *was = is_of(h, job) && version < VERSIONS ? h->params[param].weights[version] : NULL;
         if (is_of(h, job) && is_mixed(h, param, version, weights, first, n)) return;
+        if (is_of(h, job) && job->open.on && is_overtaken(s, h, param, weights, first, n)) return;
         if (was == NULL) continue;
         known = true;
         if (memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return;
@@ -538,8 +573,9 @@ uint64_t sim_judge_compare(const sim_plan *plan, const sim_digest *a, const sim_
 
     if (!a->usable || !b->usable) return 0; /* a root that fails for lack of memory changes the weights */
     for (uint32_t j = 0; j < plan->n_jobs; j++) {
-        /* The steps of a job with root_delay = ready depend on timing, which shared memory changes. */
-        if (plan->jobs[j].ready || !begin_alike(a, b, &plan->jobs[j])) continue;
+        /* The steps of a job with root_delay = ready, or with open sets, depend on timing, which shared memory changes.
+         */
+        if (plan->jobs[j].ready || plan->jobs[j].open.on || !begin_alike(a, b, &plan->jobs[j])) continue;
         for (uint32_t p = 0; p < plan->jobs[j].n_params; p++)
             for (int v = 1; v < VERSIONS; v++) {
                 uint64_t with = a->version[j][p][v], without = b->version[j][p][v];

@@ -57,6 +57,8 @@ uint64_t sim_judge_compare(const sim_plan *plan, const sim_digest *a, const sim_
 
 /* Returns whether this rank has a gradient of the parameter in this step. */
 bool sim_has_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param);
+/* Returns whether the rank ends the step with close_step: it then pushes only what it has a gradient of. */
+bool sim_rank_closes(const sim_job *job, uint32_t rank, uint64_t step);
 /* Writes a gradient of small integers. Unless `finite` is true, one element is infinite if sim_gradient_is_infinite. */
 void sim_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param, bool finite, float *out);
 /* Returns the number of the change that the workers make by hand to their weights after a step; 0: they make none. */

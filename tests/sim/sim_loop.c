@@ -22,6 +22,8 @@ enum { FIGURE_BYTES = 40 * 1024 };
 /* Payloads in shared memory take no quota, so all of them may wait for the last rank at once. This is the limit of what
  * the server keeps of each beside it: the request and its pieces. */
 enum { SHARED_BYTES = 640 };
+/* For each chunk and rank of a job with open sets: all its sums are in one batch (pd_sums). */
+enum { SUM_BYTES = 64 };
 
 static uint64_t now_ms(void *arg)
 {
@@ -288,6 +290,10 @@ bool sim_loop_rests(const sim_server *server, uint64_t *bytes)
     const pd_daemon *daemon = server->daemon;
 
     *bytes = LOOP_BYTES + pd_pool_kept(daemon->ingest.pool);
+    for (uint32_t j = 0; j < server->s->plan->n_jobs; j++)
+        if (server->s->plan->jobs[j].open.on)
+            *bytes +=
+                SUM_BYTES * chunks_of(server->s->plan, &server->s->plan->jobs[j]) * server->s->plan->jobs[j].world;
     for (uint32_t j = 0; j < server->s->plan->n_jobs; j++)
         *bytes += server->s->plan->jobs[j].n_params * (uint64_t)PARAM_BYTES +
                   (server->s->plan->shares ? SHARED_BYTES * chunks_of(server->s->plan, &server->s->plan->jobs[j]) : 0);

@@ -38,6 +38,16 @@ void sim_plan_add_option(sim_job *job, const char *text)
     if (job->n_options < SIM_OPTIONS) snprintf(job->options[job->n_options++], sizeof job->options[0], "%s", text);
 }
 
+void sim_plan_forget_option(sim_job *job, const char *name)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t o = 0; o < job->n_options; o++)
+        if (strncmp(job->options[o], name, strlen(name)) != 0 && kept++ != o)
+            memcpy(job->options[kept - 1], job->options[o], sizeof job->options[o]);
+    job->n_options = kept;
+}
+
 static void draw_shape(sim_param *param, uint64_t chunk, uint64_t *r)
 {
     static const struct {
@@ -180,10 +190,10 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
 }
 
 static const char *const fault_names[] = {
-    "break",  "hole",   "crash",     "gone",       "leave",      "drop",    "import",
-    "set",    "flood",  "deaf",      "half_hello", "noise",      "id_zero", "leaver",
-    "puller", "unlike", "no_memory", "stall_step", "stall_loop", "restart", "export",
-    "sharer", "kill",   "disk_full", "disk_fail",  "trespass",   "scrape",  "stranger",
+    "break",     "hole",       "crash",      "gone",     "leave",   "drop",   "import", "set",
+    "flood",     "deaf",       "half_hello", "noise",    "id_zero", "leaver", "puller", "unlike",
+    "no_memory", "stall_step", "stall_loop", "restart",  "export",  "sharer", "kill",   "disk_full",
+    "disk_fail", "trespass",   "scrape",     "stranger", "stop",
 };
 _Static_assert(sizeof fault_names / sizeof fault_names[0] == SIM_FAULT_KINDS, "every fault has a name");
 
@@ -377,6 +387,11 @@ uint32_t sim_most_world(const sim_job *job)
     return most;
 }
 
+uint64_t sim_last_step(const sim_job *job)
+{
+    return job->steps + (job->open.on ? sim_most_world(job) : 0);
+}
+
 /* Returns roughly how many roots all jobs compute in all their steps. */
 static uint64_t count_roots(const sim_plan *plan)
 {
@@ -423,6 +438,7 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed)
     if (plan->crowded) plan->latency_ns = 10 * SIM_MS;
     plan->window = plan->latency_ns < SIM_MS * 10 && sim_once_in(&r, 2) ? 200 + sim_below(&r, 2000) : 65536;
     plan->drains = sim_once_in(&r, 12);
+    sim_plan_draw_open(plan);
 }
 
 void sim_plan_print(const sim_plan *plan)

@@ -17,10 +17,10 @@ enum {
     SIM_WORLD = 8,
     SIM_PARAMS = 40,
     SIM_FAULTS = 24,
-    SIM_OPTIONS = 12,
+    SIM_OPTIONS = 20,
     SIM_STEPS = 6,        /* most steps of a job in an ordinary plan */
     SIM_SCRAPE_FLOOD = 3, /* rank of the peer of the HTTP listener that floods it */
-    SIM_MOST_STEPS = 16,  /* most steps of a job in a plan with crashes */
+    SIM_MOST_STEPS = 16,  /* most steps of a job in a plan with crashes, and of a job with open sets */
     SIM_CHANGES = 2,      /* how often the number of a job's workers may change */
     SIM_ELEMENTS = 4096
 };
@@ -31,6 +31,17 @@ typedef struct sim_param {
     int64_t n; /* elements */
     bool ranged, model_state;
 } sim_param;
+
+/* How the sets of ranks of a job's steps are open (server/store/step/fragment.h). */
+typedef struct sim_open {
+    bool on;                      /* false: every rank counts in every step */
+    uint32_t quorum;              /* number of ranks that a step waits for */
+    uint64_t staleness, grace_ns; /* staleness UINT64_MAX: any age counts */
+    bool waits;                   /* on_stale = wait */
+    bool masks;       /* each element of a gradient of rank r is 2^r, so the change of weights shows who counted */
+    uint64_t work_ns; /* longest time for which a rank computes before it pushes */
+    uint32_t slow;    /* rank that takes ten times as long; `world` of the job: none does */
+} sim_open;
 
 typedef struct sim_job {
     char name[16];
@@ -58,6 +69,7 @@ typedef struct sim_job {
      * again. All ranks of a job whose resizes contribute the same, so that the number of ranks does not change
      * the weights. */
     uint32_t later[SIM_CHANGES];
+    sim_open open;
 } sim_job;
 
 typedef enum sim_fault_kind {
@@ -95,6 +107,7 @@ typedef enum sim_fault_kind {
     SIM_SCRAPE,
     /* a process of another run wants a rank of a job; it only joins, and says that it begins anew if `amount` is odd */
     SIM_STRANGER,
+    SIM_STOP, /* a worker's process is stopped for `amount` ns, and then goes on: only in jobs with open sets */
     SIM_FAULT_KINDS
 } sim_fault_kind;
 
@@ -147,6 +160,14 @@ void sim_plan_draw_options(sim_job *job, uint64_t *r);
 void sim_plan_draw_replaces(const sim_plan *plan, sim_job *job);
 void sim_plan_draw_limits(sim_plan *plan, uint64_t *r);
 void sim_plan_add_option(sim_job *job, const char *text);
+/* Takes away the options that begin with `name`. */
+void sim_plan_forget_option(sim_job *job, const char *name);
+/* Lets jobs of one plan of three have open sets, with workers that are slow or stop: sim_plan_open.c. The draws have a
+ * random state of their own, so that all other plans stay as they are. */
+void sim_plan_draw_open(sim_plan *plan);
+/* Returns the last step that the job may take. One with open sets may take further steps with contributions that were
+ * too late for its last ones. */
+uint64_t sim_last_step(const sim_job *job);
 /* Draws the amount of a fault that begins `room_ns` before the world is calm. */
 uint64_t sim_plan_draw_amount(sim_fault_kind kind, uint64_t room_ns, uint64_t *r);
 /* Returns who the worker at a rank is, as its connections prove it; NULL: "anyone". In a third of the plans all workers

@@ -54,24 +54,14 @@ static void draw_ready(const sim_plan *plan, sim_job *job)
              "start_preconditioning_step=1");
 }
 
-static void forget_option(sim_job *job, const char *name)
-{
-    uint32_t kept = 0;
-
-    for (uint32_t o = 0; o < job->n_options; o++)
-        if (strncmp(job->options[o], name, strlen(name)) != 0 && kept++ != o)
-            memcpy(job->options[kept - 1], job->options[o], sizeof job->options[o]);
-    job->n_options = kept;
-}
-
 /* Gives the job options with which equal contributions of all ranks have the same aggregate in each world. */
 static void equalize(sim_job *job, uint64_t *r)
 {
     bool median = sim_once_in(r, 3);
 
-    forget_option(job, "aggregate=");
-    forget_option(job, "adasum_fold=");
-    forget_option(job, "initial_weights=");
+    sim_plan_forget_option(job, "aggregate=");
+    sim_plan_forget_option(job, "adasum_fold=");
+    sim_plan_forget_option(job, "initial_weights=");
     sim_plan_add_option(job, median ? "aggregate=median" : "aggregate=mean");
     job->how = median ? PD_MEDIAN : PD_MEAN;
     job->weighted = job->mean_init = false;

@@ -4,6 +4,7 @@
 
 #include "sim_disk_writer.h"
 #include "sim_judge.h"
+#include "sim_sets.h"
 #include "scraper.h"
 #include "optimizer.h"
 #include "rig.h"
@@ -173,6 +174,7 @@ static void step_turn(sim *s, void *who, uint64_t what)
     if (!later) pd_turn_add(&server->turn, pd_mailbox_take(server->requests));
     more = pd_turn_run(&server->turn);
     sim_enter(before);
+    sim_sets_look(server);
     if (more || later) wake_step(server);
     set_timer(server);
 }
@@ -210,6 +212,7 @@ static void describe_job(const pd_job *job)
         printf("    rank %u: state %d, declared %d, reserve %llu, held %llu, step %llu\n", r, (int)job->ranks[r].state,
                job->steps.quotas[r].declared, (unsigned long long)job->steps.quotas[r].reserve,
                (unsigned long long)job->steps.quotas[r].held, (unsigned long long)job->ranks[r].saved.step);
+    if (job->steps.sets.open && job->steps.fragments != NULL) sim_sets_describe(job);
     for (uint32_t p = 0; p < job->steps.n_params; p++)
         printf("    %s: step %llu, stage %d, misses %s\n", job->steps.params[p].name,
                (unsigned long long)job->steps.params[p].saved.step, (int)job->steps.params[p].stage,

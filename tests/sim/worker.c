@@ -149,7 +149,7 @@ static void on_transport(void *arg, unsigned events)
     sim_worker *w = arg;
     sim_side before = sim_enter(SIM_WORKER);
 
-    if (w->phase != ENDED) {
+    if (w->phase != ENDED && w->s->now_ns >= w->asleep_ns) {
         while (pd_pump_ready(&w->pump, events, w->s->now_ns)) events = PD_ON_READ;
         carry(w);
     }
@@ -227,9 +227,28 @@ static void on_clock(sim *s, void *who, uint64_t what)
     sim_worker *w = who;
     sim_side before = sim_enter(SIM_WORKER);
 
-    (void)s, (void)what;
-    if (w->phase != ENDED) carry(w);
+    (void)what;
+    if (w->phase != ENDED && s->now_ns >= w->asleep_ns) carry(w);
     sim_enter(before);
+}
+
+/* Lets a process go on that was stopped: it reads what has come meanwhile. */
+static void wake_up(sim *s, void *who, uint64_t what)
+{
+    sim_worker *w = who;
+
+    (void)what;
+    if (w->phase == ENDED || s->now_ns < w->asleep_ns) return;
+    sim_worker_trace(w, "goes on", 0, 0);
+    if (w->pump.transport != NULL) sim_end_poll(w->pump.transport);
+    on_clock(s, w, 0);
+}
+
+void sim_worker_stop(sim_worker *w, uint64_t ns)
+{
+    sim_worker_trace(w, "is stopped", 0, 0);
+    w->asleep_ns = w->s->now_ns + ns;
+    sim_after(w->s, ns, wake_up, w, 0);
 }
 
 static void make_buffers(sim_worker *w)
@@ -380,7 +399,8 @@ static uint64_t patience_ns(const sim_worker *w)
     uint64_t roots = 0;
 
     for (uint32_t p = 0; p < w->job->n_params && !w->job->plain; p++) roots += 2 + (uint64_t)w->job->params[p].n / 2;
-    return 10 * SIM_S + (has_holes(w->s->plan) ? 10 * SIM_S : 0) + roots * w->s->plan->n_jobs * w->s->plan->root_ns;
+    return 10 * SIM_S + (has_holes(w->s->plan) ? 10 * SIM_S : 0) + roots * w->s->plan->n_jobs * w->s->plan->root_ns +
+           w->job->open.grace_ns + 10 * w->job->open.work_ns;
 }
 
 void sim_workers_describe(const sim *s)

@@ -14,6 +14,8 @@ sim_worker *sim_worker_at(sim *s, uint32_t job, uint32_t rank);
 void sim_worker_kill(sim_worker *w);
 /* Lets the process leave the job in the middle of its work, and end. */
 void sim_worker_leave(sim_worker *w);
+/* Stops the process for a while: it reads and sends nothing, and then goes on. */
+void sim_worker_stop(sim_worker *w, uint64_t ns);
 sim_link *sim_worker_link(sim_worker *w); /* returns the link of the process's connection; NULL: it is not connected */
 /* Notes that an operator drops the job. Its processes may then end with an error, and other processes begin the job
  * anew. */

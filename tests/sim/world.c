@@ -110,6 +110,13 @@ static void hurt_process(sim *s, const sim_fault *fault)
     if (fault->kind != SIM_GONE) come_back(s, fault);
 }
 
+static void stop_process(sim *s, const sim_fault *fault)
+{
+    sim_worker *w = sim_worker_at(s, fault->job, fault->rank);
+
+    if (w != NULL) sim_worker_stop(w, fault->amount);
+}
+
 static void memory_is_back(sim *s, void *who, uint64_t what)
 {
     (void)s, (void)who, (void)what;
@@ -156,6 +163,7 @@ static void begin_fault(sim *s, void *who, uint64_t what)
     case SIM_CRASH:
     case SIM_GONE:
     case SIM_LEAVE: hurt_process(s, fault); break;
+    case SIM_STOP: stop_process(s, fault); break;
     case SIM_NO_MEMORY:
     case SIM_STALL_STEP:
     case SIM_STALL_LOOP:

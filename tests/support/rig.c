@@ -206,6 +206,7 @@ static void on_recalled(rig *r, const pd_effect *effect)
 
 static void absorb(rig *r, pd_effect *effect)
 {
+    if (r->watch != NULL) r->watch(r->watcher, effect);
     switch (effect->kind) {
     case PD_EFF_HELLO:
         on_answer(r, effect);
@@ -213,6 +214,8 @@ static void absorb(rig *r, pd_effect *effect)
         r->seed = effect->u.hello.seed;
         r->creator = effect->u.hello.creator;
         r->created = effect->u.hello.created;
+        r->welcome_step = effect->u.hello.step;
+        r->welcome_course = effect->u.hello.course;
         break;
     case PD_EFF_DECLARED:
         on_answer(r, effect);
@@ -368,6 +371,7 @@ int rig_hello(rig *r, const char *job, uint32_t rank, uint32_t world, uint64_t n
     request->u.hello.window = r->window;
     request->u.hello.barriers = r->barriers;
     request->u.hello.steps = r->seen;
+    request->u.hello.course = r->course;
     request->u.hello.options = read_options(options, &request->u.hello.n_options);
     add_rules(request, rules);
     return rig_apply(r, request);

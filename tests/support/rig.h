@@ -43,7 +43,7 @@ typedef struct rig {
     pd_effect_kind answer; /* PD_EFF_HELLO, PD_EFF_OK, ... */
     uint64_t answered;     /* number of answers so far */
     pd_error error;        /* error of the last answer; code PD_OK: no error */
-    pd_filed filed; /* what was said of the last push, in a job that says it */
+    pd_filed filed;        /* what was said of the last push, in a job that says it */
     pd_rank_leases leases; /* what the store has leased last */
     uint32_t job;          /* number of the job, from the last welcome */
     bool created, must_init;
@@ -97,7 +97,13 @@ typedef struct rig {
     uint32_t window;   /* for the next Hellos */
     uint64_t barriers; /* for the next Hellos */
     uint64_t seen;     /* for the next Hellos: steps that the processes have seen closed */
-    bool lazy_tasks;   /* true: tasks stay in `tasks` until rig_finish_task; false: each is run and returned at once */
+    uint64_t course;   /* for the next Hellos: the course of these steps */
+    /* what the last welcome said: the lowest step of the job, and its course */
+    uint64_t welcome_step, welcome_course;
+    /* called with each effect before the rig takes it; NULL: nobody watches */
+    void (*watch)(void *watcher, const pd_effect *effect);
+    void *watcher;
+    bool lazy_tasks; /* true: tasks stay in `tasks` until rig_finish_task; false: each is run and returned at once */
 } rig;
 
 /* Returns a configuration with enough memory for everything, chunks of 64 elements, and batches of 50 ms. */

@@ -1,5 +1,5 @@
-/* Tests the memory of contributions in jobs whose sets are not known before they are fixed: a rank that waits for ingest
- * memory is relieved of all that the job keeps of it, and bits do not depend on that. */
+/* Tests the memory of contributions in jobs whose sets are not known before they are fixed: a rank that waits for
+ * ingest memory is relieved of all that the job keeps of it, and bits do not depend on that. */
 #include "test.h"
 #include "rig.h"
 #include "store_inside.h"

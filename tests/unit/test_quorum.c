@@ -212,3 +212,48 @@ TEST(every_contribution_is_a_step_in_async_rounds)
     check_moved(&r, before, 1 + 2 + 1 + 3);
     rig_free(&r);
 }
+
+/* Returns what is said of a job of three workers with these options; "": nothing. */
+static const char *said_of(rig *r, const char *options)
+{
+    rig_hello(r, "job", 0, WORLD, CONN, CONN, options, "* sgd lr=1");
+    return r->error.text;
+}
+
+static void check_refused(const char *options, const char *words)
+{
+    rig r;
+
+    rig_make(&r);
+    if (strstr(said_of(&r, options), words) == NULL) fail_msg("%s: \"%s\"", options, r.error.text);
+    rig_free(&r);
+}
+
+static void check_taken(const char *options)
+{
+    rig r;
+
+    rig_make(&r);
+    assert_string_equal(said_of(&r, options), "");
+    rig_free(&r);
+}
+
+TEST(aggregates_that_ignore_weights_are_not_damped)
+{
+    check_refused("quorum=1 damping=root aggregate=median", "which aggregate = median ignores");
+    check_refused("rounds=async damping=inverse aggregate=adasum_vdot", "which aggregate = adasum_vdot ignores");
+    check_taken("rounds=async aggregate=median");
+}
+
+TEST(a_trimmed_mean_needs_a_quorum_that_it_does_not_drop)
+{
+    check_refused("quorum=2 aggregate=trimmed_mean trim=1", "drops all of 2 contributions, and quorum and min_workers");
+    check_refused("on_lost_worker=shrink aggregate=trimmed_mean trim=1", "drops all of 1 contributions");
+    check_taken("on_lost_worker=shrink min_workers=3 aggregate=trimmed_mean trim=1");
+}
+
+TEST(an_adasum_of_a_varying_number_of_ranks_needs_adasum_fold)
+{
+    check_refused("quorum=2 aggregate=adasum", "here 2 to 3 may count in a step: set adasum_fold = yes");
+    check_taken("quorum=2 aggregate=adasum adasum_fold=yes");
+}

@@ -86,7 +86,9 @@ const pd_job_key pd_job_keys[] = {
                               PD_JOB_CHOICE, "refuse|wait", 0, 0, NULL },
     [PD_JOB_KEY_DAMPING] = { "damping", "default",
                              "what the weight of a contribution from a steps ago is multiplied by: none, 1; inverse, "
-                             "1 / (1 + a); root, 1 / sqrt(1 + a). The default is none; with rounds = async it is root",
+                             "1 / (1 + a); root, 1 / sqrt(1 + a). Only for aggregate = mean and weighted_mean. The "
+                             "default "
+                             "is none; with rounds = async and one of these aggregates it is root",
                              PD_JOB_CHOICE, "default|none|inverse|root", 0, 0, NULL },
     [PD_JOB_KEY_WEIGHT_CAP] = { "weight_cap", "off", "pushes with a greater weight are refused (off: none is)",
                                 PD_JOB_LIMIT, NULL, 0, 0, NULL },

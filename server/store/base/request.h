@@ -175,6 +175,7 @@ typedef struct pd_request {
             uint32_t window;   /* number of its last steps whose pushes the worker can send again; 0: none */
             uint64_t barriers; /* number of barriers that this process has passed */
             uint64_t steps;    /* number of steps that this process has seen closed for all its parameters */
+            uint64_t course;   /* the course of these steps (pd_job_saved.course), as far as the worker knows it */
             bool rejoins;      /* the worker rejoins a job that must exist, and accepts that job's start_step */
             uint64_t creator; /* if `rejoins`: pd_job_saved.creator of the job that is meant; 0: any job of this name */
             char *run;        /* id of the run that the worker belongs to; NULL: not known */

@@ -21,6 +21,12 @@ static uint64_t choice_of(const pd_job_values *values, enum pd_job_key_index key
     return values->at[key] == 0 ? preset : values->at[key] - 1;
 }
 
+/* Returns whether the aggregate of the job does not depend on the weights of contributions. */
+static bool ignores_weights(const pd_job_values *values)
+{
+    return pd_is_collected((pd_aggregation)values->at[PD_JOB_KEY_AGGREGATE]);
+}
+
 static void fill_rounds(pd_set_rule *rule, const pd_job_values *values)
 {
     bool async = values->at[PD_JOB_KEY_ROUNDS] == ROUNDS_ASYNC;
@@ -31,7 +37,8 @@ static void fill_rounds(pd_set_rule *rule, const pd_job_values *values)
     rule->grace_ns = values->at[PD_JOB_KEY_GRACE];
     rule->staleness = staleness == SECOND_WORD ? UINT64_MAX : staleness;
     rule->waits = values->at[PD_JOB_KEY_ON_STALE] == 1;
-    rule->damping = (pd_damping)choice_of(values, PD_JOB_KEY_DAMPING, async ? PD_DAMPING_ROOT : PD_DAMPING_NONE);
+    rule->damping = (pd_damping)choice_of(values, PD_JOB_KEY_DAMPING,
+                                          async && !ignores_weights(values) ? PD_DAMPING_ROOT : PD_DAMPING_NONE);
     rule->weight_cap = pd_job_values_limit(values, PD_JOB_KEY_WEIGHT_CAP);
 }
 
@@ -68,6 +75,13 @@ static int check_values(const pd_set_rule *rule, const pd_job_values *values, pd
                        "rounds = quorum needs quorum: how many workers a step waits for, such as quorum = 3");
     if (rule->waits && rule->staleness == UINT64_MAX)
         return pd_fail(err, PD_INVALID_ARGUMENT, "on_stale = wait needs staleness: the largest age, such as 4");
+    if (rule->damping != PD_DAMPING_NONE && ignores_weights(values)) {
+        char how[32];
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "damping changes weights, which aggregate = %s ignores: use mean or weighted_mean, or damping = "
+                       "none",
+                       pd_job_values_text(values, PD_JOB_KEY_AGGREGATE, how, sizeof how));
+    }
     if (!rule->open) return PD_OK;
     if (values->at[PD_JOB_KEY_AGGREGATE] == PD_SUM && (rule->quorum != UINT32_MAX || rule->staleness > 0))
         return pd_fail(err, PD_INVALID_ARGUMENT,

@@ -8,6 +8,7 @@
 #include "wal_records.h"
 #include "consistent_cut.h"
 #include "export.h"
+#include "fragment_ranks.h"
 #include "global_clip.h"
 #include "header_image.h"
 #include "import.h"
@@ -137,11 +138,11 @@ static void give_up(pd_job *job, const pd_error *err, uint64_t now_ns)
     pd_checkpoint_failed(job, step, err);
 }
 
-/* Returns whether all parameters can be copied at the steps that they have: no step is under way, and no gradients are
- * being clipped together. */
+/* Returns whether all parameters can be copied at the steps that they have: no step is under way, no gradients are
+ * being clipped together, and no set of ranks is fixed for the next one. */
 static bool is_at_rest(const pd_job *job)
 {
-    if (pd_global_clip_runs(&job->steps)) return false;
+    if (pd_global_clip_runs(&job->steps) || pd_fragments_have_set(&job->steps)) return false;
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         const pd_param *param = &job->steps.params[i];
         if (param->stage >= PD_READY || !pd_optim_may_be_written(param->optim)) return false;
@@ -176,6 +177,7 @@ static int write_header(pd_job *job, pd_error *err)
     pd_archive archive;
 
     making->headed = job->steps.cut->fixed = true;
+    pd_fragments_wake(&job->steps);
     job->checkpointing.cut.changes = job->checkpointing.changes;
     if (pd_wal_put_overrides(&job->steps, err) != PD_OK) return err->code;
     pd_archive_begin_write(&archive);

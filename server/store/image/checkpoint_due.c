@@ -10,6 +10,7 @@
 #include "wal_records.h"
 #include "consistent_cut.h"
 #include "export.h"
+#include "fragment_ranks.h"
 #include "import.h"
 #include "mutant.h"
 #include "ranks.h"
@@ -35,6 +36,12 @@ static bool has_entries(const pd_job *job)
     return job->steps.wal != NULL && job->steps.wal->inputs.under_way > 0 && !job->checkpointing.steps.waits;
 }
 
+/* Returns whether reports of steps wait for a record of decisions that the disk has. */
+static bool has_decisions(const pd_job *job)
+{
+    return job->steps.withheld.handed > 0 && job->steps.withheld.effects.first != NULL;
+}
+
 static void note(pd_disk_watch *watch, bool busy, uint64_t results, uint64_t now_ns, uint64_t limit_ns)
 {
     if (!busy)
@@ -52,6 +59,8 @@ static void watch_disk(pd_job *job, uint64_t now_ns)
     note(&checkpointing->watch, checkpointing->writing, checkpointing->results, now_ns, checkpoint_limit(job));
     note(&checkpointing->steps.watch, has_entries(job), checkpointing->steps.results, now_ns,
          job->steps.values.at[PD_JOB_KEY_DISK_TIMEOUT]);
+    note(&checkpointing->decisions.watch, has_decisions(job), checkpointing->decisions.results, now_ns,
+         job->steps.values.at[PD_JOB_KEY_DISK_TIMEOUT]);
 }
 
 /* Returns the time (ns) at which tick_watch must be called next; UINT64_MAX: the disk is writing nothing for the
@@ -63,6 +72,8 @@ static uint64_t next_watch(const pd_job *job)
 
     if (checkpointing->steps.watch.runs && has_entries(job) && checkpointing->steps.watch.next_ns < at)
         at = checkpointing->steps.watch.next_ns;
+    if (checkpointing->decisions.watch.runs && has_decisions(job) && checkpointing->decisions.watch.next_ns < at)
+        at = checkpointing->decisions.watch.next_ns;
     return at;
 }
 
@@ -94,6 +105,7 @@ static void tell_checkpoint(pd_job *job, uint64_t now_ns)
            seconds(&job->checkpointing.watch, now_ns), job->checkpointing.cut.step, job->checkpointing.durable_step);
     /* If WAL records continued to wait for this checkpoint, they would stop the job. */
     if (goes_on(job) && job->checkpointing.steps.waits) pd_wal_leave(job);
+    if (!job->checkpointing.decisions.on) pd_wal_answer_anyway(job);
     pd_pause_begin(job);
 }
 
@@ -110,12 +122,27 @@ static void tell_entries(pd_job *job, uint64_t now_ns)
     if (goes_on(job)) pd_wal_leave(job);
 }
 
+static void tell_decisions(pd_job *job, uint64_t now_ns)
+{
+    uint64_t step = job->steps.withheld.handed;
+
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &step },
+           "the disk has not answered for %.3g s: it has the record of the ranks that count in step %" PRIu64 "; %s "
+           "(on_disk_error)",
+           seconds(&job->checkpointing.decisions.watch, now_ns), step,
+           goes_on(job) ? "workers are answered: if the server is killed before a checkpoint is durable, other ranks "
+                          "may count in this step"
+                        : "workers wait for the disk");
+    pd_wal_answer_anyway(job);
+}
+
 /* Updates the watches. If the disk has not answered in time, logs this and does what on_disk_error says. */
 static void tick_watch(pd_job *job, uint64_t now_ns)
 {
     watch_disk(job, now_ns);
     if (is_late(&job->checkpointing.watch, now_ns)) tell_checkpoint(job, now_ns);
     if (is_late(&job->checkpointing.steps.watch, now_ns)) tell_entries(job, now_ns);
+    if (is_late(&job->checkpointing.decisions.watch, now_ns)) tell_decisions(job, now_ns);
 }
 
 /* Returns whether all parameters have weights. Without them the job has no state for a checkpoint. */
@@ -216,8 +243,10 @@ static void begin_due(pd_job *job, uint64_t now_ns)
     checkpointing->soon = UINT64_MAX;
     pd_retry_tried(job, now_ns);
     pd_outrun_look(job, now_ns);
-    pd_checkpoint_begin(job, last || asked ? pd_cut_least_step(&job->steps) : job->steps.progress.furthest, last,
-                        now_ns);
+    pd_checkpoint_begin(job,
+                        last || asked || pd_fragments_have_set(&job->steps) ? pd_cut_least_step(&job->steps)
+                                                                            : job->steps.progress.furthest,
+                        last, now_ns);
     pd_checkpoint_policy_plan(job);
 }
 
@@ -355,7 +384,7 @@ static void settle(pd_job *job, pd_checkpoint_image *image, pd_request *request,
     pd_pause_end(job);
     effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
     effect->u.durable_step = job->checkpointing.durable_step;
-    pd_effects_add(job->steps.outbox, effect);
+    pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
     pd_checkpoint_answer_all(job, job->checkpointing.durable_step, NULL, image->bytes, image->ns);
 }
 

@@ -5,7 +5,7 @@
 #include "checkpoint_policy.h"
 #include "consistent_cut.h"
 #include "declared_job.h"
-#include "fragment.h"
+#include "fragment_ranks.h"
 #include "global_clip.h"
 #include "job.h"
 #include "mutant.h"
@@ -14,6 +14,7 @@
 #include "step_group.h"
 #include "wal.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,6 +72,11 @@ static const pd_table identity_table = { "identity", sizeof(pd_rank), identity_f
 
 static const pd_field run_fields[] = { PD_FIELD_IN(pd_job, run, 0, PD_RUN_MAX), { 0 } };
 static const pd_table run_table = { "run", sizeof(pd_job), run_fields };
+
+static const pd_field set_fields[] = { PD_FIELD(pd_fragment_rank_saved, last),
+                                       PD_FIELD(pd_fragment_rank_saved, counted),
+                                       { 0 } };
+static const pd_table set_table = { "counted push", sizeof(pd_fragment_rank_saved), set_fields };
 
 static const pd_field left_fields[] = { PD_FIELD(pd_rank, saved.left), { 0 } };
 static const pd_table left_table = { "left", sizeof(pd_rank), left_fields };
@@ -340,11 +346,17 @@ static bool knows_run(const pd_job *job, uint32_t ranks)
     return knows;
 }
 
+/* Returns whether an image with so many ranks says which pushes have counted: in jobs whose sets of ranks are open. */
+static bool has_sets(const pd_job *job, uint32_t ranks)
+{
+    return job->steps.sets.open && ranks > 0;
+}
+
 /* Writes or reads the run of the job, and which of its first `ranks` ranks have left. Images of version 0.1.0 lack this
  * section: then the run is unknown, and ranks count as lost. */
 static void visit_run(pd_archive *archive, pd_job *job, uint32_t ranks)
 {
-    bool has = knows_run(job, ranks) || has_replaced(job);
+    bool has = knows_run(job, ranks) || has_replaced(job) || has_sets(job, ranks);
 
     if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has) return;
     pd_archive_enter(archive, "run");
@@ -358,7 +370,7 @@ static void visit_run(pd_archive *archive, pd_job *job, uint32_t ranks)
  * take its ranks. */
 static void visit_identities(pd_archive *archive, pd_job *job, uint32_t ranks)
 {
-    bool has = knows_identities(job, ranks) || knows_run(job, ranks) || has_replaced(job);
+    bool has = knows_identities(job, ranks) || knows_run(job, ranks) || has_replaced(job) || has_sets(job, ranks);
 
     if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has) return;
     pd_archive_enter(archive, "identities");
@@ -368,15 +380,29 @@ static void visit_identities(pd_archive *archive, pd_job *job, uint32_t ranks)
 }
 
 /* Writes or reads for each parameter the number of the replacement (job/replacement.h) that its weights come from; 0:
- * its weights were not replaced since its last step. Images lack this section if no weights were replaced since the
- * last step. */
-static void visit_replaced(pd_archive *archive, pd_job *job)
+ * its weights were not replaced since its last step. Images may lack this section if no weights were replaced since
+ * the last step. */
+static void visit_replaced(pd_archive *archive, pd_job *job, uint32_t ranks)
 {
     for (uint32_t i = 0; pd_archive_is_reading(archive) && i < job->steps.n_params; i++)
         job->steps.params[i].change.number = 0;
-    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has_replaced(job)) return;
+    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has_replaced(job) && !has_sets(job, ranks))
+        return;
     pd_archive_enter(archive, "replaced");
     for (uint32_t i = 0; i < job->steps.n_params; i++) pd_archive_value(archive, &job->steps.params[i].change.number);
+    pd_archive_leave(archive);
+}
+
+/* Writes or reads the course of the job, and which push of each of its first `ranks` ranks has counted last. Images lack
+ * this section if the sets of the job are not open. */
+static void visit_sets(pd_archive *archive, pd_job *job, uint32_t ranks)
+{
+    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has_sets(job, ranks)) return;
+    pd_archive_enter(archive, "sets");
+    pd_archive_value(archive, &job->saved.course);
+    for (uint32_t i = 0; i < job->steps.n_fragments; i++)
+        for (uint32_t r = 0; r < ranks; r++)
+            pd_archive_fields(archive, &set_table, &job->steps.fragments[i].ranks[r].saved);
     pd_archive_leave(archive);
 }
 
@@ -394,7 +420,8 @@ static void visit(pd_archive *archive, pd_job *job, uint32_t ranks)
     visit_overrides(archive, job);
     visit_identities(archive, job, ranks);
     visit_run(archive, job, ranks);
-    visit_replaced(archive, job);
+    visit_replaced(archive, job, ranks);
+    visit_sets(archive, job, ranks);
     pd_archive_leave(archive);
 }
 
@@ -502,6 +529,21 @@ static int check_texts(const pd_job *job, pd_error *err)
     return rc;
 }
 
+/* Checks that no push has counted before its step, or in a step that is not closed. */
+static int check_sets(const pd_job *job, pd_error *err)
+{
+    for (uint32_t i = 0; job->steps.sets.open && i < job->steps.n_fragments; i++)
+        for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
+            const pd_fragment_rank_saved *saved = &job->steps.fragments[i].ranks[r].saved;
+            if (saved->last <= saved->counted && saved->counted <= job->steps.fragments[i].fixed) continue;
+            return pd_fail(err, PD_DATA_LOSS,
+                           "job %.100s: the push of rank %u for step %" PRIu64 " has counted in step %" PRIu64
+                           " of %" PRIu64,
+                           job->steps.name, r, saved->last, saved->counted, job->steps.fragments[i].fixed);
+        }
+    return PD_OK;
+}
+
 int pd_header_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
 {
     uint64_t most_step = pd_job_largest_step(job);
@@ -515,6 +557,7 @@ int pd_header_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
         pd_step_group_recount(&job->steps.together.groups[r]);
     }
     pd_fragments_resume(&job->steps);
+    if (check_sets(job, err) != PD_OK) return PD_DATA_LOSS;
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) lose(&job->ranks[r], most_step, now_ns);
     find_left(job);
     job->timers.over_ns = now_ns;

@@ -3,12 +3,14 @@
 #include "image.h"
 
 #include "wal_records.h"
+#include "fragment_ranks.h"
 #include "global_clip.h"
 #include "header_image.h"
 #include "mutant.h"
 #include "worker_states.h"
 #include "param_image.h"
 #include "param_set.h"
+#include "repeats.h"
 #include "save.h"
 
 #include <inttypes.h>
@@ -23,7 +25,8 @@ static bool is_at_rest(const pd_param *param)
 bool pd_image_is_possible(const pd_job *job)
 {
     if (job->steps.n_params == 0 || job->steps.progress.n_begun < job->steps.n_params || job->planning != NULL ||
-        job->import != NULL || job->steps.cut != NULL || job->steps.tasks_out > 0 || pd_global_clip_runs(&job->steps))
+        job->import != NULL || job->steps.cut != NULL || job->steps.tasks_out > 0 || pd_global_clip_runs(&job->steps) ||
+        pd_fragments_have_set(&job->steps))
         return false;
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         if (!is_at_rest(&job->steps.params[i])) return false;
@@ -216,6 +219,7 @@ static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_checkpo
     job->checkpointing.durable_step = image->step;
     job->checkpointing.steps.retry = image->step + 1;
     pd_wal_restored(job, image->step, is_even(job, image->step));
+    pd_repeats_begin(job, now_ns);
     return PD_OK;
 }
 

@@ -97,6 +97,7 @@ static int hand_over_decisions(pd_job *job, pd_error *err)
     effect->u.wal->base = stream->base;
     effect->u.wal->step = ++stream->number;
     stream->under_way++;
+    pd_withheld_handed(&job->steps.withheld);
     pd_wal_drop_made(job->steps.wal);
     pd_effects_add(job->steps.outbox, effect);
     return PD_OK;
@@ -112,8 +113,33 @@ static void stop_decisions(pd_job *job, uint64_t number)
     stream->moved = NULL;
     stream->since = stream->number;
     job->steps.wal->decisions.on = job->steps.wal->decisions.differs = job->steps.wal->decisions.renews = false;
+    pd_withheld_dropped(&job->steps.withheld);
     pd_wal_drop_made(job->steps.wal);
     pd_sets_lost(job, number);
+}
+
+/* Sends the reports that need not wait for the disk any more, and lets parameters that they have stopped continue. */
+static void release_reports(pd_job *job)
+{
+    if (job->steps.withheld.effects.first == NULL) return;
+    pd_withheld_release(&job->steps.withheld, job->steps.outbox);
+    pd_riders_release(&job->steps);
+}
+
+void pd_wal_answer_anyway(pd_job *job)
+{
+    if (!job->steps.withheld.on || job->steps.values.at[PD_JOB_KEY_ON_DISK_ERROR] != PD_DISK_GO_ON) return;
+    pd_withheld_give_up(&job->steps.withheld, job->steps.outbox);
+    pd_riders_release(&job->steps);
+}
+
+/* Does what on_disk_error says about reports that no record makes ready to be sent, since the disk has failed: sends
+ * them, or withholds them until a checkpoint is durable, and begins no step before that. */
+static void settle_reports(pd_job *job)
+{
+    if (!job->steps.withheld.on) return;
+    pd_wal_answer_anyway(job);
+    if (job->steps.withheld.on) pd_pause_begin(job);
 }
 
 /* Makes a checkpoint due, after which decisions are recorded again: at the next step if a command waits for it.
@@ -134,12 +160,13 @@ static void begin_again_later(pd_job *job)
 static void fail_decisions(pd_job *job, uint64_t number, const pd_error *err)
 {
     pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .code = err->code },
-           "decisions not written: %.300s; until the next checkpoint is durable, a restart may take other roots or "
-           "values than these steps took",
+           "decisions not written: %.300s; until the next checkpoint is durable, a restart may take other roots, "
+           "ranks or values than these steps took",
            err->text);
     snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", err->text);
     stop_decisions(job, number);
     begin_again_later(job);
+    if (!job->steps.withheld.logged) settle_reports(job);
 }
 
 /* Ends the stream of decisions because of a change of the state that is not a decision. Decisions before the change are
@@ -152,6 +179,8 @@ static void end_before_change(pd_job *job)
         (void)hand_over_decisions(job, &err);
     stop_decisions(job, job->checkpointing.decisions.number);
     pd_checkpoint_policy_soon(job);
+    /* Reports wait for the checkpoint, and workers take no further step without them. */
+    if (job->steps.sets.open) pd_checkpoint_policy_now(job);
 }
 
 /* Drops the decisions about roots and rounds that were read from records after a restart, because the state of the job
@@ -199,10 +228,13 @@ static void settle_decisions(pd_job *job, const pd_wal_record *record)
 {
     pd_decision_stream *stream = &job->checkpointing.decisions;
 
+    stream->results++;
     if (--stream->under_way == 0) {
         pd_account_give(&job->steps.account, stream->renewed);
         stream->renewed = 0;
     }
+    pd_withheld_returned(&job->steps.withheld, record->error.code == PD_OK);
+    release_reports(job);
     if (record->error.code == PD_OK)
         pd_sets_recorded(job, record->step);
     else if (record->step > stream->since)
@@ -225,6 +257,7 @@ static void copied_decisions(pd_job *job)
     if (stream->on) return;
     stream->headed = true;
     stream->moved = NULL;
+    pd_withheld_dropped(&job->steps.withheld);
     pd_wal_drop_made(job->steps.wal);
     job->steps.wal->decisions.differs = false;
     job->steps.wal->decisions.renews = pd_wal_repeats(&job->steps);
@@ -357,6 +390,7 @@ static void fail_step(pd_job *job, uint64_t step, const pd_error *err)
            err->text);
     snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", err->text);
     stop_steps(job);
+    pd_wal_answer_anyway(job);
     pd_pause_begin(job);
 }
 
@@ -364,6 +398,7 @@ void pd_wal_leave(pd_job *job)
 {
     if (!pd_wal_records_steps(&job->steps)) return;
     stop_steps(job);
+    pd_wal_answer_anyway(job);
     job->checkpointing.steps.left = job->steps.wal->inputs.under_way > 0;
     pd_checkpoint_policy_soon(job);
 }
@@ -463,6 +498,7 @@ static void begin_steps(pd_job *job, uint64_t base)
 void pd_wal_resume(pd_job *job, uint64_t step)
 {
     job->checkpointing.durable_step = job->checkpointing.decisions.copied = step;
+    pd_withheld_durable(&job->steps.withheld, step, false);
     if (job->checkpointing.steps.wanted) pd_wal_begin_steps(&job->steps, job->checkpointing.newest.step, step);
 }
 
@@ -514,9 +550,11 @@ static void note_durable(pd_job *job, uint64_t step, pd_request *request)
         return;
     }
     job->checkpointing.durable_step = step;
+    pd_withheld_durable(&job->steps.withheld, step, false);
+    release_reports(job);
     effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
     effect->u.durable_step = step;
-    pd_effects_add(job->steps.outbox, effect);
+    pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
     pd_checkpoint_answer_workers(job);
 }
 
@@ -559,19 +597,37 @@ void pd_wal_returned(pd_job *job, pd_request *request)
     pd_wal_record_drop(record);
 }
 
+/* Returns whether the disk gets what decides the next steps, or gets it once the present checkpoint is durable. */
+static bool is_recording(const pd_job *job)
+{
+    if (job->steps.wal == NULL) return false;
+    return job->steps.withheld.logged ? pd_wal_records_steps(&job->steps) : job->steps.wal->decisions.on;
+}
+
+/* Begins to withhold reports, if steps or decisions are recorded now. */
+static void begin_reports(pd_job *job)
+{
+    if (job->steps.sets.open && is_recording(job)) pd_withheld_begin(&job->steps.withheld);
+}
+
 void pd_wal_copied(pd_job *job, bool even)
 {
     if (job->steps.wal != NULL) copied_decisions(job);
     if (even) begin_steps(job, job->steps.cut->step);
+    begin_reports(job);
 }
 
 void pd_wal_checkpointed(pd_job *job, uint64_t step, bool good)
 {
+    if (good) pd_withheld_durable(&job->steps.withheld, job->checkpointing.durable_step, true);
     if (good)
         release_waiting(job);
     else
         give_up_waiting(job, step);
     if (job->steps.wal != NULL) checkpointed_decisions(job, good);
+    if (good) begin_reports(job);
+    if (!good && !is_recording(job)) settle_reports(job);
+    release_reports(job);
 }
 
 void pd_wal_restored(pd_job *job, uint64_t step, bool even)
@@ -582,6 +638,8 @@ void pd_wal_restored(pd_job *job, uint64_t step, bool even)
         job->steps.wal->decisions.on = true;
     }
     if (even) begin_steps(job, step);
+    pd_withheld_durable(&job->steps.withheld, step, true);
+    begin_reports(job);
 }
 
 void pd_wal_release(pd_job *job, const pd_error *err)

@@ -49,6 +49,10 @@ void pd_wal_resume(pd_job *job, uint64_t step);
  * after all records under way have returned and another checkpoint is durable. Does nothing if no steps are
  * recorded. */
 void pd_wal_leave(pd_job *job);
+/* Lets the job answer what the disk does not have, because it does not respond, or has failed: from now on until the
+ * next durable checkpoint. Does nothing if on_disk_error is not go_on, or if no report waits for the disk
+ * (withheld.h). */
+void pd_wal_answer_anyway(pd_job *job);
 /* Drops the records that wait, and refuses the commands that wait with *err. Call it when the job ends. */
 void pd_wal_release(pd_job *job, const pd_error *err);
 

@@ -5,6 +5,7 @@
 #include "aggregate_fit.h"
 #include "archive.h"
 #include "fragment_ranks.h"
+#include "set_rule.h"
 #include "wal.h"
 #include "global_clip.h"
 #include "job.h"
@@ -191,6 +192,15 @@ static uint64_t own_bytes(const pd_sizing *job, const pd_rule *rules, size_t n_r
     return bytes + job->world * (sizeof(pd_rank) + sizeof(pd_quota) + (uint64_t)PD_LOOP_RANK_BYTES);
 }
 
+/* Returns the number of ranks if the sets of the job are open; otherwise 0. */
+static uint32_t slots_of(const pd_sizing *job)
+{
+    pd_set_rule rule;
+    pd_error err;
+
+    return pd_set_rule_make(&rule, &job->values, job->world, &err) == PD_OK && rule.open ? job->world : 0;
+}
+
 void pd_footprint_complete(pd_footprint *all, const pd_sizing *job, const pd_rule *rules, size_t n_rules)
 {
     uint64_t pool = pd_footprint_plus(times(all->pool, (uint64_t)job->pool_threads), all->light);
@@ -199,7 +209,8 @@ void pd_footprint_complete(pd_footprint *all, const pd_sizing *job, const pd_rul
     all->job = pd_footprint_plus(threads, pd_global_clip_bytes(&job->values, rules, n_rules));
     all->records = pd_footprint_plus(all->records, own_bytes(job, rules, n_rules));
     if (job->durable)
-        all->kept = pd_footprint_plus(all->kept, KEPT_HEAD + job->world * (uint64_t)KEPT_RANK + pd_wal_own_bytes());
+        all->kept = pd_footprint_plus(all->kept,
+                                      KEPT_HEAD + job->world * (uint64_t)KEPT_RANK + pd_wal_own_bytes(slots_of(job)));
     if (job->logged) all->kept = pd_footprint_plus(all->kept, LOGGED_OWN);
 }
 

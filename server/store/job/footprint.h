@@ -26,8 +26,8 @@ typedef struct pd_footprint {
     uint64_t weights; /* published weights and the weights of the next step, in each element type that workers pull */
     uint64_t sums;    /* sums of the gradients of one round */
     /* Contributions of all workers, if the aggregate needs all of them at once, or the ranks that count are fixed
-     * before they are summed. 0 for a ranged parameter: its contributions are counted when the ranks have declared their
-     * ranges. */
+     * before they are summed. 0 for a ranged parameter: its contributions are counted when the ranks have declared
+     * their ranges. */
     uint64_t collected;
     uint64_t state; /* optimizer state, in the element types in which it is stored */
     /* Memory for a checkpoint, if the job has checkpoints: a copy of the optimizer state, and old weights until they
@@ -58,8 +58,8 @@ static inline uint64_t pd_footprint_plus(uint64_t bytes, uint64_t more)
 }
 
 /* Checks that a job may begin with `world` workers, and that the number suits its values. Fills in job->sets, and sets
- * `world` to the number of workers that the job may have at once. PD_INVALID_ARGUMENT, with the error text that a worker
- * gets. */
+ * `world` to the number of workers that the job may have at once. PD_INVALID_ARGUMENT, with the error text that a
+ * worker gets. */
 int pd_sizing_check(pd_sizing *job, pd_error *err);
 /* Checks that the aggregation `how` is possible with this number of workers, if each contributes all elements of the
  * parameter. PD_INVALID_ARGUMENT. */

@@ -390,16 +390,6 @@ double pd_speed_at(const pd_speed *speed, uint64_t now_ns)
     return elapsed > 0 ? steps * 1e9 / elapsed : 0;
 }
 
-const char *pd_fixed_hyper(const pd_optimizer_ops *row, uint64_t mask)
-{
-    size_t count;
-    const pd_hyper *hypers = pd_optimizer_hypers(row, &count);
-
-    for (size_t i = 0; i < count; i++)
-        if ((mask >> i & 1) != 0 && !hypers[i].per_step) return hypers[i].name;
-    return NULL;
-}
-
 pd_effect *pd_job_new_closed(const pd_job *job, size_t n)
 {
     pd_effect *effect = pd_job_effect(job, PD_EFF_CLOSED);
@@ -412,7 +402,7 @@ pd_effect *pd_job_new_closed(const pd_job *job, size_t n)
 void pd_job_send_closed(pd_job *job, pd_effect *effect)
 {
     if (effect->u.closed.n > 0)
-        pd_effects_add(job->steps.outbox, effect);
+        pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
     else
         pd_effect_free(effect);
 }

@@ -41,8 +41,8 @@ double pd_speed_at(const pd_speed *speed, uint64_t now_ns);
 /* Whether the job still needs the last checkpoint, which is made when the server drains. */
 typedef enum pd_last_checkpoint { PD_LAST_UNWANTED, PD_LAST_WANTED, PD_LAST_DONE } pd_last_checkpoint;
 
-/* Watches whether the disk still answers (image/checkpoint_due.c). There is one for the job's checkpoints and one for
- * the records of its stream of steps. */
+/* Watches whether the disk still answers (image/checkpoint_due.c). There is one for the job's checkpoints, and one for
+ * the records of each of its streams. */
 typedef struct pd_disk_watch {
     /* the disk has a checkpoint or records of the job; the log says already that the disk does not answer */
     bool runs, late;
@@ -95,6 +95,8 @@ typedef struct pd_decision_stream {
      * again */
     uint64_t begun_step, distance;
     uint32_t under_way; /* number of records that the WAL thread has */
+    uint64_t results;   /* number of records that it has returned */
+    pd_disk_watch watch;
     /* bytes that are charged to the job for records under way that repeat decisions which were read after a restart */
     uint64_t renewed;
     pd_request_queue sets; /* commands that wait until their values are durable: pending_sets.h */
@@ -224,6 +226,12 @@ typedef struct pd_rank {
     uint64_t since_ns; /* time at which the rank's `state` became LOST or LEFT */
     /* number of Declare requests of this process that were refused */
     uint64_t refused_sets;
+    /* what the rank's workers have said since the job was restored: repeats.h */
+    struct {
+        bool back;     /* a process has said Hello */
+        bool replaced; /* it is not the one of the image */
+        uint64_t seen; /* steps of the job's course that it has seen closed */
+    } repeats;
     pd_request *barrier; /* the barrier request of this rank, which waits for the other ranks; NULL: none */
     /* number of last steps whose pushes the process can send again: length of its resend window; 0: none */
     uint32_t window;
@@ -268,6 +276,9 @@ typedef struct pd_job_saved {
     uint64_t barrier; /* number of barriers that the job has passed */
     /* number of refused frames with tensors; number of tensors or chunks that came a second time */
     uint64_t refused, duplicates;
+    /* number of times that steps after a restart could not be those from before it, because a rank that had counted in
+     * them did not come back (repeats.h) */
+    uint64_t course;
 } pd_job_saved;
 
 /* Memory of all parameters of a job and of their rounds: each array has the entries of one parameter after those of
@@ -311,9 +322,11 @@ typedef struct pd_job_counts {
 
 /* What the job knows of a restart of the server. */
 typedef struct pd_job_restart {
-    bool restored;    /* the job was read from an image or a checkpoint */
-    bool joined;      /* a worker has joined since the job was created or restored */
-    bool unpublished; /* the job was restored, and the loop thread does not have its weights yet */
+    bool restored;     /* the job was read from an image or a checkpoint */
+    bool joined;       /* a worker has joined since the job was created or restored */
+    uint64_t since_ns; /* time at which the job was read */
+    uint64_t retry_ns; /* time at which memory for another course is tried to get again; 0: it was not short */
+    bool unpublished;  /* the job was restored, and the loop thread does not have its weights yet */
 } pd_job_restart;
 
 typedef struct pd_job_timers {
@@ -474,9 +487,5 @@ int pd_hello_check(const pd_request *request, pd_error *err);
 /* Checks that the globs of a Hello's rules have at most PD_GLOB_MAX bytes. Call it only for a new job: an existing job
  * may have longer globs, which older versions allowed. PD_INVALID_ARGUMENT. */
 int pd_hello_check_globs(const pd_request *request, pd_error *err);
-
-/* Finds a hyperparameter in `mask` that must not change from step to step, and returns its name. Bit i of `mask` is
- * hyperparameter i of the optimizer `row`. NULL: all of them may change. */
-const char *pd_fixed_hyper(const pd_optimizer_ops *row, uint64_t mask);
 
 #endif

@@ -11,6 +11,7 @@
 #include "push.h"
 #include "overdue.h"
 #include "override_command.h"
+#include "repeats.h"
 #include "reserves.h"
 #include "wal.h"
 #include "work.h"
@@ -45,6 +46,7 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
     if (job->waiting.inbox.first != NULL) pd_overdue_look(job);
     pd_job_take_inbox(job, now_ns);
     pd_steps_work(&job->steps, config->batch_ns * config->threads, now_ns);
+    pd_repeats_look(job, now_ns);
     if (job->steps.progress.furthest > 0) pd_speed_note(&job->figures.speed, job->steps.progress.furthest, now_ns);
     pd_export_look(job, now_ns);
 }
@@ -59,6 +61,7 @@ uint64_t pd_job_next_tick(const pd_job *job)
     uint64_t at = earlier(pd_overdue_next(job), earlier(pd_import_expires_ns(job), pd_export_expires_ns(job)));
 
     at = earlier(at, earlier(pd_reserves_next(job), pd_fragments_next(&job->steps)));
+    at = earlier(at, pd_repeats_next(job));
     if (job->timers.linger_ns > 0) at = earlier(at, job->timers.linger_ns);
     return job->steps.shortage.retry_ns > 0 ? earlier(at, job->steps.shortage.retry_ns) : at;
 }
@@ -70,6 +73,7 @@ bool pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err)
     pd_export_tick(job, now_ns);
     pd_reserves_tick(job, now_ns);
     pd_fragments_tick(&job->steps, now_ns);
+    pd_repeats_look(job, now_ns);
     if (job->steps.shortage.retry_ns > 0 && now_ns >= job->steps.shortage.retry_ns) job->steps.shortage.retry_ns = 0;
     if (job->timers.linger_ns == 0 || now_ns < job->timers.linger_ns) return true;
     if (job->steps.n_params == 0)
@@ -107,6 +111,7 @@ void pd_job_release(pd_job *job, const pd_error *err)
     job->steps.chunks.ready = job->steps.chunks.waiting = NULL;
     job->steps.queue.waiting = job->steps.queue.ready = job->steps.queue.stopped = NULL;
     pd_wal_end_steps(&job->steps);
+    pd_withheld_drop(&job->steps.withheld);
     job->steps.queue.n_open = 0;
     pd_reserves_forget(job);
     job->gone_notice->u.error = *err;

@@ -8,6 +8,7 @@
 #include "override.h"
 #include "text.h"
 #include "reserves.h"
+#include "pushed_hypers.h"
 #include "round_scalars.h"
 
 #include <stdlib.h>
@@ -93,7 +94,7 @@ static void clear_param(pd_unread *unread, pd_param *param)
     pd_optim_free(param->optim);
     pd_param_leave_pools(param);
     pd_buffer_pool_leave(param->buffers.spills);
-    free(param->pushed);
+    pd_pushed_free(param->pushed);
     pd_scalars_free(param->scalars);
     pd_overrides_clear(param);
     free(param->roots.log);

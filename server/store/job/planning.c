@@ -169,8 +169,8 @@ static pd_declaration declaration_of(const pd_job *job, const pd_param *param)
                              .maps = job->planning->maps };
 }
 
-/* Gives the parameter a pool of buffers for spilled contributions, if the job may spill any of them. Each buffer has the
- * size of a chunk. */
+/* Gives the parameter a pool of buffers for spilled contributions, if the job may spill any of them. Each buffer has
+ * the size of a chunk. */
 static int join_spills(pd_job *job, pd_param *param, pd_error *err)
 {
     uint64_t chunk = job->steps.config->chunk_elements,

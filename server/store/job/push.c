@@ -1,8 +1,5 @@
 /* push.c - checks a push as a whole, then files it as a whole. Each piece of a push is one tensor or chunk.
  *
- * A push may bring hyperparameters, which apply to the step that it contributes to. All ranks of a round must send the
- * same values.
- *
  * A push may end its rank's step (close_step): then the rank is filed as absent in the round of each parameter that it
  * has not pushed in this step. If the push is repeated, pd_rank.ended shows that the step has ended already, so nothing
  * changes and no parameter is examined. If the push of a parameter was refused, the parameter does not count as left
@@ -16,150 +13,13 @@
 #include "initial_weights.h"
 #include "kernels.h"
 #include "mutant.h"
-#include "override.h"
+#include "pushed_hypers.h"
 #include "replacement.h"
 #include "round_scalars.h"
-#include "schedule.h"
 
 #include <stdlib.h>
 
 enum { SCAN_RANGE = 1 << 18 };
-
-static int cannot_be_sent(const pd_optimizer_ops *row, const char *fixed, pd_error *err)
-{
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s is fixed while the job runs: it cannot be sent with a push",
-                   fixed, pd_optimizer_name(row));
-}
-
-static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_error *err)
-{
-    const pd_optimizer_ops *row = rule->hypers.row;
-    const char *fixed;
-    uint64_t mask = 0;
-    pd_error why;
-    int rc;
-
-    if ((fixed = pd_fixed_hyper(row, pd_hypers_bits(row, option->name))) != NULL)
-        return cannot_be_sent(row, fixed, err);
-    if (pd_schedule_is_text(option->value))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: a push brings a plain value, not a schedule: \"%.64s\"",
-                       option->name, pd_optimizer_name(row), option->value);
-    rc = pd_hypers_set_which(&rule->pushed, option->name, option->value, &mask, &why);
-    /* Not an error yet: the optimizer of another parameter may have this hyperparameter (check_all_known). */
-    if (rc == PD_NOT_FOUND) return PD_OK;
-    *known = true;
-    if (rc != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.400s", why.text);
-    if ((fixed = pd_fixed_hyper(row, mask)) != NULL) return cannot_be_sent(row, fixed, err);
-    if ((rule->pushed_mask & mask) != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s of %s is in the push twice", option->name,
-                       pd_optimizer_name(row));
-    rule->pushed_mask |= mask;
-    return PD_OK;
-}
-
-/* Reads the hyperparameters of a frame into rule->pushed. Does nothing if the rule has read frame `number` already.
- * Sets bit i of *known if the rule's optimizer has hyperparameter i of the frame. */
-static int read_hypers(pd_rule *rule, const pd_request *frame, uint64_t number, uint64_t *known, pd_error *err)
-{
-    if (rule->pushed_by == number) return PD_OK;
-    rule->pushed_by = number;
-    rule->pushed_mask = 0;
-    rule->pushed = rule->hypers;
-    for (size_t i = 0; i < frame->u.data.n_hypers; i++) {
-        bool has = false;
-        int rc = read_hyper(rule, &frame->u.data.hypers[i], &has, err);
-        if (rc != PD_OK) return rc;
-        if (has) *known |= (uint64_t)1 << i;
-    }
-    return PD_OK;
-}
-
-/* Checks that the hyperparameters of a push have the values that other ranks sent for the same round.
- * PD_INVALID_ARGUMENT: a value differs. */
-static int compare_hypers(const pd_param *param, uint32_t rank, pd_error *err)
-{
-    const pd_pushed *before = param->pushed;
-    const pd_rule *rule = param->rule;
-    size_t count;
-    const pd_hyper *hypers = pd_optimizer_hypers(rule->hypers.row, &count);
-    uint64_t both = before->mask & rule->pushed_mask;
-    char a[64], b[64];
-
-    for (int h = 0; both != 0; h++, both >>= 1) {
-        if ((both & 1) == 0 || before->hypers.value[h] == rule->pushed.value[h]) continue;
-        return pd_fail(
-            err, PD_INVALID_ARGUMENT,
-            "%.160s: rank %u sent %s = %s for step %llu, rank %u sends %s: all ranks of a round send the same",
-            param->name, before->rank[h], hypers[h].name, pd_hypers_text(&before->hypers, h, a, sizeof a),
-            (unsigned long long)param->saved.step + 1, rank, pd_hypers_text(&rule->pushed, h, b, sizeof b));
-    }
-    return PD_OK;
-}
-
-/* Returns the hyperparameters that the parameter's next step would use without overrides: the declared or scheduled
- * values, except where this push or an earlier push of the round has sent a value. Values of this push take
- * precedence. */
-static pd_hypers merged_hypers(const pd_param *param)
-{
-    const pd_hypers *declared = &param->rule->hypers;
-    pd_hypers merged = { .row = declared->row };
-
-    pd_hypers_at(declared, pd_optim_count(param->optim), merged.value);
-    for (int h = 0; h < PD_MAX_HYPERS; h++) {
-        if (param->pushed->mask >> h & 1) merged.value[h] = param->pushed->hypers.value[h];
-        if (param->rule->pushed_mask >> h & 1) merged.value[h] = param->rule->pushed.value[h];
-    }
-    return merged;
-}
-
-/* Checks the hyperparameters of a push for one parameter: each against the parameter's optimizer rule and against the
- * values that other ranks sent for the same round, and all together. `number` is the number of the push's frame. Sets
- * bit i of *known if the parameter's optimizer has hyperparameter i of the push. PD_INVALID_ARGUMENT, PD_NO_MEMORY. */
-static int check_hypers(const pd_job *job, pd_param *param, const pd_request *frame, uint64_t number, uint64_t *known,
-                        pd_error *err)
-{
-    pd_error why;
-    pd_hypers merged;
-    int rc = read_hypers(param->rule, frame, number, known, err);
-
-    if (rc != PD_OK || param->rule->pushed_mask == 0 ||
-        pd_param_admit(&job->steps, param, frame->rank, frame->u.data.step) != PD_ADMIT_NEW)
-        return rc;
-    if (param->pushed == NULL && (param->pushed = calloc(1, sizeof *param->pushed)) == NULL)
-        return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for pushed hyperparameters", param->name);
-    if ((rc = compare_hypers(param, frame->rank, err)) != PD_OK) return rc;
-    merged = merged_hypers(param);
-    /* An operator's override takes precedence over a pushed value. */
-    pd_overrides_next(param, merged.value);
-    if (pd_hypers_check_step(&param->rule->hypers, &merged, &why) != PD_OK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %.300s", param->name, why.text);
-    return PD_OK;
-}
-
-/* Stores the hyperparameters of a push in the parameter, for its open round. The caller has checked them with
- * check_hypers. */
-static void keep_hypers(pd_param *param, uint32_t rank)
-{
-    uint64_t news = param->rule->pushed_mask;
-
-    if (news == 0) return;
-    param->pushed->hypers = merged_hypers(param);
-    for (int h = 0; h < PD_MAX_HYPERS; h++)
-        if ((news & ~param->pushed->mask) >> h & 1) param->pushed->rank[h] = rank;
-    param->pushed->mask |= news;
-}
-
-/* Checks that each hyperparameter of a push belongs to the optimizer of at least one parameter in the push.
- * PD_INVALID_ARGUMENT: one belongs to none. */
-static int check_all_known(const pd_request *frame, uint64_t known, pd_error *err)
-{
-    for (size_t i = 0; i < frame->u.data.n_hypers; i++)
-        if ((known >> i & 1) == 0)
-            return pd_fail(err, PD_INVALID_ARGUMENT,
-                           "no optimizer of this push's parameters has a hyperparameter %.64s",
-                           frame->u.data.hypers[i].name);
-    return PD_OK;
-}
 
 /* Returns whether the parameter's round for the push's step has closed, with the rank's contribution or without it. */
 static bool is_closed(const pd_job *job, const pd_param *param, const pd_request *frame)
@@ -185,8 +45,8 @@ static int check_earlier(const pd_param *param, const pd_piece *piece, uint32_t 
     return PD_OK;
 }
 
-static int check_piece(const pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number,
-                       uint64_t *known, pd_error *err)
+static int check_piece(pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number, uint64_t *known,
+                       pd_error *err)
 {
     pd_param *param = pd_piece_param(job, piece, err);
     int rc;
@@ -195,7 +55,8 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     if ((rc = pd_push_check_weights(job, param, err)) != PD_OK) return rc;
     if (!piece->absent && (rc = pd_piece_check(param, piece, frame, err)) != PD_OK) return rc;
     if ((rc = pd_piece_check_once(param, piece, number, err)) != PD_OK) return rc;
-    if (frame->u.data.n_hypers > 0 && (rc = check_hypers(job, param, frame, number, known, err)) != PD_OK) return rc;
+    if (frame->u.data.n_hypers > 0 && (rc = pd_pushed_check(&job->steps, param, frame, number, known, err)) != PD_OK)
+        return rc;
     /* A gradient whose round is closed is a duplicate or late, which is no error: the push is answered, but this piece
      * is not filed. */
     if (is_closed(job, param, frame)) return PD_OK;
@@ -298,6 +159,10 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
     if (!(frame->u.data.weight >= 0 && frame->u.data.weight <= PD_WEIGHT_MOST))
         return pd_fail(err, PD_INVALID_ARGUMENT, "a weight is a number of examples, 0 to %.0f, not %g", PD_WEIGHT_MOST,
                        frame->u.data.weight);
+    if (job->steps.sets.weight_cap > 0 && frame->u.data.weight > job->steps.sets.weight_cap)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "weight %g is more than weight_cap = %g, the most that job %.100s takes", frame->u.data.weight,
+                       job->steps.sets.weight_cap, job->steps.name);
     if (frame->u.data.n_hypers > PD_MAX_OPTIONS)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%zu hyperparameters in a push, at most %d are allowed",
                        frame->u.data.n_hypers, PD_MAX_OPTIONS);
@@ -305,7 +170,7 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
         rc = check_piece(job, &frame->u.data.pieces[i], frame, number, &known, err);
         if (rc != PD_OK) return rc;
     }
-    if (frame->u.data.n > 0 && check_all_known(frame, known, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    if (frame->u.data.n > 0 && pd_pushed_check_known(frame, known, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (frame->u.data.n_scalars > 0 &&
         (rc = pd_scalars_admit(&job->steps, frame, job->ranks[frame->rank].saved.nonce, err)) != PD_OK)
         return rc;
@@ -347,7 +212,7 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     if (!news) {
         job->saved.duplicates++;
     } else if (frame->u.data.n_hypers > 0) {
-        keep_hypers(param, frame->rank);
+        pd_pushed_keep(param, frame->rank);
         job->counts.pushed_hypers++;
     }
     if (is_closed(job, param, frame)) return;
@@ -364,6 +229,7 @@ static void say_filed(pd_job *job, pd_request *frame)
     pd_filed how = pd_fragment_judge(&job->steps, fragment, frame->rank, frame->u.data.step, &step);
 
     if (how == PD_FILED_FOR) pd_fragment_note(fragment, frame);
+    if (how == PD_FILED_LATE) pd_fragment_note_late(fragment, frame->rank, frame->u.data.step);
     effect->job = job->steps.number;
     effect->u.filed.how = how;
     effect->u.filed.step = step;

@@ -40,7 +40,8 @@ static void welcome(pd_job *job, pd_request *hello, bool created, uint32_t linge
     effect->u.hello.created = created;
     effect->u.hello.rank = hello->rank;
     effect->u.hello.creator = job->saved.creator;
-    effect->u.hello.step = pd_steps_least(&job->steps);
+    effect->u.hello.step = pd_withheld_told(&job->steps.withheld, pd_steps_least(&job->steps));
+    effect->u.hello.course = job->saved.course;
     effect->u.hello.linger_ms = linger_ms;
     pd_effects_add(job->steps.outbox, effect);
 }
@@ -129,6 +130,7 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
         rank->barrier = NULL;
         rank->refused_sets = 0;
         pd_fragments_restart(&job->steps, hello->rank);
+        if (job->steps.sets.open) rank->ended = 0; /* what the process before has left out was released, too */
     }
     rank->window = hello->u.hello.window;
     /* A process that has gone back to an earlier step reports a lower number when it reconnects: the highest number
@@ -200,6 +202,21 @@ void pd_rank_lost(pd_job *job, pd_request *request, uint64_t now_ns)
                "%s is lost: %s", rank->label, rank->reason);
     }
     pd_request_free(request);
+}
+
+int pd_rank_send_back(pd_job *job, uint32_t r, const pd_error *why, uint64_t now_ns)
+{
+    pd_rank *rank = &job->ranks[r];
+    pd_effect *effect = NULL;
+
+    if (rank->state != PD_RANK_CONNECTED) return PD_OK;
+    if ((effect = pd_job_effect(job, PD_EFF_FENCED)) == NULL) return PD_NO_MEMORY;
+    effect->ticket.conn = rank->conn;
+    effect->u.error = *why;
+    pd_effects_add(job->steps.outbox, effect);
+    gone(job, rank, PD_RANK_LOST, now_ns);
+    pd_text_print(rank->reason, sizeof rank->reason, "it goes back to an earlier step");
+    return PD_OK;
 }
 
 void pd_rank_stalled(pd_job *job, pd_request *request)

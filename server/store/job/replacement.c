@@ -206,7 +206,7 @@ static void publish(pd_job *job, pd_effect *effect)
     job->replacing = (pd_replacing){ 0 };
     job->checkpointing.steps.moved = "weights are replaced";
     if (!PD_MUTANT(change_not_counted)) job->checkpointing.changes++;
-    pd_effects_add(job->steps.outbox, effect);
+    pd_job_send_closed(job, effect);
 }
 
 /* Publishes all staged weights. PD_FAILED_PRECONDITION, PD_NO_MEMORY: nothing is published. */
@@ -245,12 +245,20 @@ static int differs(const pd_param *param, uint32_t rank, uint32_t other, pd_erro
                    rank, param->name, (unsigned long long)param->saved.step + 1, other);
 }
 
+/* Returns whether a push of the rank must have the same change of weights as those of other ranks: not if it may be for
+ * another step. Rank 0 must have sent what it pushes with in any case. */
+static bool compares(const pd_param *param, uint32_t rank)
+{
+    return !param->round.together || rank == 0;
+}
+
 int pd_replace_check_push(const pd_job *job, const pd_param *param, const pd_request *push, pd_error *err)
 {
     const pd_change_told *told = &param->change.told;
     uint64_t number = push->u.data.replaces;
 
-    if (param->change.number != 0 && number != param->change.number) return differs(param, push->rank, 0, err);
+    if (param->change.number != 0 && number != param->change.number && compares(param, push->rank))
+        return differs(param, push->rank, 0, err);
     if (push->rank == 0 && number != param->change.number)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "rank 0 pushes %.160s for step %llu with weights that were changed by hand, and has not sent "
@@ -266,7 +274,7 @@ void pd_replace_note_push(const pd_job *job, pd_param *param, const pd_request *
 {
     pd_change_told *told = &param->change.told;
 
-    if (told->known && told->process == job->ranks[told->rank].saved.process) return;
+    if (param->round.together || (told->known && told->process == job->ranks[told->rank].saved.process)) return;
     *told = (pd_change_told){ .known = true,
                               .rank = push->rank,
                               .process = job->ranks[push->rank].saved.process,

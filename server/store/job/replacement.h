@@ -6,6 +6,9 @@
  * published at once, as the weights of the step that the parameters have closed. Every push of the next step has the
  * number of the change, so that a rank which has changed its weights differently is found.
  *
+ * Where not every rank counts in every step, pushes of other ranks are not compared with the change: they may belong to
+ * earlier weights, and a rank that is left out must not stop the others.
+ *
  * A parameter's staged weights are in its `next`, which a step uses only after rank 0 has contributed. */
 #ifndef PD_REPLACEMENT_H
 #define PD_REPLACEMENT_H

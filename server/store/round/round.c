@@ -319,9 +319,10 @@ bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_contributi
 
 void pd_round_take_back(pd_round *round, pd_chunk *chunk, uint32_t rank)
 {
-    assert(chunk->summed <= rank);
+    assert(round->fixed ? !pd_round_counts(round, rank) : chunk->summed <= rank);
     chunk->contributions[rank] = (pd_contribution){ .state = PD_CONTRIBUTION_EMPTY };
-    wait_again(round, chunk, rank);
+    /* What is known of the next step is counted anew when the round is reset. */
+    if (!round->fixed) wait_again(round, chunk, rank);
 }
 
 bool pd_round_misses(const pd_round *round, uint32_t rank)

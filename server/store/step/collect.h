@@ -4,10 +4,11 @@
  * Step thread. Median and trimmed mean need all contributions to an element, Adasum all to a parameter, whose dot
  * products it computes. Until they have come, contributions wait in their frames.
  *
- * If a rank is over its ingest quota, its contributions to chunks that still wait for another rank are *spilled*: they
- * are converted to float32 in separate memory, and their frame is released. This prevents deadlocks, whatever the order
- * of parameters or of arrival. Every element type converts to float32 exactly, so spilled contributions give the same
- * bits. The bytes that all ranks together may spill are counted when the parameters are declared.
+ * If a rank is over its ingest quota, its contributions to chunks that still wait are *spilled*: they are converted to
+ * float32 in separate memory, and their frame is released. This is done for these aggregates, and for all whose ranks
+ * are not fixed yet (chunk_queues.h). It prevents deadlocks, whatever the order of parameters or of arrival. Every
+ * element type converts to float32 exactly, so spilled contributions give the same bits. The bytes that all ranks
+ * together may spill are counted when the parameters are declared.
  *
  * These aggregates ignore the weight of a push, and whether a gradient is a sum or a mean over examples.
  *

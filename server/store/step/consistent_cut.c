@@ -2,6 +2,7 @@
  * parameters are quiesced there. */
 #include "consistent_cut.h"
 
+#include "fragment_ranks.h"
 #include "global_clip.h"
 #include "mutant.h"
 
@@ -20,7 +21,8 @@ uint64_t pd_cut_least_step(const pd_steps *steps)
 
     for (uint32_t i = 0; i < steps->n_params; i++)
         if (step_in_work(&steps->params[i]) > step) step = step_in_work(&steps->params[i]);
-    return step + (pd_global_clip_runs(steps) ? 1 : 0);
+    step += pd_global_clip_runs(steps) ? 1 : 0;
+    return pd_fragments_fixed(steps) > step ? pd_fragments_fixed(steps) : step;
 }
 
 static void take_weights(pd_cut *cut, const pd_param *param)

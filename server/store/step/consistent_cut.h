@@ -27,8 +27,9 @@ typedef struct pd_cut {
     pd_cut_part parts[]; /* one for each parameter */
 } pd_cut;
 
-/* Returns the lowest step that a cut can have now: the highest step that any parameter has closed or is working on.
- * While gradients are clipped together, the parameters work on the step of these gradients. */
+/* Returns the lowest step that a cut can have now: the highest step that any parameter has closed or is working on, or
+ * whose set of ranks is fixed. While gradients are clipped together, the parameters work on the step of these
+ * gradients. */
 uint64_t pd_cut_least_step(const pd_steps *steps);
 /* Begins a cut at this step. Call it only if all parameters have weights, and the job has no other cut. PD_NO_MEMORY:
  * nothing has changed. */

@@ -3,6 +3,7 @@
 
 #include "chunk_queues.h"
 #include "fragment_ranks.h"
+#include "pushed_hypers.h"
 #include "round_scalars.h"
 #include "step_group.h"
 
@@ -65,6 +66,7 @@ bool pd_contribute_absent(pd_steps *steps, pd_param *param, uint32_t rank, uint6
 void pd_contribute_fixed(pd_steps *steps, pd_param *param)
 {
     open_round(steps, param, param->fragment->fixed_ns);
+    pd_pushed_fixed(steps, param);
     pd_chunks_look(steps, param);
     look_at_waiting(steps, param);
 }
@@ -74,6 +76,7 @@ void pd_contribute_forget(pd_steps *steps, pd_param *param, uint32_t rank)
     pd_round *round = &param->round;
 
     pd_scalars_forget(param, rank);
+    pd_pushed_forget(param, rank);
     if (round->fixed || !round->open || pd_round_has_any(round)) return;
     round->open = false;
     steps->queue.n_open--;

@@ -2,6 +2,7 @@
 #include "fragment.h"
 
 #include "chunk_queues.h"
+#include "consistent_cut.h"
 #include "contribute.h"
 #include "leases.h"
 #include "wal.h"
@@ -152,6 +153,7 @@ void pd_fragments_restart(pd_steps *steps, uint32_t rank)
     for (uint32_t i = 0; i < steps->n_fragments; i++) {
         release(steps, &steps->fragments[i], rank);
         steps->fragments[i].ranks[rank].next = steps->fragments[i].fixed + 1;
+        steps->fragments[i].look = true;
     }
 }
 
@@ -190,6 +192,14 @@ static bool has_come(const pd_fragment *fragment, const pd_counted *recorded)
             (!pd_fragment_is_whole(fragment, r) ||
              fragment->ranks[r].step + pd_counted_age(recorded, r) != fragment->fixed + 1))
             return false;
+    return true;
+}
+
+/* Returns whether all ranks of the job are whole, with contributions to the step that is collected. */
+static bool have_all_come(const pd_fragment *fragment)
+{
+    for (uint32_t r = 0; r < fragment->expected.ranks; r++)
+        if (!pd_fragment_is_whole(fragment, r) || fragment->ranks[r].step != fragment->fixed + 1) return false;
     return true;
 }
 
@@ -236,26 +246,46 @@ static uint64_t last_whole(const pd_fragment *fragment)
 static void begin_grace(const pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
 {
     fragment->state = PD_FRAGMENT_GRACE;
+    fragment->is_over = false;
     if (steps->sets.grace_ns == UINT64_MAX)
         fragment->deadline_ns = end_of_patience(fragment, now_ns, &fragment->hasty);
     else
         fragment->deadline_ns = last_whole(fragment) + steps->sets.grace_ns;
 }
 
+/* Returns whether a rider would stop the parameters before the next step: a cut whose weights are not read yet, a pause,
+ * or the WAL. */
+static bool is_stopped(const pd_steps *steps, const pd_fragment *fragment)
+{
+    for (uint32_t i = 0; i < steps->n_params; i++)
+        if (is_of(fragment, &steps->params[i]) &&
+            (pd_wal_stops(steps, &steps->params[i]) || (pd_cut_stops(steps, &steps->params[i]) && !steps->cut->fixed)))
+            return true;
+    return false;
+}
+
 /* Returns whether the set of the next step can be fixed now. */
 static bool may_fix(const pd_steps *steps, pd_fragment *fragment, const tally *t, const pd_counted *recorded,
                     uint64_t now_ns)
 {
-    if (fragment->n_closed < fragment->n_params || t->whole == 0) return false;
-    if (recorded != NULL) return has_come(fragment, recorded);
-    if (t->members < steps->sets.least || (steps->sets.waits && would_be_stale(steps, fragment))) return false;
-    if (t->expected_whole == t->expected) return true;
-    if (t->expected_whole < least(steps->sets.quorum, t->expected)) {
-        fragment->state = PD_FRAGMENT_OPEN;
+    bool all = t->expected_whole == t->expected;
+
+    if (fragment->n_closed < fragment->n_params) return false;
+    if (is_stopped(steps, fragment)) {
+        if (fragment->state == PD_FRAGMENT_GRACE) fragment->state = PD_FRAGMENT_OPEN;
         return false;
     }
-    if (fragment->state != PD_FRAGMENT_GRACE) begin_grace(steps, fragment, now_ns);
-    return now_ns >= fragment->deadline_ns;
+    if (recorded != NULL) return t->whole > 0 && has_come(fragment, recorded);
+    if (steps->repeats.awaits || fragment->fixed < steps->repeats.seen)
+        return t->whole > 0 && have_all_come(fragment);
+    if (t->whole == 0 || (!all && t->expected_whole < least(steps->sets.quorum, t->expected))) {
+        if (fragment->state == PD_FRAGMENT_GRACE) fragment->state = PD_FRAGMENT_OPEN;
+        return false;
+    }
+    if (!all && fragment->state != PD_FRAGMENT_GRACE) begin_grace(steps, fragment, now_ns);
+    if (!all && now_ns < fragment->deadline_ns) return false;
+    fragment->is_over = fragment->state == PD_FRAGMENT_GRACE && now_ns >= fragment->deadline_ns;
+    return t->members >= steps->sets.least && !(steps->sets.waits && would_be_stale(steps, fragment));
 }
 
 /* Notes that the rank counts in the step that has just been fixed. */
@@ -298,7 +328,8 @@ static void settle_rounds(pd_steps *steps, pd_fragment *fragment)
         if (!is_of(fragment, param)) continue;
         param->round.fixed = true;
         param->round.set = fragment->set;
-        param->round.damped = fragment->damps ? fragment->damped : NULL;
+        /* Values of model state are means whatever their age: damped ones would shrink. */
+        param->round.damped = fragment->damps && !param->model_state ? fragment->damped : NULL;
         pd_contribute_fixed(steps, param);
     }
 }
@@ -324,13 +355,13 @@ static void fix(pd_steps *steps, pd_fragment *fragment, const tally *t, const pd
     fragment->set = fragment->next;
     fragment->next = NULL;
     fragment->damps = false;
-    for (uint32_t r = 0; r < steps->members.ranks; r++) {
-        fragment->ranks[r].before = fragment->ranks[r].saved;
+    for (uint32_t r = 0; r < steps->members.ranks; r++)
         if (recorded != NULL ? pd_counted_has(recorded, r) : counts_now(fragment, r, t)) count_in(steps, fragment, r);
-    }
     for (uint32_t r = 0; r < steps->members.ranks; r++)
         if (!pd_counted_has(fragment->set, r)) leave_out(steps, fragment, r);
     end_collecting(fragment);
+    if (recorded == NULL && !pd_wal_is_whole(fragment->set) && steps->repeats.anew == 0)
+        steps->repeats.anew = fragment->fixed;
     pd_wal_fixed(steps, fragment, fragment->set);
     pd_leases_fixed(steps, fragment);
     settle_rounds(steps, fragment);
@@ -371,7 +402,8 @@ uint64_t pd_fragments_next(const pd_steps *steps)
     uint64_t at = UINT64_MAX;
 
     for (uint32_t i = 0; i < steps->n_fragments; i++)
-        if (steps->fragments[i].state == PD_FRAGMENT_GRACE && steps->fragments[i].deadline_ns < at)
+        if (steps->fragments[i].state == PD_FRAGMENT_GRACE && !steps->fragments[i].is_over &&
+            steps->fragments[i].deadline_ns < at)
             at = steps->fragments[i].deadline_ns;
     return at;
 }
@@ -379,7 +411,8 @@ uint64_t pd_fragments_next(const pd_steps *steps)
 void pd_fragments_tick(pd_steps *steps, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < steps->n_fragments; i++)
-        if (steps->fragments[i].state == PD_FRAGMENT_GRACE && steps->fragments[i].deadline_ns <= now_ns)
+        if (steps->fragments[i].state == PD_FRAGMENT_GRACE && !steps->fragments[i].is_over &&
+            steps->fragments[i].deadline_ns <= now_ns)
             steps->fragments[i].look = true;
 }
 
@@ -389,7 +422,6 @@ void pd_fragment_closed(pd_steps *steps, pd_param *param, uint64_t now_ns)
     uint64_t took = now_ns - fragment->fixed_ns;
 
     if (!steps->sets.open || ++fragment->n_closed < fragment->n_params) return;
-    for (uint32_t r = 0; r < steps->members.ranks; r++) fragment->ranks[r].before = fragment->ranks[r].saved;
     pd_counted_unref(fragment->set);
     fragment->set = NULL;
     fragment->work_ns = fragment->work_ns > 0 ? (fragment->work_ns + took) / 2 : took;

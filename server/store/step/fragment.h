@@ -14,7 +14,8 @@
  *     close  all parameters take the step, each as if it were in a job of its own
  *
  * A rank has the contributions of one push at a time: that of step t, which counts in a step u >= t with age u - t. No
- * set is fixed while parameters still take the step before, since no rank can be whole then.
+ * set is fixed while parameters still take the step before, since no rank can be whole then; nor while a cut, a pause
+ * or the WAL would stop the step: so an image of the job never lacks a set that is fixed.
  *
  * After a restart of the daemon, sets that were decided before are repeated (wal.h): each is fixed as soon as its ranks
  * are whole. */

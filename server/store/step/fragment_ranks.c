@@ -65,14 +65,40 @@ void pd_fragments_resume(pd_steps *steps)
             if (is_of(fragment, &steps->params[p]) && steps->params[p].saved.step < fragment->fixed)
                 fragment->fixed = steps->params[p].saved.step;
         fragment->n_closed = fragment->n_params;
-        for (uint32_t r = 0; r < steps->members.ranks; r++) {
-            fragment->ranks[r].before = fragment->ranks[r].saved;
-            fragment->ranks[r].next = fragment->fixed + 1;
-        }
+        for (uint32_t r = 0; r < steps->members.ranks; r++) fragment->ranks[r].next = fragment->fixed + 1;
     }
 }
 
+void pd_fragments_wake(pd_steps *steps)
+{
+    for (uint32_t i = 0; steps->sets.open && i < steps->n_fragments; i++)
+        steps->fragments[i].look = steps->fragments[i].opened_ns > 0;
+}
+
+bool pd_fragments_have_set(const pd_steps *steps)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++)
+        if (steps->fragments[i].n_closed < steps->fragments[i].n_params) return true;
+    return false;
+}
+
+uint64_t pd_fragments_fixed(const pd_steps *steps)
+{
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; steps->sets.open && i < steps->n_fragments; i++)
+        if (steps->fragments[i].fixed > most) most = steps->fragments[i].fixed;
+    return most;
+}
+
 /* ---- contributions ---- */
+
+/* Returns whether the rank's contributions to the step whose set is fixed still lie where those of its next push will:
+ * some parameter has not closed that step. Another process of the rank may push meanwhile. */
+static bool is_occupied(const pd_fragment *fragment, uint32_t rank)
+{
+    return fragment->set != NULL && pd_counted_has(fragment->set, rank);
+}
 
 pd_filed pd_fragment_judge(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank, uint64_t step,
                            uint64_t *decided)
@@ -83,7 +109,9 @@ pd_filed pd_fragment_judge(const pd_steps *steps, const pd_fragment *fragment, u
     *decided = r->saved.counted;
     if (step <= r->saved.last) return PD_FILED_COUNTED;
     *decided = fragment->fixed;
-    if (step < collected && collected - step > steps->sets.staleness) return PD_FILED_LATE;
+    if (step < collected &&
+        (collected - step > steps->sets.staleness || step <= r->late || is_occupied(fragment, rank)))
+        return PD_FILED_LATE;
     *decided = collected;
     return PD_FILED_FOR;
 }
@@ -135,6 +163,11 @@ void pd_fragment_note(pd_fragment *fragment, const pd_request *push)
     rank->patience_ns = push->u.data.patience_ns;
     rank->wants = push->u.data.wants;
     rank->carries = push->u.data.carried;
+}
+
+void pd_fragment_note_late(pd_fragment *fragment, uint32_t rank, uint64_t step)
+{
+    if (step > fragment->ranks[rank].late) fragment->ranks[rank].late = step;
 }
 
 void pd_fragments_declared(pd_steps *steps, uint32_t rank)

@@ -20,8 +20,8 @@ typedef struct pd_fragment_counts {
 
 typedef struct pd_fragment_rank {
     pd_fragment_rank_saved saved;
-    pd_fragment_rank_saved before; /* `saved` as it was before the set of step `fixed` */
     uint64_t step;        /* step of the push that the rank's contributions belong to; 0: it has given nothing */
+    uint64_t late;        /* step of the rank's last push that came too late; 0: none did */
     uint32_t missing;     /* if step > 0: number of chunks of this push that have not come */
     uint32_t owed;        /* number of chunks of which the rank has elements; UINT32_MAX until it has declared them */
     uint32_t unit;        /* lowest rank of the group that the rank belongs to: the rank itself if it has no group */
@@ -54,9 +54,11 @@ typedef struct pd_fragment {
     bool damps;           /* some factor is not 1 */
     pd_rank_set expected; /* ranks that the step that is collected waits for; all ranks if the sets are not open */
     pd_fragment_state state;
-    bool look;               /* it must be looked whether a set can be fixed */
-    uint64_t opened_ns;      /* time at which the step was opened; 0: it is not */
-    uint64_t deadline_ns;    /* in state GRACE: time at which the set is fixed */
+    bool look;            /* it must be looked whether a set can be fixed */
+    uint64_t opened_ns;   /* time at which the step was opened; 0: it is not */
+    uint64_t deadline_ns; /* in state GRACE: time at which the set is fixed */
+    bool
+        is_over; /* in state GRACE: that time is past, and the set is fixed as soon as nothing else stands against it */
     uint64_t work_ns;        /* moving average of the time from fixing a set to the last new weights */
     uint64_t fixed_ns;       /* time at which the last set was fixed */
     uint32_t hasty;          /* in state GRACE with grace = auto: the rank whose patience ends first */
@@ -73,6 +75,13 @@ uint64_t pd_fragments_bytes(uint32_t ranks);
  * round may be open. */
 void pd_fragments_resume(pd_steps *steps);
 
+/* Lets it be looked again whether sets can be fixed, because nothing stops the parameters any more. */
+void pd_fragments_wake(pd_steps *steps);
+/* Returns whether a set is fixed for a step that not all parameters have taken. */
+bool pd_fragments_have_set(const pd_steps *steps);
+/* Returns the highest step whose set is fixed; 0: there is none, or the sets are not open. */
+uint64_t pd_fragments_fixed(const pd_steps *steps);
+
 /* ---- contributions ---- */
 
 /* Says what becomes of a push of the rank for step `step`. *decided becomes the step that pd_effect.u.filed names. */
@@ -87,6 +96,8 @@ void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t 
 void pd_fragment_open(const pd_steps *steps, pd_fragment *fragment, uint64_t now_ns);
 /* Notes what the rank's push says besides its data: patience, and shares. */
 void pd_fragment_note(pd_fragment *fragment, const pd_request *push);
+/* Notes that the rank's push for this step came too late, also those parts of it that have not come yet. */
+void pd_fragment_note_late(pd_fragment *fragment, uint32_t rank, uint64_t step);
 /* Notes that the elements which the rank contributes are known: it has declared its parameters. */
 void pd_fragments_declared(pd_steps *steps, uint32_t rank);
 static inline bool pd_fragment_is_whole(const pd_fragment *fragment, uint32_t rank)

@@ -46,22 +46,25 @@ int pd_leases_declared(pd_steps *steps, uint32_t rank, uint32_t wants)
     return pd_shares_join(steps->shares, rank, wants);
 }
 
+/* Gives the rank one more lease. */
+static void give(pd_steps *steps, pd_fragment_rank *ranks, uint32_t rank)
+{
+    (void)pd_shares_give(steps->shares, rank, ranks[rank].wants);
+    ranks[rank].carries = false;
+    ranks[rank].untold = true;
+}
+
 void pd_leases_fixed(pd_steps *steps, pd_fragment *fragment)
 {
     if (steps->shares == NULL || fragment->number != 0) return;
     for (uint32_t r = 0; r < steps->members.ranks; r++) {
         if (!pd_shares_has(steps->shares, r) || !pd_counted_has(fragment->set, r)) continue;
         pd_shares_count(steps->shares, r);
-        (void)pd_shares_give(steps->shares, r, fragment->ranks[r].wants);
-        tell(steps, fragment, r);
+        give(steps, fragment->ranks, r);
     }
-    for (uint32_t r = 0; r < steps->members.ranks; r++) {
-        if (!pd_shares_has(steps->shares, r) || pd_counted_has(fragment->set, r) || !fragment->ranks[r].carries)
-            continue;
-        fragment->ranks[r].carries = false;
-        (void)pd_shares_give(steps->shares, r, fragment->ranks[r].wants);
-        tell(steps, fragment, r);
-    }
+    for (uint32_t r = 0; r < steps->members.ranks; r++)
+        if (pd_shares_has(steps->shares, r) && fragment->ranks[r].carries) give(steps, fragment->ranks, r);
+    (void)pd_leases_tell(steps);
 }
 
 void pd_leases_removed(pd_steps *steps, uint32_t rank)

@@ -186,3 +186,13 @@ char *pd_overrides_text_at(const pd_hypers *hypers, int index, int64_t count, ch
     snprintf(text + used, size - used, ", now %.6g", now[index]);
     return text;
 }
+
+const char *pd_fixed_hyper(const pd_optimizer_ops *row, uint64_t mask)
+{
+    size_t count;
+    const pd_hyper *hypers = pd_optimizer_hypers(row, &count);
+
+    for (size_t i = 0; i < count; i++)
+        if ((mask >> i & 1) != 0 && !hypers[i].per_step) return hypers[i].name;
+    return NULL;
+}

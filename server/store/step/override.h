@@ -76,4 +76,8 @@ char *pd_overrides_text(const pd_hypers *hypers, int index, char *text, size_t s
  * step count `count`, like "cosine(peak=0.1,steps=100), now 0.0999753". `size` must be more than 48. Returns `text`. */
 char *pd_overrides_text_at(const pd_hypers *hypers, int index, int64_t count, char *text, size_t size);
 
+/* Finds a hyperparameter in `mask` that must not change from step to step, and returns its name. Bit i of `mask` is
+ * hyperparameter i of the optimizer `row`. NULL: all of them may change. */
+const char *pd_fixed_hyper(const pd_optimizer_ops *row, uint64_t mask);
+
 #endif

@@ -15,13 +15,16 @@
 
 enum { PD_WAL_MOST = 4 }; /* most records of a job's stream of steps that are on their way to the disk */
 
-/* Hyperparameters that workers have sent with pushes of the open round. */
+/* Hyperparameters that workers have sent with pushes of the open round: pushed_hypers.h. */
 typedef struct pd_pushed {
     uint64_t mask;                /* bit h: hyperparameter h was sent */
     uint32_t rank[PD_MAX_HYPERS]; /* rank[h]: the rank that sent hyperparameter h first */
     /* values that the round's step would use without overrides: those that were sent for the hyperparameters in
      * `mask`, the declared or scheduled ones for the others */
     pd_hypers hypers;
+    /* by rank: what was sent with pushes, until the ranks that count are fixed (pushed_hypers.h). NULL: nothing was, or
+     * all ranks count */
+    struct pd_pushed_row *rows;
 } pd_pushed;
 
 /* What the first push of the open round has said of a change of weights by hand; the other pushes must say the same:

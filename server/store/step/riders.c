@@ -3,6 +3,7 @@
 #include "riders.h"
 
 #include "wal.h"
+#include "fragment_ranks.h"
 #include "consistent_cut.h"
 #include "override.h"
 #include "task.h"
@@ -106,6 +107,7 @@ void pd_riders_release(pd_steps *steps)
     pd_param *param, *next;
 
     DL_FOREACH_SAFE2(steps->queue.stopped, param, next, links.next_ready) pd_riders_release_one(steps, param);
+    pd_fragments_wake(steps);
 }
 
 int pd_riders_before(pd_steps *steps, pd_param *param, double *value, uint64_t *mask)

@@ -18,6 +18,7 @@
 #include "param.h"
 #include "set_rule.h"
 #include "stats.h"
+#include "withheld.h"
 
 /* The counters of a job's rounds and steps that survive a restart of the server: store/image writes and reads them. */
 typedef struct pd_steps_saved {
@@ -107,6 +108,15 @@ typedef struct pd_step_times {
     uint64_t *memory;                 /* memory of the arrays pd_open_step.at */
 } pd_step_times;
 
+/* Which sets of ranks must be those from before a restart of the server: job/repeats.h. All 0 before a restart. */
+typedef struct pd_set_repeats {
+    bool awaits;   /* workers may come that have seen more than `seen` */
+    bool changed;  /* the job has taken another course since the restart */
+    uint64_t seen; /* last step that a worker has seen closed */
+    uint64_t
+        anew; /* first step since the restart whose set was fixed by the job's rule and has not all ranks; 0: none */
+} pd_set_repeats;
+
 /* The rounds and steps of one job, which owns this struct. */
 typedef struct pd_steps {
     pd_steps_saved saved;
@@ -121,7 +131,7 @@ typedef struct pd_steps {
     struct pd_fragment *fragments; /* fragment.h; NULL until the parameters are planned */
     uint32_t n_fragments;
     struct pd_shares *shares; /* shares.h; NULL: no worker uses shares */
-    uint64_t epoch; /* number of times that the members have changed; survives a restart of the server */
+    uint64_t epoch;           /* number of times that the members have changed; survives a restart of the server */
     pd_param *params;
     uint32_t n_params; /* 0 until the parameters of the first Declare are planned */
     /* number of events that may have changed a parameter: batches, preconditioner tasks, commands. A copy of the list
@@ -147,7 +157,9 @@ typedef struct pd_steps {
     uint32_t tasks_out; /* number of preconditioner tasks that the pool has not returned */
 
     struct pd_cut *cut; /* consistent_cut.h. NULL: no export or checkpoint needs a cut now */
-    struct pd_wal *wal; /* decisions and inputs of steps: wal.h. NULL: the job has no checkpoints */
+    pd_set_repeats repeats;
+    pd_withheld withheld; /* reports of closed steps that wait for the disk */
+    struct pd_wal *wal;   /* decisions and inputs of steps: wal.h. NULL: the job has no checkpoints */
     pd_step_times times;
 } pd_steps;
 

@@ -6,6 +6,7 @@
 #include "kernels.h"
 #include "step_group.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <utlist.h>
@@ -33,6 +34,12 @@ void pd_sums_clear(pd_sums *sums)
     sums->cost_ns = 0;
 }
 
+/* Returns what the weight of the rank is multiplied by because its contribution is old. */
+static double damp_of(const pd_round *round, uint32_t rank)
+{
+    return round->damped != NULL ? round->damped[rank] : 1;
+}
+
 /* Returns the weight that the rank's push has given to a contribution. */
 static double weight_of(const pd_contribution *given)
 {
@@ -55,21 +62,26 @@ static bool counts(const pd_contribution *given, pd_aggregation how)
 /* Totals over those contributions to a common range that take part in the sum. They are counted rank by rank. */
 typedef struct tally {
     uint32_t given; /* number of contributions that were counted */
-    double weight;  /* sum of the weights of the contributions that were counted */
+    double weight;  /* sum of the weights of the contributions that were counted, in a plain mean 1 each, damped */
     float scale;    /* factor for the gradient of the contribution that was counted last */
     /* the contribution that was counted last is a sum over its examples, not a mean */
     bool presummed;
+    /* if only one contribution was counted: factor for its gradient, and number by which it is divided */
+    float only_scale, only_divisor;
 } tally;
 
-static void count_slot(tally *t, const pd_contribution *given, pd_aggregation how)
+static void count_slot(tally *t, const pd_contribution *given, double damp, pd_aggregation how)
 {
-    double weight = weight_of(given);
+    bool weighted = how == PD_WEIGHTED_MEAN;
+    double weight = weighted ? weight_of(given) : 1;
 
     t->given++;
-    t->weight += weight;
-    t->presummed = is_presummed(given);
-    /* Here the gradient is a mean over `weight` examples, and the factor turns it into the sum over them. */
-    t->scale = how == PD_WEIGHTED_MEAN && !t->presummed ? (float)weight : 1.0f;
+    t->weight += weight * damp;
+    t->presummed = weighted && is_presummed(given);
+    /* If the gradient is a mean over `weight` examples, the factor turns it into the sum over them. */
+    t->scale = (float)(t->presummed ? damp : weight * damp);
+    t->only_scale = (float)damp;
+    t->only_divisor = t->presummed ? (float)weight : 1.0f;
 }
 
 static bool has_part(const pd_contribution *given, pd_aggregation how)
@@ -79,22 +91,23 @@ static bool has_part(const pd_contribution *given, pd_aggregation how)
 
 static tally count_upto(const pd_sweep *sweep, const pd_chunk *chunk, uint32_t upto, pd_aggregation how)
 {
-    tally t = { .scale = 1.0f };
+    tally t = { .scale = 1.0f, .only_scale = 1.0f };
 
     for (uint32_t i = 0; i < sweep->n && pd_sweep_rank(sweep, i) < upto; i++) {
         uint32_t rank = pd_sweep_rank(sweep, i);
         const pd_contribution *given = &chunk->contributions[rank];
-        if (pd_round_counts(sweep->round, rank) && has_part(given, how)) count_slot(&t, given, how);
+        if (pd_round_counts(sweep->round, rank) && has_part(given, how))
+            count_slot(&t, given, damp_of(sweep->round, rank), how);
     }
     return t;
 }
 
-/* Returns the number by which the sum is divided. If there is only one contribution, a mean over its examples, it is
- * neither scaled nor divided, so that it keeps its bits. */
+/* Returns the number by which the sum is divided. A single contribution, a mean over its examples, is not divided, and
+ * only scaled if it is old, so that it keeps its bits. */
 static float divisor_of(const tally *all, pd_aggregation how)
 {
-    if (how == PD_MEAN) return (float)all->given;
-    return how == PD_WEIGHTED_MEAN && (all->given > 1 || all->presummed) ? (float)all->weight : 1.0f;
+    if (how == PD_SUM) return 1.0f;
+    return all->given > 1 ? (float)all->weight : all->only_divisor;
 }
 
 static int make_room(pd_sums *sums, size_t ranges, size_t k)
@@ -118,8 +131,8 @@ typedef struct planning {
 } planning;
 
 /* Plans to add contributions to one unit, whose first element is `first`: those of ranks before p->upto that are not
- * summed yet. `scaled`: each is multiplied by its factor. */
-static void add_slots(const planning *p, int64_t first, bool scaled)
+ * summed yet. `several`: they are not the only one. */
+static void add_slots(const planning *p, int64_t first, bool several)
 {
     for (uint32_t i = 0; i < p->sweep.n && pd_sweep_rank(&p->sweep, i) < p->upto; i++) {
         uint32_t rank = pd_sweep_rank(&p->sweep, i);
@@ -127,11 +140,11 @@ static void add_slots(const planning *p, int64_t first, bool scaled)
         tally own = { 0 };
         int64_t skip;
         if (rank < p->chunk->summed || !counts(given, p->how) || !pd_round_counts(p->sweep.round, rank)) continue;
-        count_slot(&own, given, p->how);
+        count_slot(&own, given, damp_of(p->sweep.round, rank), p->how);
         skip = first - pd_round_chunk_range(p->sweep.round, p->chunk, rank).first;
         p->sums->addends[p->sums->n_addends++] =
             (pd_addend){ (const char *)given->u.at + (size_t)skip * pd_dtype_size((pd_dtype)given->dtype),
-                         (pd_dtype)given->dtype, scaled ? own.scale : 1.0f };
+                         (pd_dtype)given->dtype, several ? own.scale : own.only_scale };
     }
 }
 
@@ -140,13 +153,14 @@ static void add_slots(const planning *p, int64_t first, bool scaled)
  * chunk.
  *
  * A single contribution is put into the accumulator unscaled. When a second one comes, the first is read from the
- * accumulator and scaled. */
+ * accumulator and scaled. Old contributions are never alone first: the ranks that count are known before. */
 static void plan_range(const planning *p, const tally *before, const tally *after, int64_t first, int64_t n)
 {
     pd_sums *sums = p->sums;
     pd_sum *sum = &sums->sums[sums->n_sums++];
     bool again = before->given == 1 && after->given > 1 && before->scale != 1.0f;
 
+    assert(p->sweep.round->damped == NULL || before->given == 0);
     *sum = (pd_sum){ .to = *p->accumulator + first,
                      .n = n,
                      .first_addend = sums->n_addends,

@@ -4,7 +4,10 @@
  * memory had to be freed earlier. The bits of the result are the same in both cases, and do not depend on the number of
  * threads. Each element is divided by the number, or by the total weight, of the contributions that have it, unless the
  * job wants the plain sum. If only one rank contributes an element, as a mean over its examples, the element keeps its
- * bits. */
+ * bits.
+ *
+ * In a job that damps old contributions, each weight (1 in a plain mean) is multiplied by pd_round.damped before. An
+ * element that only one rank contributes is itself multiplied by it, since a division would undo that. */
 #ifndef PD_SUMS_H
 #define PD_SUMS_H
 

@@ -14,6 +14,13 @@
  * these bytes may be in memory: once as decisions, and twice as a record while it is written. */
 enum { OWN_BYTES = 1536, COPIES = 3 };
 
+/* Returns the bytes of the decisions about sets of ranks that a job with so many slots may have for its next record:
+ * of all steps whose reports are withheld, and of the next one. */
+static uint64_t set_bytes(uint32_t slots)
+{
+    return slots > 0 ? (PD_WAL_MOST + 1) * (sizeof(pd_decision) + pd_counted_bytes(slots)) : 0;
+}
+
 /* Returns whether it depends on timing which roots the steps of an optimizer with this plan take. */
 static bool has_choice(const pd_plan *plan)
 {
@@ -36,9 +43,9 @@ uint64_t pd_wal_param_bytes(const pd_plan *plan, bool logged)
            (logged ? sizeof(pd_step_input) + root_bytes(plan) : 0);
 }
 
-uint64_t pd_wal_own_bytes(void)
+uint64_t pd_wal_own_bytes(uint32_t slots)
 {
-    return sizeof(pd_wal) + COPIES * (uint64_t)OWN_BYTES;
+    return sizeof(pd_wal) + COPIES * (OWN_BYTES + set_bytes(slots));
 }
 
 /* Returns whether the stream of decisions records the roots that the parameter's steps take. */
@@ -57,7 +64,8 @@ static void lay_out_roots(pd_wal *wal, const pd_steps *steps)
 {
     pd_taken_root *at = wal->roots;
 
-    wal->decisions.most = OWN_BYTES + steps->n_params * sizeof(uint64_t);
+    wal->decisions.most =
+        OWN_BYTES + set_bytes(steps->sets.open ? steps->members.ranks : 0) + steps->n_params * sizeof(uint64_t);
     for (uint32_t i = 0; i < steps->n_params; i++) {
         const pd_param *param = &steps->params[i];
         wal->params[i].taken.at = at;
@@ -84,6 +92,7 @@ int pd_wal_make(pd_steps *steps)
         return PD_NO_MEMORY;
     }
     lay_out_roots(wal, steps);
+    steps->withheld.logged = logged;
     steps->wal = wal;
     return PD_OK;
 }
@@ -188,7 +197,7 @@ void pd_wal_end_steps(pd_steps *steps)
 
 bool pd_wal_stops(const pd_steps *steps, const pd_param *param)
 {
-    if (param->saved.step >= steps->queue.limit) return true;
+    if (param->saved.step >= steps->queue.limit || pd_withheld_stops(&steps->withheld, param->saved.step)) return true;
     if (!pd_wal_records_steps(steps)) return false;
     return param->saved.step >= steps->wal->inputs.step || steps->wal->inputs.under_way >= PD_WAL_MOST;
 }
@@ -292,6 +301,21 @@ void pd_wal_add_read(pd_steps *steps, pd_decision *decision)
     wal->decisions.read_bytes += bytes_of(decision);
     pd_account_take(&steps->account, bytes_of(decision));
     if (decision->kind == PD_DECISION_ROOTS) pd_optim_keep_tasks(param->optim, true);
+}
+
+void pd_wal_forget_course(pd_steps *steps)
+{
+    for (uint32_t i = 0; i < steps->n_params; i++) {
+        pd_decision_list *list = &steps->wal->params[i].read;
+        pd_decision *before = NULL;
+        while ((before != NULL ? before->next : list->first) != NULL) {
+            pd_decision *decision = before != NULL ? before->next : list->first;
+            if (decision->kind == PD_DECISION_SET)
+                before = decision;
+            else
+                pd_decision_free(take_read(steps, i, before));
+        }
+    }
 }
 
 static void drop_read_of(pd_steps *steps, uint32_t param, bool overrides)
@@ -514,16 +538,24 @@ const pd_counted *pd_wal_recorded_set(const pd_steps *steps, const pd_fragment *
     return decision != NULL ? decision->counted : NULL;
 }
 
+bool pd_wal_is_whole(const pd_counted *set)
+{
+    bool whole = set->n == set->ranks;
+
+    for (uint32_t r = 0; whole && r < set->ranks; r++) whole = set->age[r] == 0;
+    return whole;
+}
+
 void pd_wal_fixed(pd_steps *steps, const pd_fragment *fragment, const pd_counted *set)
 {
     pd_decision *decision;
-    bool all = set->n == set->ranks;
 
-    if (steps->wal == NULL || !steps->wal->decisions.on ||
+    /* With a stream of steps, the record of the step says which pushes have counted. */
+    if (steps->wal == NULL || steps->withheld.logged || pd_wal_is_whole(set) ||
         pd_wal_recorded_set(steps, fragment, fragment->fixed) != NULL)
         return;
-    for (uint32_t r = 0; all && r < set->ranks; r++) all = set->age[r] == 0;
-    if (all) return;
+    pd_withheld_fixed(&steps->withheld, fragment->fixed, steps->wal->decisions.on);
+    if (!steps->wal->decisions.on) return;
     decision = pd_decision_new(PD_DECISION_ROUND, fragment->number, fragment->fixed, 0);
     if (decision != NULL && (decision->counted = pd_counted_copy(set)) == NULL) {
         pd_decision_free(decision);

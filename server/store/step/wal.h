@@ -9,7 +9,7 @@
  * again, so only choices are recorded:
  *
  *   - which preconditioner tasks a step took with root_delay = ready;
- *   - which ranks counted in a step, if not all did (fragment.h);
+ *   - which ranks counted in a step, if not all did (fragment.h): answers wait until the disk has that (withheld.h);
  *   - values that operators set, with the step from which they hold.
  *
  * When a step is repeated, it takes the roots of its decision, its round counts the ranks of its decision, and the
@@ -116,9 +116,9 @@ typedef struct pd_wal {
 } pd_wal;
 
 /* Return the bytes that the WAL takes in memory, without aggregates: for a parameter with this plan, and for the job
- * itself. `logged`: the job has a stream of steps. */
+ * itself. `logged`: the job has a stream of steps; `slots`: number of ranks if the job's sets are open, otherwise 0. */
 uint64_t pd_wal_param_bytes(const pd_plan *plan, bool logged);
-uint64_t pd_wal_own_bytes(void);
+uint64_t pd_wal_own_bytes(uint32_t slots);
 
 /* Makes the WAL of a job with checkpoints, whose parameters are known. Both streams are off. PD_NO_MEMORY: nothing has
  * changed. */
@@ -187,6 +187,8 @@ void pd_wal_add_read(pd_steps *steps, pd_decision *decision);
 /* Drops the decisions that were read back, of all parameters. If `overrides` is false, keeps overrides and
  * sets of ranks. */
 void pd_wal_drop_read(pd_steps *steps, bool overrides);
+/* Drops the decisions that were read back, of all parameters, except overrides. */
+void pd_wal_forget_course(pd_steps *steps);
 /* Puts all overrides that were read back in force now, each from its step on, instead of just before that step. Call it
  * before the state of the job is copied, so that the copy has them. No step may be under way. PD_NO_MEMORY, or
  * PD_RESOURCE_EXHAUSTED if a parameter would have too many: the overrides that are left are put in force before the
@@ -200,8 +202,10 @@ bool pd_wal_repeats(const pd_steps *steps);
 /* Returns the set of ranks that was decided for this step of the fragment before a restart; borrowed until the step is
  * fixed. NULL: none was. */
 const pd_counted *pd_wal_recorded_set(const pd_steps *steps, const struct pd_fragment *fragment, uint64_t step);
-/* Records the set of step fragment->fixed, which has just been fixed; or, if it was decided before a restart, drops the
- * decision that was read back. */
+/* Returns whether the set has all ranks, each with a contribution to the step itself: such sets are not recorded. */
+bool pd_wal_is_whole(const pd_counted *set);
+/* Records the set of step fragment->fixed, which has just been fixed, unless it was decided before a restart, or all
+ * ranks count with contributions to this step. Withholds the report of the step until the disk has the record. */
 void pd_wal_fixed(pd_steps *steps, const struct pd_fragment *fragment, const pd_counted *set);
 
 #endif

@@ -12,6 +12,7 @@
 #include "fragment.h"
 #include "global_clip.h"
 #include "mutant.h"
+#include "pushed_hypers.h"
 #include "riders.h"
 #include "root_report.h"
 #include "round_ranges.h"
@@ -128,7 +129,7 @@ static void close_round(pd_steps *steps, pd_param *param, pd_closed *closed, uin
         note_scalar(&steps->figures, &closed->scalars->at[i], param->saved.step);
     pd_riders_closed(steps, param);
     if (param->end.outcome == PD_REFUSED) count_refusal(steps, param, closed);
-    if (param->pushed != NULL) param->pushed->mask = 0;
+    pd_pushed_close(param);
     reset_round(steps, param, now_ns);
     pd_fragment_closed(steps, param, now_ns);
     pd_param_moved_on(steps, param);
@@ -318,7 +319,7 @@ static pd_param *run_batch(pd_steps *steps, size_t n, pd_effect *effect, pd_clos
     effect->u.closed.at = closed;
     effect->u.closed.n = done;
     if (done > 0)
-        pd_effects_add(steps->outbox, effect);
+        pd_withheld_send(&steps->withheld, steps->outbox, effect);
     else
         pd_effect_free(effect);
     pd_steps_spend(steps, PD_PHASE_PUBLISH);

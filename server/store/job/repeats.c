@@ -1,0 +1,200 @@
+/* repeats.c - finds sets of ranks that cannot be repeated after a restart, and lets the job take another course then. */
+#include "repeats.h"
+
+#include "checkpoint_policy.h"
+#include "fragment.h"
+#include "ranks.h"
+#include "wal.h"
+
+#include <inttypes.h>
+
+/* time from a shortage of memory to the next attempt to let the job take another course */
+#define RETRY_NS 1000000000ull
+
+/* Returns whether sets of the job can have been seen that must be repeated now. */
+static bool applies(const pd_job *job)
+{
+    return job->restart.restored && job->steps.sets.open && job->steps.wal != NULL && !job->steps.withheld.logged;
+}
+
+/* Returns whether each rank that may have seen a step has said Hello. */
+static bool all_back(const pd_job *job)
+{
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        if (!job->ranks[r].repeats.back && job->ranks[r].state != PD_RANK_LEFT) return false;
+    return true;
+}
+
+/* Lets sets be fixed by the job's rule from the first step on that no worker has seen. */
+static void stop_waiting(pd_job *job)
+{
+    job->steps.repeats.awaits = false;
+    pd_fragments_wake(&job->steps);
+}
+
+void pd_repeats_begin(pd_job *job, uint64_t now_ns)
+{
+    if (!applies(job)) return;
+    job->restart.since_ns = now_ns;
+    job->steps.repeats = (pd_set_repeats){ .awaits = true };
+}
+
+/* Tells the loop thread of the course. Without memory it learns it from the next effect that brings the course. */
+static void tell(pd_job *job)
+{
+    pd_effect *effect = pd_job_effect(job, PD_EFF_MEMBERS);
+
+    if (effect == NULL) return;
+    effect->u.members.epoch = job->steps.epoch;
+    effect->u.members.course = job->saved.course;
+    pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
+}
+
+/* Makes the job take another course from step `step` on. A checkpoint of it comes soon, and until then no worker sees a
+ * step of it. */
+static void change_course(pd_job *job, uint64_t step)
+{
+    job->saved.course++;
+    job->steps.repeats.changed = true;
+    job->steps.repeats.seen = 0;
+    job->checkpointing.decisions.moved = "steps take another course than before the restart";
+    job->checkpointing.changes++;
+    pd_checkpoint_policy_now(job);
+    pd_withheld_fixed(&job->steps.withheld, step, false);
+    tell(job);
+}
+
+void pd_repeats_joins(pd_job *job, const pd_request *hello)
+{
+    pd_set_repeats *repeats = &job->steps.repeats;
+    pd_rank *rank = &job->ranks[hello->rank];
+    bool first = !rank->repeats.back;
+
+    if (!applies(job)) return;
+    rank->repeats.back = true;
+    if (rank->saved.nonce != hello->u.hello.nonce) {
+        rank->repeats.replaced = true;
+        rank->repeats.seen = 0;
+    }
+    if (hello->u.hello.course != job->saved.course || hello->u.hello.steps <= rank->repeats.seen) return;
+    rank->repeats.seen = hello->u.hello.steps;
+    if (first && repeats->anew > 0 && !repeats->changed && rank->repeats.seen >= repeats->anew) {
+        pd_say(job->steps.outbox, PD_SAY_WARNING,
+               (pd_log_facts){ .job = job->steps.name, .rank = &hello->rank, .step = &repeats->anew },
+               "comes back after other ranks have counted in step %" PRIu64 " than it has seen before the restart: it "
+               "goes back to the job's step (reconnect_grace says how long the job waits)",
+               repeats->anew);
+        change_course(job, pd_fragments_fixed(&job->steps) + 1);
+    } else if (!repeats->changed && rank->repeats.seen > repeats->seen) {
+        repeats->seen = rank->repeats.seen;
+    }
+}
+
+/* ---- sets that cannot be repeated ---- */
+
+/* Returns the time from which on a rank that is not connected counts as gone for good. */
+static uint64_t gone_at(const pd_job *job, const pd_rank *rank)
+{
+    uint64_t since = rank->since_ns > job->restart.since_ns ? rank->since_ns : job->restart.since_ns;
+
+    if (rank->state == PD_RANK_LEFT) return 0;
+    return since + job->steps.sets.reconnect_grace_ns;
+}
+
+/* Returns whether the rank's contribution of age `age` to step `step` cannot come any more. */
+static bool is_gone(const pd_job *job, uint32_t r, uint64_t step, uint64_t age, uint64_t now_ns)
+{
+    const pd_rank *rank = &job->ranks[r];
+    const pd_fragment_rank *given = &job->steps.fragments[0].ranks[r];
+
+    if (pd_fragment_is_whole(&job->steps.fragments[0], r)) return given->step + age != step;
+    /* The process that has contributed had seen the step before. */
+    if (rank->state == PD_RANK_CONNECTED) return rank->repeats.replaced && rank->repeats.seen + 1 + age < step;
+    return now_ns >= gone_at(job, rank);
+}
+
+/* Returns whether the set of the next step must be that of before the restart. *set becomes its decision; NULL: all
+ * ranks count, with contributions to this step. */
+static bool must_repeat(const pd_job *job, const pd_counted **set)
+{
+    const pd_fragment *fragment = &job->steps.fragments[0];
+
+    *set = pd_wal_recorded_set(&job->steps, fragment, fragment->fixed + 1);
+    return *set != NULL || fragment->fixed < job->steps.repeats.seen;
+}
+
+/* Finds a rank without which the set of the next step cannot be repeated. Returns the number of ranks if there is none,
+ * or if parameters still take the step before. */
+static uint32_t find_gone(const pd_job *job, uint64_t now_ns)
+{
+    uint64_t step = job->steps.fragments[0].fixed + 1;
+    const pd_counted *set;
+
+    if (pd_fragments_have_set(&job->steps) || !must_repeat(job, &set)) return job->steps.members.ranks;
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        if (pd_counted_has(set, r) && is_gone(job, r, step, pd_counted_age(set, r), now_ns)) return r;
+    return job->steps.members.ranks;
+}
+
+/* Ends the connections of the workers that have seen step `step`. PD_NO_MEMORY: some are left. */
+static int send_back(pd_job *job, uint64_t step, uint64_t now_ns)
+{
+    pd_error why;
+
+    pd_fail(&why, PD_UNAVAILABLE, "job %.100s takes another course from step %" PRIu64 " on: say Hello again",
+            job->steps.name, step);
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        if (job->ranks[r].repeats.seen >= step && pd_rank_send_back(job, r, &why, now_ns) != PD_OK) return PD_NO_MEMORY;
+    return PD_OK;
+}
+
+static void say_gone(const pd_job *job, uint32_t rank, uint64_t step)
+{
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .rank = &rank, .step = &step },
+           "has counted in step %" PRIu64 " before the restart and does not come back to it (reconnect_grace): the job "
+           "takes another course from this step on, and workers that have seen it go back",
+           step);
+}
+
+static void leave_course(pd_job *job, uint32_t rank, uint64_t now_ns)
+{
+    uint64_t step = job->steps.fragments[0].fixed + 1;
+
+    if (send_back(job, step, now_ns) != PD_OK) {
+        job->restart.retry_ns = now_ns + RETRY_NS;
+        return;
+    }
+    job->restart.retry_ns = 0;
+    say_gone(job, rank, step);
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++) job->ranks[r].repeats.seen = 0;
+    pd_wal_forget_course(&job->steps);
+    change_course(job, step);
+    stop_waiting(job);
+}
+
+void pd_repeats_look(pd_job *job, uint64_t now_ns)
+{
+    uint32_t rank;
+
+    if (!applies(job) || job->gone || job->steps.n_params == 0 || now_ns < job->restart.retry_ns) return;
+    if (job->steps.repeats.awaits &&
+        (all_back(job) || now_ns >= job->restart.since_ns + job->steps.sets.reconnect_grace_ns))
+        stop_waiting(job);
+    if ((rank = find_gone(job, now_ns)) < job->steps.members.ranks) leave_course(job, rank, now_ns);
+}
+
+uint64_t pd_repeats_next(const pd_job *job)
+{
+    const pd_counted *set;
+    uint64_t at = UINT64_MAX;
+
+    if (!applies(job) || job->gone || job->steps.n_params == 0) return UINT64_MAX;
+    if (job->restart.retry_ns > 0) return job->restart.retry_ns;
+    if (job->steps.repeats.awaits) at = job->restart.since_ns + job->steps.sets.reconnect_grace_ns;
+    if (pd_fragments_have_set(&job->steps) || !must_repeat(job, &set)) return at;
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        if (pd_counted_has(set, r) && job->ranks[r].state != PD_RANK_CONNECTED &&
+            !pd_fragment_is_whole(&job->steps.fragments[0], r) && gone_at(job, &job->ranks[r]) < at)
+            at = gone_at(job, &job->ranks[r]);
+    return at;
+}

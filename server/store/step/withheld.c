@@ -1,0 +1,134 @@
+/* withheld.c - withholds reports of closed steps until the disk has what decided the steps. */
+#include "withheld.h"
+
+#include "param.h"
+
+/* Returns the lower of two steps, of which 0 means none. */
+static uint64_t lower(uint64_t a, uint64_t b)
+{
+    return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
+/* Returns the step up to which reports need not wait. */
+static uint64_t safe_step(const pd_withheld *withheld)
+{
+    uint64_t unsafe = lower(lower(withheld->made, withheld->handed), withheld->lost);
+
+    if (!withheld->on) return UINT64_MAX;
+    if (withheld->logged) return withheld->durable;
+    if (unsafe == 0) return UINT64_MAX;
+    return unsafe - 1 > withheld->durable ? unsafe - 1 : withheld->durable;
+}
+
+/* Returns whether the effect, before which none is withheld, has to wait. Weights that were published without a step
+ * need not. */
+static bool must_wait(const pd_withheld *withheld, const pd_effect *effect)
+{
+    const pd_closed *closed = effect->kind == PD_EFF_CLOSED ? &effect->u.closed.at[0] : NULL;
+
+    return closed != NULL && closed->outcome != 0 && closed->step > safe_step(withheld);
+}
+
+void pd_withheld_send(pd_withheld *withheld, pd_effects *outbox, pd_effect *effect)
+{
+    bool waits = withheld->effects.first != NULL || must_wait(withheld, effect);
+
+    pd_effects_add(waits ? &withheld->effects : outbox, effect);
+}
+
+static pd_effect *take_first(pd_withheld *withheld)
+{
+    pd_effect *effect = withheld->effects.first;
+
+    if ((withheld->effects.first = (pd_effect *)(void *)effect->mail.next) == NULL) withheld->effects.last = NULL;
+    return effect;
+}
+
+void pd_withheld_release(pd_withheld *withheld, pd_effects *outbox)
+{
+    while (withheld->effects.first != NULL && !must_wait(withheld, withheld->effects.first))
+        pd_effects_add(outbox, take_first(withheld));
+}
+
+void pd_withheld_drop(pd_withheld *withheld)
+{
+    while (withheld->effects.first != NULL) {
+        pd_effect *effect = take_first(withheld);
+        for (size_t i = 0; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++)
+            pd_published_unref(effect->u.closed.at[i].published);
+        pd_effect_free(effect);
+    }
+}
+
+/* Returns the step of the first report that is withheld; 0: none is. */
+static uint64_t first_step(const pd_withheld *withheld)
+{
+    return withheld->effects.first != NULL ? withheld->effects.first->u.closed.at[0].step : 0;
+}
+
+uint64_t pd_withheld_told(const pd_withheld *withheld, uint64_t step)
+{
+    uint64_t first = first_step(withheld);
+
+    return first > 0 && first <= step ? first - 1 : step;
+}
+
+bool pd_withheld_stops(const pd_withheld *withheld, uint64_t step)
+{
+    uint64_t first = first_step(withheld);
+
+    return first > 0 && step + 1 >= first + PD_WAL_MOST;
+}
+
+void pd_withheld_fixed(pd_withheld *withheld, uint64_t step, bool made)
+{
+    if (made)
+        withheld->made = lower(withheld->made, step);
+    else if (withheld->on)
+        withheld->lost = lower(withheld->lost, step);
+}
+
+void pd_withheld_handed(pd_withheld *withheld)
+{
+    withheld->handed = lower(withheld->handed, withheld->made);
+    withheld->made = 0;
+}
+
+/* Notes that the sets from step `step` on are in no record. */
+static void lose(pd_withheld *withheld, uint64_t step)
+{
+    if (withheld->on && step > withheld->durable) withheld->lost = lower(withheld->lost, step);
+}
+
+void pd_withheld_returned(pd_withheld *withheld, bool good)
+{
+    if (!good) lose(withheld, withheld->handed);
+    withheld->handed = 0;
+}
+
+void pd_withheld_dropped(pd_withheld *withheld)
+{
+    lose(withheld, withheld->made);
+    withheld->made = 0;
+}
+
+void pd_withheld_durable(pd_withheld *withheld, uint64_t step, bool whole)
+{
+    if (step > withheld->durable) withheld->durable = step;
+    if (!whole) return;
+    withheld->lost = 0;
+    withheld->failed = false;
+}
+
+void pd_withheld_begin(pd_withheld *withheld)
+{
+    withheld->on = !withheld->failed;
+}
+
+void pd_withheld_give_up(pd_withheld *withheld, pd_effects *outbox)
+{
+    withheld->on = false;
+    withheld->failed = true;
+    withheld->lost = 0;
+    pd_withheld_release(withheld, outbox);
+}

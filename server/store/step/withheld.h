@@ -1,0 +1,63 @@
+/* withheld.h - keeps reports of closed steps back until the disk has what decided the steps.
+ *
+ * Step thread. In a job with checkpoints whose sets of ranks are open, a restart of the server could fix another set for
+ * a step than workers have seen. So the report that a step has closed (PD_EFF_CLOSED), which brings answers and weights,
+ * is withheld:
+ *
+ *   - with durability = log, until the record of the step is on the disk;
+ *   - otherwise, if the set of the step is a decision (wal.h), until the record with this decision is on the disk, or a
+ *     checkpoint of the step.
+ *
+ * The step thread does not wait. Later steps go on, but at most PD_WAL_MOST steps are withheld: then parameters stop
+ * until the disk answers. Reports leave in the order in which they were made, as do effects that tell of the job as it
+ * was after them (PD_EFF_DURABLE, PD_EFF_MEMBERS). An effect PD_EFF_FILED need not wait, since it only names the step
+ * whose report answers a push.
+ *
+ * Nothing is withheld before the first checkpoint, because a restart would not find the job at all; and after an error
+ * of the disk with on_disk_error = go_on, until a checkpoint is durable. With on_disk_error = pause, reports are withheld
+ * until then. */
+#ifndef PD_WITHHELD_H
+#define PD_WITHHELD_H
+
+#include "effects.h"
+
+typedef struct pd_withheld {
+    bool on;          /* reports are withheld */
+    bool logged;      /* all reports wait for records of steps; false: those of decided sets wait for decisions */
+    bool failed;      /* the disk has failed, and nothing is withheld before the next durable checkpoint */
+    uint64_t durable; /* steps up to this one are on the disk */
+    /* Lowest step with a decided set whose decision waits for the next record (`made`), is in the record under way
+     * (`handed`), or is in no record, so that only a checkpoint can make it durable (`lost`). 0: there is none. */
+    uint64_t made, handed, lost;
+    pd_effects effects; /* the effects that are withheld, oldest first; the first one is a report */
+} pd_withheld;
+
+/* Adds an effect to the outbox, or withholds it. The effect is a report (PD_EFF_CLOSED), or tells of the job as it is
+ * after the reports before it. Takes ownership of the effect. */
+void pd_withheld_send(pd_withheld *withheld, pd_effects *outbox, pd_effect *effect);
+/* Moves the effects that need not wait any more to the outbox. The caller lets stopped parameters continue
+ * (pd_riders_release). */
+void pd_withheld_release(pd_withheld *withheld, pd_effects *outbox);
+/* Drops all effects that are withheld, because the job ends. */
+void pd_withheld_drop(pd_withheld *withheld);
+/* Returns the last step up to `step` of which workers may know: no report of it or of a step before it is withheld. */
+uint64_t pd_withheld_told(const pd_withheld *withheld, uint64_t step);
+/* Returns whether so many steps are withheld that a parameter which has closed step `step` begins no further one. */
+bool pd_withheld_stops(const pd_withheld *withheld, uint64_t step);
+
+/* Note what becomes of decided sets: that of step `step` waits for the next record, or is in no record (`made` false);
+ * a record was handed over with all that wait for one; the record has returned (`good`: it is on the disk); the
+ * decisions that wait for a record are dropped. The caller then calls pd_withheld_release. */
+void pd_withheld_fixed(pd_withheld *withheld, uint64_t step, bool made);
+void pd_withheld_handed(pd_withheld *withheld);
+void pd_withheld_returned(pd_withheld *withheld, bool good);
+void pd_withheld_dropped(pd_withheld *withheld);
+/* Notes that steps up to `step` are on the disk, and, if a checkpoint (`whole`) made them so, that no decision about
+ * them is needed any more. */
+void pd_withheld_durable(pd_withheld *withheld, uint64_t step, bool whole);
+/* Begins to withhold reports, unless the disk has failed and no checkpoint is durable since. */
+void pd_withheld_begin(pd_withheld *withheld);
+/* Lets all reports go, because the disk has failed and the job goes on. */
+void pd_withheld_give_up(pd_withheld *withheld, pd_effects *outbox);
+
+#endif

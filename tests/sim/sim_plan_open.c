@@ -1,0 +1,118 @@
+/* sim_plan_open.c - draws jobs in which it is decided for each step which ranks count: quorum, grace, staleness. Their
+ * workers are slow, stop and come back, or die. */
+#include "job_keys.h"
+#include "sim_plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_STEPS = 8 }; /* steps of a job, besides those of contributions that come too late for its last one */
+
+static const char *const forgotten[] = { "aggregate=", "adasum_fold=", "initial_weights=", "step_timeout=" };
+
+static void draw_aggregate(sim_job *job, uint64_t *r)
+{
+    uint64_t pick = sim_below(r, 8);
+
+    job->how = pick < 4 ? PD_MEAN : pick < 6 ? PD_WEIGHTED_MEAN : pick < 7 ? PD_MEDIAN : PD_VDOT_ADASUM;
+    job->weighted = job->how == PD_WEIGHTED_MEAN;
+    job->mean_init = false;
+    sim_plan_add_option(job, job->how == PD_MEAN            ? "aggregate=mean"
+                             : job->how == PD_WEIGHTED_MEAN ? "aggregate=weighted_mean"
+                             : job->how == PD_MEDIAN        ? "aggregate=median"
+                                                            : "aggregate=adasum_vdot");
+    if (job->how == PD_VDOT_ADASUM) sim_plan_add_option(job, "adasum_fold=yes");
+}
+
+static void add_number(sim_job *job, const char *key, uint64_t number)
+{
+    char text[48];
+
+    snprintf(text, sizeof text, "%s=%llu", key, (unsigned long long)number);
+    sim_plan_add_option(job, text);
+}
+
+/* Draws quorum and staleness: of asynchronous rounds, of rounds that wait for all, or of a quorum. */
+static void draw_rounds(sim_job *job, uint64_t *r)
+{
+    sim_open *open = &job->open;
+    uint64_t pick = sim_below(r, 6);
+
+    open->quorum = pick == 0 ? 1 : pick == 1 ? job->world : 1 + (uint32_t)sim_below(r, job->world);
+    open->staleness = pick == 0 && sim_once_in(r, 2) ? UINT64_MAX : pick == 1 ? 1 + sim_below(r, 2) : sim_below(r, 3);
+    sim_plan_add_option(job, pick == 0 ? "rounds=async" : pick == 1 ? "rounds=sync" : "rounds=quorum");
+    if (pick > 1) add_number(job, "quorum", open->quorum);
+    if (open->staleness != UINT64_MAX) add_number(job, "staleness", open->staleness);
+    open->waits = open->staleness != UINT64_MAX && open->staleness > 0 && sim_once_in(r, 4);
+    if (open->waits) sim_plan_add_option(job, "on_stale=wait");
+    if (pick == 0) sim_plan_add_option(job, "damping=none");
+}
+
+static void draw_grace(sim_job *job, uint64_t *r)
+{
+    char text[48];
+
+    if (sim_once_in(r, 2)) return;
+    job->open.grace_ns = (1 + sim_below(r, 300)) * SIM_MS;
+    snprintf(text, sizeof text, "grace=%.3f", (double)job->open.grace_ns / 1e9);
+    sim_plan_add_option(job, text);
+}
+
+static void draw_job(sim_job *job, uint64_t *r)
+{
+    static const double timeouts[] = { 0.5, 2, 5 };
+    char text[48];
+
+    job->open.on = true;
+    job->steps = 2 + sim_below(r, MOST_STEPS - 1);
+    for (uint32_t p = 0; p < job->n_params; p++) job->params[p].ranged = false;
+    if (job->n_params > 6) job->n_params = 6;
+    job->barriers = job->replaces = false;
+    for (size_t i = 0; i < sizeof forgotten / sizeof forgotten[0]; i++) sim_plan_forget_option(job, forgotten[i]);
+    draw_aggregate(job, r);
+    draw_rounds(job, r);
+    draw_grace(job, r);
+    job->step_timeout = timeouts[sim_below(r, 3)];
+    snprintf(text, sizeof text, "step_timeout=%g", job->step_timeout);
+    sim_plan_add_option(job, text);
+    job->open.work_ns = 1 + sim_below(r, 60 * SIM_MS);
+    job->open.slow = (uint32_t)sim_below(r, job->world + 1);
+    job->open.masks = job->plain && job->how == PD_MEAN && !job->clips && sim_once_in(r, 2);
+    if (job->open.masks) job->absent_of_16 = job->infinite_of_64 = 0;
+}
+
+static void add_fault(sim_plan *plan, uint32_t job, sim_fault_kind kind, uint64_t *r)
+{
+    sim_fault fault = { .kind = kind, .job = job, .rank = (uint32_t)sim_below(r, plan->jobs[job].world) };
+
+    if (plan->n_faults == SIM_FAULTS) return;
+    fault.at_ns = plan->jobs[job].start_ns + sim_below(r, 500 * SIM_MS);
+    if (fault.at_ns >= plan->calm_ns) fault.at_ns = sim_below(r, plan->calm_ns);
+    fault.amount = sim_plan_draw_amount(kind, plan->calm_ns - fault.at_ns, r);
+    plan->faults[plan->n_faults++] = fault;
+}
+
+/* Takes faults away that these jobs are not made for. */
+static void forget_faults(sim_plan *plan)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t f = 0; f < plan->n_faults; f++)
+        if (plan->faults[f].kind != SIM_RESTART) plan->faults[kept++] = plan->faults[f];
+    plan->n_faults = kept;
+}
+
+void sim_plan_draw_open(sim_plan *plan)
+{
+    uint64_t r = sim_mix(plan->seed, 31, 7, 40);
+
+    if (plan->crowded || !sim_once_in(&r, 2)) return;
+    forget_faults(plan);
+    plan->ingest *= 16;
+    for (uint32_t j = 0; j < plan->n_jobs; j++) {
+        if (j > 0 && sim_once_in(&r, 2)) continue;
+        draw_job(&plan->jobs[j], &r);
+        for (uint64_t n = sim_below(&r, 3); n > 0; n--)
+            add_fault(plan, j, sim_once_in(&r, 3) ? SIM_CRASH : SIM_STOP, &r);
+    }
+}

@@ -1,0 +1,262 @@
+/* sim_sets.c - checks which ranks count in the steps of jobs with open sets. */
+#include "sim_sets.h"
+
+#include "fragment.h"
+#include "job.h"
+#include "server_state.h"
+#include "sim_judge.h"
+#include "store_inside.h"
+
+#include <math.h>
+
+typedef unsigned long long number;
+
+static sim_history *history_of(sim *s, const sim_job *job, uint64_t creator)
+{
+    sim_history *h = s->histories;
+
+    while (h != NULL && (h->job == NULL || h->job->number != job->number || h->creator != creator)) h = h->next;
+    return h;
+}
+
+void sim_sets_sent(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint64_t step)
+{
+    sim_history *h = job->open.on ? history_of(s, job, creator) : NULL;
+
+    if (h != NULL) h->pushes[rank].sent[step] = true;
+}
+
+void sim_sets_told(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint64_t step, bool late)
+{
+    sim_history *h = history_of(s, job, creator);
+    sim_pushes *pushes = h != NULL ? &h->pushes[rank] : NULL;
+
+    if (pushes == NULL) return;
+    if (late && pushes->counted[step] > 0)
+        sim_fail("told", "%s rank %u is told that its push for step %llu came too late, but it counted in step %llu",
+                 job->name, rank, (number)step, (number)pushes->counted[step]);
+    if (!late && pushes->counted[step] == 0)
+        sim_fail("told", "%s rank %u is told that its push for step %llu has counted, but it has not", job->name, rank,
+                 (number)step);
+    pushes->late[step] = pushes->late[step] || late;
+}
+
+uint64_t sim_sets_push(const sim_history *h, uint64_t step, uint32_t rank)
+{
+    const sim_set *set = &h->sets[step];
+
+    if (!h->job->open.on) return step;
+    return set->known && (set->mask >> rank & 1) != 0 ? step - set->age[rank] : 0;
+}
+
+static sim_set read_set(const sim_job *job, const pd_closed *closed)
+{
+    sim_set set = { .known = true };
+
+    for (uint32_t rank = 0; rank < job->world; rank++) {
+        if (pd_counted_has(closed->counted, rank)) set.mask |= 1u << rank;
+        if (pd_counted_keeps(closed->counted, rank)) set.kept |= 1u << rank;
+        set.age[rank] = pd_counted_age(closed->counted, rank);
+    }
+    return set;
+}
+
+/* Checks that the push which counts in a step was sent, is not too old, and counts for the first time. */
+static void check_push(sim_history *h, uint64_t step, uint32_t rank, uint64_t age)
+{
+    const sim_open *open = &h->job->open;
+    sim_pushes *pushes = &h->pushes[rank];
+    uint64_t of = step - age;
+
+    if (age > open->staleness || age >= step)
+        sim_fail("ages", "%s rank %u counts in step %llu with age %llu", h->job->name, rank, (number)step, (number)age);
+    if (!pushes->sent[of])
+        sim_fail("whole", "%s rank %u counts in step %llu with a push for step %llu, which it has not sent",
+                 h->job->name, rank, (number)step, (number)of);
+    if (pushes->counted[of] > 0)
+        sim_fail("counted once",
+                 "%s rank %u counts in step %llu with its push for step %llu, which counted in step %llu", h->job->name,
+                 rank, (number)step, (number)of, (number)pushes->counted[of]);
+    if (pushes->late[of])
+        sim_fail("told",
+                 "%s rank %u counts in step %llu with its push for step %llu, of which it was told that it "
+                 "came too late",
+                 h->job->name, rank, (number)step, (number)of);
+    for (uint64_t later = of + 1; later < VERSIONS; later++)
+        if (pushes->counted[later] > 0)
+            sim_fail("ages", "%s rank %u counts in step %llu with its push for step %llu, after the one for step %llu",
+                     h->job->name, rank, (number)step, (number)of, (number)later);
+    pushes->counted[of] = step;
+}
+
+/* Checks a set that is not known yet. */
+static void check_new(sim_history *h, uint64_t step, const sim_set *set)
+{
+    const sim_open *open = &h->job->open;
+    uint32_t n = (uint32_t)__builtin_popcount(set->mask);
+
+    if (n < open->quorum)
+        sim_fail("quorum", "%s: step %llu is taken with %u ranks (%x), but it needs %u", h->job->name, (number)step, n,
+                 set->mask, open->quorum);
+    if ((set->mask & set->kept) != 0)
+        sim_fail("counted once", "%s: ranks (%x) count in step %llu, and are kept for the next one", h->job->name,
+                 set->mask & set->kept, (number)step);
+    for (uint32_t rank = 0; rank < h->job->world; rank++)
+        if ((set->mask >> rank & 1) != 0) check_push(h, step, rank, set->age[rank]);
+}
+
+static bool are_alike(const sim_set *a, const sim_set *b)
+{
+    return a->mask == b->mask && memcmp(a->age, b->age, sizeof a->age) == 0;
+}
+
+double sim_sets_scalar(uint32_t rank, uint64_t step)
+{
+    return (double)(1u << rank) + 256.0 * (double)step;
+}
+
+/* Returns whether the rank gives a scalar with its push: it pushes parameter 0, if only to say that it is absent. */
+static bool gives_scalar(const sim_job *job, uint32_t rank, uint64_t step)
+{
+    return sim_has_gradient(job, rank, step, 0) || !sim_rank_closes(job, rank, step);
+}
+
+/* Checks the mean of the scalars that came with a step: it is that over the ranks which counted. */
+static void check_scalars(const sim_history *h, const sim_set *set, const pd_closed *closed)
+{
+    double sum = 0, weight = 0;
+
+    for (uint32_t rank = 0; rank < h->job->world; rank++) {
+        uint64_t of = closed->step - set->age[rank];
+        bool counts = (set->mask >> rank & 1) != 0 && gives_scalar(h->job, rank, of);
+        double w = counts ? sim_weight(h->job, rank, of) : 0;
+        sum += w * sim_sets_scalar(rank, of);
+        weight += w;
+    }
+    if (weight == 0 && closed->scalars == NULL) return;
+    if (closed->scalars == NULL || closed->scalars->n != 1)
+        sim_fail("one set", "%s: step %llu has no mean of scalars", h->job->name, (number)closed->step);
+    if (fabs(closed->scalars->at[0].mean - sum / weight) > 1e-9 * sum)
+        sim_fail("one set",
+                 "%s: the mean of scalars in step %llu is %.17g, that over the ranks which count (%x) is %.17g",
+                 h->job->name, (number)closed->step, closed->scalars->at[0].mean, set->mask, sum / weight);
+}
+
+void sim_sets_closed(sim_history *h, uint32_t param, const pd_closed *closed)
+{
+    sim_set set = read_set(h->job, closed), *before;
+
+    if (closed->step > sim_last_step(h->job)) return; /* which is reported as too many steps */
+    before = &h->sets[closed->step];
+    if (!before->known) {
+        check_new(h, closed->step, &set);
+        *before = set;
+    } else if (!are_alike(before, &set)) {
+        sim_fail("one set", "%s %s: ranks (%x) count in step %llu, and (%x) for another parameter, or before",
+                 h->job->name, h->job->params[param].name, set.mask, (number)closed->step, before->mask);
+    }
+    if (param == 0) check_scalars(h, &set, closed);
+}
+
+/* ---- what is seen of the store ---- */
+
+/* Returns whether the rank's contributions to the round are to the step that is already fixed. */
+static bool is_settled(const pd_round *round, uint32_t rank)
+{
+    return round->fixed && pd_counted_has(round->set, rank);
+}
+
+static bool has_come(const pd_round *round, uint32_t rank)
+{
+    if (is_settled(round, rank)) return false;
+    for (uint32_t c = 0; c < round->n_chunks; c++)
+        if (pd_chunk_state(&round->chunks[c], rank) == PD_CONTRIBUTION_EMPTY) return false;
+    return true;
+}
+
+/* Returns the ranks of which each chunk of the step that is collected has come. */
+static uint32_t whole_ranks(const pd_job *job)
+{
+    uint32_t whole = 0;
+
+    for (uint32_t rank = 0; rank < job->steps.members.ranks; rank++) {
+        bool all = true;
+        for (uint32_t p = 0; p < job->steps.n_params && all; p++) all = has_come(&job->steps.params[p].round, rank);
+        if (all) whole |= 1u << rank;
+    }
+    return whole;
+}
+
+/* Checks that nothing is held of a rank that has given nothing to the step that is collected. */
+static void check_memory(const pd_job *job)
+{
+    for (uint32_t rank = 0; rank < job->steps.members.ranks; rank++)
+        for (uint32_t p = 0; p < job->steps.n_params && job->steps.fragments[0].ranks[rank].step == 0; p++) {
+            const pd_round *round = &job->steps.params[p].round;
+            for (uint32_t c = 0; c < round->n_chunks && !is_settled(round, rank); c++)
+                if (pd_chunk_state(&round->chunks[c], rank) != PD_CONTRIBUTION_EMPTY)
+                    sim_fail("memory", "%s: chunk %u of %s has something of rank %u, which has no push under way",
+                             job->steps.name, c, job->steps.params[p].name, rank);
+        }
+}
+
+/* Checks a set that was fixed since the last look: those who were whole are in it, and it was not too early. */
+static void check_fixed(const sim_history *h, const pd_job *job, uint64_t now_ns, uint64_t clock_ns)
+{
+    const pd_fragment *fragment = &job->steps.fragments[0];
+    const sim_watch *watch = &h->watch;
+    uint64_t since = watch->quorum_ns > 0 ? watch->quorum_ns : now_ns;
+    uint32_t mask = 0, whole = watch->whole;
+
+    for (uint32_t rank = 0; rank < h->job->world; rank++) {
+        if (pd_counted_has(fragment->set, rank)) mask |= 1u << rank;
+        /* What another process gave before is released. */
+        if (job->ranks[rank].saved.process != watch->process[rank]) whole &= ~(1u << rank);
+    }
+    if ((whole & ~mask) != 0)
+        sim_fail("whole", "%s: ranks (%x) were whole, but do not count in step %llu with (%x)", h->job->name,
+                 whole & ~mask, (number)fragment->fixed, mask);
+    if (mask != (1u << h->job->world) - 1 && clock_ns < since + h->job->open.grace_ns)
+        sim_fail("grace", "%s: step %llu is taken with ranks (%x) %.3f s after a quorum was whole, not %.3f s",
+                 h->job->name, (number)fragment->fixed, mask, ((double)clock_ns - (double)since) / 1e9,
+                 (double)h->job->open.grace_ns / 1e9);
+}
+
+static void look_at(sim_history *h, const pd_job *job, uint64_t now_ns, uint64_t clock_ns)
+{
+    const pd_fragment *fragment = &job->steps.fragments[0];
+    sim_watch *watch = &h->watch;
+
+    if (fragment->fixed != watch->fixed) {
+        if (fragment->fixed == watch->fixed + 1 && fragment->set != NULL) check_fixed(h, job, now_ns, clock_ns);
+        *watch = (sim_watch){ .fixed = fragment->fixed };
+    }
+    watch->whole = whole_ranks(job);
+    for (uint32_t rank = 0; rank < h->job->world; rank++) watch->process[rank] = job->ranks[rank].saved.process;
+    if ((uint32_t)__builtin_popcount(watch->whole) < h->job->open.quorum)
+        watch->quorum_ns = 0;
+    else if (watch->quorum_ns == 0)
+        watch->quorum_ns = now_ns;
+    check_memory(job);
+}
+
+void sim_sets_look(sim_server *server)
+{
+    for (sim_history *h = server->s->histories; h != NULL; h = h->next) {
+        const pd_job *job = h->job != NULL && h->job->open.on ? inside_job(server->store, h->number) : NULL;
+        if (job != NULL && job->steps.fragments != NULL) look_at(h, job, server->s->now_ns, server->step_clock_ns);
+    }
+}
+
+void sim_sets_describe(const pd_job *job)
+{
+    const pd_fragment *f = &job->steps.fragments[0];
+
+    printf("    collects step %llu, state %d until %.3f s, %u of %u parameters have closed the one before; whole: %x\n",
+           (number)f->fixed + 1, (int)f->state, (double)f->deadline_ns / 1e9, f->n_closed, f->n_params,
+           whole_ranks(job));
+    for (uint32_t rank = 0; rank < job->steps.members.ranks; rank++)
+        printf("    rank %u: push of step %llu, %u of %u chunks missing, last counted %llu in %llu\n", rank,
+               (number)f->ranks[rank].step, f->ranks[rank].missing, f->ranks[rank].owed,
+               (number)f->ranks[rank].saved.last, (number)f->ranks[rank].saved.counted);
+}

@@ -1,0 +1,27 @@
+/* sim_sets.h - a model of jobs with open sets (server/store/step/fragment.h): it knows what ranks have sent, which of
+ * them counted in each step, and what they were told, and checks that all of that fits. It decides nothing itself. */
+#ifndef SIM_SETS_H
+#define SIM_SETS_H
+
+#include "server.h"
+#include "sim_history.h"
+
+struct pd_job;
+
+/* Notes that a process of the rank begins to push for a step. `creator` tells which job of this name is meant. */
+void sim_sets_sent(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint64_t step);
+/* Notes that a process was told that its push for this step has counted, or that it was `late`. */
+void sim_sets_told(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint64_t step, bool late);
+/* Checks the set of ranks of a step that a parameter has closed. */
+void sim_sets_closed(sim_history *h, uint32_t param, const pd_closed *closed);
+/* Looks at all jobs with open sets, after the step thread has run: when sets are fixed, and what is held. */
+void sim_sets_look(sim_server *server);
+/* Prints what a job with open sets waits for. */
+void sim_sets_describe(const struct pd_job *job);
+/* The scalar that a rank gives with its push for a step. */
+double sim_sets_scalar(uint32_t rank, uint64_t step);
+/* Returns the step of the rank's push that counted in a step: the step itself, if the job's sets are not open. 0: none
+ * counted. */
+uint64_t sim_sets_push(const sim_history *h, uint64_t step, uint32_t rank);
+
+#endif

@@ -1,0 +1,358 @@
+/* Tests that the sets of ranks which count in steps survive crashes of the server: workers that come back get the
+ * answers and weights that they had, whatever the order in which their pushes come now. */
+#include "test.h"
+#include "fragment.h"
+#include "rig.h"
+#include "store_inside.h"
+
+enum { RANKS = 4, PARAMS = 2, N = 60, LAST = 40, MOST = LAST + 8, NONCE = 100, PATIENCE = 60000 };
+
+/* What has become of the push of a rank for a step. */
+typedef struct answer {
+    bool told, late;
+    uint32_t age;
+    uint64_t step;       /* step whose closing has answered the push */
+    uint64_t counted_in; /* step in which the push has counted, as reported; 0: none */
+} answer;
+
+/* What workers have seen of a step. */
+typedef struct seen_step {
+    bool told;
+    uint32_t counts[RANKS]; /* 1 + age of the rank's contribution; 0: it does not count */
+    float weights[PARAMS][N];
+} seen_step;
+
+/* A worker with a resend window for all its steps. It has one push under way at a time. */
+typedef struct trainer {
+    bool connected, waits, unfiled;
+    uint64_t conn, seen;
+    uint64_t away;  /* number of turns for which the worker does not come back */
+    pd_filed filed; /* if !unfiled: what was said of the push under way, and the step it waits for */
+    uint64_t until;
+    uint64_t pushed[MOST]; /* steps of all pushes so far, ascending */
+    size_t n_pushed, next; /* number of them; index of the push that is under way, or the next one to send */
+} trainer;
+
+/* A job and its workers, over several lives of the server. */
+typedef struct world {
+    rig r;
+    const char *options;
+    uint64_t seed, conns, step[PARAMS]; /* step: last one of which the loop thread knows */
+    uint32_t counts[RANKS];             /* set of the last step that was reported */
+    bool kept[RANKS];
+    trainer workers[RANKS];
+    answer answers[RANKS][MOST];
+    seen_step steps[MOST];
+    uint32_t crashes;
+} world;
+
+static uint64_t draw(world *w, uint64_t n)
+{
+    return rig_random(&w->seed) % n;
+}
+
+/* ---- what the loop thread does with effects ---- */
+
+static void take_answer(world *w, uint32_t rank, bool late, uint64_t step)
+{
+    trainer *worker = &w->workers[rank];
+    uint64_t pushed = worker->pushed[worker->next];
+    answer *before = &w->answers[rank][pushed];
+    answer now = { true, late, late ? 0 : (uint32_t)(step - pushed), step, before->counted_in };
+
+    if (late == (before->counted_in > 0))
+        fail_msg("the push of rank %d for step %d %s counted, but it is told otherwise", (int)rank, (int)pushed,
+                 late ? "has" : "has not");
+    if (!late && worker->filed == PD_FILED_FOR) assert_int_equal(now.age, w->counts[rank] - 1);
+    if (before->told && before->late != late)
+        fail_msg("rank %d is told that its push for step %d %s, after it was told otherwise", (int)rank, (int)pushed,
+                 late ? "was late" : "has counted");
+    if (before->told && !late && (before->age != now.age || before->step != step))
+        fail_msg(
+            "the push of rank %d for step %d has counted in step %d with age %d, and before in step %d with age %d",
+            (int)rank, (int)pushed, (int)step, (int)now.age, (int)before->step, (int)before->age);
+    if (!before->told) *before = now;
+    if (step > worker->seen) worker->seen = step;
+    worker->waits = false;
+    worker->next++;
+}
+
+static bool all_closed(const world *w, uint64_t step)
+{
+    for (int i = 0; i < PARAMS; i++)
+        if (w->step[i] < step || w->step[i] == UINT64_MAX) return false;
+    return true;
+}
+
+static void look_at(world *w, uint32_t rank)
+{
+    trainer *worker = &w->workers[rank];
+
+    if (!worker->waits || worker->unfiled || !all_closed(w, worker->until)) return;
+    take_answer(w, rank, worker->filed == PD_FILED_LATE || (worker->filed == PD_FILED_FOR && w->counts[rank] == 0),
+                worker->until);
+}
+
+static void note_counted(world *w, uint32_t rank, uint64_t step)
+{
+    answer *of = w->counts[rank] > 0 ? &w->answers[rank][step + 1 - w->counts[rank]] : NULL;
+
+    if (of == NULL) return;
+    if (of->counted_in > 0 && of->counted_in != step)
+        fail_msg("a push of rank %d counts in step %d and in step %d", (int)rank, (int)of->counted_in, (int)step);
+    of->counted_in = step;
+}
+
+static void note_step(world *w, uint64_t step)
+{
+    seen_step *before = &w->steps[step];
+
+    if (before->told && memcmp(before->counts, w->counts, sizeof w->counts) != 0)
+        fail_msg("other ranks count in step %d than before a crash", (int)step);
+    memcpy(before->counts, w->counts, sizeof w->counts);
+    before->told = true;
+    for (uint32_t r = 0; r < RANKS; r++) note_counted(w, r, step);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        trainer *worker = &w->workers[r];
+        if (worker->waits && !worker->unfiled && worker->filed == PD_FILED_FOR && worker->until == step && w->kept[r])
+            worker->until++;
+        look_at(w, r);
+    }
+}
+
+static void note_weights(world *w, const pd_closed *closed)
+{
+    float *before = w->steps[closed->step].weights[closed->param];
+    const float *now = closed->published->at[PD_F32];
+
+    if (w->steps[closed->step].told && memcmp(before, now, N * sizeof *now) != 0)
+        fail_msg("step %d has other weights than before a crash", (int)closed->step);
+    memcpy(before, now, N * sizeof *now);
+}
+
+static void on_closed(world *w, const pd_closed *closed)
+{
+    bool again = w->crashes > 0 && w->step[closed->param] == UINT64_MAX; /* the restored weights */
+
+    w->step[closed->param] = closed->step;
+    if (closed->outcome == 0 || closed->step >= MOST) return;
+    if (closed->published != NULL) note_weights(w, closed);
+    if (again) return;
+    for (uint32_t r = 0; r < RANKS; r++) {
+        w->counts[r] = pd_counted_has(closed->counted, r) ? 1 + pd_counted_age(closed->counted, r) : 0;
+        w->kept[r] = pd_counted_keeps(closed->counted, r);
+    }
+    if (all_closed(w, closed->step)) note_step(w, closed->step);
+}
+
+static void on_filed(world *w, const pd_effect *effect)
+{
+    for (uint32_t r = 0; r < RANKS; r++) {
+        trainer *worker = &w->workers[r];
+        if (!worker->connected || worker->conn != effect->ticket.conn || !worker->waits) continue;
+        worker->unfiled = false;
+        worker->filed = effect->u.filed.how;
+        worker->until = effect->u.filed.step;
+        look_at(w, r);
+    }
+}
+
+static void watch(void *watcher, const pd_effect *effect)
+{
+    world *w = watcher;
+
+    for (size_t i = 0; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++)
+        on_closed(w, &effect->u.closed.at[i]);
+    if (effect->kind == PD_EFF_FILED) on_filed(w, effect);
+}
+
+/* ---- what workers do ---- */
+
+static void join(world *w, uint32_t rank)
+{
+    static const char *const names[PARAMS] = { "p0", "p1" };
+    const pd_shape shapes[PARAMS] = { { 1, { N } }, { 1, { N } } };
+    trainer *worker = &w->workers[rank];
+
+    worker->conn = 10 + w->conns++ % 400;
+    w->r.seen = worker->seen;
+    if (rig_hello(&w->r, "job", rank, RANKS, NONCE + rank, worker->conn, w->options, "* adam lr=0.01") != PD_OK)
+        fail_msg("%s", w->r.error.text);
+    if (rig_declare(&w->r, w->r.job, rank, worker->conn, names, shapes, NULL, PARAMS, PD_F32) != PD_OK)
+        fail_msg("%s", w->r.error.text);
+    worker->connected = true;
+    worker->waits = false;
+    worker->next = 0;
+}
+
+static void initialise(world *w)
+{
+    float values[N];
+
+    for (uint32_t i = 0; i < PARAMS; i++) {
+        rig_noise(7 + i, values, N);
+        assert_int_equal(rig_init(&w->r, w->r.job, w->workers[0].conn, i, values, N), PD_OK);
+    }
+    rig_work(&w->r);
+}
+
+static void send(world *w, uint32_t rank, uint64_t step)
+{
+    trainer *worker = &w->workers[rank];
+    rig_frame *frame = rig_frame_new(&w->r, PD_REQ_PUSH, w->r.job, rank, worker->conn, step);
+    float values[PARAMS][N];
+
+    for (uint32_t i = 0; i < PARAMS; i++) {
+        rig_noise(step * 100 + rank * 10 + i, values[i], N);
+        rig_piece(frame, i, PD_F32, 0, N, values[i]);
+    }
+    worker->waits = worker->unfiled = true;
+    if (rig_send(&w->r, frame) != PD_OK) fail_msg("rank %d, step %d: %s", (int)rank, (int)step, w->r.error.text);
+}
+
+/* Lets a worker send its next push: one again, if the server has gone back to a step before that of its answer. */
+static void push(world *w, uint32_t rank)
+{
+    trainer *worker = &w->workers[rank];
+    uint64_t here = w->step[0] < w->step[1] ? w->step[0] : w->step[1];
+
+    while (worker->next < worker->n_pushed) {
+        const answer *known = &w->answers[rank][worker->pushed[worker->next]];
+        if (!known->told || known->step > here) break;
+        worker->next++;
+    }
+    if (worker->next == worker->n_pushed) {
+        if (worker->seen >= LAST) return;
+        worker->pushed[worker->n_pushed++] = worker->seen + 1;
+    }
+    if (worker->pushed[worker->next] <= here + 1) send(w, rank, worker->pushed[worker->next]);
+}
+
+static void lose(world *w, uint32_t rank)
+{
+    pd_request *request = pd_request_new(PD_REQ_LOST, (pd_ticket){ w->workers[rank].conn, 0 });
+
+    assert_non_null(request);
+    request->job = w->r.job;
+    request->rank = rank;
+    rig_apply(&w->r, request);
+    w->workers[rank].connected = w->workers[rank].waits = false;
+}
+
+/* Makes a new server from what the disk of the old one has. */
+static void crash(world *w)
+{
+    pd_store_config config = rig_config();
+    rig *old = malloc(sizeof *old);
+
+    *old = w->r;
+    old->watch = NULL;
+    config.keeps = true;
+    rig_new(&w->r, &config);
+    w->r.now = old->now;
+    w->r.lazy_wal = old->lazy_wal;
+    w->r.lazy_disk = old->lazy_disk;
+    w->r.watch = watch;
+    w->r.watcher = w;
+    for (int i = 0; i < PARAMS; i++) w->step[i] = UINT64_MAX;
+    for (uint32_t r = 0; r < RANKS; r++) {
+        w->workers[r].connected = w->workers[r].waits = false;
+        w->workers[r].away = draw(w, 2) * draw(w, 40);
+    }
+    if (rig_restore(&w->r, old) != PD_OK || rig_replay(&w->r, old) != PD_OK || rig_read_decisions(&w->r, old) != PD_OK)
+        fail_msg("%s", w->r.error.text);
+    memcpy(w->r.decisions, old->decisions, sizeof w->r.decisions);
+    memcpy(w->r.records, old->records, sizeof w->r.records);
+    w->r.n_decisions = old->n_decisions;
+    w->r.n_records = old->n_records;
+    w->r.disk = old->disk;
+    old->disk = NULL;
+    old->n_decisions = old->n_records = 0;
+    old->wal_error = old->disk_error = "the server has crashed";
+    rig_free(old);
+    free(old);
+    w->crashes++;
+}
+
+static void start(world *w, const char *options, uint64_t seed)
+{
+    pd_store_config config = rig_config();
+
+    memset(w, 0, sizeof *w);
+    w->options = options;
+    w->seed = seed;
+    config.keeps = true;
+    rig_new(&w->r, &config);
+    w->r.watch = watch;
+    w->r.watcher = w;
+    for (uint32_t r = 0; r < RANKS; r++) join(w, r);
+    initialise(w);
+}
+
+/* ---- random histories ---- */
+
+static void act(world *w)
+{
+    uint32_t rank = (uint32_t)draw(w, RANKS);
+    uint64_t chance = draw(w, 100);
+
+    if (w->workers[rank].away > 0)
+        w->workers[rank].away--;
+    else if (!w->workers[rank].connected)
+        join(w, rank);
+    else if (chance < 4)
+        lose(w, rank);
+    else if (!w->workers[rank].waits)
+        push(w, rank);
+    if (draw(w, 3) > 0) rig_work(&w->r);
+    if (draw(w, 4) == 0) rig_sleep(&w->r, 0.05);
+    while (w->r.n_logging > 0 && draw(w, 3) == 0) rig_write_record(&w->r);
+    if (w->r.checkpointing != NULL && draw(w, 6) == 0) rig_write_checkpoint(&w->r);
+    if (w->r.disk != NULL && draw(w, 40) == 0) crash(w);
+}
+
+static void check(const char *options, uint64_t seed, uint32_t *crashes)
+{
+    world *w = malloc(sizeof *w);
+    int turns = 0;
+
+    start(w, options, seed);
+    w->r.lazy_wal = w->r.lazy_disk = true;
+    while (!all_closed(w, LAST) && turns++ < PATIENCE) act(w);
+    if (!all_closed(w, LAST)) fail_msg("%s: seed %d stays at step %d", options, (int)seed, (int)w->step[0]);
+    assert_int_equal(inside_job(w->r.store, w->r.job)->saved.course, 0);
+    *crashes += w->crashes;
+    rig_free(&w->r);
+    free(w);
+}
+
+static void check_seeds(const char *options, uint32_t least_crashes)
+{
+    uint32_t crashes = 0;
+
+    for (uint64_t seed = 1; seed <= 60; seed++) check(options, seed, &crashes);
+    assert_true(crashes > least_crashes);
+}
+
+TEST(a_quorum_counts_the_same_ranks_after_crashes)
+{
+    check_seeds("rounds=quorum quorum=2 checkpoint_every=8 reconnect_grace=1h", 100);
+    check_seeds("rounds=quorum quorum=3 grace=200ms checkpoint_every=8 reconnect_grace=1h", 100);
+}
+
+TEST(contributions_have_the_same_ages_after_crashes)
+{
+    check_seeds("rounds=quorum quorum=2 staleness=2 damping=root checkpoint_every=8 reconnect_grace=1h", 100);
+    check_seeds("rounds=quorum quorum=3 staleness=1 on_stale=wait checkpoint_every=8 reconnect_grace=1h", 100);
+}
+
+TEST(asynchronous_rounds_go_the_same_way_after_crashes)
+{
+    check_seeds("rounds=async checkpoint_every=8 reconnect_grace=1h", 100);
+}
+
+TEST(records_of_steps_have_the_sets_of_ranks)
+{
+    check_seeds("rounds=quorum quorum=2 staleness=1 checkpoint_every=8 durability=log reconnect_grace=1h", 40);
+    check_seeds("rounds=async checkpoint_every=8 durability=log reconnect_grace=1h", 40);
+}
