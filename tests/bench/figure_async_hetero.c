@@ -5,13 +5,16 @@
  *
  * The workers have the speeds 0.58 : 0.75 : 1.51 : 3.33, as in arXiv:2401.09135. They take 20 local steps of AdamW with
  * batches of 8 examples between two pushes, and begin with a model that has had 1,600 synchronous steps of batches of
- * 32. A local step at speed 1 takes 20 ms. Each job is over when it has counted the same number of examples, 4 x LOCAL
- * x 8, and has the test loss of the mean of its last five looks.
+ * 32. A local step at speed 1 takes 20 ms; its learning rate falls to 0 along half a cosine. Each job is over when it
+ * has counted the same number of examples, 4 x LOCAL x 8. Its test loss is the mean of its last five looks.
  *
- *     sync                DiLoCo: a step waits for all four; Nesterov momentum at rate 0.7
- *     delayed Nesterov    rounds=async, damping=root, delayed_nesterov at 0.7 with period 4
- *     Nesterov at 0.07    rounds=async, without damping, sgd
- *     Nesterov at 0.7     the same with sync's rate: it diverges
+ *     sync                DiLoCo: a step waits for all four; Nesterov momentum 0.8, rate 0.2
+ *     delayed Nesterov    rounds=async, damping=root, delayed_nesterov with period 4, momentum 0.8, rate 0.7
+ *     Nesterov at 0.07    rounds=async, without damping, sgd with Nesterov momentum 0.9
+ *     Nesterov at 0.7     the same with DiLoCo's rate: it diverges
+ *
+ * The first two are tuned, with another seed and over the same grid: momentum 0.8 and 0.9, rates from 0.2 to 0.7. With
+ * DiLoCo's own 0.9 and 0.7 both end with a loss that is 7 % higher.
  *
  * The figure is the loss of delayed Nesterov over sync's, or its time; median of three seeds. */
 #include "figure.h"
@@ -19,21 +22,22 @@
 
 enum { SYNC, DELAYED, LOW, HIGH, METHODS, BATCH = 8, WARM_STEPS = 1600 };
 
-#define LOCAL_LR 3e-4
-#define NESTEROV "momentum=0.9 nesterov=yes"
+#define LOCAL_LR 5e-4
+#define WARM_LR 1e-3
+#define NESTEROV "nesterov=yes momentum="
 
 static const race_method methods[METHODS] = {
-    [SYNC] = { .name = "sync", .rule = "* sgd lr=0.7 " NESTEROV, .seeds_at_once = true },
+    [SYNC] = { .name = "sync", .rule = "* sgd lr=0.2 " NESTEROV "0.8", .seeds_at_once = true },
     [DELAYED] = { .name = "delayed Nesterov",
-                  .rule = "* delayed_nesterov lr=0.7 momentum=0.9 period=4",
+                  .rule = "* delayed_nesterov lr=0.7 momentum=0.8 period=4",
                   .seeds_at_once = true,
                   .options = { "rounds=async", "damping=root" } },
     [LOW] = { .name = "Nesterov at 0.07",
-              .rule = "* sgd lr=0.07 " NESTEROV,
+              .rule = "* sgd lr=0.07 " NESTEROV "0.9",
               .seeds_at_once = true,
               .options = { "rounds=async", "damping=none" } },
     [HIGH] = { .name = "Nesterov at 0.7",
-               .rule = "* sgd lr=0.7 " NESTEROV,
+               .rule = "* sgd lr=0.7 " NESTEROV "0.9",
                .seeds_at_once = true,
                .options = { "rounds=async", "damping=none" } },
 };
@@ -82,7 +86,7 @@ int main(int argc, char **argv)
     fleet_load();
     figure_daemon(&daemon);
     for (int s = 0; s < RACE_SEEDS; s++)
-        warmed[s] = fleet_warm((uint64_t)s + 1, WARM_STEPS, FLEET_WORKERS * BATCH, LOCAL_LR);
+        warmed[s] = fleet_warm((uint64_t)s + 1, WARM_STEPS, FLEET_WORKERS * BATCH, WARM_LR);
     r.options.url = daemon.local;
     r.options.examples = (int64_t)FLEET_WORKERS * local_steps * BATCH;
     race_run(&r, warmed);

@@ -36,7 +36,7 @@ typedef struct fleet_options {
     /* Number of local steps of AdamW between two pushes; the worker then pushes how far its weights have gone, as
      * DiLoCo does. 0: it pushes gradients. */
     int local;
-    double local_lr;         /* learning rate of the local AdamW */
+    double local_lr;         /* learning rate of the local AdamW at the beginning; falls to 0 along half a cosine */
     int64_t examples;        /* number of examples after which the job is over, counted as in fleet_state */
     const struct warm *warm; /* weights and moments to begin with; NULL: new weights */
 } fleet_options;

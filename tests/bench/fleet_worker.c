@@ -69,6 +69,14 @@ static void differentiate(worker *w)
     mlp_differentiate(w->net, w->options->batch);
 }
 
+/* Returns the learning rate of a local step: it falls along half a cosine with the examples that the job has counted. */
+static double local_lr(const worker *w)
+{
+    double done = (double)atomic_load(&w->state->examples) / (double)w->options->examples;
+
+    return w->options->local_lr * 0.5 * (1 + cos(M_PI * fmin(1, done)));
+}
+
 /* Takes the local steps of AdamW, and leaves what the server may take for a gradient: how far the weights have gone,
  * with the sign of a gradient. */
 static void step_locally(worker *w, double began)
@@ -79,7 +87,7 @@ static void step_locally(worker *w, double began)
     memcpy(value, w->base, sizeof w->net->value);
     for (int i = 0; i < o->local; i++) {
         differentiate(w);
-        fleet_adamw(value, gradient, w->local->first, w->local->second, ++w->local->steps, o->local_lr);
+        fleet_adamw(value, gradient, w->local->first, w->local->second, ++w->local->steps, local_lr(w));
         fleet_sleep_until(began + o->step_ms[w->rank] * (i + 1));
     }
     for (int i = 0; i < FLEET_VALUES; i++) gradient[i] = w->base[i] - value[i];
@@ -135,7 +143,7 @@ static void report(const worker *w, const pd_item *items, size_t n)
 static void exchange(worker *w)
 {
     const fleet_options *o = w->options;
-    pd_push_options push = { 0 };
+    pd_push_options push = { .patience_ms = o->tells_patience ? (uint32_t)o->patience_ms : 0 };
     pd_item items[TENSORS];
     uint64_t step = UINT64_MAX;
     pd_ticket_id ticket;
