@@ -13,7 +13,7 @@
 #include "call.h"
 #include "pieces.h"
 #include "recoveries.h"
-#include "shares.h"
+#include "leased.h"
 #include "sharing.h"
 #include "join.h"
 #include "window.h"
@@ -398,7 +398,7 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
     pd_item *items = frame->op->items;
 
     pd_core_note_members(core, core->receive.message);
-    pd_shares_note(&core->shares, core->receive.message->leases, core->receive.message->n_leases,
+    pd_leased_note(&core->shares, core->receive.message->leases, core->receive.message->n_leases,
                    core->receive.message->least_unused);
     if (core->progress.durable != core->receive.message->durable_step) {
         core->progress.durable = core->receive.message->durable_step;
@@ -413,7 +413,7 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
             item->outcome = (int)outcome->outcome;
             note_count(frame->op, frame->pieces[i].item, outcome);
         }
-        if (outcome->outcome == PD_OUTCOME_LATE) pd_shares_repeat(&core->shares);
+        if (outcome->outcome == PD_OUTCOME_LATE) pd_leased_repeat(&core->shares);
         note_step(frame->op, outcome->step);
         if (outcome->outcome == PD_OUTCOME_REFUSED) note_refused_step(frame->op, record, outcome);
         item->step = outcome->step;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shares.h"
+#include "leased.h"
 #include "call.h"
 #include "join.h"
 #include "handle.h"

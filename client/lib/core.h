@@ -241,7 +241,7 @@ typedef struct pd_core_share_range {
     uint64_t first, count;
 } pd_core_share_range;
 
-/* The shares that are leased to this worker: shares.h. */
+/* The shares that are leased to this worker: leased.h. */
 typedef struct pd_core_shares {
     pd_core_share_range ranges[32];
     size_t n;

@@ -10,7 +10,7 @@
 #include "mutant.h"
 #include "recoveries.h"
 #include "replace.h"
-#include "shares.h"
+#include "leased.h"
 #include "sharing.h"
 #include "window.h"
 
@@ -490,7 +490,7 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
     core->must_init = reply->must_init;
     core->averages_init = reply->averages_init;
     core->open_sets = reply->open_sets;
-    pd_shares_note(&core->shares, reply->leases, reply->n_leases, reply->least_unused);
+    pd_leased_note(&core->shares, reply->leases, reply->n_leases, reply->least_unused);
 }
 
 /* Returns whether this process takes over the server's steps, whatever it has seen before. */

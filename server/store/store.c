@@ -15,6 +15,8 @@
 #include "job_turn.h"
 #include "jobs.h"
 #include "wal_replay.h"
+#include "kick.h"
+#include "membership.h"
 #include "mutant.h"
 #include "overdue.h"
 #include "override_command.h"
@@ -350,6 +352,22 @@ static void export(pd_store *store, pd_request *request, uint64_t now_ns)
     queue(store, job, now_ns);
 }
 
+/* Removes a rank from a job, as an operator has asked. */
+static void kick(pd_store *store, pd_request *request, uint64_t now_ns)
+{
+    pd_job *job = find_named(store, request, request->u.kick.job_name);
+    pd_error err;
+
+    if (job == NULL) return;
+    if (!pd_job_kick(job, request, now_ns, &err)) {
+        pd_store_fail(store, job, &err);
+        return;
+    }
+    pd_checkpoint_look(job, now_ns);
+    pd_overdue_look(job);
+    queue(store, job, now_ns);
+}
+
 /* Ends exports that an operator began on a connection which is lost now. */
 static void operator_lost(pd_store *store, pd_request *request, uint64_t now_ns)
 {
@@ -406,6 +424,10 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
     default: assert(request->kind == PD_REQ_LOST); pd_rank_lost(job, request, now_ns);
     }
     pd_store_relief(store, false);
+    if (!pd_members_look(job, now_ns, &err)) {
+        pd_store_fail(store, job, &err);
+        return;
+    }
     if (pd_job_is_over(job)) pd_checkpoint_look(job, now_ns);
     pd_overdue_look(job);
     queue(store, job, now_ns);
@@ -440,6 +462,7 @@ bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns,
             return false;
         break;
     case PD_REQ_DROP: drop(store, request); break;
+    case PD_REQ_KICK: kick(store, request, now_ns); break;
     case PD_REQ_SET: set(store, request, now_ns); break;
     case PD_REQ_DRAIN: pd_drain_take(&store->drain, &store->jobs, &store->outbox, request, now_ns); break;
     case PD_REQ_IMPORT: import(store, request, now_ns); break;
@@ -498,12 +521,14 @@ static void tick(pd_store *store, pd_job *job, uint64_t now_ns)
 {
     pd_error err;
 
-    if (pd_job_tick(job, now_ns, &err)) {
+    switch (pd_job_tick(job, now_ns, &err)) {
+    case PD_JOB_STAYS:
         pd_checkpoint_tick(job, now_ns);
         pd_export_go_on(job, now_ns);
         queue_unchanged(store, job, now_ns);
-    } else {
-        pd_store_end(store, job, &err);
+        break;
+    case PD_JOB_ENDS: pd_store_end(store, job, &err); break;
+    case PD_JOB_FAILS: pd_store_fail(store, job, &err); break;
     }
 }
 

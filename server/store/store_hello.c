@@ -8,11 +8,15 @@
 #include "export.h"
 #include "job.h"
 #include "jobs.h"
+#include "generation.h"
+#include "kick.h"
+#include "membership.h"
 #include "mutant.h"
 #include "ranks.h"
 #include "repeats.h"
 #include "resize.h"
 #include "store_state.h"
+#include "worker_states.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -116,9 +120,10 @@ static const pd_rank *rank_of(const pd_job *job, const pd_request *hello)
     return hello->rank < job->steps.members.ranks ? &job->ranks[hello->rank] : NULL;
 }
 
-static unsigned state_of(const pd_rank *rank)
+static unsigned state_of(const pd_job *job, const pd_rank *rank)
 {
     if (rank == NULL) return VACANT;
+    if (rank->state != PD_RANK_CONNECTED && !pd_is_member(job, (uint32_t)(rank - job->ranks))) return VACANT;
     return rank->state == PD_RANK_CONNECTED ? HELD : rank->state == PD_RANK_LEFT ? LEFT : VACANT;
 }
 
@@ -142,12 +147,19 @@ static bool is_known(const pd_job *job, const pd_request *hello)
     return rank != NULL && rank->saved.present && !rank->saved.left && rank->saved.nonce == hello->u.hello.nonce;
 }
 
+/* Returns whether the Hello comes from the job's launch, which was formed again. */
+static bool forms_again(const pd_request *hello, const pd_job *job, unsigned run, unsigned state)
+{
+    return pd_generation_is_later(job, hello) && (run == SAME || run == UNKNOWN) && state != OVER &&
+           hello->u.hello.intent != PD_INTENT_ANEW;
+}
+
 static verdict judge(const pd_job *job, const pd_request *hello)
 {
     unsigned intent = intent_of(hello), run = run_of(job, hello), state = job_of(job),
-             rank = state_of(rank_of(job, hello)), who = process_of(hello);
+             rank = state_of(job, rank_of(job, hello)), who = process_of(hello);
 
-    if (is_known(job, hello)) return CONTINUE;
+    if (is_known(job, hello) || forms_again(hello, job, run, state)) return CONTINUE;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (fits(table[i].intent, intent) && fits(table[i].run, run) && fits(table[i].job, state) &&
             fits(table[i].rank, rank) && fits(table[i].who, who))
@@ -307,7 +319,7 @@ static bool rejoins_nothing(const pd_request *hello, const pd_job *job)
            (job == NULL || (hello->u.hello.creator != 0 && hello->u.hello.creator != job->saved.creator));
 }
 
-/* Resizes a restored job to the number of workers that this Hello gives. */
+/* Resizes a job to the number of workers that this Hello gives. */
 static int change_world(pd_store *store, pd_job **job, const pd_request *request, uint64_t now_ns, pd_error *err)
 {
     const pd_job_env env = pd_store_env(store);
@@ -320,13 +332,39 @@ static int change_world(pd_store *store, pd_job **job, const pd_request *request
     return rc;
 }
 
-/* Checks that the worker's Hello describes the job. If the job was restored, no worker has joined it since, and the
- * Hello gives another number of workers, resizes the job instead. The error says if the job has no workers now. */
+/* Lets the launch of a Hello take over the job. If the launch has another number of workers, the job is to be resized,
+ * unless max_workers says how many slots it has. */
+static int form_again(pd_store *store, pd_job *job, const pd_request *request, uint64_t now_ns, pd_error *err)
+{
+    uint32_t world = request->u.hello.world_size;
+    bool changes = world != 0 && world != job->saved.workers,
+         resizes = changes && job->steps.values.at[PD_JOB_KEY_MAX_WORKERS] == UINT64_MAX;
+    pd_set_rule rule = job->steps.sets;
+    int rc = pd_job_owner_admits(job, store->roles, request, err);
+
+    if (rc != PD_OK) return rc;
+    rc = resizes ? pd_job_agrees_but_world(job, request, err) : pd_job_agrees(job, request, err);
+    if (rc == PD_OK && changes) rc = pd_set_rule_make(&rule, &job->steps.values, world, err);
+    if (rc != PD_OK) return rc;
+    pd_generation_rise(job, request, now_ns);
+    if (changes && !resizes) {
+        job->steps.sets.least = rule.least;
+        job->saved.workers = world;
+    }
+    job->membership.forming = resizes ? world : 0;
+    return PD_OK;
+}
+
+/* Checks that the worker's Hello describes the job. If its launch is a later one, lets it take over the job. Resizes the
+ * job if the Hello may do that. The error says if the job has no workers now. */
 static int agree(pd_store *store, pd_job **job, const pd_request *request, uint64_t now_ns, pd_error *err)
 {
-    int rc = pd_may_resize(*job, request) ? change_world(store, job, request, now_ns, err)
-                                          : pd_job_agrees(*job, request, err);
+    int rc = PD_OK;
 
+    if (pd_generation_is_later(*job, request)) rc = form_again(store, *job, request, now_ns, err);
+    if (rc == PD_OK)
+        rc = pd_may_resize(*job, request, now_ns) ? change_world(store, job, request, now_ns, err)
+                                                  : pd_job_agrees(*job, request, err);
     if (rc == PD_FAILED_PRECONDITION) pd_linger_explain(*job, now_ns, err);
     return rc;
 }
@@ -335,12 +373,15 @@ static void join(pd_job *job, pd_request *request, bool created, uint64_t now_ns
 {
     pd_rank *rank = &job->ranks[request->rank];
     uint64_t barriers = request->u.hello.barriers;
-    bool same;
+    bool same, member = pd_is_member(job, request->rank);
 
     pd_export_worker_comes(job);
     pd_repeats_joins(job, request);
     same = pd_rank_join(job, request, created, now_ns);
-    pd_barrier_joined(job, rank, barriers, same);
+    if (!same && !member) pd_worker_states_forget(job, rank);
+    /* A process that was removed joins anew, and counts its barriers from those that the job has passed. */
+    pd_barrier_joined(job, rank, barriers, same && member);
+    pd_members_tell(job, now_ns);
     pd_repeats_look(job, now_ns);
 }
 
@@ -358,6 +399,19 @@ static int decide(const pd_store *store, pd_job *job, const pd_request *request,
     return rc == PD_OK ? apply_table(job, request, now_ns, creates, err) : rc;
 }
 
+/* Checks that the process may come to the job, and finds a rank for it if it takes any. `job` NULL: there is none. */
+static int find_rank(const pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
+{
+    int rc = job != NULL ? pd_kick_admits(job, request, err) : PD_OK;
+
+    if (rc == PD_OK && job != NULL) rc = pd_generation_check(job, request, err);
+    if (rc != PD_OK || !request->u.hello.any_rank) return rc;
+    request->rank = 0;
+    /* A later launch takes the ranks of the earlier one. */
+    if (job == NULL || pd_generation_is_later(job, request)) return PD_OK;
+    return pd_members_find_slot(job, request, now_ns, &request->rank, err);
+}
+
 pd_job *pd_store_hello(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_error err;
@@ -370,9 +424,11 @@ pd_job *pd_store_hello(pd_store *store, pd_request *request, uint64_t now_ns)
                      "the job %.200s that this worker was in is no longer on this server, and a rejoining worker "
                      "cannot create a job",
                      request->u.hello.job_name);
+    if (rc == PD_OK) rc = find_rank(job, request, now_ns, &err);
     if (rc == PD_OK) rc = decide(store, job, request, now_ns, &created, &err);
     if (rc == PD_OK)
         rc = created ? create_job(store, request, job, &job, &err) : agree(store, &job, request, now_ns, &err);
+    if (rc == PD_OK) rc = find_rank(job, request, now_ns, &err);
     if (rc == PD_OK) rc = pd_rank_admits(job, request, store->roles != NULL, &err);
     if (rc == PD_OK) rc = pd_job_owner_set(job, &store->owners, store->roles, request, &err);
     if (rc == PD_OK && !created) rc = take_run(job, request, &err);

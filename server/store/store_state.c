@@ -30,8 +30,8 @@ void pd_store_forget_deadlines(pd_store *store)
     HASH_ITER(hh, store->jobs.names, job, next) pd_deadlines_set(&store->deadlines, job, UINT64_MAX);
 }
 
-/* Ends a job. `stops`: the job ends only because the server stops, so a restart must bring it back. */
-static void end(pd_store *store, pd_job *job, bool stops, const pd_error *err)
+/* Ends a job. `returns`: a restart must bring it back. */
+static void end(pd_store *store, pd_job *job, bool returns, const pd_error *err)
 {
     pd_store_forget(store, job);
     pd_jobs_drop(&store->jobs, job);
@@ -39,13 +39,18 @@ static void end(pd_store *store, pd_job *job, bool stops, const pd_error *err)
            err->text);
     pd_checkpoint_release(job, err);
     pd_job_release(job, err);
-    if (!stops) pd_checkpoint_policy_end(job);
+    if (!returns) pd_checkpoint_policy_end(job);
     pd_jobs_free_gone(&store->jobs, job);
 }
 
 void pd_store_end(pd_store *store, pd_job *job, const pd_error *err)
 {
     end(store, job, false, err);
+}
+
+void pd_store_fail(pd_store *store, pd_job *job, const pd_error *err)
+{
+    end(store, job, true, err);
 }
 
 void pd_store_end_all(pd_store *store, const pd_error *err)

@@ -48,6 +48,8 @@ void pd_store_forget(pd_store *store, pd_job *job);
 void pd_store_forget_deadlines(pd_store *store);
 /* Ends a job for good: its waiting requests get `err`, and a restart does not bring it back. */
 void pd_store_end(pd_store *store, pd_job *job, const pd_error *err);
+/* Ends a job, and keeps its files: its waiting requests get `err`, and a restart brings it back. */
+void pd_store_fail(pd_store *store, pd_job *job, const pd_error *err);
 /* Ends all jobs, because the server stops: a restart brings them back. */
 void pd_store_end_all(pd_store *store, const pd_error *err);
 

@@ -216,6 +216,10 @@ static void absorb(rig *r, pd_effect *effect)
         r->created = effect->u.hello.created;
         r->welcome_step = effect->u.hello.step;
         r->welcome_course = effect->u.hello.course;
+        r->rank = effect->u.hello.rank;
+        r->slots = effect->u.hello.slots;
+        r->epoch = effect->u.hello.epoch;
+        r->formed = effect->u.hello.generation;
         break;
     case PD_EFF_DECLARED:
         on_answer(r, effect);
@@ -244,7 +248,11 @@ static void absorb(rig *r, pd_effect *effect)
         break;
     case PD_EFF_CLOSED: on_closed(r, effect); break;
     case PD_EFF_FILED: r->filed = effect->u.filed.how; break;
-    case PD_EFF_MEMBERS: break;
+    case PD_EFF_MEMBERS:
+        r->epoch = effect->u.members.epoch;
+        r->members = effect->u.members.set->set[0];
+        r->reports++;
+        break;
     case PD_EFF_LEASES: r->leases = effect->u.leases; break;
     case PD_EFF_TIMED_OUT:
         r->timed_out++;
@@ -366,6 +374,10 @@ int rig_hello(rig *r, const char *job, uint32_t rank, uint32_t world, uint64_t n
     request->u.hello.run = r->run != NULL ? must(strdup(r->run)) : NULL;
     request->u.hello.intent = r->intent;
     request->u.hello.joins = r->joins;
+    request->u.hello.any_rank = r->any_rank;
+    request->u.hello.grouped = r->group > 0;
+    request->u.hello.group = r->group > 0 ? r->group - 1 : 0;
+    request->u.hello.generation = r->generation;
     request->u.hello.rejoins = r->rejoins;
     request->u.hello.creator = r->means;
     request->u.hello.window = r->window;
@@ -374,6 +386,30 @@ int rig_hello(rig *r, const char *job, uint32_t rank, uint32_t world, uint64_t n
     request->u.hello.course = r->course;
     request->u.hello.options = read_options(options, &request->u.hello.n_options);
     add_rules(request, rules);
+    return rig_apply(r, request);
+}
+
+int rig_ask_as(rig *r, pd_request_kind kind, uint32_t rank, uint64_t conn, uint64_t sequence)
+{
+    pd_request *request = must(pd_request_new(kind, rig_ticket(r, conn)));
+
+    request->job = r->job;
+    request->rank = rank;
+    if (kind == PD_REQ_BARRIER) request->u.barrier.sequence = sequence;
+    if (kind == PD_REQ_LOST) {
+        request->ticket.id = 0;
+        snprintf(request->u.lost.reason, sizeof request->u.lost.reason, "the connection has ended");
+    }
+    return rig_apply(r, request);
+}
+
+int rig_kick(rig *r, const char *job, uint32_t rank)
+{
+    pd_request *request = must(pd_request_new(PD_REQ_KICK, rig_ticket(r, 1)));
+
+    request->u.kick.job_name = must(strdup(job));
+    request->u.kick.by = must(strdup("operator:7"));
+    request->u.kick.rank = rank;
     return rig_apply(r, request);
 }
 

@@ -38,6 +38,9 @@ typedef struct rig {
     const char *run;         /* for the next Hellos; rig_new says "launch"; NULL: not known */
     pd_intent intent;        /* for the next Hellos */
     bool joins;              /* for the next Hellos */
+    bool any_rank;           /* for the next Hellos */
+    uint32_t group;          /* for the next Hellos: 1 + the number of the group; 0: none */
+    uint64_t generation;     /* for the next Hellos */
     uint64_t means;          /* for the next Hellos: creator of the job that they rejoin; 0: any of its name */
     /* The last answer that the store gave to a request, and what answers of different kinds had in them. */
     pd_effect_kind answer; /* PD_EFF_HELLO, PD_EFF_OK, ... */
@@ -47,6 +50,11 @@ typedef struct rig {
     pd_rank_leases leases; /* what the store has leased last */
     uint32_t job;          /* number of the job, from the last welcome */
     bool created, must_init;
+    uint32_t rank, slots; /* from the last welcome */
+    uint64_t epoch;       /* from the last welcome, or the last report of the members */
+    uint64_t formed;      /* generation of the job, from the last welcome */
+    uint64_t members;     /* bit r: rank r is a member, as last reported */
+    uint64_t reports;     /* number of reports of the members */
     uint64_t seed, creator, reserve;
     uint32_t handles[4096]; /* handles of the parameters, from the last answer to Declare */
     bool initialised[4096];
@@ -159,6 +167,11 @@ int rig_hello(rig *r, const char *job, uint32_t rank, uint32_t world, uint64_t n
  * code. */
 int rig_declare(rig *r, uint32_t job, uint32_t rank, uint64_t conn, const char *const *names, const pd_shape *shapes,
                 const uint32_t *order, size_t n, pd_dtype pull);
+/* Sends a request without data as a rank: PD_REQ_LEAVE, PD_REQ_LOST, or PD_REQ_BARRIER with this number. Returns the
+ * answer's code. */
+int rig_ask_as(rig *r, pd_request_kind kind, uint32_t rank, uint64_t conn, uint64_t sequence);
+/* Removes a rank from a job as an operator. Returns the answer's code. */
+int rig_kick(rig *r, const char *job, uint32_t rank);
 /* Declares one float32 parameter of r->job, of which the rank has this range of elements. */
 int rig_declare_range(rig *r, uint32_t rank, uint64_t conn, const char *name, const pd_shape *shape, rig_range range);
 

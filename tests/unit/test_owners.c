@@ -320,7 +320,7 @@ TEST(only_its_owner_gives_a_restored_job_another_number_of_workers)
     train(&before, one_job, "token:a");
     restore(&after, &before, one_job);
     assert_int_equal(come_as(&after, "token:b", 1, 70), PD_PERMISSION_DENIED);
-    assert_non_null(strstr(after.error.text, "may join it, but not change their number"));
+    assert_non_null(strstr(after.error.text, "may join it, but not form it again, or change their number"));
     assert_int_equal(come_as(&after, "token:a", 1, 71), PD_OK);
     assert_int_equal(hello_as(&after, "token:a", "new", 72), PD_RESOURCE_EXHAUSTED);
     assert_int_equal(drop(&after, "job"), PD_OK);

@@ -50,6 +50,7 @@ static void fill_members(pd_set_rule *rule, const pd_job_values *values, uint32_
 
     rule->on_lost = (pd_on_lost)choice_of(values, PD_JOB_KEY_ON_LOST_WORKER, elastic ? PD_LOST_SHRINK : PD_LOST_WAIT);
     rule->least = least > 0 ? (uint32_t)least : rule->on_lost == PD_LOST_SHRINK ? 1 : world;
+    rule->in_ranks = least == 0;
     rule->most = (uint32_t)most;
     rule->reconnect_grace_ns = values->at[PD_JOB_KEY_RECONNECT_GRACE];
 }

@@ -21,7 +21,8 @@ typedef struct pd_set_rule {
     uint64_t staleness; /* largest age that counts; UINT64_MAX: any */
     bool waits;         /* no step is taken that would make a contribution too old */
     pd_damping damping;
-    double weight_cap;    /* largest weight of a push; 0: any */
+    double weight_cap; /* largest weight of a push; 0: any */
+    bool in_ranks; /* `least` is a number of ranks, since min_workers is not given; false: of units (groups of ranks) */
     uint32_t least, most; /* fewest members with which steps are taken; number of slots for members */
     pd_on_lost on_lost;
     uint64_t reconnect_grace_ns;

@@ -3,7 +3,6 @@
 #include "declared_job.h"
 
 #include "checkpoint_policy.h"
-#include "aggregate_fit.h"
 #include "declaration.h"
 #include "job.h"
 #include "param_set.h"
@@ -129,7 +128,7 @@ static int take_all(pd_declared_job *out, const pd_steps *steps)
 
 int pd_declared_job_of(pd_declared_job *out, const pd_job *job, pd_error *err)
 {
-    *out = (pd_declared_job){ .world = job->steps.members.ranks };
+    *out = (pd_declared_job){ .world = job->saved.workers };
     if (take_all(out, &job->steps) == PD_OK) return PD_OK;
     pd_declared_job_free(out);
     *out = (pd_declared_job){ 0 };
@@ -157,17 +156,32 @@ static int make_hello(pd_request **out, const pd_declared_job *d)
     return PD_OK;
 }
 
-static int set_values(pd_job *job, const pd_declared_job *d, pd_error *err)
+static int read_values(pd_job_values *out, const pd_declared_job *d, pd_error *err)
 {
     for (size_t i = 0; i < d->n_values; i++) {
-        int rc = pd_job_values_set_raw(&job->steps.values, d->values[i].name != NULL ? d->values[i].name : "",
-                                       d->values[i].value, err);
+        int rc =
+            pd_job_values_set_raw(out, d->values[i].name != NULL ? d->values[i].name : "", d->values[i].value, err);
         if (rc != PD_OK) return rc;
     }
-    if (pd_set_rule_make(&job->steps.sets, &job->steps.values, d->world, err) != PD_OK ||
-        pd_aggregate_fits(&job->steps.values, &job->steps.sets, err) != PD_OK)
-        return err->code;
-    return pd_checkpoint_policy_begin(job, err);
+    return PD_OK;
+}
+
+/* Makes the job with the values of the image in place of the server's presets. */
+static int make_with(pd_job **out, pd_request *hello, const pd_declared_job *d, const pd_job_env *env, uint32_t number,
+                     pd_error *err)
+{
+    pd_job_values values = *env->presets;
+    pd_job_env own = *env;
+    int rc = read_values(&values, d, err);
+
+    own.presets = &values;
+    hello->u.hello.shares = env->config->shares;
+    if (rc != PD_OK || (rc = pd_job_new(out, &own, number, hello, err)) != PD_OK) return rc;
+    (*out)->presets = env->presets;
+    if ((rc = pd_checkpoint_policy_begin(*out, err)) == PD_OK) return PD_OK;
+    pd_job_free(*out);
+    *out = NULL;
+    return rc;
 }
 
 static int make_job(pd_job **out, const pd_declared_job *d, const pd_job_env *env, uint32_t number, pd_error *err)
@@ -179,12 +193,7 @@ static int make_job(pd_job **out, const pd_declared_job *d, const pd_job_env *en
         pd_fail(err, rc, "out of memory for job %.100s", d->name);
     else
         rc = pd_hello_check(hello, err);
-    if (rc == PD_OK) hello->u.hello.shares = env->config->shares;
-    if (rc == PD_OK && (rc = pd_job_new(out, env, number, hello, err)) == PD_OK &&
-        (rc = set_values(*out, d, err)) != PD_OK) {
-        pd_job_free(*out);
-        *out = NULL;
-    }
+    if (rc == PD_OK) rc = make_with(out, hello, d, env, number, err);
     pd_request_free(hello);
     return rc;
 }

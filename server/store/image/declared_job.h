@@ -37,7 +37,7 @@ typedef struct pd_declared_range {
  * pd_declared_job_free. */
 typedef struct pd_declared_job {
     char *name;
-    uint32_t world; /* number of ranks */
+    uint32_t world; /* number of workers that the job began with; its slots follow from it and from its values */
     pd_declared_value *values;
     size_t n_values; /* number of configuration values */
     pd_declared_rule *rules;

@@ -8,9 +8,12 @@
 #include "fragment_ranks.h"
 #include "global_clip.h"
 #include "job.h"
+#include "members_image.h"
+#include "membership.h"
 #include "mutant.h"
 #include "override.h"
 #include "text.h"
+#include "shares.h"
 #include "step_group.h"
 #include "wal.h"
 
@@ -346,17 +349,11 @@ static bool knows_run(const pd_job *job, uint32_t ranks)
     return knows;
 }
 
-/* Returns whether an image with so many ranks says which pushes have counted: in jobs whose sets of ranks are open. */
-static bool has_sets(const pd_job *job, uint32_t ranks)
-{
-    return job->steps.sets.open && ranks > 0;
-}
-
 /* Writes or reads the run of the job, and which of its first `ranks` ranks have left. Images of version 0.1.0 lack this
  * section: then the run is unknown, and ranks count as lost. */
 static void visit_run(pd_archive *archive, pd_job *job, uint32_t ranks)
 {
-    bool has = knows_run(job, ranks) || has_replaced(job) || has_sets(job, ranks);
+    bool has = knows_run(job, ranks) || has_replaced(job) || pd_members_image_has(job);
 
     if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has) return;
     pd_archive_enter(archive, "run");
@@ -370,7 +367,7 @@ static void visit_run(pd_archive *archive, pd_job *job, uint32_t ranks)
  * take its ranks. */
 static void visit_identities(pd_archive *archive, pd_job *job, uint32_t ranks)
 {
-    bool has = knows_identities(job, ranks) || knows_run(job, ranks) || has_replaced(job) || has_sets(job, ranks);
+    bool has = knows_identities(job, ranks) || knows_run(job, ranks) || has_replaced(job) || pd_members_image_has(job);
 
     if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has) return;
     pd_archive_enter(archive, "identities");
@@ -382,12 +379,13 @@ static void visit_identities(pd_archive *archive, pd_job *job, uint32_t ranks)
 /* Writes or reads for each parameter the number of the replacement (job/replacement.h) that its weights come from; 0:
  * its weights were not replaced since its last step. Images may lack this section if no weights were replaced since
  * the last step. */
-static void visit_replaced(pd_archive *archive, pd_job *job, uint32_t ranks)
+static void visit_replaced(pd_archive *archive, pd_job *job)
 {
+    bool has = has_replaced(job) || pd_members_image_has(job);
+
     for (uint32_t i = 0; pd_archive_is_reading(archive) && i < job->steps.n_params; i++)
         job->steps.params[i].change.number = 0;
-    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has_replaced(job) && !has_sets(job, ranks))
-        return;
+    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has) return;
     pd_archive_enter(archive, "replaced");
     for (uint32_t i = 0; i < job->steps.n_params; i++) pd_archive_value(archive, &job->steps.params[i].change.number);
     pd_archive_leave(archive);
@@ -397,13 +395,24 @@ static void visit_replaced(pd_archive *archive, pd_job *job, uint32_t ranks)
  * this section if the sets of the job are not open. */
 static void visit_sets(pd_archive *archive, pd_job *job, uint32_t ranks)
 {
-    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has_sets(job, ranks)) return;
+    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !pd_members_image_has(job)) return;
     pd_archive_enter(archive, "sets");
     pd_archive_value(archive, &job->saved.course);
     for (uint32_t i = 0; i < job->steps.n_fragments; i++)
         for (uint32_t r = 0; r < ranks; r++)
             pd_archive_fields(archive, &set_table, &job->steps.fragments[i].ranks[r].saved);
     pd_archive_leave(archive);
+}
+
+/* Writes or reads the leases of shares. Images lack this section if no worker uses shares. */
+static void visit_shares(pd_archive *archive, pd_job *job)
+{
+    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : job->steps.shares == NULL) return;
+    if (job->steps.shares == NULL && pd_shares_make(&job->steps.shares, job->steps.members.ranks) != PD_OK) {
+        pd_archive_fail(archive, PD_NO_MEMORY, "out of memory for shares");
+        return;
+    }
+    pd_shares_visit(archive, job->steps.shares);
 }
 
 /* Writes or reads the state of the job, with its first `ranks` ranks. */
@@ -420,8 +429,10 @@ static void visit(pd_archive *archive, pd_job *job, uint32_t ranks)
     visit_overrides(archive, job);
     visit_identities(archive, job, ranks);
     visit_run(archive, job, ranks);
-    visit_replaced(archive, job, ranks);
+    visit_replaced(archive, job);
     visit_sets(archive, job, ranks);
+    pd_members_image_visit(archive, job, ranks);
+    visit_shares(archive, job);
     pd_archive_leave(archive);
 }
 
@@ -558,6 +569,7 @@ int pd_header_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
     }
     pd_fragments_resume(&job->steps);
     if (check_sets(job, err) != PD_OK) return PD_DATA_LOSS;
+    pd_members_settle(job);
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) lose(&job->ranks[r], most_step, now_ns);
     find_left(job);
     job->timers.over_ns = now_ns;

@@ -1,11 +1,14 @@
-/* resize.c - makes a job with another world size from a restored job: plans it from the same declarations, and copies
+/* resize.c - makes a job with another world size from a job: plans it from the same declarations, and copies
  * the state with the functions that write and read images. */
 #include "resize.h"
 
 #include "wal.h"
+#include "wal_records.h"
 #include "pending_sets.h"
 #include "declared_job.h"
 #include "declaration.h"
+#include "generation.h"
+#include "job_turn.h"
 #include "export.h"
 #include "header_image.h"
 #include "image.h"
@@ -32,10 +35,15 @@ static bool is_known(const pd_job *job, uint64_t nonce)
     return false;
 }
 
-bool pd_may_resize(const pd_job *job, const pd_request *hello)
+bool pd_may_resize(const pd_job *job, const pd_request *hello, uint64_t now_ns)
 {
-    return job->restart.restored && !job->restart.joined && !hello->u.hello.rejoins &&
-           hello->u.hello.world_size != job->steps.members.ranks && !is_known(job, hello->u.hello.nonce);
+    uint32_t world = hello->u.hello.world_size;
+
+    if (world == 0 || world == job->saved.workers) return false;
+    if (world == job->membership.forming) return hello->u.hello.generation == job->saved.generation;
+    if (hello->u.hello.rejoins || !pd_job_has_one_world(job) || is_known(job, hello->u.hello.nonce)) return false;
+    if (job->restart.restored && !job->restart.joined) return true;
+    return job->steps.n_params > 0 && pd_generation_has_gone(job, now_ns);
 }
 
 /* Replaces the ranges of the old ranks. A single new rank gets the range of all elements, because planning checks that
@@ -187,6 +195,7 @@ static int copy_all(pd_job *to, pd_job *from, uint64_t now_ns, pd_error *err)
     if (rc != PD_OK || (rc = pd_header_image_settle(to, now_ns, err)) != PD_OK) return rc;
     copy_checkpointing(&to->checkpointing, &from->checkpointing);
     to->drain_step = from->drain_step;
+    to->steps.epoch = from->steps.epoch + 1;
     to->timers.linger_ns = from->timers.linger_ns;
     return PD_OK;
 }
@@ -213,7 +222,8 @@ static int check(const pd_job *old, const pd_request *hello, pd_error *err)
 
     if (rc != PD_OK) return rc;
     if (pd_image_is_possible(old) && old->checkpointing.making == NULL && !old->checkpointing.writing) return PD_OK;
-    return pd_fail(err, PD_UNAVAILABLE, "an export, an import or a checkpoint is under way: retry when it has ended");
+    return pd_fail(err, PD_UNAVAILABLE,
+                   "a step, an export, an import or a checkpoint is under way: retry when it has ended");
 }
 
 static int make(pd_job **out, pd_jobs *jobs, const pd_job_env *env, pd_job *old, uint32_t world, uint64_t now_ns,
@@ -241,6 +251,18 @@ static int make_in_place(pd_job **out, pd_jobs *jobs, const pd_job_env *env, pd_
     return rc;
 }
 
+/* Returns what the old job holds for workers that it had since the server started. */
+static void release(pd_job *old)
+{
+    pd_error err;
+
+    if (!old->restart.joined) return;
+    pd_fail(&err, PD_ABORTED, "job %.100s continues with another number of workers: this process stays out",
+            old->steps.name);
+    pd_wal_release(old, &err);
+    pd_job_release(old, &err);
+}
+
 int pd_resize(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd_request *hello, uint64_t now_ns,
               pd_error *err)
 {
@@ -254,8 +276,8 @@ int pd_resize(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd_reque
     if (rc == PD_OK) rc = pd_wal_put_overrides(&old->steps, &why);
     if (rc == PD_OK) rc = make_in_place(&made, jobs, env, old, world, now_ns, &why);
     if (rc != PD_OK)
-        return pd_fail(err, rc, "restored job %.60s has %u workers and cannot continue with %u: %.360s",
-                       old->steps.name, old->steps.members.ranks, world, why.text);
+        return pd_fail(err, rc, "job %.60s has %u workers and cannot continue with %u: %.360s", old->steps.name,
+                       old->saved.workers, world, why.text);
     made->checkpointing.asked = old->checkpointing.asked;
     made->checkpointing.exports.waiting = old->checkpointing.exports.waiting;
     old->checkpointing.asked = old->checkpointing.exports.waiting = (pd_request_queue){ 0 };
@@ -265,6 +287,7 @@ int pd_resize(pd_job **job, pd_jobs *jobs, const pd_job_env *env, const pd_reque
     pd_job_refuse_sets(old, &why);
     pd_checkpoint_policy_soon(made);
     pd_jobs_drop(jobs, old);
+    release(old);
     pd_jobs_free_gone(jobs, old);
     *job = made;
     return PD_OK;

@@ -4,6 +4,8 @@
 
 #include "aggregate_fit.h"
 #include "footprint.h"
+#include "fragment.h"
+#include "initial_weights.h"
 #include "param_set.h"
 #include "text.h"
 #include "round_ranges.h"
@@ -138,7 +140,7 @@ static int match_range(const pd_job *job, const pd_param *param, const pd_param_
                        "every rank or on none (a rank that has all of it gives the range 0 to %lld)",
                        decl->name, job->steps.name, decl->ranged ? "whole" : "in ranges",
                        decl->ranged ? "in ranges" : "whole", (long long)param->elements);
-    if (!decl->ranged || !job->ranks[rank].saved.sealed) return PD_OK;
+    if (!decl->ranged || !job->ranks[rank].saved.sealed || !pd_is_member(job, rank)) return PD_OK;
     range = &param->round.ranges.at[rank];
     if (range->start == decl->start && range->end == decl->end) return PD_OK;
     return pd_fail(err, PD_FAILED_PRECONDITION,
@@ -231,6 +233,31 @@ static int check_all(const pd_job *job, pd_error *err)
     return rc;
 }
 
+/* Returns whether a rank that was no member declares other ranges than before. */
+static bool has_other_ranges(const pd_job *job, const pd_request *request)
+{
+    for (size_t i = 0; i < request->u.declare.n; i++) {
+        const pd_param_decl *decl = &request->u.declare.params[i];
+        const pd_rank_range *range;
+        if (!decl->ranged) continue;
+        range = &pd_declared_param(job, request, i)->round.ranges.at[request->rank];
+        if (!range->known || range->start != decl->start || range->end != decl->end) return true;
+    }
+    return false;
+}
+
+/* Removes the ranges of a rank that joins anew with others. PD_UNAVAILABLE: a step still needs the old ones. */
+static int renew_ranges(pd_job *job, const pd_request *request, pd_error *err)
+{
+    if (pd_fragments_need(&job->steps, request->rank))
+        return pd_fail(err, PD_UNAVAILABLE,
+                       "rank %u of job %.100s had other ranges before, which a step still needs: declare again",
+                       request->rank, job->steps.name);
+    job->ranks[request->rank].saved.sealed = false;
+    pd_ranges_give_back(job, request->rank);
+    return PD_OK;
+}
+
 static bool is_last(const pd_job *job, uint32_t rank)
 {
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)
@@ -241,7 +268,7 @@ static bool is_last(const pd_job *job, uint32_t rank)
 void pd_range_take(pd_param *param, uint32_t rank, int64_t start, int64_t end)
 {
     pd_round_set_range(&param->round, rank, start, end);
-    param->unlanded -= param->round.n_chunks - pd_round_count_chunks(&param->round, rank);
+    if (!param->round.together) param->unlanded -= param->round.n_chunks - pd_round_count_chunks(&param->round, rank);
 }
 
 int pd_ranges_take(pd_job *job, const pd_request *request, pd_error *err)
@@ -249,14 +276,16 @@ int pd_ranges_take(pd_job *job, const pd_request *request, pd_error *err)
     uint32_t rank = request->rank;
     int rc;
 
-    if (job->ranks[rank].saved.sealed) return PD_OK;
+    if (job->ranks[rank].saved.sealed && (pd_is_member(job, rank) || !has_other_ranges(job, request))) return PD_OK;
+    if (job->ranks[rank].saved.sealed && (rc = renew_ranges(job, request, err)) != PD_OK) return rc;
     for (size_t i = 0; i < request->u.declare.n; i++) {
         const pd_param_decl *decl = &request->u.declare.params[i];
         pd_param *param = pd_declared_param(job, request, i);
         if (!decl->ranged) continue;
         pd_range_take(param, rank, decl->start, decl->end);
     }
-    if (!is_last(job, rank) || (rc = check_all(job, err)) == PD_OK) return PD_OK;
+    /* If the sets of ranks are open, each unit has all elements: membership.c. */
+    if (job->steps.sets.open || !is_last(job, rank) || (rc = check_all(job, err)) == PD_OK) return PD_OK;
     pd_ranges_give_back(job, rank);
     return rc;
 }
@@ -267,7 +296,9 @@ void pd_ranges_give_back(pd_job *job, uint32_t rank)
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         pd_param *param = &job->steps.params[i];
         if (!param->ranged || !param->round.ranges.at[rank].known) continue;
-        param->unlanded += param->round.n_chunks - pd_round_count_chunks(&param->round, rank);
+        if (!param->round.together)
+            param->unlanded += param->round.n_chunks - pd_round_count_chunks(&param->round, rank);
+        if (param->round.together) pd_init_forget(param, rank);
         pd_round_unset_range(&param->round, rank);
     }
 }

@@ -11,6 +11,7 @@
 #include "contribute.h"
 #include "declaration.h"
 #include "initial_weights.h"
+#include "membership.h"
 #include "fragment.h"
 #include "leases.h"
 #include "shares.h"
@@ -256,15 +257,16 @@ static void answer(pd_job *job, pd_request *request, declaring *d)
     pd_effects_add(job->steps.outbox, effect);
 }
 
-static void note_declared(pd_job *job, pd_rank *rank)
+static void note_declared(pd_job *job, pd_rank *rank, uint64_t now_ns)
 {
     bool was_sealed = pd_job_sealed(job);
 
     pd_rank_quota(job, rank)->declared = rank->saved.sealed = true;
     pd_rank_quota(job, rank)->conn = rank->conn;
     pd_fragments_declared(&job->steps, (uint32_t)(rank - job->ranks));
+    pd_member_declared(job, (uint32_t)(rank - job->ranks), now_ns);
     if (!was_sealed && pd_job_sealed(job))
-        pd_job_say(job, PD_SAY_INFO, "all %u ranks have declared %u parameters", job->steps.members.ranks,
+        pd_job_say(job, PD_SAY_INFO, "all %u ranks have declared %u parameters", job->steps.members.n,
                    job->steps.n_params);
 }
 
@@ -285,6 +287,7 @@ static int end_declare(pd_job *job, pd_request *request, declaring *d, pd_rank *
     int rc = d->first ? finish_first(job, request, d, budget_ns, err) : take_ranges(job, request, d, err);
 
     *budget_ns -= END_NS * (double)d->n;
+    if (rc == PD_OK) rc = pd_member_declares(job, request->rank, err);
     if (rc == PD_OK && pd_leases_declared(&job->steps, request->rank, request->u.declare.wants) != PD_OK)
         rc = pd_job_no_memory(job, err);
     if (rc == PD_OK) rc = publish_landed(job, err);
@@ -296,7 +299,7 @@ static int end_declare(pd_job *job, pd_request *request, declaring *d, pd_rank *
         if (job->steps.params[i].ranged && job->steps.params[i].round.open &&
             job->steps.params[i].stage == PD_COLLECTING)
             pd_contribute_ranges(&job->steps, &job->steps.params[i]);
-    note_declared(job, rank);
+    note_declared(job, rank, now_ns);
     return PD_OK;
 }
 

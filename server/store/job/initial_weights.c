@@ -7,6 +7,9 @@
  * one process. If another process takes over the rank and sends initial weights of the parameter before the parameter
  * is published, the earlier process's weights are discarded.
  *
+ * If the sets of ranks are open (step/fragment.h), the rank that sends whole parameters is the first that declares, in
+ * a job whose workers take any rank. A ranged parameter is published as soon as all its elements have come.
+ *
  * If initial_weights is `mean`, every rank sends its elements of every parameter, and the job begins with the mean of
  * the ranks (as Trax does: "make weights and state same across hosts"). The initial weights then are contributions to
  * a round of their own, before the first step. When this round closes, the mean is published and no step is taken:
@@ -35,7 +38,8 @@
 
 static bool gives_init(const pd_job *job, const pd_param *param, uint32_t rank)
 {
-    return param->ranged || pd_job_averages_init(job) ? pd_round_count_chunks(&param->round, rank) > 0 : rank == 0;
+    return param->ranged || pd_job_averages_init(job) ? pd_round_count_chunks(&param->round, rank) > 0
+                                                      : rank == job->membership.giver;
 }
 
 bool pd_init_has_come(const pd_job *job, const pd_param *param, uint32_t rank)
@@ -103,9 +107,9 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     int rc;
 
     if (param == NULL) return PD_INVALID_ARGUMENT;
-    if (!param->ranged && frame->rank != 0 && !pd_job_averages_init(job))
-        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank 0 sends the initial weights, this is rank %u",
-                       param->name, frame->rank);
+    if (!param->ranged && frame->rank != job->membership.giver && !pd_job_averages_init(job))
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank %u sends the initial weights, this is rank %u",
+                       param->name, job->membership.giver, frame->rank);
     if (param->current != NULL && initialiser_of(job, param, frame->rank) != job->ranks[frame->rank].saved.nonce)
         return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has weights already (step %llu): pull them", param->name,
                        (unsigned long long)param->saved.step);
@@ -175,17 +179,41 @@ static pd_range free_run(const pd_round *round, const pd_chunk *chunk, uint32_t 
     return (pd_range){ at, at < stop ? stop - at : 0 };
 }
 
+/* Returns whether initial weights of all elements of a chunk have come. */
+static bool is_covered(const pd_round *round, const pd_chunk *chunk)
+{
+    return free_run(round, chunk, pd_round_ranks(round), chunk->first, chunk->first + chunk->n).n == 0;
+}
+
+/* Notes that the initial weights that the rank owes of a chunk have come, or that they count no more. */
+static void set_landed(pd_param *param, pd_chunk *chunk, uint32_t rank, bool landed)
+{
+    bool counted = param->round.together && param->ranged, covered;
+
+    if (chunk->contributions[rank].landed == landed) return;
+    covered = counted && is_covered(&param->round, chunk);
+    chunk->contributions[rank].landed = landed;
+    if (counted && is_covered(&param->round, chunk) == covered) return;
+    if (landed)
+        param->unlanded--;
+    else
+        param->unlanded++;
+}
+
+void pd_init_forget(pd_param *param, uint32_t rank)
+{
+    for (uint32_t c = 0; param->current == NULL && c < param->round.n_chunks; c++)
+        set_landed(param, &param->round.chunks[c], rank, false);
+}
+
 static void note_initialiser(const pd_job *job, pd_param *param, uint32_t rank)
 {
     uint64_t *initialiser = param->ranged ? &param->round.ranges.at[rank].initialiser : &param->saved.initialiser,
              nonce = job->ranks[rank].saved.nonce;
 
     /* The weights that an earlier process sent are discarded: the present process sends all of them again. */
-    for (uint32_t c = 0; *initialiser != nonce && !PD_MUTANT(init_mixed) && c < param->round.n_chunks; c++) {
-        pd_contribution *given = &param->round.chunks[c].contributions[rank];
-        param->unlanded += given->landed;
-        given->landed = false;
-    }
+    for (uint32_t c = 0; *initialiser != nonce && !PD_MUTANT(init_mixed) && c < param->round.n_chunks; c++)
+        set_landed(param, &param->round.chunks[c], rank, false);
     *initialiser = nonce;
 }
 
@@ -203,8 +231,7 @@ static void land(pd_job *job, const pd_piece *piece, uint32_t rank)
         pd_convert((float *)param->next->at[PD_F32] + run.first, PD_F32,
                    (const char *)piece->at + (size_t)(run.first - piece->first) * pd_dtype_size(piece->dtype),
                    piece->dtype, run.n);
-    if (!chunk->contributions[rank].landed) param->unlanded--;
-    chunk->contributions[rank].landed = true;
+    set_landed(param, chunk, rank, true);
 }
 
 bool pd_init_publish_landed(pd_job *job, pd_param *param, pd_closed *closed)

@@ -21,4 +21,7 @@ void pd_init_file(pd_job *job, pd_request *frame, uint64_t now_ns);
  * published the parameter; if so, fills *closed, the report to the loop thread. */
 bool pd_init_publish_landed(pd_job *job, pd_param *param, pd_closed *closed);
 
+/* Forgets which initial weights the rank has sent of a parameter, in a job whose sets of ranks are open. */
+void pd_init_forget(pd_param *param, uint32_t rank);
+
 #endif

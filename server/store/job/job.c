@@ -38,13 +38,42 @@ static void borrow(pd_job *job, const pd_job_env *env)
     job->steps.batch.collect = env->collecting;
 }
 
-static int make_ranks(pd_job *job, uint32_t world)
+static void free_ranks(pd_job *job)
 {
-    pd_rank_set_all(&job->steps.members, world);
-    job->ranks = calloc(world, sizeof *job->ranks);
-    job->steps.quotas = calloc(world, sizeof *job->steps.quotas);
+    free(job->ranks);
+    free(job->steps.quotas);
+    pd_step_times_free(&job->steps.times);
+}
+
+int pd_job_make_ranks(pd_job *job, uint32_t workers, bool any_rank)
+{
+    uint32_t slots = job->steps.sets.most;
+
+    free_ranks(job);
+    pd_rank_set_none(&job->steps.members, slots);
+    for (uint32_t r = 0; r < (job->steps.sets.open ? (any_rank ? 0 : workers) : slots); r++)
+        pd_rank_set_add(&job->steps.members, r);
+    job->saved.workers = workers;
+    job->membership.giver = job->steps.sets.open && any_rank ? PD_MAX_WORLD : 0;
+    job->steps.times = (pd_step_times){ 0 };
+    job->ranks = calloc(slots, sizeof *job->ranks);
+    job->steps.quotas = calloc(slots, sizeof *job->steps.quotas);
     if (job->ranks == NULL || job->steps.quotas == NULL) return PD_NO_MEMORY;
-    return pd_step_times_make(&job->steps.times, world);
+    return pd_step_times_make(&job->steps.times, slots);
+}
+
+/* Finds the number of workers that a job begins with: the world size of the Hello, or max_workers if the Hello gives
+ * none. PD_INVALID_ARGUMENT. */
+static int find_workers(const pd_job_values *values, const pd_request *hello, uint32_t *workers, pd_error *err)
+{
+    *workers = hello->u.hello.world_size;
+    if (*workers > 0) return PD_OK;
+    if (values->at[PD_JOB_KEY_MAX_WORKERS] == UINT64_MAX)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "job %.100s: a worker that takes any rank gives world_size, or the job key max_workers",
+                       hello->u.hello.job_name);
+    *workers = (uint32_t)values->at[PD_JOB_KEY_MAX_WORKERS];
+    return PD_OK;
 }
 
 /* Returns a number that no other job has. The nonce of the Hello alone would not do: if the server restarts without a
@@ -65,7 +94,7 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
 {
     static const pd_ticket nobody;
     pd_job *job = calloc(1, sizeof *job);
-    uint32_t world = hello->u.hello.world_size;
+    uint32_t world;
     int rc;
 
     if (job == NULL) goto no_memory;
@@ -73,17 +102,20 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
     job->steps.number = number;
     job->steps.queue.limit = UINT64_MAX;
     job->saved.creator = creator_of(env, number, hello);
+    job->saved.generation = hello->u.hello.generation;
     job->shares = hello->u.hello.shares;
     job->drain_step = UINT64_MAX;
     job->figures.touched = true;
     if (hello->u.hello.run != NULL && (job->run = strdup(hello->u.hello.run)) == NULL) goto no_memory;
     if ((rc = read_values(&job->steps.values, env->presets, hello, err)) != PD_OK) goto fail;
+    if ((rc = find_workers(&job->steps.values, hello, &world, err)) != PD_OK) goto fail;
     if ((rc = pd_set_rule_make(&job->steps.sets, &job->steps.values, world, err)) != PD_OK) goto fail;
     if ((rc = pd_aggregate_fits(&job->steps.values, &job->steps.sets, err)) != PD_OK) goto fail;
     if ((rc = pd_rules_of_job(&job->steps.rules, &job->steps.n_rules, hello->u.hello.rules, hello->u.hello.n_rules,
                               env->config->rows, err)) != PD_OK)
         goto fail;
-    if (make_ranks(job, world) != PD_OK || (job->steps.name = strdup(hello->u.hello.job_name)) == NULL ||
+    if (pd_job_make_ranks(job, world, hello->u.hello.any_rank) != PD_OK ||
+        (job->steps.name = strdup(hello->u.hello.job_name)) == NULL ||
         (job->steps.unread = pd_unread_new(&job->steps.account, number)) == NULL ||
         (job->gone_notice = pd_effect_new(PD_EFF_JOB_GONE, nobody, number)) == NULL ||
         (job->steps.shortage.notice = pd_effect_new(PD_EFF_TIMED_OUT, nobody, number)) == NULL)
@@ -114,9 +146,7 @@ void pd_job_free(pd_job *job)
     if (job->checkpointing.farewell != NULL) pd_checkpoint_image_free(job->checkpointing.farewell->u.checkpoint_image);
     pd_effect_free(job->checkpointing.farewell);
     free(job->figures.listing);
-    free(job->ranks);
-    free(job->steps.quotas);
-    pd_step_times_free(&job->steps.times);
+    free_ranks(job);
     pd_rules_free(job->steps.rules, job->steps.n_rules);
     free(job->steps.name);
     pd_effect_free(job->gone_notice);
@@ -136,8 +166,8 @@ uint64_t pd_job_largest_step(const pd_job *job)
 bool pd_job_sealed(const pd_job *job)
 {
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)
-        if (!job->ranks[r].saved.sealed) return false;
-    return true;
+        if (pd_is_member(job, r) && !job->ranks[r].saved.sealed) return false;
+    return job->steps.members.n > 0;
 }
 
 static bool says_start_step(const pd_request *hello)
@@ -225,11 +255,30 @@ int pd_job_agrees_but_world(const pd_job *job, const pd_request *hello, pd_error
     return rules_agree(job, hello, err);
 }
 
+bool pd_job_has_one_world(const pd_job *job)
+{
+    return job->steps.sets.most == job->saved.workers && job->steps.sets.least == job->steps.sets.most;
+}
+
+/* Checks the world size and the rank of a Hello. A job whose number of workers may change has slots for max_workers,
+ * and takes workers of any world size; in others all come with the same one. */
+static int world_agrees(const pd_job *job, const pd_request *hello, pd_error *err)
+{
+    uint32_t world = hello->u.hello.world_size, slots = job->steps.members.ranks;
+
+    if (pd_job_has_one_world(job) && world != job->saved.workers && !(hello->u.hello.any_rank && world == 0))
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has world_size = %u, this worker comes with %u",
+                       job->steps.name, job->saved.workers, world);
+    if (hello->rank < slots) return PD_OK;
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "job %.100s has room for the ranks 0 to %u (max_workers = %u), this worker comes as rank %u: let it "
+                   "take any free rank (any_rank), or form the job again with a higher generation and max_workers",
+                   job->steps.name, slots - 1, slots, hello->rank);
+}
+
 int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err)
 {
-    if (hello->u.hello.world_size != job->steps.members.ranks)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has world_size = %u, this worker comes with %u",
-                       job->steps.name, job->steps.members.ranks, hello->u.hello.world_size);
+    if (world_agrees(job, hello, err) != PD_OK) return PD_FAILED_PRECONDITION;
     return pd_job_agrees_but_world(job, hello, err);
 }
 
@@ -327,10 +376,10 @@ int pd_hello_check(const pd_request *request, pd_error *err)
     int rc = check_texts(request, err);
 
     if (rc != PD_OK) return rc;
-    if (request->u.hello.world_size == 0 || request->u.hello.world_size > PD_MAX_WORLD)
+    if ((request->u.hello.world_size == 0 && !request->u.hello.any_rank) || request->u.hello.world_size > PD_MAX_WORLD)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a job has 1 to %d workers, not %u", PD_MAX_WORLD,
                        request->u.hello.world_size);
-    if (request->rank >= request->u.hello.world_size)
+    if (!request->u.hello.any_rank && request->rank >= request->u.hello.world_size)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a job of %u workers has ranks 0 to %u, not %u",
                        request->u.hello.world_size, request->u.hello.world_size - 1, request->rank);
     return PD_OK;

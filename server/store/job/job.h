@@ -191,11 +191,13 @@ typedef struct pd_checkpoint_policy {
 
 typedef enum pd_rank_state { PD_RANK_ABSENT, PD_RANK_CONNECTED, PD_RANK_LOST, PD_RANK_LEFT } pd_rank_state;
 
-enum { PD_SUPERSEDED = 4, PD_WORKER_STATES = 4 };
+enum { PD_SUPERSEDED = 4, PD_WORKER_STATES = 4, PD_KICKED = 16 };
 
 /* What an image keeps of a rank, so that it survives a restart of the server. */
 typedef struct pd_rank_saved {
-    uint64_t nonce; /* nonce of the process that has the rank, or of the last one that had it */
+    /* nonce of the process that has the rank, or of the last one that had it; 0: that one must not come back
+     * (generation.h) */
+    uint64_t nonce;
     /* Number of processes that have had the rank so far. Each pd_contribution stores this number, to tell the
      * contributions of these processes apart. */
     uint32_t process;
@@ -213,6 +215,9 @@ typedef struct pd_rank_saved {
     /* Number of barriers that the job had passed when this process took the rank. It is needed because the process
      * counts its barriers from 1. */
     uint64_t barrier_base;
+    bool grouped; /* the process has named its group, `group`: job/membership.h */
+    uint32_t group;
+    uint32_t mates; /* largest number of ranks that the rank's unit has had since this process has the rank */
 } pd_rank_saved;
 
 /* A rank of the job, and the process that has it. */
@@ -279,6 +284,11 @@ typedef struct pd_job_saved {
     /* number of times that steps after a restart could not be those from before it, because a rank that had counted in
      * them did not come back (repeats.h) */
     uint64_t course;
+    uint32_t workers;           /* number of workers that the job began with, or was resized to */
+    uint64_t generation;        /* generation of the launch that the job belongs to; 0: not known */
+    bool over;                  /* if the sets of ranks are open: all members have left for good */
+    uint64_t kicked[PD_KICKED]; /* nonces of the processes that operators have removed last */
+    uint32_t n_kicked;          /* number of processes that operators have removed */
 } pd_job_saved;
 
 /* Memory of all parameters of a job and of their rounds: each array has the entries of one parameter after those of
@@ -332,6 +342,7 @@ typedef struct pd_job_restart {
 typedef struct pd_job_timers {
     uint64_t over_ns;    /* time at which the last rank left, if all have: pd_job_is_over */
     uint64_t linger_ns;  /* time at which the job ends unless a worker connects; 0: a worker is connected */
+    uint64_t awake_ns;   /* time at which a worker connected when none was connected */
     uint64_t release_ns; /* time at which lost ranks give their reserves back: reserves.h; 0: none is lost */
 } pd_job_timers;
 
@@ -368,13 +379,23 @@ typedef struct pd_job_deadline {
     struct pd_job *later, *prev, *next;
 } pd_job_deadline;
 
+/* What a job knows of its members, besides pd_steps.members: membership.h. */
+typedef struct pd_membership {
+    /* the rank that sends the initial weights of parameters that are not ranged; PD_MAX_WORLD: the next one that
+     * declares */
+    uint32_t giver;
+    uint32_t forming;  /* number of workers that the job is to be resized to, as soon as that is possible; 0: none */
+    bool untold;       /* the members have changed since the loop thread was told of them */
+    uint64_t retry_ns; /* if `untold`: time at which it is told again, after memory was short */
+} pd_membership;
+
 typedef struct pd_job {
     pd_job_saved saved;
     pd_steps steps;
     /* links in two hash tables of jobs: pd_jobs.names, until the job is dropped, and pd_jobs.numbers */
     UT_hash_handle hh, hh_number;
     const pd_job_values *presets; /* the store's default values of job keys */
-    pd_rank *ranks;               /* array with all ranks of the job; its length is steps.members.ranks */
+    pd_rank *ranks;               /* array with all slots of the job; its length is steps.members.ranks */
     uint32_t connected;           /* number of ranks that are connected now */
     uint32_t left;                /* number of ranks that have left for good */
     bool shares;                  /* the weights lie in a segment that workers can map (buffer_pool.h) */
@@ -385,6 +406,7 @@ typedef struct pd_job {
     pd_job_counts counts;
     pd_job_restart restart;
     pd_job_timers timers;
+    pd_membership membership;
     pd_job_reports reports;
     pd_job_due due;
     pd_job_deadline deadline;
@@ -442,10 +464,16 @@ static inline uint64_t pd_job_start_step(const pd_job *job)
     return job->steps.values.at[PD_JOB_KEY_START_STEP];
 }
 
-/* Returns whether the job is over: all its ranks have left for good. Its weights can be exported until it ends. */
+/* Returns whether the rank is a member of the job: steps wait for it. */
+static inline bool pd_is_member(const pd_job *job, uint32_t rank)
+{
+    return pd_rank_set_has(&job->steps.members, rank);
+}
+
+/* Returns whether the job is over: all its members have left for good. Its weights can be exported until it ends. */
 static inline bool pd_job_is_over(const pd_job *job)
 {
-    return job->left == job->steps.members.ranks;
+    return job->steps.sets.open ? job->saved.over : job->left == job->steps.members.ranks;
 }
 
 /* Returns whether the job begins with the mean of all ranks' initial weights. */
@@ -457,17 +485,22 @@ static inline bool pd_job_averages_init(const pd_job *job)
 /* Creates the job that a Hello request describes, and stores it in *out. The job is not put into the table of jobs.
  * PD_INVALID_ARGUMENT, PD_NO_MEMORY. */
 int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_request *hello, pd_error *err);
+/* Makes the slots of a job whose values and set rule are known, instead of those that it has. With `any_rank` the job
+ * has no members yet; otherwise the first `workers` ranks are members. If the sets of ranks are not open, all are. */
+int pd_job_make_ranks(pd_job *job, uint32_t workers, bool any_rank);
 /* Frees the job; accepts NULL. Before, the caller must release the job's contributions (pd_job_release) and free its
  * parameters (param_set.h), and all its preconditioner tasks must have returned. */
 void pd_job_free(pd_job *job);
 /* Checks that a Hello request for the job's name describes this job. PD_FAILED_PRECONDITION: it describes another one;
  * the error names the option that differs and both values. PD_INVALID_ARGUMENT: an option of the Hello is not valid. */
 int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err);
+/* Returns whether all workers of the job come with the same world size, which is its number of workers. */
+bool pd_job_has_one_world(const pd_job *job);
 /* Does what pd_job_agrees does, but ignores the world size: a restored job may take the Hello's (resize.h). */
 int pd_job_agrees_but_world(const pd_job *job, const pd_request *hello, pd_error *err);
 /* Returns the largest step that any parameter of the job has closed. */
 uint64_t pd_job_largest_step(const pd_job *job);
-/* Returns whether every rank has declared its parameters. */
+/* Returns whether the job has members, and all have declared their parameters. */
 bool pd_job_sealed(const pd_job *job);
 
 /* Answers a worker's request with the file descriptor of the segment that has the job's weights, if there is one. Takes

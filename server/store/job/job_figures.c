@@ -49,7 +49,7 @@ static void list_undeclared(const pd_job *job, char *text, size_t size)
     size_t used = 0;
 
     for (uint32_t rank = 0; rank < job->steps.members.ranks && used + 16 < size; rank++)
-        if (!job->ranks[rank].saved.sealed)
+        if (!job->ranks[rank].saved.sealed && pd_is_member(job, rank))
             used += (size_t)snprintf(text + used, size - used, "%s%u", used > 0 ? "," : "", rank);
 }
 

@@ -8,6 +8,7 @@
 #include "export.h"
 #include "fragment.h"
 #include "import.h"
+#include "membership.h"
 #include "push.h"
 #include "overdue.h"
 #include "override_command.h"
@@ -61,13 +62,14 @@ uint64_t pd_job_next_tick(const pd_job *job)
     uint64_t at = earlier(pd_overdue_next(job), earlier(pd_import_expires_ns(job), pd_export_expires_ns(job)));
 
     at = earlier(at, earlier(pd_reserves_next(job), pd_fragments_next(&job->steps)));
-    at = earlier(at, pd_repeats_next(job));
+    at = earlier(at, earlier(pd_repeats_next(job), pd_members_next(job)));
     if (job->timers.linger_ns > 0) at = earlier(at, job->timers.linger_ns);
     return job->steps.shortage.retry_ns > 0 ? earlier(at, job->steps.shortage.retry_ns) : at;
 }
 
-bool pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err)
+pd_fate pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err)
 {
+    if (!pd_members_look(job, now_ns, err)) return PD_JOB_FAILS;
     pd_overdue_tick(job, now_ns);
     pd_import_tick(job, now_ns);
     pd_export_tick(job, now_ns);
@@ -75,14 +77,14 @@ bool pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err)
     pd_fragments_tick(&job->steps, now_ns);
     pd_repeats_look(job, now_ns);
     if (job->steps.shortage.retry_ns > 0 && now_ns >= job->steps.shortage.retry_ns) job->steps.shortage.retry_ns = 0;
-    if (job->timers.linger_ns == 0 || now_ns < job->timers.linger_ns) return true;
+    if (job->timers.linger_ns == 0 || now_ns < job->timers.linger_ns) return PD_JOB_STAYS;
     if (job->steps.n_params == 0)
         pd_fail(err, PD_ABORTED, "job %.100s has ended: its last worker has gone, and none had declared parameters",
                 job->steps.name);
     else
         pd_fail(err, PD_ABORTED, "job %.100s has ended: its last worker has been gone for %llu s (job_linger)",
                 job->steps.name, (unsigned long long)(job->steps.values.at[PD_JOB_KEY_JOB_LINGER] / second));
-    return false;
+    return PD_JOB_ENDS;
 }
 
 static void release_slots(pd_job *job)

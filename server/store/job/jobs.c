@@ -158,9 +158,9 @@ int pd_job_owner_admits(const pd_job *job, const pd_roles *roles, const pd_reque
 {
     if (is_owners(job, roles, hello)) return PD_OK;
     return pd_fail(err, PD_PERMISSION_DENIED,
-                   "restored job %.100s has %u workers and belongs to another identity: %.200s may join it, but not "
-                   "change their number",
-                   job->steps.name, job->steps.members.ranks, pd_job_owner_identity(hello));
+                   "job %.100s has %u workers and belongs to another identity: %.200s may join it, but not form it "
+                   "again, or change their number",
+                   job->steps.name, job->saved.workers, pd_job_owner_identity(hello));
 }
 
 int pd_job_owner_may_begin_anew(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err)

@@ -41,8 +41,8 @@ int pd_job_owner_set(pd_job *job, pd_owners *owners, const pd_roles *roles, cons
 void pd_job_owner_resume(pd_job *job, pd_owners *owners, const pd_roles *roles);
 /* Does what pd_job_owner_resume does, for all jobs. */
 void pd_job_owners_resume(pd_jobs *jobs, pd_owners *owners, const pd_roles *roles);
-/* Checks that the identity of a Hello may change the number of workers of a restored job. PD_PERMISSION_DENIED: it is
- * not the owner's. */
+/* Checks that the identity of a Hello may form the job again, or change its number of workers. PD_PERMISSION_DENIED: it
+ * is not the owner's. */
 int pd_job_owner_admits(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err);
 /* Checks that the identity of a Hello may end the job to begin it anew. PD_PERMISSION_DENIED: it is not the owner's. */
 int pd_job_owner_may_begin_anew(const pd_job *job, const pd_roles *roles, const pd_request *hello, pd_error *err);

@@ -280,7 +280,7 @@ static void report_init(pd_job *job, uint64_t now_ns)
 static const pd_rank *deserter(const pd_job *job, const pd_param *param, owes_it *owes)
 {
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)
-        if (job->ranks[r].state == PD_RANK_LEFT && owes(job, param, r)) return &job->ranks[r];
+        if (job->ranks[r].state == PD_RANK_LEFT && pd_is_member(job, r) && owes(job, param, r)) return &job->ranks[r];
     return NULL;
 }
 
@@ -344,10 +344,11 @@ static void report_deserted(pd_job *job, const pd_param *param, owes_it *owes, u
 static void refuse_barriers(pd_job *job)
 {
     pd_error err;
-    const pd_rank *rank = job->ranks;
+    uint32_t r = 0;
 
-    while (rank->state != PD_RANK_LEFT) rank++;
-    describe_deserter(job, rank, "a barrier", "", &err);
+    while (r < job->steps.members.ranks && !(job->ranks[r].state == PD_RANK_LEFT && pd_is_member(job, r))) r++;
+    if (r == job->steps.members.ranks) return;
+    describe_deserter(job, &job->ranks[r], "a barrier", "", &err);
     pd_barriers_refuse(job, &err);
 }
 

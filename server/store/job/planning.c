@@ -336,7 +336,8 @@ static void lay_chunks(pd_job *job, pd_param *param)
                                                      .contributions = job->records.contributions +
                                                                       planning->chunks * job->steps.members.ranks,
                                                      .ranges = ranges });
-    param->unlanded = (uint64_t)param->round.n_chunks * (param->ranged ? job->steps.members.ranks : 1);
+    param->unlanded =
+        (uint64_t)param->round.n_chunks * (param->ranged && !param->round.together ? job->steps.members.ranks : 1);
     planning->chunks += param->round.n_chunks;
 }
 

@@ -43,6 +43,10 @@ static void welcome(pd_job *job, pd_request *hello, bool created, uint32_t linge
     effect->u.hello.step = pd_withheld_told(&job->steps.withheld, pd_steps_least(&job->steps));
     effect->u.hello.course = job->saved.course;
     effect->u.hello.linger_ms = linger_ms;
+    effect->u.hello.rank = hello->rank;
+    effect->u.hello.slots = job->steps.members.ranks;
+    effect->u.hello.epoch = job->steps.epoch;
+    effect->u.hello.generation = job->saved.generation;
     pd_effects_add(job->steps.outbox, effect);
 }
 
@@ -92,7 +96,7 @@ static void expect_back(pd_job *job, const pd_request *hello, uint64_t now_ns)
     if (job->run == NULL || run == NULL || strcmp(job->run, run) != 0) return;
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
         pd_rank *rank = &job->ranks[r];
-        if (rank->state != PD_RANK_LEFT) continue;
+        if (rank->state != PD_RANK_LEFT || !pd_is_member(job, r)) continue;
         rank->state = PD_RANK_LOST;
         rank->saved.left = false;
         rank->since_ns = now_ns;
@@ -101,19 +105,31 @@ static void expect_back(pd_job *job, const pd_request *hello, uint64_t now_ns)
     }
 }
 
+/* Stores the group that the process has named. */
+static void take_group(pd_rank *rank, const pd_request *hello, bool same)
+{
+    if (!same || rank->saved.grouped != hello->u.hello.grouped || rank->saved.group != hello->u.hello.group)
+        rank->saved.mates = 0;
+    rank->saved.grouped = hello->u.hello.grouped;
+    rank->saved.group = hello->u.hello.grouped ? hello->u.hello.group : 0;
+}
+
 bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
 {
     pd_rank *rank = &job->ranks[hello->rank], old = *rank;
     bool same = old.state != PD_RANK_ABSENT && old.saved.nonce == hello->u.hello.nonce;
+    bool member = pd_is_member(job, hello->rank);
     uint32_t linger_ms = pd_linger_ms(job, now_ns);
 
+    if (job->connected == 0) job->timers.awake_ns = now_ns;
     job->connected += old.state != PD_RANK_CONNECTED;
     job->left -= old.state == PD_RANK_LEFT;
     rank->saved.left = false;
+    job->saved.over = false;
     job->checkpointing.says_over = false;
     job->restart.joined = true;
     rank->state = PD_RANK_CONNECTED;
-    if (!same && old.state != PD_RANK_ABSENT) expect_back(job, hello, now_ns);
+    if (!same && old.state != PD_RANK_ABSENT && member) expect_back(job, hello, now_ns);
     rank->conn = hello->ticket.conn;
     rank->saved.nonce = hello->u.hello.nonce;
     pd_text_print(rank->label, sizeof rank->label, hello->u.hello.label != NULL ? hello->u.hello.label : "");
@@ -121,8 +137,9 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
     rank->identity = hello->u.hello.identity;
     hello->u.hello.identity = NULL;
     pd_rank_quota(job, rank)->declared = false;
-    if (!same && old.state != PD_RANK_ABSENT)
+    if (!same && old.state != PD_RANK_ABSENT && old.saved.nonce != 0)
         rank->saved.superseded[rank->saved.n_superseded++ % PD_SUPERSEDED] = old.saved.nonce;
+    take_group(rank, hello, same);
     if (!same) {
         rank->saved.process++;
         rank->saved.present = true;
@@ -172,6 +189,13 @@ pd_rank *pd_rank_speaker(pd_job *job, const pd_request *request, pd_error *err)
     return rank;
 }
 
+static bool all_have_left(const pd_job *job)
+{
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        if (pd_is_member(job, r) && job->ranks[r].state != PD_RANK_LEFT) return false;
+    return true;
+}
+
 /* Marks a rank as lost or left. If no rank of the job is connected any more, the job begins to linger. A job without
  * parameters ends at once: it has no state worth keeping, and a worker that was refused may return with other
  * options. */
@@ -181,6 +205,7 @@ static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_n
     rank->state = state;
     rank->saved.left = state == PD_RANK_LEFT;
     job->left += rank->saved.left;
+    job->saved.over = state == PD_RANK_LEFT && job->connected == 0 && all_have_left(job);
     if (pd_job_is_over(job)) job->timers.over_ns = now_ns;
     pd_checkpoint_policy_plan(job);
     rank->since_ns = now_ns;
@@ -188,6 +213,21 @@ static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_n
     pd_reserves_gone(job, (uint32_t)(rank - job->ranks), now_ns);
     if (job->connected > 0) return;
     job->timers.linger_ns = now_ns + (job->steps.n_params > 0 ? job->steps.values.at[PD_JOB_KEY_JOB_LINGER] : 0);
+}
+
+void pd_rank_send_away(pd_job *job, uint32_t number, const pd_error *err, const char *reason, uint64_t now_ns)
+{
+    pd_rank *rank = &job->ranks[number];
+    pd_effect *effect = rank->state == PD_RANK_CONNECTED
+                            ? pd_effect_new(PD_EFF_FENCED, (pd_ticket){ rank->conn, 0 }, job->steps.number)
+                            : NULL;
+
+    if (effect != NULL) {
+        effect->u.error = *err;
+        pd_effects_add(job->steps.outbox, effect);
+    }
+    if (rank->state == PD_RANK_CONNECTED) gone(job, rank, PD_RANK_LOST, now_ns);
+    pd_text_print(rank->reason, sizeof rank->reason, reason);
 }
 
 void pd_rank_lost(pd_job *job, pd_request *request, uint64_t now_ns)
@@ -252,6 +292,7 @@ static void pass_barrier(pd_job *job)
 {
     job->saved.barrier++;
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
+        if (job->ranks[r].barrier == NULL) continue;
         pd_answer_ok(job->steps.outbox, job->ranks[r].barrier);
         pd_request_free(job->ranks[r].barrier);
         job->ranks[r].barrier = NULL;
@@ -295,19 +336,45 @@ void pd_barrier_joined(pd_job *job, pd_rank *rank, uint64_t passed, bool same)
     if (passed > job->saved.barrier && passed - job->saved.barrier < INT64_MAX) raise(job, passed);
 }
 
+/* Returns whether the barrier waits for the rank: for members; before there are any, for connected workers. */
+static bool is_awaited(const pd_job *job, uint32_t r)
+{
+    return job->steps.members.n > 0 ? pd_is_member(job, r) : job->ranks[r].state == PD_RANK_CONNECTED;
+}
+
 static bool all_at_barrier(const pd_job *job)
 {
-    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
-        if (job->ranks[r].barrier == NULL) return false;
-    return true;
+    uint32_t n = 0;
+
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
+        if (job->ranks[r].barrier == NULL && is_awaited(job, r)) return false;
+        n += job->ranks[r].barrier != NULL;
+    }
+    return n > 0 && (job->steps.members.n > 0 || n >= job->steps.sets.least);
+}
+
+void pd_barriers_look(pd_job *job)
+{
+    if (all_at_barrier(job)) pass_barrier(job);
+}
+
+static void refuse_barrier(pd_job *job, uint32_t r, const pd_error *err)
+{
+    if (job->ranks[r].barrier != NULL) pd_request_refuse(job->steps.outbox, job->ranks[r].barrier, err);
+    job->ranks[r].barrier = NULL;
+}
+
+void pd_barrier_forget(pd_job *job, uint32_t rank)
+{
+    pd_error err;
+
+    pd_fail(&err, PD_ABORTED, "rank %u of job %.100s was removed while it waited at a barrier", rank, job->steps.name);
+    refuse_barrier(job, rank, &err);
 }
 
 void pd_barriers_refuse(pd_job *job, const pd_error *err)
 {
-    for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
-        if (job->ranks[r].barrier != NULL) pd_request_refuse(job->steps.outbox, job->ranks[r].barrier, err);
-        job->ranks[r].barrier = NULL;
-    }
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++) refuse_barrier(job, r, err);
 }
 
 void pd_job_barrier(pd_job *job, pd_request *request)

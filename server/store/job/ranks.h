@@ -26,14 +26,21 @@ pd_rank *pd_rank_speaker(pd_job *job, const pd_request *request, pd_error *err);
 void pd_rank_lost(pd_job *job, pd_request *request, uint64_t now_ns);
 /* Marks the rank as left for good, and answers its worker. Takes ownership of the request. */
 void pd_rank_leave(pd_job *job, pd_request *request, uint64_t now_ns);
+/* Ends the connection of a rank with the error *err, and marks the rank as lost because of `reason`. The rank may be
+ * connected or not. If out of memory, its next frame is refused in place of that. */
+void pd_rank_send_away(pd_job *job, uint32_t rank, const pd_error *err, const char *reason, uint64_t now_ns);
 /* Handles the report that the loop thread reads no more frames of the rank, because they use too much memory. From then
  * on the rank's contributions are summed early, which frees memory; those of all ranks, if the whole ingest budget is
  * used. Takes ownership of the request. */
 void pd_rank_stalled(pd_job *job, pd_request *request);
 
-/* Handles a rank's request to pass its next barrier: keeps the request until all ranks have sent theirs, then answers
+/* Handles a rank's request to pass its next barrier: keeps the request until all members have sent theirs, then answers
  * all of them. Takes ownership of the request. */
 void pd_job_barrier(pd_job *job, pd_request *request);
+/* Lets the members pass the barrier at which all of them wait, after a member was removed. */
+void pd_barriers_look(pd_job *job);
+/* Refuses the request of a rank that waits at a barrier, if it has sent one. */
+void pd_barrier_forget(pd_job *job, uint32_t rank);
 /* Refuses all requests of ranks that wait at a barrier. */
 void pd_barriers_refuse(pd_job *job, const pd_error *err);
 /* Compares the number of barriers that a process has passed, as its Hello says, with the number that the job has

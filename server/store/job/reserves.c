@@ -3,26 +3,39 @@
 
 static const uint64_t KEPT_NS = PD_RESERVE_KEPT_S * 1000000000ull;
 
+/* Returns how many members there are besides the rank that declares. */
+static uint64_t count_others(const pd_job *job)
+{
+    return job->steps.members.n > 0 ? job->steps.members.n - 1 : 0;
+}
+
 int pd_reserves_check_world(const pd_job *job, uint64_t own, uint64_t other, pd_error *err)
 {
-    uint64_t limit = job->steps.ingest->limit, all = own + (job->steps.members.ranks - 1) * other;
+    uint64_t limit = job->steps.ingest->limit, all = own + count_others(job) * other;
 
     if (all <= limit) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,
                    "job %.100s: its %u ranks, with frames of up to %llu bytes, need %llu bytes of ingest budget, and "
                    "there are %llu for all jobs: raise limits.ingest_bytes, or lower limits.chunk_bytes",
-                   job->steps.name, job->steps.members.ranks, (unsigned long long)(own > other ? own : other),
+                   job->steps.name, (uint32_t)count_others(job) + 1, (unsigned long long)(own > other ? own : other),
                    (unsigned long long)all, (unsigned long long)limit);
 }
 
+/* Returns whether nothing more is reserved for the rank: it has left for good, or is no member. */
+static bool has_none(const pd_job *job, uint32_t r)
+{
+    return job->ranks[r].state == PD_RANK_LEFT || (!pd_is_member(job, r) && job->ranks[r].state != PD_RANK_CONNECTED);
+}
+
 /* Returns the bytes that must be reserved for rank `r` when `rank` declares with `bytes`. A rank that has never
- * declared counts like `rank`. A rank that has left for good gets nothing more. */
+ * declared counts like `rank`. A rank that has left for good, or is no
+ * member, gets nothing more. */
 static uint64_t wanted(const pd_job *job, uint32_t r, uint32_t rank, uint64_t bytes)
 {
     const pd_quota *quota = &job->steps.quotas[r];
 
     if (r == rank) return bytes;
-    if (job->ranks[r].state == PD_RANK_LEFT) return quota->reserved;
+    if (has_none(job, r)) return quota->reserved;
     return quota->reserve > 0 ? quota->reserve : bytes;
 }
 
@@ -60,7 +73,7 @@ static int refuse(const pd_job *job, uint64_t bytes, uint64_t more, const pd_ing
 static void take(pd_job *job, uint32_t rank, uint64_t bytes, uint64_t now_ns)
 {
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
-        if (r != rank && job->ranks[r].state == PD_RANK_LEFT) continue;
+        if (r != rank && has_none(job, r)) continue;
         pd_quota_take(job->steps.ingest, &job->steps.quotas[r], wanted(job, r, rank, bytes));
         if (job->ranks[r].state == PD_RANK_LOST) job->timers.release_ns = now_ns + KEPT_NS;
     }
@@ -89,6 +102,11 @@ void pd_reserves_gone(pd_job *job, uint32_t rank, uint64_t now_ns)
     if (job->connected > 0) return;
     job->timers.release_ns = 0;
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) pd_quota_release(job->steps.ingest, &job->steps.quotas[r]);
+}
+
+void pd_reserves_remove(pd_job *job, uint32_t rank)
+{
+    if (job->ranks[rank].state != PD_RANK_CONNECTED) pd_quota_release(job->steps.ingest, &job->steps.quotas[rank]);
 }
 
 uint64_t pd_reserves_next(const pd_job *job)

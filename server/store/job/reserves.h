@@ -1,6 +1,6 @@
 /* reserves.h - reserves room in the ingest budget for the frames of a job's ranks (base/budget.h). Step thread.
  *
- * A job has room for all its ranks or for none. The first rank that declares also takes the reserves of the ranks that
+ * A job has room for all its members or for none. The first rank that declares also takes the reserves of the ranks that
  * have not come yet, as if they had the same ranges; each reserve is corrected when its rank declares. So, of several
  * jobs that do not fit together, the last one is refused at its first rank, and none trains with half of its workers.
  *
@@ -24,6 +24,8 @@ int pd_reserves_take(pd_job *job, uint32_t rank, uint64_t bytes, uint64_t now_ns
 /* Starts the time after which the reserve of a lost rank ends; ends the reserve of a rank that has left for good at
  * once. If no worker of the job is connected, ends all its reserves. */
 void pd_reserves_gone(pd_job *job, uint32_t rank, uint64_t now_ns);
+/* Ends the reserve of a rank that is no member any more. */
+void pd_reserves_remove(pd_job *job, uint32_t rank);
 /* Returns the time at which pd_reserves_tick has something to do; UINT64_MAX: never. */
 uint64_t pd_reserves_next(const pd_job *job);
 /* Ends the reserves of ranks that were lost PD_RESERVE_KEPT_S seconds ago. */

@@ -42,6 +42,11 @@ static void make_room(pd_job *job, pd_rank *rank, uint64_t step)
     if (rank->n_worker_states == PD_WORKER_STATES) drop(job, rank, needed == &rank->worker_states[0] ? 1 : 0);
 }
 
+void pd_worker_states_forget(pd_job *job, pd_rank *rank)
+{
+    while (rank->n_worker_states > 0) drop(job, rank, rank->n_worker_states - 1);
+}
+
 static void insert(pd_rank *rank, pd_worker_state state)
 {
     uint32_t i = rank->n_worker_states++;

@@ -18,4 +18,7 @@ const pd_worker_state *pd_worker_states_find(const pd_rank *rank, uint64_t step)
  * no room. PD_NO_MEMORY. After an error nothing has changed. */
 int pd_worker_states_put(pd_job *job, pd_rank *rank, uint64_t step, const void *at, size_t bytes, pd_error *err);
 
+/* Drops the worker states of a rank, whose slot another worker gets. */
+void pd_worker_states_forget(pd_job *job, pd_rank *rank);
+
 #endif

@@ -45,6 +45,22 @@ bool pd_round_gap(const pd_round *round, bool given, pd_rank_range *gap)
     return gap->start < round->elements;
 }
 
+bool pd_round_gap_of(const pd_round *round, const pd_rank_set *of, pd_rank_range *gap)
+{
+    *gap = (pd_rank_range){ .start = 0, .end = round->elements };
+    for (uint32_t i = 0; i < round->ranges.n_ordered; i++) {
+        uint32_t rank = round->ranges.at[i].by_start;
+        const pd_rank_range *range = &round->ranges.at[rank];
+        if (!pd_rank_set_has(of, rank)) continue;
+        if (range->start > gap->start) {
+            gap->end = range->start;
+            return true;
+        }
+        if (range->end > gap->start) gap->start = range->end;
+    }
+    return gap->start < round->elements;
+}
+
 pd_given pd_round_given(const pd_round *round)
 {
     uint32_t absent = 0, given = 0;

@@ -17,6 +17,8 @@ uint32_t pd_round_count_covering(const pd_round *round, pd_range range);
 /* Finds the first gap: elements [gap->start, gap->end) that no known range has. If `given` is true, the ranges of ranks
  * that have reported no gradient do not count. Returns false if there is no gap. */
 bool pd_round_gap(const pd_round *round, bool given, pd_rank_range *gap);
+/* Finds the first gap if only the ranges of the ranks `of` count. */
+bool pd_round_gap_of(const pd_round *round, const pd_rank_set *of, pd_rank_range *gap);
 
 /* How much of the parameter has a gradient in a complete round. NOTHING: no element, since every rank has reported that
  * it has no gradient. PART: some elements have none, since all ranks that contribute them have reported so. */

@@ -22,6 +22,14 @@ static bool is_of(const pd_fragment *fragment, const pd_param *param)
 
 /* ---- releasing contributions ---- */
 
+/* Ends what a removed rank still had: it has counted in its last step, or does not count. */
+static void end_leaver(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
+{
+    if (!fragment->ranks[rank].leaver) return;
+    fragment->ranks[rank].leaver = false;
+    if (fragment->number == 0) pd_leases_removed(steps, rank);
+}
+
 static void release_slot(pd_steps *steps, pd_param *param, pd_chunk *chunk, uint32_t rank)
 {
     pd_contribution *given = &chunk->contributions[rank];
@@ -48,6 +56,7 @@ static void release(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
         pd_contribute_forget(steps, param, rank);
     }
     fragment->ranks[rank].step = fragment->ranks[rank].whole_ns = 0;
+    end_leaver(steps, fragment, rank);
 }
 
 /* ---- units ---- */
@@ -59,6 +68,7 @@ enum { THERE = 1, PARTIAL = 2, EXPECTED = 4, MEMBER = 8 };
 typedef struct tally {
     uint8_t unit[PD_MAX_WORLD];
     uint32_t members, expected, expected_whole, whole;
+    bool unknown; /* the job has groups, and some member has not said yet which one it belongs to */
 } tally;
 
 /* Returns whether the fragment waits for nothing of the rank. A rank without elements owes nothing. */
@@ -76,6 +86,8 @@ static void look_at_rank(const pd_steps *steps, const pd_fragment *fragment, uin
     if (expected) *unit |= EXPECTED;
     if (fragment->ranks[rank].step > 0) *unit |= THERE;
     if ((member || expected || fragment->ranks[rank].step > 0) && !is_done(fragment, rank)) *unit |= PARTIAL;
+    if (fragment->ranks[rank].step > 0 && !member && !fragment->ranks[rank].leaver) *unit |= PARTIAL;
+    if (steps->grouped && member && fragment->ranks[rank].owed == UINT32_MAX) t->unknown = true;
 }
 
 static void count_units(const pd_steps *steps, const pd_fragment *fragment, tally *t)
@@ -143,7 +155,17 @@ void pd_fragments_join(pd_steps *steps, uint32_t rank, uint32_t unit)
     pd_rank_set_add(&steps->members, rank);
     for (uint32_t i = 0; i < steps->n_fragments; i++) {
         steps->fragments[i].ranks[rank].unit = unit;
+        steps->fragments[i].ranks[rank].leaver = false;
         steps->fragments[i].ranks[rank].next = steps->fragments[i].fixed + 1;
+        steps->fragments[i].look = true;
+    }
+}
+
+void pd_fragments_set_unit(pd_steps *steps, uint32_t rank, uint32_t unit)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++) {
+        if (steps->fragments[i].ranks[rank].unit == unit) continue;
+        steps->fragments[i].ranks[rank].unit = unit;
         steps->fragments[i].look = true;
     }
 }
@@ -163,23 +185,35 @@ static void take_out(pd_steps *steps, pd_fragment *fragment, uint32_t unit, bool
     for (uint32_t r = unit; r < steps->members.ranks; r++) {
         if (fragment->ranks[r].unit != unit) continue;
         pd_rank_set_remove(&fragment->expected, r);
+        fragment->ranks[r].leaver = whole;
         if (!whole) release(steps, fragment, r);
-        if (fragment->number == 0) pd_leases_removed(steps, r);
+        if (fragment->number == 0 && !whole) pd_leases_removed(steps, r);
     }
     if (fragment->expected.n == 0) fragment->expected = steps->members;
     fragment->look = true;
 }
 
-void pd_fragments_remove(pd_steps *steps, uint32_t unit)
+void pd_fragments_remove(pd_steps *steps, uint32_t unit, bool stay)
 {
+    bool whole[PD_MAX_FRAGMENTS] = { false };
     tally t;
 
     for (uint32_t i = 0; i < steps->n_fragments; i++) {
         count_units(steps, &steps->fragments[i], &t);
-        for (uint32_t r = unit; r < steps->members.ranks; r++)
-            if (steps->fragments[i].ranks[r].unit == unit) pd_rank_set_remove(&steps->members, r);
-        take_out(steps, &steps->fragments[i], unit, (t.unit[unit] & (THERE | PARTIAL)) == THERE);
+        whole[i] = stay && (t.unit[unit] & (THERE | PARTIAL)) == THERE;
     }
+    for (uint32_t r = unit; r < steps->members.ranks; r++)
+        if (steps->n_fragments > 0 ? steps->fragments[0].ranks[r].unit == unit : r == unit)
+            pd_rank_set_remove(&steps->members, r);
+    for (uint32_t i = 0; i < steps->n_fragments; i++) take_out(steps, &steps->fragments[i], unit, whole[i]);
+}
+
+bool pd_fragments_need(const pd_steps *steps, uint32_t rank)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++)
+        if (steps->fragments[i].ranks[rank].step > 0 || steps->fragments[i].n_closed < steps->fragments[i].n_params)
+            return true;
+    return false;
 }
 
 /* ---- sets ---- */
@@ -264,6 +298,12 @@ static bool is_stopped(const pd_steps *steps, const pd_fragment *fragment)
     return false;
 }
 
+/* Returns whether the job has fewer members than steps are taken with. */
+static bool too_few(const pd_steps *steps, const tally *t)
+{
+    return (steps->sets.in_ranks ? steps->members.n : t->members) < steps->sets.least;
+}
+
 /* Returns whether the set of the next step can be fixed now. */
 static bool may_fix(const pd_steps *steps, pd_fragment *fragment, const tally *t, const pd_counted *recorded,
                     uint64_t now_ns)
@@ -276,8 +316,8 @@ static bool may_fix(const pd_steps *steps, pd_fragment *fragment, const tally *t
         return false;
     }
     if (recorded != NULL) return t->whole > 0 && has_come(fragment, recorded);
-    if (steps->repeats.awaits || fragment->fixed < steps->repeats.seen)
-        return t->whole > 0 && have_all_come(fragment);
+    if (steps->repeats.awaits || fragment->fixed < steps->repeats.seen) return t->whole > 0 && have_all_come(fragment);
+    if (t->unknown) return false;
     if (t->whole == 0 || (!all && t->expected_whole < least(steps->sets.quorum, t->expected))) {
         if (fragment->state == PD_FRAGMENT_GRACE) fragment->state = PD_FRAGMENT_OPEN;
         return false;
@@ -285,7 +325,7 @@ static bool may_fix(const pd_steps *steps, pd_fragment *fragment, const tally *t
     if (!all && fragment->state != PD_FRAGMENT_GRACE) begin_grace(steps, fragment, now_ns);
     if (!all && now_ns < fragment->deadline_ns) return false;
     fragment->is_over = fragment->state == PD_FRAGMENT_GRACE && now_ns >= fragment->deadline_ns;
-    return t->members >= steps->sets.least && !(steps->sets.waits && would_be_stale(steps, fragment));
+    return !too_few(steps, t) && !(steps->sets.waits && would_be_stale(steps, fragment));
 }
 
 /* Notes that the rank counts in the step that has just been fixed. */
@@ -364,6 +404,8 @@ static void fix(pd_steps *steps, pd_fragment *fragment, const tally *t, const pd
         steps->repeats.anew = fragment->fixed;
     pd_wal_fixed(steps, fragment, fragment->set);
     pd_leases_fixed(steps, fragment);
+    for (uint32_t r = 0; r < steps->members.ranks; r++)
+        if (fragment->ranks[r].step == 0) end_leaver(steps, fragment, r);
     settle_rounds(steps, fragment);
     open_kept(steps, fragment, now_ns);
 }

@@ -27,14 +27,18 @@
 /* ---- members ---- */
 
 /* Makes the rank a member: steps that are opened from now on wait for it; an open one takes it if it is whole in time.
- * `unit`: lowest rank of its group. */
+ * `unit`: lowest rank of its group. Contributions of a rank that is not a member do not count. */
 void pd_fragments_join(pd_steps *steps, uint32_t rank, uint32_t unit);
+/* Sets the unit of a rank: lowest rank of its group. */
+void pd_fragments_set_unit(pd_steps *steps, uint32_t rank, uint32_t unit);
 /* Releases what the rank has given to the step that is collected, since another process has the rank now: it would
  * never complete the push of the one before. */
 void pd_fragments_restart(pd_steps *steps, uint32_t rank);
 /* Removes all ranks of a unit: they are members no more, and no step waits for them. Where all of them are whole, they
- * still count in the step that is collected; otherwise their contributions are released. */
-void pd_fragments_remove(pd_steps *steps, uint32_t unit);
+ * still count in the step that is collected if `stay` is true. Otherwise their contributions are released. */
+void pd_fragments_remove(pd_steps *steps, uint32_t unit, bool stay);
+/* Returns whether the rank has given something to a step that is not closed. */
+bool pd_fragments_need(const pd_steps *steps, uint32_t rank);
 
 /* ---- sets ---- */
 

@@ -27,6 +27,7 @@ static int make(pd_steps *steps, pd_fragment *fragment)
     fragment->expected = steps->members;
     for (uint32_t i = 0; i < steps->n_params; i++) {
         steps->params[i].fragment = fragment;
+        steps->params[i].round.expected = &fragment->expected;
         fragment->n_params++;
     }
     return PD_OK;
@@ -65,6 +66,7 @@ void pd_fragments_resume(pd_steps *steps)
             if (is_of(fragment, &steps->params[p]) && steps->params[p].saved.step < fragment->fixed)
                 fragment->fixed = steps->params[p].saved.step;
         fragment->n_closed = fragment->n_params;
+        fragment->expected = steps->members;
         for (uint32_t r = 0; r < steps->members.ranks; r++) fragment->ranks[r].next = fragment->fixed + 1;
     }
 }

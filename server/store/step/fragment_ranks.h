@@ -31,6 +31,7 @@ typedef struct pd_fragment_rank {
     bool untold;          /* its leases have changed, and memory was short for the effect that says so */
     uint64_t patience_ns; /* how long the rank can do without the answer to its push */
     uint64_t next;        /* step of the rank's next push, as far as it follows from the last answer */
+    bool leaver; /* the rank was removed when its unit was whole: it still counts in the step that is collected */
     pd_fragment_counts counts;
 } pd_fragment_rank;
 

@@ -142,7 +142,8 @@ typedef struct pd_param {
      * weights that replace the published ones (job/replacement.h). NULL: none is being written */
     pd_published *next;
     /* number of chunks whose initial or replacing weights have not come into `next` yet; a chunk of a ranged parameter
-     * counts once for each rank that may have elements of it */
+     * counts once for each rank that may have elements of it, or, if the sets of ranks are open, until all its elements
+     * have come */
     uint64_t unlanded;
     pd_override_list overrides;
     pd_root_reports roots;

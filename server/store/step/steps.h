@@ -130,6 +130,7 @@ typedef struct pd_steps {
     pd_set_rule sets;              /* how it is decided which ranks count in a step */
     struct pd_fragment *fragments; /* fragment.h; NULL until the parameters are planned */
     uint32_t n_fragments;
+    bool grouped;             /* some rank has named its group (job/membership.h) */
     struct pd_shares *shares; /* shares.h; NULL: no worker uses shares */
     uint64_t epoch;           /* number of times that the members have changed; survives a restart of the server */
     pd_param *params;

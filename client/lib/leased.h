@@ -1,15 +1,15 @@
-/* shares.h - which shares of the data the server has leased to this worker, and which of them the program has taken. */
-#ifndef PD_CLIENT_SHARES_H
-#define PD_CLIENT_SHARES_H
+/* leased.h - which shares of the data the server has leased to this worker, and which of them the program has taken. */
+#ifndef PD_LEASED_H
+#define PD_LEASED_H
 
 #include "core.h"
 
 /* Notes the leases that an answer brings. They replace what was known; if they are the same, what the program has taken
  * stays taken. An answer without leases changes nothing. */
-void pd_shares_note(pd_core_shares *shares, Paramd__Lease *const *leases, size_t n, uint64_t least_unused);
+void pd_leased_note(pd_core_shares *shares, Paramd__Lease *const *leases, size_t n, uint64_t least_unused);
 /* Gives back what the program has taken of the present leases, since its push did not count: it takes the same shares
  * again. */
-void pd_shares_repeat(pd_core_shares *shares);
+void pd_leased_repeat(pd_core_shares *shares);
 /* Takes the next share. PD_FAILED_PRECONDITION: the worker uses no shares (pd_client_options.shares).
  * PD_UNAVAILABLE: all that are leased are taken. */
 int pd_core_take_share(pd_core *core, uint64_t *share, pd_error *err);

@@ -1,5 +1,5 @@
-/* shares.c - keeps the leases of this worker, and hands their shares to the program. */
-#include "shares.h"
+/* leased.c - keeps the leases of this worker, and hands their shares to the program. */
+#include "leased.h"
 
 #include "join.h"
 
@@ -12,7 +12,7 @@ static bool is_same(const pd_core_shares *shares, Paramd__Lease *const *leases, 
     return same;
 }
 
-void pd_shares_note(pd_core_shares *shares, Paramd__Lease *const *leases, size_t n, uint64_t least_unused)
+void pd_leased_note(pd_core_shares *shares, Paramd__Lease *const *leases, size_t n, uint64_t least_unused)
 {
     if (least_unused > shares->least_unused) shares->least_unused = least_unused;
     if (n == 0 || n > sizeof shares->ranges / sizeof shares->ranges[0] || is_same(shares, leases, n)) return;
@@ -22,7 +22,7 @@ void pd_shares_note(pd_core_shares *shares, Paramd__Lease *const *leases, size_t
     shares->taken = 0;
 }
 
-void pd_shares_repeat(pd_core_shares *shares)
+void pd_leased_repeat(pd_core_shares *shares)
 {
     shares->taken = 0;
 }
