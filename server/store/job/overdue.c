@@ -236,44 +236,8 @@ static void describe_step(const pd_job *job, const pd_param *oldest, uint64_t no
     if (job->steps.n_fragments > 1) snprintf(of, sizeof of, " of fragment %u", fragment->number);
     wait_text(job, oldest, now_ns, text, sizeof text);
     pd_fail(err, PD_DEADLINE_EXCEEDED,
-            "step %llu%s has waited for %llu s %s; contributions so far are kept, push again to keep waiting",
-            (unsigned long long)(fragment->fixed + 1), of, ago, text);
-}
-
-/* Writes what the step of a fragment waits for. `oldest` is a parameter of it whose round is overdue. */
-static void wait_text(const pd_job *job, const pd_param *oldest, uint64_t now_ns, char *text, size_t size)
-{
-    const pd_fragment *fragment = oldest->fragment;
-    uint32_t whole, expected = pd_fragment_expected(fragment, &whole), members = pd_members_count(job),
-                    quorum = pd_fragment_quorum(&job->steps, fragment);
-    char ranks[300];
-
-    ranks_text(job, oldest, owes_step, now_ns, ranks, sizeof ranks);
-    if (fragment->n_closed < fragment->n_params)
-        snprintf(text, size, "until all parameters have taken step %llu", (unsigned long long)fragment->fixed);
-    else if (members < job->steps.sets.least)
-        snprintf(text, size, "for members: the job has %u, and needs %u (min_workers)", members, job->steps.sets.least);
-    else if (whole < quorum)
-        snprintf(text, size, "for %u more of %s%u workers: %s", quorum - whole, quorum < expected ? "a quorum of " : "",
-                 quorum, ranks);
-    else if (fragment->state == PD_FRAGMENT_GRACE)
-        snprintf(text, size, "in its grace for %s", ranks);
-    else
-        snprintf(text, size, "for %s, whose contributions would become older than staleness allows", ranks);
-}
-
-/* Writes the error text of an overdue step, in a job whose sets of ranks are open. */
-static void describe_step(const pd_job *job, const pd_param *oldest, uint64_t now_ns, pd_error *err)
-{
-    const pd_fragment *fragment = oldest->fragment;
-    unsigned long long ago = (unsigned long long)((now_ns - oldest->round.started_ns) / second);
-    char text[400], of[32] = "";
-
-    if (job->steps.n_fragments > 1) snprintf(of, sizeof of, " of fragment %u", fragment->number);
-    wait_text(job, oldest, now_ns, text, sizeof text);
-    pd_fail(err, PD_DEADLINE_EXCEEDED,
-            "step %llu%s has waited for %llu s %s; contributions so far are kept, push again to keep waiting",
-            (unsigned long long)(fragment->fixed + 1), of, ago, text);
+            "step %llu%s has waited for %llu s %s; contributions so far are kept, push again to keep waiting%s",
+            (unsigned long long)(fragment->fixed + 1), of, ago, text, hint_of(job, oldest));
 }
 
 static void describe_overdue(const pd_job *job, uint32_t n, uint64_t now_ns, pd_error *err)

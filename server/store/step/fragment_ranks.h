@@ -26,8 +26,8 @@ typedef struct pd_fragment_rank {
     bool untold;          /* its leases have changed, and memory was short for the effect that says so */
     uint64_t patience_ns; /* how long the rank can do without the answer to its push */
     uint64_t next;        /* step of the rank's next push, as far as it follows from the last answer */
-    bool leaver; /* the rank was removed when its unit was whole: it still counts in the step that is collected */
-    uint64_t joined;      /* pd_steps.epoch when the rank became a member; 0: it was one from the beginning */
+    bool leaver;     /* the rank was removed when its unit was whole: it still counts in the step that is collected */
+    uint64_t joined; /* pd_steps.epoch when the rank became a member; 0: it was one from the beginning */
     pd_set_counts counts; /* for operators */
 } pd_fragment_rank;
 
