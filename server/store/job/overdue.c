@@ -167,6 +167,15 @@ static const pd_param *abandoned(const pd_job *job, uint64_t now_ns)
     return NULL;
 }
 
+/* Returns a hint for a job that shrinks, but waits for a rank that never came; else "". */
+static const char *hint_of(const pd_job *job, const pd_param *param)
+{
+    for (uint32_t r = 0; job->steps.sets.on_lost == PD_LOST_SHRINK && r < job->steps.members.ranks; r++)
+        if (job->ranks[r].state == PD_RANK_ABSENT && pd_round_misses(&param->round, r))
+            return ", or remove the rank (paramctl kick)";
+    return "";
+}
+
 /* Writes the error text of an overdue round, with the ranks whose gradients are missing. `oldest` is the parameter
  * whose round is overdue. `late` is the parameter whose gradients are missing: `oldest` itself, or another one that it
  * waits for. `n` is the number of overdue rounds. */
@@ -191,8 +200,8 @@ static void describe(const pd_job *job, const pd_param *oldest, const pd_param *
     else
         pd_fail(err, PD_DEADLINE_EXCEEDED,
                 "%s ha%s not contributed to %s of %.100s%s for %llu s%s; contributions so far are kept, %s again to "
-                "keep waiting",
-                ranks, missing == 1 ? "s" : "ve", what, late->name, more, ago, held, again);
+                "keep waiting%s",
+                ranks, missing == 1 ? "s" : "ve", what, late->name, more, ago, held, again, hint_of(job, late));
 }
 
 /* Writes what the step of a fragment waits for. `oldest` is a parameter of it whose round is overdue. */
@@ -227,8 +236,8 @@ static void describe_step(const pd_job *job, const pd_param *oldest, uint64_t no
     if (job->steps.n_fragments > 1) snprintf(of, sizeof of, " of fragment %u", fragment->number);
     wait_text(job, oldest, now_ns, text, sizeof text);
     pd_fail(err, PD_DEADLINE_EXCEEDED,
-            "step %llu%s has waited for %llu s %s; contributions so far are kept, push again to keep waiting",
-            (unsigned long long)(fragment->fixed + 1), of, ago, text);
+            "step %llu%s has waited for %llu s %s; contributions so far are kept, push again to keep waiting%s",
+            (unsigned long long)(fragment->fixed + 1), of, ago, text, hint_of(job, oldest));
 }
 
 static void describe_overdue(const pd_job *job, uint32_t n, uint64_t now_ns, pd_error *err)

@@ -229,7 +229,7 @@ static void say_filed(pd_job *job, pd_request *frame)
     pd_filed how = pd_fragment_judge(&job->steps, fragment, frame->rank, frame->u.data.step, &step);
 
     if (how == PD_FILED_FOR) pd_fragment_note(fragment, frame);
-    if (how == PD_FILED_LATE) pd_fragment_note_late(fragment, frame->rank, frame->u.data.step);
+    if (how == PD_FILED_LATE) pd_fragment_late(fragment, frame->rank, frame->u.data.step);
     effect->job = job->steps.number;
     effect->u.filed.how = how;
     effect->u.filed.step = step;

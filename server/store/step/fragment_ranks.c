@@ -167,7 +167,7 @@ void pd_fragment_note(pd_fragment *fragment, const pd_request *push)
     rank->carries = push->u.data.carried;
 }
 
-void pd_fragment_note_late(pd_fragment *fragment, uint32_t rank, uint64_t step)
+void pd_fragment_late(pd_fragment *fragment, uint32_t rank, uint64_t step)
 {
     pd_fragment_rank *r = &fragment->ranks[rank];
 

@@ -94,8 +94,9 @@ void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t 
 void pd_fragment_open(const pd_steps *steps, pd_fragment *fragment, uint64_t now_ns);
 /* Notes what the rank's push says besides its data: patience, and shares. */
 void pd_fragment_note(pd_fragment *fragment, const pd_request *push);
-/* Notes that the rank's push for this step came too late, also those parts of it that have not come yet. */
-void pd_fragment_note_late(pd_fragment *fragment, uint32_t rank, uint64_t step);
+/* Notes that the rank's push for step `step` came too late, also those parts of it that have not come yet, and that the
+ * rank is told so: it works on the step that is collected next. */
+void pd_fragment_late(pd_fragment *fragment, uint32_t rank, uint64_t step);
 /* Notes that the elements which the rank contributes are known: it has declared its parameters. */
 void pd_fragments_declared(pd_steps *steps, uint32_t rank);
 static inline bool pd_fragment_is_whole(const pd_fragment *fragment, uint32_t rank)
