@@ -236,8 +236,8 @@ static void describe_step(const pd_job *job, const pd_param *oldest, uint64_t no
     if (job->steps.n_fragments > 1) snprintf(of, sizeof of, " of fragment %u", fragment->number);
     wait_text(job, oldest, now_ns, text, sizeof text);
     pd_fail(err, PD_DEADLINE_EXCEEDED,
-            "step %llu%s has waited for %llu s %s; contributions so far are kept, push again to keep waiting",
-            (unsigned long long)(fragment->fixed + 1), of, ago, text);
+            "step %llu%s has waited for %llu s %s; contributions so far are kept, push again to keep waiting%s",
+            (unsigned long long)(fragment->fixed + 1), of, ago, text, hint_of(job, oldest));
 }
 
 static void describe_overdue(const pd_job *job, uint32_t n, uint64_t now_ns, pd_error *err)

@@ -161,7 +161,7 @@ void pd_fragments_join(pd_steps *steps, uint32_t rank, uint32_t unit)
     for (uint32_t i = 0; i < steps->n_fragments; i++) {
         steps->fragments[i].ranks[rank].unit = unit;
         steps->fragments[i].ranks[rank].leaver = false;
-        steps->fragments[i].ranks[rank].joined = steps->epoch;
+        steps->fragments[i].ranks[rank].joined = steps->epoch + 1;
         steps->fragments[i].ranks[rank].next = steps->fragments[i].fixed + 1;
         steps->fragments[i].look = true;
     }

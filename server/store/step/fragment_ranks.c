@@ -171,8 +171,8 @@ void pd_fragment_late(pd_fragment *fragment, uint32_t rank, uint64_t step)
 {
     pd_fragment_rank *r = &fragment->ranks[rank];
 
-    if (step > r->late) r->late = step;
     pd_set_counts_late(&r->counts, step);
+    if (step > r->late) r->late = step;
     if (r->step == 0) r->next = fragment->fixed + 1;
 }
 
