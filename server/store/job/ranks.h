@@ -50,8 +50,4 @@ void pd_barriers_refuse(pd_job *job, const pd_error *err);
  * that any of its processes has passed counts as passed, so that no rank waits at a barrier that others have passed. */
 void pd_barrier_joined(pd_job *job, pd_rank *rank, uint64_t passed, bool same);
 
-/* Ends the connection of a rank's worker, so that it says Hello again, and marks the rank as lost; does nothing if the
- * rank is not connected. PD_NO_MEMORY: nothing has changed. */
-int pd_rank_send_back(pd_job *job, uint32_t rank, const pd_error *why, uint64_t now_ns);
-
 #endif
