@@ -89,6 +89,27 @@
     X(barriers_of_others, "a new process passes the barriers that earlier processes of its rank have passed")          \
     X(metric_one_more, "counts of jobs in the metrics are one more than the store has published")                      \
     X(deferred_forever, "a frame that is held back because the loop's time is used up is not tried again")             \
+    X(set_per_parameter,                                                                                               \
+      "a parameter of which all of a rank has come counts it, although the rank does not count in other parameters")   \
+    X(early_sum_in_open_set, "contributions of a rank over quota are summed before it is known which ranks count")     \
+    X(welcome_waited_for, "a step that is open waits for a rank that has joined since")                                \
+    X(removed_though_whole, "what a removed rank had given is released, although all of it had come")                  \
+    X(kept_though_partial, "a push that was kept for the next step counts in it although not all of it has come")      \
+    X(grace_from_opening, "the grace of a step begins when the step is opened, not when a quorum is whole")            \
+    X(late_told_as_stepped, "a rank whose push came too late is told that it has counted")                             \
+    X(stepped_told_as_late, "a rank whose push counted in a later step is told that it came too late")                 \
+    X(record_after_answer, "workers are told of a step before the disk has the record of its set")                     \
+    X(record_without_age, "the record of a set leaves out how old the contributions were")                             \
+    X(replay_ignores_record, "a restart repeats steps with other sets of ranks than those recorded")                   \
+    X(last_not_in_image, "an image leaves out which pushes of each rank have counted last")                            \
+    X(late_frame_held, "what a rank has given too late is not released")                                               \
+    X(kept_slot_reset, "contributions that are kept for the next step are forgotten when the step closes")             \
+    X(kept_slot_counted_twice, "a push that was kept counts in the next step, and in the one after it again")          \
+    X(filed_after_closed, "a push that is one step too old is still filed")                                            \
+    X(damping_lost_for_single, "an old contribution is not damped if it is the only one")                              \
+    X(hyper_of_excluded, "a step takes hyperparameters of ranks that do not count in it")                              \
+    X(scalar_of_excluded, "means of scalars have values of ranks that do not count")                                   \
+    X(weight_of_excluded_in_divisor, "a mean is divided by the weights of ranks that do not count, too")               \
     X(http_never_late, "an HTTP request that does not come whole is not refused in time")                              \
     X(flow_overtaken, "a request to the step thread is served before those of its flow that came earlier")             \
     X(http_without_limit, "the number of HTTP connections has no limit")                                               \

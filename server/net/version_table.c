@@ -241,6 +241,8 @@ static void answer_rest(pd_waiter *waiter)
 
 static bool is_late(const entry *e, const pd_wait *wait)
 {
+    if (PD_MUTANT(late_told_as_stepped)) return false;
+    if (PD_MUTANT(stepped_told_as_late) && pd_counted_age(e->counted, wait->rank) > 0) return true;
     if (wait->filed != PD_FILED_FOR) return wait->filed == PD_FILED_LATE;
     return !pd_counted_has(e->counted, wait->rank);
 }

@@ -115,22 +115,11 @@ static void add_fault(sim_plan *plan, uint32_t job, sim_fault_kind kind, uint64_
     plan->faults[plan->n_faults++] = fault;
 }
 
-/* Takes faults away that these jobs are not made for. */
-static void forget_faults(sim_plan *plan)
-{
-    uint32_t kept = 0;
-
-    for (uint32_t f = 0; f < plan->n_faults; f++)
-        if (plan->faults[f].kind != SIM_RESTART) plan->faults[kept++] = plan->faults[f];
-    plan->n_faults = kept;
-}
-
 void sim_plan_draw_open(sim_plan *plan)
 {
     uint64_t r = sim_mix(plan->seed, 31, 7, 40);
 
     if (!sim_once_in(&r, 2)) return;
-    forget_faults(plan);
     for (uint32_t j = 0; j < plan->n_jobs; j++) {
         if (j > 0 && sim_once_in(&r, 2)) continue;
         draw_job(plan, &plan->jobs[j], &r);

@@ -1,6 +1,8 @@
 /* round.c - stores what each rank has contributed to each chunk of a round, and the ranges of the ranks. */
 #include "round.h"
 
+#include "mutant.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -183,7 +185,7 @@ void pd_round_unset_range(pd_round *round, uint32_t rank)
 /* Returns whether a contribution belongs to the next step: the rank does not count in the round that closes. */
 static bool stays(const pd_round *round, uint32_t rank)
 {
-    return round->fixed && !pd_round_counts(round, rank);
+    return round->fixed && !pd_round_counts(round, rank) && !PD_MUTANT(kept_slot_reset);
 }
 
 static void clear_all(pd_round *round, pd_chunk *chunk)

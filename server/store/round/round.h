@@ -12,6 +12,7 @@
 #ifndef PD_ROUND_H
 #define PD_ROUND_H
 
+#include "mutant.h"
 #include "request.h"
 #include "store_config.h"
 
@@ -206,6 +207,9 @@ static inline uint32_t pd_round_ranks(const pd_round *round)
 /* Returns whether the rank's contributions count in the round, as far as that is known. */
 static inline bool pd_round_counts(const pd_round *round, uint32_t rank)
 {
+    if (PD_MUTANT(set_per_parameter) && round->fixed && round->n_chunks == 1 &&
+        round->chunks[0].contributions[rank].state == PD_CONTRIBUTION_HELD)
+        return true;
     return pd_counted_has(round->set, rank);
 }
 

@@ -1,6 +1,8 @@
 /* fragment.c - counts whole units, and fixes which ranks count in a step. */
 #include "fragment.h"
 
+#include "mutant.h"
+
 #include "chunk_queues.h"
 #include "consistent_cut.h"
 #include "contribute.h"
@@ -71,9 +73,16 @@ typedef struct tally {
     bool unknown; /* the job has groups, and some member has not said yet which one it belongs to */
 } tally;
 
+/* Returns whether the rank's contributions were kept when the last set was fixed. */
+static bool is_kept(const pd_fragment *fragment, uint32_t rank)
+{
+    return fragment->ranks[rank].step > 0 && fragment->ranks[rank].step <= fragment->fixed;
+}
+
 /* Returns whether the fragment waits for nothing of the rank. A rank without elements owes nothing. */
 static bool is_done(const pd_fragment *fragment, uint32_t rank)
 {
+    if (PD_MUTANT(kept_though_partial) && is_kept(fragment, rank)) return true;
     return pd_fragment_is_whole(fragment, rank) || fragment->ranks[rank].owed == 0;
 }
 
@@ -106,7 +115,8 @@ static void count_units(const pd_steps *steps, const pd_fragment *fragment, tall
 /* Returns whether the rank counts if the set is fixed now. */
 static bool counts_now(const pd_fragment *fragment, uint32_t rank, const tally *t)
 {
-    return pd_fragment_is_whole(fragment, rank) && (t->unit[fragment->ranks[rank].unit] & PARTIAL) == 0;
+    return (pd_fragment_is_whole(fragment, rank) || (PD_MUTANT(kept_though_partial) && is_kept(fragment, rank))) &&
+           (t->unit[fragment->ranks[rank].unit] & PARTIAL) == 0;
 }
 
 uint32_t pd_fragment_expected(const pd_fragment *fragment, uint32_t *whole)
@@ -160,6 +170,7 @@ void pd_fragments_join(pd_steps *steps, uint32_t rank, uint32_t unit)
     pd_rank_set_add(&steps->members, rank);
     for (uint32_t i = 0; i < steps->n_fragments; i++) {
         steps->fragments[i].ranks[rank].unit = unit;
+        if (PD_MUTANT(welcome_waited_for)) pd_rank_set_add(&steps->fragments[i].expected, rank);
         steps->fragments[i].ranks[rank].leaver = false;
         steps->fragments[i].ranks[rank].joined = steps->epoch + 1;
         steps->fragments[i].ranks[rank].next = steps->fragments[i].fixed + 1;
@@ -192,7 +203,7 @@ static void take_out(pd_steps *steps, pd_fragment *fragment, uint32_t unit, bool
         if (fragment->ranks[r].unit != unit) continue;
         pd_rank_set_remove(&fragment->expected, r);
         fragment->ranks[r].leaver = whole;
-        if (!whole) release(steps, fragment, r);
+        if (!whole || PD_MUTANT(removed_though_whole)) release(steps, fragment, r);
         if (fragment->number == 0 && !whole) pd_leases_removed(steps, r);
     }
     if (fragment->expected.n == 0) fragment->expected = steps->members;
@@ -290,7 +301,8 @@ static void begin_grace(const pd_steps *steps, pd_fragment *fragment, uint64_t n
     if (steps->sets.grace_ns == UINT64_MAX)
         fragment->deadline_ns = end_of_patience(fragment, now_ns, &fragment->hasty);
     else
-        fragment->deadline_ns = last_whole(fragment) + steps->sets.grace_ns;
+        fragment->deadline_ns =
+            (PD_MUTANT(grace_from_opening) ? fragment->opened_ns : last_whole(fragment)) + steps->sets.grace_ns;
     fragment->graces += fragment->deadline_ns > now_ns;
 }
 
@@ -347,6 +359,7 @@ static void count_in(const pd_steps *steps, pd_fragment *fragment, uint32_t rank
     r->saved = (pd_fragment_rank_saved){ .last = r->step, .counted = fragment->fixed };
     pd_set_counts_in(&r->counts, age);
     r->next = fragment->fixed + 1;
+    if (PD_MUTANT(kept_slot_counted_twice) && age > 0) return;
     r->step = r->whole_ns = 0;
 }
 
@@ -362,7 +375,10 @@ static void leave_out(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
         return;
     }
     pd_set_counts_late(&r->counts, r->step);
-    release(steps, fragment, rank);
+    if (PD_MUTANT(late_frame_held))
+        r->step = r->whole_ns = 0;
+    else
+        release(steps, fragment, rank);
     r->next = fragment->fixed + 1;
 }
 

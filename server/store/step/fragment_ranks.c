@@ -1,6 +1,8 @@
 /* fragment_ranks.c - makes fragments, and counts what each rank owes to a step. */
 #include "fragment_ranks.h"
 
+#include "mutant.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -67,7 +69,10 @@ void pd_fragments_resume(pd_steps *steps)
                 fragment->fixed = steps->params[p].saved.step;
         fragment->n_closed = fragment->n_params;
         fragment->expected = steps->members;
-        for (uint32_t r = 0; r < steps->members.ranks; r++) fragment->ranks[r].next = fragment->fixed + 1;
+        for (uint32_t r = 0; r < steps->members.ranks; r++) {
+            if (PD_MUTANT(last_not_in_image)) fragment->ranks[r].saved = (pd_fragment_rank_saved){ 0 };
+            fragment->ranks[r].next = fragment->fixed + 1;
+        }
     }
 }
 
@@ -111,8 +116,8 @@ pd_filed pd_fragment_judge(const pd_steps *steps, const pd_fragment *fragment, u
     *decided = r->saved.counted;
     if (step <= r->saved.last) return PD_FILED_COUNTED;
     *decided = fragment->fixed;
-    if (step < collected &&
-        (collected - step > steps->sets.staleness || step <= r->late || is_occupied(fragment, rank)))
+    if (step < collected && (collected - step > steps->sets.staleness + PD_MUTANT(filed_after_closed) ||
+                             step <= r->late || is_occupied(fragment, rank)))
         return PD_FILED_LATE;
     *decided = collected;
     return PD_FILED_FOR;

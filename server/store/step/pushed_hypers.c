@@ -1,6 +1,8 @@
 /* pushed_hypers.c - reads, checks and keeps hyperparameters that are sent with pushes. */
 #include "pushed_hypers.h"
 
+#include "mutant.h"
+
 #include "fragment_ranks.h"
 #include "override.h"
 #include "schedule.h"
@@ -252,7 +254,7 @@ void pd_pushed_fixed(const pd_steps *steps, pd_param *param)
 {
     if (param->pushed == NULL || param->pushed->rows == NULL) return;
     for (uint32_t rank = 0; rank < pd_round_ranks(&param->round); rank++)
-        if (pd_round_counts(&param->round, rank)) take(steps, param, rank);
+        if (pd_round_counts(&param->round, rank) || PD_MUTANT(hyper_of_excluded)) take(steps, param, rank);
 }
 
 void pd_pushed_forget(pd_param *param, uint32_t rank)

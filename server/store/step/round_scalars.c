@@ -1,6 +1,8 @@
 /* round_scalars.c - checks, files and averages the scalars that workers push to a round. */
 #include "round_scalars.h"
 
+#include "mutant.h"
+
 #include "fragment_ranks.h"
 
 #include <assert.h>
@@ -151,7 +153,8 @@ static pd_scalar_mean mean_of(const pd_scalars *scalars, const pd_round *round, 
     memcpy(mean.name, scalars->names[i], sizeof mean.name);
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) {
         const pd_scalar_row *row = &scalars->rows[rank];
-        if ((row->mask >> i & 1) == 0 || row->weight[i] == 0 || !pd_round_counts(round, rank)) continue;
+        if ((row->mask >> i & 1) == 0 || row->weight[i] == 0) continue;
+        if (!pd_round_counts(round, rank) && !PD_MUTANT(scalar_of_excluded)) continue;
         only = row->value[i];
         sum += row->weight[i] * row->value[i];
         mean.weight += row->weight[i];

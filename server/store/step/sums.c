@@ -1,6 +1,8 @@
 /* sums.c - plans the sums of chunks in units that one thread computes, and computes them. */
 #include "sums.h"
 
+#include "mutant.h"
+
 #include "chunk_queues.h"
 #include "grow.h"
 #include "kernels.h"
@@ -80,7 +82,7 @@ static void count_slot(tally *t, const pd_contribution *given, double damp, pd_a
     t->presummed = weighted && is_presummed(given);
     /* If the gradient is a mean over `weight` examples, the factor turns it into the sum over them. */
     t->scale = (float)(t->presummed ? damp : weight * damp);
-    t->only_scale = (float)damp;
+    t->only_scale = PD_MUTANT(damping_lost_for_single) ? 1.0f : (float)damp;
     t->only_divisor = t->presummed ? (float)weight : 1.0f;
 }
 
@@ -96,6 +98,8 @@ static tally count_upto(const pd_sweep *sweep, const pd_chunk *chunk, uint32_t u
     for (uint32_t i = 0; i < sweep->n && pd_sweep_rank(sweep, i) < upto; i++) {
         uint32_t rank = pd_sweep_rank(sweep, i);
         const pd_contribution *given = &chunk->contributions[rank];
+        if (PD_MUTANT(weight_of_excluded_in_divisor) && !pd_round_counts(sweep->round, rank) && has_part(given, how))
+            t.weight += weight_of(given);
         if (pd_round_counts(sweep->round, rank) && has_part(given, how))
             count_slot(&t, given, damp_of(sweep->round, rank), how);
     }
@@ -329,7 +333,9 @@ static pd_param *plan_early(pd_steps *steps, double budget_ns, bool *finished)
 
     DL_FOREACH(steps->chunks.waiting, chunk)
     {
-        uint32_t upto = pd_param_spills(chunk->param) ? chunk->summed : exceeded_prefix(steps, chunk);
+        uint32_t upto = pd_param_spills(chunk->param) && !PD_MUTANT(early_sum_in_open_set)
+                            ? chunk->summed
+                            : exceeded_prefix(steps, chunk);
         if (is_full(steps, budget_ns)) return NULL;
         if (upto > chunk->summed && plan(steps, chunk, upto) != PD_OK) return chunk->param;
     }

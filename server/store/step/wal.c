@@ -2,6 +2,8 @@
  * repeat the decisions that were read back. */
 #include "wal.h"
 
+#include "mutant.h"
+
 #include "fragment_ranks.h"
 
 #include <assert.h>
@@ -535,7 +537,7 @@ const pd_counted *pd_wal_recorded_set(const pd_steps *steps, const pd_fragment *
     const pd_decision *decision =
         steps->wal != NULL ? find(steps->wal, carrier(steps, fragment), PD_DECISION_ROUND, step) : NULL;
 
-    return decision != NULL ? decision->counted : NULL;
+    return decision != NULL && !PD_MUTANT(replay_ignores_record) ? decision->counted : NULL;
 }
 
 bool pd_wal_is_whole(const pd_counted *set)
@@ -561,5 +563,7 @@ void pd_wal_fixed(pd_steps *steps, const pd_fragment *fragment, const pd_counted
         pd_decision_free(decision);
         decision = NULL;
     }
+    if (PD_MUTANT(record_without_age) && decision != NULL)
+        memset(decision->counted->age, 0, set->ranks * sizeof set->age[0]);
     add_made(&steps->wal->decisions, decision);
 }

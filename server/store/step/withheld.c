@@ -1,6 +1,8 @@
 /* withheld.c - withholds reports of closed steps until the disk has what decided the steps. */
 #include "withheld.h"
 
+#include "mutant.h"
+
 #include "param.h"
 
 /* Returns the lower of two steps, of which 0 means none. */
@@ -26,7 +28,8 @@ static bool must_wait(const pd_withheld *withheld, const pd_effect *effect)
 {
     const pd_closed *closed = effect->kind == PD_EFF_CLOSED ? &effect->u.closed.at[0] : NULL;
 
-    return closed != NULL && closed->outcome != 0 && closed->step > safe_step(withheld);
+    return closed != NULL && closed->outcome != 0 && closed->step > safe_step(withheld) &&
+           !PD_MUTANT(record_after_answer);
 }
 
 void pd_withheld_send(pd_withheld *withheld, pd_effects *outbox, pd_effect *effect)
