@@ -15,6 +15,7 @@
 #include "ranks.h"
 #include "repeats.h"
 #include "resize.h"
+#include "set_warning.h"
 #include "store_state.h"
 #include "worker_states.h"
 
@@ -307,6 +308,7 @@ static int create_job(pd_store *store, const pd_request *request, pd_job *old, p
     }
     pd_say(&store->outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name }, "created for %u workers",
            job->steps.members.ranks);
+    pd_set_warning_look(job);
     *out = job;
     return PD_OK;
 }

@@ -236,6 +236,8 @@ static int push(sim_worker *w, call *c, pd_error *err)
     pd_push_options options = { .weight = sim_weight(w->job, w->rank, w->step),
                                 .replaces = sim_replaces(w->job, w->step - 1) };
     sim_program_note note = sim_note_of(w, w->step);
+    char lr[24];
+    const char *const hypers[] = { lr, NULL };
 
     if (w->s->plan->crashes) {
         options.note = &note;
@@ -245,6 +247,10 @@ static int push(sim_worker *w, call *c, pd_error *err)
         c->scalar = (pd_scalar){ .name = "mask", .value = sim_sets_scalar(w->rank, w->step) };
         options.scalars = &c->scalar;
         options.n_scalars = 1;
+    }
+    if (w->job->open.sends_lr) {
+        sim_sets_lr_text(w->step, lr, sizeof lr);
+        options.hypers = hypers;
     }
     c->pulls = !sim_chance(w->s, 4);
     return pd_core_push(w->core, c->pulls ? PD_PUSH_PULL : PD_PUSH, c->items, c->n, &options, &c->ticket, err);
@@ -332,28 +338,6 @@ static bool computes(sim_worker *w)
     return true;
 }
 
-/* Pulls those parameters whose last answer was of an earlier step than that of others: a push is for one step, also in
- * a job whose steps go on without this rank. Returns false if there are none. */
-static bool catches_up(sim_worker *w)
-{
-    call *c = &w->calls[0];
-    pd_error err;
-
-    if (!w->job->open.on || sim_least_step(w) == sim_most_step(w)) return false;
-    w->step = sim_most_step(w);
-    w->n_calls = 1;
-    w->ticket = w->close_ns = 0;
-    *c = (call){ .pulls = true };
-    for (uint32_t p = 0; p < w->job->n_params; p++)
-        if (pd_core_step(w->core, p) < w->step) c->items[c->n++] = (pd_item){ .param = p, .weights = w->weights[p] };
-    sim_worker_trace(w, "catches up with step", w->step, c->n);
-    if (pd_core_pull(w->core, c->items, c->n, w->step, &c->ticket, &err) != PD_OK)
-        sim_worker_end_refused(w, err.code, err.text);
-    else
-        sim_program_go_on(w, PULLING);
-    return true;
-}
-
 /* Begins a step: sends several pushes at once. A push may hold all parameters of the step. */
 static void begin_step(sim_worker *w)
 {
@@ -361,7 +345,6 @@ static void begin_step(sim_worker *w)
     size_t n, calls = 1 + (size_t)sim_draw(w->s, CALLS);
     pd_error err;
 
-    if (catches_up(w)) return;
     w->step = sim_least_step(w) + 1;
     if (w->step > w->job->steps) {
         if (w->s->plan->crashes)
@@ -536,6 +519,8 @@ static bool is_closing(sim_worker *w)
     int rc;
 
     if (!finish_ticket(w, &w->ticket, NULL, &w->close_ns)) return true;
+    /* Others have closed the step without this rank, one of whose pushes was refused. */
+    if (w->job->open.on && sim_most_step(w) >= w->step && w->ticket == 0) w->close_ns = 0;
     if (is_due(w, w->close_ns)) {
         w->close_ns = 0;
         rc = pd_core_close_step(w->core, w->step, &w->ticket, &err);

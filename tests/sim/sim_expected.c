@@ -25,7 +25,7 @@ static int values_of(const sim_history *h, uint32_t p, uint64_t step, int64_t i,
         value[n] = sim_gradient_at(job, rank, of, p, i);
         if (!job->rejects && i == start + (end - start) / 2 && sim_gradient_is_infinite(job, rank, of, p))
             value[n] = INFINITY;
-        weight[n++] = sim_weight(job, rank, of);
+        weight[n++] = sim_weight(job, rank, of) * (job->params[p].model_state ? 1 : sim_sets_damp(h, step, rank));
     }
     return n;
 }
@@ -44,20 +44,31 @@ static double middle(double *value, int n, int trim)
     return sum / (n - 2 * trim);
 }
 
-static double aggregate(const sim_job *job, bool values, double *value, const double *weight, int n)
+/* `single`: the weight of the first contribution, if it were not old. */
+static double aggregate(const sim_job *job, bool values, double *value, const double *weight, int n, double single)
 {
     double sum = 0, weights = 0;
     int most = (n - 1) / 2;
 
     for (int k = 0; k < n; k++) {
-        double w = job->how == PD_WEIGHTED_MEAN ? weight[k] : 1;
+        double w = job->how == PD_WEIGHTED_MEAN || job->open.damping != SIM_UNDAMPED ? weight[k] : 1;
         sum += w * value[k];
         weights += w;
     }
     if (!values && job->how == PD_SUM) return sum;
     if (!values && job->how == PD_MEDIAN) return middle(value, n, most);
     if (!values && job->how == PD_TRIMMED_MEAN) return middle(value, n, most < 1 ? most : 1);
-    return sum / weights;
+    return n == 1 && job->open.damping != SIM_UNDAMPED && !values ? sum / single : sum / weights;
+}
+
+/* Returns the weight that the push of the lowest rank with a gradient has given. */
+static double single_weight(const sim_history *h, uint32_t p, uint64_t step)
+{
+    for (uint32_t rank = 0; rank < h->job->world; rank++) {
+        uint64_t of = sim_sets_push(h, step, rank);
+        if (of > 0 && sim_has_gradient(h->job, rank, of, p)) return sim_weight(h->job, rank, of);
+    }
+    return 1;
 }
 
 /* Checks a step of sgd with lr=1, which subtracts the aggregate. Model state becomes the aggregate. */
@@ -65,12 +76,15 @@ static void check_arithmetic(const sim_history *h, uint32_t p, uint64_t step, co
 {
     const sim_job *job = h->job;
     double value[SIM_WORLD], weight[SIM_WORLD];
+    uint64_t lr_step = sim_sets_lr_step(h, step, p);
+    double lr = lr_step > 0 ? sim_sets_lr(lr_step) : 1;
     int64_t stride = job->params[p].n > 32 ? 7 : 1;
 
     for (int64_t i = 0; i < job->params[p].n; i += stride) {
         int n = values_of(h, p, step, i, value, weight);
         bool state = job->params[p].model_state;
-        double moved = aggregate(job, state, value, weight, n), expected = state ? moved : before[i] - moved;
+        double moved = aggregate(job, state, value, weight, n, single_weight(h, p, step)),
+               expected = state ? moved : before[i] - lr * moved;
         if (n == 0 || fabs(after[i] - expected) > 1e-3)
             sim_fail("exactly once", "%s %s: step %llu takes element %lld from %g to %g, expected %g", job->name,
                      job->params[p].name, (unsigned long long)step, (long long)i, (double)before[i], (double)after[i],
@@ -108,6 +122,14 @@ static bool is_left_out(const char *option)
     return any;
 }
 
+/* Returns an option of the twin. A mean of contributions some of which are old is a weighted mean there. */
+static const char *twin_option(const sim_job *job, uint32_t o)
+{
+    bool mean = job->open.damping != SIM_UNDAMPED && strcmp(job->options[o], "aggregate=mean") == 0;
+
+    return mean ? "aggregate=weighted_mean" : job->options[o];
+}
+
 static void join_options(const sim_job *job, char *text, size_t size)
 {
     size_t used = 0;
@@ -115,7 +137,7 @@ static void join_options(const sim_job *job, char *text, size_t size)
     text[0] = '\0';
     for (uint32_t o = 0; o < job->n_options; o++)
         if (!is_left_out(job->options[o]))
-            used += (size_t)snprintf(text + used, size - used, "%s%s", o > 0 ? " " : "", job->options[o]);
+            used += (size_t)snprintf(text + used, size - used, "%s%s", o > 0 ? " " : "", twin_option(job, o));
 }
 
 static void declare_twin(rig *r, const sim_job *job, uint32_t rank)
@@ -141,19 +163,20 @@ static void declare_twin(rig *r, const sim_job *job, uint32_t rank)
     r->states = NULL;
 }
 
-/* Sends the twin store one frame with all chunks that the rank has of a parameter. `of`: step whose weight the frame
- * has. `whole`: it is one of so many whose weights are replaced; 0: none are. */
-static void send_twin(rig *r, pd_request_kind kind, const sim_job *job, uint32_t rank, uint64_t step, uint64_t of,
-                      uint32_t p, const float *values, uint32_t whole)
+/* Sends the twin store one frame with all chunks that the rank has of a parameter. `lr`: the learning rate that the
+ * frame brings; NULL: none. `whole`: it is one of so many whose weights are replaced; 0: none are. */
+static void send_twin(rig *r, pd_request_kind kind, const sim_job *job, uint32_t rank, uint64_t step, double weight,
+                      const char *lr, uint32_t p, const float *values, uint32_t whole)
 {
     rig_frame *frame = rig_frame_new(r, kind, r->job, rank, 1 + rank, step);
     int64_t start, end;
 
     if (kind == PD_REQ_PUSH) rig_replaces(frame, sim_replaces(job, step - 1), 0);
     if (whole > 0) rig_replaces(frame, sim_replaces(job, step), whole);
+    if (lr != NULL) rig_hyper(frame, "lr", lr);
 
     sim_range(job, &job->params[p], rank, &start, &end);
-    rig_weight(frame, sim_weight(job, rank, of), false);
+    rig_weight(frame, weight, false);
     for (int64_t at = start, stop; at < end; at = stop) {
         stop = (at / r->chunk + 1) * r->chunk;
         if (stop > end) stop = end;
@@ -173,21 +196,47 @@ static void init_twin(rig *r, const sim_history *h)
             if (weights == NULL || (rank > 0 && !h->job->params[p].ranged && !h->job->mean_init)) continue;
             sim_range(h->job, &h->job->params[p], rank, &start, &end);
             sim_initial(h->job, rank, 0, p, initial);
-            send_twin(r, PD_REQ_INIT, h->job, rank, 0, 0, p, h->job->mean_init ? initial : weights + start, 0);
+            send_twin(r, PD_REQ_INIT, h->job, rank, 0, 1, NULL, p, h->job->mean_init ? initial : weights + start, 0);
         }
+}
+
+/* Returns how many ranks bring a gradient of the parameter in a step. */
+static uint32_t count_given(const sim_history *h, uint32_t p, uint64_t step)
+{
+    uint32_t n = 0;
+
+    for (uint32_t rank = 0; rank < h->job->world; rank++) {
+        uint64_t of = sim_sets_push(h, step, rank);
+        n += of > 0 && sim_has_gradient(h->job, rank, of, p);
+    }
+    return n;
+}
+
+/* Pushes what the rank contributes to a parameter, with the weight that it has although it may be old. If it is the
+ * only contribution, its gradient is damped itself, since a mean of one would undo what is done to its weight. */
+static void push_twin(rig *r, const sim_history *h, uint32_t rank, uint64_t step, uint32_t p, const char *lr)
+{
+    float gradient[SIM_ELEMENTS];
+    uint64_t of = sim_sets_push(h, step, rank);
+    double damp = h->job->params[p].model_state ? 1 : sim_sets_damp(h, step, rank);
+    bool alone = count_given(h, p, step) == 1;
+
+    sim_gradient(h->job, rank, of, p, h->job->rejects, gradient);
+    for (int64_t i = 0; alone && damp != 1 && i < h->job->params[p].n; i++) gradient[i] *= (float)damp;
+    send_twin(r, PD_REQ_PUSH, h->job, rank, step, sim_weight(h->job, rank, of) * (alone ? 1 : damp), lr, p, gradient,
+              0);
 }
 
 static void step_twin(rig *r, const sim_history *h, uint64_t step)
 {
-    float gradient[SIM_ELEMENTS];
-
     for (uint32_t rank = 0; rank < h->job->world; rank++)
         for (uint32_t p = 0; p < h->job->n_params; p++) {
-            uint64_t of = sim_sets_push(h, step, rank);
+            uint64_t of = sim_sets_push(h, step, rank), lr_step = sim_sets_lr_step(h, step, p);
+            char text[24];
             if (h->params[p].weights[0] == NULL) continue;
+            sim_sets_lr_text(lr_step, text, sizeof text);
             if (of > 0 && sim_has_gradient(h->job, rank, of, p)) {
-                sim_gradient(h->job, rank, of, p, h->job->rejects, gradient);
-                send_twin(r, PD_REQ_PUSH, h->job, rank, step, of, p, gradient, 0);
+                push_twin(r, h, rank, step, p, lr_step > 0 ? text + 3 : NULL);
             } else {
                 rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, 1 + rank, step);
                 rig_replaces(frame, sim_replaces(h->job, step - 1), 0);
@@ -228,7 +277,7 @@ static void replace_twin(rig *r, const sim_history *h, uint64_t step)
     for (uint32_t p = 0; p < h->job->n_params; p++) {
         if (h->params[p].weights[0] == NULL || !sim_is_replaced(h->job, step, p)) continue;
         sim_replacement(h->job, step, p, weights);
-        send_twin(r, PD_REQ_INIT, h->job, 0, step, step, p, weights, whole);
+        send_twin(r, PD_REQ_INIT, h->job, 0, step, 1, NULL, p, weights, whole);
     }
 }
 

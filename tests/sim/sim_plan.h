@@ -38,6 +38,8 @@ typedef struct sim_open {
     uint32_t quorum;              /* number of ranks that a step waits for */
     uint64_t staleness, grace_ns; /* staleness UINT64_MAX: any age counts */
     bool waits;                   /* on_stale = wait */
+    enum { SIM_UNDAMPED, SIM_INVERSE, SIM_ROOT } damping;
+    bool sends_lr;    /* each push brings a learning rate, which depends on its step */
     bool masks;       /* each element of a gradient of rank r is 2^r, so the change of weights shows who counted */
     uint64_t work_ns; /* longest time for which a rank computes before it pushes */
     uint32_t slow;    /* rank that takes ten times as long; `world` of the job: none does */

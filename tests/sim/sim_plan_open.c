@@ -32,6 +32,15 @@ static void add_number(sim_job *job, const char *key, uint64_t number)
     sim_plan_add_option(job, text);
 }
 
+static void draw_damping(sim_job *job, bool async, uint64_t *r)
+{
+    static const char *const names[] = { "damping=none", "damping=inverse", "damping=root" };
+    bool sums = job->how == PD_MEAN || job->how == PD_WEIGHTED_MEAN;
+
+    job->open.damping = sums && sim_once_in(r, 2) ? 1 + (int)sim_below(r, 2) : SIM_UNDAMPED;
+    if (async || job->open.damping != SIM_UNDAMPED) sim_plan_add_option(job, names[job->open.damping]);
+}
+
 /* Draws quorum and staleness: of asynchronous rounds, of rounds that wait for all, or of a quorum. */
 static void draw_rounds(sim_job *job, uint64_t *r)
 {
@@ -45,7 +54,7 @@ static void draw_rounds(sim_job *job, uint64_t *r)
     if (open->staleness != UINT64_MAX) add_number(job, "staleness", open->staleness);
     open->waits = open->staleness != UINT64_MAX && open->staleness > 0 && sim_once_in(r, 4);
     if (open->waits) sim_plan_add_option(job, "on_stale=wait");
-    if (pick == 0) sim_plan_add_option(job, "damping=none");
+    draw_damping(job, pick == 0, r);
 }
 
 static void draw_grace(sim_job *job, uint64_t *r)
@@ -58,7 +67,19 @@ static void draw_grace(sim_job *job, uint64_t *r)
     sim_plan_add_option(job, text);
 }
 
-static void draw_job(sim_job *job, uint64_t *r)
+/* Returns whether pushes of the job may bring a learning rate: its rule has one, each frame has a parameter that uses
+ * it, and no operator sets one, which would come before it. */
+static bool may_send_lr(const sim_plan *plan, const sim_job *job)
+{
+    bool any = strstr(job->rule, " lr=") == NULL;
+
+    for (uint32_t p = 0; p < job->n_params; p++) any = any || job->params[p].model_state;
+    for (uint32_t f = 0; f < plan->n_faults; f++)
+        any = any || (plan->faults[f].kind == SIM_SET && plan->faults[f].job == job->number);
+    return !any;
+}
+
+static void draw_job(const sim_plan *plan, sim_job *job, uint64_t *r)
 {
     static const double timeouts[] = { 0.5, 2, 5 };
     char text[48];
@@ -77,7 +98,9 @@ static void draw_job(sim_job *job, uint64_t *r)
     sim_plan_add_option(job, text);
     job->open.work_ns = 1 + sim_below(r, 60 * SIM_MS);
     job->open.slow = (uint32_t)sim_below(r, job->world + 1);
-    job->open.masks = job->plain && job->how == PD_MEAN && !job->clips && sim_once_in(r, 2);
+    job->open.sends_lr = may_send_lr(plan, job) && sim_once_in(r, 2);
+    job->open.masks = job->plain && job->how == PD_MEAN && !job->clips && job->open.damping == SIM_UNDAMPED &&
+                      !job->open.sends_lr && sim_once_in(r, 2);
     if (job->open.masks) job->absent_of_16 = job->infinite_of_64 = 0;
 }
 
@@ -106,12 +129,11 @@ void sim_plan_draw_open(sim_plan *plan)
 {
     uint64_t r = sim_mix(plan->seed, 31, 7, 40);
 
-    if (plan->crowded || !sim_once_in(&r, 2)) return;
+    if (!sim_once_in(&r, 2)) return;
     forget_faults(plan);
-    plan->ingest *= 16;
     for (uint32_t j = 0; j < plan->n_jobs; j++) {
         if (j > 0 && sim_once_in(&r, 2)) continue;
-        draw_job(&plan->jobs[j], &r);
+        draw_job(plan, &plan->jobs[j], &r);
         for (uint64_t n = sim_below(&r, 3); n > 0; n--)
             add_fault(plan, j, sim_once_in(&r, 3) ? SIM_CRASH : SIM_STOP, &r);
     }

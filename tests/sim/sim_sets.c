@@ -121,6 +121,34 @@ static bool gives_scalar(const sim_job *job, uint32_t rank, uint64_t step)
     return sim_has_gradient(job, rank, step, 0) || !sim_rank_closes(job, rank, step);
 }
 
+double sim_sets_lr(uint64_t step)
+{
+    return 1.0 / (double)(1u << step % 3);
+}
+
+void sim_sets_lr_text(uint64_t step, char *text, size_t size)
+{
+    snprintf(text, size, "lr=%g", sim_sets_lr(step));
+}
+
+uint64_t sim_sets_lr_step(const sim_history *h, uint64_t step, uint32_t param)
+{
+    for (uint32_t rank = 0; h->job->open.sends_lr && rank < h->job->world; rank++) {
+        uint64_t of = sim_sets_push(h, step, rank);
+        if (of > 0 && (sim_has_gradient(h->job, rank, of, param) || !sim_rank_closes(h->job, rank, of))) return of;
+    }
+    return 0;
+}
+
+double sim_sets_damp(const sim_history *h, uint64_t step, uint32_t rank)
+{
+    uint64_t of = sim_sets_push(h, step, rank);
+    double age = of > 0 ? (double)(step - of) : 0;
+
+    if (h->job->open.damping == SIM_UNDAMPED || age == 0) return 1;
+    return h->job->open.damping == SIM_INVERSE ? 1 / (1 + age) : 1 / sqrt(1 + age);
+}
+
 /* Checks the mean of the scalars that came with a step: it is that over the ranks which counted. */
 static void check_scalars(const sim_history *h, const sim_set *set, const pd_closed *closed)
 {

@@ -20,6 +20,14 @@ void sim_sets_look(sim_server *server);
 void sim_sets_describe(const struct pd_job *job);
 /* The scalar that a rank gives with its push for a step. */
 double sim_sets_scalar(uint32_t rank, uint64_t step);
+/* Writes the learning rate that a push for a step brings, in a job whose pushes bring one. */
+void sim_sets_lr_text(uint64_t step, char *text, size_t size);
+double sim_sets_lr(uint64_t step);
+/* Returns the step whose pushes bring the learning rate with which a parameter takes a step: of those ranks which count
+ * the lowest that brings one. 0: none does. */
+uint64_t sim_sets_lr_step(const sim_history *h, uint64_t step, uint32_t param);
+/* Returns what the weight of the rank's contribution to a step is multiplied by because it is old. */
+double sim_sets_damp(const sim_history *h, uint64_t step, uint32_t rank);
 /* Returns the step of the rank's push that counted in a step: the step itself, if the job's sets are not open. 0: none
  * counted. */
 uint64_t sim_sets_push(const sim_history *h, uint64_t step, uint32_t rank);

@@ -413,6 +413,9 @@ void sim_workers_describe(const sim *s)
                : w->pump.blocked         ? "cannot send"
                                          : "can send",
                pd_core_has_output(w->core) ? ", has more to send" : "");
+        if (w->ticket != 0 || w->close_ns != 0)
+            printf("  ticket %llu, closes the step again at %.3f s\n", (unsigned long long)w->ticket,
+                   (double)w->close_ns / 1e9);
         for (size_t c = 0; c < w->n_calls; c++)
             printf("  push %zu: %zu items from p%zu on, ticket %llu, again at %.3f s\n", c, w->calls[c].n,
                    w->calls[c].items[0].param, (unsigned long long)w->calls[c].ticket,

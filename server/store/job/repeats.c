@@ -60,7 +60,7 @@ static void change_course(pd_job *job, uint64_t step)
     job->checkpointing.decisions.moved = "steps take another course than before the restart";
     job->checkpointing.changes++;
     pd_checkpoint_policy_now(job);
-    pd_withheld_fixed(&job->steps.withheld, step, false);
+    pd_withheld_course(&job->steps.withheld, step);
     tell(job);
 }
 
