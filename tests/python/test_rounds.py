@@ -191,6 +191,26 @@ def test_a_negative_patience_is_refused_in_words(daemon, job):
             client.push(weights, patience=-1)
 
 
+def test_ranks_of_one_group_count_together(daemon, job):
+    """Two groups of two ranks, of which one group suffices: half of a group is no quorum."""
+    members = [member(daemon, job, rank, 4, quorum=1, group=1 + rank // 2) for rank in range(4)]
+    together(*(lambda one=one: one[0].init(one[1]) for one in members))
+    half = push(members[0], 1.0)
+    time.sleep(0.2)
+    assert not half.done()
+    results = [ticket.wait()["w"] for ticket in [push(members[1], 3.0), half]]
+    assert [(one.outcome, one.step, one.counted) for one in results] == [(paramd.STEPPED, 1, 2)] * 2
+    assert members[0][1]["w"][0] == -2.0
+    for client, _ in members:
+        client.close()
+
+
+@pytest.mark.parametrize("group", [0, -1, 1 << 32])
+def test_a_group_that_is_no_number_from_1_on_is_refused_in_words(daemon, job, group):
+    with pytest.raises(paramd.InvalidArgument, match="group: expected a number from 1 on"):
+        paramd.Client(daemon.url, job, group=group)
+
+
 def test_jax_takes_the_arguments_of_rounds(daemon, job):
     jax = pytest.importorskip("jax")
     paramd_jax = pytest.importorskip("paramd.jax")
@@ -199,4 +219,5 @@ def test_jax_takes_the_arguments_of_rounds(daemon, job):
                                min_workers=1)
     params = remote.step(remote.pull(), {"w": jax.numpy.ones(10)})
     assert (remote.step_count, float(params["w"][0])) == (1, -1.0)
+    assert (remote.counted, remote.members[:2]) == ((True, 0, 1), (2, 0))
     remote.client.close()
