@@ -482,8 +482,8 @@ int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_
     return PD_OK;
 }
 
-/* Returns true if this rank must send initial weights of the parameter, and the server does not have them. If the server
- * chooses the ranks, it asks one of them for whole parameters, which need not be rank 0. */
+/* Returns true if this rank must send initial weights of the parameter, and the server does not have them. If the
+ * server chooses the ranks, it asks one of them for whole parameters, which need not be rank 0. */
 static bool is_asked(const pd_core *core, const pd_param_record *record)
 {
     bool gives = core->setup.any_rank ? core->must_init : core->setup.rank == 0;

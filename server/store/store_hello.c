@@ -357,8 +357,8 @@ static int form_again(pd_store *store, pd_job *job, const pd_request *request, u
     return PD_OK;
 }
 
-/* Checks that the worker's Hello describes the job. If its launch is a later one, lets it take over the job. Resizes the
- * job if the Hello may do that. The error says if the job has no workers now. */
+/* Checks that the worker's Hello describes the job. If its launch is a later one, lets it take over the job. Resizes
+ * the job if the Hello may do that. The error says if the job has no workers now. */
 static int agree(pd_store *store, pd_job **job, const pd_request *request, uint64_t now_ns, pd_error *err)
 {
     int rc = PD_OK;

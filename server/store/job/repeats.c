@@ -1,4 +1,4 @@
-/* repeats.c - finds sets of ranks that cannot be repeated after a restart, and lets the job take another course then. */
+/* repeats.c - finds sets of ranks that cannot be repeated after a restart, and lets the job take another course. */
 #include "repeats.h"
 
 #include "checkpoint_policy.h"

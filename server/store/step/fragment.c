@@ -306,8 +306,8 @@ static void begin_grace(const pd_steps *steps, pd_fragment *fragment, uint64_t n
     fragment->graces += fragment->deadline_ns > now_ns;
 }
 
-/* Returns whether a rider would stop the parameters before the next step: a cut whose weights are not read yet, a pause,
- * or the WAL. */
+/* Returns whether a rider would stop the parameters before the next step: a cut whose weights are not read yet, a
+ * pause, or the WAL. */
 static bool is_stopped(const pd_steps *steps, const pd_fragment *fragment)
 {
     for (uint32_t i = 0; i < steps->n_params; i++)
