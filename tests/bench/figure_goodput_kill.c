@@ -4,10 +4,10 @@
  *     figure_goodput_kill all [SECONDS]                          the four at once; prints a line for each
  *
  * A step takes 100 ms, a worker has batches of 8 examples. Three jobs, with seeds 1, 2, 3 for the choice of workers,
- * run at the same time: first UNDISTURBED_S without kills, then SECONDS with SIGKILL of a random worker every 5 s; a new
- * process of its rank starts 3 s later. The figure is the number of examples that counted in a second then, over that
- * before: the median of the jobs. One of four workers is away for 3 of 5 s, so 0.85 is the most that a job can have in
- * which the others lose nothing.
+ * run at the same time: first UNDISTURBED_S without kills, then SECONDS with SIGKILL of a random worker every 5 s; a
+ * new process of its rank starts 3 s later. The figure is the number of examples that counted in a second then, over
+ * that before: the median of the jobs. One of four workers is away for 3 of 5 s, so 0.85 is the most that a job can
+ * have in which the others lose nothing.
  *
  *     wait     rounds=sync: all wait until the killed worker is back
  *     shrink   rounds=sync, on_lost_worker=shrink, reconnect_grace=200ms

@@ -3,10 +3,10 @@
  *
  *     figure_lost_worker killed|silent
  *
- * killed: by SIGKILL. silent: by SIGSTOP, so that its connections stay; a daemon with heartbeat_timeout=5s. A step takes
- * 20 ms, reconnect_grace is GRACE_MS. The step under way when the worker is lost may still have its contribution, and
- * close at once: the next step is the one that ends the longest pause between steps. The figure is the median of three
- * jobs, one after the other. */
+ * killed: by SIGKILL. silent: by SIGSTOP, so that its connections stay; a daemon with heartbeat_timeout=5s. A step
+ * takes 20 ms, reconnect_grace is GRACE_MS. The step under way when the worker is lost may still have its contribution,
+ * and close at once: the next step is the one that ends the longest pause between steps. The figure is the median of
+ * three jobs, one after the other. */
 #include "figure.h"
 #include "fleet.h"
 

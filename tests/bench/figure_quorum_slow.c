@@ -7,8 +7,9 @@
  * which 4 ms need no weights; one of the slow worker takes 200 ms. All jobs count the same number of examples, so a
  * quorum of three takes a third more steps than sync does. The figure is the time until the job has the test loss that
  * sync ends with, over sync's time, or its final loss over sync's: the larger one of a quorum without a grace and of
- * one with grace = auto; median of three seeds. The learning rate falls to 0 along half a cosine. Losses are means of the last five looks. Further, a job in which contributions count that are up to 12
- * steps old, where the slow worker takes part. */
+ * one with grace = auto; median of three seeds. The learning rate falls to 0 along half a cosine. Losses are means of
+ * the last five looks. Further, a job in which contributions count that are up to 12 steps old, where the slow worker
+ * takes part. */
 #include "figure.h"
 #include "race.h"
 

@@ -69,7 +69,7 @@ static void differentiate(worker *w)
     mlp_differentiate(w->net, w->options->batch);
 }
 
-/* Returns the learning rate of a local step: it falls along half a cosine with the examples that the job has counted. */
+/* Returns the learning rate of a local step. It falls along half a cosine with the examples that the job counts. */
 static double local_lr(const worker *w)
 {
     double done = (double)atomic_load(&w->state->examples) / (double)w->options->examples;
