@@ -28,7 +28,7 @@ void pd_rank_lost(pd_job *job, pd_request *request, uint64_t now_ns);
 void pd_rank_leave(pd_job *job, pd_request *request, uint64_t now_ns);
 /* Ends the connection of a rank with the error *err, and marks the rank as lost because of `reason`. The rank may be
  * connected or not. If out of memory, its next frame is refused in place of that. */
-void pd_rank_send_away(pd_job *job, uint32_t rank, const pd_error *err, const char *reason, uint64_t now_ns);
+void pd_rank_send_away(pd_job *job, uint32_t number, const pd_error *err, const char *reason, uint64_t now_ns);
 /* Handles the report that the loop thread reads no more frames of the rank, because they use too much memory. From then
  * on the rank's contributions are summed early, which frees memory; those of all ranks, if the whole ingest budget is
  * used. Takes ownership of the request. */
