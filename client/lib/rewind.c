@@ -2,6 +2,7 @@
 #include "recoveries.h"
 
 #include "core.h"
+#include "leased.h"
 #include "replace.h"
 #include "window.h"
 
@@ -99,6 +100,7 @@ static void forget_steps(pd_core *core)
     core->progress.barriers = core->progress.passed;
     core->progress.closing = core->progress.pushing = 0;
     core->recovery.resending = false;
+    pd_leased_forget(&core->shares);
     pd_window_clear(core);
 }
 
