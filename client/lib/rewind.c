@@ -65,6 +65,13 @@ bool pd_core_left_course(pd_core *core, uint64_t course)
     return true;
 }
 
+bool pd_core_changes_course(pd_core *core, uint64_t course)
+{
+    if (pd_core_is_behind(core)) return pd_core_left_course(core, course);
+    core->recovery.course = course;
+    return false;
+}
+
 bool pd_core_window_helps(pd_core *core)
 {
     uint64_t had, needed;
