@@ -110,6 +110,26 @@ static bool are_alike(const sim_set *a, const sim_set *b)
     return a->mask == b->mask && memcmp(a->age, b->age, sizeof a->age) == 0;
 }
 
+void sim_sets_adopt(sim_history *h, const pd_closed *closed)
+{
+    sim_set *set = &h->sets[closed->step];
+
+    if (set->known) return;
+    *set = read_set(h->job, closed);
+    check_new(h, closed->step, set);
+}
+
+void sim_sets_forget(sim_history *h, uint64_t step)
+{
+    for (uint64_t later = step; later < VERSIONS; later++) h->sets[later].known = false;
+    for (uint32_t rank = 0; rank < SIM_WORLD; rank++)
+        for (uint64_t of = 0; of < VERSIONS; of++) {
+            sim_pushes *pushes = &h->pushes[rank];
+            if (pushes->counted[of] >= step) pushes->counted[of] = 0;
+            pushes->late[of] = false;
+        }
+}
+
 double sim_sets_scalar(uint32_t rank, uint64_t step)
 {
     return (double)(1u << rank) + 256.0 * (double)step;
@@ -256,7 +276,10 @@ static void look_at(sim_history *h, const pd_job *job, uint64_t now_ns, uint64_t
     sim_watch *watch = &h->watch;
 
     if (fragment->fixed != watch->fixed) {
-        if (fragment->fixed == watch->fixed + 1 && fragment->set != NULL) check_fixed(h, job, now_ns, clock_ns);
+        /* A set that is repeated after a restart waits for nobody else. */
+        if (fragment->fixed == watch->fixed + 1 && fragment->set != NULL && !h->sets[fragment->fixed].known &&
+            fragment->fixed > h->secret_most)
+            check_fixed(h, job, now_ns, clock_ns);
         *watch = (sim_watch){ .fixed = fragment->fixed };
     }
     watch->whole = whole_ranks(job);
