@@ -33,6 +33,7 @@ ELSEWHERE = {
     "tests/lint.sh": "tests/CMakeLists.txt",
     "tests/python/run.sh": "tests/CMakeLists.txt",
     "tests/layering.sh": "tests/CMakeLists.txt",
+    "PARAMD_URL=tcp://head:7070 torchrun": "(needs several machines: tests/python/test_torch_elastic.py)",
     "tests/bench/": "(builds and measures for minutes)",
     "LOG=": "(draws what tests/bench/curves.sh has measured)",
     "cmake --preset": "tests/run.sh",

@@ -164,6 +164,22 @@ static const pd_command_option restore_options[] = {
     "JOB' "                                                                                                            \
     "lists the ranks."
 
+#define ROUNDS_DETAILS                                                                                                 \
+    "STATE is idle (no contribution has come), open (a quorum is missing), grace (the quorum has come, and the step "  \
+    "waits for others, for as long as it says; with grace = auto also the rank that can wait least), or stepping "     \
+    "(the "                                                                                                            \
+    "last set's step is being taken). WHOLE tells how many of the expected workers have contributed to all "           \
+    "parameters, QUORUM how many must. LAST SET is the last step for which it is decided which ranks count, these "    \
+    "ranks, and with ages which of them have contributed to an earlier step, by how many."
+
+#define MEMBERS_DETAILS                                                                                                \
+    "STATE is expected or welcome while a step is open: the step waits for the worker, or takes it if it comes in "    \
+    "time. A rank that is lost stays a member for the job's reconnect_grace, or until it comes back. STEP is the "     \
+    "step "                                                                                                            \
+    "that the worker works on, with + once its contribution has come. COUNTED, SHARE (of the steps), LATE (its "       \
+    "contributions that came too late) and AGE (by how many steps they were old, on average) count from the start of " \
+    "the daemon. PATIENCE is how long the worker can do without an answer, which grace = auto goes by."
+
 #define SET_DETAILS                                                                                                    \
     "Every parameter whose name matches PATTERN (* matches all) takes those values that its optimizer has, or "        \
     "nothing changes. VALUE is a number, flag or schedule, as in a job's rules, and takes precedence over values "     \
@@ -194,6 +210,10 @@ const pd_command pd_commands[] = {
       "LAST is the share of the steps in which the worker was the last one to contribute, and LATE BY by how much it "
       "was then later than the worker before it, on average. Both count from the start of the daemon.",
       watch_options, 1, 1, .run = pd_run_list },
+    { "rounds", "[JOB]", "List the steps that jobs collect, and whom these wait for", ROUNDS_DETAILS, watch_options, 0,
+      1, .run = pd_run_rounds },
+    { "members", "JOB", "List a job's members, and how often each of them counts", MEMBERS_DETAILS, watch_options, 1, 1,
+      .run = pd_run_members },
     { "roots", "JOB [PARAM-GLOB]", "List the inverse roots of a job's blocks", NULL, watch_options, 1, 2,
       .run = pd_run_list },
     { "state", "JOB [PARAM-GLOB]", "List the tensors of a job's optimizer state", NULL, watch_options, 1, 2,

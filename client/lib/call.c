@@ -482,11 +482,13 @@ int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_
     return PD_OK;
 }
 
-/* Returns true if this rank must send initial weights of the parameter, and the server does not have them. */
+/* Returns true if this rank must send initial weights of the parameter, and the server does not have them. If the
+ * server chooses the ranks, it asks one of them for whole parameters, which need not be rank 0. */
 static bool is_asked(const pd_core *core, const pd_param_record *record)
 {
-    return !record->initialised &&
-           (record->ranged ? elements_of(record) > 0 : core->setup.rank == 0 || core->averages_init);
+    bool gives = core->setup.any_rank ? core->must_init : core->setup.rank == 0;
+
+    return !record->initialised && (record->ranged ? elements_of(record) > 0 : gives || core->averages_init);
 }
 
 int pd_core_init(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_error *err)

@@ -24,7 +24,7 @@ enum { PIECE_BOUND = 64, FORM_BOUND = 8 * 1024, MAX_PIECES = (PD_MAX_HEADER_BYTE
 #define PD_REWIND_CALL "pd_client_rewind"
 #define PD_WAIT_CALL "pd_client_wait"
 
-enum { MAX_TICKETS = 16384 };    /* most operations that a core has at once */
+enum { MAX_TICKETS = 16384 }; /* most operations that a core has at once */
 /* values of Outcome.outcome in an answer: the optimizer refused the step; the push came too late */
 enum { PD_OUTCOME_REFUSED = 4, PD_OUTCOME_LATE = 5 };
 

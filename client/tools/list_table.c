@@ -151,7 +151,8 @@ static void use_page(void *arg, const Paramd__ListReply *page)
 {
     fetching *f = arg;
 
-    f->entries += page->n_jobs + page->n_params + page->n_workers + page->n_roots + page->n_settings + page->n_state;
+    f->entries += page->n_jobs + page->n_params + page->n_workers + page->n_roots + page->n_settings + page->n_state +
+                  page->n_rounds + page->n_members;
     f->use(f->arg, page);
 }
 

@@ -531,8 +531,8 @@ typedef struct pd_client_stats {
  *
  * The numbers of one struct are its size, how many fields it has, and the offset of each field, in the order of the
  * header. The structs come in this order: pd_error, pd_shape, pd_client_options, pd_welcome, pd_client_param, pd_item,
- * pd_scalar, pd_push_options, pd_client_stats, pd_item_count. Later versions add structs to the end of this list, and fields to the
- * end of the structs that may grow (see Versions). They change nothing else. */
+ * pd_scalar, pd_push_options, pd_client_stats, pd_item_count. Later versions add structs to the end of this list, and
+ * fields to the end of the structs that may grow (see Versions). They change nothing else. */
 PD_API size_t pd_client_abi(size_t *out, size_t n);
 
 /* Opens a client as pd_client_open does. `size` is the size of pd_client_options in the caller's program.

@@ -136,16 +136,16 @@ typedef struct pd_conn {
     unsigned watched;        /* events of the transport that this connection waits for now: a set of PD_ON_READ,
                               * PD_ON_WRITE and PD_ON_GONE */
     pd_conn_peer peer;
-    char *job_name;     /* name of the job in a worker's Hello; NULL: the connection is no worker's */
-    uint32_t job, rank; /* job and rank of the worker; job 0: the connection has no job (an operator's connection, or
-                         * the job has ended) */
-    bool operates;      /* the peer is an operator, not a worker */
-    bool remarks;       /* the worker's Hello says that it reads warnings about its job */
+    char *job_name;        /* name of the job in a worker's Hello; NULL: the connection is no worker's */
+    uint32_t job, rank;    /* job and rank of the worker; job 0: the connection has no job (an operator's connection, or
+                            * the job has ended) */
+    bool operates;         /* the peer is an operator, not a worker */
+    bool remarks;          /* the worker's Hello says that it reads warnings about its job */
     pd_rank_leases leases; /* what is leased to the worker; n = 0: nothing */
-    bool files; /* each push of the connection's job is followed by a PD_EFF_FILED */
-    bool joined;        /* a Hello was posted, so the store must be told when the connection ends */
-    bool exports;       /* an Export was posted, so the store must be told when the connection ends */
-    bool has_left;      /* the worker has left the job with a Leave request */
+    bool files;            /* each push of the connection's job is followed by a PD_EFF_FILED */
+    bool joined;           /* a Hello was posted, so the store must be told when the connection ends */
+    bool exports;          /* an Export was posted, so the store must be told when the connection ends */
+    bool has_left;         /* the worker has left the job with a Leave request */
     pd_conn_params params;
     pd_framer *framer;
     pd_incoming incoming;

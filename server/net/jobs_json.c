@@ -87,6 +87,8 @@ static void put_entry(pd_document *out, uint32_t what, const void *entry)
             put_flag(out, field->name, *(const bool *)at);
         else if (field->kind == PD_INFO_TEXT)
             put_text(out, field->name, at);
+        else if (field->kind == PD_INFO_WORD)
+            put_text(out, field->name, *(const char *const *)(const void *)at);
     }
 }
 
@@ -144,6 +146,25 @@ static void put_times(pd_document *out, const pd_job_stats *stats)
     put_histogram(out, false, "log_times", &stats->log_times);
 }
 
+/* Writes how often a rank counts, in a job in which that is decided for each step. */
+static void put_member(pd_document *out, const pd_member_info *member)
+{
+    put_text(out, "member", member->state);
+    put_count(out, "next", member->next);
+    put_count(out, "counted", member->counted);
+    put_count(out, "counted_of", member->steps);
+    put_count(out, "late", member->late);
+    put_number(out, "mean_age", member->mean_age);
+}
+
+static void put_round(pd_document *out, const pd_job_stats *stats)
+{
+    if (!stats->sets_open) return;
+    pd_document_put(out, ",\"round\":{\"late_pushes\":%" PRIu64, stats->late_pushes);
+    put_entry(out, PD_INFO_ROUNDS, &stats->round);
+    pd_document_put(out, "}");
+}
+
 static void put_workers(pd_document *out, const pd_job_stats *stats)
 {
     pd_document_put(out, ",\"workers\":[");
@@ -151,6 +172,7 @@ static void put_workers(pd_document *out, const pd_job_stats *stats)
         const pd_rank_stats *rank = &stats->ranks[i];
         pd_document_put(out, "%s{\"number\":%zu", i > 0 ? "," : "", i);
         put_entry(out, PD_INFO_WORKERS, &rank->info);
+        if (stats->sets_open) put_member(out, &rank->member);
         pd_document_put(out, "}");
     }
     pd_document_put(out, "]");
@@ -234,6 +256,7 @@ static void put_job(pd_document *out, const pd_daemon *daemon, const pd_figure *
     put_counters(out, figure->stats);
     put_scalars(out, figure->stats);
     put_times(out, figure->stats);
+    put_round(out, figure->stats);
     put_workers(out, figure->stats);
     put_history(out, &figure->history);
     pd_document_put(out, "}");

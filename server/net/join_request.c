@@ -17,7 +17,7 @@ static int check_hello(const pd_conn *conn, const Paramd__HelloRequest *hello, p
         return pd_fail(err, PD_INVALID_ARGUMENT, "Hello of protocol 0: this server speaks 1 to %d",
                        PD_PROTOCOL_VERSION);
     if (hello->job[0] == '\0') return PD_OK;
-    if (hello->world_size == 0 || (hello->rank >= hello->world_size && !hello->any_rank))
+    if (!hello->any_rank && (hello->world_size == 0 || hello->rank >= hello->world_size))
         return pd_fail(err, PD_INVALID_ARGUMENT, "rank %u of a world of %u: ranks go from 0 to world_size - 1",
                        hello->rank, hello->world_size);
     if (hello->n_options > PD_MAX_OPTIONS || hello->n_rules > PD_MAX_RULES)

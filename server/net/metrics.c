@@ -231,6 +231,27 @@ static void write_staleness(const scene *s)
     for (size_t i = 0; i < stats->n_ranks; i++) rank_sample(s, i, (double)(newest - stats->ranks[i].info.step));
 }
 
+static void write_counted(const scene *s)
+{
+    const pd_job_stats *stats = s->figure->stats;
+
+    for (size_t i = 0; i < stats->n_ranks; i++) rank_sample(s, i, (double)stats->ranks[i].member.counted);
+}
+
+static void write_late_pushes(const scene *s)
+{
+    const pd_job_stats *stats = s->figure->stats;
+
+    for (size_t i = 0; i < stats->n_ranks; i++) rank_sample(s, i, (double)stats->ranks[i].member.late);
+}
+
+static void write_ages(const scene *s)
+{
+    const pd_job_stats *stats = s->figure->stats;
+
+    for (size_t i = 0; i < stats->n_ranks; i++) rank_sample(s, i, (double)stats->ranks[i].member.ages);
+}
+
 static void write_roots(const scene *s)
 {
     const pd_job_info *info = &s->figure->stats->info;
@@ -354,6 +375,16 @@ static const row rows[] = {
     JOB_BY("straggler", COUNTER, write_last, "Steps in which the rank was the last one to contribute."),
     JOB_BY("straggler_late_seconds", COUNTER, write_late, "Time by which the rank was later than the previous one."),
     JOB_BY("worker_staleness", GAUGE, write_staleness, "Steps between the rank and the newest one."),
+    JOB("job_members", GAUGE, round.members, "Ranks, or groups of ranks, that are members now."),
+    JOB("job_members_least", GAUGE, round.least, "Fewest members with which the job takes steps (min_workers)."),
+    JOB("job_members_whole", GAUGE, round.whole, "Members that have contributed all to the step that is collected."),
+    JOB("job_quorum", GAUGE, round.quorum, "How many members must contribute before a step is taken."),
+    JOB("job_epoch", GAUGE, round.epoch, "How often the members have changed."),
+    JOB("grace_waits", COUNTER, grace_waits, "Steps that waited for others after their quorum had come."),
+    JOB("late_pushes", COUNTER, late_pushes, "Pushes that came too late to count."),
+    JOB_BY("worker_counted_steps", COUNTER, write_counted, "Steps in which the rank counted."),
+    JOB_BY("worker_late_pushes", COUNTER, write_late_pushes, "Pushes of the rank that came too late to count."),
+    JOB_BY("worker_age_steps", COUNTER, write_ages, "Sum of the ages of the rank's contributions that counted."),
     JOB("roots_due", COUNTER, info.roots_due, "Preconditioner tasks that became due."),
     JOB_BY("roots", COUNTER, write_roots,
            "Preconditioner tasks that have ended, by result (unused: a newer one was first, or four were under way)."),

@@ -77,11 +77,12 @@ static const struct {
     const char *pattern, *name; /* name: the name in lower case, as it is suggested for a mistyped variable; NULL:
                                  * never suggested, because people do not set the variable by hand */
 } foreign[] = {
-    { "URL=*", "url" },         /* environment variable of the client library and paramctl: the daemon's address */
-    { "JOB=*", "job" },         /* environment variable of the client library: the job's name */
-    { "RUN=*", "run" },         /* environment variable of the client library: the run's identity */
-    { "RESUME=*", "resume" },   /* environment variable of the client library: whether to continue a job */
-    { "LIBRARY=*", "library" }, /* environment variable of bindings of other languages: the path of libparamd */
+    { "URL=*", "url" },       /* environment variable of the client library and paramctl: the daemon's address */
+    { "JOB=*", "job" },       /* environment variable of the client library: the job's name */
+    { "RUN=*", "run" },       /* environment variable of the client library: the run's identity */
+    { "RESUME=*", "resume" }, /* environment variable of the client library: whether to continue a job */
+    { "GENERATION=*", "generation" }, /* environment variable of the Python package: the generation of the ranks */
+    { "LIBRARY=*", "library" },       /* environment variable of bindings of other languages: the path of libparamd */
     { "TOKEN_FILE=*", "token_file" }, /* environment variables of the client library, up to KEY_FILE: the files for
                                        * tls:// addresses */
     { "CA_FILE=*", "ca_file" },

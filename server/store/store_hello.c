@@ -15,6 +15,7 @@
 #include "ranks.h"
 #include "repeats.h"
 #include "resize.h"
+#include "set_warning.h"
 #include "store_state.h"
 #include "worker_states.h"
 
@@ -307,6 +308,7 @@ static int create_job(pd_store *store, const pd_request *request, pd_job *old, p
     }
     pd_say(&store->outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name }, "created for %u workers",
            job->steps.members.ranks);
+    pd_set_warning_look(job);
     *out = job;
     return PD_OK;
 }
@@ -355,8 +357,8 @@ static int form_again(pd_store *store, pd_job *job, const pd_request *request, u
     return PD_OK;
 }
 
-/* Checks that the worker's Hello describes the job. If its launch is a later one, lets it take over the job. Resizes the
- * job if the Hello may do that. The error says if the job has no workers now. */
+/* Checks that the worker's Hello describes the job. If its launch is a later one, lets it take over the job. Resizes
+ * the job if the Hello may do that. The error says if the job has no workers now. */
 static int agree(pd_store *store, pd_job **job, const pd_request *request, uint64_t now_ns, pd_error *err)
 {
     int rc = PD_OK;

@@ -107,6 +107,18 @@ gpt2_step    | of the sgemm peak of all cores | >= 0.85 | kernel | \
     figure_shampoo_step shampoo tests/support/gpt2_small.shapes precondition_frequency=1000000000 betas=0.9,0.999 \
     grafting_config=Adam weight_decay=1e-5
 single_block_step | times the speed of one thread | >= 1.8 | kernel | figure_single_block_step
+killed_worker_s | s, reconnect_grace of 1 s  | <= 1.2   | slow | figure_lost_worker killed
+silent_worker_s | s, heartbeat_timeout of 5 s | <= 10   | slow | figure_lost_worker silent
+quorum_slow  | of the time of sync to its loss | <= 0.2 | slow | figure_quorum_slow time
+quorum_slow_loss | of the loss of sync       | <= 1.005 | slow | figure_quorum_slow loss
+goodput_kill_wait | of the examples without kills | >= 0 | slow | figure_goodput_kill wait
+goodput_kill_shrink | of the examples without kills | >= 0.75 | slow | figure_goodput_kill shrink
+goodput_kill_quorum | of the examples without kills | >= 0.85 | slow | figure_goodput_kill quorum
+goodput_kill_async | of the examples without kills | >= 0 | slow | figure_goodput_kill async
+async_hetero | of the loss of sync           | <= 1.01  | slow | figure_async_hetero loss
+async_hetero_time | of the time of sync      | <= 0.42  | slow | figure_async_hetero time
+elastic_exact | indices of three epochs that counted twice or never | <= 0 | slow | figure_elastic_exact
+plain_step   | of the step time of commit fe362bd6, the worst shape | <= 1.01 | slow | tests/bench/plain_step.sh
 fsdp_exact   | largest difference           | <= 0     |      | figure_fsdp_exact
 state_memory | of what the mathematics needs | <= 1.02 |       | figure_state_memory
 steps_to_sgd_scalable_shampoo | of the steps of SGD | <= 0.65 | slow | figure_steps_to scalable_shampoo
@@ -158,6 +170,7 @@ measure() {
     tests/bench/*.py*)
         PARAMD_BIN=$bin PARAMD_LIBRARY=$bin/../lib/libparamd.so PYTHONPATH=client/python PYTHONDONTWRITEBYTECODE=1 \
             "$python" $1 ;;
+    tests/bench/*.sh*) $1 ;;
     *)  "$bin"/$1 ;;
     esac
 }

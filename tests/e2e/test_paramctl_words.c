@@ -4,10 +4,10 @@
 
 TEST(exit_status_is_3_where_nobody_listens)
 {
-    static const char *const commands[] = { "ping",         "status",     "jobs",       "params x",
-                                            "workers x",    "roots x",    "optimizers", "drop x",
-                                            "kick x 1",     "top",        "drain",      "shutdown",
-                                            "set x y lr=1", "settings x", "replay x",   "bench net" };
+    static const char *const commands[] = { "ping",      "status",     "jobs",         "params x",   "workers x",
+                                            "roots x",   "optimizers", "drop x",       "kick x 1",   "top",
+                                            "drain",     "shutdown",   "set x y lr=1", "settings x", "replay x",
+                                            "bench net", "rounds",     "rounds x",     "members x" };
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         assert_int_equal(paramctl("--server tcp://127.0.0.1:1 --timeout 0.2 %s", commands[i]), 3);
         assert_says("127.0.0.1:1");
@@ -43,6 +43,9 @@ TEST(exit_status_is_2_for_what_cannot_be_meant)
                                          "params",
                                          "roots",
                                          "roots a b c",
+                                         "rounds a b",
+                                         "members",
+                                         "members a b",
                                          "drop",
                                          "kick x",
                                          "kick x y",
@@ -88,9 +91,9 @@ TEST(plan_takes_a_wrong_rule_for_wrong_usage_and_a_wrong_file_for_a_failure)
 
 TEST(exit_status_is_1_when_the_server_says_no)
 {
-    static const char *const lines[] = { "params no_such_job",  "workers no_such_job",    "roots no_such_job",
-                                         "drop no_such_job",    "optimizers no_such_row", "set no_such_job x lr=1",
-                                         "settings no_such_job" };
+    static const char *const lines[] = { "params no_such_job",   "workers no_such_job",    "roots no_such_job",
+                                         "drop no_such_job",     "optimizers no_such_row", "set no_such_job x lr=1",
+                                         "settings no_such_job", "rounds no_such_job",     "members no_such_job" };
 
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         assert_int_equal(paramctl("%s", lines[i]), 1);
@@ -140,7 +143,7 @@ static const char *const names[] = { "ping",    "status", "top",          "jobs"
                                      "roots",   "state",  "export",       "checkpoint",  "checkpoints", "verify",
                                      "restore", "roles",  "import-state", "reset-state", "set",         "settings",
                                      "token",   "drop",   "drain",        "shutdown",    "plan",        "optimizers",
-                                     "bench",   "replay", "doctor" };
+                                     "bench",   "replay", "doctor",       "rounds",      "members" };
 
 TEST(help_lists_every_command)
 {

@@ -88,7 +88,8 @@ static const uint8_t operating[] = {
     0, F32_,
     PD_HELLO, 1, WORKER(0, 0, 1), PLAIN, 0,  PD_STATUS, 1,  PD_LIST, 1, 1,  PD_LIST, 1, 2 | 1 << 3,  PD_LIST, 1, 3 | 1
     << 3,  PD_LIST, 1, 2 | 3 << 3,
-    PD_OPTIMIZERS, 1, 0,  PD_OPTIMIZERS, 1, 1 << 3,  PD_DROP, 1, 1 << 3,  PD_PUSH, 0, 1, 0, 1, 0, F32_,  PD_DRAIN, 1, 5,
+    PD_OPTIMIZERS, 1, 0,  PD_OPTIMIZERS, 1, 1 << 3,  PD_KICK, 1, 1 << 3 | 1,  PD_DROP, 1, 1 << 3,
+    PD_PUSH, 0, 1, 0, 1, 0, F32_,  PD_DRAIN, 1, 5,
     TIME, 0, 9,  PD_SHUTDOWN, 1,  TURN, 0,
 };
 /* An operator changes hyperparameters between a worker's steps, some at once and some for later steps, and withdraws

@@ -35,7 +35,7 @@ LAUNCHES = {
 def nothing(monkeypatch):
     """An environment that says nothing of ranks, and no process group."""
     prefixes = ("KUBERNETES_", "SLURM_", "OMPI_", "PMI_", "PMIX_", "MV2_", "PARAMD_JOB", "PARAMD_RUN", "PARAMD_URL",
-                "PARAMD_RESUME", "TORCHELASTIC_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_")
+                "PARAMD_RESUME", "PARAMD_GENERATION", "TORCHELASTIC_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_")
     for name in list(os.environ):
         if name.startswith(prefixes):
             monkeypatch.delenv(name)

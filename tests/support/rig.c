@@ -250,7 +250,7 @@ static void absorb(rig *r, pd_effect *effect)
     case PD_EFF_FILED: r->filed = effect->u.filed.how; break;
     case PD_EFF_MEMBERS:
         r->epoch = effect->u.members.epoch;
-        r->members = effect->u.members.set->set[0];
+        if (effect->u.members.set != NULL) r->members = effect->u.members.set->set[0];
         r->reports++;
         break;
     case PD_EFF_LEASES: r->leases = effect->u.leases; break;

@@ -32,7 +32,7 @@ static void init(rig *r)
 {
     static const float zeros[N];
 
-    for (uint32_t rank = 0; rank < 1; rank++) assert_int_equal(rig_init(r, r->job, CONN, 0, zeros, N), PD_OK);
+    assert_int_equal(rig_init(r, r->job, CONN, 0, zeros, N), PD_OK);
     rig_work(r);
 }
 
@@ -486,13 +486,15 @@ TEST(a_rank_that_never_came_can_be_kicked_from_a_job_that_shrinks)
     pd_store_config config = durable_config();
     rig r;
 
-    options = "on_lost_worker=shrink";
+    options = "on_lost_worker=shrink step_timeout=10s";
     rig_new(&r, &config);
     join(&r, 0, 2, CONN);
     init(&r);
     push(&r, 0, CONN, 1);
     rig_sleep(&r, 60);
     assert_int_equal(step_of(&r), 0);
+    assert_non_null(strstr(r.timeout.text, "rank 1 (never came)"));
+    assert_non_null(strstr(r.timeout.text, "or remove the rank (paramctl kick)"));
     assert_int_equal(rig_kick(&r, "job", 1), PD_OK);
     rig_work(&r);
     assert_int_equal(step_of(&r), 1);
@@ -616,177 +618,6 @@ TEST(a_worker_that_takes_any_rank_needs_a_number_of_slots)
     end(&r);
 }
 
-/* ---- groups ---- */
-
-static void join_group(rig *r, uint32_t rank, uint64_t nonce, uint32_t group)
-{
-    r->group = 1 + group;
-    join(r, rank, 4, nonce);
-    r->group = 0;
-}
-
-/* Begins a job of two groups of two ranks. */
-static void begin_groups(rig *r, const char *with)
-{
-    pd_store_config config = durable_config();
-
-    options = with;
-    rig_new(r, &config);
-    for (uint32_t rank = 0; rank < 4; rank++) join_group(r, rank, CONN + rank, rank / 2);
-    init(r);
-}
-
-TEST(ranks_of_a_group_never_count_alone)
-{
-    rig r;
-
-    begin_groups(&r, "rounds=quorum quorum=1");
-    push(&r, 0, CONN, 1);
-    push(&r, 2, CONN + 2, 1);
-    assert_int_equal(step_of(&r), 0);
-    push(&r, 1, CONN + 1, 1);
-    assert_int_equal(step_of(&r), 1);
-    assert_true(weight(&r) == -1.5);
-    end(&r);
-}
-
-TEST(no_step_is_taken_until_all_members_have_named_their_group)
-{
-    pd_store_config config = durable_config();
-    rig r;
-
-    options = "rounds=quorum quorum=1";
-    rig_new(&r, &config);
-    for (uint32_t rank = 0; rank < 3; rank++) join_group(&r, rank, CONN + rank, rank / 2);
-    init(&r);
-    push(&r, 2, CONN + 2, 1);
-    assert_int_equal(step_of(&r), 0);
-    join_group(&r, 3, CONN + 3, 1);
-    rig_work(&r);
-    assert_int_equal(step_of(&r), 0);
-    push(&r, 3, CONN + 3, 1);
-    assert_int_equal(step_of(&r), 1);
-    end(&r);
-}
-
-TEST(a_group_is_removed_and_joins_as_a_whole)
-{
-    rig r;
-
-    begin_groups(&r, "on_lost_worker=shrink reconnect_grace=5s");
-    push(&r, 0, CONN, 1);
-    push(&r, 2, CONN + 2, 1);
-    push(&r, 3, CONN + 3, 1);
-    lose(&r, 1, CONN + 1);
-    rig_sleep(&r, 6);
-    rig_work(&r);
-    assert_int_equal(r.members, 0xc);
-    assert_int_equal(step_of(&r), 1);
-    assert_true(weight(&r) == -6); /* the mean of ranks 2 and 3 */
-    assert_int_equal(r.fenced_conn, CONN);
-    assert_int_equal(r.fenced.code, PD_UNAVAILABLE);
-    join_group(&r, 0, CONN, 0);
-    assert_int_equal(r.members, 0xc);
-    push(&r, 0, CONN, 2);
-    push(&r, 2, CONN + 2, 2);
-    push(&r, 3, CONN + 3, 2);
-    assert_int_equal(step_of(&r), 2);
-    join_group(&r, 1, NEW + 1, 0);
-    assert_int_equal(r.members, 0xf);
-    assert_int_equal(r.epoch, 2);
-    end(&r);
-}
-
-TEST(a_range_that_a_rank_has_alone_is_refused_where_steps_may_lack_ranks)
-{
-    pd_store_config config = durable_config();
-    rig r;
-
-    options = "rounds=quorum quorum=1";
-    rig_new(&r, &config);
-    assert_int_equal(hello(&r, 0, 2, CONN), PD_OK);
-    assert_int_equal(rig_declare_range(&r, 0, CONN, "p", shapes, (rig_range){ 0, 50 }), PD_FAILED_PRECONDITION);
-    expect(&r, PD_FAILED_PRECONDITION,
-           "rank 0 lacks elements 50 to 100 of 100. In job job a step may be taken without some ranks: give the ranks "
-           "that share a parameter the same group");
-    end(&r);
-}
-
-static void join_with_range(rig *r, uint32_t rank, uint64_t nonce, uint32_t group, rig_range range)
-{
-    r->group = 1 + group;
-    assert_int_equal(hello(r, rank, 4, nonce), PD_OK);
-    r->group = 0;
-    if (rig_declare_range(r, r->rank, nonce, "p", shapes, range) != PD_OK) fail_msg("%s", r->error.text);
-}
-
-static const rig_range lower = { 0, 50 }, upper = { 50, N };
-
-static void send_range(rig *r, pd_request_kind kind, uint32_t rank, uint64_t conn, uint64_t step, rig_range range,
-                       double value)
-{
-    float g[N];
-
-    fill(g, value);
-    for (int64_t first = range.start, stop; first < range.end; first = stop) {
-        rig_frame *frame = rig_frame_new(r, kind, r->job, rank, conn, step);
-        stop = (first / r->chunk + 1) * r->chunk < range.end ? (first / r->chunk + 1) * r->chunk : range.end;
-        rig_piece(frame, 0, PD_F32, first, stop - first, g);
-        assert_int_equal(rig_send(r, frame), PD_OK);
-    }
-    rig_work(r);
-}
-
-TEST(the_ranges_of_one_group_are_enough_to_begin)
-{
-    rig r;
-
-    begin_empty(&r, "min_workers=1 max_workers=4");
-    join_with_range(&r, 0, CONN, 0, lower);
-    assert_int_equal(r.members, 0);
-    send_range(&r, PD_REQ_INIT, 0, CONN, 0, lower, 0);
-    join_with_range(&r, 0, CONN + 1, 0, upper);
-    assert_int_equal(r.members, 3);
-    assert_null(job_of(&r)->steps.params[0].current);
-    send_range(&r, PD_REQ_INIT, 1, CONN + 1, 0, upper, 0);
-    assert_non_null(job_of(&r)->steps.params[0].current);
-    send_range(&r, PD_REQ_PUSH, 0, CONN, 1, lower, 3);
-    assert_int_equal(step_of(&r), 0);
-    send_range(&r, PD_REQ_PUSH, 1, CONN + 1, 1, upper, 3);
-    assert_int_equal(step_of(&r), 1);
-    assert_true(weight(&r) == -3);
-    end(&r);
-}
-
-TEST(a_slot_may_get_other_ranges_when_it_is_given_again)
-{
-    rig r;
-
-    begin_empty(&r, "min_workers=1 max_workers=4 reconnect_grace=1s");
-    join_with_range(&r, 0, CONN, 0, lower);
-    join_with_range(&r, 0, CONN + 1, 0, upper);
-    send_range(&r, PD_REQ_INIT, 0, CONN, 0, lower, 0);
-    send_range(&r, PD_REQ_INIT, 1, CONN + 1, 0, upper, 0);
-    join_with_range(&r, 0, CONN + 2, 1, lower);
-    join_with_range(&r, 0, CONN + 3, 1, upper);
-    lose(&r, 2, CONN + 2);
-    lose(&r, 3, CONN + 3);
-    rig_sleep(&r, 2);
-    assert_int_equal(r.members, 3);
-    join_with_range(&r, 0, NEW, 1, upper);
-    assert_int_equal(r.rank, 2);
-    join_with_range(&r, 0, NEW + 1, 1, lower);
-    assert_int_equal(r.members, 0xf);
-    send_range(&r, PD_REQ_PUSH, 0, CONN, 1, lower, 1);
-    send_range(&r, PD_REQ_PUSH, 1, CONN + 1, 1, upper, 1);
-    send_range(&r, PD_REQ_PUSH, 2, NEW, 1, upper, 5);
-    assert_int_equal(step_of(&r), 0);
-    send_range(&r, PD_REQ_PUSH, 3, NEW + 1, 1, lower, 5);
-    assert_int_equal(step_of(&r), 1);
-    assert_true(weight(&r) == -3);
-    end(&r);
-}
-
 /* ---- images and memory ---- */
 
 /* Saves the job and loads it into another store, whose image of the job must be the same. */
@@ -827,17 +658,6 @@ TEST(an_image_has_the_members_of_the_job)
     for (uint32_t rank = 2; rank < 4; rank++) rig_ask_as(&r, PD_REQ_LEAVE, rank, CONN + rank, 0);
     rig_ask_as(&r, PD_REQ_LEAVE, 5, NEW, 0);
     assert_true(pd_job_is_over(job_of(&r)));
-    check_image(&r);
-    end(&r);
-}
-
-TEST(an_image_has_the_groups_of_the_job)
-{
-    rig r;
-
-    begin_groups(&r, "on_lost_worker=shrink reconnect_grace=5s");
-    lose(&r, 1, CONN + 1);
-    rig_sleep(&r, 6);
     check_image(&r);
     end(&r);
 }

@@ -509,3 +509,25 @@ TEST(the_end_of_a_step_times_out_like_a_push, notes *n)
     assert_int_equal(n->n_resolved, 0);
     drop(n, wait);
 }
+
+/* Otherwise its worker might push a parameter for a step that the parameter cannot take yet. */
+TEST(a_late_push_is_answered_with_the_last_step_of_all_parameters, notes *n)
+{
+    pd_wait *push = wait_for(1, true, true, 0, 2);
+
+    pd_version_table_settle(n->versions, 1, 2);
+    push->unfiled = true;
+    for (uint32_t param = 0; param < 2; param++) close_round(n, param, 1, PD_STEPPED, true);
+    close_round(n, 0, 2, PD_STEPPED, true);
+    assert_false(pd_version_table_wait(n->versions, 1, push));
+    pd_version_table_filed(n->versions, 1, push, PD_FILED_LATE, 1);
+    assert_int_equal(n->n_resolved, 0);
+    close_round(n, 1, 2, PD_STEPPED, true);
+    assert_int_equal(n->n_resolved, 1);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(push->at[i].outcome, PD_LATE);
+        assert_int_equal(push->at[i].step, 2);
+        assert_int_equal(push->at[i].published->version, 2);
+    }
+    drop(n, push);
+}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import rows as rows
     from .client import Client as Client
+    from .counted import Counted as Counted
     from .errors import Aborted as Aborted
     from .errors import AlreadyExists as AlreadyExists
     from .errors import Cancelled as Cancelled
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from .errors import Unavailable as Unavailable
     from .errors import Unimplemented as Unimplemented
     from .errors import Unknown as Unknown
+    from .facts import Members as Members
     from .facts import Stats as Stats
     from .facts import Welcome as Welcome
     from .local_daemon import Local as Local
@@ -62,7 +64,8 @@ _MODULES = {
                "PermissionDenied", "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange",
                "Unimplemented", "Internal", "Unavailable", "DataLoss", "Unauthenticated", "NoMemory", "Rewind",
                "ParamdWarning"],
-    "facts": ["Stats", "Welcome"],
+    "counted": ["Counted"],
+    "facts": ["Members", "Stats", "Welcome"],
     "local_daemon": ["Local", "local"],
     "param": ["Param"],
     "sampler": ["StepSampler"],

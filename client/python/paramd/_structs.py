@@ -30,14 +30,16 @@ class Options(ctypes.Structure):
                 ("notice", c_void_p), ("notice_arg", c_void_p), ("quiet", c_bool), ("no_shared_memory", c_bool),
                 ("join_later", c_bool), ("slice", c_double), ("window", c_uint32), ("token_file", c_char_p),
                 ("ca_file", c_char_p), ("cert_file", c_char_p), ("key_file", c_char_p), ("run", c_char_p),
-                ("resume", c_int), ("joins", c_bool)]
+                ("resume", c_int), ("joins", c_bool), ("group", c_uint32), ("generation", c_uint64),
+                ("shares", c_uint32)]
 
 
 class Welcome(ctypes.Structure):
     """pd_welcome: the server's answer to a client that has connected."""
     _fields_ = [("seed", c_uint64), ("created", c_bool), ("rank", c_int), ("world_size", c_int),
                 ("chunk_elements", c_uint64), ("max_payload", c_uint64), ("server", c_char * 64),
-                ("blas_core", c_char * 32), ("step", c_uint64), ("linger", c_double)]
+                ("blas_core", c_char * 32), ("step", c_uint64), ("linger", c_double), ("slots", c_int),
+                ("epoch", c_uint64), ("generation", c_uint64)]
 
 
 class Param(ctypes.Structure):
@@ -53,6 +55,11 @@ class Item(ctypes.Structure):
                 ("step", c_uint64), ("version", c_uint64)]
 
 
+class ItemCount(ctypes.Structure):
+    """pd_item_count: more results of an item that was pushed."""
+    _fields_ = [("age", c_uint32), ("counted", c_uint32)]
+
+
 class Scalar(ctypes.Structure):
     """pd_scalar: a number beside the gradients."""
     _fields_ = [("name", c_char_p), ("value", c_double), ("mean", c_double), ("weight", c_double)]
@@ -62,7 +69,8 @@ class PushOptions(ctypes.Structure):
     """pd_push_options: weight, hyperparameters and scalars of a push."""
     _fields_ = [("weight", c_double), ("zero_weight", c_bool), ("presummed", c_bool), ("hypers", POINTER(c_char_p)),
                 ("scalars", POINTER(Scalar)), ("n_scalars", c_size_t), ("sparse", c_bool),
-                ("worker_state", c_void_p), ("worker_state_bytes", c_size_t), ("replaces", c_uint64)]
+                ("worker_state", c_void_p), ("worker_state_bytes", c_size_t), ("replaces", c_uint64),
+                ("patience_ms", c_uint32), ("wants", c_uint32), ("carried", c_bool), ("counts", POINTER(ItemCount))]
 
 
 class Stats(ctypes.Structure):
@@ -72,7 +80,8 @@ class Stats(ctypes.Structure):
                 ("rewinds", c_uint64), ("replayed", c_uint64)]
 
 
-ABI: list[type[ctypes.Structure]] = [Error, Shape, Options, Welcome, Param, Item, Scalar, PushOptions, Stats]
+ABI: list[type[ctypes.Structure]] = [Error, Shape, Options, Welcome, Param, Item, Scalar, PushOptions, Stats,
+                                     ItemCount]
 
 
 def layout(struct: type[ctypes.Structure]) -> tuple[int, list[int]]:

@@ -12,16 +12,16 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from ctypes import POINTER, byref, c_char_p, c_float, c_size_t, c_ssize_t, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_size_t, c_ssize_t, c_uint64, c_void_p
 from types import TracebackType
-from typing import Any, Callable, Union
+from typing import TYPE_CHECKING, Any, Callable, Union
 
 from . import _structs as structs
-from . import jobs, launchers, run_id, state_file
+from . import generations, jobs, launchers, rounds, run_id, state_file
 from ._library import error_of, library, text_list
 from .arrays import Borrowed
 from .errors import DeadlineExceeded, Error, FailedPrecondition, NoMemory, invalid, spelled
-from .facts import Stats, Welcome, values
+from .facts import Members, Stats, Welcome, values
 from .handle import Handle
 from .model import Arrays, Model, find_name
 from .param import BF16, F16, TAGS, Param
@@ -29,11 +29,15 @@ from .texts import Settings, either, pairs, rule_list
 from .ticket import SLICE, Request, Ticket, late, waited
 from .warned import warn_once
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 _NOTICE = ctypes.CFUNCTYPE(None, c_ssize_t, c_char_p)
 _SHARED, _OWN = 0, 1                    # enum pd_stream
 _SCALARS = 16                           # most scalars of a push
 _UNCONNECTED = b"not connected now"      # part of the error of a call that waits without a connection
 _WARNING = "warning of the server: "     # begin of a notice
+ANY_RANK = -1                           # PD_ANY_RANK: the server chooses the rank
 _RESUME = {None: 0, True: 1, False: 2}  # enum pd_resume
 _WORKER_STATE_BYTES = 1 << 20           # of the longest one
 Path = Union[str, "os.PathLike[str]"]   # of a file with keys
@@ -75,7 +79,10 @@ class Client:
         has. A second client of the program without a name has a job of its own, NAME.2 and so on. If the program has a
         client of the same name and rank, that one leaves the job for good, and this one begins it anew.
     rank, world_size: this worker's number and the number of workers. None: those that paramd.launchers finds: $RANK and
-        $WORLD_SIZE, torch.distributed, jax.distributed, the variables of MPI and srun; else 0 of 1.
+        $WORLD_SIZE, torch.distributed, jax.distributed, the variables of MPI and srun; else 0 of 1. rank "any": the
+        server chooses the lowest rank that is free, and world_size (None: 1) is the number of workers that the job
+        begins with. A process without a launcher does so where max_workers is above 1 and the job has a name that
+        others can know ($PARAMD_JOB, job=).
     rules: optimizer rules "GLOB OPTIMIZER name=value ..."; the first whose glob matches a parameter's name wins.
         None: "* sgd".
     options: options of the job, as a mapping or as "name=value" texts.
@@ -96,6 +103,11 @@ class Client:
         begins anew, unless a worker is connected. None: $PARAMD_RESUME=1 or 0, else processes of the same run go on
         with their job, and so does a process that comes back in the place of one that was lost.
     joins: rank 0 alone creates the job, and a client of another rank waits for it.
+    group: number of this worker's group, from 1: ranks of one group count together in a step, or not at all, such as
+        those of an FSDP replica. None: this rank is a group of its own.
+    rules_of_rounds: min_workers, max_workers, on_lost_worker, reconnect_grace, quorum, grace, staleness, on_stale,
+        damping, weight_cap, rounds: whom a step waits for, and what happens when workers come and go. See
+        help(paramd.rounds).
 
     DeadlineExceeded: no server answered in time. Unavailable: an impatient client was not answered at once.
     FailedPrecondition: the job has another configuration, or is another run's; or the environment and a process group
@@ -103,19 +115,23 @@ class Client:
     Calls from several threads are safe. After fork(), every call in the child raises.
     """
 
-    def __init__(self, url: str | None = None, job: str | None = None, *, rank: int | None = None,
+    def __init__(self, url: str | None = None, job: str | None = None, *, rank: int | str | None = None,
                  world_size: int | None = None, rules: str | Iterable[str] | None = None,
                  options: Settings = None, label: str | None = None, deadline: float = 120.0,
                  checksum: bool = False, impatient: bool = False, shared_memory: bool = True, window: int = 0,
                  token_file: Path | None = None, ca_file: Path | None = None, cert_file: Path | None = None,
                  key_file: Path | None = None, notice: Callable[[str], None] | None = None,
-                 resume: bool | None = None, joins: bool = False) -> None:
-        if (rank is None) != (world_size is None):
+                 resume: bool | None = None, joins: bool = False, group: int | None = None,
+                 **rules_of_rounds: Unpack[rounds.Rules]) -> None:
+        rounds.check_names("Client", rules_of_rounds)
+        option_texts = rounds.options(rules_of_rounds, options)
+        number, of, any_rank = self._chosen(rank, world_size, job, option_texts)
+        if (number is None) != (of is None):
             raise invalid(f"expected both rank and world_size or neither, got rank {rank} and world_size {world_size}")
         if resume not in _RESUME:
             raise invalid(f"resume: expected None, True or False, got {resume!r}")
-        if rank is not None and world_size is not None and not 0 <= rank < world_size:
-            raise invalid(f"rank {rank} of {world_size}: expected 0 <= rank < world_size")
+        if number is not None and of is not None and not 0 <= number < of:
+            raise invalid(f"rank {number} of {of}: expected 0 <= rank < world_size")
         for name, text in (("url", url), ("job", job)):
             if text is not None and not text:
                 raise invalid(f"{name}: expected a text that is not empty; None stands for the default")
@@ -123,10 +139,15 @@ class Client:
             raise invalid(f"deadline: expected more than 0 seconds, got {deadline}")
         if not 0 <= window < 1 << 32:
             raise invalid(f"window: expected a number of steps from 0 on, got {window}")
-        run = run_id.find(rank, world_size)
-        self.url = url or default_url(world_size, rank)
+        if group is not None and not 0 < group < 1 << 32:
+            raise invalid(f"group: expected a number from 1 on, got {group}")
+        run = run_id.find(number, of)
+        self.url = url or default_url(of, number)
         self.job = ""
         self.deadline = float(deadline)
+        self.generation = 0 if any_rank else generations.find(run.seat)
+        # Whether pushes say for how long this worker can do without the answer.
+        self.sends_patience = rounds.value("grace", option_texts) == "auto"
         self._variables = {"PARAMD_URL": self.url, **_file_variables(  # the environment in which paramctl runs
             TOKEN=token_file, CA=ca_file, CERT=cert_file, KEY=key_file)}
         self.requests: set[Request] = set()     # those that the library may still work on
@@ -146,28 +167,51 @@ class Client:
         rule_texts = rule_list(rules)
         options_of = functools.partial(
             structs.Options,
-            urls=self.url.encode(), options=text_list(pairs(options)),
+            urls=self.url.encode(), options=text_list(option_texts),
             rules=text_list(rule_texts) if rule_texts is not None else None,
             label=label.encode() if label else None, deadline=self.deadline, checksum=checksum, impatient=impatient,
             notice=ctypes.cast(self._callback, c_void_p), no_shared_memory=not shared_memory, join_later=True,
             slice=SLICE, window=window, token_file=path_bytes(token_file), ca_file=path_bytes(ca_file),
-            cert_file=path_bytes(cert_file), key_file=path_bytes(key_file))
+            cert_file=path_bytes(cert_file), key_file=path_bytes(key_file), group=group or 0,
+            generation=self.generation)
         # A local daemon may end, idle, between the look for it and this join: then another look starts a new one.
-        look_again = None if url or os.environ.get("PARAMD_URL") else lambda: default_url(world_size, rank)
+        look_again = None if url or os.environ.get("PARAMD_URL") else lambda: default_url(of, number)
         if resume and job is None and not run_id.is_named(run):
             raise invalid("resume=True: expected the name of the job to go on with (job= or PARAMD_JOB), and this run "
                           "has a new one")
-        seat = jobs.Seat(self.url, run_id.job_name(run) if job is None else job, run.seat.rank)
+        seat = jobs.Seat(self.url, run_id.job_name(run) if job is None else job,
+                         ANY_RANK if any_rank else run.seat.rank)
         with jobs.named(seat) if job is None else nullcontext(job) as self.job:
             try:
                 self._take(seat._replace(job=self.job), run, options_of, resume, joins, look_again)
             except DeadlineExceeded as error:
                 raise (error if job is not None else run_id.explained(error, run)) from None
 
+    @staticmethod
+    def _chosen(rank: int | str | None, world_size: int | None, job: str | None,
+                options: list[str]) -> tuple[int | None, int | None, bool]:
+        """Returns rank and number of workers, and whether the server chooses the rank.
+
+        InvalidArgument: it is to choose it, and no other process could know the name of the job.
+        """
+        if isinstance(rank, str):
+            if rank != "any":
+                raise invalid(f'rank: expected a number or "any", got {rank!r}')
+            if job is None and not os.environ.get("PARAMD_JOB"):
+                raise invalid('rank="any": other workers need the name of the job: give job=, or set PARAMD_JOB')
+            return 0, world_size or 1, True
+        most = rounds.value("max_workers", options)
+        if rank is not None or world_size is not None or most in (None, "1", "default"):
+            return rank, world_size, False
+        named = job is not None or bool(os.environ.get("PARAMD_JOB"))
+        return (0, 1, True) if named and not launchers.seat().source else (None, None, False)
+
     def _take(self, seat: jobs.Seat, run: run_id.Run, options_of: Callable[..., structs.Options], resume: bool | None,
               joins: bool, look_again: Callable[[], object] | None) -> None:
         """Joins the job as one of its ranks, in the place of an earlier client of this program if there is one."""
-        opening = jobs.prepare(seat, takes_over=bool(resume))
+        opening = jobs.JOINING
+        if seat.rank != ANY_RANK:
+            opening = jobs.prepare(seat, bool(resume), self.generation)
         if resume is None and opening.anew:
             resume = False
         launch = run.launch + (f"#{opening.generation}" if opening.generation > 1 else "") if run.launch else ""
@@ -346,14 +390,16 @@ class Client:
 
     def push(self, grads: Arrays, *, weight: float | None = None, presummed: bool = False,
              hypers: Mapping[str, Any] | None = None, scalars: Mapping[str, float] | None = None,
-             worker_state: bytes | None = None, replaces: int = 0, note: bytes | None = None) -> Ticket:
+             worker_state: bytes | None = None, replaces: int = 0, note: bytes | None = None,
+             patience: float = 0.0) -> Ticket:
         """Pushes gradients, without weights in return. See push_pull."""
         return self._push(library().pd_client_push_sized, grads, None, either(worker_state, note), scalars,
-                          weight=weight, presummed=presummed, hypers=hypers, replaces=replaces)
+                          weight=weight, presummed=presummed, hypers=hypers, replaces=replaces, patience=patience)
 
     def push_pull(self, grads: Arrays, weights: Arrays, *, weight: float | None = None, presummed: bool = False,
                   hypers: Mapping[str, Any] | None = None, scalars: Mapping[str, float] | None = None,
-                  worker_state: bytes | None = None, replaces: int = 0, note: bytes | None = None) -> Ticket:
+                  worker_state: bytes | None = None, replaces: int = 0, note: bytes | None = None,
+                  patience: float = 0.0) -> Ticket:
         """Pushes gradients, and receives the weights after the step. Returns at once; until the ticket is done, do not
         change a gradient and do not read weights.
 
@@ -369,26 +415,34 @@ class Client:
         replaces: number of the change that the program has made by hand to the weights since the last step: see
             `replace`. 0: none.
         note: the older name of worker_state.
+        patience: seconds for which this worker can do without the answer, since it still computes: in a job with
+            grace="auto" the server waits no longer than that for other workers.
+
+        In a job whose steps do not wait for all workers (help(paramd.rounds)), the outcome LATE says that the step was
+        taken without these gradients, and that they will not count. The weights are then those of Result.step, which
+        may be several steps later, and the worker continues from there. So do not push these gradients again.
 
         InvalidArgument: an array does not fit its declaration, its parameter has a push under way, or the worker
         state is too long.
         ResourceExhausted: too many tickets are under way.
         """
         return self._push(library().pd_client_push_pull_sized, grads, weights, either(worker_state, note), scalars,
-                          weight=weight, presummed=presummed, hypers=hypers, replaces=replaces)
+                          weight=weight, presummed=presummed, hypers=hypers, replaces=replaces, patience=patience)
 
     def _push(self, function: Any, grads: Arrays, weights: Arrays | None, worker_state: bytes | None,
               scalars: Mapping[str, float] | None, *, weight: float | None, presummed: bool,
-              hypers: Mapping[str, Any] | None, replaces: int) -> Ticket:
+              hypers: Mapping[str, Any] | None, replaces: int, patience: float) -> Ticket:
         names, items, arrays = self.model.items(grads, weights)
         numbers = _scalars(scalars or {})
         texts = text_list(pairs(hypers)) if hypers else None
+        counts = (structs.ItemCount * len(names))()
         options = structs.PushOptions(weight=weight or 0.0, zero_weight=weight == 0, presummed=presummed,
                                       hypers=texts, scalars=numbers, n_scalars=len(numbers),
                                       worker_state=ctypes.cast(c_char_p(worker_state), c_void_p),
                                       worker_state_bytes=len(worker_state or b""),
-                                      replaces=_change(replaces) if replaces != 0 else 0)
-        request = Request(self, names, items, numbers, arrays)
+                                      replaces=_change(replaces) if replaces != 0 else 0,
+                                      patience_ms=_milliseconds(patience), counts=counts)
+        request = Request(self, names, items, numbers, arrays, counts)
         request.settled = not names and bool(grads)
         return self._start(request, function, items, len(items), byref(options), ctypes.sizeof(options))
 
@@ -577,13 +631,22 @@ class Client:
             return Welcome(**values(library().pd_client_welcome(pointer).contents))
 
     @property
+    def members(self) -> Members:
+        """The members of the job, as the server's last answer to a push or pull told them. In a job whose workers
+        neither come nor go: world_size, rank and 0."""
+        n, index, epoch = c_int(), c_int(), c_uint64()
+        with self.handle as pointer:
+            library().pd_client_members(pointer, byref(n), byref(index), byref(epoch))
+        return Members(n.value, index.value, epoch.value)
+
+    @property
     def rank(self) -> int:
         """This worker's number, from 0."""
         return self.welcome.rank
 
     @property
     def world_size(self) -> int:
-        """The number of workers of the job."""
+        """The number of workers that the job has begun with."""
         return self.welcome.world_size
 
     @property
@@ -674,6 +737,13 @@ def _change(number: int) -> int:
     if not 0 < number < 1 << 64:
         raise invalid(f"replaces: expected the number of a change, from 1 to 2^64 - 1, got {number}")
     return number
+
+
+def _milliseconds(seconds: float) -> int:
+    """Returns a time in ms, as the library takes it. InvalidArgument: it is negative, or not a number."""
+    if not seconds >= 0:
+        raise invalid(f"patience: expected seconds from 0 on, got {seconds}")
+    return int(min(seconds * 1000, (1 << 32) - 1))
 
 
 def _scalars(given: Mapping[str, float]) -> Any:

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from .client import Client
+from .counted import Pace, Tally
 from .errors import DeadlineExceeded, Error, FailedPrecondition, invalid
 from .exits import leave_abandoned, leave_at_exit
 from .means import Mean, Means
@@ -75,6 +76,7 @@ class Exchange:
                  weights: dict[str, Any]) -> None:
         self.client = client
         self.means = Means()
+        self.tally, self.pace = Tally(client), Pace()
         self.results: dict[str, Result] = {}
         self._step: _Step | None = None
         self._landed: dict[str, Any] | None = None      # weights of the last step, until they are taken
@@ -137,8 +139,10 @@ class Exchange:
         for changes, names in plans.items():
             step.tickets.append(self.client.push_pull(
                 {name: grads[name] for name in names}, {name: step.weights[name] for name in names}, weight=weight,
-                hypers=dict(changes) or None, scalars=scalars or None, worker_state=worker_state))
+                hypers=dict(changes) or None, scalars=scalars or None, worker_state=worker_state,
+                patience=self.pace.patience if self.client.sends_patience else 0.0))
             self._step, scalars, worker_state = step, {}, None
+        self.pace.sent()
 
     # ---- the weights ----
 
@@ -156,6 +160,7 @@ class Exchange:
     def _wait(self) -> None:
         if self._step is None:
             return
+        self.pace.needed()
         failed = self._wait_for(self._step.tickets)
         tickets, landed, self._step = self._step.tickets, self._step.weights, None
         self.results = {name: result for ticket in tickets for name, result in ticket.results.items()}
@@ -163,6 +168,7 @@ class Exchange:
         self._count = self.client.step_of(self.client.names[0])
         if failed is not None:
             raise failed
+        self.tally.take(self.results.values(), self._count)
         self._landed = landed
         self._warn_of_skips()
 

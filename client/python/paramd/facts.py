@@ -3,7 +3,19 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Members(NamedTuple):
+    """The members of a job, as the server's last answer told them.
+
+    n: how many there are. index: this worker's place among them, from 0, by rank; -1: it is no member. epoch: how often
+    the members have changed.
+    """
+
+    n: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    epoch: int
 
 
 @dataclass(frozen=True)
@@ -17,6 +29,9 @@ class Welcome:
     server, blas_core: program and version of the server; its set of BLAS kernels.
     step: rounds that the job had closed when this process joined it.
     linger: seconds after which the server would have ended the job, if no worker was connected; else 0.
+    slots: number of workers that the job can have at once. 0: the server is older, and it is world_size.
+    epoch: how often the members of the job have changed.
+    generation: of the launch that the job belongs to; 0: it is not known.
     """
 
     seed: int
@@ -29,6 +44,9 @@ class Welcome:
     blas_core: str
     step: int
     linger: float
+    slots: int
+    epoch: int
+    generation: int
 
 
 @dataclass(frozen=True)

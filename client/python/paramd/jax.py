@@ -18,10 +18,13 @@ from typing import Any
 
 import numpy
 
+from . import rounds
 from .client import Client
+from .counted import Counted
 from .errors import invalid
 from .exchange import Exchange, Group, join
 from .exits import leave
+from .facts import Members
 from .handed import Handed
 from .means import Mean
 from .pytrees import Placement, Tree, refuse_tracers, to_host
@@ -54,6 +57,8 @@ class Remote:
     delay: 1: step() returns the weights after the step before, and does not wait for this one.
     window: number of steps that are kept, to be sent again when the server goes back to a checkpoint: step() does not
         notice then. 0: none, and it raises paramd.Rewind.
+    min_workers, max_workers, on_lost_worker, reconnect_grace, quorum, grace, staleness, on_stale, damping, weight_cap,
+        rounds: whom a step waits for, and what happens when workers come and go. See help(paramd.rounds).
     hypers: hyperparameters by optax's names (learning_rate, b1, b2, eps, weight_decay, momentum) or the server's, as
         values or as schedules: functions of the number of steps before; dicts where they have members, such as
         grafting_config={"type": "adam", "beta2": 0.99}. Defaults are those of `paramctl optimizers NAME`, but shampoo,
@@ -67,11 +72,12 @@ class Remote:
     """
 
     def __init__(self, params: Any, optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None,
-                 rank: int | None = None, world_size: int | None = None, rules: Rules = (), options: Settings = None,
-                 grad_dtype: Any = None, axes: Mapping[str, Any] | None = None, delay: int = 0, window: int = 0,
-                 resume: bool | None = None, **hypers: Any) -> None:
+                 rank: int | str | None = None, world_size: int | None = None, rules: Rules = (),
+                 options: Settings = None, grad_dtype: Any = None, axes: Mapping[str, Any] | None = None,
+                 delay: int = 0, window: int = 0, resume: bool | None = None, **hypers: Any) -> None:
         if delay not in (0, 1):
             raise invalid(f"expected delay 0 or 1, got {delay}")
+        rules_of_rounds, hypers = rounds.split(hypers)
         self._tree = Tree(params)
         self._placement = Placement(params)
         self._delay = delay
@@ -81,7 +87,7 @@ class Remote:
                              for name, dtype in self._tree.dtypes.items()}
         self.exchange: Exchange = join(
             {"url": url, "job": job, "rank": rank, "world_size": world_size, "window": window,
-             "resume": resume}, options,
+             "resume": resume, **rules_of_rounds}, options,
             groups_of(rules, optimizer, hypers), declarations,
             {name: numpy.array(leaf, order="C") for name, leaf in self._tree.leaves.items()})
         self._tree.leaves = {}
@@ -178,6 +184,19 @@ class Remote:
     def results(self) -> dict[str, Result]:
         """The outcome of the last step for each parameter: paramd.STEPPED, SKIPPED, NO_GRADIENT ..."""
         return dict(self.exchange.results)
+
+    @property
+    def members(self) -> Members:
+        """The members of the job, as the server's last answer told them: n, index (this rank's place among them, from
+        0) and epoch (how often they have changed)."""
+        return self.client.members
+
+    @property
+    def counted(self) -> Counted | None:
+        """Whether this rank's gradients counted in the last step, their age, and how many ranks counted. None: there
+        was no step yet. Gradients that are late do not count, and are dropped: the new parameters are those of the
+        job, which may be several steps further (see step_count)."""
+        return self.exchange.tally.last
 
     @property
     def client(self) -> Client:

@@ -47,6 +47,8 @@ class Opening(NamedTuple):
     generation: int
 
 
+JOINING = Opening(False, False, 1)      # as a new worker, whose rank the server chooses
+
 _lock = threading.Lock()                # guards both tables
 _counts: dict[Seat, int] = {}
 _seats: dict[Seat, _History] = {}
@@ -67,13 +69,18 @@ def named(first: Seat) -> Iterator[str]:
         raise
 
 
-def prepare(seat: Seat, takes_over: bool) -> Opening:
+def prepare(seat: Seat, takes_over: bool, launch: int = 0) -> Opening:
     """Returns how a new client is to take a seat. A client of this program that has it leaves it for good first, unless
-    the new one takes it over."""
+    the new one takes it over, or belongs to a later launch: the server then keeps the other one out.
+
+    launch: the generation of the new client's launch (see generations.py); 0: it is not known.
+    """
     history = _seats.get(seat)
     if history is None or history.client is None:
         return Opening(False, False, 1)
     before = history.client()
+    if before is not None and launch > before.generation:
+        takes_over = True
     if not history.ended and not takes_over:
         if before is not None:
             _replace(before, seat)

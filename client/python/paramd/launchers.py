@@ -59,6 +59,7 @@ LAUNCHERS = (
     SRUN,
 )
 _RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
+_GENERATION = "PARAMD_GENERATION"
 _STEP = ("SLURM_STEP_ID", "SLURM_STEPID")
 _STEP_NODES = ("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
 
@@ -101,6 +102,24 @@ def torch_run_id(environment: Environment) -> str:
 def is_restarted(environment: Environment) -> bool:
     """Returns whether the launcher says that it has started this process in the place of an earlier one."""
     return any(environment.get(name, "0") not in ("", "0") for name in _RESTARTS)
+
+
+def is_elastic(environment: Environment) -> bool:
+    """Returns whether torchrun has started this process: it may start other ranks in the place of these."""
+    return "TORCHELASTIC_RUN_ID" in environment and bool(environment.get(TORCHRUN.rank))
+
+
+def generation(environment: Environment) -> int:
+    """Returns the generation of the ranks (see generations.py), as far as the environment tells it: $PARAMD_GENERATION;
+    of tasks of Slurm, 1 + the number of times that Slurm has started their job anew. 0: it does not tell.
+
+    TORCHELASTIC_RESTART_COUNT is no generation: it stays when torchrun forms the ranks anew because a machine came or
+    left, and machines have different ones. InvalidArgument: a variable is no number.
+    """
+    _, given = _number(environment, (_GENERATION,))
+    if given is not None or is_elastic(environment) or _seat(SRUN, environment) is None:
+        return given or 0
+    return 1 + (_number(environment, ("SLURM_RESTART_COUNT",))[1] or 0)
 
 
 def _id(launcher: _Launcher, environment: Environment) -> str:

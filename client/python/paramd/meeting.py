@@ -31,39 +31,45 @@ def machine() -> str:
         return f"{file.read().strip()}/{socket.gethostname()}"
 
 
-class _Store(NamedTuple):
-    """A store of texts. read: returns the text; None: it is not there yet."""
+class Store(NamedTuple):
+    """A store of texts by key. read: returns the text of a key; None: it is not there yet."""
 
-    read: Callable[[], str | None]
-    write: Callable[[str], object]
+    read: Callable[[str], str | None]
+    write: Callable[[str, str], object]
 
 
-def _torch_store() -> _Store | None:
+def of_torch(store: Any) -> Store:
+    """Returns a store of torch as one of texts."""
+    return Store(lambda key: store.get(key).decode() if store.check([key]) else None, store.set)
+
+
+def _torch_store() -> Store | None:
     """Returns the store of torch's process group; None: this version of torch does not give it."""
     store_of: Any = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_get_default_store", None)
-    if store_of is None:
-        return None
-    store = store_of()
-    return _Store(lambda: store.get(_KEY).decode() if store.check([_KEY]) else None,
-                  lambda text: store.set(_KEY, text))
+    return of_torch(store_of()) if store_of is not None else None
 
 
-def _jax_store() -> _Store | None:
+def _jax_store() -> Store | None:
     """Returns the store of jax.distributed; None: this version of JAX has none that we know."""
     state: Any = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
     client: Any = getattr(state, "client", None)
     if not hasattr(client, "key_value_try_get") or not hasattr(client, "key_value_set"):
         return None
 
-    def read() -> str | None:
+    def read(key: str) -> str | None:
         try:
-            return str(client.key_value_try_get(_KEY))
+            return str(client.key_value_try_get(key))
         except Exception as error:      # JAX has one class for all errors
             if "NOT_FOUND" in str(error):
                 return None
             raise
 
-    return _Store(read, lambda text: client.key_value_set(_KEY, text))
+    return Store(read, client.key_value_set)
+
+
+def store_of(group: Seat) -> Store | None:
+    """Returns the store of a process group; None: it has none that we know."""
+    return _torch_store() if group.source == "torch.distributed" else _jax_store()
 
 
 def _new() -> str:
@@ -72,9 +78,9 @@ def _new() -> str:
     return f"{secrets.token_hex(8)} {machine()}"
 
 
-def _await(store: _Store, seat: Seat) -> str:
+def _await(store: Store, seat: Seat) -> str:
     end = time.monotonic() + SECONDS
-    while (text := store.read()) is None:
+    while (text := store.read(_KEY)) is None:
         if time.monotonic() >= end:
             raise DeadlineExceeded(DeadlineExceeded.code, f"rank {seat.rank} of {seat.of} has waited {SECONDS:g} s for "
                                    "rank 0 to join its job: rank 0 then writes the run's id into the store of "
@@ -89,12 +95,12 @@ def meet(group: Seat) -> Meeting | None:
 
     DeadlineExceeded: rank 0 has not joined its job in time.
     """
-    store = _torch_store() if group.source == "torch.distributed" else _jax_store()
+    store = store_of(group)
     if store is None:
         return None
-    text = store.read() if group.rank == 0 else _await(store, group)
+    text = store.read(_KEY) if group.rank == 0 else _await(store, group)
     if text is None:
         text = _new()
-        store.write(text)
+        store.write(_KEY, text)
     run, _, place = text.partition(" ")
     return Meeting(f"run-{run}", place == machine())

@@ -26,6 +26,7 @@ import numpy
 import optax  # type: ignore[import-untyped]
 from jax.experimental import io_callback
 
+from . import rounds
 from .errors import FailedPrecondition, invalid
 from .handed import changed, sums
 from .jax import Remote
@@ -180,14 +181,15 @@ class RemoteTransformation(optax.GradientTransformationExtraArgs):  # type: igno
         return self.session.remote
 
 
-def remote(optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None, rank: int | None = None,
+def remote(optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None, rank: int | str | None = None,
            world_size: int | None = None, options: Settings = None, resume: bool | None = None,
            **hypers: Any) -> RemoteTransformation:
     """Returns a gradient transformation whose steps are taken by the server. It ends a chain: `updates` are the
     differences between the server's new weights and `params`, and must be added as they are: an update whose `params`
     are others than these raises FailedPrecondition, and sends nothing.
 
-    optimizer, url, job, rank, world_size, options, resume: as for paramd.jax.Remote.
+    optimizer, url, job, rank, world_size, options, resume: as for paramd.jax.Remote; as are min_workers, quorum and the
+        other arguments of help(paramd.rounds).
     hypers: hyperparameters by optax's names or the server's, as values or as schedules of the step's number.
 
     `init(params)` joins the job, outside of jit. `update(grads, state, params, weight=n, learning_rate=x)` takes the
@@ -203,9 +205,10 @@ def remote(optimizer: str = "shampoo", url: str | None = None, *, job: str | Non
       the state of the step before. optax.MultiSteps calls it for every micro-batch, and is refused: accumulate
       gradients before `update`. optax.apply_if_finite does as it should.
     """
+    rules_of_rounds, hypers = rounds.split(hypers)
     Hypers(optimizer, hypers)           # tells wrong names here, and not in init
     session = _Session({"optimizer": optimizer, "url": url, "job": job, "rank": rank, "world_size": world_size,
-                        "options": options, "resume": resume}, hypers)
+                        "options": options, "resume": resume, **rules_of_rounds}, hypers)
     transformation = RemoteTransformation(session.init, session.update)
     transformation.session = session
     return transformation

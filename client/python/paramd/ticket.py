@@ -30,11 +30,15 @@ class Result(NamedTuple):
         server refused this item.
     step: number of closed rounds of the parameter.
     version: number of the step that made the pulled weights.
+    age: the step in which this rank's gradient counted, minus the step that it was for; 0 if it did not count.
+    counted: number of ranks whose gradients counted in `step`; 0: all.
     """
 
     outcome: int
     step: int
     version: int
+    age: int = 0
+    counted: int = 0
 
 
 def waited(error: structs.Error) -> bool:
@@ -55,9 +59,10 @@ class Request:
     still uses, even if a signal interrupts the call or the collection of the ticket.
     """
 
-    def __init__(self, client: Client, names: list[str], items: Any, scalars: Any, arrays: list[Borrowed]) -> None:
+    def __init__(self, client: Client, names: list[str], items: Any, scalars: Any, arrays: list[Borrowed],
+                 counts: Any = None) -> None:
         self.client = client
-        self.names, self.items, self.scalars, self.arrays = names, items, scalars, arrays
+        self.names, self.items, self.scalars, self.arrays, self.counts = names, items, scalars, arrays, counts
         self.id = c_uint64(0)
         self.settled = False
         self.error: Error | None = None
@@ -140,8 +145,9 @@ class Ticket:
     @property
     def results(self) -> dict[str, Result]:
         """The result of each parameter as far as it is known, also after an error."""
-        items = self._request.items
-        return {name: Result(items[i].outcome, items[i].step, items[i].version)
+        items, counts = self._request.items, self._request.counts
+        return {name: Result(items[i].outcome, items[i].step, items[i].version,
+                             *((counts[i].age, counts[i].counted) if counts is not None else ()))
                 for i, name in enumerate(self._request.names)}
 
     @property

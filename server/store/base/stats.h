@@ -32,7 +32,9 @@ typedef enum pd_info_what {
     PD_INFO_WORKERS,
     PD_INFO_ROOTS,
     PD_INFO_SETTINGS,
-    PD_INFO_STATE
+    PD_INFO_STATE,
+    PD_INFO_ROUNDS,
+    PD_INFO_MEMBERS
 } pd_info_what;
 
 #define PD_INFO_PAGE 256 /* most entries of a list in one answer: a model may have a hundred thousand matrix roots */
@@ -166,6 +168,27 @@ typedef struct pd_override_info {
     bool in_force; /* true: the parameter's next step uses the operator's value; false: a later step is the first */
 } pd_override_info;
 
+/* An entry of the operators' list of rounds: the step that a fragment collects. RoundInfo in paramd.proto explains the
+ * members. */
+typedef struct pd_round_info {
+    char job[PD_NAME_MAX + 1];
+    const char *state; /* a static text */
+    uint32_t fragment, expected, whole, quorum, members, least, hasty;
+    uint64_t step, fixed, epoch, since_ms, left_ms, grace_waits;
+    char missing[128], waits_for[256], counted[256], ages[128];
+} pd_round_info;
+
+/* An entry of the operators' list of members. MemberInfo in paramd.proto explains the members. */
+typedef struct pd_member_info {
+    uint32_t rank, group;
+    char label[128];
+    const char *state; /* a static text */
+    bool whole;
+    uint64_t since_ms, epoch, next, counted, steps, late, patience_ms, missed;
+    uint64_t ages; /* sum of the ages whose mean is mean_age; not a field of the list */
+    double mean_age, share;
+} pd_member_info;
+
 /* Type of the C struct member that stores a field of a list entry. */
 typedef enum pd_info_field_kind {
     PD_INFO_NUMBER,  /* an integer or a double, of the type that paramd.proto gives the field */
@@ -206,9 +229,11 @@ typedef struct pd_info {
         pd_root_info *roots;
         pd_override_info *settings;
         pd_state_info *state;
+        pd_round_info *rounds;
+        pd_member_info *members;
     };
     union {
-        size_t n, n_jobs, n_params, n_workers, n_roots, n_settings, n_state;
+        size_t n, n_jobs, n_params, n_workers, n_roots, n_settings, n_state, n_rounds, n_members;
     };
     uint64_t start, total; /* index in the list of this page's first entry; number of entries of the whole list */
     bool draining;         /* the server drains */
@@ -264,6 +289,7 @@ const char *pd_step_phase_name(pd_step_phase phase);
 typedef struct pd_rank_stats {
     pd_worker_info info; /* the rank's entry of the operators' list of workers */
     pd_straggler late;
+    pd_member_info member; /* the rank's entry of the operators' list of members */
 } pd_rank_stats;
 
 /* The last mean of one scalar that workers push. */
@@ -292,7 +318,12 @@ typedef struct pd_job_stats {
     uint64_t durable_ns; /* time at which the newest checkpoint became durable; 0: there is none */
 
     uint32_t workers_in[PD_WORKER_COUNTS]; /* number of ranks in each state */
-    uint64_t no_gradient;                  /* number of rounds that closed because no rank had a gradient */
+    bool sets_open;                        /* it is decided for each step which ranks count (step/fragment.h) */
+    pd_round_info
+        round; /* entry of the operators' list of rounds: that of the fragment whose step is open for longest */
+    uint64_t late_pushes; /* number of pushes that were too late to count */
+    uint64_t grace_waits; /* number of steps that waited for others after their quorum had come */
+    uint64_t no_gradient; /* number of rounds that closed because no rank had a gradient */
     /* 1 if the job was restored when the daemon started, so that it continued from an older step; else 0 */
     uint64_t rewinds;
     uint64_t roots_out;   /* number of preconditioner tasks that the preconditioner pool has now */

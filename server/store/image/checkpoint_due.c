@@ -238,6 +238,8 @@ static void begin_due(pd_job *job, uint64_t now_ns)
         checkpointing->last.state = PD_LAST_DONE;
         return;
     }
+    /* A stream that has to end ends first, so that it begins anew with this checkpoint: reports may wait for that. */
+    if (job->steps.sets.open) pd_wal_look_decisions(job);
     checkpointing->begun = true;
     checkpointing->says_over = pd_job_is_over(job);
     checkpointing->soon = UINT64_MAX;

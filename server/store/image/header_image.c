@@ -391,8 +391,8 @@ static void visit_replaced(pd_archive *archive, pd_job *job)
     pd_archive_leave(archive);
 }
 
-/* Writes or reads the course of the job, and which push of each of its first `ranks` ranks has counted last. Images lack
- * this section if the sets of the job are not open. */
+/* Writes or reads the course of the job, and which push of each of its first `ranks` ranks has counted last. Images
+ * lack this section if the sets of the job are not open. */
 static void visit_sets(pd_archive *archive, pd_job *job, uint32_t ranks)
 {
     if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !pd_members_image_has(job)) return;

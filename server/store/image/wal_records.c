@@ -626,6 +626,10 @@ void pd_wal_checkpointed(pd_job *job, uint64_t step, bool good)
         give_up_waiting(job, step);
     if (job->steps.wal != NULL) checkpointed_decisions(job, good);
     if (good) begin_reports(job);
+    if (good && job->checkpointing.newest.changes == job->checkpointing.changes)
+        pd_withheld_course(&job->steps.withheld, 0);
+    /* Reports of later steps, whose record has failed meanwhile, wait for the next checkpoint. */
+    if (good && job->steps.withheld.lost > 0) pd_checkpoint_policy_now(job);
     if (!good && !is_recording(job)) settle_reports(job);
     release_reports(job);
 }

@@ -255,6 +255,7 @@ static int renew_ranges(pd_job *job, const pd_request *request, pd_error *err)
                        request->rank, job->steps.name);
     job->ranks[request->rank].saved.sealed = false;
     pd_ranges_give_back(job, request->rank);
+    pd_ranges_count(job);
     return PD_OK;
 }
 

@@ -1,11 +1,12 @@
-/* info.c - answers operators' requests for lists (jobs, parameters, workers, roots, overrides, optimizer state), one
- * page at a time. */
+/* info.c - answers operators' requests for lists (jobs, parameters, workers, roots, overrides, optimizer state,
+ * rounds, members), one page at a time. */
 #include "info.h"
 
 #include "aggregate_fit.h"
 #include "jobs.h"
 #include "job_figures.h"
 #include "listing.h"
+#include "set_figures.h"
 #include "text.h"
 #include "override.h"
 #include "root_report.h"
@@ -20,7 +21,7 @@ static uint32_t count_params(const pd_job *job)
     return (uint32_t)job->steps.n_params;
 }
 
-static void fill_param(void *entry, const pd_job *job, uint32_t i)
+static void fill_param(void *entry, const pd_job *job, uint32_t i, uint64_t now_ns)
 {
     pd_param_info *info = entry;
     const pd_param *param = &job->steps.params[i];
@@ -38,6 +39,7 @@ static void fill_param(void *entry, const pd_job *job, uint32_t i)
     info->initialised = param->current != NULL;
     pd_text_print(info->note, sizeof info->note, pd_optim_plan(param->optim)->note);
     snprintf(info->axes, sizeof info->axes, "%s", param->axes != NULL ? param->axes : "");
+    (void)now_ns;
     pd_round_missing(&param->round, info->missing, sizeof info->missing);
     pd_roots_of_param(info, param);
     pd_scalars_of_param(info, param);
@@ -64,8 +66,9 @@ static uint32_t count_workers(const pd_job *job)
     return (uint32_t)job->steps.members.ranks;
 }
 
-static void fill_worker(void *entry, const pd_job *job, uint32_t r)
+static void fill_worker(void *entry, const pd_job *job, uint32_t r, uint64_t now_ns)
 {
+    (void)now_ns;
     pd_listed_worker_fill(entry, job, r);
 }
 
@@ -74,6 +77,11 @@ static double cost_of_worker(const pd_job *job, uint32_t r)
     (void)job;
     (void)r;
     return 1000.0;
+}
+
+static uint32_t count_rounds(const pd_job *job)
+{
+    return job->steps.n_fragments;
 }
 
 static uint64_t count_roots(const pd_param *param)
@@ -210,12 +218,25 @@ static const pd_info_field state_fields[] = {
     { 0 }
 };
 
+#define ROUND(field) FIELD(pd_round_info, field)
+static const pd_info_field round_fields[] = { ROUND(job),       ROUND(fragment), ROUND(step),        ROUND(state),
+                                              ROUND(expected),  ROUND(whole),    ROUND(quorum),      ROUND(missing),
+                                              ROUND(waits_for), ROUND(since_ms), ROUND(left_ms),     ROUND(hasty),
+                                              ROUND(fixed),     ROUND(counted),  ROUND(ages),        ROUND(members),
+                                              ROUND(least),     ROUND(epoch),    ROUND(grace_waits), { 0 } };
+
+#define MEMBER(field) FIELD(pd_member_info, field)
+static const pd_info_field member_fields[] = { MEMBER(rank),    MEMBER(label),       MEMBER(state),  MEMBER(since_ms),
+                                               MEMBER(group),   MEMBER(epoch),       MEMBER(next),   MEMBER(whole),
+                                               MEMBER(counted), MEMBER(steps),       MEMBER(late),   MEMBER(mean_age),
+                                               MEMBER(share),   MEMBER(patience_ms), MEMBER(missed), { 0 } };
+
 /* One kind of list. If `count` is set, the list has that number of entries of one job, and `fill` fills entry i. If
  * `of_params` is set, each parameter of one job has some entries. If neither is set, the entries are jobs. */
 typedef struct list {
     pd_info_list is;
     uint32_t (*count)(const pd_job *job);
-    void (*fill)(void *entry, const pd_job *job, uint32_t i);
+    void (*fill)(void *entry, const pd_job *job, uint32_t i, uint64_t now_ns);
     double (*cost_ns)(const pd_job *job, uint32_t i); /* Returns an estimate of how long it takes to fill entry i. */
     pd_list_kind of_params;
 } list;
@@ -238,6 +259,14 @@ static const list lists[] = {
       .of_params = { count_setting_items, is_setting, count_settings, fill_setting, false } },
     { { "state", "state", sizeof(pd_state_info), state_fields },
       .of_params = { count_slots, is_state, count_state, fill_state, true } },
+    { { "rounds", "rounds", sizeof(pd_round_info), round_fields },
+      .count = count_rounds,
+      .fill = pd_listed_round_fill,
+      .cost_ns = pd_listed_round_ns },
+    { { "members", "members", sizeof(pd_member_info), member_fields },
+      .count = count_workers,
+      .fill = pd_listed_member_fill,
+      .cost_ns = pd_listed_member_ns },
 };
 
 const pd_info_list *pd_info_list_of(uint32_t what)
@@ -327,7 +356,7 @@ static bool fits(const answer *a, const pd_job *job)
 }
 
 /* Fills entries of a list that has `count`, until the time is used. Returns whether the page is complete. */
-static bool fill_by_number(answer *a, const pd_job *job, double *budget_ns)
+static bool fill_by_number(answer *a, const pd_job *job, uint64_t now_ns, double *budget_ns)
 {
     pd_info *info = a->info;
 
@@ -335,7 +364,7 @@ static bool fill_by_number(answer *a, const pd_job *job, double *budget_ns)
          info->n++) {
         uint32_t i = (uint32_t)(info->start + info->n);
         if (!(*budget_ns > 0)) return false;
-        a->wanted->fill((char *)info->entries + info->n * a->wanted->is.entry_bytes, job, i);
+        a->wanted->fill((char *)info->entries + info->n * a->wanted->is.entry_bytes, job, i, now_ns);
         *budget_ns -= a->wanted->cost_ns(job, i);
     }
     return true;
@@ -356,7 +385,7 @@ static bool fill_some(answer *a, const pd_jobs *jobs, const pd_job *job, uint64_
 {
     if (job == NULL) return pd_listed_jobs_some(&a->listed, a->info, jobs, now_ns, budget_ns);
     if (is_of_params(a->wanted)) return pd_listing_some(&a->walk, a->info, job, budget_ns);
-    return fill_by_number(a, job, budget_ns);
+    return fill_by_number(a, job, now_ns, budget_ns);
 }
 
 static void hand_over(pd_effects *outbox, bool draining, pd_request *request, pd_job *job)

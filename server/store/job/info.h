@@ -1,4 +1,5 @@
-/* info.h - answers operators' requests for a page of a list: of jobs, parameters, workers, roots, overrides or state.
+/* info.h - answers operators' requests for a page of a list: of jobs, parameters, workers, roots, overrides,
+ * state, rounds or members.
  * Step thread. */
 #ifndef PD_INFO_H
 #define PD_INFO_H

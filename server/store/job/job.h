@@ -335,7 +335,6 @@ typedef struct pd_job_restart {
     bool restored;     /* the job was read from an image or a checkpoint */
     bool joined;       /* a worker has joined since the job was created or restored */
     uint64_t since_ns; /* time at which the job was read */
-    uint64_t retry_ns; /* time at which memory for another course is tried to get again; 0: it was not short */
     bool unpublished;  /* the job was restored, and the loop thread does not have its weights yet */
 } pd_job_restart;
 

@@ -2,8 +2,10 @@
  * publishes copies of these figures to the loop thread. */
 #include "job_figures.h"
 
+#include "fragment.h"
 #include "global_clip.h"
 #include "listing.h"
+#include "set_figures.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -57,8 +59,12 @@ static void list_undeclared(const pd_job *job, char *text, size_t size)
 static void fill_waits(pd_job_info *info, const pd_job *job, uint64_t now_ns)
 {
     const pd_param *oldest = job->steps.queue.waiting;
+    uint64_t since_ns = 0;
 
-    if (!pd_job_sealed(job)) {
+    if (job->steps.sets.open) since_ns = pd_sets_wait(job, info->waits_for, sizeof info->waits_for);
+    if (info->waits_for[0] != '\0') {
+        if (since_ns > 0 && now_ns > since_ns) info->waits_ms = (now_ns - since_ns) / 1000000;
+    } else if (!pd_job_sealed(job)) {
         list_undeclared(job, info->waits_for, sizeof info->waits_for);
     } else if (oldest != NULL) {
         pd_round_missing(&oldest->round, info->waits_for, sizeof info->waits_for);
@@ -366,7 +372,22 @@ static size_t count_published(const pd_job *job)
     return n;
 }
 
-static void copy_workers(pd_job_stats *stats, const pd_job *job)
+/* Copies what operators see of the step that the job collects, and of pushes that did not count. */
+static void copy_sets(pd_job_stats *stats, const pd_job *job, uint64_t now_ns)
+{
+    const pd_fragment *oldest = pd_oldest_fragment(job);
+
+    stats->sets_open = job->steps.sets.open && oldest != NULL;
+    stats->round = (pd_round_info){ .state = "idle", .members = job->steps.members.n };
+    if (oldest != NULL) pd_listed_round_fill(&stats->round, job, (uint32_t)(oldest - job->steps.fragments), now_ns);
+    for (uint32_t i = 0; i < job->steps.n_fragments; i++) {
+        const pd_fragment *fragment = &job->steps.fragments[i];
+        stats->grace_waits += fragment->graces;
+        for (uint32_t r = 0; r < job->steps.members.ranks; r++) stats->late_pushes += fragment->ranks[r].counts.late;
+    }
+}
+
+static void copy_workers(pd_job_stats *stats, const pd_job *job, uint64_t now_ns)
 {
     size_t n = 0;
 
@@ -375,6 +396,7 @@ static void copy_workers(pd_job_stats *stats, const pd_job *job)
         stats->workers_in[job->ranks[r].state]++;
         if (job->ranks[r].state == PD_RANK_ABSENT || n == stats->n_ranks) continue;
         pd_listed_worker_fill(&stats->ranks[n].info, job, r);
+        pd_listed_member_fill(&stats->ranks[n].member, job, r, now_ns);
         stats->ranks[n++].late = job->steps.times.total.rank[r];
     }
 }
@@ -414,7 +436,8 @@ static pd_job_stats *copy(pd_job *job, uint64_t now_ns)
     stats->at_ns = now_ns;
     fill_job(&stats->info, job, now_ns);
     stats->root_age = job->figures.totals.root_age;
-    copy_workers(stats, job);
+    copy_workers(stats, job, now_ns);
+    copy_sets(stats, job, now_ns);
     copy_progress(stats, job);
     stats->times = job->steps.times.total;
     stats->times.rank = NULL; /* the copies of these times are in ranks[i].late */
@@ -427,7 +450,7 @@ static pd_job_stats *copy(pd_job *job, uint64_t now_ns)
  * published. PART_NS is the length of a part of this work. */
 #define JOB_NS 10000.0
 #define COUNT_NS 20.0
-#define PUBLISHED_NS 500.0
+#define PUBLISHED_NS 1000.0
 #define PART_NS 5e5
 
 void pd_publishing_note(pd_publishing *publishing, pd_job *job)
@@ -449,7 +472,11 @@ static bool publish(pd_job *job, pd_effects *outbox, uint64_t now_ns)
 
 static double cost_of(const pd_job *job)
 {
-    return JOB_NS + COUNT_NS * job->steps.members.ranks + PUBLISHED_NS * (double)count_published(job);
+    const pd_fragment *oldest = pd_oldest_fragment(job);
+    double round_ns = oldest != NULL ? pd_listed_round_ns(job, (uint32_t)(oldest - job->steps.fragments)) : 0;
+
+    return JOB_NS + round_ns + COUNT_NS * (1.0 + job->steps.n_fragments) * job->steps.members.ranks +
+           PUBLISHED_NS * (double)count_published(job);
 }
 
 /* Publishes copies of the figures of jobs until PART_NS is used. Returns whether every job that needs one has a copy of

@@ -147,8 +147,9 @@ void pd_members_tell(pd_job *job, uint64_t now_ns)
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)
         if (pd_is_member(job, r)) pd_counted_add(set, r, 0);
     effect->u.members.epoch = job->steps.epoch;
+    effect->u.members.course = job->saved.course;
     effect->u.members.set = set;
-    pd_effects_add(job->steps.outbox, effect);
+    pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
 }
 
 /* Notes that the members have changed. */

@@ -42,8 +42,8 @@ bool pd_members_look(pd_job *job, uint64_t now_ns, pd_error *err);
 /* Returns the time at which pd_members_look has something to do; UINT64_MAX: never. */
 uint64_t pd_members_next(const pd_job *job);
 /* Makes the members of a job that a later launch takes over: the ranks below `world`, or none, if its workers take any
- * rank. What the old members have given to the step that is collected is released. Does nothing if the sets of ranks are
- * not open. */
+ * rank. What the old members have given to the step that is collected is released. Does nothing if the sets of ranks
+ * are not open. */
 void pd_members_renew(pd_job *job, uint32_t world, bool any_rank);
 /* Removes the unit of a rank; does nothing if the rank is no member. */
 void pd_member_remove(pd_job *job, uint32_t rank, const char *why, uint64_t now_ns);

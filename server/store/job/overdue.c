@@ -2,8 +2,10 @@
  * wait for them; at once, if a rank that they need has left for good. */
 #include "overdue.h"
 
+#include "fragment.h"
 #include "ranks.h"
 #include "initial_weights.h"
+#include "set_figures.h"
 
 #include "step_group.h"
 
@@ -89,6 +91,13 @@ static bool owes_gradient(const pd_job *job, const pd_param *param, uint32_t r)
     return pd_round_misses(&param->round, r);
 }
 
+/* In a job whose sets of ranks are open: whether the step that is collected waits for the rank. */
+static bool owes_step(const pd_job *job, const pd_param *param, uint32_t r)
+{
+    (void)job;
+    return pd_fragment_misses(param->fragment, r);
+}
+
 /* Writes the ranks that the parameter waits for, as far as `text` has room. Ranks that are not connected come first.
  * owes(job, param, r) says whether it waits for rank r. Returns the number of ranks that it waits for. */
 static uint32_t ranks_text(const pd_job *job, const pd_param *param, owes_it *owes, uint64_t now_ns, char *text,
@@ -158,6 +167,15 @@ static const pd_param *abandoned(const pd_job *job, uint64_t now_ns)
     return NULL;
 }
 
+/* Returns a hint for a job that shrinks, but waits for a rank that never came; else "". */
+static const char *hint_of(const pd_job *job, const pd_param *param)
+{
+    for (uint32_t r = 0; job->steps.sets.on_lost == PD_LOST_SHRINK && r < job->steps.members.ranks; r++)
+        if (job->ranks[r].state == PD_RANK_ABSENT && pd_round_misses(&param->round, r))
+            return ", or remove the rank (paramctl kick)";
+    return "";
+}
+
 /* Writes the error text of an overdue round, with the ranks whose gradients are missing. `oldest` is the parameter
  * whose round is overdue. `late` is the parameter whose gradients are missing: `oldest` itself, or another one that it
  * waits for. `n` is the number of overdue rounds. */
@@ -182,8 +200,44 @@ static void describe(const pd_job *job, const pd_param *oldest, const pd_param *
     else
         pd_fail(err, PD_DEADLINE_EXCEEDED,
                 "%s ha%s not contributed to %s of %.100s%s for %llu s%s; contributions so far are kept, %s again to "
-                "keep waiting",
-                ranks, missing == 1 ? "s" : "ve", what, late->name, more, ago, held, again);
+                "keep waiting%s",
+                ranks, missing == 1 ? "s" : "ve", what, late->name, more, ago, held, again, hint_of(job, late));
+}
+
+/* Writes what the step of a fragment waits for. `oldest` is a parameter of it whose round is overdue. */
+static void wait_text(const pd_job *job, const pd_param *oldest, uint64_t now_ns, char *text, size_t size)
+{
+    const pd_fragment *fragment = oldest->fragment;
+    uint32_t whole, expected = pd_fragment_expected(fragment, &whole), members = pd_members_count(job),
+                    quorum = pd_fragment_quorum(&job->steps, fragment);
+    char ranks[300];
+
+    ranks_text(job, oldest, owes_step, now_ns, ranks, sizeof ranks);
+    if (fragment->n_closed < fragment->n_params)
+        snprintf(text, size, "until all parameters have taken step %llu", (unsigned long long)fragment->fixed);
+    else if (members < job->steps.sets.least)
+        snprintf(text, size, "for members: the job has %u, and needs %u (min_workers)", members, job->steps.sets.least);
+    else if (whole < quorum)
+        snprintf(text, size, "for %u more of %s%u workers: %s", quorum - whole, quorum < expected ? "a quorum of " : "",
+                 quorum, ranks);
+    else if (fragment->state == PD_FRAGMENT_GRACE)
+        snprintf(text, size, "in its grace for %s", ranks);
+    else
+        snprintf(text, size, "for %s, whose contributions would become older than staleness allows", ranks);
+}
+
+/* Writes the error text of an overdue step, in a job whose sets of ranks are open. */
+static void describe_step(const pd_job *job, const pd_param *oldest, uint64_t now_ns, pd_error *err)
+{
+    const pd_fragment *fragment = oldest->fragment;
+    unsigned long long ago = (unsigned long long)((now_ns - oldest->round.started_ns) / second);
+    char text[400], of[32] = "";
+
+    if (job->steps.n_fragments > 1) snprintf(of, sizeof of, " of fragment %u", fragment->number);
+    wait_text(job, oldest, now_ns, text, sizeof text);
+    pd_fail(err, PD_DEADLINE_EXCEEDED,
+            "step %llu%s has waited for %llu s %s; contributions so far are kept, push again to keep waiting%s",
+            (unsigned long long)(fragment->fixed + 1), of, ago, text, hint_of(job, oldest));
 }
 
 static void describe_overdue(const pd_job *job, uint32_t n, uint64_t now_ns, pd_error *err)
@@ -214,7 +268,10 @@ static void report_overdue(pd_job *job, uint64_t now_ns)
     /* Out of memory: the report is tried again at the next deadline. */
     if (effect == NULL) return;
     n = count_overdue(job, now_ns, &effect->u.timed_out.step);
-    describe_overdue(job, n, now_ns, &effect->u.timed_out.error);
+    if (oldest->round.together && !oldest->round.fixed)
+        describe_step(job, oldest, now_ns, &effect->u.timed_out.error);
+    else
+        describe_overdue(job, n, now_ns, &effect->u.timed_out.error);
     if (job->reports.noticed != oldest || job->reports.noticed_step != oldest->saved.step)
         pd_say(job->steps.outbox, PD_SAY_WARNING, facts_of(job, effect), "%.300s", effect->u.timed_out.error.text);
     job->reports.noticed = oldest;
@@ -275,10 +332,24 @@ static void report_init(pd_job *job, uint64_t now_ns)
     job->reports.init_ns = job->reports.noticed_ns = now_ns;
 }
 
+/* Returns whether the open step of the parameter can be taken without the ranks that have left: a quorum of others is
+ * expected. */
+static bool can_do_without(const pd_job *job, const pd_param *param)
+{
+    uint32_t whole, expected, left = 0;
+
+    if (!param->round.together || job->steps.sets.waits) return false;
+    expected = pd_fragment_expected(param->fragment, &whole);
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        left += job->ranks[r].state == PD_RANK_LEFT && owes_step(job, param, r);
+    return expected - left >= pd_fragment_quorum(&job->steps, param->fragment);
+}
+
 /* Returns a rank that has left for good and that the parameter waits for; NULL: none. owes(job, param, r) says whether
  * it waits for rank r. */
 static const pd_rank *deserter(const pd_job *job, const pd_param *param, owes_it *owes)
 {
+    if (owes == owes_gradient && can_do_without(job, param)) return NULL;
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)
         if (job->ranks[r].state == PD_RANK_LEFT && pd_is_member(job, r) && owes(job, param, r)) return &job->ranks[r];
     return NULL;

@@ -210,7 +210,7 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
                           : file_gradient(job, param, piece, frame, now_ns));
 
     if (!news) {
-        job->saved.duplicates++;
+        job->saved.duplicates += pd_param_admit(&job->steps, param, frame->rank, frame->u.data.step) != PD_ADMIT_LATE;
     } else if (frame->u.data.n_hypers > 0) {
         pd_pushed_keep(param, frame->rank);
         job->counts.pushed_hypers++;
@@ -229,7 +229,7 @@ static void say_filed(pd_job *job, pd_request *frame)
     pd_filed how = pd_fragment_judge(&job->steps, fragment, frame->rank, frame->u.data.step, &step);
 
     if (how == PD_FILED_FOR) pd_fragment_note(fragment, frame);
-    if (how == PD_FILED_LATE) pd_fragment_note_late(fragment, frame->rank, frame->u.data.step);
+    if (how == PD_FILED_LATE) pd_fragment_late(fragment, frame->rank, frame->u.data.step);
     effect->job = job->steps.number;
     effect->u.filed.how = how;
     effect->u.filed.step = step;

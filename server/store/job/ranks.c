@@ -244,21 +244,6 @@ void pd_rank_lost(pd_job *job, pd_request *request, uint64_t now_ns)
     pd_request_free(request);
 }
 
-int pd_rank_send_back(pd_job *job, uint32_t r, const pd_error *why, uint64_t now_ns)
-{
-    pd_rank *rank = &job->ranks[r];
-    pd_effect *effect = NULL;
-
-    if (rank->state != PD_RANK_CONNECTED) return PD_OK;
-    if ((effect = pd_job_effect(job, PD_EFF_FENCED)) == NULL) return PD_NO_MEMORY;
-    effect->ticket.conn = rank->conn;
-    effect->u.error = *why;
-    pd_effects_add(job->steps.outbox, effect);
-    gone(job, rank, PD_RANK_LOST, now_ns);
-    pd_text_print(rank->reason, sizeof rank->reason, "it goes back to an earlier step");
-    return PD_OK;
-}
-
 void pd_rank_stalled(pd_job *job, pd_request *request)
 {
     pd_rank *rank = pd_rank_speaker(job, request, NULL);

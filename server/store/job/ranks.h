@@ -28,7 +28,7 @@ void pd_rank_lost(pd_job *job, pd_request *request, uint64_t now_ns);
 void pd_rank_leave(pd_job *job, pd_request *request, uint64_t now_ns);
 /* Ends the connection of a rank with the error *err, and marks the rank as lost because of `reason`. The rank may be
  * connected or not. If out of memory, its next frame is refused in place of that. */
-void pd_rank_send_away(pd_job *job, uint32_t rank, const pd_error *err, const char *reason, uint64_t now_ns);
+void pd_rank_send_away(pd_job *job, uint32_t number, const pd_error *err, const char *reason, uint64_t now_ns);
 /* Handles the report that the loop thread reads no more frames of the rank, because they use too much memory. From then
  * on the rank's contributions are summed early, which frees memory; those of all ranks, if the whole ingest budget is
  * used. Takes ownership of the request. */
@@ -49,9 +49,5 @@ void pd_barriers_refuse(pd_job *job, const pd_error *err);
  * A job that was restored from a checkpoint may have passed more barriers than the checkpoint knows. Then every barrier
  * that any of its processes has passed counts as passed, so that no rank waits at a barrier that others have passed. */
 void pd_barrier_joined(pd_job *job, pd_rank *rank, uint64_t passed, bool same);
-
-/* Ends the connection of a rank's worker, so that it says Hello again, and marks the rank as lost; does nothing if the
- * rank is not connected. PD_NO_MEMORY: nothing has changed. */
-int pd_rank_send_back(pd_job *job, uint32_t rank, const pd_error *why, uint64_t now_ns);
 
 #endif

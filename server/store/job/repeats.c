@@ -1,4 +1,4 @@
-/* repeats.c - finds sets of ranks that cannot be repeated after a restart, and lets the job take another course then. */
+/* repeats.c - finds sets of ranks that cannot be repeated after a restart, and lets the job take another course. */
 #include "repeats.h"
 
 #include "checkpoint_policy.h"
@@ -7,9 +7,6 @@
 #include "wal.h"
 
 #include <inttypes.h>
-
-/* time from a shortage of memory to the next attempt to let the job take another course */
-#define RETRY_NS 1000000000ull
 
 /* Returns whether sets of the job can have been seen that must be repeated now. */
 static bool applies(const pd_job *job)
@@ -60,7 +57,7 @@ static void change_course(pd_job *job, uint64_t step)
     job->checkpointing.decisions.moved = "steps take another course than before the restart";
     job->checkpointing.changes++;
     pd_checkpoint_policy_now(job);
-    pd_withheld_fixed(&job->steps.withheld, step, false);
+    pd_withheld_course(&job->steps.withheld, step);
     tell(job);
 }
 
@@ -136,16 +133,16 @@ static uint32_t find_gone(const pd_job *job, uint64_t now_ns)
     return job->steps.members.ranks;
 }
 
-/* Ends the connections of the workers that have seen step `step`. PD_NO_MEMORY: some are left. */
-static int send_back(pd_job *job, uint64_t step, uint64_t now_ns)
+/* Ends the connections of the workers that have seen step `step`. */
+static void send_back(pd_job *job, uint64_t step, uint64_t now_ns)
 {
     pd_error why;
 
     pd_fail(&why, PD_UNAVAILABLE, "job %.100s takes another course from step %" PRIu64 " on: say Hello again",
             job->steps.name, step);
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)
-        if (job->ranks[r].repeats.seen >= step && pd_rank_send_back(job, r, &why, now_ns) != PD_OK) return PD_NO_MEMORY;
-    return PD_OK;
+        if (job->ranks[r].repeats.seen >= step && job->ranks[r].state == PD_RANK_CONNECTED)
+            pd_rank_send_away(job, r, &why, "it goes back to an earlier step", now_ns);
 }
 
 static void say_gone(const pd_job *job, uint32_t rank, uint64_t step)
@@ -160,11 +157,7 @@ static void leave_course(pd_job *job, uint32_t rank, uint64_t now_ns)
 {
     uint64_t step = job->steps.fragments[0].fixed + 1;
 
-    if (send_back(job, step, now_ns) != PD_OK) {
-        job->restart.retry_ns = now_ns + RETRY_NS;
-        return;
-    }
-    job->restart.retry_ns = 0;
+    send_back(job, step, now_ns);
     say_gone(job, rank, step);
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) job->ranks[r].repeats.seen = 0;
     pd_wal_forget_course(&job->steps);
@@ -176,7 +169,7 @@ void pd_repeats_look(pd_job *job, uint64_t now_ns)
 {
     uint32_t rank;
 
-    if (!applies(job) || job->gone || job->steps.n_params == 0 || now_ns < job->restart.retry_ns) return;
+    if (!applies(job) || job->gone || job->steps.n_params == 0) return;
     if (job->steps.repeats.awaits &&
         (all_back(job) || now_ns >= job->restart.since_ns + job->steps.sets.reconnect_grace_ns))
         stop_waiting(job);
@@ -189,7 +182,6 @@ uint64_t pd_repeats_next(const pd_job *job)
     uint64_t at = UINT64_MAX;
 
     if (!applies(job) || job->gone || job->steps.n_params == 0) return UINT64_MAX;
-    if (job->restart.retry_ns > 0) return job->restart.retry_ns;
     if (job->steps.repeats.awaits) at = job->restart.since_ns + job->steps.sets.reconnect_grace_ns;
     if (pd_fragments_have_set(&job->steps) || !must_repeat(job, &set)) return at;
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)

@@ -1,5 +1,5 @@
-/* repeats.h - lets the steps after a restart of the server count the same ranks as before it, or tells workers that they
- * cannot.
+/* repeats.h - lets the steps after a restart of the server count the same ranks as before it, or tells workers that
+ * they cannot.
  *
  * Step thread. For jobs with checkpoints whose sets of ranks are open, unless durability is log: there no worker has
  * seen a step that is not on the disk. A step that workers have seen closed has a decision (step/wal.h), or all ranks
@@ -23,7 +23,7 @@ void pd_repeats_begin(pd_job *job, uint64_t now_ns);
 /* Notes what a worker has seen. Call it before the worker gets the rank that its Hello names. If the worker has seen a
  * step that was taken otherwise since, the job's course changes. */
 void pd_repeats_joins(pd_job *job, const pd_request *hello);
-/* Looks whether sets can still be repeated. Call it at pd_repeats_next, and when a rank was lost, has left or joined. */
+/* Looks whether sets can still be repeated. Call it at pd_repeats_next, and when a rank was lost, left or joined. */
 void pd_repeats_look(pd_job *job, uint64_t now_ns);
 /* Returns the time at which pd_repeats_look must be called; UINT64_MAX: at none. */
 uint64_t pd_repeats_next(const pd_job *job);

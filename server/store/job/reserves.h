@@ -1,8 +1,9 @@
 /* reserves.h - reserves room in the ingest budget for the frames of a job's ranks (base/budget.h). Step thread.
  *
- * A job has room for all its members or for none. The first rank that declares also takes the reserves of the ranks that
- * have not come yet, as if they had the same ranges; each reserve is corrected when its rank declares. So, of several
- * jobs that do not fit together, the last one is refused at its first rank, and none trains with half of its workers.
+ * A job has room for all its members or for none. The first rank that declares also takes the reserves of the ranks
+ * that have not come yet, as if they had the same ranges; each reserve is corrected when its rank declares. So, of
+ * several jobs that do not fit together, the last one is refused at its first rank, and none trains with half of its
+ * workers.
  *
  * A lost rank keeps its reserve for PD_RESERVE_KEPT_S seconds. Then other jobs may take it. If the rank returns later,
  * it takes its reserve again, together with the reserves that other ranks of its job have lost. Because a job takes

@@ -122,16 +122,16 @@ static bool counts_now(const pd_fragment *fragment, uint32_t rank, const tally *
 
 uint32_t pd_fragment_expected(const pd_fragment *fragment, uint32_t *whole)
 {
+    bool partial[PD_MAX_WORLD] = { false };
     uint32_t n = 0;
 
     *whole = 0;
+    for (uint32_t r = 0; r < fragment->expected.ranks; r++)
+        if (pd_rank_set_has(&fragment->expected, r) && !is_done(fragment, r)) partial[fragment->ranks[r].unit] = true;
     for (uint32_t r = 0; r < fragment->expected.ranks; r++) {
-        bool leads = fragment->ranks[r].unit == r && pd_rank_set_has(&fragment->expected, r), done = true;
-        if (!leads) continue;
+        if (fragment->ranks[r].unit != r || !pd_rank_set_has(&fragment->expected, r)) continue;
         n++;
-        for (uint32_t k = r; k < fragment->expected.ranks && done; k++)
-            if (fragment->ranks[k].unit == r && pd_rank_set_has(&fragment->expected, k)) done = is_done(fragment, k);
-        *whole += done;
+        *whole += !partial[r];
     }
     return n;
 }
@@ -143,13 +143,18 @@ uint32_t pd_fragment_quorum(const pd_steps *steps, const pd_fragment *fragment)
     return least(steps->sets.quorum, pd_fragment_expected(fragment, &whole));
 }
 
+bool pd_fragment_misses(const pd_fragment *fragment, uint32_t rank)
+{
+    return fragment->opened_ns > 0 && pd_rank_set_has(&fragment->expected, rank) && !is_done(fragment, rank);
+}
+
 char *pd_fragment_missing(const pd_fragment *fragment, char *text, size_t size)
 {
     size_t used = 0;
 
     text[0] = '\0';
-    for (uint32_t r = 0; fragment->opened_ns > 0 && r < fragment->expected.ranks; r++) {
-        if (!pd_rank_set_has(&fragment->expected, r) || is_done(fragment, r)) continue;
+    for (uint32_t r = 0; r < fragment->expected.ranks; r++) {
+        if (!pd_fragment_misses(fragment, r)) continue;
         if (used + 16 > size) {
             snprintf(text + used, size - used, ",...");
             break;
@@ -168,6 +173,7 @@ void pd_fragments_join(pd_steps *steps, uint32_t rank, uint32_t unit)
         steps->fragments[i].ranks[rank].unit = unit;
         if (PD_MUTANT(welcome_waited_for)) pd_rank_set_add(&steps->fragments[i].expected, rank);
         steps->fragments[i].ranks[rank].leaver = false;
+        steps->fragments[i].ranks[rank].joined = steps->epoch + 1;
         steps->fragments[i].ranks[rank].next = steps->fragments[i].fixed + 1;
         steps->fragments[i].look = true;
     }
@@ -298,10 +304,11 @@ static void begin_grace(const pd_steps *steps, pd_fragment *fragment, uint64_t n
     else
         fragment->deadline_ns =
             (PD_MUTANT(grace_from_opening) ? fragment->opened_ns : last_whole(fragment)) + steps->sets.grace_ns;
+    fragment->graces += fragment->deadline_ns > now_ns;
 }
 
-/* Returns whether a rider would stop the parameters before the next step: a cut whose weights are not read yet, a pause,
- * or the WAL. */
+/* Returns whether a rider would stop the parameters before the next step: a cut whose weights are not read yet, a
+ * pause, or the WAL. */
 static bool is_stopped(const pd_steps *steps, const pd_fragment *fragment)
 {
     for (uint32_t i = 0; i < steps->n_params; i++)
@@ -351,8 +358,7 @@ static void count_in(const pd_steps *steps, pd_fragment *fragment, uint32_t rank
     fragment->damped[rank] = pd_set_rule_damp(&steps->sets, age);
     fragment->damps |= fragment->damped[rank] != 1;
     r->saved = (pd_fragment_rank_saved){ .last = r->step, .counted = fragment->fixed };
-    r->counts.counted++;
-    r->counts.ages += age;
+    pd_set_counts_in(&r->counts, age);
     r->next = fragment->fixed + 1;
     if (PD_MUTANT(kept_slot_counted_twice) && age > 0) return;
     r->step = r->whole_ns = 0;
@@ -369,11 +375,11 @@ static void leave_out(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
         pd_counted_keep(fragment->set, rank);
         return;
     }
+    pd_set_counts_late(&r->counts, r->step);
     if (PD_MUTANT(late_frame_held))
         r->step = r->whole_ns = 0;
     else
         release(steps, fragment, rank);
-    r->counts.late++;
     r->next = fragment->fixed + 1;
 }
 
@@ -414,8 +420,12 @@ static void fix(pd_steps *steps, pd_fragment *fragment, const tally *t, const pd
     fragment->damps = false;
     for (uint32_t r = 0; r < steps->members.ranks; r++)
         if (recorded != NULL ? pd_counted_has(recorded, r) : counts_now(fragment, r, t)) count_in(steps, fragment, r);
-    for (uint32_t r = 0; r < steps->members.ranks; r++)
-        if (!pd_counted_has(fragment->set, r)) leave_out(steps, fragment, r);
+    for (uint32_t r = 0; r < steps->members.ranks; r++) {
+        if (pd_counted_has(fragment->set, r)) continue;
+        leave_out(steps, fragment, r);
+        if (pd_rank_set_has(&steps->members, r))
+            pd_set_counts_missed(steps, &fragment->ranks[r].counts, r, fragment->fixed, fragment->ranks[r].step > 0);
+    }
     end_collecting(fragment);
     if (recorded == NULL && !pd_wal_is_whole(fragment->set) && steps->repeats.anew == 0)
         steps->repeats.anew = fragment->fixed;

@@ -27,7 +27,8 @@
 /* ---- members ---- */
 
 /* Makes the rank a member: steps that are opened from now on wait for it; an open one takes it if it is whole in time.
- * `unit`: lowest rank of its group. Contributions of a rank that is not a member do not count. */
+ * `unit`: lowest rank of its group. Contributions of a rank that is not a member do not count. The caller raises
+ * pd_steps.epoch afterwards. */
 void pd_fragments_join(pd_steps *steps, uint32_t rank, uint32_t unit);
 /* Sets the unit of a rank: lowest rank of its group. */
 void pd_fragments_set_unit(pd_steps *steps, uint32_t rank, uint32_t unit);
@@ -57,6 +58,8 @@ void pd_fragment_closed(pd_steps *steps, pd_param *param, uint64_t now_ns);
 uint32_t pd_fragment_expected(const pd_fragment *fragment, uint32_t *whole);
 /* Returns the number of whole units that a set needs now. */
 uint32_t pd_fragment_quorum(const pd_steps *steps, const pd_fragment *fragment);
+/* Returns whether the open step waits for the rank. */
+bool pd_fragment_misses(const pd_fragment *fragment, uint32_t rank);
 /* Writes the ranks that the step waits for, as "1,3", cut with "..." if `size` is too short. Returns `text`. */
 char *pd_fragment_missing(const pd_fragment *fragment, char *text, size_t size);
 

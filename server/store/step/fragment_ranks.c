@@ -172,9 +172,13 @@ void pd_fragment_note(pd_fragment *fragment, const pd_request *push)
     rank->carries = push->u.data.carried;
 }
 
-void pd_fragment_note_late(pd_fragment *fragment, uint32_t rank, uint64_t step)
+void pd_fragment_late(pd_fragment *fragment, uint32_t rank, uint64_t step)
 {
-    if (step > fragment->ranks[rank].late) fragment->ranks[rank].late = step;
+    pd_fragment_rank *r = &fragment->ranks[rank];
+
+    pd_set_counts_late(&r->counts, step);
+    if (step > r->late) r->late = step;
+    if (r->step == 0) r->next = fragment->fixed + 1;
 }
 
 void pd_fragments_declared(pd_steps *steps, uint32_t rank)

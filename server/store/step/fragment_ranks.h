@@ -3,6 +3,7 @@
 #ifndef PD_FRAGMENT_RANKS_H
 #define PD_FRAGMENT_RANKS_H
 
+#include "set_counts.h"
 #include "set_rule.h"
 #include "steps.h"
 
@@ -11,12 +12,6 @@ typedef struct pd_fragment_rank_saved {
     uint64_t last;    /* step of the rank's last push that counted; 0: none has */
     uint64_t counted; /* the step in which it counted */
 } pd_fragment_rank_saved;
-
-/* For operators: what has become of the pushes of a rank, since the server started. */
-typedef struct pd_fragment_counts {
-    uint64_t counted, late; /* number of steps in which the rank counted; number of its pushes that were too late */
-    uint64_t ages;          /* sum of the ages of those that counted */
-} pd_fragment_counts;
 
 typedef struct pd_fragment_rank {
     pd_fragment_rank_saved saved;
@@ -31,8 +26,9 @@ typedef struct pd_fragment_rank {
     bool untold;          /* its leases have changed, and memory was short for the effect that says so */
     uint64_t patience_ns; /* how long the rank can do without the answer to its push */
     uint64_t next;        /* step of the rank's next push, as far as it follows from the last answer */
-    bool leaver; /* the rank was removed when its unit was whole: it still counts in the step that is collected */
-    pd_fragment_counts counts;
+    bool leaver;     /* the rank was removed when its unit was whole: it still counts in the step that is collected */
+    uint64_t joined; /* pd_steps.epoch when the rank became a member; 0: it was one from the beginning */
+    pd_set_counts counts; /* for operators */
 } pd_fragment_rank;
 
 /* How far the step is that a fragment collects. */
@@ -62,6 +58,7 @@ typedef struct pd_fragment {
         is_over; /* in state GRACE: that time is past, and the set is fixed as soon as nothing else stands against it */
     uint64_t work_ns;        /* moving average of the time from fixing a set to the last new weights */
     uint64_t fixed_ns;       /* time at which the last set was fixed */
+    uint64_t graces;         /* number of steps since the server started that waited for others in state GRACE */
     uint32_t hasty;          /* in state GRACE with grace = auto: the rank whose patience ends first */
     pd_fragment_rank *ranks; /* by rank */
 } pd_fragment;
@@ -97,8 +94,9 @@ void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t 
 void pd_fragment_open(const pd_steps *steps, pd_fragment *fragment, uint64_t now_ns);
 /* Notes what the rank's push says besides its data: patience, and shares. */
 void pd_fragment_note(pd_fragment *fragment, const pd_request *push);
-/* Notes that the rank's push for this step came too late, also those parts of it that have not come yet. */
-void pd_fragment_note_late(pd_fragment *fragment, uint32_t rank, uint64_t step);
+/* Notes that the rank's push for step `step` came too late, also those parts of it that have not come yet, and that the
+ * rank is told so: it works on the step that is collected next. */
+void pd_fragment_late(pd_fragment *fragment, uint32_t rank, uint64_t step);
 /* Notes that the elements which the rank contributes are known: it has declared its parameters. */
 void pd_fragments_declared(pd_steps *steps, uint32_t rank);
 static inline bool pd_fragment_is_whole(const pd_fragment *fragment, uint32_t rank)

@@ -33,8 +33,8 @@ void pd_riders_stepped(const pd_steps *steps, pd_param *const *params, size_t n)
  * aggregate, param->buffers.accumulator becomes NULL. */
 void pd_riders_closed(pd_steps *steps, pd_param *param);
 
-/* Moves stopped parameters that no rider stops any more to steps->queue.ready, and lets sets be fixed again. Call it when a cut or a pause has ended,
- * or when the WAL lets steps begin again. */
+/* Moves stopped parameters that no rider stops any more to steps->queue.ready, and lets sets be fixed again. Call it
+ * when a cut or a pause has ended, or when the WAL lets steps begin again. */
 void pd_riders_release(pd_steps *steps);
 /* Moves the parameter to steps->queue.ready, if it is stopped and no rider stops it any more. */
 void pd_riders_release_one(pd_steps *steps, pd_param *param);

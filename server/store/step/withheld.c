@@ -14,7 +14,7 @@ static uint64_t lower(uint64_t a, uint64_t b)
 /* Returns the step up to which reports need not wait. */
 static uint64_t safe_step(const pd_withheld *withheld)
 {
-    uint64_t unsafe = lower(lower(withheld->made, withheld->handed), withheld->lost);
+    uint64_t unsafe = lower(lower(withheld->made, withheld->handed), lower(withheld->lost, withheld->anew));
 
     if (!withheld->on) return UINT64_MAX;
     if (withheld->logged) return withheld->durable;
@@ -83,24 +83,27 @@ bool pd_withheld_stops(const pd_withheld *withheld, uint64_t step)
     return first > 0 && step + 1 >= first + PD_WAL_MOST;
 }
 
+/* Notes that the sets from step `step` on are in no record. */
+static void lose(pd_withheld *withheld, uint64_t step)
+{
+    if (!withheld->on || step == 0 || withheld->last <= withheld->durable) return;
+    withheld->lost = lower(withheld->lost, step > withheld->durable ? step : withheld->durable + 1);
+    withheld->lost_last = withheld->last;
+}
+
 void pd_withheld_fixed(pd_withheld *withheld, uint64_t step, bool made)
 {
+    withheld->last = step;
     if (made)
         withheld->made = lower(withheld->made, step);
-    else if (withheld->on)
-        withheld->lost = lower(withheld->lost, step);
+    else
+        lose(withheld, step);
 }
 
 void pd_withheld_handed(pd_withheld *withheld)
 {
     withheld->handed = lower(withheld->handed, withheld->made);
     withheld->made = 0;
-}
-
-/* Notes that the sets from step `step` on are in no record. */
-static void lose(pd_withheld *withheld, uint64_t step)
-{
-    if (withheld->on && step > withheld->durable) withheld->lost = lower(withheld->lost, step);
 }
 
 void pd_withheld_returned(pd_withheld *withheld, bool good)
@@ -119,8 +122,16 @@ void pd_withheld_durable(pd_withheld *withheld, uint64_t step, bool whole)
 {
     if (step > withheld->durable) withheld->durable = step;
     if (!whole) return;
-    withheld->lost = 0;
     withheld->failed = false;
+    if (withheld->lost_last <= step)
+        withheld->lost = 0;
+    else if (withheld->lost > 0 && withheld->lost <= step)
+        withheld->lost = step + 1;
+}
+
+void pd_withheld_course(pd_withheld *withheld, uint64_t step)
+{
+    withheld->anew = step;
 }
 
 void pd_withheld_begin(pd_withheld *withheld)
@@ -132,6 +143,6 @@ void pd_withheld_give_up(pd_withheld *withheld, pd_effects *outbox)
 {
     withheld->on = false;
     withheld->failed = true;
-    withheld->lost = 0;
+    withheld->lost = withheld->anew = 0;
     pd_withheld_release(withheld, outbox);
 }

@@ -1,8 +1,8 @@
 /* withheld.h - keeps reports of closed steps back until the disk has what decided the steps.
  *
- * Step thread. In a job with checkpoints whose sets of ranks are open, a restart of the server could fix another set for
- * a step than workers have seen. So the report that a step has closed (PD_EFF_CLOSED), which brings answers and weights,
- * is withheld:
+ * Step thread. In a job with checkpoints whose sets of ranks are open, a restart of the server could fix another set
+ * for a step than workers have seen. So the report that a step has closed (PD_EFF_CLOSED), which brings answers and
+ * weights, is withheld:
  *
  *   - with durability = log, until the record of the step is on the disk;
  *   - otherwise, if the set of the step is a decision (wal.h), until the record with this decision is on the disk, or a
@@ -14,8 +14,8 @@
  * whose report answers a push.
  *
  * Nothing is withheld before the first checkpoint, because a restart would not find the job at all; and after an error
- * of the disk with on_disk_error = go_on, until a checkpoint is durable. With on_disk_error = pause, reports are withheld
- * until then. */
+ * of the disk with on_disk_error = go_on, until a checkpoint is durable. With on_disk_error = pause, reports are
+ * withheld until then. */
 #ifndef PD_WITHHELD_H
 #define PD_WITHHELD_H
 
@@ -29,6 +29,10 @@ typedef struct pd_withheld {
     /* Lowest step with a decided set whose decision waits for the next record (`made`), is in the record under way
      * (`handed`), or is in no record, so that only a checkpoint can make it durable (`lost`). 0: there is none. */
     uint64_t made, handed, lost;
+    uint64_t last, lost_last; /* last step with a decided set; last one whose decision is in no record, if lost > 0 */
+    /* first step of a course that no durable checkpoint knows (job/repeats.h): a checkpoint comes before its reports;
+     * 0: there is none */
+    uint64_t anew;
     pd_effects effects; /* the effects that are withheld, oldest first; the first one is a report */
 } pd_withheld;
 
@@ -52,8 +56,9 @@ void pd_withheld_fixed(pd_withheld *withheld, uint64_t step, bool made);
 void pd_withheld_handed(pd_withheld *withheld);
 void pd_withheld_returned(pd_withheld *withheld, bool good);
 void pd_withheld_dropped(pd_withheld *withheld);
-/* Notes that steps up to `step` are on the disk, and, if a checkpoint (`whole`) made them so, that no decision about
- * them is needed any more. */
+/* Notes that the job takes another course from step `step` on; 0: a checkpoint has it. */
+void pd_withheld_course(pd_withheld *withheld, uint64_t step);
+/* Notes that steps up to `step` are on the disk; `whole`: a checkpoint made them so. */
 void pd_withheld_durable(pd_withheld *withheld, uint64_t step, bool whole);
 /* Begins to withhold reports, unless the disk has failed and no checkpoint is durable since. */
 void pd_withheld_begin(pd_withheld *withheld);

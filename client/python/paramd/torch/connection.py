@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .. import launchers
-from ..client import Client
+from ..client import ANY_RANK, Client, default_url
 from ..errors import FailedPrecondition, invalid
 from ..exchange import OPTIONS
 from ..exits import leave_abandoned, leave_at_exit
@@ -23,12 +23,13 @@ class Settings:
 
     url: str | None = None
     job: str | None = None
-    rank: int | None = None
+    rank: int | str | None = None
     world_size: int | None = None
     client: Client | None = None
     options: dict[str, Any] = field(default_factory=dict)
     window: int = 0
     resume: bool | None = None
+    rounds: dict[str, Any] = field(default_factory=dict)
     name: str | None = None             # of the job, once it is joined
 
     @property
@@ -40,8 +41,15 @@ class Settings:
 
     @property
     def seat(self) -> int:
-        """The rank with which this process will join the job."""
+        """The rank with which this process will join the job; ANY_RANK: the server chooses it."""
+        if isinstance(self.rank, str):
+            return ANY_RANK
         return launchers.seat(self.rank, self.world_size).rank
+
+    @property
+    def local_url(self) -> str:
+        """The address of the local daemon of this run."""
+        return default_url() if isinstance(self.rank, str) else default_url(self.world_size, self.rank)
 
     def open(self, rules: list[str], begin: Mapping[str, Any] | None = None, resume: bool = False) -> Client:
         """Returns the client: the one that was given, or a new one with these rules. If a client of an earlier call has
@@ -55,7 +63,7 @@ class Settings:
         leave_abandoned()
         client = Client(self.url, self.name or self.job, rank=self.rank, world_size=self.world_size, rules=rules,
                         options={**OPTIONS, **self.options, **(begin or {})}, window=self.window, joins=True,
-                        resume=self.resume if begin is None else resume)
+                        resume=self.resume if begin is None else resume, **self.rounds)
         leave_at_exit(client)
         self.name = client.job
         return client

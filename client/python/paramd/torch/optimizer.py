@@ -7,9 +7,12 @@ from typing import Any, Callable
 
 import torch
 
+from .. import rounds
 from ..client import Client
+from ..counted import Counted
 from ..errors import FailedPrecondition, Rewind, invalid
 from ..exits import leave, leave_with
+from ..facts import Members
 from ..means import Mean, Means
 from ..texts import either
 from . import connection, parallel
@@ -54,6 +57,8 @@ class Optimizer(torch.optim.Optimizer):
         one: "auto"; "all": large models are hashed whole, too; "counters": changes by `param.data` pass unseen;
         "none": all changes do, and are undone.
     note: the older name of worker_state.
+    min_workers, max_workers, on_lost_worker, reconnect_grace, quorum, grace, staleness, on_stale, damping, weight_cap,
+        rounds: whom a step waits for, and what happens when workers come and go. See help(paramd.rounds).
     hypers: hyperparameters, by torch's names or the optimizer's. Their defaults are those of `paramctl optimizers`.
 
     Nothing travels before the first forward pass of a module that has one of the parameters, the first step(), join()
@@ -72,7 +77,7 @@ class Optimizer(torch.optim.Optimizer):
     _at_forward: JoinAtForward | None
 
     def __init__(self, params: Any, optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None,
-                 rank: int | None = None, world_size: int | None = None, client: Client | None = None,
+                 rank: int | str | None = None, world_size: int | None = None, client: Client | None = None,
                  model: torch.nn.Module | None = None, overlap: bool = False, delay: int = 0, contribute: str = "all",
                  options: Mapping[str, Any] | Iterable[str] | None = None, scaler: Any = None,
                  window: int | None = None, worker_state: Any = None, resume: bool | None = None,
@@ -85,9 +90,13 @@ class Optimizer(torch.optim.Optimizer):
             raise invalid("overlap=True and delay=1 exclude each other: with delay=1 nothing waits for the gradients")
         if client is not None and window is not None:
             raise invalid("window: the client that is given keeps the steps: open it with window=...")
+        rules_of_rounds, hypers = rounds.split(hypers)
+        for name, value in rules_of_rounds.items():
+            if client is not None and value is not None:
+                raise invalid(f"{name}: the client that is given has the options of the job: open it with {name}=...")
         self._prepare(copied=False, state=state)
         self._settings = Settings(url, job, rank, world_size, client, connection.options_of(options), window or 0,
-                                  resume)
+                                  resume, rules_of_rounds)
         self._recovery = Recovery(either(worker_state, note))
         if overlap and scaler is None:  # parameters step as their gradients come: none waits for the last one
             self._settings.options.setdefault("nonfinite_scope", "parameter")
@@ -409,6 +418,22 @@ class Optimizer(torch.optim.Optimizer):
         if value.numel() != 1:
             raise invalid(f"mean {name}: expected one number, got a tensor of shape {tuple(value.shape)}")
         return self._means.add(name, value.detach().clone(), self.synchronize)
+
+    @property
+    def members(self) -> Members:
+        """The members of the job, as the server's last answer told them: n, index (this rank's place among them, from
+        0) and epoch (how often they have changed). Joins the job."""
+        return self.client.members
+
+    @property
+    def counted(self) -> Counted | None:
+        """Whether this rank's gradients counted in the last step(), their age, and how many ranks counted. None: there
+        was no step yet.
+
+        Gradients that are late do not count, and are dropped: step() brings the weights of the job, which may be
+        several steps further (see step_count), and the next gradients are of these.
+        """
+        return self._run.tally.last if self._run is not None else None
 
     @property
     def was_skipped(self) -> bool:

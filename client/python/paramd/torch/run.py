@@ -12,10 +12,11 @@ from typing import Any, Callable
 import torch
 
 from ..client import Client
+from ..counted import Pace, Tally
 from ..errors import Error, FailedPrecondition, invalid
 from ..exchange import PATIENCE
 from ..means import Means
-from ..ticket import SKIPPED, SLICE, STEPPED, Result
+from ..ticket import LATE, SKIPPED, SLICE, STEPPED, Result
 from .by_hand import ByHand
 from .memory import Direct, Staged
 from .placement import Place
@@ -52,6 +53,7 @@ class Run:
         self.places = {place.name: place for place in places}
         self.means = means
         self.outcomes: Counter[int] = Counter()     # of the last step
+        self.tally, self.pace = Tally(client), Pace()
         self._shipments: list[Shipment] = []
         self._pushed: set[str] = set()              # parameters of the step that is under way
         self._is_partial = False                    # a push of this step was refused, and others wait for it
@@ -154,6 +156,7 @@ class Run:
         if scalars and name is not None and name not in self._pushed and name not in self._ahead:
             self._ship([name], terms.changes[self.places[name].group], terms.weight, scalars)
         self.push(self.places, terms)
+        self.pace.sent()
         self._is_partial = False
 
     def _gradients(self, names: Iterable[str]) -> dict[str, torch.Tensor]:
@@ -170,7 +173,8 @@ class Run:
         self._shipments.append(Shipment(
             self.client, {name: lent.get(name) for name in names},
             self.memory.weights(self.places[name] for name in names), weight=weight, hypers=changes or None,
-            scalars=scalars or None, worker_state=worker_state, replaces=self._replaces))
+            scalars=scalars or None, worker_state=worker_state, replaces=self._replaces,
+            patience=self.pace.patience if self.client.sends_patience else 0.0))
         self._pushed.update(names)
 
     @property
@@ -185,6 +189,7 @@ class Run:
         rank is missing; call it again. InvalidArgument: the server refused a push; the next step pushes its parameters
         again, and completes the step.
         """
+        self.pace.needed()
         failed: Error | None = None
         results: dict[str, Result] = {}
         waiting = self._waiting_for_refused()
@@ -199,11 +204,23 @@ class Run:
             if shipment.scalars:
                 self.means.arrive(shipment.scalars)
         closed = all(shipment.is_closed for shipment in self._shipments)
+        self._catch_up_with(results)
         self._land([self.places[name] for name in results])
         self.outcomes = Counter(result.outcome for result in results.values())
         self._end(closed, waiting)
+        if closed:
+            self.tally.take(results.values(), self.step)
         if failed is not None:
             raise failed
+
+    def _catch_up_with(self, results: Mapping[str, Result]) -> None:
+        """Receives the weights of the latest step that a result tells, where pushes of this step were answered in
+        different ones: not all ranks count in each step, and the job has gone on meanwhile."""
+        latest = max((result.step for result in results.values()), default=0)
+        behind = [self.places[name] for name, result in results.items()
+                  if result.step < latest and (result.outcome == LATE or result.counted)]
+        if behind:
+            self.client.pull(self.memory.weights(behind), min_step=latest).wait(PATIENCE)
 
     def _waiting_for_refused(self) -> list[Shipment]:
         """Waits until all pushes have ended, or one was refused. Returns the others, which may then wait for its
@@ -231,7 +248,7 @@ class Run:
         self._pushed = {name for shipment in waiting for name in shipment.names}
         if closed:
             self._ahead = set()
-            self.step += 1
+            self.step = max(self.step + 1, min(map(self.client.step_of, self.client.names), default=0))
         else:
             self.find_step()
         if closed:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .. import state_file
-from ..client import Client, default_url
+from ..client import Client
 from ..errors import Error, FailedPrecondition
 from ..param import Param
 from .connection import Settings
@@ -59,8 +59,7 @@ def _occupied(step: int, job: str) -> FailedPrecondition:
 
 
 def _variables(settings: Settings) -> dict[str, str]:
-    return {"PARAMD_URL": settings.url or os.environ.get("PARAMD_URL") or default_url(settings.world_size,
-                                                                                      settings.rank)}
+    return {"PARAMD_URL": settings.url or os.environ.get("PARAMD_URL") or settings.local_url}
 
 
 def _connected(settings: Settings) -> int | None:

@@ -1,0 +1,144 @@
+/* goodput_kill: how much work counts if a worker of four is killed every 5 s, and comes back after 3 s.
+ *
+ *     figure_goodput_kill wait|shrink|quorum|async [SECONDS]     SECONDS of kills [300]
+ *     figure_goodput_kill all [SECONDS]                          the four at once; prints a line for each
+ *
+ * A step takes 100 ms, a worker has batches of 8 examples. Three jobs, with seeds 1, 2, 3 for the choice of workers,
+ * run at the same time: first UNDISTURBED_S without kills, then SECONDS with SIGKILL of a random worker every 5 s; a
+ * new process of its rank starts 3 s later. The figure is the number of examples that counted in a second then, over
+ * that before: the median of the jobs. One of four workers is away for 3 of 5 s, so 0.85 is the most that a job can
+ * have in which the others lose nothing.
+ *
+ *     wait     rounds=sync: all wait until the killed worker is back
+ *     shrink   rounds=sync, on_lost_worker=shrink, reconnect_grace=200ms
+ *     quorum   rounds=quorum, quorum=3, grace=50ms, and the same
+ *     async    rounds=async, and the same */
+#include "figure.h"
+#include "fleet.h"
+
+enum { SEEDS = 3, UNDISTURBED_S = 20, EVERY_MS = 5000, BACK_MS = 3000, JOIN_MS = 1000, MODES = 4 };
+
+#define SHRINK "on_lost_worker=shrink", "reconnect_grace=200ms"
+
+typedef struct mode {
+    const char *name, *rule;
+    const char *options[8];
+} mode;
+
+static const mode modes[MODES] = {
+    { "wait", "* sgd lr=0.02", { NULL } },
+    { "shrink", "* sgd lr=0.02", { SHRINK, NULL } },
+    { "quorum", "* sgd lr=0.02", { "rounds=quorum", "quorum=3", "grace=50ms", SHRINK, NULL } },
+    { "async", "* sgd lr=0.005", { "rounds=async", SHRINK, NULL } },
+};
+
+/* One job, and the worker of it that is away. */
+typedef struct victim {
+    const mode *mode;
+    char name[32];
+    fleet *job;
+    unsigned short random[3];
+    int away;       /* rank of the killed worker; -1: none is away */
+    double next_ms; /* when the next worker is killed, or the killed one comes back */
+    int kills;
+    int64_t examples;   /* that had counted when the kills began */
+    double undisturbed; /* examples a second before them */
+    double value;
+} victim;
+
+static void start(victim *v, const mode *m, int seed, const char *url)
+{
+    *v = (victim){ .mode = m, .random = { 1, 2, (unsigned short)seed }, .away = -1 };
+    snprintf(v->name, sizeof v->name, "%s-%d", m->name, seed);
+    v->job = fleet_start(&(fleet_options){ .url = url,
+                                           .name = v->name,
+                                           .rule = m->rule,
+                                           .options = m->options,
+                                           .seed = (uint64_t)seed,
+                                           .batch = 8,
+                                           .step_ms = { 100, 100, 100, 100 } });
+    fleet_go(v->job);
+}
+
+/* Kills a worker or starts it again, if it is time. */
+static void disturb(victim *v)
+{
+    fleet_over(v->job);
+    if (figure_ms() < v->next_ms) return;
+    if (v->away >= 0) {
+        fleet_revive(v->job, v->away);
+        v->away = -1;
+        v->next_ms += EVERY_MS - BACK_MS;
+        return;
+    }
+    v->away = (int)(erand48(v->random) * FLEET_WORKERS);
+    fleet_kill(v->job, v->away);
+    v->kills++;
+    v->next_ms += BACK_MS;
+}
+
+static int64_t counted(const victim *v)
+{
+    return atomic_load(&v->job->state->examples);
+}
+
+/* Lets all jobs run undisturbed, then with kills. */
+static void run(victim *all, int n, double seconds)
+{
+    double began, end;
+
+    fleet_sleep_until(figure_ms() + JOIN_MS);
+    for (int i = 0; i < n; i++) all[i].examples = counted(&all[i]);
+    began = figure_ms();
+    while (figure_ms() < began + UNDISTURBED_S * 1e3) {
+        for (int i = 0; i < n; i++) fleet_over(all[i].job);
+        fleet_sleep_until(figure_ms() + 20);
+    }
+    end = figure_ms();
+    for (int i = 0; i < n; i++) {
+        all[i].undisturbed = (double)(counted(&all[i]) - all[i].examples) / (end - began);
+        all[i].examples = counted(&all[i]);
+        all[i].next_ms = end + (double)EVERY_MS * i / n; /* not all at once */
+    }
+    began = end;
+    while (figure_ms() < began + seconds * 1e3) {
+        for (int i = 0; i < n; i++) disturb(&all[i]);
+        fleet_sleep_until(figure_ms() + 2);
+    }
+    end = figure_ms();
+    for (int i = 0; i < n; i++)
+        all[i].value = (double)(counted(&all[i]) - all[i].examples) / (end - began) / all[i].undisturbed;
+}
+
+static void print(const victim *jobs, bool named)
+{
+    double value[SEEDS];
+
+    for (int s = 0; s < SEEDS; s++) value[s] = jobs[s].value;
+    if (named) printf("%s\t", jobs->mode->name);
+    printf("%.3f\t%s: by seed %.3f, %.3f, %.3f; %d kills each; undisturbed %.0f examples a second\n",
+           figure_quantile(value, SEEDS, 0.5), jobs->mode->name, jobs[0].value, jobs[1].value, jobs[2].value,
+           jobs->kills, jobs->undisturbed * 1e3);
+}
+
+int main(int argc, char **argv)
+{
+    static victim all[MODES * SEEDS];
+    double seconds = argc > 2 ? atof(argv[2]) : 300;
+    pd_child daemon;
+    int n = 0;
+
+    figure_kernels(argv);
+    fleet_load();
+    figure_daemon(&daemon);
+    for (int m = 0; m < MODES && argc > 1; m++) {
+        if (strcmp(argv[1], "all") != 0 && strcmp(argv[1], modes[m].name) != 0) continue;
+        for (int s = 0; s < SEEDS; s++) start(&all[n++], &modes[m], s + 1, daemon.local);
+    }
+    if (n == 0 || seconds < EVERY_MS / 1e3) figure_stop("expected wait|shrink|quorum|async|all [SECONDS]");
+    run(all, n, seconds);
+    for (int i = 0; i < n; i++) fleet_end(all[i].job);
+    pd_child_stop(&daemon);
+    for (int i = 0; i < n; i += SEEDS) print(&all[i], n > SEEDS);
+    return 0;
+}
