@@ -31,7 +31,8 @@ typedef struct sim_published {
 /* The ranks that counted in a step of a job with open sets. */
 typedef struct sim_set {
     bool known;
-    uint32_t mask, kept;     /* bit r: rank r counted; its push was kept for the next step */
+    bool open;           /* the step may count other ranks when it is taken again: after a crash, with another course */
+    uint32_t mask, kept; /* bit r: rank r counted; its push was kept for the next step */
     uint64_t age[SIM_WORLD]; /* by rank: the step, minus the one that its push was for */
 } sim_set;
 

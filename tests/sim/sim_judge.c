@@ -211,6 +211,15 @@ static void keep_replaced(sim *s, sim_history *h, uint32_t p, const pd_closed *c
     pub->is_replaced = true;
 }
 
+/* Lets a job take other steps from `step` on than it has taken before. */
+static void forget_course(sim_history *h, uint64_t step)
+{
+    h->loose = true;
+    sim_sets_forget(h, step);
+    for (uint32_t p = 0; p < h->job->n_params; p++)
+        for (uint64_t later = step; later <= h->params[p].most; later++) h->params[p].open[later] = true;
+}
+
 static void drop_secrets(sim_history *h)
 {
     while (h->secrets != NULL) {
@@ -219,7 +228,6 @@ static void drop_secrets(sim_history *h)
         free(h->secrets);
         h->secrets = next;
     }
-    h->secret_most = 0;
 }
 
 static sim_secret *keep_secret(sim_history *h, uint32_t p, const pd_closed *closed)
@@ -242,7 +250,9 @@ static void keep_withheld(sim_history *h, const pd_job *job)
 {
     sim_secret **last = &h->secrets;
 
-    h->secret_most = pd_fragments_fixed(&job->steps);
+    if (pd_fragments_fixed(&job->steps) > h->secret_most) h->secret_most = pd_fragments_fixed(&job->steps);
+    /* Workers were told of steps although the disk had failed (on_disk_error = go_on). */
+    if (!job->steps.withheld.on || job->steps.withheld.failed) forget_course(h, h->durable + 1);
     for (const pd_mail *mail = &job->steps.withheld.effects.first->mail; mail != NULL; mail = mail->next) {
         const pd_effect *effect = (const pd_effect *)(const void *)mail;
         for (size_t i = 0; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
@@ -283,16 +293,17 @@ static void adopt(sim_history *h, uint32_t p, uint64_t step)
     }
 }
 
-/* Follows a job that takes another course from a step on, since a rank whose pushes counted is gone. */
-static void follow_course(sim *s, sim_history *h, const pd_job *job, uint64_t step)
+/* Follows a job that takes another course, since a rank whose pushes counted is gone: from the step on which the report
+ * tells of, or from the next one if that was taken before. */
+static void follow_course(sim *s, sim_history *h, const pd_job *job, const pd_closed *closed)
 {
+    const sim_published *pub = &h->params[param_number(h->job, job->steps.params[closed->param].name)];
+    uint64_t from = closed->step + (pub->again || closed->step <= pub->step);
+
     if (h->course == job->saved.course) return;
     h->course = job->saved.course;
-    sim_note(s, h->job->name, h->course, "takes another course from step", step, 0);
-    h->loose = true;
-    sim_sets_forget(h, step);
-    for (uint32_t p = 0; p < h->job->n_params; p++)
-        for (uint64_t later = step; later <= h->params[p].most; later++) h->params[p].open[later] = true;
+    sim_note(s, h->job->name, h->course, "takes another course from step", from, 0);
+    forget_course(h, from);
 }
 
 /* Takes a parameter back to the step of a checkpoint, which a restarted server has reported. */
@@ -515,8 +526,7 @@ void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
     if (strncmp(job->steps.name, "unlike", 6) == 0 && effect->u.closed.n > 0 && effect->u.closed.at[0].outcome != 0)
         sim_fail("exactly once", "%s steps, though its worker weighs the chunks of a parameter unlike",
                  job->steps.name);
-    if (h->job != NULL && h->job->open.on && effect->u.closed.n > 0)
-        follow_course(s, h, job, effect->u.closed.at[0].step);
+    if (h->job != NULL && h->job->open.on && effect->u.closed.n > 0) follow_course(s, h, job, &effect->u.closed.at[0]);
     for (size_t i = 0; h->job != NULL && i < effect->u.closed.n; i++)
         on_closed(s, h, param_number(h->job, job->steps.params[effect->u.closed.at[i].param].name),
                   &effect->u.closed.at[i]);

@@ -190,5 +190,4 @@ void sim_plan_draw_crashes(sim_plan *plan, uint64_t seed)
     plan->window = plan->latency_ns < SIM_MS * 10 && sim_once_in(&r, 4) ? 200 + sim_below(&r, 2000) : 65536;
     plan->shares = plan->server_shares = sim_once_in(&r, 4);
     plan->least_shared = 64;
-    sim_plan_draw_open(plan);
 }
