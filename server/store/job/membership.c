@@ -29,7 +29,7 @@ static bool takes_part(const pd_job *job, uint32_t r)
 /* Returns the lowest rank of the group of rank `r` that takes part. */
 static uint32_t unit_of(const pd_job *job, uint32_t r)
 {
-    for (uint32_t lowest = 0; lowest < job->steps.members.ranks; lowest++)
+    for (uint32_t lowest = 0; job->ranks[r].saved.grouped && lowest < job->steps.members.ranks; lowest++)
         if (are_mates(job, lowest, r) && takes_part(job, lowest)) return lowest;
     return r;
 }
