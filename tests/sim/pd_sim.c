@@ -15,13 +15,13 @@
 #include <unistd.h>
 
 enum { SEED_SECONDS = 60 }; /* longest time of a run; a longer one is reported as an endless loop */
-enum { OPT_LIST = 256, OPT_TWICE, OPT_UNSHARED, OPT_KEEP, OPT_CRASHES, OPT_ROLES, OPT_SCRAPES };
+enum { OPT_LIST = 256, OPT_TWICE, OPT_UNSHARED, OPT_KEEP, OPT_CRASHES, OPT_ROLES, OPT_SCRAPES, OPT_SETS };
 
 enum pd_mutant pd_mutant_on; /* declared in mutant.h */
 
 typedef struct settings {
     uint64_t first, last;
-    bool trace, shrink, twice, unshared, keep_going, list, crashes, roles, scrapes;
+    bool trace, shrink, twice, unshared, keep_going, list, crashes, roles, scrapes, sets;
     enum pd_mutant mutant;
 } settings;
 
@@ -49,6 +49,7 @@ static void draw_plan(sim_plan *plan, uint64_t seed, const settings *set)
         sim_plan_draw_crashes(plan, seed);
     else
         sim_plan_draw(plan, seed);
+    if (set->crashes && set->sets) sim_plan_draw_open(plan);
     if (set->roles) sim_plan_add_trespassers(plan);
     if (set->scrapes) sim_plan_add_scrapers(plan);
 }
@@ -240,6 +241,7 @@ static const struct argp_option options[] = {
     { "twice", OPT_TWICE, 0, 0, "Run each seed twice and compare the traces", 0 },
     { "unshared", OPT_UNSHARED, 0, 0, "Run each seed with and without shared memory, and compare the weights", 0 },
     { "crashes", OPT_CRASHES, 0, 0, "Give the server a disk, and kill it in every run", 0 },
+    { "sets", OPT_SETS, 0, 0, "With --crashes: let jobs have open sets of ranks, as those of other plans", 0 },
     { "roles", OPT_ROLES, 0, 0, "Give the server roles, and let a peer without a role ask for everything", 0 },
     { "scrapes", OPT_SCRAPES, 0, 0, "Let peers ask the HTTP listener, whole, in part or with nonsense", 0 },
     { "keep-going", OPT_KEEP, 0, 0, "Do not stop at the first seed that fails", 0 },
@@ -263,6 +265,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
     case OPT_TWICE: set->twice = true; return 0;
     case OPT_UNSHARED: set->unshared = true; return 0;
     case OPT_KEEP: set->keep_going = true; return 0;
+    case OPT_SETS: set->sets = true; return 0;
     case OPT_ROLES: set->roles = true; return 0;
     case OPT_SCRAPES: set->scrapes = true; return 0;
     case OPT_CRASHES: set->crashes = true; return 0;

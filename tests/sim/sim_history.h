@@ -31,7 +31,8 @@ typedef struct sim_published {
 /* The ranks that counted in a step of a job with open sets. */
 typedef struct sim_set {
     bool known;
-    uint32_t mask, kept;     /* bit r: rank r counted; its push was kept for the next step */
+    bool open;           /* the step may count other ranks when it is taken again: after a crash, with another course */
+    uint32_t mask, kept; /* bit r: rank r counted; its push was kept for the next step */
     uint64_t age[SIM_WORLD]; /* by rank: the step, minus the one that its push was for */
 } sim_set;
 
@@ -50,6 +51,15 @@ typedef struct sim_watch {
     uint64_t quorum_ns;          /* time at which the quorum was seen to be whole; 0: it was not */
 } sim_watch;
 
+/* A step that a killed server had closed, and had not told anybody yet. The disk may have it. */
+typedef struct sim_secret {
+    struct sim_secret *next;
+    uint32_t param;
+    pd_closed closed; /* its references are to `counted` alone; `published` NULL: no new weights */
+    uint64_t version;
+    float at[]; /* the new weights */
+} sim_secret;
+
 /* The history of one job, from its creation to its end. A job that is begun anew has another history. */
 typedef struct sim_history {
     const sim_job *job;
@@ -64,6 +74,9 @@ typedef struct sim_history {
     sim_set sets[VERSIONS]; /* by step; only of a job with open sets, as `pushes` */
     sim_pushes pushes[SIM_WORLD]; /* by rank */
     sim_watch watch;
+    sim_secret *secrets;  /* of the last time that the server was killed, oldest first */
+    uint64_t secret_most; /* the last step that may be repeated without being known; 0: none */
+    uint64_t course;      /* number of the job's course (repeats.h) */
     sim_published params[SIM_PARAMS];
     struct sim_history *next;
 } sim_history;

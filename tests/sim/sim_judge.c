@@ -3,6 +3,7 @@
 
 #include "sim_history.h"
 #include "sim_sets.h"
+#include "fragment.h"
 #include "rig.h"
 #include "store_inside.h"
 
@@ -210,12 +211,108 @@ static void keep_replaced(sim *s, sim_history *h, uint32_t p, const pd_closed *c
     pub->is_replaced = true;
 }
 
+/* Lets a job take other steps from `step` on than it has taken before. */
+static void forget_course(sim_history *h, uint64_t step)
+{
+    h->loose = true;
+    sim_sets_forget(h, step);
+    for (uint32_t p = 0; p < h->job->n_params; p++)
+        for (uint64_t later = step; later <= h->params[p].most; later++) h->params[p].open[later] = true;
+}
+
+static void drop_secrets(sim_history *h)
+{
+    while (h->secrets != NULL) {
+        sim_secret *next = h->secrets->next;
+        pd_counted_unref(h->secrets->closed.counted);
+        free(h->secrets);
+        h->secrets = next;
+    }
+}
+
+static sim_secret *keep_secret(sim_history *h, uint32_t p, const pd_closed *closed)
+{
+    size_t bytes = (size_t)h->job->params[p].n * sizeof(float);
+    sim_secret *secret = sim_must(calloc(1, sizeof *secret + bytes));
+
+    secret->param = p;
+    secret->closed = *closed;
+    secret->closed.counted = closed->counted != NULL ? sim_must(pd_counted_copy(closed->counted)) : NULL;
+    if (closed->published != NULL) {
+        secret->version = closed->published->version;
+        memcpy(secret->at, closed->published->at[PD_F32], bytes);
+    }
+    if (closed->step > h->secret_most) h->secret_most = closed->step;
+    return secret;
+}
+
+static void keep_withheld(sim_history *h, const pd_job *job)
+{
+    sim_secret **last = &h->secrets;
+
+    if (pd_fragments_fixed(&job->steps) > h->secret_most) h->secret_most = pd_fragments_fixed(&job->steps);
+    /* Workers were told of steps although the disk had failed (on_disk_error = go_on). */
+    if (!job->steps.withheld.on || job->steps.withheld.failed) forget_course(h, h->durable + 1);
+    for (const pd_mail *mail = &job->steps.withheld.effects.first->mail; mail != NULL; mail = mail->next) {
+        const pd_effect *effect = (const pd_effect *)(const void *)mail;
+        for (size_t i = 0; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
+            const pd_closed *closed = &effect->u.closed.at[i];
+            if (closed->outcome == 0) continue;
+            *last = keep_secret(h, param_number(h->job, job->steps.params[closed->param].name), closed);
+            last = &(*last)->next;
+        }
+    }
+}
+
+void sim_judge_keep_withheld(sim *s, pd_store *store)
+{
+    for (sim_history *h = s->histories; h != NULL; h = h->next) {
+        const pd_job *job = h->job != NULL && h->job->open.on ? inside_job(store, h->number) : NULL;
+        if (job == NULL || job->steps.fragments == NULL) continue;
+        drop_secrets(h);
+        keep_withheld(h, job);
+    }
+}
+
+/* Takes over what a killed server has closed up to this step and told nobody of. */
+static void adopt(sim_history *h, uint32_t p, uint64_t step)
+{
+    sim_published *pub = &h->params[p];
+    size_t bytes = (size_t)h->job->params[p].n * sizeof(float);
+
+    for (const sim_secret *secret = h->secrets; secret != NULL; secret = secret->next) {
+        if (secret->param != p || secret->closed.step != pub->step + 1 || secret->closed.step > step) continue;
+        pub->step = secret->closed.step;
+        pub->outcome[pub->step] = secret->closed.outcome;
+        if (pub->step > pub->most) pub->most = pub->step;
+        sim_sets_adopt(h, &secret->closed);
+        if (secret->closed.published == NULL) continue;
+        pub->version = secret->version;
+        if (pub->weights[pub->version] == NULL) pub->weights[pub->version] = sim_must(malloc(bytes));
+        memcpy(pub->weights[pub->version], secret->at, bytes);
+    }
+}
+
+/* Follows a job that takes another course, since a rank whose pushes counted is gone: from the step on which the report
+ * tells of, or from the next one if that was taken before. */
+static void follow_course(sim *s, sim_history *h, const pd_job *job, const pd_closed *closed)
+{
+    const sim_published *pub = &h->params[param_number(h->job, job->steps.params[closed->param].name)];
+    uint64_t from = closed->step + (pub->again || closed->step <= pub->step);
+
+    if (h->course == job->saved.course) return;
+    h->course = job->saved.course;
+    sim_note(s, h->job->name, h->course, "takes another course from step", from, 0);
+    forget_course(h, from);
+}
+
 /* Takes a parameter back to the step of a checkpoint, which a restarted server has reported. */
 static void go_back(sim_history *h, uint32_t p, const pd_closed *closed)
 {
     sim_published *pub = &h->params[p];
     const char *name = h->job->params[p].name;
 
+    if (h->job->open.on) adopt(h, p, closed->step);
     if (closed->step > pub->step || closed->step < h->durable)
         sim_fail("durability", "%s %s comes back at step %llu, it was at step %llu, and step %llu was durable",
                  h->job->name, name, (unsigned long long)closed->step, (unsigned long long)pub->step,
@@ -429,6 +526,7 @@ void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
     if (strncmp(job->steps.name, "unlike", 6) == 0 && effect->u.closed.n > 0 && effect->u.closed.at[0].outcome != 0)
         sim_fail("exactly once", "%s steps, though its worker weighs the chunks of a parameter unlike",
                  job->steps.name);
+    if (h->job != NULL && h->job->open.on && effect->u.closed.n > 0) follow_course(s, h, job, &effect->u.closed.at[0]);
     for (size_t i = 0; h->job != NULL && i < effect->u.closed.n; i++)
         on_closed(s, h, param_number(h->job, job->steps.params[effect->u.closed.at[i].param].name),
                   &effect->u.closed.at[i]);
@@ -608,6 +706,7 @@ void sim_judge_free(sim *s)
         sim_history *h = s->histories;
         s->histories = h->next;
         for (uint32_t p = 0; p < SIM_PARAMS; p++) free_weights(&h->params[p]);
+        drop_secrets(h);
         free(h);
     }
 }

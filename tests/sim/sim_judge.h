@@ -15,6 +15,8 @@ void sim_judge_renumber(sim *s, uint32_t before, uint32_t now);
  * older steps, but not older than what was reported as durable. From there on each step must have the weights and the
  * outcome that it had before. */
 void sim_judge_restored(sim *s, pd_store *store);
+/* Keeps the steps that a server which is about to be killed has closed and told nobody of. */
+void sim_judge_keep_withheld(sim *s, pd_store *store);
 /* Notes that the disk does not have all that tells the course of this job's steps: each of them may get other weights
  * when it is taken next, but not if it is repeated once more after that. */
 void sim_judge_loosen(sim *s, uint32_t number);

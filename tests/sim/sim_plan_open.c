@@ -8,6 +8,7 @@
 
 enum { MOST_STEPS = 8 }; /* steps of a job, besides those of contributions that come too late for its last one */
 
+/* What these jobs do not have, or draw anew. */
 static const char *const forgotten[] = { "aggregate=", "adasum_fold=", "initial_weights=", "step_timeout=" };
 
 static void draw_aggregate(sim_job *job, uint64_t *r)
@@ -121,7 +122,7 @@ void sim_plan_draw_open(sim_plan *plan)
 
     if (!sim_once_in(&r, 2)) return;
     for (uint32_t j = 0; j < plan->n_jobs; j++) {
-        if (j > 0 && sim_once_in(&r, 2)) continue;
+        if ((j > 0 && sim_once_in(&r, 2)) || plan->jobs[j].later[0] > 0 || plan->jobs[j].ready) continue;
         draw_job(plan, &plan->jobs[j], &r);
         for (uint64_t n = sim_below(&r, 3); n > 0; n--)
             add_fault(plan, j, sim_once_in(&r, 3) ? SIM_CRASH : SIM_STOP, &r);

@@ -160,6 +160,14 @@ static void loosen_jobs(const sim_server *server)
     }
 }
 
+static void keep_withheld(sim_server *server)
+{
+    sim_side before = sim_enter(SIM_HARNESS);
+
+    sim_judge_keep_withheld(server->s, server->store);
+    sim_enter(before);
+}
+
 void sim_server_kill(sim_server *server)
 {
     sim_side before = sim_enter(SIM_SERVER);
@@ -168,6 +176,7 @@ void sim_server_kill(sim_server *server)
     sim_hold_failures(true);
     server->life++;
     loosen_jobs(server);
+    keep_withheld(server);
     sim_judge_forget_numbers(server->s);
     end_process(server);
     sim_disk_lose(server->disk);

@@ -26,13 +26,21 @@ void sim_sets_sent(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, 
     if (h != NULL) h->pushes[rank].sent[step] = true;
 }
 
+/* Returns the step in which a push has counted, of the job's present course; 0: it has not. */
+static uint64_t counted_in(const sim_history *h, uint32_t rank, uint64_t of)
+{
+    uint64_t step = h->pushes[rank].counted[of];
+
+    return step > 0 && !h->sets[step].open ? step : 0;
+}
+
 void sim_sets_told(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint64_t step, bool late)
 {
     sim_history *h = history_of(s, job, creator);
     sim_pushes *pushes = h != NULL ? &h->pushes[rank] : NULL;
 
     if (pushes == NULL) return;
-    if (late && pushes->counted[step] > 0)
+    if (late && counted_in(h, rank, step) > 0)
         sim_fail("told", "%s rank %u is told that its push for step %llu came too late, but it counted in step %llu",
                  job->name, rank, (number)step, (number)pushes->counted[step]);
     if (!late && pushes->counted[step] == 0)
@@ -73,7 +81,7 @@ static void check_push(sim_history *h, uint64_t step, uint32_t rank, uint64_t ag
     if (!pushes->sent[of])
         sim_fail("whole", "%s rank %u counts in step %llu with a push for step %llu, which it has not sent",
                  h->job->name, rank, (number)step, (number)of);
-    if (pushes->counted[of] > 0)
+    if (counted_in(h, rank, of) > 0)
         sim_fail("counted once",
                  "%s rank %u counts in step %llu with its push for step %llu, which counted in step %llu", h->job->name,
                  rank, (number)step, (number)of, (number)pushes->counted[of]);
@@ -83,7 +91,7 @@ static void check_push(sim_history *h, uint64_t step, uint32_t rank, uint64_t ag
                  "came too late",
                  h->job->name, rank, (number)step, (number)of);
     for (uint64_t later = of + 1; later < VERSIONS; later++)
-        if (pushes->counted[later] > 0)
+        if (counted_in(h, rank, later) > 0)
             sim_fail("ages", "%s rank %u counts in step %llu with its push for step %llu, after the one for step %llu",
                      h->job->name, rank, (number)step, (number)of, (number)later);
     pushes->counted[of] = step;
@@ -108,6 +116,21 @@ static void check_new(sim_history *h, uint64_t step, const sim_set *set)
 static bool are_alike(const sim_set *a, const sim_set *b)
 {
     return a->mask == b->mask && memcmp(a->age, b->age, sizeof a->age) == 0;
+}
+
+void sim_sets_adopt(sim_history *h, const pd_closed *closed)
+{
+    sim_set *set = &h->sets[closed->step];
+
+    if (set->known && !set->open) return;
+    *set = read_set(h->job, closed);
+    check_new(h, closed->step, set);
+}
+
+void sim_sets_forget(sim_history *h, uint64_t step)
+{
+    for (uint64_t later = step; later < VERSIONS; later++) h->sets[later].open = h->sets[later].known;
+    for (uint32_t rank = 0; rank < SIM_WORLD; rank++) memset(h->pushes[rank].late, 0, sizeof h->pushes[rank].late);
 }
 
 double sim_sets_scalar(uint32_t rank, uint64_t step)
@@ -176,7 +199,8 @@ void sim_sets_closed(sim_history *h, uint32_t param, const pd_closed *closed)
 
     if (closed->step > sim_last_step(h->job)) return; /* which is reported as too many steps */
     before = &h->sets[closed->step];
-    if (!before->known) {
+    if (before->known && before->open && are_alike(before, &set)) before->open = false;
+    if (!before->known || before->open) {
         check_new(h, closed->step, &set);
         *before = set;
     } else if (!are_alike(before, &set)) {
@@ -256,7 +280,10 @@ static void look_at(sim_history *h, const pd_job *job, uint64_t now_ns, uint64_t
     sim_watch *watch = &h->watch;
 
     if (fragment->fixed != watch->fixed) {
-        if (fragment->fixed == watch->fixed + 1 && fragment->set != NULL) check_fixed(h, job, now_ns, clock_ns);
+        /* A set that is repeated after a restart waits for nobody else. */
+        if (fragment->fixed == watch->fixed + 1 && fragment->set != NULL && !h->sets[fragment->fixed].known &&
+            fragment->fixed > h->secret_most)
+            check_fixed(h, job, now_ns, clock_ns);
         *watch = (sim_watch){ .fixed = fragment->fixed };
     }
     watch->whole = whole_ranks(job);

@@ -28,6 +28,10 @@ double sim_sets_lr(uint64_t step);
 uint64_t sim_sets_lr_step(const sim_history *h, uint64_t step, uint32_t param);
 /* Returns what the weight of the rank's contribution to a step is multiplied by because it is old. */
 double sim_sets_damp(const sim_history *h, uint64_t step, uint32_t rank);
+/* Takes a set from a step that nobody was told of, but that the disk has. */
+void sim_sets_adopt(sim_history *h, const pd_closed *closed);
+/* Forgets the sets from a step on, since the job takes another course. */
+void sim_sets_forget(sim_history *h, uint64_t step);
 /* Returns the step of the rank's push that counted in a step: the step itself, if the job's sets are not open. 0: none
  * counted. */
 uint64_t sim_sets_push(const sim_history *h, uint64_t step, uint32_t rank);

@@ -53,7 +53,8 @@ static void release(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
     if (fragment->ranks[rank].step == 0) return;
     for (uint32_t i = 0; i < steps->n_params; i++) {
         pd_param *param = &steps->params[i];
-        if (!is_of(fragment, param)) continue;
+        /* Where the rank still counts in the step before, nothing of its next push can be there. */
+        if (!is_of(fragment, param) || (param->round.fixed && pd_round_counts(&param->round, rank))) continue;
         for (uint32_t c = 0; c < param->round.n_chunks; c++) release_slot(steps, param, &param->round.chunks[c], rank);
         pd_contribute_forget(steps, param, rank);
     }
