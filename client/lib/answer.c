@@ -514,7 +514,7 @@ static void answered(pd_core *core, pd_outgoing_frame *frame, const pd_prefix *p
         pd_resend_refused(core, frame, error);
         return;
     }
-    if (error == NULL && has_outcomes(method) && pd_core_left_course(core, core->receive.message->course)) return;
+    if (error == NULL && has_outcomes(method) && pd_core_changes_course(core, core->receive.message->course)) return;
     if (error != NULL)
         note_refusal(core, frame, error);
     else

@@ -195,7 +195,7 @@ int pd_client_share(pd_client *client, uint64_t *share, pd_error *err)
 uint64_t pd_client_least_unused(const pd_client *client)
 {
     pd_client *inside = pd_handle_enter(client);
-    uint64_t least = inside->core->shares.least_unused;
+    uint64_t least = pd_core_least_unused(inside->core);
 
     pd_io_leave(&inside->io);
     return least;

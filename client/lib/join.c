@@ -60,8 +60,10 @@ static Paramd__HelloRequest make_hello(pd_core *core)
     hello.shares = pd_sharing_wanted(core);
     hello.window = core->window.steps;
     hello.barriers = PD_MUTANT(barriers_forgotten) ? 0 : core->progress.passed;
-    hello.steps = pd_core_steps_seen(core);
+    /* A step of which this process has seen one parameter must be repeated as it was. */
+    hello.steps = core->open_sets ? pd_core_highest_step(core) : pd_core_steps_seen(core);
     if (hello.steps == UINT64_MAX) hello.steps = 0;
+    hello.course = core->recovery.course;
     hello.remarks = core->setup.rank == 0;
     hello.rules = core->setup.rules;
     while (hello.rules[hello.n_rules] != NULL) hello.n_rules++;

@@ -27,24 +27,39 @@ void pd_leased_repeat(pd_core_shares *shares)
     shares->taken = 0;
 }
 
-/* Returns the share of a job in which every rank takes every step: each step uses one share of each rank. */
-static uint64_t share_of_step(const pd_core *core)
+void pd_leased_forget(pd_core_shares *shares)
 {
-    return pd_core_lowest_step(core) * core->setup.world_size + core->setup.rank;
+    *shares = (pd_core_shares){ 0 };
+}
+
+uint64_t pd_core_least_unused(const pd_core *core)
+{
+    if (core->open_sets) return core->shares.least_unused;
+    return pd_core_lowest_step(core) * core->setup.world_size * core->setup.shares;
+}
+
+/* Makes the lease of the coming step in a job in which every rank takes every step: the server leases none there, since
+ * each step uses `setup.shares` shares of each rank. */
+static void lease_step(pd_core *core)
+{
+    pd_core_shares *shares = &core->shares;
+    uint64_t count = core->setup.shares, first = pd_core_least_unused(core) + core->setup.rank * count;
+
+    if (shares->n == 0 || shares->ranges[0].first != first) shares->taken = 0;
+    shares->ranges[0] = (pd_core_share_range){ .first = first, .count = count };
+    shares->n = 1;
 }
 
 int pd_core_take_share(pd_core *core, uint64_t *share, pd_error *err)
 {
     pd_core_shares *shares = &core->shares;
-    uint64_t skip = shares->taken;
+    uint64_t skip;
 
     if (core->setup.shares == 0)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "this worker uses no shares of the data: open the handle with shares = 1 or more");
-    if (!core->open_sets) {
-        *share = share_of_step(core);
-        return PD_OK;
-    }
+    if (!core->open_sets) lease_step(core);
+    skip = shares->taken;
     for (size_t i = 0; i < shares->n; i++) {
         if (skip < shares->ranges[i].count) {
             *share = shares->ranges[i].first + skip;

@@ -10,6 +10,10 @@ void pd_leased_note(pd_core_shares *shares, Paramd__Lease *const *leases, size_t
 /* Gives back what the program has taken of the present leases, since its push did not count: it takes the same shares
  * again. */
 void pd_leased_repeat(pd_core_shares *shares);
+/* Forgets all leases: the server has gone back to an earlier step, or begins the job anew, and tells what it leases. */
+void pd_leased_forget(pd_core_shares *shares);
+/* Returns the least share that no rank has used, as the last answer reported. */
+uint64_t pd_core_least_unused(const pd_core *core);
 /* Takes the next share. PD_FAILED_PRECONDITION: the worker uses no shares (pd_client_options.shares).
  * PD_UNAVAILABLE: all that are leased are taken. */
 int pd_core_take_share(pd_core *core, uint64_t *share, pd_error *err);

@@ -54,8 +54,12 @@ const pd_param_record *pd_core_furthest_behind(const pd_core *core);
  * end of the error's sentence; "": no reason. */
 void pd_core_go_back(pd_core *core, const char *why);
 /* Returns whether the server's job has another course than the steps that this process has seen: after a restart the
- * server could not repeat them. If so, ends the client handle with PD_REWIND. `course`: as the server reports it. */
+ * server could not repeat them. If so, ends the client handle with PD_REWIND. `course`: that of the welcome. */
 bool pd_core_left_course(pd_core *core, uint64_t course);
+/* Does the same with the course that an answer brings. A process that has seen no step that the server lacks stays, and
+ * takes the course over: it begins after these steps, because the server ends the connections of the processes that
+ * have seen one of its steps otherwise. */
+bool pd_core_changes_course(pd_core *core, uint64_t course);
 /* Returns whether the window has all pushes that the server lacks. If not, ends the client handle with PD_REWIND. */
 bool pd_core_window_helps(pd_core *core);
 /* Reopens a client handle that ended with PD_REWIND: connects again as the same process, and takes over the server's

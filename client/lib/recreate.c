@@ -3,6 +3,7 @@
 
 #include "core.h"
 #include "join.h"
+#include "leased.h"
 #include "window.h"
 
 #include <inttypes.h>
@@ -74,6 +75,7 @@ static void forget_progress(pd_core *core)
     }
     core->progress.barriers = core->progress.passed = core->progress.pushing = 0;
     core->must_init = core->recovery.resending = core->recovery.went_back = false;
+    pd_leased_forget(&core->shares);
     pd_window_clear(core);
 }
 

@@ -142,7 +142,7 @@ int pd_resend_probed(pd_core *core, const pd_prefix *prefix, const uint8_t *head
     message = reply;
     if (message->n_outcomes != 1)
         return pd_reply_broken(core, prefix, "the number of outcomes differs from the number of pieces");
-    if (pd_core_left_course(core, message->course)) return PD_OK;
+    if (pd_core_changes_course(core, message->course)) return PD_OK;
     if (record->server_step < message->outcomes[0]->step) record->server_step = message->outcomes[0]->step;
     pd_resend_advance(core);
     return PD_OK;
@@ -165,10 +165,10 @@ void pd_resend_advance(pd_core *core)
     core->link.reason[0] = '\0';
 }
 
-/* Returns whether the server lacks the step of a frame of the window. */
+/* Returns whether the server lacks the step in which a frame of the window has counted. */
 static bool is_needed(const pd_core *core, const pd_sent_frame *sent)
 {
-    if (sent->closes) return !all_closed(core, sent->step);
+    if (sent->closes) return !all_closed(core, sent->settled);
     for (size_t i = 0; i < sent->n; i++)
         if (core->params[sent->pieces[i].param].server_step < sent->settled) return true;
     return false;
@@ -348,7 +348,7 @@ void pd_resend_answered(pd_core *core, pd_outgoing_frame *frame, const pd_error 
         return;
     }
     if (pd_method_pushes(sent->method)) {
-        if (pd_core_left_course(core, core->receive.message->course) || !compare(core, sent)) return;
+        if (pd_core_changes_course(core, core->receive.message->course) || !compare(core, sent)) return;
         pd_core_note_members(core, core->receive.message);
         pd_leased_note(&core->shares, core->receive.message->leases, core->receive.message->n_leases,
                        core->receive.message->least_unused);

@@ -2,6 +2,7 @@
 #include "recoveries.h"
 
 #include "core.h"
+#include "leased.h"
 #include "replace.h"
 #include "window.h"
 
@@ -64,6 +65,13 @@ bool pd_core_left_course(pd_core *core, uint64_t course)
     return true;
 }
 
+bool pd_core_changes_course(pd_core *core, uint64_t course)
+{
+    if (pd_core_is_behind(core)) return pd_core_left_course(core, course);
+    core->recovery.course = course;
+    return false;
+}
+
 bool pd_core_window_helps(pd_core *core)
 {
     uint64_t had, needed;
@@ -99,6 +107,7 @@ static void forget_steps(pd_core *core)
     core->progress.barriers = core->progress.passed;
     core->progress.closing = core->progress.pushing = 0;
     core->recovery.resending = false;
+    pd_leased_forget(&core->shares);
     pd_window_clear(core);
 }
 

@@ -217,7 +217,7 @@ static void note_gone(pd_core *core, const pd_sent_frame *sent)
 
     for (size_t i = 0; i < n; i++) {
         pd_param_record *record = &core->params[sent->closes ? i : sent->pieces[i].param];
-        if (record->kept_from <= sent->step) record->kept_from = sent->step + 1;
+        if (record->kept_from <= sent->settled) record->kept_from = sent->settled + 1;
     }
 }
 
@@ -272,9 +272,13 @@ void pd_window_clear(pd_core *core)
     core->window.bytes = core->window.most = 0;
 }
 
-/* Copies what the answer says about the frame to `sent`. */
-static void note_answer(const pd_core *core, const pd_outgoing_frame *frame, pd_sent_frame *sent)
+/* Copies what the answer says about the frame to `sent`, which joins `list`. The frame that closes a step is answered
+ * after the step's pushes, and the server needs it again wherever it needs one of them. */
+static void note_answer(const pd_core *core, const pd_outgoing_frame *frame, const pd_window_step *list,
+                        pd_sent_frame *sent)
 {
+    for (const pd_sent_frame *other = list->first; sent->closes && other != NULL; other = other->next)
+        if (other->settled > sent->settled) sent->settled = other->settled;
     sent->comparable = pd_method_pushes(sent->method);
     for (size_t i = 0; sent->comparable && i < sent->n; i++) {
         const Paramd__Outcome *outcome = core->receive.message->outcomes[i];
@@ -302,7 +306,7 @@ void pd_window_take(pd_core *core, const pd_outgoing_frame *frame)
         return;
     }
     core->window.coming = NULL;
-    note_answer(core, frame, sent);
+    note_answer(core, frame, list, sent);
     link_in(list, sent);
     core->window.bytes += sent->payload_bytes;
     if (core->window.bytes > core->window.most) core->window.most = core->window.bytes;

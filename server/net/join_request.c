@@ -50,6 +50,7 @@ static pd_request *hello_request(const pd_conn *conn, const pd_pending *pending,
     request->u.hello.window = hello->window;
     request->u.hello.barriers = hello->barriers;
     request->u.hello.steps = hello->steps;
+    request->u.hello.course = hello->course;
     request->u.hello.rejoins = hello->rejoins;
     request->u.hello.creator = hello->creator;
     request->u.hello.intent = (pd_intent)hello->resume;

@@ -247,6 +247,13 @@ static bool is_late(const entry *e, const pd_wait *wait)
     return !pd_counted_has(e->counted, wait->rank);
 }
 
+/* Returns the step in which a push has counted, minus the one that it was for. */
+static uint32_t age_of(const entry *e, const pd_wait *wait)
+{
+    if (wait->filed == PD_FILED_COUNTED) return wait->age;
+    return e->closed == wait->step ? pd_counted_age(e->counted, wait->rank) : 0;
+}
+
 static void answer(const entry *e, pd_waiter *waiter)
 {
     waiter->outcome = waiter->wait->pushes && !waiter->idle ? e->outcome : 0;
@@ -257,8 +264,7 @@ static void answer(const entry *e, pd_waiter *waiter)
         waiter->why->refs++;
     }
     if (waiter->outcome != 0 && is_late(e, waiter->wait)) waiter->outcome = PD_LATE;
-    if (waiter->outcome != 0 && waiter->outcome != PD_LATE && e->closed == waiter->wait->step)
-        waiter->age = pd_counted_age(e->counted, waiter->wait->rank);
+    if (waiter->outcome != 0 && waiter->outcome != PD_LATE) waiter->age = age_of(e, waiter->wait);
     waiter->counted = e->counted != NULL ? e->counted->n : 0;
     if (e->scalars != NULL) {
         waiter->scalars = e->scalars;
@@ -353,6 +359,15 @@ static void publish(pd_version_table *versions, entry *e, pd_closed *closed)
     }
 }
 
+/* Lets a push wait for the step after the one that a parameter has just closed, if its rank's contributions did not
+ * count in this one and are kept. */
+static void wait_on(const entry *e, pd_wait *wait)
+{
+    if (wait->pushes && !wait->unfiled && wait->filed == PD_FILED_FOR && wait->step == e->closed &&
+        pd_counted_keeps(e->counted, wait->rank))
+        wait->step++;
+}
+
 static void close_for_all(pd_version_table *versions, job *j, const pd_closed *closed, uint64_t before)
 {
     if (closed->param >= j->params || before != j->least || j->at[closed->param]->closed == before || --j->at_least > 0)
@@ -360,20 +375,12 @@ static void close_for_all(pd_version_table *versions, job *j, const pd_closed *c
     find_least(j);
     for (pd_waiter *waiter = j->rest, *next; waiter != NULL; waiter = next) {
         next = waiter->next;
+        wait_on(j->at[closed->param], waiter->wait);
         if (waiter->wait->unfiled || !all_closed(j, waiter->wait->step)) continue;
         link_out(waiter);
         answer_rest(waiter);
         resolve(versions, j, waiter->wait);
     }
-}
-
-/* Lets a push wait for the step after the one that its parameter has just closed, if its contributions did not count in
- * this one and are kept. */
-static void wait_on(const entry *e, pd_wait *wait)
-{
-    if (wait->pushes && !wait->unfiled && wait->filed == PD_FILED_FOR && wait->step == e->closed &&
-        pd_counted_keeps(e->counted, wait->rank))
-        wait->step++;
 }
 
 /* Returns the last step that some parameter of the job has closed, or `step` if that is later. */
@@ -402,6 +409,7 @@ void pd_version_table_filed(pd_version_table *versions, uint32_t number, pd_wait
     if (j == NULL || !wait->unfiled) return;
     wait->unfiled = false;
     wait->filed = filed;
+    if (filed == PD_FILED_COUNTED && step > wait->step) wait->age = (uint32_t)(step - wait->step);
     wait->step = filed == PD_FILED_FOR ? step : last_closed(j, step);
     if (filed != PD_FILED_FOR && !wait->all) await_rest(j, wait);
     if (wait->all && all_closed(j, wait->step)) {

@@ -48,6 +48,7 @@ struct pd_wait {
     bool unfiled;   /* the request is a push, and it is not known yet in which step it may count: nothing of it is
                        * answered before pd_version_table_filed */
     pd_filed filed; /* what has become of the push; PD_FILED_FOR if the job says nothing of it */
+    uint32_t age;   /* with PD_FILED_COUNTED: the step in which the push has counted, minus the one that it was for */
     uint32_t rank; /* rank that asks; the outcome of its push is PD_LATE if the round closed without its contribution */
     uint64_t durable; /* answer: durable step of the job; 0: there is none */
     /* answer: number of members of the job; 1 + place of `rank` among them. 0: not known; it is no member */

@@ -366,6 +366,7 @@ static void say_hello(peer *p)
     hello.barriers = (hello.nonce & 7) == 7 ? UINT64_MAX : hello.nonce >> 2 & 1;
     hello.group = (hello.nonce & 0x11) == 0x11 ? (uint32_t)hello.nonce : 0;
     hello.generation = (hello.nonce & 0x22) == 0x22 ? hello.nonce >> 2 : 0;
+    hello.course = (hello.nonce & 0x41) == 0x41;
     hello.label = (char *)"fuzz";
     hello.rules = rule;
     hello.n_rules = 1 + (how >> 6 & 1);

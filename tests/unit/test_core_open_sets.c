@@ -278,28 +278,33 @@ TEST(a_server_that_cannot_choose_a_rank_ends_the_handle)
     peer_free(p);
 }
 
-TEST(an_answer_of_another_course_is_a_rewind)
+TEST(hello_tells_the_steps_of_any_parameter_and_their_course)
+{
+    peer *p = open_peer(&peer_four, 2);
+    const Paramd__HelloRequest *hello;
+    pd_ticket_id ticket;
+    peer_frame l = push_one(p, 1, &ticket);
+
+    p->course = 3;
+    answer(p, &l, 1, 1, 1);
+    peer_cut(p);
+    peer_connect(p);
+    l = peer_expect(p, PD_HELLO);
+    hello = l.message;
+    assert_int_equal(hello->steps, 1);
+    assert_int_equal(hello->course, 3);
+    peer_frame_drop(&l);
+    peer_free(p);
+}
+
+TEST(a_worker_that_has_seen_no_later_step_takes_over_the_course_of_an_answer)
 {
     peer *p = open_peer(&peer_four, 1);
-    pd_ticket_id ticket;
-    peer_frame l;
-    pd_error err;
 
     expect_step(p, 1, 1, 1, 1);
-    ticket = peer_push_pull(p, 1, SMALL);
-    l = peer_expect(p, PD_PUSH_PULL);
     p->course = 1;
-    answer(p, &l, 1, 1, 2);
-    assert_int_equal(peer_finish(p, ticket, &err), PD_REWIND);
-    assert_non_null(strstr(err.text, "other steps"));
-    assert_int_equal(pd_core_rewind(p->core, &ticket, NULL), PD_OK);
-    pd_core_down(p->core, p->now, "dropped");
-    p->now = pd_core_next(p->core);
-    peer_connect(p);
-    peer_welcome(p);
-    peer_answer_declare(p, 1, 1);
-    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
     expect_step(p, 1, 2, 1, 2);
+    assert_int_equal(p->core->end.error.code, PD_OK);
     peer_free(p);
 }
 
@@ -307,12 +312,23 @@ TEST(a_welcome_of_another_course_is_a_rewind_also_if_the_server_is_ahead)
 {
     static const uint64_t ahead[] = { 3 };
     peer *p = open_peer(&peer_four, 1);
+    pd_ticket_id ticket;
+    pd_error err;
 
     expect_step(p, 1, 1, 1, 1);
+    ticket = peer_push_pull(p, 1, SMALL);
     p->course = 1;
     peer_come_back_at(p, ahead, 1);
-    assert_true(p->core->end.gone_back);
-    assert_int_equal(p->core->end.error.code, PD_REWIND);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_REWIND);
+    assert_non_null(strstr(err.text, "other steps"));
+    assert_int_equal(pd_core_rewind(p->core, &ticket, NULL), PD_OK);
+    pd_core_down(p->core, p->now, "dropped");
+    p->now = pd_core_next(p->core);
+    peer_connect(p);
+    peer_welcome(p);
+    peer_answer_declare(p, 1, 3);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    expect_step(p, 1, 4, 1, 4);
     peer_free(p);
 }
 
@@ -367,5 +383,78 @@ TEST(a_client_waits_for_steps_in_which_it_did_not_count_before_it_sends_later_on
     assert_int_equal(step_of(&l), 7);
     answer(p, &l, 1, 1, 7);
     expect_step(p, 1, 8, 1, 8);
+    peer_free(p);
+}
+
+TEST(an_answer_of_another_course_is_a_rewind_if_the_server_has_gone_back)
+{
+    static const uint64_t back[] = { 0 };
+    peer *p = windowed_peer();
+    peer_frame l;
+
+    expect_step(p, 1, 1, 1, 1);
+    expect_step(p, 1, 2, 1, 2);
+    peer_come_back_at(p, back, 1);
+    l = peer_expect(p, PD_PUSH_PULL);
+    p->course = 1;
+    answer(p, &l, 1, 1, 1);
+    assert_int_equal(p->core->end.error.code, PD_REWIND);
+    peer_free(p);
+}
+
+/* Pushes for step 2, which counts in step 3, and ends the step. */
+static void push_and_end_step_2(peer *p)
+{
+    pd_ticket_id ticket, ends;
+    peer_frame l = push_one(p, 0, &ticket), last;
+
+    assert_int_equal(pd_core_close_step(p->core, 2, &ends, NULL), PD_OK);
+    last = peer_expect(p, PD_PUSH);
+    p->staleness = 1;
+    answer(p, &l, 1, 1, 3);
+    p->staleness = 0;
+    peer_reply_data(p, &last.prefix, 0, 0, 3, NULL, 0);
+    peer_frame_drop(&last);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    assert_int_equal(peer_finish(p, ends, NULL), PD_OK);
+}
+
+TEST(the_end_of_a_step_is_sent_again_with_the_pushes_that_counted_later)
+{
+    static const uint64_t two[] = { 2 };
+    peer *p = windowed_peer();
+    peer_frame l;
+
+    expect_step(p, 1, 1, 1, 1);
+    push_and_end_step_2(p);
+    p->durable = 2;
+    expect_step(p, 1, 4, 1, 4);
+    peer_come_back_at(p, two, 1);
+    l = peer_expect(p, PD_PUSH_PULL);
+    assert_int_equal(step_of(&l), 2);
+    peer_frame_drop(&l);
+    l = peer_expect(p, PD_PUSH);
+    assert_int_equal(step_of(&l), 2);
+    assert_true(((const Paramd__PushRequest *)l.message)->last);
+    peer_frame_drop(&l);
+    peer_free(p);
+}
+
+/* The window keeps two steps. The push for step 2 has left it, and would be needed after a restart from step 2. */
+TEST(a_window_that_has_lost_a_push_which_counted_later_does_not_help)
+{
+    static const uint64_t two[] = { 2 };
+    pd_core_config config = peer_four;
+    peer *p;
+
+    config.window = 2;
+    p = open_peer(&config, 1);
+    expect_step(p, 1, 1, 1, 1);
+    p->staleness = 1;
+    expect_step(p, 1, 2, 1, 3);
+    p->staleness = 0;
+    expect_step(p, 1, 4, 1, 4);
+    peer_come_back_at(p, two, 1);
+    assert_int_equal(p->core->end.error.code, PD_REWIND);
     peer_free(p);
 }

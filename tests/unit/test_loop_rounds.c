@@ -67,7 +67,7 @@ TEST(a_push_that_counts_later_is_told_its_age_and_how_many_counted, pair *p)
     assert_int_equal(outcome->counted, 1);
 }
 
-TEST(a_push_that_counted_before_is_not_told_the_age_of_another_step, pair *p)
+TEST(a_push_that_counted_before_is_told_the_age_that_it_had, pair *p)
 {
     const Paramd__Outcome *outcome;
 
@@ -77,7 +77,7 @@ TEST(a_push_that_counted_before_is_not_told_the_age_of_another_step, pair *p)
     outcome = push(p, 1, 1)->outcomes[0];
     assert_int_equal(outcome->outcome, PD_STEPPED);
     assert_int_equal(outcome->step, 3);
-    assert_int_equal(outcome->staleness, 0);
+    assert_int_equal(outcome->staleness, 1);
 }
 
 TEST(answers_tell_the_members_and_the_place_of_the_rank, pair *p)

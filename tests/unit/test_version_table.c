@@ -531,3 +531,39 @@ TEST(a_late_push_is_answered_with_the_last_step_of_all_parameters, notes *n)
     }
     drop(n, push);
 }
+
+TEST(a_push_that_has_counted_before_is_answered_with_the_age_that_it_had, notes *n)
+{
+    pd_wait *push = wait_for(2, true, false, 0, 1);
+
+    pd_version_table_settle(n->versions, 1, 1);
+    for (uint64_t step = 1; step <= 5; step++) close_round(n, 0, step, PD_STEPPED, false);
+    push->unfiled = true;
+    assert_false(pd_version_table_wait(n->versions, 1, push));
+    pd_version_table_filed(n->versions, 1, push, PD_FILED_COUNTED, 4);
+    assert_int_equal(n->n_resolved, 1);
+    assert_int_equal(push->at[0].outcome, PD_STEPPED);
+    assert_int_equal(push->at[0].step, 5);
+    assert_int_equal(push->at[0].age, 2);
+    drop(n, push);
+}
+
+/* Rank 0 ends its step with contributions that do not count in it, but are kept for the next one. */
+TEST(the_end_of_a_step_waits_until_its_pushes_count, notes *n)
+{
+    pd_wait *ends = wait_for(1, true, false, 0, 0);
+    pd_counted *set = pd_counted_new(2);
+    pd_closed closed = { .param = 0, .step = 1, .outcome = PD_STEPPED, .counted = set };
+
+    pd_counted_add(set, 1, 0);
+    pd_counted_keep(set, 0);
+    pd_version_table_settle(n->versions, 1, 1);
+    ends->unfiled = ends->all = true;
+    assert_false(pd_version_table_wait(n->versions, 1, ends));
+    pd_version_table_filed(n->versions, 1, ends, PD_FILED_FOR, 1);
+    pd_version_table_close(n->versions, 1, &closed);
+    assert_int_equal(n->n_resolved, 0);
+    close_round(n, 0, 2, PD_STEPPED, false);
+    assert_int_equal(n->n_resolved, 1);
+    drop(n, ends);
+}

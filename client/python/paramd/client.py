@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Callable, Union
 
 from . import _structs as structs
 from . import generations, jobs, launchers, rounds, run_id, state_file
+from . import shares as shares_of
 from ._library import error_of, library, text_list
 from .arrays import Borrowed
+from .counted import counted_of
 from .errors import DeadlineExceeded, Error, FailedPrecondition, NoMemory, invalid, spelled
 from .facts import Members, Stats, Welcome, values
 from .handle import Handle
@@ -105,6 +107,7 @@ class Client:
     joins: rank 0 alone creates the job, and a client of another rank waits for it.
     group: number of this worker's group, from 1: ranks of one group count together in a step, or not at all, such as
         those of an FSDP replica. None: this rank is a group of its own.
+    shares: number of shares of the data that this worker uses in a step: see `take_share`. 0: none.
     rules_of_rounds: min_workers, max_workers, on_lost_worker, reconnect_grace, quorum, grace, staleness, on_stale,
         damping, weight_cap, rounds: whom a step waits for, and what happens when workers come and go. See
         help(paramd.rounds).
@@ -121,7 +124,7 @@ class Client:
                  checksum: bool = False, impatient: bool = False, shared_memory: bool = True, window: int = 0,
                  token_file: Path | None = None, ca_file: Path | None = None, cert_file: Path | None = None,
                  key_file: Path | None = None, notice: Callable[[str], None] | None = None,
-                 resume: bool | None = None, joins: bool = False, group: int | None = None,
+                 resume: bool | None = None, joins: bool = False, group: int | None = None, shares: int = 0,
                  **rules_of_rounds: Unpack[rounds.Rules]) -> None:
         rounds.check_names("Client", rules_of_rounds)
         option_texts = rounds.options(rules_of_rounds, options)
@@ -141,6 +144,7 @@ class Client:
             raise invalid(f"window: expected a number of steps from 0 on, got {window}")
         if group is not None and not 0 < group < 1 << 32:
             raise invalid(f"group: expected a number from 1 on, got {group}")
+        shares_of.check(shares)
         run = run_id.find(number, of)
         self.url = url or default_url(of, number)
         self.job = ""
@@ -150,6 +154,9 @@ class Client:
         self.sends_patience = rounds.value("grace", option_texts) == "auto"
         self._variables = {"PARAMD_URL": self.url, **_file_variables(  # the environment in which paramctl runs
             TOKEN=token_file, CA=ca_file, CERT=cert_file, KEY=key_file)}
+        self.taken = 0                          # shares that were taken since the last push
+        # Arrays by name in which weights came last: a step of `share_below` puts them there. None: not needed.
+        self.landing: dict[str, Any] | None = {} if shares > 0 else None
         self.requests: set[Request] = set()     # those that the library may still work on
         self.watchers: dict[Any, Any] = {}      # of event loops
         self._orphans: deque[Request] = deque() # requests whose tickets nobody holds
@@ -173,7 +180,7 @@ class Client:
             notice=ctypes.cast(self._callback, c_void_p), no_shared_memory=not shared_memory, join_later=True,
             slice=SLICE, window=window, token_file=path_bytes(token_file), ca_file=path_bytes(ca_file),
             cert_file=path_bytes(cert_file), key_file=path_bytes(key_file), group=group or 0,
-            generation=self.generation)
+            generation=self.generation, shares=shares)
         # A local daemon may end, idle, between the look for it and this join: then another look starts a new one.
         look_again = None if url or os.environ.get("PARAMD_URL") else lambda: default_url(of, number)
         if resume and job is None and not run_id.is_named(run):
@@ -364,6 +371,8 @@ class Client:
         pointers, arrays = self.model.all_weights(weights)
         if not self.names:
             return                      # no parameter has elements
+        self._note_landing(weights)
+        self.taken = 0
         self._hold(name, pointers, arrays, function, pointers)
         for array in arrays:
             if array.write_back is not None:
@@ -444,7 +453,10 @@ class Client:
                                       patience_ms=_milliseconds(patience), counts=counts)
         request = Request(self, names, items, numbers, arrays, counts)
         request.settled = not names and bool(grads)
-        return self._start(request, function, items, len(items), byref(options), ctypes.sizeof(options))
+        ticket = self._start(request, function, items, len(items), byref(options), ctypes.sizeof(options))
+        self._note_landing(weights or {})
+        self.taken = 0
+        return ticket
 
     def replace(self, weights: Arrays, replaces: int) -> None:
         """Replaces weights of the running job by those that the program has changed by hand since the last step. Every
@@ -476,6 +488,7 @@ class Client:
         names, items, arrays = self.model.items(None, weights)
         request = Request(self, names, items, None, arrays)
         request.settled = not names and bool(weights)
+        self._note_landing(weights)
         return self._start(request, library().pd_client_pull, items, len(items), min_step)
 
     def close_step(self, step: int) -> Ticket:
@@ -528,6 +541,59 @@ class Client:
         if tell:
             self._tell(f"some arrays are not contiguous: {staged} bytes were copied for this call "
                        "(Client.staged counts them)")
+
+    def _note_landing(self, weights: Arrays) -> None:
+        if self.landing is not None:
+            self.landing.update((name, weights[name]) for name in self.names if name in weights)
+
+    # ---- shares of the data ----
+
+    def take_share(self) -> int:
+        """Takes the next share of the data: the number of one local batch, from which paramd.StepSampler computes the
+        indices of its samples. Take as many for each step as the argument `shares` says, 1 as a rule; the answer to the
+        push brings others.
+
+        The server leases shares to workers. A share counts as used when a push of its worker counts. If the worker
+        leaves or is lost before, others get the share. After a push that was late, the same share is taken again.
+
+        In a job whose ranks all count in every step there are no leases: the share of a step is (step - 1) * world_size
+        + rank, where step counts from 1.
+
+        Unavailable: all leased shares are taken. FailedPrecondition: the argument `shares` is 0.
+        """
+        share, error = c_uint64(), structs.Error()
+        with self.handle as pointer:
+            if library().pd_client_share(pointer, byref(share), byref(error)) != 0:
+                raise self.error_of(error)
+        self.taken += 1
+        return share.value
+
+    def share_below(self, total: int) -> int | None:
+        """Waits for a share below `total`, where those that this worker gets are past it: another worker may be lost,
+        and leave shares behind. Returns None once all shares below `total` are used. Meanwhile this worker takes part
+        in steps without gradients, whose weights come into the arrays that the last push_pull (init, pull, ...) had.
+        See paramd.StepSampler.shares, which calls it.
+
+        FailedPrecondition: shares are taken whose gradients are not pushed; or not every parameter had an array for
+        its weights. Other errors are those of Ticket.wait.
+        """
+        return shares_of.below(self, total, self.take_share, self._sit_out)
+
+    def _sit_out(self) -> bool:
+        """Takes a step without a gradient. Returns whether this worker alone counted in it."""
+        missing = [name for name in self.names if name not in (self.landing or {})]
+        if missing or self.landing is None:
+            raise FailedPrecondition(FailedPrecondition.code, f"share_below: no call had an array for the weights of "
+                                     f"{missing[0] if missing else 'any parameter'}")
+        results = self.push_pull(dict.fromkeys(self.names), self.landing).wait().values()
+        return shares_of.was_alone(self, counted_of(results, self.members.n))
+
+    @property
+    def least_unused(self) -> int:
+        """The least share that no worker has used, as the server's last answer reported: all shares of a data set with
+        n shares are used once it is n or more."""
+        with self.handle as pointer:
+            return int(library().pd_client_least_unused(pointer))
 
     # ---- checkpoints ----
 

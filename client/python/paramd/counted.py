@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from .ticket import LATE, Result
@@ -27,6 +27,13 @@ class Counted(NamedTuple):
     number: int
 
 
+def counted_of(results: Collection[Result], members: int) -> Counted:
+    """Returns what became of a worker's gradients in a step. members: number of members of the job."""
+    late = any(result.outcome == LATE for result in results)
+    number = max(result.counted for result in results) or members
+    return Counted(not late, max(result.age for result in results), number)
+
+
 class Tally:
     """Counts in which steps of the job a worker's gradients have counted, and warns once where they seldom do.
 
@@ -45,9 +52,8 @@ class Tally:
         found = list(results)
         if not found:
             return
-        late = any(result.outcome == LATE for result in found)
-        number = max(result.counted for result in found) or self._client.members.n
-        self.last = Counted(not late, max(result.age for result in found), number)
+        self.last = counted_of(found, self._client.members.n)
+        late = not self.last.counted
         self._counted += 0 if late else 1
         self._in_a_row = self._in_a_row + 1 if late else 0
         if self._in_a_row >= LATE_IN_A_ROW and not self._told:

@@ -75,6 +75,7 @@ class Exchange:
     def __init__(self, client: Client, groups: Sequence[Group], params: Iterable[Param],
                  weights: dict[str, Any]) -> None:
         self.client = client
+        client.landing = None
         self.means = Means()
         self.tally, self.pace = Tally(client), Pace()
         self.results: dict[str, Result] = {}
@@ -189,6 +190,17 @@ class Exchange:
         if not self._warned and any(result.outcome == SKIPPED for result in self.results.values()):
             self._warned = True
             warnings.warn(f"step {self._count} was skipped: a gradient is not finite, or too large", stacklevel=5)
+
+    def settle(self) -> None:
+        """Waits for the step that is under way, if there is one, and keeps its weights for `take`."""
+        self._wait()
+
+    def sit_out(self) -> dict[str, Any]:
+        """Takes a step without gradients, and returns the weights after it."""
+        self._wait()
+        self.push(dict.fromkeys(self.client.names), None, {})
+        landed = self.take()
+        return landed if landed is not None else self.pull()
 
     def pull(self) -> dict[str, Any]:
         """Returns the job's weights. If a step is under way, this waits for it."""

@@ -19,6 +19,7 @@ from typing import Any
 import numpy
 
 from . import rounds
+from . import shares as shares_of
 from .client import Client
 from .counted import Counted
 from .errors import invalid
@@ -57,6 +58,7 @@ class Remote:
     delay: 1: step() returns the weights after the step before, and does not wait for this one.
     window: number of steps that are kept, to be sent again when the server goes back to a checkpoint: step() does not
         notice then. 0: none, and it raises paramd.Rewind.
+    shares: number of shares of the data that this worker uses in a step: see `take_share`.
     min_workers, max_workers, on_lost_worker, reconnect_grace, quorum, grace, staleness, on_stale, damping, weight_cap,
         rounds: whom a step waits for, and what happens when workers come and go. See help(paramd.rounds).
     hypers: hyperparameters by optax's names (learning_rate, b1, b2, eps, weight_decay, momentum) or the server's, as
@@ -74,20 +76,22 @@ class Remote:
     def __init__(self, params: Any, optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None,
                  rank: int | str | None = None, world_size: int | None = None, rules: Rules = (),
                  options: Settings = None, grad_dtype: Any = None, axes: Mapping[str, Any] | None = None,
-                 delay: int = 0, window: int = 0, resume: bool | None = None, **hypers: Any) -> None:
+                 delay: int = 0, window: int = 0, resume: bool | None = None, shares: int = 0,
+                 **hypers: Any) -> None:
         if delay not in (0, 1):
             raise invalid(f"expected delay 0 or 1, got {delay}")
         rules_of_rounds, hypers = rounds.split(hypers)
         self._tree = Tree(params)
         self._placement = Placement(params)
-        self._delay = delay
+        self._delay, self._keeps_params = delay, shares > 0
+        self._params: Any = None
         declarations = self._tree.declarations(grad_dtype, axes or {})
         self._converts = grad_dtype is not None
         self._grad_dtypes = {name: numpy.dtype(dtype if grad_dtype is None else grad_dtype)
                              for name, dtype in self._tree.dtypes.items()}
         self.exchange: Exchange = join(
             {"url": url, "job": job, "rank": rank, "world_size": world_size, "window": window,
-             "resume": resume, **rules_of_rounds}, options,
+             "resume": resume, "shares": shares, **rules_of_rounds}, options,
             groups_of(rules, optimizer, hypers), declarations,
             {name: numpy.array(leaf, order="C") for name, leaf in self._tree.leaves.items()})
         self._tree.leaves = {}
@@ -125,6 +129,7 @@ class Remote:
         if landed is not None:
             return self._give(self._placement.place(landed))
         self._handed.give(given)
+        self._params = params if self._keeps_params else None
         return params
 
     def _check(self, given: Mapping[str, Any]) -> None:
@@ -135,6 +140,7 @@ class Remote:
 
     def _give(self, params: Any) -> Any:
         self._handed.give(self._tree.match(params, "params"))
+        self._params = params if self._keeps_params else None
         return params
 
     def pull(self) -> Any:
@@ -172,6 +178,35 @@ class Remote:
             print(float(loss_of_all))
         """
         return self.exchange.mean(name, value)
+
+    # ---- shares of the data ----
+
+    def take_share(self) -> int:
+        """Takes the next share of the data, as paramd.Client.take_share does. With delay=1 it first waits for the step
+        that is under way, whose answer brings it.
+
+            sampler = paramd.StepSampler(len(images), batch=32, seed=7, epochs=3)
+            for indices in sampler.shares(remote):
+                _, grads = loss_and_grads(remote.params, images[numpy.asarray(indices)])
+                remote.step(remote.params, grads)
+        """
+        self.exchange.settle()
+        return self.client.take_share()
+
+    def share_below(self, total: int) -> int | None:
+        """Waits for a share below `total` that other workers leave: see paramd.Client.share_below. Afterwards `params`
+        has newer parameters."""
+        return shares_of.below(self.client, total, self.take_share, self._sit_out)
+
+    def _sit_out(self) -> bool:
+        self._give(self._placement.place(self.exchange.sit_out()))
+        return shares_of.was_alone(self.client, self.exchange.tally.last)
+
+    @property
+    def params(self) -> Any:
+        """The parameters that the last step(), pull() or share_below() has brought, for a worker with `shares`. For
+        another one this is pull()."""
+        return self.pull() if self._params is None else self._params
 
     # ---- facts ----
 

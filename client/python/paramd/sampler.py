@@ -148,7 +148,7 @@ class StepSampler:
                 train(dataset[indices])
 
         PyTorch's loader takes it as a batch sampler. With num_workers > 0 the loader takes shares in advance, before
-        the server can give them; so leave it at 0, or let the source give several shares at a time:
+        the server can give them; so leave it at 0:
 
             loader = torch.utils.data.DataLoader(dataset, batch_sampler=sampler.shares(opt))
 

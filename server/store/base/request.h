@@ -174,9 +174,11 @@ typedef struct pd_request {
             bool shares;       /* the worker can map shared memory: a job that it creates has shared weights */
             uint32_t window;   /* number of its last steps whose pushes the worker can send again; 0: none */
             uint64_t barriers; /* number of barriers that this process has passed */
-            uint64_t steps;    /* number of steps that this process has seen closed for all its parameters */
-            uint64_t course;   /* the course of these steps (pd_job_saved.course), as far as the worker knows it */
-            bool rejoins;      /* the worker rejoins a job that must exist, and accepts that job's start_step */
+            /* number of steps that this process has seen closed for all its parameters; in a job whose sets of ranks
+             * are open, for any of them */
+            uint64_t steps;
+            uint64_t course;  /* the course of these steps (pd_job_saved.course), as far as the worker knows it */
+            bool rejoins;     /* the worker rejoins a job that must exist, and accepts that job's start_step */
             uint64_t creator; /* if `rejoins`: pd_job_saved.creator of the job that is meant; 0: any job of this name */
             char *run;        /* id of the run that the worker belongs to; NULL: not known */
             pd_intent intent; /* whether the worker continues a job that exists or begins again */
@@ -559,7 +561,7 @@ typedef struct pd_effect {
         struct {
             pd_filed how;
             /* FOR: the step in which the push counts, or for which it is decided whether it counts later; COUNTED: the
-             * step in which it has counted; LATE: the last step that is decided */
+             * step in which it has counted, or its own step if a later push has counted since; LATE: the last step that is decided */
             uint64_t step;
         } filed;
         pd_rank_leases leases; /* of the rank on connection ticket.conn */

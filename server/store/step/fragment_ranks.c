@@ -113,7 +113,7 @@ pd_filed pd_fragment_judge(const pd_steps *steps, const pd_fragment *fragment, u
     const pd_fragment_rank *r = &fragment->ranks[rank];
     uint64_t collected = fragment->fixed + 1;
 
-    *decided = r->saved.counted;
+    *decided = step == r->saved.last ? r->saved.counted : step;
     if (step <= r->saved.last) return PD_FILED_COUNTED;
     *decided = fragment->fixed;
     if (step < collected && (collected - step > steps->sets.staleness + PD_MUTANT(filed_after_closed) ||

@@ -30,6 +30,7 @@ class Settings:
     window: int = 0
     resume: bool | None = None
     rounds: dict[str, Any] = field(default_factory=dict)
+    shares: int = 0
     name: str | None = None             # of the job, once it is joined
 
     @property
@@ -63,7 +64,7 @@ class Settings:
         leave_abandoned()
         client = Client(self.url, self.name or self.job, rank=self.rank, world_size=self.world_size, rules=rules,
                         options={**OPTIONS, **self.options, **(begin or {})}, window=self.window, joins=True,
-                        resume=self.resume if begin is None else resume, **self.rounds)
+                        resume=self.resume if begin is None else resume, shares=self.shares, **self.rounds)
         leave_at_exit(client)
         self.name = client.job
         return client
@@ -94,6 +95,7 @@ def begin(client: Client, places: list[Place], delay: int, computed: bool,
     computed: gradients have been computed already. FailedPrecondition: the job's weights differ from those that the
         gradients belong to.
     """
+    client.landing = None
     client.declare(place.declaration() for place in places)
     memory = memory_of(client, places, delay)
     if isinstance(memory, Staged):

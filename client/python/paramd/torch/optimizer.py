@@ -8,6 +8,7 @@ from typing import Any, Callable
 import torch
 
 from .. import rounds
+from .. import shares as shares_of
 from ..client import Client
 from ..counted import Counted
 from ..errors import FailedPrecondition, Rewind, invalid
@@ -57,6 +58,7 @@ class Optimizer(torch.optim.Optimizer):
         one: "auto"; "all": large models are hashed whole, too; "counters": changes by `param.data` pass unseen;
         "none": all changes do, and are undone.
     note: the older name of worker_state.
+    shares: number of shares of the data that this worker uses in a step: see `take_share`. 0: none.
     min_workers, max_workers, on_lost_worker, reconnect_grace, quorum, grace, staleness, on_stale, damping, weight_cap,
         rounds: whom a step waits for, and what happens when workers come and go. See help(paramd.rounds).
     hypers: hyperparameters, by torch's names or the optimizer's. Their defaults are those of `paramctl optimizers`.
@@ -81,7 +83,8 @@ class Optimizer(torch.optim.Optimizer):
                  model: torch.nn.Module | None = None, overlap: bool = False, delay: int = 0, contribute: str = "all",
                  options: Mapping[str, Any] | Iterable[str] | None = None, scaler: Any = None,
                  window: int | None = None, worker_state: Any = None, resume: bool | None = None,
-                 state: str = "auto", watch: str = "auto", note: Any = None, **hypers: Any) -> None:
+                 state: str = "auto", watch: str = "auto", note: Any = None, shares: int = 0,
+                 **hypers: Any) -> None:
         if scaler is not None and not hasattr(scaler, "unscale_one"):
             raise invalid(f"scaler: expected a paramd.torch.GradScaler, got a {type(scaler).__name__}")
         if delay not in (0, 1) or contribute not in ("all", "rank0"):
@@ -90,13 +93,15 @@ class Optimizer(torch.optim.Optimizer):
             raise invalid("overlap=True and delay=1 exclude each other: with delay=1 nothing waits for the gradients")
         if client is not None and window is not None:
             raise invalid("window: the client that is given keeps the steps: open it with window=...")
+        if client is not None and shares:
+            raise invalid("shares: the client that is given takes the shares: open it with shares=...")
         rules_of_rounds, hypers = rounds.split(hypers)
         for name, value in rules_of_rounds.items():
             if client is not None and value is not None:
                 raise invalid(f"{name}: the client that is given has the options of the job: open it with {name}=...")
         self._prepare(copied=False, state=state)
         self._settings = Settings(url, job, rank, world_size, client, connection.options_of(options), window or 0,
-                                  resume, rules_of_rounds)
+                                  resume, rules_of_rounds, shares_of.check(shares))
         self._recovery = Recovery(either(worker_state, note))
         if overlap and scaler is None:  # parameters step as their gradients come: none waits for the last one
             self._settings.options.setdefault("nonfinite_scope", "parameter")
@@ -393,6 +398,45 @@ class Optimizer(torch.optim.Optimizer):
         if self._run is not None:
             leave(self._run.client)
 
+    # ---- shares of the data ----
+
+    def take_share(self) -> int:
+        """Takes the next share of the data, as paramd.Client.take_share does; take as many for each step() as the
+        argument `shares` says. With delay=1 it first waits for the step that is under way, whose answer brings it.
+        Joins the job.
+
+            opt = paramd.torch.Optimizer(model, "adamw", job="mnist", rank="any", max_workers=8, shares=1)
+            sampler = paramd.StepSampler(len(images), batch=32, seed=7, epochs=3)
+            for indices in sampler.shares(opt):
+                opt.zero_grad()
+                loss(model(images[indices]), labels[indices]).backward()
+                opt.step()
+        """
+        self.synchronize()
+        return self.client.take_share()
+
+    def share_below(self, total: int) -> int | None:
+        """Waits for a share below `total` that other workers leave: see paramd.Client.share_below. Meanwhile the model
+        gets the weights of the job's steps, and its gradients stay as they are. If gradients of further shares are
+        not pushed yet, step() pushes them first."""
+        if self.client.taken > 1:
+            self.step()
+        return shares_of.below(self.client, total, self.take_share, self._sit_out)
+
+    @torch.no_grad()
+    def _sit_out(self) -> bool:
+        """Takes a step without gradients. Returns whether this worker alone counted in it."""
+        held = [(param, param.grad) for group in self.param_groups for param in group["params"]]
+        for param, _ in held:
+            param.grad = None
+        try:
+            run = self._push_step()
+            self._finish(run)
+        finally:
+            for param, grad in held:
+                param.grad = grad
+        return shares_of.was_alone(run.client, run.tally.last)
+
     # ---- numbers beside the gradients ----
 
     @property
@@ -469,6 +513,13 @@ class Optimizer(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self._check_scaler()
+        run = self._push_step()
+        if not self._delay:
+            self._finish(run)
+        return loss
+
+    def _push_step(self) -> Run:
+        """Pushes the gradients. With delay=1 it first waits for the step that is under way."""
         if self._run is None:
             self._recovery.check_begun()
         self._take_groups()
@@ -482,9 +533,7 @@ class Optimizer(torch.optim.Optimizer):
         if self._overlap is not None:
             self._overlap.check(terms)
         run.push_rest(terms, self._recovery.save(self.param_groups))
-        if not self._delay:
-            self._finish(run)
-        return loss
+        return run
 
     def _finish(self, run: Run) -> None:
         try:
