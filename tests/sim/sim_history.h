@@ -48,6 +48,9 @@ typedef struct sim_watch {
     uint64_t fixed;              /* the last step whose set was fixed */
     uint32_t whole;              /* bit r: each chunk of rank r had come */
     uint64_t process[SIM_WORLD]; /* by rank: number of its process */
+    uint32_t members;            /* the members */
+    uint32_t steady;             /* those who were members since the step before was fixed */
+    uint64_t epoch;              /* number of changes of the members */
     uint64_t quorum_ns;          /* time at which the quorum was seen to be whole; 0: it was not */
 } sim_watch;
 
@@ -74,9 +77,10 @@ typedef struct sim_history {
     sim_set sets[VERSIONS]; /* by step; only of a job with open sets, as `pushes` */
     sim_pushes pushes[SIM_WORLD]; /* by rank */
     sim_watch watch;
-    sim_secret *secrets;  /* of the last time that the server was killed, oldest first */
-    uint64_t secret_most; /* the last step that may be repeated without being known; 0: none */
-    uint64_t course;      /* number of the job's course (repeats.h) */
+    sim_secret *secrets;    /* of the last time that the server was killed, oldest first */
+    uint64_t secret_most;   /* the last step that may be repeated without being known; 0: none */
+    uint32_t least_members; /* 1: members have come or gone; otherwise 0 */
+    uint64_t course;        /* number of the job's course (repeats.h) */
     sim_published params[SIM_PARAMS];
     struct sim_history *next;
 } sim_history;

@@ -438,7 +438,6 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed)
     if (plan->crowded) plan->latency_ns = 10 * SIM_MS;
     plan->window = plan->latency_ns < SIM_MS * 10 && sim_once_in(&r, 2) ? 200 + sim_below(&r, 2000) : 65536;
     plan->drains = sim_once_in(&r, 12);
-    sim_plan_draw_open(plan);
 }
 
 void sim_plan_print(const sim_plan *plan)

@@ -39,6 +39,7 @@ typedef struct sim_open {
     uint64_t staleness, grace_ns; /* staleness UINT64_MAX: any age counts */
     bool waits;                   /* on_stale = wait */
     enum { SIM_UNDAMPED, SIM_INVERSE, SIM_ROOT } damping;
+    bool shrinks;     /* on_lost_worker = shrink: members that leave or are lost for long are removed */
     bool sends_lr;    /* each push brings a learning rate, which depends on its step */
     bool masks;       /* each element of a gradient of rank r is 2^r, so the change of weights shows who counted */
     uint64_t work_ns; /* longest time for which a rank computes before it pushes */
@@ -165,8 +166,9 @@ void sim_plan_add_option(sim_job *job, const char *text);
 /* Takes away the options that begin with `name`. */
 void sim_plan_forget_option(sim_job *job, const char *name);
 /* Lets jobs of one plan of three have open sets, with workers that are slow or stop: sim_plan_open.c. The draws have a
- * random state of their own, so that all other plans stay as they are. */
-void sim_plan_draw_open(sim_plan *plan);
+ * random state of their own, so that all other plans stay as they are. `members`: in some of these jobs members come and
+ * go. */
+void sim_plan_draw_open(sim_plan *plan, bool members);
 /* Returns the last step that the job may take. One with open sets may take further steps with contributions that were
  * too late for its last ones. */
 uint64_t sim_last_step(const sim_job *job);

@@ -68,6 +68,18 @@ static void draw_grace(sim_job *job, uint64_t *r)
     sim_plan_add_option(job, text);
 }
 
+/* Lets members come and go in a third of the jobs. */
+static void draw_members(const sim_plan *plan, sim_job *job, uint64_t *r)
+{
+    char text[48];
+
+    if (plan->crashes || job->world == 1 || !sim_once_in(r, 3)) return;
+    job->open.shrinks = true;
+    sim_plan_add_option(job, "on_lost_worker=shrink");
+    snprintf(text, sizeof text, "reconnect_grace=%.3f", 0.05 + (double)sim_below(r, 600) / 1e3);
+    sim_plan_add_option(job, text);
+}
+
 /* Returns whether pushes of the job may bring a learning rate: its rule has one, each frame has a parameter that uses
  * it, and no operator sets one, which would come before it. */
 static bool may_send_lr(const sim_plan *plan, const sim_job *job)
@@ -80,7 +92,7 @@ static bool may_send_lr(const sim_plan *plan, const sim_job *job)
     return !any;
 }
 
-static void draw_job(const sim_plan *plan, sim_job *job, uint64_t *r)
+static void draw_job(const sim_plan *plan, sim_job *job, bool members, uint64_t *r)
 {
     static const double timeouts[] = { 0.5, 2, 5 };
     char text[48];
@@ -94,6 +106,7 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint64_t *r)
     draw_aggregate(job, r);
     draw_rounds(job, r);
     draw_grace(job, r);
+    if (members) draw_members(plan, job, r);
     job->step_timeout = timeouts[sim_below(r, 3)];
     snprintf(text, sizeof text, "step_timeout=%g", job->step_timeout);
     sim_plan_add_option(job, text);
@@ -116,15 +129,19 @@ static void add_fault(sim_plan *plan, uint32_t job, sim_fault_kind kind, uint64_
     plan->faults[plan->n_faults++] = fault;
 }
 
-void sim_plan_draw_open(sim_plan *plan)
+void sim_plan_draw_open(sim_plan *plan, bool members)
 {
     uint64_t r = sim_mix(plan->seed, 31, 7, 40);
 
     if (!sim_once_in(&r, 2)) return;
     for (uint32_t j = 0; j < plan->n_jobs; j++) {
         if ((j > 0 && sim_once_in(&r, 2)) || plan->jobs[j].later[0] > 0 || plan->jobs[j].ready) continue;
-        draw_job(plan, &plan->jobs[j], &r);
+        draw_job(plan, &plan->jobs[j], members, &r);
         for (uint64_t n = sim_below(&r, 3); n > 0; n--)
-            add_fault(plan, j, sim_once_in(&r, 3) ? SIM_CRASH : SIM_STOP, &r);
+            add_fault(plan, j,
+                      sim_once_in(&r, 3)                                 ? SIM_CRASH
+                      : plan->jobs[j].open.shrinks && sim_once_in(&r, 2) ? SIM_LEAVE
+                                                                         : SIM_STOP,
+                      &r);
     }
 }

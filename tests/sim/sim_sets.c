@@ -102,10 +102,12 @@ static void check_new(sim_history *h, uint64_t step, const sim_set *set)
 {
     const sim_open *open = &h->job->open;
     uint32_t n = (uint32_t)__builtin_popcount(set->mask);
+    /* Once members have come or gone, it is not known how many the step has waited for. */
+    uint32_t needed = h->least_members > 0 ? 1 : open->quorum;
 
-    if (n < open->quorum)
+    if (n < needed)
         sim_fail("quorum", "%s: step %llu is taken with %u ranks (%x), but it needs %u", h->job->name, (number)step, n,
-                 set->mask, open->quorum);
+                 set->mask, needed);
     if ((set->mask & set->kept) != 0)
         sim_fail("counted once", "%s: ranks (%x) count in step %llu, and are kept for the next one", h->job->name,
                  set->mask & set->kept, (number)step);
@@ -116,6 +118,11 @@ static void check_new(sim_history *h, uint64_t step, const sim_set *set)
 static bool are_alike(const sim_set *a, const sim_set *b)
 {
     return a->mask == b->mask && memcmp(a->age, b->age, sizeof a->age) == 0;
+}
+
+void sim_sets_note_members(sim_history *h, const pd_job *job)
+{
+    if (job->steps.epoch > 0 && h->job->open.shrinks) h->least_members = 1;
 }
 
 void sim_sets_adopt(sim_history *h, const pd_closed *closed)
@@ -252,6 +259,26 @@ static void check_memory(const pd_job *job)
         }
 }
 
+static uint32_t members_of(const pd_job *job)
+{
+    uint32_t mask = 0;
+
+    for (uint32_t rank = 0; rank < job->steps.members.ranks; rank++)
+        if (pd_rank_set_has(&job->steps.members, rank)) mask |= 1u << rank;
+    return mask;
+}
+
+/* Checks that each change of the members was counted. */
+static void check_epoch(const sim_history *h, const pd_job *job)
+{
+    const sim_watch *watch = &h->watch;
+    uint32_t changed = (uint32_t)__builtin_popcount(watch->members ^ members_of(job));
+
+    if (watch->members != 0 && job->steps.epoch < watch->epoch + changed)
+        sim_fail("epoch", "%s: the members change from (%x) to (%x), but the epoch from %llu to %llu", h->job->name,
+                 watch->members, members_of(job), (number)watch->epoch, (number)job->steps.epoch);
+}
+
 /* Checks a set that was fixed since the last look: those who were whole are in it, and it was not too early. */
 static void check_fixed(const sim_history *h, const pd_job *job, uint64_t now_ns, uint64_t clock_ns)
 {
@@ -268,7 +295,8 @@ static void check_fixed(const sim_history *h, const pd_job *job, uint64_t now_ns
     if ((whole & ~mask) != 0)
         sim_fail("whole", "%s: ranks (%x) were whole, but do not count in step %llu with (%x)", h->job->name,
                  whole & ~mask, (number)fragment->fixed, mask);
-    if (mask != (1u << h->job->world) - 1 && clock_ns < since + h->job->open.grace_ns)
+    /* No step waits for those who are removed, or have joined since it was opened. */
+    if (job->steps.epoch == watch->epoch && (watch->steady & ~mask) != 0 && clock_ns < since + h->job->open.grace_ns)
         sim_fail("grace", "%s: step %llu is taken with ranks (%x) %.3f s after a quorum was whole, not %.3f s",
                  h->job->name, (number)fragment->fixed, mask, ((double)clock_ns - (double)since) / 1e9,
                  (double)h->job->open.grace_ns / 1e9);
@@ -278,17 +306,28 @@ static void look_at(sim_history *h, const pd_job *job, uint64_t now_ns, uint64_t
 {
     const pd_fragment *fragment = &job->steps.fragments[0];
     sim_watch *watch = &h->watch;
+    uint32_t needed;
 
     if (fragment->fixed != watch->fixed) {
         /* A set that is repeated after a restart waits for nobody else. */
         if (fragment->fixed == watch->fixed + 1 && fragment->set != NULL && !h->sets[fragment->fixed].known &&
             fragment->fixed > h->secret_most)
             check_fixed(h, job, now_ns, clock_ns);
-        *watch = (sim_watch){ .fixed = fragment->fixed };
+        *watch = (sim_watch){
+            .fixed = fragment->fixed, .members = watch->members, .epoch = watch->epoch, .steady = UINT32_MAX
+        };
     }
+    check_epoch(h, job);
+    if (watch->members == 0)
+        *watch = (sim_watch){ .fixed = watch->fixed, .epoch = job->steps.epoch, .steady = UINT32_MAX };
+    watch->members = members_of(job);
+    watch->steady = job->steps.epoch == watch->epoch ? watch->steady & watch->members : 0;
+    watch->epoch = job->steps.epoch;
+    needed = job->steps.members.n < h->job->open.quorum ? job->steps.members.n : h->job->open.quorum;
+    sim_sets_note_members(h, job);
     watch->whole = whole_ranks(job);
     for (uint32_t rank = 0; rank < h->job->world; rank++) watch->process[rank] = job->ranks[rank].saved.process;
-    if ((uint32_t)__builtin_popcount(watch->whole) < h->job->open.quorum)
+    if ((uint32_t)__builtin_popcount(watch->whole) < needed)
         watch->quorum_ns = 0;
     else if (watch->quorum_ns == 0)
         watch->quorum_ns = now_ns;

@@ -28,6 +28,8 @@ double sim_sets_lr(uint64_t step);
 uint64_t sim_sets_lr_step(const sim_history *h, uint64_t step, uint32_t param);
 /* Returns what the weight of the rank's contribution to a step is multiplied by because it is old. */
 double sim_sets_damp(const sim_history *h, uint64_t step, uint32_t rank);
+/* Notes how many members the job has now. */
+void sim_sets_note_members(sim_history *h, const struct pd_job *job);
 /* Takes a set from a step that nobody was told of, but that the disk has. */
 void sim_sets_adopt(sim_history *h, const pd_closed *closed);
 /* Forgets the sets from a step on, since the job takes another course. */

@@ -154,6 +154,7 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
     uint64_t number = ++job->counts.frames, known = 0;
     int rc;
 
+    pd_fragments_overtaken(&job->steps, frame->rank, frame->u.data.step);
     if (frame->u.data.step == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "invalid step 0: a push is for the number of closed rounds + 1");
     if (!(frame->u.data.weight >= 0 && frame->u.data.weight <= PD_WEIGHT_MOST))

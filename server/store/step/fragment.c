@@ -197,6 +197,19 @@ void pd_fragments_restart(pd_steps *steps, uint32_t rank)
     }
 }
 
+void pd_fragments_overtaken(pd_steps *steps, uint32_t rank, uint64_t step)
+{
+    for (uint32_t i = 0; steps->sets.open && i < steps->n_fragments; i++) {
+        pd_fragment *fragment = &steps->fragments[i];
+        uint64_t before = fragment->ranks[rank].step;
+        if (before == 0 || before >= step || step > fragment->fixed + 1 || fragment->ranks[rank].missing == 0) continue;
+        release(steps, fragment, rank);
+        pd_fragment_late(fragment, rank, before);
+        fragment->ranks[rank].next = step;
+        fragment->look = true;
+    }
+}
+
 /* Takes a unit out of the step that is collected. `whole`: all its ranks are whole, so they stay in the step. */
 static void take_out(pd_steps *steps, pd_fragment *fragment, uint32_t unit, bool whole)
 {
