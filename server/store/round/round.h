@@ -210,7 +210,7 @@ static inline bool pd_round_counts(const pd_round *round, uint32_t rank)
     if (PD_MUTANT(set_per_parameter) && round->fixed && round->n_chunks == 1 &&
         round->chunks[0].contributions[rank].state == PD_CONTRIBUTION_HELD)
         return true;
-    return pd_counted_has(round->set, rank);
+    return round->set == NULL || pd_counted_has(round->set, rank);
 }
 
 /* Set or forget the range of elements that a rank contributes of a ranged parameter. Call them only before the rank's

@@ -123,13 +123,12 @@ pd_filed pd_fragment_judge(const pd_steps *steps, const pd_fragment *fragment, u
     return PD_FILED_FOR;
 }
 
-pd_admit pd_param_admit(const pd_steps *steps, const pd_param *param, uint32_t rank, uint64_t step)
+pd_admit pd_fragment_admit(const pd_steps *steps, const pd_param *param, uint32_t rank, uint64_t step)
 {
     const pd_fragment *fragment = param->fragment;
     uint64_t decided;
 
     if (step > param->saved.step + 1) return PD_ADMIT_EARLY;
-    if (!param->round.together) return step <= param->saved.step ? PD_ADMIT_DUPLICATE : PD_ADMIT_NEW;
     switch (pd_fragment_judge(steps, fragment, rank, step, &decided)) {
     case PD_FILED_COUNTED: return PD_ADMIT_DUPLICATE;
     case PD_FILED_LATE: return PD_ADMIT_LATE;

@@ -85,8 +85,15 @@ uint64_t pd_fragments_fixed(const pd_steps *steps);
 /* Says what becomes of a push of the rank for step `step`. *decided becomes the step that pd_effect.u.filed names. */
 pd_filed pd_fragment_judge(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank, uint64_t step,
                            uint64_t *decided);
+/* Returns what happens to a contribution of the rank to step `step` of a parameter whose set is open. */
+pd_admit pd_fragment_admit(const pd_steps *steps, const pd_param *param, uint32_t rank, uint64_t step);
 /* Returns what happens to a contribution of the rank to step `step` of the parameter. */
-pd_admit pd_param_admit(const pd_steps *steps, const pd_param *param, uint32_t rank, uint64_t step);
+static inline pd_admit pd_param_admit(const pd_steps *steps, const pd_param *param, uint32_t rank, uint64_t step)
+{
+    if (param->round.together) return pd_fragment_admit(steps, param, rank, step);
+    if (step <= param->saved.step) return PD_ADMIT_DUPLICATE;
+    return step == param->saved.step + 1 ? PD_ADMIT_NEW : PD_ADMIT_EARLY;
+}
 /* Notes that the contribution of the rank's push for step `step` to one more chunk of the parameter has come, or that
  * the rank has none. Call it only if the sets are open. */
 void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t step, uint64_t now_ns);
