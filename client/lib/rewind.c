@@ -67,6 +67,7 @@ bool pd_core_left_course(pd_core *core, uint64_t course)
 
 bool pd_core_changes_course(pd_core *core, uint64_t course)
 {
+    if (course == core->recovery.course) return false;
     if (pd_core_is_behind(core)) return pd_core_left_course(core, course);
     core->recovery.course = course;
     return false;

@@ -9,8 +9,8 @@
 
 #include <utlist.h>
 
-/* Removes the parameter from steps->queue.waiting if all contributions to its round have
- * come, and it need not wait for other parameters either. */
+/* Removes the parameter from steps->queue.waiting if all contributions to its round have come, and it need not wait for
+ * other parameters either. */
 static void look_at_waiting(pd_steps *steps, pd_param *param)
 {
     if (pd_round_is_complete(&param->round) && !pd_param_may_be_held(steps, param))

@@ -91,10 +91,22 @@ static bool has_part(const pd_contribution *given, pd_aggregation how)
     return counts(given, how) || (given->state == PD_CONTRIBUTION_SUMMED && given->counted);
 }
 
+/* Counts contributions whose weights do not matter: all ranks count, with weight 1. */
+static tally count_plain(const pd_sweep *sweep, const pd_chunk *chunk, uint32_t upto, pd_aggregation how)
+{
+    tally t = { .scale = 1.0f, .only_scale = 1.0f, .only_divisor = 1.0f };
+
+    for (uint32_t i = 0; i < sweep->n && pd_sweep_rank(sweep, i) < upto; i++)
+        t.given += has_part(&chunk->contributions[pd_sweep_rank(sweep, i)], how);
+    t.weight = t.given;
+    return t;
+}
+
 static tally count_upto(const pd_sweep *sweep, const pd_chunk *chunk, uint32_t upto, pd_aggregation how)
 {
     tally t = { .scale = 1.0f, .only_scale = 1.0f };
 
+    if (sweep->round->set == NULL && how != PD_WEIGHTED_MEAN) return count_plain(sweep, chunk, upto, how);
     for (uint32_t i = 0; i < sweep->n && pd_sweep_rank(sweep, i) < upto; i++) {
         uint32_t rank = pd_sweep_rank(sweep, i);
         const pd_contribution *given = &chunk->contributions[rank];
