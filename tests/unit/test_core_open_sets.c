@@ -493,3 +493,34 @@ TEST(a_client_waits_for_a_step_also_while_another_frame_of_its_next_push_is_unde
     peer_frame_drop(&first);
     peer_free(p);
 }
+
+/* Pushes parameter 0 only, and ends the step, which is `step`. The job is at step `now` when all its parameters have closed it. */
+static void end_step(peer *p, uint64_t step, uint64_t now)
+{
+    pd_ticket_id ticket, ends;
+    peer_frame l = push_one(p, 0, &ticket), last;
+
+    assert_int_equal(pd_core_close_step(p->core, step, &ends, NULL), PD_OK);
+    last = peer_expect(p, PD_PUSH);
+    answer(p, &l, 1, now > step ? LATE : 1, now);
+    peer_reply_data(p, &last.prefix, 0, 0, now, NULL, 0);
+    peer_frame_drop(&last);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    assert_int_equal(peer_finish(p, ends, NULL), PD_OK);
+}
+
+TEST(the_window_lacks_nothing_of_a_parameter_that_only_the_end_of_late_steps_names)
+{
+    static const uint64_t back[] = { 1, 1 };
+    pd_core_config config = peer_four;
+    peer *p;
+
+    config.window = 20;
+    p = open_peer(&config, 2);
+    end_step(p, 1, 1);
+    end_step(p, 2, 5);
+    end_step(p, 6, 6);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_OK);
+    peer_free(p);
+}
