@@ -383,7 +383,7 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
         pd_param_record *record = &core->params[items[i].param];
         record->pushed = op->step > 0 ? op->step : record->step + 1;
         record->refused = 0;
-        if (op->step > 0) pd_window_skip(record);
+        if (op->step > 0) pd_window_skip(record, op->step);
         if (items[i].gradient != NULL)
             core->stats.payload_out += (uint64_t)elements_of(record) * pd_dtype_size(record->push);
     }
@@ -427,6 +427,8 @@ int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_er
     frame = pd_outgoing_find(&core->out, core->calls.last_id);
     frame->op->closes = core->progress.closing = frame->step = step;
     frame->mark = core->link.mark;
+    for (size_t i = 0; core->open_sets && i < core->n_params; i++)
+        if (core->params[i].pushed < step) pd_window_skip(&core->params[i], step);
     pd_resend_advance(core);
     return PD_OK;
 }

@@ -104,17 +104,27 @@ static bool find_awaited(const pd_core *core, uint32_t *param, uint64_t *step)
     return false;
 }
 
+/* Returns whether a frame is under way whose answer tells that the server has closed a step up to `step`. Answers to
+ * frames of later steps may wait for the held frames. */
+static bool will_be_told(const pd_core *core, uint64_t step)
+{
+    const pd_outgoing_frame *frame = core->out.queue[PD_QUEUE_LASTING].first;
+
+    while (frame != NULL && (frame->answered || frame->step == 0 || frame->step > step)) frame = frame->next;
+    return frame != NULL;
+}
+
 /* In a job with open sets this process has no frames of steps in which it did not count, and so no answers from which
- * it would learn that the server has closed them again. If it has nothing else to wait for, it pulls a chunk of a
- * parameter from such a step on. Out of memory: the connection is dropped. */
+ * it would learn that the server has closed them again. If no answer will tell it, it pulls a chunk of a parameter from
+ * such a step on. Out of memory: the connection is dropped. */
 static void probe(pd_core *core)
 {
     Paramd__PullRequest request = PARAMD__PULL_REQUEST__INIT;
     Paramd__Want want = PARAMD__WANT__INIT, *wants[] = { &want };
     const pd_param_record *record;
 
-    if (!core->open_sets || core->recovery.probing || core->out.queue[PD_QUEUE_LASTING].first != NULL ||
-        !find_awaited(core, &want.handle, &request.min_step))
+    if (!core->open_sets || core->recovery.probing || !find_awaited(core, &want.handle, &request.min_step) ||
+        will_be_told(core, request.min_step))
         return;
     record = &core->params[want.handle];
     want.first = (uint64_t)record->start;

@@ -332,6 +332,13 @@ static void note_whole(pd_param_record *record, uint64_t step)
     if (step > record->kept_to) record->kept_to = step;
 }
 
+/* Notes that the window lacks nothing of the steps that this process has seen since its last push, which the window has.
+ * Only in jobs with open sets: it has pushed nothing for these steps. */
+static void note_seen(const pd_core *core, pd_param_record *record)
+{
+    if (core->open_sets && record->kept_to < record->step) record->kept_to = record->step;
+}
+
 void pd_window_note_done(pd_core *core, const pd_op *op)
 {
     if (core->window.steps == 0 || op->gap || core->end.error.code != PD_OK || !pd_method_pushes(op->method)) return;
@@ -339,11 +346,14 @@ void pd_window_note_done(pd_core *core, const pd_op *op)
         if (op->items[i].outcome < 0) continue; /* refused: the window lacks a frame of this parameter */
         pd_param_record *record = &core->params[op->items[i].param];
         note_whole(record, record->pushed);
-        if (core->open_sets && record->kept_to == record->pushed && op->items[i].step > record->kept_to)
-            record->kept_to = op->items[i].step;
+        if (record->kept_to == record->pushed) note_seen(core, record);
     }
-    for (size_t i = 0; op->closes > 0 && i < core->n_params; i++)
-        if (!core->params[i].pushing && core->params[i].pushed < op->closes) note_whole(&core->params[i], op->closes);
+    for (size_t i = 0; op->closes > 0 && i < core->n_params; i++) {
+        pd_param_record *record = &core->params[i];
+        if (record->pushing) continue;
+        if (record->pushed < op->closes) note_whole(record, op->closes);
+        if (record->kept_to >= op->closes) note_seen(core, record);
+    }
 }
 
 /* Returns whether this step of a parameter is under way. Then the window need not have all its frames: those without an
@@ -354,9 +364,9 @@ static bool is_under_way(const pd_core *core, const pd_param_record *record, uin
     return record->kept_to + 1 >= step && core->progress.closing == step && record->pushed < step;
 }
 
-void pd_window_skip(pd_param_record *record)
+void pd_window_skip(pd_param_record *record, uint64_t step)
 {
-    if (record->kept_to >= record->step && record->kept_to + 1 < record->pushed) record->kept_to = record->pushed - 1;
+    if (record->kept_to >= record->step && record->kept_to + 1 < step) record->kept_to = step - 1;
 }
 
 bool pd_window_reaches(const pd_core *core, const pd_param_record *record, uint64_t *had, uint64_t *needed)

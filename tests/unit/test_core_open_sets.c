@@ -458,3 +458,69 @@ TEST(a_window_that_has_lost_a_push_which_counted_later_does_not_help)
     assert_int_equal(p->core->end.error.code, PD_REWIND);
     peer_free(p);
 }
+
+/* The parameters' frames of one step: the answer to the first would wait for the second, whose rank owes both. */
+TEST(a_client_waits_for_a_step_also_while_another_frame_of_its_next_push_is_under_way)
+{
+    static const uint64_t back[] = { 6, 5 };
+    pd_core_config config = peer_four;
+    peer *p;
+    peer_frame first, l;
+
+    config.window = 20;
+    p = open_peer(&config, 2);
+    expect_step(p, 2, 1, LATE, 6);
+    p->core->max_pieces = 1; /* each parameter gets a frame of its own */
+    peer_push_pull(p, 2, SMALL);
+    for (int i = 0; i < 2; i++) {
+        l = peer_expect(p, PD_PUSH_PULL);
+        answer(p, &l, 1, 1, 7);
+    }
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    p->core->max_pieces = 1;
+    peer_answer_declare_at(p, back, 2);
+    l = peer_expect(p, PD_PULL);
+    first = peer_expect(p, PD_PUSH_PULL);
+    assert_int_equal(((const Paramd__PushRequest *)first.message)->pieces[0]->handle, 0);
+    assert_int_equal(((const Paramd__PullRequest *)l.message)->min_step, 6);
+    assert_int_equal(((const Paramd__PullRequest *)l.message)->wants[0]->handle, 1);
+    answer(p, &l, 1, 0, 6);
+    l = peer_expect(p, PD_PUSH_PULL);
+    assert_int_equal(((const Paramd__PushRequest *)l.message)->pieces[0]->handle, 1);
+    peer_frame_drop(&l);
+    peer_frame_drop(&first);
+    peer_free(p);
+}
+
+/* Pushes parameter 0 only, and ends the step, which is `step`. The job is at step `now` when all its parameters have closed it. */
+static void end_step(peer *p, uint64_t step, uint64_t now)
+{
+    pd_ticket_id ticket, ends;
+    peer_frame l = push_one(p, 0, &ticket), last;
+
+    assert_int_equal(pd_core_close_step(p->core, step, &ends, NULL), PD_OK);
+    last = peer_expect(p, PD_PUSH);
+    answer(p, &l, 1, now > step ? LATE : 1, now);
+    peer_reply_data(p, &last.prefix, 0, 0, now, NULL, 0);
+    peer_frame_drop(&last);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    assert_int_equal(peer_finish(p, ends, NULL), PD_OK);
+}
+
+TEST(the_window_lacks_nothing_of_a_parameter_that_only_the_end_of_late_steps_names)
+{
+    static const uint64_t back[] = { 1, 1 };
+    pd_core_config config = peer_four;
+    peer *p;
+
+    config.window = 20;
+    p = open_peer(&config, 2);
+    end_step(p, 1, 1);
+    end_step(p, 2, 5);
+    end_step(p, 6, 6);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_OK);
+    peer_free(p);
+}

@@ -195,6 +195,21 @@ static int publish_landed(pd_job *job, pd_error *err)
     return PD_OK;
 }
 
+/* Adds to a report of a job that was read from an image who counted in the last step. */
+static void name_last_set(const pd_job *job, const pd_fragment *fragment, pd_effect *effect)
+{
+    pd_counted *set = job->steps.sets.open ? pd_fragment_last_set(fragment) : NULL;
+
+    for (uint32_t i = 0; set != NULL && i < job->steps.n_params; i++) {
+        pd_closed *closed = &effect->u.closed.at[i];
+        if (job->steps.params[i].fragment != fragment || closed->step != fragment->fixed || closed->outcome == 0)
+            continue;
+        closed->counted = set;
+        set->refs++;
+    }
+    pd_counted_unref(set);
+}
+
 /* Sends the weights and the last outcomes of all parameters to the loop thread, which does not have them yet because
  * the job was read from an image. */
 static int publish_again(pd_job *job, pd_error *err)
@@ -207,6 +222,7 @@ static int publish_again(pd_job *job, pd_error *err)
         effect->u.closed.at[i].scalars = pd_scalars_again(&job->steps.params[i]);
     }
     effect->u.closed.n = job->steps.n_params;
+    for (uint32_t f = 0; f < job->steps.n_fragments; f++) name_last_set(job, &job->steps.fragments[f], effect);
     pd_effects_add(job->steps.outbox, effect);
     pd_checkpoint_policy_tell(job);
     job->restart.unpublished = false;

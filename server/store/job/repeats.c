@@ -73,6 +73,8 @@ void pd_repeats_joins(pd_job *job, const pd_request *hello)
         rank->repeats.replaced = true;
         rank->repeats.seen = 0;
     }
+    /* It goes back, and pushes anew: what it has sent again must not count. */
+    if (hello->u.hello.course != job->saved.course) pd_fragments_restart(&job->steps, hello->rank);
     if (hello->u.hello.course != job->saved.course || hello->u.hello.steps <= rank->repeats.seen) return;
     rank->repeats.seen = hello->u.hello.steps;
     if (first && repeats->anew > 0 && !repeats->changed && rank->repeats.seen >= repeats->anew) {

@@ -98,6 +98,20 @@ uint64_t pd_fragments_fixed(const pd_steps *steps)
     return most;
 }
 
+pd_counted *pd_fragment_last_set(const pd_fragment *fragment)
+{
+    pd_counted *set = pd_counted_new(fragment->expected.ranks);
+
+    for (uint32_t r = 0; set != NULL && r < fragment->expected.ranks; r++) {
+        const pd_fragment_rank_saved *saved = &fragment->ranks[r].saved;
+        if (saved->last > 0 && saved->counted == fragment->fixed)
+            pd_counted_add(set, r, (uint32_t)(saved->counted - saved->last));
+    }
+    if (set == NULL || set->n > 0) return set;
+    pd_counted_unref(set);
+    return NULL;
+}
+
 /* ---- contributions ---- */
 
 /* Returns whether the rank's contributions to the step whose set is fixed still lie where those of its next push will:

@@ -80,6 +80,10 @@ bool pd_fragments_have_set(const pd_steps *steps);
 /* Returns the highest step whose set is fixed; 0: there is none, or the sets are not open. */
 uint64_t pd_fragments_fixed(const pd_steps *steps);
 
+/* Returns the set of step `fixed`, the last one, from what an image keeps of the ranks: a reference. NULL: no rank is
+ * known to have counted in it, or memory was short. */
+pd_counted *pd_fragment_last_set(const pd_fragment *fragment);
+
 /* ---- contributions ---- */
 
 /* Says what becomes of a push of the rank for step `step`. *decided becomes the step that pd_effect.u.filed names. */
