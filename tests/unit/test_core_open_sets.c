@@ -524,3 +524,24 @@ TEST(the_window_lacks_nothing_of_a_parameter_that_only_the_end_of_late_steps_nam
     assert_int_equal(p->core->end.error.code, PD_OK);
     peer_free(p);
 }
+
+/* Both parameters are in one frame. Its answers name another step than the frame, so they are not compared. */
+TEST(a_frame_of_two_parameters_that_counted_later_gets_the_weights_of_both_again)
+{
+    static const uint64_t back[] = { 1, 1 };
+    pd_core_config config = peer_four;
+    peer *p;
+    peer_frame l;
+
+    config.window = 20;
+    p = open_peer(&config, 2);
+    expect_step(p, 2, 1, 1, 1);
+    p->staleness = 1;
+    expect_step(p, 2, 2, 1, 3);
+    peer_come_back_at(p, back, 2);
+    l = peer_expect(p, PD_PUSH_PULL);
+    assert_int_equal(step_of(&l), 2);
+    answer(p, &l, 2, 1, 3);
+    assert_int_equal(p->core->end.error.code, PD_OK);
+    peer_free(p);
+}
