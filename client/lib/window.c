@@ -366,7 +366,9 @@ static bool is_under_way(const pd_core *core, const pd_param_record *record, uin
 
 void pd_window_skip(pd_param_record *record, uint64_t step)
 {
-    if (record->kept_to >= record->step && record->kept_to + 1 < step) record->kept_to = step - 1;
+    bool has_last = record->kept_to >= record->step && record->kept_to >= record->pushed;
+
+    if (has_last && record->kept_to + 1 < step) record->kept_to = step - 1;
 }
 
 bool pd_window_reaches(const pd_core *core, const pd_param_record *record, uint64_t *had, uint64_t *needed)
