@@ -381,9 +381,9 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
     }
     for (size_t i = 0; i < n; i++) {
         pd_param_record *record = &core->params[items[i].param];
+        if (op->step > 0) pd_window_skip(record, op->step);
         record->pushed = op->step > 0 ? op->step : record->step + 1;
         record->refused = 0;
-        if (op->step > 0) pd_window_skip(record, op->step);
         if (items[i].gradient != NULL)
             core->stats.payload_out += (uint64_t)elements_of(record) * pd_dtype_size(record->push);
     }

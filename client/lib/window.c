@@ -280,7 +280,7 @@ static void note_answer(const pd_core *core, const pd_outgoing_frame *frame, con
     for (const pd_sent_frame *other = list->first; sent->closes && other != NULL; other = other->next)
         if (other->settled > sent->settled) sent->settled = other->settled;
     sent->comparable = pd_method_pushes(sent->method);
-    for (size_t i = 0; sent->comparable && i < sent->n; i++) {
+    for (size_t i = 0; pd_method_pushes(sent->method) && i < sent->n; i++) {
         const Paramd__Outcome *outcome = core->receive.message->outcomes[i];
         pd_sent_piece *piece = &sent->pieces[i];
 
@@ -366,7 +366,9 @@ static bool is_under_way(const pd_core *core, const pd_param_record *record, uin
 
 void pd_window_skip(pd_param_record *record, uint64_t step)
 {
-    if (record->kept_to >= record->step && record->kept_to + 1 < step) record->kept_to = step - 1;
+    bool has_last = record->kept_to >= record->step && record->kept_to >= record->pushed;
+
+    if (has_last && record->kept_to + 1 < step) record->kept_to = step - 1;
 }
 
 bool pd_window_reaches(const pd_core *core, const pd_param_record *record, uint64_t *had, uint64_t *needed)

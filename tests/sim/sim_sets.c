@@ -26,12 +26,13 @@ void sim_sets_sent(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, 
     if (h != NULL) h->pushes[rank].sent[step] = true;
 }
 
-/* Returns the step in which a push has counted, of the job's present course; 0: it has not. */
+/* Returns the step in which a push has counted, of the job's present course; 0: it has not. A step that was taken again
+ * with another course may have left the push out. */
 static uint64_t counted_in(const sim_history *h, uint32_t rank, uint64_t of)
 {
     uint64_t step = h->pushes[rank].counted[of];
 
-    return step > 0 && !h->sets[step].open ? step : 0;
+    return step > 0 && !h->sets[step].open && sim_sets_push(h, step, rank) == of ? step : 0;
 }
 
 void sim_sets_told(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint64_t step, bool late)

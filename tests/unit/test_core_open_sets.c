@@ -524,3 +524,53 @@ TEST(the_window_lacks_nothing_of_a_parameter_that_only_the_end_of_late_steps_nam
     assert_int_equal(p->core->end.error.code, PD_OK);
     peer_free(p);
 }
+
+/* Both parameters are in one frame. Its answers name another step than the frame, so they are not compared. */
+TEST(a_frame_of_two_parameters_that_counted_later_gets_the_weights_of_both_again)
+{
+    static const uint64_t back[] = { 1, 1 };
+    pd_core_config config = peer_four;
+    peer *p;
+    peer_frame l;
+
+    config.window = 20;
+    p = open_peer(&config, 2);
+    expect_step(p, 2, 1, 1, 1);
+    p->staleness = 1;
+    expect_step(p, 2, 2, 1, 3);
+    peer_come_back_at(p, back, 2);
+    l = peer_expect(p, PD_PUSH_PULL);
+    assert_int_equal(step_of(&l), 2);
+    answer(p, &l, 2, 1, 3);
+    assert_int_equal(p->core->end.error.code, PD_OK);
+    peer_free(p);
+}
+
+/* The push for step 2 may have counted, though the server ended it with an error. Only the one for step 4 is in the
+ * window. */
+TEST(a_push_that_ended_with_an_error_is_a_gap_also_if_the_next_one_is_for_a_later_step)
+{
+    static const uint64_t back[] = { 1, 4 };
+    pd_core_config config = peer_four;
+    pd_ticket_id ticket;
+    peer *p;
+    peer_frame l;
+
+    config.window = 20;
+    p = open_peer(&config, 2);
+    expect_step(p, 2, 1, 1, 1);
+    l = push_one(p, 0, &ticket);
+    peer_refuse(p, &l.prefix, PD_DEADLINE_EXCEEDED, "step 2 has waited for long");
+    peer_frame_drop(&l);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_DEADLINE_EXCEEDED);
+    l = push_one(p, 1, &ticket);
+    answer(p, &l, 1, LATE, 3);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    l = push_one(p, 0, &ticket);
+    assert_int_equal(step_of(&l), 4);
+    answer(p, &l, 1, 1, 4);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_REWIND);
+    peer_free(p);
+}
