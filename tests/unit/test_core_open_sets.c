@@ -494,7 +494,8 @@ TEST(a_client_waits_for_a_step_also_while_another_frame_of_its_next_push_is_unde
     peer_free(p);
 }
 
-/* Pushes parameter 0 only, and ends the step, which is `step`. The job is at step `now` when all its parameters have closed it. */
+/* Pushes parameter 0 only, and ends the step, which is `step`. The job is at step `now` when all its parameters have
+ * closed it. */
 static void end_step(peer *p, uint64_t step, uint64_t now)
 {
     pd_ticket_id ticket, ends;

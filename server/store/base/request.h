@@ -561,7 +561,8 @@ typedef struct pd_effect {
         struct {
             pd_filed how;
             /* FOR: the step in which the push counts, or for which it is decided whether it counts later; COUNTED: the
-             * step in which it has counted, or its own step if a later push has counted since; LATE: the last step that is decided */
+             * step in which it has counted, or its own step if a later push has counted since; LATE: the last step that
+             * is decided */
             uint64_t step;
         } filed;
         pd_rank_leases leases; /* of the rank on connection ticket.conn */
