@@ -421,7 +421,8 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
         if (outcome->step > record->step) record->step = outcome->step;
         if (outcome->step > record->server_step) record->server_step = outcome->step;
         record->initialised = true;
-        if (frame->pieces[i].item == frame->op->bearer && outcome->step == record->pushed + core->receive.message->staleness)
+        if (frame->pieces[i].item == frame->op->bearer &&
+            outcome->step == record->pushed + core->receive.message->staleness)
             pd_scalars_note(frame->op, outcome);
         core->stats.payload_in += piece_bytes(core, frame, i);
     }
