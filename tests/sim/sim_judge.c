@@ -3,6 +3,7 @@
 
 #include "sim_history.h"
 #include "sim_sets.h"
+#include "worker.h"
 #include "fragment.h"
 #include "rig.h"
 #include "store_inside.h"
@@ -211,13 +212,32 @@ static void keep_replaced(sim *s, sim_history *h, uint32_t p, const pd_closed *c
     pub->is_replaced = true;
 }
 
+/* Lets steps from `step` on have other weights than before. */
+static void open_weights(sim_history *h, uint64_t step)
+{
+    for (uint32_t p = 0; p < h->job->n_params; p++)
+        for (uint64_t later = step; later <= h->params[p].most; later++) h->params[p].open[later] = true;
+}
+
 /* Lets a job take other steps from `step` on than it has taken before. */
 static void forget_course(sim_history *h, uint64_t step)
 {
     h->loose = true;
     sim_sets_forget(h, step);
-    for (uint32_t p = 0; p < h->job->n_params; p++)
-        for (uint64_t later = step; later <= h->params[p].most; later++) h->params[p].open[later] = true;
+    open_weights(h, step);
+}
+
+/* Lets a step count other ranks than before if all counted in it then, and no process has seen it: each that had seen
+ * it has ended, or has gone back. The disk has no record of such a set (server/store/step/wal.h). */
+static void forget_unseen(sim *s, sim_history *h, const pd_closed *closed)
+{
+    if (closed->step > sim_last_step(h->job) || !sim_sets_was_whole(h, closed) ||
+        sim_worker_knows(s, h->job->number, h->creator, h->course, closed->step))
+        return;
+    sim_note(s, h->job->name, h->course, "takes a step that nobody remembers otherwise", closed->step, 0);
+    h->loose = true;
+    sim_sets_forget_one(h, closed->step);
+    open_weights(h, closed->step);
 }
 
 static void drop_secrets(sim_history *h)
@@ -361,7 +381,10 @@ static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *close
     }
     sim_note(s, h->job->name, p, closed->outcome == 0 ? "has initial weights" : "closes step", closed->step,
              closed->outcome);
-    if (h->job->open.on && closed->outcome != 0) sim_sets_closed(h, p, closed);
+    if (h->job->open.on && closed->outcome != 0) {
+        forget_unseen(s, h, closed);
+        sim_sets_closed(h, p, closed);
+    }
     if (closed->published != NULL) keep(h, p, closed->published);
     if (closed->outcome == 0) {
         if (pub->begun)
