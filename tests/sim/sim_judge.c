@@ -3,6 +3,7 @@
 
 #include "sim_history.h"
 #include "sim_sets.h"
+#include "worker.h"
 #include "fragment.h"
 #include "rig.h"
 #include "store_inside.h"
@@ -165,6 +166,17 @@ static void check_repeated(sim_history *h, uint32_t p, const pd_published *publi
     memcpy(before, published->at[PD_F32], bytes);
 }
 
+/* Notes that a step which is taken again has made no new weights, although it had made some before. */
+static void keep_none(sim_history *h, uint32_t p, uint64_t step)
+{
+    sim_published *pub = &h->params[p];
+
+    if (pub->weights[step] == NULL) return;
+    lose(pub, step, (size_t)h->job->params[p].n * sizeof(float));
+    free(pub->weights[step]);
+    pub->weights[step] = NULL;
+}
+
 static void keep(sim_history *h, uint32_t p, const pd_published *published)
 {
     sim_published *pub = &h->params[p];
@@ -211,13 +223,32 @@ static void keep_replaced(sim *s, sim_history *h, uint32_t p, const pd_closed *c
     pub->is_replaced = true;
 }
 
+/* Lets steps from `step` on have other weights than before. */
+static void open_weights(sim_history *h, uint64_t step)
+{
+    for (uint32_t p = 0; p < h->job->n_params; p++)
+        for (uint64_t later = step; later <= h->params[p].most; later++) h->params[p].open[later] = true;
+}
+
 /* Lets a job take other steps from `step` on than it has taken before. */
 static void forget_course(sim_history *h, uint64_t step)
 {
     h->loose = true;
     sim_sets_forget(h, step);
-    for (uint32_t p = 0; p < h->job->n_params; p++)
-        for (uint64_t later = step; later <= h->params[p].most; later++) h->params[p].open[later] = true;
+    open_weights(h, step);
+}
+
+/* Lets a step count other ranks than before if all counted in it then, and no process has seen it: each that had seen
+ * it has ended, or has gone back. The disk has no record of such a set (server/store/step/wal.h). */
+static void forget_unseen(sim *s, sim_history *h, const pd_closed *closed)
+{
+    if (closed->step > sim_last_step(h->job) || !sim_sets_was_whole(h, closed) ||
+        sim_worker_knows(s, h->job->number, h->creator, h->course, closed->step))
+        return;
+    sim_note(s, h->job->name, h->course, "takes a step that nobody remembers otherwise", closed->step, 0);
+    h->loose = true;
+    sim_sets_forget_one(h, closed->step);
+    open_weights(h, closed->step);
 }
 
 static void drop_secrets(sim_history *h)
@@ -361,7 +392,10 @@ static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *close
     }
     sim_note(s, h->job->name, p, closed->outcome == 0 ? "has initial weights" : "closes step", closed->step,
              closed->outcome);
-    if (h->job->open.on && closed->outcome != 0) sim_sets_closed(h, p, closed);
+    if (h->job->open.on && closed->outcome != 0) {
+        forget_unseen(s, h, closed);
+        sim_sets_closed(h, p, closed);
+    }
     if (closed->published != NULL) keep(h, p, closed->published);
     if (closed->outcome == 0) {
         if (pub->begun)
@@ -377,6 +411,7 @@ static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *close
     if (closed->step <= pub->most && !pub->open[closed->step] && closed->outcome != pub->outcome[closed->step])
         sim_fail("durability", "%s %s: step %llu has outcome %d, and had %d before the server went back", h->job->name,
                  param->name, (unsigned long long)closed->step, (int)closed->outcome, (int)pub->outcome[closed->step]);
+    if (closed->published == NULL) keep_none(h, p, closed->step);
     pub->step = closed->step;
     pub->open[closed->step] = false;
     pub->outcome[closed->step] = closed->outcome;
@@ -581,6 +616,15 @@ static bool is_overtaken(const sim *s, const sim_history *h, uint32_t param, con
     return h->job->open.on;
 }
 
+/* Returns whether these elements are of weights that the version had before the job took another course. */
+static bool is_lost(const sim_published *pub, uint64_t version, const float *weights, int64_t first, int64_t n)
+{
+    for (const lost_weights *lost = pub->lost; lost != NULL; lost = lost->next)
+        if (lost->version == version && memcmp(lost->at + first, weights, (size_t)n * sizeof *weights) == 0)
+            return true;
+    return false;
+}
+
 void sim_judge_weights(sim *s, const sim_job *job, uint32_t param, uint64_t version, const float *weights,
                        int64_t first, int64_t n)
 {
@@ -590,11 +634,9 @@ void sim_judge_weights(sim *s, const sim_job *job, uint32_t param, uint64_t vers
         const float *was = is_of(h, job) && version < VERSIONS ? h->params[param].weights[version] : NULL;
         if (is_of(h, job) && is_mixed(h, param, version, weights, first, n)) return;
         if (is_of(h, job) && job->open.on && is_overtaken(s, h, param, weights, first, n)) return;
-        if (was == NULL) continue;
-        known = true;
-        if (memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return;
-        for (const lost_weights *lost = h->params[param].lost; lost != NULL; lost = lost->next)
-            if (lost->version == version && memcmp(lost->at + first, weights, (size_t)n * sizeof *weights) == 0) return;
+        known = known || was != NULL;
+        if (was != NULL && memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return;
+        if (is_of(h, job) && is_lost(&h->params[param], version, weights, first, n)) return;
     }
     if (!known)
         sim_fail("consistency", "%s %s: a worker got version %llu, which was never published", job->name,

@@ -141,6 +141,24 @@ void sim_sets_forget(sim_history *h, uint64_t step)
     for (uint32_t rank = 0; rank < SIM_WORLD; rank++) memset(h->pushes[rank].late, 0, sizeof h->pushes[rank].late);
 }
 
+bool sim_sets_was_whole(const sim_history *h, const pd_closed *closed)
+{
+    const sim_set *before = &h->sets[closed->step];
+    uint32_t ranks = closed->counted != NULL ? closed->counted->ranks : h->job->world, all = (1u << ranks) - 1;
+    sim_set set = read_set(h->job, closed);
+    uint64_t oldest = 0;
+
+    for (uint32_t rank = 0; rank < h->job->world; rank++) oldest += before->age[rank];
+    return before->known && !before->open && before->mask == all && oldest == 0 && !are_alike(before, &set);
+}
+
+void sim_sets_forget_one(sim_history *h, uint64_t step)
+{
+    h->sets[step].open = true;
+    for (uint32_t rank = 0; rank < SIM_WORLD; rank++)
+        for (uint64_t later = step + 1; later < VERSIONS; later++) h->pushes[rank].late[later] = false;
+}
+
 double sim_sets_scalar(uint32_t rank, uint64_t step)
 {
     return (double)(1u << rank) + 256.0 * (double)step;

@@ -34,6 +34,10 @@ void sim_sets_note_members(sim_history *h, const struct pd_job *job);
 void sim_sets_adopt(sim_history *h, const pd_closed *closed);
 /* Forgets the sets from a step on, since the job takes another course. */
 void sim_sets_forget(sim_history *h, uint64_t step);
+/* Returns whether all ranks counted in the step when it was taken before, and others count in it now. */
+bool sim_sets_was_whole(const sim_history *h, const pd_closed *closed);
+/* Forgets the set of one step. Later sets stay as they were. */
+void sim_sets_forget_one(sim_history *h, uint64_t step);
 /* Returns the step of the rank's push that counted in a step: the step itself, if the job's sets are not open. 0: none
  * counted. */
 uint64_t sim_sets_push(const sim_history *h, uint64_t step, uint32_t rank);

@@ -343,6 +343,15 @@ sim_worker *sim_worker_at(sim *s, uint32_t job, uint32_t rank)
     return w;
 }
 
+bool sim_worker_knows(const sim *s, uint32_t job, uint64_t creator, uint64_t course, uint64_t step)
+{
+    for (const sim_worker *w = s->workers; w != NULL; w = w->next)
+        if (w->phase != ENDED && w->job->number == job && w->core->recovery.creator == creator &&
+            w->core->recovery.course == course && pd_core_highest_step(w->core) >= step)
+            return true;
+    return false;
+}
+
 void sim_worker_kill(sim_worker *w)
 {
     sim_worker_trace(w, "dies", 0, 0);

@@ -10,6 +10,8 @@ typedef struct sim_worker sim_worker;
 void sim_worker_start(sim *s, const sim_job *job, uint32_t rank, uint64_t delay_ns);
 /* Returns the living process of a job that has this rank. NULL: none. */
 sim_worker *sim_worker_at(sim *s, uint32_t job, uint32_t rank);
+/* Returns whether a living process of the job which `creator` has begun has seen this step of this course. */
+bool sim_worker_knows(const sim *s, uint32_t job, uint64_t creator, uint64_t course, uint64_t step);
 /* Kills the process: its connection ends without a Leave. */
 void sim_worker_kill(sim_worker *w);
 /* Lets the process leave the job in the middle of its work, and end. */

@@ -653,6 +653,25 @@ TEST(a_course_survives_a_restart_and_records_of_the_one_before_do_not)
     end(w);
 }
 
+TEST(records_of_the_course_before_do_not_decide_although_no_record_follows_them)
+{
+    world *w = leave_course(true);
+
+    w->r.lazy_wal = true;
+    rig_write_checkpoint(&w->r); /* the record that replaces the others is under way */
+    forget(w);
+    w->r.course = 1;
+    join_those(w, ALL);
+    for (uint64_t step = 1; step <= 4; step++) step_of(w, ALL, step);
+    assert_int_equal(told(w), 4);
+    crash(w);
+    w->r.course = 1;
+    join_those(w, ALL);
+    for (uint64_t step = w->r.welcome_step + 1; step <= 4; step++) step_of(w, ALL, step);
+    assert_int_equal(told(w), 4); /* all ranks count again in step 4: note_step */
+    end(w);
+}
+
 TEST(a_worker_that_comes_back_too_late_is_on_another_course)
 {
     world *w = begin(quorum);

@@ -199,13 +199,14 @@ static size_t write_all(pd_archive *archive, const pd_job *job)
 
 void pd_wal_image_write_decisions(pd_archive *archive, const pd_job *job)
 {
-    uint64_t floor = job->checkpointing.newest.step;
+    uint64_t floor = job->checkpointing.newest.step, of_course = job->saved.course;
     size_t n = write_all(NULL, job);
 
     pd_archive_enter(archive, "control");
     pd_archive_value(archive, &floor);
     pd_archive_count(archive, &n, MOST_DECISIONS, 1);
     (void)write_all(archive, job);
+    if (of_course > 0) pd_archive_value(archive, &of_course);
     pd_archive_leave(archive);
 }
 
@@ -297,6 +298,16 @@ static int read_decision(pd_archive *archive, pd_job *job)
     return pd_archive_status(archive);
 }
 
+/* Reads the course that the job had when the record was made; records lack it if it was 0. If the job has taken another
+ * course since, drops the decisions read so far, which are all from before. */
+static void check_age(pd_archive *archive, pd_job *job)
+{
+    uint64_t of_course = 0;
+
+    if (pd_archive_status(archive) == PD_OK && pd_archive_has_more(archive)) pd_archive_value(archive, &of_course);
+    if (of_course < job->saved.course) pd_wal_forget_course(&job->steps);
+}
+
 void pd_wal_image_read_decisions(pd_archive *archive, pd_job *job)
 {
     uint64_t floor = 0;
@@ -312,6 +323,7 @@ void pd_wal_image_read_decisions(pd_archive *archive, pd_job *job)
                         "%" PRIu64,
                         floor, job->checkpointing.newest.step);
     for (size_t i = 0; i < n && pd_archive_status(archive) == PD_OK; i++) (void)read_decision(archive, job);
+    check_age(archive, job);
     job->checkpointing.decisions.read += n;
     pd_archive_leave(archive);
 }

@@ -5,8 +5,9 @@
  * counters of parameters and ranks, step groups, overrides, and the worker states of the step. A replay reads the
  * inputs, repeats the step, and then reads the rest.
  *
- * A record of decisions contains the step of the checkpoint that the decisions follow, and the decisions that no
- * earlier record contains (step/wal.h). */
+ * A record of decisions contains the step of the checkpoint that the decisions follow, the decisions that no earlier
+ * record contains (step/wal.h), and the job's course (job/repeats.h): after a change of course, records from before it
+ * are on the disk until the first record after the next checkpoint replaces them. */
 #ifndef PD_WAL_IMAGE_H
 #define PD_WAL_IMAGE_H
 
@@ -25,8 +26,8 @@ void pd_wal_image_visit_rest(pd_archive *archive, pd_job *job, uint64_t step);
 
 /* Writes to the archive the decisions that no record contains yet. */
 void pd_wal_image_write_decisions(pd_archive *archive, const pd_job *job);
-/* Reads decisions from the archive into the job's WAL, for steps that the job will repeat. An error is stored in the
- * archive. PD_FAILED_PRECONDITION: the decisions follow a later checkpoint than the one from which the job was
+/* Reads decisions from the archive into the job's WAL, for steps that the job will repeat. Of a record from before the
+ * job's last change of course, only overrides are read. An error is stored in the archive. PD_FAILED_PRECONDITION: the decisions follow a later checkpoint than the one from which the job was
  * restored. */
 void pd_wal_image_read_decisions(pd_archive *archive, pd_job *job);
 

@@ -47,10 +47,11 @@ static void tell(pd_job *job)
     pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
 }
 
-/* Makes the job take another course from step `step` on. A checkpoint of it comes soon, and until then no worker sees a
- * step of it. */
+/* Makes the job take another course from step `step` on, the next one: without the decisions that were read back. A
+ * checkpoint of it comes soon, and until then no worker sees a step of it. */
 static void change_course(pd_job *job, uint64_t step)
 {
+    pd_wal_forget_course(&job->steps);
     job->saved.course++;
     job->steps.repeats.changed = true;
     job->steps.repeats.seen = 0;
@@ -162,7 +163,6 @@ static void leave_course(pd_job *job, uint32_t rank, uint64_t now_ns)
     send_back(job, step, now_ns);
     say_gone(job, rank, step);
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) job->ranks[r].repeats.seen = 0;
-    pd_wal_forget_course(&job->steps);
     change_course(job, step);
     stop_waiting(job);
 }

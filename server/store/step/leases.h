@@ -3,7 +3,11 @@
  *
  * Step thread. Fragment 0 leads. Everything follows from the order in which ranks join and are removed, and from the
  * sets of the steps; so a repeated step gives the same leases. Only jobs whose sets are open have leases: in others,
- * every rank takes every step, and a worker computes its share from its rank and the step. */
+ * every rank takes every step, and a worker computes its share from its rank and the step.
+ *
+ * Unless durability is log, no record says which leases were given at a Declare, or taken back at a removal, after the
+ * last checkpoint. After a crash of the daemon, other ranks may then get these shares: some shares of the steps since
+ * the checkpoint are used twice, and as many are left out. */
 #ifndef PD_LEASES_H
 #define PD_LEASES_H
 
