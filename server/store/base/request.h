@@ -548,6 +548,7 @@ typedef struct pd_effect {
             size_t n;
             /* this rank must send initial weights; initial weights are averaged over all ranks */
             bool must_init, averages_init;
+            bool sends_whole;      /* with must_init: it sends the parameters that are not ranged */
             bool files;            /* each push of the job gets a PD_EFF_FILED before its answer */
             pd_rank_leases leases; /* what is leased to the rank; n = 0: nothing */
             uint64_t reserve, held;
