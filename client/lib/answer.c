@@ -370,11 +370,11 @@ static void take_weights(pd_core *core, const pd_outgoing_frame *frame)
     }
 }
 
-static void note_count(const pd_op *op, size_t item, const Paramd__Outcome *outcome)
+static void note_count(const pd_op *op, size_t item, const Paramd__DataReply *reply)
 {
     if (op->counts == NULL) return;
-    op->counts[item].age = outcome->staleness;
-    op->counts[item].counted = outcome->counted;
+    op->counts[item].age = reply->staleness;
+    op->counts[item].counted = reply->counted;
 }
 
 static void note_step(pd_op *op, uint64_t step)
@@ -411,7 +411,7 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
 
         if (item->outcome >= 0 && frame->method == frame->op->method) {
             item->outcome = (int)outcome->outcome;
-            note_count(frame->op, frame->pieces[i].item, outcome);
+            note_count(frame->op, frame->pieces[i].item, core->receive.message);
         }
         if (outcome->outcome == PD_OUTCOME_LATE) pd_leased_repeat(&core->shares);
         note_step(frame->op, outcome->step);
@@ -421,7 +421,8 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
         if (outcome->step > record->step) record->step = outcome->step;
         if (outcome->step > record->server_step) record->server_step = outcome->step;
         record->initialised = true;
-        if (frame->pieces[i].item == frame->op->bearer && outcome->step == record->pushed + outcome->staleness)
+        if (frame->pieces[i].item == frame->op->bearer &&
+            outcome->step == record->pushed + core->receive.message->staleness)
             pd_scalars_note(frame->op, outcome);
         core->stats.payload_in += piece_bytes(core, frame, i);
     }

@@ -478,33 +478,68 @@ int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_
     int rc = begin_model(core, PD_PULL, weights, &op, err);
 
     if (rc != PD_OK) return rc;
+    op->fetches = true;
     if ((rc = pull_items(core, op, core->open_sets ? pd_core_highest_step(core) : 0)) != PD_OK)
         return give_back(core, op, rc, err);
     *ticket = op->id;
     return PD_OK;
 }
 
-/* Returns true if this rank must send initial weights of the parameter, and the server does not have them. If the
- * server chooses the ranks, it asks one of them for whole parameters, which need not be rank 0. */
+/* Returns true if this rank must send initial weights of the parameter, and the server does not have them. An older
+ * server does not say which rank sends whole parameters: rank 0 does. */
 static bool is_asked(const pd_core *core, const pd_param_record *record)
 {
-    bool gives = core->setup.any_rank ? core->must_init : core->setup.rank == 0;
+    bool gives = core->sends_whole || (!core->open_sets && !core->setup.any_rank && core->setup.rank == 0);
 
     return !record->initialised && (record->ranged ? elements_of(record) > 0 : gives || core->averages_init);
 }
 
-int pd_core_init(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_error *err)
+static int post_initial(pd_core *core, pd_op *op)
 {
     pd_bucket bucket;
+    int rc = PD_OK;
+
+    pd_bucket_init(&bucket, core, op, PD_INIT);
+    for (size_t i = 0; rc == PD_OK && i < op->n; i++)
+        if (is_asked(core, &core->params[i])) rc = pd_bucket_item(&bucket, i);
+    return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
+}
+
+/* Takes back those frames of the operation with initial weights that are not answered. */
+static void retire_initial(pd_core *core, pd_op *op)
+{
+    for (pd_outgoing_frame *frame = pd_outgoing_first(&core->out), *next; frame != NULL; frame = next) {
+        next = pd_outgoing_after(&core->out, frame);
+        if (frame->op == op && frame->method == PD_INIT && !frame->answered) pd_op_retire(core, frame);
+    }
+}
+
+static void give(pd_core *core, pd_op *op)
+{
+    pd_error error;
+
+    retire_initial(core, op);
+    if (!core->must_init || op->done || op->error.code != PD_OK || post_initial(core, op) == PD_OK) return;
+    no_memory(&error);
+    pd_bucket_unpost(core, op);
+    pd_op_end(core, op, &error);
+}
+
+void pd_core_give(pd_core *core)
+{
+    for (pd_op *op = core->calls.table, *next; op != NULL; op = next) {
+        next = op->hh.next;
+        if (op->fetches && !op->done) give(core, op);
+    }
+}
+
+int pd_core_init(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_error *err)
+{
     pd_op *op;
     int rc = begin_model(core, PD_INIT, weights, &op, err);
 
     if (rc != PD_OK) return rc;
-    pd_bucket_init(&bucket, core, op, PD_INIT);
-    for (size_t i = 0; rc == PD_OK && i < op->n; i++)
-        if (is_asked(core, &core->params[i])) rc = pd_bucket_item(&bucket, i);
-    if (rc == PD_OK) rc = pd_bucket_post(&bucket);
-    if (rc != PD_OK) return give_back(core, op, rc, err);
+    if ((rc = post_initial(core, op)) != PD_OK) return give_back(core, op, rc, err);
     op->done = op->waits == 0;
     *ticket = op->id;
     return PD_OK;

@@ -10,7 +10,11 @@
 
 /* Sends initial weights of the parameters for which the server has none yet and which this rank must send. */
 int pd_core_init(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_error *err);
-/* Pulls the present weights of all parameters, without waiting for a step. */
+/* Called when the server has answered Declare after a reconnect. If it asks this rank for initial weights now, since
+ * the rank that was to send them is gone, those pd_core_fetch calls that are under way send them. */
+void pd_core_give(pd_core *core);
+/* Pulls the present weights of all parameters, without waiting for a step. `weights` holds this rank's initial weights:
+ * see pd_core_give. */
 int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_error *err);
 /* Pushes the gradients in the items. `method` is PD_PUSH, or PD_PUSH_PULL to get the new weights in the same call. */
 int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const pd_push_options *options,

@@ -199,6 +199,12 @@ static void op_done(pd_core *core, pd_op *op)
     for (size_t i = 0; i < op->n; i++) core->params[op->items[i].param].pushing = false;
 }
 
+void pd_op_end(pd_core *core, pd_op *op, const pd_error *error)
+{
+    pd_op_fail(op, error);
+    op_done(core, op);
+}
+
 /* Counts one answered frame of the operation. The operation is done when the last of its frames is answered. */
 static void op_answered(pd_core *core, pd_op *op)
 {

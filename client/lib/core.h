@@ -35,6 +35,7 @@ typedef struct pd_op {
     pd_item *items; /* the `n` tensors of the call; borrowed, unless `owned` is set */
     size_t n;
     bool owned, done;
+    bool fetches;      /* pd_core_fetch: the items' buffers have this rank's initial weights */
     size_t waits;      /* number of the operation's frames that the server has not answered */
     uint64_t replaces; /* for pd_client_replace: the caller's number of the change; 0: another operation */
     uint64_t closes;   /* the step that this operation closes (pd_client_close_step); 0: none */
@@ -291,6 +292,7 @@ typedef struct pd_core {
     bool open_sets; /* not every rank counts in every step (DeclareReply.open_sets) */
     pd_core_members members;
     pd_core_shares shares;
+    bool sends_whole;        /* with must_init: this rank sends the parameters that are not ranged */
     bool averages_init;      /* the server takes the mean of all ranks' initial weights, so every rank sends them */
     size_t declares_waiting; /* number of Declare frames that the server has not answered yet */
     pd_ticket_id welcome_ticket, declare_ticket;
@@ -396,6 +398,8 @@ pd_op *pd_op_find(const pd_core *core, pd_ticket_id ticket);
 void pd_op_free(pd_core *core, pd_op *op);
 /* Sets the error with which the operation ends, unless an earlier error is set. */
 void pd_op_fail(pd_op *op, const pd_error *error);
+/* Ends an operation that has no frames any more, with an error. */
+void pd_op_end(pd_core *core, pd_op *op, const pd_error *error);
 /* Removes a frame that needs no further answer from the queue, and counts it as answered in its operation. If the
  * frame's bytes are being sent, both happen only after that, since the bytes are the caller's memory. */
 void pd_op_retire(pd_core *core, pd_outgoing_frame *frame);

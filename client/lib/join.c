@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "call.h"
 #include "core.h"
 #include "mutant.h"
 #include "recoveries.h"
@@ -491,6 +492,7 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
     core->progress.durable = reply->durable_step;
     core->must_init = reply->must_init;
     core->averages_init = reply->averages_init;
+    core->sends_whole = reply->sends_whole;
     core->open_sets = reply->open_sets;
     pd_leased_note(&core->shares, reply->leases, reply->n_leases, reply->least_unused);
 }
@@ -558,6 +560,7 @@ static int all_declared(pd_core *core)
     go_on(core);
     retire_initialised(core);
     if (prepare_frames(core) != PD_OK) return PD_OK;
+    pd_core_give(core);
     /* Steps that became durable leave the window only now: prepare_frames has marked the frames that must be sent
      * again, and these stay. */
     pd_window_trim(core);

@@ -289,8 +289,9 @@ static void note_answer(const pd_core *core, const pd_outgoing_frame *frame, con
         piece->version = outcome->version;
         piece->bytes = frame->pieces[i].bytes;
         if (outcome->step != sent->step) sent->comparable = false;
-        if (sent->step + outcome->staleness > sent->settled) sent->settled = sent->step + outcome->staleness;
     }
+    if (pd_method_pushes(sent->method) && sent->step + core->receive.message->staleness > sent->settled)
+        sent->settled = sent->step + core->receive.message->staleness;
     sent->hashed = core->window.hashed;
     sent->hash = core->window.hash;
 }
@@ -332,8 +333,8 @@ static void note_whole(pd_param_record *record, uint64_t step)
     if (step > record->kept_to) record->kept_to = step;
 }
 
-/* Notes that the window lacks nothing of the steps that this process has seen since its last push, which the window has.
- * Only in jobs with open sets: it has pushed nothing for these steps. */
+/* Notes that the window lacks nothing of the steps that this process has seen since its last push, which the window
+ * has. Only in jobs with open sets: it has pushed nothing for these steps. */
 static void note_seen(const pd_core *core, pd_param_record *record)
 {
     if (core->open_sets && record->kept_to < record->step) record->kept_to = record->step;

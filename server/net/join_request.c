@@ -338,6 +338,7 @@ static void reply_declared(pd_conn *conn, pd_pending *pending, const pd_effect *
     reply.n_parameters = pending->count;
     reply.must_init = effect->u.declared.must_init;
     reply.averages_init = effect->u.declared.averages_init;
+    reply.sends_whole = effect->u.declared.sends_whole;
     reply.durable_step = pd_version_table_durable(conn->daemon->versions, conn->job);
     reply.open_sets = effect->u.declared.files;
     reply.leases = pd_lease_list_fill(&leases, &conn->leases);

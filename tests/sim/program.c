@@ -116,11 +116,11 @@ static void init_weights(sim_worker *w)
 {
     pd_error err;
 
+    for (uint32_t p = 0; p < w->job->n_params; p++) sim_initial(w->job, w->rank, w->process, p, w->weights[p]);
     if (!w->core->must_init) {
         sim_program_fetch(w);
         return;
     }
-    for (uint32_t p = 0; p < w->job->n_params; p++) sim_initial(w->job, w->rank, w->process, p, w->weights[p]);
     if (pd_core_init(w->core, (void *const *)w->weights, &w->ticket, &err) != PD_OK)
         sim_worker_end_refused(w, err.code, err.text);
     else
@@ -601,7 +601,7 @@ static void on_rest(sim_worker *w)
     switch (w->after) {
     case DECLARE: declare(w); break;
     case INIT: init_weights(w); break;
-    case FETCH: sim_program_fetch(w); break;
+    case FETCH: init_weights(w); break;
     case RECALL: sim_program_recall(w); break;
     case SYNC: sim_program_sync(w); break;
     default: sim_program_go_on(w, STEP); break;

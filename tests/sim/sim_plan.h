@@ -166,8 +166,8 @@ void sim_plan_add_option(sim_job *job, const char *text);
 /* Takes away the options that begin with `name`. */
 void sim_plan_forget_option(sim_job *job, const char *name);
 /* Lets jobs of one plan of three have open sets, with workers that are slow or stop: sim_plan_open.c. The draws have a
- * random state of their own, so that all other plans stay as they are. `members`: in some of these jobs members come and
- * go. */
+ * random state of their own, so that all other plans stay as they are. `members`: in some of these jobs members come
+ * and go. */
 void sim_plan_draw_open(sim_plan *plan, bool members);
 /* Returns the last step that the job may take. One with open sets may take further steps with contributions that were
  * too late for its last ones. */

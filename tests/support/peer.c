@@ -228,8 +228,6 @@ int peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, ui
 
     one.outcome = outcome;
     one.step = one.version = step;
-    one.staleness = p->staleness;
-    one.counted = p->counted;
     for (size_t i = 0; i < n; i++) all[i] = &one;
     message.outcomes = all;
     message.n_outcomes = n;
@@ -238,6 +236,8 @@ int peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, ui
     message.index = p->index;
     message.epoch = p->epoch;
     message.course = p->course;
+    message.staleness = p->staleness;
+    message.counted = p->counted;
     return peer_reply(p, to, &message.base, weights, floats * sizeof *weights);
 }
 

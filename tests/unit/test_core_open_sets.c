@@ -210,30 +210,36 @@ TEST(the_servers_choice_of_a_rank_stays_when_the_worker_connects_again)
     peer_free(p);
 }
 
+/* Answers a Declare of one parameter without weights. */
+static void answer_declare(peer *p, bool must_init)
+{
+    Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
+    Paramd__Declared has_not = PARAMD__DECLARED__INIT, *one[] = { &has_not };
+    peer_frame l = peer_expect(p, PD_DECLARE);
+
+    message.parameters = one;
+    message.n_parameters = 1;
+    message.must_init = message.sends_whole = must_init;
+    message.open_sets = true;
+    peer_reply(p, &l.prefix, &message.base, NULL, 0);
+    peer_frame_drop(&l);
+}
+
 /* Joins as rank 2, which the server has chosen, declares a parameter, and calls pd_core_init. */
 static peer *init_as_rank_2(bool must_init, pd_ticket_id *ticket)
 {
     static const int64_t sizes[] = { SMALL };
     static float initial[SMALL];
     void *weights[] = { initial };
-    Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
-    Paramd__Declared has_not = PARAMD__DECLARED__INIT, *one[] = { &has_not };
     pd_core_config config = any_rank();
     peer *p = peer_new(&config);
-    peer_frame l;
 
     p->rank = 2;
     p->slots = 4;
     peer_connect(p);
     peer_welcome(p);
     peer_declare(p, sizes, 1);
-    l = peer_expect(p, PD_DECLARE);
-    message.parameters = one;
-    message.n_parameters = 1;
-    message.must_init = must_init;
-    message.open_sets = true;
-    peer_reply(p, &l.prefix, &message.base, NULL, 0);
-    peer_frame_drop(&l);
+    answer_declare(p, must_init);
     assert_int_equal(pd_core_init(p->core, weights, ticket, NULL), PD_OK);
     return p;
 }
@@ -255,6 +261,29 @@ TEST(a_rank_that_the_server_has_chosen_and_does_not_ask_sends_no_initial_weights
 
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
     peer_expect_silence(p);
+    peer_free(p);
+}
+
+TEST(a_rank_that_waits_for_initial_weights_sends_its_own_when_the_server_asks_for_them_later)
+{
+    static float initial[SMALL];
+    void *weights[] = { initial };
+    pd_ticket_id ticket;
+    peer *p = init_as_rank_2(false, &ticket);
+    peer_frame l;
+
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_fetch(p->core, weights, &ticket, NULL), PD_OK);
+    l = peer_expect(p, PD_PULL);
+    peer_frame_drop(&l);
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    answer_declare(p, true);
+    l = peer_expect(p, PD_PULL);
+    peer_frame_drop(&l);
+    l = peer_expect(p, PD_INIT);
+    peer_frame_drop(&l);
     peer_free(p);
 }
 
@@ -494,7 +523,8 @@ TEST(a_client_waits_for_a_step_also_while_another_frame_of_its_next_push_is_unde
     peer_free(p);
 }
 
-/* Pushes parameter 0 only, and ends the step, which is `step`. The job is at step `now` when all its parameters have closed it. */
+/* Pushes parameter 0 only, and ends the step, which is `step`. The job is at step `now` when all its parameters have
+ * closed it. */
 static void end_step(peer *p, uint64_t step, uint64_t now)
 {
     pd_ticket_id ticket, ends;

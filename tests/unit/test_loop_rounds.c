@@ -57,27 +57,27 @@ FIXTURE(pair, set_up, tear_down);
 
 TEST(a_push_that_counts_later_is_told_its_age_and_how_many_counted, pair *p)
 {
-    const Paramd__Outcome *outcome;
+    const Paramd__DataReply *reply;
 
     push(p, 0, 1);
-    outcome = push(p, 1, 1)->outcomes[0];
-    assert_int_equal(outcome->outcome, PD_STEPPED);
-    assert_int_equal(outcome->step, 2);
-    assert_int_equal(outcome->staleness, 1);
-    assert_int_equal(outcome->counted, 1);
+    reply = push(p, 1, 1);
+    assert_int_equal(reply->outcomes[0]->outcome, PD_STEPPED);
+    assert_int_equal(reply->outcomes[0]->step, 2);
+    assert_int_equal(reply->staleness, 1);
+    assert_int_equal(reply->counted, 1);
 }
 
 TEST(a_push_that_counted_before_is_told_the_age_that_it_had, pair *p)
 {
-    const Paramd__Outcome *outcome;
+    const Paramd__DataReply *reply;
 
     push(p, 0, 1);
     push(p, 1, 1); /* counts in step 2 with age 1 */
     push(p, 0, 3);
-    outcome = push(p, 1, 1)->outcomes[0];
-    assert_int_equal(outcome->outcome, PD_STEPPED);
-    assert_int_equal(outcome->step, 3);
-    assert_int_equal(outcome->staleness, 1);
+    reply = push(p, 1, 1);
+    assert_int_equal(reply->outcomes[0]->outcome, PD_STEPPED);
+    assert_int_equal(reply->outcomes[0]->step, 3);
+    assert_int_equal(reply->staleness, 1);
 }
 
 TEST(answers_tell_the_members_and_the_place_of_the_rank, pair *p)

@@ -583,10 +583,86 @@ TEST(nobody_is_a_member_before_the_first_declares)
     end(&r);
 }
 
+/* Sends initial weights of the first elements of parameter 0. Returns the number of elements. */
+static int64_t init_part(rig *r, uint32_t rank, uint64_t conn, int64_t first, const float *values)
+{
+    rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, rank, conn, 0);
+    int64_t n = N - first < r->chunk ? N - first : r->chunk;
+
+    rig_piece(frame, 0, PD_F32, first, n, values);
+    assert_int_equal(rig_send(r, frame), PD_OK);
+    rig_work(r);
+    return n;
+}
+
+static void init_as(rig *r, uint32_t rank, uint64_t conn, const float *values)
+{
+    for (int64_t first = 0; first < N;) first += init_part(r, rank, conn, first, values);
+}
+
+/* Begins a job whose rank 0 sends a part of the initial weights, and is removed. Rank 1 is told to come again. */
+static void begin_without_giver(rig *r)
+{
+    float ones[N];
+
+    fill(ones, 1);
+    begin_empty(r, elastic);
+    join(r, 0, 0, CONN);
+    join(r, 0, 0, CONN + 1);
+    assert_false(r->must_init);
+    init_part(r, 0, CONN, 0, ones);
+    lose(r, 0, CONN);
+    rig_sleep(r, 6);
+}
+
+TEST(a_member_comes_again_to_send_the_initial_weights_of_a_rank_that_was_removed)
+{
+    static const float zeros[N];
+    rig r;
+
+    begin_without_giver(&r);
+    assert_int_equal(r.fenced_conn, CONN + 1);
+    assert_int_equal(r.fenced.code, PD_UNAVAILABLE);
+    join(&r, 0, 0, CONN + 1);
+    assert_true(r.must_init);
+    init_as(&r, 1, CONN + 1, zeros);
+    assert_float_equal(rig_weights(&r, r.job, 0)[0], 0, 0);
+    assert_float_equal(rig_weights(&r, r.job, 0)[N - 1], 0, 0);
+    end(&r);
+}
+
+TEST(another_member_is_asked_if_the_one_that_was_told_to_come_again_is_removed)
+{
+    rig r;
+
+    begin_empty(&r, elastic);
+    for (uint32_t rank = 0; rank < 3; rank++) join(&r, 0, 0, CONN + rank);
+    lose(&r, 0, CONN);
+    rig_sleep(&r, 6);
+    assert_int_equal(r.fenced_conn, CONN + 1);
+    rig_sleep(&r, 6);
+    assert_int_equal(r.fenced_conn, CONN + 2);
+    end(&r);
+}
+
+TEST(initial_weights_for_which_the_server_does_not_ask_any_more_are_answered_and_not_used)
+{
+    float ones[N];
+    rig r;
+
+    fill(ones, 1);
+    begin_without_giver(&r);
+    join(&r, 0, 0, CONN + 1);
+    join(&r, 0, 0, CONN);
+    assert_false(r.must_init);
+    init_as(&r, 0, CONN, ones);
+    assert_null(job_of(&r)->steps.params[0].current);
+    end(&r);
+}
+
 TEST(the_first_that_declares_sends_the_initial_weights)
 {
     static const float zeros[N];
-    rig_frame *frame;
     rig r;
 
     begin_empty(&r, elastic);
@@ -596,12 +672,7 @@ TEST(the_first_that_declares_sends_the_initial_weights)
     assert_true(r.must_init);
     assert_int_equal(declare(&r, 0, CONN), PD_OK);
     assert_false(r.must_init);
-    for (int64_t first = 0; first < N; first += r.chunk) {
-        frame = rig_frame_new(&r, PD_REQ_INIT, r.job, 1, CONN + 1, 0);
-        rig_piece(frame, 0, PD_F32, first, N - first < r.chunk ? N - first : r.chunk, zeros);
-        assert_int_equal(rig_send(&r, frame), PD_OK);
-        rig_work(&r);
-    }
+    init_as(&r, 1, CONN + 1, zeros);
     push(&r, 1, CONN + 1, 1);
     push(&r, 0, CONN, 1);
     assert_int_equal(step_of(&r), 1);

@@ -550,6 +550,7 @@ typedef struct pd_effect {
             size_t n;
             /* this rank must send initial weights; initial weights are averaged over all ranks */
             bool must_init, averages_init;
+            bool sends_whole;      /* with must_init: it sends the parameters that are not ranged */
             bool files;            /* each push of the job gets a PD_EFF_FILED before its answer */
             pd_rank_leases leases; /* what is leased to the rank; n = 0: nothing */
             uint64_t reserve, held;
@@ -564,7 +565,8 @@ typedef struct pd_effect {
         struct {
             pd_filed how;
             /* FOR: the step in which the push counts, or for which it is decided whether it counts later; COUNTED: the
-             * step in which it has counted, or its own step if a later push has counted since; LATE: the last step that is decided */
+             * step in which it has counted, or its own step if a later push has counted since; LATE: the last step that
+             * is decided */
             uint64_t step;
         } filed;
         pd_rank_leases leases; /* of the rank on connection ticket.conn */

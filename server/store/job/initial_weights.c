@@ -8,7 +8,9 @@
  * is published, the earlier process's weights are discarded.
  *
  * If the sets of ranks are open (step/fragment.h), the rank that sends whole parameters is the first that declares, in
- * a job whose workers take any rank. A ranged parameter is published as soon as all its elements have come.
+ * a job whose workers take any rank; and another one, if it is removed before all its weights have come
+ * (membership.c). It may come back with weights that nobody asks for any more: they are answered, and not used. A
+ * ranged parameter is published as soon as all its elements have come.
  *
  * If initial_weights is `mean`, every rank sends its elements of every parameter, and the job begins with the mean of
  * the ranks (as Trax does: "make weights and state same across hosts"). The initial weights then are contributions to
@@ -67,6 +69,13 @@ bool pd_init_is_asked_of(const pd_job *job, uint32_t rank)
     return false;
 }
 
+/* Returns whether weights of the parameter are answered and not used: another rank sends them, or has sent them. */
+static bool is_unasked(const pd_job *job, const pd_param *param, uint32_t rank)
+{
+    return job->steps.sets.open && !pd_job_averages_init(job) &&
+           (param->current != NULL || !gives_init(job, param, rank));
+}
+
 static uint64_t initialiser_of(const pd_job *job, const pd_param *param, uint32_t rank)
 {
     if (pd_job_averages_init(job)) return job->ranks[rank].saved.initialiser;
@@ -107,6 +116,7 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     int rc;
 
     if (param == NULL) return PD_INVALID_ARGUMENT;
+    if (is_unasked(job, param, frame->rank)) return PD_OK;
     if (!param->ranged && frame->rank != job->membership.giver && !pd_job_averages_init(job))
         return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank %u sends the initial weights, this is rank %u",
                        param->name, job->membership.giver, frame->rank);
@@ -146,7 +156,7 @@ static int make_weights(pd_job *job, const pd_request *frame, pd_error *err)
 {
     for (size_t i = 0; i < frame->u.data.n; i++) {
         pd_param *param = &job->steps.params[frame->u.data.pieces[i].param];
-        if (is_repeated(param) || param->next != NULL) continue;
+        if (is_repeated(param) || is_unasked(job, param, frame->rank) || param->next != NULL) continue;
         if ((param->next = pd_published_new(param->buffers.pool, param->elements)) == NULL)
             return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for its weights", param->name);
         param->next->job = job->steps.number;
@@ -224,7 +234,7 @@ static void land(pd_job *job, const pd_piece *piece, uint32_t rank)
     int64_t end = piece->first + piece->count;
     pd_range run;
 
-    if (is_repeated(param) || piece->count == 0) return;
+    if (is_repeated(param) || is_unasked(job, param, rank) || piece->count == 0) return;
     chunk = pd_piece_chunk(param, piece);
     note_initialiser(job, param, rank);
     for (int64_t at = piece->first; (run = free_run(&param->round, chunk, rank, at, end)).n > 0; at = run.first + run.n)

@@ -383,6 +383,8 @@ typedef struct pd_membership {
     /* the rank that sends the initial weights of parameters that are not ranged; PD_MAX_WORLD: the next one that
      * declares */
     uint32_t giver;
+    /* the rank that was told to come again, so that it declares and sends them; PD_MAX_WORLD: none */
+    uint32_t asked;
     uint32_t forming;  /* number of workers that the job is to be resized to, as soon as that is possible; 0: none */
     bool untold;       /* the members have changed since the loop thread was told of them */
     uint64_t retry_ns; /* if `untold`: time at which it is told again, after memory was short */

@@ -2,6 +2,7 @@
 #include "membership.h"
 
 #include "fragment.h"
+#include "initial_weights.h"
 #include "leases.h"
 #include "ranks.h"
 #include "reserves.h"
@@ -161,6 +162,52 @@ static void change(pd_job *job)
     job->membership.retry_ns = 0;
 }
 
+/* ---- initial weights ---- */
+
+/* Returns whether the job waits for the rank, or has a worker there. */
+static bool is_there(const pd_job *job, uint32_t r)
+{
+    return r < job->steps.members.ranks && (pd_is_member(job, r) || job->ranks[r].state == PD_RANK_CONNECTED);
+}
+
+static bool lacks_whole_weights(const pd_job *job)
+{
+    if (job->steps.progress.n_begun == job->steps.n_params || pd_job_averages_init(job)) return false;
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        if (!job->steps.params[i].ranged && job->steps.params[i].current == NULL) return true;
+    return false;
+}
+
+/* Forgets what the rank that is to send the initial weights has sent: another one sends them all. */
+static void drop_giver(pd_job *job)
+{
+    uint32_t giver = job->membership.giver;
+
+    job->membership.giver = job->membership.asked = PD_MAX_WORLD;
+    if (giver >= job->steps.members.ranks || pd_job_averages_init(job)) return;
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        if (!job->steps.params[i].ranged) pd_init_forget(&job->steps.params[i], giver);
+}
+
+/* If the rank that is to send the initial weights is gone before all have come, lets a member come again that has
+ * declared: a worker learns at its Declare that it is to send them. Whoever declares first sends them. */
+static void find_giver(pd_job *job, uint64_t now_ns)
+{
+    uint32_t r = 0;
+    pd_error err;
+
+    if (!job->steps.sets.open || is_there(job, job->membership.giver)) return;
+    if (job->membership.giver < PD_MAX_WORLD) drop_giver(job);
+    if (is_there(job, job->membership.asked)) return;
+    while (r < job->steps.members.ranks && !(pd_is_member(job, r) && job->steps.quotas[r].declared)) r++;
+    if (r == job->steps.members.ranks || !lacks_whole_weights(job)) return;
+    job->membership.asked = r;
+    pd_fail(&err, PD_UNAVAILABLE,
+            "the rank that was to send the initial weights of job %.100s is gone: rank %u comes again, to send them",
+            job->steps.name, r);
+    pd_rank_send_away(job, r, &err, "it is to send the initial weights", now_ns);
+}
+
 /* ---- joining ---- */
 
 /* Returns whether ranks that have not declared yet may still complete a unit. */
@@ -197,7 +244,9 @@ int pd_member_declares(pd_job *job, uint32_t rank, pd_error *err)
 {
     if (!job->steps.sets.open) return PD_OK;
     if (check_unit(job, rank, err) != PD_OK) return PD_FAILED_PRECONDITION;
-    if (job->membership.giver == PD_MAX_WORLD) job->membership.giver = rank;
+    if (is_there(job, job->membership.giver)) return PD_OK;
+    drop_giver(job);
+    job->membership.giver = rank;
     return PD_OK;
 }
 
@@ -242,7 +291,6 @@ static void remove_unit(pd_job *job, uint32_t rank, bool stay, const char *why, 
         if (!pd_rank_set_has(&gone.ranks, r)) continue;
         pd_barrier_forget(job, r);
         pd_reserves_remove(job, r);
-        if (job->membership.giver == r) job->membership.giver = PD_MAX_WORLD;
     }
     pd_fragments_remove(&job->steps, job->steps.n_fragments > 0 ? unit_of(job, rank) : rank, stay);
     pd_say(job->steps.outbox, left ? PD_SAY_INFO : PD_SAY_WARNING,
@@ -271,6 +319,7 @@ void pd_member_remove(pd_job *job, uint32_t rank, const char *why, uint64_t now_
     if (!pd_is_member(job, rank)) return;
     remove_unit(job, rank, true, why, now_ns);
     if (job->steps.grouped && job->steps.n_params > 0) remove_incomplete(job, now_ns);
+    find_giver(job, now_ns);
     pd_barriers_look(job);
 }
 
@@ -285,7 +334,8 @@ void pd_members_renew(pd_job *job, uint32_t world, bool any_rank)
         job->ranks[r].saved.mates = 0;
         if (!any_rank && r < world) pd_fragments_join(&job->steps, r, r);
     }
-    job->membership.giver = any_rank ? PD_MAX_WORLD : 0;
+    drop_giver(job);
+    if (!any_rank) job->membership.giver = 0;
     change(job);
     set_units(job);
 }
@@ -360,6 +410,7 @@ bool pd_members_look(pd_job *job, uint64_t now_ns, pd_error *err)
     if (job->steps.sets.on_lost == PD_LOST_FAIL && !check_lost(job, now_ns, err)) return false;
     if (job->steps.sets.on_lost == PD_LOST_SHRINK) remove_gone(job, now_ns);
     if (job->steps.shares != NULL) take_leases_back(job);
+    find_giver(job, now_ns);
     if (job->membership.untold && now_ns >= job->membership.retry_ns) pd_members_tell(job, now_ns);
     return true;
 }
