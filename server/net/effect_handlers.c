@@ -242,6 +242,8 @@ static void take_remark(pd_daemon *daemon, const pd_log_entry *entry)
  * counts the stored rounds. Returns false if some are left. */
 static bool on_closed(pd_daemon *daemon, const pd_effect *effect, uint64_t until_ns)
 {
+    if (effect->u.closed.course > 0)
+        pd_version_table_note_course(daemon->versions, effect->job, effect->u.closed.course);
     while (daemon->mail.backlog_at < effect->u.closed.n) {
         pd_closed *closed = &effect->u.closed.at[daemon->mail.backlog_at++];
         pd_version_table_close(daemon->versions, effect->job, closed);

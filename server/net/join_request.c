@@ -118,7 +118,7 @@ static void welcome(pd_conn *conn, const pd_prefix *asked, const pd_effect *effe
         reply.slots = effect->u.hello.slots;
         reply.epoch = effect->u.hello.epoch;
         reply.generation = effect->u.hello.generation;
-        reply.course = effect->u.hello.course;
+        reply.course = effect->u.hello.greeted;
     }
     pd_conn_reply(conn, asked, &reply.base);
 }

@@ -174,6 +174,14 @@ void pd_version_table_note_members(pd_version_table *versions, uint32_t number, 
     j->members = set;
 }
 
+void pd_version_table_note_course(pd_version_table *versions, uint32_t number, uint64_t course)
+{
+    job *j = find(versions, number);
+
+    if (j == NULL && (j = add_job(versions, number)) == NULL) return;
+    j->course = course;
+}
+
 /* Puts into the answer to a request what belongs to its whole job. */
 static void answer_job(const job *j, pd_wait *wait)
 {

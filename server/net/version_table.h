@@ -94,6 +94,8 @@ void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, 
  * call. */
 void pd_version_table_note_members(pd_version_table *versions, uint32_t number, pd_counted *set, uint64_t epoch,
                                    uint64_t course);
+/* Stores the course of a job, which later answers tell, as pd_version_table_note_members does. */
+void pd_version_table_note_course(pd_version_table *versions, uint32_t number, uint64_t course);
 /* Returns the durable step of a job; 0: there is none. */
 uint64_t pd_version_table_durable(const pd_version_table *versions, uint32_t number);
 /* Returns whether pd_version_table_wait would return true for a request: all its pieces could be answered at once. */

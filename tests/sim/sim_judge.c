@@ -281,9 +281,10 @@ static void keep_withheld(sim_history *h, const pd_job *job)
 {
     sim_secret **last = &h->secrets;
 
+    while (*last != NULL) last = &(*last)->next;
     if (pd_fragments_fixed(&job->steps) > h->secret_most) h->secret_most = pd_fragments_fixed(&job->steps);
     /* Workers were told of steps although the disk had failed (on_disk_error = go_on). */
-    if (!job->steps.withheld.on || job->steps.withheld.failed) forget_course(h, h->durable + 1);
+    if (!job->steps.withheld.on || job->steps.withheld.passing > 0) forget_course(h, h->durable + 1);
     for (const pd_mail *mail = &job->steps.withheld.effects.first->mail; mail != NULL; mail = mail->next) {
         const pd_effect *effect = (const pd_effect *)(const void *)mail;
         for (size_t i = 0; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
@@ -295,12 +296,22 @@ static void keep_withheld(sim_history *h, const pd_job *job)
     }
 }
 
+/* Returns whether the server still has to report a parameter that it has restored. */
+static bool is_awaited(const sim_history *h)
+{
+    bool awaited = false;
+
+    for (uint32_t p = 0; p < h->job->n_params; p++) awaited = awaited || h->params[p].again;
+    return awaited;
+}
+
 void sim_judge_keep_withheld(sim *s, pd_store *store)
 {
     for (sim_history *h = s->histories; h != NULL; h = h->next) {
         const pd_job *job = h->job != NULL && h->job->open.on ? inside_job(store, h->number) : NULL;
         if (job == NULL || job->steps.fragments == NULL) continue;
-        drop_secrets(h);
+        /* A server that is killed before it has reported what it had loaded leaves the disk as it was. */
+        if (!is_awaited(h)) drop_secrets(h);
         keep_withheld(h, job);
     }
 }
@@ -436,15 +447,6 @@ void sim_judge_renumber(sim *s, uint32_t before, uint32_t now)
     sim_history *h = history_of(s, before | FORGOTTEN);
 
     if (h != NULL) renumber(h, now);
-}
-
-/* Returns whether the server still has to report a parameter that it has restored. */
-static bool is_awaited(const sim_history *h)
-{
-    bool awaited = false;
-
-    for (uint32_t p = 0; p < h->job->n_params; p++) awaited = awaited || h->params[p].again;
-    return awaited;
 }
 
 /* Finds the history of a restored job that has taken over another number of workers, and with it another number of its

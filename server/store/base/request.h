@@ -541,7 +541,9 @@ typedef struct pd_effect {
             uint32_t rank, slots; /* the worker's rank; number of workers that the job can have at once */
             uint64_t epoch;       /* number of times that the members of the job have changed */
             uint64_t generation;  /* generation of the launch that the job belongs to; 0: not known */
-            uint64_t course;      /* number of times that the job has had to take other steps than before a restart */
+            /* course: changes when the job has had to take other steps than before a restart, or could have to.
+             * greeted: the one that the answer names, since it is the worker's: the job still has all its steps */
+            uint64_t course, greeted;
         } hello;
         struct {
             pd_declared *params;
@@ -558,6 +560,7 @@ typedef struct pd_effect {
         struct {
             pd_closed *at;
             size_t n;
+            uint64_t course; /* the job's course from these rounds on, as in u.hello; 0: the same as before */
         } closed;
         struct {
             pd_filed how;

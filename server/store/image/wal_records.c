@@ -5,6 +5,7 @@
 #include "checkpoint_policy.h"
 #include "checkpoint_state.h"
 #include "consistent_cut.h"
+#include "job_course.h"
 #include "mutant.h"
 #include "param_set.h"
 #include "pending_sets.h"
@@ -126,10 +127,18 @@ static void release_reports(pd_job *job)
     pd_riders_release(&job->steps);
 }
 
+/* Notes that the steps up to `step` are on the disk, because a checkpoint is (`whole`) or their records are. */
+static void note_kept(pd_job *job, uint64_t step, bool whole)
+{
+    if (!pd_withheld_durable(&job->steps.withheld, step, whole)) return;
+    job->membership.untold = true; /* they are told together with the course */
+    job->membership.retry_ns = 0;
+}
+
 void pd_wal_answer_anyway(pd_job *job)
 {
     if (!job->steps.withheld.on || job->steps.values.at[PD_JOB_KEY_ON_DISK_ERROR] != PD_DISK_GO_ON) return;
-    pd_withheld_give_up(&job->steps.withheld, job->steps.outbox);
+    pd_withheld_give_up(&job->steps.withheld, job->steps.outbox, pd_course_passing(job));
     pd_riders_release(&job->steps);
 }
 
@@ -498,7 +507,7 @@ static void begin_steps(pd_job *job, uint64_t base)
 void pd_wal_resume(pd_job *job, uint64_t step)
 {
     job->checkpointing.durable_step = job->checkpointing.decisions.copied = step;
-    pd_withheld_durable(&job->steps.withheld, step, false);
+    note_kept(job, step, false);
     if (job->checkpointing.steps.wanted) pd_wal_begin_steps(&job->steps, job->checkpointing.newest.step, step);
 }
 
@@ -550,7 +559,7 @@ static void note_durable(pd_job *job, uint64_t step, pd_request *request)
         return;
     }
     job->checkpointing.durable_step = step;
-    pd_withheld_durable(&job->steps.withheld, step, false);
+    note_kept(job, step, false);
     release_reports(job);
     effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
     effect->u.durable_step = step;
@@ -619,7 +628,7 @@ void pd_wal_copied(pd_job *job, bool even)
 
 void pd_wal_checkpointed(pd_job *job, uint64_t step, bool good)
 {
-    if (good) pd_withheld_durable(&job->steps.withheld, job->checkpointing.durable_step, true);
+    if (good) note_kept(job, job->checkpointing.durable_step, true);
     if (good)
         release_waiting(job);
     else
@@ -642,7 +651,7 @@ void pd_wal_restored(pd_job *job, uint64_t step, bool even)
         job->steps.wal->decisions.on = true;
     }
     if (even) begin_steps(job, step);
-    pd_withheld_durable(&job->steps.withheld, step, true);
+    note_kept(job, step, true);
     begin_reports(job);
 }
 

@@ -5,6 +5,7 @@
 #include "checkpoint_policy.h"
 #include "fragment.h"
 #include "job.h"
+#include "job_course.h"
 #include "mutant.h"
 #include "text.h"
 #include "reserves.h"
@@ -33,6 +34,7 @@ static void fence(pd_job *job, pd_request *hello, uint64_t old_conn, const char 
 
 static void welcome(pd_job *job, pd_request *hello, bool created, uint32_t linger_ms)
 {
+    uint64_t course = hello->u.hello.course;
     pd_effect *effect = pd_answer(hello, PD_EFF_HELLO);
 
     effect->job = job->steps.number;
@@ -41,7 +43,8 @@ static void welcome(pd_job *job, pd_request *hello, bool created, uint32_t linge
     effect->u.hello.rank = hello->rank;
     effect->u.hello.creator = job->saved.creator;
     effect->u.hello.step = pd_withheld_told(&job->steps.withheld, pd_steps_least(&job->steps));
-    effect->u.hello.course = job->saved.course;
+    effect->u.hello.course = effect->u.hello.greeted = pd_course_now(job);
+    if (pd_course_is_known(job, course)) effect->u.hello.greeted = course;
     effect->u.hello.linger_ms = linger_ms;
     effect->u.hello.rank = hello->rank;
     effect->u.hello.slots = job->steps.members.ranks;

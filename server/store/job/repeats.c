@@ -3,6 +3,7 @@
 
 #include "checkpoint_policy.h"
 #include "fragment.h"
+#include "job_course.h"
 #include "ranks.h"
 #include "wal.h"
 
@@ -31,8 +32,8 @@ static void stop_waiting(pd_job *job)
 
 void pd_repeats_begin(pd_job *job, uint64_t now_ns)
 {
-    if (!applies(job)) return;
     job->restart.since_ns = now_ns;
+    if (!applies(job)) return;
     job->steps.repeats = (pd_set_repeats){ .awaits = true };
 }
 
@@ -75,8 +76,8 @@ void pd_repeats_joins(pd_job *job, const pd_request *hello)
         rank->repeats.seen = 0;
     }
     /* It goes back, and pushes anew: what it has sent again must not count. */
-    if (hello->u.hello.course != job->saved.course) pd_fragments_restart(&job->steps, hello->rank);
-    if (hello->u.hello.course != job->saved.course || hello->u.hello.steps <= rank->repeats.seen) return;
+    if (!pd_course_is_known(job, hello->u.hello.course)) pd_fragments_restart(&job->steps, hello->rank);
+    if (!pd_course_is_known(job, hello->u.hello.course) || hello->u.hello.steps <= rank->repeats.seen) return;
     rank->repeats.seen = hello->u.hello.steps;
     if (first && repeats->anew > 0 && !repeats->changed && rank->repeats.seen >= repeats->anew) {
         pd_say(job->steps.outbox, PD_SAY_WARNING,

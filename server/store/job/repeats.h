@@ -12,7 +12,8 @@
  *
  * A worker learns the course with the answers to Hello. If it knows another one, it goes back to the job's step, as if
  * the server had gone back to a checkpoint. Connections of workers that have seen steps of the course that has ended
- * are ended, so that they say Hello again. */
+ * are ended, so that they say Hello again.
+ * A worker that names a passing course of an earlier life of the server (job/job_course.h) does so, too. */
 #ifndef PD_REPEATS_H
 #define PD_REPEATS_H
 

@@ -32,11 +32,29 @@ static bool must_wait(const pd_withheld *withheld, const pd_effect *effect)
            !PD_MUTANT(record_after_answer);
 }
 
+/* Puts the passing course into an effect that leaves. */
+static void name_passing(pd_withheld *withheld, pd_effect *effect)
+{
+    uint64_t step = effect->kind == PD_EFF_CLOSED ? effect->u.closed.at[0].step : 0;
+
+    if (withheld->passing == 0) return;
+    if (effect->kind == PD_EFF_CLOSED) effect->u.closed.course = withheld->passing;
+    if (effect->kind == PD_EFF_MEMBERS) effect->u.members.course = withheld->passing;
+    if (!withheld->on && step > withheld->unsaved) withheld->unsaved = step;
+}
+
+static void let_go(pd_withheld *withheld, pd_effects *outbox, pd_effect *effect)
+{
+    name_passing(withheld, effect);
+    pd_effects_add(outbox, effect);
+}
+
 void pd_withheld_send(pd_withheld *withheld, pd_effects *outbox, pd_effect *effect)
 {
-    bool waits = withheld->effects.first != NULL || must_wait(withheld, effect);
-
-    pd_effects_add(waits ? &withheld->effects : outbox, effect);
+    if (withheld->effects.first != NULL || must_wait(withheld, effect))
+        pd_effects_add(&withheld->effects, effect);
+    else
+        let_go(withheld, outbox, effect);
 }
 
 static pd_effect *take_first(pd_withheld *withheld)
@@ -50,7 +68,7 @@ static pd_effect *take_first(pd_withheld *withheld)
 void pd_withheld_release(pd_withheld *withheld, pd_effects *outbox)
 {
     while (withheld->effects.first != NULL && !must_wait(withheld, withheld->effects.first))
-        pd_effects_add(outbox, take_first(withheld));
+        let_go(withheld, outbox, take_first(withheld));
 }
 
 void pd_withheld_drop(pd_withheld *withheld)
@@ -118,15 +136,24 @@ void pd_withheld_dropped(pd_withheld *withheld)
     withheld->made = 0;
 }
 
-void pd_withheld_durable(pd_withheld *withheld, uint64_t step, bool whole)
+/* Ends the passing course if the disk has all steps that workers have seen. Returns whether it has ended. */
+static bool end_passing(pd_withheld *withheld, uint64_t step)
+{
+    if (withheld->passing == 0 || withheld->failed || step < withheld->unsaved) return false;
+    withheld->passing = withheld->unsaved = 0;
+    return true;
+}
+
+bool pd_withheld_durable(pd_withheld *withheld, uint64_t step, bool whole)
 {
     if (step > withheld->durable) withheld->durable = step;
-    if (!whole) return;
+    if (!whole) return withheld->logged && end_passing(withheld, step);
     withheld->failed = false;
     if (withheld->lost_last <= step)
         withheld->lost = 0;
     else if (withheld->lost > 0 && withheld->lost <= step)
         withheld->lost = step + 1;
+    return end_passing(withheld, step);
 }
 
 void pd_withheld_course(pd_withheld *withheld, uint64_t step)
@@ -139,10 +166,11 @@ void pd_withheld_begin(pd_withheld *withheld)
     withheld->on = !withheld->failed;
 }
 
-void pd_withheld_give_up(pd_withheld *withheld, pd_effects *outbox)
+void pd_withheld_give_up(pd_withheld *withheld, pd_effects *outbox, uint64_t passing)
 {
     withheld->on = false;
     withheld->failed = true;
+    withheld->passing = passing;
     withheld->lost = withheld->anew = 0;
     pd_withheld_release(withheld, outbox);
 }

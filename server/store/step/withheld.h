@@ -15,7 +15,11 @@
  *
  * Nothing is withheld before the first checkpoint, because a restart would not find the job at all; and after an error
  * of the disk with on_disk_error = go_on, until a checkpoint is durable. With on_disk_error = pause, reports are
- * withheld until then. */
+ * withheld until then.
+ *
+ * What leaves after such an error names a passing course of the job (job/job_course.h), which no image has. If the server
+ * is restarted before the disk has these steps, it cannot repeat them, and workers that have seen them name a course
+ * that it does not know: they go back to its step. */
 #ifndef PD_WITHHELD_H
 #define PD_WITHHELD_H
 
@@ -33,6 +37,8 @@ typedef struct pd_withheld {
     /* first step of a course that no durable checkpoint knows (job/repeats.h): a checkpoint comes before its reports;
      * 0: there is none */
     uint64_t anew;
+    uint64_t passing;   /* the passing course, while the disk lacks steps that workers have seen; 0: it lacks none */
+    uint64_t unsaved;   /* if `passing` > 0: the last step that workers have seen although the disk had failed */
     pd_effects effects; /* the effects that are withheld, oldest first; the first one is a report */
 } pd_withheld;
 
@@ -58,11 +64,13 @@ void pd_withheld_returned(pd_withheld *withheld, bool good);
 void pd_withheld_dropped(pd_withheld *withheld);
 /* Notes that the job takes another course from step `step` on; 0: a checkpoint has it. */
 void pd_withheld_course(pd_withheld *withheld, uint64_t step);
-/* Notes that steps up to `step` are on the disk; `whole`: a checkpoint made them so. */
-void pd_withheld_durable(pd_withheld *withheld, uint64_t step, bool whole);
+/* Notes that steps up to `step` are on the disk; `whole`: a checkpoint made them so. Returns whether the passing course
+ * has ended with that: the caller then tells the loop thread of the job's own course. */
+bool pd_withheld_durable(pd_withheld *withheld, uint64_t step, bool whole);
 /* Begins to withhold reports, unless the disk has failed and no checkpoint is durable since. */
 void pd_withheld_begin(pd_withheld *withheld);
-/* Lets all reports go, because the disk has failed and the job goes on. */
-void pd_withheld_give_up(pd_withheld *withheld, pd_effects *outbox);
+/* Lets all reports go, because the disk has failed and the job goes on. They name course `passing`, as does all that
+ * follows until the disk has the steps that were reported in this way. */
+void pd_withheld_give_up(pd_withheld *withheld, pd_effects *outbox, uint64_t passing);
 
 #endif
