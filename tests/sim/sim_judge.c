@@ -187,6 +187,17 @@ static void keep(sim_history *h, uint32_t p, const pd_published *published)
     memcpy(pub->weights[published->version], published->at[PD_F32], (size_t)param->n * sizeof(float));
 }
 
+/* Drops the weights that a step had on an earlier course, since it has made none now. Workers may still have them. */
+static void drop_version(sim_history *h, uint32_t p, uint64_t step)
+{
+    sim_published *pub = &h->params[p];
+
+    if (pub->weights[step] == NULL || !pub->open[step]) return;
+    lose(pub, step, (size_t)h->job->params[p].n * sizeof(float));
+    free(pub->weights[step]);
+    pub->weights[step] = NULL;
+}
+
 /* Returns the present weights of a parameter. */
 static const float *present(const sim_published *pub)
 {
@@ -306,6 +317,7 @@ static void adopt(sim_history *h, uint32_t p, uint64_t step)
         pub->outcome[pub->step] = secret->closed.outcome;
         if (pub->step > pub->most) pub->most = pub->step;
         sim_sets_adopt(h, &secret->closed);
+        if (secret->closed.published == NULL) drop_version(h, p, pub->step);
         if (secret->closed.published == NULL) continue;
         pub->version = secret->version;
         if (pub->weights[pub->version] == NULL) pub->weights[pub->version] = sim_must(malloc(bytes));
@@ -400,6 +412,7 @@ static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *close
     if (closed->step <= pub->most && !pub->open[closed->step] && closed->outcome != pub->outcome[closed->step])
         sim_fail("durability", "%s %s: step %llu has outcome %d, and had %d before the server went back", h->job->name,
                  param->name, (unsigned long long)closed->step, (int)closed->outcome, (int)pub->outcome[closed->step]);
+    if (closed->published == NULL) drop_version(h, p, closed->step);
     pub->step = closed->step;
     pub->open[closed->step] = false;
     pub->outcome[closed->step] = closed->outcome;
@@ -586,6 +599,8 @@ static bool is_some_version(const sim_history *h, uint32_t param, const float *w
         const float *was = h->params[param].weights[v];
         if (was != NULL && memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return true;
     }
+    for (const lost_weights *lost = h->params[param].lost; lost != NULL; lost = lost->next)
+        if (memcmp(lost->at + first, weights, (size_t)n * sizeof *weights) == 0) return true;
     return false;
 }
 
