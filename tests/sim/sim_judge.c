@@ -166,17 +166,6 @@ static void check_repeated(sim_history *h, uint32_t p, const pd_published *publi
     memcpy(before, published->at[PD_F32], bytes);
 }
 
-/* Notes that a step which is taken again has made no new weights, although it had made some before. */
-static void keep_none(sim_history *h, uint32_t p, uint64_t step)
-{
-    sim_published *pub = &h->params[p];
-
-    if (pub->weights[step] == NULL) return;
-    lose(pub, step, (size_t)h->job->params[p].n * sizeof(float));
-    free(pub->weights[step]);
-    pub->weights[step] = NULL;
-}
-
 static void keep(sim_history *h, uint32_t p, const pd_published *published)
 {
     sim_published *pub = &h->params[p];
@@ -196,6 +185,17 @@ static void keep(sim_history *h, uint32_t p, const pd_published *published)
     }
     pub->weights[published->version] = sim_must(malloc((size_t)param->n * sizeof(float)));
     memcpy(pub->weights[published->version], published->at[PD_F32], (size_t)param->n * sizeof(float));
+}
+
+/* Drops the weights that a step had on an earlier course, since it has made none now. Workers may still have them. */
+static void drop_version(sim_history *h, uint32_t p, uint64_t step)
+{
+    sim_published *pub = &h->params[p];
+
+    if (pub->weights[step] == NULL || !pub->open[step]) return;
+    lose(pub, step, (size_t)h->job->params[p].n * sizeof(float));
+    free(pub->weights[step]);
+    pub->weights[step] = NULL;
 }
 
 /* Returns the present weights of a parameter. */
@@ -249,6 +249,31 @@ static void forget_unseen(sim *s, sim_history *h, const pd_closed *closed)
     h->loose = true;
     sim_sets_forget_one(h, closed->step);
     open_weights(h, closed->step);
+}
+
+/* Checks that a job which says that a rank cannot repeat its push any more has a reason: the rank has not got this very
+ * push to send again. */
+static void check_excuse(sim *s, pd_store *store, const pd_log_entry *entry)
+{
+    char name[64];
+    const pd_job *job;
+    const sim_history *h;
+    const pd_rank *rank;
+    uint64_t of;
+
+    if (!entry->has_rank || strstr(entry->text, "does not come back to it (reconnect_grace)") == NULL) return;
+    snprintf(name, sizeof name, "%.*s", (int)entry->job_bytes, entry->text + PD_LOG_JOB_AT);
+    if ((job = inside_find(store, name)) == NULL || (h = history_of(s, job->steps.number)) == NULL) return;
+    if (h->job == NULL || entry->step > sim_last_step(h->job)) return;
+    rank = &job->ranks[entry->rank];
+    /* The job has just ended its connection, unless it was lost long before. */
+    if (rank->state == PD_RANK_LEFT || rank->repeats.replaced ||
+        (rank->state == PD_RANK_LOST && s->now_ns >= rank->since_ns + job->steps.sets.reconnect_grace_ns))
+        return;
+    of = sim_sets_push(h, entry->step, entry->rank);
+    if (of > 0 && !h->sets[entry->step].open && sim_worker_repeats(s, h->job->number, h->creator, entry->rank, of))
+        sim_fail("course", "%s takes another course from step %llu on because of rank %u, which sends its push again",
+                 name, (unsigned long long)entry->step, entry->rank);
 }
 
 static void drop_secrets(sim_history *h)
@@ -328,6 +353,7 @@ static void adopt(sim_history *h, uint32_t p, uint64_t step)
         pub->outcome[pub->step] = secret->closed.outcome;
         if (pub->step > pub->most) pub->most = pub->step;
         sim_sets_adopt(h, &secret->closed);
+        if (secret->closed.published == NULL) drop_version(h, p, pub->step);
         if (secret->closed.published == NULL) continue;
         pub->version = secret->version;
         if (pub->weights[pub->version] == NULL) pub->weights[pub->version] = sim_must(malloc(bytes));
@@ -422,7 +448,7 @@ static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *close
     if (closed->step <= pub->most && !pub->open[closed->step] && closed->outcome != pub->outcome[closed->step])
         sim_fail("durability", "%s %s: step %llu has outcome %d, and had %d before the server went back", h->job->name,
                  param->name, (unsigned long long)closed->step, (int)closed->outcome, (int)pub->outcome[closed->step]);
-    if (closed->published == NULL) keep_none(h, p, closed->step);
+    if (closed->published == NULL) drop_version(h, p, closed->step);
     pub->step = closed->step;
     pub->open[closed->step] = false;
     pub->outcome[closed->step] = closed->outcome;
@@ -558,6 +584,7 @@ void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
 
     if (effect->kind == PD_EFF_DURABLE) note_durable(s, effect);
     if (effect->kind == PD_EFF_JOB_GONE) note_end(s, effect);
+    if (effect->kind == PD_EFF_LOG) check_excuse(s, store, &effect->u.log);
     if (effect->kind != PD_EFF_CLOSED || (job = inside_job(store, effect->job)) == NULL) return;
     if ((h = history_of(s, effect->job)) == NULL && (h = take_over(s, job)) == NULL) h = begin_history(s, job);
     if (strncmp(job->steps.name, "unlike", 6) == 0 && effect->u.closed.n > 0 && effect->u.closed.at[0].outcome != 0)
@@ -600,6 +627,8 @@ static bool is_some_version(const sim_history *h, uint32_t param, const float *w
         const float *was = h->params[param].weights[v];
         if (was != NULL && memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return true;
     }
+    for (const lost_weights *lost = h->params[param].lost; lost != NULL; lost = lost->next)
+        if (memcmp(lost->at + first, weights, (size_t)n * sizeof *weights) == 0) return true;
     return false;
 }
 
