@@ -78,6 +78,8 @@ static void draw_members(const sim_plan *plan, sim_job *job, uint64_t *r)
     sim_plan_add_option(job, "on_lost_worker=shrink");
     snprintf(text, sizeof text, "reconnect_grace=%.3f", 0.05 + (double)sim_below(r, 600) / 1e3);
     sim_plan_add_option(job, text);
+    job->open.least = 1 + (uint32_t)sim_below(r, job->world);
+    if (job->open.least > 1) add_number(job, "min_workers", job->open.least);
 }
 
 /* Returns whether pushes of the job may bring a learning rate: its rule has one, each frame has a parameter that uses
