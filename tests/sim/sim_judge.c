@@ -590,6 +590,7 @@ void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
     if (strncmp(job->steps.name, "unlike", 6) == 0 && effect->u.closed.n > 0 && effect->u.closed.at[0].outcome != 0)
         sim_fail("exactly once", "%s steps, though its worker weighs the chunks of a parameter unlike",
                  job->steps.name);
+    if (h->job != NULL && h->job->open.on) sim_sets_note_members(h, job);
     if (h->job != NULL && h->job->open.on && effect->u.closed.n > 0) follow_course(s, h, job, &effect->u.closed.at[0]);
     for (size_t i = 0; h->job != NULL && i < effect->u.closed.n; i++)
         on_closed(s, h, param_number(h->job, job->steps.params[effect->u.closed.at[i].param].name),
