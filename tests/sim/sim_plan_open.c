@@ -82,7 +82,8 @@ static void draw_members(const sim_plan *plan, sim_job *job, uint64_t *r)
     if (job->open.least > 1) add_number(job, "min_workers", job->open.least);
 }
 
-/* Returns whether pushes of the job may bring a learning rate: its rule has one, some parameter uses it, and no operator sets one, which would come before it. */
+/* Returns whether pushes of the job may bring a learning rate: its rule has one, some parameter uses it, and no
+ * operator sets one, which would come before it. */
 static bool may_send_lr(const sim_plan *plan, const sim_job *job)
 {
     bool used = false, any;

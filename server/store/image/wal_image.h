@@ -27,8 +27,8 @@ void pd_wal_image_visit_rest(pd_archive *archive, pd_job *job, uint64_t step);
 /* Writes to the archive the decisions that no record contains yet. */
 void pd_wal_image_write_decisions(pd_archive *archive, const pd_job *job);
 /* Reads decisions from the archive into the job's WAL, for steps that the job will repeat. Of a record from before the
- * job's last change of course, only overrides are read. An error is stored in the archive. PD_FAILED_PRECONDITION: the decisions follow a later checkpoint than the one from which the job was
- * restored. */
+ * job's last change of course, only overrides are read. An error is stored in the archive. PD_FAILED_PRECONDITION: the
+ * decisions follow a later checkpoint than the one from which the job was restored. */
 void pd_wal_image_read_decisions(pd_archive *archive, pd_job *job);
 
 #endif
