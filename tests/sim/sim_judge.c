@@ -166,17 +166,6 @@ static void check_repeated(sim_history *h, uint32_t p, const pd_published *publi
     memcpy(before, published->at[PD_F32], bytes);
 }
 
-/* Notes that a step which is taken again has made no new weights, although it had made some before. */
-static void keep_none(sim_history *h, uint32_t p, uint64_t step)
-{
-    sim_published *pub = &h->params[p];
-
-    if (pub->weights[step] == NULL) return;
-    lose(pub, step, (size_t)h->job->params[p].n * sizeof(float));
-    free(pub->weights[step]);
-    pub->weights[step] = NULL;
-}
-
 static void keep(sim_history *h, uint32_t p, const pd_published *published)
 {
     sim_published *pub = &h->params[p];
@@ -196,6 +185,17 @@ static void keep(sim_history *h, uint32_t p, const pd_published *published)
     }
     pub->weights[published->version] = sim_must(malloc((size_t)param->n * sizeof(float)));
     memcpy(pub->weights[published->version], published->at[PD_F32], (size_t)param->n * sizeof(float));
+}
+
+/* Drops the weights that a step had on an earlier course, since it has made none now. Workers may still have them. */
+static void drop_version(sim_history *h, uint32_t p, uint64_t step)
+{
+    sim_published *pub = &h->params[p];
+
+    if (pub->weights[step] == NULL || !pub->open[step]) return;
+    lose(pub, step, (size_t)h->job->params[p].n * sizeof(float));
+    free(pub->weights[step]);
+    pub->weights[step] = NULL;
 }
 
 /* Returns the present weights of a parameter. */
@@ -328,6 +328,7 @@ static void adopt(sim_history *h, uint32_t p, uint64_t step)
         pub->outcome[pub->step] = secret->closed.outcome;
         if (pub->step > pub->most) pub->most = pub->step;
         sim_sets_adopt(h, &secret->closed);
+        if (secret->closed.published == NULL) drop_version(h, p, pub->step);
         if (secret->closed.published == NULL) continue;
         pub->version = secret->version;
         if (pub->weights[pub->version] == NULL) pub->weights[pub->version] = sim_must(malloc(bytes));
@@ -422,7 +423,7 @@ static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *close
     if (closed->step <= pub->most && !pub->open[closed->step] && closed->outcome != pub->outcome[closed->step])
         sim_fail("durability", "%s %s: step %llu has outcome %d, and had %d before the server went back", h->job->name,
                  param->name, (unsigned long long)closed->step, (int)closed->outcome, (int)pub->outcome[closed->step]);
-    if (closed->published == NULL) keep_none(h, p, closed->step);
+    if (closed->published == NULL) drop_version(h, p, closed->step);
     pub->step = closed->step;
     pub->open[closed->step] = false;
     pub->outcome[closed->step] = closed->outcome;
@@ -600,6 +601,8 @@ static bool is_some_version(const sim_history *h, uint32_t param, const float *w
         const float *was = h->params[param].weights[v];
         if (was != NULL && memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return true;
     }
+    for (const lost_weights *lost = h->params[param].lost; lost != NULL; lost = lost->next)
+        if (memcmp(lost->at + first, weights, (size_t)n * sizeof *weights) == 0) return true;
     return false;
 }
 
@@ -618,15 +621,6 @@ static bool is_overtaken(const sim *s, const sim_history *h, uint32_t param, con
     return h->job->open.on;
 }
 
-/* Returns whether these elements are of weights that the version had before the job took another course. */
-static bool is_lost(const sim_published *pub, uint64_t version, const float *weights, int64_t first, int64_t n)
-{
-    for (const lost_weights *lost = pub->lost; lost != NULL; lost = lost->next)
-        if (lost->version == version && memcmp(lost->at + first, weights, (size_t)n * sizeof *weights) == 0)
-            return true;
-    return false;
-}
-
 void sim_judge_weights(sim *s, const sim_job *job, uint32_t param, uint64_t version, const float *weights,
                        int64_t first, int64_t n)
 {
@@ -636,9 +630,11 @@ void sim_judge_weights(sim *s, const sim_job *job, uint32_t param, uint64_t vers
         const float *was = is_of(h, job) && version < VERSIONS ? h->params[param].weights[version] : NULL;
         if (is_of(h, job) && is_mixed(h, param, version, weights, first, n)) return;
         if (is_of(h, job) && job->open.on && is_overtaken(s, h, param, weights, first, n)) return;
-        known = known || was != NULL;
-        if (was != NULL && memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return;
-        if (is_of(h, job) && is_lost(&h->params[param], version, weights, first, n)) return;
+        if (was == NULL) continue;
+        known = true;
+        if (memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return;
+        for (const lost_weights *lost = h->params[param].lost; lost != NULL; lost = lost->next)
+            if (lost->version == version && memcmp(lost->at + first, weights, (size_t)n * sizeof *weights) == 0) return;
     }
     if (!known)
         sim_fail("consistency", "%s %s: a worker got version %llu, which was never published", job->name,

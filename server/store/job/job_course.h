@@ -4,8 +4,8 @@
  * Step thread. Only in jobs whose sets of ranks are open. A course is counted up when steps after a restart of the
  * server cannot be those from before it (repeats.h), and images have it. If the disk fails and the job goes on, its
  * steps have a passing course until the disk has them (step/withheld.h): another one in each life of the server, which
- * no image has. So after a restart nobody waits for sets of ranks that only the lost records had: workers that have seen
- * these steps go back. While the server lives it knows both its courses, and no worker goes back. */
+ * no image has. So after a restart nobody waits for sets of ranks that only the lost records had: workers that have
+ * seen these steps go back. While the server lives it knows both its courses, and no worker goes back. */
 #ifndef PD_JOB_COURSE_H
 #define PD_JOB_COURSE_H
 

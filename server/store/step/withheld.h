@@ -17,9 +17,9 @@
  * of the disk with on_disk_error = go_on, until a checkpoint is durable. With on_disk_error = pause, reports are
  * withheld until then.
  *
- * What leaves after such an error names a passing course of the job (job/job_course.h), which no image has. If the server
- * is restarted before the disk has these steps, it cannot repeat them, and workers that have seen them name a course
- * that it does not know: they go back to its step. */
+ * What leaves after such an error names a passing course of the job (job/job_course.h), which no image has. If the
+ * server is restarted before the disk has these steps, it cannot repeat them, and workers that have seen them name a
+ * course that it does not know: they go back to its step. */
 #ifndef PD_WITHHELD_H
 #define PD_WITHHELD_H
 
