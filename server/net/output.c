@@ -261,17 +261,6 @@ Paramd__Lease **pd_lease_list_fill(pd_lease_list *list, const pd_rank_leases *le
     return list->list;
 }
 
-/* Tells in which step a push has counted, and how many ranks have: the same of all its pieces for which a round was. */
-static void put_count(Paramd__DataReply *message, const pd_wait *wait)
-{
-    for (size_t i = 0; wait->pushes && i < wait->n; i++) {
-        if (wait->at[i].outcome == 0) continue;
-        message->staleness = wait->at[i].age;
-        message->counted = wait->at[i].counted;
-        return;
-    }
-}
-
 static int pack_reply(pd_output *output, pd_reply_scratch *scratch, const pd_pending *reply)
 {
     const pd_wait *wait = &reply->wait;
@@ -293,7 +282,8 @@ static int pack_reply(pd_output *output, pd_reply_scratch *scratch, const pd_pen
         message.n_leases = reply->leases->n;
         message.least_unused = reply->leases->least_unused;
     }
-    put_count(&message, wait);
+    message.staleness = wait->pushes ? wait->age : 0;
+    message.counted = wait->pushes ? wait->counted : 0;
     for (size_t i = 0; i < wait->n; i++) {
         scratch->outcomes[i].outcome = (uint32_t)wait->at[i].outcome;
         scratch->outcomes[i].step = wait->at[i].step;

@@ -262,6 +262,15 @@ static uint32_t age_of(const entry *e, const pd_wait *wait)
     return e->closed == wait->step ? pd_counted_age(e->counted, wait->rank) : 0;
 }
 
+/* Tells whether a push has counted, how old it was, and how many ranks have counted. */
+static void tell_count(const entry *e, pd_waiter *waiter)
+{
+    if (waiter->outcome != 0 && is_late(e, waiter->wait)) waiter->outcome = PD_LATE;
+    if (waiter->outcome == 0) return;
+    waiter->wait->age = waiter->outcome != PD_LATE ? age_of(e, waiter->wait) : 0;
+    waiter->wait->counted = e->counted != NULL ? e->counted->n : 0;
+}
+
 static void answer(const entry *e, pd_waiter *waiter)
 {
     waiter->outcome = waiter->wait->pushes && !waiter->idle ? e->outcome : 0;
@@ -271,9 +280,7 @@ static void answer(const entry *e, pd_waiter *waiter)
         waiter->why = e->why;
         waiter->why->refs++;
     }
-    if (waiter->outcome != 0 && is_late(e, waiter->wait)) waiter->outcome = PD_LATE;
-    if (waiter->outcome != 0 && waiter->outcome != PD_LATE) waiter->age = age_of(e, waiter->wait);
-    waiter->counted = e->counted != NULL ? e->counted->n : 0;
+    if (e->counted != NULL || waiter->wait->filed != PD_FILED_FOR) tell_count(e, waiter);
     if (e->scalars != NULL) {
         waiter->scalars = e->scalars;
         waiter->scalars->refs++;
@@ -371,8 +378,8 @@ static void publish(pd_version_table *versions, entry *e, pd_closed *closed)
  * count in this one and are kept. */
 static void wait_on(const entry *e, pd_wait *wait)
 {
-    if (wait->pushes && !wait->unfiled && wait->filed == PD_FILED_FOR && wait->step == e->closed &&
-        pd_counted_keeps(e->counted, wait->rank))
+    if (e->counted != NULL && wait->pushes && !wait->unfiled && wait->filed == PD_FILED_FOR &&
+        wait->step == e->closed && pd_counted_keeps(e->counted, wait->rank))
         wait->step++;
 }
 

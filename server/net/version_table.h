@@ -30,8 +30,6 @@ typedef struct pd_waiter {
                               * for a round */
     int64_t first, count;    /* index of the piece's first element, and number of its elements */
     int outcome;             /* answer: pd_outcome of the round; 0: the piece did not wait for a round */
-    uint32_t age, counted;   /* answer: the step minus the one that the push was for; number of ranks that counted in
-                              * the step, 0: all */
     uint64_t step, version;  /* answer: number of rounds that the parameter has closed; version of the weights, which is
                               * the step that produced them */
     pd_published *published; /* answer to a pull: a reference to the published version that is sent */
@@ -43,12 +41,13 @@ typedef struct pd_waiter {
 
 /* A push or pull that waits until all its pieces have an answer. */
 struct pd_wait {
-    uint64_t step;  /* number of rounds that the parameter of every piece must have closed */
-    bool pushes;    /* the request is a push: its answer contains the outcome of the round */
-    bool unfiled;   /* the request is a push, and it is not known yet in which step it may count: nothing of it is
+    uint64_t step;    /* number of rounds that the parameter of every piece must have closed */
+    bool pushes;      /* the request is a push: its answer contains the outcome of the round */
+    bool unfiled;     /* the request is a push, and it is not known yet in which step it may count: nothing of it is
                        * answered before pd_version_table_filed */
-    pd_filed filed; /* what has become of the push; PD_FILED_FOR if the job says nothing of it */
-    uint32_t age;   /* with PD_FILED_COUNTED: the step in which the push has counted, minus the one that it was for */
+    pd_filed filed;   /* what has become of the push; PD_FILED_FOR if the job says nothing of it */
+    uint32_t age;     /* answer to a push that counted: the step in which it did, minus the one that it was for */
+    uint32_t counted; /* answer to a push that counted: number of ranks that counted in the step; 0: all */
     uint32_t rank; /* rank that asks; the outcome of its push is PD_LATE if the round closed without its contribution */
     uint64_t durable; /* answer: durable step of the job; 0: there is none */
     /* answer: number of members of the job; 1 + place of `rank` among them. 0: not known; it is no member */

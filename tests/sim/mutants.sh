@@ -32,6 +32,14 @@ for mutant in fsync_left_out dir_sync_left_out rename_unsynced trusts_unsynced r
         status=1
     fi
 done
+# Those of jobs with open sets, in plans with crashes.
+for mutant in replay_ignores_record@1 record_after_answer@300 record_without_age@400; do
+    first=${mutant#*@}
+    if "$1" --seeds "$first..$((first + 299))" --crashes --sets --mutant "${mutant%@*}" > /dev/null 2>&1; then
+        echo "$mutant was not found within 300 seeds with crashes and open sets"
+        status=1
+    fi
+done
 # Those of the HTTP listener.
 for mutant in metric_one_more http_never_late http_without_limit; do
     if "$1" --seeds 1..300 --scrapes --mutant $mutant > /dev/null 2>&1; then

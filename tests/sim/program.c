@@ -73,6 +73,15 @@ static bool names_absent(const sim_worker *w, const char *text)
     return false;
 }
 
+/* Returns whether the error says that the job has too few members, and there are not enough living processes. */
+static bool lacks_members(const sim_worker *w, const char *text)
+{
+    uint32_t living = 0;
+
+    for (uint32_t rank = 0; rank < w->job->world; rank++) living += sim_worker_at(w->s, w->job->number, rank) != NULL;
+    return strstr(text, "(min_workers)") != NULL && living < w->job->open.least;
+}
+
 /* Handles a request that lacks a rank. Decides whether this process gives up (told_missing). It does so
  * if the plan's faults are over and the error names a rank without a living process. In addition, the plan must say
  * that a rank leaves for good, or another process must have finished all steps of the job. */
@@ -80,7 +89,7 @@ static void note_deadline(sim_worker *w, const pd_error *err)
 {
     sim_worker_trace(w, err->text, w->step, 0);
     if ((w->job->missing == w->job->world && !sim_is_finished(w)) || !w->s->calm) return;
-    if (names_absent(w, err->text)) w->told_missing = true;
+    if (names_absent(w, err->text) || lacks_members(w, err->text)) w->told_missing = true;
 }
 
 static void declare(sim_worker *w)

@@ -251,6 +251,31 @@ static void forget_unseen(sim *s, sim_history *h, const pd_closed *closed)
     open_weights(h, closed->step);
 }
 
+/* Checks that a job which says that a rank cannot repeat its push any more has a reason: the rank has not got this very
+ * push to send again. */
+static void check_excuse(sim *s, pd_store *store, const pd_log_entry *entry)
+{
+    char name[64];
+    const pd_job *job;
+    const sim_history *h;
+    const pd_rank *rank;
+    uint64_t of;
+
+    if (!entry->has_rank || strstr(entry->text, "does not come back to it (reconnect_grace)") == NULL) return;
+    snprintf(name, sizeof name, "%.*s", (int)entry->job_bytes, entry->text + PD_LOG_JOB_AT);
+    if ((job = inside_find(store, name)) == NULL || (h = history_of(s, job->steps.number)) == NULL) return;
+    if (h->job == NULL || entry->step > sim_last_step(h->job)) return;
+    rank = &job->ranks[entry->rank];
+    /* The job has just ended its connection, unless it was lost long before. */
+    if (rank->state == PD_RANK_LEFT || rank->repeats.replaced ||
+        (rank->state == PD_RANK_LOST && s->now_ns >= rank->since_ns + job->steps.sets.reconnect_grace_ns))
+        return;
+    of = sim_sets_push(h, entry->step, entry->rank);
+    if (of > 0 && !h->sets[entry->step].open && sim_worker_repeats(s, h->job->number, h->creator, entry->rank, of))
+        sim_fail("course", "%s takes another course from step %llu on because of rank %u, which sends its push again",
+                 name, (unsigned long long)entry->step, entry->rank);
+}
+
 static void drop_secrets(sim_history *h)
 {
     while (h->secrets != NULL) {
@@ -559,11 +584,13 @@ void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
 
     if (effect->kind == PD_EFF_DURABLE) note_durable(s, effect);
     if (effect->kind == PD_EFF_JOB_GONE) note_end(s, effect);
+    if (effect->kind == PD_EFF_LOG) check_excuse(s, store, &effect->u.log);
     if (effect->kind != PD_EFF_CLOSED || (job = inside_job(store, effect->job)) == NULL) return;
     if ((h = history_of(s, effect->job)) == NULL && (h = take_over(s, job)) == NULL) h = begin_history(s, job);
     if (strncmp(job->steps.name, "unlike", 6) == 0 && effect->u.closed.n > 0 && effect->u.closed.at[0].outcome != 0)
         sim_fail("exactly once", "%s steps, though its worker weighs the chunks of a parameter unlike",
                  job->steps.name);
+    if (h->job != NULL && h->job->open.on) sim_sets_note_members(h, job);
     if (h->job != NULL && h->job->open.on && effect->u.closed.n > 0) follow_course(s, h, job, &effect->u.closed.at[0]);
     for (size_t i = 0; h->job != NULL && i < effect->u.closed.n; i++)
         on_closed(s, h, param_number(h->job, job->steps.params[effect->u.closed.at[i].param].name),

@@ -39,6 +39,7 @@ typedef struct sim_open {
     uint64_t staleness, grace_ns; /* staleness UINT64_MAX: any age counts */
     bool waits;                   /* on_stale = wait */
     enum { SIM_UNDAMPED, SIM_INVERSE, SIM_ROOT } damping;
+    uint32_t least;   /* fewest members with which steps are taken */
     bool shrinks;     /* on_lost_worker = shrink: members that leave or are lost for long are removed */
     bool sends_lr;    /* each push brings a learning rate, which depends on its step */
     bool masks;       /* each element of a gradient of rank r is 2^r, so the change of weights shows who counted */

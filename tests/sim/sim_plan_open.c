@@ -78,15 +78,17 @@ static void draw_members(const sim_plan *plan, sim_job *job, uint64_t *r)
     sim_plan_add_option(job, "on_lost_worker=shrink");
     snprintf(text, sizeof text, "reconnect_grace=%.3f", 0.05 + (double)sim_below(r, 600) / 1e3);
     sim_plan_add_option(job, text);
+    job->open.least = 1 + (uint32_t)sim_below(r, job->world);
+    if (job->open.least > 1) add_number(job, "min_workers", job->open.least);
 }
 
-/* Returns whether pushes of the job may bring a learning rate: its rule has one, each frame has a parameter that uses
- * it, and no operator sets one, which would come before it. */
+/* Returns whether pushes of the job may bring a learning rate: its rule has one, some parameter uses it, and no operator sets one, which would come before it. */
 static bool may_send_lr(const sim_plan *plan, const sim_job *job)
 {
-    bool any = strstr(job->rule, " lr=") == NULL;
+    bool used = false, any;
 
-    for (uint32_t p = 0; p < job->n_params; p++) any = any || job->params[p].model_state;
+    for (uint32_t p = 0; p < job->n_params; p++) used = used || !job->params[p].model_state;
+    any = !used || strstr(job->rule, " lr=") == NULL;
     for (uint32_t f = 0; f < plan->n_faults; f++)
         any = any || (plan->faults[f].kind == SIM_SET && plan->faults[f].job == job->number);
     return !any;

@@ -352,6 +352,18 @@ bool sim_worker_knows(const sim *s, uint32_t job, uint64_t creator, uint64_t cou
     return false;
 }
 
+bool sim_worker_repeats(const sim *s, uint32_t job, uint64_t creator, uint32_t rank, uint64_t step)
+{
+    for (const sim_worker *w = s->workers; w != NULL; w = w->next) {
+        if (w->phase == ENDED || w->job->number != job || w->core->recovery.creator != creator || w->rank != rank)
+            continue;
+        if (w->phase == STEPPING && w->step == step) return true;
+        return w->job->window[rank] > 0 && step > w->began && step <= w->step &&
+               step + w->job->window[rank] > w->step && pd_core_highest_step(w->core) >= step;
+    }
+    return false;
+}
+
 void sim_worker_kill(sim_worker *w)
 {
     sim_worker_trace(w, "dies", 0, 0);

@@ -130,6 +130,41 @@ TEST(a_hyperparameter_of_a_push_that_was_too_late_is_forgotten)
     rig_free(&r);
 }
 
+/* Pushes two parameters in frames of their own, each with a hyperparameter. Returns the code of the first error. */
+static int push_both(const char *options, const char *name)
+{
+    static const int64_t sizes[] = { CHUNK, CHUNK };
+    float ones[CHUNK] = { 1 };
+    int rc = PD_OK;
+    pd_store_config config = rig_config();
+    rig r;
+
+    config.chunk_elements = CHUNK;
+    rig_new(&r, &config);
+    r.job = rig_start(&r, "job", 1, CONN, sizes, 2, options, "p0 model_state;* sgd lr=1");
+    rig_work(&r);
+    for (uint32_t p = 0; rc == PD_OK && p < 2; p++) {
+        rig_frame *frame = rig_frame_new(&r, PD_REQ_PUSH, r.job, 0, CONN, 1);
+        rig_piece(frame, p, PD_F32, 0, CHUNK, ones);
+        rig_hyper(frame, name, "0.5");
+        rc = send(&r, frame);
+    }
+    if (rc == PD_OK) assert_int_equal(rig_versions(&r, r.job, 0)->step, 1);
+    rig_free(&r);
+    return rc;
+}
+
+TEST(a_frame_without_parameters_of_an_optimizer_may_bring_its_hyperparameters)
+{
+    assert_int_equal(push_both("", "lr"), PD_OK);
+    assert_int_equal(push_both("min_workers=1 max_workers=2", "lr"), PD_OK);
+}
+
+TEST(a_hyperparameter_that_no_optimizer_of_the_job_has_is_refused)
+{
+    assert_int_equal(push_both("", "rate"), PD_INVALID_ARGUMENT);
+}
+
 TEST(a_rank_does_not_change_a_hyperparameter_within_a_push)
 {
     rig_frame *part;

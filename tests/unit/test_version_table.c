@@ -544,7 +544,7 @@ TEST(a_push_that_has_counted_before_is_answered_with_the_age_that_it_had, notes 
     assert_int_equal(n->n_resolved, 1);
     assert_int_equal(push->at[0].outcome, PD_STEPPED);
     assert_int_equal(push->at[0].step, 5);
-    assert_int_equal(push->at[0].age, 2);
+    assert_int_equal(push->age, 2);
     drop(n, push);
 }
 

@@ -171,7 +171,8 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
         rc = check_piece(job, &frame->u.data.pieces[i], frame, number, &known, err);
         if (rc != PD_OK) return rc;
     }
-    if (frame->u.data.n > 0 && pd_pushed_check_known(frame, known, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    if (frame->u.data.n > 0 && pd_pushed_check_known(&job->steps, frame, known, err) != PD_OK)
+        return PD_INVALID_ARGUMENT;
     if (frame->u.data.n_scalars > 0 &&
         (rc = pd_scalars_admit(&job->steps, frame, job->ranks[frame->rank].saved.nonce, err)) != PD_OK)
         return rc;

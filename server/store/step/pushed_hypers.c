@@ -67,13 +67,19 @@ static int read_hypers(pd_rule *rule, const pd_request *frame, uint64_t number, 
     return PD_OK;
 }
 
-int pd_pushed_check_known(const pd_request *frame, uint64_t known, pd_error *err)
+static bool some_rule_has(const pd_steps *steps, const char *name)
+{
+    for (size_t i = 0; i < steps->n_rules; i++)
+        if (pd_hypers_bits(steps->rules[i].hypers.row, name) != 0) return true;
+    return false;
+}
+
+int pd_pushed_check_known(const pd_steps *steps, const pd_request *frame, uint64_t known, pd_error *err)
 {
     for (size_t i = 0; i < frame->u.data.n_hypers; i++)
-        if ((known >> i & 1) == 0)
-            return pd_fail(err, PD_INVALID_ARGUMENT,
-                           "no optimizer of this push's parameters has a hyperparameter %.64s",
-                           frame->u.data.hypers[i].name);
+        if ((known >> i & 1) == 0 && !some_rule_has(steps, frame->u.data.hypers[i].name))
+            return pd_fail(err, PD_INVALID_ARGUMENT, "no optimizer of job %.100s has a hyperparameter %.64s",
+                           steps->name, frame->u.data.hypers[i].name);
     return PD_OK;
 }
 

@@ -15,9 +15,9 @@
  * is allocated, and charged where values are kept by rank. PD_INVALID_ARGUMENT, PD_RESOURCE_EXHAUSTED, PD_NO_MEMORY. */
 int pd_pushed_check(pd_steps *steps, pd_param *param, const pd_request *frame, uint64_t number, uint64_t *known,
                     pd_error *err);
-/* Checks that each hyperparameter of a push is one of `known`. PD_INVALID_ARGUMENT: one belongs to no optimizer of the
- * push's parameters. */
-int pd_pushed_check_known(const pd_request *frame, uint64_t known, pd_error *err);
+/* Checks that each hyperparameter of a frame is one of `known`, or one of another optimizer of the job, whose parameters
+ * may be in other frames of the push. PD_INVALID_ARGUMENT: no optimizer of the job has it. */
+int pd_pushed_check_known(const pd_steps *steps, const pd_request *frame, uint64_t known, pd_error *err);
 /* Keeps the hyperparameters of the push that pd_pushed_check has checked last, for the parameter's open round. */
 void pd_pushed_keep(pd_param *param, uint32_t rank);
 
