@@ -38,7 +38,7 @@ typedef struct job {
     size_t at_least;  /* number of the job's parameters that have closed exactly `least` rounds */
     uint64_t durable; /* durable step of the job; 0: there is none */
     pd_counted *members;    /* the members of the job; NULL: all ranks are members for ever */
-    uint64_t epoch, course; /* number of times that the members, and the course of steps, have changed */
+    uint64_t epoch, course; /* number of times that the members have changed; the course of steps */
     pd_waiter *rest;        /* requests that wait until all parameters of the job have closed the request's round */
     UT_hash_handle hh;
 } job;

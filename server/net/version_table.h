@@ -52,7 +52,7 @@ struct pd_wait {
     uint64_t durable; /* answer: durable step of the job; 0: there is none */
     /* answer: number of members of the job; 1 + place of `rank` among them. 0: not known; it is no member */
     uint32_t members, index;
-    uint64_t epoch, course; /* answer: number of times that the members, and the course of steps, have changed */
+    uint64_t epoch, course; /* answer: number of times that the members have changed; the course of steps */
     bool all;       /* the request ends a step of this worker: it also waits until all other parameters of the job have
                      * closed the round */
     size_t n, open; /* n: number of pieces. open: number of pieces without an answer, plus 1 while

@@ -648,15 +648,6 @@ static bool is_overtaken(const sim *s, const sim_history *h, uint32_t param, con
     return h->job->open.on;
 }
 
-/* Returns whether these elements are of weights that the version had before the job took another course. */
-static bool is_lost(const sim_published *pub, uint64_t version, const float *weights, int64_t first, int64_t n)
-{
-    for (const lost_weights *lost = pub->lost; lost != NULL; lost = lost->next)
-        if (lost->version == version && memcmp(lost->at + first, weights, (size_t)n * sizeof *weights) == 0)
-            return true;
-    return false;
-}
-
 void sim_judge_weights(sim *s, const sim_job *job, uint32_t param, uint64_t version, const float *weights,
                        int64_t first, int64_t n)
 {
@@ -666,9 +657,11 @@ void sim_judge_weights(sim *s, const sim_job *job, uint32_t param, uint64_t vers
         const float *was = is_of(h, job) && version < VERSIONS ? h->params[param].weights[version] : NULL;
         if (is_of(h, job) && is_mixed(h, param, version, weights, first, n)) return;
         if (is_of(h, job) && job->open.on && is_overtaken(s, h, param, weights, first, n)) return;
-        known = known || was != NULL;
-        if (was != NULL && memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return;
-        if (is_of(h, job) && is_lost(&h->params[param], version, weights, first, n)) return;
+        if (was == NULL) continue;
+        known = true;
+        if (memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return;
+        for (const lost_weights *lost = h->params[param].lost; lost != NULL; lost = lost->next)
+            if (lost->version == version && memcmp(lost->at + first, weights, (size_t)n * sizeof *weights) == 0) return;
     }
     if (!known)
         sim_fail("consistency", "%s %s: a worker got version %llu, which was never published", job->name,
