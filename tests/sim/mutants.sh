@@ -32,6 +32,13 @@ for mutant in fsync_left_out dir_sync_left_out rename_unsynced trusts_unsynced r
         status=1
     fi
 done
+# Those of members that come and go.
+for mutant in welcome_waited_for removed_though_whole joiner_before_declared; do
+    if "$1" --seeds 1..300 --sets --mutant $mutant > /dev/null 2>&1; then
+        echo "$mutant was not found within 300 seeds with members that come and go"
+        status=1
+    fi
+done
 # Those of the HTTP listener.
 for mutant in metric_one_more http_never_late http_without_limit; do
     if "$1" --seeds 1..300 --scrapes --mutant $mutant > /dev/null 2>&1; then
