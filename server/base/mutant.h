@@ -93,6 +93,7 @@
       "a parameter of which all of a rank has come counts it, although the rank does not count in other parameters")   \
     X(early_sum_in_open_set, "contributions of a rank over quota are summed before it is known which ranks count")     \
     X(welcome_waited_for, "a step that is open waits for a rank that has joined since")                                \
+    X(joiner_before_declared, "a rank becomes a member with its Hello, before it has declared its parameters")         \
     X(removed_though_whole, "what a removed rank had given is released, although all of it had come")                  \
     X(kept_though_partial, "a push that was kept for the next step counts in it although not all of it has come")      \
     X(grace_from_opening, "the grace of a step begins when the step is opened, not when a quorum is whole")            \

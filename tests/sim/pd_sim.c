@@ -49,7 +49,7 @@ static void draw_plan(sim_plan *plan, uint64_t seed, const settings *set)
         sim_plan_draw_crashes(plan, seed);
     else
         sim_plan_draw(plan, seed);
-    if (!set->crashes || set->sets) sim_plan_draw_open(plan, set->sets);
+    if (!set->crashes || set->sets) sim_plan_draw_open(plan);
     if (set->roles) sim_plan_add_trespassers(plan);
     if (set->scrapes) sim_plan_add_scrapers(plan);
 }
@@ -241,8 +241,7 @@ static const struct argp_option options[] = {
     { "twice", OPT_TWICE, 0, 0, "Run each seed twice and compare the traces", 0 },
     { "unshared", OPT_UNSHARED, 0, 0, "Run each seed with and without shared memory, and compare the weights", 0 },
     { "crashes", OPT_CRASHES, 0, 0, "Give the server a disk, and kill it in every run", 0 },
-    { "sets", OPT_SETS, 0, 0, "Let members of jobs with open sets come and go; with --crashes: let jobs have open sets",
-      0 },
+    { "sets", OPT_SETS, 0, 0, "With --crashes: let jobs have open sets", 0 },
     { "roles", OPT_ROLES, 0, 0, "Give the server roles, and let a peer without a role ask for everything", 0 },
     { "scrapes", OPT_SCRAPES, 0, 0, "Let peers ask the HTTP listener, whole, in part or with nonsense", 0 },
     { "keep-going", OPT_KEEP, 0, 0, "Do not stop at the first seed that fails", 0 },

@@ -167,9 +167,9 @@ void sim_plan_add_option(sim_job *job, const char *text);
 /* Takes away the options that begin with `name`. */
 void sim_plan_forget_option(sim_job *job, const char *name);
 /* Lets jobs of one plan of three have open sets, with workers that are slow or stop: sim_plan_open.c. The draws have a
- * random state of their own, so that all other plans stay as they are. `members`: in some of these jobs members come
- * and go. */
-void sim_plan_draw_open(sim_plan *plan, bool members);
+ * random state of their own, so that all other plans stay as they are. Without crashes, members of some of these jobs
+ * come and go. */
+void sim_plan_draw_open(sim_plan *plan);
 /* Returns the last step that the job may take. One with open sets may take further steps with contributions that were
  * too late for its last ones. */
 uint64_t sim_last_step(const sim_job *job);

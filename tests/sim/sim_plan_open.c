@@ -95,7 +95,7 @@ static bool may_send_lr(const sim_plan *plan, const sim_job *job)
     return !any;
 }
 
-static void draw_job(const sim_plan *plan, sim_job *job, bool members, uint64_t *r)
+static void draw_job(const sim_plan *plan, sim_job *job, uint64_t *r)
 {
     static const double timeouts[] = { 0.5, 2, 5 };
     char text[48];
@@ -109,7 +109,7 @@ static void draw_job(const sim_plan *plan, sim_job *job, bool members, uint64_t 
     draw_aggregate(job, r);
     draw_rounds(job, r);
     draw_grace(job, r);
-    if (members) draw_members(plan, job, r);
+    draw_members(plan, job, r);
     job->step_timeout = timeouts[sim_below(r, 3)];
     snprintf(text, sizeof text, "step_timeout=%g", job->step_timeout);
     sim_plan_add_option(job, text);
@@ -132,14 +132,14 @@ static void add_fault(sim_plan *plan, uint32_t job, sim_fault_kind kind, uint64_
     plan->faults[plan->n_faults++] = fault;
 }
 
-void sim_plan_draw_open(sim_plan *plan, bool members)
+void sim_plan_draw_open(sim_plan *plan)
 {
     uint64_t r = sim_mix(plan->seed, 31, 7, 40);
 
     if (!sim_once_in(&r, 2)) return;
     for (uint32_t j = 0; j < plan->n_jobs; j++) {
         if ((j > 0 && sim_once_in(&r, 2)) || plan->jobs[j].later[0] > 0 || plan->jobs[j].ready) continue;
-        draw_job(plan, &plan->jobs[j], members, &r);
+        draw_job(plan, &plan->jobs[j], &r);
         for (uint64_t n = sim_below(&r, 3); n > 0; n--)
             add_fault(plan, j,
                       sim_once_in(&r, 3)                                 ? SIM_CRASH

@@ -321,6 +321,48 @@ static void check_fixed(const sim_history *h, const pd_job *job, uint64_t now_ns
                  (double)h->job->open.grace_ns / 1e9);
 }
 
+/* Checks that what a rank has given stays until the step is fixed once all of it has come, unless another process takes
+ * the rank, or the server starts anew. */
+static void check_kept(const sim_history *h, const pd_job *job, uint32_t whole)
+{
+    const sim_watch *watch = &h->watch;
+    const pd_fragment_rank *ranks = job->steps.fragments[0].ranks;
+    uint32_t gone = watch->whole & ~whole;
+
+    for (uint32_t rank = 0; rank < h->job->world; rank++)
+        if (job->ranks[rank].saved.process != watch->process[rank] || ranks[rank].owed == UINT32_MAX)
+            gone &= ~(1u << rank);
+    if (gone != 0)
+        sim_fail("whole", "%s: ranks (%x) were whole in step %llu, and what they had given is gone", h->job->name, gone,
+                 (number)watch->fixed + 1);
+}
+
+/* Checks that the step waits for none that have joined since it was opened. */
+static void check_expected(sim_history *h, const pd_job *job)
+{
+    const pd_fragment *fragment = &job->steps.fragments[0];
+    sim_watch *watch = &h->watch;
+    uint32_t late = 0;
+
+    if (fragment->opened_ns != watch->opened_ns) watch->opened = members_of(job);
+    watch->opened_ns = fragment->opened_ns;
+    for (uint32_t rank = 0; rank < h->job->world; rank++)
+        if (pd_rank_set_has(&fragment->expected, rank)) late |= 1u << rank;
+    late &= ~watch->opened;
+    if (watch->opened_ns > 0 && late != 0)
+        sim_fail("members", "%s: step %llu waits for ranks (%x), which were no members when it was opened",
+                 h->job->name, (number)fragment->fixed + 1, late);
+}
+
+/* Checks that the ranks which have joined since the last look have declared their parameters. */
+static void check_joined(const sim_history *h, const pd_job *job)
+{
+    for (uint32_t rank = 0; h->watch.members != 0 && rank < h->job->world; rank++)
+        if ((members_of(job) & ~h->watch.members) >> rank & 1 && job->ranks[rank].state == PD_RANK_CONNECTED &&
+            !job->steps.quotas[rank].declared)
+            sim_fail("members", "%s: rank %u is a member, and has not declared its parameters", h->job->name, rank);
+}
+
 static void look_at(sim_history *h, const pd_job *job, uint64_t now_ns, uint64_t clock_ns)
 {
     const pd_fragment *fragment = &job->steps.fragments[0];
@@ -337,6 +379,9 @@ static void look_at(sim_history *h, const pd_job *job, uint64_t now_ns, uint64_t
         };
     }
     check_epoch(h, job);
+    check_joined(h, job);
+    check_kept(h, job, whole_ranks(job));
+    check_expected(h, job);
     if (watch->members == 0)
         *watch = (sim_watch){ .fixed = watch->fixed, .epoch = job->steps.epoch, .steady = UINT32_MAX };
     watch->members = members_of(job);

@@ -132,6 +132,10 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
     job->checkpointing.says_over = false;
     job->restart.joined = true;
     rank->state = PD_RANK_CONNECTED;
+    if (PD_MUTANT(joiner_before_declared) && job->steps.n_fragments > 0 && !member) {
+        pd_fragments_join(&job->steps, hello->rank, hello->rank);
+        job->steps.epoch++;
+    }
     if (!same && old.state != PD_RANK_ABSENT && member) expect_back(job, hello, now_ns);
     rank->conn = hello->ticket.conn;
     rank->saved.nonce = hello->u.hello.nonce;
