@@ -237,10 +237,12 @@ TEST(a_spread_that_comes_with_a_push_is_checked_against_the_period)
 
 TEST(a_schedule_that_takes_the_spread_too_far_is_refused)
 {
-    pd_hypers h =
-        vectors_hypers("delayed_nesterov", OPTIONS("period", "4", "spread", "linear(init=0,end=0.5,steps=9)"));
+    pd_hypers h; /* owns its schedule at this address, so it cannot be copied */
     pd_error err;
 
+    pd_hypers_init(&h, pd_optim_find("delayed_nesterov"));
+    assert_int_equal(pd_hypers_set(&h, "period", "4", &err), PD_OK);
+    assert_int_equal(pd_hypers_set(&h, "spread", "linear(init=0,end=0.5,steps=9)", &err), PD_OK);
     assert_int_equal(pd_hypers_check(&h, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "spread must be at most 1/period"));
     pd_hypers_free(&h);
