@@ -127,6 +127,7 @@ with open(here + os.environ["RANK"] + ".new", "w") as file:
 os.rename(file.name, here + os.environ["RANK"])
 while not all(os.path.exists(here + rank) for rank in "01"):
     time.sleep(0.01)
+time.sleep(2.5)     # ranks that start less than APART_SECONDS apart would count as those of one generation
 sys.exit(1 if restarts == "0" else 0)
 """
 

@@ -295,8 +295,10 @@ def test_no_setting_of_char_lm_in_jax_is_left_out():
 TABLES = [*RULES, *PYTORCH, *IN_JAX]
 # What looks like an example and is none.
 OTHERS = {
-    OPTIM: "* scalable_shampoo block_size=128 preconditioning_compute_steps=20 root_delay=20",     # paramctl plan
-    f"{PACKAGE}/torch/averager.py": "* asgd lr=1 lambd=1 alpha=0 maximize=yes",     # the code of an average
+    OPTIM: ["* scalable_shampoo block_size=128 preconditioning_compute_steps=20 root_delay=20",     # paramctl plan
+            "* delayed_nesterov period=4 lr=0.7 momentum=0.9"],     # an outer optimizer: it takes weight differences
+    f"{PACKAGE}/rounds.py": ['paramd.torch.Optimizer(model, "adamw", lr=1e-3'],     # arguments of rounds
+    f"{PACKAGE}/torch/averager.py": ["* asgd lr=1 lambd=1 alpha=0 maximize=yes"],     # the code of an average
 }
 DOCUMENTS = ("*.md", "client/**/*.md", "server/**/*.md", "deploy/**/*.md", "include/**/*.h", "client/example/*.c",
              f"{PACKAGE}/**/*.py", f"{PROGRAMS}/*.py", "server/net/dashboard.html")
@@ -339,5 +341,5 @@ def test_no_example_of_a_document_is_left_out():
             continue
         known = [one_line(part) for example in TABLES if example.document == path for part in example.parts]
         for found in examples_of(path):
-            assert any(found.startswith(part) or found in part for part in [*known, OTHERS.get(path, "-")]), \
+            assert any(found.startswith(part) or found in part for part in [*known, *OTHERS.get(path, [])]), \
                 f"{path}: test_learning.py does not train: {found}"
