@@ -346,7 +346,7 @@ typedef struct pd_push_options {
     /* Time in ms for which this worker can do without the answer, since it still computes. In a job with grace = auto
      * the server waits for other ranks no longer than that. 0: this worker waits for the answer. */
     uint32_t patience_ms;
-    /* Number of shares of the data that this worker wants when the push counts; 0: none. */
+    /* Number of shares of the data that this worker wants when the push counts; 0: as pd_client_options.shares says. */
     uint32_t wants;
     /* The gradient also has the data of this worker's last push, which was late. */
     bool carried;
