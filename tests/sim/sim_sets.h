@@ -23,8 +23,8 @@ double sim_sets_scalar(uint32_t rank, uint64_t step);
 /* Writes the learning rate that a push for a step brings, in a job whose pushes bring one. */
 void sim_sets_lr_text(uint64_t step, char *text, size_t size);
 double sim_sets_lr(uint64_t step);
-/* Returns the step whose pushes bring the learning rate with which a parameter takes a step: of those ranks which count
- * the lowest that brings one. 0: none does. */
+/* Returns the step of the push whose learning rate a parameter's step must use: the push of the lowest rank that counts
+ * in the step and has sent a rate. 0: no rank that counts has sent one. */
 uint64_t sim_sets_lr_step(const sim_history *h, uint64_t step, uint32_t param);
 /* Returns what the weight of the rank's contribution to a step is multiplied by because it is old. */
 double sim_sets_damp(const sim_history *h, uint64_t step, uint32_t rank);

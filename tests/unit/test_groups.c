@@ -83,7 +83,7 @@ static void end(rig *r)
     rig_free(r);
 }
 
-/* Begins a job without workers, whose workers take any rank. */
+/* Makes a store in which a job is to begin whose workers ask for any rank (Hello.any_rank). No worker has come yet. */
 static void begin_empty(rig *r, const char *with)
 {
     pd_store_config config = durable_config();

@@ -506,7 +506,7 @@ TEST(a_rank_that_never_came_can_be_kicked_from_a_job_that_shrinks)
 
 /* ---- any rank ---- */
 
-/* Begins a job without workers, whose workers take any rank. */
+/* Makes a store in which a job is to begin whose workers ask for any rank (Hello.any_rank). No worker has come yet. */
 static void begin_empty(rig *r, const char *with)
 {
     pd_store_config config = durable_config();

@@ -267,7 +267,8 @@ static uint64_t given_up_at(const pd_job *job, uint32_t r)
     return from + job->steps.sets.reconnect_grace_ns;
 }
 
-/* Lets the connected ranks of a removed unit say Hello again. */
+/* Ends the connections of a removed unit's ranks with UNAVAILABLE, so that their workers send Hello and Declare again
+ * and join anew. `rank`: the rank whose loss has removed the unit. `why`: what happened to it, for the error. */
 static void send_away(pd_job *job, const unit *gone, uint32_t rank, const char *why, uint64_t now_ns)
 {
     pd_error err;

@@ -29,13 +29,34 @@ bool pd_round_covers(const pd_round *round, uint32_t rank, pd_range range)
     return own.start <= range.first && own.end >= range.first + range.n;
 }
 
-bool pd_round_gap(const pd_round *round, bool given, pd_rank_range *gap)
+/* Returns whether a rank's range counts when gaps are searched. */
+typedef bool covers_it(const pd_round *round, uint32_t rank, const void *of);
+
+static bool has_declared(const pd_round *round, uint32_t rank, const void *of)
+{
+    (void)round, (void)rank, (void)of;
+    return true;
+}
+
+static bool has_gradient(const pd_round *round, uint32_t rank, const void *of)
+{
+    (void)of;
+    return !pd_round_is_absent(round, rank) && pd_round_counts(round, rank);
+}
+
+static bool is_in_set(const pd_round *round, uint32_t rank, const void *of)
+{
+    (void)round;
+    return pd_rank_set_has(of, rank);
+}
+
+static bool find_gap(const pd_round *round, covers_it *covers, const void *of, pd_rank_range *gap)
 {
     *gap = (pd_rank_range){ .start = 0, .end = round->elements };
     for (uint32_t i = 0; i < round->ranges.n_ordered; i++) {
         uint32_t rank = round->ranges.at[i].by_start;
         const pd_rank_range *range = &round->ranges.at[rank];
-        if (given && (pd_round_is_absent(round, rank) || !pd_round_counts(round, rank))) continue;
+        if (!covers(round, rank, of)) continue;
         if (range->start > gap->start) {
             gap->end = range->start;
             return true;
@@ -45,20 +66,14 @@ bool pd_round_gap(const pd_round *round, bool given, pd_rank_range *gap)
     return gap->start < round->elements;
 }
 
+bool pd_round_gap(const pd_round *round, bool given, pd_rank_range *gap)
+{
+    return find_gap(round, given ? has_gradient : has_declared, NULL, gap);
+}
+
 bool pd_round_gap_of(const pd_round *round, const pd_rank_set *of, pd_rank_range *gap)
 {
-    *gap = (pd_rank_range){ .start = 0, .end = round->elements };
-    for (uint32_t i = 0; i < round->ranges.n_ordered; i++) {
-        uint32_t rank = round->ranges.at[i].by_start;
-        const pd_rank_range *range = &round->ranges.at[rank];
-        if (!pd_rank_set_has(of, rank)) continue;
-        if (range->start > gap->start) {
-            gap->end = range->start;
-            return true;
-        }
-        if (range->end > gap->start) gap->start = range->end;
-    }
-    return gap->start < round->elements;
+    return find_gap(round, is_in_set, of, gap);
 }
 
 pd_given pd_round_given(const pd_round *round)
