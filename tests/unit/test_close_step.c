@@ -127,7 +127,8 @@ TEST(a_step_cannot_be_ended_before_the_one_before_it_whatever_it_has_got, rig *r
     assert_closed(r, job, 0, 2, PD_NO_GRADIENT);
 }
 
-enum { MANY = 4000, AGAIN = 1000 };
+/* The first end looks at each of MANY parameters. Another look at each would cost about the same. */
+enum { MANY = 4000, AGAIN = 1000, CHEAPER = 6 };
 
 static uint64_t cpu_ns(void)
 {
@@ -137,20 +138,22 @@ static uint64_t cpu_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Ends a step of rank 0 `times` times, each with this answer. Returns the time that the store took. */
-static uint64_t cost_of_ends(rig *r, uint32_t job, uint64_t step, int times, int rc)
+/* Ends a step of rank 0 `times` times, each with this answer. Returns the least time that the store took for one end:
+ * what else the machine does makes single ends longer, never shorter. */
+static uint64_t cost_of_an_end(rig *r, uint32_t job, uint64_t step, int times, int rc)
 {
-    uint64_t ns = 0, before;
+    uint64_t least = UINT64_MAX, before, ns;
 
     for (int i = 0; i < times; i++) {
         pd_request *request = rig_request(last_frame(r, job, 0, step));
         before = cpu_ns();
         pd_store_apply(r->store, request, r->now);
-        ns += cpu_ns() - before;
+        ns = cpu_ns() - before;
+        if (ns < least) least = ns;
         rig_absorb(r);
         assert_int_equal(r->error.code, rc);
     }
-    return ns;
+    return least;
 }
 
 static uint32_t start_many(rig *r)
@@ -177,9 +180,9 @@ static uint32_t start_many(rig *r)
 TEST(a_step_ended_again_does_not_cost_a_look_at_each_parameter, rig *r)
 {
     uint32_t job = start_many(r);
-    uint64_t first = cost_of_ends(r, job, 1, 1, PD_OK), again = cost_of_ends(r, job, 1, AGAIN, PD_OK);
+    uint64_t first = cost_of_an_end(r, job, 1, 1, PD_OK);
 
-    assert_true(again < 100 * first); /* a look at each parameter would make it about 1000 */
+    assert_true(cost_of_an_end(r, job, 1, AGAIN, PD_OK) < first / CHEAPER);
 }
 
 TEST(a_step_that_has_closed_is_ended_without_a_look_at_each_parameter, rig *r)
@@ -188,12 +191,14 @@ TEST(a_step_that_has_closed_is_ended_without_a_look_at_each_parameter, rig *r)
     uint64_t first;
 
     for (uint64_t step = 1; step <= 3; step++) {
-        (void)cost_of_ends(r, job, step, 1, PD_OK);
+        (void)cost_of_an_end(r, job, step, 1, PD_OK);
         assert_int_equal(end_step(r, job, 1, step), PD_OK);
         rig_work(r);
     }
-    first = cost_of_ends(r, job, 4, 1, PD_OK);
-    for (uint64_t step = 1; step <= 3; step++) assert_true(cost_of_ends(r, job, step, AGAIN, PD_OK) < 100 * first);
+    first = cost_of_an_end(r, job, 4, 1, PD_OK);
+    for (uint64_t step = 1; step <= 3; step++) {
+        assert_true(cost_of_an_end(r, job, step, AGAIN, PD_OK) < first / CHEAPER);
+    }
 }
 
 TEST(an_end_refused_again_does_not_cost_a_look_at_each_parameter, rig *r)
@@ -207,9 +212,9 @@ TEST(an_end_refused_again_does_not_cost_a_look_at_each_parameter, rig *r)
         if (p < MANY - 1) assert_int_equal(rig_push(r, job, 1, 11, 1, p, one, 1), PD_OK);
     }
     rig_work(r);
-    first = cost_of_ends(r, job, 2, 1, PD_FAILED_PRECONDITION);
+    first = cost_of_an_end(r, job, 2, 1, PD_FAILED_PRECONDITION);
     assert_non_null(strstr(r->error.text, "p3999: this push is for step 2"));
-    assert_true(cost_of_ends(r, job, 2, AGAIN, PD_FAILED_PRECONDITION) < 100 * first);
+    assert_true(cost_of_an_end(r, job, 2, AGAIN, PD_FAILED_PRECONDITION) < first / CHEAPER);
 }
 
 TEST(a_step_cannot_be_ended_before_there_are_weights, rig *r)
