@@ -389,6 +389,21 @@ void pd_core_note_members(pd_core *core, const Paramd__DataReply *reply)
         (pd_core_members){ .members = (int)reply->members, .index = (int)reply->index - 1, .epoch = reply->epoch };
 }
 
+/* Notes which shares are leased to this worker after its push, and whether the program takes the same shares again. */
+static void note_leases(pd_core *core, const pd_outgoing_frame *frame)
+{
+    const Paramd__DataReply *reply = core->receive.message;
+    bool late = reply->n_outcomes > 0 && reply->outcomes[0]->outcome == PD_OUTCOME_LATE;
+
+    if (!pd_method_pushes(frame->method)) return;
+    if (!late) {
+        pd_leased_counted(core, frame->step, reply->leases, reply->n_leases, reply->least_unused);
+        return;
+    }
+    pd_leased_note(core, reply->leases, reply->n_leases, reply->least_unused);
+    pd_leased_repeat(&core->shares);
+}
+
 /* Stores the results of an answer (outcome, step and version of each parameter) in the caller's items. An item is one
  * parameter of a call.
  *
@@ -398,8 +413,7 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
     pd_item *items = frame->op->items;
 
     pd_core_note_members(core, core->receive.message);
-    pd_leased_note(&core->shares, core->receive.message->leases, core->receive.message->n_leases,
-                   core->receive.message->least_unused);
+    note_leases(core, frame);
     if (core->progress.durable != core->receive.message->durable_step) {
         core->progress.durable = core->receive.message->durable_step;
         pd_window_trim(core);
@@ -413,7 +427,6 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
             item->outcome = (int)outcome->outcome;
             note_count(frame->op, frame->pieces[i].item, core->receive.message);
         }
-        if (outcome->outcome == PD_OUTCOME_LATE) pd_leased_repeat(&core->shares);
         note_step(frame->op, outcome->step);
         if (outcome->outcome == PD_OUTCOME_REFUSED) note_refused_step(frame->op, record, outcome);
         item->step = outcome->step;

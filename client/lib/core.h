@@ -248,6 +248,7 @@ typedef struct pd_core_shares {
     size_t n;
     uint64_t taken;        /* number of these shares that the program has taken */
     uint64_t least_unused; /* all shares below this one were used by some rank */
+    uint64_t since;        /* the last step that this process had pushed when it learned of these leases */
 } pd_core_shares;
 
 /* The user's calls. */

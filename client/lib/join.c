@@ -494,7 +494,7 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
     core->averages_init = reply->averages_init;
     core->sends_whole = reply->sends_whole;
     core->open_sets = reply->open_sets;
-    pd_leased_note(&core->shares, reply->leases, reply->n_leases, reply->least_unused);
+    pd_leased_note(core, reply->leases, reply->n_leases, reply->least_unused);
 }
 
 /* Returns whether this process takes over the server's steps, whatever it has seen before. */

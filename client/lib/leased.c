@@ -12,14 +12,27 @@ static bool is_same(const pd_core_shares *shares, Paramd__Lease *const *leases, 
     return same;
 }
 
-void pd_leased_note(pd_core_shares *shares, Paramd__Lease *const *leases, size_t n, uint64_t least_unused)
+void pd_leased_note(pd_core *core, Paramd__Lease *const *leases, size_t n, uint64_t least_unused)
 {
+    pd_core_shares *shares = &core->shares;
+
     if (least_unused > shares->least_unused) shares->least_unused = least_unused;
     if (n == 0 || n > sizeof shares->ranges / sizeof shares->ranges[0] || is_same(shares, leases, n)) return;
     for (size_t i = 0; i < n; i++)
         shares->ranges[i] = (pd_core_share_range){ .first = leases[i]->first, .count = leases[i]->count };
     shares->n = n;
     shares->taken = 0;
+    shares->since = core->progress.closing > core->progress.pushing ? core->progress.closing : core->progress.pushing;
+}
+
+void pd_leased_counted(pd_core *core, uint64_t step, Paramd__Lease *const *leases, size_t n, uint64_t least_unused)
+{
+    bool same = n > 0 && is_same(&core->shares, leases, n);
+
+    pd_leased_note(core, leases, n, least_unused);
+    if (!same || step <= core->shares.since) return;
+    pd_leased_repeat(&core->shares);
+    core->shares.since = step;
 }
 
 void pd_leased_repeat(pd_core_shares *shares)

@@ -130,8 +130,9 @@ PD_API void pd_client_members(const pd_client *client, int *members, int *index,
 /* Takes the next share of the data (pd_client_options.shares): the number of one local batch, from which the program
  * computes which samples the batch has. The server leases shares, and marks them as used when the push that was made of
  * them counts; so each share is used once, although ranks join, leave, and are late. After a late push the same shares
- * are taken again. In a job whose ranks all count in every step: share (step - 1) * world_size + rank, times the number
- * of shares that the options ask for, and the shares after it. Does not wait.
+ * are taken again, as after a push in whose place one of an earlier process of the rank has counted. In a job whose
+ * ranks all count in every step: share (step - 1) * world_size + rank, times the number of shares that the options ask
+ * for, and the shares after it. Does not wait.
  *   PD_FAILED_PRECONDITION  the options ask for no shares
  *   PD_UNAVAILABLE          all leased shares are taken: the answer to the next push brings others */
 PD_API int pd_client_share(pd_client *client, uint64_t *share, pd_error *err);

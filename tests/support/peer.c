@@ -220,11 +220,21 @@ int peer_reply_ok(peer *p, const pd_prefix *to)
 }
 
 /* Sends an answer in which all n pieces have the same outcome. */
+/* Fills in what the server leases to the worker. Returns the number of ranges: 1 or 0. */
+static size_t fill_lease(const peer *p, Paramd__Lease *lease)
+{
+    paramd__lease__init(lease);
+    lease->first = p->lease_first;
+    lease->count = p->lease_count;
+    return lease->count > 0;
+}
+
 int peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, uint64_t step, float *weights,
                     size_t floats)
 {
     Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
     Paramd__Outcome one = PARAMD__OUTCOME__INIT, *all[2048];
+    Paramd__Lease lease, *leases = &lease;
 
     one.outcome = outcome;
     one.step = one.version = step;
@@ -238,6 +248,8 @@ int peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, ui
     message.course = p->course;
     message.staleness = p->staleness;
     message.counted = p->counted;
+    message.n_leases = fill_lease(p, &lease);
+    message.leases = &leases;
     return peer_reply(p, to, &message.base, weights, floats * sizeof *weights);
 }
 
@@ -312,6 +324,7 @@ void peer_answer_declare(peer *p, size_t n, uint64_t step)
 {
     Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
     Paramd__Declared one = PARAMD__DECLARED__INIT, *all[4096];
+    Paramd__Lease lease, *leases = &lease;
     pd_prefix prefix[16];
     size_t count[16], frames = 0, declared = 0;
     bool last = false;
@@ -331,6 +344,8 @@ void peer_answer_declare(peer *p, size_t n, uint64_t step)
     message.parameters = all;
     message.durable_step = p->durable;
     message.open_sets = p->open_sets;
+    message.n_leases = fill_lease(p, &lease);
+    message.leases = &leases;
     while (frames-- > 0) { /* answers the frames in reverse: a server may answer in any order */
         message.n_parameters = count[frames];
         assert_int_equal(peer_reply(p, &prefix[frames], &message.base, NULL, 0), PD_OK);

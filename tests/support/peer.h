@@ -31,6 +31,7 @@ typedef struct peer {
     /* rank, slots: in the peer's welcomes. course: in these, and in answers to pushes and pulls. members, index, epoch,
      * staleness, counted: in the latter */
     uint32_t rank, slots, members, index, staleness, counted;
+    uint64_t lease_first, lease_count; /* leased shares, for the next answers to Declare and pushes; count 0: none */
     uint64_t course, epoch;
     /* items of peer_push_pull, and their gradients and weights */
     pd_item items[PEER_ITEMS];

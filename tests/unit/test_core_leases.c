@@ -1,0 +1,109 @@
+/* Tests which shares the client's core hands to the program, as the server leases them. */
+#include "test.h"
+#include "leased.h"
+#include "peer.h"
+
+enum { SMALL = 4, STEPPED = 1, LATE = 5 };
+
+/* Returns a peer whose job has open sets and one parameter, at step 0, and to which one share is leased. */
+static peer *leased_peer(uint64_t first)
+{
+    static const int64_t sizes[] = { SMALL };
+    pd_core_config config = peer_four;
+    pd_ticket_id ticket;
+    peer *p;
+
+    config.shares = 1;
+    p = peer_new(&config);
+    p->open_sets = true;
+    p->lease_first = first;
+    p->lease_count = 1;
+    peer_connect(p);
+    peer_welcome(p);
+    ticket = peer_declare(p, sizes, 1);
+    peer_answer_declare(p, 1, 0);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    return p;
+}
+
+/* Expects that the next share is this one, and that it is the last of the leases. */
+static void expect_share(peer *p, uint64_t expected)
+{
+    uint64_t share;
+
+    assert_int_equal(pd_core_take_share(p->core, &share, NULL), PD_OK);
+    assert_int_equal(share, expected);
+    assert_int_equal(pd_core_take_share(p->core, &share, NULL), PD_UNAVAILABLE);
+}
+
+/* Answers the worker's next push with the step and outcome, and with the leases of the peer. */
+static void push(peer *p, uint32_t outcome, uint64_t step)
+{
+    float weights[SMALL] = { 0 };
+    pd_ticket_id ticket = peer_push_pull(p, 1, SMALL);
+    peer_frame frame = peer_expect(p, PD_PUSH_PULL);
+
+    assert_int_equal(peer_reply_data(p, &frame.prefix, 1, outcome, step, weights, SMALL), PD_OK);
+    peer_frame_drop(&frame);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+}
+
+TEST(the_answer_to_a_push_that_counted_brings_other_shares)
+{
+    peer *p = leased_peer(5);
+
+    expect_share(p, 5);
+    p->lease_first = 9;
+    push(p, STEPPED, 1);
+    expect_share(p, 9);
+    peer_free(p);
+}
+
+TEST(after_a_late_push_the_same_shares_are_taken_again)
+{
+    peer *p = leased_peer(5);
+
+    expect_share(p, 5);
+    push(p, LATE, 1);
+    expect_share(p, 5);
+    peer_free(p);
+}
+
+/* The push of an earlier process of the rank has counted, and the leases came with Declare after that. */
+TEST(shares_whose_push_another_process_has_made_needless_are_taken_again)
+{
+    peer *p = leased_peer(5);
+
+    expect_share(p, 5);
+    push(p, STEPPED, 1);
+    expect_share(p, 5);
+    p->lease_first = 9;
+    push(p, STEPPED, 2);
+    expect_share(p, 9);
+    peer_free(p);
+}
+
+TEST(a_push_that_is_answered_after_a_reconnect_does_not_give_its_shares_back)
+{
+    float weights[SMALL] = { 0 };
+    peer *p = leased_peer(5);
+    pd_ticket_id ticket;
+    peer_frame frame;
+
+    expect_share(p, 5);
+    ticket = peer_push_pull(p, 1, SMALL);
+    frame = peer_expect(p, PD_PUSH_PULL);
+    peer_frame_drop(&frame);
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    p->lease_first = 9;
+    peer_answer_declare(p, 1, 0);
+    expect_share(p, 9);
+    frame = peer_expect(p, PD_PUSH_PULL);
+    assert_int_equal(peer_reply_data(p, &frame.prefix, 1, STEPPED, 1, weights, SMALL), PD_OK);
+    peer_frame_drop(&frame);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_take_share(p->core, &(uint64_t){ 0 }, NULL), PD_UNAVAILABLE);
+    peer_free(p);
+}
