@@ -111,6 +111,8 @@
     X(hyper_of_excluded, "a step takes hyperparameters of ranks that do not count in it")                              \
     X(scalar_of_excluded, "means of scalars have values of ranks that do not count")                                   \
     X(weight_of_excluded_in_divisor, "a mean is divided by the weights of ranks that do not count, too")               \
+    X(share_used_by_late, "the shares of a rank whose push came too late count as used")                               \
+    X(share_lost_with_rank, "the shares of a removed rank count as used, and nobody gets them")                        \
     X(http_never_late, "an HTTP request that does not come whole is not refused in time")                              \
     X(flow_overtaken, "a request to the step thread is served before those of its flow that came earlier")             \
     X(http_without_limit, "the number of HTTP connections has no limit")                                               \

@@ -421,6 +421,7 @@ int rig_declare(rig *r, uint32_t job, uint32_t rank, uint64_t conn, const char *
     request->job = job;
     request->rank = rank;
     request->u.declare.n = n;
+    request->u.declare.wants = r->wants;
     request->u.declare.params = must(calloc(n + 1, sizeof(pd_param_decl)));
     for (size_t i = 0; i < n; i++) {
         size_t p = order != NULL ? order[i] : i;
@@ -458,6 +459,7 @@ rig_frame *rig_frame_new(rig *r, pd_request_kind kind, uint32_t job, uint32_t ra
     frame->request->rank = rank;
     frame->request->u.data.step = step;
     frame->request->u.data.weight = 1;
+    if (kind == PD_REQ_PUSH) frame->request->u.data.wants = r->wants;
     frame->request->u.data.pieces = must(calloc(MAX_PIECES, sizeof(pd_piece)));
     frame->request->u.data.hypers = must(calloc(PD_MAX_OPTIONS, sizeof(pd_option)));
     frame->request->u.data.scalars = must(calloc(PD_MAX_SCALARS, sizeof(pd_scalar_value)));
@@ -487,6 +489,11 @@ void rig_absent(rig_frame *frame, uint32_t param)
 void rig_last(rig_frame *frame)
 {
     frame->request->u.data.close_step = true;
+}
+
+void rig_carried(rig_frame *frame)
+{
+    frame->request->u.data.carried = true;
 }
 
 void rig_replaces(rig_frame *frame, uint64_t number, uint32_t whole)

@@ -41,6 +41,7 @@ typedef struct rig {
     bool any_rank;           /* for the next Hellos */
     uint32_t group;          /* for the next Hellos: 1 + the number of the group; 0: none */
     uint64_t generation;     /* for the next Hellos */
+    uint32_t wants;          /* shares that the next Declares and frames of pushes want; 0: none */
     uint64_t means;          /* for the next Hellos: creator of the job that they rejoin; 0: any of its name */
     /* The last answer that the store gave to a request, and what answers of different kinds had in them. */
     pd_effect_kind answer; /* PD_EFF_HELLO, PD_EFF_OK, ... */
@@ -181,7 +182,8 @@ rig_frame *rig_frame_new(rig *r, pd_request_kind kind, uint32_t job, uint32_t ra
 /* Adds elements [first, first + count) of a parameter to a frame. `values` are float32, and are rounded to `dtype`. */
 void rig_piece(rig_frame *frame, uint32_t param, pd_dtype dtype, int64_t first, int64_t count, const float *values);
 void rig_absent(rig_frame *frame, uint32_t param);
-void rig_last(rig_frame *frame); /* close_step: the frame ends the rank's step */
+void rig_last(rig_frame *frame);    /* close_step: the frame ends the rank's step */
+void rig_carried(rig_frame *frame); /* carried: the frame's gradient has the data of the last push, which was late */
 void rig_weight(rig_frame *frame, double weight, bool presummed);
 /* The frame is of a change by hand with this number: a push, or initial weights that replace those of its step, of
  * `whole` parameters. */

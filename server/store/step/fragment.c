@@ -172,6 +172,8 @@ void pd_fragments_join(pd_steps *steps, uint32_t rank, uint32_t unit)
     for (uint32_t i = 0; i < steps->n_fragments; i++) {
         steps->fragments[i].ranks[rank].unit = unit;
         if (PD_MUTANT(welcome_waited_for)) pd_rank_set_add(&steps->fragments[i].expected, rank);
+        /* What it had begun to push before it was removed was made of shares that others may have got since. */
+        if (steps->fragments[i].ranks[rank].step == 0) steps->fragments[i].ranks[rank].late = steps->fragments[i].fixed;
         steps->fragments[i].ranks[rank].leaver = false;
         steps->fragments[i].ranks[rank].joined = steps->epoch + 1;
         steps->fragments[i].ranks[rank].next = steps->fragments[i].fixed + 1;

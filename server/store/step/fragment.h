@@ -27,8 +27,8 @@
 /* ---- members ---- */
 
 /* Makes the rank a member: steps that are opened from now on wait for it; an open one takes it if it is whole in time.
- * `unit`: lowest rank of its group. Contributions of a rank that is not a member do not count. The caller raises
- * pd_steps.epoch afterwards. */
+ * `unit`: lowest rank of its group. Contributions of a rank that is not a member do not count, and pushes for steps
+ * that are fixed are late if nothing of them has come yet. The caller raises pd_steps.epoch afterwards. */
 void pd_fragments_join(pd_steps *steps, uint32_t rank, uint32_t unit);
 /* Sets the unit of a rank: lowest rank of its group. */
 void pd_fragments_set_unit(pd_steps *steps, uint32_t rank, uint32_t unit);

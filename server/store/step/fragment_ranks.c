@@ -180,6 +180,11 @@ void pd_fragment_note(pd_fragment *fragment, const pd_request *push)
 {
     pd_fragment_rank *rank = &fragment->ranks[push->rank];
 
+    /* A frame that only ends the step says nothing of it. A rank that gives nothing else waits for the answer. */
+    if (push->u.data.n == 0) {
+        if (rank->step != push->u.data.step) rank->patience_ns = 0;
+        return;
+    }
     rank->patience_ns = push->u.data.patience_ns;
     rank->wants = push->u.data.wants;
     rank->carries = push->u.data.carried;

@@ -103,7 +103,8 @@ static inline pd_admit pd_param_admit(const pd_steps *steps, const pd_param *par
 void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t step, uint64_t now_ns);
 /* Opens the step that is collected, unless it is open: the present members are expected. */
 void pd_fragment_open(const pd_steps *steps, pd_fragment *fragment, uint64_t now_ns);
-/* Notes what the rank's push says besides its data: patience, and shares. */
+/* Notes what a frame of the rank's push says besides its data: patience, and shares. A frame without pieces, which
+ * ends the step, says nothing of shares: what the rank has wanted last stays. */
 void pd_fragment_note(pd_fragment *fragment, const pd_request *push);
 /* Notes that the rank's push for step `step` came too late, also those parts of it that have not come yet, and that the
  * rank is told so: it works on the step that is collected next. */

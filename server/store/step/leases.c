@@ -1,6 +1,7 @@
 /* leases.c - counts and gives leases when the set of a step is fixed, and tells workers of theirs. */
 #include "leases.h"
 
+#include "mutant.h"
 #include "shares.h"
 
 /* Tells the worker of a rank what is leased to it. The answer to its push to the step that has just been fixed brings
@@ -58,18 +59,24 @@ void pd_leases_fixed(pd_steps *steps, pd_fragment *fragment)
 {
     if (steps->shares == NULL || fragment->number != 0) return;
     for (uint32_t r = 0; r < steps->members.ranks; r++) {
-        if (!pd_shares_has(steps->shares, r) || !pd_counted_has(fragment->set, r)) continue;
+        bool counts = pd_counted_has(fragment->set, r);
+        if (PD_MUTANT(share_used_by_late)) counts = counts || pd_rank_set_has(&steps->members, r);
+        if (!pd_shares_has(steps->shares, r) || !counts) continue;
         pd_shares_count(steps->shares, r);
         give(steps, fragment->ranks, r);
     }
+    /* A push that is kept may still count: it has nothing of a lease that is given after it. */
     for (uint32_t r = 0; r < steps->members.ranks; r++)
-        if (pd_shares_has(steps->shares, r) && fragment->ranks[r].carries) give(steps, fragment->ranks, r);
+        if (pd_shares_has(steps->shares, r) && fragment->ranks[r].carries && fragment->ranks[r].step == 0)
+            give(steps, fragment->ranks, r);
     (void)pd_leases_tell(steps);
 }
 
 void pd_leases_removed(pd_steps *steps, uint32_t rank)
 {
-    if (steps->shares != NULL) pd_shares_remove(steps->shares, rank);
+    if (steps->shares == NULL) return;
+    if (PD_MUTANT(share_lost_with_rank)) pd_shares_count(steps->shares, rank);
+    pd_shares_remove(steps->shares, rank);
 }
 
 bool pd_leases_tell(pd_steps *steps)

@@ -18,7 +18,8 @@
  * these do not depend on who declares first. PD_NO_MEMORY: nothing has changed. */
 int pd_leases_declared(pd_steps *steps, uint32_t rank, uint32_t wants);
 /* Marks the leases of the ranks of a set that was just fixed as used, and gives them new ones: as many shares as the
- * push of each wanted. A rank whose push was too late and carries data gets one lease more. */
+ * push of each wanted. A rank whose push was too late and carries data gets one lease more; not one whose push is kept
+ * for the next step, since this push has no data of it. */
 void pd_leases_fixed(pd_steps *steps, pd_fragment *fragment);
 /* Takes the leases of a removed rank back: other ranks get their shares. */
 void pd_leases_removed(pd_steps *steps, uint32_t rank);
