@@ -1,9 +1,11 @@
 /* program.c - the program of a process of a training job: Hello, Declare, initial weights, steps, Leave. */
 #include "program.h"
 
+#include "leased.h"
 #include "sharing.h"
 #include "sim_judge.h"
 #include "sim_sets.h"
+#include "sim_shares.h"
 #include "server.h"
 
 #include <stdio.h>
@@ -243,7 +245,9 @@ static bool brings_scalar(const call *c)
 static int push(sim_worker *w, call *c, pd_error *err)
 {
     pd_push_options options = { .weight = sim_weight(w->job, w->rank, w->step),
-                                .replaces = sim_replaces(w->job, w->step - 1) };
+                                .replaces = sim_replaces(w->job, w->step - 1),
+                                .wants = sim_wanted(w->job, w->rank, w->step),
+                                .carried = w->carries };
     sim_program_note note = sim_note_of(w, w->step);
     char lr[24];
     const char *const hypers[] = { lr, NULL };
@@ -347,6 +351,31 @@ static bool computes(sim_worker *w)
     return true;
 }
 
+/* Takes all shares that are leased to this worker: its push for the step is made of them. Returns false if there are
+ * none and the process ends: a push of it ended with an error, and the server still has it. */
+static bool take_shares(sim_worker *w)
+{
+    uint64_t creator = w->core->recovery.creator, share;
+    uint32_t n = 0;
+    pd_error err;
+
+    if (w->job->open.shares == 0) return true;
+    sim_shares_begin(w->s, w->job, creator, w->rank, w->core->setup.nonce, w->step);
+    for (; pd_core_take_share(w->core, &share, &err) == PD_OK; n++)
+        sim_shares_take(w->s, w->job, creator, w->rank, share);
+    sim_worker_trace(w, "takes shares for step", w->step, n);
+    if (n == 0 && w->gave_up) {
+        sim_worker_end_dropped(w);
+        return false;
+    }
+    if (n == 0)
+        sim_fail("shares", "%s rank %u has no share of the data for step %llu", w->job->name, w->rank,
+                 (unsigned long long)w->step);
+    w->carries = w->was_late && w->job->open.carries;
+    w->was_late = w->gave_up = false;
+    return true;
+}
+
 /* Begins a step: sends several pushes at once. A push may hold all parameters of the step. */
 static void begin_step(sim_worker *w)
 {
@@ -364,6 +393,7 @@ static void begin_step(sim_worker *w)
     }
     if (!is_changed(w) || computes(w)) return;
     n = choose(w, order);
+    if (!take_shares(w)) return;
     sim_sets_sent(w->s, w->job, w->core->recovery.creator, w->rank, w->step);
     w->n_calls = 0;
     w->close_ns = 0;
@@ -408,11 +438,13 @@ static void check_pulled(sim_worker *w, const call *c)
 }
 
 /* Checks what the answer says of a push: whether it has counted. */
-static void check_told(const sim_worker *w, const call *c)
+static void check_told(sim_worker *w, const call *c)
 {
-    for (size_t i = 0; w->job->open.on && i < c->n; i++)
+    for (size_t i = 0; w->job->open.on && i < c->n; i++) {
+        w->was_late = w->was_late || c->items[i].outcome == PD_LATE;
         if (c->items[i].outcome > 0)
             sim_sets_told(w->s, w->job, w->core->recovery.creator, w->rank, w->step, c->items[i].outcome == PD_LATE);
+    }
 }
 
 /* Returns whether a push that ended with error `rc` is tried again. If infinite gradients were refused, the next try
@@ -457,6 +489,7 @@ static bool finish_ticket(sim_worker *w, pd_ticket_id *ticket, const call *c, ui
         sim_worker_end_refused(w, rc, err.text);
         return false;
     }
+    w->gave_up = true;
     *again_ns = w->s->now_ns + RETRY_MS * SIM_MS;
     return true;
 }

@@ -56,6 +56,30 @@ typedef struct sim_watch {
     uint64_t quorum_ns;          /* time at which the quorum was seen to be whole; 0: it was not */
 } sim_watch;
 
+enum { SIM_SHARES = 1024 }; /* shares of the data that the workers of a job can use */
+typedef struct sim_share_set {
+    uint64_t bits[SIM_SHARES / 64];
+} sim_share_set;
+
+/* The shares that a push is made of. */
+typedef struct sim_batch {
+    struct sim_batch *next;
+    uint64_t nonce, step; /* nonce: that of the process */
+    uint32_t rank;
+    sim_share_set shares;
+} sim_batch;
+
+/* The shares of a job, as follows from its pushes and sets: sim_shares.c. */
+typedef struct sim_account {
+    sim_batch *batches;               /* newest first */
+    uint64_t by[SIM_WORLD][VERSIONS]; /* nonce of the process whose push for a step has counted; 0: none has */
+    uint64_t nonce[SIM_WORLD];        /* by rank: nonce of its process when the step thread had last run */
+    uint64_t counted[SIM_WORLD];      /* by rank: the last step in which it counted, as was seen then */
+    uint64_t fixed, blind;            /* fixed: the last step whose set was seen; blind: the last one that was not */
+    uint64_t life;                    /* life of the server in which that was */
+    sim_share_set used;
+} sim_account;
+
 /* A step that a killed server had closed, and had not told anybody yet. The disk may have it. */
 typedef struct sim_secret {
     struct sim_secret *next;
@@ -79,6 +103,7 @@ typedef struct sim_history {
     sim_set sets[VERSIONS]; /* by step; only of a job with open sets, as `pushes` */
     sim_pushes pushes[SIM_WORLD]; /* by rank */
     sim_watch watch;
+    sim_account account;
     sim_secret *secrets;    /* of the last time that the server was killed, oldest first */
     uint64_t secret_most;   /* the last step that may be repeated without being known; 0: none */
     uint32_t least_members; /* 1: members have come or gone; otherwise 0 */

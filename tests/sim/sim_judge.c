@@ -3,6 +3,7 @@
 
 #include "sim_history.h"
 #include "sim_sets.h"
+#include "sim_shares.h"
 #include "worker.h"
 #include "fragment.h"
 #include "rig.h"
@@ -774,6 +775,7 @@ void sim_judge_free(sim *s)
         s->histories = h->next;
         for (uint32_t p = 0; p < SIM_PARAMS; p++) free_weights(&h->params[p]);
         drop_secrets(h);
+        sim_shares_free(h);
         free(h);
     }
 }

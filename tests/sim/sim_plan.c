@@ -457,6 +457,8 @@ void sim_plan_print(const sim_plan *plan)
         printf("  %s: %u workers, %llu steps from %.3f s on, \"%s\"", job->name, job->world,
                (unsigned long long)job->steps, (double)job->start_ns / 1e9, job->rule);
         for (uint32_t o = 0; o < job->n_options; o++) printf(" %s", job->options[o]);
+        if (job->open.shares > 0)
+            printf(", up to %u shares a push%s", job->open.shares, job->open.carries ? ", late ones carried" : "");
         for (int i = 0; i < SIM_CHANGES && job->later[i] > 0; i++) printf(", later %u workers", job->later[i]);
         for (uint32_t rank = 0; plan->crashes && rank < sim_most_world(job); rank++)
             printf("%s %u", rank == 0 ? "\n    windows:" : "", job->window[rank]);

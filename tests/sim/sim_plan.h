@@ -45,6 +45,8 @@ typedef struct sim_open {
     bool masks;       /* each element of a gradient of rank r is 2^r, so the change of weights shows who counted */
     uint64_t work_ns; /* longest time for which a rank computes before it pushes */
     uint32_t slow;    /* rank that takes ten times as long; `world` of the job: none does */
+    uint32_t shares;  /* most shares of the data that a push is made of; 0: workers use no shares */
+    bool carries;     /* a push carries the data of the one before if that was late */
 } sim_open;
 
 typedef struct sim_job {
@@ -170,6 +172,8 @@ void sim_plan_forget_option(sim_job *job, const char *name);
  * random state of their own, so that all other plans stay as they are. Without crashes, members of some of these jobs
  * come and go. */
 void sim_plan_draw_open(sim_plan *plan);
+/* Returns how many shares of the data the rank wants when its push for a step counts; 0: it uses none. */
+uint32_t sim_wanted(const sim_job *job, uint32_t rank, uint64_t step);
 /* Returns the last step that the job may take. One with open sets may take further steps with contributions that were
  * too late for its last ones. */
 uint64_t sim_last_step(const sim_job *job);

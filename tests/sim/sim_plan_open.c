@@ -121,6 +121,25 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint64_t *r)
     if (job->open.masks) job->absent_of_16 = job->infinite_of_64 = 0;
 }
 
+/* Lets the server lease shares of the data in half of the jobs. In plans with crashes these are jobs with a WAL of
+ * their steps: without one, leases that change after the last checkpoint are lost (server/store/step/leases.h). The
+ * draws have a random state of their own. */
+static void draw_shares(const sim_plan *plan, sim_job *job)
+{
+    uint64_t r = sim_mix(plan->seed, 31, 8, job->number);
+    bool kept = !plan->crashes;
+
+    for (uint32_t o = 0; o < job->n_options; o++) kept = kept || strcmp(job->options[o], "durability=log") == 0;
+    if (!kept || !sim_once_in(&r, 2)) return;
+    job->open.shares = 1 + (uint32_t)sim_below(&r, 3);
+    job->open.carries = sim_once_in(&r, 3);
+}
+
+uint32_t sim_wanted(const sim_job *job, uint32_t rank, uint64_t step)
+{
+    return job->open.shares > 0 ? 1 + (uint32_t)(sim_mix(job->number + 41, rank, step, 8) % job->open.shares) : 0;
+}
+
 static void add_fault(sim_plan *plan, uint32_t job, sim_fault_kind kind, uint64_t *r)
 {
     sim_fault fault = { .kind = kind, .job = job, .rank = (uint32_t)sim_below(r, plan->jobs[job].world) };
@@ -140,6 +159,7 @@ void sim_plan_draw_open(sim_plan *plan)
     for (uint32_t j = 0; j < plan->n_jobs; j++) {
         if ((j > 0 && sim_once_in(&r, 2)) || plan->jobs[j].later[0] > 0 || plan->jobs[j].ready) continue;
         draw_job(plan, &plan->jobs[j], &r);
+        draw_shares(plan, &plan->jobs[j]);
         for (uint64_t n = sim_below(&r, 3); n > 0; n--)
             add_fault(plan, j,
                       sim_once_in(&r, 3)                                 ? SIM_CRASH

@@ -5,13 +5,14 @@
 #include "job.h"
 #include "server_state.h"
 #include "sim_judge.h"
+#include "sim_shares.h"
 #include "store_inside.h"
 
 #include <math.h>
 
 typedef unsigned long long number;
 
-static sim_history *history_of(sim *s, const sim_job *job, uint64_t creator)
+sim_history *sim_sets_history(sim *s, const sim_job *job, uint64_t creator)
 {
     sim_history *h = s->histories;
 
@@ -21,14 +22,12 @@ static sim_history *history_of(sim *s, const sim_job *job, uint64_t creator)
 
 void sim_sets_sent(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint64_t step)
 {
-    sim_history *h = job->open.on ? history_of(s, job, creator) : NULL;
+    sim_history *h = job->open.on ? sim_sets_history(s, job, creator) : NULL;
 
     if (h != NULL) h->pushes[rank].sent[step] = true;
 }
 
-/* Returns the step in which a push has counted, of the job's present course; 0: it has not. A step that was taken again
- * with another course may have left the push out. */
-static uint64_t counted_in(const sim_history *h, uint32_t rank, uint64_t of)
+uint64_t sim_sets_counted(const sim_history *h, uint32_t rank, uint64_t of)
 {
     uint64_t step = h->pushes[rank].counted[of];
 
@@ -37,11 +36,11 @@ static uint64_t counted_in(const sim_history *h, uint32_t rank, uint64_t of)
 
 void sim_sets_told(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint64_t step, bool late)
 {
-    sim_history *h = history_of(s, job, creator);
+    sim_history *h = sim_sets_history(s, job, creator);
     sim_pushes *pushes = h != NULL ? &h->pushes[rank] : NULL;
 
     if (pushes == NULL) return;
-    if (late && counted_in(h, rank, step) > 0)
+    if (late && sim_sets_counted(h, rank, step) > 0)
         sim_fail("told", "%s rank %u is told that its push for step %llu came too late, but it counted in step %llu",
                  job->name, rank, (number)step, (number)pushes->counted[step]);
     if (!late && pushes->counted[step] == 0)
@@ -82,7 +81,7 @@ static void check_push(sim_history *h, uint64_t step, uint32_t rank, uint64_t ag
     if (!pushes->sent[of])
         sim_fail("whole", "%s rank %u counts in step %llu with a push for step %llu, which it has not sent",
                  h->job->name, rank, (number)step, (number)of);
-    if (counted_in(h, rank, of) > 0)
+    if (sim_sets_counted(h, rank, of) > 0)
         sim_fail("counted once",
                  "%s rank %u counts in step %llu with its push for step %llu, which counted in step %llu", h->job->name,
                  rank, (number)step, (number)of, (number)pushes->counted[of]);
@@ -92,10 +91,11 @@ static void check_push(sim_history *h, uint64_t step, uint32_t rank, uint64_t ag
                  "came too late",
                  h->job->name, rank, (number)step, (number)of);
     for (uint64_t later = of + 1; later < VERSIONS; later++)
-        if (counted_in(h, rank, later) > 0)
+        if (sim_sets_counted(h, rank, later) > 0)
             sim_fail("ages", "%s rank %u counts in step %llu with its push for step %llu, after the one for step %llu",
                      h->job->name, rank, (number)step, (number)of, (number)later);
     pushes->counted[of] = step;
+    sim_shares_count(h, rank, of);
 }
 
 /* Checks a set that is not known yet. */
@@ -363,7 +363,7 @@ static void check_joined(const sim_history *h, const pd_job *job)
             sim_fail("members", "%s: rank %u is a member, and has not declared its parameters", h->job->name, rank);
 }
 
-static void look_at(sim_history *h, const pd_job *job, uint64_t now_ns, uint64_t clock_ns)
+static void look_at(sim_history *h, const pd_job *job, uint64_t now_ns, uint64_t clock_ns, uint64_t life)
 {
     const pd_fragment *fragment = &job->steps.fragments[0];
     sim_watch *watch = &h->watch;
@@ -396,13 +396,15 @@ static void look_at(sim_history *h, const pd_job *job, uint64_t now_ns, uint64_t
     else if (watch->quorum_ns == 0)
         watch->quorum_ns = now_ns;
     check_memory(job);
+    sim_shares_look(h, job, life);
 }
 
 void sim_sets_look(sim_server *server)
 {
     for (sim_history *h = server->s->histories; h != NULL; h = h->next) {
         const pd_job *job = h->job != NULL && h->job->open.on ? inside_job(server->store, h->number) : NULL;
-        if (job != NULL && job->steps.fragments != NULL) look_at(h, job, server->s->now_ns, server->step_clock_ns);
+        if (job != NULL && job->steps.fragments != NULL)
+            look_at(h, job, server->s->now_ns, server->step_clock_ns, server->life);
     }
 }
 

@@ -281,6 +281,7 @@ static void make_core(sim_worker *w)
                               .nonce = sim_mix(w->s->plan->seed, w->process, 3, 1) | 1,
                               .no_shared_memory = !w->shares,
                               .window = w->job->window[w->rank],
+                              .shares = sim_wanted(w->job, w->rank, 0),
                               .least_shared = w->s->plan->least_shared,
                               .urls = 1 };
     pd_error err;
