@@ -214,6 +214,7 @@ typedef struct pd_core_recovery {
     bool recreating;  /* from the call of pd_core_recreate until the parameters are declared to the new job */
     bool recreated;   /* pd_core_recreate was called at least once on this handle */
     bool went_back;   /* since the last Declare, the server has reported fewer steps of a parameter than before */
+    bool moved;       /* since the last Declare, a welcome has given this process another rank */
     bool rejoins;     /* the last Hello asked only to join a job that exists */
     uint64_t creator; /* the last welcome's number of the job, which tells it from others of its name; 0: unknown */
     /* The course of the job's steps (DataReply.course): that of the steps which this process has seen, and that of the
@@ -248,6 +249,7 @@ typedef struct pd_core_shares {
     size_t n;
     uint64_t taken;        /* number of these shares that the program has taken */
     uint64_t least_unused; /* all shares below this one were used by some rank */
+    bool swapped;          /* an answer to the Declare under way has brought other leases than those that were known */
     uint64_t since;        /* the last step that this process had pushed when it learned of these leases */
 } pd_core_shares;
 

@@ -344,7 +344,10 @@ static void note_welcome(pd_core *core, const Paramd__HelloReply *reply)
 
     welcome->seed = reply->seed;
     welcome->created = reply->created;
-    if (core->setup.any_rank) core->setup.rank = reply->rank;
+    if (core->setup.any_rank) {
+        core->recovery.moved = core->recovery.moved || (core->greeted && core->setup.rank != reply->rank);
+        core->setup.rank = reply->rank;
+    }
     welcome->rank = (int)core->setup.rank;
     welcome->slots = (int)reply->slots;
     welcome->epoch = reply->epoch;
@@ -494,7 +497,7 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
     core->averages_init = reply->averages_init;
     core->sends_whole = reply->sends_whole;
     core->open_sets = reply->open_sets;
-    pd_leased_note(core, reply->leases, reply->n_leases, reply->least_unused);
+    pd_leased_declared(core, reply->leases, reply->n_leases, reply->least_unused);
 }
 
 /* Returns whether this process takes over the server's steps, whatever it has seen before. */
@@ -556,6 +559,10 @@ static int all_declared(pd_core *core)
         return PD_OK;
     }
     if (!begins_anew(core) && pd_core_left_course(core, core->recovery.welcome_course)) return PD_OK;
+    if (begins_anew(core))
+        core->recovery.moved = core->shares.swapped = false;
+    else if (pd_core_gives_up(core))
+        return PD_OK;
     if (!core->recovery.rewinding && pd_core_is_behind(core) && !pd_core_window_helps(core)) return PD_OK;
     go_on(core);
     retire_initialised(core);

@@ -25,6 +25,14 @@ void pd_leased_note(pd_core *core, Paramd__Lease *const *leases, size_t n, uint6
     shares->since = core->progress.closing > core->progress.pushing ? core->progress.closing : core->progress.pushing;
 }
 
+void pd_leased_declared(pd_core *core, Paramd__Lease *const *leases, size_t n, uint64_t least_unused)
+{
+    bool swapped = n > 0 && core->shares.n > 0 && !is_same(&core->shares, leases, n);
+
+    pd_leased_note(core, leases, n, least_unused);
+    core->shares.swapped = core->shares.swapped || swapped;
+}
+
 void pd_leased_counted(pd_core *core, uint64_t step, Paramd__Lease *const *leases, size_t n, uint64_t least_unused)
 {
     bool same = n > 0 && is_same(&core->shares, leases, n);

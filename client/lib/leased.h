@@ -7,6 +7,8 @@
 /* Notes the leases that an answer brings. They replace what was known; if they are the same, what the program has taken
  * stays taken. An answer without leases changes nothing. */
 void pd_leased_note(pd_core *core, Paramd__Lease *const *leases, size_t n, uint64_t least_unused);
+/* Notes the leases that the answer to Declare brings. */
+void pd_leased_declared(pd_core *core, Paramd__Lease *const *leases, size_t n, uint64_t least_unused);
 /* Notes the leases that the answer to a push for step `step` brings, which has counted. If the leases are those of
  * which this process has made the push, then another push has counted, which an earlier process of the rank had sent:
  * the program takes the same shares again. */

@@ -58,6 +58,40 @@ void pd_core_go_back(pd_core *core, const char *why)
     core->recovery.went_back = false;
 }
 
+/* Returns the step of a push of this process that is not answered, and that the server has not closed; 0: none. */
+static uint64_t step_under_way(const pd_core *core)
+{
+    uint64_t step = core->progress.closing > core->progress.pushing ? core->progress.closing : core->progress.pushing;
+
+    for (size_t i = 0; i < core->n_params; i++)
+        if (core->params[i].server_step >= step || core->params[i].step >= step) return 0;
+    return step;
+}
+
+static bool has_pushed(const pd_core *core)
+{
+    for (size_t i = 0; i < core->n_params; i++)
+        if (core->params[i].pushed > 0) return true;
+    return core->progress.closing > 0;
+}
+
+bool pd_core_gives_up(pd_core *core)
+{
+    bool moved = core->recovery.moved && has_pushed(core);
+    bool swapped = core->shares.swapped && step_under_way(core) > 0 && !pd_core_is_behind(core);
+    pd_error error;
+
+    core->recovery.moved = core->shares.swapped = false;
+    if ((!moved && !swapped) || core->end.error.code != PD_OK) return false;
+    pd_fail(&error, PD_REWIND,
+            "the server has given %s of this worker of job %.160s to others while it was away, and it is rank %" PRIu32
+            " now: what it has pushed and was not counted is given up. " PD_REWIND_CALL " goes on from the job's step",
+            moved ? "the rank" : "the shares of the data", core->setup.job, core->setup.rank);
+    pd_core_end(core, &error);
+    core->end.gone_back = true;
+    return true;
+}
+
 bool pd_core_left_course(pd_core *core, uint64_t course)
 {
     if (course == core->recovery.course) return false;

@@ -83,27 +83,47 @@ TEST(shares_whose_push_another_process_has_made_needless_are_taken_again)
     peer_free(p);
 }
 
-TEST(a_push_that_is_answered_after_a_reconnect_does_not_give_its_shares_back)
+/* Lets the connection break while a push for step 1 is under way. The server leases share 9 after that, and has closed
+ * `step`. */
+static peer *come_back(pd_ticket_id *ticket, uint64_t step)
 {
-    float weights[SMALL] = { 0 };
     peer *p = leased_peer(5);
-    pd_ticket_id ticket;
     peer_frame frame;
 
     expect_share(p, 5);
-    ticket = peer_push_pull(p, 1, SMALL);
+    *ticket = peer_push_pull(p, 1, SMALL);
     frame = peer_expect(p, PD_PUSH_PULL);
     peer_frame_drop(&frame);
     peer_cut(p);
     peer_connect(p);
     peer_welcome(p);
     p->lease_first = 9;
-    peer_answer_declare(p, 1, 0);
+    peer_answer_declare(p, 1, step);
+    return p;
+}
+
+TEST(a_push_that_is_answered_after_a_reconnect_does_not_give_its_shares_back)
+{
+    float weights[SMALL] = { 0 };
+    pd_ticket_id ticket;
+    peer *p = come_back(&ticket, 1);
+    peer_frame frame = peer_expect(p, PD_PUSH_PULL);
+
     expect_share(p, 9);
-    frame = peer_expect(p, PD_PUSH_PULL);
     assert_int_equal(peer_reply_data(p, &frame.prefix, 1, STEPPED, 1, weights, SMALL), PD_OK);
     peer_frame_drop(&frame);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
     assert_int_equal(pd_core_take_share(p->core, &(uint64_t){ 0 }, NULL), PD_UNAVAILABLE);
+    peer_free(p);
+}
+
+TEST(a_push_of_shares_that_others_may_have_got_is_given_up)
+{
+    pd_ticket_id ticket;
+    peer *p = come_back(&ticket, 0);
+
+    assert_int_equal(p->core->end.error.code, PD_REWIND);
+    assert_true(p->core->end.gone_back);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_REWIND);
     peer_free(p);
 }

@@ -210,6 +210,39 @@ TEST(the_servers_choice_of_a_rank_stays_when_the_worker_connects_again)
     peer_free(p);
 }
 
+/* Lets a worker that is rank 6 push step 1, and gives it rank 3 when it connects again. */
+TEST(a_worker_that_gets_another_rank_gives_up_what_it_has_pushed)
+{
+    static const int64_t sizes[] = { SMALL };
+    pd_core_config config = any_rank();
+    peer *p = peer_new(&config);
+    pd_ticket_id ticket;
+    peer_frame l;
+
+    p->open_sets = true;
+    p->rank = 6;
+    p->slots = 8;
+    peer_connect(p);
+    peer_welcome(p);
+    ticket = peer_declare(p, sizes, 1);
+    peer_answer_declare(p, 1, 0);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    l = push_one(p, 0, &ticket);
+    peer_frame_drop(&l);
+    p->rank = 3;
+    for (int welcomes = 0; welcomes < 2;
+         welcomes++) { /* the first one's connection breaks before Declare is answered */
+        peer_cut(p);
+        peer_connect(p);
+        peer_welcome(p);
+    }
+    peer_answer_declare(p, 1, 0);
+    assert_int_equal(p->core->end.error.code, PD_REWIND);
+    assert_true(p->core->end.gone_back);
+    assert_int_equal(p->core->setup.rank, 3);
+    peer_free(p);
+}
+
 /* Answers a Declare of one parameter without weights. */
 static void answer_declare(peer *p, bool must_init)
 {
