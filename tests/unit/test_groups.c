@@ -172,6 +172,41 @@ TEST(a_group_is_removed_and_joins_as_a_whole)
     end(&r);
 }
 
+TEST(a_rank_comes_again_when_another_of_its_group_leaves)
+{
+    rig r;
+
+    begin_groups(&r, "on_lost_worker=shrink rounds=quorum quorum=2");
+    push(&r, 0, CONN, 1);
+    (void)rig_ask_as(&r, PD_REQ_LEAVE, 1, CONN + 1, 0);
+    rig_work(&r);
+    assert_int_equal(r.members, 0xc);
+    assert_int_equal(r.fenced_conn, CONN);
+    assert_int_equal(r.fenced.code, PD_UNAVAILABLE);
+    end(&r);
+}
+
+TEST(a_group_needs_as_many_ranks_as_it_had_processes_though_one_was_replaced_at_another_rank)
+{
+    rig r;
+
+    begin_empty(&r, "max_workers=4 min_workers=1 reconnect_grace=5s");
+    join_group(&r, 0, CONN, 0);
+    init(&r);
+    join_group(&r, 0, CONN + 1, 0);
+    assert_int_equal(r.members, 3);
+    lose(&r, 1, CONN + 1);
+    join_group(&r, 0, NEW, 0);
+    assert_int_equal(r.members, 7);
+    rig_sleep(&r, 6);
+    assert_int_equal(r.members, 0);
+    join_group(&r, 0, CONN, 0);
+    assert_int_equal(r.members, 0);
+    join_group(&r, 0, NEW, 0);
+    assert_int_equal(r.members, 5);
+    end(&r);
+}
+
 TEST(a_range_that_a_rank_has_alone_is_refused_where_steps_may_lack_ranks)
 {
     pd_store_config config = durable_config();

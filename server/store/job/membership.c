@@ -299,7 +299,7 @@ static void remove_unit(pd_job *job, uint32_t rank, bool stay, const char *why, 
            job->ranks[rank].label[0] != '\0' ? job->ranks[rank].label : "the rank", why, job->steps.members.n);
     change(job);
     set_units(job);
-    if (!left) send_away(job, &gone, rank, why, now_ns);
+    send_away(job, &gone, rank, why, now_ns);
 }
 
 /* Removes units of members that lack ranks, after no more ranks are to come. */
@@ -356,13 +356,25 @@ static void remove_gone(pd_job *job, uint64_t now_ns)
     }
 }
 
+/* Returns how many ranks the unit needs from now on to be complete: as many as it has processes, or had before. A lost
+ * rank does not count, since its process may have been replaced at another rank. */
+static uint32_t count_mates(const pd_job *job, const unit *mine)
+{
+    uint32_t connected = 0;
+
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        connected += pd_rank_set_has(&mine->ranks, r) && job->ranks[r].state == PD_RANK_CONNECTED;
+    return connected > mine->most ? connected : mine->most;
+}
+
 static void join_unit(pd_job *job, const unit *mine)
 {
     bool news = false;
+    uint32_t mates = count_mates(job, mine);
 
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
         if (!pd_rank_set_has(&mine->ranks, r)) continue;
-        job->ranks[r].saved.mates = mine->ranks.n;
+        job->ranks[r].saved.mates = mates;
         if (pd_is_member(job, r)) continue;
         pd_fragments_join(&job->steps, r, unit_of(job, r));
         news = true;
