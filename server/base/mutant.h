@@ -113,6 +113,8 @@
     X(weight_of_excluded_in_divisor, "a mean is divided by the weights of ranks that do not count, too")               \
     X(share_used_by_late, "the shares of a rank whose push came too late count as used")                               \
     X(share_lost_with_rank, "the shares of a removed rank count as used, and nobody gets them")                        \
+    X(group_counts_in_part, "ranks count in a step although others of their group do not")                             \
+    X(kicked_comes_back, "a process that an operator has removed may come back")                                       \
     X(http_never_late, "an HTTP request that does not come whole is not refused in time")                              \
     X(flow_overtaken, "a request to the step thread is served before those of its flow that came earlier")             \
     X(http_without_limit, "the number of HTTP connections has no limit")                                               \

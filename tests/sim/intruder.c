@@ -186,6 +186,16 @@ static void add_drop(sim_intruder *i)
     sim_worker_note_drop(i->s, i->fault->job);
 }
 
+static void add_kick(sim_intruder *i)
+{
+    Paramd__KickRequest kick = PARAMD__KICK_REQUEST__INIT;
+
+    add_hello(i, "");
+    kick.job = (char *)i->s->plan->jobs[i->fault->job].name;
+    kick.rank = i->fault->rank;
+    add_frame(i, PD_KICK, ++i->last_id, &kick.base, 0);
+}
+
 /* Adds everything that operators can ask for about one job. */
 static void add_all_about(sim_intruder *i, char *job)
 {
@@ -361,6 +371,7 @@ static void prepare(sim_intruder *i)
     i->reads = true;
     switch (i->fault->kind) {
     case SIM_DROP: add_drop(i); break;
+    case SIM_KICK: add_kick(i); break;
     case SIM_IMPORT:
         add_import(i);
         i->stays = sim_chance(i->s, 2);

@@ -69,19 +69,33 @@ static bool names_absent(const sim_worker *w, const char *text)
     char name[24];
 
     for (uint32_t rank = 0; rank < w->job->world; rank++) {
+        const sim_worker *other = w->s->workers;
+        while (other != NULL && (other->phase == ENDED || other->job->number != w->job->number || other->rank != rank))
+            other = other->next;
         snprintf(name, sizeof name, "rank %u ", rank);
-        if (strstr(text, name) != NULL && sim_worker_at(w->s, w->job->number, rank) == NULL) return true;
+        if (strstr(text, name) != NULL && other == NULL) return true;
     }
     return false;
+}
+
+/* Returns whether each place of a group has a living process. */
+static bool is_manned(const sim_worker *w, uint32_t group)
+{
+    for (uint32_t place = group * w->job->open.group; place < (group + 1) * w->job->open.group; place++)
+        if (place < w->job->world && sim_worker_at(w->s, w->job->number, place) == NULL) return false;
+    return true;
 }
 
 /* Returns whether the error says that the job has too few members, and there are not enough living processes. */
 static bool lacks_members(const sim_worker *w, const char *text)
 {
-    uint32_t living = 0;
+    uint32_t living = 0, group = w->job->open.group;
+    bool in_ranks = !w->job->open.shrinks; /* min_workers is not given */
 
-    for (uint32_t rank = 0; rank < w->job->world; rank++) living += sim_worker_at(w->s, w->job->number, rank) != NULL;
-    return strstr(text, "(min_workers)") != NULL && living < w->job->open.least;
+    if (strstr(text, "(min_workers)") == NULL) return false;
+    for (uint32_t g = 0; g * group < w->job->world; g++)
+        if (is_manned(w, g)) living += in_ranks ? group : 1;
+    return living < w->job->open.least;
 }
 
 /* Handles a request that lacks a rank. Decides whether this process gives up (told_missing). It does so
@@ -383,6 +397,7 @@ static void begin_step(sim_worker *w)
     size_t n, calls = 1 + (size_t)sim_draw(w->s, CALLS);
     pd_error err;
 
+    w->rank = w->core->setup.rank; /* another one if the server has chosen anew */
     w->step = sim_least_step(w) + 1;
     if (w->step > w->job->steps) {
         if (w->s->plan->crashes)
@@ -657,6 +672,7 @@ static void on_welcome(sim_worker *w)
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
     w->welcomed_ns = rc == PD_OK ? w->s->now_ns : 0;
+    if (rc == PD_OK) w->rank = w->core->setup.rank;
     if (rc == PD_OK && w->core->welcome.created && sim_is_finished(w))
         sim_worker_end(w); /* other processes have finished the job, and this Hello has created it anew */
     else if (rc == PD_OK)

@@ -44,7 +44,9 @@ typedef struct call {
 struct sim_worker {
     sim *s;
     const sim_job *job;
-    uint32_t rank;
+    /* rank: that of the process. place: the process's place in its launch, which is its rank unless the server chooses
+     * ranks: then `rank` is the place until the process is welcomed. */
+    uint32_t rank, place;
     uint64_t process; /* number of this process: processes are numbered in the order in which they start */
     pd_core *core;
     pd_pump pump;

@@ -161,6 +161,7 @@ void sim_program_go_back(sim_worker *w)
     pd_error err;
 
     sim_worker_trace(w, w->core->end.error.text, w->step, 0);
+    w->rank = w->core->setup.rank;
     forget_calls(w);
     memset(w->versions, 0, sizeof w->versions);
     if (pd_core_rewind(w->core, &w->ticket, &err) != PD_OK) {

@@ -47,8 +47,10 @@ typedef struct sim_pushes {
 typedef struct sim_watch {
     uint64_t fixed;              /* the last step whose set was fixed */
     uint32_t whole;              /* bit r: each chunk of rank r had come */
+    uint32_t units;              /* bit r: and each of all others of its group */
     uint64_t process[SIM_WORLD]; /* by rank: number of its process */
     uint32_t members;            /* the members */
+    uint32_t group[SIM_WORLD];   /* by rank: number of its group */
     uint32_t steady;             /* those who were members since the step before was fixed */
     uint64_t epoch;              /* number of changes of the members */
     uint64_t opened_ns;          /* time at which the step that is collected was opened; 0: it is not */

@@ -193,7 +193,7 @@ static const char *const fault_names[] = {
     "break",     "hole",       "crash",      "gone",     "leave",   "drop",   "import", "set",
     "flood",     "deaf",       "half_hello", "noise",    "id_zero", "leaver", "puller", "unlike",
     "no_memory", "stall_step", "stall_loop", "restart",  "export",  "sharer", "kill",   "disk_full",
-    "disk_fail", "trespass",   "scrape",     "stranger", "stop",
+    "disk_fail", "trespass",   "scrape",     "stranger", "stop",    "kick",
 };
 _Static_assert(sizeof fault_names / sizeof fault_names[0] == SIM_FAULT_KINDS, "every fault has a name");
 
@@ -457,6 +457,8 @@ void sim_plan_print(const sim_plan *plan)
         printf("  %s: %u workers, %llu steps from %.3f s on, \"%s\"", job->name, job->world,
                (unsigned long long)job->steps, (double)job->start_ns / 1e9, job->rule);
         for (uint32_t o = 0; o < job->n_options; o++) printf(" %s", job->options[o]);
+        if (job->open.any_rank) printf(", the server chooses ranks");
+        if (job->open.group > 1) printf(", groups of %u", job->open.group);
         if (job->open.shares > 0)
             printf(", up to %u shares a push%s", job->open.shares, job->open.carries ? ", late ones carried" : "");
         for (int i = 0; i < SIM_CHANGES && job->later[i] > 0; i++) printf(", later %u workers", job->later[i]);

@@ -46,6 +46,8 @@ typedef struct sim_open {
     uint64_t work_ns; /* longest time for which a rank computes before it pushes */
     uint32_t slow;    /* rank that takes ten times as long; `world` of the job: none does */
     uint32_t shares;  /* most shares of the data that a push is made of; 0: workers use no shares */
+    bool any_rank;    /* the server chooses the ranks of processes */
+    uint32_t group;   /* number of ranks of a group; 1: each rank is a group of its own */
     bool carries;     /* a push carries the data of the one before if that was late */
 } sim_open;
 
@@ -114,6 +116,7 @@ typedef enum sim_fault_kind {
     /* a process of another run wants a rank of a job; it only joins, and says that it begins anew if `amount` is odd */
     SIM_STRANGER,
     SIM_STOP, /* a worker's process is stopped for `amount` ns, and then goes on: only in jobs with open sets */
+    SIM_KICK, /* an operator removes a worker's process: only in jobs with open sets */
     SIM_FAULT_KINDS
 } sim_fault_kind;
 

@@ -121,6 +121,17 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint64_t *r)
     if (job->open.masks) job->absent_of_16 = job->infinite_of_64 = 0;
 }
 
+static void add_fault(sim_plan *plan, uint32_t job, sim_fault_kind kind, uint64_t *r)
+{
+    sim_fault fault = { .kind = kind, .job = job, .rank = (uint32_t)sim_below(r, plan->jobs[job].world) };
+
+    if (plan->n_faults == SIM_FAULTS) return;
+    fault.at_ns = plan->jobs[job].start_ns + sim_below(r, 500 * SIM_MS);
+    if (fault.at_ns >= plan->calm_ns) fault.at_ns = sim_below(r, plan->calm_ns);
+    fault.amount = sim_plan_draw_amount(kind, plan->calm_ns - fault.at_ns, r);
+    plan->faults[plan->n_faults++] = fault;
+}
+
 /* Lets the server lease shares of the data in half of the jobs. In plans with crashes these are jobs with a WAL of
  * their steps: without one, leases that change after the last checkpoint are lost (server/store/step/leases.h). The
  * draws have a random state of their own. */
@@ -135,20 +146,33 @@ static void draw_shares(const sim_plan *plan, sim_job *job)
     job->open.carries = sim_once_in(&r, 3);
 }
 
+/* Lets the server choose ranks in one job of four, and two processes be a group in another fourth. An operator removes
+ * a process in a third of the jobs. The draws have a random state of their own. */
+static void draw_units(sim_plan *plan, sim_job *job)
+{
+    uint64_t r = sim_mix(plan->seed, 31, 9, job->number);
+    char text[48];
+
+    job->open.group = 1;
+    if (plan->crashes || job->world == 1) return;
+    job->open.any_rank = sim_once_in(&r, 4);
+    if (sim_once_in(&r, 4)) {
+        job->open.group = 2;
+        job->open.least = job->open.least > 1 ? 1 + (uint32_t)sim_below(&r, (job->world + 1) / 2) : job->open.least;
+        sim_plan_forget_option(job, "min_workers=");
+        if (job->open.shrinks) add_number(job, "min_workers", job->open.least);
+    }
+    if (job->open.any_rank && !job->open.shrinks) {
+        job->open.least = job->world; /* of groups, too: min_workers is not given */
+        snprintf(text, sizeof text, "reconnect_grace=%.3f", 0.05 + (double)sim_below(&r, 600) / 1e3);
+        sim_plan_add_option(job, text);
+    }
+    if (sim_once_in(&r, 3)) add_fault(plan, job->number, SIM_KICK, &r);
+}
+
 uint32_t sim_wanted(const sim_job *job, uint32_t rank, uint64_t step)
 {
     return job->open.shares > 0 ? 1 + (uint32_t)(sim_mix(job->number + 41, rank, step, 8) % job->open.shares) : 0;
-}
-
-static void add_fault(sim_plan *plan, uint32_t job, sim_fault_kind kind, uint64_t *r)
-{
-    sim_fault fault = { .kind = kind, .job = job, .rank = (uint32_t)sim_below(r, plan->jobs[job].world) };
-
-    if (plan->n_faults == SIM_FAULTS) return;
-    fault.at_ns = plan->jobs[job].start_ns + sim_below(r, 500 * SIM_MS);
-    if (fault.at_ns >= plan->calm_ns) fault.at_ns = sim_below(r, plan->calm_ns);
-    fault.amount = sim_plan_draw_amount(kind, plan->calm_ns - fault.at_ns, r);
-    plan->faults[plan->n_faults++] = fault;
 }
 
 void sim_plan_draw_open(sim_plan *plan)
@@ -160,6 +184,7 @@ void sim_plan_draw_open(sim_plan *plan)
         if ((j > 0 && sim_once_in(&r, 2)) || plan->jobs[j].later[0] > 0 || plan->jobs[j].ready) continue;
         draw_job(plan, &plan->jobs[j], &r);
         draw_shares(plan, &plan->jobs[j]);
+        draw_units(plan, &plan->jobs[j]);
         for (uint64_t n = sim_below(&r, 3); n > 0; n--)
             add_fault(plan, j,
                       sim_once_in(&r, 3)                                 ? SIM_CRASH

@@ -7,6 +7,7 @@
 #include "sim_judge.h"
 #include "sim_shares.h"
 #include "store_inside.h"
+#include "worker.h"
 
 #include <math.h>
 
@@ -98,16 +99,36 @@ static void check_push(sim_history *h, uint64_t step, uint32_t rank, uint64_t ag
     sim_shares_count(h, rank, of);
 }
 
+/* Returns the number of groups that the ranks belong to. */
+static uint32_t count_groups(const sim_history *h, uint32_t ranks)
+{
+    uint32_t groups = 0;
+
+    for (uint32_t rank = 0; rank < h->job->world; rank++)
+        if ((ranks >> rank & 1) != 0) groups |= 1u << h->watch.group[rank];
+    return (uint32_t)__builtin_popcount(groups);
+}
+
+static uint32_t mates_of(const sim_history *h, uint32_t rank)
+{
+    uint32_t mates = 0;
+
+    for (uint32_t other = 0; other < h->job->world; other++)
+        if (h->watch.group[other] == h->watch.group[rank]) mates |= 1u << other;
+    return mates;
+}
+
 /* Checks a set that is not known yet. */
 static void check_new(sim_history *h, uint64_t step, const sim_set *set)
 {
     const sim_open *open = &h->job->open;
-    uint32_t n = (uint32_t)__builtin_popcount(set->mask);
+    uint32_t n = count_groups(h, set->mask);
     /* Once members have come or gone, it is not known how many the step has waited for. */
-    uint32_t needed = h->least_members > 0 ? 1 : open->quorum;
+    uint32_t needed = h->least_members > 0 ? 1 : open->quorum, all = (h->job->world + open->group - 1) / open->group;
 
+    if (needed > all) needed = all;
     if (n < needed)
-        sim_fail("quorum", "%s: step %llu is taken with %u ranks (%x), but it needs %u", h->job->name, (number)step, n,
+        sim_fail("quorum", "%s: step %llu is taken with %u groups (%x), but it needs %u", h->job->name, (number)step, n,
                  set->mask, needed);
     if ((set->mask & set->kept) != 0)
         sim_fail("counted once", "%s: ranks (%x) count in step %llu, and are kept for the next one", h->job->name,
@@ -123,7 +144,7 @@ static bool are_alike(const sim_set *a, const sim_set *b)
 
 void sim_sets_note_members(sim_history *h, const pd_job *job)
 {
-    if (job->steps.epoch > 0 && h->job->open.shrinks) h->least_members = 1;
+    if (job->steps.epoch > 0 && (h->job->open.shrinks || h->job->open.any_rank)) h->least_members = 1;
 }
 
 void sim_sets_adopt(sim_history *h, const pd_closed *closed)
@@ -265,6 +286,24 @@ static uint32_t whole_ranks(const pd_job *job)
     return whole;
 }
 
+/* Returns those of the whole ranks whose groups are whole: a group lacks a rank that is a member, or has given part of
+ * a push. Who is no member does not count, unless it was removed when its group was whole. */
+static uint32_t whole_units(const sim_history *h, const pd_job *job, uint32_t whole)
+{
+    const pd_fragment *fragment = &job->steps.fragments[0];
+    uint32_t units = whole, part = 0;
+
+    for (uint32_t rank = 0; rank < h->job->world; rank++)
+        if (pd_rank_set_has(&job->steps.members, rank) || pd_rank_set_has(&fragment->expected, rank) ||
+            fragment->ranks[rank].step > 0)
+            part |= 1u << rank;
+    for (uint32_t rank = 0; rank < h->job->world; rank++)
+        if (!pd_rank_set_has(&job->steps.members, rank) && !fragment->ranks[rank].leaver) whole &= ~(1u << rank);
+    for (uint32_t rank = 0; rank < h->job->world; rank++)
+        if ((mates_of(h, rank) & part & ~whole) != 0) units &= ~(1u << rank);
+    return units & whole;
+}
+
 /* Checks that nothing is held of a rank that has given nothing to the step that is collected. */
 static void check_memory(const pd_job *job)
 {
@@ -293,9 +332,21 @@ static void check_epoch(const sim_history *h, const pd_job *job)
     const sim_watch *watch = &h->watch;
     uint32_t changed = (uint32_t)__builtin_popcount(watch->members ^ members_of(job));
 
+    if (h->job->open.group > 1 && changed > 1) changed = 1; /* a group comes and goes at once */
     if (watch->members != 0 && job->steps.epoch < watch->epoch + changed)
         sim_fail("epoch", "%s: the members change from (%x) to (%x), but the epoch from %llu to %llu", h->job->name,
                  watch->members, members_of(job), (number)watch->epoch, (number)job->steps.epoch);
+}
+
+/* Checks that of each group all members count, or none. */
+static void check_units(const sim_history *h, const pd_job *job, uint32_t mask)
+{
+    uint32_t members = h->watch.members & members_of(job);
+
+    for (uint32_t rank = 0; h->job->open.group > 1 && rank < h->job->world; rank++)
+        if ((mask >> rank & 1) != 0 && (mates_of(h, rank) & members & ~mask) != 0)
+            sim_fail("units", "%s: rank %u counts in step %llu, but not all members of its group (%x) do", h->job->name,
+                     rank, (number)job->steps.fragments[0].fixed, mates_of(h, rank) & members);
 }
 
 /* Checks a set that was fixed since the last look: those who were whole are in it, and it was not too early. */
@@ -304,13 +355,15 @@ static void check_fixed(const sim_history *h, const pd_job *job, uint64_t now_ns
     const pd_fragment *fragment = &job->steps.fragments[0];
     const sim_watch *watch = &h->watch;
     uint64_t since = watch->quorum_ns > 0 ? watch->quorum_ns : now_ns;
-    uint32_t mask = 0, whole = watch->whole;
+    uint32_t mask = 0, whole = watch->units;
 
     for (uint32_t rank = 0; rank < h->job->world; rank++) {
         if (pd_counted_has(fragment->set, rank)) mask |= 1u << rank;
         /* What another process gave before is released. */
         if (job->ranks[rank].saved.process != watch->process[rank]) whole &= ~(1u << rank);
     }
+    check_units(h, job, mask);
+    if (h->job->open.group > 1 && job->steps.epoch != watch->epoch) whole = 0;
     if ((whole & ~mask) != 0)
         sim_fail("whole", "%s: ranks (%x) were whole, but do not count in step %llu with (%x)", h->job->name,
                  whole & ~mask, (number)fragment->fixed, mask);
@@ -327,7 +380,7 @@ static void check_kept(const sim_history *h, const pd_job *job, uint32_t whole)
 {
     const sim_watch *watch = &h->watch;
     const pd_fragment_rank *ranks = job->steps.fragments[0].ranks;
-    uint32_t gone = watch->whole & ~whole;
+    uint32_t gone = watch->units & ~whole;
 
     for (uint32_t rank = 0; rank < h->job->world; rank++)
         if (job->ranks[rank].saved.process != watch->process[rank] || ranks[rank].owed == UINT32_MAX)
@@ -363,8 +416,28 @@ static void check_joined(const sim_history *h, const pd_job *job)
             sim_fail("members", "%s: rank %u is a member, and has not declared its parameters", h->job->name, rank);
 }
 
-static void look_at(sim_history *h, const pd_job *job, uint64_t now_ns, uint64_t clock_ns, uint64_t life)
+/* Notes which group each rank belongs to: that of its process. */
+static void note_groups(const sim *s, sim_history *h, const pd_job *job)
 {
+    for (uint32_t rank = 0; rank < h->job->world; rank++) {
+        bool any = h->job->open.any_rank && h->job->open.group > 1;
+        uint32_t place = any ? sim_worker_place(s, job->ranks[rank].saved.nonce) : rank;
+        h->watch.group[rank] = place / h->job->open.group;
+    }
+}
+
+/* Checks that no process is connected that an operator has removed. */
+static void check_kicked(const pd_job *job)
+{
+    for (uint32_t rank = 0; rank < job->steps.members.ranks; rank++)
+        for (uint32_t i = 0; i < job->saved.n_kicked && i < PD_KICKED; i++)
+            if (job->ranks[rank].state == PD_RANK_CONNECTED && job->saved.kicked[i] == job->ranks[rank].saved.nonce)
+                sim_fail("kick", "%s rank %u has the process that an operator has removed", job->steps.name, rank);
+}
+
+static void look_at(sim_server *server, sim_history *h, const pd_job *job)
+{
+    const sim *s = server->s;
     const pd_fragment *fragment = &job->steps.fragments[0];
     sim_watch *watch = &h->watch;
     uint32_t needed;
@@ -373,10 +446,12 @@ static void look_at(sim_history *h, const pd_job *job, uint64_t now_ns, uint64_t
         /* A set that is repeated after a restart waits for nobody else. */
         if (fragment->fixed == watch->fixed + 1 && fragment->set != NULL && !h->sets[fragment->fixed].known &&
             fragment->fixed > h->secret_most)
-            check_fixed(h, job, now_ns, clock_ns);
-        *watch = (sim_watch){
+            check_fixed(h, job, s->now_ns, server->step_clock_ns);
+        sim_watch next = {
             .fixed = fragment->fixed, .members = watch->members, .epoch = watch->epoch, .steady = UINT32_MAX
         };
+        memcpy(next.group, watch->group, sizeof next.group);
+        *watch = next;
     }
     check_epoch(h, job);
     check_joined(h, job);
@@ -387,24 +462,27 @@ static void look_at(sim_history *h, const pd_job *job, uint64_t now_ns, uint64_t
     watch->members = members_of(job);
     watch->steady = job->steps.epoch == watch->epoch ? watch->steady & watch->members : 0;
     watch->epoch = job->steps.epoch;
-    needed = job->steps.members.n < h->job->open.quorum ? job->steps.members.n : h->job->open.quorum;
+    needed = count_groups(h, watch->members);
+    if (needed > h->job->open.quorum) needed = h->job->open.quorum;
     sim_sets_note_members(h, job);
+    note_groups(s, h, job);
     watch->whole = whole_ranks(job);
+    watch->units = whole_units(h, job, watch->whole);
     for (uint32_t rank = 0; rank < h->job->world; rank++) watch->process[rank] = job->ranks[rank].saved.process;
-    if ((uint32_t)__builtin_popcount(watch->whole) < needed)
+    if (count_groups(h, watch->units) < needed)
         watch->quorum_ns = 0;
     else if (watch->quorum_ns == 0)
-        watch->quorum_ns = now_ns;
+        watch->quorum_ns = s->now_ns;
     check_memory(job);
-    sim_shares_look(h, job, life);
+    check_kicked(job);
+    sim_shares_look(h, job, server->life);
 }
 
 void sim_sets_look(sim_server *server)
 {
     for (sim_history *h = server->s->histories; h != NULL; h = h->next) {
         const pd_job *job = h->job != NULL && h->job->open.on ? inside_job(server->store, h->number) : NULL;
-        if (job != NULL && job->steps.fragments != NULL)
-            look_at(h, job, server->s->now_ns, server->step_clock_ns, server->life);
+        if (job != NULL && job->steps.fragments != NULL) look_at(server, h, job);
     }
 }
 

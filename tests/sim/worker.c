@@ -16,6 +16,11 @@ static uint64_t processes(const sim *s)
     return s->workers != NULL ? s->workers->process : 0;
 }
 
+static uint64_t nonce_of(const sim *s, uint64_t process)
+{
+    return sim_mix(s->plan->seed, process, 3, 1) | 1;
+}
+
 void sim_worker_trace(sim_worker *w, const char *what, uint64_t a, uint64_t b)
 {
     char who[40];
@@ -50,14 +55,14 @@ void sim_worker_end_dropped(sim_worker *w)
 {
     sim_worker_trace(w, "ends with its job", 0, 0);
     sim_worker_end(w);
-    sim_worker_start(w->s, w->job, w->rank, RESTART_MS * SIM_MS);
+    sim_worker_start(w->s, w->job, w->place, RESTART_MS * SIM_MS);
 }
 
 /* Returns whether a newer process was started at this rank. */
 static bool is_superseded(const sim_worker *w)
 {
     for (const sim_worker *other = w->s->workers; other != w; other = other->next)
-        if (other->job->number == w->job->number && other->rank == w->rank) return true;
+        if (other->job->number == w->job->number && other->place == w->place) return true;
     return false;
 }
 
@@ -69,7 +74,7 @@ static bool came_after_the_dead(const sim_worker *w)
     bool any = false;
 
     for (const sim_worker *other = w->next; other != NULL; other = other->next) {
-        if (other->job->number != w->job->number || other->rank != w->rank) continue;
+        if (other->job->number != w->job->number || other->place != w->place) continue;
         if (other->phase == ENDED && other->welcomed_ns == 0) return true; /* a dead process's Hello may still arrive */
         if (other->phase != ENDED && !other->dropped && other->welcomed_ns != 0 && other->welcomed_ns < w->welcomed_ns)
             return false;
@@ -91,6 +96,32 @@ static void end_misled(sim_worker *w)
     sim_worker_end(w);
 }
 
+/* Returns whether the plan has a fault of this kind for the process's job. */
+static bool has_fault(const sim_worker *w, sim_fault_kind kind)
+{
+    const sim_plan *plan = w->s->plan;
+
+    for (uint32_t f = 0; f < plan->n_faults; f++)
+        if (plan->faults[f].kind == kind && plan->faults[f].job == w->job->number) return true;
+    return false;
+}
+
+/* Returns the process that has begun with this nonce; NULL: there is none. */
+static const sim_worker *process_of(const sim *s, uint64_t nonce)
+{
+    const sim_worker *w = s->workers;
+
+    while (w != NULL && nonce_of(s, w->process) != nonce) w = w->next;
+    return w;
+}
+
+uint32_t sim_worker_place(const sim *s, uint64_t nonce)
+{
+    const sim_worker *w = process_of(s, nonce);
+
+    return w != NULL ? w->place : SIM_WORLD;
+}
+
 /* Ends the process if the error is expected. An unexpected error violates an invariant. */
 void sim_worker_end_refused(sim_worker *w, int code, const char *text)
 {
@@ -102,6 +133,11 @@ void sim_worker_end_refused(sim_worker *w, int code, const char *text)
     }
     if ((sim_server_draining(w->s->server) && code == PD_UNAVAILABLE) || (code == PD_ABORTED && is_superseded(w))) {
         sim_worker_end(w);
+        return;
+    }
+    if (code == PD_ABORTED && strstr(text, "removed") != NULL && strstr(text, "stays out") != NULL &&
+        has_fault(w, SIM_KICK)) {
+        sim_worker_end_dropped(w);
         return;
     }
     if (code == PD_DATA_LOSS || (code == PD_ABORTED && strstr(text, "taken over") != NULL && came_after_the_dead(w))) {
@@ -167,7 +203,7 @@ static void connect_to_server(sim_worker *w)
 {
     pd_transport *transport;
 
-    w->s->identity = sim_plan_identity(w->s->plan, w->job->number, w->rank);
+    w->s->identity = sim_plan_identity(w->s->plan, w->job->number, w->place);
     transport = sim_server_connect(w->s->server, is_local(w), &w->link);
     w->s->identity = NULL;
     if (transport == NULL) {
@@ -273,14 +309,16 @@ static void make_core(sim_worker *w)
     const char *options[SIM_OPTIONS + 1] = { NULL }, *rules[2] = { w->job->rule, NULL };
     pd_core_config config = { .job = w->job->name,
                               .label = "sim",
-                              .rank = w->rank,
+                              .rank = w->job->open.any_rank ? 0 : w->rank,
                               .world_size = w->job->world,
                               .run = w->job->runless ? NULL : "launch",
                               .options = options,
                               .rules = rules,
-                              .nonce = sim_mix(w->s->plan->seed, w->process, 3, 1) | 1,
+                              .nonce = nonce_of(w->s, w->process),
                               .no_shared_memory = !w->shares,
                               .window = w->job->window[w->rank],
+                              .any_rank = w->job->open.any_rank,
+                              .group = w->job->open.group > 1 ? 1 + w->place / w->job->open.group : 0,
                               .shares = sim_wanted(w->job, w->rank, 0),
                               .least_shared = w->s->plan->least_shared,
                               .urls = 1 };
@@ -308,7 +346,7 @@ static void begin_process(sim *s, void *who, uint64_t what)
 
     w->s = s;
     w->job = job;
-    w->rank = (uint32_t)what;
+    w->rank = w->place = (uint32_t)what;
     w->process = processes(s) + 1;
     w->asked_ns = s->now_ns;
     w->began = UINT64_MAX;
@@ -336,11 +374,11 @@ void sim_worker_start(sim *s, const sim_job *job, uint32_t rank, uint64_t delay_
     sim_after(s, delay_ns, begin_coming, (void *)job, rank);
 }
 
-sim_worker *sim_worker_at(sim *s, uint32_t job, uint32_t rank)
+sim_worker *sim_worker_at(sim *s, uint32_t job, uint32_t place)
 {
     sim_worker *w = s->workers;
 
-    while (w != NULL && (w->phase == ENDED || w->job->number != job || w->rank != rank)) w = w->next;
+    while (w != NULL && (w->phase == ENDED || w->job->number != job || w->place != place)) w = w->next;
     return w;
 }
 

@@ -8,8 +8,10 @@ typedef struct sim_worker sim_worker;
 
 /* Starts a process of the job at a rank, after `delay`. */
 void sim_worker_start(sim *s, const sim_job *job, uint32_t rank, uint64_t delay_ns);
-/* Returns the living process of a job that has this rank. NULL: none. */
-sim_worker *sim_worker_at(sim *s, uint32_t job, uint32_t rank);
+/* Returns the living process of a job that has this place: its rank, unless the server chooses ranks. NULL: none. */
+sim_worker *sim_worker_at(sim *s, uint32_t job, uint32_t place);
+/* Returns the place of the process with this nonce; SIM_WORLD: there is none. */
+uint32_t sim_worker_place(const sim *s, uint64_t nonce);
 /* Returns whether a living process of the job which `creator` has begun has seen this step of this course. */
 bool sim_worker_knows(const sim *s, uint32_t job, uint64_t creator, uint64_t course, uint64_t step);
 /* Returns whether the living process of a rank is sending its push for this step, or still keeps it in its window and

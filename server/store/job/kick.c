@@ -2,6 +2,7 @@
 #include "kick.h"
 
 #include "membership.h"
+#include "mutant.h"
 #include "ranks.h"
 
 #include <stdio.h>
@@ -9,7 +10,7 @@
 int pd_kick_admits(const pd_job *job, const pd_request *hello, pd_error *err)
 {
     for (uint32_t i = 0; i < job->saved.n_kicked && i < PD_KICKED; i++)
-        if (job->saved.kicked[i] == hello->u.hello.nonce)
+        if (job->saved.kicked[i] == hello->u.hello.nonce && !PD_MUTANT(kicked_comes_back))
             return pd_fail(err, PD_ABORTED,
                            "an operator has removed this process from job %.100s: it stays out, start a new one",
                            job->steps.name);

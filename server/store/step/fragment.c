@@ -117,7 +117,7 @@ static void count_units(const pd_steps *steps, const pd_fragment *fragment, tall
 static bool counts_now(const pd_fragment *fragment, uint32_t rank, const tally *t)
 {
     return (pd_fragment_is_whole(fragment, rank) || (PD_MUTANT(kept_though_partial) && is_kept(fragment, rank))) &&
-           (t->unit[fragment->ranks[rank].unit] & PARTIAL) == 0;
+           ((t->unit[fragment->ranks[rank].unit] & PARTIAL) == 0 || PD_MUTANT(group_counts_in_part));
 }
 
 uint32_t pd_fragment_expected(const pd_fragment *fragment, uint32_t *whole)
