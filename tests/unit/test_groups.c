@@ -207,6 +207,26 @@ TEST(a_group_needs_as_many_ranks_as_it_had_processes_though_one_was_replaced_at_
     end(&r);
 }
 
+TEST(a_rank_whose_group_is_gone_waits_at_a_barrier_only_for_those_that_are_there)
+{
+    uint64_t answered;
+    rig r;
+
+    begin_groups(&r, "on_lost_worker=shrink rounds=quorum quorum=2");
+    (void)rig_ask_as(&r, PD_REQ_LEAVE, 1, CONN + 1, 0);
+    (void)rig_ask_as(&r, PD_REQ_LEAVE, 3, CONN + 3, 0);
+    rig_work(&r);
+    join_group(&r, 0, CONN, 0);
+    join_group(&r, 2, CONN + 2, 1);
+    assert_int_equal(r.members, 0);
+    answered = r.answered;
+    (void)rig_ask_as(&r, PD_REQ_BARRIER, 2, CONN + 2, 1);
+    assert_int_equal(r.answered, answered);
+    (void)rig_ask_as(&r, PD_REQ_LEAVE, 0, CONN, 0);
+    assert_int_equal(r.answered, answered + 2);
+    end(&r);
+}
+
 TEST(a_range_that_a_rank_has_alone_is_refused_where_steps_may_lack_ranks)
 {
     pd_store_config config = durable_config();

@@ -247,6 +247,7 @@ void pd_rank_lost(pd_job *job, pd_request *request, uint64_t now_ns)
         pd_text_print(rank->reason, sizeof rank->reason, request->u.lost.reason);
         pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .rank = &request->rank },
                "%s is lost: %s", rank->label, rank->reason);
+        pd_barriers_look(job);
     }
     pd_request_free(request);
 }
@@ -278,6 +279,7 @@ void pd_rank_leave(pd_job *job, pd_request *request, uint64_t now_ns)
            "%s has left", rank->label);
     pd_answer_ok(job->steps.outbox, request);
     pd_request_free(request);
+    pd_barriers_look(job);
 }
 
 static void pass_barrier(pd_job *job)
@@ -331,6 +333,7 @@ void pd_barrier_joined(pd_job *job, pd_rank *rank, uint64_t passed, bool same)
 /* Returns whether the barrier waits for the rank: for members; before there are any, for connected workers. */
 static bool is_awaited(const pd_job *job, uint32_t r)
 {
+    if (PD_MUTANT(barrier_counts_removed) && job->ranks[r].state != PD_RANK_ABSENT) return true;
     return job->steps.members.n > 0 ? pd_is_member(job, r) : job->ranks[r].state == PD_RANK_CONNECTED;
 }
 
@@ -342,7 +345,8 @@ static bool all_at_barrier(const pd_job *job)
         if (job->ranks[r].barrier == NULL && is_awaited(job, r)) return false;
         n += job->ranks[r].barrier != NULL;
     }
-    return n > 0 && (job->steps.members.n > 0 || n >= job->steps.sets.least);
+    /* When workers have left and nobody is a member, none are to come: those that are here are all. */
+    return n > 0 && (job->steps.members.n > 0 || job->left > 0 || n >= job->steps.sets.least);
 }
 
 void pd_barriers_look(pd_job *job)
