@@ -390,6 +390,44 @@ static bool take_shares(sim_worker *w)
     return true;
 }
 
+/* Comes to the barrier of the process, unless it has, and goes on without an answer. */
+static void meet(sim_worker *w)
+{
+    pd_error err;
+
+    if (!w->job->open.meets || w->has_met) return;
+    w->has_met = true;
+    sim_worker_trace(w, "comes to its barrier", w->passed, 0);
+    if (pd_core_barrier(w->core, &w->meeting, &err) != PD_OK) sim_worker_end_refused(w, err.code, err.text);
+}
+
+/* Looks whether the process is past its barrier. One that was removed meanwhile comes to it again. */
+static void look_at_meeting(sim_worker *w)
+{
+    pd_error err;
+    int rc;
+
+    if (w->meeting == 0 || w->core->end.error.code != PD_OK || !is_done(w, w->meeting, &rc, &err)) return;
+    w->meeting = 0;
+    if (rc == PD_ABORTED && strstr(err.text, "was removed while it waited at a barrier") != NULL) {
+        w->has_met = false;
+    } else if (rc != PD_OK) {
+        sim_worker_end_refused(w, rc, err.text);
+    } else {
+        sim_worker_trace(w, "is past its barrier", w->passed, 0);
+        if (sim_sets_barrier(w->s, w->job, w->core->recovery.creator) <= w->passed)
+            sim_fail("barriers", "%s rank %u is past its barrier, but the job has passed %llu as before", w->job->name,
+                     w->rank, (unsigned long long)w->passed);
+    }
+}
+
+bool sim_worker_waits(const sim *s, uint64_t nonce)
+{
+    for (const sim_worker *w = s->workers; w != NULL; w = w->next)
+        if (w->phase != ENDED && w->core->setup.nonce == nonce) return w->meeting != 0;
+    return true; /* the process has died since */
+}
+
 /* Begins a step: sends several pushes at once. A push may hold all parameters of the step. */
 static void begin_step(sim_worker *w)
 {
@@ -399,8 +437,12 @@ static void begin_step(sim_worker *w)
 
     w->rank = w->core->setup.rank; /* another one if the server has chosen anew */
     w->step = sim_least_step(w) + 1;
+    meet(w);
+    if (w->phase == ENDED) return;
     if (w->step > w->job->steps) {
-        if (w->s->plan->crashes)
+        if (w->meeting != 0)
+            sim_program_go_on(w, BARRIER);
+        else if (w->s->plan->crashes)
             sim_program_sync(w);
         else
             sim_program_leave(w);
@@ -628,6 +670,10 @@ static void on_barrier(sim_worker *w)
     pd_error err;
     int rc;
 
+    if (w->job->open.meets) {
+        if (w->meeting == 0) sim_program_go_on(w, STEP);
+        return;
+    }
     if (!is_done(w, w->ticket, &rc, &err)) return;
     if (rc != PD_OK) {
         sim_worker_end_refused(w, rc, err.text);
@@ -673,6 +719,7 @@ static void on_welcome(sim_worker *w)
     if (!is_done(w, w->ticket, &rc, &err)) return;
     w->welcomed_ns = rc == PD_OK ? w->s->now_ns : 0;
     if (rc == PD_OK) w->rank = w->core->setup.rank;
+    if (rc == PD_OK && w->core->recovery.creator != w->newest) w->passed = 0;
     if (rc == PD_OK && w->core->welcome.created && sim_is_finished(w))
         sim_worker_end(w); /* other processes have finished the job, and this Hello has created it anew */
     else if (rc == PD_OK)
@@ -689,6 +736,8 @@ void sim_program_run(sim_worker *w)
 
     do {
         before = w->phase;
+        look_at_meeting(w);
+        if (w->phase == ENDED) return;
         switch (w->phase) {
         case WELCOME: on_welcome(w); break;
         case DECLARE: on_declared(w); break;

@@ -67,6 +67,10 @@ struct sim_worker {
     uint64_t computed;      /* step for which the process has computed its gradients, in a job with open sets */
     uint64_t asleep_ns;     /* time until which the process is stopped; 0: it never was */
     uint64_t close_ns;      /* time at which the process sends close_step again; 0: never */
+    pd_ticket_id meeting;   /* the barrier at which the process is, while it trains (sim_open.meets); 0: at none */
+    uint64_t passed;        /* number of barriers that the job had passed when the process began */
+    uint64_t newest;        /* creator of the job of this name at that time */
+    bool has_met;           /* it has come to its barrier */
     bool gave_up;           /* a push of the last step has ended with an error */
     bool was_late, carries; /* was_late: the last push came too late; carries: the push under way has its data, too */
     bool finite, finished, dropped, told_missing;

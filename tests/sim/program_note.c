@@ -150,8 +150,10 @@ static void forget_calls(sim_worker *w)
     for (size_t c = 0; c < w->n_calls; c++)
         if (w->calls[c].ticket != 0) sim_program_take(w, w->calls[c].ticket, &rc, NULL, NULL, &err);
     if (w->ticket != 0) sim_program_take(w, w->ticket, &rc, NULL, NULL, &err);
+    if (w->meeting != 0) sim_program_take(w, w->meeting, &rc, NULL, NULL, &err);
+    if (w->meeting != 0) w->has_met = false;
     w->n_calls = 0;
-    w->ticket = w->changed = 0;
+    w->ticket = w->meeting = w->changed = 0;
     w->close_ns = w->alarm_ns = 0;
     w->finite = false;
 }

@@ -46,6 +46,7 @@ typedef struct sim_open {
     uint64_t work_ns; /* longest time for which a rank computes before it pushes */
     uint32_t slow;    /* rank that takes ten times as long; `world` of the job: none does */
     uint32_t shares;  /* most shares of the data that a push is made of; 0: workers use no shares */
+    bool meets;       /* each process comes to a barrier once, while it trains */
     bool any_rank;    /* the server chooses the ranks of processes */
     uint32_t group;   /* number of ranks of a group; 1: each rank is a group of its own */
     bool carries;     /* a push carries the data of the one before if that was late */

@@ -21,6 +21,21 @@ sim_history *sim_sets_history(sim *s, const sim_job *job, uint64_t creator)
     return h;
 }
 
+uint64_t sim_sets_newest(const sim *s, const sim_job *job)
+{
+    const sim_history *h = s->histories;
+
+    while (h != NULL && (h->job == NULL || h->job->number != job->number)) h = h->next;
+    return h != NULL ? h->creator : 0;
+}
+
+uint64_t sim_sets_barrier(sim *s, const sim_job *job, uint64_t creator)
+{
+    const sim_history *h = sim_sets_history(s, job, creator);
+
+    return h != NULL ? h->watch.barrier : 0;
+}
+
 void sim_sets_sent(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint64_t step)
 {
     sim_history *h = job->open.on ? sim_sets_history(s, job, creator) : NULL;
@@ -435,6 +450,26 @@ static void check_kicked(const pd_job *job)
                 sim_fail("kick", "%s rank %u has the process that an operator has removed", job->steps.name, rank);
 }
 
+/* Checks that a barrier is passed as soon as all members have come to it, and not before. A process that is not
+ * connected may have come. */
+static void check_barriers(const sim *s, sim_history *h, const pd_job *job)
+{
+    uint32_t members = h->watch.members & members_of(job), here = 0;
+
+    for (uint32_t rank = 0; rank < h->job->world; rank++) {
+        bool passes = job->saved.barrier > h->watch.barrier && (members >> rank & 1) != 0;
+        if (passes && h->watch.process[rank] == job->ranks[rank].saved.process &&
+            !sim_worker_waits(s, job->ranks[rank].saved.nonce))
+            sim_fail("barriers", "%s passes barrier %llu, to which rank %u has not come", h->job->name,
+                     (number)job->saved.barrier, rank);
+        if (job->ranks[rank].barrier != NULL) here |= 1u << rank;
+    }
+    if (members_of(job) != 0 && (members_of(job) & ~here) == 0)
+        sim_fail("barriers", "%s: all members (%x) have come to barrier %llu, and it is not passed", h->job->name,
+                 members_of(job), (number)job->saved.barrier + 1);
+    h->watch.barrier = job->saved.barrier;
+}
+
 static void look_at(sim_server *server, sim_history *h, const pd_job *job)
 {
     const sim *s = server->s;
@@ -451,14 +486,19 @@ static void look_at(sim_server *server, sim_history *h, const pd_job *job)
             .fixed = fragment->fixed, .members = watch->members, .epoch = watch->epoch, .steady = UINT32_MAX
         };
         memcpy(next.group, watch->group, sizeof next.group);
+        memcpy(next.process, watch->process, sizeof next.process);
+        next.barrier = watch->barrier;
         *watch = next;
     }
+    if (h->job->open.meets) check_barriers(s, h, job);
     check_epoch(h, job);
     check_joined(h, job);
     check_kept(h, job, whole_ranks(job));
     check_expected(h, job);
     if (watch->members == 0)
-        *watch = (sim_watch){ .fixed = watch->fixed, .epoch = job->steps.epoch, .steady = UINT32_MAX };
+        *watch = (sim_watch){
+            .fixed = watch->fixed, .epoch = job->steps.epoch, .steady = UINT32_MAX, .barrier = watch->barrier
+        };
     watch->members = members_of(job);
     watch->steady = job->steps.epoch == watch->epoch ? watch->steady & watch->members : 0;
     watch->epoch = job->steps.epoch;

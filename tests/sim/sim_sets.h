@@ -13,6 +13,10 @@ sim_history *sim_sets_history(sim *s, const sim_job *job, uint64_t creator);
 /* Returns the step in which the push of the rank for step `of` has counted, of the job's present course; 0: it has not.
  * A step that was taken again with another course may have left the push out. */
 uint64_t sim_sets_counted(const sim_history *h, uint32_t rank, uint64_t of);
+/* Returns the creator of the last job of this name that has published something; 0: there is none. */
+uint64_t sim_sets_newest(const sim *s, const sim_job *job);
+/* Returns the number of barriers that the job has passed. */
+uint64_t sim_sets_barrier(sim *s, const sim_job *job, uint64_t creator);
 /* Notes that a process of the rank begins to push for a step. `creator` tells which job of this name is meant. */
 void sim_sets_sent(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint64_t step);
 /* Notes that a process was told that its push for this step has counted, or that it was `late`. */

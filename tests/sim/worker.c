@@ -3,6 +3,7 @@
 #include "sim_judge.h"
 #include "program.h"
 #include "relaunch.h"
+#include "sim_sets.h"
 #include "server.h"
 
 #include <stdio.h>
@@ -350,6 +351,8 @@ static void begin_process(sim *s, void *who, uint64_t what)
     w->process = processes(s) + 1;
     w->asked_ns = s->now_ns;
     w->began = UINT64_MAX;
+    w->newest = sim_sets_newest(s, job);
+    w->passed = sim_sets_barrier(s, job, w->newest);
     make_buffers(w);
     draw_sharing(w);
     make_core(w);
@@ -460,7 +463,7 @@ static uint64_t patience_ns(const sim_worker *w)
 
     for (uint32_t p = 0; p < w->job->n_params && !w->job->plain; p++) roots += 2 + (uint64_t)w->job->params[p].n / 2;
     return 10 * SIM_S + (has_holes(w->s->plan) ? 10 * SIM_S : 0) + roots * w->s->plan->n_jobs * w->s->plan->root_ns +
-           w->job->open.grace_ns + 10 * w->job->open.work_ns;
+           (w->job->open.meets ? 20 * SIM_S : 0) + w->job->open.grace_ns + 10 * w->job->open.work_ns;
 }
 
 void sim_workers_describe(const sim *s)

@@ -10,6 +10,8 @@ typedef struct sim_worker sim_worker;
 void sim_worker_start(sim *s, const sim_job *job, uint32_t rank, uint64_t delay_ns);
 /* Returns the living process of a job that has this place: its rank, unless the server chooses ranks. NULL: none. */
 sim_worker *sim_worker_at(sim *s, uint32_t job, uint32_t place);
+/* Returns whether the process with this nonce is at its barrier, or has ended. */
+bool sim_worker_waits(const sim *s, uint64_t nonce);
 /* Returns the place of the process with this nonce; SIM_WORLD: there is none. */
 uint32_t sim_worker_place(const sim *s, uint64_t nonce);
 /* Returns whether a living process of the job which `creator` has begun has seen this step of this course. */
