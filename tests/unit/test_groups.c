@@ -227,6 +227,21 @@ TEST(a_rank_whose_group_is_gone_waits_at_a_barrier_only_for_those_that_are_there
     end(&r);
 }
 
+TEST(a_rank_of_a_later_launch_does_not_count_before_the_others_have_named_their_groups)
+{
+    rig r;
+
+    begin_groups(&r, "on_lost_worker=shrink rounds=quorum quorum=1");
+    r.generation = 2;
+    join_group(&r, 0, NEW, 0);
+    push(&r, 0, NEW, 1);
+    assert_int_equal(step_of(&r), 0);
+    for (uint32_t rank = 1; rank < 4; rank++) join_group(&r, rank, NEW + rank, rank / 2);
+    push(&r, 1, NEW + 1, 1);
+    assert_int_equal(step_of(&r), 1);
+    end(&r);
+}
+
 TEST(a_range_that_a_rank_has_alone_is_refused_where_steps_may_lack_ranks)
 {
     pd_store_config config = durable_config();

@@ -689,6 +689,25 @@ TEST(a_worker_that_takes_any_rank_needs_a_number_of_slots)
     end(&r);
 }
 
+/* ---- generations ---- */
+
+TEST(a_later_launch_collects_an_open_step_anew)
+{
+    rig r;
+
+    begin(&r, 2, "on_lost_worker=shrink rounds=quorum quorum=2");
+    push(&r, 0, CONN, 1);
+    r.generation = 2;
+    join(&r, 0, 2, NEW);
+    push(&r, 0, NEW, 1);
+    assert_int_equal(step_of(&r), 0);
+    join(&r, 1, 2, NEW + 1);
+    push(&r, 1, NEW + 1, 1);
+    assert_int_equal(step_of(&r), 1);
+    assert_true(weight(&r) == -1.5);
+    end(&r);
+}
+
 /* ---- images and memory ---- */
 
 /* Saves the job and loads it into another store, whose image of the job must be the same. */

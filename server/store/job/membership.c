@@ -335,6 +335,7 @@ void pd_members_renew(pd_job *job, uint32_t world, bool any_rank)
         job->ranks[r].saved.mates = 0;
         if (!any_rank && r < world) pd_fragments_join(&job->steps, r, r);
     }
+    pd_fragments_renew(&job->steps);
     drop_giver(job);
     if (!any_rank) job->membership.giver = 0;
     change(job);

@@ -418,6 +418,15 @@ static void end_collecting(pd_fragment *fragment)
     fragment->state = PD_FRAGMENT_IDLE;
 }
 
+void pd_fragments_renew(pd_steps *steps)
+{
+    for (uint32_t i = 0; i < steps->n_fragments; i++) {
+        end_collecting(&steps->fragments[i]);
+        steps->fragments[i].expected = steps->members;
+        for (uint32_t r = 0; r < steps->members.ranks; r++) steps->fragments[i].ranks[r].owed = UINT32_MAX;
+    }
+}
+
 /* Opens the next step if contributions to it are there already. */
 static void open_kept(pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
 {

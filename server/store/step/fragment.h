@@ -41,6 +41,9 @@ void pd_fragments_overtaken(pd_steps *steps, uint32_t rank, uint64_t step);
 /* Removes all ranks of a unit: they are members no more, and no step waits for them. Where all of them are whole, they
  * still count in the step that is collected if `stay` is true. Otherwise their contributions are released. */
 void pd_fragments_remove(pd_steps *steps, uint32_t unit, bool stay);
+/* Begins to collect the next step anew, since other processes take all ranks: what earlier ones have given is released
+ * by now (pd_fragments_remove). Nothing is known of the ranks until they declare their parameters. */
+void pd_fragments_renew(pd_steps *steps);
 /* Returns whether the rank has given something to a step that is not closed. */
 bool pd_fragments_need(const pd_steps *steps, uint32_t rank);
 
