@@ -116,6 +116,7 @@
     X(group_counts_in_part, "ranks count in a step although others of their group do not")                             \
     X(kicked_comes_back, "a process that an operator has removed may come back")                                       \
     X(barrier_counts_removed, "a barrier waits for ranks that are removed, too")                                       \
+    X(old_generation_pushes, "a process of an earlier launch may come back after the job was formed again")            \
     X(http_never_late, "an HTTP request that does not come whole is not refused in time")                              \
     X(flow_overtaken, "a request to the step thread is served before those of its flow that came earlier")             \
     X(http_without_limit, "the number of HTTP connections has no limit")                                               \

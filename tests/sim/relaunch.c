@@ -14,6 +14,7 @@ typedef struct sim_launch {
     uint32_t changes; /* how often the number of workers has changed */
     uint32_t least;   /* smallest number of workers so far */
     uint64_t n;       /* number of launches */
+    uint64_t beside;  /* number of launches beside processes of earlier ones */
 } sim_launch;
 
 void sim_relaunch_begin(sim *s)
@@ -102,4 +103,20 @@ bool sim_relaunch_again(sim *s, const sim_job *job)
     if (s->launches[job->number].changes == 0) return false;
     sim_relaunch(s, job);
     return true;
+}
+
+uint64_t sim_generation(const sim *s, const sim_job *job)
+{
+    return 1 + s->launches[job->number].beside;
+}
+
+void sim_relaunch_again_beside(sim *s, const sim_job *job)
+{
+    sim_launch *launches = &s->launches[job->number];
+    uint64_t r = sim_mix(s->plan->seed, 36, job->number, ++launches->beside);
+
+    for (sim_worker *w = s->workers; w != NULL; w = w->next)
+        if (w->phase != ENDED && w->job->number == job->number && sim_once_in(&r, 2)) sim_worker_kill(w);
+    for (uint32_t place = 0; place < job->world; place++)
+        sim_worker_start_beside(s, job, place, sim_below(&r, DELAY_MS * SIM_MS));
 }

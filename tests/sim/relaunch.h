@@ -7,6 +7,11 @@
 void sim_relaunch_begin(sim *s);
 /* Frees the jobs as they were launched. Workers of the run must be gone. */
 void sim_relaunch_free(sim *s);
+/* Launches the job once more while its server lives: a process starts at each place, and half of the earlier ones live
+ * on. The new processes are of a higher generation. */
+void sim_relaunch_again_beside(sim *s, const sim_job *job);
+/* Returns the generation of the job's last launch, from 1. */
+uint64_t sim_generation(const sim *s, const sim_job *job);
 /* Returns the job as it was launched last: with its number of workers now. */
 const sim_job *sim_job_now(const sim *s, const sim_job *job);
 /* Returns the smallest number of workers that the job has had so far. */

@@ -50,6 +50,7 @@ typedef struct sim_watch {
     uint32_t units;              /* bit r: and each of all others of its group */
     uint64_t process[SIM_WORLD]; /* by rank: number of its process */
     uint32_t members;            /* the members */
+    uint64_t generation;         /* of the launch that the job belongs to */
     uint64_t barrier;            /* number of barriers that the job has passed */
     uint32_t group[SIM_WORLD];   /* by rank: number of its group */
     uint32_t steady;             /* those who were members since the step before was fixed */

@@ -46,6 +46,7 @@ typedef struct sim_open {
     uint64_t work_ns; /* longest time for which a rank computes before it pushes */
     uint32_t slow;    /* rank that takes ten times as long; `world` of the job: none does */
     uint32_t shares;  /* most shares of the data that a push is made of; 0: workers use no shares */
+    bool reforms;     /* the job is launched again while its server and some of its processes live */
     bool meets;       /* each process comes to a barrier once, while it trains */
     bool any_rank;    /* the server chooses the ranks of processes */
     uint32_t group;   /* number of ranks of a group; 1: each rank is a group of its own */
@@ -116,8 +117,9 @@ typedef enum sim_fault_kind {
     SIM_SCRAPE,
     /* a process of another run wants a rank of a job; it only joins, and says that it begins anew if `amount` is odd */
     SIM_STRANGER,
-    SIM_STOP, /* a worker's process is stopped for `amount` ns, and then goes on: only in jobs with open sets */
-    SIM_KICK, /* an operator removes a worker's process: only in jobs with open sets */
+    SIM_STOP,   /* a worker's process is stopped for `amount` ns, and then goes on: only in jobs with open sets */
+    SIM_KICK,   /* an operator removes a worker's process: only in jobs with open sets */
+    SIM_REFORM, /* a job is launched again, of whose processes some live on: only in jobs with open sets */
     SIM_FAULT_KINDS
 } sim_fault_kind;
 

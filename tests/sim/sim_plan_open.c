@@ -168,6 +168,8 @@ static void draw_units(sim_plan *plan, sim_job *job)
         sim_plan_add_option(job, text);
     }
     if (sim_once_in(&r, 3)) add_fault(plan, job->number, SIM_KICK, &r);
+    job->open.reforms = sim_once_in(&r, 4);
+    if (job->open.reforms) add_fault(plan, job->number, SIM_REFORM, &r);
     /* Where members that have left stay members, a barrier would wait for them. */
     job->open.meets = job->open.shrinks && sim_once_in(&r, 2);
 }

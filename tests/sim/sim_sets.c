@@ -370,7 +370,7 @@ static void check_fixed(const sim_history *h, const pd_job *job, uint64_t now_ns
     const pd_fragment *fragment = &job->steps.fragments[0];
     const sim_watch *watch = &h->watch;
     uint64_t since = watch->quorum_ns > 0 ? watch->quorum_ns : now_ns;
-    uint32_t mask = 0, whole = watch->units;
+    uint32_t mask = 0, whole = watch->generation == job->saved.generation ? watch->units : 0;
 
     for (uint32_t rank = 0; rank < h->job->world; rank++) {
         if (pd_counted_has(fragment->set, rank)) mask |= 1u << rank;
@@ -470,6 +470,27 @@ static void check_barriers(const sim *s, sim_history *h, const pd_job *job)
     h->watch.barrier = job->saved.barrier;
 }
 
+/* Checks that no process of an earlier launch is connected. Begins to watch the job anew when another launch has taken
+ * it over: all ranks of the earlier one are removed at once, and what they have given is released. */
+static void check_generation(const sim *s, sim_history *h, const pd_job *job)
+{
+    sim_watch *watch = &h->watch;
+
+    for (uint32_t rank = 0; rank < h->job->world; rank++)
+        if (job->ranks[rank].state == PD_RANK_CONNECTED &&
+            sim_worker_generation(s, job->ranks[rank].saved.nonce) < job->saved.generation)
+            sim_fail("generations", "%s rank %u has a process of generation %llu, and the job is of generation %llu",
+                     h->job->name, rank, (number)sim_worker_generation(s, job->ranks[rank].saved.nonce),
+                     (number)job->saved.generation);
+    if (watch->generation == job->saved.generation) return;
+    if (watch->generation > 0) {
+        watch->members = watch->whole = watch->units = watch->steady = 0;
+        watch->opened = UINT32_MAX;
+        h->least_members = 1;
+    }
+    watch->generation = job->saved.generation;
+}
+
 static void look_at(sim_server *server, sim_history *h, const pd_job *job)
 {
     const sim *s = server->s;
@@ -488,17 +509,21 @@ static void look_at(sim_server *server, sim_history *h, const pd_job *job)
         memcpy(next.group, watch->group, sizeof next.group);
         memcpy(next.process, watch->process, sizeof next.process);
         next.barrier = watch->barrier;
+        next.generation = watch->generation;
         *watch = next;
     }
     if (h->job->open.meets) check_barriers(s, h, job);
+    if (h->job->open.reforms) check_generation(s, h, job);
     check_epoch(h, job);
     check_joined(h, job);
     check_kept(h, job, whole_ranks(job));
     check_expected(h, job);
     if (watch->members == 0)
-        *watch = (sim_watch){
-            .fixed = watch->fixed, .epoch = job->steps.epoch, .steady = UINT32_MAX, .barrier = watch->barrier
-        };
+        *watch = (sim_watch){ .fixed = watch->fixed,
+                              .epoch = job->steps.epoch,
+                              .steady = UINT32_MAX,
+                              .barrier = watch->barrier,
+                              .generation = watch->generation };
     watch->members = members_of(job);
     watch->steady = job->steps.epoch == watch->epoch ? watch->steady & watch->members : 0;
     watch->epoch = job->steps.epoch;

@@ -116,6 +116,13 @@ static const sim_worker *process_of(const sim *s, uint64_t nonce)
     return w;
 }
 
+uint64_t sim_worker_generation(const sim *s, uint64_t nonce)
+{
+    const sim_worker *w = process_of(s, nonce);
+
+    return w != NULL ? w->generation : 0;
+}
+
 uint32_t sim_worker_place(const sim *s, uint64_t nonce)
 {
     const sim_worker *w = process_of(s, nonce);
@@ -133,6 +140,10 @@ void sim_worker_end_refused(sim_worker *w, int code, const char *text)
         return;
     }
     if ((sim_server_draining(w->s->server) && code == PD_UNAVAILABLE) || (code == PD_ABORTED && is_superseded(w))) {
+        sim_worker_end(w);
+        return;
+    }
+    if (strstr(text, " was formed again as generation ") != NULL && w->generation < sim_generation(w->s, w->job)) {
         sim_worker_end(w);
         return;
     }
@@ -318,6 +329,7 @@ static void make_core(sim_worker *w)
                               .nonce = nonce_of(w->s, w->process),
                               .no_shared_memory = !w->shares,
                               .window = w->job->window[w->rank],
+                              .generation = w->generation,
                               .any_rank = w->job->open.any_rank,
                               .group = w->job->open.group > 1 ? 1 + w->place / w->job->open.group : 0,
                               .shares = sim_wanted(w->job, w->rank, 0),
@@ -331,12 +343,12 @@ static void make_core(sim_worker *w)
     w->ticket = w->core->welcome_ticket;
 }
 
-/* Returns whether the rank has a process that works. Another fault may have started one. */
+/* Returns whether the place has a process of the job's last launch that works. Another fault may have started one. */
 static bool is_manned(sim *s, const sim_job *job, uint32_t rank)
 {
     const sim_worker *w = sim_worker_at(s, job->number, rank);
 
-    return w != NULL && w->phase != LEAVING;
+    return w != NULL && w->phase != LEAVING && (!job->open.reforms || w->generation == sim_generation(s, job));
 }
 
 static void begin_process(sim *s, void *who, uint64_t what)
@@ -351,6 +363,7 @@ static void begin_process(sim *s, void *who, uint64_t what)
     w->process = processes(s) + 1;
     w->asked_ns = s->now_ns;
     w->began = UINT64_MAX;
+    w->generation = job->open.reforms ? sim_generation(s, job) : 0;
     w->newest = sim_sets_newest(s, job);
     w->passed = sim_sets_barrier(s, job, w->newest);
     make_buffers(w);
@@ -375,6 +388,18 @@ void sim_worker_start(sim *s, const sim_job *job, uint32_t rank, uint64_t delay_
 {
     coming++;
     sim_after(s, delay_ns, begin_coming, (void *)job, rank);
+}
+
+static void begin_beside(sim *s, void *who, uint64_t what)
+{
+    coming--;
+    begin_process(s, who, what);
+}
+
+void sim_worker_start_beside(sim *s, const sim_job *job, uint32_t place, uint64_t delay_ns)
+{
+    coming++;
+    sim_after(s, delay_ns, begin_beside, (void *)job, place);
 }
 
 sim_worker *sim_worker_at(sim *s, uint32_t job, uint32_t place)

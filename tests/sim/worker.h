@@ -8,6 +8,10 @@ typedef struct sim_worker sim_worker;
 
 /* Starts a process of the job at a rank, after `delay`. */
 void sim_worker_start(sim *s, const sim_job *job, uint32_t rank, uint64_t delay_ns);
+/* Does the same, also if the place has a process already. */
+void sim_worker_start_beside(sim *s, const sim_job *job, uint32_t place, uint64_t delay_ns);
+/* Returns the generation of the process with this nonce; 0: there is none. */
+uint64_t sim_worker_generation(const sim *s, uint64_t nonce);
 /* Returns the living process of a job that has this place: its rank, unless the server chooses ranks. NULL: none. */
 sim_worker *sim_worker_at(sim *s, uint32_t job, uint32_t place);
 /* Returns whether the process with this nonce is at its barrier, or has ended. */

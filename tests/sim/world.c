@@ -164,6 +164,7 @@ static void begin_fault(sim *s, void *who, uint64_t what)
     case SIM_GONE:
     case SIM_LEAVE: hurt_process(s, fault); break;
     case SIM_STOP: stop_process(s, fault); break;
+    case SIM_REFORM: sim_relaunch_again_beside(s, &s->plan->jobs[fault->job]); break;
     case SIM_NO_MEMORY:
     case SIM_STALL_STEP:
     case SIM_STALL_LOOP:
