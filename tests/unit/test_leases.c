@@ -9,25 +9,35 @@ enum { N = 50, CONN = 10, PARAMS = 2 };
 static const char *const names[PARAMS] = { "a", "b" };
 static const pd_shape shapes[PARAMS] = { { 1, { N } }, { 1, { N } } };
 static const float gradient[N];
-static const char *options; /* of the job that begin() has begun */
+/* Of the job that begin() has begun. groups: ranks 0 and 1 are a group, and so on. */
+static const char *options;
+static uint32_t world;
+static bool groups;
 
 static void join(rig *r, uint32_t rank)
 {
-    if (rig_hello(r, "job", rank, 2, CONN + rank, CONN + rank, options, "* sgd lr=1") != PD_OK ||
+    r->group = groups ? 1 + rank / 2 : 0;
+    if (rig_hello(r, "job", rank, world, CONN + rank, CONN + rank, options, "* sgd lr=1") != PD_OK ||
         rig_declare(r, r->job, rank, CONN + rank, names, shapes, NULL, PARAMS, PD_F32) != PD_OK)
         fail_msg("rank %u: %s", rank, r->error.text);
 }
 
-/* Begins a job of 2 workers, each of which wants one share: rank 0 has share 0, and rank 1 has share 1. */
-static void begin(rig *r, const char *with)
+/* Begins a job of n workers, each of which wants one share: rank 0 has share 0, rank 1 has share 1, and so on. */
+static void begin_with(rig *r, uint32_t n, const char *with)
 {
     rig_make(r);
     options = with;
+    world = n;
     r->wants = 1;
-    join(r, 0);
-    join(r, 1);
+    for (uint32_t rank = 0; rank < n; rank++) join(r, rank);
     for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(rig_init(r, r->job, CONN, p, gradient, N), PD_OK);
     rig_work(r);
+}
+
+static void begin(rig *r, const char *with)
+{
+    groups = false;
+    begin_with(r, 2, with);
 }
 
 /* Expects that all that is leased to the rank are these `count` shares. */
@@ -131,5 +141,20 @@ TEST(what_a_removed_rank_had_begun_to_push_does_not_count_when_it_comes_back)
     assert_int_equal(r.filed, PD_FILED_LATE);
     push(&r, 1, 2, false);
     expect_leased(&r, 1, 3, 1);
+    rig_free(&r);
+}
+
+TEST(a_rank_that_comes_again_before_its_last_step_is_taken_keeps_its_leases)
+{
+    rig r;
+
+    groups = true;
+    begin_with(&r, 4, "rounds=quorum quorum=2 on_lost_worker=shrink reconnect_grace=1s min_workers=1");
+    for (uint32_t rank = 0; rank < 3; rank++) push(&r, rank, 1, false);
+    (void)rig_ask_as(&r, PD_REQ_LOST, 1, CONN + 1, 0);
+    rig_sleep(&r, 2);
+    join(&r, 0);
+    push(&r, 3, 1, false);
+    expect_leased(&r, 0, 4, 1);
     rig_free(&r);
 }

@@ -24,12 +24,13 @@ static bool is_of(const pd_fragment *fragment, const pd_param *param)
 
 /* ---- releasing contributions ---- */
 
-/* Ends what a removed rank still had: it has counted in its last step, or does not count. */
+/* Ends what a removed rank still had: it has counted in its last step, or does not count. A process that has declared
+ * again meanwhile, and waits for the others of its group, keeps its leases. */
 static void end_leaver(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
 {
     if (!fragment->ranks[rank].leaver) return;
     fragment->ranks[rank].leaver = false;
-    if (fragment->number == 0) pd_leases_removed(steps, rank);
+    if (fragment->number == 0 && !steps->quotas[rank].declared) pd_leases_removed(steps, rank);
 }
 
 static void release_slot(pd_steps *steps, pd_param *param, pd_chunk *chunk, uint32_t rank)
