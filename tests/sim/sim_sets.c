@@ -129,11 +129,11 @@ void sim_sets_note_members(sim_history *h, const pd_job *job)
 
 void sim_sets_adopt(sim_history *h, const pd_closed *closed)
 {
-    sim_set *set = &h->sets[closed->step];
+    sim_set *before = &h->sets[closed->step], set = read_set(h->job, closed);
 
-    if (set->known && !set->open) return;
-    *set = read_set(h->job, closed);
-    check_new(h, closed->step, set);
+    if (before->known && !before->open) return;
+    check_new(h, closed->step, &set);
+    *before = set;
 }
 
 void sim_sets_forget(sim_history *h, uint64_t step)
