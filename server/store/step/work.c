@@ -19,6 +19,7 @@
 #include "round_scalars.h"
 #include "step_group.h"
 #include "sums.h"
+#include "wal.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -254,6 +255,7 @@ static int capture_tasks(pd_steps *steps, pd_param *param)
             pd_effect_free(effect);
             return PD_OK;
         }
+        if (pd_wal_needs(steps, param, task)) pd_task_keep(task);
         effect->u.task.task = task;
         effect->u.task.param = param->index;
         steps->tasks_out++;
