@@ -39,9 +39,10 @@ typedef struct pd_op {
     size_t waits;      /* number of the operation's frames that the server has not answered */
     uint64_t replaces; /* for pd_client_replace: the caller's number of the change; 0: another operation */
     uint64_t closes;   /* the step that this operation closes (pd_client_close_step); 0: none */
-    /* In a job with open sets: `step` is the step that the items are pushed for (0: each is for its parameter's next
-     * one). least, most: lowest and highest step in the answers so far. levels: number of times that older weights were
-     * pulled again, each time for step `level` or a later one. */
+    /* step: for pd_client_replace, the step whose weights are replaced; of a push in a job with open sets, the step
+     * that its items are for (0: each is for its parameter's next one). In such a job, least, most: lowest and highest
+     * step in the answers so far. levels: number of times that older weights were pulled again, each time for step
+     * `level` or a later one. */
     uint64_t step, least, most, level;
     unsigned levels;
     pd_item_count *counts; /* the caller's memory for results (pd_push_options.counts); NULL: not wanted */

@@ -590,6 +590,26 @@ TEST(a_quorum_is_enough_again_when_reconnect_grace_is_over)
     end(w);
 }
 
+TEST(the_step_after_a_repeated_set_has_its_whole_grace)
+{
+    world *w = begin("rounds=quorum quorum=2 grace=1s staleness=2 checkpoint_every=8 on_disk_error=pause");
+
+    step_of(w, 3, 1);
+    rig_sleep(&w->r, 2);
+    rig_work(&w->r);
+    assert_int_equal(told(w), 1);
+    crash(w);
+    join_those(w, ALL);
+    step_of(w, 12, 1); /* they are a quorum, but not the one that is repeated */
+    rig_sleep(&w->r, 2);
+    step_of(w, 3, 1);
+    assert_int_equal(taken(w), 1); /* ranks 0 and 1 have had no time for step 2 */
+    rig_sleep(&w->r, 2);
+    rig_work(&w->r);
+    assert_int_equal(taken(w), 2);
+    end(w);
+}
+
 /* Takes three steps with all ranks and one without rank 1; after a crash, rank 2 does not come back to repeat them. */
 static world *leave_course(bool lazy_disk)
 {

@@ -307,6 +307,16 @@ static uint64_t last_whole(const pd_fragment *fragment)
     return last;
 }
 
+/* Returns the time from which on a quorum has been whole in the open step. Ranks that a repeated set has left out may
+ * have been whole before the step was opened. */
+static uint64_t quorum_since(const pd_fragment *fragment)
+{
+    uint64_t last = last_whole(fragment);
+
+    if (PD_MUTANT(grace_from_opening)) return fragment->opened_ns;
+    return last > fragment->opened_ns ? last : fragment->opened_ns;
+}
+
 /* Begins to wait for further ranks, since a quorum is whole. */
 static void begin_grace(const pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
 {
@@ -315,8 +325,7 @@ static void begin_grace(const pd_steps *steps, pd_fragment *fragment, uint64_t n
     if (steps->sets.grace_ns == UINT64_MAX)
         fragment->deadline_ns = end_of_patience(fragment, now_ns, &fragment->hasty);
     else
-        fragment->deadline_ns =
-            (PD_MUTANT(grace_from_opening) ? fragment->opened_ns : last_whole(fragment)) + steps->sets.grace_ns;
+        fragment->deadline_ns = quorum_since(fragment) + steps->sets.grace_ns;
     fragment->graces += fragment->deadline_ns > now_ns;
 }
 
