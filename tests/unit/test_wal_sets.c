@@ -714,6 +714,28 @@ TEST(a_rank_that_has_nothing_to_send_again_for_a_whole_set_changes_the_course)
     end(w);
 }
 
+/* The set of step 1 had rank 3, which has been removed since: no member is missing, and yet it is rank 3 that the step
+ * waits for. */
+TEST(an_overdue_step_names_the_ranks_that_counted_before_a_restart)
+{
+    world *w = begin("rounds=quorum quorum=2 checkpoint_every=8 reconnect_grace=1h step_timeout=10s");
+
+    step_of(w, 9, 1);
+    assert_int_equal(told(w), 1);
+    crash(w);
+    w->r.window = 8;
+    join_those(w, ALL);
+    lose(w, 3);
+    push(w, 0);
+    pd_fragments_remove(&inside_job(w->r.store, w->r.job)->steps, 3, false);
+    rig_work(&w->r);
+    rig_sleep(&w->r, 11);
+    assert_true(w->r.timed_out > 0);
+    if (strstr(w->r.timeout.text, "for rank 3 (") == NULL) fail_msg("%s", w->r.timeout.text);
+    assert_non_null(strstr(w->r.timeout.text, "to count the same ranks as before the server was restarted"));
+    end(w);
+}
+
 TEST(a_worker_that_comes_back_too_late_is_on_another_course)
 {
     world *w = begin(quorum);
