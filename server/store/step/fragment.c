@@ -433,6 +433,7 @@ static void fix(pd_steps *steps, pd_fragment *fragment, const tally *t, const pd
     fragment->damps = false;
     for (uint32_t r = 0; r < steps->members.ranks; r++)
         if (recorded != NULL ? pd_counted_has(recorded, r) : counts_now(fragment, r, t)) count_in(steps, fragment, r);
+    pd_leases_fixed(steps, fragment, recorded != NULL);
     for (uint32_t r = 0; r < steps->members.ranks; r++) {
         if (pd_counted_has(fragment->set, r)) continue;
         leave_out(steps, fragment, r);
@@ -443,7 +444,6 @@ static void fix(pd_steps *steps, pd_fragment *fragment, const tally *t, const pd
     if (recorded == NULL && !pd_wal_is_whole(fragment->set) && steps->repeats.anew == 0)
         steps->repeats.anew = fragment->fixed;
     pd_wal_fixed(steps, fragment, fragment->set);
-    pd_leases_fixed(steps, fragment);
     for (uint32_t r = 0; r < steps->members.ranks; r++)
         if (fragment->ranks[r].step == 0) end_leaver(steps, fragment, r);
     settle_rounds(steps, fragment);
@@ -457,7 +457,7 @@ static int look(pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
 
     if (fragment->next == NULL && (fragment->next = pd_counted_new(steps->members.ranks)) == NULL) return PD_NO_MEMORY;
     fragment->look = false;
-    if (!pd_leases_tell(steps)) return PD_NO_MEMORY;
+    if (pd_leases_look(steps) != PD_OK) return PD_NO_MEMORY;
     count_units(steps, fragment, &t);
     if (may_fix(steps, fragment, &t, recorded, now_ns)) fix(steps, fragment, &t, recorded, now_ns);
     return PD_OK;
