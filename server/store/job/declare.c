@@ -246,7 +246,7 @@ static int note_one(pd_job *job, const pd_request *request, declaring *d, double
 }
 
 /* Sends the answer to a Declare. If the job's workers use shares, it tells what is leased to the rank, once the disk has
- * what that follows from. */
+ * what that follows from: at the last step whose set is fixed. */
 static void send_declared(pd_job *job, pd_effect *effect, uint32_t rank)
 {
     if (job->steps.shares == NULL) {
@@ -255,6 +255,8 @@ static void send_declared(pd_job *job, pd_effect *effect, uint32_t rank)
     }
     pd_shares_fill(job->steps.shares, rank, &effect->u.declared.leases);
     effect->u.declared.leases.step = pd_fragments_fixed(&job->steps);
+    for (size_t i = 0; i < effect->u.declared.n; i++)
+        effect->u.declared.params[i].step = effect->u.declared.leases.step;
     pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
 }
 

@@ -94,11 +94,14 @@ static void give_more(pd_steps *steps, pd_fragment *fragment)
 static void repeat(pd_steps *steps)
 {
     const pd_decision *decision;
+    pd_fragment_rank *rank;
 
     while ((decision = pd_wal_recorded_lease(steps)) != NULL && decision->step <= steps->fragments[0].fixed) {
         pd_shares_repeat(steps->shares, &decision->lease);
-        steps->fragments[0].ranks[decision->lease.rank].carries = false;
-        steps->fragments[0].ranks[decision->lease.rank].untold = pd_shares_has(steps->shares, decision->lease.rank);
+        rank = &steps->fragments[0].ranks[decision->lease.rank];
+        rank->carries = false;
+        rank->revoked |= decision->lease.act == PD_LEASE_END && rank->step > 0;
+        rank->untold = pd_shares_has(steps->shares, decision->lease.rank);
         pd_wal_lease_repeated(steps);
     }
 }

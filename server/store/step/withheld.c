@@ -28,6 +28,8 @@ static bool must_wait(const pd_withheld *withheld, const pd_effect *effect)
 {
     const pd_closed *closed = effect->kind == PD_EFF_CLOSED ? &effect->u.closed.at[0] : NULL;
 
+    if (effect->kind == PD_EFF_DECLARED && withheld->open > 0 && effect->u.declared.leases.step == withheld->open)
+        return true;
     if (!withheld->on || PD_MUTANT(record_after_answer)) return false;
     if (effect->kind == PD_EFF_DECLARED)
         return effect->u.declared.leases.step > safe_step(withheld) ||
@@ -54,16 +56,6 @@ static void let_go(pd_withheld *withheld, pd_effects *outbox, pd_effect *effect)
     pd_effects_add(outbox, effect);
 }
 
-void pd_withheld_send(pd_withheld *withheld, pd_effects *outbox, pd_effect *effect)
-{
-    if (effect->kind == PD_EFF_CLOSED) effect->u.closed.changes = withheld->leases.made;
-    if (effect->kind == PD_EFF_DECLARED) effect->u.declared.changes = withheld->leases.made;
-    if (withheld->effects.first != NULL || must_wait(withheld, effect))
-        pd_effects_add(&withheld->effects, effect);
-    else
-        let_go(withheld, outbox, effect);
-}
-
 static pd_effect *take_first(pd_withheld *withheld)
 {
     pd_effect *effect = withheld->effects.first;
@@ -76,6 +68,14 @@ void pd_withheld_release(pd_withheld *withheld, pd_effects *outbox)
 {
     while (withheld->effects.first != NULL && !must_wait(withheld, withheld->effects.first))
         let_go(withheld, outbox, take_first(withheld));
+}
+
+void pd_withheld_send(pd_withheld *withheld, pd_effects *outbox, pd_effect *effect)
+{
+    if (effect->kind == PD_EFF_CLOSED) effect->u.closed.changes = withheld->leases.made;
+    if (effect->kind == PD_EFF_DECLARED) effect->u.declared.changes = withheld->leases.made;
+    pd_effects_add(&withheld->effects, effect);
+    pd_withheld_release(withheld, outbox);
 }
 
 void pd_withheld_drop(pd_withheld *withheld)

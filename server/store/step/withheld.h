@@ -9,7 +9,8 @@
  *     checkpoint of the step; and until the disk has all changes of leases (leases.h) that were made before.
  *
  * The answer to a Declare (PD_EFF_DECLARED) tells what is leased to the rank. It is withheld until the disk has what
- * its leases follow from: the set of the last step, and all changes of leases.
+ * its leases follow from: the set of the last step, and all changes of leases. If parameters still take that step, the
+ * answer waits for them in any case: it names the step, so that the worker's next push is for the one after it.
  *
  * The step thread does not wait. Later steps go on, but at most PD_WAL_MOST steps are withheld: then parameters stop
  * until the disk answers. Reports leave in the order in which they were made, as do effects that tell of the job as it
@@ -47,6 +48,7 @@ typedef struct pd_withheld {
     struct {
         uint64_t made, handed, copied, durable;
     } leases;
+    uint64_t open;      /* step whose set is fixed and that is not closed; 0: there is none */
     pd_effects effects; /* the effects that are withheld, oldest first; the first one is a report, or DECLARED */
 } pd_withheld;
 
