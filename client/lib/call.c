@@ -8,6 +8,7 @@
 
 #include "bucket.h"
 #include "core.h"
+#include "leased.h"
 #include "replace.h"
 #include "recoveries.h"
 #include "window.h"
@@ -288,6 +289,7 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
         bucket.push.patience_ms = options->patience_ms;
         bucket.push.wants = options->wants > 0 ? options->wants : core->setup.shares;
         bucket.push.carried = options->carried;
+        bucket.push.share = pd_leased_taken(core);
         bucket.push.weight = options->weight;
         bucket.push.zero_weight = options->zero_weight;
         bucket.push.presummed = options->presummed;

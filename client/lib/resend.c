@@ -4,7 +4,6 @@
 #include "answer.h"
 #include "core.h"
 #include "mutant.h"
-#include "leased.h"
 #include "window.h"
 
 #include <inttypes.h>
@@ -360,8 +359,6 @@ void pd_resend_answered(pd_core *core, pd_outgoing_frame *frame, const pd_error 
     if (pd_method_pushes(sent->method)) {
         if (pd_core_changes_course(core, core->receive.message->course) || !compare(core, sent)) return;
         pd_core_note_members(core, core->receive.message);
-        pd_leased_note(&core->shares, core->receive.message->leases, core->receive.message->n_leases,
-                       core->receive.message->least_unused);
         core->progress.durable = core->receive.message->durable_step;
         note_steps(core, sent);
     }

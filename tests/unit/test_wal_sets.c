@@ -245,38 +245,17 @@ static void lose(world *w, uint32_t rank)
     w->workers[rank].connected = w->workers[rank].waits = false;
 }
 
-/* Makes a new server from what the disk of the old one has. */
 static void crash(world *w)
 {
     pd_store_config config = rig_config();
-    rig *old = malloc(sizeof *old);
 
-    *old = w->r;
-    old->watch = NULL;
     config.keeps = true;
-    rig_new(&w->r, &config);
-    w->r.now = old->now;
-    w->r.lazy_wal = old->lazy_wal;
-    w->r.lazy_disk = old->lazy_disk;
-    w->r.watch = watch;
-    w->r.watcher = w;
     for (int i = 0; i < PARAMS; i++) w->step[i] = UINT64_MAX;
     for (uint32_t r = 0; r < RANKS; r++) {
         w->workers[r].connected = w->workers[r].waits = false;
         w->workers[r].away = draw(w, 2) * draw(w, 40);
     }
-    if (rig_restore(&w->r, old) != PD_OK || rig_replay(&w->r, old) != PD_OK || rig_read_decisions(&w->r, old) != PD_OK)
-        fail_msg("%s", w->r.error.text);
-    memcpy(w->r.decisions, old->decisions, sizeof w->r.decisions);
-    memcpy(w->r.records, old->records, sizeof w->r.records);
-    w->r.n_decisions = old->n_decisions;
-    w->r.n_records = old->n_records;
-    w->r.disk = old->disk;
-    old->disk = NULL;
-    old->n_decisions = old->n_records = 0;
-    old->wal_error = old->disk_error = "the server has crashed";
-    rig_free(old);
-    free(old);
+    rig_crash(&w->r, &config);
     w->crashes++;
 }
 

@@ -245,6 +245,21 @@ static int note_one(pd_job *job, const pd_request *request, declaring *d, double
     return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for the answer", param->name);
 }
 
+/* Sends the answer to a Declare. If the job's workers use shares, it tells what is leased to the rank, once the disk has
+ * what that follows from: at the last step whose set is fixed. */
+static void send_declared(pd_job *job, pd_effect *effect, uint32_t rank)
+{
+    if (job->steps.shares == NULL) {
+        pd_effects_add(job->steps.outbox, effect);
+        return;
+    }
+    pd_shares_fill(job->steps.shares, rank, &effect->u.declared.leases);
+    effect->u.declared.leases.step = pd_fragments_fixed(&job->steps);
+    for (size_t i = 0; i < effect->u.declared.n; i++)
+        effect->u.declared.params[i].step = effect->u.declared.leases.step;
+    pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
+}
+
 static void answer(pd_job *job, pd_request *request, declaring *d)
 {
     pd_effect *effect = pd_answer(request, PD_EFF_DECLARED);
@@ -264,14 +279,13 @@ static void answer(pd_job *job, pd_request *request, declaring *d)
     effect->u.declared.params = declared;
     effect->u.declared.n = n;
     effect->u.declared.files = job->steps.sets.open;
-    if (job->steps.shares != NULL) pd_shares_fill(job->steps.shares, request->rank, &effect->u.declared.leases);
     effect->u.declared.must_init = pd_init_is_asked_of(job, request->rank);
     effect->u.declared.averages_init = pd_job_averages_init(job);
     effect->u.declared.sends_whole = effect->u.declared.must_init && request->rank == job->membership.giver;
     effect->u.declared.reserve = quota->reserve;
     /* bytes of the rank's frames from earlier connections that are not summed yet */
     effect->u.declared.held = quota->declared ? 0 : quota->held;
-    pd_effects_add(job->steps.outbox, effect);
+    send_declared(job, effect, request->rank);
 }
 
 static void note_declared(pd_job *job, pd_rank *rank, uint64_t now_ns)

@@ -11,6 +11,7 @@
 #include "data_frame.h"
 #include "fragment.h"
 #include "initial_weights.h"
+#include "leases.h"
 #include "kernels.h"
 #include "mutant.h"
 #include "pushed_hypers.h"
@@ -231,13 +232,20 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     pd_replace_note_push(job, param, frame);
 }
 
-/* Tells the loop thread in which step a push may count, before anything of it is filed. */
-static void say_filed(pd_job *job, pd_request *frame)
+/* Tells the loop thread in which step a push may count, before anything of it is filed. Returns false if nothing may
+ * be filed, since the push is made of a share that is not leased to the rank: it is late. */
+static bool say_filed(pd_job *job, pd_request *frame)
 {
     pd_fragment *fragment = &job->steps.fragments[0];
     pd_effect *effect = pd_answer(frame, PD_EFF_FILED);
     uint64_t step;
     pd_filed how = pd_fragment_judge(&job->steps, fragment, frame->rank, frame->u.data.step, &step);
+    bool refused = how == PD_FILED_FOR && pd_leases_refuse(&job->steps, frame);
+
+    if (refused) {
+        how = PD_FILED_LATE;
+        step = fragment->fixed;
+    }
 
     if (how == PD_FILED_FOR) pd_fragment_note(fragment, frame);
     if (how == PD_FILED_LATE) pd_fragment_late(fragment, frame->rank, frame->u.data.step);
@@ -245,6 +253,7 @@ static void say_filed(pd_job *job, pd_request *frame)
     effect->u.filed.how = how;
     effect->u.filed.step = step;
     pd_effects_add(job->steps.outbox, effect);
+    return !refused;
 }
 
 /* Files a push that was checked. Takes ownership of the push, and frees it when no contribution uses its buffer any
@@ -252,8 +261,13 @@ static void say_filed(pd_job *job, pd_request *frame)
 static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
 {
     pd_rank *rank = &job->ranks[frame->rank];
+    bool filed = true;
 
-    if (job->steps.sets.open && frame->ticket.id != 0) say_filed(job, frame);
+    if (job->steps.sets.open && frame->ticket.id != 0) filed = say_filed(job, frame);
+    if (!filed) {
+        pd_frame_finish(&job->steps, frame);
+        return;
+    }
 
     if (frame->u.data.buffer != NULL) frame->u.data.buffer->refs = 0;
     if (frame->rank == 0) pd_replace_drop(job);

@@ -414,17 +414,17 @@ static void count_in(const pd_steps *steps, pd_fragment *fragment, uint32_t rank
 }
 
 /* Keeps the contributions of a rank that does not count in the step that has just been fixed, or releases them if they
- * would be too old for the next one. */
+ * would be too old for the next one, or are made of shares that another rank has now. */
 static void leave_out(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
 {
     pd_fragment_rank *r = &fragment->ranks[rank];
 
     if (r->step == 0) return;
-    if (fragment->fixed + 1 - r->step <= steps->sets.staleness) {
+    if (fragment->fixed + 1 - r->step <= steps->sets.staleness && !r->revoked) {
         pd_counted_keep(fragment->set, rank);
         return;
     }
-    pd_set_counts_late(&r->counts, r->step);
+    pd_fragment_late(fragment, rank, r->step);
     if (PD_MUTANT(late_frame_held))
         r->step = r->whole_ns = 0;
     else
@@ -464,14 +464,17 @@ static void fix(pd_steps *steps, pd_fragment *fragment, const tally *t, const pd
     fragment->fixed++;
     fragment->n_closed = 0;
     fragment->fixed_ns = now_ns;
+    steps->withheld.open = fragment->fixed;
     fragment->set = fragment->next;
     fragment->next = NULL;
     fragment->damps = false;
     for (uint32_t r = 0; r < steps->members.ranks; r++)
         if (recorded != NULL ? pd_counted_has(recorded, r) : counts_now(fragment, r, t)) count_in(steps, fragment, r);
+    pd_leases_fixed(steps, fragment, recorded != NULL);
     for (uint32_t r = 0; r < steps->members.ranks; r++) {
+        if (!pd_counted_has(fragment->set, r)) leave_out(steps, fragment, r);
+        fragment->ranks[r].revoked = false;
         if (pd_counted_has(fragment->set, r)) continue;
-        leave_out(steps, fragment, r);
         if (pd_rank_set_has(&steps->members, r))
             pd_set_counts_missed(steps, &fragment->ranks[r].counts, r, fragment->fixed, fragment->ranks[r].step > 0);
     }
@@ -479,7 +482,6 @@ static void fix(pd_steps *steps, pd_fragment *fragment, const tally *t, const pd
     if (recorded == NULL && !pd_wal_is_whole(fragment->set) && steps->repeats.anew == 0)
         steps->repeats.anew = fragment->fixed;
     pd_wal_fixed(steps, fragment, fragment->set);
-    pd_leases_fixed(steps, fragment);
     for (uint32_t r = 0; r < steps->members.ranks; r++)
         if (fragment->ranks[r].step == 0) end_leaver(steps, fragment, r);
     settle_rounds(steps, fragment);
@@ -493,7 +495,7 @@ static int look(pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
 
     if (fragment->next == NULL && (fragment->next = pd_counted_new(steps->members.ranks)) == NULL) return PD_NO_MEMORY;
     fragment->look = false;
-    if (!pd_leases_tell(steps)) return PD_NO_MEMORY;
+    if (pd_leases_look(steps) != PD_OK) return PD_NO_MEMORY;
     count_units(steps, fragment, &t);
     if (may_fix(steps, fragment, &t, now_ns)) fix(steps, fragment, &t, recorded, now_ns);
     return PD_OK;
@@ -542,6 +544,7 @@ void pd_fragment_closed(pd_steps *steps, pd_param *param, uint64_t now_ns)
     if (!steps->sets.open || ++fragment->n_closed < fragment->n_params) return;
     pd_counted_unref(fragment->set);
     fragment->set = NULL;
+    steps->withheld.open = 0;
     fragment->work_ns = fragment->work_ns > 0 ? (fragment->work_ns + took) / 2 : took;
     fragment->look = true;
 }

@@ -79,7 +79,7 @@ void pd_fragments_resume(pd_steps *steps)
 void pd_fragments_wake(pd_steps *steps)
 {
     for (uint32_t i = 0; steps->sets.open && i < steps->n_fragments; i++)
-        steps->fragments[i].look = steps->fragments[i].opened_ns > 0;
+        if (steps->fragments[i].opened_ns > 0) steps->fragments[i].look = true;
 }
 
 bool pd_fragments_have_set(const pd_steps *steps)
