@@ -426,6 +426,7 @@ int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_er
     if ((rc = ask(core, PD_PUSH, &request.base, ticket, err)) != PD_OK) return rc;
     frame = pd_outgoing_find(&core->out, core->calls.last_id);
     frame->op->closes = core->progress.closing = frame->step = step;
+    core->progress.unended = 0;
     frame->mark = core->link.mark;
     for (size_t i = 0; core->open_sets && i < core->n_params; i++)
         if (core->params[i].pushed < step) pd_window_skip(&core->params[i], step);

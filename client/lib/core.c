@@ -189,7 +189,10 @@ static void op_done(pd_core *core, pd_op *op)
     pd_window_note_done(core, op);
     op->done = true;
     core->calls.ended++;
-    if (op->closes > 0) core->progress.closing = 0;
+    if (op->closes > 0) {
+        core->progress.closing = 0;
+        core->progress.unended = op->error.code != PD_OK ? op->closes : 0;
+    }
     if (op->replaces != 0 && op->error.code == PD_OK)
         pd_replace_done(core, op);
     else if (op->method == PD_INIT && op->error.code == PD_OK)

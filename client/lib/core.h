@@ -229,6 +229,7 @@ typedef struct pd_core_progress {
     uint64_t barriers, passed; /* number of barriers that this process has called; how many the server has answered */
     uint64_t durable;          /* the durable step, as the last answer reported */
     uint64_t closing;          /* step that this rank is closing (pd_client_close_step); 0: none */
+    uint64_t unended;          /* step whose closing by this rank has ended with an error; 0: its last one has not */
     uint64_t pushing;          /* in a job with open sets: step of the last push of any parameter; 0: none */
 } pd_core_progress;
 

@@ -372,10 +372,28 @@ void pd_window_skip(pd_param_record *record, uint64_t step)
     if (has_last && record->kept_to + 1 < step) record->kept_to = step - 1;
 }
 
+/* Returns the step for which the parameter's last push, or the end of the step that leaves it out, has ended with an
+ * error, although the server has counted it since: it had closed the step of other parameters. The program goes on
+ * with the next step then (pd_core_step), so nobody would send this one again. 0: there is none. Only in jobs with open
+ * sets, where all parameters have one step. */
+static uint64_t given_up(const pd_core *core, const pd_param_record *record)
+{
+    uint64_t step = record->pushed > core->progress.unended ? record->pushed : core->progress.unended;
+
+    if (!core->open_sets || record->pushing || step <= record->kept_to || step > pd_core_highest_step(core)) return 0;
+    return step;
+}
+
 bool pd_window_reaches(const pd_core *core, const pd_param_record *record, uint64_t *had, uint64_t *needed)
 {
+    uint64_t lost = given_up(core, record);
+
     *needed = record->step > record->server_step ? record->step - record->server_step : 0;
     *had = record->kept_to + 1 - record->kept_from;
+    if (lost > record->server_step && pd_has_elements(record)) {
+        if (lost - record->server_step > *needed) *needed = lost - record->server_step;
+        return false;
+    }
     if (*needed == 0 || !pd_has_elements(record)) return true;
     if (core->window.steps == 0 || record->kept_from > record->server_step + 1) return false;
     return record->kept_to >= record->step || is_under_way(core, record, record->step);
