@@ -2,9 +2,9 @@
  *
  * A push may end its rank's step (close_step): then the rank is filed as absent in the round of each parameter that it
  * has not pushed in this step. If the push is repeated, nothing changes: where no contribution can have been released
- * since, pd_rank.ended tells that without a look at the parameters. If the push of a parameter was refused, the parameter does not count as left
- * out, because its gradient would be lost unnoticed: the rank cannot end the step until it has pushed that parameter
- * again, or reported that it has no gradient of it. */
+ * since, pd_rank.ended tells that without a look at the parameters. If the push of a parameter was refused, the
+ * parameter does not count as left out, because its gradient would be lost unnoticed: the rank cannot end the step
+ * until it has pushed that parameter again, or reported that it has no gradient of it. */
 #include "push.h"
 
 #include "contribute.h"
@@ -91,8 +91,8 @@ static int check_one(const pd_job *job, const pd_param *param, const pd_request 
                    param->name, frame->rank, (unsigned long long)frame->u.data.step);
 }
 
-/* Returns whether the rank has ended the step, so that all parameters have something of it. Where sets are open, that may
- * have been released since: the rank was removed, or goes back to an earlier step. */
+/* Returns whether the rank has ended the step, so that all parameters have something of it. Where sets are open, that
+ * may have been released since: the rank was removed, or goes back to an earlier step. */
 static bool has_ended(const pd_job *job, uint32_t rank, uint64_t step)
 {
     return !job->steps.sets.open && step <= job->ranks[rank].ended;
