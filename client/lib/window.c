@@ -279,7 +279,7 @@ static void note_answer(const pd_core *core, const pd_outgoing_frame *frame, con
 {
     for (const pd_sent_frame *other = list->first; sent->closes && other != NULL; other = other->next)
         if (other->settled > sent->settled) sent->settled = other->settled;
-    sent->comparable = pd_method_pushes(sent->method);
+    sent->comparable = pd_method_pushes(sent->method) && sent->step != core->window.changed;
     for (size_t i = 0; pd_method_pushes(sent->method) && i < sent->n; i++) {
         const Paramd__Outcome *outcome = core->receive.message->outcomes[i];
         pd_sent_piece *piece = &sent->pieces[i];
@@ -363,6 +363,25 @@ static bool is_under_way(const pd_core *core, const pd_param_record *record, uin
 {
     if (record->pushing && record->pushed <= step && record->kept_to + 1 >= record->pushed) return true;
     return record->kept_to + 1 >= step && core->progress.closing == step && record->pushed < step;
+}
+
+void pd_window_changed(pd_core *core, uint64_t step)
+{
+    const pd_window_step *list = core->window.oldest;
+
+    if (core->window.changed == step) return;
+    core->window.changed = step;
+    while (list != NULL && list->step != step) list = list->next;
+    for (pd_sent_frame *sent = list != NULL ? list->first : NULL; sent != NULL; sent = sent->next)
+        sent->comparable = false;
+}
+
+bool pd_window_may_change(const pd_core *core, const pd_sent_frame *sent)
+{
+    bool pushed = true;
+
+    for (size_t i = 0; i < sent->n; i++) pushed = pushed && core->params[sent->pieces[i].param].pushed > sent->step;
+    return core->window.changed > 0 && !pushed;
 }
 
 void pd_window_skip(pd_param_record *record, uint64_t step)
