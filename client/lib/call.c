@@ -347,6 +347,14 @@ static int pull_absent(pd_core *core, pd_op *op)
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
 }
 
+/* Notes that the weights for which a parameter is pushed were changed by hand, if the push says so. */
+static void note_change(pd_core *core, size_t param, const pd_push_options *options)
+{
+    if (pd_replace_number(&core->params[param], options != NULL ? options->replaces : 0) == 0) return;
+    pd_core_forget_versions(&core->params[param]);
+    pd_window_changed(core, pd_core_step(core, param));
+}
+
 int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const pd_push_options *options,
                  pd_ticket_id *ticket, pd_error *err)
 {
@@ -365,9 +373,7 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
         pd_op_free(core, op);
         return rc;
     }
-    for (size_t i = 0; i < n; i++)
-        if (pd_replace_number(&core->params[items[i].param], options != NULL ? options->replaces : 0) != 0)
-            pd_core_forget_versions(&core->params[items[i].param]);
+    for (size_t i = 0; i < n; i++) note_change(core, items[i].param, options);
     if (core->open_sets) op->step = choose_step(core, items, n);
     if (options != NULL && options->counts != NULL) {
         op->counts = options->counts;

@@ -156,6 +156,7 @@ typedef struct pd_window {
     bool hashing;                   /* the arriving weights are being hashed */
     uint64_t hash;                  /* XXH3-64 of the weights in the answer to `frame`, if `hashed` is set */
     bool hashed;
+    uint64_t changed; /* the last step whose weights were changed by hand, as a push has said; 0: there is none */
 } pd_window;
 
 /* Warnings of the server about the job: notice.h. */

@@ -110,6 +110,37 @@ TEST(a_process_that_comes_back_late_joins_anew)
     rig_free(&r);
 }
 
+/* Ends a rank's step without a gradient. Returns the code of the answer, if there is one yet. */
+static int end_step(rig *r, uint32_t rank, uint64_t conn, uint64_t step)
+{
+    rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, conn, step);
+    int rc;
+
+    rig_last(frame);
+    rc = rig_send(r, frame);
+    rig_work(r);
+    return rc;
+}
+
+TEST(a_process_that_joins_anew_ends_its_step_again)
+{
+    rig r;
+
+    begin(&r, 3, "min_workers=2 max_workers=6 reconnect_grace=1s on_lost_worker=shrink");
+    push_half(&r, 2, CONN + 2, 1);
+    end_step(&r, 2, CONN + 2, 1);
+    lose(&r, 2, CONN + 2);
+    rig_sleep(&r, 2);
+    rig_work(&r); /* the rank is removed, and what it had given is released */
+    join(&r, 2, 3, CONN + 2);
+    end_step(&r, 2, CONN + 2, 1);
+    push(&r, 0, CONN, 1);
+    push(&r, 1, CONN + 1, 1);
+    assert_int_equal(step_of(&r), 1);
+    assert_int_equal(job_of(&r)->steps.fragments[0].ranks[2].saved.counted, 1);
+    end(&r);
+}
+
 TEST(a_joiner_counts_in_the_open_step_and_is_waited_for_in_the_next)
 {
     double before;
