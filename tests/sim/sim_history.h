@@ -47,6 +47,7 @@ typedef struct sim_pushes {
 typedef struct sim_watch {
     uint64_t fixed;              /* the last step whose set was fixed */
     uint32_t whole;              /* bit r: each chunk of rank r had come */
+    uint64_t pushes[SIM_WORLD];  /* by rank: step of the push that these chunks belong to */
     uint64_t process[SIM_WORLD]; /* by rank: number of its process */
     uint32_t members;            /* the members */
     uint32_t steady;             /* those who were members since the step before was fixed */
