@@ -682,28 +682,6 @@ TEST(records_of_the_course_before_do_not_decide_although_no_record_follows_them)
     end(w);
 }
 
-TEST(a_rank_that_has_nothing_to_send_again_for_a_whole_set_changes_the_course)
-{
-    world *w = begin(quorum);
-
-    w->r.wal_error = w->r.disk_error = "the disk is full"; /* the job goes on, and no record has the set of step 1 */
-    step_of(w, 3, 1);
-    assert_int_equal(told(w), 1);
-    crash(w);
-    forget(w);
-    for (uint32_t r = 0; r < RANKS; r++) w->workers[r].seen = 1;
-    w->r.window = 8;
-    join_those(w, ALL);
-    step_of(w, 3, 1);
-    rig_sleep(&w->r, 4);
-    rig_work(&w->r);
-    assert_int_equal(course(w), 0);
-    rig_sleep(&w->r, 2); /* reconnect_grace is 5 s */
-    rig_work(&w->r);
-    assert_int_equal(course(w), 1);
-    end(w);
-}
-
 /* The set of step 2 had the push of rank 3 for step 1. A later push of the rank must not take its place. */
 TEST(a_push_that_a_repeated_set_needs_keeps_its_place)
 {

@@ -94,7 +94,7 @@ void pd_repeats_joins(pd_job *job, const pd_request *hello)
 /* ---- sets that cannot be repeated ---- */
 
 /* Returns the time from which on a rank that is not connected counts as gone for good. */
-static uint64_t lost_at(const pd_job *job, const pd_rank *rank)
+static uint64_t gone_at(const pd_job *job, const pd_rank *rank)
 {
     uint64_t since = rank->since_ns > job->restart.since_ns ? rank->since_ns : job->restart.since_ns;
 
@@ -102,29 +102,16 @@ static uint64_t lost_at(const pd_job *job, const pd_rank *rank)
     return since + job->steps.sets.reconnect_grace_ns;
 }
 
-/* Returns the time from which on a connected rank that has given nothing to the open step `step` cannot have counted in
- * it: it has seen the step and keeps its pushes, so it would have sent the one that counted again at once. UINT64_MAX:
- * it may still compute its push. */
-static uint64_t silent_at(const pd_job *job, const pd_rank *rank, const pd_fragment_rank *given, uint64_t step)
-{
-    uint64_t opened = job->steps.fragments[0].opened_ns, since = job->restart.since_ns;
-
-    if (rank->window == 0 || rank->seen < step || given->step > 0 || opened == 0) return UINT64_MAX;
-    return (opened > since ? opened : since) + job->steps.sets.reconnect_grace_ns;
-}
-
-/* Returns the time from which on the rank's contribution of age `age` to step `step` cannot come any more; 0: it cannot
- * now; UINT64_MAX: it has come, or may come at any time. */
-static uint64_t gone_at(const pd_job *job, uint32_t r, uint64_t step, uint64_t age)
+/* Returns whether the rank's contribution of age `age` to step `step` cannot come any more. */
+static bool is_gone(const pd_job *job, uint32_t r, uint64_t step, uint64_t age, uint64_t now_ns)
 {
     const pd_rank *rank = &job->ranks[r];
     const pd_fragment_rank *given = &job->steps.fragments[0].ranks[r];
 
-    if (pd_fragment_is_whole(&job->steps.fragments[0], r)) return given->step + age != step ? 0 : UINT64_MAX;
-    if (rank->state != PD_RANK_CONNECTED) return lost_at(job, rank);
+    if (pd_fragment_is_whole(&job->steps.fragments[0], r)) return given->step + age != step;
     /* The process that has contributed had seen the step before. */
-    if (rank->repeats.replaced && rank->repeats.seen + 1 + age < step) return 0;
-    return silent_at(job, rank, given, step);
+    if (rank->state == PD_RANK_CONNECTED) return rank->repeats.replaced && rank->repeats.seen + 1 + age < step;
+    return now_ns >= gone_at(job, rank);
 }
 
 /* Returns whether the set of the next step must be that of before the restart. *set becomes its decision; NULL: all
@@ -146,7 +133,7 @@ static uint32_t find_gone(const pd_job *job, uint64_t now_ns)
 
     if (pd_fragments_have_set(&job->steps) || !must_repeat(job, &set)) return job->steps.members.ranks;
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)
-        if (pd_counted_has(set, r) && now_ns >= gone_at(job, r, step, pd_counted_age(set, r))) return r;
+        if (pd_counted_has(set, r) && is_gone(job, r, step, pd_counted_age(set, r), now_ns)) return r;
     return job->steps.members.ranks;
 }
 
@@ -195,15 +182,14 @@ void pd_repeats_look(pd_job *job, uint64_t now_ns)
 uint64_t pd_repeats_next(const pd_job *job)
 {
     const pd_counted *set;
-    uint64_t at = UINT64_MAX, gone;
+    uint64_t at = UINT64_MAX;
 
     if (!applies(job) || job->gone || job->steps.n_params == 0) return UINT64_MAX;
     if (job->steps.repeats.awaits) at = job->restart.since_ns + job->steps.sets.reconnect_grace_ns;
     if (pd_fragments_have_set(&job->steps) || !must_repeat(job, &set)) return at;
-    for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
-        if (!pd_counted_has(set, r)) continue;
-        gone = gone_at(job, r, job->steps.fragments[0].fixed + 1, pd_counted_age(set, r));
-        if (gone < at) at = gone;
-    }
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        if (pd_counted_has(set, r) && job->ranks[r].state != PD_RANK_CONNECTED &&
+            !pd_fragment_is_whole(&job->steps.fragments[0], r) && gone_at(job, &job->ranks[r]) < at)
+            at = gone_at(job, &job->ranks[r]);
     return at;
 }
