@@ -438,7 +438,9 @@ PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t 
  * Any other error is the first one that the server gave. The ticket ends when every item is done or refused
  * (items[i].outcome), at the latest one second after the error. Items without an answer then get the same error. It is
  * safe to push them again. For instance, after PD_DEADLINE_EXCEEDED "rank 2 ... has not contributed" the server keeps
- * this rank's gradient: push the same again to continue waiting. */
+ * this rank's gradient: push the same again to continue waiting. In a job in which not every rank counts in each step,
+ * the program may also go on: if the job is at a later step by then, the next push takes the place of the one before,
+ * unless that has counted. */
 PD_API int pd_client_wait(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
 /* Returns whether a ticket is done or has failed, so that pd_client_wait will not block. */
 PD_API bool pd_client_ready(const pd_client *client, pd_ticket_id ticket);

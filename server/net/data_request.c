@@ -237,7 +237,7 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     conn->incoming.mark = push->mark;
     pending = conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, push->n_pieces);
     if (pending == NULL) return pd_conn_no_memory(prefix, err);
-    pending->wait.step = push->step;
+    pending->wait.step = pending->wait.pushed = push->step;
     pending->wait.pushes = true;
     pending->wait.unfiled = conn->files;
     pending->wait.rank = conn->rank;

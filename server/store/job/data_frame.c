@@ -86,7 +86,15 @@ int pd_push_check_weights(const pd_job *job, const pd_param *param, pd_error *er
 
 int pd_push_check_step(const pd_job *job, const pd_param *param, uint32_t rank, uint64_t step, pd_error *err)
 {
-    if (pd_param_admit(&job->steps, param, rank, step) == PD_ADMIT_EARLY)
+    bool early = pd_param_admit(&job->steps, param, rank, step) == PD_ADMIT_EARLY;
+
+    if (early && step <= param->saved.step + 1)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "%.160s: this push is for step %llu, but the push of rank %u for step %llu has not counted yet. "
+                       "It counts again as before the restart of the server: push again later",
+                       param->name, (unsigned long long)step, rank,
+                       (unsigned long long)param->fragment->ranks[rank].step);
+    if (early)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "%.160s: this push is for step %llu, expected step %llu: earlier rounds are still open",
                        param->name, (unsigned long long)step, (unsigned long long)param->saved.step + 1);

@@ -46,6 +46,7 @@ static int check_earlier(const pd_param *param, const pd_piece *piece, uint32_t 
     return PD_OK;
 }
 
+/* Checks what a piece says, whatever the rank has given before. */
 static int check_piece(pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number, uint64_t *known,
                        pd_error *err)
 {
@@ -56,8 +57,15 @@ static int check_piece(pd_job *job, const pd_piece *piece, const pd_request *fra
     if ((rc = pd_push_check_weights(job, param, err)) != PD_OK) return rc;
     if (!piece->absent && (rc = pd_piece_check(param, piece, frame, err)) != PD_OK) return rc;
     if ((rc = pd_piece_check_once(param, piece, number, err)) != PD_OK) return rc;
-    if (frame->u.data.n_hypers > 0 && (rc = pd_pushed_check(&job->steps, param, frame, number, known, err)) != PD_OK)
-        return rc;
+    return frame->u.data.n_hypers > 0 ? pd_pushed_check(&job->steps, param, frame, number, known, err) : PD_OK;
+}
+
+/* Checks that a piece, which check_piece has accepted, goes with what the rank has given before. */
+static int check_place(pd_job *job, const pd_piece *piece, const pd_request *frame, pd_error *err)
+{
+    pd_param *param = &job->steps.params[piece->param];
+    int rc;
+
     /* A gradient whose round is closed is a duplicate or late, which is no error: the push is answered, but this piece
      * is not filed. */
     if (is_closed(job, param, frame)) return PD_OK;
@@ -156,15 +164,14 @@ static void note_refusal(pd_job *job, const pd_request *frame)
     }
 }
 
-/* Checks a push. If the push ends the rank's step and `settled` is true, also checks the parameters that the rank
- * leaves out. `settled` false: an earlier push of the rank may still be in the inbox, so these parameters are not known
- * yet. */
+/* Checks a push, and releases what the rank has given to an earlier step if this push takes its place. If the push ends
+ * the rank's step and `settled` is true, also checks the parameters that the rank leaves out. `settled` false: an earlier
+ * push of the rank may still be in the inbox, so these parameters are not known yet. */
 static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_error *err)
 {
     uint64_t number = ++job->counts.frames, known = 0;
     int rc;
 
-    pd_fragments_overtaken(&job->steps, frame->rank, frame->u.data.step);
     if (frame->u.data.step == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "invalid step 0: a push is for the number of closed rounds + 1");
     if (!(frame->u.data.weight >= 0 && frame->u.data.weight <= PD_WEIGHT_MOST))
@@ -183,6 +190,9 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
     }
     if (frame->u.data.n > 0 && pd_pushed_check_known(&job->steps, frame, known, err) != PD_OK)
         return PD_INVALID_ARGUMENT;
+    pd_fragments_overtaken(&job->steps, frame->rank, frame->u.data.step);
+    for (size_t i = 0; i < frame->u.data.n; i++)
+        if ((rc = check_place(job, &frame->u.data.pieces[i], frame, err)) != PD_OK) return rc;
     if (frame->u.data.n_scalars > 0 &&
         (rc = pd_scalars_admit(&job->steps, frame, job->ranks[frame->rank].saved.nonce, err)) != PD_OK)
         return rc;
@@ -285,15 +295,25 @@ static void refuse_push(pd_job *job, pd_request *frame, const pd_error *err)
     pd_frame_refuse(job, frame, err);
 }
 
+/* Returns whether the push may take the place of an earlier one of its rank. */
+static bool overtakes(const pd_job *job, const pd_request *frame)
+{
+    const pd_fragment *fragment = job->steps.fragments;
+
+    return job->steps.sets.open && fragment->ranks[frame->rank].step > 0 &&
+           fragment->ranks[frame->rank].step < frame->u.data.step;
+}
+
 void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns)
 {
     bool scanned = job->steps.values.at[PD_JOB_KEY_NONFINITE] == PD_REJECT &&
                    (request->u.data.buffer != NULL || request->u.data.close_step);
     pd_error err;
 
+    /* A push whose values are looked at first is checked then, if it would take the place of an earlier one. */
     if (pd_frame_may_come(job, request, &err) != PD_OK) {
         pd_frame_refuse(job, request, &err);
-    } else if (check_push(job, request, !scanned, &err) != PD_OK) {
+    } else if (!(scanned && overtakes(job, request)) && check_push(job, request, !scanned, &err) != PD_OK) {
         refuse_push(job, request, &err);
     } else if (scanned) {
         pd_request_queue_add(&job->waiting.inbox, request);

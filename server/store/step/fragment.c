@@ -216,12 +216,21 @@ void pd_fragments_restart(pd_steps *steps, uint32_t rank)
     }
 }
 
+/* Returns whether the set that is repeated after a restart needs what the rank has given. */
+static bool is_repeated(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank)
+{
+    const pd_counted *recorded;
+
+    return repeats(steps, fragment, &recorded) && pd_counted_has(recorded, rank) &&
+           has_come(fragment, rank, pd_counted_age(recorded, rank));
+}
+
 void pd_fragments_overtaken(pd_steps *steps, uint32_t rank, uint64_t step)
 {
     for (uint32_t i = 0; steps->sets.open && i < steps->n_fragments; i++) {
         pd_fragment *fragment = &steps->fragments[i];
         uint64_t before = fragment->ranks[rank].step;
-        if (before == 0 || before >= step || step > fragment->fixed + 1 || fragment->ranks[rank].missing == 0) continue;
+        if (before == 0 || before >= step || step > fragment->fixed + 1 || is_repeated(steps, fragment, rank)) continue;
         release(steps, fragment, rank);
         pd_fragment_late(fragment, rank, before);
         fragment->ranks[rank].next = step;
