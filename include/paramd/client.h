@@ -182,6 +182,9 @@ typedef struct pd_client_param {
      * - Values are float32, so a counter such as num_batches_tracked is exact up to 2^24.
      * - All ranks must set the same flag. */
     bool model_state;
+    /* Number of the parameter's fragment: parameters of one fragment are pushed together, and count together where not
+     * every rank needs to count in a step. Fragments are numbered from 0 without gaps, the same on all ranks. */
+    uint32_t fragment;
 } pd_client_param;
 
 /* Returns how many rounds of the parameter are closed, as the server's last answer reported. A process that comes back
@@ -532,8 +535,9 @@ typedef struct pd_client_stats {
  *
  * The numbers of one struct are its size, how many fields it has, and the offset of each field, in the order of the
  * header. The structs come in this order: pd_error, pd_shape, pd_client_options, pd_welcome, pd_client_param, pd_item,
- * pd_scalar, pd_push_options, pd_client_stats, pd_item_count. Later versions add structs to the end of this list, and
- * fields to the end of the structs that may grow (see Versions). They change nothing else. */
+ * pd_scalar, pd_push_options, pd_client_stats, pd_item_count, pd_diloco_options, pd_diloco_due, pd_diloco_status. Later
+ * versions add structs to the end of this list, and fields to the end of the structs that may grow (see Versions). They
+ * change nothing else. */
 PD_API size_t pd_client_abi(size_t *out, size_t n);
 
 /* Opens a client as pd_client_open does. `size` is the size of pd_client_options in the caller's program.
