@@ -59,9 +59,10 @@ double pd_outer_speed(const pd_diloco *d)
 static uint64_t choose_every(const pd_diloco *d)
 {
     uint64_t least = (d->options.fragment_sync_delay + 1) * d->n_fragments, most = d->options.sync_every, every;
-    double fastest = pd_client_fastest(d->client), share = fastest > 0 ? pd_outer_speed(d) / fastest : 1;
+    double fastest = d->options.dylu ? pd_client_fastest(d->client) : 0;
+    double share = fastest > 0 ? pd_outer_speed(d) / fastest : 1;
 
-    if (!d->options.dylu || !(share < 1)) return most;
+    if (!(share < 1)) return most;
     every = (uint64_t)floor((double)most * share);
     every -= every % d->n_fragments;
     return every > least ? every : least;
