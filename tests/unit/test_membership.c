@@ -126,19 +126,19 @@ TEST(a_process_that_joins_anew_ends_its_step_again)
 {
     rig r;
 
-    begin(&r, 3, "min_workers=2 max_workers=6 reconnect_grace=1s on_lost_worker=shrink");
-    push_half(&r, 2, CONN + 2, 1);
-    end_step(&r, 2, CONN + 2, 1);
-    lose(&r, 2, CONN + 2);
+    elastic_begin(&r, 3, "min_workers=2 max_workers=6 reconnect_grace=1s on_lost_worker=shrink");
+    elastic_push_half(&r, 2, ELASTIC_CONN + 2, 1);
+    end_step(&r, 2, ELASTIC_CONN + 2, 1);
+    elastic_lose(&r, 2, ELASTIC_CONN + 2);
     rig_sleep(&r, 2);
     rig_work(&r); /* the rank is removed, and what it had given is released */
-    join(&r, 2, 3, CONN + 2);
-    end_step(&r, 2, CONN + 2, 1);
-    push(&r, 0, CONN, 1);
-    push(&r, 1, CONN + 1, 1);
-    assert_int_equal(step_of(&r), 1);
-    assert_int_equal(job_of(&r)->steps.fragments[0].ranks[2].saved.counted, 1);
-    end(&r);
+    elastic_join(&r, 2, 3, ELASTIC_CONN + 2);
+    end_step(&r, 2, ELASTIC_CONN + 2, 1);
+    elastic_push(&r, 0, ELASTIC_CONN, 1);
+    elastic_push(&r, 1, ELASTIC_CONN + 1, 1);
+    assert_int_equal(elastic_step(&r), 1);
+    assert_int_equal(elastic_job(&r)->steps.fragments[0].ranks[2].saved.counted, 1);
+    rig_free(&r);
 }
 
 TEST(a_joiner_counts_in_the_open_step_and_is_waited_for_in_the_next)
