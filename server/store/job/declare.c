@@ -245,8 +245,8 @@ static int note_one(pd_job *job, const pd_request *request, declaring *d, double
     return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for the answer", param->name);
 }
 
-/* Sends the answer to a Declare. If the job's workers use shares, it tells what is leased to the rank, once the disk has
- * what that follows from: at the last step whose set is fixed. */
+/* Sends the answer to a Declare. If the job's workers use shares, it tells what is leased to the rank after the last
+ * step whose set is fixed, once the disk has what that follows from. */
 static void send_declared(pd_job *job, pd_effect *effect, uint32_t rank)
 {
     if (job->steps.shares == NULL) {

@@ -6,10 +6,10 @@
  * every rank takes every step, and a worker computes its share from its rank and the step.
  *
  * What does not follow from sets is a decision of the WAL (wal.h), whatever the durability: that a rank has joined, got
- * one lease more because it carries data over, or was removed. Workers learn of leases when the disk has these decisions
- * (withheld.h). While a restarted server repeats steps, each change is made again after the set that it had followed,
- * and no other change is made: a rank that declares then is told of no lease, and gets one once all steps are repeated.
- * If the job takes another course (job/repeats.h), the changes after the last repeated step are forgotten.
+ * one lease more because it carries data over, or was removed. Workers learn of leases when the disk has these
+ * decisions (withheld.h). While a restarted server repeats steps, each change is made again after the set that it had
+ * followed, and no other change is made: a rank that declares then gets its first lease once all steps are repeated. If
+ * the job takes another course (job/repeats.h), the changes after the last repeated step are forgotten.
  *
  * A push names the share that it is made of. A rank may be removed, and join again, while its push is under way: the
  * push is then of a share that is no longer leased to the rank, and does not count. */
