@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 
 import pytest
 
-from conftest import Daemon, await_that, run_python
+from conftest import Daemon, run_python
 
 np = pytest.importorskip("numpy")
-N, BATCH, EPOCHS, WORKERS, KILLS = 360, 3, 2, 4, 3
+N, BATCH, EPOCHS, WORKERS, KILLS = 300, 3, 2, 4, 3
 
 # A worker whose weights are counters, one for each index. It pushes -1 for each index of its share, and sgd with lr=1
 # and aggregate=sum adds up what counts. So each weight is the number of times that its index has counted. It says each
@@ -46,7 +45,7 @@ client.leave()
 
 
 class Crew:
-    """The workers of a job, as processes. A thread for each would be simpler, but cannot be killed."""
+    """The workers of a job, as processes."""
 
     def __init__(self, daemon: Daemon, job: str, **options):
         self.arguments = daemon.url, job, json.dumps(options)
@@ -96,10 +95,6 @@ def kill_again_and_again(daemon: Daemon, crew: Crew) -> None:
         daemon.restart()
 
 
-def has_checkpoint(daemon: Daemon, job: str) -> bool:
-    return any(one.get("checkpoint_step") is not None for one in json.loads(daemon.control("status", "--json"))["jobs"])
-
-
 @pytest.mark.parametrize("window", [0, 10000])
 @pytest.mark.parametrize("durability", ["log", "checkpoint"])
 def test_each_index_counts_once_an_epoch_although_daemon_and_workers_are_killed(daemon, job, durability, window):
@@ -108,9 +103,3 @@ def test_each_index_counts_once_an_epoch_although_daemon_and_workers_are_killed(
     kill_again_and_again(daemon, crew)
     for counters in crew.end():
         assert counters == [EPOCHS] * N
-
-
-def test_each_index_counts_once_in_a_quorum_whose_late_workers_take_their_shares_again(daemon, job):
-    crew = Crew(daemon, job, options={"aggregate": "mean", "checkpoint_every": 10}, window=10000, reconnect_grace=0.5)
-    kill_again_and_again(daemon, crew)
-    crew.end()
