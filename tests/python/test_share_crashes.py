@@ -10,7 +10,7 @@ import pytest
 from conftest import Daemon, run_python
 
 np = pytest.importorskip("numpy")
-N, BATCH, EPOCHS, WORKERS, KILLS = 300, 3, 2, 4, 3
+N, BATCH, EPOCHS, WORKERS, KILLS = 360, 3, 2, 4, 2
 
 # A worker whose weights are counters, one for each index. It pushes -1 for each index of its share, and sgd with lr=1
 # and aggregate=sum adds up what counts. So each weight is the number of times that its index has counted. It says each
