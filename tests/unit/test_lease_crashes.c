@@ -2,8 +2,8 @@
  * removed while they live, and the server crashes.
  *
  * A worker keeps its pushes, as a client with a resend window does, and says of which share each was made. A ledger has
- * the shares that have counted in each step, as reported. Where the job takes another course from a step on, what it has
- * of that step and later ones is void. */
+ * the shares that have counted in each step, as reported. What it has of a step and of later ones is void once the step
+ * is reported with other shares, which no worker may have seen otherwise. */
 #include "test.h"
 #include "elastic_job.h"
 #include "durable_job.h"

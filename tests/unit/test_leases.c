@@ -331,31 +331,36 @@ static void begin_repeating(rig *r)
     r->seen = 0;
 }
 
-TEST(a_rank_that_declares_while_steps_are_repeated_is_told_of_no_lease)
+TEST(a_process_that_begins_while_steps_are_repeated_gets_a_lease_and_an_answer_when_they_are)
 {
+    uint64_t answered;
     rig r;
 
     begin_repeating(&r);
-    elastic_join(&r, 2, 4, ELASTIC_NEW);
-    assert_int_equal(r.leases.n, 0);
-    assert_int_equal(leased(&r, 2), UINT64_MAX);
-    rig_free(&r);
-}
-
-TEST(it_gets_a_lease_when_they_are_repeated)
-{
-    rig r;
-
-    begin_repeating(&r);
-    elastic_join(&r, 2, 4, ELASTIC_NEW);
+    elastic_hello(&r, 2, 4, ELASTIC_NEW);
+    answered = r.answered;
+    elastic_declare(&r, 2, ELASTIC_NEW);
     take_step(&r, 2, ELASTIC_CONN, 1);
     assert_int_equal(leased(&r, 2), UINT64_MAX);
     take_step(&r, 2, ELASTIC_CONN, 2);
     rig_sleep(&r, 6); /* no further rank comes back from before the crash */
     rig_work(&r);
     assert_int_equal(leased(&r, 2), 6);
+    assert_int_equal(r.answered, answered + 1);
+    assert_int_equal(r.answer, PD_EFF_DECLARED);
+    assert_int_equal(r.steps[0], 2);
+    rig_free(&r);
+}
+
+TEST(a_process_that_has_seen_steps_is_answered_at_once_while_they_are_repeated)
+{
+    rig r;
+
+    begin_repeating(&r);
+    r.seen = 2;
     elastic_join(&r, 2, 4, ELASTIC_NEW);
-    assert_int_equal(r.leases.n, 1);
+    assert_int_equal(r.answer, PD_EFF_DECLARED);
+    assert_int_equal(r.leases.n, 0);
     rig_free(&r);
 }
 

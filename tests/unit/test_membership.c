@@ -545,6 +545,44 @@ TEST(a_member_comes_again_to_send_the_initial_weights_of_a_rank_that_was_removed
     rig_free(&r);
 }
 
+TEST(a_push_before_the_initial_weights_names_the_rank_that_is_to_send_them)
+{
+    rig r;
+
+    begin_without_giver(&r);
+    elastic_join(&r, 0, 0, ELASTIC_CONN + 1);
+    elastic_push(&r, 1, ELASTIC_CONN + 1, 1);
+    elastic_expect(&r, PD_FAILED_PRECONDITION, "has no weights yet: rank 1 sends them with Init");
+    rig_free(&r);
+}
+
+TEST(a_push_before_the_initial_weights_says_so_if_no_rank_is_to_send_them)
+{
+    rig r;
+
+    elastic_any_rank(&r, elastic);
+    elastic_join(&r, 0, 0, ELASTIC_CONN);
+    elastic_job(&r)->membership.giver = PD_MAX_WORLD;
+    elastic_push(&r, 0, ELASTIC_CONN, 1);
+    elastic_expect(&r, PD_FAILED_PRECONDITION, "the next rank that declares sends them with Init");
+    rig_free(&r);
+}
+
+TEST(a_report_of_missing_initial_weights_says_so_if_no_rank_is_to_send_them)
+{
+    rig r;
+
+    elastic_any_rank(&r, "min_workers=1 max_workers=6 reconnect_grace=1h step_timeout=2s");
+    for (uint32_t rank = 0; rank < 3; rank++) elastic_join(&r, 0, 0, ELASTIC_CONN + rank);
+    rig_kick(&r, "job", 0);
+    assert_int_equal(r.fenced_conn, ELASTIC_CONN + 1); /* it has not come again */
+    rig_sleep(&r, 3);
+    assert_non_null(strstr(r.timeout.text,
+                           "no worker is there that is to send them, the next one that declares will: no "
+                           "initial weights received of p"));
+    rig_free(&r);
+}
+
 TEST(another_member_is_asked_if_the_one_that_was_told_to_come_again_is_removed)
 {
     rig r;

@@ -245,21 +245,6 @@ static int note_one(pd_job *job, const pd_request *request, declaring *d, double
     return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for the answer", param->name);
 }
 
-/* Sends the answer to a Declare. If the job's workers use shares, it tells what is leased to the rank, once the disk has
- * what that follows from: at the last step whose set is fixed. */
-static void send_declared(pd_job *job, pd_effect *effect, uint32_t rank)
-{
-    if (job->steps.shares == NULL) {
-        pd_effects_add(job->steps.outbox, effect);
-        return;
-    }
-    pd_shares_fill(job->steps.shares, rank, &effect->u.declared.leases);
-    effect->u.declared.leases.step = pd_fragments_fixed(&job->steps);
-    for (size_t i = 0; i < effect->u.declared.n; i++)
-        effect->u.declared.params[i].step = effect->u.declared.leases.step;
-    pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
-}
-
 static void answer(pd_job *job, pd_request *request, declaring *d)
 {
     pd_effect *effect = pd_answer(request, PD_EFF_DECLARED);
@@ -285,7 +270,10 @@ static void answer(pd_job *job, pd_request *request, declaring *d)
     effect->u.declared.reserve = quota->reserve;
     /* bytes of the rank's frames from earlier connections that are not summed yet */
     effect->u.declared.held = quota->declared ? 0 : quota->held;
-    send_declared(job, effect, request->rank);
+    if (job->steps.sets.open)
+        pd_leases_answer(&job->steps, request->rank, effect, job->ranks[request->rank].seen == 0);
+    else
+        pd_effects_add(job->steps.outbox, effect);
 }
 
 static void note_declared(pd_job *job, pd_rank *rank, uint64_t now_ns)

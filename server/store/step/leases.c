@@ -71,6 +71,35 @@ int pd_leases_declared(pd_steps *steps, uint32_t rank, uint32_t wants)
     return wants > 0 && !repeats(steps) ? give_first(steps, rank, wants) : PD_OK;
 }
 
+/* Sends the answer to a Declare with what is leased to the rank, and the step after which that is so. */
+static void send_answer(pd_steps *steps, uint32_t rank, pd_effect *declared)
+{
+    pd_shares_fill(steps->shares, rank, &declared->u.declared.leases);
+    declared->u.declared.leases.step = steps->fragments[0].fixed;
+    for (size_t i = 0; i < declared->u.declared.n; i++)
+        declared->u.declared.params[i].step = declared->u.declared.leases.step;
+    pd_withheld_send(&steps->withheld, steps->outbox, declared);
+}
+
+static bool has_lease(const pd_steps *steps, uint32_t rank)
+{
+    return steps->shares != NULL && pd_shares_has(steps->shares, rank);
+}
+
+void pd_leases_answer(pd_steps *steps, uint32_t rank, pd_effect *declared, bool begins)
+{
+    pd_fragment_rank *at = &steps->fragments[0].ranks[rank];
+
+    pd_effect_free(at->answer); /* of an earlier connection */
+    at->answer = NULL;
+    if (begins && at->wants > 0 && !has_lease(steps, rank) && repeats(steps))
+        at->answer = declared;
+    else if (steps->shares != NULL)
+        send_answer(steps, rank, declared);
+    else
+        pd_effects_add(steps->outbox, declared);
+}
+
 /* Gives the rank one more lease. */
 static void give(pd_steps *steps, pd_fragment_rank *ranks, uint32_t rank)
 {
@@ -142,19 +171,28 @@ void pd_leases_removed(pd_steps *steps, uint32_t rank)
 /* Returns whether the rank has declared that it wants shares, and has no lease. */
 static bool lacks_lease(const pd_steps *steps, uint32_t rank)
 {
-    return steps->quotas[rank].declared && steps->fragments[0].ranks[rank].wants > 0 &&
-           !(steps->shares != NULL && pd_shares_has(steps->shares, rank));
+    return steps->quotas[rank].declared && steps->fragments[0].ranks[rank].wants > 0 && !has_lease(steps, rank);
+}
+
+/* Gives a first lease to each rank that has declared while steps were repeated, and answers those that wait. */
+static int give_all(pd_steps *steps)
+{
+    for (uint32_t r = 0; r < steps->members.ranks; r++) {
+        pd_fragment_rank *rank = &steps->fragments[0].ranks[r];
+        if (lacks_lease(steps, r)) {
+            if (give_first(steps, r, rank->wants) != PD_OK) return PD_NO_MEMORY;
+            rank->untold = true;
+        }
+        if (rank->answer == NULL || !has_lease(steps, r)) continue;
+        send_answer(steps, r, rank->answer);
+        rank->answer = NULL;
+    }
+    return PD_OK;
 }
 
 int pd_leases_look(pd_steps *steps)
 {
-    bool may_join = !repeats(steps);
-
-    for (uint32_t r = 0; may_join && r < steps->members.ranks; r++) {
-        if (!lacks_lease(steps, r)) continue;
-        if (give_first(steps, r, steps->fragments[0].ranks[r].wants) != PD_OK) return PD_NO_MEMORY;
-        steps->fragments[0].ranks[r].untold = true;
-    }
+    if (!repeats(steps) && give_all(steps) != PD_OK) return PD_NO_MEMORY;
     return tell_all(steps) ? PD_OK : PD_NO_MEMORY;
 }
 

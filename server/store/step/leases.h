@@ -6,10 +6,10 @@
  * every rank takes every step, and a worker computes its share from its rank and the step.
  *
  * What does not follow from sets is a decision of the WAL (wal.h), whatever the durability: that a rank has joined, got
- * one lease more because it carries data over, or was removed. Workers learn of leases when the disk has these decisions
- * (withheld.h). While a restarted server repeats steps, each change is made again after the set that it had followed,
- * and no other change is made: a rank that declares then is told of no lease, and gets one once all steps are repeated.
- * If the job takes another course (job/repeats.h), the changes after the last repeated step are forgotten.
+ * one lease more because it carries data over, or was removed. Workers learn of leases when the disk has these
+ * decisions (withheld.h). While a restarted server repeats steps, each change is made again after the set that it had
+ * followed, and no other change is made: a rank that declares then gets its first lease once all steps are repeated. If
+ * the job takes another course (job/repeats.h), the changes after the last repeated step are forgotten.
  *
  * A push names the share that it is made of. A rank may be removed, and join again, while its push is under way: the
  * push is then of a share that is no longer leased to the rank, and does not count. */
@@ -22,6 +22,10 @@
  * or the rank has leases. The first rank that wants shares gives all members their first leases, in ascending order: so
  * these do not depend on who declares first. PD_NO_MEMORY: nothing has changed. */
 int pd_leases_declared(pd_steps *steps, uint32_t rank, uint32_t wants);
+/* Sends the answer to a Declare (PD_EFF_DECLARED), which tells what is leased to the rank after the last step whose set
+ * is fixed, once the disk has what that follows from. If `begins`, the process knows of no lease: while steps are
+ * repeated and it has none, the answer waits. Takes ownership of the effect. */
+void pd_leases_answer(pd_steps *steps, uint32_t rank, pd_effect *declared, bool begins);
 /* Marks the leases of the ranks of a set that was just fixed as used, and gives them new ones: as many shares as the
  * push of each wanted. A rank whose push was too late and carries data gets one lease more. `recorded`: the set is a
  * decision from before a restart, and so are the further leases. */
@@ -29,7 +33,7 @@ void pd_leases_fixed(pd_steps *steps, pd_fragment *fragment, bool recorded);
 /* Takes the leases of a removed rank back: other ranks get their shares. Does nothing while steps are repeated: call it
  * again later (pd_members_look does). */
 void pd_leases_removed(pd_steps *steps, uint32_t rank);
-/* Gives leases to ranks that have declared while steps were repeated, and tells workers of leases of which they could
+/* Gives leases to ranks that have declared while steps were repeated, answers them, and tells workers of leases of which they could
  * not be told for lack of memory. PD_NO_MEMORY: call it again later. */
 int pd_leases_look(pd_steps *steps);
 /* Returns whether a push is made of a share that is not leased to its rank. */

@@ -14,8 +14,8 @@
  *
  * The step thread does not wait. Later steps go on, but at most PD_WAL_MOST steps are withheld: then parameters stop
  * until the disk answers. Reports leave in the order in which they were made, as do effects that tell of the job as it
- * was after them (PD_EFF_DURABLE, PD_EFF_MEMBERS, PD_EFF_DECLARED). An effect PD_EFF_FILED need not wait, since it only names the step
- * whose report answers a push.
+ * was after them (PD_EFF_DURABLE, PD_EFF_MEMBERS, PD_EFF_DECLARED). An effect PD_EFF_FILED need not wait, since it only
+ * names the step whose report answers a push.
  *
  * Nothing is withheld before the first checkpoint, because a restart would not find the job at all; and after an error
  * of the disk with on_disk_error = go_on, until a checkpoint is durable. With on_disk_error = pause, reports are
