@@ -303,10 +303,12 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
 }
 
 /* Returns the step of a push in a job with open sets, where all parameters have one step. A parameter that was not
- * pushed since the last push of another one began belongs to that push, also if that one has been answered meanwhile.
- * Otherwise a new push begins, for the step after the highest that this process has seen. */
+ * pushed since the last push of another one began belongs to that push, also if that one has been answered meanwhile:
+ * but not once the program has closed that step, even if that has ended with an error. Otherwise a new push begins, for
+ * the step after the highest that this process has seen. */
 static uint64_t choose_step(const pd_core *core, const pd_item *items, size_t n)
 {
+    if (core->progress.unended == core->progress.pushing) return pd_core_highest_step(core) + 1;
     for (size_t i = 0; i < n; i++) {
         const pd_param_record *record = &core->params[items[i].param];
         if (record->step >= core->progress.pushing || record->pushed >= core->progress.pushing)

@@ -772,3 +772,21 @@ TEST(a_parameter_that_is_not_pushed_yet_is_no_gap)
     assert_int_equal(p->core->end.error.code, PD_OK);
     peer_free(p);
 }
+
+TEST(a_parameter_that_a_failed_end_of_a_step_has_left_out_is_pushed_for_the_next_step)
+{
+    peer *p = two_windowed();
+    pd_ticket_id ticket, ends;
+    peer_frame l = push_one(p, 0, &ticket), last;
+
+    assert_int_equal(pd_core_close_step(p->core, 1, &ends, NULL), PD_OK);
+    last = peer_expect(p, PD_PUSH);
+    peer_refuse(p, &last.prefix, PD_DEADLINE_EXCEEDED, "step 1 has waited for 1 s");
+    assert_int_equal(peer_finish(p, ends, NULL), PD_DEADLINE_EXCEEDED);
+    peer_frame_drop(&last);
+    answer(p, &l, 1, 1, 1);
+    l = push_one(p, 1, &ticket);
+    assert_int_equal(step_of(&l), 2); /* a push for step 1 would be answered as one that has counted, and be lost */
+    peer_frame_drop(&l);
+    peer_free(p);
+}
