@@ -346,8 +346,8 @@ void pd_window_note_done(pd_core *core, const pd_op *op)
     }
 }
 
-/* Returns whether the window has the last push of the parameter, and the last end of a step that named it. In a job with
- * open sets it then lacks nothing of what this process has seen since, however many steps these are: it has given
+/* Returns whether the window has the last push of the parameter, and the last end of a step that named it. In a job
+ * with open sets it then lacks nothing of what this process has seen since, however many steps these are: it has given
  * nothing to them, whether an answer to a push or to a pull has told of them. */
 static bool has_last(const pd_core *core, const pd_param_record *record)
 {
