@@ -100,8 +100,8 @@ static int check_one(const pd_job *job, const pd_param *param, const pd_request 
                    param->name, frame->rank, (unsigned long long)frame->u.data.step);
 }
 
-/* Returns whether the rank has ended the step that the frame ends, so that nothing of it is left to file. Where sets are
- * open, the fragment knows: what it has released may come again, and steps may close before the rank ends them. */
+/* Returns whether the rank has ended the step that the frame ends, so that nothing of it is left to file. Where sets
+ * are open, the fragment knows: what it has released may come again, and steps may close before the rank ends them. */
 static bool has_ended(const pd_job *job, const pd_request *frame)
 {
     if (job->steps.sets.open)
@@ -164,9 +164,9 @@ static void note_refusal(pd_job *job, const pd_request *frame)
     }
 }
 
-/* Checks a push, and releases what the rank has given to an earlier step if this push takes its place. If the push ends
- * the rank's step and `settled` is true, also checks the parameters that the rank leaves out. `settled` false: an earlier
- * push of the rank may still be in the inbox, so these parameters are not known yet. */
+/* Checks a push, and releases what the rank has given to an earlier step if this push takes its place. If the push
+ * ends the rank's step and `settled` is true, also checks the parameters that the rank leaves out. `settled` false: an
+ * earlier push of the rank may still be in the inbox, so these parameters are not known yet. */
 static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_error *err)
 {
     uint64_t number = ++job->counts.frames, known = 0;

@@ -65,13 +65,15 @@ static void release(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
 /* ---- units ---- */
 
 /* What is known of a unit, at the index of its lowest rank. */
-enum { THERE = 1, PARTIAL = 2, EXPECTED = 4, MEMBER = 8 };
+enum { THERE = 1, PARTIAL = 2, EXPECTED = 4, MEMBER = 8, GIVES = 16 };
 
 /* The units of a fragment, and how many of them there are. */
 typedef struct tally {
     uint8_t unit[PD_MAX_WORLD];
     uint32_t members, expected, expected_whole, whole;
     bool unknown; /* the job has groups, and some member has not said yet which one it belongs to */
+    bool gives;   /* some whole unit has a gradient, not only reports that there is none */
+    bool others;  /* an expected rank whose worker is connected is not whole yet */
 } tally;
 
 /* Returns whether the rank's contributions were kept when the last set was fixed. */
@@ -95,6 +97,8 @@ static void look_at_rank(const pd_steps *steps, const pd_fragment *fragment, uin
     if (member) *unit |= MEMBER;
     if (expected) *unit |= EXPECTED;
     if (fragment->ranks[rank].step > 0) *unit |= THERE;
+    if (fragment->ranks[rank].step > 0 && fragment->ranks[rank].gives) *unit |= GIVES;
+    if (expected && steps->quotas[rank].declared && !is_done(fragment, rank)) t->others = true;
     if ((member || expected || fragment->ranks[rank].step > 0) && !is_done(fragment, rank)) *unit |= PARTIAL;
     if (fragment->ranks[rank].step > 0 && !member && !fragment->ranks[rank].leaver) *unit |= PARTIAL;
     if (steps->grouped && member && fragment->ranks[rank].owed == UINT32_MAX) t->unknown = true;
@@ -108,6 +112,7 @@ static void count_units(const pd_steps *steps, const pd_fragment *fragment, tall
         bool whole = (t->unit[r] & (THERE | PARTIAL)) == THERE;
         t->members += (t->unit[r] & MEMBER) != 0;
         t->whole += whole;
+        t->gives |= whole && (t->unit[r] & GIVES) != 0;
         t->expected += (t->unit[r] & EXPECTED) != 0;
         t->expected_whole += (t->unit[r] & EXPECTED) != 0 && whole;
     }
@@ -335,16 +340,23 @@ static uint64_t quorum_since(const pd_fragment *fragment)
     return last > fragment->opened_ns ? last : fragment->opened_ns;
 }
 
-/* Begins to wait for further ranks, since a quorum is whole. */
-static void begin_grace(const pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
+/* Begins to wait for further ranks, since a quorum is whole. If nobody of it has a gradient (`empty`), as at the end
+ * of their data, the step would serve nobody: it waits as long as for a rank that is lost, or until a gradient is
+ * there. */
+static void begin_grace(const pd_steps *steps, pd_fragment *fragment, bool empty, uint64_t now_ns)
 {
+    bool again = fragment->state == PD_FRAGMENT_GRACE;
+
     fragment->state = PD_FRAGMENT_GRACE;
+    fragment->empty = empty;
     fragment->is_over = false;
     if (steps->sets.grace_ns == UINT64_MAX)
         fragment->deadline_ns = end_of_patience(fragment, now_ns, &fragment->hasty);
     else
         fragment->deadline_ns = quorum_since(fragment) + steps->sets.grace_ns;
-    fragment->graces += fragment->deadline_ns > now_ns;
+    if (empty && fragment->deadline_ns < quorum_since(fragment) + steps->sets.reconnect_grace_ns)
+        fragment->deadline_ns = quorum_since(fragment) + steps->sets.reconnect_grace_ns;
+    fragment->graces += !again && fragment->deadline_ns > now_ns;
 }
 
 /* Returns whether a rider would stop the parameters before the next step: a cut whose weights are not read yet, a
@@ -393,14 +405,15 @@ pd_set_lack pd_fragment_lack(const pd_steps *steps, const pd_fragment *fragment)
 static bool may_fix(const pd_steps *steps, pd_fragment *fragment, const tally *t, uint64_t now_ns)
 {
     pd_set_lack lack = find_lack(steps, fragment, t);
-    bool all = t->expected_whole == t->expected;
+    bool all = t->expected_whole == t->expected || (!t->gives && !t->others);
     const pd_counted *recorded;
 
     if ((lack == PD_SET_LACKS_DISK || lack == PD_SET_LACKS_QUORUM) && fragment->state == PD_FRAGMENT_GRACE)
         fragment->state = PD_FRAGMENT_OPEN;
     if (lack != PD_SET_LACKS_NOTHING && lack != PD_SET_LACKS_MEMBERS && lack != PD_SET_LACKS_STALE) return false;
     if (repeats(steps, fragment, &recorded)) return true;
-    if (!all && fragment->state != PD_FRAGMENT_GRACE) begin_grace(steps, fragment, now_ns);
+    if (!all && (fragment->state != PD_FRAGMENT_GRACE || fragment->empty != !t->gives))
+        begin_grace(steps, fragment, !t->gives, now_ns);
     if (!all && now_ns < fragment->deadline_ns) return false;
     fragment->is_over = fragment->state == PD_FRAGMENT_GRACE && now_ns >= fragment->deadline_ns;
     return lack == PD_SET_LACKS_NOTHING;
@@ -484,7 +497,7 @@ static void fix(pd_steps *steps, pd_fragment *fragment, const tally *t, const pd
         if (!pd_counted_has(fragment->set, r)) leave_out(steps, fragment, r);
         fragment->ranks[r].revoked = false;
         if (pd_counted_has(fragment->set, r)) continue;
-        if (pd_rank_set_has(&steps->members, r))
+        if (t->gives && pd_rank_set_has(&steps->members, r))
             pd_set_counts_missed(steps, &fragment->ranks[r].counts, r, fragment->fixed, fragment->ranks[r].step > 0);
     }
     end_collecting(fragment);

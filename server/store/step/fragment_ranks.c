@@ -169,7 +169,7 @@ void pd_fragment_open(const pd_steps *steps, pd_fragment *fragment, uint64_t now
     fragment->state = PD_FRAGMENT_OPEN;
 }
 
-void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t step, uint64_t now_ns)
+void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t step, bool gives, uint64_t now_ns)
 {
     pd_fragment *fragment = param->fragment;
     pd_fragment_rank *r = &fragment->ranks[rank];
@@ -179,7 +179,9 @@ void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t 
     if (r->step == 0) {
         r->step = r->next = step;
         r->missing = r->owed;
+        r->gives = false;
     }
+    r->gives |= gives;
     assert(r->missing > 0);
     if (--r->missing > 0) return;
     r->whole_ns = now_ns;
