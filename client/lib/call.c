@@ -308,7 +308,7 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
  * the step after the highest that this process has seen. */
 static uint64_t choose_step(const pd_core *core, const pd_item *items, size_t n)
 {
-    if (core->progress.unended == core->progress.pushing) return pd_core_highest_step(core) + 1;
+    if (core->progress.ended == core->progress.pushing) return pd_core_highest_step(core) + 1;
     for (size_t i = 0; i < n; i++) {
         const pd_param_record *record = &core->params[items[i].param];
         if (record->step >= core->progress.pushing || record->pushed >= core->progress.pushing)
