@@ -1,5 +1,5 @@
-/* Tests a job of two groups of two ranks, each a replica whose ranks have half of the parameter, as FSDP shards it: if a
- * rank is killed, its partner never counts alone, and the other group goes on. */
+/* Tests a job of two groups of two ranks, each a replica whose ranks have half of the parameter, as FSDP shards it: if
+ * a rank is killed, its partner never counts alone, and the other group goes on. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -54,7 +54,7 @@ static bool init(worker *w, pd_error *err)
     return pd_client_init(w->client, weights, err) == PD_OK;
 }
 
-/* Runs the rank that is killed as a process of its own: it sends its initial weights, says so, and waits for its end. */
+/* Runs the rank that is killed as a process of its own: it sends initial weights, says so, and waits for its end. */
 static pid_t fork_killed(const char *url, int *ready)
 {
     int ends[2];

@@ -1,5 +1,5 @@
-/* Tests jobs that go on although the link of one worker is cut or stalls, and that take the worker back when the link is
- * whole again: it is told that its push was late, with the step and the weights, and then it counts. */
+/* Tests jobs that go on although the link of one worker is cut or stalls, and that take the worker back when the link
+ * is whole again: it is told that its push was late, with the step and the weights, and then it counts. */
 #include "test.h"
 #include "daemon_process.h"
 #include "paramd/client.h"

@@ -111,7 +111,7 @@ static void forward(proxy *p, pair *at, int from)
     if (n <= 0 || (!swallow && !pass_all(at->fd[1 - from], bytes, pass)) || cut) hang_up(at);
 }
 
-/* Cuts connections if it was asked for. Sets *stalled if nothing is to be forwarded. Returns false if the proxy ends. */
+/* Cuts connections if it was asked for. *stalled: nothing is to be forwarded. Returns false if the proxy ends. */
 static bool obey(proxy *p, bool *stalled)
 {
     bool cut, stop;

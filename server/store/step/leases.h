@@ -33,8 +33,8 @@ void pd_leases_fixed(pd_steps *steps, pd_fragment *fragment, bool recorded);
 /* Takes the leases of a removed rank back: other ranks get their shares. Does nothing while steps are repeated: call it
  * again later (pd_members_look does). */
 void pd_leases_removed(pd_steps *steps, uint32_t rank);
-/* Gives leases to ranks that have declared while steps were repeated, answers them, and tells workers of leases of which they could
- * not be told for lack of memory. PD_NO_MEMORY: call it again later. */
+/* Gives leases to ranks that have declared while steps were repeated, answers them, and tells workers of leases of
+ * which they could not be told for lack of memory. PD_NO_MEMORY: call it again later. */
 int pd_leases_look(pd_steps *steps);
 /* Returns whether a push is made of a share that is not leased to its rank. */
 bool pd_leases_refuse(const pd_steps *steps, const pd_request *push);
