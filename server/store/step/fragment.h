@@ -8,11 +8,11 @@
  *     open   the first contribution to a step opens it: the ranks that are members then are expected
  *     whole  a rank is whole when each chunk that it owes has come, or was reported absent. A group of ranks (a unit)
  *            is whole when all its ranks are
- *     fix    when all expected units are whole; or `grace` after a quorum of them was in the open step. If none of them
- *            has a gradient, the step waits for a rank that may have one: as long as reconnect_grace, and only for ranks
- *            whose workers are connected. All whole ranks count then. Contributions of other ranks are kept for the next
- *            step if they will not be too old then; the rank is late otherwise, and its memory is released before it is
- *            told so
+ *     fix    when all expected units are whole; or `grace` after a quorum of them was in the open step. If none of
+ *            them has a gradient, the step waits for a rank that may have one: as long as reconnect_grace, and only for
+ *            ranks whose workers are connected. All whole ranks count then. Contributions of other ranks are kept for
+ *            the next step if they will not be too old then; the rank is late otherwise, and its memory is released
+ *            before it is told so
  *     close  all parameters take the step, each as if it were in a job of its own
  *
  * A rank has the contributions of one push at a time, its last one: that of step t, which counts in a step u >= t with
