@@ -393,15 +393,10 @@ void pd_core_note_members(pd_core *core, const Paramd__DataReply *reply)
 static void note_leases(pd_core *core, const pd_outgoing_frame *frame)
 {
     const Paramd__DataReply *reply = core->receive.message;
-    bool late = reply->n_outcomes > 0 && reply->outcomes[0]->outcome == PD_OUTCOME_LATE;
 
     if (!pd_method_pushes(frame->method)) return;
-    if (!late) {
-        pd_leased_counted(core, frame->step, reply->leases, reply->n_leases, reply->least_unused);
-        return;
-    }
-    pd_leased_note(core, reply->leases, reply->n_leases, reply->least_unused);
-    pd_leased_repeat(&core->shares);
+    pd_leased_answered(core, frame->step, reply->leases, reply->n_leases, reply->least_unused);
+    if (reply->n_outcomes > 0 && reply->outcomes[0]->outcome == PD_OUTCOME_LATE) pd_leased_repeat(&core->shares);
 }
 
 /* Stores the results of an answer (outcome, step and version of each parameter) in the caller's items. An item is one
@@ -413,6 +408,7 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
     pd_item *items = frame->op->items;
 
     pd_core_note_members(core, core->receive.message);
+    if (core->receive.message->fastest > 0) core->fastest = core->receive.message->fastest;
     note_leases(core, frame);
     if (core->progress.durable != core->receive.message->durable_step) {
         core->progress.durable = core->receive.message->durable_step;

@@ -8,6 +8,7 @@
 
 #include "bucket.h"
 #include "core.h"
+#include "leased.h"
 #include "replace.h"
 #include "recoveries.h"
 #include "window.h"
@@ -284,10 +285,13 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
     bucket.push.n_hypers = values->n;
     bucket.push.scalars = (Paramd__Scalar **)load->list;
     bucket.push.n_scalars = load->n;
+    bucket.push.wants = core->setup.shares;
+    bucket.push.share = pd_leased_taken(core);
     if (options != NULL) {
         bucket.push.patience_ms = options->patience_ms;
-        bucket.push.wants = options->wants > 0 ? options->wants : core->setup.shares;
+        if (options->wants > 0) bucket.push.wants = options->wants;
         bucket.push.carried = options->carried;
+        bucket.push.speed = options->speed;
         bucket.push.weight = options->weight;
         bucket.push.zero_weight = options->zero_weight;
         bucket.push.presummed = options->presummed;
@@ -300,10 +304,12 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
 }
 
 /* Returns the step of a push in a job with open sets, where all parameters have one step. A parameter that was not
- * pushed since the last push of another one began belongs to that push, also if that one has been answered meanwhile.
- * Otherwise a new push begins, for the step after the highest that this process has seen. */
+ * pushed since the last push of another one began belongs to that push, also if that one has been answered meanwhile:
+ * but not once the program has closed that step, even if that has ended with an error. Otherwise a new push begins, for
+ * the step after the highest that this process has seen. */
 static uint64_t choose_step(const pd_core *core, const pd_item *items, size_t n)
 {
+    if (core->progress.ended == core->progress.pushing) return pd_core_highest_step(core) + 1;
     for (size_t i = 0; i < n; i++) {
         const pd_param_record *record = &core->params[items[i].param];
         if (record->step >= core->progress.pushing || record->pushed >= core->progress.pushing)
@@ -345,6 +351,21 @@ static int pull_absent(pd_core *core, pd_op *op)
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
 }
 
+/* Notes that the weights for which a parameter is pushed were changed by hand, if the push says so. */
+static void note_change(pd_core *core, size_t param, const pd_push_options *options)
+{
+    if (pd_replace_number(&core->params[param], options != NULL ? options->replaces : 0) == 0) return;
+    pd_core_forget_versions(&core->params[param]);
+    pd_window_changed(core, pd_core_step(core, param));
+}
+
+static int check_speed(const pd_push_options *options, pd_error *err)
+{
+    if (options == NULL || (options->speed >= 0 && !isinf(options->speed))) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "speed %g: expected a number of steps per second, or 0: not known",
+                   options->speed);
+}
+
 int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const pd_push_options *options,
                  pd_ticket_id *ticket, pd_error *err)
 {
@@ -356,6 +377,7 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
     if (rc == PD_OK && options != NULL && options->sparse) rc = refuse_sparse(core, items, n, err);
     if (rc == PD_OK) rc = read_scalars(&load, options, err);
     if (rc == PD_OK) rc = check_worker_state(options, err);
+    if (rc == PD_OK) rc = check_speed(options, err);
     if (rc == PD_OK) rc = begin_items(core, method, items, n, &op, err);
     if (rc != PD_OK) return rc;
     if (load.n > 0) rc = begin_scalars(core, op, options, err);
@@ -363,9 +385,7 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
         pd_op_free(core, op);
         return rc;
     }
-    for (size_t i = 0; i < n; i++)
-        if (pd_replace_number(&core->params[items[i].param], options != NULL ? options->replaces : 0) != 0)
-            pd_core_forget_versions(&core->params[items[i].param]);
+    for (size_t i = 0; i < n; i++) note_change(core, items[i].param, options);
     if (core->open_sets) op->step = choose_step(core, items, n);
     if (options != NULL && options->counts != NULL) {
         op->counts = options->counts;
@@ -381,7 +401,7 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
     }
     for (size_t i = 0; i < n; i++) {
         pd_param_record *record = &core->params[items[i].param];
-        if (op->step > 0) pd_window_skip(record, op->step);
+        if (op->step > 0) pd_window_skip(core, record, op->step);
         record->pushed = op->step > 0 ? op->step : record->step + 1;
         record->refused = 0;
         if (items[i].gradient != NULL)
@@ -428,7 +448,8 @@ int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_er
     frame->op->closes = core->progress.closing = frame->step = step;
     frame->mark = core->link.mark;
     for (size_t i = 0; core->open_sets && i < core->n_params; i++)
-        if (core->params[i].pushed < step) pd_window_skip(&core->params[i], step);
+        if (core->params[i].pushed < step) pd_window_skip(core, &core->params[i], step);
+    core->progress.ended = step;
     pd_resend_advance(core);
     return PD_OK;
 }

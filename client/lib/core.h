@@ -39,9 +39,10 @@ typedef struct pd_op {
     size_t waits;      /* number of the operation's frames that the server has not answered */
     uint64_t replaces; /* for pd_client_replace: the caller's number of the change; 0: another operation */
     uint64_t closes;   /* the step that this operation closes (pd_client_close_step); 0: none */
-    /* In a job with open sets: `step` is the step that the items are pushed for (0: each is for its parameter's next
-     * one). least, most: lowest and highest step in the answers so far. levels: number of times that older weights were
-     * pulled again, each time for step `level` or a later one. */
+    /* step: for pd_client_replace, the step whose weights are replaced; of a push in a job with open sets, the step
+     * that its items are for (0: each is for its parameter's next one). In such a job, least, most: lowest and highest
+     * step in the answers so far. levels: number of times that older weights were pulled again, each time for step
+     * `level` or a later one. */
     uint64_t step, least, most, level;
     unsigned levels;
     pd_item_count *counts; /* the caller's memory for results (pd_push_options.counts); NULL: not wanted */
@@ -74,10 +75,11 @@ typedef struct pd_param_record {
     pd_dtype push, pull, update;
     /* For each chunk: 1 + the version of its weights in the caller's buffer; 0: unknown. NULL: unknown for all. */
     uint64_t *holds;
-    char *axes;       /* names of the dimensions as the user declared them; NULL: none */
-    char *note;       /* the first note of the optimizer on this parameter; NULL: none */
-    bool model_state; /* see pd_client_param */
-    uint64_t step;    /* number of the parameter's closed rounds that this process has seen; a rewind lowers it */
+    char *axes;        /* names of the dimensions as the user declared them; NULL: none */
+    char *note;        /* the first note of the optimizer on this parameter; NULL: none */
+    bool model_state;  /* see pd_client_param */
+    uint32_t fragment; /* see pd_client_param */
+    uint64_t step;     /* number of the parameter's closed rounds that this process has seen; a rewind lowers it */
     /* number of closed rounds as the server last reported it; less than `step` once the server has gone back */
     uint64_t server_step;
     /* replaces: the program's number (pd_client_replace) of the weights after step `replaced` that this process sent or
@@ -86,7 +88,8 @@ typedef struct pd_param_record {
     uint64_t replaces, replaced, server_replaces;
     uint64_t pushed; /* step of this process's last push of the parameter */
     /* The window has all of this rank's pushes of the parameter for the steps `kept_from` to `kept_to`, both included.
-     * It has none if kept_to < kept_from. */
+     * It has none if kept_to < kept_from. In a job with open sets the rank may have given nothing to some of them, nor
+     * to those after `kept_to` that it has seen since. */
     uint64_t kept_from, kept_to;
     /* Step in which the server refused this rank's gradient of the parameter. 0: it refused none, or this rank has
      * pushed the gradient again. */
@@ -154,6 +157,7 @@ typedef struct pd_window {
     bool hashing;                   /* the arriving weights are being hashed */
     uint64_t hash;                  /* XXH3-64 of the weights in the answer to `frame`, if `hashed` is set */
     bool hashed;
+    uint64_t changed; /* the last step whose weights were changed by hand, as a push has said; 0: there is none */
 } pd_window;
 
 /* Warnings of the server about the job: notice.h. */
@@ -229,6 +233,7 @@ typedef struct pd_core_progress {
     uint64_t barriers, passed; /* number of barriers that this process has called; how many the server has answered */
     uint64_t durable;          /* the durable step, as the last answer reported */
     uint64_t closing;          /* step that this rank is closing (pd_client_close_step); 0: none */
+    uint64_t ended;            /* last step that it has begun to close, also if that failed; 0: none */
     uint64_t pushing;          /* in a job with open sets: step of the last push of any parameter; 0: none */
 } pd_core_progress;
 
@@ -249,7 +254,6 @@ typedef struct pd_core_shares {
     size_t n;
     uint64_t taken;        /* number of these shares that the program has taken */
     uint64_t least_unused; /* all shares below this one were used by some rank */
-    bool swapped;          /* an answer to the Declare under way has brought other leases than those that were known */
     uint64_t since;        /* the last step that this process had pushed when it learned of these leases */
 } pd_core_shares;
 
@@ -295,6 +299,7 @@ typedef struct pd_core {
     bool open_sets; /* not every rank counts in every step (DeclareReply.open_sets) */
     pd_core_members members;
     pd_core_shares shares;
+    double fastest;          /* greatest speed of the job's workers, as the last answer told; 0: not known */
     bool sends_whole;        /* with must_init: this rank sends the parameters that are not ranged */
     bool averages_init;      /* the server takes the mean of all ranks' initial weights, so every rank sends them */
     size_t declares_waiting; /* number of Declare frames that the server has not answered yet */

@@ -172,6 +172,7 @@ static int know(pd_param_record *record, const pd_client_param *param, pd_error 
     if (know_range(record, param, elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
     record->shape = param->shape;
     record->model_state = param->model_state;
+    record->fragment = param->fragment;
     record->push = param->push_dtype != 0 ? param->push_dtype : PD_F32;
     record->pull = param->pull_dtype != 0 ? param->pull_dtype : PD_F32;
     record->update = param->update_dtype;
@@ -497,7 +498,6 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
     core->averages_init = reply->averages_init;
     core->sends_whole = reply->sends_whole;
     core->open_sets = reply->open_sets;
-    pd_leased_declared(core, reply->leases, reply->n_leases, reply->least_unused);
 }
 
 /* Returns whether this process takes over the server's steps, whatever it has seen before. */
@@ -551,8 +551,20 @@ static int prepare_frames(pd_core *core)
     return PD_OK;
 }
 
-/* Compares the server's job with the one that this process knows, once the server has accepted all parameters. */
-static int all_declared(pd_core *core)
+/* Takes over the leases that the server has reported. If it is behind and repeats the steps that this process has seen,
+ * those that the last answer brought will be this worker's again. Returns false if the server leases nothing yet to a
+ * worker that begins. */
+static bool take_leases(pd_core *core, const Paramd__DeclareReply *reply)
+{
+    bool anew = begins_anew(core);
+
+    if (anew || !pd_core_is_behind(core)) pd_leased_note(core, reply->leases, reply->n_leases, reply->least_unused);
+    return !anew || !core->open_sets || core->setup.shares == 0 || reply->n_leases > 0;
+}
+
+/* Compares the server's job with the one that this process knows, once the server has accepted all parameters. `reply`:
+ * the last answer to Declare. */
+static int all_declared(pd_core *core, const Paramd__DeclareReply *reply)
 {
     if (pd_core_lacks_weights(core)) {
         pd_core_lose_job(core);
@@ -560,10 +572,14 @@ static int all_declared(pd_core *core)
     }
     if (!begins_anew(core) && pd_core_left_course(core, core->recovery.welcome_course)) return PD_OK;
     if (begins_anew(core))
-        core->recovery.moved = core->shares.swapped = false;
+        core->recovery.moved = false;
     else if (pd_core_gives_up(core))
         return PD_OK;
     if (!core->recovery.rewinding && pd_core_is_behind(core) && !pd_core_window_helps(core)) return PD_OK;
+    if (!take_leases(core, reply)) {
+        pd_core_drop(core, "the server repeats steps from before its restart, and leases no shares before it is done");
+        return PD_OK;
+    }
     go_on(core);
     retire_initialised(core);
     if (prepare_frames(core) != PD_OK) return PD_OK;
@@ -590,5 +606,5 @@ int pd_declare_taken(pd_core *core, size_t first, size_t count, const pd_prefix 
         return PD_OK;
     }
     note_declared(core, first, reply);
-    return --core->declares_waiting == 0 ? all_declared(core) : PD_OK;
+    return --core->declares_waiting == 0 ? all_declared(core, reply) : PD_OK;
 }

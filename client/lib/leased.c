@@ -25,15 +25,7 @@ void pd_leased_note(pd_core *core, Paramd__Lease *const *leases, size_t n, uint6
     shares->since = core->progress.closing > core->progress.pushing ? core->progress.closing : core->progress.pushing;
 }
 
-void pd_leased_declared(pd_core *core, Paramd__Lease *const *leases, size_t n, uint64_t least_unused)
-{
-    bool swapped = n > 0 && core->shares.n > 0 && !is_same(&core->shares, leases, n);
-
-    pd_leased_note(core, leases, n, least_unused);
-    core->shares.swapped = core->shares.swapped || swapped;
-}
-
-void pd_leased_counted(pd_core *core, uint64_t step, Paramd__Lease *const *leases, size_t n, uint64_t least_unused)
+void pd_leased_answered(pd_core *core, uint64_t step, Paramd__Lease *const *leases, size_t n, uint64_t least_unused)
 {
     bool same = n > 0 && is_same(&core->shares, leases, n);
 
@@ -51,6 +43,11 @@ void pd_leased_repeat(pd_core_shares *shares)
 void pd_leased_forget(pd_core_shares *shares)
 {
     *shares = (pd_core_shares){ 0 };
+}
+
+uint64_t pd_leased_taken(const pd_core *core)
+{
+    return core->open_sets && core->shares.n > 0 && core->shares.taken > 0 ? core->shares.ranges[0].first + 1 : 0;
 }
 
 uint64_t pd_core_least_unused(const pd_core *core)

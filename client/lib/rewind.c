@@ -58,16 +58,6 @@ void pd_core_go_back(pd_core *core, const char *why)
     core->recovery.went_back = false;
 }
 
-/* Returns the step of a push of this process that is not answered, and that the server has not closed; 0: none. */
-static uint64_t step_under_way(const pd_core *core)
-{
-    uint64_t step = core->progress.closing > core->progress.pushing ? core->progress.closing : core->progress.pushing;
-
-    for (size_t i = 0; i < core->n_params; i++)
-        if (core->params[i].server_step >= step || core->params[i].step >= step) return 0;
-    return step;
-}
-
 static bool has_pushed(const pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++)
@@ -78,15 +68,15 @@ static bool has_pushed(const pd_core *core)
 bool pd_core_gives_up(pd_core *core)
 {
     bool moved = core->recovery.moved && has_pushed(core);
-    bool swapped = core->shares.swapped && step_under_way(core) > 0 && !pd_core_is_behind(core);
     pd_error error;
 
-    core->recovery.moved = core->shares.swapped = false;
-    if ((!moved && !swapped) || core->end.error.code != PD_OK) return false;
+    core->recovery.moved = false;
+    if (!moved || core->end.error.code != PD_OK) return false;
     pd_fail(&error, PD_REWIND,
-            "the server has given %s of this worker of job %.160s to others while it was away, and it is rank %" PRIu32
-            " now: what it has pushed and was not counted is given up. " PD_REWIND_CALL " goes on from the job's step",
-            moved ? "the rank" : "the shares of the data", core->setup.job, core->setup.rank);
+            "the server has given the rank of this worker of job %.160s to another while it was away, and it is rank "
+            "%" PRIu32 " now: what it has pushed and was not counted is given up. " PD_REWIND_CALL
+            " goes on from the job's step",
+            core->setup.job, core->setup.rank);
     pd_core_end(core, &error);
     core->end.gone_back = true;
     return true;
@@ -140,7 +130,7 @@ static void forget_steps(pd_core *core)
         record->pushed = record->refused = record->server_step = record->replaces = 0;
     }
     core->progress.barriers = core->progress.passed;
-    core->progress.closing = core->progress.pushing = 0;
+    core->progress.closing = core->progress.ended = core->progress.pushing = 0;
     core->recovery.resending = false;
     pd_leased_forget(&core->shares);
     pd_window_clear(core);

@@ -127,12 +127,14 @@ typedef struct pd_welcome {
  * members have changed, as the last answer to a push or pull reported. Each pointer may be NULL. In a job whose ranks
  * are all members for ever: world_size, the rank, 0. */
 PD_API void pd_client_members(const pd_client *client, int *members, int *index, uint64_t *epoch);
+/* Returns the greatest speed that the workers which are connected now have told (pd_push_options.speed), as the last
+ * answer reported. 0: not known, or this worker has told none. */
+PD_API double pd_client_fastest(const pd_client *client);
 /* Takes the next share of the data (pd_client_options.shares): the number of one local batch, from which the program
  * computes which samples the batch has. The server leases shares, and marks them as used when the push that was made of
  * them counts; so each share is used once, although ranks join, leave, and are late. After a late push the same shares
- * are taken again, as after a push in whose place one of an earlier process of the rank has counted. In a job whose
- * ranks all count in every step: share (step - 1) * world_size + rank, times the number of shares that the options ask
- * for, and the shares after it. Does not wait.
+ * are taken again. In a job whose ranks all count in every step: share (step - 1) * world_size + rank, times the number
+ * of shares that the options ask for, and the shares after it. Does not wait.
  *   PD_FAILED_PRECONDITION  the options ask for no shares
  *   PD_UNAVAILABLE          all leased shares are taken: the answer to the next push brings others */
 PD_API int pd_client_share(pd_client *client, uint64_t *share, pd_error *err);
@@ -183,6 +185,9 @@ typedef struct pd_client_param {
      * - Values are float32, so a counter such as num_batches_tracked is exact up to 2^24.
      * - All ranks must set the same flag. */
     bool model_state;
+    /* Number of the parameter's fragment: parameters of one fragment are pushed together, and count together where not
+     * every rank needs to count in a step. Fragments are numbered from 0 without gaps, the same on all ranks. */
+    uint32_t fragment;
 } pd_client_param;
 
 /* Returns how many rounds of the parameter are closed, as the server's last answer reported. A process that comes back
@@ -353,6 +358,9 @@ typedef struct pd_push_options {
     bool carried;
     /* Results: one entry for each item. The array is borrowed until the ticket is done. NULL: not wanted. */
     pd_item_count *counts;
+    /* Number of steps that this worker takes by itself in a second (paramd/diloco.h); 0: not known. The other workers
+     * of the job learn the greatest one: pd_client_fastest. */
+    double speed;
 } pd_push_options;
 
 /* Ends this rank's step number `step`. Parameters that this rank has not pushed since it ended the step before count as
@@ -401,8 +409,9 @@ PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *
  * the program takes the steps again and makes the change again. The other ranks continue by their windows.
  *
  * This call waits. PD_FAILED_PRECONDITION: this is not rank 0; a parameter is ranged, which cannot be replaced; another
- * rank has pushed with other weights already. PD_INVALID_ARGUMENT: a push is under way; `replaces` is 0; a parameter is
- * unknown or given twice. */
+ * rank has pushed with other weights already; the server has begun the next step before all weights had come, for
+ * instance with the push of an earlier process of this rank. PD_INVALID_ARGUMENT: a push is under way; `replaces` is 0;
+ * a parameter is unknown or given twice. */
 PD_API int pd_client_replace(pd_client *client, const pd_item *items, size_t n, uint64_t replaces, pd_error *err);
 /* Hashes n tensors: hashes[i] becomes the hash of the bytes[i] bytes at tensors[i]. A program that compares it with an
  * earlier hash finds out whether the tensor was changed. Equal bytes give equal hashes on every machine.
@@ -438,7 +447,9 @@ PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t 
  * Any other error is the first one that the server gave. The ticket ends when every item is done or refused
  * (items[i].outcome), at the latest one second after the error. Items without an answer then get the same error. It is
  * safe to push them again. For instance, after PD_DEADLINE_EXCEEDED "rank 2 ... has not contributed" the server keeps
- * this rank's gradient: push the same again to continue waiting. */
+ * this rank's gradient: push the same again to continue waiting. In a job in which not every rank counts in each step,
+ * the program may also go on: if the job is at a later step by then, the next push takes the place of the one before,
+ * unless that has counted. */
 PD_API int pd_client_wait(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
 /* Returns whether a ticket is done or has failed, so that pd_client_wait will not block. */
 PD_API bool pd_client_ready(const pd_client *client, pd_ticket_id ticket);
@@ -533,8 +544,9 @@ typedef struct pd_client_stats {
  *
  * The numbers of one struct are its size, how many fields it has, and the offset of each field, in the order of the
  * header. The structs come in this order: pd_error, pd_shape, pd_client_options, pd_welcome, pd_client_param, pd_item,
- * pd_scalar, pd_push_options, pd_client_stats, pd_item_count. Later versions add structs to the end of this list, and
- * fields to the end of the structs that may grow (see Versions). They change nothing else. */
+ * pd_scalar, pd_push_options, pd_client_stats, pd_item_count, pd_diloco_options, pd_diloco_due, pd_diloco_status. Later
+ * versions add structs to the end of this list, and fields to the end of the structs that may grow (see Versions). They
+ * change nothing else. */
 PD_API size_t pd_client_abi(size_t *out, size_t n);
 
 /* Opens a client as pd_client_open does. `size` is the size of pd_client_options in the caller's program.

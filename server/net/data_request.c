@@ -6,6 +6,7 @@
 #include "pieces.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,6 +147,9 @@ static int check_push(const Paramd__PushRequest *push, pd_error *err)
                        push->weight, PD_WEIGHT_MOST);
     if (push->zero_weight && push->weight != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "push with weight %g and zero_weight: give one of them", push->weight);
+    if (!(push->speed >= 0) || isinf(push->speed))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "push with speed %g: expected local steps per second, 0: not known",
+                       push->speed);
     if (push->n_hypers > PD_MAX_OPTIONS)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "push with %zu hyperparameters: at most %d", push->n_hypers,
                        PD_MAX_OPTIONS);
@@ -203,6 +207,7 @@ static int fill_push(pd_conn *conn, const pd_prefix *prefix, const Paramd__PushR
     request->u.data.patience_ns = push->patience_ms * UINT64_C(1000000);
     request->u.data.carried = push->carried;
     request->u.data.wants = push->wants;
+    request->u.data.share = push->share;
     rc = pd_options_copy(&request->u.data.hypers, &request->u.data.n_hypers, push->hypers, push->n_hypers);
     if (rc == PD_OK) rc = copy_scalars(request, push);
     return rc == PD_OK ? PD_OK : pd_conn_no_memory(prefix, err);
@@ -234,9 +239,10 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     if (rc == PD_OK) rc = check_close_step(conn, push, err);
     if (rc != PD_OK) return rc;
     conn->incoming.mark = push->mark;
+    if (push->speed > 0) conn->speed = push->speed;
     pending = conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, push->n_pieces);
     if (pending == NULL) return pd_conn_no_memory(prefix, err);
-    pending->wait.step = push->step;
+    pending->wait.step = pending->wait.pushed = push->step;
     pending->wait.pushes = true;
     pending->wait.unfiled = conn->files;
     pending->wait.rank = conn->rank;

@@ -431,12 +431,14 @@ bool sim_worker_waits(const sim *s, uint64_t nonce)
 /* Begins a step: sends several pushes at once. A push may hold all parameters of the step. */
 static void begin_step(sim_worker *w)
 {
+    uint64_t before = w->step;
     uint32_t order[SIM_PARAMS];
     size_t n, calls = 1 + (size_t)sim_draw(w->s, CALLS);
     pd_error err;
 
     w->rank = w->core->setup.rank; /* another one if the server has chosen anew */
     w->step = sim_least_step(w) + 1;
+    if (w->step < before) w->reached = 0; /* it has gone back: each step may take its time again */
     meet(w);
     if (w->phase == ENDED) return;
     if (w->step > w->job->steps) {
@@ -524,8 +526,9 @@ static bool try_again(sim_worker *w, int rc, const pd_error *err)
     if (rc == PD_FAILED_PRECONDITION && strstr(err->text, "its push of this parameter was refused") != NULL)
         return infinite || (sim_failed_allocations() > 0);
     if (rc == PD_FAILED_PRECONDITION && strstr(err->text, "cannot end step") != NULL) return true;
-    /* A push of an earlier process of the rank has not counted yet. */
+    /* Another parameter has closed a step that this one still takes, or a set is repeated after a restart. */
     if (w->job->open.on && strstr(err->text, "earlier rounds are still open") != NULL) return true;
+    if (w->job->open.on && strstr(err->text, "counts again as before the restart") != NULL) return true;
     return is_worth_another_try(rc);
 }
 

@@ -48,7 +48,11 @@ typedef struct sim_watch {
     uint64_t fixed;              /* the last step whose set was fixed */
     uint32_t whole;              /* bit r: each chunk of rank r had come */
     uint32_t units;              /* bit r: and each of all others of its group */
+    uint64_t pushes[SIM_WORLD];  /* by rank: step of the push that these chunks belong to */
     uint64_t process[SIM_WORLD]; /* by rank: number of its process */
+    uint64_t conn[SIM_WORLD];    /* by rank: number of its connection */
+    uint64_t joined[SIM_WORLD];  /* by rank: a course that the job had at the latest when the connection was made */
+    uint64_t course;             /* number of the job's course */
     uint32_t members;            /* the members */
     uint64_t generation;         /* of the launch that the job belongs to */
     uint64_t barrier;            /* number of barriers that the job has passed */

@@ -219,7 +219,6 @@ int peer_reply_ok(peer *p, const pd_prefix *to)
     return peer_reply(p, to, &ok.base, NULL, 0);
 }
 
-/* Sends an answer in which all n pieces have the same outcome. */
 /* Fills in what the server leases to the worker. Returns the number of ranges: 1 or 0. */
 static size_t fill_lease(const peer *p, Paramd__Lease *lease)
 {
@@ -229,6 +228,7 @@ static size_t fill_lease(const peer *p, Paramd__Lease *lease)
     return lease->count > 0;
 }
 
+/* Sends an answer in which all n pieces have the same outcome. */
 int peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, uint64_t step, float *weights,
                     size_t floats)
 {
@@ -247,6 +247,7 @@ int peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, ui
     message.epoch = p->epoch;
     message.course = p->course;
     message.staleness = p->staleness;
+    message.fastest = p->fastest;
     message.counted = p->counted;
     message.n_leases = fill_lease(p, &lease);
     message.leases = &leases;

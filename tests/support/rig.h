@@ -48,7 +48,7 @@ typedef struct rig {
     uint64_t answered;     /* number of answers so far */
     pd_error error;        /* error of the last answer; code PD_OK: no error */
     pd_filed filed;        /* what was said of the last push, in a job that says it */
-    pd_rank_leases leases; /* what the store has leased last */
+    pd_rank_leases leases; /* what the store has leased last: at a Declare, or later */
     uint32_t job;          /* number of the job, from the last welcome */
     bool created, must_init;
     uint32_t rank, slots; /* from the last welcome */
@@ -128,8 +128,8 @@ int rig_tear_down(void **state);
 
 /* Applies a request and stores its effects. Returns the code of its answer (PD_OK if there was no error). */
 int rig_apply(rig *r, pd_request *request);
-/* Applies a Declare. Works until it is answered, because a large one is not answered at once. Returns the answer's
- * code. */
+/* Applies a Declare. Works until it is answered, because a large one is not answered at once; or until the store has
+ * nothing to do, because the answer waits for the disk. Returns the answer's code; PD_OK if there is none. */
 int rig_apply_declare(rig *r, pd_request *request);
 /* Lets the store work until it has nothing more to do. */
 void rig_work(rig *r);
@@ -148,6 +148,9 @@ void rig_drop_records(rig *r, uint64_t step);
 int rig_replay(rig *r, const rig *from);
 /* Reads the decisions of the rig `from`. Returns the code of the error, which is in r->error. */
 int rig_read_decisions(rig *r, const rig *from);
+/* Makes a new server from what the disk of the old one has: its last checkpoint, and the records after it. The new one
+ * has a configuration of its own, and the old one's clock, watcher, and laziness of the disk. */
+void rig_crash(rig *r, const pd_store_config *config);
 /* Asks for a checkpoint of step `step` or a later one, as rank 0 of the job on connection `conn`; or as an operator, if
  * `job` is not NULL. */
 int rig_checkpoint(rig *r, const char *job, uint64_t conn, uint64_t step, double seconds);
@@ -158,6 +161,8 @@ bool rig_drain(rig *r, uint64_t conn, double seconds);
 /* Makes a job from the disk of the rig `from`. Returns the code of the error, which is in r->error. */
 int rig_restore(rig *r, const rig *from);
 void rig_finish_task(rig *r, size_t i); /* runs task i, which lazy_tasks has kept, and returns it to the store */
+/* Returns task i, which lazy_tasks has kept, to the store without a run, as if a newer task had replaced it. */
+void rig_replace_task(rig *r, size_t i);
 
 pd_ticket rig_ticket(rig *r, uint64_t conn);
 /* Sends Hello on connection `conn`. `options` are written as "a=1 b=2" and `rules` as "rule;rule"; NULL: none.
@@ -188,6 +193,7 @@ void rig_weight(rig_frame *frame, double weight, bool presummed);
 /* The frame is of a change by hand with this number: a push, or initial weights that replace those of its step, of
  * `whole` parameters. */
 void rig_replaces(rig_frame *frame, uint64_t number, uint32_t whole);
+void rig_share(rig_frame *frame, uint64_t share); /* the first share that a push is made of */
 void rig_hyper(rig_frame *frame, const char *name, const char *value);
 void rig_scalar(rig_frame *frame, const char *name, double value);
 pd_request *rig_request(rig_frame *frame); /* returns the request of a frame, and frees the frame */

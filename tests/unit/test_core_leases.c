@@ -69,17 +69,39 @@ TEST(after_a_late_push_the_same_shares_are_taken_again)
     peer_free(p);
 }
 
-/* The push of an earlier process of the rank has counted, and the leases came with Declare after that. */
-TEST(shares_whose_push_another_process_has_made_needless_are_taken_again)
+/* Ends the worker's step, to which it has given nothing, and answers with the leases of the peer. */
+static void end_step(peer *p, uint64_t step)
+{
+    pd_ticket_id ticket;
+    peer_frame frame;
+
+    assert_int_equal(pd_core_close_step(p->core, step, &ticket, NULL), PD_OK);
+    frame = peer_expect(p, PD_PUSH);
+    assert_int_equal(peer_reply_data(p, &frame.prefix, 0, 0, 0, NULL, 0), PD_OK);
+    peer_frame_drop(&frame);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+}
+
+TEST(shares_of_an_end_of_a_step_that_came_too_late_are_taken_again)
 {
     peer *p = leased_peer(5);
 
     expect_share(p, 5);
-    push(p, STEPPED, 1);
+    end_step(p, 1);
+    expect_share(p, 5);
+    peer_free(p);
+}
+
+TEST(the_end_of_a_step_that_counted_gives_no_shares_back)
+{
+    peer *p = leased_peer(5);
+
     expect_share(p, 5);
     p->lease_first = 9;
-    push(p, STEPPED, 2);
+    push(p, STEPPED, 1);
     expect_share(p, 9);
+    end_step(p, 1);
+    assert_int_equal(pd_core_take_share(p->core, &(uint64_t){ 0 }, NULL), PD_UNAVAILABLE);
     peer_free(p);
 }
 
@@ -117,13 +139,13 @@ TEST(a_push_that_is_answered_after_a_reconnect_does_not_give_its_shares_back)
     peer_free(p);
 }
 
-TEST(a_push_of_shares_that_others_may_have_got_is_given_up)
+TEST(a_push_that_is_sent_again_names_the_share_that_it_was_made_of)
 {
     pd_ticket_id ticket;
     peer *p = come_back(&ticket, 0);
+    peer_frame frame = peer_expect(p, PD_PUSH_PULL);
 
-    assert_int_equal(p->core->end.error.code, PD_REWIND);
-    assert_true(p->core->end.gone_back);
-    assert_int_equal(peer_finish(p, ticket, NULL), PD_REWIND);
+    assert_int_equal(((Paramd__PushRequest *)frame.message)->share, 1 + 5);
+    peer_frame_drop(&frame);
     peer_free(p);
 }

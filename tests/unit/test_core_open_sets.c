@@ -133,7 +133,7 @@ TEST(a_push_brings_patience_and_wants_and_gets_age_and_number_of_ranks)
 {
     peer *p = open_peer(&peer_four, 1);
     pd_item_count counts[1] = { { 7, 7 } };
-    const pd_push_options options = { .patience_ms = 250, .wants = 3, .carried = true, .counts = counts };
+    const pd_push_options options = { .patience_ms = 250, .wants = 3, .carried = true, .counts = counts, .speed = 1.5 };
     const Paramd__PushRequest *push;
     pd_ticket_id ticket;
     peer_frame l;
@@ -145,6 +145,7 @@ TEST(a_push_brings_patience_and_wants_and_gets_age_and_number_of_ranks)
     assert_int_equal(push->patience_ms, 250);
     assert_int_equal(push->wants, 3);
     assert_true(push->carried);
+    assert_float_equal(push->speed, 1.5, 0);
     assert_int_equal(counts[0].age, 0);
     p->staleness = 2;
     p->counted = 3;
@@ -170,6 +171,36 @@ TEST(the_members_are_those_of_the_last_answer)
     assert_int_equal(now.members, 3);
     assert_int_equal(now.index, 1);
     assert_int_equal(now.epoch, 9);
+    peer_free(p);
+}
+
+TEST(the_fastest_worker_is_that_of_the_last_answer_which_names_one)
+{
+    peer *p = open_peer(&peer_four, 1);
+
+    assert_float_equal(p->core->fastest, 0, 0);
+    p->fastest = 3;
+    expect_step(p, 1, 1, 1, 1);
+    assert_float_equal(p->core->fastest, 3, 0);
+    p->fastest = 0;
+    expect_step(p, 1, 2, 1, 2);
+    assert_float_equal(p->core->fastest, 3, 0);
+    peer_free(p);
+}
+
+TEST(a_speed_that_cannot_be_is_refused_before_anything_is_sent)
+{
+    static const double wrong[] = { -1, INFINITY, NAN };
+    peer *p = open_peer(&peer_four, 1);
+    pd_ticket_id ticket;
+
+    p->items[0] = (pd_item){ .param = 0, .gradient = p->gradients[0], .weights = p->weights[0] };
+    for (int i = 0; i < 3; i++) {
+        const pd_push_options options = { .speed = wrong[i] };
+        assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, p->items, 1, &options, &ticket, NULL),
+                         PD_INVALID_ARGUMENT);
+    }
+    peer_expect_silence(p);
     peer_free(p);
 }
 
@@ -588,6 +619,88 @@ TEST(the_window_lacks_nothing_of_a_parameter_that_only_the_end_of_late_steps_nam
     peer_free(p);
 }
 
+/* Returns a peer with two parameters whose window keeps 20 steps. It has ended step 1, for which it pushed parameter 0
+ * only. */
+static peer *ended_peer(void)
+{
+    pd_core_config config = peer_four;
+    peer *p;
+
+    config.window = 20;
+    p = open_peer(&config, 2);
+    end_step(p, 1, 1);
+    return p;
+}
+
+/* Pulls parameter 1, which the rank never pushes, at a time when others have taken steps without this rank. */
+static void pull_of_step(peer *p, uint64_t step)
+{
+    pd_ticket_id ticket;
+    peer_frame l;
+
+    p->items[1] = (pd_item){ .param = 1, .weights = p->weights[1] };
+    assert_int_equal(pd_core_pull(p->core, &p->items[1], 1, 0, &ticket, NULL), PD_OK);
+    l = peer_expect(p, PD_PULL);
+    answer(p, &l, 1, 0, step);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+}
+
+TEST(the_window_lacks_nothing_of_steps_that_only_a_pull_has_told_of)
+{
+    static const uint64_t back[] = { 1, 1 };
+    peer *p = ended_peer();
+
+    pull_of_step(p, 4);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_OK);
+    peer_free(p);
+}
+
+TEST(the_window_keeps_all_its_steps_when_a_push_follows_a_pull_of_later_weights)
+{
+    static const uint64_t back[] = { 0, 0 };
+    peer *p = ended_peer();
+
+    pull_of_step(p, 4);
+    end_step(p, 5, 5);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_OK);
+    peer_free(p);
+}
+
+TEST(the_window_lacks_nothing_of_steps_that_the_server_has_taken_while_the_connection_was_broken)
+{
+    static const uint64_t ahead[] = { 4, 4 }, back[] = { 0, 0 };
+    peer *p = ended_peer();
+
+    peer_come_back_at(p, ahead, 2);
+    end_step(p, 5, 5);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_OK);
+    peer_free(p);
+}
+
+/* The end of step 2 may count, though the server ended it with an error: the window cannot send it again. */
+TEST(an_end_of_a_step_that_failed_is_a_gap_of_the_parameters_that_only_it_names)
+{
+    static const uint64_t back[] = { 1, 1 };
+    peer *p = ended_peer();
+    pd_ticket_id ticket, ends;
+    peer_frame l = push_one(p, 0, &ticket), last;
+
+    assert_int_equal(pd_core_close_step(p->core, 2, &ends, NULL), PD_OK);
+    last = peer_expect(p, PD_PUSH);
+    answer(p, &l, 1, 1, 2);
+    peer_refuse(p, &last.prefix, PD_DEADLINE_EXCEEDED, "step 2 has waited for long");
+    peer_frame_drop(&last);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    assert_int_equal(peer_finish(p, ends, NULL), PD_DEADLINE_EXCEEDED);
+    end_step(p, 3, 3);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_REWIND);
+    peer_free(p);
+}
+
 /* Both parameters are in one frame. Its answers name another step than the frame, so they are not compared. */
 TEST(a_frame_of_two_parameters_that_counted_later_gets_the_weights_of_both_again)
 {
@@ -635,5 +748,78 @@ TEST(a_push_that_ended_with_an_error_is_a_gap_also_if_the_next_one_is_for_a_late
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
     peer_come_back_at(p, back, 2);
     assert_int_equal(p->core->end.error.code, PD_REWIND);
+    peer_free(p);
+}
+
+static peer *two_windowed(void)
+{
+    pd_core_config config = peer_four;
+
+    config.window = 20;
+    return open_peer(&config, 2);
+}
+
+TEST(a_push_that_ended_with_an_error_is_a_gap_once_its_step_is_taken)
+{
+    static const uint64_t back[] = { 0, 0 };
+    peer *p = two_windowed();
+    pd_ticket_id first, second;
+    peer_frame one = push_one(p, 0, &first), other = push_one(p, 1, &second);
+
+    peer_refuse(p, &other.prefix, PD_DEADLINE_EXCEEDED, "step 1 has waited for 1 s");
+    assert_int_equal(peer_finish(p, second, NULL), PD_DEADLINE_EXCEEDED);
+    answer(p, &one, 1, 1, 1); /* the program goes on with step 2, so it does not push parameter 1 for step 1 again */
+    peer_frame_drop(&other);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_REWIND);
+    peer_free(p);
+}
+
+TEST(an_end_of_a_step_that_ended_with_an_error_is_a_gap_once_the_step_is_taken)
+{
+    static const uint64_t back[] = { 0, 0 };
+    peer *p = two_windowed();
+    pd_ticket_id first, ends;
+    peer_frame one = push_one(p, 0, &first), last;
+
+    assert_int_equal(pd_core_close_step(p->core, 1, &ends, NULL), PD_OK);
+    last = peer_expect(p, PD_PUSH);
+    peer_refuse(p, &last.prefix, PD_DEADLINE_EXCEEDED, "step 1 has waited for 1 s");
+    assert_int_equal(peer_finish(p, ends, NULL), PD_DEADLINE_EXCEEDED);
+    answer(p, &one, 1, 1, 1);
+    peer_frame_drop(&last);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_REWIND);
+    peer_free(p);
+}
+
+TEST(a_parameter_that_is_not_pushed_yet_is_no_gap)
+{
+    static const uint64_t back[] = { 0, 0 };
+    peer *p = two_windowed();
+    pd_ticket_id ticket;
+    peer_frame l = push_one(p, 0, &ticket);
+
+    answer(p, &l, 1, LATE, 1);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_OK);
+    peer_free(p);
+}
+
+TEST(a_parameter_that_a_failed_end_of_a_step_has_left_out_is_pushed_for_the_next_step)
+{
+    peer *p = two_windowed();
+    pd_ticket_id ticket, ends;
+    peer_frame l = push_one(p, 0, &ticket), last;
+
+    assert_int_equal(pd_core_close_step(p->core, 1, &ends, NULL), PD_OK);
+    last = peer_expect(p, PD_PUSH);
+    peer_refuse(p, &last.prefix, PD_DEADLINE_EXCEEDED, "step 1 has waited for 1 s");
+    assert_int_equal(peer_finish(p, ends, NULL), PD_DEADLINE_EXCEEDED);
+    peer_frame_drop(&last);
+    answer(p, &l, 1, 1, 1);
+    l = push_one(p, 1, &ticket);
+    assert_int_equal(step_of(&l), 2); /* a push for step 1 would be answered as one that has counted, and be lost */
+    peer_frame_drop(&l);
     peer_free(p);
 }

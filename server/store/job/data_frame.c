@@ -5,6 +5,8 @@
 #include "mutant.h"
 #include "ranks.h"
 
+#include <stdio.h>
+
 int pd_piece_check(const pd_param *param, const pd_piece *piece, const pd_request *frame, pd_error *err)
 {
     pd_rank_range range = pd_round_range(&param->round, frame->rank);
@@ -77,16 +79,27 @@ void pd_frame_refuse(pd_job *job, pd_request *frame, const pd_error *err)
 
 int pd_push_check_weights(const pd_job *job, const pd_param *param, pd_error *err)
 {
+    char one[64] = "the next rank that declares sends them";
+
     if (param->current != NULL) return PD_OK;
+    if (job->membership.giver < PD_MAX_WORLD) snprintf(one, sizeof one, "rank %u sends them", job->membership.giver);
     return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has no weights yet: %s with Init", param->name,
                    param->ranged               ? "every rank sends those of its range"
                    : pd_job_averages_init(job) ? "every rank sends them"
-                                               : "rank 0 sends them");
+                                               : one);
 }
 
 int pd_push_check_step(const pd_job *job, const pd_param *param, uint32_t rank, uint64_t step, pd_error *err)
 {
-    if (pd_param_admit(&job->steps, param, rank, step) == PD_ADMIT_EARLY)
+    bool early = pd_param_admit(&job->steps, param, rank, step) == PD_ADMIT_EARLY;
+
+    if (early && step <= param->saved.step + 1)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "%.160s: this push is for step %llu, but the push of rank %u for step %llu has not counted yet. "
+                       "It counts again as before the restart of the server: push again later",
+                       param->name, (unsigned long long)step, rank,
+                       (unsigned long long)param->fragment->ranks[rank].step);
+    if (early)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "%.160s: this push is for step %llu, expected step %llu: earlier rounds are still open",
                        param->name, (unsigned long long)step, (unsigned long long)param->saved.step + 1);
