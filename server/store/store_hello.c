@@ -383,6 +383,7 @@ static void join(pd_job *job, pd_request *request, bool created, uint64_t now_ns
     if (!same && !member) pd_worker_states_forget(job, rank);
     /* A process that was removed joins anew, and counts its barriers from those that the job has passed. */
     pd_barrier_joined(job, rank, barriers, same && member);
+    pd_members_settle(job);
     pd_members_tell(job, now_ns);
     pd_repeats_look(job, now_ns);
 }

@@ -49,6 +49,25 @@ TEST(no_step_is_taken_until_all_members_have_named_their_group)
     rig_free(&r);
 }
 
+TEST(a_rank_that_was_lost_before_it_declared_holds_up_no_other_group)
+{
+    rig r;
+
+    elastic_new(&r, "rounds=quorum quorum=1");
+    for (uint32_t rank = 0; rank < 3; rank++) join_group(&r, rank, ELASTIC_CONN + rank, rank / 2);
+    elastic_init(&r);
+    r.group = 1 + 1;
+    assert_int_equal(elastic_hello(&r, 3, 4, ELASTIC_CONN + 3), PD_OK);
+    elastic_lose(&r, 3, ELASTIC_CONN + 3);
+    elastic_push(&r, 2, ELASTIC_CONN + 2, 1);
+    elastic_push(&r, 0, ELASTIC_CONN, 1);
+    assert_int_equal(elastic_step(&r), 0);
+    elastic_push(&r, 1, ELASTIC_CONN + 1, 1);
+    assert_int_equal(elastic_step(&r), 1);
+    assert_true(elastic_weight(&r) == -1.5);
+    rig_free(&r);
+}
+
 TEST(a_group_is_removed_and_joins_as_a_whole)
 {
     rig r;

@@ -35,12 +35,13 @@ static uint32_t unit_of(const pd_job *job, uint32_t r)
     return r;
 }
 
+/* Tells the steps which ranks count together. A rank that has a nonce has had a process, which has named its group. */
 static void set_units(pd_job *job)
 {
     job->steps.grouped = false;
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
         job->steps.grouped |= takes_part(job, r) && job->ranks[r].saved.grouped;
-        pd_fragments_set_unit(&job->steps, r, takes_part(job, r) ? unit_of(job, r) : r);
+        pd_fragments_set_unit(&job->steps, r, takes_part(job, r) ? unit_of(job, r) : r, job->ranks[r].saved.nonce != 0);
     }
 }
 

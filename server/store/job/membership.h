@@ -34,7 +34,7 @@ int pd_member_declares(pd_job *job, uint32_t rank, pd_error *err);
  * those whose unit is not. */
 void pd_member_declared(pd_job *job, uint32_t rank, uint64_t now_ns);
 
-/* Sets the units of a job that was planned, or read from an image. */
+/* Sets the units of a job that was planned, or read from an image, or of which a process has named its group. */
 void pd_members_settle(pd_job *job);
 /* Removes members that have left for good or were lost for too long, if the job removes such members; lets a barrier
  * pass that waited for them. Returns false if the job must end instead, and says why in *err. */

@@ -102,7 +102,7 @@ static void look_at_rank(const pd_steps *steps, const pd_fragment *fragment, uin
     if (expected && steps->quotas[rank].declared && !is_done(fragment, rank)) t->others = true;
     if ((member || expected || fragment->ranks[rank].step > 0) && !is_done(fragment, rank)) *unit |= PARTIAL;
     if (fragment->ranks[rank].step > 0 && !member && !fragment->ranks[rank].leaver) *unit |= PARTIAL;
-    if (steps->grouped && member && fragment->ranks[rank].owed == UINT32_MAX) t->unknown = true;
+    if (steps->grouped && member && !fragment->ranks[rank].known) t->unknown = true;
 }
 
 static void count_units(const pd_steps *steps, const pd_fragment *fragment, tally *t)
@@ -204,11 +204,13 @@ void pd_fragments_join(pd_steps *steps, uint32_t rank, uint32_t unit)
     }
 }
 
-void pd_fragments_set_unit(pd_steps *steps, uint32_t rank, uint32_t unit)
+void pd_fragments_set_unit(pd_steps *steps, uint32_t rank, uint32_t unit, bool known)
 {
     for (uint32_t i = 0; i < steps->n_fragments; i++) {
-        if (steps->fragments[i].ranks[rank].unit == unit) continue;
-        steps->fragments[i].ranks[rank].unit = unit;
+        pd_fragment_rank *r = &steps->fragments[i].ranks[rank];
+        if (r->unit == unit && r->known == known) continue;
+        r->unit = unit;
+        r->known = known;
         steps->fragments[i].look = true;
     }
 }

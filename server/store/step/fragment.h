@@ -32,8 +32,9 @@
  * `unit`: lowest rank of its group. Contributions of a rank that is not a member do not count. The caller raises
  * pd_steps.epoch afterwards. */
 void pd_fragments_join(pd_steps *steps, uint32_t rank, uint32_t unit);
-/* Sets the unit of a rank: lowest rank of its group. */
-void pd_fragments_set_unit(pd_steps *steps, uint32_t rank, uint32_t unit);
+/* Sets the unit of a rank: lowest rank of its group. `known`: a process has said which group that is. In a job with
+ * groups no step is taken while that is not known of a member. */
+void pd_fragments_set_unit(pd_steps *steps, uint32_t rank, uint32_t unit, bool known);
 /* Releases what the rank has given to the step that is collected, since another process has the rank now: it would
  * never complete the push of the one before. */
 void pd_fragments_restart(pd_steps *steps, uint32_t rank);
