@@ -573,7 +573,7 @@ static int all_declared(pd_core *core, const Paramd__DeclareReply *reply)
     if (!begins_anew(core) && pd_core_left_course(core, core->recovery.welcome_course)) return PD_OK;
     if (begins_anew(core))
         core->recovery.moved = false;
-    else if (pd_core_gives_up(core))
+    else if (pd_core_gives_up(core, reply))
         return PD_OK;
     if (!core->recovery.rewinding && pd_core_is_behind(core) && !pd_core_window_helps(core)) return PD_OK;
     if (!take_leases(core, reply)) {

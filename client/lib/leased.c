@@ -35,6 +35,11 @@ void pd_leased_answered(pd_core *core, uint64_t step, Paramd__Lease *const *leas
     core->shares.since = step;
 }
 
+bool pd_leased_may_mistake(const pd_core *core, Paramd__Lease *const *leases, size_t n)
+{
+    return n > 0 && pd_leased_taken(core) == leases[0]->first + 1 && !is_same(&core->shares, leases, n);
+}
+
 void pd_leased_repeat(pd_core_shares *shares)
 {
     shares->taken = 0;

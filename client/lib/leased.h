@@ -12,6 +12,9 @@ void pd_leased_note(pd_core *core, Paramd__Lease *const *leases, size_t n, uint6
  * this process had when it pushed, nothing of the push has counted: the program takes the same shares again. So it is
  * if a process with nothing but the end of a step comes too late. */
 void pd_leased_answered(pd_core *core, uint64_t step, Paramd__Lease *const *leases, size_t n, uint64_t least_unused);
+/* Returns whether these leases, which the answer to a Declare brings, are others than those of which this process has
+ * taken shares, but begin with the same share: a push names only that one. */
+bool pd_leased_may_mistake(const pd_core *core, Paramd__Lease *const *leases, size_t n);
 /* Gives back what the program has taken of the present leases, since its push did not count: it takes the same shares
  * again. */
 void pd_leased_repeat(pd_core_shares *shares);

@@ -53,9 +53,11 @@ const pd_param_record *pd_core_furthest_behind(const pd_core *core);
 /* Ends the client handle with PD_REWIND, because the server has gone back. `why`: why the window did not help, as the
  * end of the error's sentence; "": no reason. */
 void pd_core_go_back(pd_core *core, const char *why);
-/* If the server has given this process another rank than the one for which it has pushed, ends the handle as
- * pd_core_go_back does, and returns true: the rank may be another worker's now, so the push must not count. */
-bool pd_core_gives_up(pd_core *core);
+/* If the server has given this process another rank than the one for which it has pushed, or leases it other shares
+ * than those of a push under way, which begin with the same one, ends the handle as pd_core_go_back does, and returns
+ * true: the push must not count. If the shares begin with another one, the server itself finds that the push is of
+ * shares that are not leased (PushRequest.share). `reply`: the answer to Declare. */
+bool pd_core_gives_up(pd_core *core, const Paramd__DeclareReply *reply);
 /* Returns whether the server's job has another course than the steps that this process has seen: after a restart the
  * server could not repeat them. If so, ends the client handle with PD_REWIND. `course`: that of the welcome. */
 bool pd_core_left_course(pd_core *core, uint64_t course);

@@ -58,6 +58,16 @@ void pd_core_go_back(pd_core *core, const char *why)
     core->recovery.went_back = false;
 }
 
+/* Returns the step of a push of this process that is not answered, and that the server has not closed; 0: none. */
+static uint64_t step_under_way(const pd_core *core)
+{
+    uint64_t step = core->progress.closing > core->progress.pushing ? core->progress.closing : core->progress.pushing;
+
+    for (size_t i = 0; i < core->n_params; i++)
+        if (core->params[i].server_step >= step || core->params[i].step >= step) return 0;
+    return step;
+}
+
 static bool has_pushed(const pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++)
@@ -65,18 +75,19 @@ static bool has_pushed(const pd_core *core)
     return core->progress.closing > 0;
 }
 
-bool pd_core_gives_up(pd_core *core)
+bool pd_core_gives_up(pd_core *core, const Paramd__DeclareReply *reply)
 {
     bool moved = core->recovery.moved && has_pushed(core);
+    bool swapped = step_under_way(core) > 0 && !pd_core_is_behind(core) &&
+                   pd_leased_may_mistake(core, reply->leases, reply->n_leases);
     pd_error error;
 
     core->recovery.moved = false;
-    if (!moved || core->end.error.code != PD_OK) return false;
+    if ((!moved && !swapped) || core->end.error.code != PD_OK) return false;
     pd_fail(&error, PD_REWIND,
-            "the server has given the rank of this worker of job %.160s to another while it was away, and it is rank "
-            "%" PRIu32 " now: what it has pushed and was not counted is given up. " PD_REWIND_CALL
-            " goes on from the job's step",
-            core->setup.job, core->setup.rank);
+            "the server has given %s of this worker of job %.160s to others while it was away, and it is rank %" PRIu32
+            " now: what it has pushed and was not counted is given up. " PD_REWIND_CALL " goes on from the job's step",
+            moved ? "the rank" : "shares of the data", core->setup.job, core->setup.rank);
     pd_core_end(core, &error);
     core->end.gone_back = true;
     return true;

@@ -105,9 +105,9 @@ TEST(the_end_of_a_step_that_counted_gives_no_shares_back)
     peer_free(p);
 }
 
-/* Lets the connection break while a push for step 1 is under way. The server leases share 9 after that, and has closed
- * `step`. */
-static peer *come_back(pd_ticket_id *ticket, uint64_t step)
+/* Lets the connection break while a push for step 1 is under way. The server leases `count` shares from
+ * `first` on after that, and has closed `step`. */
+static peer *come_back(pd_ticket_id *ticket, uint64_t first, uint64_t count, uint64_t step)
 {
     peer *p = leased_peer(5);
     peer_frame frame;
@@ -119,7 +119,8 @@ static peer *come_back(pd_ticket_id *ticket, uint64_t step)
     peer_cut(p);
     peer_connect(p);
     peer_welcome(p);
-    p->lease_first = 9;
+    p->lease_first = first;
+    p->lease_count = count;
     peer_answer_declare(p, 1, step);
     return p;
 }
@@ -128,7 +129,7 @@ TEST(a_push_that_is_answered_after_a_reconnect_does_not_give_its_shares_back)
 {
     float weights[SMALL] = { 0 };
     pd_ticket_id ticket;
-    peer *p = come_back(&ticket, 1);
+    peer *p = come_back(&ticket, 9, 1, 1);
     peer_frame frame = peer_expect(p, PD_PUSH_PULL);
 
     expect_share(p, 9);
@@ -142,10 +143,22 @@ TEST(a_push_that_is_answered_after_a_reconnect_does_not_give_its_shares_back)
 TEST(a_push_that_is_sent_again_names_the_share_that_it_was_made_of)
 {
     pd_ticket_id ticket;
-    peer *p = come_back(&ticket, 0);
+    peer *p = come_back(&ticket, 9, 1, 0);
     peer_frame frame = peer_expect(p, PD_PUSH_PULL);
 
     assert_int_equal(((Paramd__PushRequest *)frame.message)->share, 1 + 5);
     peer_frame_drop(&frame);
+    peer_free(p);
+}
+
+/* The server gives shares 5 and 6 to a worker that comes back: it would count both as used. */
+TEST(a_push_whose_share_begins_another_lease_now_is_given_up)
+{
+    pd_ticket_id ticket;
+    peer *p = come_back(&ticket, 5, 2, 0);
+
+    assert_int_equal(p->core->end.error.code, PD_REWIND);
+    assert_true(p->core->end.gone_back);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_REWIND);
     peer_free(p);
 }
