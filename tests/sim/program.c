@@ -497,12 +497,13 @@ static void check_pulled(sim_worker *w, const call *c)
     }
 }
 
-/* Checks what the answer says of a push: whether it has counted. */
+/* Checks what the answer says of a push: whether it has counted. A push that is late before its step is taken was made
+ * of shares that others have got: the worker pushes for the step again. */
 static void check_told(sim_worker *w, const call *c)
 {
     for (size_t i = 0; w->job->open.on && i < c->n; i++) {
         w->was_late = w->was_late || c->items[i].outcome == PD_LATE;
-        if (c->items[i].outcome > 0)
+        if (c->items[i].outcome > 0 && (c->items[i].outcome != PD_LATE || c->items[i].step >= w->step))
             sim_sets_told(w->s, w->job, w->core->recovery.creator, w->rank, w->step, c->items[i].outcome == PD_LATE);
     }
 }
