@@ -60,7 +60,7 @@ static void trim(const arrays *a, int form, int64_t i)
     pd_vector_run runs[VECTORS];
 
     if (scratch == NULL) figure_stop("out of memory");
-    for (int r = 0; r < VECTORS; r++) runs[r] = (pd_vector_run){ a->vector[r] + i * RANGE, PD_F32 };
+    for (int r = 0; r < VECTORS; r++) runs[r] = (pd_vector_run){ .at = a->vector[r] + i * RANGE, .dtype = PD_F32 };
     pd_trimmed_mean(a->y + i * RANGE, RANGE, runs, VECTORS, form, scratch);
     free(scratch);
 }
