@@ -36,10 +36,10 @@ typedef struct pd_op {
     size_t n;
     bool owned, done;
     bool pushed, weighs; /* the operation's pushes were queued; they have a weight */
-    bool fetches;      /* pd_core_fetch: the items' buffers have this rank's initial weights */
-    size_t waits;      /* number of the operation's frames that the server has not answered */
-    uint64_t replaces; /* for pd_client_replace: the caller's number of the change; 0: another operation */
-    uint64_t closes;   /* the step that this operation closes (pd_client_close_step); 0: none */
+    bool fetches;        /* pd_core_fetch: the items' buffers have this rank's initial weights */
+    size_t waits;        /* number of the operation's frames that the server has not answered */
+    uint64_t replaces;   /* for pd_client_replace: the caller's number of the change; 0: another operation */
+    uint64_t closes;     /* the step that this operation closes (pd_client_close_step); 0: none */
     /* In a job with open sets: `step` is the step that the items are pushed for (0: each is for its parameter's next
      * one). least, most: lowest and highest step in the answers so far. levels: number of times that older weights were
      * pulled again, each time for step `level` or a later one. */
@@ -114,7 +114,7 @@ typedef struct pd_param_record {
      * under way. missing: the server's last answer to Declare says that it lacks initial weights of this parameter. */
     bool initialised, pushing, missing;
     bool preparing; /* the gradients of the push under way are being quantized; none of its frames is queued yet */
-    bool given; /* the server has initial weights of at least one element of this rank's range */
+    bool given;     /* the server has initial weights of at least one element of this rank's range */
 } pd_param_record;
 
 typedef enum pd_stage {
@@ -194,7 +194,7 @@ typedef struct pd_core_setup {
     uint32_t rank, world_size, group;
     uint64_t generation;
     uint32_t shares;
-    int feedback; /* enum pd_feedback_mode */
+    int feedback;                       /* enum pd_feedback_mode */
     uint64_t nonce;                     /* identifies this process to the server; pd_core_recreate makes a new one */
     uint8_t flags;                      /* PD_FLAG_... bits that every sent frame has */
     bool impatient;                     /* the handle ends with its connection instead of connecting again */

@@ -114,8 +114,7 @@ int pd_feedback_begin(pd_core *core, pd_param_record *record)
     return PD_OK;
 }
 
-PD_CLONES(void, add, (float *restrict sum, const float *restrict a, const float *restrict b, int64_t n),
-          (sum, a, b, n))
+PD_CLONES(void, add, (float *restrict sum, const float *restrict a, const float *restrict b, int64_t n), (sum, a, b, n))
 {
     for (int64_t i = 0; i < n; i++) sum[i] = a[i] + b[i];
 }

@@ -361,7 +361,8 @@ void pd_window_note_done(pd_core *core, const pd_op *op)
  * answer are in the queue. */
 static bool is_under_way(const pd_core *core, const pd_param_record *record, uint64_t step)
 {
-    if (record->pushing && !record->preparing && record->pushed <= step && record->kept_to + 1 >= record->pushed) return true;
+    if (record->pushing && !record->preparing && record->pushed <= step && record->kept_to + 1 >= record->pushed)
+        return true;
     return record->kept_to + 1 >= step && core->progress.closing == step && record->pushed < step;
 }
 

@@ -313,7 +313,8 @@ TEST(the_window_keeps_and_sends_the_bytes_that_counted)
         fill(gradient, t);
         push(p, gradient, 1 + (uint64_t)t, STEPPED, values[t]);
     }
-    assert_int_equal(p->core->window.bytes, 2 * (2 * pd_dtype_bytes(PD_INT4, CHUNK) + pd_dtype_bytes(PD_INT4, N % CHUNK)));
+    assert_int_equal(p->core->window.bytes,
+                     2 * (2 * pd_dtype_bytes(PD_INT4, CHUNK) + pd_dtype_bytes(PD_INT4, N % CHUNK)));
     peer_come_back_at(p, (const uint64_t[]){ 0 }, 1);
     for (int t = 0; t < 2; t++) {
         for (int64_t first = 0, n; first < N; first += n) {

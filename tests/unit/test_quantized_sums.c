@@ -246,6 +246,16 @@ TEST(model_state_is_not_quantized)
     rig_free(&r);
 }
 
+TEST(what_a_rule_makes_model_state_is_not_quantized)
+{
+    rig r;
+
+    rig_make(&r);
+    r.job = rig_start(&r, "job", 1, CONN, (const int64_t[]){ 64 }, 1, NULL, "* model_state");
+    assert_int_equal(push_piece(&r, 0, PD_INT4, false, 0, 64), PD_INVALID_ARGUMENT);
+    rig_free(&r);
+}
+
 TEST(a_push_of_another_type_than_was_promised_is_refused_where_contributions_are_collected)
 {
     rig r;

@@ -13,7 +13,7 @@ static int check_type(const pd_param *param, const pd_piece *piece, const pd_req
     if (!quantized && pd_dtype_size(piece->dtype) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %d is not a supported element type", param->name,
                        (int)piece->dtype);
-    if (quantized && (!push || param->model_state))
+    if (quantized && (!push || param->rule->hypers.row->takes_values))
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "%.160s: %s are float32, float16 or bfloat16, got %s: only gradients may be quantized",
                        param->name, push ? "values of model state" : "weights", pd_dtype_name(piece->dtype));

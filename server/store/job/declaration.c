@@ -76,12 +76,12 @@ static int check_range(const pd_param_decl *decl, int64_t elements, pd_error *er
 }
 
 /* Checks the element type in which ranks push: model state is not quantized, since it has no error feedback. */
-static int check_push_type(const pd_param_decl *decl, pd_error *err)
+static int check_push_type(const pd_rule *rule, const pd_param_decl *decl, pd_error *err)
 {
     if (decl->push_dtype != 0 && pd_dtype_bytes(decl->push_dtype, 1) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is not a supported push dtype", decl->name,
                        (int)decl->push_dtype);
-    if (!decl->model_state || !pd_dtype_is_quantized(decl->push_dtype)) return PD_OK;
+    if (!rule->hypers.row->takes_values || !pd_dtype_is_quantized(decl->push_dtype)) return PD_OK;
     return pd_fail(err, PD_INVALID_ARGUMENT,
                    "parameter %.256s: model state is pushed as float32, float16 or bfloat16, not as %s", decl->name,
                    pd_dtype_name(decl->push_dtype));
@@ -103,11 +103,11 @@ int pd_declaration_check(const pd_job *job, pd_param_decl *decl, size_t i, int64
     if (pd_dtype_size(decl->pull_dtype) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is not a supported pull dtype", decl->name,
                        (int)decl->pull_dtype);
-    if (check_push_type(decl, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (find_rule(job, decl, cost_ns) == NULL)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "parameter %.256s: none of the job's %zu rules matches: add a catch-all \"* sgd\"", decl->name,
                        job->steps.n_rules - 1);
+    if (check_push_type(&job->steps.rules[decl->rule - 1], decl, err) != PD_OK) return PD_INVALID_ARGUMENT;
     return check_update(&job->steps.rules[decl->rule - 1], decl, err);
 }
 
@@ -184,7 +184,7 @@ int pd_declaration_match(const pd_job *job, const pd_param *param, const pd_para
     if ((seen[param->index / 64] >> param->index % 64 & 1) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
     seen[param->index / 64] |= (uint64_t)1 << param->index % 64;
-    if (check_push_type(decl, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    if (check_push_type(param->rule, decl, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (check_range(decl, param->elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (check_update(param->rule, decl, err) != PD_OK) return PD_FAILED_PRECONDITION;
     return match_range(job, param, decl, rank, err);
