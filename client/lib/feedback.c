@@ -35,8 +35,7 @@ typedef struct pd_coded {
     uint64_t at, bytes;
 } pd_coded;
 
-/* Moves to the next piece; the first one if *piece is zeroed, but for `first`, which is the first element. Returns false
- * if there is none. */
+/* Moves to the next piece, from before_first to the first one. Returns false if there is none. */
 static bool next_piece(const pd_param_record *record, uint64_t chunk, pd_coded *piece)
 {
     int64_t first = piece->first + piece->n;

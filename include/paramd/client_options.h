@@ -11,8 +11,8 @@
  * worker is connected. */
 enum pd_resume { PD_RESUME_AUTO, PD_RESUME_YES, PD_RESUME_NO };
 
-/* Error feedback: what quantizing has rounded away of a gradient is added to the parameter's next one, so that nothing is
- * lost over the steps. It takes two float32 numbers for each element that this rank pushes.
+/* Error feedback: what quantizing has rounded away of a gradient is added to the parameter's next one, so that nothing
+ * is lost over the steps. It takes two float32 numbers for each element that this rank pushes.
  *
  * ON: what was rounded away of pushes that counted is added. Pushes that were late, skipped or refused leave it as it
  * was. OFF: nothing is added. CARRY: as ON, and all of a late push is added to the next one, as if it had not been
@@ -116,8 +116,8 @@ typedef struct pd_client_options {
     /* Number of shares of the data (pd_client_share) that this worker wants for each push; 0: it uses none. A push that
      * wants another number says so (pd_push_options.wants). */
     uint32_t shares;
-    /* An enum pd_feedback_mode: what happens to that part of a gradient which quantizing (push_dtype PD_INT8 or PD_INT4)
-     * rounds away. Default: PD_FEEDBACK_ON. */
+    /* An enum pd_feedback_mode: what happens to that part of a gradient which quantizing (push_dtype PD_INT8 or
+     * PD_INT4) rounds away. Default: PD_FEEDBACK_ON. */
     int feedback;
 } pd_client_options;
 

@@ -1,6 +1,7 @@
-/* quantize_bandwidth, convert_bandwidth, robust_bandwidth, q4_kernels: the bytes per second that a group of kernels moves, divided
- * by the bandwidth of a triad, a[i] = b[i] + s c[i], with as many threads in the same memory. Each run is compared
- * with the triad after it, and the median of the ratios counts. The figure is the ratio of the group's slowest kernel.
+/* quantize_bandwidth, convert_bandwidth, robust_bandwidth, q4_kernels: the bytes per second that a group of kernels
+ * moves, divided by the bandwidth of a triad, a[i] = b[i] + s c[i], with as many threads in the same memory. Each run
+ * is compared with the triad after it, and the median of the ratios counts. The figure is the ratio of the group's
+ * slowest kernel.
  *
  * An array counts once for each time that it must be read or written. Quantizing reads a matrix twice: for the sizes of
  * its buckets, and for its codes.

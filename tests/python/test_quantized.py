@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 
 import paramd
+from conftest import Daemon
 
 np = pytest.importorskip("numpy")
 LARGEST = {"int8": 127, "int4": 7}
@@ -109,7 +110,6 @@ def test_feedback_is_true_false_or_carry(daemon, job):
 
 
 def test_a_rewind_tells_that_the_rest_is_lost(tmp_path):
-    from conftest import Daemon
     notices: list[str] = []
     daemon = Daemon(f"--state-dir={tmp_path}")
     try:
@@ -129,6 +129,26 @@ def test_a_rewind_tells_that_the_rest_is_lost(tmp_path):
         client.close()
     finally:
         daemon.end()
+
+
+def test_a_daemon_that_is_killed_changes_no_bit(tmp_path):
+    given, found = gradients(30), {}
+    for killed in (False, True):
+        daemon = Daemon(f"--state-dir={tmp_path}/{killed}")
+        weights = {"w": np.zeros(given.shape[1], np.float32)}
+        with paramd.Client(daemon.url, "killed", rank=0, world_size=1, window=30, rules="* adam lr=0.01",
+                           options=["checkpoint_every=1000"]) as client:
+            client.declare([paramd.Param("w", (given.shape[1],), "int4")])
+            client.init(weights)
+            for i, gradient in enumerate(given):
+                if i in (9, 20):
+                    client.sync()
+                if killed and i in (12, 25):
+                    daemon.restart()
+                client.push_pull({"w": gradient}, weights).wait()
+        found[killed] = weights["w"]
+        daemon.end()
+    assert (found[True] == found[False]).all()
 
 
 def test_torch_optimizers_push_quantized_gradients(daemon, job):
