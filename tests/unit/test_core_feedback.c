@@ -144,6 +144,27 @@ TEST(the_first_push_is_the_gradient_quantized)
     peer_free(p);
 }
 
+TEST(blocks_begin_at_the_first_element_of_each_piece_of_a_range)
+{
+    enum { START = 50 };
+    peer *p = worker();
+    pd_param_record record = { .start = START, .end = START + N, .push = PD_INT8 };
+    float gradient[N], values[CHUNK], expected[CHUNK], piece[CHUNK];
+
+    fill(gradient, 1);
+    assert_int_equal(pd_feedback_begin(p->core, &record), PD_OK);
+    pd_feedback_quantize(&record, gradient);
+    for (int64_t first = START, n; first < record.end; first += n) {
+        n = pd_range_piece(START, record.end, CHUNK, (uint64_t)first);
+        pd_blocks_encode(piece, PD_INT8, gradient + first - START, n);
+        pd_blocks_decode(expected, PD_INT8, piece, n, 0, n);
+        pd_blocks_decode(values, PD_INT8, pd_feedback_piece(&record, first), n, 0, n);
+        assert_memory_equal(values, expected, (size_t)n * sizeof(float));
+    }
+    pd_feedback_free(&record);
+    peer_free(p);
+}
+
 TEST(gradients_may_change_as_soon_as_the_push_has_returned)
 {
     float gradient[N], values[N], expected[N];
