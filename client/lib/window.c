@@ -358,7 +358,8 @@ static bool has_last(const pd_core *core, const pd_param_record *record)
  * frames: those without an answer are in the queue. */
 static bool is_under_way(const pd_core *core, const pd_param_record *record, uint64_t step)
 {
-    if (record->pushing && record->pushed <= step && record->kept_to + 1 >= record->pushed) return true;
+    if (record->pushing && !record->preparing && record->pushed <= step && record->kept_to + 1 >= record->pushed)
+        return true;
     return core->progress.closing > 0 && core->progress.closing <= step && record->pushed < core->progress.closing &&
            record->kept_to + 1 >= core->progress.closing;
 }

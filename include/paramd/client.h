@@ -151,7 +151,13 @@ typedef struct pd_client_param {
     const char *name;
     /* Shape of the whole tensor, even if this rank has only a range of its elements. */
     pd_shape shape;
-    /* Element type of this rank's gradients. 0: PD_F32. */
+    /* Element type of this rank's gradients. 0: PD_F32.
+     *
+     * PD_INT8, PD_INT4: gradients are float32, and the library quantizes them for the wire when they are pushed, in
+     * blocks of 64 elements: 8.5 or 4.5 bits an element. What that rounds away it adds to the next gradient
+     * (pd_client_options.feedback). After pd_client_rewind, and in a new process, that begins at 0. Gradients may be
+     * changed as soon as the push has returned. Not for model_state. Where the server collects contributions, every
+     * rank must give the same type (the server counts memory by it). */
     pd_dtype push_dtype;
     /* Element type of the weights that this rank receives. 0: PD_F32. */
     pd_dtype pull_dtype;

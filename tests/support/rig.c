@@ -2,6 +2,7 @@
 #include "rig.h"
 
 #include "blascore.h"
+#include "block_codec.h"
 #include "convert.h"
 #include "optimizer.h"
 #include "test.h"
@@ -488,6 +489,7 @@ int rig_declare(rig *r, uint32_t job, uint32_t rank, uint64_t conn, const char *
         *decl = (pd_param_decl){ .name = must(strdup(names[p])),
                                  .shape = shapes[p],
                                  .pull_dtype = pull,
+                                 .push_dtype = r->push_dtype,
                                  .model_state = r->states != NULL && r->states[p] };
         if (r->axes != NULL && r->axes[p] != NULL) decl->axes = must(strdup(r->axes[p]));
         if (r->ranges == NULL || r->ranges[p].start < 0) continue;
@@ -527,13 +529,16 @@ rig_frame *rig_frame_new(rig *r, pd_request_kind kind, uint32_t job, uint32_t ra
 
 void rig_piece(rig_frame *frame, uint32_t param, pd_dtype dtype, int64_t first, int64_t count, const float *values)
 {
-    size_t bytes = ((size_t)count * pd_dtype_size(dtype) + 63) / 64 * 64;
+    size_t bytes = ((size_t)pd_dtype_bytes(dtype, (uint64_t)count) + 63) / 64 * 64;
     pd_request *request = frame->request;
 
     assert_true(request->u.data.n < MAX_PIECES);
     frame->payload = must(realloc(frame->payload, frame->bytes + bytes));
     memset(frame->payload + frame->bytes, 0, bytes);
-    pd_convert(frame->payload + frame->bytes, dtype, values, PD_F32, count);
+    if (pd_dtype_is_quantized(dtype))
+        pd_blocks_encode(frame->payload + frame->bytes, dtype, values, count);
+    else
+        pd_convert(frame->payload + frame->bytes, dtype, values, PD_F32, count);
     /* address of the piece: an offset for now, as the payload may still move */
     request->u.data.pieces[request->u.data.n++] =
         (pd_piece){ param, dtype, false, first, count, (const void *)(uintptr_t)frame->bytes };

@@ -102,11 +102,12 @@ typedef struct rig {
     size_t n_decisions;
     uint64_t decisions_written; /* number of records of decisions that were written */
     const char *wal_error;      /* the disk of the WAL fails with these words; NULL: it works */
-    bool lazy_wal;     /* true: records stay in `logging` until rig_write_record; false: each is written at once */
-    uint32_t window;   /* for the next Hellos */
-    uint64_t barriers; /* for the next Hellos */
-    uint64_t seen;     /* for the next Hellos: steps that the processes have seen closed */
-    uint64_t course;   /* for the next Hellos: the course of these steps */
+    bool lazy_wal;       /* true: records stay in `logging` until rig_write_record; false: each is written at once */
+    pd_dtype push_dtype; /* that the next Declares give their parameters; 0: any */
+    uint32_t window;     /* for the next Hellos */
+    uint64_t barriers;   /* for the next Hellos */
+    uint64_t seen;       /* for the next Hellos: steps that the processes have seen closed */
+    uint64_t course;     /* for the next Hellos: the course of these steps */
     /* what the last welcome said: the lowest step of the job, and its course */
     uint64_t welcome_step, welcome_course;
     /* called with each effect before the rig takes it; NULL: nobody watches */
@@ -184,7 +185,8 @@ int rig_declare_range(rig *r, uint32_t rank, uint64_t conn, const char *name, co
 typedef struct rig_frame rig_frame;
 /* Makes an empty frame for initial weights (PD_REQ_INIT) or a push (PD_REQ_PUSH). rig_send or rig_request frees it. */
 rig_frame *rig_frame_new(rig *r, pd_request_kind kind, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step);
-/* Adds elements [first, first + count) of a parameter to a frame. `values` are float32, and are rounded to `dtype`. */
+/* Adds elements [first, first + count) of a parameter to a frame. `values` are float32, and are rounded to
+ * `dtype`, or quantized. */
 void rig_piece(rig_frame *frame, uint32_t param, pd_dtype dtype, int64_t first, int64_t count, const float *values);
 void rig_absent(rig_frame *frame, uint32_t param);
 void rig_last(rig_frame *frame);    /* close_step: the frame ends the rank's step */

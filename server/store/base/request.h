@@ -75,6 +75,7 @@ typedef struct pd_param_decl {
     pd_shape shape;
     pd_dtype pull_dtype;   /* element type in which this rank pulls weights */
     pd_dtype update_dtype; /* element type in which this rank pulls updates; 0: none */
+    pd_dtype push_dtype;   /* element type in which all ranks push; 0: any */
     /* true: the rank contributes only elements [start, end); false: it contributes all */
     bool ranged;
     /* model state (such as running statistics): averaged, not trained; optimizer rules do not apply */

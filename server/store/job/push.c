@@ -329,8 +329,8 @@ static bool piece_finite(const pd_piece *piece, int threads)
 #pragma omp parallel for schedule(dynamic) num_threads(threads) reduction(&& : finite) if (piece->count > SCAN_RANGE)
     for (int64_t first = 0; first < piece->count; first += SCAN_RANGE) {
         int64_t n = piece->count - first < SCAN_RANGE ? piece->count - first : SCAN_RANGE;
-        const char *at = (const char *)piece->at + (size_t)first * pd_dtype_size(piece->dtype);
-        finite = finite && pd_all_finite(at, piece->dtype, n);
+        pd_vector_run run = pd_vector_run_of(piece->at, piece->dtype, first, piece->count);
+        finite = finite && pd_vector_run_is_finite(&run, 0, n);
     }
     return finite;
 }
