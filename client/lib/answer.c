@@ -394,9 +394,9 @@ static void note_leases(pd_core *core, const pd_outgoing_frame *frame)
 {
     const Paramd__DataReply *reply = core->receive.message;
 
-    if (!pd_method_pushes(frame->method)) return;
-    pd_leased_answered(core, frame->step, reply->leases, reply->n_leases, reply->least_unused);
-    if (reply->n_outcomes > 0 && reply->outcomes[0]->outcome == PD_OUTCOME_LATE) pd_leased_repeat(&core->shares);
+    bool late = reply->n_outcomes > 0 && reply->outcomes[0]->outcome == PD_OUTCOME_LATE;
+
+    if (pd_method_pushes(frame->method)) pd_leased_answered(core, frame->step, late, reply);
 }
 
 /* Stores the results of an answer (outcome, step and version of each parameter) in the caller's items. An item is one

@@ -530,6 +530,7 @@ int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_er
     if ((rc = check_refused(core, step, err)) != PD_OK) return rc;
     request.step = step;
     request.last = true;
+    request.share = pd_leased_taken(core);
     request.mark = core->link.mark;
     if ((rc = ask(core, PD_PUSH, &request.base, ticket, err)) != PD_OK) return rc;
     frame = pd_outgoing_find(&core->out, core->calls.last_id);

@@ -18,6 +18,7 @@ void pd_leased_note(pd_core *core, Paramd__Lease *const *leases, size_t n, uint6
 
     if (least_unused > shares->least_unused) shares->least_unused = least_unused;
     if (n == 0 || n > sizeof shares->ranges / sizeof shares->ranges[0] || is_same(shares, leases, n)) return;
+    if (shares->named == leases[0]->first + 1) shares->named = UINT64_MAX;
     for (size_t i = 0; i < n; i++)
         shares->ranges[i] = (pd_core_share_range){ .first = leases[i]->first, .count = leases[i]->count };
     shares->n = n;
@@ -25,19 +26,19 @@ void pd_leased_note(pd_core *core, Paramd__Lease *const *leases, size_t n, uint6
     shares->since = core->progress.closing > core->progress.pushing ? core->progress.closing : core->progress.pushing;
 }
 
-void pd_leased_answered(pd_core *core, uint64_t step, Paramd__Lease *const *leases, size_t n, uint64_t least_unused)
+void pd_leased_answered(pd_core *core, uint64_t step, bool late, const Paramd__DataReply *reply)
 {
-    bool same = n > 0 && is_same(&core->shares, leases, n);
+    bool same = reply->n_leases > 0 && is_same(&core->shares, reply->leases, reply->n_leases);
 
-    pd_leased_note(core, leases, n, least_unused);
-    if (!same || step <= core->shares.since) return;
-    pd_leased_repeat(&core->shares);
-    core->shares.since = step;
+    pd_leased_note(core, reply->leases, reply->n_leases, reply->least_unused);
+    if (reply->n_leases > 0 && !same && !late) core->shares.named = 0;
+    if (late || (same && step > core->shares.since)) pd_leased_repeat(&core->shares);
+    if (same && step > core->shares.since) core->shares.since = step;
 }
 
-bool pd_leased_may_mistake(const pd_core *core, Paramd__Lease *const *leases, size_t n)
+bool pd_leased_has_lost(const pd_core *core, Paramd__Lease *const *leases, size_t n)
 {
-    return n > 0 && pd_leased_taken(core) == leases[0]->first + 1 && !is_same(&core->shares, leases, n);
+    return n > 0 && pd_leased_taken(core) != 0 && !is_same(&core->shares, leases, n);
 }
 
 void pd_leased_repeat(pd_core_shares *shares)
@@ -52,7 +53,7 @@ void pd_leased_forget(pd_core_shares *shares)
 
 uint64_t pd_leased_taken(const pd_core *core)
 {
-    return core->open_sets && core->shares.n > 0 && core->shares.taken > 0 ? core->shares.ranges[0].first + 1 : 0;
+    return core->open_sets ? core->shares.named : 0;
 }
 
 uint64_t pd_core_least_unused(const pd_core *core)
@@ -87,6 +88,7 @@ int pd_core_take_share(pd_core *core, uint64_t *share, pd_error *err)
         if (skip < shares->ranges[i].count) {
             *share = shares->ranges[i].first + skip;
             shares->taken++;
+            shares->named = shares->ranges[0].first + 1;
             return PD_OK;
         }
         skip -= shares->ranges[i].count;

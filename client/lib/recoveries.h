@@ -53,10 +53,10 @@ const pd_param_record *pd_core_furthest_behind(const pd_core *core);
 /* Ends the client handle with PD_REWIND, because the server has gone back. `why`: why the window did not help, as the
  * end of the error's sentence; "": no reason. */
 void pd_core_go_back(pd_core *core, const char *why);
-/* If the server has given this process another rank than the one for which it has pushed, or leases it other shares
- * than those of a push under way, which begin with the same one, ends the handle as pd_core_go_back does, and returns
- * true: the push must not count. If the shares begin with another one, the server itself finds that the push is of
- * shares that are not leased (PushRequest.share). `reply`: the answer to Declare. */
+/* If the server has given this process another rank than the one for which it has pushed, or other shares than those
+ * that the program has taken for a step that is not closed, ends the handle as pd_core_go_back does, and returns true:
+ * what the program has computed must not count. If the step is closed, the server itself finds that a push is of shares
+ * that are not leased (PushRequest.share), and answers that it is late. `reply`: the answer to Declare. */
 bool pd_core_gives_up(pd_core *core, const Paramd__DeclareReply *reply);
 /* Returns whether the server's job has another course than the steps that this process has seen: after a restart the
  * server could not repeat them. If so, ends the client handle with PD_REWIND. `course`: that of the welcome. */

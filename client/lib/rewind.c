@@ -59,14 +59,15 @@ void pd_core_go_back(pd_core *core, const char *why)
     core->recovery.went_back = false;
 }
 
-/* Returns the step of a push of this process that is not answered, and that the server has not closed; 0: none. */
-static uint64_t step_under_way(const pd_core *core)
+/* Returns whether this process has a push without an answer for a step that the server has closed. */
+static bool is_decided(const pd_core *core)
 {
     uint64_t step = core->progress.closing > core->progress.pushing ? core->progress.closing : core->progress.pushing;
+    bool decided = false;
 
     for (size_t i = 0; i < core->n_params; i++)
-        if (core->params[i].server_step >= step || core->params[i].step >= step) return 0;
-    return step;
+        decided = decided || (core->params[i].server_step >= step && core->params[i].step < step);
+    return decided;
 }
 
 static bool has_pushed(const pd_core *core)
@@ -79,8 +80,8 @@ static bool has_pushed(const pd_core *core)
 bool pd_core_gives_up(pd_core *core, const Paramd__DeclareReply *reply)
 {
     bool moved = core->recovery.moved && has_pushed(core);
-    bool swapped = step_under_way(core) > 0 && !pd_core_is_behind(core) &&
-                   pd_leased_may_mistake(core, reply->leases, reply->n_leases);
+    bool swapped =
+        pd_leased_has_lost(core, reply->leases, reply->n_leases) && !pd_core_is_behind(core) && !is_decided(core);
     pd_error error;
 
     core->recovery.moved = false;

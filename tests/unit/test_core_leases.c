@@ -143,22 +143,77 @@ TEST(a_push_that_is_answered_after_a_reconnect_does_not_give_its_shares_back)
 TEST(a_push_that_is_sent_again_names_the_share_that_it_was_made_of)
 {
     pd_ticket_id ticket;
-    peer *p = come_back(&ticket, 9, 1, 0);
+    peer *p = come_back(&ticket, 9, 1, 1);
     peer_frame frame = peer_expect(p, PD_PUSH_PULL);
 
-    assert_int_equal(((Paramd__PushRequest *)frame.message)->share, 1 + 5);
+    assert_true(((Paramd__PushRequest *)frame.message)->share == 1 + 5);
     peer_frame_drop(&frame);
     peer_free(p);
 }
 
-/* The server gives shares 5 and 6 to a worker that comes back: it would count both as used. */
+TEST(a_push_of_shares_that_others_may_have_got_is_given_up)
+{
+    pd_ticket_id ticket;
+    peer *p = come_back(&ticket, 9, 1, 0);
+
+    assert_int_equal(p->core->end.error.code, PD_REWIND);
+    assert_true(p->core->end.gone_back);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_REWIND);
+    peer_free(p);
+}
+
+/* Expects that the worker's next push says that it is made of this share. */
+static void expect_named(peer *p, uint64_t share)
+{
+    peer_frame frame;
+
+    (void)peer_push_pull(p, 1, SMALL);
+    frame = peer_expect(p, PD_PUSH_PULL);
+    assert_true(((Paramd__PushRequest *)frame.message)->share == share);
+    peer_frame_drop(&frame);
+}
+
+/* Lets the connection break while the program computes. The server leases `count` shares from `first` on then. */
+static peer *come_back_with(uint64_t first, uint64_t count)
+{
+    peer *p = leased_peer(5);
+
+    expect_share(p, 5);
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    p->lease_first = first;
+    p->lease_count = count;
+    peer_answer_declare(p, 1, 0);
+    return p;
+}
+
+TEST(shares_that_are_lost_while_the_program_computes_end_its_step)
+{
+    peer *p = come_back_with(9, 1);
+
+    assert_int_equal(p->core->end.error.code, PD_REWIND);
+    assert_true(p->core->end.gone_back);
+    peer_free(p);
+}
+
+TEST(a_push_names_no_share_if_the_program_has_taken_none_since_the_last_one_counted)
+{
+    peer *p = leased_peer(5);
+
+    expect_share(p, 5);
+    p->lease_first = 9;
+    push(p, STEPPED, 1);
+    expect_named(p, 0);
+    peer_free(p);
+}
+
 TEST(a_push_whose_share_begins_another_lease_now_is_given_up)
 {
     pd_ticket_id ticket;
     peer *p = come_back(&ticket, 5, 2, 0);
 
     assert_int_equal(p->core->end.error.code, PD_REWIND);
-    assert_true(p->core->end.gone_back);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_REWIND);
     peer_free(p);
 }
