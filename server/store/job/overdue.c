@@ -234,7 +234,9 @@ static void wait_text(const pd_job *job, const pd_param *oldest, uint64_t now_ns
     case PD_SET_LACKS_REPEATED:
         snprintf(text, size, "for %s, to count the same ranks as before the server was restarted", ranks);
         break;
-    case PD_SET_LACKS_GROUPS: snprintf(text, size, "for members of which no process has named its group"); break;
+    case PD_SET_LACKS_GROUPS:
+        snprintf(text, size, "for %s: until all members have said Hello, no group is known to be whole", ranks);
+        break;
     case PD_SET_LACKS_QUORUM:
     case PD_SET_LACKS_MEMBERS: quorum_text(job, fragment, ranks, text, size); break;
     case PD_SET_LACKS_STALE:
