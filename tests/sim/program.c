@@ -567,6 +567,7 @@ static int send_again(sim_worker *w, call *c, pd_error *err)
     for (size_t i = 0; i < c->n; i++)
         if (pd_core_step(w->core, c->items[i].param) + 1 == w->step)
             c->items[n++] = item_of(w, (uint32_t)c->items[i].param);
+    if (n < c->n) w->unsent = w->step;
     c->n = n;
     return n > 0 ? push(w, c, err) : PD_OK;
 }

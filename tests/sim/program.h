@@ -61,18 +61,19 @@ struct sim_worker {
     bool shares, in_place; /* shares: the process is on the server's machine. in_place: it computes gradients in shared
                             * memory */
     uint64_t versions[SIM_PARAMS];
-    uint64_t began;         /* step that the job had when this process began, or went back last */
-    uint64_t changed;       /* step before which the process has changed its weights by hand; 0: none */
-    uint64_t step, met;     /* step: the step under way; met: the last step at whose barrier the process has come */
-    uint64_t computed;      /* step for which the process has computed its gradients, in a job with open sets */
-    uint64_t asleep_ns;     /* time until which the process is stopped; 0: it never was */
-    uint64_t close_ns;      /* time at which the process sends close_step again; 0: never */
-    pd_ticket_id meeting;   /* the barrier at which the process is, while it trains (sim_open.meets); 0: at none */
-    uint64_t passed;        /* number of barriers that the job had passed when the process began */
-    uint64_t generation;    /* number of its launch; 0: it does not know it */
-    uint64_t newest;        /* creator of the job of this name at that time */
-    bool has_met;           /* it has come to its barrier */
-    bool gave_up;           /* a push of the last step has ended with an error */
+    uint64_t began;       /* step that the job had when this process began, or went back last */
+    uint64_t changed;     /* step before which the process has changed its weights by hand; 0: none */
+    uint64_t step, met;   /* step: the step under way; met: the last step at whose barrier the process has come */
+    uint64_t computed;    /* step for which the process has computed its gradients, in a job with open sets */
+    uint64_t unsent;      /* last step of which a push that ended with an error was not sent again; 0: there is none */
+    uint64_t asleep_ns;   /* time until which the process is stopped; 0: it never was */
+    uint64_t close_ns;    /* time at which the process sends close_step again; 0: never */
+    pd_ticket_id meeting; /* the barrier at which the process is, while it trains (sim_open.meets); 0: at none */
+    uint64_t passed;      /* number of barriers that the job had passed when the process began */
+    uint64_t generation;  /* number of its launch; 0: it does not know it */
+    uint64_t newest;      /* creator of the job of this name at that time */
+    bool has_met;         /* it has come to its barrier */
+    bool gave_up;         /* a push of the last step has ended with an error */
     bool was_late, carries; /* was_late: the last push came too late; carries: the push under way has its data, too */
     bool finite, finished, dropped, told_missing;
     uint64_t welcomed_ns;       /* time at which the server welcomed the process; 0: not yet */

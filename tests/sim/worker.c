@@ -424,6 +424,8 @@ bool sim_worker_repeats(const sim *s, uint32_t job, uint64_t creator, uint32_t r
     for (const sim_worker *w = s->workers; w != NULL; w = w->next) {
         if (w->phase == ENDED || w->job->number != job || w->core->recovery.creator != creator || w->rank != rank)
             continue;
+        /* The server had counted a push that ended with an error: nobody has it to send it again. */
+        if (w->unsent == step) return false;
         if (w->phase == STEPPING && w->step == step) return true;
         return w->job->window[rank] > 0 && step > w->began && step <= w->step &&
                step + w->job->window[rank] > w->step && pd_core_highest_step(w->core) >= step;
