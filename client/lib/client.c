@@ -13,6 +13,7 @@
 #include "operator.h"
 #include "options.h"
 #include "paramd/client.h"
+#include "paramd/diloco.h"
 #include "paramd/version.h"
 #include "random.h"
 #include "replace.h"
@@ -81,6 +82,10 @@ static void dispose(pd_client *client)
     pd_core_free(client->core);
     free(client->urls);
     pd_secure_close(&client->secure);
+    for (pd_kept *block = client->kept, *next; block != NULL; block = next) {
+        next = block->next;
+        free(block);
+    }
     free(client);
 }
 
@@ -180,6 +185,15 @@ void pd_client_members(const pd_client *client, int *members, int *index, uint64
     if (members != NULL) *members = now.members;
     if (index != NULL) *index = now.index;
     if (epoch != NULL) *epoch = now.epoch;
+}
+
+double pd_client_fastest(const pd_client *client)
+{
+    pd_client *inside = pd_handle_enter(client);
+    double fastest = inside->core->fastest;
+
+    pd_io_leave(&inside->io);
+    return fastest;
 }
 
 int pd_client_share(pd_client *client, uint64_t *share, pd_error *err)
@@ -571,7 +585,7 @@ static const size_t abi[] = {
     ENTRY(pd_client_param, AT(pd_client_param, name), AT(pd_client_param, shape), AT(pd_client_param, push_dtype),
           AT(pd_client_param, pull_dtype), AT(pd_client_param, update_dtype), AT(pd_client_param, ranged),
           AT(pd_client_param, start), AT(pd_client_param, end), AT(pd_client_param, axes),
-          AT(pd_client_param, model_state)),
+          AT(pd_client_param, model_state), AT(pd_client_param, fragment)),
     ENTRY(pd_item, AT(pd_item, param), AT(pd_item, gradient), AT(pd_item, weights), AT(pd_item, outcome),
           AT(pd_item, step), AT(pd_item, version)),
     ENTRY(pd_scalar, AT(pd_scalar, name), AT(pd_scalar, value), AT(pd_scalar, mean), AT(pd_scalar, weight)),
@@ -579,12 +593,21 @@ static const size_t abi[] = {
           AT(pd_push_options, presummed), AT(pd_push_options, hypers), AT(pd_push_options, scalars),
           AT(pd_push_options, n_scalars), AT(pd_push_options, sparse), AT(pd_push_options, worker_state),
           AT(pd_push_options, worker_state_bytes), AT(pd_push_options, replaces), AT(pd_push_options, patience_ms),
-          AT(pd_push_options, wants), AT(pd_push_options, carried), AT(pd_push_options, counts)),
+          AT(pd_push_options, wants), AT(pd_push_options, carried), AT(pd_push_options, counts),
+          AT(pd_push_options, speed)),
     ENTRY(pd_client_stats, AT(pd_client_stats, bytes_out), AT(pd_client_stats, bytes_in),
           AT(pd_client_stats, payload_out), AT(pd_client_stats, payload_in), AT(pd_client_stats, connects),
           AT(pd_client_stats, resent), AT(pd_client_stats, shared_out), AT(pd_client_stats, shared_in),
           AT(pd_client_stats, rewinds), AT(pd_client_stats, replayed)),
     ENTRY(pd_item_count, AT(pd_item_count, age), AT(pd_item_count, counted)),
+    ENTRY(pd_diloco_options, AT(pd_diloco_options, sync_every), AT(pd_diloco_options, fragment_sync_delay),
+          AT(pd_diloco_options, fragment_update_alpha), AT(pd_diloco_options, drop_late), AT(pd_diloco_options, dylu),
+          AT(pd_diloco_options, weigh_tokens)),
+    ENTRY(pd_diloco_due, AT(pd_diloco_due, send), AT(pd_diloco_due, take)),
+    ENTRY(pd_diloco_status, AT(pd_diloco_status, inner_steps), AT(pd_diloco_status, step), AT(pd_diloco_status, pushes),
+          AT(pd_diloco_status, counted), AT(pd_diloco_status, late), AT(pd_diloco_status, age),
+          AT(pd_diloco_status, sync_every), AT(pd_diloco_status, payload_out), AT(pd_diloco_status, payload_in),
+          AT(pd_diloco_status, members), AT(pd_diloco_status, counted_ranks), AT(pd_diloco_status, speed)),
 };
 
 size_t pd_client_abi(size_t *out, size_t n)

@@ -74,10 +74,11 @@ typedef struct pd_param_record {
     pd_dtype push, pull, update;
     /* For each chunk: 1 + the version of its weights in the caller's buffer; 0: unknown. NULL: unknown for all. */
     uint64_t *holds;
-    char *axes;       /* names of the dimensions as the user declared them; NULL: none */
-    char *note;       /* the first note of the optimizer on this parameter; NULL: none */
-    bool model_state; /* see pd_client_param */
-    uint64_t step;    /* number of the parameter's closed rounds that this process has seen; a rewind lowers it */
+    char *axes;        /* names of the dimensions as the user declared them; NULL: none */
+    char *note;        /* the first note of the optimizer on this parameter; NULL: none */
+    bool model_state;  /* see pd_client_param */
+    uint32_t fragment; /* see pd_client_param */
+    uint64_t step;     /* number of the parameter's closed rounds that this process has seen; a rewind lowers it */
     /* number of closed rounds as the server last reported it; less than `step` once the server has gone back */
     uint64_t server_step;
     /* replaces: the program's number (pd_client_replace) of the weights after step `replaced` that this process sent or
@@ -292,6 +293,7 @@ typedef struct pd_core {
     bool open_sets; /* not every rank counts in every step (DeclareReply.open_sets) */
     pd_core_members members;
     pd_core_shares shares;
+    double fastest;          /* greatest speed of the job's workers, as the last answer told; 0: not known */
     bool sends_whole;        /* with must_init: this rank sends the parameters that are not ranged */
     bool averages_init;      /* the server takes the mean of all ranks' initial weights, so every rank sends them */
     size_t declares_waiting; /* number of Declare frames that the server has not answered yet */

@@ -159,6 +159,12 @@ pd_client *pd_handle_enter(const pd_client *client)
     return mutable;
 }
 
+void pd_handle_keep(pd_client *client, pd_kept *block)
+{
+    block->next = client->kept;
+    client->kept = block;
+}
+
 int pd_handle_init(pd_client *client, void *const *weights, double end, pd_error *err)
 {
     int rc = PD_OK;

@@ -11,6 +11,11 @@
 #include "notice.h"
 #include "paramd/error.h"
 
+/* Memory that the handle frees when it is closed, since answers may still be written there: the begin of a block. */
+typedef struct pd_kept {
+    struct pd_kept *next;
+} pd_kept;
+
 struct pd_client {
     pd_io io;
     pd_core *core;    /* protocol state machine; used only while it is locked (pd_io_enter) */
@@ -29,6 +34,7 @@ struct pd_client {
     uint64_t sync_step; /* the step that must be durable before the ticket `sync` is done */
     /* the user called pd_client_restart (pd_client_rewind), which has not received the job's weights yet */
     bool restarting, rewinding;
+    pd_kept *kept; /* list of the blocks that the handle frees at its end */
 };
 
 /* Fills *err for a call that has waited for `seconds` without being done; the text says why. Returns
@@ -56,6 +62,9 @@ int pd_handle_init(pd_client *client, void *const *weights, double end, pd_error
 /* Locks the core of a handle for a function that only reads it. The cast removes the const, since taking the lock
  * changes the handle. */
 pd_client *pd_handle_enter(const pd_client *client);
+
+/* Gives the handle a block that malloc has made: it is freed when the handle is closed. */
+void pd_handle_keep(pd_client *client, pd_kept *block);
 
 /* Size of a struct up to and including `field`, which was its last field in version 0.1 of the library. A caller's
  * struct has at least this size. */

@@ -72,6 +72,15 @@ void pd_notice_remark(const pd_notices *notices, const char *job, const char *re
     give(notices, server, "warning of the server: job %s: %s", job, remark);
 }
 
+void pd_notice_late(const pd_notices *notices, const char *job, int in_row, uint64_t counted, uint64_t pushes)
+{
+    give(notices, NULL,
+         "job %s: %d contributions of this worker in a row came too late to count; of %" PRIu64 " in all, %" PRIu64
+         " have counted (%.0f %%). It is slower than the others: let it take fewer inner steps (dylu), or give the "
+         "job a longer grace",
+         job, in_row, pushes, counted, 100.0 * (double)counted / (double)pushes);
+}
+
 enum { WAITING = sizeof((pd_core_remarks *)0)->waiting / sizeof(char *), TOLD = 32 };
 
 static bool was_told(const pd_core_remarks *remarks, uint64_t hash)

@@ -25,6 +25,9 @@ void pd_notice_left_over(const pd_notices *notices, const char *job, const pd_we
                          const pd_address *server);
 /* Gives the user a remark: a warning of the server about the job. */
 void pd_notice_remark(const pd_notices *notices, const char *job, const char *remark, const pd_address *server);
+/* Tells the user that `in_row` contributions of this worker, one after the other, were late, and how many of all its
+ * contributions have counted. */
+void pd_notice_late(const pd_notices *notices, const char *job, int in_row, uint64_t counted, uint64_t pushes);
 
 /* Keeps the remarks in the server's answer to a heartbeat. Drops a text that has come before, for instance on an
  * earlier connection, and a text for which there is no room or memory. */

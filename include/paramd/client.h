@@ -127,6 +127,9 @@ typedef struct pd_welcome {
  * members have changed, as the last answer to a push or pull reported. Each pointer may be NULL. In a job whose ranks
  * are all members for ever: world_size, the rank, 0. */
 PD_API void pd_client_members(const pd_client *client, int *members, int *index, uint64_t *epoch);
+/* Returns the greatest speed that the workers which are connected now have told (pd_push_options.speed), as the last
+ * answer reported. 0: not known, or this worker has told none. */
+PD_API double pd_client_fastest(const pd_client *client);
 /* Takes the next share of the data (pd_client_options.shares): the number of one local batch, from which the program
  * computes which samples the batch has. The server leases shares, and marks them as used when the push that was made of
  * them counts; so each share is used once, although ranks join, leave, and are late. After a late push the same shares
@@ -182,6 +185,9 @@ typedef struct pd_client_param {
      * - Values are float32, so a counter such as num_batches_tracked is exact up to 2^24.
      * - All ranks must set the same flag. */
     bool model_state;
+    /* Number of the parameter's fragment: parameters of one fragment are pushed together, and count together where not
+     * every rank needs to count in a step. Fragments are numbered from 0 without gaps, the same on all ranks. */
+    uint32_t fragment;
 } pd_client_param;
 
 /* Returns how many rounds of the parameter are closed, as the server's last answer reported. A process that comes back
@@ -352,6 +358,9 @@ typedef struct pd_push_options {
     bool carried;
     /* Results: one entry for each item. The array is borrowed until the ticket is done. NULL: not wanted. */
     pd_item_count *counts;
+    /* Number of steps that this worker takes by itself in a second (paramd/diloco.h); 0: not known. The other workers
+     * of the job learn the greatest one: pd_client_fastest. */
+    double speed;
 } pd_push_options;
 
 /* Ends this rank's step number `step`. Parameters that this rank has not pushed since it ended the step before count as
@@ -532,8 +541,9 @@ typedef struct pd_client_stats {
  *
  * The numbers of one struct are its size, how many fields it has, and the offset of each field, in the order of the
  * header. The structs come in this order: pd_error, pd_shape, pd_client_options, pd_welcome, pd_client_param, pd_item,
- * pd_scalar, pd_push_options, pd_client_stats, pd_item_count. Later versions add structs to the end of this list, and
- * fields to the end of the structs that may grow (see Versions). They change nothing else. */
+ * pd_scalar, pd_push_options, pd_client_stats, pd_item_count, pd_diloco_options, pd_diloco_due, pd_diloco_status. Later
+ * versions add structs to the end of this list, and fields to the end of the structs that may grow (see Versions). They
+ * change nothing else. */
 PD_API size_t pd_client_abi(size_t *out, size_t n);
 
 /* Opens a client as pd_client_open does. `size` is the size of pd_client_options in the caller's program.

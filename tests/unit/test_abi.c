@@ -1,9 +1,10 @@
 /* Tests that pd_client_abi tells sizes and offsets of the public structs, in the order that client.h promises. */
 #include "test.h"
 #include "paramd/client.h"
+#include "paramd/diloco.h"
 #include "paramd/optim.h"
 
-enum { STRUCTS = 10, MOST = 256 };
+enum { STRUCTS = 13, MOST = 256 };
 
 /* What the test knows of a struct by itself: its size, the offset of its last field, and where that field ends. */
 typedef struct known {
@@ -20,12 +21,15 @@ static const known structs[STRUCTS] = {
     KNOWN(pd_shape, dim),
     KNOWN(pd_client_options, shares),
     KNOWN(pd_welcome, generation),
-    KNOWN(pd_client_param, model_state),
+    KNOWN(pd_client_param, fragment),
     KNOWN(pd_item, version),
     KNOWN(pd_scalar, weight),
-    KNOWN(pd_push_options, counts),
+    KNOWN(pd_push_options, speed),
     KNOWN(pd_client_stats, replayed),
     KNOWN(pd_item_count, counted),
+    KNOWN(pd_diloco_options, weigh_tokens),
+    KNOWN(pd_diloco_due, take),
+    KNOWN(pd_diloco_status, speed),
 };
 
 TEST(every_struct_has_its_size_and_its_fields)

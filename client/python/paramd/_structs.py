@@ -46,7 +46,7 @@ class Param(ctypes.Structure):
     """pd_client_param: the declaration of a parameter."""
     _fields_ = [("name", c_char_p), ("shape", Shape), ("push_dtype", c_int), ("pull_dtype", c_int),
                 ("update_dtype", c_int), ("ranged", c_bool), ("start", c_int64), ("end", c_int64),
-                ("axes", c_char_p), ("model_state", c_bool)]
+                ("axes", c_char_p), ("model_state", c_bool), ("fragment", c_uint32)]
 
 
 class Item(ctypes.Structure):
@@ -70,7 +70,8 @@ class PushOptions(ctypes.Structure):
     _fields_ = [("weight", c_double), ("zero_weight", c_bool), ("presummed", c_bool), ("hypers", POINTER(c_char_p)),
                 ("scalars", POINTER(Scalar)), ("n_scalars", c_size_t), ("sparse", c_bool),
                 ("worker_state", c_void_p), ("worker_state_bytes", c_size_t), ("replaces", c_uint64),
-                ("patience_ms", c_uint32), ("wants", c_uint32), ("carried", c_bool), ("counts", POINTER(ItemCount))]
+                ("patience_ms", c_uint32), ("wants", c_uint32), ("carried", c_bool), ("counts", POINTER(ItemCount)),
+                ("speed", c_double)]
 
 
 class Stats(ctypes.Structure):
@@ -80,8 +81,26 @@ class Stats(ctypes.Structure):
                 ("rewinds", c_uint64), ("replayed", c_uint64)]
 
 
+class DilocoOptions(ctypes.Structure):
+    """pd_diloco_options: how a worker syncs."""
+    _fields_ = [("sync_every", c_uint64), ("fragment_sync_delay", c_uint64), ("fragment_update_alpha", c_double),
+                ("drop_late", c_bool), ("dylu", c_bool), ("weigh_tokens", c_bool)]
+
+
+class DilocoDue(ctypes.Structure):
+    """pd_diloco_due: the fragment to send and the one to take; -1: none."""
+    _fields_ = [("send", c_int64), ("take", c_int64)]
+
+
+class DilocoStatus(ctypes.Structure):
+    """pd_diloco_status: what a worker has done, and how it counts."""
+    _fields_ = [("inner_steps", c_uint64), ("step", c_uint64), ("pushes", c_uint64), ("counted", c_uint64),
+                ("late", c_uint64), ("age", c_uint64), ("sync_every", c_uint64), ("payload_out", c_uint64),
+                ("payload_in", c_uint64), ("members", c_int), ("counted_ranks", c_uint32), ("speed", c_double)]
+
+
 ABI: list[type[ctypes.Structure]] = [Error, Shape, Options, Welcome, Param, Item, Scalar, PushOptions, Stats,
-                                     ItemCount]
+                                     ItemCount, DilocoOptions, DilocoDue, DilocoStatus]
 
 
 def layout(struct: type[ctypes.Structure]) -> tuple[int, list[int]]:
