@@ -390,7 +390,7 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
     }
     for (size_t i = 0; i < n; i++) {
         pd_param_record *record = &core->params[items[i].param];
-        if (op->step > 0) pd_window_skip(record, op->step);
+        if (op->step > 0) pd_window_skip(core, record, op->step);
         record->pushed = op->step > 0 ? op->step : record->step + 1;
         record->refused = 0;
         if (items[i].gradient != NULL)
@@ -437,7 +437,8 @@ int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_er
     frame->op->closes = core->progress.closing = frame->step = step;
     frame->mark = core->link.mark;
     for (size_t i = 0; core->open_sets && i < core->n_params; i++)
-        if (core->params[i].pushed < step) pd_window_skip(&core->params[i], step);
+        if (core->params[i].pushed < step) pd_window_skip(core, &core->params[i], step);
+    core->progress.ended = step;
     pd_resend_advance(core);
     return PD_OK;
 }

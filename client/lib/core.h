@@ -39,9 +39,10 @@ typedef struct pd_op {
     size_t waits;      /* number of the operation's frames that the server has not answered */
     uint64_t replaces; /* for pd_client_replace: the caller's number of the change; 0: another operation */
     uint64_t closes;   /* the step that this operation closes (pd_client_close_step); 0: none */
-    /* In a job with open sets: `step` is the step that the items are pushed for (0: each is for its parameter's next
-     * one). least, most: lowest and highest step in the answers so far. levels: number of times that older weights were
-     * pulled again, each time for step `level` or a later one. */
+    /* step: for pd_client_replace, the step whose weights are replaced; of a push in a job with open sets, the step
+     * that its items are for (0: each is for its parameter's next one). In such a job, least, most: lowest and highest
+     * step in the answers so far. levels: number of times that older weights were pulled again, each time for step
+     * `level` or a later one. */
     uint64_t step, least, most, level;
     unsigned levels;
     pd_item_count *counts; /* the caller's memory for results (pd_push_options.counts); NULL: not wanted */
@@ -87,7 +88,8 @@ typedef struct pd_param_record {
     uint64_t replaces, replaced, server_replaces;
     uint64_t pushed; /* step of this process's last push of the parameter */
     /* The window has all of this rank's pushes of the parameter for the steps `kept_from` to `kept_to`, both included.
-     * It has none if kept_to < kept_from. */
+     * It has none if kept_to < kept_from. In a job with open sets the rank may have given nothing to some of them, nor
+     * to those after `kept_to` that it has seen since. */
     uint64_t kept_from, kept_to;
     /* Step in which the server refused this rank's gradient of the parameter. 0: it refused none, or this rank has
      * pushed the gradient again. */
@@ -229,6 +231,7 @@ typedef struct pd_core_progress {
     uint64_t barriers, passed; /* number of barriers that this process has called; how many the server has answered */
     uint64_t durable;          /* the durable step, as the last answer reported */
     uint64_t closing;          /* step that this rank is closing (pd_client_close_step); 0: none */
+    uint64_t ended;            /* last step that it has begun to close, also if that failed; 0: none */
     uint64_t pushing;          /* in a job with open sets: step of the last push of any parameter; 0: none */
 } pd_core_progress;
 

@@ -333,50 +333,46 @@ static void note_whole(pd_param_record *record, uint64_t step)
     if (step > record->kept_to) record->kept_to = step;
 }
 
-/* Notes that the window lacks nothing of the steps that this process has seen since its last push, which the window
- * has. Only in jobs with open sets: it has pushed nothing for these steps. */
-static void note_seen(const pd_core *core, pd_param_record *record)
-{
-    if (core->open_sets && record->kept_to < record->step) record->kept_to = record->step;
-}
-
 void pd_window_note_done(pd_core *core, const pd_op *op)
 {
     if (core->window.steps == 0 || op->gap || core->end.error.code != PD_OK || !pd_method_pushes(op->method)) return;
     for (size_t i = 0; i < op->n; i++) {
         if (op->items[i].outcome < 0) continue; /* refused: the window lacks a frame of this parameter */
-        pd_param_record *record = &core->params[op->items[i].param];
-        note_whole(record, record->pushed);
-        if (record->kept_to == record->pushed) note_seen(core, record);
+        note_whole(&core->params[op->items[i].param], core->params[op->items[i].param].pushed);
     }
     for (size_t i = 0; op->closes > 0 && i < core->n_params; i++) {
         pd_param_record *record = &core->params[i];
-        if (record->pushing) continue;
-        if (record->pushed < op->closes) note_whole(record, op->closes);
-        if (record->kept_to >= op->closes) note_seen(core, record);
+        if (!record->pushing && record->pushed < op->closes) note_whole(record, op->closes);
     }
 }
 
-/* Returns whether this step of a parameter is under way. Then the window need not have all its frames: those without an
- * answer are in the queue. */
+/* Returns whether the window has the last push of the parameter, and the last end of a step that named it. In a job with
+ * open sets it then lacks nothing of what this process has seen since, however many steps these are: it has given
+ * nothing to them, whether an answer to a push or to a pull has told of them. */
+static bool has_last(const pd_core *core, const pd_param_record *record)
+{
+    return core->open_sets && record->kept_to >= record->pushed && record->kept_to >= core->progress.ended;
+}
+
+/* Returns whether this step of a parameter, or an earlier one, is under way. Then the window need not have all its
+ * frames: those without an answer are in the queue. */
 static bool is_under_way(const pd_core *core, const pd_param_record *record, uint64_t step)
 {
     if (record->pushing && record->pushed <= step && record->kept_to + 1 >= record->pushed) return true;
-    return record->kept_to + 1 >= step && core->progress.closing == step && record->pushed < step;
+    return core->progress.closing > 0 && core->progress.closing <= step && record->pushed < core->progress.closing &&
+           record->kept_to + 1 >= core->progress.closing;
 }
 
-void pd_window_skip(pd_param_record *record, uint64_t step)
+void pd_window_skip(const pd_core *core, pd_param_record *record, uint64_t step)
 {
-    bool has_last = record->kept_to >= record->step && record->kept_to >= record->pushed;
-
-    if (has_last && record->kept_to + 1 < step) record->kept_to = step - 1;
+    if (has_last(core, record) && record->kept_to + 1 < step) record->kept_to = step - 1;
 }
 
 bool pd_window_reaches(const pd_core *core, const pd_param_record *record, uint64_t *had, uint64_t *needed)
 {
     *needed = record->step > record->server_step ? record->step - record->server_step : 0;
-    *had = record->kept_to + 1 - record->kept_from;
+    *had = record->kept_to >= record->kept_from ? record->kept_to + 1 - record->kept_from : 0;
     if (*needed == 0 || !pd_has_elements(record)) return true;
     if (core->window.steps == 0 || record->kept_from > record->server_step + 1) return false;
-    return record->kept_to >= record->step || is_under_way(core, record, record->step);
+    return record->kept_to >= record->step || has_last(core, record) || is_under_way(core, record, record->step);
 }

@@ -409,8 +409,9 @@ PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *
  * the program takes the steps again and makes the change again. The other ranks continue by their windows.
  *
  * This call waits. PD_FAILED_PRECONDITION: this is not rank 0; a parameter is ranged, which cannot be replaced; another
- * rank has pushed with other weights already. PD_INVALID_ARGUMENT: a push is under way; `replaces` is 0; a parameter is
- * unknown or given twice. */
+ * rank has pushed with other weights already; the server has begun the next step before all weights had come, for
+ * instance with the push of an earlier process of this rank. PD_INVALID_ARGUMENT: a push is under way; `replaces` is 0;
+ * a parameter is unknown or given twice. */
 PD_API int pd_client_replace(pd_client *client, const pd_item *items, size_t n, uint64_t replaces, pd_error *err);
 /* Hashes n tensors: hashes[i] becomes the hash of the bytes[i] bytes at tensors[i]. A program that compares it with an
  * earlier hash finds out whether the tensor was changed. Equal bytes give equal hashes on every machine.

@@ -350,11 +350,13 @@ static bool computes(sim_worker *w)
 /* Begins a step: sends several pushes at once. A push may hold all parameters of the step. */
 static void begin_step(sim_worker *w)
 {
+    uint64_t step = sim_least_step(w) + 1;
     uint32_t order[SIM_PARAMS];
     size_t n, calls = 1 + (size_t)sim_draw(w->s, CALLS);
     pd_error err;
 
-    w->step = sim_least_step(w) + 1;
+    if (step < w->step) w->reached = 0; /* it has gone back: each step may take its time again */
+    w->step = step;
     if (w->step > w->job->steps) {
         if (w->s->plan->crashes)
             sim_program_sync(w);

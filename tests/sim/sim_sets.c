@@ -91,8 +91,9 @@ static void check_push(sim_history *h, uint64_t step, uint32_t rank, uint64_t ag
                  "%s rank %u counts in step %llu with its push for step %llu, of which it was told that it "
                  "came too late",
                  h->job->name, rank, (number)step, (number)of);
+    /* Later steps may have been taken before the server went back. */
     for (uint64_t later = of + 1; later < VERSIONS; later++)
-        if (counted_in(h, rank, later) > 0)
+        if (counted_in(h, rank, later) > 0 && pushes->counted[later] < step)
             sim_fail("ages", "%s rank %u counts in step %llu with its push for step %llu, after the one for step %llu",
                      h->job->name, rank, (number)step, (number)of, (number)later);
     pushes->counted[of] = step;
@@ -128,11 +129,11 @@ void sim_sets_note_members(sim_history *h, const pd_job *job)
 
 void sim_sets_adopt(sim_history *h, const pd_closed *closed)
 {
-    sim_set *set = &h->sets[closed->step];
+    sim_set *before = &h->sets[closed->step], set = read_set(h->job, closed);
 
-    if (set->known && !set->open) return;
-    *set = read_set(h->job, closed);
-    check_new(h, closed->step, set);
+    if (before->known && !before->open) return;
+    check_new(h, closed->step, &set);
+    *before = set;
 }
 
 void sim_sets_forget(sim_history *h, uint64_t step)
@@ -321,8 +322,15 @@ static void check_fixed(const sim_history *h, const pd_job *job, uint64_t now_ns
                  (double)h->job->open.grace_ns / 1e9);
 }
 
+/* Returns whether the rank has said Hello since the last look, and the job's course may have changed since its Hello
+ * before. Then it goes back, and what it has given is released: it gives that again. */
+static bool has_gone_back(const sim_watch *watch, const pd_job *job, uint32_t rank)
+{
+    return job->ranks[rank].conn != watch->conn[rank] && job->saved.course != watch->joined[rank];
+}
+
 /* Checks that what a rank has given stays until the step is fixed once all of it has come, unless another process takes
- * the rank, or the server starts anew. */
+ * the rank, its process goes back since the job takes another course, or the server starts anew. */
 static void check_kept(const sim_history *h, const pd_job *job, uint32_t whole)
 {
     const sim_watch *watch = &h->watch;
@@ -330,7 +338,8 @@ static void check_kept(const sim_history *h, const pd_job *job, uint32_t whole)
     uint32_t gone = watch->whole & ~whole;
 
     for (uint32_t rank = 0; rank < h->job->world; rank++)
-        if (job->ranks[rank].saved.process != watch->process[rank] || ranks[rank].owed == UINT32_MAX)
+        if (job->ranks[rank].saved.process != watch->process[rank] || has_gone_back(watch, job, rank) ||
+            ranks[rank].owed == UINT32_MAX)
             gone &= ~(1u << rank);
     if (gone != 0)
         sim_fail("whole", "%s: ranks (%x) were whole in step %llu, and what they had given is gone", h->job->name, gone,
@@ -363,6 +372,26 @@ static void check_joined(const sim_history *h, const pd_job *job)
             sim_fail("members", "%s: rank %u is a member, and has not declared its parameters", h->job->name, rank);
 }
 
+/* Notes who is connected, and in which course of the job the connections were made. */
+static void note_ranks(sim_watch *watch, const pd_job *job, uint32_t world)
+{
+    for (uint32_t rank = 0; rank < world; rank++) {
+        if (job->ranks[rank].conn != watch->conn[rank]) watch->joined[rank] = watch->course;
+        watch->conn[rank] = job->ranks[rank].conn;
+        watch->process[rank] = job->ranks[rank].saved.process;
+    }
+    watch->course = job->saved.course;
+}
+
+/* Begins to watch the step after the one that has just been fixed. */
+static void watch_next(sim_watch *watch, uint64_t fixed)
+{
+    watch->fixed = fixed;
+    watch->whole = watch->opened = 0;
+    watch->opened_ns = watch->quorum_ns = 0;
+    watch->steady = UINT32_MAX;
+}
+
 static void look_at(sim_history *h, const pd_job *job, uint64_t now_ns, uint64_t clock_ns)
 {
     const pd_fragment *fragment = &job->steps.fragments[0];
@@ -374,9 +403,7 @@ static void look_at(sim_history *h, const pd_job *job, uint64_t now_ns, uint64_t
         if (fragment->fixed == watch->fixed + 1 && fragment->set != NULL && !h->sets[fragment->fixed].known &&
             fragment->fixed > h->secret_most)
             check_fixed(h, job, now_ns, clock_ns);
-        *watch = (sim_watch){
-            .fixed = fragment->fixed, .members = watch->members, .epoch = watch->epoch, .steady = UINT32_MAX
-        };
+        watch_next(watch, fragment->fixed);
     }
     check_epoch(h, job);
     check_joined(h, job);
@@ -390,7 +417,7 @@ static void look_at(sim_history *h, const pd_job *job, uint64_t now_ns, uint64_t
     needed = job->steps.members.n < h->job->open.quorum ? job->steps.members.n : h->job->open.quorum;
     sim_sets_note_members(h, job);
     watch->whole = whole_ranks(job);
-    for (uint32_t rank = 0; rank < h->job->world; rank++) watch->process[rank] = job->ranks[rank].saved.process;
+    note_ranks(watch, job, h->job->world);
     if ((uint32_t)__builtin_popcount(watch->whole) < needed)
         watch->quorum_ns = 0;
     else if (watch->quorum_ns == 0)

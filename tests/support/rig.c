@@ -146,7 +146,8 @@ static void on_task(rig *r, const pd_effect *effect)
     r->task_jobs[r->n_tasks++] = effect->job;
 }
 
-void rig_finish_task(rig *r, size_t i)
+/* Returns a task that lazy_tasks has kept to the store: it is run, unless a newer one replaces it. */
+static void return_task(rig *r, size_t i, bool runs)
 {
     struct pd_task *task = r->tasks[i];
     uint32_t job = r->task_jobs[i], param = r->task_params[i];
@@ -155,9 +156,20 @@ void rig_finish_task(rig *r, size_t i)
     memmove(&r->tasks[i], &r->tasks[i + 1], (r->n_tasks - i) * sizeof r->tasks[0]);
     memmove(&r->task_params[i], &r->task_params[i + 1], (r->n_tasks - i) * sizeof r->task_params[0]);
     memmove(&r->task_jobs[i], &r->task_jobs[i + 1], (r->n_tasks - i) * sizeof r->task_jobs[0]);
-    run_task(task);
+    if (runs) run_task(task);
     bring_back(r, task, job, param);
     rig_absorb(r);
+}
+
+void rig_finish_task(rig *r, size_t i)
+{
+    return_task(r, i, true);
+}
+
+void rig_replace_task(rig *r, size_t i)
+{
+    assert_true(pd_task_replaceable(r->tasks[i]));
+    return_task(r, i, false);
 }
 
 static void on_declared(rig *r, const pd_effect *effect)

@@ -157,6 +157,8 @@ bool rig_drain(rig *r, uint64_t conn, double seconds);
 /* Makes a job from the disk of the rig `from`. Returns the code of the error, which is in r->error. */
 int rig_restore(rig *r, const rig *from);
 void rig_finish_task(rig *r, size_t i); /* runs task i, which lazy_tasks has kept, and returns it to the store */
+/* Returns task i, which lazy_tasks has kept, to the store without a run, as if a newer task had replaced it. */
+void rig_replace_task(rig *r, size_t i);
 
 pd_ticket rig_ticket(rig *r, uint64_t conn);
 /* Sends Hello on connection `conn`. `options` are written as "a=1 b=2" and `rules` as "rule;rule"; NULL: none.

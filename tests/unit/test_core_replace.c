@@ -202,6 +202,29 @@ TEST(all_weights_are_sent_again_on_a_new_connection)
     peer_free(p);
 }
 
+TEST(weights_that_are_sent_again_stay_those_of_their_step)
+{
+    peer *p = trained(&peer_first);
+    pd_ticket_id ticket = replace_both(p);
+    pd_error err;
+    peer_frame l;
+
+    expect_weights(p, false);
+    come_back(p, STEP + 1, 0); /* an earlier process of the rank had pushed */
+    l = peer_expect(p, PD_INIT);
+    assert_int_equal(((const Paramd__InitRequest *)l.message)->step, STEP);
+    peer_refuse(p, &l.prefix, PD_FAILED_PRECONDITION, "for step 7, but it has closed step 8");
+    peer_frame_drop(&l);
+    for (int i = 1; i < 4; i++) {
+        l = peer_expect(p, PD_INIT);
+        peer_refuse(p, &l.prefix, PD_FAILED_PRECONDITION, "for step 7, but it has closed step 8");
+        peer_frame_drop(&l);
+    }
+    assert_int_equal(peer_finish(p, ticket, &err), PD_FAILED_PRECONDITION);
+    assert_int_equal(push_number(p, 0, STEP + 1), 0);
+    peer_free(p);
+}
+
 TEST(a_new_process_brings_the_number_of_the_weights_that_it_receives)
 {
     pd_core_config config = peer_four;

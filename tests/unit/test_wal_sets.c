@@ -590,6 +590,26 @@ TEST(a_quorum_is_enough_again_when_reconnect_grace_is_over)
     end(w);
 }
 
+TEST(the_step_after_a_repeated_set_has_its_whole_grace)
+{
+    world *w = begin("rounds=quorum quorum=2 grace=1s staleness=2 checkpoint_every=8 on_disk_error=pause");
+
+    step_of(w, 3, 1);
+    rig_sleep(&w->r, 2);
+    rig_work(&w->r);
+    assert_int_equal(told(w), 1);
+    crash(w);
+    join_those(w, ALL);
+    step_of(w, 12, 1); /* they are a quorum, but not the one that is repeated */
+    rig_sleep(&w->r, 2);
+    step_of(w, 3, 1);
+    assert_int_equal(taken(w), 1); /* ranks 0 and 1 have had no time for step 2 */
+    rig_sleep(&w->r, 2);
+    rig_work(&w->r);
+    assert_int_equal(taken(w), 2);
+    end(w);
+}
+
 /* Takes three steps with all ranks and one without rank 1; after a crash, rank 2 does not come back to repeat them. */
 static world *leave_course(bool lazy_disk)
 {
@@ -691,6 +711,28 @@ TEST(a_rank_that_has_nothing_to_send_again_for_a_whole_set_changes_the_course)
     rig_sleep(&w->r, 2); /* reconnect_grace is 5 s */
     rig_work(&w->r);
     assert_int_equal(course(w), 1);
+    end(w);
+}
+
+/* The set of step 1 had rank 3, which has been removed since: no member is missing, and yet it is rank 3 that the step
+ * waits for. */
+TEST(an_overdue_step_names_the_ranks_that_counted_before_a_restart)
+{
+    world *w = begin("rounds=quorum quorum=2 checkpoint_every=8 reconnect_grace=1h step_timeout=10s");
+
+    step_of(w, 9, 1);
+    assert_int_equal(told(w), 1);
+    crash(w);
+    w->r.window = 8;
+    join_those(w, ALL);
+    lose(w, 3);
+    push(w, 0);
+    pd_fragments_remove(&inside_job(w->r.store, w->r.job)->steps, 3, false);
+    rig_work(&w->r);
+    rig_sleep(&w->r, 11);
+    assert_true(w->r.timed_out > 0);
+    if (strstr(w->r.timeout.text, "for rank 3 (") == NULL) fail_msg("%s", w->r.timeout.text);
+    assert_non_null(strstr(w->r.timeout.text, "to count the same ranks as before the server was restarted"));
     end(w);
 }
 

@@ -476,7 +476,8 @@ class Client:
         `pull`) need no number: give 0 then. After Rewind the program replaces again what it had replaced behind the
         step that it goes back to.
 
-        FailedPrecondition: this is not rank 0; a parameter is ranged; another rank has pushed with other weights.
+        FailedPrecondition: this is not rank 0; a parameter is ranged; another rank has pushed with other weights; the
+        server has begun the next step before all weights had come.
         InvalidArgument: a push is under way; an array does not fit its parameter; the number is 0.
         """
         _, items, arrays = self.model.items(None, weights)

@@ -1,8 +1,8 @@
 /* push.c - checks a push as a whole, then files it as a whole. Each piece of a push is one tensor or chunk.
  *
  * A push may end its rank's step (close_step): then the rank is filed as absent in the round of each parameter that it
- * has not pushed in this step. If the push is repeated, pd_rank.ended shows that the step has ended already, so nothing
- * changes and no parameter is examined. If the push of a parameter was refused, the parameter does not count as left
+ * has not pushed in this step. If the push is repeated, the step has ended already, so nothing changes and no parameter
+ * is examined. If the push of a parameter was refused, the parameter does not count as left
  * out, because its gradient would be lost unnoticed: the rank cannot end the step until it has pushed that parameter
  * again, or reported that it has no gradient of it. */
 #include "push.h"
@@ -91,6 +91,15 @@ static int check_one(const pd_job *job, const pd_param *param, const pd_request 
                    param->name, frame->rank, (unsigned long long)frame->u.data.step);
 }
 
+/* Returns whether the rank has ended the step that the frame ends, so that nothing of it is left to file. Where sets are
+ * open, the fragment knows: what it has released may come again, and steps may close before the rank ends them. */
+static bool has_ended(const pd_job *job, const pd_request *frame)
+{
+    if (job->steps.sets.open)
+        return pd_fragment_has_ended(&job->steps, &job->steps.fragments[0], frame->rank, frame->u.data.step);
+    return frame->u.data.step <= job->ranks[frame->rank].ended;
+}
+
 /* Checks that the frame may end its rank's step. Examines all parameters once for each step, and none when a push that
  * has ended the step is repeated. After a refusal, the next check begins with the parameter that caused it. `number` is
  * the frame's number, which the caller has stored in pd_param.frame of each parameter that the frame names.
@@ -101,7 +110,7 @@ static int check_close(pd_job *job, const pd_request *frame, uint64_t number, pd
     pd_rank *rank = &job->ranks[frame->rank];
     int rc;
 
-    if (frame->u.data.step <= rank->ended) return PD_OK;
+    if (has_ended(job, frame)) return PD_OK;
     if (rank->obstacle < job->steps.n_params &&
         (rc = check_one(job, &job->steps.params[rank->obstacle], frame, number, err)) != PD_OK)
         return rc;
@@ -120,7 +129,7 @@ static void file_close(pd_job *job, const pd_request *frame, uint64_t now_ns)
     /* last step that all parameters have closed */
     uint64_t closed = job->steps.n_params > 0 ? UINT64_MAX : 0;
 
-    if (frame->u.data.step <= rank->ended) return;
+    if (has_ended(job, frame)) return;
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         pd_param *param = &job->steps.params[i];
         if (is_left_out(job, param, frame))
@@ -342,8 +351,7 @@ static double cost_of(const pd_job *job, const pd_request *request)
     double cost_ns = FRAME_NS + PIECE_NS * (double)request->u.data.n;
 
     if (buffer != NULL) cost_ns += NS_PER_BYTE * (double)buffer->size;
-    if (request->u.data.close_step && request->u.data.step > job->ranks[request->rank].ended)
-        cost_ns += LEFT_OUT_NS * job->steps.n_params;
+    if (request->u.data.close_step && !has_ended(job, request)) cost_ns += LEFT_OUT_NS * job->steps.n_params;
     return cost_ns;
 }
 

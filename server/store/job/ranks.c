@@ -154,7 +154,6 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
         rank->barrier = NULL;
         rank->refused_sets = 0;
         pd_fragments_restart(&job->steps, hello->rank);
-        if (job->steps.sets.open) rank->ended = 0; /* what the process before has left out was released, too */
     }
     rank->window = hello->u.hello.window;
     /* A process that has gone back to an earlier step reports a lower number when it reconnects: the highest number

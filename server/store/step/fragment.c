@@ -143,18 +143,37 @@ uint32_t pd_fragment_quorum(const pd_steps *steps, const pd_fragment *fragment)
     return least(steps->sets.quorum, pd_fragment_expected(fragment, &whole));
 }
 
-bool pd_fragment_misses(const pd_fragment *fragment, uint32_t rank)
+/* Returns whether the next set must be that of before a restart: a recorded one (*recorded), or, if that becomes NULL,
+ * one in which all ranks count. */
+static bool repeats(const pd_steps *steps, const pd_fragment *fragment, const pd_counted **recorded)
 {
-    return fragment->opened_ns > 0 && pd_rank_set_has(&fragment->expected, rank) && !is_done(fragment, rank);
+    *recorded = pd_wal_recorded_set(steps, fragment, fragment->fixed + 1);
+    return *recorded != NULL || steps->repeats.awaits || fragment->fixed < steps->repeats.seen;
 }
 
-char *pd_fragment_missing(const pd_fragment *fragment, char *text, size_t size)
+/* Returns whether the rank is whole, with a contribution of this age to the step that is collected. */
+static bool has_come(const pd_fragment *fragment, uint32_t rank, uint64_t age)
+{
+    return pd_fragment_is_whole(fragment, rank) && fragment->ranks[rank].step + age == fragment->fixed + 1;
+}
+
+bool pd_fragment_misses(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank)
+{
+    const pd_counted *recorded;
+
+    if (fragment->opened_ns == 0) return false;
+    if (!repeats(steps, fragment, &recorded))
+        return pd_rank_set_has(&fragment->expected, rank) && !is_done(fragment, rank);
+    return pd_counted_has(recorded, rank) && !has_come(fragment, rank, pd_counted_age(recorded, rank));
+}
+
+char *pd_fragment_missing(const pd_steps *steps, const pd_fragment *fragment, char *text, size_t size)
 {
     size_t used = 0;
 
     text[0] = '\0';
     for (uint32_t r = 0; r < fragment->expected.ranks; r++) {
-        if (!pd_fragment_misses(fragment, r)) continue;
+        if (!pd_fragment_misses(steps, fragment, r)) continue;
         if (used + 16 > size) {
             snprintf(text + used, size - used, ",...");
             break;
@@ -249,22 +268,12 @@ bool pd_fragments_need(const pd_steps *steps, uint32_t rank)
 
 /* ---- sets ---- */
 
-/* Returns whether all ranks of a set that was decided before a restart are whole, with contributions as old as then. */
-static bool has_come(const pd_fragment *fragment, const pd_counted *recorded)
-{
-    for (uint32_t r = 0; r < recorded->ranks; r++)
-        if (pd_counted_has(recorded, r) &&
-            (!pd_fragment_is_whole(fragment, r) ||
-             fragment->ranks[r].step + pd_counted_age(recorded, r) != fragment->fixed + 1))
-            return false;
-    return true;
-}
-
-/* Returns whether all ranks of the job are whole, with contributions to the step that is collected. */
-static bool have_all_come(const pd_fragment *fragment)
+/* Returns whether all ranks of the set that is repeated are whole, with contributions as old as before the restart.
+ * `recorded` NULL: all ranks of the job, with contributions to the step that is collected. */
+static bool have_come(const pd_fragment *fragment, const pd_counted *recorded)
 {
     for (uint32_t r = 0; r < fragment->expected.ranks; r++)
-        if (!pd_fragment_is_whole(fragment, r) || fragment->ranks[r].step != fragment->fixed + 1) return false;
+        if (pd_counted_has(recorded, r) && !has_come(fragment, r, pd_counted_age(recorded, r))) return false;
     return true;
 }
 
@@ -307,6 +316,16 @@ static uint64_t last_whole(const pd_fragment *fragment)
     return last;
 }
 
+/* Returns the time from which on a quorum has been whole in the open step. Ranks that a repeated set has left out may
+ * have been whole before the step was opened. */
+static uint64_t quorum_since(const pd_fragment *fragment)
+{
+    uint64_t last = last_whole(fragment);
+
+    if (PD_MUTANT(grace_from_opening)) return fragment->opened_ns;
+    return last > fragment->opened_ns ? last : fragment->opened_ns;
+}
+
 /* Begins to wait for further ranks, since a quorum is whole. */
 static void begin_grace(const pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
 {
@@ -315,8 +334,7 @@ static void begin_grace(const pd_steps *steps, pd_fragment *fragment, uint64_t n
     if (steps->sets.grace_ns == UINT64_MAX)
         fragment->deadline_ns = end_of_patience(fragment, now_ns, &fragment->hasty);
     else
-        fragment->deadline_ns =
-            (PD_MUTANT(grace_from_opening) ? fragment->opened_ns : last_whole(fragment)) + steps->sets.grace_ns;
+        fragment->deadline_ns = quorum_since(fragment) + steps->sets.grace_ns;
     fragment->graces += fragment->deadline_ns > now_ns;
 }
 
@@ -337,28 +355,46 @@ static bool too_few(const pd_steps *steps, const tally *t)
     return (steps->sets.in_ranks ? steps->members.n : t->members) < steps->sets.least;
 }
 
-/* Returns whether the set of the next step can be fixed now. */
-static bool may_fix(const pd_steps *steps, pd_fragment *fragment, const tally *t, const pd_counted *recorded,
-                    uint64_t now_ns)
+/* Returns the first thing that the set of the next step lacks, besides the end of a grace. */
+static pd_set_lack find_lack(const pd_steps *steps, const pd_fragment *fragment, const tally *t)
 {
     bool all = t->expected_whole == t->expected;
+    const pd_counted *recorded;
 
-    if (fragment->n_closed < fragment->n_params) return false;
-    if (is_stopped(steps, fragment)) {
-        if (fragment->state == PD_FRAGMENT_GRACE) fragment->state = PD_FRAGMENT_OPEN;
-        return false;
-    }
-    if (recorded != NULL) return t->whole > 0 && has_come(fragment, recorded);
-    if (steps->repeats.awaits || fragment->fixed < steps->repeats.seen) return t->whole > 0 && have_all_come(fragment);
-    if (t->unknown) return false;
-    if (t->whole == 0 || (!all && t->expected_whole < least(steps->sets.quorum, t->expected))) {
-        if (fragment->state == PD_FRAGMENT_GRACE) fragment->state = PD_FRAGMENT_OPEN;
-        return false;
-    }
+    if (fragment->n_closed < fragment->n_params) return PD_SET_LACKS_CLOSE;
+    if (is_stopped(steps, fragment)) return PD_SET_LACKS_DISK;
+    if (repeats(steps, fragment, &recorded))
+        return t->whole > 0 && have_come(fragment, recorded) ? PD_SET_LACKS_NOTHING : PD_SET_LACKS_REPEATED;
+    if (t->unknown) return PD_SET_LACKS_GROUPS;
+    if (t->whole == 0 || (!all && t->expected_whole < least(steps->sets.quorum, t->expected)))
+        return PD_SET_LACKS_QUORUM;
+    if (too_few(steps, t)) return PD_SET_LACKS_MEMBERS;
+    return steps->sets.waits && would_be_stale(steps, fragment) ? PD_SET_LACKS_STALE : PD_SET_LACKS_NOTHING;
+}
+
+pd_set_lack pd_fragment_lack(const pd_steps *steps, const pd_fragment *fragment)
+{
+    tally t;
+
+    count_units(steps, fragment, &t);
+    return find_lack(steps, fragment, &t);
+}
+
+/* Returns whether the set of the next step can be fixed now. Begins a grace, or ends it if the quorum is lost. */
+static bool may_fix(const pd_steps *steps, pd_fragment *fragment, const tally *t, uint64_t now_ns)
+{
+    pd_set_lack lack = find_lack(steps, fragment, t);
+    bool all = t->expected_whole == t->expected;
+    const pd_counted *recorded;
+
+    if ((lack == PD_SET_LACKS_DISK || lack == PD_SET_LACKS_QUORUM) && fragment->state == PD_FRAGMENT_GRACE)
+        fragment->state = PD_FRAGMENT_OPEN;
+    if (lack != PD_SET_LACKS_NOTHING && lack != PD_SET_LACKS_MEMBERS && lack != PD_SET_LACKS_STALE) return false;
+    if (repeats(steps, fragment, &recorded)) return true;
     if (!all && fragment->state != PD_FRAGMENT_GRACE) begin_grace(steps, fragment, now_ns);
     if (!all && now_ns < fragment->deadline_ns) return false;
     fragment->is_over = fragment->state == PD_FRAGMENT_GRACE && now_ns >= fragment->deadline_ns;
-    return !too_few(steps, t) && !(steps->sets.waits && would_be_stale(steps, fragment));
+    return lack == PD_SET_LACKS_NOTHING;
 }
 
 /* Notes that the rank counts in the step that has just been fixed. */
@@ -459,7 +495,7 @@ static int look(pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
     fragment->look = false;
     if (!pd_leases_tell(steps)) return PD_NO_MEMORY;
     count_units(steps, fragment, &t);
-    if (may_fix(steps, fragment, &t, recorded, now_ns)) fix(steps, fragment, &t, recorded, now_ns);
+    if (may_fix(steps, fragment, &t, now_ns)) fix(steps, fragment, &t, recorded, now_ns);
     return PD_OK;
 }
 

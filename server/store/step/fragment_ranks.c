@@ -137,6 +137,14 @@ pd_filed pd_fragment_judge(const pd_steps *steps, const pd_fragment *fragment, u
     return PD_FILED_FOR;
 }
 
+bool pd_fragment_has_ended(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank, uint64_t step)
+{
+    uint64_t decided;
+
+    if (pd_fragment_judge(steps, fragment, rank, step, &decided) != PD_FILED_FOR) return true;
+    return fragment->ranks[rank].step == step && fragment->ranks[rank].missing == 0;
+}
+
 pd_admit pd_fragment_admit(const pd_steps *steps, const pd_param *param, uint32_t rank, uint64_t step)
 {
     const pd_fragment *fragment = param->fragment;

@@ -89,6 +89,8 @@ pd_counted *pd_fragment_last_set(const pd_fragment *fragment);
 /* Says what becomes of a push of the rank for step `step`. *decided becomes the step that pd_effect.u.filed names. */
 pd_filed pd_fragment_judge(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank, uint64_t step,
                            uint64_t *decided);
+/* Returns whether nothing of the rank's push for step `step` is to come: it is whole, has counted, or is too late. */
+bool pd_fragment_has_ended(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank, uint64_t step);
 /* Returns what happens to a contribution of the rank to step `step` of a parameter whose set is open. */
 pd_admit pd_fragment_admit(const pd_steps *steps, const pd_param *param, uint32_t rank, uint64_t step);
 /* Returns what happens to a contribution of the rank to step `step` of the parameter. */

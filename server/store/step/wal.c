@@ -275,6 +275,28 @@ static const pd_decision *find(const pd_wal *wal, const pd_param *param, pd_deci
     return decision;
 }
 
+/* Compares two tasks by the order in which a parameter captures them. For bsearch. */
+static int by_capture(const void *a, const void *b)
+{
+    const pd_taken_root *one = a, *other = b;
+
+    if (one->count != other->count) return one->count < other->count ? -1 : 1;
+    return one->task < other->task ? -1 : one->task > other->task;
+}
+
+bool pd_wal_needs(const pd_steps *steps, const pd_param *param, const pd_task *task)
+{
+    pd_taken_root key = { .task = (uint32_t)pd_task_index(task), .count = pd_task_count(task) }, *taken;
+    const pd_decision *decision = steps->wal != NULL ? steps->wal->params[param->index].read.first : NULL;
+
+    for (; decision != NULL; decision = decision->next) {
+        if (decision->kind != PD_DECISION_ROOTS) continue;
+        taken = bsearch(&key, decision->taken.at, decision->taken.n, sizeof key, by_capture);
+        if (taken != NULL) return taken->status != PD_CANCELLED;
+    }
+    return false;
+}
+
 /* Removes the decision after `before` from those of a parameter that were read back, and returns it. `before` NULL: the
  * first one. */
 static pd_decision *take_read(pd_steps *steps, uint32_t param, pd_decision *before)
@@ -285,7 +307,6 @@ static pd_decision *take_read(pd_steps *steps, uint32_t param, pd_decision *befo
     wal->decisions.n_read--;
     wal->decisions.read_bytes -= bytes_of(decision);
     pd_account_give(&steps->account, bytes_of(decision));
-    if (wal->params[param].read.first == NULL) pd_optim_keep_tasks(steps->params[param].optim, false);
     return decision;
 }
 
@@ -302,7 +323,6 @@ void pd_wal_add_read(pd_steps *steps, pd_decision *decision)
     wal->decisions.n_read++;
     wal->decisions.read_bytes += bytes_of(decision);
     pd_account_take(&steps->account, bytes_of(decision));
-    if (decision->kind == PD_DECISION_ROOTS) pd_optim_keep_tasks(param->optim, true);
 }
 
 void pd_wal_forget_course(pd_steps *steps)

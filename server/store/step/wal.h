@@ -196,6 +196,8 @@ void pd_wal_forget_course(pd_steps *steps);
 int pd_wal_put_overrides(pd_steps *steps, pd_error *err);
 /* Returns whether there are decisions that were read back and are not repeated yet. */
 bool pd_wal_repeats(const pd_steps *steps);
+/* Returns whether a step that is repeated later takes the result of this task of the parameter. */
+bool pd_wal_needs(const pd_steps *steps, const pd_param *param, const pd_task *task);
 
 /* ---- sets of ranks: for fragment.c ---- */
 
