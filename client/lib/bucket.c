@@ -1,6 +1,7 @@
 /* bucket.c - cuts the tensors of a call (push, pull or init) into frames. */
 #include "bucket.h"
 
+#include "feedback.h"
 #include "pieces.h"
 #include "replace.h"
 #include "recoveries.h"
@@ -185,8 +186,10 @@ static int put_chunk(pd_bucket *bucket, size_t index, int64_t first, int64_t cou
     };
 
     if (bucket->method != PD_PULL) {
-        cut.from = (const uint8_t *)item->gradient + (size_t)(first - record->start) * in;
-        cut.bytes = (size_t)count * in;
+        bool coded = pd_dtype_is_quantized(cut.dtype);
+        cut.from = coded ? pd_feedback_piece(record, first)
+                         : (const uint8_t *)item->gradient + (size_t)(first - record->start) * in;
+        cut.bytes = (size_t)pd_dtype_bytes(cut.dtype, (uint64_t)count);
     }
     if (bucket->method == PD_PULL || bucket->method == PD_PUSH_PULL) {
         cut.land = (uint8_t *)item->weights + (size_t)(first - record->start) * out;

@@ -51,6 +51,13 @@ void pd_window_begin(pd_param_record *record);
  * or progress.ended becomes `step`. */
 void pd_window_skip(const pd_core *core, pd_param_record *record, uint64_t step);
 
+/* Notes that the weights after `step` were changed by hand (pd_client_replace): answers to pushes for this step may
+ * have brought the weights from before or after the change. */
+void pd_window_changed(pd_core *core, uint64_t step);
+/* Returns whether the weights that the answer to a frame brings may have been changed by hand, although no push has
+ * said so: this process changes weights, and has not pushed each parameter of the frame since. */
+bool pd_window_may_change(const pd_core *core, const pd_sent_frame *sent);
+
 /* Returns whether the window has all steps of a parameter that the server lacks, except for a step that is under way.
  * Sets *needed to the number of steps that the server lacks, and *had to how many of them the window has. */
 bool pd_window_reaches(const pd_core *core, const pd_param_record *record, uint64_t *had, uint64_t *needed);

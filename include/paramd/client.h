@@ -151,7 +151,13 @@ typedef struct pd_client_param {
     const char *name;
     /* Shape of the whole tensor, even if this rank has only a range of its elements. */
     pd_shape shape;
-    /* Element type of this rank's gradients. 0: PD_F32. */
+    /* Element type of this rank's gradients. 0: PD_F32.
+     *
+     * PD_INT8, PD_INT4: gradients are float32, and the library quantizes them for the wire when they are pushed, in
+     * blocks of 64 elements: 8.5 or 4.5 bits an element. What that rounds away it adds to the next gradient
+     * (pd_client_options.feedback). After pd_client_rewind, and in a new process, that begins at 0. Gradients may be
+     * changed as soon as the push has returned. Not for model_state. Where the server collects contributions, every
+     * rank must give the same type (the server counts memory by it). */
     pd_dtype push_dtype;
     /* Element type of the weights that this rank receives. 0: PD_F32. */
     pd_dtype pull_dtype;
@@ -447,7 +453,9 @@ PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t 
  * Any other error is the first one that the server gave. The ticket ends when every item is done or refused
  * (items[i].outcome), at the latest one second after the error. Items without an answer then get the same error. It is
  * safe to push them again. For instance, after PD_DEADLINE_EXCEEDED "rank 2 ... has not contributed" the server keeps
- * this rank's gradient: push the same again to continue waiting. */
+ * this rank's gradient: push the same again to continue waiting. In a job in which not every rank counts in each step,
+ * the program may also go on: if the job is at a later step by then, the next push takes the place of the one before,
+ * unless that has counted. */
 PD_API int pd_client_wait(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
 /* Returns whether a ticket is done or has failed, so that pd_client_wait will not block. */
 PD_API bool pd_client_ready(const pd_client *client, pd_ticket_id ticket);

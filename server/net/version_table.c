@@ -247,12 +247,19 @@ static void answer_rest(pd_waiter *waiter)
     waiter->wait->open--;
 }
 
+/* Returns whether the set of the last step has the rank with this push, and not with one that has taken its place. */
+static bool has_counted(const entry *e, const pd_wait *wait)
+{
+    if (!pd_counted_has(e->counted, wait->rank)) return false;
+    return e->closed != wait->step || e->closed - pd_counted_age(e->counted, wait->rank) == wait->pushed;
+}
+
 static bool is_late(const entry *e, const pd_wait *wait)
 {
     if (PD_MUTANT(late_told_as_stepped)) return false;
     if (PD_MUTANT(stepped_told_as_late) && pd_counted_age(e->counted, wait->rank) > 0) return true;
     if (wait->filed != PD_FILED_FOR) return wait->filed == PD_FILED_LATE;
-    return !pd_counted_has(e->counted, wait->rank);
+    return !has_counted(e, wait);
 }
 
 /* Returns the step in which a push has counted, minus the one that it was for. */

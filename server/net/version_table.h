@@ -42,6 +42,7 @@ typedef struct pd_waiter {
 /* A push or pull that waits until all its pieces have an answer. */
 struct pd_wait {
     uint64_t step;    /* number of rounds that the parameter of every piece must have closed */
+    uint64_t pushed;  /* of a push: the step that it is for; `step` may become a later one */
     bool pushes;      /* the request is a push: its answer contains the outcome of the round */
     bool unfiled;     /* the request is a push, and it is not known yet in which step it may count: nothing of it is
                        * answered before pd_version_table_filed */

@@ -97,6 +97,7 @@ adasum_bandwidth | bytes read, of the bytes per second of a triad | >= 0.60 | ke
 quantize_bandwidth | of the bytes per second of a triad | >= 0.70 | kernel | figure_kernel_bandwidth quantize
 convert_bandwidth | of the bytes per second of a triad | >= 0.85 | kernel | figure_kernel_bandwidth convert
 robust_bandwidth | of the bytes per second of a triad | >= 0 | kernel | figure_kernel_bandwidth robust
+q4_kernels   | of the bytes per second of a triad | >= 0.70 | kernel | figure_kernel_bandwidth add
 shampoo_step_128 | of the sgemm peak of all cores | >= 0.60 | kernel | \
     figure_shampoo_step scalable_shampoo 4096x1024 preconditioning_compute_steps=1000000000 block_size=128
 shampoo_step_1024 | of the sgemm peak of all cores | >= 0.90 | kernel | \

@@ -436,8 +436,9 @@ static bool try_again(sim_worker *w, int rc, const pd_error *err)
     if (rc == PD_FAILED_PRECONDITION && strstr(err->text, "its push of this parameter was refused") != NULL)
         return infinite || (sim_failed_allocations() > 0);
     if (rc == PD_FAILED_PRECONDITION && strstr(err->text, "cannot end step") != NULL) return true;
-    /* A push of an earlier process of the rank has not counted yet. */
+    /* Another parameter has closed a step that this one still takes, or a set is repeated after a restart. */
     if (w->job->open.on && strstr(err->text, "earlier rounds are still open") != NULL) return true;
+    if (w->job->open.on && strstr(err->text, "counts again as before the restart") != NULL) return true;
     return is_worth_another_try(rc);
 }
 

@@ -299,19 +299,37 @@ static void check_epoch(const sim_history *h, const pd_job *job)
                  watch->members, members_of(job), (number)watch->epoch, (number)job->steps.epoch);
 }
 
+/* Returns whether the rank has said Hello since the last look, and the job's course may have changed since its Hello
+ * before. Then it goes back, and what it has given is released: it gives that again. */
+static bool has_gone_back(const sim_watch *watch, const pd_job *job, uint32_t rank)
+{
+    return job->ranks[rank].conn != watch->conn[rank] && job->saved.course != watch->joined[rank];
+}
+
+/* Returns the ranks of which what they had given at the last look may be gone: another process has taken the rank, its
+ * process goes back since the job takes another course, or it has pushed for a later step. */
+static uint32_t replaced(const sim_history *h, const pd_job *job)
+{
+    const sim_watch *watch = &h->watch;
+    uint32_t mask = 0;
+
+    for (uint32_t rank = 0; rank < h->job->world; rank++)
+        if (job->ranks[rank].saved.process != watch->process[rank] || has_gone_back(watch, job, rank) ||
+            (watch->pushes[rank] > 0 && job->steps.fragments[0].ranks[rank].late >= watch->pushes[rank]))
+            mask |= 1u << rank;
+    return mask;
+}
+
 /* Checks a set that was fixed since the last look: those who were whole are in it, and it was not too early. */
 static void check_fixed(const sim_history *h, const pd_job *job, uint64_t now_ns, uint64_t clock_ns)
 {
     const pd_fragment *fragment = &job->steps.fragments[0];
     const sim_watch *watch = &h->watch;
     uint64_t since = watch->quorum_ns > 0 ? watch->quorum_ns : now_ns;
-    uint32_t mask = 0, whole = watch->whole;
+    uint32_t mask = 0, whole = watch->whole & ~replaced(h, job);
 
-    for (uint32_t rank = 0; rank < h->job->world; rank++) {
+    for (uint32_t rank = 0; rank < h->job->world; rank++)
         if (pd_counted_has(fragment->set, rank)) mask |= 1u << rank;
-        /* What another process gave before is released. */
-        if (job->ranks[rank].saved.process != watch->process[rank]) whole &= ~(1u << rank);
-    }
     if ((whole & ~mask) != 0)
         sim_fail("whole", "%s: ranks (%x) were whole, but do not count in step %llu with (%x)", h->job->name,
                  whole & ~mask, (number)fragment->fixed, mask);
@@ -322,25 +340,16 @@ static void check_fixed(const sim_history *h, const pd_job *job, uint64_t now_ns
                  (double)h->job->open.grace_ns / 1e9);
 }
 
-/* Returns whether the rank has said Hello since the last look, and the job's course may have changed since its Hello
- * before. Then it goes back, and what it has given is released: it gives that again. */
-static bool has_gone_back(const sim_watch *watch, const pd_job *job, uint32_t rank)
-{
-    return job->ranks[rank].conn != watch->conn[rank] && job->saved.course != watch->joined[rank];
-}
-
-/* Checks that what a rank has given stays until the step is fixed once all of it has come, unless another process takes
- * the rank, its process goes back since the job takes another course, or the server starts anew. */
+/* Checks that what a rank has given stays until the step is fixed once all of it has come, unless it may be gone
+ * (replaced), or the server starts anew. */
 static void check_kept(const sim_history *h, const pd_job *job, uint32_t whole)
 {
     const sim_watch *watch = &h->watch;
     const pd_fragment_rank *ranks = job->steps.fragments[0].ranks;
-    uint32_t gone = watch->whole & ~whole;
+    uint32_t gone = watch->whole & ~whole & ~replaced(h, job);
 
     for (uint32_t rank = 0; rank < h->job->world; rank++)
-        if (job->ranks[rank].saved.process != watch->process[rank] || has_gone_back(watch, job, rank) ||
-            ranks[rank].owed == UINT32_MAX)
-            gone &= ~(1u << rank);
+        if (ranks[rank].owed == UINT32_MAX) gone &= ~(1u << rank);
     if (gone != 0)
         sim_fail("whole", "%s: ranks (%x) were whole in step %llu, and what they had given is gone", h->job->name, gone,
                  (number)watch->fixed + 1);
@@ -379,6 +388,7 @@ static void note_ranks(sim_watch *watch, const pd_job *job, uint32_t world)
         if (job->ranks[rank].conn != watch->conn[rank]) watch->joined[rank] = watch->course;
         watch->conn[rank] = job->ranks[rank].conn;
         watch->process[rank] = job->ranks[rank].saved.process;
+        watch->pushes[rank] = job->steps.fragments[0].ranks[rank].step;
     }
     watch->course = job->saved.course;
 }

@@ -717,3 +717,76 @@ TEST(a_push_that_ended_with_an_error_is_a_gap_also_if_the_next_one_is_for_a_late
     assert_int_equal(p->core->end.error.code, PD_REWIND);
     peer_free(p);
 }
+
+static peer *two_windowed(void)
+{
+    pd_core_config config = peer_four;
+
+    config.window = 20;
+    return open_peer(&config, 2);
+}
+
+TEST(a_push_that_ended_with_an_error_is_a_gap_once_its_step_is_taken)
+{
+    static const uint64_t back[] = { 0, 0 };
+    peer *p = two_windowed();
+    pd_ticket_id first, second;
+    peer_frame one = push_one(p, 0, &first), other = push_one(p, 1, &second);
+
+    peer_refuse(p, &other.prefix, PD_DEADLINE_EXCEEDED, "step 1 has waited for 1 s");
+    assert_int_equal(peer_finish(p, second, NULL), PD_DEADLINE_EXCEEDED);
+    answer(p, &one, 1, 1, 1); /* the program goes on with step 2, so it does not push parameter 1 for step 1 again */
+    peer_frame_drop(&other);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_REWIND);
+    peer_free(p);
+}
+
+TEST(an_end_of_a_step_that_ended_with_an_error_is_a_gap_once_the_step_is_taken)
+{
+    static const uint64_t back[] = { 0, 0 };
+    peer *p = two_windowed();
+    pd_ticket_id first, ends;
+    peer_frame one = push_one(p, 0, &first), last;
+
+    assert_int_equal(pd_core_close_step(p->core, 1, &ends, NULL), PD_OK);
+    last = peer_expect(p, PD_PUSH);
+    peer_refuse(p, &last.prefix, PD_DEADLINE_EXCEEDED, "step 1 has waited for 1 s");
+    assert_int_equal(peer_finish(p, ends, NULL), PD_DEADLINE_EXCEEDED);
+    answer(p, &one, 1, 1, 1);
+    peer_frame_drop(&last);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_REWIND);
+    peer_free(p);
+}
+
+TEST(a_parameter_that_is_not_pushed_yet_is_no_gap)
+{
+    static const uint64_t back[] = { 0, 0 };
+    peer *p = two_windowed();
+    pd_ticket_id ticket;
+    peer_frame l = push_one(p, 0, &ticket);
+
+    answer(p, &l, 1, LATE, 1);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_OK);
+    peer_free(p);
+}
+
+TEST(a_parameter_that_a_failed_end_of_a_step_has_left_out_is_pushed_for_the_next_step)
+{
+    peer *p = two_windowed();
+    pd_ticket_id ticket, ends;
+    peer_frame l = push_one(p, 0, &ticket), last;
+
+    assert_int_equal(pd_core_close_step(p->core, 1, &ends, NULL), PD_OK);
+    last = peer_expect(p, PD_PUSH);
+    peer_refuse(p, &last.prefix, PD_DEADLINE_EXCEEDED, "step 1 has waited for 1 s");
+    assert_int_equal(peer_finish(p, ends, NULL), PD_DEADLINE_EXCEEDED);
+    peer_frame_drop(&last);
+    answer(p, &l, 1, 1, 1);
+    l = push_one(p, 1, &ticket);
+    assert_int_equal(step_of(&l), 2); /* a push for step 1 would be answered as one that has counted, and be lost */
+    peer_frame_drop(&l);
+    peer_free(p);
+}

@@ -102,3 +102,78 @@ TEST(what_a_removed_rank_had_ended_is_ended_again_when_it_comes_back)
     assert_true(is_whole(&r, 2));
     rig_free(&r);
 }
+
+/* Lets a rank end the step, without a gradient. */
+static void end_only(rig *r, uint32_t rank, uint64_t step)
+{
+    rig_frame *end = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, CONN + rank, step);
+
+    rig_last(end);
+    assert_int_equal(rig_send(r, end), PD_OK);
+    rig_work(r);
+}
+
+static void leave(rig *r, uint32_t rank)
+{
+    assert_int_equal(rig_ask_as(r, PD_REQ_LEAVE, rank, CONN + rank, 0), PD_OK);
+    rig_work(r);
+}
+
+TEST(a_quorum_without_a_gradient_waits_for_a_rank_that_has_one)
+{
+    rig r;
+
+    start(&r, "rounds=async damping=none");
+    end_only(&r, 2, 1);
+    assert_int_equal(step_of(&r), 0);
+    push_and_end(&r, 0, 1);
+    assert_int_equal(step_of(&r), 1);
+    assert_int_equal(rank_of(&r, 2)->saved.counted, 1);
+    rig_free(&r);
+}
+
+TEST(a_quorum_without_a_gradient_waits_no_longer_than_reconnect_grace)
+{
+    rig r;
+
+    start(&r, "rounds=async reconnect_grace=3s");
+    end_only(&r, 2, 1);
+    rig_sleep(&r, 2);
+    rig_work(&r);
+    assert_int_equal(step_of(&r), 0);
+    rig_sleep(&r, 2);
+    rig_work(&r);
+    assert_int_equal(step_of(&r), 1);
+    rig_free(&r);
+}
+
+TEST(a_rank_without_a_gradient_waits_for_nobody_who_is_gone)
+{
+    rig r;
+
+    start(&r, "rounds=async reconnect_grace=1h on_lost_worker=wait");
+    leave(&r, 0);
+    end_only(&r, 2, 1);
+    assert_int_equal(step_of(&r), 0);
+    leave(&r, 1);
+    assert_int_equal(step_of(&r), 1);
+    rig_free(&r);
+}
+
+/* Rank 2 has come to the end of its data, and ends steps alone. The others have given nothing that came too late. */
+TEST(steps_without_a_gradient_make_nobody_late)
+{
+    rig r;
+
+    start(&r, "rounds=async reconnect_grace=1ms");
+    for (uint64_t step = 1; step <= 120; step++) {
+        end_only(&r, 2, step);
+        rig_sleep(&r, 0.002);
+        rig_work(&r);
+    }
+    assert_int_equal(step_of(&r), 120);
+    push_and_end(&r, 0, 1);
+    assert_int_equal(r.warnings, 0);
+    assert_int_equal(rank_of(&r, 0)->counts.missed, 0);
+    rig_free(&r);
+}

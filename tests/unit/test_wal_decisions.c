@@ -583,9 +583,9 @@ TEST(records_from_before_an_import_do_not_come_back_with_another_crash)
         take_late_step(&r, step, 2, true);
         note_weights(&r, h, step);
     }
-    assert_int_equal(r.disk->step, 9);
+    assert_int_equal(r.disk->step, 8); /* the import has made a checkpoint due at once */
     crash(&r, &partial);
-    for (uint64_t step = 10; step <= 14; step++) {
+    for (uint64_t step = 9; step <= 14; step++) {
         take_late_step(&r, step, 2, true);
         if (!same_weights(&r, h, step)) fail_msg("step %d has other weights than before the crash", (int)step);
     }

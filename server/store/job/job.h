@@ -152,7 +152,7 @@ typedef struct pd_checkpoint_policy {
     /* step at which the next checkpoint begins, as soon as any parameter has closed this step; UINT64_MAX: at no
      * step */
     uint64_t next;
-    /* step at which a checkpoint is due besides the multiples of `every`; UINT64_MAX: none */
+    /* step at which a checkpoint is due besides the multiples of `every`; 0: at once; UINT64_MAX: none */
     uint64_t soon;
     struct pd_checkpoint *making; /* the checkpoint that is being made; NULL: none */
     bool writing;                 /* the checkpoint writer has a checkpoint of this job */

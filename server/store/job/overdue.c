@@ -325,7 +325,9 @@ static void describe_init(const pd_job *job, const pd_param *param, uint32_t n, 
 {
     char ranks[300], more[48] = "";
 
-    ranks_text(job, param, pd_init_is_owed, now_ns, ranks, sizeof ranks);
+    /* In a job with open sets, a rank may have gone that was to send them. */
+    if (ranks_text(job, param, pd_init_is_owed, now_ns, ranks, sizeof ranks) == 0)
+        snprintf(ranks, sizeof ranks, "no worker is there that is to send them, the next one that declares will");
     if (n > 1) snprintf(more, sizeof more, " (and of %u more parameter%s)", n - 1, n > 2 ? "s" : "");
     pd_fail(
         err, PD_DEADLINE_EXCEEDED,

@@ -217,6 +217,7 @@ static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_n
     rank->since_ns = now_ns;
     pd_rank_quota(job, rank)->declared = false;
     pd_reserves_gone(job, (uint32_t)(rank - job->ranks), now_ns);
+    pd_fragments_wake(&job->steps);
     if (job->connected > 0) return;
     job->timers.linger_ns = now_ns + (job->steps.n_params > 0 ? job->steps.values.at[PD_JOB_KEY_JOB_LINGER] : 0);
 }

@@ -23,11 +23,18 @@ static bool all_back(const pd_job *job)
     return true;
 }
 
+/* Lets it be looked whether sets can be fixed, and whether ranks get leases that have declared meanwhile. */
+static void wake(pd_job *job)
+{
+    pd_fragments_wake(&job->steps);
+    job->steps.fragments[0].look = true;
+}
+
 /* Lets sets be fixed by the job's rule from the first step on that no worker has seen. */
 static void stop_waiting(pd_job *job)
 {
     job->steps.repeats.awaits = false;
-    pd_fragments_wake(&job->steps);
+    wake(job);
 }
 
 void pd_repeats_begin(pd_job *job, uint64_t now_ns)
@@ -61,6 +68,7 @@ static void change_course(pd_job *job, uint64_t step)
     pd_checkpoint_policy_now(job);
     pd_withheld_course(&job->steps.withheld, step);
     tell(job);
+    wake(job);
 }
 
 void pd_repeats_joins(pd_job *job, const pd_request *hello)
@@ -102,15 +110,27 @@ static uint64_t lost_at(const pd_job *job, const pd_rank *rank)
     return since + job->steps.sets.reconnect_grace_ns;
 }
 
-/* Returns the time from which on a connected rank that has given nothing to the open step `step` cannot have counted in
- * it: it has seen the step and keeps its pushes, so it would have sent the one that counted again at once. UINT64_MAX:
- * it may still compute its push. */
-static uint64_t silent_at(const pd_job *job, const pd_rank *rank, const pd_fragment_rank *given, uint64_t step)
+/* Returns the time since which workers can have sent pushes for the next step: all connections are new since the
+ * restart, and the step before may have been taken since. */
+static uint64_t collected_since(const pd_job *job)
 {
-    uint64_t opened = job->steps.fragments[0].opened_ns, since = job->restart.since_ns;
+    const pd_fragment *fragment = &job->steps.fragments[0];
+    uint64_t since = job->restart.since_ns;
 
-    if (rank->window == 0 || rank->seen < step || given->step > 0 || opened == 0) return UINT64_MAX;
-    return (opened > since ? opened : since) + job->steps.sets.reconnect_grace_ns;
+    if (fragment->fixed_ns > since) since = fragment->fixed_ns;
+    return fragment->opened_ns > since ? fragment->opened_ns : since;
+}
+
+/* Returns the time from which on a connected rank that has given nothing to the open step `step` cannot have counted in
+ * it: it has seen the step and keeps its pushes, so it would have sent the one that counted again at once. So it is if
+ * the push for `step` - `age` came and was refused. UINT64_MAX: the rank may still compute its push. */
+static uint64_t silent_at(const pd_job *job, const pd_rank *rank, const pd_fragment_rank *given, uint64_t step,
+                          uint64_t age)
+{
+    bool refused = given->late > 0 && given->late + age >= step;
+
+    if (!refused && (rank->window == 0 || rank->seen < step || given->step > 0)) return UINT64_MAX;
+    return collected_since(job) + job->steps.sets.reconnect_grace_ns;
 }
 
 /* Returns the time from which on the rank's contribution of age `age` to step `step` cannot come any more; 0: it cannot
@@ -124,7 +144,7 @@ static uint64_t gone_at(const pd_job *job, uint32_t r, uint64_t step, uint64_t a
     if (rank->state != PD_RANK_CONNECTED) return lost_at(job, rank);
     /* The process that has contributed had seen the step before. */
     if (rank->repeats.replaced && rank->repeats.seen + 1 + age < step) return 0;
-    return silent_at(job, rank, given, step);
+    return silent_at(job, rank, given, step, age);
 }
 
 /* Returns whether the set of the next step must be that of before the restart. *set becomes its decision; NULL: all

@@ -8,14 +8,16 @@
  *     open   the first contribution to a step opens it: the ranks that are members then are expected
  *     whole  a rank is whole when each chunk that it owes has come, or was reported absent. A group of ranks (a unit)
  *            is whole when all its ranks are
- *     fix    when all expected units are whole; or `grace` after a quorum of them was in the open step. All whole ranks
- *            count then. Contributions of other ranks are kept for the next step if they will not be too old then; the
- *            rank is late otherwise, and its memory is released before it is told so
+ *     fix    when all expected units are whole; or `grace` after a quorum of them was in the open step. If none of
+ *            them has a gradient, the step waits for a rank that may have one: as long as reconnect_grace, and only for
+ *            ranks whose workers are connected. All whole ranks count then. Contributions of other ranks are kept for
+ *            the next step if they will not be too old then; the rank is late otherwise, and its memory is released
+ *            before it is told so
  *     close  all parameters take the step, each as if it were in a job of its own
  *
- * A rank has the contributions of one push at a time: that of step t, which counts in a step u >= t with age u - t. No
- * set is fixed while parameters still take the step before, since no rank can be whole then; nor while a cut, a pause
- * or the WAL would stop the step: so an image of the job never lacks a set that is fixed.
+ * A rank has the contributions of one push at a time, its last one: that of step t, which counts in a step u >= t with
+ * age u - t. No set is fixed while parameters still take the step before, since no rank can be whole then; nor while a
+ * cut, a pause or the WAL would stop the step: so an image of the job never lacks a set that is fixed.
  *
  * After a restart of the daemon, sets that were decided before are repeated (wal.h): each is fixed as soon as its ranks
  * are whole. */
@@ -35,8 +37,9 @@ void pd_fragments_set_unit(pd_steps *steps, uint32_t rank, uint32_t unit);
 /* Releases what the rank has given to the step that is collected, since another process has the rank now: it would
  * never complete the push of the one before. */
 void pd_fragments_restart(pd_steps *steps, uint32_t rank);
-/* Releases an incomplete push of the rank, since the rank pushes for step `step`, a later one: it has given the other
- * push up, after an error. */
+/* Releases a push of the rank that has not counted, whole or not, since the rank pushes for step `step`, a later one:
+ * it has given the other push up, after an error. That push is late now. It stays if a set that is repeated after a
+ * restart needs it: then the rank's new push comes too early. */
 void pd_fragments_overtaken(pd_steps *steps, uint32_t rank, uint64_t step);
 /* Removes all ranks of a unit: they are members no more, and no step waits for them. Where all of them are whole, they
  * still count in the step that is collected if `stay` is true. Otherwise their contributions are released. */

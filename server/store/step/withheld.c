@@ -23,13 +23,20 @@ static uint64_t safe_step(const pd_withheld *withheld)
 }
 
 /* Returns whether the effect, before which none is withheld, has to wait. Weights that were published without a step
- * need not. */
+ * need not. The record of a step also has the leases. */
 static bool must_wait(const pd_withheld *withheld, const pd_effect *effect)
 {
     const pd_closed *closed = effect->kind == PD_EFF_CLOSED ? &effect->u.closed.at[0] : NULL;
 
-    return closed != NULL && closed->outcome != 0 && closed->step > safe_step(withheld) &&
-           !PD_MUTANT(record_after_answer);
+    if (effect->kind == PD_EFF_DECLARED && withheld->open > 0 && effect->u.declared.leases.step == withheld->open)
+        return true;
+    if (!withheld->on || PD_MUTANT(record_after_answer)) return false;
+    if (effect->kind == PD_EFF_DECLARED)
+        return effect->u.declared.leases.step > safe_step(withheld) ||
+               effect->u.declared.changes > withheld->leases.durable;
+    if (closed == NULL || closed->outcome == 0) return false;
+    return closed->step > safe_step(withheld) ||
+           (!withheld->logged && effect->u.closed.changes > withheld->leases.durable);
 }
 
 /* Puts the passing course into an effect that leaves. */
@@ -49,14 +56,6 @@ static void let_go(pd_withheld *withheld, pd_effects *outbox, pd_effect *effect)
     pd_effects_add(outbox, effect);
 }
 
-void pd_withheld_send(pd_withheld *withheld, pd_effects *outbox, pd_effect *effect)
-{
-    if (withheld->effects.first != NULL || must_wait(withheld, effect))
-        pd_effects_add(&withheld->effects, effect);
-    else
-        let_go(withheld, outbox, effect);
-}
-
 static pd_effect *take_first(pd_withheld *withheld)
 {
     pd_effect *effect = withheld->effects.first;
@@ -69,6 +68,14 @@ void pd_withheld_release(pd_withheld *withheld, pd_effects *outbox)
 {
     while (withheld->effects.first != NULL && !must_wait(withheld, withheld->effects.first))
         let_go(withheld, outbox, take_first(withheld));
+}
+
+void pd_withheld_send(pd_withheld *withheld, pd_effects *outbox, pd_effect *effect)
+{
+    if (effect->kind == PD_EFF_CLOSED) effect->u.closed.changes = withheld->leases.made;
+    if (effect->kind == PD_EFF_DECLARED) effect->u.declared.changes = withheld->leases.made;
+    pd_effects_add(&withheld->effects, effect);
+    pd_withheld_release(withheld, outbox);
 }
 
 void pd_withheld_drop(pd_withheld *withheld)
@@ -84,7 +91,10 @@ void pd_withheld_drop(pd_withheld *withheld)
 /* Returns the step of the first report that is withheld; 0: none is. */
 static uint64_t first_step(const pd_withheld *withheld)
 {
-    return withheld->effects.first != NULL ? withheld->effects.first->u.closed.at[0].step : 0;
+    for (const pd_effect *effect = withheld->effects.first; effect != NULL;
+         effect = (const pd_effect *)(const void *)effect->mail.next)
+        if (effect->kind == PD_EFF_CLOSED) return effect->u.closed.at[0].step;
+    return 0;
 }
 
 uint64_t pd_withheld_told(const pd_withheld *withheld, uint64_t step)
@@ -122,18 +132,44 @@ void pd_withheld_handed(pd_withheld *withheld)
 {
     withheld->handed = lower(withheld->handed, withheld->made);
     withheld->made = 0;
+    withheld->leases.handed = withheld->leases.made;
 }
 
 void pd_withheld_returned(pd_withheld *withheld, bool good)
 {
     if (!good) lose(withheld, withheld->handed);
-    withheld->handed = 0;
+    if (good && withheld->leases.handed > withheld->leases.durable) withheld->leases.durable = withheld->leases.handed;
+    withheld->handed = withheld->leases.handed = 0;
 }
 
 void pd_withheld_dropped(pd_withheld *withheld)
 {
     lose(withheld, withheld->made);
     withheld->made = 0;
+}
+
+void pd_withheld_leased(pd_withheld *withheld)
+{
+    withheld->leases.made++;
+}
+
+void pd_withheld_copied(pd_withheld *withheld)
+{
+    withheld->leases.copied = withheld->leases.made;
+}
+
+bool pd_withheld_lacks_leases(const pd_withheld *withheld)
+{
+    uint64_t last = withheld->leases.made;
+
+    return withheld->on && withheld->effects.first != NULL && last > withheld->leases.durable &&
+           last > withheld->leases.handed && last > withheld->leases.copied;
+}
+
+bool pd_withheld_waits_for_record(const pd_withheld *withheld)
+{
+    return withheld->effects.first != NULL &&
+           (withheld->handed > 0 || withheld->leases.handed > withheld->leases.durable);
 }
 
 /* Ends the passing course if the disk has all steps that workers have seen. Returns whether it has ended. */
@@ -149,6 +185,7 @@ bool pd_withheld_durable(pd_withheld *withheld, uint64_t step, bool whole)
     if (step > withheld->durable) withheld->durable = step;
     if (!whole) return withheld->logged && end_passing(withheld, step);
     withheld->failed = false;
+    if (withheld->leases.copied > withheld->leases.durable) withheld->leases.durable = withheld->leases.copied;
     if (withheld->lost_last <= step)
         withheld->lost = 0;
     else if (withheld->lost > 0 && withheld->lost <= step)
