@@ -46,6 +46,8 @@ typedef struct fleet_options {
     double patience_ms;
     bool tells_patience;
     fleet_sync sync;
+    pd_dtype push;           /* element type in which workers push; 0: float32 */
+    bool forgets;            /* what quantizing rounds away is not added to the next push */
     double local_lr;         /* learning rate of the local AdamW at the beginning; falls to 0 along half a cosine */
     int64_t examples;        /* number of examples after which the job is over, counted as in fleet_state */
     const struct warm *warm; /* weights and moments to begin with; NULL: new weights */

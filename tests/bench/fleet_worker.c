@@ -48,6 +48,7 @@ static void cut_model(worker *w)
         int end = i + 1 == parts ? FLEET_VALUES : FLEET_VALUES / (parts > 0 ? parts : 1) * (i + 1);
 
         w->params[i].name = parts > 0 ? names[i] : tensor_name[i];
+        w->params[i].push_dtype = w->options->push;
         w->params[i].shape = (pd_shape){ 2 - i % 2, { width[i / 2 + 1], i % 2 == 0 ? width[i / 2] : 0 } };
         if (parts > 0) w->params[i].shape = (pd_shape){ 1, { end - at } };
         if (parts > 0) w->params[i].fragment = (uint32_t)i;
@@ -66,6 +67,7 @@ static void join(worker *w)
                              .world_size = FLEET_WORKERS,
                              .options = o->options,
                              .rules = rules,
+                             .feedback = o->forgets ? PD_FEEDBACK_OFF : PD_FEEDBACK_ON,
                              .run = "fleet",
                              .quiet = true };
     pd_diloco_options how = { .sync_every = (uint64_t)o->sync.every,

@@ -22,6 +22,8 @@ static void start(const race *r, runner *it, warm *const warmed[RACE_SEEDS])
     options.options = m->options;
     options.tells_patience = m->tells_patience;
     if (m->sync.every > 0) options.sync = m->sync;
+    options.push = m->push;
+    options.forgets = m->forgets;
     if (m->local_lr > 0) options.local_lr = m->local_lr;
     options.seed = (uint64_t)it->seed + 1;
     options.warm = warmed != NULL ? warmed[it->seed] : NULL;

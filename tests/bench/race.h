@@ -15,6 +15,8 @@ typedef struct race_method {
     bool tells_patience;     /* see fleet_options */
     fleet_sync sync;         /* every = 0: that of race.options */
     double local_lr;         /* 0: that of race.options */
+    pd_dtype push;           /* element type in which workers push; 0: float32 */
+    bool forgets;            /* without error feedback */
 } race_method;
 
 /* The curve of one job: test loss over time and examples. */
