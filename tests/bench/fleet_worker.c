@@ -20,7 +20,8 @@ typedef struct worker {
     pd_diloco *outer;                             /* NULL: the worker pushes gradients */
     warm *local;                                  /* moments of the AdamW of local steps */
     int since;                                    /* local steps since the last sync */
-    int64_t told;                                 /* bytes that report_traffic has reported */
+    pd_client_stats before;                       /* what had gone when the worker had joined */
+    int64_t told;                                 /* bytes since then of which report_traffic has told */
 } worker;
 
 /* Ends the process. After ABORTED the server has taken the worker for lost, and goes on without it. */
@@ -82,6 +83,7 @@ static void join(worker *w)
     check(w, pd_client_declare(w->client, w->params, w->n_params, &err), &err);
     check(w, pd_client_init(w->client, (void *const *)w->weights, &err), &err);
     if (o->sync.every > 0) check(w, pd_diloco_make(&w->outer, w->client, w->weights, &how, &err), &err);
+    w->before = pd_client_count(w->client);
 }
 
 /* ---- what a worker computes ---- */
@@ -137,12 +139,12 @@ static void report(const worker *w, bool counted, int64_t examples)
     if (counted) report_counted(w, examples);
 }
 
-/* Notes how many bytes have gone since it was called last. */
+/* Notes how many bytes of gradients and weights have gone since it was called last. */
 static void report_traffic(worker *w)
 {
     pd_client_stats stats = pd_client_count(w->client);
-    int64_t sent = (int64_t)(stats.payload_out + stats.shared_out);
-    int64_t received = (int64_t)(stats.payload_in + stats.shared_in);
+    int64_t sent = (int64_t)(stats.payload_out - w->before.payload_out);
+    int64_t received = (int64_t)(stats.payload_in - w->before.payload_in);
     int64_t span = (int64_t)(figure_ms() - w->state->began_ms) / FLEET_SPAN_MS;
 
     atomic_store(&w->state->workers[w->rank].sent, sent);
