@@ -36,10 +36,10 @@ typedef struct pd_op {
     size_t n;
     bool owned, done;
     bool pushed, weighs; /* the operation's pushes were queued; they have a weight */
-    bool fetches;      /* pd_core_fetch: the items' buffers have this rank's initial weights */
-    size_t waits;      /* number of the operation's frames that the server has not answered */
-    uint64_t replaces; /* for pd_client_replace: the caller's number of the change; 0: another operation */
-    uint64_t closes;   /* the step that this operation closes (pd_client_close_step); 0: none */
+    bool fetches;        /* pd_core_fetch: the items' buffers have this rank's initial weights */
+    size_t waits;        /* number of the operation's frames that the server has not answered */
+    uint64_t replaces;   /* for pd_client_replace: the caller's number of the change; 0: another operation */
+    uint64_t closes;     /* the step that this operation closes (pd_client_close_step); 0: none */
     /* step: for pd_client_replace, the step whose weights are replaced; of a push in a job with open sets, the step
      * that its items are for (0: each is for its parameter's next one). In such a job, least, most: lowest and highest
      * step in the answers so far. levels: number of times that older weights were pulled again, each time for step
