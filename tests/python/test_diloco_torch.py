@@ -1,13 +1,14 @@
-"""paramd.torch.DiLoCo: the bits of the recorded runs, the model's weights, state, workers that come back and are late."""
+"""paramd.torch.DiLoCo: the bits of the recorded runs, the model's weights, state, late workers and lost ones."""
 from __future__ import annotations
 
 import gc
+import threading
 import warnings
 
 import numpy
 import pytest
-from diloco_support import CASES, SHAPES, named, trace
-from torch_support import mlp, needs_torch, ranks, row_loss, rows, same_bits, tokens, torch, transformer, weights
+from diloco_support import CASES, SHAPES, mix, named, trace
+from torch_support import mlp, needs_torch, ranks, row_loss, rows, same_bits, torch, transformer, weights
 
 import paramd
 from paramd.torch import DiLoCo, LocalSGD
@@ -205,3 +206,307 @@ def test_sync_brings_what_was_not_sent_and_only_that(daemon, job):
     (first, steps), (second, _) = ranks(2, work)
     assert same_bits(first, second)
     assert steps == 2 + 2                           # fragments 0 and 1 were synchronized; 0 and 2 had steps since
+
+
+# ---- the model ----
+
+def test_within_swap_the_model_has_the_global_weights_and_afterwards_its_own(daemon, job):
+    model = mlp()
+    inner = adamw(model)
+    with made(model, daemon, job, inner=inner, fragment_update_alpha=0.5) as outer:
+        first = weights(model)
+        train(model, inner, range(2))
+        own = weights(model)
+        with outer.swap():
+            assert same_bits(weights(model), first)
+            with pytest.raises(paramd.FailedPrecondition, match=r"swap\(\) is entered within swap"):
+                outer.swap().__enter__()
+            with pytest.raises(paramd.FailedPrecondition, match=r"leave swap\(\) first"):
+                inner.step()
+        assert same_bits(weights(model), own) and outer.status.inner_steps == 2
+        train(model, inner, range(2, 4))            # the mean of one worker's weights is its own
+        assert all(bool(torch.isclose(a, b).all()) for a, b in zip(weights(model), outer.global_weights().values()))
+
+
+def test_at_the_end_the_model_can_have_the_global_weights(daemon, job):
+    model = mlp()
+    inner = adamw(model)
+    with made(model, daemon, job, inner=inner, fragment_update_alpha=1.0) as outer:
+        first = weights(model)
+        train(model, inner, range(2))
+        outer.adopt()
+        assert same_bits(weights(model), first)
+
+
+def test_tied_weights_are_one_and_frozen_ones_stay(daemon, job):
+    model = transformer()
+    for param in model.layer.parameters():
+        param.requires_grad_(False)
+    before = weights(model.layer)
+    inner = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    with made(model, daemon, job, inner=inner, fragments="each") as outer:
+        assert list(outer.client.names) == ["embed.weight", "norm.weight", "norm.bias"]
+        inner.step()
+    assert same_bits(weights(model.layer), before)
+
+
+def with_norm():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2))
+    model.register_buffer("mask", torch.full((3,), float("-inf")))
+    model.register_buffer("cache", torch.zeros(3), persistent=False)
+    return model
+
+
+def test_batch_norms_statistics_are_averaged(daemon, job):
+    def work(rank):
+        model = with_norm()
+        inner = torch.optim.SGD(model.parameters(), lr=0.0)
+        with made(model, daemon, job, sync_every=2, inner=inner, rank=rank, world_size=2) as outer:
+            train(model, inner, range(1), rank)
+            alone = model[1].running_mean.clone()
+            train(model, inner, range(1), rank)
+            assert sorted(set(outer.client.names) - {name for name, _ in model.named_parameters()}) == [
+                "1.running_mean", "1.running_var"]
+        return model[1].running_mean.clone(), model[1].running_var.clone(), model[1].num_batches_tracked, alone
+
+    (mean, var, count, one), (mean2, var2, _, two) = ranks(2, work)
+    assert torch.equal(mean, mean2) and torch.equal(var, var2) and int(count) == 2
+    assert not torch.equal(one, two)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+def test_weights_of_16_bits_are_rounded_once(daemon, job, alpha):
+    recorded = trace(f"p1_delay0_alpha{alpha:g}".replace(".", ""))
+
+    model = Network(recorded.first).to(torch.bfloat16)
+    inner, seen = torch.optim.SGD(model.parameters(), lr=0.1), []
+    inner.register_step_post_hook(lambda *_: seen.append([param.detach().float() for param in model.parameters()]))
+    with made(model, daemon, job, sync_every=2, inner=inner, fragment_update_alpha=alpha, lr=0.5) as outer:
+        for _ in range(2):
+            model.out(torch.relu(model.hidden(torch.ones(1, 4, dtype=torch.bfloat16)))).sum().backward()
+            inner.step()
+            inner.zero_grad()
+        new = list(outer.global_weights().values())
+    assert same_bits(new, [one.to(torch.bfloat16).float() for one in new])      # the server has rounded them
+    locals_ = [torch.from_numpy(mix(one.numpy(), old.numpy(), alpha)) for one, old in zip(new, seen[-1])]
+    assert same_bits(weights(model), [one.to(torch.bfloat16) for one in locals_])
+
+
+def test_weights_that_are_not_contiguous_are_synchronized(daemon, job):
+    recorded = trace("p1_delay0_alpha05")
+    model, steps = Network(recorded.first), len(recorded.inner)
+    model.hidden.weight.data = torch.empty(4, 3).t().copy_(model.hidden.weight.data)
+    assert not model.hidden.weight.is_contiguous()
+    plain = Network(recorded.first)
+    found = []
+    for i, one in enumerate((model, plain)):
+        inner = Replay(one, recorded.inner[:, 0])
+        with made(one, daemon, f"{job}-{i}", inner=inner, sync_every=12, fragment_update_alpha=0.5):
+            for _ in range(steps):
+                inner.step()
+            found.append(flat(one))
+    assert numpy.array_equal(*found)
+
+
+# ---- arguments ----
+
+def test_arguments_are_checked_before_anything_travels():
+    model = mlp()
+    inner = adamw(model)
+    with pytest.raises(ValueError, match="sync_every: expected a multiple of the 3 fragments, got 100"):
+        DiLoCo(model, inner, 100, fragments="each", url="unix:///nowhere")
+    with pytest.raises(ValueError, match=r"inner_optimizer: expected a torch\.optim\.Optimizer, got a Sequential"):
+        DiLoCo(model, model, 100)
+    with pytest.raises(ValueError, match=r"model: expected a torch\.nn\.Module, got a list"):
+        DiLoCo(weights(model), inner, 100)
+    with pytest.raises(TypeError, match="DiLoCo.* unexpected keyword argument 'fragment'"):
+        DiLoCo(model, inner, 100, fragment=4)
+    with pytest.raises(ValueError, match="momentum: LocalSGD averages weights.*leave it out, or use DiLoCo"):
+        LocalSGD(model, inner, 100, momentum=0.5)
+    assert not inner._optimizer_step_post_hooks
+
+
+def test_after_close_the_optimizer_trains_alone(daemon, job):
+    model = mlp()
+    inner = adamw(model)
+    outer = made(model, daemon, job, inner=inner)
+    with outer:
+        train(model, inner, range(4))
+    train(model, inner, range(4))
+    assert not inner._optimizer_step_post_hooks
+    other = made(model, daemon, job, inner=inner)
+    other.close()                                   # it has joined no job
+    with pytest.raises(paramd.FailedPrecondition, match="this DiLoCo is closed: make another one"):
+        other.join()
+
+
+def test_an_exception_leaves_the_workers_place_in_the_job(daemon, job):
+    model = mlp()
+    inner = adamw(model)
+
+    def crash():
+        with made(model, daemon, job, inner=inner):
+            train(model, inner, range(4))
+            raise KeyError(job)
+
+    with pytest.raises(KeyError):
+        crash()
+    with made(model, daemon, job, inner=inner, resume=True) as outer:
+        assert outer.status.step == 1
+
+
+# ---- state ----
+
+def run_for(daemon, job, steps, stops=None, **arguments):
+    """Trains two workers. Worker 1 stops after `stops` steps, and a new process goes on from its state."""
+    def work(rank):
+        model = mlp()
+        inner = adamw(model)
+        outer = made(model, daemon, job, 6, rank, 2, inner, fragments="each", **arguments)
+        outer.join()
+        for step in range(steps):
+            if rank == 1 and step == stops:
+                saved = [{name: value.clone() for name, value in model.state_dict().items()}, inner.state_dict(),
+                         outer.state_dict()]
+                outer.client.close()
+                model = mlp(seed=9)
+                inner = adamw(model)
+                model.load_state_dict(saved[0])
+                inner.load_state_dict(saved[1])
+                outer = made(model, daemon, job, 6, rank, 2, inner, fragments="each", **arguments)
+                outer.load_state_dict(saved[2])
+                outer.join()
+            train(model, inner, range(step, step + 1), rank)
+        outer.sync()
+        return weights(model)
+
+    return ranks(2, work)
+
+
+@pytest.mark.parametrize("stops", [1, 3, 4, 8])
+def test_a_worker_goes_on_from_its_state_as_if_it_had_never_stopped(daemon, stops):
+    arguments = {"outer": "* sgd lr=0.7 momentum=0.9 nesterov=yes", "fragment_update_alpha": 0.25}
+    first, second = run_for(daemon, f"whole-{stops}", 10, **arguments)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "the saved state does not fit")
+        again, also = run_for(daemon, f"stopped-{stops}", 10, stops, **arguments)
+    assert same_bits(first, again) and same_bits(second, also)
+
+
+def test_a_state_of_an_earlier_step_gives_the_jobs_weights(daemon, job):
+    model = mlp()
+    inner = adamw(model)
+    outer = made(model, daemon, job, inner=inner)
+    outer.join()
+    train(model, inner, range(2))
+    saved = outer.state_dict()
+    train(model, inner, range(2, 4))
+    after = weights(model)
+    outer.client.close()
+    other = mlp(seed=3)
+    outer = made(other, daemon, job, inner=adamw(other))
+    outer.load_state_dict(saved)
+    with pytest.warns(paramd.ParamdWarning, match="does not fit the job any more.*goes on from the job's weights of "
+                                                  "step 1"):
+        outer.join()
+    assert same_bits(weights(other), after) and outer.status.step == 1
+
+
+def test_a_state_begins_a_job_anew_that_the_server_does_not_have(daemon, job):
+    model = mlp()
+    inner = adamw(model)
+    with made(model, daemon, job, inner=inner) as outer:
+        train(model, inner, range(6))
+        saved = outer.state_dict()
+    other = mlp(seed=3)
+    outer = made(other, daemon, f"{job}-2", inner=adamw(other))
+    outer.load_state_dict(saved)
+    with pytest.warns(paramd.ParamdWarning, match="step 0; the outer optimizer's state begins anew"):
+        outer.join()
+    assert same_bits(weights(other), list(saved["global"].values()))
+
+
+def test_a_state_that_does_not_fit_is_refused(daemon, job):
+    model = mlp()
+    with made(model, daemon, job) as outer:
+        saved = outer.state_dict()
+        with pytest.raises(paramd.FailedPrecondition, match="the job is joined already"):
+            outer.load_state_dict(saved)
+    wide = mlp(wide=8)
+    outer = made(wide, daemon, f"{job}-2")
+    with pytest.raises(ValueError, match=r"parameter 0\.bias: the state has shape \(7,\), and the model \(8,\)"):
+        outer.load_state_dict(saved)
+    with pytest.raises(ValueError, match=r"expected what state_dict\(\) of a paramd\.torch\.DiLoCo"):
+        outer.load_state_dict({})
+    other = made(model, daemon, f"{job}-3", sync_every=8)
+    other.load_state_dict(saved)
+    with pytest.raises(ValueError, match="sync_every"):
+        other.join()
+
+
+# ---- the server ----
+
+def test_after_a_checkpoints_return_the_worker_has_its_weights(durable_daemon, job):
+    model = mlp()
+    inner = adamw(model)
+    with made(model, durable_daemon, job, inner=inner) as outer:
+        train(model, inner, range(4))
+        outer.client.sync()
+        durable = weights(model)
+        train(model, inner, range(4, 9))
+        durable_daemon.restart()
+        with pytest.warns(paramd.ParamdWarning, match="from the global weights of step 1; later steps are lost"):
+            train(model, inner, range(9, 12))
+        assert same_bits(weights(model), durable) and outer.status.step == 1
+        train(model, inner, range(4))
+        assert outer.status.step == 2
+
+
+def test_a_job_that_the_server_has_lost_begins_anew_from_the_global_weights(own_daemon, job):
+    model = mlp()
+    inner = adamw(model)
+    with made(model, own_daemon, job, inner=inner) as outer:
+        train(model, inner, range(6))
+        last = outer.global_weights()
+        own_daemon.restart()
+        with pytest.warns(paramd.ParamdWarning, match="the outer optimizer's state is lost"):
+            train(model, inner, range(6, 8))
+        assert same_bits(weights(model), list(last.values()))
+        train(model, inner, range(4))
+        assert outer.status.step == 2
+
+
+def late(daemon, job, how):
+    """In a job with a quorum of 1, worker 0 synchronizes before worker 1. Returns worker 1's weights before and after,
+    the global weights, and its status."""
+    joined, first = threading.Barrier(2), threading.Event()
+
+    def work(rank):
+        model = mlp()
+        inner, seen = torch.optim.SGD(model.parameters(), lr=0.1), []
+        inner.register_step_post_hook(lambda *_: seen.append(weights(model)))       # in front of DiLoCo's hook
+        outer = made(model, daemon, job, inner=inner, rank=rank, world_size=2, quorum=1, late=how)
+        outer.join()
+        begin = weights(model)
+        joined.wait(20)
+        if rank == 1:
+            first.wait(20)
+        train(model, inner, range(4), rank)
+        first.set()
+        return begin, seen[-1], weights(model), list(outer.global_weights().values()), outer.status
+
+    return ranks(2, work)[1]
+
+
+def test_a_late_contribution_stays_in_the_workers_weights(daemon, job):
+    begin, before, after, new, status = late(daemon, job, "carry")
+    assert (status.late, status.counted, status.step) == (1, 0, 1)
+    assert same_bits(after, [mine + (theirs - old) for mine, theirs, old in zip(before, new, begin)])
+    assert not same_bits(after, new)
+
+
+def test_a_late_contribution_can_be_dropped(daemon, job):
+    _, _, after, new, status = late(daemon, job, "drop")
+    assert (status.late, status.counted, status.share) == (1, 0, 0.0)
+    assert same_bits(after, new)
