@@ -1,4 +1,4 @@
-"""paramd.jax.DiLoCo: the bits of the recorded runs, which PyTorch has, too; parameters, state, a server that returns."""
+"""paramd.jax.DiLoCo: the bits of the recorded runs, which PyTorch has, too; parameters and state."""
 from __future__ import annotations
 
 import warnings
