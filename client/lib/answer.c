@@ -398,6 +398,7 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
     pd_item *items = frame->op->items;
 
     pd_core_note_members(core, core->receive.message);
+    if (core->receive.message->fastest > 0) core->fastest = core->receive.message->fastest;
     pd_leased_note(&core->shares, core->receive.message->leases, core->receive.message->n_leases,
                    core->receive.message->least_unused);
     if (core->progress.durable != core->receive.message->durable_step) {

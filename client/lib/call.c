@@ -288,6 +288,7 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
         bucket.push.patience_ms = options->patience_ms;
         bucket.push.wants = options->wants > 0 ? options->wants : core->setup.shares;
         bucket.push.carried = options->carried;
+        bucket.push.speed = options->speed;
         bucket.push.weight = options->weight;
         bucket.push.zero_weight = options->zero_weight;
         bucket.push.presummed = options->presummed;
@@ -345,6 +346,13 @@ static int pull_absent(pd_core *core, pd_op *op)
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
 }
 
+static int check_speed(const pd_push_options *options, pd_error *err)
+{
+    if (options == NULL || (options->speed >= 0 && !isinf(options->speed))) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "speed %g: expected a number of steps per second, or 0: not known",
+                   options->speed);
+}
+
 int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const pd_push_options *options,
                  pd_ticket_id *ticket, pd_error *err)
 {
@@ -356,6 +364,7 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
     if (rc == PD_OK && options != NULL && options->sparse) rc = refuse_sparse(core, items, n, err);
     if (rc == PD_OK) rc = read_scalars(&load, options, err);
     if (rc == PD_OK) rc = check_worker_state(options, err);
+    if (rc == PD_OK) rc = check_speed(options, err);
     if (rc == PD_OK) rc = begin_items(core, method, items, n, &op, err);
     if (rc != PD_OK) return rc;
     if (load.n > 0) rc = begin_scalars(core, op, options, err);

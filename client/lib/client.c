@@ -187,6 +187,15 @@ void pd_client_members(const pd_client *client, int *members, int *index, uint64
     if (epoch != NULL) *epoch = now.epoch;
 }
 
+double pd_client_fastest(const pd_client *client)
+{
+    pd_client *inside = pd_handle_enter(client);
+    double fastest = inside->core->fastest;
+
+    pd_io_leave(&inside->io);
+    return fastest;
+}
+
 int pd_client_share(pd_client *client, uint64_t *share, pd_error *err)
 {
     int rc;
@@ -584,7 +593,8 @@ static const size_t abi[] = {
           AT(pd_push_options, presummed), AT(pd_push_options, hypers), AT(pd_push_options, scalars),
           AT(pd_push_options, n_scalars), AT(pd_push_options, sparse), AT(pd_push_options, worker_state),
           AT(pd_push_options, worker_state_bytes), AT(pd_push_options, replaces), AT(pd_push_options, patience_ms),
-          AT(pd_push_options, wants), AT(pd_push_options, carried), AT(pd_push_options, counts)),
+          AT(pd_push_options, wants), AT(pd_push_options, carried), AT(pd_push_options, counts),
+          AT(pd_push_options, speed)),
     ENTRY(pd_client_stats, AT(pd_client_stats, bytes_out), AT(pd_client_stats, bytes_in),
           AT(pd_client_stats, payload_out), AT(pd_client_stats, payload_in), AT(pd_client_stats, connects),
           AT(pd_client_stats, resent), AT(pd_client_stats, shared_out), AT(pd_client_stats, shared_in),

@@ -293,6 +293,7 @@ typedef struct pd_core {
     bool open_sets; /* not every rank counts in every step (DeclareReply.open_sets) */
     pd_core_members members;
     pd_core_shares shares;
+    double fastest;          /* greatest speed of the job's workers, as the last answer told; 0: not known */
     bool sends_whole;        /* with must_init: this rank sends the parameters that are not ranged */
     bool averages_init;      /* the server takes the mean of all ranks' initial weights, so every rank sends them */
     size_t declares_waiting; /* number of Declare frames that the server has not answered yet */

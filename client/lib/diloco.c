@@ -191,7 +191,7 @@ void pd_diloco_status_sized(const pd_diloco *d, pd_diloco_status *status, size_t
                              .payload_out = stats.payload_out,
                              .payload_in = stats.payload_in,
                              .counted_ranks = d->counted_ranks,
-                             .speed = d->speed };
+                             .speed = pd_outer_speed(d) };
 
     pd_client_members(d->client, &all.members, NULL, NULL);
     memset(status, 0, size);

@@ -17,6 +17,20 @@ void pd_outer_enter(pd_diloco *d)
     d->mark = 0;
 }
 
+/* Returns the lowest step of a fragment's parameters, among those of which this rank has elements if there are any. */
+static uint64_t lowest_step(const pd_diloco *d, const pd_outer_fragment *fragment)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (size_t i = 0; i < fragment->n; i++) {
+        size_t param = d->order[fragment->first + i];
+        uint64_t step = d->params[param].n > 0 ? pd_client_step(d->client, param) : UINT64_MAX;
+
+        if (step < least) least = step;
+    }
+    return least < UINT64_MAX ? least : pd_client_step(d->client, d->order[fragment->first]);
+}
+
 void pd_outer_place(pd_diloco *d)
 {
     uint64_t least = UINT64_MAX, next = 0;
@@ -24,19 +38,37 @@ void pd_outer_place(pd_diloco *d)
     for (uint64_t f = 0; f < d->n_fragments; f++) {
         pd_outer_fragment *fragment = &d->fragments[f];
 
-        fragment->step = pd_client_step(d->client, d->order[fragment->first]);
-        fragment->tokens = 0;
-        fragment->steps = 0;
-        fragment->carries = false;
-        if (d->fragments[f].step < least) next = f;
-        if (d->fragments[f].step < least) least = d->fragments[f].step;
+        *fragment = (pd_outer_fragment){ .first = fragment->first, .n = fragment->n };
+        fragment->step = lowest_step(d, fragment);
+        if (fragment->step < least) next = f;
+        if (fragment->step < least) least = fragment->step;
     }
     d->at = next * pd_outer_part(d);
     d->busy = 0;
     d->inner_steps = least * d->options.sync_every + next * (d->options.sync_every / d->n_fragments);
 }
 
-/* Begins a cycle: notes the speed in the last one, of which half counts. */
+double pd_outer_speed(const pd_diloco *d)
+{
+    if (d->speed > 0) return d->speed;
+    return d->busy > 0 ? (double)d->at / d->busy : 0;
+}
+
+/* Returns how many inner steps the next cycle has: as many as this worker takes while the fastest one takes
+ * sync_every. */
+static uint64_t choose_every(const pd_diloco *d)
+{
+    uint64_t least = (d->options.fragment_sync_delay + 1) * d->n_fragments, most = d->options.sync_every, every;
+    double fastest = d->options.dylu ? pd_client_fastest(d->client) : 0;
+    double share = fastest > 0 ? pd_outer_speed(d) / fastest : 1;
+
+    if (!(share < 1)) return most;
+    every = (uint64_t)floor((double)most * share);
+    every -= every % d->n_fragments;
+    return every > least ? every : least;
+}
+
+/* Begins a cycle: notes the speed in the last one, of which half counts, and chooses how many inner steps it has. */
 static void begin_cycle(pd_diloco *d)
 {
     double now = d->busy > 0 ? (double)d->every / d->busy : 0;
@@ -44,6 +76,7 @@ static void begin_cycle(pd_diloco *d)
     d->speed = d->speed > 0 && now > 0 ? (d->speed + now) / 2 : fmax(d->speed, now);
     d->busy = 0;
     d->at = 0;
+    d->every = choose_every(d);
 }
 
 pd_diloco_due pd_diloco_inner_step(pd_diloco *d, double tokens)

@@ -79,20 +79,31 @@ static void contribute(const pd_outer_param *param, const float *weights, uint8_
     }
 }
 
+/* Returns whether a parameter has taken the fragment's next step already. A process that comes back finds that where
+ * the one before it, or the server, has ended in the middle of a step: its weights are those after the step. */
+static bool is_ahead(const pd_diloco *d, const pd_outer_fragment *fragment, size_t param)
+{
+    return d->params[param].n > 0 && pd_client_step(d->client, param) > fragment->step;
+}
+
 /* Fills the items of a fragment, and the contributions that they refer to. */
 static void fill(pd_diloco *d, const pd_outer_fragment *fragment, float *const *weights)
 {
     uint8_t *sent = d->flight->sent, *received = d->flight->received;
 
+    d->flight->n = 0;
     for (size_t i = 0; i < fragment->n; i++) {
         size_t index = d->order[fragment->first + i];
         const pd_outer_param *param = &d->params[index];
+        pd_item *item = &d->flight->items[d->flight->n];
 
-        d->flight->items[i] = (pd_item){ .param = index };
+        if (is_ahead(d, fragment, index)) continue;
+        d->flight->n++;
+        *item = (pd_item){ .param = index };
         if (param->n == 0) continue;
         contribute(param, weights[index], sent);
-        d->flight->items[i].gradient = sent;
-        d->flight->items[i].weights = received;
+        item->gradient = sent;
+        item->weights = received;
         sent += sent_bytes(param);
         received += received_bytes(param);
     }
@@ -109,19 +120,28 @@ static void weigh(const pd_diloco *d, const pd_outer_fragment *fragment, pd_push
 /* Returns for how many ms this worker can do without the answer to a push that it makes now. */
 static uint32_t patience_ms(const pd_diloco *d)
 {
-    double ms = d->speed > 0 ? 1000 * (double)d->options.fragment_sync_delay / d->speed : 0;
+    double speed = pd_outer_speed(d), ms = speed > 0 ? 1000 * (double)d->options.fragment_sync_delay / speed : 0;
 
     return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
+}
+
+/* Returns how many shares of the data this worker wants after a push: with dylu, as many fewer as it takes inner steps;
+ * 0: the number that its client was opened with. */
+static uint32_t wants(const pd_diloco *d)
+{
+    uint64_t shares = d->client->core->setup.shares, part = shares * d->every / d->options.sync_every;
+
+    if (!d->options.dylu || shares == 0) return 0;
+    return part > 0 ? (uint32_t)part : 1;
 }
 
 /* Queues the push of those items of the fragment under way that have no answer yet. */
 static int post(pd_diloco *d, pd_error *err)
 {
-    const pd_outer_fragment *fragment = &d->fragments[d->flying];
     pd_push_options push = d->flight->push;
 
     push.counts = d->flight->counts + d->settled;
-    return pd_client_push_pull(d->client, d->flight->items + d->settled, fragment->n - d->settled, &push, &d->ticket,
+    return pd_client_push_pull(d->client, d->flight->items + d->settled, d->flight->n - d->settled, &push, &d->ticket,
                                err);
 }
 
@@ -139,7 +159,10 @@ int pd_diloco_send(pd_diloco *d, int64_t fragment, float *const *weights, pd_err
     pd_outer_enter(d);
     chosen = &d->fragments[fragment];
     fill(d, chosen, weights);
-    d->flight->push = (pd_push_options){ .patience_ms = patience_ms(d), .carried = chosen->carries };
+    d->flight->push = (pd_push_options){ .patience_ms = patience_ms(d),
+                                         .carried = chosen->carries,
+                                         .wants = wants(d),
+                                         .speed = d->options.dylu ? pd_outer_speed(d) : 0 };
     weigh(d, chosen, &d->flight->push);
     d->flying = fragment;
     d->settled = 0;
@@ -157,7 +180,7 @@ static bool is_done(const pd_diloco *d, const pd_item *item)
 /* Brings the items that are done to the front, so that the others can be sent again. Returns whether all are done. */
 static bool settle(pd_diloco *d)
 {
-    size_t n = d->fragments[d->flying].n;
+    size_t n = d->flight->n;
     pd_item *items = d->flight->items;
     pd_item_count *counts = d->flight->counts;
 
@@ -217,7 +240,7 @@ static void count(pd_diloco *d, pd_outer_fragment *fragment, bool late)
     pd_item_count *counts = d->flight->counts;
 
     fragment->step++; /* where this rank has no elements */
-    for (size_t i = 0; i < fragment->n; i++) {
+    for (size_t i = 0; i < d->flight->n; i++) {
         const pd_item *item = &d->flight->items[i];
 
         if (d->params[item->param].n == 0) continue;
@@ -239,9 +262,9 @@ static void land(pd_diloco *d, float *const *weights)
     pd_outer_fragment *fragment = &d->fragments[d->flying];
     bool late = false, carry;
 
-    for (size_t i = 0; i < fragment->n; i++) late |= d->flight->items[i].outcome == PD_OUTCOME_LATE;
+    for (size_t i = 0; i < d->flight->n; i++) late |= d->flight->items[i].outcome == PD_OUTCOME_LATE;
     carry = late && !d->options.drop_late;
-    for (size_t i = 0; i < fragment->n; i++) {
+    for (size_t i = 0; i < d->flight->n; i++) {
         const pd_item *item = &d->flight->items[i];
         if (d->params[item->param].n > 0)
             take_weights(d, &d->params[item->param], item->weights, weights[item->param], carry);

@@ -28,6 +28,7 @@ typedef struct pd_outer_fragment {
 /* Memory of the fragment that is under way, which the client borrows until the ticket is done: one block. */
 typedef struct pd_outer_flight {
     pd_kept kept;   /* makes the client's handle the owner, if the pd_diloco is freed before the ticket is done */
+    size_t n;       /* number of items */
     pd_item *items; /* the fragment's parameters; room for those of the largest fragment */
     pd_item_count *counts;
     uint8_t *sent, *received; /* contributions; weights in pull_dtype; each item's begins at a multiple of 64 bytes */
@@ -68,6 +69,8 @@ void pd_outer_enter(pd_diloco *d);
 /* Takes the steps of the fragments from the client, and sets the place by them: the next fragment is the first of those
  * that are behind. */
 void pd_outer_place(pd_diloco *d);
+/* Returns this worker's inner steps per second; 0: not known yet. */
+double pd_outer_speed(const pd_diloco *d);
 /* Allocates d->flight for the largest fragment. Returns PD_NO_MEMORY if out of memory. */
 int pd_outer_make_flight(pd_diloco *d);
 /* Frees d->buffers. */

@@ -127,6 +127,9 @@ typedef struct pd_welcome {
  * members have changed, as the last answer to a push or pull reported. Each pointer may be NULL. In a job whose ranks
  * are all members for ever: world_size, the rank, 0. */
 PD_API void pd_client_members(const pd_client *client, int *members, int *index, uint64_t *epoch);
+/* Returns the greatest speed that the workers which are connected now have told (pd_push_options.speed), as the last
+ * answer reported. 0: not known, or this worker has told none. */
+PD_API double pd_client_fastest(const pd_client *client);
 /* Takes the next share of the data (pd_client_options.shares): the number of one local batch, from which the program
  * computes which samples the batch has. The server leases shares, and marks them as used when the push that was made of
  * them counts; so each share is used once, although ranks join, leave, and are late. After a late push the same shares
@@ -355,6 +358,9 @@ typedef struct pd_push_options {
     bool carried;
     /* Results: one entry for each item. The array is borrowed until the ticket is done. NULL: not wanted. */
     pd_item_count *counts;
+    /* Number of steps that this worker takes by itself in a second (paramd/diloco.h); 0: not known. The other workers
+     * of the job learn the greatest one: pd_client_fastest. */
+    double speed;
 } pd_push_options;
 
 /* Ends this rank's step number `step`. Parameters that this rank has not pushed since it ended the step before count as

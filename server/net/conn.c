@@ -391,8 +391,21 @@ int pd_conn_no_memory(const pd_prefix *asked, pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "%s: out of memory, try again later", pd_method_name(asked->method));
 }
 
+/* Returns the greatest speed that the workers of the connection's job have told; 0: this one has told none. */
+static double fastest(const pd_conn *conn)
+{
+    const pd_conn_table *table = &conn->daemon->table;
+    double most = conn->speed;
+
+    for (size_t i = 0; most > 0 && i < table->capacity; i++)
+        if (table->at[i] != NULL && table->at[i]->job == conn->job && table->at[i]->speed > most)
+            most = table->at[i]->speed;
+    return most;
+}
+
 void pd_conn_data_reply(pd_conn *conn, pd_pending *pending)
 {
+    pending->fastest = fastest(conn);
     if (pending->wait.pushes && conn->leases.n > 0 && pending->wait.step >= conn->leases.step)
         pending->leases = &conn->leases;
     pd_output_reply(&conn->output, pending);

@@ -142,6 +142,7 @@ typedef struct pd_conn {
     bool operates;         /* the peer is an operator, not a worker */
     bool remarks;          /* the worker's Hello says that it reads warnings about its job */
     pd_rank_leases leases; /* what is leased to the worker; n = 0: nothing */
+    double speed;          /* local steps per second, as the worker has told last; 0: it has told none */
     bool files;            /* each push of the connection's job is followed by a PD_EFF_FILED */
     bool joined;           /* a Hello was posted, so the store must be told when the connection ends */
     bool exports;          /* an Export was posted, so the store must be told when the connection ends */

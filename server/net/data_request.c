@@ -6,6 +6,7 @@
 #include "pieces.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,6 +147,9 @@ static int check_push(const Paramd__PushRequest *push, pd_error *err)
                        push->weight, PD_WEIGHT_MOST);
     if (push->zero_weight && push->weight != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "push with weight %g and zero_weight: give one of them", push->weight);
+    if (!(push->speed >= 0) || isinf(push->speed))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "push with speed %g: expected local steps per second, 0: not known",
+                       push->speed);
     if (push->n_hypers > PD_MAX_OPTIONS)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "push with %zu hyperparameters: at most %d", push->n_hypers,
                        PD_MAX_OPTIONS);
@@ -234,6 +238,7 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     if (rc == PD_OK) rc = check_close_step(conn, push, err);
     if (rc != PD_OK) return rc;
     conn->incoming.mark = push->mark;
+    if (push->speed > 0) conn->speed = push->speed;
     pending = conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, push->n_pieces);
     if (pending == NULL) return pd_conn_no_memory(prefix, err);
     pending->wait.step = push->step;

@@ -282,6 +282,7 @@ static int pack_reply(pd_output *output, pd_reply_scratch *scratch, const pd_pen
         message.n_leases = reply->leases->n;
         message.least_unused = reply->leases->least_unused;
     }
+    message.fastest = reply->fastest;
     message.staleness = wait->pushes ? wait->age : 0;
     message.counted = wait->pushes ? wait->counted : 0;
     for (size_t i = 0; i < wait->n; i++) {

@@ -31,6 +31,7 @@ typedef struct pd_pending {
                             * of its parameters */
     const pd_rank_leases *leases; /* of a push: what its answer says of the worker's leases; borrowed from the
                                    * connection. NULL: nothing */
+    double fastest;               /* of a push or pull: greatest speed of the job's workers, which its answer tells */
     pd_wait wait; /* of Push, Pull and PushPull: the pieces that wait on the version table; must be the last member */
 } pd_pending;
 

@@ -521,6 +521,7 @@ static void send_push(peer *p, unsigned method)
     if ((fill & 4) != 0) push.replaces = world.changed;
     push.patience_ms = (fill & 8) != 0 ? UINT32_MAX : 0;
     push.carried = (fill & 16) != 0;
+    push.speed = (fill & 32) != 0 ? 2.5 : (fill & 64) != 0 ? -INFINITY : 0;
     push.wants = fill == 255 ? UINT32_MAX : fill & 3;
     lr.name = (char *)"lr";
     lr.value = (char *)"0.5";

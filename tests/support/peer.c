@@ -237,6 +237,7 @@ int peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, ui
     message.epoch = p->epoch;
     message.course = p->course;
     message.staleness = p->staleness;
+    message.fastest = p->fastest;
     message.counted = p->counted;
     return peer_reply(p, to, &message.base, weights, floats * sizeof *weights);
 }

@@ -32,6 +32,7 @@ typedef struct peer {
      * staleness, counted: in the latter */
     uint32_t rank, slots, members, index, staleness, counted;
     uint64_t course, epoch;
+    double fastest; /* in answers to pushes and pulls */
     /* items of peer_push_pull, and their gradients and weights */
     pd_item items[PEER_ITEMS];
     float gradients[PEER_ITEMS][PEER_ELEMENTS], weights[PEER_ITEMS][PEER_ELEMENTS];

@@ -335,6 +335,7 @@ void scene_data(scene *s, int fd, unsigned method, uint32_t handle, uint64_t ste
     init.pieces = push.pieces = pieces;
     init.n_pieces = push.n_pieces = 1;
     push.step = step;
+    push.speed = s->speed;
     scene_send(s, fd, method, method == PD_INIT ? &init.base : &push.base, CHUNK * sizeof(float));
 }
 

@@ -25,6 +25,7 @@ typedef struct scene {
     const char *option, *value; /* a job option of the jobs that the workers create; NULL: none */
     uint8_t in[SCENE_HEARD];    /* header and payload of the last received frame */
     pd_prefix prefix;
+    double speed; /* in the pushes of scene_data */
 } scene;
 
 /* Makes a scene whose jobs may have max_params parameters. `rows` NULL: the optimizers of the table. There may be only

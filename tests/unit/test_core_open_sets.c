@@ -133,7 +133,7 @@ TEST(a_push_brings_patience_and_wants_and_gets_age_and_number_of_ranks)
 {
     peer *p = open_peer(&peer_four, 1);
     pd_item_count counts[1] = { { 7, 7 } };
-    const pd_push_options options = { .patience_ms = 250, .wants = 3, .carried = true, .counts = counts };
+    const pd_push_options options = { .patience_ms = 250, .wants = 3, .carried = true, .counts = counts, .speed = 1.5 };
     const Paramd__PushRequest *push;
     pd_ticket_id ticket;
     peer_frame l;
@@ -145,6 +145,7 @@ TEST(a_push_brings_patience_and_wants_and_gets_age_and_number_of_ranks)
     assert_int_equal(push->patience_ms, 250);
     assert_int_equal(push->wants, 3);
     assert_true(push->carried);
+    assert_float_equal(push->speed, 1.5, 0);
     assert_int_equal(counts[0].age, 0);
     p->staleness = 2;
     p->counted = 3;
@@ -170,6 +171,36 @@ TEST(the_members_are_those_of_the_last_answer)
     assert_int_equal(now.members, 3);
     assert_int_equal(now.index, 1);
     assert_int_equal(now.epoch, 9);
+    peer_free(p);
+}
+
+TEST(the_fastest_worker_is_that_of_the_last_answer_which_names_one)
+{
+    peer *p = open_peer(&peer_four, 1);
+
+    assert_float_equal(p->core->fastest, 0, 0);
+    p->fastest = 3;
+    expect_step(p, 1, 1, 1, 1);
+    assert_float_equal(p->core->fastest, 3, 0);
+    p->fastest = 0;
+    expect_step(p, 1, 2, 1, 2);
+    assert_float_equal(p->core->fastest, 3, 0);
+    peer_free(p);
+}
+
+TEST(a_speed_that_cannot_be_is_refused_before_anything_is_sent)
+{
+    static const double wrong[] = { -1, INFINITY, NAN };
+    peer *p = open_peer(&peer_four, 1);
+    pd_ticket_id ticket;
+
+    p->items[0] = (pd_item){ .param = 0, .gradient = p->gradients[0], .weights = p->weights[0] };
+    for (int i = 0; i < 3; i++) {
+        const pd_push_options options = { .speed = wrong[i] };
+        assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, p->items, 1, &options, &ticket, NULL),
+                         PD_INVALID_ARGUMENT);
+    }
+    peer_expect_silence(p);
     peer_free(p);
 }
 

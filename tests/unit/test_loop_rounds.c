@@ -93,3 +93,46 @@ TEST(answers_tell_the_members_and_the_place_of_the_rank, pair *p)
     reply = push(p, 0, 1);
     assert_int_equal(reply->index, 0); /* rank 0 is no member */
 }
+
+TEST(answers_tell_the_greatest_speed_that_connected_workers_have_told, pair *p)
+{
+    p->s->speed = 2.5;
+    assert_float_equal(push(p, 0, 1)->fastest, 2.5, 0);
+    p->s->speed = 4;
+    assert_float_equal(push(p, 1, 1)->fastest, 4, 0);
+    p->s->speed = 2;
+    assert_float_equal(push(p, 0, 3)->fastest, 4, 0);
+    p->s->speed = 1;
+    assert_float_equal(push(p, 1, 4)->fastest, 2, 0);
+}
+
+TEST(a_worker_that_tells_no_speed_learns_none, pair *p)
+{
+    p->s->speed = 2.5;
+    push(p, 0, 1);
+    p->s->speed = 0;
+    assert_float_equal(push(p, 1, 1)->fastest, 0, 0);
+}
+
+TEST(the_speed_of_a_worker_whose_connection_has_ended_does_not_count, pair *p)
+{
+    p->s->speed = 9;
+    push(p, 0, 1);
+    close(p->fd[0]);
+    p->s->speed = 2;
+    scene_settle(p->s);
+    assert_float_equal(push(p, 1, 1)->fastest, 2, 0);
+    p->fd[0] = scene_connect(p->s);
+}
+
+TEST(a_push_with_a_speed_that_cannot_be_is_refused, pair *p)
+{
+    static const double wrong[] = { -1, INFINITY, NAN };
+
+    for (int i = 0; i < 3; i++) {
+        p->s->speed = wrong[i];
+        scene_data(p->s, p->fd[0], PD_PUSH, 0, 1);
+        scene_settle(p->s);
+        scene_expect_error(p->s, p->fd[0], PD_INVALID_ARGUMENT, "local steps per second");
+    }
+}

@@ -70,7 +70,8 @@ class PushOptions(ctypes.Structure):
     _fields_ = [("weight", c_double), ("zero_weight", c_bool), ("presummed", c_bool), ("hypers", POINTER(c_char_p)),
                 ("scalars", POINTER(Scalar)), ("n_scalars", c_size_t), ("sparse", c_bool),
                 ("worker_state", c_void_p), ("worker_state_bytes", c_size_t), ("replaces", c_uint64),
-                ("patience_ms", c_uint32), ("wants", c_uint32), ("carried", c_bool), ("counts", POINTER(ItemCount))]
+                ("patience_ms", c_uint32), ("wants", c_uint32), ("carried", c_bool), ("counts", POINTER(ItemCount)),
+                ("speed", c_double)]
 
 
 class Stats(ctypes.Structure):
