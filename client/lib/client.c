@@ -571,7 +571,7 @@ static const size_t abi[] = {
     ENTRY(pd_client_param, AT(pd_client_param, name), AT(pd_client_param, shape), AT(pd_client_param, push_dtype),
           AT(pd_client_param, pull_dtype), AT(pd_client_param, update_dtype), AT(pd_client_param, ranged),
           AT(pd_client_param, start), AT(pd_client_param, end), AT(pd_client_param, axes),
-          AT(pd_client_param, model_state)),
+          AT(pd_client_param, model_state), AT(pd_client_param, fragment)),
     ENTRY(pd_item, AT(pd_item, param), AT(pd_item, gradient), AT(pd_item, weights), AT(pd_item, outcome),
           AT(pd_item, step), AT(pd_item, version)),
     ENTRY(pd_scalar, AT(pd_scalar, name), AT(pd_scalar, value), AT(pd_scalar, mean), AT(pd_scalar, weight)),

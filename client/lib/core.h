@@ -74,10 +74,11 @@ typedef struct pd_param_record {
     pd_dtype push, pull, update;
     /* For each chunk: 1 + the version of its weights in the caller's buffer; 0: unknown. NULL: unknown for all. */
     uint64_t *holds;
-    char *axes;       /* names of the dimensions as the user declared them; NULL: none */
-    char *note;       /* the first note of the optimizer on this parameter; NULL: none */
-    bool model_state; /* see pd_client_param */
-    uint64_t step;    /* number of the parameter's closed rounds that this process has seen; a rewind lowers it */
+    char *axes;        /* names of the dimensions as the user declared them; NULL: none */
+    char *note;        /* the first note of the optimizer on this parameter; NULL: none */
+    bool model_state;  /* see pd_client_param */
+    uint32_t fragment; /* see pd_client_param */
+    uint64_t step;     /* number of the parameter's closed rounds that this process has seen; a rewind lowers it */
     /* number of closed rounds as the server last reported it; less than `step` once the server has gone back */
     uint64_t server_step;
     /* replaces: the program's number (pd_client_replace) of the weights after step `replaced` that this process sent or

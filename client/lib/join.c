@@ -172,6 +172,7 @@ static int know(pd_param_record *record, const pd_client_param *param, pd_error 
     if (know_range(record, param, elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
     record->shape = param->shape;
     record->model_state = param->model_state;
+    record->fragment = param->fragment;
     record->push = param->push_dtype != 0 ? param->push_dtype : PD_F32;
     record->pull = param->pull_dtype != 0 ? param->pull_dtype : PD_F32;
     record->update = param->update_dtype;
@@ -211,6 +212,7 @@ static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
         param->update_dtype = record->update;
         if (record->axes != NULL) param->axes = record->axes;
         param->model_state = record->model_state;
+        param->fragment = record->fragment;
         param->ranged = record->ranged;
         param->range_start = record->ranged ? (uint64_t)record->start : 0;
         param->range_end = record->ranged ? (uint64_t)record->end : 0;

@@ -20,7 +20,7 @@ static const known structs[STRUCTS] = {
     KNOWN(pd_shape, dim),
     KNOWN(pd_client_options, shares),
     KNOWN(pd_welcome, generation),
-    KNOWN(pd_client_param, model_state),
+    KNOWN(pd_client_param, fragment),
     KNOWN(pd_item, version),
     KNOWN(pd_scalar, weight),
     KNOWN(pd_push_options, counts),

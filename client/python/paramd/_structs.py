@@ -46,7 +46,7 @@ class Param(ctypes.Structure):
     """pd_client_param: the declaration of a parameter."""
     _fields_ = [("name", c_char_p), ("shape", Shape), ("push_dtype", c_int), ("pull_dtype", c_int),
                 ("update_dtype", c_int), ("ranged", c_bool), ("start", c_int64), ("end", c_int64),
-                ("axes", c_char_p), ("model_state", c_bool)]
+                ("axes", c_char_p), ("model_state", c_bool), ("fragment", c_uint32)]
 
 
 class Item(ctypes.Structure):
