@@ -212,6 +212,7 @@ static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
         param->update_dtype = record->update;
         if (record->axes != NULL) param->axes = record->axes;
         param->model_state = record->model_state;
+        param->fragment = record->fragment;
         param->ranged = record->ranged;
         param->range_start = record->ranged ? (uint64_t)record->start : 0;
         param->range_end = record->ranged ? (uint64_t)record->end : 0;

@@ -185,8 +185,15 @@ typedef struct pd_client_param {
      * - Values are float32, so a counter such as num_batches_tracked is exact up to 2^24.
      * - All ranks must set the same flag. */
     bool model_state;
-    /* Number of the parameter's fragment: parameters of one fragment are pushed together, and count together where not
-     * every rank needs to count in a step. Fragments are numbered from 0 without gaps, the same on all ranks. */
+    /* Number of the fragment that the parameter belongs to. Fragments are parts of a model that take their steps one by
+     * one, each with a step number of its own, as DiLoCo's do. They are numbered 0, 1, 2 ... without gaps, at most 256,
+     * and all ranks must give the same numbers. 0 for all parameters: the job has one fragment.
+     *
+     * Where not all ranks need to count in a step (rounds, on_lost_worker), one set of ranks counts in a step of a
+     * fragment, for all its parameters. In other jobs each parameter has a step of its own anyway.
+     *
+     * A job with several fragments cannot tie all its parameters: clip_global_norm, skip_outlier, and nonfinite_scope =
+     * job are refused. */
     uint32_t fragment;
 } pd_client_param;
 

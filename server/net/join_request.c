@@ -224,7 +224,8 @@ static int declare_one(pd_conn *conn, const Paramd__Parameter *parameter, pd_err
 {
     pd_param_decl decl = { .name = parameter->name,
                            .axes = parameter->axes[0] != '\0' ? parameter->axes : NULL,
-                           .model_state = parameter->model_state };
+                           .model_state = parameter->model_state,
+                           .fragment = parameter->fragment };
     int64_t elements;
     int rc = pd_name_check("parameter", parameter->name, err);
 

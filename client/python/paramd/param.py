@@ -44,8 +44,8 @@ class Param:
     range: (start, end): this rank has only these elements of the flattened tensor, as FSDP shards have. None: all.
     axes: logical names of the dimensions, such as "layers,embed,mlp" or a sequence of names.
     model_state: the parameter is averaged, not trained (batch norm's statistics).
-    fragment: number of the parameter's fragment: fragments take their steps independently. All ranks give the same
-        numbers, from 0 on without gaps.
+    fragment: number of the fragment that the parameter belongs to. Fragments are parts of a model that take their steps
+        one by one; they are numbered 0, 1, 2 ... without gaps.
     """
 
     name: str
@@ -70,6 +70,8 @@ class Param:
         put(self, "range", None if range is None else (int(range[0]), int(range[1])))
         put(self, "axes", axes if axes is None or isinstance(axes, str) else ",".join(axes))
         put(self, "model_state", bool(model_state))
+        if not 0 <= int(fragment) < 2**32:
+            raise invalid(f"parameter {name}: expected a fragment from 0, got {fragment}", name)
         put(self, "fragment", int(fragment))
 
     @property

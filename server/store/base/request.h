@@ -79,6 +79,7 @@ typedef struct pd_param_decl {
     bool ranged;
     /* model state (such as running statistics): averaged, not trained; optimizer rules do not apply */
     bool model_state;
+    uint32_t fragment; /* number of the fragment that the parameter belongs to */
     /* Filled in by the step thread. `rule`: 1 + index of the optimizer rule that applies; `found`: 1 + index of the
      * job's parameter with this name. 0: not looked up yet, or there is none. */
     uint16_t rule;

@@ -24,6 +24,7 @@ typedef struct pd_declared_param_record {
     bool ranged, model_state;
     bool f16, bf16;        /* whether workers pull the parameter's weights also as float16; as bfloat16 */
     uint32_t update_dtype; /* pd_dtype in which workers pull updates of the weights; 0: they do not */
+    uint32_t fragment;     /* number of the fragment that the parameter belongs to */
 } pd_declared_param_record;
 
 /* The range of a ranged parameter that one rank has declared. */

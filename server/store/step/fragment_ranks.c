@@ -13,34 +13,40 @@ static bool is_of(const pd_fragment *fragment, const pd_param *param)
 
 /* ---- making fragments ---- */
 
-uint64_t pd_fragments_bytes(uint32_t ranks)
+uint64_t pd_fragments_bytes(uint32_t ranks, uint32_t fragments)
 {
-    return sizeof(pd_fragment) + ranks * (sizeof(pd_fragment_rank) + sizeof(double)) + 4 * pd_counted_bytes(ranks);
+    return fragments *
+           (sizeof(pd_fragment) + ranks * (sizeof(pd_fragment_rank) + sizeof(double)) + 4 * pd_counted_bytes(ranks));
 }
 
-static int make(pd_steps *steps, pd_fragment *fragment)
+static int make(const pd_steps *steps, pd_fragment *fragment)
 {
     uint32_t ranks = steps->members.ranks;
 
+    fragment->number = (uint32_t)(fragment - steps->fragments);
     fragment->ranks = calloc(ranks, sizeof *fragment->ranks);
     fragment->damped = calloc(ranks, sizeof *fragment->damped);
     if (fragment->ranks == NULL || fragment->damped == NULL) return PD_NO_MEMORY;
     for (uint32_t r = 0; r < ranks; r++) fragment->ranks[r] = (pd_fragment_rank){ .unit = r, .owed = UINT32_MAX };
     fragment->expected = steps->members;
-    for (uint32_t i = 0; i < steps->n_params; i++) {
-        steps->params[i].fragment = fragment;
-        steps->params[i].round.expected = &fragment->expected;
-        fragment->n_params++;
-    }
     return PD_OK;
 }
 
-int pd_fragments_make(pd_steps *steps)
+static void put_in(pd_fragment *fragment, pd_param *param)
 {
-    steps->fragments = calloc(1, sizeof *steps->fragments);
+    param->fragment = fragment;
+    param->round.expected = &fragment->expected;
+    if (fragment->n_params++ == 0) fragment->first = param->index;
+}
+
+int pd_fragments_make(pd_steps *steps, const pd_param_decl *decls, uint32_t n)
+{
+    steps->fragments = calloc(n, sizeof *steps->fragments);
     if (steps->fragments == NULL) return PD_NO_MEMORY;
-    steps->n_fragments = 1;
-    if (make(steps, &steps->fragments[0]) != PD_OK) return PD_NO_MEMORY;
+    steps->n_fragments = n;
+    for (uint32_t f = 0; f < n; f++)
+        if (make(steps, &steps->fragments[f]) != PD_OK) return PD_NO_MEMORY;
+    for (uint32_t i = 0; i < steps->n_params; i++) put_in(&steps->fragments[decls[i].fragment], &steps->params[i]);
     pd_fragments_resume(steps);
     return PD_OK;
 }

@@ -38,11 +38,12 @@ typedef enum pd_fragment_state {
     PD_FRAGMENT_GRACE /* a quorum is whole, and the step waits for others until `deadline_ns` */
 } pd_fragment_state;
 
-enum { PD_MAX_FRAGMENTS = 1 }; /* most fragments of a job */
+enum { PD_MAX_FRAGMENTS = 256 }; /* most fragments of a job */
 
 typedef struct pd_fragment {
     uint32_t number;      /* its index in pd_steps.fragments */
     uint32_t n_params;    /* number of its parameters */
+    uint32_t first;       /* index of the first of them in pd_steps.params */
     uint64_t fixed;       /* the last step whose set is fixed; the step that is collected is the next one */
     uint32_t n_closed;    /* number of parameters that have closed step `fixed` */
     pd_counted *set;      /* the set of step `fixed`, until all parameters have closed it; then NULL */
@@ -63,12 +64,13 @@ typedef struct pd_fragment {
     pd_fragment_rank *ranks; /* by rank */
 } pd_fragment;
 
-/* Makes the fragments of a job whose parameters are known, and whose slots, rule and members are set (pd_steps). Sets
- * pd_param.fragment of each parameter. PD_NO_MEMORY: the caller calls pd_fragments_free. */
-int pd_fragments_make(pd_steps *steps);
+/* Makes the n fragments of a job whose parameters are known, and whose slots, rule and members are set (pd_steps).
+ * decls[i] is the declaration of parameter i. Sets pd_param.fragment of each parameter. PD_NO_MEMORY: the caller calls
+ * pd_fragments_free. */
+int pd_fragments_make(pd_steps *steps, const pd_param_decl *decls, uint32_t n);
 void pd_fragments_free(pd_steps *steps);
-/* Returns the bytes that fragments take in memory, for a job with so many slots. */
-uint64_t pd_fragments_bytes(uint32_t ranks);
+/* Returns the bytes that so many fragments take in memory, for a job with so many slots. */
+uint64_t pd_fragments_bytes(uint32_t ranks, uint32_t fragments);
 /* Sets the step of a fragment from those of its parameters, after a job was read from an image or from records. No
  * round may be open. */
 void pd_fragments_resume(pd_steps *steps);

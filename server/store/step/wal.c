@@ -16,11 +16,11 @@
  * these bytes may be in memory: once as decisions, and twice as a record while it is written. */
 enum { OWN_BYTES = 1536, COPIES = 3 };
 
-/* Returns the bytes of the decisions about sets of ranks that a job with so many slots may have for its next record:
- * of all steps whose reports are withheld, and of the next one. */
-static uint64_t set_bytes(uint32_t slots)
+/* Returns the bytes of the decisions about sets of ranks that a job with so many slots and fragments may have for its
+ * next record: of all steps whose reports are withheld, and of the next one of each fragment. */
+static uint64_t set_bytes(uint32_t slots, uint32_t fragments)
 {
-    return slots > 0 ? (PD_WAL_MOST + 1) * (sizeof(pd_decision) + pd_counted_bytes(slots)) : 0;
+    return slots > 0 ? (PD_WAL_MOST + fragments) * (sizeof(pd_decision) + pd_counted_bytes(slots)) : 0;
 }
 
 /* Returns whether it depends on timing which roots the steps of an optimizer with this plan take. */
@@ -45,9 +45,9 @@ uint64_t pd_wal_param_bytes(const pd_plan *plan, bool logged)
            (logged ? sizeof(pd_step_input) + root_bytes(plan) : 0);
 }
 
-uint64_t pd_wal_own_bytes(uint32_t slots)
+uint64_t pd_wal_own_bytes(uint32_t slots, uint32_t fragments)
 {
-    return sizeof(pd_wal) + COPIES * (OWN_BYTES + set_bytes(slots));
+    return sizeof(pd_wal) + COPIES * (OWN_BYTES + set_bytes(slots, fragments));
 }
 
 /* Returns whether the stream of decisions records the roots that the parameter's steps take. */
@@ -66,8 +66,8 @@ static void lay_out_roots(pd_wal *wal, const pd_steps *steps)
 {
     pd_taken_root *at = wal->roots;
 
-    wal->decisions.most =
-        OWN_BYTES + set_bytes(steps->sets.open ? steps->members.ranks : 0) + steps->n_params * sizeof(uint64_t);
+    wal->decisions.most = OWN_BYTES + set_bytes(steps->sets.open ? steps->members.ranks : 0, steps->n_fragments) +
+                          steps->n_params * sizeof(uint64_t);
     for (uint32_t i = 0; i < steps->n_params; i++) {
         const pd_param *param = &steps->params[i];
         wal->params[i].taken.at = at;
@@ -529,7 +529,7 @@ void pd_wal_closed(pd_steps *steps, pd_param *param)
 /* Returns the parameter in whose list the decisions of a fragment are. */
 static const pd_param *carrier(const pd_steps *steps, const pd_fragment *fragment)
 {
-    return &steps->params[fragment->number];
+    return &steps->params[fragment->first];
 }
 
 const pd_counted *pd_wal_recorded_set(const pd_steps *steps, const pd_fragment *fragment, uint64_t step)
@@ -558,7 +558,7 @@ void pd_wal_fixed(pd_steps *steps, const pd_fragment *fragment, const pd_counted
         return;
     pd_withheld_fixed(&steps->withheld, fragment->fixed, steps->wal->decisions.on);
     if (!steps->wal->decisions.on) return;
-    decision = pd_decision_new(PD_DECISION_ROUND, fragment->number, fragment->fixed, 0);
+    decision = pd_decision_new(PD_DECISION_ROUND, fragment->first, fragment->fixed, 0);
     if (decision != NULL && (decision->counted = pd_counted_copy(set)) == NULL) {
         pd_decision_free(decision);
         decision = NULL;

@@ -33,7 +33,7 @@
 
 typedef enum pd_decision_kind {
     PD_DECISION_ROOTS, /* `taken`: the preconditioner tasks that the step took, possibly none although some were due */
-    /* `counted`: the ranks that counted in the step of a fragment; `param` is the number of the fragment */
+    /* `counted`: the ranks that counted in the step of a fragment; `param` is the first parameter of the fragment */
     PD_DECISION_ROUND,
     /* An operator's command that sets values. Its decision has two forms. The form for the disk has the command as
      * bytes (job/override_command.h), and `step` is the step of the last copy of the job's state before the command.
@@ -116,9 +116,10 @@ typedef struct pd_wal {
 } pd_wal;
 
 /* Return the bytes that the WAL takes in memory, without aggregates: for a parameter with this plan, and for the job
- * itself. `logged`: the job has a stream of steps; `slots`: number of ranks if the job's sets are open, otherwise 0. */
+ * itself. `logged`: the job has a stream of steps; `slots`: number of ranks if the job's sets are open, otherwise 0; `fragments`: their
+ * number. */
 uint64_t pd_wal_param_bytes(const pd_plan *plan, bool logged);
-uint64_t pd_wal_own_bytes(uint32_t slots);
+uint64_t pd_wal_own_bytes(uint32_t slots, uint32_t fragments);
 
 /* Makes the WAL of a job with checkpoints, whose parameters are known. Both streams are off. PD_NO_MEMORY: nothing has
  * changed. */
