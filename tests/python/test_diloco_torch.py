@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import gc
+import pathlib
+import re
 import threading
 import warnings
 
@@ -14,6 +16,7 @@ import paramd
 from paramd.torch import DiLoCo, LocalSGD
 
 pytestmark = needs_torch(2, 0)
+PYTHON = pathlib.Path(__file__).parent / "../../client/python"
 SGD = "* sgd lr=1 momentum=0"           # an outer optimizer that takes the mean
 
 
@@ -443,6 +446,20 @@ def test_a_state_that_does_not_fit_is_refused(daemon, job):
     other.load_state_dict(saved)
     with pytest.raises(ValueError, match="sync_every"):
         other.join()
+
+
+# ---- the document ----
+
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", (PYTHON / "DILOCO.md").read_text(encoding="utf-8"), re.M | re.S)
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_a_block_of_the_document_runs(daemon, job, monkeypatch, number):
+    if "import jax" in BLOCKS[number]:
+        pytest.importorskip("jax", reason="JAX is not installed")
+    monkeypatch.setenv("PARAMD_URL", daemon.url)
+    monkeypatch.setenv("PARAMD_JOB", f"{job}"[:40] + str(number))
+    exec(compile(BLOCKS[number], f"DILOCO.md, block {number}", "exec"), {})
 
 
 # ---- the server ----
