@@ -60,14 +60,14 @@ PREAMBLE = """
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "paramd/client.h"
+#include "paramd/diloco.h"
 extern pd_client *client;
 extern pd_client_param params[];
 extern pd_item items[];
 extern pd_ticket_id ticket, closed;
 extern pd_error err;
 extern void *weights[], *model, *batch;
-extern float *numbers, *noise;
+extern float *numbers, *noise, *own[];
 extern const char *fqn;
 extern pd_shape full_shape;
 extern double loss, examples;

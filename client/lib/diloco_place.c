@@ -59,10 +59,11 @@ double pd_outer_speed(const pd_diloco *d)
 static uint64_t choose_every(const pd_diloco *d)
 {
     uint64_t least = (d->options.fragment_sync_delay + 1) * d->n_fragments, most = d->options.sync_every, every;
-    double fastest = d->options.dylu ? pd_client_fastest(d->client) : 0;
-    double share = fastest > 0 ? pd_outer_speed(d) / fastest : 1;
+    double fastest = d->options.dylu ? pd_client_fastest(d->client) : 0, share;
 
-    if (!(share < 1)) return most;
+    /* It may be this worker that is the fastest, with the speed that it told last. */
+    if (fastest == 0 || fastest <= d->flight->push.speed || pd_outer_speed(d) >= fastest) return most;
+    share = pd_outer_speed(d) / fastest;
     every = (uint64_t)floor((double)most * share);
     every -= every % d->n_fragments;
     return every > least ? every : least;

@@ -1,5 +1,5 @@
-/* Tests workers that train with DiLoCo in four fragments while their daemon is killed again and again: with a log of its
- * steps, the final weights are those of a run in which nothing happened, bit for bit. */
+/* Tests workers that train with DiLoCo in four fragments while their daemon is killed again and again: with a log of
+ * its steps, the final weights are those of a run in which nothing happened, bit for bit. */
 #include <pthread.h>
 #include <stdatomic.h>
 

@@ -298,6 +298,9 @@ OTHERS = {
     OPTIM: ["* scalable_shampoo block_size=128 preconditioning_compute_steps=20 root_delay=20",     # paramctl plan
             "* delayed_nesterov period=4 lr=0.7 momentum=0.9"],     # an outer optimizer: it takes weight differences
     "include/paramd/diloco.h": ["* sgd lr=0.7 momentum=0.9 nesterov=true", "* sgd lr=1 momentum=0"],     # as above
+    "client/example/diloco.c": ["* sgd lr=0.7 momentum=0.9 nesterov=true"],
+    "client/README.md": ["* sgd lr=0.7 momentum=0.9 nesterov=true", "* sgd lr=1",
+                         "* delayed_nesterov lr=0.07 momentum=0.9 period=4"],
     f"{PACKAGE}/rounds.py": ['paramd.torch.Optimizer(model, "adamw", lr=1e-3'],     # arguments of rounds
     f"{PACKAGE}/torch/averager.py": ["* asgd lr=1 lambd=1 alpha=0 maximize=yes"],     # the code of an average
 }

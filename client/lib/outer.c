@@ -1,4 +1,4 @@
-/* diloco.c - makes and frees a pd_diloco, and tells what it has done. */
+/* outer.c - makes and frees a pd_diloco, and tells what it has done. */
 #include "paramd/diloco.h"
 
 #include <inttypes.h>
