@@ -480,6 +480,29 @@ def test_after_a_checkpoints_return_the_worker_has_its_weights(durable_daemon, j
         assert outer.status.step == 2
 
 
+def test_with_a_log_a_killed_daemon_changes_no_bit_and_tells_nothing(durable_daemon, job):
+    def run(name, restarts):
+        def work(rank):
+            model = mlp()
+            inner = adamw(model)
+            with made(model, durable_daemon, name, 6, rank, 2, inner, fragments="each", outer="sgd lr=0.5 momentum=0.5",
+                      fragment_sync_delay=1, window=2, options={"durability": "log"}) as outer:
+                for step in range(18):
+                    if step in restarts and rank == 0:
+                        outer.client.sync(1)
+                        durable_daemon.restart()
+                    train(model, inner, range(step, step + 1), rank)
+            return weights(model)
+
+        return ranks(2, work)
+
+    whole = run(f"{job}-a"[-60:], ())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "job .* goes on from the global weights")
+        again = run(f"{job}-b"[-60:], (8, 11, 16))
+    assert same_bits(whole[0], again[0]) and same_bits(whole[1], again[1])
+
+
 def test_a_job_that_the_server_has_lost_begins_anew_from_the_global_weights(own_daemon, job):
     model = mlp()
     inner = adamw(model)

@@ -40,7 +40,7 @@ class DiLoCo:
         the keys on the way to it, joined by "/": "encoder/layers/0/kernel".
     state: what `state_dict` has returned; `params` are then those that were saved with it.
     sync_every, fragments, fragment_sync_delay, fragment_update_alpha, outer, lr, momentum, nesterov, quantize, weight,
-        late, dylu, url, name, rank, world_size, resume, options, others: as for paramd.torch.DiLoCo. A module is what
+        late, dylu, url, name, rank, world_size, resume, window, options, others: as for paramd.torch.DiLoCo. A module is what
         the last "/" of a leaf's name has in front of it.
 
     Joins the job at once. If the server goes back to a checkpoint, or has lost the job, step() returns the global
@@ -54,7 +54,8 @@ class DiLoCo:
                  fragment_update_alpha: float = 0.0, outer: str = "sgd", lr: float = 0.7, momentum: float = 0.9,
                  nesterov: bool = True, quantize: str | None = None, weight: str | None = None, late: str = "carry",
                  dylu: bool = False, url: str | None = None, name: str | None = None, rank: int | str | None = None,
-                 world_size: int | None = None, resume: bool | None = None, options: Settings = None,
+                 world_size: int | None = None, resume: bool | None = None, window: int = 0,
+                 options: Settings = None,
                  state: Mapping[str, Any] | None = None, **others: Any) -> None:
         rounds.check_names(type(self).__name__, others)
         self._plan = plan_of(sync_every, fragment_sync_delay, fragment_update_alpha, late, quantize, dylu, weight)
@@ -71,7 +72,7 @@ class DiLoCo:
                     for one, number in numbers.items()]
         leave_abandoned()
         client = Client(url, name, rank=rank, world_size=world_size, rules=found.rules, joins=True, resume=resume,
-                        options=texts, **others)
+                        window=window, options=texts, **others)
         try:
             self._params: Any = self._begin(client, declared, params, state)
         except BaseException:

@@ -61,6 +61,9 @@ class DiLoCo:
     name: name of the job. None: as for paramd.Client.
     rank, world_size, group, resume, options: as for paramd.Client. A worker of several processes (fully_shard) is a
         group, which is found by itself.
+    window: number of outer steps whose contributions are kept, to be sent again when the server was killed and goes
+        back: the worker does not notice then. Each takes as much memory as the model in float32. 2 suffice for a job
+        with options={"durability": "log"}. 0: none.
     others: quorum, grace, staleness, min_workers, max_workers, on_lost_worker ...: see help(paramd.rounds).
 
     The job is joined by `with`, at the first forward pass of the model, or by join(). Then every worker has the weights
@@ -78,7 +81,7 @@ class DiLoCo:
                  quantize: str | None = None, weight: str | None = None, late: str = "carry", dylu: bool = False,
                  url: str | None = None, name: str | None = None, rank: int | str | None = None,
                  world_size: int | None = None, group: int | None = None, resume: bool | None = None,
-                 options: Mapping[str, Any] | Iterable[str] | None = None, **others: Any) -> None:
+                 window: int = 0, options: Mapping[str, Any] | Iterable[str] | None = None, **others: Any) -> None:
         rounds.check_names(type(self).__name__, others)
         self._plan = plan_of(sync_every, fragment_sync_delay, fragment_update_alpha, late, quantize, dylu, weight)
         self._inner = _plain_optimizer(inner_optimizer)
@@ -96,7 +99,7 @@ class DiLoCo:
         texts = job_options(self._plan, found, options_of(options), others)
         self._open: Callable[[], Client] = lambda: Client(
             url, name, rank=rank, world_size=world_size, rules=found.rules, joins=True, resume=resume,
-            group=group or group_of(self._weights.places), options=texts, **others)
+            window=window, group=group or group_of(self._weights.places), options=texts, **others)
         self._core: Core | None = None
         self._sent: list[int] = []              # inner steps up to which each fragment was sent last
         self._owed: int | None = None           # the fragment whose answer a call was interrupted in taking
