@@ -39,6 +39,7 @@ def test_accelerate_counts_a_step_once_for_its_micro_batches(daemon, job, accele
         assert (outer.status.inner_steps, outer.status.step) == (4, 2)
 
 
+@needs_torch(2, 3)
 def test_a_step_that_accelerates_scaler_skips_does_not_count(daemon, job, accelerator):
     accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
     accelerator.gradient_state.plugin_kwargs["num_steps"] = 1

@@ -9,10 +9,12 @@ import warnings
 
 import numpy
 import pytest
+from conftest import await_that
 from diloco_support import CASES, SHAPES, mix, named, trace
 from torch_support import mlp, needs_torch, ranks, row_loss, rows, same_bits, torch, transformer, weights
 
 import paramd
+import paramd.diloco
 from paramd.torch import DiLoCo, LocalSGD
 
 pytestmark = needs_torch(2, 0)
@@ -124,6 +126,7 @@ def test_nothing_travels_between_two_synchronizations(daemon, job):
         assert outer.status.step == 1 and outer.status.counted == 1
 
 
+@needs_torch(2, 3)
 def test_a_step_that_torchs_grad_scaler_skips_does_not_count(daemon, job):
     model = mlp()
     inner, scaler = adamw(model), torch.amp.GradScaler("cpu", init_scale=8.0)
@@ -192,6 +195,35 @@ def test_tokens_are_needed_where_they_weigh(daemon, job):
         train(model, inner, range(1))
     with pytest.raises(ValueError, match="tokens: expected a number from 0 on, got -1"):
         outer.counted(tokens=-1)
+
+
+@pytest.mark.parametrize("goes_on", ["finish", "the next step"])
+def test_a_wait_that_was_interrupted_goes_on(daemon, monkeypatch, goes_on):
+    has_waited = threading.Event()
+
+    def work(rank):
+        model = mlp()
+        inner = adamw(model)
+        with made(model, daemon, f"interrupted, {goes_on}", inner=inner, rank=rank, world_size=2) as outer:
+            if rank == 1:
+                has_waited.wait(20)
+                monkeypatch.undo()
+                train(model, inner, range(4), rank)
+                return weights(model), outer.status.step
+            with pytest.raises(paramd.DeadlineExceeded, match="waited"):
+                train(model, inner, range(4), rank)
+            has_waited.set()
+            await_that(lambda: not hasattr(paramd.diloco, "patched"))
+            if goes_on == "finish":
+                outer.finish()
+            else:
+                inner.step()
+            return weights(model), outer.status.step
+
+    monkeypatch.setattr("paramd.diloco.PATIENCE", 0.3)
+    monkeypatch.setattr("paramd.diloco.patched", True, raising=False)
+    (first, step), (second, _) = ranks(2, work)
+    assert step == 1 and same_bits(first, second)
 
 
 def test_sync_brings_what_was_not_sent_and_only_that(daemon, job):

@@ -40,8 +40,8 @@ class DiLoCo:
         the keys on the way to it, joined by "/": "encoder/layers/0/kernel".
     state: what `state_dict` has returned; `params` are then those that were saved with it.
     sync_every, fragments, fragment_sync_delay, fragment_update_alpha, outer, lr, momentum, nesterov, quantize, weight,
-        late, dylu, url, name, rank, world_size, resume, window, options, others: as for paramd.torch.DiLoCo. A module is what
-        the last "/" of a leaf's name has in front of it.
+        late, dylu, url, name, rank, world_size, resume, window, options, others: as for paramd.torch.DiLoCo. A module
+        is what the last "/" of a leaf's name has in front of it.
 
     Joins the job at once. If the server goes back to a checkpoint, or has lost the job, step() returns the global
     parameters that the server then has, with a warning.
