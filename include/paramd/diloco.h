@@ -130,8 +130,8 @@ PD_API const float *pd_diloco_global(const pd_diloco *d, size_t param);
 
 /* What a worker has done, and how it counts in the job. */
 typedef struct pd_diloco_status {
-    /* inner_steps: number of inner steps taken. step: number of closed rounds that this worker has taken of each
-     * fragment: the lowest of them. */
+    /* inner_steps: number of inner steps taken, before this process too, as far as the steps of the job tell. step:
+     * number of closed rounds that this worker has taken of each fragment: the lowest of them. */
     uint64_t inner_steps, step;
     /* Contributions of this worker whose answers were taken: their number, how many counted, how many were late. A
      * contribution has one fragment. */

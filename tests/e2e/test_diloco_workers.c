@@ -2,6 +2,7 @@
  * unlike speeds. golden.diloco compares whole trainings with recorded ones. */
 #include "test.h"
 #include "outer.h"
+#include "oom.h"
 #include "outer_crew.h"
 
 static pd_error err;
@@ -163,6 +164,26 @@ TEST(options_that_cannot_be_are_refused_in_words)
     outer_end(&crew);
 }
 
+static int make_another(const void *what)
+{
+    const pd_diloco_options how = { .sync_every = 8 };
+    const outer_worker *w = what;
+    pd_diloco *other = NULL;
+    int rc = pd_diloco_make(&other, w->client, w->weights, &how, NULL);
+
+    pd_diloco_free(other);
+    return rc;
+}
+
+TEST(without_memory_none_is_made)
+{
+    const outer_job job = { .world = 1, .params = 4, .fragments = 4, .how.sync_every = 8 };
+
+    outer_begin(&crew, &job, false);
+    assert_true(oom_each(make_another, &crew.workers[0]) >= 5);
+    outer_end(&crew);
+}
+
 TEST(a_pd_diloco_needs_declared_parameters)
 {
     const pd_diloco_options how = { .sync_every = 1 };
@@ -269,6 +290,22 @@ TEST(a_pd_diloco_may_be_freed_while_its_fragment_is_under_way)
     outer_end(&crew);
 }
 
+TEST(a_worker_without_tokens_does_not_count_where_contributions_weigh_tokens)
+{
+    static const char *const options[] = { "aggregate=weighted_mean", NULL };
+    const outer_job job = {
+        .world = 2, .params = 1, .options = options, .how = { .sync_every = 1, .weigh_tokens = true }
+    };
+
+    outer_begin(&crew, &job, false);
+    for (int r = 0; r < 2; r++) outer_train(&crew.workers[r], r == 0 ? 2 : 4); /* on one token */
+    crew.workers[0].outer->fragments[0].tokens = 0;
+    for (int r = 0; r < 2; r++) outer_send(&crew.workers[r], 0);
+    for (int r = 0; r < 2; r++) outer_take(&crew.workers[r], 0);
+    for (int r = 0; r < 2; r++) outer_expect(&crew.workers[r], 0, 4, 4);
+    outer_end(&crew);
+}
+
 TEST(weights_that_are_not_finite_leave_the_global_ones_as_they_were)
 {
     const outer_job job = { .world = 1, .params = 1, .how.sync_every = 1 };
@@ -334,6 +371,43 @@ TEST(a_process_that_comes_back_goes_on_with_the_fragment_whose_turn_it_is)
     assert_int_equal(due.send, 1);
     outer_expect(w, 0, 9 + 3, 9);
     outer_expect(w, 1, 6 + 3, 6);
+    outer_end(&crew);
+}
+
+/* Lets rank 1 push parameter 0 alone, as a process does that is killed in the middle of a push. */
+static void push_half(outer_worker *w)
+{
+    static const float difference[OUTER_N] = { -4, -4, -4, -4, -4, -4 };
+    pd_item item = { .param = 0, .gradient = difference, .weights = w->all[0] };
+    pd_ticket_id ticket;
+
+    assert_int_equal(pd_client_push_pull(w->client, &item, 1, NULL, &ticket, &err), PD_OK);
+    assert_int_equal(pd_client_wait(w->client, ticket, patient(10), &err), PD_OK);
+}
+
+TEST(a_process_that_takes_a_rank_over_in_the_middle_of_a_push_sends_what_was_missing)
+{
+    const outer_job job = { .world = 2, .params = 2, .how.sync_every = 1 };
+    outer_worker *first = &crew.workers[0], *second = &crew.workers[1];
+
+    outer_begin(&crew, &job, false);
+    outer_train(first, 2);
+    outer_send(first, 0);
+    push_half(second);
+    pd_diloco_free(second->outer);
+    pd_client_close(second->client);
+    outer_open(&crew, 1);
+    outer_make(&crew, 1);
+    assert_int_equal(status_of(second).step, 0);
+    outer_train(second, 6);
+    outer_send(second, 0);
+    outer_take(second, 0);
+    outer_take(first, 0);
+    outer_expect(first, 0, 3, 3);  /* the mean of 2 and 4 */
+    outer_expect(first, 1, 4, 4);  /* the mean of 2 and 6 */
+    outer_expect(second, 0, 9, 3); /* this step was taken before: its work goes into the next contribution */
+    outer_expect(second, 1, 4, 4);
+    assert_int_equal(status_of(second).step, 1);
     outer_end(&crew);
 }
 

@@ -48,6 +48,8 @@ def runs():
                           f"{p} fragments, answers after {delay} inner steps, {alpha:g} of the local weights",
                           fragments=p, delay=delay, alpha=alpha, inner="sgd" if alpha == 0.25 else "adamw")
     yield Run("three", "three workers, whose mean is rounded", fragments=4, workers=3, alpha=0.5, delay=1)
+    yield Run("rounded_low", "a part below a half that float32 rounds", fragments=4, alpha=0.3, delay=1)
+    yield Run("rounded_high", "a part above a half that float32 rounds", fragments=4, alpha=0.7, delay=1)
     yield Run("tokens", "contributions weigh tokens^2 / steps", fragments=4, workers=3, tokens=True, delay=1,
               alpha=0.25)
     yield Run("local", "LocalSGD: the outer optimizer takes the mean", workers=3, sync_every=4, cycles=5,
