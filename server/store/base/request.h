@@ -176,8 +176,11 @@ typedef struct pd_request {
             uint32_t window;   /* number of its last steps whose pushes the worker can send again; 0: none */
             uint64_t barriers; /* number of barriers that this process has passed */
             /* number of steps that this process has seen closed for all its parameters; in a job whose sets of ranks
-             * are open, for any of them */
+             * are open, for any parameter of fragment 0 */
             uint64_t steps;
+            uint64_t
+                *fragment_steps; /* the same of fragment 1, 2 ...: n_fragment_steps numbers; NULL: there are none */
+            size_t n_fragment_steps;
             uint64_t course;  /* the course of these steps (pd_job_saved.course), as far as the worker knows it */
             bool rejoins;     /* the worker rejoins a job that must exist, and accepts that job's start_step */
             uint64_t creator; /* if `rejoins`: pd_job_saved.creator of the job that is meant; 0: any job of this name */
@@ -520,6 +523,8 @@ typedef struct pd_rank_leases {
     pd_share_range ranges[PD_LEASES * PD_LEASE_RANGES];
 } pd_rank_leases;
 
+#define PD_ALL_FRAGMENTS UINT32_MAX
+
 /* What becomes of a push, in a job whose sets of ranks are open. */
 typedef enum pd_filed {
     PD_FILED_FOR,     /* it is filed: it may count in a step */
@@ -561,6 +566,9 @@ typedef struct pd_effect {
         struct {
             pd_closed *at;
             size_t n;
+            /* lowest and highest place of their steps in the order in which sets were fixed (step/withheld.h); 0: the
+             * sets are not open, or the effect is none of a step */
+            uint64_t first, place;
             uint64_t course; /* the job's course from these rounds on, as in u.hello; 0: the same as before */
         } closed;
         struct {
@@ -577,6 +585,7 @@ typedef struct pd_effect {
             pd_counted *set; /* the ranks that are members; a reference. NULL: they are as before */
         } members;
         struct {
+            uint32_t fragment; /* the fragment whose rounds are overdue; PD_ALL_FRAGMENTS: those of any */
             uint64_t step;
             pd_error error;
         } timed_out;

@@ -146,6 +146,31 @@ static void note_refusal(pd_job *job, const pd_request *frame)
     }
 }
 
+/* Returns the fragment of a push's first piece; NULL: it has no pieces, since it only ends its rank's step. */
+static pd_fragment *fragment_of(const pd_job *job, const pd_request *frame)
+{
+    if (frame->u.data.n == 0 || frame->u.data.pieces[0].param >= job->steps.n_params) return NULL;
+    return job->steps.params[frame->u.data.pieces[0].param].fragment;
+}
+
+/* Checks that all pieces of a push are of one fragment, if its ranks are fixed for a whole fragment: the push is told in
+ * which step of this fragment it may count. */
+static int check_fragments(const pd_job *job, const pd_request *frame, pd_error *err)
+{
+    const pd_param *first = frame->u.data.n > 0 ? &job->steps.params[frame->u.data.pieces[0].param] : NULL;
+
+    for (size_t i = 1; job->steps.sets.open && i < frame->u.data.n; i++) {
+        const pd_param *other = &job->steps.params[frame->u.data.pieces[i].param];
+        if (other->fragment == first->fragment) continue;
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "a push has %.100s of fragment %u and %.100s of fragment %u: push the parameters of each fragment "
+            "in frames of their own, since it has a step of its own",
+            first->name, first->fragment->number, other->name, other->fragment->number);
+    }
+    return PD_OK;
+}
+
 /* Checks a push. If the push ends the rank's step and `settled` is true, also checks the parameters that the rank
  * leaves out. `settled` false: an earlier push of the rank may still be in the inbox, so these parameters are not known
  * yet. */
@@ -154,7 +179,7 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
     uint64_t number = ++job->counts.frames, known = 0;
     int rc;
 
-    pd_fragments_overtaken(&job->steps, frame->rank, frame->u.data.step);
+    pd_fragments_overtaken(&job->steps, fragment_of(job, frame), frame->rank, frame->u.data.step);
     if (frame->u.data.step == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "invalid step 0: a push is for the number of closed rounds + 1");
     if (!(frame->u.data.weight >= 0 && frame->u.data.weight <= PD_WEIGHT_MOST))
@@ -171,12 +196,19 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
         rc = check_piece(job, &frame->u.data.pieces[i], frame, number, &known, err);
         if (rc != PD_OK) return rc;
     }
+    if (check_fragments(job, frame, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (frame->u.data.n > 0 && pd_pushed_check_known(&job->steps, frame, known, err) != PD_OK)
         return PD_INVALID_ARGUMENT;
     if (frame->u.data.n_scalars > 0 &&
         (rc = pd_scalars_admit(&job->steps, frame, job->ranks[frame->rank].saved.nonce, err)) != PD_OK)
         return rc;
     return frame->u.data.close_step && settled ? check_close(job, frame, number, err) : PD_OK;
+}
+
+/* Returns how many steps of the parameter the rank's process had seen closed when it joined. */
+static uint64_t steps_seen(const pd_job *job, const pd_param *param, uint32_t rank)
+{
+    return param->fragment->number == 0 ? job->ranks[rank].seen : param->fragment->ranks[rank].seen;
 }
 
 /* Files the gradient that a piece of a push brings. Returns false if it is a duplicate: the rank has given this chunk
@@ -190,7 +222,7 @@ static bool file_gradient(pd_job *job, pd_param *param, const pd_piece *piece, p
     param->saved.contributions++;
     job->steps.saved.contributions++;
     job->ranks[frame->rank].saved.contributions++;
-    job->counts.replayed += frame->u.data.step <= job->ranks[frame->rank].seen;
+    job->counts.replayed += frame->u.data.step <= steps_seen(job, param, frame->rank);
     pd_contribute(
         &job->steps, chunk, frame->rank,
         (pd_contribution){
@@ -222,10 +254,20 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     pd_replace_note_push(job, param, frame);
 }
 
+/* Chooses the fragment for which a push is answered that has no pieces: the one that takes the push's step last. */
+static pd_fragment *furthest_behind(const pd_job *job)
+{
+    pd_fragment *behind = &job->steps.fragments[0];
+
+    for (uint32_t f = 1; f < job->steps.n_fragments; f++)
+        if (job->steps.fragments[f].fixed < behind->fixed) behind = &job->steps.fragments[f];
+    return behind;
+}
+
 /* Tells the loop thread in which step a push may count, before anything of it is filed. */
 static void say_filed(pd_job *job, pd_request *frame)
 {
-    pd_fragment *fragment = &job->steps.fragments[0];
+    pd_fragment *own = fragment_of(job, frame), *fragment = own != NULL ? own : furthest_behind(job);
     pd_effect *effect = pd_answer(frame, PD_EFF_FILED);
     uint64_t step;
     pd_filed how = pd_fragment_judge(&job->steps, fragment, frame->rank, frame->u.data.step, &step);

@@ -197,11 +197,12 @@ void pd_fragments_restart(pd_steps *steps, uint32_t rank)
     }
 }
 
-void pd_fragments_overtaken(pd_steps *steps, uint32_t rank, uint64_t step)
+void pd_fragments_overtaken(pd_steps *steps, const pd_fragment *only, uint32_t rank, uint64_t step)
 {
     for (uint32_t i = 0; steps->sets.open && i < steps->n_fragments; i++) {
         pd_fragment *fragment = &steps->fragments[i];
         uint64_t before = fragment->ranks[rank].step;
+        if (only != NULL && fragment != only) continue;
         if (before == 0 || before >= step || step > fragment->fixed + 1 || fragment->ranks[rank].missing == 0) continue;
         release(steps, fragment, rank);
         pd_fragment_late(fragment, rank, before);
@@ -349,7 +350,7 @@ static bool may_fix(const pd_steps *steps, pd_fragment *fragment, const tally *t
         return false;
     }
     if (recorded != NULL) return t->whole > 0 && has_come(fragment, recorded);
-    if (steps->repeats.awaits || fragment->fixed < steps->repeats.seen) return t->whole > 0 && have_all_come(fragment);
+    if (steps->repeats.awaits || fragment->fixed < fragment->seen) return t->whole > 0 && have_all_come(fragment);
     if (t->unknown) return false;
     if (t->whole == 0 || (!all && t->expected_whole < least(steps->sets.quorum, t->expected))) {
         if (fragment->state == PD_FRAGMENT_GRACE) fragment->state = PD_FRAGMENT_OPEN;
@@ -426,6 +427,7 @@ static void open_kept(pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
 static void fix(pd_steps *steps, pd_fragment *fragment, const tally *t, const pd_counted *recorded, uint64_t now_ns)
 {
     fragment->fixed++;
+    fragment->places[fragment->fixed % PD_PLACES] = ++steps->place;
     fragment->n_closed = 0;
     fragment->fixed_ns = now_ns;
     fragment->set = fragment->next;
@@ -440,8 +442,7 @@ static void fix(pd_steps *steps, pd_fragment *fragment, const tally *t, const pd
             pd_set_counts_missed(steps, &fragment->ranks[r].counts, r, fragment->fixed, fragment->ranks[r].step > 0);
     }
     end_collecting(fragment);
-    if (recorded == NULL && !pd_wal_is_whole(fragment->set) && steps->repeats.anew == 0)
-        steps->repeats.anew = fragment->fixed;
+    if (recorded == NULL && !pd_wal_is_whole(fragment->set) && fragment->anew == 0) fragment->anew = fragment->fixed;
     pd_wal_fixed(steps, fragment, fragment->set);
     pd_leases_fixed(steps, fragment);
     for (uint32_t r = 0; r < steps->members.ranks; r++)

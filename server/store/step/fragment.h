@@ -35,9 +35,9 @@ void pd_fragments_set_unit(pd_steps *steps, uint32_t rank, uint32_t unit);
 /* Releases what the rank has given to the step that is collected, since another process has the rank now: it would
  * never complete the push of the one before. */
 void pd_fragments_restart(pd_steps *steps, uint32_t rank);
-/* Releases an incomplete push of the rank, since the rank pushes for step `step`, a later one: it has given the other
- * push up, after an error. */
-void pd_fragments_overtaken(pd_steps *steps, uint32_t rank, uint64_t step);
+/* Releases an incomplete push of the rank to the fragment, since the rank pushes for step `step`, a later one: it has
+ * given the other push up, after an error. `only` NULL: to any fragment. */
+void pd_fragments_overtaken(pd_steps *steps, const pd_fragment *only, uint32_t rank, uint64_t step);
 /* Removes all ranks of a unit: they are members no more, and no step waits for them. Where all of them are whole, they
  * still count in the step that is collected if `stay` is true. Otherwise their contributions are released. */
 void pd_fragments_remove(pd_steps *steps, uint32_t unit, bool stay);

@@ -67,6 +67,7 @@ void pd_fragments_free(pd_steps *steps)
 
 void pd_fragments_resume(pd_steps *steps)
 {
+    steps->place = 0;
     for (uint32_t i = 0; i < steps->n_fragments; i++) {
         pd_fragment *fragment = &steps->fragments[i];
         fragment->fixed = UINT64_MAX;
@@ -75,6 +76,7 @@ void pd_fragments_resume(pd_steps *steps)
                 fragment->fixed = steps->params[p].saved.step;
         fragment->n_closed = fragment->n_params;
         fragment->expected = steps->members;
+        steps->place += steps->sets.open ? fragment->fixed : 0;
         for (uint32_t r = 0; r < steps->members.ranks; r++) {
             if (PD_MUTANT(last_not_in_image)) fragment->ranks[r].saved = (pd_fragment_rank_saved){ 0 };
             fragment->ranks[r].next = fragment->fixed + 1;
@@ -102,6 +104,42 @@ uint64_t pd_fragments_fixed(const pd_steps *steps)
     for (uint32_t i = 0; steps->sets.open && i < steps->n_fragments; i++)
         if (steps->fragments[i].fixed > most) most = steps->fragments[i].fixed;
     return most;
+}
+
+static uint64_t furthest(const pd_steps *steps, const pd_fragment *fragment)
+{
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; i < steps->n_params; i++)
+        if (is_of(fragment, &steps->params[i]) && steps->params[i].saved.step > most)
+            most = steps->params[i].saved.step;
+    return most;
+}
+
+uint64_t pd_fragments_place(const pd_steps *steps)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t f = 0; !steps->sets.open && f < steps->n_fragments; f++) sum += furthest(steps, &steps->fragments[f]);
+    return steps->sets.open ? steps->place : sum;
+}
+
+uint64_t pd_fragment_told(const pd_steps *steps, const pd_param *param)
+{
+    uint64_t first = pd_withheld_first(&steps->withheld), step = param->saved.step;
+
+    for (int i = 0; first > 0 && i < PD_PLACES && step > 0; i++)
+        if (pd_fragment_place_of(param->fragment, step) >= first) step--;
+    return step;
+}
+
+uint64_t pd_fragments_told(pd_steps *steps)
+{
+    uint64_t least = pd_steps_least(steps);
+
+    for (uint32_t i = 0; pd_withheld_first(&steps->withheld) > 0 && i < steps->n_params; i++)
+        if (pd_fragment_told(steps, &steps->params[i]) < least) least = pd_fragment_told(steps, &steps->params[i]);
+    return least;
 }
 
 pd_counted *pd_fragment_last_set(const pd_fragment *fragment)

@@ -20,7 +20,9 @@
  * decisions are overrides alone, since roots are in the record of the step.
  *
  * The stream of steps holds parameters back. No parameter begins step s + 1 before the record of step s is complete,
- * so that all state that belongs to no parameter is of one step. And while PD_WAL_MOST records are under way to the
+ * so that all state that belongs to no parameter is of one step. If the job has several fragments, each step of a
+ * fragment has a record of its own, with the place of the step as its number (pd_steps.place): one fragment takes a step
+ * at a time, and begins when all its parameters can. And while PD_WAL_MOST records are under way to the
  * disk, no parameter begins another step: the job runs at the speed of the disk. */
 #ifndef PD_WAL_H
 #define PD_WAL_H
@@ -89,10 +91,13 @@ typedef struct pd_step_input {
 
 /* The inputs for the next record of the stream of steps. */
 typedef struct pd_step_inputs {
-    bool on;            /* steps are recorded */
-    uint64_t base;      /* step of the checkpoint that the records follow */
-    uint64_t step;      /* the step whose inputs are being collected */
-    uint32_t missing;   /* number of parameters that have not closed `step` */
+    bool on;        /* steps are recorded */
+    uint64_t base;  /* place of the checkpoint that the records follow */
+    uint64_t place; /* place of the step whose inputs are being collected; with one fragment: its number */
+    /* the fragment that takes this step; NULL: the job has several, and none has begun */
+    const struct pd_fragment *fragment;
+    uint64_t step;      /* the number of this step in its fragment, if there is a fragment */
+    uint32_t missing;   /* number of parameters of the fragment that have not closed it */
     uint32_t under_way; /* number of records on their way to the disk, also of those that follow earlier checkpoints */
     pd_step_input *at;  /* one for each parameter; NULL: the job has no stream of steps */
 } pd_step_inputs;
@@ -144,14 +149,21 @@ void pd_wal_closed(pd_steps *steps, pd_param *param);
 
 /* ---- the stream of steps ---- */
 
-/* Begins to record steps after step `step`; the records follow the checkpoint of step `base`. All parameters must have
- * closed step `step`, and none may have begun the next one. */
-void pd_wal_begin_steps(pd_steps *steps, uint64_t base, uint64_t step);
+/* Begins to record steps after the one at `place`; the records follow the checkpoint at place `base`. All parameters
+ * must have closed the last step of their fragment, and none may have begun the next one. */
+void pd_wal_begin_steps(pd_steps *steps, uint64_t base, uint64_t place);
 /* Stops recording steps, and returns the aggregates of the incomplete step to their pools. The caller releases stopped
  * parameters (pd_riders_release). */
 void pd_wal_end_steps(pd_steps *steps);
 /* Begins to collect the inputs of the next step, after the aggregates of the present step were taken. */
 void pd_wal_next_step(pd_steps *steps);
+/* Lets the fragment take the next step whose inputs are collected. Call it before a parameter of the fragment begins
+ * the step. Does nothing if it has this step already, or if no steps are recorded. */
+void pd_wal_enter(pd_steps *steps, const struct pd_fragment *fragment);
+/* Returns whether all parameters of a fragment must be able to begin their step before one of them does. */
+bool pd_wal_gathers(const pd_steps *steps);
+/* Returns whether all parameters have closed the step whose inputs are collected. */
+bool pd_wal_is_complete(const pd_steps *steps);
 
 /* Returns whether steps are recorded. */
 static inline bool pd_wal_records_steps(const pd_steps *steps)

@@ -17,6 +17,9 @@
  * of the disk with on_disk_error = go_on, until a checkpoint is durable. With on_disk_error = pause, reports are
  * withheld until then.
  *
+ * If the job has several fragments, their steps are counted together, in the order in which their sets were fixed: a
+ * step is known by its place in this order (pd_steps.place). With one fragment that is its number.
+ *
  * What leaves after such an error names a passing course of the job (job/job_course.h), which no image has. If the
  * server is restarted before the disk has these steps, it cannot repeat them, and workers that have seen them name a
  * course that it does not know: they go back to its step. */
@@ -29,8 +32,8 @@ typedef struct pd_withheld {
     bool on;          /* reports are withheld */
     bool logged;      /* all reports wait for records of steps; false: those of decided sets wait for decisions */
     bool failed;      /* the disk has failed, and nothing is withheld before the next durable checkpoint */
-    uint64_t durable; /* steps up to this one are on the disk */
-    /* Lowest step with a decided set whose decision waits for the next record (`made`), is in the record under way
+    uint64_t durable; /* steps up to this place are on the disk */
+    /* All steps below are places. Lowest step with a decided set whose decision waits for the next record (`made`), is in the record under way
      * (`handed`), or is in no record, so that only a checkpoint can make it durable (`lost`). 0: there is none. */
     uint64_t made, handed, lost;
     uint64_t last, lost_last; /* last step with a decided set; last one whose decision is in no record, if lost > 0 */
@@ -50,23 +53,23 @@ void pd_withheld_send(pd_withheld *withheld, pd_effects *outbox, pd_effect *effe
 void pd_withheld_release(pd_withheld *withheld, pd_effects *outbox);
 /* Drops all effects that are withheld, because the job ends. */
 void pd_withheld_drop(pd_withheld *withheld);
-/* Returns the last step up to `step` of which workers may know: no report of it or of a step before it is withheld. */
-uint64_t pd_withheld_told(const pd_withheld *withheld, uint64_t step);
-/* Returns whether so many steps are withheld that a parameter which has closed step `step` begins no further one. */
-bool pd_withheld_stops(const pd_withheld *withheld, uint64_t step);
+/* Returns the lowest place of a step whose report is withheld; 0: none is. */
+uint64_t pd_withheld_first(const pd_withheld *withheld);
+/* Returns whether so many steps are withheld that after the step at `place` no further one begins. */
+bool pd_withheld_stops(const pd_withheld *withheld, uint64_t place);
 
-/* Note what becomes of decided sets: that of step `step` waits for the next record, or is in no record (`made` false);
+/* Note what becomes of decided sets: that of the step at `place` waits for the next record, or is in no record (`made` false);
  * a record was handed over with all that wait for one; the record has returned (`good`: it is on the disk); the
  * decisions that wait for a record are dropped. The caller then calls pd_withheld_release. */
-void pd_withheld_fixed(pd_withheld *withheld, uint64_t step, bool made);
+void pd_withheld_fixed(pd_withheld *withheld, uint64_t place, bool made);
 void pd_withheld_handed(pd_withheld *withheld);
 void pd_withheld_returned(pd_withheld *withheld, bool good);
 void pd_withheld_dropped(pd_withheld *withheld);
-/* Notes that the job takes another course from step `step` on; 0: a checkpoint has it. */
-void pd_withheld_course(pd_withheld *withheld, uint64_t step);
-/* Notes that steps up to `step` are on the disk; `whole`: a checkpoint made them so. Returns whether the passing course
+/* Notes that the job takes another course from the step at `place` on; 0: a checkpoint has it. */
+void pd_withheld_course(pd_withheld *withheld, uint64_t place);
+/* Notes that steps up to `place` are on the disk; `whole`: a checkpoint made them so. Returns whether the passing course
  * has ended with that: the caller then tells the loop thread of the job's own course. */
-bool pd_withheld_durable(pd_withheld *withheld, uint64_t step, bool whole);
+bool pd_withheld_durable(pd_withheld *withheld, uint64_t place, bool whole);
 /* Begins to withhold reports, unless the disk has failed and no checkpoint is durable since. */
 void pd_withheld_begin(pd_withheld *withheld);
 /* Lets all reports go, because the disk has failed and the job goes on. They name course `passing`, as does all that
