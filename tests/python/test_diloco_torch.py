@@ -9,12 +9,12 @@ import warnings
 
 import numpy
 import pytest
-from conftest import await_that
 from diloco_support import CASES, SHAPES, mix, named, trace
 from torch_support import mlp, needs_torch, ranks, row_loss, rows, same_bits, torch, transformer, weights
 
 import paramd
 import paramd.diloco
+from conftest import await_that
 from paramd.torch import DiLoCo, LocalSGD
 
 pytestmark = needs_torch(2, 0)

@@ -211,7 +211,8 @@ def test_diloco_on_a_device_has_the_bits_that_it_has_on_the_cpu(daemon, job, dty
         model = deep(device, dtype)
         inner = torch.optim.SGD(model.parameters(), lr=0.5)         # a product that is exact, also in an FMA
         with paramd.torch.DiLoCo(model, inner, 4, fragments=2, fragment_sync_delay=1, fragment_update_alpha=0.5,
-                                 outer="* sgd lr=0.5", url=daemon.url, name=f"{job}-{device}"[-60:], rank=0, world_size=1) as outer:
+                                 outer="* sgd lr=0.5", url=daemon.url, name=f"{job}-{device}"[-60:], rank=0,
+                                 world_size=1) as outer:
             for step in range(6):
                 for i, param in enumerate(model.parameters()):
                     draws = torch.Generator().manual_seed(100 * step + i)
