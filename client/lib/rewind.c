@@ -106,7 +106,8 @@ static void forget_steps(pd_core *core)
         record->pushed = record->refused = record->server_step = record->replaces = 0;
     }
     core->progress.barriers = core->progress.passed;
-    core->progress.closing = core->progress.pushing = 0;
+    core->progress.closing = 0;
+    for (uint32_t f = 0; f < core->n_fragments; f++) core->progress.pushing[f] = 0;
     core->recovery.resending = false;
     pd_leased_forget(&core->shares);
     pd_window_clear(core);
