@@ -76,7 +76,8 @@ def trainer(daemon, job, folder, rank=0, workers=1, steps=7, outer=SGD, **argume
         str(folder), max_steps=steps, per_device_train_batch_size=4, use_cpu=True, report_to=[], disable_tqdm=True,
         learning_rate=0.01, logging_strategy="no", **{"save_strategy": "no", **arguments})
     data = [{"x": row} for row in rows(rank, 64)]
-    return transformers.Trainer(Regression(), settings, train_dataset=data, callbacks=[callback]), callback
+    return transformers.Trainer(Regression(), settings, train_dataset=data, eval_dataset=data[:8],
+                                callbacks=[callback]), callback
 
 
 def test_the_trainers_of_two_workers_end_with_the_same_weights(daemon, job, tmp_path):
@@ -119,6 +120,25 @@ def test_a_trainer_goes_on_from_its_checkpoint(daemon, job, tmp_path):
         made.train()
     callback.outer.client.close()
     assert same_bits(run(f"{job}-again"[-60:], tmp_path / "b", True), whole)
+
+
+def test_evaluations_see_the_global_weights(daemon, job, tmp_path):
+    made, callback = trainer(daemon, job, tmp_path, steps=6, eval_strategy="steps", eval_steps=3, label_names=["x"])
+    seen = []                                       # weights at the begin of steps; in evaluations with the outer step
+
+    class Note(type(callback).__mro__[1]):
+        def on_evaluate(self, args, state, control, **given):
+            seen.append((weights(given["model"]), callback.outer.status.step))
+
+        def on_step_begin(self, args, state, control, **given):
+            seen.append(weights(given["model"]))
+
+    made.add_callback(Note)
+    made.train()
+    first, shown = seen[0], [one for one in seen if isinstance(one, tuple)]
+    assert same_bits(shown[0][0], first) and shown[0][1] == 0           # nothing was synchronized before step 4
+    assert not same_bits(seen[4], first)                                # step 4 began with the worker's own
+    assert not same_bits(shown[1][0], first) and shown[1][1] == 1
 
 
 def test_before_the_training_there_is_no_outer():

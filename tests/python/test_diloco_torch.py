@@ -429,6 +429,21 @@ def test_a_worker_goes_on_from_its_state_as_if_it_had_never_stopped(daemon, stop
     assert same_bits(first, again) and same_bits(second, also)
 
 
+def test_a_state_knows_what_sync_has_to_send(daemon, job):
+    model = mlp()
+    inner = adamw(model)
+    outer = made(model, daemon, job, 6, inner=inner, fragments="each")
+    outer.join()
+    train(model, inner, range(4))                   # fragments 0 and 1 were sent, 1 in the last step
+    saved = outer.state_dict()
+    outer.client.close()
+    outer = made(model, daemon, job, 6, inner=inner, fragments="each")
+    outer.load_state_dict(saved)
+    outer.sync()
+    assert outer.status.pushes == 4
+    outer.close()
+
+
 def test_a_state_of_an_earlier_step_gives_the_jobs_weights(daemon, job):
     model = mlp()
     inner = adamw(model)
@@ -582,3 +597,61 @@ def test_a_late_contribution_can_be_dropped(daemon, job):
     _, _, after, new, status = late(daemon, job, "drop")
     assert (status.late, status.counted, status.share) == (1, 0, 0.0)
     assert same_bits(after, new)
+
+
+def test_each_fragment_has_a_set_of_its_own(daemon, job):
+    """Worker 1 is late with its first fragment, and in time with the second one."""
+    joined, turns = threading.Barrier(2), [threading.Event() for _ in range(2)]
+
+    def work(rank):
+        model = mlp()
+        inner, seen = torch.optim.SGD(model.parameters(), lr=0.1), []
+        inner.register_step_post_hook(lambda *_: seen.append(weights(model)))
+        outer = made(model, daemon, job, 6, rank, 2, inner, fragments="each", quorum=1)
+        outer.join()
+        begin = weights(model)
+        joined.wait(20)
+        for step in range(4):                       # fragment 0 is due after step 2, fragment 1 after step 4
+            if step == 1:
+                turns[0].wait(20) if rank == 1 else None
+            if step == 3:
+                turns[1].wait(20) if rank == 0 else None
+            train(model, inner, range(step, step + 1), rank)
+            if step == 1:
+                turns[0].set() if rank == 0 else None
+                after = weights(model)
+            if step == 3:
+                turns[1].set() if rank == 1 else None
+        return begin, seen, after, list(outer.global_weights().values()), outer.status
+
+    _, (begin, seen, after, new, status) = ranks(2, work)
+    assert (status.pushes, status.counted, status.late) == (2, 1, 1)
+    assert same_bits(after[:2], [mine + (theirs - old) for mine, theirs, old in zip(seen[1], new[:2], begin)])
+    assert same_bits(after[2:], seen[1][2:])
+
+
+def test_workers_come_and_go(daemon, job):
+    """A worker trains alone; another one joins, and leaves; the first one goes on."""
+    model, other = mlp(), mlp(seed=1)
+    inner, second = adamw(model), adamw(other)
+    elastic = {"min_workers": 1, "max_workers": 2, "fragments": "each", "sync_every": 6}
+    with made(model, daemon, job, inner=inner, rank="any", **elastic) as outer:
+        train(model, inner, range(6))
+        outer.sync()
+        guest = made(other, daemon, job, inner=second, rank="any", **elastic)
+        guest.join()
+        assert same_bits(weights(other), weights(model)) and guest.status.members == 2
+
+        def work(rank):
+            train((model, other)[rank], (inner, second)[rank], range(6, 12), rank)
+            (outer, guest)[rank].sync()
+
+        threads = [threading.Thread(target=work, args=(rank,)) for rank in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert same_bits(weights(other), weights(model))
+        guest.close()
+        train(model, inner, range(12, 18))
+        assert outer.status.members == 1 and outer.status.late == 0

@@ -92,8 +92,8 @@ class DiLoCo:
         client.init(received)
         arrays = _in_float32(received)
         self._core = Core(client, arrays, self._plan)
-        takes_up = self._takes_up(state)
         self._sent = [self._core.status.inner_steps] * len(self._names)
+        takes_up = state is not None and self._takes_up(state)
         return params if takes_up else self._with(params, arrays)
 
     def _check_state(self, state: Mapping[str, Any] | None) -> None:
@@ -108,17 +108,16 @@ class DiLoCo:
             raise invalid(f"state: parameter {name}: it has shape {shapes.get(name)} there, and {own.get(name)} in "
                           "params", name)
 
-    def _takes_up(self, state: Mapping[str, Any] | None) -> bool:
+    def _takes_up(self, state: Mapping[str, Any]) -> bool:
         """Takes up the place of a saved state. Returns whether this worker goes on from the parameters that were given.
         If the job has gone on or back since, it goes on from the job's, as a new worker does."""
-        if state is None:
-            return False
         try:
             self._core.load(bytes(state["place"]))
         except FailedPrecondition as error:
             _tell(f"the saved state does not fit the job any more: {error}. This worker goes on from the job's weights "
                   f"of step {self._core.client.welcome.step}")
             return False
+        self._sent = [int(step) for step in state["sent"]]
         return True
 
     # ---- arrays ----
@@ -251,6 +250,7 @@ class DiLoCo:
         """Returns the worker's place in the job, and the global weights, as NumPy arrays. Save it with the parameters
         and the state of the inner optimizer. FailedPrecondition: an answer is under way: finish() first."""
         return {"kind": _KIND, "place": numpy.frombuffer(self._core.save(), numpy.uint8).copy(),
+                "sent": numpy.array(self._sent),
                 "global": self._global()}
 
     # ---- the end ----

@@ -148,26 +148,25 @@ class DiLoCo:
         for name, array in arrays.items():
             array.copy_(received[name])
         core = Core(client, arrays, self._plan)
-        if self._takes_up(core):
+        self._sent = [core.status.inner_steps] * len(self._names)
+        if self._waiting is not None and self._takes_up(core, self._waiting):
             self._weights.put(own)
         else:
             self._weights.write(arrays)
         self._core, self._waiting = core, None
-        self._sent = [core.status.inner_steps] * len(self._names)
 
-    def _takes_up(self, core: Core) -> bool:
+    def _takes_up(self, core: Core, state: Mapping[str, Any]) -> bool:
         """Takes up the place of a saved state. Returns whether the model goes on from its own weights. A worker whose
         job has gone on or back since goes on from the job's, as a new worker does."""
-        if self._waiting is None:
-            return False
         try:
-            core.load(bytes(self._waiting["place"].tolist()))
+            core.load(bytes(state["place"].tolist()))
         except FailedPrecondition as error:
             step = core.client.welcome.step
             lost = "; the outer optimizer's state begins anew" if step == 0 else ""
             _tell(f"the saved state does not fit the job any more: {error}. This worker goes on from the job's weights "
                   f"of step {step}{lost}")
             return False
+        self._sent = state["sent"].tolist()
         return True
 
     @property
@@ -226,11 +225,7 @@ class DiLoCo:
     def _take(self, fragment: int) -> None:
         core = self._joined()
         self._owed = fragment
-        try:
-            self._recovering(lambda: self._taking(self._names[fragment], lambda arrays: core.take(fragment, arrays)))
-        except FailedPrecondition:
-            self._owed = None                   # the optimizer has refused the step, and the answer is taken
-            raise
+        self._recovering(lambda: self._taking(self._names[fragment], lambda arrays: core.take(fragment, arrays)))
         self._owed = None
 
     def _taking(self, names: Collection[str], take: Callable[[Tensors], None]) -> None:
@@ -266,6 +261,9 @@ class DiLoCo:
         try:
             call()
             return True
+        except FailedPrecondition:
+            self._owed = None                   # the outer optimizer has refused the step, and the answer is taken
+            raise
         except (Rewind, DataLoss) as error:
             reason: Exception = error
         core = self._joined()
@@ -339,6 +337,7 @@ class DiLoCo:
         core = self._joined()
         self.finish()
         return {"kind": _KIND, "place": torch.tensor(list(core.save()), dtype=torch.uint8),
+                "sent": torch.tensor(self._sent),
                 "global": self.global_weights()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -21,9 +22,9 @@ class DiLoCoCallback(TrainerCallback):  # type: ignore[misc]
                 callbacks=[paramd.torch.DiLoCoCallback(sync_every=100)])
 
     Each worker is a process (or fully_shard's processes) with a Trainer of its own, and with data of its own. Give
-    every worker the same max_steps, save_steps and eval_steps: all fragments are synchronized before the Trainer saves
-    or evaluates, and at the end, so that all workers save, evaluate and keep the same weights. A checkpoint also has
-    the worker's place in the job, and trainer.train(resume_from_checkpoint=True) goes on from it.
+    every worker the same max_steps and save_steps: all fragments are synchronized before the Trainer saves, and at the
+    end, when the model gets the global weights. Evaluations see the global weights, too. A checkpoint also has the
+    worker's place in the job, and trainer.train(resume_from_checkpoint=True) goes on from it.
 
     arguments: those of paramd.torch.DiLoCo behind inner_optimizer.
 
@@ -33,6 +34,7 @@ class DiLoCoCallback(TrainerCallback):  # type: ignore[misc]
     def __init__(self, sync_every: int = 100, **arguments: Any) -> None:
         self._arguments = {"sync_every": sync_every, **arguments}
         self._made: DiLoCo | None = None
+        self._swapped = ExitStack()             # within an evaluation, the model's change to the global weights
 
     @property
     def outer(self) -> DiLoCo:
@@ -49,19 +51,28 @@ class DiLoCoCallback(TrainerCallback):  # type: ignore[misc]
             self._made.load_state_dict(torch.load(path, weights_only=True))
         self._made.join()
 
+    def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Gives the model its own weights again, after an evaluation."""
+        self._swapped.close()
+
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Synchronizes before the model is saved or evaluated. The Trainer's own callbacks have decided that before."""
-        if control.should_save or control.should_evaluate:
+        """Synchronizes before the model is saved, and gives it the global weights if it is evaluated. The Trainer's own
+        callbacks have decided that before. Where it does both, it has one model for both: the synchronized one."""
+        if control.should_save:
             self.outer.sync()
+        elif control.should_evaluate:
+            self._swapped.enter_context(self.outer.swap())
 
     def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Saves the worker's place beside the model."""
+        self._swapped.close()
         folder = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
         os.makedirs(folder, exist_ok=True)
         torch.save(self.outer.state_dict(), os.path.join(folder, _file(args)))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Synchronizes, gives the model the global weights, and leaves the job."""
+        self._swapped.close()
         self.outer.sync()
         self.outer.adopt()
         self.outer.close()
