@@ -17,8 +17,7 @@ void pd_outer_enter(pd_diloco *d)
     d->mark = 0;
 }
 
-/* Returns the lowest step of a fragment's parameters, among those of which this rank has elements if there are any. */
-static uint64_t lowest_step(const pd_diloco *d, const pd_outer_fragment *fragment)
+uint64_t pd_outer_step(const pd_diloco *d, const pd_outer_fragment *fragment)
 {
     uint64_t least = UINT64_MAX;
 
@@ -39,7 +38,7 @@ void pd_outer_place(pd_diloco *d)
         pd_outer_fragment *fragment = &d->fragments[f];
 
         *fragment = (pd_outer_fragment){ .first = fragment->first, .n = fragment->n };
-        fragment->step = lowest_step(d, fragment);
+        fragment->step = pd_outer_step(d, fragment);
         if (fragment->step < least) next = f;
         if (fragment->step < least) least = fragment->step;
     }

@@ -79,17 +79,18 @@ static void contribute(const pd_outer_param *param, const float *weights, uint8_
     }
 }
 
-/* Returns whether a parameter has taken the fragment's next step already. A process that comes back finds that where
- * the one before it, or the server, has ended in the middle of a step: its weights are those after the step. */
-static bool is_ahead(const pd_diloco *d, const pd_outer_fragment *fragment, size_t param)
+/* Returns whether a parameter has taken the step after `step` already. A process that comes back finds that where the
+ * one before it, or the server, has ended in the middle of a step: its weights are those after the step. */
+static bool is_ahead(const pd_diloco *d, size_t param, uint64_t step)
 {
-    return d->params[param].n > 0 && pd_client_step(d->client, param) > fragment->step;
+    return d->params[param].n > 0 && pd_client_step(d->client, param) > step;
 }
 
 /* Fills the items of a fragment, and the contributions that they refer to. */
 static void fill(pd_diloco *d, const pd_outer_fragment *fragment, float *const *weights)
 {
     uint8_t *sent = d->flight->sent, *received = d->flight->received;
+    uint64_t step = pd_outer_step(d, fragment);
 
     d->flight->n = 0;
     for (size_t i = 0; i < fragment->n; i++) {
@@ -97,7 +98,7 @@ static void fill(pd_diloco *d, const pd_outer_fragment *fragment, float *const *
         const pd_outer_param *param = &d->params[index];
         pd_item *item = &d->flight->items[d->flight->n];
 
-        if (is_ahead(d, fragment, index)) continue;
+        if (is_ahead(d, index, step)) continue;
         d->flight->n++;
         *item = (pd_item){ .param = index };
         if (param->n == 0) continue;

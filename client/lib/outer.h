@@ -69,6 +69,9 @@ void pd_outer_enter(pd_diloco *d);
 /* Takes the steps of the fragments from the client, and sets the place by them: the next fragment is the first of those
  * that are behind. */
 void pd_outer_place(pd_diloco *d);
+/* Returns the lowest step of a fragment's parameters that the client knows, among those of which this rank has elements
+ * if there are any. */
+uint64_t pd_outer_step(const pd_diloco *d, const pd_outer_fragment *fragment);
 /* Returns this worker's inner steps per second; 0: not known yet. */
 double pd_outer_speed(const pd_diloco *d);
 /* Allocates d->flight for the largest fragment. Returns PD_NO_MEMORY if out of memory. */
