@@ -219,6 +219,40 @@ TEST(fragments_are_sent_one_after_the_other_and_taken_when_they_were_sent)
     outer_end(&crew);
 }
 
+static void send_nothing(outer_worker *w, int64_t fragment)
+{
+    assert_int_equal(pd_diloco_send(w->outer, fragment, NULL, &err), PD_OK);
+}
+
+TEST(a_worker_that_sends_no_weights_leaves_the_round_to_the_others)
+{
+    const outer_job job = { .world = 2, .params = 1, .how.sync_every = 2 };
+
+    outer_begin(&crew, &job, false);
+    outer_train(&crew.workers[0], 4);
+    outer_send(&crew.workers[0], 0);
+    send_nothing(&crew.workers[1], 0);
+    for (int r = 0; r < 2; r++) outer_take(&crew.workers[r], 0);
+    for (int r = 0; r < 2; r++) outer_expect(&crew.workers[r], 0, 4, 4);
+    outer_end(&crew);
+}
+
+TEST(a_round_to_which_nobody_contributes_does_not_move_the_outer_optimizer)
+{
+    const outer_job job = { .world = 1, .params = 1, .rule = "* sgd lr=1 momentum=0.5", .how.sync_every = 2 };
+    outer_worker *w = &crew.workers[0];
+
+    outer_begin(&crew, &job, false);
+    outer_train(w, 4);
+    outer_send(w, 0);
+    outer_take(w, 0);
+    send_nothing(w, 0);
+    outer_take(w, 0);
+    outer_expect(w, 0, 4, 4);
+    assert_int_equal(status_of(w).step, 2);
+    outer_end(&crew);
+}
+
 TEST(weights_may_change_while_their_fragment_is_under_way)
 {
     const outer_job job = { .world = 1,

@@ -82,7 +82,6 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pd_diloco_inner_step": (structs.DilocoDue, [c_void_p, c_double]),
     "pd_diloco_send": (c_int, [c_void_p, c_int64, _texts, _error]),
     "pd_diloco_take": (c_int, [c_void_p, c_int64, _texts, _error]),
-    "pd_diloco_finish": (c_int, [c_void_p, _texts, _error]),
     "pd_diloco_resume": (c_int, [c_void_p, _texts, _error]),
     "pd_diloco_global": (c_void_p, [c_void_p, c_size_t]),
     "pd_diloco_status_sized": (None, [c_void_p, POINTER(structs.DilocoStatus), c_size_t]),

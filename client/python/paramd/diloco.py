@@ -119,10 +119,10 @@ class Core:
             due = library().pd_diloco_inner_step(self._pointer, tokens)
         return Due(*(None if one < 0 else int(one) for one in (due.send, due.take)))
 
-    def send(self, fragment: int, weights: Mapping[str, Any]) -> None:
+    def send(self, fragment: int, weights: Mapping[str, Any] | None) -> None:
         """Sends the difference of the global weights and this worker's. Does not wait. weights: of the fragment's
-        parameters; they may change afterwards."""
-        pointers, _ = self._pointers(weights)
+        parameters; they may change afterwards. None: this worker contributes nothing to the round."""
+        pointers = self._pointers(weights)[0] if weights is not None else None
         with self.client.handle:
             self._call(lambda error: library().pd_diloco_send(self._pointer, fragment, pointers, error))
 
@@ -132,21 +132,26 @@ class Core:
         pointers, _owners = self._pointers(weights)
         self._wait(library().pd_diloco_take, fragment, pointers)
 
-    def finish(self, weights: Mapping[str, Any]) -> None:
-        """Takes the fragment that is under way, if there is one. weights: of all parameters."""
-        pointers, _owners = self._pointers(weights)
-        self._wait(library().pd_diloco_finish, pointers)
-
     def resume(self, weights: Mapping[str, Any]) -> None:
         """Goes on after Rewind or DataLoss: the global weights and this worker's become those that the server has."""
         pointers, _owners = self._pointers(weights)
         self._wait(library().pd_diloco_resume, pointers)
 
+    def turns(self) -> list[int]:
+        """Returns all fragments in the order of their turns, from the next one on."""
+        client = self.client
+        steps: dict[int, int] = {}
+        for param in client.model.params:
+            step = client.step_of(param.name)
+            steps[param.fragment] = min(step, steps.get(param.fragment, step))
+        first = min(sorted(steps), key=lambda fragment: steps[fragment])
+        return [(first + i) % len(steps) for i in range(len(steps))]
+
     # ---- facts ----
 
     def global_weights(self, name: str) -> Any:
         """Returns the global weights of a parameter, flat, as this worker has received them last. They are the
-        library's memory: read them before the next call of `take`, `finish` or `resume`."""
+        library's memory: read them before the next call of `take` or `resume`."""
         elements = self.client.model.params[self.client.model.number(name)].elements
         with self.client.handle:
             address = library().pd_diloco_global(self._pointer, self.client.model.number(name))

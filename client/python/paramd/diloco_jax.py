@@ -92,7 +92,9 @@ class DiLoCo:
         client.init(received)
         arrays = _in_float32(received)
         self._core = Core(client, arrays, self._plan)
-        self._sent = [self._core.status.inner_steps] * len(self._names)
+        self._taken = [self._core.status.inner_steps] * len(self._names)    # when each fragment was taken last
+        self._flying: int | None = None         # the fragment that is under way
+        self._turns: list[int] = []             # fragments that sync() has still to send
         takes_up = state is not None and self._takes_up(state)
         return params if takes_up else self._with(params, arrays)
 
@@ -117,7 +119,7 @@ class DiLoCo:
             _tell(f"the saved state does not fit the job any more: {error}. This worker goes on from the job's weights "
                   f"of step {self._core.client.welcome.step}")
             return False
-        self._sent = [int(step) for step in state["sent"]]
+        self._taken = [int(step) for step in state["taken"]]
         return True
 
     # ---- arrays ----
@@ -172,42 +174,50 @@ class DiLoCo:
                 return params
         return params if due.take is None else self._take(params, due.take)
 
-    def _send(self, params: Any, fragment: int) -> tuple[Any, bool]:
-        arrays = self._arrays(self._tree.match(params, "params"), self._names[fragment])
-        is_sent = True
+    def _send(self, params: Any, fragment: int, is_empty: bool = False) -> tuple[Any, bool]:
+        """Sends a fragment. Returns the parameters, and whether it is under way: it is not where the server has gone
+        back.
+
+        is_empty: this worker has nothing to contribute.
+        """
+        leaves = self._tree.match(params, "params")
         try:
-            self._core.send(fragment, arrays)
+            self._core.send(fragment, None if is_empty else self._arrays(leaves, self._names[fragment]))
         except (Rewind, DataLoss) as error:
-            params, is_sent = self._resumed(params, error), False
-        self._sent[fragment] = self._core.status.inner_steps
-        return params, is_sent
+            return self._resumed(params, error), False
+        self._flying = fragment
+        return params, True
 
     def _take(self, params: Any, fragment: int) -> Any:
         arrays = self._arrays(self._tree.match(params, "params"), self._names[fragment])
         try:
             self._core.take(fragment, arrays)
+        except FailedPrecondition:
+            self._flying = None                 # the optimizer has refused the step: the answer is taken
+            raise
         except (Rewind, DataLoss) as error:
             return self._resumed(params, error)
+        self._taken[fragment], self._flying = self._core.status.inner_steps, None
         return self._with(params, arrays)
 
     def finish(self, params: Any) -> Any:
         """Takes the answer to the fragment that is under way, if there is one, before it is due. Returns the parameters
         from which the worker goes on. Before they are saved, and at the end."""
-        arrays = self._arrays(self._tree.match(params, "params"), [one for names in self._names for one in names])
-        try:
-            self._core.finish(arrays)
-        except (Rewind, DataLoss) as error:
-            return self._resumed(params, error)
-        return self._with(params, arrays)
+        return params if self._flying is None else self._take(params, self._flying)
 
     def sync(self, params: Any) -> Any:
-        """Synchronizes all fragments now that have taken inner steps since they were sent last, and returns the new
-        parameters. Every worker calls it after the same number of inner steps, such as at the end."""
+        """Synchronizes all fragments now, if there were inner steps since they were taken last, and returns the new
+        parameters. Every worker calls it after the same number of inner steps, such as at the end. The fragments then
+        take their turns as before."""
         params = self.finish(params)
-        for fragment in range(len(self._names)):
-            if self._sent[fragment] < self._core.status.inner_steps:
-                params, is_sent = self._send(params, fragment)
-                params = self._take(params, fragment) if is_sent else params
+        if not self._turns and min(self._taken) < self._core.status.inner_steps:
+            self._turns = self._core.turns()
+        while self._turns:
+            fragment = self._turns[0]
+            params, is_sent = self._send(params, fragment, self._taken[fragment] == self._core.status.inner_steps)
+            if is_sent:
+                self._turns.pop(0)
+                params = self._take(params, fragment)
         return params
 
     def _resumed(self, params: Any, reason: Exception) -> Any:
@@ -219,7 +229,8 @@ class DiLoCo:
                 break
             except (Rewind, DataLoss) as error:     # once more
                 reason = error
-        self._sent = [self._core.status.inner_steps] * len(self._names)
+        self._taken = [self._core.status.inner_steps] * len(self._names)
+        self._flying, self._turns = None, []
         lost = "the outer optimizer's state is lost" if isinstance(reason, DataLoss) else "later steps are lost"
         _tell(f"job {self._core.client.job}: {reason} This worker goes on from the global weights of step "
               f"{self._core.status.step}; {lost}, and the state of the inner optimizer stays")
@@ -250,7 +261,7 @@ class DiLoCo:
         """Returns the worker's place in the job, and the global weights, as NumPy arrays. Save it with the parameters
         and the state of the inner optimizer. FailedPrecondition: an answer is under way: finish() first."""
         return {"kind": _KIND, "place": numpy.frombuffer(self._core.save(), numpy.uint8).copy(),
-                "sent": numpy.array(self._sent),
+                "taken": numpy.array(self._taken),
                 "global": self._global()}
 
     # ---- the end ----

@@ -101,8 +101,10 @@ class DiLoCo:
             url, name, rank=rank, world_size=world_size, rules=found.rules, joins=True, resume=resume,
             window=window, group=group or group_of(self._weights.places), options=texts, **others)
         self._core: Core | None = None
-        self._sent: list[int] = []              # inner steps up to which each fragment was sent last
-        self._owed: int | None = None           # the fragment whose answer a call was interrupted in taking
+        self._taken: list[int] = []             # inner steps when each fragment was taken last
+        self._turns: list[int] = []             # fragments that sync() has still to send
+        self._flying: int | None = None         # the fragment that is under way
+        self._is_owed = False                   # a call was interrupted in taking it
         self._tokens = 0.0
         self._is_swapped = False
         self._waiting: dict[str, Any] | None = None     # a state, until the job is joined
@@ -148,7 +150,7 @@ class DiLoCo:
         for name, array in arrays.items():
             array.copy_(received[name])
         core = Core(client, arrays, self._plan)
-        self._sent = [core.status.inner_steps] * len(self._names)
+        self._taken = [core.status.inner_steps] * len(self._names)
         if self._waiting is not None and self._takes_up(core, self._waiting):
             self._weights.put(own)
         else:
@@ -166,7 +168,7 @@ class DiLoCo:
             _tell(f"the saved state does not fit the job any more: {error}. This worker goes on from the job's weights "
                   f"of step {step}{lost}")
             return False
-        self._sent = state["sent"].tolist()
+        self._taken = state["taken"].tolist()
         return True
 
     @property
@@ -197,8 +199,8 @@ class DiLoCo:
     def _after_step(self, *_: Any) -> None:
         """Called after each inner step: counts it, then sends and takes what is due."""
         core = self._joined()
-        if self._owed is not None:
-            self._take(self._owed)
+        if self._is_owed:
+            self.finish()
         if self._plan.tokens and self._tokens <= 0:
             raise invalid('weight="tokens": call counted(tokens=n) before each step of the inner optimizer')
         due = core.inner_step(self._tokens)
@@ -215,18 +217,23 @@ class DiLoCo:
             raise invalid(f"tokens: expected a number from 0 on, got {tokens}")
         self._tokens += float(tokens)
 
-    def _send(self, fragment: int) -> bool:
-        """Sends a fragment. Returns whether it is under way: it is not where the server has gone back."""
-        core = self._joined()
-        is_sent = self._recovering(lambda: core.send(fragment, self._weights.read(self._names[fragment])))
-        self._sent[fragment] = core.status.inner_steps
-        return is_sent
+    def _send(self, fragment: int, is_empty: bool = False) -> bool:
+        """Sends a fragment. Returns whether it is under way: it is not where the server has gone back.
+
+        is_empty: this worker has nothing to contribute.
+        """
+        core, names = self._joined(), self._names[fragment]
+        if not self._recovering(lambda: core.send(fragment, None if is_empty else self._weights.read(names))):
+            return False
+        self._flying = fragment
+        return True
 
     def _take(self, fragment: int) -> None:
         core = self._joined()
-        self._owed = fragment
+        self._is_owed = True
         self._recovering(lambda: self._taking(self._names[fragment], lambda arrays: core.take(fragment, arrays)))
-        self._owed = None
+        self._is_owed, self._flying = False, None
+        self._taken[fragment] = core.status.inner_steps
 
     def _taking(self, names: Collection[str], take: Callable[[Tensors], None]) -> None:
         """Makes a call that changes weights of this worker. If it fails before, it has changed nothing."""
@@ -239,20 +246,25 @@ class DiLoCo:
     def finish(self) -> None:
         """Takes the answer to the fragment that is under way, if there is one, before it is due: before the weights are
         saved, or the program ends."""
-        if self._core is None:
-            return
-        core = self._core
-        self._recovering(lambda: self._taking(self._weights.places, core.finish))
-        self._owed = None
+        if self._flying is not None:
+            self._take(self._flying)
 
     def sync(self) -> None:
-        """Synchronizes all fragments now that have taken inner steps since they were sent last. Every worker calls it
+        """Synchronizes all fragments now, if there were inner steps since they were taken last. Every worker calls it
         after the same number of inner steps: before it saves the model, and at the end where the number of steps is no
-        multiple of sync_every."""
+        multiple of sync_every. The fragments then take their turns as before.
+
+        It takes part in a round of each fragment, without a contribution to those that are up to date. If it was
+        interrupted, call it again.
+        """
         core = self._joined()
         self.finish()
-        for fragment in range(len(self._names)):
-            if self._sent[fragment] < core.status.inner_steps and self._send(fragment):
+        if not self._turns and min(self._taken) < core.status.inner_steps:
+            self._turns = core.turns()
+        while self._turns:
+            fragment = self._turns[0]
+            if self._send(fragment, self._taken[fragment] == core.status.inner_steps):
+                self._turns.pop(0)
                 self._take(fragment)
 
     def _recovering(self, call: Callable[[], None]) -> bool:
@@ -262,7 +274,7 @@ class DiLoCo:
             call()
             return True
         except FailedPrecondition:
-            self._owed = None                   # the outer optimizer has refused the step, and the answer is taken
+            self._is_owed, self._flying = False, None   # the optimizer has refused the step: the answer is taken
             raise
         except (Rewind, DataLoss) as error:
             reason: Exception = error
@@ -275,8 +287,8 @@ class DiLoCo:
             except (Rewind, DataLoss) as error:     # once more
                 reason = error
         self._weights.write(arrays)
-        self._owed = None
-        self._sent = [core.status.inner_steps] * len(self._names)
+        self._is_owed, self._flying, self._turns = False, None, []
+        self._taken = [core.status.inner_steps] * len(self._names)
         lost = "the outer optimizer's state is lost" if isinstance(reason, DataLoss) else "later steps are lost"
         _tell(f"job {core.client.job}: {reason} This worker goes on from the global weights of step "
               f"{core.status.step}; {lost}, and the state of the inner optimizer stays")
@@ -337,7 +349,7 @@ class DiLoCo:
         core = self._joined()
         self.finish()
         return {"kind": _KIND, "place": torch.tensor(list(core.save()), dtype=torch.uint8),
-                "sent": torch.tensor(self._sent),
+                "taken": torch.tensor(self._taken),
                 "global": self.global_weights()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
