@@ -5,6 +5,7 @@ import gc
 import pathlib
 import re
 import threading
+import time
 import warnings
 
 import numpy
@@ -226,6 +227,44 @@ def test_a_wait_that_was_interrupted_goes_on(daemon, monkeypatch, goes_on):
     assert step == 1 and same_bits(first, second)
 
 
+def test_a_late_worker_is_waited_for_beyond_the_jobs_step_timeout(daemon, job, monkeypatch):
+    told, seen = threading.Event(), []
+
+    class Told:
+        @staticmethod
+        def warn(text, *_, **__):
+            seen.append(str(text))
+            told.set()
+
+    def work(rank):
+        model = mlp()
+        inner = adamw(model)
+        with made(model, daemon, job, inner=inner, rank=rank, world_size=2, options=["step_timeout=50ms"]):
+            if rank == 1:
+                assert told.wait(20)
+            train(model, inner, range(4), rank)
+        return weights(model)
+
+    monkeypatch.setattr("paramd.diloco.warnings", Told)
+    assert same_bits(*ranks(2, work))
+    assert len(seen) == 1 and "rank 1" in seen[0] and "waiting for up to" in seen[0]
+
+
+def test_a_slow_worker_can_take_fewer_inner_steps(daemon, job):
+    def work(rank):
+        model = mlp()
+        inner = adamw(model)
+        with made(model, daemon, job, 40, rank, 2, inner, dylu=True) as outer:
+            while outer.status.step < 3:
+                if rank == 1:
+                    time.sleep(0.02)                # a slow computation
+                train(model, inner, range(1), rank)
+            return outer.status.sync_every
+
+    fast, slow = ranks(2, work)
+    assert slow < fast == 40
+
+
 def test_sync_brings_what_was_not_sent_and_only_that(daemon, job):
     def work(rank):
         model = mlp()
@@ -427,6 +466,29 @@ def test_a_worker_goes_on_from_its_state_as_if_it_had_never_stopped(daemon, stop
         warnings.filterwarnings("error", "the saved state does not fit")
         again, also = run_for(daemon, f"stopped-{stops}", 10, stops, **arguments)
     assert same_bits(first, again) and same_bits(second, also)
+
+
+def test_a_killed_worker_without_a_state_goes_on_from_the_jobs_weights(daemon, job):
+    def work(rank):
+        model, killed = mlp(), rank == 0
+        inner = adamw(model)
+        outer = made(model, daemon, job, 6, rank, 2, inner, fragments="each")
+        outer.join()
+        while outer.status.inner_steps < 12:
+            train(model, inner, range(1), rank)
+            if not killed and outer.status.inner_steps == 3:
+                killed = True
+                outer.client.close()
+                model = mlp(seed=5)
+                inner = adamw(model)
+                outer = made(model, daemon, job, 6, rank, 2, inner, fragments="each")
+                outer.join()
+                assert outer.status.inner_steps == 2        # behind the fragment that was taken last
+        outer.sync()
+        return weights(model), outer.status.step
+
+    (first, step), (second, _) = ranks(2, work)
+    assert same_bits(first, second) and step == 3
 
 
 def test_a_state_knows_what_sync_has_to_send(daemon, job):

@@ -5,6 +5,8 @@ paramd.torch.DiLoCo and paramd.jax.DiLoCo are made of it. Weights are arrays of 
 from __future__ import annotations
 
 import ctypes
+import time
+import warnings
 from collections.abc import Mapping
 from ctypes import byref, c_float, c_size_t, c_void_p
 from dataclasses import dataclass
@@ -15,10 +17,11 @@ from . import _structs as structs
 from ._library import library
 from .arrays import borrow
 from .client import Client
-from .errors import invalid, make
+from .errors import DeadlineExceeded, ParamdWarning, invalid, make
 from .exchange import PATIENCE
 from .outer_plan import Plan
 from .param import F32
+from .warned import outside
 
 _STATE_BYTES = 1 << 20                  # of the longest saved place
 
@@ -108,8 +111,20 @@ class Core:
         self.client.give_notices()
 
     def _wait(self, function: Any, *arguments: Any) -> None:
-        """Makes a call that waits, for ranks that are late, too."""
-        self.client.repeat(lambda _, *rest: function(self._pointer, *rest), *arguments, seconds=PATIENCE)
+        """Makes a call that waits for other workers, until they have come or PATIENCE is over. The server reports those
+        that are late, and the user is told once."""
+        end, told = time.monotonic() + PATIENCE, False
+        while True:
+            try:
+                seconds = min(self.client.deadline, max(end - time.monotonic(), 0.0))
+                self.client.repeat(lambda _, *rest: function(self._pointer, *rest), *arguments, seconds=seconds)
+                return
+            except DeadlineExceeded as error:
+                if time.monotonic() >= end:
+                    raise
+                if not told:
+                    warnings.warn(f"{error}; waiting for up to {PATIENCE:g} s", ParamdWarning, stacklevel=outside())
+                told = True
 
     # ---- steps ----
 

@@ -19,6 +19,7 @@ from .outer_plan import job_options, outer_of, plan_of
 from .param import Param
 from .pytrees import Tree, refuse_tracers
 from .texts import Settings, pairs
+from .warned import outside
 
 _KIND = "paramd.jax.DiLoCo"             # a mark in its state
 Arrays = dict[str, Any]
@@ -287,4 +288,4 @@ def _in_float32(arrays: Arrays) -> Arrays:
 
 
 def _tell(text: str) -> None:
-    warnings.warn(text, ParamdWarning, stacklevel=4)
+    warnings.warn(text, ParamdWarning, stacklevel=outside())

@@ -16,6 +16,7 @@ from ..errors import DataLoss, FailedPrecondition, ParamdWarning, Rewind, invali
 from ..exits import leave, leave_abandoned, leave_at_exit, leave_with
 from ..fragments import count_of, split
 from ..outer_plan import job_options, outer_of, plan_of
+from ..warned import outside
 from .connection import options_of
 from .forward import JoinAtForward
 from .local_weights import LocalWeights
@@ -446,7 +447,7 @@ def _received(array: torch.Tensor, dtype: str) -> torch.Tensor:
 
 
 def _tell(text: str) -> None:
-    warnings.warn(text, ParamdWarning, stacklevel=4)
+    warnings.warn(text, ParamdWarning, stacklevel=outside())
 
 
 __all__ = ["DiLoCo", "LocalSGD"]
