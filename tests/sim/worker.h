@@ -11,7 +11,7 @@ void sim_worker_start(sim *s, const sim_job *job, uint32_t rank, uint64_t delay_
 /* Returns the living process of a job that has this rank. NULL: none. */
 sim_worker *sim_worker_at(sim *s, uint32_t job, uint32_t rank);
 /* Returns whether a living process of the job which `creator` has begun has seen this step of this course. */
-bool sim_worker_knows(const sim *s, uint32_t job, uint64_t creator, uint64_t course, uint64_t step);
+bool sim_worker_knows(const sim *s, uint32_t job, uint64_t creator, uint64_t course, uint32_t fragment, uint64_t step);
 /* Returns whether the living process of a rank is sending its push for this step, or still keeps it in its window and
  * sends it again. */
 bool sim_worker_repeats(const sim *s, uint32_t job, uint64_t creator, uint32_t rank, uint64_t step);
