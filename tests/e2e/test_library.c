@@ -63,6 +63,7 @@ TEST(the_client_library_exports_exactly_its_public_functions)
 
     read_library(&exported, "libparamd", "PARAMD_0.1");
     read_header(&declared, "client");
+    read_header(&declared, "diloco");
     read_header(&declared, "tensor");
     read_header(&declared, "error");
     assert_true(declared.n > 30);
