@@ -11,7 +11,18 @@ import warnings
 import numpy
 import pytest
 from diloco_support import CASES, SHAPES, mix, named, trace
-from torch_support import mlp, needs_torch, ranks, row_loss, rows, same_bits, torch, transformer, weights
+from torch_support import (
+    farthest,
+    mlp,
+    needs_torch,
+    ranks,
+    row_loss,
+    rows,
+    same_bits,
+    torch,
+    transformer,
+    weights,
+)
 
 import paramd
 import paramd.diloco
@@ -111,6 +122,26 @@ def test_local_sgd_averages_the_weights(daemon, job):
     assert same_bits(first, second)
     for mean, a, b in zip(first, one, two):
         assert bool(((mean - (a + b) / 2).abs() <= 2 * 2.0 ** -23 * torch.maximum(a.abs(), b.abs()).max()).all())
+
+
+@pytest.mark.skipif(not hasattr(paramd.Param, "push_dtype"), reason="paramd.Param has no push_dtype")
+@pytest.mark.parametrize(("quantize", "bits", "near"), [("int8", 8.5, 0.01), ("int4", 4.5, 0.1)])
+def test_differences_travel_in_few_bits(daemon, quantize, bits, near):
+    def run(name, quantize):
+        def work(rank):
+            model = mlp(wide=64)
+            inner = adamw(model)
+            with made(model, daemon, name, inner=inner, rank=rank, world_size=2, quantize=quantize) as outer:
+                train(model, inner, range(12), rank)
+                return weights(model), outer.status.bytes_out, sum(param.numel() for param in model.parameters())
+
+        return ranks(2, work)
+
+    (exact, _, elements), _ = run(f"exact-{quantize}", None)
+    (first, sent, _), (second, _, _) = run(quantize, quantize)
+    assert same_bits(first, second) and not same_bits(first, exact)
+    assert sent <= 3 * (elements * bits / 8 + 4 * 10)                   # a last block of each tensor may be short
+    assert farthest(first, exact) < near * farthest(exact, weights(mlp(wide=64)))
 
 
 # ---- steps ----
