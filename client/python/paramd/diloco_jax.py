@@ -15,7 +15,7 @@ from .diloco import Core, Status
 from .errors import DataLoss, FailedPrecondition, ParamdWarning, Rewind, invalid
 from .exits import leave, leave_abandoned, leave_at_exit, leave_with
 from .fragments import count_of, split
-from .outer_plan import job_options, outer_of, plan_of, push_dtype
+from .outer_plan import job_options, outer_of, plan_of
 from .param import Param
 from .pytrees import Tree, refuse_tracers
 from .texts import Settings, pairs
@@ -69,7 +69,7 @@ class DiLoCo:
         self._check_state(state)
         found = outer_of(outer, lr, momentum, nesterov)
         texts = job_options(self._plan, found, dict(text.split("=", 1) for text in pairs(options)), others)
-        declared = [Param(one, shapes[one], pull_dtype=self._tree.dtypes[one], fragment=number, **push_dtype(quantize))
+        declared = [Param(one, shapes[one], quantize or "float32", pull_dtype=self._tree.dtypes[one], fragment=number)
                     for one, number in numbers.items()]
         leave_abandoned()
         client = Client(url, name, rank=rank, world_size=world_size, rules=found.rules, joins=True, resume=resume,

@@ -72,11 +72,6 @@ def plan_of(sync_every: int, delay: int, alpha: float, late: str, quantize: str 
     return plan
 
 
-def push_dtype(quantize: str | None) -> dict[str, Any]:
-    """Returns the arguments of paramd.Param for the element type in which differences travel."""
-    return {} if quantize is None else {"push_dtype": quantize}
-
-
 def _check_count(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
         raise invalid(f"{name}: expected a number of inner steps from {least} on, got {value!r}")

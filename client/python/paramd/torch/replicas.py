@@ -6,7 +6,6 @@ from collections.abc import Mapping
 import torch
 
 from ..errors import invalid
-from ..outer_plan import push_dtype
 from ..param import Param
 from . import parallel
 from .names import named, strip
@@ -50,8 +49,8 @@ def declaration(one: Place, fragment: int, quantize: str | None, averaged: bool)
     """Returns what is declared of a parameter, or of a buffer that is averaged. Weights of 16 bits come in their own
     type, rounded by the server: differences to weights that the model rounds would have that rounding in them."""
     dtype = "float32" if averaged else str(one.param.dtype).rpartition(".")[2]
-    return Param(one.name, tuple(one.param.shape), pull_dtype=dtype, range=one.range, model_state=averaged,
-                 fragment=fragment, **push_dtype(None if averaged else quantize))
+    return Param(one.name, tuple(one.param.shape), "float32" if averaged or quantize is None else quantize,
+                 pull_dtype=dtype, range=one.range, model_state=averaged, fragment=fragment)
 
 
 def group_of(places: Mapping[str, Place]) -> int | None:
