@@ -323,9 +323,9 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
 }
 
-/* Returns the step of a push in a job with open sets, where all parameters of a fragment have one step. A parameter that was not
- * pushed since the last push of another one began belongs to that push, also if that one has been answered meanwhile.
- * Otherwise a new push begins, for the step after the highest that this process has seen. */
+/* Returns the step of a push in a job with open sets, where all parameters of a fragment have one step. A parameter
+ * that was not pushed since the last push of another one began belongs to that push, also if that one has been
+ * answered meanwhile. Otherwise a new push begins, for the step after the highest that this process has seen. */
 static uint64_t choose_step(const pd_core *core, const pd_item *items, size_t n)
 {
     uint32_t fragment = core->params[items[0].param].fragment;

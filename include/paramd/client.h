@@ -49,8 +49,9 @@
  *
  * Open sets. In a job with rounds = quorum or async, or whose workers may leave and join (min_workers, max_workers,
  * on_lost_worker), not every rank counts in every step:
- * - All parameters have one step, which pd_client_step returns for each of them. A push is for the step after it,
- *   whatever happened in between: after a late answer, steps are left out.
+ * - All parameters of a fragment (pd_client_param.fragment) have one step, which pd_client_step returns for each of
+ *   them. A push is for the step after it, whatever happened in between: after a late answer, steps are left out.
+ * - A push has parameters of one fragment.
  * - All parameters must be pushed in each step, with a NULL gradient where there is none, or the step be closed
  *   (pd_client_close_step) with the number pd_client_step + 1 from before its first push.
  * - A ticket of pd_client_push_pull brings the weights of one step, also if its frames were answered in different ones:

@@ -462,8 +462,8 @@ static void await_rest(job *j, pd_wait *wait)
     link_in(&awaited(j, wait)->rest, &wait->rest);
 }
 
-/* A push that does not count any more is answered when all parameters of its fragment have closed the last step that one
- * of them has closed. So all its answers name one step, and its worker may push for the next one. */
+/* A push that does not count any more is answered when all parameters of its fragment have closed the last step that
+ * one of them has closed. So all its answers name one step, and its worker may push for the next one. */
 void pd_version_table_filed(pd_version_table *versions, uint32_t number, pd_wait *wait, pd_filed filed, uint64_t step)
 {
     job *j = find(versions, number);

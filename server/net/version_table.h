@@ -124,10 +124,10 @@ void pd_version_table_unref(pd_version_table *versions, pd_waiter *waiter);
  * references in `closed`: to the weights and, if a round has closed, to the reason of a refusal, the averaged scalars
  * and the ranks that were counted. */
 void pd_version_table_close(pd_version_table *versions, uint32_t number, pd_closed *closed);
-/* Fails the requests of a job that wait for round `step` or an earlier one of a fragment's parameters (PD_ALL_FRAGMENTS:
- * of any parameter), because a deadline has passed. The callback
- * `failed` may end other requests, but must not put new ones on the version table. Returns how many waiters it visited;
- * it visits each waiter of the job at most once. */
+/* Fails the requests of a job that wait for round `step` or an earlier one of a fragment's parameters
+ * (PD_ALL_FRAGMENTS: of any parameter), because a deadline has passed. The callback `failed` may end other requests,
+ * but must not put new ones on the version table. Returns how many waiters it visited; it visits each waiter of the
+ * job at most once. */
 size_t pd_version_table_time_out(pd_version_table *versions, uint32_t number, uint32_t fragment, uint64_t step,
                                  const pd_error *err);
 /* Fails all waiting requests of a job that has ended, with `err`, and removes the job. */

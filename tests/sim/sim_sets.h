@@ -8,7 +8,8 @@
 
 struct pd_job;
 
-/* Notes that a process of the rank begins to push for a step of a parameter's fragment. `creator` tells which job of this name is meant. */
+/* Notes that a process of the rank begins to push for a step of a parameter's fragment. `creator` tells which job of
+ * this name is meant. */
 void sim_sets_sent(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint32_t param, uint64_t step);
 /* Notes that a process was told that its push for this step has counted, or that it was `late`. */
 void sim_sets_told(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint32_t param, uint64_t step,
@@ -39,8 +40,8 @@ void sim_sets_forget(sim_history *h, uint32_t fragment, uint64_t step);
 bool sim_sets_was_whole(const sim_history *h, uint32_t param, const pd_closed *closed);
 /* Forgets the set of one step. Later sets stay as they were. */
 void sim_sets_forget_one(sim_history *h, uint32_t param, uint64_t step);
-/* Returns the step of the rank's push that counted in a step of a parameter: the step itself, if the job's sets are not open. 0: none
- * counted. */
+/* Returns the step of the rank's push that counted in a step of a parameter: the step itself, if the job's sets are
+ * not open. 0: none counted. */
 uint64_t sim_sets_push(const sim_history *h, uint32_t param, uint64_t step, uint32_t rank);
 
 #endif

@@ -635,3 +635,82 @@ TEST(a_push_that_ended_with_an_error_is_a_gap_also_if_the_next_one_is_for_a_late
     assert_int_equal(p->core->end.error.code, PD_REWIND);
     peer_free(p);
 }
+
+/* ---- fragments ---- */
+
+/* Returns a peer whose job has open sets and two parameters, each in a fragment of its own, at step 0. */
+static peer *peer_of_two_fragments(void)
+{
+    static const pd_client_param params[2] = { { .name = "p0", .shape = { 1, { SMALL } } },
+                                               { .name = "p1", .shape = { 1, { SMALL } }, .fragment = 1 } };
+    peer *p = peer_new(&peer_four);
+    pd_ticket_id ticket;
+    pd_error err;
+
+    p->open_sets = true;
+    peer_connect(p);
+    peer_welcome(p);
+    assert_int_equal(pd_core_declare(p->core, params, 2, &ticket, &err), PD_OK);
+    peer_answer_declare(p, 2, 0);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    return p;
+}
+
+/* Pushes one parameter, and checks for which step it is pushed. */
+static void take_one(peer *p, size_t param, uint64_t step)
+{
+    pd_ticket_id ticket;
+    peer_frame l = push_one(p, param, &ticket);
+
+    assert_int_equal(step_of(&l), step);
+    answer(p, &l, 1, 1, step);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+}
+
+TEST(each_fragment_is_pushed_for_its_own_step)
+{
+    peer *p = peer_of_two_fragments();
+
+    take_one(p, 0, 1);
+    take_one(p, 0, 2);
+    take_one(p, 1, 1);
+    take_one(p, 0, 3);
+    take_one(p, 1, 2);
+    assert_int_equal(pd_core_step(p->core, 0), 3);
+    assert_int_equal(pd_core_step(p->core, 1), 2);
+    peer_free(p);
+}
+
+TEST(a_push_of_two_fragments_is_refused)
+{
+    peer *p = peer_of_two_fragments();
+    pd_ticket_id ticket;
+    pd_error err;
+
+    for (size_t i = 0; i < 2; i++)
+        p->items[i] = (pd_item){ .param = i, .gradient = p->gradients[i], .weights = p->weights[i] };
+    assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, p->items, 2, NULL, &ticket, &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "push each fragment in a call of its own"));
+    take_one(p, 0, 1); /* nothing has changed */
+    peer_free(p);
+}
+
+TEST(a_worker_that_comes_back_tells_the_steps_of_each_fragment)
+{
+    peer *p = peer_of_two_fragments();
+    const Paramd__HelloRequest *hello;
+    peer_frame l;
+
+    take_one(p, 0, 1);
+    take_one(p, 0, 2);
+    take_one(p, 1, 1);
+    peer_cut(p);
+    peer_connect(p);
+    l = peer_expect(p, PD_HELLO);
+    hello = l.message;
+    assert_int_equal(hello->steps, 2);
+    assert_int_equal(hello->n_fragment_steps, 1);
+    assert_int_equal(hello->fragment_steps[0], 1);
+    peer_frame_drop(&l);
+    peer_free(p);
+}

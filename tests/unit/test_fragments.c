@@ -1,4 +1,5 @@
-/* Tests jobs whose parameters are in several fragments: what is declared, and that each fragment takes its own steps. */
+/* Tests jobs whose parameters are in several fragments: what is declared, and that each fragment takes its own
+ * steps. */
 #include "test.h"
 #include "fragment.h"
 #include "rig.h"

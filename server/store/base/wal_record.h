@@ -42,11 +42,11 @@ typedef struct pd_wal_record {
     uint64_t step;
     uint32_t fragment; /* stream of steps, not on the disk: fragment whose step it is; 0 if the job has only one */
     uint64_t step_of;  /* and the number of the step in this fragment */
-    /* The WAL thread removes records up to `base` from the stream; it is less than `step`. In the stream of steps it is
-     * the number of the last step in the newest durable checkpoint. A record with step = base + 1 begins a chain, and
-     * all other records of the stream are removed. Any other record follows the record of step - 1, which this daemon or the last one has
-     * written. If the stream lacks that record (an earlier write has failed, or the store has left records out), the
-     * new record comes back with PD_FAILED_PRECONDITION. */
+    /* The WAL thread removes records up to `base` from the stream; it is less than `step`. In the stream of steps it
+     * is the number of the last step in the newest durable checkpoint. A record with step = base + 1 begins a chain,
+     * and all other records of the stream are removed. Any other record follows the record of step - 1, which this
+     * daemon or the last one has written. If the stream lacks that record (an earlier write has failed, or the store
+     * has left records out), the new record comes back with PD_FAILED_PRECONDITION. */
     uint64_t base;
     uint8_t *head; /* everything but the aggregates, as an archive (optim/archive.h) */
     size_t head_bytes;

@@ -19,9 +19,9 @@
  * the job's WAL, depending on the archive's direction. An error is stored in the archive. PD_DATA_LOSS: the record does
  * not fit the job. */
 void pd_wal_image_visit_inputs(pd_archive *archive, pd_job *job, uint64_t number);
-/* Writes the state after the step (pd_step_inputs.step) to the archive, or reads it into the job, depending on the archive's direction. An
- * error is stored in the archive. PD_DATA_LOSS: the record does not fit the job, or the repeated step differs from the
- * recorded one. */
+/* Writes the state after the step (pd_step_inputs.step) to the archive, or reads it into the job, depending on the
+ * archive's direction. An error is stored in the archive. PD_DATA_LOSS: the record does not fit the job, or the
+ * repeated step differs from the recorded one. */
 void pd_wal_image_visit_rest(pd_archive *archive, pd_job *job);
 
 /* Writes to the archive the decisions that no record contains yet. */

@@ -337,7 +337,8 @@ static int check_roots(const pd_steps *steps, pd_error *err)
     return PD_OK;
 }
 
-/* Makes the record of the present step, which all parameters of its fragment have closed. After an error nothing has changed. */
+/* Makes the record of the present step, which all parameters of its fragment have closed. After an error nothing has
+ * changed. */
 static int make_step(pd_job *job, pd_effect **out, pd_error *err)
 {
     pd_effect *effect = NULL;

@@ -18,8 +18,8 @@
 
 #include "jobs.h"
 
-/* Makes a record of the present step if all parameters of its fragment have closed it, and a record of the decisions that wait. Call it
- * after each batch of the job's work. */
+/* Makes a record of the present step if all parameters of its fragment have closed it, and a record of the decisions
+ * that wait. Call it after each batch of the job's work. */
 void pd_wal_look(pd_job *job);
 /* Makes a record of the decisions that wait. Call it after a command. */
 void pd_wal_look_decisions(pd_job *job);

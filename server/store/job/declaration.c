@@ -120,9 +120,9 @@ static const char *tie_of(const pd_job *job)
     return pd_global_clip_wanted(&job->steps) ? "an optimizer rule that limits the norm of all gradients" : NULL;
 }
 
-/* Checks that ranks cannot wait for each other in different fragments. A rank whose push is kept for the next step of its
- * fragment waits for that step, and contributes to no other fragment meanwhile. So this step must be possible with its
- * push alone. */
+/* Checks that ranks cannot wait for each other in different fragments. A rank whose push is kept for the next step
+ * of its fragment waits for that step, and contributes to no other fragment meanwhile. So this step must be possible
+ * with its push alone. */
 static int check_ages(const pd_job *job, uint32_t n, pd_error *err)
 {
     const pd_set_rule *sets = &job->steps.sets;

@@ -153,8 +153,8 @@ static pd_fragment *fragment_of(const pd_job *job, const pd_request *frame)
     return job->steps.params[frame->u.data.pieces[0].param].fragment;
 }
 
-/* Checks that all pieces of a push are of one fragment, if its ranks are fixed for a whole fragment: the push is told in
- * which step of this fragment it may count. */
+/* Checks that all pieces of a push are of one fragment, if its ranks are fixed for a whole fragment: the push is
+ * told in which step of this fragment it may count. */
 static int check_fragments(const pd_job *job, const pd_request *frame, pd_error *err)
 {
     const pd_param *first = frame->u.data.n > 0 ? &job->steps.params[frame->u.data.pieces[0].param] : NULL;

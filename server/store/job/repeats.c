@@ -50,8 +50,8 @@ static void tell(pd_job *job)
     pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
 }
 
-/* Makes the job take another course from the next step on: without the decisions that were read back. A checkpoint of it
- * comes soon, and until then no worker sees a step of it. */
+/* Makes the job take another course from the next step on: without the decisions that were read back. A checkpoint
+ * of it comes soon, and until then no worker sees a step of it. */
 static void change_course(pd_job *job)
 {
     pd_wal_forget_course(&job->steps);
@@ -123,7 +123,8 @@ static uint64_t lost_at(const pd_job *job, const pd_rank *rank)
     return since + job->steps.sets.reconnect_grace_ns;
 }
 
-/* Returns the time from which on a connected rank that has given nothing to the open step cannot have counted in it: it has seen the step and keeps its pushes, so it would have sent the one that counted again at once. UINT64_MAX:
+/* Returns the time from which on a connected rank that has given nothing to the open step cannot have counted in it:
+ * it has seen the step and keeps its pushes, so it would have sent the one that counted again at once. UINT64_MAX:
  * it may still compute its push. */
 static uint64_t silent_at(const pd_job *job, const pd_rank *rank, const pd_fragment *fragment,
                           const pd_fragment_rank *given)

@@ -3,9 +3,9 @@
  *
  * The step of a cut is at least the largest step that any parameter has closed or is working on, so every parameter
  * can still reach it. If the job has several fragments, a cut takes each of them at the step that it has then: other
- * fragments may stay far behind it. Published weights do not change: the cut keeps a reference to those of its step, and training
- * continues. A cut that quiesces stops each parameter at that step: its next round may collect contributions, but the
- * round's step begins only after the cut has ended. */
+ * fragments may stay far behind it. Published weights do not change: the cut keeps a reference to those of its step,
+ * and training continues. A cut that quiesces stops each parameter at that step: its next round may collect
+ * contributions, but the round's step begins only after the cut has ended. */
 #ifndef PD_CONSISTENT_CUT_H
 #define PD_CONSISTENT_CUT_H
 

@@ -21,9 +21,9 @@
  *
  * The stream of steps holds parameters back. No parameter begins step s + 1 before the record of step s is complete,
  * so that all state that belongs to no parameter is of one step. If the job has several fragments, each step of a
- * fragment has a record of its own, with the place of the step as its number (pd_steps.place): one fragment takes a step
- * at a time, and begins when all its parameters can. And while PD_WAL_MOST records are under way to the
- * disk, no parameter begins another step: the job runs at the speed of the disk. */
+ * fragment has a record of its own, with the place of the step as its number (pd_steps.place): one fragment takes a
+ * step at a time, and begins when all its parameters can. And while PD_WAL_MOST records are under way to the disk,
+ * no parameter begins another step: the job runs at the speed of the disk. */
 #ifndef PD_WAL_H
 #define PD_WAL_H
 
@@ -121,8 +121,8 @@ typedef struct pd_wal {
 } pd_wal;
 
 /* Return the bytes that the WAL takes in memory, without aggregates: for a parameter with this plan, and for the job
- * itself. `logged`: the job has a stream of steps; `slots`: number of ranks if the job's sets are open, otherwise 0; `fragments`: their
- * number. */
+ * itself. `logged`: the job has a stream of steps; `slots`: number of ranks if the job's sets are open, otherwise 0;
+ * `fragments`: their number. */
 uint64_t pd_wal_param_bytes(const pd_plan *plan, bool logged);
 uint64_t pd_wal_own_bytes(uint32_t slots, uint32_t fragments);
 

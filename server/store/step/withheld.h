@@ -33,8 +33,9 @@ typedef struct pd_withheld {
     bool logged;      /* all reports wait for records of steps; false: those of decided sets wait for decisions */
     bool failed;      /* the disk has failed, and nothing is withheld before the next durable checkpoint */
     uint64_t durable; /* steps up to this place are on the disk */
-    /* All steps below are places. Lowest step with a decided set whose decision waits for the next record (`made`), is in the record under way
-     * (`handed`), or is in no record, so that only a checkpoint can make it durable (`lost`). 0: there is none. */
+    /* All steps below are places. Lowest step with a decided set whose decision waits for the next record (`made`),
+     * is in the record under way (`handed`), or is in no record, so that only a checkpoint can make it durable
+     * (`lost`). 0: there is none. */
     uint64_t made, handed, lost;
     uint64_t last, lost_last; /* last step with a decided set; last one whose decision is in no record, if lost > 0 */
     /* first step of a course that no durable checkpoint knows (job/repeats.h): a checkpoint comes before its reports;
@@ -58,17 +59,17 @@ uint64_t pd_withheld_first(const pd_withheld *withheld);
 /* Returns whether so many steps are withheld that after the step at `place` no further one begins. */
 bool pd_withheld_stops(const pd_withheld *withheld, uint64_t place);
 
-/* Note what becomes of decided sets: that of the step at `place` waits for the next record, or is in no record (`made` false);
- * a record was handed over with all that wait for one; the record has returned (`good`: it is on the disk); the
- * decisions that wait for a record are dropped. The caller then calls pd_withheld_release. */
+/* Note what becomes of decided sets: that of the step at `place` waits for the next record, or is in no record
+ * (`made` false); a record was handed over with all that wait for one; the record has returned (`good`: it is on the
+ * disk); the decisions that wait for a record are dropped. The caller then calls pd_withheld_release. */
 void pd_withheld_fixed(pd_withheld *withheld, uint64_t place, bool made);
 void pd_withheld_handed(pd_withheld *withheld);
 void pd_withheld_returned(pd_withheld *withheld, bool good);
 void pd_withheld_dropped(pd_withheld *withheld);
 /* Notes that the job takes another course from the step at `place` on; 0: a checkpoint has it. */
 void pd_withheld_course(pd_withheld *withheld, uint64_t place);
-/* Notes that steps up to `place` are on the disk; `whole`: a checkpoint made them so. Returns whether the passing course
- * has ended with that: the caller then tells the loop thread of the job's own course. */
+/* Notes that steps up to `place` are on the disk; `whole`: a checkpoint made them so. Returns whether the passing
+ * course has ended with that: the caller then tells the loop thread of the job's own course. */
 bool pd_withheld_durable(pd_withheld *withheld, uint64_t place, bool whole);
 /* Begins to withhold reports, unless the disk has failed and no checkpoint is durable since. */
 void pd_withheld_begin(pd_withheld *withheld);
