@@ -62,25 +62,23 @@ static int check_chunk(const check *c, size_t i, const Paramd__Piece *piece)
 static int check_data(check *c, size_t i, const Paramd__Piece *piece)
 {
     const char *name = c->handles[piece->handle].name;
-    size_t size = pd_dtype_size((pd_dtype)piece->dtype);
-    uint64_t bytes;
+    pd_dtype dtype = (pd_dtype)piece->dtype;
+    uint64_t bytes = pd_dtype_bytes(dtype, piece->count);
 
-    if (size == 0)
+    if (pd_dtype_size(dtype) == 0 && !pd_dtype_is_quantized(dtype))
         return pd_fail(c->err, PD_INVALID_ARGUMENT,
-                       "piece %zu (%s): dtype %" PRIu32 ": expected 1 float32, 2 float16 "
-                       "or 3 bfloat16",
+                       "piece %zu (%s): dtype %" PRIu32 ": expected 1 float32, 2 float16, 3 bfloat16, 4 int8 or 5 int4",
                        i, name, piece->dtype);
     if (piece->offset != c->end)
         return pd_fail(c->err, PD_INVALID_ARGUMENT,
                        "piece %zu (%s): data at offset "
                        "%" PRIu64 ": expected %" PRIu64 ", the next multiple of %d after the piece before it",
                        i, name, piece->offset, c->end, PD_PAYLOAD_ALIGN);
-    if (__builtin_mul_overflow(piece->count, size, &bytes) || bytes > c->payload_bytes ||
-        piece->offset > c->payload_bytes - bytes)
+    if (bytes > c->payload_bytes || piece->offset > c->payload_bytes - bytes)
         return pd_fail(c->err, PD_INVALID_ARGUMENT,
-                       "piece %zu (%s): %" PRIu64 " elements of %zu bytes at offset "
-                       "%" PRIu64 ": the payload ends at %" PRIu64,
-                       i, name, piece->count, size, piece->offset, c->payload_bytes);
+                       "piece %zu (%s): %" PRIu64 " elements of %s, which take %" PRIu64 " bytes, at offset %" PRIu64
+                       ": the payload ends at %" PRIu64,
+                       i, name, piece->count, pd_dtype_name(dtype), bytes, piece->offset, c->payload_bytes);
     c->last = piece->offset + bytes;
     c->end = pd_piece_end(piece->offset, bytes);
     return PD_OK;

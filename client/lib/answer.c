@@ -414,7 +414,7 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
             item->outcome = (int)outcome->outcome;
             note_count(frame->op, frame->pieces[i].item, core->receive.message);
         }
-        if (outcome->outcome == PD_OUTCOME_LATE) pd_leased_repeat(&core->shares);
+        if (outcome->outcome == PD_OUTCOME_LATE && record->fragment == 0) pd_leased_repeat(&core->shares);
         note_step(pd_op_span(frame->op, record->fragment), outcome->step);
         if (outcome->outcome == PD_OUTCOME_REFUSED) note_refused_step(frame->op, record, outcome);
         item->step = outcome->step;

@@ -1,6 +1,7 @@
 /* bucket.c - cuts the tensors of a call (push, pull or init) into frames. */
 #include "bucket.h"
 
+#include "feedback.h"
 #include "pieces.h"
 #include "replace.h"
 #include "recoveries.h"
@@ -185,8 +186,10 @@ static int put_chunk(pd_bucket *bucket, size_t index, int64_t first, int64_t cou
     };
 
     if (bucket->method != PD_PULL) {
-        cut.from = (const uint8_t *)item->gradient + (size_t)(first - record->start) * in;
-        cut.bytes = (size_t)count * in;
+        bool coded = pd_dtype_is_quantized(cut.dtype);
+        cut.from = coded ? pd_feedback_piece(record, first)
+                         : (const uint8_t *)item->gradient + (size_t)(first - record->start) * in;
+        cut.bytes = (size_t)pd_dtype_bytes(cut.dtype, (uint64_t)count);
     }
     if (bucket->method == PD_PULL || bucket->method == PD_PUSH_PULL) {
         cut.land = (uint8_t *)item->weights + (size_t)(first - record->start) * out;
@@ -252,7 +255,7 @@ int pd_bucket_item(pd_bucket *bucket, size_t i)
     int rc = PD_OK;
 
     if (pd_method_pushes(bucket->op->method)) rc = set_step(bucket, step_of(bucket->op, record));
-    if (bucket->op->replaces != 0) rc = set_step(bucket, record->step);
+    if (bucket->op->replaces != 0) rc = set_step(bucket, bucket->op->step);
     if (rc == PD_OK && pushes) rc = set_replaces(bucket, pd_replace_number(record, bucket->replaces));
     if (rc == PD_OK && pushes && item->gradient == NULL) {
         pd_cut marker = { .item = i, .handle = (uint32_t)item->param, .absent = true, .dtype = record->push };

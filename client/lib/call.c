@@ -8,6 +8,8 @@
 
 #include "bucket.h"
 #include "core.h"
+#include "feedback.h"
+#include "leased.h"
 #include "replace.h"
 #include "recoveries.h"
 #include "window.h"
@@ -257,13 +259,6 @@ static int begin_items(pd_core *core, unsigned method, pd_item *items, size_t n,
     return PD_OK;
 }
 
-/* The hyperparameters of one push: read from texts such as "lr=0.05", and stored as protobuf messages. */
-typedef struct pd_values {
-    Paramd__Option option[64], *options[64];
-    size_t n;
-    char text[4096];
-} pd_values;
-
 static int read_hypers(pd_values *values, const char *const *hypers, pd_error *err)
 {
     size_t used = 0;
@@ -311,6 +306,7 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
         bucket.push.patience_ms = options->patience_ms;
         bucket.push.wants = options->wants > 0 ? options->wants : core->setup.shares;
         bucket.push.carried = options->carried;
+        bucket.push.share = core->params[op->items[0].param].fragment == 0 ? pd_leased_taken(core) : 0;
         bucket.push.speed = options->speed;
         bucket.push.weight = options->weight;
         bucket.push.zero_weight = options->zero_weight;
@@ -325,12 +321,14 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
 
 /* Returns the step of a push in a job with open sets, where all parameters of a fragment have one step. A parameter
  * that was not pushed since the last push of another one began belongs to that push, also if that one has been
- * answered meanwhile. Otherwise a new push begins, for the step after the highest that this process has seen. */
+ * answered meanwhile: but not once the program has closed that step, even if that has ended with an error. Otherwise a
+ * new push begins, for the step after the highest that this process has seen. */
 static uint64_t choose_step(const pd_core *core, const pd_item *items, size_t n)
 {
     uint32_t fragment = core->params[items[0].param].fragment;
     uint64_t pushing = core->progress.pushing[fragment];
 
+    if (core->progress.ended == pushing) return pd_core_highest_step(core, fragment) + 1;
     for (size_t i = 0; i < n; i++) {
         const pd_param_record *record = &core->params[items[i].param];
         if (record->step >= pushing || record->pushed >= pushing) return pd_core_highest_step(core, fragment) + 1;
@@ -386,6 +384,14 @@ static int pull_absent(pd_core *core, pd_op *op)
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
 }
 
+/* Notes that the weights for which a parameter is pushed were changed by hand, if the push says so. */
+static void note_change(pd_core *core, size_t param, const pd_push_options *options)
+{
+    if (pd_replace_number(&core->params[param], options != NULL ? options->replaces : 0) == 0) return;
+    pd_core_forget_versions(&core->params[param]);
+    pd_window_changed(core, pd_core_step(core, param));
+}
+
 static int check_speed(const pd_push_options *options, pd_error *err)
 {
     if (options == NULL || (options->speed >= 0 && !isinf(options->speed))) return PD_OK;
@@ -393,52 +399,144 @@ static int check_speed(const pd_push_options *options, pd_error *err)
                    options->speed);
 }
 
+/* Returns the item's record if its gradient is quantized; NULL: it is not, or there is no gradient. */
+static pd_param_record *quantized(pd_core *core, const pd_item *item)
+{
+    pd_param_record *record = &core->params[item->param];
+
+    return item->gradient != NULL && pd_dtype_is_quantized(record->push) ? record : NULL;
+}
+
+static int begin_feedback(pd_pushing *push)
+{
+    for (size_t i = 0; i < push->op->n; i++) {
+        pd_param_record *record = quantized(push->core, &push->op->items[i]);
+        if (record == NULL) continue;
+        push->quantizes = true;
+        if (pd_feedback_begin(push->core, record) != PD_OK) return PD_NO_MEMORY;
+    }
+    return PD_OK;
+}
+
+static void unmark_pushing(pd_core *core, const pd_op *op)
+{
+    for (size_t i = 0; i < op->n; i++) core->params[op->items[i].param].pushing = false;
+}
+
+static void mark_preparing(const pd_pushing *push, bool preparing)
+{
+    for (size_t i = 0; i < push->op->n; i++) push->core->params[push->op->items[i].param].preparing = preparing;
+}
+
+int pd_core_push_begin(pd_pushing *push, pd_core *core, unsigned method, pd_item *items, size_t n,
+                       const pd_push_options *options, pd_error *err)
+{
+    int rc;
+
+    push->core = core;
+    push->method = method;
+    push->options = options;
+    push->quantizes = false;
+    rc = read_hypers(&push->values, options != NULL ? options->hypers : NULL, err);
+    if (rc == PD_OK && options != NULL && options->sparse) rc = refuse_sparse(core, items, n, err);
+    if (rc == PD_OK) rc = read_scalars(&push->load, options, err);
+    if (rc == PD_OK) rc = check_worker_state(options, err);
+    if (rc == PD_OK) rc = check_speed(options, err);
+    if (rc == PD_OK) rc = begin_items(core, method, items, n, &push->op, err);
+    if (rc != PD_OK) return rc;
+    if (push->load.n > 0) rc = begin_scalars(core, push->op, options, err);
+    if (rc != PD_OK || (rc = mark_pushing(core, items, n, err)) != PD_OK) {
+        pd_op_free(core, push->op);
+        return rc;
+    }
+    if (begin_feedback(push) == PD_OK) {
+        mark_preparing(push, push->quantizes);
+        return PD_OK;
+    }
+    unmark_pushing(core, push->op);
+    return give_back(core, push->op, PD_NO_MEMORY, err);
+}
+
+void pd_core_push_quantize(const pd_pushing *push)
+{
+    for (size_t i = 0; push->quantizes && i < push->op->n; i++) {
+        pd_param_record *record = quantized(push->core, &push->op->items[i]);
+        if (record != NULL) pd_feedback_quantize(record, push->op->items[i].gradient);
+    }
+}
+
+/* Queues all frames of a push. If that fails, none is queued. */
+static int post_push(pd_pushing *push)
+{
+    pd_core *core = push->core;
+    pd_op *op = push->op;
+    int rc = post_worker_state(core, op, push->options);
+
+    if (rc == PD_OK) rc = cut_items(core, op, push->method, push->options, &push->values, &push->load);
+    if (rc == PD_OK && push->method == PD_PUSH_PULL) rc = pull_absent(core, op);
+    if (rc != PD_OK) pd_bucket_unpost(core, op);
+    return rc;
+}
+
+/* Notes in the parameters that the push was queued. */
+static void note_pushed(pd_core *core, pd_op *op)
+{
+    for (size_t i = 0; i < op->n; i++) {
+        pd_param_record *record = &core->params[op->items[i].param];
+        if (op->step > 0) pd_window_skip(core, record, op->step);
+        record->pushed = op->step > 0 ? op->step : record->step + 1;
+        record->refused = 0;
+        if (op->items[i].gradient != NULL)
+            core->stats.payload_out += pd_dtype_bytes(record->push, (uint64_t)elements_of(record));
+    }
+    core->progress.pushing[core->params[op->items[0].param].fragment] = op->step;
+    op->pushed = true;
+}
+
+/* Ends a push whose handle has ended while gradients were quantized. */
+static int ended_meanwhile(pd_core *core, pd_op *op, pd_error *err)
+{
+    int rc = op->error.code;
+
+    if (err != NULL) *err = op->error;
+    pd_op_free(core, op);
+    return rc;
+}
+
+int pd_core_push_end(pd_pushing *push, pd_ticket_id *ticket, pd_error *err)
+{
+    const pd_push_options *options = push->options;
+    pd_core *core = push->core;
+    pd_op *op = push->op;
+    int rc;
+
+    mark_preparing(push, false);
+    if (op->done) return ended_meanwhile(core, op, err);
+    for (size_t i = 0; i < op->n; i++) note_change(core, op->items[i].param, options);
+    if (core->open_sets) op->step = choose_step(core, op->items, op->n);
+    op->weighs = options == NULL || !options->zero_weight;
+    if (options != NULL && options->counts != NULL) {
+        op->counts = options->counts;
+        memset(op->counts, 0, op->n * sizeof *op->counts);
+    }
+    if ((rc = post_push(push)) != PD_OK) {
+        unmark_pushing(core, op);
+        return give_back(core, op, rc, err);
+    }
+    note_pushed(core, op);
+    *ticket = op->id;
+    return PD_OK;
+}
+
 int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const pd_push_options *options,
                  pd_ticket_id *ticket, pd_error *err)
 {
-    pd_values values;
-    pd_scalar_load load;
-    pd_op *op;
-    int rc = read_hypers(&values, options != NULL ? options->hypers : NULL, err);
+    pd_pushing push;
+    int rc = pd_core_push_begin(&push, core, method, items, n, options, err);
 
-    if (rc == PD_OK && options != NULL && options->sparse) rc = refuse_sparse(core, items, n, err);
-    if (rc == PD_OK) rc = read_scalars(&load, options, err);
-    if (rc == PD_OK) rc = check_worker_state(options, err);
-    if (rc == PD_OK) rc = check_speed(options, err);
-    if (rc == PD_OK) rc = begin_items(core, method, items, n, &op, err);
     if (rc != PD_OK) return rc;
-    if (load.n > 0) rc = begin_scalars(core, op, options, err);
-    if (rc != PD_OK || (rc = mark_pushing(core, items, n, err)) != PD_OK) {
-        pd_op_free(core, op);
-        return rc;
-    }
-    for (size_t i = 0; i < n; i++)
-        if (pd_replace_number(&core->params[items[i].param], options != NULL ? options->replaces : 0) != 0)
-            pd_core_forget_versions(&core->params[items[i].param]);
-    if (core->open_sets) op->step = choose_step(core, items, n);
-    if (options != NULL && options->counts != NULL) {
-        op->counts = options->counts;
-        memset(op->counts, 0, n * sizeof *op->counts);
-    }
-    rc = post_worker_state(core, op, options);
-    if (rc == PD_OK) rc = cut_items(core, op, method, options, &values, &load);
-    if (rc == PD_OK && method == PD_PUSH_PULL) rc = pull_absent(core, op);
-    if (rc != PD_OK) {
-        pd_bucket_unpost(core, op);
-        for (size_t i = 0; i < n; i++) core->params[items[i].param].pushing = false;
-        return give_back(core, op, rc, err);
-    }
-    for (size_t i = 0; i < n; i++) {
-        pd_param_record *record = &core->params[items[i].param];
-        if (op->step > 0) pd_window_skip(record, op->step);
-        record->pushed = op->step > 0 ? op->step : record->step + 1;
-        record->refused = 0;
-        if (items[i].gradient != NULL)
-            core->stats.payload_out += (uint64_t)elements_of(record) * pd_dtype_size(record->push);
-    }
-    core->progress.pushing[core->params[items[0].param].fragment] = op->step;
-    *ticket = op->id;
-    return PD_OK;
+    pd_core_push_quantize(&push);
+    return pd_core_push_end(&push, ticket, err);
 }
 
 /* Refuses to close a step if the server refused a gradient of this step and the user did not push it again. Otherwise
@@ -477,7 +575,8 @@ int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_er
     frame->op->closes = core->progress.closing = frame->step = step;
     frame->mark = core->link.mark;
     for (size_t i = 0; core->open_sets && i < core->n_params; i++)
-        if (core->params[i].pushed < step) pd_window_skip(&core->params[i], step);
+        if (core->params[i].pushed < step) pd_window_skip(core, &core->params[i], step);
+    core->progress.ended = step;
     pd_resend_advance(core);
     return PD_OK;
 }

@@ -19,6 +19,36 @@ int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_
 /* Pushes the gradients in the items. `method` is PD_PUSH, or PD_PUSH_PULL to get the new weights in the same call. */
 int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const pd_push_options *options,
                  pd_ticket_id *ticket, pd_error *err);
+
+/* The scalars of one push as protobuf messages. Their names point to the caller's memory. */
+typedef struct pd_scalar_load {
+    Paramd__Scalar scalar[PD_PUSH_SCALARS], *list[PD_PUSH_SCALARS];
+    size_t n;
+} pd_scalar_load;
+
+/* The hyperparameters of one push: read from texts such as "lr=0.05", and stored as protobuf messages. */
+typedef struct pd_values {
+    Paramd__Option option[64], *options[64];
+    size_t n;
+    char text[4096];
+} pd_values;
+
+/* A push in three parts, so that gradients are quantized without the core's lock: pd_core_push_begin checks it and marks
+ * its parameters as being pushed, pd_core_push_quantize needs no lock, and pd_core_push_end queues the frames. After
+ * pd_core_push_begin has returned PD_OK, the other two must be called. pd_core_push does all three. */
+typedef struct pd_pushing {
+    pd_core *core;
+    pd_op *op;
+    unsigned method;
+    const pd_push_options *options; /* NULL: none */
+    bool quantizes;                 /* pd_core_push_quantize has something to do */
+    pd_values values;
+    pd_scalar_load load;
+} pd_pushing;
+int pd_core_push_begin(pd_pushing *push, pd_core *core, unsigned method, pd_item *items, size_t n,
+                       const pd_push_options *options, pd_error *err);
+void pd_core_push_quantize(const pd_pushing *push);
+int pd_core_push_end(pd_pushing *push, pd_ticket_id *ticket, pd_error *err);
 /* Called when all frames of an operation are answered. If it pulls weights in a job with open sets, and its answers are
  * about different steps, pulls the items again. Returns whether the operation waits for that. */
 bool pd_core_level(pd_core *core, pd_op *op);
@@ -43,12 +73,6 @@ enum { PD_WORKER_STATE_BYTES = 1 << 20 }; /* most bytes of a worker state */
  * notes the payload's length in the operation. */
 int pd_worker_state_expect(pd_core *core, const pd_outgoing_frame *frame, const pd_prefix *prefix,
                            const uint8_t *header);
-
-/* The scalars of one push as protobuf messages. Their names point to the caller's memory. */
-typedef struct pd_scalar_load {
-    Paramd__Scalar scalar[PD_PUSH_SCALARS], *list[PD_PUSH_SCALARS];
-    size_t n;
-} pd_scalar_load;
 
 /* Copies the scalars' means over all ranks to the caller. `outcome` is the server's answer about the item whose frame
  * carried the scalars. */

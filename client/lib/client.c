@@ -255,13 +255,20 @@ static int push(pd_client *client, unsigned method, pd_item *items, size_t n, co
                 size_t size, pd_ticket_id *ticket, pd_error *err)
 {
     pd_push_options all = { 0 };
+    pd_pushing pushing;
     int rc = options == NULL ? PD_OK
                              : pd_sized_read(&all, sizeof all, PD_LEAST_SIZE(pd_push_options, sparse), options, size,
                                              "pd_push_options", err);
 
     if (rc != PD_OK) return rc;
     pd_io_enter(&client->io);
-    rc = pd_core_push(client->core, method, items, n, &all, ticket, err);
+    rc = pd_core_push_begin(&pushing, client->core, method, items, n, &all, err);
+    if (rc == PD_OK && pushing.quantizes) {
+        pd_io_leave(&client->io);
+        pd_core_push_quantize(&pushing);
+        pd_io_enter(&client->io);
+    }
+    if (rc == PD_OK) rc = pd_core_push_end(&pushing, ticket, err);
     pd_io_leave(&client->io);
     return rc;
 }
@@ -577,7 +584,7 @@ static const size_t abi[] = {
           AT(pd_client_options, token_file), AT(pd_client_options, ca_file), AT(pd_client_options, cert_file),
           AT(pd_client_options, key_file), AT(pd_client_options, run), AT(pd_client_options, resume),
           AT(pd_client_options, joins), AT(pd_client_options, group), AT(pd_client_options, generation),
-          AT(pd_client_options, shares)),
+          AT(pd_client_options, shares), AT(pd_client_options, feedback)),
     ENTRY(pd_welcome, AT(pd_welcome, seed), AT(pd_welcome, created), AT(pd_welcome, rank), AT(pd_welcome, world_size),
           AT(pd_welcome, chunk_elements), AT(pd_welcome, max_payload), AT(pd_welcome, server),
           AT(pd_welcome, blas_core), AT(pd_welcome, step), AT(pd_welcome, linger), AT(pd_welcome, slots),

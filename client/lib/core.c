@@ -12,6 +12,7 @@
 #include "mutant.h"
 #include "answer.h"
 #include "call.h"
+#include "feedback.h"
 #include "replace.h"
 #include "recoveries.h"
 #include "sharing.h"
@@ -80,6 +81,7 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->setup.group = config->group;
     core->setup.generation = config->generation;
     core->setup.shares = config->shares;
+    core->setup.feedback = config->feedback;
     core->setup.options = copy_texts(config->options);
     core->setup.rules = copy_texts(config->rules != NULL ? config->rules : plain);
     core->scratch = malloc(sizeof *core->scratch);
@@ -197,7 +199,12 @@ static void op_done(pd_core *core, pd_op *op)
         for (size_t i = 0; i < op->n; i++)
             core->params[op->items[i].param].initialised |= core->params[op->items[i].param].given;
     if (!pd_method_pushes(op->method)) return;
-    for (size_t i = 0; i < op->n; i++) core->params[op->items[i].param].pushing = false;
+    for (size_t i = 0; i < op->n; i++) {
+        pd_param_record *record = &core->params[op->items[i].param];
+        record->pushing = false;
+        if (op->pushed && op->items[i].gradient != NULL)
+            pd_feedback_end(core, record, op->items[i].outcome, op->weighs);
+    }
 }
 
 void pd_op_end(pd_core *core, pd_op *op, const pd_error *error)

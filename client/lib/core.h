@@ -25,8 +25,8 @@ enum { PIECE_BOUND = 64, FORM_BOUND = 8 * 1024, MAX_PIECES = (PD_MAX_HEADER_BYTE
 #define PD_WAIT_CALL "pd_client_wait"
 
 enum { MAX_TICKETS = 16384 }; /* most operations that a core has at once */
-/* values of Outcome.outcome in an answer: the optimizer refused the step; the push came too late */
-enum { PD_OUTCOME_REFUSED = 4, PD_OUTCOME_LATE = 5 };
+/* values of Outcome.outcome in an answer: the step was taken; the optimizer refused it; the push came too late */
+enum { PD_OUTCOME_STEPPED = 1, PD_OUTCOME_REFUSED = 4, PD_OUTCOME_LATE = 5 };
 
 /* The lowest and the highest step in answers about parameters of one fragment; 0: there is none. */
 typedef struct pd_step_span {
@@ -40,13 +40,15 @@ typedef struct pd_op {
     pd_item *items; /* the `n` tensors of the call; borrowed, unless `owned` is set */
     size_t n;
     bool owned, done;
-    bool fetches;      /* pd_core_fetch: the items' buffers have this rank's initial weights */
-    size_t waits;      /* number of the operation's frames that the server has not answered */
-    uint64_t replaces; /* for pd_client_replace: the caller's number of the change; 0: another operation */
-    uint64_t closes;   /* the step that this operation closes (pd_client_close_step); 0: none */
-    /* In a job with open sets: `step` is the step that the items are pushed for (0: each is for its parameter's next
-     * one). span, spans: the steps in the answers so far. levels: number of times that older weights were pulled again,
-     * each time for step `level` of their fragment or a later one. */
+    bool pushed, weighs; /* the operation's pushes were queued; they have a weight */
+    bool fetches;        /* pd_core_fetch: the items' buffers have this rank's initial weights */
+    size_t waits;        /* number of the operation's frames that the server has not answered */
+    uint64_t replaces;   /* for pd_client_replace: the caller's number of the change; 0: another operation */
+    uint64_t closes;     /* the step that this operation closes (pd_client_close_step); 0: none */
+    /* step: for pd_client_replace, the step whose weights are replaced; of a push in a job with open sets, the step
+     * that its items are for (0: each is for its parameter's next one). In such a job, span, spans: the steps in the
+     * answers so far. levels: number of times that older weights were pulled again, each time for step `level` of their
+     * fragment or a later one. */
     uint64_t step, level;
     pd_step_span span, *spans; /* `spans`: by fragment, if there are several; NULL: `span` is that of all items */
     unsigned levels;
@@ -66,6 +68,23 @@ typedef struct pd_op {
     UT_hash_handle hh;
 } pd_op;
 
+/* What becomes of the rest of a quantized gradient before the next one is quantized: feedback.h. */
+typedef enum pd_fate {
+    PD_FATE_KEPT,      /* it stays */
+    PD_FATE_COUNTED,   /* the last push counted: it is what quantizing has lost of the vector that was sent */
+    PD_FATE_CARRIED,   /* the last push was late: it is all of that vector */
+    PD_FATE_FORGOTTEN, /* the steps that it belongs to are lost: it is 0 */
+} pd_fate;
+
+/* The memory of a quantized parameter: feedback.h. */
+typedef struct pd_feedback {
+    uint8_t *codes;     /* the pieces of the last push, as they are sent; NULL: there was none */
+    uint64_t chunk;     /* number of elements of a chunk for which `codes` is cut into pieces */
+    float *rest, *sent; /* the rest; the vector that was quantized last. NULL: there is no feedback */
+    pd_fate fate;
+    bool forgotten; /* the fate of the rest becomes PD_FATE_FORGOTTEN at the next push */
+} pd_feedback;
+
 /* A declared parameter. Frames name it by its index in pd_core.params (the field `handle`). */
 typedef struct pd_param_record {
     char *name;
@@ -76,6 +95,7 @@ typedef struct pd_param_record {
      * way had taken the room there. */
     uint64_t buffer_at;
     void *buffer; /* memory for the gradient (pd_core_buffer), in the segment or private; NULL: the user wants none */
+    pd_feedback feedback; /* if `push` is quantized */
     /* Element types: push of gradients, pull of weights, update of updates (0: this rank asks for no updates). */
     pd_dtype push, pull, update;
     /* For each chunk: 1 + the version of its weights in the caller's buffer; 0: unknown. NULL: unknown for all. */
@@ -93,7 +113,8 @@ typedef struct pd_param_record {
     uint64_t replaces, replaced, server_replaces;
     uint64_t pushed; /* step of this process's last push of the parameter */
     /* The window has all of this rank's pushes of the parameter for the steps `kept_from` to `kept_to`, both included.
-     * It has none if kept_to < kept_from. */
+     * It has none if kept_to < kept_from. In a job with open sets the rank may have given nothing to some of them, nor
+     * to those after `kept_to` that it has seen since. */
     uint64_t kept_from, kept_to;
     /* Step in which the server refused this rank's gradient of the parameter. 0: it refused none, or this rank has
      * pushed the gradient again. */
@@ -101,7 +122,8 @@ typedef struct pd_param_record {
     /* initialised: the server has the initial weights of this rank's whole range. pushing: a push of the parameter is
      * under way. missing: the server's last answer to Declare says that it lacks initial weights of this parameter. */
     bool initialised, pushing, missing;
-    bool given; /* the server has initial weights of at least one element of this rank's range */
+    bool preparing; /* the gradients of the push under way are being quantized; none of its frames is queued yet */
+    bool given;     /* the server has initial weights of at least one element of this rank's range */
 } pd_param_record;
 
 typedef enum pd_stage {
@@ -161,6 +183,7 @@ typedef struct pd_window {
     bool hashing;                   /* the arriving weights are being hashed */
     uint64_t hash;                  /* XXH3-64 of the weights in the answer to `frame`, if `hashed` is set */
     bool hashed;
+    uint64_t changed; /* the last step whose weights were changed by hand, as a push has said; 0: there is none */
 } pd_window;
 
 /* Warnings of the server about the job: notice.h. */
@@ -181,6 +204,7 @@ typedef struct pd_core_setup {
     uint32_t rank, world_size, group;
     uint64_t generation;
     uint32_t shares;
+    int feedback;                       /* enum pd_feedback_mode */
     uint64_t nonce;                     /* identifies this process to the server; pd_core_recreate makes a new one */
     uint8_t flags;                      /* PD_FLAG_... bits that every sent frame has */
     bool impatient;                     /* the handle ends with its connection instead of connecting again */
@@ -221,6 +245,7 @@ typedef struct pd_core_recovery {
     bool recreating;  /* from the call of pd_core_recreate until the parameters are declared to the new job */
     bool recreated;   /* pd_core_recreate was called at least once on this handle */
     bool went_back;   /* since the last Declare, the server has reported fewer steps of a parameter than before */
+    bool forgot_rest; /* the rests of quantized gradients were set to 0, and the program does not know it yet */
     bool rejoins;     /* the last Hello asked only to join a job that exists */
     uint64_t creator; /* the last welcome's number of the job, which tells it from others of its name; 0: unknown */
     /* The course of the job's steps (DataReply.course): that of the steps which this process has seen, and that of the
@@ -235,6 +260,7 @@ typedef struct pd_core_progress {
     uint64_t barriers, passed; /* number of barriers that this process has called; how many the server has answered */
     uint64_t durable;          /* the durable step, as the last answer reported */
     uint64_t closing;          /* step that this rank is closing (pd_client_close_step); 0: none */
+    uint64_t ended;            /* last step that it has begun to close, also if that failed; 0: none */
     uint64_t *pushing;         /* by fragment, in a job with open sets: step of its last push; 0: none */
 } pd_core_progress;
 
@@ -330,6 +356,7 @@ typedef struct pd_core_config {
     uint32_t group;                             /* see pd_client_options */
     uint64_t generation;                        /* see pd_client_options */
     uint32_t shares;                            /* see pd_client_options */
+    int feedback;                               /* see pd_client_options */
     uint64_t least_shared; /* payload bytes of the smallest push that uses shared memory; 0: PD_LEAST_SHARED */
     size_t urls;           /* number of addresses */
     /* the addresses; borrowed as long as the core lives; NULL: error texts name no address */

@@ -1,6 +1,7 @@
 /* join.c - joins the job on a new connection: sends Hello and Declare, and handles their answers. */
 #include "join.h"
 
+#include "feedback.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,6 +119,7 @@ static void forget(pd_param_record *record)
     free(record->axes);
     free(record->note);
     free(record->holds);
+    pd_feedback_free(record);
 }
 
 void pd_core_forget_params(pd_core *core)
@@ -204,10 +206,27 @@ static int know(pd_param_record *record, const pd_client_param *param, pd_error 
                        "parameter %s: updates of type %d with weights of type %d: "
                        "with updates, weights must be float32",
                        param->name, (int)record->update, (int)record->pull);
-    if (pd_dtype_size(record->push) == 0 || pd_dtype_size(record->pull) == 0)
+    if (pd_dtype_is_quantized(record->push) && record->model_state)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "parameter %s: model state is pushed as float32, float16 or bfloat16, not as %s", param->name,
+                       pd_dtype_name(record->push));
+    if (pd_dtype_is_quantized(record->pull))
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "parameter %s: weights are float32, float16 or bfloat16, not %s: only pushes may be quantized",
+                       param->name, pd_dtype_name(record->pull));
+    if (pd_dtype_bytes(record->push, 1) == 0 || pd_dtype_size(record->pull) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: unknown element type %d", param->name,
-                       pd_dtype_size(record->push) == 0 ? (int)record->push : (int)record->pull);
-    return know_texts(record, param, err);
+                       pd_dtype_bytes(record->push, 1) == 0 ? (int)record->push : (int)record->pull);
+    return PD_OK;
+}
+
+/* Allocates what the record of a checked parameter needs. */
+static int remember(pd_core *core, pd_param_record *record, const pd_client_param *param, pd_error *err)
+{
+    if (know_texts(record, param, err) != PD_OK) return PD_NO_MEMORY;
+    if (!pd_dtype_is_quantized(record->push) || pd_feedback_make(core, record) == PD_OK) return PD_OK;
+    forget(record);
+    return no_memory(err);
 }
 
 /* The contents of one Declare frame: for each of its parameters an entry, and the sizes of its dimensions. */
@@ -233,6 +252,7 @@ static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
         for (int i = 0; i < record->shape.rank; i++) page->dims[n][i] = (uint64_t)record->shape.dim[i];
         param->pull_dtype = record->pull;
         param->update_dtype = record->update;
+        param->push_dtype = pd_dtype_is_quantized(record->push) ? record->push : 0;
         if (record->axes != NULL) param->axes = record->axes;
         param->model_state = record->model_state;
         param->fragment = record->fragment;
@@ -304,7 +324,9 @@ int pd_core_declare(pd_core *core, const pd_client_param *params, size_t n, pd_t
     if ((rc = pd_op_begin(core, PD_DECLARE, &op, err)) != PD_OK) return rc;
     if ((core->params = calloc(n, sizeof *core->params)) == NULL) rc = no_memory(err);
     for (; rc == PD_OK && core->n_params < n; core->n_params++)
-        if ((rc = know(&core->params[core->n_params], &params[core->n_params], err)) != PD_OK) break;
+        if ((rc = know(&core->params[core->n_params], &params[core->n_params], err)) != PD_OK ||
+            (rc = remember(core, &core->params[core->n_params], &params[core->n_params], err)) != PD_OK)
+            break;
     if (rc == PD_OK) rc = know_fragments(core, err);
     if (rc != PD_OK) {
         pd_core_forget_params(core);
@@ -529,7 +551,6 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
     core->averages_init = reply->averages_init;
     core->sends_whole = reply->sends_whole;
     core->open_sets = reply->open_sets;
-    pd_leased_note(&core->shares, reply->leases, reply->n_leases, reply->least_unused);
 }
 
 /* Returns whether this process takes over the server's steps, whatever it has seen before. */
@@ -583,8 +604,21 @@ static int prepare_frames(pd_core *core)
     return PD_OK;
 }
 
-/* Compares the server's job with the one that this process knows, once the server has accepted all parameters. */
-static int all_declared(pd_core *core)
+/* Takes over the leases that the server has reported. If it is behind and repeats the steps that this process has seen,
+ * those that the last answer brought will be this worker's again. Returns false if the server leases nothing yet to a
+ * worker that begins. */
+static bool take_leases(pd_core *core, const Paramd__DeclareReply *reply)
+{
+    bool anew = begins_anew(core);
+
+    if (anew || !pd_core_is_behind(core))
+        pd_leased_note(&core->shares, reply->leases, reply->n_leases, reply->least_unused);
+    return !anew || !core->open_sets || core->setup.shares == 0 || reply->n_leases > 0;
+}
+
+/* Compares the server's job with the one that this process knows, once the server has accepted all parameters. `reply`:
+ * the last answer to Declare. */
+static int all_declared(pd_core *core, const Paramd__DeclareReply *reply)
 {
     if (pd_core_lacks_weights(core)) {
         pd_core_lose_job(core);
@@ -592,6 +626,10 @@ static int all_declared(pd_core *core)
     }
     if (!begins_anew(core) && pd_core_left_course(core, core->recovery.welcome_course)) return PD_OK;
     if (!core->recovery.rewinding && pd_core_is_behind(core) && !pd_core_window_helps(core)) return PD_OK;
+    if (!take_leases(core, reply)) {
+        pd_core_drop(core, "the server repeats steps from before its restart, and leases no shares before it is done");
+        return PD_OK;
+    }
     go_on(core);
     retire_initialised(core);
     if (prepare_frames(core) != PD_OK) return PD_OK;
@@ -618,5 +656,5 @@ int pd_declare_taken(pd_core *core, size_t first, size_t count, const pd_prefix 
         return PD_OK;
     }
     note_declared(core, first, reply);
-    return --core->declares_waiting == 0 ? all_declared(core) : PD_OK;
+    return --core->declares_waiting == 0 ? all_declared(core, reply) : PD_OK;
 }

@@ -32,6 +32,11 @@ void pd_leased_forget(pd_core_shares *shares)
     *shares = (pd_core_shares){ 0 };
 }
 
+uint64_t pd_leased_taken(const pd_core *core)
+{
+    return core->open_sets && core->shares.n > 0 && core->shares.taken > 0 ? core->shares.ranges[0].first + 1 : 0;
+}
+
 uint64_t pd_core_least_unused(const pd_core *core)
 {
     if (core->open_sets) return core->shares.least_unused;

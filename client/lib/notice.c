@@ -67,6 +67,14 @@ void pd_notice_left_over(const pd_notices *notices, const char *job, const pd_we
          job, welcome->step, ceil(welcome->linger), job);
 }
 
+void pd_notice_feedback(const pd_notices *notices, const char *job)
+{
+    give(notices, NULL,
+         "job %s: the server has gone back, so what quantizing has left of this worker's gradients is lost; error "
+         "feedback begins at 0",
+         job);
+}
+
 void pd_notice_remark(const pd_notices *notices, const char *job, const char *remark, const pd_address *server)
 {
     give(notices, server, "warning of the server: job %s: %s", job, remark);

@@ -188,6 +188,10 @@ int pd_settings_resolve(pd_settings *settings, const pd_client_options *options,
     settings->core.group = options->group;
     settings->core.generation = options->generation;
     settings->core.shares = options->shares;
+    settings->core.feedback = options->feedback;
+    if (options->feedback < PD_FEEDBACK_ON || options->feedback > PD_FEEDBACK_CARRY)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "feedback %d: expected a value of enum pd_feedback_mode",
+                       options->feedback);
     choose_label(settings, options->label);
     rc = choose_rank(&settings->core, options, err);
     if (rc == PD_OK) rc = choose_run(settings, options->run, err);

@@ -85,10 +85,10 @@ typedef struct pd_sent_frame {
     uint64_t mark;                     /* PushRequest.mark in the header */
     uint64_t settled; /* the step in which the push counted, in a job with open sets; otherwise `step` */
     unsigned method;
-    bool closes;                     /* the frame ends its step (pd_client_close_step) */
-    bool comparable;                 /* the answer was about `step`, not a later step: a resend must get the same */
-    bool hashed;                     /* `hash` is known */
-    bool dropped;                    /* the window has dropped this copy, which is freed when `again` is */
+    bool closes;     /* the frame ends its step (pd_client_close_step) */
+    bool comparable; /* a resend must get the same answer: it was about `step`, whose weights nobody has changed */
+    bool hashed;     /* `hash` is known */
+    bool dropped;    /* the window has dropped this copy, which is freed when `again` is */
     struct pd_outgoing_frame *again; /* the frame in the queue that sends this copy again; NULL: there is none */
     uint64_t hash;                   /* XXH3-64 of the weights that the answer brought */
     uint8_t *head, *payload;         /* prefix and header, then a worker state if the frame has one; gradients */

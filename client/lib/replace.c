@@ -13,7 +13,7 @@ void pd_replace_done(pd_core *core, const pd_op *op)
     for (size_t i = 0; i < op->n; i++) pd_core_forget_versions(&core->params[op->items[i].param]);
     for (size_t i = 0; i < core->n_params; i++) {
         pd_param_record *record = &core->params[i];
-        if (record->step != core->params[op->items[0].param].step) continue;
+        if (record->step != op->step) continue;
         record->replaces = op->replaces;
         record->replaced = record->step;
         pd_window_begin(record); /* the window cannot send the weights again */
@@ -133,6 +133,7 @@ int pd_core_replace(pd_core *core, const pd_item *items, size_t n, uint64_t numb
         op->owned = true;
         op->n = n;
         op->replaces = number;
+        op->step = core->params[items[0].param].step;
     }
     if (own == NULL || (rc = post(core, op)) != PD_OK) {
         pd_op_free(core, op);

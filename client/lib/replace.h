@@ -9,7 +9,8 @@
 int pd_core_replace(pd_core *core, const pd_item *items, size_t n, uint64_t number, pd_ticket_id *ticket,
                     pd_error *err);
 /* On a new connection, sends all weights of a pd_client_replace that is under way again, since the server has forgotten
- * those of the earlier connection. PD_NO_MEMORY: the caller drops the connection. */
+ * those of the earlier connection. They stay the weights of the step for which the program made them: the server
+ * refuses them if it has closed another one meanwhile. PD_NO_MEMORY: the caller drops the connection. */
 int pd_replace_again(pd_core *core);
 
 /* Notes in the parameters that the weights of pd_core_replace are in force. */

@@ -4,7 +4,6 @@
 #include "answer.h"
 #include "core.h"
 #include "mutant.h"
-#include "leased.h"
 #include "window.h"
 
 #include <inttypes.h>
@@ -332,12 +331,13 @@ static void end_as_different(pd_core *core, const pd_sent_frame *sent, size_t pi
 }
 
 /* Compares the answer with the frame's first answer. Compares nothing if the first answer was about a later step
- * (`comparable`). Returns false if the answers differ; the handle has then ended. */
+ * (`comparable`), or if only one of both may have weights that were changed by hand. Returns false if the answers
+ * differ; the handle has then ended. */
 static bool compare(pd_core *core, const pd_sent_frame *sent)
 {
     bool same_kind = sent->hashed && core->window.hashed;
 
-    if (!sent->comparable) return true;
+    if (!sent->comparable || pd_window_may_change(core, sent)) return true;
     for (size_t i = 0; i < sent->n; i++)
         if (core->receive.message->outcomes[i]->step != sent->step) return true;
     for (size_t i = 0; i < sent->n; i++) {
@@ -377,8 +377,6 @@ void pd_resend_answered(pd_core *core, pd_outgoing_frame *frame, const pd_error 
     if (pd_method_pushes(sent->method)) {
         if (pd_core_changes_course(core, core->receive.message->course) || !compare(core, sent)) return;
         pd_core_note_members(core, core->receive.message);
-        pd_leased_note(&core->shares, core->receive.message->leases, core->receive.message->n_leases,
-                       core->receive.message->least_unused);
         core->progress.durable = core->receive.message->durable_step;
         note_steps(core, sent);
     }

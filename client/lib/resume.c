@@ -29,6 +29,7 @@ static int end_recovery(pd_client *client, pd_ticket_id *ticket, bool *recovers,
                         pd_error *err)
 {
     double end = pd_handle_end(client);
+    bool forgot;
 
     if (rc == PD_OK && *ticket != 0) rc = pd_handle_finish_part(client, ticket, end, err);
     if (rc == PD_OK) {
@@ -36,7 +37,10 @@ static int end_recovery(pd_client *client, pd_ticket_id *ticket, bool *recovers,
         rc = pd_handle_init(client, weights, end, err);
     }
     if (rc == PD_OK) *recovers = false;
+    forgot = rc == PD_OK && client->core->recovery.forgot_rest;
+    if (forgot) client->core->recovery.forgot_rest = false;
     pd_io_leave(&client->io);
+    if (forgot) pd_notice_feedback(&client->notices, client->core->setup.job);
     return rc;
 }
 

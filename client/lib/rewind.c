@@ -2,6 +2,7 @@
 #include "recoveries.h"
 
 #include "core.h"
+#include "feedback.h"
 #include "leased.h"
 #include "replace.h"
 #include "window.h"
@@ -103,10 +104,11 @@ static void forget_steps(pd_core *core)
         pd_param_record *record = &core->params[i];
 
         pd_core_forget_versions(record);
+        if (pd_feedback_forget(record)) core->recovery.forgot_rest = true;
         record->pushed = record->refused = record->server_step = record->replaces = 0;
     }
     core->progress.barriers = core->progress.passed;
-    core->progress.closing = 0;
+    core->progress.closing = core->progress.ended = 0;
     for (uint32_t f = 0; f < core->n_fragments; f++) core->progress.pushing[f] = 0;
     core->recovery.resending = false;
     pd_leased_forget(&core->shares);

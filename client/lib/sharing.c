@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "feedback.h"
 #include "join.h"
 #include "transport.h"
 
@@ -26,20 +27,23 @@ static int make_segment(pd_core *core)
         uint64_t elements = (uint64_t)(record->end - record->start);
 
         record->buffer_at = buffers;
-        buffers += in_units(elements * pd_dtype_size(record->push));
+        buffers += pd_dtype_is_quantized(record->push) ? pd_feedback_bytes(record, chunk)
+                                                       : in_units(elements * pd_dtype_size(record->push));
         pieces += elements / chunk + 2;
     }
     return pd_staging_make(&core->out.staging, buffers + pieces * UNIT, NULL);
 }
 
-/* Finds memory for a gradient: in the segment, or in private memory where pushes under way have taken the room. */
+/* Finds memory for a gradient: in the segment, or in private memory where pushes under way have taken the room. A
+ * gradient that is quantized is in private memory, since only its codes are sent. */
 static void *new_buffer(pd_core *core, const pd_param_record *record)
 {
-    uint64_t bytes = in_units((uint64_t)(record->end - record->start) * pd_dtype_size(record->push));
+    bool coded = pd_dtype_is_quantized(record->push);
+    uint64_t bytes = in_units((uint64_t)(record->end - record->start) * pd_dtype_size(coded ? PD_F32 : record->push));
     void *at;
 
     if (bytes == 0) bytes = UNIT;
-    if ((at = pd_staging_take_buffer(&core->out.staging, record->buffer_at, bytes)) != NULL) return at;
+    if (!coded && (at = pd_staging_take_buffer(&core->out.staging, record->buffer_at, bytes)) != NULL) return at;
     if ((at = aligned_alloc(UNIT, bytes)) != NULL) memset(at, 0, bytes);
     return at;
 }

@@ -279,7 +279,7 @@ static void note_answer(const pd_core *core, const pd_outgoing_frame *frame, con
 {
     for (const pd_sent_frame *other = list->first; sent->closes && other != NULL; other = other->next)
         if (other->settled > sent->settled) sent->settled = other->settled;
-    sent->comparable = pd_method_pushes(sent->method);
+    sent->comparable = pd_method_pushes(sent->method) && sent->step != core->window.changed;
     for (size_t i = 0; pd_method_pushes(sent->method) && i < sent->n; i++) {
         const Paramd__Outcome *outcome = core->receive.message->outcomes[i];
         pd_sent_piece *piece = &sent->pieces[i];
@@ -333,50 +333,87 @@ static void note_whole(pd_param_record *record, uint64_t step)
     if (step > record->kept_to) record->kept_to = step;
 }
 
-/* Notes that the window lacks nothing of the steps that this process has seen since its last push, which the window
- * has. Only in jobs with open sets: it has pushed nothing for these steps. */
-static void note_seen(const pd_core *core, pd_param_record *record)
-{
-    if (core->open_sets && record->kept_to < record->step) record->kept_to = record->step;
-}
-
 void pd_window_note_done(pd_core *core, const pd_op *op)
 {
     if (core->window.steps == 0 || op->gap || core->end.error.code != PD_OK || !pd_method_pushes(op->method)) return;
     for (size_t i = 0; i < op->n; i++) {
         if (op->items[i].outcome < 0) continue; /* refused: the window lacks a frame of this parameter */
-        pd_param_record *record = &core->params[op->items[i].param];
-        note_whole(record, record->pushed);
-        if (record->kept_to == record->pushed) note_seen(core, record);
+        note_whole(&core->params[op->items[i].param], core->params[op->items[i].param].pushed);
     }
     for (size_t i = 0; op->closes > 0 && i < core->n_params; i++) {
         pd_param_record *record = &core->params[i];
-        if (record->pushing) continue;
-        if (record->pushed < op->closes) note_whole(record, op->closes);
-        if (record->kept_to >= op->closes) note_seen(core, record);
+        if (!record->pushing && record->pushed < op->closes) note_whole(record, op->closes);
     }
 }
 
-/* Returns whether this step of a parameter is under way. Then the window need not have all its frames: those without an
- * answer are in the queue. */
-static bool is_under_way(const pd_core *core, const pd_param_record *record, uint64_t step)
+/* Returns whether the window has the last push of the parameter, and the last end of a step that named it. In a job
+ * with open sets it then lacks nothing of what this process has seen since, however many steps these are: it has given
+ * nothing to them, whether an answer to a push or to a pull has told of them. */
+static bool has_last(const pd_core *core, const pd_param_record *record)
 {
-    if (record->pushing && record->pushed <= step && record->kept_to + 1 >= record->pushed) return true;
-    return record->kept_to + 1 >= step && core->progress.closing == step && record->pushed < step;
+    return core->open_sets && record->kept_to >= record->pushed && record->kept_to >= core->progress.ended;
 }
 
-void pd_window_skip(pd_param_record *record, uint64_t step)
+/* Returns whether this step of a parameter, or an earlier one, is under way. Then the window need not have all its
+ * frames: those without an answer are in the queue. */
+static bool is_under_way(const pd_core *core, const pd_param_record *record, uint64_t step)
 {
-    bool has_last = record->kept_to >= record->step && record->kept_to >= record->pushed;
+    if (record->pushing && !record->preparing && record->pushed <= step && record->kept_to + 1 >= record->pushed)
+        return true;
+    return core->progress.closing > 0 && core->progress.closing <= step && record->pushed < core->progress.closing &&
+           record->kept_to + 1 >= core->progress.closing;
+}
 
-    if (has_last && record->kept_to + 1 < step) record->kept_to = step - 1;
+void pd_window_changed(pd_core *core, uint64_t step)
+{
+    const pd_window_step *list = core->window.oldest;
+
+    if (core->window.changed == step) return;
+    core->window.changed = step;
+    while (list != NULL && list->step != step) list = list->next;
+    for (pd_sent_frame *sent = list != NULL ? list->first : NULL; sent != NULL; sent = sent->next)
+        sent->comparable = false;
+}
+
+bool pd_window_may_change(const pd_core *core, const pd_sent_frame *sent)
+{
+    bool pushed = true;
+
+    for (size_t i = 0; i < sent->n; i++) pushed = pushed && core->params[sent->pieces[i].param].pushed > sent->step;
+    return core->window.changed > 0 && !pushed;
+}
+
+void pd_window_skip(const pd_core *core, pd_param_record *record, uint64_t step)
+{
+    if (has_last(core, record) && record->kept_to + 1 < step) record->kept_to = step - 1;
+}
+
+/* Returns the step for which the parameter's last push, or the end of the step that leaves it out, has ended with an
+ * error, although the server has counted it since: it had closed the step of other parameters. The program goes on
+ * with the next step then (pd_core_step), so nobody would send this one again. 0: there is none. Only in jobs with open
+ * sets, where all parameters of a fragment have one step. */
+static uint64_t given_up(const pd_core *core, const pd_param_record *record)
+{
+    uint64_t ended = core->progress.closing > 0 ? 0 : core->progress.ended;
+    uint64_t step = record->pushed > ended ? record->pushed : ended;
+
+    if (!core->open_sets || record->pushing || step <= record->kept_to ||
+        step > pd_core_highest_step(core, record->fragment))
+        return 0;
+    return step;
 }
 
 bool pd_window_reaches(const pd_core *core, const pd_param_record *record, uint64_t *had, uint64_t *needed)
 {
+    uint64_t lost = given_up(core, record);
+
     *needed = record->step > record->server_step ? record->step - record->server_step : 0;
-    *had = record->kept_to + 1 - record->kept_from;
+    *had = record->kept_to >= record->kept_from ? record->kept_to + 1 - record->kept_from : 0;
+    if (lost > record->server_step && pd_has_elements(record)) {
+        if (lost - record->server_step > *needed) *needed = lost - record->server_step;
+        return false;
+    }
     if (*needed == 0 || !pd_has_elements(record)) return true;
     if (core->window.steps == 0 || record->kept_from > record->server_step + 1) return false;
-    return record->kept_to >= record->step || is_under_way(core, record, record->step);
+    return record->kept_to >= record->step || has_last(core, record) || is_under_way(core, record, record->step);
 }

@@ -46,9 +46,17 @@ void pd_window_free(pd_core *core);
 void pd_window_begin(pd_param_record *record);
 
 /* Notes that this process has pushed nothing for the steps between the last one that the window has and `step`, which
- * it begins to push or to close: the window lacks nothing of them. Notes nothing if the window lacks the last push,
- * which ended with an error. Call it before record->pushed becomes `step`. Only in jobs with open sets. */
-void pd_window_skip(pd_param_record *record, uint64_t step);
+ * it begins to push or to end: the window lacks nothing of them. Notes nothing if the window lacks the last push, or
+ * the last end of a step, which ended with an error; nor if the job's sets are not open. Call it before record->pushed
+ * or progress.ended becomes `step`. */
+void pd_window_skip(const pd_core *core, pd_param_record *record, uint64_t step);
+
+/* Notes that the weights after `step` were changed by hand (pd_client_replace): answers to pushes for this step may
+ * have brought the weights from before or after the change. */
+void pd_window_changed(pd_core *core, uint64_t step);
+/* Returns whether the weights that the answer to a frame brings may have been changed by hand, although no push has
+ * said so: this process changes weights, and has not pushed each parameter of the frame since. */
+bool pd_window_may_change(const pd_core *core, const pd_sent_frame *sent);
 
 /* Returns whether the window has all steps of a parameter that the server lacks, except for a step that is under way.
  * Sets *needed to the number of steps that the server lacks, and *had to how many of them the window has. */

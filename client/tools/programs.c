@@ -17,6 +17,9 @@ static const pd_command_option plan_options[] = {
     { "option", 0, PD_OPTION_TEXT, "KEY=VALUE",
       .help = "An option of the job, as its workers give it, such as aggregate=median or durability=checkpoint; may be "
               "repeated" },
+    { "push-dtype", 0, PD_OPTION_CHOICE, "any|float32|float16|bfloat16|int8|int4",
+      .help = "Element type of pushed gradients, if all workers declare it: contributions that are collected take less",
+      .preset = "any" },
     { "threads", 0, PD_OPTION_NUMBER, "T", .help = "Threads of the daemon that take optimizer steps, its step_threads",
       .preset = "1", .least = 1, .most = 1024 },
     { "pool-threads", 0, PD_OPTION_NUMBER, "P", .help = "Threads of the daemon's preconditioner pool, its pool_threads",

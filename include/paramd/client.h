@@ -152,7 +152,13 @@ typedef struct pd_client_param {
     const char *name;
     /* Shape of the whole tensor, even if this rank has only a range of its elements. */
     pd_shape shape;
-    /* Element type of this rank's gradients. 0: PD_F32. */
+    /* Element type of this rank's gradients. 0: PD_F32.
+     *
+     * PD_INT8, PD_INT4: gradients are float32, and the library quantizes them for the wire when they are pushed, in
+     * blocks of 64 elements: 8.5 or 4.5 bits an element. What that rounds away it adds to the next gradient
+     * (pd_client_options.feedback). After pd_client_rewind, and in a new process, that begins at 0. Gradients may be
+     * changed as soon as the push has returned. Not for model_state. Where the server collects contributions, every
+     * rank must give the same type (the server counts memory by it). */
     pd_dtype push_dtype;
     /* Element type of the weights that this rank receives. 0: PD_F32. */
     pd_dtype pull_dtype;
@@ -417,8 +423,9 @@ PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *
  * the program takes the steps again and makes the change again. The other ranks continue by their windows.
  *
  * This call waits. PD_FAILED_PRECONDITION: this is not rank 0; a parameter is ranged, which cannot be replaced; another
- * rank has pushed with other weights already. PD_INVALID_ARGUMENT: a push is under way; `replaces` is 0; a parameter is
- * unknown or given twice. */
+ * rank has pushed with other weights already; the server has begun the next step before all weights had come, for
+ * instance with the push of an earlier process of this rank. PD_INVALID_ARGUMENT: a push is under way; `replaces` is 0;
+ * a parameter is unknown or given twice. */
 PD_API int pd_client_replace(pd_client *client, const pd_item *items, size_t n, uint64_t replaces, pd_error *err);
 /* Hashes n tensors: hashes[i] becomes the hash of the bytes[i] bytes at tensors[i]. A program that compares it with an
  * earlier hash finds out whether the tensor was changed. Equal bytes give equal hashes on every machine.
@@ -454,7 +461,9 @@ PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t 
  * Any other error is the first one that the server gave. The ticket ends when every item is done or refused
  * (items[i].outcome), at the latest one second after the error. Items without an answer then get the same error. It is
  * safe to push them again. For instance, after PD_DEADLINE_EXCEEDED "rank 2 ... has not contributed" the server keeps
- * this rank's gradient: push the same again to continue waiting. */
+ * this rank's gradient: push the same again to continue waiting. In a job in which not every rank counts in each step,
+ * the program may also go on: if the job is at a later step by then, the next push takes the place of the one before,
+ * unless that has counted. */
 PD_API int pd_client_wait(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
 /* Returns whether a ticket is done or has failed, so that pd_client_wait will not block. */
 PD_API bool pd_client_ready(const pd_client *client, pd_ticket_id ticket);

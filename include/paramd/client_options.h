@@ -11,6 +11,15 @@
  * worker is connected. */
 enum pd_resume { PD_RESUME_AUTO, PD_RESUME_YES, PD_RESUME_NO };
 
+/* Error feedback: what quantizing has rounded away of a gradient is added to the parameter's next one, so that nothing
+ * is lost over the steps. It takes two float32 numbers for each element that this rank pushes.
+ *
+ * ON: what was rounded away of pushes that counted is added. Pushes that were late, skipped or refused leave it as it
+ * was. OFF: nothing is added. CARRY: as ON, and all of a late push is added to the next one, as if it had not been
+ * pushed; say so there (pd_push_options.carried). For programs that push differences from weights, ON is right: such a
+ * difference contains late ones anyway. */
+enum pd_feedback_mode { PD_FEEDBACK_ON, PD_FEEDBACK_OFF, PD_FEEDBACK_CARRY };
+
 /* In place of a rank: the server chooses it, the lowest that is free. pd_welcome.rank says which one this process got,
  * and keeps when it connects again. */
 enum { PD_ANY_RANK = -1 };
@@ -107,6 +116,9 @@ typedef struct pd_client_options {
     /* Number of shares of the data (pd_client_share) that this worker wants for each push; 0: it uses none. A push that
      * wants another number says so (pd_push_options.wants). */
     uint32_t shares;
+    /* An enum pd_feedback_mode: what happens to that part of a gradient which quantizing (push_dtype PD_INT8 or
+     * PD_INT4) rounds away. Default: PD_FEEDBACK_ON. */
+    int feedback;
 } pd_client_options;
 
 #endif

@@ -16,6 +16,8 @@ extern "C" {
 #endif
 
 #define PD_MAX_RANK 8
+/* Most elements of a block of a quantized type: only the last block of a piece may have fewer. */
+#define PD_BLOCK 64
 
 /* Element types on the wire and in files. The protocol fixes their values. */
 typedef enum pd_dtype {
@@ -23,12 +25,23 @@ typedef enum pd_dtype {
     /* IEEE half precision. */
     PD_F16 = 2,
     /* bfloat16 is the upper half of a float32, rounded to nearest even. */
-    PD_BF16 = 3
+    PD_BF16 = 3,
+    /* Quantized types, for pushed gradients alone: blocks of 64 elements, each with a scale in float32, and a code of 8
+     * or 4 bits for each element. An element is its code times the scale of its block. */
+    PD_INT8 = 4,
+    PD_INT4 = 5
 } pd_dtype;
 
-/* Returns the bytes of one element of a type; 0 for an unknown type. */
+/* Returns the bytes of one element of a type; 0 for an unknown type, and for the quantized types, whose elements have
+ * no bytes of their own. */
 PD_API size_t pd_dtype_size(pd_dtype dtype);
-/* Returns the name of an element type: "float32", "float16" or "bfloat16"; "?" for an unknown type. */
+/* Returns the bytes of `n` elements that lie together in one piece of memory, as on the wire; UINT64_MAX: too many to
+ * count. 0 for an unknown type. The bytes of a quantized type are first one scale for each block of 64 elements, then n
+ * bytes (int8) or ceil(n / 2) bytes (int4). */
+PD_API uint64_t pd_dtype_bytes(pd_dtype dtype, uint64_t n);
+/* Returns whether a type is quantized: int8 or int4. */
+PD_API bool pd_dtype_is_quantized(pd_dtype dtype);
+/* Returns the name of an element type: "float32", "float16", "bfloat16", "int8" or "int4"; "?" for an unknown type. */
 PD_API const char *pd_dtype_name(pd_dtype dtype);
 /* Reads an element type from its name, or from the short form f32, f16 or bf16. PD_INVALID_ARGUMENT: the name is
  * unknown. */

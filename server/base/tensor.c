@@ -9,9 +9,8 @@ static const struct {
     size_t size;
     const char *name, *brief;
 } dtypes[] = {
-    { PD_F32, 4, "float32", "f32" },
-    { PD_F16, 2, "float16", "f16" },
-    { PD_BF16, 2, "bfloat16", "bf16" },
+    { PD_F32, 4, "float32", "f32" }, { PD_F16, 2, "float16", "f16" }, { PD_BF16, 2, "bfloat16", "bf16" },
+    { PD_INT8, 0, "int8", "int8" },  { PD_INT4, 0, "int4", "int4" },
 };
 enum { N_DTYPES = sizeof dtypes / sizeof dtypes[0] };
 
@@ -20,6 +19,21 @@ size_t pd_dtype_size(pd_dtype dtype)
     for (int i = 0; i < N_DTYPES; i++)
         if (dtypes[i].dtype == dtype) return dtypes[i].size;
     return 0;
+}
+
+bool pd_dtype_is_quantized(pd_dtype dtype)
+{
+    return dtype == PD_INT8 || dtype == PD_INT4;
+}
+
+uint64_t pd_dtype_bytes(pd_dtype dtype, uint64_t n)
+{
+    uint64_t bytes, blocks = n / PD_BLOCK + (n % PD_BLOCK > 0);
+
+    if (!pd_dtype_is_quantized(dtype))
+        return __builtin_mul_overflow(n, pd_dtype_size(dtype), &bytes) ? UINT64_MAX : bytes;
+    return __builtin_add_overflow(dtype == PD_INT8 ? n : n / 2 + n % 2, blocks * sizeof(float), &bytes) ? UINT64_MAX
+                                                                                                        : bytes;
 }
 
 const char *pd_dtype_name(pd_dtype dtype)

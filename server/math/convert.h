@@ -1,5 +1,5 @@
-/* convert.h - converts elements between float32, float16 and bfloat16. Rounds as the instructions of IEEE hardware do,
- * bit for bit. Pure functions; any thread. */
+/* convert.h - converts elements between float32, float16 and bfloat16, and to integer codes. Rounds as the instructions
+ * of IEEE hardware do, bit for bit. Pure functions; any thread. */
 #ifndef PD_CONVERT_H
 #define PD_CONVERT_H
 
@@ -86,6 +86,26 @@ PD_INLINE uint16_t pd_f16_from_f32(float x)
     places = pd_f32_from_bits((uint32_t)power + (13u << 23));
     half = (pd_f32_bits(pd_f32_from_bits((uint32_t)finite) + places) & 0xfff) + ((uint32_t)(power - 0x38800000) >> 13);
     return (uint16_t)(half | (uint32_t)nan | ((uint32_t)bits >> 16 & 0x8000u));
+}
+
+/* Returns x / divisor, rounded to the nearest integer, and from a half to the even integer. Rounds by a truncating
+ * conversion and a comparison of integers, so that the loop depends neither on the rounding mode nor on an instruction
+ * that older CPUs lack. NaN gives 0, and a quotient beyond `most` gives `most`. */
+PD_INLINE int32_t pd_code_from_f32(float x, float divisor, float most)
+{
+    int32_t bits = (int32_t)pd_f32_bits(x / divisor), negative = bits >> 31, magnitude = bits & 0x7fffffff;
+    int32_t limit = (int32_t)pd_f32_bits(most), code;
+    float m, rest;
+
+    magnitude = (int32_t)pd_choose(magnitude > 0x7f800000, 0, (uint32_t)magnitude);
+    magnitude = (int32_t)pd_choose(magnitude > limit, (uint32_t)limit, (uint32_t)magnitude);
+    m = pd_f32_from_bits((uint32_t)magnitude);
+    code = (int32_t)m;
+    /* the fraction of |x / divisor|, computed without rounding; it may be -0 */
+    rest = m - (float)code;
+    /* Rounds up if the fraction is above 1/2, or is 1/2 and the integer part odd. */
+    code += (int32_t)pd_f32_bits(rest) + (code & 1) > 0x3f000000;
+    return (code ^ negative) - negative;
 }
 
 #endif

@@ -1,6 +1,7 @@
 /* kernels.c - sums, scales and checks vectors. The speed of these loops is limited by memory bandwidth. */
 #include "kernels.h"
 
+#include "block_codec.h"
 #include "convert.h"
 #include "lanes.h"
 
@@ -20,12 +21,12 @@ enum { GROUP = 4 };
  * ignored. The callers pass `k` and `first` as constants, so that the loop has no branches. */
 PD_INLINE void sum_group(float *acc, const pd_addend *x, int64_t offset, int64_t n, int k, bool first)
 {
-    const float *a = (const float *)x[0].at + offset, *b = a, *c = a, *d = a;
+    const float *a = (const float *)x[0].run.at + offset, *b = a, *c = a, *d = a;
     float wa = x[0].weight, wb = 0, wc = 0, wd = 0;
 
-    if (k > 1) b = (const float *)x[1].at + offset, wb = x[1].weight;
-    if (k > 2) c = (const float *)x[2].at + offset, wc = x[2].weight;
-    if (k > 3) d = (const float *)x[3].at + offset, wd = x[3].weight;
+    if (k > 1) b = (const float *)x[1].run.at + offset, wb = x[1].weight;
+    if (k > 2) c = (const float *)x[2].run.at + offset, wc = x[2].weight;
+    if (k > 3) d = (const float *)x[3].run.at + offset, wd = x[3].weight;
 /* The addends do not overlap the sum `acc`, or are `acc` itself, so the compiler may vectorize the loop. */
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; i++) {
@@ -56,7 +57,7 @@ SUM(4)
 #define SUM_SHORT(name, value, op)                                                                                     \
     PD_CLONES(void, name, (float *restrict acc, const pd_addend *x, int64_t offset, int64_t n), (acc, x, offset, n))   \
     {                                                                                                                  \
-        const uint16_t *restrict a = (const uint16_t *)x->at + offset;                                                 \
+        const uint16_t *restrict a = (const uint16_t *)x->run.at + offset;                                             \
         float w = x->weight;                                                                                           \
         for (int64_t i = 0; i < n; i++) acc[i] op w *value(a[i]);                                                      \
     }
@@ -65,6 +66,17 @@ SUM_SHORT(add_f16, pd_f32_from_f16, +=)
 SUM_SHORT(set_bf16, pd_f32_from_bf16, =)
 SUM_SHORT(add_bf16, pd_f32_from_bf16, +=)
 
+/* The same for vectors of a quantized type. */
+static void set_blocks(float *acc, const pd_addend *x, int64_t offset, int64_t n)
+{
+    pd_blocks_add(acc, x->run.dtype, x->run.at, x->run.of, x->run.skip + offset, n, x->weight, true);
+}
+
+static void add_blocks(float *acc, const pd_addend *x, int64_t offset, int64_t n)
+{
+    pd_blocks_add(acc, x->run.dtype, x->run.at, x->run.of, x->run.skip + offset, n, x->weight, false);
+}
+
 typedef void sum_function(float *acc, const pd_addend *x, int64_t offset, int64_t n);
 
 /* Returns how many of the next k addends one loop adds: up to GROUP if they are float32, otherwise one. */
@@ -72,7 +84,7 @@ static int group_size(const pd_addend *x, int k)
 {
     int n = 0;
 
-    while (n < k && n < GROUP && x[n].dtype == PD_F32) n++;
+    while (n < k && n < GROUP && x[n].run.dtype == PD_F32) n++;
     return n > 0 ? n : 1;
 }
 
@@ -80,8 +92,9 @@ static sum_function *group_function(const pd_addend *x, int size, bool first)
 {
     static sum_function *const sets[] = { set_1, set_2, set_3, set_4 }, *const adds[] = { add_1, add_2, add_3, add_4 };
 
-    if (x->dtype == PD_F16) return first ? set_f16 : add_f16;
-    if (x->dtype == PD_BF16) return first ? set_bf16 : add_bf16;
+    if (x->run.dtype == PD_F16) return first ? set_f16 : add_f16;
+    if (x->run.dtype == PD_BF16) return first ? set_bf16 : add_bf16;
+    if (pd_dtype_is_quantized(x->run.dtype)) return first ? set_blocks : add_blocks;
     return first ? sets[size - 1] : adds[size - 1];
 }
 
@@ -160,6 +173,21 @@ bool pd_all_finite(const void *at, pd_dtype dtype, int64_t n)
         if (!finite) return false;
     }
     return true;
+}
+
+bool pd_vector_run_is_finite(const pd_vector_run *run, int64_t first, int64_t n)
+{
+    float tile[TILE];
+    bool finite = true;
+
+    if (!pd_dtype_is_quantized(run->dtype))
+        return pd_all_finite((const char *)run->at + (size_t)first * pd_dtype_size(run->dtype), run->dtype, n);
+    for (int64_t i = 0; finite && i < n; i += TILE) {
+        int64_t some = n - i < TILE ? n - i : TILE;
+        pd_vector_run_read(tile, run, first + i, some);
+        finite = pd_all_finite(tile, PD_F32, some);
+    }
+    return finite;
 }
 
 PD_CLONES(bool, finite_f64, (const double *x, int64_t n), (x, n))

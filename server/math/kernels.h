@@ -4,12 +4,11 @@
 #ifndef PD_KERNELS_H
 #define PD_KERNELS_H
 
-#include "paramd/tensor.h"
+#include "vector_runs.h"
 
-/* A term of a sum: the vector at `at`, whose elements are of type `dtype`, times the number `weight`. */
+/* A term of a sum: a vector times the number `weight`. */
 typedef struct pd_addend {
-    const void *at;
-    pd_dtype dtype;
+    pd_vector_run run;
     float weight;
 } pd_addend;
 
@@ -32,8 +31,10 @@ float pd_largest(const float *x, int64_t n);
 /* Returns the larger of two results of pd_largest, in the same order of infinity and NaN. */
 float pd_larger(float a, float b);
 
-/* Returns whether all elements of a vector are finite: none is infinite or NaN. */
+/* Return whether all elements of a vector, or elements [first, first + n) of a run, are finite: none is infinite or
+ * NaN. */
 bool pd_all_finite(const void *at, pd_dtype dtype, int64_t n);
+bool pd_vector_run_is_finite(const pd_vector_run *run, int64_t first, int64_t n);
 bool pd_all_finite_f64(const double *x, int64_t n);
 
 /* Return the sum of squares of x, or the dot product of x and y, over n elements in float64. Element i is added to lane

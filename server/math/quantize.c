@@ -119,31 +119,11 @@ PD_CLONES(void, raise, (int32_t *restrict top, const float *restrict x, int64_t 
     }
 }
 
-/* Returns x / divisor, rounded to the nearest integer, and from a half to the even integer. Rounds by a truncating
- * conversion and a comparison of integers, so that the loop depends neither on the rounding mode nor on an instruction
- * that older CPUs lack. NaN gives 0, and a quotient beyond `most` gives `most`. */
-PD_INLINE int32_t code_of(float x, float divisor, float most)
-{
-    int32_t bits = (int32_t)pd_f32_bits(x / divisor), negative = bits >> 31, magnitude = bits & 0x7fffffff;
-    int32_t limit = (int32_t)pd_f32_bits(most), code;
-    float m, rest;
-
-    magnitude = (int32_t)pd_choose(magnitude > 0x7f800000, 0, (uint32_t)magnitude);
-    magnitude = (int32_t)pd_choose(magnitude > limit, (uint32_t)limit, (uint32_t)magnitude);
-    m = pd_f32_from_bits((uint32_t)magnitude);
-    code = (int32_t)m;
-    /* the fraction of |x / divisor|, computed without rounding; it may be -0 */
-    rest = m - (float)code;
-    /* Rounds up if the fraction is above 1/2, or is 1/2 and the integer part odd. */
-    code += (int32_t)pd_f32_bits(rest) + (code & 1) > 0x3f000000;
-    return (code ^ negative) - negative;
-}
-
 #define CODES(type, encode, decode, most)                                                                              \
     PD_CLONES(void, encode, (type *restrict code, const float *restrict x, const float *restrict divisor, int64_t n),  \
               (code, x, divisor, n))                                                                                   \
     {                                                                                                                  \
-        for (int64_t j = 0; j < n; j++) code[j] = (type)code_of(x[j], divisor[j], most);                               \
+        for (int64_t j = 0; j < n; j++) code[j] = (type)pd_code_from_f32(x[j], divisor[j], most);                      \
     }                                                                                                                  \
     PD_CLONES(void, decode, (float *restrict x, const type *restrict code, const float *restrict bucket, int64_t n),   \
               (x, code, bucket, n))                                                                                    \

@@ -92,13 +92,12 @@ PD_CLONES(float, average, (float *to, int n, const int32_t *rows, int kept, int 
 static void load_row(int32_t *row, const pd_vector_run *x, int64_t first, int n, int w)
 {
     float tile[WIDE] = { 0 };
-    const char *from = (const char *)x->at + (size_t)first * pd_dtype_size(x->dtype);
 
     if (x->dtype == PD_F32 && n == w) {
-        make_keys(row, (const float *)(const void *)from, w);
+        make_keys(row, (const float *)x->at + first, w);
         return;
     }
-    pd_convert(tile, PD_F32, from, x->dtype, n);
+    pd_vector_run_read(tile, x, first, n);
     make_keys(row, tile, w);
 }
 

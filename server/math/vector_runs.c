@@ -3,7 +3,22 @@
 
 #include <string.h>
 
+#include "block_codec.h"
 #include "convert.h"
+
+pd_vector_run pd_vector_run_of(const void *at, pd_dtype dtype, int64_t skip, int64_t of)
+{
+    if (pd_dtype_is_quantized(dtype)) return (pd_vector_run){ at, dtype, skip, of };
+    return (pd_vector_run){ (const char *)at + (size_t)skip * pd_dtype_size(dtype), dtype, 0, of - skip };
+}
+
+void pd_vector_run_read(float *to, const pd_vector_run *run, int64_t first, int64_t n)
+{
+    if (pd_dtype_is_quantized(run->dtype))
+        pd_blocks_decode(to, run->dtype, run->at, run->of, run->skip + first, n);
+    else
+        pd_convert(to, PD_F32, (const char *)run->at + (size_t)first * pd_dtype_size(run->dtype), run->dtype, n);
+}
 
 size_t pd_vectors_run(const pd_vectors *v, int64_t i)
 {
@@ -33,8 +48,7 @@ const float *pd_vectors_load(const pd_vectors *v, int r, size_t p, int64_t first
         if (source->at == NULL)
             memset(tile + i, 0, (size_t)some * sizeof *tile);
         else
-            pd_convert(tile + i, PD_F32, (const char *)source->at + (size_t)skip * pd_dtype_size(source->dtype),
-                       source->dtype, some);
+            pd_vector_run_read(tile + i, source, skip, some);
         i += some;
         begin = v->ends[p++];
     }

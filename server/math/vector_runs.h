@@ -8,9 +8,17 @@
 /* A run: elements of a vector that are contiguous in memory, in the element type that the worker sent. If `at` is NULL,
  * all elements of the run are zero. */
 typedef struct pd_vector_run {
-    const void *at;
+    const void *at; /* the run's first element; of a quantized type the beginning of the piece that contains it */
     pd_dtype dtype;
+    /* of a quantized type: number of the piece's elements before the run; number of all its elements */
+    int64_t skip, of;
 } pd_vector_run;
+
+/* Returns the run that begins at element `skip` of the `of` elements at `at`, which are one piece if the type is
+ * quantized (block_codec.h). */
+pd_vector_run pd_vector_run_of(const void *at, pd_dtype dtype, int64_t skip, int64_t of);
+/* Writes elements [first, first + n) of a run as float32 to `to`. run->at is not NULL. */
+void pd_vector_run_read(float *to, const pd_vector_run *run, int64_t first, int64_t n);
 
 /* k vectors that are all cut into runs at the same elements. Run p has the elements [ends[p - 1], ends[p]); the first
  * run begins at element 0, and the last one ends where the vectors end. at[p * k + r] is run p of vector r. All memory

@@ -207,6 +207,7 @@ static int fill_push(pd_conn *conn, const pd_prefix *prefix, const Paramd__PushR
     request->u.data.patience_ns = push->patience_ms * UINT64_C(1000000);
     request->u.data.carried = push->carried;
     request->u.data.wants = push->wants;
+    request->u.data.share = push->share;
     rc = pd_options_copy(&request->u.data.hypers, &request->u.data.n_hypers, push->hypers, push->n_hypers);
     if (rc == PD_OK) rc = copy_scalars(request, push);
     return rc == PD_OK ? PD_OK : pd_conn_no_memory(prefix, err);
@@ -241,7 +242,7 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     if (push->speed > 0) conn->speed = push->speed;
     pending = conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, push->n_pieces);
     if (pending == NULL) return pd_conn_no_memory(prefix, err);
-    pending->wait.step = push->step;
+    pending->wait.step = pending->wait.pushed = push->step;
     pending->wait.pushes = true;
     pending->wait.unfiled = conn->files;
     pending->wait.rank = conn->rank;

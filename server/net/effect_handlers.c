@@ -107,7 +107,10 @@ static void on_declared(pd_daemon *daemon, const pd_effect *effect)
     }
     conn->params.reserve = effect->u.declared.reserve;
     conn->files = effect->u.declared.files;
-    conn->leases = effect->u.declared.leases;
+    if (conn->leases.n == 0) { /* otherwise the step thread has told of later leases */
+        conn->leases = effect->u.declared.leases;
+        conn->leases.step = 0;
+    }
     pd_reply_declare(conn, effect);
 }
 

@@ -227,7 +227,13 @@ static int read_types(pd_param_decl *decl, const Paramd__Parameter *parameter, p
                        "parameter %s: unsupported update dtype %u with pull dtype %u: updates are float32 (1), float16 "
                        "(2) or bfloat16 (3), and the weights then float32",
                        parameter->name, parameter->update_dtype, parameter->pull_dtype);
-    return PD_OK;
+    decl->push_dtype = (pd_dtype)parameter->push_dtype;
+    if (parameter->push_dtype == 0 || pd_dtype_bytes(decl->push_dtype, 1) > 0) return PD_OK;
+    return pd_fail(
+        err, PD_INVALID_ARGUMENT,
+        "parameter %s: unsupported push dtype %u: expected 1 (float32), 2 (float16), 3 (bfloat16), 4 (int8), 5 "
+        "(int4), or 0 (any)",
+        parameter->name, parameter->push_dtype);
 }
 
 static int declare_one(pd_conn *conn, const Paramd__Parameter *parameter, pd_error *err)

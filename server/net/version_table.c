@@ -179,6 +179,13 @@ void pd_version_table_put(pd_version_table *versions, uint32_t number, uint32_t 
     j->at[param]->fragment = fragment;
 }
 
+uint32_t pd_version_table_fragment(const pd_version_table *versions, uint32_t number, uint32_t param)
+{
+    const job *j = find(versions, number);
+
+    return j != NULL && param < j->n ? j->at[param]->fragment : 0;
+}
+
 void pd_version_table_settle(pd_version_table *versions, uint32_t number, size_t n)
 {
     job *j = find(versions, number);
@@ -294,12 +301,19 @@ static void answer_rest(pd_waiter *waiter)
     waiter->wait->open--;
 }
 
+/* Returns whether the set of the last step has the rank with this push, and not with one that has taken its place. */
+static bool has_counted(const entry *e, const pd_wait *wait)
+{
+    if (!pd_counted_has(e->counted, wait->rank)) return false;
+    return e->closed != wait->step || e->closed - pd_counted_age(e->counted, wait->rank) == wait->pushed;
+}
+
 static bool is_late(const entry *e, const pd_wait *wait)
 {
     if (PD_MUTANT(late_told_as_stepped)) return false;
     if (PD_MUTANT(stepped_told_as_late) && pd_counted_age(e->counted, wait->rank) > 0) return true;
     if (wait->filed != PD_FILED_FOR) return wait->filed == PD_FILED_LATE;
-    return !pd_counted_has(e->counted, wait->rank);
+    return !has_counted(e, wait);
 }
 
 /* Returns the step in which a push has counted, minus the one that it was for. */

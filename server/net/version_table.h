@@ -42,6 +42,7 @@ typedef struct pd_waiter {
 /* A push or pull that waits until all its pieces have an answer. */
 struct pd_wait {
     uint64_t step;    /* number of rounds that the parameter of every piece must have closed */
+    uint64_t pushed;  /* of a push: the step that it is for; `step` may become a later one */
     bool pushes;      /* the request is a push: its answer contains the outcome of the round */
     bool unfiled;     /* the request is a push, and it is not known yet in which step it may count: nothing of it is
                        * answered before pd_version_table_filed */
@@ -88,6 +89,8 @@ int pd_version_table_reserve_fragments(pd_version_table *versions, uint32_t numb
 /* Tells the version table which fragment a parameter belongs to. Call it for all parameters before
  * pd_version_table_settle. */
 void pd_version_table_put(pd_version_table *versions, uint32_t number, uint32_t param, uint32_t fragment);
+/* Returns the number of a parameter's fragment. */
+uint32_t pd_version_table_fragment(const pd_version_table *versions, uint32_t number, uint32_t param);
 /* Tells the version table how many parameters the job has: at most as many as it has entries for. Before this call, the
  * version table does not answer requests that wait for all parameters of the job. */
 void pd_version_table_settle(pd_version_table *versions, uint32_t number, size_t n);

@@ -107,8 +107,6 @@ typedef struct pd_step_tasks {
      * the tasks in the list. NULL: there is no list */
     pd_taken_roots *taken;
     bool retakes;
-    /* whether every new task must run, because later steps will repeat earlier ones (pd_optim_keep_tasks) */
-    bool keep;
     pd_pending_task *to_hand_out; /* the first captured task that pd_optim_capture has not handed out yet */
 } pd_step_tasks;
 

@@ -87,7 +87,6 @@ static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec, int64_
     if (task == NULL) return NULL;
     task->ops = optim->ops;
     task->status = PD_CANCELLED;
-    task->kept = optim->tasks.keep;
     memcpy(task->hyper, optim->step.hyper, sizeof task->hyper);
     task->shared = optim->shared;
     task->shared->refs++;
@@ -182,9 +181,7 @@ static pd_pending_task *append(pd_optim *optim, pd_task *task)
 {
     pd_pending_task *pending = task->pending;
 
-    *pending = (pd_pending_task){
-        .count = task->view.count, .index = (uint32_t)pd_task_index(task), .task = task, .kept = task->kept
-    };
+    *pending = (pd_pending_task){ .count = task->view.count, .index = (uint32_t)pd_task_index(task), .task = task };
     if (optim->saved.oldest == NULL)
         optim->saved.oldest = pending;
     else
@@ -304,6 +301,14 @@ int pd_task_index(const pd_task *task)
 {
     return (int)(task->view.spec - task->shared->plan.tasks);
 }
+int64_t pd_task_count(const pd_task *task)
+{
+    return task->view.count;
+}
+void pd_task_keep(pd_task *task)
+{
+    task->kept = task->pending->kept = true;
+}
 bool pd_task_replaceable(const pd_task *task)
 {
     return task->shared->plan.root_delay == PD_ROOT_READY && !task->kept;
@@ -314,6 +319,10 @@ void pd_optim_deliver(pd_optim *optim, pd_task *task)
     assert(task->shared == optim->shared && task->pending->task == NULL);
     task->pending->task = task;
     task->pending->back = true;
+    if (task->status == PD_CANCELLED && task->arena == NULL) {
+        free(task->memory); /* so that a root has no more memory than its last two tasks need */
+        task->memory = NULL;
+    }
     if (optim->step.stage == PD_STAGE_WAIT) pd_step_settle(optim);
 }
 
@@ -341,8 +350,8 @@ static bool is_due(const pd_optim *optim, const pd_pending_task *pending)
 }
 
 /* Returns whether a step with root_delay = ready waits for a task that is at the preconditioner pool. A replayed step
- * waits for the tasks that it takes. The first step after a replay waits for the tasks that had to run
- * (pd_optim_keep_tasks): so there are never more tasks than the job has counted memory for. */
+ * waits for the tasks that it takes. If a replay ends early, the next step waits for the tasks that had to run
+ * (pd_task_keep): so there are never more tasks than the job has counted memory for. */
 static bool is_awaited(const pd_optim *optim, const pd_pending_task *pending)
 {
     if (optim->tasks.taken != NULL && optim->tasks.retakes) return find_taken(optim->tasks.taken, pending) != NULL;
@@ -448,11 +457,6 @@ void pd_optim_take_as_noted(pd_optim *optim, pd_taken_roots *taken)
 {
     optim->tasks.taken = taken;
     optim->tasks.retakes = true;
-}
-
-void pd_optim_keep_tasks(pd_optim *optim, bool keep)
-{
-    optim->tasks.keep = keep;
 }
 
 /* A step can take all pending tasks: at most four of each root (has_room). */

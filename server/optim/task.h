@@ -24,10 +24,15 @@ void pd_optim_deliver(pd_optim *optim, pd_task *task);
 void pd_task_free(pd_task *task); /* accepts NULL */
 /* returns the estimated operations: the pool runs the most expensive tasks first */
 double pd_task_cost(const pd_task *task);
-int pd_task_index(const pd_task *task); /* returns the task's index in plan->tasks */
+int pd_task_index(const pd_task *task);     /* returns the task's index in plan->tasks */
+int64_t pd_task_count(const pd_task *task); /* returns the number of the step that captured the task */
+/* Makes the task run even if a newer task of the same root comes, since a later step that repeats an earlier one
+ * (pd_optim_take_as_noted) takes its result. Call it before another thread has the task. If the replay ends before that
+ * step, the next step waits for the task. */
+void pd_task_keep(pd_task *task);
 /* Returns whether a task may be given back without a run once a newer task with the same index exists. True if steps
- * use roots as soon as they are ready (PD_ROOT_READY), except for tasks that were captured under pd_optim_keep_tasks.
- * Every other task must be run, since a step waits for it. */
+ * use roots as soon as they are ready (PD_ROOT_READY), except for tasks that are kept (pd_task_keep). Every other task
+ * must be run, since a step waits for it. */
 bool pd_task_replaceable(const pd_task *task);
 /* Returns whether a step is parked: the step, or another one of its atomic group, waits for a task that is still at the
  * preconditioner pool. */
@@ -41,10 +46,6 @@ void pd_optim_note_taken(pd_optim *optim, pd_taken_roots *taken);
  * With root_delay = ready the step takes no other tasks, and waits for those that are still at the preconditioner pool.
  * If a task of the list does not exist, the step sets taken->missed. */
 void pd_optim_take_as_noted(pd_optim *optim, pd_taken_roots *taken);
-/* With keep = true, every task that is captured from now on must run, even if a newer task of the same root comes. A
- * replay needs this: a step that repeats an earlier one (pd_optim_take_as_noted) may take any of these tasks. The first
- * step after the replay waits for all of them. */
-void pd_optim_keep_tasks(pd_optim *optim, bool keep);
 size_t pd_optim_most_taken(const pd_optim *optim); /* returns the largest number of tasks that one step can take */
 
 /* A step captures its tasks by three functions, in this order. pd_tasks_prepare makes the tasks of this step in

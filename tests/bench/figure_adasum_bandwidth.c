@@ -57,7 +57,8 @@ static void fill(load *l)
     for (size_t p = 0; p < runs; p++) {
         l->ends[p] = ((int64_t)p + 1) * CHUNK < l->n ? ((int64_t)p + 1) * CHUNK : l->n;
         for (int r = 0; r < l->k; r++)
-            l->at[p * (size_t)l->k + (size_t)r] = (pd_vector_run){ l->x[r] + p * CHUNK * size, l->dtype };
+            l->at[p * (size_t)l->k + (size_t)r] =
+                (pd_vector_run){ .at = l->x[r] + p * CHUNK * size, .dtype = l->dtype };
     }
     l->vectors = (pd_vectors){ l->k, runs, l->ends, l->at };
 }

@@ -1,14 +1,19 @@
-/* quantize_bandwidth, convert_bandwidth, robust_bandwidth: the bytes per second that a group of kernels moves, divided
- * by the bandwidth of a triad, a[i] = b[i] + s c[i], with as many threads in the same memory. Each run is compared
- * with the triad after it, and the median of the ratios counts. The figure is the ratio of the group's slowest kernel.
+/* quantize_bandwidth, convert_bandwidth, robust_bandwidth, q4_kernels: the bytes per second that a group of kernels
+ * moves, divided by the bandwidth of a triad, a[i] = b[i] + s c[i], with as many threads in the same memory. Each run
+ * is compared with the triad after it, and the median of the ratios counts. The figure is the ratio of the group's
+ * slowest kernel.
  *
  * An array counts once for each time that it must be read or written. Quantizing reads a matrix twice: for the sizes of
  * its buckets, and for its codes.
  *
- *     figure_kernel_bandwidth quantize|convert|robust [MEBI_ELEMENTS]          64 by default */
+ * q4_kernels adds one contribution in int8 or int4 to a sum, which is read and written.
+ *
+ *     figure_kernel_bandwidth quantize|convert|robust|add [MEBI_ELEMENTS]          64 by default */
 
+#include "block_codec.h"
 #include "convert.h"
 #include "figure.h"
+#include "kernels.h"
 #include "pages.h"
 #include "quantize.h"
 #include "robust.h"
@@ -60,9 +65,26 @@ static void trim(const arrays *a, int form, int64_t i)
     pd_vector_run runs[VECTORS];
 
     if (scratch == NULL) figure_stop("out of memory");
-    for (int r = 0; r < VECTORS; r++) runs[r] = (pd_vector_run){ a->vector[r] + i * RANGE, PD_F32 };
+    for (int r = 0; r < VECTORS; r++) runs[r] = (pd_vector_run){ .at = a->vector[r] + i * RANGE, .dtype = PD_F32 };
     pd_trimmed_mean(a->y + i * RANGE, RANGE, runs, VECTORS, form, scratch);
     free(scratch);
+}
+
+static char *piece_of(const arrays *a, int64_t i)
+{
+    return a->codes + i * RANGE * (int64_t)sizeof(uint16_t);
+}
+
+static void encode(const arrays *a, int form)
+{
+    for (int64_t i = 0; i < a->n / RANGE; i++)
+        pd_blocks_encode(piece_of(a, i), (pd_dtype)form, a->x + i * RANGE, RANGE);
+}
+
+static void add(const arrays *a, int form, int64_t i)
+{
+    pd_addend addend = { pd_vector_run_of(piece_of(a, i), (pd_dtype)form, 0, RANGE), 0.5f };
+    pd_accumulate(a->y + i * RANGE, RANGE, true, &addend, 1, 1);
 }
 
 /* The kernels of each group. `bytes`: bytes that are moved for an element of a matrix, or of one vector. `elements`:
@@ -84,6 +106,8 @@ static const struct {
     { "convert", "from float16", widen, PD_F16, 2 + 4, RANGE },
     { "robust", "median of 8", trim, 3, 4 * VECTORS + 4, RANGE *VECTORS },
     { "robust", "trimmed mean of 8", trim, 1, 4 * VECTORS + 4, RANGE *VECTORS },
+    { "add", "add int8", add, PD_INT8, 4 + 4 + 1 + 4.0 / PD_BLOCK, RANGE },
+    { "add", "add int4", add, PD_INT4, 4 + 4 + 0.5 + 4.0 / PD_BLOCK, RANGE },
 };
 enum { KERNELS = sizeof kernels / sizeof kernels[0] };
 
@@ -103,6 +127,7 @@ static double share_of(size_t k, const arrays *a, double *triad_gb)
     double elements = (double)(kernels[k].unit == trim ? a->n / VECTORS : a->n), moved = kernels[k].bytes * elements,
            triad_moved = 3.0 * sizeof(float) * (double)a->n;
 
+    if (kernels[k].unit == add) encode(a, kernels[k].form);
     for (int i = -WARM; i < ROUNDS; i++) {
         double s = kernel_ms(k, a), t = triad_ms(a->y, a->x, a->z, a->n, a->threads);
         if (i >= 0) ms[i] = s, triad[i] = t, share[i] = moved / s / (triad_moved / t);
@@ -134,7 +159,7 @@ int main(int argc, char **argv)
     arrays a;
 
     figure_kernels(argv);
-    if (argc < 2 || mebi <= 0) figure_stop("usage: %s quantize|convert|robust [MEBI_ELEMENTS]", argv[0]);
+    if (argc < 2 || mebi <= 0) figure_stop("usage: %s quantize|convert|robust|add [MEBI_ELEMENTS]", argv[0]);
     a = make_arrays(mebi << 20);
     for (size_t k = 0; k < KERNELS; k++) {
         double share;
@@ -144,7 +169,7 @@ int main(int argc, char **argv)
         if (worst == 0 || share < worst) worst = share;
         snprintf(note + used, sizeof note - used, ", %s %.2f", kernels[k].name, share);
     }
-    if (worst == 0) figure_stop("%s: expected quantize, convert or robust", argv[1]);
+    if (worst == 0) figure_stop("%s: expected quantize, convert, robust or add", argv[1]);
     printf("%.3f\t%d threads, %lld Mi elements, triad %.1f GB/s%s\n", worst, a.threads, (long long)mebi, triad_gb,
            note);
     return 0;

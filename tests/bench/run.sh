@@ -7,7 +7,7 @@
 # Usage: tests/bench/run.sh [NAME...]     without names: all but the slow ones (marked slow below)
 #        tests/bench/run.sh --cpu avx2,avx512 [NAME...]     on each of these instruction sets; without names: the
 #                                         figures that depend on them most (marked kernel)
-# partition_cost and deadline_overrun_s make network namespaces, as root; elsewhere they are skipped by name.
+# partition_cost, deadline_overrun_s and fat_link make network namespaces, as root; elsewhere they are skipped by name.
 # PYTHON=FILE: the Python for figures in Python [that of tests/python/environment.sh]; without PyTorch 2 those that
 # compare with it are skipped by name.
 # Exit status: 0 when everything asked for was measured or skipped, whether or not it holds; 1 when something could not
@@ -46,6 +46,7 @@ half_open_kib | KiB for each of 10,000 TLS handshakes | <= 8 |  | figure_half_op
 half_open_p99 | of the step time alone       | <= 1.2   |      | figure_half_open p99
 window_memory | MiB beyond the gradients of its steps | <= 32 |  | figure_window_memory
 sim_seeds    | seeds a second, one core     | >= 50    |      | pd_sim --seeds 1..2000
+fat_link     | of the rate of a link of 1 Gbit/s and 100 ms | >= 0.9 | slow | tests/bench/fat_link.py
 partition_cost | of the cut, beyond a second | <= 1.2   | slow | tests/bench/cuts.py cost
 deadline_overrun_s | s, the most of all calls | <= 0.2   |      | tests/bench/cuts.py overrun
 idle_1000    | of the step time alone       | <= 1.10  |      | figure_idle_1000
@@ -96,6 +97,7 @@ adasum_bandwidth | bytes read, of the bytes per second of a triad | >= 0.60 | ke
 quantize_bandwidth | of the bytes per second of a triad | >= 0.70 | kernel | figure_kernel_bandwidth quantize
 convert_bandwidth | of the bytes per second of a triad | >= 0.85 | kernel | figure_kernel_bandwidth convert
 robust_bandwidth | of the bytes per second of a triad | >= 0 | kernel | figure_kernel_bandwidth robust
+q4_kernels   | of the bytes per second of a triad | >= 0.70 | kernel | figure_kernel_bandwidth add
 shampoo_step_128 | of the sgemm peak of all cores | >= 0.60 | kernel | \
     figure_shampoo_step scalable_shampoo 4096x1024 preconditioning_compute_steps=1000000000 block_size=128
 shampoo_step_1024 | of the sgemm peak of all cores | >= 0.90 | kernel | \

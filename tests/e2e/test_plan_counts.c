@@ -20,6 +20,7 @@ static const pd_client_param params[PARAMS] = {
 static const char shapes[] = "embed 2100 1001\nlayers.weight 3 96 40\nhead.bias 1001\nnorm.running_mean 40\n";
 
 static test_daemon *server;
+static pd_dtype pushed; /* element type in which workers push all but model state; 0: float32 */
 static char shapes_path[] = "/tmp/paramd_counts_XXXXXX";
 static char output[1 << 20]; /* output of the last paramctl command: stdout and stderr */
 
@@ -67,7 +68,8 @@ static json_t *planned(const char *rule, const char *options, int workers)
     snprintf(copy, sizeof copy, "%s", options);
     for (char *option = strtok_r(copy, " ", &rest); option != NULL; option = strtok_r(NULL, " ", &rest))
         at += (size_t)snprintf(words + at, sizeof words - at, " --option %s", option);
-    snprintf(words + at, sizeof words - at, " %s", shapes_path);
+    snprintf(words + at, sizeof words - at, " --push-dtype %s %s", pushed != 0 ? pd_dtype_name(pushed) : "any",
+             shapes_path);
     return asked(words);
 }
 
@@ -76,6 +78,7 @@ static json_t *planned(const char *rule, const char *options, int workers)
 static pd_client *declared(const char *rule, const char *options, int workers, pd_error *err)
 {
     const char *rules[] = { "*running_mean model_state", rule, NULL }, *list[9] = { NULL };
+    pd_client_param own[PARAMS];
     char copy[256], *rest;
     size_t n = 0;
     pd_client *client;
@@ -92,7 +95,9 @@ static pd_client *declared(const char *rule, const char *options, int workers, p
                                              .deadline = patient(20) },
                        err) != PD_OK)
         return NULL;
-    if (pd_client_declare(client, params, PARAMS, err) == PD_OK) return client;
+    memcpy(own, params, sizeof own);
+    for (size_t i = 0; i + 1 < PARAMS; i++) own[i].push_dtype = pushed;
+    if (pd_client_declare(client, own, PARAMS, err) == PD_OK) return client;
     pd_client_close(client);
     return NULL;
 }
@@ -164,6 +169,17 @@ TEST(a_forecast_is_what_the_daemon_counts_for_every_aggregate)
         if (at[n] == '\0') return;
         at += n + 1;
     }
+}
+
+TEST(a_forecast_counts_contributions_by_the_type_that_workers_push)
+{
+    for (pushed = PD_INT8; pushed <= PD_INT4; pushed++) {
+        compare("* sgd lr=1 momentum=0.9", "aggregate=median");
+        compare("* sgd lr=1 momentum=0.9", "aggregate=adasum_vdot");
+        compare("* sgd lr=1 momentum=0.9", "quorum=2");
+        compare("* sgd lr=1 momentum=0.9", "aggregate=mean");
+    }
+    pushed = 0;
 }
 
 TEST(a_forecast_is_what_the_daemon_counts_for_every_optimizer)

@@ -441,7 +441,7 @@ static uint64_t make_piece(const peer *p, Paramd__Piece *piece, uint64_t offset)
     end = piece->handle < p->n_params ? p->end[piece->handle] : 1;
     piece->absent = (how & 1) != 0;
     if (piece->absent) return offset;
-    piece->dtype = 1 + (how >> 1 & 3);
+    piece->dtype = 1 + (how >> 1 & 7);
     piece->first = (which >> 3 & 7) == 0 ? start : (start / CHUNK + (which >> 3 & 7)) * CHUNK;
     to_grid = CHUNK - piece->first % CHUNK;
     piece->count = end > piece->first ? (end - piece->first < to_grid ? end - piece->first : to_grid) : 0;
@@ -452,7 +452,7 @@ static uint64_t make_piece(const peer *p, Paramd__Piece *piece, uint64_t offset)
     if ((how & 0xf0) == 0x30) piece->first += 1;
     if ((how & 0xf0) == 0x40) piece->offset = UINT64_MAX - 63;
     piece->sparse = (how & 0xf0) == 0x50;
-    return pd_piece_end(piece->offset, piece->count * pd_dtype_size((pd_dtype)piece->dtype));
+    return pd_piece_end(piece->offset, pd_dtype_bytes((pd_dtype)piece->dtype, piece->count));
 }
 
 typedef struct pieces {

@@ -30,7 +30,7 @@ static void check_pieces(Paramd__Piece *const *pieces, size_t n, uint8_t size)
         { 0, size, "a" }, { 7, 3 * CHUNK + 1, "b" }, { 0, 0, "c" }, { 0, INT64_MAX / 8, "d" }
     };
     uint64_t payload = n > 0 ? pd_piece_end(pieces[n - 1]->offset,
-                                            pieces[n - 1]->count * pd_dtype_size((pd_dtype)pieces[n - 1]->dtype))
+                                            pd_dtype_bytes((pd_dtype)pieces[n - 1]->dtype, pieces[n - 1]->count))
                              : 0;
     pd_error err;
 
@@ -42,7 +42,7 @@ static void check_pieces(Paramd__Piece *const *pieces, size_t n, uint8_t size)
         MUST(pieces[i]->handle < 4);
         MUST(pieces[i]->absent || pieces[i]->first >= (uint64_t)handles[pieces[i]->handle].start);
         MUST(pieces[i]->first + pieces[i]->count <= (uint64_t)handles[pieces[i]->handle].end);
-        MUST(pieces[i]->offset % PD_PAYLOAD_ALIGN == 0 && pieces[i]->offset + pieces[i]->count * 2 <= payload);
+        MUST(pieces[i]->offset % PD_PAYLOAD_ALIGN == 0 && pieces[i]->offset + pieces[i]->count / 2 <= payload);
         for (size_t k = 0; k < i && n < 100; k++)
             MUST(pieces[i]->handle != pieces[k]->handle || pieces[i]->first != pieces[k]->first);
     }

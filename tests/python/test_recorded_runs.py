@@ -10,7 +10,7 @@ import pytest
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
 
 
-@pytest.mark.parametrize("system", ["delayed_nesterov", "diloco"])
+@pytest.mark.parametrize("system", ["delayed_nesterov", "diloco", "quantized_pushes"])
 def test_the_program_writes_the_committed_runs(system, tmp_path):
     subprocess.run([sys.executable, GOLDEN / f"{system}.py", tmp_path], check=True)
     written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}

@@ -356,11 +356,13 @@ static bool computes(sim_worker *w)
 /* Begins a step: sends several pushes at once. A push may hold all parameters of the step. */
 static void begin_step(sim_worker *w)
 {
+    uint64_t step = sim_least_step(w) + 1;
     uint32_t order[SIM_PARAMS];
     size_t n, calls = 1 + (size_t)sim_draw(w->s, CALLS);
     pd_error err;
 
-    w->step = sim_least_step(w) + 1;
+    if (step < w->step) w->reached = 0; /* it has gone back: each step may take its time again */
+    w->step = step;
     if (w->step > w->job->steps) {
         if (w->s->plan->crashes)
             sim_program_sync(w);
@@ -441,8 +443,9 @@ static bool try_again(sim_worker *w, int rc, const pd_error *err)
     if (rc == PD_FAILED_PRECONDITION && strstr(err->text, "its push of this parameter was refused") != NULL)
         return infinite || (sim_failed_allocations() > 0);
     if (rc == PD_FAILED_PRECONDITION && strstr(err->text, "cannot end step") != NULL) return true;
-    /* A push of an earlier process of the rank has not counted yet. */
+    /* Another parameter has closed a step that this one still takes, or a set is repeated after a restart. */
     if (w->job->open.on && strstr(err->text, "earlier rounds are still open") != NULL) return true;
+    if (w->job->open.on && strstr(err->text, "counts again as before the restart") != NULL) return true;
     return is_worth_another_try(rc);
 }
 

@@ -47,7 +47,11 @@ typedef struct sim_pushes {
 typedef struct sim_watch {
     uint64_t fixed;              /* the last step whose set was fixed */
     uint32_t whole;              /* bit r: each chunk of rank r had come */
+    uint64_t pushes[SIM_WORLD];  /* by rank: step of the push that these chunks belong to */
     uint64_t process[SIM_WORLD]; /* by rank: number of its process */
+    uint64_t conn[SIM_WORLD];    /* by rank: number of its connection */
+    uint64_t joined[SIM_WORLD];  /* by rank: a course that the job had at the latest when the connection was made */
+    uint64_t course;             /* number of the job's course */
     uint32_t members;            /* the members */
     uint32_t steady;             /* those who were members since the step before was fixed */
     uint64_t epoch;              /* number of changes of the members */

@@ -309,6 +309,7 @@ static sim_secret *keep_secret(sim_history *h, uint32_t p, const pd_closed *clos
 
 static void keep_withheld(sim_history *h, const pd_job *job)
 {
+    const pd_effect *first = job->steps.withheld.effects.first;
     sim_secret **last = &h->secrets;
 
     while (*last != NULL) last = &(*last)->next;
@@ -316,7 +317,7 @@ static void keep_withheld(sim_history *h, const pd_job *job)
     /* Workers were told of steps although the disk had failed (on_disk_error = go_on). */
     for (uint32_t f = 0; f < SIM_FRAGMENTS; f++)
         if (!job->steps.withheld.on || job->steps.withheld.passing > 0) forget_course(h, f, h->durable + 1);
-    for (const pd_mail *mail = &job->steps.withheld.effects.first->mail; mail != NULL; mail = mail->next) {
+    for (const pd_mail *mail = first != NULL ? &first->mail : NULL; mail != NULL; mail = mail->next) {
         const pd_effect *effect = (const pd_effect *)(const void *)mail;
         for (size_t i = 0; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
             const pd_closed *closed = &effect->u.closed.at[i];

@@ -103,8 +103,9 @@ static void check_push(sim_history *h, sim_sets *f, uint64_t step, uint32_t rank
                  "%s rank %u counts in step %llu with its push for step %llu, of which it was told that it "
                  "came too late",
                  h->job->name, rank, (number)step, (number)of);
+    /* Later steps may have been taken before the server went back. */
     for (uint64_t later = of + 1; later < VERSIONS; later++)
-        if (counted_in(f, rank, later) > 0)
+        if (counted_in(f, rank, later) > 0 && pushes->counted[later] < step)
             sim_fail("ages", "%s rank %u counts in step %llu with its push for step %llu, after the one for step %llu",
                      h->job->name, rank, (number)step, (number)of, (number)later);
     pushes->counted[of] = step;
@@ -140,11 +141,11 @@ void sim_sets_note_members(sim_history *h, const pd_job *job)
 
 void sim_sets_adopt(sim_history *h, uint32_t param, const pd_closed *closed)
 {
-    sim_set *set = &sets_of(h, param)->sets[closed->step];
+    sim_set *before = &sets_of(h, param)->sets[closed->step], set = read_set(h->job, closed);
 
-    if (set->known && !set->open) return;
-    *set = read_set(h->job, closed);
-    check_new(h, sets_of(h, param), closed->step, set);
+    if (before->known && !before->open) return;
+    check_new(h, sets_of(h, param), closed->step, &set);
+    *before = set;
 }
 
 void sim_sets_forget(sim_history *h, uint32_t fragment, uint64_t step)
@@ -315,18 +316,35 @@ static void check_epoch(const sim_history *h, const sim_watch *watch, const pd_j
                  watch->members, members_of(job), (number)watch->epoch, (number)job->steps.epoch);
 }
 
+/* Returns whether the rank has said Hello since the last look, and the job's course may have changed since its Hello
+ * before. Then it goes back, and what it has given is released: it gives that again. */
+static bool has_gone_back(const sim_watch *watch, const pd_job *job, uint32_t rank)
+{
+    return job->ranks[rank].conn != watch->conn[rank] && job->saved.course != watch->joined[rank];
+}
+
+/* Returns the ranks of which what they had given at the last look may be gone: another process has taken the rank, its
+ * process goes back since the job takes another course, or it has pushed for a later step. */
+static uint32_t replaced(const sim_history *h, const sim_watch *watch, const pd_job *job, const pd_fragment *fragment)
+{
+    uint32_t mask = 0;
+
+    for (uint32_t rank = 0; rank < h->job->world; rank++)
+        if (job->ranks[rank].saved.process != watch->process[rank] || has_gone_back(watch, job, rank) ||
+            (watch->pushes[rank] > 0 && fragment->ranks[rank].late >= watch->pushes[rank]))
+            mask |= 1u << rank;
+    return mask;
+}
+
 /* Checks a set that was fixed since the last look: those who were whole are in it, and it was not too early. */
 static void check_fixed(const sim_history *h, const sim_watch *watch, const pd_job *job, const pd_fragment *fragment,
                         uint64_t now_ns, uint64_t clock_ns)
 {
     uint64_t since = watch->quorum_ns > 0 ? watch->quorum_ns : now_ns;
-    uint32_t mask = 0, whole = watch->whole;
+    uint32_t mask = 0, whole = watch->whole & ~replaced(h, watch, job, fragment);
 
-    for (uint32_t rank = 0; rank < h->job->world; rank++) {
+    for (uint32_t rank = 0; rank < h->job->world; rank++)
         if (pd_counted_has(fragment->set, rank)) mask |= 1u << rank;
-        /* What another process gave before is released. */
-        if (job->ranks[rank].saved.process != watch->process[rank]) whole &= ~(1u << rank);
-    }
     if ((whole & ~mask) != 0)
         sim_fail("whole", "%s: ranks (%x) were whole, but do not count in step %llu with (%x)", h->job->name,
                  whole & ~mask, (number)fragment->fixed, mask);
@@ -337,17 +355,16 @@ static void check_fixed(const sim_history *h, const sim_watch *watch, const pd_j
                  (double)h->job->open.grace_ns / 1e9);
 }
 
-/* Checks that what a rank has given stays until the step is fixed once all of it has come, unless another process takes
- * the rank, or the server starts anew. */
+/* Checks that what a rank has given stays until the step is fixed once all of it has come, unless it may be gone
+ * (replaced), or the server starts anew. */
 static void check_kept(const sim_history *h, const sim_watch *watch, const pd_job *job, const pd_fragment *fragment,
                        uint32_t whole)
 {
     const pd_fragment_rank *ranks = fragment->ranks;
-    uint32_t gone = watch->whole & ~whole;
+    uint32_t gone = watch->whole & ~whole & ~replaced(h, watch, job, fragment);
 
     for (uint32_t rank = 0; rank < h->job->world; rank++)
-        if (job->ranks[rank].saved.process != watch->process[rank] || ranks[rank].owed == UINT32_MAX)
-            gone &= ~(1u << rank);
+        if (ranks[rank].owed == UINT32_MAX) gone &= ~(1u << rank);
     if (gone != 0)
         sim_fail("whole", "%s: ranks (%x) were whole in step %llu, and what they had given is gone", h->job->name, gone,
                  (number)watch->fixed + 1);
@@ -377,6 +394,27 @@ static void check_joined(const sim_history *h, const sim_watch *watch, const pd_
             sim_fail("members", "%s: rank %u is a member, and has not declared its parameters", h->job->name, rank);
 }
 
+/* Notes who is connected, and in which course of the job the connections were made. */
+static void note_ranks(sim_watch *watch, const pd_job *job, const pd_fragment *fragment, uint32_t world)
+{
+    for (uint32_t rank = 0; rank < world; rank++) {
+        if (job->ranks[rank].conn != watch->conn[rank]) watch->joined[rank] = watch->course;
+        watch->conn[rank] = job->ranks[rank].conn;
+        watch->process[rank] = job->ranks[rank].saved.process;
+        watch->pushes[rank] = fragment->ranks[rank].step;
+    }
+    watch->course = job->saved.course;
+}
+
+/* Begins to watch the step after the one that has just been fixed. */
+static void watch_next(sim_watch *watch, uint64_t fixed)
+{
+    watch->fixed = fixed;
+    watch->whole = watch->opened = 0;
+    watch->opened_ns = watch->quorum_ns = 0;
+    watch->steady = UINT32_MAX;
+}
+
 static void look_at(sim_history *h, const pd_job *job, uint32_t f, uint64_t now_ns, uint64_t clock_ns)
 {
     const pd_fragment *fragment = &job->steps.fragments[f];
@@ -388,9 +426,7 @@ static void look_at(sim_history *h, const pd_job *job, uint32_t f, uint64_t now_
         if (fragment->fixed == watch->fixed + 1 && fragment->set != NULL &&
             !h->fragments[f].sets[fragment->fixed].known && fragment->fixed > h->secret_most)
             check_fixed(h, watch, job, fragment, now_ns, clock_ns);
-        *watch = (sim_watch){
-            .fixed = fragment->fixed, .members = watch->members, .epoch = watch->epoch, .steady = UINT32_MAX
-        };
+        watch_next(watch, fragment->fixed);
     }
     check_epoch(h, watch, job);
     check_joined(h, watch, job);
@@ -404,7 +440,7 @@ static void look_at(sim_history *h, const pd_job *job, uint32_t f, uint64_t now_
     needed = job->steps.members.n < h->job->open.quorum ? job->steps.members.n : h->job->open.quorum;
     sim_sets_note_members(h, job);
     watch->whole = whole_ranks(job, fragment);
-    for (uint32_t rank = 0; rank < h->job->world; rank++) watch->process[rank] = job->ranks[rank].saved.process;
+    note_ranks(watch, job, fragment, h->job->world);
     if ((uint32_t)__builtin_popcount(watch->whole) < needed)
         watch->quorum_ns = 0;
     else if (watch->quorum_ns == 0)

@@ -36,9 +36,15 @@ static bool failed(hand *h, const char *what, const pd_error *err)
     return false;
 }
 
+/* Returns the element type of the gradients that a worker gives to the library, if they are pushed as `push`. */
+static pd_dtype given_as(pd_dtype push)
+{
+    return push != 0 && !pd_dtype_is_quantized(push) ? push : PD_F32;
+}
+
 static size_t bytes_of(pd_dtype dtype)
 {
-    return pd_dtype_size(dtype != 0 ? dtype : PD_F32);
+    return pd_dtype_size(given_as(dtype));
 }
 
 static bool open_handle(hand *h)
@@ -115,7 +121,7 @@ static uint64_t lowest_step(const hand *h)
 /* Takes this step of all parameters that have not taken it. Returns an error's code, with its text in *err. */
 static int take_step(const hand *h, uint64_t step, pd_error *err)
 {
-    pd_dtype push = h->c->job->push != 0 ? h->c->job->push : PD_F32;
+    pd_dtype push = given_as(h->c->job->push);
     pd_item items[CREW_PARAMS];
     pd_ticket_id ticket;
     size_t n = 0;

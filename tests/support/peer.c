@@ -347,7 +347,9 @@ pd_ticket_id peer_declare(peer *p, const int64_t *sizes, size_t n)
 
     for (size_t i = 0; i < n; i++) {
         snprintf(names[i], sizeof names[i], "p%zu", i);
-        params[i] = (pd_client_param){ .name = names[i], .shape = { .rank = 1, .dim = { sizes[i] } } };
+        params[i] = (pd_client_param){ .name = names[i],
+                                       .shape = { .rank = 1, .dim = { sizes[i] } },
+                                       .push_dtype = p->push_dtype };
     }
     assert_int_equal(pd_core_declare(p->core, params, n, &ticket, &err), PD_OK);
     free(params);

@@ -28,6 +28,7 @@ typedef struct peer {
     uint64_t durable;        /* the durable step in the peer's answers */
     uint64_t chunk_elements; /* in the peer's welcomes; CHUNK at first */
     bool open_sets;          /* in the peer's answers to Declare */
+    pd_dtype push_dtype;     /* with which peer_declare declares; 0: float32 */
     /* rank, slots: in the peer's welcomes. course: in these, and in answers to pushes and pulls. members, index, epoch,
      * staleness, counted: in the latter */
     uint32_t rank, slots, members, index, staleness, counted;

@@ -23,7 +23,8 @@ struct proxy {
     pthread_t thread;
     pthread_mutex_t lock; /* guards the fields that other threads use: settings, `made`, `swallowed` */
     size_t cut_after[2];
-    bool swallow, cut, stop;
+    bool swallow, cut, stop, stall;
+    bool stands; /* the thread forwards nothing, since `stall` is set */
     double delay;
     int made;
     uint8_t *record[2]; /* bytes from the client (0) and from the server (1); NULL: they are not recorded */
@@ -110,13 +111,15 @@ static void forward(proxy *p, pair *at, int from)
     if (n <= 0 || (!swallow && !pass_all(at->fd[1 - from], bytes, pass)) || cut) hang_up(at);
 }
 
-static bool obey(proxy *p)
+/* Cuts connections if it was asked for. *stalled: nothing is to be forwarded. Returns false if the proxy ends. */
+static bool obey(proxy *p, bool *stalled)
 {
     bool cut, stop;
 
     pthread_mutex_lock(&p->lock);
     cut = p->cut;
     stop = p->stop;
+    *stalled = p->stands = p->stall;
     p->cut = false;
     pthread_mutex_unlock(&p->lock);
     for (int i = 0; (cut || stop) && i < MAX_PAIRS; i++) hang_up(&p->pairs[i]);
@@ -126,10 +129,15 @@ static bool obey(proxy *p)
 static void *run(void *arg)
 {
     proxy *p = arg;
+    bool stalled;
 
-    while (obey(p)) {
+    while (obey(p, &stalled)) {
         struct pollfd wait[1 + 2 * MAX_PAIRS] = { { .fd = p->listener, .events = POLLIN } };
 
+        if (stalled) {
+            sleep_for(0.005);
+            continue;
+        }
         for (int i = 0; i < 2 * MAX_PAIRS; i++)
             wait[1 + i] = (struct pollfd){ .fd = p->pairs[i / 2].fd[i % 2], .events = POLLIN };
         if (poll(wait, 1 + 2 * MAX_PAIRS, 20) <= 0) continue;
@@ -257,4 +265,23 @@ int proxy_connections(proxy *p)
     made = p->made;
     pthread_mutex_unlock(&p->lock);
     return made;
+}
+
+static bool stands(void *arg)
+{
+    proxy *p = arg;
+    bool so;
+
+    pthread_mutex_lock(&p->lock);
+    so = p->stands;
+    pthread_mutex_unlock(&p->lock);
+    return so;
+}
+
+void proxy_stall(proxy *p, bool stalls)
+{
+    pthread_mutex_lock(&p->lock);
+    p->stall = stalls;
+    pthread_mutex_unlock(&p->lock);
+    if (stalls) assert_true(await(stands, p, patient(10)));
 }

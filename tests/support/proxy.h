@@ -19,6 +19,7 @@ void proxy_cut_after(proxy *p, size_t to_server,
 void proxy_swallow(proxy *p, bool answers); /* reads the server's answers and throws them away */
 void proxy_delay(proxy *p, double seconds); /* forwards bytes `seconds` after they were read */
 void proxy_cut_now(proxy *p);               /* cuts all connections */
+void proxy_stall(proxy *p, bool stalls);    /* forwards nothing, and accepts no connection, as a dead link would */
 int proxy_connections(proxy *p);            /* returns the number of connections made so far */
 /* Records the bytes that are forwarded from now on, up to 4 MiB. Called once. */
 void proxy_record(proxy *p);

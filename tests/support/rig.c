@@ -2,6 +2,7 @@
 #include "rig.h"
 
 #include "blascore.h"
+#include "block_codec.h"
 #include "convert.h"
 #include "optimizer.h"
 #include "test.h"
@@ -146,7 +147,8 @@ static void on_task(rig *r, const pd_effect *effect)
     r->task_jobs[r->n_tasks++] = effect->job;
 }
 
-void rig_finish_task(rig *r, size_t i)
+/* Returns a task that lazy_tasks has kept to the store: it is run, unless a newer one replaces it. */
+static void return_task(rig *r, size_t i, bool runs)
 {
     struct pd_task *task = r->tasks[i];
     uint32_t job = r->task_jobs[i], param = r->task_params[i];
@@ -155,15 +157,27 @@ void rig_finish_task(rig *r, size_t i)
     memmove(&r->tasks[i], &r->tasks[i + 1], (r->n_tasks - i) * sizeof r->tasks[0]);
     memmove(&r->task_params[i], &r->task_params[i + 1], (r->n_tasks - i) * sizeof r->task_params[0]);
     memmove(&r->task_jobs[i], &r->task_jobs[i + 1], (r->n_tasks - i) * sizeof r->task_jobs[0]);
-    run_task(task);
+    if (runs) run_task(task);
     bring_back(r, task, job, param);
     rig_absorb(r);
+}
+
+void rig_finish_task(rig *r, size_t i)
+{
+    return_task(r, i, true);
+}
+
+void rig_replace_task(rig *r, size_t i)
+{
+    assert_true(pd_task_replaceable(r->tasks[i]));
+    return_task(r, i, false);
 }
 
 static void on_declared(rig *r, const pd_effect *effect)
 {
     r->must_init = effect->u.declared.must_init;
     r->reserve = effect->u.declared.reserve;
+    r->leases = effect->u.declared.leases;
     for (size_t i = 0; i < effect->u.declared.n && i < 4096; i++) {
         r->handles[i] = effect->u.declared.params[i].param;
         r->initialised[i] = effect->u.declared.params[i].initialised;
@@ -204,87 +218,126 @@ static void on_recalled(rig *r, const pd_effect *effect)
     if (effect->u.worker_state.bytes > 0) memcpy(r->note, effect->u.worker_state.at, effect->u.worker_state.bytes);
 }
 
-static void absorb(rig *r, pd_effect *effect)
+static void on_hello(rig *r, const pd_effect *effect)
 {
-    if (r->watch != NULL) r->watch(r->watcher, effect);
+    on_answer(r, effect);
+    r->job = effect->job;
+    r->seed = effect->u.hello.seed;
+    r->creator = effect->u.hello.creator;
+    r->created = effect->u.hello.created;
+    r->welcome_step = effect->u.hello.step;
+    r->welcome_course = effect->u.hello.course;
+    r->rank = effect->u.hello.rank;
+    r->slots = effect->u.hello.slots;
+    r->epoch = effect->u.hello.epoch;
+    r->formed = effect->u.hello.generation;
+}
+
+static void on_info(rig *r, pd_effect *effect)
+{
+    on_answer(r, effect);
+    pd_info_free(r->info);
+    r->info = effect->u.info;
+    effect->u.info = NULL;
+}
+
+static void on_set(rig *r, pd_effect *effect)
+{
+    on_answer(r, effect);
+    pd_set_result_free(r->set);
+    r->set = effect->u.set;
+    effect->u.set = NULL;
+}
+
+static void on_export(rig *r, pd_effect *effect)
+{
+    on_answer(r, effect);
+    free(r->exported.at);
+    r->exported = effect->u.exported;
+    effect->u.exported.at = NULL;
+}
+
+static void on_checkpoint_answer(rig *r, const pd_effect *effect)
+{
+    on_answer(r, effect);
+    r->checkpoint_step = effect->u.checkpoint.step;
+    r->checkpoint_bytes = effect->u.checkpoint.bytes;
+}
+
+static void on_members(rig *r, const pd_effect *effect)
+{
+    r->epoch = effect->u.members.epoch;
+    if (effect->u.members.set != NULL) r->members = effect->u.members.set->set[0];
+    r->reports++;
+}
+
+static void on_timed_out(rig *r, const pd_effect *effect)
+{
+    r->timed_out++;
+    r->timed_out_step = effect->u.timed_out.step;
+    r->timeout = effect->u.timed_out.error;
+}
+
+static void on_fenced(rig *r, const pd_effect *effect)
+{
+    r->fenced_conn = effect->ticket.conn;
+    r->fenced = effect->u.error;
+}
+
+static void on_gone(rig *r, const pd_effect *effect)
+{
+    r->gone++;
+    r->gone_job = effect->job;
+    r->goodbye = effect->u.error;
+    forget_board(r, effect->job);
+}
+
+static void on_stats(rig *r, const pd_effect *effect)
+{
+    r->stats++;
+    r->stats_ranks = effect->u.stats->n_ranks;
+}
+
+/* Takes an effect that answers a request. Returns false if it answers none. */
+static bool take_answer(rig *r, pd_effect *effect)
+{
     switch (effect->kind) {
-    case PD_EFF_HELLO:
-        on_answer(r, effect);
-        r->job = effect->job;
-        r->seed = effect->u.hello.seed;
-        r->creator = effect->u.hello.creator;
-        r->created = effect->u.hello.created;
-        r->welcome_step = effect->u.hello.step;
-        r->welcome_course = effect->u.hello.course;
-        r->rank = effect->u.hello.rank;
-        r->slots = effect->u.hello.slots;
-        r->epoch = effect->u.hello.epoch;
-        r->formed = effect->u.hello.generation;
-        break;
+    case PD_EFF_HELLO: on_hello(r, effect); return true;
     case PD_EFF_DECLARED:
         on_answer(r, effect);
         on_declared(r, effect);
-        break;
+        return true;
     case PD_EFF_OK:
     case PD_EFF_SHARE:
-    case PD_EFF_ERROR: on_answer(r, effect); break;
-    case PD_EFF_INFO:
-        on_answer(r, effect);
-        pd_info_free(r->info);
-        r->info = effect->u.info;
-        effect->u.info = NULL;
-        break;
-    case PD_EFF_SET:
-        on_answer(r, effect);
-        pd_set_result_free(r->set);
-        r->set = effect->u.set;
-        effect->u.set = NULL;
-        break;
-    case PD_EFF_EXPORT:
-        on_answer(r, effect);
-        free(r->exported.at);
-        r->exported = effect->u.exported;
-        effect->u.exported.at = NULL;
-        break;
+    case PD_EFF_ERROR: on_answer(r, effect); return true;
+    case PD_EFF_INFO: on_info(r, effect); return true;
+    case PD_EFF_SET: on_set(r, effect); return true;
+    case PD_EFF_EXPORT: on_export(r, effect); return true;
+    case PD_EFF_WORKER_STATE: on_recalled(r, effect); return true;
+    case PD_EFF_CHECKPOINT: on_checkpoint_answer(r, effect); return true;
+    default: return false;
+    }
+}
+
+/* Takes an effect that answers no request. */
+static void take_report(rig *r, pd_effect *effect)
+{
+    switch (effect->kind) {
     case PD_EFF_CLOSED: on_closed(r, effect); break;
     case PD_EFF_FILED: r->filed = effect->u.filed.how; break;
-    case PD_EFF_MEMBERS:
-        r->epoch = effect->u.members.epoch;
-        if (effect->u.members.set != NULL) r->members = effect->u.members.set->set[0];
-        r->reports++;
-        break;
+    case PD_EFF_MEMBERS: on_members(r, effect); break;
     case PD_EFF_LEASES: r->leases = effect->u.leases; break;
-    case PD_EFF_TIMED_OUT:
-        r->timed_out++;
-        r->timed_out_step = effect->u.timed_out.step;
-        r->timeout = effect->u.timed_out.error;
-        break;
+    case PD_EFF_TIMED_OUT: on_timed_out(r, effect); break;
     case PD_EFF_BUFFER: on_buffer(r, effect->u.buffer); break;
-    case PD_EFF_FENCED:
-        r->fenced_conn = effect->ticket.conn;
-        r->fenced = effect->u.error;
-        break;
-    case PD_EFF_JOB_GONE:
-        r->gone++;
-        r->gone_job = effect->job;
-        r->goodbye = effect->u.error;
-        forget_board(r, effect->job);
-        break;
+    case PD_EFF_FENCED: on_fenced(r, effect); break;
+    case PD_EFF_JOB_GONE: on_gone(r, effect); break;
     case PD_EFF_TASK: on_task(r, effect); break;
     case PD_EFF_WRITE_CHECKPOINT: rig_on_checkpoint(r, effect->u.checkpoint_image); break;
     case PD_EFF_WAL: rig_on_record(r, effect->u.wal); break;
     case PD_EFF_DURABLE: r->durable = effect->u.durable_step; break;
-    case PD_EFF_WORKER_STATE: on_recalled(r, effect); break;
-    case PD_EFF_CHECKPOINT:
-        on_answer(r, effect);
-        r->checkpoint_step = effect->u.checkpoint.step;
-        r->checkpoint_bytes = effect->u.checkpoint.bytes;
-        break;
-    case PD_EFF_STATS:
-        r->stats++;
-        r->stats_ranks = effect->u.stats->n_ranks;
-        break;
+    case PD_EFF_STATS: on_stats(r, effect); break;
     case PD_EFF_LOG: on_log(r, effect); break;
+    default: break;
     }
 }
 
@@ -295,7 +348,8 @@ void rig_absorb(rig *r)
     while ((effect = pd_store_effects(r->store)) != NULL)
         for (; effect != NULL; effect = next) {
             next = (pd_effect *)(void *)effect->mail.next;
-            absorb(r, effect);
+            if (r->watch != NULL) r->watch(r->watcher, effect);
+            if (!take_answer(r, effect)) take_report(r, effect);
             pd_effect_free(effect);
         }
 }
@@ -311,7 +365,13 @@ int rig_apply(rig *r, pd_request *request)
 int rig_apply_declare(rig *r, pd_request *request)
 {
     uint64_t last = r->answered;
-    for (rig_apply(r, request); r->answered == last; rig_absorb(r)) (void)pd_store_work(r->store, r->now);
+    bool more = true;
+
+    rig_apply(r, request);
+    while (r->answered == last && more) {
+        more = pd_store_work(r->store, r->now);
+        rig_absorb(r);
+    }
     return r->error.code;
 }
 
@@ -421,6 +481,7 @@ int rig_declare(rig *r, uint32_t job, uint32_t rank, uint64_t conn, const char *
     request->job = job;
     request->rank = rank;
     request->u.declare.n = n;
+    request->u.declare.wants = r->wants;
     request->u.declare.params = must(calloc(n + 1, sizeof(pd_param_decl)));
     for (size_t i = 0; i < n; i++) {
         size_t p = order != NULL ? order[i] : i;
@@ -428,6 +489,7 @@ int rig_declare(rig *r, uint32_t job, uint32_t rank, uint64_t conn, const char *
         *decl = (pd_param_decl){ .name = must(strdup(names[p])),
                                  .shape = shapes[p],
                                  .pull_dtype = pull,
+                                 .push_dtype = r->push_dtype,
                                  .model_state = r->states != NULL && r->states[p] };
         if (r->fragments != NULL) decl->fragment = r->fragments[p];
         if (r->axes != NULL && r->axes[p] != NULL) decl->axes = must(strdup(r->axes[p]));
@@ -467,13 +529,16 @@ rig_frame *rig_frame_new(rig *r, pd_request_kind kind, uint32_t job, uint32_t ra
 
 void rig_piece(rig_frame *frame, uint32_t param, pd_dtype dtype, int64_t first, int64_t count, const float *values)
 {
-    size_t bytes = ((size_t)count * pd_dtype_size(dtype) + 63) / 64 * 64;
+    size_t bytes = ((size_t)pd_dtype_bytes(dtype, (uint64_t)count) + 63) / 64 * 64;
     pd_request *request = frame->request;
 
     assert_true(request->u.data.n < MAX_PIECES);
     frame->payload = must(realloc(frame->payload, frame->bytes + bytes));
     memset(frame->payload + frame->bytes, 0, bytes);
-    pd_convert(frame->payload + frame->bytes, dtype, values, PD_F32, count);
+    if (pd_dtype_is_quantized(dtype))
+        pd_blocks_encode(frame->payload + frame->bytes, dtype, values, count);
+    else
+        pd_convert(frame->payload + frame->bytes, dtype, values, PD_F32, count);
     /* address of the piece: an offset for now, as the payload may still move */
     request->u.data.pieces[request->u.data.n++] =
         (pd_piece){ param, dtype, false, first, count, (const void *)(uintptr_t)frame->bytes };
@@ -500,6 +565,12 @@ void rig_weight(rig_frame *frame, double weight, bool presummed)
 {
     frame->request->u.data.weight = weight;
     frame->request->u.data.presummed = presummed;
+}
+
+void rig_share(rig_frame *frame, uint64_t share)
+{
+    frame->request->u.data.share = 1 + share;
+    frame->request->u.data.wants = 1;
 }
 
 void rig_hyper(rig_frame *frame, const char *name, const char *value)

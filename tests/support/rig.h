@@ -42,13 +42,14 @@ typedef struct rig {
     bool any_rank;             /* for the next Hellos */
     uint32_t group;            /* for the next Hellos: 1 + the number of the group; 0: none */
     uint64_t generation;       /* for the next Hellos */
+    uint32_t wants;            /* for the next Declares: number of shares that the ranks want; 0: they use none */
     uint64_t means;            /* for the next Hellos: creator of the job that they rejoin; 0: any of its name */
     /* The last answer that the store gave to a request, and what answers of different kinds had in them. */
     pd_effect_kind answer; /* PD_EFF_HELLO, PD_EFF_OK, ... */
     uint64_t answered;     /* number of answers so far */
     pd_error error;        /* error of the last answer; code PD_OK: no error */
     pd_filed filed;        /* what was said of the last push, in a job that says it */
-    pd_rank_leases leases; /* what the store has leased last */
+    pd_rank_leases leases; /* what the store has leased last: at a Declare, or later */
     uint32_t job;          /* number of the job, from the last welcome */
     bool created, must_init;
     uint32_t rank, slots; /* from the last welcome */
@@ -102,11 +103,12 @@ typedef struct rig {
     size_t n_decisions;
     uint64_t decisions_written; /* number of records of decisions that were written */
     const char *wal_error;      /* the disk of the WAL fails with these words; NULL: it works */
-    bool lazy_wal;     /* true: records stay in `logging` until rig_write_record; false: each is written at once */
-    uint32_t window;   /* for the next Hellos */
-    uint64_t barriers; /* for the next Hellos */
-    uint64_t seen;     /* for the next Hellos: steps that the processes have seen closed */
-    uint64_t course;   /* for the next Hellos: the course of these steps */
+    bool lazy_wal;       /* true: records stay in `logging` until rig_write_record; false: each is written at once */
+    pd_dtype push_dtype; /* that the next Declares give their parameters; 0: any */
+    uint32_t window;     /* for the next Hellos */
+    uint64_t barriers;   /* for the next Hellos */
+    uint64_t seen;       /* for the next Hellos: steps that the processes have seen closed */
+    uint64_t course;     /* for the next Hellos: the course of these steps */
     /* what the last welcome said: the lowest step of the job, and its course */
     uint64_t welcome_step, welcome_course;
     /* called with each effect before the rig takes it; NULL: nobody watches */
@@ -128,8 +130,8 @@ int rig_tear_down(void **state);
 
 /* Applies a request and stores its effects. Returns the code of its answer (PD_OK if there was no error). */
 int rig_apply(rig *r, pd_request *request);
-/* Applies a Declare. Works until it is answered, because a large one is not answered at once. Returns the answer's
- * code. */
+/* Applies a Declare. Works until it is answered, because a large one is not answered at once; or until the store has
+ * nothing to do, because the answer waits for the disk. Returns the answer's code; PD_OK if there is none. */
 int rig_apply_declare(rig *r, pd_request *request);
 /* Lets the store work until it has nothing more to do. */
 void rig_work(rig *r);
@@ -148,6 +150,9 @@ void rig_drop_records(rig *r, uint64_t step);
 int rig_replay(rig *r, const rig *from);
 /* Reads the decisions of the rig `from`. Returns the code of the error, which is in r->error. */
 int rig_read_decisions(rig *r, const rig *from);
+/* Makes a new server from what the disk of the old one has: its last checkpoint, and the records after it. The new one
+ * has a configuration of its own, and the old one's clock, watcher, and laziness of the disk. */
+void rig_crash(rig *r, const pd_store_config *config);
 /* Asks for a checkpoint of step `step` or a later one, as rank 0 of the job on connection `conn`; or as an operator, if
  * `job` is not NULL. */
 int rig_checkpoint(rig *r, const char *job, uint64_t conn, uint64_t step, double seconds);
@@ -158,6 +163,8 @@ bool rig_drain(rig *r, uint64_t conn, double seconds);
 /* Makes a job from the disk of the rig `from`. Returns the code of the error, which is in r->error. */
 int rig_restore(rig *r, const rig *from);
 void rig_finish_task(rig *r, size_t i); /* runs task i, which lazy_tasks has kept, and returns it to the store */
+/* Returns task i, which lazy_tasks has kept, to the store without a run, as if a newer task had replaced it. */
+void rig_replace_task(rig *r, size_t i);
 
 pd_ticket rig_ticket(rig *r, uint64_t conn);
 /* Sends Hello on connection `conn`. `options` are written as "a=1 b=2" and `rules` as "rule;rule"; NULL: none.
@@ -179,7 +186,8 @@ int rig_declare_range(rig *r, uint32_t rank, uint64_t conn, const char *name, co
 typedef struct rig_frame rig_frame;
 /* Makes an empty frame for initial weights (PD_REQ_INIT) or a push (PD_REQ_PUSH). rig_send or rig_request frees it. */
 rig_frame *rig_frame_new(rig *r, pd_request_kind kind, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step);
-/* Adds elements [first, first + count) of a parameter to a frame. `values` are float32, and are rounded to `dtype`. */
+/* Adds elements [first, first + count) of a parameter to a frame. `values` are float32, and are rounded to
+ * `dtype`, or quantized. */
 void rig_piece(rig_frame *frame, uint32_t param, pd_dtype dtype, int64_t first, int64_t count, const float *values);
 void rig_absent(rig_frame *frame, uint32_t param);
 void rig_last(rig_frame *frame); /* close_step: the frame ends the rank's step */
@@ -187,6 +195,7 @@ void rig_weight(rig_frame *frame, double weight, bool presummed);
 /* The frame is of a change by hand with this number: a push, or initial weights that replace those of its step, of
  * `whole` parameters. */
 void rig_replaces(rig_frame *frame, uint64_t number, uint32_t whole);
+void rig_share(rig_frame *frame, uint64_t share); /* the first share that a push is made of */
 void rig_hyper(rig_frame *frame, const char *name, const char *value);
 void rig_scalar(rig_frame *frame, const char *name, double value);
 pd_request *rig_request(rig_frame *frame); /* returns the request of a frame, and frees the frame */

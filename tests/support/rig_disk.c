@@ -274,3 +274,37 @@ int rig_read_decisions(rig *r, const rig *from)
         rc = pd_store_replay(r->store, from->decisions[i], r->now, &unchanged, &r->error);
     return rc;
 }
+
+/* Lets the new server have what the disk of the old one has. */
+static void hand_disk_over(rig *next, rig *old)
+{
+    memcpy(next->decisions, old->decisions, sizeof next->decisions);
+    memcpy(next->records, old->records, sizeof next->records);
+    next->n_decisions = old->n_decisions;
+    next->n_records = old->n_records;
+    next->disk = old->disk;
+    old->disk = NULL;
+    old->n_decisions = old->n_records = 0;
+    old->wal_error = old->disk_error = "the server has crashed";
+}
+
+void rig_crash(rig *r, const pd_store_config *config)
+{
+    rig *old = malloc(sizeof *old);
+
+    assert_non_null(old);
+    *old = *r;
+    rig_new(r, config);
+    r->now = old->now;
+    r->lazy_wal = old->lazy_wal;
+    r->lazy_disk = old->lazy_disk;
+    r->lazy_tasks = old->lazy_tasks;
+    r->watch = old->watch;
+    r->watcher = old->watcher;
+    old->watch = NULL;
+    if (rig_restore(r, old) != PD_OK || rig_replay(r, old) != PD_OK || rig_read_decisions(r, old) != PD_OK)
+        fail_msg("%s", r->error.text);
+    hand_disk_over(r, old);
+    rig_free(old);
+    free(old);
+}

@@ -50,7 +50,7 @@ static pd_vectors cut(fixture *f, int runs)
     for (int p = 0; p < runs; p++) {
         int64_t begin = f->n * p / runs;
         f->ends[p] = f->n * (p + 1) / runs;
-        for (int r = 0; r < f->k; r++) f->at[p * f->k + r] = (pd_vector_run){ f->x[r] + begin, PD_F32 };
+        for (int r = 0; r < f->k; r++) f->at[p * f->k + r] = (pd_vector_run){ .at = f->x[r] + begin, .dtype = PD_F32 };
     }
     return (pd_vectors){ f->k, (size_t)runs, f->ends, f->at };
 }
@@ -427,11 +427,12 @@ TEST(short_types_are_converted_on_the_way, fixture *f)
     pd_convert(f->x[0], PD_F32, h, PD_F16, 1300);
     pd_convert(f->x[1], PD_F32, h + 1300, PD_BF16, 1300);
     for (int p = 0; p < 2; p++) {
-        at[3 * p] = (pd_vector_run){ h + 601 * p, PD_F16 };
-        at[3 * p + 1] = p == 0 ? (pd_vector_run){ h + 1300, PD_BF16 }
-                               : (pd_vector_run){ f->x[1] + 601, PD_F32 }; /* the second vector begins in bfloat16
+        at[3 * p] = (pd_vector_run){ .at = h + 601 * p, .dtype = PD_F16 };
+        at[3 * p + 1] =
+            p == 0 ? (pd_vector_run){ .at = h + 1300, .dtype = PD_BF16 }
+                   : (pd_vector_run){ .at = f->x[1] + 601, .dtype = PD_F32 }; /* the second vector begins in bfloat16
                                                                             * and ends in float32 */
-        at[3 * p + 2] = (pd_vector_run){ f->x[2] + 601 * p, PD_F32 };
+        at[3 * p + 2] = (pd_vector_run){ .at = f->x[2] + 601 * p, .dtype = PD_F32 };
     }
     for (int form = PD_ADASUM_TREE; form <= PD_ADASUM_VDOT; form++) {
         average(f, (pd_adasum_form)form);

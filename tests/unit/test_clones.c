@@ -2,6 +2,7 @@
  * instruction set during these tests, so optimizers that multiply matrices can be compared too. */
 #include "test.h"
 #include "adasum.h"
+#include "block_codec.h"
 #include "convert.h"
 #include "cpu.h"
 #include "kernels.h"
@@ -69,10 +70,10 @@ static void sum(output *out, int which)
 
     pd_convert(narrow[0], PD_F16, x[1], PD_F32, N);
     pd_convert(narrow[1], PD_BF16, x[2], PD_F32, N);
-    for (int k = 0; k < which; k++) addends[k] = (pd_addend){ x[k], PD_F32, 0.1F + (float)k };
+    for (int k = 0; k < which; k++) addends[k] = (pd_addend){ { .at = x[k], .dtype = PD_F32 }, 0.1F + (float)k };
     for (int k = 2; k < which; k += 3) {
-        addends[k].at = narrow[k % 2];
-        addends[k].dtype = k % 2 == 0 ? PD_F16 : PD_BF16;
+        addends[k].run.at = narrow[k % 2];
+        addends[k].run.dtype = k % 2 == 0 ? PD_F16 : PD_BF16;
     }
     finite = pd_accumulate(acc, N, false, addends, which, 3);
     put(out, &finite, sizeof finite);
@@ -111,7 +112,8 @@ static void adasum(output *out, int which)
     pd_vectors v = { which, 2, ends, at };
 
     for (int p = 0; p < 2; p++)
-        for (int r = 0; r < which; r++) at[p * which + r] = (pd_vector_run){ x[r + 1] + (p > 0 ? ends[0] : 0), PD_F32 };
+        for (int r = 0; r < which; r++)
+            at[p * which + r] = (pd_vector_run){ .at = x[r + 1] + (p > 0 ? ends[0] : 0), .dtype = PD_F32 };
     for (int i = 0; i < 4 * VECTORS; i++) assert_non_null(scratch[i] = calloc(N, sizeof(float)));
     for (int f = 0; f < 2; f++) {
         pd_adasum *a;
@@ -136,7 +138,7 @@ static void trim(output *out, int which)
     float to[N];
 
     assert_non_null(scratch);
-    for (int r = 0; r < VECTORS; r++) at[r] = (pd_vector_run){ x[r], PD_F32 };
+    for (int r = 0; r < VECTORS; r++) at[r] = (pd_vector_run){ .at = x[r], .dtype = PD_F32 };
     pd_trimmed_mean(to, N, at, VECTORS, which, scratch);
     put(out, to, sizeof to);
     free(scratch);
@@ -188,6 +190,29 @@ static void quantize(output *out, int which)
 TEST(quantized_tensors_have_the_same_bits)
 {
     for (int form = 0; form < 4; form++) every_set_gives(quantize, form, "pd_quantize");
+}
+
+/* Encodes a vector as int8 or int4, and reads the bytes again as a whole and as a sum from an odd element on. */
+static void code_blocks(output *out, int which)
+{
+    const pd_dtype type = which < 2 ? PD_INT8 : PD_INT4;
+    static float piece[2 * N], back[N];
+    const int first = 77;
+
+    pd_blocks_encode(piece, type, x[which % 2], N);
+    put(out, piece, pd_dtype_bytes(type, N));
+    pd_blocks_decode(back, type, piece, N, 0, N);
+    put(out, back, sizeof back);
+    memcpy(back, x[2], sizeof back);
+    pd_blocks_add(back, type, piece, N, first, N - first, 0.3F, false);
+    put(out, back, sizeof back);
+    pd_blocks_rest(back, x[which % 2], type, piece, N);
+    put(out, back, sizeof back);
+}
+
+TEST(quantized_pushes_have_the_same_bits)
+{
+    for (int which = 0; which < 4; which++) every_set_gives(code_blocks, which, "pd_blocks");
 }
 
 static void draw(output *out, int which)

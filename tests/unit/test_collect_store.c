@@ -134,7 +134,8 @@ TEST(params_report_the_aggregate_and_the_memory_that_it_may_hold)
         for (int p = 0; p < 2; p++) {
             uint64_t bytes = r.info->params[p].collect_bytes, rounded = (uint64_t)(p == 0 ? 192 : 5) * cases[i].each;
             assert_string_equal(r.info->params[p].aggregate, cases[i].name);
-            assert_true(bytes >= rounded && (cases[i].each > 0 || bytes == 0) && bytes <= rounded + 4 * 3 * 16);
+            assert_true(bytes >= rounded && (cases[i].each > 0 || bytes == 0) &&
+                        bytes <= rounded + 4 * 3 * sizeof(pd_vector_run));
         }
         rig_free(&r);
     }

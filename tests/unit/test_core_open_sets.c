@@ -586,6 +586,88 @@ TEST(the_window_lacks_nothing_of_a_parameter_that_only_the_end_of_late_steps_nam
     peer_free(p);
 }
 
+/* Returns a peer with two parameters whose window keeps 20 steps. It has ended step 1, for which it pushed parameter 0
+ * only. */
+static peer *ended_peer(void)
+{
+    pd_core_config config = peer_four;
+    peer *p;
+
+    config.window = 20;
+    p = open_peer(&config, 2);
+    end_step(p, 1, 1);
+    return p;
+}
+
+/* Pulls parameter 1, which the rank never pushes, at a time when others have taken steps without this rank. */
+static void pull_of_step(peer *p, uint64_t step)
+{
+    pd_ticket_id ticket;
+    peer_frame l;
+
+    p->items[1] = (pd_item){ .param = 1, .weights = p->weights[1] };
+    assert_int_equal(pd_core_pull(p->core, &p->items[1], 1, 0, &ticket, NULL), PD_OK);
+    l = peer_expect(p, PD_PULL);
+    answer(p, &l, 1, 0, step);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+}
+
+TEST(the_window_lacks_nothing_of_steps_that_only_a_pull_has_told_of)
+{
+    static const uint64_t back[] = { 1, 1 };
+    peer *p = ended_peer();
+
+    pull_of_step(p, 4);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_OK);
+    peer_free(p);
+}
+
+TEST(the_window_keeps_all_its_steps_when_a_push_follows_a_pull_of_later_weights)
+{
+    static const uint64_t back[] = { 0, 0 };
+    peer *p = ended_peer();
+
+    pull_of_step(p, 4);
+    end_step(p, 5, 5);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_OK);
+    peer_free(p);
+}
+
+TEST(the_window_lacks_nothing_of_steps_that_the_server_has_taken_while_the_connection_was_broken)
+{
+    static const uint64_t ahead[] = { 4, 4 }, back[] = { 0, 0 };
+    peer *p = ended_peer();
+
+    peer_come_back_at(p, ahead, 2);
+    end_step(p, 5, 5);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_OK);
+    peer_free(p);
+}
+
+/* The end of step 2 may count, though the server ended it with an error: the window cannot send it again. */
+TEST(an_end_of_a_step_that_failed_is_a_gap_of_the_parameters_that_only_it_names)
+{
+    static const uint64_t back[] = { 1, 1 };
+    peer *p = ended_peer();
+    pd_ticket_id ticket, ends;
+    peer_frame l = push_one(p, 0, &ticket), last;
+
+    assert_int_equal(pd_core_close_step(p->core, 2, &ends, NULL), PD_OK);
+    last = peer_expect(p, PD_PUSH);
+    answer(p, &l, 1, 1, 2);
+    peer_refuse(p, &last.prefix, PD_DEADLINE_EXCEEDED, "step 2 has waited for long");
+    peer_frame_drop(&last);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    assert_int_equal(peer_finish(p, ends, NULL), PD_DEADLINE_EXCEEDED);
+    end_step(p, 3, 3);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_REWIND);
+    peer_free(p);
+}
+
 /* Both parameters are in one frame. Its answers name another step than the frame, so they are not compared. */
 TEST(a_frame_of_two_parameters_that_counted_later_gets_the_weights_of_both_again)
 {
@@ -711,6 +793,79 @@ TEST(a_worker_that_comes_back_tells_the_steps_of_each_fragment)
     assert_int_equal(hello->steps, 2);
     assert_int_equal(hello->n_fragment_steps, 1);
     assert_int_equal(hello->fragment_steps[0], 1);
+    peer_frame_drop(&l);
+    peer_free(p);
+}
+
+static peer *two_windowed(void)
+{
+    pd_core_config config = peer_four;
+
+    config.window = 20;
+    return open_peer(&config, 2);
+}
+
+TEST(a_push_that_ended_with_an_error_is_a_gap_once_its_step_is_taken)
+{
+    static const uint64_t back[] = { 0, 0 };
+    peer *p = two_windowed();
+    pd_ticket_id first, second;
+    peer_frame one = push_one(p, 0, &first), other = push_one(p, 1, &second);
+
+    peer_refuse(p, &other.prefix, PD_DEADLINE_EXCEEDED, "step 1 has waited for 1 s");
+    assert_int_equal(peer_finish(p, second, NULL), PD_DEADLINE_EXCEEDED);
+    answer(p, &one, 1, 1, 1); /* the program goes on with step 2, so it does not push parameter 1 for step 1 again */
+    peer_frame_drop(&other);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_REWIND);
+    peer_free(p);
+}
+
+TEST(an_end_of_a_step_that_ended_with_an_error_is_a_gap_once_the_step_is_taken)
+{
+    static const uint64_t back[] = { 0, 0 };
+    peer *p = two_windowed();
+    pd_ticket_id first, ends;
+    peer_frame one = push_one(p, 0, &first), last;
+
+    assert_int_equal(pd_core_close_step(p->core, 1, &ends, NULL), PD_OK);
+    last = peer_expect(p, PD_PUSH);
+    peer_refuse(p, &last.prefix, PD_DEADLINE_EXCEEDED, "step 1 has waited for 1 s");
+    assert_int_equal(peer_finish(p, ends, NULL), PD_DEADLINE_EXCEEDED);
+    answer(p, &one, 1, 1, 1);
+    peer_frame_drop(&last);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_REWIND);
+    peer_free(p);
+}
+
+TEST(a_parameter_that_is_not_pushed_yet_is_no_gap)
+{
+    static const uint64_t back[] = { 0, 0 };
+    peer *p = two_windowed();
+    pd_ticket_id ticket;
+    peer_frame l = push_one(p, 0, &ticket);
+
+    answer(p, &l, 1, LATE, 1);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_OK);
+    peer_free(p);
+}
+
+TEST(a_parameter_that_a_failed_end_of_a_step_has_left_out_is_pushed_for_the_next_step)
+{
+    peer *p = two_windowed();
+    pd_ticket_id ticket, ends;
+    peer_frame l = push_one(p, 0, &ticket), last;
+
+    assert_int_equal(pd_core_close_step(p->core, 1, &ends, NULL), PD_OK);
+    last = peer_expect(p, PD_PUSH);
+    peer_refuse(p, &last.prefix, PD_DEADLINE_EXCEEDED, "step 1 has waited for 1 s");
+    assert_int_equal(peer_finish(p, ends, NULL), PD_DEADLINE_EXCEEDED);
+    peer_frame_drop(&last);
+    answer(p, &l, 1, 1, 1);
+    l = push_one(p, 1, &ticket);
+    assert_int_equal(step_of(&l), 2); /* a push for step 1 would be answered as one that has counted, and be lost */
     peer_frame_drop(&l);
     peer_free(p);
 }

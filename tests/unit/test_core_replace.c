@@ -202,6 +202,29 @@ TEST(all_weights_are_sent_again_on_a_new_connection)
     peer_free(p);
 }
 
+TEST(weights_that_are_sent_again_stay_those_of_their_step)
+{
+    peer *p = trained(&peer_first);
+    pd_ticket_id ticket = replace_both(p);
+    pd_error err;
+    peer_frame l;
+
+    expect_weights(p, false);
+    come_back(p, STEP + 1, 0); /* an earlier process of the rank had pushed */
+    l = peer_expect(p, PD_INIT);
+    assert_int_equal(((const Paramd__InitRequest *)l.message)->step, STEP);
+    peer_refuse(p, &l.prefix, PD_FAILED_PRECONDITION, "for step 7, but it has closed step 8");
+    peer_frame_drop(&l);
+    for (int i = 1; i < 4; i++) {
+        l = peer_expect(p, PD_INIT);
+        peer_refuse(p, &l.prefix, PD_FAILED_PRECONDITION, "for step 7, but it has closed step 8");
+        peer_frame_drop(&l);
+    }
+    assert_int_equal(peer_finish(p, ticket, &err), PD_FAILED_PRECONDITION);
+    assert_int_equal(push_number(p, 0, STEP + 1), 0);
+    peer_free(p);
+}
+
 TEST(a_new_process_brings_the_number_of_the_weights_that_it_receives)
 {
     pd_core_config config = peer_four;
@@ -272,6 +295,55 @@ TEST(a_window_sends_the_steps_after_a_change_again)
     l = peer_expect(p, PD_PUSH_PULL);
     assert_int_equal(((const Paramd__PushRequest *)l.message)->replaces, NUMBER);
     peer_frame_drop(&l);
+    peer_free(p);
+}
+
+/* Takes two steps as rank 2, the second with weights that were changed by hand if `number` is not 0. Then the server
+ * goes back before both, and answers the first one with other weights. Returns the code with which the handle has
+ * ended. */
+static int repeat_with_other_weights(uint64_t number)
+{
+    static float other[SMALL] = { 1, 2, 3 };
+    pd_core_config config = peer_four;
+    peer *p;
+    peer_frame l;
+    int code;
+
+    config.window = 20;
+    p = trained(&config);
+    assert_int_equal(push_number(p, 0, STEP), 0);
+    assert_int_equal(push_number(p, number, STEP + 1), number);
+    come_back(p, STEP, 0);
+    l = peer_expect(p, PD_PUSH_PULL);
+    peer_reply_data(p, &l.prefix, 1, 1, STEP + 1, other, SMALL);
+    peer_frame_drop(&l);
+    code = p->core->end.error.code;
+    peer_free(p);
+    return code;
+}
+
+TEST(weights_from_before_a_change_are_not_compared_with_those_after_it)
+{
+    assert_int_equal(repeat_with_other_weights(0), PD_FAILED_PRECONDITION);
+    assert_int_equal(repeat_with_other_weights(NUMBER), PD_OK);
+}
+
+TEST(the_weights_of_the_last_step_are_not_compared_by_a_process_that_changes_weights)
+{
+    static float other[SMALL] = { 1, 2, 3 };
+    pd_core_config config = peer_four;
+    peer *p;
+    peer_frame l;
+
+    config.window = 20;
+    p = trained(&config);
+    assert_int_equal(push_number(p, NUMBER, STEP), NUMBER);
+    assert_int_equal(push_number(p, 0, STEP + 1), 0);
+    come_back(p, STEP + 1, 0); /* rank 0 may have changed the weights of step 9 before they came */
+    l = peer_expect(p, PD_PUSH_PULL);
+    peer_reply_data(p, &l.prefix, 1, 1, STEP + 2, other, SMALL);
+    peer_frame_drop(&l);
+    assert_int_equal(p->core->end.error.code, PD_OK);
     peer_free(p);
 }
 

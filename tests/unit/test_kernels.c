@@ -29,14 +29,15 @@ static void set_up(fixture *f)
 
 static void addends(const fixture *f, pd_addend *x)
 {
-    for (int k = 0; k < K; k++) x[k] = (pd_addend){ f->x[k], PD_F32, k % 3 == 0 ? 1.0f : 0.3f * (float)k };
+    for (int k = 0; k < K; k++)
+        x[k] = (pd_addend){ { .at = f->x[k], .dtype = PD_F32 }, k % 3 == 0 ? 1.0f : 0.3f * (float)k };
 }
 
 static float one_element(const pd_addend *x, int k, int i)
 {
-    const uint16_t *h = x[k].at;
-    if (x[k].dtype == PD_F32) return ((const float *)x[k].at)[i];
-    return x[k].dtype == PD_F16 ? pd_f32_from_f16(h[i]) : pd_f32_from_bf16(h[i]);
+    const uint16_t *h = x[k].run.at;
+    if (x[k].run.dtype == PD_F32) return ((const float *)x[k].run.at)[i];
+    return x[k].run.dtype == PD_F16 ? pd_f32_from_f16(h[i]) : pd_f32_from_bf16(h[i]);
 }
 
 /* Computes one element as the comment in kernels.h defines it. volatile keeps the compiler from fusing a
@@ -76,7 +77,9 @@ TEST(sums_in_the_order_given, fixture *f)
 
 TEST(another_order_gives_other_bits, fixture *f)
 {
-    pd_addend ab[3] = { { f->x[0], PD_F32, 1 }, { f->x[1], PD_F32, 1 }, { f->x[2], PD_F32, 1 } };
+    pd_addend ab[3] = { { { .at = f->x[0], .dtype = PD_F32 }, 1 },
+                        { { .at = f->x[1], .dtype = PD_F32 }, 1 },
+                        { { .at = f->x[2], .dtype = PD_F32 }, 1 } };
     pd_addend ba[3] = { ab[2], ab[1], ab[0] };
 
     pd_accumulate(f->acc, N, false, ab, 3, 1.0f);
@@ -96,11 +99,11 @@ TEST(divides_at_the_end, fixture *f)
 
 TEST(reads_float16_and_bfloat16, fixture *f)
 {
-    pd_addend x[5] = { { f->h, PD_F16, 0.25f },
-                       { f->b, PD_BF16, 1.0f },
-                       { f->x[2], PD_F32, 3.0f },
-                       { f->x[3], PD_F32, 1.0f },
-                       { f->h, PD_F16, 2.0f } };
+    pd_addend x[5] = { { { .at = f->h, .dtype = PD_F16 }, 0.25f },
+                       { { .at = f->b, .dtype = PD_BF16 }, 1.0f },
+                       { { .at = f->x[2], .dtype = PD_F32 }, 3.0f },
+                       { { .at = f->x[3], .dtype = PD_F32 }, 1.0f },
+                       { { .at = f->h, .dtype = PD_F16 }, 2.0f } };
 
     f->h[0] = 0x3c00; /* element 0 is 1; random bits that are infinity or NaN in float16 are replaced by 0 below */
     for (int i = 0; i < N; i++)
@@ -121,7 +124,8 @@ TEST(cutting_into_calls_changes_no_bit, fixture *f)
     for (int i = 0; i < N; i += 997) { /* sums ranges of 997 elements, each in several calls with a part of the
                                         * addends */
         int n = N - i < 997 ? N - i : 997;
-        for (int k = 0; k < K; k++) part[k] = (pd_addend){ (const float *)x[k].at + i, PD_F32, x[k].weight };
+        for (int k = 0; k < K; k++)
+            part[k] = (pd_addend){ { .at = (const float *)x[k].run.at + i, .dtype = PD_F32 }, x[k].weight };
         pd_accumulate(f->other + i, n, false, part, 2, 1.0f);
         pd_accumulate(f->other + i, n, true, part + 2, 1, 1.0f);
         pd_accumulate(f->other + i, n, true, part + 3, K - 3, 5.0f);
@@ -131,7 +135,7 @@ TEST(cutting_into_calls_changes_no_bit, fixture *f)
 
 TEST(reports_a_result_that_is_not_finite_at_any_place, fixture *f)
 {
-    pd_addend x[1] = { { f->x[0], PD_F32, 1 } };
+    pd_addend x[1] = { { { .at = f->x[0], .dtype = PD_F32 }, 1 } };
     const int places[] = { 0, 1, 2047, 2048, N - 1 };
     const float values[] = { INFINITY, -INFINITY, NAN };
 
@@ -149,7 +153,7 @@ TEST(reports_a_result_that_is_not_finite_at_any_place, fixture *f)
 TEST(reports_a_sum_that_overflows)
 {
     float big[2] = { 3e38f, 1 }, acc[2];
-    pd_addend x[2] = { { big, PD_F32, 1 }, { big, PD_F32, 1 } };
+    pd_addend x[2] = { { { .at = big, .dtype = PD_F32 }, 1 }, { { .at = big, .dtype = PD_F32 }, 1 } };
 
     assert_false(isfinite(pd_accumulate(acc, 2, false, x, 2, 2.0f)));
     assert_true(isfinite(pd_accumulate(acc, 2, false, x, 1, 2.0f)));

@@ -68,17 +68,18 @@ static float aggregate(const naive *n, int e, int k)
     return (float)((double)sum / divisor);
 }
 
-/* Takes a step of the naive program if a quorum is whole. */
+/* Takes a step of the naive program if a quorum is whole, and somebody of it, or nobody at all, has a gradient. */
 static void step(naive *n)
 {
-    uint32_t whole = 0;
+    uint32_t whole = 0, gradients = 0;
     int k = 0;
 
     for (int r = 0; r < WORLD; r++) {
         whole += n->at[r].step > 0 && n->at[r].sent == CHUNKS;
+        gradients += n->at[r].step > 0 && n->at[r].sent == CHUNKS && !n->at[r].absent;
         k += counts(n, &n->at[r]);
     }
-    if (whole < n->quorum) return;
+    if (whole < n->quorum || (gradients == 0 && whole < WORLD)) return;
     for (int e = 0; e < N && k > 0; e++) n->weights[e] = (float)((double)n->weights[e] - aggregate(n, e, k));
     n->step++;
     for (int r = 0; r < WORLD; r++)

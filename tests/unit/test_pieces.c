@@ -199,9 +199,32 @@ TEST(the_pieces_of_any_range_are_the_range)
 TEST(refuses_a_type_it_does_not_know, payload *p)
 {
     p->piece[0].dtype = 0;
-    assert_refused(p, "piece 0 (kernel): dtype 0: expected 1 float32, 2 float16 or 3 bfloat16");
-    p->piece[0].dtype = 4;
-    assert_refused(p, "dtype 4");
+    assert_refused(p, "piece 0 (kernel): dtype 0: expected 1 float32, 2 float16, 3 bfloat16, 4 int8 or 5 int4");
+    p->piece[0].dtype = 6;
+    assert_refused(p, "dtype 6");
+}
+
+TEST(a_quantized_piece_has_scales_and_codes, payload *p)
+{
+    static const struct {
+        uint32_t dtype;
+        uint64_t bytes;
+    } cases[] = { { 4, 2 * 4 + 100 }, { 5, 2 * 4 + 50 } };
+
+    for (int i = 0; i < 2; i++) {
+        p->piece[2].dtype = cases[i].dtype;
+        p->bytes = 704 + cases[i].bytes;
+        assert_int_equal(check(p, NULL), PD_OK);
+        p->bytes--;
+        assert_refused(p, "piece 2 (bias): 100 elements of int");
+    }
+}
+
+TEST(refuses_a_quantized_piece_of_too_many_elements, payload *p)
+{
+    p->piece[1].dtype = 5;
+    p->piece[1].count = UINT64_MAX;
+    assert_refused(p, "piece 1 (kernel)");
 }
 
 TEST(refuses_data_that_is_misaligned_overlapping_or_apart, payload *p)
@@ -220,7 +243,9 @@ TEST(refuses_data_that_is_misaligned_overlapping_or_apart, payload *p)
 TEST(refuses_data_past_the_payload, payload *p)
 {
     p->bytes = 903;
-    assert_refused(p, "piece 2 (bias): 100 elements of 2 bytes at offset 704: the payload ends at 903");
+    assert_refused(p,
+                   "piece 2 (bias): 100 elements of bfloat16, which take 200 bytes, at offset 704: the payload ends at "
+                   "903");
     p->bytes = 0;
     assert_refused(p, "piece 0 (kernel)");
 }

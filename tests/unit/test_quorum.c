@@ -4,6 +4,8 @@
 #include "rig.h"
 #include "store_inside.h"
 
+#include <math.h>
+
 enum { WORLD = 3, CONN = 10, N = 100 };
 
 static void start(rig *r, const char *options)
@@ -190,6 +192,77 @@ TEST(what_a_process_has_given_in_part_does_not_stop_the_next_one)
     assert_int_equal(rig_push(&r, r.job, 1, CONN + 7, 2, 0, g, N), PD_OK);
     rig_work(&r);
     assert_int_equal(step_of(&r), 2);
+    rig_free(&r);
+}
+
+/* Begins a job at step 1, in which rank 1 has not counted. Its push for step 1 is whole, and kept for step 2. */
+static void start_with_a_kept_push(rig *r, const char *options)
+{
+    start(r, options);
+    push(r, 0, 1);
+    push(r, 2, 1);
+    rig_work(r);
+    assert_int_equal(push(r, 1, 1), PD_OK);
+    rig_work(r);
+    assert_int_equal(step_of(r), 1);
+}
+
+/* Its call has ended with DEADLINE_EXCEEDED, and it has learned of step 1 when it connected again. */
+TEST(a_push_takes_the_place_of_the_one_before_which_has_not_counted)
+{
+    const pd_fragment_rank *rank;
+    float twos[N], before;
+    rig r;
+
+    start_with_a_kept_push(&r, "rounds=quorum quorum=2 staleness=1");
+    before = rig_weights(&r, r.job, 0)[0];
+    for (int i = 0; i < N; i++) twos[i] = 7;
+    assert_int_equal(rig_push(&r, r.job, 1, CONN + 1, 2, 0, twos, N), PD_OK);
+    assert_int_equal(r.filed, PD_FILED_FOR);
+    push(&r, 0, 2);
+    rig_work(&r);
+    assert_int_equal(step_of(&r), 2);
+    check_moved(&r, (double)before, 4); /* the mean of 1 and 7: once, and without age */
+    rank = &inside_job(r.store, r.job)->steps.fragments[0].ranks[1];
+    assert_int_equal(rank->saved.last, 2);
+    assert_int_equal(rank->counts.ages, 0);
+    rig_free(&r);
+}
+
+TEST(a_push_that_was_overtaken_is_late_when_it_comes_again)
+{
+    rig r;
+
+    start_with_a_kept_push(&r, "rounds=quorum quorum=2 staleness=1");
+    assert_int_equal(push(&r, 1, 2), PD_OK);
+    assert_int_equal(push(&r, 1, 1), PD_OK);
+    assert_int_equal(r.filed, PD_FILED_LATE);
+    assert_int_equal(inside_job(r.store, r.job)->steps.fragments[0].ranks[1].step, 2);
+    rig_free(&r);
+}
+
+/* Pushes one parameter with a wrong number of elements, or with a NaN. */
+static void push_wrong(rig *r, uint32_t rank, uint64_t step, bool finite)
+{
+    rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, CONN + rank, step);
+    float g[N] = { finite ? 1 : (float)NAN };
+
+    rig_piece(frame, 0, PD_F32, 0, finite ? 3 : r->chunk, g);
+    rig_send(r, frame);
+    rig_work(r);
+    assert_int_equal(r->error.code, PD_INVALID_ARGUMENT);
+}
+
+TEST(a_push_that_is_refused_takes_no_place)
+{
+    rig r;
+
+    start_with_a_kept_push(&r, "rounds=quorum quorum=2 staleness=1 nonfinite=reject");
+    push_wrong(&r, 1, 2, true);
+    push_wrong(&r, 1, 2, false);
+    push(&r, 0, 2);
+    rig_work(&r);
+    assert_int_equal(inside_job(r.store, r.job)->steps.fragments[0].ranks[1].saved.last, 1);
     rig_free(&r);
 }
 

@@ -260,6 +260,50 @@ TEST(a_part_that_an_earlier_process_has_sent_does_not_count, rig *r)
     assert_true(is_in_force(r, 1, NUMBER));
 }
 
+TEST(a_new_process_cannot_replace_weights_of_a_step_after_which_its_predecessor_has_pushed, rig *r)
+{
+    assert_int_equal(push(r, 0, 0, 2, 0), PD_OK);
+    succeed(r, 0, 55);
+    assert_int_equal(send_chunks(r, 0, 1, 0, NUMBER, 2, 0, 64), PD_FAILED_PRECONDITION);
+    assert_says(r, "p0: rank 0 has begun step 2");
+    assert_null(
+        inside_job(r->store, r->job)->steps.params[0].next); /* nothing waits where the step writes its weights */
+    assert_int_equal(push(r, 1, 0, 2, 0), PD_OK);
+    assert_int_equal(durable_job_step_of(r, 0), 2);
+}
+
+/* Starts a job that takes steps without rank 0, and lets rank 0 send a part of new weights. */
+static void send_a_part(rig *r)
+{
+    start(r, OPTIONS " rounds=quorum quorum=1");
+    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(push(r, 1, p, 1, 0), PD_OK);
+    assert_int_equal(durable_job_step_of(r, 1), 1);
+    assert_int_equal(send_chunks(r, 0, 1, 0, NUMBER, 2, 0, 64), PD_OK);
+}
+
+TEST(a_part_of_them_is_dropped_when_the_job_steps_without_rank_0)
+{
+    float before[MOST];
+    rig r;
+
+    send_a_part(&r);
+    memcpy(before, rig_weights(&r, r.job, 0), (size_t)durable_job_sizes[0] * sizeof(float));
+    for (uint32_t p = 0; p < PARAMS; p++) {
+        rig_frame *frame = rig_frame_new(&r, PD_REQ_PUSH, r.job, 1, conns[1], 2);
+        rig_absent(frame, p);
+        rig_send(&r, frame);
+        rig_work(&r);
+    }
+    rig_sleep(&r, 6); /* it waits for a gradient of rank 0 as long as reconnect_grace */
+    rig_work(&r);
+    assert_int_equal(durable_job_step_of(&r, 0), 2); /* a step without a gradient leaves the weights as they were */
+    assert_memory_equal(rig_weights(&r, r.job, 0), before, (size_t)durable_job_sizes[0] * sizeof(float));
+    assert_int_equal(send_chunks(&r, 0, 1, 0, NUMBER, 2, 64, 200), PD_FAILED_PRECONDITION);
+    replace(&r, 2, OTHER);
+    assert_true(is_in_force(&r, 0, OTHER) && is_in_force(&r, 1, OTHER));
+    rig_free(&r);
+}
+
 TEST(those_of_a_ranged_parameter_are_refused)
 {
     static const rig_range halves[2] = { { 0, 50 }, { 50, 100 } };

@@ -20,7 +20,7 @@ static void set_up(fixture *f)
     f->scratch = malloc(pd_trimmed_mean_scratch(K_MAX));
     f->seed = 5;
     for (int r = 0; r < K_MAX; r++) {
-        f->at[r] = (pd_vector_run){ f->x + r * N, PD_F32 };
+        f->at[r] = (pd_vector_run){ .at = f->x + r * N, .dtype = PD_F32 };
         for (int i = 0; i < N; i++) f->x[r * N + i] = (float)roots_number(&f->seed);
     }
 }
@@ -195,7 +195,7 @@ TEST(cutting_into_calls_changes_no_bit, fixture *f)
     for (int k = 7; k <= 80; k += 73) {
         trimmed(f, k, 2);
         for (int i = 0; i < N; i += 19) {
-            for (int r = 0; r < k; r++) part[r] = (pd_vector_run){ f->x + r * N + i, PD_F32 };
+            for (int r = 0; r < k; r++) part[r] = (pd_vector_run){ .at = f->x + r * N + i, .dtype = PD_F32 };
             pd_trimmed_mean(f->other + i, N - i < 19 ? N - i : 19, part, k, 2, f->scratch);
         }
         assert_memory_equal(f->to, f->other, sizeof f->to);
@@ -219,8 +219,8 @@ TEST(short_types_are_converted_on_the_way, fixture *f)
     pd_convert(f->x + N, PD_F32, b, PD_BF16, N);
     trimmed(f, 5, 1);
     memcpy(f->other, f->to, sizeof f->to);
-    f->at[0] = (pd_vector_run){ h, PD_F16 };
-    f->at[1] = (pd_vector_run){ b, PD_BF16 };
+    f->at[0] = (pd_vector_run){ .at = h, .dtype = PD_F16 };
+    f->at[1] = (pd_vector_run){ .at = b, .dtype = PD_BF16 };
     trimmed(f, 5, 1);
     assert_memory_equal(f->to, f->other, sizeof f->to);
 }

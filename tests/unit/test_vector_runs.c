@@ -20,9 +20,12 @@ static void new_fixture(fixture *f)
     for (int i = 0; i < N; i++) f->x[i] = (float)i, f->y[i] = 100 + (float)i;
     pd_convert(f->b, PD_BF16, f->y, PD_F32, N);
     f->ends[0] = 5, f->ends[1] = 6, f->ends[2] = N;
-    f->at[0] = (pd_vector_run){ f->x, PD_F32 }, f->at[1] = (pd_vector_run){ f->y, PD_F32 };
-    f->at[2] = (pd_vector_run){ f->x + 5, PD_F32 }, f->at[3] = (pd_vector_run){ NULL, PD_F32 };
-    f->at[4] = (pd_vector_run){ f->x + 6, PD_F32 }, f->at[5] = (pd_vector_run){ f->b + 6, PD_BF16 };
+    f->at[0] = (pd_vector_run){ .at = f->x, .dtype = PD_F32 },
+    f->at[1] = (pd_vector_run){ .at = f->y, .dtype = PD_F32 };
+    f->at[2] = (pd_vector_run){ .at = f->x + 5, .dtype = PD_F32 },
+    f->at[3] = (pd_vector_run){ .at = NULL, .dtype = PD_F32 };
+    f->at[4] = (pd_vector_run){ .at = f->x + 6, .dtype = PD_F32 },
+    f->at[5] = (pd_vector_run){ .at = f->b + 6, .dtype = PD_BF16 };
     f->v = (pd_vectors){ 2, 3, f->ends, f->at };
 }
 

@@ -68,7 +68,7 @@ static pd_wait *wait_for(uint64_t step, bool pushes, bool pulls, uint32_t first,
 {
     pd_wait *wait = calloc(1, sizeof *wait + count * sizeof wait->at[0]);
 
-    wait->step = step;
+    wait->step = wait->pushed = step;
     wait->pushes = pushes;
     wait->n = count;
     for (size_t i = 0; i < count; i++) {
@@ -566,4 +566,27 @@ TEST(the_end_of_a_step_waits_until_its_pushes_count, notes *n)
     close_round(n, 0, 2, PD_STEPPED, false);
     assert_int_equal(n->n_resolved, 1);
     drop(n, ends);
+}
+
+/* Rank 0 has pushed for step 2 before its push for step 1 counted. The set of step 2 has the later push. */
+TEST(a_push_whose_place_another_one_of_its_rank_has_taken_is_late, notes *n)
+{
+    pd_wait *before = wait_for(1, true, false, 0, 1), *after = wait_for(2, true, false, 0, 1);
+    pd_counted *set = pd_counted_new(2);
+    pd_closed closed = { .param = 0, .step = 2, .outcome = PD_STEPPED, .counted = set };
+
+    pd_counted_add(set, 0, 0);
+    pd_version_table_settle(n->versions, 1, 1);
+    close_round(n, 0, 1, PD_STEPPED, false);
+    before->unfiled = after->unfiled = true;
+    assert_false(pd_version_table_wait(n->versions, 1, before));
+    pd_version_table_filed(n->versions, 1, before, PD_FILED_FOR, 2);
+    assert_false(pd_version_table_wait(n->versions, 1, after));
+    pd_version_table_filed(n->versions, 1, after, PD_FILED_FOR, 2);
+    pd_version_table_close(n->versions, 1, &closed);
+    assert_int_equal(n->n_resolved, 2);
+    assert_int_equal(before->at[0].outcome, PD_LATE);
+    assert_int_equal(after->at[0].outcome, PD_STEPPED);
+    drop(n, before);
+    drop(n, after);
 }

@@ -245,38 +245,17 @@ static void lose(world *w, uint32_t rank)
     w->workers[rank].connected = w->workers[rank].waits = false;
 }
 
-/* Makes a new server from what the disk of the old one has. */
 static void crash(world *w)
 {
     pd_store_config config = rig_config();
-    rig *old = malloc(sizeof *old);
 
-    *old = w->r;
-    old->watch = NULL;
     config.keeps = true;
-    rig_new(&w->r, &config);
-    w->r.now = old->now;
-    w->r.lazy_wal = old->lazy_wal;
-    w->r.lazy_disk = old->lazy_disk;
-    w->r.watch = watch;
-    w->r.watcher = w;
     for (int i = 0; i < PARAMS; i++) w->step[i] = UINT64_MAX;
     for (uint32_t r = 0; r < RANKS; r++) {
         w->workers[r].connected = w->workers[r].waits = false;
         w->workers[r].away = draw(w, 2) * draw(w, 40);
     }
-    if (rig_restore(&w->r, old) != PD_OK || rig_replay(&w->r, old) != PD_OK || rig_read_decisions(&w->r, old) != PD_OK)
-        fail_msg("%s", w->r.error.text);
-    memcpy(w->r.decisions, old->decisions, sizeof w->r.decisions);
-    memcpy(w->r.records, old->records, sizeof w->r.records);
-    w->r.n_decisions = old->n_decisions;
-    w->r.n_records = old->n_records;
-    w->r.disk = old->disk;
-    old->disk = NULL;
-    old->n_decisions = old->n_records = 0;
-    old->wal_error = old->disk_error = "the server has crashed";
-    rig_free(old);
-    free(old);
+    rig_crash(&w->r, &config);
     w->crashes++;
 }
 
@@ -406,6 +385,16 @@ static void step_of(world *w, uint32_t who, uint64_t step)
             send(w, r, step);
         }
     rig_work(&w->r);
+}
+
+/* Lets a worker push for a step while its push before has no answer. Returns the code of the error. */
+static int push_one_too_early(world *w, uint32_t rank, uint64_t step)
+{
+    rig_frame *frame = rig_frame_new(&w->r, PD_REQ_PUSH, w->r.job, rank, w->workers[rank].conn, step);
+    float values[N] = { 0 };
+
+    rig_piece(frame, 0, PD_F32, 0, N, values);
+    return rig_send(&w->r, frame);
 }
 
 static void join_those(world *w, uint32_t who)
@@ -590,6 +579,26 @@ TEST(a_quorum_is_enough_again_when_reconnect_grace_is_over)
     end(w);
 }
 
+TEST(the_step_after_a_repeated_set_has_its_whole_grace)
+{
+    world *w = begin("rounds=quorum quorum=2 grace=1s staleness=2 checkpoint_every=8 on_disk_error=pause");
+
+    step_of(w, 3, 1);
+    rig_sleep(&w->r, 2);
+    rig_work(&w->r);
+    assert_int_equal(told(w), 1);
+    crash(w);
+    join_those(w, ALL);
+    step_of(w, 12, 1); /* they are a quorum, but not the one that is repeated */
+    rig_sleep(&w->r, 2);
+    step_of(w, 3, 1);
+    assert_int_equal(taken(w), 1); /* ranks 0 and 1 have had no time for step 2 */
+    rig_sleep(&w->r, 2);
+    rig_work(&w->r);
+    assert_int_equal(taken(w), 2);
+    end(w);
+}
+
 /* Takes three steps with all ranks and one without rank 1; after a crash, rank 2 does not come back to repeat them. */
 static world *leave_course(bool lazy_disk)
 {
@@ -691,6 +700,59 @@ TEST(a_rank_that_has_nothing_to_send_again_for_a_whole_set_changes_the_course)
     rig_sleep(&w->r, 2); /* reconnect_grace is 5 s */
     rig_work(&w->r);
     assert_int_equal(course(w), 1);
+    end(w);
+}
+
+/* The set of step 2 had the push of rank 3 for step 1. A later push of the rank must not take its place. */
+TEST(a_push_that_a_repeated_set_needs_keeps_its_place)
+{
+    world *w = begin("rounds=quorum quorum=2 staleness=1 checkpoint_every=8 reconnect_grace=1h");
+    const pd_fragment_rank *rank;
+
+    step_of(w, 3, 1);
+    step_of(w, 8, 1);
+    step_of(w, 1, 2);
+    assert_int_equal(told(w), 2);
+    crash(w);
+    w->r.window = 8;
+    join_those(w, ALL);
+    for (uint32_t r = 0; r < RANKS; r++) w->workers[r].next = 0;
+    push(w, 0);
+    push(w, 1);
+    rig_work(&w->r);
+    assert_int_equal(told(w), 1);
+    push(w, 3);
+    assert_int_equal(w->r.error.code, PD_OK);
+    rank = &inside_job(w->r.store, w->r.job)->steps.fragments[0].ranks[3];
+    assert_int_equal(rank->step, 1);
+    assert_int_equal(push_one_too_early(w, 3, 2), PD_FAILED_PRECONDITION);
+    assert_int_equal(rank->step, 1);
+    push(w, 0);
+    rig_work(&w->r);
+    assert_int_equal(told(w), 2);
+    assert_int_equal(course(w), 0);
+    end(w);
+}
+
+/* The set of step 1 had rank 3, which has been removed since: no member is missing, and yet it is rank 3 that the step
+ * waits for. */
+TEST(an_overdue_step_names_the_ranks_that_counted_before_a_restart)
+{
+    world *w = begin("rounds=quorum quorum=2 checkpoint_every=8 reconnect_grace=1h step_timeout=10s");
+
+    step_of(w, 9, 1);
+    assert_int_equal(told(w), 1);
+    crash(w);
+    w->r.window = 8;
+    join_those(w, ALL);
+    lose(w, 3);
+    push(w, 0);
+    pd_fragments_remove(&inside_job(w->r.store, w->r.job)->steps, 3, false);
+    rig_work(&w->r);
+    rig_sleep(&w->r, 11);
+    assert_true(w->r.timed_out > 0);
+    if (strstr(w->r.timeout.text, "for rank 3 (") == NULL) fail_msg("%s", w->r.timeout.text);
+    assert_non_null(strstr(w->r.timeout.text, "to count the same ranks as before the server was restarted"));
     end(w);
 }
 

@@ -40,6 +40,7 @@ _SCALARS = 16                           # most scalars of a push
 _UNCONNECTED = b"not connected now"      # part of the error of a call that waits without a connection
 _WARNING = "warning of the server: "     # begin of a notice
 ANY_RANK = -1                           # PD_ANY_RANK: the server chooses the rank
+_FEEDBACK: dict[bool | str, int] = {True: 0, False: 1, "carry": 2}      # as enum pd_feedback_mode
 _RESUME = {None: 0, True: 1, False: 2}  # enum pd_resume
 _WORKER_STATE_BYTES = 1 << 20           # of the longest one
 Path = Union[str, "os.PathLike[str]"]   # of a file with keys
@@ -108,6 +109,8 @@ class Client:
     group: number of this worker's group, from 1: ranks of one group count together in a step, or not at all, such as
         those of an FSDP replica. None: this rank is a group of its own.
     shares: number of shares of the data that this worker uses in a step: see `take_share`. 0: none.
+    feedback: what happens to that part of a gradient which quantizing (Param.push_dtype) rounds away. True: it is added
+        to the next gradient, once the push has counted. "carry": so is all of a push that was late. False: it is lost.
     rules_of_rounds: min_workers, max_workers, on_lost_worker, reconnect_grace, quorum, grace, staleness, on_stale,
         damping, weight_cap, rounds: whom a step waits for, and what happens when workers come and go. See
         help(paramd.rounds).
@@ -125,7 +128,7 @@ class Client:
                  token_file: Path | None = None, ca_file: Path | None = None, cert_file: Path | None = None,
                  key_file: Path | None = None, notice: Callable[[str], None] | None = None,
                  resume: bool | None = None, joins: bool = False, group: int | None = None, shares: int = 0,
-                 **rules_of_rounds: Unpack[rounds.Rules]) -> None:
+                 feedback: bool | str = True, **rules_of_rounds: Unpack[rounds.Rules]) -> None:
         rounds.check_names("Client", rules_of_rounds)
         option_texts = rounds.options(rules_of_rounds, options)
         number, of, any_rank = self._chosen(rank, world_size, job, option_texts)
@@ -145,6 +148,8 @@ class Client:
         if group is not None and not 0 < group < 1 << 32:
             raise invalid(f"group: expected a number from 1 on, got {group}")
         shares_of.check(shares)
+        if feedback not in _FEEDBACK:
+            raise invalid(f"feedback: expected True, False or \"carry\", got {feedback!r}")
         run = run_id.find(number, of)
         self.url = url or default_url(of, number)
         self.job = ""
@@ -180,7 +185,7 @@ class Client:
             notice=ctypes.cast(self._callback, c_void_p), no_shared_memory=not shared_memory, join_later=True,
             slice=SLICE, window=window, token_file=path_bytes(token_file), ca_file=path_bytes(ca_file),
             cert_file=path_bytes(cert_file), key_file=path_bytes(key_file), group=group or 0,
-            generation=self.generation, shares=shares)
+            generation=self.generation, shares=shares, feedback=_FEEDBACK[feedback])
         # A local daemon may end, idle, between the look for it and this join: then another look starts a new one.
         look_again = None if url or os.environ.get("PARAMD_URL") else lambda: default_url(of, number)
         if resume and job is None and not run_id.is_named(run):
@@ -476,7 +481,8 @@ class Client:
         `pull`) need no number: give 0 then. After Rewind the program replaces again what it had replaced behind the
         step that it goes back to.
 
-        FailedPrecondition: this is not rank 0; a parameter is ranged; another rank has pushed with other weights.
+        FailedPrecondition: this is not rank 0; a parameter is ranged; another rank has pushed with other weights; the
+        server has begun the next step before all weights had come.
         InvalidArgument: a push is under way; an array does not fit its parameter; the number is 0.
         """
         _, items, arrays = self.model.items(None, weights)

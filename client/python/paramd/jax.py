@@ -54,7 +54,9 @@ class Remote:
         the step of the whole model, unless options says otherwise.
     rules: other optimizers for some parameters: (pattern, optimizer, hyperparameters), such as
         ("*/bias", "adamw", {"learning_rate": 1e-3, "weight_decay": 0.0}). The first pattern that matches a name wins.
-    grad_dtype: element type in which all gradients travel; others are converted. None: as their parameters.
+    grad_dtype: element type in which all gradients travel; others are converted. "int8", "int4": they are quantized.
+        None: as their parameters.
+    feedback: what happens to what quantizing rounds away: see help(paramd.Client).
     axes: names of dimensions by parameter, such as {"blocks/kernel": "layers,embed,mlp"}.
     delay: 1: step() returns the weights after the step before, and does not wait for this one.
     window: number of steps that are kept, to be sent again when the server goes back to a checkpoint: step() does not
@@ -78,7 +80,7 @@ class Remote:
                  rank: int | str | None = None, world_size: int | None = None, rules: Rules = (),
                  options: Settings = None, grad_dtype: Any = None, axes: Mapping[str, Any] | None = None,
                  delay: int = 0, window: int = 0, resume: bool | None = None, shares: int = 0,
-                 **hypers: Any) -> None:
+                 feedback: bool | str = True, **hypers: Any) -> None:
         if delay not in (0, 1):
             raise invalid(f"expected delay 0 or 1, got {delay}")
         rules_of_rounds, hypers = rounds.split(hypers)
@@ -88,11 +90,10 @@ class Remote:
         self._params: Any = None
         declarations = self._tree.declarations(grad_dtype, axes or {})
         self._converts = grad_dtype is not None
-        self._grad_dtypes = {name: numpy.dtype(dtype if grad_dtype is None else grad_dtype)
-                             for name, dtype in self._tree.dtypes.items()}
+        self._grad_dtypes = self._tree.grad_dtypes(grad_dtype)
         self.exchange: Exchange = join(
             {"url": url, "job": job, "rank": rank, "world_size": world_size, "window": window,
-             "resume": resume, "shares": shares, **rules_of_rounds}, options,
+             "resume": resume, "shares": shares, "feedback": feedback, **rules_of_rounds}, options,
             groups_of(rules, optimizer, hypers), declarations,
             {name: numpy.array(leaf, order="C") for name, leaf in self._tree.leaves.items()})
         self._tree.leaves = {}

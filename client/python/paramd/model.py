@@ -9,7 +9,7 @@ from typing import Any
 from . import _structs as structs
 from .arrays import Borrowed, borrow, describe
 from .errors import invalid
-from .param import NAMES, TAGS, Param
+from .param import NAMES, QUANTIZED, TAGS, Param
 
 Arrays = Mapping[str, Any]
 _LEAST_CUT = 80                         # texts of errors may cut a name, but not to fewer characters
@@ -133,7 +133,8 @@ def _declare(to: structs.Param, param: Param) -> None:
     to.name = param.name.encode()
     to.shape.rank = len(param.shape)
     to.shape.dim[:len(param.shape)] = param.shape
-    to.push_dtype, to.pull_dtype = TAGS[param.dtype], TAGS[param.pull_dtype]
+    to.push_dtype = QUANTIZED.get(param.push_dtype) or TAGS[param.push_dtype]
+    to.pull_dtype = TAGS[param.pull_dtype]
     to.update_dtype = TAGS[param.update_dtype] if param.update_dtype is not None else 0
     if param.range is not None:
         to.ranged, (to.start, to.end) = True, param.range

@@ -30,6 +30,7 @@ from . import rounds
 from .errors import FailedPrecondition, invalid
 from .handed import changed, sums
 from .jax import Remote
+from .param import quantized_name
 from .pytrees import Tree
 from .schedules import Hypers, own_name
 from .texts import Settings
@@ -183,13 +184,14 @@ class RemoteTransformation(optax.GradientTransformationExtraArgs):  # type: igno
 
 def remote(optimizer: str = "shampoo", url: str | None = None, *, job: str | None = None, rank: int | str | None = None,
            world_size: int | None = None, options: Settings = None, resume: bool | None = None,
-           **hypers: Any) -> RemoteTransformation:
+           grad_dtype: Any = None, feedback: bool | str = True, **hypers: Any) -> RemoteTransformation:
     """Returns a gradient transformation whose steps are taken by the server. It ends a chain: `updates` are the
     differences between the server's new weights and `params`, and must be added as they are: an update whose `params`
     are others than these raises FailedPrecondition, and sends nothing.
 
-    optimizer, url, job, rank, world_size, options, resume: as for paramd.jax.Remote; as are min_workers, quorum and the
-        other arguments of help(paramd.rounds).
+    optimizer, url, job, rank, world_size, options, resume, feedback: as for paramd.jax.Remote; as are min_workers,
+        quorum and the other arguments of help(paramd.rounds).
+    grad_dtype: "int8" or "int4": gradients in float32 are quantized for the wire. None: they travel as they are.
     hypers: hyperparameters by optax's names or the server's, as values or as schedules of the step's number.
 
     `init(params)` joins the job, outside of jit. `update(grads, state, params, weight=n, learning_rate=x)` takes the
@@ -208,7 +210,9 @@ def remote(optimizer: str = "shampoo", url: str | None = None, *, job: str | Non
     rules_of_rounds, hypers = rounds.split(hypers)
     Hypers(optimizer, hypers)           # tells wrong names here, and not in init
     session = _Session({"optimizer": optimizer, "url": url, "job": job, "rank": rank, "world_size": world_size,
-                        "options": options, "resume": resume, **rules_of_rounds}, hypers)
+                        "options": options, "resume": resume, "feedback": feedback,
+                        "grad_dtype": quantized_name(grad_dtype),
+                        **rules_of_rounds}, hypers)
     transformation = RemoteTransformation(session.init, session.update)
     transformation.session = session
     return transformation

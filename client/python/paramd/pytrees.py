@@ -8,7 +8,7 @@ import jax
 import numpy
 
 from .errors import FailedPrecondition, invalid
-from .param import Param, dtype_name, dtype_tag
+from .param import Param, dtype_name, dtype_tag, is_quantized
 
 _SHOWN = 3                              # names in an error's text
 
@@ -72,12 +72,18 @@ class Tree:
         self.shapes = {name: tuple(leaf.shape) for name, leaf in self.leaves.items()}
 
     def declarations(self, grad_dtype: Any, axes: Mapping[str, Any]) -> list[Param]:
-        """Returns the declaration of each parameter. grad_dtype: of all gradients; None: as their parameters."""
+        """Returns the declaration of each parameter. grad_dtype: of all gradients as they travel; None: as their
+        parameters."""
         for name in axes:
             if name not in self.shapes:
                 raise invalid(f"axes: there is no parameter {name}; the names begin with {_some(list(self.shapes))}")
         return [Param(name, shape, self.dtypes[name] if grad_dtype is None else grad_dtype,
                       pull_dtype=self.dtypes[name], axes=axes.get(name)) for name, shape in self.shapes.items()]
+
+    def grad_dtypes(self, grad_dtype: Any) -> dict[str, Any]:
+        """Returns the element types of the gradients that the client gets: those that are quantized are float32."""
+        given = "float32" if is_quantized(grad_dtype) else grad_dtype
+        return {name: numpy.dtype(dtype if given is None else given) for name, dtype in self.dtypes.items()}
 
     def match(self, tree: Any, what: str) -> dict[str, Any]:
         """Returns the leaves of a pytree by name. InvalidArgument: it has other leaves than the parameters."""

@@ -75,15 +75,16 @@ typedef struct pd_param_decl {
     pd_shape shape;
     pd_dtype pull_dtype;   /* element type in which this rank pulls weights */
     pd_dtype update_dtype; /* element type in which this rank pulls updates; 0: none */
+    pd_dtype push_dtype;   /* element type in which all ranks push; 0: any */
     /* true: the rank contributes only elements [start, end); false: it contributes all */
     bool ranged;
     /* model state (such as running statistics): averaged, not trained; optimizer rules do not apply */
     bool model_state;
-    uint32_t fragment; /* number of the fragment that the parameter belongs to */
     /* Filled in by the step thread. `rule`: 1 + index of the optimizer rule that applies; `found`: 1 + index of the
      * job's parameter with this name. 0: not looked up yet, or there is none. */
     uint16_t rule;
     uint32_t found;
+    uint32_t fragment; /* number of the fragment that the parameter belongs to */
     int64_t start, end;
     char *axes; /* logical names of the parameter's dimensions (pd_axes_check); NULL: not given */
 } pd_param_decl;
@@ -227,7 +228,10 @@ typedef struct pd_request {
             /* PUSH requests: time for which the worker can do without the answer; 0: it waits for it */
             uint64_t patience_ns;
             uint32_t wants; /* PUSH requests: number of shares that the rank wants when the push counts */
-            bool carried;   /* PUSH requests: the gradient has the data of the rank's last push, which came too late */
+            /* PUSH requests: 1 + the first share that the gradient is made of; 0: not said. If it is not leased to the
+             * rank, the push is late. */
+            uint64_t share;
+            bool carried; /* PUSH requests: the gradient has the data of the rank's last push, which came too late */
             /* PUSH requests: the rank sends nothing more in this step. It counts as without a gradient of each
              * parameter for which it has sent nothing. */
             bool close_step;
@@ -559,6 +563,8 @@ typedef struct pd_effect {
             bool sends_whole;      /* with must_init: it sends the parameters that are not ranged */
             bool files;            /* each push of the job gets a PD_EFF_FILED before its answer */
             pd_rank_leases leases; /* what is leased to the rank; n = 0: nothing */
+            uint64_t place;        /* place of step leases.step of fragment 0, as in u.closed; 0: it was not fixed */
+            uint64_t changes;      /* number of changes of leases that the disk must have first (step/withheld.h) */
             uint64_t reserve, held;
         } declared; /* reserve: bytes of the rank's largest frame; held: bytes of frames from the rank's earlier
                      * connections that are not summed yet */
@@ -569,7 +575,8 @@ typedef struct pd_effect {
             /* lowest and highest place of their steps in the order in which sets were fixed (step/withheld.h); 0: the
              * sets are not open, or the effect is none of a step */
             uint64_t first, place;
-            uint64_t course; /* the job's course from these rounds on, as in u.hello; 0: the same as before */
+            uint64_t course;  /* the job's course from these rounds on, as in u.hello; 0: the same as before */
+            uint64_t changes; /* as in u.declared */
         } closed;
         struct {
             pd_filed how;

@@ -36,10 +36,10 @@ static bool has_entries(const pd_job *job)
     return job->steps.wal != NULL && job->steps.wal->inputs.under_way > 0 && !job->checkpointing.steps.waits;
 }
 
-/* Returns whether reports of steps wait for a record of decisions that the disk has. */
+/* Returns whether reports of steps or leases wait for a record of decisions that the disk has. */
 static bool has_decisions(const pd_job *job)
 {
-    return job->steps.withheld.handed > 0 && job->steps.withheld.effects.first != NULL;
+    return pd_withheld_waits_for_record(&job->steps.withheld);
 }
 
 static void note(pd_disk_watch *watch, bool busy, uint64_t results, uint64_t now_ns, uint64_t limit_ns)
@@ -125,11 +125,12 @@ static void tell_entries(pd_job *job, uint64_t now_ns)
 static void tell_decisions(pd_job *job, uint64_t now_ns)
 {
     uint64_t step = job->steps.withheld.handed;
+    char what[64] = "of leases of shares";
 
-    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &step },
-           "the disk has not answered for %.3g s: it has the record of the ranks that count in step %" PRIu64 "; %s "
-           "(on_disk_error)",
-           seconds(&job->checkpointing.decisions.watch, now_ns), step,
+    if (step > 0) snprintf(what, sizeof what, "of the ranks that count in step %" PRIu64, step);
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = step > 0 ? &step : NULL },
+           "the disk has not answered for %.3g s: it has the record %s; %s (on_disk_error)",
+           seconds(&job->checkpointing.decisions.watch, now_ns), what,
            goes_on(job) ? "workers are answered: if the server is killed before a checkpoint is durable, other ranks "
                           "may count in this step"
                         : "workers wait for the disk");

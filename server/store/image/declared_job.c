@@ -29,7 +29,8 @@ static const pd_field param_fields[] = { PD_FIELD(pd_declared_param_record, name
                                          PD_FIELD(pd_declared_param_record, model_state),
                                          PD_FIELD(pd_declared_param_record, f16),
                                          PD_FIELD(pd_declared_param_record, bf16),
-                                         PD_FIELD_IN(pd_declared_param_record, update_dtype, 0, PD_BF16),
+                                         PD_FIELD_IN(pd_declared_param_record, update_dtype, 0,
+                                                     PD_PUSHED *PD_INT4 + PD_BF16),
                                          { 0 } };
 static const pd_table param_table = { "parameter", sizeof(pd_declared_param_record), param_fields };
 
@@ -105,7 +106,8 @@ static int take_param(pd_declared_param_record *out, const pd_param *param)
                                        .model_state = param->model_state,
                                        .f16 = param->buffers.pool[PD_F16] != NULL,
                                        .bf16 = param->buffers.pool[PD_BF16] != NULL,
-                                       .update_dtype = (uint32_t)param->update_dtype,
+                                       .update_dtype =
+                                           (uint32_t)param->update_dtype + PD_PUSHED * (uint32_t)param->push_dtype,
                                        .fragment = param->fragment->number };
     for (int d = 0; d < param->shape.rank; d++) out->dim[d] = param->shape.dim[d];
     if ((out->name = strdup(param->name)) == NULL) return PD_NO_MEMORY;
@@ -216,6 +218,7 @@ static void fill_decl(pd_param_decl *out, const pd_declared_param_record *param)
     *out = (pd_param_decl){ .name = text_of(param->name),
                             .axes = param->axes != NULL ? strdup(param->axes) : NULL,
                             .pull_dtype = PD_F32,
+                            .push_dtype = (pd_dtype)(param->update_dtype / PD_PUSHED),
                             .ranged = param->ranged,
                             .model_state = param->model_state,
                             .fragment = param->fragment };
@@ -271,6 +274,7 @@ static int plan_params(pd_job *job, const pd_declared_job *d, pd_error *err)
 static int set_types(pd_job *job, pd_param *param, const pd_declared_param_record *record, pd_error *err)
 {
     const bool pulled[4] = { [PD_F16] = record->f16, [PD_BF16] = record->bf16 };
+    pd_dtype update = (pd_dtype)(record->update_dtype % PD_PUSHED);
     pd_published *again;
 
     for (int t = PD_F16; t <= PD_BF16; t++) {
@@ -281,11 +285,10 @@ static int set_types(pd_job *job, pd_param *param, const pd_declared_param_recor
             return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory", param->name);
         pd_account_take(&job->steps.account, bytes);
     }
-    if (record->update_dtype == 0) return PD_OK;
-    if (pd_job_check_total(job, pd_param_update_bytes(param, (pd_dtype)record->update_dtype), err) != PD_OK)
-        return err->code;
-    pd_account_take(&job->steps.account, pd_param_update_bytes(param, (pd_dtype)record->update_dtype));
-    return pd_param_pull_updates(param, &job->steps.memory, (pd_dtype)record->update_dtype) == PD_OK
+    if (update == 0) return PD_OK;
+    if (pd_job_check_total(job, pd_param_update_bytes(param, update), err) != PD_OK) return err->code;
+    pd_account_take(&job->steps.account, pd_param_update_bytes(param, update));
+    return pd_param_pull_updates(param, &job->steps.memory, update) == PD_OK
                ? PD_OK
                : pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for its updates", param->name);
 }

@@ -16,15 +16,19 @@ typedef struct pd_declared_rule {
     char *text;
 } pd_declared_rule;
 
+enum { PD_PUSHED = 8 };
+
 /* The declaration of one parameter. */
 typedef struct pd_declared_param_record {
     char *name, *axes; /* `axes` is NULL if the declaration has none */
     uint32_t rank;     /* number of dimensions of the parameter */
     int64_t dim[PD_MAX_RANK];
     bool ranged, model_state;
-    bool f16, bf16;        /* whether workers pull the parameter's weights also as float16; as bfloat16 */
-    uint32_t update_dtype; /* pd_dtype in which workers pull updates of the weights; 0: they do not */
-    uint32_t fragment;     /* number of the fragment that the parameter belongs to */
+    bool f16, bf16; /* whether workers pull the parameter's weights also as float16; as bfloat16 */
+    /* pd_dtype in which workers pull updates of the weights (0: they do not), plus PD_PUSHED times the pd_dtype in
+     * which all ranks push (0: any). Images of earlier versions have the first alone. */
+    uint32_t update_dtype;
+    uint32_t fragment; /* number of the fragment that the parameter belongs to */
 } pd_declared_param_record;
 
 /* The range of a ranged parameter that one rank has declared. */

@@ -4,6 +4,7 @@
 
 #include "fragment_ranks.h"
 #include "header_image.h"
+#include "leases.h"
 #include "override_command.h"
 #include "worker_states.h"
 #include "optimizer.h"
@@ -180,10 +181,18 @@ void pd_wal_image_visit_rest(pd_archive *archive, pd_job *job)
 
 enum { MOST_DECISIONS = 1 << 24, MOST_COMMAND = 1 << 28 };
 
-static const pd_field decision_fields[] = {
-    PD_FIELD_IN(pd_decision, kind, 0, PD_DECISION_SET), PD_FIELD(pd_decision, param), PD_FIELD(pd_decision, step), { 0 }
-};
+static const pd_field decision_fields[] = { PD_FIELD_IN(pd_decision, kind, 0, PD_DECISION_LEASE),
+                                            PD_FIELD(pd_decision, param),
+                                            PD_FIELD(pd_decision, step),
+                                            { 0 } };
 static const pd_table decision_table = { "decision", sizeof(pd_decision), decision_fields };
+
+static const pd_field lease_fields[] = { PD_FIELD(pd_lease_change, number),
+                                         PD_FIELD_IN(pd_lease_change, act, 0, PD_LEASE_END),
+                                         PD_FIELD(pd_lease_change, rank),
+                                         PD_FIELD(pd_lease_change, wants),
+                                         { 0 } };
+static const pd_table lease_table = { "lease change", sizeof(pd_lease_change), lease_fields };
 
 static void write_decision(pd_archive *archive, pd_decision *decision, uint32_t ranks)
 {
@@ -199,6 +208,7 @@ static void write_decision(pd_archive *archive, pd_decision *decision, uint32_t 
     }
     pd_archive_count(archive, &decision->command_bytes, MOST_COMMAND, 1);
     pd_archive_bytes(archive, decision->command, decision->command_bytes);
+    if (decision->kind == PD_DECISION_LEASE) pd_archive_fields(archive, &lease_table, &decision->lease);
 }
 
 /* Writes the decisions of a list to the archive; if `archive` is NULL, only counts them. Returns their number. Leaves
@@ -264,6 +274,16 @@ static int read_command(pd_archive *archive, pd_decision *decision, size_t n)
     return pd_archive_status(archive);
 }
 
+static int read_lease(pd_archive *archive, pd_decision *decision, uint32_t ranks)
+{
+    if (decision->kind != PD_DECISION_LEASE) return PD_OK;
+    pd_archive_fields(archive, &lease_table, &decision->lease);
+    if (pd_archive_status(archive) == PD_OK && (decision->lease.rank >= ranks || decision->param != 0))
+        pd_archive_fail(archive, PD_DATA_LOSS, "leases of rank %u of %u, fragment %u", decision->lease.rank, ranks,
+                        decision->param);
+    return pd_archive_status(archive);
+}
+
 /* Reads the fields of a decision that follow its roots, and checks that the decision fits the job. */
 static int read_rest(pd_archive *archive, pd_decision *decision, const pd_steps *steps)
 {
@@ -273,7 +293,8 @@ static int read_rest(pd_archive *archive, pd_decision *decision, const pd_steps 
     if (pd_archive_status(archive) != PD_OK || read_ranks(archive, decision, n, steps->members.ranks) != PD_OK)
         return pd_archive_status(archive);
     pd_archive_count(archive, &n, MOST_COMMAND, 1);
-    if (pd_archive_status(archive) != PD_OK || read_command(archive, decision, n) != PD_OK)
+    if (pd_archive_status(archive) != PD_OK || read_command(archive, decision, n) != PD_OK ||
+        read_lease(archive, decision, steps->members.ranks) != PD_OK)
         return pd_archive_status(archive);
     if ((decision->kind == PD_DECISION_SET) == (decision->command != NULL) &&
         (decision->kind == PD_DECISION_ROUND) == (decision->counted != NULL) &&
@@ -305,8 +326,10 @@ static int take_decision(pd_archive *archive, pd_job *job, pd_decision *decision
     int rc;
 
     if (decision->kind != PD_DECISION_SET) {
+        bool joins = decision->kind == PD_DECISION_LEASE && decision->lease.act == PD_LEASE_JOIN;
         pd_wal_add_read(&job->steps, decision);
-        return PD_OK;
+        if (!joins || pd_leases_reserve(&job->steps) == PD_OK) return PD_OK;
+        return pd_archive_fail(archive, PD_NO_MEMORY, "out of memory for the leases of a rank");
     }
     /* The restored state contains the effect of each command that came before its checkpoint. */
     rc = decision->step < job->checkpointing.durable_place
@@ -354,6 +377,7 @@ void pd_wal_image_read_decisions(pd_archive *archive, pd_job *job)
                         floor, job->checkpointing.newest.step);
     for (size_t i = 0; i < n && pd_archive_status(archive) == PD_OK; i++) (void)read_decision(archive, job);
     check_age(archive, job);
+    if (pd_archive_status(archive) == PD_OK) pd_leases_read(&job->steps);
     job->checkpointing.decisions.read += n;
     pd_archive_leave(archive);
 }

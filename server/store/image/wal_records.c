@@ -177,7 +177,7 @@ static void fail_decisions(pd_job *job, uint64_t number, const pd_error *err)
     snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", err->text);
     stop_decisions(job, number);
     begin_again_later(job);
-    if (!job->steps.withheld.logged) settle_reports(job);
+    if (!job->steps.withheld.logged || pd_withheld_lacks_leases(&job->steps.withheld)) settle_reports(job);
 }
 
 /* Ends the stream of decisions because of a change of the state that is not a decision. Decisions before the change are
@@ -215,6 +215,14 @@ static bool has_news(const pd_job *job)
     return job->steps.wal->decisions.made.first != NULL || (stream->fresh && stream->number > 0);
 }
 
+/* Makes a checkpoint due at once if answers wait for changes of leases that no record will have. A paused job tries
+ * again by itself. */
+static void look_leases(pd_job *job)
+{
+    if (pd_withheld_lacks_leases(&job->steps.withheld) && !pd_steps_are_paused(&job->steps))
+        pd_checkpoint_policy_now(job);
+}
+
 void pd_wal_look_decisions(pd_job *job)
 {
     pd_wal *wal = job->steps.wal;
@@ -222,7 +230,10 @@ void pd_wal_look_decisions(pd_job *job)
 
     if (wal == NULL || job->gone) return;
     if (job->checkpointing.decisions.moved != NULL) leave_past(job);
-    if (!wal->decisions.on) return;
+    if (!wal->decisions.on) {
+        look_leases(job);
+        return;
+    }
     if (job->checkpointing.decisions.moved != NULL || wal->decisions.differs) {
         end_before_change(job);
         return;
@@ -265,6 +276,7 @@ static void copied_decisions(pd_job *job)
     stream->copied = job->checkpointing.cut.place;
     if (PD_MUTANT(decisions_base_early)) stream->base = stream->mark;
     pd_sets_copied(job);
+    pd_withheld_copied(&job->steps.withheld);
     if (stream->on) return;
     stream->headed = true;
     stream->moved = NULL;

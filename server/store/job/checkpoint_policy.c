@@ -102,7 +102,7 @@ void pd_checkpoint_policy_soon(pd_job *job)
 
 void pd_checkpoint_policy_now(pd_job *job)
 {
-    if (job->checkpointing.durable) job->checkpointing.soon = pd_job_largest_step(job);
+    if (job->checkpointing.durable) job->checkpointing.soon = 0;
 }
 
 bool pd_checkpoint_policy_loses(const pd_job *job)

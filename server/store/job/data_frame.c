@@ -5,6 +5,26 @@
 #include "mutant.h"
 #include "ranks.h"
 
+#include <stdio.h>
+
+/* Checks that the piece has an element type that such frames may have, and that all ranks have promised to push. */
+static int check_type(const pd_param *param, const pd_piece *piece, const pd_request *frame, pd_error *err)
+{
+    bool quantized = pd_dtype_is_quantized(piece->dtype), push = frame->kind == PD_REQ_PUSH;
+
+    if (!quantized && pd_dtype_size(piece->dtype) == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %d is not a supported element type", param->name,
+                       (int)piece->dtype);
+    if (quantized && (!push || param->rule->hypers.row->takes_values))
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "%.160s: %s are float32, float16 or bfloat16, got %s: only gradients may be quantized",
+                       param->name, push ? "values of model state" : "weights", pd_dtype_name(piece->dtype));
+    if (!push || param->push_dtype == 0 || piece->dtype == param->push_dtype) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "%.160s: pushed as %s, but every rank has declared to push %s, for which memory is counted",
+                   param->name, pd_dtype_name(piece->dtype), pd_dtype_name(param->push_dtype));
+}
+
 int pd_piece_check(const pd_param *param, const pd_piece *piece, const pd_request *frame, pd_error *err)
 {
     pd_rank_range range = pd_round_range(&param->round, frame->rank);
@@ -17,9 +37,7 @@ int pd_piece_check(const pd_param *param, const pd_piece *piece, const pd_reques
                        "at multiples of %lld",
                        param->name, (long long)piece->count, (long long)piece->first, frame->rank,
                        (long long)range.start, (long long)range.end, (long long)chunk);
-    if (pd_dtype_size(piece->dtype) == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %d is not a supported element type", param->name,
-                       (int)piece->dtype);
+    if (check_type(param, piece, frame, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (piece->count > 0 && (piece->at == NULL || frame->u.data.buffer == NULL))
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: the piece has no data", param->name);
     return PD_OK;
@@ -77,16 +95,27 @@ void pd_frame_refuse(pd_job *job, pd_request *frame, const pd_error *err)
 
 int pd_push_check_weights(const pd_job *job, const pd_param *param, pd_error *err)
 {
+    char one[64] = "the next rank that declares sends them";
+
     if (param->current != NULL) return PD_OK;
+    if (job->membership.giver < PD_MAX_WORLD) snprintf(one, sizeof one, "rank %u sends them", job->membership.giver);
     return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has no weights yet: %s with Init", param->name,
                    param->ranged               ? "every rank sends those of its range"
                    : pd_job_averages_init(job) ? "every rank sends them"
-                                               : "rank 0 sends them");
+                                               : one);
 }
 
 int pd_push_check_step(const pd_job *job, const pd_param *param, uint32_t rank, uint64_t step, pd_error *err)
 {
-    if (pd_param_admit(&job->steps, param, rank, step) == PD_ADMIT_EARLY)
+    bool early = pd_param_admit(&job->steps, param, rank, step) == PD_ADMIT_EARLY;
+
+    if (early && step <= param->saved.step + 1)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "%.160s: this push is for step %llu, but the push of rank %u for step %llu has not counted yet. "
+                       "It counts again as before the restart of the server: push again later",
+                       param->name, (unsigned long long)step, rank,
+                       (unsigned long long)param->fragment->ranks[rank].step);
+    if (early)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "%.160s: this push is for step %llu, expected step %llu: earlier rounds are still open",
                        param->name, (unsigned long long)step, (unsigned long long)param->saved.step + 1);

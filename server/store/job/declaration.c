@@ -84,6 +84,18 @@ static int check_range(const pd_param_decl *decl, int64_t elements, pd_error *er
         decl->name, (long long)decl->start, (long long)decl->end, (long long)elements);
 }
 
+/* Checks the element type in which ranks push: model state is not quantized, since it has no error feedback. */
+static int check_push_type(const pd_rule *rule, const pd_param_decl *decl, pd_error *err)
+{
+    if (decl->push_dtype != 0 && pd_dtype_bytes(decl->push_dtype, 1) == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is not a supported push dtype", decl->name,
+                       (int)decl->push_dtype);
+    if (!rule->hypers.row->takes_values || !pd_dtype_is_quantized(decl->push_dtype)) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "parameter %.256s: model state is pushed as float32, float16 or bfloat16, not as %s", decl->name,
+                   pd_dtype_name(decl->push_dtype));
+}
+
 int pd_declaration_check(const pd_job *job, pd_param_decl *decl, size_t i, int64_t *elements, double *cost_ns,
                          pd_error *err)
 {
@@ -106,6 +118,7 @@ int pd_declaration_check(const pd_job *job, pd_param_decl *decl, size_t i, int64
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "parameter %.256s: none of the job's %zu rules matches: add a catch-all \"* sgd\"", decl->name,
                        job->steps.n_rules - 1);
+    if (check_push_type(&job->steps.rules[decl->rule - 1], decl, err) != PD_OK) return PD_INVALID_ARGUMENT;
     return check_update(&job->steps.rules[decl->rule - 1], decl, err);
 }
 
@@ -171,7 +184,8 @@ static const char *trained_text(bool model_state)
     return model_state ? "as model state" : "as trained";
 }
 
-/* Checks that shape, axes, model_state and fragment equal those that the first rank declared. */
+/* Checks that shape, axes, model_state, fragment and the element type of pushes equal those that the first rank
+ * declared. */
 static int match_facts(const pd_job *job, const pd_param *param, const pd_param_decl *decl, pd_error *err)
 {
     char ours[192], theirs[192];
@@ -192,6 +206,13 @@ static int match_facts(const pd_job *job, const pd_param *param, const pd_param_
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "parameter %.160s: job %.60s has it in fragment %u, this rank declares it in fragment %u",
                        decl->name, job->steps.name, param->fragment->number, decl->fragment);
+    if (param->push_dtype != 0 && param->push_dtype != decl->push_dtype)
+        return pd_fail(
+            err, PD_FAILED_PRECONDITION,
+            "parameter %.160s: in job %.60s every rank pushes it as %s, this rank declares %s: the job counts "
+            "memory for contributions of that type",
+            decl->name, job->steps.name, pd_dtype_name(param->push_dtype),
+            decl->push_dtype == 0 ? "no push dtype" : pd_dtype_name(decl->push_dtype));
     return PD_OK;
 }
 
@@ -232,6 +253,7 @@ int pd_declaration_match(const pd_job *job, const pd_param *param, const pd_para
     if ((seen[param->index / 64] >> param->index % 64 & 1) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
     seen[param->index / 64] |= (uint64_t)1 << param->index % 64;
+    if (check_push_type(param->rule, decl, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (check_range(decl, param->elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (check_update(param->rule, decl, err) != PD_OK) return PD_FAILED_PRECONDITION;
     return match_range(job, param, decl, rank, err);

@@ -264,14 +264,16 @@ static void answer(pd_job *job, pd_request *request, declaring *d)
     effect->u.declared.params = declared;
     effect->u.declared.n = n;
     effect->u.declared.files = job->steps.sets.open;
-    if (job->steps.shares != NULL) pd_shares_fill(job->steps.shares, request->rank, &effect->u.declared.leases);
     effect->u.declared.must_init = pd_init_is_asked_of(job, request->rank);
     effect->u.declared.averages_init = pd_job_averages_init(job);
     effect->u.declared.sends_whole = effect->u.declared.must_init && request->rank == job->membership.giver;
     effect->u.declared.reserve = quota->reserve;
     /* bytes of the rank's frames from earlier connections that are not summed yet */
     effect->u.declared.held = quota->declared ? 0 : quota->held;
-    pd_effects_add(job->steps.outbox, effect);
+    if (job->steps.sets.open)
+        pd_leases_answer(&job->steps, request->rank, effect, job->ranks[request->rank].seen == 0);
+    else
+        pd_effects_add(job->steps.outbox, effect);
 }
 
 static void note_declared(pd_job *job, pd_rank *rank, uint64_t now_ns)

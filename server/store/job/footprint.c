@@ -102,11 +102,11 @@ uint64_t pd_footprint_name(const pd_sizing *job, const char *name, const char *a
     return bytes * (job->world + 1);
 }
 
-static uint64_t collect_bytes(const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged)
+static uint64_t collect_bytes(const pd_sizing *job, pd_aggregation how, int64_t elements, pd_dtype pushed, bool ranged)
 {
     if (ranged || !(job->sets.open || pd_is_collected(how))) return 0;
     return pd_contributors_bytes(pd_contributors_whole(elements, job->chunk_elements, job->world), how, elements,
-                                 job->chunk_elements);
+                                 pushed, job->chunk_elements);
 }
 
 /* Returns the bytes that a checkpoint needs for one parameter: a further buffer of weights, the image of the state, and
@@ -128,12 +128,12 @@ static uint64_t logged_bytes(const pd_plan *plan)
     return pd_footprint_plus(aggregates, PD_WAL_MOST * sizeof(pd_wal_part));
 }
 
-void pd_footprint_least(pd_footprint *out, const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged,
-                        const bool pulled[4])
+void pd_footprint_least(pd_footprint *out, const pd_sizing *job, pd_aggregation how, int64_t elements, pd_dtype pushed,
+                        bool ranged, const bool pulled[4])
 {
     *out = (pd_footprint){ .weights = pd_weight_bytes(elements, pulled),
                            .sums = times((uint64_t)elements, sizeof(float)),
-                           .collected = collect_bytes(job, how, elements, ranged),
+                           .collected = collect_bytes(job, how, elements, pushed, ranged),
                            .records = record_bytes(job, elements, ranged) };
 }
 
@@ -143,14 +143,14 @@ static uint64_t robust_bytes(const pd_sizing *job, pd_aggregation how)
     return pd_is_robust(how) ? pd_trimmed_mean_scratch((int)job->world) + 63 : 0;
 }
 
-int pd_footprint_of(pd_footprint *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, bool ranged,
-                    const bool pulled[4])
+int pd_footprint_of(pd_footprint *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, pd_dtype pushed,
+                    bool ranged, const bool pulled[4])
 {
     int64_t thread;
     int rc = pd_plan_thread_bytes(plan, &thread);
 
     if (rc != PD_OK) return rc;
-    pd_footprint_least(out, job, how, plan->elements, ranged, pulled);
+    pd_footprint_least(out, job, how, plan->elements, pushed, ranged, pulled);
     out->state = known(pd_plan_state_bytes(plan));
     if (job->durable) out->kept = pd_footprint_plus(kept_bytes(plan, pulled), pd_wal_param_bytes(plan, job->logged));
     if (job->logged) out->kept = pd_footprint_plus(out->kept, logged_bytes(plan));

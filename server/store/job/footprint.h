@@ -19,6 +19,7 @@ typedef struct pd_sizing {
     bool logged;        /* the job also has a stream of steps (durability = log) */
     pd_set_rule sets;   /* how the ranks that count in a step are fixed; pd_sizing_check fills it in */
     uint32_t fragments; /* number of fragments */
+    pd_dtype pushed;    /* in forecasts: element type in which workers push all parameters; 0: any */
 } pd_sizing;
 
 /* The bytes that one parameter takes, by purpose, or the sums over several parameters. In each field UINT64_MAX means
@@ -26,9 +27,9 @@ typedef struct pd_sizing {
 typedef struct pd_footprint {
     uint64_t weights; /* published weights and the weights of the next step, in each element type that workers pull */
     uint64_t sums;    /* sums of the gradients of one round */
-    /* Contributions of all workers, if the aggregate needs all of them at once, or the ranks that count are fixed
-     * before they are summed. 0 for a ranged parameter: its contributions are counted when the ranks have declared
-     * their ranges. */
+    /* Contributions of all workers in the element type that they push, if the aggregate needs all of them at once, or
+     * the ranks that count are fixed before they are summed. 0 for a ranged parameter: its contributions are counted
+     * when the ranks have declared their ranges. */
     uint64_t collected;
     uint64_t state; /* optimizer state, in the element types in which it is stored */
     /* Memory for a checkpoint, if the job has checkpoints: a copy of the optimizer state, and old weights until they
@@ -69,13 +70,14 @@ int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *
 /* Returns how contributions to a parameter with the optimizer `row` are aggregated. */
 pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_optimizer_ops *row);
 
-/* Stores in *out the bytes of a parameter that do not depend on its optimizer's plan. */
-void pd_footprint_least(pd_footprint *out, const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged,
-                        const bool pulled[4]);
+/* Stores in *out the bytes of a parameter that do not depend on its optimizer's plan. `pushed` is the element type in
+ * which all ranks push; 0: any. */
+void pd_footprint_least(pd_footprint *out, const pd_sizing *job, pd_aggregation how, int64_t elements, pd_dtype pushed,
+                        bool ranged, const bool pulled[4]);
 /* Stores in *out the bytes of a parameter whose optimizer has made this plan. pulled[t] says whether weights are
  * published in element type t (pd_dtype); in float32 they always are. PD_NO_MEMORY. */
-int pd_footprint_of(pd_footprint *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, bool ranged,
-                    const bool pulled[4]);
+int pd_footprint_of(pd_footprint *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, pd_dtype pushed,
+                    bool ranged, const bool pulled[4]);
 /* Returns the bytes of all copies of a parameter's name and of its dimensions' names (`axes`; NULL: it has none).
  * They belong to pd_footprint.records. */
 uint64_t pd_footprint_name(const pd_sizing *job, const char *name, const char *axes);

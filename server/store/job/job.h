@@ -155,7 +155,7 @@ typedef struct pd_checkpoint_policy {
     /* step at which the next checkpoint begins, as soon as any parameter has closed this step; UINT64_MAX: at no
      * step */
     uint64_t next;
-    /* step at which a checkpoint is due besides the multiples of `every`; UINT64_MAX: none */
+    /* step at which a checkpoint is due besides the multiples of `every`; 0: at once; UINT64_MAX: none */
     uint64_t soon;
     struct pd_checkpoint *making; /* the checkpoint that is being made; NULL: none */
     bool writing;                 /* the checkpoint writer has a checkpoint of this job */
@@ -244,8 +244,8 @@ typedef struct pd_rank {
     /* number of last steps whose pushes the process can send again: length of its resend window; 0: none */
     uint32_t window;
     uint64_t seen; /* number of steps that the process had seen closed when it joined */
-    /* The rank has ended all steps up to this one, or their rounds have closed: it has pushed each parameter or is
-     * filed as absent (push.c). */
+    /* If all ranks count in each step: the rank has ended all steps up to this one, or their rounds have closed. It has
+     * pushed each parameter or is filed as absent (push.c). */
     uint64_t ended;
     uint32_t obstacle; /* index of the parameter that last prevented the rank from ending a step: push.c */
     /* The process has passed barriers, but joined after the checkpoint from which the job was restored: so

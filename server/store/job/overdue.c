@@ -94,8 +94,7 @@ static bool owes_gradient(const pd_job *job, const pd_param *param, uint32_t r)
 /* In a job whose sets of ranks are open: whether the step that is collected waits for the rank. */
 static bool owes_step(const pd_job *job, const pd_param *param, uint32_t r)
 {
-    (void)job;
-    return pd_fragment_misses(param->fragment, r);
+    return pd_fragment_misses(&job->steps, param->fragment, r);
 }
 
 /* Writes the ranks that the parameter waits for, as far as `text` has room. Ranks that are not connected come first.
@@ -205,26 +204,44 @@ static void describe(const pd_job *job, const pd_param *oldest, const pd_param *
                 ranks, missing == 1 ? "s" : "ve", what, late->name, more, ago, held, again, hint_of(job, late));
 }
 
+/* Writes which quorum the step of a fragment lacks: too few members, or too few of them are whole. */
+static void quorum_text(const pd_job *job, const pd_fragment *fragment, const char *ranks, char *text, size_t size)
+{
+    uint32_t whole, expected = pd_fragment_expected(fragment, &whole), members = pd_members_count(job),
+                    quorum = pd_fragment_quorum(&job->steps, fragment);
+
+    if (members < job->steps.sets.least)
+        snprintf(text, size, "for members: the job has %u, and needs %u (min_workers)", members, job->steps.sets.least);
+    else
+        snprintf(text, size, "for %u more of %s%u workers: %s", quorum - whole, quorum < expected ? "a quorum of " : "",
+                 quorum, ranks);
+}
+
 /* Writes what the step of a fragment waits for. `oldest` is a parameter of it whose round is overdue. */
 static void wait_text(const pd_job *job, const pd_param *oldest, uint64_t now_ns, char *text, size_t size)
 {
     const pd_fragment *fragment = oldest->fragment;
-    uint32_t whole, expected = pd_fragment_expected(fragment, &whole), members = pd_members_count(job),
-                    quorum = pd_fragment_quorum(&job->steps, fragment);
     char ranks[300];
+    uint32_t missing = ranks_text(job, oldest, owes_step, now_ns, ranks, sizeof ranks);
 
-    ranks_text(job, oldest, owes_step, now_ns, ranks, sizeof ranks);
-    if (fragment->n_closed < fragment->n_params)
+    switch (pd_fragment_lack(&job->steps, fragment)) {
+    case PD_SET_LACKS_NOTHING:
+        snprintf(text, size, "%s%s", missing > 0 ? "in its grace for " : "for the server's memory", ranks);
+        break;
+    case PD_SET_LACKS_CLOSE:
         snprintf(text, size, "until all parameters have taken step %llu", (unsigned long long)fragment->fixed);
-    else if (members < job->steps.sets.least)
-        snprintf(text, size, "for members: the job has %u, and needs %u (min_workers)", members, job->steps.sets.least);
-    else if (whole < quorum)
-        snprintf(text, size, "for %u more of %s%u workers: %s", quorum - whole, quorum < expected ? "a quorum of " : "",
-                 quorum, ranks);
-    else if (fragment->state == PD_FRAGMENT_GRACE)
-        snprintf(text, size, "in its grace for %s", ranks);
-    else
+        break;
+    case PD_SET_LACKS_DISK: snprintf(text, size, "for the disk, or for a copy of the job's state"); break;
+    case PD_SET_LACKS_REPEATED:
+        snprintf(text, size, "for %s, to count the same ranks as before the server was restarted", ranks);
+        break;
+    case PD_SET_LACKS_GROUPS: snprintf(text, size, "for members that have not declared their parameters"); break;
+    case PD_SET_LACKS_QUORUM:
+    case PD_SET_LACKS_MEMBERS: quorum_text(job, fragment, ranks, text, size); break;
+    case PD_SET_LACKS_STALE:
         snprintf(text, size, "for %s, whose contributions would become older than staleness allows", ranks);
+        break;
+    }
 }
 
 /* Writes the error text of an overdue step, in a job whose sets of ranks are open. */
@@ -333,7 +350,9 @@ static void describe_init(const pd_job *job, const pd_param *param, uint32_t n, 
 {
     char ranks[300], more[48] = "";
 
-    ranks_text(job, param, pd_init_is_owed, now_ns, ranks, sizeof ranks);
+    /* In a job with open sets, a rank may have gone that was to send them. */
+    if (ranks_text(job, param, pd_init_is_owed, now_ns, ranks, sizeof ranks) == 0)
+        snprintf(ranks, sizeof ranks, "no worker is there that is to send them, the next one that declares will");
     if (n > 1) snprintf(more, sizeof more, " (and of %u more parameter%s)", n - 1, n > 2 ? "s" : "");
     pd_fail(
         err, PD_DEADLINE_EXCEEDED,

@@ -102,7 +102,8 @@ static pd_sizing sizing_of(const pd_job *job)
                         job->checkpointing.durable,
                         job->checkpointing.steps.wanted,
                         job->steps.sets,
-                        1 };
+                        1,
+                        0 };
 }
 
 static int check_least(const pd_job *job, const pd_param_decl *decl, const pd_survey *survey, pd_error *err)
@@ -148,7 +149,7 @@ static int check_one(const pd_job *job, pd_param_decl *decl, size_t i, double *b
             job->steps.name, decl->name, (unsigned long long)room);
     pd_footprint_least(&least, sizing,
                        pd_aggregation_of(&job->steps.values, job->steps.rules[decl->rule - 1].hypers.row), elements,
-                       decl->ranged, pulled);
+                       decl->push_dtype, decl->ranged, pulled);
     least.records = pd_footprint_plus(least.records, pd_footprint_name(sizing, decl->name, decl->axes));
     pd_footprint_add(&survey->least, &least, 1);
     survey->records = pd_footprint_plus(survey->records,
@@ -175,14 +176,16 @@ static pd_declaration declaration_of(const pd_job *job, const pd_param *param)
 }
 
 /* Gives the parameter a pool of buffers for spilled contributions, if the job may spill any of them. Each buffer has
- * the size of a chunk. */
-static int join_spills(pd_job *job, pd_param *param, pd_error *err)
+ * the size of a chunk in the element type that ranks push. */
+static int join_spills(pd_job *job, pd_param *param, pd_dtype pushed, pd_error *err)
 {
     uint64_t chunk = job->steps.config->chunk_elements,
              n = (uint64_t)param->elements < chunk ? (uint64_t)param->elements : chunk;
 
     if (!job->steps.sets.open && !pd_is_collected(param->how)) return PD_OK;
-    param->buffers.spills = pd_buffer_pool_join(job->steps.memory.pools, NULL, (size_t)n * sizeof(float));
+    param->push_dtype = pushed;
+    param->buffers.spills =
+        pd_buffer_pool_join(job->steps.memory.pools, NULL, (size_t)pd_pushed_bytes(param->push_dtype, n));
     return param->buffers.spills != NULL ? PD_OK
                                          : pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", param->name);
 }
@@ -246,7 +249,7 @@ static int add_param(pd_job *job, pd_param_decl *decl, pd_error *err)
                                                         param->name, err)) != PD_OK)
         return rc;
     survey(job, param);
-    return join_spills(job, param, err);
+    return join_spills(job, param, decl->push_dtype, err);
 }
 
 /* Checks that the budgets have room for the parameter besides the bytes in use, which include those of the parameters
@@ -280,7 +283,8 @@ static int plan_param(pd_job *job, pd_param *param, double *budget_ns, pd_error 
     *budget_ns -= STEP_NS * (double)(steps - pd_name_maps_left(planning->maps));
     if (rc != PD_OK) return rc;
     *budget_ns -= PLAN_NS + PLAN_SLOT_NS * (double)plan->n_slots + PLAN_TASK_NS * (double)plan->n_tasks;
-    if ((rc = pd_footprint_of(&n, &planning->sizing, param->how, plan, param->ranged, pulled)) != PD_OK)
+    if ((rc = pd_footprint_of(&n, &planning->sizing, param->how, plan, param->push_dtype, param->ranged, pulled)) !=
+        PD_OK)
         return pd_fail(err, rc, "parameter %.160s: out of memory for its plan", param->name);
     n.records = pd_footprint_plus(n.records, pd_footprint_name(&planning->sizing, param->name, param->axes));
     if ((rc = check_need(job, param, &n, err)) != PD_OK) return rc;

@@ -1,8 +1,8 @@
 /* push.c - checks a push as a whole, then files it as a whole. Each piece of a push is one tensor or chunk.
  *
  * A push may end its rank's step (close_step): then the rank is filed as absent in the round of each parameter that it
- * has not pushed in this step. If the push is repeated, pd_rank.ended shows that the step has ended already, so nothing
- * changes and no parameter is examined. If the push of a parameter was refused, the parameter does not count as left
+ * has not pushed in this step. If the push is repeated, the step has ended already, so nothing changes and no parameter
+ * is examined. If the push of a parameter was refused, the parameter does not count as left
  * out, because its gradient would be lost unnoticed: the rank cannot end the step until it has pushed that parameter
  * again, or reported that it has no gradient of it. */
 #include "push.h"
@@ -11,6 +11,7 @@
 #include "data_frame.h"
 #include "fragment.h"
 #include "initial_weights.h"
+#include "leases.h"
 #include "kernels.h"
 #include "mutant.h"
 #include "pushed_hypers.h"
@@ -20,6 +21,14 @@
 #include <stdlib.h>
 
 enum { SCAN_RANGE = 1 << 18 };
+
+/* Returns the fragment of a push's first piece; NULL: it has no pieces, since it only ends its rank's step, or they are
+ * of no parameter of the job. */
+static pd_fragment *fragment_of(const pd_job *job, const pd_request *frame)
+{
+    if (frame->u.data.n == 0 || frame->u.data.pieces[0].param >= job->steps.n_params) return NULL;
+    return job->steps.params[frame->u.data.pieces[0].param].fragment;
+}
 
 /* Returns whether the parameter's round for the push's step has closed, with the rank's contribution or without it. */
 static bool is_closed(const pd_job *job, const pd_param *param, const pd_request *frame)
@@ -45,6 +54,7 @@ static int check_earlier(const pd_param *param, const pd_piece *piece, uint32_t 
     return PD_OK;
 }
 
+/* Checks what a piece says, whatever the rank has given before. */
 static int check_piece(pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number, uint64_t *known,
                        pd_error *err)
 {
@@ -55,8 +65,15 @@ static int check_piece(pd_job *job, const pd_piece *piece, const pd_request *fra
     if ((rc = pd_push_check_weights(job, param, err)) != PD_OK) return rc;
     if (!piece->absent && (rc = pd_piece_check(param, piece, frame, err)) != PD_OK) return rc;
     if ((rc = pd_piece_check_once(param, piece, number, err)) != PD_OK) return rc;
-    if (frame->u.data.n_hypers > 0 && (rc = pd_pushed_check(&job->steps, param, frame, number, known, err)) != PD_OK)
-        return rc;
+    return frame->u.data.n_hypers > 0 ? pd_pushed_check(&job->steps, param, frame, number, known, err) : PD_OK;
+}
+
+/* Checks that a piece, which check_piece has accepted, goes with what the rank has given before. */
+static int check_place(pd_job *job, const pd_piece *piece, const pd_request *frame, pd_error *err)
+{
+    pd_param *param = &job->steps.params[piece->param];
+    int rc;
+
     /* A gradient whose round is closed is a duplicate or late, which is no error: the push is answered, but this piece
      * is not filed. */
     if (is_closed(job, param, frame)) return PD_OK;
@@ -91,6 +108,18 @@ static int check_one(const pd_job *job, const pd_param *param, const pd_request 
                    param->name, frame->rank, (unsigned long long)frame->u.data.step);
 }
 
+/* Returns whether the rank has ended the step that the frame ends, so that nothing of it is left to file. Where sets
+ * are open, the fragments know: what they have released may come again, and steps may close before the rank ends
+ * them. */
+static bool has_ended(const pd_job *job, const pd_request *frame)
+{
+    if (!job->steps.sets.open) return frame->u.data.step <= job->ranks[frame->rank].ended;
+    for (uint32_t f = 0; f < job->steps.n_fragments; f++)
+        if (!pd_fragment_has_ended(&job->steps, &job->steps.fragments[f], frame->rank, frame->u.data.step))
+            return false;
+    return true;
+}
+
 /* Checks that the frame may end its rank's step. Examines all parameters once for each step, and none when a push that
  * has ended the step is repeated. After a refusal, the next check begins with the parameter that caused it. `number` is
  * the frame's number, which the caller has stored in pd_param.frame of each parameter that the frame names.
@@ -101,7 +130,7 @@ static int check_close(pd_job *job, const pd_request *frame, uint64_t number, pd
     pd_rank *rank = &job->ranks[frame->rank];
     int rc;
 
-    if (frame->u.data.step <= rank->ended) return PD_OK;
+    if (has_ended(job, frame)) return PD_OK;
     if (rank->obstacle < job->steps.n_params &&
         (rc = check_one(job, &job->steps.params[rank->obstacle], frame, number, err)) != PD_OK)
         return rc;
@@ -120,7 +149,7 @@ static void file_close(pd_job *job, const pd_request *frame, uint64_t now_ns)
     /* last step that all parameters have closed */
     uint64_t closed = job->steps.n_params > 0 ? UINT64_MAX : 0;
 
-    if (frame->u.data.step <= rank->ended) return;
+    if (has_ended(job, frame)) return;
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         pd_param *param = &job->steps.params[i];
         if (is_left_out(job, param, frame))
@@ -146,13 +175,6 @@ static void note_refusal(pd_job *job, const pd_request *frame)
     }
 }
 
-/* Returns the fragment of a push's first piece; NULL: it has no pieces, since it only ends its rank's step. */
-static pd_fragment *fragment_of(const pd_job *job, const pd_request *frame)
-{
-    if (frame->u.data.n == 0 || frame->u.data.pieces[0].param >= job->steps.n_params) return NULL;
-    return job->steps.params[frame->u.data.pieces[0].param].fragment;
-}
-
 /* Checks that all pieces of a push are of one fragment, if its ranks are fixed for a whole fragment: the push is
  * told in which step of this fragment it may count. */
 static int check_fragments(const pd_job *job, const pd_request *frame, pd_error *err)
@@ -171,15 +193,14 @@ static int check_fragments(const pd_job *job, const pd_request *frame, pd_error 
     return PD_OK;
 }
 
-/* Checks a push. If the push ends the rank's step and `settled` is true, also checks the parameters that the rank
- * leaves out. `settled` false: an earlier push of the rank may still be in the inbox, so these parameters are not known
- * yet. */
+/* Checks a push, and releases what the rank has given to an earlier step if this push takes its place. If the push
+ * ends the rank's step and `settled` is true, also checks the parameters that the rank leaves out. `settled` false: an
+ * earlier push of the rank may still be in the inbox, so these parameters are not known yet. */
 static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_error *err)
 {
     uint64_t number = ++job->counts.frames, known = 0;
     int rc;
 
-    pd_fragments_overtaken(&job->steps, fragment_of(job, frame), frame->rank, frame->u.data.step);
     if (frame->u.data.step == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "invalid step 0: a push is for the number of closed rounds + 1");
     if (!(frame->u.data.weight >= 0 && frame->u.data.weight <= PD_WEIGHT_MOST))
@@ -199,6 +220,9 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
     if (check_fragments(job, frame, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (frame->u.data.n > 0 && pd_pushed_check_known(&job->steps, frame, known, err) != PD_OK)
         return PD_INVALID_ARGUMENT;
+    pd_fragments_overtaken(&job->steps, fragment_of(job, frame), frame->rank, frame->u.data.step);
+    for (size_t i = 0; i < frame->u.data.n; i++)
+        if ((rc = check_place(job, &frame->u.data.pieces[i], frame, err)) != PD_OK) return rc;
     if (frame->u.data.n_scalars > 0 &&
         (rc = pd_scalars_admit(&job->steps, frame, job->ranks[frame->rank].saved.nonce, err)) != PD_OK)
         return rc;
@@ -264,13 +288,20 @@ static pd_fragment *furthest_behind(const pd_job *job)
     return behind;
 }
 
-/* Tells the loop thread in which step a push may count, before anything of it is filed. */
-static void say_filed(pd_job *job, pd_request *frame)
+/* Tells the loop thread in which step a push may count, before anything of it is filed. Returns false if nothing may
+ * be filed, since the push is made of a share that is not leased to the rank: it is late. */
+static bool say_filed(pd_job *job, pd_request *frame)
 {
     pd_fragment *own = fragment_of(job, frame), *fragment = own != NULL ? own : furthest_behind(job);
     pd_effect *effect = pd_answer(frame, PD_EFF_FILED);
     uint64_t step;
     pd_filed how = pd_fragment_judge(&job->steps, fragment, frame->rank, frame->u.data.step, &step);
+    bool refused = how == PD_FILED_FOR && fragment->number == 0 && pd_leases_refuse(&job->steps, frame);
+
+    if (refused) {
+        how = PD_FILED_LATE;
+        step = fragment->fixed;
+    }
 
     if (how == PD_FILED_FOR) pd_fragment_note(fragment, frame);
     if (how == PD_FILED_LATE) pd_fragment_late(fragment, frame->rank, frame->u.data.step);
@@ -278,6 +309,7 @@ static void say_filed(pd_job *job, pd_request *frame)
     effect->u.filed.how = how;
     effect->u.filed.step = step;
     pd_effects_add(job->steps.outbox, effect);
+    return !refused;
 }
 
 /* Files a push that was checked. Takes ownership of the push, and frees it when no contribution uses its buffer any
@@ -285,8 +317,13 @@ static void say_filed(pd_job *job, pd_request *frame)
 static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
 {
     pd_rank *rank = &job->ranks[frame->rank];
+    bool filed = true;
 
-    if (job->steps.sets.open && frame->ticket.id != 0) say_filed(job, frame);
+    if (job->steps.sets.open && frame->ticket.id != 0) filed = say_filed(job, frame);
+    if (!filed) {
+        pd_frame_finish(&job->steps, frame);
+        return;
+    }
 
     if (frame->u.data.buffer != NULL) frame->u.data.buffer->refs = 0;
     if (frame->rank == 0) pd_replace_drop(job);
@@ -304,15 +341,29 @@ static void refuse_push(pd_job *job, pd_request *frame, const pd_error *err)
     pd_frame_refuse(job, frame, err);
 }
 
+/* Returns whether the push may take the place of an earlier one of its rank. */
+static bool overtakes(const pd_job *job, const pd_request *frame)
+{
+    const pd_fragment *only = fragment_of(job, frame);
+
+    for (uint32_t f = 0; job->steps.sets.open && f < job->steps.n_fragments; f++) {
+        uint64_t before = job->steps.fragments[f].ranks[frame->rank].step;
+        if ((only == NULL || only == &job->steps.fragments[f]) && before > 0 && before < frame->u.data.step)
+            return true;
+    }
+    return false;
+}
+
 void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns)
 {
     bool scanned = job->steps.values.at[PD_JOB_KEY_NONFINITE] == PD_REJECT &&
                    (request->u.data.buffer != NULL || request->u.data.close_step);
     pd_error err;
 
+    /* A push whose values are looked at first is checked then, if it would take the place of an earlier one. */
     if (pd_frame_may_come(job, request, &err) != PD_OK) {
         pd_frame_refuse(job, request, &err);
-    } else if (check_push(job, request, !scanned, &err) != PD_OK) {
+    } else if (!(scanned && overtakes(job, request)) && check_push(job, request, !scanned, &err) != PD_OK) {
         refuse_push(job, request, &err);
     } else if (scanned) {
         pd_request_queue_add(&job->waiting.inbox, request);
@@ -328,8 +379,8 @@ static bool piece_finite(const pd_piece *piece, int threads)
 #pragma omp parallel for schedule(dynamic) num_threads(threads) reduction(&& : finite) if (piece->count > SCAN_RANGE)
     for (int64_t first = 0; first < piece->count; first += SCAN_RANGE) {
         int64_t n = piece->count - first < SCAN_RANGE ? piece->count - first : SCAN_RANGE;
-        const char *at = (const char *)piece->at + (size_t)first * pd_dtype_size(piece->dtype);
-        finite = finite && pd_all_finite(at, piece->dtype, n);
+        pd_vector_run run = pd_vector_run_of(piece->at, piece->dtype, first, piece->count);
+        finite = finite && pd_vector_run_is_finite(&run, 0, n);
     }
     return finite;
 }
@@ -384,8 +435,7 @@ static double cost_of(const pd_job *job, const pd_request *request)
     double cost_ns = FRAME_NS + PIECE_NS * (double)request->u.data.n;
 
     if (buffer != NULL) cost_ns += NS_PER_BYTE * (double)buffer->size;
-    if (request->u.data.close_step && request->u.data.step > job->ranks[request->rank].ended)
-        cost_ns += LEFT_OUT_NS * job->steps.n_params;
+    if (request->u.data.close_step && !has_ended(job, request)) cost_ns += LEFT_OUT_NS * job->steps.n_params;
     return cost_ns;
 }
 

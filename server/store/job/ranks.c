@@ -162,7 +162,6 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
         rank->barrier = NULL;
         rank->refused_sets = 0;
         pd_fragments_restart(&job->steps, hello->rank);
-        if (job->steps.sets.open) rank->ended = 0; /* what the process before has left out was released, too */
     }
     rank->window = hello->u.hello.window;
     /* A process that has gone back to an earlier step reports a lower number when it reconnects: the highest number
@@ -227,6 +226,7 @@ static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_n
     rank->since_ns = now_ns;
     pd_rank_quota(job, rank)->declared = false;
     pd_reserves_gone(job, (uint32_t)(rank - job->ranks), now_ns);
+    pd_fragments_wake(&job->steps);
     if (job->connected > 0) return;
     job->timers.linger_ns = now_ns + (job->steps.n_params > 0 ? job->steps.values.at[PD_JOB_KEY_JOB_LINGER] : 0);
 }

@@ -23,11 +23,18 @@ static bool all_back(const pd_job *job)
     return true;
 }
 
+/* Lets it be looked whether sets can be fixed, and whether ranks get leases that have declared meanwhile. */
+static void wake(pd_job *job)
+{
+    pd_fragments_wake(&job->steps);
+    job->steps.fragments[0].look = true;
+}
+
 /* Lets sets be fixed by the job's rule from the first step on that no worker has seen. */
 static void stop_waiting(pd_job *job)
 {
     job->steps.repeats.awaits = false;
-    pd_fragments_wake(&job->steps);
+    wake(job);
 }
 
 void pd_repeats_begin(pd_job *job, uint64_t now_ns)
@@ -63,6 +70,7 @@ static void change_course(pd_job *job)
     pd_checkpoint_policy_now(job);
     pd_withheld_course(&job->steps.withheld, job->steps.place + 1);
     tell(job);
+    wake(job);
 }
 
 /* Notes what a worker has seen of a fragment. Returns whether it has seen a step that was taken otherwise since: its
@@ -123,16 +131,26 @@ static uint64_t lost_at(const pd_job *job, const pd_rank *rank)
     return since + job->steps.sets.reconnect_grace_ns;
 }
 
-/* Returns the time from which on a connected rank that has given nothing to the open step cannot have counted in it:
- * it has seen the step and keeps its pushes, so it would have sent the one that counted again at once. UINT64_MAX:
- * it may still compute its push. */
-static uint64_t silent_at(const pd_job *job, const pd_rank *rank, const pd_fragment *fragment,
-                          const pd_fragment_rank *given)
+/* Returns the time since which workers can have sent pushes for the fragment's next step: all connections are new since
+ * the restart, and the step before may have been taken since. */
+static uint64_t collected_since(const pd_job *job, const pd_fragment *fragment)
 {
-    uint64_t opened = fragment->opened_ns, since = job->restart.since_ns;
+    uint64_t since = job->restart.since_ns;
 
-    if (rank->window == 0 || given->seen <= fragment->fixed || given->step > 0 || opened == 0) return UINT64_MAX;
-    return (opened > since ? opened : since) + job->steps.sets.reconnect_grace_ns;
+    if (fragment->fixed_ns > since) since = fragment->fixed_ns;
+    return fragment->opened_ns > since ? fragment->opened_ns : since;
+}
+
+/* Returns the time from which on a connected rank that has given nothing to the fragment's next step cannot have
+ * counted in it: it has seen the step and keeps its pushes, so it would have sent the one that counted again at once.
+ * So it is if the push of age `age` came and was refused. UINT64_MAX: the rank may still compute its push. */
+static uint64_t silent_at(const pd_job *job, const pd_rank *rank, const pd_fragment *fragment,
+                          const pd_fragment_rank *given, uint64_t age)
+{
+    bool refused = given->late > 0 && given->late + age > fragment->fixed;
+
+    if (!refused && (rank->window == 0 || given->seen <= fragment->fixed || given->step > 0)) return UINT64_MAX;
+    return collected_since(job, fragment) + job->steps.sets.reconnect_grace_ns;
 }
 
 /* Returns the time from which on the rank's contribution of age `age` to the next step of the fragment cannot come any
@@ -147,7 +165,7 @@ static uint64_t gone_at(const pd_job *job, const pd_fragment *fragment, uint32_t
     if (rank->state != PD_RANK_CONNECTED) return lost_at(job, rank);
     /* The process that has contributed had seen the step before. */
     if (rank->repeats.replaced && given->seen_before + 1 + age < step) return 0;
-    return silent_at(job, rank, fragment, given);
+    return silent_at(job, rank, fragment, given, age);
 }
 
 /* Returns whether the set of the fragment's next step must be that of before the restart. *set becomes its decision;

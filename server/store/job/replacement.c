@@ -15,6 +15,18 @@ static bool has_begun(const pd_param *param)
     return pd_round_count_chunks(&param->round, 0) > 0 && !pd_round_is_silent(&param->round, 0);
 }
 
+/* Checks that the step after the parameter's last one has not begun: rank 0 has not contributed to it, and it is not
+ * taken without rank 0, in a job whose sets are open. */
+static int check_not_begun(const pd_param *param, pd_error *err)
+{
+    bool by_rank = has_begun(param);
+
+    if (!by_rank && param->stage < PD_READY && !param->round.fixed) return PD_OK;
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "%.160s: %s has begun step %llu: weights can be replaced between two steps", param->name,
+                   by_rank ? "rank 0" : "the job", (unsigned long long)param->saved.step + 1);
+}
+
 static int check_param(const pd_job *job, const pd_param *param, const pd_request *frame, pd_error *err)
 {
     unsigned long long step = frame->u.data.step, present = param->saved.step;
@@ -32,7 +44,7 @@ static int check_param(const pd_job *job, const pd_param *param, const pd_reques
                        present);
     if (job->drain_step <= step)
         return pd_fail(err, PD_UNAVAILABLE, "%.160s: the server is draining and accepts no weights", param->name);
-    return PD_OK;
+    return check_not_begun(param, err);
 }
 
 static int check_piece(const pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number,
@@ -49,7 +61,7 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     return pd_piece_check_once(param, piece, number, err);
 }
 
-/* Checks that rank 0 is between two steps, and that no other rank has pushed with another change of the weights, or
+/* Checks that the job is between two steps, and that no other rank has pushed with another change of the weights, or
  * without it. PD_FAILED_PRECONDITION. */
 static int check_rounds(const pd_job *job, const pd_request *frame, pd_error *err)
 {
@@ -59,10 +71,7 @@ static int check_rounds(const pd_job *job, const pd_request *frame, pd_error *er
         unsigned long long step = param->saved.step + 1;
 
         if (param->saved.step != frame->u.data.step) continue;
-        if (has_begun(param))
-            return pd_fail(err, PD_FAILED_PRECONDITION,
-                           "%.160s: rank 0 has begun step %llu: weights can be replaced between two steps", param->name,
-                           step);
+        if (check_not_begun(param, err) != PD_OK) return PD_FAILED_PRECONDITION;
         if (!told->known || told->number == frame->u.data.replaces ||
             told->process != job->ranks[told->rank].saved.process)
             continue;
@@ -209,12 +218,25 @@ static void publish(pd_job *job, pd_effect *effect)
     pd_job_send_closed(job, effect);
 }
 
+/* Checks that no staged weights were dropped because the job has taken a step without rank 0. */
+static int check_staged(const pd_job *job, const pd_request *frame, pd_error *err)
+{
+    uint32_t staged = 0;
+
+    for (uint32_t i = 0; i < job->steps.n_params; i++) staged += is_staged(&job->steps.params[i]);
+    if (staged == job->replacing.whole) return PD_OK;
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "the job has begun step %llu before all weights that replace those of step %llu had come",
+                   (unsigned long long)frame->u.data.step + 1, (unsigned long long)frame->u.data.step);
+}
+
 /* Publishes all staged weights. PD_FAILED_PRECONDITION, PD_NO_MEMORY: nothing is published. */
 static int publish_all(pd_job *job, const pd_request *frame, pd_error *err)
 {
     pd_effect *effect;
     int rc = check_rounds(job, frame, err);
 
+    if (rc == PD_OK) rc = check_staged(job, frame, err);
     if (rc != PD_OK) return rc;
     if ((effect = pd_job_new_closed(job, job->replacing.whole)) == NULL) return pd_job_no_memory(job, err);
     publish(job, effect);

@@ -9,7 +9,8 @@
  * Where not every rank counts in every step, pushes of other ranks are not compared with the change: they may belong to
  * earlier weights, and a rank that is left out must not stop the others.
  *
- * A parameter's staged weights are in its `next`, which a step uses only after rank 0 has contributed. */
+ * A parameter's staged weights are in its `next`. They are dropped when rank 0 pushes, or when a step begins without
+ * it. */
 #ifndef PD_REPLACEMENT_H
 #define PD_REPLACEMENT_H
 

@@ -221,7 +221,7 @@ uint64_t pd_sets_wait(const pd_job *job, char *text, size_t size)
         write_too_few(job, few);
         snprintf(text, size, "%s", few);
     } else {
-        pd_fragment_missing(oldest, text, size);
+        pd_fragment_missing(&job->steps, oldest, text, size);
     }
     return oldest->opened_ns;
 }
@@ -289,7 +289,7 @@ static void fill_open(pd_round_info *info, const pd_job *job, const pd_fragment 
     }
     fill_set(info, fragment);
     for (uint32_t r = 0; r < missing->ranks; r++)
-        if (pd_fragment_misses(fragment, r)) pd_rank_set_add(missing, r);
+        if (pd_fragment_misses(&job->steps, fragment, r)) pd_rank_set_add(missing, r);
 }
 
 /* Adds the ranks that the round misses to `missing`, as far as a limited number of contributions tells. */

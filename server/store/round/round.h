@@ -100,7 +100,7 @@ typedef struct pd_contribution {
     union {
         /* in state HELD: the rank's elements of this chunk, in the buffer of the frame that brought them */
         const void *at;
-        float *spill;  /* in state SPILLED: copy of the rank's elements, in memory of the pool pd_param.spills */
+        void *spill;   /* in state SPILLED: copy of the rank's elements, in memory of the pool pd_param.spills */
         double weight; /* in state SUMMED: the contribution's weight in the sum */
     } u;
     union {

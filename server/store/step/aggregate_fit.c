@@ -95,12 +95,14 @@ static pd_contributors contributors_of(const pd_param *param)
     return all;
 }
 
-uint64_t pd_contributors_bytes(pd_contributors all, pd_aggregation how, int64_t elements, uint64_t chunk_elements)
+uint64_t pd_contributors_bytes(pd_contributors all, pd_aggregation how, int64_t elements, pd_dtype pushed,
+                               uint64_t chunk_elements)
 {
     uint64_t n = (uint64_t)elements, chunk = n < chunk_elements ? n : chunk_elements, bytes, more = 0;
 
     if (pd_is_adasum(how) && all.most > 0) more = adasum_bytes(pd_adasum_form_of(how), elements, all.slots, all.most);
-    if (__builtin_mul_overflow(chunk * sizeof(float), all.slots, &bytes) || __builtin_add_overflow(bytes, more, &bytes))
+    if (__builtin_mul_overflow(pd_pushed_bytes(pushed, chunk), all.slots, &bytes) ||
+        __builtin_add_overflow(bytes, more, &bytes))
         return UINT64_MAX;
     return bytes;
 }
@@ -108,7 +110,7 @@ uint64_t pd_contributors_bytes(pd_contributors all, pd_aggregation how, int64_t 
 uint64_t pd_collect_bytes(const pd_param *param)
 {
     return param->round.together || pd_is_collected(param->how)
-               ? pd_contributors_bytes(contributors_of(param), param->how, param->elements,
+               ? pd_contributors_bytes(contributors_of(param), param->how, param->elements, param->push_dtype,
                                        (uint64_t)param->round.chunk_elements)
                : 0;
 }

@@ -32,9 +32,16 @@ typedef struct pd_contributors {
 /* Returns how many contributions a parameter gets in a round if every one of the `world` ranks contributes all
  * elements. */
 pd_contributors pd_contributors_whole(int64_t elements, uint64_t chunk_elements, uint32_t world);
-/* Returns the bytes that the contributions `all` to a parameter may take until they are aggregated, if each must be
- * there until all are, besides the buffer for the result. UINT64_MAX: too many bytes to count. */
-uint64_t pd_contributors_bytes(pd_contributors all, pd_aggregation how, int64_t elements, uint64_t chunk_elements);
+/* Returns the bytes of a contribution of n elements in the element type `pushed`; 0: any, which is at most float32. */
+static inline uint64_t pd_pushed_bytes(pd_dtype pushed, uint64_t n)
+{
+    return pd_dtype_bytes(pushed != 0 ? pushed : PD_F32, n);
+}
+/* Returns the bytes that the contributions `all` to a parameter, in the element type `pushed`, may take until they are
+ * aggregated, if each must be there until all are, besides the buffer for the result. UINT64_MAX: too many bytes to
+ * count. */
+uint64_t pd_contributors_bytes(pd_contributors all, pd_aggregation how, int64_t elements, pd_dtype pushed,
+                               uint64_t chunk_elements);
 /* Returns the bytes that the contributions to a parameter of a job may take until they are aggregated. 0: they are
  * summed as they come. Of a ranged parameter only the contributions of ranks that have declared their ranges count. */
 uint64_t pd_collect_bytes(const pd_param *param);

@@ -4,7 +4,6 @@
 
 #include "aggregate_fit.h"
 #include "chunk_queues.h"
-#include "convert.h"
 #include "grow.h"
 #include "kernels.h"
 #include "robust.h"
@@ -14,6 +13,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <utlist.h>
 #ifdef _OPENMP
 #include <omp.h>
@@ -24,7 +24,7 @@
 /* A unit of a median or trimmed mean has at most RANGE elements. In a job with more than MANY ranks the limit is lower,
  * but at least LEAST_RANGE. */
 enum { RANGE = 1 << 16, LEAST_RANGE = 1 << 10, MANY = 8 };
-#define NS_PER_COPY 0.25 /* ns of one core to convert one element to float32 */
+#define NS_PER_COPY 0.1  /* ns of one core to copy one byte of a spilled contribution */
 #define NS_PER_VALUE 0.5 /* ns of one core to read one element of one contribution */
 /* ns of one core for each value in each round of the sort; to sort k contributions takes (log2 k)^2 / 2 rounds */
 #define NS_PER_ROUND 0.1
@@ -60,12 +60,6 @@ typedef struct pd_adasum_tree {
     float largest; /* largest magnitude of the sections that are finished */
 } pd_adasum_tree;
 
-static pd_vector_run run_from(const pd_contribution *given, int64_t skip)
-{
-    return (pd_vector_run){ (const char *)given->u.at + (size_t)skip * pd_dtype_size((pd_dtype)given->dtype),
-                            (pd_dtype)given->dtype };
-}
-
 static bool has_gradient(const pd_round *round, uint32_t rank, pd_range run)
 {
     return pd_round_counts(round, rank) &&
@@ -100,9 +94,10 @@ static bool has_place(const pd_adasum_tree *tree, const pd_round *round, uint32_
 static pd_vector_run source_of(const pd_round *round, const pd_chunk *chunk, uint32_t rank, int64_t first)
 {
     const pd_contribution *given = &chunk->contributions[rank];
+    pd_range range = pd_round_chunk_range(round, chunk, rank);
 
-    if (!pd_contribution_is_there(given)) return (pd_vector_run){ NULL, PD_F32 };
-    return run_from(given, first - pd_round_chunk_range(round, chunk, rank).first);
+    if (!pd_contribution_is_there(given)) return (pd_vector_run){ .at = NULL, .dtype = PD_F32 };
+    return pd_vector_run_of(given->u.at, (pd_dtype)given->dtype, first - range.first, range.n);
 }
 
 static void fill_sources(const pd_adasum_tree *tree, section *s, const pd_round *round, int given)
@@ -314,15 +309,16 @@ static int make_room(pd_collect_batch *batch, int k, int threads)
 static int plan_spill(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk, uint32_t rank)
 {
     pd_param *param = chunk->param;
-    int64_t n = pd_round_chunk_range(&param->round, chunk, rank).n;
-    float *spill;
+    const pd_contribution *given = &chunk->contributions[rank];
+    int64_t n =
+        (int64_t)pd_dtype_bytes((pd_dtype)given->dtype, (uint64_t)pd_round_chunk_range(&param->round, chunk, rank).n);
+    void *spill;
 
-    if (make_room(batch, 1, steps->config->threads) != PD_OK ||
+    if (make_room(batch, 0, steps->config->threads) != PD_OK ||
         (spill = pd_buffer_pool_take(param->buffers.spills)) == NULL)
         return PD_NO_MEMORY;
     batch->passes[batch->n_passes++] = (pd_collect_pass){ .chunk = chunk, .spill = spill, .rank = rank };
-    batch->units[batch->n_units++] = (pd_collect_unit){ .to = spill, .n = n, .first_run = batch->n_runs, .k = 1 };
-    batch->runs[batch->n_runs++] = run_from(&chunk->contributions[rank], 0);
+    batch->units[batch->n_units++] = (pd_collect_unit){ .to = spill, .copied = given->u.at, .n = n };
     batch->cost_ns += NS_PER_COPY * (double)n;
     return PD_OK;
 }
@@ -367,7 +363,6 @@ static void note_spill(pd_steps *steps, const pd_collect_pass *pass)
     given->presummed = frame->u.data.presummed;
     given->share = frame->u.data.weight;
     given->u.spill = pass->spill;
-    given->dtype = PD_F32;
     given->state = PD_CONTRIBUTION_SPILLED;
     pd_frame_let_go(steps, frame);
     pd_chunk_let_go(steps, chunk);
@@ -535,13 +530,15 @@ static void note_merges(pd_steps *steps)
 
 static void run_unit(const pd_collect_batch *batch, pd_collect_unit *unit, int thread)
 {
-    /* A unit of an Adasum has no list of contributions here, because the Adasum knows them. */
-    const pd_vector_run *x = unit->adasum == NULL ? batch->runs + unit->first_run : NULL;
+    /* A unit of an Adasum or of a spill has no list of contributions: the Adasum knows them, and a spill copies one. */
+    const pd_vector_run *x = unit->k > 0 ? batch->runs + unit->first_run : NULL;
 
     if (unit->adasum != NULL) {
         pd_adasum_unit(unit->adasum, unit->i);
+    } else if (unit->copied != NULL) {
+        memcpy(unit->to, unit->copied, (size_t)unit->n);
     } else if (unit->k == 1) {
-        pd_convert(unit->to, PD_F32, x->at, x->dtype, unit->n);
+        pd_vector_run_read(unit->to, x, 0, unit->n);
         unit->largest = pd_largest(unit->to, unit->n);
     } else {
         unit->largest = pd_trimmed_mean(unit->to, unit->n, x, unit->k, unit->trim,

@@ -4,11 +4,10 @@
  * Step thread. Median and trimmed mean need all contributions to an element, Adasum all to a parameter, whose dot
  * products it computes. Until they have come, contributions wait in their frames.
  *
- * If a rank is over its ingest quota, its contributions to chunks that still wait are *spilled*: they are converted to
- * float32 in separate memory, and their frame is released. This is done for these aggregates, and for all whose ranks
- * are not fixed yet (chunk_queues.h). It prevents deadlocks, whatever the order of parameters or of arrival. Every
- * element type converts to float32 exactly, so spilled contributions give the same bits. The bytes that all ranks
- * together may spill are counted when the parameters are declared.
+ * If a rank is over its ingest quota, its contributions to chunks that still wait are *spilled*: their bytes are copied
+ * to separate memory, and their frame is released. This is done for these aggregates, and for all whose ranks are not
+ * fixed yet (chunk_queues.h). It prevents deadlocks, whatever the order of parameters or of arrival. The bytes that all
+ * ranks together may spill are counted when the parameters are declared.
  *
  * These aggregates ignore the weight of a push, and whether a gradient is a sum or a mean over examples.
  *
@@ -22,9 +21,10 @@
 
 /* A unit: what one thread computes at a time of an Adasum, of a median or trimmed mean, or of a spill. */
 typedef struct pd_collect_unit {
-    /* the Adasum of which this is unit number `i`; NULL: the unit is a mean of k contributions, or a copy if k is 1 */
+    /* the Adasum of which this is unit number `i`; NULL: the unit is a mean of k contributions, or a spill */
     pd_adasum *adasum;
     int64_t i;
+    const void *copied; /* the unit is a spill: copies n bytes from here to `to`; NULL: it is none */
     /* result: n elements, each the mean of k contributions without the `trim` smallest and the `trim` largest ones */
     float *to;
     int64_t n;
@@ -37,7 +37,7 @@ typedef struct pd_collect_unit {
  * trimmed mean of elements is computed. */
 typedef struct pd_collect_pass {
     pd_chunk *chunk;
-    float *spill; /* memory into which the contribution of `rank` is copied; NULL: elements are aggregated */
+    void *spill; /* memory into which the contribution of `rank` is copied; NULL: elements are aggregated */
     uint32_t rank;
     /* number of elements of the chunk, from its first one on, that are aggregated after this change */
     int64_t collected;

@@ -39,7 +39,7 @@ void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_contribut
     /* After the ranks that count were fixed, a contribution is one to the next step: pd_contribute_anew queues it. */
     if (!round->fixed) pd_chunk_came(steps, chunk, given.state == PD_CONTRIBUTION_HELD);
     if (round->together)
-        pd_fragment_came(steps, param, rank, step, now_ns);
+        pd_fragment_came(steps, param, rank, step, given.state != PD_CONTRIBUTION_ABSENT, now_ns);
     else
         look_at_waiting(steps, param);
 }

@@ -65,13 +65,15 @@ static void release(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
 /* ---- units ---- */
 
 /* What is known of a unit, at the index of its lowest rank. */
-enum { THERE = 1, PARTIAL = 2, EXPECTED = 4, MEMBER = 8 };
+enum { THERE = 1, PARTIAL = 2, EXPECTED = 4, MEMBER = 8, GIVES = 16 };
 
 /* The units of a fragment, and how many of them there are. */
 typedef struct tally {
     uint8_t unit[PD_MAX_WORLD];
     uint32_t members, expected, expected_whole, whole;
     bool unknown; /* the job has groups, and some member has not said yet which one it belongs to */
+    bool gives;   /* some whole unit has a gradient, not only reports that there is none */
+    bool others;  /* an expected rank whose worker is connected is not whole yet */
 } tally;
 
 /* Returns whether the rank's contributions were kept when the last set was fixed. */
@@ -95,6 +97,8 @@ static void look_at_rank(const pd_steps *steps, const pd_fragment *fragment, uin
     if (member) *unit |= MEMBER;
     if (expected) *unit |= EXPECTED;
     if (fragment->ranks[rank].step > 0) *unit |= THERE;
+    if (fragment->ranks[rank].step > 0 && fragment->ranks[rank].gives) *unit |= GIVES;
+    if (expected && steps->quotas[rank].declared && !is_done(fragment, rank)) t->others = true;
     if ((member || expected || fragment->ranks[rank].step > 0) && !is_done(fragment, rank)) *unit |= PARTIAL;
     if (fragment->ranks[rank].step > 0 && !member && !fragment->ranks[rank].leaver) *unit |= PARTIAL;
     if (steps->grouped && member && fragment->ranks[rank].owed == UINT32_MAX) t->unknown = true;
@@ -108,6 +112,7 @@ static void count_units(const pd_steps *steps, const pd_fragment *fragment, tall
         bool whole = (t->unit[r] & (THERE | PARTIAL)) == THERE;
         t->members += (t->unit[r] & MEMBER) != 0;
         t->whole += whole;
+        t->gives |= whole && (t->unit[r] & GIVES) != 0;
         t->expected += (t->unit[r] & EXPECTED) != 0;
         t->expected_whole += (t->unit[r] & EXPECTED) != 0 && whole;
     }
@@ -143,18 +148,37 @@ uint32_t pd_fragment_quorum(const pd_steps *steps, const pd_fragment *fragment)
     return least(steps->sets.quorum, pd_fragment_expected(fragment, &whole));
 }
 
-bool pd_fragment_misses(const pd_fragment *fragment, uint32_t rank)
+/* Returns whether the next set must be that of before a restart: a recorded one (*recorded), or, if that becomes NULL,
+ * one in which all ranks count. */
+static bool repeats(const pd_steps *steps, const pd_fragment *fragment, const pd_counted **recorded)
 {
-    return fragment->opened_ns > 0 && pd_rank_set_has(&fragment->expected, rank) && !is_done(fragment, rank);
+    *recorded = pd_wal_recorded_set(steps, fragment, fragment->fixed + 1);
+    return *recorded != NULL || steps->repeats.awaits || fragment->fixed < fragment->seen;
 }
 
-char *pd_fragment_missing(const pd_fragment *fragment, char *text, size_t size)
+/* Returns whether the rank is whole, with a contribution of this age to the step that is collected. */
+static bool has_come(const pd_fragment *fragment, uint32_t rank, uint64_t age)
+{
+    return pd_fragment_is_whole(fragment, rank) && fragment->ranks[rank].step + age == fragment->fixed + 1;
+}
+
+bool pd_fragment_misses(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank)
+{
+    const pd_counted *recorded;
+
+    if (fragment->opened_ns == 0) return false;
+    if (!repeats(steps, fragment, &recorded))
+        return pd_rank_set_has(&fragment->expected, rank) && !is_done(fragment, rank);
+    return pd_counted_has(recorded, rank) && !has_come(fragment, rank, pd_counted_age(recorded, rank));
+}
+
+char *pd_fragment_missing(const pd_steps *steps, const pd_fragment *fragment, char *text, size_t size)
 {
     size_t used = 0;
 
     text[0] = '\0';
     for (uint32_t r = 0; r < fragment->expected.ranks; r++) {
-        if (!pd_fragment_misses(fragment, r)) continue;
+        if (!pd_fragment_misses(steps, fragment, r)) continue;
         if (used + 16 > size) {
             snprintf(text + used, size - used, ",...");
             break;
@@ -197,13 +221,22 @@ void pd_fragments_restart(pd_steps *steps, uint32_t rank)
     }
 }
 
+/* Returns whether the set that is repeated after a restart needs what the rank has given. */
+static bool is_repeated(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank)
+{
+    const pd_counted *recorded;
+
+    return repeats(steps, fragment, &recorded) && pd_counted_has(recorded, rank) &&
+           has_come(fragment, rank, pd_counted_age(recorded, rank));
+}
+
 void pd_fragments_overtaken(pd_steps *steps, const pd_fragment *only, uint32_t rank, uint64_t step)
 {
     for (uint32_t i = 0; steps->sets.open && i < steps->n_fragments; i++) {
         pd_fragment *fragment = &steps->fragments[i];
         uint64_t before = fragment->ranks[rank].step;
         if (only != NULL && fragment != only) continue;
-        if (before == 0 || before >= step || step > fragment->fixed + 1 || fragment->ranks[rank].missing == 0) continue;
+        if (before == 0 || before >= step || step > fragment->fixed + 1 || is_repeated(steps, fragment, rank)) continue;
         release(steps, fragment, rank);
         pd_fragment_late(fragment, rank, before);
         fragment->ranks[rank].next = step;
@@ -250,22 +283,12 @@ bool pd_fragments_need(const pd_steps *steps, uint32_t rank)
 
 /* ---- sets ---- */
 
-/* Returns whether all ranks of a set that was decided before a restart are whole, with contributions as old as then. */
-static bool has_come(const pd_fragment *fragment, const pd_counted *recorded)
-{
-    for (uint32_t r = 0; r < recorded->ranks; r++)
-        if (pd_counted_has(recorded, r) &&
-            (!pd_fragment_is_whole(fragment, r) ||
-             fragment->ranks[r].step + pd_counted_age(recorded, r) != fragment->fixed + 1))
-            return false;
-    return true;
-}
-
-/* Returns whether all ranks of the job are whole, with contributions to the step that is collected. */
-static bool have_all_come(const pd_fragment *fragment)
+/* Returns whether all ranks of the set that is repeated are whole, with contributions as old as before the restart.
+ * `recorded` NULL: all ranks of the job, with contributions to the step that is collected. */
+static bool have_come(const pd_fragment *fragment, const pd_counted *recorded)
 {
     for (uint32_t r = 0; r < fragment->expected.ranks; r++)
-        if (!pd_fragment_is_whole(fragment, r) || fragment->ranks[r].step != fragment->fixed + 1) return false;
+        if (pd_counted_has(recorded, r) && !has_come(fragment, r, pd_counted_age(recorded, r))) return false;
     return true;
 }
 
@@ -308,17 +331,33 @@ static uint64_t last_whole(const pd_fragment *fragment)
     return last;
 }
 
-/* Begins to wait for further ranks, since a quorum is whole. */
-static void begin_grace(const pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
+/* Returns the time from which on a quorum has been whole in the open step. Ranks that a repeated set has left out may
+ * have been whole before the step was opened. */
+static uint64_t quorum_since(const pd_fragment *fragment)
 {
+    uint64_t last = last_whole(fragment);
+
+    if (PD_MUTANT(grace_from_opening)) return fragment->opened_ns;
+    return last > fragment->opened_ns ? last : fragment->opened_ns;
+}
+
+/* Begins to wait for further ranks, since a quorum is whole. If nobody of it has a gradient (`empty`), as at the end
+ * of their data, the step would serve nobody: it waits as long as for a rank that is lost, or until a gradient is
+ * there. */
+static void begin_grace(const pd_steps *steps, pd_fragment *fragment, bool empty, uint64_t now_ns)
+{
+    bool again = fragment->state == PD_FRAGMENT_GRACE;
+
     fragment->state = PD_FRAGMENT_GRACE;
+    fragment->empty = empty;
     fragment->is_over = false;
     if (steps->sets.grace_ns == UINT64_MAX)
         fragment->deadline_ns = end_of_patience(fragment, now_ns, &fragment->hasty);
     else
-        fragment->deadline_ns =
-            (PD_MUTANT(grace_from_opening) ? fragment->opened_ns : last_whole(fragment)) + steps->sets.grace_ns;
-    fragment->graces += fragment->deadline_ns > now_ns;
+        fragment->deadline_ns = quorum_since(fragment) + steps->sets.grace_ns;
+    if (empty && fragment->deadline_ns < quorum_since(fragment) + steps->sets.reconnect_grace_ns)
+        fragment->deadline_ns = quorum_since(fragment) + steps->sets.reconnect_grace_ns;
+    fragment->graces += !again && fragment->deadline_ns > now_ns;
 }
 
 /* Returns whether a rider would stop the parameters before the next step: a cut whose weights are not read yet, a
@@ -338,28 +377,47 @@ static bool too_few(const pd_steps *steps, const tally *t)
     return (steps->sets.in_ranks ? steps->members.n : t->members) < steps->sets.least;
 }
 
-/* Returns whether the set of the next step can be fixed now. */
-static bool may_fix(const pd_steps *steps, pd_fragment *fragment, const tally *t, const pd_counted *recorded,
-                    uint64_t now_ns)
+/* Returns the first thing that the set of the next step lacks, besides the end of a grace. */
+static pd_set_lack find_lack(const pd_steps *steps, const pd_fragment *fragment, const tally *t)
 {
     bool all = t->expected_whole == t->expected;
+    const pd_counted *recorded;
 
-    if (fragment->n_closed < fragment->n_params) return false;
-    if (is_stopped(steps, fragment)) {
-        if (fragment->state == PD_FRAGMENT_GRACE) fragment->state = PD_FRAGMENT_OPEN;
-        return false;
-    }
-    if (recorded != NULL) return t->whole > 0 && has_come(fragment, recorded);
-    if (steps->repeats.awaits || fragment->fixed < fragment->seen) return t->whole > 0 && have_all_come(fragment);
-    if (t->unknown) return false;
-    if (t->whole == 0 || (!all && t->expected_whole < least(steps->sets.quorum, t->expected))) {
-        if (fragment->state == PD_FRAGMENT_GRACE) fragment->state = PD_FRAGMENT_OPEN;
-        return false;
-    }
-    if (!all && fragment->state != PD_FRAGMENT_GRACE) begin_grace(steps, fragment, now_ns);
+    if (fragment->n_closed < fragment->n_params) return PD_SET_LACKS_CLOSE;
+    if (is_stopped(steps, fragment)) return PD_SET_LACKS_DISK;
+    if (repeats(steps, fragment, &recorded))
+        return t->whole > 0 && have_come(fragment, recorded) ? PD_SET_LACKS_NOTHING : PD_SET_LACKS_REPEATED;
+    if (t->unknown) return PD_SET_LACKS_GROUPS;
+    if (t->whole == 0 || (!all && t->expected_whole < least(steps->sets.quorum, t->expected)))
+        return PD_SET_LACKS_QUORUM;
+    if (too_few(steps, t)) return PD_SET_LACKS_MEMBERS;
+    return steps->sets.waits && would_be_stale(steps, fragment) ? PD_SET_LACKS_STALE : PD_SET_LACKS_NOTHING;
+}
+
+pd_set_lack pd_fragment_lack(const pd_steps *steps, const pd_fragment *fragment)
+{
+    tally t;
+
+    count_units(steps, fragment, &t);
+    return find_lack(steps, fragment, &t);
+}
+
+/* Returns whether the set of the next step can be fixed now. Begins a grace, or ends it if the quorum is lost. */
+static bool may_fix(const pd_steps *steps, pd_fragment *fragment, const tally *t, uint64_t now_ns)
+{
+    pd_set_lack lack = find_lack(steps, fragment, t);
+    bool all = t->expected_whole == t->expected || (!t->gives && !t->others);
+    const pd_counted *recorded;
+
+    if ((lack == PD_SET_LACKS_DISK || lack == PD_SET_LACKS_QUORUM) && fragment->state == PD_FRAGMENT_GRACE)
+        fragment->state = PD_FRAGMENT_OPEN;
+    if (lack != PD_SET_LACKS_NOTHING && lack != PD_SET_LACKS_MEMBERS && lack != PD_SET_LACKS_STALE) return false;
+    if (repeats(steps, fragment, &recorded)) return true;
+    if (!all && (fragment->state != PD_FRAGMENT_GRACE || fragment->empty != !t->gives))
+        begin_grace(steps, fragment, !t->gives, now_ns);
     if (!all && now_ns < fragment->deadline_ns) return false;
     fragment->is_over = fragment->state == PD_FRAGMENT_GRACE && now_ns >= fragment->deadline_ns;
-    return !too_few(steps, t) && !(steps->sets.waits && would_be_stale(steps, fragment));
+    return lack == PD_SET_LACKS_NOTHING;
 }
 
 /* Notes that the rank counts in the step that has just been fixed. */
@@ -379,17 +437,17 @@ static void count_in(const pd_steps *steps, pd_fragment *fragment, uint32_t rank
 }
 
 /* Keeps the contributions of a rank that does not count in the step that has just been fixed, or releases them if they
- * would be too old for the next one. */
+ * would be too old for the next one, or are made of shares that another rank has now. */
 static void leave_out(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
 {
     pd_fragment_rank *r = &fragment->ranks[rank];
 
     if (r->step == 0) return;
-    if (fragment->fixed + 1 - r->step <= steps->sets.staleness) {
+    if (fragment->fixed + 1 - r->step <= steps->sets.staleness && !r->revoked) {
         pd_counted_keep(fragment->set, rank);
         return;
     }
-    pd_set_counts_late(&r->counts, r->step);
+    pd_fragment_late(fragment, rank, r->step);
     if (PD_MUTANT(late_frame_held))
         r->step = r->whole_ns = 0;
     else
@@ -430,21 +488,23 @@ static void fix(pd_steps *steps, pd_fragment *fragment, const tally *t, const pd
     fragment->places[fragment->fixed % PD_PLACES] = ++steps->place;
     fragment->n_closed = 0;
     fragment->fixed_ns = now_ns;
+    if (fragment->number == 0) steps->withheld.open = steps->place;
     fragment->set = fragment->next;
     fragment->next = NULL;
     fragment->damps = false;
     for (uint32_t r = 0; r < steps->members.ranks; r++)
         if (recorded != NULL ? pd_counted_has(recorded, r) : counts_now(fragment, r, t)) count_in(steps, fragment, r);
+    pd_leases_fixed(steps, fragment, recorded != NULL);
     for (uint32_t r = 0; r < steps->members.ranks; r++) {
+        if (!pd_counted_has(fragment->set, r)) leave_out(steps, fragment, r);
+        fragment->ranks[r].revoked = false;
         if (pd_counted_has(fragment->set, r)) continue;
-        leave_out(steps, fragment, r);
-        if (pd_rank_set_has(&steps->members, r))
+        if (t->gives && pd_rank_set_has(&steps->members, r))
             pd_set_counts_missed(steps, &fragment->ranks[r].counts, r, fragment->fixed, fragment->ranks[r].step > 0);
     }
     end_collecting(fragment);
     if (recorded == NULL && !pd_wal_is_whole(fragment->set) && fragment->anew == 0) fragment->anew = fragment->fixed;
     pd_wal_fixed(steps, fragment, fragment->set);
-    pd_leases_fixed(steps, fragment);
     for (uint32_t r = 0; r < steps->members.ranks; r++)
         if (fragment->ranks[r].step == 0) end_leaver(steps, fragment, r);
     settle_rounds(steps, fragment);
@@ -458,9 +518,9 @@ static int look(pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
 
     if (fragment->next == NULL && (fragment->next = pd_counted_new(steps->members.ranks)) == NULL) return PD_NO_MEMORY;
     fragment->look = false;
-    if (!pd_leases_tell(steps)) return PD_NO_MEMORY;
+    if (pd_leases_look(steps) != PD_OK) return PD_NO_MEMORY;
     count_units(steps, fragment, &t);
-    if (may_fix(steps, fragment, &t, recorded, now_ns)) fix(steps, fragment, &t, recorded, now_ns);
+    if (may_fix(steps, fragment, &t, now_ns)) fix(steps, fragment, &t, recorded, now_ns);
     return PD_OK;
 }
 
@@ -507,6 +567,7 @@ void pd_fragment_closed(pd_steps *steps, pd_param *param, uint64_t now_ns)
     if (!steps->sets.open || ++fragment->n_closed < fragment->n_params) return;
     pd_counted_unref(fragment->set);
     fragment->set = NULL;
+    if (fragment->number == 0) steps->withheld.open = 0;
     fragment->work_ns = fragment->work_ns > 0 ? (fragment->work_ns + took) / 2 : took;
     fragment->look = true;
 }

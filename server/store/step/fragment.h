@@ -8,14 +8,16 @@
  *     open   the first contribution to a step opens it: the ranks that are members then are expected
  *     whole  a rank is whole when each chunk that it owes has come, or was reported absent. A group of ranks (a unit)
  *            is whole when all its ranks are
- *     fix    when all expected units are whole; or `grace` after a quorum of them was. All whole ranks count then.
- *            Contributions of other ranks are kept for the next step if they will not be too old then; the rank is late
- *            otherwise, and its memory is released before it is told so
+ *     fix    when all expected units are whole; or `grace` after a quorum of them was in the open step. If none of
+ *            them has a gradient, the step waits for a rank that may have one: as long as reconnect_grace, and only for
+ *            ranks whose workers are connected. All whole ranks count then. Contributions of other ranks are kept for
+ *            the next step if they will not be too old then; the rank is late otherwise, and its memory is released
+ *            before it is told so
  *     close  all parameters take the step, each as if it were in a job of its own
  *
- * A rank has the contributions of one push at a time: that of step t, which counts in a step u >= t with age u - t. No
- * set is fixed while parameters still take the step before, since no rank can be whole then; nor while a cut, a pause
- * or the WAL would stop the step: so an image of the job never lacks a set that is fixed.
+ * A rank has the contributions of one push at a time, its last one: that of step t, which counts in a step u >= t with
+ * age u - t. No set is fixed while parameters still take the step before, since no rank can be whole then; nor while a
+ * cut, a pause or the WAL would stop the step: so an image of the job never lacks a set that is fixed.
  *
  * After a restart of the daemon, sets that were decided before are repeated (wal.h): each is fixed as soon as its ranks
  * are whole. */
@@ -35,8 +37,9 @@ void pd_fragments_set_unit(pd_steps *steps, uint32_t rank, uint32_t unit);
 /* Releases what the rank has given to the step that is collected, since another process has the rank now: it would
  * never complete the push of the one before. */
 void pd_fragments_restart(pd_steps *steps, uint32_t rank);
-/* Releases an incomplete push of the rank to the fragment, since the rank pushes for step `step`, a later one: it has
- * given the other push up, after an error. `only` NULL: to any fragment. */
+/* Releases a push of the rank to the fragment that has not counted, whole or not, since the rank pushes for step `step`,
+ * a later one: it has given the other push up, after an error. That push is late now. It stays if a set that is repeated
+ * after a restart needs it: then the rank's new push comes too early. `only` NULL: to any fragment. */
 void pd_fragments_overtaken(pd_steps *steps, const pd_fragment *only, uint32_t rank, uint64_t step);
 /* Removes all ranks of a unit: they are members no more, and no step waits for them. Where all of them are whole, they
  * still count in the step that is collected if `stay` is true. Otherwise their contributions are released. */
@@ -61,9 +64,23 @@ void pd_fragment_closed(pd_steps *steps, pd_param *param, uint64_t now_ns);
 uint32_t pd_fragment_expected(const pd_fragment *fragment, uint32_t *whole);
 /* Returns the number of whole units that a set needs now. */
 uint32_t pd_fragment_quorum(const pd_steps *steps, const pd_fragment *fragment);
+/* What the set of the next step lacks. */
+typedef enum pd_set_lack {
+    PD_SET_LACKS_NOTHING,  /* it is fixed now, or at the end of its grace */
+    PD_SET_LACKS_CLOSE,    /* parameters still take the step before */
+    PD_SET_LACKS_DISK,     /* a cut, a pause, or the WAL stops the parameters */
+    PD_SET_LACKS_REPEATED, /* contributions of ranks that counted before the server was restarted, or may have */
+    PD_SET_LACKS_GROUPS,   /* some member has not said yet with which ranks it counts */
+    PD_SET_LACKS_QUORUM,
+    PD_SET_LACKS_MEMBERS, /* the job has fewer than steps are taken with */
+    PD_SET_LACKS_STALE    /* on_stale = wait: contributions that would become too old */
+} pd_set_lack;
+
+/* Returns the first thing that the set of the next step lacks. */
+pd_set_lack pd_fragment_lack(const pd_steps *steps, const pd_fragment *fragment);
 /* Returns whether the open step waits for the rank. */
-bool pd_fragment_misses(const pd_fragment *fragment, uint32_t rank);
+bool pd_fragment_misses(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank);
 /* Writes the ranks that the step waits for, as "1,3", cut with "..." if `size` is too short. Returns `text`. */
-char *pd_fragment_missing(const pd_fragment *fragment, char *text, size_t size);
+char *pd_fragment_missing(const pd_steps *steps, const pd_fragment *fragment, char *text, size_t size);
 
 #endif

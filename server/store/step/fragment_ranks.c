@@ -58,6 +58,8 @@ void pd_fragments_free(pd_steps *steps)
         pd_counted_unref(fragment->set);
         pd_counted_unref(fragment->next);
         free(fragment->damped);
+        for (uint32_t r = 0; r < steps->members.ranks; r++)
+            pd_effect_free(fragment->ranks != NULL ? fragment->ranks[r].answer : NULL);
         free(fragment->ranks);
     }
     free(steps->fragments);
@@ -87,7 +89,7 @@ void pd_fragments_resume(pd_steps *steps)
 void pd_fragments_wake(pd_steps *steps)
 {
     for (uint32_t i = 0; steps->sets.open && i < steps->n_fragments; i++)
-        steps->fragments[i].look = steps->fragments[i].opened_ns > 0;
+        if (steps->fragments[i].opened_ns > 0) steps->fragments[i].look = true;
 }
 
 bool pd_fragments_have_set(const pd_steps *steps)
@@ -181,6 +183,14 @@ pd_filed pd_fragment_judge(const pd_steps *steps, const pd_fragment *fragment, u
     return PD_FILED_FOR;
 }
 
+bool pd_fragment_has_ended(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank, uint64_t step)
+{
+    uint64_t decided;
+
+    if (pd_fragment_judge(steps, fragment, rank, step, &decided) != PD_FILED_FOR) return true;
+    return fragment->ranks[rank].step == step && fragment->ranks[rank].missing == 0;
+}
+
 pd_admit pd_fragment_admit(const pd_steps *steps, const pd_param *param, uint32_t rank, uint64_t step)
 {
     const pd_fragment *fragment = param->fragment;
@@ -203,7 +213,7 @@ void pd_fragment_open(const pd_steps *steps, pd_fragment *fragment, uint64_t now
     fragment->state = PD_FRAGMENT_OPEN;
 }
 
-void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t step, uint64_t now_ns)
+void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t step, bool gives, uint64_t now_ns)
 {
     pd_fragment *fragment = param->fragment;
     pd_fragment_rank *r = &fragment->ranks[rank];
@@ -213,7 +223,9 @@ void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t 
     if (r->step == 0) {
         r->step = r->next = step;
         r->missing = r->owed;
+        r->gives = false;
     }
+    r->gives |= gives;
     assert(r->missing > 0);
     if (--r->missing > 0) return;
     r->whole_ns = now_ns;

@@ -22,7 +22,10 @@ typedef struct pd_fragment_rank {
     uint32_t unit;        /* lowest rank of the group that the rank belongs to: the rank itself if it has no group */
     uint64_t whole_ns;    /* time at which the rank became whole; 0: it is not */
     uint32_t wants;       /* number of shares that the rank wants when it counts */
+    bool gives;           /* if step > 0: some chunk of this push has come, and not only reports that there is none */
     bool carries;         /* its push has the data of its last one, which was late */
+    pd_effect *answer;    /* the answer to its Declare, which waits for its first lease; NULL: none does */
+    bool revoked;         /* its push is of shares that are not leased to it any more */
     bool untold;          /* its leases have changed, and memory was short for the effect that says so */
     uint64_t patience_ns; /* how long the rank can do without the answer to its push */
     uint64_t next;        /* step of the rank's next push, as far as it follows from the last answer */
@@ -64,6 +67,7 @@ typedef struct pd_fragment {
     pd_rank_set expected; /* ranks that the step that is collected waits for; all ranks if the sets are not open */
     pd_fragment_state state;
     bool look;            /* it must be looked whether a set can be fixed */
+    bool empty;           /* in state GRACE: nobody who is whole has a gradient */
     uint64_t opened_ns;   /* time at which the step was opened; 0: it is not */
     uint64_t deadline_ns; /* in state GRACE: time at which the set is fixed */
     bool
@@ -118,6 +122,8 @@ pd_counted *pd_fragment_last_set(const pd_fragment *fragment);
 /* Says what becomes of a push of the rank for step `step`. *decided becomes the step that pd_effect.u.filed names. */
 pd_filed pd_fragment_judge(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank, uint64_t step,
                            uint64_t *decided);
+/* Returns whether nothing of the rank's push for step `step` is to come: it is whole, has counted, or is too late. */
+bool pd_fragment_has_ended(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank, uint64_t step);
 /* Returns what happens to a contribution of the rank to step `step` of a parameter whose set is open. */
 pd_admit pd_fragment_admit(const pd_steps *steps, const pd_param *param, uint32_t rank, uint64_t step);
 /* Returns what happens to a contribution of the rank to step `step` of the parameter. */
@@ -127,9 +133,9 @@ static inline pd_admit pd_param_admit(const pd_steps *steps, const pd_param *par
     if (step <= param->saved.step) return PD_ADMIT_DUPLICATE;
     return step == param->saved.step + 1 ? PD_ADMIT_NEW : PD_ADMIT_EARLY;
 }
-/* Notes that the contribution of the rank's push for step `step` to one more chunk of the parameter has come, or that
- * the rank has none. Call it only if the sets are open. */
-void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t step, uint64_t now_ns);
+/* Notes that the contribution of the rank's push for step `step` to one more chunk of the parameter has come, or, if
+ * `gives` is false, that the rank has none. Call it only if the sets are open. */
+void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t step, bool gives, uint64_t now_ns);
 /* Returns how many steps of a fragment the process has seen closed that says Hello. */
 static inline uint64_t pd_hello_steps(const pd_request *hello, uint32_t fragment)
 {

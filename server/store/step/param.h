@@ -134,6 +134,9 @@ typedef struct pd_param {
     pd_rule *rule;
     pd_aggregation how;    /* how gradients are aggregated; for the open round see pd_param_how */
     pd_dtype update_dtype; /* element type in which workers pull updates; 0: none pulls updates */
+    /* Element type in which all ranks push; 0: any. Noted only if contributions may be spilled, whose memory it
+     * determines. */
+    pd_dtype push_dtype;
 
     pd_param_buffers buffers;
     pd_optim *optim;

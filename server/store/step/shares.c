@@ -24,6 +24,7 @@ typedef struct holder {
  * to the pool. */
 struct pd_shares {
     uint64_t next;        /* least share that was never given */
+    uint64_t changes;     /* number of changes that do not follow from sets (pd_lease_change) */
     pd_share_range *pool; /* descending, so that the least range is the last; none adjacent to another */
     size_t n_pool, room;  /* number of ranges in the pool; its capacity in ranges */
     uint32_t n_ranks;
@@ -184,6 +185,35 @@ void pd_shares_remove(pd_shares *shares, uint32_t rank)
     from->joined = false;
 }
 
+uint64_t pd_shares_changes(const pd_shares *shares)
+{
+    return shares->changes;
+}
+
+uint64_t pd_shares_changed(pd_shares *shares)
+{
+    return ++shares->changes;
+}
+
+int pd_shares_reserve(pd_shares *shares, size_t joins)
+{
+    return reserve(shares, room_needed(shares) + joins * PD_LEASES);
+}
+
+void pd_shares_repeat(pd_shares *shares, const pd_lease_change *change)
+{
+    assert(change->rank < shares->n_ranks);
+    if (change->number <= shares->changes) return;
+    shares->changes = change->number;
+    switch (change->act) {
+    case PD_LEASE_JOIN: (void)pd_shares_join(shares, change->rank, change->wants); break;
+    case PD_LEASE_MORE:
+        if (shares->ranks[change->rank].joined) (void)pd_shares_give(shares, change->rank, change->wants);
+        break;
+    case PD_LEASE_END: pd_shares_remove(shares, change->rank); break;
+    }
+}
+
 const pd_lease *pd_shares_of(const pd_shares *shares, uint32_t rank, uint32_t *n)
 {
     assert(rank < shares->n_ranks);
@@ -257,7 +287,7 @@ static void visit_rank(pd_archive *archive, holder *rank)
     }
 }
 
-/* Writes or reads all but the number of ranks. */
+/* Writes or reads all but the number of ranks. Images from before there was one lack the number of changes. */
 static void visit_state(pd_archive *archive, pd_shares *shares)
 {
     size_t n = shares->n_pool;
@@ -272,6 +302,8 @@ static void visit_state(pd_archive *archive, pd_shares *shares)
     if (pd_archive_status(archive) == PD_OK) shares->n_pool = n;
     for (uint32_t r = 0; pd_archive_status(archive) == PD_OK && r < shares->n_ranks; r++)
         visit_rank(archive, &shares->ranks[r]);
+    if (pd_archive_status(archive) == PD_OK && (!pd_archive_is_reading(archive) || pd_archive_has_more(archive)))
+        pd_archive_value(archive, &shares->changes);
 }
 
 static int by_first(const void *a, const void *b)
@@ -348,6 +380,7 @@ static void adopt(pd_shares *shares, pd_shares *from)
     for (uint32_t r = 0; r < shares->n_ranks; r++)
         shares->ranks[r] = from->n_ranks == shares->n_ranks ? from->ranks[r] : (holder){ 0 };
     shares->next = from->next;
+    shares->changes = from->changes;
     shares->pool = from->pool;
     shares->n_pool = from->n_pool;
     shares->room = from->room;

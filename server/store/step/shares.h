@@ -29,6 +29,20 @@ typedef struct pd_lease {
     pd_share_range ranges[PD_LEASE_RANGES];
 } pd_lease;
 
+/* Why the leases of a rank change between steps. */
+typedef enum pd_lease_act {
+    PD_LEASE_JOIN, /* the rank joins, and gets its first lease: pd_shares_join */
+    PD_LEASE_MORE, /* the rank carries its data over, and gets one more: pd_shares_give */
+    PD_LEASE_END   /* the rank is removed: pd_shares_remove */
+} pd_lease_act;
+
+/* A change of leases that does not follow from the set of a step. */
+typedef struct pd_lease_change {
+    uint64_t number; /* 1 + the number of such changes of the job before */
+    pd_lease_act act;
+    uint32_t rank, wants; /* wants: number of shares of the new lease; END: 0 */
+} pd_lease_change;
+
 /* Numbers for operators' lists. */
 typedef struct pd_share_counts {
     uint64_t next;                 /* least share that was never given */
@@ -61,6 +75,16 @@ void pd_shares_count(pd_shares *shares, uint32_t rank);
  * Takes time proportional to the number of ranges in the pool. These are at most as many as shares were leased when the
  * pool was last empty. */
 void pd_shares_remove(pd_shares *shares, uint32_t rank);
+
+/* Returns the number of the last change (pd_lease_change) that the shares have had; 0: none. Images contain it. */
+uint64_t pd_shares_changes(const pd_shares *shares);
+/* Counts a change that was just made by one of the functions above. Returns its number. */
+uint64_t pd_shares_changed(pd_shares *shares);
+/* Reserves the memory of so many calls of pd_shares_join: these then do not fail. PD_NO_MEMORY. */
+int pd_shares_reserve(pd_shares *shares, size_t joins);
+/* Makes a change again that was made before a restart, and counts it. Does nothing if the shares have had it. Memory
+ * was reserved for it. */
+void pd_shares_repeat(pd_shares *shares, const pd_lease_change *change);
 
 /* Returns the leases of a rank, oldest first, and their number in *n; valid until the next call for this rank. */
 const pd_lease *pd_shares_of(const pd_shares *shares, uint32_t rank, uint32_t *n);

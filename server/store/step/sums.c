@@ -154,13 +154,13 @@ static void add_slots(const planning *p, int64_t first, bool several)
         uint32_t rank = pd_sweep_rank(&p->sweep, i);
         const pd_contribution *given = &p->chunk->contributions[rank];
         tally own = { 0 };
-        int64_t skip;
+        pd_range range;
         if (rank < p->chunk->summed || !counts(given, p->how) || !pd_round_counts(p->sweep.round, rank)) continue;
         count_slot(&own, given, damp_of(p->sweep.round, rank), p->how);
-        skip = first - pd_round_chunk_range(p->sweep.round, p->chunk, rank).first;
+        range = pd_round_chunk_range(p->sweep.round, p->chunk, rank);
         p->sums->addends[p->sums->n_addends++] =
-            (pd_addend){ (const char *)given->u.at + (size_t)skip * pd_dtype_size((pd_dtype)given->dtype),
-                         (pd_dtype)given->dtype, several ? own.scale : own.only_scale };
+            (pd_addend){ pd_vector_run_of(given->u.at, (pd_dtype)given->dtype, first - range.first, range.n),
+                         several ? own.scale : own.only_scale };
     }
 }
 
@@ -182,7 +182,7 @@ static void plan_range(const planning *p, const tally *before, const tally *afte
                      .first_addend = sums->n_addends,
                      .resume = before->given > 0 && !again,
                      .divisor = 1.0f };
-    if (again) sums->addends[sums->n_addends++] = (pd_addend){ sum->to, PD_F32, before->scale };
+    if (again) sums->addends[sums->n_addends++] = (pd_addend){ pd_vector_run_of(sum->to, PD_F32, 0, n), before->scale };
     add_slots(p, first, after->given > 1);
     sum->n_addends = (int)(sums->n_addends - sum->first_addend);
     if (pd_chunk_ends_at(p->sweep.round, p->upto) && after->given > 0) sum->divisor = divisor_of(after, p->how);

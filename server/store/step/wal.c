@@ -23,6 +23,13 @@ static uint64_t set_bytes(uint32_t slots, uint32_t fragments)
     return slots > 0 ? (PD_WAL_MOST + fragments) * (sizeof(pd_decision) + pd_counted_bytes(slots)) : 0;
 }
 
+/* Returns the bytes of the changes of leases that such a job may have for its next record: each rank is removed, and
+ * joins again. */
+static uint64_t lease_bytes(uint32_t slots)
+{
+    return 2 * (uint64_t)slots * sizeof(pd_decision);
+}
+
 /* Returns whether it depends on timing which roots the steps of an optimizer with this plan take. */
 static bool has_choice(const pd_plan *plan)
 {
@@ -47,7 +54,7 @@ uint64_t pd_wal_param_bytes(const pd_plan *plan, bool logged)
 
 uint64_t pd_wal_own_bytes(uint32_t slots, uint32_t fragments)
 {
-    return sizeof(pd_wal) + COPIES * (OWN_BYTES + set_bytes(slots, fragments));
+    return sizeof(pd_wal) + COPIES * (OWN_BYTES + set_bytes(slots, fragments) + lease_bytes(slots));
 }
 
 /* Returns whether the stream of decisions records the roots that the parameter's steps take. */
@@ -65,9 +72,10 @@ static size_t count_roots(const pd_param *param)
 static void lay_out_roots(pd_wal *wal, const pd_steps *steps)
 {
     pd_taken_root *at = wal->roots;
+    uint32_t slots = steps->sets.open ? steps->members.ranks : 0;
 
-    wal->decisions.most = OWN_BYTES + set_bytes(steps->sets.open ? steps->members.ranks : 0, steps->n_fragments) +
-                          steps->n_params * sizeof(uint64_t);
+    wal->decisions.most =
+        OWN_BYTES + set_bytes(slots, steps->n_fragments) + lease_bytes(slots) + steps->n_params * sizeof(uint64_t);
     for (uint32_t i = 0; i < steps->n_params; i++) {
         const pd_param *param = &steps->params[i];
         wal->params[i].taken.at = at;
@@ -325,6 +333,28 @@ static const pd_decision *find(const pd_wal *wal, const pd_param *param, pd_deci
     return decision;
 }
 
+/* Compares two tasks by the order in which a parameter captures them. For bsearch. */
+static int by_capture(const void *a, const void *b)
+{
+    const pd_taken_root *one = a, *other = b;
+
+    if (one->count != other->count) return one->count < other->count ? -1 : 1;
+    return one->task < other->task ? -1 : one->task > other->task;
+}
+
+bool pd_wal_needs(const pd_steps *steps, const pd_param *param, const pd_task *task)
+{
+    pd_taken_root key = { .task = (uint32_t)pd_task_index(task), .count = pd_task_count(task) }, *taken;
+    const pd_decision *decision = steps->wal != NULL ? steps->wal->params[param->index].read.first : NULL;
+
+    for (; decision != NULL; decision = decision->next) {
+        if (decision->kind != PD_DECISION_ROOTS) continue;
+        taken = bsearch(&key, decision->taken.at, decision->taken.n, sizeof key, by_capture);
+        if (taken != NULL) return taken->status != PD_CANCELLED;
+    }
+    return false;
+}
+
 /* Removes the decision after `before` from those of a parameter that were read back, and returns it. `before` NULL: the
  * first one. */
 static pd_decision *take_read(pd_steps *steps, uint32_t param, pd_decision *before)
@@ -335,7 +365,6 @@ static pd_decision *take_read(pd_steps *steps, uint32_t param, pd_decision *befo
     wal->decisions.n_read--;
     wal->decisions.read_bytes -= bytes_of(decision);
     pd_account_give(&steps->account, bytes_of(decision));
-    if (wal->params[param].read.first == NULL) pd_optim_keep_tasks(steps->params[param].optim, false);
     return decision;
 }
 
@@ -344,7 +373,7 @@ void pd_wal_add_read(pd_steps *steps, pd_decision *decision)
     pd_wal *wal = steps->wal;
     pd_param *param = &steps->params[decision->param];
 
-    if (decision->step <= param->saved.step) {
+    if (decision->kind != PD_DECISION_LEASE && decision->step <= param->saved.step) {
         pd_decision_free(decision);
         return;
     }
@@ -352,7 +381,6 @@ void pd_wal_add_read(pd_steps *steps, pd_decision *decision)
     wal->decisions.n_read++;
     wal->decisions.read_bytes += bytes_of(decision);
     pd_account_take(&steps->account, bytes_of(decision));
-    if (decision->kind == PD_DECISION_ROOTS) pd_optim_keep_tasks(param->optim, true);
 }
 
 void pd_wal_forget_course(pd_steps *steps)
@@ -522,6 +550,25 @@ static void compare(pd_steps *steps, pd_param *param)
     if (own->repeats && own->taken.missed) say_differs(steps, param, "roots that it took are missing");
 }
 
+/* Ends a decision that was read back, which was repeated: the one after `before` (take_read). If the next record needs
+ * it, adds it to that. */
+static void end_read(pd_steps *steps, uint32_t param, pd_decision *before)
+{
+    pd_decision *decision = take_read(steps, param, before);
+
+    if (steps->wal->decisions.renews)
+        add_made(&steps->wal->decisions, decision);
+    else
+        pd_decision_free(decision);
+}
+
+/* Returns whether the parameter, which has closed a step, needs the decision no more. */
+static bool is_past(const pd_param *param, const pd_decision *decision)
+{
+    return decision->kind != PD_DECISION_SET && decision->kind != PD_DECISION_LEASE &&
+           decision->step <= param->saved.step;
+}
+
 /* Drops the decisions of the step that the parameter has closed. If the next record needs them, adds them to it. */
 static void drop_closed(pd_steps *steps, const pd_param *param)
 {
@@ -529,12 +576,10 @@ static void drop_closed(pd_steps *steps, const pd_param *param)
     pd_decision *before = NULL, *decision;
 
     while ((decision = before != NULL ? before->next : list->first) != NULL) {
-        if (decision->kind == PD_DECISION_SET || decision->step > param->saved.step)
-            before = decision;
-        else if (steps->wal->decisions.renews)
-            add_made(&steps->wal->decisions, take_read(steps, param->index, before));
+        if (is_past(param, decision))
+            end_read(steps, param->index, before);
         else
-            pd_decision_free(take_read(steps, param->index, before));
+            before = decision;
     }
 }
 
@@ -617,4 +662,57 @@ void pd_wal_fixed(pd_steps *steps, const pd_fragment *fragment, const pd_counted
     if (PD_MUTANT(record_without_age) && decision != NULL)
         memset(decision->counted->age, 0, set->ranks * sizeof set->age[0]);
     add_made(&steps->wal->decisions, decision);
+}
+
+static bool has_kind(const pd_decision_list *list, pd_decision_kind kind)
+{
+    const pd_decision *decision = list->first;
+
+    while (decision != NULL && decision->kind != kind) decision = decision->next;
+    return decision != NULL;
+}
+
+bool pd_wal_repeats_sets(const pd_steps *steps)
+{
+    const pd_wal_param *params = steps->wal != NULL ? steps->wal->params : NULL;
+
+    return params != NULL && (has_kind(&params[0].read, PD_DECISION_LEASE) ||
+                              has_kind(&params[steps->fragments[0].first].read, PD_DECISION_ROUND));
+}
+
+/* ---- changes of leases ---- */
+
+void pd_wal_lease_changed(pd_steps *steps, uint64_t step, const pd_lease_change *change)
+{
+    pd_decision *decision;
+
+    pd_withheld_leased(&steps->withheld);
+    if (steps->wal == NULL || !steps->wal->decisions.on) return;
+    if ((decision = pd_decision_new(PD_DECISION_LEASE, 0, step, 0)) != NULL) decision->lease = *change;
+    add_made(&steps->wal->decisions, decision);
+}
+
+/* Finds the oldest change of leases that was read back. *before becomes the decision before it in its list; NULL: it is
+ * the first one. */
+static pd_decision *find_lease(const pd_steps *steps, pd_decision **before)
+{
+    pd_decision *decision = steps->wal != NULL ? steps->wal->params[0].read.first : NULL;
+
+    *before = NULL;
+    for (; decision != NULL && decision->kind != PD_DECISION_LEASE; decision = decision->next) *before = decision;
+    return decision;
+}
+
+const pd_decision *pd_wal_recorded_lease(const pd_steps *steps)
+{
+    pd_decision *before;
+
+    return find_lease(steps, &before);
+}
+
+void pd_wal_lease_repeated(pd_steps *steps)
+{
+    pd_decision *before;
+
+    if (find_lease(steps, &before) != NULL) end_read(steps, 0, before);
 }

@@ -10,14 +10,15 @@
  *
  *   - which preconditioner tasks a step took with root_delay = ready;
  *   - which ranks counted in a step, if not all did (fragment.h): answers wait until the disk has that (withheld.h);
+ *   - when ranks began and ceased to have leases (leases.h): answers wait for that, too;
  *   - values that operators set, with the step from which they hold.
  *
  * When a step is repeated, it takes the roots of its decision, its round counts the ranks of its decision, and the
- * overrides of its decisions are put in force before it.
+ * overrides of its decisions are put in force before it. Leases change again after the set that they had changed after.
  *
  * The stream of steps is for jobs with durability = log, in addition: a record for each step, with the aggregates,
  * the hyperparameters and the roots that the optimizers read. Such a job needs no contributions to repeat a step. Its
- * decisions are overrides alone, since roots are in the record of the step.
+ * decisions are overrides and leases alone, since roots are in the record of the step.
  *
  * The stream of steps holds parameters back. No parameter begins step s + 1 before the record of step s is complete,
  * so that all state that belongs to no parameter is of one step. If the job has several fragments, each step of a
@@ -28,6 +29,7 @@
 #define PD_WAL_H
 
 #include "override.h"
+#include "shares.h"
 #include "steps.h"
 #include "task.h"
 
@@ -42,6 +44,9 @@ typedef enum pd_decision_kind {
      * After that form is read back, there is one decision for each parameter that the command matches: `override` holds
      * from step `from` on, and `step` is the first step that the parameter had not begun when the command came. */
     PD_DECISION_SET,
+    /* `lease`: a change of leases that does not follow from a set (leases.h). `step` is the last step whose set was
+     * fixed before the change; `param` is the number of the fragment */
+    PD_DECISION_LEASE,
 } pd_decision_kind;
 
 /* A decision. pd_decision_kind says which members it has; the others are 0 or NULL. */
@@ -56,6 +61,7 @@ typedef struct pd_decision {
     uint64_t from;         /* first step to which the override applies */
     uint8_t *command;      /* a command as bytes */
     size_t command_bytes;
+    pd_lease_change lease;
 } pd_decision;
 
 /* Decisions in the order in which they were made, linked by `next`. */
@@ -197,8 +203,8 @@ void pd_decision_free(pd_decision *decision); /* accepts NULL */
 /* Adds a decision that was read back. Drops it if the parameter has closed its step. Call it for all decisions in the
  * order in which they were made. Takes ownership of the decision. */
 void pd_wal_add_read(pd_steps *steps, pd_decision *decision);
-/* Drops the decisions that were read back, of all parameters. If `overrides` is false, keeps overrides and
- * sets of ranks. */
+/* Drops the decisions that were read back, of all parameters. If `overrides` is false, keeps overrides, sets of ranks
+ * and changes of leases. */
 void pd_wal_drop_read(pd_steps *steps, bool overrides);
 /* Drops the decisions that were read back, of all parameters, except overrides. */
 void pd_wal_forget_course(pd_steps *steps);
@@ -209,6 +215,8 @@ void pd_wal_forget_course(pd_steps *steps);
 int pd_wal_put_overrides(pd_steps *steps, pd_error *err);
 /* Returns whether there are decisions that were read back and are not repeated yet. */
 bool pd_wal_repeats(const pd_steps *steps);
+/* Returns whether a step that is repeated later takes the result of this task of the parameter. */
+bool pd_wal_needs(const pd_steps *steps, const pd_param *param, const pd_task *task);
 
 /* ---- sets of ranks: for fragment.c ---- */
 
@@ -220,5 +228,19 @@ bool pd_wal_is_whole(const pd_counted *set);
 /* Records the set of step fragment->fixed, which has just been fixed, unless it was decided before a restart, or all
  * ranks count with contributions to this step. Withholds the report of the step until the disk has the record. */
 void pd_wal_fixed(pd_steps *steps, const struct pd_fragment *fragment, const pd_counted *set);
+/* Returns whether sets of fragment 0, from which leases follow, or changes of leases were read back that are not
+ * repeated yet. */
+bool pd_wal_repeats_sets(const pd_steps *steps);
+
+/* ---- changes of leases: for leases.c ---- */
+
+/* Records a change of leases that was made after the set of step `step` was fixed. Reports of later steps, and answers
+ * to Declare, wait until the disk has it. */
+void pd_wal_lease_changed(pd_steps *steps, uint64_t step, const pd_lease_change *change);
+/* Returns the oldest change of leases that was read back and is not repeated yet; valid until the next call of another
+ * function here. NULL: there is none. */
+const pd_decision *pd_wal_recorded_lease(const pd_steps *steps);
+/* Takes note that this change was repeated. */
+void pd_wal_lease_repeated(pd_steps *steps);
 
 #endif

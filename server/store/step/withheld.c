@@ -23,13 +23,19 @@ static uint64_t safe_place(const pd_withheld *withheld)
 }
 
 /* Returns whether the effect, before which none is withheld, has to wait. Weights that were published without a step
- * need not. */
+ * need not. The record of a step also has the leases. */
 static bool must_wait(const pd_withheld *withheld, const pd_effect *effect)
 {
     const pd_closed *closed = effect->kind == PD_EFF_CLOSED ? &effect->u.closed.at[0] : NULL;
 
-    return closed != NULL && closed->outcome != 0 && effect->u.closed.place > safe_place(withheld) &&
-           !PD_MUTANT(record_after_answer);
+    if (effect->kind == PD_EFF_DECLARED && withheld->open > 0 && effect->u.declared.place == withheld->open)
+        return true;
+    if (!withheld->on || PD_MUTANT(record_after_answer)) return false;
+    if (effect->kind == PD_EFF_DECLARED)
+        return effect->u.declared.place > safe_place(withheld) || effect->u.declared.changes > withheld->leases.durable;
+    if (closed == NULL || closed->outcome == 0) return false;
+    return effect->u.closed.place > safe_place(withheld) ||
+           (!withheld->logged && effect->u.closed.changes > withheld->leases.durable);
 }
 
 /* Puts the passing course into an effect that leaves. */
@@ -49,14 +55,6 @@ static void let_go(pd_withheld *withheld, pd_effects *outbox, pd_effect *effect)
     pd_effects_add(outbox, effect);
 }
 
-void pd_withheld_send(pd_withheld *withheld, pd_effects *outbox, pd_effect *effect)
-{
-    if (withheld->effects.first != NULL || must_wait(withheld, effect))
-        pd_effects_add(&withheld->effects, effect);
-    else
-        let_go(withheld, outbox, effect);
-}
-
 static pd_effect *take_first(pd_withheld *withheld)
 {
     pd_effect *effect = withheld->effects.first;
@@ -71,6 +69,14 @@ void pd_withheld_release(pd_withheld *withheld, pd_effects *outbox)
         let_go(withheld, outbox, take_first(withheld));
 }
 
+void pd_withheld_send(pd_withheld *withheld, pd_effects *outbox, pd_effect *effect)
+{
+    if (effect->kind == PD_EFF_CLOSED) effect->u.closed.changes = withheld->leases.made;
+    if (effect->kind == PD_EFF_DECLARED) effect->u.declared.changes = withheld->leases.made;
+    pd_effects_add(&withheld->effects, effect);
+    pd_withheld_release(withheld, outbox);
+}
+
 void pd_withheld_drop(pd_withheld *withheld)
 {
     while (withheld->effects.first != NULL) {
@@ -83,7 +89,10 @@ void pd_withheld_drop(pd_withheld *withheld)
 
 uint64_t pd_withheld_first(const pd_withheld *withheld)
 {
-    return withheld->effects.first != NULL ? withheld->effects.first->u.closed.first : 0;
+    for (const pd_effect *effect = withheld->effects.first; effect != NULL;
+         effect = (const pd_effect *)(const void *)effect->mail.next)
+        if (effect->kind == PD_EFF_CLOSED && effect->u.closed.first > 0) return effect->u.closed.first;
+    return 0;
 }
 
 bool pd_withheld_stops(const pd_withheld *withheld, uint64_t place)
@@ -114,18 +123,44 @@ void pd_withheld_handed(pd_withheld *withheld)
 {
     withheld->handed = lower(withheld->handed, withheld->made);
     withheld->made = 0;
+    withheld->leases.handed = withheld->leases.made;
 }
 
 void pd_withheld_returned(pd_withheld *withheld, bool good)
 {
     if (!good) lose(withheld, withheld->handed);
-    withheld->handed = 0;
+    if (good && withheld->leases.handed > withheld->leases.durable) withheld->leases.durable = withheld->leases.handed;
+    withheld->handed = withheld->leases.handed = 0;
 }
 
 void pd_withheld_dropped(pd_withheld *withheld)
 {
     lose(withheld, withheld->made);
     withheld->made = 0;
+}
+
+void pd_withheld_leased(pd_withheld *withheld)
+{
+    withheld->leases.made++;
+}
+
+void pd_withheld_copied(pd_withheld *withheld)
+{
+    withheld->leases.copied = withheld->leases.made;
+}
+
+bool pd_withheld_lacks_leases(const pd_withheld *withheld)
+{
+    uint64_t last = withheld->leases.made;
+
+    return withheld->on && withheld->effects.first != NULL && last > withheld->leases.durable &&
+           last > withheld->leases.handed && last > withheld->leases.copied;
+}
+
+bool pd_withheld_waits_for_record(const pd_withheld *withheld)
+{
+    return withheld->effects.first != NULL &&
+           (withheld->handed > 0 || withheld->leases.handed > withheld->leases.durable);
 }
 
 /* Ends the passing course if the disk has all steps that workers have seen. Returns whether it has ended. */
@@ -141,6 +176,7 @@ bool pd_withheld_durable(pd_withheld *withheld, uint64_t place, bool whole)
     if (place > withheld->durable) withheld->durable = place;
     if (!whole) return withheld->logged && end_passing(withheld, place);
     withheld->failed = false;
+    if (withheld->leases.copied > withheld->leases.durable) withheld->leases.durable = withheld->leases.copied;
     if (withheld->lost_last <= place)
         withheld->lost = 0;
     else if (withheld->lost > 0 && withheld->lost <= place)

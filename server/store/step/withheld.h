@@ -6,12 +6,16 @@
  *
  *   - with durability = log, until the record of the step is on the disk;
  *   - otherwise, if the set of the step is a decision (wal.h), until the record with this decision is on the disk, or a
- *     checkpoint of the step.
+ *     checkpoint of the step; and until the disk has all changes of leases (leases.h) that were made before.
+ *
+ * The answer to a Declare (PD_EFF_DECLARED) tells what is leased to the rank. It is withheld until the disk has what
+ * its leases follow from: the set of the last step of fragment 0, and all changes of leases. If parameters still take that step, the
+ * answer waits for them in any case: it names the step, so that the worker's next push is for the one after it.
  *
  * The step thread does not wait. Later steps go on, but at most PD_WAL_MOST steps are withheld: then parameters stop
  * until the disk answers. Reports leave in the order in which they were made, as do effects that tell of the job as it
- * was after them (PD_EFF_DURABLE, PD_EFF_MEMBERS). An effect PD_EFF_FILED need not wait, since it only names the step
- * whose report answers a push.
+ * was after them (PD_EFF_DURABLE, PD_EFF_MEMBERS, PD_EFF_DECLARED). An effect PD_EFF_FILED need not wait, since it only
+ * names the step whose report answers a push.
  *
  * Nothing is withheld before the first checkpoint, because a restart would not find the job at all; and after an error
  * of the disk with on_disk_error = go_on, until a checkpoint is durable. With on_disk_error = pause, reports are
@@ -41,13 +45,20 @@ typedef struct pd_withheld {
     /* first step of a course that no durable checkpoint knows (job/repeats.h): a checkpoint comes before its reports;
      * 0: there is none */
     uint64_t anew;
-    uint64_t passing;   /* the passing course, while the disk lacks steps that workers have seen; 0: it lacks none */
-    uint64_t unsaved;   /* if `passing` > 0: the last step that workers have seen although the disk had failed */
-    pd_effects effects; /* the effects that are withheld, oldest first; the first one is a report */
+    uint64_t passing; /* the passing course, while the disk lacks steps that workers have seen; 0: it lacks none */
+    uint64_t unsaved; /* if `passing` > 0: the last step that workers have seen although the disk had failed */
+    /* Numbers of changes of leases since the server started: how many were made; how many of them the record under way,
+     * the last copy of the job's state, and the disk have. */
+    struct {
+        uint64_t made, handed, copied, durable;
+    } leases;
+    uint64_t open;      /* step of fragment 0 whose set is fixed and that is not closed; 0: there is none */
+    pd_effects effects; /* the effects that are withheld, oldest first; the first one is a report, or DECLARED */
 } pd_withheld;
 
 /* Adds an effect to the outbox, or withholds it. The effect is a report (PD_EFF_CLOSED), or tells of the job as it is
- * after the reports before it. Takes ownership of the effect. */
+ * after the reports before it (PD_EFF_DECLARED: after the set at place u.declared.place). Takes ownership of the
+ * effect. */
 void pd_withheld_send(pd_withheld *withheld, pd_effects *outbox, pd_effect *effect);
 /* Moves the effects that need not wait any more to the outbox. The caller lets stopped parameters continue
  * (pd_riders_release). */
@@ -66,6 +77,13 @@ void pd_withheld_fixed(pd_withheld *withheld, uint64_t place, bool made);
 void pd_withheld_handed(pd_withheld *withheld);
 void pd_withheld_returned(pd_withheld *withheld, bool good);
 void pd_withheld_dropped(pd_withheld *withheld);
+/* Note that leases were changed, and that a copy of the job's state was made, which has all changes so far. */
+void pd_withheld_leased(pd_withheld *withheld);
+void pd_withheld_copied(pd_withheld *withheld);
+/* Returns whether effects are withheld for changes of leases that neither a record under way nor a copy has. */
+bool pd_withheld_lacks_leases(const pd_withheld *withheld);
+/* Returns whether effects are withheld until a record of decisions returns that is under way. */
+bool pd_withheld_waits_for_record(const pd_withheld *withheld);
 /* Notes that the job takes another course from the step at `place` on; 0: a checkpoint has it. */
 void pd_withheld_course(pd_withheld *withheld, uint64_t place);
 /* Notes that steps up to `place` are on the disk; `whole`: a checkpoint made them so. Returns whether the passing

@@ -19,6 +19,7 @@
 #include "round_scalars.h"
 #include "step_group.h"
 #include "sums.h"
+#include "wal.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -148,6 +149,16 @@ static int take_initial_mean(const pd_steps *steps, pd_param *param)
     return PD_OK;
 }
 
+/* Drops weights that would replace those of the step before (job/replacement.h), and of which a part has come: this
+ * step goes on without them. */
+static void drop_staged(pd_param *param)
+{
+    if (param->current == NULL || param->next == NULL) return;
+    pd_published_unref(param->next);
+    param->next = NULL;
+    param->unlanded = 0;
+}
+
 static int begin(pd_steps *steps, pd_param *param)
 {
     double hypers[PD_MAX_HYPERS];
@@ -180,6 +191,7 @@ static int begin(pd_steps *steps, pd_param *param)
 static int prepare(pd_steps *steps, pd_param *param)
 {
     if (param->stage != PD_READY) return PD_OK;
+    drop_staged(param);
     if (param->current == NULL) return param->next == NULL ? take_initial_mean(steps, param) : PD_OK;
     return param->end.outcome == PD_STEPPED ? begin(steps, param) : PD_OK;
 }
@@ -243,6 +255,7 @@ static int capture_tasks(pd_steps *steps, pd_param *param)
             pd_effect_free(effect);
             return PD_OK;
         }
+        if (pd_wal_needs(steps, param, task)) pd_task_keep(task);
         effect->u.task.task = task;
         effect->u.task.param = param->index;
         steps->tasks_out++;

@@ -231,12 +231,18 @@ static int find_digests(const pd_forecast *f, pd_rule *const *rule, uint64_t *di
     return PD_OK;
 }
 
+/* Returns the element type in which workers push a parameter, if that is known. Model state is not quantized. */
+static pd_dtype pushed_of(const pd_forecast *f, const pd_kind *kind)
+{
+    return kind->rule->hypers.row->takes_values && pd_dtype_is_quantized(f->job.pushed) ? (pd_dtype)0 : f->job.pushed;
+}
+
 static int measure(const pd_forecast *f, pd_kind *kind)
 {
     static const bool pulled[4] = { [PD_F32] = true };
 
     if (pd_plan_thread_bytes(&kind->plan, &kind->thread_bytes) != PD_OK ||
-        pd_footprint_of(&kind->need, &f->job, kind->how, &kind->plan, false, pulled) != PD_OK)
+        pd_footprint_of(&kind->need, &f->job, kind->how, &kind->plan, pushed_of(f, kind), false, pulled) != PD_OK)
         return PD_NO_MEMORY;
     kind->state_bytes = pd_plan_state_bytes(&kind->plan);
     kind->step_bytes = pd_plan_step_bytes(&kind->plan);
@@ -311,7 +317,8 @@ static int count_checkpoints(pd_forecast *f)
     job.durable = true;
     for (size_t i = 0; i < f->n_kinds; i++) {
         const pd_kind *kind = &f->kinds[i];
-        if (pd_footprint_of(&one, &job, kind->how, &kind->plan, false, pulled) != PD_OK) return PD_NO_MEMORY;
+        if (pd_footprint_of(&one, &job, kind->how, &kind->plan, pushed_of(f, kind), false, pulled) != PD_OK)
+            return PD_NO_MEMORY;
         pd_footprint_add(&all, &one, (uint64_t)kind->params);
     }
     pd_footprint_complete(&all, &job, f->rules, f->n_rules);

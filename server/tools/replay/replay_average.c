@@ -53,7 +53,7 @@ static int take_adasum(averaging *a, pd_adasum_form form, int k, int64_t n, pd_e
     pd_vectors vectors = { k, 1, &n, sources };
     pd_adasum *adasum;
 
-    for (int r = 0; r < k; r++) sources[r] = (pd_vector_run){ a->gradient[r], PD_F32 };
+    for (int r = 0; r < k; r++) sources[r] = (pd_vector_run){ .at = a->gradient[r], .dtype = PD_F32 };
     if (pd_adasum_begin(&adasum, form, &vectors, n, a->ours, a->scratch) != PD_OK)
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
     for (; pd_adasum_units(adasum) > 0; pd_adasum_turn(adasum))
@@ -68,7 +68,7 @@ static int take_average(averaging *a, int k, int64_t n, pd_error *err)
 
     if (strcmp(a->recipe->aggregate, "adasum") == 0) return take_adasum(a, PD_ADASUM_TREE, k, n, err);
     if (strcmp(a->recipe->aggregate, "adasum_vdot") == 0) return take_adasum(a, PD_ADASUM_VDOT, k, n, err);
-    for (int r = 0; r < k; r++) addends[r] = (pd_addend){ a->gradient[r], PD_F32, 1 };
+    for (int r = 0; r < k; r++) addends[r] = (pd_addend){ { .at = a->gradient[r], .dtype = PD_F32 }, 1 };
     (void)pd_accumulate(a->ours, n, false, addends, k, (float)k);
     return PD_OK;
 }
@@ -150,7 +150,7 @@ static float sum_over(const float *of, int n, float divisor)
     pd_addend addends[PD_TRACE_MAX_REPLICAS];
     float sum;
 
-    for (int r = 0; r < n; r++) addends[r] = (pd_addend){ &of[r], PD_F32, 1 };
+    for (int r = 0; r < n; r++) addends[r] = (pd_addend){ { .at = &of[r], .dtype = PD_F32 }, 1 };
     (void)pd_accumulate(&sum, 1, false, addends, n, divisor);
     return sum;
 }

@@ -31,6 +31,7 @@ class Settings:
     resume: bool | None = None
     rounds: dict[str, Any] = field(default_factory=dict)
     shares: int = 0
+    feedback: bool | str = True
     name: str | None = None             # of the job, once it is joined
 
     @property
@@ -64,7 +65,8 @@ class Settings:
         leave_abandoned()
         client = Client(self.url, self.name or self.job, rank=self.rank, world_size=self.world_size, rules=rules,
                         options={**OPTIONS, **self.options, **(begin or {})}, window=self.window, joins=True,
-                        resume=self.resume if begin is None else resume, shares=self.shares, **self.rounds)
+                        resume=self.resume if begin is None else resume, shares=self.shares,
+                        feedback=self.feedback, **self.rounds)
         leave_at_exit(client)
         self.name = client.job
         return client

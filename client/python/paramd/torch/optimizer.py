@@ -15,6 +15,7 @@ from ..errors import FailedPrecondition, Rewind, invalid
 from ..exits import leave, leave_with
 from ..facts import Members
 from ..means import Mean, Means
+from ..param import quantized_name
 from ..texts import either
 from . import connection, parallel
 from .by_hand import check_watch
@@ -59,6 +60,8 @@ class Optimizer(torch.optim.Optimizer):
         "none": all changes do, and are undone.
     note: the older name of worker_state.
     shares: number of shares of the data that this worker uses in a step: see `take_share`. 0: none.
+    grad_dtype: "int8" or "int4": gradients in float32 are quantized for the wire. None: they travel as they are.
+    feedback: what happens to what quantizing rounds away: see help(paramd.Client).
     min_workers, max_workers, on_lost_worker, reconnect_grace, quorum, grace, staleness, on_stale, damping, weight_cap,
         rounds: whom a step waits for, and what happens when workers come and go. See help(paramd.rounds).
     hypers: hyperparameters, by torch's names or the optimizer's. Their defaults are those of `paramctl optimizers`.
@@ -73,6 +76,7 @@ class Optimizer(torch.optim.Optimizer):
     """
 
     _numbers_names = False          # parameters without names get numbers (paramd.torch.optim)
+    _quantize: str | None = None    # element type in which gradients are quantized for the wire
     _scaler: Any = None             # the GradScaler that the optimizer was made with
     _states: States
     _frozen: Frozen
@@ -84,7 +88,7 @@ class Optimizer(torch.optim.Optimizer):
                  options: Mapping[str, Any] | Iterable[str] | None = None, scaler: Any = None,
                  window: int | None = None, worker_state: Any = None, resume: bool | None = None,
                  state: str = "auto", watch: str = "auto", note: Any = None, shares: int = 0,
-                 **hypers: Any) -> None:
+                 grad_dtype: str | None = None, feedback: bool | str = True, **hypers: Any) -> None:
         if scaler is not None and not hasattr(scaler, "unscale_one"):
             raise invalid(f"scaler: expected a paramd.torch.GradScaler, got a {type(scaler).__name__}")
         if delay not in (0, 1) or contribute not in ("all", "rank0"):
@@ -101,11 +105,12 @@ class Optimizer(torch.optim.Optimizer):
                 raise invalid(f"{name}: the client that is given has the options of the job: open it with {name}=...")
         self._prepare(copied=False, state=state)
         self._settings = Settings(url, job, rank, world_size, client, connection.options_of(options), window or 0,
-                                  resume, rules_of_rounds, shares_of.check(shares))
+                                  resume, rules_of_rounds, shares_of.check(shares), feedback)
         self._recovery = Recovery(either(worker_state, note))
         if overlap and scaler is None:  # parameters step as their gradients come: none waits for the last one
             self._settings.options.setdefault("nonfinite_scope", "parameter")
         self._delay = delay
+        self._quantize = quantized_name(grad_dtype)
         self._watch = check_watch(watch)
         self._overlaps, self._contribute = overlap, contribute
         self._scaler = scaler
@@ -128,6 +133,7 @@ class Optimizer(torch.optim.Optimizer):
         self._settings = Settings()
         self._recovery = Recovery(None)
         self._delay, self._watch = 0, "auto"
+        self._quantize = None
         self._overlaps, self._contribute = False, "all"
         self._at_forward = None
         self._run: Run | None = None
@@ -217,6 +223,7 @@ class Optimizer(torch.optim.Optimizer):
             for name, param in zip(group["param_names"], group["params"]):
                 check_memory(name, param)
                 found.append(place(name, param, i))
+                found[-1].quantize = self._quantize
         return found
 
     def join(self) -> None:

@@ -21,6 +21,7 @@ class Place:
     replica: number of this rank among those with the same elements whose gradients are averaged already (HSDP). Those
         other than 0 contribute nothing.
     everywhere: every rank has elements of it.
+    quantize: element type in which its gradients are quantized for the wire; None: they are not.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Place:
     range: tuple[int, int] | None = None
     replica: int = 0
     everywhere: bool = True
+    quantize: str | None = None
 
     @cached_property
     def is_plain(self) -> bool:
@@ -50,9 +52,12 @@ class Place:
         return local(tensor)
 
     def declaration(self) -> Param:
-        """Returns what the client declares. Gradients have the type of the weights."""
+        """Returns what the client declares. Gradients have the type of the weights, and may be quantized."""
         dtype = str(self.param.dtype).rsplit(".", maxsplit=1)[-1]
-        return Param(self.name, tuple(self.param.shape), dtype, range=self.range)
+        if self.quantize is not None and dtype != "float32":
+            raise invalid(f"parameter {self.name}: grad_dtype={self.quantize!r}: only gradients in float32 are "
+                          f"quantized, and these are {dtype}: use model.float()", self.name)
+        return Param(self.name, tuple(self.param.shape), self.quantize or dtype, range=self.range)
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:

@@ -75,6 +75,7 @@ def mutant(client: Client, places: list[Place], weights: Mapping[str, torch.Tens
     """Gives a new job its initial weights, those in `weights` in float32: the server takes them in the element type in
     which a worker pulls them. The worker then joins again and pulls them in the model's type."""
     tensors = {place.name: weights.get(place.name, place.local(place.param).cpu().clone()) for place in places}
-    client.declare(Param(one.name, one.shape, one.dtype, range=one.range, pull_dtype="float32" if one.name in weights
-                         else one.dtype) for one in (place.declaration() for place in places))
+    client.declare(Param(one.name, one.shape, one.push_dtype, range=one.range,
+                         pull_dtype="float32" if one.name in weights else one.dtype)
+                   for one in (place.declaration() for place in places))
     client.init({name: tensor.contiguous() for name, tensor in tensors.items()})
