@@ -100,6 +100,35 @@ TEST(model_state_of_a_late_worker_is_sent_again_as_it_is)
     outer_end(&crew);
 }
 
+/* Sends and takes a fragment of one worker alone, in a job where one is a quorum. */
+static void sync_fragment(outer_worker *w, int64_t fragment)
+{
+    outer_send(w, fragment);
+    outer_take(w, fragment);
+}
+
+TEST(fragments_of_late_workers_keep_their_work_one_by_one)
+{
+    const outer_job job = { .world = 3, .params = 4, .fragments = 4, .options = alone_at_once, .how.sync_every = 4 };
+    unsigned seed = 9;
+    float sum = 0;
+    uint64_t late = 0;
+
+    outer_begin(&crew, &job, false);
+    for (int i = 0; i < 80; i++) {
+        outer_worker *w = &crew.workers[rand_r(&seed) % 3];
+        float work = (float)(rand_r(&seed) % 9);
+        sync_fragment(w, outer_train(w, work).send);
+        sum += work;
+    }
+    for (int i = 0; i < 3 * 4 * 2; i++)
+        sync_fragment(&crew.workers[i / 8], i / 2 % 4); /* the second time none is late */
+    for (size_t p = 0; p < 4; p++) outer_expect(&crew.workers[2], p, sum, sum);
+    for (int r = 0; r < 3; r++) late += status_of(&crew.workers[r]).late;
+    assert_true(late > 10);
+    outer_end(&crew);
+}
+
 typedef struct notices {
     int n;
     char last[600];
