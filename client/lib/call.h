@@ -33,9 +33,9 @@ typedef struct pd_values {
     char text[4096];
 } pd_values;
 
-/* A push in three parts, so that gradients are quantized without the core's lock: pd_core_push_begin checks it and marks
- * its parameters as being pushed, pd_core_push_quantize needs no lock, and pd_core_push_end queues the frames. After
- * pd_core_push_begin has returned PD_OK, the other two must be called. pd_core_push does all three. */
+/* A push in three parts, so that gradients are quantized without the core's lock: pd_core_push_begin checks it and
+ * marks its parameters as being pushed, pd_core_push_quantize needs no lock, and pd_core_push_end queues the frames.
+ * After pd_core_push_begin has returned PD_OK, the other two must be called. pd_core_push does all three. */
 typedef struct pd_pushing {
     pd_core *core;
     pd_op *op;

@@ -126,7 +126,7 @@ def test_fragments_take_steps_of_their_own(daemon, job):
         assert (client.step_of("a"), client.step_of("b")) == (2, 1)
         assert (weights["a"].tolist(), weights["b"].tolist()) == ([-2, -2], [-1, -1])
         with pytest.raises(paramd.InvalidArgument, match="push each fragment in a call of its own"):
-            client.push_pull({name: ones for name in weights}, weights).wait()
+            client.push_pull(dict.fromkeys(weights, ones), weights).wait()
 
 
 def test_a_job_that_was_left_begins_anew_unless_it_is_resumed(daemon, job):

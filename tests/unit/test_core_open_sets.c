@@ -2,6 +2,7 @@
  * ranks that the server chooses, members, and courses. */
 #include "test.h"
 #include "peer.h"
+#include "leased.h"
 #include "window.h"
 
 enum { SMALL = 4, LATE = 5 };
@@ -725,10 +726,13 @@ static peer *peer_of_two_fragments(void)
 {
     static const pd_client_param params[2] = { { .name = "p0", .shape = { 1, { SMALL } } },
                                                { .name = "p1", .shape = { 1, { SMALL } }, .fragment = 1 } };
-    peer *p = peer_new(&peer_four);
+    pd_core_config config = peer_four;
     pd_ticket_id ticket;
     pd_error err;
+    peer *p;
 
+    config.window = 20;
+    p = peer_new(&config);
     p->open_sets = true;
     peer_connect(p);
     peer_welcome(p);
@@ -794,6 +798,46 @@ TEST(a_worker_that_comes_back_tells_the_steps_of_each_fragment)
     assert_int_equal(hello->n_fragment_steps, 1);
     assert_int_equal(hello->fragment_steps[0], 1);
     peer_frame_drop(&l);
+    peer_free(p);
+}
+
+TEST(shares_belong_to_the_pushes_of_fragment_0)
+{
+    const pd_push_options options = { .wants = 1 };
+    peer *p = peer_of_two_fragments();
+    pd_ticket_id ticket;
+    uint64_t share;
+    peer_frame l;
+
+    p->core->setup.shares = 1;
+    p->core->shares = (pd_core_shares){ .ranges = { { .first = 5, .count = 1 } }, .n = 1 };
+    assert_int_equal(pd_core_take_share(p->core, &share, NULL), PD_OK);
+    for (size_t i = 2; i-- > 0;) {
+        p->items[i] = (pd_item){ .param = i, .gradient = p->gradients[i], .weights = p->weights[i] };
+        assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, &p->items[i], 1, &options, &ticket, NULL), PD_OK);
+        l = peer_expect(p, PD_PUSH_PULL);
+        assert_int_equal(((const Paramd__PushRequest *)l.message)->share, i == 0 ? 6 : 0);
+        answer(p, &l, 1, LATE, 1);
+        assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+        /* Data of a late push of fragment 0 are taken again. */
+        assert_int_equal(p->core->shares.taken, i == 0 ? 0 : 1);
+    }
+    peer_free(p);
+}
+
+TEST(a_push_that_ended_with_an_error_is_no_gap_while_its_own_fragment_has_not_taken_the_step)
+{
+    static const uint64_t back[] = { 2, 0 };
+    peer *p = peer_of_two_fragments();
+    pd_ticket_id ticket;
+    peer_frame l = push_one(p, 1, &ticket);
+
+    peer_refuse(p, &l.prefix, PD_DEADLINE_EXCEEDED, "step 1 has waited for 1 s");
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_DEADLINE_EXCEEDED);
+    peer_frame_drop(&l);
+    for (uint64_t step = 1; step <= 3; step++) take_one(p, 0, step);
+    peer_come_back_at(p, back, 2);
+    assert_int_equal(p->core->end.error.code, PD_OK);
     peer_free(p);
 }
 

@@ -3,6 +3,7 @@
 #include "test.h"
 #include "fragment.h"
 #include "rig.h"
+#include "shares.h"
 #include "store_inside.h"
 
 enum { WORLD = 3, CONN = 10, N = 100, PARAMS = 4 };
@@ -85,6 +86,7 @@ TEST(all_ranks_declare_the_same_fragments)
 /* ---- jobs whose sets of ranks are open ---- */
 
 static const uint32_t two[PARAMS] = { 0, 0, 1, 1 };
+static const char *const start_names[PARAMS] = { "p0", "p1", "p2", "p3" }; /* as rig_start names them */
 
 /* Starts a job whose parameters a and b are fragment 0, and c and d fragment 1. */
 static void start(rig *r, const char *options)
@@ -249,6 +251,121 @@ TEST(old_pushes_may_count_in_fragments_if_each_step_can_be_taken_with_one_push)
     push(&r, 1, 0, 1);
     assert_int_equal(step_of(&r, 0), 3);
     assert_int_equal(fragment(&r, 0)->ranks[1].counts.ages, 2);
+    rig_free(&r);
+}
+
+TEST(a_push_takes_the_place_of_an_uncounted_one_of_its_own_fragment_alone)
+{
+    rig r;
+
+    start(&r, "rounds=async staleness=2 damping=none");
+    assert_int_equal(push_param(&r, 0, 0, 1), PD_OK);
+    assert_int_equal(push_param(&r, 0, 2, 1), PD_OK);
+    push(&r, 1, 0, 1);
+    assert_int_equal(push_param(&r, 0, 0, 2), PD_OK);
+    assert_int_equal(fragment(&r, 0)->ranks[0].step, 2);
+    assert_int_equal(fragment(&r, 1)->ranks[0].step, 1);
+    rig_free(&r);
+}
+
+TEST(the_end_of_a_step_ends_it_in_every_fragment)
+{
+    rig_frame *frame;
+    rig r;
+
+    start(&r, "rounds=quorum quorum=2");
+    push(&r, 0, 0, 1); /* nothing is left of step 1 of fragment 0 */
+    push(&r, 1, 1, 1);
+    frame = rig_frame_new(&r, PD_REQ_PUSH, r.job, 0, CONN, 1);
+    rig_last(frame);
+    assert_int_equal(rig_send(&r, frame), PD_OK);
+    rig_work(&r);
+    assert_int_equal(step_of(&r, 2), 1);
+    rig_free(&r);
+}
+
+/* ---- shares ---- */
+
+/* Starts such a job, each step of which uses one share of each rank. */
+static void start_shares(rig *r, const char *options)
+{
+    static const int64_t sizes[PARAMS] = { N, N, N, N };
+
+    rig_make(r);
+    r->fragments = two;
+    r->wants = 1;
+    r->job = rig_start(r, "job", WORLD, CONN, sizes, PARAMS, options, "* sgd lr=1");
+    rig_work(r);
+}
+
+/* Returns the first share that is leased to the rank. */
+static uint64_t leased(const rig *r, uint32_t rank)
+{
+    uint32_t n = 0;
+    const pd_lease *leases = pd_shares_of(inside_job(r->store, r->job)->steps.shares, rank, &n);
+
+    assert_true(n > 0);
+    return leases[0].ranges[0].first;
+}
+
+/* Pushes parameters a and b, or c and d, and says that the push is made of a share. */
+static void push_of_share(rig *r, uint32_t rank, uint32_t first, uint64_t share)
+{
+    rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, CONN + rank, 1);
+    float g[N] = { 1 };
+
+    for (uint32_t p = first; p < first + 2; p++) {
+        rig_piece(frame, p, PD_F32, 0, 64, g);
+        rig_piece(frame, p, PD_F32, 64, N - 64, g);
+    }
+    rig_share(frame, share);
+    assert_int_equal(rig_send(r, frame), PD_OK);
+    rig_work(r);
+}
+
+TEST(steps_of_fragment_0_alone_use_shares)
+{
+    rig r;
+
+    start_shares(&r, "rounds=quorum quorum=2");
+    for (uint32_t rank = 0; rank < 2; rank++) push_of_share(&r, rank, 2, rank);
+    assert_int_equal(step_of(&r, 2), 1);
+    assert_int_equal(leased(&r, 0), 0);
+    for (uint32_t rank = 0; rank < 2; rank++) push_of_share(&r, rank, 0, rank);
+    assert_int_equal(step_of(&r, 0), 1);
+    assert_int_equal(leased(&r, 0), 3);
+    rig_free(&r);
+}
+
+TEST(a_push_of_a_share_that_is_not_leased_is_late_in_fragment_0_alone)
+{
+    rig r;
+
+    start_shares(&r, "rounds=quorum quorum=2");
+    push_of_share(&r, 0, 0, 7);
+    assert_int_equal(r.filed, PD_FILED_LATE);
+    push_of_share(&r, 0, 2, 7);
+    assert_int_equal(r.filed, PD_FILED_FOR);
+    rig_free(&r);
+}
+
+TEST(the_answer_to_a_declare_names_the_step_of_each_fragment)
+{
+    rig r;
+
+    start_shares(&r, "rounds=quorum quorum=2");
+    for (uint64_t step = 1; step <= 2; step++)
+        for (uint32_t rank = 0; rank < 2; rank++) push(&r, rank, 0, step);
+    for (uint32_t rank = 0; rank < 2; rank++) push(&r, rank, 1, 1);
+    (void)rig_ask_as(&r, PD_REQ_LOST, 2, CONN + 2, 0);
+    if (rig_hello(&r, "job", 2, WORLD, 99, 99, "rounds=quorum quorum=2", "* sgd lr=1") != PD_OK)
+        fail_msg("%s", r.error.text);
+    assert_int_equal(rig_declare(&r, r.job, 2, 99, start_names, shapes, NULL, PARAMS, PD_F32), PD_OK);
+    rig_work(&r);
+    assert_int_equal(r.steps[0], 2);
+    assert_int_equal(r.steps[1], 2);
+    assert_int_equal(r.steps[2], 1);
+    assert_int_equal(r.steps[3], 1);
     rig_free(&r);
 }
 

@@ -9,8 +9,9 @@
  *     checkpoint of the step; and until the disk has all changes of leases (leases.h) that were made before.
  *
  * The answer to a Declare (PD_EFF_DECLARED) tells what is leased to the rank. It is withheld until the disk has what
- * its leases follow from: the set of the last step of fragment 0, and all changes of leases. If parameters still take that step, the
- * answer waits for them in any case: it names the step, so that the worker's next push is for the one after it.
+ * its leases follow from: the set of the last step of fragment 0, and all changes of leases. If parameters still take
+ * that step, the answer waits for them in any case: it names the step, so that the worker's next push is for the one
+ * after it.
  *
  * The step thread does not wait. Later steps go on, but at most PD_WAL_MOST steps are withheld: then parameters stop
  * until the disk answers. Reports leave in the order in which they were made, as do effects that tell of the job as it
