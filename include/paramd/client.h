@@ -135,7 +135,8 @@ PD_API double pd_client_fastest(const pd_client *client);
  * computes which samples the batch has. The server leases shares, and marks them as used when the push that was made of
  * them counts; so each share is used once, although ranks join, leave, and are late. After a late push the same shares
  * are taken again. In a job whose ranks all count in every step: share (step - 1) * world_size + rank, times the number
- * of shares that the options ask for, and the shares after it. Does not wait.
+ * of shares that the options ask for, and the shares after it. If parameters are in several fragments
+ * (pd_client_param.fragment), all this is of the pushes and steps of fragment 0 alone. Does not wait.
  *   PD_FAILED_PRECONDITION  the options ask for no shares
  *   PD_UNAVAILABLE          all leased shares are taken: the answer to the next push brings others */
 PD_API int pd_client_share(pd_client *client, uint64_t *share, pd_error *err);

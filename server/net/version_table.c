@@ -18,6 +18,8 @@ typedef struct group {
     pd_waiter *rest; /* requests that wait until all these parameters have closed the request's round */
 } group;
 
+_Static_assert(sizeof(group) <= PD_LOOP_FRAGMENT_BYTES, "Declare counts what the version table has of a fragment");
+
 typedef struct entry {
     uint32_t fragment; /* number of the parameter's fragment */
     uint64_t closed;   /* number of rounds that the parameter has closed */

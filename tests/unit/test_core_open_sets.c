@@ -825,6 +825,20 @@ TEST(shares_belong_to_the_pushes_of_fragment_0)
     peer_free(p);
 }
 
+TEST(where_all_ranks_count_shares_follow_the_steps_of_fragment_0)
+{
+    peer *p = peer_of_two_fragments();
+    uint64_t share;
+
+    p->core->open_sets = false;
+    p->core->setup.shares = 1;
+    take_one(p, 0, 1);
+    assert_int_equal(pd_core_least_unused(p->core), p->core->setup.world_size);
+    assert_int_equal(pd_core_take_share(p->core, &share, NULL), PD_OK);
+    assert_int_equal(share, p->core->setup.world_size + p->core->setup.rank);
+    peer_free(p);
+}
+
 TEST(a_push_that_ended_with_an_error_is_no_gap_while_its_own_fragment_has_not_taken_the_step)
 {
     static const uint64_t back[] = { 2, 0 };

@@ -21,7 +21,8 @@
  * They are part of the job's footprint (footprint.h). */
 #define PD_LOOP_PARAM_BYTES 128
 #define PD_LOOP_DECL_BYTES 320
-#define PD_LOOP_RANK_BYTES 2560 /* most bytes that the loop thread uses for each worker's parameter table */
+#define PD_LOOP_FRAGMENT_BYTES 24 /* bytes that it uses for each fragment, if there are several */
+#define PD_LOOP_RANK_BYTES 2560   /* most bytes that the loop thread uses for each worker's parameter table */
 
 /* The link of a message in a mailbox: first member of every struct that is posted. */
 typedef struct pd_mail {

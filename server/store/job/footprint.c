@@ -183,7 +183,8 @@ void pd_footprint_add(pd_footprint *all, const pd_footprint *one, uint64_t n)
 static uint64_t own_bytes(const pd_sizing *job, const pd_rule *rules, size_t n_rules)
 {
     uint64_t bytes = sizeof(pd_job) + 2 * sizeof(pd_effect) + sizeof(pd_rule) + ALLOCATOR_ENDS +
-                     pd_fragments_bytes(job->world, job->fragments);
+                     pd_fragments_bytes(job->world, job->fragments) +
+                     (job->fragments > 1 ? job->fragments * (uint64_t)PD_LOOP_FRAGMENT_BYTES : 0);
 
     for (size_t r = 0; r < n_rules; r++)
         if (rules[r].hypers.row != &pd_model_state)
