@@ -66,7 +66,7 @@ int main(int argc, char **argv)
                       .n = METHODS,
                       .options = { .batch = BATCH,
                                    .step_ms = { 20 / 0.58, 20 / 0.75, 20 / 1.51, 20 / 3.33 },
-                                   .local = 20,
+                                   .sync = { .every = 20 },
                                    .local_lr = LOCAL_LR } };
     bool loss_wanted = argc > 1 && strcmp(argv[1], "loss") == 0;
     const char *json = NULL;

@@ -19,6 +19,18 @@
 #include "classifier.h"
 
 enum { FLEET_WORKERS = 4, FLEET_LOOKS = 32, FLEET_VALUES = 235146, FLEET_STEPS = 1 << 16 };
+enum { FLEET_SPAN_MS = 10, FLEET_SPANS = 1 << 14, FLEET_PARTS = 4 };
+
+/* How workers train by themselves between two syncs, as DiLoCo does (paramd/diloco.h). */
+typedef struct fleet_sync {
+    int every; /* number of local steps of AdamW between two syncs; 0: workers push gradients */
+    /* The model is cut into so many equal runs of values, at most FLEET_PARTS. 0: each tensor is a parameter, and all
+     * are in one fragment. */
+    int fragments;
+    int delay;    /* fragment_sync_delay */
+    double alpha; /* fragment_update_alpha */
+    bool dylu;    /* slow workers take fewer local steps */
+} fleet_sync;
 
 /* What a job is. Texts and lists are borrowed as long as the job runs. */
 typedef struct fleet_options {
@@ -33,9 +45,9 @@ typedef struct fleet_options {
      * without the answer to its push for so long. tells_patience: it says so to the server. */
     double patience_ms;
     bool tells_patience;
-    /* Number of local steps of AdamW between two pushes; the worker then pushes how far its weights have gone, as
-     * DiLoCo does. 0: it pushes gradients. */
-    int local;
+    fleet_sync sync;
+    pd_dtype push;           /* element type in which workers push; 0: float32 */
+    bool forgets;            /* what quantizing rounds away is not added to the next push */
     double local_lr;         /* learning rate of the local AdamW at the beginning; falls to 0 along half a cosine */
     int64_t examples;        /* number of examples after which the job is over, counted as in fleet_state */
     const struct warm *warm; /* weights and moments to begin with; NULL: new weights */
@@ -64,9 +76,12 @@ typedef struct fleet_state {
     _Atomic uint64_t step;         /* the last step of which an answer came */
     double closed_ms[FLEET_STEPS]; /* when a step's first answer came, since the job began; 0: none did */
     struct {
-        _Atomic int64_t counted, late; /* contributions that counted, and that did not */
-        atomic_bool gone;              /* the server does not know the process any more: it ended by itself */
+        _Atomic int64_t counted, late;  /* contributions that counted, and that did not */
+        _Atomic int64_t sent, received; /* bytes of contributions and of weights */
+        atomic_bool gone;               /* the server does not know the process any more: it ended by itself */
     } workers[FLEET_WORKERS];
+    /* Bytes that all workers have sent and received in each FLEET_SPAN_MS since the job began */
+    _Atomic int64_t traffic[FLEET_SPANS];
     fleet_look looks[FLEET_LOOKS];
 } fleet_state;
 

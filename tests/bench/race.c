@@ -21,6 +21,10 @@ static void start(const race *r, runner *it, warm *const warmed[RACE_SEEDS])
     options.rule = m->rule;
     options.options = m->options;
     options.tells_patience = m->tells_patience;
+    if (m->sync.every > 0) options.sync = m->sync;
+    options.push = m->push;
+    options.forgets = m->forgets;
+    if (m->local_lr > 0) options.local_lr = m->local_lr;
     options.seed = (uint64_t)it->seed + 1;
     options.warm = warmed != NULL ? warmed[it->seed] : NULL;
     it->job = fleet_start(&options);
@@ -40,12 +44,29 @@ static void look_after(race *r, runner *it)
             it->seed + 1, c->end_seconds, (int)atomic_load(&it->job->state->step));
 }
 
+/* Returns the most bytes that went in 100 ms. */
+static int64_t find_peak(const fleet_state *s)
+{
+    enum { WINDOW = 100 / FLEET_SPAN_MS };
+    int64_t sum = 0, most = 0;
+
+    for (int i = 0; i < FLEET_SPANS; i++) {
+        sum += atomic_load(&s->traffic[i]);
+        if (i >= WINDOW) sum -= atomic_load(&s->traffic[i - WINDOW]);
+        if (sum > most) most = sum;
+    }
+    return most;
+}
+
 static void make_curve(race_curve *c, const fleet_state *s)
 {
+    c->peak = find_peak(s);
     c->steps = (int64_t)atomic_load(&s->step);
     for (int rank = 0; rank < FLEET_WORKERS; rank++) {
         c->counted[rank] = atomic_load(&s->workers[rank].counted);
         c->late[rank] = atomic_load(&s->workers[rank].late);
+        c->sent += atomic_load(&s->workers[rank].sent) / FLEET_WORKERS;
+        c->received += atomic_load(&s->workers[rank].received) / FLEET_WORKERS;
     }
     for (int i = 0; i < FLEET_LOOKS; i++) {
         int smooth = c->n + 1 < RACE_SMOOTH ? c->n + 1 : RACE_SMOOTH;

@@ -13,6 +13,10 @@ typedef struct race_method {
     int lane;                /* methods of a lane run one after the other, and beside those of other lanes */
     bool seeds_at_once;      /* its lane has one for each seed. Otherwise the lane runs its seeds one after the other */
     bool tells_patience;     /* see fleet_options */
+    fleet_sync sync;         /* every = 0: that of race.options */
+    double local_lr;         /* 0: that of race.options */
+    pd_dtype push;           /* element type in which workers push; 0: float32 */
+    bool forgets;            /* without error feedback */
 } race_method;
 
 /* The curve of one job: test loss over time and examples. */
@@ -22,6 +26,8 @@ typedef struct race_curve {
     double smooth[FLEET_LOOKS]; /* mean of the last RACE_SMOOTH losses */
     double end_seconds;         /* when the job was over */
     int64_t steps, counted[FLEET_WORKERS], late[FLEET_WORKERS];
+    int64_t sent, received; /* bytes of a worker's contributions and weights, mean of the workers */
+    int64_t peak;           /* most bytes of all workers in 100 ms, both ways */
 } race_curve;
 
 typedef struct race {

@@ -34,6 +34,15 @@ static void fill(float *gradient, int t)
     for (int i = 0; i < N; i++) gradient[i] = (float)((i * 37 + t * 101) % 97) / 7 - 6;
 }
 
+/* Writes the values of the n elements in a frame's payload, which lies anywhere in memory. */
+static void decode(float *values, const peer_frame *l, int64_t n)
+{
+    float piece[N];
+
+    memcpy(piece, l->payload, pd_dtype_bytes(PD_INT4, (uint64_t)n));
+    pd_blocks_decode(values, PD_INT4, piece, n, 0, n);
+}
+
 /* Pushes a gradient and writes the values of what the core sends; answers with `outcome`. */
 static void push_with(peer *p, const float *gradient, const pd_push_options *options, uint64_t step, uint32_t outcome,
                       float *values)
@@ -50,7 +59,7 @@ static void push_with(peer *p, const float *gradient, const pd_push_options *opt
         assert_int_equal(piece->first, first);
         assert_int_equal(piece->count, n);
         assert_int_equal(l.prefix.payload_bytes, pd_dtype_bytes(PD_INT4, (uint64_t)n));
-        pd_blocks_decode(values + first, PD_INT4, l.payload, n, 0, n);
+        decode(values + first, &l, n);
         assert_int_equal(peer_reply_data(p, &l.prefix, 1, outcome, step, NULL, 0), PD_OK);
         peer_frame_drop(&l);
     }
@@ -65,7 +74,7 @@ static void push(peer *p, const float *gradient, uint64_t step, uint32_t outcome
 /* Writes the values of a gradient that is pushed without a rest. */
 static void quantized(const float *gradient, float *values)
 {
-    uint8_t piece[4 * CHUNK];
+    float piece[CHUNK];
 
     for (int64_t first = 0, n; first < N; first += n) {
         n = N - first < CHUNK ? N - first : CHUNK;
@@ -135,6 +144,27 @@ TEST(the_first_push_is_the_gradient_quantized)
     peer_free(p);
 }
 
+TEST(blocks_begin_at_the_first_element_of_each_piece_of_a_range)
+{
+    enum { START = 50 };
+    peer *p = worker();
+    pd_param_record record = { .start = START, .end = START + N, .push = PD_INT8 };
+    float gradient[N], values[CHUNK], expected[CHUNK], piece[CHUNK];
+
+    fill(gradient, 1);
+    assert_int_equal(pd_feedback_begin(p->core, &record), PD_OK);
+    pd_feedback_quantize(&record, gradient);
+    for (int64_t first = START, n; first < record.end; first += n) {
+        n = pd_range_piece(START, record.end, CHUNK, (uint64_t)first);
+        pd_blocks_encode(piece, PD_INT8, gradient + first - START, n);
+        pd_blocks_decode(expected, PD_INT8, piece, n, 0, n);
+        pd_blocks_decode(values, PD_INT8, pd_feedback_piece(&record, first), n, 0, n);
+        assert_memory_equal(values, expected, (size_t)n * sizeof(float));
+    }
+    pd_feedback_free(&record);
+    peer_free(p);
+}
+
 TEST(gradients_may_change_as_soon_as_the_push_has_returned)
 {
     float gradient[N], values[N], expected[N];
@@ -148,7 +178,7 @@ TEST(gradients_may_change_as_soon_as_the_push_has_returned)
     assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, NULL), PD_OK);
     memset(gradient, 0, sizeof gradient);
     l = peer_expect(p, PD_PUSH);
-    pd_blocks_decode(values, PD_INT4, l.payload, CHUNK, 0, CHUNK);
+    decode(values, &l, CHUNK);
     assert_memory_equal(values, expected, CHUNK * sizeof(float));
     peer_frame_drop(&l);
     peer_free(p);
@@ -268,7 +298,7 @@ TEST(a_push_that_was_refused_sends_the_same_bytes_when_it_is_repeated)
     for (int64_t first = 0, n; first < N; first += n) {
         peer_frame l = peer_expect(p, PD_PUSH);
         n = N - first < CHUNK ? N - first : CHUNK;
-        pd_blocks_decode(values + first, PD_INT4, l.payload, n, 0, n);
+        decode(values + first, &l, n);
         peer_refuse(p, &l.prefix, PD_DEADLINE_EXCEEDED, "rank 1 has not contributed");
         peer_frame_drop(&l);
     }
@@ -292,7 +322,7 @@ TEST(after_a_reconnect_the_same_bytes_are_sent_again)
         for (int64_t first = 0, n; first < N; first += n) {
             peer_frame l = peer_expect(p, PD_PUSH);
             n = N - first < CHUNK ? N - first : CHUNK;
-            pd_blocks_decode((pass == 0 ? values : again) + first, PD_INT4, l.payload, n, 0, n);
+            decode((pass == 0 ? values : again) + first, &l, n);
             peer_frame_drop(&l);
         }
         if (pass == 0) peer_come_back_at(p, (const uint64_t[]){ 1 }, 1);
@@ -320,7 +350,7 @@ TEST(the_window_keeps_and_sends_the_bytes_that_counted)
         for (int64_t first = 0, n; first < N; first += n) {
             peer_frame l = peer_expect(p, PD_PUSH);
             n = N - first < CHUNK ? N - first : CHUNK;
-            pd_blocks_decode(again + first, PD_INT4, l.payload, n, 0, n);
+            decode(again + first, &l, n);
             peer_reply_data(p, &l.prefix, 1, STEPPED, 1 + (uint64_t)t, NULL, 0);
             peer_frame_drop(&l);
         }
@@ -358,7 +388,7 @@ TEST(a_rewind_sets_the_rest_to_0)
 TEST(a_job_that_is_created_again_keeps_the_rest_also_with_other_chunks)
 {
     float gradient[N], values[N], expected[N], rest[N];
-    uint8_t piece[4 * N];
+    float piece[N];
     pd_item item = { .param = 0, .gradient = gradient };
     peer *p = worker();
     pd_ticket_id ticket;

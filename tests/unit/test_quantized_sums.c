@@ -29,7 +29,7 @@ static int make_gradients(void **state)
  * Returns the answer's code. */
 static int push_piece(rig *r, uint32_t rank, pd_dtype dtype, bool decoded, int64_t first, int64_t n)
 {
-    uint8_t piece[4 * CHUNK];
+    float piece[2 * CHUNK];
     rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, CONN + rank, 1);
 
     pd_blocks_encode(piece, dtype, gradient[rank] + first, n);
