@@ -232,7 +232,7 @@ typedef struct replay {
 static pd_wal_source source_of(const pd_disk *disk, const candidate *c, const pd_checkpoint_image *kept,
                                pd_wal_stream stream)
 {
-    return (pd_wal_source){ disk, c->dir, kept->creator, stream, kept->step };
+    return (pd_wal_source){ disk, c->dir, kept->creator, stream, kept->place };
 }
 
 static int replay_record(void *arg, const pd_wal_record *record, pd_error *err)

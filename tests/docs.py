@@ -22,7 +22,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.path.abspath(os.environ["PARAMD_BIN"])
 DOCUMENTS = ["README.md", "client/README.md", "server/optim/README.md", "deploy/README.md", "tests/README.md",
              "tests/bench/README.md", "CONTRIBUTING.md", "SECURITY.md", "server/README.md", "server/COSTS.md",
-             "client/python/README.md", "client/python/JAX.md", "client/python/TORCH.md", "client/python/LOCAL.md"]
+             "client/python/README.md", "client/python/JAX.md", "client/python/TORCH.md", "client/python/LOCAL.md",
+             "client/python/DILOCO.md"]
 JOBS = {"fashion": "* sgd lr=0.1 momentum=0.9", "shampoo": "* scalable_shampoo learning_rate=0.05 block_size=128"}
 MOST_WORDS, MOST_COLUMNS, MOST_SECONDS = 900, 120, 30
 

@@ -283,6 +283,7 @@ static void waits_cell(pd_table *table, const pd_column *column, const void *ent
 static const pd_column param_columns[] = { { "~PARAMETER", "name", pd_cell_text },
                                            { "OPTIMIZER", "optimizer", pd_cell_text },
                                            { "SHAPE", "shape", pd_cell_shape },
+                                           { "+>FRAGMENT", "fragment", pd_cell_number },
                                            { ">STEP", "step", pd_cell_number },
                                            { "+>VERSION", "version", pd_cell_number },
                                            { "+>SKIPPED", "skipped", pd_cell_count },

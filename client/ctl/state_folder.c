@@ -47,9 +47,9 @@ static bool look_at_log(listing *l, const pd_checkpoint_entry *entry, pd_wal_abo
 
     *about = (pd_wal_about){ 0 };
     if (!is_newest(&l->newest, entry)) return false;
-    if (pd_wal_survey(
-            &(pd_wal_source){ &pd_disk_posix, l->newest.job_dir, entry->manifest->creator, PD_WAL_STEPS, entry->step },
-            about, &err) != PD_OK)
+    if (pd_wal_survey(&(pd_wal_source){ &pd_disk_posix, l->newest.job_dir, entry->manifest->creator, PD_WAL_STEPS,
+                                        entry->manifest->place },
+                      about, &err) != PD_OK)
         about->damage = err;
     return about->files > 0 || about->damage.code != PD_OK;
 }
@@ -194,9 +194,9 @@ static void verify_log(verifying *v, const pd_checkpoint_entry *entry)
     pd_wal_about log;
     pd_error err;
 
-    if (pd_wal_read(
-            &(pd_wal_source){ &pd_disk_posix, v->newest.job_dir, entry->manifest->creator, PD_WAL_STEPS, entry->step },
-            NULL, NULL, &log, &err) != PD_OK)
+    if (pd_wal_read(&(pd_wal_source){ &pd_disk_posix, v->newest.job_dir, entry->manifest->creator, PD_WAL_STEPS,
+                                      entry->manifest->place },
+                    NULL, NULL, &log, &err) != PD_OK)
         log = (pd_wal_about){ .files = 1, .damage = err };
     if (log.files == 0) return;
     v->logs++;

@@ -377,10 +377,10 @@ static void note_count(const pd_op *op, size_t item, const Paramd__DataReply *re
     op->counts[item].counted = reply->counted;
 }
 
-static void note_step(pd_op *op, uint64_t step)
+static void note_step(pd_step_span *span, uint64_t step)
 {
-    if (step > op->most) op->most = step;
-    if (op->least == 0 || step < op->least) op->least = step;
+    if (step > span->most) span->most = step;
+    if (span->least == 0 || step < span->least) span->least = step;
 }
 
 void pd_core_note_members(pd_core *core, const Paramd__DataReply *reply)
@@ -389,14 +389,16 @@ void pd_core_note_members(pd_core *core, const Paramd__DataReply *reply)
         (pd_core_members){ .members = (int)reply->members, .index = (int)reply->index - 1, .epoch = reply->epoch };
 }
 
-/* Notes which shares are leased to this worker after its push, and whether the program takes the same shares again. */
+/* Notes which shares are leased to this worker after its push, and whether the program takes the same shares again. Only
+ * pushes of fragment 0 use shares, and ends of steps. */
 static void note_leases(pd_core *core, const pd_outgoing_frame *frame)
 {
     const Paramd__DataReply *reply = core->receive.message;
-
     bool late = reply->n_outcomes > 0 && reply->outcomes[0]->outcome == PD_OUTCOME_LATE;
 
-    if (pd_method_pushes(frame->method)) pd_leased_answered(core, frame->step, late, reply);
+    if (!pd_method_pushes(frame->method)) return;
+    if (frame->n_pieces > 0 && core->params[frame->op->items[frame->pieces[0].item].param].fragment > 0) return;
+    pd_leased_answered(core, frame->step, late, reply);
 }
 
 /* Stores the results of an answer (outcome, step and version of each parameter) in the caller's items. An item is one
@@ -423,7 +425,7 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
             item->outcome = (int)outcome->outcome;
             note_count(frame->op, frame->pieces[i].item, core->receive.message);
         }
-        note_step(frame->op, outcome->step);
+        note_step(pd_op_span(frame->op, record->fragment), outcome->step);
         if (outcome->outcome == PD_OUTCOME_REFUSED) note_refused_step(frame->op, record, outcome);
         item->step = outcome->step;
         item->version = outcome->version;
@@ -443,6 +445,20 @@ static void note_closed(pd_core *core, uint64_t step)
     for (size_t i = 0; i < core->n_params; i++) {
         if (core->params[i].step < step) core->params[i].step = step;
         if (core->params[i].server_step < step) core->params[i].server_step = step;
+    }
+}
+
+/* Notes in every parameter that the rounds are closed which this process has seen closed of its fragment. */
+static void note_level(pd_core *core)
+{
+    for (uint32_t f = 0; f < core->n_fragments; f++) {
+        uint64_t step = pd_core_highest_step(core, f);
+        for (size_t i = 0; i < core->n_params; i++) {
+            pd_param_record *record = &core->params[i];
+            if (record->fragment != f) continue;
+            record->step = step;
+            if (record->server_step < step) record->server_step = step;
+        }
     }
 }
 
@@ -503,7 +519,7 @@ static void take_answer(pd_core *core, const pd_outgoing_frame *frame, const pd_
     else if (frame->method >= PD_STATUS && frame->method != PD_NOTE)
         keep_reply(core, frame->op, prefix, header);
     if (frame->method == PD_CHECKPOINT) note_checkpoint(core, prefix, header);
-    if (frame->op->closes > 0 && core->open_sets) note_closed(core, pd_core_highest_step(core));
+    if (frame->op->closes > 0 && core->open_sets) note_level(core);
     note_closed(core, frame->op->closes);
     pd_window_take(core, frame);
 }

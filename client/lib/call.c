@@ -174,6 +174,23 @@ static int64_t elements_of(const pd_param_record *record)
     return record->end - record->start;
 }
 
+/* Checks that all items of a push are of one fragment, if a push is for the next step of a fragment. */
+static int check_fragment(const pd_core *core, const pd_item *items, size_t n, pd_error *err)
+{
+    const pd_param_record *first = &core->params[items[0].param];
+
+    for (size_t i = 1; core->open_sets && i < n; i++) {
+        const pd_param_record *other = &core->params[items[i].param];
+        if (other->fragment == first->fragment) continue;
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "parameter %.100s is in fragment %u and %.100s in fragment %u, which take their steps one by one: "
+            "push each fragment in a call of its own",
+            first->name, first->fragment, other->name, other->fragment);
+    }
+    return PD_OK;
+}
+
 static int check_items(const pd_core *core, unsigned method, const pd_item *items, size_t n, pd_error *err)
 {
     if (!core->declared)
@@ -207,6 +224,7 @@ static int may_push(const pd_core *core, const pd_param_record *record, pd_error
  * pushed, none is marked. */
 static int mark_pushing(pd_core *core, const pd_item *items, size_t n, pd_error *err)
 {
+    if (check_fragment(core, items, n, err) != PD_OK) return PD_INVALID_ARGUMENT;
     for (size_t i = 0; i < n; i++) {
         pd_param_record *record = &core->params[items[i].param];
         int rc = may_push(core, record, err);
@@ -227,6 +245,11 @@ static int begin_items(pd_core *core, unsigned method, pd_item *items, size_t n,
 
     if (rc == PD_OK) rc = pd_op_begin(core, method, op, err);
     if (rc != PD_OK) return rc;
+    if (core->open_sets && core->n_fragments > 1 &&
+        ((*op)->spans = calloc(core->n_fragments, sizeof *(*op)->spans)) == NULL) {
+        pd_op_free(core, *op);
+        return no_memory(err);
+    }
     (*op)->items = items;
     (*op)->n = n;
     for (size_t i = 0; i < n; i++) {
@@ -280,7 +303,7 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
     bucket.push.scalars = (Paramd__Scalar **)load->list;
     bucket.push.n_scalars = load->n;
     bucket.push.wants = core->setup.shares;
-    bucket.push.share = pd_leased_taken(core);
+    bucket.push.share = core->params[op->items[0].param].fragment == 0 ? pd_leased_taken(core) : 0;
     if (options != NULL) {
         bucket.push.patience_ms = options->patience_ms;
         if (options->wants > 0) bucket.push.wants = options->wants;
@@ -297,39 +320,56 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
 }
 
-/* Returns the step of a push in a job with open sets, where all parameters have one step. A parameter that was not
- * pushed since the last push of another one began belongs to that push, also if that one has been answered meanwhile:
- * but not once the program has closed that step, even if that has ended with an error. Otherwise a new push begins, for
- * the step after the highest that this process has seen. */
+/* Returns the step of a push in a job with open sets, where all parameters of a fragment have one step. A parameter
+ * that was not pushed since the last push of another one began belongs to that push, also if that one has been
+ * answered meanwhile: but not once the program has closed that step, even if that has ended with an error. Otherwise a
+ * new push begins, for the step after the highest that this process has seen. */
 static uint64_t choose_step(const pd_core *core, const pd_item *items, size_t n)
 {
-    if (core->progress.ended == core->progress.pushing) return pd_core_highest_step(core) + 1;
+    uint32_t fragment = core->params[items[0].param].fragment;
+    uint64_t pushing = core->progress.pushing[fragment];
+
+    if (core->progress.ended == pushing) return pd_core_highest_step(core, fragment) + 1;
     for (size_t i = 0; i < n; i++) {
         const pd_param_record *record = &core->params[items[i].param];
-        if (record->step >= core->progress.pushing || record->pushed >= core->progress.pushing)
-            return pd_core_highest_step(core) + 1;
+        if (record->step >= pushing || record->pushed >= pushing) return pd_core_highest_step(core, fragment) + 1;
     }
-    return core->progress.pushing;
+    return pushing;
 }
 
 enum { MOST_LEVELS = 4 };
 
-bool pd_core_level(pd_core *core, pd_op *op)
+/* Pulls the operation's items of a fragment, from step `min_step` on. */
+static int pull_fragment(pd_core *core, pd_op *op, uint32_t fragment, uint64_t min_step)
 {
     pd_bucket bucket;
     int rc = PD_OK;
 
-    if (!core->open_sets || (op->method != PD_PUSH_PULL && op->method != PD_PULL) || op->least == op->most ||
-        op->error.code != PD_OK || core->end.error.code != PD_OK || op->levels == MOST_LEVELS)
-        return false;
-    op->level = op->most;
-    op->least = op->most = 0;
-    op->levels++;
     pd_bucket_init(&bucket, core, op, PD_PULL);
-    bucket.pull.min_step = op->level;
-    for (size_t i = 0; rc == PD_OK && i < op->n; i++) rc = pd_bucket_item(&bucket, i);
-    if (rc == PD_OK) rc = pd_bucket_post(&bucket);
-    return rc == PD_OK && op->waits > 0;
+    bucket.pull.min_step = min_step;
+    for (size_t i = 0; rc == PD_OK && i < op->n; i++)
+        if (core->params[op->items[i].param].fragment == fragment) rc = pd_bucket_item(&bucket, i);
+    return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
+}
+
+bool pd_core_level(pd_core *core, pd_op *op)
+{
+    bool pulls = false;
+    int rc = PD_OK;
+
+    if (!core->open_sets || (op->method != PD_PUSH_PULL && op->method != PD_PULL) || op->error.code != PD_OK ||
+        core->end.error.code != PD_OK || op->levels == MOST_LEVELS)
+        return false;
+    for (uint32_t f = 0; rc == PD_OK && f < core->n_fragments; f++) {
+        pd_step_span *span = pd_op_span(op, f);
+        if (span->least == span->most) continue;
+        op->level = span->most;
+        *span = (pd_step_span){ 0 };
+        pulls = true;
+        rc = pull_fragment(core, op, f, op->level);
+    }
+    op->levels += pulls;
+    return pulls && rc == PD_OK && op->waits > 0;
 }
 
 /* Pulls the weights of those items of a push_pull that have no gradient, once their rounds are closed. They need a pull
@@ -450,7 +490,7 @@ static void note_pushed(pd_core *core, pd_op *op)
         if (op->items[i].gradient != NULL)
             core->stats.payload_out += pd_dtype_bytes(record->push, (uint64_t)elements_of(record));
     }
-    core->progress.pushing = op->step;
+    core->progress.pushing[core->params[op->items[0].param].fragment] = op->step;
     op->pushed = true;
 }
 
@@ -589,8 +629,10 @@ int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_
 
     if (rc != PD_OK) return rc;
     op->fetches = true;
-    if ((rc = pull_items(core, op, core->open_sets ? pd_core_highest_step(core) : 0)) != PD_OK)
-        return give_back(core, op, rc, err);
+    rc = core->open_sets ? PD_OK : pull_items(core, op, 0);
+    for (uint32_t f = 0; core->open_sets && rc == PD_OK && f < core->n_fragments; f++)
+        rc = pull_fragment(core, op, f, pd_core_highest_step(core, f));
+    if (rc != PD_OK) return give_back(core, op, rc, err);
     *ticket = op->id;
     return PD_OK;
 }

@@ -176,6 +176,7 @@ void pd_op_free(pd_core *core, pd_op *op)
     HASH_DELETE(hh, core->calls.table, op);
     if (op->owned) free(op->items);
     free(op->reply);
+    free(op->spans);
     free(op);
 }
 
@@ -546,16 +547,23 @@ void pd_core_received(pd_core *core, size_t n, uint64_t now_ns)
 uint64_t pd_core_step(const pd_core *core, size_t param)
 {
     if (param >= core->n_params) return 0;
-    return core->open_sets ? pd_core_highest_step(core) : core->params[param].step;
+    return core->open_sets ? pd_core_highest_step(core, core->params[param].fragment) : core->params[param].step;
 }
 
-uint64_t pd_core_highest_step(const pd_core *core)
+uint64_t pd_core_highest_step(const pd_core *core, uint32_t fragment)
 {
     uint64_t step = 0;
 
     for (size_t i = 0; i < core->n_params; i++)
-        if (core->params[i].step > step) step = core->params[i].step;
+        if (core->params[i].fragment == fragment && core->params[i].step > step) step = core->params[i].step;
     return step;
+}
+
+uint64_t pd_core_begun(const pd_core *core, uint32_t fragment)
+{
+    uint64_t pushing = fragment < core->n_fragments ? core->progress.pushing[fragment] : 0;
+
+    return core->progress.closing > pushing ? core->progress.closing : pushing;
 }
 
 pd_core_members pd_core_members_now(const pd_core *core)

@@ -28,6 +28,11 @@ enum { MAX_TICKETS = 16384 }; /* most operations that a core has at once */
 /* values of Outcome.outcome in an answer: the step was taken; the optimizer refused it; the push came too late */
 enum { PD_OUTCOME_STEPPED = 1, PD_OUTCOME_REFUSED = 4, PD_OUTCOME_LATE = 5 };
 
+/* The lowest and the highest step in answers about parameters of one fragment; 0: there is none. */
+typedef struct pd_step_span {
+    uint64_t least, most;
+} pd_step_span;
+
 /* One operation: a call of the user, from its start until pd_core_finish takes its result. */
 typedef struct pd_op {
     pd_ticket_id id;
@@ -41,10 +46,11 @@ typedef struct pd_op {
     uint64_t replaces;   /* for pd_client_replace: the caller's number of the change; 0: another operation */
     uint64_t closes;     /* the step that this operation closes (pd_client_close_step); 0: none */
     /* step: for pd_client_replace, the step whose weights are replaced; of a push in a job with open sets, the step
-     * that its items are for (0: each is for its parameter's next one). In such a job, least, most: lowest and highest
-     * step in the answers so far. levels: number of times that older weights were pulled again, each time for step
-     * `level` or a later one. */
-    uint64_t step, least, most, level;
+     * that its items are for (0: each is for its parameter's next one). In such a job, span, spans: the steps in the
+     * answers so far. levels: number of times that older weights were pulled again, each time for step `level` of their
+     * fragment or a later one. */
+    uint64_t step, level;
+    pd_step_span span, *spans; /* `spans`: by fragment, if there are several; NULL: `span` is that of all items */
     unsigned levels;
     pd_item_count *counts; /* the caller's memory for results (pd_push_options.counts); NULL: not wanted */
     pd_scalar *scalars;    /* the caller's scalars; borrowed */
@@ -256,7 +262,7 @@ typedef struct pd_core_progress {
     uint64_t durable;          /* the durable step, as the last answer reported */
     uint64_t closing;          /* step that this rank is closing (pd_client_close_step); 0: none */
     uint64_t ended;            /* last step that it has begun to close, also if that failed; 0: none */
-    uint64_t pushing;          /* in a job with open sets: step of the last push of any parameter; 0: none */
+    uint64_t *pushing;         /* by fragment, in a job with open sets: step of its last push; 0: none */
 } pd_core_progress;
 
 /* What the last answer said of the members of the job, in the form of pd_client_members. */
@@ -316,6 +322,7 @@ typedef struct pd_core {
     uint32_t max_pieces; /* most pieces of one frame */
     pd_param_record *params;
     size_t n_params;
+    uint32_t n_fragments; /* number of fragments of these parameters; 0 before they are declared */
     /* declared: the server has accepted the declared parameters at least once. must_init: the server waits for initial
      * weights of this rank. */
     bool declared, must_init;
@@ -406,8 +413,16 @@ int pd_core_finish(pd_core *core, pd_ticket_id ticket, uint8_t **reply, size_t *
 
 /* Returns how many rounds of the parameter are closed, as far as the server's answers have reported. */
 uint64_t pd_core_step(const pd_core *core, size_t param);
-/* Returns the highest step of all parameters. */
-uint64_t pd_core_highest_step(const pd_core *core);
+/* Returns the highest step of all parameters of a fragment. */
+uint64_t pd_core_highest_step(const pd_core *core, uint32_t fragment);
+/* Returns the step that this process has begun to push for last in a fragment, or a later one that it is closing; 0:
+ * none. */
+uint64_t pd_core_begun(const pd_core *core, uint32_t fragment);
+/* Returns the steps in the answers to an operation about parameters of a fragment. */
+static inline pd_step_span *pd_op_span(pd_op *op, uint32_t fragment)
+{
+    return op->spans != NULL ? &op->spans[fragment] : &op->span;
+}
 pd_core_members pd_core_members_now(const pd_core *core);
 /* Returns the optimizer's note on a parameter, or "" if there is none. Once the parameters are declared, the text stays
  * valid. */

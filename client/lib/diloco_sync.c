@@ -86,7 +86,7 @@ static bool is_ahead(const pd_diloco *d, size_t param, uint64_t step)
     return d->params[param].n > 0 && pd_client_step(d->client, param) > step;
 }
 
-/* Fills the items of a fragment, and the contributions that they refer to. */
+/* Fills the items of a fragment, and the contributions that they refer to. weights NULL: there are none. */
 static void fill(pd_diloco *d, const pd_outer_fragment *fragment, float *const *weights)
 {
     uint8_t *sent = d->flight->sent, *received = d->flight->received;
@@ -102,9 +102,11 @@ static void fill(pd_diloco *d, const pd_outer_fragment *fragment, float *const *
         d->flight->n++;
         *item = (pd_item){ .param = index };
         if (param->n == 0) continue;
-        contribute(param, weights[index], sent);
-        item->gradient = sent;
         item->weights = received;
+        if (weights != NULL) {
+            contribute(param, weights[index], sent);
+            item->gradient = sent;
+        }
         sent += sent_bytes(param);
         received += received_bytes(param);
     }

@@ -63,7 +63,7 @@ static Paramd__HelloRequest make_hello(pd_core *core)
     hello.window = core->window.steps;
     hello.barriers = PD_MUTANT(barriers_forgotten) ? 0 : core->progress.passed;
     /* A step of which this process has seen one parameter must be repeated as it was. */
-    hello.steps = core->open_sets ? pd_core_highest_step(core) : pd_core_steps_seen(core);
+    hello.steps = core->open_sets ? pd_core_highest_step(core, 0) : pd_core_steps_seen(core);
     if (hello.steps == UINT64_MAX) hello.steps = 0;
     hello.course = core->recovery.course;
     hello.remarks = core->setup.rank == 0;
@@ -72,24 +72,39 @@ static Paramd__HelloRequest make_hello(pd_core *core)
     return hello;
 }
 
+/* Returns how many steps of fragment 1, 2 ... this process has seen closed, *n numbers in new memory. NULL: out of
+ * memory. */
+static uint64_t *fragment_steps(const pd_core *core, size_t *n)
+{
+    uint64_t *steps = calloc(core->n_fragments + 1, sizeof *steps);
+
+    *n = core->open_sets && core->n_fragments > 1 ? core->n_fragments - 1 : 0;
+    for (size_t i = 0; steps != NULL && i < *n; i++) steps[i] = pd_core_highest_step(core, (uint32_t)i + 1);
+    return steps;
+}
+
 int pd_core_send_hello(pd_core *core)
 {
     Paramd__HelloRequest hello = make_hello(core);
     Paramd__Option *options, **pointers;
+    uint64_t *seen = fragment_steps(core, &hello.n_fragment_steps);
     size_t n;
     int rc = split_options(core->setup.options, &options, &n);
 
-    if (rc != PD_OK) return rc;
-    if ((pointers = malloc((n + 1) * sizeof *pointers)) == NULL) {
-        free(options);
-        return PD_NO_MEMORY;
+    if (rc != PD_OK) {
+        free(seen);
+        return rc;
     }
-    for (size_t i = 0; i < n; i++) pointers[i] = &options[i];
+    pointers = malloc((n + 1) * sizeof *pointers);
+    for (size_t i = 0; pointers != NULL && i < n; i++) pointers[i] = &options[i];
     hello.options = pointers;
     hello.n_options = n;
-    rc = pd_core_post(core, PD_HELLO, &hello.base, PD_QUEUE_CONNECTION, NULL);
+    hello.fragment_steps = seen;
+    rc = pointers != NULL && seen != NULL ? pd_core_post(core, PD_HELLO, &hello.base, PD_QUEUE_CONNECTION, NULL)
+                                          : PD_NO_MEMORY;
     free(pointers);
     free(options);
+    free(seen);
     return rc;
 }
 
@@ -116,8 +131,11 @@ void pd_core_forget_params(pd_core *core)
     }
     pd_staging_free(&core->out.staging);
     free(core->params);
+    free(core->progress.pushing);
     core->params = NULL;
+    core->progress.pushing = NULL;
     core->n_params = 0;
+    core->n_fragments = 0;
 }
 
 static int know_range(pd_param_record *record, const pd_client_param *param, int64_t elements, pd_error *err)
@@ -160,6 +178,8 @@ static int know_shape(const pd_client_param *param, int64_t *elements, pd_error 
                    param->name, pd_shape_text(&param->shape, shape, sizeof shape));
 }
 
+enum { MOST_FRAGMENTS = 256 }; /* most fragments of a job, as the server allows them */
+
 static int know(pd_param_record *record, const pd_client_param *param, pd_error *err)
 {
     size_t length = param->name != NULL ? strlen(param->name) : 0;
@@ -172,6 +192,9 @@ static int know(pd_param_record *record, const pd_client_param *param, pd_error 
     if (param->axes != NULL && pd_axes_check(param->axes, param->shape.rank, &why) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: axes: %.300s", param->name, why.text);
     if (know_range(record, param, elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    if (param->fragment >= MOST_FRAGMENTS)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: fragment %u: expected 0 to %d", param->name,
+                       param->fragment, MOST_FRAGMENTS - 1);
     record->shape = param->shape;
     record->model_state = param->model_state;
     record->fragment = param->fragment;
@@ -232,6 +255,7 @@ static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
         param->push_dtype = pd_dtype_is_quantized(record->push) ? record->push : 0;
         if (record->axes != NULL) param->axes = record->axes;
         param->model_state = record->model_state;
+        param->fragment = record->fragment;
         param->ranged = record->ranged;
         param->range_start = record->ranged ? (uint64_t)record->start : 0;
         param->range_end = record->ranged ? (uint64_t)record->end : 0;
@@ -279,6 +303,15 @@ uint64_t pd_core_lowest_step(const pd_core *core)
     return step;
 }
 
+static int know_fragments(pd_core *core, pd_error *err)
+{
+    core->n_fragments = 1;
+    for (size_t i = 0; i < core->n_params; i++)
+        if (core->params[i].fragment >= core->n_fragments) core->n_fragments = core->params[i].fragment + 1;
+    core->progress.pushing = calloc(core->n_fragments, sizeof *core->progress.pushing);
+    return core->progress.pushing != NULL ? PD_OK : no_memory(err);
+}
+
 int pd_core_declare(pd_core *core, const pd_client_param *params, size_t n, pd_ticket_id *ticket, pd_error *err)
 {
     pd_op *op;
@@ -294,6 +327,7 @@ int pd_core_declare(pd_core *core, const pd_client_param *params, size_t n, pd_t
         if ((rc = know(&core->params[core->n_params], &params[core->n_params], err)) != PD_OK ||
             (rc = remember(core, &core->params[core->n_params], &params[core->n_params], err)) != PD_OK)
             break;
+    if (rc == PD_OK) rc = know_fragments(core, err);
     if (rc != PD_OK) {
         pd_core_forget_params(core);
         pd_op_free(core, op);

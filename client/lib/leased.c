@@ -23,7 +23,7 @@ void pd_leased_note(pd_core *core, Paramd__Lease *const *leases, size_t n, uint6
         shares->ranges[i] = (pd_core_share_range){ .first = leases[i]->first, .count = leases[i]->count };
     shares->n = n;
     shares->taken = 0;
-    shares->since = core->progress.closing > core->progress.pushing ? core->progress.closing : core->progress.pushing;
+    shares->since = pd_core_begun(core, 0);
 }
 
 void pd_leased_answered(pd_core *core, uint64_t step, bool late, const Paramd__DataReply *reply)
@@ -56,10 +56,20 @@ uint64_t pd_leased_taken(const pd_core *core)
     return core->open_sets ? core->shares.named : 0;
 }
 
+/* Returns the last step that all parameters of fragment 0 have taken: its steps use the shares. */
+static uint64_t taken_step(const pd_core *core)
+{
+    uint64_t step = UINT64_MAX;
+
+    for (size_t i = 0; i < core->n_params; i++)
+        if (core->params[i].fragment == 0 && core->params[i].step < step) step = core->params[i].step;
+    return core->n_params > 0 ? step : 0;
+}
+
 uint64_t pd_core_least_unused(const pd_core *core)
 {
     if (core->open_sets) return core->shares.least_unused;
-    return pd_core_lowest_step(core) * core->setup.world_size * core->setup.shares;
+    return taken_step(core) * core->setup.world_size * core->setup.shares;
 }
 
 /* Makes the lease of the coming step in a job in which every rank takes every step: the server leases none there, since

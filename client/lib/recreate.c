@@ -73,7 +73,8 @@ static void forget_progress(pd_core *core)
         record->pushed = record->refused = record->server_step = record->replaces = 0;
         record->initialised = record->given = false;
     }
-    core->progress.barriers = core->progress.passed = core->progress.ended = core->progress.pushing = 0;
+    core->progress.barriers = core->progress.passed = core->progress.ended = 0;
+    for (uint32_t f = 0; f < core->n_fragments; f++) core->progress.pushing[f] = 0;
     core->must_init = core->recovery.resending = core->recovery.went_back = false;
     pd_leased_forget(&core->shares);
     pd_window_clear(core);

@@ -88,14 +88,28 @@ static void count(pd_core *core)
         core->stats.resent++;
 }
 
+/* Returns the fragment that a frame of a step belongs to. UINT32_MAX: it has no pieces, and belongs to all. */
+static uint32_t fragment_of(const pd_core *core, const pd_outgoing_frame *frame)
+{
+    bool is_state = frame->source == NULL && frame->method == PD_NOTE;
+
+    if (closes(frame) || (frame->op == NULL && frame->source == NULL)) return UINT32_MAX;
+    if (is_state) return core->params[frame->op->items[0].param].fragment;
+    if (frame->source != NULL)
+        return frame->source->n > 0 ? core->params[frame->source->pieces[0].param].fragment : UINT32_MAX;
+    return frame->n_pieces > 0 ? pd_piece_record(core, frame, 0)->fragment : UINT32_MAX;
+}
+
 /* Finds a step that the server must close before this client can go on, and the parameter. Returns false if it need not
  * wait for one. */
 static bool find_awaited(const pd_core *core, uint32_t *param, uint64_t *step)
 {
     const pd_outgoing_frame *held = core->out.queue[PD_QUEUE_HELD].first;
+    uint32_t only = held != NULL && held->step > 0 ? fragment_of(core, held) : UINT32_MAX;
 
     for (size_t i = 0; i < core->n_params; i++) {
         const pd_param_record *record = &core->params[i];
+        if (only != UINT32_MAX && record->fragment != only) continue;
         *step = held != NULL && held->step > 0 ? held->step - 1 : record->step;
         *param = (uint32_t)i;
         if (pd_has_elements(record) && record->server_step < *step) return true;
@@ -103,14 +117,17 @@ static bool find_awaited(const pd_core *core, uint32_t *param, uint64_t *step)
     return false;
 }
 
-/* Returns whether a frame is under way whose answer tells that the server has closed a step up to `step`. Answers to
- * frames of later steps may wait for the held frames. */
-static bool will_be_told(const pd_core *core, uint64_t step)
+/* Returns whether a frame is under way whose answer tells that the server has closed a step of the fragment up to
+ * `step`. Answers to frames of later steps may wait for the held frames. */
+static bool will_be_told(const pd_core *core, uint32_t fragment, uint64_t step)
 {
-    const pd_outgoing_frame *frame = core->out.queue[PD_QUEUE_LASTING].first;
-
-    while (frame != NULL && (frame->answered || frame->step == 0 || frame->step > step)) frame = frame->next;
-    return frame != NULL;
+    for (const pd_outgoing_frame *frame = core->out.queue[PD_QUEUE_LASTING].first; frame != NULL; frame = frame->next) {
+        uint32_t of;
+        if (frame->answered || frame->step == 0 || frame->step > step) continue;
+        of = core->n_fragments > 1 ? fragment_of(core, frame) : UINT32_MAX;
+        if (of == UINT32_MAX || of == fragment) return true;
+    }
+    return false;
 }
 
 /* In a job with open sets this process has no frames of steps in which it did not count, and so no answers from which
@@ -123,7 +140,7 @@ static void probe(pd_core *core)
     const pd_param_record *record;
 
     if (!core->open_sets || core->recovery.probing || !find_awaited(core, &want.handle, &request.min_step) ||
-        will_be_told(core, request.min_step))
+        will_be_told(core, core->params[want.handle].fragment, request.min_step))
         return;
     record = &core->params[want.handle];
     want.first = (uint64_t)record->start;

@@ -62,11 +62,12 @@ void pd_core_go_back(pd_core *core, const char *why)
 /* Returns whether this process has a push without an answer for a step that the server has closed. */
 static bool is_decided(const pd_core *core)
 {
-    uint64_t step = core->progress.closing > core->progress.pushing ? core->progress.closing : core->progress.pushing;
     bool decided = false;
 
-    for (size_t i = 0; i < core->n_params; i++)
+    for (size_t i = 0; i < core->n_params; i++) {
+        uint64_t step = pd_core_begun(core, core->params[i].fragment);
         decided = decided || (core->params[i].server_step >= step && core->params[i].step < step);
+    }
     return decided;
 }
 
@@ -144,7 +145,8 @@ static void forget_steps(pd_core *core)
         record->pushed = record->refused = record->server_step = record->replaces = 0;
     }
     core->progress.barriers = core->progress.passed;
-    core->progress.closing = core->progress.ended = core->progress.pushing = 0;
+    core->progress.closing = core->progress.ended = 0;
+    for (uint32_t f = 0; f < core->n_fragments; f++) core->progress.pushing[f] = 0;
     core->recovery.resending = false;
     pd_leased_forget(&core->shares);
     pd_window_clear(core);

@@ -391,13 +391,15 @@ void pd_window_skip(const pd_core *core, pd_param_record *record, uint64_t step)
 /* Returns the step for which the parameter's last push, or the end of the step that leaves it out, has ended with an
  * error, although the server has counted it since: it had closed the step of other parameters. The program goes on
  * with the next step then (pd_core_step), so nobody would send this one again. 0: there is none. Only in jobs with open
- * sets, where all parameters have one step. */
+ * sets, where all parameters of a fragment have one step. */
 static uint64_t given_up(const pd_core *core, const pd_param_record *record)
 {
     uint64_t ended = core->progress.closing > 0 ? 0 : core->progress.ended;
     uint64_t step = record->pushed > ended ? record->pushed : ended;
 
-    if (!core->open_sets || record->pushing || step <= record->kept_to || step > pd_core_highest_step(core)) return 0;
+    if (!core->open_sets || record->pushing || step <= record->kept_to ||
+        step > pd_core_highest_step(core, record->fragment))
+        return 0;
     return step;
 }
 

@@ -12,6 +12,8 @@ static const pd_command_option plan_options[] = {
               "wins (default: \"* sgd\")" },
     { "workers", 0, PD_OPTION_NUMBER, "W", .help = "Workers of the job", .preset = "1", .least = 0,
       .most = UINT32_MAX },
+    { "fragments", 0, PD_OPTION_NUMBER, "F", .help = "Fragments of the job's parameters", .preset = "1", .least = 1,
+      .most = 256 },
     { "option", 0, PD_OPTION_TEXT, "KEY=VALUE",
       .help = "An option of the job, as its workers give it, such as aggregate=median or durability=checkpoint; may be "
               "repeated" },

@@ -49,8 +49,9 @@
  *
  * Open sets. In a job with rounds = quorum or async, or whose workers may leave and join (min_workers, max_workers,
  * on_lost_worker), not every rank counts in every step:
- * - All parameters have one step, which pd_client_step returns for each of them. A push is for the step after it,
- *   whatever happened in between: after a late answer, steps are left out.
+ * - All parameters of a fragment (pd_client_param.fragment) have one step, which pd_client_step returns for each of
+ *   them. A push is for the step after it, whatever happened in between: after a late answer, steps are left out.
+ * - A push has parameters of one fragment.
  * - All parameters must be pushed in each step, with a NULL gradient where there is none, or the step be closed
  *   (pd_client_close_step) with the number pd_client_step + 1 from before its first push.
  * - A ticket of pd_client_push_pull brings the weights of one step, also if its frames were answered in different ones:
@@ -134,7 +135,8 @@ PD_API double pd_client_fastest(const pd_client *client);
  * computes which samples the batch has. The server leases shares, and marks them as used when the push that was made of
  * them counts; so each share is used once, although ranks join, leave, and are late. After a late push the same shares
  * are taken again. In a job whose ranks all count in every step: share (step - 1) * world_size + rank, times the number
- * of shares that the options ask for, and the shares after it. Does not wait.
+ * of shares that the options ask for, and the shares after it. If parameters are in several fragments
+ * (pd_client_param.fragment), all this is of the pushes and steps of fragment 0 alone. Does not wait.
  *   PD_FAILED_PRECONDITION  the options ask for no shares
  *   PD_UNAVAILABLE          all leased shares are taken: the answer to the next push brings others */
 PD_API int pd_client_share(pd_client *client, uint64_t *share, pd_error *err);
@@ -191,8 +193,15 @@ typedef struct pd_client_param {
      * - Values are float32, so a counter such as num_batches_tracked is exact up to 2^24.
      * - All ranks must set the same flag. */
     bool model_state;
-    /* Number of the parameter's fragment: parameters of one fragment are pushed together, and count together where not
-     * every rank needs to count in a step. Fragments are numbered from 0 without gaps, the same on all ranks. */
+    /* Number of the fragment that the parameter belongs to. Fragments are parts of a model that take their steps one by
+     * one, each with a step number of its own, as DiLoCo's do. They are numbered 0, 1, 2 ... without gaps, at most 256,
+     * and all ranks must give the same numbers. 0 for all parameters: the job has one fragment.
+     *
+     * Where not all ranks need to count in a step (rounds, on_lost_worker), one set of ranks counts in a step of a
+     * fragment, for all its parameters. In other jobs each parameter has a step of its own anyway.
+     *
+     * A job with several fragments cannot tie all its parameters: clip_global_norm, skip_outlier, and nonfinite_scope =
+     * job are refused. */
     uint32_t fragment;
 } pd_client_param;
 

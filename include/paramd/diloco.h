@@ -100,6 +100,10 @@ PD_API pd_diloco_due pd_diloco_inner_step(pd_diloco *d, double tokens);
 /* Sends a fragment: copies the difference of the global weights and `weights`, and queues the push. Reads weights[i] of
  * the fragment's parameters alone, which may change afterwards. Does not wait.
  *
+ * `weights` may be NULL: then this worker has nothing to contribute, and takes part in the round without a gradient. So
+ * a program can sync all fragments at any time, in the order of their turns, and the next turn stays the same: those
+ * that have taken no inner step since their last sync contribute nothing.
+ *
  * PD_INVALID_ARGUMENT: there is no such fragment. PD_FAILED_PRECONDITION: a fragment is under way: take it first.
  * Errors of pd_client_push_pull, after which nothing is under way. */
 PD_API int pd_diloco_send(pd_diloco *d, int64_t fragment, float *const *weights, pd_error *err);

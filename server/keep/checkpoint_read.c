@@ -98,9 +98,10 @@ int pd_checkpoint_check(const pd_disk *disk, const char *dir, pd_manifest *manif
 
 /* ---- loading ---- */
 
-/* Checks that state.bin and the manifest have the same job and step. */
-static int agree(const char *dir, const pd_manifest *manifest, const pd_checkpoint_image *kept, pd_error *err)
+/* Checks that state.bin and the manifest have the same job and step. Takes the place from the manifest. */
+static int agree(const char *dir, const pd_manifest *manifest, pd_checkpoint_image *kept, pd_error *err)
 {
+    kept->place = manifest->place;
     if (strcmp(kept->job, manifest->job) == 0 && kept->creator == manifest->creator && kept->step == manifest->step)
         return PD_OK;
     return pd_fail(err, PD_DATA_LOSS, "%.300s: state.bin is that of another job or step than the manifest", dir);

@@ -38,10 +38,16 @@ static json_t *file_list(const pd_manifest *manifest)
 
 static json_t *body_of(const pd_manifest *m)
 {
-    return json_pack("{s:i, s:s, s:o, s:I, s:I, s:s, s:s, s:s, s:o}", "format", PD_MANIFEST_FORMAT, "job", m->job,
-                     "creator", hex(m->creator), "step", (json_int_t)m->step, "written_ms",
-                     (json_int_t)m->about.written_ms, "paramd", m->about.paramd, "blas", m->about.blas, "cpu",
-                     m->about.cpu, "files", file_list(m));
+    json_t *body = json_pack("{s:i, s:s, s:o, s:I, s:I, s:s, s:s, s:s, s:o}", "format", PD_MANIFEST_FORMAT, "job",
+                             m->job, "creator", hex(m->creator), "step", (json_int_t)m->step, "written_ms",
+                             (json_int_t)m->about.written_ms, "paramd", m->about.paramd, "blas", m->about.blas, "cpu",
+                             m->about.cpu, "files", file_list(m));
+
+    if (body == NULL || m->place == m->step ||
+        json_object_set_new(body, "place", json_integer((json_int_t)m->place)) == 0)
+        return body;
+    json_decref(body);
+    return NULL;
 }
 
 int pd_manifest_text(char **out, size_t *bytes, const pd_manifest *manifest, pd_error *err)
@@ -109,6 +115,15 @@ static bool read_files(pd_manifest *m, const json_t *list)
     return ok;
 }
 
+/* Reads the place; a manifest lacks it if it is the step. */
+static bool read_place(pd_manifest *m, const json_t *root)
+{
+    const json_t *place = json_object_get(root, "place");
+
+    m->place = m->step;
+    return place == NULL || read_number(&m->place, place);
+}
+
 static int read_members(pd_manifest *m, const json_t *root, pd_error *err)
 {
     uint64_t format;
@@ -119,7 +134,7 @@ static int read_members(pd_manifest *m, const json_t *root, pd_error *err)
                        format, PD_MANIFEST_FORMAT);
     if (read_text(m->job, sizeof m->job, json_object_get(root, "job")) && m->job[0] != '\0' &&
         read_hex(&m->creator, json_object_get(root, "creator")) &&
-        read_number(&m->step, json_object_get(root, "step")) &&
+        read_number(&m->step, json_object_get(root, "step")) && read_place(m, root) &&
         read_number(&m->about.written_ms, json_object_get(root, "written_ms")) &&
         read_text(m->about.paramd, sizeof m->about.paramd, json_object_get(root, "paramd")) &&
         read_text(m->about.blas, sizeof m->about.blas, json_object_get(root, "blas")) &&

@@ -403,11 +403,19 @@ static double fastest(const pd_conn *conn)
     return most;
 }
 
+/* Returns whether the answer brings the worker's leases: it is the answer to a push of parameters of fragment 0, whose
+ * steps use shares, or to one that ends a step of all fragments; and it is about the step after which they are leased,
+ * or a later one. */
+static bool brings_leases(const pd_conn *conn, const pd_wait *wait)
+{
+    if (!wait->pushes || conn->leases.n == 0 || wait->step < conn->leases.step) return false;
+    return wait->n == 0 || pd_version_table_fragment(conn->daemon->versions, conn->job, wait->at[0].param) == 0;
+}
+
 void pd_conn_data_reply(pd_conn *conn, pd_pending *pending)
 {
     pending->fastest = fastest(conn);
-    if (pending->wait.pushes && conn->leases.n > 0 && pending->wait.step >= conn->leases.step)
-        pending->leases = &conn->leases;
+    if (brings_leases(conn, &pending->wait)) pending->leases = &conn->leases;
     pd_output_reply(&conn->output, pending);
     pd_conn_touch(conn);
 }

@@ -205,8 +205,8 @@ static void on_leases(pd_daemon *daemon, const pd_effect *effect)
 static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
 {
     daemon->mark++;
-    (void)pd_version_table_time_out(daemon->versions, effect->job, effect->u.timed_out.step,
-                                    &effect->u.timed_out.error);
+    (void)pd_version_table_time_out(daemon->versions, effect->job, effect->u.timed_out.fragment,
+                                    effect->u.timed_out.step, &effect->u.timed_out.error);
     for (size_t i = 0; i < daemon->table.capacity; i++) {
         pd_conn *conn = daemon->table.at[i];
         if (conn == NULL || conn->job != effect->job || !pd_conn_live(conn) || !pd_framer_stalled(conn->framer))

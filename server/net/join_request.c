@@ -38,6 +38,15 @@ static int copy_rules(pd_request *request, char *const *from, size_t n)
     return PD_OK;
 }
 
+static int copy_steps(pd_request *request, const uint64_t *from, size_t n)
+{
+    if (n == 0) return PD_OK;
+    if ((request->u.hello.fragment_steps = calloc(n, sizeof *from)) == NULL) return PD_NO_MEMORY;
+    request->u.hello.n_fragment_steps = n;
+    memcpy(request->u.hello.fragment_steps, from, n * sizeof *from);
+    return PD_OK;
+}
+
 static pd_request *hello_request(const pd_conn *conn, const pd_pending *pending, const Paramd__HelloRequest *hello)
 {
     pd_request *request = pd_request_new(PD_REQ_HELLO, pd_conn_ticket(conn, pending));
@@ -67,7 +76,8 @@ static pd_request *hello_request(const pd_conn *conn, const pd_pending *pending,
         (hello->run[0] == '\0' || request->u.hello.run != NULL) &&
         pd_options_copy(&request->u.hello.options, &request->u.hello.n_options, hello->options, hello->n_options) ==
             PD_OK &&
-        copy_rules(request, hello->rules, hello->n_rules) == PD_OK)
+        copy_rules(request, hello->rules, hello->n_rules) == PD_OK &&
+        copy_steps(request, hello->fragment_steps, hello->n_fragment_steps) == PD_OK)
         return request;
     pd_request_free(request);
     return NULL;
@@ -230,7 +240,8 @@ static int declare_one(pd_conn *conn, const Paramd__Parameter *parameter, pd_err
 {
     pd_param_decl decl = { .name = parameter->name,
                            .axes = parameter->axes[0] != '\0' ? parameter->axes : NULL,
-                           .model_state = parameter->model_state };
+                           .model_state = parameter->model_state,
+                           .fragment = parameter->fragment };
     int64_t elements;
     int rc = pd_name_check("parameter", parameter->name, err);
 
@@ -267,6 +278,18 @@ fail:
     return NULL;
 }
 
+/* Returns the number of fragments that the connection declares. The store refuses more than 256. */
+static uint32_t count_fragments(const pd_conn *conn)
+{
+    uint32_t n = 1;
+
+    for (size_t i = 0; i < conn->params.handles.n; i++) {
+        uint32_t fragment = conn->params.handles.decls[i].fragment;
+        if (fragment >= n && fragment < conn->params.handles.n) n = fragment + 1;
+    }
+    return n;
+}
+
 /* Sends the parameters of all the connection's Declare requests to the store, as one set. Called for the last of these
  * requests. */
 static int declare_all(pd_conn *conn, const pd_pending *pending, uint32_t wants, pd_error *err)
@@ -276,7 +299,8 @@ static int declare_all(pd_conn *conn, const pd_pending *pending, uint32_t wants,
 
     if (conn->params.handles.n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "Declare without parameters");
     request = declare_request(conn, pending, wants);
-    if (request == NULL || pd_version_table_reserve(daemon->versions, conn->job, conn->params.handles.n) != PD_OK) {
+    if (request == NULL || pd_version_table_reserve(daemon->versions, conn->job, conn->params.handles.n) != PD_OK ||
+        pd_version_table_reserve_fragments(daemon->versions, conn->job, count_fragments(conn)) != PD_OK) {
         pd_request_free(request);
         return pd_fail(err, PD_NO_MEMORY, "Declare: out of memory, try again later");
     }
@@ -390,6 +414,9 @@ void pd_reply_declare(pd_conn *conn, const pd_effect *effect)
 
     conn->params.declaring = false;
     conn->params.declared = true;
+    for (size_t i = 0; i < n; i++)
+        pd_version_table_put(conn->daemon->versions, conn->job, effect->u.declared.params[i].param,
+                             conn->params.handles.decls[i].fragment);
     pd_version_table_settle(conn->daemon->versions, conn->job,
                             n); /* n is the job's number of parameters, because every worker declares all of them */
     for (size_t i = 0; i < n; i++) conn->params.handles.params[i] = effect->u.declared.params[i].param;

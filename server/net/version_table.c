@@ -11,9 +11,19 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+/* Parameters that take their steps together: those of a fragment, or all of a job. */
+typedef struct group {
+    uint64_t least;  /* number of rounds that every one of the parameters has closed */
+    size_t at_least; /* number of the parameters that have closed exactly `least` rounds */
+    pd_waiter *rest; /* requests that wait until all these parameters have closed the request's round */
+} group;
+
+_Static_assert(sizeof(group) <= PD_LOOP_FRAGMENT_BYTES, "Declare counts what the version table has of a fragment");
+
 typedef struct entry {
-    uint64_t closed; /* number of rounds that the parameter has closed */
-    int outcome;     /* pd_outcome of the last round; 0: no round has closed yet */
+    uint32_t fragment; /* number of the parameter's fragment */
+    uint64_t closed;   /* number of rounds that the parameter has closed */
+    int outcome;       /* pd_outcome of the last round; 0: no round has closed yet */
     uint64_t version;
     pd_published *published; /* reference to the newest published weights; NULL: none are published yet */
     pd_reason *why;          /* reason why the optimizer refused the last step; NULL: it did not refuse, or there was no
@@ -34,12 +44,12 @@ typedef struct job {
     entry **at;       /* array of pointers to the entries of the parameters. Each entry is allocated separately: waiters
                        * point into entries, while the array may move */
     size_t params;    /* number of the job's parameters, at most n; 0: not known yet */
-    uint64_t least;   /* number of rounds that every parameter of the job has closed */
-    size_t at_least;  /* number of the job's parameters that have closed exactly `least` rounds */
-    uint64_t durable; /* durable step of the job; 0: there is none */
+    group all;        /* all parameters of the job */
+    group *fragments; /* the fragments, if the job has several; NULL: it has one, `all` */
+    uint32_t n_fragments;   /* number of `fragments`; 0: NULL */
+    uint64_t durable;       /* durable step of the job; 0: there is none */
     pd_counted *members;    /* the members of the job; NULL: all ranks are members for ever */
     uint64_t epoch, course; /* number of times that the members have changed; the course of steps */
-    pd_waiter *rest;        /* requests that wait until all parameters of the job have closed the request's round */
     UT_hash_handle hh;
 } job;
 
@@ -70,7 +80,9 @@ static void job_free(pd_version_table *versions, job *j)
         pd_counted_unref(j->at[i]->counted);
         free(j->at[i]);
     }
-    assert(j->rest == NULL);
+    assert(j->all.rest == NULL);
+    for (uint32_t f = 0; f < j->n_fragments; f++) assert(j->fragments[f].rest == NULL);
+    free(j->fragments);
     pd_counted_unref(j->members);
     HASH_DEL(versions->jobs, j);
     free(j->at);
@@ -127,17 +139,53 @@ int pd_version_table_reserve(pd_version_table *versions, uint32_t number, size_t
     return n <= j->n ? PD_OK : add_entries(j, n);
 }
 
-static void find_least(job *j)
+int pd_version_table_reserve_fragments(pd_version_table *versions, uint32_t number, uint32_t n)
 {
-    j->least = UINT64_MAX;
-    j->at_least = 0;
+    job *j = find(versions, number);
+    group *all;
+
+    if (n <= 1 || n <= j->n_fragments) return PD_OK;
+    if ((all = realloc(j->fragments, n * sizeof *all)) == NULL) return PD_NO_MEMORY;
+    for (uint32_t f = 0; f < j->n_fragments; f++)
+        if (all[f].rest != NULL) all[f].rest->link = &all[f].rest;
+    for (uint32_t f = j->n_fragments; f < n; f++) all[f] = (group){ 0 };
+    j->fragments = all;
+    j->n_fragments = n;
+    return PD_OK;
+}
+
+static group *group_of(job *j, const entry *e)
+{
+    return e->fragment < j->n_fragments ? &j->fragments[e->fragment] : &j->all;
+}
+
+static void find_least(job *j, group *g)
+{
+    g->least = UINT64_MAX;
+    g->at_least = 0;
     for (size_t i = 0; i < j->params; i++) {
-        if (j->at[i]->closed < j->least) {
-            j->least = j->at[i]->closed;
-            j->at_least = 0;
+        if (g != &j->all && group_of(j, j->at[i]) != g) continue;
+        if (j->at[i]->closed < g->least) {
+            g->least = j->at[i]->closed;
+            g->at_least = 0;
         }
-        j->at_least += j->at[i]->closed == j->least;
+        g->at_least += j->at[i]->closed == g->least;
     }
+}
+
+void pd_version_table_put(pd_version_table *versions, uint32_t number, uint32_t param, uint32_t fragment)
+{
+    job *j = find(versions, number);
+
+    assert(j != NULL && param < j->n);
+    j->at[param]->fragment = fragment;
+}
+
+uint32_t pd_version_table_fragment(const pd_version_table *versions, uint32_t number, uint32_t param)
+{
+    const job *j = find(versions, number);
+
+    return j != NULL && param < j->n ? j->at[param]->fragment : 0;
 }
 
 void pd_version_table_settle(pd_version_table *versions, uint32_t number, size_t n)
@@ -147,7 +195,8 @@ void pd_version_table_settle(pd_version_table *versions, uint32_t number, size_t
     assert(j != NULL && n <= j->n);
     if (j->params == n) return;
     j->params = n;
-    find_least(j);
+    find_least(j, &j->all);
+    for (uint32_t f = 0; f < j->n_fragments; f++) find_least(j, &j->fragments[f]);
 }
 
 void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, uint64_t step)
@@ -226,9 +275,16 @@ static bool has_answer(const entry *e, const pd_wait *wait, const pd_waiter *wai
     return (e->closed >= wait->step || waiter->idle) && (!waiter->pulls || e->published != NULL);
 }
 
-static bool all_closed(const job *j, uint64_t step)
+static bool all_closed(const job *j, const group *g, uint64_t step)
 {
-    return j->params > 0 && j->least >= step;
+    return j->params > 0 && g->least >= step;
+}
+
+/* Returns the parameters for which a request waits that has `all` set: those of its fragment if it is a push that does
+ * not count, otherwise all of the job. */
+static group *awaited(job *j, const pd_wait *wait)
+{
+    return wait->late && wait->n > 0 ? group_of(j, j->at[wait->at[0].param]) : &j->all;
 }
 
 bool pd_version_table_would_answer(const pd_version_table *versions, uint32_t number, const pd_wait *wait)
@@ -236,7 +292,7 @@ bool pd_version_table_would_answer(const pd_version_table *versions, uint32_t nu
     const job *j = find(versions, number);
     size_t i = 0;
 
-    if (wait->unfiled || (wait->all && (j == NULL || !all_closed(j, wait->step)))) return false;
+    if (wait->unfiled || (wait->all && (j == NULL || !all_closed(j, &j->all, wait->step)))) return false;
     while (j != NULL && i < wait->n && has_answer(j->at[wait->at[i].param], wait, &wait->at[i])) i++;
     return i == wait->n;
 }
@@ -311,10 +367,10 @@ bool pd_version_table_wait(pd_version_table *versions, uint32_t number, pd_wait 
         assert(j != NULL);
         wait->rest.wait = wait;
         wait->open++;
-        if (!wait->unfiled && all_closed(j, wait->step))
+        if (!wait->unfiled && all_closed(j, &j->all, wait->step))
             answer_rest(&wait->rest);
         else
-            link_in(&j->rest, &wait->rest);
+            link_in(&j->all.rest, &wait->rest);
     }
     for (size_t i = 0; i < wait->n; i++) {
         pd_waiter *waiter = &wait->at[i];
@@ -390,40 +446,40 @@ static void wait_on(const entry *e, pd_wait *wait)
         wait->step++;
 }
 
-static void close_for_all(pd_version_table *versions, job *j, const pd_closed *closed, uint64_t before)
+static void close_for_all(pd_version_table *versions, job *j, group *g, const pd_closed *closed, uint64_t before)
 {
-    if (closed->param >= j->params || before != j->least || j->at[closed->param]->closed == before || --j->at_least > 0)
+    if (closed->param >= j->params || before != g->least || j->at[closed->param]->closed == before || --g->at_least > 0)
         return;
-    find_least(j);
-    for (pd_waiter *waiter = j->rest, *next; waiter != NULL; waiter = next) {
+    find_least(j, g);
+    for (pd_waiter *waiter = g->rest, *next; waiter != NULL; waiter = next) {
         next = waiter->next;
         wait_on(j->at[closed->param], waiter->wait);
-        if (waiter->wait->unfiled || !all_closed(j, waiter->wait->step)) continue;
+        if (waiter->wait->unfiled || !all_closed(j, g, waiter->wait->step)) continue;
         link_out(waiter);
         answer_rest(waiter);
         resolve(versions, j, waiter->wait);
     }
 }
 
-/* Returns the last step that some parameter of the job has closed, or `step` if that is later. */
-static uint64_t last_closed(const job *j, uint64_t step)
+/* Returns the last step that one of the parameters has closed, or `step` if that is later. */
+static uint64_t last_closed(job *j, const group *g, uint64_t step)
 {
     for (size_t i = 0; i < j->params; i++)
-        if (j->at[i]->closed > step) step = j->at[i]->closed;
+        if ((g == &j->all || group_of(j, j->at[i]) == g) && j->at[i]->closed > step) step = j->at[i]->closed;
     return step;
 }
 
-/* Lets a request also wait until all other parameters of the job have closed its step. */
+/* Lets a push that does not count also wait until all other parameters of its fragment have closed its step. */
 static void await_rest(job *j, pd_wait *wait)
 {
     wait->all = true;
     wait->open++;
     wait->rest.wait = wait;
-    link_in(&j->rest, &wait->rest);
+    link_in(&awaited(j, wait)->rest, &wait->rest);
 }
 
-/* A push that does not count any more is answered when all parameters have closed the last step that one of them has
- * closed. So all its answers name one step, and its worker may push for the next one. */
+/* A push that does not count any more is answered when all parameters of its fragment have closed the last step that
+ * one of them has closed. So all its answers name one step, and its worker may push for the next one. */
 void pd_version_table_filed(pd_version_table *versions, uint32_t number, pd_wait *wait, pd_filed filed, uint64_t step)
 {
     job *j = find(versions, number);
@@ -431,10 +487,11 @@ void pd_version_table_filed(pd_version_table *versions, uint32_t number, pd_wait
     if (j == NULL || !wait->unfiled) return;
     wait->unfiled = false;
     wait->filed = filed;
+    wait->late = filed != PD_FILED_FOR && !wait->all;
     if (filed == PD_FILED_COUNTED && step > wait->step) wait->age = (uint32_t)(step - wait->step);
-    wait->step = filed == PD_FILED_FOR ? step : last_closed(j, step);
-    if (filed != PD_FILED_FOR && !wait->all) await_rest(j, wait);
-    if (wait->all && all_closed(j, wait->step)) {
+    wait->step = filed == PD_FILED_FOR ? step : last_closed(j, awaited(j, wait), step);
+    if (wait->late) await_rest(j, wait);
+    if (wait->all && all_closed(j, awaited(j, wait), wait->step)) {
         link_out(&wait->rest);
         answer_rest(&wait->rest);
     }
@@ -465,7 +522,8 @@ void pd_version_table_close(pd_version_table *versions, uint32_t number, pd_clos
         answer(e, waiter);
         resolve(versions, j, waiter->wait);
     }
-    close_for_all(versions, j, closed, before);
+    close_for_all(versions, j, &j->all, closed, before);
+    if (group_of(j, e) != &j->all) close_for_all(versions, j, group_of(j, e), closed, before);
 }
 
 /* Moves the waiters for round `step` or an earlier one from `list` to the end of another list, in their
@@ -502,13 +560,18 @@ static size_t fail_waiters(pd_version_table *versions, pd_waiter **list, uint64_
     return n;
 }
 
-size_t pd_version_table_time_out(pd_version_table *versions, uint32_t number, uint64_t step, const pd_error *err)
+size_t pd_version_table_time_out(pd_version_table *versions, uint32_t number, uint32_t fragment, uint64_t step,
+                                 const pd_error *err)
 {
+    bool all = fragment == PD_ALL_FRAGMENTS;
     job *j = find(versions, number);
     size_t n = 0;
 
-    for (size_t i = 0; j != NULL && i < j->n; i++) n += fail_waiters(versions, &j->at[i]->waiters, step, err);
-    if (j != NULL) n += fail_waiters(versions, &j->rest, step, err);
+    for (size_t i = 0; j != NULL && i < j->n; i++)
+        if (all || j->at[i]->fragment == fragment) n += fail_waiters(versions, &j->at[i]->waiters, step, err);
+    for (uint32_t f = 0; j != NULL && f < j->n_fragments; f++)
+        if (all || f == fragment) n += fail_waiters(versions, &j->fragments[f].rest, step, err);
+    if (j != NULL) n += fail_waiters(versions, &j->all.rest, step, err);
     return n;
 }
 
@@ -517,6 +580,6 @@ void pd_version_table_drop(pd_version_table *versions, uint32_t number, const pd
     job *j = find(versions, number);
 
     if (j == NULL) return;
-    (void)pd_version_table_time_out(versions, number, UINT64_MAX, err);
+    (void)pd_version_table_time_out(versions, number, PD_ALL_FRAGMENTS, UINT64_MAX, err);
     job_free(versions, j);
 }

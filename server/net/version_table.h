@@ -54,6 +54,7 @@ struct pd_wait {
     /* answer: number of members of the job; 1 + place of `rank` among them. 0: not known; it is no member */
     uint32_t members, index;
     uint64_t epoch, course; /* answer: number of times that the members have changed; the course of steps */
+    bool late;              /* the request is a push that does not count: `all` says so for its fragment alone */
     bool all;       /* the request ends a step of this worker: it also waits until all other parameters of the job have
                      * closed the round */
     size_t n, open; /* n: number of pieces. open: number of pieces without an answer, plus 1 while
@@ -83,6 +84,13 @@ void pd_version_table_free(pd_version_table *versions);
 /* Makes entries for parameters 0 to n - 1 of a job, unless it has them. PD_NO_MEMORY: the entries that the job had
  * before stay valid. */
 int pd_version_table_reserve(pd_version_table *versions, uint32_t number, size_t n);
+/* Makes room for n fragments of a job that has entries. PD_NO_MEMORY: nothing has changed. */
+int pd_version_table_reserve_fragments(pd_version_table *versions, uint32_t number, uint32_t n);
+/* Tells the version table which fragment a parameter belongs to. Call it for all parameters before
+ * pd_version_table_settle. */
+void pd_version_table_put(pd_version_table *versions, uint32_t number, uint32_t param, uint32_t fragment);
+/* Returns the number of a parameter's fragment. */
+uint32_t pd_version_table_fragment(const pd_version_table *versions, uint32_t number, uint32_t param);
 /* Tells the version table how many parameters the job has: at most as many as it has entries for. Before this call, the
  * version table does not answer requests that wait for all parameters of the job. */
 void pd_version_table_settle(pd_version_table *versions, uint32_t number, size_t n);
@@ -119,10 +127,12 @@ void pd_version_table_unref(pd_version_table *versions, pd_waiter *waiter);
  * references in `closed`: to the weights and, if a round has closed, to the reason of a refusal, the averaged scalars
  * and the ranks that were counted. */
 void pd_version_table_close(pd_version_table *versions, uint32_t number, pd_closed *closed);
-/* Fails the requests of a job that wait for round `step` or an earlier one, because a deadline has passed. The callback
- * `failed` may end other requests, but must not put new ones on the version table. Returns how many waiters it visited;
- * it visits each waiter of the job at most once. */
-size_t pd_version_table_time_out(pd_version_table *versions, uint32_t number, uint64_t step, const pd_error *err);
+/* Fails the requests of a job that wait for round `step` or an earlier one of a fragment's parameters
+ * (PD_ALL_FRAGMENTS: of any parameter), because a deadline has passed. The callback `failed` may end other requests,
+ * but must not put new ones on the version table. Returns how many waiters it visited; it visits each waiter of the
+ * job at most once. */
+size_t pd_version_table_time_out(pd_version_table *versions, uint32_t number, uint32_t fragment, uint64_t step,
+                                 const pd_error *err);
 /* Fails all waiting requests of a job that has ended, with `err`, and removes the job. */
 void pd_version_table_drop(pd_version_table *versions, uint32_t number, const pd_error *err);
 

@@ -24,6 +24,7 @@ typedef struct worker {
 } worker;
 
 struct run {
+    const char *const *options; /* of the job */
     char root[64], url[64];
     test_daemon *daemon;
     /* steps: inner steps that rank 0 has taken. limit: workers wait after so many, until the next kill is over. */
@@ -51,13 +52,12 @@ static void train(worker *w, int t)
 static bool open_worker(worker *w, pd_client **client)
 {
     static const char *const rules[] = { "* sgd lr=0.7 momentum=0.9 nesterov=true", NULL };
-    static const char *const options[] = { "durability=log", NULL };
     pd_client_options how = { .urls = w->run->url,
                               .job = "d",
                               .rank = w->rank,
                               .world_size = WORLD,
                               .rules = rules,
-                              .options = options,
+                              .options = w->run->options,
                               .deadline = patient(60),
                               .window = 8,
                               .quiet = true };
@@ -144,11 +144,12 @@ static bool is_reached(void *arg)
     return failed || g->run->steps >= g->steps;
 }
 
-static void train_with_kills(run *r, int kills)
+static void train_with_kills(run *r, const char *const *options, int kills)
 {
     char command[120];
 
     memset(r, 0, sizeof *r);
+    r->options = options;
     strcpy(r->root, "/tmp/paramd-diloco.XXXXXX");
     assert_non_null(mkdtemp(r->root));
     start_daemon(r);
@@ -171,16 +172,30 @@ static void train_with_kills(run *r, int kills)
     assert_int_equal(system(command), 0);
 }
 
-TEST(a_daemon_that_is_killed_with_a_log_changes_no_bit_of_the_final_weights)
+static void kills_change_no_bit(const char *const *options)
 {
     static run calm, killed;
 
-    train_with_kills(&calm, 0);
-    train_with_kills(&killed, KILLS);
+    train_with_kills(&calm, options, 0);
+    train_with_kills(&killed, options, KILLS);
     for (int i = 0; i < WORLD; i++) {
         assert_true(killed.workers[i].stats.connects > KILLS);
         assert_memory_equal(killed.workers[i].all, calm.workers[i].all, sizeof calm.workers[i].all);
         assert_memory_equal(killed.workers[i].global, calm.workers[0].global, sizeof calm.workers[0].global);
     }
     assert_true(memcmp(calm.workers[0].all, calm.workers[1].all, sizeof calm.workers[0].all) != 0);
+}
+
+TEST(a_daemon_that_is_killed_with_a_log_changes_no_bit_of_the_final_weights)
+{
+    static const char *const options[] = { "durability=log", NULL };
+
+    kills_change_no_bit(options);
+}
+
+TEST(a_daemon_that_is_killed_with_a_log_changes_no_bit_where_workers_may_leave)
+{
+    static const char *const options[] = { "durability=log", "on_lost_worker=shrink", "reconnect_grace=60s", NULL };
+
+    kills_change_no_bit(options);
 }

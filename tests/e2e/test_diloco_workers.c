@@ -100,6 +100,35 @@ TEST(model_state_of_a_late_worker_is_sent_again_as_it_is)
     outer_end(&crew);
 }
 
+/* Sends and takes a fragment of one worker alone, in a job where one is a quorum. */
+static void sync_fragment(outer_worker *w, int64_t fragment)
+{
+    outer_send(w, fragment);
+    outer_take(w, fragment);
+}
+
+TEST(fragments_of_late_workers_keep_their_work_one_by_one)
+{
+    const outer_job job = { .world = 3, .params = 4, .fragments = 4, .options = alone_at_once, .how.sync_every = 4 };
+    unsigned seed = 9;
+    float sum = 0;
+    uint64_t late = 0;
+
+    outer_begin(&crew, &job, false);
+    for (int i = 0; i < 80; i++) {
+        outer_worker *w = &crew.workers[rand_r(&seed) % 3];
+        float work = (float)(rand_r(&seed) % 9);
+        sync_fragment(w, outer_train(w, work).send);
+        sum += work;
+    }
+    for (int i = 0; i < 3 * 4 * 2; i++)
+        sync_fragment(&crew.workers[i / 8], i / 2 % 4); /* the second time none is late */
+    for (size_t p = 0; p < 4; p++) outer_expect(&crew.workers[2], p, sum, sum);
+    for (int r = 0; r < 3; r++) late += status_of(&crew.workers[r]).late;
+    assert_true(late > 10);
+    outer_end(&crew);
+}
+
 typedef struct notices {
     int n;
     char last[600];
@@ -216,6 +245,40 @@ TEST(fragments_are_sent_one_after_the_other_and_taken_when_they_were_sent)
     outer_take(w, 1);
     for (size_t p = 0; p < 4; p++) outer_expect(w, p, 5, p % 2 == 1 ? 5 : 0);
     assert_int_equal(status_of(w).step, 0);
+    outer_end(&crew);
+}
+
+static void send_nothing(outer_worker *w, int64_t fragment)
+{
+    assert_int_equal(pd_diloco_send(w->outer, fragment, NULL, &err), PD_OK);
+}
+
+TEST(a_worker_that_sends_no_weights_leaves_the_round_to_the_others)
+{
+    const outer_job job = { .world = 2, .params = 1, .how.sync_every = 2 };
+
+    outer_begin(&crew, &job, false);
+    outer_train(&crew.workers[0], 4);
+    outer_send(&crew.workers[0], 0);
+    send_nothing(&crew.workers[1], 0);
+    for (int r = 0; r < 2; r++) outer_take(&crew.workers[r], 0);
+    for (int r = 0; r < 2; r++) outer_expect(&crew.workers[r], 0, 4, 4);
+    outer_end(&crew);
+}
+
+TEST(a_round_to_which_nobody_contributes_does_not_move_the_outer_optimizer)
+{
+    const outer_job job = { .world = 1, .params = 1, .rule = "* sgd lr=1 momentum=0.5", .how.sync_every = 2 };
+    outer_worker *w = &crew.workers[0];
+
+    outer_begin(&crew, &job, false);
+    outer_train(w, 4);
+    outer_send(w, 0);
+    outer_take(w, 0);
+    send_nothing(w, 0);
+    outer_take(w, 0);
+    outer_expect(w, 0, 4, 4);
+    assert_int_equal(status_of(w).step, 2);
     outer_end(&crew);
 }
 

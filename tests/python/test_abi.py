@@ -12,7 +12,7 @@ from paramd.errors import CLASSES, FailedPrecondition
 
 INCLUDE = os.path.join(os.path.dirname(__file__), "../../include/paramd")
 HEADERS = "".join(pathlib.Path(INCLUDE, name + ".h").read_text(encoding="utf-8")
-                  for name in ("client_options", "client", "error", "tensor"))
+                  for name in ("client_options", "client", "diloco", "error", "tensor"))
 TEXT = re.sub(r"/\*.*?\*/", "", HEADERS, flags=re.S)
 NAMES = ["pd_error", "pd_shape", "pd_client_options", "pd_welcome", "pd_client_param", "pd_item", "pd_scalar",
          "pd_push_options", "pd_client_stats"]

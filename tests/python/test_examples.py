@@ -112,6 +112,24 @@ def test_the_trainer_of_hugging_face_learns():
     assert len(losses) == 6 and losses[-1] < losses[0] - 0.2, losses
 
 
+# ---- DiLoCo ----
+
+def test_two_local_workers_learn_with_few_synchronizations():
+    output = run("diloco.py", "--steps", "60", "--fragments", "4", "--delay", "2")
+    assert 2.0 < float(re.findall(r"^validation ([0-9.]+)$", output, re.M)[0]) < 3.3    # it is 4.9 at first
+    ((sent, gradients),) = re.findall(r"sent ([0-9.]+) MB; gradients would be ([0-9.]+) MB", output)
+    assert float(sent) < 0.08 * float(gradients)
+
+
+def test_diloco_trains_with_accelerate():
+    pytest.importorskip("accelerate", reason="accelerate is not installed")
+    assert "after 20 inner steps" in run("diloco_accelerate.py", STEPS="20")
+
+
+def test_diloco_trains_between_sharded_workers():
+    assert "after 2 outer steps" in torchrun(4, "diloco_fsdp.py", "--steps", "25")
+
+
 def test_without_transformers_the_example_says_so(tmp_path):
     (tmp_path / "transformers.py").write_text("raise ImportError('not here')")
     result = subprocess.run([sys.executable, EXAMPLES / "hf_trainer.py"], text=True, check=False, capture_output=True,

@@ -301,6 +301,8 @@ OTHERS = {
     "client/example/diloco.c": ["* sgd lr=0.7 momentum=0.9 nesterov=true"],
     "client/README.md": ["* sgd lr=0.7 momentum=0.9 nesterov=true", "* sgd lr=1",
                          "* delayed_nesterov lr=0.07 momentum=0.9 period=4"],
+    f"{PACKAGE}/outer_plan.py": ["* sgd lr=0.5", "* sgd lr=0.7"],       # as above
+    f"{PACKAGE}/torch/diloco.py": ["* sgd lr=0.5"],                     # as above
     f"{PACKAGE}/rounds.py": ['paramd.torch.Optimizer(model, "adamw", lr=1e-3'],     # arguments of rounds
     f"{PACKAGE}/torch/averager.py": ["* asgd lr=1 lambd=1 alpha=0 maximize=yes"],     # the code of an average
 }

@@ -45,7 +45,7 @@ def test_the_readme_names_every_public_method():
     import paramd
 
     text = README.read_text(encoding="utf-8")
-    internal = {"error_of", "forget", "give_notices", "model", "names", "note_of", "must_init", "rank", "revive",
-                "world_size"}
+    internal = {"error_of", "forget", "give_notices", "model", "names", "note_of", "must_init", "rank", "repeat",
+                "revive", "world_size"}
     for name in set(dir(paramd.Client)) - internal:
         assert name.startswith("_") or name in text, name

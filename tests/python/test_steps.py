@@ -115,6 +115,20 @@ def test_model_state_becomes_the_mean_of_what_ranks_push(daemon, job):
         assert weights["mean"].tolist() == [3, 5]
 
 
+def test_fragments_take_steps_of_their_own(daemon, job):
+    weights = {name: np.zeros(2, np.float32) for name in ("a", "b")}
+    ones = np.ones(2, np.float32)
+    with paramd.Client(daemon.url, job, rules="* sgd lr=1", options=["rounds=quorum", "quorum=1"]) as client:
+        client.declare([paramd.Param("a", (2,)), paramd.Param("b", (2,), fragment=1)])
+        client.init(weights)
+        for name in ("a", "a", "b"):
+            client.push_pull({name: ones}, {name: weights[name]}).wait()
+        assert (client.step_of("a"), client.step_of("b")) == (2, 1)
+        assert (weights["a"].tolist(), weights["b"].tolist()) == ([-2, -2], [-1, -1])
+        with pytest.raises(paramd.InvalidArgument, match="push each fragment in a call of its own"):
+            client.push_pull(dict.fromkeys(weights, ones), weights).wait()
+
+
 def test_a_job_that_was_left_begins_anew_unless_it_is_resumed(daemon, job):
     notices = []
     for resume, before in ((None, 0), (None, 0), (True, 1)):

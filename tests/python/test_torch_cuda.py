@@ -203,3 +203,25 @@ def test_generators_of_cuda_go_on():
     note.load(saved)
     assert torch.equal(torch.randn(20, device="cuda"), expected[0])
     assert torch.equal(torch.randn(20, device="cuda", generator=own), expected[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_diloco_on_a_device_has_the_bits_that_it_has_on_the_cpu(daemon, job, dtype):
+    def run(device):
+        model = deep(device, dtype)
+        inner = torch.optim.SGD(model.parameters(), lr=0.5)         # a product that is exact, also in an FMA
+        with paramd.torch.DiLoCo(model, inner, 4, fragments=2, fragment_sync_delay=1, fragment_update_alpha=0.5,
+                                 outer="* sgd lr=0.5", url=daemon.url, name=f"{job}-{device}"[-60:], rank=0,
+                                 world_size=1) as outer:
+            for step in range(6):
+                for i, param in enumerate(model.parameters()):
+                    draws = torch.Generator().manual_seed(100 * step + i)
+                    param.grad = torch.randn(param.shape, generator=draws).to(device, dtype)
+                inner.step()
+            outer.sync()
+            with outer.swap():
+                shown = [param.cpu() for param in weights(model)]
+            return [param.cpu() for param in weights(model)], shown
+
+    (first, shown), (second, also) = run("cpu"), run("cuda")
+    assert same_bits(first, second) and same_bits(shown, also)

@@ -179,3 +179,35 @@ def accelerated(rank, n, url, job, folder, bare):
     sent, steps = raw.client.stats.payload_out - sent, raw.step_count
     raw.close()
     return whole, loaded, sent, steps
+
+
+def diloco(rank, n, url, job):
+    """Trains two workers of two shards with DiLoCo. Returns the whole weights, the whole global weights, and the
+    worker's group."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    from paramd.torch.replicas import group_of
+
+    mesh = init_device_mesh("cpu", (2, n // 2), mesh_dim_names=("worker", "shard"))["shard"]
+    model = fully_shard(mlp(seed=0 if rank < n // 2 else 7), mesh=mesh)
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    with paramd.torch.DiLoCo(model, inner, 4, url=url, name=job, rank=rank, world_size=n, outer="* sgd lr=1") as outer:
+        for step in range(4):
+            inner.zero_grad()
+            row_loss(model, rows(100 * rank + step)).backward()
+            inner.step()
+        whole = [p.detach().full_tensor() for p in model.parameters()]
+        with outer.swap():
+            global_weights = [p.detach().full_tensor() for p in model.parameters()]
+        return whole, global_weights, group_of(outer._weights.places)
+
+
+def diloco_of_ddp(rank, n):
+    """Returns the text with which DiLoCo refuses a model that DDP wraps."""
+    model = torch.nn.parallel.DistributedDataParallel(mlp())
+    try:
+        paramd.torch.DiLoCo(model, torch.optim.SGD(model.parameters(), lr=0.1), 4)
+    except ValueError as error:
+        return str(error)
+    return ""

@@ -116,9 +116,11 @@ static void declare(sim_worker *w)
     memset(params, 0, sizeof params);
     for (uint32_t p = 0; p < w->job->n_params; p++) {
         const sim_param *param = &w->job->params[p];
-        params[p] = (pd_client_param){
-            .name = param->name, .shape = param->shape, .ranged = param->ranged, .model_state = param->model_state
-        };
+        params[p] = (pd_client_param){ .name = param->name,
+                                       .shape = param->shape,
+                                       .ranged = param->ranged,
+                                       .model_state = param->model_state,
+                                       .fragment = sim_fragment_of(w->job, p) };
         if (param->ranged) sim_range(w->job, param, w->rank, &params[p].start, &params[p].end);
     }
     if (pd_core_declare(w->core, params, w->job->n_params, &w->ticket, &err) != PD_OK)
@@ -208,13 +210,17 @@ static void on_fetched(sim_worker *w)
         sim_worker_end_refused(w, rc, err.text);
 }
 
-/* Lists in random order the parameters that have not taken this step yet. Returns their number. */
+/* Lists in random order the parameters that have not taken this step yet: those of one fragment. Returns their
+ * number. */
 static size_t choose(sim_worker *w, uint32_t *order)
 {
     size_t n = 0;
 
-    for (uint32_t p = 0; p < w->job->n_params; p++)
-        if (pd_core_step(w->core, p) + 1 == w->step) order[n++] = p;
+    for (uint32_t p = 0; p < w->job->n_params; p++) {
+        if (pd_core_step(w->core, p) + 1 != w->step) continue;
+        if (n > 0 && sim_fragment_of(w->job, p) < sim_fragment_of(w->job, order[0])) n = 0;
+        if (n == 0 || sim_fragment_of(w->job, p) == sim_fragment_of(w->job, order[0])) order[n++] = p;
+    }
     for (size_t i = n; i > 1; i--) {
         size_t k = (size_t)sim_draw(w->s, i);
         uint32_t swap = order[k];
@@ -454,7 +460,7 @@ static void begin_step(sim_worker *w)
     if (!is_changed(w) || computes(w)) return;
     n = choose(w, order);
     if (!take_shares(w)) return;
-    sim_sets_sent(w->s, w->job, w->core->recovery.creator, w->rank, w->step);
+    if (n > 0) sim_sets_sent(w->s, w->job, w->core->recovery.creator, w->rank, order[0], w->step);
     w->n_calls = 0;
     w->close_ns = 0;
     sim_worker_trace(w, "begins step", w->step, n);
@@ -504,7 +510,8 @@ static void check_told(sim_worker *w, const call *c)
     for (size_t i = 0; w->job->open.on && i < c->n; i++) {
         w->was_late = w->was_late || c->items[i].outcome == PD_LATE;
         if (c->items[i].outcome > 0 && (c->items[i].outcome != PD_LATE || c->items[i].step >= w->step))
-            sim_sets_told(w->s, w->job, w->core->recovery.creator, w->rank, w->step, c->items[i].outcome == PD_LATE);
+            sim_sets_told(w->s, w->job, w->core->recovery.creator, w->rank, (uint32_t)c->items[i].param, w->step,
+                          c->items[i].outcome == PD_LATE);
     }
 }
 

@@ -229,7 +229,7 @@ static int replay(void *arg, const pd_wal_record *record, pd_error *err)
 /* Replays a stream of the WAL of a job that was restored, and truncates it. */
 static void load_stream(sim_server *server, const char *job_dir, const pd_checkpoint_image *image, pd_wal_stream stream)
 {
-    pd_wal_source from = { sim_disk_functions(server->disk), job_dir, image->creator, stream, image->step };
+    pd_wal_source from = { sim_disk_functions(server->disk), job_dir, image->creator, stream, image->place };
     pd_wal_about about;
     pd_error err;
 

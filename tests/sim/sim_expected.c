@@ -18,14 +18,14 @@ static int values_of(const sim_history *h, uint32_t p, uint64_t step, int64_t i,
     int n = 0;
 
     for (uint32_t rank = 0; rank < job->world; rank++) {
-        uint64_t of = sim_sets_push(h, step, rank);
+        uint64_t of = sim_sets_push(h, p, step, rank);
         int64_t start, end;
         sim_range(job, &job->params[p], rank, &start, &end);
         if (of == 0 || i < start || i >= end || !sim_has_gradient(job, rank, of, p)) continue;
         value[n] = sim_gradient_at(job, rank, of, p, i);
         if (!job->rejects && i == start + (end - start) / 2 && sim_gradient_is_infinite(job, rank, of, p))
             value[n] = INFINITY;
-        weight[n++] = sim_weight(job, rank, of) * (job->params[p].model_state ? 1 : sim_sets_damp(h, step, rank));
+        weight[n++] = sim_weight(job, rank, of) * (job->params[p].model_state ? 1 : sim_sets_damp(h, p, step, rank));
     }
     return n;
 }
@@ -65,7 +65,7 @@ static double aggregate(const sim_job *job, bool values, double *value, const do
 static double single_weight(const sim_history *h, uint32_t p, uint64_t step)
 {
     for (uint32_t rank = 0; rank < h->job->world; rank++) {
-        uint64_t of = sim_sets_push(h, step, rank);
+        uint64_t of = sim_sets_push(h, p, step, rank);
         if (of > 0 && sim_has_gradient(h->job, rank, of, p)) return sim_weight(h->job, rank, of);
     }
     return 1;
@@ -206,7 +206,7 @@ static uint32_t count_given(const sim_history *h, uint32_t p, uint64_t step)
     uint32_t n = 0;
 
     for (uint32_t rank = 0; rank < h->job->world; rank++) {
-        uint64_t of = sim_sets_push(h, step, rank);
+        uint64_t of = sim_sets_push(h, p, step, rank);
         n += of > 0 && sim_has_gradient(h->job, rank, of, p);
     }
     return n;
@@ -217,8 +217,8 @@ static uint32_t count_given(const sim_history *h, uint32_t p, uint64_t step)
 static void push_twin(rig *r, const sim_history *h, uint32_t rank, uint64_t step, uint32_t p, const char *lr)
 {
     float gradient[SIM_ELEMENTS];
-    uint64_t of = sim_sets_push(h, step, rank);
-    double damp = h->job->params[p].model_state ? 1 : sim_sets_damp(h, step, rank);
+    uint64_t of = sim_sets_push(h, p, step, rank);
+    double damp = h->job->params[p].model_state ? 1 : sim_sets_damp(h, p, step, rank);
     bool alone = count_given(h, p, step) == 1;
 
     sim_gradient(h->job, rank, of, p, h->job->rejects, gradient);
@@ -231,7 +231,7 @@ static void step_twin(rig *r, const sim_history *h, uint64_t step)
 {
     for (uint32_t rank = 0; rank < h->job->world; rank++)
         for (uint32_t p = 0; p < h->job->n_params; p++) {
-            uint64_t of = sim_sets_push(h, step, rank), lr_step = sim_sets_lr_step(h, step, p);
+            uint64_t of = sim_sets_push(h, p, step, rank), lr_step = sim_sets_lr_step(h, step, p);
             char text[24];
             if (h->params[p].weights[0] == NULL) continue;
             sim_sets_lr_text(lr_step, text, sizeof text);

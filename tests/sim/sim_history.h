@@ -88,6 +88,14 @@ typedef struct sim_account {
     sim_share_set used;
 } sim_account;
 
+/* What is known of the sets of a fragment. */
+typedef struct sim_sets {
+    sim_set sets[VERSIONS];       /* by step; only of a job with open sets, as `pushes` */
+    sim_pushes pushes[SIM_WORLD]; /* by rank */
+    sim_watch watch;
+    uint64_t course; /* number of the job's course (repeats.h) */
+} sim_sets;
+
 /* A step that a killed server had closed, and had not told anybody yet. The disk may have it. */
 typedef struct sim_secret {
     struct sim_secret *next;
@@ -101,21 +109,18 @@ typedef struct sim_secret {
 typedef struct sim_history {
     const sim_job *job;
     uint32_t number;
-    uint64_t creator;       /* the process that began the job: tells it from other jobs of the same name */
-    uint64_t durable;       /* largest step that the server has reported as durable */
-    bool goes_back;         /* the server was killed, and has this job again: from now on it may be at an older step */
-    bool ended;             /* the server has ended the job, so it need not come back after a crash */
-    bool loose;             /* some steps could take another course than before: sim_judge_loosen */
-    bool end_kept;          /* the end of the job is on the disk, so it must not come back */
-    uint64_t changed;       /* step at which the job last took over another number of workers; 0: it never did */
-    sim_set sets[VERSIONS]; /* by step; only of a job with open sets, as `pushes` */
-    sim_pushes pushes[SIM_WORLD]; /* by rank */
-    sim_watch watch;
+    uint64_t creator; /* the process that began the job: tells it from other jobs of the same name */
+    uint64_t durable; /* largest step that the server has reported as durable */
+    bool goes_back;   /* the server was killed, and has this job again: from now on it may be at an older step */
+    bool ended;       /* the server has ended the job, so it need not come back after a crash */
+    bool loose;       /* some steps could take another course than before: sim_judge_loosen */
+    bool end_kept;    /* the end of the job is on the disk, so it must not come back */
+    uint64_t changed; /* step at which the job last took over another number of workers; 0: it never did */
+    sim_sets fragments[SIM_FRAGMENTS];
     sim_account account;
     sim_secret *secrets;    /* of the last time that the server was killed, oldest first */
     uint64_t secret_most;   /* the last step that may be repeated without being known; 0: none */
     uint32_t least_members; /* 1: members have come or gone; otherwise 0 */
-    uint64_t course;        /* number of the job's course (repeats.h) */
     sim_published params[SIM_PARAMS];
     struct sim_history *next;
 } sim_history;

@@ -27,7 +27,7 @@ bool sim_has_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t
 
 bool sim_rank_closes(const sim_job *job, uint32_t rank, uint64_t step)
 {
-    return sim_mix(job->number + 9, rank, step, 5) % 3 == 0;
+    return job->fragments <= 1 && sim_mix(job->number + 9, rank, step, 5) % 3 == 0;
 }
 
 bool sim_gradient_is_infinite(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param)
@@ -224,32 +224,35 @@ static void keep_replaced(sim *s, sim_history *h, uint32_t p, const pd_closed *c
     pub->is_replaced = true;
 }
 
-/* Lets steps from `step` on have other weights than before. */
-static void open_weights(sim_history *h, uint64_t step)
+/* Lets steps of a fragment from `step` on have other weights than before. */
+static void open_weights(sim_history *h, uint32_t fragment, uint64_t step)
 {
     for (uint32_t p = 0; p < h->job->n_params; p++)
-        for (uint64_t later = step; later <= h->params[p].most; later++) h->params[p].open[later] = true;
+        for (uint64_t later = step; later <= h->params[p].most && sim_fragment_of(h->job, p) == fragment; later++)
+            h->params[p].open[later] = true;
 }
 
-/* Lets a job take other steps from `step` on than it has taken before. */
-static void forget_course(sim_history *h, uint64_t step)
+/* Lets a fragment take other steps from `step` on than it has taken before. */
+static void forget_course(sim_history *h, uint32_t fragment, uint64_t step)
 {
     h->loose = true;
-    sim_sets_forget(h, step);
-    open_weights(h, step);
+    sim_sets_forget(h, fragment, step);
+    open_weights(h, fragment, step);
 }
 
 /* Lets a step count other ranks than before if all counted in it then, and no process has seen it: each that had seen
  * it has ended, or has gone back. The disk has no record of such a set (server/store/step/wal.h). */
-static void forget_unseen(sim *s, sim_history *h, const pd_closed *closed)
+static void forget_unseen(sim *s, sim_history *h, uint32_t p, const pd_closed *closed)
 {
-    if (closed->step > sim_last_step(h->job) || !sim_sets_was_whole(h, closed) ||
-        sim_worker_knows(s, h->job->number, h->creator, h->course, closed->step))
+    uint32_t fragment = sim_fragment_of(h->job, p);
+
+    if (closed->step > sim_last_step(h->job) || !sim_sets_was_whole(h, p, closed) ||
+        sim_worker_knows(s, h->job->number, h->creator, h->fragments[fragment].course, fragment, closed->step))
         return;
-    sim_note(s, h->job->name, h->course, "takes a step that nobody remembers otherwise", closed->step, 0);
+    sim_note(s, h->job->name, fragment, "takes a step that nobody remembers otherwise", closed->step, 0);
     h->loose = true;
-    sim_sets_forget_one(h, closed->step);
-    open_weights(h, closed->step);
+    sim_sets_forget_one(h, p, closed->step);
+    open_weights(h, fragment, closed->step);
 }
 
 /* Checks that a job which says that a rank cannot repeat its push any more has a reason: the rank has not got this very
@@ -265,14 +268,16 @@ static void check_excuse(sim *s, pd_store *store, const pd_log_entry *entry)
     if (!entry->has_rank || strstr(entry->text, "does not come back to it (reconnect_grace)") == NULL) return;
     snprintf(name, sizeof name, "%.*s", (int)entry->job_bytes, entry->text + PD_LOG_JOB_AT);
     if ((job = inside_find(store, name)) == NULL || (h = history_of(s, job->steps.number)) == NULL) return;
-    if (h->job == NULL || entry->step > sim_last_step(h->job)) return;
+    /* The entry does not say which fragment it is about. */
+    if (h->job == NULL || entry->step > sim_last_step(h->job) || h->job->fragments > 1) return;
     rank = &job->ranks[entry->rank];
     /* The job has just ended its connection, unless it was lost long before. */
     if (rank->state == PD_RANK_LEFT || rank->repeats.replaced ||
         (rank->state == PD_RANK_LOST && s->now_ns >= rank->since_ns + job->steps.sets.reconnect_grace_ns))
         return;
-    of = sim_sets_push(h, entry->step, entry->rank);
-    if (of > 0 && !h->sets[entry->step].open && sim_worker_repeats(s, h->job->number, h->creator, entry->rank, of))
+    of = sim_sets_push(h, 0, entry->step, entry->rank);
+    if (of > 0 && !h->fragments[0].sets[entry->step].open &&
+        sim_worker_repeats(s, h->job->number, h->creator, entry->rank, of))
         sim_fail("course", "%s takes another course from step %llu on because of rank %u, which sends its push again",
                  name, (unsigned long long)entry->step, entry->rank);
 }
@@ -311,7 +316,8 @@ static void keep_withheld(sim_history *h, const pd_job *job)
     while (*last != NULL) last = &(*last)->next;
     if (pd_fragments_fixed(&job->steps) > h->secret_most) h->secret_most = pd_fragments_fixed(&job->steps);
     /* Workers were told of steps although the disk had failed (on_disk_error = go_on). */
-    if (!job->steps.withheld.on || job->steps.withheld.passing > 0) forget_course(h, h->durable + 1);
+    for (uint32_t f = 0; f < SIM_FRAGMENTS; f++)
+        if (!job->steps.withheld.on || job->steps.withheld.passing > 0) forget_course(h, f, h->durable + 1);
     for (const pd_mail *mail = first != NULL ? &first->mail : NULL; mail != NULL; mail = mail->next) {
         const pd_effect *effect = (const pd_effect *)(const void *)mail;
         for (size_t i = 0; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
@@ -354,7 +360,7 @@ static void adopt(sim_history *h, uint32_t p, uint64_t step)
         pub->step = secret->closed.step;
         pub->outcome[pub->step] = secret->closed.outcome;
         if (pub->step > pub->most) pub->most = pub->step;
-        sim_sets_adopt(h, &secret->closed);
+        sim_sets_adopt(h, p, &secret->closed);
         if (secret->closed.published == NULL) drop_version(h, p, pub->step);
         if (secret->closed.published == NULL) continue;
         pub->version = secret->version;
@@ -367,13 +373,14 @@ static void adopt(sim_history *h, uint32_t p, uint64_t step)
  * tells of, or from the next one if that was taken before. */
 static void follow_course(sim *s, sim_history *h, const pd_job *job, const pd_closed *closed)
 {
-    const sim_published *pub = &h->params[param_number(h->job, job->steps.params[closed->param].name)];
+    uint32_t p = param_number(h->job, job->steps.params[closed->param].name), fragment = sim_fragment_of(h->job, p);
+    const sim_published *pub = &h->params[p];
     uint64_t from = closed->step + (pub->again || closed->step <= pub->step);
 
-    if (h->course == job->saved.course) return;
-    h->course = job->saved.course;
-    sim_note(s, h->job->name, h->course, "takes another course from step", from, 0);
-    forget_course(h, from);
+    if (h->fragments[fragment].course == job->saved.course) return;
+    h->fragments[fragment].course = job->saved.course;
+    sim_note(s, h->job->name, job->saved.course, "takes another course from step", from, fragment);
+    forget_course(h, fragment, from);
 }
 
 /* Takes a parameter back to the step of a checkpoint, which a restarted server has reported. */
@@ -432,7 +439,7 @@ static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *close
     sim_note(s, h->job->name, p, closed->outcome == 0 ? "has initial weights" : "closes step", closed->step,
              closed->outcome);
     if (h->job->open.on && closed->outcome != 0) {
-        forget_unseen(s, h, closed);
+        forget_unseen(s, h, p, closed);
         sim_sets_closed(h, p, closed);
     }
     if (closed->published != NULL) keep(h, p, closed->published);
@@ -593,7 +600,8 @@ void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
         sim_fail("exactly once", "%s steps, though its worker weighs the chunks of a parameter unlike",
                  job->steps.name);
     if (h->job != NULL && h->job->open.on) sim_sets_note_members(h, job);
-    if (h->job != NULL && h->job->open.on && effect->u.closed.n > 0) follow_course(s, h, job, &effect->u.closed.at[0]);
+    for (size_t i = 0; h->job != NULL && h->job->open.on && i < effect->u.closed.n; i++)
+        follow_course(s, h, job, &effect->u.closed.at[i]);
     for (size_t i = 0; h->job != NULL && i < effect->u.closed.n; i++)
         on_closed(s, h, param_number(h->job, job->steps.params[effect->u.closed.at[i].param].name),
                   &effect->u.closed.at[i]);
@@ -686,14 +694,25 @@ static const float *weights_after(const sim_history *h, uint32_t param, uint64_t
     }
 }
 
+static bool had_weights(const sim_history *h, uint32_t param, uint64_t step, const float *weights, int64_t first,
+                        int64_t n)
+{
+    for (int replaced = 0; replaced < 2; replaced++) {
+        const float *was = weights_after(h, param, step, replaced > 0);
+        if (was != NULL && memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return true;
+    }
+    return false;
+}
+
 void sim_judge_exported(sim *s, const sim_job *job, uint32_t param, uint64_t step, const float *weights, int64_t first,
                         int64_t n)
 {
     for (const sim_history *h = s->histories; h != NULL; h = h->next) {
-        for (int replaced = 0; is_of(h, job) && replaced < 2; replaced++) {
-            const float *was = weights_after(h, param, step, replaced > 0);
-            if (was != NULL && memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return;
-        }
+        if (!is_of(h, job)) continue;
+        if (had_weights(h, param, step, weights, first, n)) return;
+        /* Each fragment is exported at the step that it has: `step` is the highest of them. */
+        for (uint64_t of = 0; job->fragments > 1 && of < step; of++)
+            if (had_weights(h, param, of, weights, first, n)) return;
     }
     sim_fail("consistency", "%s %s: an export of step %llu has weights that are not those of this step", job->name,
              job->params[param].name, (unsigned long long)step);

@@ -15,6 +15,7 @@
 enum {
     SIM_JOBS = 4,
     SIM_WORLD = 8,
+    SIM_FRAGMENTS = 4, /* most fragments of a job */
     SIM_PARAMS = 40,
     SIM_FAULTS = 24,
     SIM_OPTIONS = 20,
@@ -57,6 +58,7 @@ typedef struct sim_job {
     char name[16];
     uint32_t number; /* number of the job in the plan */
     uint32_t world, n_params;
+    uint32_t fragments; /* number of fragments; parameter p is in fragment p % fragments (sim_fragment_of) */
     sim_param params[SIM_PARAMS];
     char options[SIM_OPTIONS][48];
     uint32_t n_options;
@@ -180,6 +182,14 @@ void sim_plan_forget_option(sim_job *job, const char *name);
 void sim_plan_draw_open(sim_plan *plan);
 /* Returns how many shares of the data the rank wants when its push for a step counts; 0: it uses none. */
 uint32_t sim_wanted(const sim_job *job, uint32_t rank, uint64_t step);
+/* Puts the parameters of some jobs into several fragments, which their workers push one after the other. The draws have
+ * a random state of their own. */
+void sim_plan_draw_fragments(sim_plan *plan);
+/* Returns the fragment that a parameter belongs to. */
+static inline uint32_t sim_fragment_of(const sim_job *job, uint32_t param)
+{
+    return job->fragments > 1 ? param % job->fragments : 0;
+}
 /* Returns the last step that the job may take. One with open sets may take further steps with contributions that were
  * too late for its last ones. */
 uint64_t sim_last_step(const sim_job *job);

@@ -179,6 +179,38 @@ uint32_t sim_wanted(const sim_job *job, uint32_t rank, uint64_t step)
     return job->open.shares > 0 ? 1 + (uint32_t)(sim_mix(job->number + 41, rank, step, 8) % job->open.shares) : 0;
 }
 
+/* Returns whether the job has an option, or an optimizer, that ties the steps of all parameters, or a staleness with
+ * which the server refuses fragments. */
+static bool is_tied(const sim_job *job)
+{
+    const sim_open *open = &job->open;
+    bool tied = job->clips || strstr(job->rule, "clip") != NULL ||
+                (open->on && open->staleness > 0 && (open->quorum > 1 || open->waits));
+
+    for (uint32_t i = 0; i < job->n_options; i++)
+        tied = tied || strncmp(job->options[i], "clip_global_norm", 16) == 0 ||
+               strncmp(job->options[i], "skip_outlier", 12) == 0 || strcmp(job->options[i], "nonfinite_scope=job") == 0;
+    return tied;
+}
+
+void sim_plan_draw_fragments(sim_plan *plan)
+{
+    uint64_t r = sim_mix(plan->seed, 32, 8, 41);
+
+    for (uint32_t j = 0; j < plan->n_jobs; j++) {
+        sim_job *job = &plan->jobs[j];
+        uint64_t most = job->n_params < SIM_FRAGMENTS ? job->n_params : SIM_FRAGMENTS;
+        bool draws = sim_once_in(&r, job->open.on ? 3 : 6);
+        /* The model knows shares, groups, launches and barriers of jobs with one fragment only. */
+        bool alone =
+            job->open.shares > 0 || job->open.group > 1 || job->open.any_rank || job->open.reforms || job->open.meets;
+        if (!draws || most < 2 || alone || is_tied(job) || job->replaces || job->mean_init || job->later[0] > 0)
+            continue;
+        job->fragments = 2 + (uint32_t)sim_below(&r, most - 1);
+        job->barriers = false;
+    }
+}
+
 void sim_plan_draw_open(sim_plan *plan)
 {
     uint64_t r = sim_mix(plan->seed, 31, 7, 40);

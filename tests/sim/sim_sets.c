@@ -33,30 +33,52 @@ uint64_t sim_sets_barrier(sim *s, const sim_job *job, uint64_t creator)
 {
     const sim_history *h = sim_sets_history(s, job, creator);
 
-    return h != NULL ? h->watch.barrier : 0;
+    return h != NULL ? h->fragments[0].watch.barrier : 0;
 }
 
-void sim_sets_sent(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint64_t step)
+static sim_sets *sets_of(sim_history *h, uint32_t param)
+{
+    return &h->fragments[sim_fragment_of(h->job, param)];
+}
+
+void sim_sets_sent(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint32_t param, uint64_t step)
 {
     sim_history *h = job->open.on ? sim_sets_history(s, job, creator) : NULL;
 
-    if (h != NULL) h->pushes[rank].sent[step] = true;
+    if (h != NULL) sets_of(h, param)->pushes[rank].sent[step] = true;
+}
+
+/* Returns the step of the rank's push that counted in a step of the fragment; 0: none did. */
+static uint64_t push_of(const sim_sets *f, uint64_t step, uint32_t rank)
+{
+    const sim_set *set = &f->sets[step];
+
+    return set->known && (set->mask >> rank & 1) != 0 ? step - set->age[rank] : 0;
+}
+
+/* Returns the step in which a push has counted, of the job's present course; 0: it has not. A step that was taken again
+ * with another course may have left the push out. */
+static uint64_t counted_in(const sim_sets *f, uint32_t rank, uint64_t of)
+{
+    uint64_t step = f->pushes[rank].counted[of];
+
+    return step > 0 && !f->sets[step].open && push_of(f, step, rank) == of ? step : 0;
 }
 
 uint64_t sim_sets_counted(const sim_history *h, uint32_t rank, uint64_t of)
 {
-    uint64_t step = h->pushes[rank].counted[of];
-
-    return step > 0 && !h->sets[step].open && sim_sets_push(h, step, rank) == of ? step : 0;
+    return counted_in(&h->fragments[0], rank, of);
 }
 
-void sim_sets_told(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint64_t step, bool late)
+void sim_sets_told(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint32_t param, uint64_t step,
+                   bool late)
 {
     sim_history *h = sim_sets_history(s, job, creator);
-    sim_pushes *pushes = h != NULL ? &h->pushes[rank] : NULL;
+    sim_sets *f = h != NULL ? sets_of(h, param) : NULL;
+    sim_pushes *pushes = f != NULL ? &f->pushes[rank] : NULL;
 
     if (pushes == NULL) return;
-    if (late && sim_sets_counted(h, rank, step) > 0)
+    if (late && counted_in(f, rank, step) > 0)
         sim_fail("told", "%s rank %u is told that its push for step %llu came too late, but it counted in step %llu",
                  job->name, rank, (number)step, (number)pushes->counted[step]);
     if (!late && pushes->counted[step] == 0)
@@ -65,12 +87,9 @@ void sim_sets_told(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, 
     pushes->late[step] = pushes->late[step] || late;
 }
 
-uint64_t sim_sets_push(const sim_history *h, uint64_t step, uint32_t rank)
+uint64_t sim_sets_push(const sim_history *h, uint32_t param, uint64_t step, uint32_t rank)
 {
-    const sim_set *set = &h->sets[step];
-
-    if (!h->job->open.on) return step;
-    return set->known && (set->mask >> rank & 1) != 0 ? step - set->age[rank] : 0;
+    return h->job->open.on ? push_of(&h->fragments[sim_fragment_of(h->job, param)], step, rank) : step;
 }
 
 static sim_set read_set(const sim_job *job, const pd_closed *closed)
@@ -86,10 +105,10 @@ static sim_set read_set(const sim_job *job, const pd_closed *closed)
 }
 
 /* Checks that the push which counts in a step was sent, is not too old, and counts for the first time. */
-static void check_push(sim_history *h, uint64_t step, uint32_t rank, uint64_t age)
+static void check_push(sim_history *h, sim_sets *f, uint64_t step, uint32_t rank, uint64_t age)
 {
     const sim_open *open = &h->job->open;
-    sim_pushes *pushes = &h->pushes[rank];
+    sim_pushes *pushes = &f->pushes[rank];
     uint64_t of = step - age;
 
     if (age > open->staleness || age >= step)
@@ -97,7 +116,7 @@ static void check_push(sim_history *h, uint64_t step, uint32_t rank, uint64_t ag
     if (!pushes->sent[of])
         sim_fail("whole", "%s rank %u counts in step %llu with a push for step %llu, which it has not sent",
                  h->job->name, rank, (number)step, (number)of);
-    if (sim_sets_counted(h, rank, of) > 0)
+    if (counted_in(f, rank, of) > 0)
         sim_fail("counted once",
                  "%s rank %u counts in step %llu with its push for step %llu, which counted in step %llu", h->job->name,
                  rank, (number)step, (number)of, (number)pushes->counted[of]);
@@ -108,7 +127,7 @@ static void check_push(sim_history *h, uint64_t step, uint32_t rank, uint64_t ag
                  h->job->name, rank, (number)step, (number)of);
     /* Later steps may have been taken before the server went back. */
     for (uint64_t later = of + 1; later < VERSIONS; later++)
-        if (sim_sets_counted(h, rank, later) > 0 && pushes->counted[later] < step)
+        if (counted_in(f, rank, later) > 0 && pushes->counted[later] < step)
             sim_fail("ages", "%s rank %u counts in step %llu with its push for step %llu, after the one for step %llu",
                      h->job->name, rank, (number)step, (number)of, (number)later);
     pushes->counted[of] = step;
@@ -121,7 +140,7 @@ static uint32_t count_groups(const sim_history *h, uint32_t ranks)
     uint32_t groups = 0;
 
     for (uint32_t rank = 0; rank < h->job->world; rank++)
-        if ((ranks >> rank & 1) != 0) groups |= 1u << h->watch.group[rank];
+        if ((ranks >> rank & 1) != 0) groups |= 1u << h->fragments[0].watch.group[rank];
     return (uint32_t)__builtin_popcount(groups);
 }
 
@@ -130,12 +149,12 @@ static uint32_t mates_of(const sim_history *h, uint32_t rank)
     uint32_t mates = 0;
 
     for (uint32_t other = 0; other < h->job->world; other++)
-        if (h->watch.group[other] == h->watch.group[rank]) mates |= 1u << other;
+        if (h->fragments[0].watch.group[other] == h->fragments[0].watch.group[rank]) mates |= 1u << other;
     return mates;
 }
 
 /* Checks a set that is not known yet. */
-static void check_new(sim_history *h, uint64_t step, const sim_set *set)
+static void check_new(sim_history *h, sim_sets *f, uint64_t step, const sim_set *set)
 {
     const sim_open *open = &h->job->open;
     uint32_t n = count_groups(h, set->mask);
@@ -150,7 +169,7 @@ static void check_new(sim_history *h, uint64_t step, const sim_set *set)
         sim_fail("counted once", "%s: ranks (%x) count in step %llu, and are kept for the next one", h->job->name,
                  set->mask & set->kept, (number)step);
     for (uint32_t rank = 0; rank < h->job->world; rank++)
-        if ((set->mask >> rank & 1) != 0) check_push(h, step, rank, set->age[rank]);
+        if ((set->mask >> rank & 1) != 0) check_push(h, f, step, rank, set->age[rank]);
 }
 
 static bool are_alike(const sim_set *a, const sim_set *b)
@@ -163,24 +182,26 @@ void sim_sets_note_members(sim_history *h, const pd_job *job)
     if (job->steps.epoch > 0 && (h->job->open.shrinks || h->job->open.any_rank)) h->least_members = 1;
 }
 
-void sim_sets_adopt(sim_history *h, const pd_closed *closed)
+void sim_sets_adopt(sim_history *h, uint32_t param, const pd_closed *closed)
 {
-    sim_set *before = &h->sets[closed->step], set = read_set(h->job, closed);
+    sim_set *before = &sets_of(h, param)->sets[closed->step], set = read_set(h->job, closed);
 
     if (before->known && !before->open) return;
-    check_new(h, closed->step, &set);
+    check_new(h, sets_of(h, param), closed->step, &set);
     *before = set;
 }
 
-void sim_sets_forget(sim_history *h, uint64_t step)
+void sim_sets_forget(sim_history *h, uint32_t fragment, uint64_t step)
 {
-    for (uint64_t later = step; later < VERSIONS; later++) h->sets[later].open = h->sets[later].known;
-    for (uint32_t rank = 0; rank < SIM_WORLD; rank++) memset(h->pushes[rank].late, 0, sizeof h->pushes[rank].late);
+    sim_sets *f = &h->fragments[fragment];
+
+    for (uint64_t later = step; later < VERSIONS; later++) f->sets[later].open = f->sets[later].known;
+    for (uint32_t rank = 0; rank < SIM_WORLD; rank++) memset(f->pushes[rank].late, 0, sizeof f->pushes[rank].late);
 }
 
-bool sim_sets_was_whole(const sim_history *h, const pd_closed *closed)
+bool sim_sets_was_whole(const sim_history *h, uint32_t param, const pd_closed *closed)
 {
-    const sim_set *before = &h->sets[closed->step];
+    const sim_set *before = &h->fragments[sim_fragment_of(h->job, param)].sets[closed->step];
     uint32_t ranks = closed->counted != NULL ? closed->counted->ranks : h->job->world, all = (1u << ranks) - 1;
     sim_set set = read_set(h->job, closed);
     uint64_t oldest = 0;
@@ -189,11 +210,13 @@ bool sim_sets_was_whole(const sim_history *h, const pd_closed *closed)
     return before->known && !before->open && before->mask == all && oldest == 0 && !are_alike(before, &set);
 }
 
-void sim_sets_forget_one(sim_history *h, uint64_t step)
+void sim_sets_forget_one(sim_history *h, uint32_t param, uint64_t step)
 {
-    h->sets[step].open = true;
+    sim_sets *f = sets_of(h, param);
+
+    f->sets[step].open = true;
     for (uint32_t rank = 0; rank < SIM_WORLD; rank++)
-        for (uint64_t later = step + 1; later < VERSIONS; later++) h->pushes[rank].late[later] = false;
+        for (uint64_t later = step + 1; later < VERSIONS; later++) f->pushes[rank].late[later] = false;
 }
 
 double sim_sets_scalar(uint32_t rank, uint64_t step)
@@ -220,15 +243,15 @@ void sim_sets_lr_text(uint64_t step, char *text, size_t size)
 uint64_t sim_sets_lr_step(const sim_history *h, uint64_t step, uint32_t param)
 {
     for (uint32_t rank = 0; h->job->open.sends_lr && rank < h->job->world; rank++) {
-        uint64_t of = sim_sets_push(h, step, rank);
+        uint64_t of = sim_sets_push(h, param, step, rank);
         if (of > 0 && (sim_has_gradient(h->job, rank, of, param) || !sim_rank_closes(h->job, rank, of))) return of;
     }
     return 0;
 }
 
-double sim_sets_damp(const sim_history *h, uint64_t step, uint32_t rank)
+double sim_sets_damp(const sim_history *h, uint32_t param, uint64_t step, uint32_t rank)
 {
-    uint64_t of = sim_sets_push(h, step, rank);
+    uint64_t of = sim_sets_push(h, param, step, rank);
     double age = of > 0 ? (double)(step - of) : 0;
 
     if (h->job->open.damping == SIM_UNDAMPED || age == 0) return 1;
@@ -261,10 +284,10 @@ void sim_sets_closed(sim_history *h, uint32_t param, const pd_closed *closed)
     sim_set set = read_set(h->job, closed), *before;
 
     if (closed->step > sim_last_step(h->job)) return; /* which is reported as too many steps */
-    before = &h->sets[closed->step];
+    before = &sets_of(h, param)->sets[closed->step];
     if (before->known && before->open && are_alike(before, &set)) before->open = false;
     if (!before->known || before->open) {
-        check_new(h, closed->step, &set);
+        check_new(h, sets_of(h, param), closed->step, &set);
         *before = set;
     } else if (!are_alike(before, &set)) {
         sim_fail("one set", "%s %s: ranks (%x) count in step %llu, and (%x) for another parameter, or before",
@@ -289,14 +312,15 @@ static bool has_come(const pd_round *round, uint32_t rank)
     return true;
 }
 
-/* Returns the ranks of which each chunk of the step that is collected has come. */
-static uint32_t whole_ranks(const pd_job *job)
+/* Returns the ranks of which each chunk of the step has come that the fragment collects. */
+static uint32_t whole_ranks(const pd_job *job, const pd_fragment *fragment)
 {
     uint32_t whole = 0;
 
     for (uint32_t rank = 0; rank < job->steps.members.ranks; rank++) {
         bool all = true;
-        for (uint32_t p = 0; p < job->steps.n_params && all; p++) all = has_come(&job->steps.params[p].round, rank);
+        for (uint32_t p = 0; p < job->steps.n_params && all; p++)
+            if (job->steps.params[p].fragment == fragment) all = has_come(&job->steps.params[p].round, rank);
         if (all) whole |= 1u << rank;
     }
     return whole;
@@ -304,9 +328,8 @@ static uint32_t whole_ranks(const pd_job *job)
 
 /* Returns those of the whole ranks whose groups are whole: a group lacks a rank that is a member, or has given part of
  * a push. Who is no member does not count, unless it was removed when its group was whole. */
-static uint32_t whole_units(const sim_history *h, const pd_job *job, uint32_t whole)
+static uint32_t whole_units(const sim_history *h, const pd_job *job, const pd_fragment *fragment, uint32_t whole)
 {
-    const pd_fragment *fragment = &job->steps.fragments[0];
     uint32_t units = whole, part = 0;
 
     for (uint32_t rank = 0; rank < h->job->world; rank++)
@@ -324,8 +347,9 @@ static uint32_t whole_units(const sim_history *h, const pd_job *job, uint32_t wh
 static void check_memory(const pd_job *job)
 {
     for (uint32_t rank = 0; rank < job->steps.members.ranks; rank++)
-        for (uint32_t p = 0; p < job->steps.n_params && job->steps.fragments[0].ranks[rank].step == 0; p++) {
+        for (uint32_t p = 0; p < job->steps.n_params; p++) {
             const pd_round *round = &job->steps.params[p].round;
+            if (job->steps.params[p].fragment->ranks[rank].step != 0) continue;
             for (uint32_t c = 0; c < round->n_chunks && !is_settled(round, rank); c++)
                 if (pd_chunk_state(&round->chunks[c], rank) != PD_CONTRIBUTION_EMPTY)
                     sim_fail("memory", "%s: chunk %u of %s has something of rank %u, which has no push under way",
@@ -343,9 +367,8 @@ static uint32_t members_of(const pd_job *job)
 }
 
 /* Checks that each change of the members was counted. */
-static void check_epoch(const sim_history *h, const pd_job *job)
+static void check_epoch(const sim_history *h, const sim_watch *watch, const pd_job *job)
 {
-    const sim_watch *watch = &h->watch;
     uint32_t changed = (uint32_t)__builtin_popcount(watch->members ^ members_of(job));
 
     if (h->job->open.group > 1 && changed > 1) changed = 1; /* a group comes and goes at once */
@@ -357,7 +380,7 @@ static void check_epoch(const sim_history *h, const pd_job *job)
 /* Checks that of each group all members count, or none. */
 static void check_units(const sim_history *h, const pd_job *job, uint32_t mask)
 {
-    uint32_t members = h->watch.members & members_of(job);
+    uint32_t members = h->fragments[0].watch.members & members_of(job);
 
     for (uint32_t rank = 0; h->job->open.group > 1 && rank < h->job->world; rank++)
         if ((mask >> rank & 1) != 0 && (mates_of(h, rank) & members & ~mask) != 0)
@@ -374,25 +397,25 @@ static bool has_gone_back(const sim_watch *watch, const pd_job *job, uint32_t ra
 
 /* Returns the ranks of which what they had given at the last look may be gone: another process has taken the rank, its
  * process goes back since the job takes another course, or it has pushed for a later step. */
-static uint32_t replaced(const sim_history *h, const pd_job *job)
+static uint32_t replaced(const sim_history *h, const sim_watch *watch, const pd_job *job, const pd_fragment *fragment)
 {
-    const sim_watch *watch = &h->watch;
     uint32_t mask = 0;
 
     for (uint32_t rank = 0; rank < h->job->world; rank++)
         if (job->ranks[rank].saved.process != watch->process[rank] || has_gone_back(watch, job, rank) ||
-            (watch->pushes[rank] > 0 && job->steps.fragments[0].ranks[rank].late >= watch->pushes[rank]))
+            (watch->pushes[rank] > 0 && fragment->ranks[rank].late >= watch->pushes[rank]))
             mask |= 1u << rank;
     return mask;
 }
 
 /* Checks a set that was fixed since the last look: those who were whole are in it, and it was not too early. */
-static void check_fixed(const sim_history *h, const pd_job *job, uint64_t now_ns, uint64_t clock_ns)
+static void check_fixed(const sim_history *h, const sim_watch *watch, const pd_job *job, const pd_fragment *fragment,
+                        uint64_t now_ns, uint64_t clock_ns)
 {
-    const pd_fragment *fragment = &job->steps.fragments[0];
-    const sim_watch *watch = &h->watch;
     uint64_t since = watch->quorum_ns > 0 ? watch->quorum_ns : now_ns;
-    uint32_t mask = 0, whole = watch->generation == job->saved.generation ? watch->units & ~replaced(h, job) : 0;
+    uint32_t mask = 0, whole = 0;
+
+    if (watch->generation == job->saved.generation) whole = watch->units & ~replaced(h, watch, job, fragment);
 
     for (uint32_t rank = 0; rank < h->job->world; rank++)
         if (pd_counted_has(fragment->set, rank)) mask |= 1u << rank;
@@ -410,11 +433,11 @@ static void check_fixed(const sim_history *h, const pd_job *job, uint64_t now_ns
 
 /* Checks that what a rank has given stays until the step is fixed once all of it has come, unless it may be gone
  * (replaced), or the server starts anew. */
-static void check_kept(const sim_history *h, const pd_job *job, uint32_t whole)
+static void check_kept(const sim_history *h, const sim_watch *watch, const pd_job *job, const pd_fragment *fragment,
+                       uint32_t whole)
 {
-    const sim_watch *watch = &h->watch;
-    const pd_fragment_rank *ranks = job->steps.fragments[0].ranks;
-    uint32_t gone = watch->units & ~whole & ~replaced(h, job);
+    const pd_fragment_rank *ranks = fragment->ranks;
+    uint32_t gone = watch->units & ~whole & ~replaced(h, watch, job, fragment);
 
     for (uint32_t rank = 0; rank < h->job->world; rank++)
         if (ranks[rank].owed == UINT32_MAX) gone &= ~(1u << rank);
@@ -424,10 +447,8 @@ static void check_kept(const sim_history *h, const pd_job *job, uint32_t whole)
 }
 
 /* Checks that the step waits for none that have joined since it was opened. */
-static void check_expected(sim_history *h, const pd_job *job)
+static void check_expected(const sim_history *h, sim_watch *watch, const pd_job *job, const pd_fragment *fragment)
 {
-    const pd_fragment *fragment = &job->steps.fragments[0];
-    sim_watch *watch = &h->watch;
     uint32_t late = 0;
 
     if (fragment->opened_ns != watch->opened_ns) watch->opened = members_of(job);
@@ -441,22 +462,22 @@ static void check_expected(sim_history *h, const pd_job *job)
 }
 
 /* Checks that the ranks which have joined since the last look have declared their parameters. */
-static void check_joined(const sim_history *h, const pd_job *job)
+static void check_joined(const sim_history *h, const sim_watch *watch, const pd_job *job)
 {
-    for (uint32_t rank = 0; h->watch.members != 0 && rank < h->job->world; rank++)
-        if ((members_of(job) & ~h->watch.members) >> rank & 1 && job->ranks[rank].state == PD_RANK_CONNECTED &&
+    for (uint32_t rank = 0; watch->members != 0 && rank < h->job->world; rank++)
+        if ((members_of(job) & ~watch->members) >> rank & 1 && job->ranks[rank].state == PD_RANK_CONNECTED &&
             !job->steps.quotas[rank].declared)
             sim_fail("members", "%s: rank %u is a member, and has not declared its parameters", h->job->name, rank);
 }
 
 /* Notes who is connected, and in which course of the job the connections were made. */
-static void note_ranks(sim_watch *watch, const pd_job *job, uint32_t world)
+static void note_ranks(sim_watch *watch, const pd_job *job, const pd_fragment *fragment, uint32_t world)
 {
     for (uint32_t rank = 0; rank < world; rank++) {
         if (job->ranks[rank].conn != watch->conn[rank]) watch->joined[rank] = watch->course;
         watch->conn[rank] = job->ranks[rank].conn;
         watch->process[rank] = job->ranks[rank].saved.process;
-        watch->pushes[rank] = job->steps.fragments[0].ranks[rank].step;
+        watch->pushes[rank] = fragment->ranks[rank].step;
     }
     watch->course = job->saved.course;
 }
@@ -471,12 +492,12 @@ static void watch_next(sim_watch *watch, uint64_t fixed)
 }
 
 /* Notes which group each rank belongs to: that of its process. */
-static void note_groups(const sim *s, sim_history *h, const pd_job *job)
+static void note_groups(const sim *s, const sim_history *h, sim_watch *watch, const pd_job *job)
 {
     for (uint32_t rank = 0; rank < h->job->world; rank++) {
         bool any = h->job->open.any_rank && h->job->open.group > 1;
         uint32_t place = any ? sim_worker_place(s, job->ranks[rank].saved.nonce) : rank;
-        h->watch.group[rank] = place / h->job->open.group;
+        watch->group[rank] = place / h->job->open.group;
     }
 }
 
@@ -491,13 +512,13 @@ static void check_kicked(const pd_job *job)
 
 /* Checks that a barrier is passed as soon as all members have come to it, and not before. A process that is not
  * connected may have come. */
-static void check_barriers(const sim *s, sim_history *h, const pd_job *job)
+static void check_barriers(const sim *s, const sim_history *h, sim_watch *watch, const pd_job *job)
 {
-    uint32_t members = h->watch.members & members_of(job), here = 0;
+    uint32_t members = watch->members & members_of(job), here = 0;
 
     for (uint32_t rank = 0; rank < h->job->world; rank++) {
-        bool passes = job->saved.barrier > h->watch.barrier && (members >> rank & 1) != 0;
-        if (passes && h->watch.process[rank] == job->ranks[rank].saved.process &&
+        bool passes = job->saved.barrier > watch->barrier && (members >> rank & 1) != 0;
+        if (passes && watch->process[rank] == job->ranks[rank].saved.process &&
             !sim_worker_waits(s, job->ranks[rank].saved.nonce))
             sim_fail("barriers", "%s passes barrier %llu, to which rank %u has not come", h->job->name,
                      (number)job->saved.barrier, rank);
@@ -506,15 +527,13 @@ static void check_barriers(const sim *s, sim_history *h, const pd_job *job)
     if (members_of(job) != 0 && (members_of(job) & ~here) == 0)
         sim_fail("barriers", "%s: all members (%x) have come to barrier %llu, and it is not passed", h->job->name,
                  members_of(job), (number)job->saved.barrier + 1);
-    h->watch.barrier = job->saved.barrier;
+    watch->barrier = job->saved.barrier;
 }
 
 /* Checks that no process of an earlier launch is connected. Begins to watch the job anew when another launch has taken
  * it over: all ranks of the earlier one are removed at once, and what they have given is released. */
-static void check_generation(const sim *s, sim_history *h, const pd_job *job)
+static void check_generation(const sim *s, sim_history *h, sim_watch *watch, const pd_job *job)
 {
-    sim_watch *watch = &h->watch;
-
     for (uint32_t rank = 0; rank < h->job->world; rank++)
         if (job->ranks[rank].state == PD_RANK_CONNECTED &&
             sim_worker_generation(s, job->ranks[rank].saved.nonce) < job->saved.generation)
@@ -530,26 +549,26 @@ static void check_generation(const sim *s, sim_history *h, const pd_job *job)
     watch->generation = job->saved.generation;
 }
 
-static void look_at(sim_server *server, sim_history *h, const pd_job *job)
+static void look_at(sim_server *server, sim_history *h, const pd_job *job, uint32_t f)
 {
     const sim *s = server->s;
-    const pd_fragment *fragment = &job->steps.fragments[0];
-    sim_watch *watch = &h->watch;
+    const pd_fragment *fragment = &job->steps.fragments[f];
+    sim_watch *watch = &h->fragments[f].watch;
     uint32_t needed;
 
     if (fragment->fixed != watch->fixed) {
         /* A set that is repeated after a restart waits for nobody else. */
-        if (fragment->fixed == watch->fixed + 1 && fragment->set != NULL && !h->sets[fragment->fixed].known &&
-            fragment->fixed > h->secret_most)
-            check_fixed(h, job, s->now_ns, server->step_clock_ns);
+        if (fragment->fixed == watch->fixed + 1 && fragment->set != NULL &&
+            !h->fragments[f].sets[fragment->fixed].known && fragment->fixed > h->secret_most)
+            check_fixed(h, watch, job, fragment, s->now_ns, server->step_clock_ns);
         watch_next(watch, fragment->fixed);
     }
-    if (h->job->open.meets) check_barriers(s, h, job);
-    if (h->job->open.reforms) check_generation(s, h, job);
-    check_epoch(h, job);
-    check_joined(h, job);
-    check_kept(h, job, whole_ranks(job));
-    check_expected(h, job);
+    if (h->job->open.meets) check_barriers(s, h, watch, job);
+    if (h->job->open.reforms) check_generation(s, h, watch, job);
+    check_epoch(h, watch, job);
+    check_joined(h, watch, job);
+    check_kept(h, watch, job, fragment, whole_ranks(job, fragment));
+    check_expected(h, watch, job, fragment);
     if (watch->members == 0)
         *watch = (sim_watch){ .fixed = watch->fixed,
                               .epoch = job->steps.epoch,
@@ -562,10 +581,10 @@ static void look_at(sim_server *server, sim_history *h, const pd_job *job)
     needed = count_groups(h, watch->members);
     if (needed > h->job->open.quorum) needed = h->job->open.quorum;
     sim_sets_note_members(h, job);
-    note_groups(s, h, job);
-    watch->whole = whole_ranks(job);
-    watch->units = whole_units(h, job, watch->whole);
-    note_ranks(watch, job, h->job->world);
+    note_groups(s, h, watch, job);
+    watch->whole = whole_ranks(job, fragment);
+    watch->units = whole_units(h, job, fragment, watch->whole);
+    note_ranks(watch, job, fragment, h->job->world);
     if (count_groups(h, watch->units) < needed)
         watch->quorum_ns = 0;
     else if (watch->quorum_ns == 0)
@@ -579,19 +598,24 @@ void sim_sets_look(sim_server *server)
 {
     for (sim_history *h = server->s->histories; h != NULL; h = h->next) {
         const pd_job *job = h->job != NULL && h->job->open.on ? inside_job(server->store, h->number) : NULL;
-        if (job != NULL && job->steps.fragments != NULL) look_at(server, h, job);
+        for (uint32_t f = 0; job != NULL && job->steps.fragments != NULL && f < job->steps.n_fragments; f++)
+            look_at(server, h, job, f);
     }
 }
 
-void sim_sets_describe(const pd_job *job)
+static void describe(const pd_job *job, const pd_fragment *f)
 {
-    const pd_fragment *f = &job->steps.fragments[0];
-
-    printf("    collects step %llu, state %d until %.3f s, %u of %u parameters have closed the one before; whole: %x\n",
-           (number)f->fixed + 1, (int)f->state, (double)f->deadline_ns / 1e9, f->n_closed, f->n_params,
-           whole_ranks(job));
+    printf("    fragment %u collects step %llu, state %d until %.3f s, %u of %u parameters have closed the one before; "
+           "whole: %x\n",
+           f->number, (number)f->fixed + 1, (int)f->state, (double)f->deadline_ns / 1e9, f->n_closed, f->n_params,
+           whole_ranks(job, f));
     for (uint32_t rank = 0; rank < job->steps.members.ranks; rank++)
         printf("    rank %u: push of step %llu, %u of %u chunks missing, last counted %llu in %llu\n", rank,
                (number)f->ranks[rank].step, f->ranks[rank].missing, f->ranks[rank].owed,
                (number)f->ranks[rank].saved.last, (number)f->ranks[rank].saved.counted);
+}
+
+void sim_sets_describe(const pd_job *job)
+{
+    for (uint32_t f = 0; f < job->steps.n_fragments; f++) describe(job, &job->steps.fragments[f]);
 }

@@ -17,10 +17,12 @@ uint64_t sim_sets_counted(const sim_history *h, uint32_t rank, uint64_t of);
 uint64_t sim_sets_newest(const sim *s, const sim_job *job);
 /* Returns the number of barriers that the job has passed. */
 uint64_t sim_sets_barrier(sim *s, const sim_job *job, uint64_t creator);
-/* Notes that a process of the rank begins to push for a step. `creator` tells which job of this name is meant. */
-void sim_sets_sent(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint64_t step);
+/* Notes that a process of the rank begins to push for a step of a parameter's fragment. `creator` tells which job of
+ * this name is meant. */
+void sim_sets_sent(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint32_t param, uint64_t step);
 /* Notes that a process was told that its push for this step has counted, or that it was `late`. */
-void sim_sets_told(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint64_t step, bool late);
+void sim_sets_told(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint32_t param, uint64_t step,
+                   bool late);
 /* Checks the set of ranks of a step that a parameter has closed. */
 void sim_sets_closed(sim_history *h, uint32_t param, const pd_closed *closed);
 /* Looks at all jobs with open sets, after the step thread has run: when sets are fixed, and what is held. */
@@ -36,19 +38,19 @@ double sim_sets_lr(uint64_t step);
  * in the step and has sent a rate. 0: no rank that counts has sent one. */
 uint64_t sim_sets_lr_step(const sim_history *h, uint64_t step, uint32_t param);
 /* Returns what the weight of the rank's contribution to a step is multiplied by because it is old. */
-double sim_sets_damp(const sim_history *h, uint64_t step, uint32_t rank);
+double sim_sets_damp(const sim_history *h, uint32_t param, uint64_t step, uint32_t rank);
 /* Notes how many members the job has now. */
 void sim_sets_note_members(sim_history *h, const struct pd_job *job);
 /* Takes a set from a step that nobody was told of, but that the disk has. */
-void sim_sets_adopt(sim_history *h, const pd_closed *closed);
-/* Forgets the sets from a step on, since the job takes another course. */
-void sim_sets_forget(sim_history *h, uint64_t step);
+void sim_sets_adopt(sim_history *h, uint32_t param, const pd_closed *closed);
+/* Forgets the sets of a fragment from a step on, since the job takes another course. */
+void sim_sets_forget(sim_history *h, uint32_t fragment, uint64_t step);
 /* Returns whether all ranks counted in the step when it was taken before, and others count in it now. */
-bool sim_sets_was_whole(const sim_history *h, const pd_closed *closed);
+bool sim_sets_was_whole(const sim_history *h, uint32_t param, const pd_closed *closed);
 /* Forgets the set of one step. Later sets stay as they were. */
-void sim_sets_forget_one(sim_history *h, uint64_t step);
-/* Returns the step of the rank's push that counted in a step: the step itself, if the job's sets are not open. 0: none
- * counted. */
-uint64_t sim_sets_push(const sim_history *h, uint64_t step, uint32_t rank);
+void sim_sets_forget_one(sim_history *h, uint32_t param, uint64_t step);
+/* Returns the step of the rank's push that counted in a step of a parameter: the step itself, if the job's sets are
+ * not open. 0: none counted. */
+uint64_t sim_sets_push(const sim_history *h, uint32_t param, uint64_t step, uint32_t rank);
 
 #endif

@@ -92,9 +92,9 @@ static bool is_awaited(const sim_history *h)
 /* Returns whether the push counts in a step that the server has again after it was killed. */
 static bool is_restored(const sim_history *h, uint32_t rank, uint64_t of)
 {
-    uint64_t step = h->pushes[rank].counted[of];
+    uint64_t step = h->fragments[0].pushes[rank].counted[of];
 
-    return step > 0 && step <= h->params[0].step && sim_sets_push(h, step, rank) == of;
+    return step > 0 && step <= h->params[0].step && sim_sets_push(h, 0, step, rank) == of;
 }
 
 /* Follows a server that was killed: what it had not on the disk has not counted. */
@@ -159,7 +159,9 @@ void sim_shares_look(sim_history *h, const pd_job *job, uint64_t life)
         account->nonce[rank] = job->ranks[rank].saved.nonce;
     }
     account->fixed = fragment->fixed;
-    while (account->blind > 0 && h->sets[account->blind].known && !h->sets[account->blind].open) account->blind--;
+    while (account->blind > 0 && h->fragments[0].sets[account->blind].known &&
+           !h->fragments[0].sets[account->blind].open)
+        account->blind--;
     if (account->blind == 0 && job->steps.shares != NULL) check_account(h, job);
 }
 

@@ -410,11 +410,11 @@ sim_worker *sim_worker_at(sim *s, uint32_t job, uint32_t place)
     return w;
 }
 
-bool sim_worker_knows(const sim *s, uint32_t job, uint64_t creator, uint64_t course, uint64_t step)
+bool sim_worker_knows(const sim *s, uint32_t job, uint64_t creator, uint64_t course, uint32_t fragment, uint64_t step)
 {
     for (const sim_worker *w = s->workers; w != NULL; w = w->next)
         if (w->phase != ENDED && w->job->number == job && w->core->recovery.creator == creator &&
-            w->core->recovery.course == course && pd_core_highest_step(w->core) >= step)
+            w->core->recovery.course == course && pd_core_highest_step(w->core, fragment) >= step)
             return true;
     return false;
 }
@@ -428,7 +428,7 @@ bool sim_worker_repeats(const sim *s, uint32_t job, uint64_t creator, uint32_t r
         if (w->unsent == step) return false;
         if (w->phase == STEPPING && w->step == step) return true;
         return w->job->window[rank] > 0 && step > w->began && step <= w->step &&
-               step + w->job->window[rank] > w->step && pd_core_highest_step(w->core) >= step;
+               step + w->job->window[rank] > w->step && pd_core_highest_step(w->core, 0) >= step;
     }
     return false;
 }

@@ -73,7 +73,8 @@ pd_checkpoint_image *sample_checkpoint(uint64_t step, uint64_t keep)
     pd_checkpoint_image *kept = calloc(1, sizeof *kept);
 
     if (kept == NULL) return NULL;
-    *kept = (pd_checkpoint_image){ .creator = SAMPLE_CREATOR, .step = step, .keep = keep, .head_bytes = 53 };
+    *kept =
+        (pd_checkpoint_image){ .creator = SAMPLE_CREATOR, .step = step, .place = step, .keep = keep, .head_bytes = 53 };
     kept->job = strdup(SAMPLE_JOB);
     kept->head = filled(kept->head_bytes, step, 99);
     kept->params = calloc(PARAMS, sizeof *kept->params);
@@ -93,7 +94,7 @@ pd_checkpoint_image *sample_long_names(uint64_t step, uint32_t n)
     float *weights;
 
     assert_non_null(kept);
-    *kept = (pd_checkpoint_image){ .creator = SAMPLE_CREATOR, .step = step, .keep = 1, .n_params = n };
+    *kept = (pd_checkpoint_image){ .creator = SAMPLE_CREATOR, .step = step, .place = step, .keep = 1, .n_params = n };
     kept->job = strdup(SAMPLE_JOB);
     kept->head = filled(0, step, 0);
     kept->params = calloc(n, sizeof *kept->params);
@@ -118,7 +119,7 @@ pd_checkpoint_image *sample_large(uint64_t step, size_t bytes, size_t aligned)
     pd_checkpoint_param *p;
 
     assert_non_null(kept);
-    *kept = (pd_checkpoint_image){ .creator = SAMPLE_CREATOR, .step = step, .keep = 1, .n_params = 1 };
+    *kept = (pd_checkpoint_image){ .creator = SAMPLE_CREATOR, .step = step, .place = step, .keep = 1, .n_params = 1 };
     kept->job = strdup(SAMPLE_JOB);
     kept->head = filled(0, step, 0);
     p = kept->params = calloc(1, sizeof *kept->params);

@@ -456,6 +456,29 @@ pd_ticket_id peer_push_pull(peer *p, size_t n, size_t elements)
     return ticket;
 }
 
+peer_frame peer_push_one(peer *p, size_t param, pd_ticket_id *ticket)
+{
+    pd_error err;
+
+    p->items[param] = (pd_item){ .param = param, .gradient = p->gradients[param], .weights = p->weights[param] };
+    if (pd_core_push(p->core, PD_PUSH_PULL, &p->items[param], 1, NULL, ticket, &err) != PD_OK) fail_msg("%s", err.text);
+    return peer_expect(p, PD_PUSH_PULL);
+}
+
+uint64_t peer_pushed_step(const peer_frame *l)
+{
+    return ((const Paramd__PushRequest *)l->message)->step;
+}
+
+void peer_answer_step(peer *p, peer_frame *l, size_t n, uint32_t outcome, uint64_t step)
+{
+    float weights[PEER_ITEMS * 16] = { 0 };
+
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) weights[i] = (float)step;
+    assert_int_equal(peer_reply_data(p, &l->prefix, n, outcome, step, weights, (n - 1) * 16 + PEER_SMALL), PD_OK);
+    peer_frame_drop(l);
+}
+
 peer *peer_sharing(const int64_t *sizes, size_t n, uint64_t bytes)
 {
     return peer_sharing_with(&peer_four, sizes, n, bytes);

@@ -11,7 +11,7 @@
 #include "segment.h"
 
 #define SECOND UINT64_C(1000000000)
-enum { CHUNK = 64, WIRE_BYTES = 1 << 20, PEER_ITEMS = 4, PEER_ELEMENTS = 200 };
+enum { CHUNK = 64, WIRE_BYTES = 1 << 20, PEER_ITEMS = 4, PEER_ELEMENTS = 200, PEER_SMALL = 4 };
 /* Elements of a chunk where memory is shared: payloads must be large to lie there. */
 enum { SHARED_CHUNK = 8192 };
 
@@ -107,6 +107,11 @@ void peer_share(peer *p, int fd, uint64_t bytes);
 int peer_reply_shared(peer *p, const pd_prefix *to, size_t n, uint64_t step, const uint64_t *places, uint64_t bytes);
 
 pd_ticket_id peer_declare(peer *p, const int64_t *sizes, size_t n); /* declares vectors p0, p1 … of these sizes */
+/* Pushes one parameter alone, and returns its frame. */
+peer_frame peer_push_one(peer *p, size_t param, pd_ticket_id *ticket);
+uint64_t peer_pushed_step(const peer_frame *l); /* returns the step that a push is for */
+/* Answers a frame with the weights of `step` of n parameters of PEER_SMALL elements, each element of which is `step`. */
+void peer_answer_step(peer *p, peer_frame *l, size_t n, uint32_t outcome, uint64_t step);
 /* returns the result of the ticket, which must be done */
 int peer_finish(peer *p, pd_ticket_id ticket, pd_error *err);
 

@@ -491,6 +491,7 @@ int rig_declare(rig *r, uint32_t job, uint32_t rank, uint64_t conn, const char *
                                  .pull_dtype = pull,
                                  .push_dtype = r->push_dtype,
                                  .model_state = r->states != NULL && r->states[p] };
+        if (r->fragments != NULL) decl->fragment = r->fragments[p];
         if (r->axes != NULL && r->axes[p] != NULL) decl->axes = must(strdup(r->axes[p]));
         if (r->ranges == NULL || r->ranges[p].start < 0) continue;
         decl->ranged = true;

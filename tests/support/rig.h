@@ -33,16 +33,17 @@ typedef struct rig {
     const rig_range *ranges; /* ranges that the next Declares give their parameters; NULL: whole parameters. Borrowed */
     const char *const *axes; /* names of axes that the next Declares give their parameters; NULL: none */
     const bool *states;      /* which parameters the next Declares declare as model state; NULL: none */
-    bool rejoins;            /* for the next Hellos */
-    const char *identity;    /* for the next Hellos; NULL: not known */
-    const char *run;         /* for the next Hellos; rig_new says "launch"; NULL: not known */
-    pd_intent intent;        /* for the next Hellos */
-    bool joins;              /* for the next Hellos */
-    bool any_rank;           /* for the next Hellos */
-    uint32_t group;          /* for the next Hellos: 1 + the number of the group; 0: none */
-    uint64_t generation;     /* for the next Hellos */
-    uint32_t wants;          /* shares that the next Declares and frames of pushes want; 0: none */
-    uint64_t means;          /* for the next Hellos: creator of the job that they rejoin; 0: any of its name */
+    const uint32_t *fragments; /* fragment of each parameter of the next Declares; NULL: 0. Borrowed */
+    bool rejoins;              /* for the next Hellos */
+    const char *identity;      /* for the next Hellos; NULL: not known */
+    const char *run;           /* for the next Hellos; rig_new says "launch"; NULL: not known */
+    pd_intent intent;          /* for the next Hellos */
+    bool joins;                /* for the next Hellos */
+    bool any_rank;             /* for the next Hellos */
+    uint32_t group;            /* for the next Hellos: 1 + the number of the group; 0: none */
+    uint64_t generation;       /* for the next Hellos */
+    uint32_t wants;            /* shares that the next Declares and frames of pushes want; 0: none */
+    uint64_t means;            /* for the next Hellos: creator of the job that they rejoin; 0: any of its name */
     /* The last answer that the store gave to a request, and what answers of different kinds had in them. */
     pd_effect_kind answer; /* PD_EFF_HELLO, PD_EFF_OK, ... */
     uint64_t answered;     /* number of answers so far */

@@ -99,7 +99,7 @@ static void give_back(rig *r, pd_checkpoint_image *kept)
         r->disk = must(checkpoint_copy(kept));
         r->kept++;
         /* A record that is under way follows one that the checkpoint makes superfluous: that stays until then. */
-        if (r->n_logging == 0) rig_drop_records(r, kept->step);
+        if (r->n_logging == 0) rig_drop_records(r, kept->place);
     }
     request->u.checkpoint_image = kept;
     pd_store_apply(r->store, request, r->now);
@@ -186,7 +186,7 @@ static int put(rig *r, const pd_wal_record *entry, pd_error *err)
         return pd_fail(err, PD_FAILED_PRECONDITION, "the log has no entry of step %llu",
                        (unsigned long long)entry->step - 1);
     rig_drop_records(r, entry->base);
-    assert_true(r->disk != NULL && entry->base <= r->disk->step && r->n_records < RIG_RECORDS);
+    assert_true(r->disk != NULL && entry->base <= r->disk->place && r->n_records < RIG_RECORDS);
     r->records[r->n_records++] = record_copy(entry);
     r->recorded++;
     return PD_OK;
@@ -259,7 +259,7 @@ int rig_replay(rig *r, const rig *from)
 
     r->error.code = PD_OK;
     for (size_t i = 0; i < from->n_records && rc == PD_OK; i++)
-        if (from->records[i]->step > from->disk->step)
+        if (from->records[i]->step > from->disk->place)
             rc = pd_store_replay(r->store, from->records[i], r->now, &kept, &r->error);
     return rc;
 }

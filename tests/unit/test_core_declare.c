@@ -5,7 +5,7 @@
 
 static const pd_client_param params[] = {
     { .name = "kernel", .shape = { 2, { 3, 4 } }, .axes = "embed,mlp" },
-    { .name = "mean", .shape = { 1, { 4 } }, .axes = "", .model_state = true },
+    { .name = "mean", .shape = { 1, { 4 } }, .axes = "", .model_state = true, .fragment = 1 },
 };
 enum { N = 2 };
 
@@ -77,6 +77,20 @@ TEST(a_declaration_brings_axes_and_model_state)
     assert_false(request->parameters[0]->model_state);
     assert_string_equal(request->parameters[1]->axes, "");
     assert_true(request->parameters[1]->model_state);
+    peer_frame_drop(&l);
+    peer_free(p);
+}
+
+TEST(a_declaration_brings_the_fragment)
+{
+    peer *p = welcomed();
+    peer_frame l;
+    const Paramd__DeclareRequest *request;
+    declare(p);
+    l = peer_expect(p, PD_DECLARE);
+    request = l.message;
+    assert_int_equal(request->parameters[0]->fragment, 0);
+    assert_int_equal(request->parameters[1]->fragment, 1);
     peer_frame_drop(&l);
     peer_free(p);
 }

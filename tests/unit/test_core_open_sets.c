@@ -4,7 +4,7 @@
 #include "peer.h"
 #include "window.h"
 
-enum { SMALL = 4, LATE = 5 };
+enum { SMALL = PEER_SMALL, LATE = 5 };
 
 /* Returns a peer whose job has open sets and n parameters of SMALL elements, at step 0. */
 static peer *open_peer(const pd_core_config *config, size_t n)
@@ -22,39 +22,14 @@ static peer *open_peer(const pd_core_config *config, size_t n)
     return p;
 }
 
-/* Pushes one parameter alone, and returns its frame. */
-static peer_frame push_one(peer *p, size_t param, pd_ticket_id *ticket)
-{
-    pd_error err;
-
-    p->items[param] = (pd_item){ .param = param, .gradient = p->gradients[param], .weights = p->weights[param] };
-    if (pd_core_push(p->core, PD_PUSH_PULL, &p->items[param], 1, NULL, ticket, &err) != PD_OK) fail_msg("%s", err.text);
-    return peer_expect(p, PD_PUSH_PULL);
-}
-
-static uint64_t step_of(const peer_frame *l)
-{
-    return ((const Paramd__PushRequest *)l->message)->step;
-}
-
-/* Answers a frame with the weights of `step` of n parameters, each element of which is `step`. */
-static void answer(peer *p, peer_frame *l, size_t n, uint32_t outcome, uint64_t step)
-{
-    float weights[PEER_ITEMS * 16] = { 0 };
-
-    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) weights[i] = (float)step;
-    assert_int_equal(peer_reply_data(p, &l->prefix, n, outcome, step, weights, (n - 1) * 16 + SMALL), PD_OK);
-    peer_frame_drop(l);
-}
-
 /* Expects that the core pushes n parameters for `step` when the program pushes them next, and answers so. */
 static void expect_step(peer *p, size_t n, uint64_t step, uint32_t outcome, uint64_t answered)
 {
     pd_ticket_id ticket = peer_push_pull(p, n, SMALL);
     peer_frame l = peer_expect(p, PD_PUSH_PULL);
 
-    assert_int_equal(step_of(&l), step);
-    answer(p, &l, n, outcome, answered);
+    assert_int_equal(peer_pushed_step(&l), step);
+    peer_answer_step(p, &l, n, outcome, answered);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
 }
 
@@ -75,18 +50,18 @@ TEST(what_is_pushed_after_a_late_answer_to_another_parameter_belongs_to_the_same
 {
     peer *p = open_peer(&peer_four, 2);
     pd_ticket_id ticket;
-    peer_frame l = push_one(p, 0, &ticket);
+    peer_frame l = peer_push_one(p, 0, &ticket);
 
-    assert_int_equal(step_of(&l), 1);
-    answer(p, &l, 1, LATE, 3);
-    l = push_one(p, 1, &ticket);
-    assert_int_equal(step_of(&l), 1);
-    answer(p, &l, 1, LATE, 4);
-    l = push_one(p, 0, &ticket);
-    assert_int_equal(step_of(&l), 5); /* no other step is possible for both */
-    answer(p, &l, 1, 1, 5);
-    l = push_one(p, 1, &ticket);
-    assert_int_equal(step_of(&l), 5);
+    assert_int_equal(peer_pushed_step(&l), 1);
+    peer_answer_step(p, &l, 1, LATE, 3);
+    l = peer_push_one(p, 1, &ticket);
+    assert_int_equal(peer_pushed_step(&l), 1);
+    peer_answer_step(p, &l, 1, LATE, 4);
+    l = peer_push_one(p, 0, &ticket);
+    assert_int_equal(peer_pushed_step(&l), 5); /* no other step is possible for both */
+    peer_answer_step(p, &l, 1, 1, 5);
+    l = peer_push_one(p, 1, &ticket);
+    assert_int_equal(peer_pushed_step(&l), 5);
     peer_frame_drop(&l);
     peer_free(p);
 }
@@ -95,9 +70,9 @@ TEST(pd_client_step_is_the_highest_of_all_parameters)
 {
     peer *p = open_peer(&peer_four, 2);
     pd_ticket_id ticket;
-    peer_frame l = push_one(p, 1, &ticket);
+    peer_frame l = peer_push_one(p, 1, &ticket);
 
-    answer(p, &l, 1, LATE, 3);
+    peer_answer_step(p, &l, 1, LATE, 3);
     assert_int_equal(pd_core_step(p->core, 0), 3);
     peer_free(p);
 }
@@ -113,14 +88,14 @@ TEST(weights_of_an_older_step_are_pulled_again)
     ticket = peer_push_pull(p, 2, SMALL);
     first = peer_expect(p, PD_PUSH_PULL);
     second = peer_expect(p, PD_PUSH_PULL);
-    answer(p, &first, 1, LATE, 3);
-    answer(p, &second, 1, LATE, 4);
+    peer_answer_step(p, &first, 1, LATE, 3);
+    peer_answer_step(p, &second, 1, LATE, 4);
     assert_false(pd_core_done(p->core, ticket));
     for (int i = 0; i < 2; i++) {
         l = peer_expect(p, PD_PULL);
         pull = l.message;
         assert_int_equal(pull->min_step, 4);
-        answer(p, &l, 1, 0, 4);
+        peer_answer_step(p, &l, 1, 0, 4);
     }
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
     assert_int_equal(p->items[0].outcome, LATE);
@@ -149,7 +124,7 @@ TEST(a_push_brings_patience_and_wants_and_gets_age_and_number_of_ranks)
     assert_int_equal(counts[0].age, 0);
     p->staleness = 2;
     p->counted = 3;
-    answer(p, &l, 1, 1, 3);
+    peer_answer_step(p, &l, 1, 1, 3);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
     assert_int_equal(counts[0].age, 2);
     assert_int_equal(counts[0].counted, 3);
@@ -258,7 +233,7 @@ TEST(a_worker_that_gets_another_rank_gives_up_what_it_has_pushed)
     ticket = peer_declare(p, sizes, 1);
     peer_answer_declare(p, 1, 0);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
-    l = push_one(p, 0, &ticket);
+    l = peer_push_one(p, 0, &ticket);
     peer_frame_drop(&l);
     p->rank = 3;
     for (int welcomes = 0; welcomes < 2;
@@ -376,10 +351,10 @@ TEST(hello_tells_the_steps_of_any_parameter_and_their_course)
     peer *p = open_peer(&peer_four, 2);
     const Paramd__HelloRequest *hello;
     pd_ticket_id ticket;
-    peer_frame l = push_one(p, 1, &ticket);
+    peer_frame l = peer_push_one(p, 1, &ticket);
 
     p->course = 3;
-    answer(p, &l, 1, 1, 1);
+    peer_answer_step(p, &l, 1, 1, 1);
     peer_cut(p);
     peer_connect(p);
     l = peer_expect(p, PD_HELLO);
@@ -448,7 +423,7 @@ TEST(a_push_that_counted_later_is_kept_until_that_step_is_durable)
     peer_come_back_at(p, two, 1);
     assert_int_equal(p->core->end.error.code, PD_OK);
     l = peer_expect(p, PD_PUSH_PULL);
-    assert_int_equal(step_of(&l), 2);
+    assert_int_equal(peer_pushed_step(&l), 2);
     peer_frame_drop(&l);
     peer_free(p);
 }
@@ -466,15 +441,15 @@ TEST(a_client_waits_for_steps_in_which_it_did_not_count_before_it_sends_later_on
     peer_come_back_at(p, back, 1);
     assert_int_equal(p->core->end.error.code, PD_OK);
     l = peer_expect(p, PD_PUSH_PULL);
-    assert_int_equal(step_of(&l), 2);
-    answer(p, &l, 1, LATE, 2);
+    assert_int_equal(peer_pushed_step(&l), 2);
+    peer_answer_step(p, &l, 1, LATE, 2);
     l = peer_expect(p, PD_PULL);
     assert_int_equal(((const Paramd__PullRequest *)l.message)->min_step, 6);
     peer_expect_silence(p);
-    answer(p, &l, 1, 0, 6);
+    peer_answer_step(p, &l, 1, 0, 6);
     l = peer_expect(p, PD_PUSH_PULL);
-    assert_int_equal(step_of(&l), 7);
-    answer(p, &l, 1, 1, 7);
+    assert_int_equal(peer_pushed_step(&l), 7);
+    peer_answer_step(p, &l, 1, 1, 7);
     expect_step(p, 1, 8, 1, 8);
     peer_free(p);
 }
@@ -490,7 +465,7 @@ TEST(an_answer_of_another_course_is_a_rewind_if_the_server_has_gone_back)
     peer_come_back_at(p, back, 1);
     l = peer_expect(p, PD_PUSH_PULL);
     p->course = 1;
-    answer(p, &l, 1, 1, 1);
+    peer_answer_step(p, &l, 1, 1, 1);
     assert_int_equal(p->core->end.error.code, PD_REWIND);
     peer_free(p);
 }
@@ -499,12 +474,12 @@ TEST(an_answer_of_another_course_is_a_rewind_if_the_server_has_gone_back)
 static void push_and_end_step_2(peer *p)
 {
     pd_ticket_id ticket, ends;
-    peer_frame l = push_one(p, 0, &ticket), last;
+    peer_frame l = peer_push_one(p, 0, &ticket), last;
 
     assert_int_equal(pd_core_close_step(p->core, 2, &ends, NULL), PD_OK);
     last = peer_expect(p, PD_PUSH);
     p->staleness = 1;
-    answer(p, &l, 1, 1, 3);
+    peer_answer_step(p, &l, 1, 1, 3);
     p->staleness = 0;
     peer_reply_data(p, &last.prefix, 0, 0, 3, NULL, 0);
     peer_frame_drop(&last);
@@ -524,10 +499,10 @@ TEST(the_end_of_a_step_is_sent_again_with_the_pushes_that_counted_later)
     expect_step(p, 1, 4, 1, 4);
     peer_come_back_at(p, two, 1);
     l = peer_expect(p, PD_PUSH_PULL);
-    assert_int_equal(step_of(&l), 2);
+    assert_int_equal(peer_pushed_step(&l), 2);
     peer_frame_drop(&l);
     l = peer_expect(p, PD_PUSH);
-    assert_int_equal(step_of(&l), 2);
+    assert_int_equal(peer_pushed_step(&l), 2);
     assert_true(((const Paramd__PushRequest *)l.message)->last);
     peer_frame_drop(&l);
     peer_free(p);
@@ -567,7 +542,7 @@ TEST(a_client_waits_for_a_step_also_while_another_frame_of_its_next_push_is_unde
     peer_push_pull(p, 2, SMALL);
     for (int i = 0; i < 2; i++) {
         l = peer_expect(p, PD_PUSH_PULL);
-        answer(p, &l, 1, 1, 7);
+        peer_answer_step(p, &l, 1, 1, 7);
     }
     peer_cut(p);
     peer_connect(p);
@@ -579,7 +554,7 @@ TEST(a_client_waits_for_a_step_also_while_another_frame_of_its_next_push_is_unde
     assert_int_equal(((const Paramd__PushRequest *)first.message)->pieces[0]->handle, 0);
     assert_int_equal(((const Paramd__PullRequest *)l.message)->min_step, 6);
     assert_int_equal(((const Paramd__PullRequest *)l.message)->wants[0]->handle, 1);
-    answer(p, &l, 1, 0, 6);
+    peer_answer_step(p, &l, 1, 0, 6);
     l = peer_expect(p, PD_PUSH_PULL);
     assert_int_equal(((const Paramd__PushRequest *)l.message)->pieces[0]->handle, 1);
     peer_frame_drop(&l);
@@ -592,11 +567,11 @@ TEST(a_client_waits_for_a_step_also_while_another_frame_of_its_next_push_is_unde
 static void end_step(peer *p, uint64_t step, uint64_t now)
 {
     pd_ticket_id ticket, ends;
-    peer_frame l = push_one(p, 0, &ticket), last;
+    peer_frame l = peer_push_one(p, 0, &ticket), last;
 
     assert_int_equal(pd_core_close_step(p->core, step, &ends, NULL), PD_OK);
     last = peer_expect(p, PD_PUSH);
-    answer(p, &l, 1, now > step ? LATE : 1, now);
+    peer_answer_step(p, &l, 1, now > step ? LATE : 1, now);
     peer_reply_data(p, &last.prefix, 0, 0, now, NULL, 0);
     peer_frame_drop(&last);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
@@ -641,7 +616,7 @@ static void pull_of_step(peer *p, uint64_t step)
     p->items[1] = (pd_item){ .param = 1, .weights = p->weights[1] };
     assert_int_equal(pd_core_pull(p->core, &p->items[1], 1, 0, &ticket, NULL), PD_OK);
     l = peer_expect(p, PD_PULL);
-    answer(p, &l, 1, 0, step);
+    peer_answer_step(p, &l, 1, 0, step);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
 }
 
@@ -686,11 +661,11 @@ TEST(an_end_of_a_step_that_failed_is_a_gap_of_the_parameters_that_only_it_names)
     static const uint64_t back[] = { 1, 1 };
     peer *p = ended_peer();
     pd_ticket_id ticket, ends;
-    peer_frame l = push_one(p, 0, &ticket), last;
+    peer_frame l = peer_push_one(p, 0, &ticket), last;
 
     assert_int_equal(pd_core_close_step(p->core, 2, &ends, NULL), PD_OK);
     last = peer_expect(p, PD_PUSH);
-    answer(p, &l, 1, 1, 2);
+    peer_answer_step(p, &l, 1, 1, 2);
     peer_refuse(p, &last.prefix, PD_DEADLINE_EXCEEDED, "step 2 has waited for long");
     peer_frame_drop(&last);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
@@ -716,8 +691,8 @@ TEST(a_frame_of_two_parameters_that_counted_later_gets_the_weights_of_both_again
     expect_step(p, 2, 2, 1, 3);
     peer_come_back_at(p, back, 2);
     l = peer_expect(p, PD_PUSH_PULL);
-    assert_int_equal(step_of(&l), 2);
-    answer(p, &l, 2, 1, 3);
+    assert_int_equal(peer_pushed_step(&l), 2);
+    peer_answer_step(p, &l, 2, 1, 3);
     assert_int_equal(p->core->end.error.code, PD_OK);
     peer_free(p);
 }
@@ -735,16 +710,16 @@ TEST(a_push_that_ended_with_an_error_is_a_gap_also_if_the_next_one_is_for_a_late
     config.window = 20;
     p = open_peer(&config, 2);
     expect_step(p, 2, 1, 1, 1);
-    l = push_one(p, 0, &ticket);
+    l = peer_push_one(p, 0, &ticket);
     peer_refuse(p, &l.prefix, PD_DEADLINE_EXCEEDED, "step 2 has waited for long");
     peer_frame_drop(&l);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_DEADLINE_EXCEEDED);
-    l = push_one(p, 1, &ticket);
-    answer(p, &l, 1, LATE, 3);
+    l = peer_push_one(p, 1, &ticket);
+    peer_answer_step(p, &l, 1, LATE, 3);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
-    l = push_one(p, 0, &ticket);
-    assert_int_equal(step_of(&l), 4);
-    answer(p, &l, 1, 1, 4);
+    l = peer_push_one(p, 0, &ticket);
+    assert_int_equal(peer_pushed_step(&l), 4);
+    peer_answer_step(p, &l, 1, 1, 4);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
     peer_come_back_at(p, back, 2);
     assert_int_equal(p->core->end.error.code, PD_REWIND);
@@ -764,11 +739,12 @@ TEST(a_push_that_ended_with_an_error_is_a_gap_once_its_step_is_taken)
     static const uint64_t back[] = { 0, 0 };
     peer *p = two_windowed();
     pd_ticket_id first, second;
-    peer_frame one = push_one(p, 0, &first), other = push_one(p, 1, &second);
+    peer_frame one = peer_push_one(p, 0, &first), other = peer_push_one(p, 1, &second);
 
     peer_refuse(p, &other.prefix, PD_DEADLINE_EXCEEDED, "step 1 has waited for 1 s");
     assert_int_equal(peer_finish(p, second, NULL), PD_DEADLINE_EXCEEDED);
-    answer(p, &one, 1, 1, 1); /* the program goes on with step 2, so it does not push parameter 1 for step 1 again */
+    peer_answer_step(p, &one, 1, 1,
+                     1); /* the program goes on with step 2, so it does not push parameter 1 for step 1 again */
     peer_frame_drop(&other);
     peer_come_back_at(p, back, 2);
     assert_int_equal(p->core->end.error.code, PD_REWIND);
@@ -780,13 +756,13 @@ TEST(an_end_of_a_step_that_ended_with_an_error_is_a_gap_once_the_step_is_taken)
     static const uint64_t back[] = { 0, 0 };
     peer *p = two_windowed();
     pd_ticket_id first, ends;
-    peer_frame one = push_one(p, 0, &first), last;
+    peer_frame one = peer_push_one(p, 0, &first), last;
 
     assert_int_equal(pd_core_close_step(p->core, 1, &ends, NULL), PD_OK);
     last = peer_expect(p, PD_PUSH);
     peer_refuse(p, &last.prefix, PD_DEADLINE_EXCEEDED, "step 1 has waited for 1 s");
     assert_int_equal(peer_finish(p, ends, NULL), PD_DEADLINE_EXCEEDED);
-    answer(p, &one, 1, 1, 1);
+    peer_answer_step(p, &one, 1, 1, 1);
     peer_frame_drop(&last);
     peer_come_back_at(p, back, 2);
     assert_int_equal(p->core->end.error.code, PD_REWIND);
@@ -798,9 +774,9 @@ TEST(a_parameter_that_is_not_pushed_yet_is_no_gap)
     static const uint64_t back[] = { 0, 0 };
     peer *p = two_windowed();
     pd_ticket_id ticket;
-    peer_frame l = push_one(p, 0, &ticket);
+    peer_frame l = peer_push_one(p, 0, &ticket);
 
-    answer(p, &l, 1, LATE, 1);
+    peer_answer_step(p, &l, 1, LATE, 1);
     peer_come_back_at(p, back, 2);
     assert_int_equal(p->core->end.error.code, PD_OK);
     peer_free(p);
@@ -810,16 +786,17 @@ TEST(a_parameter_that_a_failed_end_of_a_step_has_left_out_is_pushed_for_the_next
 {
     peer *p = two_windowed();
     pd_ticket_id ticket, ends;
-    peer_frame l = push_one(p, 0, &ticket), last;
+    peer_frame l = peer_push_one(p, 0, &ticket), last;
 
     assert_int_equal(pd_core_close_step(p->core, 1, &ends, NULL), PD_OK);
     last = peer_expect(p, PD_PUSH);
     peer_refuse(p, &last.prefix, PD_DEADLINE_EXCEEDED, "step 1 has waited for 1 s");
     assert_int_equal(peer_finish(p, ends, NULL), PD_DEADLINE_EXCEEDED);
     peer_frame_drop(&last);
-    answer(p, &l, 1, 1, 1);
-    l = push_one(p, 1, &ticket);
-    assert_int_equal(step_of(&l), 2); /* a push for step 1 would be answered as one that has counted, and be lost */
+    peer_answer_step(p, &l, 1, 1, 1);
+    l = peer_push_one(p, 1, &ticket);
+    assert_int_equal(peer_pushed_step(&l),
+                     2); /* a push for step 1 would be answered as one that has counted, and be lost */
     peer_frame_drop(&l);
     peer_free(p);
 }

@@ -217,6 +217,7 @@ TEST(a_late_error_does_not_end_another_request_with_the_same_id, scene *s)
     assert_int_equal(push->kind, PD_REQ_PUSH);
     overdue->kind = PD_EFF_TIMED_OUT; /* a timeout of the round ends the push before the store has handled it */
     overdue->job = push->job;
+    overdue->u.timed_out.fragment = PD_ALL_FRAGMENTS;
     overdue->u.timed_out.step = 1;
     pd_fail(&overdue->u.timed_out.error, PD_DEADLINE_EXCEEDED, "overdue");
     late->kind = PD_EFF_ERROR;

@@ -1,6 +1,7 @@
 /* Tests what the loop thread tells of steps in which not every rank counts: who counted, how old a push was, and who
  * the members of the job are. */
 #include "test.h"
+#include "conn.h"
 #include "loop.h"
 #include "scene.h"
 
@@ -92,6 +93,33 @@ TEST(answers_tell_the_members_and_the_place_of_the_rank, pair *p)
     assert_int_equal(reply->course, 3);
     reply = push(p, 0, 1);
     assert_int_equal(reply->index, 0); /* rank 0 is no member */
+}
+
+/* Leases shares to the worker of a rank, after step 1 of fragment 0. */
+static void lease(pair *p, uint32_t rank)
+{
+    const pd_conn_table *table = &p->s->daemon->table;
+
+    for (size_t i = 0; i < table->capacity; i++)
+        if (table->at[i] != NULL && table->at[i]->rank == rank)
+            table->at[i]->leases = (pd_rank_leases){ .n = 1, .ranges = { { 4, 1 } }, .step = 1 };
+}
+
+TEST(the_answer_to_a_push_of_fragment_0_brings_the_leases_of_its_worker, pair *p)
+{
+    const Paramd__DataReply *reply;
+
+    lease(p, 1);
+    reply = push(p, 1, 1);
+    assert_int_equal(reply->n_leases, 1);
+    assert_int_equal(reply->leases[0]->first, 4);
+}
+
+TEST(the_answer_to_a_push_of_another_fragment_brings_no_leases, pair *p)
+{
+    pd_version_table_put(p->s->daemon->versions, 1, 0, 1);
+    lease(p, 1);
+    assert_int_equal(push(p, 1, 1)->n_leases, 0);
 }
 
 TEST(answers_tell_the_greatest_speed_that_connected_workers_have_told, pair *p)

@@ -343,7 +343,7 @@ TEST(an_overdue_round_fails_those_who_wait_for_it_and_no_others, notes *n)
 
     pd_version_table_wait(n->versions, 1, overdue);
     pd_version_table_wait(n->versions, 1, later);
-    pd_version_table_time_out(n->versions, 1, 3, &err);
+    pd_version_table_time_out(n->versions, 1, PD_ALL_FRAGMENTS, 3, &err);
     assert_int_equal(n->n_failed, 1);
     assert_ptr_equal(n->failed[0], overdue);
     assert_string_equal(n->error.text, "rank 2 has not contributed");
@@ -366,10 +366,10 @@ TEST(an_overdue_round_visits_each_waiter_once, notes *n)
 
     for (int i = 0; i < PUSHES; i++) pd_version_table_wait(n->versions, 1, pushes[i] = wait_for(3, true, false, 0, 1));
     for (int i = 0; i < PULLS; i++) pd_version_table_wait(n->versions, 1, pulls[i] = wait_for(9, false, true, 0, 1));
-    assert_int_equal(pd_version_table_time_out(n->versions, 1, 3, &err), PUSHES + PULLS);
+    assert_int_equal(pd_version_table_time_out(n->versions, 1, PD_ALL_FRAGMENTS, 3, &err), PUSHES + PULLS);
     assert_int_equal(n->n_failed, PUSHES);
     for (int i = 0; i < PUSHES; i++) assert_ptr_equal(n->failed[i], pushes[PUSHES - 1 - i]);
-    assert_int_equal(pd_version_table_time_out(n->versions, 1, 3, &err), PULLS);
+    assert_int_equal(pd_version_table_time_out(n->versions, 1, PD_ALL_FRAGMENTS, 3, &err), PULLS);
     assert_int_equal(n->n_failed, PUSHES);
     for (int i = 0; i < PUSHES; i++) free(pushes[i]);
     for (int i = 0; i < PULLS; i++) drop(n, pulls[i]);
@@ -388,7 +388,7 @@ TEST(a_failure_may_end_other_overdue_requests, notes *n)
             pd_version_table_wait(n->versions, 1, pushes[i] = wait_for(3, true, false, 0, 2));
         n->n_failed = 0;
         n->ends = pushes[ended];
-        pd_version_table_time_out(n->versions, 1, 3, &err);
+        pd_version_table_time_out(n->versions, 1, PD_ALL_FRAGMENTS, 3, &err);
         assert_int_equal(n->n_failed, ended == PUSHES - 1 ? PUSHES : PUSHES - 1); /* the newest fails first */
         for (int i = 0; i < n->n_failed; i++)
             if (ended < PUSHES - 1) assert_ptr_not_equal(n->failed[i], pushes[ended]);
@@ -503,7 +503,7 @@ TEST(the_end_of_a_step_times_out_like_a_push, notes *n)
 
     pd_version_table_settle(n->versions, 1, 2);
     assert_false(pd_version_table_wait(n->versions, 1, wait));
-    pd_version_table_time_out(n->versions, 1, 1, &err);
+    pd_version_table_time_out(n->versions, 1, PD_ALL_FRAGMENTS, 1, &err);
     assert_int_equal(n->n_failed, 1);
     for (uint32_t p = 0; p < 2; p++) close_round(n, p, 1, PD_STEPPED, false);
     assert_int_equal(n->n_resolved, 0);

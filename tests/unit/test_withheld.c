@@ -14,6 +14,7 @@ static pd_effect *report(uint64_t step)
     effect->u.closed.n = 1;
     effect->u.closed.at = calloc(1, sizeof *effect->u.closed.at);
     effect->u.closed.at[0] = (pd_closed){ .step = step, .outcome = PD_STEPPED };
+    effect->u.closed.first = effect->u.closed.place = step;
     return effect;
 }
 

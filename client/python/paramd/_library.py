@@ -8,7 +8,19 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_float, c_int, c_size_t, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    byref,
+    c_bool,
+    c_char_p,
+    c_double,
+    c_float,
+    c_int,
+    c_int64,
+    c_size_t,
+    c_uint64,
+    c_void_p,
+)
 from typing import Any
 
 from . import _structs as structs
@@ -64,6 +76,17 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pd_client_barrier": (c_int, [c_void_p, _error]),
     "pd_client_uniform": (None, [c_void_p, c_int, c_uint64, c_uint64, POINTER(c_float), c_size_t]),
     "pd_client_normal": (None, [c_void_p, c_int, c_uint64, c_uint64, POINTER(c_float), c_size_t]),
+    "pd_diloco_make_sized": (c_int, [POINTER(c_void_p), c_void_p, _texts, POINTER(structs.DilocoOptions), c_size_t,
+                                     _error]),
+    "pd_diloco_free": (None, [c_void_p]),
+    "pd_diloco_inner_step": (structs.DilocoDue, [c_void_p, c_double]),
+    "pd_diloco_send": (c_int, [c_void_p, c_int64, _texts, _error]),
+    "pd_diloco_take": (c_int, [c_void_p, c_int64, _texts, _error]),
+    "pd_diloco_resume": (c_int, [c_void_p, _texts, _error]),
+    "pd_diloco_global": (c_void_p, [c_void_p, c_size_t]),
+    "pd_diloco_status_sized": (None, [c_void_p, POINTER(structs.DilocoStatus), c_size_t]),
+    "pd_diloco_save": (c_int, [c_void_p, c_void_p, c_size_t, POINTER(c_size_t)]),
+    "pd_diloco_load": (c_int, [c_void_p, c_char_p, c_size_t, _error]),
     "pd_client_count_sized": (None, [c_void_p, POINTER(structs.Stats), c_size_t]),
 }
 

@@ -238,7 +238,7 @@ class Client:
         self.handle = self._open(options)
         self._finalizer = weakref.finalize(self, self.handle.close)
         try:
-            self._repeat(library().pd_client_join, between=look_again)
+            self.repeat(library().pd_client_join, between=look_again)
             self._start_again = look_again if look_again is not None and local_state_dir() is not None else None
         except BaseException:
             self.close()
@@ -264,7 +264,7 @@ class Client:
 
     # ---- calls that wait ----
 
-    def _repeat(self, function: Any, *arguments: Any, between: Callable[[], object] | None = None,
+    def repeat(self, function: Any, *arguments: Any, between: Callable[[], object] | None = None,
                 seconds: float | None = None) -> None:
         """Makes a call that waits, in slices, until it is done or `seconds` (None: the deadline) are over. Between
         slices Python handles signals, and `between` is called."""
@@ -329,7 +329,7 @@ class Client:
         if not model.params and model.hollow:
             return                      # nothing travels
         try:
-            self._repeat(library().pd_client_declare_sized, declarations, len(model.params),
+            self.repeat(library().pd_client_declare_sized, declarations, len(model.params),
                          ctypes.sizeof(structs.Param))
         except Error as error:
             self._model = before
@@ -392,7 +392,7 @@ class Client:
                                          "still under way: call it again with the same arrays")
             self._held[name] = memory, arrays
             try:
-                self._repeat(function, *arguments)
+                self.repeat(function, *arguments)
             except Error as error:
                 if not error.text.startswith("waited"):
                     self._held.pop(name, None)
@@ -609,7 +609,7 @@ class Client:
         (0, b""): there is none. In a job whose parameters were at different steps at the checkpoint, it is the last one
         that is not newer than any of them."""
         state, count, step = ctypes.create_string_buffer(_WORKER_STATE_BYTES), c_size_t(), c_uint64()
-        self._repeat(library().pd_client_worker_state, state, _WORKER_STATE_BYTES, byref(count), byref(step))
+        self.repeat(library().pd_client_worker_state, state, _WORKER_STATE_BYTES, byref(count), byref(step))
         return step.value, state.raw[:count.value]
 
     def recall(self) -> tuple[int, bytes]:
@@ -639,19 +639,19 @@ class Client:
         wanted = min(map(self.step_of, self.names), default=0) if step is None else step
         most = self.deadline if timeout is None else timeout
         end = time.monotonic() + most
-        self._repeat(library().pd_client_sync, wanted, seconds=most)
+        self.repeat(library().pd_client_sync, wanted, seconds=most)
         if self.durable < wanted:       # that was the answer to an earlier call, which did not wait for it
-            self._repeat(library().pd_client_sync, wanted, seconds=max(end - time.monotonic(), 0.0))
+            self.repeat(library().pd_client_sync, wanted, seconds=max(end - time.monotonic(), 0.0))
 
     # ---- ranks ----
 
     def barrier(self) -> None:
         """Waits until every rank of the job has called it as often as this rank."""
-        self._repeat(library().pd_client_barrier)
+        self.repeat(library().pd_client_barrier)
 
     def leave(self) -> None:
         """Leaves the job for good. Afterwards only `close` may be called."""
-        self._repeat(library().pd_client_leave)
+        self.repeat(library().pd_client_leave)
         if self._seat is not None:
             jobs.note_left(self._seat, self)
 

@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from ctypes import c_void_p
-from typing import Any
+from typing import Any, Callable
 
 from ._library import library
 from .errors import FailedPrecondition
@@ -25,6 +25,7 @@ class Handle:
         self._users = 0
         self._closing = False
         self._why = "this client is closed"
+        self._before: list[Callable[[], object]] = []
 
     def check(self) -> None:
         """Raises FailedPrecondition if the handle cannot be used here."""
@@ -52,7 +53,16 @@ class Handle:
             self._users -= 1
             last = self._closing and self._users == 0
         if last:
-            library().pd_client_close(self._pointer)
+            self._free()
+
+    def _free(self) -> None:
+        while self._before:
+            self._before.pop()()
+        library().pd_client_close(self._pointer)
+
+    def before_free(self, function: Callable[[], object]) -> None:
+        """Has a function called right before the handle is freed: it frees what was made for the handle."""
+        self._before.append(function)
 
     def close(self, why: str | None = None) -> None:
         """Frees the handle, at once or when its last user has done with it. In a forked child it does nothing. why:
@@ -64,7 +74,7 @@ class Handle:
             last = not self._closing and self._users == 0
             self._closing = True
         if last:
-            library().pd_client_close(self._pointer)
+            self._free()
 
     @property
     def closed(self) -> bool:

@@ -22,6 +22,7 @@ from . import rounds
 from . import shares as shares_of
 from .client import Client
 from .counted import Counted
+from .diloco_jax import DiLoCo
 from .errors import invalid
 from .exchange import Exchange, Group, join
 from .exits import leave
@@ -35,7 +36,7 @@ from .ticket import Result
 
 Rules = Iterable[tuple[str, str, Mapping[str, Any]]]
 
-__all__ = ["Remote"]
+__all__ = ["DiLoCo", "Remote"]
 
 
 def groups_of(rules: Rules, optimizer: str, hypers: Mapping[str, Any]) -> list[Group]:

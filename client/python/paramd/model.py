@@ -140,6 +140,7 @@ def _declare(to: structs.Param, param: Param) -> None:
         to.ranged, (to.start, to.end) = True, param.range
     to.axes = param.axes.encode() if param.axes else None
     to.model_state = param.model_state
+    to.fragment = param.fragment
 
 
 def _fitting(borrowed: Borrowed, param: Param, dtype: str) -> Borrowed:

@@ -61,6 +61,8 @@ class Param:
     range: (start, end): this rank has only these elements of the flattened tensor, as FSDP shards have. None: all.
     axes: logical names of the dimensions, such as "layers,embed,mlp" or a sequence of names.
     model_state: the parameter is averaged, not trained (batch norm's statistics).
+    fragment: number of the fragment that the parameter belongs to. Fragments are parts of a model that take their steps
+        one by one; they are numbered 0, 1, 2 ... without gaps.
     push_dtype: element type in which gradients travel: what was given as `dtype`. If that is "int8" or "int4", `dtype`
         becomes float32.
     """
@@ -73,11 +75,12 @@ class Param:
     range: tuple[int, int] | None = None
     axes: Any = None
     model_state: bool = False
+    fragment: int = 0
     push_dtype: str = "float32"
 
     def __init__(self, name: str, shape: Sequence[int], dtype: Any = "float32", *, pull_dtype: Any = None,
                  update_dtype: Any = None, range: tuple[int, int] | None = None, axes: Any = None,
-                 model_state: bool = False) -> None:
+                 model_state: bool = False, fragment: int = 0) -> None:
         put = object.__setattr__
         put(self, "name", name)
         put(self, "shape", tuple(int(n) for n in shape))
@@ -88,6 +91,9 @@ class Param:
         put(self, "range", None if range is None else (int(range[0]), int(range[1])))
         put(self, "axes", axes if axes is None or isinstance(axes, str) else ",".join(axes))
         put(self, "model_state", bool(model_state))
+        if not 0 <= int(fragment) < 2**32:
+            raise invalid(f"parameter {name}: expected a fragment from 0, got {fragment}", name)
+        put(self, "fragment", int(fragment))
         if self.model_state and is_quantized(dtype):
             raise invalid(f"parameter {name}: expected float32, float16 or bfloat16 for model state, got "
                           f"{self.push_dtype}: only gradients are quantized", name)

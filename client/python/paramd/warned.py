@@ -10,7 +10,7 @@ _BETWEEN = ("paramd", "torch", "jax", "optax", "lightning", "pytorch_lightning",
 _told: set[str] = set()                 # by this process
 
 
-def _outside() -> int:
+def outside() -> int:
     """Returns the stack level of the nearest caller outside of this package and those that call it."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
@@ -22,4 +22,4 @@ def warn_once(text: str) -> None:
     """Shows a ParamdWarning at the line of the user's program that has called the package, once in a process."""
     if text not in _told:
         _told.add(text)
-        warnings.warn(text, ParamdWarning, stacklevel=_outside())
+        warnings.warn(text, ParamdWarning, stacklevel=outside())

@@ -52,6 +52,7 @@ typedef struct pd_checkpoint_image {
     uint32_t number;  /* number of the job in this daemon; 0 in a checkpoint that was read from the disk */
     uint64_t creator; /* tells the job from other jobs of the same name: pd_job_saved.creator */
     uint64_t step;    /* step of the checkpoint: lowest step over all parameters */
+    uint64_t place;   /* number of its last step in the WAL (pd_steps.place); with one fragment: `step` */
     uint64_t keep;    /* number of checkpoints of the job that stay on the disk, this one included */
     bool ended;       /* this is no checkpoint: it says that the job has ended, so a restart must not restore it */
     uint8_t *head;    /* everything that belongs to no parameter, as an image (image.h) */

@@ -46,6 +46,7 @@ static void free_hello(pd_request *request)
     free(request->u.hello.label);
     free(request->u.hello.identity);
     free(request->u.hello.run);
+    free(request->u.hello.fragment_steps);
     free_options(request->u.hello.options, request->u.hello.n_options);
     for (size_t i = 0; request->u.hello.rules != NULL && i < request->u.hello.n_rules; i++)
         free(request->u.hello.rules[i]);

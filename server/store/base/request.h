@@ -21,7 +21,8 @@
  * They are part of the job's footprint (footprint.h). */
 #define PD_LOOP_PARAM_BYTES 128
 #define PD_LOOP_DECL_BYTES 320
-#define PD_LOOP_RANK_BYTES 2560 /* most bytes that the loop thread uses for each worker's parameter table */
+#define PD_LOOP_FRAGMENT_BYTES 24 /* bytes that it uses for each fragment, if there are several */
+#define PD_LOOP_RANK_BYTES 2560   /* most bytes that the loop thread uses for each worker's parameter table */
 
 /* The link of a message in a mailbox: first member of every struct that is posted. */
 typedef struct pd_mail {
@@ -84,6 +85,7 @@ typedef struct pd_param_decl {
      * job's parameter with this name. 0: not looked up yet, or there is none. */
     uint16_t rule;
     uint32_t found;
+    uint32_t fragment; /* number of the fragment that the parameter belongs to */
     int64_t start, end;
     char *axes; /* logical names of the parameter's dimensions (pd_axes_check); NULL: not given */
 } pd_param_decl;
@@ -176,8 +178,11 @@ typedef struct pd_request {
             uint32_t window;   /* number of its last steps whose pushes the worker can send again; 0: none */
             uint64_t barriers; /* number of barriers that this process has passed */
             /* number of steps that this process has seen closed for all its parameters; in a job whose sets of ranks
-             * are open, for any of them */
+             * are open, for any parameter of fragment 0 */
             uint64_t steps;
+            uint64_t
+                *fragment_steps; /* the same of fragment 1, 2 ...: n_fragment_steps numbers; NULL: there are none */
+            size_t n_fragment_steps;
             uint64_t course;  /* the course of these steps (pd_job_saved.course), as far as the worker knows it */
             bool rejoins;     /* the worker rejoins a job that must exist, and accepts that job's start_step */
             uint64_t creator; /* if `rejoins`: pd_job_saved.creator of the job that is meant; 0: any job of this name */
@@ -523,6 +528,8 @@ typedef struct pd_rank_leases {
     pd_share_range ranges[PD_LEASES * PD_LEASE_RANGES];
 } pd_rank_leases;
 
+#define PD_ALL_FRAGMENTS UINT32_MAX
+
 /* What becomes of a push, in a job whose sets of ranks are open. */
 typedef enum pd_filed {
     PD_FILED_FOR,     /* it is filed: it may count in a step */
@@ -557,6 +564,7 @@ typedef struct pd_effect {
             bool sends_whole;      /* with must_init: it sends the parameters that are not ranged */
             bool files;            /* each push of the job gets a PD_EFF_FILED before its answer */
             pd_rank_leases leases; /* what is leased to the rank; n = 0: nothing */
+            uint64_t place;        /* place of step leases.step of fragment 0, as in u.closed; 0: it was not fixed */
             uint64_t changes;      /* number of changes of leases that the disk must have first (step/withheld.h) */
             uint64_t reserve, held;
         } declared; /* reserve: bytes of the rank's largest frame; held: bytes of frames from the rank's earlier
@@ -565,6 +573,9 @@ typedef struct pd_effect {
         struct {
             pd_closed *at;
             size_t n;
+            /* lowest and highest place of their steps in the order in which sets were fixed (step/withheld.h); 0: the
+             * sets are not open, or the effect is none of a step */
+            uint64_t first, place;
             uint64_t course;  /* the job's course from these rounds on, as in u.hello; 0: the same as before */
             uint64_t changes; /* as in u.declared */
         } closed;
@@ -582,6 +593,7 @@ typedef struct pd_effect {
             pd_counted *set; /* the ranks that are members; a reference. NULL: they are as before */
         } members;
         struct {
+            uint32_t fragment; /* the fragment whose rounds are overdue; PD_ALL_FRAGMENTS: those of any */
             uint64_t step;
             pd_error error;
         } timed_out;

@@ -99,6 +99,7 @@ typedef struct pd_param_info {
     double root_error;        /* largest error among the parameter's roots; 0: no error is known */
     char note[240];           /* the optimizer's remark about the parameter (pd_plan.note) */
     char axes[PD_AXES_BYTES]; /* names of the parameter's dimensions, as workers declared them */
+    uint32_t fragment;        /* number of the fragment that the parameter belongs to */
     char aggregate[32];       /* how contributions are aggregated: a value of the job key `aggregate` */
     /* most bytes of contributions that wait until all have come; 0: the aggregate is a sum, which does not wait */
     uint64_t collect_bytes;

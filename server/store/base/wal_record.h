@@ -37,12 +37,16 @@ typedef struct pd_wal_record {
     pd_wal_stream stream;
     uint32_t number;  /* number of the job in this daemon; 0 in a record that was read from the disk */
     uint64_t creator; /* tells the job from other jobs of the same name: pd_job_saved.creator */
-    uint64_t step;    /* stream of steps: the step that all parameters have closed; decisions: number of the record */
-    /* The WAL thread removes records up to `base` from the stream; it is less than `step`. In the stream of steps it is
-     * the step of the newest durable checkpoint. A record with step = base + 1 begins a chain, and all other records of
-     * the stream are removed. Any other record follows the record of step - 1, which this daemon or the last one has
-     * written. If the stream lacks that record (an earlier write has failed, or the store has left records out), the
-     * new record comes back with PD_FAILED_PRECONDITION. */
+    /* Number of the record. In the stream of steps it is the step that all parameters have closed; if the job has
+     * several fragments, the number of steps that they have taken together (pd_steps.place) */
+    uint64_t step;
+    uint32_t fragment; /* stream of steps, not on the disk: fragment whose step it is; 0 if the job has only one */
+    uint64_t step_of;  /* and the number of the step in this fragment */
+    /* The WAL thread removes records up to `base` from the stream; it is less than `step`. In the stream of steps it
+     * is the number of the last step in the newest durable checkpoint. A record with step = base + 1 begins a chain,
+     * and all other records of the stream are removed. Any other record follows the record of step - 1, which this
+     * daemon or the last one has written. If the stream lacks that record (an earlier write has failed, or the store
+     * has left records out), the new record comes back with PD_FAILED_PRECONDITION. */
     uint64_t base;
     uint8_t *head; /* everything but the aggregates, as an archive (optim/archive.h) */
     size_t head_bytes;

@@ -134,7 +134,7 @@ static void give_up(pd_job *job, const pd_error *err, uint64_t now_ns)
                "the checkpoint of step %" PRIu64 " was given up: %.300s", step, err->text);
     end_cut(job, now_ns);
     free_making(job);
-    pd_wal_checkpointed(job, step, false);
+    pd_wal_checkpointed(job, false);
     pd_checkpoint_failed(job, step, err);
 }
 
@@ -167,8 +167,8 @@ void pd_checkpoint_describe_lag(const pd_job *job, pd_error *err)
     else
         pd_fail(err, PD_DEADLINE_EXCEEDED,
                 "job %.100s: %.160s has not reached step %" PRIu64 ", which others have: waiting for %s%s",
-                job->steps.name, late->name, job->steps.cut->step, late->round.open ? "rank " : "every rank",
-                late->round.open ? ranks : "");
+                job->steps.name, late->name, job->steps.cut->parts[late->index].step,
+                late->round.open ? "rank " : "every rank", late->round.open ? ranks : "");
 }
 
 static int write_header(pd_job *job, pd_error *err)
@@ -211,7 +211,7 @@ static void await_params(pd_job *job, uint64_t now_ns)
         give_up(job, &err, now_ns);
         return;
     }
-    pd_wal_copied(job, !late);
+    pd_wal_copied(job, pd_cut_is_even(job->steps.cut));
 }
 
 static void choose(pd_job *job, pd_param *param, pd_slice *slice)
@@ -363,6 +363,7 @@ static int copy_worker_states(pd_job *job, double *budget_ns, pd_error *err)
     image->step = UINT64_MAX;
     for (uint32_t i = 0; i < image->n_params; i++)
         if (image->params[i].step < image->step) image->step = image->params[i].step;
+    image->place = job->steps.n_fragments > 1 ? job->checkpointing.cut.place : image->step;
     while (*budget_ns > 0 && making->states_at < job->steps.members.ranks) {
         uint64_t before = job->checkpointing.cut.counted;
         if (copy_worker_state(job, image, making->states_at++, err) != PD_OK) return err->code;
@@ -457,6 +458,18 @@ void pd_checkpoint_go_on(pd_job *job, uint64_t now_ns)
     }
 }
 
+/* Notes at which steps the parameters are in the checkpoint. */
+static void note_cut(pd_job *job)
+{
+    job->checkpointing.cut.step = job->steps.cut->step;
+    job->checkpointing.cut.place = job->steps.cut->place;
+    job->checkpointing.cut.least = UINT64_MAX;
+    for (uint32_t i = 0; i < job->steps.n_params; i++) {
+        uint64_t step = job->steps.cut->parts[i].step;
+        if (step < job->checkpointing.cut.least) job->checkpointing.cut.least = step;
+    }
+}
+
 static int make(pd_job *job, uint64_t step, pd_error *err)
 {
     pd_checkpoint *making = calloc(1, sizeof *making + job->steps.n_params * sizeof making->parts[0]);
@@ -467,6 +480,7 @@ static int make(pd_job *job, uint64_t step, pd_error *err)
         (making->effect = pd_job_effect(job, PD_EFF_WRITE_CHECKPOINT)) == NULL ||
         pd_cut_begin(&job->steps, step, true) != PD_OK)
         return pd_fail(err, PD_NO_MEMORY, "out of memory for its records");
+    note_cut(job);
     return PD_OK;
 }
 
@@ -480,7 +494,7 @@ void pd_checkpoint_begin(pd_job *job, uint64_t step, bool last, uint64_t now_ns)
         pd_say(job->steps.outbox, PD_SAY_WARNING,
                (pd_log_facts){ .job = job->steps.name, .step = &step, .code = PD_NO_MEMORY },
                "the checkpoint of step %" PRIu64 " was given up: %.300s", step, err.text);
-        pd_wal_checkpointed(job, step, false);
+        pd_wal_checkpointed(job, false);
         pd_checkpoint_failed(job, step, &err);
         return;
     }

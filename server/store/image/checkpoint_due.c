@@ -213,7 +213,7 @@ static bool is_durable_already(const pd_job *job)
     if (!has_state(job)) return true;
     if (must_say_over(job) || job->checkpointing.newest.changes != job->checkpointing.changes) return false;
     for (uint32_t i = 0; job->checkpointing.newest.exists && i < job->steps.n_params; i++)
-        if (job->steps.params[i].saved.step != job->checkpointing.newest.step) return false;
+        if (job->steps.params[i].saved.step != job->steps.params[i].fragment->kept) return false;
     return job->checkpointing.newest.exists;
 }
 
@@ -345,17 +345,27 @@ static void note_failure(pd_job *job, const pd_checkpoint_image *image)
     snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", image->error.text);
 }
 
+/* Notes the step of a fragment that the checkpoint has. A cut that was taken early may have an earlier one. */
+static void note_fragment(pd_fragment *fragment, const pd_checkpoint_image *image)
+{
+    fragment->kept = image->params[fragment->first].step;
+    if (fragment->kept > fragment->durable) fragment->durable = fragment->kept;
+}
+
 static void note_success(pd_job *job, const pd_checkpoint_image *image, uint64_t now_ns)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
     checkpointing->newest = (pd_newest_checkpoint){ .exists = true,
                                                     .step = image->step,
+                                                    .place = image->place,
                                                     .bytes = image->bytes,
                                                     .durable_ns = now_ns,
                                                     .written_ns = image->ns,
                                                     .changes = checkpointing->cut.changes };
     if (image->step > checkpointing->durable_step) checkpointing->durable_step = image->step;
+    if (image->place > checkpointing->durable_place) checkpointing->durable_place = image->place;
+    for (uint32_t f = 0; f < job->steps.n_fragments; f++) note_fragment(&job->steps.fragments[f], image);
     checkpointing->counts.written++;
     checkpointing->counts.unwritten = 0;
     checkpointing->error[0] = '\0';
@@ -376,13 +386,13 @@ static void settle(pd_job *job, pd_checkpoint_image *image, pd_request *request,
     job->checkpointing.cut.counted = 0;
     if (image->error.code != PD_OK && !PD_MUTANT(failed_counts)) {
         note_failure(job, image);
-        pd_wal_checkpointed(job, image->step, false);
+        pd_wal_checkpointed(job, false);
         pd_pause_begin(job);
         pd_request_free(request);
         return;
     }
     note_success(job, image, now_ns);
-    pd_wal_checkpointed(job, image->step, true);
+    pd_wal_checkpointed(job, true);
     pd_retry_end(job);
     pd_pause_end(job);
     effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);

@@ -4,6 +4,7 @@
 
 #include "checkpoint_policy.h"
 #include "declaration.h"
+#include "fragment_ranks.h"
 #include "job.h"
 #include "param_set.h"
 #include "planning.h"
@@ -43,6 +44,16 @@ static const pd_field job_fields[] = { PD_FIELD_IN(pd_declared_job, name, 0, PD_
                                        { 0 } };
 static const pd_table job_table = { "job", sizeof(pd_declared_job), job_fields };
 
+/* Writes or reads the fragments of the parameters. Images of jobs with one fragment lack them. */
+static void visit_fragments(pd_archive *archive, pd_declared_job *d)
+{
+    bool has = false;
+
+    for (size_t i = 0; i < d->n_params; i++) has |= d->params[i].fragment > 0;
+    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has) return;
+    for (size_t i = 0; i < d->n_params; i++) pd_archive_value(archive, &d->params[i].fragment);
+}
+
 void pd_declared_job_visit(pd_archive *archive, pd_declared_job *d)
 {
     pd_archive_enter(archive, "declared");
@@ -51,6 +62,7 @@ void pd_declared_job_visit(pd_archive *archive, pd_declared_job *d)
     d->rules = pd_archive_list(archive, &rule_table, d->rules, &d->n_rules, MOST_RULES);
     d->params = pd_archive_list(archive, &param_table, d->params, &d->n_params, MOST_PARAMS);
     d->ranges = pd_archive_list(archive, &range_table, d->ranges, &d->n_ranges, MOST_RANGES);
+    visit_fragments(archive, d);
     pd_archive_leave(archive);
 }
 
@@ -95,7 +107,8 @@ static int take_param(pd_declared_param_record *out, const pd_param *param)
                                        .f16 = param->buffers.pool[PD_F16] != NULL,
                                        .bf16 = param->buffers.pool[PD_BF16] != NULL,
                                        .update_dtype =
-                                           (uint32_t)param->update_dtype + PD_PUSHED * (uint32_t)param->push_dtype };
+                                           (uint32_t)param->update_dtype + PD_PUSHED * (uint32_t)param->push_dtype,
+                                       .fragment = param->fragment->number };
     for (int d = 0; d < param->shape.rank; d++) out->dim[d] = param->shape.dim[d];
     if ((out->name = strdup(param->name)) == NULL) return PD_NO_MEMORY;
     return param->axes == NULL || (out->axes = strdup(param->axes)) != NULL ? PD_OK : PD_NO_MEMORY;
@@ -207,7 +220,8 @@ static void fill_decl(pd_param_decl *out, const pd_declared_param_record *param)
                             .pull_dtype = PD_F32,
                             .push_dtype = (pd_dtype)(param->update_dtype / PD_PUSHED),
                             .ranged = param->ranged,
-                            .model_state = param->model_state };
+                            .model_state = param->model_state,
+                            .fragment = param->fragment };
     out->shape.rank = (int)param->rank;
     memcpy(out->shape.dim, param->dim, param->rank * sizeof param->dim[0]);
 }

@@ -28,6 +28,7 @@ typedef struct pd_declared_param_record {
     /* pd_dtype in which workers pull updates of the weights (0: they do not), plus PD_PUSHED times the pd_dtype in
      * which all ranks push (0: any). Images of earlier versions have the first alone. */
     uint32_t update_dtype;
+    uint32_t fragment; /* number of the fragment that the parameter belongs to */
 } pd_declared_param_record;
 
 /* The range of a ranged parameter that one rank has declared. */

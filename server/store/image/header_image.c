@@ -306,22 +306,36 @@ static void visit_overrides(pd_archive *archive, pd_job *job)
     pd_archive_leave(archive);
 }
 
-/* Returns the step after which parameters are stopped, by a consistent cut or by the stream of steps (wal.h). If
- * nothing stops them, returns UINT64_MAX - 1. */
-static uint64_t stopped_at(const pd_steps *steps)
+/* Returns the last step that a member of the group has closed. */
+static uint64_t last_step(const pd_step_group *group)
 {
-    uint64_t step = steps->cut != NULL && steps->cut->quiesces ? steps->cut->step : UINT64_MAX - 1;
+    uint64_t step = 0;
 
-    return pd_wal_records_steps(steps) && steps->wal->inputs.step < step ? steps->wal->inputs.step : step;
+    for (const pd_param *member = group->members; member != NULL; member = member->links.next_member)
+        if (member->saved.step > step) step = member->saved.step;
+    return step;
+}
+
+/* Returns the step after which members of the group are stopped, by a consistent cut or by the stream of steps (wal.h).
+ * If nothing stops them, returns UINT64_MAX - 1. */
+static uint64_t stopped_at(const pd_steps *steps, const pd_step_group *group)
+{
+    bool cut = steps->cut != NULL && steps->cut->quiesces, records = pd_wal_records_steps(steps);
+    uint64_t step = cut ? steps->cut->step : UINT64_MAX - 1;
+
+    /* Fragments are stopped at different steps, and no member is on its way to another one. */
+    if (steps->n_fragments > 1 && (cut || records)) return last_step(group);
+    return records && steps->wal->inputs.step < step ? steps->wal->inputs.step : step;
 }
 
 static void visit_group(pd_archive *archive, const pd_steps *steps, pd_step_group *group)
 {
     pd_step_group_saved saved = group->saved;
+    uint64_t stopped = stopped_at(steps, group);
 
     /* Members are stopped, and the image contains no step after that. So in the image no member has stepped in a later
      * round. */
-    if (saved.unknown > stopped_at(steps) + 1) saved.unknown = stopped_at(steps) + 1;
+    if (saved.unknown > stopped + 1) saved.unknown = stopped + 1;
     pd_archive_fields(archive, &group_table, &saved);
     if (pd_archive_is_reading(archive)) group->saved = saved;
 }

@@ -176,12 +176,23 @@ static int take_worker_state(pd_job *job, const pd_worker_state *state, pd_error
     return pd_worker_states_put(job, &job->ranks[state->rank], state->step, state->at, state->bytes, err);
 }
 
-/* Returns whether all parameters are at the step of the checkpoint. */
-static bool is_even(const pd_job *job, uint64_t step)
+/* Returns whether the parameters of each fragment are all at one step. */
+static bool is_even(const pd_job *job)
 {
-    for (uint32_t i = 0; i < job->steps.n_params; i++)
-        if (job->steps.params[i].saved.step != step) return false;
+    for (uint32_t i = 0; i < job->steps.n_params; i++) {
+        const pd_param *param = &job->steps.params[i];
+        if (param->saved.step != job->steps.params[param->fragment->first].saved.step) return false;
+    }
     return true;
+}
+
+/* Notes which steps of fragments the checkpoint has, from which the job was restored. */
+static void note_kept(pd_job *job)
+{
+    for (uint32_t f = 0; f < job->steps.n_fragments; f++) {
+        pd_fragment *fragment = &job->steps.fragments[f];
+        fragment->kept = fragment->durable = job->steps.params[fragment->first].saved.step;
+    }
 }
 
 /* Calls config->warm, so that memory pages for the weights of this step and of the next one are populated before their
@@ -214,11 +225,14 @@ static int read_all(const pd_jobs *jobs, const pd_job_env *env, const pd_checkpo
         rc = take_worker_state(job, &image->worker_states[i], err);
     if (rc != PD_OK || (rc = pd_header_image_settle(job, now_ns, err)) != PD_OK) return rc;
     job->checkpointing.on_disk = job->checkpointing.says_over = true;
-    job->checkpointing.newest =
-        (pd_newest_checkpoint){ .exists = true, .step = image->step, .bytes = image->bytes, .durable_ns = now_ns };
+    job->checkpointing.newest = (pd_newest_checkpoint){
+        .exists = true, .step = image->step, .place = image->place, .bytes = image->bytes, .durable_ns = now_ns
+    };
     job->checkpointing.durable_step = image->step;
+    job->checkpointing.durable_place = image->place;
+    note_kept(job);
     job->checkpointing.steps.retry = image->step + 1;
-    pd_wal_restored(job, image->step, is_even(job, image->step));
+    pd_wal_restored(job, is_even(job));
     pd_repeats_begin(job, now_ns);
     return PD_OK;
 }

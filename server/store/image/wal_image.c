@@ -2,6 +2,7 @@
  * directions. */
 #include "wal_image.h"
 
+#include "fragment_ranks.h"
 #include "header_image.h"
 #include "leases.h"
 #include "override_command.h"
@@ -36,17 +37,43 @@ static void visit_input(pd_archive *archive, const pd_param *param, pd_step_inpu
     pd_archive_records(archive, &root_table, taken->at, taken->n);
 }
 
-void pd_wal_image_visit_inputs(pd_archive *archive, pd_job *job, uint64_t step)
+/* Writes or reads which fragment has taken which step. Records of jobs with one fragment lack it: their number is that
+ * of the step. */
+static void visit_fragment(pd_archive *archive, pd_job *job, uint64_t number)
 {
-    uint64_t there = step;
+    pd_step_inputs *inputs = &job->steps.wal->inputs;
+    bool reads = pd_archive_is_reading(archive), alone = job->steps.n_fragments == 1;
+    uint32_t fragment = reads ? 0 : inputs->fragment->number;
+
+    if (reads) inputs->step = number;
+    if (!alone) {
+        pd_archive_value(archive, &fragment);
+        pd_archive_value(archive, &inputs->step);
+    }
+    if (pd_archive_status(archive) == PD_OK && fragment >= job->steps.n_fragments)
+        pd_archive_fail(archive, PD_DATA_LOSS, "fragment %u of %u", fragment, job->steps.n_fragments);
+    if (reads && pd_archive_status(archive) == PD_OK) inputs->fragment = &job->steps.fragments[fragment];
+}
+
+static bool is_of_record(const pd_job *job, uint32_t i)
+{
+    return job->steps.params[i].fragment == job->steps.wal->inputs.fragment;
+}
+
+void pd_wal_image_visit_inputs(pd_archive *archive, pd_job *job, uint64_t number)
+{
+    uint64_t there = number;
 
     pd_archive_enter(archive, "inputs");
     pd_archive_value(archive, &there);
-    if (there != step)
-        pd_archive_fail(archive, PD_DATA_LOSS, "the record is of step %" PRIu64 ", but its header of %" PRIu64, step,
+    if (there != number)
+        pd_archive_fail(archive, PD_DATA_LOSS, "the record is of step %" PRIu64 ", but its header of %" PRIu64, number,
                         there);
+    visit_fragment(archive, job, number);
     for (uint32_t i = 0; i < job->steps.n_params && pd_archive_status(archive) == PD_OK; i++)
-        visit_input(archive, &job->steps.params[i], &job->steps.wal->inputs.at[i], &job->steps.wal->params[i].taken);
+        if (is_of_record(job, i))
+            visit_input(archive, &job->steps.params[i], &job->steps.wal->inputs.at[i],
+                        &job->steps.wal->params[i].taken);
     pd_archive_leave(archive);
 }
 
@@ -133,11 +160,14 @@ static void visit_notes(pd_archive *archive, pd_job *job, uint64_t step)
     pd_archive_leave(archive);
 }
 
-void pd_wal_image_visit_rest(pd_archive *archive, pd_job *job, uint64_t step)
+void pd_wal_image_visit_rest(pd_archive *archive, pd_job *job)
 {
+    uint64_t step = job->steps.wal->inputs.step;
+
     pd_archive_enter(archive, "rest");
     for (uint32_t i = 0; i < job->steps.n_params && pd_archive_status(archive) == PD_OK; i++) {
         pd_param *param = &job->steps.params[i];
+        if (!is_of_record(job, i)) continue;
         visit_course(archive, param);
         pd_param_image_visit_record(archive, &job->steps, param);
         if (pd_archive_status(archive) == PD_OK && param->saved.step != step)
@@ -302,7 +332,7 @@ static int take_decision(pd_archive *archive, pd_job *job, pd_decision *decision
         return pd_archive_fail(archive, PD_NO_MEMORY, "out of memory for the leases of a rank");
     }
     /* The restored state contains the effect of each command that came before its checkpoint. */
-    rc = decision->step < job->checkpointing.durable_step
+    rc = decision->step < job->checkpointing.durable_place
              ? PD_OK
              : pd_job_set_again(job, decision->command, decision->command_bytes, &err);
     pd_decision_free(decision);

@@ -15,14 +15,14 @@
 #include "job.h"
 #include "wal.h"
 
-/* Writes the step of the record and the inputs of all parameters to the archive, or reads them into the job's WAL,
- * depending on the archive's direction. An error is stored in the archive. PD_DATA_LOSS: the record does not fit the
- * job. */
-void pd_wal_image_visit_inputs(pd_archive *archive, pd_job *job, uint64_t step);
-/* Writes the state after the step to the archive, or reads it into the job, depending on the archive's direction. An
- * error is stored in the archive. PD_DATA_LOSS: the record does not fit the job, or the repeated step differs from the
- * recorded one. */
-void pd_wal_image_visit_rest(pd_archive *archive, pd_job *job, uint64_t step);
+/* Writes the number of the record and the inputs of all parameters of its fragment to the archive, or reads them into
+ * the job's WAL, depending on the archive's direction. An error is stored in the archive. PD_DATA_LOSS: the record does
+ * not fit the job. */
+void pd_wal_image_visit_inputs(pd_archive *archive, pd_job *job, uint64_t number);
+/* Writes the state after the step (pd_step_inputs.step) to the archive, or reads it into the job, depending on the
+ * archive's direction. An error is stored in the archive. PD_DATA_LOSS: the record does not fit the job, or the
+ * repeated step differs from the recorded one. */
+void pd_wal_image_visit_rest(pd_archive *archive, pd_job *job);
 
 /* Writes to the archive the decisions that no record contains yet. */
 void pd_wal_image_write_decisions(pd_archive *archive, const pd_job *job);

@@ -5,6 +5,7 @@
 #include "checkpoint_policy.h"
 #include "checkpoint_state.h"
 #include "consistent_cut.h"
+#include "fragment_ranks.h"
 #include "job_course.h"
 #include "mutant.h"
 #include "param_set.h"
@@ -127,10 +128,11 @@ static void release_reports(pd_job *job)
     pd_riders_release(&job->steps);
 }
 
-/* Notes that the steps up to `step` are on the disk, because a checkpoint is (`whole`) or their records are. */
-static void note_kept(pd_job *job, uint64_t step, bool whole)
+/* Notes that the steps up to the durable place are on the disk, because a checkpoint is (`whole`) or their records
+ * are. */
+static void note_kept(pd_job *job, bool whole)
 {
-    if (!pd_withheld_durable(&job->steps.withheld, step, whole)) return;
+    if (!pd_withheld_durable(&job->steps.withheld, job->checkpointing.durable_place, whole)) return;
     job->membership.untold = true; /* they are told together with the course */
     job->membership.retry_ns = 0;
 }
@@ -271,7 +273,7 @@ static void copied_decisions(pd_job *job)
     /* A job that repeats steps after a restart still needs all records with decisions of these steps, also those from
      * before the cut. So this checkpoint makes none of them obsolete. */
     stream->mark = pd_wal_repeats(&job->steps) && !PD_MUTANT(repeated_given_up) ? stream->base : stream->number;
-    stream->copied = job->checkpointing.cut.step;
+    stream->copied = job->checkpointing.cut.place;
     if (PD_MUTANT(decisions_base_early)) stream->base = stream->mark;
     pd_sets_copied(job);
     pd_withheld_copied(&job->steps.withheld);
@@ -319,7 +321,7 @@ static int write_step(pd_job *job, pd_wal_record *record, pd_error *err)
 
     pd_archive_begin_write(&archive);
     pd_wal_image_visit_inputs(&archive, job, record->step);
-    pd_wal_image_visit_rest(&archive, job, record->step);
+    pd_wal_image_visit_rest(&archive, job);
     return pd_archive_end(&archive, &record->head, &record->head_bytes, err);
 }
 
@@ -347,14 +349,17 @@ static int check_roots(const pd_steps *steps, pd_error *err)
     return PD_OK;
 }
 
-/* Makes the record of the present step, which all parameters have closed. After an error nothing has changed. */
+/* Makes the record of the present step, which all parameters of its fragment have closed. After an error nothing has
+ * changed. */
 static int make_step(pd_job *job, pd_effect **out, pd_error *err)
 {
     pd_effect *effect = NULL;
     int rc = check_roots(&job->steps, err);
 
     if (rc != PD_OK || (rc = new_record(job, PD_WAL_STEPS, job->steps.n_params, &effect, err)) != PD_OK) return rc;
-    effect->u.wal->step = job->steps.wal->inputs.step;
+    effect->u.wal->step = job->steps.wal->inputs.place;
+    effect->u.wal->fragment = job->steps.wal->inputs.fragment->number;
+    effect->u.wal->step_of = job->steps.wal->inputs.step;
     rc = write_step(job, effect->u.wal, err);
     if (rc == PD_OK) rc = pd_job_check_total(job, effect->u.wal->head_bytes, err);
     if (rc != PD_OK) {
@@ -372,7 +377,7 @@ static void say_slow(pd_job *job, const pd_wal_record *last)
 {
     if (job->checkpointing.steps.slow || last->error.code != PD_OK) return;
     job->checkpointing.steps.slow = true;
-    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &last->step },
+    pd_say(job->steps.outbox, PD_SAY_WARNING, (pd_log_facts){ .job = job->steps.name, .step = &last->step_of },
            "job waits for the disk: %d records are under way, and the last one of "
            "%" PRIu64 " bytes took %" PRIu64 " ms. durability = checkpoint does not wait",
            PD_WAL_MOST, last->bytes, last->ns / 1000000);
@@ -440,21 +445,21 @@ static void note_moved(pd_job *job)
     stop_steps(job);
 }
 
-/* Returns whether a checkpoint of step `base`, which the records follow, or of a later step is durable. It must contain
+/* Returns whether the checkpoint at place `base`, which the records follow, or a later one is durable. It must contain
  * all changes that were made before the last cut by other means than steps. */
 static bool has_base(const pd_job *job, uint64_t base)
 {
     const pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
-    return checkpointing->newest.exists && checkpointing->newest.step >= base &&
+    return checkpointing->newest.exists && checkpointing->newest.place >= base &&
            checkpointing->newest.changes == checkpointing->cut.changes;
 }
 
 static void hand_over_step(pd_job *job, pd_effect *effect)
 {
     effect->mail.next = NULL;
-    effect->u.wal->base = job->checkpointing.newest.step;
-    if (effect->u.wal->step <= job->checkpointing.newest.step) {
+    effect->u.wal->base = job->checkpointing.newest.place;
+    if (effect->u.wal->step <= job->checkpointing.newest.place) {
         /* A checkpoint was made while the record waited, and contains its step. */
         pd_account_give(&job->steps.account, effect->u.wal->head_bytes);
         drop_effect(effect);
@@ -462,7 +467,7 @@ static void hand_over_step(pd_job *job, pd_effect *effect)
         return;
     }
     if (PD_MUTANT(record_durable_unwritten)) {
-        job->checkpointing.durable_step = effect->u.wal->step;
+        job->checkpointing.durable_step = effect->u.wal->step_of;
         pd_checkpoint_policy_tell(job);
     }
     pd_effects_add(job->steps.outbox, effect);
@@ -497,17 +502,19 @@ static void release_waiting(pd_job *job)
     pd_checkpoint_policy_plan(job);
 }
 
-static void give_up_waiting(pd_job *job, uint64_t step)
+static void give_up_waiting(pd_job *job)
 {
     pd_step_stream *stream = &job->checkpointing.steps;
 
     if (!stream->wanted) return;
     stream->distance = next_distance(stream->distance);
     stream->retry = job->steps.progress.furthest + stream->distance;
-    if (pd_wal_records_steps(&job->steps) && stream->waits && job->steps.wal->inputs.base == step) stop_steps(job);
+    if (pd_wal_records_steps(&job->steps) && stream->waits &&
+        job->steps.wal->inputs.base == job->checkpointing.cut.place)
+        stop_steps(job);
 }
 
-/* Begins to record the steps after the checkpoint of step `base`, unless steps are recorded already. */
+/* Begins to record the steps after the checkpoint at place `base`, unless steps are recorded already. */
 static void begin_steps(pd_job *job, uint64_t base)
 {
     if (!job->checkpointing.steps.wanted || job->checkpointing.steps.left || pd_wal_records_steps(&job->steps)) return;
@@ -516,16 +523,33 @@ static void begin_steps(pd_job *job, uint64_t base)
     pd_wal_begin_steps(&job->steps, base, base);
 }
 
-void pd_wal_resume(pd_job *job, uint64_t step)
+/* Makes `step` the last durable step of the fragment if it is larger. Returns whether more steps of all fragments are
+ * durable now. */
+static bool note_fragment(pd_job *job, pd_fragment *fragment, uint64_t step)
 {
-    job->checkpointing.durable_step = job->checkpointing.decisions.copied = step;
-    note_kept(job, step, false);
-    if (job->checkpointing.steps.wanted) pd_wal_begin_steps(&job->steps, job->checkpointing.newest.step, step);
+    uint64_t least = step;
+
+    if (step > fragment->durable) fragment->durable = step;
+    for (uint32_t f = 0; f < job->steps.n_fragments; f++)
+        if (job->steps.fragments[f].durable < least) least = job->steps.fragments[f].durable;
+    if (least <= job->checkpointing.durable_step) return false;
+    job->checkpointing.durable_step = least;
+    return true;
+}
+
+void pd_wal_resume(pd_job *job, uint64_t place)
+{
+    uint32_t fragment = (uint32_t)(job->steps.wal->inputs.fragment - job->steps.fragments);
+
+    job->checkpointing.durable_place = job->checkpointing.decisions.copied = place;
+    (void)note_fragment(job, &job->steps.fragments[fragment], job->steps.wal->inputs.step);
+    note_kept(job, false);
+    if (job->checkpointing.steps.wanted) pd_wal_begin_steps(&job->steps, job->checkpointing.newest.place, place);
 }
 
 static void record_step(pd_job *job)
 {
-    uint64_t step = job->steps.wal->inputs.step;
+    uint64_t step = job->steps.wal->inputs.step, place = job->steps.wal->inputs.place;
     pd_effect *effect;
     pd_error err;
 
@@ -534,7 +558,7 @@ static void record_step(pd_job *job)
         return;
     }
     job->steps.wal->inputs.under_way++;
-    job->checkpointing.decisions.copied = step;
+    job->checkpointing.decisions.copied = place;
     pd_wal_next_step(&job->steps);
     if (job->checkpointing.steps.waits)
         wait_for_checkpoint(job, effect);
@@ -548,7 +572,7 @@ static void look_steps(pd_job *job)
     if (!pd_wal_records_steps(&job->steps) || job->gone) return;
     if (job->checkpointing.steps.moved != NULL)
         note_moved(job);
-    else if (job->steps.wal->inputs.missing == 0)
+    else if (pd_wal_is_complete(&job->steps))
         record_step(job);
 }
 
@@ -560,21 +584,25 @@ bool pd_wal_wants_checkpoint(const pd_job *job)
     return job->steps.progress.furthest >= stream->retry;
 }
 
-/* Makes `step` the durable step if it is larger, and tells the loop thread and waiting workers. Takes ownership of the
- * request, whose memory becomes the effect for the loop thread. */
-static void note_durable(pd_job *job, uint64_t step, pd_request *request)
+/* Notes that the step of a record is durable, and tells the loop thread and waiting workers if steps of all fragments
+ * are. Takes ownership of the request, whose memory becomes the effect for the loop thread. */
+static void note_durable(pd_job *job, const pd_wal_record *record, pd_request *request)
 {
+    bool more = record->step > job->checkpointing.durable_place &&
+                note_fragment(job, &job->steps.fragments[record->fragment], record->step_of);
     pd_effect *effect;
 
-    if (step <= job->checkpointing.durable_step) {
+    if (record->step > job->checkpointing.durable_place) {
+        job->checkpointing.durable_place = record->step;
+        note_kept(job, false);
+        release_reports(job);
+    }
+    if (!more) {
         pd_request_free(request);
         return;
     }
-    job->checkpointing.durable_step = step;
-    note_kept(job, step, false);
-    release_reports(job);
     effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
-    effect->u.durable_step = step;
+    effect->u.durable_step = job->checkpointing.durable_step;
     pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
     pd_checkpoint_answer_workers(job);
 }
@@ -589,11 +617,11 @@ static void settle_step(pd_job *job, const pd_wal_record *record, pd_request *re
     if (record->error.code == PD_OK) {
         job->checkpointing.steps.bytes += record->bytes;
         pd_histogram_add(&job->checkpointing.steps.times, record->ns);
-        note_durable(job, record->step, request);
+        note_durable(job, record, request);
     } else {
         /* A record before the base belongs to a stream that has ended already. */
         if (pd_wal_records_steps(&job->steps) && record->step > job->steps.wal->inputs.base)
-            fail_step(job, record->step, &record->error);
+            fail_step(job, record->step_of, &record->error);
         pd_request_free(request);
     }
     pd_riders_release(&job->steps);
@@ -634,17 +662,17 @@ static void begin_reports(pd_job *job)
 void pd_wal_copied(pd_job *job, bool even)
 {
     if (job->steps.wal != NULL) copied_decisions(job);
-    if (even) begin_steps(job, job->steps.cut->step);
+    if (even) begin_steps(job, job->steps.cut->place);
     begin_reports(job);
 }
 
-void pd_wal_checkpointed(pd_job *job, uint64_t step, bool good)
+void pd_wal_checkpointed(pd_job *job, bool good)
 {
-    if (good) note_kept(job, job->checkpointing.durable_step, true);
+    if (good) note_kept(job, true);
     if (good)
         release_waiting(job);
     else
-        give_up_waiting(job, step);
+        give_up_waiting(job);
     if (job->steps.wal != NULL) checkpointed_decisions(job, good);
     if (good) begin_reports(job);
     if (good && job->checkpointing.newest.changes == job->checkpointing.changes)
@@ -655,15 +683,15 @@ void pd_wal_checkpointed(pd_job *job, uint64_t step, bool good)
     release_reports(job);
 }
 
-void pd_wal_restored(pd_job *job, uint64_t step, bool even)
+void pd_wal_restored(pd_job *job, bool even)
 {
     if (job->steps.wal != NULL) {
         job->checkpointing.decisions =
-            (pd_decision_stream){ .on = true, .fresh = true, .copied = job->checkpointing.newest.step };
+            (pd_decision_stream){ .on = true, .fresh = true, .copied = job->checkpointing.newest.place };
         job->steps.wal->decisions.on = true;
     }
-    if (even) begin_steps(job, step);
-    note_kept(job, step, true);
+    if (even) begin_steps(job, job->checkpointing.newest.place);
+    note_kept(job, true);
     begin_reports(job);
 }
 

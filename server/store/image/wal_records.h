@@ -18,8 +18,8 @@
 
 #include "jobs.h"
 
-/* Makes a record of the present step if all parameters have closed it, and a record of the decisions that wait. Call it
- * after each batch of the job's work. */
+/* Makes a record of the present step if all parameters of its fragment have closed it, and a record of the decisions
+ * that wait. Call it after each batch of the job's work. */
 void pd_wal_look(pd_job *job);
 /* Makes a record of the decisions that wait. Call it after a command. */
 void pd_wal_look_decisions(pd_job *job);
@@ -30,20 +30,20 @@ void pd_wal_returned(pd_job *job, pd_request *request);
 void pd_wal_record_drop(pd_wal_record *record);
 
 /* Begins to record the steps and decisions that follow a checkpoint. Call it when the checkpoint's header was written.
- * `even`: all parameters have closed the step of its cut, and none has begun the next step; only then are steps
+ * `even`: all parameters have closed their step of its cut, and none has begun the next step; only then are steps
  * recorded. */
 void pd_wal_copied(pd_job *job, bool even);
-/* Tells both streams that the checkpoint of step `step` is durable (`good`), or was given up. If it is durable, the
+/* Tells both streams that the checkpoint under way is durable (`good`), or was given up. If it is durable, the
  * records that wait for it are handed over. Otherwise a stream that waits for it ends. */
-void pd_wal_checkpointed(pd_job *job, uint64_t step, bool good);
+void pd_wal_checkpointed(pd_job *job, bool good);
 /* Returns whether a checkpoint should begin now because the stream of steps cannot begin without it. */
 bool pd_wal_wants_checkpoint(const pd_job *job);
 
-/* Begins to record the steps and decisions after the checkpoint of step `step`, from which the job was just restored.
- * `even`: all parameters are at this step; only then are steps recorded. */
-void pd_wal_restored(pd_job *job, uint64_t step, bool even);
-/* Continues the stream of steps after its records up to step `step` were replayed. */
-void pd_wal_resume(pd_job *job, uint64_t step);
+/* Begins to record the steps and decisions after the newest checkpoint, from which the job was just restored. `even`:
+ * the parameters of each fragment are all at one step; only then are steps recorded. */
+void pd_wal_restored(pd_job *job, bool even);
+/* Continues the stream of steps after its records up to the one at `place` were replayed. */
+void pd_wal_resume(pd_job *job, uint64_t place);
 
 /* Ends the stream of steps because the disk does not respond, so that the job can continue. The stream begins anew
  * after all records under way have returned and another checkpoint is durable. Does nothing if no steps are

@@ -37,28 +37,35 @@ static int check_job(const pd_job *job, const pd_wal_record *record, pd_error *e
     return PD_OK;
 }
 
-static bool is_done(const pd_param *param, const pd_wal_record *record)
+/* Returns whether the record has a step of the parameter. */
+static bool is_of(const pd_job *job, const pd_param *param)
 {
-    return param->saved.step == record->step;
+    return param->fragment == job->steps.wal->inputs.fragment;
 }
 
-static int check_param(const pd_param *param, const pd_step_input *input, const pd_wal_record *record, pd_error *err)
+static bool is_done(const pd_param *param, uint64_t step)
+{
+    return param->saved.step == step;
+}
+
+static int check_param(const pd_param *param, const pd_step_input *input, const pd_wal_record *record, uint64_t step,
+                       pd_error *err)
 {
     const pd_wal_part *part = &record->parts[param->index];
 
-    if (!is_done(param, record) && param->saved.step + 1 != record->step)
+    if (!is_done(param, step) && param->saved.step + 1 != step)
         return pd_fail(err, PD_DATA_LOSS, "%.160s is at step %" PRIu64 ", but the record is of step %" PRIu64,
-                       param->name, param->saved.step, record->step);
-    if (!input->began || is_done(param, record)) return PD_OK;
+                       param->name, param->saved.step, step);
+    if (!input->began || is_done(param, step)) return PD_OK;
     if (part->at == NULL || part->elements != param->elements)
         return pd_fail(err, PD_DATA_LOSS,
                        "%.160s has %lld elements, but the record of step %" PRIu64 " has an aggregate of %lld",
-                       param->name, (long long)param->elements, record->step, (long long)part->elements);
+                       param->name, (long long)param->elements, step, (long long)part->elements);
     if (input->count < pd_optim_count(param->optim) ||
         (param->group == NULL && input->count != pd_optim_count(param->optim)))
         return pd_fail(err, PD_DATA_LOSS,
                        "%.160s has counted %lld steps, but before step %" PRIu64 " it had counted %lld", param->name,
-                       (long long)pd_optim_count(param->optim), record->step, (long long)input->count);
+                       (long long)pd_optim_count(param->optim), step, (long long)input->count);
     return PD_OK;
 }
 
@@ -73,7 +80,9 @@ static int read_inputs(pd_archive *archive, pd_job *job, const pd_wal_record *re
     pd_wal_image_visit_inputs(archive, job, record->step);
     if (pd_archive_status(archive) != PD_OK) return pd_archive_end(archive, NULL, NULL, err);
     for (uint32_t i = 0; i < job->steps.n_params && rc == PD_OK; i++)
-        rc = check_param(&job->steps.params[i], &job->steps.wal->inputs.at[i], record, err);
+        if (is_of(job, &job->steps.params[i]))
+            rc = check_param(&job->steps.params[i], &job->steps.wal->inputs.at[i], record, job->steps.wal->inputs.step,
+                             err);
     return rc;
 }
 
@@ -88,7 +97,7 @@ static int begin(repeat *r, pd_param *param)
     if ((param->next = pd_published_new(param->buffers.pool, param->elements)) == NULL) return PD_NO_MEMORY;
     param->next->job = r->job->steps.number;
     param->next->param = param->index;
-    param->next->version = r->record->step;
+    param->next->version = r->job->steps.wal->inputs.step;
     io.after = param->next->at[PD_F32];
     if (input->count != pd_optim_count(param->optim)) pd_optim_set_count(param->optim, input->count);
     if (pd_param_begin_update(param, &io.update) != PD_OK || pd_optim_begin(param->optim, &io) != PD_OK)
@@ -106,7 +115,9 @@ static int begin_all(repeat *r)
     int rc = PD_OK;
 
     for (uint32_t i = 0; i < steps->n_params && rc == PD_OK; i++)
-        if (steps->wal->inputs.at[i].began && !is_done(&steps->params[i], r->record)) rc = begin(r, &steps->params[i]);
+        if (is_of(r->job, &steps->params[i]) && steps->wal->inputs.at[i].began &&
+            !is_done(&steps->params[i], steps->wal->inputs.step))
+            rc = begin(r, &steps->params[i]);
     if (rc == PD_OK && r->n > 0 && (r->batch = pd_batch_new(r->optims, r->n, steps->config->threads)) == NULL)
         rc = PD_NO_MEMORY;
     return rc;
@@ -176,7 +187,7 @@ static int check_course(const repeat *r, const pd_param *param, pd_error *err)
     if (!pd_optim_done(param->optim) || r->job->steps.wal->params[param->index].taken.missed ||
         refused != (input->outcome == PD_REFUSED))
         return pd_fail(err, PD_DATA_LOSS, "step %" PRIu64 " of %.160s differs from the recorded one: %s",
-                       r->record->step, param->name,
+                       r->job->steps.wal->inputs.step, param->name,
                        refused != (input->outcome == PD_REFUSED) ? "the optimizer's answer is another one"
                                                                  : "roots that it took are missing");
     return PD_OK;
@@ -214,12 +225,12 @@ static int repeat_step(repeat *r, pd_error *err)
     return rc;
 }
 
-/* Reads the state after the step. Afterwards all parameters are at its step. */
+/* Reads the state after the step. Afterwards all parameters of its fragment are at its step. */
 static int read_rest(pd_archive *archive, pd_job *job, const pd_wal_record *record, uint64_t now_ns, pd_error *err)
 {
     int rc;
 
-    pd_wal_image_visit_rest(archive, job, record->step);
+    pd_wal_image_visit_rest(archive, job);
     rc = pd_archive_end(archive, NULL, NULL, err);
     if (rc == PD_OK) rc = pd_header_image_settle(job, now_ns, err);
     if (rc == PD_OK) pd_wal_resume(job, record->step);

@@ -2,6 +2,8 @@
  * the disk can take. */
 #include "checkpoint_policy.h"
 
+#include "fragment_ranks.h"
+
 #include "job.h"
 #include "plan_bytes.h"
 #include "wal.h"
@@ -110,6 +112,9 @@ bool pd_checkpoint_policy_loses(const pd_job *job)
 
     if (!checkpointing->durable || job->gone) return false;
     if (checkpointing->newest.exists && checkpointing->newest.changes != checkpointing->changes) return true;
+    if (job->steps.n_fragments > 1)
+        return pd_fragments_place(&job->steps) >
+               (checkpointing->newest.exists ? checkpointing->durable_place : begin * job->steps.n_fragments);
     return pd_job_largest_step(job) > (checkpointing->newest.exists ? checkpointing->durable_step : begin);
 }
 

@@ -5,6 +5,7 @@
 #include "aggregate_fit.h"
 #include "footprint.h"
 #include "fragment.h"
+#include "global_clip.h"
 #include "initial_weights.h"
 #include "param_set.h"
 #include "text.h"
@@ -65,6 +66,14 @@ static int check_axes(const pd_param_decl *decl, pd_error *err)
     return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: axes: %.300s", decl->name, why.text);
 }
 
+static int check_fragment(const pd_param_decl *decl, pd_error *err)
+{
+    if (decl->fragment < PD_MAX_FRAGMENTS) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "parameter %.160s: fragment %u: a job has at most %d fragments, numbered from 0", decl->name,
+                   decl->fragment, PD_MAX_FRAGMENTS);
+}
+
 /* Checks that the range which a rank declares of a parameter lies within its elements. PD_INVALID_ARGUMENT. */
 static int check_range(const pd_param_decl *decl, int64_t elements, pd_error *err)
 {
@@ -99,7 +108,9 @@ int pd_declaration_check(const pd_job *job, pd_param_decl *decl, size_t i, int64
     if (*elements == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: shape %s has no elements; leave it out", decl->name,
                        pd_shape_text(&decl->shape, shape, sizeof shape));
-    if (check_axes(decl, err) != PD_OK || check_range(decl, *elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    if (check_axes(decl, err) != PD_OK || check_range(decl, *elements, err) != PD_OK ||
+        check_fragment(decl, err) != PD_OK)
+        return PD_INVALID_ARGUMENT;
     if (pd_dtype_size(decl->pull_dtype) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is not a supported pull dtype", decl->name,
                        (int)decl->pull_dtype);
@@ -111,6 +122,59 @@ int pd_declaration_check(const pd_job *job, pd_param_decl *decl, size_t i, int64
     return check_update(&job->steps.rules[decl->rule - 1], decl, err);
 }
 
+/* Returns the name of an option that lets all parameters of the job wait for each other; NULL: none does. */
+static const char *tie_of(const pd_job *job)
+{
+    const pd_job_values *values = &job->steps.values;
+
+    if (pd_job_values_limit(values, PD_JOB_KEY_CLIP_GLOBAL_NORM) > 0) return "clip_global_norm";
+    if (pd_job_values_limit(values, PD_JOB_KEY_SKIP_OUTLIER) > 0) return "skip_outlier";
+    if (values->at[PD_JOB_KEY_NONFINITE_SCOPE] == PD_SCOPE_JOB) return "nonfinite_scope = job";
+    return pd_global_clip_wanted(&job->steps) ? "an optimizer rule that limits the norm of all gradients" : NULL;
+}
+
+/* Checks that ranks cannot wait for each other in different fragments. A rank whose push is kept for the next step
+ * of its fragment waits for that step, and contributes to no other fragment meanwhile. So this step must be possible
+ * with its push alone. */
+static int check_ages(const pd_job *job, uint32_t n, pd_error *err)
+{
+    const pd_set_rule *sets = &job->steps.sets;
+
+    bool alone = sets->quorum == 1 || sets->most == 1;
+
+    if (!sets->open || sets->staleness == 0 || (alone && !sets->waits)) return PD_OK;
+    return pd_fail(
+        err, PD_INVALID_ARGUMENT,
+        "job %.100s: %u fragments with a staleness: workers could wait for each other in different fragments, "
+        "for ever. Set staleness = 0, or quorum = 1 without on_stale = wait, or declare one fragment",
+        job->steps.name, n);
+}
+
+int pd_declaration_count_fragments(const pd_job *job, const pd_request *request, uint32_t *n, pd_error *err)
+{
+    bool used[PD_MAX_FRAGMENTS] = { false };
+    const char *tie = tie_of(job);
+
+    *n = 1;
+    for (size_t i = 0; i < request->u.declare.n; i++) {
+        const pd_param_decl *decl = &request->u.declare.params[i];
+        used[decl->fragment] = true;
+        if (decl->fragment >= *n) *n = decl->fragment + 1;
+    }
+    for (uint32_t f = 0; f < *n; f++)
+        if (!used[f])
+            return pd_fail(err, PD_INVALID_ARGUMENT,
+                           "job %.100s: fragment %u has no parameter, but fragment %u has: fragments are numbered 0, "
+                           "1, 2 ... without gaps",
+                           job->steps.name, f, *n - 1);
+    if (*n == 1) return PD_OK;
+    if (tie == NULL) return check_ages(job, *n, err);
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "job %.100s: %u fragments, but %.60s ties the steps of all parameters: leave it out, or declare one "
+                   "fragment",
+                   job->steps.name, *n, tie);
+}
+
 static const char *axes_text(const char *axes)
 {
     return axes != NULL ? axes : "none";
@@ -120,7 +184,8 @@ static const char *trained_text(bool model_state)
     return model_state ? "as model state" : "as trained";
 }
 
-/* Checks that shape, axes, model_state and the element type of pushes equal those that the first rank declared. */
+/* Checks that shape, axes, model_state, fragment and the element type of pushes equal those that the first rank
+ * declared. */
 static int match_facts(const pd_job *job, const pd_param *param, const pd_param_decl *decl, pd_error *err)
 {
     char ours[192], theirs[192];
@@ -137,6 +202,10 @@ static int match_facts(const pd_job *job, const pd_param *param, const pd_param_
     if (param->model_state != decl->model_state)
         return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: job %.60s has it %s, this rank declares it %s",
                        decl->name, job->steps.name, trained_text(param->model_state), trained_text(decl->model_state));
+    if (param->fragment->number != decl->fragment)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "parameter %.160s: job %.60s has it in fragment %u, this rank declares it in fragment %u",
+                       decl->name, job->steps.name, param->fragment->number, decl->fragment);
     if (param->push_dtype != 0 && param->push_dtype != decl->push_dtype)
         return pd_fail(
             err, PD_FAILED_PRECONDITION,

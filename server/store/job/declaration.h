@@ -11,6 +11,10 @@
  * element type that is asked for. */
 int pd_declaration_check(const pd_job *job, pd_param_decl *decl, size_t i, int64_t *elements, double *cost_ns,
                          pd_error *err);
+/* Checks the fragments of a Declare whose parameters are all checked, and stores their number in *n.
+ * PD_INVALID_ARGUMENT: a number is left out, or there are several fragments and the job ties the steps of all
+ * parameters, or may count old contributions in a way that lets workers wait for each other. */
+int pd_declaration_count_fragments(const pd_job *job, const pd_request *request, uint32_t *n, pd_error *err);
 /* Checks that a rank declares the same about a parameter as the job has. Sets the parameter's bit in `seen`, so that
  * declaring it twice is found.
  *

@@ -257,7 +257,7 @@ static void answer(pd_job *job, pd_request *request, declaring *d)
     for (size_t i = 0; i < n; i++) {
         const pd_param *param = pd_declared_param(job, request, i);
         declared[i].param = param->index;
-        declared[i].step = pd_withheld_told(&job->steps.withheld, param->saved.step);
+        declared[i].step = pd_fragment_told(&job->steps, param);
         declared[i].replaced = param->change.number;
         declared[i].initialised = pd_init_has_come(job, param, request->rank);
     }

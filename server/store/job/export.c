@@ -601,7 +601,8 @@ static void describe_late(const pd_job *job, pd_error *err)
     pd_fail(err, PD_DEADLINE_EXCEEDED,
             "job %.100s: %.160s has not reached step %" PRIu64
             ", which others have begun: it waits for %s%s; export again when it continues",
-            job->steps.name, param->name, job->steps.cut->step, param->round.open ? "rank " : "every rank", ranks);
+            job->steps.name, param->name, job->steps.cut->parts[param->index].step,
+            param->round.open ? "rank " : "every rank", ranks);
 }
 
 static void end_late(pd_job *job, uint64_t now_ns)

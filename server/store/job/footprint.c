@@ -182,8 +182,9 @@ void pd_footprint_add(pd_footprint *all, const pd_footprint *one, uint64_t n)
  * every job has besides its workers' rules, is counted once. */
 static uint64_t own_bytes(const pd_sizing *job, const pd_rule *rules, size_t n_rules)
 {
-    uint64_t bytes =
-        sizeof(pd_job) + 2 * sizeof(pd_effect) + sizeof(pd_rule) + ALLOCATOR_ENDS + pd_fragments_bytes(job->world);
+    uint64_t bytes = sizeof(pd_job) + 2 * sizeof(pd_effect) + sizeof(pd_rule) + ALLOCATOR_ENDS +
+                     pd_fragments_bytes(job->world, job->fragments) +
+                     (job->fragments > 1 ? job->fragments * (uint64_t)PD_LOOP_FRAGMENT_BYTES : 0);
 
     for (size_t r = 0; r < n_rules; r++)
         if (rules[r].hypers.row != &pd_model_state)
@@ -209,8 +210,8 @@ void pd_footprint_complete(pd_footprint *all, const pd_sizing *job, const pd_rul
     all->job = pd_footprint_plus(threads, pd_global_clip_bytes(&job->values, rules, n_rules));
     all->records = pd_footprint_plus(all->records, own_bytes(job, rules, n_rules));
     if (job->durable)
-        all->kept = pd_footprint_plus(all->kept,
-                                      KEPT_HEAD + job->world * (uint64_t)KEPT_RANK + pd_wal_own_bytes(slots_of(job)));
+        all->kept = pd_footprint_plus(all->kept, KEPT_HEAD + job->world * (uint64_t)KEPT_RANK +
+                                                     pd_wal_own_bytes(slots_of(job), job->fragments));
     if (job->logged) all->kept = pd_footprint_plus(all->kept, LOGGED_OWN);
 }
 

@@ -14,11 +14,12 @@ typedef struct pd_sizing {
     uint32_t world;          /* number of slots for workers */
     uint64_t chunk_elements; /* elements in a chunk: the daemon's limits.chunk_bytes / 4 */
     int threads;             /* number of threads that run steps: the daemon's setting threads.step_threads */
-    int pool_threads; /* number of threads that compute matrix roots: the daemon's setting threads.pool_threads */
-    bool durable;     /* the job has checkpoints */
-    bool logged;      /* the job also has a stream of steps (durability = log) */
-    pd_set_rule sets; /* how the ranks that count in a step are fixed; pd_sizing_check fills it in */
-    pd_dtype pushed;  /* in forecasts: element type in which workers push all parameters; 0: any */
+    int pool_threads;   /* number of threads that compute matrix roots: the daemon's setting threads.pool_threads */
+    bool durable;       /* the job has checkpoints */
+    bool logged;        /* the job also has a stream of steps (durability = log) */
+    pd_set_rule sets;   /* how the ranks that count in a step are fixed; pd_sizing_check fills it in */
+    uint32_t fragments; /* number of fragments */
+    pd_dtype pushed;    /* in forecasts: element type in which workers push all parameters; 0: any */
 } pd_sizing;
 
 /* The bytes that one parameter takes, by purpose, or the sums over several parameters. In each field UINT64_MAX means

@@ -107,6 +107,7 @@ typedef struct pd_decision_stream {
 typedef struct pd_newest_checkpoint {
     bool exists;
     uint64_t step, bytes;
+    uint64_t place;      /* number of its last step (pd_steps.place) */
     uint64_t durable_ns; /* time at which it became durable */
     uint64_t written_ns; /* duration (ns) of writing it; 0: it was written before the server started */
     uint64_t changes;    /* pd_checkpoint_policy.changes at its cut */
@@ -114,7 +115,9 @@ typedef struct pd_newest_checkpoint {
 
 /* The checkpoint that is being made, or that the checkpoint writer has. */
 typedef struct pd_checkpoint_cut {
-    uint64_t step;
+    uint64_t step;    /* with several fragments: the highest step of one */
+    uint64_t least;   /* the lowest step of a fragment */
+    uint64_t place;   /* number of its last step (pd_steps.place) */
     uint64_t changes; /* pd_checkpoint_policy.changes at the cut */
     /* bytes that are charged to the job for the checkpoint's worker states while the checkpoint writer has them */
     uint64_t counted;
@@ -158,7 +161,8 @@ typedef struct pd_checkpoint_policy {
     bool writing;                 /* the checkpoint writer has a checkpoint of this job */
     pd_checkpoint_cut cut;
     pd_newest_checkpoint newest;
-    uint64_t durable_step; /* steps up to this one are on disk, by a checkpoint or by the WAL */
+    uint64_t durable_step;  /* steps up to this one are on disk, by a checkpoint or by the WAL, of all fragments */
+    uint64_t durable_place; /* number of the last step (pd_steps.place) that is */
     /* number of changes of the state without a step, such as imports and replaced weights */
     uint64_t changes;
     uint64_t results; /* number of checkpoints that have returned from the checkpoint writer */
@@ -235,7 +239,6 @@ typedef struct pd_rank {
     struct {
         bool back;     /* a process has said Hello */
         bool replaced; /* it is not the one of the image */
-        uint64_t seen; /* steps of the job's course that it has seen closed */
     } repeats;
     pd_request *barrier; /* the barrier request of this rank, which waits for the other ranks; NULL: none */
     /* number of last steps whose pushes the process can send again: length of its resend window; 0: none */

@@ -117,8 +117,8 @@ static uint32_t ranks_text(const pd_job *job, const pd_param *param, owes_it *ow
     return n;
 }
 
-/* Returns the number of rounds that are overdue. *step becomes the highest step that they are for. */
-static uint32_t count_overdue(const pd_job *job, uint64_t now_ns, uint64_t *step)
+/* Returns the number of rounds of a fragment that are overdue. *step becomes the highest step that they are for. */
+static uint32_t count_overdue(const pd_job *job, const pd_fragment *fragment, uint64_t now_ns, uint64_t *step)
 {
     const pd_param *param;
     uint32_t n = 0;
@@ -127,6 +127,7 @@ static uint32_t count_overdue(const pd_job *job, uint64_t now_ns, uint64_t *step
     DL_FOREACH2(job->steps.queue.waiting, param, links.next_waiting)
     {
         if (param->round.started_ns + timeout_of(job) > now_ns) break;
+        if (param->fragment != fragment) continue;
         if (param->saved.step + 1 > *step) *step = param->saved.step + 1;
         n++;
     }
@@ -259,15 +260,14 @@ static void describe_step(const pd_job *job, const pd_param *oldest, uint64_t no
             (unsigned long long)(fragment->fixed + 1), of, ago, text, hint_of(job, oldest));
 }
 
-static void describe_overdue(const pd_job *job, uint32_t n, uint64_t now_ns, pd_error *err)
+static void describe_overdue(const pd_job *job, const pd_param *oldest, uint32_t n, uint64_t now_ns, pd_error *err)
 {
-    const pd_param *late = culprit(job, job->steps.queue.waiting),
-                   *other = misses_gone(job, late) ? NULL : abandoned(job, now_ns);
+    const pd_param *late = culprit(job, oldest), *other = misses_gone(job, late) ? NULL : abandoned(job, now_ns);
 
     if (other != NULL)
         describe(job, other, other, n, now_ns, err);
     else
-        describe(job, job->steps.queue.waiting, late, n, now_ns, err);
+        describe(job, oldest, late, n, now_ns, err);
 }
 
 static pd_log_facts facts_of(const pd_job *job, const pd_effect *effect)
@@ -277,25 +277,50 @@ static pd_log_facts facts_of(const pd_job *job, const pd_effect *effect)
                            .code = effect->u.timed_out.error.code };
 }
 
-static void report_overdue(pd_job *job, uint64_t now_ns)
+/* Returns whether the overdue round is logged already. */
+static bool is_noticed(const pd_job *job, const pd_param *oldest)
+{
+    if (job->steps.n_fragments > 1 && oldest->current != NULL)
+        return oldest->fragment->noticed == oldest->saved.step + 1;
+    return job->reports.noticed == oldest && job->reports.noticed_step == oldest->saved.step;
+}
+
+/* Reports that rounds of a fragment are overdue, of which that of `oldest` is the oldest. */
+static void report_fragment(pd_job *job, const pd_param *oldest, uint64_t now_ns)
 {
     pd_effect *effect = pd_job_effect(job, PD_EFF_TIMED_OUT);
-    const pd_param *oldest = job->steps.queue.waiting;
     uint32_t n;
 
-    job->reports.noticed_ns = now_ns;
     /* Out of memory: the report is tried again at the next deadline. */
     if (effect == NULL) return;
-    n = count_overdue(job, now_ns, &effect->u.timed_out.step);
+    effect->u.timed_out.fragment = oldest->fragment->number;
+    n = count_overdue(job, oldest->fragment, now_ns, &effect->u.timed_out.step);
     if (oldest->round.together && !oldest->round.fixed)
         describe_step(job, oldest, now_ns, &effect->u.timed_out.error);
     else
-        describe_overdue(job, n, now_ns, &effect->u.timed_out.error);
-    if (job->reports.noticed != oldest || job->reports.noticed_step != oldest->saved.step)
+        describe_overdue(job, oldest, n, now_ns, &effect->u.timed_out.error);
+    if (!is_noticed(job, oldest))
         pd_say(job->steps.outbox, PD_SAY_WARNING, facts_of(job, effect), "%.300s", effect->u.timed_out.error.text);
     job->reports.noticed = oldest;
     job->reports.noticed_step = oldest->saved.step;
+    oldest->fragment->noticed = oldest->saved.step + 1;
     pd_effects_add(job->steps.outbox, effect);
+}
+
+/* Reports the overdue rounds of each fragment that has some. */
+static void report_overdue(pd_job *job, uint64_t now_ns)
+{
+    bool reported[PD_MAX_FRAGMENTS] = { false };
+    const pd_param *param;
+
+    job->reports.noticed_ns = now_ns;
+    DL_FOREACH2(job->steps.queue.waiting, param, links.next_waiting)
+    {
+        if (param->round.started_ns + timeout_of(job) > now_ns) break;
+        if (reported[param->fragment->number]) continue;
+        reported[param->fragment->number] = true;
+        report_fragment(job, param, now_ns);
+    }
 }
 
 /* Returns the time at which missing initial weights are to be reported. It is never, if initial weights are averaged:
@@ -345,6 +370,7 @@ static void report_init(pd_job *job, uint64_t now_ns)
     pd_effect *effect = pd_job_effect(job, PD_EFF_TIMED_OUT);
 
     if (effect != NULL) {
+        effect->u.timed_out.fragment = PD_ALL_FRAGMENTS;
         effect->u.timed_out.step = param->saved.step;
         describe_init(job, param, n, now_ns, &effect->u.timed_out.error);
         pd_say(job->steps.outbox, PD_SAY_WARNING, facts_of(job, effect), "%.300s", effect->u.timed_out.error.text);
@@ -424,6 +450,7 @@ static void report_deserted(pd_job *job, const pd_param *param, owes_it *owes, u
     if (effect == NULL) return;
     pd_round_text(param, what, sizeof what);
     snprintf(of, sizeof of, " of %.55s", param->name);
+    effect->u.timed_out.fragment = PD_ALL_FRAGMENTS;
     effect->u.timed_out.step = step;
     describe_deserter(job, deserter(job, param, owes), what, of, &effect->u.timed_out.error);
     if (job->reports.noticed != param || job->reports.noticed_step != param->saved.step)

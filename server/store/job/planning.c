@@ -102,6 +102,7 @@ static pd_sizing sizing_of(const pd_job *job)
                         job->checkpointing.durable,
                         job->checkpointing.steps.wanted,
                         job->steps.sets,
+                        1,
                         0 };
 }
 
@@ -490,6 +491,7 @@ bool pd_planning_check(pd_job *job, const pd_request *request, double *budget_ns
         if (!(*budget_ns > 0)) return false;
         *rc = check_one(job, &request->u.declare.params[planning->at], planning->at, budget_ns, err);
     }
+    if (*rc == PD_OK) *rc = pd_declaration_count_fragments(job, request, &planning->sizing.fragments, err);
     if (*rc != PD_OK) return true;
     *budget_ns -= BEGIN_NS * (double)n;
     *rc = pd_reserves_check_world(job, pd_ranges_reserve_declared(job, request, true),
@@ -517,8 +519,9 @@ int pd_planning_finish(pd_job *job, const pd_request *request, double *budget_ns
     *budget_ns -= FINISH_NS * job->planning->n;
     job->planning->stage = PD_PLANNED;
     show_params(job);
-    if (pd_fragments_make(&job->steps) != PD_OK || pd_step_groups_make(&job->steps) != PD_OK ||
-        pd_global_clip_make(&job->steps) != PD_OK || (job->checkpointing.durable && pd_wal_make(&job->steps) != PD_OK))
+    if (pd_fragments_make(&job->steps, request->u.declare.params, job->planning->sizing.fragments) != PD_OK ||
+        pd_step_groups_make(&job->steps) != PD_OK || pd_global_clip_make(&job->steps) != PD_OK ||
+        (job->checkpointing.durable && pd_wal_make(&job->steps) != PD_OK))
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
     if ((rc = pd_ranges_check_memory(job, err)) == PD_OK)

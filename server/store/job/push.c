@@ -22,6 +22,14 @@
 
 enum { SCAN_RANGE = 1 << 18 };
 
+/* Returns the fragment of a push's first piece; NULL: it has no pieces, since it only ends its rank's step, or they are
+ * of no parameter of the job. */
+static pd_fragment *fragment_of(const pd_job *job, const pd_request *frame)
+{
+    if (frame->u.data.n == 0 || frame->u.data.pieces[0].param >= job->steps.n_params) return NULL;
+    return job->steps.params[frame->u.data.pieces[0].param].fragment;
+}
+
 /* Returns whether the parameter's round for the push's step has closed, with the rank's contribution or without it. */
 static bool is_closed(const pd_job *job, const pd_param *param, const pd_request *frame)
 {
@@ -101,12 +109,15 @@ static int check_one(const pd_job *job, const pd_param *param, const pd_request 
 }
 
 /* Returns whether the rank has ended the step that the frame ends, so that nothing of it is left to file. Where sets
- * are open, the fragment knows: what it has released may come again, and steps may close before the rank ends them. */
+ * are open, the fragments know: what they have released may come again, and steps may close before the rank ends
+ * them. */
 static bool has_ended(const pd_job *job, const pd_request *frame)
 {
-    if (job->steps.sets.open)
-        return pd_fragment_has_ended(&job->steps, &job->steps.fragments[0], frame->rank, frame->u.data.step);
-    return frame->u.data.step <= job->ranks[frame->rank].ended;
+    if (!job->steps.sets.open) return frame->u.data.step <= job->ranks[frame->rank].ended;
+    for (uint32_t f = 0; f < job->steps.n_fragments; f++)
+        if (!pd_fragment_has_ended(&job->steps, &job->steps.fragments[f], frame->rank, frame->u.data.step))
+            return false;
+    return true;
 }
 
 /* Checks that the frame may end its rank's step. Examines all parameters once for each step, and none when a push that
@@ -164,6 +175,24 @@ static void note_refusal(pd_job *job, const pd_request *frame)
     }
 }
 
+/* Checks that all pieces of a push are of one fragment, if its ranks are fixed for a whole fragment: the push is
+ * told in which step of this fragment it may count. */
+static int check_fragments(const pd_job *job, const pd_request *frame, pd_error *err)
+{
+    const pd_param *first = frame->u.data.n > 0 ? &job->steps.params[frame->u.data.pieces[0].param] : NULL;
+
+    for (size_t i = 1; job->steps.sets.open && i < frame->u.data.n; i++) {
+        const pd_param *other = &job->steps.params[frame->u.data.pieces[i].param];
+        if (other->fragment == first->fragment) continue;
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "a push has %.100s of fragment %u and %.100s of fragment %u: push the parameters of each fragment "
+            "in frames of their own, since it has a step of its own",
+            first->name, first->fragment->number, other->name, other->fragment->number);
+    }
+    return PD_OK;
+}
+
 /* Checks a push, and releases what the rank has given to an earlier step if this push takes its place. If the push
  * ends the rank's step and `settled` is true, also checks the parameters that the rank leaves out. `settled` false: an
  * earlier push of the rank may still be in the inbox, so these parameters are not known yet. */
@@ -188,15 +217,22 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
         rc = check_piece(job, &frame->u.data.pieces[i], frame, number, &known, err);
         if (rc != PD_OK) return rc;
     }
+    if (check_fragments(job, frame, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (frame->u.data.n > 0 && pd_pushed_check_known(&job->steps, frame, known, err) != PD_OK)
         return PD_INVALID_ARGUMENT;
-    pd_fragments_overtaken(&job->steps, frame->rank, frame->u.data.step);
+    pd_fragments_overtaken(&job->steps, fragment_of(job, frame), frame->rank, frame->u.data.step);
     for (size_t i = 0; i < frame->u.data.n; i++)
         if ((rc = check_place(job, &frame->u.data.pieces[i], frame, err)) != PD_OK) return rc;
     if (frame->u.data.n_scalars > 0 &&
         (rc = pd_scalars_admit(&job->steps, frame, job->ranks[frame->rank].saved.nonce, err)) != PD_OK)
         return rc;
     return frame->u.data.close_step && settled ? check_close(job, frame, number, err) : PD_OK;
+}
+
+/* Returns how many steps of the parameter the rank's process had seen closed when it joined. */
+static uint64_t steps_seen(const pd_job *job, const pd_param *param, uint32_t rank)
+{
+    return param->fragment->number == 0 ? job->ranks[rank].seen : param->fragment->ranks[rank].seen;
 }
 
 /* Files the gradient that a piece of a push brings. Returns false if it is a duplicate: the rank has given this chunk
@@ -210,7 +246,7 @@ static bool file_gradient(pd_job *job, pd_param *param, const pd_piece *piece, p
     param->saved.contributions++;
     job->steps.saved.contributions++;
     job->ranks[frame->rank].saved.contributions++;
-    job->counts.replayed += frame->u.data.step <= job->ranks[frame->rank].seen;
+    job->counts.replayed += frame->u.data.step <= steps_seen(job, param, frame->rank);
     pd_contribute(
         &job->steps, chunk, frame->rank,
         (pd_contribution){
@@ -242,15 +278,25 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     pd_replace_note_push(job, param, frame);
 }
 
+/* Chooses the fragment for which a push is answered that has no pieces: the one that takes the push's step last. */
+static pd_fragment *furthest_behind(const pd_job *job)
+{
+    pd_fragment *behind = &job->steps.fragments[0];
+
+    for (uint32_t f = 1; f < job->steps.n_fragments; f++)
+        if (job->steps.fragments[f].fixed < behind->fixed) behind = &job->steps.fragments[f];
+    return behind;
+}
+
 /* Tells the loop thread in which step a push may count, before anything of it is filed. Returns false if nothing may
  * be filed, since the push is made of a share that is not leased to the rank: it is late. */
 static bool say_filed(pd_job *job, pd_request *frame)
 {
-    pd_fragment *fragment = &job->steps.fragments[0];
+    pd_fragment *own = fragment_of(job, frame), *fragment = own != NULL ? own : furthest_behind(job);
     pd_effect *effect = pd_answer(frame, PD_EFF_FILED);
     uint64_t step;
     pd_filed how = pd_fragment_judge(&job->steps, fragment, frame->rank, frame->u.data.step, &step);
-    bool refused = how == PD_FILED_FOR && pd_leases_refuse(&job->steps, frame);
+    bool refused = how == PD_FILED_FOR && fragment->number == 0 && pd_leases_refuse(&job->steps, frame);
 
     if (refused) {
         how = PD_FILED_LATE;
@@ -298,10 +344,14 @@ static void refuse_push(pd_job *job, pd_request *frame, const pd_error *err)
 /* Returns whether the push may take the place of an earlier one of its rank. */
 static bool overtakes(const pd_job *job, const pd_request *frame)
 {
-    const pd_fragment *fragment = job->steps.fragments;
+    const pd_fragment *only = fragment_of(job, frame);
 
-    return job->steps.sets.open && fragment->ranks[frame->rank].step > 0 &&
-           fragment->ranks[frame->rank].step < frame->u.data.step;
+    for (uint32_t f = 0; job->steps.sets.open && f < job->steps.n_fragments; f++) {
+        uint64_t before = job->steps.fragments[f].ranks[frame->rank].step;
+        if ((only == NULL || only == &job->steps.fragments[f]) && before > 0 && before < frame->u.data.step)
+            return true;
+    }
+    return false;
 }
 
 void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns)

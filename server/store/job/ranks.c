@@ -32,6 +32,14 @@ static void fence(pd_job *job, pd_request *hello, uint64_t old_conn, const char 
                "%s takes over from %s, which was still connected", rank->label, old_label);
 }
 
+static void note_seen(pd_fragment *fragment, const pd_request *hello, bool same)
+{
+    pd_fragment_rank *rank = &fragment->ranks[hello->rank];
+    uint64_t steps = pd_hello_steps(hello, fragment->number);
+
+    if (!same || steps > rank->seen) rank->seen = steps;
+}
+
 static void welcome(pd_job *job, pd_request *hello, bool created, uint32_t linger_ms)
 {
     uint64_t course = hello->u.hello.course;
@@ -42,7 +50,7 @@ static void welcome(pd_job *job, pd_request *hello, bool created, uint32_t linge
     effect->u.hello.created = created;
     effect->u.hello.rank = hello->rank;
     effect->u.hello.creator = job->saved.creator;
-    effect->u.hello.step = pd_withheld_told(&job->steps.withheld, pd_steps_least(&job->steps));
+    effect->u.hello.step = pd_fragments_told(&job->steps);
     effect->u.hello.course = effect->u.hello.greeted = pd_course_now(job);
     if (pd_course_is_known(job, course)) effect->u.hello.greeted = course;
     effect->u.hello.linger_ms = linger_ms;
@@ -159,6 +167,7 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
     /* A process that has gone back to an earlier step reports a lower number when it reconnects: the highest number
      * counts. */
     if (!same || hello->u.hello.steps > rank->seen) rank->seen = hello->u.hello.steps;
+    for (uint32_t f = 0; f < job->steps.n_fragments; f++) note_seen(&job->steps.fragments[f], hello, same);
     pd_checkpoint_policy_plan(job);
     job->timers.linger_ns = 0;
     welcome(job, hello, created, linger_ms);

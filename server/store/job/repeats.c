@@ -42,6 +42,8 @@ void pd_repeats_begin(pd_job *job, uint64_t now_ns)
     job->restart.since_ns = now_ns;
     if (!applies(job)) return;
     job->steps.repeats = (pd_set_repeats){ .awaits = true };
+    for (uint32_t f = 0; f < job->steps.n_fragments; f++)
+        job->steps.fragments[f].seen = job->steps.fragments[f].anew = 0;
 }
 
 /* Tells the loop thread of the course. Without memory it learns it from the next effect that brings the course. */
@@ -55,48 +57,67 @@ static void tell(pd_job *job)
     pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
 }
 
-/* Makes the job take another course from step `step` on, the next one: without the decisions that were read back. A
- * checkpoint of it comes soon, and until then no worker sees a step of it. */
-static void change_course(pd_job *job, uint64_t step)
+/* Makes the job take another course from the next step on: without the decisions that were read back. A checkpoint
+ * of it comes soon, and until then no worker sees a step of it. */
+static void change_course(pd_job *job)
 {
     pd_wal_forget_course(&job->steps);
     job->saved.course++;
     job->steps.repeats.changed = true;
-    job->steps.repeats.seen = 0;
+    for (uint32_t f = 0; f < job->steps.n_fragments; f++) job->steps.fragments[f].seen = 0;
     job->checkpointing.decisions.moved = "steps take another course than before the restart";
     job->checkpointing.changes++;
     pd_checkpoint_policy_now(job);
-    pd_withheld_course(&job->steps.withheld, step);
+    pd_withheld_course(&job->steps.withheld, job->steps.place + 1);
     tell(job);
     wake(job);
 }
 
+/* Notes what a worker has seen of a fragment. Returns whether it has seen a step that was taken otherwise since: its
+ * Hello is the first one after the restart (`first`). */
+static bool note_seen(const pd_job *job, pd_fragment *fragment, const pd_request *hello, bool first)
+{
+    pd_fragment_rank *rank = &fragment->ranks[hello->rank];
+    uint64_t steps = pd_hello_steps(hello, fragment->number);
+
+    if (steps <= rank->seen_before) return false;
+    rank->seen_before = steps;
+    if (job->steps.repeats.changed) return false;
+    if (first && fragment->anew > 0 && steps >= fragment->anew) return true;
+    if (steps > fragment->seen) fragment->seen = steps;
+    return false;
+}
+
+static void say_too_late(const pd_job *job, uint32_t rank, const pd_fragment *fragment)
+{
+    pd_say(job->steps.outbox, PD_SAY_WARNING,
+           (pd_log_facts){ .job = job->steps.name, .rank = &rank, .step = &fragment->anew },
+           "comes back after other ranks have counted in step %" PRIu64 " than it has seen before the restart: it goes "
+           "back to the job's step (reconnect_grace says how long the job waits)",
+           fragment->anew);
+}
+
 void pd_repeats_joins(pd_job *job, const pd_request *hello)
 {
-    pd_set_repeats *repeats = &job->steps.repeats;
     pd_rank *rank = &job->ranks[hello->rank];
-    bool first = !rank->repeats.back;
+    bool first = !rank->repeats.back, differs = false;
 
     if (!applies(job)) return;
     rank->repeats.back = true;
-    if (rank->saved.nonce != hello->u.hello.nonce) {
-        rank->repeats.replaced = true;
-        rank->repeats.seen = 0;
-    }
+    if (rank->saved.nonce != hello->u.hello.nonce) rank->repeats.replaced = true;
+    for (uint32_t f = 0; rank->saved.nonce != hello->u.hello.nonce && f < job->steps.n_fragments; f++)
+        job->steps.fragments[f].ranks[hello->rank].seen_before = 0;
     /* It goes back, and pushes anew: what it has sent again must not count. */
-    if (!pd_course_is_known(job, hello->u.hello.course)) pd_fragments_restart(&job->steps, hello->rank);
-    if (!pd_course_is_known(job, hello->u.hello.course) || hello->u.hello.steps <= rank->repeats.seen) return;
-    rank->repeats.seen = hello->u.hello.steps;
-    if (first && repeats->anew > 0 && !repeats->changed && rank->repeats.seen >= repeats->anew) {
-        pd_say(job->steps.outbox, PD_SAY_WARNING,
-               (pd_log_facts){ .job = job->steps.name, .rank = &hello->rank, .step = &repeats->anew },
-               "comes back after other ranks have counted in step %" PRIu64 " than it has seen before the restart: it "
-               "goes back to the job's step (reconnect_grace says how long the job waits)",
-               repeats->anew);
-        change_course(job, pd_fragments_fixed(&job->steps) + 1);
-    } else if (!repeats->changed && rank->repeats.seen > repeats->seen) {
-        repeats->seen = rank->repeats.seen;
+    if (!pd_course_is_known(job, hello->u.hello.course)) {
+        pd_fragments_restart(&job->steps, hello->rank);
+        return;
     }
+    for (uint32_t f = 0; f < job->steps.n_fragments; f++) {
+        if (!note_seen(job, &job->steps.fragments[f], hello, first)) continue;
+        if (!differs) say_too_late(job, hello->rank, &job->steps.fragments[f]);
+        differs = true;
+    }
+    if (differs) change_course(job);
 }
 
 /* ---- sets that cannot be repeated ---- */
@@ -110,67 +131,73 @@ static uint64_t lost_at(const pd_job *job, const pd_rank *rank)
     return since + job->steps.sets.reconnect_grace_ns;
 }
 
-/* Returns the time since which workers can have sent pushes for the next step: all connections are new since the
- * restart, and the step before may have been taken since. */
-static uint64_t collected_since(const pd_job *job)
+/* Returns the time since which workers can have sent pushes for the fragment's next step: all connections are new since
+ * the restart, and the step before may have been taken since. */
+static uint64_t collected_since(const pd_job *job, const pd_fragment *fragment)
 {
-    const pd_fragment *fragment = &job->steps.fragments[0];
     uint64_t since = job->restart.since_ns;
 
     if (fragment->fixed_ns > since) since = fragment->fixed_ns;
     return fragment->opened_ns > since ? fragment->opened_ns : since;
 }
 
-/* Returns the time from which on a connected rank that has given nothing to the open step `step` cannot have counted in
- * it: it has seen the step and keeps its pushes, so it would have sent the one that counted again at once. So it is if
- * the push for `step` - `age` came and was refused. UINT64_MAX: the rank may still compute its push. */
-static uint64_t silent_at(const pd_job *job, const pd_rank *rank, const pd_fragment_rank *given, uint64_t step,
-                          uint64_t age)
+/* Returns the time from which on a connected rank that has given nothing to the fragment's next step cannot have
+ * counted in it: it has seen the step and keeps its pushes, so it would have sent the one that counted again at once.
+ * So it is if the push of age `age` came and was refused. UINT64_MAX: the rank may still compute its push. */
+static uint64_t silent_at(const pd_job *job, const pd_rank *rank, const pd_fragment *fragment,
+                          const pd_fragment_rank *given, uint64_t age)
 {
-    bool refused = given->late > 0 && given->late + age >= step;
+    bool refused = given->late > 0 && given->late + age > fragment->fixed;
 
-    if (!refused && (rank->window == 0 || rank->seen < step || given->step > 0)) return UINT64_MAX;
-    return collected_since(job) + job->steps.sets.reconnect_grace_ns;
+    if (!refused && (rank->window == 0 || given->seen <= fragment->fixed || given->step > 0)) return UINT64_MAX;
+    return collected_since(job, fragment) + job->steps.sets.reconnect_grace_ns;
 }
 
-/* Returns the time from which on the rank's contribution of age `age` to step `step` cannot come any more; 0: it cannot
- * now; UINT64_MAX: it has come, or may come at any time. */
-static uint64_t gone_at(const pd_job *job, uint32_t r, uint64_t step, uint64_t age)
+/* Returns the time from which on the rank's contribution of age `age` to the next step of the fragment cannot come any
+ * more; 0: it cannot now; UINT64_MAX: it has come, or may come at any time. */
+static uint64_t gone_at(const pd_job *job, const pd_fragment *fragment, uint32_t r, uint64_t age)
 {
     const pd_rank *rank = &job->ranks[r];
-    const pd_fragment_rank *given = &job->steps.fragments[0].ranks[r];
+    const pd_fragment_rank *given = &fragment->ranks[r];
+    uint64_t step = fragment->fixed + 1;
 
-    if (pd_fragment_is_whole(&job->steps.fragments[0], r)) return given->step + age != step ? 0 : UINT64_MAX;
+    if (pd_fragment_is_whole(fragment, r)) return given->step + age != step ? 0 : UINT64_MAX;
     if (rank->state != PD_RANK_CONNECTED) return lost_at(job, rank);
     /* The process that has contributed had seen the step before. */
-    if (rank->repeats.replaced && rank->repeats.seen + 1 + age < step) return 0;
-    return silent_at(job, rank, given, step, age);
+    if (rank->repeats.replaced && given->seen_before + 1 + age < step) return 0;
+    return silent_at(job, rank, fragment, given, age);
 }
 
-/* Returns whether the set of the next step must be that of before the restart. *set becomes its decision; NULL: all
- * ranks count, with contributions to this step. */
-static bool must_repeat(const pd_job *job, const pd_counted **set)
+/* Returns whether the set of the fragment's next step must be that of before the restart. *set becomes its decision;
+ * NULL: all ranks count, with contributions to this step. */
+static bool must_repeat(const pd_job *job, const pd_fragment *fragment, const pd_counted **set)
 {
-    const pd_fragment *fragment = &job->steps.fragments[0];
-
+    if (fragment->n_closed < fragment->n_params) return false;
     *set = pd_wal_recorded_set(&job->steps, fragment, fragment->fixed + 1);
-    return *set != NULL || fragment->fixed < job->steps.repeats.seen;
+    return *set != NULL || fragment->fixed < fragment->seen;
 }
 
-/* Finds a rank without which the set of the next step cannot be repeated. Returns the number of ranks if there is none,
- * or if parameters still take the step before. */
-static uint32_t find_gone(const pd_job *job, uint64_t now_ns)
+/* Finds a rank without which the set of the fragment's next step cannot be repeated. Returns the number of ranks if
+ * there is none, or if parameters still take the step before. */
+static uint32_t find_gone(const pd_job *job, const pd_fragment *fragment, uint64_t now_ns)
 {
-    uint64_t step = job->steps.fragments[0].fixed + 1;
     const pd_counted *set;
 
-    if (pd_fragments_have_set(&job->steps) || !must_repeat(job, &set)) return job->steps.members.ranks;
+    if (!must_repeat(job, fragment, &set)) return job->steps.members.ranks;
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)
-        if (pd_counted_has(set, r) && now_ns >= gone_at(job, r, step, pd_counted_age(set, r))) return r;
+        if (pd_counted_has(set, r) && now_ns >= gone_at(job, fragment, r, pd_counted_age(set, r))) return r;
     return job->steps.members.ranks;
 }
 
-/* Ends the connections of the workers that have seen step `step`. */
+/* Returns whether the rank's worker has seen steps that the job takes again. */
+static bool has_seen_more(const pd_job *job, uint32_t r)
+{
+    for (uint32_t f = 0; f < job->steps.n_fragments; f++)
+        if (job->steps.fragments[f].ranks[r].seen_before > job->steps.fragments[f].fixed) return true;
+    return false;
+}
+
+/* Ends the connections of the workers that have seen steps which the job takes again, from step `step` on. */
 static void send_back(pd_job *job, uint64_t step, uint64_t now_ns)
 {
     pd_error why;
@@ -178,7 +205,7 @@ static void send_back(pd_job *job, uint64_t step, uint64_t now_ns)
     pd_fail(&why, PD_UNAVAILABLE, "job %.100s takes another course from step %" PRIu64 " on: say Hello again",
             job->steps.name, step);
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)
-        if (job->ranks[r].repeats.seen >= step && job->ranks[r].state == PD_RANK_CONNECTED)
+        if (has_seen_more(job, r) && job->ranks[r].state == PD_RANK_CONNECTED)
             pd_rank_send_away(job, r, &why, "it goes back to an earlier step", now_ns);
 }
 
@@ -190,40 +217,54 @@ static void say_gone(const pd_job *job, uint32_t rank, uint64_t step)
            step);
 }
 
-static void leave_course(pd_job *job, uint32_t rank, uint64_t now_ns)
+static void leave_course(pd_job *job, const pd_fragment *fragment, uint32_t rank, uint64_t now_ns)
 {
-    uint64_t step = job->steps.fragments[0].fixed + 1;
+    uint64_t step = fragment->fixed + 1;
 
     send_back(job, step, now_ns);
     say_gone(job, rank, step);
-    for (uint32_t r = 0; r < job->steps.members.ranks; r++) job->ranks[r].repeats.seen = 0;
-    change_course(job, step);
+    for (uint32_t f = 0; f < job->steps.n_fragments; f++)
+        for (uint32_t r = 0; r < job->steps.members.ranks; r++) job->steps.fragments[f].ranks[r].seen_before = 0;
+    change_course(job);
     stop_waiting(job);
 }
 
 void pd_repeats_look(pd_job *job, uint64_t now_ns)
 {
-    uint32_t rank;
-
     if (!applies(job) || job->gone || job->steps.n_params == 0) return;
     if (job->steps.repeats.awaits &&
         (all_back(job) || now_ns >= job->restart.since_ns + job->steps.sets.reconnect_grace_ns))
         stop_waiting(job);
-    if ((rank = find_gone(job, now_ns)) < job->steps.members.ranks) leave_course(job, rank, now_ns);
+    for (uint32_t f = 0; f < job->steps.n_fragments; f++) {
+        uint32_t rank = find_gone(job, &job->steps.fragments[f], now_ns);
+        if (rank < job->steps.members.ranks) leave_course(job, &job->steps.fragments[f], rank, now_ns);
+    }
+}
+
+/* Returns the time at which the set of the fragment's next step cannot be repeated any more; UINT64_MAX: at none. */
+static uint64_t fragment_next(const pd_job *job, const pd_fragment *fragment)
+{
+    uint64_t at = UINT64_MAX, gone;
+    const pd_counted *set;
+
+    if (!must_repeat(job, fragment, &set)) return at;
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
+        if (!pd_counted_has(set, r)) continue;
+        gone = gone_at(job, fragment, r, pd_counted_age(set, r));
+        if (gone < at) at = gone;
+    }
+    return at;
 }
 
 uint64_t pd_repeats_next(const pd_job *job)
 {
-    const pd_counted *set;
-    uint64_t at = UINT64_MAX, gone;
+    uint64_t at = UINT64_MAX;
 
     if (!applies(job) || job->gone || job->steps.n_params == 0) return UINT64_MAX;
     if (job->steps.repeats.awaits) at = job->restart.since_ns + job->steps.sets.reconnect_grace_ns;
-    if (pd_fragments_have_set(&job->steps) || !must_repeat(job, &set)) return at;
-    for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
-        if (!pd_counted_has(set, r)) continue;
-        gone = gone_at(job, r, job->steps.fragments[0].fixed + 1, pd_counted_age(set, r));
-        if (gone < at) at = gone;
+    for (uint32_t f = 0; f < job->steps.n_fragments; f++) {
+        uint64_t next = fragment_next(job, &job->steps.fragments[f]);
+        if (next < at) at = next;
     }
     return at;
 }

@@ -32,7 +32,7 @@ static void drop(pd_job *job, pd_rank *rank, uint32_t i)
 static void make_room(pd_job *job, pd_rank *rank, uint64_t step)
 {
     const pd_worker_state *needed =
-        job->checkpointing.making != NULL ? pd_worker_states_find(rank, job->checkpointing.cut.step) : NULL;
+        job->checkpointing.making != NULL ? pd_worker_states_find(rank, job->checkpointing.cut.least) : NULL;
 
     for (uint32_t i = 0; i < rank->n_worker_states; i++)
         if (rank->worker_states[i].step == step) {

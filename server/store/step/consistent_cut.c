@@ -15,14 +15,27 @@ static uint64_t step_in_work(const pd_param *param)
     return param->saved.step + (param->stage >= PD_READY);
 }
 
-uint64_t pd_cut_least_step(const pd_steps *steps)
+/* Returns the lowest step that a cut of the fragment can have now. */
+static uint64_t least_step(const pd_steps *steps, const pd_fragment *fragment)
 {
     uint64_t step = 0;
 
     for (uint32_t i = 0; i < steps->n_params; i++)
-        if (step_in_work(&steps->params[i]) > step) step = step_in_work(&steps->params[i]);
+        if (steps->params[i].fragment == fragment && step_in_work(&steps->params[i]) > step)
+            step = step_in_work(&steps->params[i]);
     step += pd_global_clip_runs(steps) ? 1 : 0;
-    return pd_fragments_fixed(steps) > step ? pd_fragments_fixed(steps) : step;
+    return steps->sets.open && fragment->fixed > step ? fragment->fixed : step;
+}
+
+uint64_t pd_cut_least_step(const pd_steps *steps)
+{
+    uint64_t most = 0;
+
+    for (uint32_t f = 0; f < steps->n_fragments; f++) {
+        uint64_t step = least_step(steps, &steps->fragments[f]);
+        if (step > most) most = step;
+    }
+    return most;
 }
 
 static void take_weights(pd_cut *cut, const pd_param *param)
@@ -32,16 +45,26 @@ static void take_weights(pd_cut *cut, const pd_param *param)
     cut->behind--;
 }
 
+/* Chooses the step of a fragment in the cut. */
+static void choose_step(const pd_steps *steps, pd_cut *cut, const pd_fragment *fragment, uint64_t step)
+{
+    if (steps->n_fragments > 1) step = least_step(steps, fragment);
+    if (step > cut->step) cut->step = step;
+    cut->place += step;
+    for (uint32_t i = 0; i < steps->n_params; i++)
+        if (steps->params[i].fragment == fragment) cut->parts[i].step = step;
+}
+
 int pd_cut_begin(pd_steps *steps, uint64_t step, bool quiesces)
 {
     pd_cut *cut = calloc(1, sizeof *cut + steps->n_params * sizeof cut->parts[0]);
 
     if (cut == NULL) return PD_NO_MEMORY;
-    cut->step = step;
     cut->quiesces = quiesces;
     cut->behind = steps->n_params;
+    for (uint32_t f = 0; f < steps->n_fragments; f++) choose_step(steps, cut, &steps->fragments[f], step);
     for (uint32_t i = 0; i < steps->n_params; i++)
-        if (steps->params[i].saved.step == cut->step) take_weights(cut, &steps->params[i]);
+        if (steps->params[i].saved.step == cut->parts[i].step) take_weights(cut, &steps->params[i]);
     steps->cut = cut;
     return PD_OK;
 }
@@ -106,7 +129,7 @@ const pd_param *pd_cut_awaited(const pd_steps *steps)
 
 void pd_cut_closed(pd_steps *steps, const pd_param *param)
 {
-    if (steps->cut != NULL && param->saved.step == steps->cut->step && !steps->cut->early)
+    if (steps->cut != NULL && param->saved.step == steps->cut->parts[param->index].step && !steps->cut->early)
         take_weights(steps->cut, param);
 }
 
@@ -114,7 +137,7 @@ void pd_cut_replaced(pd_steps *steps, const pd_param *param)
 {
     pd_cut *cut = steps->cut;
 
-    if (cut == NULL || cut->fixed || param->saved.step != cut->step) return;
+    if (cut == NULL || cut->fixed || param->saved.step != cut->parts[param->index].step) return;
     pd_published_unref(cut->parts[param->index].weights);
     cut->parts[param->index].weights = param->current;
     param->current->store_refs++;
@@ -125,5 +148,10 @@ bool pd_cut_stops(const pd_steps *steps, const pd_param *param)
     const pd_cut *cut = steps->cut;
 
     if (cut == NULL || !cut->quiesces || PD_MUTANT(cut_without_rest) || cut->parts[param->index].passed) return false;
-    return cut->early || param->saved.step >= cut->step;
+    return cut->early || param->saved.step >= cut->parts[param->index].step;
+}
+
+bool pd_cut_is_even(const pd_cut *cut)
+{
+    return !cut->early;
 }

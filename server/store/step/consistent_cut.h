@@ -2,9 +2,10 @@
  * one step; and their optimizer state, if the parameters are quiesced there. Step thread.
  *
  * The step of a cut is at least the largest step that any parameter has closed or is working on, so every parameter
- * can still reach it. Published weights do not change: the cut keeps a reference to those of its step, and training
- * continues. A cut that quiesces stops each parameter at that step: its next round may collect contributions, but the
- * round's step begins only after the cut has ended. */
+ * can still reach it. If the job has several fragments, a cut takes each of them at the step that it has then: other
+ * fragments may stay far behind it. Published weights do not change: the cut keeps a reference to those of its step,
+ * and training continues. A cut that quiesces stops each parameter at that step: its next round may collect
+ * contributions, but the round's step begins only after the cut has ended. */
 #ifndef PD_CONSISTENT_CUT_H
 #define PD_CONSISTENT_CUT_H
 
@@ -14,16 +15,18 @@
 typedef struct pd_cut_part {
     /* the parameter's published version after the step of the cut; NULL: it has not closed this step yet */
     pd_published *weights;
-    bool passed; /* the parameter is not quiesced any more (pd_cut_pass) */
+    uint64_t step; /* step of the cut for this parameter: the same for all parameters of a fragment */
+    bool passed;   /* the parameter is not quiesced any more (pd_cut_pass) */
 } pd_cut_part;
 
 /* A consistent cut. */
 typedef struct pd_cut {
-    uint64_t step;       /* step of the cut */
+    uint64_t step;       /* step of the cut; with several fragments: the highest of their steps */
+    uint64_t place;      /* number of the last step of the cut (steps.h) */
     bool quiesces;       /* parameters are quiesced at the cut */
     bool early;          /* parameters are quiesced at the steps that they have, which may be lower than `step` */
     bool fixed;          /* the cut's weights are being read, so pd_cut_replaced must not change them any more */
-    uint32_t behind;     /* number of parameters that have not closed step `step` yet */
+    uint32_t behind;     /* number of parameters that have not closed their step of the cut yet */
     pd_cut_part parts[]; /* one for each parameter */
 } pd_cut;
 
@@ -31,7 +34,8 @@ typedef struct pd_cut {
  * whose set of ranks is fixed. While gradients are clipped together, the parameters work on the step of these
  * gradients. */
 uint64_t pd_cut_least_step(const pd_steps *steps);
-/* Begins a cut at this step. Call it only if all parameters have weights, and the job has no other cut. PD_NO_MEMORY:
+/* Begins a cut at this step; if the job has several fragments, at the lowest step that a cut of each can have now. Call
+ * it only if all parameters have weights, and the job has no other cut. PD_NO_MEMORY:
  * nothing has changed. */
 int pd_cut_begin(pd_steps *steps, uint64_t step, bool quiesces);
 /* Makes the cut quiesce the parameter no longer. The cut keeps its reference to the parameter's weights. The caller
@@ -61,5 +65,7 @@ void pd_cut_replaced(pd_steps *steps, const pd_param *param);
 void pd_cut_closed(pd_steps *steps, const pd_param *param);
 /* Returns whether the cut quiesces the parameter before its next step. */
 bool pd_cut_stops(const pd_steps *steps, const pd_param *param);
+/* Returns whether the parameters of each fragment are all at one step in the cut. */
+bool pd_cut_is_even(const pd_cut *cut);
 
 #endif

@@ -154,7 +154,7 @@ uint32_t pd_fragment_quorum(const pd_steps *steps, const pd_fragment *fragment)
 static bool repeats(const pd_steps *steps, const pd_fragment *fragment, const pd_counted **recorded)
 {
     *recorded = pd_wal_recorded_set(steps, fragment, fragment->fixed + 1);
-    return *recorded != NULL || steps->repeats.awaits || fragment->fixed < steps->repeats.seen;
+    return *recorded != NULL || steps->repeats.awaits || fragment->fixed < fragment->seen;
 }
 
 /* Returns whether the rank is whole, with a contribution of this age to the step that is collected. */
@@ -233,11 +233,12 @@ static bool is_repeated(const pd_steps *steps, const pd_fragment *fragment, uint
            has_come(fragment, rank, pd_counted_age(recorded, rank));
 }
 
-void pd_fragments_overtaken(pd_steps *steps, uint32_t rank, uint64_t step)
+void pd_fragments_overtaken(pd_steps *steps, const pd_fragment *only, uint32_t rank, uint64_t step)
 {
     for (uint32_t i = 0; steps->sets.open && i < steps->n_fragments; i++) {
         pd_fragment *fragment = &steps->fragments[i];
         uint64_t before = fragment->ranks[rank].step;
+        if (only != NULL && fragment != only) continue;
         if (before == 0 || before >= step || step > fragment->fixed + 1 || is_repeated(steps, fragment, rank)) continue;
         release(steps, fragment, rank);
         pd_fragment_late(fragment, rank, before);
@@ -499,9 +500,10 @@ static void open_kept(pd_steps *steps, pd_fragment *fragment, uint64_t now_ns)
 static void fix(pd_steps *steps, pd_fragment *fragment, const tally *t, const pd_counted *recorded, uint64_t now_ns)
 {
     fragment->fixed++;
+    fragment->places[fragment->fixed % PD_PLACES] = ++steps->place;
     fragment->n_closed = 0;
     fragment->fixed_ns = now_ns;
-    steps->withheld.open = fragment->fixed;
+    if (fragment->number == 0) steps->withheld.open = steps->place;
     fragment->set = fragment->next;
     fragment->next = NULL;
     fragment->damps = false;
@@ -516,8 +518,7 @@ static void fix(pd_steps *steps, pd_fragment *fragment, const tally *t, const pd
             pd_set_counts_missed(steps, &fragment->ranks[r].counts, r, fragment->fixed, fragment->ranks[r].step > 0);
     }
     end_collecting(fragment);
-    if (recorded == NULL && !pd_wal_is_whole(fragment->set) && steps->repeats.anew == 0)
-        steps->repeats.anew = fragment->fixed;
+    if (recorded == NULL && !pd_wal_is_whole(fragment->set) && fragment->anew == 0) fragment->anew = fragment->fixed;
     pd_wal_fixed(steps, fragment, fragment->set);
     for (uint32_t r = 0; r < steps->members.ranks; r++)
         if (fragment->ranks[r].step == 0) end_leaver(steps, fragment, r);
@@ -581,7 +582,7 @@ void pd_fragment_closed(pd_steps *steps, pd_param *param, uint64_t now_ns)
     if (!steps->sets.open || ++fragment->n_closed < fragment->n_params) return;
     pd_counted_unref(fragment->set);
     fragment->set = NULL;
-    steps->withheld.open = 0;
+    if (fragment->number == 0) steps->withheld.open = 0;
     fragment->work_ns = fragment->work_ns > 0 ? (fragment->work_ns + took) / 2 : took;
     fragment->look = true;
 }

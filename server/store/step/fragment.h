@@ -38,10 +38,11 @@ void pd_fragments_set_unit(pd_steps *steps, uint32_t rank, uint32_t unit, bool k
 /* Releases what the rank has given to the step that is collected, since another process has the rank now: it would
  * never complete the push of the one before. */
 void pd_fragments_restart(pd_steps *steps, uint32_t rank);
-/* Releases a push of the rank that has not counted, whole or not, since the rank pushes for step `step`, a later one:
- * it has given the other push up, after an error. That push is late now. It stays if a set that is repeated after a
- * restart needs it: then the rank's new push comes too early. */
-void pd_fragments_overtaken(pd_steps *steps, uint32_t rank, uint64_t step);
+/* Releases a push of the rank to fragment `only` that has not counted, whole or not, since the rank pushes for step
+ * `step`, a later one: it has given the other push up, after an error. That push is late now. It stays if a set that is
+ * repeated after a restart needs it: then the rank's new push comes too early. `only` NULL: its pushes to all
+ * fragments. */
+void pd_fragments_overtaken(pd_steps *steps, const pd_fragment *only, uint32_t rank, uint64_t step);
 /* Removes all ranks of a unit: they are members no more, and no step waits for them. Where all of them are whole, they
  * still count in the step that is collected if `stay` is true. Otherwise their contributions are released. */
 void pd_fragments_remove(pd_steps *steps, uint32_t unit, bool stay);

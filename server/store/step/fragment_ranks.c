@@ -13,34 +13,40 @@ static bool is_of(const pd_fragment *fragment, const pd_param *param)
 
 /* ---- making fragments ---- */
 
-uint64_t pd_fragments_bytes(uint32_t ranks)
+uint64_t pd_fragments_bytes(uint32_t ranks, uint32_t fragments)
 {
-    return sizeof(pd_fragment) + ranks * (sizeof(pd_fragment_rank) + sizeof(double)) + 4 * pd_counted_bytes(ranks);
+    return fragments *
+           (sizeof(pd_fragment) + ranks * (sizeof(pd_fragment_rank) + sizeof(double)) + 4 * pd_counted_bytes(ranks));
 }
 
-static int make(pd_steps *steps, pd_fragment *fragment)
+static int make(const pd_steps *steps, pd_fragment *fragment)
 {
     uint32_t ranks = steps->members.ranks;
 
+    fragment->number = (uint32_t)(fragment - steps->fragments);
     fragment->ranks = calloc(ranks, sizeof *fragment->ranks);
     fragment->damped = calloc(ranks, sizeof *fragment->damped);
     if (fragment->ranks == NULL || fragment->damped == NULL) return PD_NO_MEMORY;
     for (uint32_t r = 0; r < ranks; r++) fragment->ranks[r] = (pd_fragment_rank){ .unit = r, .owed = UINT32_MAX };
     fragment->expected = steps->members;
-    for (uint32_t i = 0; i < steps->n_params; i++) {
-        steps->params[i].fragment = fragment;
-        steps->params[i].round.expected = &fragment->expected;
-        fragment->n_params++;
-    }
     return PD_OK;
 }
 
-int pd_fragments_make(pd_steps *steps)
+static void put_in(pd_fragment *fragment, pd_param *param)
 {
-    steps->fragments = calloc(1, sizeof *steps->fragments);
+    param->fragment = fragment;
+    param->round.expected = &fragment->expected;
+    if (fragment->n_params++ == 0) fragment->first = param->index;
+}
+
+int pd_fragments_make(pd_steps *steps, const pd_param_decl *decls, uint32_t n)
+{
+    steps->fragments = calloc(n, sizeof *steps->fragments);
     if (steps->fragments == NULL) return PD_NO_MEMORY;
-    steps->n_fragments = 1;
-    if (make(steps, &steps->fragments[0]) != PD_OK) return PD_NO_MEMORY;
+    steps->n_fragments = n;
+    for (uint32_t f = 0; f < n; f++)
+        if (make(steps, &steps->fragments[f]) != PD_OK) return PD_NO_MEMORY;
+    for (uint32_t i = 0; i < steps->n_params; i++) put_in(&steps->fragments[decls[i].fragment], &steps->params[i]);
     pd_fragments_resume(steps);
     return PD_OK;
 }
@@ -63,6 +69,7 @@ void pd_fragments_free(pd_steps *steps)
 
 void pd_fragments_resume(pd_steps *steps)
 {
+    steps->place = 0;
     for (uint32_t i = 0; i < steps->n_fragments; i++) {
         pd_fragment *fragment = &steps->fragments[i];
         fragment->fixed = UINT64_MAX;
@@ -71,6 +78,7 @@ void pd_fragments_resume(pd_steps *steps)
                 fragment->fixed = steps->params[p].saved.step;
         fragment->n_closed = fragment->n_params;
         fragment->expected = steps->members;
+        steps->place += steps->sets.open ? fragment->fixed : 0;
         for (uint32_t r = 0; r < steps->members.ranks; r++) {
             if (PD_MUTANT(last_not_in_image)) fragment->ranks[r].saved = (pd_fragment_rank_saved){ 0 };
             fragment->ranks[r].next = fragment->fixed + 1;
@@ -98,6 +106,42 @@ uint64_t pd_fragments_fixed(const pd_steps *steps)
     for (uint32_t i = 0; steps->sets.open && i < steps->n_fragments; i++)
         if (steps->fragments[i].fixed > most) most = steps->fragments[i].fixed;
     return most;
+}
+
+static uint64_t furthest(const pd_steps *steps, const pd_fragment *fragment)
+{
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; i < steps->n_params; i++)
+        if (is_of(fragment, &steps->params[i]) && steps->params[i].saved.step > most)
+            most = steps->params[i].saved.step;
+    return most;
+}
+
+uint64_t pd_fragments_place(const pd_steps *steps)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t f = 0; !steps->sets.open && f < steps->n_fragments; f++) sum += furthest(steps, &steps->fragments[f]);
+    return steps->sets.open ? steps->place : sum;
+}
+
+uint64_t pd_fragment_told(const pd_steps *steps, const pd_param *param)
+{
+    uint64_t first = pd_withheld_first(&steps->withheld), step = param->saved.step;
+
+    for (int i = 0; first > 0 && i < PD_PLACES && step > 0; i++)
+        if (pd_fragment_place_of(param->fragment, step) >= first) step--;
+    return step;
+}
+
+uint64_t pd_fragments_told(pd_steps *steps)
+{
+    uint64_t least = pd_steps_least(steps);
+
+    for (uint32_t i = 0; pd_withheld_first(&steps->withheld) > 0 && i < steps->n_params; i++)
+        if (pd_fragment_told(steps, &steps->params[i]) < least) least = pd_fragment_told(steps, &steps->params[i]);
+    return least;
 }
 
 pd_counted *pd_fragment_last_set(const pd_fragment *fragment)

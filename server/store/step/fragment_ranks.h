@@ -30,6 +30,8 @@ typedef struct pd_fragment_rank {
     bool untold;          /* its leases have changed, and memory was short for the effect that says so */
     uint64_t patience_ns; /* how long the rank can do without the answer to its push */
     uint64_t next;        /* step of the rank's next push, as far as it follows from the last answer */
+    uint64_t seen;        /* number of steps of the fragment that the rank's process had seen closed when it joined */
+    uint64_t seen_before; /* the same, of the job's course, since the job was restored: job/repeats.h */
     bool leaver;     /* the rank was removed when its unit was whole: it still counts in the step that is collected */
     uint64_t joined; /* pd_steps.epoch when the rank became a member; 0: it was one from the beginning */
     pd_set_counts counts; /* for operators */
@@ -42,12 +44,22 @@ typedef enum pd_fragment_state {
     PD_FRAGMENT_GRACE /* a quorum is whole, and the step waits for others until `deadline_ns` */
 } pd_fragment_state;
 
-enum { PD_MAX_FRAGMENTS = 1 }; /* most fragments of a job */
+enum {
+    PD_MAX_FRAGMENTS = 256,     /* most fragments of a job */
+    PD_PLACES = PD_WAL_MOST + 1 /* number of steps of a fragment whose place is known */
+};
 
 typedef struct pd_fragment {
-    uint32_t number;      /* its index in pd_steps.fragments */
-    uint32_t n_params;    /* number of its parameters */
-    uint64_t fixed;       /* the last step whose set is fixed; the step that is collected is the next one */
+    uint32_t number;    /* its index in pd_steps.fragments */
+    uint32_t n_params;  /* number of its parameters */
+    uint32_t first;     /* index of the first of them in pd_steps.params */
+    uint32_t n_stopped; /* number of them in stage PD_STOPPED */
+    uint64_t fixed;     /* the last step whose set is fixed; the step that is collected is the next one */
+    /* places[s % PD_PLACES]: number of step s among the fixed steps of all fragments (pd_steps.place), for the last
+     * steps whose sets are fixed */
+    uint64_t places[PD_PLACES];
+    uint64_t durable;     /* last step that is on the disk */
+    uint64_t kept;        /* step that the newest durable checkpoint has */
     uint32_t n_closed;    /* number of parameters that have closed step `fixed` */
     pd_counted *set;      /* the set of step `fixed`, until all parameters have closed it; then NULL */
     pd_counted *next;     /* memory for the next set; NULL: none is allocated */
@@ -61,19 +73,24 @@ typedef struct pd_fragment {
     uint64_t deadline_ns; /* in state GRACE: time at which the set is fixed */
     bool
         is_over; /* in state GRACE: that time is past, and the set is fixed as soon as nothing else stands against it */
-    uint64_t work_ns;        /* moving average of the time from fixing a set to the last new weights */
-    uint64_t fixed_ns;       /* time at which the last set was fixed */
-    uint64_t graces;         /* number of steps since the server started that waited for others in state GRACE */
-    uint32_t hasty;          /* in state GRACE with grace = auto: the rank whose patience ends first */
+    uint64_t work_ns;  /* moving average of the time from fixing a set to the last new weights */
+    uint64_t fixed_ns; /* time at which the last set was fixed */
+    uint64_t graces;   /* number of steps since the server started that waited for others in state GRACE */
+    uint32_t hasty;    /* in state GRACE with grace = auto: the rank whose patience ends first */
+    /* since the job was restored (job/repeats.h): the last step that a worker has seen closed; the first step whose set
+     * was fixed by the job's rule and has not all ranks. 0: there is none */
+    uint64_t seen, anew;
+    uint64_t noticed;        /* the last step that was logged as overdue */
     pd_fragment_rank *ranks; /* by rank */
 } pd_fragment;
 
-/* Makes the fragments of a job whose parameters are known, and whose slots, rule and members are set (pd_steps). Sets
- * pd_param.fragment of each parameter. PD_NO_MEMORY: the caller calls pd_fragments_free. */
-int pd_fragments_make(pd_steps *steps);
+/* Makes the n fragments of a job whose parameters are known, and whose slots, rule and members are set (pd_steps).
+ * decls[i] is the declaration of parameter i. Sets pd_param.fragment of each parameter. PD_NO_MEMORY: the caller calls
+ * pd_fragments_free. */
+int pd_fragments_make(pd_steps *steps, const pd_param_decl *decls, uint32_t n);
 void pd_fragments_free(pd_steps *steps);
-/* Returns the bytes that fragments take in memory, for a job with so many slots. */
-uint64_t pd_fragments_bytes(uint32_t ranks);
+/* Returns the bytes that so many fragments take in memory, for a job with so many slots. */
+uint64_t pd_fragments_bytes(uint32_t ranks, uint32_t fragments);
 /* Sets the step of a fragment from those of its parameters, after a job was read from an image or from records. No
  * round may be open. */
 void pd_fragments_resume(pd_steps *steps);
@@ -84,6 +101,18 @@ void pd_fragments_wake(pd_steps *steps);
 bool pd_fragments_have_set(const pd_steps *steps);
 /* Returns the highest step whose set is fixed; 0: there is none, or the sets are not open. */
 uint64_t pd_fragments_fixed(const pd_steps *steps);
+/* Returns the number of the last step of all fragments: the sum of the steps that they have taken or have fixed. */
+uint64_t pd_fragments_place(const pd_steps *steps);
+/* Returns the number of step `step` of the fragment (pd_steps.place): one of the last PD_PLACES steps whose set is
+ * fixed. 0: the sets are not open. */
+static inline uint64_t pd_fragment_place_of(const pd_fragment *fragment, uint64_t step)
+{
+    return fragment->places[step % PD_PLACES];
+}
+/* Returns the last step of the parameter of which workers may know: no report of it or of a step before is withheld. */
+uint64_t pd_fragment_told(const pd_steps *steps, const pd_param *param);
+/* Returns the lowest of these steps over all parameters. */
+uint64_t pd_fragments_told(pd_steps *steps);
 
 /* Returns the set of step `fixed`, the last one, from what an image keeps of the ranks: a reference. NULL: no rank is
  * known to have counted in it, or memory was short. */
@@ -111,6 +140,12 @@ static inline pd_admit pd_param_admit(const pd_steps *steps, const pd_param *par
 /* Notes that the contribution of the rank's push for step `step` to one more chunk of the parameter has come, or, if
  * `gives` is false, that the rank has none. Call it only if the sets are open. */
 void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t step, bool gives, uint64_t now_ns);
+/* Returns how many steps of a fragment the process has seen closed that says Hello. */
+static inline uint64_t pd_hello_steps(const pd_request *hello, uint32_t fragment)
+{
+    if (fragment == 0) return hello->u.hello.steps;
+    return fragment <= hello->u.hello.n_fragment_steps ? hello->u.hello.fragment_steps[fragment - 1] : 0;
+}
 /* Opens the step that is collected, unless it is open: the present members are expected. */
 void pd_fragment_open(const pd_steps *steps, pd_fragment *fragment, uint64_t now_ns);
 /* Notes what a frame of the rank's push says besides its data: patience, and shares. A frame without pieces, which

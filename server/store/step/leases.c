@@ -34,7 +34,7 @@ static void note(pd_steps *steps, pd_lease_act act, uint32_t rank, uint32_t want
 /* Returns whether steps from before a restart are repeated, or may have to be. */
 static bool repeats(const pd_steps *steps)
 {
-    return steps->repeats.awaits || steps->fragments[0].fixed < steps->repeats.seen || pd_wal_repeats_sets(steps);
+    return steps->repeats.awaits || steps->fragments[0].fixed < steps->fragments[0].seen || pd_wal_repeats_sets(steps);
 }
 
 static int join(pd_steps *steps, uint32_t rank, uint32_t wants)
@@ -72,13 +72,19 @@ int pd_leases_declared(pd_steps *steps, uint32_t rank, uint32_t wants)
     return wants > 0 && !repeats(steps) ? give_first(steps, rank, wants) : PD_OK;
 }
 
-/* Sends the answer to a Declare with what is leased to the rank, and the step after which that is so. */
+/* Sends the answer to a Declare with what is leased to the rank, and the step of fragment 0 after which that is so. */
 static void send_answer(pd_steps *steps, uint32_t rank, pd_effect *declared)
 {
+    const pd_fragment *fragment = &steps->fragments[0];
+
     pd_shares_fill(steps->shares, rank, &declared->u.declared.leases);
-    declared->u.declared.leases.step = steps->fragments[0].fixed;
-    for (size_t i = 0; i < declared->u.declared.n; i++)
-        declared->u.declared.params[i].step = declared->u.declared.leases.step;
+    declared->u.declared.leases.step = fragment->fixed;
+    declared->u.declared.place = pd_fragment_place_of(fragment, fragment->fixed);
+    for (size_t i = 0; i < declared->u.declared.n; i++) {
+        const pd_param *param = &steps->params[declared->u.declared.params[i].param];
+        declared->u.declared.params[i].step =
+            param->fragment == fragment ? fragment->fixed : pd_fragment_told(steps, param);
+    }
     pd_withheld_send(&steps->withheld, steps->outbox, declared);
 }
 
@@ -227,5 +233,5 @@ void pd_leases_read(pd_steps *steps)
     while (steps->withheld.logged && pd_wal_recorded_lease(steps) != NULL) pd_wal_lease_repeated(steps);
     if (pd_wal_recorded_lease(steps) != NULL && !steps->withheld.logged)
         for (const pd_decision *r = pd_wal_recorded_lease(steps); r != NULL; r = r->next)
-            if (r->kind == PD_DECISION_LEASE && r->step > steps->repeats.seen) steps->repeats.seen = r->step;
+            if (r->kind == PD_DECISION_LEASE && r->step > steps->fragments[0].seen) steps->fragments[0].seen = r->step;
 }

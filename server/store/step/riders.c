@@ -85,21 +85,40 @@ static bool is_stopped(const pd_steps *steps, const pd_param *param)
     return pd_cut_stops(steps, param) || pd_wal_stops(steps, param);
 }
 
+static void let_begin(pd_steps *steps, pd_param *param)
+{
+    if (steps->wal != NULL) pd_wal_enter(steps, param->fragment);
+    pd_steps_ready(steps, param, PD_READY);
+}
+
+/* Releases the parameters of a fragment that have waited for each other. */
+static void release_gathered(pd_steps *steps, const pd_fragment *fragment)
+{
+    pd_param *param, *next;
+
+    if (fragment->n_stopped < fragment->n_params) return;
+    DL_FOREACH_SAFE2(steps->queue.stopped, param, next, links.next_ready)
+    if (param->fragment == fragment) pd_riders_release_one(steps, param);
+}
+
 void pd_riders_admit(pd_steps *steps, pd_param *param)
 {
     if (!is_stopped(steps, param)) {
-        pd_steps_ready(steps, param, PD_READY);
+        let_begin(steps, param);
         return;
     }
     param->stage = PD_STOPPED;
+    param->fragment->n_stopped++;
     DL_APPEND2(steps->queue.stopped, param, links.prev_ready, links.next_ready);
+    if (pd_wal_gathers(steps)) release_gathered(steps, param->fragment);
 }
 
 void pd_riders_release_one(pd_steps *steps, pd_param *param)
 {
     if (param->stage != PD_STOPPED || is_stopped(steps, param)) return;
     DL_DELETE2(steps->queue.stopped, param, links.prev_ready, links.next_ready);
-    pd_steps_ready(steps, param, PD_READY);
+    param->fragment->n_stopped--;
+    let_begin(steps, param);
 }
 
 void pd_riders_release(pd_steps *steps)

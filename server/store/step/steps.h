@@ -110,11 +110,8 @@ typedef struct pd_step_times {
 
 /* Which sets of ranks must be those from before a restart of the server: job/repeats.h. All 0 before a restart. */
 typedef struct pd_set_repeats {
-    bool awaits;   /* workers may come that have seen more than `seen` */
-    bool changed;  /* the job has taken another course since the restart */
-    uint64_t seen; /* last step that a worker has seen closed */
-    uint64_t
-        anew; /* first step since the restart whose set was fixed by the job's rule and has not all ranks; 0: none */
+    bool awaits;  /* workers may come that have seen more than the fragments know (pd_fragment.seen) */
+    bool changed; /* the job has taken another course since the restart */
 } pd_set_repeats;
 
 /* The rounds and steps of one job, which owns this struct. */
@@ -130,6 +127,9 @@ typedef struct pd_steps {
     pd_set_rule sets;              /* how it is decided which ranks count in a step */
     struct pd_fragment *fragments; /* fragment.h; NULL until the parameters are planned */
     uint32_t n_fragments;
+    /* Number of steps of all fragments whose sets of ranks are fixed: the next set gets the next number. With one
+     * fragment it is the number of the last such step. 0 if the sets are not open */
+    uint64_t place;
     bool grouped;             /* some rank has named its group (job/membership.h) */
     struct pd_shares *shares; /* shares.h; NULL: no worker uses shares */
     uint64_t epoch;           /* number of times that the members have changed; survives a restart of the server */

@@ -16,11 +16,11 @@
  * these bytes may be in memory: once as decisions, and twice as a record while it is written. */
 enum { OWN_BYTES = 1536, COPIES = 3 };
 
-/* Returns the bytes of the decisions about sets of ranks that a job with so many slots may have for its next record:
- * of all steps whose reports are withheld, and of the next one. */
-static uint64_t set_bytes(uint32_t slots)
+/* Returns the bytes of the decisions about sets of ranks that a job with so many slots and fragments may have for its
+ * next record: of all steps whose reports are withheld, and of the next one of each fragment. */
+static uint64_t set_bytes(uint32_t slots, uint32_t fragments)
 {
-    return slots > 0 ? (PD_WAL_MOST + 1) * (sizeof(pd_decision) + pd_counted_bytes(slots)) : 0;
+    return slots > 0 ? (PD_WAL_MOST + fragments) * (sizeof(pd_decision) + pd_counted_bytes(slots)) : 0;
 }
 
 /* Returns the bytes of the changes of leases that such a job may have for its next record: each rank is removed, and
@@ -52,9 +52,9 @@ uint64_t pd_wal_param_bytes(const pd_plan *plan, bool logged)
            (logged ? sizeof(pd_step_input) + root_bytes(plan) : 0);
 }
 
-uint64_t pd_wal_own_bytes(uint32_t slots)
+uint64_t pd_wal_own_bytes(uint32_t slots, uint32_t fragments)
 {
-    return sizeof(pd_wal) + COPIES * (OWN_BYTES + set_bytes(slots) + lease_bytes(slots));
+    return sizeof(pd_wal) + COPIES * (OWN_BYTES + set_bytes(slots, fragments) + lease_bytes(slots));
 }
 
 /* Returns whether the stream of decisions records the roots that the parameter's steps take. */
@@ -74,7 +74,8 @@ static void lay_out_roots(pd_wal *wal, const pd_steps *steps)
     pd_taken_root *at = wal->roots;
     uint32_t slots = steps->sets.open ? steps->members.ranks : 0;
 
-    wal->decisions.most = OWN_BYTES + set_bytes(slots) + lease_bytes(slots) + steps->n_params * sizeof(uint64_t);
+    wal->decisions.most =
+        OWN_BYTES + set_bytes(slots, steps->n_fragments) + lease_bytes(slots) + steps->n_params * sizeof(uint64_t);
     for (uint32_t i = 0; i < steps->n_params; i++) {
         const pd_param *param = &steps->params[i];
         wal->params[i].taken.at = at;
@@ -178,17 +179,44 @@ static void clear(pd_wal *wal, uint32_t i)
 
 void pd_wal_next_step(pd_steps *steps)
 {
-    steps->wal->inputs.step++;
-    steps->wal->inputs.missing = steps->n_params;
+    pd_step_inputs *inputs = &steps->wal->inputs;
+
+    inputs->place++;
+    inputs->fragment = NULL;
+    inputs->missing = 0;
     for (uint32_t i = 0; i < steps->n_params; i++) clear(steps->wal, i);
+    if (steps->n_fragments > 1) return;
+    inputs->fragment = &steps->fragments[0];
+    inputs->step = inputs->place;
+    inputs->missing = steps->n_params;
 }
 
-void pd_wal_begin_steps(pd_steps *steps, uint64_t base, uint64_t step)
+void pd_wal_begin_steps(pd_steps *steps, uint64_t base, uint64_t place)
 {
     steps->wal->inputs.on = true;
     steps->wal->inputs.base = base;
-    steps->wal->inputs.step = step;
+    steps->wal->inputs.place = place;
     pd_wal_next_step(steps);
+}
+
+void pd_wal_enter(pd_steps *steps, const pd_fragment *fragment)
+{
+    pd_step_inputs *inputs = &steps->wal->inputs;
+
+    if (!pd_wal_records_steps(steps) || inputs->fragment != NULL) return;
+    inputs->fragment = fragment;
+    inputs->step = steps->params[fragment->first].saved.step + 1;
+    inputs->missing = fragment->n_params;
+}
+
+bool pd_wal_gathers(const pd_steps *steps)
+{
+    return pd_wal_records_steps(steps) && steps->n_fragments > 1 && !steps->sets.open;
+}
+
+bool pd_wal_is_complete(const pd_steps *steps)
+{
+    return steps->wal->inputs.fragment != NULL && steps->wal->inputs.missing == 0;
 }
 
 void pd_wal_end_steps(pd_steps *steps)
@@ -204,18 +232,41 @@ void pd_wal_end_steps(pd_steps *steps)
     }
 }
 
+/* Returns the place of the last step before the one that the parameter takes next. */
+static uint64_t place_before(const pd_steps *steps, const pd_param *param)
+{
+    return param->round.fixed ? pd_fragment_place_of(param->fragment, param->fragment->fixed) - 1 : steps->place;
+}
+
+/* Returns whether the parameter's step is not the one whose inputs are collected. */
+static bool is_not_its_turn(const pd_steps *steps, const pd_param *param)
+{
+    const pd_step_inputs *inputs = &steps->wal->inputs;
+
+    if (inputs->fragment == NULL)
+        return pd_wal_gathers(steps) && param->fragment->n_stopped < param->fragment->n_params;
+    return inputs->fragment != param->fragment || param->saved.step >= inputs->step;
+}
+
 bool pd_wal_stops(const pd_steps *steps, const pd_param *param)
 {
-    if (param->saved.step >= steps->queue.limit || pd_withheld_stops(&steps->withheld, param->saved.step)) return true;
+    if (param->saved.step >= steps->queue.limit || pd_withheld_stops(&steps->withheld, place_before(steps, param)))
+        return true;
     if (!pd_wal_records_steps(steps)) return false;
-    return param->saved.step >= steps->wal->inputs.step || steps->wal->inputs.under_way >= PD_WAL_MOST;
+    return is_not_its_turn(steps, param) || steps->wal->inputs.under_way >= PD_WAL_MOST;
 }
 
 const pd_param *pd_wal_awaited(const pd_steps *steps, const pd_param *param)
 {
-    if (!pd_wal_records_steps(steps) || param->saved.step < steps->wal->inputs.step) return NULL;
-    for (uint32_t i = 0; i < steps->n_params; i++)
-        if (steps->params[i].saved.step < steps->wal->inputs.step) return &steps->params[i];
+    const pd_step_inputs *inputs = steps->wal != NULL ? &steps->wal->inputs : NULL;
+
+    if (!pd_wal_records_steps(steps) || !is_not_its_turn(steps, param)) return NULL;
+    for (uint32_t i = 0; i < steps->n_params; i++) {
+        const pd_param *other = &steps->params[i];
+        if (inputs->fragment == NULL ? other->fragment == param->fragment && other->stage != PD_STOPPED
+                                     : other->fragment == inputs->fragment && other->saved.step < inputs->step)
+            return other;
+    }
     return NULL;
 }
 
@@ -460,7 +511,7 @@ static void begin_input(pd_steps *steps, pd_param *param, const pd_step_io *io, 
 {
     pd_step_input *input = &steps->wal->inputs.at[param->index];
 
-    assert(param->saved.step + 1 == steps->wal->inputs.step);
+    assert(param->fragment == steps->wal->inputs.fragment && param->saved.step + 1 == steps->wal->inputs.step);
     input->began = true;
     input->count = count;
     input->hypers_mask = io->hypers_mask;
@@ -553,7 +604,7 @@ static void close_input(pd_steps *steps, pd_param *param)
     pd_step_inputs *inputs = &steps->wal->inputs;
     pd_step_input *input = &inputs->at[param->index];
 
-    assert(param->saved.step == inputs->step && inputs->missing > 0);
+    assert(param->fragment == inputs->fragment && param->saved.step == inputs->step && inputs->missing > 0);
     input->outcome = (uint32_t)param->end.outcome;
     inputs->missing--;
     if (!input->began) return;
@@ -573,7 +624,7 @@ void pd_wal_closed(pd_steps *steps, pd_param *param)
 /* Returns the parameter in whose list the decisions of a fragment are. */
 static const pd_param *carrier(const pd_steps *steps, const pd_fragment *fragment)
 {
-    return &steps->params[fragment->number];
+    return &steps->params[fragment->first];
 }
 
 const pd_counted *pd_wal_recorded_set(const pd_steps *steps, const pd_fragment *fragment, uint64_t step)
@@ -596,13 +647,14 @@ void pd_wal_fixed(pd_steps *steps, const pd_fragment *fragment, const pd_counted
 {
     pd_decision *decision;
 
+    if (steps->wal != NULL) pd_wal_enter(steps, fragment);
     /* With a stream of steps, the record of the step says which pushes have counted. */
     if (steps->wal == NULL || steps->withheld.logged || pd_wal_is_whole(set) ||
         pd_wal_recorded_set(steps, fragment, fragment->fixed) != NULL)
         return;
-    pd_withheld_fixed(&steps->withheld, fragment->fixed, steps->wal->decisions.on);
+    pd_withheld_fixed(&steps->withheld, steps->place, steps->wal->decisions.on);
     if (!steps->wal->decisions.on) return;
-    decision = pd_decision_new(PD_DECISION_ROUND, fragment->number, fragment->fixed, 0);
+    decision = pd_decision_new(PD_DECISION_ROUND, fragment->first, fragment->fixed, 0);
     if (decision != NULL && (decision->counted = pd_counted_copy(set)) == NULL) {
         pd_decision_free(decision);
         decision = NULL;
@@ -612,12 +664,20 @@ void pd_wal_fixed(pd_steps *steps, const pd_fragment *fragment, const pd_counted
     add_made(&steps->wal->decisions, decision);
 }
 
+static bool has_kind(const pd_decision_list *list, pd_decision_kind kind)
+{
+    const pd_decision *decision = list->first;
+
+    while (decision != NULL && decision->kind != kind) decision = decision->next;
+    return decision != NULL;
+}
+
 bool pd_wal_repeats_sets(const pd_steps *steps)
 {
-    if (steps->wal == NULL) return false;
-    for (const pd_decision *r = steps->wal->params[0].read.first; r != NULL; r = r->next)
-        if (r->kind == PD_DECISION_ROUND || r->kind == PD_DECISION_LEASE) return true;
-    return false;
+    const pd_wal_param *params = steps->wal != NULL ? steps->wal->params : NULL;
+
+    return params != NULL && (has_kind(&params[0].read, PD_DECISION_LEASE) ||
+                              has_kind(&params[steps->fragments[0].first].read, PD_DECISION_ROUND));
 }
 
 /* ---- changes of leases ---- */

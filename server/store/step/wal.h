@@ -21,8 +21,10 @@
  * decisions are overrides and leases alone, since roots are in the record of the step.
  *
  * The stream of steps holds parameters back. No parameter begins step s + 1 before the record of step s is complete,
- * so that all state that belongs to no parameter is of one step. And while PD_WAL_MOST records are under way to the
- * disk, no parameter begins another step: the job runs at the speed of the disk. */
+ * so that all state that belongs to no parameter is of one step. If the job has several fragments, each step of a
+ * fragment has a record of its own, with the place of the step as its number (pd_steps.place): one fragment takes a
+ * step at a time, and begins when all its parameters can. And while PD_WAL_MOST records are under way to the disk,
+ * no parameter begins another step: the job runs at the speed of the disk. */
 #ifndef PD_WAL_H
 #define PD_WAL_H
 
@@ -35,7 +37,7 @@
 
 typedef enum pd_decision_kind {
     PD_DECISION_ROOTS, /* `taken`: the preconditioner tasks that the step took, possibly none although some were due */
-    /* `counted`: the ranks that counted in the step of a fragment; `param` is the number of the fragment */
+    /* `counted`: the ranks that counted in the step of a fragment; `param` is the first parameter of the fragment */
     PD_DECISION_ROUND,
     /* An operator's command that sets values. Its decision has two forms. The form for the disk has the command as
      * bytes (job/override_command.h), and `step` is the step of the last copy of the job's state before the command.
@@ -95,10 +97,13 @@ typedef struct pd_step_input {
 
 /* The inputs for the next record of the stream of steps. */
 typedef struct pd_step_inputs {
-    bool on;            /* steps are recorded */
-    uint64_t base;      /* step of the checkpoint that the records follow */
-    uint64_t step;      /* the step whose inputs are being collected */
-    uint32_t missing;   /* number of parameters that have not closed `step` */
+    bool on;        /* steps are recorded */
+    uint64_t base;  /* place of the checkpoint that the records follow */
+    uint64_t place; /* place of the step whose inputs are being collected; with one fragment: its number */
+    /* the fragment that takes this step; NULL: the job has several, and none has begun */
+    const struct pd_fragment *fragment;
+    uint64_t step;      /* the number of this step in its fragment, if there is a fragment */
+    uint32_t missing;   /* number of parameters of the fragment that have not closed it */
     uint32_t under_way; /* number of records on their way to the disk, also of those that follow earlier checkpoints */
     pd_step_input *at;  /* one for each parameter; NULL: the job has no stream of steps */
 } pd_step_inputs;
@@ -122,9 +127,10 @@ typedef struct pd_wal {
 } pd_wal;
 
 /* Return the bytes that the WAL takes in memory, without aggregates: for a parameter with this plan, and for the job
- * itself. `logged`: the job has a stream of steps; `slots`: number of ranks if the job's sets are open, otherwise 0. */
+ * itself. `logged`: the job has a stream of steps; `slots`: number of ranks if the job's sets are open, otherwise 0;
+ * `fragments`: their number. */
 uint64_t pd_wal_param_bytes(const pd_plan *plan, bool logged);
-uint64_t pd_wal_own_bytes(uint32_t slots);
+uint64_t pd_wal_own_bytes(uint32_t slots, uint32_t fragments);
 
 /* Makes the WAL of a job with checkpoints, whose parameters are known. Both streams are off. PD_NO_MEMORY: nothing has
  * changed. */
@@ -149,14 +155,21 @@ void pd_wal_closed(pd_steps *steps, pd_param *param);
 
 /* ---- the stream of steps ---- */
 
-/* Begins to record steps after step `step`; the records follow the checkpoint of step `base`. All parameters must have
- * closed step `step`, and none may have begun the next one. */
-void pd_wal_begin_steps(pd_steps *steps, uint64_t base, uint64_t step);
+/* Begins to record steps after the one at `place`; the records follow the checkpoint at place `base`. All parameters
+ * must have closed the last step of their fragment, and none may have begun the next one. */
+void pd_wal_begin_steps(pd_steps *steps, uint64_t base, uint64_t place);
 /* Stops recording steps, and returns the aggregates of the incomplete step to their pools. The caller releases stopped
  * parameters (pd_riders_release). */
 void pd_wal_end_steps(pd_steps *steps);
 /* Begins to collect the inputs of the next step, after the aggregates of the present step were taken. */
 void pd_wal_next_step(pd_steps *steps);
+/* Lets the fragment take the next step whose inputs are collected. Call it before a parameter of the fragment begins
+ * the step. Does nothing if it has this step already, or if no steps are recorded. */
+void pd_wal_enter(pd_steps *steps, const struct pd_fragment *fragment);
+/* Returns whether all parameters of a fragment must be able to begin their step before one of them does. */
+bool pd_wal_gathers(const pd_steps *steps);
+/* Returns whether all parameters have closed the step whose inputs are collected. */
+bool pd_wal_is_complete(const pd_steps *steps);
 
 /* Returns whether steps are recorded. */
 static inline bool pd_wal_records_steps(const pd_steps *steps)
@@ -215,7 +228,8 @@ bool pd_wal_is_whole(const pd_counted *set);
 /* Records the set of step fragment->fixed, which has just been fixed, unless it was decided before a restart, or all
  * ranks count with contributions to this step. Withholds the report of the step until the disk has the record. */
 void pd_wal_fixed(pd_steps *steps, const struct pd_fragment *fragment, const pd_counted *set);
-/* Returns whether sets or changes of leases were read back that are not repeated yet. */
+/* Returns whether sets of fragment 0, from which leases follow, or changes of leases were read back that are not
+ * repeated yet. */
 bool pd_wal_repeats_sets(const pd_steps *steps);
 
 /* ---- changes of leases: for leases.c ---- */

@@ -11,8 +11,8 @@ static uint64_t lower(uint64_t a, uint64_t b)
     return a == 0 || (b != 0 && b < a) ? b : a;
 }
 
-/* Returns the step up to which reports need not wait. */
-static uint64_t safe_step(const pd_withheld *withheld)
+/* Returns the place up to which reports need not wait. */
+static uint64_t safe_place(const pd_withheld *withheld)
 {
     uint64_t unsafe = lower(lower(withheld->made, withheld->handed), lower(withheld->lost, withheld->anew));
 
@@ -28,26 +28,25 @@ static bool must_wait(const pd_withheld *withheld, const pd_effect *effect)
 {
     const pd_closed *closed = effect->kind == PD_EFF_CLOSED ? &effect->u.closed.at[0] : NULL;
 
-    if (effect->kind == PD_EFF_DECLARED && withheld->open > 0 && effect->u.declared.leases.step == withheld->open)
+    if (effect->kind == PD_EFF_DECLARED && withheld->open > 0 && effect->u.declared.place == withheld->open)
         return true;
     if (!withheld->on || PD_MUTANT(record_after_answer)) return false;
     if (effect->kind == PD_EFF_DECLARED)
-        return effect->u.declared.leases.step > safe_step(withheld) ||
-               effect->u.declared.changes > withheld->leases.durable;
+        return effect->u.declared.place > safe_place(withheld) || effect->u.declared.changes > withheld->leases.durable;
     if (closed == NULL || closed->outcome == 0) return false;
-    return closed->step > safe_step(withheld) ||
+    return effect->u.closed.place > safe_place(withheld) ||
            (!withheld->logged && effect->u.closed.changes > withheld->leases.durable);
 }
 
 /* Puts the passing course into an effect that leaves. */
 static void name_passing(pd_withheld *withheld, pd_effect *effect)
 {
-    uint64_t step = effect->kind == PD_EFF_CLOSED ? effect->u.closed.at[0].step : 0;
+    uint64_t place = effect->kind == PD_EFF_CLOSED ? effect->u.closed.place : 0;
 
     if (withheld->passing == 0) return;
     if (effect->kind == PD_EFF_CLOSED) effect->u.closed.course = withheld->passing;
     if (effect->kind == PD_EFF_MEMBERS) effect->u.members.course = withheld->passing;
-    if (!withheld->on && step > withheld->unsaved) withheld->unsaved = step;
+    if (!withheld->on && place > withheld->unsaved) withheld->unsaved = place;
 }
 
 static void let_go(pd_withheld *withheld, pd_effects *outbox, pd_effect *effect)
@@ -88,44 +87,36 @@ void pd_withheld_drop(pd_withheld *withheld)
     }
 }
 
-/* Returns the step of the first report that is withheld; 0: none is. */
-static uint64_t first_step(const pd_withheld *withheld)
+uint64_t pd_withheld_first(const pd_withheld *withheld)
 {
     for (const pd_effect *effect = withheld->effects.first; effect != NULL;
          effect = (const pd_effect *)(const void *)effect->mail.next)
-        if (effect->kind == PD_EFF_CLOSED) return effect->u.closed.at[0].step;
+        if (effect->kind == PD_EFF_CLOSED && effect->u.closed.first > 0) return effect->u.closed.first;
     return 0;
 }
 
-uint64_t pd_withheld_told(const pd_withheld *withheld, uint64_t step)
+bool pd_withheld_stops(const pd_withheld *withheld, uint64_t place)
 {
-    uint64_t first = first_step(withheld);
+    uint64_t first = pd_withheld_first(withheld);
 
-    return first > 0 && first <= step ? first - 1 : step;
+    return first > 0 && place + 1 >= first + PD_WAL_MOST;
 }
 
-bool pd_withheld_stops(const pd_withheld *withheld, uint64_t step)
+/* Notes that the sets from `place` on are in no record. */
+static void lose(pd_withheld *withheld, uint64_t place)
 {
-    uint64_t first = first_step(withheld);
-
-    return first > 0 && step + 1 >= first + PD_WAL_MOST;
-}
-
-/* Notes that the sets from step `step` on are in no record. */
-static void lose(pd_withheld *withheld, uint64_t step)
-{
-    if (!withheld->on || step == 0 || withheld->last <= withheld->durable) return;
-    withheld->lost = lower(withheld->lost, step > withheld->durable ? step : withheld->durable + 1);
+    if (!withheld->on || place == 0 || withheld->last <= withheld->durable) return;
+    withheld->lost = lower(withheld->lost, place > withheld->durable ? place : withheld->durable + 1);
     withheld->lost_last = withheld->last;
 }
 
-void pd_withheld_fixed(pd_withheld *withheld, uint64_t step, bool made)
+void pd_withheld_fixed(pd_withheld *withheld, uint64_t place, bool made)
 {
-    withheld->last = step;
+    withheld->last = place;
     if (made)
-        withheld->made = lower(withheld->made, step);
+        withheld->made = lower(withheld->made, place);
     else
-        lose(withheld, step);
+        lose(withheld, place);
 }
 
 void pd_withheld_handed(pd_withheld *withheld)
@@ -173,29 +164,29 @@ bool pd_withheld_waits_for_record(const pd_withheld *withheld)
 }
 
 /* Ends the passing course if the disk has all steps that workers have seen. Returns whether it has ended. */
-static bool end_passing(pd_withheld *withheld, uint64_t step)
+static bool end_passing(pd_withheld *withheld, uint64_t place)
 {
-    if (withheld->passing == 0 || withheld->failed || step < withheld->unsaved) return false;
+    if (withheld->passing == 0 || withheld->failed || place < withheld->unsaved) return false;
     withheld->passing = withheld->unsaved = 0;
     return true;
 }
 
-bool pd_withheld_durable(pd_withheld *withheld, uint64_t step, bool whole)
+bool pd_withheld_durable(pd_withheld *withheld, uint64_t place, bool whole)
 {
-    if (step > withheld->durable) withheld->durable = step;
-    if (!whole) return withheld->logged && end_passing(withheld, step);
+    if (place > withheld->durable) withheld->durable = place;
+    if (!whole) return withheld->logged && end_passing(withheld, place);
     withheld->failed = false;
     if (withheld->leases.copied > withheld->leases.durable) withheld->leases.durable = withheld->leases.copied;
-    if (withheld->lost_last <= step)
+    if (withheld->lost_last <= place)
         withheld->lost = 0;
-    else if (withheld->lost > 0 && withheld->lost <= step)
-        withheld->lost = step + 1;
-    return end_passing(withheld, step);
+    else if (withheld->lost > 0 && withheld->lost <= place)
+        withheld->lost = place + 1;
+    return end_passing(withheld, place);
 }
 
-void pd_withheld_course(pd_withheld *withheld, uint64_t step)
+void pd_withheld_course(pd_withheld *withheld, uint64_t place)
 {
-    withheld->anew = step;
+    withheld->anew = place;
 }
 
 void pd_withheld_begin(pd_withheld *withheld)

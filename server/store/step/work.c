@@ -306,6 +306,18 @@ static void name_sets(const pd_steps *steps, pd_param *const *params, pd_closed 
     for (uint32_t f = 0; f < steps->n_fragments; f++) pd_counted_unref(sets[f]);
 }
 
+/* Notes in a report at which places its steps are. Initial weights are of no step. */
+static void note_places(const pd_steps *steps, pd_effect *effect)
+{
+    for (size_t i = 0; steps->sets.open && i < effect->u.closed.n; i++) {
+        const pd_closed *closed = &effect->u.closed.at[i];
+        uint64_t place = pd_fragment_place_of(steps->params[closed->param].fragment, closed->step);
+        if (closed->outcome == 0) continue;
+        if (place > effect->u.closed.place) effect->u.closed.place = place;
+        if (effect->u.closed.first == 0 || place < effect->u.closed.first) effect->u.closed.first = place;
+    }
+}
+
 /* Runs a batch of n steps, and publishes the weights of those that are finished. Returns the parameter for which memory
  * was short; NULL: none. Takes ownership of `effect` and `closed`, the memory for the report to the loop thread, and of
  * the sets in `sets`. */
@@ -331,6 +343,7 @@ static pd_param *run_batch(pd_steps *steps, size_t n, pd_effect *effect, pd_clos
     name_sets(steps, steps->batch.params, closed, done, sets);
     effect->u.closed.at = closed;
     effect->u.closed.n = done;
+    note_places(steps, effect);
     if (done > 0)
         pd_withheld_send(&steps->withheld, steps->outbox, effect);
     else
@@ -401,6 +414,7 @@ static void pause(pd_steps *steps, const pd_param *starved, uint64_t now_ns)
     steps->shortage.retry_ns = now_ns + RETRY_NS;
     if (notice == NULL) return;
     steps->shortage.notice = NULL;
+    notice->u.timed_out.fragment = PD_ALL_FRAGMENTS;
     notice->u.timed_out.step = starved->saved.step + 1;
     explain(steps, starved, &notice->u.timed_out.error);
     pd_say(steps->outbox, PD_SAY_ERROR,

@@ -328,9 +328,11 @@ static int count_checkpoints(pd_forecast *f)
 
 pd_sizing pd_forecast_job(void)
 {
-    pd_sizing job = {
-        .world = 1, .chunk_elements = PD_CHUNK_MIB * 1048576 / sizeof(float), .threads = 1, .pool_threads = 1
-    };
+    pd_sizing job = { .world = 1,
+                      .chunk_elements = PD_CHUNK_MIB * 1048576 / sizeof(float),
+                      .threads = 1,
+                      .pool_threads = 1,
+                      .fragments = 1 };
 
     pd_job_values_init(&job.values);
     return job;

@@ -70,6 +70,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < options.n; i++)
         if (strchr(options.at[i], '=') == NULL) pd_line_refuse(&line, "--option %s: expected KEY=VALUE", options.at[i]);
     job.world = (uint32_t)pd_line_number(&line, "workers");
+    job.fragments = (uint32_t)pd_line_number(&line, "fragments");
     job.threads = (int)pd_line_number(&line, "threads");
     if (pd_dtype_parse(&job.pushed, pd_line_text(&line, "push-dtype")) != PD_OK) job.pushed = 0;
     job.pool_threads = (int)pd_line_number(&line, "pool-threads");

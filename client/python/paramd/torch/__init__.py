@@ -6,8 +6,11 @@ TORCH.md beside the package is the guide.
 """
 from __future__ import annotations
 
+from typing import Any
+
 from ..means import Mean
 from .averager import Averager, communication_hook
+from .diloco import DiLoCo, LocalSGD
 from .optimizer import Optimizer
 from .scaler import GradScaler
 from .trainer import TrainerFactory
@@ -15,5 +18,14 @@ from .worker_state import WorkerState
 
 Note = WorkerState      # the older name
 
-__all__ = ["Averager", "GradScaler", "Mean", "Note", "Optimizer", "TrainerFactory", "WorkerState",
-           "communication_hook"]
+__all__ = ["Averager", "DiLoCo", "GradScaler", "LocalSGD", "Mean", "Note", "Optimizer", "TrainerFactory",
+           "WorkerState", "communication_hook"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports the callback for Hugging Face's Trainer at its first use: it needs transformers."""
+    if name != "DiLoCoCallback":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .diloco_callback import DiLoCoCallback
+
+    return DiLoCoCallback

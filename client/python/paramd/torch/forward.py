@@ -3,12 +3,19 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 
-if TYPE_CHECKING:
-    from .optimizer import Optimizer
+
+class Joins(Protocol):
+    """What joins a job: an Optimizer, or a DiLoCo."""
+
+    param_groups: list[dict[str, Any]]
+
+    def join_with(self, module: torch.nn.Module) -> None:
+        """Joins the job at the first forward pass of a module that has parameters of one of the groups."""
+
 
 # torch.compile warns where every module calls a hook. This hook does nothing at its second call.
 _WARNING = "Using `torch.compile.module.` when there are global hooks on modules"
@@ -22,7 +29,7 @@ class JoinAtForward:
     own. So it comes before FSDP's hooks, which gather weights, even if fully_shard is called behind it.
     """
 
-    def __init__(self, optimizer: Optimizer) -> None:
+    def __init__(self, optimizer: Joins) -> None:
         self._optimizer = weakref.ref(optimizer, lambda _: self.detach())
         self._foreign: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()     # modules of other optimizers
         warnings.filterwarnings("ignore", _WARNING)
