@@ -110,7 +110,7 @@ pd_ticket_id peer_declare(peer *p, const int64_t *sizes, size_t n); /* declares 
 /* Pushes one parameter alone, and returns its frame. */
 peer_frame peer_push_one(peer *p, size_t param, pd_ticket_id *ticket);
 uint64_t peer_pushed_step(const peer_frame *l); /* returns the step that a push is for */
-/* Answers a frame with the weights of `step` of n parameters of PEER_SMALL elements, each element of which is `step`. */
+/* Answers a frame with the weights of `step` of n parameters of PEER_SMALL elements: each element is `step`. */
 void peer_answer_step(peer *p, peer_frame *l, size_t n, uint32_t outcome, uint64_t step);
 /* returns the result of the ticket, which must be done */
 int peer_finish(peer *p, pd_ticket_id ticket, pd_error *err);
