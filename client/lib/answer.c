@@ -389,8 +389,8 @@ void pd_core_note_members(pd_core *core, const Paramd__DataReply *reply)
         (pd_core_members){ .members = (int)reply->members, .index = (int)reply->index - 1, .epoch = reply->epoch };
 }
 
-/* Notes which shares are leased to this worker after its push, and whether the program takes the same shares again. Only
- * pushes of fragment 0 use shares, and ends of steps. */
+/* Notes which shares are leased to this worker after its push, and whether the program takes the same shares again.
+ * Only pushes of fragment 0 use shares, and ends of steps. */
 static void note_leases(pd_core *core, const pd_outgoing_frame *frame)
 {
     const Paramd__DataReply *reply = core->receive.message;
