@@ -1,4 +1,6 @@
 /* Tests ends of steps (close_step) in jobs where not every rank counts in every step. */
+#include <math.h>
+
 #include "test.h"
 #include "fragment.h"
 #include "rig.h"
@@ -111,6 +113,23 @@ static void end_only(rig *r, uint32_t rank, uint64_t step)
     rig_last(end);
     assert_int_equal(rig_send(r, end), PD_OK);
     rig_work(r);
+}
+
+TEST(a_refused_push_of_a_step_that_is_taken_without_the_rank_does_not_hold_up_its_next_step)
+{
+    const float spoiled[N] = { NAN };
+    rig r;
+
+    start(&r, "rounds=quorum quorum=2 staleness=1 nonfinite=reject");
+    assert_int_equal(rig_push(&r, r.job, 2, CONN + 2, 1, 0, spoiled, N), PD_OK);
+    rig_work(&r); /* looks at the values */
+    assert_int_equal(r.error.code, PD_INVALID_ARGUMENT);
+    push_and_end(&r, 0, 1);
+    push_and_end(&r, 1, 1);
+    assert_int_equal(step_of(&r), 1);
+    end_only(&r, 2, 2);
+    assert_true(is_whole(&r, 2));
+    rig_free(&r);
 }
 
 static void leave(rig *r, uint32_t rank)
