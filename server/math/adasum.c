@@ -1,7 +1,8 @@
-/* adasum.c - computes the Adasum of vectors in passes over fixed ranges of elements. */
+/* adasum.c - computes the Adasum or the radial mean of vectors in passes over fixed ranges of elements. */
 #include "adasum.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,7 @@ struct pd_adasum {
     float *to;
     stage stage;
     /* Number of leaves of the whole tree of merges: the largest power of two that is at most k, the number of vectors.
-     * 1 in the form `vdot`, which has no tree. */
+     * 1 in the other forms, which have no tree. */
     int width;
     /* whether this stage reads the vectors in `in`; later stages read the results of the stage before */
     bool first;
@@ -47,6 +48,11 @@ struct pd_adasum {
     double *scale;
     float *largest; /* for each range, the largest magnitude of the result (pd_largest); lies in the allocation of
                      * `dots` */
+    /* The radial mean only: the weight of each vector, in the allocation of `dots`; the mean of the norms; the sum of
+     * the squared weights of vectors that are not zero. */
+    pd_vector_weight *weight;
+    double norm, squares;
+    bool directed; /* `scale` has the factors of the weighted directions, and this pass takes the norm of their sum */
     float *scratch[];
 };
 
@@ -74,7 +80,7 @@ static int first_leaves(int k)
 
 int64_t pd_adasum_scratch_vectors(pd_adasum_form form, int k)
 {
-    return form == PD_ADASUM_VDOT ? 0 : largest_power(k) / first_leaves(k) - 1;
+    return form != PD_ADASUM_TREE ? 0 : largest_power(k) / first_leaves(k) - 1;
 }
 
 /* Stores in `member` the numbers of the vectors that group g merges: first its leaves, then the surplus vectors that
@@ -245,6 +251,35 @@ static void take_vdots(const pd_adasum *a, int64_t range, double *dots)
     } while (next_block(a, range, &b));
 }
 
+PD_CLONES(double, sum_squares, (const double *x), (x))
+{
+    pd_lanes sum = { 0 };
+
+    for (int i = 0; i < BLOCK; i += 8) {
+        pd_lanes some = { PD_DOUBLES(x + i), PD_DOUBLES(x + i + 4) };
+        pd_lanes_add_product(&sum, some, some);
+    }
+    return pd_lanes_sum(sum);
+}
+
+/* Computes what the radial mean needs over a range of elements: the squared norm of each vector; or, when their factors
+ * are known, the squared norm of the sum of the weighted directions. */
+static void take_norms(const pd_adasum *a, int64_t range, double *dots)
+{
+    float tile[BLOCK];
+    double sum[BLOCK];
+    block b = first_block(a, range);
+
+    do {
+        if (a->directed) {
+            sum_vectors(a, &b, a->in.k, NULL, a->scale, sum);
+            dots[0] += sum_squares(sum);
+        }
+        for (int r = 0; r < a->in.k && !a->directed; r++)
+            dots[r] += pd_sum_squares(load(a, r, b.run, b.first, b.n, BLOCK, tile), BLOCK);
+    } while (next_block(a, range, &b));
+}
+
 /* The vectors of a group while they are merged in pairs. Node m stands for a merged vector, the sum over i of
  * scale[m][i] times vector i. dot[a][b] is the dot product of nodes a and b. */
 typedef struct merging {
@@ -296,6 +331,32 @@ static void vdot_scales(int k, const double *dots, double *scale)
     }
 }
 
+/* Computes the mean of the norms, and the factors that turn the vectors into their weighted directions, from the
+ * squared norms. A vector of zeros has no direction. */
+static void direct(pd_adasum *a, const double *dots)
+{
+    double total = 0;
+
+    a->norm = a->squares = 0;
+    for (int r = 0; r < a->in.k; r++) {
+        const pd_vector_weight *w = &a->weight[r];
+        double norm = sqrt(dots[r]), weight = w->weight * w->damping;
+        total += weight;
+        a->norm += norm * (w->presummed ? w->damping : weight);
+        a->squares += norm == 0 ? 0 : weight * weight;
+        a->scale[r] = norm == 0 ? 0 : weight / norm;
+    }
+    a->norm /= total;
+}
+
+/* Computes the factors of the vectors in the radial mean, from the squared norm of the sum of the directions. */
+static void radial_scales(pd_adasum *a, double squared)
+{
+    double factor = squared <= CANCELLED * a->squares ? 0 : a->norm / sqrt(squared);
+
+    for (int r = 0; r < a->in.k; r++) a->scale[r] *= factor;
+}
+
 /* Adds up the dot products of group g over all ranges of elements, in order. Stores the sums in place of the dot
  * products of the first range, and returns them. */
 static double *fold_ranges(const pd_adasum *a, int g)
@@ -334,6 +395,11 @@ static float combine(const pd_adasum *a, int k, const int *member, const double 
     return largest;
 }
 
+static void clear_dots(pd_adasum *a)
+{
+    memset(a->dots, 0, (size_t)a->stage.groups * (size_t)a->ranges * (size_t)a->n_dots * sizeof *a->dots);
+}
+
 static void plan_stage(pd_adasum *a)
 {
     bool tree = a->form == PD_ADASUM_TREE;
@@ -344,15 +410,15 @@ static void plan_stage(pd_adasum *a)
     else
         a->stage = (stage){ a->stage.groups < MANY ? a->stage.groups : MANY, 0, a->stage.stride * a->stage.leaves };
     if (!a->first) a->stage.groups = a->width / a->stage.stride / a->stage.leaves;
-    a->combines = tree && a->in.k == 1;
-    memset(a->dots, 0, (size_t)a->stage.groups * (size_t)a->ranges * (size_t)a->n_dots * sizeof *a->dots);
+    a->combines = a->form != PD_ADASUM_VDOT && a->in.k == 1;
+    clear_dots(a);
 }
 
 /* Returns the number of elements of a range. If a unit reads more than MANY vectors, its range is shorter, so that all
  * units read about the same amount of memory. */
 static int64_t range_of(pd_adasum_form form, int k)
 {
-    int64_t range = form == PD_ADASUM_VDOT && k > MANY ? (int64_t)RANGE * MANY / k / BLOCK * BLOCK : RANGE;
+    int64_t range = form != PD_ADASUM_TREE && k > MANY ? (int64_t)RANGE * MANY / k / BLOCK * BLOCK : RANGE;
 
     return range > LEAST_RANGE ? range : LEAST_RANGE;
 }
@@ -360,11 +426,12 @@ static int64_t range_of(pd_adasum_form form, int k)
 int pd_adasum_begin(pd_adasum **out, pd_adasum_form form, const pd_vectors *v, int64_t n, float *to,
                     float *const *scratch)
 {
-    bool tree = form == PD_ADASUM_TREE;
-    int n_dots = tree ? PD_GRAM_DOTS : 2 * v->k;
+    bool tree = form == PD_ADASUM_TREE, radial = form == PD_RADIAL_MEAN_FORM;
+    int n_dots = tree ? PD_GRAM_DOTS : radial ? v->k : 2 * v->k;
     int64_t range = range_of(form, v->k);
     size_t spare = (size_t)pd_adasum_scratch_vectors(form, v->k), ranges = (size_t)((n + range - 1) / range);
-    size_t scales = tree ? (spare + 1) * MANY : (size_t)v->k, dots = (spare + 1) * ranges * (size_t)n_dots;
+    size_t scales = tree ? (spare + 1) * MANY : (size_t)v->k, dots = (spare + 1) * ranges * (size_t)n_dots,
+           weights = radial ? (size_t)v->k : 0;
     pd_adasum *a = calloc(1, sizeof *a + spare * sizeof *a->scratch);
 
     assert(v->k >= 1 && n >= 0 && (n == 0 || v->ends[v->n_runs - 1] == n));
@@ -378,17 +445,27 @@ int pd_adasum_begin(pd_adasum **out, pd_adasum_form form, const pd_vectors *v, i
                       .first = true,
                       .width = tree ? largest_power(v->k) : 1,
                       .n_dots = n_dots };
-    if ((a->dots = malloc((dots + scales) * sizeof *a->dots + (ranges + 1) * sizeof *a->largest)) == NULL) {
+    if ((a->dots = malloc((dots + scales) * sizeof *a->dots + weights * sizeof *a->weight +
+                          (ranges + 1) * sizeof *a->largest)) == NULL) {
         pd_adasum_end(a);
         return PD_NO_MEMORY;
     }
     a->scale = a->dots + dots;
-    a->largest = (float *)(a->scale + scales);
+    a->weight = (pd_vector_weight *)(a->scale + scales);
+    a->largest = (float *)(a->weight + weights);
     for (size_t i = 0; i < spare; i++) a->scratch[i] = scratch[i];
     for (size_t i = 0; i < scales; i++) a->scale[i] = 1;
+    for (size_t i = 0; i < weights; i++) a->weight[i] = (pd_vector_weight){ 1, 1, false };
     plan_stage(a);
     *out = a;
     return PD_OK;
+}
+
+void pd_adasum_weigh(pd_adasum *a, int r, pd_vector_weight weight)
+{
+    assert(a->form == PD_RADIAL_MEAN_FORM && r < a->in.k && weight.weight > 0 && weight.damping > 0);
+    a->weight[r] = weight;
+    if (a->in.k == 1) a->scale[0] = (double)(float)weight.damping / (weight.presummed ? weight.weight : 1);
 }
 
 void pd_adasum_end(pd_adasum *a)
@@ -407,13 +484,13 @@ static int group_size(const pd_adasum *a)
 {
     int member[MANY];
 
-    return a->form == PD_ADASUM_VDOT ? a->in.k : members(a, 0, member);
+    return a->form != PD_ADASUM_TREE ? a->in.k : members(a, 0, member);
 }
 
 double pd_adasum_unit_ns(const pd_adasum *a)
 {
     double k = group_size(a), n = (double)(a->n < a->range ? a->n : a->range),
-           pairs = a->form == PD_ADASUM_VDOT ? 2 * k : k * (k + 1) / 2;
+           pairs = a->form != PD_ADASUM_TREE ? a->n_dots : k * (k + 1) / 2;
 
     return n * (NS_PER_TERM * k + (a->combines ? 0 : NS_PER_DOT * pairs));
 }
@@ -431,14 +508,31 @@ void pd_adasum_unit(pd_adasum *a, int64_t i)
         if (a->stage.groups == 1) a->largest[range] = largest;
     } else if (a->form == PD_ADASUM_TREE) {
         take_dots(a, g, range, dots);
+    } else if (a->form == PD_RADIAL_MEAN_FORM) {
+        take_norms(a, range, dots);
     } else {
         take_vdots(a, range, dots);
     }
 }
 
+/* Moves the radial mean from the norms of the vectors to the norm of their directions' sum, and then to the result. */
+static void turn_radial(pd_adasum *a)
+{
+    if (a->directed) {
+        radial_scales(a, fold_ranges(a, 0)[0]);
+        a->combines = true;
+    } else {
+        direct(a, fold_ranges(a, 0));
+        clear_dots(a);
+        a->directed = true;
+    }
+}
+
 void pd_adasum_turn(pd_adasum *a)
 {
-    if (!a->combines) {
+    if (!a->combines && a->form == PD_RADIAL_MEAN_FORM) {
+        turn_radial(a);
+    } else if (!a->combines) {
         for (int g = 0; g < a->stage.groups; g++) {
             if (a->form == PD_ADASUM_TREE)
                 tree_scales(a, g, fold_ranges(a, g), a->scale + (size_t)g * MANY);

@@ -1,5 +1,5 @@
 /* adasum.h - computes the Adasum of k vectors: gradients that agree are averaged, gradients that are orthogonal are
- * added. Pure functions; any thread.
+ * added; and their radial mean. Pure functions; any thread.
  *
  * Adasum: Maleki, Musuvathi, Mytkowicz, Saarikivi, Xu, Eksarevskiy, Ekanayake, Barsoum: Scaling distributed training
  * with adaptive summation (arXiv:2006.02924). Both forms of the library Trax (trainer.py,
@@ -17,16 +17,23 @@
  * Trax refuses a number of vectors that is not a power of two (pd_adasum_is_exact). Here the surplus vectors are merged
  * first: vector 2^L + r is merged into vector r, where 2^L is the largest power of two below k.
  *
+ * The radial mean (RDA) has the mean norm of the vectors and the direction of the mean of their directions, where w_r is
+ * the weight of vector r:
+ *
+ *     radial  (sum of w_r |g_r|) / (sum of w_r)  times  phi(sum of w_r phi(g_r)),  phi(g) = g / |g|,  phi(0) = 0
+ *
  * How it is computed: every result is a linear combination of the vectors. The dot products of merged vectors follow
  * from the dot products of the vectors themselves. So eight vectors at a time are read twice: once for their dot
  * products, once to combine them. Only the combination of the eight is written to memory. Dot products and the
- * combination are computed in float64; the combination is rounded to float32 once.
+ * combination are computed in float64; the combination is rounded to float32 once. The radial mean reads the vectors
+ * three times: for their norms, for the norm of the sum of their directions, and to combine them.
  *
  * Special cases:
  *
  *   - If two vectors nearly cancel (the norm of the merged vector is below 1e-7 of their norms), the merged vector
- *     counts as zero in later dot products: in float32 its direction would be nothing but rounding errors.
- *   - The Adasum tree of a single vector is that vector, bit for bit.
+ *     counts as zero in later dot products: in float32 its direction would be nothing but rounding errors. So does the sum of directions in the radial mean: the result is then 0.
+ *   - The Adasum tree of a single vector is that vector, bit for bit; and so is its radial mean, unless it is damped or
+ *     presummed (pd_adasum_weigh).
  *   - NaN or infinity in one of several vectors makes the whole result NaN, because it enters the dot products.
  *
  * The computation consists of passes, one after the other. Each pass is cut into units, which are fixed ranges of
@@ -44,13 +51,13 @@
 
 #include "vector_runs.h"
 
-typedef enum pd_adasum_form { PD_ADASUM_TREE, PD_ADASUM_VDOT } pd_adasum_form;
+typedef enum pd_adasum_form { PD_ADASUM_TREE, PD_ADASUM_VDOT, PD_RADIAL_MEAN_FORM } pd_adasum_form;
 typedef struct pd_adasum pd_adasum;
 
 /* Returns whether Trax accepts k vectors in the tree form, so that the results can be compared: k is a power of two. */
 bool pd_adasum_is_exact(int k);
 /* Returns the number of scratch vectors, each as long as the vectors, that the Adasum of k vectors needs besides the
- * result `to`. The tree form needs none for up to eight vectors. The vdot form never needs any. */
+ * result `to`. The tree form needs none for up to eight vectors. The other forms never need any. */
 int64_t pd_adasum_scratch_vectors(pd_adasum_form form, int k);
 
 /* Prepares the Adasum of v->k >= 1 vectors of n elements. The result will be in to[0, n). PD_NO_MEMORY: nothing is
@@ -61,6 +68,15 @@ int64_t pd_adasum_scratch_vectors(pd_adasum_form form, int k);
  * must stay in place until pd_adasum_end. Allocates a few bytes per thousand elements of the vectors. */
 int pd_adasum_begin(pd_adasum **out, pd_adasum_form form, const pd_vectors *v, int64_t n, float *to,
                     float *const *scratch);
+/* The weight of a vector in the radial mean. */
+typedef struct pd_vector_weight {
+    double weight;  /* a number of examples, more than 0 */
+    double damping; /* the weight is multiplied by this, because the vector is old: more than 0; 1: it is not old */
+    bool presummed; /* the vector is a sum over its examples, and stands for this sum divided by `weight` */
+} pd_vector_weight;
+/* Sets the weight of vector r in the radial mean, before the first pass; without a call it is 1, not damped and not
+ * presummed. A single vector is multiplied by its damping, as float32, because a mean would undo it. */
+void pd_adasum_weigh(pd_adasum *a, int r, pd_vector_weight weight);
 void pd_adasum_end(pd_adasum *a); /* frees the computation, but neither `to` nor scratch vectors; accepts NULL */
 
 /* Returns the number of units of this pass over the vectors. 0: the result is complete. */

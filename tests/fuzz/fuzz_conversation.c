@@ -331,7 +331,7 @@ static size_t add_aggregate(Paramd__Option **options, size_t n, Paramd__Option m
 
     paramd__option__init(&more[0]);
     more[0].name = (char *)"aggregate";
-    more[0].value = (char *)values[how & 3];
+    more[0].value = (char *)((how & 8) != 0 ? "radial_mean" : values[how & 3]);
     options[n++] = &more[0];
     if ((how & 4) == 0) return n;
     paramd__option__init(&more[1]);

@@ -323,8 +323,7 @@ void sim_judge_all(sim *s)
 
     for (const sim_history *h = s->histories; h != NULL; h = h->next) {
         if (h->job == NULL || !all_begun(h, &last) || last == 0) continue;
-        if (h->job->plain && !h->job->clips && h->job->how != PD_ADASUM && h->job->how != PD_VDOT_ADASUM)
-            check_plain(h);
+        if (h->job->plain && !h->job->clips && !pd_is_merged((pd_aggregation)h->job->how)) check_plain(h);
         if (!h->job->ready && (h->job->plain || sim_failed_allocations() == 0))
             /* A root that fails for lack of memory changes the weights. So a job with roots is compared with its
              * undisturbed twin only if no allocation has failed. */

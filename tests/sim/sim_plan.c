@@ -1,4 +1,5 @@
 /* sim_plan.c - draws a plan from a seed. */
+#include "job_keys.h"
 #include "sim_plan.h"
 
 #include <stdio.h>
@@ -122,16 +123,17 @@ void sim_plan_draw_rule(sim_job *job, bool crowded, uint64_t *r)
 
 static void draw_aggregate(sim_job *job, uint64_t *r)
 {
-    static const char *const names[] = { "mean",        "weighted_mean", "sum",         "adasum",
-                                         "adasum_vdot", "median",        "trimmed_mean" };
+    static const char *const names[] = { "mean",        "weighted_mean", "sum",          "adasum",
+                                         "adasum_vdot", "median",        "trimmed_mean", "radial_mean" };
     char text[48];
 
     job->how = sim_once_in(r, 2) ? (int)sim_below(r, 3) : (int)sim_below(r, 7);
     if (job->how == 6 && job->world < 3) job->how = 5;
+    if (job->how == PD_VDOT_ADASUM && job->world % 2 == 1) job->how = PD_RADIAL_MEAN;
     snprintf(text, sizeof text, "aggregate=%s", names[job->how]);
     sim_plan_add_option(job, text);
     if (job->how == 3) sim_plan_add_option(job, "adasum_fold=yes");
-    job->weighted = job->how == 1;
+    job->weighted = pd_is_weighted((pd_aggregation)job->how);
 }
 
 void sim_plan_draw_options(sim_job *job, uint64_t *r)

@@ -16,11 +16,13 @@ static void draw_aggregate(sim_job *job, uint64_t *r)
     uint64_t pick = sim_below(r, 8);
 
     job->how = pick < 4 ? PD_MEAN : pick < 6 ? PD_WEIGHTED_MEAN : pick < 7 ? PD_MEDIAN : PD_VDOT_ADASUM;
-    job->weighted = job->how == PD_WEIGHTED_MEAN;
+    if (job->how == PD_VDOT_ADASUM && job->world % 2 == 1) job->how = PD_RADIAL_MEAN;
+    job->weighted = pd_is_weighted((pd_aggregation)job->how);
     job->mean_init = false;
     sim_plan_add_option(job, job->how == PD_MEAN            ? "aggregate=mean"
                              : job->how == PD_WEIGHTED_MEAN ? "aggregate=weighted_mean"
                              : job->how == PD_MEDIAN        ? "aggregate=median"
+                             : job->how == PD_RADIAL_MEAN   ? "aggregate=radial_mean"
                                                             : "aggregate=adasum_vdot");
     if (job->how == PD_VDOT_ADASUM) sim_plan_add_option(job, "adasum_fold=yes");
 }

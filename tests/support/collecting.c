@@ -2,7 +2,7 @@
 #include "collecting.h"
 
 const char *const collecting[COLLECTING] = { "aggregate=adasum", "aggregate=adasum_vdot", "aggregate=median",
-                                             "aggregate=trimmed_mean" };
+                                             "aggregate=trimmed_mean", "aggregate=radial_mean" };
 
 void collecting_start(rig *r, const char *options, bool over_quota)
 {

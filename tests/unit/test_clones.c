@@ -107,7 +107,7 @@ static void adasum(output *out, int which)
 {
     const int64_t ends[] = { 1000, N };
     float to[N], *scratch[4 * VECTORS];
-    int forms[] = { PD_ADASUM_TREE, PD_ADASUM_VDOT };
+    int forms[] = { PD_ADASUM_TREE, PD_ADASUM_VDOT, PD_RADIAL_MEAN_FORM };
     pd_vector_run at[2 * VECTORS];
     pd_vectors v = { which, 2, ends, at };
 
@@ -115,7 +115,7 @@ static void adasum(output *out, int which)
         for (int r = 0; r < which; r++)
             at[p * which + r] = (pd_vector_run){ .at = x[r + 1] + (p > 0 ? ends[0] : 0), .dtype = PD_F32 };
     for (int i = 0; i < 4 * VECTORS; i++) assert_non_null(scratch[i] = calloc(N, sizeof(float)));
-    for (int f = 0; f < 2; f++) {
+    for (int f = 0; f < 3; f++) {
         pd_adasum *a;
         assert_int_equal(pd_adasum_begin(&a, (pd_adasum_form)forms[f], &v, N, to, scratch), PD_OK);
         for (; pd_adasum_units(a) > 0; pd_adasum_turn(a))

@@ -5,7 +5,7 @@
 #include "convert.h"
 
 enum { MOST_RANKS = 20, MOST_ELEMENTS = 300, CHUNK = 64, JOB_CONN = 10 };
-typedef enum how { TREE, VDOT, MEDIAN, TRIMMED, HOWS } how;
+typedef enum how { TREE, VDOT, MEDIAN, TRIMMED, RADIAL, HOWS } how;
 
 /* The input of one round of one parameter. */
 typedef struct scene {
@@ -90,6 +90,34 @@ static void vdot(double *x[], int k, int64_t n, double *out)
     }
 }
 
+/* The weight of a rank's push, which only the radial mean looks at, and whether it is a sum over examples. */
+static double weight_of(uint32_t r)
+{
+    return r % 4;
+}
+static bool is_sum(uint32_t r)
+{
+    return r % 3 == 0;
+}
+
+/* Computes the radial mean by its formula, of the ranks that have the elements and a weight. */
+static void radial_section(const scene *s, int64_t first, int64_t end, double *out)
+{
+    double direction[MOST_ELEMENTS] = { 0 }, length = 0, total = 0, norm = 0;
+
+    for (uint32_t r = 0; r < s->world; r++) {
+        double own = 0, examples = is_sum(r) ? weight_of(r) : 1;
+        if (!gives(s, r, first) || weight_of(r) == 0) continue;
+        for (int64_t e = first; e < end; e++) own += pow(s->g[r][e] / examples, 2);
+        own = sqrt(own);
+        total += weight_of(r);
+        length += weight_of(r) * own;
+        for (int64_t e = first; e < end; e++) direction[e] += weight_of(r) * (s->g[r][e] / examples) / own;
+    }
+    for (int64_t e = first; e < end; e++) norm += direction[e] * direction[e];
+    for (int64_t e = first; e < end; e++) out[e] = length / total * direction[e] / sqrt(norm);
+}
+
 static void adasum_section(const scene *s, int64_t first, int64_t end, double *out)
 {
     static double room[MOST_RANKS][MOST_ELEMENTS];
@@ -143,6 +171,17 @@ static double robust(const scene *s, int64_t e)
     return sum / (k - 2 * trim);
 }
 
+/* Returns whether some element has no gradient with a weight. */
+static bool lacks_weight(const scene *s)
+{
+    for (int64_t e = 0; e < s->n; e++) {
+        bool any = false;
+        for (uint32_t r = 0; r < s->world; r++) any = any || (gives(s, r, e) && weight_of(r) > 0);
+        if (!any) return true;
+    }
+    return false;
+}
+
 /* Computes the expected aggregate. Returns false if some element has no gradient, in which case no step is taken. */
 static bool twin(const scene *s, double *out)
 {
@@ -151,9 +190,9 @@ static bool twin(const scene *s, double *out)
         for (uint32_t r = 0; r < s->world; r++) any = any || gives(s, r, e);
         if (!any) return false;
     }
-    if (s->how == TREE || s->how == VDOT)
+    if (s->how == TREE || s->how == VDOT || s->how == RADIAL)
         for (int64_t first = 0, end; first < s->n; first = end)
-            adasum_section(s, first, end = section_end(s, first), out);
+            (s->how == RADIAL ? radial_section : adasum_section)(s, first, end = section_end(s, first), out);
     else
         for (int64_t e = 0; e < s->n; e++) out[e] = robust(s, e);
     return true;
@@ -161,7 +200,7 @@ static bool twin(const scene *s, double *out)
 
 static const char *options_of(const scene *s, char text[96])
 {
-    static const char *const names[HOWS] = { "adasum", "adasum_vdot", "median", "trimmed_mean" };
+    static const char *const names[HOWS] = { "adasum", "adasum_vdot", "median", "trimmed_mean", "radial_mean" };
 
     snprintf(text, 96, "aggregate=%s adasum_fold=yes trim=%d", names[s->how], s->trim);
     return text;
@@ -210,7 +249,7 @@ static void push_piece(rig *r, const scene *s, uint32_t rank, int64_t first)
     else
         rig_piece(frame, 0, s->dtype[rank], first,
                   pd_range_piece(s->range[rank].start, s->range[rank].end, CHUNK, (uint64_t)first), s->g[rank] + first);
-    rig_weight(frame, rank % 4, rank % 3 == 0); /* a weight that the aggregates under test must ignore */
+    rig_weight(frame, weight_of(rank), is_sum(rank)); /* a weight that all but the radial mean must ignore */
     assert_int_equal(rig_send(r, frame), PD_OK);
 }
 
@@ -289,6 +328,17 @@ static void random_ranges(scene *s, uint64_t *seed)
     }
 }
 
+/* Cuts the parameter into shards, since the radial mean takes no ranges that overlap. A range may be empty. */
+static void random_shards(scene *s, uint64_t *seed)
+{
+    uint32_t shards = 1 + (uint32_t)(rig_random(seed) % s->world);
+
+    for (uint32_t r = 0; r < s->world && s->ranged; r++) {
+        uint32_t shard = r % shards;
+        s->range[r] = (rig_range){ s->n * shard / shards, s->n * (shard + 1) / shards };
+    }
+}
+
 static void random_scene(scene *s, uint64_t *seed)
 {
     memset(s, 0, sizeof *s);
@@ -298,6 +348,7 @@ static void random_scene(scene *s, uint64_t *seed)
     s->trim = s->how == TRIMMED ? (int)(rig_random(seed) % ((s->world + 1) / 2)) : 1;
     s->ranged = rig_random(seed) % 2 == 0;
     random_ranges(s, seed);
+    if (s->how == RADIAL) random_shards(s, seed);
     for (uint32_t r = 0; r < s->world; r++) {
         s->absent[r] = rig_random(seed) % 5 == 0;
         s->dtype[r] = (pd_dtype)(PD_F32 + rig_random(seed) % 3);
@@ -317,10 +368,14 @@ static void expect_twin(const scene *s, pd_outcome outcome, const float *got)
         assert_int_equal(outcome, PD_NO_GRADIENT);
         return;
     }
+    if (s->how == RADIAL && lacks_weight(s)) {
+        assert_int_equal(outcome, PD_SKIPPED);
+        return;
+    }
     assert_int_equal(outcome, PD_STEPPED);
     for (int64_t e = 0; e < s->n; e++)
         if (fabs(got[e] - expected[e]) >
-            2e-6 * (s->how == TREE || s->how == VDOT ? s->world : fmax(1, fabs(expected[e]))))
+            2e-6 * (s->how == TREE || s->how == VDOT || s->how == RADIAL ? s->world : fmax(1, fabs(expected[e]))))
             fail_msg("aggregate %d of %u ranks, element %lld: %.9g, expected %.9g", s->how, s->world, (long long)e,
                      got[e], expected[e]);
 }

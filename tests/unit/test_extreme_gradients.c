@@ -189,8 +189,8 @@ TEST(a_sum_that_is_finished_early_is_judged_as_well, rig *r)
 
 TEST(every_aggregate_is_judged)
 {
-    static const char *const aggregates[] = { "mean",        "weighted_mean", "sum",         "adasum",
-                                              "adasum_vdot", "median",        "trimmed_mean" };
+    static const char *const aggregates[] = { "mean",        "weighted_mean", "sum",          "adasum",
+                                              "adasum_vdot", "median",        "trimmed_mean", "radial_mean" };
 
     for (size_t k = 0; k < sizeof aggregates / sizeof aggregates[0]; k++) {
         pd_store_config config = rig_config();

@@ -70,7 +70,8 @@ TEST_STATE(initial_weights_are_the_mean_with_every_aggregate)
                                            "nonfinite=reject",
                                            "aggregate=median",
                                            "aggregate=trimmed_mean trim=1",
-                                           "aggregate=adasum adasum_fold=yes" };
+                                           "aggregate=adasum adasum_fold=yes",
+                                           "aggregate=radial_mean" };
 
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         rig *r;

@@ -92,7 +92,7 @@ static const bad refused[] = {
     { "a", 0, 1000000, NULL, NULL, PD_INVALID_ARGUMENT, "4096" },
     { "a", 0, 1, "agregate=mean", NULL, PD_INVALID_ARGUMENT, "aggregate, adasum_fold, trim, nonfinite" },
     { "a", 0, 1, "aggregate=best", NULL, PD_INVALID_ARGUMENT,
-      "mean|weighted_mean|sum|adasum|adasum_vdot|median|trimmed_mean" },
+      "mean|weighted_mean|sum|adasum|adasum_vdot|median|trimmed_mean|radial_mean" },
     { "a", 0, 1, "on_lost_worker=grow", NULL, PD_INVALID_ARGUMENT, "shrink" },
     { "a", 0, 1, "step_timeout=0", NULL, PD_INVALID_ARGUMENT, "seconds" },
     { "a", 0, 1, "step_timeout=1e-9", NULL, PD_INVALID_ARGUMENT,

@@ -95,6 +95,8 @@ static const char *const aggregates[] = { "aggregate=mean",
                                           "aggregate=trimmed_mean trim=1",
                                           "aggregate=adasum adasum_fold=yes",
                                           "aggregate=adasum_vdot",
+                                          "aggregate=radial_mean",
+                                          "aggregate=radial_mean quorum=3 damping=root staleness=1",
                                           "aggregate=mean quorum=3",
                                           "aggregate=weighted_mean quorum=3 damping=root staleness=1" };
 enum { AGGREGATES = sizeof aggregates / sizeof *aggregates };

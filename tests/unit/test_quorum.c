@@ -316,6 +316,7 @@ TEST(aggregates_that_ignore_weights_are_not_damped)
     check_refused("quorum=1 damping=root aggregate=median", "which aggregate = median ignores");
     check_refused("rounds=async damping=inverse aggregate=adasum_vdot", "which aggregate = adasum_vdot ignores");
     check_taken("rounds=async aggregate=median");
+    check_taken("rounds=async damping=inverse aggregate=radial_mean");
 }
 
 TEST(a_trimmed_mean_needs_a_quorum_that_it_does_not_drop)

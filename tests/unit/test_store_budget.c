@@ -189,6 +189,7 @@ TEST(four_orders_finish_with_aggregates_that_need_everything_at_once)
 
     for (uint64_t seed = 1; seed <= 40; seed++) {
         train(WORLD * FRAME, how[seed % 4], false, seed);
+        train(WORLD * FRAME, "aggregate=radial_mean", false, seed);
         train(WORLD * FRAME + seed * 1500, how[seed % 4], seed % 2 == 0, seed);
     }
 }

@@ -187,8 +187,8 @@ TEST(threads_do_not_show)
 TEST(half_gradients_are_reproducible_too)
 {
     static const char *const how[] = { "aggregate=mean",        "aggregate=sum",         "aggregate=weighted_mean",
-                                       "aggregate=adasum",      "aggregate=adasum_vdot", "aggregate=median",
-                                       "aggregate=trimmed_mean" };
+                                       "aggregate=radial_mean", "aggregate=adasum",      "aggregate=adasum_vdot",
+                                       "aggregate=median",      "aggregate=trimmed_mean" };
 
     for (size_t i = 0; i < sizeof how / sizeof how[0]; i++)
         for (pd_dtype dtype = PD_F32; dtype <= PD_BF16; dtype++)

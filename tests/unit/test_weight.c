@@ -70,7 +70,8 @@ TEST(what_was_refused_has_changed_nothing, rig *r)
 
 TEST_STATE(a_chunk_that_is_summed_still_tells_the_weight_of_the_others)
 {
-    static const char *const options[] = { "aggregate=mean", "aggregate=median", "aggregate=adasum_vdot" };
+    static const char *const options[] = { "aggregate=mean", "aggregate=median", "aggregate=adasum_vdot",
+                                           "aggregate=radial_mean" };
 
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         rig *r;

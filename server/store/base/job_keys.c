@@ -18,9 +18,11 @@
 
 const pd_job_key pd_job_keys[] = {
     [PD_JOB_KEY_AGGREGATE] = { "aggregate", "mean",
-                               "what the gradients of a round become; weighted_mean alone looks at numbers of "
-                               "examples; adasum and what follows need all contributions at once, which takes memory",
-                               PD_JOB_CHOICE, "mean|weighted_mean|sum|adasum|adasum_vdot|median|trimmed_mean", 0, 0,
+                               "what the gradients of a round become; weighted_mean and radial_mean alone "
+                               "look at numbers of examples; adasum and what follows need all contributions at once, "
+                               "which takes memory",
+                               PD_JOB_CHOICE,
+                               "mean|weighted_mean|sum|adasum|adasum_vdot|median|trimmed_mean|radial_mean", 0, 0,
                                NULL },
     [PD_JOB_KEY_ADASUM_FOLD] = { "adasum_fold", "no",
                                  "adasum merges workers in pairs: a number of them that is not a power of two is "
@@ -86,9 +88,9 @@ const pd_job_key pd_job_keys[] = {
                               PD_JOB_CHOICE, "refuse|wait", 0, 0, NULL },
     [PD_JOB_KEY_DAMPING] = { "damping", "default",
                              "what the weight of a contribution from a steps ago is multiplied by: none, 1; inverse, "
-                             "1 / (1 + a); root, 1 / sqrt(1 + a). Only for aggregate = mean and weighted_mean. The "
-                             "default "
-                             "is none; with rounds = async and one of these aggregates it is root",
+                             "1 / (1 + a); root, 1 / sqrt(1 + a). Only for aggregate = mean, weighted_mean and "
+                             "radial_mean. The default is none; with rounds = async and one of these aggregates it is "
+                             "root",
                              PD_JOB_CHOICE, "default|none|inverse|root", 0, 0, NULL },
     [PD_JOB_KEY_WEIGHT_CAP] = { "weight_cap", "off", "pushes with a greater weight are refused (off: none is)",
                                 PD_JOB_LIMIT, NULL, 0, 0, NULL },

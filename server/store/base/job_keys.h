@@ -62,7 +62,8 @@ typedef enum pd_aggregation {
     PD_ADASUM,
     PD_VDOT_ADASUM,
     PD_MEDIAN,
-    PD_TRIMMED_MEAN
+    PD_TRIMMED_MEAN,
+    PD_RADIAL_MEAN
 } pd_aggregation;                                                        /* values of the key `aggregate` */
 typedef enum pd_nonfinite { PD_SKIP, PD_REJECT, PD_APPLY } pd_nonfinite; /* values of the key `nonfinite` */
 typedef enum pd_nonfinite_scope { PD_SCOPE_PARAMETER, PD_SCOPE_JOB } pd_nonfinite_scope;
@@ -104,11 +105,13 @@ char *pd_job_keys_list(char *text, size_t size);
  * suffice. */
 char *pd_job_values_text(const pd_job_values *values, enum pd_job_key_index key, char *text, size_t size);
 
-/* Return whether the aggregate `how` is a form of Adasum (pd_is_adasum); is robust against outliers, as median and
- * trimmed mean are (pd_is_robust); needs all contributions at once, as all of these do (pd_is_collected). */
-static inline bool pd_is_adasum(pd_aggregation how)
+/* Return whether the aggregate `how` merges whole vectors, as both forms of Adasum and the radial mean do, so that it
+ * needs all contributions to a parameter (pd_is_merged); is robust against outliers, as median and trimmed mean are
+ * (pd_is_robust); needs all contributions at once, as all of these do (pd_is_collected); depends on the weights of
+ * pushes (pd_is_weighted). */
+static inline bool pd_is_merged(pd_aggregation how)
 {
-    return how == PD_ADASUM || how == PD_VDOT_ADASUM;
+    return how == PD_ADASUM || how == PD_VDOT_ADASUM || how == PD_RADIAL_MEAN;
 }
 static inline bool pd_is_robust(pd_aggregation how)
 {
@@ -116,7 +119,11 @@ static inline bool pd_is_robust(pd_aggregation how)
 }
 static inline bool pd_is_collected(pd_aggregation how)
 {
-    return pd_is_adasum(how) || pd_is_robust(how);
+    return pd_is_merged(how) || pd_is_robust(how);
+}
+static inline bool pd_is_weighted(pd_aggregation how)
+{
+    return how == PD_WEIGHTED_MEAN || how == PD_RADIAL_MEAN;
 }
 
 /* Writes the name of an aggregate, as users write it for the key `aggregate`. Returns `text`. */

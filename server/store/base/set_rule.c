@@ -24,7 +24,9 @@ static uint64_t choice_of(const pd_job_values *values, enum pd_job_key_index key
 /* Returns whether the aggregate of the job does not depend on the weights of contributions. */
 static bool ignores_weights(const pd_job_values *values)
 {
-    return pd_is_collected((pd_aggregation)values->at[PD_JOB_KEY_AGGREGATE]);
+    pd_aggregation how = (pd_aggregation)values->at[PD_JOB_KEY_AGGREGATE];
+
+    return pd_is_collected(how) && !pd_is_weighted(how);
 }
 
 static void fill_rounds(pd_set_rule *rule, const pd_job_values *values)
@@ -78,10 +80,11 @@ static int check_values(const pd_set_rule *rule, const pd_job_values *values, pd
         return pd_fail(err, PD_INVALID_ARGUMENT, "on_stale = wait needs staleness: the largest age, such as 4");
     if (rule->damping != PD_DAMPING_NONE && ignores_weights(values)) {
         char how[32];
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "damping changes weights, which aggregate = %s ignores: use mean or weighted_mean, or damping = "
-                       "none",
-                       pd_job_values_text(values, PD_JOB_KEY_AGGREGATE, how, sizeof how));
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "damping changes weights, which aggregate = %s ignores: use mean, weighted_mean or radial_mean, or "
+            "damping = none",
+            pd_job_values_text(values, PD_JOB_KEY_AGGREGATE, how, sizeof how));
     }
     if (!rule->open) return PD_OK;
     if (values->at[PD_JOB_KEY_AGGREGATE] == PD_SUM && (rule->quorum != UINT32_MAX || rule->staleness > 0))

@@ -54,12 +54,13 @@ int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *
 }
 
 /* Returns how contributions are aggregated. Values of model state (`takes_values`) are averaged whatever the job's
- * `aggregate` is: by a weighted mean if that is weighted_mean, otherwise by the plain mean. */
+ * `aggregate` is: by a weighted mean if that depends on weights, otherwise by the plain mean. */
 pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_optimizer_ops *row)
 {
     pd_aggregation how = (pd_aggregation)values->at[PD_JOB_KEY_AGGREGATE];
 
-    return row->takes_values && how != PD_WEIGHTED_MEAN ? PD_MEAN : how;
+    if (!row->takes_values) return how;
+    return pd_is_weighted(how) ? PD_WEIGHTED_MEAN : PD_MEAN;
 }
 
 /* Returns the bytes of a plan's preconditioner tasks. With the option root_delay they count twice, because the next

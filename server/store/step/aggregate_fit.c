@@ -41,10 +41,30 @@ int pd_aggregate_fits_whole(const pd_job_values *values, uint32_t world, pd_aggr
                    name, world);
 }
 
+/* Checks that no range is cut by another one: norms are taken over all that a rank contributes. */
+static int check_uncut(const pd_param *param, pd_error *err)
+{
+    const pd_round *round = &param->round;
+
+    for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) {
+        pd_rank_range own = pd_round_range(round, rank);
+        pd_range common = pd_round_common_range(round, own.start, own.end);
+        if (own.start == own.end || common.n == own.end - own.start) continue;
+        return pd_fail(
+            err, PD_FAILED_PRECONDITION,
+            "parameter %.160s: rank %u contributes elements %lld to %lld, and another rank's range begins or "
+            "ends at %lld: aggregate = radial_mean takes the norm of all that a rank contributes, so declare "
+            "ranges that are equal or have no element in common, or set another aggregate",
+            param->name, rank, (long long)own.start, (long long)own.end, (long long)(common.first + common.n));
+    }
+    return PD_OK;
+}
+
 int pd_aggregate_fits_ranges(const pd_job_values *values, const pd_param *param, pd_error *err)
 {
     const pd_round *round = &param->round;
 
+    if (param->how == PD_RADIAL_MEAN) return check_uncut(param, err);
     if (param->how != PD_ADASUM || !wants_power_of_two(values)) return PD_OK;
     for (pd_range run = { 0, 0 }; run.first + run.n < round->elements;) {
         uint32_t n;
@@ -59,7 +79,7 @@ int pd_aggregate_fits_ranges(const pd_job_values *values, const pd_param *param,
     return PD_OK;
 }
 
-/* Returns the bytes that the Adasum of a round takes besides the contributions and the result. UINT64_MAX: too many. */
+/* Returns the bytes that the Adasum or radial mean of a round takes besides the contributions and the result. UINT64_MAX: too many. */
 static uint64_t adasum_bytes(pd_adasum_form form, int64_t elements, uint64_t slots, uint32_t most)
 {
     uint64_t vectors = (uint64_t)pd_adasum_scratch_vectors(form, (int)most), bytes, sources;
@@ -100,7 +120,7 @@ uint64_t pd_contributors_bytes(pd_contributors all, pd_aggregation how, int64_t 
 {
     uint64_t n = (uint64_t)elements, chunk = n < chunk_elements ? n : chunk_elements, bytes, more = 0;
 
-    if (pd_is_adasum(how) && all.most > 0) more = adasum_bytes(pd_adasum_form_of(how), elements, all.slots, all.most);
+    if (pd_is_merged(how) && all.most > 0) more = adasum_bytes(pd_adasum_form_of(how), elements, all.slots, all.most);
     if (__builtin_mul_overflow(pd_pushed_bytes(pushed, chunk), all.slots, &bytes) ||
         __builtin_add_overflow(bytes, more, &bytes))
         return UINT64_MAX;

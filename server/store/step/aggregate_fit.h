@@ -7,9 +7,10 @@
 #include "param.h"
 #include "set_rule.h"
 
-/* Returns the form of Adasum that the aggregate `how` uses. */
+/* Returns in which form pd_adasum computes the aggregate `how`. */
 static inline pd_adasum_form pd_adasum_form_of(pd_aggregation how)
 {
+    if (how == PD_RADIAL_MEAN) return PD_RADIAL_MEAN_FORM;
     return how == PD_ADASUM ? PD_ADASUM_TREE : PD_ADASUM_VDOT;
 }
 
@@ -21,7 +22,8 @@ int pd_aggregate_fits(const pd_job_values *values, const pd_set_rule *sets, pd_e
 int pd_aggregate_fits_whole(const pd_job_values *values, uint32_t world, pd_aggregation how, const char *name,
                             pd_error *err);
 /* Checks a ranged parameter when all ranks have declared which range of elements they contribute: the tree form of
- * Adasum needs, for each element, a power of two of ranks, unless adasum_fold is set. PD_FAILED_PRECONDITION. */
+ * Adasum needs, for each element, a power of two of ranks, unless adasum_fold is set; the radial mean needs ranges of
+ * which any two are equal or have no element in common. PD_FAILED_PRECONDITION. */
 int pd_aggregate_fits_ranges(const pd_job_values *values, const pd_param *param, pd_error *err);
 
 /* How many contributions a parameter gets in a round. */

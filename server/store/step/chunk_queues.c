@@ -7,7 +7,7 @@
  * initial weights of a parameter can be taken back until the rank has given all of them (job/initial_weights.h). */
 static bool needs_round(const pd_param *param)
 {
-    return param->current == NULL || pd_is_adasum(param->how);
+    return param->current == NULL || pd_is_merged(param->how);
 }
 
 /* Returns whether the aggregate of the chunk is computed, or its computation is queued. */
@@ -50,8 +50,8 @@ static void list_ready(pd_steps *steps, pd_chunk *chunk)
     chunk->list = PD_CHUNK_READY;
 }
 
-/* Queues the parameter for its Adasum: its first chunk stands for all. */
-static bool look_at_adasum(pd_steps *steps, pd_param *param)
+/* Queues the parameter whose aggregate merges whole vectors: its first chunk stands for all. */
+static bool look_at_merged(pd_steps *steps, pd_param *param)
 {
     pd_round *round = &param->round;
 
@@ -66,7 +66,7 @@ bool pd_chunks_look(pd_steps *steps, pd_param *param)
 {
     bool changes = false;
 
-    if (pd_is_adasum(pd_param_how(param))) return look_at_adasum(steps, param);
+    if (pd_is_merged(pd_param_how(param))) return look_at_merged(steps, param);
     for (uint32_t c = 0; c < param->round.n_chunks; c++) {
         pd_chunk *chunk = &param->round.chunks[c];
         if (is_settled(chunk)) continue;

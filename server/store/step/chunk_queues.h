@@ -2,8 +2,8 @@
  *
  * Step thread. A chunk is in one of two queues (pd_chunk_queues), or in none:
  *
- *     ready    its aggregate can be computed: all contributions have come. An Adasum, and a mean of initial weights,
- *              needs those to the whole parameter; for an Adasum the first chunk stands for all
+ *     ready    its aggregate can be computed: all contributions have come. Adasum, a radial mean, and a mean of initial
+ *              weights need those to the whole parameter; for the first two, one chunk stands for all: the first
  *     waiting  contributions to it lie in the memory of frames, and its aggregate cannot be computed yet
  *
  * A rank that waits for ingest memory, and has contributions in waiting chunks, must be relieved of them, or the job

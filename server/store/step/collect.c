@@ -1,5 +1,5 @@
-/* collect.c - plans and computes those aggregates that need all contributions at once: median, trimmed mean
- * and Adasum. */
+/* collect.c - plans and computes those aggregates that need all contributions at once: median, trimmed mean,
+ * Adasum and radial mean. */
 #include "collect.h"
 
 #include "aggregate_fit.h"
@@ -9,6 +9,7 @@
 #include "robust.h"
 #include "round_ranges.h"
 #include "step_group.h"
+#include "sums.h"
 
 #include <assert.h>
 #include <math.h>
@@ -49,7 +50,7 @@ typedef struct section {
     int64_t given;
 } section;
 
-/* The Adasum of a round. Each section is computed in passes, and each pass in units. */
+/* The Adasum of a round, or its radial mean, which is computed in the same way. Each section is computed in passes, and each pass in units. */
 typedef struct pd_adasum_tree {
     pd_adasum_form form;
     section *sections; /* the sections of which some rank has a gradient */
@@ -57,18 +58,29 @@ typedef struct pd_adasum_tree {
     size_t n, next;
     float **scratch; /* buffers for intermediate results, each of the parameter's size */
     size_t n_scratch;
-    float largest; /* largest magnitude of the sections that are finished */
+    float largest;   /* largest magnitude of the sections that are finished */
+    bool weightless; /* some section has no gradient that takes part */
 } pd_adasum_tree;
 
-static bool has_gradient(const pd_round *round, uint32_t rank, pd_range run)
+/* Returns the rank's contribution to the first chunk of a section, whose weight counts for the section. */
+static const pd_contribution *first_of(const pd_round *round, uint32_t rank, pd_range run)
 {
-    return pd_round_counts(round, rank) &&
-           pd_contribution_is_there(&round->chunks[run.first / round->chunk_elements].contributions[rank]);
+    return &round->chunks[run.first / round->chunk_elements].contributions[rank];
+}
+
+/* Returns whether the rank has a gradient that takes part: in the radial mean one of weight 0 does not, since a mean
+ * over no examples may be NaN. */
+static bool has_gradient(const pd_adasum_tree *tree, const pd_round *round, uint32_t rank, pd_range run)
+{
+    const pd_contribution *given = first_of(round, rank, run);
+
+    return pd_round_counts(round, rank) && pd_contribution_is_there(given) &&
+           (tree->form != PD_RADIAL_MEAN_FORM || pd_contribution_weight(given) > 0);
 }
 
 /* Returns the number of ranks that have a gradient of the section. *all becomes the number of ranks that contribute the
  * section's elements, with those that have reported no gradient. */
-static int count_given(const pd_round *round, pd_range run, int *all)
+static int count_given(const pd_adasum_tree *tree, const pd_round *round, pd_range run, int *all)
 {
     int given = 0;
 
@@ -76,7 +88,7 @@ static int count_given(const pd_round *round, pd_range run, int *all)
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) {
         if (!pd_round_covers(round, rank, run) || !pd_round_counts(round, rank)) continue;
         ++*all;
-        given += has_gradient(round, rank, run);
+        given += has_gradient(tree, round, rank, run);
     }
     return given;
 }
@@ -86,7 +98,7 @@ static int count_given(const pd_round *round, pd_range run, int *all)
 static bool has_place(const pd_adasum_tree *tree, const pd_round *round, uint32_t rank, pd_range run, int given)
 {
     return pd_round_covers(round, rank, run) && pd_round_counts(round, rank) &&
-           (has_gradient(round, rank, run) || (tree->form == PD_ADASUM_TREE && given > 1));
+           (has_gradient(tree, round, rank, run) || (tree->form == PD_ADASUM_TREE && given > 1));
 }
 
 /* Returns where the rank's gradient of a chunk lies in memory, from element `first` of the parameter on. Without a
@@ -118,10 +130,13 @@ static void fill_sources(const pd_adasum_tree *tree, section *s, const pd_round 
 static int make_section(pd_adasum_tree *tree, const pd_round *round, pd_range run)
 {
     section *s = &tree->sections[tree->n];
-    int all, given = count_given(round, run, &all);
+    int all, given = count_given(tree, round, run, &all);
     size_t chunks = (size_t)((run.first + run.n - 1) / round->chunk_elements - run.first / round->chunk_elements + 1);
 
-    if (given == 0) return PD_OK;
+    if (given == 0) {
+        tree->weightless = true;
+        return PD_OK;
+    }
     s->run = run;
     s->vectors.k = tree->form == PD_ADASUM_TREE && given > 1 ? all : given;
     tree->n++;
@@ -170,7 +185,21 @@ static int take_scratch(pd_adasum_tree *tree, pd_buffer_pool *pool)
     return PD_OK;
 }
 
-static int begin_sections(pd_adasum_tree *tree, float *to)
+static void weigh(const pd_adasum_tree *tree, const section *s, const pd_round *round)
+{
+    int r = 0;
+
+    for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) {
+        const pd_contribution *given = first_of(round, rank, s->run);
+        if (!has_place(tree, round, rank, s->run, s->vectors.k)) continue;
+        pd_adasum_weigh(s->adasum, r++,
+                        (pd_vector_weight){ pd_contribution_weight(given), pd_round_damping(round, rank),
+                                            pd_contribution_is_presummed(given) });
+    }
+    assert(r == s->vectors.k);
+}
+
+static int begin_sections(pd_adasum_tree *tree, const pd_round *round, float *to)
 {
     float **scratch = malloc((tree->n_scratch + 1) * sizeof *scratch);
     int rc = scratch == NULL ? PD_NO_MEMORY : PD_OK;
@@ -179,6 +208,7 @@ static int begin_sections(pd_adasum_tree *tree, float *to)
         section *s = &tree->sections[i];
         for (size_t k = 0; k < tree->n_scratch; k++) scratch[k] = tree->scratch[k] + s->run.first;
         rc = pd_adasum_begin(&s->adasum, tree->form, &s->vectors, s->run.n, to + s->run.first, scratch);
+        if (rc == PD_OK && tree->form == PD_RADIAL_MEAN_FORM) weigh(tree, s, round);
     }
     free(scratch);
     return rc;
@@ -212,7 +242,7 @@ static int begin_adasum(pd_adasum_tree **out, const pd_round *round, pd_adasum_f
     tree->form = form;
     if (make_sections(tree, round) != PD_OK || take_scratch(tree, pool) != PD_OK) goto fail;
     if (tree->n > 0 && *accumulator == NULL && (*accumulator = taken = pd_buffer_pool_take(pool)) == NULL) goto fail;
-    if ((rc = begin_sections(tree, *accumulator)) != PD_OK) goto fail;
+    if ((rc = begin_sections(tree, round, *accumulator)) != PD_OK) goto fail;
     *out = tree;
     return PD_OK;
 
@@ -503,7 +533,7 @@ static pd_param *plan_ready(pd_steps *steps, pd_collect_batch *batch, double bud
         pd_param *param = chunk->param;
         if (!pd_is_collected(pd_param_how(param))) continue;
         if (is_full(batch, budget_ns)) return NULL;
-        if ((pd_is_adasum(param->how) ? plan_merge(steps, batch, param, budget_ns)
+        if ((pd_is_merged(param->how) ? plan_merge(steps, batch, param, budget_ns)
                                       : plan_chunk(steps, batch, chunk, budget_ns)) != PD_OK)
             return param;
     }
@@ -513,6 +543,7 @@ static pd_param *plan_ready(pd_steps *steps, pd_collect_batch *batch, double bud
 static void note_merge(pd_steps *steps, pd_param *param)
 {
     note_largest(&param->round, param->tree->largest);
+    param->round.weightless = param->round.weightless || param->tree->weightless;
     end_adasum(param->tree, param->buffers.pool[PD_F32]);
     param->tree = NULL;
     pd_chunk_unlist(steps, &param->round.chunks[0]);

@@ -1,15 +1,16 @@
 /* collect.h - aggregates that need all contributions at once: collects the contributions, computes the aggregate, and
  * frees their memory.
  *
- * Step thread. Median and trimmed mean need all contributions to an element, Adasum all to a parameter, whose dot
- * products it computes. Until they have come, contributions wait in their frames.
+ * Step thread. Median and trimmed mean need all contributions to an element; Adasum and the radial mean all to a
+ * parameter, whose dot products or norms they take. Until they have come, contributions wait in their frames.
  *
  * If a rank is over its ingest quota, its contributions to chunks that still wait are *spilled*: their bytes are copied
  * to separate memory, and their frame is released. This is done for these aggregates, and for all whose ranks are not
  * fixed yet (chunk_queues.h). It prevents deadlocks, whatever the order of parameters or of arrival. The bytes that all
  * ranks together may spill are counted when the parameters are declared.
  *
- * These aggregates ignore the weight of a push, and whether a gradient is a sum or a mean over examples.
+ * All but the radial mean ignore the weight of a push, and whether a gradient is a sum or a mean over examples. In the
+ * radial mean a contribution has the weight of the first of its chunks, and takes no part if this is 0.
  *
  * Median and trimmed mean are meant for workers that may send wrong values. So a round in which some contribution is
  * not finite is skipped only if the aggregate itself is not finite. */
@@ -19,9 +20,9 @@
 #include "adasum.h"
 #include "steps.h"
 
-/* A unit: what one thread computes at a time of an Adasum, of a median or trimmed mean, or of a spill. */
+/* A unit: what one thread computes at a time of an Adasum or radial mean, of a median or trimmed mean, or of a spill. */
 typedef struct pd_collect_unit {
-    /* the Adasum of which this is unit number `i`; NULL: the unit is a mean of k contributions, or a spill */
+    /* the Adasum or radial mean of which this is unit number `i`; NULL: the unit is a mean of k contributions, or a spill */
     pd_adasum *adasum;
     int64_t i;
     const void *copied; /* the unit is a spill: copies n bytes from here to `to`; NULL: it is none */
@@ -64,7 +65,7 @@ void pd_collect_batch_free(pd_collect_batch *batch); /* frees the arrays, not th
  * are left. Returns the estimated time that it took. *starved becomes the parameter for which memory was short; NULL:
  * none. */
 double pd_collect_work(pd_steps *steps, double budget_ns, bool *relieve, pd_param **starved);
-/* Frees the parameter's spilled contributions and its unfinished Adasum, because the job ends. Contributions in frames
+/* Frees the parameter's spilled contributions and its unfinished Adasum or radial mean, because the job ends. Contributions in frames
  * are released by the caller. */
 void pd_collect_release(pd_param *param);
 

@@ -152,7 +152,7 @@ typedef struct pd_param {
     pd_root_reports roots;
 
     pd_round round;              /* collects contributions to step saved.step + 1, or averages initial weights */
-    struct pd_adasum_tree *tree; /* the Adasum of the round's contributions, while it is being computed */
+    struct pd_adasum_tree *tree; /* the round's Adasum or radial mean, while it is being computed */
     pd_pushed *pushed;           /* hyperparameters of the round's pushes; NULL: none have ever been sent */
     struct pd_scalars *scalars;  /* scalars of the round's pushes: round_scalars.h. NULL: none have ever been sent */
     pd_param_change change;

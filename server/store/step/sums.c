@@ -36,20 +36,18 @@ void pd_sums_clear(pd_sums *sums)
     sums->cost_ns = 0;
 }
 
-/* Returns what the weight of the rank is multiplied by because its contribution is old. */
-static double damp_of(const pd_round *round, uint32_t rank)
+double pd_round_damping(const pd_round *round, uint32_t rank)
 {
     return round->damped != NULL ? round->damped[rank] : 1;
 }
 
-/* Returns the weight that the rank's push has given to a contribution. */
-static double weight_of(const pd_contribution *given)
+double pd_contribution_weight(const pd_contribution *given)
 {
     if (given->state == PD_CONTRIBUTION_HELD) return given->frame->u.data.weight;
     return given->state == PD_CONTRIBUTION_SPILLED ? given->share : given->u.weight;
 }
 
-static bool is_presummed(const pd_contribution *given)
+bool pd_contribution_is_presummed(const pd_contribution *given)
 {
     return given->state == PD_CONTRIBUTION_HELD ? given->frame->u.data.presummed : given->presummed;
 }
@@ -58,7 +56,7 @@ static bool is_presummed(const pd_contribution *given)
  * 0, since a mean over no examples may be NaN. */
 static bool counts(const pd_contribution *given, pd_aggregation how)
 {
-    return pd_contribution_is_there(given) && (how != PD_WEIGHTED_MEAN || weight_of(given) > 0);
+    return pd_contribution_is_there(given) && (how != PD_WEIGHTED_MEAN || pd_contribution_weight(given) > 0);
 }
 
 /* Totals over those contributions to a common range that take part in the sum. They are counted rank by rank. */
@@ -75,11 +73,11 @@ typedef struct tally {
 static void count_slot(tally *t, const pd_contribution *given, double damp, pd_aggregation how)
 {
     bool weighted = how == PD_WEIGHTED_MEAN;
-    double weight = weighted ? weight_of(given) : 1;
+    double weight = weighted ? pd_contribution_weight(given) : 1;
 
     t->given++;
     t->weight += weight * damp;
-    t->presummed = weighted && is_presummed(given);
+    t->presummed = weighted && pd_contribution_is_presummed(given);
     /* If the gradient is a mean over `weight` examples, the factor turns it into the sum over them. */
     t->scale = (float)(t->presummed ? damp : weight * damp);
     t->only_scale = PD_MUTANT(damping_lost_for_single) ? 1.0f : (float)damp;
@@ -111,9 +109,9 @@ static tally count_upto(const pd_sweep *sweep, const pd_chunk *chunk, uint32_t u
         uint32_t rank = pd_sweep_rank(sweep, i);
         const pd_contribution *given = &chunk->contributions[rank];
         if (PD_MUTANT(weight_of_excluded_in_divisor) && !pd_round_counts(sweep->round, rank) && has_part(given, how))
-            t.weight += weight_of(given);
+            t.weight += pd_contribution_weight(given);
         if (pd_round_counts(sweep->round, rank) && has_part(given, how))
-            count_slot(&t, given, damp_of(sweep->round, rank), how);
+            count_slot(&t, given, pd_round_damping(sweep->round, rank), how);
     }
     return t;
 }
@@ -156,7 +154,7 @@ static void add_slots(const planning *p, int64_t first, bool several)
         tally own = { 0 };
         pd_range range;
         if (rank < p->chunk->summed || !counts(given, p->how) || !pd_round_counts(p->sweep.round, rank)) continue;
-        count_slot(&own, given, damp_of(p->sweep.round, rank), p->how);
+        count_slot(&own, given, pd_round_damping(p->sweep.round, rank), p->how);
         range = pd_round_chunk_range(p->sweep.round, p->chunk, rank);
         p->sums->addends[p->sums->n_addends++] =
             (pd_addend){ pd_vector_run_of(given->u.at, (pd_dtype)given->dtype, first - range.first, range.n),
@@ -264,9 +262,9 @@ static void note_slot(pd_contribution *given, pd_aggregation how)
     double weight;
 
     if (!pd_contribution_is_there(given)) return;
-    weight = weight_of(given);
+    weight = pd_contribution_weight(given);
     given->counted = counts(given, how);
-    given->presummed = is_presummed(given);
+    given->presummed = pd_contribution_is_presummed(given);
     if (given->state == PD_CONTRIBUTION_SPILLED) given->frame = NULL;
     given->u.weight = weight;
     given->state = PD_CONTRIBUTION_SUMMED;

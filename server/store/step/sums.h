@@ -46,6 +46,13 @@ typedef struct pd_sums {
     size_t n_addends, addends_room;
     double cost_ns; /* estimated time of the batch, in ns of one core */
 } pd_sums;
+/* Return the weight that the rank's push has given to a contribution whose gradient is there, or was summed; whether
+ * the gradient is a sum over its examples, not a mean; and what the rank's weight is multiplied by because its
+ * contribution is old. */
+double pd_contribution_weight(const pd_contribution *given);
+bool pd_contribution_is_presummed(const pd_contribution *given);
+double pd_round_damping(const pd_round *round, uint32_t rank);
+
 void pd_sums_free(pd_sums *sums); /* frees the arrays, not the struct */
 void pd_sums_clear(pd_sums *sums);
 
