@@ -184,7 +184,7 @@ typedef struct pd_client_param {
     const char *axes;
     /* The parameter is not trained (for instance batch-norm statistics). The ranks push values instead of gradients,
      * and the parameter becomes the mean of the values, weighted by pd_push_options.weight if aggregate =
-     * weighted_mean.
+     * weighted_mean or radial_mean.
      *
      * - No optimizer rule applies.
      * - A rank without values pushes NULL.
@@ -325,7 +325,8 @@ typedef struct pd_scalar {
  *
  * Errors of the ticket: if the ranks give more than 16 names, the server refuses the item. */
 typedef struct pd_push_options {
-    /* Number of examples of the gradient, for aggregate = weighted_mean. 0 counts as 1, unless zero_weight is set. */
+    /* Number of examples of the gradient, for aggregate = weighted_mean and radial_mean. 0 counts as 1, unless
+     * zero_weight is set. */
     double weight;
     /* The gradient's weight is 0, as for a rank without examples. */
     bool zero_weight;

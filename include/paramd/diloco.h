@@ -69,7 +69,8 @@ typedef struct pd_diloco_options {
      * of this header does not count. It is measured in each cycle, and half of the older value is kept. */
     bool dylu;
     /* The weight of a contribution is n^2 / s, of n tokens and s inner steps since the fragment was last taken. For a
-     * job with aggregate = weighted_mean. Late contributions that are carried over add up. false: the weight is 1. */
+     * job with aggregate = weighted_mean or radial_mean. Late contributions that are carried over add up. false: the
+     * weight is 1. */
     bool weigh_tokens;
 } pd_diloco_options;
 

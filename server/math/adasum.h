@@ -17,8 +17,8 @@
  * Trax refuses a number of vectors that is not a power of two (pd_adasum_is_exact). Here the surplus vectors are merged
  * first: vector 2^L + r is merged into vector r, where 2^L is the largest power of two below k.
  *
- * The radial mean (RDA) has the mean norm of the vectors and the direction of the mean of their directions, where w_r is
- * the weight of vector r:
+ * The radial mean (RDA) has the mean norm of the vectors and the direction of the mean of their directions. w_r is the
+ * weight of vector r:
  *
  *     radial  (sum of w_r |g_r|) / (sum of w_r)  times  phi(sum of w_r phi(g_r)),  phi(g) = g / |g|,  phi(0) = 0
  *
@@ -31,7 +31,8 @@
  * Special cases:
  *
  *   - If two vectors nearly cancel (the norm of the merged vector is below 1e-7 of their norms), the merged vector
- *     counts as zero in later dot products: in float32 its direction would be nothing but rounding errors. So does the sum of directions in the radial mean: the result is then 0.
+ *     counts as zero in later dot products: in float32 its direction would be nothing but rounding errors. So does
+ *     the sum of directions in the radial mean: the result is then 0.
  *   - The Adasum tree of a single vector is that vector, bit for bit; and so is its radial mean, unless it is damped or
  *     presummed (pd_adasum_weigh).
  *   - NaN or infinity in one of several vectors makes the whole result NaN, because it enters the dot products.

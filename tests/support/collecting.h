@@ -7,7 +7,8 @@
 
 enum { COLLECTING = 5, COLLECTING_WORLD = 4, COLLECTING_N = 130, COLLECTING_CONN = 10 };
 
-/* Job options, one for each aggregate that collects all contributions: both forms of Adasum, median, trimmed mean, radial mean. */
+/* Job options, one for each aggregate that collects all contributions: both forms of Adasum, median, trimmed
+ * mean, radial mean. */
 extern const char *const collecting[COLLECTING];
 
 /* Makes a rig with a job of COLLECTING_WORLD ranks and one vector of COLLECTING_N elements. `over_quota`: the ingest

@@ -23,6 +23,7 @@ static const job_case cases[] = {
     { "* adam lr=0.1", NULL, 1, MOST, { 1, { 16 } }, false, 1.5 },
     { "* adam lr=0.1", "aggregate=median", 4, 100, { 1, { 100 } }, false, 2 },
     { "* adam lr=0.1", "aggregate=adasum", 4, 100, { 1, { 100 } }, false, 2 },
+    { "* adam lr=0.1", "aggregate=radial_mean", 3, 100, { 1, { 100 } }, false, 2 },
     { "* adam lr=0.1", "aggregate=trimmed_mean trim=1", 5, 3, { 1, { 20000 } }, false, 2 },
     { "* sgd lr=0.1", "clip_global_norm=1", 2, MOST, { 1, { 16 } }, false, 1.5 },
     { "* sgd lr=0.1", NULL, 4, 100, { 1, { 64 } }, true, 1.5 },

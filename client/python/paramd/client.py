@@ -419,7 +419,7 @@ class Client:
 
         grads: a mapping from names to arrays; None: this rank has no gradient of the parameter in this step.
         weights: a mapping from the same names to writable arrays.
-        weight: number of examples behind the gradient, for aggregate = weighted_mean; 0: none. None: 1.
+        weight: number of examples behind the gradient, for aggregate = weighted_mean and radial_mean; 0: none. None: 1.
         presummed: the gradients are sums over the examples, not means.
         hypers: hyperparameters of this step, the same on every rank.
         scalars: numbers whose means over the ranks come back in Ticket.scalars; at most 16.

@@ -243,8 +243,7 @@ static int check_cover(const pd_job *job, pd_error *err)
 }
 
 /* Checks that the ranges of all ranks together contain every element of every parameter, and that they suit the way
- * in which the job aggregates: the tree form of Adasum needs, for each element, a power of two of ranks, unless
- * adasum_fold is set. */
+ * in which the job aggregates (pd_aggregate_fits_ranges). */
 static int check_all(const pd_job *job, pd_error *err)
 {
     int rc = check_cover(job, err);

@@ -39,7 +39,7 @@ void pd_ranges_give_back(pd_job *job, uint32_t rank);
  * parameters. `own` true: for the rank that declares. false: for any other rank, whose ranges are not known yet. */
 uint64_t pd_ranges_reserve_declared(const pd_job *job, const pd_request *request, bool own);
 /* Returns the bytes that contributions to ranged parameters may take while an aggregate collects them (median, trimmed
- * mean and Adasum do), as far as the ranges are known. */
+ * mean, Adasum and radial mean do), as far as the ranges are known. */
 uint64_t pd_ranges_collected_bytes(const pd_job *job);
 
 /* Charges to the job what pd_ranges_collected_bytes returns, instead of what was charged before. Call it after ranges

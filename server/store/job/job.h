@@ -298,7 +298,8 @@ typedef struct pd_job_records {
     pd_chunk *chunks;
     pd_contribution *contributions;
     pd_rank_range *ranges; /* ranges of the ranks, for ranged parameters only */
-    /* bytes that are charged for contributions to ranged parameters, which a median, trimmed mean or Adasum collects */
+    /* bytes that are charged for contributions to ranged parameters, which a median, trimmed mean, Adasum or
+     * radial mean collects */
     uint64_t collected;
 } pd_job_records;
 

@@ -79,7 +79,8 @@ int pd_aggregate_fits_ranges(const pd_job_values *values, const pd_param *param,
     return PD_OK;
 }
 
-/* Returns the bytes that the Adasum or radial mean of a round takes besides the contributions and the result. UINT64_MAX: too many. */
+/* Returns the bytes that the Adasum or radial mean of a round takes besides the contributions and the result.
+ * UINT64_MAX: too many. */
 static uint64_t adasum_bytes(pd_adasum_form form, int64_t elements, uint64_t slots, uint32_t most)
 {
     uint64_t vectors = (uint64_t)pd_adasum_scratch_vectors(form, (int)most), bytes, sources;

@@ -50,7 +50,8 @@ typedef struct section {
     int64_t given;
 } section;
 
-/* The Adasum of a round, or its radial mean, which is computed in the same way. Each section is computed in passes, and each pass in units. */
+/* The Adasum of a round, or its radial mean, which is computed in the same way. Each section is computed in passes, and
+ * each pass in units. */
 typedef struct pd_adasum_tree {
     pd_adasum_form form;
     section *sections; /* the sections of which some rank has a gradient */

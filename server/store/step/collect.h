@@ -20,9 +20,11 @@
 #include "adasum.h"
 #include "steps.h"
 
-/* A unit: what one thread computes at a time of an Adasum or radial mean, of a median or trimmed mean, or of a spill. */
+/* A unit: what one thread computes at a time of an Adasum or radial mean, of a median or trimmed mean, or of a
+ * spill. */
 typedef struct pd_collect_unit {
-    /* the Adasum or radial mean of which this is unit number `i`; NULL: the unit is a mean of k contributions, or a spill */
+    /* the Adasum or radial mean of which this is unit number `i`; NULL: the unit is a mean of k contributions, or a
+     * spill */
     pd_adasum *adasum;
     int64_t i;
     const void *copied; /* the unit is a spill: copies n bytes from here to `to`; NULL: it is none */
@@ -65,8 +67,8 @@ void pd_collect_batch_free(pd_collect_batch *batch); /* frees the arrays, not th
  * are left. Returns the estimated time that it took. *starved becomes the parameter for which memory was short; NULL:
  * none. */
 double pd_collect_work(pd_steps *steps, double budget_ns, bool *relieve, pd_param **starved);
-/* Frees the parameter's spilled contributions and its unfinished Adasum or radial mean, because the job ends. Contributions in frames
- * are released by the caller. */
+/* Frees the parameter's spilled contributions and its unfinished Adasum or radial mean, because the job ends.
+ * Contributions in frames are released by the caller. */
 void pd_collect_release(pd_param *param);
 
 #endif
