@@ -15,7 +15,7 @@ const pd_own_flag pd_own_flags[] = {
     [HELP] = { 'h', "help", NULL, "print this help and exit" },
     [PORT + 1] = { 0, NULL, NULL, NULL },
 };
-enum { N_OWN = sizeof pd_own_flags / sizeof pd_own_flags[0] - 1 };
+enum { N_OWN = sizeof pd_own_flags / sizeof pd_own_flags[0] - 1, HELP_COLUMNS = 100 };
 
 /* The command line while it is being read. Stores the values of configuration keys until the file and the environment
  * are read, because a flag overrides both. */
@@ -241,15 +241,21 @@ static void help_own(size_t i, FILE *out)
     print_words(pd_own_flags[i].help, out);
 }
 
+/* Prints a short flag before its long form: on one line with it, or on a line of its own if both are too wide. */
+static void print_short(const pd_key *key, FILE *out)
+{
+    size_t columns = strlen("      --, --=") + strlen(key->name) + strlen(key->long_name) + strlen(value_form(key));
+
+    print_name(key->name, out);
+    fprintf(out, columns > HELP_COLUMNS ? ",\n      " : ", ");
+}
+
 static void help_key(const pd_config *config, const pd_key *key, FILE *out)
 {
     char text[1024];
 
     fprintf(out, "      ");
-    if (pd_key_is_short(config, key)) {
-        print_name(key->name, out);
-        fprintf(out, ", ");
-    }
+    if (pd_key_is_short(config, key)) print_short(key, out);
     print_name(key->long_name, out);
     fprintf(out, pd_key_is_flag(key) ? "[=yes|no]" : "=%s", value_form(key));
     snprintf(text, sizeof text, "%s%s%s%s", key->help, key->choices != NULL ? " [" : "",
