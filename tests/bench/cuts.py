@@ -15,8 +15,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Callable
+
+import link
 
 CUTS = (5, 15, 60)
 DEADLINE = 2.0
@@ -28,38 +29,25 @@ URL = f"tcp://{SERVER}:{PORT}"
 
 # ---- the network ----
 
-class Network:
+class Network(link.Namespaces):
     """Three namespaces in a row, and the folder that gives the worker's a name server."""
 
     def __init__(self) -> None:
         self.worker, self.router, self.daemon = (f"pd-{os.getpid()}-{part}" for part in ("worker", "router", "daemon"))
         self.folder = Path("/etc/netns") / self.worker
 
-    def __enter__(self) -> Network:
-        try:
-            self._make()
-        except (OSError, subprocess.CalledProcessError) as error:
-            self._remove()
-            print(f"cuts.py: no network namespaces here: {error}", file=sys.stderr)
-            raise SystemExit(77) from None
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        self._remove()
-
     def _make(self) -> None:
         for name in (self.worker, self.router, self.daemon):
-            _ip("netns", "add", name)
-            _ip("-n", name, "link", "set", "lo", "up")
+            link.ip("netns", "add", name)
+            link.ip("-n", name, "link", "set", "lo", "up")
         for number, name in ((1, self.worker), (2, self.daemon)):
-            _ip("-n", name, "link", "add", "veth0", "type", "veth", "peer", "name", f"to{number}", "netns", self.router)
-            _ip("-n", name, "addr", "add", f"10.81.{number}.2/24", "dev", "veth0")
-            _ip("-n", self.router, "addr", "add", f"10.81.{number}.1/24", "dev", f"to{number}")
-            _ip("-n", name, "link", "set", "veth0", "up")
-            _ip("-n", self.router, "link", "set", f"to{number}", "up")
-            _ip("-n", name, "route", "add", "default", "via", f"10.81.{number}.1")
-        _ip("-n", self.router, "route", "add", "blackhole", "10.81.3.0/24")
+            link.ip("-n", name, "link", "add", "veth0", "type", "veth", "peer", "name", f"to{number}", "netns", self.router)
+            link.ip("-n", name, "addr", "add", f"10.81.{number}.2/24", "dev", "veth0")
+            link.ip("-n", self.router, "addr", "add", f"10.81.{number}.1/24", "dev", f"to{number}")
+            link.ip("-n", name, "link", "set", "veth0", "up")
+            link.ip("-n", self.router, "link", "set", f"to{number}", "up")
+            link.ip("-n", name, "route", "add", "default", "via", f"10.81.{number}.1")
+        link.ip("-n", self.router, "route", "add", "blackhole", "10.81.3.0/24")
         self.cut(False)
         self.folder.mkdir(parents=True)
         (self.folder / "resolv.conf").write_text(f"nameserver {NAME_SERVER}\nsearch example.org\n")
@@ -73,11 +61,7 @@ class Network:
 
     def cut(self, so: bool) -> None:
         """Lets the router drop what it should forward, or forward again."""
-        _ip("netns", "exec", self.router, "sh", "-c", f"echo {int(not so)} > /proc/sys/net/ipv4/ip_forward")
-
-    def run(self, name: str, *command: str) -> subprocess.Popen[str]:
-        """Starts a program in a namespace."""
-        return subprocess.Popen(["ip", "netns", "exec", name, *command], stdout=subprocess.PIPE, text=True)
+        link.ip("netns", "exec", self.router, "sh", "-c", f"echo {int(not so)} > /proc/sys/net/ipv4/ip_forward")
 
     def work(self, name: str, *arguments: object) -> subprocess.Popen[str]:
         """Starts this script as a worker in a namespace, and waits until it is ready."""
@@ -96,10 +80,6 @@ class Network:
             if line == "":
                 raise SystemExit("cuts.py: no daemon")
         return child
-
-
-def _ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
 
 def _end(child: subprocess.Popen[str]) -> None:

@@ -3,12 +3,16 @@
 
 #include <fcntl.h>
 #include <ftw.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "blascore.h"
 #include "cpu.h"
+#include "programs.h"
 
 double figure_ms(void)
 {
@@ -112,6 +116,28 @@ void figure_daemon(pd_child *child)
     pd_error err = { 0 };
 
     if (pd_child_start(child, &err) != PD_OK) figure_stop("%s", err.text);
+}
+
+pid_t figure_spawn(const char *url)
+{
+    char path[4096];
+    pd_error err;
+    pid_t pid;
+
+    if (pd_sibling_path(path, sizeof path, "paramd", &err) != PD_OK) figure_stop("%s", err.text);
+    pid = fork();
+    if (pid < 0) figure_stop("cannot start a process: %s", strerror(errno));
+    if (pid > 0) return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    freopen("/dev/null", "w", stderr);
+    execl(path, path, "--listen", url, (char *)NULL);
+    _exit(127);
+}
+
+void figure_kill(pid_t daemon)
+{
+    kill(daemon, SIGKILL);
+    if (waitpid(daemon, NULL, 0) != daemon) figure_stop("the daemon does not end: %s", strerror(errno));
 }
 
 const Paramd__StatusReply *figure_status(const char *url, pd_operator *op)

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -46,6 +47,10 @@ double figure_file_ms(const char *folder, const void *piece, uint64_t bytes, boo
 
 /* Starts a daemon with its default configuration. */
 void figure_daemon(pd_child *child);
+/* Starts a daemon that listens at this address, with its default configuration otherwise, and does not wait for it; it
+ * ends with this program. Kills one, and waits until it has ended. */
+pid_t figure_spawn(const char *url);
+void figure_kill(pid_t daemon);
 /* Asks the daemon for its status. The reply stays valid until the caller closes `op`. */
 const Paramd__StatusReply *figure_status(const char *url, pd_operator *op);
 

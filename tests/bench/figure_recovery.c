@@ -7,39 +7,13 @@
  * each reading. */
 #include "figure.h"
 #include "bench_team.h"
-#include "programs.h"
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 
 enum { SIDE = 1000, PARAMS = 89, WINDOW = 8, CUT = 4, RESENT = 2, LOOK_US = 20000, PATIENCE_MS = 120000 };
 
 static char folder[] = "/var/tmp/paramd-figure.XXXXXX", url[64];
-
-static pid_t start_daemon(void)
-{
-    char path[4096];
-    pd_error err;
-    pid_t pid;
-
-    if (pd_sibling_path(path, sizeof path, "paramd", &err) != PD_OK) figure_stop("%s", err.text);
-    pid = fork();
-    if (pid < 0) figure_stop("cannot start a process: %s", strerror(errno));
-    if (pid > 0) return pid;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    freopen("/dev/null", "w", stderr);
-    execl(path, path, "--listen", url, (char *)NULL);
-    _exit(127);
-}
-
-static void kill_daemon(pid_t pid)
-{
-    kill(pid, SIGKILL);
-    if (waitpid(pid, NULL, 0) != pid) figure_stop("the daemon does not end: %s", strerror(errno));
-}
 
 /* Waits until the checkpoint of a step is on the disk. 0: that of the initial weights, which a slow disk may still be
  * writing when another one is due, so that the other one is left out. */
@@ -144,16 +118,16 @@ int main(void)
 
     figure_folder(folder);
     snprintf(url, sizeof url, "unix:///tmp/paramd-figure-%d.socket", (int)getpid());
-    daemon = start_daemon();
+    daemon = figure_spawn(url);
     t = start();
     await_durable(0);
     team_steps(t, CUT, NULL);
     await_durable(CUT);
     team_steps(t, RESENT, step_ms);
-    kill_daemon(daemon);
+    figure_kill(daemon);
     reading = read_ms(&bytes); /* which also drops the files from the page cache again */
     begun = figure_ms();
-    daemon = start_daemon();
+    daemon = figure_spawn(url);
     team_steps(t, 1, NULL);
     took = figure_ms() - begun;
     cpu = cpu_seconds(daemon, &faults);
@@ -162,7 +136,7 @@ int main(void)
            "%.2f s of CPU and touched %lu pages\n",
            took / least, took, bytes / 1e6, reading, figure_quantile(step_ms, RESENT, 0.5), RESENT, cpu, faults);
     team_end(t);
-    kill_daemon(daemon);
+    figure_kill(daemon);
     unlink(url + strlen("unix://"));
     figure_remove(folder);
     return 0;

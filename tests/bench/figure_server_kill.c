@@ -9,7 +9,6 @@
 #include "figure.h"
 #include "fleet.h"
 #include "paramd/diloco.h"
-#include "programs.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -27,28 +26,6 @@ typedef struct outcome {
 } outcome;
 
 static char folder[] = "/var/tmp/paramd-figure.XXXXXX", url[64];
-
-static pid_t start_daemon(void)
-{
-    char path[4096];
-    pd_error err;
-    pid_t pid;
-
-    if (pd_sibling_path(path, sizeof path, "paramd", &err) != PD_OK) figure_stop("%s", err.text);
-    pid = fork();
-    if (pid < 0) figure_stop("cannot start a process: %s", strerror(errno));
-    if (pid > 0) return pid;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    freopen("/dev/null", "w", stderr);
-    execl(path, path, "--listen", url, (char *)NULL);
-    _exit(127);
-}
-
-static void kill_daemon(pid_t pid)
-{
-    kill(pid, SIGKILL);
-    if (waitpid(pid, NULL, 0) != pid) figure_stop("the daemon does not end: %s", strerror(errno));
-}
 
 static void check(int rc, const pd_error *err)
 {
@@ -145,8 +122,8 @@ static pid_t await_workers(const outcome *out, pid_t daemon, int kills, double s
         if (ended == daemon || (ended > 0 && status != 0)) figure_stop("a worker or the daemon has failed");
         fleet_sleep_until(figure_ms() + 5);
         if (kills == 0 || figure_ms() < next) continue;
-        kill_daemon(daemon);
-        daemon = start_daemon();
+        figure_kill(daemon);
+        daemon = figure_spawn(url);
         next += seconds * 1e3;
         kills--;
     }
@@ -165,12 +142,12 @@ int main(int argc, char **argv)
     fleet_load();
     figure_folder(folder);
     snprintf(url, sizeof url, "unix://%s/socket", folder);
-    daemon = start_daemon();
+    daemon = figure_spawn(url);
     killed = start_workers("killed", 1e3 * seconds * (kills + 1) / STEPS);
     daemon = await_workers(killed, daemon, kills, seconds);
     calm = start_workers("calm", 0);
     daemon = await_workers(calm, daemon, 0, 0);
-    kill_daemon(daemon);
+    figure_kill(daemon);
     for (int rank = 0; rank < FLEET_WORKERS; rank++)
         for (int i = 0; i < FLEET_VALUES; i++)
             differ += killed->value[rank][i] != calm->value[rank][i] || killed->global[rank][i] != calm->global[0][i];

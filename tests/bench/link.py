@@ -8,6 +8,10 @@ import os
 import subprocess
 import sys
 from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Self
 
 BIN = os.environ.get("PARAMD_BIN", "build/release/bin")
 WORKER, DAEMON = "10.82.1.1", "10.82.1.2"
@@ -18,7 +22,34 @@ def ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
 
-class Link:
+class Namespaces:
+    """Network namespaces that are there while it is entered: a subclass makes and removes them."""
+
+    def __enter__(self) -> Self:
+        try:
+            self._make()
+        except (OSError, subprocess.CalledProcessError) as error:
+            self._remove()
+            print(f"no network namespaces here: {error}", file=sys.stderr)
+            raise SystemExit(77) from None
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self._remove()
+
+    def _make(self) -> None:
+        raise NotImplementedError
+
+    def _remove(self) -> None:
+        raise NotImplementedError
+
+    def run(self, name: str, *command: str) -> subprocess.Popen[str]:
+        """Starts a program in a namespace."""
+        return subprocess.Popen(["ip", "netns", "exec", name, *command], stdout=subprocess.PIPE, text=True)
+
+
+class Link(Namespaces):
     """The two namespaces and their link. `properties` are those of pd_relay, as rate=1e9.
 
     `most` is the most bytes that the kernel may buffer for a connection, in each direction: the third number of
@@ -29,19 +60,6 @@ class Link:
         self.worker, self.daemon = (f"pd-{os.getpid()}-{part}" for part in ("near", "far"))
         self.most, self.properties = most, properties
         self.relay: subprocess.Popen[str] | None = None
-
-    def __enter__(self) -> Link:
-        try:
-            self._make()
-        except (OSError, subprocess.CalledProcessError) as error:
-            self._remove()
-            print(f"link.py: no network namespaces here: {error}", file=sys.stderr)
-            raise SystemExit(77) from None
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        self._remove()
 
     def _make(self) -> None:
         for name in (self.worker, self.daemon):
@@ -71,10 +89,6 @@ class Link:
     def set(self, name: str, key: str, value: str) -> None:
         """Sets a value of the kernel, net.ipv4.KEY, in a namespace."""
         ip("netns", "exec", name, "sh", "-c", f"echo {value} > /proc/sys/net/ipv4/{key}")
-
-    def run(self, name: str, *command: str) -> subprocess.Popen[str]:
-        """Starts a program in a namespace."""
-        return subprocess.Popen(["ip", "netns", "exec", name, *command], stdout=subprocess.PIPE, text=True)
 
     def serve(self, *flags: str) -> subprocess.Popen[str]:
         """Starts a daemon at the far end, with these flags, and waits until it listens."""
