@@ -230,13 +230,31 @@ static int await_end(test_daemon *daemon, double seconds)
     return e.status;
 }
 
+/* Returns whether the daemon has ended, or its log says that it has got the signal. */
+static bool is_stopping(void *arg)
+{
+    ending *e = arg;
+
+    return has_ended(arg) || is_in_log(&(in_log){ e->daemon, "Terminated" });
+}
+
+/* Sends SIGTERM until the daemon has got it: ThreadSanitizer delays a signal that the kernel gives to an idle thread. */
+static bool is_told_to_stop(void *arg)
+{
+    ending *e = arg;
+
+    if (e->daemon->pid != 0) kill(e->daemon->pid, SIGTERM);
+    return await(is_stopping, arg, patient(2));
+}
+
 int daemon_stop(test_daemon *daemon, double seconds)
 {
+    ending e = { daemon, -1 };
     int status;
 
     if (daemon == NULL) return -1; /* the daemon was never started */
-    if (daemon->pid != 0) kill(daemon->pid, SIGTERM);
-    status = await_end(daemon, seconds);
+    await(is_told_to_stop, &e, seconds);
+    status = e.status != -1 ? e.status : await_end(daemon, seconds);
     if (daemon->pid != 0) {
         kill(daemon->pid, SIGKILL);
         reap(daemon, true);
