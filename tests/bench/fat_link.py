@@ -4,9 +4,9 @@
 
 TRANSPORT is tcp or tls; by default both, and the worse one is the figure. NAME=VALUE is a property of the link
 (pd_relay) or most=BYTES, the kernel's largest buffer, by default what deploy/paramd.sysctl sets. The worker
-pushes 100 tensors of 4 MiB and pulls the new weights; a round is over when all of them are there. The link carries the
+pushes 200 tensors of 4 MiB and pulls the new weights; a round is over when all of them are there. The link carries the
 gradients one way and the weights the other. Figure: the time that the payload of one direction needs at the link's
-rate, over the median time of a round. Rounds before the fourth are not counted: TCP begins slowly.
+rate, over the median time of a round. The first three rounds are not counted: TCP begins slowly.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import time
 
 import link
 
-TENSORS, ELEMENTS, WARM, ROUNDS, PORT = 100, 1 << 20, 4, 5, 7070
+TENSORS, ELEMENTS, WARM, ROUNDS, PORT = 200, 1 << 20, 3, 3, 7070
 MOST = 64 << 20
 LONG = {"rate": 1e9, "delay": 0.05, "queue": 0.1, "mtu": 9000}
 
