@@ -41,7 +41,8 @@ class Network(link.Namespaces):
             link.ip("netns", "add", name)
             link.ip("-n", name, "link", "set", "lo", "up")
         for number, name in ((1, self.worker), (2, self.daemon)):
-            link.ip("-n", name, "link", "add", "veth0", "type", "veth", "peer", "name", f"to{number}", "netns", self.router)
+            link.ip("-n", name, "link", "add", "veth0", "type", "veth", "peer", "name", f"to{number}",
+                    "netns", self.router)
             link.ip("-n", name, "addr", "add", f"10.81.{number}.2/24", "dev", "veth0")
             link.ip("-n", self.router, "addr", "add", f"10.81.{number}.1/24", "dev", f"to{number}")
             link.ip("-n", name, "link", "set", "veth0", "up")

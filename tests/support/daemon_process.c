@@ -238,7 +238,8 @@ static bool is_stopping(void *arg)
     return has_ended(arg) || is_in_log(&(in_log){ e->daemon, "Terminated" });
 }
 
-/* Sends SIGTERM until the daemon has got it: ThreadSanitizer delays a signal that the kernel gives to an idle thread. */
+/* Sends SIGTERM until the daemon has got it: ThreadSanitizer delays a signal that the kernel gives to an idle
+ * thread. */
 static bool is_told_to_stop(void *arg)
 {
     ending *e = arg;

@@ -102,8 +102,10 @@ typedef struct pd_quota {
     pd_ingest_share *share; /* the owner's share, which counts the reserve, too; NULL: the job has no owner */
     uint64_t conn;          /* number of the connection to which the loop thread charges the rank's frames */
     bool declared;          /* the rank has declared its parameters on the connection `conn` */
-    uint64_t reserve;       /* bytes of the rank's largest frame; 0: no rank of the job has declared yet */
-    uint64_t reserved;      /* bytes reserved for the rank now: equal to `reserve`, or fewer once the rank has gone */
+    /* the answer to that Declare, while it waits for the rank's first lease (step/leases.h); NULL: it does not */
+    struct pd_effect *answer;
+    uint64_t reserve;  /* bytes of the rank's largest frame; 0: no rank of the job has declared yet */
+    uint64_t reserved; /* bytes reserved for the rank now: equal to `reserve`, or fewer once the rank has gone */
     bool released; /* the rank has gone, so only the bytes of its frames in memory stay reserved, at most `reserve` */
     uint64_t held; /* bytes of the rank's frames that are not summed yet */
     /* the loop thread has blocked the rank's connection, and some of the rank's frames are not summed yet */

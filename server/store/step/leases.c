@@ -98,9 +98,9 @@ void pd_leases_answer(pd_steps *steps, uint32_t rank, pd_effect *declared, bool 
     pd_fragment_rank *at = &steps->fragments[0].ranks[rank];
 
     pd_effect_free(at->answer); /* of an earlier connection */
-    at->answer = NULL;
+    at->answer = steps->quotas[rank].answer = NULL;
     if (begins && at->wants > 0 && !has_lease(steps, rank) && repeats(steps))
-        at->answer = declared;
+        at->answer = steps->quotas[rank].answer = declared;
     else if (steps->shares != NULL)
         send_answer(steps, rank, declared);
     else
@@ -196,7 +196,7 @@ static int give_all(pd_steps *steps)
         }
         if (rank->answer == NULL || !has_lease(steps, r)) continue;
         send_answer(steps, r, rank->answer);
-        rank->answer = NULL;
+        rank->answer = steps->quotas[r].answer = NULL;
     }
     return PD_OK;
 }

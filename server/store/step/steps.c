@@ -60,6 +60,27 @@ static void return_buffer(pd_steps *steps, pd_request *frame)
     pd_effects_add(steps->outbox, effect);
 }
 
+/* Returns the answer to the rank's Declare if it has not left yet; NULL: it has. */
+static pd_effect *answer_of(const pd_steps *steps, const pd_quota *quota)
+{
+    return quota->answer != NULL ? quota->answer : pd_withheld_declared(&steps->withheld, quota->conn);
+}
+
+/* Lets a buffer return to the connection that is charged for the rank's frames now: the one on which the rank has
+ * declared, which is charged for those of earlier connections when the answer to its Declare comes. Until then it is
+ * not charged for them, and the answer charges it for less. */
+static void address(const pd_steps *steps, const pd_quota *quota, pd_buffer *buffer)
+{
+    pd_effect *answer = buffer->conn != quota->conn ? answer_of(steps, quota) : NULL;
+
+    if (answer == NULL) {
+        buffer->conn = quota->conn;
+        return;
+    }
+    assert(answer->u.declared.held >= buffer->charged);
+    answer->u.declared.held -= buffer->charged;
+}
+
 void pd_frame_let_go(pd_steps *steps, pd_request *frame)
 {
     pd_buffer *buffer = frame->u.data.buffer;
@@ -67,8 +88,7 @@ void pd_frame_let_go(pd_steps *steps, pd_request *frame)
 
     assert(buffer->refs > 0);
     if (--buffer->refs > 0) return;
-    /* The buffer returns to the connection that is charged for the rank's frames now. */
-    if (quota->declared) buffer->conn = quota->conn;
+    if (quota->declared) address(steps, quota, buffer);
     steps->held -= buffer->charged;
     pd_quota_let_go(steps->ingest, quota, buffer->charged);
     return_buffer(steps, frame);

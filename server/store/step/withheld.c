@@ -87,6 +87,13 @@ void pd_withheld_drop(pd_withheld *withheld)
     }
 }
 
+pd_effect *pd_withheld_declared(const pd_withheld *withheld, uint64_t conn)
+{
+    for (pd_effect *effect = withheld->effects.first; effect != NULL; effect = (pd_effect *)(void *)effect->mail.next)
+        if (effect->kind == PD_EFF_DECLARED && effect->ticket.conn == conn) return effect;
+    return NULL;
+}
+
 uint64_t pd_withheld_first(const pd_withheld *withheld)
 {
     for (const pd_effect *effect = withheld->effects.first; effect != NULL;

@@ -66,6 +66,8 @@ void pd_withheld_send(pd_withheld *withheld, pd_effects *outbox, pd_effect *effe
 void pd_withheld_release(pd_withheld *withheld, pd_effects *outbox);
 /* Drops all effects that are withheld, because the job ends. */
 void pd_withheld_drop(pd_withheld *withheld);
+/* Returns the answer to the Declare on connection `conn` that is withheld; NULL: none is. */
+pd_effect *pd_withheld_declared(const pd_withheld *withheld, uint64_t conn);
 /* Returns the lowest place of a step whose report is withheld; 0: none is. */
 uint64_t pd_withheld_first(const pd_withheld *withheld);
 /* Returns whether so many steps are withheld that after the step at `place` no further one begins. */
