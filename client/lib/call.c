@@ -174,7 +174,7 @@ static int64_t elements_of(const pd_param_record *record)
     return record->end - record->start;
 }
 
-/* Checks that all items of a push are of one fragment, if a push is for the next step of a fragment. */
+/* Checks, in a job with open sets, that all items of a push belong to one fragment. */
 static int check_fragment(const pd_core *core, const pd_item *items, size_t n, pd_error *err)
 {
     const pd_param_record *first = &core->params[items[0].param];

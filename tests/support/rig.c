@@ -112,6 +112,8 @@ static void on_buffer(rig *r, pd_buffer *buffer)
 {
     assert_true(buffer->refs == 0);
     r->buffers_out--;
+    /* It returns to a connection that is charged for it: the loop thread counts so. */
+    assert_true(r->bytes_out[buffer->conn % RIG_CONNS] >= buffer->charged);
     r->bytes_out[buffer->conn % RIG_CONNS] -= buffer->charged;
     free(buffer->at);
     free(buffer);
@@ -175,6 +177,7 @@ void rig_replace_task(rig *r, size_t i)
 
 static void on_declared(rig *r, const pd_effect *effect)
 {
+    r->bytes_out[effect->ticket.conn % RIG_CONNS] += effect->u.declared.held;
     r->must_init = effect->u.declared.must_init;
     r->reserve = effect->u.declared.reserve;
     r->leases = effect->u.declared.leases;

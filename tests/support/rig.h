@@ -190,8 +190,9 @@ rig_frame *rig_frame_new(rig *r, pd_request_kind kind, uint32_t job, uint32_t ra
  * `dtype`, or quantized. */
 void rig_piece(rig_frame *frame, uint32_t param, pd_dtype dtype, int64_t first, int64_t count, const float *values);
 void rig_absent(rig_frame *frame, uint32_t param);
-void rig_last(rig_frame *frame);    /* close_step: the frame ends the rank's step */
-void rig_carried(rig_frame *frame); /* carried: the frame's gradient has the data of the last push, which was late */
+void rig_last(rig_frame *frame); /* close_step: the frame ends the rank's step */
+void rig_carried(
+    rig_frame *frame); /* says that the gradient also has the data of the rank's last push, which was late */
 void rig_weight(rig_frame *frame, double weight, bool presummed);
 /* The frame is of a change by hand with this number: a push, or initial weights that replace those of its step, of
  * `whole` parameters. */

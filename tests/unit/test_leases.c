@@ -180,6 +180,27 @@ TEST(the_answer_to_a_declare_waits_for_the_record_of_its_lease)
     rig_free(&r);
 }
 
+/* The push of a process that connects again counts while the answer to its Declare waits: the frame's buffer must not
+ * return to a connection that is not charged for it yet (the rig checks that). */
+TEST(a_buffer_of_an_earlier_connection_that_is_free_before_the_answer_is_charged_to_none)
+{
+    rig r;
+
+    begin(&r, 2, shrinks);
+    push(&r, 1, ELASTIC_CONN + 1, 1, leased(&r, 1));
+    elastic_lose(&r, 1, ELASTIC_CONN + 1);
+    r.lazy_wal = true;
+    elastic_join(&r, 2, 4, ELASTIC_NEW); /* a lease that the disk does not have yet */
+    assert_int_equal(rig_hello(&r, "job", 1, 4, ELASTIC_CONN + 1, ELASTIC_NEW + 1, shrinks, "* sgd lr=1"), PD_OK);
+    elastic_declare(&r, 1, ELASTIC_NEW + 1);
+    assert_true(r.bytes_out[ELASTIC_CONN + 1] > 0);
+    push(&r, 0, ELASTIC_CONN, 1, leased(&r, 0));
+    assert_int_equal(r.bytes_out[ELASTIC_CONN + 1], 0);
+    rig_write_record(&r);
+    assert_int_equal(r.bytes_out[ELASTIC_NEW + 1], 0);
+    rig_free(&r);
+}
+
 TEST(the_answer_to_a_declare_waits_for_the_record_with_a_log_too)
 {
     uint64_t answered;

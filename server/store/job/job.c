@@ -40,6 +40,8 @@ static void borrow(pd_job *job, const pd_job_env *env)
 
 static void free_ranks(pd_job *job)
 {
+    for (uint32_t r = 0; job->steps.quotas != NULL && r < job->steps.members.ranks; r++)
+        pd_effect_free(job->steps.quotas[r].answer);
     free(job->ranks);
     free(job->steps.quotas);
     pd_step_times_free(&job->steps.times);

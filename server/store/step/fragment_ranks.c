@@ -58,8 +58,6 @@ void pd_fragments_free(pd_steps *steps)
         pd_counted_unref(fragment->set);
         pd_counted_unref(fragment->next);
         free(fragment->damped);
-        for (uint32_t r = 0; r < steps->members.ranks; r++)
-            pd_effect_free(fragment->ranks != NULL ? fragment->ranks[r].answer : NULL);
         free(fragment->ranks);
     }
     free(steps->fragments);

@@ -25,7 +25,6 @@ typedef struct pd_fragment_rank {
     uint32_t wants;       /* number of shares that the rank wants when it counts */
     bool gives;           /* if step > 0: some chunk of this push has come, and not only reports that there is none */
     bool carries;         /* its push has the data of its last one, which was late */
-    pd_effect *answer;    /* the answer to its Declare, which waits for its first lease; NULL: none does */
     bool revoked;         /* its push is of shares that are not leased to it any more */
     bool untold;          /* its leases have changed, and memory was short for the effect that says so */
     uint64_t patience_ns; /* how long the rank can do without the answer to its push */

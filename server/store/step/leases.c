@@ -95,12 +95,13 @@ static bool has_lease(const pd_steps *steps, uint32_t rank)
 
 void pd_leases_answer(pd_steps *steps, uint32_t rank, pd_effect *declared, bool begins)
 {
-    pd_fragment_rank *at = &steps->fragments[0].ranks[rank];
+    const pd_fragment_rank *at = &steps->fragments[0].ranks[rank];
+    pd_effect **waiting = &steps->quotas[rank].answer;
 
-    pd_effect_free(at->answer); /* of an earlier connection */
-    at->answer = steps->quotas[rank].answer = NULL;
+    pd_effect_free(*waiting); /* of an earlier connection */
+    *waiting = NULL;
     if (begins && at->wants > 0 && !has_lease(steps, rank) && repeats(steps))
-        at->answer = steps->quotas[rank].answer = declared;
+        *waiting = declared;
     else if (steps->shares != NULL)
         send_answer(steps, rank, declared);
     else
@@ -194,9 +195,9 @@ static int give_all(pd_steps *steps)
             if (give_first(steps, r, rank->wants) != PD_OK) return PD_NO_MEMORY;
             rank->untold = true;
         }
-        if (rank->answer == NULL || !has_lease(steps, r)) continue;
-        send_answer(steps, r, rank->answer);
-        rank->answer = steps->quotas[r].answer = NULL;
+        if (steps->quotas[r].answer == NULL || !has_lease(steps, r)) continue;
+        send_answer(steps, r, steps->quotas[r].answer);
+        steps->quotas[r].answer = NULL;
     }
     return PD_OK;
 }
