@@ -248,6 +248,12 @@ typedef struct pd_rank {
      * pushed each parameter or is filed as absent (push.c). */
     uint64_t ended;
     uint32_t obstacle; /* index of the parameter that last prevented the rank from ending a step: push.c */
+    /* Step and parameter of the last push of this connection that was refused because it came too early. Step 0: none
+     * was. */
+    struct {
+        uint64_t step;
+        uint32_t param;
+    } early;
     /* The process has passed barriers, but joined after the checkpoint from which the job was restored: so
      * saved.barrier_base is not certain (pd_barrier_joined). */
     bool barrier_guessed;

@@ -152,6 +152,7 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
     rank->identity = hello->u.hello.identity;
     hello->u.hello.identity = NULL;
     pd_rank_quota(job, rank)->declared = false;
+    rank->early.step = 0; /* the process has read the error, or sends the push again before the end of the step */
     if (!same && old.state != PD_RANK_ABSENT && old.saved.nonce != 0)
         rank->saved.superseded[rank->saved.n_superseded++ % PD_SUPERSEDED] = old.saved.nonce;
     take_group(rank, hello, same);
