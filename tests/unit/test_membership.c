@@ -163,6 +163,40 @@ TEST(a_joiner_counts_in_the_open_step_and_is_waited_for_in_the_next)
     rig_free(&r);
 }
 
+TEST(a_step_of_which_nothing_is_left_waits_for_all_who_are_members_when_it_begins_again)
+{
+    rig r;
+
+    elastic_begin(&r, 2, elastic);
+    elastic_push_half(&r, 0, ELASTIC_CONN, 1);
+    for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(rig_kick(&r, "job", rank), PD_OK);
+    assert_int_equal(r.members, 0);
+    for (uint32_t rank = 2; rank < 4; rank++) elastic_join(&r, rank, 4, ELASTIC_CONN + rank);
+    elastic_push(&r, 2, ELASTIC_CONN + 2, 1);
+    assert_int_equal(elastic_step(&r), 0);
+    elastic_push(&r, 3, ELASTIC_CONN + 3, 1);
+    assert_int_equal(elastic_step(&r), 1);
+    assert_true(elastic_weight(&r) == -(4 + 8) / 2.0);
+    rig_free(&r);
+}
+
+/* All ranks were lost that the step had waited for, and one of them was whole. */
+TEST(a_step_that_waits_for_nobody_does_not_begin_to_wait_when_a_joiner_is_removed)
+{
+    rig r;
+
+    elastic_begin(&r, 2, "on_lost_worker=shrink min_workers=3 max_workers=6");
+    elastic_push(&r, 0, ELASTIC_CONN, 1);
+    for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(rig_kick(&r, "job", rank), PD_OK);
+    for (uint32_t rank = 2; rank < 4; rank++) elastic_join(&r, rank, SLOTS, ELASTIC_CONN + rank);
+    assert_int_equal(rig_kick(&r, "job", 3), PD_OK);
+    for (uint32_t rank = 4; rank < 6; rank++) elastic_join(&r, rank, SLOTS, ELASTIC_CONN + rank);
+    rig_work(&r);
+    assert_int_equal(elastic_step(&r), 1);
+    assert_true(elastic_weight(&r) == -1);
+    rig_free(&r);
+}
+
 TEST(no_time_runs_while_all_ranks_are_lost)
 {
     rig r;

@@ -247,9 +247,28 @@ void pd_fragments_overtaken(pd_steps *steps, const pd_fragment *only, uint32_t r
     }
 }
 
+static void end_collecting(pd_fragment *fragment)
+{
+    fragment->opened_ns = fragment->deadline_ns = 0;
+    fragment->state = PD_FRAGMENT_IDLE;
+}
+
+/* Lets the step that is collected go on when all ranks have gone that it has waited for: it waits for the members that
+ * stay. If there are none and nothing has been given, whoever contributes next opens the step again. */
+static void lose_last(const pd_steps *steps, pd_fragment *fragment)
+{
+    bool any = false;
+
+    fragment->expected = steps->members;
+    for (uint32_t r = 0; r < steps->members.ranks; r++) any = any || fragment->ranks[r].step > 0;
+    if (fragment->expected.n == 0 && !any) end_collecting(fragment);
+}
+
 /* Takes a unit out of the step that is collected. `whole`: all its ranks are whole, so they stay in the step. */
 static void take_out(pd_steps *steps, pd_fragment *fragment, uint32_t unit, bool whole)
 {
+    bool waits = fragment->expected.n > 0;
+
     for (uint32_t r = unit; r < steps->members.ranks; r++) {
         if (fragment->ranks[r].unit != unit) continue;
         pd_rank_set_remove(&fragment->expected, r);
@@ -257,7 +276,7 @@ static void take_out(pd_steps *steps, pd_fragment *fragment, uint32_t unit, bool
         if (!whole || PD_MUTANT(removed_though_whole)) release(steps, fragment, r);
         if (fragment->number == 0 && !whole) pd_leases_removed(steps, r);
     }
-    if (fragment->expected.n == 0) fragment->expected = steps->members;
+    if (waits && fragment->expected.n == 0) lose_last(steps, fragment);
     fragment->look = true;
 }
 
@@ -470,12 +489,6 @@ static void settle_rounds(pd_steps *steps, pd_fragment *fragment)
         param->round.damped = fragment->damps && !param->model_state ? fragment->damped : NULL;
         pd_contribute_fixed(steps, param);
     }
-}
-
-static void end_collecting(pd_fragment *fragment)
-{
-    fragment->opened_ns = fragment->deadline_ns = 0;
-    fragment->state = PD_FRAGMENT_IDLE;
 }
 
 void pd_fragments_renew(pd_steps *steps)
