@@ -446,16 +446,35 @@ static void check_kept(const sim_history *h, const sim_watch *watch, const pd_jo
                  (number)watch->fixed + 1);
 }
 
+static uint32_t expected_of(const pd_fragment *fragment)
+{
+    uint32_t mask = 0;
+
+    for (uint32_t rank = 0; rank < fragment->expected.ranks; rank++)
+        if (pd_rank_set_has(&fragment->expected, rank)) mask |= 1u << rank;
+    return mask;
+}
+
+/* Returns whether all ranks were removed since the last look that the step had waited for. Some may have joined again.
+ * Then the step waits for those who are members. */
+static bool has_lost_all(const sim_watch *watch, const pd_job *job, const pd_fragment *fragment)
+{
+    uint32_t stay = watch->expected & members_of(job);
+
+    for (uint32_t rank = 0; rank < fragment->expected.ranks; rank++)
+        if (fragment->ranks[rank].joined > watch->epoch) stay &= ~(1u << rank);
+    return watch->expected != 0 && stay == 0;
+}
+
 /* Checks that the step waits for none that have joined since it was opened. */
 static void check_expected(const sim_history *h, sim_watch *watch, const pd_job *job, const pd_fragment *fragment)
 {
-    uint32_t late = 0;
+    uint32_t expected = expected_of(fragment), late;
 
-    if (fragment->opened_ns != watch->opened_ns) watch->opened = members_of(job);
+    if (fragment->opened_ns != watch->opened_ns || has_lost_all(watch, job, fragment)) watch->opened = members_of(job);
     watch->opened_ns = fragment->opened_ns;
-    for (uint32_t rank = 0; rank < h->job->world; rank++)
-        if (pd_rank_set_has(&fragment->expected, rank)) late |= 1u << rank;
-    late &= ~watch->opened;
+    watch->expected = expected;
+    late = expected & ~watch->opened;
     if (watch->opened_ns > 0 && late != 0)
         sim_fail("members", "%s: step %llu waits for ranks (%x), which were no members when it was opened",
                  h->job->name, (number)fragment->fixed + 1, late);
