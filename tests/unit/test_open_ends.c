@@ -134,6 +134,33 @@ TEST(a_refused_push_of_a_step_that_is_taken_without_the_rank_does_not_hold_up_it
     rig_free(&r);
 }
 
+/* Nothing of the push was filed, since both chunks were refused. */
+TEST(a_push_that_was_refused_whole_does_not_hold_up_the_ends_of_later_steps)
+{
+    float spoiled[N];
+    rig r;
+
+    for (int i = 0; i < N; i++) spoiled[i] = NAN;
+    start(&r, "rounds=quorum quorum=2 staleness=1 nonfinite=reject");
+    assert_int_equal(rig_push(&r, r.job, 2, CONN + 2, 1, 0, spoiled, N), PD_OK);
+    rig_work(&r);
+    assert_int_equal(r.error.code, PD_INVALID_ARGUMENT);
+    push_and_end(&r, 0, 1);
+    push_and_end(&r, 1, 1);
+    end_only(&r, 2, 1); /* the push could still count, with age 1 */
+    assert_int_equal(r.error.code, PD_FAILED_PRECONDITION);
+    assert_int_equal(rig_push(&r, r.job, 2, CONN + 2, 2, 1, spoiled, N), PD_OK);
+    end_only(&r, 2, 2); /* parameter 0 is left out, and nothing of it was refused in step 2 */
+    assert_non_null(strstr(r.error.text, "p1: rank 2 cannot end step 2"));
+    end_only(&r, 2, 3);
+    assert_int_equal(rank_of(&r, 2)->step, 0); /* step 2 is not taken yet */
+    push_and_end(&r, 0, 2);
+    push_and_end(&r, 1, 2);
+    end_only(&r, 2, 3);
+    assert_true(is_whole(&r, 2));
+    rig_free(&r);
+}
+
 /* The worker has sent the end of step 2 before it could read that its push for the step came too early. */
 TEST(a_push_that_came_too_early_is_no_silence_when_its_step_is_collected)
 {

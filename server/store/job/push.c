@@ -100,7 +100,7 @@ static bool was_refused(const pd_job *job, const pd_param *param, const pd_reque
 {
     const pd_rank *rank = &job->ranks[frame->rank];
 
-    return pd_round_was_refused(&param->round, frame->rank) ||
+    return pd_fragment_was_refused(param, frame->rank, frame->u.data.step) ||
            (rank->early.step == frame->u.data.step && rank->early.param == param->index);
 }
 
@@ -178,6 +178,7 @@ static void note_refused_piece(pd_job *job, pd_param *param, const pd_piece *pie
     if (chunk < 0 || chunk >= param->round.n_chunks) return;
     switch (pd_param_admit(&job->steps, param, frame->rank, frame->u.data.step)) {
     case PD_ADMIT_NEW:
+        pd_fragment_refuse(&job->steps, param->fragment, frame->rank, frame->u.data.step);
         given = &param->round.chunks[chunk].contributions[frame->rank];
         given->refused = given->refused || given->state == PD_CONTRIBUTION_EMPTY;
         break;

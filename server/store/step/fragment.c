@@ -219,6 +219,7 @@ void pd_fragments_restart(pd_steps *steps, uint32_t rank)
 {
     for (uint32_t i = 0; i < steps->n_fragments; i++) {
         release(steps, &steps->fragments[i], rank);
+        steps->fragments[i].ranks[rank].refused = 0;
         steps->fragments[i].ranks[rank].next = steps->fragments[i].fixed + 1;
         steps->fragments[i].look = true;
     }
