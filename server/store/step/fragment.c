@@ -51,6 +51,7 @@ static void release_slot(pd_steps *steps, pd_param *param, pd_chunk *chunk, uint
 /* Releases what a rank has given to the step that is collected. */
 static void release(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
 {
+    fragment->ranks[rank].carries = false;
     if (fragment->ranks[rank].step == 0) return;
     for (uint32_t i = 0; i < steps->n_params; i++) {
         pd_param *param = &steps->params[i];
