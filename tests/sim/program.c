@@ -449,7 +449,7 @@ static void begin_step(sim_worker *w)
     if (w->phase == ENDED) return;
     if (w->step > w->job->steps) {
         /* Others that are past theirs already do not come to one more; they may even wait for this process's push. */
-        if (w->meeting != 0 && w->passed == 0)
+        if (w->meeting != 0 && sim_sets_barrier(w->s, w->job, w->core->recovery.creator) == 0)
             sim_program_go_on(w, BARRIER);
         else if (w->s->plan->crashes)
             sim_program_sync(w);
