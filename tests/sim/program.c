@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RETRY_MS = 200 };
+/* BARRIER_MS: how long a process that has taken all steps waits at its barrier */
+enum { RETRY_MS = 200, BARRIER_MS = 5000 };
 
 const char *const sim_phase_names[] = { "welcome",   "declare",  "init",    "fetch",     "recall",
                                         "step",      "stepping", "pulling", "replacing", "barrier",
@@ -684,7 +685,11 @@ static void on_barrier(sim_worker *w)
     int rc;
 
     if (w->job->open.meets) {
-        if (w->meeting == 0) sim_program_go_on(w, STEP);
+        /* A rank that never came holds the barrier up for ever, and one that must come again may wait for a push. */
+        if (w->meeting == 0)
+            sim_program_go_on(w, STEP);
+        else if (w->s->now_ns > w->asked_ns + BARRIER_MS * SIM_MS)
+            sim_program_leave(w);
         return;
     }
     if (!is_done(w, w->ticket, &rc, &err)) return;
