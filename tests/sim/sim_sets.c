@@ -408,12 +408,32 @@ static uint32_t replaced(const sim_history *h, const sim_watch *watch, const pd_
     return mask;
 }
 
+/* Returns whether a push that counts in the step which was just fixed has a gradient. */
+static bool has_gradient(const sim_history *h, const pd_fragment *fragment)
+{
+    bool any = false;
+
+    for (uint32_t rank = 0; rank < h->job->world; rank++)
+        for (uint32_t p = 0; pd_counted_has(fragment->set, rank) && p < h->job->n_params; p++)
+            any = any || (sim_fragment_of(h->job, p) == fragment->number &&
+                          sim_has_gradient(h->job, rank, fragment->fixed - pd_counted_age(fragment->set, rank), p));
+    return any;
+}
+
+/* Returns those of the ranks whose processes have been there since the last look, and may push. */
+static uint32_t working(const sim_watch *watch, const pd_job *job, uint32_t ranks)
+{
+    for (uint32_t rank = 0; rank < job->steps.members.ranks; rank++)
+        if (job->ranks[rank].conn != watch->conn[rank] || !job->steps.quotas[rank].declared) ranks &= ~(1u << rank);
+    return ranks;
+}
+
 /* Checks a set that was fixed since the last look: those who were whole are in it, and it was not too early. */
 static void check_fixed(const sim_history *h, const sim_watch *watch, const pd_job *job, const pd_fragment *fragment,
                         uint64_t now_ns, uint64_t clock_ns)
 {
     uint64_t since = watch->quorum_ns > 0 ? watch->quorum_ns : now_ns;
-    uint32_t mask = 0, whole = 0;
+    uint32_t mask = 0, whole = 0, missed;
 
     if (watch->generation == job->saved.generation) whole = watch->units & ~replaced(h, watch, job, fragment);
 
@@ -424,8 +444,11 @@ static void check_fixed(const sim_history *h, const sim_watch *watch, const pd_j
     if ((whole & ~mask) != 0)
         sim_fail("whole", "%s: ranks (%x) were whole, but do not count in step %llu with (%x)", h->job->name,
                  whole & ~mask, (number)fragment->fixed, mask);
+    missed = watch->steady & ~mask;
+    /* A step without a gradient waits only for ranks that may have one. */
+    if (!has_gradient(h, fragment)) missed = working(watch, job, missed);
     /* No step waits for those who are removed, or have joined since it was opened. */
-    if (job->steps.epoch == watch->epoch && (watch->steady & ~mask) != 0 && clock_ns < since + h->job->open.grace_ns)
+    if (job->steps.epoch == watch->epoch && missed != 0 && clock_ns < since + h->job->open.grace_ns)
         sim_fail("grace", "%s: step %llu is taken with ranks (%x) %.3f s after a quorum was whole, not %.3f s",
                  h->job->name, (number)fragment->fixed, mask, ((double)clock_ns - (double)since) / 1e9,
                  (double)h->job->open.grace_ns / 1e9);
