@@ -157,6 +157,11 @@ void sim_worker_end_refused(sim_worker *w, int code, const char *text)
             w); /* the job ended while all its workers were away, or the server read the Hello of a dead process late */
         return;
     }
+    /* The process at its rank is gone since, and the other ranks have workers. */
+    if (code == PD_ABORTED && strstr(text, "and no other rank is free") != NULL && w->job->open.any_rank) {
+        sim_worker_end_dropped(w);
+        return;
+    }
     if (code == PD_ALREADY_EXISTS && w->job->runless) { /* the process that it replaces is not known to be dead yet */
         sim_worker_end_dropped(w);
         return;

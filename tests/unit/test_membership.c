@@ -490,6 +490,29 @@ TEST(a_worker_gets_the_lowest_free_rank)
     rig_free(&r);
 }
 
+/* It waited for a rank for ever, and the job for a worker at the one that it had lost. */
+TEST(a_process_whose_rank_was_taken_over_ends_if_no_other_is_free)
+{
+    rig r;
+
+    elastic_any_rank(&r, "max_workers=2 reconnect_grace=5s");
+    elastic_join(&r, 0, 0, ELASTIC_CONN);
+    elastic_init(&r);
+    elastic_join(&r, 0, 0, ELASTIC_CONN + 1);
+    elastic_lose(&r, 0, ELASTIC_CONN);
+    rig_sleep(&r, 6);
+    elastic_join(&r, 0, 0, ELASTIC_NEW);
+    assert_int_equal(elastic_hello(&r, 0, 0, ELASTIC_CONN), PD_UNAVAILABLE);
+    elastic_lose(&r, 0, ELASTIC_NEW);
+    assert_int_equal(elastic_hello(&r, 0, 0, ELASTIC_CONN), PD_UNAVAILABLE);
+    rig_sleep(&r, 6);
+    assert_int_equal(elastic_hello(&r, 0, 0, ELASTIC_CONN), PD_ABORTED);
+    elastic_expect(&r, PD_ABORTED, "rank 0 of job job was taken over by another process");
+    elastic_join(&r, 0, 0, ELASTIC_NEW + 1);
+    assert_int_equal(r.rank, 0);
+    rig_free(&r);
+}
+
 TEST(a_process_that_reconnects_gets_its_rank_again)
 {
     rig r;

@@ -106,10 +106,16 @@ static bool is_lost_for_long(const pd_job *job, uint32_t r, uint64_t now_ns)
     return job->ranks[r].state == PD_RANK_LOST && now_ns - job->ranks[r].since_ns > job->steps.sets.reconnect_grace_ns;
 }
 
+/* Returns whether another worker may take the slot now, or could if no slot were free. */
+static bool is_open(const pd_job *job, uint32_t r, uint64_t now_ns)
+{
+    return is_free(job, r) || is_lost_for_long(job, r, now_ns);
+}
+
 int pd_members_find_slot(const pd_job *job, const pd_request *hello, uint64_t now_ns, uint32_t *rank, pd_error *err)
 {
     uint64_t nonce = hello->u.hello.nonce;
-    uint32_t free_slot = PD_MAX_WORLD, lost = PD_MAX_WORLD;
+    uint32_t free_slot = PD_MAX_WORLD, lost = PD_MAX_WORLD, barred = PD_MAX_WORLD;
 
     for (uint32_t r = job->steps.members.ranks; r-- > 0;) {
         const pd_rank *at = &job->ranks[r];
@@ -117,12 +123,23 @@ int pd_members_find_slot(const pd_job *job, const pd_request *hello, uint64_t no
             *rank = r;
             return PD_OK;
         }
-        if (was_superseded(at, nonce)) continue;
-        if (is_free(job, r)) free_slot = r;
-        if (is_lost_for_long(job, r, now_ns)) lost = r;
+        if (!is_open(job, r, now_ns)) continue;
+        if (was_superseded(at, nonce))
+            barred = r;
+        else if (is_free(job, r))
+            free_slot = r;
+        else
+            lost = r;
     }
     *rank = free_slot < PD_MAX_WORLD ? free_slot : lost;
     if (*rank < PD_MAX_WORLD) return PD_OK;
+    /* Nobody else may come: the job would wait for the rank, and this process for another rank. */
+    if (barred < PD_MAX_WORLD)
+        return pd_fail(
+            err, PD_ABORTED,
+            "rank %u of job %.100s was taken over by another process, %.100s, and no other rank is free: this "
+            "one stays out",
+            barred, job->steps.name, job->ranks[barred].label);
     return pd_fail(err, PD_UNAVAILABLE,
                    "job %.100s has a worker at each of its %u ranks: this one waits until one leaves or is removed "
                    "(paramctl kick); or give the job more max_workers",
