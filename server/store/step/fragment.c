@@ -127,27 +127,20 @@ static bool counts_now(const pd_fragment *fragment, uint32_t rank, const tally *
            ((t->unit[fragment->ranks[rank].unit] & PARTIAL) == 0 || PD_MUTANT(group_counts_in_part));
 }
 
-uint32_t pd_fragment_expected(const pd_fragment *fragment, uint32_t *whole)
+uint32_t pd_fragment_expected(const pd_steps *steps, const pd_fragment *fragment, uint32_t *whole)
 {
-    bool partial[PD_MAX_WORLD] = { false };
-    uint32_t n = 0;
+    tally t;
 
-    *whole = 0;
-    for (uint32_t r = 0; r < fragment->expected.ranks; r++)
-        if (pd_rank_set_has(&fragment->expected, r) && !is_done(fragment, r)) partial[fragment->ranks[r].unit] = true;
-    for (uint32_t r = 0; r < fragment->expected.ranks; r++) {
-        if (fragment->ranks[r].unit != r || !pd_rank_set_has(&fragment->expected, r)) continue;
-        n++;
-        *whole += !partial[r];
-    }
-    return n;
+    count_units(steps, fragment, &t);
+    *whole = t.expected_whole;
+    return t.expected;
 }
 
 uint32_t pd_fragment_quorum(const pd_steps *steps, const pd_fragment *fragment)
 {
     uint32_t whole;
 
-    return least(steps->sets.quorum, pd_fragment_expected(fragment, &whole));
+    return least(steps->sets.quorum, pd_fragment_expected(steps, fragment, &whole));
 }
 
 /* Returns whether the next set must be that of before a restart: a recorded one (*recorded), or, if that becomes NULL,
@@ -164,13 +157,23 @@ static bool has_come(const pd_fragment *fragment, uint32_t rank, uint64_t age)
     return pd_fragment_is_whole(fragment, rank) && fragment->ranks[rank].step + age == fragment->fixed + 1;
 }
 
+/* Returns whether the step that is collected waits for the rank if it is not whole: it is expected, or has joined since
+ * the step was opened and belongs to a unit that is. */
+static bool is_waited_for(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank)
+{
+    bool waits = pd_rank_set_has(&fragment->expected, rank);
+
+    for (uint32_t r = 0; !waits && pd_rank_set_has(&steps->members, rank) && r < steps->members.ranks; r++)
+        waits = fragment->ranks[r].unit == fragment->ranks[rank].unit && pd_rank_set_has(&fragment->expected, r);
+    return waits;
+}
+
 bool pd_fragment_misses(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank)
 {
     const pd_counted *recorded;
 
     if (fragment->opened_ns == 0) return false;
-    if (!repeats(steps, fragment, &recorded))
-        return pd_rank_set_has(&fragment->expected, rank) && !is_done(fragment, rank);
+    if (!repeats(steps, fragment, &recorded)) return !is_done(fragment, rank) && is_waited_for(steps, fragment, rank);
     return pd_counted_has(recorded, rank) && !has_come(fragment, rank, pd_counted_age(recorded, rank));
 }
 

@@ -67,7 +67,7 @@ void pd_fragment_closed(pd_steps *steps, pd_param *param, uint64_t now_ns);
 /* ---- for lists ---- */
 
 /* Returns how many units are expected, and how many of them are whole. */
-uint32_t pd_fragment_expected(const pd_fragment *fragment, uint32_t *whole);
+uint32_t pd_fragment_expected(const pd_steps *steps, const pd_fragment *fragment, uint32_t *whole);
 /* Returns the number of whole units that a set needs now. */
 uint32_t pd_fragment_quorum(const pd_steps *steps, const pd_fragment *fragment);
 /* What the set of the next step lacks. */
