@@ -133,6 +133,24 @@ TEST(a_rank_comes_again_when_another_of_its_group_leaves)
     rig_free(&r);
 }
 
+/* The group was whole when rank 1 left, so both ranks stay in the step. */
+TEST(a_removed_group_does_not_count_in_part_when_another_process_takes_one_of_its_ranks)
+{
+    rig r;
+
+    begin_groups(&r, "on_lost_worker=shrink rounds=quorum quorum=2");
+    for (uint32_t rank = 0; rank < 2; rank++) elastic_push(&r, rank, ELASTIC_CONN + rank, 1);
+    (void)rig_ask_as(&r, PD_REQ_LEAVE, 1, ELASTIC_CONN + 1, 0);
+    rig_work(&r);
+    assert_int_equal(r.members, 0xc);
+    r.group = 1;
+    assert_int_equal(elastic_hello(&r, 1, 4, ELASTIC_NEW), PD_OK);
+    for (uint32_t rank = 2; rank < 4; rank++) elastic_push(&r, rank, ELASTIC_CONN + rank, 1);
+    assert_int_equal(elastic_step(&r), 1);
+    assert_true(elastic_weight(&r) == -(4 + 8) / 2.0);
+    rig_free(&r);
+}
+
 TEST(a_group_needs_as_many_ranks_as_it_had_processes_though_one_was_replaced_at_another_rank)
 {
     rig r;

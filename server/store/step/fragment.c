@@ -64,6 +64,18 @@ static void release(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
     end_leaver(steps, fragment, rank);
 }
 
+/* Releases what a rank has given to the step that is collected, since its process gives that up. If the rank was
+ * removed when its unit was whole, the others of the unit do not count without it either. */
+static void give_up(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
+{
+    bool leaver = fragment->ranks[rank].leaver;
+    uint32_t unit = fragment->ranks[rank].left_with;
+
+    release(steps, fragment, rank);
+    for (uint32_t r = 0; leaver && r < steps->members.ranks; r++)
+        if (fragment->ranks[r].leaver && fragment->ranks[r].left_with == unit) release(steps, fragment, r);
+}
+
 /* ---- units ---- */
 
 /* What is known of a unit, at the index of its lowest rank. */
@@ -222,7 +234,7 @@ void pd_fragments_set_unit(pd_steps *steps, uint32_t rank, uint32_t unit, bool k
 void pd_fragments_restart(pd_steps *steps, uint32_t rank)
 {
     for (uint32_t i = 0; i < steps->n_fragments; i++) {
-        release(steps, &steps->fragments[i], rank);
+        give_up(steps, &steps->fragments[i], rank);
         steps->fragments[i].ranks[rank].refused = 0;
         steps->fragments[i].ranks[rank].next = steps->fragments[i].fixed + 1;
         steps->fragments[i].look = true;
@@ -245,7 +257,7 @@ void pd_fragments_overtaken(pd_steps *steps, const pd_fragment *only, uint32_t r
         uint64_t before = fragment->ranks[rank].step;
         if (only != NULL && fragment != only) continue;
         if (before == 0 || before >= step || step > fragment->fixed + 1 || is_repeated(steps, fragment, rank)) continue;
-        release(steps, fragment, rank);
+        give_up(steps, fragment, rank);
         pd_fragment_late(fragment, rank, before);
         fragment->ranks[rank].next = step;
         fragment->look = true;
@@ -278,6 +290,7 @@ static void take_out(pd_steps *steps, pd_fragment *fragment, uint32_t unit, bool
         if (fragment->ranks[r].unit != unit) continue;
         pd_rank_set_remove(&fragment->expected, r);
         fragment->ranks[r].leaver = whole;
+        fragment->ranks[r].left_with = unit;
         if (!whole || PD_MUTANT(removed_though_whole)) release(steps, fragment, r);
         if (fragment->number == 0 && !whole) pd_leases_removed(steps, r);
     }

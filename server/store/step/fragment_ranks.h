@@ -32,8 +32,9 @@ typedef struct pd_fragment_rank {
     uint64_t next;        /* step of the rank's next push, as far as it follows from the last answer */
     uint64_t seen;        /* number of steps of the fragment that the rank's process had seen closed when it joined */
     uint64_t seen_before; /* the same, of the job's course, since the job was restored: job/repeats.h */
-    bool leaver;     /* the rank was removed when its unit was whole: it still counts in the step that is collected */
-    uint64_t joined; /* pd_steps.epoch when the rank became a member; 0: it was one from the beginning */
+    bool leaver; /* the rank was removed when its unit was whole: it still counts in the step that is collected */
+    uint32_t left_with;   /* if `leaver`: `unit` as it was then, since the rank may get another one */
+    uint64_t joined;      /* pd_steps.epoch when the rank became a member; 0: it was one from the beginning */
     pd_set_counts counts; /* for operators */
 } pd_fragment_rank;
 
