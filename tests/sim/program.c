@@ -99,6 +99,13 @@ static bool lacks_members(const sim_worker *w, const char *text)
     return living < w->job->open.least;
 }
 
+/* Returns whether the error says that ranks have left, which have taken all steps. Processes that were started in their
+ * places wait for the end of the job. */
+static bool is_left_behind(const sim_worker *w, const char *text)
+{
+    return strstr(text, " for good after ") != NULL && sim_is_finished(w);
+}
+
 /* Handles a request that lacks a rank. Decides whether this process gives up (told_missing). It does so
  * if the plan's faults are over and the error names a rank without a living process. In addition, the plan must say
  * that a rank leaves for good, or another process must have finished all steps of the job. */
@@ -106,7 +113,8 @@ static void note_deadline(sim_worker *w, const pd_error *err)
 {
     sim_worker_trace(w, err->text, w->step, 0);
     if ((w->job->missing == w->job->world && !sim_is_finished(w)) || !w->s->calm) return;
-    if (names_absent(w, err->text) || lacks_members(w, err->text)) w->told_missing = true;
+    if (names_absent(w, err->text) || lacks_members(w, err->text) || is_left_behind(w, err->text))
+        w->told_missing = true;
 }
 
 static void declare(sim_worker *w)
