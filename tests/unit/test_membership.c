@@ -602,6 +602,37 @@ TEST(a_member_comes_again_to_send_the_initial_weights_of_a_rank_that_was_removed
     rig_free(&r);
 }
 
+/* Sends one chunk of the initial weights, all of which are `value`. */
+static void init_chunk(rig *r, uint32_t rank, uint64_t conn, int64_t first, int64_t n, float value)
+{
+    rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, rank, conn, 0);
+    float weights[ELASTIC_N];
+
+    for (int64_t i = 0; i < n; i++) weights[i] = value;
+    rig_piece(frame, 0, PD_F32, first, n, weights);
+    assert_int_equal(rig_send(r, frame), PD_OK);
+    rig_work(r);
+}
+
+/* The first chunk was answered, so the process does not send it again. */
+TEST(a_process_that_was_removed_while_it_sent_the_initial_weights_sends_only_the_rest_of_them)
+{
+    rig r;
+
+    elastic_any_rank(&r, "min_workers=1 max_workers=3 reconnect_grace=5s");
+    for (uint32_t rank = 0; rank < 2; rank++) elastic_join(&r, 0, 0, ELASTIC_CONN + rank);
+    init_chunk(&r, 0, ELASTIC_CONN, 0, 64, 1);
+    elastic_lose(&r, 0, ELASTIC_CONN);
+    rig_sleep(&r, 6);
+    elastic_join(&r, 0, 0, ELASTIC_CONN);
+    assert_int_equal(r.rank, 0);
+    assert_true(r.must_init);
+    init_chunk(&r, 0, ELASTIC_CONN, 64, ELASTIC_N - 64, 2);
+    assert_float_equal(rig_weights(&r, r.job, 0)[0], 1, 0);
+    assert_float_equal(rig_weights(&r, r.job, 0)[ELASTIC_N - 1], 2, 0);
+    rig_free(&r);
+}
+
 TEST(a_push_before_the_initial_weights_names_the_rank_that_is_to_send_them)
 {
     rig r;

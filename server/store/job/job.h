@@ -393,6 +393,8 @@ typedef struct pd_membership {
     /* the rank that sends the initial weights of parameters that are not ranged; PD_MAX_WORLD: the next one that
      * declares */
     uint32_t giver;
+    /* the last rank that was `giver`, while there is none: some of its weights may have come; PD_MAX_WORLD: none */
+    uint32_t gave;
     /* the rank that was told to come again, so that it declares and sends them; PD_MAX_WORLD: none */
     uint32_t asked;
     uint32_t forming;  /* number of workers that the job is to be resized to, as soon as that is possible; 0: none */

@@ -196,15 +196,25 @@ static bool lacks_whole_weights(const pd_job *job)
     return false;
 }
 
-/* Forgets what the rank that is to send the initial weights has sent: another one sends them all. */
+/* Lets no rank send the initial weights. What has come of them stays: the process that has sent it may come back, and
+ * does not send again what was answered. */
 static void drop_giver(pd_job *job)
 {
-    uint32_t giver = job->membership.giver;
-
+    if (job->membership.giver < job->steps.members.ranks) job->membership.gave = job->membership.giver;
     job->membership.giver = job->membership.asked = PD_MAX_WORLD;
-    if (giver >= job->steps.members.ranks || pd_job_averages_init(job)) return;
+}
+
+/* Lets the rank send the initial weights. Forgets what another rank has sent: this one sends them all. (What an earlier
+ * process of the same rank has sent is forgotten when weights of this one come: initial_weights.c.) */
+static void set_giver(pd_job *job, uint32_t rank)
+{
+    uint32_t gave = job->membership.gave;
+
+    job->membership.giver = rank;
+    job->membership.gave = PD_MAX_WORLD;
+    if (gave == rank || gave == PD_MAX_WORLD || pd_job_averages_init(job)) return;
     for (uint32_t i = 0; i < job->steps.n_params; i++)
-        if (!job->steps.params[i].ranged) pd_init_forget(&job->steps.params[i], giver);
+        if (!job->steps.params[i].ranged) pd_init_forget(&job->steps.params[i], gave);
 }
 
 /* If the rank that is to send the initial weights is gone before all have come, lets a member come again that has
@@ -264,7 +274,7 @@ int pd_member_declares(pd_job *job, uint32_t rank, pd_error *err)
     if (check_unit(job, rank, err) != PD_OK) return PD_FAILED_PRECONDITION;
     if (is_there(job, job->membership.giver)) return PD_OK;
     drop_giver(job);
-    job->membership.giver = rank;
+    set_giver(job, rank);
     return PD_OK;
 }
 
@@ -355,7 +365,7 @@ void pd_members_renew(pd_job *job, uint32_t world, bool any_rank)
     }
     pd_fragments_renew(&job->steps);
     drop_giver(job);
-    if (!any_rank) job->membership.giver = 0;
+    if (!any_rank) set_giver(job, 0);
     change(job);
     set_units(job);
 }
