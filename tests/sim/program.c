@@ -2,6 +2,7 @@
 #include "program.h"
 
 #include "leased.h"
+#include "relaunch.h"
 #include "sharing.h"
 #include "sim_judge.h"
 #include "sim_sets.h"
@@ -688,11 +689,27 @@ static void check_barrier(sim_worker *w)
                      w->job->name, w->rank, (unsigned long long)w->step, rank);
 }
 
+/* Returns whether some process of the launch has begun after the step of the barrier, to which it does not come. */
+static bool is_missed(const sim_worker *w)
+{
+    bool missed = false;
+
+    for (const sim_worker *other = w->s->workers; other != NULL; other = other->next)
+        missed = missed || (other->phase != ENDED && other->job == w->job && other->began != UINT64_MAX &&
+                            other->began >= w->step);
+    return missed;
+}
+
 static void on_barrier(sim_worker *w)
 {
     pd_error err;
     int rc;
 
+    if (!w->job->open.meets && w->s->plan->crashes && is_missed(w)) {
+        sim_relaunch(w->s, w->job);
+        sim_worker_end(w);
+        return;
+    }
     if (w->job->open.meets) {
         /* A rank that never came holds the barrier up for ever, and one that must come again may wait for a push. */
         if (w->meeting == 0)
