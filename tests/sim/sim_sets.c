@@ -377,10 +377,21 @@ static void check_epoch(const sim_history *h, const sim_watch *watch, const pd_j
                  watch->members, members_of(job), (number)watch->epoch, (number)job->steps.epoch);
 }
 
+/* Returns the ranks that other processes have taken since the last look. Each may have brought another group. */
+static uint32_t renewed(const sim_watch *watch, const pd_job *job)
+{
+    uint32_t mask = 0;
+
+    for (uint32_t rank = 0; rank < job->steps.members.ranks; rank++)
+        if (job->ranks[rank].saved.process != watch->process[rank]) mask |= 1u << rank;
+    return mask;
+}
+
 /* Checks that of each group all members count, or none. */
 static void check_units(const sim_history *h, const pd_job *job, uint32_t mask)
 {
-    uint32_t members = h->fragments[0].watch.members & members_of(job);
+    const sim_watch *watch = &h->fragments[0].watch;
+    uint32_t members = watch->members & members_of(job) & ~renewed(watch, job);
 
     for (uint32_t rank = 0; h->job->open.group > 1 && rank < h->job->world; rank++)
         if ((mask >> rank & 1) != 0 && (mates_of(h, rank) & members & ~mask) != 0)
@@ -450,6 +461,8 @@ static void check_fixed(const sim_history *h, const sim_watch *watch, const pd_j
     missed = watch->steady & ~mask;
     /* A step without a gradient waits only for ranks that may have one. */
     if (!has_gradient(h, fragment)) missed = working(watch, job, missed);
+    /* A group without such a rank may have been whole for long. */
+    if (h->job->open.group > 1) missed &= ~renewed(watch, job);
     /* No step waits for those who are removed, or have joined since it was opened. */
     if (job->steps.epoch == watch->epoch && missed != 0 && clock_ns < since + h->job->open.grace_ns)
         sim_fail("grace", "%s: step %llu is taken with ranks (%x) %.3f s after a quorum was whole, not %.3f s",
