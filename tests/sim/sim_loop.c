@@ -21,7 +21,7 @@ enum { LOOP_BYTES = 128 * 1024, CONN_BYTES = 10 * 1024, PARAM_BYTES = 1024 };
 enum { FIGURE_BYTES = 40 * 1024 };
 /* Payloads in shared memory take no quota, so all of them may wait for the last rank at once. This is the limit of what
  * the server keeps of each beside it: the request and its pieces. */
-enum { SHARED_BYTES = 640 };
+enum { SHARED_BYTES = 1408 };
 /* For each chunk and rank of a job, whose sums may all be in one batch (pd_sums). In a job with open sets each rank's
  * part of a chunk may be a sum of its own. */
 enum { SUM_BYTES = 64 };

@@ -407,11 +407,11 @@ static bool has_gone_back(const sim_watch *watch, const pd_job *job, uint32_t ra
 }
 
 /* Returns the ranks of which what they had given at the last look may be gone: another process has taken the rank, its
- * process goes back since the job takes another course, or it has pushed for a later step. So may what others of a
- * removed group had given, which do not count without such a rank. */
+ * process goes back since the job takes another course, or it has pushed for a later step. So may what others of its
+ * group had given, which do not count without such a rank. */
 static uint32_t replaced(const sim_history *h, const sim_watch *watch, const pd_job *job, const pd_fragment *fragment)
 {
-    uint32_t mask = 0, removed = ~watch->members, mates = 0;
+    uint32_t mask = 0, mates = 0;
 
     for (uint32_t rank = 0; rank < h->job->world; rank++)
         if (job->ranks[rank].saved.process != watch->process[rank] || has_gone_back(watch, job, rank) ||
@@ -419,7 +419,7 @@ static uint32_t replaced(const sim_history *h, const sim_watch *watch, const pd_
             mask |= 1u << rank;
     for (uint32_t rank = 0; h->job->open.group > 1 && rank < h->job->world; rank++)
         if ((mask >> rank & 1) != 0) mates |= mates_of(h, rank);
-    return mask | (mates & removed);
+    return mask | mates;
 }
 
 /* Returns whether a push that counts in the step which was just fixed has a gradient. */
