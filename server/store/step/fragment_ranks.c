@@ -246,7 +246,7 @@ void pd_fragment_note(pd_fragment *fragment, const pd_request *push)
         if (rank->step != push->u.data.step) rank->patience_ns = 0;
         return;
     }
-    rank->patience_ns = push->u.data.patience_ns;
+    rank->patience_ns = PD_MUTANT(patience_forgotten) ? 0 : push->u.data.patience_ns;
     rank->wants = push->u.data.wants;
     rank->carries = push->u.data.carried;
 }
