@@ -267,6 +267,7 @@ static int push(sim_worker *w, call *c, pd_error *err)
     pd_push_options options = { .weight = sim_weight(w->job, w->rank, w->step),
                                 .replaces = sim_replaces(w->job, w->step - 1),
                                 .wants = sim_wanted(w->job, w->rank, w->step),
+                                .patience_ms = sim_patience_ms(w->job, w->rank, w->step),
                                 .carried = w->carries };
     sim_program_note note = sim_note_of(w, w->step);
     char lr[24];

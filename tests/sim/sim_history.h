@@ -43,6 +43,17 @@ typedef struct sim_pushes {
     bool late[VERSIONS];        /* a process was told that it came too late */
 } sim_pushes;
 
+/* What was seen of ranks that are whole, in a job with grace = auto. Times are those of the step thread. */
+typedef struct sim_patience {
+    uint64_t step[SIM_WORLD];                      /* by rank: step of the push that is whole; 0: none is */
+    uint64_t conn[SIM_WORLD];                      /* by rank: number of the connection then */
+    uint64_t from_ns[SIM_WORLD], to_ns[SIM_WORLD]; /* by rank: it has become whole between these times */
+    uint64_t looked_ns;                            /* time of the last look */
+    uint64_t fixed_ns;                             /* a time before the last set was fixed */
+    uint64_t work_ns;                              /* longest time from fixing a set to the last close, at most */
+    bool closes;                                   /* parameters still have to close the last set's step */
+} sim_patience;
+
 /* What was seen of the step that a job with open sets collects, when the step thread had last run. */
 typedef struct sim_watch {
     uint64_t fixed;              /* the last step whose set was fixed */
@@ -61,7 +72,8 @@ typedef struct sim_watch {
     uint64_t epoch;              /* number of changes of the members */
     uint64_t opened_ns;          /* time at which the step that is collected was opened; 0: it is not */
     uint32_t opened;             /* the members when the step was opened */
-    uint64_t quorum_ns;          /* time at which the quorum was seen to be whole; 0: it was not */
+    sim_patience patience;
+    uint64_t quorum_ns; /* time at which the quorum was seen to be whole; 0: it was not */
 } sim_watch;
 
 enum { SIM_SHARES = 1024 }; /* shares of the data that the workers of a job can use */

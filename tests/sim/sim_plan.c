@@ -2,6 +2,7 @@
 #include "job_keys.h"
 #include "sim_plan.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,7 +37,8 @@ uint64_t sim_mix(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 
 void sim_plan_add_option(sim_job *job, const char *text)
 {
-    if (job->n_options < SIM_OPTIONS) snprintf(job->options[job->n_options++], sizeof job->options[0], "%s", text);
+    assert(job->n_options < SIM_OPTIONS);
+    snprintf(job->options[job->n_options++], sizeof job->options[0], "%s", text);
 }
 
 void sim_plan_forget_option(sim_job *job, const char *name)

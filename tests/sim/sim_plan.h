@@ -18,7 +18,7 @@ enum {
     SIM_FRAGMENTS = 4, /* most fragments of a job */
     SIM_PARAMS = 40,
     SIM_FAULTS = 24,
-    SIM_OPTIONS = 20,
+    SIM_OPTIONS = 28,
     SIM_STEPS = 6,        /* most steps of a job in an ordinary plan */
     SIM_SCRAPE_FLOOD = 3, /* rank of the peer of the HTTP listener that floods it */
     SIM_MOST_STEPS = 16,  /* most steps of a job in a plan with crashes, and of a job with open sets */
@@ -38,6 +38,7 @@ typedef struct sim_open {
     bool on;                      /* false: every rank counts in every step */
     uint32_t quorum;              /* number of ranks that a step waits for */
     uint64_t staleness, grace_ns; /* staleness UINT64_MAX: any age counts */
+    uint64_t patience_ns;         /* grace = auto: longest patience of a push; 0: the grace is a fixed time */
     bool waits;                   /* on_stale = wait */
     enum { SIM_UNDAMPED, SIM_INVERSE, SIM_ROOT } damping;
     uint32_t least;   /* fewest members with which steps are taken */
@@ -182,6 +183,8 @@ void sim_plan_forget_option(sim_job *job, const char *name);
 void sim_plan_draw_open(sim_plan *plan);
 /* Returns how many shares of the data the rank wants when its push for a step counts; 0: it uses none. */
 uint32_t sim_wanted(const sim_job *job, uint32_t rank, uint64_t step);
+/* Returns for how many ms the rank can do without the answer to its push for a step. */
+uint32_t sim_patience_ms(const sim_job *job, uint32_t rank, uint64_t step);
 /* Puts the parameters of some jobs into several fragments, which their workers push one after the other. The draws have
  * a random state of their own. */
 void sim_plan_draw_fragments(sim_plan *plan);

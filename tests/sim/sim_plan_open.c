@@ -181,6 +181,26 @@ uint32_t sim_wanted(const sim_job *job, uint32_t rank, uint64_t step)
     return job->open.shares > 0 ? 1 + (uint32_t)(sim_mix(job->number + 41, rank, step, 8) % job->open.shares) : 0;
 }
 
+/* Lets steps of one job of four wait as long as the patience of the ranks allows. The draws have a random state of
+ * their own. */
+static void draw_patience(const sim_plan *plan, sim_job *job)
+{
+    uint64_t r = sim_mix(plan->seed, 44, 1, job->number);
+
+    if (!sim_once_in(&r, 4)) return;
+    job->open.grace_ns = 0;
+    job->open.patience_ns = (1 + sim_below(&r, 400)) * SIM_MS;
+    sim_plan_forget_option(job, "grace=");
+    sim_plan_add_option(job, "grace=auto");
+}
+
+uint32_t sim_patience_ms(const sim_job *job, uint32_t rank, uint64_t step)
+{
+    uint64_t most = job->open.patience_ns / SIM_MS, drawn = sim_mix(job->number + 44, rank, step, 3);
+
+    return most == 0 || drawn % 8 == 0 ? 0 : (uint32_t)(drawn / 8 % (most + 1));
+}
+
 /* Returns whether the job has an option, or an optimizer, that ties the steps of all parameters, or a staleness with
  * which the server refuses fragments. */
 static bool is_tied(const sim_job *job)
@@ -223,6 +243,7 @@ void sim_plan_draw_open(sim_plan *plan)
         draw_job(plan, &plan->jobs[j], &r);
         draw_shares(plan, &plan->jobs[j]);
         draw_units(plan, &plan->jobs[j]);
+        draw_patience(plan, &plan->jobs[j]);
         for (uint64_t n = sim_below(&r, 3); n > 0; n--)
             add_fault(plan, j,
                       sim_once_in(&r, 3)                                 ? SIM_CRASH

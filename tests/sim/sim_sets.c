@@ -5,6 +5,7 @@
 #include "job.h"
 #include "server_state.h"
 #include "sim_judge.h"
+#include "sim_patience.h"
 #include "sim_shares.h"
 #include "store_inside.h"
 #include "worker.h"
@@ -326,8 +327,16 @@ static uint32_t whole_ranks(const pd_job *job, const pd_fragment *fragment)
     return whole;
 }
 
+/* Returns whether a process of another group has taken the place of a rank of this one's group. */
+static bool has_lost_mates(const sim_history *h, const pd_job *job, uint32_t rank)
+{
+    return h->job->open.any_rank && h->job->open.group > 1 &&
+           (uint32_t)__builtin_popcount(mates_of(h, rank)) < job->ranks[rank].saved.mates;
+}
+
 /* Returns those of the whole ranks whose groups are whole: a group lacks a rank that is a member, or has given part of
- * a push. Who is no member does not count, unless it was removed when its group was whole. */
+ * a push, or has lost a rank to another group: the server removes what is left of it. Who is no member does not count,
+ * unless it was removed when its group was whole. */
 static uint32_t whole_units(const sim_history *h, const pd_job *job, const pd_fragment *fragment, uint32_t whole)
 {
     uint32_t units = whole, part = 0;
@@ -339,7 +348,7 @@ static uint32_t whole_units(const sim_history *h, const pd_job *job, const pd_fr
     for (uint32_t rank = 0; rank < h->job->world; rank++)
         if (!pd_rank_set_has(&job->steps.members, rank) && !fragment->ranks[rank].leaver) whole &= ~(1u << rank);
     for (uint32_t rank = 0; rank < h->job->world; rank++)
-        if ((mates_of(h, rank) & part & ~whole) != 0) units &= ~(1u << rank);
+        if ((mates_of(h, rank) & part & ~whole) != 0 || has_lost_mates(h, job, rank)) units &= ~(1u << rank);
     return units & whole;
 }
 
@@ -555,14 +564,14 @@ static void look_at(sim_server *server, sim_history *h, const pd_job *job, uint3
     const pd_fragment *fragment = &job->steps.fragments[f];
     sim_watch *watch = &h->fragments[f].watch;
     uint32_t needed;
+    /* A set that is repeated after a restart waits for nobody else. */
+    bool anew = fragment->fixed == watch->fixed + 1 && fragment->set != NULL &&
+                !h->fragments[f].sets[fragment->fixed].known && fragment->fixed > h->secret_most;
 
-    if (fragment->fixed != watch->fixed) {
-        /* A set that is repeated after a restart waits for nobody else. */
-        if (fragment->fixed == watch->fixed + 1 && fragment->set != NULL &&
-            !h->fragments[f].sets[fragment->fixed].known && fragment->fixed > h->secret_most)
-            check_fixed(h, watch, job, fragment, s->now_ns, server->step_clock_ns);
-        watch_next(watch, fragment->fixed);
-    }
+    if (anew) check_fixed(h, watch, job, fragment, s->now_ns, server->step_clock_ns);
+    sim_patience_look(h, f, fragment, anew && job->steps.epoch == watch->epoch ? watch->steady : 0,
+                      server->step_clock_ns);
+    if (fragment->fixed != watch->fixed) watch_next(watch, fragment->fixed);
     if (h->job->open.meets) check_barriers(s, h, watch, job);
     if (h->job->open.reforms) check_generation(s, h, watch, job);
     check_epoch(h, watch, job);
@@ -574,6 +583,7 @@ static void look_at(sim_server *server, sim_history *h, const pd_job *job, uint3
                               .epoch = job->steps.epoch,
                               .steady = UINT32_MAX,
                               .barrier = watch->barrier,
+                              .patience = watch->patience,
                               .generation = watch->generation };
     watch->members = members_of(job);
     watch->steady = job->steps.epoch == watch->epoch ? watch->steady & watch->members : 0;

@@ -490,7 +490,8 @@ static uint64_t patience_ns(const sim_worker *w)
 
     for (uint32_t p = 0; p < w->job->n_params && !w->job->plain; p++) roots += 2 + (uint64_t)w->job->params[p].n / 2;
     return 10 * SIM_S + (has_holes(w->s->plan) ? 10 * SIM_S : 0) + roots * w->s->plan->n_jobs * w->s->plan->root_ns +
-           (w->job->open.meets ? 20 * SIM_S : 0) + w->job->open.grace_ns + 10 * w->job->open.work_ns;
+           (w->job->open.meets ? 20 * SIM_S : 0) + w->job->open.grace_ns + w->job->open.patience_ns +
+           10 * w->job->open.work_ns;
 }
 
 void sim_workers_describe(const sim *s)
