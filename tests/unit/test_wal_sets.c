@@ -703,6 +703,28 @@ TEST(a_rank_that_has_nothing_to_send_again_for_a_whole_set_changes_the_course)
     end(w);
 }
 
+TEST(a_rank_has_reconnect_grace_after_its_own_hello_to_send_its_push_again)
+{
+    world *w = begin(quorum);
+
+    step_of(w, ALL, 1);
+    assert_int_equal(told(w), 1);
+    crash(w);
+    for (uint32_t r = 0; r < RANKS; r++) w->workers[r].next = 0;
+    w->r.window = 8;
+    join_those(w, 14);
+    for (uint32_t r = 1; r < RANKS; r++) push(w, r);
+    rig_sleep(&w->r, 4);
+    join_those(w, 1);
+    rig_sleep(&w->r, 2); /* 6 s after the restart, and 2 s after the Hello of rank 0 */
+    rig_work(&w->r);
+    assert_int_equal(course(w), 0);
+    push(w, 0);
+    rig_work(&w->r);
+    assert_int_equal(told(w), 1); /* all ranks count again: note_step */
+    end(w);
+}
+
 /* The set of step 2 had the push of rank 3 for step 1. A later push of the rank must not take its place. */
 TEST(a_push_that_a_repeated_set_needs_keeps_its_place)
 {

@@ -98,13 +98,14 @@ static void say_too_late(const pd_job *job, uint32_t rank, const pd_fragment *fr
            fragment->anew);
 }
 
-void pd_repeats_joins(pd_job *job, const pd_request *hello)
+void pd_repeats_joins(pd_job *job, const pd_request *hello, uint64_t now_ns)
 {
     pd_rank *rank = &job->ranks[hello->rank];
     bool first = !rank->repeats.back, differs = false;
 
     if (!applies(job)) return;
     rank->repeats.back = true;
+    rank->repeats.back_ns = now_ns;
     if (rank->saved.nonce != hello->u.hello.nonce) rank->repeats.replaced = true;
     for (uint32_t f = 0; rank->saved.nonce != hello->u.hello.nonce && f < job->steps.n_fragments; f++)
         job->steps.fragments[f].ranks[hello->rank].seen_before = 0;
@@ -132,11 +133,11 @@ static uint64_t lost_at(const pd_job *job, const pd_rank *rank)
     return since + job->steps.sets.reconnect_grace_ns;
 }
 
-/* Returns the time since which workers can have sent pushes for the fragment's next step: all connections are new since
- * the restart, and the step before may have been taken since. */
-static uint64_t collected_since(const pd_job *job, const pd_fragment *fragment)
+/* Returns the time since which the rank's worker can have sent a push for the fragment's next step: all connections are
+ * new since the restart, and the step before may have been taken since. */
+static uint64_t collected_since(const pd_rank *rank, const pd_fragment *fragment)
 {
-    uint64_t since = job->restart.since_ns;
+    uint64_t since = rank->repeats.back_ns;
 
     if (fragment->fixed_ns > since) since = fragment->fixed_ns;
     return fragment->opened_ns > since ? fragment->opened_ns : since;
@@ -151,7 +152,7 @@ static uint64_t silent_at(const pd_job *job, const pd_rank *rank, const pd_fragm
     bool refused = given->late > 0 && given->late + age > fragment->fixed;
 
     if (!refused && (rank->window == 0 || given->seen <= fragment->fixed || given->step > 0)) return UINT64_MAX;
-    return collected_since(job, fragment) + job->steps.sets.reconnect_grace_ns;
+    return collected_since(rank, fragment) + job->steps.sets.reconnect_grace_ns;
 }
 
 /* Returns the time from which on the rank's contribution of age `age` to the next step of the fragment cannot come any
