@@ -143,16 +143,19 @@ static uint64_t collected_since(const pd_rank *rank, const pd_fragment *fragment
     return fragment->opened_ns > since ? fragment->opened_ns : since;
 }
 
-/* Returns the time from which on a connected rank that has given nothing to the fragment's next step cannot have
- * counted in it: it has seen the step and keeps its pushes, so it would have sent the one that counted again at once.
- * So it is if the push of age `age` came and was refused. UINT64_MAX: the rank may still compute its push. */
+/* Returns the time from which on a connected rank that is not whole in the fragment's next step cannot send what has
+ * counted in it: it has seen the step and keeps its pushes, so it would send all of the one that counted again at once,
+ * and sends nothing more. So it is if the push of age `age` came and was refused. UINT64_MAX: the rank may still compute
+ * its push. */
 static uint64_t silent_at(const pd_job *job, const pd_rank *rank, const pd_fragment *fragment,
                           const pd_fragment_rank *given, uint64_t age)
 {
     bool refused = given->late > 0 && given->late + age > fragment->fixed;
+    uint64_t since = collected_since(rank, fragment);
 
-    if (!refused && (rank->window == 0 || given->seen <= fragment->fixed || given->step > 0)) return UINT64_MAX;
-    return collected_since(rank, fragment) + job->steps.sets.reconnect_grace_ns;
+    if (!refused && (rank->window == 0 || given->seen <= fragment->fixed)) return UINT64_MAX;
+    if (given->step > 0 && given->came_ns > since) since = given->came_ns;
+    return since + job->steps.sets.reconnect_grace_ns;
 }
 
 /* Returns the time from which on the rank's contribution of age `age` to the next step of the fragment cannot come any

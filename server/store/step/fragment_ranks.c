@@ -230,6 +230,7 @@ void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t 
         r->missing = r->owed;
         r->gives = false;
     }
+    r->came_ns = now_ns;
     r->gives |= gives;
     assert(r->missing > 0);
     if (--r->missing > 0) return;
