@@ -56,6 +56,7 @@ typedef struct sim_patience {
 
 /* What was seen of the step that a job with open sets collects, when the step thread had last run. */
 typedef struct sim_watch {
+    uint64_t life;               /* how often the server was killed before */
     uint64_t fixed;              /* the last step whose set was fixed */
     uint32_t whole;              /* bit r: each chunk of rank r had come */
     uint32_t units;              /* bit r: and each of all others of its group */

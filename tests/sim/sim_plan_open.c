@@ -70,18 +70,27 @@ static void draw_grace(sim_job *job, uint64_t *r)
     sim_plan_add_option(job, text);
 }
 
-/* Lets members come and go in a third of the jobs. */
-static void draw_members(const sim_plan *plan, sim_job *job, uint64_t *r)
+/* Lets members come and go. */
+static void draw_shrinking(sim_job *job, uint64_t *r)
 {
     char text[48];
 
-    if (plan->crashes || job->world == 1 || !sim_once_in(r, 3)) return;
     job->open.shrinks = true;
     sim_plan_add_option(job, "on_lost_worker=shrink");
     snprintf(text, sizeof text, "reconnect_grace=%.3f", 0.05 + (double)sim_below(r, 600) / 1e3);
     sim_plan_add_option(job, text);
     job->open.least = 1 + (uint32_t)sim_below(r, job->world);
     if (job->open.least > 1) add_number(job, "min_workers", job->open.least);
+}
+
+/* Lets members come and go in a third of the jobs. In plans with crashes these draws have a random state of their
+ * own. */
+static void draw_members(const sim_plan *plan, sim_job *job, uint64_t *r)
+{
+    uint64_t own = sim_mix(plan->seed, 44, 2, job->number);
+
+    if (plan->crashes) r = &own;
+    if (job->world > 1 && sim_once_in(r, 3)) draw_shrinking(job, r);
 }
 
 /* Returns whether pushes of the job may bring a learning rate: its rule has one, some parameter uses it, and no
@@ -156,7 +165,7 @@ static void draw_units(sim_plan *plan, sim_job *job)
     char text[48];
 
     job->open.group = 1;
-    if (plan->crashes || job->world == 1) return;
+    if (job->world == 1) return;
     job->open.any_rank = sim_once_in(&r, 4);
     if (sim_once_in(&r, 4)) {
         job->open.group = 2;
@@ -170,6 +179,7 @@ static void draw_units(sim_plan *plan, sim_job *job)
         sim_plan_add_option(job, text);
     }
     if (sim_once_in(&r, 3)) add_fault(plan, job->number, SIM_KICK, &r);
+    if (plan->crashes) return;
     job->open.reforms = sim_once_in(&r, 4);
     if (job->open.reforms) add_fault(plan, job->number, SIM_REFORM, &r);
     /* Where members that have left stay members, a barrier would wait for them. */

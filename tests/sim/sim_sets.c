@@ -558,16 +558,32 @@ static void check_generation(const sim *s, sim_history *h, sim_watch *watch, con
     watch->generation = job->saved.generation;
 }
 
+/* Begins to watch the job of a server that was killed and started again: its members and barriers may be earlier ones,
+ * and what ranks had given is gone. */
+static void begin_life(sim_watch *watch, const pd_job *job, uint64_t life)
+{
+    if (watch->life == life) return;
+    *watch = (sim_watch){ .life = life,
+                          .fixed = watch->fixed,
+                          .epoch = job->steps.epoch,
+                          .steady = UINT32_MAX,
+                          .barrier = job->saved.barrier,
+                          .patience = { .looked_ns = watch->patience.looked_ns, .work_ns = watch->patience.work_ns },
+                          .generation = watch->generation };
+}
+
 static void look_at(sim_server *server, sim_history *h, const pd_job *job, uint32_t f)
 {
     const sim *s = server->s;
     const pd_fragment *fragment = &job->steps.fragments[f];
     sim_watch *watch = &h->fragments[f].watch;
     uint32_t needed;
-    /* A set that is repeated after a restart waits for nobody else. */
-    bool anew = fragment->fixed == watch->fixed + 1 && fragment->set != NULL &&
-                !h->fragments[f].sets[fragment->fixed].known && fragment->fixed > h->secret_most;
+    bool anew;
 
+    begin_life(watch, job, server->life);
+    /* A set that is repeated after a restart waits for nobody else. */
+    anew = fragment->fixed == watch->fixed + 1 && fragment->set != NULL &&
+           !h->fragments[f].sets[fragment->fixed].known && fragment->fixed > h->secret_most;
     if (anew) check_fixed(h, watch, job, fragment, s->now_ns, server->step_clock_ns);
     sim_patience_look(h, f, fragment, anew && job->steps.epoch == watch->epoch ? watch->steady : 0,
                       server->step_clock_ns);
@@ -579,7 +595,8 @@ static void look_at(sim_server *server, sim_history *h, const pd_job *job, uint3
     check_kept(h, watch, job, fragment, whole_ranks(job, fragment));
     check_expected(h, watch, job, fragment);
     if (watch->members == 0)
-        *watch = (sim_watch){ .fixed = watch->fixed,
+        *watch = (sim_watch){ .life = watch->life,
+                              .fixed = watch->fixed,
                               .epoch = job->steps.epoch,
                               .steady = UINT32_MAX,
                               .barrier = watch->barrier,
