@@ -100,6 +100,7 @@
     X(grace_not_shortened, "a rank that becomes whole during a grace that goes by patience does not shorten it")       \
     X(patience_forgotten, "the server forgets how long a rank can do without the answer to its push")                  \
     X(late_told_as_stepped, "a rank whose push came too late is told that it has counted")                             \
+    X(age_told_as_none, "a rank whose push counted in a later step is told that it was not old")                       \
     X(stepped_told_as_late, "a rank whose push counted in a later step is told that it came too late")                 \
     X(record_after_answer, "workers are told of a step before the disk has the record of its set")                     \
     X(record_without_age, "the record of a set leaves out how old the contributions were")                             \

@@ -268,6 +268,7 @@ static int push(sim_worker *w, call *c, pd_error *err)
                                 .replaces = sim_replaces(w->job, w->step - 1),
                                 .wants = sim_wanted(w->job, w->rank, w->step),
                                 .patience_ms = sim_patience_ms(w->job, w->rank, w->step),
+                                .counts = c->counts,
                                 .carried = w->carries };
     sim_program_note note = sim_note_of(w, w->step);
     char lr[24];
@@ -511,8 +512,7 @@ static void check_told(sim_worker *w, const call *c)
     for (size_t i = 0; w->job->open.on && i < c->n; i++) {
         w->was_late = w->was_late || c->items[i].outcome == PD_LATE;
         if (c->items[i].outcome > 0 && (c->items[i].outcome != PD_LATE || c->items[i].step >= w->step))
-            sim_sets_told(w->s, w->job, w->core->recovery.creator, w->rank, (uint32_t)c->items[i].param, w->step,
-                          c->items[i].outcome == PD_LATE);
+            sim_sets_told(w->s, w->job, w->core->recovery.creator, w->rank, w->step, &c->items[i], &c->counts[i]);
     }
 }
 

@@ -37,6 +37,7 @@ typedef struct call {
     bool pulls;        /* the push requests the new weights; otherwise a Pull follows */
     uint64_t again_ns; /* time at which the push is tried again; 0: never */
     pd_item items[SIM_PARAMS];
+    pd_item_count counts[SIM_PARAMS]; /* by item: what the answer says of a push that has counted */
     size_t n;
     pd_scalar scalar; /* that of the push; no name: it has none */
 } call;

@@ -71,12 +71,29 @@ uint64_t sim_sets_counted(const sim_history *h, uint32_t rank, uint64_t of)
     return counted_in(&h->fragments[0], rank, of);
 }
 
-void sim_sets_told(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint32_t param, uint64_t step,
-                   bool late)
+/* Checks the age of a push and the number of ranks that a process was told of. Frames of a late push may have been
+ * answered in several steps: then the number is that of one of them. */
+static void check_told(const sim_history *h, const sim_sets *f, uint32_t rank, uint64_t of, const pd_item *item,
+                       const pd_item_count *count)
+{
+    uint64_t in = item->outcome != PD_LATE ? counted_in(f, rank, of) : 0, age = in > 0 ? in - of : 0;
+    uint32_t n = (uint32_t)__builtin_popcount(f->sets[in].mask);
+
+    if ((in > 0 || item->outcome == PD_LATE) && count->age != age)
+        sim_fail("told", "%s rank %u is told that its push for step %llu has age %u, and it is %llu", h->job->name,
+                 rank, (number)of, count->age, (number)age);
+    if (in > 0 && item->step == in && count->counted != n && !(count->counted == 0 && n == h->job->world))
+        sim_fail("told", "%s rank %u is told that %u ranks have counted in step %llu, and %u have", h->job->name, rank,
+                 count->counted, (number)in, n);
+}
+
+void sim_sets_told(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint64_t step, const pd_item *item,
+                   const pd_item_count *count)
 {
     sim_history *h = sim_sets_history(s, job, creator);
-    sim_sets *f = h != NULL ? sets_of(h, param) : NULL;
+    sim_sets *f = h != NULL ? sets_of(h, (uint32_t)item->param) : NULL;
     sim_pushes *pushes = f != NULL ? &f->pushes[rank] : NULL;
+    bool late = item->outcome == PD_LATE;
 
     if (pushes == NULL) return;
     if (late && counted_in(f, rank, step) > 0)
@@ -85,6 +102,7 @@ void sim_sets_told(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, 
     if (!late && pushes->counted[step] == 0)
         sim_fail("told", "%s rank %u is told that its push for step %llu has counted, but it has not", job->name, rank,
                  (number)step);
+    check_told(h, f, rank, step, item, count);
     pushes->late[step] = pushes->late[step] || late;
 }
 
