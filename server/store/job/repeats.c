@@ -144,9 +144,9 @@ static uint64_t collected_since(const pd_rank *rank, const pd_fragment *fragment
 }
 
 /* Returns the time from which on a connected rank that is not whole in the fragment's next step cannot send what has
- * counted in it: it has seen the step and keeps its pushes, so it would send all of the one that counted at once, and
- * sends nothing more. So it is if the push of age `age` came and was refused. UINT64_MAX: the rank may still compute its
- * push. */
+ * counted in it: it has seen the step and keeps its pushes, so it would send the one that counted at once and whole,
+ * and sends nothing more. So it is if the push of age `age` came and was refused. UINT64_MAX: the rank may still
+ * compute its push. */
 static uint64_t silent_at(const pd_job *job, const pd_rank *rank, const pd_fragment *fragment,
                           const pd_fragment_rank *given, uint64_t age)
 {

@@ -8,9 +8,9 @@
  *     before all ranks have said Hello, for reconnect_grace at most: only sets of decisions, and whole ones, are fixed
  *     up to the last step that a worker has seen: so, too
  *     a rank of such a set has left, has another process, has been gone for reconnect_grace, or sends nothing (more)
- *     for so long although it keeps its pushes (it did not count, and the disk had failed when the set was told; or part
- *     of its push had ended with an error, and is not kept): the set cannot be repeated. Decisions from its step on are
- *     dropped, and the job takes another course:
+ *     for so long although it keeps its pushes (it did not count, and the disk had failed when the set was told; or
+ *     part of its push had ended with an error, and is not kept): the set cannot be repeated. Decisions from its step
+ *     on are dropped, and the job takes another course:
  *     pd_job_saved.course + 1
  *
  * A worker learns the course with the answers to Hello. If it knows another one, it goes back to the job's step, as if
