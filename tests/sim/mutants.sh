@@ -16,7 +16,7 @@ for mutant in roots_largest_first leave_incoming request_zero close_counts_refus
     damping_lost_for_single hyper_of_excluded@400 scalar_of_excluded weight_of_excluded_in_divisor last_not_in_image \
     welcome_waited_for removed_though_whole joiner_before_declared share_used_by_late share_lost_with_rank \
     group_counts_in_part kicked_comes_back barrier_counts_removed \
-    old_generation_pushes@400; do
+    old_generation_pushes; do
     first=1
     [[ $mutant != *@* ]] || first=${mutant#*@}
     if "$1" --seeds "$first..$((first + 299))" --mutant "${mutant%@*}" > /dev/null 2>&1; then

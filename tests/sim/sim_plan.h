@@ -78,8 +78,8 @@ typedef struct sim_job {
      * between two checkpoints */
     uint32_t window[SIM_WORLD];
     uint64_t checkpoint_every;
-    /* The numbers of workers with which the job goes on after crashes, in a plan with crashes; 0: it does not change
-     * again. All ranks of a job whose resizes contribute the same, so that the number of ranks does not change
+    /* The numbers of workers with which the job goes on after crashes, or after it was launched again; 0: it does not
+     * change again. All ranks of a job whose resizes contribute the same, so that the number of ranks does not change
      * the weights. */
     uint32_t later[SIM_CHANGES];
     sim_open open;
@@ -122,7 +122,7 @@ typedef enum sim_fault_kind {
     SIM_STRANGER,
     SIM_STOP,   /* a worker's process is stopped for `amount` ns, and then goes on: only in jobs with open sets */
     SIM_KICK,   /* an operator removes a worker's process: only in jobs with open sets */
-    SIM_REFORM, /* a job is launched again, of whose processes some live on: only in jobs with open sets */
+    SIM_REFORM, /* a job is launched again, of whose processes some live on; in another number if the job has one */
     SIM_FAULT_KINDS
 } sim_fault_kind;
 
@@ -188,6 +188,13 @@ uint32_t sim_patience_ms(const sim_job *job, uint32_t rank, uint64_t step);
 /* Puts the parameters of some jobs into several fragments, which their workers push one after the other. The draws have
  * a random state of their own. */
 void sim_plan_draw_fragments(sim_plan *plan);
+/* Gives the job options with which equal contributions of all ranks have the same aggregate in each world. */
+void sim_plan_equalize(sim_job *job, uint64_t *r);
+/* Draws another number of workers than the one before, from 1 to 4. Returns 0 if the draws do not suit the job. */
+uint32_t sim_plan_draw_world(const sim_job *job, uint32_t before, uint64_t *r);
+/* Lets some jobs be launched again in another number while their server lives. The draws have a random state of their
+ * own. */
+void sim_plan_draw_reforms(sim_plan *plan);
 /* Returns the fragment that a parameter belongs to. */
 static inline uint32_t sim_fragment_of(const sim_job *job, uint32_t param)
 {
