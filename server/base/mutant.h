@@ -107,6 +107,8 @@
     X(course_unchanged, "the job takes another course, and its number stays: no worker goes back")                     \
     X(replay_ignores_record, "a restart repeats steps with other sets of ranks than those recorded")                   \
     X(last_not_in_image, "an image leaves out which pushes of each rank have counted last")                            \
+    X(feedback_commits_on_late, "what quantizing has left over of a late push is taken for that of one that counted")  \
+    X(q4_short_block, "the last elements of a piece in int4 whose last block is short are sent as 0")                  \
     X(late_frame_held, "what a rank has given too late is not released")                                               \
     X(kept_slot_reset, "contributions that are kept for the next step are forgotten when the step closes")             \
     X(kept_slot_counted_twice, "a push that was kept counts in the next step, and in the one after it again")          \

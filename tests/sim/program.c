@@ -120,6 +120,7 @@ static void declare(sim_worker *w)
                                        .shape = param->shape,
                                        .ranged = param->ranged,
                                        .model_state = param->model_state,
+                                       .push_dtype = sim_is_quantized(w->job, p) ? w->job->push_dtype : 0,
                                        .fragment = sim_fragment_of(w->job, p) };
         if (param->ranged) sim_range(w->job, param, w->rank, &params[p].start, &params[p].end);
     }
@@ -238,8 +239,31 @@ bool sim_closes_step(const sim_worker *w, uint64_t step)
 /* Returns the memory in which the process computes a gradient. */
 static float *gradient_at(sim_worker *w, uint32_t p)
 {
-    if (w->in_place && w->places[p] == NULL) w->places[p] = pd_core_buffer(w->core, p);
+    if (w->in_place && !sim_is_quantized(w->job, p) && w->places[p] == NULL) w->places[p] = pd_core_buffer(w->core, p);
     return w->places[p] != NULL ? w->places[p] : w->gradients[p];
+}
+
+/* Lets the model know of a gradient that is quantized. */
+static void quantize(sim_worker *w, uint32_t p, const float *gradient)
+{
+    sim_history *h = sim_sets_history(w->s, w->job, w->core->recovery.creator);
+    int64_t start, end;
+
+    if (h == NULL) sim_fail("harness", "%s rank %u pushes before the job has weights", w->job->name, w->rank);
+    sim_range(w->job, &w->job->params[p], w->rank, &start, &end);
+    sim_quantized_push(h, &w->rests, w->rank, w->step, p, gradient, start, end - start);
+}
+
+/* Notes how the pushes of quantized gradients of a call have ended. */
+static void note_quantized(sim_worker *w, const call *c)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        uint32_t p = (uint32_t)c->items[i].param;
+        int64_t start, end;
+        if (c->items[i].gradient == NULL || !sim_is_quantized(w->job, p)) continue;
+        sim_range(w->job, &w->job->params[p], w->rank, &start, &end);
+        sim_quantized_end(w->job, &w->rests, p, end - start, c->items[i].outcome);
+    }
 }
 
 static pd_item item_of(sim_worker *w, uint32_t p)
@@ -251,6 +275,7 @@ static pd_item item_of(sim_worker *w, uint32_t p)
     gradient = gradient_at(w, p);
     sim_gradient(w->job, w->rank, w->step, p, w->finite, gradient);
     item.gradient = gradient;
+    if (sim_is_quantized(w->job, p)) quantize(w, p, gradient);
     return item;
 }
 
@@ -550,6 +575,7 @@ static bool finish_ticket(sim_worker *w, pd_ticket_id *ticket, const call *c, ui
 
     if (*ticket == 0 || !is_done(w, *ticket, &rc, &err)) return true;
     *ticket = 0;
+    if (c != NULL && w->phase == STEPPING) note_quantized(w, c);
     if (rc == PD_OK) {
         if (c != NULL && c->pulls) check_pulled(w, c);
         if (c != NULL) check_told(w, c);

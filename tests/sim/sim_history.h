@@ -118,6 +118,11 @@ typedef struct sim_secret {
     float at[]; /* the new weights */
 } sim_secret;
 
+/* The values that pushes of quantized gradients have sent, by rank, step and parameter; NULL: none was pushed. */
+typedef struct sim_coded {
+    float *at[SIM_WORLD][VERSIONS][SIM_PARAMS];
+} sim_coded;
+
 /* The history of one job, from its creation to its end. A job that is begun anew has another history. */
 typedef struct sim_history {
     const sim_job *job;
@@ -131,6 +136,8 @@ typedef struct sim_history {
     uint64_t changed; /* step at which the job last took over another number of workers; 0: it never did */
     sim_sets fragments[SIM_FRAGMENTS];
     sim_account account;
+    uint64_t chunk;         /* elements of a chunk */
+    sim_coded *coded;       /* NULL: nothing was quantized */
     sim_secret *secrets;    /* of the last time that the server was killed, oldest first */
     uint64_t secret_most;   /* the last step that may be repeated without being known; 0: none */
     uint32_t least_members; /* 1: members have come or gone; otherwise 0 */

@@ -2,6 +2,7 @@
 #include "sim_judge.h"
 
 #include "sim_history.h"
+#include "sim_quantized.h"
 #include "sim_sets.h"
 #include "sim_shares.h"
 #include "worker.h"
@@ -49,6 +50,8 @@ void sim_range(const sim_job *job, const sim_param *param, uint32_t rank, int64_
 float sim_gradient_at(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param, int64_t i)
 {
     if (job->open.masks) return (float)(1u << rank);
+    if (job->push_dtype != 0)
+        return (float)(sim_mix(job->number + 45, rank << 16 | param, step, (uint64_t)i) % 33) / 4 - 4;
     return (float)(int)(sim_mix(job->number, source_of(job, rank) << 16 | param, step, (uint64_t)i) % 9) - 4;
 }
 
@@ -120,6 +123,7 @@ static sim_history *begin_history(sim *s, const pd_job *job)
 
     h->number = job->steps.number;
     h->creator = job->saved.creator;
+    h->chunk = s->plan->chunk;
     for (uint32_t j = 0; j < s->plan->n_jobs; j++)
         if (strcmp(s->plan->jobs[j].name, job->steps.name) == 0) h->job = &s->plan->jobs[j];
     h->next = s->histories;
@@ -821,6 +825,7 @@ void sim_judge_free(sim *s)
         for (uint32_t p = 0; p < SIM_PARAMS; p++) free_weights(&h->params[p]);
         drop_secrets(h);
         sim_shares_free(h);
+        sim_quantized_free(h);
         free(h);
     }
 }

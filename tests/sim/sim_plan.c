@@ -461,6 +461,7 @@ void sim_plan_print(const sim_plan *plan)
         printf("  %s: %u workers, %llu steps from %.3f s on, \"%s\"", job->name, job->world,
                (unsigned long long)job->steps, (double)job->start_ns / 1e9, job->rule);
         for (uint32_t o = 0; o < job->n_options; o++) printf(" %s", job->options[o]);
+        if (job->push_dtype != 0) printf(", pushes in int%d", job->push_dtype == PD_INT8 ? 8 : 4);
         if (job->open.meets) printf(", a barrier");
         if (job->open.any_rank) printf(", the server chooses ranks");
         if (job->open.group > 1) printf(", groups of %u", job->open.group);

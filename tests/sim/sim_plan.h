@@ -65,8 +65,9 @@ typedef struct sim_job {
     uint32_t n_options;
     char rule[240];
     uint64_t steps, start_ns;
-    int how;      /* aggregate of the job: an enum pd_aggregation_choice */
-    bool plain;   /* the rule is sgd with lr=1, so the expected weights follow by simple arithmetic */
+    pd_dtype push_dtype; /* PD_INT8, PD_INT4: gradients are quantized; 0: they are not */
+    int how;             /* aggregate of the job: an enum pd_aggregation_choice */
+    bool plain;          /* the rule is sgd with lr=1, so the expected weights follow by simple arithmetic */
     bool ready;   /* roots are used when they are ready, and operators set values: the weights depend on timing */
     bool runless; /* its processes do not know their run */
     bool rejects, clips, mean_init, barriers, weighted;
@@ -195,6 +196,9 @@ uint32_t sim_plan_draw_world(const sim_job *job, uint32_t before, uint64_t *r);
 /* Lets some jobs be launched again in another number while their server lives. The draws have a random state of their
  * own. */
 void sim_plan_draw_reforms(sim_plan *plan);
+/* Lets gradients of some jobs be quantized, none of whose processes dies. The draws have a random state of their own.
+ */
+void sim_plan_draw_quantized(sim_plan *plan);
 /* Returns the fragment that a parameter belongs to. */
 static inline uint32_t sim_fragment_of(const sim_job *job, uint32_t param)
 {

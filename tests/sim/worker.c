@@ -48,6 +48,7 @@ void sim_worker_end(sim_worker *w)
         free(w->weights[p]);
         free(w->gradients[p]);
     }
+    sim_rests_free(&w->rests);
     sim_enter(before);
 }
 
@@ -333,6 +334,7 @@ static void make_core(sim_worker *w)
                               .any_rank = w->job->open.any_rank,
                               .group = w->job->open.group > 1 ? 1 + w->place / w->job->open.group : 0,
                               .shares = sim_wanted(w->job, w->rank, 0),
+                              .feedback = w->job->open.carries ? PD_FEEDBACK_CARRY : PD_FEEDBACK_ON,
                               .least_shared = w->s->plan->least_shared,
                               .urls = 1 };
     pd_error err;
