@@ -322,6 +322,7 @@ static bool is_late(const entry *e, const pd_wait *wait)
 static uint32_t age_of(const entry *e, const pd_wait *wait)
 {
     if (wait->filed == PD_FILED_COUNTED) return wait->age;
+    if (PD_MUTANT(age_told_as_none)) return 0;
     return e->closed == wait->step ? pd_counted_age(e->counted, wait->rank) : 0;
 }
 

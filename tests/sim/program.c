@@ -130,6 +130,7 @@ static void declare(sim_worker *w)
                                        .shape = param->shape,
                                        .ranged = param->ranged,
                                        .model_state = param->model_state,
+                                       .push_dtype = sim_is_quantized(w->job, p) ? w->job->push_dtype : 0,
                                        .fragment = sim_fragment_of(w->job, p) };
         if (param->ranged) sim_range(w->job, param, w->rank, &params[p].start, &params[p].end);
     }
@@ -248,8 +249,31 @@ bool sim_closes_step(const sim_worker *w, uint64_t step)
 /* Returns the memory in which the process computes a gradient. */
 static float *gradient_at(sim_worker *w, uint32_t p)
 {
-    if (w->in_place && w->places[p] == NULL) w->places[p] = pd_core_buffer(w->core, p);
+    if (w->in_place && !sim_is_quantized(w->job, p) && w->places[p] == NULL) w->places[p] = pd_core_buffer(w->core, p);
     return w->places[p] != NULL ? w->places[p] : w->gradients[p];
+}
+
+/* Lets the model know of a gradient that is quantized. */
+static void quantize(sim_worker *w, uint32_t p, const float *gradient)
+{
+    sim_history *h = sim_sets_history(w->s, w->job, w->core->recovery.creator);
+    int64_t start, end;
+
+    if (h == NULL) sim_fail("harness", "%s rank %u pushes before the job has weights", w->job->name, w->rank);
+    sim_range(w->job, &w->job->params[p], w->rank, &start, &end);
+    sim_quantized_push(h, &w->rests, w->rank, w->step, p, gradient, start, end - start);
+}
+
+/* Notes how the pushes of quantized gradients of a call have ended. */
+static void note_quantized(sim_worker *w, const call *c)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        uint32_t p = (uint32_t)c->items[i].param;
+        int64_t start, end;
+        if (c->items[i].gradient == NULL || !sim_is_quantized(w->job, p)) continue;
+        sim_range(w->job, &w->job->params[p], w->rank, &start, &end);
+        sim_quantized_end(w->job, &w->rests, p, end - start, c->items[i].outcome);
+    }
 }
 
 static pd_item item_of(sim_worker *w, uint32_t p)
@@ -261,6 +285,7 @@ static pd_item item_of(sim_worker *w, uint32_t p)
     gradient = gradient_at(w, p);
     sim_gradient(w->job, w->rank, w->step, p, w->finite, gradient);
     item.gradient = gradient;
+    if (sim_is_quantized(w->job, p)) quantize(w, p, gradient);
     return item;
 }
 
@@ -277,6 +302,8 @@ static int push(sim_worker *w, call *c, pd_error *err)
     pd_push_options options = { .weight = sim_weight(w->job, w->rank, w->step),
                                 .replaces = sim_replaces(w->job, w->step - 1),
                                 .wants = sim_wanted(w->job, w->rank, w->step),
+                                .patience_ms = sim_patience_ms(w->job, w->rank, w->step),
+                                .counts = c->counts,
                                 .carried = w->carries };
     sim_program_note note = sim_note_of(w, w->step);
     char lr[24];
@@ -521,8 +548,7 @@ static void check_told(sim_worker *w, const call *c)
     for (size_t i = 0; w->job->open.on && i < c->n; i++) {
         w->was_late = w->was_late || c->items[i].outcome == PD_LATE;
         if (c->items[i].outcome > 0 && (c->items[i].outcome != PD_LATE || c->items[i].step >= w->step))
-            sim_sets_told(w->s, w->job, w->core->recovery.creator, w->rank, (uint32_t)c->items[i].param, w->step,
-                          c->items[i].outcome == PD_LATE);
+            sim_sets_told(w->s, w->job, w->core->recovery.creator, w->rank, w->step, &c->items[i], &c->counts[i]);
     }
 }
 
@@ -560,6 +586,7 @@ static bool finish_ticket(sim_worker *w, pd_ticket_id *ticket, const call *c, ui
 
     if (*ticket == 0 || !is_done(w, *ticket, &rc, &err)) return true;
     *ticket = 0;
+    if (c != NULL && w->phase == STEPPING) note_quantized(w, c);
     if (rc == PD_OK) {
         if (c != NULL && c->pulls) check_pulled(w, c);
         if (c != NULL) check_told(w, c);

@@ -8,6 +8,7 @@
 #include "pump.h"
 #include "replace.h"
 #include "recoveries.h"
+#include "sim_quantized.h"
 #include "worker.h"
 
 enum { CALLS = 3 };
@@ -37,6 +38,7 @@ typedef struct call {
     bool pulls;        /* the push requests the new weights; otherwise a Pull follows */
     uint64_t again_ns; /* time at which the push is tried again; 0: never */
     pd_item items[SIM_PARAMS];
+    pd_item_count counts[SIM_PARAMS]; /* by item: what the answer says of a push that has counted */
     size_t n;
     pd_scalar scalar; /* that of the push; no name: it has none */
 } call;
@@ -60,6 +62,7 @@ struct sim_worker {
     uint64_t sharing; /* random state of this process: whether it shares memory. The other draws stay as they are */
     bool shares, in_place; /* shares: the process is on the server's machine. in_place: it computes gradients in shared
                             * memory */
+    sim_rests rests;       /* if gradients are quantized */
     uint64_t versions[SIM_PARAMS];
     uint64_t began;       /* step that the job had when this process began, or went back last */
     uint64_t changed;     /* step before which the process has changed its weights by hand; 0: none */

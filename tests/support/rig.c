@@ -570,6 +570,11 @@ void rig_replaces(rig_frame *frame, uint64_t number, uint32_t whole)
     frame->request->u.data.whole = whole;
 }
 
+void rig_patience(rig_frame *frame, uint64_t ms)
+{
+    frame->request->u.data.patience_ns = ms * 1000000;
+}
+
 void rig_weight(rig_frame *frame, double weight, bool presummed)
 {
     frame->request->u.data.weight = weight;

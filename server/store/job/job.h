@@ -237,8 +237,9 @@ typedef struct pd_rank {
     uint64_t refused_sets;
     /* what the rank's workers have said since the job was restored: repeats.h */
     struct {
-        bool back;     /* a process has said Hello */
-        bool replaced; /* it is not the one of the image */
+        bool back;        /* a process has said Hello */
+        bool replaced;    /* it is not the one of the image */
+        uint64_t back_ns; /* time of its last Hello */
     } repeats;
     pd_request *barrier; /* the barrier request of this rank, which waits for the other ranks; NULL: none */
     /* number of last steps whose pushes the process can send again: length of its resend window; 0: none */
