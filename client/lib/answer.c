@@ -385,8 +385,9 @@ static void note_step(pd_step_span *span, uint64_t step)
 
 void pd_core_note_members(pd_core *core, const Paramd__DataReply *reply)
 {
-    core->members =
-        (pd_core_members){ .members = (int)reply->members, .index = (int)reply->index - 1, .epoch = reply->epoch };
+    core->members = (pd_core_members){
+        .members = (int)reply->members, .index = (int)reply->index - 1, .leads = reply->leads, .epoch = reply->epoch
+    };
 }
 
 /* Notes which shares are leased to this worker after its push, and whether the program takes the same shares again.

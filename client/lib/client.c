@@ -187,6 +187,15 @@ void pd_client_members(const pd_client *client, int *members, int *index, uint64
     if (epoch != NULL) *epoch = now.epoch;
 }
 
+bool pd_client_leads(const pd_client *client)
+{
+    pd_client *inside = pd_handle_enter(client);
+    bool leads = pd_core_leads(inside->core);
+
+    pd_io_leave(&inside->io);
+    return leads;
+}
+
 double pd_client_fastest(const pd_client *client)
 {
     pd_client *inside = pd_handle_enter(client);

@@ -572,6 +572,11 @@ pd_core_members pd_core_members_now(const pd_core *core)
     return (pd_core_members){ .members = (int)core->setup.world_size, .index = (int)core->setup.rank };
 }
 
+bool pd_core_leads(const pd_core *core)
+{
+    return core->open_sets ? core->members.leads : core->setup.rank == 0;
+}
+
 const char *pd_core_note(const pd_core *core, size_t param)
 {
     return param < core->n_params && core->params[param].note != NULL ? core->params[param].note : "";

@@ -268,6 +268,7 @@ typedef struct pd_core_progress {
 /* What the last answer said of the members of the job, in the form of pd_client_members. */
 typedef struct pd_core_members {
     int members, index; /* members 0: all ranks are members for ever */
+    bool leads;         /* in a job with open sets: this rank leads it */
     uint64_t epoch;
 } pd_core_members;
 
@@ -424,6 +425,8 @@ static inline pd_step_span *pd_op_span(pd_op *op, uint32_t fragment)
     return op->spans != NULL ? &op->spans[fragment] : &op->span;
 }
 pd_core_members pd_core_members_now(const pd_core *core);
+/* Returns whether this rank leads the job, as far as this process knows: pd_client_leads. */
+bool pd_core_leads(const pd_core *core);
 /* Returns the optimizer's note on a parameter, or "" if there is none. Once the parameters are declared, the text stays
  * valid. */
 const char *pd_core_note(const pd_core *core, size_t param);

@@ -33,7 +33,7 @@ void pd_replace_begin(pd_param_record *record)
 
 bool pd_replace_is_lost(const pd_core *core, const pd_param_record *record)
 {
-    if (core->setup.rank != 0 || record->replaces == 0 || record->server_step > record->replaced) return false;
+    if (!pd_core_leads(core) || record->replaces == 0 || record->server_step > record->replaced) return false;
     return record->server_step < record->replaced || record->server_replaces != record->replaces;
 }
 
@@ -96,7 +96,8 @@ static int check(const pd_core *core, const pd_item *items, size_t n, uint64_t n
 
     if (!core->declared)
         return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (" PD_DECLARE_CALL ")");
-    if (core->setup.rank != 0)
+    /* Where ranks come and go, the server knows who leads the job now. */
+    if (!core->open_sets && core->setup.rank != 0)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "rank 0 sends weights that were changed by hand, this is rank %u: its next pushes bring the "
                        "number of the change (pd_push_options.replaces)",

@@ -128,6 +128,10 @@ typedef struct pd_welcome {
  * members have changed, as the last answer to a push or pull reported. Each pointer may be NULL. In a job whose ranks
  * are all members for ever: world_size, the rank, 0. */
 PD_API void pd_client_members(const pd_client *client, int *members, int *index, uint64_t *epoch);
+/* Returns whether this worker leads its job: it sends weights that were changed by hand (pd_client_replace), and gets
+ * the server's warnings about the job. That is rank 0; in a job where members come and go, the lowest member that is
+ * connected, as the last answer reported. */
+PD_API bool pd_client_leads(const pd_client *client);
 /* Returns the greatest speed that the workers which are connected now have told (pd_push_options.speed), as the last
  * answer reported. 0: not known, or this worker has told none. */
 PD_API double pd_client_fastest(const pd_client *client);
@@ -404,12 +408,13 @@ PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *
 /* Replaces weights of the running job by weights that the program has changed by hand since the last step, for instance
  * clamped or masked. The optimizers' state and the step number stay as they are.
  *
- * Every rank changes its own weights, all in the same way. Rank 0 then makes this call. After it every rank, rank 0
- * too, gives the number of the change with all its pushes of the next step (pd_push_options.replaces):
+ * Every rank changes its own weights, all in the same way. The leader (pd_client_leads) then makes this call. After it
+ * every rank, the leader too, gives the number of the change with all its pushes of the next step
+ * (pd_push_options.replaces):
  *
  *     clamp(weights, 0.01f);
  *     number = hash_of(weights);                       not 0
- *     if (rank == 0) pd_client_replace(client, items, n, number, &err);
+ *     if (pd_client_leads(client)) pd_client_replace(client, items, n, number, &err);
  *     pd_client_push_pull(client, items, n, &(pd_push_options){ .replaces = number }, &ticket, &err);
  *
  * items[i].weights is the parameter's whole tensor in pull_dtype; other fields of the items are not read. `replaces` is
@@ -421,13 +426,18 @@ PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *
  * ends with PD_FAILED_PRECONDITION. A process that takes a rank over receives changed weights and their number by
  * itself: it gives 0.
  *
- * If the server goes back to a step before the change, rank 0's window cannot help: its calls end with PD_REWIND, and
- * the program takes the steps again and makes the change again. The other ranks continue by their windows.
+ * Where members come and go, a rank may learn late that it leads the job now. If it pushes with the number of a change
+ * that nobody has sent, its ticket ends with PD_FAILED_PRECONDITION: it makes this call, and pushes again. If the
+ * leader goes before it has sent a change, and others have pushed with it already, the next answers bring weights
+ * without it.
  *
- * This call waits. PD_FAILED_PRECONDITION: this is not rank 0; a parameter is ranged, which cannot be replaced; another
- * rank has pushed with other weights already; the server has begun the next step before all weights had come, for
- * instance with the push of an earlier process of this rank. PD_INVALID_ARGUMENT: a push is under way; `replaces` is 0;
- * a parameter is unknown or given twice. */
+ * If the server goes back to a step before the change, the leader's window cannot help: its calls end with PD_REWIND,
+ * and the program takes the steps again and makes the change again. The other ranks continue by their windows.
+ *
+ * This call waits. PD_FAILED_PRECONDITION: this rank does not lead the job; a parameter is ranged, which cannot be
+ * replaced; another rank has pushed with other weights already; the server has begun the next step before all weights
+ * had come, for instance with the push of an earlier process of this rank. PD_INVALID_ARGUMENT: a push is under way;
+ * `replaces` is 0; a parameter is unknown or given twice. */
 PD_API int pd_client_replace(pd_client *client, const pd_item *items, size_t n, uint64_t replaces, pd_error *err);
 /* Hashes n tensors: hashes[i] becomes the hash of the bytes[i] bytes at tensors[i]. A program that compares it with an
  * earlier hash finds out whether the tensor was changed. Equal bytes give equal hashes on every machine.

@@ -61,9 +61,9 @@ typedef struct pd_client_options {
     uint64_t nonce;
     /* Called with a notice: one sentence for the user, without a newline, valid during the call. There are four kinds:
      * calls have waited 2 s without a connection; the server does not let the process into its job yet; the job is left
-     * over from an earlier run; the server warns about the job ("warning of the server: ...", each once, to rank 0). A
-     * library call that waits calls `notice` in its own thread. `notice` must not call the library. NULL: the notice is
-     * written to standard error as "paramd: TEXT". */
+     * over from an earlier run; the server warns about the job ("warning of the server: ...", each once, to the job's
+     * leader: pd_client_leads). A library call that waits calls `notice` in its own thread. `notice` must not call the
+     * library. NULL: the notice is written to standard error as "paramd: TEXT". */
     void (*notice)(void *arg, const char *text);
     /* A pointer for the program's own use: the first argument of each call of `notice`. */
     void *notice_arg;

@@ -465,11 +465,11 @@ class Client:
 
     def replace(self, weights: Arrays, replaces: int) -> None:
         """Replaces weights of the running job by those that the program has changed by hand since the last step. Every
-        rank changes its own weights, all in the same way; then rank 0 calls this, and every rank gives the number of
-        the change with all its pushes of the next step:
+        rank changes its own weights, all in the same way; then the one that `leads` calls this, and every rank gives
+        the number of the change with all its pushes of the next step:
 
             number = hash_of(changed)
-            if client.rank == 0:
+            if client.leads:
                 client.replace(changed, number)
             ticket = client.push_pull(grads, weights, replaces=number)
 
@@ -481,8 +481,8 @@ class Client:
         `pull`) need no number: give 0 then. After Rewind the program replaces again what it had replaced behind the
         step that it goes back to.
 
-        FailedPrecondition: this is not rank 0; a parameter is ranged; another rank has pushed with other weights; the
-        server has begun the next step before all weights had come.
+        FailedPrecondition: this rank does not lead the job; a parameter is ranged; another rank has pushed with other
+        weights; the server has begun the next step before all weights had come.
         InvalidArgument: a push is under way; an array does not fit its parameter; the number is 0.
         """
         _, items, arrays = self.model.items(None, weights)
@@ -710,6 +710,13 @@ class Client:
         with self.handle as pointer:
             library().pd_client_members(pointer, byref(n), byref(index), byref(epoch))
         return Members(n.value, index.value, epoch.value)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this worker leads its job: it calls `replace`, and gets the server's warnings about the job. That is
+        rank 0; in a job where members come and go, the lowest member that is connected, as the last answer told."""
+        with self.handle as pointer:
+            return bool(library().pd_client_leads(pointer))
 
     @property
     def rank(self) -> int:
