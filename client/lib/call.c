@@ -677,11 +677,35 @@ static void give(pd_core *core, pd_op *op)
     pd_op_end(core, op, &error);
 }
 
+static bool is_asked_for_any(const pd_core *core)
+{
+    bool asked = false;
+
+    for (size_t i = 0; core->must_init && i < core->n_params; i++) asked = asked || is_asked(core, &core->params[i]);
+    return asked;
+}
+
+/* Sends all weights of a pd_core_init that is under way again: in a job with open sets the server forgets what a rank
+ * has sent that was lost before all had come, also what was answered. */
+static void give_again(pd_core *core, pd_op *op)
+{
+    pd_error error;
+
+    if (!core->open_sets || !is_asked_for_any(core)) return;
+    pd_bucket_unpost(core, op);
+    if (post_initial(core, op) == PD_OK) return;
+    no_memory(&error);
+    pd_bucket_unpost(core, op);
+    pd_op_end(core, op, &error);
+}
+
 void pd_core_give(pd_core *core)
 {
     for (pd_op *op = core->calls.table, *next; op != NULL; op = next) {
         next = op->hh.next;
-        if (op->fetches && !op->done) give(core, op);
+        if (op->done) continue;
+        if (op->fetches) give(core, op);
+        if (op->method == PD_INIT && op->replaces == 0) give_again(core, op);
     }
 }
 

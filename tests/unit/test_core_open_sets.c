@@ -327,6 +327,40 @@ TEST(a_rank_that_waits_for_initial_weights_sends_its_own_when_the_server_asks_fo
     peer_free(p);
 }
 
+TEST(a_rank_that_is_asked_again_sends_the_initial_weights_again_that_were_answered)
+{
+    static const int64_t sizes[] = { 2 * CHUNK };
+    static float initial[2 * CHUNK];
+    void *weights[] = { initial };
+    pd_core_config config = any_rank();
+    pd_ticket_id ticket;
+    peer *p = peer_new(&config);
+    peer_frame l;
+
+    p->slots = 4;
+    peer_connect(p);
+    peer_welcome(p);
+    peer_declare(p, sizes, 1);
+    answer_declare(p, true);
+    assert_int_equal(pd_core_init(p->core, weights, &ticket, NULL), PD_OK);
+    l = peer_expect(p, PD_INIT);
+    peer_reply_ok(p, &l.prefix);
+    peer_frame_drop(&l);
+    peer_cut(p); /* the rank is lost, and the server forgets what it has sent */
+    peer_connect(p);
+    peer_welcome(p);
+    answer_declare(p, true);
+    for (int i = 0; i < 2; i++) {
+        assert_false(pd_core_done(p->core, ticket));
+        l = peer_expect(p, PD_INIT);
+        peer_reply_ok(p, &l.prefix);
+        peer_frame_drop(&l);
+    }
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    peer_expect_silence(p);
+    peer_free(p);
+}
+
 TEST(a_server_that_cannot_choose_a_rank_ends_the_handle)
 {
     pd_core_config config = any_rank();
