@@ -243,8 +243,7 @@ static int set_replaces(pd_bucket *bucket, uint64_t number)
 /* Returns the step that an item of a push belongs to, or from which on its weights are pulled. */
 static uint64_t step_of(const pd_op *op, const pd_param_record *record)
 {
-    if (op->level > 0) return op->level;
-    return op->step > 0 ? op->step : record->step + 1;
+    return op->level > 0 ? op->level : pd_op_step(op, record);
 }
 
 int pd_bucket_item(pd_bucket *bucket, size_t i)

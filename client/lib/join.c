@@ -614,7 +614,7 @@ static bool take_leases(pd_core *core, const Paramd__DeclareReply *reply)
 {
     bool anew = begins_anew(core);
 
-    if (anew || !pd_core_is_behind(core)) pd_leased_note(core, reply->leases, reply->n_leases, reply->least_unused);
+    if (anew || !pd_core_is_behind(core)) pd_leased_declared(core, reply->leases, reply->n_leases, reply->least_unused);
     return !anew || !core->open_sets || core->setup.shares == 0 || reply->n_leases > 0;
 }
 

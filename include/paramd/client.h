@@ -138,7 +138,8 @@ PD_API double pd_client_fastest(const pd_client *client);
 /* Takes the next share of the data (pd_client_options.shares): the number of one local batch, from which the program
  * computes which samples the batch has. The server leases shares, and marks them as used when the push that was made of
  * them counts; so each share is used once, although ranks join, leave, and are late. After a late push the same shares
- * are taken again. In a job whose ranks all count in every step: share (step - 1) * world_size + rank, times the number
+ * are taken again; if the worker carries its data over (pd_push_options.carried) and has got further shares, it takes
+ * these. In a job whose ranks all count in every step: share (step - 1) * world_size + rank, times the number
  * of shares that the options ask for, and the shares after it. If parameters are in several fragments
  * (pd_client_param.fragment), all this is of the pushes and steps of fragment 0 alone. Does not wait.
  *   PD_FAILED_PRECONDITION  the options ask for no shares
@@ -374,13 +375,22 @@ typedef struct pd_push_options {
     uint32_t patience_ms;
     /* Number of shares of the data that this worker wants when the push counts; 0: as pd_client_options.shares says. */
     uint32_t wants;
-    /* The gradient also has the data of this worker's last push, which was late. */
+    /* The gradient also has the data of this worker's last push, which was late (see `lost`). */
     bool carried;
     /* Results: one entry for each item. The array is borrowed until the ticket is done. NULL: not wanted. */
     pd_item_count *counts;
     /* Number of steps that this worker takes by itself in a second (paramd/diloco.h); 0: not known. The other workers
      * of the job learn the greatest one: pd_client_fastest. */
     double speed;
+    /* This push repeats the last one of these parameters, which has ended with an error: the same gradients, for the
+     * same step. If that one has counted meanwhile, for instance while the worker was disconnected, this one does not
+     * count again, and its answer is that of the step. false: if the step was closed meanwhile, the push is for the
+     * next one. */
+    bool again;
+    /* Result: becomes true if the push was late, and the shares of the data that it was made of are leased to others
+     * now, since this worker was away for too long. Its data must not be carried over into the next push: they would
+     * count twice. Borrowed until the ticket is done. NULL: not wanted. */
+    bool *lost;
 } pd_push_options;
 
 /* Ends this rank's step number `step`. Parameters that this rank has not pushed since it ended the step before count as
@@ -472,10 +482,10 @@ PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t 
  *
  * Any other error is the first one that the server gave. The ticket ends when every item is done or refused
  * (items[i].outcome), at the latest one second after the error. Items without an answer then get the same error. It is
- * safe to push them again. For instance, after PD_DEADLINE_EXCEEDED "rank 2 ... has not contributed" the server keeps
- * this rank's gradient: push the same again to continue waiting. In a job in which not every rank counts in each step,
- * the program may also go on: if the job is at a later step by then, the next push takes the place of the one before,
- * unless that has counted. */
+ * safe to push them again, with pd_push_options.again. For instance, after PD_DEADLINE_EXCEEDED "rank 2 ... has not
+ * contributed" the server keeps this rank's gradient: push the same again to continue waiting. In a job in which not
+ * every rank counts in each step, the program may also go on: if the job is at a later step by then, the next push
+ * takes the place of the one before, unless that has counted. */
 PD_API int pd_client_wait(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
 /* Returns whether a ticket is done or has failed, so that pd_client_wait will not block. */
 PD_API bool pd_client_ready(const pd_client *client, pd_ticket_id ticket);
