@@ -571,6 +571,23 @@ static int check_refused(const pd_core *core, uint64_t step, pd_error *err)
     return PD_OK;
 }
 
+/* Refuses to close a step that is not the next one of each fragment that has not taken it. The server would refuse it,
+ * after the pushes of the step have waited for it. */
+static int check_fragments(const pd_core *core, uint64_t step, pd_error *err)
+{
+    for (uint32_t f = 0; core->n_fragments > 1 && f < core->n_fragments; f++) {
+        uint64_t taken = pd_core_highest_step(core, f);
+        if (taken + 1 >= step) continue;
+        return pd_fail(
+            err, PD_FAILED_PRECONDITION,
+            "step %llu cannot be closed, since fragment %u has taken step %llu: a step is closed in all "
+            "fragments. Where they are at different steps, push all parameters of each fragment, with a NULL "
+            "gradient where there is none",
+            (unsigned long long)step, f, (unsigned long long)taken);
+    }
+    return PD_OK;
+}
+
 /* Queues the message that closes a step: a Push request without gradients. It comes after the pushes that are queued
  * already, and this order stays the same when frames are sent again after a reconnect. */
 int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err)
@@ -586,6 +603,7 @@ int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_er
         return pd_fail(err, PD_INVALID_ARGUMENT, "step %llu is being closed: wait for that ticket first",
                        (unsigned long long)core->progress.closing);
     if ((rc = check_refused(core, step, err)) != PD_OK) return rc;
+    if ((rc = check_fragments(core, step, err)) != PD_OK) return rc;
     request.step = step;
     request.last = true;
     request.share = pd_leased_taken(core);
