@@ -49,10 +49,10 @@ typedef struct pd_op {
     size_t waits;        /* number of the operation's frames that the server has not answered */
     uint64_t replaces;   /* for pd_client_replace: the caller's number of the change; 0: another operation */
     uint64_t closes;     /* the step that this operation closes (pd_client_close_step); 0: none */
-    /* step: for pd_client_replace, the step whose weights are replaced; of a push in a job with open sets, the step
-     * that its items are for (0: each is for its parameter's next one). In such a job, span, spans: the steps in the
-     * answers so far. levels: number of times that older weights were pulled again, each time for step `level` of their
-     * fragment or a later one. */
+    /* step: of a push in a job with open sets, the step that its items are for (0: each is for its parameter's next
+     * one). In such a job, span, spans: the steps in the answers so far. For pd_client_replace, both numbers of a span
+     * are 1 + the step whose weights are replaced. levels: number of times that older weights were pulled again, each
+     * time for step `level` of their fragment or a later one. */
     uint64_t step, level;
     pd_step_span span, *spans; /* `spans`: by fragment, if there are several; NULL: `span` is that of all items */
     unsigned levels;

@@ -402,10 +402,15 @@ typedef struct pd_push_options {
  * parameters are closed. Until then, a parameter that was left out cannot be pushed (PD_INVALID_ARGUMENT). Other ranks
  * may have had gradients of the parameters that this rank left out: pull these parameters with min_step = step.
  *
+ * Fragments (pd_client_param.fragment) that have taken the step already are left alone, so fragments which are at the
+ * same step can be ended together. Where they are at different steps, push all parameters of each fragment in its
+ * steps, with a NULL gradient where there is none, instead of this call.
+ *
  * Errors of the call:
  *   PD_INVALID_ARGUMENT     step is 0, or another step is being closed
  *   PD_FAILED_PRECONDITION  a push of this step has ended with an error. First push that parameter again, with a NULL
- *                           gradient if it has none.
+ *                           gradient if it has none. Or the step is not the next one of some fragment, which is
+ *                           further behind.
  *
  * Errors of the ticket:
  *   PD_FAILED_PRECONDITION  a push of this step was refused, or `step` is not the next step of some parameter. Nothing
@@ -432,6 +437,10 @@ PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *
  * number: a hash of all changed weights, for instance. All weights of a call come into force at once, and later pulls
  * receive them. Of several calls before the next push, the last one counts.
  *
+ * Parameters of several fragments (pd_client_param.fragment) may be in one call, also if the fragments are at different
+ * steps: the weights replace those of the last step of each. The next pushes of these fragments bring the number, those
+ * of other fragments bring 0. No push of these fragments may be under way.
+ *
  * The ranks' pushes of a step must all bring the same number. Otherwise the ticket of the rank whose push comes second
  * ends with PD_FAILED_PRECONDITION. A process that takes a rank over receives changed weights and their number by
  * itself: it gives 0.
@@ -447,7 +456,7 @@ PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *
  * This call waits. PD_FAILED_PRECONDITION: this rank does not lead the job; a parameter is ranged, which cannot be
  * replaced; another rank has pushed with other weights already; the server has begun the next step before all weights
  * had come, for instance with the push of an earlier process of this rank. PD_INVALID_ARGUMENT: a push is under way;
- * `replaces` is 0; a parameter is unknown or given twice. */
+ * `replaces` is 0; a parameter is unknown or given twice; parameters of one fragment are at different steps. */
 PD_API int pd_client_replace(pd_client *client, const pd_item *items, size_t n, uint64_t replaces, pd_error *err);
 /* Hashes n tensors: hashes[i] becomes the hash of the bytes[i] bytes at tensors[i]. A program that compares it with an
  * earlier hash finds out whether the tensor was changed. Equal bytes give equal hashes on every machine.

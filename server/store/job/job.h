@@ -271,7 +271,6 @@ typedef struct pd_job_totals {
 typedef struct pd_replacing {
     uint64_t number; /* number of the replacement; 0: none is under way */
     uint32_t rank;   /* rank that sends the new weights */
-    uint64_t step;   /* step whose published weights are replaced */
     uint64_t nonce;  /* nonce of the process that sends the new weights */
     uint32_t whole;  /* number of parameters whose new weights have all come */
 } pd_replacing;

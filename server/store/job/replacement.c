@@ -5,6 +5,7 @@
 #include "convert.h"
 #include "consistent_cut.h"
 #include "data_frame.h"
+#include "fragment_ranks.h"
 #include "membership.h"
 #include "mutant.h"
 
@@ -65,8 +66,15 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     return pd_piece_check_once(param, piece, number, err);
 }
 
-/* Checks that the job is between two steps, and that no other rank has pushed with another change of the weights, or
- * without it. PD_FAILED_PRECONDITION. */
+/* Returns whether the parameter's next step is taken with the weights that are being replaced: weights of its fragment,
+ * of its last step. */
+static bool is_concerned(const pd_param *param)
+{
+    return param->fragment->changing == param->saved.step + 1;
+}
+
+/* Checks that the fragments whose weights are replaced are between two steps, and that no other rank has pushed with
+ * another change of the weights, or without it. PD_FAILED_PRECONDITION. */
 static int check_rounds(const pd_job *job, const pd_request *frame, pd_error *err)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
@@ -74,7 +82,7 @@ static int check_rounds(const pd_job *job, const pd_request *frame, pd_error *er
         const pd_change_told *told = &param->change.told;
         unsigned long long step = param->saved.step + 1;
 
-        if (param->saved.step != frame->u.data.step) continue;
+        if (!is_concerned(param)) continue;
         if (check_not_begun(param, frame->rank, err) != PD_OK) return PD_FAILED_PRECONDITION;
         if (!told->known || told->number == frame->u.data.replaces ||
             told->process != job->ranks[told->rank].saved.process)
@@ -120,16 +128,39 @@ static bool is_staged(const pd_param *param)
     return param->current != NULL && param->next != NULL && param->stage < PD_READY;
 }
 
+static void unstage(pd_param *param)
+{
+    pd_published_unref(param->next);
+    param->next = NULL;
+    param->unlanded = 0;
+}
+
+static void end_replacing(pd_job *job)
+{
+    for (uint32_t f = 0; f < job->steps.n_fragments; f++)
+        job->steps.fragments[f].changing = job->steps.fragments[f].n_changing = 0;
+    job->replacing = (pd_replacing){ 0 };
+}
+
 static void drop(pd_job *job)
 {
-    for (uint32_t i = 0; job->replacing.number != 0 && i < job->steps.n_params; i++) {
-        pd_param *param = &job->steps.params[i];
-        if (!is_staged(param)) continue;
-        pd_published_unref(param->next);
-        param->next = NULL;
-        param->unlanded = 0;
-    }
-    job->replacing = (pd_replacing){ 0 };
+    if (job->replacing.number == 0) return;
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        if (is_staged(&job->steps.params[i])) unstage(&job->steps.params[i]);
+    end_replacing(job);
+}
+
+/* Notes that weights of this step of the fragment are replaced. Drops those for an earlier step, if the step that has
+ * been taken since has not dropped them. */
+static void begin_fragment(pd_job *job, pd_fragment *fragment, uint64_t step)
+{
+    if (fragment->changing == step + 1) return;
+    for (uint32_t i = 0; fragment->changing > 0 && i < job->steps.n_params; i++)
+        if (job->steps.params[i].fragment == fragment && is_staged(&job->steps.params[i]))
+            unstage(&job->steps.params[i]);
+    job->replacing.whole -= fragment->n_changing;
+    fragment->changing = step + 1;
+    fragment->n_changing = 0;
 }
 
 void pd_replace_drop_of(pd_job *job, uint32_t rank)
@@ -141,6 +172,7 @@ void pd_replace_drop_of(pd_job *job, uint32_t rank)
 static void count_whole(pd_job *job, const pd_param *param)
 {
     job->replacing.whole += param->unlanded == 0;
+    param->fragment->n_changing += param->unlanded == 0;
 }
 
 static int begin_to_stage(pd_job *job, pd_param *param, uint32_t rank, pd_error *err)
@@ -203,18 +235,19 @@ static int stage_all(pd_job *job, const pd_request *frame, pd_error *err)
 {
     pd_replacing *replacing = &job->replacing, coming = { .number = frame->u.data.replaces,
                                                           .rank = frame->rank,
-                                                          .step = frame->u.data.step,
                                                           .nonce = job->ranks[frame->rank].saved.nonce,
                                                           .whole = replacing->whole };
 
-    if (replacing->number != coming.number || replacing->step != coming.step || replacing->nonce != coming.nonce) {
+    if (replacing->number != coming.number || replacing->nonce != coming.nonce) {
         drop(job);
         coming.whole = 0;
     }
     *replacing = coming;
     for (size_t i = 0; i < frame->u.data.n; i++) {
-        int rc = begin_to_stage(job, &job->steps.params[frame->u.data.pieces[i].param], frame->rank, err);
-        if (rc != PD_OK) return rc;
+        pd_param *param = &job->steps.params[frame->u.data.pieces[i].param];
+        int rc;
+        begin_fragment(job, param->fragment, frame->u.data.step);
+        if ((rc = begin_to_stage(job, param, frame->rank, err)) != PD_OK) return rc;
     }
     for (size_t i = 0; i < frame->u.data.n; i++) stage(job, &frame->u.data.pieces[i], frame->rank);
     return PD_OK;
@@ -230,7 +263,7 @@ static void publish(pd_job *job, pd_effect *effect)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         pd_param *param = &job->steps.params[i];
-        if (param->saved.step == job->replacing.step) note_change(param, &job->replacing);
+        if (is_concerned(param)) note_change(param, &job->replacing);
         if (!is_staged(param)) continue;
         pd_params_convert(&param, 1, job->steps.config->threads);
         pd_param_publish(job->steps.unread, param, param->next, (pd_outcome)0,
@@ -238,7 +271,7 @@ static void publish(pd_job *job, pd_effect *effect)
         param->next = NULL;
         pd_cut_replaced(&job->steps, param);
     }
-    job->replacing = (pd_replacing){ 0 };
+    end_replacing(job);
     job->checkpointing.steps.moved = "weights are replaced";
     if (!PD_MUTANT(change_not_counted)) job->checkpointing.changes++;
     pd_job_send_closed(job, effect);

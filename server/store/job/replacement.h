@@ -3,8 +3,9 @@
  *
  * All ranks change their weights in the same way. The leader sends the new weights before its next push, in one or more
  * frames (Initialise with `replaces`, the number of the change). They are staged until all have come; then all are
- * published at once, as the weights of the step that the parameters have closed. Every push of the next step has the
- * number of the change, so that a rank which has changed its weights differently is found.
+ * published at once, as the weights of the steps that the parameters have closed: one for each fragment. Every push of
+ * the next step of a fragment some of whose weights were changed has the number of the change, so that a rank which has
+ * changed its weights differently is found.
  *
  * Where not every rank counts in every step, pushes of other ranks are not compared with the change: they may belong to
  * earlier weights, and a rank that is left out must not stop the others. The leader may be another rank after each step
