@@ -118,6 +118,8 @@
     X(scalar_of_excluded, "means of scalars have values of ranks that do not count")                                   \
     X(weight_of_excluded_in_divisor, "a mean is divided by the weights of ranks that do not count, too")               \
     X(share_used_by_late, "the shares of a rank whose push came too late count as used")                               \
+    X(lost_data_carried, "a late worker carries data over although their shares are leased to others")                 \
+    X(pushed_again_as_next, "a push that repeats one which has counted is for the next step")                          \
     X(share_lost_with_rank, "the shares of a removed rank count as used, and nobody gets them")                        \
     X(group_counts_in_part, "ranks count in a step although others of their group do not")                             \
     X(kicked_comes_back, "a process that an operator has removed may come back")                                       \

@@ -297,14 +297,17 @@ static bool brings_scalar(const call *c)
     return false;
 }
 
-static int push(sim_worker *w, call *c, pd_error *err)
+/* Pushes the items of a call. `again`: they were pushed for this step before, and that has ended with an error. */
+static int push(sim_worker *w, call *c, bool again, pd_error *err)
 {
     pd_push_options options = { .weight = sim_weight(w->job, w->rank, w->step),
                                 .replaces = sim_replaces(w->job, w->step - 1),
                                 .wants = sim_wanted(w->job, w->rank, w->step),
                                 .patience_ms = sim_patience_ms(w->job, w->rank, w->step),
                                 .counts = c->counts,
-                                .carried = w->carries };
+                                .carried = w->carries,
+                                .again = again,
+                                .lost = &w->lost };
     sim_program_note note = sim_note_of(w, w->step);
     char lr[24];
     const char *const hypers[] = { lr, NULL };
@@ -420,7 +423,9 @@ static bool take_shares(sim_worker *w)
     sim_shares_begin(w->s, w->job, creator, w->rank, w->core->setup.nonce, w->step);
     for (; pd_core_take_share(w->core, &share, &err) == PD_OK; n++)
         sim_shares_take(w->s, w->job, creator, w->rank, share);
-    sim_worker_trace(w, "takes shares for step", w->step, n);
+    w->carries = w->was_late && w->job->open.carries && !w->lost;
+    if (w->carries) sim_shares_carry(w->s, w->job, creator);
+    sim_worker_trace(w, w->carries ? "takes further shares for step" : "takes shares for step", w->step, n);
     if (n == 0 && w->gave_up) {
         sim_worker_end_dropped(w);
         return false;
@@ -428,8 +433,7 @@ static bool take_shares(sim_worker *w)
     if (n == 0)
         sim_fail("shares", "%s rank %u has no share of the data for step %llu", w->job->name, w->rank,
                  (unsigned long long)w->step);
-    w->carries = w->was_late && w->job->open.carries;
-    w->was_late = w->gave_up = false;
+    w->was_late = w->gave_up = w->lost = false;
     return true;
 }
 
@@ -510,7 +514,7 @@ static void begin_step(sim_worker *w)
             if (sim_has_gradient(w->job, w->rank, w->step, order[i]) || !sim_closes_step(w, w->step))
                 one->items[one->n++] = item_of(w, order[i]);
         if (one->n == 0) continue;
-        if (push(w, one, &err) != PD_OK) {
+        if (push(w, one, false, &err) != PD_OK) {
             sim_worker_end_refused(w, err.code, err.text);
             return;
         }
@@ -601,8 +605,16 @@ static bool finish_ticket(sim_worker *w, pd_ticket_id *ticket, const call *c, ui
     return true;
 }
 
-/* Pushes the parameters again whose round is not closed. The bytes are the same, except that finite gradients
- * replace refused infinite ones. In the phase PULLING, repeats the pull instead. */
+/* Returns whether a parameter is pushed again whose push has ended with an error: if the step is not closed, and in
+ * some steps whether it is or not, since the library finds out what has counted. */
+static bool is_pushed_again(const sim_worker *w, const pd_item *item)
+{
+    if (pd_core_step(w->core, item->param) + 1 == w->step) return true;
+    return item->outcome <= 0 && sim_mix(w->job->number + 43, w->rank, w->step, 9) % 2 == 0;
+}
+
+/* Pushes parameters again. The bytes are the same, except that finite gradients replace refused infinite ones. In the
+ * phase PULLING, repeats the pull instead. */
 static int send_again(sim_worker *w, call *c, pd_error *err)
 {
     size_t n = 0;
@@ -610,11 +622,10 @@ static int send_again(sim_worker *w, call *c, pd_error *err)
     c->again_ns = 0;
     if (w->phase == PULLING) return pd_core_pull(w->core, c->items, c->n, w->step, &c->ticket, err);
     for (size_t i = 0; i < c->n; i++)
-        if (pd_core_step(w->core, c->items[i].param) + 1 == w->step)
-            c->items[n++] = item_of(w, (uint32_t)c->items[i].param);
+        if (is_pushed_again(w, &c->items[i])) c->items[n++] = item_of(w, (uint32_t)c->items[i].param);
     if (n < c->n) w->unsent = w->step;
     c->n = n;
-    return n > 0 ? push(w, c, err) : PD_OK;
+    return n > 0 ? push(w, c, true, err) : PD_OK;
 }
 
 static void after_step(sim_worker *w)

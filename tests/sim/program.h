@@ -78,6 +78,7 @@ struct sim_worker {
     bool has_met;         /* it has come to its barrier */
     bool gave_up;         /* a push of the last step has ended with an error */
     bool was_late, carries; /* was_late: the last push came too late; carries: the push under way has its data, too */
+    bool lost;              /* the last push was of shares that others have got: its data are not carried over */
     bool finite, finished, dropped, told_missing;
     uint64_t welcomed_ns;       /* time at which the server welcomed the process; 0: not yet */
     uint64_t reached, asked_ns; /* reached: latest new step and phase; asked_ns: time of entering it */

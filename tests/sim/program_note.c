@@ -201,6 +201,7 @@ void sim_program_on_rewound(sim_worker *w)
     }
     check_window(w);
     w->began = UINT64_MAX;
+    w->was_late = false;
     sim_worker_trace(w, "is back", sim_least_step(w), 0);
     sim_program_fetch(w);
 }

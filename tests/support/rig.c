@@ -270,7 +270,9 @@ static void on_checkpoint_answer(rig *r, const pd_effect *effect)
 static void on_members(rig *r, const pd_effect *effect)
 {
     r->epoch = effect->u.members.epoch;
-    if (effect->u.members.set != NULL) r->members = effect->u.members.set->set[0];
+    if (effect->u.members.set == NULL) return;
+    r->members = effect->u.members.set->set[0];
+    r->leader = effect->u.members.leader;
     r->reports++;
 }
 

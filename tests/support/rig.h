@@ -56,6 +56,7 @@ typedef struct rig {
     uint64_t epoch;       /* from the last welcome, or the last report of the members */
     uint64_t formed;      /* generation of the job, from the last welcome */
     uint64_t members;     /* bit r: rank r is a member, as last reported */
+    uint32_t leader;      /* the leader, as last reported with the members */
     uint64_t reports;     /* number of reports of the members */
     uint64_t seed, creator, reserve;
     uint32_t handles[4096]; /* handles of the parameters, from the last answer to Declare */

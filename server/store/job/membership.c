@@ -158,6 +158,20 @@ int pd_members_find_slot(const pd_job *job, const pd_request *hello, uint64_t no
 
 /* ---- telling ---- */
 
+uint32_t pd_members_leader(const pd_job *job)
+{
+    if (!job->steps.sets.open) return 0;
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        if (pd_is_member(job, r) && job->ranks[r].state == PD_RANK_CONNECTED) return r;
+    return PD_MAX_WORLD;
+}
+
+/* Returns whether the loop thread knows another leader than the job has. */
+static bool has_new_leader(const pd_job *job)
+{
+    return job->steps.sets.open && job->membership.leader != pd_members_leader(job);
+}
+
 void pd_members_tell(pd_job *job, uint64_t now_ns)
 {
     pd_effect *effect;
@@ -177,6 +191,7 @@ void pd_members_tell(pd_job *job, uint64_t now_ns)
         if (pd_is_member(job, r)) pd_counted_add(set, r, 0);
     effect->u.members.epoch = job->steps.epoch;
     effect->u.members.course = job->saved.course;
+    effect->u.members.leader = job->membership.leader = pd_members_leader(job);
     effect->u.members.set = set;
     pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
 }
@@ -471,13 +486,14 @@ bool pd_members_look(pd_job *job, uint64_t now_ns, pd_error *err)
     if (job->steps.sets.on_lost == PD_LOST_SHRINK) remove_gone(job, now_ns);
     if (job->steps.shares != NULL) take_leases_back(job);
     find_giver(job, now_ns);
+    if (!job->membership.untold && has_new_leader(job)) pd_members_tell(job, now_ns);
     if (job->membership.untold && now_ns >= job->membership.retry_ns) pd_members_tell(job, now_ns);
     return true;
 }
 
 uint64_t pd_members_next(const pd_job *job)
 {
-    uint64_t next = job->membership.untold ? job->membership.retry_ns : UINT64_MAX;
+    uint64_t next = job->membership.untold ? job->membership.retry_ns : has_new_leader(job) ? 0 : UINT64_MAX;
 
     if (job->steps.sets.on_lost == PD_LOST_WAIT) return next;
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)

@@ -82,7 +82,11 @@ typedef struct pd_fragment {
     /* since the job was restored (job/repeats.h): the last step that a worker has seen closed; the first step whose set
      * was fixed by the job's rule and has not all ranks. 0: there is none */
     uint64_t seen, anew;
-    uint64_t noticed;        /* the last step that was logged as overdue */
+    uint64_t noticed; /* the last step that was logged as overdue */
+    /* changing: 1 + the step whose weights are being replaced (job/replacement.h); 0: none are. n_changing: number of
+     * its parameters whose new weights have all come */
+    uint64_t changing;
+    uint32_t n_changing;
     pd_fragment_rank *ranks; /* by rank */
 } pd_fragment;
 
