@@ -24,8 +24,9 @@ struct pd_global_clip {
     /* index of the parameter, and of its element, at which the present pass continues */
     uint32_t param;
     int64_t first;
-    double squares; /* sum of the squares of the scope's gradients that the first pass has visited so far */
-    float scale;    /* factor of the second pass */
+    pd_exact_sum sum; /* of the squares of the scope's gradients that the first pass has visited so far */
+    double squares;   /* this sum, rounded, when the first pass has visited all */
+    float scale;      /* factor of the second pass */
     /* `saved.last` is the norm of this step already; some norm of this step has exceeded its limit */
     bool known, exceeded;
     bool seen; /* some parameter of the scope has a gradient in this step */
@@ -139,7 +140,7 @@ static void enter_scope(const pd_steps *steps, size_t scope)
     clip->scope = next_scope(steps, scope);
     clip->scaling = false;
     clip->seen = false;
-    clip->squares = 0;
+    clip->sum = (pd_exact_sum){ 0 };
     rewind_pass(clip);
 }
 
@@ -235,6 +236,7 @@ static void end_sum(pd_steps *steps)
     pd_global_clip *clip = steps->together.clip;
     double limit = limit_of(&steps->values, steps->rules, clip->scope);
 
+    clip->squares = pd_exact_sum_round(&clip->sum);
     if (clip->seen && !clip->known) clip->saved.last = sqrt(clip->squares);
     clip->known = clip->known || clip->seen;
     if (judge(steps) || !(limit > 0)) {
@@ -275,7 +277,7 @@ bool pd_global_clip_run(pd_steps *steps, double budget_ns, double *cost_ns)
         if (clip->scaling)
             pd_clip_apply(clip->pieces, n, clip->scale, threads);
         else
-            clip->squares = pd_clip_sum(clip->pieces, n, clip->squares, threads);
+            pd_clip_sum(clip->pieces, n, &clip->sum, threads);
         if (n == 0 && clip->scope > steps->n_rules)
             end(clip);
         else if (n == 0)
