@@ -26,12 +26,6 @@ enum { PD_SETTLE_STEPS = 8 };
 
 typedef struct pd_settle pd_settle;
 
-/* A tally as bytes. */
-typedef struct pd_tally_view {
-    const uint8_t *at;
-    size_t n;
-} pd_tally_view;
-
 /* What a verdict is to this shard. */
 typedef enum pd_verdict_state {
     PD_VERDICT_KNOWN, /* it came before, or its step is closed */
