@@ -241,6 +241,9 @@ typedef struct pd_rank {
         bool replaced; /* it is not the one of the image */
     } repeats;
     pd_request *barrier; /* the barrier request of this rank, which waits for the other ranks; NULL: none */
+    /* Requests of this rank that wait for a tally: one that asks for it, one that brings a verdict (settling.h). NULL:
+     * none */
+    pd_request *asks_tally, *brings_verdict;
     /* number of last steps whose pushes the process can send again: length of its resend window; 0: none */
     uint32_t window;
     uint64_t seen; /* number of steps that the process had seen closed when it joined */
