@@ -77,7 +77,8 @@ int cluster_join(const cluster *c, rig *r, uint32_t rank)
     return rc == PD_OK ? cluster_declare(c, r, rank) : rc;
 }
 
-/* Returns which elements of a parameter lie in parameter `own` of the last answer to Declare, and of which parameter. */
+/* Returns which elements of a parameter lie in parameter `own` of the last answer to Declare, and of which
+ * parameter. */
 static pd_declared_place place_of(const rig *r, const cluster *c, uint32_t own)
 {
     for (size_t k = 0; k < r->n_places; k++)
@@ -93,8 +94,8 @@ static uint32_t count_own(const rig *r, const cluster *c)
     return r->places != NULL ? n : (uint32_t)c->model->n;
 }
 
-/* Sends what a rank has of elements [first, first + count) of a parameter to the store's parameter `own`, whose elements
- * these are. */
+/* Sends what a rank has of elements [first, first + count) of a parameter to the store's parameter `own`, whose
+ * elements these are. */
 static void send(rig *r, pd_request_kind kind, uint32_t rank, uint64_t step, const pd_declared_place *place,
                  rig_range range, const float *values)
 {

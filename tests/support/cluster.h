@@ -47,8 +47,8 @@ int cluster_hello(const cluster *c, rig *r, uint32_t rank);
 int cluster_declare(const cluster *c, rig *r, uint32_t rank);
 int cluster_join(const cluster *c, rig *r, uint32_t rank);
 
-/* All ranks push all parameters, and the stores take the step. Bit p of `absent`: rank 0 has no gradient of parameter p.
- * `spoilt`: the parameter of which rank 1 has a NaN; -1: none. */
+/* All ranks push all parameters, and the stores take the step. Bit p of `absent`: rank 0 has no gradient of parameter
+ * p. `spoilt`: the parameter of which rank 1 has a NaN; -1: none. */
 void cluster_step(cluster *c, uint64_t step, unsigned absent, int spoilt);
 /* Lets all stores work, and carries tallies until nothing changes. */
 void cluster_settle(cluster *c);
