@@ -86,9 +86,11 @@ static int read_scalars(pd_scalar_load *load, const pd_push_options *options, pd
     return pd_scalars_check(load->list, load->n, err);
 }
 
-static bool goes_before(const pd_param_record *a, const pd_param_record *b)
+bool pd_bears_before(const pd_param_record *a, const pd_param_record *b)
 {
-    return a->ranged != b->ranged ? b->ranged : strcmp(a->name, b->name) < 0;
+    if (a->ranged != b->ranged) return b->ranged;
+    if (a->cut != b->cut) return b->cut;
+    return strcmp(a->name, b->name) < 0;
 }
 
 static size_t choose_bearer(const pd_core *core, const pd_op *op)
@@ -96,7 +98,7 @@ static size_t choose_bearer(const pd_core *core, const pd_op *op)
     size_t first = 0;
 
     for (size_t i = 1; i < op->n; i++)
-        if (goes_before(&core->params[op->items[i].param], &core->params[op->items[first].param])) first = i;
+        if (pd_bears_before(&core->params[op->items[i].param], &core->params[op->items[first].param])) first = i;
     return first;
 }
 
@@ -197,9 +199,9 @@ static int check_items(const pd_core *core, unsigned method, const pd_item *item
         return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (" PD_DECLARE_CALL ")");
     if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "no items");
     for (size_t i = 0; i < n; i++) {
-        if (items[i].param >= core->n_params)
+        if (items[i].param >= core->n_params || core->params[items[i].param].elsewhere)
             return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %zu, but %zu are declared", i, items[i].param,
-                           core->n_params);
+                           core->n_declared);
         if (method != PD_PUSH && items[i].weights == NULL && elements_of(&core->params[items[i].param]) > 0)
             return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu (%s): no buffer for its weights", i,
                            core->params[items[i].param].name);
@@ -605,17 +607,19 @@ int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_
     return PD_OK;
 }
 
-/* Begins an operation with one item for each parameter of the model. The operation owns the array of items and frees
- * it. */
+/* Begins an operation with one item for each parameter of the model that the server has. The operation owns the array
+ * of items and frees it. */
 static int begin_model(pd_core *core, unsigned method, void *const *weights, pd_op **op, pd_error *err)
 {
     pd_item *items = calloc(core->n_params > 0 ? core->n_params : 1, sizeof *items);
+    size_t n = 0;
     int rc;
 
     if (items == NULL) return no_memory(err);
     for (size_t i = 0; i < core->n_params; i++)
-        items[i] = (pd_item){ .param = i, .gradient = weights[i], .weights = weights[i] };
-    if ((rc = begin_items(core, method, items, core->n_params, op, err)) != PD_OK)
+        if (!core->params[i].elsewhere)
+            items[n++] = (pd_item){ .param = i, .gradient = weights[i], .weights = weights[i] };
+    if ((rc = begin_items(core, method, items, n, op, err)) != PD_OK)
         free(items);
     else
         (*op)->owned = true;
@@ -653,7 +657,7 @@ static int post_initial(pd_core *core, pd_op *op)
 
     pd_bucket_init(&bucket, core, op, PD_INIT);
     for (size_t i = 0; rc == PD_OK && i < op->n; i++)
-        if (is_asked(core, &core->params[i])) rc = pd_bucket_item(&bucket, i);
+        if (is_asked(core, &core->params[op->items[i].param])) rc = pd_bucket_item(&bucket, i);
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
 }
 

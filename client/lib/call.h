@@ -20,6 +20,11 @@ int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_
 int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const pd_push_options *options,
                  pd_ticket_id *ticket, pd_error *err);
 
+/* Returns whether the scalars of a push ride with parameter `a` rather than with `b`: with whole parameters rather than
+ * with ranged ones, of these with one that is not cut, and then with the one whose name sorts first. So ranks that push
+ * the same parameters choose the same one. */
+bool pd_bears_before(const pd_param_record *a, const pd_param_record *b);
+
 /* The scalars of one push as protobuf messages. Their names point to the caller's memory. */
 typedef struct pd_scalar_load {
     Paramd__Scalar scalar[PD_PUSH_SCALARS], *list[PD_PUSH_SCALARS];

@@ -62,7 +62,8 @@ static uint64_t taken_step(const pd_core *core)
     uint64_t step = UINT64_MAX;
 
     for (size_t i = 0; i < core->n_params; i++)
-        if (core->params[i].fragment == 0 && core->params[i].step < step) step = core->params[i].step;
+        if (core->params[i].fragment == 0 && !core->params[i].elsewhere && core->params[i].step < step)
+            step = core->params[i].step;
     return core->n_params > 0 ? step : 0;
 }
 
