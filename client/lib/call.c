@@ -496,6 +496,13 @@ static void note_pushed(pd_core *core, pd_op *op)
     op->pushed = true;
 }
 
+void pd_core_push_cancel(const pd_pushing *push)
+{
+    mark_preparing(push, false);
+    unmark_pushing(push->core, push->op);
+    pd_op_free(push->core, push->op);
+}
+
 /* Ends a push whose handle has ended while gradients were quantized. */
 static int ended_meanwhile(pd_core *core, pd_op *op, pd_error *err)
 {
@@ -555,21 +562,26 @@ static int check_refused(const pd_core *core, uint64_t step, pd_error *err)
     return PD_OK;
 }
 
-/* Queues the message that closes a step: a Push request without gradients. It comes after the pushes that are queued
- * already, and this order stays the same when frames are sent again after a reconnect. */
-int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err)
+int pd_core_may_close(const pd_core *core, uint64_t step, pd_error *err)
 {
-    Paramd__PushRequest request = PARAMD__PUSH_REQUEST__INIT;
-    pd_outgoing_frame *frame;
-    int rc;
-
     if (!core->declared)
         return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (" PD_DECLARE_CALL ")");
     if (step == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "there is no step 0 to close: the first step is 1");
     if (core->progress.closing > 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "step %llu is being closed: wait for that ticket first",
                        (unsigned long long)core->progress.closing);
-    if ((rc = check_refused(core, step, err)) != PD_OK) return rc;
+    return check_refused(core, step, err);
+}
+
+/* Queues the message that closes a step: a Push request without gradients. It comes after the pushes that are queued
+ * already, and this order stays the same when frames are sent again after a reconnect. */
+int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err)
+{
+    Paramd__PushRequest request = PARAMD__PUSH_REQUEST__INIT;
+    pd_outgoing_frame *frame;
+    int rc = pd_core_may_close(core, step, err);
+
+    if (rc != PD_OK) return rc;
     request.step = step;
     request.last = true;
     request.share = pd_leased_taken(core);
@@ -716,6 +728,39 @@ int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err)
 {
     Paramd__Empty request = PARAMD__EMPTY__INIT;
     return ask(core, PD_LEAVE, &request.base, ticket, err);
+}
+
+/* Returns the index of a parameter or portion that the server has. */
+static size_t first_here(const pd_core *core)
+{
+    size_t i = 0;
+
+    while (i + 1 < core->n_params && core->params[i].elsewhere) i++;
+    return i;
+}
+
+int pd_core_put_worker_state(pd_core *core, uint64_t step, const void *state, size_t bytes, pd_ticket_id *ticket,
+                             pd_error *err)
+{
+    const pd_push_options options = { .worker_state = state, .worker_state_bytes = bytes };
+    pd_op *op;
+    int rc = check_worker_state(&options, err);
+
+    if (rc == PD_OK) rc = pd_op_begin(core, PD_NOTE, &op, err);
+    if (rc != PD_OK) return rc;
+    op->step = step;
+    op->owned = true;
+    op->items = calloc(1, sizeof *op->items);
+    rc = op->items != NULL ? PD_OK : PD_NO_MEMORY;
+    if (rc == PD_OK) {
+        op->items->param = first_here(core); /* a worker state belongs to the first parameter of its operation */
+        op->n = 1;
+        rc = post_worker_state(core, op, &options);
+    }
+    if (rc != PD_OK) return give_back(core, op, rc, err);
+    pd_resend_hold(core);
+    *ticket = op->id;
+    return PD_OK;
 }
 
 int pd_core_get_worker_state(pd_core *core, pd_ticket_id *ticket, pd_error *err)

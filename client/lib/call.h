@@ -54,10 +54,17 @@ int pd_core_push_begin(pd_pushing *push, pd_core *core, unsigned method, pd_item
                        const pd_push_options *options, pd_error *err);
 void pd_core_push_quantize(const pd_pushing *push);
 int pd_core_push_end(pd_pushing *push, pd_ticket_id *ticket, pd_error *err);
+/* Takes a push back that pd_core_push_begin has begun, in place of pd_core_push_end. */
+void pd_core_push_cancel(const pd_pushing *push);
 /* Called when all frames of an operation are answered. If it pulls weights in a job with open sets, and its answers are
  * about different steps, pulls the items again. Returns whether the operation waits for that. */
 bool pd_core_level(pd_core *core, pd_op *op);
+/* Returns the error with which pd_core_close_step would refuse to close a step, and closes nothing. */
+int pd_core_may_close(const pd_core *core, uint64_t step, pd_error *err);
 int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err);
+/* Sends this rank's worker state of a step, without a push. */
+int pd_core_put_worker_state(pd_core *core, uint64_t step, const void *state, size_t bytes, pd_ticket_id *ticket,
+                             pd_error *err);
 int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err);
 int pd_core_barrier(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err);

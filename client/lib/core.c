@@ -491,6 +491,17 @@ static void end_hopeless(pd_core *core, uint64_t now_ns)
     }
 }
 
+void pd_core_spoil(pd_core *core, pd_ticket_id ticket, const pd_error *error)
+{
+    pd_op *op = pd_op_find(core, ticket);
+
+    if (op == NULL || op->done) return;
+    pd_op_fail(op, error);
+    op->hopeless = true;
+    core->calls.give_up_ns = 0;
+    if (core->link.stage == STAGE_DOWN) pd_core_abandon(core, op);
+}
+
 uint64_t pd_core_next(const pd_core *core)
 {
     uint64_t beat, dead;

@@ -455,6 +455,10 @@ void pd_core_end(pd_core *core, const pd_error *error);
 /* Asks the I/O thread to close the connection. `reason` becomes part of the error texts of calls that time out. */
 void pd_core_drop(pd_core *core, const char *reason);
 
+/* Fails an operation because another shard has refused its part of the same call. It ends when it is answered, at the
+ * latest a second later, or at once if there is no connection. Does nothing if it is done, or does not exist. */
+void pd_core_spoil(pd_core *core, pd_ticket_id ticket, const pd_error *error);
+
 /* Makes an operation, and gives it a ticket. NULL: out of memory. */
 pd_op *pd_op_new(pd_core *core, unsigned method);
 /* Makes an operation with a ticket, unless the client handle has ended. Returns the error that ended the handle if it
