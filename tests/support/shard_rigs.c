@@ -221,6 +221,24 @@ void shard_rigs_settle(shard_rigs *s)
     }
 }
 
+const pd_param *shard_rigs_param(const shard_rigs *s, uint32_t portion)
+{
+    const rig *r = s->shard[s->portion[portion].shard];
+
+    return &inside_job(r->store, r->job)->steps.params[s->portion[portion].index];
+}
+
+/* Asserts that the optimizers have counted the same, and have taken, refused and dropped the same roots. */
+static void assert_same_roots(const pd_param *here, const pd_param *there)
+{
+    pd_root_stats ours = pd_optim_root_stats(here->optim), theirs = pd_optim_root_stats(there->optim);
+
+    assert_int_equal(pd_optim_count(here->optim), pd_optim_count(there->optim));
+    assert_int_equal(ours.adopted, theirs.adopted);
+    assert_int_equal(ours.failed, theirs.failed);
+    assert_int_equal(ours.dropped, theirs.dropped);
+}
+
 void shard_rigs_assert_same(shard_rigs *s, uint64_t step)
 {
     for (uint32_t k = 0; k < SHARD_PORTIONS; k++) {
@@ -234,12 +252,7 @@ void shard_rigs_assert_same(shard_rigs *s, uint64_t step)
         assert_memory_equal(rig_weights(r, r->job, portion->index),
                             rig_weights(s->whole, s->whole->job, portion->declared) + portion->first,
                             (size_t)portion->count * sizeof(float));
+        assert_same_roots(shard_rigs_param(s, k),
+                          &inside_job(s->whole->store, s->whole->job)->steps.params[portion->declared]);
     }
-}
-
-const pd_param *shard_rigs_param(const shard_rigs *s, uint32_t portion)
-{
-    const rig *r = s->shard[s->portion[portion].shard];
-
-    return &inside_job(r->store, r->job)->steps.params[s->portion[portion].index];
 }
