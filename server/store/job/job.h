@@ -405,6 +405,8 @@ typedef struct pd_job {
     /* links in two hash tables of jobs: pd_jobs.names, until the job is dropped, and pd_jobs.numbers */
     UT_hash_handle hh, hh_number;
     const pd_job_values *presets; /* the store's default values of job keys */
+    /* the whole declaration, if the job's parameters lie on several shards (whole.h); NULL: they lie on this daemon */
+    struct pd_whole *whole;
     pd_rank *ranks;               /* array with all slots of the job; its length is steps.members.ranks */
     uint32_t connected;           /* number of ranks that are connected now */
     uint32_t left;                /* number of ranks that have left for good */
@@ -504,8 +506,8 @@ void pd_job_free(pd_job *job);
 /* Checks that a Hello request for the job's name describes this job. PD_FAILED_PRECONDITION: it describes another one;
  * the error names the option that differs and both values. PD_INVALID_ARGUMENT: an option of the Hello is not valid. */
 int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err);
-/* Checks that a Hello asks this daemon for the shard of the cluster that the job is. PD_FAILED_PRECONDITION: the worker's
- * list has another length or order, or the job is of another cluster. */
+/* Checks that a Hello asks this daemon for the shard of the cluster that the job is. PD_FAILED_PRECONDITION: the
+ * worker's list has another length or order, or the job is of another cluster. */
 int pd_job_shard_agrees(const pd_job *job, const pd_request *hello, pd_error *err);
 /* Returns whether all workers of the job come with the same world size, which is its number of workers. */
 bool pd_job_has_one_world(const pd_job *job);
