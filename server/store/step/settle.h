@@ -9,7 +9,7 @@
  * phase     tally        made when                                       file
  * 0         outcomes     the aggregates of all parameters are complete   step_group.c, global_clip.c
  * repeated  outcomes     the verdict says that some portions of a cut parameter lack a whole gradient and others
- * do not: then none counts                        verdict.c
+ * do not: then none counts                        decide.c
  * further   norm         a further scope of the clip is summed           global_clip.c
  * last      refusals     all optimizers of atomic groups have reported   step_group.c
  *
