@@ -15,18 +15,18 @@ typedef struct entry {
     struct entry *prev, *next; /* neighbours, by step and phase (utlist) */
     uint64_t step;
     uint32_t phase;
-    uint32_t n;                          /* number of shards whose tally is here; all: it is a verdict */
+    uint32_t n;                            /* number of shards whose tally is here; all: it is a verdict */
     pd_tally_span tally[PD_SETTLE_SHARDS]; /* by shard; `at` NULL: not here. Owned */
-    uint64_t taken;                      /* bit i: shard i has taken the verdict since it last joined */
-    uint32_t refused;                    /* number of times that a shard has refused the verdict */
-    uint32_t lent;                       /* number of shards to which it is being sent */
-    bool dropped;                        /* it is freed when it is no longer lent */
+    uint64_t taken;                        /* bit i: shard i has taken the verdict since it last joined */
+    uint32_t refused;                      /* number of times that a shard has refused the verdict */
+    uint32_t lent;                         /* number of shards to which it is being sent */
+    bool dropped;                          /* it is freed when it is no longer lent */
 } entry;
 
 /* What the box knows of a shard. */
 typedef struct shard {
     bool joined;     /* its core has a connection on which the parameters are declared, and its steps need verdicts */
-    uint64_t closed; /* number of steps that it had closed when it joined */
+    uint64_t closed; /* least number of steps that it has closed, as far as its answers tell since it joined */
     bool asking;     /* an ask is under way, for the first tally at or after this step and phase */
     uint64_t ask_step;
     uint32_t ask_phase;
@@ -75,18 +75,18 @@ void pd_settle_box_free(pd_settle_box *box)
     free(box);
 }
 
-void pd_settle_box_wake(pd_settle_box *box, uint32_t shard, int fd)
+void pd_settle_box_wake(pd_settle_box *box, uint32_t number, int fd)
 {
     pthread_mutex_lock(&box->lock);
-    box->shards[shard].wake = fd;
+    box->shards[number].wake = fd;
     pthread_mutex_unlock(&box->lock);
 }
 
 /* Wakes the cores of all shards but one, whose thread calls the box. */
-static void wake_others(const pd_settle_box *box, uint32_t shard)
+static void wake_others(const pd_settle_box *box, uint32_t number)
 {
     for (uint32_t i = 0; i < box->n; i++)
-        if (i != shard && box->shards[i].wake >= 0) (void)eventfd_write(box->shards[i].wake, 1);
+        if (i != number && box->shards[i].wake >= 0) (void)eventfd_write(box->shards[i].wake, 1);
 }
 
 /* ---- entries ---- */
@@ -124,13 +124,12 @@ static void end_giving(pd_settle_box *box, shard *s)
     free_entry(box, e);
 }
 
-/* Drops the oldest verdicts, as long as those of more steps are here than are kept. */
+/* Drops the oldest tallies, as long as those of more steps are here than are kept. */
 static void trim(pd_settle_box *box)
 {
     uint64_t newest = box->entries != NULL ? box->entries->prev->step : 0;
 
-    while (box->entries != NULL && is_verdict(box, box->entries) && box->entries->step + box->window <= newest)
-        drop(box, box->entries);
+    while (box->entries != NULL && box->entries->step + box->window <= newest) drop(box, box->entries);
 }
 
 /* Finds the entry of a step and phase, or makes it. NULL: out of memory. */
@@ -166,7 +165,7 @@ static void forget_undone(pd_settle_box *box)
         if (box->shards[i].closed > most) most = box->shards[i].closed;
     }
     DL_FOREACH_SAFE(box->entries, e, next)
-    if (e->step > most + 1) drop(box, e);
+    if (e->step > most) drop(box, e);
 }
 
 /* Begins to ask for tallies, once all shards have joined: from the step on that the slowest of them takes next. */
@@ -300,22 +299,34 @@ bool pd_settle_box_next_verdict(pd_settle_box *box, uint32_t number, pd_settle_f
 
 /* ---- answers ---- */
 
-/* Puts a tally into its entry. */
-static int put(pd_settle_box *box, uint32_t number, uint64_t step, uint32_t phase, pd_tally_span tally)
+/* Notes that a shard has closed all steps before this one, whose tally it has made. */
+static void note_closed(shard *s, uint64_t step)
+{
+    if (step > s->closed + 1) s->closed = step - 1;
+}
+
+/* Drops the entry that a shard was asked for, and has passed over: its tallies are of a course that has ended. */
+static void drop_passed(pd_settle_box *box, uint32_t number, const shard *s)
+{
+    entry *e, *next;
+
+    DL_FOREACH_SAFE(box->entries, e, next)
+    if (e->step == s->ask_step && e->phase == s->ask_phase && e->tally[number].at == NULL) drop(box, e);
+}
+
+/* Puts a tally into its entry. Out of memory, the core asks again. Returns whether the entry is a verdict now. */
+static bool put(pd_settle_box *box, uint32_t number, uint64_t step, uint32_t phase, pd_tally_span tally)
 {
     entry *e = entry_of(box, step, phase);
-    uint8_t *copy = e != NULL ? malloc(tally.n + 1) : NULL;
+    uint8_t *copy = e != NULL && e->tally[number].at == NULL ? malloc(tally.n + 1) : NULL;
+    bool complete;
 
-    if (copy == NULL) return PD_NO_MEMORY; /* the core asks again */
-    if (e->tally[number].at != NULL) {
-        free(copy);
-        return PD_OK;
-    }
+    if (copy == NULL) return false;
     if (tally.n > 0) memcpy(copy, tally.at, tally.n);
     e->tally[number] = (pd_tally_span){ copy, tally.n };
-    e->n++;
+    complete = ++e->n == box->n;
     trim(box);
-    return PD_OK;
+    return complete;
 }
 
 /* Handles an ask that the shard has refused. If it does not keep the tally any more, other ranks have carried it. */
@@ -334,18 +345,22 @@ int pd_settle_box_told(pd_settle_box *box, uint32_t number, uint64_t step, uint3
                        const pd_error *refusal, pd_error *err)
 {
     shard *s = &box->shards[number];
+    bool news = false;
     int rc = PD_OK;
 
     pthread_mutex_lock(&box->lock);
     s->asking = false;
-    if (refusal != NULL)
+    if (refusal != NULL) {
         refused_ask(box, s, refusal);
-    else if (step < s->ask_step || (step == s->ask_step && phase < s->ask_phase))
-        rc = pd_fail(err, PD_INTERNAL, "the server gave the tally of step %" PRIu64 ", phase %u, for %" PRIu64 ", %u", step,
-                     phase, s->ask_step, s->ask_phase);
-    else
-        (void)put(box, number, step, phase, tally);
-    if (rc == PD_OK) wake_others(box, number);
+    } else if (step < s->ask_step || (step == s->ask_step && phase < s->ask_phase)) {
+        rc = pd_fail(err, PD_INTERNAL, "the server gave the tally of step %" PRIu64 ", phase %u, for %" PRIu64 ", %u",
+                     step, phase, s->ask_step, s->ask_phase);
+    } else {
+        note_closed(s, step);
+        if (step != s->ask_step || phase != s->ask_phase) drop_passed(box, number, s);
+        news = put(box, number, step, phase, tally);
+    }
+    if (news || refusal != NULL) wake_others(box, number);
     pthread_mutex_unlock(&box->lock);
     return rc;
 }
@@ -372,6 +387,7 @@ int pd_settle_box_taken(pd_settle_box *box, uint32_t number, const pd_error *ref
     pthread_mutex_lock(&box->lock);
     if (e != NULL && refusal == NULL) {
         e->taken |= UINT64_C(1) << number;
+        note_closed(s, e->step);
     } else if (e != NULL && refusal->code == PD_INVALID_ARGUMENT && !e->dropped) {
         if (++e->refused >= PD_SETTLE_ATTEMPTS * box->n)
             rc = pd_fail(err, refusal->code, "%.400s", refusal->text);
@@ -381,7 +397,7 @@ int pd_settle_box_taken(pd_settle_box *box, uint32_t number, const pd_error *ref
         s->joined = false;
     }
     end_giving(box, s);
-    wake_others(box, number);
+    if (refusal != NULL) wake_others(box, number);
     pthread_mutex_unlock(&box->lock);
     return rc;
 }
