@@ -53,6 +53,7 @@ typedef struct pd_shards {
     size_t n;
     pd_client **at; /* the handle of each shard */
     pd_bell bell;
+    struct pd_settle_box *box; /* where the shards' tallies meet: settle_box.h */
     bool *over[PD_SHARDS_CALLS]; /* for each shard: the call under way, which timed out before, is over there */
     bool any_rank;               /* shard 0 chooses the rank */
 
