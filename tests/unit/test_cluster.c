@@ -271,14 +271,14 @@ TEST(a_restored_shard_keeps_its_map)
     cluster_free(&c);
 }
 
-TEST(a_shard_continues_with_another_number_of_ranks)
+static void continue_with_one_rank(const cluster_model *model)
 {
     pd_store_config config = durable();
     cluster c;
     uint64_t map;
 
-    cluster_start(&c, 2, 2, &config, cluster_small_model(),
-                  "nonfinite_scope=job durability=checkpoint checkpoint_every=0" CUT, "* adamw lr=0.01");
+    cluster_start(&c, 2, 2, &config, model, "nonfinite_scope=job durability=checkpoint checkpoint_every=0" CUT,
+                  "* adamw lr=0.01");
     take_steps(&c, 1, 4);
     map = c.shard[0]->map;
     for (uint32_t i = 0; i <= 2; i++) {
@@ -299,6 +299,15 @@ TEST(a_shard_continues_with_another_number_of_ranks)
     take_steps(&c, 5, 8);
     cluster_assert_same(&c, 8);
     cluster_free(&c);
+}
+
+TEST(a_shard_continues_with_another_number_of_ranks)
+{
+    cluster_model ranged = *cluster_small_model();
+
+    ranged.ranged = true;
+    continue_with_one_rank(cluster_small_model());
+    continue_with_one_rank(&ranged);
 }
 
 /* ---- names ---- */
