@@ -90,10 +90,25 @@ typedef struct pd_param_decl {
     char *axes; /* logical names of the parameter's dimensions (pd_axes_check); NULL: not given */
 } pd_param_decl;
 
+/* Copies the declaration of a parameter with its strings. PD_NO_MEMORY: *to owns no memory. */
+int pd_decl_copy(pd_param_decl *to, const pd_param_decl *from);
+/* Cuts the range that a rank has of a parameter to the elements [first, first + count) of it, and counts it from
+ * `first`. A range without any of them becomes 0 to 0. */
+void pd_decl_cut_range(pd_param_decl *decl, int64_t first, int64_t count);
+/* Frees a list of n declarations with their strings; accepts NULL. */
+void pd_decls_free(pd_param_decl *decls, size_t n);
+
+/* A tally as bytes (step/tally.h). */
+typedef struct pd_tally_view {
+    const uint8_t *at;
+    size_t n;
+} pd_tally_view;
+
 /* What a worker wants of a job that exists: the values of HelloRequest.resume. */
 typedef enum pd_intent { PD_INTENT_BY_RUN, PD_INTENT_RESUME, PD_INTENT_ANEW } pd_intent;
 
-enum { PD_RUN_MAX = 128 }; /* most bytes of the id of a run */
+enum { PD_RUN_MAX = 128 };   /* most bytes of the id of a run */
+enum { PD_MAX_SHARDS = 64 }; /* most shards of a cluster */
 
 /* Largest weight of a push, as a number of examples: 2^53. With larger weights the float32 sums of a round could
  * overflow. */
@@ -126,6 +141,9 @@ typedef enum pd_request_kind {
     PD_REQ_STALLED,
     PD_REQ_WORKER_STATE,     /* a worker stores its worker state with a step */
     PD_REQ_GET_WORKER_STATE, /* a worker asks for its worker state */
+    /* a worker asks for a tally of this shard, or brings a verdict of all shards (job/settling.h); answered when the
+     * tally is made */
+    PD_REQ_SETTLE,
     /* an operator or a worker asks for a checkpoint; answered when it is durable */
     PD_REQ_CHECKPOINT,
     PD_REQ_KICK, /* an operator removes a rank from a job */
@@ -194,6 +212,9 @@ typedef struct pd_request {
             bool grouped;        /* the worker names its group; false: its rank is a group of its own */
             uint32_t group;      /* ranks with the same number count together, or not at all (job/membership.h) */
             uint64_t generation; /* number of the launch, which rises when it is formed again; 0: not known */
+            /* number of this daemon in the worker's list of daemons, and how many there are; 0 and 1: it is alone */
+            uint32_t shard, shards;
+            uint64_t cluster; /* the cluster number of the list's other daemons; 0: not known yet */
             pd_option *options;
             size_t n_options; /* number of `options`: the job's configuration as this worker gives it */
             char **rules;
@@ -204,6 +225,11 @@ typedef struct pd_request {
             pd_param_decl *params;
             size_t n;
             uint32_t wants; /* number of shares that the rank wants for its first step; 0: it uses no shares */
+            /* Used by the step thread, in a job on several shards: n_whole parameters, those that the rank has
+             * declared. `params` are the portions of this shard then (job/whole.h). NULL: `params` are the declared
+             * ones. */
+            pd_param_decl *whole;
+            size_t n_whole;
         } declare;
         struct {
             uint32_t max_jobs;
@@ -247,6 +273,14 @@ typedef struct pd_request {
         struct {
             uint64_t sequence;
         } barrier;
+        struct {
+            uint64_t step;
+            uint32_t phase;
+            /* a verdict: n tallies, in the order of the shards, with their bytes in the same allocation. n 0: the
+             * worker asks for the first tally of this shard at or after this step and phase */
+            pd_tally_view *tallies;
+            size_t n;
+        } settle;
         struct {
             char reason[96];
         } lost;
@@ -313,6 +347,7 @@ typedef struct pd_request {
             char *by;      /* label of the operator's connection, for the log */
             bool state;    /* BEGIN requests: true: optimizer state is read, too; false: only weights */
             bool replaces; /* BEGIN requests: the job's export that is under way ends, in favor of this one */
+            uint64_t step; /* BEGIN requests: step that is read; 0: the present one */
             /* BEGIN requests: time for which the export may wait for others, and for parameters that have not reached
              * the step that is read. In the store: the deadline. */
             uint64_t wait_ns;
@@ -449,6 +484,14 @@ typedef struct pd_declared {
 
 void pd_declared_free(pd_declared *declared, size_t n); /* accepts NULL */
 
+/* Where a portion lies, in a job on several shards. */
+typedef struct pd_declared_place {
+    uint32_t param;       /* index of its parameter in the Declare */
+    uint32_t shard;       /* the shard that it lies on */
+    int64_t first, count; /* its elements in the parameter; all of them if the parameter is not cut */
+    uint32_t own;         /* index in u.declared.params; UINT32_MAX: it lies on another shard */
+} pd_declared_place;
+
 #define PD_MAX_CHANGES 128 /* most changes that the answer to a Set request lists */
 
 /* One change that a Set request has made: one hyperparameter of all parameters that have the same rule. */
@@ -507,6 +550,7 @@ typedef enum pd_effect_kind {
     PD_EFF_WAL,              /* a record for the WAL thread, u.wal; it never reaches the loop thread */
     PD_EFF_DURABLE,          /* steps of the job up to u.durable_step are on disk */
     PD_EFF_WORKER_STATE,     /* answers PD_REQ_GET_WORKER_STATE: u.worker_state */
+    PD_EFF_SETTLED,          /* answers PD_REQ_SETTLE: u.settled */
     PD_EFF_CHECKPOINT,       /* a checkpoint that was asked for is on disk: u.checkpoint */
     PD_EFF_LOG,              /* an entry of the log: u.log */
     PD_EFF_STATS,            /* a copy of the figures of a job, once a second if the job has changed: u.stats */
@@ -546,6 +590,7 @@ typedef struct pd_effect {
     union {
         struct {
             uint64_t seed, creator, step; /* step: lowest step of all parameters of the job */
+            uint64_t cluster, life;       /* pd_job_saved.cluster; pd_job.life */
             /* number of ms that the job would have lingered on without this worker; 0: other workers are connected */
             uint32_t linger_ms;
             bool created;         /* the worker has created the job */
@@ -557,8 +602,15 @@ typedef struct pd_effect {
             uint64_t course, greeted;
         } hello;
         struct {
-            pd_declared *params;
+            pd_declared *params; /* of a job on several shards: the portions of this one */
             size_t n;
+            /* where all portions lie, in the order of the Declare and of their elements; NULL: the job is on one
+             * daemon */
+            pd_declared_place *places;
+            size_t n_places;
+            uint32_t shard, shards; /* number of this shard in the cluster, and how many there are */
+            uint64_t map;           /* fingerprint of the map; 0: the job is on one daemon */
+            bool settles;           /* steps wait for verdicts of all shards (step/settle.h) */
             /* this rank must send initial weights; initial weights are averaged over all ranks */
             bool must_init, averages_init;
             bool sends_whole;      /* with must_init: it sends the parameters that are not ranged */
@@ -620,6 +672,12 @@ typedef struct pd_effect {
             uint8_t *at;   /* the worker state, owned by the effect; NULL: it is empty */
             size_t bytes;
         } worker_state;
+        struct {
+            uint64_t step; /* step and phase of the tally, or of the verdict that was taken */
+            uint32_t phase;
+            uint8_t *at; /* the bytes of the tally, owned by the effect; NULL: the request brought a verdict */
+            size_t bytes;
+        } settled;
         struct {
             /* step of the checkpoint; bytes written; 0: an earlier checkpoint was recent enough */
             uint64_t step, bytes;

@@ -242,6 +242,9 @@ typedef struct pd_rank {
         uint64_t back_ns; /* time of its last Hello */
     } repeats;
     pd_request *barrier; /* the barrier request of this rank, which waits for the other ranks; NULL: none */
+    /* Requests of this rank that wait for a tally: one that asks for it, one that brings a verdict (settling.h). NULL:
+     * none */
+    pd_request *asks_tally, *brings_verdict;
     /* number of last steps whose pushes the process can send again: length of its resend window; 0: none */
     uint32_t window;
     uint64_t seen; /* number of steps that the process had seen closed when it joined */
@@ -288,6 +291,7 @@ typedef struct pd_job_saved {
     /* number that no other job has, not even one of the same name. It is made of the nonce of the process whose Hello
      * created the job, the server's start and the job's number. */
     uint64_t creator;
+    uint64_t cluster; /* number that all shards of the cluster have of this job; 0: the daemon is alone */
     uint64_t barrier; /* number of barriers that the job has passed */
     /* number of refused frames with tensors; number of tensors or chunks that came a second time */
     uint64_t refused, duplicates;
@@ -406,10 +410,13 @@ typedef struct pd_membership {
 
 typedef struct pd_job {
     pd_job_saved saved;
+    uint64_t life; /* number that is drawn whenever a daemon makes or loads the job; never 0 */
     pd_steps steps;
     /* links in two hash tables of jobs: pd_jobs.names, until the job is dropped, and pd_jobs.numbers */
     UT_hash_handle hh, hh_number;
     const pd_job_values *presets; /* the store's default values of job keys */
+    /* the whole declaration, if the job's parameters lie on several shards (whole.h); NULL: they lie on this daemon */
+    struct pd_whole *whole;
     pd_rank *ranks;               /* array with all slots of the job; its length is steps.members.ranks */
     uint32_t connected;           /* number of ranks that are connected now */
     uint32_t left;                /* number of ranks that have left for good */
@@ -509,6 +516,9 @@ void pd_job_free(pd_job *job);
 /* Checks that a Hello request for the job's name describes this job. PD_FAILED_PRECONDITION: it describes another one;
  * the error names the option that differs and both values. PD_INVALID_ARGUMENT: an option of the Hello is not valid. */
 int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err);
+/* Checks that a Hello asks this daemon for the shard of the cluster that the job is. PD_FAILED_PRECONDITION: the
+ * worker's list has another length or order, or the job is of another cluster. */
+int pd_job_shard_agrees(const pd_job *job, const pd_request *hello, pd_error *err);
 /* Returns whether all workers of the job come with the same world size, which is its number of workers. */
 bool pd_job_has_one_world(const pd_job *job);
 /* Does what pd_job_agrees does, but ignores the world size: a restored job may take the Hello's (resize.h). */
