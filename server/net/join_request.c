@@ -29,6 +29,25 @@ static int check_hello(const pd_conn *conn, const Paramd__HelloRequest *hello, p
     return pd_name_check("job", hello->job, err);
 }
 
+/* Checks which daemon of the worker's list this one is meant to be. A job is created with the cluster number of shard 0,
+ * so only shard 0 may be asked without it. */
+static int check_shard(const Paramd__HelloRequest *hello, pd_error *err)
+{
+    uint32_t shards = hello->shards > 0 ? hello->shards : 1;
+
+    if (shards > PD_MAX_SHARDS)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Hello for one of %u shards: at most %d", shards, PD_MAX_SHARDS);
+    if (hello->shard >= shards)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Hello for shard %u of %u: shards go from 0 to %u", hello->shard,
+                       shards, shards - 1);
+    if (shards == 1 && hello->cluster != 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Hello with a cluster number for a server that is alone");
+    if (hello->shard == 0 || hello->cluster != 0 || hello->job[0] == '\0') return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "Hello for shard %u of %u without a cluster number: say Hello to shard 0 first, whose answer has it",
+                   hello->shard, shards);
+}
+
 static int copy_rules(pd_request *request, char *const *from, size_t n)
 {
     if (n > 0 && (request->u.hello.rules = calloc(n, sizeof *request->u.hello.rules)) == NULL) return PD_NO_MEMORY;
@@ -68,6 +87,9 @@ static pd_request *hello_request(const pd_conn *conn, const pd_pending *pending,
     request->u.hello.grouped = hello->group > 0;
     request->u.hello.group = hello->group > 0 ? hello->group - 1 : 0;
     request->u.hello.generation = hello->generation;
+    request->u.hello.shard = hello->shard;
+    request->u.hello.shards = hello->shards > 0 ? hello->shards : 1;
+    request->u.hello.cluster = hello->cluster;
     request->u.hello.run = hello->run[0] != '\0' ? strdup(hello->run) : NULL;
     request->u.hello.job_name = strdup(hello->job);
     request->u.hello.label = strdup(conn->peer.label);
@@ -129,6 +151,8 @@ static void welcome(pd_conn *conn, const pd_prefix *asked, const pd_effect *effe
         reply.epoch = effect->u.hello.epoch;
         reply.generation = effect->u.hello.generation;
         reply.course = effect->u.hello.greeted;
+        reply.cluster = effect->u.hello.cluster;
+        reply.life = effect->u.hello.life;
     }
     pd_conn_reply(conn, asked, &reply.base);
 }
@@ -138,6 +162,7 @@ int pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error
     const Paramd__HelloRequest *hello = message;
     int rc = check_hello(conn, hello, err);
 
+    if (rc == PD_OK) rc = check_shard(hello, err);
     if (rc != PD_OK) return rc;
     pd_text_print(conn->peer.label, sizeof conn->peer.label,
                   hello->label[0] != '\0' ? hello->label : conn->peer.address);

@@ -361,8 +361,9 @@ static int form_again(pd_store *store, pd_job *job, const pd_request *request, u
  * the job if the Hello may do that. The error says if the job has no workers now. */
 static int agree(pd_store *store, pd_job **job, const pd_request *request, uint64_t now_ns, pd_error *err)
 {
-    int rc = PD_OK;
+    int rc = pd_job_shard_agrees(*job, request, err);
 
+    if (rc != PD_OK) return rc;
     if (pd_generation_is_later(*job, request)) rc = form_again(store, *job, request, now_ns, err);
     if (rc == PD_OK)
         rc = pd_may_resize(*job, request, now_ns) ? change_world(store, job, request, now_ns, err)

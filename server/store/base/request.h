@@ -93,7 +93,8 @@ typedef struct pd_param_decl {
 /* What a worker wants of a job that exists: the values of HelloRequest.resume. */
 typedef enum pd_intent { PD_INTENT_BY_RUN, PD_INTENT_RESUME, PD_INTENT_ANEW } pd_intent;
 
-enum { PD_RUN_MAX = 128 }; /* most bytes of the id of a run */
+enum { PD_RUN_MAX = 128 };     /* most bytes of the id of a run */
+enum { PD_MAX_SHARDS = 1024 }; /* most shards of a cluster */
 
 /* Largest weight of a push, as a number of examples: 2^53. With larger weights the float32 sums of a round could
  * overflow. */
@@ -194,6 +195,9 @@ typedef struct pd_request {
             bool grouped;        /* the worker names its group; false: its rank is a group of its own */
             uint32_t group;      /* ranks with the same number count together, or not at all (job/membership.h) */
             uint64_t generation; /* number of the launch, which rises when it is formed again; 0: not known */
+            /* number of this daemon in the worker's list of daemons, and how many there are; 0 and 1: it is alone */
+            uint32_t shard, shards;
+            uint64_t cluster; /* the cluster number of the list's other daemons; 0: not known yet */
             pd_option *options;
             size_t n_options; /* number of `options`: the job's configuration as this worker gives it */
             char **rules;
@@ -546,6 +550,7 @@ typedef struct pd_effect {
     union {
         struct {
             uint64_t seed, creator, step; /* step: lowest step of all parameters of the job */
+            uint64_t cluster, life;       /* pd_job_saved.cluster; pd_job.life */
             /* number of ms that the job would have lingered on without this worker; 0: other workers are connected */
             uint32_t linger_ms;
             bool created;         /* the worker has created the job */

@@ -281,6 +281,7 @@ typedef struct pd_job_saved {
     /* number that no other job has, not even one of the same name. It is made of the nonce of the process whose Hello
      * created the job, the server's start and the job's number. */
     uint64_t creator;
+    uint64_t cluster; /* number that all shards of the cluster have of this job; 0: the daemon is alone */
     uint64_t barrier; /* number of barriers that the job has passed */
     /* number of refused frames with tensors; number of tensors or chunks that came a second time */
     uint64_t refused, duplicates;
@@ -396,6 +397,7 @@ typedef struct pd_membership {
 
 typedef struct pd_job {
     pd_job_saved saved;
+    uint64_t life; /* number that is drawn whenever a daemon makes or loads the job; never 0 */
     pd_steps steps;
     /* links in two hash tables of jobs: pd_jobs.names, until the job is dropped, and pd_jobs.numbers */
     UT_hash_handle hh, hh_number;
@@ -499,6 +501,9 @@ void pd_job_free(pd_job *job);
 /* Checks that a Hello request for the job's name describes this job. PD_FAILED_PRECONDITION: it describes another one;
  * the error names the option that differs and both values. PD_INVALID_ARGUMENT: an option of the Hello is not valid. */
 int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err);
+/* Checks that a Hello asks this daemon for the shard of the cluster that the job is. PD_FAILED_PRECONDITION: the worker's
+ * list has another length or order, or the job is of another cluster. */
+int pd_job_shard_agrees(const pd_job *job, const pd_request *hello, pd_error *err);
 /* Returns whether all workers of the job come with the same world size, which is its number of workers. */
 bool pd_job_has_one_world(const pd_job *job);
 /* Does what pd_job_agrees does, but ignores the world size: a restored job may take the Hello's (resize.h). */

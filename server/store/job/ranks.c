@@ -50,6 +50,8 @@ static void welcome(pd_job *job, pd_request *hello, bool created, uint32_t linge
     effect->u.hello.created = created;
     effect->u.hello.rank = hello->rank;
     effect->u.hello.creator = job->saved.creator;
+    effect->u.hello.cluster = job->saved.cluster;
+    effect->u.hello.life = job->life;
     effect->u.hello.step = pd_fragments_told(&job->steps);
     effect->u.hello.course = effect->u.hello.greeted = pd_course_now(job);
     if (pd_course_is_known(job, course)) effect->u.hello.greeted = course;

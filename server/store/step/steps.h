@@ -119,6 +119,10 @@ typedef struct pd_steps {
     pd_steps_saved saved;
     char *name;      /* name of the job */
     uint32_t number; /* number of the job in this daemon */
+    /* number of this daemon in its cluster, and how many shards that has; 0 and 1: the daemon is alone */
+    uint32_t shard, shards;
+    uint64_t
+        map; /* fingerprint of the map of portions (job/placement.h); 0: the daemon is alone, or no rank has declared */
     pd_job_values values;
     pd_rule *rules;
     size_t n_rules; /* the last rule is the built-in one for model state */
