@@ -24,8 +24,8 @@ static bool join_checkpoints(Paramd__CheckpointReply *all, void *const *replies,
     return least == all->step;
 }
 
-/* Asks several daemons for a checkpoint of one step. A job that is training goes on between the requests, so the command
- * then asks again for a later step, which no daemon has begun yet. */
+/* Asks several daemons for a checkpoint of one step. A job that is training goes on between the requests, so the
+ * command then asks again for a later step, which no daemon has begun yet. */
 static int checkpoint_at_one_step(pd_cluster *cluster, Paramd__CheckpointRequest *request, void **replies,
                                   Paramd__CheckpointReply *all, pd_error *err)
 {

@@ -5,9 +5,9 @@
 #include "cluster.h"
 
 /* Asks all daemons for a checkpoint of a job, and waits until it is on their disks. *all gets its step, the sum of its
- * bytes, and the longest time that writing took. With several daemons all checkpoints have the same step: request->step,
- * or a later one if the job is past it. PD_ABORTED: the job is too fast for that, and request->step, the least step, must
- * be chosen further ahead. Changes request->step. */
+ * bytes, and the longest time that writing took. With several daemons all checkpoints have the same step:
+ * request->step, or a later one if the job is past it. PD_ABORTED: the job is too fast for that, and request->step, the
+ * least step, must be chosen further ahead. Changes request->step. */
 int pd_common_checkpoint(pd_cluster *cluster, Paramd__CheckpointRequest *request, Paramd__CheckpointReply *all,
                          pd_error *err);
 

@@ -196,8 +196,8 @@ static int await_end(pd_operator *op, pd_error *err)
     return pd_fail(err, PD_DEADLINE_EXCEEDED, "daemon still running %.0f s after the drain", gone_s);
 }
 
-/* Shuts a daemon down and waits for its end. PD_UNAVAILABLE from the request is no error: the daemon ended before it had
- * answered. PD_ABORTED: the daemon stops, but has lost steps, since a last checkpoint has failed. */
+/* Shuts a daemon down and waits for its end. PD_UNAVAILABLE from the request is no error: the daemon ended before it
+ * had answered. PD_ABORTED: the daemon stops, but has lost steps, since a last checkpoint has failed. */
 static int shut_down(pd_shard *shard, void *arg, pd_error *err)
 {
     static const double grace_s = 2;

@@ -178,8 +178,8 @@ static bool some_has_begun(const pd_cluster *cluster)
     return false;
 }
 
-/* Sends a Set to several daemons, for a step that none of them has begun. If one has begun it when the request comes, the
- * request goes to all of them once more, for a later step: from then on all have the values. */
+/* Sends a Set to several daemons, for a step that none of them has begun. If one has begun it when the request comes,
+ * the request goes to all of them once more, for a later step: from then on all have the values. */
 static int set_from_one_step(pd_cluster *cluster, Paramd__SetRequest *request, void **replies, pd_error *err)
 {
     bool given = request->from_step > 0;

@@ -12,8 +12,8 @@ static int no_memory(pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "out of memory");
 }
 
-/* Returns the length of the parameter's name in the name of a portion, "wte#1", and sets *number to that of the portion.
- * The name of a parameter that is not cut has number -1. */
+/* Returns the length of the parameter's name in the name of a portion, "wte#1", and sets *number to that of the
+ * portion. The name of a parameter that is not cut has number -1. */
 static size_t split_name(const char *name, long *number)
 {
     const char *mark = strrchr(name, '#');

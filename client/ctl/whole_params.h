@@ -34,8 +34,8 @@ typedef struct pd_whole_params {
     const uint32_t *shard;
 } pd_whole_params;
 
-/* Fetches all parameters of a job. The caller frees *out, also after an error. PD_DATA_LOSS: a portion is missing, or the
- * portions of a parameter have different rows. PD_NO_MEMORY, or the daemon's error. */
+/* Fetches all parameters of a job. The caller frees *out, also after an error. PD_DATA_LOSS: a portion is missing, or
+ * the portions of a parameter have different rows. PD_NO_MEMORY, or the daemon's error. */
 int pd_whole_params_fetch(pd_whole_params *out, pd_cluster *cluster, const char *job, pd_error *err);
 void pd_whole_params_free(pd_whole_params *params);
 /* Returns the parameter of this name; NULL: there is none. */

@@ -3,8 +3,8 @@
  *
  * The daemons of a list are the shards of a cluster, numbered by their place in the list. With one daemon the functions
  * pass everything through unchanged. With several, the command goes on with the shards that answer: a line on standard
- * error says what another one has failed with, and the exit status is that of the failure. A shard that cannot be reached
- * is left out from then on. */
+ * error says what another one has failed with, and the exit status is that of the failure. A shard that cannot be
+ * reached is left out from then on. */
 #ifndef PD_CLUSTER_H
 #define PD_CLUSTER_H
 
@@ -55,9 +55,9 @@ int pd_cluster_each(pd_cluster *cluster, pd_shard_work *work, void *arg, pd_erro
  * of shard i; NULL: it has failed. `replies` may be NULL. */
 int pd_cluster_ask(pd_cluster *cluster, unsigned method, const ProtobufCMessage *request, void **replies,
                    pd_error *err);
-/* Fetches a list from all shards, and calls `use` with it. With several shards, entries of the same job, worker or round
- * become one entry, and entries that lie on one shard, such as parameters, are sorted by name; `use` is then called for
- * each of these entries, and line->asked->shard is its shard. */
+/* Fetches a list from all shards, and calls `use` with it. With several shards, entries of the same job, worker or
+ * round become one entry, and entries that lie on one shard, such as parameters, are sorted by name; `use` is then
+ * called for each of these entries, and line->asked->shard is its shard. */
 int pd_cluster_list(pd_cluster *cluster, const Paramd__ListRequest *request, pd_page_user *use, void *arg,
                     pd_error *err);
 

@@ -65,8 +65,9 @@ int pd_list_end(pd_list_output *out, int rc, const pd_error *err);
 
 /* Checks that at least one parameter of the job matches the pattern. PD_NOT_FOUND: none matches. */
 int pd_list_check_match(pd_cluster *cluster, const char *job, const char *pattern, pd_error *err);
-/* Fetches all pages of a list from the daemon, or from all daemons of a cluster, and calls `use` with each. The
- * first argument of the command line is the job, the second a pattern of parameter names. PD_NOT_FOUND: no parameter matches the pattern. */
+/* Fetches all pages of a list from the daemon, or from all daemons of a cluster, and calls `use` with each. The first
+ * argument of the command line is the job, the second a pattern of parameter names. PD_NOT_FOUND: no parameter matches
+ * the pattern. */
 int pd_list_fetch(const pd_line *line, unsigned what, pd_page_user *use, void *arg, pd_error *err);
 
 #endif
