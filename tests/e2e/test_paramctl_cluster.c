@@ -388,6 +388,28 @@ TEST(values_hold_from_one_step_on_all_daemons, fixture *f)
     assert_int_equal(paramctl("reset-state j 'body*'"), 0);
 }
 
+TEST(the_shards_of_a_list_are_compared, fixture *f)
+{
+    json_t *answer;
+
+    train(f, "j", "* adam lr=0.01", 2);
+    for (int s = 3; s <= 6; s++) step(&f->shard[0], s);
+    assert_int_equal(paramctl("shards j"), 1);
+    assert_says("OF MEAN");
+    assert_says(f->shard[1].daemon->url);
+    assert_says("job j: shard 1 has the job alone: it is no part of a cluster");
+    assert_says("job j: shard 1 is 4 steps behind: it waits for nobody");
+    assert_int_equal(paramctl("shards --json"), 1);
+    answer = parsed();
+    assert_int_equal(json_array_size(json_object_get(answer, "shards")), SHARDS);
+    assert_int_equal(json_array_size(json_object_get(answer, "problems")), SHARDS + 1);
+    json_decref(answer);
+    paramctl_ask(f->shard[0].daemon->url);
+    assert_int_equal(paramctl("shards j"), 0); /* one daemon has nothing to agree about */
+    assert_int_equal(paramctl("shards none"), 1);
+    paramctl_ask(f->list);
+}
+
 TEST(a_job_that_no_daemon_has_is_one_error, fixture *f)
 {
     (void)f;
