@@ -78,9 +78,16 @@ static bool handle(pd_job *job, pd_request *request)
     return request->u.settle.n > 0 ? take_verdict(job, request) : give_tally(job, request);
 }
 
-static int check(pd_job *job, const pd_request *request, pd_request ***slot, pd_error *err)
+/* Returns where the rank keeps a waiting request of this kind. */
+static pd_request **slot_of(pd_rank *rank, const pd_request *request)
+{
+    return request->u.settle.n > 0 ? &rank->brings_verdict : &rank->asks_tally;
+}
+
+static int check(pd_job *job, const pd_request *request, pd_error *err)
 {
     pd_rank *rank = pd_rank_speaker(job, request, err);
+    const pd_request *other = rank != NULL ? *slot_of(rank, request) : NULL;
 
     if (rank == NULL) return err->code;
     if (job->steps.n_params == 0 || job->steps.together.settle == NULL)
@@ -88,12 +95,11 @@ static int check(pd_job *job, const pd_request *request, pd_request ***slot, pd_
                        job->steps.name);
     if (request->u.settle.step == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "Settle: expected a step from 1 on, got 0");
-    *slot = request->u.settle.n > 0 ? &rank->brings_verdict : &rank->asks_tally;
-    if (**slot != NULL && (**slot)->ticket.conn == request->ticket.conn)
+    if (other != NULL && other->ticket.conn == request->ticket.conn)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
                        "rank %u of job %.100s has another %s under way, of step %" PRIu64 ": wait for its answer",
                        request->rank, job->steps.name, request->u.settle.n > 0 ? "verdict" : "Settle",
-                       (**slot)->u.settle.step);
+                       other->u.settle.step);
     return PD_OK;
 }
 
@@ -102,10 +108,11 @@ void pd_job_settle(pd_job *job, pd_request *request)
     pd_request **slot;
     pd_error err;
 
-    if (check(job, request, &slot, &err) != PD_OK) {
+    if (check(job, request, &err) != PD_OK) {
         pd_request_refuse(job->steps.outbox, request, &err);
         return;
     }
+    slot = slot_of(&job->ranks[request->rank], request);
     /* An earlier request is of a connection that has ended. */
     pd_request_free(*slot);
     *slot = NULL;
