@@ -26,7 +26,8 @@ static void place(shard_rigs *s)
     }
 }
 
-/* Tells the store which portions of the model its parameters are, as its Declare will once it knows the whole model. */
+/* Tells the store, whose job is one of its own so far, which portions of a model its parameters are. These portions are
+ * smaller than those that a Declare of the whole model makes. */
 static void describe(shard_rigs *s, uint32_t shard)
 {
     pd_job *job = inside_job(s->shard[shard]->store, s->shard[shard]->job);
@@ -39,6 +40,8 @@ static void describe(shard_rigs *s, uint32_t shard)
         job->steps.params[portion->index].portions = portion->declared == SHARD_CUT ? 2 : 1;
         job->steps.params[portion->index].origin = portion->first;
     }
+    job->steps.shard = shard;
+    job->steps.shards = s->n;
     pd_settle_free(job->steps.together.settle);
     job->steps.together.settle = NULL;
     assert_true(pd_steps_settle(&job->steps));
@@ -66,9 +69,6 @@ static void start_shard(shard_rigs *s, uint32_t shard, const char *options, cons
         shapes[n] = (pd_shape){ .rank = 1, .dim = { portion->count } };
         portion->index = (uint32_t)n++;
     }
-    r->shard = shard;
-    r->shards = s->n;
-    r->cluster = 77;
     for (uint32_t rank = 0; rank < s->world; rank++) {
         assert_int_equal(rig_hello(r, "job", rank, s->world, CONN + rank, CONN + rank, options, rules), PD_OK);
         assert_int_equal(rig_declare(r, r->job, rank, CONN + rank, names, shapes, NULL, n, PD_F32), PD_OK);

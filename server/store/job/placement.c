@@ -163,8 +163,9 @@ pd_portion_cost pd_portion_cost_of(const pd_plan *plan, const pd_footprint *need
     pd_portion_cost cost = {
         { [PD_LOAD_BYTES] = (uint64_t)plan->elements * sizeof(float), [PD_LOAD_STEP] = rounded(plan->flops) }
     };
-    /* Structs and images are left out: their sizes change from version to version. */
-    const uint64_t memory[] = { need->weights, need->sums, need->collected, need->state, need->roots, need->step };
+    /* Left out are structs and images, whose sizes change from version to version, and what depends on the number of
+     * workers, which may change: a shard that has lost everything must make the map again that the others have. */
+    const uint64_t memory[] = { need->weights, need->sums, need->state, need->roots, need->step };
     double roots = 0;
 
     for (size_t t = 0; t < plan->n_tasks; t++) roots += plan->tasks[t].cost;

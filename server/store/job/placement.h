@@ -99,7 +99,7 @@ void pd_placement_free(pd_placement *placement); /* accepts NULL */
 /* The load of one kind that is most uneven. */
 typedef struct pd_skew {
     double over_mean;      /* the largest load of a shard divided by the mean */
-    pd_load_kind load;     /* which load */
+    pd_load_kind load;          /* which load */
     uint32_t shard;        /* the shard that has it */
     const pd_placed *most; /* the portion that has most of it there */
 } pd_skew;

@@ -6,7 +6,7 @@
 #include "forecast.h"
 #include "programs.h"
 #include "result.h"
-#include "spread.h"
+#include "shard_plan.h"
 
 enum { MOST_TEXTS = 64 }; /* most rules on the command line (a worker may send as many), and most options of the job */
 
@@ -35,7 +35,7 @@ static int set_options(pd_sizing *job, const texts *options, pd_error *err)
 
 /* The numbers of daemons that the user asks about. */
 typedef struct counts {
-    uint32_t at[PD_MOST_SPREADS];
+    uint32_t at[PD_MOST_SHARD_PLANS];
     size_t n;
 } counts;
 
@@ -49,9 +49,9 @@ static counts read_counts(const pd_line *line)
         char *end;
         unsigned long many = strtoul(at, &end, 10);
         if (*at < '0' || *at > '9' || many < 1 || many > PD_MAX_SHARDS || (*end != ',' && *end != '\0') ||
-            out.n == PD_MOST_SPREADS)
+            out.n == PD_MOST_SHARD_PLANS)
             pd_line_refuse(line, "--shards %s: expected at most %d numbers from 1 to %d, such as 1,4,16", text,
-                           PD_MOST_SPREADS, PD_MAX_SHARDS);
+                           PD_MOST_SHARD_PLANS, PD_MAX_SHARDS);
         out.at[out.n++] = (uint32_t)many;
         at = *end == ',' ? end + 1 : NULL;
     }
@@ -63,17 +63,17 @@ static int spread(const pd_line *line, const pd_forecast *f, json_t *json, pd_er
 {
     counts many = read_counts(line);
     pd_speeds speeds = { (double)pd_line_number(line, "rate") * 1e6, (double)pd_line_number(line, "gflops") * 1e9 };
-    pd_spread spreads[PD_MOST_SPREADS];
-    pd_spread_uncut uncut = { 0 }, largest = { 0 };
+    pd_shard_plan spreads[PD_MOST_SHARD_PLANS];
+    pd_shard_plan_uncut uncut = { 0 }, largest = { 0 };
     int rc = PD_OK;
 
     for (size_t i = 0; i < many.n && rc == PD_OK; i++) {
-        rc = pd_spread_make(&spreads[i], &uncut, f, many.at[i], &speeds, err);
+        rc = pd_shard_plan_make(&spreads[i], &uncut, f, many.at[i], &speeds, err);
         if (uncut.elements > largest.elements) largest = uncut;
     }
     if (rc != PD_OK || many.n == 0) return rc;
-    if (json == NULL) return pd_spread_print(spreads, many.n, &largest, f, &speeds, stdout, err);
-    return json_object_update_new(json, pd_spread_json(spreads, many.n, &largest)) == 0
+    if (json == NULL) return pd_shard_plan_print(spreads, many.n, &largest, f, &speeds, stdout, err);
+    return json_object_update_new(json, pd_shard_plan_json(spreads, many.n, &largest)) == 0
                ? PD_OK
                : pd_fail(err, PD_NO_MEMORY, "out of memory");
 }

@@ -1,12 +1,12 @@
-/* spread_text.c - prints how a model is spread over the daemons of a cluster, as text and as JSON. */
+/* shard_plan_text.c - prints how a model is spread over the daemons of a cluster, as text and as JSON. */
 #include <inttypes.h>
 #include <math.h>
 
 #include "format.h"
-#include "spread.h"
+#include "shard_plan.h"
 #include "text_table.h"
 
-static void add_row(pd_table *table, const pd_spread *s)
+static void add_row(pd_table *table, const pd_shard_plan *s)
 {
     char text[PD_CELL];
 
@@ -25,8 +25,8 @@ static void add_row(pd_table *table, const pd_spread *s)
         pd_table_cell(table, "%s of %s", pd_load_name(s->skew.load), s->cause);
 }
 
-int pd_spread_print(const pd_spread *spreads, size_t n, const pd_spread_uncut *uncut, const pd_forecast *f,
-                    const pd_speeds *speeds, FILE *out, pd_error *err)
+int pd_shard_plan_print(const pd_shard_plan *spreads, size_t n, const pd_shard_plan_uncut *uncut, const pd_forecast *f,
+                        const pd_speeds *speeds, FILE *out, pd_error *err)
 {
     pd_table *table = pd_table_new(">SHARDS|>MEMORY|>TRAFFIC|>STEP|>ROOTS|>TIME|>SKEW|&CAUSE");
     char a[PD_CELL];
@@ -45,7 +45,7 @@ int pd_spread_print(const pd_spread *spreads, size_t n, const pd_spread_uncut *u
     return PD_OK;
 }
 
-static json_t *one_json(const pd_spread *s)
+static json_t *one_json(const pd_shard_plan *s)
 {
     char map[24];
 
@@ -57,12 +57,12 @@ static json_t *one_json(const pd_spread *s)
                      pd_load_name(s->skew.load), "cause", s->cause, "map", map);
 }
 
-json_t *pd_spread_json(const pd_spread *spreads, size_t n, const pd_spread_uncut *uncut)
+json_t *pd_shard_plan_json(const pd_shard_plan *spreads, size_t n, const pd_shard_plan_uncut *uncut)
 {
     json_t *list = json_array();
 
     for (size_t i = 0; i < n; i++) json_array_append_new(list, one_json(&spreads[i]));
-    return json_pack("{s:o, s:o}", "spreads", list, "uncut",
+    return json_pack("{s:o, s:o}", "shard_plans", list, "uncut",
                      uncut->name != NULL
                          ? json_pack("{s:s, s:s}", "name", uncut->name, "why", pd_uncut_text(uncut->why))
                          : json_null());

@@ -1,5 +1,5 @@
-/* spread.c - forecasts how a model is spread over the daemons of a cluster. */
-#include "spread.h"
+/* shard_plan.c - forecasts how a model is spread over the daemons of a cluster. */
+#include "shard_plan.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -151,7 +151,7 @@ static void name_portion(char *text, size_t size, const pd_forecast *f, const pd
 }
 
 /* Computes the memory of the shard that takes most. */
-static int find_memory(pd_spread *out, const spreading *s, pd_error *err)
+static int find_memory(pd_shard_plan *out, const spreading *s, pd_error *err)
 {
     pd_footprint *all = calloc(s->shards, sizeof *all);
 
@@ -185,7 +185,7 @@ static double largest_load(const pd_placement *placement, uint32_t shards, pd_lo
 
 /* Computes what the most loaded shard carries and computes. A gradient that workers push takes the bytes of its element
  * type; weights are pulled as float32. */
-static void find_work(pd_spread *out, const spreading *s, const pd_placement *placement, const pd_speeds *speeds)
+static void find_work(pd_shard_plan *out, const spreading *s, const pd_placement *placement, const pd_speeds *speeds)
 {
     const pd_sizing *job = &s->f->job;
     double elements = largest_load(placement, s->shards, PD_LOAD_BYTES) / sizeof(float);
@@ -199,7 +199,7 @@ static void find_work(pd_spread *out, const spreading *s, const pd_placement *pl
                   out->root_flops / (speeds->flops * job->pool_threads);
 }
 
-static int place(pd_spread *out, const spreading *s, const pd_speeds *speeds, pd_error *err)
+static int place(pd_shard_plan *out, const spreading *s, const pd_speeds *speeds, pd_error *err)
 {
     double budget_ns = INFINITY;
     pd_placement *placement = pd_placement_new(s->list, s->n, s->shards);
@@ -220,18 +220,18 @@ static int place(pd_spread *out, const spreading *s, const pd_speeds *speeds, pd
     return rc;
 }
 
-static void find_uncut(pd_spread_uncut *out, const spreading *s)
+static void find_uncut(pd_shard_plan_uncut *out, const spreading *s)
 {
-    *out = (pd_spread_uncut){ 0 };
+    *out = (pd_shard_plan_uncut){ 0 };
     for (size_t i = 0; i < s->f->shapes->n; i++) {
         const cutting *c = cutting_of(s, i);
         if (c->why == PD_IS_CUT || c->why == PD_UNCUT_SMALL || s->f->kind[i]->elements <= out->elements) continue;
-        *out = (pd_spread_uncut){ s->f->shapes->entries[i].name, c->why, s->f->kind[i]->elements };
+        *out = (pd_shard_plan_uncut){ s->f->shapes->entries[i].name, c->why, s->f->kind[i]->elements };
     }
 }
 
-int pd_spread_make(pd_spread *out, pd_spread_uncut *uncut, const pd_forecast *f, uint32_t shards,
-                   const pd_speeds *speeds, pd_error *err)
+int pd_shard_plan_make(pd_shard_plan *out, pd_shard_plan_uncut *uncut, const pd_forecast *f, uint32_t shards,
+                       const pd_speeds *speeds, pd_error *err)
 {
     spreading s = { .f = f,
                     .shards = shards,
@@ -240,7 +240,7 @@ int pd_spread_make(pd_spread *out, pd_spread_uncut *uncut, const pd_forecast *f,
                     .kinds = calloc(f->n_kinds + 1, sizeof *s.kinds) };
     int rc = s.kinds != NULL ? list_portions(&s, err) : no_memory(err);
 
-    *out = (pd_spread){ .shards = shards, .portions = s.n };
+    *out = (pd_shard_plan){ .shards = shards, .portions = s.n };
     if (rc == PD_OK) rc = place(out, &s, speeds, err);
     if (rc == PD_OK && uncut != NULL) find_uncut(uncut, &s);
     free(s.kinds);
