@@ -2,7 +2,7 @@
 #ifndef PD_COMMON_CHECKPOINT_H
 #define PD_COMMON_CHECKPOINT_H
 
-#include "cluster.h"
+#include "ask_all.h"
 
 /* Asks all daemons for a checkpoint of a job, and waits until it is on their disks. *all gets its step, the sum of its
  * bytes, and the longest time that writing took. With several daemons all checkpoints have the same step:

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster.h"
+#include "ask_all.h"
 #include "common_checkpoint.h"
 #include "format.h"
 #include "job_steps.h"

@@ -2,7 +2,7 @@
 #ifndef PD_JOB_STEPS_H
 #define PD_JOB_STEPS_H
 
-#include "cluster.h"
+#include "ask_all.h"
 
 /* The steps of a job on all daemons. */
 typedef struct pd_job_steps {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster.h"
+#include "ask_all.h"
 #include "commands.h"
 #include "format.h"
 #include "grow.h"

@@ -2,7 +2,7 @@
 #ifndef PD_STATE_LIST_H
 #define PD_STATE_LIST_H
 
-#include "cluster.h"
+#include "ask_all.h"
 #include "paramd/tensor.h"
 
 /* A tensor of optimizer state as one daemon has it: the daemon, and the names by which it is asked for. */

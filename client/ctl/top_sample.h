@@ -4,7 +4,7 @@
 #define PD_TOP_SAMPLE_H
 
 #include "commands.h"
-#include "cluster.h"
+#include "ask_all.h"
 #include "text_table.h"
 
 typedef enum pd_top_order { PD_TOP_NAME, PD_TOP_SPEED, PD_TOP_MEMORY, PD_TOP_TRAFFIC, PD_TOP_ORDERS } pd_top_order;

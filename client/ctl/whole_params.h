@@ -6,7 +6,7 @@
 #ifndef PD_WHOLE_PARAMS_H
 #define PD_WHOLE_PARAMS_H
 
-#include "cluster.h"
+#include "ask_all.h"
 #include "state_list.h"
 
 /* A portion of a parameter. */

@@ -87,7 +87,7 @@ typedef struct pd_given {
     const char *value; /* text of the option's value; NULL if the option is a flag */
 } pd_given;
 
-/* What a command that asks several daemons has to say besides its answer (cluster.h). */
+/* What a command that asks several daemons has to say besides its answer (ask_all.h). */
 typedef struct pd_asked {
     int status;     /* exit status of the worst error of a daemon whose answer is missing; PD_CTL_OK: none is missing */
     char *lines;    /* lines about these errors, for standard error; NULL: there are none */

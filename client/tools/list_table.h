@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "cluster.h"
+#include "ask_all.h"
 #include "text_table.h"
 
 /* A column of a list's table. */

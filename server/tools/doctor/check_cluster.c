@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/time.h>
 
-#include "cluster.h"
+#include "ask_all.h"
 
 #define SKEW_S 1.0 /* seconds that clocks may differ: times of log lines and checkpoints are compared by people */
 

@@ -1,12 +1,12 @@
-/* cluster.h - sends a command's requests to all daemons that --server or PARAMD_URL names, at the same time, and merges
+/* ask_all.h - sends a command's requests to all daemons that --server or PARAMD_URL names, at the same time, and merges
  * their lists.
  *
  * The daemons of a list are the shards of a cluster, numbered by their place in the list. With one daemon the functions
  * pass everything through unchanged. With several, the command goes on with the shards that answer: a line on standard
  * error says what another one has failed with, and the exit status is that of the failure. A shard that cannot be
  * reached is left out from then on. */
-#ifndef PD_CLUSTER_H
-#define PD_CLUSTER_H
+#ifndef PD_ASK_ALL_H
+#define PD_ASK_ALL_H
 
 #include "command_line.h"
 #include "connection.h"

@@ -1,5 +1,5 @@
-/* cluster.c - sends a command's requests to all daemons of a list at the same time. */
-#include "cluster.h"
+/* ask_all.c - sends a command's requests to all daemons of a list at the same time. */
+#include "ask_all.h"
 
 #include <pthread.h>
 #include <stdarg.h>
