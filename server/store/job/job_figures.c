@@ -176,6 +176,7 @@ static void fill_job(pd_job_info *info, const pd_job *job, uint64_t now_ns)
     info->shards = job->steps.shards;
     info->cluster = job->saved.cluster;
     info->map = job->steps.map;
+    info->life = job->life;
     info->number = job->steps.number;
     info->steps_per_second = pd_speed_at(&job->figures.speed, now_ns);
     info->loss = job->steps.figures.loss;
