@@ -93,7 +93,8 @@ bool pd_settle_waits(const pd_steps *steps);
  * is not made yet. */
 int pd_settle_find(const pd_settle *settle, uint64_t step, uint32_t phase, pd_tally_view *tally, uint64_t *at_step,
                    uint32_t *at_phase);
-/* Writes the tallies of closed steps to an image, or reads them: another shard may still ask for them after a restart. */
+/* Writes the tallies of closed steps to an image, or reads them: other shards may still wait for them after a
+ * restart. */
 void pd_settle_visit(pd_archive *archive, pd_steps *steps);
 
 /* Returns whether a tally was made or a verdict was taken since the last call: workers may have to be answered. */
