@@ -304,11 +304,11 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
     bucket.push.n_hypers = values->n;
     bucket.push.scalars = (Paramd__Scalar **)load->list;
     bucket.push.n_scalars = load->n;
-    bucket.push.wants = core->setup.shares;
+    bucket.push.wants = pd_leased_wants(core);
     bucket.push.share = core->params[op->items[0].param].fragment == 0 ? pd_leased_taken(core) : 0;
     if (options != NULL) {
         bucket.push.patience_ms = options->patience_ms;
-        if (options->wants > 0) bucket.push.wants = options->wants;
+        if (options->wants > 0 && core->setup.shards == 1) bucket.push.wants = options->wants;
         bucket.push.carried = options->carried;
         bucket.push.speed = options->speed;
         bucket.push.weight = options->weight;

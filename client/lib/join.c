@@ -281,7 +281,7 @@ static int send_declare(pd_core *core)
         request.parameters = page->params;
         request.n_parameters = n;
         request.last = first + n == core->n_declared;
-        request.wants = request.last ? core->setup.shares : 0;
+        request.wants = request.last ? pd_leased_wants(core) : 0;
         rc = pd_core_post(core, PD_DECLARE, &request.base, PD_QUEUE_CONNECTION, NULL);
         if (rc != PD_OK) break;
         frame = pd_outgoing_find(&core->out, core->calls.last_id);

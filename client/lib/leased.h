@@ -25,6 +25,12 @@ void pd_leased_forget(pd_core_shares *shares);
  * program has taken shares last, be they leased to it still or not; UINT64_MAX if the present leases begin with that
  * share and are others; 0 if it has taken none since its last push counted, or if the server leases none. */
 uint64_t pd_leased_taken(const pd_core *core);
+/* Returns the number of shares to ask the server for: 0 in a cluster, where no server leases any, since each step uses
+ * those of all ranks. */
+static inline uint32_t pd_leased_wants(const pd_core *core)
+{
+    return core->setup.shards > 1 ? 0 : core->setup.shares;
+}
 /* Returns the last step that all parameters of fragment 0 on this server have taken: its steps use the shares.
  * UINT64_MAX: the server has none of them. */
 uint64_t pd_leased_taken_step(const pd_core *core);

@@ -12,6 +12,7 @@ import paramd
 
 STEPS = 12
 SHAPES = {"embed": (512, 256), "dense": (60, 50), "bias": (50,), "scale": ()}
+RULES = "* adamw lr=0.01"
 OPTIONS = {"split_bytes": "64KiB", "clip_global_norm": "0.5"}
 
 
@@ -45,7 +46,7 @@ def gradients(rank, step):
 def train(url, job, rank, world, found, errors, path=None):
     """Trains as one rank, and puts its weights into `found`."""
     try:
-        with paramd.Client(url, job=job, rank=rank, world_size=world, rules="* adamw lr=0.01", options=OPTIONS) as client:
+        with paramd.Client(url, job=job, rank=rank, world_size=world, rules=RULES, options=OPTIONS) as client:
             weights = {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}
             client.declare(weights)
             client.init(weights)
