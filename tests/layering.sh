@@ -21,7 +21,7 @@ only() {
 
 only '#include <uv\.h>'                       'libuv'          '^server/net/(uvloop|signals)\.h'
 only '#include <pthread\.h>'                  'pthread'        '^server/(threads|host|settings)/' '^client/lib/' \
-    '^client/ctl/' '^client/tools/cluster\.c' '^server/tools/'
+    '^client/ctl/' '^client/tools/(cluster|ask_all)\.c' '^server/tools/'
 only '#include <(cblas|lapacke)\.h>'          'BLAS'           '^server/math/' '^client/example/'
 only '#include <ini\.h>'                      'INI parsing'    '^server/settings/config'
 only '#include <jansson\.h>'                  'JSON'           '^proto/safetensors' '^server/keep/manifest' \

@@ -85,8 +85,8 @@ typedef struct pd_feedback {
     bool forgotten; /* the fate of the rest becomes PD_FATE_FORGOTTEN at the next push */
 } pd_feedback;
 
-/* A declared parameter, or a portion of one that is cut (portions.h). Frames name it by its index in pd_core.params
- * (the field `handle`). */
+/* A declared parameter, or a portion of one that is cut (portion_records.h). Frames name it by its index in
+ * pd_core.params (the field `handle`). */
 typedef struct pd_param_record {
     char *name; /* of the parameter; a portion has a copy of its own */
     pd_shape shape;
@@ -219,8 +219,8 @@ typedef struct pd_core_setup {
     uint64_t nonce; /* identifies this process to the server; pd_core_recreate makes a new one */
     uint8_t flags;  /* PD_FLAG_... bits that every sent frame has */
     bool impatient; /* the handle ends with its connection instead of connecting again */
-    /* number of this server in the cluster, number of its shards (1: the server is alone), and the cluster number (0: not
-     * known yet) */
+    /* number of this server in the cluster, number of its shards (1: the server is alone), and the cluster number (0:
+     * not known yet) */
     uint32_t shard, shards;
     uint64_t cluster;
     size_t urls;                        /* number of addresses */
@@ -330,8 +330,8 @@ typedef struct pd_core {
     pd_core_remarks remarks;
     pd_sharing sharing;
     pd_window window;
-    /* In a cluster: where tallies of all shards meet (settle_box.h), borrowed; NULL: there is none. Ids of the ask and of
-     * the verdict under way; 0: none. */
+    /* In a cluster: where tallies of all shards meet (settle_box.h), borrowed; NULL: there is none. Ids of the ask and
+     * of the verdict under way; 0: none. */
     struct {
         struct pd_settle_box *box;
         uint64_t ask, verdict;

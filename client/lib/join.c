@@ -10,7 +10,7 @@
 #include "call.h"
 #include "core.h"
 #include "mutant.h"
-#include "portions.h"
+#include "portion_records.h"
 #include "recoveries.h"
 #include "replace.h"
 #include "leased.h"
@@ -217,7 +217,7 @@ static int know(pd_param_record *record, const pd_client_param *param, pd_error 
 }
 
 /* Allocates what the record of a checked parameter needs. In a cluster the memory of feedback comes later, where it is
- * known which server has the parameter (portions.c). */
+ * known which server has the parameter (portion_records.c). */
 static int remember(pd_core *core, pd_param_record *record, const pd_client_param *param, pd_error *err)
 {
     if (know_texts(record, param, err) != PD_OK) return PD_NO_MEMORY;

@@ -2,8 +2,8 @@
  *
  * Each shard has a handle of its own: a connection, an I/O thread, a core with a resend window. This layer stands
  * between the public functions (client.c) and these handles. It sends each item to the shard that has its parameter, or
- * in portions to several (portions.h), by offsets into the caller's buffers. A ticket of the user stands for the tickets
- * of all shards that take part in the call.
+ * in portions to several (portion_records.h), by offsets into the caller's buffers. A ticket of the user stands for the
+ * tickets of all shards that take part in the call.
  *
  * Locks. pd_shards.lock guards the fields that say so, and makes calls of several threads begin one after the other on
  * all shards. A thread may take one core's lock while it has pd_shards.lock, and a bell's lock last of all, but never
