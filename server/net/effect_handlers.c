@@ -293,6 +293,7 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
      * checkpoint writer, records for the WAL thread */
     case PD_EFF_TASK:
     case PD_EFF_WRITE_CHECKPOINT:
+    case PD_EFF_GO_BACK:
     case PD_EFF_WAL: break;
     }
     pd_effect_free(effect);

@@ -172,7 +172,7 @@ const pd_method_entry pd_methods[PD_METHODS] = {
     [PD_CHECKPOINT] = { "Checkpoint", 0, NAMED(ADMIN, Checkpoint), ASK(OTHERS, CHECKPOINT, pd_fill_checkpoint) },
     [PD_KICK] = { "Kick", OPERATOR, NAMED(ADMIN, Kick), ASK(STORE, KICK, fill_kick) },
     [PD_SETTLE] = { "Settle", DECLARED, .run = refuse_method },
-    [PD_GO_BACK] = { "GoBack", 0, NAMED(ADMIN, GoBack), .run = refuse_method },
+    [PD_GO_BACK] = { "GoBack", 0, NAMED(ADMIN, GoBack), ASK(OTHERS, GO_BACK, pd_fill_go_back) },
 };
 
 bool pd_method_takes_payload(const pd_method_entry *m)
