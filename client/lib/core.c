@@ -93,6 +93,9 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->setup.urls = config->urls;
     core->setup.addresses = config->addresses;
     core->setup.impatient = config->impatient;
+    core->setup.shard = config->shard;
+    core->setup.shards = config->shards > 0 ? config->shards : 1;
+    core->setup.cluster = config->cluster;
     core->window.steps = config->window;
     core->calls.give_up_ns = UINT64_MAX;
     core->out.least_shared = config->least_shared;
@@ -282,6 +285,15 @@ uint64_t pd_core_steps_seen(const pd_core *core)
     for (size_t i = 0; i < core->n_params; i++)
         if (pd_has_elements(&core->params[i]) && core->params[i].step < least) least = core->params[i].step;
     return least;
+}
+
+void pd_param_record_free(pd_param_record *record)
+{
+    free(record->name);
+    free(record->axes);
+    free(record->note);
+    free(record->holds);
+    pd_feedback_free(record);
 }
 
 void pd_core_forget_versions(pd_param_record *record)
@@ -477,6 +489,17 @@ static void end_hopeless(pd_core *core, uint64_t now_ns)
         else if (op->give_up_ns < core->calls.give_up_ns)
             core->calls.give_up_ns = op->give_up_ns;
     }
+}
+
+void pd_core_spoil(pd_core *core, pd_ticket_id ticket, const pd_error *error)
+{
+    pd_op *op = pd_op_find(core, ticket);
+
+    if (op == NULL || op->done) return;
+    pd_op_fail(op, error);
+    op->hopeless = true;
+    core->calls.give_up_ns = 0;
+    if (core->link.stage == STAGE_DOWN) pd_core_abandon(core, op);
 }
 
 uint64_t pd_core_next(const pd_core *core)

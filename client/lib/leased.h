@@ -25,10 +25,14 @@ void pd_leased_forget(pd_core_shares *shares);
  * program has taken shares last, be they leased to it still or not; UINT64_MAX if the present leases begin with that
  * share and are others; 0 if it has taken none since its last push counted, or if the server leases none. */
 uint64_t pd_leased_taken(const pd_core *core);
-/* Returns the least share that no rank has used, as the last answer reported. */
-uint64_t pd_core_least_unused(const pd_core *core);
-/* Takes the next share. PD_FAILED_PRECONDITION: the worker uses no shares (pd_client_options.shares).
- * PD_UNAVAILABLE: all that are leased are taken. */
-int pd_core_take_share(pd_core *core, uint64_t *share, pd_error *err);
+/* Returns the last step that all parameters of fragment 0 on this server have taken: its steps use the shares.
+ * UINT64_MAX: the server has none of them. */
+uint64_t pd_leased_taken_step(const pd_core *core);
+/* Returns the least share that no rank has used, as the last answer reported. `taken`: pd_leased_taken_step, in a
+ * cluster the lowest one of all shards. */
+uint64_t pd_core_least_unused(const pd_core *core, uint64_t taken);
+/* Takes the next share. `taken`: see pd_core_least_unused. PD_FAILED_PRECONDITION: the worker uses no shares
+ * (pd_client_options.shares). PD_UNAVAILABLE: all that are leased are taken. */
+int pd_core_take_share(pd_core *core, uint64_t taken, uint64_t *share, pd_error *err);
 
 #endif

@@ -113,11 +113,11 @@ bool pd_core_changes_course(pd_core *core, uint64_t course)
 
 bool pd_core_window_helps(pd_core *core)
 {
-    uint64_t had, needed;
+    uint64_t had = 0, needed = 0;
     char why[160] = "";
 
     for (size_t i = 0; i < core->n_params; i++) {
-        bool reaches = pd_window_reaches(core, &core->params[i], &had, &needed);
+        bool reaches = core->params[i].elsewhere || pd_window_reaches(core, &core->params[i], &had, &needed);
 
         if (pd_replace_is_lost(core, &core->params[i]))
             snprintf(why, sizeof why, "; it has lost weights that were replaced after step %" PRIu64,

@@ -288,6 +288,7 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
         effect->u.stats = NULL;
         break;
     case PD_EFF_WORKER_STATE: answer(daemon, effect, pd_reply_worker_state); break;
+    case PD_EFF_SETTLED: answer(daemon, effect, pd_reply_settled); break;
     case PD_EFF_CHECKPOINT: answer(daemon, effect, pd_reply_checkpoint); break;
     /* these effects are for other threads: preconditioner tasks for the preconditioner pool, checkpoints for the
      * checkpoint writer, records for the WAL thread */

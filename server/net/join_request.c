@@ -29,8 +29,8 @@ static int check_hello(const pd_conn *conn, const Paramd__HelloRequest *hello, p
     return pd_name_check("job", hello->job, err);
 }
 
-/* Checks which daemon of the worker's list this one is meant to be. A job is created with the cluster number of shard 0,
- * so only shard 0 may be asked without it. */
+/* Checks which daemon of the worker's list this one is meant to be. A job is created with the cluster number of shard
+ * 0, so only shard 0 may be asked without it. */
 static int check_shard(const Paramd__HelloRequest *hello, pd_error *err)
 {
     uint32_t shards = hello->shards > 0 ? hello->shards : 1;

@@ -24,6 +24,7 @@
 #include "override_command.h"
 #include "push.h"
 #include "ranks.h"
+#include "settling.h"
 #include "store_state.h"
 #include "work.h"
 #include "worker_states.h"
@@ -155,11 +156,13 @@ static pd_job *next_due(const pd_store *store)
     return next;
 }
 
-/* Queues a job that a request or a batch of work may have changed, if it has work. While the server drains, begins the
+/* Queues a job that a request or a batch of work may have changed, if it has work. First answers the workers that wait
+ * for a tally which was made. While the server drains, begins the
  * job's last checkpoint if nothing prevents it any more. Then begins a waiting export if nothing prevents it: a
  * checkpoint that is due goes first. */
 static void queue(pd_store *store, pd_job *job, uint64_t now_ns)
 {
+    pd_settling_look(job);
     if (store->drain.draining) pd_checkpoint_look(job, now_ns);
     pd_export_go_on(job, now_ns);
     pd_publishing_note(&store->publishing, job);
@@ -443,6 +446,7 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_SHARE: pd_job_share(job, request); break;
     case PD_REQ_WORKER_STATE: pd_worker_states_take(job, request); break;
     case PD_REQ_GET_WORKER_STATE: pd_worker_states_answer(job, request); break;
+    case PD_REQ_SETTLE: pd_job_settle(job, request); break;
     case PD_REQ_CHECKPOINT: pd_checkpoint_ask(job, request, now_ns); break;
     default: assert(request->kind == PD_REQ_LOST); pd_rank_lost(job, request, now_ns);
     }

@@ -381,7 +381,7 @@ static bool take_shares(sim_worker *w)
 
     if (w->job->open.shares == 0) return true;
     sim_shares_begin(w->s, w->job, creator, w->rank, w->core->setup.nonce, w->step);
-    for (; pd_core_take_share(w->core, &share, &err) == PD_OK; n++)
+    for (; pd_core_take_share(w->core, pd_leased_taken_step(w->core), &share, &err) == PD_OK; n++)
         sim_shares_take(w->s, w->job, creator, w->rank, share);
     sim_worker_trace(w, "takes shares for step", w->step, n);
     if (n == 0 && w->gave_up) {

@@ -221,6 +221,18 @@ static void on_recalled(rig *r, const pd_effect *effect)
     if (effect->u.worker_state.bytes > 0) memcpy(r->note, effect->u.worker_state.at, effect->u.worker_state.bytes);
 }
 
+static void on_settled(rig *r, const pd_effect *effect)
+{
+    on_answer(r, effect);
+    if (effect->u.settled.at == NULL) return; /* it answers a verdict */
+    assert_true(effect->u.settled.bytes <= sizeof r->tally);
+    r->tally_bytes = effect->u.settled.bytes;
+    r->tally_step = effect->u.settled.step;
+    r->tally_phase = effect->u.settled.phase;
+    memcpy(r->tally, effect->u.settled.at, effect->u.settled.bytes);
+    r->tallies++;
+}
+
 static void on_hello(rig *r, const pd_effect *effect)
 {
     on_answer(r, effect);
@@ -318,6 +330,7 @@ static bool take_answer(rig *r, pd_effect *effect)
     case PD_EFF_EXPORT: on_export(r, effect); return true;
     case PD_EFF_WORKER_STATE: on_recalled(r, effect); return true;
     case PD_EFF_CHECKPOINT: on_checkpoint_answer(r, effect); return true;
+    case PD_EFF_SETTLED: on_settled(r, effect); return true;
     default: return false;
     }
 }
@@ -448,8 +461,33 @@ int rig_hello(rig *r, const char *job, uint32_t rank, uint32_t world, uint64_t n
     request->u.hello.barriers = r->barriers;
     request->u.hello.steps = r->seen;
     request->u.hello.course = r->course;
+    request->u.hello.shard = r->shard;
+    request->u.hello.shards = r->shards;
+    request->u.hello.cluster = r->cluster;
     request->u.hello.options = read_options(options, &request->u.hello.n_options);
     add_rules(request, rules);
+    return rig_apply(r, request);
+}
+
+int rig_settle(rig *r, uint32_t rank, uint64_t conn, uint64_t step, uint32_t phase, const pd_tally_view *tallies,
+               size_t n)
+{
+    pd_request *request = must(pd_request_new(PD_REQ_SETTLE, rig_ticket(r, conn)));
+    size_t bytes = n * sizeof(pd_tally_view);
+    uint8_t *at;
+
+    for (size_t i = 0; i < n; i++) bytes += tallies[i].n;
+    request->job = r->job;
+    request->rank = rank;
+    request->u.settle.step = step;
+    request->u.settle.phase = phase;
+    request->u.settle.n = n;
+    request->u.settle.tallies = n > 0 ? must(malloc(bytes)) : NULL;
+    at = (uint8_t *)(request->u.settle.tallies + n);
+    for (size_t i = 0; i < n; at += tallies[i++].n) {
+        memcpy(at, tallies[i].at, tallies[i].n);
+        request->u.settle.tallies[i] = (pd_tally_view){ at, tallies[i].n };
+    }
     return rig_apply(r, request);
 }
 

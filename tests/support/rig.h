@@ -96,7 +96,14 @@ typedef struct rig {
     uint64_t kept, ended; /* number of checkpoints written; of jobs whose end was reported to the checkpoint writer */
     uint64_t durable;     /* last reported durable step */
     uint64_t checkpoint_step, checkpoint_bytes; /* the last answer to a request for a checkpoint */
-    uint64_t note_step;                         /* the last answer to Recall: step, and the note as text */
+    /* The last tally that the store has given: its bytes, step and phase; number of tallies that have come */
+    uint8_t tally[4096];
+    size_t tally_bytes;
+    uint64_t tally_step, tallies;
+    uint32_t tally_phase;
+    uint32_t shard, shards; /* for the next Hellos */
+    uint64_t cluster;       /* for the next Hellos */
+    uint64_t note_step;     /* the last answer to Recall: step, and the note as text */
     char note[64];
     const char *disk_error; /* the disk fails with these words; NULL: it works */
     bool lazy_disk; /* true: a checkpoint stays in `keeping` until rig_write_checkpoint; false: it is written at once */
@@ -178,6 +185,10 @@ void rig_crash(rig *r, const pd_store_config *config);
 int rig_checkpoint(rig *r, const char *job, uint64_t conn, uint64_t step, double seconds);
 int rig_note(rig *r, uint32_t rank, uint64_t conn, uint64_t step, const char *text);
 int rig_recall(rig *r, uint32_t rank, uint64_t conn);
+/* Asks for the tally of a step and phase, or with n > 0 tallies brings a verdict. Returns the code of the answer; PD_OK if
+ * there is none yet. */
+int rig_settle(rig *r, uint32_t rank, uint64_t conn, uint64_t step, uint32_t phase, const pd_tally_view *tallies,
+               size_t n);
 /* Asks for a drain as an operator on connection `conn`. Returns whether it was answered at once. */
 bool rig_drain(rig *r, uint64_t conn, double seconds);
 /* Makes a job from the disk of the rig `from`. Returns the code of the error, which is in r->error. */

@@ -114,6 +114,7 @@ static void free_contents(pd_request *request)
     case PD_REQ_WAL:
     case PD_REQ_WENT_BACK:
     case PD_REQ_DRAIN: break;
+    case PD_REQ_SETTLE: free(request->u.settle.tallies); break;
     case PD_REQ_ROLES: pd_roles_free(request->u.roles); break;
     case PD_REQ_CHECKPOINT: free(request->u.checkpoint.job_name); break;
     case PD_REQ_GO_BACK: free(request->u.go_back.job_name); break;
@@ -337,6 +338,7 @@ void pd_effect_free(pd_effect *effect)
     if (effect->kind == PD_EFF_SET) pd_set_result_free(effect->u.set);
     if (effect->kind == PD_EFF_EXPORT) free(effect->u.exported.at);
     if (effect->kind == PD_EFF_WORKER_STATE) free(effect->u.worker_state.at);
+    if (effect->kind == PD_EFF_SETTLED) free(effect->u.settled.at);
     if (effect->kind == PD_EFF_STATS) free(effect->u.stats);
     if (effect->kind == PD_EFF_SHARE && effect->u.share.fd >= 0) close(effect->u.share.fd);
     free(effect);

@@ -91,6 +91,12 @@ typedef struct pd_param_decl {
     char *axes; /* logical names of the parameter's dimensions (pd_axes_check); NULL: not given */
 } pd_param_decl;
 
+/* A tally as bytes (step/tally.h). */
+typedef struct pd_tally_view {
+    const uint8_t *at;
+    size_t n;
+} pd_tally_view;
+
 /* What a worker wants of a job that exists: the values of HelloRequest.resume. */
 typedef enum pd_intent { PD_INTENT_BY_RUN, PD_INTENT_RESUME, PD_INTENT_ANEW } pd_intent;
 
@@ -128,6 +134,9 @@ typedef enum pd_request_kind {
     PD_REQ_STALLED,
     PD_REQ_WORKER_STATE,     /* a worker stores its worker state with a step */
     PD_REQ_GET_WORKER_STATE, /* a worker asks for its worker state */
+    /* a worker asks for a tally of this shard, or brings a verdict of all shards (job/settling.h); answered when the
+     * tally is made */
+    PD_REQ_SETTLE,
     /* an operator or a worker asks for a checkpoint; answered when it is durable */
     PD_REQ_CHECKPOINT,
     PD_REQ_KICK, /* an operator removes a rank from a job */
@@ -257,6 +266,14 @@ typedef struct pd_request {
         struct {
             uint64_t sequence;
         } barrier;
+        struct {
+            uint64_t step;
+            uint32_t phase;
+            /* a verdict: n tallies, in the order of the shards, with their bytes in the same allocation. n 0: the worker
+             * asks for the first tally of this shard at or after this step and phase */
+            pd_tally_view *tallies;
+            size_t n;
+        } settle;
         struct {
             char reason[96];
         } lost;
@@ -525,6 +542,7 @@ typedef enum pd_effect_kind {
     PD_EFF_WAL,     /* a record for the WAL thread, u.wal; it never reaches the loop thread */
     PD_EFF_DURABLE,          /* steps of the job up to u.durable_step are on disk */
     PD_EFF_WORKER_STATE,     /* answers PD_REQ_GET_WORKER_STATE: u.worker_state */
+    PD_EFF_SETTLED,          /* answers PD_REQ_SETTLE: u.settled */
     PD_EFF_CHECKPOINT,       /* a checkpoint that was asked for is on disk: u.checkpoint */
     PD_EFF_LOG,              /* an entry of the log: u.log */
     PD_EFF_STATS,            /* a copy of the figures of a job, once a second if the job has changed: u.stats */
@@ -639,6 +657,12 @@ typedef struct pd_effect {
             uint8_t *at;   /* the worker state, owned by the effect; NULL: it is empty */
             size_t bytes;
         } worker_state;
+        struct {
+            uint64_t step; /* step and phase of the tally, or of the verdict that was taken */
+            uint32_t phase;
+            uint8_t *at; /* the bytes of the tally, owned by the effect; NULL: the request brought a verdict */
+            size_t bytes;
+        } settled;
         struct {
             /* step of the checkpoint; bytes written; 0: an earlier checkpoint was recent enough */
             uint64_t step, bytes;

@@ -79,8 +79,8 @@ static int find_workers(const pd_job_values *values, const pd_request *hello, ui
     return PD_OK;
 }
 
-/* Returns random bits that no other job gets. The nonce of the Hello alone would not do: if the server restarts without a
- * job that it had, the same process may create the job again, while other processes still know the earlier job, which
+/* Returns random bits that no other job gets. The nonce of the Hello alone would not do: if the server restarts without
+ * a job that it had, the same process may create the job again, while other processes still know the earlier job, which
  * had their initial weights. */
 static pd_random drawn_for(const pd_job_env *env, uint32_t number, const pd_request *hello)
 {
@@ -97,8 +97,7 @@ static uint64_t number_of(pd_random mixed)
     return number != 0 ? number : 1; /* 0 would mean any job, or none */
 }
 
-/* Draws the job's numbers. Of a cluster, the daemon that is asked first draws the cluster number; the others get it with
- * the Hello. */
+/* Draws the job's numbers. Shard 0 of a cluster draws the cluster number; the other shards get it with the Hello. */
 static void draw_numbers(pd_job *job, const pd_job_env *env, const pd_request *hello)
 {
     enum { CLUSTER = 1, LIFE };
@@ -109,8 +108,8 @@ static void draw_numbers(pd_job *job, const pd_job_env *env, const pd_request *h
     job->steps.shard = hello->u.hello.shard;
     job->steps.shards = hello->u.hello.shards > 0 ? hello->u.hello.shards : 1;
     if (job->steps.shards == 1) return;
-    job->saved.cluster =
-        hello->u.hello.cluster != 0 ? hello->u.hello.cluster : number_of(pd_random_fold(mixed, CLUSTER));
+    job->saved.cluster = hello->u.hello.cluster;
+    if (job->saved.cluster == 0) job->saved.cluster = number_of(pd_random_fold(mixed, CLUSTER));
 }
 
 int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_request *hello, pd_error *err)

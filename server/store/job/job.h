@@ -245,6 +245,9 @@ typedef struct pd_rank {
         bool replaced; /* it is not the one of the image */
     } repeats;
     pd_request *barrier; /* the barrier request of this rank, which waits for the other ranks; NULL: none */
+    /* Requests of this rank that wait for a tally: one that asks for it, one that brings a verdict (settling.h). NULL:
+     * none */
+    pd_request *asks_tally, *brings_verdict;
     /* number of last steps whose pushes the process can send again: length of its resend window; 0: none */
     uint32_t window;
     uint64_t seen; /* number of steps that the process had seen closed when it joined */
@@ -507,8 +510,8 @@ void pd_job_free(pd_job *job);
 /* Checks that a Hello request for the job's name describes this job. PD_FAILED_PRECONDITION: it describes another one;
  * the error names the option that differs and both values. PD_INVALID_ARGUMENT: an option of the Hello is not valid. */
 int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err);
-/* Checks that a Hello asks this daemon for the shard of the cluster that the job is. PD_FAILED_PRECONDITION: the worker's
- * list has another length or order, or the job is of another cluster. */
+/* Checks that a Hello asks this daemon for the shard of the cluster that the job is. PD_FAILED_PRECONDITION: the
+ * worker's list has another length or order, or the job is of another cluster. */
 int pd_job_shard_agrees(const pd_job *job, const pd_request *hello, pd_error *err);
 /* Returns whether all workers of the job come with the same world size, which is its number of workers. */
 bool pd_job_has_one_world(const pd_job *job);

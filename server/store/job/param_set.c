@@ -2,6 +2,7 @@
 #include "param_set.h"
 
 #include "fragment.h"
+#include "settle.h"
 #include "shares.h"
 #include "wal.h"
 #include "name_hash.h"
@@ -135,6 +136,7 @@ void pd_param_set_free_rest(pd_job *job)
     job->steps.shares = NULL;
     free(job->steps.together.groups);
     free(job->steps.together.clip);
+    pd_settle_free(job->steps.together.settle);
     job->steps.params = NULL;
     job->records.chunks = NULL;
     job->records.contributions = NULL;
@@ -143,6 +145,7 @@ void pd_param_set_free_rest(pd_job *job)
     job->steps.batch.optims = NULL;
     job->steps.together.groups = NULL;
     job->steps.together.clip = NULL;
+    job->steps.together.settle = NULL;
     job->steps.n_params = job->steps.progress.n_begun = job->steps.progress.n_least = 0;
     job->reports.init_ns = 0;
     job->records.collected = 0;

@@ -20,6 +20,7 @@
 #include "round.h"
 #include "reserves.h"
 #include "root_report.h"
+#include "settle.h"
 #include "step_group.h"
 
 #include <assert.h>
@@ -521,6 +522,7 @@ int pd_planning_finish(pd_job *job, const pd_request *request, double *budget_ns
     show_params(job);
     if (pd_fragments_make(&job->steps, request->u.declare.params, job->planning->sizing.fragments) != PD_OK ||
         pd_step_groups_make(&job->steps) != PD_OK || pd_global_clip_make(&job->steps) != PD_OK ||
+        (pd_steps_settle(&job->steps) && pd_settle_make(&job->steps, pd_global_clip_scopes(&job->steps)) != PD_OK) ||
         (job->checkpointing.durable && pd_wal_make(&job->steps) != PD_OK))
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;

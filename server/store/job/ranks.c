@@ -161,7 +161,9 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
         rank->saved.process++;
         rank->saved.present = true;
         pd_request_free(rank->barrier);
-        rank->barrier = NULL;
+        pd_request_free(rank->asks_tally);
+        pd_request_free(rank->brings_verdict);
+        rank->barrier = rank->asks_tally = rank->brings_verdict = NULL;
         rank->refused_sets = 0;
         pd_fragments_restart(&job->steps, hello->rank);
     }

@@ -11,6 +11,9 @@
  * skip the step. The global norm needs all aggregates, too (global_clip.h). All parameters are at the same step, so
  * the only state is the number of held parameters (pd_together.n_held).
  *
+ * If the job has parameters on several shards, all of them decide together (settle.h): when the aggregates of this shard
+ * are complete and summed, the step waits for a verdict, and a step counts for a group if a member steps on any shard.
+ *
  * A step group is a set of parameters that count their steps together, because their optimizer wants it
  * (pd_optimizer_ops.counts_by_group). Its members are the parameters that one rule of the job matches. A round counts
  * as a step of the group if at least one member steps in it. The optimizer's count in step s is 1 + the number of
@@ -29,6 +32,7 @@
 #define PD_STEP_GROUP_H
 
 #include "steps.h"
+#include "tally.h"
 
 /* The data of a step group that survive a restart of the server. */
 typedef struct pd_step_group_saved {
@@ -47,6 +51,10 @@ typedef struct pd_step_group {
     uint32_t to_begin, begun; /* number of steps in the atomic group of this round; number of these that have begun */
     bool bound;               /* all steps of the atomic group have begun, and wait until each is taken or refused */
     pd_atomic_group atomic;
+    /* If the steps are settled with other shards: whether a step of the group was refused in this round, on any shard,
+     * and how many of the steps on this shard come before it or are it. The WAL has them. */
+    bool refused;
+    uint32_t before_refusal;
 } pd_step_group;
 
 /* Makes the job's step groups, after its parameters were added. PD_NO_MEMORY. pd_param_set_forget frees the groups. */
@@ -56,6 +64,9 @@ void pd_step_group_recount(pd_step_group *group);
 
 /* Returns whether the job steps as a whole: no parameter begins a step before the aggregates of all are complete. */
 bool pd_steps_are_whole(const pd_steps *steps);
+/* Returns whether the job's steps are settled with other shards (settle.h): it has parameters on several, and steps as a
+ * whole. */
+bool pd_steps_settle(const pd_steps *steps);
 /* Returns whether the parameter may have to wait for other parameters before it steps. If so, it stays in
  * steps->queue.waiting until its step can begin. */
 bool pd_param_may_be_held(const pd_steps *steps, const pd_param *param);
@@ -66,6 +77,8 @@ void pd_param_collected(pd_steps *steps, pd_param *param);
 /* Lets all parameters of a job that steps as a whole begin their steps, when all aggregates are complete and
  * clipped. */
 void pd_step_groups_go_on(pd_steps *steps);
+/* Makes all parameters skip a step, and logs that, with the reason. */
+void pd_steps_skip_all(pd_steps *steps, uint64_t step, const char *reason);
 /* Called when the parameter has closed its round. Releases held members of its step group that waited for that. */
 void pd_param_moved_on(pd_steps *steps, pd_param *param);
 
@@ -81,6 +94,10 @@ bool pd_param_awaits_group(const pd_param *param);
  * refuses its step. Call them after steps have run, and when a preconditioner task has come back. */
 void pd_step_group_look(pd_steps *steps, pd_step_group *group); /* if `group` is NULL, does nothing */
 void pd_step_groups_look(pd_steps *steps);
+
+/* Lets the steps of an atomic group continue in a job whose steps are settled, when it is known whether a step of the
+ * group was refused on any shard: `refusal` says which one; NULL: none was. */
+void pd_step_group_settled(pd_steps *steps, pd_step_group *group, const pd_tally_refusal *refusal, const char *reason);
 
 /* Returns another parameter that this held parameter waits for. */
 const pd_param *pd_param_awaited(const pd_steps *steps, const pd_param *param);

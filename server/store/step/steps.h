@@ -70,6 +70,7 @@ typedef struct pd_param_queues {
 typedef struct pd_together {
     struct pd_step_group *groups; /* one for each optimizer rule: step_group.h */
     struct pd_global_clip *clip;  /* global_clip.h; NULL: the job neither clips by a norm nor skips outliers */
+    struct pd_settle *settle;     /* settle.h; NULL: steps are not settled with other shards */
     uint32_t n_held;              /* if the job steps as a whole: number of parameters that wait for others */
 } pd_together;
 

@@ -1,0 +1,245 @@
+/* shard_rigs.c - plays a worker of a job on several shards, and of the same job in one store. */
+#include "shard_rigs.h"
+
+#include "clipped.h"
+#include "global_clip.h"
+#include "settle.h"
+#include "step_group.h"
+#include "store_inside.h"
+#include "test.h"
+
+enum { CUT_AT = 65536, CONN = 10 };
+
+const int64_t shard_sizes[SHARD_PARAMS] = { 70, CUT_AT + 900, 300, 1, 5, 64 };
+
+static void place(shard_rigs *s)
+{
+    uint32_t k = 0;
+
+    for (uint32_t p = 0; p < SHARD_PARAMS; p++) {
+        int64_t first = p == SHARD_CUT ? CUT_AT : shard_sizes[p];
+        s->portion[k++] = (shard_portion){ .declared = p, .shard = p % s->n, .first = 0, .count = first };
+        if (p == SHARD_CUT)
+            s->portion[k++] = (shard_portion){
+                .declared = p, .shard = (p + 1) % s->n, .first = first, .count = shard_sizes[p] - first
+            };
+    }
+}
+
+/* Tells the store which portions of the model its parameters are, as its Declare will once it knows the whole model. */
+static void describe(shard_rigs *s, uint32_t shard)
+{
+    pd_job *job = inside_job(s->shard[shard]->store, s->shard[shard]->job);
+
+    for (uint32_t k = 0; k < SHARD_PORTIONS; k++) {
+        const shard_portion *portion = &s->portion[k];
+        if (portion->shard != shard) continue;
+        job->steps.params[portion->index].declared = portion->declared;
+        job->steps.params[portion->index].cut = portion->declared == SHARD_CUT;
+        job->steps.params[portion->index].portions = portion->declared == SHARD_CUT ? 2 : 1;
+        job->steps.params[portion->index].origin = portion->first;
+    }
+    pd_settle_free(job->steps.together.settle);
+    job->steps.together.settle = NULL;
+    assert_true(pd_steps_settle(&job->steps));
+    assert_int_equal(pd_settle_make(&job->steps, pd_global_clip_scopes(&job->steps)), PD_OK);
+}
+
+static void initialise(rig *r, uint32_t param, const float *values, int64_t n)
+{
+    assert_int_equal(rig_init(r, r->job, CONN, param, values, n), PD_OK);
+}
+
+static void start_shard(shard_rigs *s, uint32_t shard, const char *options, const char *rules)
+{
+    rig *r = s->shard[shard];
+    char text[SHARD_PORTIONS][16];
+    const char *names[SHARD_PORTIONS];
+    pd_shape shapes[SHARD_PORTIONS];
+    size_t n = 0;
+
+    for (uint32_t k = 0; k < SHARD_PORTIONS; k++) {
+        shard_portion *portion = &s->portion[k];
+        if (portion->shard != shard) continue;
+        snprintf(text[n], sizeof text[n], "p%u%s", portion->declared, portion->first > 0 ? "_end" : "");
+        names[n] = text[n];
+        shapes[n] = (pd_shape){ .rank = 1, .dim = { portion->count } };
+        portion->index = (uint32_t)n++;
+    }
+    r->shard = shard;
+    r->shards = s->n;
+    r->cluster = 77;
+    for (uint32_t rank = 0; rank < s->world; rank++) {
+        assert_int_equal(rig_hello(r, "job", rank, s->world, CONN + rank, CONN + rank, options, rules), PD_OK);
+        assert_int_equal(rig_declare(r, r->job, rank, CONN + rank, names, shapes, NULL, n, PD_F32), PD_OK);
+    }
+    describe(s, shard);
+}
+
+void shard_rigs_start(shard_rigs *s, uint32_t n, uint32_t world, const pd_store_config *config, const char *options,
+                      const char *rules)
+{
+    *s = (shard_rigs){ .n = n, .world = world, .whole = calloc(1, sizeof(rig)) };
+    place(s);
+    rig_new(s->whole, config);
+    rig_start(s->whole, "job", world, CONN, shard_sizes, SHARD_PARAMS, options, rules);
+    for (uint32_t i = 0; i < n; i++) {
+        s->shard[i] = calloc(1, sizeof(rig));
+        rig_new(s->shard[i], config);
+        start_shard(s, i, options, rules);
+        s->ask_step[i] = 1;
+    }
+    for (uint32_t k = 0; k < SHARD_PORTIONS; k++) {
+        const shard_portion *portion = &s->portion[k];
+        float *values = malloc((size_t)shard_sizes[portion->declared] * sizeof *values);
+        rig_noise(7 + portion->declared, values, shard_sizes[portion->declared]);
+        initialise(s->shard[portion->shard], portion->index, values + portion->first, portion->count);
+        free(values);
+    }
+}
+
+void shard_rigs_free(shard_rigs *s)
+{
+    for (uint32_t i = 0; i < s->n; i++) {
+        rig_free(s->shard[i]);
+        free(s->shard[i]);
+    }
+    rig_free(s->whole);
+    free(s->whole);
+}
+
+static void push(rig *r, uint32_t rank, uint64_t step, uint32_t param, const float *g, int64_t n)
+{
+    assert_int_equal(rig_push(r, r->job, rank, CONN + rank, step, param, g, n), PD_OK);
+}
+
+static void push_absent(rig *r, uint32_t rank, uint64_t step, uint32_t param)
+{
+    rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, CONN + rank, step);
+
+    rig_absent(frame, param);
+    assert_int_equal(rig_send(r, frame), PD_OK);
+}
+
+void shard_rigs_push_one(shard_rigs *s, uint32_t rank, uint64_t step, uint32_t param, float scale, int64_t at,
+                         float value)
+{
+    float *g = malloc((size_t)shard_sizes[param] * sizeof *g);
+
+    clipped_gradient(rank, step, param, g, shard_sizes[param]);
+    for (int64_t i = 0; i < shard_sizes[param]; i++) g[i] *= scale;
+    if (at >= 0) g[at] = value;
+    push(s->whole, rank, step, param, g, shard_sizes[param]);
+    for (uint32_t k = 0; k < SHARD_PORTIONS; k++) {
+        const shard_portion *portion = &s->portion[k];
+        if (portion->declared == param)
+            push(s->shard[portion->shard], rank, step, portion->index, g + portion->first, portion->count);
+    }
+    free(g);
+}
+
+static void absent_one(shard_rigs *s, uint32_t rank, uint64_t step, uint32_t param)
+{
+    push_absent(s->whole, rank, step, param);
+    for (uint32_t k = 0; k < SHARD_PORTIONS; k++)
+        if (s->portion[k].declared == param)
+            push_absent(s->shard[s->portion[k].shard], rank, step, s->portion[k].index);
+}
+
+void shard_rigs_push(shard_rigs *s, uint32_t rank, uint64_t step, float scale, unsigned absent)
+{
+    for (uint32_t p = 0; p < SHARD_PARAMS; p++) {
+        if ((absent >> p & 1) != 0)
+            absent_one(s, rank, step, p);
+        else
+            shard_rigs_push_one(s, rank, step, p, scale, -1, 0);
+    }
+}
+
+void shard_rigs_push_cut_half(shard_rigs *s, uint32_t rank, uint64_t step, uint32_t half)
+{
+    const shard_portion *has = &s->portion[SHARD_CUT + 1 - half], *lacks = &s->portion[SHARD_CUT + half];
+    float *g = malloc((size_t)shard_sizes[SHARD_CUT] * sizeof *g);
+
+    clipped_gradient(rank, step, SHARD_CUT, g, shard_sizes[SHARD_CUT]);
+    push_absent(s->whole, rank, step, SHARD_CUT);
+    push_absent(s->shard[lacks->shard], rank, step, lacks->index);
+    push(s->shard[has->shard], rank, step, has->index, g + has->first, has->count);
+    free(g);
+}
+
+/* Asks a shard for its next tally, unless it was asked, and takes the tally if it has come. Returns whether it has. */
+static bool ask(shard_rigs *s, uint32_t i)
+{
+    rig *r = s->shard[i];
+
+    if (s->tally[i].at != NULL) return false;
+    if (!s->asks[i]) assert_int_equal(rig_settle(r, 0, CONN, s->ask_step[i], s->ask_phase[i], NULL, 0), PD_OK);
+    s->asks[i] = r->tallies == s->seen[i];
+    if (s->asks[i]) return false;
+    s->seen[i] = r->tallies;
+    memcpy(s->bytes[i], r->tally, r->tally_bytes);
+    s->tally[i] = (pd_tally_view){ s->bytes[i], r->tally_bytes };
+    return true;
+}
+
+/* Gives all shards the verdict, if all tallies are there. */
+static bool give(shard_rigs *s)
+{
+    uint64_t step = s->shard[0]->tally_step;
+    uint32_t phase = s->shard[0]->tally_phase;
+
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->tally[i].at == NULL) return false;
+    for (uint32_t i = 0; i < s->n; i++) {
+        assert_int_equal(s->shard[i]->tally_step, step);
+        assert_int_equal(s->shard[i]->tally_phase, phase);
+    }
+    for (uint32_t i = 0; i < s->n; i++) {
+        assert_int_equal(rig_settle(s->shard[i], 0, CONN, step, phase, s->tally, s->n), PD_OK);
+        s->ask_step[i] = step;
+        s->ask_phase[i] = phase + 1;
+    }
+    for (uint32_t i = 0; i < s->n; i++) s->tally[i].at = NULL;
+    s->verdicts++;
+    s->last_phase = phase;
+    return true;
+}
+
+void shard_rigs_settle(shard_rigs *s)
+{
+    bool more = true;
+
+    rig_work(s->whole);
+    while (more) {
+        more = false;
+        for (uint32_t i = 0; i < s->n; i++) {
+            rig_work(s->shard[i]);
+            more = ask(s, i) || more;
+        }
+        more = give(s) || more;
+    }
+}
+
+void shard_rigs_assert_same(shard_rigs *s, uint64_t step)
+{
+    for (uint32_t k = 0; k < SHARD_PORTIONS; k++) {
+        const shard_portion *portion = &s->portion[k];
+        rig *r = s->shard[portion->shard];
+        const rig_entry *here = rig_versions(r, r->job, portion->index),
+                        *there = rig_versions(s->whole, s->whole->job, portion->declared);
+        assert_int_equal(here->step, step);
+        assert_int_equal(there->step, step);
+        assert_int_equal(here->outcome, there->outcome);
+        assert_memory_equal(rig_weights(r, r->job, portion->index),
+                            rig_weights(s->whole, s->whole->job, portion->declared) + portion->first,
+                            (size_t)portion->count * sizeof(float));
+    }
+}
+
+const pd_param *shard_rigs_param(const shard_rigs *s, uint32_t portion)
+{
+    const rig *r = s->shard[s->portion[portion].shard];
+
+    return &inside_job(r->store, r->job)->steps.params[s->portion[portion].index];
+}
