@@ -26,7 +26,8 @@ static void place(shard_rigs *s)
     }
 }
 
-/* Tells the store which portions of the model its parameters are, as its Declare will once it knows the whole model. */
+/* Tells the store, whose job is one of its own so far, which portions of a model its parameters are. These portions are
+ * smaller than those that a Declare of the whole model makes. */
 static void describe(shard_rigs *s, uint32_t shard)
 {
     pd_job *job = inside_job(s->shard[shard]->store, s->shard[shard]->job);
@@ -39,6 +40,8 @@ static void describe(shard_rigs *s, uint32_t shard)
         job->steps.params[portion->index].portions = portion->declared == SHARD_CUT ? 2 : 1;
         job->steps.params[portion->index].origin = portion->first;
     }
+    job->steps.shard = shard;
+    job->steps.shards = s->n;
     pd_settle_free(job->steps.together.settle);
     job->steps.together.settle = NULL;
     assert_true(pd_steps_settle(&job->steps));
@@ -66,9 +69,6 @@ static void start_shard(shard_rigs *s, uint32_t shard, const char *options, cons
         shapes[n] = (pd_shape){ .rank = 1, .dim = { portion->count } };
         portion->index = (uint32_t)n++;
     }
-    r->shard = shard;
-    r->shards = s->n;
-    r->cluster = 77;
     for (uint32_t rank = 0; rank < s->world; rank++) {
         assert_int_equal(rig_hello(r, "job", rank, s->world, CONN + rank, CONN + rank, options, rules), PD_OK);
         assert_int_equal(rig_declare(r, r->job, rank, CONN + rank, names, shapes, NULL, n, PD_F32), PD_OK);
@@ -221,6 +221,24 @@ void shard_rigs_settle(shard_rigs *s)
     }
 }
 
+const pd_param *shard_rigs_param(const shard_rigs *s, uint32_t portion)
+{
+    const rig *r = s->shard[s->portion[portion].shard];
+
+    return &inside_job(r->store, r->job)->steps.params[s->portion[portion].index];
+}
+
+/* Asserts that the optimizers have counted the same, and have taken, refused and dropped the same roots. */
+static void assert_same_roots(const pd_param *here, const pd_param *there)
+{
+    pd_root_stats ours = pd_optim_root_stats(here->optim), theirs = pd_optim_root_stats(there->optim);
+
+    assert_int_equal(pd_optim_count(here->optim), pd_optim_count(there->optim));
+    assert_int_equal(ours.adopted, theirs.adopted);
+    assert_int_equal(ours.failed, theirs.failed);
+    assert_int_equal(ours.dropped, theirs.dropped);
+}
+
 void shard_rigs_assert_same(shard_rigs *s, uint64_t step)
 {
     for (uint32_t k = 0; k < SHARD_PORTIONS; k++) {
@@ -234,12 +252,7 @@ void shard_rigs_assert_same(shard_rigs *s, uint64_t step)
         assert_memory_equal(rig_weights(r, r->job, portion->index),
                             rig_weights(s->whole, s->whole->job, portion->declared) + portion->first,
                             (size_t)portion->count * sizeof(float));
+        assert_same_roots(shard_rigs_param(s, k),
+                          &inside_job(s->whole->store, s->whole->job)->steps.params[portion->declared]);
     }
-}
-
-const pd_param *shard_rigs_param(const shard_rigs *s, uint32_t portion)
-{
-    const rig *r = s->shard[s->portion[portion].shard];
-
-    return &inside_job(r->store, r->job)->steps.params[s->portion[portion].index];
 }

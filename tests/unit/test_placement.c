@@ -118,7 +118,7 @@ TEST(the_loads_are_the_sums_of_what_lies_on_a_shard)
             for (int r = 0; r < PD_LOADS; r++) {
                 uint64_t sum = 0;
                 for (size_t i = 0; i < m.n; i++) sum += m.list[i].portion->shard == s ? m.list[i].cost.of[r] : 0;
-                assert_true(sum == pd_placement_load(p, s, (pd_load)r));
+                assert_true(sum == pd_placement_load(p, s, (pd_load_kind)r));
             }
         pd_placement_free(p);
     }

@@ -53,13 +53,39 @@ static void free_hello(pd_request *request)
     free(request->u.hello.rules);
 }
 
+int pd_decl_copy(pd_param_decl *to, const pd_param_decl *from)
+{
+    *to = *from;
+    to->axes = NULL;
+    if ((to->name = strdup(from->name)) == NULL) return PD_NO_MEMORY;
+    if (from->axes == NULL || (to->axes = strdup(from->axes)) != NULL) return PD_OK;
+    free(to->name);
+    to->name = NULL;
+    return PD_NO_MEMORY;
+}
+
+void pd_decl_cut_range(pd_param_decl *decl, int64_t first, int64_t count)
+{
+    int64_t start = decl->start > first ? decl->start - first : 0, end = decl->end - first;
+
+    if (end > count) end = count;
+    decl->start = start < end ? start : 0;
+    decl->end = start < end ? end : 0;
+}
+
+void pd_decls_free(pd_param_decl *decls, size_t n)
+{
+    for (size_t i = 0; decls != NULL && i < n; i++) {
+        free(decls[i].name);
+        free(decls[i].axes);
+    }
+    free(decls);
+}
+
 static void free_declare(pd_request *request)
 {
-    for (size_t i = 0; request->u.declare.params != NULL && i < request->u.declare.n; i++) {
-        free(request->u.declare.params[i].name);
-        free(request->u.declare.params[i].axes);
-    }
-    free(request->u.declare.params);
+    pd_decls_free(request->u.declare.params, request->u.declare.n);
+    pd_decls_free(request->u.declare.whole, request->u.declare.n_whole);
 }
 
 static void free_contents(pd_request *request)
@@ -333,7 +359,10 @@ void pd_effect_free(pd_effect *effect)
     if (effect == NULL) return;
     if (effect->kind == PD_EFF_CLOSED) free_closed(effect);
     if (effect->kind == PD_EFF_MEMBERS) pd_counted_unref(effect->u.members.set);
-    if (effect->kind == PD_EFF_DECLARED) pd_declared_free(effect->u.declared.params, effect->u.declared.n);
+    if (effect->kind == PD_EFF_DECLARED) {
+        pd_declared_free(effect->u.declared.params, effect->u.declared.n);
+        free(effect->u.declared.places);
+    }
     if (effect->kind == PD_EFF_INFO) pd_info_free(effect->u.info);
     if (effect->kind == PD_EFF_SET) pd_set_result_free(effect->u.set);
     if (effect->kind == PD_EFF_EXPORT) free(effect->u.exported.at);

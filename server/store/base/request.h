@@ -91,6 +91,14 @@ typedef struct pd_param_decl {
     char *axes; /* logical names of the parameter's dimensions (pd_axes_check); NULL: not given */
 } pd_param_decl;
 
+/* Copies the declaration of a parameter with its strings. PD_NO_MEMORY: *to owns no memory. */
+int pd_decl_copy(pd_param_decl *to, const pd_param_decl *from);
+/* Cuts the range that a rank has of a parameter to the elements [first, first + count) of it, and counts it from
+ * `first`. A range without any of them becomes 0 to 0. */
+void pd_decl_cut_range(pd_param_decl *decl, int64_t first, int64_t count);
+/* Frees a list of n declarations with their strings; accepts NULL. */
+void pd_decls_free(pd_param_decl *decls, size_t n);
+
 /* A tally as bytes (step/tally.h). */
 typedef struct pd_tally_view {
     const uint8_t *at;
@@ -100,8 +108,8 @@ typedef struct pd_tally_view {
 /* What a worker wants of a job that exists: the values of HelloRequest.resume. */
 typedef enum pd_intent { PD_INTENT_BY_RUN, PD_INTENT_RESUME, PD_INTENT_ANEW } pd_intent;
 
-enum { PD_RUN_MAX = 128 };     /* most bytes of the id of a run */
-enum { PD_MAX_SHARDS = 1024 }; /* most shards of a cluster */
+enum { PD_RUN_MAX = 128 };   /* most bytes of the id of a run */
+enum { PD_MAX_SHARDS = 64 }; /* most shards of a cluster */
 
 /* Largest weight of a push, as a number of examples: 2^53. With larger weights the float32 sums of a round could
  * overflow. */
@@ -221,6 +229,11 @@ typedef struct pd_request {
             pd_param_decl *params;
             size_t n;
             uint32_t wants; /* number of shares that the rank wants for its first step; 0: it uses no shares */
+            /* Used by the step thread, in a job on several shards: n_whole parameters, those that the rank has
+             * declared. `params` are the portions of this shard then (job/whole.h). NULL: `params` are the declared
+             * ones. */
+            pd_param_decl *whole;
+            size_t n_whole;
         } declare;
         struct {
             uint32_t max_jobs;
@@ -269,8 +282,8 @@ typedef struct pd_request {
         struct {
             uint64_t step;
             uint32_t phase;
-            /* a verdict: n tallies, in the order of the shards, with their bytes in the same allocation. n 0: the worker
-             * asks for the first tally of this shard at or after this step and phase */
+            /* a verdict: n tallies, in the order of the shards, with their bytes in the same allocation. n 0: the
+             * worker asks for the first tally of this shard at or after this step and phase */
             pd_tally_view *tallies;
             size_t n;
         } settle;
@@ -483,6 +496,14 @@ typedef struct pd_declared {
 
 void pd_declared_free(pd_declared *declared, size_t n); /* accepts NULL */
 
+/* Where a portion lies, in a job on several shards. */
+typedef struct pd_declared_place {
+    uint32_t param;       /* index of its parameter in the Declare */
+    uint32_t shard;       /* the shard that it lies on */
+    int64_t first, count; /* its elements in the parameter; all of them if the parameter is not cut */
+    uint32_t own;         /* index in u.declared.params; UINT32_MAX: it lies on another shard */
+} pd_declared_place;
+
 #define PD_MAX_CHANGES 128 /* most changes that the answer to a Set request lists */
 
 /* One change that a Set request has made: one hyperparameter of all parameters that have the same rule. */
@@ -594,8 +615,15 @@ typedef struct pd_effect {
             uint64_t course, greeted;
         } hello;
         struct {
-            pd_declared *params;
+            pd_declared *params; /* of a job on several shards: the portions of this one */
             size_t n;
+            /* where all portions lie, in the order of the Declare and of their elements; NULL: the job is on one
+             * daemon */
+            pd_declared_place *places;
+            size_t n_places;
+            uint32_t shard, shards; /* number of this shard in the cluster, and how many there are */
+            uint64_t map;           /* fingerprint of the map; 0: the job is on one daemon */
+            bool settles;           /* steps wait for verdicts of all shards (step/settle.h) */
             /* this rank must send initial weights; initial weights are averaged over all ranks */
             bool must_init, averages_init;
             bool sends_whole;      /* with must_init: it sends the parameters that are not ranged */

@@ -11,6 +11,9 @@
  * element type that is asked for. */
 int pd_declaration_check(const pd_job *job, pd_param_decl *decl, size_t i, int64_t *elements, double *cost_ns,
                          pd_error *err);
+/* Returns whether the job steps as a whole: it clips or skips by the norm of all gradients, or skips all parameters
+ * together. */
+bool pd_declaration_ties(const pd_job *job);
 /* Checks the fragments of a Declare whose parameters are all checked, and stores their number in *n.
  * PD_INVALID_ARGUMENT: a number is left out, or there are several fragments and the job ties the steps of all
  * parameters, or may count old contributions in a way that lets workers wait for each other. */
@@ -22,6 +25,9 @@ int pd_declaration_count_fragments(const pd_job *job, const pd_request *request,
  * - PD_INVALID_ARGUMENT: the Declare names the parameter twice, or its range or element type is not valid. */
 int pd_declaration_match(const pd_job *job, const pd_param *param, const pd_param_decl *decl, uint32_t rank,
                          uint64_t *seen, pd_error *err);
+/* Does what pd_declaration_match does, for a job on several shards: checks that parameter `i` of a Declare is parameter
+ * i of the job's whole declaration (whole.h), and that the rank's ranges of this shard's portions are as before. */
+int pd_declaration_match_whole(const pd_job *job, const pd_request *request, size_t i, pd_error *err);
 /* Logs the optimizer's note about a parameter, if there is one, and adds 1 to *n, the number of notes so far. If *n is
  * large already, only counts the note. */
 void pd_declaration_say(pd_job *job, const pd_param *param, uint32_t *n);

@@ -410,6 +410,8 @@ typedef struct pd_job {
     /* links in two hash tables of jobs: pd_jobs.names, until the job is dropped, and pd_jobs.numbers */
     UT_hash_handle hh, hh_number;
     const pd_job_values *presets; /* the store's default values of job keys */
+    /* the whole declaration, if the job's parameters lie on several shards (whole.h); NULL: they lie on this daemon */
+    struct pd_whole *whole;
     pd_rank *ranks;               /* array with all slots of the job; its length is steps.members.ranks */
     uint32_t connected;           /* number of ranks that are connected now */
     uint32_t left;                /* number of ranks that have left for good */

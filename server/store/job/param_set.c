@@ -6,6 +6,7 @@
 #include "shares.h"
 #include "wal.h"
 #include "name_hash.h"
+#include "whole.h"
 #include "override.h"
 #include "text.h"
 #include "reserves.h"
@@ -137,6 +138,9 @@ void pd_param_set_free_rest(pd_job *job)
     free(job->steps.together.groups);
     free(job->steps.together.clip);
     pd_settle_free(job->steps.together.settle);
+    pd_whole_free(job->whole);
+    job->whole = NULL;
+    job->steps.map = 0;
     job->steps.params = NULL;
     job->records.chunks = NULL;
     job->records.contributions = NULL;

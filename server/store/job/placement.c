@@ -163,8 +163,9 @@ pd_portion_cost pd_portion_cost_of(const pd_plan *plan, const pd_footprint *need
     pd_portion_cost cost = {
         { [PD_LOAD_BYTES] = (uint64_t)plan->elements * sizeof(float), [PD_LOAD_STEP] = rounded(plan->flops) }
     };
-    /* Structs and images are left out: their sizes change from version to version. */
-    const uint64_t memory[] = { need->weights, need->sums, need->collected, need->state, need->roots, need->step };
+    /* Left out are structs and images, whose sizes change from version to version, and what depends on the number of
+     * workers, which may change: a shard that has lost everything must make the map again that the others have. */
+    const uint64_t memory[] = { need->weights, need->sums, need->state, need->roots, need->step };
     double roots = 0;
 
     for (size_t t = 0; t < plan->n_tasks; t++) roots += plan->tasks[t].cost;
@@ -174,7 +175,7 @@ pd_portion_cost pd_portion_cost_of(const pd_plan *plan, const pd_footprint *need
     return cost;
 }
 
-const char *pd_load_name(pd_load load)
+const char *pd_load_name(pd_load_kind load)
 {
     static const char *const names[] = { "bytes on the network", "operations of steps", "operations of matrix roots",
                                          "memory" };
@@ -340,7 +341,7 @@ void pd_placement_free(pd_placement *p)
     free(p);
 }
 
-static const pd_placed *costliest_on(const pd_placement *p, uint32_t number, pd_load load)
+static const pd_placed *costliest_on(const pd_placement *p, uint32_t number, pd_load_kind load)
 {
     const pd_placed *most = NULL;
 
@@ -358,13 +359,13 @@ pd_skew pd_placement_skew(const pd_placement *p)
         for (uint32_t i = 0; i < p->n_shards && p->total[r] > 0; i++) {
             double over = (double)p->shards[i].load[r] * p->n_shards / (double)p->total[r];
             if (over <= skew.over_mean) continue;
-            skew = (pd_skew){ .over_mean = over, .load = (pd_load)r, .shard = i };
+            skew = (pd_skew){ .over_mean = over, .load = (pd_load_kind)r, .shard = i };
         }
     skew.most = costliest_on(p, skew.shard, skew.load);
     return skew;
 }
 
-uint64_t pd_placement_load(const pd_placement *p, uint32_t number, pd_load load)
+uint64_t pd_placement_load(const pd_placement *p, uint32_t number, pd_load_kind load)
 {
     return p->shards[number].load[load];
 }

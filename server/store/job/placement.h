@@ -22,7 +22,7 @@ enum { PD_MOST_PORTIONS = 1024 };
 /* What a portion costs its shard: bytes of gradients and weights on the network, operations of a step, operations of
  * matrix roots per step, and memory. Operations are multiples of 2^20, so that the last bits of an estimate do not
  * count. */
-typedef enum pd_load { PD_LOAD_BYTES, PD_LOAD_STEP, PD_LOAD_ROOTS, PD_LOAD_MEMORY, PD_LOADS } pd_load;
+typedef enum pd_load_kind { PD_LOAD_BYTES, PD_LOAD_STEP, PD_LOAD_ROOTS, PD_LOAD_MEMORY, PD_LOADS } pd_load_kind;
 typedef struct pd_portion_cost {
     uint64_t of[PD_LOADS];
 } pd_portion_cost;
@@ -99,20 +99,20 @@ void pd_placement_free(pd_placement *placement); /* accepts NULL */
 /* The load of one kind that is most uneven. */
 typedef struct pd_skew {
     double over_mean;      /* the largest load of a shard divided by the mean */
-    pd_load load;          /* which load */
+    pd_load_kind load;          /* which load */
     uint32_t shard;        /* the shard that has it */
     const pd_placed *most; /* the portion that has most of it there */
 } pd_skew;
 /* Finds the largest skew of a placement that is finished. Without any load the skew is 1. */
 pd_skew pd_placement_skew(const pd_placement *placement);
 /* Returns the load of one kind that a shard has. */
-uint64_t pd_placement_load(const pd_placement *placement, uint32_t shard, pd_load load);
+uint64_t pd_placement_load(const pd_placement *placement, uint32_t shard, pd_load_kind load);
 /* Returns the shard on which no portion lies; the number of shards: each has one. */
 uint32_t pd_placement_empty(const pd_placement *placement);
 /* Computes the number of the map that says where portions lie. It depends on the rules' version, on the number of
  * shards, on split_bytes, and on the name, the elements and the shard of every portion. Never 0. PD_NO_MEMORY. */
 int pd_placement_fingerprint(const pd_placement *placement, uint64_t split_bytes, uint64_t *fingerprint);
 /* Returns the name of a load for people: "memory", for instance. */
-const char *pd_load_name(pd_load load);
+const char *pd_load_name(pd_load_kind load);
 
 #endif

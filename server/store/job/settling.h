@@ -9,8 +9,8 @@
 
 /* Handles a PD_REQ_SETTLE. It waits if this shard has not made the tally yet. Takes ownership of the request. */
 void pd_job_settle(pd_job *job, pd_request *request);
-/* Answers requests whose tallies were made, and takes the verdicts among them. Call it after each request and each batch
- * of work. */
+/* Answers requests whose tallies were made, and takes the verdicts among them. Call it after each request and each
+ * batch of work. */
 void pd_settling_look(pd_job *job);
 /* Refuses all requests that wait. */
 void pd_settling_refuse(pd_job *job, const pd_error *err);

@@ -130,6 +130,9 @@ typedef struct pd_param {
     bool cut;          /* this is a portion of a parameter that is cut */
     uint32_t portions; /* number of portions that the parameter is cut into, on all shards; 1: it is not cut */
     int64_t origin;    /* first element of the portion in its parameter */
+    /* Name of the parameter in the declaration: `name` unless the job has cut parameters, whose portions are numbered
+     * ("wte#2"). Patterns of operators match it, and random numbers depend on it. Borrowed */
+    const char *declared_name;
 
     char *name; /* the members from here to `model_state` are what the ranks have declared */
     uint32_t index;

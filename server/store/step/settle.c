@@ -361,8 +361,8 @@ bool pd_settle_waits(const pd_steps *steps)
 
 /* ---- for workers ---- */
 
-/* Returns whether the shard cannot have made a tally between (step, phase) and this entry. After phase 0 a step may have
- * no further phase. */
+/* Returns whether the shard cannot have made a tally between (step, phase) and this entry. After phase 0 a step may
+ * have no further phase. */
 static bool follows(const entry *e, uint64_t step, uint32_t phase)
 {
     return (e->step == step && e->phase == phase) || (e->step == step + 1 && e->phase == 0 && phase > 0);

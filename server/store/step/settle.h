@@ -1,17 +1,17 @@
 /* settle.h - what a shard of a cluster tells the others about a step, and what all of them have said.
  *
- * Step thread. In a job on several shards each shard has some of the parameters, but a job that steps as a whole decides
- * over all of them: whether the step is skipped, by which factor gradients are scaled, how steps are counted, whether an
- * optimizer's refusal ends the step of others. So before it decides, a shard makes a tally (tally.h) of the step and
- * phase, and waits for the verdict: the tallies of all shards. Workers carry them (job/settling.h). Every shard decides
- * the same from the same verdict, and as one daemon with all parameters would.
+ * Step thread. In a job on several shards each shard has some of the parameters, but a job that steps as a whole
+ * decides over all of them: whether the step is skipped, by which factor gradients are scaled, how steps are counted,
+ * whether an optimizer's refusal ends the step of others. So before it decides, a shard makes a tally (tally.h) of the
+ * step and phase, and waits for the verdict: the tallies of all shards. Workers carry them (job/settling.h). Every
+ * shard decides the same from the same verdict, and as one daemon with all parameters would.
  *
- *     phase     tally        made when                                       file
- *     0         outcomes     the aggregates of all parameters are complete   step_group.c, global_clip.c
- *     repeated  outcomes     the verdict says that some portions of a cut parameter lack a whole gradient and others
- *                            do not: then none counts                        verdict.c
- *     further   norm         a further scope of the clip is summed           global_clip.c
- *     last      refusals     all optimizers of atomic groups have reported   step_group.c
+ * phase     tally        made when                                       file
+ * 0         outcomes     the aggregates of all parameters are complete   step_group.c, global_clip.c
+ * repeated  outcomes     the verdict says that some portions of a cut parameter lack a whole gradient and others
+ * do not: then none counts                        verdict.c
+ * further   norm         a further scope of the clip is summed           global_clip.c
+ * last      refusals     all optimizers of atomic groups have reported   step_group.c
  *
  * Which phases a step has follows from its verdicts, so it is the same on all shards. The first verdict of a phase that
  * comes counts; a later one must be equal. The tallies of the last PD_SETTLE_STEPS steps are kept: other shards may
@@ -57,8 +57,8 @@ void pd_settle_tally(pd_steps *steps, bool seen, const pd_exact_sum *sum);
 /* Notes that this step has a phase of refusals, and returns whether its tally is still to be made. */
 void pd_settle_await_refusals(pd_steps *steps);
 bool pd_settle_awaits_refusals(const pd_steps *steps);
-/* Makes the tally of the refusals: n entries, and the reason of the first. If no step of an atomic group is under way on
- * this shard (`waits` false), nothing waits for the verdict. */
+/* Makes the tally of the refusals: n entries, and the reason of the first. If no step of an atomic group is under way
+ * on this shard (`waits` false), nothing waits for the verdict. */
 void pd_settle_refusals(pd_steps *steps, const uint8_t *refusals, size_t n, const char *reason, bool waits);
 
 /* ---- verdicts ---- */
@@ -87,9 +87,9 @@ bool pd_settle_waits(const pd_steps *steps);
 
 /* ---- for workers ---- */
 
-/* Finds the first tally at or after (step, phase). It stays valid until the next request or batch of work. Sets *at_step
- * and *at_phase to its step and phase. Returns PD_NOT_FOUND if it is not kept any more, PD_UNAVAILABLE if it is not
- * made yet. */
+/* Finds the first tally at or after (step, phase). It stays valid until the next request or batch of work. Sets
+ * *at_step and *at_phase to its step and phase. Returns PD_NOT_FOUND if it is not kept any more, PD_UNAVAILABLE if it
+ * is not made yet. */
 int pd_settle_find(const pd_settle *settle, uint64_t step, uint32_t phase, pd_tally_view *tally, uint64_t *at_step,
                    uint32_t *at_phase);
 /* Returns whether a tally was made or a verdict was taken since the last call: workers may have to be answered. */

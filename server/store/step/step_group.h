@@ -1,5 +1,5 @@
-/* step_group.h - lets parameters wait for other parameters of their job before they step: decides which ones wait,
- * and until when.
+/* step_group.h - lets parameters wait for other parameters of their job before they step: decides which ones wait, and
+ * until when.
  *
  * Step thread. When the aggregate of a parameter is complete, the parameter moves to steps->queue.ready at once, or is
  * held (stage PD_HELD) until the parameters that it waits for are ready. The contributions to a held parameter are
@@ -8,11 +8,12 @@
  *
  * The job steps as a whole (nonfinite_scope = job, or gradients are clipped together): no parameter begins step s
  * before the aggregates of all parameters for step s are complete. If one of these rounds is skipped, all parameters
- * skip the step. The global norm needs all aggregates, too (global_clip.h). All parameters are at the same step, so
- * the only state is the number of held parameters (pd_together.n_held).
+ * skip the step. The global norm needs all aggregates, too (global_clip.h). All parameters are at the same step, so the
+ * only state is the number of held parameters (pd_together.n_held).
  *
- * If the job has parameters on several shards, all of them decide together (settle.h): when the aggregates of this shard
- * are complete and summed, the step waits for a verdict, and a step counts for a group if a member steps on any shard.
+ * If the job has parameters on several shards, all of them decide together (settle.h): when the aggregates of this
+ * shard are complete and summed, the step waits for a verdict, and a step counts for a group if a member steps on any
+ * shard.
  *
  * A step group is a set of parameters that count their steps together, because their optimizer wants it
  * (pd_optimizer_ops.counts_by_group). Its members are the parameters that one rule of the job matches. A round counts
@@ -22,9 +23,9 @@
  * So before a member steps, it must be known which earlier rounds count as steps of the group. A group stores two
  * numbers of rounds, `base` and `unknown`:
  *
- *   rounds up to `base`             known: all members have closed these rounds
- *   rounds base + 1 to unknown - 1  known, each round counts: some member has stepped in it
- *   round `unknown`                 not known: no member has stepped in it, and not all have closed it
+ * rounds up to `base`             known: all members have closed these rounds
+ * rounds base + 1 to unknown - 1  known, each round counts: some member has stepped in it
+ * round `unknown`                 not known: no member has stepped in it, and not all have closed it
  *
  * A member may step in a round up to `unknown`. To step in a later one it waits until a slower member has stepped in
  * round `unknown`, or all members have closed that round. A member whose own rounds all had gradients never waits. */
@@ -64,8 +65,8 @@ void pd_step_group_recount(pd_step_group *group);
 
 /* Returns whether the job steps as a whole: no parameter begins a step before the aggregates of all are complete. */
 bool pd_steps_are_whole(const pd_steps *steps);
-/* Returns whether the job's steps are settled with other shards (settle.h): it has parameters on several, and steps as a
- * whole. */
+/* Returns whether the job's steps are settled with other shards (settle.h): it has parameters on several, and steps as
+ * a whole. */
 bool pd_steps_settle(const pd_steps *steps);
 /* Returns whether the parameter may have to wait for other parameters before it steps. If so, it stays in
  * steps->queue.waiting until its step can begin. */

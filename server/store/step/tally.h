@@ -1,25 +1,26 @@
-/* tally.h - the bytes of a tally: what one shard of a cluster knows of a step and the other shards need. Pure functions.
+/* tally.h - the bytes of a tally: what one shard of a cluster knows of a step and the other shards need. Pure
+ * functions.
  *
  * A step of a job on several shards is decided in phases. In each phase every shard makes a tally. Workers carry the
  * tallies: they ask all shards for theirs, and give all of them, in the order of the shards, to each shard (settle.h).
  *
  * A tally is little-endian and has no alignment:
  *
- *     bytes                     content
- *     1                         version of this format: 1
- *     1                         kind (pd_tally_kind)
- *     1                         flags: 1 skipped, 2 seen, 4 a square is infinite, 8 a square is NaN
- *     1                         0
- *     2, 2                      number of the shard; number of shards
- *     4, 8                      phase; step
- *     1, 1                      first word of the sum of squares that is not 0; number of words from there on
- *     2, 2, 2, 4                number of rules; of refusals; of bytes of the reason; of cut parameters
- *     8 each                    words of the sum, the least significant first
- *     1 for 8 rules             bit r: a parameter of rule r steps
- *     4 each                    for each rule: largest absolute element of its gradients, as float32
- *     4, 4, 4, 1 each           cut parameters (pd_tally_cut), ascending
- *     2, 4, 8 each              refusals (pd_tally_refusal), ascending by rule
- *     1 each                    reason, as printable UTF-8
+ * bytes                     content
+ * 1                         version of this format: 1
+ * 1                         kind (pd_tally_kind)
+ * 1                         flags: 1 skipped, 2 seen, 4 a square is infinite, 8 a square is NaN
+ * 1                         0
+ * 2, 2                      number of the shard; number of shards
+ * 4, 8                      phase; step
+ * 1, 1                      first word of the sum of squares that is not 0; number of words from there on
+ * 2, 2, 2, 4                number of rules; of refusals; of bytes of the reason; of cut parameters
+ * 8 each                    words of the sum, the least significant first
+ * 1 for 8 rules             bit r: a parameter of rule r steps
+ * 4 each                    for each rule: largest absolute element of its gradients, as float32
+ * 4, 4, 4, 1 each           cut parameters (pd_tally_cut), ascending
+ * 2, 4, 8 each              refusals (pd_tally_refusal), ascending by rule
+ * 1 each                    reason, as printable UTF-8
  *
  * The format has one form for each content: what pd_tally_open takes, pd_tally_write writes with the same bytes. */
 #ifndef PD_TALLY_H
