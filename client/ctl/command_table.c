@@ -166,7 +166,8 @@ static const pd_command_option restore_options[] = {
 
 #define GO_BACK_DETAILS                                                                                                \
     "The daemon reads the whole checkpoint while the job trains on; if it is damaged, nothing changes. Then the job "  \
-    "continues from it, as if the daemon had been restarted with it. Workers connect again by themselves: those whose "\
+    "continues from it, as if the daemon had been restarted with it. Workers connect again by themselves: those "      \
+    "whose "                                                                                                           \
     "resend window reaches back send their pushes again, the others get PD_REWIND (Python: Rewind), and go on from "   \
     "the checkpoint's step. Later checkpoints and the WAL are set aside, as `paramctl restore' does, which needs a "   \
     "stopped daemon. Jobs of several servers go back together by themselves: use this command on each server only to " \

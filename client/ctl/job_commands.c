@@ -1,5 +1,5 @@
-/* job_commands.c - runs the commands that change a job (kick, drop, go-back, reset-state, checkpoint, set), and settings, which
- * lists a job's overrides. */
+/* job_commands.c - runs the commands that change a job (kick, drop, go-back, reset-state, checkpoint, set), and
+ * settings, which lists a job's overrides. */
 #include "commands.h"
 
 #include <inttypes.h>

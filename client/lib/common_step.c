@@ -3,8 +3,8 @@
  *
  * All shards must show weights of one step, or gradients would be computed from weights of several. The common step is
  * the newest one to which each shard can go back, and which none has yet to reach. Several workers may look for it at
- * once, and a shard may be lost once more meanwhile. So each GoBack names the life of the shard that the worker has seen:
- * a shard that was loaded again since then refuses it, and the worker looks again.
+ * once, and a shard may be lost once more meanwhile. So each GoBack names the life of the shard that the worker has
+ * seen: a shard that was loaded again since then refuses it, and the worker looks again.
  *
  *     look    connects anew to all shards; their answers to Declare tell where they are, and to which steps they can go
  *     ask     sends GoBack, unless all shards are at one step
@@ -21,7 +21,7 @@
 #include "shards.h"
 
 enum { MOST_MISSING = 5 }; /* so often a shard may lack a checkpoint that it has listed, until the worker gives up */
-#define SETTLE_SECONDS 2.0  /* a step that all shards can still close is closed after this time */
+#define SETTLE_SECONDS 2.0 /* a step that all shards can still close is closed after this time */
 
 bool pd_shard_state_reaches(const pd_shard_state *state, uint64_t step)
 {
@@ -147,8 +147,8 @@ static int ask(pd_client *client, const pd_shard_state *states, uint64_t step, d
     return pd_shards_carry_out(client, PD_CALL_GO_BACK, offsetof(pd_client, go_back), ask_one, &asked, end, err);
 }
 
-/* Returns whether the worker looks again after an error of GoBack: another worker was faster, a connection has ended, or
- * a checkpoint was removed meanwhile. */
+/* Returns whether the worker looks again after an error of GoBack: another worker was faster, a connection has ended,
+ * or a checkpoint was removed meanwhile. */
 static bool is_passing(int code, unsigned *missing)
 {
     if (code == PD_NOT_FOUND) return ++*missing < MOST_MISSING;

@@ -157,8 +157,9 @@ void pd_core_send_back(pd_core *core)
     pd_error error;
 
     if (core->end.error.code != PD_OK) return;
-    pd_fail(&error, PD_REWIND, "job %.160s goes back to a step that all shards of its cluster have. " PD_REWIND_CALL
-                               " goes on from there", core->setup.job);
+    pd_fail(&error, PD_REWIND,
+            "job %.160s goes back to a step that all shards of its cluster have. " PD_REWIND_CALL " goes on from there",
+            core->setup.job);
     pd_core_end(core, &error);
     core->end.gone_back = true;
 }

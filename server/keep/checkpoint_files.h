@@ -64,8 +64,8 @@ int pd_checkpoint_load(const pd_disk *disk, const char *dir, pd_checkpoint_image
 
 /* Takes the directory of a checkpoint that was skipped, and why: it is damaged or cannot be read. */
 typedef void pd_damage_report(void *arg, const char *dir, const pd_error *why);
-/* Loads the newest intact checkpoint of a job, with the list of those before it; `job_dir` is the job's directory. Calls `report` for each newer
- * checkpoint, which was skipped. PD_NOT_FOUND: no checkpoint is intact. */
+/* Loads the newest intact checkpoint of a job, with the list of those before it; `job_dir` is the job's directory.
+ * Calls `report` for each newer checkpoint, which was skipped. PD_NOT_FOUND: no checkpoint is intact. */
 int pd_checkpoint_newest(const pd_disk *disk, const char *job_dir, pd_checkpoint_image **out, pd_manifest *manifest,
                          pd_damage_report *report, void *arg, pd_error *err);
 

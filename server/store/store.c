@@ -299,8 +299,7 @@ static pd_job *find_named(pd_store *store, pd_request *request, const char *name
     pd_error err;
 
     if (job != NULL) return job;
-    if (pd_store_go_back_check(store, name, &err) == PD_OK)
-        pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s", name);
+    if (pd_store_go_back_check(store, name, &err) == PD_OK) pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s", name);
     pd_request_refuse(&store->outbox, request, &err);
     return NULL;
 }

@@ -40,9 +40,9 @@ struct pd_going_back {
     pd_effect *dropping; /* tells the WAL thread to drop the streams; NULL: it was handed over */
     bool dropped;        /* the WAL thread has done that */
     pd_checkpoint_image *image;
-    pd_restoring *restoring; /* NULL: not begun */
-    bool read;               /* everything was read */
-    uint64_t retry_ns;       /* time at which loading is tried again, after memory was short */
+    pd_restoring *restoring;  /* NULL: not begun */
+    bool read;                /* everything was read */
+    uint64_t retry_ns;        /* time at which loading is tried again, after memory was short */
     unsigned short_of_memory; /* number of times that it was */
     carried carried;
     uint64_t since_ns;
@@ -94,15 +94,12 @@ static void list_steps(const pd_kept_steps *kept, char *text, size_t size)
         at += (size_t)snprintf(text + at, size - at, "%s%" PRIu64, i > 0 ? ", " : "", kept->at[i]);
 }
 
-/* Checks that the job has a checkpoint of the step that the request names. An operator may ask for the newest one:
- * its step then takes the place of PD_NEWEST. */
-static int check_step(const pd_job *job, pd_request *request, pd_error *err)
+/* Checks that the job has a checkpoint of the step; PD_NEWEST: that it has one at all. */
+static int check_step(const pd_job *job, uint64_t step, pd_error *err)
 {
-    uint64_t step = request->u.go_back.step;
     char steps[300];
 
-    if (step == PD_NEWEST && !is_from_worker(request) && job->checkpointing.kept.n > 0)
-        step = request->u.go_back.step = job->checkpointing.kept.at[0];
+    if (step == PD_NEWEST && job->checkpointing.kept.n > 0) return PD_OK;
     if (pd_kept_steps_has(&job->checkpointing.kept, step)) return PD_OK;
     if (job->checkpointing.kept.n == 0)
         return pd_fail(err, PD_NOT_FOUND, "job %.100s has no checkpoint yet", job->steps.name);
@@ -117,15 +114,14 @@ static int check_memory(const pd_job *job, pd_error *err)
     uint64_t bytes = 0;
     pd_error why;
 
-    for (uint32_t i = 0; i < job->steps.n_params; i++)
-        bytes += (uint64_t)job->steps.params[i].elements * sizeof(float);
+    for (uint32_t i = 0; i < job->steps.n_params; i++) bytes += (uint64_t)job->steps.params[i].elements * sizeof(float);
     if (pd_job_check_total(job, bytes, &why) == PD_OK) return PD_OK;
     return pd_fail(err, why.code,
                    "job %.100s cannot go back now, because its checkpoint is read into memory first: %.300s",
                    job->steps.name, why.text);
 }
 
-static int check(const pd_store *store, pd_job *job, pd_request *request, pd_error *err)
+static int check(const pd_store *store, pd_job *job, const pd_request *request, pd_error *err)
 {
     int rc;
 
@@ -137,12 +133,11 @@ static int check(const pd_store *store, pd_job *job, pd_request *request, pd_err
                        "job %.100s has been loaded again meanwhile, and is at step %" PRIu64 ": look again",
                        job->steps.name, pd_steps_least(&job->steps));
     if (job->goes_back)
-        return pd_fail(err, PD_ABORTED, "job %.100s goes back to an earlier step already: look again",
-                       job->steps.name);
+        return pd_fail(err, PD_ABORTED, "job %.100s goes back to an earlier step already: look again", job->steps.name);
     if (job->import != NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: state is being imported: end the import first",
                        job->steps.name);
-    if ((rc = check_step(job, request, err)) != PD_OK) return rc;
+    if ((rc = check_step(job, request->u.go_back.step, err)) != PD_OK) return rc;
     return check_memory(job, err);
 }
 
@@ -213,8 +208,8 @@ static int begin(pd_store *store, pd_job *job, pd_request *request, uint64_t now
 static pd_job *find_job(pd_store *store, const pd_request *request, pd_error *err)
 {
     const char *name = request->u.go_back.job_name;
-    pd_job *job = is_from_worker(request) ? pd_jobs_numbered(&store->jobs, request->job)
-                                          : pd_jobs_find(&store->jobs, name);
+    pd_job *job =
+        is_from_worker(request) ? pd_jobs_numbered(&store->jobs, request->job) : pd_jobs_find(&store->jobs, name);
 
     if (!is_from_worker(request)) {
         if (job == NULL && pd_store_go_back_check(store, name, err) == PD_OK)
@@ -233,18 +228,8 @@ void pd_store_go_back(pd_store *store, pd_request *request, uint64_t now_ns)
     pd_error err;
     pd_job *job = find_job(store, request, &err);
 
-    if (job == NULL || check(store, job, request, &err) != PD_OK ||
-        begin(store, job, request, now_ns, &err) != PD_OK)
+    if (job == NULL || check(store, job, request, &err) != PD_OK || begin(store, job, request, now_ns, &err) != PD_OK)
         pd_request_refuse(&store->outbox, request, &err);
-}
-
-/* Hands the order to the checkpoint writer, once no checkpoint of the job is under way. */
-static void look_asked(pd_store *store, pd_going_back *back, const pd_job *job)
-{
-    if (job->checkpointing.making != NULL || job->checkpointing.writing) return;
-    back->stage = READING;
-    pd_effects_add(&store->outbox, back->order);
-    back->order = NULL;
 }
 
 /* Gives up, and lets the job continue. */
@@ -252,12 +237,29 @@ static void give_up(pd_store *store, pd_going_back *back, pd_job *job, const pd_
 {
     uint64_t step = back->step;
 
-    pd_say(&store->outbox, PD_SAY_WARNING,
-           (pd_log_facts){ .job = back->name, .step = &step, .code = err->code },
+    pd_say(&store->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = back->name, .step = &step, .code = err->code },
            "has not gone back to step %" PRIu64 ": %.300s", step, err->text);
     answer(store, back, err);
     if (job != NULL) job->goes_back = false;
     free_back(store, back);
+}
+
+/* Hands the order to the checkpoint writer, once no checkpoint of the job is under way. That one may be the newest now,
+ * or have replaced the one to which the job was to go back. */
+static void look_asked(pd_store *store, pd_going_back *back, pd_job *job)
+{
+    pd_error err;
+
+    if (job->checkpointing.making != NULL || job->checkpointing.writing) return;
+    if (check_step(job, back->step, &err) != PD_OK) {
+        give_up(store, back, job, &err);
+        return;
+    }
+    if (back->step == PD_NEWEST) back->step = job->checkpointing.kept.at[0];
+    back->stage = READING;
+    back->order->u.go_back_order->step = back->step;
+    pd_effects_add(&store->outbox, back->order);
+    back->order = NULL;
 }
 
 /* ---- ending ---- */

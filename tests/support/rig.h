@@ -92,7 +92,7 @@ typedef struct rig {
     size_t n_older;
     bool keeps_older;
     pd_go_back_order *ordered; /* the order to go back that lazy_back holds back */
-    bool lazy_back;            /* true: an order stays in `ordered` until rig_go_back_ordered; false: it is carried out at once */
+    bool lazy_back; /* true: an order stays in `ordered` until rig_go_back_ordered; false: it is carried out at once */
     uint64_t kept, ended; /* number of checkpoints written; of jobs whose end was reported to the checkpoint writer */
     uint64_t durable;     /* last reported durable step */
     uint64_t checkpoint_step, checkpoint_bytes; /* the last answer to a request for a checkpoint */
@@ -167,6 +167,8 @@ void rig_note_older(rig *r, pd_checkpoint_image *kept);
 void rig_on_order(rig *r, pd_go_back_order *order);
 void rig_on_dropping(rig *r);
 void rig_free_older(rig *r);
+/* Removes the oldest checkpoint, as the checkpoint writer does. */
+void rig_forget_oldest(rig *r);
 /* Take a checkpoint or a record that the store hands over. Used by rig.c. */
 void rig_on_checkpoint(rig *r, pd_checkpoint_image *kept);
 void rig_on_record(rig *r, pd_wal_record *entry);

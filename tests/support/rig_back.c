@@ -23,6 +23,12 @@ void rig_free_older(rig *r)
     r->ordered = NULL;
 }
 
+void rig_forget_oldest(rig *r)
+{
+    pd_checkpoint_image_free(r->older[0]);
+    memmove(&r->older[0], &r->older[1], --r->n_older * sizeof r->older[0]);
+}
+
 /* Makes the checkpoint of order->step the newest one, and reads it. */
 static void carry_out(rig *r, pd_go_back_order *order)
 {

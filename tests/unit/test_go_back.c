@@ -240,8 +240,39 @@ TEST(a_checkpoint_under_way_ends_first, void *given)
     r->lazy_disk = false;
 }
 
+/* With checkpoint_keep = 1 the checkpoint under way replaces the one before. */
+TEST(the_newest_checkpoint_is_that_under_way, void *given)
+{
+    rig *r = given;
+
+    r->lazy_disk = true;
+    step_to(r, &courses[0], 15, 16);
+    assert_int_equal(rig_go_back(r, "job", 0, 200, PD_NEWEST, 0), RIG_NO_ANSWER);
+    rig_write_checkpoint(r);
+    rig_work(r);
+    assert_int_equal(r->error.code, PD_OK);
+    assert_int_equal(pd_steps_least(&the_job(r)->steps), 16);
+    r->lazy_disk = false;
+}
+
+TEST(a_checkpoint_that_is_replaced_meanwhile_is_missing, void *given)
+{
+    rig *r = given;
+
+    r->lazy_disk = true;
+    step_to(r, &courses[0], 15, 16);
+    assert_int_equal(rig_go_back(r, "job", 0, 200, 0, 0), RIG_NO_ANSWER);
+    rig_forget_oldest(r);
+    rig_write_checkpoint(r);
+    rig_work(r);
+    assert_int_equal(r->error.code, PD_NOT_FOUND);
+    assert_false(the_job(r)->goes_back);
+    r->lazy_disk = false;
+}
+
 static const course rooted = { .options = "checkpoint_every=4 checkpoint_keep=9",
-                               .rules = "* shampoo lr=0.1 max_preconditioner_dim=8 precondition_frequency=2 root_delay=1" };
+                               .rules =
+                                   "* shampoo lr=0.1 max_preconditioner_dim=8 precondition_frequency=2 root_delay=1" };
 
 /* The preconditioner pool still computes for the job that goes back. */
 TEST(workers_wait_until_the_memory_of_the_job_is_free)

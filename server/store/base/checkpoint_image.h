@@ -72,8 +72,8 @@ typedef struct pd_checkpoint_image {
      * with has_common. */
     bool has_common;
     uint64_t common;
-    bool ended;       /* this is no checkpoint: it says that the job has ended, so a restart must not restore it */
-    uint8_t *head;    /* everything that belongs to no parameter, as an image (image.h) */
+    bool ended;    /* this is no checkpoint: it says that the job has ended, so a restart must not restore it */
+    uint8_t *head; /* everything that belongs to no parameter, as an image (image.h) */
     size_t head_bytes;
     pd_checkpoint_param *params;
     uint32_t n_params;

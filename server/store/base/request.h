@@ -559,8 +559,8 @@ typedef enum pd_effect_kind {
     PD_EFF_SHARE,    /* answers a worker that asked for its job's shared weights: u.share */
     PD_EFF_TASK,     /* a preconditioner task for the preconditioner pool, u.task; it never reaches the loop thread */
     PD_EFF_WRITE_CHECKPOINT, /* u.checkpoint_image for the checkpoint writer; it never reaches the loop thread */
-    PD_EFF_GO_BACK, /* u.go_back_order for the checkpoint writer; it never reaches the loop thread */
-    PD_EFF_WAL,     /* a record for the WAL thread, u.wal; it never reaches the loop thread */
+    PD_EFF_GO_BACK,          /* u.go_back_order for the checkpoint writer; it never reaches the loop thread */
+    PD_EFF_WAL,              /* a record for the WAL thread, u.wal; it never reaches the loop thread */
     PD_EFF_DURABLE,          /* steps of the job up to u.durable_step are on disk */
     PD_EFF_WORKER_STATE,     /* answers PD_REQ_GET_WORKER_STATE: u.worker_state */
     PD_EFF_SETTLED,          /* answers PD_REQ_SETTLE: u.settled */

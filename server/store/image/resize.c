@@ -224,7 +224,9 @@ static int check(const pd_job *old, const pd_request *hello, pd_error *err)
     int rc = pd_job_agrees_but_world(old, hello, err);
 
     if (rc != PD_OK) return rc;
-    if (pd_image_is_possible(old) && !old->goes_back && old->checkpointing.making == NULL && !old->checkpointing.writing) return PD_OK;
+    if (pd_image_is_possible(old) && !old->goes_back && old->checkpointing.making == NULL &&
+        !old->checkpointing.writing)
+        return PD_OK;
     return pd_fail(err, PD_UNAVAILABLE,
                    "a step, an export, an import or a checkpoint is under way: retry when it has ended");
 }

@@ -142,11 +142,11 @@ enum { COPIED_AT_ONCE = 4 << 20 };
 struct pd_restoring {
     const pd_store_config *config; /* borrowed */
     const pd_checkpoint_image *image;
-    pd_job *job;       /* in no table of jobs yet */
-    uint32_t states;   /* number of parameters whose state was read */
-    bool checked;      /* all states were read, and the file of the states is intact */
-    uint32_t weights;  /* number of parameters whose weights were read */
-    int64_t elements;  /* number of elements of the next parameter's weights that were copied */
+    pd_job *job;      /* in no table of jobs yet */
+    uint32_t states;  /* number of parameters whose state was read */
+    bool checked;     /* all states were read, and the file of the states is intact */
+    uint32_t weights; /* number of parameters whose weights were read */
+    int64_t elements; /* number of elements of the next parameter's weights that were copied */
 };
 
 /* Reads the state of the next parameter. Returns the estimated time. */
