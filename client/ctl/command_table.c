@@ -195,6 +195,14 @@ static const pd_command_option restore_options[] = {
     "contributions that came too late) and AGE (by how many steps they were old, on average) count from the start of " \
     "the daemon. PATIENCE is how long the worker can do without an answer, which grace = auto goes by."
 
+#define SHARDS_DETAILS                                                                                                 \
+    "Give the list of daemons that the workers have: --server \"tls://a:7070 tls://b:7070\" or PARAMD_URL. LIFE is "   \
+    "the beginning of a number that changes when a daemon creates the job or loads it from its disk. OF MEAN is the "  \
+    "job's memory on this shard over the mean of all shards, STEPPING the mean time of a step's clipping and "         \
+    "optimizers, LOOP 99 % how long the daemon's loop thread is busy at a time. Below the table stands what does not " \
+    "fit together: another order of the list, daemons of different runs, different maps of the parameters, a shard "   \
+    "that is behind; the exit status is then 1."
+
 #define SET_DETAILS                                                                                                    \
     "Every parameter whose name matches PATTERN (* matches all) takes those values that its optimizer has, or "        \
     "nothing changes. VALUE is a number, flag or schedule, as in a job's rules, and takes precedence over values "     \
@@ -219,6 +227,8 @@ const pd_command pd_commands[] = {
       "MEMORY is what the daemon counts against limits.max_total_bytes: `paramctl plan' forecasts it. A job whose "
       "DURABLE is not - also holds memory for a checkpoint.",
       watch_options, 0, 1, .run = pd_run_jobs },
+    { "shards", "[JOB]", "List the daemons of a cluster, and whether they agree about a job", SHARDS_DETAILS,
+      watch_options, 0, 1, .run = pd_run_shards },
     { "params", "JOB [PARAM-GLOB]", "List a job's parameters and the ranks they wait for", NULL, params_options, 1, 2,
       .run = pd_run_params },
     { "workers", "JOB", "List a job's workers, and which of them steps wait for",

@@ -15,6 +15,7 @@
 #include "feedback.h"
 #include "replace.h"
 #include "recoveries.h"
+#include "settle_relay.h"
 #include "sharing.h"
 #include "transport.h"
 #include "window.h"
@@ -448,6 +449,7 @@ void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
     core->receive.message = NULL;
     core->recovery.probing = false;
     pd_sharing_end(core);
+    pd_relay_down(core);
     pd_window_forget(core);
     core->stats.resent += pd_outgoing_rewind(&core->out, left_at_last, core);
 }
@@ -533,6 +535,7 @@ void pd_core_tick(pd_core *core, uint64_t now_ns)
     if (core->link.stage == STAGE_DOWN || core->link.stage == STAGE_DROP) return;
     end_hopeless(core, now_ns);
     pd_sharing_release(core);
+    pd_relay_tick(core);
     if (owed(core) && now_ns >= dead_ns(core)) {
         pd_core_drop(core, "the server sends nothing: heartbeat timeout");
     } else if (core->link.welcomed && !pd_outgoing_pending(&core->out) &&

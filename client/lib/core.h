@@ -333,6 +333,12 @@ typedef struct pd_core {
     pd_core_remarks remarks;
     pd_sharing sharing;
     pd_window window;
+    /* In a cluster: where tallies of all shards meet (settle_box.h), borrowed; NULL: there is none. Ids of the ask and of
+     * the verdict under way; 0: none. */
+    struct {
+        struct pd_settle_box *box;
+        uint64_t ask, verdict;
+    } settling;
     pd_outgoing out;
 
     pd_welcome welcome;

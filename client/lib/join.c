@@ -14,6 +14,7 @@
 #include "recoveries.h"
 #include "replace.h"
 #include "leased.h"
+#include "settle_relay.h"
 #include "sharing.h"
 #include "window.h"
 
@@ -679,6 +680,7 @@ static int all_declared(pd_core *core, const Paramd__DeclareReply *reply)
         return PD_OK;
     }
     go_on(core);
+    pd_relay_declared(core, reply->settles);
     retire_initialised(core);
     if (prepare_frames(core) != PD_OK) return PD_OK;
     pd_core_give(core);

@@ -54,6 +54,7 @@ typedef struct pd_shards {
     size_t n;
     pd_client **at; /* the handle of each shard */
     pd_bell bell;
+    struct pd_settle_box *box;   /* where the shards' tallies meet: settle_box.h */
     bool *over[PD_SHARDS_CALLS]; /* for each shard: the call under way, which timed out before, is over there */
     bool any_rank;               /* shard 0 chooses the rank */
     bool agreed; /* since the parameters were declared, all shards were seen at one step, or close to it */
@@ -129,6 +130,9 @@ uint64_t pd_shards_taken_step(const pd_shards *shards);
 int pd_shards_name(const pd_shards *shards, size_t shard, pd_error *err);
 /* Returns the error that has ended the handle of a shard; PD_OK: none has ended. */
 int pd_shards_check(const pd_shards *shards, pd_error *err);
+
+/* Writes what a call waits for on a shard, and which tallies are missing, as the end of an error text. */
+void pd_shards_state(const pd_shards *shards, size_t shard, char text[PD_ERROR_TEXT]);
 
 /* How a call begins on one shard, whose core is locked: sets *ticket, or leaves it 0 if there is nothing to do. */
 typedef int pd_shards_begin(pd_client *shard, size_t number, void *arg, pd_error *err);

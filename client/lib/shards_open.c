@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "hash.h"
+#include "settle_box.h"
 #include "shards.h"
 
 /* Makes the handle of shard `number`. */
@@ -15,6 +16,7 @@ static int make_handle(pd_shards *shards, size_t number, pd_settings *settings, 
     size_t n = pd_shard_list_count(list, number);
     pd_client *client = calloc(1, sizeof *client);
     pd_address *urls = malloc(n * sizeof *urls);
+    int rc;
 
     shards->at[number] = client;
     if (client == NULL || urls == NULL) {
@@ -24,7 +26,18 @@ static int make_handle(pd_shards *shards, size_t number, pd_settings *settings, 
     memcpy(urls, list->addresses + list->first[number], n * sizeof *urls);
     client->whole = shards;
     settings->core.shard = (uint32_t)number;
-    return pd_handle_make(client, settings, urls, n, notices, err);
+    rc = pd_handle_make(client, settings, urls, n, notices, err);
+    if (rc == PD_OK) client->core->settling.box = shards->box;
+    return rc;
+}
+
+/* Starts the I/O thread of a shard's handle, and lets the box wake it. */
+static int start(pd_shards *shards, size_t number, pd_error *err)
+{
+    int rc = pd_handle_start(shards->at[number], err);
+
+    if (rc == PD_OK) pd_settle_box_wake(shards->box, (uint32_t)number, shards->at[number]->io.wake_fd);
+    return rc;
 }
 
 static int make_tables(pd_shards *shards, pd_error *err)
@@ -54,12 +67,15 @@ int pd_shards_open(pd_client *client, pd_settings *settings, const pd_shard_list
     pd_bell_init(&shards->bell);
     settings->core.shards = (uint32_t)list->n;
     rc = make_tables(shards, err);
+    if (rc == PD_OK) rc = pd_settle_box_new(&shards->box, (uint32_t)shards->n, settings->core.window, err);
     for (size_t i = 0; rc == PD_OK && i < shards->n; i++) rc = make_handle(shards, i, settings, list, notices, err);
-    return rc == PD_OK ? pd_handle_start(shards->at[0], err) : rc;
+    return rc == PD_OK ? start(shards, 0, err) : rc;
 }
 
 void pd_shards_stop(pd_shards *shards)
 {
+    /* While some I/O threads still run, the box must not write to descriptors that are closed. */
+    for (size_t i = 0; shards->box != NULL && i < shards->n; i++) pd_settle_box_wake(shards->box, (uint32_t)i, -1);
     for (size_t i = 0; shards->at != NULL && i < shards->n; i++)
         if (shards->at[i] != NULL) pd_handle_stop(shards->at[i]);
 }
@@ -72,6 +88,7 @@ void pd_shards_free(pd_shards *shards)
     free(shards->places);
     for (size_t i = 0; shards->at != NULL && i < shards->n; i++)
         if (shards->at[i] != NULL) pd_handle_dispose(shards->at[i]);
+    pd_settle_box_free(shards->box);
     for (size_t i = 0; i < PD_SHARDS_CALLS; i++) free(shards->over[i]);
     free(shards->at);
     if (shards->done_fd >= 0) close(shards->done_fd);
@@ -98,7 +115,7 @@ static int start_others(pd_shards *shards, pd_error *err)
         other->core->setup.cluster = cluster;
         other->core->setup.rank = rank;
         other->core->setup.any_rank = false;
-        rc = pd_handle_start(other, err);
+        rc = start(shards, i, err);
     }
     return rc;
 }
@@ -258,12 +275,12 @@ bool pd_shards_is_new(pd_shards *shards, const char *remark)
 
 int pd_shards_name(const pd_shards *shards, size_t shard, pd_error *err)
 {
-    char address[PD_ADDRESS_TEXT], text[PD_ERROR_TEXT];
+    char address[PD_ADDRESS_TEXT], text[PD_ERROR_TEXT + PD_ADDRESS_TEXT + 64];
     const char *colon = strncmp(err->text, "waited ", 7) == 0 ? strstr(err->text, ": ") : NULL;
     int head = colon != NULL ? (int)(colon + 2 - err->text) : 0;
 
     pd_address_text(&shards->at[shard]->urls[0], address);
-    snprintf(text, sizeof text, "%.*sshard %zu (%.200s): %.250s", head, err->text, shard, address, err->text + head);
-    snprintf(err->text, sizeof err->text, "%s", text);
+    snprintf(text, sizeof text, "%.*sshard %zu (%s): %s", head, err->text, shard, address, err->text + head);
+    snprintf(err->text, sizeof err->text, "%.*s", PD_ERROR_TEXT - 1, text);
     return err->code;
 }

@@ -117,7 +117,7 @@ bool pd_atomic_group_has_all(const pd_atomic_group *group);
 /* Returns whether a step that has reported fails. Its position in the list is then group->first - 1. */
 bool pd_atomic_group_fails(const pd_atomic_group *group);
 /* Reports whether a step of the group fails, in any process, and for which reason. `before`: number of the steps in the
- * list that come before the first step that fails, or are that step. */
+ * list that come before the first step that fails, or are that step. A replay calls it before the steps run. */
 void pd_atomic_group_others(pd_atomic_group *group, bool fails, size_t before, const char *why);
 
 /* Makes the step that has just begun fail if it turns a finite weight into an infinite one or NaN. Has no effect if the

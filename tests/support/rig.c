@@ -181,6 +181,12 @@ static void on_declared(rig *r, const pd_effect *effect)
     r->must_init = effect->u.declared.must_init;
     r->reserve = effect->u.declared.reserve;
     r->leases = effect->u.declared.leases;
+    free(r->places);
+    r->n_places = effect->u.declared.n_places;
+    r->places = r->n_places > 0 ? must(malloc(r->n_places * sizeof *r->places)) : NULL;
+    if (r->n_places > 0) memcpy(r->places, effect->u.declared.places, r->n_places * sizeof *r->places);
+    r->map = effect->u.declared.map;
+    r->settles = effect->u.declared.settles;
     for (size_t i = 0; i < effect->u.declared.n && i < 4096; i++) {
         r->handles[i] = effect->u.declared.params[i].param;
         r->initialised[i] = effect->u.declared.params[i].initialised;
@@ -239,6 +245,8 @@ static void on_hello(rig *r, const pd_effect *effect)
     r->job = effect->job;
     r->seed = effect->u.hello.seed;
     r->creator = effect->u.hello.creator;
+    r->in_cluster = effect->u.hello.cluster;
+    r->life = effect->u.hello.life;
     r->created = effect->u.hello.created;
     r->welcome_step = effect->u.hello.step;
     r->welcome_course = effect->u.hello.course;
@@ -806,6 +814,7 @@ void rig_free(rig *r)
     assert_int_equal(pd_store_count_bytes(r->store).held, 0);
     assert_int_equal(pd_store_count_bytes(r->store).published_list, 0);
     pd_info_free(r->info);
+    free(r->places);
     free(r->exported.at);
     pd_set_result_free(r->set);
     pd_store_free(r->store);

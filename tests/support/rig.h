@@ -58,9 +58,14 @@ typedef struct rig {
     uint64_t members;     /* bit r: rank r is a member, as last reported */
     uint64_t reports;     /* number of reports of the members */
     uint64_t seed, creator, reserve;
-    uint32_t handles[4096]; /* handles of the parameters, from the last answer to Declare */
+    uint64_t in_cluster, life; /* numbers of the job's cluster and of its life, from the last welcome */
+    uint32_t handles[4096];    /* handles of the parameters, from the last answer to Declare */
     bool initialised[4096];
     uint64_t steps[4096], replaced[4096];
+    pd_declared_place *places; /* where portions lie, from the last answer to Declare; NULL: the job is on one daemon */
+    size_t n_places;
+    uint64_t map; /* of the last answer to Declare */
+    bool settles;
     char notes[16][240];  /* notes of the first 16 parameters, from the last answer to Declare */
     pd_info *info;        /* the last answer to List; the rig owns it */
     pd_set_result *set;   /* the last answer to Set; the rig owns it */
@@ -187,8 +192,8 @@ void rig_crash(rig *r, const pd_store_config *config);
 int rig_checkpoint(rig *r, const char *job, uint64_t conn, uint64_t step, double seconds);
 int rig_note(rig *r, uint32_t rank, uint64_t conn, uint64_t step, const char *text);
 int rig_recall(rig *r, uint32_t rank, uint64_t conn);
-/* Asks for the tally of a step and phase, or with n > 0 tallies brings a verdict. Returns the code of the answer; PD_OK if
- * there is none yet. */
+/* Asks for the tally of a step and phase, or with n > 0 tallies brings a verdict. Returns the code of the answer; PD_OK
+ * if there is none yet. */
 int rig_settle(rig *r, uint32_t rank, uint64_t conn, uint64_t step, uint32_t phase, const pd_tally_view *tallies,
                size_t n);
 /* Asks for a drain as an operator on connection `conn`. Returns whether it was answered at once. */

@@ -12,9 +12,14 @@ enum { CUT_AT = 65536, CONN = 10 };
 
 const int64_t shard_sizes[SHARD_PARAMS] = { 70, CUT_AT + 900, 300, 1, 5, 64 };
 
+/* The names that all vectors are declared with. */
+static const char *const all_names[SHARD_PARAMS] = { "p0", "p1", "p2", "p3", "p4", "p5" };
+
 static void place(shard_rigs *s)
 {
     uint32_t k = 0;
+
+    s->n_portions = SHARD_PORTIONS;
 
     for (uint32_t p = 0; p < SHARD_PARAMS; p++) {
         int64_t first = p == SHARD_CUT ? CUT_AT : shard_sizes[p];
@@ -32,7 +37,7 @@ static void describe(shard_rigs *s, uint32_t shard)
 {
     pd_job *job = inside_job(s->shard[shard]->store, s->shard[shard]->job);
 
-    for (uint32_t k = 0; k < SHARD_PORTIONS; k++) {
+    for (uint32_t k = 0; k < s->n_portions; k++) {
         const shard_portion *portion = &s->portion[k];
         if (portion->shard != shard) continue;
         job->steps.params[portion->index].declared = portion->declared;
@@ -61,7 +66,7 @@ static void start_shard(shard_rigs *s, uint32_t shard, const char *options, cons
     pd_shape shapes[SHARD_PORTIONS];
     size_t n = 0;
 
-    for (uint32_t k = 0; k < SHARD_PORTIONS; k++) {
+    for (uint32_t k = 0; k < s->n_portions; k++) {
         shard_portion *portion = &s->portion[k];
         if (portion->shard != shard) continue;
         snprintf(text[n], sizeof text[n], "p%u%s", portion->declared, portion->first > 0 ? "_end" : "");
@@ -76,10 +81,22 @@ static void start_shard(shard_rigs *s, uint32_t shard, const char *options, cons
     describe(s, shard);
 }
 
+static void initialise_all(shard_rigs *s)
+{
+    for (uint32_t k = 0; k < s->n_portions; k++) {
+        const shard_portion *portion = &s->portion[k];
+        float *values = malloc((size_t)shard_sizes[portion->declared] * sizeof *values);
+        rig_noise(7 + portion->declared, values, shard_sizes[portion->declared]);
+        initialise(s->shard[portion->shard], portion->index, values + portion->first, portion->count);
+        free(values);
+    }
+}
+
 void shard_rigs_start(shard_rigs *s, uint32_t n, uint32_t world, const pd_store_config *config, const char *options,
                       const char *rules)
 {
     *s = (shard_rigs){ .n = n, .world = world, .whole = calloc(1, sizeof(rig)) };
+    s->log = calloc(64, sizeof *s->log);
     place(s);
     rig_new(s->whole, config);
     rig_start(s->whole, "job", world, CONN, shard_sizes, SHARD_PARAMS, options, rules);
@@ -89,13 +106,55 @@ void shard_rigs_start(shard_rigs *s, uint32_t n, uint32_t world, const pd_store_
         start_shard(s, i, options, rules);
         s->ask_step[i] = 1;
     }
-    for (uint32_t k = 0; k < SHARD_PORTIONS; k++) {
-        const shard_portion *portion = &s->portion[k];
-        float *values = malloc((size_t)shard_sizes[portion->declared] * sizeof *values);
-        rig_noise(7 + portion->declared, values, shard_sizes[portion->declared]);
-        initialise(s->shard[portion->shard], portion->index, values + portion->first, portion->count);
-        free(values);
+    initialise_all(s);
+}
+
+void shard_rigs_join(shard_rigs *s, uint32_t shard, const char *options, const char *rules)
+{
+    rig *r = s->shard[shard];
+    pd_shape shapes[SHARD_PARAMS];
+
+    for (uint32_t p = 0; p < SHARD_PARAMS; p++) shapes[p] = (pd_shape){ .rank = 1, .dim = { shard_sizes[p] } };
+    r->shard = shard;
+    r->shards = s->n;
+    r->cluster = 77;
+    for (uint32_t rank = 0; rank < s->world; rank++) {
+        assert_int_equal(rig_hello(r, "job", rank, s->world, CONN + rank, CONN + rank, options, rules), PD_OK);
+        assert_int_equal(rig_declare(r, r->job, rank, CONN + rank, all_names, shapes, NULL, SHARD_PARAMS, PD_F32),
+                         PD_OK);
     }
+}
+
+/* Notes which vectors the Declares have placed on a shard. */
+static void look_at(shard_rigs *s, uint32_t shard)
+{
+    const pd_job *job = inside_job(s->shard[shard]->store, s->shard[shard]->job);
+
+    for (uint32_t i = 0; i < job->steps.n_params; i++) {
+        const pd_param *param = &job->steps.params[i];
+        assert_false(param->cut);
+        s->portion[param->declared] =
+            (shard_portion){ .declared = param->declared, .shard = shard, .count = param->elements, .index = i };
+        s->n_portions++;
+    }
+}
+
+void shard_rigs_declare(shard_rigs *s, uint32_t n, uint32_t world, const pd_store_config *config, const char *options,
+                        const char *rules)
+{
+    *s = (shard_rigs){ .n = n, .world = world, .whole = calloc(1, sizeof(rig)) };
+    s->log = calloc(64, sizeof *s->log);
+    rig_new(s->whole, config);
+    rig_start(s->whole, "job", world, CONN, shard_sizes, SHARD_PARAMS, options, rules);
+    for (uint32_t i = 0; i < n; i++) {
+        s->shard[i] = calloc(1, sizeof(rig));
+        rig_new(s->shard[i], config);
+        shard_rigs_join(s, i, options, rules);
+        look_at(s, i);
+        s->ask_step[i] = 1;
+    }
+    assert_int_equal(s->n_portions, SHARD_PARAMS);
+    initialise_all(s);
 }
 
 void shard_rigs_free(shard_rigs *s)
@@ -106,6 +165,7 @@ void shard_rigs_free(shard_rigs *s)
     }
     rig_free(s->whole);
     free(s->whole);
+    free(s->log);
 }
 
 static void push(rig *r, uint32_t rank, uint64_t step, uint32_t param, const float *g, int64_t n)
@@ -130,7 +190,7 @@ void shard_rigs_push_one(shard_rigs *s, uint32_t rank, uint64_t step, uint32_t p
     for (int64_t i = 0; i < shard_sizes[param]; i++) g[i] *= scale;
     if (at >= 0) g[at] = value;
     push(s->whole, rank, step, param, g, shard_sizes[param]);
-    for (uint32_t k = 0; k < SHARD_PORTIONS; k++) {
+    for (uint32_t k = 0; k < s->n_portions; k++) {
         const shard_portion *portion = &s->portion[k];
         if (portion->declared == param)
             push(s->shard[portion->shard], rank, step, portion->index, g + portion->first, portion->count);
@@ -141,7 +201,7 @@ void shard_rigs_push_one(shard_rigs *s, uint32_t rank, uint64_t step, uint32_t p
 static void absent_one(shard_rigs *s, uint32_t rank, uint64_t step, uint32_t param)
 {
     push_absent(s->whole, rank, step, param);
-    for (uint32_t k = 0; k < SHARD_PORTIONS; k++)
+    for (uint32_t k = 0; k < s->n_portions; k++)
         if (s->portion[k].declared == param)
             push_absent(s->shard[s->portion[k].shard], rank, step, s->portion[k].index);
 }
@@ -153,6 +213,21 @@ void shard_rigs_push(shard_rigs *s, uint32_t rank, uint64_t step, float scale, u
             absent_one(s, rank, step, p);
         else
             shard_rigs_push_one(s, rank, step, p, scale, -1, 0);
+    }
+}
+
+void shard_rigs_push_again(shard_rigs *s, uint32_t shard, uint32_t rank, uint64_t step, float scale, unsigned absent)
+{
+    for (uint32_t k = 0; k < s->n_portions; k++) {
+        const shard_portion *portion = &s->portion[k];
+        float *g = malloc((size_t)shard_sizes[portion->declared] * sizeof *g);
+        clipped_gradient(rank, step, portion->declared, g, shard_sizes[portion->declared]);
+        for (int64_t i = 0; i < shard_sizes[portion->declared]; i++) g[i] *= scale;
+        if (portion->shard == shard && (absent >> portion->declared & 1) != 0)
+            push_absent(s->shard[shard], rank, step, portion->index);
+        else if (portion->shard == shard)
+            push(s->shard[shard], rank, step, portion->index, g + portion->first, portion->count);
+        free(g);
     }
 }
 
@@ -183,6 +258,20 @@ static bool ask(shard_rigs *s, uint32_t i)
     return true;
 }
 
+static void note(shard_rigs *s, uint64_t step, uint32_t phase)
+{
+    shard_verdict *verdict = &s->log[s->verdicts++];
+
+    assert_true(s->verdicts <= 64);
+    verdict->step = step;
+    verdict->phase = phase;
+    for (uint32_t i = 0; i < s->n; i++) {
+        assert_true(s->tally[i].n <= sizeof verdict->bytes[i]);
+        memcpy(verdict->bytes[i], s->tally[i].at, s->tally[i].n);
+        verdict->tally[i] = (pd_tally_view){ verdict->bytes[i], s->tally[i].n };
+    }
+}
+
 /* Gives all shards the verdict, if all tallies are there. */
 static bool give(shard_rigs *s)
 {
@@ -200,8 +289,8 @@ static bool give(shard_rigs *s)
         s->ask_step[i] = step;
         s->ask_phase[i] = phase + 1;
     }
+    note(s, step, phase);
     for (uint32_t i = 0; i < s->n; i++) s->tally[i].at = NULL;
-    s->verdicts++;
     s->last_phase = phase;
     return true;
 }
@@ -241,7 +330,7 @@ static void assert_same_roots(const pd_param *here, const pd_param *there)
 
 void shard_rigs_assert_same(shard_rigs *s, uint64_t step)
 {
-    for (uint32_t k = 0; k < SHARD_PORTIONS; k++) {
+    for (uint32_t k = 0; k < s->n_portions; k++) {
         const shard_portion *portion = &s->portion[k];
         rig *r = s->shard[portion->shard];
         const rig_entry *here = rig_versions(r, r->job, portion->index),

@@ -311,7 +311,8 @@ static int match_ranges(const pd_job *job, const pd_param_decl *decl, size_t i, 
     for (size_t k = whole->first[i]; rc == PD_OK && k < whole->first[i + 1]; k++) {
         pd_param_decl own = *decl;
         if (whole->own[k] == UINT32_MAX) continue;
-        pd_decl_cut_range(&own, whole->map.portions[k].first, whole->map.portions[k].count);
+        if (pd_whole_is_cut(whole, i))
+            pd_decl_cut_range(&own, whole->map.portions[k].first, whole->map.portions[k].count);
         rc = match_range(job, &job->steps.params[whole->own[k]], &own, rank, err);
     }
     return rc;

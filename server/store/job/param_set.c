@@ -47,6 +47,12 @@ int pd_pattern_check(const char *pattern, pd_error *err)
     return pd_text_check("the pattern for parameters", pattern, err) == PD_OK ? PD_OK : PD_INVALID_ARGUMENT;
 }
 
+bool pd_param_is_meant(const pd_param *param, pd_glob *pattern)
+{
+    return pd_glob_match(pattern, param->declared_name) ||
+           (param->declared_name != param->name && pd_glob_match(pattern, param->name));
+}
+
 pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t i)
 {
     pd_param_decl *decl = &request->u.declare.params[i];

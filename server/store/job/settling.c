@@ -2,7 +2,7 @@
 #include "settling.h"
 
 #include "ranks.h"
-#include "verdict.h"
+#include "decide.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

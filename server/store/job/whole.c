@@ -192,7 +192,8 @@ static int cut_decl(const pd_whole *whole, size_t k, const pd_param_decl *from, 
     out->rule = whole->params[portion->param].rule;
     out->found = 0;
     out->fragment = 0;
-    if (out->ranged) pd_decl_cut_range(out, portion->first, portion->count);
+    if (out->ranged && pd_whole_is_cut(whole, portion->param))
+        pd_decl_cut_range(out, portion->first, portion->count);
     if ((out->name = strdup(pd_whole_name(whole, k, name))) == NULL) return PD_NO_MEMORY;
     if (from->axes == NULL || (out->axes = strdup(from->axes)) != NULL) return PD_OK;
     free(out->name);

@@ -32,6 +32,11 @@ enum { PD_PORTION_NAME = 2 * PD_NAME_MAX + 16 };
 int pd_whole_make(pd_job *job, const pd_request *declare, pd_map *map, pd_error *err);
 void pd_whole_free(pd_whole *whole); /* accepts NULL */
 
+/* Returns whether a parameter is cut: else its only portion is all of it, with the ranges that ranks declare. */
+static inline bool pd_whole_is_cut(const pd_whole *whole, size_t param)
+{
+    return whole->first[param + 1] - whole->first[param] > 1;
+}
 /* Replaces the parameters of a Declare, which is checked or matched, by the portions of this shard. Ranges become
  * ranges of portions. The whole list stays in the request. PD_NO_MEMORY: nothing has changed. */
 int pd_whole_expand(const pd_job *job, pd_request *declare, pd_error *err);

@@ -383,6 +383,49 @@ int pd_settle_find(const pd_settle *settle, uint64_t step, uint32_t phase, pd_ta
     return PD_UNAVAILABLE;
 }
 
+/* ---- images ---- */
+
+/* Checks a tally that was read from an image. */
+static bool fits(const pd_steps *steps, const entry *before, const entry *e)
+{
+    pd_tally tally;
+    pd_error err;
+
+    return pd_tally_open(&tally, e->at, e->n, &err) == PD_OK && tally.step == e->step && tally.phase == e->phase &&
+           tally.shard == steps->shard && tally.shards == steps->shards &&
+           (before == NULL || is_before(before->step, before->phase, e));
+}
+
+static void visit_entry(pd_archive *archive, pd_settle *settle, entry *e)
+{
+    pd_archive_value(archive, &e->step);
+    pd_archive_value(archive, &e->phase);
+    pd_archive_value(archive, &e->settled);
+    pd_archive_value(archive, &e->hash);
+    pd_archive_count(archive, &e->n, settle->most, 1);
+    if (pd_archive_status(archive) == PD_OK) pd_archive_bytes(archive, e->at, e->n);
+}
+
+void pd_settle_visit(pd_archive *archive, pd_steps *steps)
+{
+    pd_settle *settle = steps->together.settle;
+    bool reads = pd_archive_is_reading(archive);
+    uint64_t closed = pd_steps_least(steps);
+    size_t n = 0;
+
+    while (!reads && n < settle->n && settle->entries[n].step <= closed) n++;
+    pd_archive_enter(archive, "tallies");
+    pd_archive_count(archive, &n, settle->room, PD_TALLY_HEAD);
+    for (size_t i = 0; i < n && pd_archive_status(archive) == PD_OK; i++) {
+        visit_entry(archive, settle, &settle->entries[i]);
+        if (reads && pd_archive_status(archive) == PD_OK &&
+            !fits(steps, i > 0 ? &settle->entries[i - 1] : NULL, &settle->entries[i]))
+            pd_archive_fail(archive, PD_DATA_LOSS, "tally %zu of %zu is not one of this shard", i, n);
+    }
+    if (reads) settle->n = pd_archive_status(archive) == PD_OK ? n : 0;
+    pd_archive_leave(archive);
+}
+
 bool pd_settle_has_news(const pd_steps *steps)
 {
     return steps->together.settle != NULL && steps->together.settle->news;

@@ -9,7 +9,7 @@
  * phase     tally        made when                                       file
  * 0         outcomes     the aggregates of all parameters are complete   step_group.c, global_clip.c
  * repeated  outcomes     the verdict says that some portions of a cut parameter lack a whole gradient and others
- * do not: then none counts                        verdict.c
+ * do not: then none counts                        decide.c
  * further   norm         a further scope of the clip is summed           global_clip.c
  * last      refusals     all optimizers of atomic groups have reported   step_group.c
  *
@@ -19,6 +19,7 @@
 #ifndef PD_SETTLE_H
 #define PD_SETTLE_H
 
+#include "archive.h"
 #include "steps.h"
 #include "tally.h"
 
@@ -92,6 +93,9 @@ bool pd_settle_waits(const pd_steps *steps);
  * is not made yet. */
 int pd_settle_find(const pd_settle *settle, uint64_t step, uint32_t phase, pd_tally_view *tally, uint64_t *at_step,
                    uint32_t *at_phase);
+/* Writes the tallies of closed steps to an image, or reads them: another shard may still ask for them after a restart. */
+void pd_settle_visit(pd_archive *archive, pd_steps *steps);
+
 /* Returns whether a tally was made or a verdict was taken since the last call: workers may have to be answered. */
 bool pd_settle_has_news(const pd_steps *steps);
 void pd_settle_told(pd_steps *steps);

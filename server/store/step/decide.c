@@ -1,6 +1,6 @@
-/* verdict.c - decides a step by the tallies of all shards: whether it is skipped, which portions of cut parameters have
+/* decide.c - decides a step by the tallies of all shards: whether it is skipped, which portions of cut parameters have
  * a gradient, the norm that clips, and which steps are refused. */
-#include "verdict.h"
+#include "decide.h"
 
 #include "global_clip.h"
 #include "step_group.h"

@@ -1,7 +1,7 @@
-/* verdict.h - applies what all shards of a cluster have said about a step, and lets the step go on (settle.h). Step
+/* decide.h - applies what all shards of a cluster have said about a step, and lets the step go on (settle.h). Step
  * thread. */
-#ifndef PD_VERDICT_H
-#define PD_VERDICT_H
+#ifndef PD_DECIDE_H
+#define PD_DECIDE_H
 
 #include "settle.h"
 
