@@ -48,6 +48,12 @@ static const pd_command_option checkpoint_options[] = {
     { NULL }
 };
 
+static const pd_command_option go_back_options[] = {
+    { "step", 0, PD_OPTION_NUMBER, "STEP", .help = "Step of the checkpoint (default: the newest checkpoint)",
+      .least = 0, .most = INT64_MAX },
+    { NULL }
+};
+
 static const pd_command_option reset_options[] = {
     { "keep-counts", 0, PD_OPTION_FLAG, NULL,
       .help = "Keep the step counts, which schedules and bias corrections use" },
@@ -158,6 +164,15 @@ static const pd_command_option restore_options[] = {
     "together, as those of Shampoo do, are reset together. Step counts become the job's start_step, so schedules "     \
     "start again. A job with checkpoints writes one at once."
 
+#define GO_BACK_DETAILS                                                                                                \
+    "The daemon reads the whole checkpoint while the job trains on; if it is damaged, nothing changes. Then the job "  \
+    "continues from it, as if the daemon had been restarted with it. Workers connect again by themselves: those "      \
+    "whose "                                                                                                           \
+    "resend window reaches back send their pushes again, the others get PD_REWIND (Python: Rewind), and go on from "   \
+    "the checkpoint's step. Later checkpoints and the WAL are set aside, as `paramctl restore' does, which needs a "   \
+    "stopped daemon. Jobs of several servers go back together by themselves: use this command on each server only to " \
+    "repair a job by hand."
+
 #define KICK_DETAILS                                                                                                   \
     "The worker's process gets the error ABORTED. What the job then does is its key on_lost_worker: shrink: it "       \
     "continues with the others; wait: it waits for another worker of this rank; fail: it ends. `paramctl workers "     \
@@ -249,6 +264,8 @@ const pd_command pd_commands[] = {
     { "settings", "JOB [PARAM-GLOB]", "List the values that operators have set in a job", NULL, settings_options, 1, 2,
       .run = pd_run_settings },
     { "token", "new ID", "Make a key for tls:// addresses", TOKEN_DETAILS, NULL, 2, 2, .run = pd_run_token },
+    { "go-back", "JOB", "Let a job continue from an earlier checkpoint", GO_BACK_DETAILS, go_back_options, 1, 1,
+      .run = pd_run_go_back },
     { "kick", "JOB RANK", "Remove a worker from a job, as if it had left for good", KICK_DETAILS, NULL, 2, 2,
       .run = pd_run_kick },
     { "drop", "JOB", "End a job; its workers get an error", NULL, NULL, 1, 1, .run = pd_run_drop },

@@ -25,6 +25,7 @@ int pd_run_members(pd_line *line);
 int pd_run_top(pd_line *line);  /* top.c */
 int pd_run_drop(pd_line *line); /* job_commands.c */
 int pd_run_kick(pd_line *line);
+int pd_run_go_back(pd_line *line);
 int pd_run_reset_state(pd_line *line);
 int pd_run_checkpoint_command(pd_line *line);
 int pd_run_set(pd_line *line);

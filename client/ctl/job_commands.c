@@ -1,5 +1,5 @@
-/* job_commands.c - runs the commands that change a job (kick, drop, reset-state, checkpoint, set), and settings, which
- * lists a job's overrides. */
+/* job_commands.c - runs the commands that change a job (kick, drop, go-back, reset-state, checkpoint, set), and
+ * settings, which lists a job's overrides. */
 #include "commands.h"
 
 #include <inttypes.h>
@@ -77,7 +77,7 @@ int pd_run_reset_state(pd_line *line)
                : pd_result_fail(line->json, &err);
 }
 
-#define MOST_WAIT 600.0 /* most seconds that the daemon waits for a checkpoint */
+#define MOST_WAIT 600.0 /* most seconds that the daemon waits for its disk */
 
 static int print_checkpoint(const pd_line *line, const Paramd__CheckpointReply *reply)
 {
@@ -111,6 +111,30 @@ int pd_run_checkpoint_command(pd_line *line)
     if (rc == PD_OK) rc = pd_common_checkpoint(&cluster, &request, &reply, &err);
     status = rc == PD_OK ? print_checkpoint(line, &reply) : pd_result_fail_reached(line->json, &err);
     pd_cluster_close(&cluster);
+    return status;
+}
+
+static int print_gone_back(const pd_line *line, uint64_t step)
+{
+    if (step == UINT64_MAX)
+        return pd_result_done(line->json, "%s has gone back to its newest checkpoint", line->args[0]);
+    return pd_result_done(line->json, "%s has gone back to the checkpoint of step %" PRIu64, line->args[0], step);
+}
+
+int pd_run_go_back(pd_line *line)
+{
+    Paramd__GoBackRequest request = PARAMD__GO_BACK_REQUEST__INIT;
+    pd_operator op = { 0 };
+    pd_error err = { 0 };
+    int rc = pd_operator_probe(line->server, line->timeout, &err), status;
+
+    request.job = line->args[0];
+    request.step = pd_line_has(line, "step") ? (uint64_t)pd_line_number(line, "step") : UINT64_MAX;
+    if (rc != PD_OK) return pd_result_fail(line->json, &err);
+    rc = pd_operator_open(&op, line->server, line->timeout + MOST_WAIT, &err);
+    if (rc == PD_OK) rc = pd_client_call(op.client, PD_GO_BACK, &request.base, op.arena, NULL, &err);
+    status = rc == PD_OK ? print_gone_back(line, request.step) : pd_result_fail_reached(line->json, &err);
+    pd_operator_close(&op);
     return status;
 }
 

@@ -271,10 +271,13 @@ typedef struct pd_core_recovery {
     uint32_t probed; /* the parameter that it pulls */
 } pd_core_recovery;
 
+enum { PD_KEPT_STEPS = 16 }; /* most steps in DeclareReply.kept */
+
 /* How far the job is; the steps of its parameters are in pd_param_record. */
 typedef struct pd_core_progress {
     uint64_t barriers, passed; /* number of barriers that this process has called; how many the server has answered */
     uint64_t durable;          /* the durable step, as the last answer reported */
+    uint64_t common;           /* in a cluster: newest step that all shards have reported as durable; 0: none */
     uint64_t closing;          /* step that this rank is closing (pd_client_close_step); 0: none */
     uint64_t ended;            /* last step that it has begun to close, also if that failed; 0: none */
     uint64_t *pushing;         /* by fragment, in a job with open sets: step of its last push; 0: none */
@@ -344,6 +347,11 @@ typedef struct pd_core {
     /* The declared parameters, then the portions of those that are cut. n_params: number of both. */
     pd_param_record *params;
     size_t n_params, n_declared;
+    /* steps of checkpoints to which the server can go back, and whether steps wait for verdicts: DeclareReply.kept,
+     * .settles */
+    uint64_t kept[PD_KEPT_STEPS];
+    size_t n_kept;
+    bool settles;
     uint64_t map,
         life; /* number of the map of portions, as the last answer to Declare told; HelloReply.life; 0: none */
     uint32_t n_fragments; /* number of fragments of these parameters; 0 before they are declared */

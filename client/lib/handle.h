@@ -36,7 +36,7 @@ struct pd_client {
     pd_welcome welcome;
     /* Tickets of calls that timed out; 0: none. When the user repeats such a call, it continues to wait for its old
      * ticket. */
-    pd_ticket_id join, declare, init, fetch, barrier, leave, restart, rewind, worker_state, sync, replace;
+    pd_ticket_id join, declare, init, fetch, barrier, leave, restart, rewind, worker_state, sync, replace, go_back;
     uint64_t sync_step; /* the step that must be durable before the ticket `sync` is done */
     /* the user called pd_client_restart (pd_client_rewind), which has not received the job's weights yet */
     bool restarting, rewinding;

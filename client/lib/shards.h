@@ -43,6 +43,7 @@ typedef enum pd_shards_call {
     PD_CALL_INIT,
     PD_CALL_FETCH,
     PD_CALL_RECOVER,
+    PD_CALL_GO_BACK,
     PD_CALL_REPLACE,
     PD_CALL_SYNC,
     PD_CALL_LEAVE,
@@ -56,6 +57,8 @@ typedef struct pd_shards {
     struct pd_settle_box *box;   /* where the shards' tallies meet: settle_box.h */
     bool *over[PD_SHARDS_CALLS]; /* for each shard: the call under way, which timed out before, is over there */
     bool any_rank;               /* shard 0 chooses the rank */
+    bool agreed; /* since the parameters were declared, all shards were seen at one step, or close to it */
+    bool found; /* pd_client_rewind has brought all shards to one step, and has not received the weights yet */
 
     pthread_mutex_t lock;
     /* Guarded by `lock`. The model; n_params 0: it is not declared. */
@@ -110,6 +113,11 @@ int pd_shards_leave(pd_client *client, pd_error *err);
 int pd_shards_sync(pd_client *client, uint64_t step, pd_error *err);
 void *pd_shards_buffer(pd_shards *shards, size_t param);
 uint64_t pd_shards_step(pd_shards *shards, size_t param);
+/* Brings all shards to one step, and takes it over: common_step.c. PD_DATA_LOSS: they have no step in common.
+ * PD_DEADLINE_EXCEEDED: repeat the call to continue. */
+int pd_shards_find_common(pd_client *client, double end, pd_error *err);
+/* Does the same for a process that has just declared the parameters, if the shards are at different steps for good. */
+int pd_shards_agree(pd_client *client, double end, pd_error *err);
 const char *pd_shards_note(const pd_shards *shards, size_t param);
 bool pd_shards_must_init(const pd_shards *shards);
 uint64_t pd_shards_durable(const pd_shards *shards);

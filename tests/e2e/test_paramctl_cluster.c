@@ -243,7 +243,7 @@ static void export_of(const fixture *f, const char *urls, const char *flags, con
 
 /* A file of the fixture's folder in memory. */
 typedef struct content {
-    uint8_t bytes[256 * 1024];
+    uint8_t bytes[32 * 1024 * 1024];
     size_t n;
     pd_safetensors *tensors;
 } content;
@@ -386,6 +386,103 @@ TEST(values_hold_from_one_step_on_all_daemons, fixture *f)
     assert_int_equal(paramctl("set j head lr=0.25"), 0); /* one daemon has the parameter */
     assert_int_equal(paramctl("set j nothing lr=0.25"), 1);
     assert_int_equal(paramctl("reset-state j 'body*'"), 0);
+}
+
+enum { TALL = 4096, WIDE = 64, ELEMENTS = TALL * WIDE };
+
+/* A worker of a job that daemons of a list share: its client library spreads the model. */
+static pd_client *join_list(const char *urls, const char *rule)
+{
+    static float weights[ELEMENTS + WIDE];
+    pd_client_param params[] = { { .name = "wte", .shape = { 2, { TALL, WIDE } } },
+                                 { .name = "bias", .shape = { 1, { WIDE } } } };
+    void *at[] = { weights, weights + ELEMENTS };
+    pd_client_options options = { .urls = urls,
+                                  .job = "j",
+                                  .world_size = 1,
+                                  .rules = (const char *const[]){ rule, NULL },
+                                  .options = (const char *const[]){ "nonfinite_scope=job", "split_bytes=256KiB", NULL },
+                                  .deadline = patient(20) };
+    pd_client *client;
+    pd_error err = { 0 };
+
+    for (size_t i = 0; i < ELEMENTS + WIDE; i++) weights[i] = (float)(i % 37) / 37;
+    if (pd_client_open(&client, &options, &err) != PD_OK || pd_client_declare(client, params, 2, &err) != PD_OK ||
+        pd_client_init(client, at, &err) != PD_OK)
+        fail_msg("%s: %s", urls, err.text);
+    return client;
+}
+
+static void step_list(pd_client *client, int number)
+{
+    static float gradient[ELEMENTS + WIDE];
+    pd_item items[] = { { .param = 0, .gradient = gradient }, { .param = 1, .gradient = gradient + ELEMENTS } };
+    pd_push_options options = { 0 };
+    pd_ticket_id ticket;
+    pd_error err = { 0 };
+
+    for (size_t i = 0; i < ELEMENTS + WIDE; i++)
+        gradient[i] = (float)((int)(i * 7 + (size_t)number * 11) % 23 - 11) / 16;
+    if (pd_client_push(client, items, 2, &options, &ticket, &err) != PD_OK ||
+        pd_client_wait(client, ticket, patient(20), &err) != PD_OK)
+        fail_msg("%s", err.text);
+}
+
+/* Trains a job on one daemon or on a list. */
+static pd_client *train_list(const char *urls, const char *rule)
+{
+    pd_client *client = join_list(urls, rule);
+
+    for (int s = 1; s <= STEPS; s++) step_list(client, s);
+    return client;
+}
+
+TEST(a_job_that_the_client_library_spreads_is_one_job, fixture *f)
+{
+    pd_client *many = train_list(f->list, "* adamw lr=0.01"), *one;
+    json_t *answer, *job;
+
+    assert_int_equal(paramctl("params j --json"), 0);
+    answer = parsed();
+    assert_int_equal(json_array_size(json_object_get(answer, "params")),
+                     5); /* four portions, and one whole parameter */
+    assert_int_not_equal(json_integer_value(json_object_get(entry_of(answer, "params", "name", "wte#0"), "shard")),
+                         json_integer_value(json_object_get(entry_of(answer, "params", "name", "wte#1"), "shard")));
+    json_decref(answer);
+    assert_int_equal(paramctl("jobs --json"), 0);
+    answer = parsed();
+    job = entry_of(answer, "jobs", "name", "j");
+    expect_number(job, "step_least", STEPS);
+    expect_number(job, "step_most", STEPS);
+    expect_number(job, "elements", ELEMENTS + WIDE);
+    json_decref(answer);
+    assert_int_equal(paramctl("shards j"), 0); /* they agree */
+    one = train_list(f->one.daemon->url, "* adamw lr=0.01");
+    export_of(f, f->one.daemon->url, "--state", "one.state");
+    export_of(f, f->list, "--state", "two.state");
+    expect_same(f, "one.state", "two.state");
+    assert_int_equal(paramctl("reset-state j '*'"), 0);
+    assert_int_equal(paramctl("import-state j %s/one.state", f->folder), 0);
+    export_of(f, f->list, "--state --force", "two.state");
+    expect_same(f, "one.state", "two.state");
+    pd_client_close(one);
+    pd_client_close(many);
+}
+
+TEST(an_export_joins_the_roots_of_real_portions, fixture *f)
+{
+    static const char rule[] = "* shampoo lr=0.01 max_preconditioner_dim=64 precondition_frequency=3 "
+                               "start_preconditioning_step=3 root_delay=3";
+    pd_client *many = train_list(f->list, rule), *one = train_list(f->one.daemon->url, rule);
+
+    export_of(f, f->one.daemon->url, "", "one");
+    export_of(f, f->list, "", "two");
+    expect_same(f, "one", "two");
+    export_of(f, f->one.daemon->url, "--state", "one.state");
+    export_of(f, f->list, "--state", "two.state");
+    expect_same_roots(f, "one.state", "two.state");
+    pd_client_close(one);
+    pd_client_close(many);
 }
 
 TEST(the_shards_of_a_list_are_compared, fixture *f)

@@ -86,6 +86,7 @@ typedef struct pd_job_info {
     uint64_t root_age; /* number of steps since the statistics of the oldest matrix root in use were taken */
     /* number of contributions since the daemon started to steps that their workers had seen closed before */
     uint64_t replayed;
+    uint64_t went_back; /* number of times since the server started that the job went back to an earlier step */
 } pd_job_info;
 
 /* An entry of the operators' list of parameters. */

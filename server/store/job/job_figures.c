@@ -167,6 +167,7 @@ static void fill_job(pd_job_info *info, const pd_job *job, uint64_t now_ns)
     info->refused = job->saved.refused;
     info->duplicates = job->saved.duplicates;
     info->replayed = job->counts.replayed;
+    info->went_back = job->counts.went_back;
     if (clip != NULL) {
         info->gradient_norm = clip->last;
         info->clipped_steps = clip->clipped;
