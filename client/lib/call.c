@@ -306,11 +306,12 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
     bucket.push.n_hypers = values->n;
     bucket.push.scalars = (Paramd__Scalar **)load->list;
     bucket.push.n_scalars = load->n;
-    bucket.push.wants = core->setup.shares;
+    bucket.push.wants = pd_leased_wants(core);
+    bucket.push.common = core->progress.common;
     bucket.push.share = op->share = pd_leased_name(core, op);
     if (options != NULL) {
         bucket.push.patience_ms = options->patience_ms;
-        if (options->wants > 0) bucket.push.wants = options->wants;
+        if (options->wants > 0 && core->setup.shards == 1) bucket.push.wants = options->wants;
         bucket.push.carried = options->carried;
         bucket.push.speed = options->speed;
         bucket.push.weight = options->weight;
@@ -622,6 +623,7 @@ int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_er
     if (rc != PD_OK) return rc;
     request.step = step;
     request.last = true;
+    request.common = core->progress.common;
     request.share = pd_leased_taken(core);
     request.mark = core->link.mark;
     if ((rc = ask(core, PD_PUSH, &request.base, ticket, err)) != PD_OK) return rc;
@@ -838,6 +840,15 @@ int pd_core_checkpoint(pd_core *core, uint64_t step, uint32_t wait_ms, pd_ticket
     request.step = step;
     request.wait_ms = wait_ms;
     return ask(core, PD_CHECKPOINT, &request.base, ticket, err);
+}
+
+int pd_core_ask_back(pd_core *core, uint64_t step, uint64_t life, pd_ticket_id *ticket, pd_error *err)
+{
+    Paramd__GoBackRequest request = PARAMD__GO_BACK_REQUEST__INIT;
+
+    request.step = step;
+    request.life = life;
+    return ask(core, PD_GO_BACK, &request.base, ticket, err);
 }
 
 int pd_core_call(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload,

@@ -89,8 +89,8 @@ typedef struct pd_feedback {
     bool forgotten; /* the fate of the rest becomes PD_FATE_FORGOTTEN at the next push */
 } pd_feedback;
 
-/* A declared parameter, or a portion of one that is cut (portions.h). Frames name it by its index in pd_core.params
- * (the field `handle`). */
+/* A declared parameter, or a portion of one that is cut (portion_records.h). Frames name it by its index in
+ * pd_core.params (the field `handle`). */
 typedef struct pd_param_record {
     char *name; /* of the parameter; a portion has a copy of its own */
     pd_shape shape;
@@ -224,8 +224,8 @@ typedef struct pd_core_setup {
     uint64_t nonce; /* identifies this process to the server; pd_core_recreate makes a new one */
     uint8_t flags;  /* PD_FLAG_... bits that every sent frame has */
     bool impatient; /* the handle ends with its connection instead of connecting again */
-    /* number of this server in the cluster, number of its shards (1: the server is alone), and the cluster number (0: not
-     * known yet) */
+    /* number of this server in the cluster, number of its shards (1: the server is alone), and the cluster number (0:
+     * not known yet) */
     uint32_t shard, shards;
     uint64_t cluster;
     size_t urls;                        /* number of addresses */
@@ -276,10 +276,13 @@ typedef struct pd_core_recovery {
     uint32_t probed; /* the parameter that it pulls */
 } pd_core_recovery;
 
+enum { PD_KEPT_STEPS = 16 }; /* most steps in DeclareReply.kept */
+
 /* How far the job is; the steps of its parameters are in pd_param_record. */
 typedef struct pd_core_progress {
     uint64_t barriers, passed; /* number of barriers that this process has called; how many the server has answered */
     uint64_t durable;          /* the durable step, as the last answer reported */
+    uint64_t common;           /* in a cluster: newest step that all shards have reported as durable; 0: none */
     uint64_t closing;          /* step that this rank is closing (pd_client_close_step); 0: none */
     uint64_t ended;            /* last step that it has begun to close, also if that failed; 0: none */
     uint64_t *pushing;         /* by fragment, in a job with open sets: step of its last push; 0: none */
@@ -341,8 +344,8 @@ typedef struct pd_core {
     pd_core_remarks remarks;
     pd_sharing sharing;
     pd_window window;
-    /* In a cluster: where tallies of all shards meet (settle_box.h), borrowed; NULL: there is none. Ids of the ask and of
-     * the verdict under way; 0: none. */
+    /* In a cluster: where tallies of all shards meet (settle_box.h), borrowed; NULL: there is none. Ids of the ask and
+     * of the verdict under way; 0: none. */
     struct {
         struct pd_settle_box *box;
         uint64_t ask, verdict;
@@ -355,6 +358,11 @@ typedef struct pd_core {
     /* The declared parameters, then the portions of those that are cut. n_params: number of both. */
     pd_param_record *params;
     size_t n_params, n_declared;
+    /* steps of checkpoints to which the server can go back, and whether steps wait for verdicts: DeclareReply.kept,
+     * .settles */
+    uint64_t kept[PD_KEPT_STEPS];
+    size_t n_kept;
+    bool settles;
     uint64_t map,
         life; /* number of the map of portions, as the last answer to Declare told; HelloReply.life; 0: none */
     uint32_t n_fragments; /* number of fragments of these parameters; 0 before they are declared */

@@ -36,7 +36,7 @@ struct pd_client {
     pd_welcome welcome;
     /* Tickets of calls that timed out; 0: none. When the user repeats such a call, it continues to wait for its old
      * ticket. */
-    pd_ticket_id join, declare, init, fetch, barrier, leave, restart, rewind, worker_state, sync, replace;
+    pd_ticket_id join, declare, init, fetch, barrier, leave, restart, rewind, worker_state, sync, replace, go_back;
     uint64_t sync_step; /* the step that must be durable before the ticket `sync` is done */
     /* the user called pd_client_restart (pd_client_rewind), which has not received the job's weights yet */
     bool restarting, rewinding;
@@ -86,8 +86,8 @@ int pd_handle_finish_asked(pd_client *client, pd_ticket_id *ticket, uint8_t **re
 /* Sends the initial weights that this rank must send, then pulls all weights. Waits until `end`. The core must be
  * locked. */
 int pd_handle_init(pd_client *client, void *const *weights, double end, pd_error *err);
-/* Asks for a checkpoint of `step` (0: the present one) or a later step, unless an earlier call that timed out has. Gives
- * up one that asked for another step. Sets client->sync. The core must be locked. */
+/* Asks for a checkpoint of `step` (0: the present one) or a later step, unless an earlier call that timed out has.
+ * Gives up one that asked for another step. Sets client->sync. The core must be locked. */
 int pd_handle_sync(pd_client *client, uint64_t step, pd_error *err);
 /* Locks the core of a handle for a function that only reads it. The cast removes the const, since taking the lock
  * changes the handle. */

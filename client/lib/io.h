@@ -19,8 +19,8 @@
 typedef struct pd_waiter {
     pd_ticket_id ticket;
     struct pd_waiter *next;
-    /* If the thread waits for several cores (pd_io_watch): the bell that is rung when the ticket is done, else NULL; and,
-     * guarded by the bell's lock, that this was done, and that the operation had an error. */
+    /* If the thread waits for several cores (pd_io_watch): the bell that is rung when the ticket is done, else NULL;
+     * and, guarded by the bell's lock, that this was done, and that the operation had an error. */
     pd_bell *bell;
     size_t shard; /* for the waiting thread's own use: the core's number */
     bool told, failed;
@@ -68,8 +68,8 @@ void pd_io_leave(pd_io *io);
 /* Waits until the call with this ticket is done. Returns false if it is not done after `seconds`. Called by a thread of
  * the user while the core is locked; several threads may wait at once. */
 bool pd_io_wait(pd_io *io, pd_ticket_id ticket, double seconds);
-/* Adds a waiter, whose fields `ticket` and `bell` are set: the bell is rung once the call with this ticket is done, also
- * if it is done already. Called without the core's lock. */
+/* Adds a waiter, whose fields `ticket` and `bell` are set: the bell is rung once the call with this ticket is done,
+ * also if it is done already. Called without the core's lock. */
 void pd_io_watch(pd_io *io, pd_waiter *waiter);
 void pd_io_unwatch(pd_io *io, pd_waiter *waiter);
 /* Makes the thread write `fd` when a ticket is done. The caller closes the descriptor, after pd_io_stop. */

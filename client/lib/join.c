@@ -10,7 +10,7 @@
 #include "call.h"
 #include "core.h"
 #include "mutant.h"
-#include "portions.h"
+#include "portion_records.h"
 #include "recoveries.h"
 #include "replace.h"
 #include "leased.h"
@@ -217,7 +217,7 @@ static int know(pd_param_record *record, const pd_client_param *param, pd_error 
 }
 
 /* Allocates what the record of a checked parameter needs. In a cluster the memory of feedback comes later, where it is
- * known which server has the parameter (portions.c). */
+ * known which server has the parameter (portion_records.c). */
 static int remember(pd_core *core, pd_param_record *record, const pd_client_param *param, pd_error *err)
 {
     if (know_texts(record, param, err) != PD_OK) return PD_NO_MEMORY;
@@ -281,7 +281,7 @@ static int send_declare(pd_core *core)
         request.parameters = page->params;
         request.n_parameters = n;
         request.last = first + n == core->n_declared;
-        request.wants = request.last ? core->setup.shares : 0;
+        request.wants = request.last ? pd_leased_wants(core) : 0;
         rc = pd_core_post(core, PD_DECLARE, &request.base, PD_QUEUE_CONNECTION, NULL);
         if (rc != PD_OK) break;
         frame = pd_outgoing_find(&core->out, core->calls.last_id);
@@ -589,6 +589,9 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
             note_param(core, &core->params[record->portion + k], reply->parameters[i]);
     }
     core->progress.durable = reply->durable_step;
+    core->n_kept = reply->n_kept < PD_KEPT_STEPS ? reply->n_kept : PD_KEPT_STEPS;
+    for (size_t i = 0; i < core->n_kept; i++) core->kept[i] = reply->kept[i];
+    core->settles = reply->settles;
     core->must_init = reply->must_init;
     core->averages_init = reply->averages_init;
     core->sends_whole = reply->sends_whole;

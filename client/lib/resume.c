@@ -10,7 +10,7 @@ void pd_handle_forget_calls(pd_client *client)
 {
     pd_ticket_id *const tickets[] = { &client->declare, &client->init,    &client->fetch,  &client->barrier,
                                       &client->leave,   &client->restart, &client->rewind, &client->worker_state,
-                                      &client->sync,    &client->replace };
+                                      &client->sync,    &client->replace, &client->go_back };
 
     for (size_t i = 0; i < sizeof tickets / sizeof *tickets; i++) {
         uint8_t *reply = NULL;

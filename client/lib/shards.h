@@ -2,8 +2,8 @@
  *
  * Each shard has a handle of its own: a connection, an I/O thread, a core with a resend window. This layer stands
  * between the public functions (client.c) and these handles. It sends each item to the shard that has its parameter, or
- * in portions to several (portions.h), by offsets into the caller's buffers. A ticket of the user stands for the tickets
- * of all shards that take part in the call.
+ * in portions to several (portion_records.h), by offsets into the caller's buffers. A ticket of the user stands for the
+ * tickets of all shards that take part in the call.
  *
  * Locks. pd_shards.lock guards the fields that say so, and makes calls of several threads begin one after the other on
  * all shards. A thread may take one core's lock while it has pd_shards.lock, and a bell's lock last of all, but never
@@ -43,6 +43,7 @@ typedef enum pd_shards_call {
     PD_CALL_INIT,
     PD_CALL_FETCH,
     PD_CALL_RECOVER,
+    PD_CALL_GO_BACK,
     PD_CALL_REPLACE,
     PD_CALL_SYNC,
     PD_CALL_LEAVE,
@@ -53,9 +54,11 @@ typedef struct pd_shards {
     size_t n;
     pd_client **at; /* the handle of each shard */
     pd_bell bell;
-    struct pd_settle_box *box; /* where the shards' tallies meet: settle_box.h */
+    struct pd_settle_box *box;   /* where the shards' tallies meet: settle_box.h */
     bool *over[PD_SHARDS_CALLS]; /* for each shard: the call under way, which timed out before, is over there */
     bool any_rank;               /* shard 0 chooses the rank */
+    bool agreed; /* since the parameters were declared, all shards were seen at one step, or close to it */
+    bool found; /* pd_client_rewind has brought all shards to one step, and has not received the weights yet */
 
     pthread_mutex_t lock;
     /* Guarded by `lock`. The model; n_params 0: it is not declared. */
@@ -110,6 +113,11 @@ int pd_shards_leave(pd_client *client, pd_error *err);
 int pd_shards_sync(pd_client *client, uint64_t step, pd_error *err);
 void *pd_shards_buffer(pd_shards *shards, size_t param);
 uint64_t pd_shards_step(pd_shards *shards, size_t param);
+/* Brings all shards to one step, and takes it over: common_step.c. PD_DATA_LOSS: they have no step in common.
+ * PD_DEADLINE_EXCEEDED: repeat the call to continue. */
+int pd_shards_find_common(pd_client *client, double end, pd_error *err);
+/* Does the same for a process that has just declared the parameters, if the shards are at different steps for good. */
+int pd_shards_agree(pd_client *client, double end, pd_error *err);
 const char *pd_shards_note(const pd_shards *shards, size_t param);
 bool pd_shards_must_init(const pd_shards *shards);
 uint64_t pd_shards_durable(const pd_shards *shards);
@@ -122,6 +130,9 @@ uint64_t pd_shards_taken_step(const pd_shards *shards);
 int pd_shards_name(const pd_shards *shards, size_t shard, pd_error *err);
 /* Returns the error that has ended the handle of a shard; PD_OK: none has ended. */
 int pd_shards_check(const pd_shards *shards, pd_error *err);
+
+/* Writes what a call waits for on a shard, and which tallies are missing, as the end of an error text. */
+void pd_shards_state(const pd_shards *shards, size_t shard, char text[PD_ERROR_TEXT]);
 
 /* How a call begins on one shard, whose core is locked: sets *ticket, or leaves it 0 if there is nothing to do. */
 typedef int pd_shards_begin(pd_client *shard, size_t number, void *arg, pd_error *err);

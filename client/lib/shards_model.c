@@ -164,19 +164,32 @@ static int declare_one(pd_client *shard, size_t number, void *arg, pd_error *err
     return pd_core_declare(shard->core, model->params, model->n, &shard->declare, err);
 }
 
+static int agree(pd_client *client, pd_error *err)
+{
+    int rc = pd_shards_agree(client, pd_handle_end(client), err);
+
+    client->shards->agreed = rc == PD_OK;
+    return rc;
+}
+
 int pd_shards_declare(pd_client *client, const pd_client_param *params, size_t n, pd_error *err)
 {
     pd_shards *shards = client->shards;
     pd_model model = { params, n };
     int rc;
 
-    if (shards->n_params > 0) return pd_fail(err, PD_FAILED_PRECONDITION, "the parameters are already declared");
+    if (shards->agreed) return pd_fail(err, PD_FAILED_PRECONDITION, "the parameters are already declared");
+    /* An earlier call has declared them, and timed out later. */
+    if (shards->n_params > 0) return agree(client, err);
     rc = pd_shards_carry_out(client, PD_CALL_DECLARE, offsetof(pd_client, declare), declare_one, &model,
                              pd_handle_end(client), err);
     if (rc == PD_DEADLINE_EXCEEDED) return rc;
     if (rc == PD_OK) rc = pd_shards_learn(shards, err);
-    if (rc != PD_OK) withdraw(shards);
-    return rc;
+    if (rc != PD_OK) {
+        withdraw(shards);
+        return rc;
+    }
+    return agree(client, err);
 }
 
 void **pd_shards_weights(const pd_shards *shards, size_t number, void *const *weights)

@@ -4,14 +4,12 @@
 
 #include <stdlib.h>
 
-/* Waits until the shards that have ended have taken the parameters again, then receives the weights from all. */
-static int recover(pd_client *client, pd_shards_begin *begin, void *const *weights, pd_error *err)
+/* Receives the weights from all shards, which have taken the parameters again. */
+static int end_recovery(pd_client *client, void *const *weights, double end, pd_error *err)
 {
-    double end = pd_handle_end(client);
     bool forgot = false;
-    int rc = pd_shards_carry_out(client, PD_CALL_RECOVER, offsetof(pd_client, restart), begin, NULL, end, err);
+    int rc;
 
-    if (rc != PD_OK) return rc;
     pd_shards_refresh(client);
     if ((rc = pd_shards_init(client, weights, end, err)) != PD_OK) return rc;
     for (size_t i = 0; i < client->shards->n; i++) {
@@ -39,18 +37,6 @@ static int restart_one(pd_client *shard, size_t number, void *arg, pd_error *err
     return rc;
 }
 
-static int rewind_one(pd_client *shard, size_t number, void *arg, pd_error *err)
-{
-    int rc;
-
-    (void)number, (void)arg;
-    if (!shard->core->end.gone_back) return PD_OK;
-    pd_handle_forget_calls(shard);
-    rc = pd_core_rewind(shard->core, &shard->restart, err);
-    shard->rewinding = rc == PD_OK;
-    return rc;
-}
-
 /* Returns whether a recovery has something to do: a shard has ended in this way, or recovers since an earlier call. */
 static bool is_needed(const pd_shards *shards, bool restarts)
 {
@@ -67,15 +53,20 @@ static bool is_needed(const pd_shards *shards, bool restarts)
 
 int pd_shards_restart(pd_client *client, void *const *weights, pd_error *err)
 {
+    double end = pd_handle_end(client);
+    int rc;
+
     if (!is_needed(client->shards, true))
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "job %.160s is not lost on any shard: only a job that a server has lost is started anew",
                        client->shards->at[0]->core->setup.job);
-    return recover(client, restart_one, weights, err);
+    rc = pd_shards_carry_out(client, PD_CALL_RECOVER, offsetof(pd_client, restart), restart_one, NULL, end, err);
+    return rc == PD_OK ? end_recovery(client, weights, end, err) : rc;
 }
 
 int pd_shards_rewind(pd_client *client, void *const *weights, pd_error *err)
 {
+    double end = pd_handle_end(client);
     int rc = is_needed(client->shards, false) ? PD_OK : pd_shards_check(client->shards, err);
 
     if (rc != PD_OK) return rc;
@@ -84,5 +75,13 @@ int pd_shards_rewind(pd_client *client, void *const *weights, pd_error *err)
                        "no shard has gone back to an earlier step of job %.160s: " PD_REWIND_CALL
                        " is for a call that ended with PD_REWIND",
                        client->shards->at[0]->core->setup.job);
-    return recover(client, rewind_one, weights, err);
+    /* An earlier call that timed out may have found the step already. */
+    if (!client->shards->found || pd_shards_check(client->shards, NULL) != PD_OK) {
+        client->shards->found = false;
+        rc = pd_shards_find_common(client, end, err);
+        client->shards->found = rc == PD_OK;
+    }
+    if (rc == PD_OK) rc = end_recovery(client, weights, end, err);
+    if (rc == PD_OK) client->shards->found = false;
+    return rc;
 }

@@ -236,15 +236,11 @@ static int timed_out(const pd_shards *shards, const pd_joined *joined, double se
 {
     char state[PD_ERROR_TEXT];
     size_t p = 0;
-    pd_client *shard;
     pd_error error;
 
     while (p + 1 < joined->n_parts && (joined->parts[p].ticket == 0 || look(shards, &joined->parts[p]).done)) p++;
-    shard = shards->at[joined->parts[p].shard];
-    pd_io_enter(&shard->io);
-    pd_handle_state(shard, state);
-    pd_io_leave(&shard->io);
-    pd_fail(&error, PD_DEADLINE_EXCEEDED, "waited %g s: %.250s", seconds, state);
+    pd_shards_state(shards, joined->parts[p].shard, state);
+    pd_fail(&error, PD_DEADLINE_EXCEEDED, "waited %g s: %.400s", seconds, state);
     pd_shards_name(shards, joined->parts[p].shard, &error);
     if (err != NULL) *err = error;
     return error.code;

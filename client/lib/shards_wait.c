@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "settle_box.h"
 #include "shards.h"
 
 #define LOOK_SECONDS 2.0 /* a waiting call looks so often whether there are connections, and for warnings */
@@ -157,20 +158,27 @@ static void finish_some(pd_carried *carried)
     }
 }
 
+void pd_shards_state(const pd_shards *shards, size_t shard, char text[PD_ERROR_TEXT])
+{
+    pd_client *inside = pd_handle_enter(shards->at[shard]);
+    char state[PD_ERROR_TEXT], tallies[PD_ERROR_TEXT];
+
+    pd_handle_state(inside, state);
+    pd_io_leave(&inside->io);
+    pd_settle_box_text(shards->box, tallies, sizeof tallies);
+    snprintf(text, PD_ERROR_TEXT, "%.250s%s%.150s", state, tallies[0] != '\0' ? "; " : "", tallies);
+}
+
 /* Fills the error of a call that has timed out: names the first shard on which it is not over. */
 static int timed_out(const pd_carried *carried, double seconds, pd_error *err)
 {
     size_t first = 0, more = 0;
     char state[PD_ERROR_TEXT];
-    pd_client *shard;
     pd_error error;
 
     while (carried->over[first]) first++;
     for (size_t i = first + 1; i < carried->shards->n; i++) more += !carried->over[i];
-    shard = carried->shards->at[first];
-    pd_io_enter(&shard->io);
-    pd_handle_state(shard, state);
-    pd_io_leave(&shard->io);
+    pd_shards_state(carried->shards, first, state);
     if (more == 0)
         pd_fail(&error, PD_DEADLINE_EXCEEDED, "waited %g s: %.250s", seconds, state);
     else

@@ -209,6 +209,7 @@ static int fill_push(pd_conn *conn, const pd_prefix *prefix, const Paramd__PushR
     request->u.data.replaces = push->replaces;
     request->u.data.patience_ns = push->patience_ms * UINT64_C(1000000);
     request->u.data.carried = push->carried;
+    request->u.data.common = push->common;
     request->u.data.wants = push->wants;
     request->u.data.share = push->share;
     rc = pd_options_copy(&request->u.data.hypers, &request->u.data.n_hypers, push->hypers, push->n_hypers);

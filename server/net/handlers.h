@@ -83,6 +83,7 @@ void pd_reply_export(pd_conn *conn, pd_pending *pending, pd_effect *effect);
 int pd_fill_import(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
 void pd_land_import(pd_conn *conn, pd_request *request, pd_buffer *buffer);
 int pd_fill_checkpoint(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
+int pd_fill_go_back(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
 void pd_reply_checkpoint(pd_conn *conn, pd_pending *pending, pd_effect *effect);
 int pd_fill_worker_state(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message,
                          pd_error *err);

@@ -400,6 +400,7 @@ static void refuse_long(pd_conn *conn, pd_pending *pending)
 static void reply_declared(pd_conn *conn, pd_pending *pending, const pd_effect *effect, const pd_declared_list *list)
 {
     Paramd__DeclareReply reply = PARAMD__DECLARE_REPLY__INIT;
+    pd_kept_steps kept = effect->u.declared.kept;
     pd_lease_list leases;
 
     reply.parameters = list->list + pending->start;
@@ -408,6 +409,8 @@ static void reply_declared(pd_conn *conn, pd_pending *pending, const pd_effect *
     reply.averages_init = effect->u.declared.averages_init;
     reply.sends_whole = effect->u.declared.sends_whole;
     reply.durable_step = pd_version_table_durable(conn->daemon->versions, conn->job);
+    reply.kept = kept.at;
+    reply.n_kept = kept.n;
     reply.open_sets = effect->u.declared.files;
     reply.leases = pd_lease_list_fill(&leases, &conn->leases);
     reply.n_leases = conn->leases.n;

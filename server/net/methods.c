@@ -108,13 +108,6 @@ static int run_optimizers(pd_conn *conn, const pd_prefix *prefix, void *message,
     return rc;
 }
 
-/* Refuses a request of a method that the schema has, and this daemon does not offer. */
-static int refuse_method(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
-{
-    (void)conn, (void)message;
-    return pd_fail(err, PD_UNIMPLEMENTED, "%s: this server does not offer it", pd_method_name(prefix->method));
-}
-
 /* Handles a Shutdown request, which is answered when the store has drained. */
 static int run_shutdown(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
@@ -172,7 +165,7 @@ const pd_method_entry pd_methods[PD_METHODS] = {
     [PD_CHECKPOINT] = { "Checkpoint", 0, NAMED(ADMIN, Checkpoint), ASK(OTHERS, CHECKPOINT, pd_fill_checkpoint) },
     [PD_KICK] = { "Kick", OPERATOR, NAMED(ADMIN, Kick), ASK(STORE, KICK, fill_kick) },
     [PD_SETTLE] = { "Settle", DECLARED, ASK(OTHERS, SETTLE, pd_fill_settle) },
-    [PD_GO_BACK] = { "GoBack", 0, NAMED(ADMIN, GoBack), .run = refuse_method },
+    [PD_GO_BACK] = { "GoBack", 0, NAMED(ADMIN, GoBack), ASK(OTHERS, GO_BACK, pd_fill_go_back) },
 };
 
 bool pd_method_takes_payload(const pd_method_entry *m)

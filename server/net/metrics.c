@@ -384,6 +384,7 @@ static const row rows[] = {
     JOB("job_parameters", GAUGE, info.params, "Number of parameters."),
     JOB("contributions", COUNTER, info.contributions, "Contributions, one for each chunk, rank and step."),
     JOB("duplicates", COUNTER, info.duplicates, "Chunks that were received twice."),
+    JOB("went_back", COUNTER, info.went_back, "Times that the job went back to an earlier step (GoBack)."),
     JOB("replayed_contributions", COUNTER, info.replayed, "Contributions again to steps that a restart has lost."),
     JOB("job_frames_refused", COUNTER, info.refused, "Data frames of the job that were refused."),
     JOB_BY("rounds_closed", COUNTER, write_rounds, "Rounds that have closed, by how they ended."),

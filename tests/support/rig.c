@@ -360,6 +360,7 @@ static void take_report(rig *r, pd_effect *effect)
     case PD_EFF_TASK: on_task(r, effect); break;
     case PD_EFF_WRITE_CHECKPOINT: rig_on_checkpoint(r, effect->u.checkpoint_image); break;
     case PD_EFF_WAL: rig_on_record(r, effect->u.wal); break;
+    case PD_EFF_GO_BACK: rig_on_order(r, effect->u.go_back_order); break;
     case PD_EFF_DURABLE: r->durable = effect->u.durable_step; break;
     case PD_EFF_STATS: on_stats(r, effect); break;
     case PD_EFF_LOG: on_log(r, effect); break;
@@ -812,6 +813,7 @@ void rig_free(rig *r)
     if (r->checkpointing != NULL) rig_write_checkpoint(r);
     while (r->n_logging > 0) rig_write_record(r);
     pd_checkpoint_image_free(r->disk);
+    rig_free_older(r);
     rig_drop_records(r, UINT64_MAX);
     for (size_t i = 0; i < r->n_decisions; i++) pd_wal_record_free(r->decisions[i]);
     for (uint32_t job = 0; job < RIG_JOBS; job++) forget_board(r, job);

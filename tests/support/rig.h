@@ -9,7 +9,7 @@
 #include "checkpoint_image.h"
 #include "wal_record.h"
 
-enum { RIG_JOBS = 64, RIG_CONNS = 512, RIG_RECORDS = 128 };
+enum { RIG_JOBS = 64, RIG_CONNS = 512, RIG_RECORDS = 128, RIG_OLDER = 64 };
 
 /* The record of a parameter that the loop thread's version table would keep. */
 typedef struct rig_entry {
@@ -93,6 +93,12 @@ typedef struct rig {
     /* the checkpoint that the store has handed over and that rig_write_checkpoint has not returned */
     pd_checkpoint_image *checkpointing;
     pd_checkpoint_image *disk; /* a copy of the last checkpoint that was written, as the disk would return it */
+    /* copies of all checkpoints that were written and that the job can go back to, the oldest first, if keeps_older */
+    pd_checkpoint_image *older[RIG_OLDER];
+    size_t n_older;
+    bool keeps_older;
+    pd_go_back_order *ordered; /* the order to go back that lazy_back holds back */
+    bool lazy_back; /* true: an order stays in `ordered` until rig_go_back_ordered; false: it is carried out at once */
     uint64_t kept, ended; /* number of checkpoints written; of jobs whose end was reported to the checkpoint writer */
     uint64_t durable;     /* last reported durable step */
     uint64_t checkpoint_step, checkpoint_bytes; /* the last answer to a request for a checkpoint */
@@ -153,6 +159,22 @@ void rig_sleep(rig *r, double seconds);
 void rig_absorb(rig *r);
 void rig_write_checkpoint(rig *r); /* writes the checkpoint that lazy_disk holds back, or fails to */
 void rig_write_record(rig *r);     /* writes the oldest record that lazy_wal holds back, or fails to */
+/* Carries the order to go back out that lazy_back holds back, or fails to. Then lets the store work. */
+void rig_go_back_ordered(rig *r);
+/* Carries the order out, and returns it as the request that the store is to get. */
+pd_request *rig_answer_order(rig *r);
+/* Asks as the worker of `rank` (job NULL) or as an operator that the job goes back to `step`, and lets the store work.
+ * life 0: any. Returns the code of the answer, or RIG_NO_ANSWER. */
+enum { RIG_NO_ANSWER = 1 << 20 };
+int rig_go_back(rig *r, const char *job, uint32_t rank, uint64_t conn, uint64_t step, uint64_t life);
+/* Adds a checkpoint that was written to those that the job can go back to, and lists them in kept->kept. Carries out an
+ * order to go back; drops all records of a WAL. Used by rig.c and rig_disk.c. */
+void rig_note_older(rig *r, pd_checkpoint_image *kept);
+void rig_on_order(rig *r, pd_go_back_order *order);
+void rig_on_dropping(rig *r);
+void rig_free_older(rig *r);
+/* Removes the oldest checkpoint, as the checkpoint writer does. */
+void rig_forget_oldest(rig *r);
 /* Take a checkpoint or a record that the store hands over. Used by rig.c. */
 void rig_on_checkpoint(rig *r, pd_checkpoint_image *kept);
 void rig_on_record(rig *r, pd_wal_record *entry);

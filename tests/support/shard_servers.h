@@ -1,5 +1,6 @@
 /* shard_servers.h - small servers, one a thread, that are the shards of a cluster for one worker: tests of the client's
- * handle over several servers. The map of parameters is the test's own. A server subtracts gradients from its weights. */
+ * handle over several servers. The map of parameters is the test's own. A server subtracts gradients from its
+ * weights. */
 #ifndef SHARD_SERVERS_H
 #define SHARD_SERVERS_H
 

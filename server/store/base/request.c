@@ -14,7 +14,7 @@ static bool wants_answer(pd_request_kind kind)
 {
     return kind != PD_REQ_LOST && kind != PD_REQ_RELEASED && kind != PD_REQ_FORGOTTEN && kind != PD_REQ_TASK &&
            kind != PD_REQ_LIMITS && kind != PD_REQ_ROLES && kind != PD_REQ_STALLED &&
-           kind != PD_REQ_CHECKPOINT_WRITTEN && kind != PD_REQ_WAL;
+           kind != PD_REQ_CHECKPOINT_WRITTEN && kind != PD_REQ_WAL && kind != PD_REQ_WENT_BACK;
 }
 
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket)
@@ -138,10 +138,12 @@ static void free_contents(pd_request *request)
     case PD_REQ_GET_WORKER_STATE:
     case PD_REQ_CHECKPOINT_WRITTEN:
     case PD_REQ_WAL:
+    case PD_REQ_WENT_BACK:
     case PD_REQ_DRAIN: break;
     case PD_REQ_SETTLE: free(request->u.settle.tallies); break;
     case PD_REQ_ROLES: pd_roles_free(request->u.roles); break;
     case PD_REQ_CHECKPOINT: free(request->u.checkpoint.job_name); break;
+    case PD_REQ_GO_BACK: free(request->u.go_back.job_name); break;
     case PD_REQ_KICK:
         free(request->u.kick.job_name);
         free(request->u.kick.by);
@@ -199,6 +201,17 @@ pd_request *pd_effect_become_checkpointed(pd_effect *effect)
     assert(effect->kind == PD_EFF_WRITE_CHECKPOINT);
     request = become(effect, PD_REQ_CHECKPOINT_WRITTEN, kept->number);
     request->u.checkpoint_image = kept;
+    return request;
+}
+
+pd_request *pd_effect_become_went_back(pd_effect *effect)
+{
+    pd_go_back_order *order = effect->u.go_back_order;
+    pd_request *request;
+
+    assert(effect->kind == PD_EFF_GO_BACK);
+    request = become(effect, PD_REQ_WENT_BACK, order->number);
+    request->u.go_back_order = order;
     return request;
 }
 

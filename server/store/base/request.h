@@ -15,6 +15,7 @@
 #include "roles.h"
 
 #define PD_MAX_OPTIONS 64
+#define PD_NEWEST UINT64_MAX /* the step of an operator's GoBack: that of the newest checkpoint */
 #define PD_MAX_RULES 256
 
 /* Most bytes that the loop thread uses for each parameter, and for each declaration of it by a rank, without texts.
@@ -150,6 +151,9 @@ typedef enum pd_request_kind {
     /* from the checkpoint writer: a checkpoint is on disk, or could not be written; no answer */
     PD_REQ_CHECKPOINT_WRITTEN,
     PD_REQ_WAL, /* from the WAL thread: a record is on disk, or could not be written; no answer */
+    /* a worker or an operator asks a job to go back to the checkpoint of an earlier step */
+    PD_REQ_GO_BACK,
+    PD_REQ_WENT_BACK, /* from the checkpoint writer: it has carried out an order to go back; no answer */
 } pd_request_kind;
 
 /* The requests of an import, in this order: BEGIN; PIECE for some elements of a tensor and COUNT for a step counter, as
@@ -258,6 +262,8 @@ typedef struct pd_request {
             /* PUSH requests: 1 + the first share that the gradient is made of; 0: not said. If it is not leased to the
              * rank, the push is late. */
             uint64_t share;
+            /* PUSH requests: newest step that the rank knows to be durable on all shards of the cluster; 0: none */
+            uint64_t common;
             bool carried; /* PUSH requests: the gradient has the data of the rank's last push, which came too late */
             /* PUSH requests: the rank sends nothing more in this step. It counts as without a gradient of each
              * parameter for which it has sent nothing. */
@@ -375,7 +381,14 @@ typedef struct pd_request {
             char *by;      /* label of the operator's connection, for the log */
             uint32_t rank; /* the rank to remove */
         } kick;
+        struct {
+            char *job_name;   /* name of the job, from an operator; NULL: the job of the worker who asks */
+            uint64_t step;    /* step of the checkpoint */
+            uint64_t life;    /* the job's life (pd_job.life) that is meant; 0: any, from an operator */
+            uint64_t wait_ns; /* longest time to wait for the disk; in the store: the deadline */
+        } go_back;
         pd_checkpoint_image *checkpoint_image;
+        pd_go_back_order *go_back_order;
         pd_wal_record *wal;
     } u;
 } pd_request;
@@ -385,9 +398,9 @@ typedef struct pd_request {
  * The memory for its answer is allocated with it, and the request itself can be turned into an effect. So a request
  * can always be answered, and its payload buffer returned, even if out of memory later. */
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket);
-/* Frees a request and all that it owns. Five things are not freed, because effects return them to their owners: the
- * payload buffer, the published versions of u.released, the task of u.task, u.checkpoint_image and u.wal. Accepts
- * NULL. */
+/* Frees a request and all that it owns. Six things are not freed, because effects return them to their owners, or they
+ * have another one: the payload buffer, the published versions of u.released, the task of u.task, u.checkpoint_image,
+ * u.go_back_order and u.wal. Accepts NULL. */
 void pd_request_free(pd_request *request);
 
 /* A published version: published weights of one parameter after one step. Nobody changes it between its publication and
@@ -547,6 +560,7 @@ typedef enum pd_effect_kind {
     PD_EFF_SHARE,    /* answers a worker that asked for its job's shared weights: u.share */
     PD_EFF_TASK,     /* a preconditioner task for the preconditioner pool, u.task; it never reaches the loop thread */
     PD_EFF_WRITE_CHECKPOINT, /* u.checkpoint_image for the checkpoint writer; it never reaches the loop thread */
+    PD_EFF_GO_BACK,          /* u.go_back_order for the checkpoint writer; it never reaches the loop thread */
     PD_EFF_WAL,              /* a record for the WAL thread, u.wal; it never reaches the loop thread */
     PD_EFF_DURABLE,          /* steps of the job up to u.durable_step are on disk */
     PD_EFF_WORKER_STATE,     /* answers PD_REQ_GET_WORKER_STATE: u.worker_state */
@@ -616,6 +630,7 @@ typedef struct pd_effect {
             bool sends_whole;      /* with must_init: it sends the parameters that are not ranged */
             bool files;            /* each push of the job gets a PD_EFF_FILED before its answer */
             pd_rank_leases leases; /* what is leased to the rank; n = 0: nothing */
+            pd_kept_steps kept;    /* steps of the checkpoints to which the job can go back */
             uint64_t place;        /* place of step leases.step of fragment 0, as in u.closed; 0: it was not fixed */
             uint64_t changes;      /* number of changes of leases that the disk must have first (step/withheld.h) */
             uint64_t reserve, held;
@@ -665,6 +680,7 @@ typedef struct pd_effect {
             uint32_t param;
         } task;
         pd_checkpoint_image *checkpoint_image;
+        pd_go_back_order *go_back_order;
         pd_wal_record *wal;
         uint64_t durable_step;
         struct {
@@ -688,7 +704,8 @@ typedef struct pd_effect {
     } u;
 } pd_effect;
 
-/* Frees an effect and all that it owns, except buffers, published versions, tasks, checkpoints and records of a WAL.
+/* Frees an effect and all that it owns, except buffers, published versions, tasks, checkpoints, orders to go back and
+ * records of a WAL.
  * If it is a PD_EFF_CLOSED, its references to reasons, means of scalars and sets of ranks are dropped. Accepts NULL. */
 void pd_effect_free(pd_effect *effect);
 
@@ -700,6 +717,8 @@ pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket
 /* Turns a PD_EFF_WRITE_CHECKPOINT into a PD_REQ_CHECKPOINT_WRITTEN in the same memory, so it cannot fail. Takes
  * ownership of the effect. */
 pd_request *pd_effect_become_checkpointed(pd_effect *effect);
+/* Turns a PD_EFF_GO_BACK into a PD_REQ_WENT_BACK in the same memory. Takes ownership of the effect. */
+pd_request *pd_effect_become_went_back(pd_effect *effect);
 /* Turns a PD_EFF_WAL into a PD_REQ_WAL in the same memory. Takes ownership of the effect. */
 pd_request *pd_effect_become_wal(pd_effect *effect);
 /* Turns a PD_EFF_TASK into a PD_REQ_TASK in the same memory. Takes ownership of the effect. */

@@ -64,6 +64,7 @@ typedef struct pd_job_info {
     uint32_t shard,
         shards;            /* number of this daemon in the job's cluster, and how many there are; 0 and 1: no cluster */
     uint64_t cluster, map; /* number of the cluster; fingerprint of the map of portions. 0: there is none */
+    uint64_t life;         /* number of the job in this daemon's memory */
     double steps_per_second; /* training steps per second over the last seconds (pd_speed_at) */
     double loss;             /* mean of the scalar "loss" in the last round that had one; NaN: all its weights were 0 */
     uint64_t loss_step;      /* step of the round that `loss` is from; 0: no worker sends a loss */
@@ -85,6 +86,7 @@ typedef struct pd_job_info {
     uint64_t root_age; /* number of steps since the statistics of the oldest matrix root in use were taken */
     /* number of contributions since the daemon started to steps that their workers had seen closed before */
     uint64_t replayed;
+    uint64_t went_back; /* number of times since the server started that the job went back to an earlier step */
 } pd_job_info;
 
 /* An entry of the operators' list of parameters. */

@@ -161,6 +161,10 @@ typedef struct pd_checkpoint_policy {
     bool writing;                 /* the checkpoint writer has a checkpoint of this job */
     pd_checkpoint_cut cut;
     pd_newest_checkpoint newest;
+    pd_kept_steps kept; /* steps of the checkpoints on the disk, to which the job can go back, the newest first */
+    /* the newest step that a worker has found durable on all shards of the cluster; counts only with has_common */
+    bool has_common;
+    uint64_t common;
     uint64_t durable_step;  /* steps up to this one are on disk, by a checkpoint or by the WAL, of all fragments */
     uint64_t durable_place; /* number of the last step (pd_steps.place) that is */
     /* number of changes of the state without a step, such as imports and replaced weights */
@@ -341,6 +345,7 @@ typedef struct pd_job_counts {
     /* number of the last frame that was checked; parameters and chunks store such numbers, to find what a frame names
      * twice */
     uint64_t frames;
+    uint64_t went_back;     /* number of times that the job went back to an earlier step: store_go_back.h */
     uint32_t overrides;     /* number of overrides in the job */
     uint64_t pushed_hypers; /* number of contributions that have brought hyperparameters */
 } pd_job_counts;
@@ -421,6 +426,7 @@ typedef struct pd_job {
     uint32_t connected;           /* number of ranks that are connected now */
     uint32_t left;                /* number of ranks that have left for good */
     bool shares;                  /* the weights lie in a segment that workers can map (buffer_pool.h) */
+    bool goes_back;               /* the job is about to go back to an earlier step, so it begins no checkpoint */
     bool gone;                    /* the job is dropped, and exists only until its preconditioner tasks have returned */
     pd_job_records records;
     pd_job_waiting waiting;

@@ -167,6 +167,7 @@ static void fill_job(pd_job_info *info, const pd_job *job, uint64_t now_ns)
     info->refused = job->saved.refused;
     info->duplicates = job->saved.duplicates;
     info->replayed = job->counts.replayed;
+    info->went_back = job->counts.went_back;
     if (clip != NULL) {
         info->gradient_norm = clip->last;
         info->clipped_steps = clip->clipped;
@@ -176,6 +177,7 @@ static void fill_job(pd_job_info *info, const pd_job *job, uint64_t now_ns)
     info->shards = job->steps.shards;
     info->cluster = job->saved.cluster;
     info->map = job->steps.map;
+    info->life = job->life;
     info->number = job->steps.number;
     info->steps_per_second = pd_speed_at(&job->figures.speed, now_ns);
     info->loss = job->steps.figures.loss;

@@ -1,5 +1,5 @@
-/* portions.c - keeps the map of a cluster: makes records of portions, and compares the maps of later answers. */
-#include "portions.h"
+/* portion_records.c - keeps the map of a cluster: makes records of portions, and compares the maps of later answers. */
+#include "portion_records.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
-/* portions.h - which parameters of the model the server has, in a cluster: the server's answers to Declare say where each
- * parameter lies, and how large ones are cut into portions that lie on several shards.
+/* portion_records.h - which parameters of the model the server has, in a cluster: the server's answers to Declare say
+ * where each parameter lies, and how large ones are cut into portions that lie on several shards.
  *
  * All shards make the same map. The records of portions follow those of the declared parameters in pd_core.params, in
  * the order of the parameters and, of one parameter, of its elements. So a record's index is its handle on the wire, on
  * every shard. */
-#ifndef PD_PORTIONS_H
-#define PD_PORTIONS_H
+#ifndef PD_PORTION_RECORDS_H
+#define PD_PORTION_RECORDS_H
 
 #include "core.h"
 

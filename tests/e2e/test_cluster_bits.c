@@ -1,8 +1,8 @@
-/* Tests jobs that several daemons share: the weights of all parameters after 60 steps have the bits of one daemon's, for
- * any number of shards and workers, optimizer and transport, with clipped, missing and infinite gradients.
+/* Tests jobs that several daemons share: the weights of all parameters after 60 steps have the bits of one daemon's,
+ * for any number of shards and workers, optimizer and transport, with clipped, missing and infinite gradients.
  *
- * Without more it takes a part of the matrix, in about 30 s. CLUSTER_MATRIX=all takes all of it, and CLUSTER_MATRIX=plain
- * (clip, nan, absent) all with these gradients. */
+ * Without more it takes a part of the matrix, in about 30 s. CLUSTER_MATRIX=all takes all of it, and
+ * CLUSTER_MATRIX=plain (clip, nan, absent) all with these gradients. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
