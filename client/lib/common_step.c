@@ -70,6 +70,22 @@ static void end_all(pd_shards *shards)
     if (!under_way) pd_settle_box_forget(shards->box, 0);
 }
 
+void pd_shards_go_back_together(const pd_shards *shards)
+{
+    bool gone_back = false;
+
+    for (size_t i = 0; !gone_back && i < shards->n; i++) {
+        pd_client *shard = pd_handle_enter(shards->at[i]);
+        gone_back = shard->core->end.gone_back;
+        pd_io_leave(&shard->io);
+    }
+    for (size_t i = 0; gone_back && i < shards->n; i++) {
+        pd_client *shard = pd_handle_enter(shards->at[i]);
+        pd_core_send_back(shard->core);
+        pd_io_leave(&shard->io);
+    }
+}
+
 /* Opens the handle of a shard again. Its core forgets what belongs to the steps that the program will take anew. */
 static int reopen_one(pd_client *shard, size_t number, void *arg, pd_error *err)
 {
@@ -178,8 +194,8 @@ static int ask(pd_client *client, const pd_shard_state *states, uint64_t step, d
 }
 
 /* Returns whether the worker looks again after an error: another worker was faster, a connection has ended, or a
- * checkpoint was removed meanwhile. As a look takes time, it may see steps of one shard before and of another after that,
- * so that none is common. */
+ * checkpoint was removed meanwhile. As a look takes time, it may see the steps of one shard before that, and those of
+ * another after it, so that none is common. */
 static bool is_passing(int code, unsigned *missing)
 {
     if (code == PD_NOT_FOUND || code == PD_DATA_LOSS) return ++*missing < MOST_MISSING;
@@ -290,6 +306,7 @@ static int try(pd_client *client, double end, unsigned *missing, bool *same, pd_
     int rc = look(client, end, &states, err);
 
     *same = false;
+    if (rc == PD_REWIND) return PD_OK; /* a shard has gone back once more */
     if (rc != PD_OK) return rc;
     *same = lowest(states, client->shards->n) == highest(states, client->shards->n);
     if (*same)

@@ -78,7 +78,7 @@ start_daemons() {
 urls() {
     local shard list=()
     for ((shard = 0; shard < used; shard++)); do
-        if [ "$1" = tcp ]; then list+=("tcp://127.0.0.1:${ports[shard]}"); else list+=("unix://$scratch/socket$shard"); fi
+        case $1 in tcp) list+=("tcp://127.0.0.1:${ports[shard]}") ;; *) list+=("unix://$scratch/socket$shard") ;; esac
     done
     echo "${list[*]}"
 }
@@ -132,7 +132,8 @@ await() {
 all_live() {
     local rank
     for rank in "${!daemons[@]}"; do
-        [ -z "${daemons[rank]}" ] || kill -0 "${daemons[rank]}" 2> /dev/null || complain "daemon $rank has ended by itself"
+        [ -z "${daemons[rank]}" ] || kill -0 "${daemons[rank]}" 2> /dev/null \
+            || complain "daemon $rank has ended by itself"
     done
     for ((rank = 0; rank < world; rank++)); do
         [ -z "${pids[rank]}" ] || kill -0 "${pids[rank]}" 2> /dev/null || [ -s "$scratch/rank$rank.result" ] \

@@ -1,9 +1,9 @@
 /* crash_worker.c - a worker for crash_loop.sh whose weights depend on its seed alone, however often it is killed.
  *
  * Each gradient is a function of the worker's generator (a random state that it saves in the note of each step), the
- * parameter and the parameter's weights; with --whole also of weights of all other parameters. So a wrong note, a lost or doubled contribution, or wrong weights after a
- * restart give other weights at the end. Prints one line for each event: "SECONDS EVENT STEP DURABLE", where DURABLE is
- * the durable step that the server has reported. */
+ * parameter and the parameter's weights; with --whole also of weights of all other parameters. So a wrong note, a lost
+ * or doubled contribution, or wrong weights after a restart give other weights at the end. Prints one line for each
+ * event: "SECONDS EVENT STEP DURABLE", where DURABLE is the durable step that the server has reported. */
 #include "paramd/client.h"
 
 #include <argp.h>

@@ -1,8 +1,9 @@
-/* cluster_model.h - a job on several shards as a bare state machine, without tensors, frames and files: verdicts, private
- * and common recoveries (client/lib/common_step.c), lives, and which checkpoints stay.
+/* cluster_model.h - a job on several shards as a bare state machine, without tensors, frames and files: verdicts,
+ * private and common recoveries (client/lib/common_step.c), lives, and which checkpoints stay.
  *
- * Weights are hashes of all that went into them, so a step that is taken from weights of different steps, twice, or with
- * another verdict is seen at once. The functions are in this header because a test chooses the sizes of the arrays. */
+ * Weights are hashes of all that went into them, so a step that is taken from weights of different steps, twice, or
+ * with another verdict is seen at once. The functions are in this header because a test chooses the sizes of the
+ * arrays. */
 #ifndef CLUSTER_MODEL_H
 #define CLUSTER_MODEL_H
 

@@ -1,5 +1,5 @@
-/* Tests how jobs on several shards recover, in a model (cluster_model.h): many random runs, and a large one. Each bug that
- * the model can have is seen. */
+/* Tests how jobs on several shards recover, in a model (cluster_model.h): many random runs, and a large one. Each bug
+ * that the model can have is seen. */
 #include "test.h"
 #include "cluster_model.h"
 

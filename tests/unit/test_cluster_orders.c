@@ -1,5 +1,5 @@
-/* Tests how a small job on two shards recovers, in a model (cluster_model.h): in all orders of events, with a crash of a
- * shard at each moment. */
+/* Tests how a small job on two shards recovers, in a model (cluster_model.h): in all orders of events, with a crash of
+ * a shard at each moment. */
 #define MOST_SHARDS 2
 #define MOST_RANKS 2
 #define MOST_STEPS 3
