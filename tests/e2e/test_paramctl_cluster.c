@@ -16,9 +16,6 @@ typedef struct piece {
     int kind; /* makes gradients of different parameters differ */
 } piece;
 
-static const piece whole[] = { { "body", { 2, { ROWS, COLUMNS } }, 0, 0 },
-                               { "bias", { 1, { COLUMNS } }, 0, 1 },
-                               { "head", { 2, { 2, COLUMNS } }, 0, 2 } };
 static const piece first_half[] = { { "body#0", { 2, { ROWS / 2, COLUMNS } }, 0, 0 },
                                     { "bias", { 1, { COLUMNS } }, 0, 1 } };
 static const piece second_half[] = { { "body#1", { 2, { ROWS / 2, COLUMNS } }, HALF, 0 },
@@ -102,7 +99,7 @@ static void leave(part *p)
 
 static void set_up(fixture *f)
 {
-    f->one = (part){ daemon_start(NULL), NULL, whole, 3 };
+    f->one = (part){ daemon_start(NULL), NULL, NULL, 0 };
     f->shard[0] = (part){ daemon_start(NULL), NULL, first_half, 2 };
     f->shard[1] = (part){ daemon_start(NULL), NULL, second_half, 2 };
     snprintf(f->list, sizeof f->list, "%s %s", f->shard[0].daemon->url, f->shard[1].daemon->url);
@@ -135,13 +132,6 @@ static void train(fixture *f, const char *job, const char *rule, int steps)
         join(&f->shard[i], job, rule, 0, 1);
         for (int s = 1; s <= steps; s++) step(&f->shard[i], s);
     }
-}
-
-/* Does the same on the daemon that has the whole job. */
-static void train_one(fixture *f, const char *job, const char *rule, int steps)
-{
-    join(&f->one, job, rule, 0, 1);
-    for (int s = 1; s <= steps; s++) step(&f->one, s);
 }
 
 static json_t *entry_of(json_t *answer, const char *list, const char *key, const char *value)
@@ -286,60 +276,6 @@ static void expect_same_roots(const fixture *f, const char *a, const char *b)
     pd_safetensors_free(two.tensors);
 }
 
-/* Trains with a rule on one daemon and on two, and exports both. Compares the weights. */
-static void export_both(fixture *f, const char *rule)
-{
-    train(f, "j", rule, STEPS);
-    train_one(f, "j", rule, STEPS);
-    export_of(f, f->one.daemon->url, "", "one");
-    export_of(f, f->list, "", "two");
-    expect_same(f, "one", "two");
-    export_of(f, f->one.daemon->url, "--state", "one.state");
-    export_of(f, f->list, "--state", "two.state");
-}
-
-TEST(an_export_has_the_bytes_of_one_daemons, fixture *f)
-{
-    export_both(f, "* adam lr=0.01");
-    expect_same(f, "one.state", "two.state");
-}
-
-/* Two rows of blocks lie on each daemon. Roots of step 6 are pending in step 7. */
-#define SHAMPOO                                                                                                        \
-    "* shampoo lr=0.01 max_preconditioner_dim=2 precondition_frequency=3 start_preconditioning_step=3 "                \
-    "root_delay=3"
-
-TEST(an_export_numbers_the_blocks_and_pending_roots_of_a_cut_parameter, fixture *f)
-{
-    export_both(f, SHAMPOO);
-    expect_same_roots(f, "one.state", "two.state");
-    assert_int_equal(paramctl_shell("grep -q body.pending_root.0 %s/two.state", f->folder), 0);
-    assert_int_equal(paramctl_shell("grep -q body.block_11.factor_matrices.1 %s/two.state", f->folder), 0);
-}
-
-/* Exports the state of a job, resets it, and imports it: the next export has the same bytes. */
-static void expect_import(fixture *f, const char *rule)
-{
-    train(f, "j", rule, STEPS);
-    export_of(f, f->list, "--state --force", "before");
-    assert_int_equal(paramctl("reset-state j '*'"), 0);
-    export_of(f, f->list, "--state --force", "reset");
-    assert_int_not_equal(paramctl_shell("cmp -s %s/before %s/reset", f->folder, f->folder), 0);
-    if (paramctl("import-state j %s/before", f->folder) != 0) fail_msg("%s", paramctl_output);
-    export_of(f, f->list, "--state --force", "after");
-    expect_same(f, "before", "after");
-}
-
-TEST(an_import_gives_every_daemon_its_rows, fixture *f)
-{
-    expect_import(f, "* adam lr=0.01");
-}
-
-TEST(an_import_gives_every_daemon_its_blocks_and_pending_roots, fixture *f)
-{
-    expect_import(f, SHAMPOO);
-}
-
 TEST(a_daemon_that_does_not_answer_is_a_line_and_a_status, fixture *f)
 {
     char says[100];
@@ -394,7 +330,7 @@ enum { TALL = 4096, WIDE = 64, ELEMENTS = TALL * WIDE };
 static pd_client *join_list(const char *urls, const char *rule)
 {
     static float weights[ELEMENTS + WIDE];
-    pd_client_param params[] = { { .name = "wte", .shape = { 2, { TALL, WIDE } } },
+    pd_client_param params[] = { { .name = "wte#w", .shape = { 2, { TALL, WIDE } } },
                                  { .name = "bias", .shape = { 1, { WIDE } } } };
     void *at[] = { weights, weights + ELEMENTS };
     pd_client_options options = { .urls = urls,
@@ -446,8 +382,8 @@ TEST(a_job_that_the_client_library_spreads_is_one_job, fixture *f)
     answer = parsed();
     assert_int_equal(json_array_size(json_object_get(answer, "params")),
                      5); /* four portions, and one whole parameter */
-    assert_int_not_equal(json_integer_value(json_object_get(entry_of(answer, "params", "name", "wte#0"), "shard")),
-                         json_integer_value(json_object_get(entry_of(answer, "params", "name", "wte#1"), "shard")));
+    assert_int_not_equal(json_integer_value(json_object_get(entry_of(answer, "params", "name", "wte##w#0"), "shard")),
+                         json_integer_value(json_object_get(entry_of(answer, "params", "name", "wte##w#1"), "shard")));
     json_decref(answer);
     assert_int_equal(paramctl("jobs --json"), 0);
     answer = parsed();
@@ -480,7 +416,12 @@ TEST(an_export_joins_the_roots_of_real_portions, fixture *f)
     expect_same(f, "one", "two");
     export_of(f, f->one.daemon->url, "--state", "one.state");
     export_of(f, f->list, "--state", "two.state");
+    assert_int_equal(paramctl_shell("grep -q wte#w.pending_root.0 %s/two.state", f->folder), 0);
     expect_same_roots(f, "one.state", "two.state");
+    assert_int_equal(paramctl("reset-state j '*'"), 0);
+    assert_int_equal(paramctl("import-state j %s/two.state", f->folder), 0);
+    export_of(f, f->list, "--state", "after.state");
+    expect_same(f, "two.state", "after.state");
     pd_client_close(one);
     pd_client_close(many);
 }
