@@ -102,6 +102,7 @@ static size_t land(pd_core *core, const pd_outgoing_frame *frame, uint64_t paylo
         if (bytes == 0) continue;
         if (start > offset) iov[n++] = (struct iovec){ NULL, start - offset };
         iov[n++] = (struct iovec){ buffered ? core->receive.buffer + used : frame->pieces[i].land, bytes };
+        if (!buffered) pd_piece_record(core, frame, i)->landed = true;
         offset = start + bytes;
         if (buffered) used += bytes;
     }
@@ -129,6 +130,7 @@ static int land_shared(pd_core *core, const pd_prefix *prefix, const pd_outgoing
             .bytes = bytes,
         };
         core->stats.shared_in += bytes;
+        if (!is_buffered(core, frame, i)) pd_piece_record(core, frame, i)->landed = true;
         if (is_buffered(core, frame, i)) used += bytes;
     }
     return PD_OK;

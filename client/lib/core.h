@@ -124,6 +124,7 @@ typedef struct pd_param_record {
     bool initialised, pushing, missing;
     bool preparing; /* the gradients of the push under way are being quantized; none of its frames is queued yet */
     bool given;     /* the server has initial weights of at least one element of this rank's range */
+    bool landed;    /* the caller's buffer may have some of the server's weights: an answer has begun to come */
 } pd_param_record;
 
 typedef enum pd_stage {

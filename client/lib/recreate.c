@@ -14,7 +14,7 @@
 bool pd_core_has_begun(const pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++)
-        if (core->params[i].initialised || core->params[i].given) return true;
+        if (core->params[i].initialised || core->params[i].given || core->params[i].landed) return true;
     return false;
 }
 
@@ -71,7 +71,7 @@ static void forget_progress(pd_core *core)
 
         pd_core_forget_versions(record);
         record->pushed = record->refused = record->server_step = record->replaces = 0;
-        record->initialised = record->given = false;
+        record->initialised = record->given = record->landed = false;
     }
     core->progress.barriers = core->progress.passed = core->progress.ended = 0;
     for (uint32_t f = 0; f < core->n_fragments; f++) core->progress.pushing[f] = 0;

@@ -14,7 +14,7 @@
 bool pd_core_lacks_weights(const pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++)
-        if (core->params[i].initialised && core->params[i].missing) return true;
+        if ((core->params[i].initialised || core->params[i].landed) && core->params[i].missing) return true;
     return false;
 }
 

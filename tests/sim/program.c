@@ -2,6 +2,7 @@
 #include "program.h"
 
 #include "leased.h"
+#include "relaunch.h"
 #include "sharing.h"
 #include "sim_judge.h"
 #include "sim_sets.h"
@@ -12,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RETRY_MS = 200 };
+/* BARRIER_MS: how long a process that has taken all steps waits at its barrier */
+enum { RETRY_MS = 200, BARRIER_MS = 5000 };
 
 const char *const sim_phase_names[] = { "welcome",   "declare",  "init",    "fetch",     "recall",
                                         "step",      "stepping", "pulling", "replacing", "barrier",
@@ -98,6 +100,13 @@ static bool lacks_members(const sim_worker *w, const char *text)
     return living < w->job->open.least;
 }
 
+/* Returns whether the error says that ranks have left, which have taken all steps. Processes that were started in their
+ * places wait for the end of the job. */
+static bool is_left_behind(const sim_worker *w, const char *text)
+{
+    return strstr(text, " for good after ") != NULL && sim_is_finished(w);
+}
+
 /* Handles a request that lacks a rank. Decides whether this process gives up (told_missing). It does so
  * if the plan's faults are over and the error names a rank without a living process. In addition, the plan must say
  * that a rank leaves for good, or another process must have finished all steps of the job. */
@@ -105,7 +114,8 @@ static void note_deadline(sim_worker *w, const pd_error *err)
 {
     sim_worker_trace(w, err->text, w->step, 0);
     if ((w->job->missing == w->job->world && !sim_is_finished(w)) || !w->s->calm) return;
-    if (names_absent(w, err->text) || lacks_members(w, err->text)) w->told_missing = true;
+    if (names_absent(w, err->text) || lacks_members(w, err->text) || is_left_behind(w, err->text))
+        w->told_missing = true;
 }
 
 static void declare(sim_worker *w)
@@ -450,7 +460,8 @@ static void look_at_meeting(sim_worker *w)
         sim_worker_end_refused(w, rc, err.text);
     } else {
         sim_worker_trace(w, "is past its barrier", w->passed, 0);
-        if (sim_sets_barrier(w->s, w->job, w->core->recovery.creator) <= w->passed)
+        /* A job may pass a barrier and be dropped before the model sees it again. */
+        if (!w->dropped && sim_sets_barrier(w->s, w->job, w->core->recovery.creator) <= w->passed)
             sim_fail("barriers", "%s rank %u is past its barrier, but the job has passed %llu as before", w->job->name,
                      w->rank, (unsigned long long)w->passed);
     }
@@ -478,7 +489,7 @@ static void begin_step(sim_worker *w)
     if (w->phase == ENDED) return;
     if (w->step > w->job->steps) {
         /* Others that are past theirs already do not come to one more; they may even wait for this process's push. */
-        if (w->meeting != 0 && w->passed == 0)
+        if (w->meeting != 0 && sim_sets_barrier(w->s, w->job, w->core->recovery.creator) == 0)
             sim_program_go_on(w, BARRIER);
         else if (w->s->plan->crashes)
             sim_program_sync(w);
@@ -708,13 +719,33 @@ static void check_barrier(sim_worker *w)
                      w->job->name, w->rank, (unsigned long long)w->step, rank);
 }
 
+/* Returns whether some process of the launch has begun after the step of the barrier, to which it does not come. */
+static bool is_missed(const sim_worker *w)
+{
+    bool missed = false;
+
+    for (const sim_worker *other = w->s->workers; other != NULL; other = other->next)
+        missed = missed || (other->phase != ENDED && other->job == w->job && other->began != UINT64_MAX &&
+                            other->began >= w->step);
+    return missed;
+}
+
 static void on_barrier(sim_worker *w)
 {
     pd_error err;
     int rc;
 
+    if (!w->job->open.meets && w->s->plan->crashes && is_missed(w)) {
+        sim_relaunch(w->s, w->job);
+        sim_worker_end(w);
+        return;
+    }
     if (w->job->open.meets) {
-        if (w->meeting == 0) sim_program_go_on(w, STEP);
+        /* A rank that never came holds the barrier up for ever, and one that must come again may wait for a push. */
+        if (w->meeting == 0)
+            sim_program_go_on(w, STEP);
+        else if (w->s->now_ns > w->asked_ns + BARRIER_MS * SIM_MS)
+            sim_program_leave(w);
         return;
     }
     if (!is_done(w, w->ticket, &rc, &err)) return;

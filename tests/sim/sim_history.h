@@ -72,7 +72,9 @@ typedef struct sim_watch {
     uint32_t steady;             /* those who were members since the step before was fixed */
     uint64_t epoch;              /* number of changes of the members */
     uint64_t opened_ns;          /* time at which the step that is collected was opened; 0: it is not */
-    uint32_t opened;             /* the members when the step was opened */
+    /* the members when the step was opened, or when the last rank was removed that it had waited for */
+    uint32_t opened;
+    uint32_t expected; /* the ranks that the step waits for */
     sim_patience patience;
     uint64_t quorum_ns; /* time at which the quorum was seen to be whole; 0: it was not */
 } sim_watch;

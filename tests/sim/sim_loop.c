@@ -16,13 +16,14 @@
 enum { TICK_MS = 250, HANDSHAKE_MS = 2000, SILENCE_MS = 3000, HEARTBEAT_MS = 1000, DRAIN_MS = 2000, KEEP_MS = 1500 };
 /* Limits of the memory that an idle server may use besides the memory committed to jobs: a constant, and bytes for each
  * connection and for each parameter of the plan. An idle server keeps tables, and memory for the next batch of work. */
-enum { LOOP_BYTES = 128 * 1024, CONN_BYTES = 8 * 1024, PARAM_BYTES = 1024 };
+enum { LOOP_BYTES = 128 * 1024, CONN_BYTES = 10 * 1024, PARAM_BYTES = 1024 };
 /* Bytes of the figures of one job, with points of its past. */
 enum { FIGURE_BYTES = 40 * 1024 };
 /* Payloads in shared memory take no quota, so all of them may wait for the last rank at once. This is the limit of what
  * the server keeps of each beside it: the request and its pieces. */
-enum { SHARED_BYTES = 640 };
-/* For each chunk and rank of a job with open sets: all its sums are in one batch (pd_sums). */
+enum { SHARED_BYTES = 1408 };
+/* For each chunk and rank of a job, whose sums may all be in one batch (pd_sums). In a job with open sets each rank's
+ * part of a chunk may be a sum of its own. */
 enum { SUM_BYTES = 64 };
 
 static uint64_t now_ms(void *arg)
@@ -291,9 +292,8 @@ bool sim_loop_rests(const sim_server *server, uint64_t *bytes)
 
     *bytes = LOOP_BYTES + pd_pool_kept(daemon->ingest.pool);
     for (uint32_t j = 0; j < server->s->plan->n_jobs; j++)
-        if (server->s->plan->jobs[j].open.on)
-            *bytes +=
-                SUM_BYTES * chunks_of(server->s->plan, &server->s->plan->jobs[j]) * server->s->plan->jobs[j].world;
+        *bytes += SUM_BYTES * chunks_of(server->s->plan, &server->s->plan->jobs[j]) *
+                  (server->s->plan->jobs[j].open.on ? server->s->plan->jobs[j].world : 1);
     for (uint32_t j = 0; j < server->s->plan->n_jobs; j++)
         *bytes += server->s->plan->jobs[j].n_params * (uint64_t)PARAM_BYTES +
                   (server->s->plan->shares ? SHARED_BYTES * chunks_of(server->s->plan, &server->s->plan->jobs[j]) : 0);

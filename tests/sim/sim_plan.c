@@ -138,13 +138,24 @@ static void draw_aggregate(sim_job *job, uint64_t *r)
     job->weighted = pd_is_weighted((pd_aggregation)job->how);
 }
 
-void sim_plan_draw_options(sim_job *job, uint64_t *r)
+/* Returns the time that a link of a plan needs for all frames of a push, and more: each push that ends with a report of
+ * the deadline is sent again from its beginning. */
+static double sending_time(const sim_job *job, uint64_t chunk)
+{
+    uint64_t chunks = 0;
+
+    for (uint32_t p = 0; p < job->n_params; p++) chunks += (uint64_t)job->params[p].n / chunk + 1;
+    return (double)chunks * 0.01;
+}
+
+void sim_plan_draw_options(sim_job *job, uint64_t chunk, uint64_t *r)
 {
     static const double timeouts[] = { 0.5, 2, 5, 60 };
     char text[48];
 
     draw_aggregate(job, r);
     job->step_timeout = timeouts[sim_below(r, 4)];
+    if (job->step_timeout < 2 && job->step_timeout < sending_time(job, chunk)) job->step_timeout = 2;
     snprintf(text, sizeof text, "step_timeout=%g", job->step_timeout);
     sim_plan_add_option(job, text);
     snprintf(text, sizeof text, "job_linger=%u", 1 + (unsigned)sim_below(r, 3));
@@ -186,7 +197,7 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
     else
         sim_plan_draw_params(job, plan->chunk, r);
     sim_plan_draw_rule(job, plan->crowded, r);
-    sim_plan_draw_options(job, r);
+    sim_plan_draw_options(job, plan->chunk, r);
     job->absent_of_16 = sim_once_in(r, 4) ? 1 + (uint32_t)sim_below(r, 6) : 0;
     job->infinite_of_64 = sim_once_in(r, 4) ? 1 + (uint32_t)sim_below(r, 6) : 0;
     job->barriers = sim_once_in(r, 4);

@@ -171,7 +171,7 @@ const char *sim_fault_name(sim_fault_kind kind);
 /* Parts of a plan, for both kinds. `crowded`: see sim_plan. */
 void sim_plan_draw_params(sim_job *job, uint64_t chunk, uint64_t *r);
 void sim_plan_draw_rule(sim_job *job, bool crowded, uint64_t *r);
-void sim_plan_draw_options(sim_job *job, uint64_t *r);
+void sim_plan_draw_options(sim_job *job, uint64_t chunk, uint64_t *r);
 /* Lets workers of half of the jobs change weights by hand. That is drawn apart: other draws stay as they are. */
 void sim_plan_draw_replaces(const sim_plan *plan, sim_job *job);
 void sim_plan_draw_limits(sim_plan *plan, uint64_t *r);

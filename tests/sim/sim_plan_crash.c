@@ -90,7 +90,7 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
     if (job->n_params > 6) job->n_params = 6;
     do sim_plan_draw_rule(job, plain, r);
     while (job->plain != plain);
-    sim_plan_draw_options(job, r);
+    sim_plan_draw_options(job, plan->chunk, r);
     draw_checkpoints(job, r);
     draw_log(plan, job);
     draw_ready(plan, job);

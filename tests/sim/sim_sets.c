@@ -404,10 +404,21 @@ static void check_epoch(const sim_history *h, const sim_watch *watch, const pd_j
                  watch->members, members_of(job), (number)watch->epoch, (number)job->steps.epoch);
 }
 
+/* Returns the ranks that other processes have taken since the last look. Each may have brought another group. */
+static uint32_t renewed(const sim_watch *watch, const pd_job *job)
+{
+    uint32_t mask = 0;
+
+    for (uint32_t rank = 0; rank < job->steps.members.ranks; rank++)
+        if (job->ranks[rank].saved.process != watch->process[rank]) mask |= 1u << rank;
+    return mask;
+}
+
 /* Checks that of each group all members count, or none. */
 static void check_units(const sim_history *h, const pd_job *job, uint32_t mask)
 {
-    uint32_t members = h->fragments[0].watch.members & members_of(job);
+    const sim_watch *watch = &h->fragments[0].watch;
+    uint32_t members = watch->members & members_of(job) & ~renewed(watch, job);
 
     for (uint32_t rank = 0; h->job->open.group > 1 && rank < h->job->world; rank++)
         if ((mask >> rank & 1) != 0 && (mates_of(h, rank) & members & ~mask) != 0)
@@ -423,16 +434,39 @@ static bool has_gone_back(const sim_watch *watch, const pd_job *job, uint32_t ra
 }
 
 /* Returns the ranks of which what they had given at the last look may be gone: another process has taken the rank, its
- * process goes back since the job takes another course, or it has pushed for a later step. */
+ * process goes back since the job takes another course, or it has pushed for a later step. So may what others of its
+ * group had given, which do not count without such a rank. */
 static uint32_t replaced(const sim_history *h, const sim_watch *watch, const pd_job *job, const pd_fragment *fragment)
 {
-    uint32_t mask = 0;
+    uint32_t mask = 0, mates = 0;
 
     for (uint32_t rank = 0; rank < h->job->world; rank++)
         if (job->ranks[rank].saved.process != watch->process[rank] || has_gone_back(watch, job, rank) ||
             (watch->pushes[rank] > 0 && fragment->ranks[rank].late >= watch->pushes[rank]))
             mask |= 1u << rank;
-    return mask;
+    for (uint32_t rank = 0; h->job->open.group > 1 && rank < h->job->world; rank++)
+        if ((mask >> rank & 1) != 0) mates |= mates_of(h, rank);
+    return mask | mates;
+}
+
+/* Returns whether a push that counts in the step which was just fixed has a gradient. */
+static bool has_gradient(const sim_history *h, const pd_fragment *fragment)
+{
+    bool any = false;
+
+    for (uint32_t rank = 0; rank < h->job->world; rank++)
+        for (uint32_t p = 0; pd_counted_has(fragment->set, rank) && p < h->job->n_params; p++)
+            any = any || (sim_fragment_of(h->job, p) == fragment->number &&
+                          sim_has_gradient(h->job, rank, fragment->fixed - pd_counted_age(fragment->set, rank), p));
+    return any;
+}
+
+/* Returns those of the ranks whose processes have been there since the last look, and may push. */
+static uint32_t working(const sim_watch *watch, const pd_job *job, uint32_t ranks)
+{
+    for (uint32_t rank = 0; rank < job->steps.members.ranks; rank++)
+        if (job->ranks[rank].conn != watch->conn[rank] || !job->steps.quotas[rank].declared) ranks &= ~(1u << rank);
+    return ranks;
 }
 
 /* Checks a set that was fixed since the last look: those who were whole are in it, and it was not too early. */
@@ -440,7 +474,7 @@ static void check_fixed(const sim_history *h, const sim_watch *watch, const pd_j
                         uint64_t now_ns, uint64_t clock_ns)
 {
     uint64_t since = watch->quorum_ns > 0 ? watch->quorum_ns : now_ns;
-    uint32_t mask = 0, whole = 0;
+    uint32_t mask = 0, whole = 0, missed;
 
     if (watch->generation == job->saved.generation) whole = watch->units & ~replaced(h, watch, job, fragment);
 
@@ -451,11 +485,24 @@ static void check_fixed(const sim_history *h, const sim_watch *watch, const pd_j
     if ((whole & ~mask) != 0)
         sim_fail("whole", "%s: ranks (%x) were whole, but do not count in step %llu with (%x)", h->job->name,
                  whole & ~mask, (number)fragment->fixed, mask);
+    missed = watch->steady & ~mask;
+    /* A step without a gradient waits only for ranks that may have one. */
+    if (!has_gradient(h, fragment)) missed = working(watch, job, missed);
+    /* A group without such a rank may have been whole for long. */
+    if (h->job->open.group > 1) missed &= ~renewed(watch, job);
     /* No step waits for those who are removed, or have joined since it was opened. */
-    if (job->steps.epoch == watch->epoch && (watch->steady & ~mask) != 0 && clock_ns < since + h->job->open.grace_ns)
+    if (job->steps.epoch == watch->epoch && missed != 0 && clock_ns < since + h->job->open.grace_ns)
         sim_fail("grace", "%s: step %llu is taken with ranks (%x) %.3f s after a quorum was whole, not %.3f s",
                  h->job->name, (number)fragment->fixed, mask, ((double)clock_ns - (double)since) / 1e9,
                  (double)h->job->open.grace_ns / 1e9);
+}
+
+/* Returns whether the rank was removed because its group lacks ranks: the process of another one belongs to another
+ * group now. */
+static bool was_incomplete(const sim_history *h, const pd_job *job, uint32_t rank)
+{
+    return h->job->open.group > 1 && (members_of(job) >> rank & 1) == 0 &&
+           (uint32_t)__builtin_popcount(mates_of(h, rank)) < h->job->open.group;
 }
 
 /* Checks that what a rank has given stays until the step is fixed once all of it has come, unless it may be gone
@@ -467,22 +514,41 @@ static void check_kept(const sim_history *h, const sim_watch *watch, const pd_jo
     uint32_t gone = watch->units & ~whole & ~replaced(h, watch, job, fragment);
 
     for (uint32_t rank = 0; rank < h->job->world; rank++)
-        if (ranks[rank].owed == UINT32_MAX) gone &= ~(1u << rank);
+        if (ranks[rank].owed == UINT32_MAX || was_incomplete(h, job, rank)) gone &= ~(1u << rank);
     if (gone != 0)
         sim_fail("whole", "%s: ranks (%x) were whole in step %llu, and what they had given is gone", h->job->name, gone,
                  (number)watch->fixed + 1);
 }
 
+static uint32_t expected_of(const pd_fragment *fragment)
+{
+    uint32_t mask = 0;
+
+    for (uint32_t rank = 0; rank < fragment->expected.ranks; rank++)
+        if (pd_rank_set_has(&fragment->expected, rank)) mask |= 1u << rank;
+    return mask;
+}
+
+/* Returns whether all ranks were removed since the last look that the step had waited for. Some may have joined again.
+ * Then the step waits for those who are members. */
+static bool has_lost_all(const sim_watch *watch, const pd_job *job, const pd_fragment *fragment)
+{
+    uint32_t stay = watch->expected & members_of(job);
+
+    for (uint32_t rank = 0; rank < fragment->expected.ranks; rank++)
+        if (fragment->ranks[rank].joined > watch->epoch) stay &= ~(1u << rank);
+    return watch->expected != 0 && stay == 0;
+}
+
 /* Checks that the step waits for none that have joined since it was opened. */
 static void check_expected(const sim_history *h, sim_watch *watch, const pd_job *job, const pd_fragment *fragment)
 {
-    uint32_t late = 0;
+    uint32_t expected = expected_of(fragment), late;
 
-    if (fragment->opened_ns != watch->opened_ns) watch->opened = members_of(job);
+    if (fragment->opened_ns != watch->opened_ns || has_lost_all(watch, job, fragment)) watch->opened = members_of(job);
     watch->opened_ns = fragment->opened_ns;
-    for (uint32_t rank = 0; rank < h->job->world; rank++)
-        if (pd_rank_set_has(&fragment->expected, rank)) late |= 1u << rank;
-    late &= ~watch->opened;
+    watch->expected = expected;
+    late = expected & ~watch->opened;
     if (watch->opened_ns > 0 && late != 0)
         sim_fail("members", "%s: step %llu waits for ranks (%x), which were no members when it was opened",
                  h->job->name, (number)fragment->fixed + 1, late);

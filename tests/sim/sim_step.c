@@ -232,6 +232,9 @@ void sim_check_zero(const char *what, uint64_t n)
     if (n != 0) sim_fail("accounting", "at rest %s is %llu, expected 0", what, (unsigned long long)n);
 }
 
+/* Bytes of a job without parameters, for which nothing is committed yet. */
+enum { JOB_BYTES = 12 * 1024 };
+
 /* Checks that no deadline of a job is later than the store says. */
 static void check_deadlines(const pd_store *store)
 {
@@ -245,13 +248,13 @@ static void check_deadlines(const pd_store *store)
 void sim_step_check(const sim_server *server)
 {
     const pd_store *store = server->store;
-    uint64_t more, live = (uint64_t)sim_live_bytes(SIM_SERVER);
+    uint64_t more, live = (uint64_t)sim_live_bytes(SIM_SERVER), jobs = store->jobs.n * (uint64_t)JOB_BYTES;
 
     if (!server->step_due && !pd_flows_wait(&server->turn.flows, true) &&
         server->n_checkpoints + server->n_records == 0 && sim_loop_rests(server, &more) &&
-        live > store->budget.used + more)
+        live > store->budget.used + more + jobs)
         sim_fail("accounting", "at rest %llu bytes are held; jobs have committed %llu, and %llu are for all else",
-                 (unsigned long long)live, (unsigned long long)store->budget.used, (unsigned long long)more);
+                 (unsigned long long)live, (unsigned long long)store->budget.used, (unsigned long long)(more + jobs));
     check_deadlines(store);
     if (store->budget.used > store->budget.limit)
         sim_fail("accounting", "%llu bytes are committed, %llu are allowed", (unsigned long long)store->budget.used,

@@ -158,6 +158,11 @@ void sim_worker_end_refused(sim_worker *w, int code, const char *text)
             w); /* the job ended while all its workers were away, or the server read the Hello of a dead process late */
         return;
     }
+    /* The process at its rank is gone since, and the other ranks have workers. */
+    if (code == PD_ABORTED && strstr(text, "and no other rank is free") != NULL && w->job->open.any_rank) {
+        sim_worker_end_dropped(w);
+        return;
+    }
     if (code == PD_ALREADY_EXISTS && w->job->runless) { /* the process that it replaces is not known to be dead yet */
         sim_worker_end_dropped(w);
         return;
@@ -345,11 +350,17 @@ static void make_core(sim_worker *w)
     w->ticket = w->core->welcome_ticket;
 }
 
-/* Returns whether the place has a process of the job's last launch that works. Another fault may have started one. */
+static uint64_t coming; /* number of processes that are about to start */
+/* those of them that a launch starts beside the processes of an earlier one, by job and place */
+static uint32_t coming_beside[SIM_JOBS][SIM_WORLD];
+
+/* Returns whether the place has a process of the job's last launch that works, or is about to start. Another fault may
+ * have started one. */
 static bool is_manned(sim *s, const sim_job *job, uint32_t rank)
 {
     const sim_worker *w = sim_worker_at(s, job->number, rank);
 
+    if (coming_beside[job->number][rank] > 0) return true;
     return w != NULL && w->phase != LEAVING && (!job->open.reforms || w->generation == sim_generation(s, job));
 }
 
@@ -378,8 +389,6 @@ static void begin_process(sim *s, void *who, uint64_t what)
     sim_enter(before);
 }
 
-static uint64_t coming; /* number of processes that are about to start */
-
 static void begin_coming(sim *s, void *who, uint64_t what)
 {
     coming--;
@@ -395,12 +404,14 @@ void sim_worker_start(sim *s, const sim_job *job, uint32_t rank, uint64_t delay_
 static void begin_beside(sim *s, void *who, uint64_t what)
 {
     coming--;
+    coming_beside[((const sim_job *)who)->number][what]--;
     begin_process(s, who, what);
 }
 
 void sim_worker_start_beside(sim *s, const sim_job *job, uint32_t place, uint64_t delay_ns)
 {
     coming++;
+    coming_beside[job->number][place]++;
     sim_after(s, delay_ns, begin_beside, (void *)job, place);
 }
 
@@ -550,5 +561,6 @@ void sim_workers_free(sim *s)
         free(w);
     }
     coming = 0;
+    memset(coming_beside, 0, sizeof coming_beside);
     sim_enter(before);
 }

@@ -254,6 +254,21 @@ TEST(a_refused_push_is_no_silence, rig *r)
     assert_closed(r, job, 2, 1, PD_NO_GRADIENT);
 }
 
+TEST(a_push_that_came_too_early_is_no_silence, rig *r)
+{
+    uint32_t job = start(r, 1, NULL);
+
+    assert_int_equal(push(r, job, 0, 2, 1), PD_FAILED_PRECONDITION);
+    assert_int_equal(end_step(r, job, 0, 1), PD_OK);
+    assert_closed(r, job, 1, 1, PD_NO_GRADIENT);
+    assert_int_equal(end_step(r, job, 0, 2), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(r->error.text, "p1: rank 0 cannot end step 2: its push of this parameter was refused"));
+    assert_int_equal(push(r, job, 0, 2, 1), PD_OK);
+    assert_int_equal(end_step(r, job, 0, 2), PD_OK);
+    assert_closed(r, job, 1, 2, PD_STEPPED);
+    assert_closed(r, job, 2, 2, PD_NO_GRADIENT);
+}
+
 TEST(a_push_refused_at_the_door_is_no_silence, rig *r)
 {
     uint32_t job = start(r, 1, NULL);

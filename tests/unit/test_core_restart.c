@@ -133,6 +133,48 @@ TEST(the_same_job_goes_on)
     peer_free(p);
 }
 
+/* Sends an answer to a pull of both parameters, and the weights of the first one alone. */
+static void begin_answer(peer *p, const peer_frame *l)
+{
+    Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
+    Paramd__Outcome one = PARAMD__OUTCOME__INIT, *all[PARAMS] = { &one, &one };
+    float weights[(64 + ELEMENTS * sizeof(float)) / sizeof(float)] = { 0 };
+    struct iovec iov = { weights, sizeof weights };
+    uint8_t *frame;
+    size_t bytes;
+
+    message.outcomes = all;
+    message.n_outcomes = PARAMS;
+    assert_int_equal(pd_frame_pack(&frame, &bytes, l->prefix.method, PD_FLAG_REPLY, l->prefix.request, &message.base,
+                                   &iov, 1, sizeof weights),
+                     PD_OK);
+    assert_int_equal(peer_feed(p, frame, bytes), PD_OK);
+    assert_int_equal(peer_feed(p, (uint8_t *)weights, ELEMENTS * sizeof *weights), PD_OK);
+    free(frame);
+}
+
+/* Its buffers have some of the job's weights. If it created the job again, it would begin with a mixture. */
+TEST(a_process_that_has_begun_to_receive_weights_does_not_create_the_job_again)
+{
+    peer *p = peer_new(&peer_four);
+    void *weights[PARAMS] = { p->weights[0], p->weights[1] };
+    pd_ticket_id ticket;
+    peer_frame l;
+
+    peer_connect(p);
+    peer_welcome(p);
+    peer_declare(p, sizes, PARAMS);
+    answer_without_weights(p);
+    assert_int_equal(pd_core_fetch(p->core, weights, &ticket, NULL), PD_OK);
+    l = peer_expect(p, PD_PULL);
+    begin_answer(p, &l);
+    peer_frame_drop(&l);
+    refuse_as_unknown(p);
+    assert_true(p->core->end.lost);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_DATA_LOSS);
+    peer_free(p);
+}
+
 /* The job had no weights before the server was restarted, so nothing is lost. The client creates the job again, as
  * on its first connection. */
 TEST(a_process_without_weights_creates_the_job_again)

@@ -68,6 +68,29 @@ TEST(a_rank_that_was_lost_before_it_declared_holds_up_no_other_group)
     rig_free(&r);
 }
 
+/* Rank 2 joins the group of rank 1 after the step was opened, and is lost. */
+TEST(a_report_names_a_rank_that_has_joined_an_expected_group)
+{
+    rig r;
+
+    elastic_any_rank(&r, "rounds=quorum quorum=2 min_workers=1 max_workers=4 on_lost_worker=wait step_timeout=10s");
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        r.group = 1 + rank;
+        elastic_join(&r, 0, 0, ELASTIC_CONN + rank);
+    }
+    elastic_init(&r);
+    elastic_push(&r, 0, ELASTIC_CONN, 1);
+    r.group = 2;
+    elastic_join(&r, 0, 0, ELASTIC_CONN + 2);
+    assert_int_equal(r.rank, 2);
+    elastic_lose(&r, 2, ELASTIC_CONN + 2);
+    elastic_push(&r, 1, ELASTIC_CONN + 1, 1);
+    assert_int_equal(elastic_step(&r), 0);
+    rig_sleep(&r, 11);
+    assert_non_null(strstr(r.timeout.text, "for 1 more of 2 workers: rank 2 (host:12, lost"));
+    rig_free(&r);
+}
+
 TEST(a_group_is_removed_and_joins_as_a_whole)
 {
     rig r;
@@ -107,6 +130,24 @@ TEST(a_rank_comes_again_when_another_of_its_group_leaves)
     assert_int_equal(r.members, 0xc);
     assert_int_equal(r.fenced_conn, ELASTIC_CONN);
     assert_int_equal(r.fenced.code, PD_UNAVAILABLE);
+    rig_free(&r);
+}
+
+/* The group was whole when rank 1 left, so both ranks stay in the step. */
+TEST(a_removed_group_does_not_count_in_part_when_another_process_takes_one_of_its_ranks)
+{
+    rig r;
+
+    begin_groups(&r, "on_lost_worker=shrink rounds=quorum quorum=2");
+    for (uint32_t rank = 0; rank < 2; rank++) elastic_push(&r, rank, ELASTIC_CONN + rank, 1);
+    (void)rig_ask_as(&r, PD_REQ_LEAVE, 1, ELASTIC_CONN + 1, 0);
+    rig_work(&r);
+    assert_int_equal(r.members, 0xc);
+    r.group = 1;
+    assert_int_equal(elastic_hello(&r, 1, 4, ELASTIC_NEW), PD_OK);
+    for (uint32_t rank = 2; rank < 4; rank++) elastic_push(&r, rank, ELASTIC_CONN + rank, 1);
+    assert_int_equal(elastic_step(&r), 1);
+    assert_true(elastic_weight(&r) == -(4 + 8) / 2.0);
     rig_free(&r);
 }
 

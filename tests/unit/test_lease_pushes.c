@@ -127,6 +127,20 @@ TEST(a_kept_push_has_no_data_of_a_lease_that_is_given_after_it)
     rig_free(&r);
 }
 
+/* Its first push has nothing of a lease that it has not been told of: the shares of that would be lost when it counts. */
+TEST(a_process_gets_no_lease_more_for_a_push_of_the_one_before_it)
+{
+    rig r;
+
+    begin(&r, "rounds=quorum quorum=1");
+    push_one(&r, 1, 1, 0, true);
+    assert_int_equal(rig_hello(&r, "job", 1, world, 20, 20, options, "* sgd lr=1"), PD_OK);
+    assert_int_equal(rig_declare(&r, r.job, 1, 20, names, shapes, NULL, PARAMS, PD_F32), PD_OK);
+    push(&r, 0, 1, false);
+    expect_leased(&r, 1, 1, 1);
+    rig_free(&r);
+}
+
 /* Lets rank 1 begin to push for step 1, and say of which share. */
 static void push_of(rig *r, uint64_t share)
 {

@@ -163,6 +163,40 @@ TEST(a_joiner_counts_in_the_open_step_and_is_waited_for_in_the_next)
     rig_free(&r);
 }
 
+TEST(a_step_of_which_nothing_is_left_waits_for_all_who_are_members_when_it_begins_again)
+{
+    rig r;
+
+    elastic_begin(&r, 2, elastic);
+    elastic_push_half(&r, 0, ELASTIC_CONN, 1);
+    for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(rig_kick(&r, "job", rank), PD_OK);
+    assert_int_equal(r.members, 0);
+    for (uint32_t rank = 2; rank < 4; rank++) elastic_join(&r, rank, 4, ELASTIC_CONN + rank);
+    elastic_push(&r, 2, ELASTIC_CONN + 2, 1);
+    assert_int_equal(elastic_step(&r), 0);
+    elastic_push(&r, 3, ELASTIC_CONN + 3, 1);
+    assert_int_equal(elastic_step(&r), 1);
+    assert_true(elastic_weight(&r) == -(4 + 8) / 2.0);
+    rig_free(&r);
+}
+
+/* All ranks were lost that the step had waited for, and one of them was whole. */
+TEST(a_step_that_waits_for_nobody_does_not_begin_to_wait_when_a_joiner_is_removed)
+{
+    rig r;
+
+    elastic_begin(&r, 2, "on_lost_worker=shrink min_workers=3 max_workers=6");
+    elastic_push(&r, 0, ELASTIC_CONN, 1);
+    for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(rig_kick(&r, "job", rank), PD_OK);
+    for (uint32_t rank = 2; rank < 4; rank++) elastic_join(&r, rank, SLOTS, ELASTIC_CONN + rank);
+    assert_int_equal(rig_kick(&r, "job", 3), PD_OK);
+    for (uint32_t rank = 4; rank < 6; rank++) elastic_join(&r, rank, SLOTS, ELASTIC_CONN + rank);
+    rig_work(&r);
+    assert_int_equal(elastic_step(&r), 1);
+    assert_true(elastic_weight(&r) == -1);
+    rig_free(&r);
+}
+
 TEST(no_time_runs_while_all_ranks_are_lost)
 {
     rig r;
@@ -456,6 +490,29 @@ TEST(a_worker_gets_the_lowest_free_rank)
     rig_free(&r);
 }
 
+/* It waited for a rank for ever, and the job for a worker at the one that it had lost. */
+TEST(a_process_whose_rank_was_taken_over_ends_if_no_other_is_free)
+{
+    rig r;
+
+    elastic_any_rank(&r, "max_workers=2 reconnect_grace=5s");
+    elastic_join(&r, 0, 0, ELASTIC_CONN);
+    elastic_init(&r);
+    elastic_join(&r, 0, 0, ELASTIC_CONN + 1);
+    elastic_lose(&r, 0, ELASTIC_CONN);
+    rig_sleep(&r, 6);
+    elastic_join(&r, 0, 0, ELASTIC_NEW);
+    assert_int_equal(elastic_hello(&r, 0, 0, ELASTIC_CONN), PD_UNAVAILABLE);
+    elastic_lose(&r, 0, ELASTIC_NEW);
+    assert_int_equal(elastic_hello(&r, 0, 0, ELASTIC_CONN), PD_UNAVAILABLE);
+    rig_sleep(&r, 6);
+    assert_int_equal(elastic_hello(&r, 0, 0, ELASTIC_CONN), PD_ABORTED);
+    elastic_expect(&r, PD_ABORTED, "rank 0 of job job was taken over by another process");
+    elastic_join(&r, 0, 0, ELASTIC_NEW + 1);
+    assert_int_equal(r.rank, 0);
+    rig_free(&r);
+}
+
 TEST(a_process_that_reconnects_gets_its_rank_again)
 {
     rig r;
@@ -542,6 +599,37 @@ TEST(a_member_comes_again_to_send_the_initial_weights_of_a_rank_that_was_removed
     init_as(&r, 1, ELASTIC_CONN + 1, zeros);
     assert_float_equal(rig_weights(&r, r.job, 0)[0], 0, 0);
     assert_float_equal(rig_weights(&r, r.job, 0)[ELASTIC_N - 1], 0, 0);
+    rig_free(&r);
+}
+
+/* Sends one chunk of the initial weights, all of which are `value`. */
+static void init_chunk(rig *r, uint32_t rank, uint64_t conn, int64_t first, int64_t n, float value)
+{
+    rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, rank, conn, 0);
+    float weights[ELASTIC_N];
+
+    for (int64_t i = 0; i < n; i++) weights[i] = value;
+    rig_piece(frame, 0, PD_F32, first, n, weights);
+    assert_int_equal(rig_send(r, frame), PD_OK);
+    rig_work(r);
+}
+
+/* The first chunk was answered, so the process does not send it again. */
+TEST(a_process_that_was_removed_while_it_sent_the_initial_weights_sends_only_the_rest_of_them)
+{
+    rig r;
+
+    elastic_any_rank(&r, "min_workers=1 max_workers=3 reconnect_grace=5s");
+    for (uint32_t rank = 0; rank < 2; rank++) elastic_join(&r, 0, 0, ELASTIC_CONN + rank);
+    init_chunk(&r, 0, ELASTIC_CONN, 0, 64, 1);
+    elastic_lose(&r, 0, ELASTIC_CONN);
+    rig_sleep(&r, 6);
+    elastic_join(&r, 0, 0, ELASTIC_CONN);
+    assert_int_equal(r.rank, 0);
+    assert_true(r.must_init);
+    init_chunk(&r, 0, ELASTIC_CONN, 64, ELASTIC_N - 64, 2);
+    assert_float_equal(rig_weights(&r, r.job, 0)[0], 1, 0);
+    assert_float_equal(rig_weights(&r, r.job, 0)[ELASTIC_N - 1], 2, 0);
     rig_free(&r);
 }
 

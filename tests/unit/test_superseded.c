@@ -69,6 +69,18 @@ TEST(a_process_that_reconnects_while_nobody_else_came_has_its_rank_again, rig *r
     assert_int_equal(push(r, 31, 1), PD_OK);
 }
 
+/* The server has read the Hello of the older connection last. */
+TEST(a_process_keeps_its_rank_when_the_hello_of_an_older_connection_comes_after_that_of_a_newer_one, rig *r)
+{
+    rig_start(r, "j", 1, OLD, sizes, 1, NULL, NULL);
+    assert_int_equal(hello(r, NEW, 31), PD_OK);
+    assert_int_equal(hello(r, NEW, 30), PD_ABORTED);
+    assert_non_null(strstr(r->error.text, "this process (host:20) has a newer connection"));
+    assert_int_equal(r->fenced_conn, OLD); /* nobody else was */
+    assert_int_equal(declare(r, 31), PD_OK);
+    assert_int_equal(push(r, 31, 1), PD_OK);
+}
+
 TEST(each_of_the_last_processes_stays_out, rig *r)
 {
     rig_start(r, "j", 1, OLD, sizes, 1, NULL, NULL);

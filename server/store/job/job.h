@@ -249,6 +249,12 @@ typedef struct pd_rank {
      * pushed each parameter or is filed as absent (push.c). */
     uint64_t ended;
     uint32_t obstacle; /* index of the parameter that last prevented the rank from ending a step: push.c */
+    /* Step and parameter of the last push of this connection that was refused because it came too early. Step 0: none
+     * was. */
+    struct {
+        uint64_t step;
+        uint32_t param;
+    } early;
     /* The process has passed barriers, but joined after the checkpoint from which the job was restored: so
      * saved.barrier_base is not certain (pd_barrier_joined). */
     bool barrier_guessed;
@@ -388,6 +394,8 @@ typedef struct pd_membership {
     /* the rank that sends the initial weights of parameters that are not ranged; PD_MAX_WORLD: the next one that
      * declares */
     uint32_t giver;
+    /* the last rank that was `giver`, while there is none: some of its weights may have come; PD_MAX_WORLD: none */
+    uint32_t gave;
     /* the rank that was told to come again, so that it declares and sends them; PD_MAX_WORLD: none */
     uint32_t asked;
     uint32_t forming;  /* number of workers that the job is to be resized to, as soon as that is possible; 0: none */

@@ -117,10 +117,16 @@ static bool is_lost_for_long(const pd_job *job, uint32_t r, uint64_t now_ns)
     return job->ranks[r].state == PD_RANK_LOST && now_ns - job->ranks[r].since_ns > job->steps.sets.reconnect_grace_ns;
 }
 
+/* Returns whether another worker may take the slot now, or could if no slot were free. */
+static bool is_open(const pd_job *job, uint32_t r, uint64_t now_ns)
+{
+    return is_free(job, r) || is_lost_for_long(job, r, now_ns);
+}
+
 int pd_members_find_slot(const pd_job *job, const pd_request *hello, uint64_t now_ns, uint32_t *rank, pd_error *err)
 {
     uint64_t nonce = hello->u.hello.nonce;
-    uint32_t free_slot = PD_MAX_WORLD, lost = PD_MAX_WORLD;
+    uint32_t free_slot = PD_MAX_WORLD, lost = PD_MAX_WORLD, barred = PD_MAX_WORLD;
 
     for (uint32_t r = job->steps.members.ranks; r-- > 0;) {
         const pd_rank *at = &job->ranks[r];
@@ -128,12 +134,23 @@ int pd_members_find_slot(const pd_job *job, const pd_request *hello, uint64_t no
             *rank = r;
             return PD_OK;
         }
-        if (was_superseded(at, nonce)) continue;
-        if (is_free(job, r)) free_slot = r;
-        if (is_lost_for_long(job, r, now_ns)) lost = r;
+        if (!is_open(job, r, now_ns)) continue;
+        if (was_superseded(at, nonce))
+            barred = r;
+        else if (is_free(job, r))
+            free_slot = r;
+        else
+            lost = r;
     }
     *rank = free_slot < PD_MAX_WORLD ? free_slot : lost;
     if (*rank < PD_MAX_WORLD) return PD_OK;
+    /* Nobody else may come: the job would wait for the rank, and this process for another rank. */
+    if (barred < PD_MAX_WORLD)
+        return pd_fail(
+            err, PD_ABORTED,
+            "rank %u of job %.100s was taken over by another process, %.100s, and no other rank is free: this "
+            "one stays out",
+            barred, job->steps.name, job->ranks[barred].label);
     return pd_fail(err, PD_UNAVAILABLE,
                    "job %.100s has a worker at each of its %u ranks: this one waits until one leaves or is removed "
                    "(paramctl kick); or give the job more max_workers",
@@ -190,15 +207,25 @@ static bool lacks_whole_weights(const pd_job *job)
     return false;
 }
 
-/* Forgets what the rank that is to send the initial weights has sent: another one sends them all. */
+/* Lets no rank send the initial weights. What has come of them stays: the process that has sent it may come back, and
+ * does not send again what was answered. */
 static void drop_giver(pd_job *job)
 {
-    uint32_t giver = job->membership.giver;
-
+    if (job->membership.giver < job->steps.members.ranks) job->membership.gave = job->membership.giver;
     job->membership.giver = job->membership.asked = PD_MAX_WORLD;
-    if (giver >= job->steps.members.ranks || pd_job_averages_init(job)) return;
+}
+
+/* Lets the rank send the initial weights. Forgets what another rank has sent: this one sends them all. (What an earlier
+ * process of the same rank has sent is forgotten when weights of this one come: initial_weights.c.) */
+static void set_giver(pd_job *job, uint32_t rank)
+{
+    uint32_t gave = job->membership.gave;
+
+    job->membership.giver = rank;
+    job->membership.gave = PD_MAX_WORLD;
+    if (gave == rank || gave == PD_MAX_WORLD || pd_job_averages_init(job)) return;
     for (uint32_t i = 0; i < job->steps.n_params; i++)
-        if (!job->steps.params[i].ranged) pd_init_forget(&job->steps.params[i], giver);
+        if (!job->steps.params[i].ranged) pd_init_forget(&job->steps.params[i], gave);
 }
 
 /* If the rank that is to send the initial weights is gone before all have come, lets a member come again that has
@@ -259,7 +286,7 @@ int pd_member_declares(pd_job *job, uint32_t rank, pd_error *err)
     if (check_unit(job, rank, err) != PD_OK) return PD_FAILED_PRECONDITION;
     if (is_there(job, job->membership.giver)) return PD_OK;
     drop_giver(job);
-    job->membership.giver = rank;
+    set_giver(job, rank);
     return PD_OK;
 }
 
@@ -350,7 +377,7 @@ void pd_members_renew(pd_job *job, uint32_t world, bool any_rank)
     }
     pd_fragments_renew(&job->steps);
     drop_giver(job);
-    if (!any_rank) job->membership.giver = 0;
+    if (!any_rank) set_giver(job, 0);
     change(job);
     set_units(job);
 }

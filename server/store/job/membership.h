@@ -24,7 +24,8 @@
 
 /* Finds the slot for a worker that takes any rank: the one that this process has or had; else the lowest that is free,
  * since nobody has had it, or its last worker has left or was removed; else the lowest whose worker was lost for longer
- * than reconnect_grace. PD_UNAVAILABLE: all are taken. */
+ * than reconnect_grace. No slot at which another process has superseded this one. PD_UNAVAILABLE: all are taken.
+ * PD_ABORTED: only such a slot could be had. */
 int pd_members_find_slot(const pd_job *job, const pd_request *hello, uint64_t now_ns, uint32_t *rank, pd_error *err);
 
 /* Checks that the elements which the rank declares suit its unit, and lets the rank send the initial weights if nobody

@@ -207,7 +207,7 @@ static void describe(const pd_job *job, const pd_param *oldest, const pd_param *
 /* Writes which quorum the step of a fragment lacks: too few members, or too few of them are whole. */
 static void quorum_text(const pd_job *job, const pd_fragment *fragment, const char *ranks, char *text, size_t size)
 {
-    uint32_t whole, expected = pd_fragment_expected(fragment, &whole), members = pd_members_count(job),
+    uint32_t whole, expected = pd_fragment_expected(&job->steps, fragment, &whole), members = pd_members_count(job),
                     quorum = pd_fragment_quorum(&job->steps, fragment);
 
     if (members < job->steps.sets.least)
@@ -386,10 +386,10 @@ static bool can_do_without(const pd_job *job, const pd_param *param)
     uint32_t whole, expected, left = 0;
 
     if (!param->round.together || job->steps.sets.waits) return false;
-    expected = pd_fragment_expected(param->fragment, &whole);
+    expected = pd_fragment_expected(&job->steps, param->fragment, &whole);
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)
         left += job->ranks[r].state == PD_RANK_LEFT && owes_step(job, param, r);
-    return expected - left >= pd_fragment_quorum(&job->steps, param->fragment);
+    return expected >= left + pd_fragment_quorum(&job->steps, param->fragment);
 }
 
 /* Returns a rank that has left for good and that the parameter waits for; NULL: none. owes(job, param, r) says whether

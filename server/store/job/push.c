@@ -94,6 +94,16 @@ static bool is_left_out(const pd_job *job, const pd_param *param, const pd_reque
     return admission == PD_ADMIT_NEW && pd_round_is_silent(&param->round, frame->rank);
 }
 
+/* Returns whether a push of the parameter for the step that the frame ends was refused, and the rank has not sent it
+ * again. Of the pushes that came too early only the last one is known: who has sent that one again has read of all. */
+static bool was_refused(const pd_job *job, const pd_param *param, const pd_request *frame)
+{
+    const pd_rank *rank = &job->ranks[frame->rank];
+
+    return pd_fragment_was_refused(param, frame->rank, frame->u.data.step) ||
+           (rank->early.step == frame->u.data.step && rank->early.param == param->index);
+}
+
 static int check_one(const pd_job *job, const pd_param *param, const pd_request *frame, uint64_t number, pd_error *err)
 {
     int rc;
@@ -101,7 +111,7 @@ static int check_one(const pd_job *job, const pd_param *param, const pd_request 
     if ((rc = pd_push_check_weights(job, param, err)) != PD_OK) return rc;
     if (param->frame.number == number || !is_left_out(job, param, frame)) return PD_OK;
     if ((rc = pd_push_check_step(job, param, frame->rank, frame->u.data.step, err)) != PD_OK) return rc;
-    if (!pd_round_was_refused(&param->round, frame->rank)) return PD_OK;
+    if (!was_refused(job, param, frame)) return PD_OK;
     return pd_fail(err, PD_FAILED_PRECONDITION,
                    "%.160s: rank %u cannot end step %llu: its push of this parameter was refused; push it again, or "
                    "say that it is absent",
@@ -159,19 +169,35 @@ static void file_close(pd_job *job, const pd_request *frame, uint64_t now_ns)
     rank->ended = frame->u.data.step > closed ? frame->u.data.step : closed;
 }
 
+/* Marks a chunk of a refused push as refused. */
+static void note_refused_piece(pd_job *job, pd_param *param, const pd_piece *piece, const pd_request *frame)
+{
+    int64_t chunk = piece->first / (int64_t)job->steps.config->chunk_elements;
+    pd_contribution *given;
+
+    if (chunk < 0 || chunk >= param->round.n_chunks) return;
+    switch (pd_param_admit(&job->steps, param, frame->rank, frame->u.data.step)) {
+    case PD_ADMIT_NEW:
+        pd_fragment_refuse(&job->steps, param->fragment, frame->rank, frame->u.data.step);
+        given = &param->round.chunks[chunk].contributions[frame->rank];
+        given->refused = given->refused || given->state == PD_CONTRIBUTION_EMPTY;
+        break;
+    case PD_ADMIT_EARLY:
+        job->ranks[frame->rank].early.step = frame->u.data.step;
+        job->ranks[frame->rank].early.param = param->index;
+        break;
+    case PD_ADMIT_DUPLICATE:
+    case PD_ADMIT_LATE: break;
+    }
+}
+
 /* Marks the chunks of a refused push as refused. The rank cannot end its step before it has sent them again. */
 static void note_refusal(pd_job *job, const pd_request *frame)
 {
     for (size_t i = 0; i < frame->u.data.n; i++) {
         const pd_piece *piece = &frame->u.data.pieces[i];
-        pd_round *round = piece->param < job->steps.n_params ? &job->steps.params[piece->param].round : NULL;
-        int64_t chunk = piece->first / (int64_t)job->steps.config->chunk_elements;
-        if (round == NULL || piece->absent || chunk < 0 || chunk >= round->n_chunks ||
-            pd_param_admit(&job->steps, &job->steps.params[piece->param], frame->rank, frame->u.data.step) !=
-                PD_ADMIT_NEW)
-            continue;
-        if (pd_chunk_state(&round->chunks[chunk], frame->rank) == PD_CONTRIBUTION_EMPTY)
-            round->chunks[chunk].contributions[frame->rank].refused = true;
+        if (piece->param < job->steps.n_params && !piece->absent)
+            note_refused_piece(job, &job->steps.params[piece->param], piece, frame);
     }
 }
 

@@ -88,6 +88,10 @@ int pd_rank_admits(const pd_job *job, const pd_request *hello, bool guarded, pd_
     const pd_rank *rank = &job->ranks[hello->rank];
 
     if (check_identity(job, hello, guarded, err) != PD_OK) return PD_PERMISSION_DENIED;
+    /* A process drops its connection before it makes another one, but the server may read its Hellos in any order. */
+    if (rank->state == PD_RANK_CONNECTED && rank->saved.nonce == hello->u.hello.nonce && hello->ticket.conn < rank->conn)
+        return pd_fail(err, PD_ABORTED, "rank %u of job %.100s: this process (%.100s) has a newer connection",
+                       hello->rank, job->steps.name, rank->label);
     for (uint32_t i = 0; i < rank->saved.n_superseded && i < PD_SUPERSEDED; i++)
         if (rank->saved.superseded[i] == hello->u.hello.nonce && rank->saved.nonce != hello->u.hello.nonce &&
             !PD_MUTANT(zombie_takes_rank))
@@ -152,6 +156,7 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
     rank->identity = hello->u.hello.identity;
     hello->u.hello.identity = NULL;
     pd_rank_quota(job, rank)->declared = false;
+    rank->early.step = 0; /* the process has read the error, or sends the push again before the end of the step */
     if (!same && old.state != PD_RANK_ABSENT && old.saved.nonce != 0)
         rank->saved.superseded[rank->saved.n_superseded++ % PD_SUPERSEDED] = old.saved.nonce;
     take_group(rank, hello, same);

@@ -11,8 +11,8 @@ static inline pd_quota *pd_rank_quota(const pd_job *job, const pd_rank *rank)
     return &job->steps.quotas[rank - job->ranks];
 }
 
-/* Checks that the process which has sent the Hello may have its rank. PD_ABORTED: another process
- * has taken the rank over from it before, so it must not return. PD_PERMISSION_DENIED: the rank belongs to another
+/* Checks that the process which has sent the Hello may have its rank. PD_ABORTED: another process has taken the rank
+ * over from it before, so it must not return; or it has the rank on a newer connection than that of the Hello. PD_PERMISSION_DENIED: the rank belongs to another
  * identity. `guarded` says whether the server has roles: then a rank whose worker is connected belongs to its identity.
  * The process that has the rank always belongs to one identity, so its nonce never moves to another. */
 int pd_rank_admits(const pd_job *job, const pd_request *hello, bool guarded, pd_error *err);

@@ -278,7 +278,7 @@ static void fill_open(pd_round_info *info, const pd_job *job, const pd_fragment 
     info->state = state_of_set(fragment);
     info->step = fragment->fixed + 1;
     info->fixed = fragment->fixed;
-    info->expected = pd_fragment_expected(fragment, &info->whole);
+    info->expected = pd_fragment_expected(&job->steps, fragment, &info->whole);
     info->quorum = pd_fragment_quorum(&job->steps, fragment);
     info->least = job->steps.sets.least;
     info->since_ms = ms_since(fragment->opened_ns, now_ns);

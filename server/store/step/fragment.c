@@ -51,6 +51,7 @@ static void release_slot(pd_steps *steps, pd_param *param, pd_chunk *chunk, uint
 /* Releases what a rank has given to the step that is collected. */
 static void release(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
 {
+    fragment->ranks[rank].carries = false;
     if (fragment->ranks[rank].step == 0) return;
     for (uint32_t i = 0; i < steps->n_params; i++) {
         pd_param *param = &steps->params[i];
@@ -61,6 +62,18 @@ static void release(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
     }
     fragment->ranks[rank].step = fragment->ranks[rank].whole_ns = 0;
     end_leaver(steps, fragment, rank);
+}
+
+/* Releases what a rank has given to the step that is collected, since its process gives that up. If the rank was
+ * removed when its unit was whole, the others of the unit do not count without it either. */
+static void give_up(pd_steps *steps, pd_fragment *fragment, uint32_t rank)
+{
+    bool leaver = fragment->ranks[rank].leaver;
+    uint32_t unit = fragment->ranks[rank].left_with;
+
+    release(steps, fragment, rank);
+    for (uint32_t r = 0; leaver && r < steps->members.ranks; r++)
+        if (fragment->ranks[r].leaver && fragment->ranks[r].left_with == unit) release(steps, fragment, r);
 }
 
 /* ---- units ---- */
@@ -126,27 +139,20 @@ static bool counts_now(const pd_fragment *fragment, uint32_t rank, const tally *
            ((t->unit[fragment->ranks[rank].unit] & PARTIAL) == 0 || PD_MUTANT(group_counts_in_part));
 }
 
-uint32_t pd_fragment_expected(const pd_fragment *fragment, uint32_t *whole)
+uint32_t pd_fragment_expected(const pd_steps *steps, const pd_fragment *fragment, uint32_t *whole)
 {
-    bool partial[PD_MAX_WORLD] = { false };
-    uint32_t n = 0;
+    tally t;
 
-    *whole = 0;
-    for (uint32_t r = 0; r < fragment->expected.ranks; r++)
-        if (pd_rank_set_has(&fragment->expected, r) && !is_done(fragment, r)) partial[fragment->ranks[r].unit] = true;
-    for (uint32_t r = 0; r < fragment->expected.ranks; r++) {
-        if (fragment->ranks[r].unit != r || !pd_rank_set_has(&fragment->expected, r)) continue;
-        n++;
-        *whole += !partial[r];
-    }
-    return n;
+    count_units(steps, fragment, &t);
+    *whole = t.expected_whole;
+    return t.expected;
 }
 
 uint32_t pd_fragment_quorum(const pd_steps *steps, const pd_fragment *fragment)
 {
     uint32_t whole;
 
-    return least(steps->sets.quorum, pd_fragment_expected(fragment, &whole));
+    return least(steps->sets.quorum, pd_fragment_expected(steps, fragment, &whole));
 }
 
 /* Returns whether the next set must be that of before a restart: a recorded one (*recorded), or, if that becomes NULL,
@@ -163,13 +169,23 @@ static bool has_come(const pd_fragment *fragment, uint32_t rank, uint64_t age)
     return pd_fragment_is_whole(fragment, rank) && fragment->ranks[rank].step + age == fragment->fixed + 1;
 }
 
+/* Returns whether the step that is collected waits for the rank if it is not whole: it is expected, or has joined since
+ * the step was opened and belongs to a unit that is. */
+static bool is_waited_for(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank)
+{
+    bool waits = pd_rank_set_has(&fragment->expected, rank);
+
+    for (uint32_t r = 0; !waits && pd_rank_set_has(&steps->members, rank) && r < steps->members.ranks; r++)
+        waits = fragment->ranks[r].unit == fragment->ranks[rank].unit && pd_rank_set_has(&fragment->expected, r);
+    return waits;
+}
+
 bool pd_fragment_misses(const pd_steps *steps, const pd_fragment *fragment, uint32_t rank)
 {
     const pd_counted *recorded;
 
     if (fragment->opened_ns == 0) return false;
-    if (!repeats(steps, fragment, &recorded))
-        return pd_rank_set_has(&fragment->expected, rank) && !is_done(fragment, rank);
+    if (!repeats(steps, fragment, &recorded)) return !is_done(fragment, rank) && is_waited_for(steps, fragment, rank);
     return pd_counted_has(recorded, rank) && !has_come(fragment, rank, pd_counted_age(recorded, rank));
 }
 
@@ -218,7 +234,8 @@ void pd_fragments_set_unit(pd_steps *steps, uint32_t rank, uint32_t unit, bool k
 void pd_fragments_restart(pd_steps *steps, uint32_t rank)
 {
     for (uint32_t i = 0; i < steps->n_fragments; i++) {
-        release(steps, &steps->fragments[i], rank);
+        give_up(steps, &steps->fragments[i], rank);
+        steps->fragments[i].ranks[rank].refused = 0;
         steps->fragments[i].ranks[rank].next = steps->fragments[i].fixed + 1;
         steps->fragments[i].look = true;
     }
@@ -240,24 +257,44 @@ void pd_fragments_overtaken(pd_steps *steps, const pd_fragment *only, uint32_t r
         uint64_t before = fragment->ranks[rank].step;
         if (only != NULL && fragment != only) continue;
         if (before == 0 || before >= step || step > fragment->fixed + 1 || is_repeated(steps, fragment, rank)) continue;
-        release(steps, fragment, rank);
+        give_up(steps, fragment, rank);
         pd_fragment_late(fragment, rank, before);
         fragment->ranks[rank].next = step;
         fragment->look = true;
     }
 }
 
+static void end_collecting(pd_fragment *fragment)
+{
+    fragment->opened_ns = fragment->deadline_ns = 0;
+    fragment->state = PD_FRAGMENT_IDLE;
+}
+
+/* Lets the step that is collected go on when all ranks have gone that it has waited for: it waits for the members that
+ * stay. If there are none and nothing has been given, whoever contributes next opens the step again. */
+static void lose_last(const pd_steps *steps, pd_fragment *fragment)
+{
+    bool any = false;
+
+    fragment->expected = steps->members;
+    for (uint32_t r = 0; r < steps->members.ranks; r++) any = any || fragment->ranks[r].step > 0;
+    if (fragment->expected.n == 0 && !any) end_collecting(fragment);
+}
+
 /* Takes a unit out of the step that is collected. `whole`: all its ranks are whole, so they stay in the step. */
 static void take_out(pd_steps *steps, pd_fragment *fragment, uint32_t unit, bool whole)
 {
+    bool waits = fragment->expected.n > 0;
+
     for (uint32_t r = unit; r < steps->members.ranks; r++) {
         if (fragment->ranks[r].unit != unit) continue;
         pd_rank_set_remove(&fragment->expected, r);
         fragment->ranks[r].leaver = whole;
+        fragment->ranks[r].left_with = unit;
         if (!whole || PD_MUTANT(removed_though_whole)) release(steps, fragment, r);
         if (fragment->number == 0 && !whole) pd_leases_removed(steps, r);
     }
-    if (fragment->expected.n == 0) fragment->expected = steps->members;
+    if (waits && fragment->expected.n == 0) lose_last(steps, fragment);
     fragment->look = true;
 }
 
@@ -478,12 +515,6 @@ static void settle_rounds(pd_steps *steps, pd_fragment *fragment)
         param->round.damped = fragment->damps && !param->model_state ? fragment->damped : NULL;
         pd_contribute_fixed(steps, param);
     }
-}
-
-static void end_collecting(pd_fragment *fragment)
-{
-    fragment->opened_ns = fragment->deadline_ns = 0;
-    fragment->state = PD_FRAGMENT_IDLE;
 }
 
 void pd_fragments_renew(pd_steps *steps)

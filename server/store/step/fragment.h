@@ -44,7 +44,8 @@ void pd_fragments_restart(pd_steps *steps, uint32_t rank);
  * fragments. */
 void pd_fragments_overtaken(pd_steps *steps, const pd_fragment *only, uint32_t rank, uint64_t step);
 /* Removes all ranks of a unit: they are members no more, and no step waits for them. Where all of them are whole, they
- * still count in the step that is collected if `stay` is true. Otherwise their contributions are released. */
+ * still count in the step that is collected if `stay` is true. Otherwise their contributions are released. A step that
+ * has waited for no other rank waits for the members that stay, also for those that have joined since it was opened. */
 void pd_fragments_remove(pd_steps *steps, uint32_t unit, bool stay);
 /* Begins to collect the next step anew, since other processes take all ranks: releases what earlier ones have given,
  * also those that were whole when they left. Nothing is known of the ranks until they declare their parameters. */
@@ -66,7 +67,7 @@ void pd_fragment_closed(pd_steps *steps, pd_param *param, uint64_t now_ns);
 /* ---- for lists ---- */
 
 /* Returns how many units are expected, and how many of them are whole. */
-uint32_t pd_fragment_expected(const pd_fragment *fragment, uint32_t *whole);
+uint32_t pd_fragment_expected(const pd_steps *steps, const pd_fragment *fragment, uint32_t *whole);
 /* Returns the number of whole units that a set needs now. */
 uint32_t pd_fragment_quorum(const pd_steps *steps, const pd_fragment *fragment);
 /* What the set of the next step lacks. */

@@ -261,6 +261,23 @@ void pd_fragment_late(pd_fragment *fragment, uint32_t rank, uint64_t step)
     if (r->step == 0) r->next = fragment->fixed + 1;
 }
 
+void pd_fragment_refuse(pd_steps *steps, pd_fragment *fragment, uint32_t rank, uint64_t step)
+{
+    if (!steps->sets.open || fragment->ranks[rank].refused == step) return;
+    fragment->ranks[rank].refused = step;
+    for (uint32_t i = 0; i < steps->n_params; i++) {
+        pd_round *round = &steps->params[i].round;
+        for (uint32_t c = 0; is_of(fragment, &steps->params[i]) && c < round->n_chunks; c++)
+            round->chunks[c].contributions[rank].refused = false;
+    }
+}
+
+bool pd_fragment_was_refused(const pd_param *param, uint32_t rank, uint64_t step)
+{
+    if (param->round.together && param->fragment->ranks[rank].refused != step) return false;
+    return pd_round_was_refused(&param->round, rank);
+}
+
 void pd_fragments_declared(pd_steps *steps, uint32_t rank)
 {
     for (uint32_t i = 0; i < steps->n_fragments; i++) {

@@ -17,6 +17,7 @@ typedef struct pd_fragment_rank {
     pd_fragment_rank_saved saved;
     uint64_t step;        /* step of the push that the rank's contributions belong to; 0: it has given nothing */
     uint64_t late;        /* step of the rank's last push that came too late; 0: none did */
+    uint64_t refused;     /* step of its last push of which a part was refused that could have been filed; 0: none */
     uint32_t missing;     /* if step > 0: number of chunks of this push that have not come */
     uint32_t owed;        /* number of chunks of which the rank has elements; UINT32_MAX until it has declared them */
     uint32_t unit;        /* lowest rank of the group that the rank belongs to: the rank itself if it has no group */
@@ -32,8 +33,9 @@ typedef struct pd_fragment_rank {
     uint64_t next;        /* step of the rank's next push, as far as it follows from the last answer */
     uint64_t seen;        /* number of steps of the fragment that the rank's process had seen closed when it joined */
     uint64_t seen_before; /* the same, of the job's course, since the job was restored: job/repeats.h */
-    bool leaver;     /* the rank was removed when its unit was whole: it still counts in the step that is collected */
-    uint64_t joined; /* pd_steps.epoch when the rank became a member; 0: it was one from the beginning */
+    bool leaver; /* the rank was removed when its unit was whole: it still counts in the step that is collected */
+    uint32_t left_with;   /* if `leaver`: `unit` as it was then, since the rank may get another one */
+    uint64_t joined;      /* pd_steps.epoch when the rank became a member; 0: it was one from the beginning */
     pd_set_counts counts; /* for operators */
 } pd_fragment_rank;
 
@@ -154,6 +156,11 @@ void pd_fragment_note(pd_fragment *fragment, const pd_request *push);
 /* Notes that the rank's push for step `step` came too late, also those parts of it that have not come yet, and that the
  * rank is told so: it works on the step that is collected next. */
 void pd_fragment_late(pd_fragment *fragment, uint32_t rank, uint64_t step);
+/* Notes that a part of the rank's push for step `step` is refused. Forgets what was refused of pushes for other steps
+ * (pd_contribution.refused): the fragment's steps may be taken without the rank, so such a push need not come again. */
+void pd_fragment_refuse(pd_steps *steps, pd_fragment *fragment, uint32_t rank, uint64_t step);
+/* Returns whether a part of the rank's push for step `step` of the parameter was refused, and has not come again. */
+bool pd_fragment_was_refused(const pd_param *param, uint32_t rank, uint64_t step);
 /* Notes that the elements which the rank contributes are known: it has declared its parameters. */
 void pd_fragments_declared(pd_steps *steps, uint32_t rank);
 static inline bool pd_fragment_is_whole(const pd_fragment *fragment, uint32_t rank)
