@@ -453,6 +453,8 @@ void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
     pd_sharing_end(core);
     pd_relay_down(core);
     pd_window_forget(core);
+    for (size_t i = 0; PD_MUTANT(feedback_changed_by_resend) && i < core->n_params; i++)
+        if (core->params[i].pushing) pd_feedback_forget(&core->params[i]);
     core->stats.resent += pd_outgoing_rewind(&core->out, left_at_last, core);
 }
 

@@ -32,6 +32,7 @@ void pd_leased_forget(pd_core_shares *shares);
 uint64_t pd_leased_taken(const pd_core *core);
 /* Returns the same for the push of an operation: that of the last push if it repeats it; 0 if it is none of fragment
  * 0. */
+uint64_t pd_leased_name(const pd_core *core, const pd_op *op);
 /* Returns the number of shares to ask the server for: 0 in a cluster, where no server leases any, since each step uses
  * those of all ranks. */
 static inline uint32_t pd_leased_wants(const pd_core *core)

@@ -144,16 +144,18 @@ bool pd_declaration_ties(const pd_job *job)
     return tie_of(job) != NULL;
 }
 
-/* Checks that ranks cannot wait for each other in different fragments. A rank whose push is kept for the next step
- * of its fragment waits for that step, and contributes to no other fragment meanwhile. So this step must be possible
- * with its push alone. */
-static int check_ages(const pd_job *job, uint32_t n, pd_error *err)
+int pd_declaration_check_ages(const pd_job *job, uint32_t rank, uint32_t n, pd_error *err)
 {
     const pd_set_rule *sets = &job->steps.sets;
+    bool alone = (sets->quorum == 1 || sets->most == 1) && !sets->waits, grouped = job->ranks[rank].saved.grouped;
 
-    bool alone = sets->quorum == 1 || sets->most == 1;
-
-    if (!sets->open || sets->staleness == 0 || (alone && !sets->waits)) return PD_OK;
+    if (n <= 1 || !sets->open || sets->staleness == 0 || (alone && !grouped)) return PD_OK;
+    if (alone)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "job %.100s: %u fragments with a staleness, and rank %u belongs to a group: ranks of a group "
+                       "could wait for each other in different fragments, for ever. Set staleness = 0, or declare one "
+                       "fragment, or no groups",
+                       job->steps.name, n, rank);
     return pd_fail(
         err, PD_INVALID_ARGUMENT,
         "job %.100s: %u fragments with a staleness: workers could wait for each other in different fragments, "
@@ -179,7 +181,7 @@ int pd_declaration_count_fragments(const pd_job *job, const pd_request *request,
                            "1, 2 ... without gaps",
                            job->steps.name, f, *n - 1);
     if (*n == 1) return PD_OK;
-    if (tie == NULL) return check_ages(job, *n, err);
+    if (tie == NULL) return pd_declaration_check_ages(job, request->rank, *n, err);
     return pd_fail(err, PD_INVALID_ARGUMENT,
                    "job %.100s: %u fragments, but %.60s ties the steps of all parameters: leave it out, or declare one "
                    "fragment",

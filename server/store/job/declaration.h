@@ -18,6 +18,10 @@ bool pd_declaration_ties(const pd_job *job);
  * PD_INVALID_ARGUMENT: a number is left out, or there are several fragments and the job ties the steps of all
  * parameters, or may count old contributions in a way that lets workers wait for each other. */
 int pd_declaration_count_fragments(const pd_job *job, const pd_request *request, uint32_t *n, pd_error *err);
+/* Checks that ranks cannot wait for each other in different ones of n fragments. A rank whose push is kept for the next
+ * step of its fragment waits for that step, and contributes to no other fragment meanwhile. So this step must be
+ * possible with its push alone: without those of other ranks, and of its group. PD_INVALID_ARGUMENT. */
+int pd_declaration_check_ages(const pd_job *job, uint32_t rank, uint32_t n, pd_error *err);
 /* Checks that a rank declares the same about a parameter as the job has. Sets the parameter's bit in `seen`, so that
  * declaring it twice is found.
  *
