@@ -12,10 +12,10 @@ for mutant in roots_largest_first leave_incoming request_zero close_counts_refus
     place_of_another lent_unheld unreleased_stays sharing_outlives_connection any_run deferred_forever \
     flow_overtaken set_per_parameter early_sum_in_open_set kept_though_partial grace_from_opening late_told_as_stepped \
     stepped_told_as_late late_frame_held kept_slot_reset kept_slot_counted_twice filed_after_closed \
-    damping_lost_for_single hyper_of_excluded@400 scalar_of_excluded weight_of_excluded_in_divisor last_not_in_image \
+    damping_lost_for_single hyper_of_excluded scalar_of_excluded weight_of_excluded_in_divisor last_not_in_image \
     welcome_waited_for removed_though_whole joiner_before_declared share_used_by_late share_lost_with_rank \
     group_counts_in_part kicked_comes_back barrier_counts_removed \
-    old_generation_pushes@400; do
+    old_generation_pushes; do
     first=1
     [[ $mutant != *@* ]] || first=${mutant#*@}
     if "$1" --seeds "$first..$((first + 299))" --mutant "${mutant%@*}" > /dev/null 2>&1; then
