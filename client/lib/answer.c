@@ -387,8 +387,9 @@ static void note_step(pd_step_span *span, uint64_t step)
 
 void pd_core_note_members(pd_core *core, const Paramd__DataReply *reply)
 {
-    core->members =
-        (pd_core_members){ .members = (int)reply->members, .index = (int)reply->index - 1, .epoch = reply->epoch };
+    core->members = (pd_core_members){
+        .members = (int)reply->members, .index = (int)reply->index - 1, .leads = reply->leads, .epoch = reply->epoch
+    };
 }
 
 /* Notes which shares are leased to this worker after its push, and whether the program takes the same shares again.
@@ -399,8 +400,9 @@ static void note_leases(pd_core *core, const pd_outgoing_frame *frame)
     bool late = reply->n_outcomes > 0 && reply->outcomes[0]->outcome == PD_OUTCOME_LATE;
 
     if (!pd_method_pushes(frame->method)) return;
+    if (late && pd_leased_are_lost(core, frame->id, frame->op->share, reply)) frame->op->lost = true;
     if (frame->n_pieces > 0 && core->params[frame->op->items[frame->pieces[0].item].param].fragment > 0) return;
-    pd_leased_answered(core, frame->step, late, reply);
+    pd_leased_answered(core, frame, late, reply);
 }
 
 /* Stores the results of an answer (outcome, step and version of each parameter) in the caller's items. An item is one

@@ -243,8 +243,7 @@ static int set_replaces(pd_bucket *bucket, uint64_t number)
 /* Returns the step that an item of a push belongs to, or from which on its weights are pulled. */
 static uint64_t step_of(const pd_op *op, const pd_param_record *record)
 {
-    if (op->level > 0) return op->level;
-    return op->step > 0 ? op->step : record->step + 1;
+    return op->level > 0 ? op->level : pd_op_step(op, record);
 }
 
 int pd_bucket_item(pd_bucket *bucket, size_t i)
@@ -255,7 +254,7 @@ int pd_bucket_item(pd_bucket *bucket, size_t i)
     int rc = PD_OK;
 
     if (pd_method_pushes(bucket->op->method)) rc = set_step(bucket, step_of(bucket->op, record));
-    if (bucket->op->replaces != 0) rc = set_step(bucket, bucket->op->step);
+    if (bucket->op->replaces != 0) rc = set_step(bucket, item->step);
     if (rc == PD_OK && pushes) rc = set_replaces(bucket, pd_replace_number(record, bucket->replaces));
     if (rc == PD_OK && pushes && item->gradient == NULL) {
         pd_cut marker = { .item = i, .handle = (uint32_t)item->param, .absent = true, .dtype = record->push };

@@ -10,6 +10,7 @@
 #include "core.h"
 #include "feedback.h"
 #include "leased.h"
+#include "mutant.h"
 #include "replace.h"
 #include "recoveries.h"
 #include "window.h"
@@ -32,11 +33,12 @@ static int check_worker_state(const pd_push_options *options, pd_error *err)
 /* Returns the highest step among the items of a push. */
 static uint64_t pushed_step(const pd_core *core, const pd_op *op)
 {
-    uint64_t step = op->step;
+    uint64_t step = 0;
 
-    if (step > 0) return step;
-    for (size_t i = 0; i < op->n; i++)
-        if (core->params[op->items[i].param].step >= step) step = core->params[op->items[i].param].step + 1;
+    for (size_t i = 0; i < op->n; i++) {
+        uint64_t own = pd_op_step(op, &core->params[op->items[i].param]);
+        if (own > step) step = own;
+    }
     return step;
 }
 
@@ -303,7 +305,7 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
     bucket.push.scalars = (Paramd__Scalar **)load->list;
     bucket.push.n_scalars = load->n;
     bucket.push.wants = core->setup.shares;
-    bucket.push.share = core->params[op->items[0].param].fragment == 0 ? pd_leased_taken(core) : 0;
+    bucket.push.share = op->share = pd_leased_name(core, op);
     if (options != NULL) {
         bucket.push.patience_ms = options->patience_ms;
         if (options->wants > 0) bucket.push.wants = options->wants;
@@ -335,6 +337,17 @@ static uint64_t choose_step(const pd_core *core, const pd_item *items, size_t n)
         if (record->step >= pushing || record->pushed >= pushing) return pd_core_highest_step(core, fragment) + 1;
     }
     return pushing;
+}
+
+/* Returns the step of a push in a job with open sets that repeats another one: the last that any of its items was
+ * pushed for. */
+static uint64_t find_step(const pd_core *core, const pd_item *items, size_t n)
+{
+    uint64_t last = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (core->params[items[i].param].pushed > last) last = core->params[items[i].param].pushed;
+    return last > 0 ? last : choose_step(core, items, n);
 }
 
 enum { MOST_LEVELS = 4 };
@@ -482,15 +495,18 @@ static int post_push(pd_pushing *push)
 /* Notes in the parameters that the push was queued. */
 static void note_pushed(pd_core *core, pd_op *op)
 {
+    uint64_t *pushing = &core->progress.pushing[core->params[op->items[0].param].fragment];
+
     for (size_t i = 0; i < op->n; i++) {
         pd_param_record *record = &core->params[op->items[i].param];
         if (op->step > 0) pd_window_skip(core, record, op->step);
-        record->pushed = op->step > 0 ? op->step : record->step + 1;
+        record->pushed = pd_op_step(op, record);
         record->refused = 0;
         if (op->items[i].gradient != NULL)
             core->stats.payload_out += pd_dtype_bytes(record->push, (uint64_t)elements_of(record));
     }
-    core->progress.pushing[core->params[op->items[0].param].fragment] = op->step;
+    if (op->step > *pushing) *pushing = op->step;
+    if (op->share > 0) core->shares.pushed = op->share;
     op->pushed = true;
 }
 
@@ -514,12 +530,14 @@ int pd_core_push_end(pd_pushing *push, pd_ticket_id *ticket, pd_error *err)
     mark_preparing(push, false);
     if (op->done) return ended_meanwhile(core, op, err);
     for (size_t i = 0; i < op->n; i++) note_change(core, op->items[i].param, options);
-    if (core->open_sets) op->step = choose_step(core, op->items, op->n);
+    op->again = options != NULL && options->again && !PD_MUTANT(pushed_again_as_next);
+    if (core->open_sets) op->step = (op->again ? find_step : choose_step)(core, op->items, op->n);
     op->weighs = options == NULL || !options->zero_weight;
     if (options != NULL && options->counts != NULL) {
         op->counts = options->counts;
         memset(op->counts, 0, op->n * sizeof *op->counts);
     }
+    if (options != NULL) op->tell_lost = options->lost;
     if ((rc = post_push(push)) != PD_OK) {
         unmark_pushing(core, op);
         return give_back(core, op, rc, err);
@@ -553,6 +571,23 @@ static int check_refused(const pd_core *core, uint64_t step, pd_error *err)
     return PD_OK;
 }
 
+/* Refuses to close a step that is not the next one of each fragment that has not taken it. The server would refuse it,
+ * after the pushes of the step have waited for it. */
+static int check_fragments(const pd_core *core, uint64_t step, pd_error *err)
+{
+    for (uint32_t f = 0; core->n_fragments > 1 && f < core->n_fragments; f++) {
+        uint64_t taken = pd_core_highest_step(core, f);
+        if (taken + 1 >= step) continue;
+        return pd_fail(
+            err, PD_FAILED_PRECONDITION,
+            "step %llu cannot be closed, since fragment %u has taken step %llu: a step is closed in all "
+            "fragments. Where they are at different steps, push all parameters of each fragment, with a NULL "
+            "gradient where there is none",
+            (unsigned long long)step, f, (unsigned long long)taken);
+    }
+    return PD_OK;
+}
+
 /* Queues the message that closes a step: a Push request without gradients. It comes after the pushes that are queued
  * already, and this order stays the same when frames are sent again after a reconnect. */
 int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err)
@@ -568,6 +603,7 @@ int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_er
         return pd_fail(err, PD_INVALID_ARGUMENT, "step %llu is being closed: wait for that ticket first",
                        (unsigned long long)core->progress.closing);
     if ((rc = check_refused(core, step, err)) != PD_OK) return rc;
+    if ((rc = check_fragments(core, step, err)) != PD_OK) return rc;
     request.step = step;
     request.last = true;
     request.share = pd_leased_taken(core);
@@ -677,11 +713,35 @@ static void give(pd_core *core, pd_op *op)
     pd_op_end(core, op, &error);
 }
 
+static bool is_asked_for_any(const pd_core *core)
+{
+    bool asked = false;
+
+    for (size_t i = 0; core->must_init && i < core->n_params; i++) asked = asked || is_asked(core, &core->params[i]);
+    return asked;
+}
+
+/* Sends all weights of a pd_core_init that is under way again: in a job with open sets the server forgets what a rank
+ * has sent that was lost before all had come, also what was answered. */
+static void give_again(pd_core *core, pd_op *op)
+{
+    pd_error error;
+
+    if (!core->open_sets || !is_asked_for_any(core)) return;
+    pd_bucket_unpost(core, op);
+    if (post_initial(core, op) == PD_OK) return;
+    no_memory(&error);
+    pd_bucket_unpost(core, op);
+    pd_op_end(core, op, &error);
+}
+
 void pd_core_give(pd_core *core)
 {
     for (pd_op *op = core->calls.table, *next; op != NULL; op = next) {
         next = op->hh.next;
-        if (op->fetches && !op->done) give(core, op);
+        if (op->done) continue;
+        if (op->fetches) give(core, op);
+        if (op->method == PD_INIT && op->replaces == 0) give_again(core, op);
     }
 }
 

@@ -11,7 +11,8 @@
 /* Sends initial weights of the parameters for which the server has none yet and which this rank must send. */
 int pd_core_init(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_error *err);
 /* Called when the server has answered Declare after a reconnect. If it asks this rank for initial weights now, since
- * the rank that was to send them is gone, those pd_core_fetch calls that are under way send them. */
+ * the rank that was to send them is gone, those pd_core_fetch calls that are under way send them. If it asks for them
+ * again, those pd_core_init calls that are under way send them all. */
 void pd_core_give(pd_core *core);
 /* Pulls the present weights of all parameters, without waiting for a step. `weights` holds this rank's initial weights:
  * see pd_core_give. */

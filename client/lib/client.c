@@ -187,6 +187,15 @@ void pd_client_members(const pd_client *client, int *members, int *index, uint64
     if (epoch != NULL) *epoch = now.epoch;
 }
 
+bool pd_client_leads(const pd_client *client)
+{
+    pd_client *inside = pd_handle_enter(client);
+    bool leads = pd_core_leads(inside->core);
+
+    pd_io_leave(&inside->io);
+    return leads;
+}
+
 double pd_client_fastest(const pd_client *client)
 {
     pd_client *inside = pd_handle_enter(client);
@@ -601,7 +610,7 @@ static const size_t abi[] = {
           AT(pd_push_options, n_scalars), AT(pd_push_options, sparse), AT(pd_push_options, worker_state),
           AT(pd_push_options, worker_state_bytes), AT(pd_push_options, replaces), AT(pd_push_options, patience_ms),
           AT(pd_push_options, wants), AT(pd_push_options, carried), AT(pd_push_options, counts),
-          AT(pd_push_options, speed)),
+          AT(pd_push_options, speed), AT(pd_push_options, again), AT(pd_push_options, lost)),
     ENTRY(pd_client_stats, AT(pd_client_stats, bytes_out), AT(pd_client_stats, bytes_in),
           AT(pd_client_stats, payload_out), AT(pd_client_stats, payload_in), AT(pd_client_stats, connects),
           AT(pd_client_stats, resent), AT(pd_client_stats, shared_out), AT(pd_client_stats, shared_in),

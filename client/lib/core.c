@@ -198,12 +198,14 @@ static void op_done(pd_core *core, pd_op *op)
     else if (op->method == PD_INIT && op->error.code == PD_OK)
         for (size_t i = 0; i < op->n; i++)
             core->params[op->items[i].param].initialised |= core->params[op->items[i].param].given;
+    if (op->lost && op->tell_lost != NULL) *op->tell_lost = true;
     if (!pd_method_pushes(op->method)) return;
     for (size_t i = 0; i < op->n; i++) {
         pd_param_record *record = &core->params[op->items[i].param];
         record->pushing = false;
         if (op->pushed && op->items[i].gradient != NULL)
             pd_feedback_end(core, record, op->items[i].outcome, op->weighs);
+        if (op->lost && core->setup.feedback == PD_FEEDBACK_CARRY) pd_feedback_forget(record);
     }
 }
 
@@ -570,6 +572,11 @@ pd_core_members pd_core_members_now(const pd_core *core)
 {
     if (core->members.members > 0) return core->members;
     return (pd_core_members){ .members = (int)core->setup.world_size, .index = (int)core->setup.rank };
+}
+
+bool pd_core_leads(const pd_core *core)
+{
+    return core->open_sets ? core->members.leads : core->setup.rank == 0;
 }
 
 const char *pd_core_note(const pd_core *core, size_t param)

@@ -42,13 +42,17 @@ typedef struct pd_op {
     bool owned, done;
     bool pushed, weighs; /* the operation's pushes were queued; they have a weight */
     bool fetches;        /* pd_core_fetch: the items' buffers have this rank's initial weights */
+    bool again;          /* of a push: it repeats the last one of its items, which has ended with an error */
+    bool lost;           /* of a push: it was late, and the shares that it was made of are leased to others */
+    bool *tell_lost;     /* the caller's memory for `lost` (pd_push_options.lost); NULL: not wanted */
+    uint64_t share;      /* of a push: PushRequest.share */
     size_t waits;        /* number of the operation's frames that the server has not answered */
     uint64_t replaces;   /* for pd_client_replace: the caller's number of the change; 0: another operation */
     uint64_t closes;     /* the step that this operation closes (pd_client_close_step); 0: none */
-    /* step: for pd_client_replace, the step whose weights are replaced; of a push in a job with open sets, the step
-     * that its items are for (0: each is for its parameter's next one). In such a job, span, spans: the steps in the
-     * answers so far. levels: number of times that older weights were pulled again, each time for step `level` of their
-     * fragment or a later one. */
+    /* step: of a push in a job with open sets, the step that its items are for (0: each is for its parameter's next
+     * one). In such a job, span, spans: the steps in the answers so far. For pd_client_replace, both numbers of a span
+     * are 1 + the step whose weights are replaced. levels: number of times that older weights were pulled again, each
+     * time for step `level` of their fragment or a later one. */
     uint64_t step, level;
     pd_step_span span, *spans; /* `spans`: by fragment, if there are several; NULL: `span` is that of all items */
     unsigned levels;
@@ -269,6 +273,7 @@ typedef struct pd_core_progress {
 /* What the last answer said of the members of the job, in the form of pd_client_members. */
 typedef struct pd_core_members {
     int members, index; /* members 0: all ranks are members for ever */
+    bool leads;         /* in a job with open sets: this rank leads it */
     uint64_t epoch;
 } pd_core_members;
 
@@ -283,8 +288,13 @@ typedef struct pd_core_shares {
     size_t n;
     uint64_t taken;        /* number of these shares that the program has taken */
     uint64_t least_unused; /* all shares below this one were used by some rank */
+    uint64_t carried;      /* number of these shares, the first ones, of which the program carries the data */
     uint64_t named;        /* what the program's next push is made of: pd_leased_taken */
+    uint64_t pushed;       /* what its last push was made of */
     uint64_t since;        /* the last step that this process had pushed when it learned of these leases */
+    /* Ids of frames: answers to those up to `settled` tell nothing new of what has counted; late pushes up to `lost`
+     * were made of shares that others may have now. */
+    uint64_t settled, lost;
 } pd_core_shares;
 
 /* The user's calls. */
@@ -419,12 +429,20 @@ uint64_t pd_core_highest_step(const pd_core *core, uint32_t fragment);
 /* Returns the step that this process has begun to push for last in a fragment, or a later one that it is closing; 0:
  * none. */
 uint64_t pd_core_begun(const pd_core *core, uint32_t fragment);
+/* Returns the step that an operation pushes a parameter for: the next one, or that of the push which it repeats. */
+static inline uint64_t pd_op_step(const pd_op *op, const pd_param_record *record)
+{
+    if (op->step > 0) return op->step;
+    return op->again && record->pushed > 0 ? record->pushed : record->step + 1;
+}
 /* Returns the steps in the answers to an operation about parameters of a fragment. */
 static inline pd_step_span *pd_op_span(pd_op *op, uint32_t fragment)
 {
     return op->spans != NULL ? &op->spans[fragment] : &op->span;
 }
 pd_core_members pd_core_members_now(const pd_core *core);
+/* Returns whether this rank leads the job, as far as this process knows: pd_client_leads. */
+bool pd_core_leads(const pd_core *core);
 /* Returns the optimizer's note on a parameter, or "" if there is none. Once the parameters are declared, the text stays
  * valid. */
 const char *pd_core_note(const pd_core *core, size_t param);

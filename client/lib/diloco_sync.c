@@ -144,6 +144,7 @@ static int post(pd_diloco *d, pd_error *err)
     pd_push_options push = d->flight->push;
 
     push.counts = d->flight->counts + d->settled;
+    d->flight->push.again = true;
     return pd_client_push_pull(d->client, d->flight->items + d->settled, d->flight->n - d->settled, &push, &d->ticket,
                                err);
 }
@@ -165,8 +166,10 @@ int pd_diloco_send(pd_diloco *d, int64_t fragment, float *const *weights, pd_err
     d->flight->push = (pd_push_options){ .patience_ms = patience_ms(d),
                                          .carried = chosen->carries,
                                          .wants = wants(d),
+                                         .lost = &d->flight->lost,
                                          .speed = d->options.dylu ? pd_outer_speed(d) : 0 };
     weigh(d, chosen, &d->flight->push);
+    d->flight->lost = false;
     d->flying = fragment;
     d->settled = 0;
     if ((rc = post(d, err)) != PD_OK) d->flying = -1;
@@ -266,7 +269,7 @@ static void land(pd_diloco *d, float *const *weights)
     bool late = false, carry;
 
     for (size_t i = 0; i < d->flight->n; i++) late |= d->flight->items[i].outcome == PD_OUTCOME_LATE;
-    carry = late && !d->options.drop_late;
+    carry = late && !d->options.drop_late && !d->flight->lost;
     for (size_t i = 0; i < d->flight->n; i++) {
         const pd_item *item = &d->flight->items[i];
         if (d->params[item->param].n > 0)

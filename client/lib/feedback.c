@@ -6,6 +6,7 @@
 
 #include "block_codec.h"
 #include "cpu.h"
+#include "mutant.h"
 #include "pieces.h"
 
 int pd_feedback_make(pd_core *core, pd_param_record *record)
@@ -128,15 +129,18 @@ void pd_feedback_quantize(pd_param_record *record, const float *gradient)
         int64_t at = piece.first - record->start;
         if (f->rest != NULL) add(f->sent + at, gradient + at, f->rest + at, piece.n);
         pd_blocks_encode(f->codes + piece.at, record->push, (f->rest != NULL ? f->sent : gradient) + at, piece.n);
+        if (PD_MUTANT(q4_short_block) && record->push == PD_INT4 && piece.n % PD_BLOCK != 0)
+            f->codes[piece.at + piece.bytes - 1] = 0;
     }
 }
 
 void pd_feedback_end(pd_core *core, pd_param_record *record, int outcome, bool counts)
 {
     pd_feedback *f = &record->feedback;
+    bool counted = outcome == PD_OUTCOME_STEPPED || (outcome == PD_OUTCOME_LATE && PD_MUTANT(feedback_commits_on_late));
 
     if (f->rest == NULL) return;
-    if (outcome == PD_OUTCOME_STEPPED && counts)
+    if (counted && counts)
         f->fate = PD_FATE_COUNTED;
     else if (outcome == PD_OUTCOME_LATE && core->setup.feedback == PD_FEEDBACK_CARRY)
         f->fate = PD_FATE_CARRIED;

@@ -66,7 +66,7 @@ static Paramd__HelloRequest make_hello(pd_core *core)
     hello.steps = core->open_sets ? pd_core_highest_step(core, 0) : pd_core_steps_seen(core);
     if (hello.steps == UINT64_MAX) hello.steps = 0;
     hello.course = core->recovery.course;
-    hello.remarks = core->setup.rank == 0;
+    hello.remarks = true;
     hello.rules = core->setup.rules;
     while (hello.rules[hello.n_rules] != NULL) hello.n_rules++;
     return hello;
@@ -614,7 +614,7 @@ static bool take_leases(pd_core *core, const Paramd__DeclareReply *reply)
 {
     bool anew = begins_anew(core);
 
-    if (anew || !pd_core_is_behind(core)) pd_leased_note(core, reply->leases, reply->n_leases, reply->least_unused);
+    if (anew || !pd_core_is_behind(core)) pd_leased_declared(core, reply->leases, reply->n_leases, reply->least_unused);
     return !anew || !core->open_sets || core->setup.shares == 0 || reply->n_leases > 0;
 }
 

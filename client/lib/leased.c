@@ -2,48 +2,103 @@
 #include "leased.h"
 
 #include "join.h"
+#include "mutant.h"
 
-static bool is_same(const pd_core_shares *shares, Paramd__Lease *const *leases, size_t n)
+/* Returns whether the leases begin with those that are known. */
+static bool extend(const pd_core_shares *shares, Paramd__Lease *const *leases, size_t n)
 {
-    bool same = shares->n == n;
+    bool same = shares->n <= n;
 
-    for (size_t i = 0; same && i < n; i++)
+    for (size_t i = 0; same && i < shares->n; i++)
         same = shares->ranges[i].first == leases[i]->first && shares->ranges[i].count == leases[i]->count;
     return same;
 }
 
-void pd_leased_note(pd_core *core, Paramd__Lease *const *leases, size_t n, uint64_t least_unused)
+static bool is_same(const pd_core_shares *shares, Paramd__Lease *const *leases, size_t n)
+{
+    return shares->n == n && extend(shares, leases, n);
+}
+
+static uint64_t count(const pd_core_shares *shares)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < shares->n; i++) n += shares->ranges[i].count;
+    return n;
+}
+
+/* Stores leases. The program takes what comes after the first `carried` of their shares. */
+static void take_over(pd_core *core, Paramd__Lease *const *leases, size_t n, uint64_t carried)
 {
     pd_core_shares *shares = &core->shares;
 
-    if (least_unused > shares->least_unused) shares->least_unused = least_unused;
-    if (n == 0 || n > sizeof shares->ranges / sizeof shares->ranges[0] || is_same(shares, leases, n)) return;
-    if (shares->named == leases[0]->first + 1) shares->named = UINT64_MAX;
     for (size_t i = 0; i < n; i++)
         shares->ranges[i] = (pd_core_share_range){ .first = leases[i]->first, .count = leases[i]->count };
     shares->n = n;
-    shares->taken = 0;
+    shares->taken = shares->carried = carried;
     shares->since = pd_core_begun(core, 0);
+    shares->settled = core->calls.last_id;
 }
 
-void pd_leased_answered(pd_core *core, uint64_t step, bool late, const Paramd__DataReply *reply)
+static void note_unused(pd_core_shares *shares, uint64_t least_unused)
 {
-    bool same = reply->n_leases > 0 && is_same(&core->shares, reply->leases, reply->n_leases);
+    if (least_unused > shares->least_unused) shares->least_unused = least_unused;
+}
 
-    pd_leased_note(core, reply->leases, reply->n_leases, reply->least_unused);
-    if (reply->n_leases > 0 && !same && !late) core->shares.named = 0;
-    if (late || (same && step > core->shares.since)) pd_leased_repeat(&core->shares);
-    if (same && step > core->shares.since) core->shares.since = step;
+/* Returns whether the leases are news. */
+static bool are_news(const pd_core_shares *shares, Paramd__Lease *const *leases, size_t n)
+{
+    return n > 0 && n <= sizeof shares->ranges / sizeof shares->ranges[0] && !is_same(shares, leases, n);
+}
+
+static void note(pd_core *core, Paramd__Lease *const *leases, size_t n)
+{
+    if (!are_news(&core->shares, leases, n)) return;
+    if (core->shares.named == leases[0]->first + 1) core->shares.named = UINT64_MAX;
+    take_over(core, leases, n, 0);
+}
+
+void pd_leased_declared(pd_core *core, Paramd__Lease *const *leases, size_t n, uint64_t least_unused)
+{
+    note_unused(&core->shares, least_unused);
+    if (core->shares.n > 0 && are_news(&core->shares, leases, n)) core->shares.lost = core->calls.last_id;
+    note(core, leases, n);
+}
+
+/* Lets the program take the shares again of which the push did not count, unless it carries their data. */
+static void repeat(pd_core *core)
+{
+    core->shares.taken = core->shares.carried;
+    core->shares.settled = core->calls.last_id;
+}
+
+void pd_leased_answered(pd_core *core, const pd_outgoing_frame *frame, bool late, const Paramd__DataReply *reply)
+{
+    pd_core_shares *shares = &core->shares;
+    bool same = reply->n_leases > 0 && is_same(shares, reply->leases, reply->n_leases);
+
+    note_unused(shares, reply->least_unused);
+    if (late && shares->n > 0 && are_news(shares, reply->leases, reply->n_leases) &&
+        extend(shares, reply->leases, reply->n_leases)) {
+        take_over(core, reply->leases, reply->n_leases, count(shares));
+        return;
+    }
+    note(core, reply->leases, reply->n_leases);
+    if (reply->n_leases > 0 && !same && !late) shares->named = 0;
+    if (late ? frame->id > shares->settled : same && frame->step > shares->since) repeat(core);
+    if (same && frame->step > shares->since) shares->since = frame->step;
+}
+
+bool pd_leased_are_lost(const pd_core *core, uint64_t id, uint64_t share, const Paramd__DataReply *reply)
+{
+    bool others = share > 0 && reply->n_leases > 0 && reply->leases[0]->first + 1 != share;
+
+    return !PD_MUTANT(lost_data_carried) && (others || id <= core->shares.lost);
 }
 
 bool pd_leased_has_lost(const pd_core *core, Paramd__Lease *const *leases, size_t n)
 {
     return n > 0 && pd_leased_taken(core) != 0 && !is_same(&core->shares, leases, n);
-}
-
-void pd_leased_repeat(pd_core_shares *shares)
-{
-    shares->taken = 0;
 }
 
 void pd_leased_forget(pd_core_shares *shares)
@@ -56,14 +111,22 @@ uint64_t pd_leased_taken(const pd_core *core)
     return core->open_sets ? core->shares.named : 0;
 }
 
-/* Returns the last step that all parameters of fragment 0 have taken: its steps use the shares. */
+uint64_t pd_leased_name(const pd_core *core, const pd_op *op)
+{
+    if (core->params[op->items[0].param].fragment > 0) return 0;
+    return op->again ? core->shares.pushed : pd_leased_taken(core);
+}
+
+/* Returns the last step that all parameters of fragment 0 have taken of which this rank has elements: its steps use the
+ * shares. */
 static uint64_t taken_step(const pd_core *core)
 {
     uint64_t step = UINT64_MAX;
 
     for (size_t i = 0; i < core->n_params; i++)
-        if (core->params[i].fragment == 0 && core->params[i].step < step) step = core->params[i].step;
-    return core->n_params > 0 ? step : 0;
+        if (core->params[i].fragment == 0 && pd_has_elements(&core->params[i]) && core->params[i].step < step)
+            step = core->params[i].step;
+    return step < UINT64_MAX ? step : 0;
 }
 
 uint64_t pd_core_least_unused(const pd_core *core)

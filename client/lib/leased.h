@@ -4,27 +4,35 @@
 
 #include "core.h"
 
-/* Notes the leases that an answer brings. They replace what was known; if they are the same, what the program has taken
- * stays taken. An answer without leases changes nothing. Answers to pushes that are sent again, because the server has
- * gone back, are not noted: they bring leases of steps that this process has seen. */
-void pd_leased_note(pd_core *core, Paramd__Lease *const *leases, size_t n, uint64_t least_unused);
-/* Notes the leases that the answer to a push for step `step` brings, or to the end of that step. `late`: the answer
- * says that the push came too late. If so, or if the leases are those that this process had when it pushed, nothing of
- * the push has counted: the program takes the same shares again. The end of a step to which nothing was given, and that
- * comes too late, brings the same leases. */
-void pd_leased_answered(pd_core *core, uint64_t step, bool late, const Paramd__DataReply *reply);
+/* Notes the leases that the answer to a Declare brings. They replace what was known; if they are the same, what the
+ * program has taken stays taken. An answer without leases changes nothing. If they are others, a push under way has
+ * counted meanwhile, or other ranks may have got the shares that it was made of: pd_leased_are_lost. */
+void pd_leased_declared(pd_core *core, Paramd__Lease *const *leases, size_t n, uint64_t least_unused);
+/* Notes the leases that the answer to a push brings, or to the end of a step. `late`: the answer says that the push
+ * came too late. If so, or if the leases are those that this process had when it pushed, nothing of the push has
+ * counted: the program takes the same shares again. The end of a step to which nothing was given, and that comes too
+ * late, brings the same leases. If the leases were extended, since the program carries the data of the late push over,
+ * it takes the further ones. Of several answers to one push the first one decides: the program may have taken shares
+ * since.
+ *
+ * Answers to pushes that are sent again, because the server has gone back, are not noted: they bring leases of steps
+ * that this process has seen. */
+void pd_leased_answered(pd_core *core, const pd_outgoing_frame *frame, bool late, const Paramd__DataReply *reply);
+/* Returns whether a push, which was too late, was made of shares that others may have got since, because this rank was
+ * removed while it was away: what it had must not be carried over. `id`: of its frame. `share`: PushRequest.share. */
+bool pd_leased_are_lost(const pd_core *core, uint64_t id, uint64_t share, const Paramd__DataReply *reply);
 /* Returns whether these leases, which the answer to a Declare brings, are others than those of which the program has
  * taken shares since its last push counted. */
 bool pd_leased_has_lost(const pd_core *core, Paramd__Lease *const *leases, size_t n);
-/* Gives back what the program has taken of the present leases, since its push did not count: it takes the same shares
- * again. */
-void pd_leased_repeat(pd_core_shares *shares);
 /* Forgets all leases: the server has gone back to an earlier step, or begins the job anew, and tells what it leases. */
 void pd_leased_forget(pd_core_shares *shares);
 /* Returns what a push that begins now is made of (PushRequest.share): 1 + the first share of the leases of which the
  * program has taken shares last, be they leased to it still or not; UINT64_MAX if the present leases begin with that
  * share and are others; 0 if it has taken none since its last push counted, or if the server leases none. */
 uint64_t pd_leased_taken(const pd_core *core);
+/* Returns the same for the push of an operation: that of the last push if it repeats it; 0 if it is none of fragment
+ * 0. */
+uint64_t pd_leased_name(const pd_core *core, const pd_op *op);
 /* Returns the least share that no rank has used, as the last answer reported. */
 uint64_t pd_core_least_unused(const pd_core *core);
 /* Takes the next share. PD_FAILED_PRECONDITION: the worker uses no shares (pd_client_options.shares).

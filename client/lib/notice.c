@@ -120,10 +120,17 @@ void pd_core_note_remarks(pd_core *core, const pd_prefix *prefix, const uint8_t 
     for (size_t i = 0; i < ok->n_remarks; i++) keep_remark(&core->remarks, ok->remarks[i]);
 }
 
+/* Returns whether the user reads the remarks. Older servers send them to every rank that reads them at all; in a job
+ * whose ranks all count, rank 0 tells its user. Whether all count is known once the parameters are declared. */
+static bool are_read(const pd_core *core)
+{
+    return core->setup.rank == 0 || (core->declared && core->open_sets);
+}
+
 char *pd_core_take_remark(pd_core *core)
 {
     pd_core_remarks *remarks = &core->remarks;
-    char *oldest = remarks->n > 0 ? remarks->waiting[0] : NULL;
+    char *oldest = remarks->n > 0 && are_read(core) ? remarks->waiting[0] : NULL;
 
     if (oldest != NULL) memmove(remarks->waiting, remarks->waiting + 1, --remarks->n * sizeof *remarks->waiting);
     return oldest;

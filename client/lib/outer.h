@@ -32,7 +32,8 @@ typedef struct pd_outer_flight {
     pd_item *items; /* the fragment's parameters; room for those of the largest fragment */
     pd_item_count *counts;
     uint8_t *sent, *received; /* contributions; weights in pull_dtype; each item's begins at a multiple of 64 bytes */
-    pd_push_options push;     /* options of the push, the same if it is sent again */
+    pd_push_options push;     /* options of the push */
+    bool lost;                /* result of the push: pd_push_options.lost */
 } pd_outer_flight;
 
 struct pd_diloco {

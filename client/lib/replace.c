@@ -8,14 +8,29 @@
 #include "core.h"
 #include "window.h"
 
-void pd_replace_done(pd_core *core, const pd_op *op)
+/* Returns the step whose weights an operation replaces in a fragment. Call it only if it replaces some there. */
+static uint64_t replaced_step(pd_op *op, uint32_t fragment)
+{
+    return pd_op_span(op, fragment)->most - 1;
+}
+
+static bool replaces_some(pd_op *op, uint32_t fragment)
+{
+    return pd_op_span(op, fragment)->most > 0;
+}
+
+void pd_replace_done(pd_core *core, pd_op *op)
 {
     for (size_t i = 0; i < op->n; i++) pd_core_forget_versions(&core->params[op->items[i].param]);
     for (size_t i = 0; i < core->n_params; i++) {
         pd_param_record *record = &core->params[i];
-        if (record->step != op->step) continue;
+        uint64_t step = replaces_some(op, record->fragment) ? replaced_step(op, record->fragment) : UINT64_MAX;
+        /* Where sets are open, all parameters of the fragment have taken this step, also if this process has not been
+         * told so of some. */
+        if (core->open_sets && step < UINT64_MAX && record->step < step) record->step = step;
+        if (record->step != step) continue;
         record->replaces = op->replaces;
-        record->replaced = record->step;
+        record->replaced = step;
         pd_window_begin(record); /* the window cannot send the weights again */
     }
 }
@@ -33,7 +48,7 @@ void pd_replace_begin(pd_param_record *record)
 
 bool pd_replace_is_lost(const pd_core *core, const pd_param_record *record)
 {
-    if (core->setup.rank != 0 || record->replaces == 0 || record->server_step > record->replaced) return false;
+    if (!pd_core_leads(core) || record->replaces == 0 || record->server_step > record->replaced) return false;
     return record->server_step < record->replaced || record->server_replaces != record->replaces;
 }
 
@@ -50,13 +65,6 @@ static int check_item(const pd_core *core, const pd_item *items, size_t i, pd_er
                        "parameter %.160s: its elements are spread over the ranks, and such weights cannot be replaced "
                        "while the job runs: begin a new job with the changed weights",
                        record->name);
-    if (record->step != core->params[items[0].param].step)
-        return pd_fail(
-            err, PD_INVALID_ARGUMENT,
-            "parameter %.160s has taken step %llu, and %.160s step %llu: weights are replaced that are of one "
-            "step",
-            core->params[items[0].param].name, (unsigned long long)core->params[items[0].param].step, record->name,
-            (unsigned long long)record->step);
     if (items[i].weights == NULL && record->start < record->end)
         return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu (%.160s): no weights", i, record->name);
     return PD_OK;
@@ -77,14 +85,34 @@ static int check_once(const pd_core *core, const pd_item *items, size_t n, pd_er
     return rc;
 }
 
-/* Checks that no push is under way: weights are replaced between two steps. */
-static int check_idle(const pd_core *core, pd_error *err)
+/* Finds the step whose weights are replaced, of each fragment that has items. PD_INVALID_ARGUMENT: parameters of a
+ * fragment are at different steps. */
+static int find_steps(const pd_core *core, pd_op *op, pd_error *err)
+{
+    for (size_t i = 0; i < op->n; i++) {
+        const pd_param_record *record = &core->params[op->items[i].param];
+        pd_step_span *span = pd_op_span(op, record->fragment);
+        if (span->most == 0)
+            span->least = span->most =
+                1 + (core->open_sets ? pd_core_highest_step(core, record->fragment) : record->step);
+        op->items[i].step = span->most - 1;
+        if (!core->open_sets && record->step + 1 != span->most)
+            return pd_fail(err, PD_INVALID_ARGUMENT,
+                           "parameter %.160s has taken step %llu, and another one of its fragment step %llu: weights "
+                           "are replaced that are of one step",
+                           record->name, (unsigned long long)record->step, (unsigned long long)span->most - 1);
+    }
+    return PD_OK;
+}
+
+/* Checks that no push of a fragment whose weights are replaced is under way: they are replaced between two steps. */
+static int check_idle(const pd_core *core, pd_op *op, pd_error *err)
 {
     if (core->progress.closing > 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "step %llu is being closed: wait for that ticket first",
                        (unsigned long long)core->progress.closing);
     for (size_t i = 0; i < core->n_params; i++)
-        if (core->params[i].pushing)
+        if (core->params[i].pushing && replaces_some(op, core->params[i].fragment))
             return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s has a push under way: wait for its ticket first",
                            core->params[i].name);
     return PD_OK;
@@ -96,7 +124,8 @@ static int check(const pd_core *core, const pd_item *items, size_t n, uint64_t n
 
     if (!core->declared)
         return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (" PD_DECLARE_CALL ")");
-    if (core->setup.rank != 0)
+    /* Where ranks come and go, the server knows who leads the job now. */
+    if (!core->open_sets && core->setup.rank != 0)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "rank 0 sends weights that were changed by hand, this is rank %u: its next pushes bring the "
                        "number of the change (pd_push_options.replaces)",
@@ -106,8 +135,7 @@ static int check(const pd_core *core, const pd_item *items, size_t n, uint64_t n
                        "the number of a change of weights must not be 0: use a hash of the new weights");
     if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "no items");
     for (size_t i = 0; rc == PD_OK && i < n; i++) rc = check_item(core, items, i, err);
-    if (rc == PD_OK) rc = check_idle(core, err);
-    return rc == PD_OK ? check_once(core, items, n, err) : rc;
+    return rc;
 }
 
 static int post(pd_core *core, pd_op *op)
@@ -120,24 +148,35 @@ static int post(pd_core *core, pd_op *op)
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
 }
 
+/* Copies the items into the operation, and checks that their weights can be replaced now. */
+static int take_items(const pd_core *core, pd_op *op, const pd_item *items, size_t n, pd_error *err)
+{
+    pd_item *own = calloc(n, sizeof *own);
+    int rc;
+
+    op->items = own;
+    op->owned = true;
+    if (core->n_fragments > 1) op->spans = calloc(core->n_fragments, sizeof *op->spans);
+    if (own == NULL || (core->n_fragments > 1 && op->spans == NULL)) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    op->n = n;
+    for (size_t i = 0; i < n; i++) own[i] = (pd_item){ .param = items[i].param, .gradient = items[i].weights };
+    rc = find_steps(core, op, err);
+    if (rc == PD_OK) rc = check_idle(core, op, err);
+    return rc == PD_OK ? check_once(core, items, n, err) : rc;
+}
+
 int pd_core_replace(pd_core *core, const pd_item *items, size_t n, uint64_t number, pd_ticket_id *ticket, pd_error *err)
 {
-    pd_item *own;
     pd_op *op;
     int rc = check(core, items, n, number, err);
 
     if (rc != PD_OK || (rc = pd_op_begin(core, PD_INIT, &op, err)) != PD_OK) return rc;
-    if ((own = calloc(n, sizeof *own)) != NULL) {
-        for (size_t i = 0; i < n; i++) own[i] = (pd_item){ .param = items[i].param, .gradient = items[i].weights };
-        op->items = own;
-        op->owned = true;
-        op->n = n;
-        op->replaces = number;
-        op->step = core->params[items[0].param].step;
-    }
-    if (own == NULL || (rc = post(core, op)) != PD_OK) {
+    op->replaces = number;
+    rc = take_items(core, op, items, n, err);
+    if (rc == PD_OK && (rc = post(core, op)) != PD_OK) rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (rc != PD_OK) {
         pd_op_free(core, op);
-        return pd_fail(err, PD_NO_MEMORY, "out of memory");
+        return rc;
     }
     *ticket = op->id;
     return PD_OK;

@@ -14,7 +14,7 @@ int pd_core_replace(pd_core *core, const pd_item *items, size_t n, uint64_t numb
 int pd_replace_again(pd_core *core);
 
 /* Notes in the parameters that the weights of pd_core_replace are in force. */
-void pd_replace_done(pd_core *core, const pd_op *op);
+void pd_replace_done(pd_core *core, pd_op *op);
 /* Returns the number of the change for the next push of a parameter: `given` (by the program), or if that is 0, the
  * number of the weights that this process last sent or received. */
 uint64_t pd_replace_number(const pd_param_record *record, uint64_t given);

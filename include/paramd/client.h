@@ -128,13 +128,18 @@ typedef struct pd_welcome {
  * members have changed, as the last answer to a push or pull reported. Each pointer may be NULL. In a job whose ranks
  * are all members for ever: world_size, the rank, 0. */
 PD_API void pd_client_members(const pd_client *client, int *members, int *index, uint64_t *epoch);
+/* Returns whether this worker leads its job: it sends weights that were changed by hand (pd_client_replace), and gets
+ * the server's warnings about the job. That is rank 0; in a job where members come and go, the lowest member that is
+ * connected, as the last answer reported. */
+PD_API bool pd_client_leads(const pd_client *client);
 /* Returns the greatest speed that the workers which are connected now have told (pd_push_options.speed), as the last
  * answer reported. 0: not known, or this worker has told none. */
 PD_API double pd_client_fastest(const pd_client *client);
 /* Takes the next share of the data (pd_client_options.shares): the number of one local batch, from which the program
  * computes which samples the batch has. The server leases shares, and marks them as used when the push that was made of
  * them counts; so each share is used once, although ranks join, leave, and are late. After a late push the same shares
- * are taken again. In a job whose ranks all count in every step: share (step - 1) * world_size + rank, times the number
+ * are taken again; if the worker carries its data over (pd_push_options.carried) and has got further shares, it takes
+ * these. In a job whose ranks all count in every step: share (step - 1) * world_size + rank, times the number
  * of shares that the options ask for, and the shares after it. If parameters are in several fragments
  * (pd_client_param.fragment), all this is of the pushes and steps of fragment 0 alone. Does not wait.
  *   PD_FAILED_PRECONDITION  the options ask for no shares
@@ -370,13 +375,22 @@ typedef struct pd_push_options {
     uint32_t patience_ms;
     /* Number of shares of the data that this worker wants when the push counts; 0: as pd_client_options.shares says. */
     uint32_t wants;
-    /* The gradient also has the data of this worker's last push, which was late. */
+    /* The gradient also has the data of this worker's last push, which was late (see `lost`). */
     bool carried;
     /* Results: one entry for each item. The array is borrowed until the ticket is done. NULL: not wanted. */
     pd_item_count *counts;
     /* Number of steps that this worker takes by itself in a second (paramd/diloco.h); 0: not known. The other workers
      * of the job learn the greatest one: pd_client_fastest. */
     double speed;
+    /* This push repeats the last one of these parameters, which has ended with an error: the same gradients, for the
+     * same step. If that one has counted meanwhile, for instance while the worker was disconnected, this one does not
+     * count again, and its answer is that of the step. false: if the step was closed meanwhile, the push is for the
+     * next one. */
+    bool again;
+    /* Result: becomes true if the push was late, and the shares of the data that it was made of are leased to others
+     * now, since this worker was away for too long. Its data must not be carried over into the next push: they would
+     * count twice. Borrowed until the ticket is done. NULL: not wanted. */
+    bool *lost;
 } pd_push_options;
 
 /* Ends this rank's step number `step`. Parameters that this rank has not pushed since it ended the step before count as
@@ -388,10 +402,15 @@ typedef struct pd_push_options {
  * parameters are closed. Until then, a parameter that was left out cannot be pushed (PD_INVALID_ARGUMENT). Other ranks
  * may have had gradients of the parameters that this rank left out: pull these parameters with min_step = step.
  *
+ * Fragments (pd_client_param.fragment) that have taken the step already are left alone, so fragments which are at the
+ * same step can be ended together. Where they are at different steps, push all parameters of each fragment in its
+ * steps, with a NULL gradient where there is none, instead of this call.
+ *
  * Errors of the call:
  *   PD_INVALID_ARGUMENT     step is 0, or another step is being closed
  *   PD_FAILED_PRECONDITION  a push of this step has ended with an error. First push that parameter again, with a NULL
- *                           gradient if it has none.
+ *                           gradient if it has none. Or the step is not the next one of some fragment, which is
+ *                           further behind.
  *
  * Errors of the ticket:
  *   PD_FAILED_PRECONDITION  a push of this step was refused, or `step` is not the next step of some parameter. Nothing
@@ -404,12 +423,13 @@ PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *
 /* Replaces weights of the running job by weights that the program has changed by hand since the last step, for instance
  * clamped or masked. The optimizers' state and the step number stay as they are.
  *
- * Every rank changes its own weights, all in the same way. Rank 0 then makes this call. After it every rank, rank 0
- * too, gives the number of the change with all its pushes of the next step (pd_push_options.replaces):
+ * Every rank changes its own weights, all in the same way. The leader (pd_client_leads) then makes this call. After it
+ * every rank, the leader too, gives the number of the change with all its pushes of the next step
+ * (pd_push_options.replaces):
  *
  *     clamp(weights, 0.01f);
  *     number = hash_of(weights);                       not 0
- *     if (rank == 0) pd_client_replace(client, items, n, number, &err);
+ *     if (pd_client_leads(client)) pd_client_replace(client, items, n, number, &err);
  *     pd_client_push_pull(client, items, n, &(pd_push_options){ .replaces = number }, &ticket, &err);
  *
  * items[i].weights is the parameter's whole tensor in pull_dtype; other fields of the items are not read. `replaces` is
@@ -417,17 +437,26 @@ PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *
  * number: a hash of all changed weights, for instance. All weights of a call come into force at once, and later pulls
  * receive them. Of several calls before the next push, the last one counts.
  *
+ * Parameters of several fragments (pd_client_param.fragment) may be in one call, also if the fragments are at different
+ * steps: the weights replace those of the last step of each. The next pushes of these fragments bring the number, those
+ * of other fragments bring 0. No push of these fragments may be under way.
+ *
  * The ranks' pushes of a step must all bring the same number. Otherwise the ticket of the rank whose push comes second
  * ends with PD_FAILED_PRECONDITION. A process that takes a rank over receives changed weights and their number by
  * itself: it gives 0.
  *
- * If the server goes back to a step before the change, rank 0's window cannot help: its calls end with PD_REWIND, and
- * the program takes the steps again and makes the change again. The other ranks continue by their windows.
+ * Where members come and go, a rank may learn late that it leads the job now. If it pushes with the number of a change
+ * that nobody has sent, its ticket ends with PD_FAILED_PRECONDITION: it makes this call, and pushes again. If the
+ * leader goes before it has sent a change, and others have pushed with it already, the next answers bring weights
+ * without it.
  *
- * This call waits. PD_FAILED_PRECONDITION: this is not rank 0; a parameter is ranged, which cannot be replaced; another
- * rank has pushed with other weights already; the server has begun the next step before all weights had come, for
- * instance with the push of an earlier process of this rank. PD_INVALID_ARGUMENT: a push is under way; `replaces` is 0;
- * a parameter is unknown or given twice. */
+ * If the server goes back to a step before the change, the leader's window cannot help: its calls end with PD_REWIND,
+ * and the program takes the steps again and makes the change again. The other ranks continue by their windows.
+ *
+ * This call waits. PD_FAILED_PRECONDITION: this rank does not lead the job; a parameter is ranged, which cannot be
+ * replaced; another rank has pushed with other weights already; the server has begun the next step before all weights
+ * had come, for instance with the push of an earlier process of this rank. PD_INVALID_ARGUMENT: a push is under way;
+ * `replaces` is 0; a parameter is unknown or given twice; parameters of one fragment are at different steps. */
 PD_API int pd_client_replace(pd_client *client, const pd_item *items, size_t n, uint64_t replaces, pd_error *err);
 /* Hashes n tensors: hashes[i] becomes the hash of the bytes[i] bytes at tensors[i]. A program that compares it with an
  * earlier hash finds out whether the tensor was changed. Equal bytes give equal hashes on every machine.
@@ -462,10 +491,10 @@ PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t 
  *
  * Any other error is the first one that the server gave. The ticket ends when every item is done or refused
  * (items[i].outcome), at the latest one second after the error. Items without an answer then get the same error. It is
- * safe to push them again. For instance, after PD_DEADLINE_EXCEEDED "rank 2 ... has not contributed" the server keeps
- * this rank's gradient: push the same again to continue waiting. In a job in which not every rank counts in each step,
- * the program may also go on: if the job is at a later step by then, the next push takes the place of the one before,
- * unless that has counted. */
+ * safe to push them again, with pd_push_options.again. For instance, after PD_DEADLINE_EXCEEDED "rank 2 ... has not
+ * contributed" the server keeps this rank's gradient: push the same again to continue waiting. In a job in which not
+ * every rank counts in each step, the program may also go on: if the job is at a later step by then, the next push
+ * takes the place of the one before, unless that has counted. */
 PD_API int pd_client_wait(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
 /* Returns whether a ticket is done or has failed, so that pd_client_wait will not block. */
 PD_API bool pd_client_ready(const pd_client *client, pd_ticket_id ticket);

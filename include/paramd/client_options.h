@@ -16,8 +16,9 @@ enum pd_resume { PD_RESUME_AUTO, PD_RESUME_YES, PD_RESUME_NO };
  *
  * ON: what was rounded away of pushes that counted is added. Pushes that were late, skipped or refused leave it as it
  * was. OFF: nothing is added. CARRY: as ON, and all of a late push is added to the next one, as if it had not been
- * pushed; say so there (pd_push_options.carried). For programs that push differences from weights, ON is right: such a
- * difference contains late ones anyway. */
+ * pushed; say so there (pd_push_options.carried). If the shares of such data are leased to others now, the rest becomes
+ * 0 (pd_push_options.lost). For programs that push differences from weights, ON is right: such a difference contains
+ * late ones anyway. */
 enum pd_feedback_mode { PD_FEEDBACK_ON, PD_FEEDBACK_OFF, PD_FEEDBACK_CARRY };
 
 /* In place of a rank: the server chooses it, the lowest that is free. pd_welcome.rank says which one this process got,
@@ -61,9 +62,9 @@ typedef struct pd_client_options {
     uint64_t nonce;
     /* Called with a notice: one sentence for the user, without a newline, valid during the call. There are four kinds:
      * calls have waited 2 s without a connection; the server does not let the process into its job yet; the job is left
-     * over from an earlier run; the server warns about the job ("warning of the server: ...", each once, to rank 0). A
-     * library call that waits calls `notice` in its own thread. `notice` must not call the library. NULL: the notice is
-     * written to standard error as "paramd: TEXT". */
+     * over from an earlier run; the server warns about the job ("warning of the server: ...", each once, to the job's
+     * leader: pd_client_leads). A library call that waits calls `notice` in its own thread. `notice` must not call the
+     * library. NULL: the notice is written to standard error as "paramd: TEXT". */
     void (*notice)(void *arg, const char *text);
     /* A pointer for the program's own use: the first argument of each call of `notice`. */
     void *notice_arg;

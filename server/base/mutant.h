@@ -97,12 +97,18 @@
     X(removed_though_whole, "what a removed rank had given is released, although all of it had come")                  \
     X(kept_though_partial, "a push that was kept for the next step counts in it although not all of it has come")      \
     X(grace_from_opening, "the grace of a step begins when the step is opened, not when a quorum is whole")            \
+    X(grace_not_shortened, "a rank that becomes whole during a grace that goes by patience does not shorten it")       \
+    X(patience_forgotten, "the server forgets how long a rank can do without the answer to its push")                  \
     X(late_told_as_stepped, "a rank whose push came too late is told that it has counted")                             \
+    X(age_told_as_none, "a rank whose push counted in a later step is told that it was not old")                       \
     X(stepped_told_as_late, "a rank whose push counted in a later step is told that it came too late")                 \
     X(record_after_answer, "workers are told of a step before the disk has the record of its set")                     \
     X(record_without_age, "the record of a set leaves out how old the contributions were")                             \
+    X(course_unchanged, "the job takes another course, and its number stays: no worker goes back")                     \
     X(replay_ignores_record, "a restart repeats steps with other sets of ranks than those recorded")                   \
     X(last_not_in_image, "an image leaves out which pushes of each rank have counted last")                            \
+    X(feedback_commits_on_late, "what quantizing has left over of a late push is taken for that of one that counted")  \
+    X(q4_short_block, "the last elements of a piece in int4 whose last block is short are sent as 0")                  \
     X(late_frame_held, "what a rank has given too late is not released")                                               \
     X(kept_slot_reset, "contributions that are kept for the next step are forgotten when the step closes")             \
     X(kept_slot_counted_twice, "a push that was kept counts in the next step, and in the one after it again")          \
@@ -112,6 +118,8 @@
     X(scalar_of_excluded, "means of scalars have values of ranks that do not count")                                   \
     X(weight_of_excluded_in_divisor, "a mean is divided by the weights of ranks that do not count, too")               \
     X(share_used_by_late, "the shares of a rank whose push came too late count as used")                               \
+    X(lost_data_carried, "a late worker carries data over although their shares are leased to others")                 \
+    X(pushed_again_as_next, "a push that repeats one which has counted is for the next step")                          \
     X(share_lost_with_rank, "the shares of a removed rank count as used, and nobody gets them")                        \
     X(group_counts_in_part, "ranks count in a step although others of their group do not")                             \
     X(kicked_comes_back, "a process that an operator has removed may come back")                                       \

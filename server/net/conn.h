@@ -141,6 +141,7 @@ typedef struct pd_conn {
                             * the job has ended) */
     bool operates;         /* the peer is an operator, not a worker */
     bool remarks;          /* the worker's Hello says that it reads warnings about its job */
+    uint64_t remark;       /* number of the first warning that this worker does not have yet (pd_remarks) */
     pd_rank_leases leases; /* what is leased to the worker; n = 0: nothing */
     double speed;          /* local steps per second, as the worker has told last; 0: it has told none */
     bool files;            /* each push of the connection's job is followed by a PD_EFF_FILED */
@@ -236,9 +237,9 @@ void pd_conn_attach(pd_conn *conn, pd_transport *transport);
 void pd_conn_resume(pd_conn *conn);
 /* Writes as many queued bytes of a connection as the transport takes now, at most pd_loop_quota bytes. */
 void pd_conn_write(pd_conn *conn);
-/* Sends a warning about its job to a worker that reads warnings, in an unsolicited heartbeat. Does nothing for any
- * other connection, or before the worker has joined its job. */
-void pd_conn_remark(pd_conn *conn, const pd_remark *remark);
+/* Sends a worker the warnings about its job that it does not have yet, each in an unsolicited heartbeat, if it leads
+ * the job and reads warnings. Does nothing for any other connection, or before the worker has joined its job. */
+void pd_conn_tell_remarks(pd_conn *conn);
 /* Ends the connection if a timeout has passed, and sends a heartbeat if one is due. Called several times a second. */
 void pd_conn_tick(pd_conn *conn, uint64_t now_ms);
 

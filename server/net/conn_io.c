@@ -109,16 +109,31 @@ static void beat(pd_conn *conn, uint64_t now)
     pd_conn_reply(conn, &nobody, &ok.base);
 }
 
-void pd_conn_remark(pd_conn *conn, const pd_remark *remark)
+static void tell(pd_conn *conn, const pd_remark *remark)
 {
     static const pd_prefix nobody = { .method = PD_HEARTBEAT };
     char *texts[1] = { remark->text };
     Paramd__Ok ok = PARAMD__OK__INIT;
 
-    if (!conn->remarks || conn->state != PD_OPEN || conn->job == 0 || remark->rank == conn->rank) return;
     ok.remarks = texts;
     ok.n_remarks = 1;
     pd_conn_reply(conn, &nobody, &ok.base);
+}
+
+/* Returns whether warnings about the job go to the worker of this connection now. */
+static bool reads_remarks(const pd_conn *conn)
+{
+    return conn->remarks && conn->state == PD_OPEN && conn->job != 0 &&
+           conn->rank == pd_version_table_leader(conn->daemon->versions, conn->job);
+}
+
+void pd_conn_tell_remarks(pd_conn *conn)
+{
+    const pd_remark *remark;
+
+    while (reads_remarks(conn) &&
+           (remark = pd_remarks_next(&conn->daemon->remarks, conn->job_name, &conn->remark)) != NULL)
+        if (remark->rank != conn->rank) tell(conn, remark);
 }
 
 static void after_fed(pd_conn *conn, int rc)

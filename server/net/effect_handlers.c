@@ -188,11 +188,18 @@ static void on_filed(pd_daemon *daemon, const pd_effect *effect)
     pd_version_table_filed(daemon->versions, effect->job, &pending->wait, effect->u.filed.how, effect->u.filed.step);
 }
 
+/* Takes over the members of a job. A new leader gets the warnings about the job that it does not have. */
 static void on_members(pd_daemon *daemon, pd_effect *effect)
 {
-    pd_version_table_note_members(daemon->versions, effect->job, effect->u.members.set, effect->u.members.epoch,
-                                  effect->u.members.course);
+    bool told = effect->u.members.set != NULL;
+
+    pd_version_table_note_members(daemon->versions, effect->job, effect->u.members.set, effect->u.members.leader,
+                                  effect->u.members.epoch, effect->u.members.course);
     effect->u.members.set = NULL;
+    for (size_t i = 0; told && i < daemon->table.capacity; i++) {
+        pd_conn *conn = daemon->table.at[i];
+        if (conn != NULL && conn->job == effect->job) pd_conn_tell_remarks(conn);
+    }
 }
 
 static void on_leases(pd_daemon *daemon, const pd_effect *effect)
@@ -229,7 +236,7 @@ static void answer(pd_daemon *daemon, pd_effect *effect,
     if (conn != NULL) reply(conn, pending, effect);
 }
 
-/* Sends a warning about a job to those of its workers that read warnings. */
+/* Sends a warning about a job to its leader. */
 static void take_remark(pd_daemon *daemon, const pd_log_entry *entry)
 {
     const pd_remark *remark = pd_remarks_add(&daemon->remarks, entry);
@@ -237,7 +244,7 @@ static void take_remark(pd_daemon *daemon, const pd_log_entry *entry)
     for (size_t i = 0; remark != NULL && i < daemon->table.capacity; i++) {
         pd_conn *conn = daemon->table.at[i];
         if (conn != NULL && conn->job_name != NULL && strcmp(conn->job_name, remark->job) == 0)
-            pd_conn_remark(conn, remark);
+            pd_conn_tell_remarks(conn);
     }
 }
 

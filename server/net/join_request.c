@@ -152,21 +152,18 @@ int pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error
 void pd_reply_hello(pd_conn *conn, pd_pending *pending, const pd_effect *effect)
 {
     pd_prefix asked = pd_pending_asked(pending);
-    const pd_remark *remark;
-    uint64_t at = 0;
 
     pd_pendings_remove(&conn->pendings, pending);
     pd_pending_free(pending);
     conn->job = effect->job;
     pd_traffic_add(&conn->daemon->traffic, conn->job);
     if (effect->u.hello.course > 0)
-        pd_version_table_note_members(conn->daemon->versions, conn->job, NULL, effect->u.hello.epoch,
+        pd_version_table_note_members(conn->daemon->versions, conn->job, NULL, 0, effect->u.hello.epoch,
                                       effect->u.hello.course);
     conn->state = PD_OPEN;
     if (effect->u.hello.created) pd_remarks_begin(&conn->daemon->remarks, conn->job_name);
     welcome(conn, &asked, effect);
-    while ((remark = pd_remarks_next(&conn->daemon->remarks, conn->job_name, &at)) != NULL)
-        pd_conn_remark(conn, remark);
+    pd_conn_tell_remarks(conn);
     pd_conn_resume(conn);
 }
 

@@ -275,6 +275,7 @@ static int pack_reply(pd_output *output, pd_reply_scratch *scratch, const pd_pen
     message.durable_step = wait->durable;
     message.members = wait->members;
     message.index = wait->index;
+    message.leads = wait->leads;
     message.epoch = wait->epoch;
     message.course = wait->course;
     if (reply->leases != NULL) {

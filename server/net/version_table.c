@@ -49,6 +49,7 @@ typedef struct job {
     uint32_t n_fragments;   /* number of `fragments`; 0: NULL */
     uint64_t durable;       /* durable step of the job; 0: there is none */
     pd_counted *members;    /* the members of the job; NULL: all ranks are members for ever */
+    uint32_t leader;        /* if `members` is set: their leader; PD_MAX_WORLD: none of them is there */
     uint64_t epoch, course; /* number of times that the members have changed; the course of steps */
     UT_hash_handle hh;
 } job;
@@ -207,8 +208,8 @@ void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, 
     j->durable = step;
 }
 
-void pd_version_table_note_members(pd_version_table *versions, uint32_t number, pd_counted *set, uint64_t epoch,
-                                   uint64_t course)
+void pd_version_table_note_members(pd_version_table *versions, uint32_t number, pd_counted *set, uint32_t leader,
+                                   uint64_t epoch, uint64_t course)
 {
     job *j = find(versions, number);
 
@@ -221,6 +222,14 @@ void pd_version_table_note_members(pd_version_table *versions, uint32_t number, 
     if (set == NULL) return;
     pd_counted_unref(j->members);
     j->members = set;
+    j->leader = leader;
+}
+
+uint32_t pd_version_table_leader(const pd_version_table *versions, uint32_t number)
+{
+    const job *j = find(versions, number);
+
+    return j != NULL && j->members != NULL ? j->leader : 0;
 }
 
 void pd_version_table_note_course(pd_version_table *versions, uint32_t number, uint64_t course)
@@ -241,6 +250,7 @@ static void answer_job(const job *j, pd_wait *wait)
     if (members == NULL) return;
     wait->epoch = j->epoch;
     wait->members = members->n;
+    wait->leads = wait->rank == j->leader;
     wait->index = 0;
     if (wait->rank >= members->ranks || !pd_counted_has(members, wait->rank)) return;
     for (uint32_t r = 0; r <= wait->rank; r++) wait->index += pd_counted_has(members, r);
@@ -322,6 +332,7 @@ static bool is_late(const entry *e, const pd_wait *wait)
 static uint32_t age_of(const entry *e, const pd_wait *wait)
 {
     if (wait->filed == PD_FILED_COUNTED) return wait->age;
+    if (PD_MUTANT(age_told_as_none)) return 0;
     return e->closed == wait->step ? pd_counted_age(e->counted, wait->rank) : 0;
 }
 

@@ -53,6 +53,7 @@ struct pd_wait {
     uint64_t durable; /* answer: durable step of the job; 0: there is none */
     /* answer: number of members of the job; 1 + place of `rank` among them. 0: not known; it is no member */
     uint32_t members, index;
+    bool leads;             /* answer: `rank` is the leader of a job whose sets of ranks are open */
     uint64_t epoch, course; /* answer: number of times that the members have changed; the course of steps */
     bool late;              /* the request is a push that does not count: `all` says so for its fragment alone */
     bool all;       /* the request ends a step of this worker: it also waits until all other parameters of the job have
@@ -98,11 +99,13 @@ void pd_version_table_settle(pd_version_table *versions, uint32_t number, size_t
  * checkpoint has a durable step before its workers connect. Without memory for such a job, its answers contain 0 until
  * the next call. */
 void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, uint64_t step);
-/* Stores the members of a job (pd_effect.u.members), which later answers tell. Takes over a reference to `set`; NULL:
- * the members stay as they are. Without memory for a job that has no entries yet, its answers lack them until the next
- * call. */
-void pd_version_table_note_members(pd_version_table *versions, uint32_t number, pd_counted *set, uint64_t epoch,
-                                   uint64_t course);
+/* Stores the members of a job and their leader (pd_effect.u.members), which later answers tell. Takes over a reference
+ * to `set`; NULL: the members and the leader stay as they are. Without memory for a job that has no entries yet, its
+ * answers lack them until the next call. */
+void pd_version_table_note_members(pd_version_table *versions, uint32_t number, pd_counted *set, uint32_t leader,
+                                   uint64_t epoch, uint64_t course);
+/* Returns the leader of a job: rank 0 as long as nobody is known to be a member. PD_MAX_WORLD: no member is there. */
+uint32_t pd_version_table_leader(const pd_version_table *versions, uint32_t number);
 /* Stores the course of a job, which later answers tell, as pd_version_table_note_members does. */
 void pd_version_table_note_course(pd_version_table *versions, uint32_t number, uint64_t course);
 /* Returns the durable step of a job; 0: there is none. */

@@ -378,7 +378,7 @@ static void join(pd_job *job, pd_request *request, bool created, uint64_t now_ns
     bool same, member = pd_is_member(job, request->rank);
 
     pd_export_worker_comes(job);
-    pd_repeats_joins(job, request);
+    pd_repeats_joins(job, request, now_ns);
     same = pd_rank_join(job, request, created, now_ns);
     if (!same && !member) pd_worker_states_forget(job, rank);
     /* A process that was removed joins anew, and counts its barriers from those that the job has passed. */

@@ -51,6 +51,8 @@ static void draw_plan(sim_plan *plan, uint64_t seed, const settings *set)
         sim_plan_draw(plan, seed);
     if (!set->crashes || set->sets) sim_plan_draw_open(plan);
     sim_plan_draw_fragments(plan);
+    if (!set->crashes) sim_plan_draw_reforms(plan);
+    if (!set->crashes) sim_plan_draw_quantized(plan);
     if (set->roles) sim_plan_add_trespassers(plan);
     if (set->scrapes) sim_plan_add_scrapers(plan);
 }

@@ -130,6 +130,7 @@ static void declare(sim_worker *w)
                                        .shape = param->shape,
                                        .ranged = param->ranged,
                                        .model_state = param->model_state,
+                                       .push_dtype = sim_is_quantized(w->job, p) ? w->job->push_dtype : 0,
                                        .fragment = sim_fragment_of(w->job, p) };
         if (param->ranged) sim_range(w->job, param, w->rank, &params[p].start, &params[p].end);
     }
@@ -248,8 +249,31 @@ bool sim_closes_step(const sim_worker *w, uint64_t step)
 /* Returns the memory in which the process computes a gradient. */
 static float *gradient_at(sim_worker *w, uint32_t p)
 {
-    if (w->in_place && w->places[p] == NULL) w->places[p] = pd_core_buffer(w->core, p);
+    if (w->in_place && !sim_is_quantized(w->job, p) && w->places[p] == NULL) w->places[p] = pd_core_buffer(w->core, p);
     return w->places[p] != NULL ? w->places[p] : w->gradients[p];
+}
+
+/* Lets the model know of a gradient that is quantized. */
+static void quantize(sim_worker *w, uint32_t p, const float *gradient)
+{
+    sim_history *h = sim_sets_history(w->s, w->job, w->core->recovery.creator);
+    int64_t start, end;
+
+    if (h == NULL) sim_fail("harness", "%s rank %u pushes before the job has weights", w->job->name, w->rank);
+    sim_range(w->job, &w->job->params[p], w->rank, &start, &end);
+    sim_quantized_push(h, &w->rests, w->rank, w->step, p, gradient, start, end - start);
+}
+
+/* Notes how the pushes of quantized gradients of a call have ended. */
+static void note_quantized(sim_worker *w, const call *c)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        uint32_t p = (uint32_t)c->items[i].param;
+        int64_t start, end;
+        if (c->items[i].gradient == NULL || !sim_is_quantized(w->job, p)) continue;
+        sim_range(w->job, &w->job->params[p], w->rank, &start, &end);
+        sim_quantized_end(w->job, &w->rests, p, end - start, c->items[i].outcome);
+    }
 }
 
 static pd_item item_of(sim_worker *w, uint32_t p)
@@ -261,6 +285,7 @@ static pd_item item_of(sim_worker *w, uint32_t p)
     gradient = gradient_at(w, p);
     sim_gradient(w->job, w->rank, w->step, p, w->finite, gradient);
     item.gradient = gradient;
+    if (sim_is_quantized(w->job, p)) quantize(w, p, gradient);
     return item;
 }
 
@@ -272,12 +297,17 @@ static bool brings_scalar(const call *c)
     return false;
 }
 
-static int push(sim_worker *w, call *c, pd_error *err)
+/* Pushes the items of a call. `again`: they were pushed for this step before, and that has ended with an error. */
+static int push(sim_worker *w, call *c, bool again, pd_error *err)
 {
     pd_push_options options = { .weight = sim_weight(w->job, w->rank, w->step),
                                 .replaces = sim_replaces(w->job, w->step - 1),
                                 .wants = sim_wanted(w->job, w->rank, w->step),
-                                .carried = w->carries };
+                                .patience_ms = sim_patience_ms(w->job, w->rank, w->step),
+                                .counts = c->counts,
+                                .carried = w->carries,
+                                .again = again,
+                                .lost = &w->lost };
     sim_program_note note = sim_note_of(w, w->step);
     char lr[24];
     const char *const hypers[] = { lr, NULL };
@@ -393,7 +423,9 @@ static bool take_shares(sim_worker *w)
     sim_shares_begin(w->s, w->job, creator, w->rank, w->core->setup.nonce, w->step);
     for (; pd_core_take_share(w->core, &share, &err) == PD_OK; n++)
         sim_shares_take(w->s, w->job, creator, w->rank, share);
-    sim_worker_trace(w, "takes shares for step", w->step, n);
+    w->carries = w->was_late && w->job->open.carries && !w->lost;
+    if (w->carries) sim_shares_carry(w->s, w->job, creator);
+    sim_worker_trace(w, w->carries ? "takes further shares for step" : "takes shares for step", w->step, n);
     if (n == 0 && w->gave_up) {
         sim_worker_end_dropped(w);
         return false;
@@ -401,8 +433,7 @@ static bool take_shares(sim_worker *w)
     if (n == 0)
         sim_fail("shares", "%s rank %u has no share of the data for step %llu", w->job->name, w->rank,
                  (unsigned long long)w->step);
-    w->carries = w->was_late && w->job->open.carries;
-    w->was_late = w->gave_up = false;
+    w->was_late = w->gave_up = w->lost = false;
     return true;
 }
 
@@ -483,7 +514,7 @@ static void begin_step(sim_worker *w)
             if (sim_has_gradient(w->job, w->rank, w->step, order[i]) || !sim_closes_step(w, w->step))
                 one->items[one->n++] = item_of(w, order[i]);
         if (one->n == 0) continue;
-        if (push(w, one, &err) != PD_OK) {
+        if (push(w, one, false, &err) != PD_OK) {
             sim_worker_end_refused(w, err.code, err.text);
             return;
         }
@@ -521,8 +552,7 @@ static void check_told(sim_worker *w, const call *c)
     for (size_t i = 0; w->job->open.on && i < c->n; i++) {
         w->was_late = w->was_late || c->items[i].outcome == PD_LATE;
         if (c->items[i].outcome > 0 && (c->items[i].outcome != PD_LATE || c->items[i].step >= w->step))
-            sim_sets_told(w->s, w->job, w->core->recovery.creator, w->rank, (uint32_t)c->items[i].param, w->step,
-                          c->items[i].outcome == PD_LATE);
+            sim_sets_told(w->s, w->job, w->core->recovery.creator, w->rank, w->step, &c->items[i], &c->counts[i]);
     }
 }
 
@@ -560,6 +590,7 @@ static bool finish_ticket(sim_worker *w, pd_ticket_id *ticket, const call *c, ui
 
     if (*ticket == 0 || !is_done(w, *ticket, &rc, &err)) return true;
     *ticket = 0;
+    if (c != NULL && w->phase == STEPPING) note_quantized(w, c);
     if (rc == PD_OK) {
         if (c != NULL && c->pulls) check_pulled(w, c);
         if (c != NULL) check_told(w, c);
@@ -574,8 +605,16 @@ static bool finish_ticket(sim_worker *w, pd_ticket_id *ticket, const call *c, ui
     return true;
 }
 
-/* Pushes the parameters again whose round is not closed. The bytes are the same, except that finite gradients
- * replace refused infinite ones. In the phase PULLING, repeats the pull instead. */
+/* Returns whether a parameter is pushed again whose push has ended with an error: if the step is not closed, and in
+ * some steps whether it is or not, since the library finds out what has counted. */
+static bool is_pushed_again(const sim_worker *w, const pd_item *item)
+{
+    if (pd_core_step(w->core, item->param) + 1 == w->step) return true;
+    return item->outcome <= 0 && sim_mix(w->job->number + 43, w->rank, w->step, 9) % 2 == 0;
+}
+
+/* Pushes parameters again. The bytes are the same, except that finite gradients replace refused infinite ones. In the
+ * phase PULLING, repeats the pull instead. */
 static int send_again(sim_worker *w, call *c, pd_error *err)
 {
     size_t n = 0;
@@ -583,11 +622,10 @@ static int send_again(sim_worker *w, call *c, pd_error *err)
     c->again_ns = 0;
     if (w->phase == PULLING) return pd_core_pull(w->core, c->items, c->n, w->step, &c->ticket, err);
     for (size_t i = 0; i < c->n; i++)
-        if (pd_core_step(w->core, c->items[i].param) + 1 == w->step)
-            c->items[n++] = item_of(w, (uint32_t)c->items[i].param);
+        if (is_pushed_again(w, &c->items[i])) c->items[n++] = item_of(w, (uint32_t)c->items[i].param);
     if (n < c->n) w->unsent = w->step;
     c->n = n;
-    return n > 0 ? push(w, c, err) : PD_OK;
+    return n > 0 ? push(w, c, true, err) : PD_OK;
 }
 
 static void after_step(sim_worker *w)

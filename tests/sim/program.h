@@ -8,6 +8,7 @@
 #include "pump.h"
 #include "replace.h"
 #include "recoveries.h"
+#include "sim_quantized.h"
 #include "worker.h"
 
 enum { CALLS = 3 };
@@ -37,6 +38,7 @@ typedef struct call {
     bool pulls;        /* the push requests the new weights; otherwise a Pull follows */
     uint64_t again_ns; /* time at which the push is tried again; 0: never */
     pd_item items[SIM_PARAMS];
+    pd_item_count counts[SIM_PARAMS]; /* by item: what the answer says of a push that has counted */
     size_t n;
     pd_scalar scalar; /* that of the push; no name: it has none */
 } call;
@@ -60,6 +62,7 @@ struct sim_worker {
     uint64_t sharing; /* random state of this process: whether it shares memory. The other draws stay as they are */
     bool shares, in_place; /* shares: the process is on the server's machine. in_place: it computes gradients in shared
                             * memory */
+    sim_rests rests;       /* if gradients are quantized */
     uint64_t versions[SIM_PARAMS];
     uint64_t began;       /* step that the job had when this process began, or went back last */
     uint64_t changed;     /* step before which the process has changed its weights by hand; 0: none */
@@ -75,6 +78,7 @@ struct sim_worker {
     bool has_met;         /* it has come to its barrier */
     bool gave_up;         /* a push of the last step has ended with an error */
     bool was_late, carries; /* was_late: the last push came too late; carries: the push under way has its data, too */
+    bool lost;              /* the last push was of shares that others have got: its data are not carried over */
     bool finite, finished, dropped, told_missing;
     uint64_t welcomed_ns;       /* time at which the server welcomed the process; 0: not yet */
     uint64_t reached, asked_ns; /* reached: latest new step and phase; asked_ns: time of entering it */

@@ -179,7 +179,7 @@ void sim_program_go_back(sim_worker *w)
 static void check_window(const sim_worker *w)
 {
     uint64_t least = sim_least_step(w);
-    uint32_t window = w->job->window[w->rank];
+    uint32_t window = w->job->window[w->place];
 
     if (window > 0 && !w->job->open.on && least >= w->began && w->step <= least + window)
         sim_fail(
@@ -201,6 +201,7 @@ void sim_program_on_rewound(sim_worker *w)
     }
     check_window(w);
     w->began = UINT64_MAX;
+    w->was_late = false;
     sim_worker_trace(w, "is back", sim_least_step(w), 0);
     sim_program_fetch(w);
 }

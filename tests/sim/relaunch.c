@@ -72,7 +72,14 @@ static bool is_training(const sim *s, const sim_job *job)
     return works;
 }
 
-static void change(sim *s, sim_launch *launches)
+/* Returns whether the job has another number of workers for its next launch. */
+static bool may_change(const sim_launch *launches)
+{
+    return launches->changes < SIM_CHANGES && launches->now->later[launches->changes] > 0;
+}
+
+/* Gives the job the number of workers of its next launch. */
+static void change(sim_launch *launches)
 {
     sim_job *next = &launches->jobs[launches->changes];
 
@@ -80,16 +87,16 @@ static void change(sim *s, sim_launch *launches)
     next->world = next->missing = next->later[launches->changes++];
     if (next->world < launches->least) launches->least = next->world;
     launches->now = next;
-    sim_after(s, 0, launch, launches, 0);
 }
 
 void sim_relaunch_after_crash(sim *s, uint64_t life)
 {
     for (uint32_t j = 0; j < s->plan->n_jobs; j++) {
         sim_launch *launches = &s->launches[j];
-        const sim_job *job = launches->now;
-        if (launches->changes == SIM_CHANGES || job->later[launches->changes] == 0 || !is_training(s, job)) continue;
-        if (sim_mix(s->plan->seed, 19, j, life) % 4 != 0) change(s, launches);
+        if (!may_change(launches) || !is_training(s, launches->now)) continue;
+        if (sim_mix(s->plan->seed, 19, j, life) % 4 == 0) continue;
+        change(launches);
+        sim_after(s, 0, launch, launches, 0);
     }
 }
 
@@ -117,6 +124,7 @@ void sim_relaunch_again_beside(sim *s, const sim_job *job)
 
     for (sim_worker *w = s->workers; w != NULL; w = w->next)
         if (w->phase != ENDED && w->job->number == job->number && sim_once_in(&r, 2)) sim_worker_kill(w);
-    for (uint32_t place = 0; place < job->world; place++)
-        sim_worker_start_beside(s, job, place, sim_below(&r, DELAY_MS * SIM_MS));
+    if (may_change(launches)) change(launches);
+    for (uint32_t place = 0; place < launches->now->world; place++)
+        sim_worker_start_beside(s, launches->now, place, sim_below(&r, DELAY_MS * SIM_MS));
 }

@@ -8,7 +8,7 @@ void sim_relaunch_begin(sim *s);
 /* Frees the jobs as they were launched. Workers of the run must be gone. */
 void sim_relaunch_free(sim *s);
 /* Launches the job once more while its server lives: a process starts at each place, and half of the earlier ones live
- * on. The new processes are of a higher generation. */
+ * on. The new processes are of a higher generation, and of another number if the plan has one. */
 void sim_relaunch_again_beside(sim *s, const sim_job *job);
 /* Returns the generation of the job's last launch, from 1. */
 uint64_t sim_generation(const sim *s, const sim_job *job);

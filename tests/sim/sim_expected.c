@@ -4,6 +4,7 @@
 #include "optimizer.h"
 #include "sim_history.h"
 #include "sim_judge.h"
+#include "sim_quantized.h"
 #include "sim_sets.h"
 
 #include <math.h>
@@ -22,7 +23,8 @@ static int values_of(const sim_history *h, uint32_t p, uint64_t step, int64_t i,
         int64_t start, end;
         sim_range(job, &job->params[p], rank, &start, &end);
         if (of == 0 || i < start || i >= end || !sim_has_gradient(job, rank, of, p)) continue;
-        value[n] = sim_gradient_at(job, rank, of, p, i);
+        value[n] = sim_is_quantized(job, p) ? sim_quantized_of(h, rank, of, p)[i - start]
+                                            : sim_gradient_at(job, rank, of, p, i);
         if (!job->rejects && i == start + (end - start) / 2 && sim_gradient_is_infinite(job, rank, of, p))
             value[n] = INFINITY;
         weight[n++] = sim_weight(job, rank, of) * (job->params[p].model_state ? 1 : sim_sets_damp(h, p, step, rank));
@@ -212,6 +214,18 @@ static uint32_t count_given(const sim_history *h, uint32_t p, uint64_t step)
     return n;
 }
 
+/* Writes what counts of a rank's push: a gradient, or the values that quantizing it has made. */
+static void contribution(const sim_history *h, uint32_t rank, uint64_t of, uint32_t p, float *out)
+{
+    int64_t start, end;
+
+    sim_range(h->job, &h->job->params[p], rank, &start, &end);
+    if (sim_is_quantized(h->job, p))
+        memcpy(out, sim_quantized_of(h, rank, of, p), (size_t)(end - start) * sizeof *out);
+    else
+        sim_gradient(h->job, rank, of, p, h->job->rejects, out);
+}
+
 /* Pushes what the rank contributes to a parameter, with the weight that it has although it may be old. If it is the
  * only contribution, its gradient is damped itself, since a mean of one would undo what is done to its weight. */
 static void push_twin(rig *r, const sim_history *h, uint32_t rank, uint64_t step, uint32_t p, const char *lr)
@@ -221,7 +235,7 @@ static void push_twin(rig *r, const sim_history *h, uint32_t rank, uint64_t step
     double damp = h->job->params[p].model_state ? 1 : sim_sets_damp(h, p, step, rank);
     bool alone = count_given(h, p, step) == 1;
 
-    sim_gradient(h->job, rank, of, p, h->job->rejects, gradient);
+    contribution(h, rank, of, p, gradient);
     for (int64_t i = 0; alone && damp != 1 && i < h->job->params[p].n; i++) gradient[i] *= (float)damp;
     send_twin(r, PD_REQ_PUSH, h->job, rank, step, sim_weight(h->job, rank, of) * (alone ? 1 : damp), lr, p, gradient,
               0);

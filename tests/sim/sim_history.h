@@ -43,8 +43,20 @@ typedef struct sim_pushes {
     bool late[VERSIONS];        /* a process was told that it came too late */
 } sim_pushes;
 
+/* What was seen of ranks that are whole, in a job with grace = auto. Times are those of the step thread. */
+typedef struct sim_patience {
+    uint64_t step[SIM_WORLD];                      /* by rank: step of the push that is whole; 0: none is */
+    uint64_t conn[SIM_WORLD];                      /* by rank: number of the connection then */
+    uint64_t from_ns[SIM_WORLD], to_ns[SIM_WORLD]; /* by rank: it has become whole between these times */
+    uint64_t looked_ns;                            /* time of the last look */
+    uint64_t fixed_ns;                             /* a time before the last set was fixed */
+    uint64_t work_ns;                              /* longest time from fixing a set to the last close, at most */
+    bool closes;                                   /* parameters still have to close the last set's step */
+} sim_patience;
+
 /* What was seen of the step that a job with open sets collects, when the step thread had last run. */
 typedef struct sim_watch {
+    uint64_t life;               /* how often the server was killed before */
     uint64_t fixed;              /* the last step whose set was fixed */
     uint32_t whole;              /* bit r: each chunk of rank r had come */
     uint32_t units;              /* bit r: and each of all others of its group */
@@ -62,7 +74,8 @@ typedef struct sim_watch {
     uint64_t opened_ns;          /* time at which the step that is collected was opened; 0: it is not */
     /* the members when the step was opened, or when the last rank was removed that it had waited for */
     uint32_t opened;
-    uint32_t expected;  /* the ranks that the step waits for */
+    uint32_t expected; /* the ranks that the step waits for */
+    sim_patience patience;
     uint64_t quorum_ns; /* time at which the quorum was seen to be whole; 0: it was not */
 } sim_watch;
 
@@ -107,6 +120,11 @@ typedef struct sim_secret {
     float at[]; /* the new weights */
 } sim_secret;
 
+/* The values that pushes of quantized gradients have sent, by rank, step and parameter; NULL: none was pushed. */
+typedef struct sim_coded {
+    float *at[SIM_WORLD][VERSIONS][SIM_PARAMS];
+} sim_coded;
+
 /* The history of one job, from its creation to its end. A job that is begun anew has another history. */
 typedef struct sim_history {
     const sim_job *job;
@@ -120,6 +138,8 @@ typedef struct sim_history {
     uint64_t changed; /* step at which the job last took over another number of workers; 0: it never did */
     sim_sets fragments[SIM_FRAGMENTS];
     sim_account account;
+    uint64_t chunk;         /* elements of a chunk */
+    sim_coded *coded;       /* NULL: nothing was quantized */
     sim_secret *secrets;    /* of the last time that the server was killed, oldest first */
     uint64_t secret_most;   /* the last step that may be repeated without being known; 0: none */
     uint32_t least_members; /* 1: members have come or gone; otherwise 0 */

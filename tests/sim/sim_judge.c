@@ -2,6 +2,7 @@
 #include "sim_judge.h"
 
 #include "sim_history.h"
+#include "sim_quantized.h"
 #include "sim_sets.h"
 #include "sim_shares.h"
 #include "worker.h"
@@ -13,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { CLOCKS_MS = 25 }; /* most time by which the clock of the step thread is ahead */
 
 /* Returns the rank that the contributions of a rank depend on. */
 static uint32_t source_of(const sim_job *job, uint32_t rank)
@@ -47,6 +50,8 @@ void sim_range(const sim_job *job, const sim_param *param, uint32_t rank, int64_
 float sim_gradient_at(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param, int64_t i)
 {
     if (job->open.masks) return (float)(1u << rank);
+    if (job->push_dtype != 0)
+        return (float)(sim_mix(job->number + 45, rank << 16 | param, step, (uint64_t)i) % 33) / 4 - 4;
     return (float)(int)(sim_mix(job->number, source_of(job, rank) << 16 | param, step, (uint64_t)i) % 9) - 4;
 }
 
@@ -118,6 +123,7 @@ static sim_history *begin_history(sim *s, const pd_job *job)
 
     h->number = job->steps.number;
     h->creator = job->saved.creator;
+    h->chunk = s->plan->chunk;
     for (uint32_t j = 0; j < s->plan->n_jobs; j++)
         if (strcmp(s->plan->jobs[j].name, job->steps.name) == 0) h->job = &s->plan->jobs[j];
     h->next = s->histories;
@@ -240,14 +246,30 @@ static void forget_course(sim_history *h, uint32_t fragment, uint64_t step)
     open_weights(h, fragment, step);
 }
 
+/* Returns whether a process has seen the step of which the server knows, or must still wait: for reconnect_grace after
+ * its restart. A process that comes back later goes back with the job. */
+static bool is_seen(const sim *s, const sim_history *h, const pd_job *job, uint32_t fragment, uint64_t step)
+{
+    uint64_t course = h->fragments[fragment].course, until = job->restart.since_ns + job->steps.sets.reconnect_grace_ns;
+    bool seen = false;
+
+    if (!job->restart.restored || s->now_ns + CLOCKS_MS * SIM_MS < until)
+        return sim_worker_knows(s, h->job->number, h->creator, course, fragment, step, 0);
+    for (uint32_t rank = 0; rank < job->steps.members.ranks && !seen; rank++)
+        if (job->ranks[rank].repeats.back)
+            seen =
+                sim_worker_knows(s, h->job->number, h->creator, course, fragment, step, job->ranks[rank].saved.nonce);
+    return seen;
+}
+
 /* Lets a step count other ranks than before if all counted in it then, and no process has seen it: each that had seen
  * it has ended, or has gone back. The disk has no record of such a set (server/store/step/wal.h). */
-static void forget_unseen(sim *s, sim_history *h, uint32_t p, const pd_closed *closed)
+static void forget_unseen(sim *s, sim_history *h, const pd_job *job, uint32_t p, const pd_closed *closed)
 {
     uint32_t fragment = sim_fragment_of(h->job, p);
 
     if (closed->step > sim_last_step(h->job) || !sim_sets_was_whole(h, p, closed) ||
-        sim_worker_knows(s, h->job->number, h->creator, h->fragments[fragment].course, fragment, closed->step))
+        is_seen(s, h, job, fragment, closed->step))
         return;
     sim_note(s, h->job->name, fragment, "takes a step that nobody remembers otherwise", closed->step, 0);
     h->loose = true;
@@ -255,8 +277,18 @@ static void forget_unseen(sim *s, sim_history *h, uint32_t p, const pd_closed *c
     open_weights(h, fragment, closed->step);
 }
 
+/* Returns whether the rank has had reconnect_grace to send its push again: since its Hello, or since the restart if it
+ * had not said Hello when the step thread began its turn. */
+static bool has_had_time(const sim *s, const pd_job *job, const pd_rank *rank)
+{
+    bool back = rank->repeats.back && rank->repeats.back_ns + CLOCKS_MS * SIM_MS < s->now_ns;
+    uint64_t since = back ? rank->repeats.back_ns : job->restart.since_ns;
+
+    return s->now_ns + CLOCKS_MS * SIM_MS >= since + job->steps.sets.reconnect_grace_ns;
+}
+
 /* Checks that a job which says that a rank cannot repeat its push any more has a reason: the rank has not got this very
- * push to send again. */
+ * push to send again, or has not sent it in time. */
 static void check_excuse(sim *s, pd_store *store, const pd_log_entry *entry)
 {
     char name[64];
@@ -271,10 +303,7 @@ static void check_excuse(sim *s, pd_store *store, const pd_log_entry *entry)
     /* The entry does not say which fragment it is about. */
     if (h->job == NULL || entry->step > sim_last_step(h->job) || h->job->fragments > 1) return;
     rank = &job->ranks[entry->rank];
-    /* The job has just ended its connection, unless it was lost long before. */
-    if (rank->state == PD_RANK_LEFT || rank->repeats.replaced ||
-        (rank->state == PD_RANK_LOST && s->now_ns >= rank->since_ns + job->steps.sets.reconnect_grace_ns))
-        return;
+    if (rank->state == PD_RANK_LEFT || rank->repeats.replaced || has_had_time(s, job, rank)) return;
     of = sim_sets_push(h, 0, entry->step, entry->rank);
     if (of > 0 && !h->fragments[0].sets[entry->step].open &&
         sim_worker_repeats(s, h->job->number, h->creator, entry->rank, of))
@@ -421,7 +450,7 @@ static void check_again(const sim_history *h, uint32_t p, const pd_closed *close
         sim_fail("image", "%s %s comes back with other weights", h->job->name, h->job->params[p].name);
 }
 
-static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *closed)
+static void on_closed(sim *s, sim_history *h, const pd_job *job, uint32_t p, const pd_closed *closed)
 {
     sim_published *pub = &h->params[p];
     const sim_param *param = &h->job->params[p];
@@ -439,7 +468,7 @@ static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *close
     sim_note(s, h->job->name, p, closed->outcome == 0 ? "has initial weights" : "closes step", closed->step,
              closed->outcome);
     if (h->job->open.on && closed->outcome != 0) {
-        forget_unseen(s, h, p, closed);
+        forget_unseen(s, h, job, p, closed);
         sim_sets_closed(h, p, closed);
     }
     if (closed->published != NULL) keep(h, p, closed->published);
@@ -603,7 +632,7 @@ void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
     for (size_t i = 0; h->job != NULL && h->job->open.on && i < effect->u.closed.n; i++)
         follow_course(s, h, job, &effect->u.closed.at[i]);
     for (size_t i = 0; h->job != NULL && i < effect->u.closed.n; i++)
-        on_closed(s, h, param_number(h->job, job->steps.params[effect->u.closed.at[i].param].name),
+        on_closed(s, h, job, param_number(h->job, job->steps.params[effect->u.closed.at[i].param].name),
                   &effect->u.closed.at[i]);
 }
 
@@ -796,6 +825,7 @@ void sim_judge_free(sim *s)
         for (uint32_t p = 0; p < SIM_PARAMS; p++) free_weights(&h->params[p]);
         drop_secrets(h);
         sim_shares_free(h);
+        sim_quantized_free(h);
         free(h);
     }
 }

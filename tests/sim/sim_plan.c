@@ -2,6 +2,7 @@
 #include "job_keys.h"
 #include "sim_plan.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,7 +37,8 @@ uint64_t sim_mix(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 
 void sim_plan_add_option(sim_job *job, const char *text)
 {
-    if (job->n_options < SIM_OPTIONS) snprintf(job->options[job->n_options++], sizeof job->options[0], "%s", text);
+    assert(job->n_options < SIM_OPTIONS);
+    snprintf(job->options[job->n_options++], sizeof job->options[0], "%s", text);
 }
 
 void sim_plan_forget_option(sim_job *job, const char *name)
@@ -470,6 +472,7 @@ void sim_plan_print(const sim_plan *plan)
         printf("  %s: %u workers, %llu steps from %.3f s on, \"%s\"", job->name, job->world,
                (unsigned long long)job->steps, (double)job->start_ns / 1e9, job->rule);
         for (uint32_t o = 0; o < job->n_options; o++) printf(" %s", job->options[o]);
+        if (job->push_dtype != 0) printf(", pushes in int%d", job->push_dtype == PD_INT8 ? 8 : 4);
         if (job->open.meets) printf(", a barrier");
         if (job->open.any_rank) printf(", the server chooses ranks");
         if (job->open.group > 1) printf(", groups of %u", job->open.group);

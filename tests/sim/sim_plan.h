@@ -18,7 +18,7 @@ enum {
     SIM_FRAGMENTS = 4, /* most fragments of a job */
     SIM_PARAMS = 40,
     SIM_FAULTS = 24,
-    SIM_OPTIONS = 20,
+    SIM_OPTIONS = 28,
     SIM_STEPS = 6,        /* most steps of a job in an ordinary plan */
     SIM_SCRAPE_FLOOD = 3, /* rank of the peer of the HTTP listener that floods it */
     SIM_MOST_STEPS = 16,  /* most steps of a job in a plan with crashes, and of a job with open sets */
@@ -38,6 +38,7 @@ typedef struct sim_open {
     bool on;                      /* false: every rank counts in every step */
     uint32_t quorum;              /* number of ranks that a step waits for */
     uint64_t staleness, grace_ns; /* staleness UINT64_MAX: any age counts */
+    uint64_t patience_ns;         /* grace = auto: longest patience of a push; 0: the grace is a fixed time */
     bool waits;                   /* on_stale = wait */
     enum { SIM_UNDAMPED, SIM_INVERSE, SIM_ROOT } damping;
     uint32_t least;   /* fewest members with which steps are taken */
@@ -64,8 +65,9 @@ typedef struct sim_job {
     uint32_t n_options;
     char rule[240];
     uint64_t steps, start_ns;
-    int how;      /* aggregate of the job: an enum pd_aggregation_choice */
-    bool plain;   /* the rule is sgd with lr=1, so the expected weights follow by simple arithmetic */
+    pd_dtype push_dtype; /* PD_INT8, PD_INT4: gradients are quantized; 0: they are not */
+    int how;             /* aggregate of the job: an enum pd_aggregation_choice */
+    bool plain;          /* the rule is sgd with lr=1, so the expected weights follow by simple arithmetic */
     bool ready;   /* roots are used when they are ready, and operators set values: the weights depend on timing */
     bool runless; /* its processes do not know their run */
     bool rejects, clips, mean_init, barriers, weighted;
@@ -77,8 +79,8 @@ typedef struct sim_job {
      * between two checkpoints */
     uint32_t window[SIM_WORLD];
     uint64_t checkpoint_every;
-    /* The numbers of workers with which the job goes on after crashes, in a plan with crashes; 0: it does not change
-     * again. All ranks of a job whose resizes contribute the same, so that the number of ranks does not change
+    /* The numbers of workers with which the job goes on after crashes, or after it was launched again; 0: it does not
+     * change again. All ranks of a job whose resizes contribute the same, so that the number of ranks does not change
      * the weights. */
     uint32_t later[SIM_CHANGES];
     sim_open open;
@@ -121,7 +123,7 @@ typedef enum sim_fault_kind {
     SIM_STRANGER,
     SIM_STOP,   /* a worker's process is stopped for `amount` ns, and then goes on: only in jobs with open sets */
     SIM_KICK,   /* an operator removes a worker's process: only in jobs with open sets */
-    SIM_REFORM, /* a job is launched again, of whose processes some live on: only in jobs with open sets */
+    SIM_REFORM, /* a job is launched again, of whose processes some live on; in another number if the job has one */
     SIM_FAULT_KINDS
 } sim_fault_kind;
 
@@ -182,9 +184,21 @@ void sim_plan_forget_option(sim_job *job, const char *name);
 void sim_plan_draw_open(sim_plan *plan);
 /* Returns how many shares of the data the rank wants when its push for a step counts; 0: it uses none. */
 uint32_t sim_wanted(const sim_job *job, uint32_t rank, uint64_t step);
+/* Returns for how many ms the rank can do without the answer to its push for a step. */
+uint32_t sim_patience_ms(const sim_job *job, uint32_t rank, uint64_t step);
 /* Puts the parameters of some jobs into several fragments, which their workers push one after the other. The draws have
  * a random state of their own. */
 void sim_plan_draw_fragments(sim_plan *plan);
+/* Gives the job options with which equal contributions of all ranks have the same aggregate in each world. */
+void sim_plan_equalize(sim_job *job, uint64_t *r);
+/* Draws another number of workers than the one before, from 1 to 4. Returns 0 if the draws do not suit the job. */
+uint32_t sim_plan_draw_world(const sim_job *job, uint32_t before, uint64_t *r);
+/* Lets some jobs be launched again in another number while their server lives. The draws have a random state of their
+ * own. */
+void sim_plan_draw_reforms(sim_plan *plan);
+/* Lets gradients of some jobs be quantized, none of whose processes dies. The draws have a random state of their own.
+ */
+void sim_plan_draw_quantized(sim_plan *plan);
 /* Returns the fragment that a parameter belongs to. */
 static inline uint32_t sim_fragment_of(const sim_job *job, uint32_t param)
 {

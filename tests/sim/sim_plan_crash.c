@@ -1,6 +1,5 @@
 /* sim_plan_crash.c - draws a plan in which the server has a disk and is killed: its jobs have checkpoints, its workers
  * keep windows or go back with the server. */
-#include "job_keys.h"
 #include "sim_plan.h"
 
 #include <stdio.h>
@@ -54,36 +53,6 @@ static void draw_ready(const sim_plan *plan, sim_job *job)
              "start_preconditioning_step=1");
 }
 
-/* Gives the job options with which equal contributions of all ranks have the same aggregate in each world. */
-static void equalize(sim_job *job, uint64_t *r)
-{
-    bool median = sim_once_in(r, 3);
-
-    sim_plan_forget_option(job, "aggregate=");
-    sim_plan_forget_option(job, "adasum_fold=");
-    sim_plan_forget_option(job, "initial_weights=");
-    sim_plan_add_option(job, median ? "aggregate=median" : "aggregate=mean");
-    job->how = median ? PD_MEDIAN : PD_MEAN;
-    job->weighted = job->mean_init = false;
-}
-
-/* Returns whether each of so many ranks has at least one element of each ranged parameter. */
-static bool suits_ranges(const sim_job *job, uint32_t world)
-{
-    for (uint32_t p = 0; p < job->n_params; p++)
-        if (job->params[p].ranged && job->params[p].n < world) return false;
-    return true;
-}
-
-/* Draws another number of workers than the one before, from 1 to 4. Returns 0 if the draws do not suit the job. */
-static uint32_t draw_world(const sim_job *job, uint32_t before, uint64_t *r)
-{
-    uint32_t world = 1 + (uint32_t)sim_below(r, 3);
-
-    if (world >= before) world++;
-    return suits_ranges(job, world) ? world : 0;
-}
-
 /* Gives one of three jobs barriers, with windows that reach back over the whole run: a program that goes back would
  * meet its barriers again. */
 static void draw_barriers(sim_job *job, uint64_t *r)
@@ -99,9 +68,9 @@ static void draw_worlds(const sim_plan *plan, sim_job *job)
 {
     uint64_t r = sim_mix(plan->seed, 17, 6, job->number);
 
-    if (sim_below(&r, 2) != 0 || (job->later[0] = draw_world(job, job->world, &r)) == 0) return;
-    if (sim_once_in(&r, 2)) job->later[1] = draw_world(job, job->later[0], &r);
-    equalize(job, &r);
+    if (sim_below(&r, 2) != 0 || (job->later[0] = sim_plan_draw_world(job, job->world, &r)) == 0) return;
+    if (sim_once_in(&r, 2)) job->later[1] = sim_plan_draw_world(job, job->later[0], &r);
+    sim_plan_equalize(job, &r);
     for (uint32_t rank = job->world; rank < sim_most_world(job); rank++)
         job->window[rank] = sim_once_in(&r, 2) ? 1 + (uint32_t)sim_below(&r, 20) : 0;
     draw_barriers(job, &r);

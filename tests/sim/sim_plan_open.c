@@ -70,18 +70,27 @@ static void draw_grace(sim_job *job, uint64_t *r)
     sim_plan_add_option(job, text);
 }
 
-/* Lets members come and go in a third of the jobs. */
-static void draw_members(const sim_plan *plan, sim_job *job, uint64_t *r)
+/* Lets members come and go. */
+static void draw_shrinking(sim_job *job, uint64_t *r)
 {
     char text[48];
 
-    if (plan->crashes || job->world == 1 || !sim_once_in(r, 3)) return;
     job->open.shrinks = true;
     sim_plan_add_option(job, "on_lost_worker=shrink");
     snprintf(text, sizeof text, "reconnect_grace=%.3f", 0.05 + (double)sim_below(r, 600) / 1e3);
     sim_plan_add_option(job, text);
     job->open.least = 1 + (uint32_t)sim_below(r, job->world);
     if (job->open.least > 1) add_number(job, "min_workers", job->open.least);
+}
+
+/* Lets members come and go in a third of the jobs. In plans with crashes these draws have a random state of their
+ * own. */
+static void draw_members(const sim_plan *plan, sim_job *job, uint64_t *r)
+{
+    uint64_t own = sim_mix(plan->seed, 44, 2, job->number);
+
+    if (plan->crashes) r = &own;
+    if (job->world > 1 && sim_once_in(r, 3)) draw_shrinking(job, r);
 }
 
 /* Returns whether pushes of the job may bring a learning rate: its rule has one, some parameter uses it, and no
@@ -156,7 +165,7 @@ static void draw_units(sim_plan *plan, sim_job *job)
     char text[48];
 
     job->open.group = 1;
-    if (plan->crashes || job->world == 1) return;
+    if (job->world == 1) return;
     job->open.any_rank = sim_once_in(&r, 4);
     if (sim_once_in(&r, 4)) {
         job->open.group = 2;
@@ -170,6 +179,7 @@ static void draw_units(sim_plan *plan, sim_job *job)
         sim_plan_add_option(job, text);
     }
     if (sim_once_in(&r, 3)) add_fault(plan, job->number, SIM_KICK, &r);
+    if (plan->crashes) return;
     job->open.reforms = sim_once_in(&r, 4);
     if (job->open.reforms) add_fault(plan, job->number, SIM_REFORM, &r);
     /* Where members that have left stay members, a barrier would wait for them. */
@@ -179,6 +189,26 @@ static void draw_units(sim_plan *plan, sim_job *job)
 uint32_t sim_wanted(const sim_job *job, uint32_t rank, uint64_t step)
 {
     return job->open.shares > 0 ? 1 + (uint32_t)(sim_mix(job->number + 41, rank, step, 8) % job->open.shares) : 0;
+}
+
+/* Lets steps of one job of four wait as long as the patience of the ranks allows. The draws have a random state of
+ * their own. */
+static void draw_patience(const sim_plan *plan, sim_job *job)
+{
+    uint64_t r = sim_mix(plan->seed, 44, 1, job->number);
+
+    if (!sim_once_in(&r, 4)) return;
+    job->open.grace_ns = 0;
+    job->open.patience_ns = (1 + sim_below(&r, 400)) * SIM_MS;
+    sim_plan_forget_option(job, "grace=");
+    sim_plan_add_option(job, "grace=auto");
+}
+
+uint32_t sim_patience_ms(const sim_job *job, uint32_t rank, uint64_t step)
+{
+    uint64_t most = job->open.patience_ns / SIM_MS, drawn = sim_mix(job->number + 44, rank, step, 3);
+
+    return most == 0 || drawn % 8 == 0 ? 0 : (uint32_t)(drawn / 8 % (most + 1));
 }
 
 /* Returns whether the job has an option, or an optimizer, that ties the steps of all parameters, or a staleness with
@@ -223,6 +253,7 @@ void sim_plan_draw_open(sim_plan *plan)
         draw_job(plan, &plan->jobs[j], &r);
         draw_shares(plan, &plan->jobs[j]);
         draw_units(plan, &plan->jobs[j]);
+        draw_patience(plan, &plan->jobs[j]);
         for (uint64_t n = sim_below(&r, 3); n > 0; n--)
             add_fault(plan, j,
                       sim_once_in(&r, 3)                                 ? SIM_CRASH

@@ -5,6 +5,7 @@
 #include "job.h"
 #include "server_state.h"
 #include "sim_judge.h"
+#include "sim_patience.h"
 #include "sim_shares.h"
 #include "store_inside.h"
 #include "worker.h"
@@ -70,12 +71,29 @@ uint64_t sim_sets_counted(const sim_history *h, uint32_t rank, uint64_t of)
     return counted_in(&h->fragments[0], rank, of);
 }
 
-void sim_sets_told(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint32_t param, uint64_t step,
-                   bool late)
+/* Checks the age of a push and the number of ranks that a process was told of. Frames of a late push may have been
+ * answered in several steps: then the number is that of one of them. */
+static void check_told(const sim_history *h, const sim_sets *f, uint32_t rank, uint64_t of, const pd_item *item,
+                       const pd_item_count *count)
+{
+    uint64_t in = item->outcome != PD_LATE ? counted_in(f, rank, of) : 0, age = in > 0 ? in - of : 0;
+    uint32_t n = (uint32_t)__builtin_popcount(f->sets[in].mask);
+
+    if ((in > 0 || item->outcome == PD_LATE) && count->age != age)
+        sim_fail("told", "%s rank %u is told that its push for step %llu has age %u, and it is %llu", h->job->name,
+                 rank, (number)of, count->age, (number)age);
+    if (in > 0 && item->step == in && count->counted != n && !(count->counted == 0 && n == h->job->world))
+        sim_fail("told", "%s rank %u is told that %u ranks have counted in step %llu, and %u have", h->job->name, rank,
+                 count->counted, (number)in, n);
+}
+
+void sim_sets_told(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint64_t step, const pd_item *item,
+                   const pd_item_count *count)
 {
     sim_history *h = sim_sets_history(s, job, creator);
-    sim_sets *f = h != NULL ? sets_of(h, param) : NULL;
+    sim_sets *f = h != NULL ? sets_of(h, (uint32_t)item->param) : NULL;
     sim_pushes *pushes = f != NULL ? &f->pushes[rank] : NULL;
+    bool late = item->outcome == PD_LATE;
 
     if (pushes == NULL) return;
     if (late && counted_in(f, rank, step) > 0)
@@ -84,6 +102,7 @@ void sim_sets_told(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, 
     if (!late && pushes->counted[step] == 0)
         sim_fail("told", "%s rank %u is told that its push for step %llu has counted, but it has not", job->name, rank,
                  (number)step);
+    check_told(h, f, rank, step, item, count);
     pushes->late[step] = pushes->late[step] || late;
 }
 
@@ -326,8 +345,16 @@ static uint32_t whole_ranks(const pd_job *job, const pd_fragment *fragment)
     return whole;
 }
 
+/* Returns whether a process of another group has taken the place of a rank of this one's group. */
+static bool has_lost_mates(const sim_history *h, const pd_job *job, uint32_t rank)
+{
+    return h->job->open.any_rank && h->job->open.group > 1 &&
+           (uint32_t)__builtin_popcount(mates_of(h, rank)) < job->ranks[rank].saved.mates;
+}
+
 /* Returns those of the whole ranks whose groups are whole: a group lacks a rank that is a member, or has given part of
- * a push. Who is no member does not count, unless it was removed when its group was whole. */
+ * a push, or has lost a rank to another group: the server removes what is left of it. Who is no member does not count,
+ * unless it was removed when its group was whole. */
 static uint32_t whole_units(const sim_history *h, const pd_job *job, const pd_fragment *fragment, uint32_t whole)
 {
     uint32_t units = whole, part = 0;
@@ -339,7 +366,7 @@ static uint32_t whole_units(const sim_history *h, const pd_job *job, const pd_fr
     for (uint32_t rank = 0; rank < h->job->world; rank++)
         if (!pd_rank_set_has(&job->steps.members, rank) && !fragment->ranks[rank].leaver) whole &= ~(1u << rank);
     for (uint32_t rank = 0; rank < h->job->world; rank++)
-        if ((mates_of(h, rank) & part & ~whole) != 0) units &= ~(1u << rank);
+        if ((mates_of(h, rank) & part & ~whole) != 0 || has_lost_mates(h, job, rank)) units &= ~(1u << rank);
     return units & whole;
 }
 
@@ -615,20 +642,36 @@ static void check_generation(const sim *s, sim_history *h, sim_watch *watch, con
     watch->generation = job->saved.generation;
 }
 
+/* Begins to watch the job of a server that was killed and started again: its members and barriers may be earlier ones,
+ * and what ranks had given is gone. */
+static void begin_life(sim_watch *watch, const pd_job *job, uint64_t life)
+{
+    if (watch->life == life) return;
+    *watch = (sim_watch){ .life = life,
+                          .fixed = watch->fixed,
+                          .epoch = job->steps.epoch,
+                          .steady = UINT32_MAX,
+                          .barrier = job->saved.barrier,
+                          .patience = { .looked_ns = watch->patience.looked_ns, .work_ns = watch->patience.work_ns },
+                          .generation = watch->generation };
+}
+
 static void look_at(sim_server *server, sim_history *h, const pd_job *job, uint32_t f)
 {
     const sim *s = server->s;
     const pd_fragment *fragment = &job->steps.fragments[f];
     sim_watch *watch = &h->fragments[f].watch;
     uint32_t needed;
+    bool anew;
 
-    if (fragment->fixed != watch->fixed) {
-        /* A set that is repeated after a restart waits for nobody else. */
-        if (fragment->fixed == watch->fixed + 1 && fragment->set != NULL &&
-            !h->fragments[f].sets[fragment->fixed].known && fragment->fixed > h->secret_most)
-            check_fixed(h, watch, job, fragment, s->now_ns, server->step_clock_ns);
-        watch_next(watch, fragment->fixed);
-    }
+    begin_life(watch, job, server->life);
+    /* A set that is repeated after a restart waits for nobody else. */
+    anew = fragment->fixed == watch->fixed + 1 && fragment->set != NULL &&
+           !h->fragments[f].sets[fragment->fixed].known && fragment->fixed > h->secret_most;
+    if (anew) check_fixed(h, watch, job, fragment, s->now_ns, server->step_clock_ns);
+    sim_patience_look(h, f, fragment, anew && job->steps.epoch == watch->epoch ? watch->steady : 0,
+                      server->step_clock_ns);
+    if (fragment->fixed != watch->fixed) watch_next(watch, fragment->fixed);
     if (h->job->open.meets) check_barriers(s, h, watch, job);
     if (h->job->open.reforms) check_generation(s, h, watch, job);
     check_epoch(h, watch, job);
@@ -636,10 +679,12 @@ static void look_at(sim_server *server, sim_history *h, const pd_job *job, uint3
     check_kept(h, watch, job, fragment, whole_ranks(job, fragment));
     check_expected(h, watch, job, fragment);
     if (watch->members == 0)
-        *watch = (sim_watch){ .fixed = watch->fixed,
+        *watch = (sim_watch){ .life = watch->life,
+                              .fixed = watch->fixed,
                               .epoch = job->steps.epoch,
                               .steady = UINT32_MAX,
                               .barrier = watch->barrier,
+                              .patience = watch->patience,
                               .generation = watch->generation };
     watch->members = members_of(job);
     watch->steady = job->steps.epoch == watch->epoch ? watch->steady & watch->members : 0;

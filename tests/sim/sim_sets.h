@@ -3,6 +3,7 @@
 #ifndef SIM_SETS_H
 #define SIM_SETS_H
 
+#include "paramd/client.h"
 #include "server.h"
 #include "sim_history.h"
 
@@ -20,9 +21,10 @@ uint64_t sim_sets_barrier(sim *s, const sim_job *job, uint64_t creator);
 /* Notes that a process of the rank begins to push for a step of a parameter's fragment. `creator` tells which job of
  * this name is meant. */
 void sim_sets_sent(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint32_t param, uint64_t step);
-/* Notes that a process was told that its push for this step has counted, or that it was `late`. */
-void sim_sets_told(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint32_t param, uint64_t step,
-                   bool late);
+/* Notes that a process was told that its push for this step has counted, and how old it was then; or that it was
+ * late. */
+void sim_sets_told(sim *s, const sim_job *job, uint64_t creator, uint32_t rank, uint64_t step, const pd_item *item,
+                   const pd_item_count *count);
 /* Checks the set of ranks of a step that a parameter has closed. */
 void sim_sets_closed(sim_history *h, uint32_t param, const pd_closed *closed);
 /* Looks at all jobs with open sets, after the step thread has run: when sets are fixed, and what is held. */

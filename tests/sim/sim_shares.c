@@ -54,6 +54,17 @@ void sim_shares_take(sim *s, const sim_job *job, uint64_t creator, uint32_t rank
     add(&h->account.batches->shares, share);
 }
 
+void sim_shares_carry(sim *s, const sim_job *job, uint64_t creator)
+{
+    sim_batch *batch = sim_sets_history(s, job, creator)->account.batches;
+    const sim_batch *before = batch->next;
+
+    while (before != NULL && (before->rank != batch->rank || before->nonce != batch->nonce)) before = before->next;
+    if (before == NULL) sim_fail("harness", "%s rank %u carries over what it has not pushed", job->name, batch->rank);
+    for (uint64_t share = 0; share < SIM_SHARES; share++)
+        if (has(&before->shares, share)) add(&batch->shares, share);
+}
+
 /* Adds the shares of a push that has counted to those that are used. */
 static void use(sim_history *h, uint32_t rank, uint64_t of)
 {

@@ -48,6 +48,7 @@ void sim_worker_end(sim_worker *w)
         free(w->weights[p]);
         free(w->gradients[p]);
     }
+    sim_rests_free(&w->rests);
     sim_enter(before);
 }
 
@@ -333,11 +334,12 @@ static void make_core(sim_worker *w)
                               .rules = rules,
                               .nonce = nonce_of(w->s, w->process),
                               .no_shared_memory = !w->shares,
-                              .window = w->job->window[w->rank],
+                              .window = w->job->window[w->place],
                               .generation = w->generation,
                               .any_rank = w->job->open.any_rank,
                               .group = w->job->open.group > 1 ? 1 + w->place / w->job->open.group : 0,
                               .shares = sim_wanted(w->job, w->rank, 0),
+                              .feedback = w->job->open.carries ? PD_FEEDBACK_CARRY : PD_FEEDBACK_ON,
                               .least_shared = w->s->plan->least_shared,
                               .urls = 1 };
     pd_error err;
@@ -421,11 +423,13 @@ sim_worker *sim_worker_at(sim *s, uint32_t job, uint32_t place)
     return w;
 }
 
-bool sim_worker_knows(const sim *s, uint32_t job, uint64_t creator, uint64_t course, uint32_t fragment, uint64_t step)
+bool sim_worker_knows(const sim *s, uint32_t job, uint64_t creator, uint64_t course, uint32_t fragment, uint64_t step,
+                      uint64_t nonce)
 {
     for (const sim_worker *w = s->workers; w != NULL; w = w->next)
         if (w->phase != ENDED && w->job->number == job && w->core->recovery.creator == creator &&
-            w->core->recovery.course == course && pd_core_highest_step(w->core, fragment) >= step)
+            w->core->recovery.course == course && (nonce == 0 || w->core->setup.nonce == nonce) &&
+            pd_core_highest_step(w->core, fragment) >= step)
             return true;
     return false;
 }
@@ -438,8 +442,8 @@ bool sim_worker_repeats(const sim *s, uint32_t job, uint64_t creator, uint32_t r
         /* The server had counted a push that ended with an error: nobody has it to send it again. */
         if (w->unsent == step) return false;
         if (w->phase == STEPPING && w->step == step) return true;
-        return w->job->window[rank] > 0 && step > w->began && step <= w->step &&
-               step + w->job->window[rank] > w->step && pd_core_highest_step(w->core, 0) >= step;
+        return w->job->window[w->place] > 0 && step > w->began && step <= w->step &&
+               step + w->job->window[w->place] > w->step && pd_core_highest_step(w->core, 0) >= step;
     }
     return false;
 }
@@ -501,7 +505,8 @@ static uint64_t patience_ns(const sim_worker *w)
 
     for (uint32_t p = 0; p < w->job->n_params && !w->job->plain; p++) roots += 2 + (uint64_t)w->job->params[p].n / 2;
     return 10 * SIM_S + (has_holes(w->s->plan) ? 10 * SIM_S : 0) + roots * w->s->plan->n_jobs * w->s->plan->root_ns +
-           (w->job->open.meets ? 20 * SIM_S : 0) + w->job->open.grace_ns + 10 * w->job->open.work_ns;
+           (w->job->open.meets ? 20 * SIM_S : 0) + w->job->open.grace_ns + w->job->open.patience_ns +
+           10 * w->job->open.work_ns;
 }
 
 void sim_workers_describe(const sim *s)

@@ -18,8 +18,10 @@ sim_worker *sim_worker_at(sim *s, uint32_t job, uint32_t place);
 bool sim_worker_waits(const sim *s, uint64_t nonce);
 /* Returns the place of the process with this nonce; SIM_WORLD: there is none. */
 uint32_t sim_worker_place(const sim *s, uint64_t nonce);
-/* Returns whether a living process of the job which `creator` has begun has seen this step of this course. */
-bool sim_worker_knows(const sim *s, uint32_t job, uint64_t creator, uint64_t course, uint32_t fragment, uint64_t step);
+/* Returns whether a living process of the job which `creator` has begun has seen this step of this course: the process
+ * with this nonce, or, if `nonce` is 0, any. */
+bool sim_worker_knows(const sim *s, uint32_t job, uint64_t creator, uint64_t course, uint32_t fragment, uint64_t step,
+                      uint64_t nonce);
 /* Returns whether the living process of a rank is sending its push for this step, or still keeps it in its window and
  * sends it again. */
 bool sim_worker_repeats(const sim *s, uint32_t job, uint64_t creator, uint32_t rank, uint64_t step);

@@ -270,7 +270,9 @@ static void on_checkpoint_answer(rig *r, const pd_effect *effect)
 static void on_members(rig *r, const pd_effect *effect)
 {
     r->epoch = effect->u.members.epoch;
-    if (effect->u.members.set != NULL) r->members = effect->u.members.set->set[0];
+    if (effect->u.members.set == NULL) return;
+    r->members = effect->u.members.set->set[0];
+    r->leader = effect->u.members.leader;
     r->reports++;
 }
 
@@ -568,6 +570,11 @@ void rig_replaces(rig_frame *frame, uint64_t number, uint32_t whole)
 {
     frame->request->u.data.replaces = number;
     frame->request->u.data.whole = whole;
+}
+
+void rig_patience(rig_frame *frame, uint64_t ms)
+{
+    frame->request->u.data.patience_ns = ms * 1000000;
 }
 
 void rig_weight(rig_frame *frame, double weight, bool presummed)

@@ -56,6 +56,7 @@ typedef struct rig {
     uint64_t epoch;       /* from the last welcome, or the last report of the members */
     uint64_t formed;      /* generation of the job, from the last welcome */
     uint64_t members;     /* bit r: rank r is a member, as last reported */
+    uint32_t leader;      /* the leader, as last reported with the members */
     uint64_t reports;     /* number of reports of the members */
     uint64_t seed, creator, reserve;
     uint32_t handles[4096]; /* handles of the parameters, from the last answer to Declare */
@@ -193,6 +194,7 @@ void rig_absent(rig_frame *frame, uint32_t param);
 void rig_last(rig_frame *frame); /* close_step: the frame ends the rank's step */
 void rig_carried(
     rig_frame *frame); /* says that the gradient also has the data of the rank's last push, which was late */
+void rig_patience(rig_frame *frame, uint64_t ms); /* says how long the rank can do without the answer */
 void rig_weight(rig_frame *frame, double weight, bool presummed);
 /* The frame is of a change by hand with this number: a push, or initial weights that replace those of its step, of
  * `whole` parameters. */

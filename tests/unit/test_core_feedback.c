@@ -249,6 +249,24 @@ HOLDS(a_step_without_any_gradient_leaves_the_rest, rest_stays(PD_FEEDBACK_ON, NU
 HOLDS(a_push_without_weight_leaves_the_rest,
       rest_stays(PD_FEEDBACK_ON, &(pd_push_options){ .zero_weight = true }, STEPPED, 0));
 
+TEST(a_late_push_whose_shares_others_have_got_is_not_carried_over)
+{
+    float gradient[N], values[N], expected[N];
+    pd_core_config config = peer_four;
+    peer *p;
+
+    config.feedback = PD_FEEDBACK_CARRY;
+    p = worker_with(&config);
+    p->core->shares.lost = UINT64_MAX;
+    fill(gradient, 1);
+    push(p, gradient, 1, LATE, values);
+    fill(gradient, 2);
+    push(p, gradient, 2, STEPPED, values);
+    quantized(gradient, expected);
+    assert_memory_equal(values, expected, sizeof values);
+    peer_free(p);
+}
+
 TEST(a_push_that_counted_later_counts)
 {
     float values[N], later[N];

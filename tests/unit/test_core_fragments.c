@@ -2,6 +2,7 @@
 #include "test.h"
 #include "leased.h"
 #include "peer.h"
+#include "replace.h"
 
 enum { SMALL = PEER_SMALL, LATE = 5 };
 
@@ -136,5 +137,142 @@ TEST(a_push_that_ended_with_an_error_is_no_gap_while_its_own_fragment_has_not_ta
     for (uint64_t step = 1; step <= 3; step++) take_one(p, 0, step);
     peer_come_back_at(p, back, 2);
     assert_int_equal(p->core->end.error.code, PD_OK);
+    peer_free(p);
+}
+
+/* Ends a step. Returns the code of the call, or of the answer, which is that the step is taken. */
+static int end_step(peer *p, uint64_t step, pd_error *err)
+{
+    pd_ticket_id ticket;
+    peer_frame l;
+    int rc = pd_core_close_step(p->core, step, &ticket, err);
+
+    if (rc != PD_OK) return rc;
+    l = peer_expect(p, PD_PUSH);
+    assert_int_equal(peer_reply_data(p, &l.prefix, 0, 0, 0, NULL, 0), PD_OK);
+    peer_frame_drop(&l);
+    return peer_finish(p, ticket, err);
+}
+
+TEST(a_step_is_ended_in_all_fragments_that_have_not_taken_it)
+{
+    peer *p = peer_of_two_fragments();
+    pd_error err;
+
+    assert_int_equal(end_step(p, 1, &err), PD_OK);
+    take_one(p, 0, 2);
+    assert_int_equal(end_step(p, 2, &err), PD_OK);
+    assert_int_equal(pd_core_step(p->core, 1), 2);
+    peer_free(p);
+}
+
+TEST(a_step_that_some_fragment_cannot_take_yet_is_not_ended)
+{
+    peer *p = peer_of_two_fragments();
+    pd_error err;
+
+    take_one(p, 0, 1);
+    take_one(p, 0, 2);
+    assert_int_equal(end_step(p, 2, &err), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.text, "step 2 cannot be closed, since fragment 1 has taken step 0"));
+    peer_expect_silence(p);
+    take_one(p, 1, 1);
+    assert_int_equal(end_step(p, 2, &err), PD_OK);
+    peer_free(p);
+}
+
+/* ---- weights that are changed by hand ---- */
+
+enum { NUMBER = 77 };
+
+static int try_replace(peer *p, size_t n, pd_ticket_id *ticket, pd_error *err)
+{
+    pd_item items[2];
+
+    for (size_t i = 0; i < n; i++) items[i] = (pd_item){ .param = i, .weights = p->weights[i] };
+    return pd_core_replace(p->core, items, n, NUMBER, ticket, err);
+}
+
+/* Expects new weights of a parameter, as those of `step`, and of `whole` parameters in all. */
+static void expect_weights(peer *p, uint32_t param, uint64_t step, uint32_t whole)
+{
+    peer_frame l = peer_expect(p, PD_INIT);
+    const Paramd__InitRequest *init = l.message;
+
+    assert_int_equal(init->n_pieces, 1);
+    assert_int_equal(init->pieces[0]->handle, param);
+    assert_int_equal(init->step, step);
+    assert_int_equal(init->whole, whole);
+    assert_int_equal(init->replaces, NUMBER);
+    peer_reply_ok(p, &l.prefix);
+    peer_frame_drop(&l);
+}
+
+/* Pushes a parameter, and returns the number of the change that the push brings. */
+static uint64_t number_of_push(peer *p, size_t param, uint64_t step)
+{
+    pd_ticket_id ticket;
+    peer_frame l = peer_push_one(p, param, &ticket);
+    uint64_t number = ((const Paramd__PushRequest *)l.message)->replaces;
+
+    peer_answer_step(p, &l, 1, 1, step);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    return number;
+}
+
+TEST(weights_of_fragments_at_different_steps_are_replaced_together)
+{
+    peer *p = peer_of_two_fragments();
+    pd_ticket_id ticket;
+    pd_error err;
+
+    take_one(p, 0, 1);
+    take_one(p, 0, 2);
+    take_one(p, 1, 1);
+    assert_int_equal(try_replace(p, 2, &ticket, &err), PD_OK);
+    expect_weights(p, 0, 2, 2);
+    expect_weights(p, 1, 1, 2);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    assert_int_equal(number_of_push(p, 1, 2), NUMBER);
+    assert_int_equal(number_of_push(p, 1, 3), 0);
+    assert_int_equal(number_of_push(p, 0, 3), NUMBER);
+    assert_int_equal(number_of_push(p, 0, 4), 0);
+    peer_free(p);
+}
+
+TEST(weights_are_sent_again_as_those_of_the_steps_of_their_fragments)
+{
+    static const uint64_t steps[] = { 2, 1 };
+    peer *p = peer_of_two_fragments();
+    pd_ticket_id ticket;
+    pd_error err;
+
+    take_one(p, 0, 1);
+    take_one(p, 0, 2);
+    take_one(p, 1, 1);
+    assert_int_equal(try_replace(p, 2, &ticket, &err), PD_OK);
+    expect_weights(p, 0, 2, 2);
+    peer_come_back_at(p, steps, 2);
+    expect_weights(p, 0, 2, 2);
+    expect_weights(p, 1, 1, 2);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    peer_free(p);
+}
+
+TEST(a_push_of_another_fragment_does_not_stop_weights_from_being_replaced)
+{
+    peer *p = peer_of_two_fragments();
+    pd_ticket_id pushed, replaced;
+    pd_error err;
+    peer_frame l = peer_push_one(p, 1, &pushed);
+
+    assert_int_equal(try_replace(p, 2, &replaced, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(try_replace(p, 1, &replaced, &err), PD_OK);
+    expect_weights(p, 0, 0, 1);
+    assert_int_equal(peer_finish(p, replaced, NULL), PD_OK);
+    peer_answer_step(p, &l, 1, 1, 1);
+    assert_int_equal(peer_finish(p, pushed, NULL), PD_OK);
+    assert_int_equal(number_of_push(p, 1, 2), 0);
+    assert_int_equal(number_of_push(p, 0, 1), NUMBER);
     peer_free(p);
 }

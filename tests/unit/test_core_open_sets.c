@@ -1,6 +1,7 @@
 /* Tests the client's core in jobs where not every rank counts in every step: late answers, steps that are left out,
  * ranks that the server chooses, members, and courses. */
 #include "test.h"
+#include "notice.h"
 #include "peer.h"
 #include "window.h"
 
@@ -323,6 +324,40 @@ TEST(a_rank_that_waits_for_initial_weights_sends_its_own_when_the_server_asks_fo
     peer_frame_drop(&l);
     l = peer_expect(p, PD_INIT);
     peer_frame_drop(&l);
+    peer_free(p);
+}
+
+TEST(a_rank_that_is_asked_again_sends_the_initial_weights_again_that_were_answered)
+{
+    static const int64_t sizes[] = { 2 * CHUNK };
+    static float initial[2 * CHUNK];
+    void *weights[] = { initial };
+    pd_core_config config = any_rank();
+    pd_ticket_id ticket;
+    peer *p = peer_new(&config);
+    peer_frame l;
+
+    p->slots = 4;
+    peer_connect(p);
+    peer_welcome(p);
+    peer_declare(p, sizes, 1);
+    answer_declare(p, true);
+    assert_int_equal(pd_core_init(p->core, weights, &ticket, NULL), PD_OK);
+    l = peer_expect(p, PD_INIT);
+    peer_reply_ok(p, &l.prefix);
+    peer_frame_drop(&l);
+    peer_cut(p); /* the rank is lost, and the server forgets what it has sent */
+    peer_connect(p);
+    peer_welcome(p);
+    answer_declare(p, true);
+    for (int i = 0; i < 2; i++) {
+        assert_false(pd_core_done(p->core, ticket));
+        l = peer_expect(p, PD_INIT);
+        peer_reply_ok(p, &l.prefix);
+        peer_frame_drop(&l);
+    }
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    peer_expect_silence(p);
     peer_free(p);
 }
 
@@ -798,5 +833,38 @@ TEST(a_parameter_that_a_failed_end_of_a_step_has_left_out_is_pushed_for_the_next
     assert_int_equal(peer_pushed_step(&l),
                      2); /* a push for step 1 would be answered as one that has counted, and be lost */
     peer_frame_drop(&l);
+    peer_free(p);
+}
+
+/* Lets the server warn of the job, and returns whether rank 2 tells its user. */
+static bool tells_warning(peer *p)
+{
+    pd_prefix nobody = { .method = PD_HEARTBEAT };
+    Paramd__Ok ok = PARAMD__OK__INIT;
+    char *texts[1] = { "the disk is slow" }, *told;
+    bool tells;
+
+    ok.remarks = texts;
+    ok.n_remarks = 1;
+    peer_reply(p, &nobody, &ok.base, NULL, 0);
+    told = pd_core_take_remark(p->core);
+    tells = told != NULL;
+    if (tells) assert_string_equal(told, texts[0]);
+    free(told);
+    return tells;
+}
+
+TEST(any_rank_tells_warnings_about_a_job_with_open_sets_and_rank_0_those_about_others)
+{
+    static const int64_t sizes[] = { SMALL };
+    peer *p = open_peer(&peer_four, 1);
+
+    assert_true(tells_warning(p));
+    peer_free(p);
+    p = peer_trained(&peer_four, sizes, 1, 1);
+    assert_false(tells_warning(p));
+    peer_free(p);
+    p = peer_trained(&peer_first, sizes, 1, 1);
+    assert_true(tells_warning(p));
     peer_free(p);
 }

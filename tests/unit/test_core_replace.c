@@ -136,6 +136,29 @@ TEST(only_rank_0_replaces_weights)
     peer_free(p);
 }
 
+TEST(in_a_job_with_open_sets_the_server_says_which_rank_replaces_weights)
+{
+    peer *p = peer_new(&peer_four);
+    pd_ticket_id ticket;
+    pd_error err;
+    peer_frame l;
+
+    p->open_sets = true;
+    peer_connect(p);
+    peer_welcome(p);
+    ticket = peer_declare(p, sizes, PARAMS);
+    peer_answer_declare(p, PARAMS, STEP);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    assert_false(pd_core_leads(p->core));
+    assert_int_equal(try_replace(p, (uint32_t[]){ 0 }, 1, NUMBER, &ticket, &err), PD_OK);
+    l = peer_expect(p, PD_INIT);
+    peer_refuse(p, &l.prefix, PD_FAILED_PRECONDITION, "rank 1 sends them");
+    peer_frame_drop(&l);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.text, "rank 1 sends them"));
+    peer_free(p);
+}
+
 TEST(items_that_cannot_be_replaced_are_refused)
 {
     peer *p = trained(&peer_first);

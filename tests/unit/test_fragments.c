@@ -504,3 +504,124 @@ TEST(after_a_restart_each_fragment_repeats_its_own_sets)
     rig_free(&again);
     rig_free(&r);
 }
+
+/* ---- weights that are changed by hand ---- */
+
+enum { NUMBER = 77 };
+
+/* Sends new weights of a parameter for `step`, as rank 0. `whole`: of how many parameters they come. Returns the code
+ * of the answer. */
+static int send_weights(rig *r, uint32_t param, uint64_t step, uint32_t whole, float value)
+{
+    rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, 0, CONN, step);
+    float weights[N];
+
+    for (int i = 0; i < N; i++) weights[i] = value;
+    rig_replaces(frame, NUMBER, whole);
+    for (int64_t at = 0; at < N; at += r->chunk)
+        rig_piece(frame, param, PD_F32, at, N - at < r->chunk ? N - at : r->chunk, weights + at);
+    r->error.code = PD_OK;
+    (void)rig_send(r, frame);
+    rig_work(r);
+    return r->error.code;
+}
+
+static int push_changed(rig *r, uint32_t rank, uint32_t param, uint64_t step, uint64_t number)
+{
+    rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, CONN + rank, step);
+    static const float g[N];
+
+    rig_replaces(frame, number, 0);
+    for (int64_t at = 0; at < N; at += r->chunk)
+        rig_piece(frame, param, PD_F32, at, N - at < r->chunk ? N - at : r->chunk, g + at);
+    r->error.code = PD_OK;
+    (void)rig_send(r, frame);
+    rig_work(r);
+    return r->error.code;
+}
+
+/* Starts a job whose fragment 0 has taken two steps, and fragment 1 one. */
+static void start_apart(rig *r, const char *options)
+{
+    start(r, options);
+    for (uint64_t step = 1; step <= 2; step++)
+        for (uint32_t rank = 0; rank < WORLD; rank++) {
+            push(r, rank, 0, step);
+            if (step == 1) push(r, rank, 1, step);
+        }
+    assert_int_equal(step_of(r, 0), 2);
+    assert_int_equal(step_of(r, 2), 1);
+}
+
+static void expect_replaced_together(const char *options)
+{
+    rig r;
+
+    start_apart(&r, options);
+    assert_int_equal(send_weights(&r, 0, 2, 3, 5), PD_OK);
+    assert_int_equal(send_weights(&r, 2, 1, 3, 6), PD_OK);
+    assert_true(rig_weights(&r, r.job, 0)[N - 1] != 5);
+    assert_int_equal(send_weights(&r, 3, 1, 3, 7), PD_OK);
+    assert_true(rig_weights(&r, r.job, 0)[N - 1] == 5);
+    assert_true(rig_weights(&r, r.job, 2)[N - 1] == 6);
+    assert_true(rig_weights(&r, r.job, 3)[N - 1] == 7);
+    /* p1 keeps its weights, and its next push has the number, too */
+    for (uint32_t p = 0; p < PARAMS; p++) {
+        uint64_t step = two[p] == 0 ? 3 : 2;
+        assert_int_equal(push_changed(&r, 0, p, step, 0), PD_FAILED_PRECONDITION);
+        for (uint32_t rank = 0; rank < WORLD; rank++) assert_int_equal(push_changed(&r, rank, p, step, NUMBER), PD_OK);
+    }
+    assert_int_equal(step_of(&r, 0), 3);
+    assert_int_equal(step_of(&r, 3), 2);
+    rig_free(&r);
+}
+
+HOLDS(weights_of_fragments_at_different_steps_are_replaced_together, expect_replaced_together(NULL));
+HOLDS(weights_of_fragments_with_sets_of_their_own_are_replaced_together,
+      expect_replaced_together("rounds=quorum quorum=3"));
+
+TEST(a_fragment_whose_weights_stay_needs_no_number)
+{
+    rig r;
+
+    start_apart(&r, NULL);
+    assert_int_equal(send_weights(&r, 2, 1, 1, 6), PD_OK);
+    assert_int_equal(push_changed(&r, 0, 0, 3, NUMBER), PD_FAILED_PRECONDITION);
+    assert_int_equal(push_changed(&r, 0, 0, 3, 0), PD_OK);
+    assert_int_equal(push_changed(&r, 0, 2, 2, NUMBER), PD_OK);
+    rig_free(&r);
+}
+
+TEST(weights_of_a_fragment_that_has_begun_its_step_are_not_replaced)
+{
+    rig r;
+
+    start_apart(&r, NULL);
+    assert_int_equal(push_param(&r, 0, 2, 2), PD_OK);
+    assert_int_equal(send_weights(&r, 0, 2, 2, 5), PD_OK);
+    assert_int_equal(send_weights(&r, 3, 1, 2, 6), PD_FAILED_PRECONDITION);
+    assert_true(rig_weights(&r, r.job, 0)[N - 1] != 5);
+    assert_int_equal(send_weights(&r, 0, 2, 1, 5), PD_OK);
+    assert_true(rig_weights(&r, r.job, 0)[N - 1] == 5);
+    rig_free(&r);
+}
+
+TEST(weights_for_a_fragment_that_has_taken_another_step_meanwhile_do_not_count)
+{
+    rig r;
+
+    start_apart(&r, "rounds=quorum quorum=2");
+    assert_int_equal(send_weights(&r, 2, 1, 2, 6), PD_OK);
+    push(&r, 1, 1, 2);
+    push(&r, 2, 1, 2);
+    assert_int_equal(step_of(&r, 2), 2);
+    assert_int_equal(send_weights(&r, 0, 2, 2, 5), PD_FAILED_PRECONDITION); /* those for the step before are gone */
+    assert_true(rig_weights(&r, r.job, 0)[N - 1] != 5);
+    assert_int_equal(send_weights(&r, 2, 2, 2, 6), PD_OK);
+    push(&r, 1, 1, 3);
+    push(&r, 2, 1, 3);
+    assert_int_equal(send_weights(&r, 2, 3, 2, 6), PD_OK);
+    assert_int_equal(send_weights(&r, 0, 2, 2, 5), PD_OK);
+    assert_true(rig_weights(&r, r.job, 0)[N - 1] == 5 && rig_weights(&r, r.job, 2)[N - 1] == 6);
+    rig_free(&r);
+}

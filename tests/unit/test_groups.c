@@ -172,6 +172,27 @@ TEST(a_group_needs_as_many_ranks_as_it_had_processes_though_one_was_replaced_at_
     rig_free(&r);
 }
 
+TEST(a_group_that_had_a_process_and_its_successor_is_complete_without_the_first_when_no_slot_is_left)
+{
+    rig r;
+
+    elastic_any_rank(&r, "max_workers=4 min_workers=1 reconnect_grace=5s");
+    join_group(&r, 0, ELASTIC_CONN, 0);
+    elastic_init(&r);
+    join_group(&r, 0, ELASTIC_CONN + 1, 1);
+    join_group(&r, 0, ELASTIC_NEW + 1, 1); /* the successor of the process at rank 1, which is leaving */
+    assert_int_equal(r.members, 7);
+    (void)rig_ask_as(&r, PD_REQ_LEAVE, 1, ELASTIC_CONN + 1, 0);
+    rig_work(&r);
+    assert_int_equal(r.members, 1);
+    join_group(&r, 0, ELASTIC_NEW + 1, 1);
+    join_group(&r, 0, ELASTIC_NEW, 0);
+    assert_int_equal(r.members, 3); /* another process of its group may take rank 3 */
+    join_group(&r, 0, ELASTIC_NEW + 2, 0);
+    assert_int_equal(r.members, 0xf);
+    rig_free(&r);
+}
+
 TEST(a_rank_whose_group_is_gone_waits_at_a_barrier_only_for_those_that_are_there)
 {
     uint64_t answered;

@@ -51,7 +51,7 @@ static void tell_members(pair *p, uint32_t only, uint64_t epoch, uint64_t course
     pd_counted *set = pd_counted_new(WORLD);
 
     pd_counted_add(set, only, 0);
-    pd_version_table_note_members(p->s->daemon->versions, 1, set, epoch, course);
+    pd_version_table_note_members(p->s->daemon->versions, 1, set, only, epoch, course);
 }
 
 FIXTURE(pair, set_up, tear_down);

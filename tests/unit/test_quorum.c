@@ -69,6 +69,54 @@ TEST(a_quorum_takes_the_step_when_its_grace_is_over)
     check_that_two_are_enough("rounds=quorum quorum=2 grace=1s aggregate=adasum_vdot adasum_fold=yes", 2);
 }
 
+static void push_patiently(rig *r, uint32_t rank, uint64_t step, uint64_t ms)
+{
+    float g[N] = { 0 };
+
+    for (int64_t at = 0; at < N; at += r->chunk) {
+        rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, CONN + rank, step);
+        rig_piece(frame, 0, PD_F32, at, N - at < r->chunk ? N - at : r->chunk, g);
+        rig_patience(frame, ms);
+        assert_int_equal(rig_send(r, frame), PD_OK);
+    }
+    rig_work(r);
+}
+
+TEST(with_grace_auto_a_quorum_waits_as_long_as_its_least_patient_rank_can)
+{
+    rig r;
+
+    start(&r, "rounds=quorum quorum=1 grace=auto");
+    push_patiently(&r, 0, 1, 20000);
+    assert_int_equal(step_of(&r), 0);
+    rig_sleep(&r, 17);
+    rig_work(&r);
+    assert_int_equal(step_of(&r), 0);
+    rig_sleep(&r, 2);
+    rig_work(&r); /* nine tenths of 20 s are over */
+    assert_int_equal(step_of(&r), 1);
+    rig_free(&r);
+}
+
+TEST(with_grace_auto_a_less_patient_rank_that_comes_later_shortens_the_grace)
+{
+    rig r;
+
+    start(&r, "rounds=quorum quorum=1 grace=auto");
+    push_patiently(&r, 0, 1, 20000);
+    rig_sleep(&r, 2);
+    rig_work(&r);
+    push_patiently(&r, 1, 1, 3000);
+    assert_int_equal(step_of(&r), 0);
+    rig_sleep(&r, 3);
+    rig_work(&r);
+    assert_int_equal(step_of(&r), 1);
+    push_patiently(&r, 0, 2, 20000);
+    push_patiently(&r, 1, 2, 0); /* waits for the answer */
+    assert_int_equal(step_of(&r), 2);
+    rig_free(&r);
+}
+
 TEST(without_a_grace_a_quorum_takes_the_step_at_once)
 {
     rig r;

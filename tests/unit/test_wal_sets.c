@@ -387,8 +387,8 @@ static void step_of(world *w, uint32_t who, uint64_t step)
     rig_work(&w->r);
 }
 
-/* Lets a worker push for a step while its push before has no answer. Returns the code of the error. */
-static int push_one_too_early(world *w, uint32_t rank, uint64_t step)
+/* Sends the rank's contribution to the first parameter alone. Returns the answer's code. */
+static int push_first_param(world *w, uint32_t rank, uint64_t step)
 {
     rig_frame *frame = rig_frame_new(&w->r, PD_REQ_PUSH, w->r.job, rank, w->workers[rank].conn, step);
     float values[N] = { 0 };
@@ -703,6 +703,51 @@ TEST(a_rank_that_has_nothing_to_send_again_for_a_whole_set_changes_the_course)
     end(w);
 }
 
+TEST(a_rank_that_sends_only_part_of_its_push_again_changes_the_course)
+{
+    world *w = begin(quorum);
+
+    step_of(w, ALL, 1);
+    assert_int_equal(told(w), 1);
+    crash(w);
+    forget(w);
+    for (uint32_t r = 0; r < RANKS; r++) w->workers[r].seen = 1;
+    w->r.window = 8;
+    join_those(w, ALL);
+    for (uint32_t r = 1; r < RANKS; r++) send(w, r, 1);
+    rig_sleep(&w->r, 3);
+    push_first_param(w, 0, 1); /* the push of the other one had ended with an error: its window has none */
+    rig_sleep(&w->r, 4);
+    rig_work(&w->r);
+    assert_int_equal(course(w), 0); /* 4 s after the last chunk */
+    rig_sleep(&w->r, 2);
+    rig_work(&w->r);
+    assert_int_equal(course(w), 1);
+    end(w);
+}
+
+TEST(a_rank_has_reconnect_grace_after_its_own_hello_to_send_its_push_again)
+{
+    world *w = begin(quorum);
+
+    step_of(w, ALL, 1);
+    assert_int_equal(told(w), 1);
+    crash(w);
+    for (uint32_t r = 0; r < RANKS; r++) w->workers[r].next = 0;
+    w->r.window = 8;
+    join_those(w, 14);
+    for (uint32_t r = 1; r < RANKS; r++) push(w, r);
+    rig_sleep(&w->r, 4);
+    join_those(w, 1);
+    rig_sleep(&w->r, 2); /* 6 s after the restart, and 2 s after the Hello of rank 0 */
+    rig_work(&w->r);
+    assert_int_equal(course(w), 0);
+    push(w, 0);
+    rig_work(&w->r);
+    assert_int_equal(told(w), 1); /* all ranks count again: note_step */
+    end(w);
+}
+
 /* The set of step 2 had the push of rank 3 for step 1. A later push of the rank must not take its place. */
 TEST(a_push_that_a_repeated_set_needs_keeps_its_place)
 {
@@ -725,7 +770,7 @@ TEST(a_push_that_a_repeated_set_needs_keeps_its_place)
     assert_int_equal(w->r.error.code, PD_OK);
     rank = &inside_job(w->r.store, w->r.job)->steps.fragments[0].ranks[3];
     assert_int_equal(rank->step, 1);
-    assert_int_equal(push_one_too_early(w, 3, 2), PD_FAILED_PRECONDITION);
+    assert_int_equal(push_first_param(w, 3, 2), PD_FAILED_PRECONDITION);
     assert_int_equal(rank->step, 1);
     push(w, 0);
     rig_work(&w->r);

@@ -405,15 +405,16 @@ class Client:
     def push(self, grads: Arrays, *, weight: float | None = None, presummed: bool = False,
              hypers: Mapping[str, Any] | None = None, scalars: Mapping[str, float] | None = None,
              worker_state: bytes | None = None, replaces: int = 0, note: bytes | None = None,
-             patience: float = 0.0) -> Ticket:
+             patience: float = 0.0, again: bool = False) -> Ticket:
         """Pushes gradients, without weights in return. See push_pull."""
         return self._push(library().pd_client_push_sized, grads, None, either(worker_state, note), scalars,
-                          weight=weight, presummed=presummed, hypers=hypers, replaces=replaces, patience=patience)
+                          weight=weight, presummed=presummed, hypers=hypers, replaces=replaces, patience=patience,
+                          again=again)
 
     def push_pull(self, grads: Arrays, weights: Arrays, *, weight: float | None = None, presummed: bool = False,
                   hypers: Mapping[str, Any] | None = None, scalars: Mapping[str, float] | None = None,
                   worker_state: bytes | None = None, replaces: int = 0, note: bytes | None = None,
-                  patience: float = 0.0) -> Ticket:
+                  patience: float = 0.0, again: bool = False) -> Ticket:
         """Pushes gradients, and receives the weights after the step. Returns at once; until the ticket is done, do not
         change a gradient and do not read weights.
 
@@ -431,6 +432,8 @@ class Client:
         note: the older name of worker_state.
         patience: seconds for which this worker can do without the answer, since it still computes: in a job with
             grace="auto" the server waits no longer than that for other workers.
+        again: this push repeats the last one of these parameters, whose ticket has ended with an error: the same
+            gradients, for the same step. If that one has counted meanwhile, they do not count again.
 
         In a job whose steps do not wait for all workers (help(paramd.rounds)), the outcome LATE says that the step was
         taken without these gradients, and that they will not count. The weights are then those of Result.step, which
@@ -441,11 +444,12 @@ class Client:
         ResourceExhausted: too many tickets are under way.
         """
         return self._push(library().pd_client_push_pull_sized, grads, weights, either(worker_state, note), scalars,
-                          weight=weight, presummed=presummed, hypers=hypers, replaces=replaces, patience=patience)
+                          weight=weight, presummed=presummed, hypers=hypers, replaces=replaces, patience=patience,
+                          again=again)
 
     def _push(self, function: Any, grads: Arrays, weights: Arrays | None, worker_state: bytes | None,
               scalars: Mapping[str, float] | None, *, weight: float | None, presummed: bool,
-              hypers: Mapping[str, Any] | None, replaces: int, patience: float) -> Ticket:
+              hypers: Mapping[str, Any] | None, replaces: int, patience: float, again: bool) -> Ticket:
         names, items, arrays = self.model.items(grads, weights)
         numbers = _scalars(scalars or {})
         texts = text_list(pairs(hypers)) if hypers else None
@@ -455,7 +459,7 @@ class Client:
                                       worker_state=ctypes.cast(c_char_p(worker_state), c_void_p),
                                       worker_state_bytes=len(worker_state or b""),
                                       replaces=_change(replaces) if replaces != 0 else 0,
-                                      patience_ms=_milliseconds(patience), counts=counts)
+                                      patience_ms=_milliseconds(patience), counts=counts, again=again)
         request = Request(self, names, items, numbers, arrays, counts)
         request.settled = not names and bool(grads)
         ticket = self._start(request, function, items, len(items), byref(options), ctypes.sizeof(options))
@@ -465,11 +469,11 @@ class Client:
 
     def replace(self, weights: Arrays, replaces: int) -> None:
         """Replaces weights of the running job by those that the program has changed by hand since the last step. Every
-        rank changes its own weights, all in the same way; then rank 0 calls this, and every rank gives the number of
-        the change with all its pushes of the next step:
+        rank changes its own weights, all in the same way; then the one that `leads` calls this, and every rank gives
+        the number of the change with all its pushes of the next step:
 
             number = hash_of(changed)
-            if client.rank == 0:
+            if client.leads:
                 client.replace(changed, number)
             ticket = client.push_pull(grads, weights, replaces=number)
 
@@ -481,8 +485,8 @@ class Client:
         `pull`) need no number: give 0 then. After Rewind the program replaces again what it had replaced behind the
         step that it goes back to.
 
-        FailedPrecondition: this is not rank 0; a parameter is ranged; another rank has pushed with other weights; the
-        server has begun the next step before all weights had come.
+        FailedPrecondition: this rank does not lead the job; a parameter is ranged; another rank has pushed with other
+        weights; the server has begun the next step before all weights had come.
         InvalidArgument: a push is under way; an array does not fit its parameter; the number is 0.
         """
         _, items, arrays = self.model.items(None, weights)
@@ -710,6 +714,13 @@ class Client:
         with self.handle as pointer:
             library().pd_client_members(pointer, byref(n), byref(index), byref(epoch))
         return Members(n.value, index.value, epoch.value)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this worker leads its job: it calls `replace`, and gets the server's warnings about the job. That is
+        rank 0; in a job where members come and go, the lowest member that is connected, as the last answer told."""
+        with self.handle as pointer:
+            return bool(library().pd_client_leads(pointer))
 
     @property
     def rank(self) -> int:

@@ -590,7 +590,9 @@ typedef struct pd_effect {
         struct {
             uint64_t epoch;  /* number of times that the members have changed */
             uint64_t course; /* as in u.hello */
-            pd_counted *set; /* the ranks that are members; a reference. NULL: they are as before */
+            /* the ranks that are members; a reference. NULL: these and their leader are as before */
+            pd_counted *set;
+            uint32_t leader; /* the lowest member whose worker is connected; PD_MAX_WORLD: none is */
         } members;
         struct {
             uint32_t fragment; /* the fragment whose rounds are overdue; PD_ALL_FRAGMENTS: those of any */

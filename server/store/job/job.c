@@ -58,6 +58,7 @@ int pd_job_make_ranks(pd_job *job, uint32_t workers, bool any_rank)
     job->saved.workers = workers;
     job->membership.giver = job->steps.sets.open && any_rank ? PD_MAX_WORLD : 0;
     job->membership.asked = job->membership.gave = PD_MAX_WORLD;
+    job->membership.leader = PD_MAX_WORLD;
     job->steps.times = (pd_step_times){ 0 };
     job->ranks = calloc(slots, sizeof *job->ranks);
     job->steps.quotas = calloc(slots, sizeof *job->steps.quotas);

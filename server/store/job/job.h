@@ -237,8 +237,9 @@ typedef struct pd_rank {
     uint64_t refused_sets;
     /* what the rank's workers have said since the job was restored: repeats.h */
     struct {
-        bool back;     /* a process has said Hello */
-        bool replaced; /* it is not the one of the image */
+        bool back;        /* a process has said Hello */
+        bool replaced;    /* it is not the one of the image */
+        uint64_t back_ns; /* time of its last Hello */
     } repeats;
     pd_request *barrier; /* the barrier request of this rank, which waits for the other ranks; NULL: none */
     /* number of last steps whose pushes the process can send again: length of its resend window; 0: none */
@@ -273,10 +274,10 @@ typedef struct pd_job_totals {
     uint64_t roots_due, roots_adopted, roots_failed, roots_unused, root_waits, roots_failing, root_age;
 } pd_job_totals;
 
-/* A replacement of published weights by rank 0, while some of the new weights have not come yet: replacement.h. */
+/* A replacement of published weights by the leader, while some of the new weights have not come yet: replacement.h. */
 typedef struct pd_replacing {
-    uint64_t number; /* number of the replacement, from rank 0; 0: none is under way */
-    uint64_t step;   /* step whose published weights are replaced */
+    uint64_t number; /* number of the replacement; 0: none is under way */
+    uint32_t rank;   /* rank that sends the new weights */
     uint64_t nonce;  /* nonce of the process that sends the new weights */
     uint32_t whole;  /* number of parameters whose new weights have all come */
 } pd_replacing;
@@ -397,6 +398,7 @@ typedef struct pd_membership {
     uint32_t gave;
     /* the rank that was told to come again, so that it declares and sends them; PD_MAX_WORLD: none */
     uint32_t asked;
+    uint32_t leader;   /* the job's leader, as the loop thread was told; PD_MAX_WORLD: none */
     uint32_t forming;  /* number of workers that the job is to be resized to, as soon as that is possible; 0: none */
     bool untold;       /* the members have changed since the loop thread was told of them */
     uint64_t retry_ns; /* if `untold`: time at which it is told again, after memory was short */

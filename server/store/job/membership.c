@@ -73,11 +73,21 @@ static const pd_param *find_gap(const pd_job *job, const pd_rank_set *of, pd_ran
     return NULL;
 }
 
+/* Returns whether each slot has a worker that has declared its parameters: then no further worker can come. */
+static bool is_full(const pd_job *job)
+{
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        if (job->ranks[r].state != PD_RANK_CONNECTED || !job->steps.quotas[r].declared) return false;
+    return true;
+}
+
+/* Returns whether the unit has all its ranks. One that lacks ranks for which there is no slot is complete as it is: it
+ * had more while a process and the one that has taken its place were both connected. */
 static bool is_complete(const pd_job *job, const unit *of)
 {
     pd_rank_range gap;
 
-    return of->ranks.n >= of->most && find_gap(job, &of->ranks, &gap) == NULL;
+    return (of->ranks.n >= of->most || is_full(job)) && find_gap(job, &of->ranks, &gap) == NULL;
 }
 
 /* ---- slots ---- */
@@ -148,6 +158,20 @@ int pd_members_find_slot(const pd_job *job, const pd_request *hello, uint64_t no
 
 /* ---- telling ---- */
 
+uint32_t pd_members_leader(const pd_job *job)
+{
+    if (!job->steps.sets.open) return 0;
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        if (pd_is_member(job, r) && job->ranks[r].state == PD_RANK_CONNECTED) return r;
+    return PD_MAX_WORLD;
+}
+
+/* Returns whether the loop thread knows another leader than the job has. */
+static bool has_new_leader(const pd_job *job)
+{
+    return job->steps.sets.open && job->membership.leader != pd_members_leader(job);
+}
+
 void pd_members_tell(pd_job *job, uint64_t now_ns)
 {
     pd_effect *effect;
@@ -167,6 +191,7 @@ void pd_members_tell(pd_job *job, uint64_t now_ns)
         if (pd_is_member(job, r)) pd_counted_add(set, r, 0);
     effect->u.members.epoch = job->steps.epoch;
     effect->u.members.course = job->saved.course;
+    effect->u.members.leader = job->membership.leader = pd_members_leader(job);
     effect->u.members.set = set;
     pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
 }
@@ -385,15 +410,15 @@ static void remove_gone(pd_job *job, uint64_t now_ns)
     }
 }
 
-/* Returns how many ranks the unit needs from now on to be complete: as many as it has processes, or had before. A lost
- * rank does not count, since its process may have been replaced at another rank. */
+/* Returns how many ranks the unit needs from now on to be complete: as many as it has processes, or had before, unless
+ * there is no slot for more. A lost rank does not count, since its process may have been replaced at another rank. */
 static uint32_t count_mates(const pd_job *job, const unit *mine)
 {
     uint32_t connected = 0;
 
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)
         connected += pd_rank_set_has(&mine->ranks, r) && job->ranks[r].state == PD_RANK_CONNECTED;
-    return connected > mine->most ? connected : mine->most;
+    return connected > mine->most || is_full(job) ? connected : mine->most;
 }
 
 static void join_unit(pd_job *job, const unit *mine)
@@ -411,14 +436,22 @@ static void join_unit(pd_job *job, const unit *mine)
     if (news) change(job);
 }
 
+/* Lets the unit of a rank that has declared join if it is complete, and, if no further worker can come, all others. */
+static void join_complete(pd_job *job, uint32_t rank)
+{
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
+        unit of;
+        if (r != rank && (pd_is_member(job, r) || !is_full(job))) continue;
+        of = find_unit(job, r);
+        if (is_complete(job, &of)) join_unit(job, &of);
+    }
+}
+
 void pd_member_declared(pd_job *job, uint32_t rank, uint64_t now_ns)
 {
-    unit mine;
-
     if (!job->steps.sets.open) return;
     set_units(job);
-    mine = find_unit(job, rank);
-    if (is_complete(job, &mine)) join_unit(job, &mine);
+    join_complete(job, rank);
     if (job->steps.grouped) remove_incomplete(job, now_ns);
     pd_members_tell(job, now_ns);
 }
@@ -453,13 +486,14 @@ bool pd_members_look(pd_job *job, uint64_t now_ns, pd_error *err)
     if (job->steps.sets.on_lost == PD_LOST_SHRINK) remove_gone(job, now_ns);
     if (job->steps.shares != NULL) take_leases_back(job);
     find_giver(job, now_ns);
+    if (!job->membership.untold && has_new_leader(job)) pd_members_tell(job, now_ns);
     if (job->membership.untold && now_ns >= job->membership.retry_ns) pd_members_tell(job, now_ns);
     return true;
 }
 
 uint64_t pd_members_next(const pd_job *job)
 {
-    uint64_t next = job->membership.untold ? job->membership.retry_ns : UINT64_MAX;
+    uint64_t next = job->membership.untold ? job->membership.retry_ns : has_new_leader(job) ? 0 : UINT64_MAX;
 
     if (job->steps.sets.on_lost == PD_LOST_WAIT) return next;
     for (uint32_t r = 0; r < job->steps.members.ranks; r++)

@@ -28,6 +28,10 @@
  * PD_ABORTED: only such a slot could be had. */
 int pd_members_find_slot(const pd_job *job, const pd_request *hello, uint64_t now_ns, uint32_t *rank, pd_error *err);
 
+/* Returns the job's leader: rank 0, or in a job whose sets of ranks are open the lowest member whose worker is
+ * connected. PD_MAX_WORLD: there is none now. */
+uint32_t pd_members_leader(const pd_job *job);
+
 /* Checks that the elements which the rank declares suit its unit, and lets the rank send the initial weights if nobody
  * else does. PD_FAILED_PRECONDITION: the unit lacks elements of a ranged parameter. */
 int pd_member_declares(pd_job *job, uint32_t rank, pd_error *err);
@@ -48,7 +52,7 @@ uint64_t pd_members_next(const pd_job *job);
 void pd_members_renew(pd_job *job, uint32_t world, bool any_rank);
 /* Removes the unit of a rank; does nothing if the rank is no member. */
 void pd_member_remove(pd_job *job, uint32_t rank, const char *why, uint64_t now_ns);
-/* Tells the loop thread who the members are, if the sets of ranks are open. */
+/* Tells the loop thread who the members are, and which of them leads, if the sets of ranks are open. */
 void pd_members_tell(pd_job *job, uint64_t now_ns);
 
 #endif

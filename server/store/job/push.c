@@ -352,7 +352,7 @@ static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
     }
 
     if (frame->u.data.buffer != NULL) frame->u.data.buffer->refs = 0;
-    if (frame->rank == 0) pd_replace_drop(job);
+    pd_replace_drop_of(job, frame->rank);
     if (frame->u.data.step > rank->saved.step) rank->saved.step = frame->u.data.step;
     if (frame->u.data.n_scalars > 0) pd_scalars_file(&job->steps, frame, job->ranks[frame->rank].saved.nonce);
     for (size_t i = 0; i < frame->u.data.n; i++) file_piece(job, &frame->u.data.pieces[i], frame, now_ns);

@@ -4,6 +4,7 @@
 #include "checkpoint_policy.h"
 #include "fragment.h"
 #include "job_course.h"
+#include "mutant.h"
 #include "ranks.h"
 #include "wal.h"
 
@@ -62,7 +63,7 @@ static void tell(pd_job *job)
 static void change_course(pd_job *job)
 {
     pd_wal_forget_course(&job->steps);
-    job->saved.course++;
+    if (!PD_MUTANT(course_unchanged)) job->saved.course++;
     job->steps.repeats.changed = true;
     for (uint32_t f = 0; f < job->steps.n_fragments; f++) job->steps.fragments[f].seen = 0;
     job->checkpointing.decisions.moved = "steps take another course than before the restart";
@@ -97,13 +98,14 @@ static void say_too_late(const pd_job *job, uint32_t rank, const pd_fragment *fr
            fragment->anew);
 }
 
-void pd_repeats_joins(pd_job *job, const pd_request *hello)
+void pd_repeats_joins(pd_job *job, const pd_request *hello, uint64_t now_ns)
 {
     pd_rank *rank = &job->ranks[hello->rank];
     bool first = !rank->repeats.back, differs = false;
 
     if (!applies(job)) return;
     rank->repeats.back = true;
+    rank->repeats.back_ns = now_ns;
     if (rank->saved.nonce != hello->u.hello.nonce) rank->repeats.replaced = true;
     for (uint32_t f = 0; rank->saved.nonce != hello->u.hello.nonce && f < job->steps.n_fragments; f++)
         job->steps.fragments[f].ranks[hello->rank].seen_before = 0;
@@ -131,26 +133,29 @@ static uint64_t lost_at(const pd_job *job, const pd_rank *rank)
     return since + job->steps.sets.reconnect_grace_ns;
 }
 
-/* Returns the time since which workers can have sent pushes for the fragment's next step: all connections are new since
- * the restart, and the step before may have been taken since. */
-static uint64_t collected_since(const pd_job *job, const pd_fragment *fragment)
+/* Returns the time since which the rank's worker can have sent a push for the fragment's next step: all connections are
+ * new since the restart, and the step before may have been taken since. */
+static uint64_t collected_since(const pd_rank *rank, const pd_fragment *fragment)
 {
-    uint64_t since = job->restart.since_ns;
+    uint64_t since = rank->repeats.back_ns;
 
     if (fragment->fixed_ns > since) since = fragment->fixed_ns;
     return fragment->opened_ns > since ? fragment->opened_ns : since;
 }
 
-/* Returns the time from which on a connected rank that has given nothing to the fragment's next step cannot have
- * counted in it: it has seen the step and keeps its pushes, so it would have sent the one that counted again at once.
- * So it is if the push of age `age` came and was refused. UINT64_MAX: the rank may still compute its push. */
+/* Returns the time from which on a connected rank that is not whole in the fragment's next step cannot send what has
+ * counted in it: it has seen the step and keeps its pushes, so it would send the one that counted at once and whole,
+ * and sends nothing more. So it is if the push of age `age` came and was refused. UINT64_MAX: the rank may still
+ * compute its push. */
 static uint64_t silent_at(const pd_job *job, const pd_rank *rank, const pd_fragment *fragment,
                           const pd_fragment_rank *given, uint64_t age)
 {
     bool refused = given->late > 0 && given->late + age > fragment->fixed;
+    uint64_t since = collected_since(rank, fragment);
 
-    if (!refused && (rank->window == 0 || given->seen <= fragment->fixed || given->step > 0)) return UINT64_MAX;
-    return collected_since(job, fragment) + job->steps.sets.reconnect_grace_ns;
+    if (!refused && (rank->window == 0 || given->seen <= fragment->fixed)) return UINT64_MAX;
+    if (given->step > 0 && given->came_ns > since) since = given->came_ns;
+    return since + job->steps.sets.reconnect_grace_ns;
 }
 
 /* Returns the time from which on the rank's contribution of age `age` to the next step of the fragment cannot come any

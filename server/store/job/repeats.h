@@ -7,9 +7,10 @@
  *
  *     before all ranks have said Hello, for reconnect_grace at most: only sets of decisions, and whole ones, are fixed
  *     up to the last step that a worker has seen: so, too
- *     a rank of such a set has left, has another process, has been gone for reconnect_grace, or sends nothing for so
- *     long although it keeps its pushes (it did not count, and the disk had failed when the set was told): the set
- *     cannot be repeated. Decisions from its step on are dropped, and the job takes another course:
+ *     a rank of such a set has left, has another process, has been gone for reconnect_grace, or sends nothing (more)
+ *     for so long although it keeps its pushes (it did not count, and the disk had failed when the set was told; or
+ *     part of its push had ended with an error, and is not kept): the set cannot be repeated. Decisions from its step
+ *     on are dropped, and the job takes another course:
  *     pd_job_saved.course + 1
  *
  * A worker learns the course with the answers to Hello. If it knows another one, it goes back to the job's step, as if
@@ -25,7 +26,7 @@
 void pd_repeats_begin(pd_job *job, uint64_t now_ns);
 /* Notes what a worker has seen. Call it before the worker gets the rank that its Hello names. If the worker has seen a
  * step that was taken otherwise since, the job's course changes. */
-void pd_repeats_joins(pd_job *job, const pd_request *hello);
+void pd_repeats_joins(pd_job *job, const pd_request *hello, uint64_t now_ns);
 /* Looks whether sets can still be repeated. Call it at pd_repeats_next, and when a rank was lost, left or joined. */
 void pd_repeats_look(pd_job *job, uint64_t now_ns);
 /* Returns the time at which pd_repeats_look must be called; UINT64_MAX: at none. */

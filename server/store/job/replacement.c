@@ -1,30 +1,35 @@
 /* replacement.c - takes weights that the training program has changed outside the optimizer (pd_client_replace) from
- * rank 0, and publishes them. Checks that the pushes of all ranks have the same number of the change. */
+ * the job's leader, and publishes them. Checks that the pushes of all ranks have the same number of the change. */
 #include "replacement.h"
 
 #include "convert.h"
 #include "consistent_cut.h"
 #include "data_frame.h"
+#include "fragment_ranks.h"
+#include "membership.h"
 #include "mutant.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
-/* Returns whether rank 0 has contributed to the parameter's open round, or has reported that it has no gradient. */
-static bool has_begun(const pd_param *param)
+/* Returns whether the rank has contributed to the parameter's open round, or has reported that it has no gradient. */
+static bool has_begun(const pd_param *param, uint32_t rank)
 {
-    return pd_round_count_chunks(&param->round, 0) > 0 && !pd_round_is_silent(&param->round, 0);
+    return pd_round_count_chunks(&param->round, rank) > 0 && !pd_round_is_silent(&param->round, rank);
 }
 
-/* Checks that the step after the parameter's last one has not begun: rank 0 has not contributed to it, and it is not
- * taken without rank 0, in a job whose sets are open. */
-static int check_not_begun(const pd_param *param, pd_error *err)
+/* Checks that the step after the parameter's last one has not begun: the rank, which replaces its weights, has not
+ * contributed to it, and it is not taken without this rank, in a job whose sets are open. */
+static int check_not_begun(const pd_param *param, uint32_t rank, pd_error *err)
 {
-    bool by_rank = has_begun(param);
+    bool by_rank = has_begun(param, rank);
+    char who[24] = "the job";
 
     if (!by_rank && param->stage < PD_READY && !param->round.fixed) return PD_OK;
+    if (by_rank) snprintf(who, sizeof who, "rank %u", rank);
     return pd_fail(err, PD_FAILED_PRECONDITION,
-                   "%.160s: %s has begun step %llu: weights can be replaced between two steps", param->name,
-                   by_rank ? "rank 0" : "the job", (unsigned long long)param->saved.step + 1);
+                   "%.160s: %s has begun step %llu: weights can be replaced between two steps", param->name, who,
+                   (unsigned long long)param->saved.step + 1);
 }
 
 static int check_param(const pd_job *job, const pd_param *param, const pd_request *frame, pd_error *err)
@@ -44,7 +49,7 @@ static int check_param(const pd_job *job, const pd_param *param, const pd_reques
                        present);
     if (job->drain_step <= step)
         return pd_fail(err, PD_UNAVAILABLE, "%.160s: the server is draining and accepts no weights", param->name);
-    return check_not_begun(param, err);
+    return check_not_begun(param, frame->rank, err);
 }
 
 static int check_piece(const pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number,
@@ -61,8 +66,15 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     return pd_piece_check_once(param, piece, number, err);
 }
 
-/* Checks that the job is between two steps, and that no other rank has pushed with another change of the weights, or
- * without it. PD_FAILED_PRECONDITION. */
+/* Returns whether the parameter's next step is taken with the weights that are being replaced: weights of its fragment,
+ * of its last step. */
+static bool is_concerned(const pd_param *param)
+{
+    return param->fragment->changing == param->saved.step + 1;
+}
+
+/* Checks that the fragments whose weights are replaced are between two steps, and that no other rank has pushed with
+ * another change of the weights, or without it. PD_FAILED_PRECONDITION. */
 static int check_rounds(const pd_job *job, const pd_request *frame, pd_error *err)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
@@ -70,18 +82,32 @@ static int check_rounds(const pd_job *job, const pd_request *frame, pd_error *er
         const pd_change_told *told = &param->change.told;
         unsigned long long step = param->saved.step + 1;
 
-        if (param->saved.step != frame->u.data.step) continue;
-        if (check_not_begun(param, err) != PD_OK) return PD_FAILED_PRECONDITION;
+        if (!is_concerned(param)) continue;
+        if (check_not_begun(param, frame->rank, err) != PD_OK) return PD_FAILED_PRECONDITION;
         if (!told->known || told->number == frame->u.data.replaces ||
             told->process != job->ranks[told->rank].saved.process)
             continue;
         return pd_fail(
             err, PD_FAILED_PRECONDITION,
-            "rank 0 replaces weights before step %llu, and rank %u has pushed %.160s for it with other weights: "
+            "rank %u replaces weights before step %llu, and rank %u has pushed %.160s for it with other weights: "
             "weights were changed by hand on some ranks only, or differently: change them on all ranks alike",
-            step, told->rank, param->name);
+            frame->rank, step, told->rank, param->name);
     }
     return PD_OK;
+}
+
+/* Checks that the job's leader sends the weights. */
+static int check_sender(const pd_job *job, const pd_request *frame, pd_error *err)
+{
+    uint32_t leader = pd_members_leader(job);
+    char who[48] = "no rank is there that may send them now";
+
+    if (frame->rank == leader) return PD_OK;
+    if (leader < PD_MAX_WORLD) snprintf(who, sizeof who, "rank %u sends them", leader);
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "rank %u sends weights that were changed by hand: %s, and the other ranks give the number of the "
+                   "change with their pushes",
+                   frame->rank, who);
 }
 
 static int check(pd_job *job, const pd_request *frame, pd_error *err)
@@ -89,11 +115,7 @@ static int check(pd_job *job, const pd_request *frame, pd_error *err)
     uint64_t number = ++job->counts.frames;
     int rc = pd_frame_may_come(job, frame, err);
 
-    if (rc == PD_OK && frame->rank != 0)
-        rc = pd_fail(err, PD_FAILED_PRECONDITION,
-                     "rank %u sends weights that were changed by hand: rank 0 sends them, and the other ranks give the "
-                     "number of the change with their pushes",
-                     frame->rank);
+    if (rc == PD_OK) rc = check_sender(job, frame, err);
     for (size_t i = 0; rc == PD_OK && i < frame->u.data.n; i++)
         rc = check_piece(job, &frame->u.data.pieces[i], frame, number, err);
     return rc;
@@ -106,25 +128,54 @@ static bool is_staged(const pd_param *param)
     return param->current != NULL && param->next != NULL && param->stage < PD_READY;
 }
 
-void pd_replace_drop(pd_job *job)
+static void unstage(pd_param *param)
 {
-    for (uint32_t i = 0; job->replacing.number != 0 && i < job->steps.n_params; i++) {
-        pd_param *param = &job->steps.params[i];
-        if (!is_staged(param)) continue;
-        pd_published_unref(param->next);
-        param->next = NULL;
-        param->unlanded = 0;
-    }
+    pd_published_unref(param->next);
+    param->next = NULL;
+    param->unlanded = 0;
+}
+
+static void end_replacing(pd_job *job)
+{
+    for (uint32_t f = 0; f < job->steps.n_fragments; f++)
+        job->steps.fragments[f].changing = job->steps.fragments[f].n_changing = 0;
     job->replacing = (pd_replacing){ 0 };
+}
+
+static void drop(pd_job *job)
+{
+    if (job->replacing.number == 0) return;
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        if (is_staged(&job->steps.params[i])) unstage(&job->steps.params[i]);
+    end_replacing(job);
+}
+
+/* Notes that weights of this step of the fragment are replaced. Drops those for an earlier step, if the step that has
+ * been taken since has not dropped them. */
+static void begin_fragment(pd_job *job, pd_fragment *fragment, uint64_t step)
+{
+    if (fragment->changing == step + 1) return;
+    for (uint32_t i = 0; fragment->changing > 0 && i < job->steps.n_params; i++)
+        if (job->steps.params[i].fragment == fragment && is_staged(&job->steps.params[i]))
+            unstage(&job->steps.params[i]);
+    job->replacing.whole -= fragment->n_changing;
+    fragment->changing = step + 1;
+    fragment->n_changing = 0;
+}
+
+void pd_replace_drop_of(pd_job *job, uint32_t rank)
+{
+    if (rank == job->replacing.rank) drop(job);
 }
 
 /* Adds the parameter to the number of those whose staged weights have all come, if they have. */
 static void count_whole(pd_job *job, const pd_param *param)
 {
     job->replacing.whole += param->unlanded == 0;
+    param->fragment->n_changing += param->unlanded == 0;
 }
 
-static int begin_to_stage(pd_job *job, pd_param *param, pd_error *err)
+static int begin_to_stage(pd_job *job, pd_param *param, uint32_t rank, pd_error *err)
 {
     uint64_t unread = pd_unread_stops(job->steps.unread);
 
@@ -140,7 +191,7 @@ static int begin_to_stage(pd_job *job, pd_param *param, pd_error *err)
     param->next->param = param->index;
     param->next->version = param->saved.step;
     param->unlanded = param->round.n_chunks;
-    for (uint32_t c = 0; c < param->round.n_chunks; c++) param->round.chunks[c].contributions[0].landed = false;
+    for (uint32_t c = 0; c < param->round.n_chunks; c++) param->round.chunks[c].contributions[rank].landed = false;
     count_whole(job, param);
     return PD_OK;
 }
@@ -161,14 +212,14 @@ static void keep_masters(float *to, const float *masters, const uint16_t *given,
     }
 }
 
-static void stage(pd_job *job, const pd_piece *piece)
+static void stage(pd_job *job, const pd_piece *piece, uint32_t rank)
 {
     pd_param *param = &job->steps.params[piece->param];
     pd_contribution *given;
     float *to;
 
     if (piece->count == 0) return;
-    given = &pd_piece_chunk(param, piece)->contributions[0];
+    given = &pd_piece_chunk(param, piece)->contributions[rank];
     to = (float *)param->next->at[PD_F32] + piece->first;
     pd_convert(to, PD_F32, piece->at, piece->dtype, piece->count);
     if (piece->dtype != PD_F32)
@@ -183,28 +234,36 @@ static void stage(pd_job *job, const pd_piece *piece)
 static int stage_all(pd_job *job, const pd_request *frame, pd_error *err)
 {
     pd_replacing *replacing = &job->replacing, coming = { .number = frame->u.data.replaces,
-                                                          .step = frame->u.data.step,
-                                                          .nonce = job->ranks[0].saved.nonce,
+                                                          .rank = frame->rank,
+                                                          .nonce = job->ranks[frame->rank].saved.nonce,
                                                           .whole = replacing->whole };
 
-    if (replacing->number != coming.number || replacing->step != coming.step || replacing->nonce != coming.nonce) {
-        pd_replace_drop(job);
+    if (replacing->number != coming.number || replacing->nonce != coming.nonce) {
+        drop(job);
         coming.whole = 0;
     }
     *replacing = coming;
     for (size_t i = 0; i < frame->u.data.n; i++) {
-        int rc = begin_to_stage(job, &job->steps.params[frame->u.data.pieces[i].param], err);
-        if (rc != PD_OK) return rc;
+        pd_param *param = &job->steps.params[frame->u.data.pieces[i].param];
+        int rc;
+        begin_fragment(job, param->fragment, frame->u.data.step);
+        if ((rc = begin_to_stage(job, param, frame->rank, err)) != PD_OK) return rc;
     }
-    for (size_t i = 0; i < frame->u.data.n; i++) stage(job, &frame->u.data.pieces[i]);
+    for (size_t i = 0; i < frame->u.data.n; i++) stage(job, &frame->u.data.pieces[i], frame->rank);
     return PD_OK;
+}
+
+static void note_change(pd_param *param, const pd_replacing *replacing)
+{
+    param->change.number = replacing->number;
+    param->change.rank = replacing->rank;
 }
 
 static void publish(pd_job *job, pd_effect *effect)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         pd_param *param = &job->steps.params[i];
-        if (param->saved.step == job->replacing.step) param->change.number = job->replacing.number;
+        if (is_concerned(param)) note_change(param, &job->replacing);
         if (!is_staged(param)) continue;
         pd_params_convert(&param, 1, job->steps.config->threads);
         pd_param_publish(job->steps.unread, param, param->next, (pd_outcome)0,
@@ -212,13 +271,13 @@ static void publish(pd_job *job, pd_effect *effect)
         param->next = NULL;
         pd_cut_replaced(&job->steps, param);
     }
-    job->replacing = (pd_replacing){ 0 };
+    end_replacing(job);
     job->checkpointing.steps.moved = "weights are replaced";
     if (!PD_MUTANT(change_not_counted)) job->checkpointing.changes++;
     pd_job_send_closed(job, effect);
 }
 
-/* Checks that no staged weights were dropped because the job has taken a step without rank 0. */
+/* Checks that no staged weights were dropped because the job has taken a step without the rank that sends them. */
 static int check_staged(const pd_job *job, const pd_request *frame, pd_error *err)
 {
     uint32_t staged = 0;
@@ -251,7 +310,7 @@ void pd_replace_take(pd_job *job, pd_request *frame)
     if (rc == PD_OK) rc = stage_all(job, frame, &err);
     if (rc == PD_OK && job->replacing.whole == frame->u.data.whole) rc = publish_all(job, frame, &err);
     if (rc != PD_OK) {
-        if (frame->rank == 0) pd_replace_drop(job);
+        pd_replace_drop_of(job, frame->rank);
         pd_frame_refuse(job, frame, &err);
         return;
     }
@@ -267,11 +326,11 @@ static int differs(const pd_param *param, uint32_t rank, uint32_t other, pd_erro
                    rank, param->name, (unsigned long long)param->saved.step + 1, other);
 }
 
-/* Returns whether a push of the rank must have the same change of weights as those of other ranks: not if it may be for
- * another step. Rank 0 must have sent what it pushes with in any case. */
-static bool compares(const pd_param *param, uint32_t rank)
+/* Returns whether the rank that pushes is the job's leader, and the push is for the parameter's next step: it must have
+ * sent what it pushes with. An older push is of weights from before a change. */
+static bool leads(const pd_job *job, const pd_param *param, const pd_request *push)
 {
-    return !param->round.together || rank == 0;
+    return push->rank == pd_members_leader(job) && push->u.data.step == param->saved.step + 1;
 }
 
 int pd_replace_check_push(const pd_job *job, const pd_param *param, const pd_request *push, pd_error *err)
@@ -279,13 +338,14 @@ int pd_replace_check_push(const pd_job *job, const pd_param *param, const pd_req
     const pd_change_told *told = &param->change.told;
     uint64_t number = push->u.data.replaces;
 
-    if (param->change.number != 0 && number != param->change.number && compares(param, push->rank))
-        return differs(param, push->rank, 0, err);
-    if (push->rank == 0 && number != param->change.number)
+    if (param->change.number != 0 && number != param->change.number &&
+        (!param->round.together || leads(job, param, push)))
+        return differs(param, push->rank, param->change.rank, err);
+    if (leads(job, param, push) && number != param->change.number)
         return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "rank 0 pushes %.160s for step %llu with weights that were changed by hand, and has not sent "
+                       "rank %u pushes %.160s for step %llu with weights that were changed by hand, and has not sent "
                        "them: send them first (pd_client_replace)",
-                       param->name, (unsigned long long)param->saved.step + 1);
+                       push->rank, param->name, (unsigned long long)param->saved.step + 1);
     /* What a rank's earlier process has reported does not bind the rank's later processes. */
     if (told->known && number != told->number && told->process == job->ranks[told->rank].saved.process)
         return differs(param, push->rank, told->rank, err);

@@ -400,6 +400,15 @@ static void begin_grace(const pd_steps *steps, pd_fragment *fragment, bool empty
     fragment->graces += !again && fragment->deadline_ns > now_ns;
 }
 
+/* Returns whether the grace must begin, or its end must be found anew: ranks that have become whole since may be less
+ * patient than those before, and the step waits longer while nobody who is whole has a gradient. */
+static bool is_grace_due(const pd_steps *steps, const pd_fragment *fragment, bool empty)
+{
+    bool patient = steps->sets.grace_ns == UINT64_MAX && !PD_MUTANT(grace_not_shortened);
+
+    return fragment->state != PD_FRAGMENT_GRACE || fragment->empty != empty || patient;
+}
+
 /* Returns whether a rider would stop the parameters before the next step: a cut whose weights are not read yet, a
  * pause, or the WAL. */
 static bool is_stopped(const pd_steps *steps, const pd_fragment *fragment)
@@ -453,8 +462,7 @@ static bool may_fix(const pd_steps *steps, pd_fragment *fragment, const tally *t
         fragment->state = PD_FRAGMENT_OPEN;
     if (lack != PD_SET_LACKS_NOTHING && lack != PD_SET_LACKS_MEMBERS && lack != PD_SET_LACKS_STALE) return false;
     if (repeats(steps, fragment, &recorded)) return true;
-    if (!all && (fragment->state != PD_FRAGMENT_GRACE || fragment->empty != !t->gives))
-        begin_grace(steps, fragment, !t->gives, now_ns);
+    if (!all && is_grace_due(steps, fragment, !t->gives)) begin_grace(steps, fragment, !t->gives, now_ns);
     if (!all && now_ns < fragment->deadline_ns) return false;
     fragment->is_over = fragment->state == PD_FRAGMENT_GRACE && now_ns >= fragment->deadline_ns;
     return lack == PD_SET_LACKS_NOTHING;

@@ -230,6 +230,7 @@ void pd_fragment_came(pd_steps *steps, pd_param *param, uint32_t rank, uint64_t 
         r->missing = r->owed;
         r->gives = false;
     }
+    r->came_ns = now_ns;
     r->gives |= gives;
     assert(r->missing > 0);
     if (--r->missing > 0) return;
@@ -246,7 +247,7 @@ void pd_fragment_note(pd_fragment *fragment, const pd_request *push)
         if (rank->step != push->u.data.step) rank->patience_ns = 0;
         return;
     }
-    rank->patience_ns = push->u.data.patience_ns;
+    rank->patience_ns = PD_MUTANT(patience_forgotten) ? 0 : push->u.data.patience_ns;
     rank->wants = push->u.data.wants;
     rank->carries = push->u.data.carried;
 }

@@ -22,6 +22,7 @@ typedef struct pd_fragment_rank {
     uint32_t owed;        /* number of chunks of which the rank has elements; UINT32_MAX until it has declared them */
     uint32_t unit;        /* lowest rank of the group that the rank belongs to: the rank itself if it has no group */
     bool known;           /* `unit` is what a process of the rank has said */
+    uint64_t came_ns;     /* time at which the last chunk of a push has come */
     uint64_t whole_ns;    /* time at which the rank became whole; 0: it is not */
     uint32_t wants;       /* number of shares that the rank wants when it counts */
     bool gives;           /* if step > 0: some chunk of this push has come, and not only reports that there is none */
@@ -81,7 +82,11 @@ typedef struct pd_fragment {
     /* since the job was restored (job/repeats.h): the last step that a worker has seen closed; the first step whose set
      * was fixed by the job's rule and has not all ranks. 0: there is none */
     uint64_t seen, anew;
-    uint64_t noticed;        /* the last step that was logged as overdue */
+    uint64_t noticed; /* the last step that was logged as overdue */
+    /* changing: 1 + the step whose weights are being replaced (job/replacement.h); 0: none are. n_changing: number of
+     * its parameters whose new weights have all come */
+    uint64_t changing;
+    uint32_t n_changing;
     pd_fragment_rank *ranks; /* by rank */
 } pd_fragment;
 

@@ -91,9 +91,10 @@ typedef struct pd_param_buffers {
     pd_buffer_pool *spills;
 } pd_param_buffers;
 
-/* Weights that rank 0 has changed by hand since the last round closed: job/replacement.h. */
+/* Weights that the program has changed by hand since the last round closed: job/replacement.h. */
 typedef struct pd_param_change {
     uint64_t number; /* number of the change, which each push of the open round must name; 0: there is none */
+    uint32_t rank;   /* if there is one: the rank that has sent the weights; 0 after a restart of the server */
     pd_change_told told;
 } pd_param_change;
 

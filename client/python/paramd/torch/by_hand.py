@@ -251,7 +251,7 @@ class ByHand:
         return [place for place in places if _differ(place.local(place.param).cpu(), theirs[place.name])]
 
     def send(self, changed: list[Place]) -> int:
-        """Sends changed weights to the server, if this is rank 0, and returns the number of the change.
+        """Sends changed weights to the server, if this worker leads the job, and returns the number of the change.
 
         FailedPrecondition: a parameter is sharded.
         """
@@ -263,7 +263,7 @@ class ByHand:
                     "the job, or begin a new job with the changed weights", place.name)
         weights = {place.name: place.local(place.param).cpu().contiguous() for place in changed}
         number = number_of(weights)
-        if self._client.rank == 0:
+        if self._client.leads:
             self._replace(weights, number)
         return number
 

@@ -32,9 +32,10 @@ class Shipment:
         self.scalars: dict[str, tuple[float, float]] = {}
         self._ticket = self._push()
 
-    def _push(self) -> Ticket:
+    def _push(self, again: bool = False) -> Ticket:
         return self._client.push_pull({name: pair[0] for name, pair in self._left.items()},
-                                      {name: pair[1] for name, pair in self._left.items()}, **self._details)
+                                      {name: pair[1] for name, pair in self._left.items()}, again=again,
+                                      **self._details)
 
     def wait(self, patience: float) -> None:
         """Waits until all rounds are closed. While other ranks are late it goes on waiting: it pushes the same again.
@@ -55,7 +56,7 @@ class Shipment:
                     warnings.warn(f"{error}; waiting for up to {patience:g} s", stacklevel=2)
                     warned = True
                 if not str(error).startswith("waited"):
-                    self._ticket = self._push()
+                    self._ticket = self._push(again=True)
             except Error:
                 self._take()
                 raise
