@@ -514,13 +514,15 @@ void sim_judge_renumber(sim *s, uint32_t before, uint32_t now)
 }
 
 /* Finds the history of a restored job that has taken over another number of workers, and with it another number of its
- * own. The server reports each of its parameters once more: as it was before. */
+ * own. The server reports each of its parameters once more: as it was before. A server that starts anew may do so
+ * before it has told of the other number. */
 static sim_history *take_over(sim *s, const pd_job *job)
 {
     sim_history *h = s->histories;
 
-    while (h != NULL && (h->job == NULL || h->job->later[0] == 0 || (h->number & FORGOTTEN) != 0 ||
-                         h->creator != job->saved.creator || strcmp(h->job->name, job->steps.name) != 0))
+    while (h != NULL &&
+           (h->job == NULL || h->job->later[0] == 0 || (s->plan->crashes && (h->number & FORGOTTEN) != 0) ||
+            h->creator != job->saved.creator || strcmp(h->job->name, job->steps.name) != 0))
         h = h->next;
     if (h == NULL) return NULL;
     h->goes_back = h->goes_back && is_awaited(h);

@@ -535,7 +535,7 @@ void sim_workers_check(sim *s)
         uint64_t since = w->asked_ns > s->plan->calm_ns ? w->asked_ns : s->plan->calm_ns, patience = patience_ns(w);
         if (w->phase == ENDED || s->now_ns < since + patience || sim_server_draining(s->server)) continue;
         /* It has begun the job anew while another process had finished it, and had not read so. None comes any more. */
-        if (w->phase == FETCH && w->step == 0 && sim_is_finished(w)) {
+        if (((w->phase == FETCH && w->step == 0) || w->core->welcome.created) && sim_is_finished(w)) {
             sim_worker_end(w);
             continue;
         }

@@ -127,7 +127,7 @@ TEST(a_kept_push_has_no_data_of_a_lease_that_is_given_after_it)
     rig_free(&r);
 }
 
-/* Its first push has nothing of a lease that it has not been told of: the shares of that would be lost when it counts. */
+/* Its first push has nothing of a lease that it has not been told of, whose shares would be lost when it counts. */
 TEST(a_process_gets_no_lease_more_for_a_push_of_the_one_before_it)
 {
     rig r;

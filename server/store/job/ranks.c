@@ -91,7 +91,8 @@ int pd_rank_admits(const pd_job *job, const pd_request *hello, bool guarded, pd_
 
     if (check_identity(job, hello, guarded, err) != PD_OK) return PD_PERMISSION_DENIED;
     /* A process drops its connection before it makes another one, but the server may read its Hellos in any order. */
-    if (rank->state == PD_RANK_CONNECTED && rank->saved.nonce == hello->u.hello.nonce && hello->ticket.conn < rank->conn)
+    if (rank->state == PD_RANK_CONNECTED && rank->saved.nonce == hello->u.hello.nonce &&
+        hello->ticket.conn < rank->conn)
         return pd_fail(err, PD_ABORTED, "rank %u of job %.100s: this process (%.100s) has a newer connection",
                        hello->rank, job->steps.name, rank->label);
     for (uint32_t i = 0; i < rank->saved.n_superseded && i < PD_SUPERSEDED; i++)

@@ -12,9 +12,10 @@ static inline pd_quota *pd_rank_quota(const pd_job *job, const pd_rank *rank)
 }
 
 /* Checks that the process which has sent the Hello may have its rank. PD_ABORTED: another process has taken the rank
- * over from it before, so it must not return; or it has the rank on a newer connection than that of the Hello. PD_PERMISSION_DENIED: the rank belongs to another
- * identity. `guarded` says whether the server has roles: then a rank whose worker is connected belongs to its identity.
- * The process that has the rank always belongs to one identity, so its nonce never moves to another. */
+ * over from it before, so it must not return; or it has the rank on a newer connection than that of the Hello.
+ * PD_PERMISSION_DENIED: the rank belongs to another identity. `guarded` says whether the server has roles: then a rank
+ * whose worker is connected belongs to its identity. The process that has the rank always belongs to one identity, so
+ * its nonce never moves to another. */
 int pd_rank_admits(const pd_job *job, const pd_request *hello, bool guarded, pd_error *err);
 /* Gives the rank to the process that has sent the Hello, and notifies the connection that had it before. Returns
  * whether the rank had this process already. Takes ownership of the request. */
