@@ -18,6 +18,7 @@
 
 #include "common_step.h"
 #include "recoveries.h"
+#include "settle_box.h"
 #include "shards.h"
 
 enum { MOST_MISSING = 5 }; /* so often a shard may lack a checkpoint that it has listed, until the worker gives up */
@@ -52,6 +53,38 @@ bool pd_common_step(const pd_shard_state *states, size_t n, uint64_t *step)
 }
 
 /* ---- look ---- */
+
+/* Ends the handles of all shards, and forgets their tallies: the next steps may be taken otherwise. Does nothing if an
+ * earlier call that timed out has done so. */
+static void end_all(pd_shards *shards)
+{
+    bool under_way = false;
+
+    for (size_t i = 0; i < shards->n; i++)
+        under_way = under_way || shards->at[i]->restart != 0 || shards->over[PD_CALL_RECOVER][i];
+    for (size_t i = 0; !under_way && i < shards->n; i++) {
+        pd_io_enter(&shards->at[i]->io);
+        pd_core_send_back(shards->at[i]->core);
+        pd_io_leave(&shards->at[i]->io);
+    }
+    if (!under_way) pd_settle_box_forget(shards->box, 0);
+}
+
+void pd_shards_go_back_together(const pd_shards *shards)
+{
+    bool gone_back = false;
+
+    for (size_t i = 0; !gone_back && i < shards->n; i++) {
+        pd_client *shard = pd_handle_enter(shards->at[i]);
+        gone_back = shard->core->end.gone_back;
+        pd_io_leave(&shard->io);
+    }
+    for (size_t i = 0; gone_back && i < shards->n; i++) {
+        pd_client *shard = pd_handle_enter(shards->at[i]);
+        pd_core_send_back(shard->core);
+        pd_io_leave(&shard->io);
+    }
+}
 
 /* Opens the handle of a shard again. Its core forgets what belongs to the steps that the program will take anew. */
 static int reopen_one(pd_client *shard, size_t number, void *arg, pd_error *err)
@@ -94,8 +127,10 @@ static pd_shard_state *read_states(const pd_shards *shards)
 /* Connects anew to all shards, and waits until they have told where they are. */
 static int look(pd_client *client, double end, pd_shard_state **states, pd_error *err)
 {
-    int rc = pd_shards_carry_out(client, PD_CALL_RECOVER, offsetof(pd_client, restart), reopen_one, NULL, end, err);
+    int rc;
 
+    end_all(client->shards);
+    rc = pd_shards_carry_out(client, PD_CALL_RECOVER, offsetof(pd_client, restart), reopen_one, NULL, end, err);
     if (rc != PD_OK) return rc;
     *states = read_states(client->shards);
     return *states != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory");
@@ -125,6 +160,7 @@ static uint64_t highest(const pd_shard_state *states, size_t n)
 typedef struct pd_asked {
     const pd_shard_state *states;
     uint64_t step;
+    bool ahead; /* those that are ahead of the step are asked; false: those that are at it */
 } pd_asked;
 
 static int ask_one(pd_client *shard, size_t number, void *arg, pd_error *err)
@@ -132,6 +168,7 @@ static int ask_one(pd_client *shard, size_t number, void *arg, pd_error *err)
     const pd_asked *asked = arg;
     const pd_shard_state *state = &asked->states[number];
 
+    if ((state->step > asked->step) != asked->ahead) return PD_OK;
     /* A shard whose WAL has brought it to this step has no checkpoint of it. It has taken nothing of the next step. */
     for (size_t i = 0; i < state->n_kept; i++)
         if (state->kept[i] == asked->step)
@@ -139,20 +176,88 @@ static int ask_one(pd_client *shard, size_t number, void *arg, pd_error *err)
     return PD_OK;
 }
 
-static int ask(pd_client *client, const pd_shard_state *states, uint64_t step, double end, pd_error *err)
+static int ask_some(pd_client *client, pd_asked *asked, double end, pd_error *err)
 {
-    pd_asked asked = { states, step };
-
     for (size_t i = 0; i < client->shards->n; i++) client->shards->over[PD_CALL_GO_BACK][i] = false;
-    return pd_shards_carry_out(client, PD_CALL_GO_BACK, offsetof(pd_client, go_back), ask_one, &asked, end, err);
+    return pd_shards_carry_out(client, PD_CALL_GO_BACK, offsetof(pd_client, go_back), ask_one, asked, end, err);
 }
 
-/* Returns whether the worker looks again after an error of GoBack: another worker was faster, a connection has ended,
- * or a checkpoint was removed meanwhile. */
+/* Asks the shards that are ahead first. Of several workers that look at once, one that is slower is refused there, and
+ * does not send those back that have gone back already. */
+static int ask(pd_client *client, const pd_shard_state *states, uint64_t step, double end, pd_error *err)
+{
+    pd_asked asked = { states, step, true };
+    int rc = ask_some(client, &asked, end, err);
+
+    asked.ahead = false;
+    return rc == PD_OK ? ask_some(client, &asked, end, err) : rc;
+}
+
+/* Returns whether the worker looks again after an error: another worker was faster, a connection has ended, or a
+ * checkpoint was removed meanwhile. As a look takes time, it may see the steps of one shard before that, and those of
+ * another after it, so that none is common. */
 static bool is_passing(int code, unsigned *missing)
 {
-    if (code == PD_NOT_FOUND) return ++*missing < MOST_MISSING;
+    if (code == PD_NOT_FOUND || code == PD_DATA_LOSS) return ++*missing < MOST_MISSING;
     return code == PD_ABORTED || code == PD_UNAVAILABLE || code == PD_REWIND || code == PD_CANCELLED;
+}
+
+/* ---- which checkpoints must stay ---- */
+
+/* The steps that a shard has told: those of its checkpoints, and those that were durable. */
+typedef struct pd_told_steps {
+    uint64_t at[2 * PD_KEPT_STEPS];
+    size_t n;
+} pd_told_steps;
+
+/* Notes the durable step, if it is new, and lists the steps that the shard has told. */
+static void list_told(pd_told_steps *told, pd_core *core)
+{
+    pd_core_progress *progress = &core->progress;
+    size_t last = (progress->n_reported + PD_KEPT_STEPS - 1) % PD_KEPT_STEPS;
+
+    if (progress->durable > 0 && (progress->n_reported == 0 || progress->reported[last] != progress->durable))
+        progress->reported[progress->n_reported++ % PD_KEPT_STEPS] = progress->durable;
+    told->n = 0;
+    for (size_t i = 0; i < core->n_kept; i++) told->at[told->n++] = core->kept[i];
+    for (size_t i = 0; i < progress->n_reported && i < PD_KEPT_STEPS; i++) told->at[told->n++] = progress->reported[i];
+}
+
+static bool has_told(const pd_told_steps *told, uint64_t step)
+{
+    for (size_t i = 0; i < told->n; i++)
+        if (told->at[i] == step) return true;
+    return false;
+}
+
+/* Keeps those steps that the other shard has told, too. */
+static void intersect(pd_told_steps *told, const pd_told_steps *other)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < told->n; i++)
+        if (has_told(other, told->at[i])) told->at[n++] = told->at[i];
+    told->n = n;
+}
+
+void pd_shards_share_durable(const pd_shards *shards)
+{
+    pd_told_steps told, own;
+    uint64_t common = 0;
+
+    for (size_t i = 0; i < shards->n; i++) {
+        pd_client *shard = pd_handle_enter(shards->at[i]);
+        list_told(i == 0 ? &told : &own, shard->core);
+        pd_io_leave(&shard->io);
+        if (i > 0) intersect(&told, &own);
+    }
+    for (size_t i = 0; i < told.n; i++)
+        if (told.at[i] > common) common = told.at[i];
+    for (size_t i = 0; i < shards->n; i++) {
+        pd_client *shard = pd_handle_enter(shards->at[i]);
+        shard->core->progress.common = common;
+        pd_io_leave(&shard->io);
+    }
 }
 
 /* ---- both ---- */
@@ -201,15 +306,18 @@ static int try(pd_client *client, double end, unsigned *missing, bool *same, pd_
     int rc = look(client, end, &states, err);
 
     *same = false;
+    if (rc == PD_REWIND) return PD_OK; /* a shard has gone back once more */
     if (rc != PD_OK) return rc;
     *same = lowest(states, client->shards->n) == highest(states, client->shards->n);
-    if (!*same && !pd_common_step(states, client->shards->n, &step)) rc = describe(client->shards, states, err);
-    if (!*same && rc == PD_OK) {
+    if (*same)
+        rc = PD_OK;
+    else if (pd_common_step(states, client->shards->n, &step))
         rc = ask(client, states, step, end, &why);
-        if (is_passing(rc, missing)) rc = PD_OK;
-        if (rc != PD_OK && err != NULL) *err = why;
-    }
+    else
+        rc = describe(client->shards, states, &why);
     free(states);
+    if (is_passing(rc, missing)) return PD_OK;
+    if (rc != PD_OK && err != NULL) *err = why;
     return rc;
 }
 

@@ -277,7 +277,11 @@ enum { PD_KEPT_STEPS = 16 }; /* most steps in DeclareReply.kept */
 typedef struct pd_core_progress {
     uint64_t barriers, passed; /* number of barriers that this process has called; how many the server has answered */
     uint64_t durable;          /* the durable step, as the last answer reported */
-    uint64_t common;           /* in a cluster: newest step that all shards have reported as durable; 0: none */
+    /* In a cluster: the last steps that the server has reported as durable, in a ring; newest step that all shards have
+     * reported, or of which they have told that they have a checkpoint (0: none). */
+    uint64_t reported[PD_KEPT_STEPS];
+    size_t n_reported;
+    uint64_t common;
     uint64_t closing;          /* step that this rank is closing (pd_client_close_step); 0: none */
     uint64_t ended;            /* last step that it has begun to close, also if that failed; 0: none */
     uint64_t *pushing;         /* by fragment, in a job with open sets: step of its last push; 0: none */

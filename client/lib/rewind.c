@@ -146,6 +146,7 @@ static void forget_steps(pd_core *core)
     }
     core->progress.barriers = core->progress.passed;
     core->progress.closing = core->progress.ended = core->progress.common = 0;
+    core->progress.n_reported = 0;
     for (uint32_t f = 0; f < core->n_fragments; f++) core->progress.pushing[f] = 0;
     core->recovery.resending = false;
     pd_leased_forget(&core->shares);

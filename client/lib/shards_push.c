@@ -155,18 +155,6 @@ static int name_end(const pd_shards *shards, size_t shard, pd_error *error, pd_e
     return error->code;
 }
 
-/* Tells all cores which step is durable on all shards: their pushes tell the servers. */
-static void share_durable(const pd_shards *shards)
-{
-    uint64_t common = pd_shards_durable(shards);
-
-    for (size_t i = 0; i < shards->n; i++) {
-        pd_client *shard = pd_handle_enter(shards->at[i]);
-        shard->core->progress.common = common;
-        pd_io_leave(&shard->io);
-    }
-}
-
 /* A push while it begins on all shards. */
 typedef struct pd_many_pushes {
     const pd_shards *shards;
@@ -338,7 +326,7 @@ int pd_shards_push(pd_client *client, unsigned method, pd_item *items, size_t n,
     pd_many_pushes push = { .shards = shards };
     int rc;
 
-    share_durable(shards);
+    pd_shards_share_durable(shards);
     pthread_mutex_lock(&shards->lock);
     rc = begin_split(&push.joined, &split, options->counts, err);
     if (rc == PD_OK) {
@@ -434,7 +422,7 @@ int pd_shards_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket,
     pd_joined *joined = NULL;
     int rc;
 
-    share_durable(shards);
+    pd_shards_share_durable(shards);
     pthread_mutex_lock(&shards->lock);
     rc = may_close(shards, step, err);
     if (rc == PD_OK && (joined = pd_joined_new(shards->n, 0, false)) == NULL)

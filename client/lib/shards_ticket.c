@@ -295,6 +295,7 @@ bool pd_shards_ready(pd_shards *shards, pd_ticket_id ticket)
     done = joined == NULL || is_done(shards, joined);
     if (joined != NULL && done) join_results(joined);
     pthread_mutex_unlock(&shards->lock);
+    if (!done) pd_shards_go_back_together(shards);
     return done;
 }
 

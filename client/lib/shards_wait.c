@@ -71,6 +71,7 @@ static size_t await_watched(pd_shards *shards, const pd_waiter *waiters, size_t 
     size_t left = await_some(shards, waiters, n, fmin(end, begin + LOOK_SECONDS), &failed);
 
     while (left > 0 && (now = pd_clock_seconds()) < end) {
+        pd_shards_go_back_together(shards);
         if (failed && act == NULL) break;
         if (failed && (!acted || now - begin >= LOOK_SECONDS)) act(shards, waiters, arg);
         acted = failed;

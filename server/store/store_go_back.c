@@ -23,7 +23,7 @@ typedef enum stage { ASKED, READING, ENDING, LOADING } stage;
 typedef struct carried {
     char *run;
     uint64_t course, went_back;
-    bool has_common;
+    bool common;
     uint64_t kicked[PD_KICKED];
     uint32_t n_kicked;
 } carried;
@@ -285,7 +285,7 @@ static void carry(pd_going_back *back, pd_job *job)
     back->carried = (carried){ .run = job->run,
                                .course = job->saved.course,
                                .went_back = job->counts.went_back,
-                               .has_common = job->checkpointing.has_common,
+                               .common = job->checkpointing.common > 0,
                                .n_kicked = job->saved.n_kicked };
     memcpy(back->carried.kicked, job->saved.kicked, sizeof back->carried.kicked);
     job->run = NULL;
@@ -403,8 +403,8 @@ static void give_carried(pd_job *job, pd_going_back *back)
     job->run = back->carried.run;
     back->carried.run = NULL;
     job->counts.went_back = back->carried.went_back + 1;
-    job->checkpointing.has_common = back->carried.has_common;
-    job->checkpointing.common = back->step;
+    job->checkpointing.floored = back->carried.common;
+    if (back->carried.common) job->checkpointing.common = job->checkpointing.floor = back->step;
     job->saved.n_kicked = back->carried.n_kicked;
     memcpy(job->saved.kicked, back->carried.kicked, sizeof job->saved.kicked);
     pd_repeats_leave(job, back->carried.course + 1);

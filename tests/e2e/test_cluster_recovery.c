@@ -1,7 +1,7 @@
 /* Tests jobs on one to three daemons that are killed, or taken back to a checkpoint, while they train: workers with
  * windows send a lost shard its steps again, others go back with all shards to a common step, and the final weights
- * have the bytes of an undisturbed run on one daemon. Each gradient depends on the weights of all parameters, so weights
- * of different steps would be seen. */
+ * have the bytes of an undisturbed run on one daemon. Each gradient depends on the weights of all parameters, so that
+ * weights of different steps would be seen. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -9,18 +9,19 @@
 #include "daemon_process.h"
 #include "team.h"
 
-enum { WORLD = 2, TENSORS = 5, STEPS = 40, EVERY = 4, EVENTS = 4, MOST_SHARDS = 3 };
+enum { WORLD = 2, TENSORS = 5, STEPS = 48, EVERY = 4, EVENTS = 4, MOST_SHARDS = 3 };
 static const int64_t sizes[TENSORS] = { 9000, 8000, 600, 7000, 10 };
 static const uint64_t event_at[EVENTS] = { 6, 15, 16, 29 };
 
 /* What happens to the daemons. */
-typedef enum event { NOTHING, KILL_ONE, KILL_ALL, OPERATOR } event;
+typedef enum event { NOTHING, KILL_ONE, KILL_ALL, OPERATOR, KILL_WORKER, KILL_BOTH } event;
 
 typedef struct manner {
     uint32_t window[WORLD];
     size_t shards;
     event event;
-    const char *option; /* one more option of the job; NULL: none */
+    bool whole; /* all parameters take their steps together, clipped by their norm: the shards need verdicts */
+    bool log;   /* the job has a WAL */
     const char *rule;
 } manner;
 
@@ -33,6 +34,7 @@ typedef struct run {
         struct run *run;
         int rank;
         _Atomic uint64_t step;
+        atomic_bool dies; /* it is to die in the midst of a step */
         unsigned rewound; /* number of calls of pd_client_rewind that succeeded */
         pd_client_stats stats;
         float *weights[TENSORS];
@@ -56,8 +58,8 @@ static pd_client *begin(struct rank *r, pd_error *err)
         .rank = r->rank,
         .world_size = WORLD,
         .rules = (const char *[]){ m->rule, NULL },
-        .options = (const char *[]){ m->option != NULL ? m->option : "durability=checkpoint", "checkpoint_every=4",
-                                     "checkpoint_keep=1", NULL },
+        .options = (const char *[]){ m->log ? "durability=log" : "durability=checkpoint", "checkpoint_every=4",
+                                     "checkpoint_keep=1", m->whole ? "clip_global_norm=30" : NULL, NULL },
         .deadline = patient(60),
         .window = m->window[r->rank],
         .quiet = true,
@@ -126,17 +128,44 @@ static void go_back(struct rank *r, pd_client *client, pd_error *err)
                  (int)pd_client_step(client, 0));
 }
 
+/* Pushes, and closes the handle without a word, as if the process was killed. Then begins as a new process. */
+static pd_client *die(struct rank *r, pd_client *client, float *const *gradients, pd_error *err)
+{
+    uint64_t step = pd_client_step(client, 0) + 1;
+    pd_item items[TENSORS];
+    pd_ticket_id ticket;
+
+    fill_gradients(r, step, gradients);
+    for (size_t i = 0; i < TENSORS; i++) items[i] = (pd_item){ .param = i, .gradient = gradients[i] };
+    (void)pd_client_push(client, items, TENSORS, NULL, &ticket, err);
+    pd_client_close(client);
+    r->dies = false;
+    return begin(r, err);
+}
+
 static void *work(void *arg)
 {
     struct rank *r = arg;
     float *gradients[TENSORS];
     pd_error err = { 0 };
     pd_client *client = begin(r, &err);
+    bool durable = false;
 
     for (int i = 0; i < TENSORS; i++) gradients[i] = calloc((size_t)sizes[i], sizeof(float));
-    while (client != NULL && r->failure[0] == '\0' && pd_client_step(client, 0) < STEPS) {
-        int rc = take_step(r, client, gradients, &err);
-        if (rc == PD_OK && r->rank == 0 && pd_client_step(client, 0) % EVERY == 0) rc = pd_client_sync(client, 0, &err);
+    /* A rank leaves when the last step is durable: until then a shard may need its steps again. */
+    while (client != NULL && r->failure[0] == '\0' && !(durable && pd_client_step(client, 0) == STEPS)) {
+        int rc = PD_OK;
+
+        if (r->dies) {
+            client = die(r, client, gradients, &err);
+            continue;
+        }
+        if (pd_client_step(client, 0) < STEPS) rc = take_step(r, client, gradients, &err);
+        if (rc == PD_OK && pd_client_step(client, 0) == STEPS) {
+            rc = pd_client_sync(client, 0, &err);
+            durable = rc == PD_OK;
+        } else if (rc == PD_OK && r->rank == 0 && pd_client_step(client, 0) % EVERY == 0)
+            rc = pd_client_sync(client, 0, &err);
         if (rc == PD_REWIND)
             go_back(r, client, &err);
         else
@@ -223,6 +252,11 @@ static void let_happen(run *r, int number)
     case KILL_ONE: start_daemon(r, (size_t)number % r->manner->shards); break;
     case KILL_ALL:
         for (size_t i = 0; i < r->manner->shards; i++) start_daemon(r, i);
+        break;
+    case KILL_WORKER: r->ranks[number % WORLD].dies = true; break;
+    case KILL_BOTH:
+        r->ranks[number % WORLD].dies = true;
+        start_daemon(r, (size_t)number % r->manner->shards);
         break;
     case OPERATOR:
         paramctl_ask(r->daemons[0]->url);
@@ -340,12 +374,43 @@ TEST(all_shards_are_killed_at_once)
     end_run(&r);
 }
 
-TEST(shards_with_logs_go_back_to_a_common_checkpoint)
+static void try_manner(const manner *m)
 {
-    static const manner m = { .shards = 2, .event = KILL_ONE, .option = "durability=log", .rule = adamw };
     run r;
 
-    run_disturbed(&r, &m);
+    run_disturbed(&r, m);
     expect_undisturbed_bytes(&r);
     end_run(&r);
+}
+
+TEST(shards_with_logs_go_back_to_a_common_checkpoint)
+{
+    try_manner(&(manner){ .shards = 2, .event = KILL_ONE, .log = true, .rule = adamw });
+}
+
+TEST(steps_that_need_verdicts_are_sent_again_to_one_shard)
+{
+    try_manner(&(manner){ .window = { 8, 8 }, .shards = 2, .event = KILL_ONE, .whole = true, .rule = adamw });
+}
+
+TEST(steps_that_need_verdicts_are_taken_anew_by_all)
+{
+    try_manner(&(manner){ .shards = 2, .event = KILL_ONE, .whole = true, .rule = adamw });
+}
+
+TEST(a_mixed_crew_takes_steps_that_need_verdicts_anew)
+{
+    try_manner(&(manner){ .window = { 0, 8 }, .shards = 3, .event = KILL_ONE, .whole = true, .rule = adamw });
+}
+
+TEST(a_worker_that_dies_in_a_step_is_replaced)
+{
+    try_manner(&(manner){ .window = { 8, 8 }, .shards = 2, .event = KILL_WORKER, .whole = true, .rule = adamw });
+    try_manner(&(manner){ .shards = 2, .event = KILL_WORKER, .whole = true, .rule = adamw });
+}
+
+TEST(a_shard_and_a_worker_that_die_at_once_are_replaced)
+{
+    try_manner(&(manner){ .window = { 8, 8 }, .shards = 2, .event = KILL_BOTH, .whole = true, .rule = adamw });
+    try_manner(&(manner){ .shards = 2, .event = KILL_BOTH, .whole = true, .rule = adamw });
 }

@@ -262,7 +262,7 @@ typedef struct pd_request {
             /* PUSH requests: 1 + the first share that the gradient is made of; 0: not said. If it is not leased to the
              * rank, the push is late. */
             uint64_t share;
-            /* PUSH requests: newest step that the rank knows to be durable on all shards of the cluster; 0: none */
+            /* PUSH requests: newest step of which the rank knows that all shards have a checkpoint; 0: none */
             uint64_t common;
             bool carried; /* PUSH requests: the gradient has the data of the rank's last push, which came too late */
             /* PUSH requests: the rank sends nothing more in this step. It counts as without a gradient of each

@@ -178,8 +178,9 @@ static void copy_checkpointing(pd_checkpoint_policy *to, const pd_checkpoint_pol
 {
     to->on_disk = from->on_disk;
     to->newest = from->newest;
-    to->has_common = from->has_common;
     to->common = from->common;
+    to->floored = from->floored;
+    to->floor = from->floor;
     to->newest.changes = 0;
     to->durable_step = PD_MUTANT(resize_undurable) ? 0 : from->durable_step;
     to->durable_place = from->durable_place;

@@ -162,9 +162,11 @@ typedef struct pd_checkpoint_policy {
     pd_checkpoint_cut cut;
     pd_newest_checkpoint newest;
     pd_kept_steps kept; /* steps of the checkpoints on the disk, to which the job can go back, the newest first */
-    /* the newest step that a worker has found durable on all shards of the cluster; counts only with has_common */
-    bool has_common;
-    uint64_t common;
+    /* The newest step of which workers know that all shards of the cluster have a checkpoint (0: none), and the one
+     * before it, from which on checkpoints stay (with `floored`): a worker that just looks for a step to go back to may
+     * not know the newest one yet. */
+    uint64_t common, floor;
+    bool floored;
     uint64_t durable_step;  /* steps up to this one are on disk, by a checkpoint or by the WAL, of all fragments */
     uint64_t durable_place; /* number of the last step (pd_steps.place) that is */
     /* number of changes of the state without a step, such as imports and replaced weights */

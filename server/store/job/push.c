@@ -354,15 +354,16 @@ static bool overtakes(const pd_job *job, const pd_request *frame)
     return false;
 }
 
-/* Takes over which step the rank knows to be durable on all shards: the shard keeps its checkpoint of that step. */
+/* Takes over of which step the rank knows that all shards have a checkpoint: the shard keeps its own. Ignores a step of
+ * which it has none. */
 static void note_common(pd_job *job, const pd_request *request)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
     uint64_t common = request->u.data.common;
 
-    if (common > checkpointing->durable_step) common = checkpointing->durable_step;
-    if (common == 0 || (checkpointing->has_common && common <= checkpointing->common)) return;
-    checkpointing->has_common = true;
+    if (common <= checkpointing->common || !pd_kept_steps_has(&checkpointing->kept, common)) return;
+    checkpointing->floored = checkpointing->common > 0;
+    checkpointing->floor = checkpointing->common;
     checkpointing->common = common;
 }
 
