@@ -214,7 +214,7 @@ typedef struct pd_info_field {
     size_t count_at;  /* FOLLOWS, SCALARS: offset in the C struct of the number of values, a size_t */
 } pd_info_field;
 
-#define PD_MOST_FIELDS 52 /* most fields that an entry of any list has */
+#define PD_MOST_FIELDS 56 /* most fields that an entry of any list has */
 
 /* Describes a list that operators can ask for: where its entries go in the answer, and which fields they have. */
 typedef struct pd_info_list {
