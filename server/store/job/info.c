@@ -190,6 +190,7 @@ static bool is_state(const pd_param *param, uint64_t slot)
         JOB(waiting_seconds), JOB(summing_seconds), JOB(stepping_seconds), JOB(publishing_seconds), JOB(root_age),     \
         JOB(replayed), JOB(shard), JOB(shards), JOB(cluster), JOB(map), JOB(went_back), JOB(life)
 static const pd_info_field job_fields[] = { JOB_FIELDS, { 0 } };
+_Static_assert(sizeof job_fields / sizeof *job_fields - 1 <= PD_MOST_FIELDS, "a job's entry has more fields");
 
 #define PARAM(field) FIELD(pd_param_info, field)
 #define PARAM_FIELDS                                                                                                   \
