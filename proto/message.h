@@ -47,6 +47,8 @@ enum pd_method {
     PD_RECALL,
     PD_CHECKPOINT,
     PD_KICK,
+    PD_SETTLE,
+    PD_GO_BACK,
     PD_METHODS
 };
 /* Returns the name of a method of the protocol, such as "Push"; "?": there is no such method. */

@@ -364,12 +364,29 @@ static void say_lost(const process *p)
     pd_log(LOG_ERR, "stopped, but %zu jobs lost steps after their durable one: exit status %d", p->lost, PD_EXIT_LOST);
 }
 
+/* Binds the process to its slice of the machine, chooses a NUMA node of the slice, and logs both. */
+static int settle(process *p, pd_error *err)
+{
+    pd_slice slice = pd_config_slice(p->config);
+    cpu_set_t processors;
+    char numa[200];
+    int rc = pd_slice_processors(&processors, slice, err);
+
+    if (rc != PD_OK || (rc = pd_slice_bind(slice, err)) != PD_OK) return rc;
+    if (slice.of > 0)
+        pd_log(LOG_INFO, "slice %d of %d: %d CPUs, %llu MiB of memory", slice.number, slice.of, CPU_COUNT(&processors),
+               (unsigned long long)(pd_slice_memory(slice) >> 20));
+    pd_numa_find(&p->numa, p->config->threads.numa != 0, &processors, (int)p->config->threads.step_threads);
+    pd_numa_describe(&p->numa, numa, sizeof numa);
+    pd_log(LOG_INFO, "%s", numa);
+    return PD_OK;
+}
+
 static pd_exit serve(process *p)
 {
     pd_exit status;
     pd_error err;
     uint64_t stop_by_ms;
-    char numa[200];
     bool ended;
     int rc;
 
@@ -380,12 +397,10 @@ static pd_exit serve(process *p)
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
     report_blas();
-    pd_numa_find(&p->numa, p->config->threads.numa != 0, (int)p->config->threads.step_threads);
-    pd_numa_describe(&p->numa, numa, sizeof numa);
-    pd_log(LOG_INFO, "%s", numa);
+    rc = settle(p, &err);
     p->watchdog_ms = pd_notify_watchdog_ms();
     p->n_sockets = pd_notify_sockets(p->sockets);
-    rc = start(p, &err);
+    if (rc == PD_OK) rc = start(p, &err);
     if (rc == PD_OK) rc = pd_log_start(&err);
     if (rc == PD_OK) {
         pd_notify("READY=1\nSTATUS=serving");

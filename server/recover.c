@@ -181,13 +181,6 @@ static void report(const pd_checkpoint_image *kept, const pd_manifest *manifest,
             manifest->about.blas, manifest->about.cpu, here.blas, here.cpu);
 }
 
-static bool is_foreign(const pd_checkpoint_about *there)
-{
-    pd_checkpoint_about here = pd_checkpoint_about_here();
-
-    return strcmp(here.blas, there->blas) != 0 || strcmp(here.cpu, there->cpu) != 0;
-}
-
 /* The result of user->restore for the newest intact checkpoint of a job. */
 typedef struct outcome {
     const recovery *r;
@@ -198,8 +191,9 @@ typedef struct outcome {
 static void use(void *arg, pd_checkpoint_image *kept, const pd_manifest *manifest)
 {
     outcome *o = arg;
+    pd_checkpoint_about here = pd_checkpoint_about_here();
 
-    kept->foreign = is_foreign(&manifest->about);
+    kept->foreign = pd_checkpoint_is_foreign(&manifest->about, &here);
     o->why = (pd_error){ 0 };
     o->rc = o->r->user->restore(o->r->user->arg, kept, &o->why);
 }

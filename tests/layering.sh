@@ -21,7 +21,7 @@ only() {
 
 only '#include <uv\.h>'                       'libuv'          '^server/net/(uvloop|signals)\.h'
 only '#include <pthread\.h>'                  'pthread'        '^server/(threads|host|settings)/' '^client/lib/' \
-    '^client/ctl/' '^server/tools/'
+    '^client/ctl/' '^client/tools/(cluster|ask_all)\.c' '^server/tools/'
 only '#include <(cblas|lapacke)\.h>'          'BLAS'           '^server/math/' '^client/example/'
 only '#include <ini\.h>'                      'INI parsing'    '^server/settings/config'
 only '#include <jansson\.h>'                  'JSON'           '^proto/safetensors' '^server/keep/manifest' \
@@ -102,7 +102,7 @@ inward client/ctl   "$(echo server/{optim,net}/*.h server/tools/*/*.h $store $pr
 inward client/tools "$(echo server/{optim,net,keep}/*.h client/ctl/*.h server/tools/*/*.h) $store $process"
 # What a job needs is counted in one place, optimizers are described in one, limits of the machine are read in one:
 # these programs ask the same files as the daemon.
-counting='footprint|job_keys|optimizers|host'
+counting='footprint|job_keys|placement|optimizers|host'
 inward server/tools "$(echo server/net/*.h server/keep/*.h client/ctl/*.h $store $process | tr ' ' '\n' |
     grep -vE "/($counting)\.h$")"
 

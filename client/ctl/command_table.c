@@ -48,6 +48,12 @@ static const pd_command_option checkpoint_options[] = {
     { NULL }
 };
 
+static const pd_command_option go_back_options[] = {
+    { "step", 0, PD_OPTION_NUMBER, "STEP", .help = "Step of the checkpoint (default: the newest checkpoint)",
+      .least = 0, .most = INT64_MAX },
+    { NULL }
+};
+
 static const pd_command_option reset_options[] = {
     { "keep-counts", 0, PD_OPTION_FLAG, NULL,
       .help = "Keep the step counts, which schedules and bias corrections use" },
@@ -158,6 +164,15 @@ static const pd_command_option restore_options[] = {
     "together, as those of Shampoo do, are reset together. Step counts become the job's start_step, so schedules "     \
     "start again. A job with checkpoints writes one at once."
 
+#define GO_BACK_DETAILS                                                                                                \
+    "The daemon reads the whole checkpoint while the job trains on; if it is damaged, nothing changes. Then the job "  \
+    "continues from it, as if the daemon had been restarted with it. Workers connect again by themselves: those "      \
+    "whose "                                                                                                           \
+    "resend window reaches back send their pushes again, the others get PD_REWIND (Python: Rewind), and go on from "   \
+    "the checkpoint's step. Later checkpoints and the WAL are set aside, as `paramctl restore' does, which needs a "   \
+    "stopped daemon. Jobs of several servers go back together by themselves: use this command on each server only to " \
+    "repair a job by hand."
+
 #define KICK_DETAILS                                                                                                   \
     "The worker's process gets the error ABORTED. What the job then does is its key on_lost_worker: shrink: it "       \
     "continues with the others; wait: it waits for another worker of this rank; fail: it ends. `paramctl workers "     \
@@ -179,6 +194,14 @@ static const pd_command_option restore_options[] = {
     "that the worker works on, with + once its contribution has come. COUNTED, SHARE (of the steps), LATE (its "       \
     "contributions that came too late) and AGE (by how many steps they were old, on average) count from the start of " \
     "the daemon. PATIENCE is how long the worker can do without an answer, which grace = auto goes by."
+
+#define SHARDS_DETAILS                                                                                                 \
+    "Give the list of daemons that the workers have: --server \"tls://a:7070 tls://b:7070\" or PARAMD_URL. LIFE is "   \
+    "the beginning of a number that changes when a daemon creates the job or loads it from its disk. OF MEAN is the "  \
+    "job's memory on this shard over the mean of all shards, STEPPING the mean time of a step's clipping and "         \
+    "optimizers, LOOP 99 % how long the daemon's loop thread is busy at a time. Below the table stands what does not " \
+    "fit together: another order of the list, daemons of different runs, different maps of the parameters, a shard "   \
+    "that is behind; the exit status is then 1."
 
 #define SET_DETAILS                                                                                                    \
     "Every parameter whose name matches PATTERN (* matches all) takes those values that its optimizer has, or "        \
@@ -204,6 +227,8 @@ const pd_command pd_commands[] = {
       "MEMORY is what the daemon counts against limits.max_total_bytes: `paramctl plan' forecasts it. A job whose "
       "DURABLE is not - also holds memory for a checkpoint.",
       watch_options, 0, 1, .run = pd_run_jobs },
+    { "shards", "[JOB]", "List the daemons of a cluster, and whether they agree about a job", SHARDS_DETAILS,
+      watch_options, 0, 1, .run = pd_run_shards },
     { "params", "JOB [PARAM-GLOB]", "List a job's parameters and the ranks they wait for", NULL, params_options, 1, 2,
       .run = pd_run_params },
     { "workers", "JOB", "List a job's workers, and which of them steps wait for",
@@ -239,6 +264,8 @@ const pd_command pd_commands[] = {
     { "settings", "JOB [PARAM-GLOB]", "List the values that operators have set in a job", NULL, settings_options, 1, 2,
       .run = pd_run_settings },
     { "token", "new ID", "Make a key for tls:// addresses", TOKEN_DETAILS, NULL, 2, 2, .run = pd_run_token },
+    { "go-back", "JOB", "Let a job continue from an earlier checkpoint", GO_BACK_DETAILS, go_back_options, 1, 1,
+      .run = pd_run_go_back },
     { "kick", "JOB RANK", "Remove a worker from a job, as if it had left for good", KICK_DETAILS, NULL, 2, 2,
       .run = pd_run_kick },
     { "drop", "JOB", "End a job; its workers get an error", NULL, NULL, 1, 1, .run = pd_run_drop },

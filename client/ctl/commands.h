@@ -19,11 +19,13 @@ int pd_run_status(pd_line *line); /* lists.c */
 int pd_run_list(pd_line *line);   /* jobs, workers or roots: the list that has the command's name */
 int pd_run_jobs(pd_line *line);
 int pd_run_params(pd_line *line);
+int pd_run_shards(pd_line *line); /* shards_command.c */
 int pd_run_rounds(pd_line *line); /* set_lists.c */
 int pd_run_members(pd_line *line);
 int pd_run_top(pd_line *line);  /* top.c */
 int pd_run_drop(pd_line *line); /* job_commands.c */
 int pd_run_kick(pd_line *line);
+int pd_run_go_back(pd_line *line);
 int pd_run_reset_state(pd_line *line);
 int pd_run_checkpoint_command(pd_line *line);
 int pd_run_set(pd_line *line);

@@ -19,7 +19,9 @@
 #include "grow.h"
 #include "result.h"
 #include "safetensors.h"
+#include "job_steps.h"
 #include "state_list.h"
+#include "whole_params.h"
 
 /* A file that is being written. It has no name until it is complete, so that nothing is left if the program is killed.
  * On a file system without nameless files it has a temporary name in the same folder. */
@@ -165,15 +167,16 @@ static void file_drop(new_file *file)
 #define PENDING_ROOT "pending_root"
 enum { PIECE_BYTES = 1 << 20, MOST_WAIT = 600 };
 
-/* One tensor of the file to write, and where the daemon keeps its values. */
+/* One tensor of the file to write, and where the daemons keep its values. */
 typedef struct source {
-    char *name;        /* name of the tensor in the file; freed with the export */
-    const char *param; /* name of the parameter to which the tensor belongs; owned by `params` or `list` */
+    char *name;                  /* name of the tensor in the file; freed with the export */
+    const pd_whole_param *param; /* the parameter to which the tensor belongs */
     /* Description of the slot that has the values. NULL: the values are weights, a counter or a pending root. */
     const pd_state_tensor *slot;
     /* counter: the value is the number of steps that the parameter has taken. root: the values are a pending root. */
     bool counter, root;
-    int64_t value; /* value of the step counter, or number of the pending root */
+    int64_t value; /* value of the step counter, or number of the pending root among those of its portion */
+    size_t part;   /* index of the portion that has the pending root */
     pd_st_tensor tensor;
 } source;
 
@@ -183,10 +186,9 @@ typedef struct export
     const char *job, *path;
     bool state, force, end_other;
     double wait;
-    pd_operator op;
+    pd_cluster cluster;
     pd_state_list list;
-    char **params; /* names of all parameters of the job */
-    size_t n_params;
+    pd_whole_params params;
     source *sources; /* all tensors of the file, sorted by name once all of them are known */
     size_t n, room;
     pd_st_tensor *tensors; /* the same tensors for the header, in the order in which they lie in the file */
@@ -194,7 +196,6 @@ typedef struct export
     uint8_t *piece;
     uint64_t piece_bytes, bytes, read;
     uint64_t step, roots;
-    pd_error err; /* error of the first parameter that could not be added to the list */
 }
 export;
 
@@ -224,47 +225,27 @@ static char *join(const char *param, const char *rest)
     return asprintf(&name, "%s.%s", param, rest) >= 0 ? name : NULL;
 }
 
-static int add_param(export *ex, const Paramd__ParamInfo *param, pd_error *err)
-{
-    source weights = { .tensor = { .dtype = PD_ST_F32 } };
-    char **more = realloc(ex->params, (ex->n_params + 1) * sizeof *more);
-
-    if (more == NULL) return no_memory(err);
-    ex->params = more;
-    if ((ex->params[ex->n_params] = strdup(param->name)) == NULL) return no_memory(err);
-    weights.param = ex->params[ex->n_params++];
-    for (size_t d = 0; d < param->n_shape && d < PD_MAX_RANK; d++)
-        weights.tensor.shape.dim[weights.tensor.shape.rank++] = (int64_t)param->shape[d];
-    return add(ex, strdup(param->name), &weights, err);
-}
-
-static void add_page(void *arg, const Paramd__ListReply *page)
-{
-    export *ex = arg;
-
-    for (size_t i = 0; ex->err.code == PD_OK && i < page->n_params; i++) add_param(ex, page->params[i], &ex->err);
-}
-
 static int list_params(export *ex, pd_error *err)
 {
-    Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
-    int rc;
+    int rc = pd_whole_params_fetch(&ex->params, &ex->cluster, ex->job, err);
 
-    request.what = PARAMD__LIST_KIND__LIST_PARAMS;
-    request.job = (char *)ex->job;
-    rc = pd_operator_list(&ex->op, &request, add_page, ex, err);
-    if (rc == PD_OK && (rc = ex->err.code) != PD_OK) *err = ex->err;
+    for (size_t i = 0; i < ex->params.n && rc == PD_OK; i++) {
+        const pd_whole_param *param = &ex->params.at[i];
+        source weights = { .param = param, .tensor = { .dtype = PD_ST_F32, .shape = param->shape } };
+        rc = add(ex, strdup(param->name), &weights, err);
+    }
     return rc;
 }
 
 static int list_state(export *ex, pd_error *err)
 {
-    int rc = pd_state_list_fetch(&ex->list, &ex->op, ex->job, NULL, err);
+    int rc = pd_state_list_fetch(&ex->list, &ex->cluster, ex->job, NULL, err);
 
+    if (rc == PD_OK) rc = pd_whole_params_join_state(&ex->params, &ex->list, err);
     for (size_t i = 0; i < ex->list.n && rc == PD_OK; i++) {
         const pd_state_tensor *slot = &ex->list.at[i];
         bool wide = strcmp(slot->storage, "float64") == 0;
-        source from = { .param = slot->param,
+        source from = { .param = pd_whole_params_find(&ex->params, slot->param),
                         .slot = slot,
                         .tensor = { .dtype = wide ? PD_ST_F64 : PD_ST_F32, .shape = slot->shape } };
         char name[128];
@@ -289,11 +270,12 @@ static int arrange(export *ex, pd_error *err)
     return PD_OK;
 }
 
-static int ask(export *ex, const Paramd__ExportRequest *request, size_t bytes, Paramd__ExportReply **reply,
-               pd_error *err)
+static int ask(export *ex, uint32_t shard, const Paramd__ExportRequest *request, size_t bytes,
+               Paramd__ExportReply **reply, pd_error *err)
 {
-    return pd_client_call_into(ex->op.client, PD_EXPORT, &request->base, ex->piece, bytes, ex->op.arena, (void **)reply,
-                               err);
+    pd_operator *op = &ex->cluster.at[shard].op;
+
+    return pd_client_call_into(op->client, PD_EXPORT, &request->base, ex->piece, bytes, op->arena, (void **)reply, err);
 }
 
 static Paramd__ExportRequest request_of(const export *ex, uint32_t act)
@@ -306,63 +288,109 @@ static Paramd__ExportRequest request_of(const export *ex, uint32_t act)
     return request;
 }
 
+/* Ends the exports of all daemons, so that they can be begun again. Errors are ignored: a daemon without an export has
+ * nothing to end. */
+static void give_up(export *ex)
+{
+    Paramd__ExportRequest request = request_of(ex, 4);
+    pd_error ignored;
+
+    for (size_t i = 0; i < ex->cluster.n; i++) {
+        pd_operator *op = &ex->cluster.at[i].op;
+        (void)pd_client_call(op->client, PD_EXPORT, &request.base, op->arena, NULL, &ignored);
+    }
+}
+
+/* Begins the export on every daemon. Returns whether all of them export the same step. */
+static int begin_all(export *ex, const Paramd__ExportRequest *request, bool *same, pd_error *err)
+{
+    void **replies = calloc(ex->cluster.n, sizeof *replies);
+    int rc = replies != NULL ? pd_cluster_ask(&ex->cluster, PD_EXPORT, &request->base, replies, err) : no_memory(err);
+
+    *same = true;
+    ex->roots = 0;
+    for (size_t i = 0; rc == PD_OK && i < ex->cluster.n; i++) {
+        const Paramd__ExportReply *reply = replies[i];
+        if (i == 0) ex->step = reply->step;
+        *same = *same && reply->step == ex->step;
+        ex->roots += reply->roots;
+    }
+    free(replies);
+    return rc;
+}
+
+/* Begins the export. With several daemons, all export the same step: the present one, or if the job is training, one
+ * that none of them has begun. */
 static int begin(export *ex, pd_error *err)
 {
+    enum { TRIES = 4 };
     Paramd__ExportRequest request = request_of(ex, 1);
-    Paramd__ExportReply *reply;
-    int rc;
+    bool several = ex->cluster.n > 1, same = true;
+    pd_job_steps steps;
+    int rc = PD_OK;
 
     request.state = ex->state;
     request.replace = ex->end_other;
     request.wait_ms = (uint32_t)(ex->wait * 1000);
-    if ((rc = ask(ex, &request, 0, &reply, err)) != PD_OK) return rc;
-    ex->step = reply->step;
-    ex->roots = reply->roots;
-    return PD_OK;
+    for (int i = 0; i < TRIES; i++) {
+        if (several && (rc = pd_job_steps_ask(&steps, &ex->cluster, ex->job, err)) != PD_OK) return rc;
+        if (several) request.step = i == 0 ? steps.most : pd_job_steps_ahead(&steps) + (uint64_t)(4 * i);
+        rc = begin_all(ex, &request, &same, err);
+        if (!several || (rc == PD_OK && same)) return rc;
+        give_up(ex);
+        if (rc != PD_OK && rc != PD_OUT_OF_RANGE && rc != PD_FAILED_PRECONDITION) return rc;
+    }
+    if (rc != PD_OK) return rc;
+    return pd_fail(err, PD_ABORTED, "job %.200s: the daemons have exported different steps: export again", ex->job);
 }
 
-/* Adds a parameter's pending root number k to the tensors to write. Asks the daemon for its size. */
-static int add_root(export *ex, const char *param, uint64_t k, pd_error *err)
+/* Adds a portion's pending root number k to the tensors to write, as number `number` of the parameter. Asks the daemon
+ * for its size. */
+static int add_root(export *ex, const pd_whole_param *param, size_t part, uint64_t k, uint64_t number, pd_error *err)
 {
     Paramd__ExportRequest request = request_of(ex, 2);
+    const pd_whole_part *at = &ex->params.parts[param->first + part];
     Paramd__ExportReply *reply;
-    source from = { .param = param, .root = true, .value = (int64_t)k, .tensor = { .dtype = PD_ST_F64 } };
+    source from = { .param = param, .root = true, .value = (int64_t)k, .part = part, .tensor = { .dtype = PD_ST_F64 } };
     char name[64];
     int rc;
 
-    request.param = (char *)param;
+    request.param = at->name;
     request.slot = PENDING_ROOT;
     request.number = (int32_t)k;
-    if ((rc = ask(ex, &request, 0, &reply, err)) != PD_OK) return rc;
+    if ((rc = ask(ex, at->shard, &request, 0, &reply, err)) != PD_OK) return rc;
     from.tensor.shape = (pd_shape){ 1, { (int64_t)reply->elements } };
-    snprintf(name, sizeof name, PENDING_ROOT ".%" PRIu64, k);
-    return add(ex, join(param, name), &from, err);
+    snprintf(name, sizeof name, PENDING_ROOT ".%" PRIu64, number);
+    return add(ex, join(param->name, name), &from, err);
 }
 
-/* Adds a parameter's step counter and its pending roots to the tensors to write. */
-static int add_counted(export *ex, const char *param, pd_error *err)
+/* Adds a parameter's step counter and its pending roots to the tensors to write. The portions of a parameter have the
+ * same counter. */
+static int add_counted(export *ex, const pd_whole_param *param, pd_error *err)
 {
     Paramd__ExportRequest request = request_of(ex, 3);
     Paramd__ExportReply *reply;
     source count = { .param = param, .counter = true, .tensor = { .dtype = PD_ST_I64 } };
-    uint64_t roots;
-    int rc;
+    uint64_t roots, number = 0;
+    int rc = PD_OK;
 
-    request.param = (char *)param;
-    if ((rc = ask(ex, &request, 0, &reply, err)) != PD_OK) return rc;
-    count.value = (int64_t)reply->value;
-    roots = reply->roots;
-    rc = add(ex, join(param, "step"), &count, err);
-    for (uint64_t k = 0; k < roots && rc == PD_OK; k++) rc = add_root(ex, param, k, err);
+    for (size_t part = 0; part < param->n && rc == PD_OK; part++) {
+        const pd_whole_part *at = &ex->params.parts[param->first + part];
+        request.param = at->name;
+        if ((rc = ask(ex, at->shard, &request, 0, &reply, err)) != PD_OK) return rc;
+        count.value = (int64_t)reply->value;
+        roots = reply->roots;
+        if (part == 0) rc = add(ex, join(param->name, "step"), &count, err);
+        for (uint64_t k = 0; k < roots && rc == PD_OK; k++) rc = add_root(ex, param, part, k, number++, err);
+    }
     return rc;
 }
 
 static int end(export *ex, pd_error *err)
 {
     Paramd__ExportRequest request = request_of(ex, 4);
-    Paramd__ExportReply *reply;
 
-    return ask(ex, &request, 0, &reply, err);
+    return pd_cluster_ask(&ex->cluster, PD_EXPORT, &request.base, NULL, err);
 }
 
 static int put(export *ex, const void *at, size_t bytes, pd_error *err)
@@ -374,38 +402,97 @@ static int put(export *ex, const void *at, size_t bytes, pd_error *err)
     return rc;
 }
 
-static int copy_tensor(export *ex, const source *from, uint64_t bytes, pd_error *err)
+/* Adds the number of roots of the portions before to the root's index, which is the first number of a pending root. */
+static void shift_root(export *ex, const source *from)
 {
-    Paramd__ExportRequest request = request_of(ex, 2);
+    double index;
+
+    memcpy(&index, ex->piece, sizeof index);
+    index += (double)pd_whole_param_roots(&ex->params, from->param, from->part);
+    memcpy(ex->piece, &index, sizeof index);
+}
+
+/* Copies all elements that one daemon has of a tensor, `elements` of them, to the file. */
+static int copy_elements(export *ex, const source *from, Paramd__ExportRequest *request, uint32_t shard,
+                         uint64_t elements, pd_error *err)
+{
     Paramd__ExportReply *reply;
     size_t each = pd_st_dtype_size(from->tensor.dtype);
-    uint64_t elements = bytes / each;
     int rc = PD_OK;
 
-    request.param = (char *)from->param;
-    if (from->slot != NULL) {
-        request.slot = (char *)from->slot->slot;
-        request.number = from->slot->number;
-        request.block = from->slot->block;
-    }
-    if (from->root) {
-        request.slot = PENDING_ROOT;
-        request.number = (int32_t)from->value;
-    }
-    for (; request.first < elements && rc == PD_OK; request.first += request.count) {
-        request.count =
-            elements - request.first < ex->piece_bytes / each ? elements - request.first : ex->piece_bytes / each;
-        rc = ask(ex, &request, request.count * each, &reply, err);
-        if (rc == PD_OK) rc = put(ex, ex->piece, request.count * each, err);
+    for (request->first = 0; request->first < elements && rc == PD_OK; request->first += request->count) {
+        uint64_t left = elements - request->first;
+        request->count = left < ex->piece_bytes / each ? left : ex->piece_bytes / each;
+        rc = ask(ex, shard, request, request->count * each, &reply, err);
+        if (rc == PD_OK && from->root && request->first == 0) shift_root(ex, from);
+        if (rc == PD_OK) rc = put(ex, ex->piece, request->count * each, err);
     }
     return rc;
+}
+
+static uint64_t elements_of(const pd_shape *shape)
+{
+    int64_t elements = 0;
+
+    (void)pd_shape_elements(shape, &elements);
+    return (uint64_t)elements;
+}
+
+/* Copies weights: those of all portions of the parameter. */
+static int copy_weights(export *ex, const source *from, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (size_t i = 0; i < from->param->n && rc == PD_OK; i++) {
+        const pd_whole_part *part = &ex->params.parts[from->param->first + i];
+        Paramd__ExportRequest request = request_of(ex, 2);
+        request.param = part->name;
+        rc = copy_elements(ex, from, &request, part->shard, elements_of(&part->shape), err);
+    }
+    return rc;
+}
+
+/* Copies a tensor of optimizer state: all pieces of it, or one of several that are equal. */
+static int copy_slot(export *ex, const source *from, pd_error *err)
+{
+    const pd_state_tensor *slot = from->slot;
+    int rc = PD_OK;
+
+    for (size_t i = 0; i < (slot->copies ? 1 : slot->n_pieces) && rc == PD_OK; i++) {
+        const pd_state_piece *piece = &ex->list.pieces[slot->first_piece + i];
+        Paramd__ExportRequest request = request_of(ex, 2);
+        request.param = (char *)piece->param;
+        request.slot = (char *)slot->slot;
+        request.number = slot->number;
+        request.block = piece->block;
+        rc = copy_elements(ex, from, &request, piece->shard, (uint64_t)piece->elements, err);
+    }
+    return rc;
+}
+
+static int copy_root(export *ex, const source *from, pd_error *err)
+{
+    const pd_whole_part *part = &ex->params.parts[from->param->first + from->part];
+    Paramd__ExportRequest request = request_of(ex, 2);
+
+    request.param = part->name;
+    request.slot = PENDING_ROOT;
+    request.number = (int32_t)from->value;
+    return copy_elements(ex, from, &request, part->shard, elements_of(&from->tensor.shape), err);
+}
+
+static int copy_tensor(export *ex, const source *from, pd_error *err)
+{
+    if (from->counter) return put(ex, &from->value, sizeof from->value, err);
+    if (from->root) return copy_root(ex, from, err);
+    return from->slot != NULL ? copy_slot(ex, from, err) : copy_weights(ex, from, err);
 }
 
 static int write_header(export *ex, pd_error *err)
 {
     char step[32];
     const pd_st_meta meta[] = { { "format", "pt" },
-                                { "producer", pd_client_welcome(ex->op.client)->server },
+                                { "producer", pd_client_welcome(ex->cluster.at[0].op.client)->server },
                                 { "job", ex->job },
                                 { "step", step },
                                 { "optimizer_state", ex->state ? "yes" : "no" } };
@@ -429,8 +516,7 @@ static int write_all(export *ex, pd_error *err)
     for (size_t i = 0; i < ex->n && rc == PD_OK; i++) {
         source wanted = { .name = (char *)ex->tensors[i].name };
         const source *from = bsearch(&wanted, ex->sources, ex->n, sizeof wanted, by_name);
-        rc = from->counter ? put(ex, &from->value, sizeof from->value, err)
-                           : copy_tensor(ex, from, ex->tensors[i].bytes, err);
+        rc = copy_tensor(ex, from, err);
     }
     if (rc == PD_OK && !ex->line->json) pd_transfer_show(ex->read, ex->bytes, "exported", true);
     return rc;
@@ -453,11 +539,10 @@ static int tell(const export *ex)
 static void close_export(export *ex)
 {
     file_drop(&ex->file);
-    pd_operator_close(&ex->op);
+    pd_cluster_close(&ex->cluster);
     pd_state_list_free(&ex->list);
-    for (size_t i = 0; i < ex->n_params; i++) free(ex->params[i]);
+    pd_whole_params_free(&ex->params);
     for (size_t i = 0; i < ex->n; i++) free(ex->sources[i].name);
-    free(ex->params);
     free(ex->sources);
     free(ex->tensors);
     free(ex->piece);
@@ -470,7 +555,7 @@ static int fetch(export *ex, pd_error *err)
     if (rc == PD_OK && ex->state) rc = list_state(ex, err);
     if (rc == PD_OK) rc = begin(ex, err);
     /* Only now can the daemon list step counters and pending roots, since they change with every step. */
-    for (size_t i = 0; i < ex->n_params && ex->state && rc == PD_OK; i++) rc = add_counted(ex, ex->params[i], err);
+    for (size_t i = 0; i < ex->params.n && ex->state && rc == PD_OK; i++) rc = add_counted(ex, &ex->params.at[i], err);
     if (rc == PD_OK) rc = arrange(ex, err);
     if (rc == PD_OK) rc = write_all(ex, err);
     if (rc == PD_OK) rc = end(ex, err);
@@ -484,11 +569,10 @@ static int run(export *ex)
     int rc = file_open(&ex->file, ex->path, ex->force, &err), status;
     bool opened = false;
 
-    if (rc == PD_OK) rc = pd_operator_probe(line->server, line->timeout, &err);
-    if (rc == PD_OK) rc = pd_operator_open(&ex->op, line->server, line->timeout + ex->wait, &err);
+    if (rc == PD_OK) rc = pd_cluster_probe(line, &err);
+    if (rc == PD_OK) rc = pd_cluster_open_complete(&ex->cluster, line, ex->wait, &err);
     if ((opened = rc == PD_OK)) {
-        uint64_t most = pd_client_welcome(ex->op.client)->max_payload;
-        ex->piece_bytes = most < PIECE_BYTES ? most : PIECE_BYTES;
+        ex->piece_bytes = pd_cluster_payload(&ex->cluster, PIECE_BYTES);
         rc = (ex->piece = malloc(PIECE_BYTES)) != NULL ? fetch(ex, &err) : no_memory(&err);
     }
     status = rc == PD_OK ? tell(ex) : pd_result_fail(line->json, &err);

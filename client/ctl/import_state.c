@@ -20,6 +20,7 @@
 #include "safetensors.h"
 #include "state_keys.h"
 #include "state_list.h"
+#include "whole_params.h"
 
 enum { PIECE_BYTES = 1 << 20, LISTED = 20 };
 
@@ -27,7 +28,7 @@ enum { PIECE_BYTES = 1 << 20, LISTED = 20 };
 typedef struct entry {
     const pd_st_tensor *tensor;
     pd_state_key key;
-    const char *param;
+    const pd_whole_param *param;
     /* The job's slot. The file's tensor fills all of it, or one block of it. NULL: the tensor is a pending root, which
      * needs no slot. */
     const pd_state_tensor *slot;
@@ -43,8 +44,10 @@ typedef struct state_import {
     const pd_line *line;
     const char *job, *path;
     bool partial, verbose;
-    pd_operator op;
+    pd_cluster cluster;
     pd_state_list list;
+    pd_whole_params params;
+    const char **names; /* of all parameters, in ascending order */
     void *file;
     size_t file_bytes;
     pd_safetensors *tensors;
@@ -190,9 +193,9 @@ static bool is_pending_root(const pd_state_key *key)
 
 /* Adds a tensor of the file that belongs to one parameter to the entries to send. PD_NOT_FOUND: the job has no slot for
  * it, or its element type cannot be read. */
-static int place_part(state_import *im, const entry *from, const char *param)
+static int place_part(state_import *im, const entry *from, const pd_whole_param *param)
 {
-    pd_state_tensor *slot = slot_of(im, &from->key, param);
+    pd_state_tensor *slot = slot_of(im, &from->key, param->name);
     entry e = *from;
 
     if (slot == NULL && from->key.fill && is_filling(im, from->tensor)) {
@@ -213,8 +216,8 @@ static int place_parts(state_import *im, const entry *from)
 {
     int rc = PD_NOT_FOUND;
 
-    for (size_t i = 0; i < im->list.n_names && (rc == PD_OK || rc == PD_NOT_FOUND); i++)
-        if (slot_of(im, &from->key, im->list.names[i]) != NULL) rc = place_part(im, from, im->list.names[i]);
+    for (size_t i = 0; i < im->params.n && (rc == PD_OK || rc == PD_NOT_FOUND); i++)
+        if (slot_of(im, &from->key, im->names[i]) != NULL) rc = place_part(im, from, &im->params.at[i]);
     return rc;
 }
 
@@ -222,7 +225,7 @@ static int place_count(state_import *im, entry *e)
 {
     if (!read_count(im, e->tensor, &e->count)) return PD_NOT_FOUND;
     if (e->key.param != PD_KEY_ALL) {
-        e->param = im->list.names[e->key.param];
+        e->param = &im->params.at[e->key.param];
         im->counts++;
         return add_entry(im, e);
     }
@@ -232,8 +235,8 @@ static int place_count(state_import *im, entry *e)
     }
     im->counted = true;
     im->count = e->count;
-    for (size_t i = 0; i < im->list.n_names; i++) {
-        e->param = im->list.names[i];
+    for (size_t i = 0; i < im->params.n; i++) {
+        e->param = &im->params.at[i];
         im->counts++;
         if (add_entry(im, e) != PD_OK) return PD_NO_MEMORY;
     }
@@ -247,10 +250,10 @@ static int place(state_import *im, const pd_st_tensor *tensor, const char **why)
     entry e = { .tensor = tensor };
 
     *why = NULL;
-    pd_state_key_read(&e.key, tensor->name, im->list.names, im->list.n_names);
+    pd_state_key_read(&e.key, tensor->name, im->names, im->params.n);
     switch (e.key.kind) {
     case PD_KEY_PART:
-        return e.key.param == PD_KEY_ALL ? place_parts(im, &e) : place_part(im, &e, im->list.names[e.key.param]);
+        return e.key.param == PD_KEY_ALL ? place_parts(im, &e) : place_part(im, &e, &im->params.at[e.key.param]);
     case PD_KEY_COUNT: return place_count(im, &e);
     case PD_KEY_REFUSED: *why = e.key.why; return PD_NOT_FOUND;
     case PD_KEY_UNKNOWN: return PD_NOT_FOUND;
@@ -268,7 +271,7 @@ static void excuse_fresh(state_import *im)
 {
     for (size_t i = 0; im->n_unknown == 0 && i < im->n; i++)
         if (im->entries[i].key.kind == PD_KEY_COUNT && im->entries[i].count == 0)
-            pd_state_list_excuse(&im->list, im->entries[i].param);
+            pd_state_list_excuse(&im->list, im->entries[i].param->name);
 }
 
 static int sort_out(state_import *im, pd_error *err)
@@ -311,10 +314,12 @@ static Paramd__ImportRequest request_of(const state_import *im, uint32_t act)
     return request;
 }
 
-static int call(state_import *im, const Paramd__ImportRequest *request, const void *payload, size_t bytes,
-                pd_error *err)
+static int call(state_import *im, uint32_t shard, const Paramd__ImportRequest *request, const void *payload,
+                size_t bytes, pd_error *err)
 {
-    return pd_client_call_with(im->op.client, PD_IMPORT, &request->base, payload, bytes, im->op.arena, NULL, err);
+    pd_operator *op = &im->cluster.at[shard].op;
+
+    return pd_client_call_with(op->client, PD_IMPORT, &request->base, payload, bytes, op->arena, NULL, err);
 }
 
 static void show_progress(const state_import *im, bool last)
@@ -407,30 +412,102 @@ static const pd_shape *shape_of(const entry *e)
                : &e->tensor->shape;
 }
 
-static int send_pieces(state_import *im, const entry *e, const source *from, pd_error *err)
+/* The elements of a tensor of the file that go to one daemon, and where they go. */
+typedef struct piece {
+    uint32_t shard;
+    const char *param; /* name of the parameter or portion on that daemon */
+    int block;
+    const pd_shape *shape;
+    uint64_t first, count; /* elements of the tensor of the file */
+} piece;
+
+static int send_elements(state_import *im, const entry *e, const source *from, const piece *to, pd_error *err)
 {
-    const pd_shape *as = shape_of(e);
     Paramd__ImportRequest request = request_of(im, 2);
-    uint64_t shape[PD_MAX_RANK], elements = (uint64_t)elements_of(e->tensor);
+    uint64_t shape[PD_MAX_RANK];
     size_t each = from->dtype == PD_ST_F64 ? sizeof(double) : sizeof(float);
     int rc = PD_OK;
 
-    for (int d = 0; d < as->rank; d++) shape[d] = (uint64_t)as->dim[d];
-    request.param = (char *)e->param;
+    for (int d = 0; d < to->shape->rank; d++) shape[d] = (uint64_t)to->shape->dim[d];
+    request.param = (char *)to->param;
     request.slot = (char *)e->key.slot;
     request.number = e->key.number;
-    request.block = e->key.block;
+    request.block = to->block;
     request.shape = shape;
-    request.n_shape = (size_t)as->rank;
+    request.n_shape = (size_t)to->shape->rank;
     request.wide = from->dtype == PD_ST_F64;
     do {
-        request.count = elements - request.first < im->piece / each ? elements - request.first : im->piece / each;
-        rc = call(im, &request, piece_of(im, from, request.first, request.count), request.count * each, err);
+        uint64_t left = to->count - request.first;
+        request.count = left < im->piece / each ? left : im->piece / each;
+        rc = call(im, to->shard, &request, piece_of(im, from, to->first + request.first, request.count),
+                  request.count * each, err);
         request.first += request.count;
         im->sent += request.count * pd_st_dtype_size(e->tensor->dtype);
         show_progress(im, false);
-    } while (rc == PD_OK && request.first < elements);
+    } while (rc == PD_OK && request.first < to->count);
     return rc;
+}
+
+/* Sends a tensor that one daemon gets whole: `part` is the portion of the parameter that it belongs to, `block` its
+ * block there. */
+static int send_whole(state_import *im, const entry *e, const source *from, const pd_whole_part *part, int block,
+                      pd_error *err)
+{
+    const piece to = { part->shard, part->name, block, shape_of(e), 0, (uint64_t)elements_of(e->tensor) };
+
+    return send_elements(im, e, from, &to, err);
+}
+
+/* Sends a tensor to the portions of a cut parameter: each gets its rows, or all of it if the portions have copies. */
+static int send_rows(state_import *im, const entry *e, const source *from, pd_error *err)
+{
+    uint64_t first = 0;
+    int rc = PD_OK;
+
+    if (elements_of(e->tensor) != e->slot->elements)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.300s: expected %lld elements, got %lld", e->tensor->name,
+                       (long long)e->slot->elements, (long long)elements_of(e->tensor));
+    for (size_t i = 0; i < e->slot->n_pieces && rc == PD_OK; i++) {
+        const pd_state_piece *at = &im->list.pieces[e->slot->first_piece + i];
+        const piece to = { at->shard, at->param, at->block, &at->shape, first, (uint64_t)at->elements };
+        if (!e->slot->copies) first += to.count;
+        rc = send_elements(im, e, from, &to, err);
+    }
+    return rc;
+}
+
+/* Sends a pending root to the portion that computes it. Its first number is the index of the root in the parameter. */
+static int send_root(state_import *im, const entry *e, const source *from, pd_error *err)
+{
+    const pd_whole_part *parts = &im->params.parts[e->param->first];
+    size_t part = 0;
+    uint64_t before = 0;
+    double *own, index = 0;
+    source moved = { .dtype = PD_ST_F64 };
+    int rc;
+
+    if (e->param->n == 1 || from->dtype != PD_ST_F64 || elements_of(e->tensor) < 1)
+        return send_whole(im, e, from, parts, e->key.block, err);
+    memcpy(&index, from->at, sizeof index);
+    while (part + 1 < e->param->n && index >= (double)(before + parts[part].roots)) before += parts[part++].roots;
+    if ((own = malloc(e->tensor->bytes)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    memcpy(own, from->at, e->tensor->bytes);
+    own[0] = index - (double)before;
+    moved.at = (const uint8_t *)own;
+    rc = send_whole(im, e, &moved, &parts[part], e->key.block, err);
+    free(own);
+    return rc;
+}
+
+/* Sends the tensor of one block. The blocks of a parameter are numbered through its portions. */
+static int send_block(state_import *im, const entry *e, const source *from, pd_error *err)
+{
+    const pd_whole_part *parts = &im->params.parts[e->param->first];
+    int block = e->key.block;
+    size_t part = 0;
+
+    while (part + 1 < e->param->n && block >= parts[part].blocks) block -= parts[part++].blocks;
+    return send_whole(im, e, from, &parts[part], block, err);
 }
 
 static int send_tensor(state_import *im, const entry *e, pd_error *err)
@@ -439,31 +516,45 @@ static int send_tensor(state_import *im, const entry *e, pd_error *err)
     float *own;
     int rc = find_source(im, e, &from, &own, err);
 
-    if (rc == PD_OK) rc = send_pieces(im, e, &from, err);
+    if (rc != PD_OK) return rc;
+    if (e->slot == NULL)
+        rc = send_root(im, e, &from, err);
+    else if (e->key.block >= 0)
+        rc = send_block(im, e, &from, err);
+    else if (e->slot->n_pieces > 1)
+        rc = send_rows(im, e, &from, err);
+    else
+        rc = send_whole(im, e, &from, &im->params.parts[e->param->first], e->key.block, err);
     free(own);
     return rc;
 }
 
+/* Sends the number of steps that a parameter has taken, to all its portions. */
 static int send_count(state_import *im, const entry *e, pd_error *err)
 {
     Paramd__ImportRequest request = request_of(im, 3);
+    int rc = PD_OK;
 
-    request.param = (char *)e->param;
     request.value = (uint64_t)e->count;
-    return call(im, &request, NULL, 0, err);
+    for (size_t i = 0; i < e->param->n && rc == PD_OK; i++) {
+        const pd_whole_part *part = &im->params.parts[e->param->first + i];
+        request.param = part->name;
+        rc = call(im, part->shard, &request, NULL, 0, err);
+    }
+    return rc;
 }
 
 static int send_all(state_import *im, pd_error *err)
 {
     Paramd__ImportRequest begin = request_of(im, 1), commit = request_of(im, 4);
-    int rc = call(im, &begin, NULL, 0, err);
+    int rc = pd_cluster_ask(&im->cluster, PD_IMPORT, &begin.base, NULL, err);
 
     for (size_t i = 0; i < im->n && rc == PD_OK; i++)
         rc = im->entries[i].key.kind == PD_KEY_COUNT ? send_count(im, &im->entries[i], err)
                                                      : send_tensor(im, &im->entries[i], err);
     commit.partial = im->partial;
     if (rc == PD_OK) show_progress(im, true);
-    return rc == PD_OK ? call(im, &commit, NULL, 0, err) : rc;
+    return rc == PD_OK ? pd_cluster_ask(&im->cluster, PD_IMPORT, &commit.base, NULL, err) : rc;
 }
 
 static void print_unknown(const state_import *im)
@@ -533,10 +624,26 @@ static void close_import(state_import *im)
     pd_safetensors_free(im->tensors);
     if (im->file != NULL) munmap(im->file, im->file_bytes);
     pd_state_list_free(&im->list);
-    pd_operator_close(&im->op);
+    pd_whole_params_free(&im->params);
+    free(im->names);
+    pd_cluster_close(&im->cluster);
     free(im->entries);
     free(im->unknown);
     free(im->floats);
+}
+
+/* Fetches what parameters and what optimizer state the job has. */
+static int fetch(state_import *im, pd_error *err)
+{
+    int rc = pd_state_list_fetch(&im->list, &im->cluster, im->job, NULL, err);
+
+    if (rc == PD_OK) rc = pd_whole_params_fetch(&im->params, &im->cluster, im->job, err);
+    if (rc == PD_OK) rc = pd_whole_params_join_state(&im->params, &im->list, err);
+    if (rc != PD_OK) return rc;
+    if ((im->names = calloc(im->params.n + 1, sizeof *im->names)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < im->params.n; i++) im->names[i] = im->params.at[i].name;
+    return PD_OK;
 }
 
 static int run(state_import *im)
@@ -546,13 +653,9 @@ static int run(state_import *im)
     bool matches = false;
     int rc = map_file(im, &err), status;
 
-    if (rc == PD_OK) rc = pd_operator_open(&im->op, line->server, line->timeout, &err);
-    if (rc == PD_OK) {
-        uint64_t most = pd_client_welcome(im->op.client)->max_payload;
-        im->piece = most < PIECE_BYTES ? most : PIECE_BYTES;
-    }
-    if (rc == PD_OK) rc = pd_state_list_fetch(&im->list, &im->op, im->job, NULL, &err);
-    if (rc == PD_OK) rc = pd_state_list_fetch_params(&im->list, &im->op, im->job, &err);
+    if (rc == PD_OK) rc = pd_cluster_open_complete(&im->cluster, line, 0, &err);
+    if (rc == PD_OK) im->piece = pd_cluster_payload(&im->cluster, PIECE_BYTES);
+    if (rc == PD_OK) rc = fetch(im, &err);
     if (rc == PD_OK) rc = sort_out(im, &err);
     matches = rc == PD_OK && (im->partial ? im->n > 0 : im->n_unknown == 0 && count_missing(im) == 0);
     if (matches) rc = send_all(im, &err);

@@ -1,29 +1,41 @@
-/* job_commands.c - runs the commands that change a job (kick, drop, reset-state, checkpoint, set), and settings, which
- * lists a job's overrides. */
+/* job_commands.c - runs the commands that change a job (kick, drop, go-back, reset-state, checkpoint, set), and
+ * settings, which lists a job's overrides. */
 #include "commands.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "connection.h"
+#include "ask_all.h"
+#include "common_checkpoint.h"
 #include "format.h"
+#include "job_steps.h"
 #include "list_table.h"
 #include "result.h"
+
+/* Sends a request without an answer to all daemons, with the command's timeout plus `more_s` seconds as the deadline.
+ * Of several daemons, some may not have the job, or no parameter that a pattern matches (`some`). */
+static int ask_all(const pd_line *line, unsigned method, const ProtobufCMessage *request, double more_s, bool some,
+                   pd_error *err)
+{
+    pd_cluster cluster;
+    int rc = pd_cluster_open(&cluster, line, more_s, err);
+
+    if (some) cluster.tolerated[0] = PD_NOT_FOUND;
+    if (rc == PD_OK) rc = pd_cluster_ask(&cluster, method, request, NULL, err);
+    pd_cluster_close(&cluster);
+    return rc;
+}
 
 int pd_run_drop(pd_line *line)
 {
     Paramd__DropRequest request = PARAMD__DROP_REQUEST__INIT;
-    pd_operator op;
     pd_error err = { 0 };
-    int status;
 
     request.job = line->args[0];
-    status = pd_operator_ask(line, &op, PD_DROP, &request.base, NULL, &err) == PD_OK
-                 ? pd_result_done(line->json, "dropped %s", line->args[0])
-                 : pd_result_fail(line->json, &err);
-    pd_operator_close(&op);
-    return status;
+    return ask_all(line, PD_DROP, &request.base, 0, true, &err) == PD_OK
+               ? pd_result_done(line->json, "dropped %s", line->args[0])
+               : pd_result_fail(line->json, &err);
 }
 
 /* Reads a rank from a command's argument. Ends the program if it is none. */
@@ -40,40 +52,32 @@ static uint32_t read_rank(const pd_line *line, const char *text)
 int pd_run_kick(pd_line *line)
 {
     Paramd__KickRequest request = PARAMD__KICK_REQUEST__INIT;
-    pd_operator op;
     pd_error err = { 0 };
-    int status;
 
     request.job = line->args[0];
     request.rank = read_rank(line, line->args[1]);
-    status = pd_operator_ask(line, &op, PD_KICK, &request.base, NULL, &err) == PD_OK
-                 ? pd_result_done(line->json, "removed rank %u from %s", request.rank, line->args[0])
-                 : pd_result_fail(line->json, &err);
-    pd_operator_close(&op);
-    return status;
+    return ask_all(line, PD_KICK, &request.base, 0, false, &err) == PD_OK
+               ? pd_result_done(line->json, "removed rank %u from %s", request.rank, line->args[0])
+               : pd_result_fail(line->json, &err);
 }
 
 int pd_run_reset_state(pd_line *line)
 {
     static const double quiesce_s = 10; /* longest time that the daemon waits until no step is under way */
     Paramd__ImportRequest request = PARAMD__IMPORT_REQUEST__INIT;
-    pd_operator op;
     pd_error err = { 0 };
-    int rc = pd_operator_open(&op, line->server, line->timeout + quiesce_s, &err), status;
 
     request.job = line->args[0];
     request.act = 5;
     request.param = line->args[1];
     request.partial = pd_line_has(line, "keep-counts");
-    if (rc == PD_OK) rc = pd_client_call(op.client, PD_IMPORT, &request.base, op.arena, NULL, &err);
-    status = rc == PD_OK ? pd_result_done(line->json, "the optimizer state of %s in job %s has its initial values",
-                                          line->args[1], line->args[0])
-                         : pd_result_fail(line->json, &err);
-    pd_operator_close(&op);
-    return status;
+    return ask_all(line, PD_IMPORT, &request.base, quiesce_s, true, &err) == PD_OK
+               ? pd_result_done(line->json, "the optimizer state of %s in job %s has its initial values", line->args[1],
+                                line->args[0])
+               : pd_result_fail(line->json, &err);
 }
 
-#define MOST_WAIT 600.0 /* most seconds that the daemon waits for a checkpoint */
+#define MOST_WAIT 600.0 /* most seconds that the daemon waits for its disk */
 
 static int print_checkpoint(const pd_line *line, const Paramd__CheckpointReply *reply)
 {
@@ -93,19 +97,43 @@ static int print_checkpoint(const pd_line *line, const Paramd__CheckpointReply *
 int pd_run_checkpoint_command(pd_line *line)
 {
     Paramd__CheckpointRequest request = PARAMD__CHECKPOINT_REQUEST__INIT;
+    Paramd__CheckpointReply reply;
     double wait = pd_line_seconds(line, "wait") < MOST_WAIT ? pd_line_seconds(line, "wait") : MOST_WAIT;
-    void *reply = NULL;
-    pd_operator op = { 0 };
+    pd_cluster cluster;
     pd_error err = { 0 };
-    int rc = pd_operator_probe(line->server, line->timeout, &err), status;
+    int rc = pd_cluster_probe(line, &err), status;
 
     request.job = line->args[0];
     request.step = pd_line_has(line, "step") ? (uint64_t)pd_line_number(line, "step") : 0;
     request.wait_ms = wait < 0.001 ? 1 : (uint32_t)(wait * 1000);
     if (rc != PD_OK) return pd_result_fail(line->json, &err);
-    rc = pd_operator_open(&op, line->server, line->timeout + wait, &err);
-    if (rc == PD_OK) rc = pd_client_call(op.client, PD_CHECKPOINT, &request.base, op.arena, &reply, &err);
-    status = rc == PD_OK ? print_checkpoint(line, reply) : pd_result_fail_reached(line->json, &err);
+    rc = pd_cluster_open_complete(&cluster, line, wait, &err);
+    if (rc == PD_OK) rc = pd_common_checkpoint(&cluster, &request, &reply, &err);
+    status = rc == PD_OK ? print_checkpoint(line, &reply) : pd_result_fail_reached(line->json, &err);
+    pd_cluster_close(&cluster);
+    return status;
+}
+
+static int print_gone_back(const pd_line *line, uint64_t step)
+{
+    if (step == UINT64_MAX)
+        return pd_result_done(line->json, "%s has gone back to its newest checkpoint", line->args[0]);
+    return pd_result_done(line->json, "%s has gone back to the checkpoint of step %" PRIu64, line->args[0], step);
+}
+
+int pd_run_go_back(pd_line *line)
+{
+    Paramd__GoBackRequest request = PARAMD__GO_BACK_REQUEST__INIT;
+    pd_operator op = { 0 };
+    pd_error err = { 0 };
+    int rc = pd_operator_probe(line->server, line->timeout, &err), status;
+
+    request.job = line->args[0];
+    request.step = pd_line_has(line, "step") ? (uint64_t)pd_line_number(line, "step") : UINT64_MAX;
+    if (rc != PD_OK) return pd_result_fail(line->json, &err);
+    rc = pd_operator_open(&op, line->server, line->timeout + MOST_WAIT, &err);
+    if (rc == PD_OK) rc = pd_client_call(op.client, PD_GO_BACK, &request.base, op.arena, NULL, &err);
+    status = rc == PD_OK ? print_gone_back(line, request.step) : pd_result_fail_reached(line->json, &err);
     pd_operator_close(&op);
     return status;
 }
@@ -144,14 +172,70 @@ static int print_reply(const Paramd__SetReply *reply)
     return PD_CTL_OK;
 }
 
+/* Prints the answers of the daemons to a Set, or makes a list of them in JSON. */
+static int print_replies(const pd_line *line, const pd_cluster *cluster, void *const *replies)
+{
+    json_t *all = json_array();
+
+    if (cluster->n == 1 && line->json) return pd_result_json(pd_message_json(replies[0]));
+    for (size_t i = 0; i < cluster->n; i++) {
+        if (replies[i] == NULL) continue;
+        if (!line->json) {
+            if (cluster->n > 1) pd_print_line(stdout, "shard %zu:", i);
+            (void)print_reply(replies[i]);
+        } else {
+            json_t *one = pd_message_json(replies[i]);
+            json_object_set_new(one, "shard", json_integer((json_int_t)i));
+            json_array_append_new(all, one);
+        }
+    }
+    if (line->json) return pd_result_json(json_pack("{s:o}", "shards", all));
+    json_decref(all);
+    return PD_CTL_OK;
+}
+
+/* Returns whether a daemon has refused a Set because it has begun the step meanwhile. */
+static bool some_has_begun(const pd_cluster *cluster)
+{
+    for (size_t i = 0; i < cluster->n; i++)
+        if (cluster->at[i].rc == PD_FAILED_PRECONDITION) return true;
+    return false;
+}
+
+/* Sends a Set to several daemons, for a step that none of them has begun. If one has begun it when the request comes,
+ * the request goes to all of them once more, for a later step: from then on all have the values. */
+static int set_from_one_step(pd_cluster *cluster, Paramd__SetRequest *request, void **replies, pd_error *err)
+{
+    bool given = request->from_step > 0;
+    pd_job_steps steps;
+    int rc = PD_OK;
+
+    cluster->tolerated[0] = PD_NOT_FOUND; /* a pattern may match parameters of some daemons only */
+    for (int attempt = 0; attempt < 2; attempt++) {
+        if (!given && (rc = pd_job_steps_ask(&steps, cluster, request->job, err)) != PD_OK) return rc;
+        if (!given) request->from_step = pd_job_steps_ahead(&steps) + (uint64_t)(attempt * 8);
+        cluster->tolerated[1] = given || attempt > 0 ? PD_OK : PD_FAILED_PRECONDITION;
+        rc = pd_cluster_ask(cluster, PD_SET, &request->base, replies, err);
+        if (given || !some_has_begun(cluster)) break;
+    }
+    return rc;
+}
+
+static int set(pd_cluster *cluster, Paramd__SetRequest *request, void **replies, pd_error *err)
+{
+    if (replies == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    return cluster->n > 1 ? set_from_one_step(cluster, request, replies, err)
+                          : pd_cluster_ask(cluster, PD_SET, &request->base, replies, err);
+}
+
 int pd_run_set(pd_line *line)
 {
     Paramd__SetRequest request = PARAMD__SET_REQUEST__INIT;
     Paramd__Option settings[PD_MOST_SETTINGS], *list[PD_MOST_SETTINGS];
-    pd_operator op;
+    void **replies = calloc(line->n_shards, sizeof *replies);
+    pd_cluster cluster;
     pd_error err = { 0 };
-    void *reply = NULL;
-    int status;
+    int rc, status;
 
     read_settings(line, settings, list);
     request.job = line->args[0];
@@ -159,11 +243,10 @@ int pd_run_set(pd_line *line)
     request.options = list;
     request.n_options = (size_t)line->n_args - 2;
     request.from_step = (uint64_t)pd_line_number(line, "from");
-    if (pd_operator_ask(line, &op, PD_SET, &request.base, &reply, &err) != PD_OK)
-        status = pd_result_fail(line->json, &err);
-    else
-        status = line->json ? pd_result_json(pd_message_json(reply)) : print_reply(reply);
-    pd_operator_close(&op);
+    if ((rc = pd_cluster_open_complete(&cluster, line, 0, &err)) == PD_OK) rc = set(&cluster, &request, replies, &err);
+    status = rc == PD_OK ? print_replies(line, &cluster, replies) : pd_result_fail(line->json, &err);
+    pd_cluster_close(&cluster);
+    free(replies);
     return status;
 }
 

@@ -198,9 +198,9 @@ static const pd_column root_columns[] = {
 };
 
 static const pd_list lists[] = {
-    { PARAMD__LIST_KIND__LIST_JOBS, "jobs", "no jobs", job_columns },
-    { PARAMD__LIST_KIND__LIST_WORKERS, "workers", "no workers", worker_columns },
-    { PARAMD__LIST_KIND__LIST_ROOTS, "roots", "no roots", root_columns },
+    { PARAMD__LIST_KIND__LIST_JOBS, "jobs", "no jobs", job_columns, .placed = false },
+    { PARAMD__LIST_KIND__LIST_WORKERS, "workers", "no workers", worker_columns, .placed = false },
+    { PARAMD__LIST_KIND__LIST_ROOTS, "roots", "no roots", root_columns, .placed = true },
 };
 
 /* Returns the list of this name: jobs, workers or roots. */
@@ -296,7 +296,8 @@ static const pd_column param_columns[] = { { "~PARAMETER", "name", pd_cell_text 
                                            { "WAITS FOR", NULL, waits_cell },
                                            { 0 } };
 
-static const pd_list params_list = { PARAMD__LIST_KIND__LIST_PARAMS, "params", "no parameters", param_columns };
+static const pd_list params_list = { PARAMD__LIST_KIND__LIST_PARAMS, "params", "no parameters", param_columns,
+                                     .placed = true };
 
 typedef struct output {
     pd_list_output list;
@@ -462,17 +463,45 @@ static int print_status(const pd_line *line, const Paramd__StatusReply *status)
     return pd_list_end(&jobs, PD_OK, NULL);
 }
 
+/* Prints the status of each daemon of a cluster that has answered, below its address. */
+static int print_all(const pd_line *line, const pd_cluster *cluster, void *const *replies)
+{
+    json_t *all = json_array();
+    int status = PD_CTL_OK;
+
+    for (size_t i = 0; i < cluster->n; i++) {
+        json_t *one = line->json && replies[i] != NULL ? pd_message_json(replies[i]) : NULL;
+        if (replies[i] == NULL) continue;
+        if (one != NULL) {
+            json_object_set_new(one, "shard", json_integer((json_int_t)i));
+            json_object_set_new(one, "url", json_string(cluster->at[i].url));
+            json_array_append_new(all, one);
+        } else {
+            pd_print_line(stdout, "%sshard %zu      %s", i > 0 ? "\n" : "", i, cluster->at[i].url);
+            status = print_status(line, replies[i]);
+        }
+    }
+    if (line->json) return pd_result_json(json_pack("{s:o}", "shards", all));
+    json_decref(all);
+    return status;
+}
+
 int pd_run_status(pd_line *line)
 {
-    pd_operator op;
+    void **replies = calloc(line->n_shards, sizeof *replies);
+    pd_cluster cluster;
     pd_error err = { 0 };
-    void *reply = NULL;
-    int status;
+    int rc = pd_cluster_open(&cluster, line, 0, &err), status;
 
-    if (pd_operator_ask(line, &op, PD_STATUS, NULL, &reply, &err) != PD_OK)
+    if (rc == PD_OK && replies == NULL) rc = pd_fail(&err, PD_NO_MEMORY, "out of memory");
+    if (rc == PD_OK) rc = pd_cluster_ask(&cluster, PD_STATUS, NULL, replies, &err);
+    if (rc != PD_OK)
         status = pd_result_fail(line->json, &err);
+    else if (cluster.n > 1)
+        status = print_all(line, &cluster, replies);
     else
-        status = line->json ? pd_result_json(pd_message_json(reply)) : print_status(line, reply);
-    pd_operator_close(&op);
+        status = line->json ? pd_result_json(pd_message_json(replies[0])) : print_status(line, replies[0]);
+    pd_cluster_close(&cluster);
+    free(replies);
     return status;
 }

@@ -129,6 +129,16 @@ static int show(pd_line *line)
     return status;
 }
 
+/* Prints what the command has to say about daemons that have not answered. */
+static void tell_missing(pd_asked *asked)
+{
+    if (asked->lines == NULL) return;
+    fflush(stdout);
+    if (!asked->quiet) fputs(asked->lines, stderr);
+    free(asked->lines);
+    asked->lines = NULL;
+}
+
 /* Runs the command once, or with --watch again and again until it fails. On a terminal each answer replaces the one
  * before, cut to the terminal's height. Elsewhere an empty line separates the answers. Returns an exit status. */
 static int watch(pd_line *line)
@@ -140,6 +150,7 @@ static int watch(pd_line *line)
     for (bool first = true;; first = false) {
         if (!first && !screen) fputc('\n', stdout);
         status = screen ? show(line) : line->command->run(line);
+        tell_missing(line->asked);
         if (fflush(stdout) != 0 || status != PD_CTL_OK) return status;
         pd_pause_s(pd_line_seconds(line, "watch"));
     }
@@ -160,6 +171,8 @@ int main(int argc, char **argv)
     if (line.command->run == NULL) return run_program(&line);
     pd_line_parse(&line);
     status = watch(&line);
+    tell_missing(line.asked);
+    if (status == PD_CTL_OK) status = line.asked->status;
     if (fflush(stdout) != 0 && status == PD_CTL_OK) {
         fprintf(stderr, "paramctl: cannot write the output: %s\n", strerror(errno));
         return PD_CTL_FAILED;

@@ -81,7 +81,8 @@ static const pd_column round_columns[] = { { "~JOB", "job", pd_cell_text },
                                            { "~LAST SET", NULL, set_cell },
                                            { 0 } };
 
-static const pd_list rounds_list = { PARAMD__LIST_KIND__LIST_ROUNDS, "rounds", "no rounds", round_columns };
+static const pd_list rounds_list = { PARAMD__LIST_KIND__LIST_ROUNDS, "rounds", "no rounds", round_columns,
+                                     .placed = false };
 
 static void member_state_cell(pd_table *table, const pd_column *column, const void *entry)
 {
@@ -137,7 +138,8 @@ static const pd_column member_columns[] = { { ">RANK", "rank", pd_cell_number },
                                             { "+>MISSED", "missed", pd_cell_count },
                                             { 0 } };
 
-static const pd_list members_list = { PARAMD__LIST_KIND__LIST_MEMBERS, "members", "no members", member_columns };
+static const pd_list members_list = { PARAMD__LIST_KIND__LIST_MEMBERS, "members", "no members", member_columns,
+                                      .placed = false };
 
 int pd_run_members(pd_line *line)
 {
@@ -169,27 +171,28 @@ static void add_names(void *arg, const Paramd__ListReply *page)
     }
 }
 
-static int fetch_rounds(pd_operator *op, const char *job, pd_list_output *out, pd_error *err)
+static int fetch_rounds(pd_cluster *cluster, const char *job, pd_list_output *out, pd_error *err)
 {
     Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
 
     request.what = PARAMD__LIST_KIND__LIST_ROUNDS;
     request.job = (char *)job;
-    return pd_operator_list(op, &request, pd_list_add_page, out, err);
+    return pd_cluster_list(cluster, &request, pd_list_add_page, out, err);
 }
 
 /* Fetches the rounds of all jobs. A job that ends meanwhile is left out. */
-static int fetch_all(pd_operator *op, pd_list_output *out, pd_error *err)
+static int fetch_all(pd_cluster *cluster, pd_list_output *out, pd_error *err)
 {
     Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
     names jobs = { 0 };
     int rc;
 
     request.what = PARAMD__LIST_KIND__LIST_JOBS;
-    rc = pd_operator_list(op, &request, add_names, &jobs, err);
+    cluster->tolerated[0] = PD_NOT_FOUND; /* a job may be on some daemons only */
+    rc = pd_cluster_list(cluster, &request, add_names, &jobs, err);
     if (rc == PD_OK && jobs.failed) rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
     for (size_t i = 0; rc == PD_OK && i < jobs.n; i++) {
-        rc = fetch_rounds(op, jobs.at[i], out, err);
+        rc = fetch_rounds(cluster, jobs.at[i], out, err);
         if (rc == PD_NOT_FOUND) rc = PD_OK;
     }
     for (size_t i = 0; i < jobs.n; i++) free(jobs.at[i]);
@@ -200,11 +203,12 @@ static int fetch_all(pd_operator *op, pd_list_output *out, pd_error *err)
 int pd_run_rounds(pd_line *line)
 {
     pd_list_output out = pd_list_begin(&rounds_list, line);
-    pd_operator op;
+    pd_cluster cluster;
     pd_error err = { 0 };
-    int rc = pd_operator_open(&op, line->server, line->timeout, &err);
+    int rc = pd_cluster_open(&cluster, line, 0, &err);
 
-    if (rc == PD_OK) rc = line->n_args > 0 ? fetch_rounds(&op, line->args[0], &out, &err) : fetch_all(&op, &out, &err);
-    pd_operator_close(&op);
+    if (rc == PD_OK)
+        rc = line->n_args > 0 ? fetch_rounds(&cluster, line->args[0], &out, &err) : fetch_all(&cluster, &out, &err);
+    pd_cluster_close(&cluster);
     return pd_list_end(&out, rc, &err);
 }

@@ -20,6 +20,19 @@ static int compare_whole(const void *left, const void *right)
     return order != 0 ? order : (a->block > b->block) - (a->block < b->block);
 }
 
+static int compare_pieces(const void *left, const void *right)
+{
+    const pd_state_tensor *a = left, *b = right;
+    int order = compare_whole(left, right);
+
+    return order != 0 ? order : (a->part > b->part) - (a->part < b->part);
+}
+
+void pd_state_list_sort(pd_state_list *list)
+{
+    if (list->n > 0) qsort(list->at, list->n, sizeof *list->at, compare_pieces);
+}
+
 static int compare_names(const void *left, const void *right)
 {
     return strcmp(*(const char *const *)left, *(const char *const *)right);
@@ -40,7 +53,7 @@ static const char *keep_name(pd_state_list *list, const char *name)
 
 /* Adds a tensor of optimizer state to the list. PD_NO_MEMORY: out of memory. PD_DATA_LOSS: the daemon sent an
  * invalid shape. */
-static int add(pd_state_list *list, const Paramd__StateInfo *from, pd_error *err)
+static int add(pd_state_list *list, const Paramd__StateInfo *from, uint32_t shard, pd_error *err)
 {
     pd_state_tensor *more = realloc(list->at, (list->n + 1) * sizeof *more), *to;
 
@@ -57,74 +70,41 @@ static int add(pd_state_list *list, const Paramd__StateInfo *from, pd_error *err
     if (pd_shape_elements(&to->shape, &to->elements) != PD_OK)
         return pd_fail(err, PD_DATA_LOSS, "the daemon sent an invalid shape");
     if ((to->param = keep_name(list, from->param)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    to->own = (pd_state_piece){ shard, to->param, to->block, to->shape, to->elements };
     list->n++;
     return PD_OK;
 }
 
 typedef struct fetching {
     pd_state_list *list;
-    pd_error err; /* error of the first tensor that could not be added to the list */
+    const uint32_t *shard; /* number of the daemon that has sent the page */
+    pd_error err;          /* error of the first tensor that could not be added to the list */
 } fetching;
 
 static void add_page(void *arg, const Paramd__ListReply *page)
 {
     fetching *f = arg;
 
-    for (size_t i = 0; f->err.code == PD_OK && i < page->n_state; i++) add(f->list, page->state[i], &f->err);
+    for (size_t i = 0; f->err.code == PD_OK && i < page->n_state; i++) add(f->list, page->state[i], *f->shard, &f->err);
 }
 
-int pd_state_list_fetch(pd_state_list *out, pd_operator *op, const char *job, const char *glob, pd_error *err)
+int pd_state_list_fetch(pd_state_list *out, pd_cluster *cluster, const char *job, const char *glob, pd_error *err)
 {
     Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
-    fetching f = { .list = out };
+    fetching f = { .list = out, .shard = &cluster->line->asked->shard };
     int rc;
 
     *out = (pd_state_list){ 0 };
     request.what = PARAMD__LIST_KIND__LIST_STATE;
     request.job = (char *)job;
     if (glob != NULL) request.param = (char *)glob;
-    rc = pd_operator_list(op, &request, add_page, &f, err);
+    rc = pd_cluster_list(cluster, &request, add_page, &f, err);
     if (rc == PD_OK && (rc = f.err.code) != PD_OK) *err = f.err;
     if (rc != PD_OK) return rc;
     if (out->n == 0) return PD_OK;
-    qsort(out->at, out->n, sizeof *out->at, compare_whole);
+    pd_state_list_sort(out);
     qsort(out->names, out->n_names, sizeof *out->names, compare_names);
     return PD_OK;
-}
-
-/* What is needed while parameter names are added to a list. Its first `n_sorted` names were there before, in
- * ascending order, so that they can be searched and are not added again. */
-typedef struct naming {
-    pd_state_list *list;
-    size_t n_sorted;
-    bool no_memory;
-} naming;
-
-static void add_names(void *arg, const Paramd__ListReply *page)
-{
-    naming *n = arg;
-
-    for (size_t i = 0; i < page->n_params && !n->no_memory; i++) {
-        const char *name = page->params[i]->name;
-        if (n->n_sorted > 0 &&
-            bsearch(&name, n->list->names, n->n_sorted, sizeof *n->list->names, compare_names) != NULL)
-            continue;
-        n->no_memory = keep_name(n->list, name) == NULL;
-    }
-}
-
-int pd_state_list_fetch_params(pd_state_list *list, pd_operator *op, const char *job, pd_error *err)
-{
-    Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
-    naming n = { .list = list, .n_sorted = list->n_names };
-    int rc;
-
-    request.what = PARAMD__LIST_KIND__LIST_PARAMS;
-    request.job = (char *)job;
-    rc = pd_operator_list(op, &request, add_names, &n, err);
-    if (rc == PD_OK && n.no_memory) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    if (list->n_names > 0) qsort(list->names, list->n_names, sizeof *list->names, compare_names);
-    return rc;
 }
 
 void pd_state_list_free(pd_state_list *list)
@@ -132,6 +112,7 @@ void pd_state_list_free(pd_state_list *list)
     for (size_t i = 0; i < list->n_names; i++) free((char *)list->names[i]);
     free(list->names);
     free(list->at);
+    free(list->pieces);
     *list = (pd_state_list){ 0 };
 }
 
@@ -196,7 +177,7 @@ static json_t *follows_json(const pd_state_tensor *tensor)
     return list;
 }
 
-static void row(pd_table *table, const pd_state_tensor *tensor)
+static void row(pd_table *table, const pd_state_tensor *tensor, bool placed)
 {
     char text[192];
 
@@ -206,48 +187,53 @@ static void row(pd_table *table, const pd_state_tensor *tensor)
     pd_table_cell(table, "%s", follows_text(tensor, text, sizeof text));
     pd_table_cell(table, "%s", tensor->storage);
     pd_table_cell(table, "%s", pd_bytes_text(text, tensor->bytes));
+    if (placed) pd_table_cell(table, "%u", tensor->own.shard);
 }
 
-static json_t *as_json(const pd_state_list *list)
+static json_t *as_json(const pd_state_list *list, bool placed)
 {
     json_t *all = json_array();
     char text[128];
 
     for (size_t i = 0; i < list->n; i++) {
         const pd_state_tensor *tensor = &list->at[i];
-        json_t *shape = json_array();
+        json_t *shape = json_array(), *one;
         for (int d = 0; d < tensor->shape.rank; d++) json_array_append_new(shape, json_integer(tensor->shape.dim[d]));
-        json_array_append_new(all, json_pack("{s:s, s:s, s:o, s:o, s:s, s:I}", "param", tensor->param, "state",
-                                             pd_state_tensor_name(tensor, text, sizeof text), "shape", shape, "follows",
-                                             follows_json(tensor), "storage", tensor->storage, "bytes",
-                                             (json_int_t)tensor->bytes));
+        one = json_pack("{s:s, s:s, s:o, s:o, s:s, s:I}", "param", tensor->param, "state",
+                        pd_state_tensor_name(tensor, text, sizeof text), "shape", shape, "follows",
+                        follows_json(tensor), "storage", tensor->storage, "bytes", (json_int_t)tensor->bytes);
+        if (placed) json_object_set_new(one, "shard", json_integer(tensor->own.shard));
+        json_array_append_new(all, one);
     }
     return json_pack("{s:o}", "state", all);
 }
 
 static int print(const pd_line *line, const pd_state_list *list)
 {
+    bool placed = line->n_shards > 1;
     pd_table *table;
 
-    if (line->json) return pd_result_json(as_json(list));
-    if ((table = pd_table_new("~PARAMETER|~STATE|SHAPE|FOLLOWS|STORAGE|>BYTES")) != NULL)
-        for (size_t i = 0; i < list->n; i++) row(table, &list->at[i]);
+    if (line->json) return pd_result_json(as_json(list, placed));
+    table = pd_table_new(placed ? "~PARAMETER|~STATE|SHAPE|FOLLOWS|STORAGE|>BYTES|>SHARD"
+                                : "~PARAMETER|~STATE|SHAPE|FOLLOWS|STORAGE|>BYTES");
+    if (table != NULL)
+        for (size_t i = 0; i < list->n; i++) row(table, &list->at[i], placed);
     return pd_result_table(line, table, "no state");
 }
 
 int pd_run_state(pd_line *line)
 {
     const char *pattern = line->n_args > 1 ? line->args[1] : NULL;
-    pd_operator op;
+    pd_cluster cluster;
     pd_state_list list = { 0 };
     pd_error err = { 0 };
     int rc, status;
 
-    rc = pd_operator_open(&op, line->server, line->timeout, &err);
-    if (rc == PD_OK) rc = pd_state_list_fetch(&list, &op, line->args[0], pattern, &err);
-    if (rc == PD_OK && list.n == 0 && pattern != NULL) rc = pd_list_check_match(&op, line->args[0], pattern, &err);
+    rc = pd_cluster_open(&cluster, line, 0, &err);
+    if (rc == PD_OK) rc = pd_state_list_fetch(&list, &cluster, line->args[0], pattern, &err);
+    if (rc == PD_OK && list.n == 0 && pattern != NULL) rc = pd_list_check_match(&cluster, line->args[0], pattern, &err);
     status = rc == PD_OK ? print(line, &list) : pd_result_fail(line->json, &err);
     pd_state_list_free(&list);
-    pd_operator_close(&op);
+    pd_cluster_close(&cluster);
     return status;
 }

@@ -2,16 +2,31 @@
 #ifndef PD_STATE_LIST_H
 #define PD_STATE_LIST_H
 
-#include "connection.h"
+#include "ask_all.h"
 #include "paramd/tensor.h"
+
+/* A tensor of optimizer state as one daemon has it: the daemon, and the names by which it is asked for. */
+typedef struct pd_state_piece {
+    uint32_t shard;
+    const char *param; /* one of pd_state_list.names */
+    int block;         /* -1: none */
+    pd_shape shape;
+    int64_t elements;
+} pd_state_piece;
 
 /* The description of one tensor of optimizer state, without its values. */
 typedef struct pd_state_tensor {
-    const char *param; /* one of pd_state_list.names */
+    /* one of pd_state_list.names; after pd_whole_params_join_state, a name of a whole parameter */
+    const char *param;
     char slot[64], storage[16];
     int number, block; /* -1: none */
     pd_shape shape;
     int64_t elements;
+    pd_state_piece own; /* the tensor as its daemon has it */
+    /* What pd_whole_params_join_state finds: the index of the portion of the parameter; the pieces of the whole tensor,
+     * pd_state_list.pieces[first_piece] and so on, in the order of its rows; whether each of them is all of it. */
+    size_t part, first_piece, n_pieces;
+    bool copies;
     uint64_t bytes; /* size in bytes as the daemon stores the tensor */
     /* The tensor is only a measurement for operators, such as a matrix root's error, so an import may leave it out. */
     bool kept;
@@ -30,14 +45,14 @@ typedef struct pd_state_list {
     size_t n_names;
     pd_state_tensor *at; /* the tensors of optimizer state, in ascending order of (param, slot, number, block) */
     size_t n;
+    pd_state_piece *pieces; /* of whole tensors; NULL: they are not joined */
 } pd_state_list;
 
 /* Fetches the list of the optimizer state tensors of all parameters whose name matches `glob`; NULL: of all
  * parameters. The caller frees *out, also after an error. Returns PD_NO_MEMORY, or the daemon's error. */
-int pd_state_list_fetch(pd_state_list *out, pd_operator *op, const char *job, const char *glob, pd_error *err);
-/* Adds the names of the job's parameters that have no optimizer state to the list's names. Returns PD_NO_MEMORY, or
- * the daemon's error. */
-int pd_state_list_fetch_params(pd_state_list *list, pd_operator *op, const char *job, pd_error *err);
+int pd_state_list_fetch(pd_state_list *out, pd_cluster *cluster, const char *job, const char *glob, pd_error *err);
+/* Sorts the tensors in the order that pd_state_list promises, and pieces of one tensor by their portions. */
+void pd_state_list_sort(pd_state_list *list);
 void pd_state_list_free(pd_state_list *list);
 /* Returns the optimizer state tensor with this parameter, slot, number and block; NULL: the list has none. */
 pd_state_tensor *pd_state_list_find(const pd_state_list *list, const char *param, const char *slot, int number,

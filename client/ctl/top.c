@@ -83,7 +83,7 @@ enum { TABLE_Y = 3, DETAIL_LINES = PD_TOP_LINES + 1, LEAST_TABLE = 3 };
 
 /* What the screen of the command top shows. */
 typedef struct view {
-    pd_operator *op;
+    pd_cluster *cluster;
     pd_top_sample *sample; /* the last sample, sorted by `order` */
     pd_top_order order;
     size_t selected; /* index of the job that is described below the table */
@@ -183,7 +183,7 @@ static void draw(const view *s)
 /* Asks which ranks the steps of the selected job waited for. */
 static void ask_late(view *s)
 {
-    s->n_late = s->sample->n > 0 ? pd_top_take_late(s->late, s->op, s->sample->jobs[s->selected].name) : 0;
+    s->n_late = s->sample->n > 0 ? pd_top_take_late(s->late, s->cluster, s->sample->jobs[s->selected].name) : 0;
 }
 
 /* Sorts the jobs, and keeps the job named `selected` selected. If it has ended, selects the first job. */
@@ -240,7 +240,7 @@ static int take_next(view *s, pd_error *err)
 {
     char selected[sizeof s->sample->jobs->name];
     pd_top_sample next;
-    int rc = pd_top_take(&next, s->op, s->sample, err);
+    int rc = pd_top_take(&next, s->cluster, s->sample, err);
 
     selected_name(s, selected);
     pd_top_free(s->sample);
@@ -252,10 +252,10 @@ static int take_next(view *s, pd_error *err)
 
 /* Shows the jobs until the user ends the command with a key. Fails if the terminal is gone (a closed window): getch()
  * then returns at once instead of waiting. */
-static int follow(const pd_line *line, pd_operator *op, pd_top_sample *now, pd_error *err)
+static int follow(const pd_line *line, pd_cluster *cluster, pd_top_sample *now, pd_error *err)
 {
     double period = pd_line_has(line, "watch") ? pd_line_seconds(line, "watch") : period_s;
-    view s = { .op = op, .sample = now, .order = order_of(line) };
+    view s = { .cluster = cluster, .sample = now, .order = order_of(line) };
     int rc = PD_OK;
 
     sort(&s, "");
@@ -275,7 +275,7 @@ static int follow(const pd_line *line, pd_operator *op, pd_top_sample *now, pd_e
     return rc;
 }
 
-static int show_screen(const pd_line *line, pd_operator *op, pd_top_sample *sample, pd_error *err)
+static int show_screen(const pd_line *line, pd_cluster *cluster, pd_top_sample *sample, pd_error *err)
 {
     int rc;
 
@@ -288,7 +288,7 @@ static int show_screen(const pd_line *line, pd_operator *op, pd_top_sample *samp
     keypad(stdscr, TRUE);
     curs_set(0);
     if (pd_shows_colour(stdout) && start_color() == OK && use_default_colors() == OK) init_pair(ALARM, COLOR_RED, -1);
-    rc = follow(line, op, sample, err);
+    rc = follow(line, cluster, sample, err);
     endwin();
     return rc;
 }
@@ -297,22 +297,22 @@ int pd_run_top(pd_line *line)
 {
     bool screen = isatty(STDOUT_FILENO) != 0 && isatty(STDIN_FILENO) != 0 && !line->json;
     pd_top_sample first = { 0 }, sample = { 0 };
-    pd_operator op;
+    pd_cluster cluster;
     pd_error err = { 0 };
-    int rc = pd_operator_open(&op, line->server, line->timeout, &err), status = PD_CTL_OK;
+    int rc = pd_cluster_open(&cluster, line, 0, &err), status = PD_CTL_OK;
 
-    if (rc == PD_OK) rc = pd_top_take(&first, &op, NULL, &err);
+    if (rc == PD_OK) rc = pd_top_take(&first, &cluster, NULL, &err);
     if (rc == PD_OK) {
         pd_pause_s(first_s);
-        rc = pd_top_take(&sample, &op, &first, &err);
+        rc = pd_top_take(&sample, &cluster, &first, &err);
     }
     if (rc == PD_OK && screen)
-        rc = show_screen(line, &op, &sample, &err);
+        rc = show_screen(line, &cluster, &sample, &err);
     else if (rc == PD_OK)
         status = print_once(line, &sample);
     if (rc != PD_OK) status = pd_result_fail(line->json, &err);
     pd_top_free(&first);
     pd_top_free(&sample);
-    pd_operator_close(&op);
+    pd_cluster_close(&cluster);
     return status;
 }

@@ -99,31 +99,47 @@ static void add_rates(pd_top_sample *out, const pd_top_sample *before)
         }
 }
 
-static void fill_daemon(pd_top_sample *out, const Paramd__StatusReply *status)
+static void add_daemon(pd_top_sample *out, const Paramd__StatusReply *status)
 {
-    out->at_s = pd_now_s();
-    snprintf(out->server, sizeof out->server, "%s", status->server);
-    out->draining = status->draining;
-    out->uptime_ms = status->uptime_ms;
-    out->connections = status->connections;
-    out->resident_bytes = status->resident_bytes;
-    out->ingest_used = status->ingest_used;
-    out->ingest_bytes = status->ingest_bytes;
-    out->bytes_in = status->bytes_in;
-    out->bytes_out = status->bytes_out;
+    if (out->n_daemons++ == 0) {
+        snprintf(out->server, sizeof out->server, "%s", status->server);
+        out->uptime_ms = status->uptime_ms;
+    }
+    if (status->uptime_ms < out->uptime_ms) out->uptime_ms = status->uptime_ms;
+    out->draining = out->draining || status->draining;
+    out->connections += status->connections;
+    out->resident_bytes += status->resident_bytes;
+    out->ingest_used += status->ingest_used;
+    out->ingest_bytes += status->ingest_bytes;
+    out->bytes_in += status->bytes_in;
+    out->bytes_out += status->bytes_out;
 }
 
-int pd_top_take(pd_top_sample *out, pd_operator *op, const pd_top_sample *before, pd_error *err)
+static int add_daemons(pd_top_sample *out, pd_cluster *cluster, pd_error *err)
 {
-    Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
-    void *status;
-    int rc = pd_client_call(op->client, PD_STATUS, NULL, op->arena, &status, err);
+    void **replies = calloc(cluster->n, sizeof *replies);
+    int rc;
 
-    *out = (pd_top_sample){ 0 };
-    if (rc != PD_OK) return rc;
-    fill_daemon(out, status);
+    if (replies == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    rc = pd_cluster_ask(cluster, PD_STATUS, NULL, replies, err);
+    out->at_s = pd_now_s();
+    for (size_t i = 0; rc == PD_OK && i < cluster->n; i++)
+        if (replies[i] != NULL) add_daemon(out, replies[i]);
+    free(replies);
+    return rc;
+}
+
+int pd_top_take(pd_top_sample *out, pd_cluster *cluster, const pd_top_sample *before, pd_error *err)
+{
+    static const double reopen_s = 0.5;
+    Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
+    int rc;
+
+    *out = (pd_top_sample){ .n_shards = cluster->n };
+    pd_cluster_reopen(cluster, reopen_s);
+    if ((rc = add_daemons(out, cluster, err)) != PD_OK) return rc;
     request.what = PARAMD__LIST_KIND__LIST_JOBS;
-    rc = pd_operator_list(op, &request, add_page, out, err);
+    rc = pd_cluster_list(cluster, &request, add_page, out, err);
     if (rc == PD_OK && before != NULL) add_rates(out, before);
     return rc;
 }
@@ -154,7 +170,7 @@ static void add_late_page(void *arg, const Paramd__ListReply *page)
     for (size_t i = 0; i < page->n_workers; i++) rank_late(list->at, &list->n, page->workers[i]);
 }
 
-size_t pd_top_take_late(pd_top_late out[PD_TOP_LATE], pd_operator *op, const char *job)
+size_t pd_top_take_late(pd_top_late out[PD_TOP_LATE], pd_cluster *cluster, const char *job)
 {
     Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
     late_list list = { out, 0 };
@@ -162,7 +178,7 @@ size_t pd_top_take_late(pd_top_late out[PD_TOP_LATE], pd_operator *op, const cha
 
     request.what = PARAMD__LIST_KIND__LIST_WORKERS;
     request.job = (char *)job;
-    return pd_operator_list(op, &request, add_late_page, &list, &ignored) == PD_OK ? list.n : 0;
+    return pd_cluster_list(cluster, &request, add_late_page, &list, &ignored) == PD_OK ? list.n : 0;
 }
 
 void pd_top_free(pd_top_sample *sample)
@@ -247,10 +263,12 @@ pd_table *pd_top_table(const pd_top_sample *sample, int limit)
 
 void pd_top_headline(const pd_top_sample *sample, char *text, size_t size)
 {
-    char up[PD_CELL], resident[PD_CELL], in[PD_CELL], out[PD_CELL];
+    char up[PD_CELL], resident[PD_CELL], in[PD_CELL], out[PD_CELL], daemons[64] = "";
 
-    snprintf(text, size, "%s%s, up %s, %zu job%s, %u connection%s, %s resident, %s/s in, %s/s out", sample->server,
-             sample->draining ? " (draining)" : "", pd_duration_text(up, sample->uptime_ms), sample->n,
+    if (sample->n_shards > 1)
+        snprintf(daemons, sizeof daemons, "%zu of %zu daemons, ", sample->n_daemons, sample->n_shards);
+    snprintf(text, size, "%s%s%s, up %s, %zu job%s, %u connection%s, %s resident, %s/s in, %s/s out", daemons,
+             sample->server, sample->draining ? " (draining)" : "", pd_duration_text(up, sample->uptime_ms), sample->n,
              sample->n == 1 ? "" : "s", sample->connections, sample->connections == 1 ? "" : "s",
              pd_bytes_text(resident, sample->resident_bytes), pd_bytes_text(in, (uint64_t)sample->in_per_s),
              pd_bytes_text(out, (uint64_t)sample->out_per_s));

@@ -4,7 +4,7 @@
 #define PD_TOP_SAMPLE_H
 
 #include "commands.h"
-#include "connection.h"
+#include "ask_all.h"
 #include "text_table.h"
 
 typedef enum pd_top_order { PD_TOP_NAME, PD_TOP_SPEED, PD_TOP_MEMORY, PD_TOP_TRAFFIC, PD_TOP_ORDERS } pd_top_order;
@@ -49,7 +49,8 @@ typedef struct pd_top_late {
 } pd_top_late;
 enum { PD_TOP_LATE = 2 }; /* most ranks that are listed */
 
-/* What a daemon and its jobs reported at one time, and rates since the sample before. */
+/* What a daemon and its jobs reported at one time, and rates since the sample before. Of a cluster: sums over the
+ * daemons that answered; the time since the start is the shortest. */
 typedef struct pd_top_sample {
     double at_s; /* time of the sample in seconds, on a monotonic clock */
     char server[64];
@@ -57,16 +58,17 @@ typedef struct pd_top_sample {
     uint64_t uptime_ms, resident_bytes, ingest_used, ingest_bytes, bytes_in, bytes_out;
     double in_per_s, out_per_s;
     uint32_t connections;
+    size_t n_daemons, n_shards; /* daemons that have answered; that were asked */
     pd_top_job *jobs;
     size_t n;
 } pd_top_sample;
 
 /* Takes a sample: asks the daemon for its status and for all jobs. Rates come from the changes since the sample
  * `before`; if `before` is NULL, all rates are 0. The caller frees *out, also after an error. */
-int pd_top_take(pd_top_sample *out, pd_operator *op, const pd_top_sample *before, pd_error *err);
+int pd_top_take(pd_top_sample *out, pd_cluster *cluster, const pd_top_sample *before, pd_error *err);
 /* Asks the daemon which ranks of a job steps waited for most often. Returns their number, at most PD_TOP_LATE; 0: none
  * is known, or the job has ended. */
-size_t pd_top_take_late(pd_top_late out[PD_TOP_LATE], pd_operator *op, const char *job);
+size_t pd_top_take_late(pd_top_late out[PD_TOP_LATE], pd_cluster *cluster, const char *job);
 void pd_top_free(pd_top_sample *sample);
 void pd_top_sort(pd_top_sample *sample, pd_top_order order);
 /* Makes a table with a row for each job of a sample. Its lines have at most `limit` characters. NULL: out of memory. */

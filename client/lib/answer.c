@@ -14,6 +14,7 @@
 #include "pieces.h"
 #include "recoveries.h"
 #include "leased.h"
+#include "settle_relay.h"
 #include "sharing.h"
 #include "join.h"
 #include "window.h"
@@ -613,6 +614,7 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     if (method == PD_HELLO)
         return refusal != NULL ? pd_welcome_refused(core, refusal) : pd_welcome_taken(core, prefix, header);
     if (method == PD_SHARE) return pd_sharing_answered(core, prefix, header, refusal);
+    if (method == PD_SETTLE) return pd_relay_answered(core, prefix, header, refusal);
     if (method == PD_PULL) return pd_resend_probed(core, prefix, header, refusal);
     if (method == PD_RELEASE) core->sharing.releasing = false;
     if (method != PD_DECLARE) return PD_OK;

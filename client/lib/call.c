@@ -88,9 +88,11 @@ static int read_scalars(pd_scalar_load *load, const pd_push_options *options, pd
     return pd_scalars_check(load->list, load->n, err);
 }
 
-static bool goes_before(const pd_param_record *a, const pd_param_record *b)
+bool pd_bears_before(const pd_param_record *a, const pd_param_record *b)
 {
-    return a->ranged != b->ranged ? b->ranged : strcmp(a->name, b->name) < 0;
+    if (a->ranged != b->ranged) return b->ranged;
+    if (a->cut != b->cut) return b->cut;
+    return strcmp(a->name, b->name) < 0;
 }
 
 static size_t choose_bearer(const pd_core *core, const pd_op *op)
@@ -98,7 +100,7 @@ static size_t choose_bearer(const pd_core *core, const pd_op *op)
     size_t first = 0;
 
     for (size_t i = 1; i < op->n; i++)
-        if (goes_before(&core->params[op->items[i].param], &core->params[op->items[first].param])) first = i;
+        if (pd_bears_before(&core->params[op->items[i].param], &core->params[op->items[first].param])) first = i;
     return first;
 }
 
@@ -199,9 +201,9 @@ static int check_items(const pd_core *core, unsigned method, const pd_item *item
         return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (" PD_DECLARE_CALL ")");
     if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "no items");
     for (size_t i = 0; i < n; i++) {
-        if (items[i].param >= core->n_params)
+        if (items[i].param >= core->n_params || core->params[items[i].param].elsewhere)
             return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %zu, but %zu are declared", i, items[i].param,
-                           core->n_params);
+                           core->n_declared);
         if (method != PD_PUSH && items[i].weights == NULL && elements_of(&core->params[items[i].param]) > 0)
             return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu (%s): no buffer for its weights", i,
                            core->params[items[i].param].name);
@@ -304,11 +306,12 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
     bucket.push.n_hypers = values->n;
     bucket.push.scalars = (Paramd__Scalar **)load->list;
     bucket.push.n_scalars = load->n;
-    bucket.push.wants = core->setup.shares;
+    bucket.push.wants = pd_leased_wants(core);
+    bucket.push.common = core->progress.common;
     bucket.push.share = op->share = pd_leased_name(core, op);
     if (options != NULL) {
         bucket.push.patience_ms = options->patience_ms;
-        if (options->wants > 0) bucket.push.wants = options->wants;
+        if (options->wants > 0 && core->setup.shards == 1) bucket.push.wants = options->wants;
         bucket.push.carried = options->carried;
         bucket.push.speed = options->speed;
         bucket.push.weight = options->weight;
@@ -510,6 +513,13 @@ static void note_pushed(pd_core *core, pd_op *op)
     op->pushed = true;
 }
 
+void pd_core_push_cancel(const pd_pushing *push)
+{
+    mark_preparing(push, false);
+    unmark_pushing(push->core, push->op);
+    pd_op_free(push->core, push->op);
+}
+
 /* Ends a push whose handle has ended while gradients were quantized. */
 static int ended_meanwhile(pd_core *core, pd_op *op, pd_error *err)
 {
@@ -588,12 +598,8 @@ static int check_fragments(const pd_core *core, uint64_t step, pd_error *err)
     return PD_OK;
 }
 
-/* Queues the message that closes a step: a Push request without gradients. It comes after the pushes that are queued
- * already, and this order stays the same when frames are sent again after a reconnect. */
-int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err)
+int pd_core_may_close(const pd_core *core, uint64_t step, pd_error *err)
 {
-    Paramd__PushRequest request = PARAMD__PUSH_REQUEST__INIT;
-    pd_outgoing_frame *frame;
     int rc;
 
     if (!core->declared)
@@ -603,9 +609,21 @@ int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_er
         return pd_fail(err, PD_INVALID_ARGUMENT, "step %llu is being closed: wait for that ticket first",
                        (unsigned long long)core->progress.closing);
     if ((rc = check_refused(core, step, err)) != PD_OK) return rc;
-    if ((rc = check_fragments(core, step, err)) != PD_OK) return rc;
+    return check_fragments(core, step, err);
+}
+
+/* Queues the message that closes a step: a Push request without gradients. It comes after the pushes that are queued
+ * already, and this order stays the same when frames are sent again after a reconnect. */
+int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err)
+{
+    Paramd__PushRequest request = PARAMD__PUSH_REQUEST__INIT;
+    pd_outgoing_frame *frame;
+    int rc = pd_core_may_close(core, step, err);
+
+    if (rc != PD_OK) return rc;
     request.step = step;
     request.last = true;
+    request.common = core->progress.common;
     request.share = pd_leased_taken(core);
     request.mark = core->link.mark;
     if ((rc = ask(core, PD_PUSH, &request.base, ticket, err)) != PD_OK) return rc;
@@ -641,17 +659,19 @@ int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_
     return PD_OK;
 }
 
-/* Begins an operation with one item for each parameter of the model. The operation owns the array of items and frees
- * it. */
+/* Begins an operation with one item for each parameter of the model that the server has. The operation owns the array
+ * of items and frees it. */
 static int begin_model(pd_core *core, unsigned method, void *const *weights, pd_op **op, pd_error *err)
 {
     pd_item *items = calloc(core->n_params > 0 ? core->n_params : 1, sizeof *items);
+    size_t n = 0;
     int rc;
 
     if (items == NULL) return no_memory(err);
     for (size_t i = 0; i < core->n_params; i++)
-        items[i] = (pd_item){ .param = i, .gradient = weights[i], .weights = weights[i] };
-    if ((rc = begin_items(core, method, items, core->n_params, op, err)) != PD_OK)
+        if (!core->params[i].elsewhere)
+            items[n++] = (pd_item){ .param = i, .gradient = weights[i], .weights = weights[i] };
+    if ((rc = begin_items(core, method, items, n, op, err)) != PD_OK)
         free(items);
     else
         (*op)->owned = true;
@@ -689,7 +709,7 @@ static int post_initial(pd_core *core, pd_op *op)
 
     pd_bucket_init(&bucket, core, op, PD_INIT);
     for (size_t i = 0; rc == PD_OK && i < op->n; i++)
-        if (is_asked(core, &core->params[i])) rc = pd_bucket_item(&bucket, i);
+        if (is_asked(core, &core->params[op->items[i].param])) rc = pd_bucket_item(&bucket, i);
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
 }
 
@@ -774,6 +794,39 @@ int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err)
     return ask(core, PD_LEAVE, &request.base, ticket, err);
 }
 
+/* Returns the index of a parameter or portion that the server has. */
+static size_t first_here(const pd_core *core)
+{
+    size_t i = 0;
+
+    while (i + 1 < core->n_params && core->params[i].elsewhere) i++;
+    return i;
+}
+
+int pd_core_put_worker_state(pd_core *core, uint64_t step, const void *state, size_t bytes, pd_ticket_id *ticket,
+                             pd_error *err)
+{
+    const pd_push_options options = { .worker_state = state, .worker_state_bytes = bytes };
+    pd_op *op;
+    int rc = check_worker_state(&options, err);
+
+    if (rc == PD_OK) rc = pd_op_begin(core, PD_NOTE, &op, err);
+    if (rc != PD_OK) return rc;
+    op->step = step;
+    op->owned = true;
+    op->items = calloc(1, sizeof *op->items);
+    rc = op->items != NULL ? PD_OK : PD_NO_MEMORY;
+    if (rc == PD_OK) {
+        op->items->param = first_here(core); /* a worker state belongs to the first parameter of its operation */
+        op->n = 1;
+        rc = post_worker_state(core, op, &options);
+    }
+    if (rc != PD_OK) return give_back(core, op, rc, err);
+    pd_resend_hold(core);
+    *ticket = op->id;
+    return PD_OK;
+}
+
 int pd_core_get_worker_state(pd_core *core, pd_ticket_id *ticket, pd_error *err)
 {
     Paramd__Empty request = PARAMD__EMPTY__INIT;
@@ -787,6 +840,15 @@ int pd_core_checkpoint(pd_core *core, uint64_t step, uint32_t wait_ms, pd_ticket
     request.step = step;
     request.wait_ms = wait_ms;
     return ask(core, PD_CHECKPOINT, &request.base, ticket, err);
+}
+
+int pd_core_ask_back(pd_core *core, uint64_t step, uint64_t life, pd_ticket_id *ticket, pd_error *err)
+{
+    Paramd__GoBackRequest request = PARAMD__GO_BACK_REQUEST__INIT;
+
+    request.step = step;
+    request.life = life;
+    return ask(core, PD_GO_BACK, &request.base, ticket, err);
 }
 
 int pd_core_call(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload,

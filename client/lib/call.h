@@ -21,6 +21,11 @@ int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_
 int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const pd_push_options *options,
                  pd_ticket_id *ticket, pd_error *err);
 
+/* Returns whether the scalars of a push ride with parameter `a` rather than with `b`: with whole parameters rather than
+ * with ranged ones, of these with one that is not cut, and then with the one whose name sorts first. So ranks that push
+ * the same parameters choose the same one. */
+bool pd_bears_before(const pd_param_record *a, const pd_param_record *b);
+
 /* The scalars of one push as protobuf messages. Their names point to the caller's memory. */
 typedef struct pd_scalar_load {
     Paramd__Scalar scalar[PD_PUSH_SCALARS], *list[PD_PUSH_SCALARS];
@@ -50,15 +55,24 @@ int pd_core_push_begin(pd_pushing *push, pd_core *core, unsigned method, pd_item
                        const pd_push_options *options, pd_error *err);
 void pd_core_push_quantize(const pd_pushing *push);
 int pd_core_push_end(pd_pushing *push, pd_ticket_id *ticket, pd_error *err);
+/* Takes a push back that pd_core_push_begin has begun, in place of pd_core_push_end. */
+void pd_core_push_cancel(const pd_pushing *push);
 /* Called when all frames of an operation are answered. If it pulls weights in a job with open sets, and its answers are
  * about different steps, pulls the items again. Returns whether the operation waits for that. */
 bool pd_core_level(pd_core *core, pd_op *op);
+/* Returns the error with which pd_core_close_step would refuse to close a step, and closes nothing. */
+int pd_core_may_close(const pd_core *core, uint64_t step, pd_error *err);
 int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err);
+/* Sends this rank's worker state of a step, without a push. */
+int pd_core_put_worker_state(pd_core *core, uint64_t step, const void *state, size_t bytes, pd_ticket_id *ticket,
+                             pd_error *err);
 int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err);
 int pd_core_barrier(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 /* Asks for this rank's worker state. The answer's header is a RecallReply, its payload the worker state. */
 int pd_core_get_worker_state(pd_core *core, pd_ticket_id *ticket, pd_error *err);
+/* Asks the server, whose job has this life, to go back to its checkpoint of `step`. */
+int pd_core_ask_back(pd_core *core, uint64_t step, uint64_t life, pd_ticket_id *ticket, pd_error *err);
 /* Asks for a checkpoint of `step` (0: the present step) or a later step. The server waits at most `wait_ms` for it. */
 int pd_core_checkpoint(pd_core *core, uint64_t step, uint32_t wait_ms, pd_ticket_id *ticket, pd_error *err);
 /* Sends an operator's request of any method. `payload` is copied; its length is 0 if the request has no payload.

@@ -1,7 +1,7 @@
 /* client.c - the public functions of the client library. They run in the user's thread. */
-#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,11 +12,13 @@
 #include "hash.h"
 #include "operator.h"
 #include "options.h"
+#include "shard_list.h"
 #include "paramd/client.h"
 #include "paramd/diloco.h"
 #include "paramd/version.h"
 #include "random.h"
 #include "replace.h"
+#include "shards.h"
 #include "sharing.h"
 
 /* Ends a call of the user, whose request was queued with the result `rc`. If `rc` is PD_OK, waits for the ticket and
@@ -28,65 +30,79 @@ static int end_call(pd_client *client, pd_ticket_id *ticket, int rc, pd_error *e
     return rc;
 }
 
+/* Waits for the welcome until `end`. Tells the user if the job is left over from an earlier run. */
+static int join(pd_client *client, double end, pd_error *err)
+{
+    pd_client *lead = pd_handle_lead(client);
+    bool joins = client->shards != NULL ? !pd_shards_are_joined(client->shards) : client->join != 0;
+    int rc = client->shards != NULL ? pd_shards_join(client, end, err) : pd_handle_join(client, end, err);
+    const pd_address *server;
+
+    if (rc != PD_OK || !joins) return rc;
+    pd_io_enter(&lead->io);
+    server = &lead->urls[lead->core->link.url];
+    pd_io_leave(&lead->io);
+    pd_notice_left_over(&client->notices, lead->core->setup.job, &client->welcome, server);
+    return PD_OK;
+}
+
 int pd_client_join(pd_client *client, pd_error *err)
 {
-    const pd_address *server;
-    bool joins;
-    int rc = PD_OK;
+    return join(client, pd_handle_end(client), err);
+}
 
+/* Returns whether a server has not welcomed this worker yet, and writes the reason. */
+static bool awaits_welcome(pd_client *client, char text[PD_ERROR_TEXT])
+{
+    char own[PD_ERROR_TEXT];
+    bool awaits;
+
+    if (client->shards != NULL) return pd_shards_await_welcome(client->shards, text);
     pd_io_enter(&client->io);
-    if ((joins = client->join != 0)) rc = pd_handle_finish_part(client, &client->join, pd_handle_end(client), err);
-    if (joins && rc == PD_OK) client->welcome = client->core->welcome;
-    server = &client->urls[client->core->link.url];
+    awaits = client->join != 0;
+    if (awaits) snprintf(text, PD_ERROR_TEXT, "%s", pd_handle_reason(client, own));
     pd_io_leave(&client->io);
-    if (joins && rc == PD_OK) pd_notice_left_over(&client->notices, client->core->setup.job, &client->welcome, server);
-    return rc;
+    return awaits;
 }
 
 /* Waits for the welcome until the deadline, as a part of pd_client_open. */
 static int wait_for_welcome(pd_client *client, pd_error *err)
 {
-    double slice = client->slice;
-    char text[PD_ERROR_TEXT];
+    char reason[PD_ERROR_TEXT];
+    int rc = join(client, pd_clock_seconds() + client->deadline, err);
+
+    if (rc != PD_DEADLINE_EXCEEDED || !awaits_welcome(client, reason)) return rc;
+    return pd_fail(err, PD_UNAVAILABLE, "no server within %g s: %.400s", client->deadline, reason);
+}
+
+/* Fills a handle of one server. Takes over the addresses of the list. */
+static int start_lone(pd_client *client, pd_settings *settings, pd_shard_list *list, const pd_notices *notices,
+                      pd_error *err)
+{
+    pd_address *urls = list->addresses;
+    size_t n = list->first[1];
     int rc;
 
-    client->slice = client->deadline;
-    rc = pd_client_join(client, err);
-    client->slice = slice;
-    if (client->join == 0) return rc;
-    pd_io_enter(&client->io);
-    rc = pd_fail(err, PD_UNAVAILABLE, "no server within %g s: %s", client->deadline, pd_handle_reason(client, text));
-    pd_io_leave(&client->io);
-    return rc;
+    list->addresses = NULL;
+    rc = pd_handle_make(client, settings, urls, n, notices, err);
+    return rc == PD_OK ? pd_handle_start(client, err) : rc;
 }
 
 static int start(pd_client *client, const pd_client_options *options, pd_error *err)
 {
+    pd_notices notices = pd_notices_of(options);
     pd_settings settings;
+    pd_shard_list list;
     int rc = pd_settings_resolve(&settings, options, err);
 
-    if (rc == PD_OK) rc = pd_addresses_parse(&client->urls, &settings.core.urls, settings.urls, PD_TO_CONNECT, err);
-    if (rc == PD_OK) rc = pd_secure_open(&client->secure, &settings.tls, client->urls, settings.core.urls, err);
-    settings.core.addresses = client->urls;
-    if (rc == PD_OK) rc = pd_core_new(&client->core, &settings.core, err);
-    client->deadline = settings.deadline;
-    client->slice = settings.slice;
-    client->notices = pd_notices_of(options);
-    if (rc == PD_OK) client->join = client->core->welcome_ticket;
+    if (rc == PD_OK) rc = pd_shard_list_parse(&list, settings.urls, err);
     if (rc != PD_OK) return rc;
-    return pd_io_start(&client->io, client->core, client->urls, settings.core.urls, &client->secure, err);
-}
-
-static void dispose(pd_client *client)
-{
-    pd_core_free(client->core);
-    free(client->urls);
-    pd_secure_close(&client->secure);
-    for (pd_kept *block = client->kept, *next; block != NULL; block = next) {
-        next = block->next;
-        free(block);
-    }
-    free(client);
+    if (list.n == 1)
+        rc = start_lone(client, &settings, &list, &notices, err);
+    else
+        rc = pd_shards_open(client, &settings, &list, &notices, err);
+    pd_shard_list_free(&list);
+    return rc;
 }
 
 static int open_handle(pd_client **out, const pd_client_options *options, pd_error *err)
@@ -95,11 +111,9 @@ static int open_handle(pd_client **out, const pd_client_options *options, pd_err
     int rc;
 
     if (client == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    if ((rc = start(client, options, err)) != PD_OK) {
-        dispose(client);
-        return rc;
-    }
-    if (!options->join_later && (rc = wait_for_welcome(client, err)) != PD_OK) {
+    rc = start(client, options, err);
+    if (rc == PD_OK && !options->join_later) rc = wait_for_welcome(client, err);
+    if (rc != PD_OK) {
         pd_client_close(client);
         return rc;
     }
@@ -119,14 +133,17 @@ int pd_client_open_sized(pd_client **out, const pd_client_options *options, size
 void pd_client_close(pd_client *client)
 {
     if (client == NULL) return;
-    pd_io_stop(&client->io);
-    dispose(client);
+    if (client->shards != NULL) pd_shards_stop(client->shards);
+    pd_handle_stop(client);
+    if (client->shards != NULL) pd_shards_free(client->shards);
+    pd_handle_dispose(client);
 }
 
 int pd_client_leave(pd_client *client, pd_error *err)
 {
     int rc = PD_OK;
 
+    if (client->shards != NULL) return pd_shards_leave(client, err);
     pd_io_enter(&client->io);
     if (client->leave == 0) rc = pd_core_leave(client->core, &client->leave, err);
     return end_call(client, &client->leave, rc, err);
@@ -141,6 +158,7 @@ static int declare(pd_client *client, const pd_client_param *params, size_t n, p
 {
     int rc = PD_OK;
 
+    if (client->shards != NULL) return pd_shards_declare(client, params, n, err);
     pd_io_enter(&client->io);
     if (client->declare == 0) rc = pd_core_declare(client->core, params, n, &client->declare, err);
     return end_call(client, &client->declare, rc, err);
@@ -170,15 +188,19 @@ int pd_client_declare_sized(pd_client *client, const pd_client_param *params, si
 
 uint64_t pd_client_step(const pd_client *client, size_t param)
 {
-    pd_client *inside = pd_handle_enter(client);
-    uint64_t step = pd_core_step(inside->core, param);
+    pd_client *inside;
+    uint64_t step;
+
+    if (client->shards != NULL) return pd_shards_step(client->shards, param);
+    inside = pd_handle_enter(client);
+    step = pd_core_step(inside->core, param);
     pd_io_leave(&inside->io);
     return step;
 }
 
 void pd_client_members(const pd_client *client, int *members, int *index, uint64_t *epoch)
 {
-    pd_client *inside = pd_handle_enter(client);
+    pd_client *inside = pd_handle_enter(pd_handle_lead(client));
     pd_core_members now = pd_core_members_now(inside->core);
 
     pd_io_leave(&inside->io);
@@ -198,27 +220,43 @@ bool pd_client_leads(const pd_client *client)
 
 double pd_client_fastest(const pd_client *client)
 {
-    pd_client *inside = pd_handle_enter(client);
+    pd_client *inside = pd_handle_enter(pd_handle_lead(client));
     double fastest = inside->core->fastest;
 
     pd_io_leave(&inside->io);
     return fastest;
 }
 
+/* Returns the last step that all parameters of fragment 0 have taken. */
+static uint64_t taken_step(const pd_client *client)
+{
+    pd_client *inside;
+    uint64_t step;
+
+    if (client->shards != NULL) return pd_shards_taken_step(client->shards);
+    inside = pd_handle_enter(client);
+    step = pd_leased_taken_step(inside->core);
+    pd_io_leave(&inside->io);
+    return step;
+}
+
 int pd_client_share(pd_client *client, uint64_t *share, pd_error *err)
 {
+    uint64_t taken = taken_step(client);
+    pd_client *lead = pd_handle_lead(client);
     int rc;
 
-    pd_io_enter(&client->io);
-    rc = pd_core_take_share(client->core, share, err);
-    pd_io_leave(&client->io);
+    pd_io_enter(&lead->io);
+    rc = pd_core_take_share(lead->core, taken, share, err);
+    pd_io_leave(&lead->io);
     return rc;
 }
 
 uint64_t pd_client_least_unused(const pd_client *client)
 {
-    pd_client *inside = pd_handle_enter(client);
-    uint64_t least = pd_core_least_unused(inside->core);
+    uint64_t taken = taken_step(client);
+    pd_client *inside = pd_handle_enter(pd_handle_lead(client));
+    uint64_t least = pd_core_least_unused(inside->core, taken);
 
     pd_io_leave(&inside->io);
     return least;
@@ -226,16 +264,24 @@ uint64_t pd_client_least_unused(const pd_client *client)
 
 const char *pd_client_note(const pd_client *client, size_t param)
 {
-    pd_client *inside = pd_handle_enter(client);
-    const char *note = pd_core_note(inside->core, param);
+    pd_client *inside;
+    const char *note;
+
+    if (client->shards != NULL) return pd_shards_note(client->shards, param);
+    inside = pd_handle_enter(client);
+    note = pd_core_note(inside->core, param);
     pd_io_leave(&inside->io);
     return note;
 }
 
 bool pd_client_must_init(const pd_client *client)
 {
-    pd_client *inside = pd_handle_enter(client);
-    bool must = inside->core->must_init;
+    pd_client *inside;
+    bool must;
+
+    if (client->shards != NULL) return pd_shards_must_init(client->shards);
+    inside = pd_handle_enter(client);
+    must = inside->core->must_init;
     pd_io_leave(&inside->io);
     return must;
 }
@@ -244,6 +290,7 @@ void *pd_client_buffer(pd_client *client, size_t param)
 {
     void *buffer;
 
+    if (client->shards != NULL) return pd_shards_buffer(client->shards, param);
     pd_io_enter(&client->io);
     buffer = pd_core_buffer(client->core, param);
     pd_io_leave(&client->io);
@@ -254,6 +301,7 @@ int pd_client_init(pd_client *client, void *const *weights, pd_error *err)
 {
     int rc;
 
+    if (client->shards != NULL) return pd_shards_init(client, weights, pd_handle_end(client), err);
     pd_io_enter(&client->io);
     rc = pd_handle_init(client, weights, pd_handle_end(client), err);
     pd_io_leave(&client->io);
@@ -270,6 +318,7 @@ static int push(pd_client *client, unsigned method, pd_item *items, size_t n, co
                                              "pd_push_options", err);
 
     if (rc != PD_OK) return rc;
+    if (client->shards != NULL) return pd_shards_push(client, method, items, n, &all, ticket, err);
     pd_io_enter(&client->io);
     rc = pd_core_push_begin(&pushing, client->core, method, items, n, &all, err);
     if (rc == PD_OK && pushing.quantizes) {
@@ -298,6 +347,7 @@ int pd_client_replace(pd_client *client, const pd_item *items, size_t n, uint64_
 {
     int rc = PD_OK;
 
+    if (client->shards != NULL) return pd_shards_replace(client, items, n, replaces, err);
     pd_io_enter(&client->io);
     if (client->replace == 0) rc = pd_core_replace(client->core, items, n, replaces, &client->replace, err);
     return end_call(client, &client->replace, rc, err);
@@ -306,6 +356,8 @@ int pd_client_replace(pd_client *client, const pd_item *items, size_t n, uint64_
 int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket, pd_error *err)
 {
     int rc;
+
+    if (client->shards != NULL) return pd_shards_close_step(client, step, ticket, err);
     pd_io_enter(&client->io);
     rc = pd_core_close_step(client->core, step, ticket, err);
     pd_io_leave(&client->io);
@@ -315,6 +367,8 @@ int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket,
 int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err)
 {
     int rc;
+
+    if (client->shards != NULL) return pd_shards_pull(client, items, n, min_step, ticket, err);
     pd_io_enter(&client->io);
     rc = pd_core_pull(client->core, items, n, min_step, ticket, err);
     pd_io_leave(&client->io);
@@ -323,17 +377,24 @@ int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_ste
 
 int pd_client_wait(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err)
 {
+    double most = seconds > 0 ? seconds : client->deadline;
     int rc;
+
+    if (client->shards != NULL) return pd_shards_wait(client, ticket, most, err);
     pd_io_enter(&client->io);
-    rc = pd_handle_finish(client, ticket, seconds > 0 ? seconds : client->deadline, err);
+    rc = pd_handle_finish(client, ticket, most, err);
     pd_io_leave(&client->io);
     return rc;
 }
 
 bool pd_client_ready(const pd_client *client, pd_ticket_id ticket)
 {
-    pd_client *inside = pd_handle_enter(client);
-    bool done = pd_core_done(inside->core, ticket);
+    pd_client *inside;
+    bool done;
+
+    if (client->shards != NULL) return pd_shards_ready(client->shards, ticket);
+    inside = pd_handle_enter(client);
+    done = pd_core_done(inside->core, ticket);
     pd_io_leave(&inside->io);
     return done;
 }
@@ -342,6 +403,7 @@ int pd_client_fd(pd_client *client)
 {
     int fd;
 
+    if (client->shards != NULL) return pd_shards_fd(client->shards);
     pd_io_enter(&client->io);
     fd = pd_io_done_fd(&client->io);
     pd_io_leave(&client->io);
@@ -352,6 +414,7 @@ int pd_client_barrier(pd_client *client, pd_error *err)
 {
     int rc = PD_OK;
 
+    if (client->shards != NULL) return pd_shards_barrier(client->shards, err);
     pd_io_enter(&client->io);
     if (client->barrier == 0) rc = pd_core_barrier(client->core, &client->barrier, err);
     return end_call(client, &client->barrier, rc, err);
@@ -359,10 +422,16 @@ int pd_client_barrier(pd_client *client, pd_error *err)
 
 void pd_client_count_sized(const pd_client *client, pd_client_stats *stats, size_t size)
 {
-    pd_client *inside = pd_handle_enter(client);
-    pd_client_stats all = pd_core_stats(inside->core);
+    pd_client_stats all;
+    pd_client *inside;
 
-    pd_io_leave(&inside->io);
+    if (client->shards != NULL) {
+        all = pd_shards_count(client->shards);
+    } else {
+        inside = pd_handle_enter(client);
+        all = pd_core_stats(inside->core);
+        pd_io_leave(&inside->io);
+    }
     memset(stats, 0, size);
     memcpy(stats, &all, size < sizeof all ? size : sizeof all);
 }
@@ -396,6 +465,7 @@ static int carry_out(pd_client *client, const order *o, pd_arena *arena, void **
     void *unpacked;
     int rc;
 
+    client = pd_handle_lead(client); /* an operator asks each daemon with a handle of its own */
     pd_io_enter(&client->io);
     rc = call(client, o, &at, &bytes, err);
     pd_io_leave(&client->io);
@@ -427,41 +497,25 @@ int pd_client_call_into(pd_client *client, unsigned method, const ProtobufCMessa
                      err);
 }
 
-enum { MOST_WAIT_MS = 600 * 1000 }; /* longest time for which the server waits for a checkpoint */
-
 uint64_t pd_client_durable(const pd_client *client)
 {
-    pd_client *inside = pd_handle_enter(client);
-    uint64_t step = inside->core->progress.durable;
+    pd_client *inside;
+    uint64_t step;
 
+    if (client->shards != NULL) return pd_shards_durable(client->shards);
+    inside = pd_handle_enter(client);
+    step = inside->core->progress.durable;
     pd_io_leave(&inside->io);
     return step;
 }
 
-/* Returns how long the server may wait for the checkpoint: as long as this client's calls. */
-static uint32_t wait_ms(const pd_client *client)
-{
-    double ms = ceil(client->deadline * 1000);
-
-    return ms < MOST_WAIT_MS ? (uint32_t)ms : MOST_WAIT_MS;
-}
-
-/* Gives up an earlier pd_client_sync that timed out, if it waits for another step than `step`. */
-static void forget_other_step(pd_client *client, uint64_t step)
-{
-    if (client->sync == 0 || client->sync_step == step) return;
-    pd_core_give_up(client->core, client->sync);
-    client->sync = 0;
-}
-
 int pd_client_sync(pd_client *client, uint64_t step, pd_error *err)
 {
-    int rc = PD_OK;
+    int rc;
 
+    if (client->shards != NULL) return pd_shards_sync(client, step, err);
     pd_io_enter(&client->io);
-    forget_other_step(client, step);
-    client->sync_step = step;
-    if (client->sync == 0) rc = pd_core_checkpoint(client->core, step, wait_ms(client), &client->sync, err);
+    rc = pd_handle_sync(client, step, err);
     return end_call(client, &client->sync, rc, err);
 }
 
@@ -472,6 +526,7 @@ static int await_worker_state(pd_client *client, uint8_t **reply, size_t *bytes,
     int rc = PD_OK;
 
     *reply = NULL;
+    client = pd_handle_lead(client);
     pd_io_enter(&client->io);
     if (client->worker_state == 0) rc = pd_core_get_worker_state(client->core, &client->worker_state, err);
     if (rc == PD_OK) rc = pd_handle_finish_asked(client, &client->worker_state, reply, bytes, err);

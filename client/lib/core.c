@@ -15,6 +15,7 @@
 #include "feedback.h"
 #include "replace.h"
 #include "recoveries.h"
+#include "settle_relay.h"
 #include "sharing.h"
 #include "transport.h"
 #include "window.h"
@@ -93,6 +94,9 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->setup.urls = config->urls;
     core->setup.addresses = config->addresses;
     core->setup.impatient = config->impatient;
+    core->setup.shard = config->shard;
+    core->setup.shards = config->shards > 0 ? config->shards : 1;
+    core->setup.cluster = config->cluster;
     core->window.steps = config->window;
     core->calls.give_up_ns = UINT64_MAX;
     core->out.least_shared = config->least_shared;
@@ -286,6 +290,15 @@ uint64_t pd_core_steps_seen(const pd_core *core)
     return least;
 }
 
+void pd_param_record_free(pd_param_record *record)
+{
+    free(record->name);
+    free(record->axes);
+    free(record->note);
+    free(record->holds);
+    pd_feedback_free(record);
+}
+
 void pd_core_forget_versions(pd_param_record *record)
 {
     free(record->holds);
@@ -438,7 +451,10 @@ void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
     core->receive.message = NULL;
     core->recovery.probing = false;
     pd_sharing_end(core);
+    pd_relay_down(core);
     pd_window_forget(core);
+    for (size_t i = 0; PD_MUTANT(feedback_changed_by_resend) && i < core->n_params; i++)
+        if (core->params[i].pushing) pd_feedback_forget(&core->params[i]);
     core->stats.resent += pd_outgoing_rewind(&core->out, left_at_last, core);
 }
 
@@ -481,6 +497,17 @@ static void end_hopeless(pd_core *core, uint64_t now_ns)
     }
 }
 
+void pd_core_spoil(pd_core *core, pd_ticket_id ticket, const pd_error *error)
+{
+    pd_op *op = pd_op_find(core, ticket);
+
+    if (op == NULL || op->done) return;
+    pd_op_fail(op, error);
+    op->hopeless = true;
+    core->calls.give_up_ns = 0;
+    if (core->link.stage == STAGE_DOWN) pd_core_abandon(core, op);
+}
+
 uint64_t pd_core_next(const pd_core *core)
 {
     uint64_t beat, dead;
@@ -512,6 +539,7 @@ void pd_core_tick(pd_core *core, uint64_t now_ns)
     if (core->link.stage == STAGE_DOWN || core->link.stage == STAGE_DROP) return;
     end_hopeless(core, now_ns);
     pd_sharing_release(core);
+    pd_relay_tick(core);
     if (owed(core) && now_ns >= dead_ns(core)) {
         pd_core_drop(core, "the server sends nothing: heartbeat timeout");
     } else if (core->link.welcomed && !pd_outgoing_pending(&core->out) &&

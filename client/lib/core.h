@@ -89,9 +89,10 @@ typedef struct pd_feedback {
     bool forgotten; /* the fate of the rest becomes PD_FATE_FORGOTTEN at the next push */
 } pd_feedback;
 
-/* A declared parameter. Frames name it by its index in pd_core.params (the field `handle`). */
+/* A declared parameter, or a portion of one that is cut (portion_records.h). Frames name it by its index in
+ * pd_core.params (the field `handle`). */
 typedef struct pd_param_record {
-    char *name;
+    char *name; /* of the parameter; a portion has a copy of its own */
     pd_shape shape;
     bool ranged;
     int64_t start, end; /* this rank pushes and pulls the elements from `start` to before `end` */
@@ -129,6 +130,16 @@ typedef struct pd_param_record {
     bool preparing; /* the gradients of the push under way are being quantized; none of its frames is queued yet */
     bool given;     /* the server has initial weights of at least one element of this rank's range */
     bool landed;    /* the caller's buffer may have some of the server's weights: an answer has begun to come */
+    /* In a cluster. cut: a parameter that is cut, or a portion of one. elsewhere: the server has no such parameter or
+     * portion, and no frame may name it: it lies on another shard, or it is the cut parameter itself. shard: the shard
+     * that has it; of a cut parameter itself: 0. */
+    bool cut, elsewhere;
+    uint32_t shard;
+    /* Of a portion: the index of its parameter, and its first element there, from which start, end and chunks count. Of
+     * a cut parameter itself: its portions are the records from `portion` on, n_portions of them. */
+    size_t declared;
+    int64_t origin;
+    size_t portion, n_portions;
 } pd_param_record;
 
 typedef enum pd_stage {
@@ -209,10 +220,14 @@ typedef struct pd_core_setup {
     uint32_t rank, world_size, group;
     uint64_t generation;
     uint32_t shares;
-    int feedback;                       /* enum pd_feedback_mode */
-    uint64_t nonce;                     /* identifies this process to the server; pd_core_recreate makes a new one */
-    uint8_t flags;                      /* PD_FLAG_... bits that every sent frame has */
-    bool impatient;                     /* the handle ends with its connection instead of connecting again */
+    int feedback;   /* enum pd_feedback_mode */
+    uint64_t nonce; /* identifies this process to the server; pd_core_recreate makes a new one */
+    uint8_t flags;  /* PD_FLAG_... bits that every sent frame has */
+    bool impatient; /* the handle ends with its connection instead of connecting again */
+    /* number of this server in the cluster, number of its shards (1: the server is alone), and the cluster number (0:
+     * not known yet) */
+    uint32_t shard, shards;
+    uint64_t cluster;
     size_t urls;                        /* number of addresses */
     const struct pd_address *addresses; /* borrowed; NULL: none are known */
 } pd_core_setup;
@@ -261,10 +276,17 @@ typedef struct pd_core_recovery {
     uint32_t probed; /* the parameter that it pulls */
 } pd_core_recovery;
 
+enum { PD_KEPT_STEPS = 16 }; /* most steps in DeclareReply.kept */
+
 /* How far the job is; the steps of its parameters are in pd_param_record. */
 typedef struct pd_core_progress {
     uint64_t barriers, passed; /* number of barriers that this process has called; how many the server has answered */
     uint64_t durable;          /* the durable step, as the last answer reported */
+    /* In a cluster: the last steps that the server has reported as durable, in a ring; newest step that all shards have
+     * reported, or of which they have told that they have a checkpoint (0: none). */
+    uint64_t reported[PD_KEPT_STEPS];
+    size_t n_reported;
+    uint64_t common;
     uint64_t closing;          /* step that this rank is closing (pd_client_close_step); 0: none */
     uint64_t ended;            /* last step that it has begun to close, also if that failed; 0: none */
     uint64_t *pushing;         /* by fragment, in a job with open sets: step of its last push; 0: none */
@@ -326,13 +348,27 @@ typedef struct pd_core {
     pd_core_remarks remarks;
     pd_sharing sharing;
     pd_window window;
+    /* In a cluster: where tallies of all shards meet (settle_box.h), borrowed; NULL: there is none. Ids of the ask and
+     * of the verdict under way; 0: none. */
+    struct {
+        struct pd_settle_box *box;
+        uint64_t ask, verdict;
+    } settling;
     pd_outgoing out;
 
     pd_welcome welcome;
     bool greeted;        /* the server has accepted a Hello of this process at least once */
     uint32_t max_pieces; /* most pieces of one frame */
+    /* The declared parameters, then the portions of those that are cut. n_params: number of both. */
     pd_param_record *params;
-    size_t n_params;
+    size_t n_params, n_declared;
+    /* steps of checkpoints to which the server can go back, and whether steps wait for verdicts: DeclareReply.kept,
+     * .settles */
+    uint64_t kept[PD_KEPT_STEPS];
+    size_t n_kept;
+    bool settles;
+    uint64_t map,
+        life; /* number of the map of portions, as the last answer to Declare told; HelloReply.life; 0: none */
     uint32_t n_fragments; /* number of fragments of these parameters; 0 before they are declared */
     /* declared: the server has accepted the declared parameters at least once. must_init: the server waits for initial
      * weights of this rank. */
@@ -371,6 +407,8 @@ typedef struct pd_core_config {
     uint64_t generation;                        /* see pd_client_options */
     uint32_t shares;                            /* see pd_client_options */
     int feedback;                               /* see pd_client_options */
+    uint32_t shard, shards;                     /* see pd_core_setup; shards 0: the server is alone */
+    uint64_t cluster;                           /* see pd_core_setup */
     uint64_t least_shared; /* payload bytes of the smallest push that uses shared memory; 0: PD_LEAST_SHARED */
     size_t urls;           /* number of addresses */
     /* the addresses; borrowed as long as the core lives; NULL: error texts name no address */
@@ -454,6 +492,10 @@ void pd_core_end(pd_core *core, const pd_error *error);
 /* Asks the I/O thread to close the connection. `reason` becomes part of the error texts of calls that time out. */
 void pd_core_drop(pd_core *core, const char *reason);
 
+/* Fails an operation because another shard has refused its part of the same call. It ends when it is answered, at the
+ * latest a second later, or at once if there is no connection. Does nothing if it is done, or does not exist. */
+void pd_core_spoil(pd_core *core, pd_ticket_id ticket, const pd_error *error);
+
 /* Makes an operation, and gives it a ticket. NULL: out of memory. */
 pd_op *pd_op_new(pd_core *core, unsigned method);
 /* Makes an operation with a ticket, unless the client handle has ended. Returns the error that ended the handle if it
@@ -484,14 +526,16 @@ int pd_reply_broken(pd_core *core, const pd_prefix *prefix, const char *what);
  * the next one. PD_INTERNAL: the reply breaks the protocol. */
 int pd_reply_take(pd_core *core, const pd_prefix *prefix, const uint8_t *header, void **reply);
 
-/* Returns whether this rank pushes and pulls elements of the parameter. */
+/* Returns whether this rank pushes and pulls elements of the parameter on this server. */
 static inline bool pd_has_elements(const pd_param_record *record)
 {
-    return record->start < record->end;
+    return record->start < record->end && !record->elsewhere;
 }
 /* Returns the lowest step among the parameters of which this rank has elements (pd_param_record.step); UINT64_MAX: it
  * has elements of none. */
 uint64_t pd_core_steps_seen(const pd_core *core);
+/* Frees what a record refers to. */
+void pd_param_record_free(pd_param_record *record);
 /* Forgets which versions of the weights the caller's buffers have. */
 void pd_core_forget_versions(pd_param_record *record);
 /* Returns the parameter to which piece number `piece` of a sent frame belongs. */

@@ -132,7 +132,7 @@ static uint32_t patience_ms(const pd_diloco *d)
  * 0: the number that its client was opened with. */
 static uint32_t wants(const pd_diloco *d)
 {
-    uint64_t shares = d->client->core->setup.shares, part = shares * d->every / d->options.sync_every;
+    uint64_t shares = pd_handle_lead(d->client)->core->setup.shares, part = shares * d->every / d->options.sync_every;
 
     if (!d->options.dylu || shares == 0) return 0;
     return part > 0 ? (uint32_t)part : 1;
@@ -259,7 +259,8 @@ static void count(pd_diloco *d, pd_outer_fragment *fragment, bool late)
     d->counted += !late;
     d->late_in_row = late ? d->late_in_row + 1 : 0;
     if (d->late_in_row == LATE_IN_ROW)
-        pd_notice_late(&d->client->notices, d->client->core->setup.job, LATE_IN_ROW, d->counted, d->pushes);
+        pd_notice_late(&d->client->notices, pd_handle_lead(d->client)->core->setup.job, LATE_IN_ROW, d->counted,
+                       d->pushes);
 }
 
 /* Takes the answer to the fragment under way, which is complete. */

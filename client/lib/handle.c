@@ -7,18 +7,88 @@
 
 #include "call.h"
 #include "notice.h"
+#include "shards.h"
 
 #define NOTICE_SECONDS 2.0 /* a waiting call tells the user after so many seconds without a connection */
 
-int pd_handle_timed_out(const pd_client *client, double seconds, pd_error *err)
+int pd_handle_make(pd_client *client, pd_settings *settings, pd_address *urls, size_t n, const pd_notices *notices,
+                   pd_error *err)
+{
+    int rc;
+
+    client->urls = urls;
+    client->deadline = settings->deadline;
+    client->slice = settings->slice;
+    client->notices = *notices;
+    settings->core.urls = n;
+    settings->core.addresses = urls;
+    rc = pd_secure_open(&client->secure, &settings->tls, urls, n, err);
+    if (rc == PD_OK) rc = pd_core_new(&client->core, &settings->core, err);
+    if (rc == PD_OK) client->join = client->core->welcome_ticket;
+    return rc;
+}
+
+int pd_handle_start(pd_client *client, pd_error *err)
+{
+    int rc = pd_io_start(&client->io, client->core, client->urls, client->core->setup.urls, &client->secure, err);
+
+    client->running = rc == PD_OK;
+    return rc;
+}
+
+void pd_handle_stop(pd_client *client)
+{
+    if (client->running) pd_io_stop(&client->io);
+    client->running = false;
+}
+
+void pd_handle_dispose(pd_client *client)
+{
+    pd_core_free(client->core);
+    free(client->urls);
+    pd_secure_close(&client->secure);
+    for (pd_kept *block = client->kept, *next; block != NULL; block = next) {
+        next = block->next;
+        free(block);
+    }
+    free(client);
+}
+
+pd_client *pd_handle_lead(const pd_client *client)
+{
+    return client->shards != NULL ? client->shards->at[0] : (pd_client *)client;
+}
+
+int pd_handle_join(pd_client *client, double end, pd_error *err)
+{
+    int rc = PD_OK;
+
+    pd_io_enter(&client->io);
+    if (client->join != 0 && (rc = pd_handle_finish_part(client, &client->join, end, err)) == PD_OK)
+        client->welcome = client->core->welcome;
+    pd_io_leave(&client->io);
+    return rc;
+}
+
+void pd_handle_state(const pd_client *client, char text[PD_ERROR_TEXT])
 {
     bool running = client->core->link.welcomed;
     const char *state = running ? "still under way" : "not connected now", *reason;
-    char text[PD_ERROR_TEXT];
+    char no_answer[PD_ERROR_TEXT];
 
-    reason = running ? client->core->link.reason : pd_handle_reason(client, text);
-    if (reason[0] == '\0') return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s", seconds, state);
-    return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s (%.400s)", seconds, state, reason);
+    reason = running ? client->core->link.reason : pd_handle_reason(client, no_answer);
+    if (reason[0] == '\0')
+        snprintf(text, PD_ERROR_TEXT, "%s", state);
+    else
+        snprintf(text, PD_ERROR_TEXT, "%s (%.400s)", state, reason);
+}
+
+int pd_handle_timed_out(const pd_client *client, double seconds, pd_error *err)
+{
+    char state[PD_ERROR_TEXT];
+
+    pd_handle_state(client, state);
+    return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s", seconds, state);
 }
 
 const char *pd_handle_reason(const pd_client *client, char text[PD_ERROR_TEXT])
@@ -79,9 +149,21 @@ static void give_remarks(pd_client *client)
     for (char *remark; (remark = pd_core_take_remark(client->core)) != NULL; free(remark)) {
         const pd_address *server = &client->urls[client->core->link.url];
         pd_io_leave(&client->io);
-        pd_notice_remark(&client->notices, client->core->setup.job, remark, server);
+        if (client->whole == NULL || pd_shards_is_new(client->whole, remark))
+            pd_notice_remark(&client->notices, client->core->setup.job, remark, server);
         pd_io_enter(&client->io);
     }
+}
+
+void pd_handle_look(pd_client *client, double seconds)
+{
+    if (client->core->link.welcomed) {
+        client->alone = 0;
+        client->told = false;
+    } else {
+        count_alone(client, seconds);
+    }
+    give_remarks(client);
 }
 
 /* Waits until the call with this ticket is done. Returns false if it is not done at `end`, a time of pd_clock_seconds.
@@ -175,4 +257,29 @@ int pd_handle_init(pd_client *client, void *const *weights, double end, pd_error
     }
     if (rc == PD_OK && client->fetch == 0) rc = pd_core_fetch(client->core, weights, &client->fetch, err);
     return rc == PD_OK ? pd_handle_finish_part(client, &client->fetch, end, err) : rc;
+}
+
+enum { MOST_WAIT_MS = 600 * 1000 }; /* longest time for which the server waits for a checkpoint */
+
+/* Returns how long the server may wait for the checkpoint: as long as this client's calls. */
+static uint32_t wait_ms(const pd_client *client)
+{
+    double ms = ceil(client->deadline * 1000);
+
+    return ms < MOST_WAIT_MS ? (uint32_t)ms : MOST_WAIT_MS;
+}
+
+/* Gives up an earlier pd_client_sync that timed out, if it waits for another step than `step`. */
+static void forget_other_step(pd_client *client, uint64_t step)
+{
+    if (client->sync == 0 || client->sync_step == step) return;
+    pd_core_give_up(client->core, client->sync);
+    client->sync = 0;
+}
+
+int pd_handle_sync(pd_client *client, uint64_t step, pd_error *err)
+{
+    forget_other_step(client, step);
+    client->sync_step = step;
+    return client->sync == 0 ? pd_core_checkpoint(client->core, step, wait_ms(client), &client->sync, err) : PD_OK;
 }

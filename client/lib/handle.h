@@ -9,6 +9,7 @@
 
 #include "io.h"
 #include "notice.h"
+#include "options.h"
 #include "paramd/error.h"
 
 /* Memory that the handle frees when it is closed, since answers may still be written there: the begin of a block. */
@@ -17,7 +18,12 @@ typedef struct pd_kept {
 } pd_kept;
 
 struct pd_client {
+    /* The shards of a handle of several servers, each with a handle of its own (shards.h). Of the fields below it uses
+     * deadline, slice, notices, welcome and kept. NULL: the handle is of one server. */
+    struct pd_shards *shards;
+    struct pd_shards *whole; /* of the handle of a shard: the shards that it belongs to; else NULL */
     pd_io io;
+    bool running;     /* the I/O thread was started */
     pd_core *core;    /* protocol state machine; used only while it is locked (pd_io_enter) */
     pd_address *urls; /* the server's addresses; owned */
     pd_secure secure; /* paths of the files for tls:// addresses */
@@ -30,13 +36,34 @@ struct pd_client {
     pd_welcome welcome;
     /* Tickets of calls that timed out; 0: none. When the user repeats such a call, it continues to wait for its old
      * ticket. */
-    pd_ticket_id join, declare, init, fetch, barrier, leave, restart, rewind, worker_state, sync, replace;
+    pd_ticket_id join, declare, init, fetch, barrier, leave, restart, rewind, worker_state, sync, replace, go_back;
     uint64_t sync_step; /* the step that must be durable before the ticket `sync` is done */
     /* the user called pd_client_restart (pd_client_rewind), which has not received the job's weights yet */
     bool restarting, rewinding;
     pd_kept *kept; /* list of the blocks that the handle frees at its end */
 };
 
+/* Fills a handle of one server, whose `n` addresses it takes over, but starts no thread. After an error, too,
+ * pd_handle_dispose frees what it has. */
+int pd_handle_make(pd_client *client, pd_settings *settings, pd_address *urls, size_t n, const pd_notices *notices,
+                   pd_error *err);
+/* Starts the I/O thread of a handle. */
+int pd_handle_start(pd_client *client, pd_error *err);
+/* Stops the I/O thread, if it was started. */
+void pd_handle_stop(pd_client *client);
+/* Frees a handle whose I/O thread does not run. */
+void pd_handle_dispose(pd_client *client);
+/* Returns the handle of the server that speaks for the job: of several servers that of shard 0. */
+pd_client *pd_handle_lead(const pd_client *client);
+/* Waits for the welcome of one server. Returns PD_OK at once if it has come before. */
+int pd_handle_join(pd_client *client, double end, pd_error *err);
+
+/* Writes in words what a call waits for, as the end of an error text. The core must be locked. */
+void pd_handle_state(const pd_client *client, char text[PD_ERROR_TEXT]);
+/* Notes that a call waits, after `seconds` more seconds, for an operation that is not done: tells the user if there was
+ * no connection for long. Gives the server's warnings that have come to the user. The core must be locked; it is
+ * unlocked meanwhile. */
+void pd_handle_look(pd_client *client, double seconds);
 /* Fills *err for a call that has waited for `seconds` without being done; the text says why. Returns
  * PD_DEADLINE_EXCEEDED. The core must be locked. */
 int pd_handle_timed_out(const pd_client *client, double seconds, pd_error *err);
@@ -59,10 +86,16 @@ int pd_handle_finish_asked(pd_client *client, pd_ticket_id *ticket, uint8_t **re
 /* Sends the initial weights that this rank must send, then pulls all weights. Waits until `end`. The core must be
  * locked. */
 int pd_handle_init(pd_client *client, void *const *weights, double end, pd_error *err);
+/* Asks for a checkpoint of `step` (0: the present one) or a later step, unless an earlier call that timed out has.
+ * Gives up one that asked for another step. Sets client->sync. The core must be locked. */
+int pd_handle_sync(pd_client *client, uint64_t step, pd_error *err);
 /* Locks the core of a handle for a function that only reads it. The cast removes the const, since taking the lock
  * changes the handle. */
 pd_client *pd_handle_enter(const pd_client *client);
 
+/* Forgets the tickets of calls that timed out: these calls ended when the server lost the job or its last steps. The
+ * core must be locked. */
+void pd_handle_forget_calls(pd_client *client);
 /* Gives the handle a block that malloc has made: it is freed when the handle is closed. */
 void pd_handle_keep(pd_client *client, pd_kept *block);
 

@@ -31,13 +31,32 @@ void pd_io_enter(pd_io *io)
     pthread_mutex_lock(&io->lock);
 }
 
-/* Returns whether a ticket for which a thread of the user waits is done. */
+/* Rings the bell of a thread that waits for several cores, and notes how its operation has ended. */
+static void ring(const pd_core *core, pd_waiter *waiter)
+{
+    const pd_op *op = pd_op_find(core, waiter->ticket);
+
+    pthread_mutex_lock(&waiter->bell->lock);
+    waiter->failed = op != NULL && op->error.code != PD_OK;
+    waiter->told = true;
+    pthread_cond_broadcast(&waiter->bell->rung);
+    pthread_mutex_unlock(&waiter->bell->lock);
+}
+
+/* Returns whether a ticket is done for which a thread of the user waits. Rings the bells of the threads that wait for
+ * several cores. Only threads that hold io->lock write `told` there, so it may be read without the bell's lock. */
 static bool has_waited(const pd_io *io)
 {
-    const pd_waiter *waiter = io->waiters;
+    bool waited = false;
 
-    while (waiter != NULL && !pd_core_done(io->core, waiter->ticket)) waiter = waiter->next;
-    return waiter != NULL;
+    for (pd_waiter *waiter = io->waiters; waiter != NULL; waiter = waiter->next) {
+        if (waiter->told || !pd_core_done(io->core, waiter->ticket)) continue;
+        if (waiter->bell == NULL)
+            waited = true;
+        else
+            ring(io->core, waiter);
+    }
+    return waited;
 }
 
 /* Unlocks the core, and tells the user of tickets that are done: by waking the threads that wait for them, and by the
@@ -77,11 +96,35 @@ static void remove_waiter(pd_io *io, const pd_waiter *waiter)
     *at = waiter->next;
 }
 
+void pd_io_watch(pd_io *io, pd_waiter *waiter)
+{
+    pd_io_enter(io);
+    waiter->told = waiter->failed = false;
+    waiter->next = io->waiters;
+    io->waiters = waiter;
+    pd_io_leave(io);
+}
+
+void pd_io_unwatch(pd_io *io, pd_waiter *waiter)
+{
+    pd_io_enter(io);
+    remove_waiter(io, waiter);
+    pthread_mutex_unlock(&io->lock);
+}
+
+void pd_io_lend_fd(pd_io *io, int fd)
+{
+    pd_io_enter(io);
+    io->done_fd = fd;
+    io->borrows_fd = true;
+    pthread_mutex_unlock(&io->lock);
+}
+
 bool pd_io_wait(pd_io *io, pd_ticket_id ticket, double seconds)
 {
     uint64_t deadline = pd_clock_now_ns() + (uint64_t)((seconds < 1e9 ? seconds : 1e9) * 1e9);
     struct timespec until = { .tv_sec = (time_t)(deadline / 1000000000u), .tv_nsec = (long)(deadline % 1000000000u) };
-    pd_waiter waiter = { ticket, io->waiters };
+    pd_waiter waiter = { .ticket = ticket, .next = io->waiters };
     int rc = 0;
 
     io->waiters = &waiter;
@@ -339,7 +382,7 @@ static void dispose(pd_io *io)
     free(io->lookups);
     if (io->wake_fd >= 0) close(io->wake_fd);
     if (io->stop_fd >= 0) close(io->stop_fd);
-    if (io->done_fd >= 0) close(io->done_fd);
+    if (io->done_fd >= 0 && !io->borrows_fd) close(io->done_fd);
     pthread_cond_destroy(&io->changed);
     pthread_mutex_destroy(&io->lock);
 }

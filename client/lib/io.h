@@ -9,15 +9,21 @@
 
 #include <pthread.h>
 
+#include "bell.h"
 #include "connect.h"
 #include "path.h"
 #include "pump.h"
 #include "sock.h"
 
-/* A thread of the user that waits for a ticket. The struct lies on that thread's stack. */
+/* A thread of the user that waits for a ticket. The struct is that thread's memory. */
 typedef struct pd_waiter {
     pd_ticket_id ticket;
     struct pd_waiter *next;
+    /* If the thread waits for several cores (pd_io_watch): the bell that is rung when the ticket is done, else NULL;
+     * and, guarded by the bell's lock, that this was done, and that the operation had an error. */
+    pd_bell *bell;
+    size_t shard; /* for the waiting thread's own use: the core's number */
+    bool told, failed;
 } pd_waiter;
 
 /* The I/O thread of one handle, and what it shares with the user's threads. */
@@ -28,8 +34,10 @@ typedef struct pd_io {
     pd_core *core;      /* the client's protocol state machine; guarded by `lock`; freed by its owner */
     pd_waiter *waiters; /* guarded by `lock`: list of the user's threads that wait */
     /* Guarded by `lock`. done_fd: event descriptor that tells the user of tickets that are done; -1: the user has not
-     * asked for it. told: the core's calls.ended when the descriptor was last written. */
+     * asked for it. borrows_fd: another one closes it. told: the core's calls.ended when the descriptor was last
+     * written. */
     int done_fd;
+    bool borrows_fd;
     uint64_t told;
     /* Guarded by `lock`. stop: the thread must end. idle: the thread sleeps until `until_ns`, or until pd_io_leave
      * wakes it. */
@@ -60,6 +68,12 @@ void pd_io_leave(pd_io *io);
 /* Waits until the call with this ticket is done. Returns false if it is not done after `seconds`. Called by a thread of
  * the user while the core is locked; several threads may wait at once. */
 bool pd_io_wait(pd_io *io, pd_ticket_id ticket, double seconds);
+/* Adds a waiter, whose fields `ticket` and `bell` are set: the bell is rung once the call with this ticket is done,
+ * also if it is done already. Called without the core's lock. */
+void pd_io_watch(pd_io *io, pd_waiter *waiter);
+void pd_io_unwatch(pd_io *io, pd_waiter *waiter);
+/* Makes the thread write `fd` when a ticket is done. The caller closes the descriptor, after pd_io_stop. */
+void pd_io_lend_fd(pd_io *io, int fd);
 /* Returns the event descriptor that becomes readable when a ticket is done. The first call makes it, and it is readable
  * then. -1: the system gives none. Called while the core is locked. */
 int pd_io_done_fd(pd_io *io);

@@ -10,9 +10,11 @@
 #include "call.h"
 #include "core.h"
 #include "mutant.h"
+#include "portion_records.h"
 #include "recoveries.h"
 #include "replace.h"
 #include "leased.h"
+#include "settle_relay.h"
 #include "sharing.h"
 #include "window.h"
 
@@ -61,6 +63,9 @@ static Paramd__HelloRequest make_hello(pd_core *core)
     hello.label = core->setup.label;
     hello.shares = pd_sharing_wanted(core);
     hello.window = core->window.steps;
+    hello.shard = core->setup.shards > 1 ? core->setup.shard : 0;
+    hello.shards = core->setup.shards > 1 ? core->setup.shards : 0;
+    hello.cluster = core->setup.cluster;
     hello.barriers = PD_MUTANT(barriers_forgotten) ? 0 : core->progress.passed;
     /* A step of which this process has seen one parameter must be repeated as it was. */
     hello.steps = core->open_sets ? pd_core_highest_step(core, 0) : pd_core_steps_seen(core);
@@ -113,28 +118,19 @@ static int no_memory(pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "out of memory");
 }
 
-static void forget(pd_param_record *record)
-{
-    free(record->name);
-    free(record->axes);
-    free(record->note);
-    free(record->holds);
-    pd_feedback_free(record);
-}
-
 void pd_core_forget_params(pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++) {
         void *buffer = core->params[i].buffer;
         if (!pd_segment_has(&core->out.staging.segment, buffer, 1)) free(buffer);
-        forget(&core->params[i]);
+        pd_param_record_free(&core->params[i]);
     }
     pd_staging_free(&core->out.staging);
     free(core->params);
     free(core->progress.pushing);
     core->params = NULL;
     core->progress.pushing = NULL;
-    core->n_params = 0;
+    core->n_params = core->n_declared = 0;
     core->n_fragments = 0;
 }
 
@@ -160,7 +156,7 @@ static int know_texts(pd_param_record *record, const pd_client_param *param, pd_
     record->name = strdup(param->name);
     if (record->name != NULL && has_axes) record->axes = strdup(param->axes);
     if (record->name != NULL && (record->axes != NULL || !has_axes)) return PD_OK;
-    forget(record);
+    pd_param_record_free(record);
     return no_memory(err);
 }
 
@@ -220,12 +216,14 @@ static int know(pd_param_record *record, const pd_client_param *param, pd_error 
     return PD_OK;
 }
 
-/* Allocates what the record of a checked parameter needs. */
+/* Allocates what the record of a checked parameter needs. In a cluster the memory of feedback comes later, where it is
+ * known which server has the parameter (portion_records.c). */
 static int remember(pd_core *core, pd_param_record *record, const pd_client_param *param, pd_error *err)
 {
     if (know_texts(record, param, err) != PD_OK) return PD_NO_MEMORY;
-    if (!pd_dtype_is_quantized(record->push) || pd_feedback_make(core, record) == PD_OK) return PD_OK;
-    forget(record);
+    if (core->setup.shards > 1 || !pd_dtype_is_quantized(record->push) || pd_feedback_make(core, record) == PD_OK)
+        return PD_OK;
+    pd_param_record_free(record);
     return no_memory(err);
 }
 
@@ -241,7 +239,7 @@ static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
 {
     size_t bytes = 0, n = 0;
 
-    for (; first + n < core->n_params && n < MAX_PIECES; n++) {
+    for (; first + n < core->n_declared && n < MAX_PIECES; n++) {
         const pd_param_record *record = &core->params[first + n];
         Paramd__Parameter *param = &page->param[n];
 
@@ -274,15 +272,16 @@ static int send_declare(pd_core *core)
 
     core->link.stage = STAGE_DECLARING;
     core->declares_waiting = 0;
-    for (size_t first = 0, n; rc == PD_OK && first < core->n_params; first += n) {
+    if (!core->declared) pd_portions_forget(core);
+    for (size_t first = 0, n; rc == PD_OK && first < core->n_declared; first += n) {
         Paramd__DeclareRequest request = PARAMD__DECLARE_REQUEST__INIT;
         pd_outgoing_frame *frame;
 
         n = fill_page(core, first, page);
         request.parameters = page->params;
         request.n_parameters = n;
-        request.last = first + n == core->n_params;
-        request.wants = request.last ? core->setup.shares : 0;
+        request.last = first + n == core->n_declared;
+        request.wants = request.last ? pd_leased_wants(core) : 0;
         rc = pd_core_post(core, PD_DECLARE, &request.base, PD_QUEUE_CONNECTION, NULL);
         if (rc != PD_OK) break;
         frame = pd_outgoing_find(&core->out, core->calls.last_id);
@@ -296,11 +295,11 @@ static int send_declare(pd_core *core)
 
 uint64_t pd_core_lowest_step(const pd_core *core)
 {
-    uint64_t step = core->n_params > 0 ? core->params[0].step : 0;
+    uint64_t step = UINT64_MAX;
 
-    for (size_t i = 1; i < core->n_params; i++)
-        if (core->params[i].step < step) step = core->params[i].step;
-    return step;
+    for (size_t i = 0; i < core->n_params; i++)
+        if (!core->params[i].elsewhere && core->params[i].step < step) step = core->params[i].step;
+    return step < UINT64_MAX ? step : 0;
 }
 
 static int know_fragments(pd_core *core, pd_error *err)
@@ -327,6 +326,8 @@ int pd_core_declare(pd_core *core, const pd_client_param *params, size_t n, pd_t
         if ((rc = know(&core->params[core->n_params], &params[core->n_params], err)) != PD_OK ||
             (rc = remember(core, &core->params[core->n_params], &params[core->n_params], err)) != PD_OK)
             break;
+    for (size_t i = 0; i < core->n_params; i++) core->params[i].declared = i;
+    core->n_declared = core->n_params;
     if (rc == PD_OK) rc = know_fragments(core, err);
     if (rc != PD_OK) {
         pd_core_forget_params(core);
@@ -419,7 +420,23 @@ static void note_welcome(pd_core *core, const Paramd__HelloReply *reply)
     strncpy(welcome->blas_core, reply->blas_core, sizeof welcome->blas_core - 1);
     core->max_pieces = reply->max_pieces < MAX_PIECES ? reply->max_pieces : MAX_PIECES;
     core->recovery.creator = reply->creator;
+    core->setup.cluster = reply->cluster;
+    core->life = reply->life;
     core->greeted = true;
+}
+
+/* Checks that the server knows that it is one of several. An older one would make a job of its own. */
+static int check_cluster(pd_core *core, const Paramd__HelloReply *reply)
+{
+    pd_error error;
+
+    if (core->setup.shards == 1 || core->setup.job[0] == '\0' || reply->cluster != 0) return PD_OK;
+    pd_fail(&error, PD_FAILED_PRECONDITION,
+            "the server (%.60s) cannot be one of %u shards: it is older than this library. Update it, or give one "
+            "server alone (PARAMD_URL)",
+            reply->server, core->setup.shards);
+    pd_core_end(core, &error);
+    return PD_FAILED_PRECONDITION;
 }
 
 /* Checks the server's welcome. Queued frames were split with the first server's chunk size, so a server with another
@@ -444,6 +461,7 @@ static int check_welcome(pd_core *core, const pd_prefix *prefix, const Paramd__H
         pd_core_end(core, &error);
         return PD_FAILED_PRECONDITION;
     }
+    if (check_cluster(core, reply) != PD_OK) return PD_FAILED_PRECONDITION;
     if (!core->greeted || core->recovery.recreating || reply->chunk_elements == core->welcome.chunk_elements)
         return PD_OK;
     pd_fail(&error, PD_FAILED_PRECONDITION,
@@ -506,6 +524,19 @@ int pd_declare_refused(pd_core *core, const pd_error *error)
     return PD_OK;
 }
 
+void pd_core_withdraw(pd_core *core, const pd_error *error)
+{
+    uint8_t *reply;
+    size_t bytes;
+
+    if (core->params == NULL) return;
+    settle(core, core->declare_ticket, error);
+    pd_core_finish(core, core->declare_ticket, &reply, &bytes, NULL);
+    pd_core_forget_params(core);
+    core->declared = core->must_init = false;
+    pd_core_drop(core, error->text);
+}
+
 static bool all_initialised(const pd_core *core, const pd_outgoing_frame *frame)
 {
     for (size_t i = 0; i < frame->n_pieces; i++)
@@ -540,16 +571,27 @@ static int keep_notes(const pd_core *core, size_t first, const Paramd__DeclareRe
     return PD_OK;
 }
 
+static void note_param(pd_core *core, pd_param_record *record, const Paramd__Declared *told)
+{
+    if (record->elsewhere) return;
+    core->recovery.went_back = core->recovery.went_back || told->step < record->server_step;
+    record->server_step = told->step;
+    record->server_replaces = told->replaces;
+    record->missing = !told->initialised;
+}
+
 static void note_declared(pd_core *core, size_t first, const Paramd__DeclareReply *reply)
 {
     for (size_t i = 0; i < reply->n_parameters; i++) {
         pd_param_record *record = &core->params[first + i];
-        core->recovery.went_back = core->recovery.went_back || reply->parameters[i]->step < record->server_step;
-        record->server_step = reply->parameters[i]->step;
-        record->server_replaces = reply->parameters[i]->replaces;
-        record->missing = !reply->parameters[i]->initialised;
+        note_param(core, record, reply->parameters[i]);
+        for (size_t k = 0; k < record->n_portions; k++)
+            note_param(core, &core->params[record->portion + k], reply->parameters[i]);
     }
     core->progress.durable = reply->durable_step;
+    core->n_kept = reply->n_kept < PD_KEPT_STEPS ? reply->n_kept : PD_KEPT_STEPS;
+    for (size_t i = 0; i < core->n_kept; i++) core->kept[i] = reply->kept[i];
+    core->settles = reply->settles;
     core->must_init = reply->must_init;
     core->averages_init = reply->averages_init;
     core->sends_whole = reply->sends_whole;
@@ -570,6 +612,7 @@ static void go_on(pd_core *core)
 
     for (size_t i = 0; i < core->n_params; i++) {
         pd_param_record *record = &core->params[i];
+        if (record->elsewhere) continue;
         if (anew || record->step < record->server_step) record->step = record->server_step;
         if (anew) pd_window_begin(record);
         if (anew) pd_replace_begin(record);
@@ -637,6 +680,7 @@ static int all_declared(pd_core *core, const Paramd__DeclareReply *reply)
         return PD_OK;
     }
     go_on(core);
+    pd_relay_declared(core, reply->settles);
     retire_initialised(core);
     if (prepare_frames(core) != PD_OK) return PD_OK;
     pd_core_give(core);
@@ -657,6 +701,8 @@ int pd_declare_taken(pd_core *core, size_t first, size_t count, const pd_prefix 
     reply = message;
     if (reply->n_parameters != count)
         return pd_reply_broken(core, prefix, "the number of entries differs from the number of parameters");
+    if (core->setup.shards > 1 && (rc = pd_portions_take(core, first, reply, prefix)) == PD_INTERNAL) return rc;
+    if (rc != PD_OK) return PD_OK;
     if (keep_notes(core, first, reply) != PD_OK) {
         pd_core_drop(core, "out of memory");
         return PD_OK;

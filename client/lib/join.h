@@ -12,6 +12,9 @@ int pd_core_send_hello(pd_core *core);
 int pd_core_declare(pd_core *core, const pd_client_param *params, size_t n, pd_ticket_id *ticket, pd_error *err);
 /* Frees the declared parameters. */
 void pd_core_forget_params(pd_core *core);
+/* Takes back the declared parameters, because another shard of the cluster has refused them, or knows them otherwise.
+ * Drops the connection: the server forgets what it has reserved. The parameters may be declared again. */
+void pd_core_withdraw(pd_core *core, const pd_error *error);
 /* Returns the lowest number of closed rounds among the parameters, as the server's last answers reported; 0 without
  * parameters. */
 uint64_t pd_core_lowest_step(const pd_core *core);

@@ -117,37 +117,35 @@ uint64_t pd_leased_name(const pd_core *core, const pd_op *op)
     return op->again ? core->shares.pushed : pd_leased_taken(core);
 }
 
-/* Returns the last step that all parameters of fragment 0 have taken of which this rank has elements: its steps use the
- * shares. */
-static uint64_t taken_step(const pd_core *core)
+uint64_t pd_leased_taken_step(const pd_core *core)
 {
     uint64_t step = UINT64_MAX;
 
     for (size_t i = 0; i < core->n_params; i++)
         if (core->params[i].fragment == 0 && pd_has_elements(&core->params[i]) && core->params[i].step < step)
             step = core->params[i].step;
-    return step < UINT64_MAX ? step : 0;
+    return step;
 }
 
-uint64_t pd_core_least_unused(const pd_core *core)
+uint64_t pd_core_least_unused(const pd_core *core, uint64_t taken)
 {
     if (core->open_sets) return core->shares.least_unused;
-    return taken_step(core) * core->setup.world_size * core->setup.shares;
+    return taken < UINT64_MAX ? taken * core->setup.world_size * core->setup.shares : 0;
 }
 
 /* Makes the lease of the coming step in a job in which every rank takes every step: the server leases none there, since
  * each step uses `setup.shares` shares of each rank. */
-static void lease_step(pd_core *core)
+static void lease_step(pd_core *core, uint64_t taken)
 {
     pd_core_shares *shares = &core->shares;
-    uint64_t count = core->setup.shares, first = pd_core_least_unused(core) + core->setup.rank * count;
+    uint64_t count = core->setup.shares, first = pd_core_least_unused(core, taken) + core->setup.rank * count;
 
     if (shares->n == 0 || shares->ranges[0].first != first) shares->taken = 0;
     shares->ranges[0] = (pd_core_share_range){ .first = first, .count = count };
     shares->n = 1;
 }
 
-int pd_core_take_share(pd_core *core, uint64_t *share, pd_error *err)
+int pd_core_take_share(pd_core *core, uint64_t taken, uint64_t *share, pd_error *err)
 {
     pd_core_shares *shares = &core->shares;
     uint64_t skip;
@@ -155,7 +153,7 @@ int pd_core_take_share(pd_core *core, uint64_t *share, pd_error *err)
     if (core->setup.shares == 0)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "this worker uses no shares of the data: open the handle with shares = 1 or more");
-    if (!core->open_sets) lease_step(core);
+    if (!core->open_sets) lease_step(core, taken);
     skip = shares->taken;
     for (size_t i = 0; i < shares->n; i++) {
         if (skip < shares->ranges[i].count) {

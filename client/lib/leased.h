@@ -33,10 +33,20 @@ uint64_t pd_leased_taken(const pd_core *core);
 /* Returns the same for the push of an operation: that of the last push if it repeats it; 0 if it is none of fragment
  * 0. */
 uint64_t pd_leased_name(const pd_core *core, const pd_op *op);
-/* Returns the least share that no rank has used, as the last answer reported. */
-uint64_t pd_core_least_unused(const pd_core *core);
-/* Takes the next share. PD_FAILED_PRECONDITION: the worker uses no shares (pd_client_options.shares).
- * PD_UNAVAILABLE: all that are leased are taken. */
-int pd_core_take_share(pd_core *core, uint64_t *share, pd_error *err);
+/* Returns the number of shares to ask the server for: 0 in a cluster, where no server leases any, since each step uses
+ * those of all ranks. */
+static inline uint32_t pd_leased_wants(const pd_core *core)
+{
+    return core->setup.shards > 1 ? 0 : core->setup.shares;
+}
+/* Returns the last step that all parameters of fragment 0 have taken of which this rank has elements on this server: its
+ * steps use the shares. UINT64_MAX: there are none of them. */
+uint64_t pd_leased_taken_step(const pd_core *core);
+/* Returns the least share that no rank has used, as the last answer reported. `taken`: pd_leased_taken_step, in a
+ * cluster the lowest one of all shards. */
+uint64_t pd_core_least_unused(const pd_core *core, uint64_t taken);
+/* Takes the next share. `taken`: see pd_core_least_unused. PD_FAILED_PRECONDITION: the worker uses no shares
+ * (pd_client_options.shares). PD_UNAVAILABLE: all that are leased are taken. */
+int pd_core_take_share(pd_core *core, uint64_t taken, uint64_t *share, pd_error *err);
 
 #endif

@@ -75,6 +75,11 @@ void pd_notice_feedback(const pd_notices *notices, const char *job)
          job);
 }
 
+void pd_notice_plain(const pd_notices *notices, const char *text)
+{
+    give(notices, NULL, "%s", text);
+}
+
 void pd_notice_remark(const pd_notices *notices, const char *job, const char *remark, const pd_address *server)
 {
     give(notices, server, "warning of the server: job %s: %s", job, remark);

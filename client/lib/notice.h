@@ -26,6 +26,8 @@ void pd_notice_left_over(const pd_notices *notices, const char *job, const pd_we
 /* Tells the user that the rests of quantized gradients are 0 again (feedback.h), because the server has lost the steps
  * that they belong to. */
 void pd_notice_feedback(const pd_notices *notices, const char *job);
+/* Gives the user a text as it is. */
+void pd_notice_plain(const pd_notices *notices, const char *text);
 /* Gives the user a remark: a warning of the server about the job. */
 void pd_notice_remark(const pd_notices *notices, const char *job, const char *remark, const pd_address *server);
 /* Tells the user that `in_row` contributions of this worker, one after the other, were late, and how many of all its

@@ -10,7 +10,7 @@
 /* Takes over what the client knows of the declared parameters. Sets *elements to their number of elements. */
 static int know_params(pd_diloco *d, float *const *weights, size_t *elements, pd_error *err)
 {
-    pd_client *inside = pd_handle_enter(d->client);
+    pd_client *inside = pd_handle_enter(pd_handle_lead(d->client));
     const pd_param_record *records = inside->core->params;
     int rc = PD_OK;
 
@@ -86,10 +86,10 @@ static int check_options(const pd_diloco *d, pd_error *err)
 /* Sets the number of parameters and the tables for them. */
 static int make_params(pd_diloco *d, pd_error *err)
 {
-    pd_client *inside = pd_handle_enter(d->client);
+    pd_client *inside = pd_handle_enter(pd_handle_lead(d->client));
     bool declared = inside->core->declared;
 
-    d->n_params = inside->core->n_params;
+    d->n_params = inside->core->n_declared;
     pd_io_leave(&inside->io);
     if (!declared || d->n_params == 0)
         return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (" PD_DECLARE_CALL ")");

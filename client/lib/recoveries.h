@@ -67,6 +67,9 @@ bool pd_core_left_course(pd_core *core, uint64_t course);
 bool pd_core_changes_course(pd_core *core, uint64_t course);
 /* Returns whether the window has all pushes that the server lacks. If not, ends the client handle with PD_REWIND. */
 bool pd_core_window_helps(pd_core *core);
+/* Ends the client handle with PD_REWIND, because another shard of its cluster has gone back. Does nothing if it has
+ * ended. */
+void pd_core_send_back(pd_core *core);
 /* Reopens a client handle that ended with PD_REWIND: connects again as the same process, and takes over the server's
  * steps. The ticket is done when the server has accepted the parameters. PD_FAILED_PRECONDITION: the server has not
  * gone back. If the handle has ended with another error, returns that error. */

@@ -2,16 +2,15 @@
 #include "call.h"
 #include "handle.h"
 #include "recoveries.h"
+#include "shards.h"
 
 #include <stdlib.h>
 
-/* Forgets the tickets of calls that timed out: these calls ended when the server lost the job or its last steps. The
- * core must be locked. */
-static void forget_calls(pd_client *client)
+void pd_handle_forget_calls(pd_client *client)
 {
     pd_ticket_id *const tickets[] = { &client->declare, &client->init,    &client->fetch,  &client->barrier,
                                       &client->leave,   &client->restart, &client->rewind, &client->worker_state,
-                                      &client->sync,    &client->replace };
+                                      &client->sync,    &client->replace, &client->go_back };
 
     for (size_t i = 0; i < sizeof tickets / sizeof *tickets; i++) {
         uint8_t *reply = NULL;
@@ -48,10 +47,11 @@ int pd_client_restart(pd_client *client, void *const *weights, pd_error *err)
 {
     int rc = PD_OK;
 
+    if (client->shards != NULL) return pd_shards_restart(client, weights, err);
     pd_io_enter(&client->io);
     if (!client->restarting ||
         client->core->end.lost) { /* else an earlier call, which timed out, has begun the restart already */
-        if (client->core->end.lost) forget_calls(client);
+        if (client->core->end.lost) pd_handle_forget_calls(client);
         rc = pd_core_recreate(client->core, &client->restart, err);
         client->restarting = rc == PD_OK;
         client->rewinding = false;
@@ -63,9 +63,10 @@ int pd_client_rewind(pd_client *client, void *const *weights, pd_error *err)
 {
     int rc = PD_OK;
 
+    if (client->shards != NULL) return pd_shards_rewind(client, weights, err);
     pd_io_enter(&client->io);
     if (!client->rewinding || client->core->end.error.code != PD_OK) {
-        if (client->core->end.gone_back) forget_calls(client);
+        if (client->core->end.gone_back) pd_handle_forget_calls(client);
         rc = pd_core_rewind(client->core, &client->rewind, err);
         client->rewinding = rc == PD_OK;
     }

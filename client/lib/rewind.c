@@ -113,11 +113,11 @@ bool pd_core_changes_course(pd_core *core, uint64_t course)
 
 bool pd_core_window_helps(pd_core *core)
 {
-    uint64_t had, needed;
+    uint64_t had = 0, needed = 0;
     char why[160] = "";
 
     for (size_t i = 0; i < core->n_params; i++) {
-        bool reaches = pd_window_reaches(core, &core->params[i], &had, &needed);
+        bool reaches = core->params[i].elsewhere || pd_window_reaches(core, &core->params[i], &had, &needed);
 
         if (pd_replace_is_lost(core, &core->params[i]))
             snprintf(why, sizeof why, "; it has lost weights that were replaced after step %" PRIu64,
@@ -145,11 +145,24 @@ static void forget_steps(pd_core *core)
         record->pushed = record->refused = record->server_step = record->replaces = 0;
     }
     core->progress.barriers = core->progress.passed;
-    core->progress.closing = core->progress.ended = 0;
+    core->progress.closing = core->progress.ended = core->progress.common = 0;
+    core->progress.n_reported = 0;
     for (uint32_t f = 0; f < core->n_fragments; f++) core->progress.pushing[f] = 0;
     core->recovery.resending = false;
     pd_leased_forget(&core->shares);
     pd_window_clear(core);
+}
+
+void pd_core_send_back(pd_core *core)
+{
+    pd_error error;
+
+    if (core->end.error.code != PD_OK) return;
+    pd_fail(&error, PD_REWIND,
+            "job %.160s goes back to a step that all shards of its cluster have. " PD_REWIND_CALL " goes on from there",
+            core->setup.job);
+    pd_core_end(core, &error);
+    core->end.gone_back = true;
 }
 
 int pd_core_rewind(pd_core *core, pd_ticket_id *ticket, pd_error *err)

@@ -26,6 +26,7 @@ static int make_segment(pd_core *core)
         pd_param_record *record = &core->params[i];
         uint64_t elements = (uint64_t)(record->end - record->start);
 
+        if (record->elsewhere) continue;
         record->buffer_at = buffers;
         buffers += pd_dtype_is_quantized(record->push) ? pd_feedback_bytes(record, chunk)
                                                        : in_units(elements * pd_dtype_size(record->push));
@@ -54,6 +55,7 @@ void *pd_core_buffer(pd_core *core, size_t param)
 
     if (!core->declared || param >= core->n_params || make_segment(core) != PD_OK) return NULL;
     record = &core->params[param];
+    if (record->elsewhere) return NULL;
     if (record->buffer == NULL) record->buffer = new_buffer(core, record);
     return record->buffer;
 }
@@ -115,11 +117,11 @@ int pd_sharing_answered(pd_core *core, const pd_prefix *prefix, const uint8_t *h
 /* Returns the highest step whose rounds the server has closed for all parameters. */
 static uint64_t lowest_closed(const pd_core *core)
 {
-    uint64_t step = core->n_params > 0 ? core->params[0].server_step : 0;
+    uint64_t step = UINT64_MAX;
 
-    for (size_t i = 1; i < core->n_params; i++)
-        if (core->params[i].server_step < step) step = core->params[i].server_step;
-    return step;
+    for (size_t i = 0; i < core->n_params; i++)
+        if (!core->params[i].elsewhere && core->params[i].server_step < step) step = core->params[i].server_step;
+    return step < UINT64_MAX ? step : 0;
 }
 
 void pd_sharing_release(pd_core *core)

@@ -11,13 +11,15 @@
 
 #include "format.h"
 #include "local_daemons.h"
+#include "shard_list.h"
 #include "text.h"
 #include "sock.h"
 
 const pd_command_option pd_common_options[] = {
     { "server", 's', PD_OPTION_TEXT, "ADDRESS",
       .help = "Daemon to talk to: tcp://host:port, tls://host:port, host:port, :port, [v6]:port, unix:///path, or the "
-              "name of a local daemon (default: $PARAMD_URL, else tcp://127.0.0.1:7070)" },
+              "name of a local daemon (default: $PARAMD_URL, else tcp://127.0.0.1:7070); several daemons of a cluster "
+              "are separated by blanks, host-{0..3}:port stands for four" },
     { "timeout", 't', PD_OPTION_SECONDS, "SECONDS", .help = "Give up after this time without an answer",
       .preset = "5" },
     { "output", 'o', PD_OPTION_CHOICE, "text|wide|json",
@@ -29,7 +31,9 @@ const pd_command_option pd_common_options[] = {
 };
 
 const pd_variable pd_variables[] = {
-    { "PARAMD_URL", "Daemon to talk to, if --server is not given; several addresses are separated by commas" },
+    { "PARAMD_URL",
+      "Daemon to talk to, if --server is not given; alternatives are separated by commas, the daemons of a "
+      "cluster by blanks" },
     { "PARAMD_TOKEN_FILE",
       "File with the client's token, for a tls:// address; only its owner and group may have access" },
     { "PARAMD_CA_FILE", "File with the CA certificates that may sign the daemon's certificate, if there is no token" },
@@ -341,19 +345,32 @@ static void take_common(pd_line *line)
     line->wide = strcmp(output, "wide") == 0;
 }
 
-/* Checks the form of the server's address before anything else is done, so that a wrong address is reported as
- * wrong usage of the command. */
-static void check_server(const pd_line *line)
+/* Copies the addresses of each daemon of a cluster to the pd_line, where they stay as long as the program lives. */
+static void take_shards(pd_line *line, const pd_shard_list *list)
 {
+    line->n_shards = list->n;
+    if (list->n == 1) return;
+    line->shards = calloc(list->n, sizeof *line->shards);
+    for (size_t i = 0; line->shards != NULL && i < list->n; i++)
+        if ((line->shards[i] = pd_shard_list_text(list, i)) == NULL) pd_line_refuse(line, "out of memory");
+    if (line->shards == NULL) pd_line_refuse(line, "out of memory");
+}
+
+/* Reads the list of daemons before anything else is done, so that a wrong address is reported as wrong usage of the
+ * command. */
+static void read_servers(pd_line *line)
+{
+    static pd_asked asked;
     const char *from = line->server != NULL ? line->server : getenv("PARAMD_URL");
-    pd_address *urls = NULL;
-    size_t n;
+    static pd_shard_list list; /* static, because it is large */
     pd_error err;
 
+    line->n_shards = 1;
+    line->asked = &asked;
     if (from == NULL || (from[0] == '\0' && line->server == NULL)) return;
-    if (pd_addresses_parse(&urls, &n, from, PD_TO_CONNECT, &err) == PD_INVALID_ARGUMENT)
-        pd_line_refuse(line, "%s", err.text);
-    free(urls);
+    if (pd_shard_list_parse(&list, from, &err) != PD_OK) pd_line_refuse(line, "%s", err.text);
+    take_shards(line, &list);
+    pd_shard_list_free(&list);
 }
 
 pd_line pd_line_new(const pd_command *command, int argc, char **argv)
@@ -394,7 +411,7 @@ void pd_line_parse(pd_line *line)
     }
     if (line->n_args > line->command->most)
         pd_line_refuse(line, "%s: unexpected argument", line->args[line->command->most]);
-    check_server(line);
+    read_servers(line);
 }
 
 bool pd_line_has(const pd_line *line, const char *name)

@@ -9,8 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "command_line.h"
-
 /* Writes the operator's label, by which the daemon says who gave a command, in the form "user@host:pid". */
 static const char *operator_label(char *text, size_t size)
 {
@@ -58,14 +56,6 @@ void pd_operator_close(pd_operator *op)
     pd_client_close(op->client);
     pd_arena_free(op->arena);
     *op = (pd_operator){ 0 };
-}
-
-int pd_operator_ask(const pd_line *line, pd_operator *op, unsigned method, const ProtobufCMessage *request,
-                    void **reply, pd_error *err)
-{
-    int rc = pd_operator_open(op, line->server, line->timeout, err);
-
-    return rc == PD_OK ? pd_client_call(op->client, method, request, op->arena, reply, err) : rc;
 }
 
 int pd_operator_list(pd_operator *op, Paramd__ListRequest *request, pd_page_user *use, void *arg, pd_error *err)

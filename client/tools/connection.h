@@ -5,8 +5,6 @@
 
 #include "operator.h"
 
-struct pd_line; /* command_line.h */
-
 /* An operator's connection to a daemon, and the memory for the daemon's answers. */
 typedef struct pd_operator {
     pd_client *client;
@@ -17,10 +15,6 @@ typedef struct pd_operator {
  * address; if that is not set, it is tcp://127.0.0.1:7070. PD_UNAVAILABLE: no daemon answers there. */
 int pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err);
 void pd_operator_close(pd_operator *op);
-/* Opens a connection with the server and timeout of the command line, and sends one request. The answer is in
- * memory of `op`. So the caller closes `op` (pd_operator_close) after it has used the answer, also after an error. */
-int pd_operator_ask(const struct pd_line *line, pd_operator *op, unsigned method, const ProtobufCMessage *request,
-                    void **reply, pd_error *err);
 /* Fetches a list from the daemon page by page, and calls `use` with each page. A page is valid only during this
  * call. Changes request->start, the number of the first entry to send. */
 typedef void pd_page_user(void *arg, const Paramd__ListReply *page);

@@ -92,16 +92,22 @@ static bool is_shown(const pd_column *column, bool wide)
     return wide || column->title[0] != '+';
 }
 
-static pd_table *new_table(const pd_column *columns, bool wide)
+/* Returns whether the output says on which shard an entry lies. */
+static bool is_placed(const pd_list *list, const pd_line *line)
+{
+    return list->placed && line->n_shards > 1;
+}
+
+static pd_table *new_table(const pd_list *list, const pd_line *line)
 {
     char titles[512] = "";
+    size_t used = 0;
 
-    for (const pd_column *c = columns; c->title != NULL; c++) {
-        size_t used = strlen(titles);
-        if (is_shown(c, wide))
-            snprintf(titles + used, sizeof titles - used, "%s%s", used == 0 ? "" : "|",
-                     c->title + (c->title[0] == '+'));
-    }
+    for (const pd_column *c = list->columns; c->title != NULL; c++)
+        if (is_shown(c, line->wide))
+            used += (size_t)snprintf(titles + used, sizeof titles - used, "%s%s", used == 0 ? "" : "|",
+                                     c->title + (c->title[0] == '+'));
+    if (is_placed(list, line)) snprintf(titles + used, sizeof titles - used, "|>SHARD");
     return pd_table_new(titles);
 }
 
@@ -109,16 +115,23 @@ pd_list_output pd_list_begin(const pd_list *list, const pd_line *line)
 {
     return (pd_list_output){ .list = list,
                              .line = line,
-                             .table = line->json ? NULL : new_table(list->columns, line->wide),
+                             .table = line->json ? NULL : new_table(list, line),
                              .json = line->json ? json_array() : NULL };
 }
 
 void pd_list_add(pd_list_output *out, const ProtobufCMessage *entry)
 {
+    bool placed = is_placed(out->list, out->line);
+
     out->n++;
-    if (out->json != NULL) json_array_append_new(out->json, pd_message_json(entry));
+    if (out->json != NULL) {
+        json_t *object = pd_message_json(entry);
+        if (placed) json_object_set_new(object, "shard", json_integer(out->line->asked->shard));
+        json_array_append_new(out->json, object);
+    }
     for (const pd_column *c = out->list->columns; out->table != NULL && c->title != NULL; c++)
         if (is_shown(c, out->line->wide)) c->cell(out->table, c, entry);
+    if (placed && out->table != NULL) pd_table_cell(out->table, "%u", out->line->asked->shard);
 }
 
 void pd_list_add_page(void *arg, const Paramd__ListReply *page)
@@ -163,7 +176,7 @@ static void count_matches(void *arg, const Paramd__ListReply *page)
     for (size_t i = 0; i < page->n_params; i++) f->entries += fnmatch(f->pattern, page->params[i]->name, 0) == 0;
 }
 
-int pd_list_check_match(pd_operator *op, const char *job, const char *pattern, pd_error *err)
+int pd_list_check_match(pd_cluster *cluster, const char *job, const char *pattern, pd_error *err)
 {
     Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
     fetching f = { .pattern = pattern };
@@ -171,7 +184,7 @@ int pd_list_check_match(pd_operator *op, const char *job, const char *pattern, p
 
     request.what = PARAMD__LIST_KIND__LIST_PARAMS;
     request.job = (char *)job;
-    rc = pd_operator_list(op, &request, count_matches, &f, err);
+    rc = pd_cluster_list(cluster, &request, count_matches, &f, err);
     if (rc != PD_OK || f.entries > 0) return rc;
     return pd_fail(err, PD_NOT_FOUND, "no parameter matches '%.200s'", pattern);
 }
@@ -180,15 +193,15 @@ int pd_list_fetch(const pd_line *line, unsigned what, pd_page_user *use, void *a
 {
     Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
     fetching f = { line->n_args > 1 ? line->args[1] : NULL, use, arg, 0 };
-    pd_operator op;
-    int rc = pd_operator_open(&op, line->server, line->timeout, err);
+    pd_cluster cluster;
+    int rc = pd_cluster_open(&cluster, line, 0, err);
 
     request.what = what;
     if (line->n_args > 0) request.job = line->args[0];
     if (f.pattern != NULL) request.param = (char *)f.pattern;
-    if (rc == PD_OK) rc = pd_operator_list(&op, &request, use_page, &f, err);
+    if (rc == PD_OK) rc = pd_cluster_list(&cluster, &request, use_page, &f, err);
     if (rc == PD_OK && f.entries == 0 && f.pattern != NULL)
-        rc = pd_list_check_match(&op, line->args[0], f.pattern, err);
-    pd_operator_close(&op);
+        rc = pd_list_check_match(&cluster, line->args[0], f.pattern, err);
+    pd_cluster_close(&cluster);
     return rc;
 }

@@ -5,8 +5,7 @@
 
 #include <jansson.h>
 
-#include "command_line.h"
-#include "connection.h"
+#include "ask_all.h"
 #include "text_table.h"
 
 /* A column of a list's table. */
@@ -28,6 +27,8 @@ typedef struct pd_list {
     const char *name;         /* name of the field of ListReply that has the list, and key of the list in JSON */
     const char *none;         /* text to print if the list is empty */
     const pd_column *columns; /* the columns of the table; the last row is empty */
+    /* each entry lies on one shard of a cluster: with several daemons, a column and a field in JSON say on which */
+    bool placed;
 } pd_list;
 
 /* Functions that write a table cell with the value of a single field. */
@@ -63,9 +64,10 @@ pd_page_user pd_list_add_page;
 int pd_list_end(pd_list_output *out, int rc, const pd_error *err);
 
 /* Checks that at least one parameter of the job matches the pattern. PD_NOT_FOUND: none matches. */
-int pd_list_check_match(pd_operator *op, const char *job, const char *pattern, pd_error *err);
-/* Fetches all pages of a list from the daemon and calls `use` with each. The first argument of the command line is
- * the job, the second a pattern of parameter names. PD_NOT_FOUND: no parameter matches the pattern. */
+int pd_list_check_match(pd_cluster *cluster, const char *job, const char *pattern, pd_error *err);
+/* Fetches all pages of a list from the daemon, or from all daemons of a cluster, and calls `use` with each. The first
+ * argument of the command line is the job, the second a pattern of parameter names. PD_NOT_FOUND: no parameter matches
+ * the pattern. */
 int pd_list_fetch(const pd_line *line, unsigned what, pd_page_user *use, void *arg, pd_error *err);
 
 #endif

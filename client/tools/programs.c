@@ -24,6 +24,16 @@ static const pd_command_option plan_options[] = {
       .preset = "1", .least = 1, .most = 1024 },
     { "pool-threads", 0, PD_OPTION_NUMBER, "P", .help = "Threads of the daemon's preconditioner pool, its pool_threads",
       .preset = "1", .least = 1, .most = 60 },
+    { "shards", 0, PD_OPTION_TEXT, "N,N...",
+      .help = "Forecast the job on these numbers of daemons instead, such as 1,4,16: memory, traffic and work of the "
+              "one that has most. Options of the job are then those of Python: nonfinite_scope=job" },
+    { "rate", 0, PD_OPTION_NUMBER, "MB/S",
+      .help = "With --shards: megabytes that a daemon carries in a second, in and out together; about 2000 over TCP, "
+              "700 over TLS",
+      .preset = "2000", .least = 1, .most = 1000000 },
+    { "gflops", 0, PD_OPTION_NUMBER, "N",
+      .help = "With --shards: floating-point operations of a thread in a second, in 10^9", .preset = "100", .least = 1,
+      .most = 1000000 },
     { "verbose", 'v', PD_OPTION_FLAG, NULL,
       .help = "List every parameter, slot and task; without this option similar ones share a line" },
     { NULL }

@@ -96,7 +96,7 @@ json_t *pd_message_json(const ProtobufCMessage *message)
     return object;
 }
 
-static int exit_status(int code)
+int pd_result_status(int code)
 {
     if (code == PD_OK) return PD_CTL_OK;
     return code == PD_UNAVAILABLE || code == PD_DEADLINE_EXCEEDED ? PD_CTL_UNREACHABLE : PD_CTL_FAILED;
@@ -105,7 +105,7 @@ static int exit_status(int code)
 int pd_result_fail_quietly(bool json, const pd_error *err)
 {
     if (json) pd_result_json(json_pack("{s:{s:s, s:s}}", "error", "code", pd_code_name(err->code), "text", err->text));
-    return exit_status(err->code);
+    return pd_result_status(err->code);
 }
 
 int pd_result_fail(bool json, const pd_error *err)

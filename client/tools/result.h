@@ -10,6 +10,8 @@
 #include "text_table.h"
 #include "paramd/error.h"
 
+/* Returns the exit status for an error code. */
+int pd_result_status(int code);
 /* Prints an error on standard error; if `json` is set, also as an object on standard output. Returns the exit
  * status for this error. */
 int pd_result_fail(bool json, const pd_error *err);

@@ -39,6 +39,21 @@
  * something while it waits, such as to handle signals, makes short calls again and again (pd_client_options.slice), or
  * has its event loop watch a descriptor (pd_client_fd).
  *
+ * Clusters. Several servers, the shards of a cluster, may share a job (pd_client_options.urls). Each has some of the
+ * parameters; large ones are cut, and their portions lie on several shards. A program does the same calls with the same
+ * buffers, and receives the same bits:
+ * - All workers give the same list of servers, in the same order.
+ * - A ticket is done when all shards have answered. The first error ends it, and begins with the shard: "shard 2
+ *   (tls://b:7070): ...". A call that times out names a shard that has not answered.
+ * - The step and version of a cut parameter are the lowest of its portions.
+ * - pd_client_durable is the newest step that all shards have told, and pd_client_sync waits for all of them.
+ * - Shard 0 has the barrier, the members of the job and the worker states. Give the worker state of a step with its
+ *   last push to shard 0 or earlier, for instance with a push of all parameters: a step that shard 0 has taken without
+ *   it can come into a checkpoint without it.
+ * - Changed weights (pd_client_replace) are of at least one parameter on each shard.
+ * - Jobs with open sets need one server, and pd_push_options.wants has no effect.
+ * - The buffer of a cut parameter (pd_client_buffer) is private memory, which is copied.
+ *
  * Lost jobs. The server may lose the job, for instance because it was killed and started again. Then every ticket and
  * every later call ends with PD_DATA_LOSS. pd_client_restart continues from the weights that the workers hold.
  *

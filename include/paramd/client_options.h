@@ -30,7 +30,10 @@ enum { PD_ANY_RANK = -1 };
 typedef struct pd_client_options {
     /* Addresses of the server: "host:port", "[IPv6]:port" or ":port" (this machine), or these with the prefix "tcp://"
      * or "tls://", or "unix:///path". Without a port: 7070. Several addresses are separated by commas and tried in
-     * turn. Default: the environment variable PARAMD_URL, else "tcp://127.0.0.1:7070". */
+     * turn. Default: the environment variable PARAMD_URL, else "tcp://127.0.0.1:7070".
+     *
+     * Servers that share the job are separated by blanks (client.h, "Clusters"): "tls://a:7070 tls://b:7070,tls://b2".
+     * A range of numbers stands for several servers: "tcp://node{00..15}", "tcp://10.0.0.5:{7070..7073}". */
     const char *urls;
     /* Name of the job. Default: the environment variable PARAMD_JOB, else TORCHELASTIC_RUN_ID (set by torchrun) unless
      * that is "none". Else a single worker gets a name that no other process has, and several workers the name of their

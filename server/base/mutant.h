@@ -108,6 +108,7 @@
     X(replay_ignores_record, "a restart repeats steps with other sets of ranks than those recorded")                   \
     X(last_not_in_image, "an image leaves out which pushes of each rank have counted last")                            \
     X(feedback_commits_on_late, "what quantizing has left over of a late push is taken for that of one that counted")  \
+    X(feedback_changed_by_resend, "what quantizing has left over is lost when a push is sent again")                   \
     X(q4_short_block, "the last elements of a piece in int4 whose last block is short are sent as 0")                  \
     X(late_frame_held, "what a rank has given too late is not released")                                               \
     X(kept_slot_reset, "contributions that are kept for the next step are forgotten when the step closes")             \

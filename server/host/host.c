@@ -96,14 +96,20 @@ static void see_cfs_quota(const char *text, void *arg)
     see_quota(both, arg);
 }
 
+int pd_host_limit_cores(int cores)
+{
+    pd_host_walk("", "", "cpu.max", see_quota, &cores);
+    pd_host_walk("", "cpu", "cpu.cfs_quota_us", see_cfs_quota, &cores);
+    return cores;
+}
+
 int pd_host_cores(void)
 {
     cpu_set_t set;
     int cores = 1;
 
     if (sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);
-    pd_host_walk("", "", "cpu.max", see_quota, &cores);
-    pd_host_walk("", "cpu", "cpu.cfs_quota_us", see_cfs_quota, &cores);
+    cores = pd_host_limit_cores(cores);
     return cores > 0 ? cores : 1;
 }
 
@@ -220,14 +226,13 @@ void pd_numa_choose(pd_numa *out, const char *folder, const cpu_set_t *allowed, 
     out->finding = finding_of(out, usable);
 }
 
-void pd_numa_find(pd_numa *out, bool off, int threads)
+void pd_numa_find(pd_numa *out, bool off, const cpu_set_t *allowed, int threads)
 {
     int policy = MPOL_DEFAULT;
-    cpu_set_t allowed;
 
     *out = (pd_numa){ .finding = off ? PD_NUMA_OFF : PD_NUMA_UNKNOWN };
-    if (off || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-    pd_numa_choose(out, SYSTEM_FOLDER, &allowed, threads);
+    if (off) return;
+    pd_numa_choose(out, SYSTEM_FOLDER, allowed, threads);
     if (out->finding != PD_NUMA_CHOSEN && out->finding != PD_NUMA_CROWDED) return;
     syscall(SYS_get_mempolicy, &policy, NULL, 0, NULL, 0); /* if this fails, `policy` stays MPOL_DEFAULT */
     if (policy != MPOL_DEFAULT) out->finding = PD_NUMA_POLICY;

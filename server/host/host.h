@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 int pd_host_cores(void);       /* number of processor cores that this process may use, at least 1 */
+int pd_host_limit_cores(int);  /* lowers a number of cores to the limits of processor time of the control groups */
 uint64_t pd_host_memory(void); /* bytes of memory that this process may use */
 
 /* Returns the smallest memory limit of this process's control group and its parents, in bytes; UINT64_MAX: no limit.
@@ -60,9 +61,9 @@ bool pd_numa_read_list(const char *text, cpu_set_t *out);
  * processors). Of equal nodes, the one with the lowest number is chosen. `folder`
  * lists the machine's nodes, as /sys/devices/system/node does. Stores the result in *out. */
 void pd_numa_choose(pd_numa *out, const char *folder, const cpu_set_t *allowed, int threads);
-/* Chooses a node of this machine for `threads` step threads, and stores it in *out, or the reason why no node is
- * chosen. `off`: the configuration switches NUMA off. */
-void pd_numa_find(pd_numa *out, bool off, int threads);
+/* Chooses a node of this machine for `threads` step threads that may use the processors in *allowed, and stores it in
+ * *out, or the reason why no node is chosen. `off`: the configuration switches NUMA off. */
+void pd_numa_find(pd_numa *out, bool off, const cpu_set_t *allowed, int threads);
 /* Writes into `text` which node is chosen, or why none is, as a line for the log. */
 void pd_numa_describe(const pd_numa *numa, char *text, size_t size);
 

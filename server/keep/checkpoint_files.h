@@ -13,11 +13,13 @@
 #include "disk.h"
 #include "checkpoint_image.h"
 #include "manifest.h"
+#include "state_dir.h"
 
 /* ---- writing ---- */
 
 /* Writes a checkpoint. If kept->ended is set, writes only the mark that the job has ended. After PD_OK the checkpoint
- * survives a crash of the machine, and kept->bytes is its size. Older checkpoints stay (see pd_checkpoint_tidy).
+ * survives a crash of the machine, kept->bytes is its size, and kept->kept lists the checkpoints that stay. Older ones
+ * are not removed yet (see pd_checkpoint_tidy).
  *
  * After an error the new files are removed, and the older checkpoints are unchanged. If the removal fails, the next
  * call removes them. A file whose sync has failed is never used again: the next call writes new files.
@@ -25,10 +27,18 @@
  * job needs them until the new one is complete. */
 int pd_checkpoint_put(const pd_disk *disk, const char *root, pd_checkpoint_image *kept,
                       const pd_checkpoint_about *about, pd_error *err);
-/* Removes all checkpoints of a job but the newest `keep` (at least 1). Ignores errors: the next call tries again.
- * Removing large files takes time, so report a new checkpoint as durable before. `job_dir` is the job's directory. */
-void pd_checkpoint_tidy(const pd_disk *disk, const char *job_dir, uint64_t keep);
-/* Writes a checkpoint (pd_checkpoint_put), then removes all but the newest kept->keep (pd_checkpoint_tidy). */
+/* Says which checkpoints of a job stay: the members of pd_checkpoint_image with these names. */
+typedef struct pd_retention {
+    uint64_t keep; /* the newest ones, at least 1 */
+    bool has_common;
+    uint64_t common;
+} pd_retention;
+/* Returns what the checkpoint says of those that stay. */
+pd_retention pd_checkpoint_retention(const pd_checkpoint_image *kept);
+/* Removes all checkpoints of a job but those that stay. Ignores errors: the next call tries again. Removing large files
+ * takes time, so report a new checkpoint as durable before. `job_dir` is the job's directory. */
+void pd_checkpoint_tidy(const pd_disk *disk, const char *job_dir, const pd_retention *retention);
+/* Writes a checkpoint (pd_checkpoint_put), then removes those that do not stay (pd_checkpoint_tidy). */
 int pd_checkpoint_write(const pd_disk *disk, const char *root, pd_checkpoint_image *kept,
                         const pd_checkpoint_about *about, pd_error *err);
 /* Writes the path of the job's directory to `out`. pd_keep_check_root must have accepted `root`. */
@@ -54,8 +64,8 @@ int pd_checkpoint_load(const pd_disk *disk, const char *dir, pd_checkpoint_image
 
 /* Takes the directory of a checkpoint that was skipped, and why: it is damaged or cannot be read. */
 typedef void pd_damage_report(void *arg, const char *dir, const pd_error *why);
-/* Loads the newest intact checkpoint of a job; `job_dir` is the job's directory. Calls `report` for each newer
- * checkpoint, which was skipped. PD_NOT_FOUND: no checkpoint is intact. */
+/* Loads the newest intact checkpoint of a job, with the list of those before it; `job_dir` is the job's directory.
+ * Calls `report` for each newer checkpoint, which was skipped. PD_NOT_FOUND: no checkpoint is intact. */
 int pd_checkpoint_newest(const pd_disk *disk, const char *job_dir, pd_checkpoint_image **out, pd_manifest *manifest,
                          pd_damage_report *report, void *arg, pd_error *err);
 
@@ -75,6 +85,9 @@ int pd_checkpoint_use_newest(const pd_disk *disk, const char *job_dir, const pd_
 
 /* ---- listing ---- */
 
+/* Lists the steps of a job's checkpoints up to `step`. `list` has the names in the job's directory. */
+void pd_checkpoint_list_kept(pd_kept_steps *kept, const pd_step_list *list, uint64_t step);
+
 /* A checkpoint in a list. Its pointers are valid only during the call. */
 typedef struct pd_checkpoint_entry {
     const char *dir;             /* path of its directory */
@@ -89,6 +102,11 @@ typedef struct pd_checkpoint_entry {
 int pd_checkpoint_list(const pd_disk *disk, const char *root, void (*each)(void *arg, const pd_checkpoint_entry *entry),
                        void *arg, pd_error *err);
 
+/* ---- going back ---- */
+
+/* Returns whether other BLAS kernels or another instruction set than those of `here` have made a checkpoint. */
+bool pd_checkpoint_is_foreign(const pd_checkpoint_about *there, const pd_checkpoint_about *here);
+
 /* Lets the next start of the daemon restore a job from its checkpoint of step `step`. Newer checkpoints of the job are
  * renamed to aside-STEP, and its WAL is set aside, so that later steps are not restored or replayed. The mark that the
  * job has ended is removed. *n_aside is the number of checkpoints that were set aside; *log_aside: the job had a stream
@@ -96,5 +114,15 @@ int pd_checkpoint_list(const pd_disk *disk, const char *root, void (*each)(void 
  * step. PD_INVALID_ARGUMENT: several jobs of that name have such a step; `creator` (0: any) chooses one. */
 int pd_checkpoint_restore(const pd_disk *disk, const char *root, const char *job, uint64_t creator, uint64_t step,
                           size_t *n_aside, bool *log_aside, pd_error *err);
+
+/* Carries out an order of a running job: reads the whole checkpoint of order->step into memory, which checks every
+ * byte, and then lets the next start of the daemon restore the job from it. Newer checkpoints are renamed: to names
+ * that the checkpoint writer removes (order->removes), or to aside-STEP. The WAL stays: pd_wal_go_back.
+ *
+ * A crash of the machine at any time leaves either all newer checkpoints in use, or none. Fills in order->error and
+ * order->image. After an error the newer checkpoints are in use as before. PD_NOT_FOUND: there is no checkpoint of this
+ * step. PD_DATA_LOSS: it is damaged. PD_FAILED_PRECONDITION: order->exact, and the checkpoint is foreign to `here`. */
+void pd_checkpoint_go_back(const pd_disk *disk, const char *root, const pd_checkpoint_about *here,
+                           pd_go_back_order *order);
 
 #endif

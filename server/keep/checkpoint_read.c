@@ -1,10 +1,9 @@
-/* checkpoint_read.c - reads and verifies checkpoints, finds the newest intact one, lists all checkpoints of a state
- * directory, and makes a restart use an older one. */
+/* checkpoint_read.c - reads and verifies checkpoints, finds the newest intact one, and lists all checkpoints of a state
+ * directory. */
 #include "checkpoint_files.h"
 #include "file_io.h"
 #include "state_dir.h"
 #include "state_bin.h"
-#include "wal_files.h"
 #include "weights_file.h"
 
 #include <errno.h>
@@ -173,8 +172,8 @@ static int check_home(const char *job_dir, const char *dir, const pd_manifest *m
 }
 
 /* Tries one checkpoint: loads it (try_load), or lets `user` use it (try_use). */
-typedef int attempt(const pd_disk *disk, const char *job_dir, const char *dir, const pd_checkpoint_user *user,
-                    pd_checkpoint_image **out, pd_manifest *manifest, pd_error *err);
+typedef int attempt(const pd_disk *disk, const char *job_dir, const char *dir, const pd_step_list *list,
+                    const pd_checkpoint_user *user, pd_checkpoint_image **out, pd_manifest *manifest, pd_error *err);
 
 /* Calls `try` with the checkpoints of a job, the newest first, until it succeeds. */
 static int try_all(const pd_disk *disk, const char *job_dir, attempt *try, const pd_checkpoint_user *user,
@@ -190,7 +189,7 @@ static int try_all(const pd_disk *disk, const char *job_dir, attempt *try, const
     for (size_t i = 0; i < list.n && rc != PD_OK && rc != PD_NO_MEMORY; i++) {
         if (list.at[i].kind != PD_STEP_CURRENT && list.at[i].kind != PD_STEP_OLD) continue;
         pd_keep_join(dir, job_dir, list.at[i].name);
-        rc = try(disk, job_dir, dir, user, out, manifest, &why);
+        rc = try(disk, job_dir, dir, &list, user, out, manifest, &why);
         if (rc != PD_OK && rc != PD_NO_MEMORY) user->report(user->arg, dir, &why);
     }
     pd_step_list_free(&list);
@@ -199,14 +198,17 @@ static int try_all(const pd_disk *disk, const char *job_dir, attempt *try, const
     return pd_fail(err, PD_NOT_FOUND, "%.300s: it has no checkpoint that is whole", job_dir);
 }
 
-static int try_load(const pd_disk *disk, const char *job_dir, const char *dir, const pd_checkpoint_user *user,
-                    pd_checkpoint_image **out, pd_manifest *manifest, pd_error *err)
+static int try_load(const pd_disk *disk, const char *job_dir, const char *dir, const pd_step_list *list,
+                    const pd_checkpoint_user *user, pd_checkpoint_image **out, pd_manifest *manifest, pd_error *err)
 {
     int rc = pd_checkpoint_load(disk, dir, out, manifest, err);
 
     (void)user;
-    if (rc != PD_OK || (rc = check_home(job_dir, dir, manifest, err)) == PD_OK) return rc;
-    pd_checkpoint_image_free(*out);
+    if (rc != PD_OK) return rc;
+    if ((rc = check_home(job_dir, dir, manifest, err)) == PD_OK)
+        pd_checkpoint_list_kept(&(*out)->kept, list, (*out)->step);
+    else
+        pd_checkpoint_image_free(*out);
     return rc;
 }
 
@@ -282,14 +284,16 @@ static int use(using *u, const pd_checkpoint_user *user, pd_error *err)
     return u->error.code;
 }
 
-static int try_use(const pd_disk *disk, const char *job_dir, const char *dir, const pd_checkpoint_user *user,
-                   pd_checkpoint_image **out, pd_manifest *manifest, pd_error *err)
+static int try_use(const pd_disk *disk, const char *job_dir, const char *dir, const pd_step_list *list,
+                   const pd_checkpoint_user *user, pd_checkpoint_image **out, pd_manifest *manifest, pd_error *err)
 {
     using u = { .disk = disk, .dir = dir, .manifest = manifest, .kept = calloc(1, sizeof *u.kept) };
     int rc = pd_keep_check_root(dir, err);
 
     if (u.kept == NULL) return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
-    if (rc == PD_OK && (rc = open_files(&u, job_dir, manifest, err)) == PD_OK) rc = use(&u, user, err);
+    if (rc == PD_OK) rc = open_files(&u, job_dir, manifest, err);
+    if (rc == PD_OK) pd_checkpoint_list_kept(&u.kept->kept, list, u.kept->step);
+    if (rc == PD_OK) rc = use(&u, user, err);
     (void)pd_state_bin_close(u.state, PD_CANCELLED, NULL);
     if (rc == PD_OK)
         *out = u.kept;
@@ -305,6 +309,13 @@ int pd_checkpoint_use_newest(const pd_disk *disk, const char *job_dir, const pd_
 }
 
 /* ---- listing ---- */
+
+void pd_checkpoint_list_kept(pd_kept_steps *kept, const pd_step_list *list, uint64_t step)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (list->at[i].step <= step && (list->at[i].kind == PD_STEP_CURRENT || list->at[i].kind == PD_STEP_OLD))
+            pd_kept_steps_add(kept, list->at[i].step);
+}
 
 static void tell(const pd_disk *disk, const char *job_dir, const pd_step_list *list, size_t i,
                  void (*each)(void *arg, const pd_checkpoint_entry *entry), void *arg)
@@ -340,106 +351,4 @@ int pd_checkpoint_list(const pd_disk *disk, const char *root, void (*each)(void 
     }
     pd_job_dirs_free(&jobs);
     return rc;
-}
-
-/* ---- restoring ---- */
-
-/* A search for the directory of a job that has a checkpoint of a step. */
-typedef struct search {
-    const char *job;
-    uint64_t creator, step;
-    size_t found;           /* number of jobs that have such a checkpoint */
-    char dir[PD_KEEP_PATH]; /* path of the checkpoint's directory */
-} search;
-
-static void look(void *arg, const pd_checkpoint_entry *entry)
-{
-    search *s = arg;
-
-    if (entry->aside || entry->step != s->step || strcmp(entry->manifest->job, s->job) != 0) return;
-    if (s->creator != 0 && s->creator != entry->manifest->creator) return;
-    /* step-STEP and step-STEP.old of a job come one after the other: only the first counts */
-    if (s->found > 0 && strncmp(s->dir, entry->dir, strlen(s->dir)) == 0) return;
-    s->found++;
-    snprintf(s->dir, sizeof s->dir, "%s", entry->dir);
-}
-
-static int find(search *s, const pd_disk *disk, const char *root, pd_error *err)
-{
-    int rc = pd_checkpoint_list(disk, root, look, s, err);
-
-    if (rc != PD_OK || s->found == 1) return rc;
-    if (s->found > 1)
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "%.300s: %zu jobs named %.100s have a checkpoint of step %" PRIu64 ": name the creator too",
-                       root, s->found, s->job, s->step);
-    return pd_fail(err, PD_NOT_FOUND, "%.300s: job %.100s has no checkpoint of step %" PRIu64 " with a manifest", root,
-                   s->job, s->step);
-}
-
-/* Renames a checkpoint to the first free name of aside-STEP, aside-STEP.2 ... A daemon that starts ignores these
- * names. */
-static int set_aside(const pd_disk *disk, const char *job_dir, const pd_step_entry *entry, pd_error *err)
-{
-    char from[PD_KEEP_PATH], to[PD_KEEP_PATH], name[PD_KEEP_NAME];
-    int number = EEXIST;
-
-    pd_keep_join(from, job_dir, entry->name);
-    pd_keep_step_name(name, PD_STEP_ASIDE, entry->step);
-    for (int i = 2; i < 1000 && (number == EEXIST || number == ENOTEMPTY); i++) {
-        pd_keep_join(to, job_dir, name);
-        number = disk->rename(disk->arg, from, to);
-        pd_keep_step_name(name, PD_STEP_ASIDE, entry->step);
-        snprintf(name + strlen(name), sizeof name - strlen(name), ".%d", i);
-    }
-    return number == 0 ? PD_OK : pd_disk_fail(err, number, "rename", from);
-}
-
-static int set_newer_aside(const pd_disk *disk, const char *job_dir, uint64_t step, size_t *n_aside, pd_error *err)
-{
-    pd_step_list list;
-    int rc = pd_step_list_read(&list, disk, job_dir, err);
-
-    *n_aside = 0;
-    if (rc != PD_OK) return rc;
-    for (size_t i = 0; i < list.n && rc == PD_OK; i++) {
-        if (list.at[i].step <= step || (list.at[i].kind != PD_STEP_CURRENT && list.at[i].kind != PD_STEP_OLD)) continue;
-        rc = set_aside(disk, job_dir, &list.at[i], err);
-        *n_aside += rc == PD_OK;
-    }
-    pd_step_list_free(&list);
-    return rc;
-}
-
-/* Removes the mark that the job has ended, if there is one. */
-static int revive(const pd_disk *disk, const char *job_dir, pd_error *err)
-{
-    char path[PD_KEEP_PATH];
-    int number;
-
-    pd_keep_join(path, job_dir, PD_KEEP_ENDED);
-    number = disk->remove(disk->arg, path);
-    if (number != 0 && number != ENOENT) return pd_disk_fail(err, number, "remove", path);
-    number = disk->sync_dir(disk->arg, job_dir);
-    return number == 0 ? PD_OK : pd_disk_fail(err, number, "sync the directory", job_dir);
-}
-
-static void ignore_verdict(void *arg, const char *file, const pd_error *why)
-{
-    (void)arg, (void)file, (void)why;
-}
-
-int pd_checkpoint_restore(const pd_disk *disk, const char *root, const char *job, uint64_t creator, uint64_t step,
-                          size_t *n_aside, bool *log_aside, pd_error *err)
-{
-    search s = { .job = job, .creator = creator, .step = step };
-    int rc = find(&s, disk, root, err);
-
-    *log_aside = false;
-    if (rc == PD_OK) rc = pd_checkpoint_verify(disk, s.dir, ignore_verdict, NULL, err);
-    if (rc != PD_OK) return rc;
-    *strrchr(s.dir, '/') = '\0'; /* from here on it is the job's directory */
-    rc = set_newer_aside(disk, s.dir, step, n_aside, err);
-    if (rc == PD_OK) rc = pd_wal_set_aside(disk, s.dir, log_aside, err);
-    return rc == PD_OK ? revive(disk, s.dir, err) : rc;
 }

@@ -257,27 +257,72 @@ static void abandon(attempt *a)
     if (a->made) (void)pd_keep_remove_dir(a->disk, a->tmp, NULL);
 }
 
-void pd_checkpoint_tidy(const pd_disk *disk, const char *job_dir, uint64_t keep)
+/* Returns whether an entry of a job's directory is a checkpoint that counts: it has its name, and no newer one of the
+ * same step replaces it. */
+static bool counts(const pd_step_list *list, const pd_step_entry *entry)
 {
-    uint64_t left = keep > 0 ? keep : 1;
+    return entry->kind == PD_STEP_CURRENT ||
+           (entry->kind == PD_STEP_OLD && !pd_step_list_has(list, PD_STEP_CURRENT, entry->step));
+}
+
+/* Counts the checkpoints of a job from the newest on, and says which of them stay. */
+typedef struct selection {
+    const pd_retention *retention;
+    uint64_t n;  /* number of checkpoints so far */
+    bool common; /* the newest one up to step retention->common was among them */
+} selection;
+
+/* Returns whether the next checkpoint, of step `step`, stays. */
+static bool stays(selection *s, uint64_t step)
+{
+    const pd_retention *r = s->retention;
+    uint64_t before = s->n++;
+    bool first = r->has_common && !s->common && step <= r->common;
+
+    if (first) s->common = true;
+    if (before < (r->keep > 0 ? r->keep : 1) || first) return true;
+    return r->has_common && !s->common && before + 1 < PD_KEPT_MOST;
+}
+
+void pd_checkpoint_tidy(const pd_disk *disk, const char *job_dir, const pd_retention *retention)
+{
+    selection chosen = { .retention = retention };
     pd_step_list list;
 
     if (pd_step_list_read(&list, disk, job_dir, NULL) != PD_OK) return;
     for (size_t i = 0; i < list.n; i++) {
         const pd_step_entry *entry = &list.at[i];
-        bool replaced = entry->kind == PD_STEP_OLD && pd_step_list_has(&list, PD_STEP_CURRENT, entry->step);
         if (entry->kind == PD_STEP_ASIDE) continue;
         if (PD_MUTANT(retention_takes_newest) && i == 0 && list.n > 1) {
             discard(disk, job_dir, entry);
             continue;
         }
-        if (entry->kind != PD_STEP_TEMPORARY && !replaced && left > 0)
-            left--;
-        else
-            discard(disk, job_dir, entry);
+        if (!counts(&list, entry) || !stays(&chosen, entry->step)) discard(disk, job_dir, entry);
     }
     pd_step_list_free(&list);
     (void)pd_disk_sync_dir(disk, job_dir, NULL);
+}
+
+/* Lists the steps to which the job can go back once pd_checkpoint_tidy has removed older checkpoints: the step of the
+ * new checkpoint, and those before it. */
+static void list_kept(attempt *a)
+{
+    const pd_retention retention = pd_checkpoint_retention(a->kept);
+    selection chosen = { .retention = &retention };
+    pd_kept_steps *kept = &a->kept->kept;
+
+    *kept = (pd_kept_steps){ 0 };
+    if (stays(&chosen, a->kept->step)) pd_kept_steps_add(kept, a->kept->step);
+    for (size_t i = 0; i < a->before.n; i++) {
+        const pd_step_entry *entry = &a->before.at[i];
+        if (entry->step < a->kept->step && counts(&a->before, entry) && stays(&chosen, entry->step))
+            pd_kept_steps_add(kept, entry->step);
+    }
+}
+
+pd_retention pd_checkpoint_retention(const pd_checkpoint_image *kept)
+{
+    return (pd_retention){ kept->keep, kept->has_common, kept->common };
 }
 
 /* Writes the mark that a job has ended. Does nothing if the job has no directory, since a restart cannot restore it
@@ -313,7 +358,10 @@ int pd_checkpoint_put(const pd_disk *disk, const char *root, pd_checkpoint_image
     if (rc == PD_OK) rc = fill(a, err);
     if (rc == PD_OK) rc = publish(a, err);
     pd_file_writer_free(&a->writer);
-    if (rc != PD_OK) abandon(a);
+    if (rc == PD_OK)
+        list_kept(a);
+    else
+        abandon(a);
     pd_step_list_free(&a->before);
     free(a);
     return rc;
@@ -322,11 +370,12 @@ int pd_checkpoint_put(const pd_disk *disk, const char *root, pd_checkpoint_image
 int pd_checkpoint_write(const pd_disk *disk, const char *root, pd_checkpoint_image *kept,
                         const pd_checkpoint_about *about, pd_error *err)
 {
+    const pd_retention retention = pd_checkpoint_retention(kept);
     char job_dir[PD_KEEP_PATH];
     int rc = pd_checkpoint_put(disk, root, kept, about, err);
 
     if (rc != PD_OK || kept->ended) return rc;
     pd_checkpoint_job_dir(job_dir, root, kept);
-    pd_checkpoint_tidy(disk, job_dir, kept->keep);
+    pd_checkpoint_tidy(disk, job_dir, &retention);
     return PD_OK;
 }

@@ -36,7 +36,10 @@ int pd_wal_writer_new(pd_wal_writer **out, const pd_disk *disk, const char *root
  *
  * If a record cannot be written, its `error` says why, and all later records of the stream are refused with
  * PD_FAILED_PRECONDITION until a record begins a chain. A file whose sync has failed is not written again. Only its
- * records that were durable before are read. */
+ * records that were durable before are read.
+ *
+ * Orders to drop the streams of a job (pd_wal_act) are carried out after the records, so no record that follows such an
+ * order may be among them. */
 void pd_wal_write(pd_wal_writer *writer, pd_wal_record *const *records, size_t n);
 /* Closes all files, and frees the writer. Accepts NULL. */
 void pd_wal_writer_free(pd_wal_writer *writer);

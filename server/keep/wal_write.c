@@ -463,6 +463,40 @@ static int find_stream(pd_wal_writer *writer, const pd_wal_record *record, strea
     return add_stream(writer, record, out, err);
 }
 
+/* Closes both streams of a job. */
+static void close_streams(pd_wal_writer *writer, const pd_wal_record *order)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < writer->n; i++) {
+        const pd_wal_segment *segment = &writer->at[i]->segment;
+        if (segment->creator == order->creator && strcmp(segment->job, order->job) == 0)
+            free_stream(writer->at[i]);
+        else
+            writer->at[n++] = writer->at[i];
+    }
+    writer->n = n;
+}
+
+/* Drops all records of both streams of a job. */
+static int drop_streams(pd_wal_writer *writer, const pd_wal_record *order, pd_error *err)
+{
+    char job_dir[PD_KEEP_PATH], name[PD_KEEP_NAME];
+    pd_wal_source from = { .disk = writer->disk, .job_dir = job_dir, .creator = order->creator };
+    bool was_there;
+    int rc = PD_OK;
+
+    close_streams(writer, order);
+    pd_keep_job_name(name, order->job, order->creator);
+    pd_keep_join(job_dir, writer->root, name);
+    if (order->act == PD_WAL_SET_ASIDE) return pd_wal_set_aside(writer->disk, job_dir, &was_there, err);
+    for (int kind = PD_WAL_STEPS; rc == PD_OK && kind <= PD_WAL_DECISIONS; kind++) {
+        from.stream = (pd_wal_stream)kind;
+        rc = pd_wal_truncate(&from, 0, err);
+    }
+    return rc;
+}
+
 /* Writes those of n records that belong to a stream, and waits for the disk once. */
 static void write_job(stream *s, pd_wal_record *const *records, size_t n)
 {
@@ -470,7 +504,7 @@ static void write_job(stream *s, pd_wal_record *const *records, size_t n)
     size_t appended = 0;
 
     for (size_t i = 0; i < n; i++) {
-        if (!is_of(s, records[i])) continue;
+        if (!is_of(s, records[i]) || records[i]->act != PD_WAL_APPEND) continue;
         records[i]->error = (pd_error){ 0 };
         if (append(s, records[i], &records[i]->error) == PD_OK)
             appended++;
@@ -479,13 +513,15 @@ static void write_job(stream *s, pd_wal_record *const *records, size_t n)
     }
     if (appended > 0) (void)sync_stream(s, &why);
     for (size_t i = 0; i < n; i++)
-        if (is_of(s, records[i]) && records[i]->error.code == PD_OK && records[i]->step > s->durable)
+        if (is_of(s, records[i]) && records[i]->act == PD_WAL_APPEND && records[i]->error.code == PD_OK &&
+            records[i]->step > s->durable)
             records[i]->error = why;
 }
 
 static bool are_of_one_stream(const pd_wal_record *a, const pd_wal_record *b)
 {
-    return a->stream == b->stream && a->creator == b->creator && strcmp(a->job, b->job) == 0;
+    return a->act == PD_WAL_APPEND && b->act == PD_WAL_APPEND && a->stream == b->stream && a->creator == b->creator &&
+           strcmp(a->job, b->job) == 0;
 }
 
 static bool is_later(pd_wal_record *const *records, size_t i)
@@ -501,12 +537,18 @@ void pd_wal_write(pd_wal_writer *writer, pd_wal_record *const *records, size_t n
     stream *s = NULL;
 
     for (size_t i = 0; i < n; i++) {
+        if (records[i]->act != PD_WAL_APPEND) continue;
         if (is_later(records, i)) continue; /* written already, with the first record of its stream */
         if (find_stream(writer, records[i], &s, &why) == PD_OK)
             write_job(s, records, n);
         else
             for (size_t k = i; k < n; k++)
                 if (are_of_one_stream(records[k], records[i])) records[k]->error = why;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (records[i]->act == PD_WAL_APPEND) continue;
+        records[i]->error = (pd_error){ 0 };
+        (void)drop_streams(writer, records[i], &records[i]->error);
     }
 }
 

@@ -33,17 +33,6 @@ static int make_room_for_handle(pd_handles *handles)
     return PD_OK;
 }
 
-int pd_decl_copy(pd_param_decl *to, const pd_param_decl *from)
-{
-    *to = *from;
-    to->axes = NULL;
-    if ((to->name = strdup(from->name)) == NULL) return PD_NO_MEMORY;
-    if (from->axes == NULL || (to->axes = strdup(from->axes)) != NULL) return PD_OK;
-    free(to->name);
-    to->name = NULL;
-    return PD_NO_MEMORY;
-}
-
 int pd_handles_add(pd_handles *handles, const pd_param_decl *decl, int64_t elements)
 {
     pd_param_decl *copy;

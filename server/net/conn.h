@@ -33,8 +33,6 @@ typedef struct pd_handles {
 /* Adds a parameter and copies the strings of its declaration. A declaration without a range gets the range of all
  * `elements`. PD_NO_MEMORY: nothing has changed. */
 int pd_handles_add(pd_handles *handles, const pd_param_decl *decl, int64_t elements);
-/* Copies the declaration of a parameter with its strings. PD_NO_MEMORY: *to owns no memory. */
-int pd_decl_copy(pd_param_decl *to, const pd_param_decl *from);
 /* Removes all parameters but the first n. */
 void pd_handles_cut(pd_handles *handles, size_t n);
 void pd_handles_free(pd_handles *handles);
@@ -92,6 +90,8 @@ typedef struct pd_conn_params {
     bool declaring, declared; /* declaring: the set of parameters was sent to the store, which has not answered yet.
                                * declared: the store has accepted the set */
     pd_handles handles;
+    uint32_t shard,
+        shards;       /* number of this server among those of the job, and how many there are; set as `pieces` is */
     uint64_t pieces;  /* number of pieces that all parameters are split into; set when the store has accepted them */
     uint64_t reserve; /* bytes of the rank's largest frame of tensors, which are reserved for it in the ingest budget.
                        * While a larger worker state is received, quota.reserve is as large as that */

@@ -4,6 +4,7 @@
 
 #include "mutant.h"
 #include "pieces.h"
+#include "portions.h"
 
 #include <assert.h>
 #include <math.h>
@@ -47,6 +48,8 @@ static int check_pieces(const pd_conn *conn, const pd_prefix *prefix, Paramd__Pi
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
                        "%s of %zu pieces: at most %u are allowed in a frame (limits.max_pieces)",
                        pd_method_name(prefix->method), n, config->max_pieces);
+    for (size_t i = 0; conn->params.shards > 1 && i < n; i++)
+        if (pd_handle_check(conn, pieces[i]->handle, "piece", i, err) != PD_OK) return PD_INVALID_ARGUMENT;
     return pd_pieces_check(pieces, n, conn->params.handles.facts, conn->params.handles.n, config->chunk_elements,
                            prefix->payload_bytes, err);
 }
@@ -206,6 +209,7 @@ static int fill_push(pd_conn *conn, const pd_prefix *prefix, const Paramd__PushR
     request->u.data.replaces = push->replaces;
     request->u.data.patience_ns = push->patience_ms * UINT64_C(1000000);
     request->u.data.carried = push->carried;
+    request->u.data.common = push->common;
     request->u.data.wants = push->wants;
     request->u.data.share = push->share;
     rc = pd_options_copy(&request->u.data.hypers, &request->u.data.n_hypers, push->hypers, push->n_hypers);
@@ -289,6 +293,7 @@ static int check_want(const pd_conn *conn, const Paramd__Want *want, size_t i, p
     if (want->handle >= conn->params.handles.n)
         return pd_fail(err, PD_INVALID_ARGUMENT, "want %zu: handle %u, but this connection has declared %zu parameters",
                        i, want->handle, conn->params.handles.n);
+    if (pd_handle_check(conn, want->handle, "want", i, err) != PD_OK) return PD_INVALID_ARGUMENT;
     facts = &conn->params.handles.facts[want->handle];
     count = pd_range_piece(facts->start, facts->end, chunk, want->first);
     if (count < 0)

@@ -147,8 +147,10 @@ static void on_fenced(pd_daemon *daemon, const pd_effect *effect)
     pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
 
     if (conn == NULL) return;
-    conn->joined = false; /* another connection has taken the rank, so the store need not be told when this one ends */
-    pd_conn_fail_all(conn, &effect->u.error);
+    conn->joined =
+        false; /* another connection has taken the rank, or none has it: the store knows that this one ends */
+    /* UNAVAILABLE: the worker is to connect again. It then sends requests without an answer once more. */
+    if (effect->u.error.code != PD_UNAVAILABLE) pd_conn_fail_all(conn, &effect->u.error);
     pd_conn_end(conn, NULL, &effect->u.error);
 }
 
@@ -295,11 +297,13 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
         effect->u.stats = NULL;
         break;
     case PD_EFF_WORKER_STATE: answer(daemon, effect, pd_reply_worker_state); break;
+    case PD_EFF_SETTLED: answer(daemon, effect, pd_reply_settled); break;
     case PD_EFF_CHECKPOINT: answer(daemon, effect, pd_reply_checkpoint); break;
     /* these effects are for other threads: preconditioner tasks for the preconditioner pool, checkpoints for the
      * checkpoint writer, records for the WAL thread */
     case PD_EFF_TASK:
     case PD_EFF_WRITE_CHECKPOINT:
+    case PD_EFF_GO_BACK:
     case PD_EFF_WAL: break;
     }
     pd_effect_free(effect);

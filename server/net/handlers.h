@@ -3,7 +3,7 @@
  *
  * methods.c has the table. The handlers of a subject are in one file: join_request.c (Hello, Declare, Share),
  * data_request.c (Initialise, Push, PushPull, Pull, Release), state_request.c (Export, Import, Checkpoint, and the
- * worker state), info_request.c (Status, List, Set), methods.c (all others). */
+ * worker state), settle_request.c (Settle), info_request.c (Status, List, Set), methods.c (all others). */
 #ifndef PD_HANDLERS_H
 #define PD_HANDLERS_H
 
@@ -83,11 +83,15 @@ void pd_reply_export(pd_conn *conn, pd_pending *pending, pd_effect *effect);
 int pd_fill_import(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
 void pd_land_import(pd_conn *conn, pd_request *request, pd_buffer *buffer);
 int pd_fill_checkpoint(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
+int pd_fill_go_back(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
 void pd_reply_checkpoint(pd_conn *conn, pd_pending *pending, pd_effect *effect);
 int pd_fill_worker_state(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message,
                          pd_error *err);
 void pd_land_worker_state(pd_conn *conn, pd_request *request, pd_buffer *buffer);
 void pd_reply_worker_state(pd_conn *conn, pd_pending *pending, pd_effect *effect);
+
+int pd_fill_settle(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
+void pd_reply_settled(pd_conn *conn, pd_pending *pending, pd_effect *effect);
 
 int pd_fill_status(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
 int pd_fill_list(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);

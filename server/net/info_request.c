@@ -172,6 +172,7 @@ static int list_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, p
 static void fill_whole(const pd_server_figures *server, const pd_lag *lag, Paramd__StatusReply *reply)
 {
     reply->connections = (uint32_t)server->connections;
+    reply->time_ms = (uint64_t)(server->time * 1e3);
     reply->ingest_used = server->ingest_used;
     reply->resident_bytes = server->resident_bytes;
     reply->peak_resident_bytes = server->peak_resident_bytes;

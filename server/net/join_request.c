@@ -3,6 +3,7 @@
 #include "handlers.h"
 
 #include "conn.h"
+#include "portions.h"
 #include "mutant.h"
 #include "text.h"
 
@@ -27,6 +28,25 @@ static int check_hello(const pd_conn *conn, const Paramd__HelloRequest *hello, p
         return pd_fail(err, PD_INVALID_ARGUMENT, "Hello with resume = %u: expected 0 (the server decides), 1 or 2",
                        hello->resume);
     return pd_name_check("job", hello->job, err);
+}
+
+/* Checks which daemon of the worker's list this one is meant to be. A job is created with the cluster number of shard
+ * 0, so only shard 0 may be asked without it. */
+static int check_shard(const Paramd__HelloRequest *hello, pd_error *err)
+{
+    uint32_t shards = hello->shards > 0 ? hello->shards : 1;
+
+    if (shards > PD_MAX_SHARDS)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Hello for one of %u shards: at most %d", shards, PD_MAX_SHARDS);
+    if (hello->shard >= shards)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Hello for shard %u of %u: shards go from 0 to %u", hello->shard,
+                       shards, shards - 1);
+    if (shards == 1 && hello->cluster != 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Hello with a cluster number for a server that is alone");
+    if (hello->shard == 0 || hello->cluster != 0 || hello->job[0] == '\0') return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "Hello for shard %u of %u without a cluster number: say Hello to shard 0 first, whose answer has it",
+                   hello->shard, shards);
 }
 
 static int copy_rules(pd_request *request, char *const *from, size_t n)
@@ -68,6 +88,9 @@ static pd_request *hello_request(const pd_conn *conn, const pd_pending *pending,
     request->u.hello.grouped = hello->group > 0;
     request->u.hello.group = hello->group > 0 ? hello->group - 1 : 0;
     request->u.hello.generation = hello->generation;
+    request->u.hello.shard = hello->shard;
+    request->u.hello.shards = hello->shards > 0 ? hello->shards : 1;
+    request->u.hello.cluster = hello->cluster;
     request->u.hello.run = hello->run[0] != '\0' ? strdup(hello->run) : NULL;
     request->u.hello.job_name = strdup(hello->job);
     request->u.hello.label = strdup(conn->peer.label);
@@ -129,6 +152,8 @@ static void welcome(pd_conn *conn, const pd_prefix *asked, const pd_effect *effe
         reply.epoch = effect->u.hello.epoch;
         reply.generation = effect->u.hello.generation;
         reply.course = effect->u.hello.greeted;
+        reply.cluster = effect->u.hello.cluster;
+        reply.life = effect->u.hello.life;
     }
     pd_conn_reply(conn, asked, &reply.base);
 }
@@ -138,6 +163,7 @@ int pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error
     const Paramd__HelloRequest *hello = message;
     int rc = check_hello(conn, hello, err);
 
+    if (rc == PD_OK) rc = check_shard(hello, err);
     if (rc != PD_OK) return rc;
     pd_text_print(conn->peer.label, sizeof conn->peer.label,
                   hello->label[0] != '\0' ? hello->label : conn->peer.address);
@@ -342,50 +368,66 @@ int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
 }
 
 /* Adds the optimizer's warnings about parameters to the reply, as many as fit into the frame's header. */
-static void add_warnings(Paramd__DeclareReply *reply, const pd_declared *declared)
+static void add_warnings(Paramd__DeclareReply *reply, const char *const *notes)
 {
     size_t bytes = protobuf_c_message_get_packed_size(&reply->base);
 
     for (size_t i = 0; i < reply->n_parameters; i++) {
-        size_t more = declared[i].note != NULL ? strlen(declared[i].note) + WARNING_FORM : 0;
+        size_t more = notes[i] != NULL ? strlen(notes[i]) + WARNING_FORM : 0;
         if (more == 0 || bytes + more > PD_MAX_HEADER_BYTES) continue;
-        reply->parameters[i]->note = declared[i].note;
+        reply->parameters[i]->note = (char *)(uintptr_t)notes[i];
         bytes += more;
     }
 }
 
+/* Refuses a Declare whose answer is too long, because its parameters have many portions. */
+static void refuse_long(pd_conn *conn, pd_pending *pending)
+{
+    pd_prefix asked = pd_pending_asked(pending);
+    pd_error err;
+
+    pd_fail(&err, PD_RESOURCE_EXHAUSTED,
+            "Declare of %u parameters: the answer, which lists their portions, has more than %d bytes: declare fewer "
+            "parameters in one request, or raise the job's split_bytes",
+            pending->count, PD_MAX_HEADER_BYTES);
+    pd_pendings_remove(&conn->pendings, pending);
+    pd_pending_free(pending);
+    pd_conn_refuse(conn, &asked, &err);
+}
+
 /* Answers one of the connection's Declare requests. A worker may declare its parameters in several requests; each
  * answer has only the parameters of its own request. */
-static void reply_declared(pd_conn *conn, pd_pending *pending, const pd_effect *effect, Paramd__Declared **list)
+static void reply_declared(pd_conn *conn, pd_pending *pending, const pd_effect *effect, const pd_declared_list *list)
 {
     Paramd__DeclareReply reply = PARAMD__DECLARE_REPLY__INIT;
+    pd_kept_steps kept = effect->u.declared.kept;
     pd_lease_list leases;
 
-    reply.parameters = list + pending->start;
+    reply.parameters = list->list + pending->start;
     reply.n_parameters = pending->count;
     reply.must_init = effect->u.declared.must_init;
     reply.averages_init = effect->u.declared.averages_init;
     reply.sends_whole = effect->u.declared.sends_whole;
     reply.durable_step = pd_version_table_durable(conn->daemon->versions, conn->job);
+    reply.kept = kept.at;
+    reply.n_kept = kept.n;
     reply.open_sets = effect->u.declared.files;
     reply.leases = pd_lease_list_fill(&leases, &conn->leases);
     reply.n_leases = conn->leases.n;
     reply.least_unused = conn->leases.least_unused;
-    add_warnings(&reply, effect->u.declared.params + pending->start);
-    pd_conn_answer(conn, pending, &reply.base);
+    reply.map = effect->u.declared.map;
+    reply.settles = effect->u.declared.settles;
+    add_warnings(&reply, list->notes + pending->start);
+    if (protobuf_c_message_get_packed_size(&reply.base) > PD_MAX_HEADER_BYTES)
+        refuse_long(conn, pending);
+    else
+        pd_conn_answer(conn, pending, &reply.base);
 }
 
-static void reply_all(pd_conn *conn, const pd_effect *effect, Paramd__Declared *declared, Paramd__Declared **list)
+static void reply_all(pd_conn *conn, const pd_effect *effect, const pd_declared_list *list)
 {
     pd_pending *pending;
 
-    for (size_t i = 0; i < effect->u.declared.n; i++) {
-        paramd__declared__init(&declared[i]);
-        declared[i].step = effect->u.declared.params[i].step;
-        declared[i].initialised = effect->u.declared.params[i].initialised;
-        declared[i].replaces = effect->u.declared.params[i].replaced;
-        list[i] = &declared[i];
-    }
     while ((pending = pd_pendings_of_method(&conn->pendings, PD_DECLARE)) != NULL)
         reply_declared(conn, pending, effect, list);
 }
@@ -398,32 +440,46 @@ static uint64_t count_pieces(const pd_conn *conn)
 
     for (size_t i = 0; i < conn->params.handles.n; i++) {
         const pd_handle_facts *facts = &conn->params.handles.facts[i];
+        if (!pd_handle_is_here(facts)) continue;
         n += facts->end == facts->start ? 1 : ((uint64_t)facts->end - 1) / chunk - (uint64_t)facts->start / chunk + 1;
     }
     return n;
 }
 
+/* Puts the job's parameters on the version table. */
+static int put_versions(pd_conn *conn, const pd_effect *effect)
+{
+    pd_version_table *versions = conn->daemon->versions;
+    bool alone = effect->u.declared.places == NULL;
+    size_t n = effect->u.declared.n;
+
+    /* A shard may have more portions than the worker has declared parameters. */
+    if (!alone && pd_version_table_reserve(versions, conn->job, n) != PD_OK) return PD_NO_MEMORY;
+    for (size_t i = 0; i < n; i++)
+        pd_version_table_put(versions, conn->job, effect->u.declared.params[i].param,
+                             alone ? conn->params.handles.decls[i].fragment : 0);
+    /* n is the job's number of parameters, because every worker declares all of them. */
+    pd_version_table_settle(versions, conn->job, n);
+    return PD_OK;
+}
+
 void pd_reply_declare(pd_conn *conn, const pd_effect *effect)
 {
-    size_t n = effect->u.declared.n;
-    Paramd__Declared *declared = calloc(n, sizeof *declared);
-    Paramd__Declared **list = calloc(n, sizeof *list);
+    pd_declared_list list;
+    int rc = pd_declared_list_make(&list, conn->params.handles.n, effect);
 
     conn->params.declaring = false;
     conn->params.declared = true;
-    for (size_t i = 0; i < n; i++)
-        pd_version_table_put(conn->daemon->versions, conn->job, effect->u.declared.params[i].param,
-                             conn->params.handles.decls[i].fragment);
-    pd_version_table_settle(conn->daemon->versions, conn->job,
-                            n); /* n is the job's number of parameters, because every worker declares all of them */
-    for (size_t i = 0; i < n; i++) conn->params.handles.params[i] = effect->u.declared.params[i].param;
+    conn->params.shard = effect->u.declared.shard;
+    conn->params.shards = effect->u.declared.shards;
+    if (rc == PD_OK) rc = put_versions(conn, effect);
+    if (rc == PD_OK) rc = pd_handles_settle(&conn->params.handles, effect);
     conn->params.pieces = count_pieces(conn);
-    if (declared != NULL && list != NULL)
-        reply_all(conn, effect, declared, list);
+    if (rc == PD_OK)
+        reply_all(conn, effect, &list);
     else
         pd_conn_close(conn, pd_code_text(PD_NO_MEMORY));
-    free(declared);
-    free(list);
+    pd_declared_list_free(&list);
     pd_conn_resume(conn);
 }
 
@@ -440,8 +496,9 @@ static uint64_t most_bytes(const pd_conn *conn)
     uint64_t bytes = ROOM + conn->params.pieces * UNITS_A_PIECE * PD_PAYLOAD_ALIGN;
 
     for (size_t i = 0; i < conn->params.handles.n; i++)
-        bytes += TIMES_THE_GRADIENTS * sizeof(float) *
-                 (uint64_t)(conn->params.handles.facts[i].end - conn->params.handles.facts[i].start);
+        if (pd_handle_is_here(&conn->params.handles.facts[i]))
+            bytes += TIMES_THE_GRADIENTS * sizeof(float) *
+                     (uint64_t)(conn->params.handles.facts[i].end - conn->params.handles.facts[i].start);
     return bytes;
 }
 

@@ -164,6 +164,8 @@ const pd_method_entry pd_methods[PD_METHODS] = {
     [PD_RECALL] = { "Recall", WORKER, ASK(STORE, GET_WORKER_STATE, fill_nothing) },
     [PD_CHECKPOINT] = { "Checkpoint", 0, NAMED(ADMIN, Checkpoint), ASK(OTHERS, CHECKPOINT, pd_fill_checkpoint) },
     [PD_KICK] = { "Kick", OPERATOR, NAMED(ADMIN, Kick), ASK(STORE, KICK, fill_kick) },
+    [PD_SETTLE] = { "Settle", DECLARED, ASK(OTHERS, SETTLE, pd_fill_settle) },
+    [PD_GO_BACK] = { "GoBack", 0, NAMED(ADMIN, GoBack), ASK(OTHERS, GO_BACK, pd_fill_go_back) },
 };
 
 bool pd_method_takes_payload(const pd_method_entry *m)

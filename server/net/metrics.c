@@ -183,6 +183,25 @@ static void write_rounds(const scene *s)
     sample(s, "outcome", "no_gradient", (double)stats->no_gradient);
 }
 
+/* Writes which shard of a cluster the daemon is. A job that is on one daemon has no sample. */
+static void write_shard(const scene *s)
+{
+    const pd_job_info *info = &s->figure->stats->info;
+    char text[32];
+
+    if (info->shards <= 1) return;
+    begin(s, "");
+    snprintf(text, sizeof text, "%" PRIu32, info->shard);
+    label(s, true, "shard", text);
+    snprintf(text, sizeof text, "%" PRIu32, info->shards);
+    label(s, false, "shards", text);
+    snprintf(text, sizeof text, "%016" PRIx64, info->cluster);
+    label(s, false, "cluster", text);
+    snprintf(text, sizeof text, "%016" PRIx64, info->map);
+    label(s, false, "map", text);
+    end(s, true, 1);
+}
+
 static void write_phases(const scene *s)
 {
     for (pd_step_phase phase = PD_PHASE_SUM; phase < PD_PHASES; phase++)
@@ -365,6 +384,7 @@ static const row rows[] = {
     JOB("job_parameters", GAUGE, info.params, "Number of parameters."),
     JOB("contributions", COUNTER, info.contributions, "Contributions, one for each chunk, rank and step."),
     JOB("duplicates", COUNTER, info.duplicates, "Chunks that were received twice."),
+    JOB("went_back", COUNTER, info.went_back, "Times that the job went back to an earlier step (GoBack)."),
     JOB("replayed_contributions", COUNTER, info.replayed, "Contributions again to steps that a restart has lost."),
     JOB("job_frames_refused", COUNTER, info.refused, "Data frames of the job that were refused."),
     JOB_BY("rounds_closed", COUNTER, write_rounds, "Rounds that have closed, by how they ended."),
@@ -396,6 +416,7 @@ static const row rows[] = {
     JOB("gradient_norm", GAUGE, info.gradient_norm, "Norm of the last step's gradients; 0: none is computed."),
     JOB("clipped_steps", COUNTER, info.clipped_steps, "Steps whose gradients were clipped by their norm."),
     JOB("outlier_steps", COUNTER, info.outlier_steps, "Steps that were skipped because their norm was an outlier."),
+    JOB_BY("job_shard_info", GAUGE, write_shard, "1; the labels say which shard of a cluster this daemon is."),
     JOB_BY("scalar", GAUGE, write_scalars, "Last mean of each scalar that workers push, such as loss."),
     JOB_BY("job_memory_bytes", GAUGE, write_memory, "Memory of the job in use, by purpose."),
     JOB("job_memory_committed_bytes", GAUGE, info.committed_bytes, "Memory that the job has claimed."),

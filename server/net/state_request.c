@@ -55,6 +55,7 @@ int pd_fill_export(pd_conn *conn, pd_request *request, const pd_prefix *prefix, 
     request->u.export.act = (pd_export_act) export->act;
     request->u.export.state = export->state;
     request->u.export.replaces = export->replace;
+    request->u.export.step = export->step;
     request->u.export.wait_ns = wait_ns(export->wait_ms);
     request->u.export.number = export->number;
     request->u.export.block = export->block;
@@ -196,6 +197,33 @@ void pd_reply_checkpoint(pd_conn *conn, pd_pending *pending, pd_effect *effect)
     reply.bytes = effect->u.checkpoint.bytes;
     reply.ms = effect->u.checkpoint.ns / 1000000;
     pd_conn_answer(conn, pending, &reply.base);
+}
+
+static int check_go_back(const pd_conn *conn, const Paramd__GoBackRequest *asked, pd_error *err)
+{
+    if (conn->operates) return pd_name_check("job", asked->job, err);
+    if (conn->job == 0)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "GoBack: the job of this worker has ended: reconnect");
+    if (asked->job[0] != '\0')
+        return pd_fail(err, PD_INVALID_ARGUMENT, "GoBack of job %.200s: a worker must not name a job", asked->job);
+    if (asked->life != 0) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "GoBack of a worker: expected the life of the job that is meant");
+}
+
+int pd_fill_go_back(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err)
+{
+    const Paramd__GoBackRequest *asked = message;
+    int rc = check_go_back(conn, asked, err);
+
+    (void)prefix;
+    if (rc != PD_OK) return rc;
+    request->u.go_back.step = asked->step;
+    request->u.go_back.life = asked->life;
+    request->u.go_back.wait_ns = wait_ns(MOST_WAIT_MS);
+    if (!conn->operates) return PD_OK;
+    if ((request->u.go_back.job_name = strdup(asked->job)) == NULL) return PD_NO_MEMORY;
+    pd_conn_log_command(conn, asked->job, "go back to step %llu", (unsigned long long)asked->step);
+    return PD_OK;
 }
 
 /* Checks the length of a worker state, and makes room for it in the ingest budget. A rank's reserve is as large as its

@@ -67,4 +67,5 @@ const pd_optimizer_ops pd_adadelta = {
     .plan = adadelta_plan,
     .gradient_most = PD_SQUARE_MOST,
     .phases = { { .name = "update", .kind = PD_RANGES, .run = update } },
+    .grain = pd_grain_of_elements,
 };

@@ -71,4 +71,5 @@ const pd_optimizer_ops pd_adagrad = {
     .plan = adagrad_plan,
     .gradient_most = PD_SQUARE_MOST,
     .phases = { { .name = "update", .kind = PD_RANGES, .run = update } },
+    .grain = pd_grain_of_elements,
 };

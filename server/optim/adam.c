@@ -98,6 +98,7 @@ const pd_optimizer_ops pd_adam = {
     .plan = adam_plan,
     .gradient_most = PD_SQUARE_MOST,
     .phases = { { .name = "update", .kind = PD_RANGES, .run = update } },
+    .grain = pd_grain_of_elements,
 };
 
 const pd_optimizer_ops pd_adamw = {
@@ -107,4 +108,5 @@ const pd_optimizer_ops pd_adamw = {
     .plan = adam_plan,
     .gradient_most = PD_SQUARE_MOST,
     .phases = { { .name = "update", .kind = PD_RANGES, .run = update } },
+    .grain = pd_grain_of_elements,
 };

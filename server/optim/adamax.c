@@ -67,4 +67,5 @@ const pd_optimizer_ops pd_adamax = {
     .hypers = adamax_hypers,
     .plan = adamax_plan,
     .phases = { { .name = "update", .kind = PD_RANGES, .run = update } },
+    .grain = pd_grain_of_elements,
 };

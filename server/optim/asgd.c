@@ -78,4 +78,5 @@ const pd_optimizer_ops pd_asgd = {
     .plan = asgd_plan,
     .phases = { { .name = "update", .kind = PD_RANGES, .run = update },
                 { .name = "advance", .kind = PD_WHOLE, .run = advance } },
+    .grain = pd_grain_of_elements,
 };

@@ -9,13 +9,12 @@
  * process one range. */
 enum { WORTH_SHARING = 2 };
 
-double pd_clip_sum(pd_clip_piece *pieces, size_t n, double sofar, int threads)
+void pd_clip_sum(pd_clip_piece *pieces, size_t n, pd_exact_sum *sum, int threads)
 {
     (void)threads;
 #pragma omp parallel for schedule(static) num_threads(threads) if (n > WORTH_SHARING)
     for (size_t i = 0; i < n; i++) pieces[i].squares = pd_sum_squares(pieces[i].from, pieces[i].n);
-    for (size_t i = 0; i < n; i++) sofar += pieces[i].squares;
-    return sofar;
+    for (size_t i = 0; i < n; i++) pd_exact_sum_add(sum, pieces[i].squares);
 }
 
 void pd_clip_apply(const pd_clip_piece *pieces, size_t n, float scale, int threads)

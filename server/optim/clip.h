@@ -6,13 +6,14 @@
  *     scale = T min(1/T, 1/norm)              in float32
  *     G     = scale G
  *
- * A gradient is cut into ranges of PD_CLIP_RANGE elements (pd_clip_piece), beginning at its first element. The sums of
- * the ranges are added in float64 in a fixed order: range by range, parameter by parameter. So the bits do not depend
- * on the number of threads, nor on how many ranges a call gets. Pure functions; they run on the calling thread and its
- * OpenMP team. */
+ * A gradient is cut into ranges of PD_CLIP_RANGE elements (pd_clip_piece), beginning at its first element. The squares
+ * of a range are summed in float64, and the sums of the ranges are added without rounding (exact_sum.h). So the bits
+ * depend neither on the number of threads, nor on the order of the ranges, nor on which daemon has summed which of
+ * them. Pure functions; they run on the calling thread and its OpenMP team. */
 #ifndef PD_CLIP_H
 #define PD_CLIP_H
 
+#include "exact_sum.h"
 #include "paramd/tensor.h"
 
 #include <stddef.h>
@@ -32,8 +33,8 @@ typedef struct pd_clip_piece {
     double squares;    /* output of pd_clip_sum: the sum of the elements' squares */
 } pd_clip_piece;
 
-/* Sums the squares of each of n ranges of gradients. Returns `sofar` plus these n sums, added in order. */
-double pd_clip_sum(pd_clip_piece *pieces, size_t n, double sofar, int threads);
+/* Sums the squares of each of n ranges of gradients, and adds these n sums to `sum`. */
+void pd_clip_sum(pd_clip_piece *pieces, size_t n, pd_exact_sum *sum, int threads);
 /* Scales n ranges of gradients: each element of `to` becomes `scale` times the element of `from`. */
 void pd_clip_apply(const pd_clip_piece *pieces, size_t n, float scale, int threads);
 

@@ -114,4 +114,5 @@ const pd_optimizer_ops pd_delayed_nesterov = {
     .plan = delayed_nesterov_plan,
     .gradient_most = PD_SQUARE_MOST, /* sums over the longest period stay finite, and so does the momentum */
     .phases = { { .name = "update", .kind = PD_RANGES, .run = update } },
+    .grain = pd_grain_of_elements,
 };

@@ -64,4 +64,5 @@ const pd_optimizer_ops pd_lion = {
     .hypers = lion_hypers,
     .plan = lion_plan,
     .phases = { { .name = "update", .kind = PD_RANGES, .run = update } },
+    .grain = pd_grain_of_elements,
 };

@@ -194,10 +194,9 @@ static bool is_clipped(const pd_model *model, size_t scope, size_t param)
            (scope == ALONE || model->limit_of[param] == scope);
 }
 
-/* Sums or scales the gradient of a parameter, to clip it. Without `scale`, adds the squares of its elements to the sum
- * `squares`, and returns the new sum. With `scale`, writes the gradient times *scale to model->scaled, and returns
- * `squares` unchanged. */
-static double pass_over(pd_model *model, size_t param, double squares, const float *scale)
+/* Sums or scales the gradient of a parameter, to clip it. Without `scale`, adds the squares of its elements to
+ * `squares`. With `scale`, writes the gradient times *scale to model->scaled; `squares` is not used. */
+static void pass_over(pd_model *model, size_t param, pd_exact_sum *squares, const float *scale)
 {
     enum { AT_ONCE = 64 };
     int64_t elements = pd_optim_elements(model->optims[param]);
@@ -214,9 +213,8 @@ static double pass_over(pd_model *model, size_t param, double squares, const flo
         if (scale != NULL)
             pd_clip_apply(pieces, n, *scale, pd_batch_threads(model->batch));
         else
-            squares = pd_clip_sum(pieces, n, squares, pd_batch_threads(model->batch));
+            pd_clip_sum(pieces, n, squares, pd_batch_threads(model->batch));
     }
-    return squares;
 }
 
 /* Clips the gradients of a scope by their common norm, if it exceeds `limit`: model->gradient then points to scaled
@@ -224,15 +222,17 @@ static double pass_over(pd_model *model, size_t param, double squares, const flo
  * before clipping. */
 static double clip_together(pd_model *model, size_t scope, double limit)
 {
-    double squares = 0;
+    pd_exact_sum sum = { 0 };
+    double squares;
     float scale;
 
     for (size_t i = 0; i < model->n; i++)
-        if (is_clipped(model, scope, i)) squares = pass_over(model, i, squares, NULL);
+        if (is_clipped(model, scope, i)) pass_over(model, i, &sum, NULL);
+    squares = pd_exact_sum_round(&sum);
     scale = pd_clip_scale(limit, squares);
     for (size_t i = 0; scale != 1 && i < model->n; i++) {
         if (!is_clipped(model, scope, i)) continue;
-        pass_over(model, i, 0, &scale);
+        pass_over(model, i, NULL, &scale);
         model->gradient[i] = model->scaled[i];
     }
     return sqrt(squares);

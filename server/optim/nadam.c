@@ -101,4 +101,5 @@ const pd_optimizer_ops pd_nadam = {
     .gradient_most = PD_SQUARE_MOST,
     .phases = { { .name = "advance", .kind = PD_WHOLE, .run = advance },
                 { .name = "update", .kind = PD_RANGES, .run = update } },
+    .grain = pd_grain_of_elements,
 };

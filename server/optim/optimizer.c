@@ -318,3 +318,33 @@ void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group)
         steps[i]->bond.place = i;
     }
 }
+
+/* The steps of this process have the places 1 to n, so that a step of another process may come before all of them. */
+void pd_optim_bind_with_others(pd_optim *const *steps, size_t n, pd_atomic_group *group)
+{
+    pd_optim_bind(steps, n, group);
+    *group = (pd_atomic_group){ .steps = n + 1, .first = n + 1 };
+    for (size_t i = 0; i < n; i++) {
+        steps[i]->bond.group = group;
+        steps[i]->bond.place = i + 1;
+    }
+}
+
+bool pd_atomic_group_has_all(const pd_atomic_group *group)
+{
+    return group->arrived + 1 == group->steps;
+}
+
+bool pd_atomic_group_fails(const pd_atomic_group *group)
+{
+    return group->first < group->steps;
+}
+
+void pd_atomic_group_others(pd_atomic_group *group, bool fails, size_t before, const char *why)
+{
+    assert(before < group->steps);
+    group->arrived++;
+    if (!fails || before >= group->first) return;
+    group->first = before;
+    (void)pd_fail(&group->why, PD_ABORTED, "%.400s", why);
+}

@@ -109,6 +109,16 @@ void pd_optim_forget_roots(pd_optim *optim);
  * If several steps are refused, the first one in the list decides what happens to the tasks: results of tasks of the
  * steps before it in the list are stored, and results of tasks of the steps after it are thrown away. */
 void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group);
+/* Does the same for an atomic group that also has steps in other processes. They count as one further step, which has
+ * reported when pd_atomic_group_others was called, and the steps always wait for it. */
+void pd_optim_bind_with_others(pd_optim *const *steps, size_t n, pd_atomic_group *group);
+/* Returns whether all steps of such a group that belong to this process have reported. */
+bool pd_atomic_group_has_all(const pd_atomic_group *group);
+/* Returns whether a step that has reported fails. Its position in the list is then group->first - 1. */
+bool pd_atomic_group_fails(const pd_atomic_group *group);
+/* Reports whether a step of the group fails, in any process, and for which reason. `before`: number of the steps in the
+ * list that come before the first step that fails, or are that step. A replay calls it before the steps run. */
+void pd_atomic_group_others(pd_atomic_group *group, bool fails, size_t before, const char *why);
 
 /* Makes the step that has just begun fail if it turns a finite weight into an infinite one or NaN. Has no effect if the
  * step writes the new weights over the old ones. All phases have run when such a step fails, so the state keeps the

@@ -71,6 +71,12 @@ const char *pd_row_name(const pd_optimizer_ops *ops) __attribute__((alias("pd_op
 const char *pd_row_about(const pd_optimizer_ops *ops) __attribute__((alias("pd_optimizer_about")));
 const pd_hyper *pd_row_hypers(const pd_optimizer_ops *ops, size_t *count) __attribute__((alias("pd_optimizer_hypers")));
 
+int64_t pd_grain_of_elements(const pd_plan *plan)
+{
+    (void)plan;
+    return 1;
+}
+
 static const pd_hyper no_hypers[] = { { .name = NULL } };
 
 static int no_state(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
@@ -91,4 +97,5 @@ const pd_optimizer_ops pd_model_state = {
     .plan = no_state,
     .phases = { { .name = "take", .kind = PD_RANGES, .run = take } },
     .takes_values = true,
+    .grain = pd_grain_of_elements,
 };

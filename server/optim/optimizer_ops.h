@@ -227,12 +227,19 @@ struct pd_optimizer_ops {
      * hyperparameters that cannot change from step to step. With a limit the caller begins the steps of these
      * parameters together, and scales the gradients before the phases see them. */
     double (*clip_norm)(const double *hyper);
+    /* Returns at multiples of how many rows (indices of its first dimension) a parameter with this plan may be cut, so
+     * that the portions together, each with a plan of its own, do what the parameter does. 0, or NULL in place of the
+     * function: it may not be cut. */
+    int64_t (*grain)(const pd_plan *plan);
     /* Returns how many normally distributed random numbers a step takes from pd_draws. NULL: none. */
     int64_t (*normals)(const pd_plan *plan);
     /* Returns an element type in which the change of the weights (pd_unit.update) can be given without rounding; 0:
      * with these hyperparameters there is none. NULL: the optimizer does not give the change of the weights. */
     pd_dtype (*update_dtype)(const double *hyper);
 };
+
+/* Returns 1, the grain of optimizers that are element-wise. */
+int64_t pd_grain_of_elements(const pd_plan *plan);
 
 extern const pd_optimizer_ops *const pd_optimizer_table[]; /* the known optimizers; NULL after the last one */
 /* the optimizer of parameters that are declared as model state; no rule may name it */

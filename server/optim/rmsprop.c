@@ -119,4 +119,5 @@ const pd_optimizer_ops pd_rmsprop = {
     .plan = rmsprop_plan,
     .gradient_most = PD_SQUARE_MOST,
     .phases = { { .name = "update", .kind = PD_RANGES, .run = update } },
+    .grain = pd_grain_of_elements,
 };

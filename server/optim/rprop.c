@@ -103,4 +103,5 @@ const pd_optimizer_ops pd_rprop = {
     .check = rprop_check,
     .plan = rprop_plan,
     .phases = { { .name = "update", .kind = PD_RANGES, .run = update } },
+    .grain = pd_grain_of_elements,
 };

@@ -122,4 +122,5 @@ const pd_optimizer_ops pd_sgd = {
     .check = sgd_check,
     .plan = sgd_plan,
     .phases = { { .name = "update", .kind = PD_RANGES, .run = update } },
+    .grain = pd_grain_of_elements,
 };

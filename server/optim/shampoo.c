@@ -601,6 +601,12 @@ static pd_dtype shampoo_update_dtype(const double *h)
     return h[COMMUNICATE_PARAMS] != 0 ? (pd_dtype)0 : types[(int)h[COMMUNICATION_DTYPE]];
 }
 
+/* Blocks share nothing, not even the norms of grafting, so a parameter may be cut where its blocks are. */
+static int64_t shampoo_grain(const pd_plan *plan)
+{
+    return plan->n_blocks > 0 ? plan->blocks[0].size[0] : 0;
+}
+
 const pd_optimizer_ops pd_shampoo = {
     .name   = "shampoo",
     .about  = "Meta's PyTorch Distributed Shampoo",
@@ -620,4 +626,5 @@ const pd_optimizer_ops pd_shampoo = {
     .refusal = shampoo_refusal,
     .counts_by_group = true,
     .update_dtype = shampoo_update_dtype,
+    .grain = shampoo_grain,
 };

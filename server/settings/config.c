@@ -187,6 +187,11 @@ static const pd_key keys[] = {
     { "server", "input_exit", PD_KEY_YES_NO, AT(input_exit), "no",
       .help = "the daemon drains and ends when its standard input ends, which must be a pipe or a socket: so it ends "
               "with the process that has started it" },
+    { "server", "slice", PD_KEY_TEXT, AT(slice), "",
+      .help =
+          "slice of the machine that this daemon uses, where several daemons share it: 2/4 is the second quarter of "
+          "the processors (whole NUMA nodes first), and the automatic limits of memory are those of a quarter. "
+          "Empty: all processors that this process may use" },
     { "tls", "certificate", PD_KEY_TEXT, AT(tls.certificate), "", .reload = true,
       .help = "file with the server's certificate and its chain, PEM. A path here may begin with "
               "${CREDENTIALS_DIRECTORY}, which systemd sets for LoadCredential=" },
@@ -423,11 +428,11 @@ void pd_config_free(pd_config *config)
     free(config);
 }
 
-static uint64_t default_step_threads(const pd_config *config, uint64_t cores)
+static uint64_t default_step_threads(const pd_config *config, const cpu_set_t *processors, uint64_t cores)
 {
     pd_numa numa;
 
-    pd_numa_find(&numa, config->threads.numa != 0, 0);
+    pd_numa_find(&numa, config->threads.numa != 0, processors, 0);
     return numa.finding == PD_NUMA_CHOSEN && (uint64_t)numa.cpus < cores ? (uint64_t)numa.cpus : cores;
 }
 
@@ -441,17 +446,34 @@ uint64_t pd_config_ingest_bytes(uint64_t memory, uint64_t max_payload)
     return bytes > max_payload ? bytes : max_payload;
 }
 
-static void resolve(pd_config *config)
+pd_slice pd_config_slice(const pd_config *config)
 {
-    uint64_t cores = (uint64_t)pd_host_cores();
+    pd_slice slice;
 
-    if (config->limits.max_total_bytes == 0) config->limits.max_total_bytes = pd_host_memory() / 10 * 8;
+    (void)pd_slice_read(&slice, config->slice, NULL);
+    return slice;
+}
+
+/* Replaces each value "auto" by the value for the daemon's slice of this machine. */
+static int resolve(pd_config *config, pd_error *err)
+{
+    cpu_set_t processors;
+    pd_slice slice;
+    uint64_t cores, memory;
+    int rc = pd_slice_read(&slice, config->slice, err);
+
+    if (rc != PD_OK || (rc = pd_slice_processors(&processors, slice, err)) != PD_OK) return rc;
+    cores = (uint64_t)pd_slice_cores(slice, &processors);
+    memory = pd_slice_memory(slice);
+    if (config->limits.max_total_bytes == 0) config->limits.max_total_bytes = memory / 10 * 8;
     if (config->limits.max_payload == 0) config->limits.max_payload = config->limits.chunk_bytes;
     if (config->limits.ingest_bytes == 0)
-        config->limits.ingest_bytes = pd_config_ingest_bytes(pd_host_memory(), config->limits.max_payload);
-    if (config->threads.step_threads == 0) config->threads.step_threads = default_step_threads(config, cores);
+        config->limits.ingest_bytes = pd_config_ingest_bytes(memory, config->limits.max_payload);
+    if (config->threads.step_threads == 0)
+        config->threads.step_threads = default_step_threads(config, &processors, cores);
     if (config->threads.pool_threads == 0)
         config->threads.pool_threads = cores > 1 ? (cores - 1 < 60 ? cores - 1 : 60) : 1;
+    return PD_OK;
 }
 
 /* Replaces the value "auto" of server.state_dir by the directory that the service manager has made for this service. */
@@ -510,8 +532,7 @@ int pd_config_check(pd_config *config, pd_error *err)
     pd_cpu set;
     int rc;
 
-    resolve(config);
-    if ((rc = resolve_state_dir(config, err)) != PD_OK) return rc;
+    if ((rc = resolve(config, err)) != PD_OK || (rc = resolve_state_dir(config, err)) != PD_OK) return rc;
     if (config->limits.chunk_bytes % 64 != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "limits.chunk_bytes = %llu: expected a multiple of 64",
                        (unsigned long long)config->limits.chunk_bytes);

@@ -11,6 +11,8 @@
 #include "image.h"
 #include "import.h"
 #include "info.h"
+#include "restore.h"
+#include "store_go_back.h"
 #include "job.h"
 #include "job_turn.h"
 #include "jobs.h"
@@ -22,6 +24,7 @@
 #include "override_command.h"
 #include "push.h"
 #include "ranks.h"
+#include "settling.h"
 #include "store_state.h"
 #include "work.h"
 #include "worker_states.h"
@@ -86,6 +89,7 @@ static void free_effects(pd_store *store)
             for (size_t i = 0; i < effect->u.closed.n; i++) pd_published_unref(effect->u.closed.at[i].published);
         if (effect->kind == PD_EFF_WRITE_CHECKPOINT) pd_checkpoint_image_drop_weights(effect->u.checkpoint_image);
         if (effect->kind == PD_EFF_WRITE_CHECKPOINT) pd_checkpoint_image_free(effect->u.checkpoint_image);
+        if (effect->kind == PD_EFF_GO_BACK) pd_go_back_order_free(effect->u.go_back_order);
         if (effect->kind == PD_EFF_WAL) pd_wal_record_drop(effect->u.wal);
         pd_effect_free(effect);
     }
@@ -98,6 +102,7 @@ void pd_store_free(pd_store *store)
     if (store == NULL) return;
     pd_fail(&err, PD_UNAVAILABLE, "the server stops");
     pd_store_end_all(store, &err);
+    pd_store_go_back_end(store, &err);
     /* No job is left here, because the caller has returned all preconditioner tasks. */
     assert(store->jobs.numbers == NULL);
     pd_jobs_free_ended(&store->jobs);
@@ -151,11 +156,13 @@ static pd_job *next_due(const pd_store *store)
     return next;
 }
 
-/* Queues a job that a request or a batch of work may have changed, if it has work. While the server drains, begins the
+/* Queues a job that a request or a batch of work may have changed, if it has work. First answers the workers that wait
+ * for a tally which was made. While the server drains, begins the
  * job's last checkpoint if nothing prevents it any more. Then begins a waiting export if nothing prevents it: a
  * checkpoint that is due goes first. */
 static void queue(pd_store *store, pd_job *job, uint64_t now_ns)
 {
+    pd_settling_look(job);
     if (store->drain.draining) pd_checkpoint_look(job, now_ns);
     pd_export_go_on(job, now_ns);
     pd_publishing_note(&store->publishing, job);
@@ -196,6 +203,7 @@ static void begin_last_checkpoints(pd_store *store, uint64_t now_ns)
  * jobs; while the server drains, begins last checkpoints and answers the drain requests. */
 static void settle(pd_store *store, uint64_t now_ns)
 {
+    pd_store_go_back_look(store, now_ns);
     look_again(store, now_ns);
     if (store->drain.draining) begin_last_checkpoints(store, now_ns);
     pd_drain_answer(&store->drain, &store->jobs, &store->outbox, now_ns);
@@ -220,10 +228,12 @@ static void drop(pd_store *store, pd_request *request)
     if (name == NULL || name[0] == '\0') {
         pd_fail(&err, PD_UNAVAILABLE, "the server stops");
         pd_store_end_all(store, &err);
+        pd_store_go_back_end(store, &err);
     } else if (job != NULL) {
         pd_store_end(store, job, &err);
     } else {
-        pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s", name);
+        if (pd_store_go_back_check(store, name, &err) == PD_OK)
+            pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s", name);
         pd_request_refuse(&store->outbox, request, &err);
         return;
     }
@@ -289,7 +299,7 @@ static pd_job *find_named(pd_store *store, pd_request *request, const char *name
     pd_error err;
 
     if (job != NULL) return job;
-    pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s", name);
+    if (pd_store_go_back_check(store, name, &err) == PD_OK) pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s", name);
     pd_request_refuse(&store->outbox, request, &err);
     return NULL;
 }
@@ -300,8 +310,23 @@ static void logged(pd_store *store, pd_request *request, uint64_t now_ns)
     pd_job *job = pd_jobs_numbered(&store->jobs, request->u.wal->number);
 
     if (job != NULL && job->gone) job = NULL;
+    if (pd_store_wal_dropped(store, request->u.wal)) job = NULL;
     pd_wal_returned(job, request);
     if (job == NULL) return;
+    pd_checkpoint_look(job, now_ns);
+    queue(store, job, now_ns);
+}
+
+/* Takes an order to go back from the checkpoint writer. If it has failed, the job continues, and begins the checkpoint
+ * that may be due. */
+static void went_back(pd_store *store, pd_request *request, uint64_t now_ns)
+{
+    uint32_t number = request->u.go_back_order->number;
+    pd_job *job;
+
+    pd_store_went_back(store, request, now_ns);
+    job = pd_jobs_numbered(&store->jobs, number);
+    if (job == NULL || job->gone) return;
     pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
 }
@@ -420,6 +445,7 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_SHARE: pd_job_share(job, request); break;
     case PD_REQ_WORKER_STATE: pd_worker_states_take(job, request); break;
     case PD_REQ_GET_WORKER_STATE: pd_worker_states_answer(job, request); break;
+    case PD_REQ_SETTLE: pd_job_settle(job, request); break;
     case PD_REQ_CHECKPOINT: pd_checkpoint_ask(job, request, now_ns); break;
     default: assert(request->kind == PD_REQ_LOST); pd_rank_lost(job, request, now_ns);
     }
@@ -474,6 +500,8 @@ bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns,
     case PD_REQ_TASK: task(store, request, now_ns); break;
     case PD_REQ_CHECKPOINT_WRITTEN: checkpoint_written(store, request, now_ns); break;
     case PD_REQ_WAL: logged(store, request, now_ns); break;
+    case PD_REQ_GO_BACK: pd_store_go_back(store, request, now_ns); break;
+    case PD_REQ_WENT_BACK: went_back(store, request, now_ns); break;
     case PD_REQ_CHECKPOINT:
         if (request->u.checkpoint.job_name != NULL)
             checkpoint(store, request, now_ns);
@@ -496,6 +524,10 @@ bool pd_store_work(pd_store *store, uint64_t now_ns)
     pd_job *job = next_due(store);
 
     pd_jobs_free_some(&store->jobs);
+    if (pd_store_go_back_has_work(store)) {
+        pd_store_go_back_work(store, now_ns);
+        settle(store, now_ns);
+    }
     if (job == NULL) return pd_store_has_work(store);
     pd_store_unqueue(store, job);
     job->due.turn = ++store->turns;
@@ -513,7 +545,7 @@ bool pd_store_work(pd_store *store, uint64_t now_ns)
 
 bool pd_store_has_work(const pd_store *store)
 {
-    return store->due != NULL || store->jobs.ended != NULL;
+    return store->due != NULL || store->jobs.ended != NULL || pd_store_go_back_has_work(store);
 }
 
 /* Does the work of a job's deadlines that have passed, which may end the job. */
@@ -544,6 +576,7 @@ void pd_store_tick(pd_store *store, uint64_t now_ns)
     for (uint32_t n = store->jobs.n; n > 0 && store->deadlines != NULL && store->deadlines->deadline.at_ns <= now_ns;
          n--)
         tick(store, store->deadlines, now_ns);
+    pd_store_go_back_tick(store, now_ns);
     settle(store, now_ns);
 }
 
@@ -561,6 +594,7 @@ uint64_t pd_store_next_tick(const pd_store *store)
     uint64_t at = pd_drain_next_tick(&store->drain), jobs = UINT64_MAX;
 
     if (pd_publishing_next(&store->publishing) < at) at = pd_publishing_next(&store->publishing);
+    if (pd_store_go_back_next(store) < at) at = pd_store_go_back_next(store);
     if (store->deadlines != NULL) jobs = store->deadlines->deadline.at_ns;
     if (store->unknown) jobs = 0;
     return jobs < at ? jobs : at;

@@ -16,6 +16,7 @@
 #include "repeats.h"
 #include "resize.h"
 #include "set_warning.h"
+#include "store_go_back.h"
 #include "store_state.h"
 #include "worker_states.h"
 
@@ -266,7 +267,7 @@ static int check_jobs(pd_store *store, const pd_request *request, pd_error *err)
     const pd_owner *owner = pd_owner_find(&store->owners, pd_job_owner_identity(request));
     int rc;
 
-    while (store->jobs.n >= store->config.max_jobs)
+    while (store->jobs.n + store->jobs.away >= store->config.max_jobs)
         if (!pd_store_end_oldest(store, NULL, NULL))
             return pd_fail(err, PD_RESOURCE_EXHAUSTED,
                            "job %.100s would be one more than the %u jobs allowed (limits.max_jobs)",
@@ -361,8 +362,9 @@ static int form_again(pd_store *store, pd_job *job, const pd_request *request, u
  * the job if the Hello may do that. The error says if the job has no workers now. */
 static int agree(pd_store *store, pd_job **job, const pd_request *request, uint64_t now_ns, pd_error *err)
 {
-    int rc = PD_OK;
+    int rc = pd_job_shard_agrees(*job, request, err);
 
+    if (rc != PD_OK) return rc;
     if (pd_generation_is_later(*job, request)) rc = form_again(store, *job, request, now_ns, err);
     if (rc == PD_OK)
         rc = pd_may_resize(*job, request, now_ns) ? change_world(store, job, request, now_ns, err)
@@ -422,6 +424,7 @@ pd_job *pd_store_hello(pd_store *store, pd_request *request, uint64_t now_ns)
     bool created = false;
     int rc = pd_hello_check(request, &err);
 
+    if (rc == PD_OK) rc = pd_store_go_back_check(store, request->u.hello.job_name, &err);
     if (rc == PD_OK && rejoins_nothing(request, job))
         rc = pd_fail(&err, PD_NOT_FOUND,
                      "the job %.200s that this worker was in is no longer on this server, and a rejoining worker "

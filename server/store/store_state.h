@@ -9,6 +9,7 @@
 #include "sums.h"
 
 typedef struct pd_store pd_store;
+typedef struct pd_going_back pd_going_back;
 
 struct pd_store {
     pd_store_config config;
@@ -29,6 +30,7 @@ struct pd_store {
     pd_roles *roles; /* NULL: the server has none */
     pd_owners owners;
     pd_publishing publishing;
+    pd_going_back *going_back; /* jobs that go back to an earlier step: store_go_back.h; NULL: none */
 };
 
 /* Returns the parts of the store that its jobs use. */

@@ -68,6 +68,11 @@ static void refuse(pd_mailbox *done, pd_effect *effect)
         pd_fail(&record->error, PD_CANCELLED, "server stopping: record of step %llu not written",
                 (unsigned long long)record->step);
         hand_back(done, pd_effect_become_wal(effect));
+    } else if (effect->kind == PD_EFF_GO_BACK) {
+        pd_go_back_order *order = effect->u.go_back_order;
+        pd_fail(&order->error, PD_CANCELLED, "server stopping: did not go back to step %llu",
+                (unsigned long long)order->step);
+        hand_back(done, pd_effect_become_went_back(effect));
     } else {
         pd_checkpoint_image *image = effect->u.checkpoint_image;
         pd_fail(&image->error, PD_CANCELLED, "server stopping: checkpoint of step %llu not written",
@@ -83,7 +88,8 @@ static void refuse(pd_mailbox *done, pd_effect *effect)
 static void write_checkpoint(pd_disk_writer *writer, pd_effect *effect)
 {
     pd_checkpoint_image *image = effect->u.checkpoint_image;
-    uint64_t left = image->keep, begun = pd_clock_ns();
+    const pd_retention retention = pd_checkpoint_retention(image);
+    uint64_t begun = pd_clock_ns();
     pd_checkpoint_about about = writer->about;
     char job_dir[PD_KEEP_PATH];
     struct timespec now;
@@ -98,7 +104,20 @@ static void write_checkpoint(pd_disk_writer *writer, pd_effect *effect)
     if (tidy) pd_checkpoint_job_dir(job_dir, writer->root, image);
     atomic_store(&writer->at, NULL);
     hand_back(writer->done, pd_effect_become_checkpointed(effect));
-    if (tidy) pd_checkpoint_tidy(writer->disk, job_dir, left);
+    if (tidy) pd_checkpoint_tidy(writer->disk, job_dir, &retention);
+}
+
+/* Carries out an order to go back, and returns it with the result. */
+static void go_back(pd_disk_writer *writer, pd_effect *effect)
+{
+    pd_checkpoint_go_back(writer->disk, writer->root, &writer->about, effect->u.go_back_order);
+    hand_back(writer->done, pd_effect_become_went_back(effect));
+}
+
+/* Returns whether the effect is a checkpoint or an order that is not begun once the writer has to stop. */
+static bool may_be_left(const pd_effect *effect)
+{
+    return effect->kind == PD_EFF_GO_BACK || !effect->u.checkpoint_image->ended;
 }
 
 static void write_checkpoints(pd_disk_writer *writer, pd_mail *mail)
@@ -106,8 +125,10 @@ static void write_checkpoints(pd_disk_writer *writer, pd_mail *mail)
     for (pd_mail *next; mail != NULL; mail = next) {
         pd_effect *effect = (pd_effect *)(void *)mail;
         next = mail->next;
-        if (atomic_load(&writer->stop) && !effect->u.checkpoint_image->ended)
+        if (atomic_load(&writer->stop) && may_be_left(effect))
             refuse(writer->done, effect);
+        else if (effect->kind == PD_EFF_GO_BACK)
+            go_back(writer, effect);
         else
             write_checkpoint(writer, effect);
     }

@@ -1,8 +1,9 @@
 /* disk_writer.h - starts and stops the two threads that write to the state directory in place of the step thread: the
  * checkpoint writer and the WAL thread. Here "writer" means either.
  *
- * The step thread hands effects (PD_EFF_WRITE_CHECKPOINT, PD_EFF_WAL) to a writer. The writer returns each effect
- * exactly once, in the same order, as a request with the result (PD_REQ_CHECKPOINT_WRITTEN, PD_REQ_WAL). The checkpoint
+ * The step thread hands effects (PD_EFF_WRITE_CHECKPOINT, PD_EFF_GO_BACK, PD_EFF_WAL) to a writer. The writer returns
+ * each effect exactly once, in the same order, as a request with the result (PD_REQ_CHECKPOINT_WRITTEN,
+ * PD_REQ_WENT_BACK, PD_REQ_WAL). The checkpoint
  * writer writes one checkpoint after the other, with a lower priority than steps. The WAL thread writes waiting records
  * together, and syncs them once. They are two threads because writing a checkpoint may take many seconds. */
 #ifndef PD_DISK_WRITER_H

@@ -196,7 +196,8 @@ static uint64_t measure_disk(const char *dir)
 static void warm(void *arg, void *at, size_t bytes)
 {
     const pd_stepper *stepper = arg;
-    pd_warmer_put(stepper->warmer, at, bytes);
+
+    if (stepper->warmer != NULL) pd_warmer_put(stepper->warmer, at, bytes);
 }
 
 /* Restores jobs from the state directory. Meanwhile other threads read files ahead and populate memory for weights. */

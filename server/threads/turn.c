@@ -267,6 +267,7 @@ void pd_turn_forward(pd_turn *turn)
         effect->mail.next = NULL;
         switch (effect->kind) {
         case PD_EFF_TASK: turn->user.task(turn->user.arg, effect); continue;
+        case PD_EFF_GO_BACK:
         case PD_EFF_WRITE_CHECKPOINT: turn->user.keep(turn->user.arg, effect); continue;
         case PD_EFF_WAL: turn->user.log(turn->user.arg, effect); continue;
         default: break;

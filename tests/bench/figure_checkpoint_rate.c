@@ -49,7 +49,7 @@ static double checkpoint_ms(const pd_disk *disk, const char *root, pd_checkpoint
     if (pd_checkpoint_put(disk, root, kept, &about, &err) != PD_OK) figure_stop("%s", err.text);
     end = figure_ms();
     pd_checkpoint_job_dir(job_dir, root, kept);
-    pd_checkpoint_tidy(disk, job_dir, 1);
+    pd_checkpoint_tidy(disk, job_dir, &(pd_retention){ .keep = 1 });
     return end - begin;
 }
 

@@ -1,21 +1,22 @@
 #!/bin/bash
 # Trains with a real daemon and four real workers (crash_worker), kills the daemon, a worker, or both at once again and
-# again, and starts them anew. At the end the weights must have the bytes of a run that nobody disturbed.
-#   tests/e2e/crash_loop.sh [--mode window|rewind|log] [--kills N] [--seed S] [--keep]
+# again, and starts them anew. At the end the weights must have the bytes of a run on one daemon that nobody disturbed.
+#   tests/e2e/crash_loop.sh [--mode window|rewind|log] [--shards N] [--kills N] [--seed S] [--keep]
 # --mode window: workers keep their last pushes and do not see that the daemon was killed, but for a process that began
 # after the step to which the daemon goes back; rewind: they go back with it; log: the job has a log, so they go back by
-# the steps only that the disk did not have yet. --seed chooses victims, moments and optimizers. --keep: the folder with
-# all logs stays.
+# the steps only that the disk did not have yet. --shards: so many daemons share the job, and one of them is killed at a
+# time, or now and then all. --seed chooses victims, moments and optimizers. --keep: the folder with all logs stays.
 # Prints a line for each kill, and at the end one JSON object.
 set -euo pipefail
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin
 bin=${PARAMD_BIN:?the folder of paramd and crash_worker}
 [ -x "$bin/crash_worker" ] || { echo "skip: no crash_worker in $bin"; exit 77; }
 
-mode=window kills=10 seed=1 keep=
+mode=window kills=10 seed=1 keep= shards=1
 while [ $# -gt 0 ]; do
     case $1 in
     --mode) mode=${2:?} && shift ;;
+    --shards) shards=${2:?} && shift ;;
     --kills) kills=${2:?} && shift ;;
     --seed) seed=${2:?} && shift ;;
     --keep) keep=yes ;;
@@ -25,14 +26,14 @@ while [ $# -gt 0 ]; do
 done
 
 scratch=$(mktemp -d /tmp/paramd-crash.XXXXXX)
-world=4 port=0 daemon='' begun=$SECONDS
-pids=('' '' '' '')
-declare -A killed=([daemon]=0 [worker]=0 [both]=0)
+world=4 begun=$SECONDS
+pids=('' '' '' '') daemons=() ports=()
+declare -A killed=([daemon]=0 [worker]=0 [both]=0 [all]=0)
 RANDOM=$seed
 
 end_all() {
     local pid
-    for pid in $daemon "${pids[@]}"; do kill -9 "$pid" 2> /dev/null || true; done
+    for pid in "${daemons[@]}" "${pids[@]}"; do kill -9 "$pid" 2> /dev/null || true; done
     wait 2> /dev/null || true
     if [ -z "$keep" ]; then rm -rf "$scratch"; fi
 }
@@ -50,22 +51,43 @@ job=(--rule 'embedding adamw lr=0.01' --rule "${roots//$'\n'/ }" --rule 'head kr
     --rule '* sgd lr=0.02 momentum=0.9' --option "seed=$seed" --option checkpoint_every=20 --option checkpoint_keep=2)
 
 if [ "$mode" = log ]; then job+=(--option durability=log); fi
+# Jobs of several daemons in which parameters count their steps together take them as a whole.
+if [ "$shards" -gt 1 ]; then job+=(--option nonfinite_scope=job --whole); fi
 
 # ---- processes ----
 
-# start_daemon FOLDER : starts a daemon on the same port as before
+# start_daemon SHARD FOLDER : starts a daemon on the same port as before, with a state directory in the folder
 start_daemon() {
-    "$bin/paramd" --listen "127.0.0.1:$port,unix://$scratch/socket" --port-file "$scratch/port" \
-        --state-dir "$1" >> "$scratch/daemon.log" 2>&1 &
-    daemon=$!
-    [ "$port" != 0 ] || { await 10 'the daemon to listen' test -s "$scratch/port"; port=$(cat "$scratch/port"); }
+    local shard=$1
+    mkdir -p "$2"
+    "$bin/paramd" --listen "127.0.0.1:${ports[shard]:-0},unix://$scratch/socket$shard" \
+        --port-file "$scratch/port$shard" --state-dir "$2/$shard" >> "$scratch/daemon$shard.log" 2>&1 &
+    daemons[shard]=$!
+    [ -z "${ports[shard]:-}" ] || return 0
+    await 10 'the daemon to listen' test -s "$scratch/port$shard"
+    ports[shard]=$(cat "$scratch/port$shard")
+}
+
+# start_daemons FOLDER : starts all daemons in use
+start_daemons() {
+    local shard
+    for ((shard = 0; shard < used; shard++)); do start_daemon "$shard" "$1"; done
+}
+
+# urls tcp|unix : the addresses of the daemons in use
+urls() {
+    local shard list=()
+    for ((shard = 0; shard < used; shard++)); do
+        case $1 in tcp) list+=("tcp://127.0.0.1:${ports[shard]}") ;; *) list+=("unix://$scratch/socket$shard") ;; esac
+    done
+    echo "${list[*]}"
 }
 
 # start_worker RANK ARGUMENT... : even ranks use TCP, odd ones the Unix socket and shared memory
 start_worker() {
-    local rank=$1 url=tcp://127.0.0.1:$port
+    local rank=$1 url
     shift
-    if [ $((rank % 2)) = 1 ]; then url=unix://$scratch/socket; fi
+    if [ $((rank % 2)) = 1 ]; then url=$(urls unix); else url=$(urls tcp); fi
     "$bin/crash_worker" --url "$url" --rank "$rank" --world $world --seed "$seed" --mode "$mode" "${job[@]}" \
         --out "$scratch/rank$rank.result" "$@" >> "$scratch/rank$rank.log" 2>> "$scratch/rank$rank.errors" &
     pids[rank]=$!
@@ -85,11 +107,13 @@ complain() {
     for ((rank = 0; rank < world; rank++)); do
         echo "rank $rank: $(tail -n 1 "$scratch/rank$rank.log" 2>&1)" "$(tail -n 2 "$scratch/rank$rank.errors" 2>&1)"
     done
-    "$bin/paramctl" -s "127.0.0.1:$port" jobs 2>&1 || true
-    "$bin/paramctl" -s "127.0.0.1:$port" ranks crash 2>&1 || true
-    "$bin/paramctl" -s "127.0.0.1:$port" params crash 2>&1 || true
-    echo "the daemon's last lines:"
-    tail -n 20 "$scratch/daemon.log"
+    for ((rank = 0; rank < used; rank++)); do
+        "$bin/paramctl" -s "127.0.0.1:${ports[rank]}" jobs 2>&1 || true
+        "$bin/paramctl" -s "127.0.0.1:${ports[rank]}" ranks crash 2>&1 || true
+        "$bin/paramctl" -s "127.0.0.1:${ports[rank]}" params crash 2>&1 || true
+        echo "the last lines of daemon $rank:"
+        tail -n 20 "$scratch/daemon$rank.log"
+    done
     exit 1
 }
 
@@ -107,7 +131,10 @@ await() {
 # Checks that no process has ended by itself.
 all_live() {
     local rank
-    [ -z "$daemon" ] || kill -0 "$daemon" 2> /dev/null || complain "the daemon has ended by itself"
+    for rank in "${!daemons[@]}"; do
+        [ -z "${daemons[rank]}" ] || kill -0 "${daemons[rank]}" 2> /dev/null \
+            || complain "daemon $rank has ended by itself"
+    done
     for ((rank = 0; rank < world; rank++)); do
         [ -z "${pids[rank]}" ] || kill -0 "${pids[rank]}" 2> /dev/null || [ -s "$scratch/rank$rank.result" ] \
             || complain "rank $rank has ended by itself"
@@ -142,23 +169,26 @@ pause() { sleep "0.$((RANDOM % 4))$((RANDOM % 10))"; }
 
 # kill_some VICTIM : kills, and starts again. One time in two the new process comes at once.
 kill_some() {
-    local rank=$((RANDOM % world))
+    local rank=$((RANDOM % world)) shard=0 every
+    if [ "$shards" -gt 1 ]; then shard=$((RANDOM % shards)); fi
     case $1 in
-    daemon) end "$daemon" ;;
+    daemon) end "${daemons[shard]}" ;;
     worker) end "${pids[rank]}" ;;
-    both) kill -9 "${pids[rank]}" && end "$daemon" && { wait "${pids[rank]}" 2> /dev/null || true; } ;;
+    both) kill -9 "${pids[rank]}" && end "${daemons[shard]}" && { wait "${pids[rank]}" 2> /dev/null || true; } ;;
+    all) for every in "${daemons[@]}"; do end "$every"; done ;;
     esac
-    [ "$1" = worker ] || daemon=''
-    [ "$1" = daemon ] || pids[rank]=''
+    case $1 in daemon | both) daemons[shard]='' ;; all) daemons=() ;; esac
+    case $1 in worker | both) pids[rank]='' ;; esac
     if [ $((RANDOM % 2)) = 0 ]; then pause; fi
-    [ "$1" = worker ] || start_daemon "$scratch/state"
-    [ "$1" = daemon ] || disturbed "$rank"
+    case $1 in daemon | both) start_daemon "$shard" "$scratch/state" ;; all) start_daemons "$scratch/state" ;; esac
+    case $1 in worker | both) disturbed "$rank" ;; esac
 }
 
 disturb() {
     local n victim before
     for ((n = 1; n <= kills; n++)); do
         case $((RANDOM % 4)) in 0 | 1) victim=daemon ;; 2) victim=worker ;; *) victim=both ;; esac
+        if [ "$shards" -gt 1 ] && [ $((RANDOM % 6)) = 0 ]; then victim=all; fi
         before=$(largest 3)
         kill_some $victim
         killed[$victim]=$((killed[$victim] + 1))
@@ -183,7 +213,8 @@ check_durable() {
         END { exit wrong }' || complain "durable steps were lost"
 }
 
-start_daemon "$scratch/state"
+used=$shards
+start_daemons "$scratch/state"
 for ((rank = 0; rank < world; rank++)); do disturbed $rank; done
 await 40 'the first durable step' is_beyond 4 0
 disturb
@@ -194,13 +225,17 @@ await 60 "step $last" all_done
 check_durable
 rewinds=$(cat "$scratch"/rank?.log | grep -c rewound || true)
 replayed=$(cat "$scratch"/rank?.result | awk '{ sum += $4 } END { print sum + 0 }')
-end "$daemon"
+went_back=$(for port in "${ports[@]}"; do "$bin/paramctl" -s "127.0.0.1:$port" -o json jobs; done \
+    | awk '/"went_back"/ { gsub(/[^0-9]/, ""); sum += $0 } END { print sum + 0 }')
+for daemon in "${daemons[@]}"; do end "$daemon"; done
+daemons=()
 
 # ---- the undisturbed run ----
 
 mkdir "$scratch/disturbed"
 mv "$scratch"/rank?.* "$scratch/disturbed/"
-start_daemon "$scratch/state2"
+used=1
+start_daemons "$scratch/state2"
 for ((rank = 0; rank < world; rank++)); do start_worker $rank --steps "$last"; done
 await 60 "step $last of the undisturbed run" all_done
 for ((rank = 0; rank < world; rank++)); do
@@ -209,6 +244,7 @@ for ((rank = 0; rank < world; rank++)); do
             cat "$scratch/disturbed/rank$rank.result")"
 done
 
-printf '{"mode": "%s", "seed": %d, "kills": {"daemon": %d, "worker": %d, "both": %d}, "steps": %d, "rewinds": %d, ' \
-    "$mode" "$seed" "${killed[daemon]}" "${killed[worker]}" "${killed[both]}" "$last" "$rewinds"
-printf '"replayed": %d, "seconds": %d}\n' "$replayed" $((SECONDS - begun))
+printf '{"mode": "%s", "seed": %d, "shards": %d, "kills": {"daemon": %d, "worker": %d, "both": %d, "all": %d}, ' \
+    "$mode" "$seed" "$shards" "${killed[daemon]}" "${killed[worker]}" "${killed[both]}" "${killed[all]}"
+printf '"steps": %d, "rewinds": %d, "replayed": %d, "went_back": %d, "seconds": %d}\n' "$last" "$rewinds" \
+    "$replayed" "$went_back" $((SECONDS - begun))

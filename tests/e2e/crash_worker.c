@@ -1,9 +1,9 @@
 /* crash_worker.c - a worker for crash_loop.sh whose weights depend on its seed alone, however often it is killed.
  *
  * Each gradient is a function of the worker's generator (a random state that it saves in the note of each step), the
- * parameter and the parameter's weights. So a wrong note, a lost or doubled contribution, or wrong weights after a
- * restart give other weights at the end. Prints one line for each event: "SECONDS EVENT STEP DURABLE", where DURABLE is
- * the durable step that the server has reported. */
+ * parameter and the parameter's weights; with --whole also of weights of all other parameters. So a wrong note, a lost
+ * or doubled contribution, or wrong weights after a restart give other weights at the end. Prints one line for each
+ * event: "SECONDS EVENT STEP DURABLE", where DURABLE is the durable step that the server has reported. */
 #include "paramd/client.h"
 
 #include <argp.h>
@@ -41,6 +41,7 @@ typedef struct settings {
     int rank, world;
     uint64_t seed, steps, window;
     double delay, deadline;
+    bool whole; /* gradients depend on the weights of all parameters, whose steps are taken together */
 } settings;
 
 typedef struct worker {
@@ -101,8 +102,11 @@ static float small(uint64_t *state)
 static void compute_gradient(const worker *w, size_t p)
 {
     uint64_t state = w->at.generator ^ (p + 1) * 0xd6e8feb86659fd93u;
+    float mixed = 0;
 
-    for (int64_t i = 0; i < model[p].elements; i++) w->gradients[p][i] = small(&state) + 0.05f * w->weights[p][i];
+    for (size_t q = 0; w->set->whole && q < MOST_PARAMS; q++) mixed += w->weights[q][0] / (float)(q + 2);
+    for (int64_t i = 0; i < model[p].elements; i++)
+        w->gradients[p][i] = small(&state) + 0.05f * (w->weights[p][i] + mixed);
 }
 
 static void make_buffers(worker *w)
@@ -346,7 +350,7 @@ static void leave(worker *w)
     pd_client_close(w->client);
 }
 
-enum { OPT_UNTIL = 256, OPT_DELAY, OPT_DEADLINE, OPT_WORLD };
+enum { OPT_UNTIL = 256, OPT_DELAY, OPT_DEADLINE, OPT_WORLD, OPT_WHOLE };
 
 static const struct argp_option options[] = {
     { "url", 'u', "ADDRESS", 0, "Address of the server", 0 },
@@ -358,6 +362,7 @@ static const struct argp_option options[] = {
     { "until", OPT_UNTIL, "FILE", 0, "Take as many steps as the number in the file says, once the file is there", 0 },
     { "rule", 'R', "RULE", 0, "A rule of the job; may be given several times", 0 },
     { "option", 'o', "NAME=VALUE", 0, "An option of the job; may be given several times", 0 },
+    { "whole", OPT_WHOLE, NULL, 0, "Let gradients depend on the weights of all parameters", 0 },
     { "delay", OPT_DELAY, "SECONDS", 0, "Pause after each step, less than 1", 0 },
     { "deadline", OPT_DEADLINE, "SECONDS", 0, "Most seconds that a call waits", 0 },
     { "out", 'O', "FILE", 0, "File for the hash of the final weights, the step, and counts", 0 },
@@ -382,6 +387,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
     case 'o':
         if (set->n_options < MOST_OPTIONS) set->options[set->n_options++] = value;
         return 0;
+    case OPT_WHOLE: set->whole = true; return 0;
     case OPT_DELAY: set->delay = strtod(value, NULL); return 0;
     case OPT_DEADLINE: set->deadline = strtod(value, NULL); return 0;
     case 'O': set->out = value; return 0;

@@ -72,7 +72,7 @@ quietly chroot "$root" env DEBIAN_FRONTEND=noninteractive sh -c \
     'apt-get update -qq && apt-get install -y -qq --no-install-recommends /first/*.deb'
 uid=$(chroot "$root" id -u paramd) || die "the package makes no user paramd"
 [ "$uid" -lt 1000 ] || die "the user paramd is no system user: $uid"
-for path in /lib/systemd/system/paramd.service /lib/systemd/system/paramd.socket \
+for path in /lib/systemd/system/paramd.service /lib/systemd/system/paramd@.service /lib/systemd/system/paramd.socket \
     /lib/systemd/system/paramd-tls.socket /usr/share/man/man8/paramd.8.gz \
     /usr/share/man/man1/paramctl-doctor.1.gz /usr/share/bash-completion/completions/paramctl \
     /usr/share/zsh/vendor-completions/_paramctl /usr/share/doc/paramd/README.md /usr/include/paramd/client.h; do

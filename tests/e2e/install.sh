@@ -23,6 +23,7 @@ for path in bin/paramd bin/paramctl bin/paramctl-replay bin/paramctl-plan bin/pa
     bin/paramctl-doctor etc/paramd/paramd.conf \
     include/paramd/{client,diloco,error,optim,tensor,version}.h lib/libparamd.so lib/libparamd_optim.so \
     lib/pkgconfig/paramd.pc lib/cmake/paramd/paramdConfig{,Version}.cmake lib/systemd/system/paramd.{service,socket} \
+    lib/systemd/system/paramd@.service \
     lib/systemd/system/paramd-tls.socket lib/sysusers.d/paramd.conf lib/sysctl.d/60-paramd.conf \
     share/doc/paramd/proto/PROTOCOL.md; do
     [ -s "$prefix/$path" ] || die "not installed: $path"

@@ -119,3 +119,18 @@ TEST(more_rules_than_a_job_may_have_are_refused)
     assert_int_equal(plan("w 3\n", options), 2);
     assert_says("--rule is given more than 64 times");
 }
+
+TEST(a_plan_spreads_a_model_over_daemons)
+{
+    static const char text[] = "wte 50000 768\nhead 768 768\n";
+
+    assert_int_equal(plan(text, "--shards 1,2,16 --rule '* adamw' --workers 4"), 0);
+    assert_says("SHARDS");
+    assert_says("refused: 6 portions are too few");
+    assert_int_equal(plan(text, "--shards 1,2 --json"), 0);
+    assert_says("\"shard_plans\"");
+    assert_int_equal(plan(text, "--shards 0"), 2);
+    assert_says("--shards 0: expected at most 16 numbers from 1 to ");
+    assert_int_equal(plan(text, "--shards 4,"), 2);
+    assert_int_equal(plan(text, "--shards 4x"), 2);
+}

@@ -30,6 +30,7 @@ conf=$scratch/paramd.conf
 "$PARAMD_BIN/paramd" --print-config > "$conf"
 ${started/\/etc\/paramd\/paramd.conf/$conf} --check-config > /dev/null \
     || { echo "the printed configuration is refused"; exit 1; }
+cp "$conf" "$scratch/good.conf"
 grep -qx 'RestartPreventExitStatus=2 3' "$unit" || { echo "a wrong configuration is started again and again"; exit 1; }
 sed -i 's/^listen = 127.*/listen = 127.0.0.1:70700/' "$conf"
 status=0
@@ -45,6 +46,21 @@ grep -qx 'FileDescriptorName=tls' "$scratch/paramd-tls.socket" && grep -qx 'Serv
 said=$(systemd-analyze verify --man=no "$unit" "$scratch/paramd.socket" "$scratch/paramd-tls.socket" 2>&1) \
     || { echo "$said"; echo "systemd-analyze verify refuses the unit file"; exit 1; }
 [ -z "$said" ] || { echo "$said"; echo "systemd-analyze verify has something to say"; exit 1; }
+
+# The template for several daemons differs from the unit in the names of its instance alone, and its variables are keys.
+template=$scratch/paramd@.service
+sed "s|/usr/bin/paramd|$PARAMD_BIN/paramd|" 'deploy/paramd@.service' > "$template"
+rest() {
+    sed -n '/^\[Unit\]/,$p' "$1" | grep -v '^Environment=PARAMD_\|^EnvironmentFile=' |
+        sed 's| on port %i||; s|^StateDirectory=paramd/%i|StateDirectory=paramd|; s|paramd-%i|paramd|'
+}
+diff <(rest "$unit") <(rest "$template") || { echo "paramd@.service differs from paramd.service"; exit 1; }
+variables=$(sed -n 's/^Environment=\(PARAMD_.*\)/\1/p' "$template" | sed 's/%i/7070/g')
+# shellcheck disable=SC2086     # one word for each variable
+env $variables PARAMD_SLICE=1/1 "$PARAMD_BIN/paramd" --config "$scratch/good.conf" --check-config > /dev/null \
+    || { echo "the variables of paramd@.service are refused"; exit 1; }
+said=$(systemd-analyze verify --man=no "$scratch/paramd@7070.service" 2>&1) || { echo "$said"; exit 1; }
+[ -z "$said" ] || { echo "$said"; echo "systemd-analyze verify has something to say of paramd@.service"; exit 1; }
 
 # The user of the unit is the one that sysusers.d makes, and stopping leaves time for all that the daemon waits for.
 grep -qx 'u paramd - .*' deploy/paramd.sysusers && grep -qx 'User=paramd' "$unit" && ! grep -q DynamicUser "$unit" \

@@ -26,6 +26,10 @@ static void give_back(bool failed)
         request = pd_effect_become_checkpointed(effect);
         request->u.checkpoint_image->bytes = 1000;
         error = &request->u.checkpoint_image->error;
+    } else if (effect->kind == PD_EFF_GO_BACK) {
+        request = pd_effect_become_went_back(effect);
+        error = &request->u.go_back_order->error;
+        failed = true; /* the disk has no checkpoint that could be read */
     } else {
         request = pd_effect_become_wal(effect);
         error = &request->u.wal->error;

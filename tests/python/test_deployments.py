@@ -14,6 +14,7 @@ yaml = pytest.importorskip("yaml")
 BIN = os.environ["PARAMD_BIN"]
 DEPLOY = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir, "deploy")
 SECRETS = ("tokens", "http-token", "worker-token", "roles")
+CLUSTER = "cluster/daemons.yaml"
 
 
 def documents(name):
@@ -26,8 +27,8 @@ def find(kind, name="daemon.yaml"):
     return found
 
 
-def compose():
-    with open(os.path.join(DEPLOY, "docker-compose.yml"), encoding="utf-8") as file:
+def compose(name="docker-compose.yml"):
+    with open(os.path.join(DEPLOY, name), encoding="utf-8") as file:
         return yaml.safe_load(file)
 
 
@@ -90,7 +91,7 @@ def test_the_secrets_are_made_once_and_for_their_owner_alone(secrets):
 
 def test_manifests_follow_the_schemas_of_kubernetes():
     validate = pytest.importorskip("kubernetes_validate")
-    for name in ("daemon.yaml", "worker.yaml"):
+    for name in ("daemon.yaml", "worker.yaml", CLUSTER):
         for document in documents(name):
             validate.validate(document, "1.37", strict=True)
 
@@ -211,3 +212,41 @@ def test_prometheus_reads_its_configuration(secrets, tmp_path):
     targets = compose()["services"]["paramd"]["command"]
     port = dict(flag[2:].split("=", 1) for flag in targets)["http-listen"].rsplit(":", 1)[1]
     assert f'"paramd:{port}"' in (tmp_path / "prometheus.yml").read_text()
+
+
+def test_the_cluster_of_kubernetes_differs_from_the_daemon_in_its_pods_alone():
+    one, many = find("StatefulSet"), find("StatefulSet", CLUSTER)
+    assert many["spec"].pop("podManagementPolicy") == "Parallel"      # one pod that cannot start keeps no other away
+    assert many["spec"].pop("updateStrategy") == {"type": "RollingUpdate"}
+    assert many["spec"]["template"]["spec"].pop("topologySpreadConstraints")
+    assert (one["spec"].pop("replicas"), many["spec"].pop("replicas")) == (1, 3)
+    assert one == many
+    for kind in ("ConfigMap", "Service", "PodDisruptionBudget", "NetworkPolicy"):
+        assert find(kind) == find(kind, CLUSTER), kind
+
+
+def test_lists_of_daemons_name_every_pod_and_every_service():
+    with open(os.path.join(DEPLOY, "kubernetes", CLUSTER), encoding="utf-8") as file:
+        [urls] = set(re.findall(r"PARAMD_URL=(tls://paramd-{0\.\.(?:\d+)}\.paramd:7070)", file.read()))
+    assert urls.endswith(f"{{0..{find('StatefulSet', CLUSTER)['spec']['replicas'] - 1}}}.paramd:7070")
+    services = compose("docker-compose.cluster.yml")["services"]
+    daemons = sorted(name for name in services if name.startswith("paramd"))
+    [urls] = {service["environment"]["PARAMD_URL"] for service in services.values()}
+    assert urls == f"tls://paramd{{0..{len(daemons) - 1}}}:7070"
+    assert daemons == [f"paramd{i}" for i in range(len(daemons))]
+    for name, service in services.items():
+        if name.startswith("worker"):
+            assert sorted(service["depends_on"]) == daemons
+
+
+def test_the_daemons_of_the_compose_file_share_all_but_their_state(secrets, tmp_path):
+    one = compose()["services"]["paramd"]
+    services = compose("docker-compose.cluster.yml")["services"]
+    daemons = [service for name, service in services.items() if name.startswith("paramd")]
+    assert len({service["volumes"][0] for service in daemons}) == len({service["ports"][0] for service in daemons}) == 3
+    for service in daemons:
+        flags = [re.sub(r"\$\{SLICE\d:-\}", "", flag) for flag in service["command"]]
+        assert flags == one["command"] + ["--slice="]
+        expect_accepted(*[here(flag, secrets, tmp_path) for flag in flags])
+        for key in set(one) - {"command", "environment", "ports", "volumes"}:
+            assert service[key] == one[key], key

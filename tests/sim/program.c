@@ -411,17 +411,19 @@ static bool computes(sim_worker *w)
     return true;
 }
 
-/* Takes all shares that are leased to this worker: its push for the step is made of them. Returns false if there are
- * none and the process ends: a push of it ended with an error, and the server still has it. */
-static bool take_shares(sim_worker *w)
+/* Takes all shares that are leased to this worker: its push of fragment 0 for the step is made of them. Pushes of other
+ * fragments take none. Returns false if there are none and the process ends: a push of it ended with an error, and the
+ * server still has it. */
+static bool take_shares(sim_worker *w, uint32_t fragment)
 {
     uint64_t creator = w->core->recovery.creator, share;
     uint32_t n = 0;
     pd_error err;
 
-    if (w->job->open.shares == 0) return true;
+    w->carries = false;
+    if (w->job->open.shares == 0 || fragment > 0) return true;
     sim_shares_begin(w->s, w->job, creator, w->rank, w->core->setup.nonce, w->step);
-    for (; pd_core_take_share(w->core, &share, &err) == PD_OK; n++)
+    for (; pd_core_take_share(w->core, pd_leased_taken_step(w->core), &share, &err) == PD_OK; n++)
         sim_shares_take(w->s, w->job, creator, w->rank, share);
     w->carries = w->was_late && w->job->open.carries && !w->lost;
     if (w->carries) sim_shares_carry(w->s, w->job, creator);
@@ -501,7 +503,7 @@ static void begin_step(sim_worker *w)
     }
     if (!is_changed(w) || computes(w)) return;
     n = choose(w, order);
-    if (!take_shares(w)) return;
+    if (!take_shares(w, n > 0 ? sim_fragment_of(w->job, order[0]) : 0)) return;
     if (n > 0) sim_sets_sent(w->s, w->job, w->core->recovery.creator, w->rank, order[0], w->step);
     w->n_calls = 0;
     w->close_ns = 0;
@@ -550,7 +552,8 @@ static void check_pulled(sim_worker *w, const call *c)
 static void check_told(sim_worker *w, const call *c)
 {
     for (size_t i = 0; w->job->open.on && i < c->n; i++) {
-        w->was_late = w->was_late || c->items[i].outcome == PD_LATE;
+        if (sim_fragment_of(w->job, (uint32_t)c->items[i].param) == 0)
+            w->was_late = w->was_late || c->items[i].outcome == PD_LATE;
         if (c->items[i].outcome > 0 && (c->items[i].outcome != PD_LATE || c->items[i].step >= w->step))
             sim_sets_told(w->s, w->job, w->core->recovery.creator, w->rank, w->step, &c->items[i], &c->counts[i]);
     }

@@ -3,6 +3,7 @@
 #ifndef SIM_SERVER_STATE_H
 #define SIM_SERVER_STATE_H
 
+#include "checkpoint_files.h"
 #include "fairness.h"
 #include "mailbox.h"
 #include "precond_queue.h"
@@ -37,7 +38,8 @@ struct sim_server {
     pd_checkpoint_image *checkpoints[SIM_KEPT]; /* those that wait for the checkpoint writer, the oldest first */
     size_t n_checkpoints;
     char tidy_dir[128];                 /* directory of the job whose older checkpoints are removed next; "": none */
-    uint64_t tidy_left;                 /* how many stay */
+    pd_retention tidy_retention;        /* which stay */
+    pd_go_back_order *order;            /* the order to go back that waits for the checkpoint writer; NULL: none */
     pd_wal_record *records[SIM_LOGGED]; /* those that wait for the WAL thread, the oldest first */
     size_t n_records;
     bool checkpoints_due, records_due; /* the writer has an event */

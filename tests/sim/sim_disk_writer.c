@@ -76,14 +76,14 @@ static void write_checkpoint(sim_server *server, pd_checkpoint_image *image)
         pd_checkpoint_job_dir(job_dir, root, image);
         if (strlen(job_dir) >= sizeof server->tidy_dir) sim_fail("harness", "%s is too long", job_dir);
         strcpy(server->tidy_dir, job_dir);
-        server->tidy_left = image->keep;
+        server->tidy_retention = pd_checkpoint_retention(image);
     }
     return_checkpoint(server, image);
 }
 
 static void tidy_up(sim_server *server)
 {
-    pd_checkpoint_tidy(sim_disk_functions(server->disk), server->tidy_dir, server->tidy_left);
+    pd_checkpoint_tidy(sim_disk_functions(server->disk), server->tidy_dir, &server->tidy_retention);
     server->tidy_dir[0] = '\0';
 }
 
@@ -160,10 +160,58 @@ static void records_turn(sim *s, void *who, uint64_t life)
     if (life == server->life) (void)work(server, turn_records);
 }
 
+static void return_order(sim_server *server, pd_go_back_order *order)
+{
+    pd_request *request = new_request(PD_REQ_WENT_BACK, order->number);
+
+    request->u.go_back_order = order;
+    sim_step_post(server, request);
+}
+
+/* Carries out an order to go back. */
+static void go_back(sim_server *server)
+{
+    static const pd_checkpoint_about about = { .paramd = "sim", .blas = "none", .cpu = "none" };
+    pd_go_back_order *order = server->order;
+
+    server->order = NULL;
+    pd_checkpoint_go_back(sim_disk_functions(server->disk), root, &about, order);
+    sim_note(server->s, order->job, order->step, "goes back", 0, (uint64_t)-order->error.code);
+    return_order(server, order);
+}
+
+static void order_turn(sim *s, void *who, uint64_t life)
+{
+    sim_server *server = who;
+
+    (void)s;
+    if (life == server->life && server->order != NULL) (void)work(server, go_back);
+}
+
+/* Takes an order to go back. No checkpoint of its job is under way, so it need not wait for those of other jobs. */
+static void take_order(sim_server *server, pd_effect *effect)
+{
+    pd_go_back_order *order = effect->u.go_back_order;
+
+    pd_effect_free(effect);
+    if (server->dying || server->order != NULL) {
+        pd_fail(&order->error, server->dying ? PD_CANCELLED : PD_UNAVAILABLE, "the disk is busy");
+        return_order(server, order);
+        return;
+    }
+    server->order = order;
+    sim_after(server->s, 1 + sim_draw(server->s, 10 * SIM_MS), order_turn, server, server->life);
+}
+
 void sim_write_checkpoint(void *arg, pd_effect *effect)
 {
     sim_server *server = arg;
     pd_checkpoint_image *image = effect->u.checkpoint_image;
+
+    if (effect->kind == PD_EFF_GO_BACK) {
+        take_order(server, effect);
+        return;
+    }
 
     effect->u.checkpoint_image = NULL;
     pd_effect_free(effect);
@@ -201,6 +249,9 @@ void sim_disk_writers_end(sim_server *server)
     sim_side before;
 
     while (server->n_checkpoints > 0) return_checkpoint(server, take_first(server));
+    if (server->order != NULL) pd_fail(&server->order->error, PD_CANCELLED, "the server stops");
+    if (server->order != NULL) return_order(server, server->order);
+    server->order = NULL;
     server->checkpoints_due = server->records_due = false;
     server->tidy_dir[0] = '\0';
     for (size_t i = 0; i < server->n_records; i++)

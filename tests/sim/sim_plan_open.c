@@ -217,7 +217,7 @@ static bool is_tied(const sim_job *job)
 {
     const sim_open *open = &job->open;
     bool tied = job->clips || strstr(job->rule, "clip") != NULL ||
-                (open->on && open->staleness > 0 && (open->quorum > 1 || open->waits));
+                (open->on && open->staleness > 0 && (open->quorum > 1 || open->waits || open->group > 1));
 
     for (uint32_t i = 0; i < job->n_options; i++)
         tied = tied || strncmp(job->options[i], "clip_global_norm", 16) == 0 ||
@@ -233,9 +233,8 @@ void sim_plan_draw_fragments(sim_plan *plan)
         sim_job *job = &plan->jobs[j];
         uint64_t most = job->n_params < SIM_FRAGMENTS ? job->n_params : SIM_FRAGMENTS;
         bool draws = sim_once_in(&r, job->open.on ? 3 : 6);
-        /* The model knows shares, groups, launches and barriers of jobs with one fragment only. */
-        bool alone =
-            job->open.shares > 0 || job->open.group > 1 || job->open.any_rank || job->open.reforms || job->open.meets;
+        /* The model knows launches and barriers of jobs with one fragment only. */
+        bool alone = job->open.reforms || job->open.meets;
         if (!draws || most < 2 || alone || is_tied(job) || job->replaces || job->mean_init || job->later[0] > 0)
             continue;
         job->fragments = 2 + (uint32_t)sim_below(&r, most - 1);

@@ -150,7 +150,7 @@ static void check_push(sim_history *h, sim_sets *f, uint64_t step, uint32_t rank
             sim_fail("ages", "%s rank %u counts in step %llu with its push for step %llu, after the one for step %llu",
                      h->job->name, rank, (number)step, (number)of, (number)later);
     pushes->counted[of] = step;
-    sim_shares_count(h, rank, of);
+    if (f == &h->fragments[0]) sim_shares_count(h, rank, of); /* pushes of other fragments are made of no shares */
 }
 
 /* Returns the number of groups that the ranks belong to. */
@@ -702,7 +702,7 @@ static void look_at(sim_server *server, sim_history *h, const pd_job *job, uint3
         watch->quorum_ns = s->now_ns;
     check_memory(job);
     check_kicked(job);
-    sim_shares_look(h, job, server->life);
+    if (f == 0) sim_shares_look(h, job, server->life);
 }
 
 void sim_sets_look(sim_server *server)

@@ -366,8 +366,8 @@ int paramctl(const char *format, ...)
     va_start(args, format);
     vsnprintf(arguments, sizeof arguments, format, args);
     va_end(args);
-    snprintf(line, sizeof line, "PARAMD_URL=%s %s/paramctl %s%s", paramctl_server.url, getenv("PARAMD_BIN"), arguments,
-             strstr(arguments, "json") != NULL ? " 2>/dev/null" : " 2>&1");
+    snprintf(line, sizeof line, "PARAMD_URL='%s' %s/paramctl %s%s", paramctl_server.url, getenv("PARAMD_BIN"),
+             arguments, strstr(arguments, "json") != NULL ? " 2>/dev/null" : " 2>&1");
     return run(line);
 }
 
@@ -379,7 +379,7 @@ int paramctl_shell(const char *format, ...)
     va_start(args, format);
     vsnprintf(command, sizeof command, format, args);
     va_end(args);
-    snprintf(line, sizeof line, "export PARAMD_URL=%s paramctl=%s/paramctl; ( %s ) 2>&1", paramctl_server.url,
+    snprintf(line, sizeof line, "export PARAMD_URL='%s' paramctl=%s/paramctl; ( %s ) 2>&1", paramctl_server.url,
              getenv("PARAMD_BIN"), command);
     return run(line);
 }

@@ -181,6 +181,12 @@ static void on_declared(rig *r, const pd_effect *effect)
     r->must_init = effect->u.declared.must_init;
     r->reserve = effect->u.declared.reserve;
     r->leases = effect->u.declared.leases;
+    free(r->places);
+    r->n_places = effect->u.declared.n_places;
+    r->places = r->n_places > 0 ? must(malloc(r->n_places * sizeof *r->places)) : NULL;
+    if (r->n_places > 0) memcpy(r->places, effect->u.declared.places, r->n_places * sizeof *r->places);
+    r->map = effect->u.declared.map;
+    r->settles = effect->u.declared.settles;
     for (size_t i = 0; i < effect->u.declared.n && i < 4096; i++) {
         r->handles[i] = effect->u.declared.params[i].param;
         r->initialised[i] = effect->u.declared.params[i].initialised;
@@ -221,12 +227,26 @@ static void on_recalled(rig *r, const pd_effect *effect)
     if (effect->u.worker_state.bytes > 0) memcpy(r->note, effect->u.worker_state.at, effect->u.worker_state.bytes);
 }
 
+static void on_settled(rig *r, const pd_effect *effect)
+{
+    on_answer(r, effect);
+    if (effect->u.settled.at == NULL) return; /* it answers a verdict */
+    assert_true(effect->u.settled.bytes <= sizeof r->tally);
+    r->tally_bytes = effect->u.settled.bytes;
+    r->tally_step = effect->u.settled.step;
+    r->tally_phase = effect->u.settled.phase;
+    memcpy(r->tally, effect->u.settled.at, effect->u.settled.bytes);
+    r->tallies++;
+}
+
 static void on_hello(rig *r, const pd_effect *effect)
 {
     on_answer(r, effect);
     r->job = effect->job;
     r->seed = effect->u.hello.seed;
     r->creator = effect->u.hello.creator;
+    r->in_cluster = effect->u.hello.cluster;
+    r->life = effect->u.hello.life;
     r->created = effect->u.hello.created;
     r->welcome_step = effect->u.hello.step;
     r->welcome_course = effect->u.hello.course;
@@ -320,6 +340,7 @@ static bool take_answer(rig *r, pd_effect *effect)
     case PD_EFF_EXPORT: on_export(r, effect); return true;
     case PD_EFF_WORKER_STATE: on_recalled(r, effect); return true;
     case PD_EFF_CHECKPOINT: on_checkpoint_answer(r, effect); return true;
+    case PD_EFF_SETTLED: on_settled(r, effect); return true;
     default: return false;
     }
 }
@@ -339,6 +360,7 @@ static void take_report(rig *r, pd_effect *effect)
     case PD_EFF_TASK: on_task(r, effect); break;
     case PD_EFF_WRITE_CHECKPOINT: rig_on_checkpoint(r, effect->u.checkpoint_image); break;
     case PD_EFF_WAL: rig_on_record(r, effect->u.wal); break;
+    case PD_EFF_GO_BACK: rig_on_order(r, effect->u.go_back_order); break;
     case PD_EFF_DURABLE: r->durable = effect->u.durable_step; break;
     case PD_EFF_STATS: on_stats(r, effect); break;
     case PD_EFF_LOG: on_log(r, effect); break;
@@ -449,8 +471,33 @@ int rig_hello(rig *r, const char *job, uint32_t rank, uint32_t world, uint64_t n
     request->u.hello.barriers = r->barriers;
     request->u.hello.steps = r->seen;
     request->u.hello.course = r->course;
+    request->u.hello.shard = r->shard;
+    request->u.hello.shards = r->shards;
+    request->u.hello.cluster = r->cluster;
     request->u.hello.options = read_options(options, &request->u.hello.n_options);
     add_rules(request, rules);
+    return rig_apply(r, request);
+}
+
+int rig_settle(rig *r, uint32_t rank, uint64_t conn, uint64_t step, uint32_t phase, const pd_tally_view *tallies,
+               size_t n)
+{
+    pd_request *request = must(pd_request_new(PD_REQ_SETTLE, rig_ticket(r, conn)));
+    size_t bytes = n * sizeof(pd_tally_view);
+    uint8_t *at;
+
+    for (size_t i = 0; i < n; i++) bytes += tallies[i].n;
+    request->job = r->job;
+    request->rank = rank;
+    request->u.settle.step = step;
+    request->u.settle.phase = phase;
+    request->u.settle.n = n;
+    request->u.settle.tallies = n > 0 ? must(malloc(bytes)) : NULL;
+    at = (uint8_t *)(request->u.settle.tallies + n);
+    for (size_t i = 0; i < n; at += tallies[i++].n) {
+        memcpy(at, tallies[i].at, tallies[i].n);
+        request->u.settle.tallies[i] = (pd_tally_view){ at, tallies[i].n };
+    }
     return rig_apply(r, request);
 }
 
@@ -766,6 +813,7 @@ void rig_free(rig *r)
     if (r->checkpointing != NULL) rig_write_checkpoint(r);
     while (r->n_logging > 0) rig_write_record(r);
     pd_checkpoint_image_free(r->disk);
+    rig_free_older(r);
     rig_drop_records(r, UINT64_MAX);
     for (size_t i = 0; i < r->n_decisions; i++) pd_wal_record_free(r->decisions[i]);
     for (uint32_t job = 0; job < RIG_JOBS; job++) forget_board(r, job);
@@ -773,6 +821,7 @@ void rig_free(rig *r)
     assert_int_equal(pd_store_count_bytes(r->store).held, 0);
     assert_int_equal(pd_store_count_bytes(r->store).published_list, 0);
     pd_info_free(r->info);
+    free(r->places);
     free(r->exported.at);
     pd_set_result_free(r->set);
     pd_store_free(r->store);

@@ -9,7 +9,7 @@
 #include "checkpoint_image.h"
 #include "wal_record.h"
 
-enum { RIG_JOBS = 64, RIG_CONNS = 512, RIG_RECORDS = 128 };
+enum { RIG_JOBS = 64, RIG_CONNS = 512, RIG_RECORDS = 128, RIG_OLDER = 64 };
 
 /* The record of a parameter that the loop thread's version table would keep. */
 typedef struct rig_entry {
@@ -59,9 +59,14 @@ typedef struct rig {
     uint32_t leader;      /* the leader, as last reported with the members */
     uint64_t reports;     /* number of reports of the members */
     uint64_t seed, creator, reserve;
-    uint32_t handles[4096]; /* handles of the parameters, from the last answer to Declare */
+    uint64_t in_cluster, life; /* numbers of the job's cluster and of its life, from the last welcome */
+    uint32_t handles[4096];    /* handles of the parameters, from the last answer to Declare */
     bool initialised[4096];
     uint64_t steps[4096], replaced[4096];
+    pd_declared_place *places; /* where portions lie, from the last answer to Declare; NULL: the job is on one daemon */
+    size_t n_places;
+    uint64_t map; /* of the last answer to Declare */
+    bool settles;
     char notes[16][240];  /* notes of the first 16 parameters, from the last answer to Declare */
     pd_info *info;        /* the last answer to List; the rig owns it */
     pd_set_result *set;   /* the last answer to Set; the rig owns it */
@@ -88,10 +93,23 @@ typedef struct rig {
     /* the checkpoint that the store has handed over and that rig_write_checkpoint has not returned */
     pd_checkpoint_image *checkpointing;
     pd_checkpoint_image *disk; /* a copy of the last checkpoint that was written, as the disk would return it */
+    /* copies of all checkpoints that were written and that the job can go back to, the oldest first, if keeps_older */
+    pd_checkpoint_image *older[RIG_OLDER];
+    size_t n_older;
+    bool keeps_older;
+    pd_go_back_order *ordered; /* the order to go back that lazy_back holds back */
+    bool lazy_back; /* true: an order stays in `ordered` until rig_go_back_ordered; false: it is carried out at once */
     uint64_t kept, ended; /* number of checkpoints written; of jobs whose end was reported to the checkpoint writer */
     uint64_t durable;     /* last reported durable step */
     uint64_t checkpoint_step, checkpoint_bytes; /* the last answer to a request for a checkpoint */
-    uint64_t note_step;                         /* the last answer to Recall: step, and the note as text */
+    /* The last tally that the store has given: its bytes, step and phase; number of tallies that have come */
+    uint8_t tally[4096];
+    size_t tally_bytes;
+    uint64_t tally_step, tallies;
+    uint32_t tally_phase;
+    uint32_t shard, shards; /* for the next Hellos */
+    uint64_t cluster;       /* for the next Hellos */
+    uint64_t note_step;     /* the last answer to Recall: step, and the note as text */
     char note[64];
     const char *disk_error; /* the disk fails with these words; NULL: it works */
     bool lazy_disk; /* true: a checkpoint stays in `keeping` until rig_write_checkpoint; false: it is written at once */
@@ -141,6 +159,22 @@ void rig_sleep(rig *r, double seconds);
 void rig_absorb(rig *r);
 void rig_write_checkpoint(rig *r); /* writes the checkpoint that lazy_disk holds back, or fails to */
 void rig_write_record(rig *r);     /* writes the oldest record that lazy_wal holds back, or fails to */
+/* Carries the order to go back out that lazy_back holds back, or fails to. Then lets the store work. */
+void rig_go_back_ordered(rig *r);
+/* Carries the order out, and returns it as the request that the store is to get. */
+pd_request *rig_answer_order(rig *r);
+/* Asks as the worker of `rank` (job NULL) or as an operator that the job goes back to `step`, and lets the store work.
+ * life 0: any. Returns the code of the answer, or RIG_NO_ANSWER. */
+enum { RIG_NO_ANSWER = 1 << 20 };
+int rig_go_back(rig *r, const char *job, uint32_t rank, uint64_t conn, uint64_t step, uint64_t life);
+/* Adds a checkpoint that was written to those that the job can go back to, and lists them in kept->kept. Carries out an
+ * order to go back; drops all records of a WAL. Used by rig.c and rig_disk.c. */
+void rig_note_older(rig *r, pd_checkpoint_image *kept);
+void rig_on_order(rig *r, pd_go_back_order *order);
+void rig_on_dropping(rig *r);
+void rig_free_older(rig *r);
+/* Removes the oldest checkpoint, as the checkpoint writer does. */
+void rig_forget_oldest(rig *r);
 /* Take a checkpoint or a record that the store hands over. Used by rig.c. */
 void rig_on_checkpoint(rig *r, pd_checkpoint_image *kept);
 void rig_on_record(rig *r, pd_wal_record *entry);
@@ -159,6 +193,10 @@ void rig_crash(rig *r, const pd_store_config *config);
 int rig_checkpoint(rig *r, const char *job, uint64_t conn, uint64_t step, double seconds);
 int rig_note(rig *r, uint32_t rank, uint64_t conn, uint64_t step, const char *text);
 int rig_recall(rig *r, uint32_t rank, uint64_t conn);
+/* Asks for the tally of a step and phase, or with n > 0 tallies brings a verdict. Returns the code of the answer; PD_OK
+ * if there is none yet. */
+int rig_settle(rig *r, uint32_t rank, uint64_t conn, uint64_t step, uint32_t phase, const pd_tally_view *tallies,
+               size_t n);
 /* Asks for a drain as an operator on connection `conn`. Returns whether it was answered at once. */
 bool rig_drain(rig *r, uint64_t conn, double seconds);
 /* Makes a job from the disk of the rig `from`. Returns the code of the error, which is in r->error. */

@@ -97,6 +97,7 @@ static void give_back(rig *r, pd_checkpoint_image *kept)
     if (r->disk_error == NULL && !kept->ended) {
         pd_checkpoint_image_free(r->disk);
         r->disk = must(checkpoint_copy(kept));
+        if (r->keeps_older) rig_note_older(r, kept);
         r->kept++;
         /* A record that is under way follows one that the checkpoint makes superfluous: that stays until then. */
         if (r->n_logging == 0) rig_drop_records(r, kept->place);
@@ -218,7 +219,10 @@ static void return_record(rig *r, pd_wal_record *entry)
     assert_non_null(request);
     entry->bytes = entry->head_bytes;
     entry->ns = 1000000;
-    (void)(entry->stream == PD_WAL_DECISIONS ? put_decisions : put)(r, entry, &entry->error);
+    if (entry->act == PD_WAL_APPEND)
+        (void)(entry->stream == PD_WAL_DECISIONS ? put_decisions : put)(r, entry, &entry->error);
+    else
+        rig_on_dropping(r);
     request->u.wal = entry;
     pd_store_apply(r->store, request, r->now);
 }
@@ -284,6 +288,10 @@ static void hand_disk_over(rig *next, rig *old)
     next->n_records = old->n_records;
     next->disk = old->disk;
     old->disk = NULL;
+    memcpy(next->older, old->older, sizeof next->older);
+    next->n_older = old->n_older;
+    next->keeps_older = old->keeps_older;
+    old->n_older = 0;
     old->n_decisions = old->n_records = 0;
     old->wal_error = old->disk_error = "the server has crashed";
 }

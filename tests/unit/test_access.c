@@ -47,17 +47,19 @@ static void ask_about(scene *s, int fd, unsigned method, const char *job)
     Paramd__ExportRequest export = PARAMD__EXPORT_REQUEST__INIT;
     Paramd__CheckpointRequest checkpoint = PARAMD__CHECKPOINT_REQUEST__INIT;
     Paramd__KickRequest kick = PARAMD__KICK_REQUEST__INIT;
+    Paramd__GoBackRequest back = PARAMD__GO_BACK_REQUEST__INIT;
 
     list.what = PD_INFO_PARAMS;
     set.pattern = "*";
     import.act = PD_IMPORT_BEGIN;
     export.act = PD_EXPORT_BEGIN;
-    list.job = drop.job = set.job = import.job = export.job = checkpoint.job = kick.job = (char *)job;
+    list.job = drop.job = set.job = import.job = export.job = checkpoint.job = kick.job = back.job = (char *)job;
     switch (method) {
     case PD_HELLO: scene_hello(s, fd, job, 0, 1); break;
     case PD_LIST: scene_send(s, fd, method, &list.base, 0); break;
     case PD_DROP: scene_send(s, fd, method, &drop.base, 0); break;
     case PD_KICK: scene_send(s, fd, method, &kick.base, 0); break;
+    case PD_GO_BACK: scene_send(s, fd, method, &back.base, 0); break;
     case PD_SET: scene_send(s, fd, method, &set.base, 0); break;
     case PD_IMPORT: scene_send(s, fd, method, &import.base, 0); break;
     case PD_EXPORT: scene_send(s, fd, method, &export.base, 0); break;

@@ -110,6 +110,22 @@ static void send_kick(scene *s, int fd)
     scene_send(s, fd, PD_KICK, &kick.base, 0);
 }
 
+static void send_settle(scene *s, int fd)
+{
+    Paramd__SettleRequest settle = PARAMD__SETTLE_REQUEST__INIT;
+
+    settle.step = 1;
+    scene_send(s, fd, PD_SETTLE, &settle.base, 0);
+}
+
+static void send_go_back(scene *s, int fd)
+{
+    Paramd__GoBackRequest back = PARAMD__GO_BACK_REQUEST__INIT;
+
+    back.job = "j";
+    scene_send(s, fd, PD_GO_BACK, &back.base, 0);
+}
+
 static void send_drain(scene *s, int fd)
 {
     Paramd__DrainRequest drain = PARAMD__DRAIN_REQUEST__INIT;
@@ -256,6 +272,8 @@ static const row rows[] = {
     { PD_CHECKPOINT, "of a job", OPERATOR, send_checkpoint, "-?--++" },
     { PD_CHECKPOINT, "of its own job", WORKER, send_own_checkpoint, "---+++" },
     { PD_KICK, "", OPERATOR, send_kick, "-?--++" },
+    { PD_SETTLE, "", WORKER, send_settle, "---+++" },
+    { PD_GO_BACK, "of a job", OPERATOR, send_go_back, "-?--++" },
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 

@@ -25,17 +25,17 @@ static double exact_squares(const float *x, int64_t n)
 static double squares_of(const float *x, int64_t n, size_t at_once, int threads)
 {
     pd_clip_piece pieces[8];
-    double squares = 0;
+    pd_exact_sum squares = { 0 };
     size_t k = 0;
 
     for (int64_t first = 0; first < n; first += PD_CLIP_RANGE) {
         int64_t left = n - first;
         pieces[k++] = (pd_clip_piece){ .from = x + first, .n = left < PD_CLIP_RANGE ? left : PD_CLIP_RANGE };
         if (k < at_once && left > PD_CLIP_RANGE) continue;
-        squares = pd_clip_sum(pieces, k, squares, threads);
+        pd_clip_sum(pieces, k, &squares, threads);
         k = 0;
     }
-    return squares;
+    return pd_exact_sum_round(&squares);
 }
 
 static float *noise(int64_t n)

@@ -96,7 +96,7 @@ TEST(shares_belong_to_the_pushes_of_fragment_0)
 
     p->core->setup.shares = 1;
     p->core->shares = (pd_core_shares){ .ranges = { { .first = 5, .count = 1 } }, .n = 1 };
-    assert_int_equal(pd_core_take_share(p->core, &share, NULL), PD_OK);
+    assert_int_equal(pd_core_take_share(p->core, pd_leased_taken_step(p->core), &share, NULL), PD_OK);
     for (size_t i = 2; i-- > 0;) {
         p->items[i] = (pd_item){ .param = i, .gradient = p->gradients[i], .weights = p->weights[i] };
         assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, &p->items[i], 1, &options, &ticket, NULL), PD_OK);
@@ -118,8 +118,8 @@ TEST(where_all_ranks_count_shares_follow_the_steps_of_fragment_0)
     p->core->open_sets = false;
     p->core->setup.shares = 1;
     take_one(p, 0, 1);
-    assert_int_equal(pd_core_least_unused(p->core), p->core->setup.world_size);
-    assert_int_equal(pd_core_take_share(p->core, &share, NULL), PD_OK);
+    assert_int_equal(pd_core_least_unused(p->core, pd_leased_taken_step(p->core)), p->core->setup.world_size);
+    assert_int_equal(pd_core_take_share(p->core, pd_leased_taken_step(p->core), &share, NULL), PD_OK);
     assert_int_equal(share, p->core->setup.world_size + p->core->setup.rank);
     peer_free(p);
 }

@@ -31,9 +31,9 @@ static void expect_share(peer *p, uint64_t expected)
 {
     uint64_t share;
 
-    assert_int_equal(pd_core_take_share(p->core, &share, NULL), PD_OK);
+    assert_int_equal(pd_core_take_share(p->core, pd_leased_taken_step(p->core), &share, NULL), PD_OK);
     assert_int_equal(share, expected);
-    assert_int_equal(pd_core_take_share(p->core, &share, NULL), PD_UNAVAILABLE);
+    assert_int_equal(pd_core_take_share(p->core, pd_leased_taken_step(p->core), &share, NULL), PD_UNAVAILABLE);
 }
 
 /* Answers the worker's next push with the step and outcome, and with the leases of the peer. */
@@ -101,7 +101,8 @@ TEST(the_end_of_a_step_that_counted_gives_no_shares_back)
     push(p, STEPPED, 1);
     expect_share(p, 9);
     end_step(p, 1);
-    assert_int_equal(pd_core_take_share(p->core, &(uint64_t){ 0 }, NULL), PD_UNAVAILABLE);
+    assert_int_equal(pd_core_take_share(p->core, pd_leased_taken_step(p->core), &(uint64_t){ 0 }, NULL),
+                     PD_UNAVAILABLE);
     peer_free(p);
 }
 
@@ -136,7 +137,8 @@ TEST(a_push_that_is_answered_after_a_reconnect_does_not_give_its_shares_back)
     assert_int_equal(peer_reply_data(p, &frame.prefix, 1, STEPPED, 1, weights, SMALL), PD_OK);
     peer_frame_drop(&frame);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
-    assert_int_equal(pd_core_take_share(p->core, &(uint64_t){ 0 }, NULL), PD_UNAVAILABLE);
+    assert_int_equal(pd_core_take_share(p->core, pd_leased_taken_step(p->core), &(uint64_t){ 0 }, NULL),
+                     PD_UNAVAILABLE);
     peer_free(p);
 }
 
@@ -353,7 +355,7 @@ static uint64_t take(peer *p)
 {
     uint64_t share;
 
-    assert_int_equal(pd_core_take_share(p->core, &share, NULL), PD_OK);
+    assert_int_equal(pd_core_take_share(p->core, pd_leased_taken_step(p->core), &share, NULL), PD_OK);
     return share;
 }
 
@@ -371,7 +373,8 @@ TEST(the_second_late_answer_to_a_push_gives_no_share_back_that_was_taken_after_t
     assert_int_equal(take(p), 5);
     peer_answer_step(p, &frames[1], 1, LATE, 1);
     assert_int_equal(take(p), 6);
-    assert_int_equal(pd_core_take_share(p->core, &(uint64_t){ 0 }, NULL), PD_UNAVAILABLE);
+    assert_int_equal(pd_core_take_share(p->core, pd_leased_taken_step(p->core), &(uint64_t){ 0 }, NULL),
+                     PD_UNAVAILABLE);
     peer_free(p);
 }
 

@@ -368,3 +368,44 @@ TEST(a_daemon_that_is_named_but_not_there_is_a_failure)
     f.machine.timeout = 0.2;
     check(&f, pd_check_daemon, PD_HEALTH_FAIL, "paramd-no-socket-here", "Start it");
 }
+
+static pd_finding compared(const pd_shard_facts *at, size_t n)
+{
+    pd_finding out = { 0 };
+
+    pd_compare_shards(at, n, &out);
+    return out;
+}
+
+TEST(daemons_of_one_kind_are_fine)
+{
+    const pd_shard_facts at[] = { { 0, "paramd 1", "avx2", "Haswell", "4096 KiB", 0.2 },
+                                  { 1, "paramd 1", "avx2", "Haswell", "4096 KiB", -0.3 },
+                                  { 2, "paramd 1", "avx2", "Haswell", "4096 KiB", NAN } };
+    pd_finding found = compared(at, 3);
+
+    assert_int_equal(found.health, PD_HEALTH_OK);
+    assert_string_equal(found.found, "3 daemons of paramd 1, CPU avx2, BLAS core Haswell, chunks of 4096 KiB");
+}
+
+TEST(daemons_that_differ_are_named)
+{
+    const pd_shard_facts versions[] = { { 0, "paramd 1", "avx2", "Haswell", "4096 KiB", 0 },
+                                        { 1, "paramd 2", "avx512", "SkylakeX", "4096 KiB", 0 } };
+    const pd_shard_facts chunks[] = { { 0, "paramd 1", "avx2", "Haswell", "4096 KiB", 0 },
+                                      { 3, "paramd 1", "avx2", "Haswell", "1024 KiB", 0 } };
+    const pd_shard_facts clocks[] = { { 0, "paramd 1", "avx2", "Haswell", "4096 KiB", -2 },
+                                      { 1, "paramd 1", "avx2", "Haswell", "4096 KiB", 2.5 } };
+    pd_finding found = compared(versions, 2);
+
+    assert_int_equal(found.health, PD_HEALTH_WARN);
+    assert_string_equal(found.found,
+                        "version: paramd 1 on shard 0, paramd 2 on shard 1; BLAS core: Haswell on shard 0, "
+                        "SkylakeX on shard 1; CPU: avx2 on shard 0, avx512 on shard 1");
+    found = compared(chunks, 2);
+    assert_int_equal(found.health, PD_HEALTH_FAIL);
+    assert_non_null(strstr(found.found, "chunk_bytes: 4096 KiB on shard 0, 1024 KiB on shard 3"));
+    found = compared(clocks, 2);
+    assert_int_equal(found.health, PD_HEALTH_WARN);
+    assert_non_null(strstr(found.found, "the clock of shard 1 is 4.5 s ahead of that of shard 0"));
+}

@@ -241,6 +241,24 @@ TEST(a_staleness_that_lets_workers_wait_for_each_other_is_refused)
     check_refused("rounds=sync staleness=1", "* sgd lr=1", two, "2 fragments with a staleness");
 }
 
+TEST(a_staleness_that_lets_ranks_of_a_group_wait_for_each_other_is_refused)
+{
+    static const char *const options = "rounds=async staleness=2", *const rules = "* sgd lr=1";
+    rig r;
+
+    rig_make(&r);
+    for (uint32_t rank = 0; rank < WORLD; rank++) {
+        r.group = rank > 0 ? 1 : 0;
+        assert_int_equal(rig_hello(&r, "job", rank, WORLD, rank + 1, CONN + rank, options, rules), PD_OK);
+    }
+    assert_int_equal(declare(&r, 1, two), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(r.error.text, "ranks of a group could wait for each other"));
+    assert_int_equal(declare(&r, 0, two), PD_OK); /* it belongs to no group */
+    assert_int_equal(declare(&r, 2, two), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(r.error.text, "ranks of a group could wait for each other"));
+    rig_free(&r);
+}
+
 TEST(old_pushes_may_count_in_fragments_if_each_step_can_be_taken_with_one_push)
 {
     rig r;

@@ -46,7 +46,9 @@ TEST(methods_are_numbered_as_the_service_lists_them)
                                                    [PD_NOTE] = "Note",
                                                    [PD_RECALL] = "Recall",
                                                    [PD_CHECKPOINT] = "Checkpoint",
-                                                   [PD_KICK] = "Kick" };
+                                                   [PD_KICK] = "Kick",
+                                                   [PD_SETTLE] = "Settle",
+                                                   [PD_GO_BACK] = "GoBack" };
 
     assert_int_equal(paramd__paramd__descriptor.n_methods, PD_METHODS);
     for (unsigned i = 0; i < PD_METHODS; i++) assert_string_equal(pd_method_name(i), names[i]);
@@ -191,7 +193,7 @@ TEST(an_error_text_is_one_line_whatever_came, void *arena)
 
 TEST(refuses_a_method_that_is_none, void *arena)
 {
-    assert_refuses(arena, PD_METHODS, "", 0, PD_UNIMPLEMENTED, "method 24");
+    assert_refuses(arena, PD_METHODS, "", 0, PD_UNIMPLEMENTED, "method 26");
     assert_int_equal(pd_reply_unpack(arena, 65535, bytes_of(""), 0, &(void *){ NULL }, NULL), PD_UNIMPLEMENTED);
 }
 

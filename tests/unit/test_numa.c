@@ -233,9 +233,10 @@ TEST(a_machine_whose_nodes_cannot_be_read_is_left_alone)
 
 TEST(off_is_off)
 {
+    cpu_set_t none = { 0 };
     pd_numa numa;
 
-    pd_numa_find(&numa, true, 1);
+    pd_numa_find(&numa, true, &none, 1);
     assert_int_equal(numa.finding, PD_NUMA_OFF);
     expect_line(&numa, "numa: off");
     assert_int_equal(pd_numa_bind(&numa), 0);

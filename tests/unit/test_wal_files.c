@@ -255,6 +255,58 @@ TEST(a_log_can_be_set_aside, log_course *c)
     assert_true(mem_disk_has(c->memory, LOG_JOB_DIR "/log-aside.3"));
 }
 
+/* Lets the writer drop the streams of the job, which goes back to step 0. */
+static void drop_streams(log_course *c, pd_wal_act act)
+{
+    pd_wal_record *order = sample_logged(1, 0, 1);
+
+    order->act = act;
+    pd_wal_write(c->logs, &order, 1);
+    assert_int_equal(order->error.code, PD_OK);
+    pd_wal_record_free(order);
+    c->durable = c->step = c->base = 0;
+}
+
+/* After that a restart finds no record, and records of the new steps are found whatever lies there. */
+TEST(a_log_can_be_dropped_while_it_is_written, log_course *c)
+{
+    for (int i = 0; i < 6; i++) {
+        course_steps(c, 3 + (unsigned)i);
+        drop_streams(c, i % 3 == 1 ? PD_WAL_SET_ASIDE : PD_WAL_DROP);
+        if (i % 2 == 0) {
+            course_stop(c);
+            mem_disk_crash(c->memory, MEM_DISK_LOSE, 0);
+            course_return(c);
+            assert_int_equal(c->step, 0);
+        }
+        course_steps(c, 2);
+        course_stop(c);
+        course_return(c);
+        assert_int_equal(c->step, 2);
+        drop_streams(c, PD_WAL_DROP);
+    }
+}
+
+TEST(other_jobs_keep_their_logs_when_one_is_dropped, log_course *c)
+{
+    char name[PD_KEEP_NAME], dir[PD_KEEP_PATH];
+    pd_wal_record *e = sample_logged(1, 0, 1);
+
+    course_steps(c, 3);
+    e->creator = 5;
+    pd_keep_job_name(name, e->job, 5);
+    pd_keep_join(dir, LOG_ROOT, name);
+    assert_int_equal(c->disk.make_dir(c->disk.arg, dir), 0);
+    pd_wal_write(c->logs, &e, 1);
+    e->act = PD_WAL_DROP;
+    pd_wal_write(c->logs, &e, 1);
+    assert_int_equal(e->error.code, PD_OK);
+    pd_wal_record_free(e);
+    course_stop(c);
+    course_return(c);
+    assert_int_equal(c->step, 3);
+}
+
 TEST(a_newer_format_is_refused_and_left_alone, log_course *c)
 {
     static const char path[] = LOG_JOB_DIR "/log/segment-00000000000000000001";

@@ -77,7 +77,8 @@ class Client:
     """A connection to a parameter server, as one worker of a job.
 
     url: address of the server, "tcp://host:port", "tls://host:port" or "unix:///path"; several are separated by commas.
-        None: $PARAMD_URL, else the local daemon of this run.
+        Servers that share the job are separated by blanks, or written as "tcp://node{0..3}:7070". None: $PARAMD_URL,
+        else the local daemon of this run.
     job: name of the job. None: $PARAMD_JOB, else the id of the run that a launcher gives, else a name that no other run
         has. A second client of the program without a name has a job of its own, NAME.2 and so on. If the program has a
         client of the same name and rank, that one leaves the job for good, and this one begins it anew.

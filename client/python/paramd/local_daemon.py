@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from itertools import count
 from types import TracebackType
 from typing import Union
@@ -36,6 +37,7 @@ PATIENCE = {"heartbeat_timeout": "1d", "read_timeout": "1d", "write_timeout": "1
 TRUST = {"hello_bytes": "64KiB"}
 # Variables that a daemon gets. The others are the worker's own: OMP_NUM_THREADS=1 of torchrun would cripple it.
 KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR", "XDG_RUNTIME_DIR")
+MOST_SHARDS = 64                        # most daemons of one paramd.local()
 USAGE = 2                               # exit status of a daemon whose settings are wrong
 # Starts a program in the background, so that it becomes a child of the system's first process. Prints its number.
 DETACH = '"$@" < /dev/null >&2 & echo $!'
@@ -206,36 +208,48 @@ def default_url(world_size: int | None = None, rank: int | None = None) -> str:
 
 # ---- a daemon of one's own ----
 
-class Local:
-    """A daemon that this process has started with paramd.local(). It ends with `close`, at the end of a `with` block,
-    or with this process.
+def _end(process: subprocess.Popen[bytes], until: float) -> None:
+    """Waits for the end of a daemon that was told to end, until a time of time.monotonic(), and kills it then."""
+    try:
+        process.wait(max(until - time.monotonic(), 0.0))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
-    url: its address, for Client and PARAMD_URL. pid: its process id. log: the path of its log.
+
+class Local:
+    """A daemon that this process has started with paramd.local(), or several that share its jobs. They end with
+    `close`, at the end of a `with` block, or with this process.
+
+    url: its address, for Client and PARAMD_URL; of several daemons their list. pid: its process id. log: the path of
+    its log; of several daemons that of shard 0. pids, logs: those of all daemons.
     """
 
-    def __init__(self, base: str, process: subprocess.Popen[bytes]) -> None:
-        self.url = f"unix://{base}.sock"
-        self.log = base + ".log"
-        self.pid = process.pid
-        self._process = process
+    def __init__(self, bases: Sequence[str], processes: Sequence[subprocess.Popen[bytes]]) -> None:
+        self.url = " ".join(f"unix://{base}.sock" for base in bases)
+        self.logs = tuple(base + ".log" for base in bases)
+        self.pids = tuple(process.pid for process in processes)
+        self.log, self.pid = self.logs[0], self.pids[0]
+        self._processes = tuple(processes)
         self._owner = os.getpid()
 
     def close(self) -> None:
         """Lets rounds under way finish, ends the daemon and waits for its end. Does nothing the second time."""
         _open.discard(self)
-        if self._owner != os.getpid() or self._process.poll() is not None:
+        if self._owner != os.getpid():
             return
-        self._process.terminate()
-        try:
-            self._process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        running = [process for process in self._processes if process.poll() is None]
+        for process in running:
+            process.terminate()
+        until = time.monotonic() + END_SECONDS
+        for process in running:
+            _end(process, until)
         self._close_input()
 
     def _close_input(self) -> None:
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        for process in self._processes:
+            if process.stdin is not None:
+                process.stdin.close()
 
     def __enter__(self) -> Local:
         return self
@@ -283,7 +297,7 @@ def _give_up(process: subprocess.Popen[bytes]) -> int:
     return process.wait()
 
 
-def _start_own(base: str, settings: dict[str, Setting]) -> Local:
+def _start_own(base: str, settings: dict[str, Setting]) -> subprocess.Popen[bytes]:
     with _Start(base, settings) as start:
         process = _attach(start.arguments, start.environment, start.log_file)
         try:
@@ -292,13 +306,37 @@ def _start_own(base: str, settings: dict[str, Setting]) -> Local:
             _give_up(process)
             raise
         if is_ready:
-            return Local(base, process)
+            return process
         kind = InvalidArgument if _give_up(process) == USAGE else Unavailable
         raise kind(kind.code, start.failure())
 
 
+def _of_shard(settings: dict[str, Setting], number: int, shards: int) -> dict[str, Setting]:
+    """Returns the settings of one of several daemons: each has its part of the machine, and a directory of its own."""
+    if shards == 1:
+        return settings
+    own: dict[str, Setting] = {"slice": f"{number + 1}/{shards}", **settings}
+    directory = own["state_dir"] if "state_dir" in own else state_dir()
+    if directory:
+        own["state_dir"] = os.path.join(str(directory), str(number))
+        os.makedirs(os.path.dirname(str(own["state_dir"])), mode=0o700, exist_ok=True)
+    return own
+
+
+def _start_all(bases: Sequence[str], settings: dict[str, Setting]) -> Local:
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        for number, base in enumerate(bases):
+            processes.append(_start_own(base, _of_shard(settings, number, len(bases))))
+    except BaseException:
+        for process in processes:
+            _give_up(process)
+        raise
+    return Local(bases, processes)
+
+
 def local(threads: int | None = None, memory: int | str | None = None, name: str | None = None,
-          state_dir: str | os.PathLike[str] | None = None, **settings: Setting) -> Local:
+          state_dir: str | os.PathLike[str] | None = None, shards: int = 1, **settings: Setting) -> Local:
     """Starts a daemon on this machine that ends with this process, and returns it when it is ready.
 
     threads: threads for optimizer steps; the root pool gets one less. None: the processors that this process may use.
@@ -307,6 +345,8 @@ def local(threads: int | None = None, memory: int | str | None = None, name: str
     name: of its files, so that other programs can find it. None: a new one.
     state_dir: directory for checkpoints of its jobs, which it makes if need be: a later daemon with the same directory
         goes on with them. One daemon at a time uses it. None: $PARAMD_STATE_DIR, else there are no checkpoints.
+    shards: number of daemons, which share each job: its weights are those of one daemon, bit for bit. Each has an
+        equal part of the machine, or `threads` and `memory` each, and a directory of its own in state_dir: 0, 1 ...
     settings: other keys of the daemon (`paramd --help`), such as step_timeout="5m" or ingest_bytes="1GiB".
 
     AlreadyExists: a daemon of this name runs. InvalidArgument: a setting is wrong. Other errors are as for default_url.
@@ -314,11 +354,16 @@ def local(threads: int | None = None, memory: int | str | None = None, name: str
     for key in ("listen", "port", "input_exit", "shared_memory"):
         if key in settings:
             raise InvalidArgument(InvalidArgument.code, f"paramd.local: {key} is chosen by the local daemon itself")
-    base = run_folder.base_path(name if name is not None else f"local-{os.getpid()}-{next(_numbers)}")
+    if not 1 <= shards <= MOST_SHARDS:
+        raise InvalidArgument(InvalidArgument.code, f"shards: expected 1 to {MOST_SHARDS}, got {shards}")
+    label = name if name is not None else f"local-{os.getpid()}-{next(_numbers)}"
+    base = run_folder.base_path(label)
+    bases = [base] if shards == 1 else [run_folder.base_path(f"{number}-{label}") for number in range(shards)]
     with run_folder.locked(base + ".lock", 2 * START_SECONDS):
-        if run_folder.answers(base + ".sock"):
-            raise AlreadyExists(AlreadyExists.code, f"a local daemon named {name} runs already: unix://{base}.sock")
+        for one in bases:
+            if run_folder.answers(one + ".sock"):
+                raise AlreadyExists(AlreadyExists.code, f"a local daemon named {name} runs already: unix://{one}.sock")
         run_folder.sweep(os.path.dirname(base))
-        daemon = _start_own(base, {"idle_exit": "0s", **_limits(threads, memory, state_dir), **settings})
+        daemon = _start_all(bases, {"idle_exit": "0s", **_limits(threads, memory, state_dir), **settings})
     _open.add(daemon)
     return daemon

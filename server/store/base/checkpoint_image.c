@@ -30,3 +30,23 @@ uint64_t pd_checkpoint_image_bytes(const pd_checkpoint_image *image)
         bytes += sizeof image->worker_states[i] + image->worker_states[i].bytes;
     return bytes;
 }
+
+bool pd_kept_steps_has(const pd_kept_steps *kept, uint64_t step)
+{
+    for (uint32_t i = 0; i < kept->n; i++)
+        if (kept->at[i] == step) return true;
+    return false;
+}
+
+void pd_kept_steps_add(pd_kept_steps *kept, uint64_t step)
+{
+    if (kept->n < PD_KEPT_MOST && !pd_kept_steps_has(kept, step)) kept->at[kept->n++] = step;
+}
+
+void pd_go_back_order_free(pd_go_back_order *order)
+{
+    if (order == NULL) return;
+    pd_checkpoint_image_free(order->image);
+    free(order->job);
+    free(order);
+}

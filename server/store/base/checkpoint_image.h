@@ -46,6 +46,19 @@ typedef struct pd_worker_state {
     size_t bytes;
 } pd_worker_state;
 
+#define PD_KEPT_MOST 16 /* most steps in a pd_kept_steps */
+
+/* Steps of a job's checkpoints, the newest first. */
+typedef struct pd_kept_steps {
+    uint32_t n;
+    uint64_t at[PD_KEPT_MOST];
+} pd_kept_steps;
+
+/* Returns whether the list has a step. */
+bool pd_kept_steps_has(const pd_kept_steps *kept, uint64_t step);
+/* Appends a step that is earlier than those of the list, unless the list is full or has the step. */
+void pd_kept_steps_add(pd_kept_steps *kept, uint64_t step);
+
 /* A checkpoint of a job, or the notice that a job has ended (`ended`). */
 typedef struct pd_checkpoint_image {
     char *job;        /* name of the job */
@@ -54,8 +67,13 @@ typedef struct pd_checkpoint_image {
     uint64_t step;    /* step of the checkpoint: lowest step over all parameters */
     uint64_t place;   /* number of its last step in the WAL (pd_steps.place); with one fragment: `step` */
     uint64_t keep;    /* number of checkpoints of the job that stay on the disk, this one included */
-    bool ended;       /* this is no checkpoint: it says that the job has ended, so a restart must not restore it */
-    uint8_t *head;    /* everything that belongs to no parameter, as an image (image.h) */
+    /* Further checkpoints stay on the disk, because the shards of a cluster must be able to go back to one step: the
+     * newest one up to step `common`, and later ones, at most PD_KEPT_MOST with those of `keep`. `common` counts only
+     * with has_common. */
+    bool has_common;
+    uint64_t common;
+    bool ended;    /* this is no checkpoint: it says that the job has ended, so a restart must not restore it */
+    uint8_t *head; /* everything that belongs to no parameter, as an image (image.h) */
     size_t head_bytes;
     pd_checkpoint_param *params;
     uint32_t n_params;
@@ -74,11 +92,33 @@ typedef struct pd_checkpoint_image {
      * steps may differ in their last bits. A job with exact = yes is not restored from it. */
     bool foreign;
 
+    /* steps of checkpoints of the job that stay on the disk, the newest first: this one, and those before it. The
+     * checkpoint writer fills the list in, or who reads the checkpoint from the disk. */
+    pd_kept_steps kept;
+
     /* the result, which the checkpoint writer fills in */
     pd_error error; /* PD_OK: the checkpoint is durable */
     uint64_t bytes; /* bytes that were written */
     uint64_t ns;    /* time that writing took */
 } pd_checkpoint_image;
+
+/* An order to the checkpoint writer: go back to the checkpoint of an earlier step, and read it. */
+typedef struct pd_go_back_order {
+    char *job;        /* name of the job */
+    uint32_t number;  /* number of the job in this daemon */
+    uint64_t creator; /* pd_job_saved.creator */
+    uint64_t step;    /* step of the checkpoint to go back to */
+    bool exact;       /* refuse a checkpoint that other BLAS kernels or CPU instructions have made */
+    /* true: later checkpoints are removed; false: they are set aside, for people */
+    bool removes;
+
+    /* the result, which the checkpoint writer fills in */
+    pd_error error;             /* PD_OK: a restart of the daemon restores the job from this checkpoint now */
+    pd_checkpoint_image *image; /* the checkpoint, with all weights and states in memory; NULL after an error */
+} pd_go_back_order;
+
+/* Frees an order, and the image if there is one. Accepts NULL. */
+void pd_go_back_order_free(pd_go_back_order *order);
 
 /* Frees a checkpoint. The caller must have dropped the references to published versions before. Accepts NULL. */
 void pd_checkpoint_image_free(pd_checkpoint_image *image);

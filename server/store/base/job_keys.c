@@ -134,6 +134,10 @@ const pd_job_key pd_job_keys[] = {
                            "after a restart with other BLAS kernels, whose last bits differ: go on with a warning, or "
                            "(yes) refuse the checkpoint",
                            PD_JOB_CHOICE, "no|yes", 0, 0, NULL },
+    [PD_JOB_KEY_SPLIT_BYTES] = { "split_bytes", "32MiB",
+                                 "on several daemons, a parameter of more bytes than this (as float32) is cut into "
+                                 "portions of about this size, if its optimizer allows it; 0: none is cut",
+                                 PD_JOB_BYTES, NULL, 0, (uint64_t)1 << 53, NULL },
     [PD_JOB_KEYS] = { NULL, NULL, NULL, PD_JOB_NUMBER, NULL, 0, 0, NULL },
 };
 
@@ -190,6 +194,30 @@ static int parse_number(const pd_job_key *key, const char *value, uint64_t *out,
     return PD_OK;
 }
 
+static int parse_bytes(const pd_job_key *key, const char *value, uint64_t *out, pd_error *err)
+{
+    uint64_t bytes;
+
+    if (!pd_bytes_read(value, &bytes) || bytes < key->least || bytes > key->most)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.64s: expected a size like 64KiB, 256M or 1G, or 0", key->name,
+                       value);
+    *out = bytes;
+    return PD_OK;
+}
+
+/* Writes a number of bytes with the largest unit that divides it. */
+static void bytes_text(uint64_t bytes, char *text, size_t size)
+{
+    static const char *const units[] = { "", "KiB", "MiB", "GiB" };
+    int unit = 0;
+
+    while (unit < 3 && bytes > 0 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(text, size, "%llu%s", (unsigned long long)bytes, units[unit]);
+}
+
 /* Returns the least limit, above 0, that a key of type PD_JOB_LIMIT accepts. */
 static double least_limit(const pd_job_key *key)
 {
@@ -235,6 +263,7 @@ static int parse(const pd_job_key *key, const char *value, uint64_t *out, pd_err
     switch (key->type) {
     case PD_JOB_CHOICE: return parse_choice(key, value, out, err);
     case PD_JOB_SECONDS: return parse_seconds(key, value, out, err);
+    case PD_JOB_BYTES: return parse_bytes(key, value, out, err);
     case PD_JOB_LIMIT: return parse_limit(key, value, out, err);
     case PD_JOB_NUMBER: break;
     }
@@ -328,6 +357,8 @@ char *pd_job_values_text(const pd_job_values *values, enum pd_job_key_index key,
         word_text(pd_job_keys[key].words, (uint64_t)word, text, size);
     } else if (pd_job_keys[key].type == PD_JOB_NUMBER) {
         snprintf(text, size, "%llu", (unsigned long long)value);
+    } else if (pd_job_keys[key].type == PD_JOB_BYTES) {
+        bytes_text(value, text, size);
     } else if (pd_job_keys[key].type == PD_JOB_LIMIT) {
         double limit = pd_job_values_limit(values, key);
         if (limit > 0)

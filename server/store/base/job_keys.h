@@ -6,14 +6,21 @@
 
 /* A key of a job's configuration: its name, default value (`preset`), help text, and which values it accepts. The
  * daemon's configuration file may replace the preset in its section [job]. The table of all keys is in job_keys.c. */
-typedef enum pd_job_key_type { PD_JOB_CHOICE, PD_JOB_SECONDS, PD_JOB_NUMBER, PD_JOB_LIMIT } pd_job_key_type;
+typedef enum pd_job_key_type {
+    PD_JOB_CHOICE,
+    PD_JOB_SECONDS,
+    PD_JOB_NUMBER,
+    PD_JOB_BYTES,
+    PD_JOB_LIMIT
+} pd_job_key_type;
 typedef struct pd_job_key {
     const char *name, *preset, *help;
     pd_job_key_type type;
     /* for the type PD_JOB_CHOICE the list of accepted values, "mean|weighted_mean|sum"; for other types NULL */
     const char *choices;
-    /* smallest and largest value that the key accepts; for PD_JOB_SECONDS in nanoseconds. A PD_JOB_NUMBER whose
-     * `most` is 0 accepts any 64-bit number. For PD_JOB_LIMIT `least` is the smallest limit; 0 means PD_CLIP_LEAST. */
+    /* smallest and largest value that the key accepts; for PD_JOB_SECONDS in nanoseconds. A PD_JOB_NUMBER or
+     * PD_JOB_BYTES whose `most` is 0 accepts any 64-bit number. For PD_JOB_LIMIT `least` is the smallest limit; 0 means
+     * PD_CLIP_LEAST. */
     uint64_t least, most;
     /* words that a PD_JOB_NUMBER or PD_JOB_SECONDS accepts besides numbers, "default|all", of which the first is stored
      * as UINT64_MAX, the second as UINT64_MAX - 1; NULL: none */
@@ -52,6 +59,7 @@ enum pd_job_key_index {
     PD_JOB_KEY_DISK_TIMEOUT,
     PD_JOB_KEY_ON_DISK_ERROR,
     PD_JOB_KEY_EXACT,
+    PD_JOB_KEY_SPLIT_BYTES,
     PD_JOB_KEYS
 };
 

@@ -14,7 +14,7 @@ static bool wants_answer(pd_request_kind kind)
 {
     return kind != PD_REQ_LOST && kind != PD_REQ_RELEASED && kind != PD_REQ_FORGOTTEN && kind != PD_REQ_TASK &&
            kind != PD_REQ_LIMITS && kind != PD_REQ_ROLES && kind != PD_REQ_STALLED &&
-           kind != PD_REQ_CHECKPOINT_WRITTEN && kind != PD_REQ_WAL;
+           kind != PD_REQ_CHECKPOINT_WRITTEN && kind != PD_REQ_WAL && kind != PD_REQ_WENT_BACK;
 }
 
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket)
@@ -53,13 +53,39 @@ static void free_hello(pd_request *request)
     free(request->u.hello.rules);
 }
 
+int pd_decl_copy(pd_param_decl *to, const pd_param_decl *from)
+{
+    *to = *from;
+    to->axes = NULL;
+    if ((to->name = strdup(from->name)) == NULL) return PD_NO_MEMORY;
+    if (from->axes == NULL || (to->axes = strdup(from->axes)) != NULL) return PD_OK;
+    free(to->name);
+    to->name = NULL;
+    return PD_NO_MEMORY;
+}
+
+void pd_decl_cut_range(pd_param_decl *decl, int64_t first, int64_t count)
+{
+    int64_t start = decl->start > first ? decl->start - first : 0, end = decl->end - first;
+
+    if (end > count) end = count;
+    decl->start = start < end ? start : 0;
+    decl->end = start < end ? end : 0;
+}
+
+void pd_decls_free(pd_param_decl *decls, size_t n)
+{
+    for (size_t i = 0; decls != NULL && i < n; i++) {
+        free(decls[i].name);
+        free(decls[i].axes);
+    }
+    free(decls);
+}
+
 static void free_declare(pd_request *request)
 {
-    for (size_t i = 0; request->u.declare.params != NULL && i < request->u.declare.n; i++) {
-        free(request->u.declare.params[i].name);
-        free(request->u.declare.params[i].axes);
-    }
-    free(request->u.declare.params);
+    pd_decls_free(request->u.declare.params, request->u.declare.n);
+    pd_decls_free(request->u.declare.whole, request->u.declare.n_whole);
 }
 
 static void free_contents(pd_request *request)
@@ -112,9 +138,12 @@ static void free_contents(pd_request *request)
     case PD_REQ_GET_WORKER_STATE:
     case PD_REQ_CHECKPOINT_WRITTEN:
     case PD_REQ_WAL:
+    case PD_REQ_WENT_BACK:
     case PD_REQ_DRAIN: break;
+    case PD_REQ_SETTLE: free(request->u.settle.tallies); break;
     case PD_REQ_ROLES: pd_roles_free(request->u.roles); break;
     case PD_REQ_CHECKPOINT: free(request->u.checkpoint.job_name); break;
+    case PD_REQ_GO_BACK: free(request->u.go_back.job_name); break;
     case PD_REQ_KICK:
         free(request->u.kick.job_name);
         free(request->u.kick.by);
@@ -172,6 +201,17 @@ pd_request *pd_effect_become_checkpointed(pd_effect *effect)
     assert(effect->kind == PD_EFF_WRITE_CHECKPOINT);
     request = become(effect, PD_REQ_CHECKPOINT_WRITTEN, kept->number);
     request->u.checkpoint_image = kept;
+    return request;
+}
+
+pd_request *pd_effect_become_went_back(pd_effect *effect)
+{
+    pd_go_back_order *order = effect->u.go_back_order;
+    pd_request *request;
+
+    assert(effect->kind == PD_EFF_GO_BACK);
+    request = become(effect, PD_REQ_WENT_BACK, order->number);
+    request->u.go_back_order = order;
     return request;
 }
 
@@ -319,11 +359,15 @@ void pd_effect_free(pd_effect *effect)
     if (effect == NULL) return;
     if (effect->kind == PD_EFF_CLOSED) free_closed(effect);
     if (effect->kind == PD_EFF_MEMBERS) pd_counted_unref(effect->u.members.set);
-    if (effect->kind == PD_EFF_DECLARED) pd_declared_free(effect->u.declared.params, effect->u.declared.n);
+    if (effect->kind == PD_EFF_DECLARED) {
+        pd_declared_free(effect->u.declared.params, effect->u.declared.n);
+        free(effect->u.declared.places);
+    }
     if (effect->kind == PD_EFF_INFO) pd_info_free(effect->u.info);
     if (effect->kind == PD_EFF_SET) pd_set_result_free(effect->u.set);
     if (effect->kind == PD_EFF_EXPORT) free(effect->u.exported.at);
     if (effect->kind == PD_EFF_WORKER_STATE) free(effect->u.worker_state.at);
+    if (effect->kind == PD_EFF_SETTLED) free(effect->u.settled.at);
     if (effect->kind == PD_EFF_STATS) free(effect->u.stats);
     if (effect->kind == PD_EFF_SHARE && effect->u.share.fd >= 0) close(effect->u.share.fd);
     free(effect);

@@ -15,6 +15,7 @@
 #include "roles.h"
 
 #define PD_MAX_OPTIONS 64
+#define PD_NEWEST UINT64_MAX /* the step of an operator's GoBack: that of the newest checkpoint */
 #define PD_MAX_RULES 256
 
 /* Most bytes that the loop thread uses for each parameter, and for each declaration of it by a rank, without texts.
@@ -90,10 +91,25 @@ typedef struct pd_param_decl {
     char *axes; /* logical names of the parameter's dimensions (pd_axes_check); NULL: not given */
 } pd_param_decl;
 
+/* Copies the declaration of a parameter with its strings. PD_NO_MEMORY: *to owns no memory. */
+int pd_decl_copy(pd_param_decl *to, const pd_param_decl *from);
+/* Cuts the range that a rank has of a parameter to the elements [first, first + count) of it, and counts it from
+ * `first`. A range without any of them becomes 0 to 0. */
+void pd_decl_cut_range(pd_param_decl *decl, int64_t first, int64_t count);
+/* Frees a list of n declarations with their strings; accepts NULL. */
+void pd_decls_free(pd_param_decl *decls, size_t n);
+
+/* A tally as bytes (step/tally.h). */
+typedef struct pd_tally_view {
+    const uint8_t *at;
+    size_t n;
+} pd_tally_view;
+
 /* What a worker wants of a job that exists: the values of HelloRequest.resume. */
 typedef enum pd_intent { PD_INTENT_BY_RUN, PD_INTENT_RESUME, PD_INTENT_ANEW } pd_intent;
 
-enum { PD_RUN_MAX = 128 }; /* most bytes of the id of a run */
+enum { PD_RUN_MAX = 128 };   /* most bytes of the id of a run */
+enum { PD_MAX_SHARDS = 64 }; /* most shards of a cluster */
 
 /* Largest weight of a push, as a number of examples: 2^53. With larger weights the float32 sums of a round could
  * overflow. */
@@ -126,12 +142,18 @@ typedef enum pd_request_kind {
     PD_REQ_STALLED,
     PD_REQ_WORKER_STATE,     /* a worker stores its worker state with a step */
     PD_REQ_GET_WORKER_STATE, /* a worker asks for its worker state */
+    /* a worker asks for a tally of this shard, or brings a verdict of all shards (job/settling.h); answered when the
+     * tally is made */
+    PD_REQ_SETTLE,
     /* an operator or a worker asks for a checkpoint; answered when it is durable */
     PD_REQ_CHECKPOINT,
     PD_REQ_KICK, /* an operator removes a rank from a job */
     /* from the checkpoint writer: a checkpoint is on disk, or could not be written; no answer */
     PD_REQ_CHECKPOINT_WRITTEN,
     PD_REQ_WAL, /* from the WAL thread: a record is on disk, or could not be written; no answer */
+    /* a worker or an operator asks a job to go back to the checkpoint of an earlier step */
+    PD_REQ_GO_BACK,
+    PD_REQ_WENT_BACK, /* from the checkpoint writer: it has carried out an order to go back; no answer */
 } pd_request_kind;
 
 /* The requests of an import, in this order: BEGIN; PIECE for some elements of a tensor and COUNT for a step counter, as
@@ -194,6 +216,9 @@ typedef struct pd_request {
             bool grouped;        /* the worker names its group; false: its rank is a group of its own */
             uint32_t group;      /* ranks with the same number count together, or not at all (job/membership.h) */
             uint64_t generation; /* number of the launch, which rises when it is formed again; 0: not known */
+            /* number of this daemon in the worker's list of daemons, and how many there are; 0 and 1: it is alone */
+            uint32_t shard, shards;
+            uint64_t cluster; /* the cluster number of the list's other daemons; 0: not known yet */
             pd_option *options;
             size_t n_options; /* number of `options`: the job's configuration as this worker gives it */
             char **rules;
@@ -204,6 +229,11 @@ typedef struct pd_request {
             pd_param_decl *params;
             size_t n;
             uint32_t wants; /* number of shares that the rank wants for its first step; 0: it uses no shares */
+            /* Used by the step thread, in a job on several shards: n_whole parameters, those that the rank has
+             * declared. `params` are the portions of this shard then (job/whole.h). NULL: `params` are the declared
+             * ones. */
+            pd_param_decl *whole;
+            size_t n_whole;
         } declare;
         struct {
             uint32_t max_jobs;
@@ -232,6 +262,8 @@ typedef struct pd_request {
             /* PUSH requests: 1 + the first share that the gradient is made of; 0: not said. If it is not leased to the
              * rank, the push is late. */
             uint64_t share;
+            /* PUSH requests: newest step of which the rank knows that all shards have a checkpoint; 0: none */
+            uint64_t common;
             bool carried; /* PUSH requests: the gradient has the data of the rank's last push, which came too late */
             /* PUSH requests: the rank sends nothing more in this step. It counts as without a gradient of each
              * parameter for which it has sent nothing. */
@@ -247,6 +279,14 @@ typedef struct pd_request {
         struct {
             uint64_t sequence;
         } barrier;
+        struct {
+            uint64_t step;
+            uint32_t phase;
+            /* a verdict: n tallies, in the order of the shards, with their bytes in the same allocation. n 0: the
+             * worker asks for the first tally of this shard at or after this step and phase */
+            pd_tally_view *tallies;
+            size_t n;
+        } settle;
         struct {
             char reason[96];
         } lost;
@@ -313,6 +353,7 @@ typedef struct pd_request {
             char *by;      /* label of the operator's connection, for the log */
             bool state;    /* BEGIN requests: true: optimizer state is read, too; false: only weights */
             bool replaces; /* BEGIN requests: the job's export that is under way ends, in favor of this one */
+            uint64_t step; /* BEGIN requests: step that is read; 0: the present one */
             /* BEGIN requests: time for which the export may wait for others, and for parameters that have not reached
              * the step that is read. In the store: the deadline. */
             uint64_t wait_ns;
@@ -340,7 +381,14 @@ typedef struct pd_request {
             char *by;      /* label of the operator's connection, for the log */
             uint32_t rank; /* the rank to remove */
         } kick;
+        struct {
+            char *job_name;   /* name of the job, from an operator; NULL: the job of the worker who asks */
+            uint64_t step;    /* step of the checkpoint */
+            uint64_t life;    /* the job's life (pd_job.life) that is meant; 0: any, from an operator */
+            uint64_t wait_ns; /* longest time to wait for the disk; in the store: the deadline */
+        } go_back;
         pd_checkpoint_image *checkpoint_image;
+        pd_go_back_order *go_back_order;
         pd_wal_record *wal;
     } u;
 } pd_request;
@@ -350,9 +398,9 @@ typedef struct pd_request {
  * The memory for its answer is allocated with it, and the request itself can be turned into an effect. So a request
  * can always be answered, and its payload buffer returned, even if out of memory later. */
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket);
-/* Frees a request and all that it owns. Five things are not freed, because effects return them to their owners: the
- * payload buffer, the published versions of u.released, the task of u.task, u.checkpoint_image and u.wal. Accepts
- * NULL. */
+/* Frees a request and all that it owns. Six things are not freed, because effects return them to their owners, or they
+ * have another one: the payload buffer, the published versions of u.released, the task of u.task, u.checkpoint_image,
+ * u.go_back_order and u.wal. Accepts NULL. */
 void pd_request_free(pd_request *request);
 
 /* A published version: published weights of one parameter after one step. Nobody changes it between its publication and
@@ -449,6 +497,14 @@ typedef struct pd_declared {
 
 void pd_declared_free(pd_declared *declared, size_t n); /* accepts NULL */
 
+/* Where a portion lies, in a job on several shards. */
+typedef struct pd_declared_place {
+    uint32_t param;       /* index of its parameter in the Declare */
+    uint32_t shard;       /* the shard that it lies on */
+    int64_t first, count; /* its elements in the parameter; all of them if the parameter is not cut */
+    uint32_t own;         /* index in u.declared.params; UINT32_MAX: it lies on another shard */
+} pd_declared_place;
+
 #define PD_MAX_CHANGES 128 /* most changes that the answer to a Set request lists */
 
 /* One change that a Set request has made: one hyperparameter of all parameters that have the same rule. */
@@ -504,9 +560,11 @@ typedef enum pd_effect_kind {
     PD_EFF_SHARE,    /* answers a worker that asked for its job's shared weights: u.share */
     PD_EFF_TASK,     /* a preconditioner task for the preconditioner pool, u.task; it never reaches the loop thread */
     PD_EFF_WRITE_CHECKPOINT, /* u.checkpoint_image for the checkpoint writer; it never reaches the loop thread */
+    PD_EFF_GO_BACK,          /* u.go_back_order for the checkpoint writer; it never reaches the loop thread */
     PD_EFF_WAL,              /* a record for the WAL thread, u.wal; it never reaches the loop thread */
     PD_EFF_DURABLE,          /* steps of the job up to u.durable_step are on disk */
     PD_EFF_WORKER_STATE,     /* answers PD_REQ_GET_WORKER_STATE: u.worker_state */
+    PD_EFF_SETTLED,          /* answers PD_REQ_SETTLE: u.settled */
     PD_EFF_CHECKPOINT,       /* a checkpoint that was asked for is on disk: u.checkpoint */
     PD_EFF_LOG,              /* an entry of the log: u.log */
     PD_EFF_STATS,            /* a copy of the figures of a job, once a second if the job has changed: u.stats */
@@ -546,6 +604,7 @@ typedef struct pd_effect {
     union {
         struct {
             uint64_t seed, creator, step; /* step: lowest step of all parameters of the job */
+            uint64_t cluster, life;       /* pd_job_saved.cluster; pd_job.life */
             /* number of ms that the job would have lingered on without this worker; 0: other workers are connected */
             uint32_t linger_ms;
             bool created;         /* the worker has created the job */
@@ -557,13 +616,21 @@ typedef struct pd_effect {
             uint64_t course, greeted;
         } hello;
         struct {
-            pd_declared *params;
+            pd_declared *params; /* of a job on several shards: the portions of this one */
             size_t n;
+            /* where all portions lie, in the order of the Declare and of their elements; NULL: the job is on one
+             * daemon */
+            pd_declared_place *places;
+            size_t n_places;
+            uint32_t shard, shards; /* number of this shard in the cluster, and how many there are */
+            uint64_t map;           /* fingerprint of the map; 0: the job is on one daemon */
+            bool settles;           /* steps wait for verdicts of all shards (step/settle.h) */
             /* this rank must send initial weights; initial weights are averaged over all ranks */
             bool must_init, averages_init;
             bool sends_whole;      /* with must_init: it sends the parameters that are not ranged */
             bool files;            /* each push of the job gets a PD_EFF_FILED before its answer */
             pd_rank_leases leases; /* what is leased to the rank; n = 0: nothing */
+            pd_kept_steps kept;    /* steps of the checkpoints to which the job can go back */
             uint64_t place;        /* place of step leases.step of fragment 0, as in u.closed; 0: it was not fixed */
             uint64_t changes;      /* number of changes of leases that the disk must have first (step/withheld.h) */
             uint64_t reserve, held;
@@ -613,6 +680,7 @@ typedef struct pd_effect {
             uint32_t param;
         } task;
         pd_checkpoint_image *checkpoint_image;
+        pd_go_back_order *go_back_order;
         pd_wal_record *wal;
         uint64_t durable_step;
         struct {
@@ -620,6 +688,12 @@ typedef struct pd_effect {
             uint8_t *at;   /* the worker state, owned by the effect; NULL: it is empty */
             size_t bytes;
         } worker_state;
+        struct {
+            uint64_t step; /* step and phase of the tally, or of the verdict that was taken */
+            uint32_t phase;
+            uint8_t *at; /* the bytes of the tally, owned by the effect; NULL: the request brought a verdict */
+            size_t bytes;
+        } settled;
         struct {
             /* step of the checkpoint; bytes written; 0: an earlier checkpoint was recent enough */
             uint64_t step, bytes;
@@ -630,7 +704,8 @@ typedef struct pd_effect {
     } u;
 } pd_effect;
 
-/* Frees an effect and all that it owns, except buffers, published versions, tasks, checkpoints and records of a WAL.
+/* Frees an effect and all that it owns, except buffers, published versions, tasks, checkpoints, orders to go back and
+ * records of a WAL.
  * If it is a PD_EFF_CLOSED, its references to reasons, means of scalars and sets of ranks are dropped. Accepts NULL. */
 void pd_effect_free(pd_effect *effect);
 
@@ -642,6 +717,8 @@ pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket
 /* Turns a PD_EFF_WRITE_CHECKPOINT into a PD_REQ_CHECKPOINT_WRITTEN in the same memory, so it cannot fail. Takes
  * ownership of the effect. */
 pd_request *pd_effect_become_checkpointed(pd_effect *effect);
+/* Turns a PD_EFF_GO_BACK into a PD_REQ_WENT_BACK in the same memory. Takes ownership of the effect. */
+pd_request *pd_effect_become_went_back(pd_effect *effect);
 /* Turns a PD_EFF_WAL into a PD_REQ_WAL in the same memory. Takes ownership of the effect. */
 pd_request *pd_effect_become_wal(pd_effect *effect);
 /* Turns a PD_EFF_TASK into a PD_REQ_TASK in the same memory. Takes ownership of the effect. */

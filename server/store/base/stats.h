@@ -57,10 +57,14 @@ typedef struct pd_job_info {
     uint64_t refused, duplicates; /* data frames that were refused; chunks that were sent a second time */
     /* number of preconditioner tasks that were due; that were adopted; that failed; whose results were never used */
     uint64_t roots_due, roots_adopted, roots_failed, roots_unused;
-    uint64_t root_waits;     /* number of times that a step of some parameter had to wait for a root */
-    double gradient_norm;    /* norm of all gradients of the last step, if the job clips gradients by their norm */
-    uint64_t clipped_steps;  /* number of steps in which the global norm exceeded a limit */
-    uint64_t outlier_steps;  /* number of steps that were skipped because the global norm was an outlier */
+    uint64_t root_waits;    /* number of times that a step of some parameter had to wait for a root */
+    double gradient_norm;   /* norm of all gradients of the last step, if the job clips gradients by their norm */
+    uint64_t clipped_steps; /* number of steps in which the global norm exceeded a limit */
+    uint64_t outlier_steps; /* number of steps that were skipped because the global norm was an outlier */
+    uint32_t shard,
+        shards;            /* number of this daemon in the job's cluster, and how many there are; 0 and 1: no cluster */
+    uint64_t cluster, map; /* number of the cluster; fingerprint of the map of portions. 0: there is none */
+    uint64_t life;         /* number of the job in this daemon's memory */
     double steps_per_second; /* training steps per second over the last seconds (pd_speed_at) */
     double loss;             /* mean of the scalar "loss" in the last round that had one; NaN: all its weights were 0 */
     uint64_t loss_step;      /* step of the round that `loss` is from; 0: no worker sends a loss */
@@ -82,6 +86,7 @@ typedef struct pd_job_info {
     uint64_t root_age; /* number of steps since the statistics of the oldest matrix root in use were taken */
     /* number of contributions since the daemon started to steps that their workers had seen closed before */
     uint64_t replayed;
+    uint64_t went_back; /* number of times since the server started that the job went back to an earlier step */
 } pd_job_info;
 
 /* An entry of the operators' list of parameters. */
@@ -100,6 +105,7 @@ typedef struct pd_param_info {
     char note[240];           /* the optimizer's remark about the parameter (pd_plan.note) */
     char axes[PD_AXES_BYTES]; /* names of the parameter's dimensions, as workers declared them */
     uint32_t fragment;        /* number of the fragment that the parameter belongs to */
+    bool cut;                 /* this is a portion of a parameter that is cut */
     char aggregate[32];       /* how contributions are aggregated: a value of the job key `aggregate` */
     /* most bytes of contributions that wait until all have come; 0: the aggregate is a sum, which does not wait */
     uint64_t collect_bytes;
@@ -209,7 +215,7 @@ typedef struct pd_info_field {
     size_t count_at;  /* FOLLOWS, SCALARS: offset in the C struct of the number of values, a size_t */
 } pd_info_field;
 
-#define PD_MOST_FIELDS 48 /* most fields that an entry of any list has */
+#define PD_MOST_FIELDS 56 /* most fields that an entry of any list has */
 
 /* Describes a list that operators can ask for: where its entries go in the answer, and which fields they have. */
 typedef struct pd_info_list {

@@ -20,6 +20,10 @@
 
 struct pd_buffer_pool;
 
+/* What a pd_wal_record is: a record, or the order to drop all records of both streams of a job, because it goes back to
+ * a checkpoint. Dropped records never count again. Their files are removed later, or set aside for people. */
+typedef enum pd_wal_act { PD_WAL_APPEND, PD_WAL_DROP, PD_WAL_SET_ASIDE } pd_wal_act;
+
 /* The aggregate of one parameter in a step, which its optimizer took for the gradient. */
 typedef struct pd_wal_part {
     const float *at;  /* the aggregate; NULL: the step of this parameter needs none */
@@ -33,7 +37,8 @@ typedef struct pd_wal_part {
 typedef enum pd_wal_stream { PD_WAL_STEPS, PD_WAL_DECISIONS } pd_wal_stream;
 
 typedef struct pd_wal_record {
-    char *job; /* name of the job */
+    pd_wal_act act; /* of an order only `job`, `number`, `creator` and the result are used */
+    char *job;      /* name of the job */
     pd_wal_stream stream;
     uint32_t number;  /* number of the job in this daemon; 0 in a record that was read from the disk */
     uint64_t creator; /* tells the job from other jobs of the same name: pd_job_saved.creator */

@@ -264,7 +264,7 @@ void pd_checkpoint_look(pd_job *job, uint64_t now_ns)
             pd_checkpoint_policy_plan(job);
         }
     }
-    if (job->checkpointing.making == NULL) begin_due(job, now_ns);
+    if (job->checkpointing.making == NULL && !job->goes_back) begin_due(job, now_ns);
     watch_disk(job, now_ns);
 }
 
@@ -366,6 +366,7 @@ static void note_success(pd_job *job, const pd_checkpoint_image *image, uint64_t
     if (image->step > checkpointing->durable_step) checkpointing->durable_step = image->step;
     if (image->place > checkpointing->durable_place) checkpointing->durable_place = image->place;
     for (uint32_t f = 0; f < job->steps.n_fragments; f++) note_fragment(&job->steps.fragments[f], image);
+    checkpointing->kept = image->kept;
     checkpointing->counts.written++;
     checkpointing->counts.unwritten = 0;
     checkpointing->error[0] = '\0';

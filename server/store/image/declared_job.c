@@ -8,12 +8,13 @@
 #include "job.h"
 #include "param_set.h"
 #include "planning.h"
+#include "whole.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_VALUES = 256, MOST_RULES = 4096, MOST_PARAMS = 1 << 20, MOST_RANGES = 1 << 28 };
+enum { MOST_VALUES = 256, MOST_RULES = 4096, MOST_PARAMS = 1 << 20, MOST_RANGES = 1 << 28, MOST_PORTIONS = 1 << 22 };
 
 static const pd_field value_fields[] = { PD_FIELD(pd_declared_value, name), PD_FIELD(pd_declared_value, value), { 0 } };
 static const pd_table value_table = { "value", sizeof(pd_declared_value), value_fields };
@@ -44,14 +45,36 @@ static const pd_field job_fields[] = { PD_FIELD_IN(pd_declared_job, name, 0, PD_
                                        { 0 } };
 static const pd_table job_table = { "job", sizeof(pd_declared_job), job_fields };
 
-/* Writes or reads the fragments of the parameters. Images of jobs with one fragment lack them. */
+static const pd_field cluster_fields[] = { PD_FIELD_IN(pd_declared_job, shard, 0, PD_MAX_SHARDS - 1),
+                                           PD_FIELD_IN(pd_declared_job, shards, 2, PD_MAX_SHARDS),
+                                           PD_FIELD(pd_declared_job, cluster),
+                                           PD_FIELD(pd_declared_job, map),
+                                           { 0 } };
+static const pd_table cluster_table = { "cluster", sizeof(pd_declared_job), cluster_fields };
+
+static const pd_field portion_fields[] = { PD_FIELD(pd_portion, param),
+                                           PD_FIELD(pd_portion, shard),
+                                           PD_FIELD(pd_portion, first),
+                                           PD_FIELD(pd_portion, count),
+                                           { 0 } };
+static const pd_table portion_table = { "portion", sizeof(pd_portion), portion_fields };
+
+/* Writes or reads the fragments of the parameters. Images of jobs with one fragment, and on one shard, lack them. */
 static void visit_fragments(pd_archive *archive, pd_declared_job *d)
 {
-    bool has = false;
+    bool has = d->shards > 1;
 
     for (size_t i = 0; i < d->n_params; i++) has |= d->params[i].fragment > 0;
     if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : !has) return;
     for (size_t i = 0; i < d->n_params; i++) pd_archive_value(archive, &d->params[i].fragment);
+}
+
+/* Writes or reads which shard of a cluster this is, and the map. Images of jobs on one shard lack them. */
+static void visit_cluster(pd_archive *archive, pd_declared_job *d)
+{
+    if (pd_archive_is_reading(archive) ? !pd_archive_has_more(archive) : d->shards <= 1) return;
+    pd_archive_fields(archive, &cluster_table, d);
+    d->portions = pd_archive_list(archive, &portion_table, d->portions, &d->n_portions, MOST_PORTIONS);
 }
 
 void pd_declared_job_visit(pd_archive *archive, pd_declared_job *d)
@@ -63,6 +86,7 @@ void pd_declared_job_visit(pd_archive *archive, pd_declared_job *d)
     d->params = pd_archive_list(archive, &param_table, d->params, &d->n_params, MOST_PARAMS);
     d->ranges = pd_archive_list(archive, &range_table, d->ranges, &d->n_ranges, MOST_RANGES);
     visit_fragments(archive, d);
+    visit_cluster(archive, d);
     pd_archive_leave(archive);
 }
 
@@ -79,6 +103,7 @@ void pd_declared_job_free(pd_declared_job *d)
     free(d->rules);
     free(d->params);
     free(d->ranges);
+    free(d->portions);
 }
 
 static size_t count_ranges(const pd_steps *steps)
@@ -89,14 +114,21 @@ static size_t count_ranges(const pd_steps *steps)
     return n;
 }
 
-static int make_lists(pd_declared_job *out, const pd_steps *steps)
+static int make_lists(pd_declared_job *out, const pd_job *job)
 {
+    const pd_steps *steps = &job->steps;
+    size_t params = job->whole != NULL ? job->whole->n : steps->n_params,
+           portions = job->whole != NULL ? job->whole->map.n : 0;
+
     out->values = calloc(PD_JOB_KEYS, sizeof *out->values);
     out->rules = calloc(steps->n_rules, sizeof *out->rules);
-    out->params = calloc(steps->n_params, sizeof *out->params);
+    out->params = calloc(params, sizeof *out->params);
+    out->portions = calloc(portions + 1, sizeof *out->portions);
     out->ranges = calloc(count_ranges(steps) + 1, sizeof *out->ranges);
-    return out->values != NULL && out->rules != NULL && out->params != NULL && out->ranges != NULL ? PD_OK
-                                                                                                   : PD_NO_MEMORY;
+    return out->values != NULL && out->rules != NULL && out->params != NULL && out->ranges != NULL &&
+                   out->portions != NULL
+               ? PD_OK
+               : PD_NO_MEMORY;
 }
 
 static int take_param(pd_declared_param_record *out, const pd_param *param)
@@ -114,6 +146,43 @@ static int take_param(pd_declared_param_record *out, const pd_param *param)
     return param->axes == NULL || (out->axes = strdup(param->axes)) != NULL ? PD_OK : PD_NO_MEMORY;
 }
 
+/* Takes a parameter of a whole declaration. In which types workers pull it is known of portions of this shard. */
+static int take_decl(pd_declared_param_record *out, const pd_job *job, size_t i)
+{
+    const pd_param_decl *decl = &job->whole->params[i];
+    pd_dtype update = (pd_dtype)0;
+
+    *out = (pd_declared_param_record){ .rank = (uint32_t)decl->shape.rank,
+                                       .ranged = decl->ranged,
+                                       .model_state = decl->model_state,
+                                       .fragment = decl->fragment };
+    for (int d = 0; d < decl->shape.rank; d++) out->dim[d] = decl->shape.dim[d];
+    for (size_t k = job->whole->first[i]; k < job->whole->first[i + 1]; k++) {
+        const pd_param *own = job->whole->own[k] < UINT32_MAX ? &job->steps.params[job->whole->own[k]] : NULL;
+        if (own == NULL) continue;
+        out->f16 |= own->buffers.pool[PD_F16] != NULL;
+        out->bf16 |= own->buffers.pool[PD_BF16] != NULL;
+        if (own->update_dtype != 0) update = own->update_dtype;
+    }
+    out->update_dtype = (uint32_t)update + PD_PUSHED * (uint32_t)decl->push_dtype;
+    if ((out->name = strdup(decl->name)) == NULL) return PD_NO_MEMORY;
+    return decl->axes == NULL || (out->axes = strdup(decl->axes)) != NULL ? PD_OK : PD_NO_MEMORY;
+}
+
+static int take_whole(pd_declared_job *out, const pd_job *job)
+{
+    const pd_whole *whole = job->whole;
+
+    for (size_t i = 0; i < whole->n; i++) {
+        out->n_params++;
+        if (take_decl(&out->params[i], job, i) != PD_OK) return PD_NO_MEMORY;
+    }
+    memcpy(out->portions, whole->map.portions, whole->map.n * sizeof *out->portions);
+    out->n_portions = whole->map.n;
+    out->map = whole->map.fingerprint;
+    return PD_OK;
+}
+
 static void take_ranges(pd_declared_job *out, const pd_param *param)
 {
     for (uint32_t r = 0; param->ranged && r < pd_round_ranks(&param->round); r++) {
@@ -124,27 +193,33 @@ static void take_ranges(pd_declared_job *out, const pd_param *param)
     }
 }
 
-static int take_all(pd_declared_job *out, const pd_steps *steps)
+static int take_all(pd_declared_job *out, const pd_job *job)
 {
-    if ((out->name = strdup(steps->name)) == NULL || make_lists(out, steps) != PD_OK) return PD_NO_MEMORY;
+    const pd_steps *steps = &job->steps;
+
+    if ((out->name = strdup(steps->name)) == NULL || make_lists(out, job) != PD_OK) return PD_NO_MEMORY;
     for (; out->n_values < PD_JOB_KEYS; out->n_values++) {
         out->values[out->n_values].value = steps->values.at[out->n_values];
         if ((out->values[out->n_values].name = strdup(pd_job_keys[out->n_values].name)) == NULL) return PD_NO_MEMORY;
     }
     for (; out->n_rules + 1 < steps->n_rules; out->n_rules++)
         if ((out->rules[out->n_rules].text = strdup(steps->rules[out->n_rules].text)) == NULL) return PD_NO_MEMORY;
+    for (uint32_t i = 0; i < steps->n_params; i++) take_ranges(out, &steps->params[i]);
+    if (job->whole != NULL) return take_whole(out, job);
     for (uint32_t i = 0; i < steps->n_params; i++) {
         out->n_params++;
         if (take_param(&out->params[i], &steps->params[i]) != PD_OK) return PD_NO_MEMORY;
-        take_ranges(out, &steps->params[i]);
     }
     return PD_OK;
 }
 
 int pd_declared_job_of(pd_declared_job *out, const pd_job *job, pd_error *err)
 {
-    *out = (pd_declared_job){ .world = job->saved.workers };
-    if (take_all(out, &job->steps) == PD_OK) return PD_OK;
+    *out = (pd_declared_job){ .world = job->saved.workers,
+                              .shard = job->steps.shard,
+                              .shards = job->steps.shards,
+                              .cluster = job->saved.cluster };
+    if (take_all(out, job) == PD_OK) return PD_OK;
     pd_declared_job_free(out);
     *out = (pd_declared_job){ 0 };
     return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its image", job->steps.name);
@@ -162,6 +237,9 @@ static int make_hello(pd_request **out, const pd_declared_job *d)
 
     if (hello == NULL) return PD_NO_MEMORY;
     hello->u.hello.world_size = d->world;
+    hello->u.hello.shard = d->shard;
+    hello->u.hello.shards = d->shards;
+    hello->u.hello.cluster = d->cluster;
     if ((hello->u.hello.job_name = text_of(d->name)) == NULL ||
         (hello->u.hello.rules = calloc(d->n_rules + 1, sizeof(char *))) == NULL)
         return PD_NO_MEMORY;
@@ -227,9 +305,13 @@ static void fill_decl(pd_param_decl *out, const pd_declared_param_record *param)
 }
 
 /* Copies the ranges of rank 0 from an image into its Declare request. If rank 0 is the only rank, planning checks that
- * these ranges contain all elements of each parameter. */
+ * these ranges contain all elements of each parameter. The ranges of an image of one shard are those of portions: they
+ * are set later, and here the only rank has all elements. */
 static void fill_ranges(pd_request *declare, const pd_declared_job *d)
 {
+    for (size_t i = 0; d->shards > 1 && d->world == 1 && i < declare->u.declare.n; i++)
+        pd_shape_elements(&declare->u.declare.params[i].shape, &declare->u.declare.params[i].end);
+    if (d->shards > 1) return;
     for (size_t i = 0; i < d->n_ranges; i++) {
         const pd_declared_range *range = &d->ranges[i];
         if (range->rank != 0 || range->param >= declare->u.declare.n) continue;
@@ -255,6 +337,19 @@ static int make_declare(pd_request **out, const pd_declared_job *d)
     return PD_OK;
 }
 
+/* Lets planning use the map of an image. */
+static int use_map(pd_job *job, const pd_declared_job *d, pd_error *err)
+{
+    pd_map map = { .n = d->n_portions, .fingerprint = d->map };
+
+    if (d->shards <= 1) return PD_OK;
+    if ((map.portions = malloc((d->n_portions + 1) * sizeof *map.portions)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its map", job->steps.name);
+    memcpy(map.portions, d->portions, d->n_portions * sizeof *map.portions);
+    pd_planning_use_map(job, &map);
+    return PD_OK;
+}
+
 static int plan_params(pd_job *job, const pd_declared_job *d, pd_error *err)
 {
     double budget_ns = INFINITY;
@@ -263,6 +358,7 @@ static int plan_params(pd_job *job, const pd_declared_job *d, pd_error *err)
 
     if (rc != PD_OK) pd_fail(err, rc, "job %.100s: out of memory for its parameters", job->steps.name);
     if (rc == PD_OK && (rc = pd_planning_begin(job, declare, err)) == PD_OK) pd_planning_leave_state(job);
+    if (rc == PD_OK) rc = use_map(job, d, err);
     if (rc == PD_OK) pd_planning_check(job, declare, &budget_ns, &rc, err);
     if (rc == PD_OK) pd_planning_run(job, declare, &budget_ns, &rc, err);
     if (rc == PD_OK) rc = pd_planning_finish(job, declare, &budget_ns, err);
@@ -317,8 +413,8 @@ static int complete(pd_job *job, const pd_declared_job *d, pd_error *err)
     /* Planning has set the ranges of rank 0. Remove them, because the loop below sets the ranges of all ranks. */
     pd_ranges_give_back(job, 0);
     for (size_t i = 0; rc == PD_OK && i < d->n_ranges; i++) rc = set_range(job, &d->ranges[i], err);
-    for (size_t i = 0; rc == PD_OK && i < d->n_params; i++)
-        rc = set_types(job, &job->steps.params[i], &d->params[i], err);
+    for (uint32_t i = 0; rc == PD_OK && i < job->steps.n_params; i++)
+        rc = set_types(job, &job->steps.params[i], &d->params[job->steps.params[i].declared], err);
     bytes = pd_ranges_collected_bytes(job) - job->records.collected;
     if (rc == PD_OK && (rc = pd_job_check_total(job, bytes, err)) == PD_OK) {
         job->records.collected += bytes;

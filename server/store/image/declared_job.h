@@ -5,6 +5,7 @@
 
 #include "archive.h"
 #include "jobs.h"
+#include "placement.h"
 
 /* The value of one configuration key of the job. */
 typedef struct pd_declared_value {
@@ -31,7 +32,8 @@ typedef struct pd_declared_param_record {
     uint32_t fragment; /* number of the fragment that the parameter belongs to */
 } pd_declared_param_record;
 
-/* The range of a ranged parameter that one rank has declared. */
+/* The range of a ranged parameter that one rank has declared. In a job on several shards it is a range of a portion of
+ * this shard, and `param` the number of that portion among those of this shard. */
 typedef struct pd_declared_range {
     uint32_t param, rank; /* index of the parameter; the rank */
     int64_t start, end;   /* first element of the range, and the one after its last */
@@ -51,6 +53,12 @@ typedef struct pd_declared_job {
     size_t n_params;
     pd_declared_range *ranges;
     size_t n_ranges; /* number of ranges that ranks have declared */
+    /* Of a job on several shards: number of this one, and how many there are (otherwise 0 and 1, or 0 in images),
+     * number of the cluster, and the map, by which `params`, the whole declaration, are spread over the shards. */
+    uint32_t shard, shards;
+    uint64_t cluster, map;
+    pd_portion *portions;
+    size_t n_portions;
 } pd_declared_job;
 
 /* Fills *out with the declarations of a job. PD_NO_MEMORY: *out is empty. */

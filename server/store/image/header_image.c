@@ -13,6 +13,7 @@
 #include "mutant.h"
 #include "override.h"
 #include "text.h"
+#include "settle.h"
 #include "shares.h"
 #include "step_group.h"
 #include "wal.h"
@@ -440,6 +441,7 @@ static void visit(pd_archive *archive, pd_job *job, uint32_t ranks)
     if (job->steps.together.clip != NULL) pd_archive_fields(archive, &clip_table, pd_global_clip_saved_of(&job->steps));
     if (job->steps.together.clip != NULL && pd_job_values_limit(&job->steps.values, PD_JOB_KEY_SKIP_OUTLIER) > 0)
         pd_archive_fields(archive, &outlier_table, pd_global_clip_saved_of(&job->steps));
+    if (job->steps.together.settle != NULL) pd_settle_visit(archive, &job->steps);
     visit_overrides(archive, job);
     visit_identities(archive, job, ranks);
     visit_run(archive, job, ranks);

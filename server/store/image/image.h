@@ -1,5 +1,4 @@
-/* image.h - writes the durable state of a job as bytes, and makes a job from such bytes or from a checkpoint. Step
- * thread.
+/* image.h - writes the durable state of a job as bytes, and makes a job from such bytes. Step thread.
  *
  * An image contains the job's declarations (name, configuration, rules, parameters, ranges), the structs named
  * `saved`, the weights, the optimizers (optim/save.h), overrides and the scalars of the last rounds. It does not
@@ -12,7 +11,6 @@
 #ifndef PD_IMAGE_H
 #define PD_IMAGE_H
 
-#include "checkpoint_image.h"
 #include "jobs.h"
 
 /* Returns whether an image of the job can be written now: every parameter has weights, no step is under way, no
@@ -34,10 +32,5 @@ int pd_image_write(pd_job *job, uint8_t **image, size_t *n, pd_error *err);
  *   PD_RESOURCE_EXHAUSTED   the job would exceed a limit
  *   PD_NO_MEMORY */
 int pd_image_read(pd_jobs *jobs, const pd_job_env *env, const uint8_t *image, size_t n, uint64_t now_ns, pd_error *err);
-
-/* Makes a job from a checkpoint and puts it into the table of jobs, as pd_image_read does from an image: the same
- * errors, and every byte is checked. Returns PD_DATA_LOSS also if the header and the parameters of the checkpoint do
- * not fit together. The checkpoint is borrowed for the call. */
-int pd_restore(pd_jobs *jobs, const pd_job_env *env, const pd_checkpoint_image *image, uint64_t now_ns, pd_error *err);
 
 #endif

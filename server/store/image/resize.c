@@ -178,6 +178,9 @@ static void copy_checkpointing(pd_checkpoint_policy *to, const pd_checkpoint_pol
 {
     to->on_disk = from->on_disk;
     to->newest = from->newest;
+    to->common = from->common;
+    to->floored = from->floored;
+    to->floor = from->floor;
     to->newest.changes = 0;
     to->durable_step = PD_MUTANT(resize_undurable) ? 0 : from->durable_step;
     to->durable_place = from->durable_place;
@@ -222,7 +225,9 @@ static int check(const pd_job *old, const pd_request *hello, pd_error *err)
     int rc = pd_job_agrees_but_world(old, hello, err);
 
     if (rc != PD_OK) return rc;
-    if (pd_image_is_possible(old) && old->checkpointing.making == NULL && !old->checkpointing.writing) return PD_OK;
+    if (pd_image_is_possible(old) && !old->goes_back && old->checkpointing.making == NULL &&
+        !old->checkpointing.writing)
+        return PD_OK;
     return pd_fail(err, PD_UNAVAILABLE,
                    "a step, an export, an import or a checkpoint is under way: retry when it has ended");
 }

@@ -9,6 +9,7 @@
 #include "worker_states.h"
 #include "optimizer.h"
 #include "param_image.h"
+#include "step_group.h"
 #include "mutant.h"
 
 #include <inttypes.h>
@@ -55,6 +56,16 @@ static void visit_fragment(pd_archive *archive, pd_job *job, uint64_t number)
     if (reads && pd_archive_status(archive) == PD_OK) inputs->fragment = &job->steps.fragments[fragment];
 }
 
+/* Writes or reads which atomic groups had a step that was refused on some shard. The other shards' tallies decide that,
+ * so it does not follow from the aggregates. Only jobs whose steps are settled with other shards have it. */
+static void visit_refusals(pd_archive *archive, const pd_steps *steps)
+{
+    for (size_t r = 0; steps->together.settle != NULL && r < steps->n_rules; r++) {
+        pd_archive_value(archive, &steps->together.groups[r].refused);
+        pd_archive_value(archive, &steps->together.groups[r].before_refusal);
+    }
+}
+
 static bool is_of_record(const pd_job *job, uint32_t i)
 {
     return job->steps.params[i].fragment == job->steps.wal->inputs.fragment;
@@ -74,6 +85,7 @@ void pd_wal_image_visit_inputs(pd_archive *archive, pd_job *job, uint64_t number
         if (is_of_record(job, i))
             visit_input(archive, &job->steps.params[i], &job->steps.wal->inputs.at[i],
                         &job->steps.wal->params[i].taken);
+    if (pd_archive_status(archive) == PD_OK) visit_refusals(archive, &job->steps);
     pd_archive_leave(archive);
 }
 

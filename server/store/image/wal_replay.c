@@ -123,6 +123,16 @@ static int begin_all(repeat *r)
     return rc;
 }
 
+/* Binds the steps of an atomic group that also has steps on other shards, of which the record says whether one was
+ * refused. */
+static void bind_settled(pd_optim *const *bound, size_t n, pd_step_group *group)
+{
+    size_t before = group->before_refusal < n ? group->before_refusal : n;
+
+    pd_optim_bind_with_others(bound, n, &group->atomic);
+    pd_atomic_group_others(&group->atomic, group->refused, before, "a step of the group was refused");
+}
+
 /* Tells the optimizers of an atomic group that their steps all happen or none, as in the original step. */
 static int bind_group(const repeat *r, pd_step_group *group)
 {
@@ -134,7 +144,10 @@ static int bind_group(const repeat *r, pd_step_group *group)
         const pd_param *param = &r->job->steps.params[r->of[i]];
         if (param->group == group && pd_param_is_bound(&r->job->steps, param)) bound[n++] = param->optim;
     }
-    if (n > 0) pd_optim_bind(bound, n, &group->atomic);
+    if (n > 0 && r->job->steps.together.settle != NULL)
+        bind_settled(bound, n, group);
+    else if (n > 0)
+        pd_optim_bind(bound, n, &group->atomic);
     free(bound);
     return PD_OK;
 }

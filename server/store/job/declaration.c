@@ -10,6 +10,7 @@
 #include "param_set.h"
 #include "text.h"
 #include "round_ranges.h"
+#include "whole.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -84,6 +85,13 @@ static int check_range(const pd_param_decl *decl, int64_t elements, pd_error *er
         decl->name, (long long)decl->start, (long long)decl->end, (long long)elements);
 }
 
+static int check_pull_type(const pd_param_decl *decl, pd_error *err)
+{
+    if (pd_dtype_size(decl->pull_dtype) > 0) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is not a supported pull dtype", decl->name,
+                   (int)decl->pull_dtype);
+}
+
 /* Checks the element type in which ranks push: model state is not quantized, since it has no error feedback. */
 static int check_push_type(const pd_rule *rule, const pd_param_decl *decl, pd_error *err)
 {
@@ -111,9 +119,7 @@ int pd_declaration_check(const pd_job *job, pd_param_decl *decl, size_t i, int64
     if (check_axes(decl, err) != PD_OK || check_range(decl, *elements, err) != PD_OK ||
         check_fragment(decl, err) != PD_OK)
         return PD_INVALID_ARGUMENT;
-    if (pd_dtype_size(decl->pull_dtype) == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is not a supported pull dtype", decl->name,
-                       (int)decl->pull_dtype);
+    if (check_pull_type(decl, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (find_rule(job, decl, cost_ns) == NULL)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "parameter %.256s: none of the job's %zu rules matches: add a catch-all \"* sgd\"", decl->name,
@@ -133,16 +139,23 @@ static const char *tie_of(const pd_job *job)
     return pd_global_clip_wanted(&job->steps) ? "an optimizer rule that limits the norm of all gradients" : NULL;
 }
 
-/* Checks that ranks cannot wait for each other in different fragments. A rank whose push is kept for the next step
- * of its fragment waits for that step, and contributes to no other fragment meanwhile. So this step must be possible
- * with its push alone. */
-static int check_ages(const pd_job *job, uint32_t n, pd_error *err)
+bool pd_declaration_ties(const pd_job *job)
+{
+    return tie_of(job) != NULL;
+}
+
+int pd_declaration_check_ages(const pd_job *job, uint32_t rank, uint32_t n, pd_error *err)
 {
     const pd_set_rule *sets = &job->steps.sets;
+    bool alone = (sets->quorum == 1 || sets->most == 1) && !sets->waits, grouped = job->ranks[rank].saved.grouped;
 
-    bool alone = sets->quorum == 1 || sets->most == 1;
-
-    if (!sets->open || sets->staleness == 0 || (alone && !sets->waits)) return PD_OK;
+    if (n <= 1 || !sets->open || sets->staleness == 0 || (alone && !grouped)) return PD_OK;
+    if (alone)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "job %.100s: %u fragments with a staleness, and rank %u belongs to a group: ranks of a group "
+                       "could wait for each other in different fragments, for ever. Set staleness = 0, or declare one "
+                       "fragment, or no groups",
+                       job->steps.name, n, rank);
     return pd_fail(
         err, PD_INVALID_ARGUMENT,
         "job %.100s: %u fragments with a staleness: workers could wait for each other in different fragments, "
@@ -168,7 +181,7 @@ int pd_declaration_count_fragments(const pd_job *job, const pd_request *request,
                            "1, 2 ... without gaps",
                            job->steps.name, f, *n - 1);
     if (*n == 1) return PD_OK;
-    if (tie == NULL) return check_ages(job, *n, err);
+    if (tie == NULL) return pd_declaration_check_ages(job, request->rank, *n, err);
     return pd_fail(err, PD_INVALID_ARGUMENT,
                    "job %.100s: %u fragments, but %.60s ties the steps of all parameters: leave it out, or declare one "
                    "fragment",
@@ -185,35 +198,48 @@ static const char *trained_text(bool model_state)
 }
 
 /* Checks that shape, axes, model_state, fragment and the element type of pushes equal those that the first rank
- * declared. */
-static int match_facts(const pd_job *job, const pd_param *param, const pd_param_decl *decl, pd_error *err)
+ * declared, `first`. */
+static int match_facts(const pd_job *job, const pd_param_decl *first, const pd_param_decl *decl, pd_error *err)
 {
     char ours[192], theirs[192];
 
-    if (!pd_shape_equal(&param->shape, &decl->shape))
+    if (!pd_shape_equal(&first->shape, &decl->shape))
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "parameter %.160s: job %.60s has it with shape %s, this rank declares %s", decl->name,
-                       job->steps.name, pd_shape_text(&param->shape, ours, sizeof ours),
+                       job->steps.name, pd_shape_text(&first->shape, ours, sizeof ours),
                        pd_shape_text(&decl->shape, theirs, sizeof theirs));
-    if (strcmp(axes_text(param->axes), axes_text(decl->axes)) != 0)
+    if (strcmp(axes_text(first->axes), axes_text(decl->axes)) != 0)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "parameter %.120s: job %.60s has it with axes %.100s, this rank declares %.100s", decl->name,
-                       job->steps.name, axes_text(param->axes), axes_text(decl->axes));
-    if (param->model_state != decl->model_state)
+                       job->steps.name, axes_text(first->axes), axes_text(decl->axes));
+    if (first->model_state != decl->model_state)
         return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: job %.60s has it %s, this rank declares it %s",
-                       decl->name, job->steps.name, trained_text(param->model_state), trained_text(decl->model_state));
-    if (param->fragment->number != decl->fragment)
+                       decl->name, job->steps.name, trained_text(first->model_state), trained_text(decl->model_state));
+    if (first->fragment != decl->fragment)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "parameter %.160s: job %.60s has it in fragment %u, this rank declares it in fragment %u",
-                       decl->name, job->steps.name, param->fragment->number, decl->fragment);
-    if (param->push_dtype != 0 && param->push_dtype != decl->push_dtype)
+                       decl->name, job->steps.name, first->fragment, decl->fragment);
+    if (first->push_dtype != 0 && first->push_dtype != decl->push_dtype)
         return pd_fail(
             err, PD_FAILED_PRECONDITION,
             "parameter %.160s: in job %.60s every rank pushes it as %s, this rank declares %s: the job counts "
             "memory for contributions of that type",
-            decl->name, job->steps.name, pd_dtype_name(param->push_dtype),
+            decl->name, job->steps.name, pd_dtype_name(first->push_dtype),
             decl->push_dtype == 0 ? "no push dtype" : pd_dtype_name(decl->push_dtype));
     return PD_OK;
+}
+
+static int refuse_ranged(const pd_job *job, const pd_param_decl *decl, pd_error *err)
+{
+    int64_t elements;
+
+    pd_shape_elements(&decl->shape, &elements);
+    return pd_fail(
+        err, PD_FAILED_PRECONDITION,
+        "parameter %.160s: job %.60s has it %s, this rank declares it %s: a parameter is ranged on every rank "
+        "or on none (a rank that has all of it gives the range 0 to %lld)",
+        decl->name, job->steps.name, decl->ranged ? "whole" : "in ranges", decl->ranged ? "in ranges" : "whole",
+        (long long)elements);
 }
 
 /* Checks that a rank declares the same range of a parameter as it did before, and that either all ranks or none
@@ -223,12 +249,7 @@ static int match_range(const pd_job *job, const pd_param *param, const pd_param_
 {
     const pd_rank_range *range;
 
-    if (decl->ranged != param->ranged)
-        return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "parameter %.160s: job %.60s has it %s, this rank declares it %s: a parameter is ranged on "
-                       "every rank or on none (a rank that has all of it gives the range 0 to %lld)",
-                       decl->name, job->steps.name, decl->ranged ? "whole" : "in ranges",
-                       decl->ranged ? "in ranges" : "whole", (long long)param->elements);
+    if (decl->ranged != param->ranged) return refuse_ranged(job, decl, err);
     if (!decl->ranged || !job->ranks[rank].saved.sealed || !pd_is_member(job, rank)) return PD_OK;
     range = &param->round.ranges.at[rank];
     if (range->start == decl->start && range->end == decl->end) return PD_OK;
@@ -242,14 +263,19 @@ static int match_range(const pd_job *job, const pd_param *param, const pd_param_
 int pd_declaration_match(const pd_job *job, const pd_param *param, const pd_param_decl *decl, uint32_t rank,
                          uint64_t *seen, pd_error *err)
 {
+    pd_param_decl first;
+
     if (param == NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "parameter %.256s: job %.100s was declared without it; every rank declares the same", decl->name,
                        job->steps.name);
-    if (match_facts(job, param, decl, err) != PD_OK) return PD_FAILED_PRECONDITION;
-    if (pd_dtype_size(decl->pull_dtype) == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is not a supported pull dtype", decl->name,
-                       (int)decl->pull_dtype);
+    first = (pd_param_decl){ .shape = param->shape,
+                             .axes = param->axes,
+                             .model_state = param->model_state,
+                             .fragment = param->fragment->number,
+                             .push_dtype = param->push_dtype };
+    if (match_facts(job, &first, decl, err) != PD_OK) return PD_FAILED_PRECONDITION;
+    if (check_pull_type(decl, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if ((seen[param->index / 64] >> param->index % 64 & 1) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
     seen[param->index / 64] |= (uint64_t)1 << param->index % 64;
@@ -257,6 +283,57 @@ int pd_declaration_match(const pd_job *job, const pd_param *param, const pd_para
     if (check_range(decl, param->elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (check_update(param->rule, decl, err) != PD_OK) return PD_FAILED_PRECONDITION;
     return match_range(job, param, decl, rank, err);
+}
+
+/* Checks the place of a parameter in a Declare: it is that of the job's whole declaration. */
+static int match_place(const pd_job *job, const pd_param_decl *decl, size_t i, pd_error *err)
+{
+    const pd_whole *whole = job->whole;
+    bool known = false;
+
+    if (i < whole->n && strcmp(whole->params[i].name, decl->name) == 0) return PD_OK;
+    for (size_t k = 0; k < whole->n && !known; k++) known = strcmp(whole->params[k].name, decl->name) == 0;
+    if (!known)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "parameter %.256s: job %.100s was declared without it; every rank declares the same", decl->name,
+                       job->steps.name);
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "parameter %.160s: in the declaration of job %.60s %.160s has this place: on several servers every "
+                   "rank declares the same parameters in the same order",
+                   decl->name, job->steps.name, i < whole->n ? whole->params[i].name : "no parameter");
+}
+
+/* Checks the ranges that the rank's range of a parameter makes of this shard's portions of it. */
+static int match_ranges(const pd_job *job, const pd_param_decl *decl, size_t i, uint32_t rank, pd_error *err)
+{
+    const pd_whole *whole = job->whole;
+    int rc = PD_OK;
+
+    if (decl->ranged != whole->params[i].ranged) return refuse_ranged(job, decl, err);
+    for (size_t k = whole->first[i]; rc == PD_OK && k < whole->first[i + 1]; k++) {
+        pd_param_decl own = *decl;
+        if (whole->own[k] == UINT32_MAX) continue;
+        if (pd_whole_is_cut(whole, i))
+            pd_decl_cut_range(&own, whole->map.portions[k].first, whole->map.portions[k].count);
+        rc = match_range(job, &job->steps.params[whole->own[k]], &own, rank, err);
+    }
+    return rc;
+}
+
+int pd_declaration_match_whole(const pd_job *job, const pd_request *request, size_t i, pd_error *err)
+{
+    const pd_param_decl *decl = &request->u.declare.params[i], *first = &job->whole->params[i];
+    const pd_rule *rule;
+    int64_t elements;
+
+    if (match_place(job, decl, i, err) != PD_OK) return PD_FAILED_PRECONDITION;
+    rule = &job->steps.rules[first->rule - 1];
+    if (match_facts(job, first, decl, err) != PD_OK) return PD_FAILED_PRECONDITION;
+    if (check_pull_type(decl, err) != PD_OK || check_push_type(rule, decl, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    pd_shape_elements(&decl->shape, &elements);
+    if (check_range(decl, elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    if (check_update(rule, decl, err) != PD_OK) return PD_FAILED_PRECONDITION;
+    return match_ranges(job, decl, i, request->rank, err);
 }
 
 enum { FEW = 8 }; /* most notes that are logged; the others are counted, since many may be the same */

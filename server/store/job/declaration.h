@@ -11,10 +11,17 @@
  * element type that is asked for. */
 int pd_declaration_check(const pd_job *job, pd_param_decl *decl, size_t i, int64_t *elements, double *cost_ns,
                          pd_error *err);
+/* Returns whether the job steps as a whole: it clips or skips by the norm of all gradients, or skips all parameters
+ * together. */
+bool pd_declaration_ties(const pd_job *job);
 /* Checks the fragments of a Declare whose parameters are all checked, and stores their number in *n.
  * PD_INVALID_ARGUMENT: a number is left out, or there are several fragments and the job ties the steps of all
  * parameters, or may count old contributions in a way that lets workers wait for each other. */
 int pd_declaration_count_fragments(const pd_job *job, const pd_request *request, uint32_t *n, pd_error *err);
+/* Checks that ranks cannot wait for each other in different ones of n fragments. A rank whose push is kept for the next
+ * step of its fragment waits for that step, and contributes to no other fragment meanwhile. So this step must be
+ * possible with its push alone: without those of other ranks, and of its group. PD_INVALID_ARGUMENT. */
+int pd_declaration_check_ages(const pd_job *job, uint32_t rank, uint32_t n, pd_error *err);
 /* Checks that a rank declares the same about a parameter as the job has. Sets the parameter's bit in `seen`, so that
  * declaring it twice is found.
  *
@@ -22,6 +29,9 @@ int pd_declaration_count_fragments(const pd_job *job, const pd_request *request,
  * - PD_INVALID_ARGUMENT: the Declare names the parameter twice, or its range or element type is not valid. */
 int pd_declaration_match(const pd_job *job, const pd_param *param, const pd_param_decl *decl, uint32_t rank,
                          uint64_t *seen, pd_error *err);
+/* Does what pd_declaration_match does, for a job on several shards: checks that parameter `i` of a Declare is parameter
+ * i of the job's whole declaration (whole.h), and that the rank's ranges of this shard's portions are as before. */
+int pd_declaration_match_whole(const pd_job *job, const pd_request *request, size_t i, pd_error *err);
 /* Logs the optimizer's note about a parameter, if there is one, and adds 1 to *n, the number of notes so far. If *n is
  * large already, only counts the note. */
 void pd_declaration_say(pd_job *job, const pd_param *param, uint32_t *n);

@@ -21,6 +21,8 @@
 #include "ranks.h"
 #include "reserves.h"
 #include "round_scalars.h"
+#include "whole.h"
+#include "step_group.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,10 +56,12 @@ typedef struct declaring {
     uint64_t now_ns;
     /* index in the Declare of the parameter that the stage handles next; number of parameters in the Declare */
     size_t at, n;
-    bool first;            /* true: this is the job's first Declare */
-    bool ranged;           /* true: the ranges that it declares are stored in the job */
-    pd_declared *declared; /* the answer */
-    uint64_t *seen;        /* set of bits; bit i: the Declare has named parameter i of the job */
+    bool first;                /* true: this is the job's first Declare */
+    bool ranged;               /* true: the ranges that it declares are stored in the job */
+    pd_declared *declared;     /* the answer */
+    uint64_t *seen;            /* set of bits; bit i: the Declare has named parameter i of the job */
+    pd_declared_place *places; /* of the answer, in a job on several shards */
+    size_t n_places;
     /* NOTING: bytes that the published element types of the parameters so far need. PULLING: those of them that are
      * charged to the job but not used yet. */
     uint64_t bytes;
@@ -103,22 +107,30 @@ static int finish_first(pd_job *job, const pd_request *request, const declaring 
 static int match_one(const pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
 {
     const pd_param_decl *decl = &request->u.declare.params[d->at];
-    const pd_param *param = pd_declared_param(job, request, d->at);
+    const pd_param *param;
 
     *budget_ns -= MATCH_NS + BYTE_NS * (double)strlen(decl->name);
+    if (job->whole != NULL) return pd_declaration_match_whole(job, request, d->at, err);
+    param = pd_declared_param(job, request, d->at);
     return pd_declaration_match(job, param, decl, request->rank, d->seen, err);
+}
+
+static int refuse_missing(const pd_job *job, const char *name, pd_error *err)
+{
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "parameter %.256s: job %.100s has it, this rank does not declare it; every rank declares the same",
+                   name, job->steps.name);
 }
 
 /* Checks that the Declare has named all parameters of the job. */
 static int check_whole(const pd_job *job, const declaring *d, pd_error *err)
 {
+    const char *missing = job->whole != NULL && d->n < job->whole->n ? job->whole->params[d->n].name : NULL;
+
+    if (job->whole != NULL) return missing != NULL ? refuse_missing(job, missing, err) : PD_OK;
     /* A Declare cannot name a parameter twice, so n names are n parameters. */
     for (uint32_t i = 0; d->n < job->steps.n_params && i < job->steps.n_params; i++)
-        if ((d->seen[i / 64] >> i % 64 & 1) == 0)
-            return pd_fail(
-                err, PD_FAILED_PRECONDITION,
-                "parameter %.256s: job %.100s has it, this rank does not declare it; every rank declares the same",
-                job->steps.params[i].name, job->steps.name);
+        if ((d->seen[i / 64] >> i % 64 & 1) == 0) return refuse_missing(job, job->steps.params[i].name, err);
     return PD_OK;
 }
 
@@ -263,10 +275,18 @@ static void answer(pd_job *job, pd_request *request, declaring *d)
     }
     effect->u.declared.params = declared;
     effect->u.declared.n = n;
+    effect->u.declared.places = d->places;
+    effect->u.declared.n_places = d->n_places;
+    d->places = NULL;
+    effect->u.declared.shard = job->steps.shard;
+    effect->u.declared.shards = job->steps.shards;
+    effect->u.declared.map = job->steps.map;
+    effect->u.declared.settles = pd_steps_settle(&job->steps);
     effect->u.declared.files = job->steps.sets.open;
     effect->u.declared.must_init = pd_init_is_asked_of(job, request->rank);
     effect->u.declared.averages_init = pd_job_averages_init(job);
     effect->u.declared.sends_whole = effect->u.declared.must_init && request->rank == job->membership.giver;
+    effect->u.declared.kept = job->checkpointing.kept;
     effect->u.declared.reserve = quota->reserve;
     /* bytes of the rank's frames from earlier connections that are not summed yet */
     effect->u.declared.held = quota->declared ? 0 : quota->held;
@@ -309,6 +329,8 @@ static int end_declare(pd_job *job, pd_request *request, declaring *d, pd_rank *
     if (rc == PD_OK) rc = pd_member_declares(job, request->rank, err);
     if (rc == PD_OK && pd_leases_declared(&job->steps, request->rank, request->u.declare.wants) != PD_OK)
         rc = pd_job_no_memory(job, err);
+    if (rc == PD_OK && job->whole != NULL && pd_whole_places(job->whole, &d->places, &d->n_places) != PD_OK)
+        rc = pd_job_no_memory(job, err);
     if (rc == PD_OK) rc = publish_landed(job, err);
     if (rc != PD_OK) return rc;
     answer(job, request, d);
@@ -327,6 +349,7 @@ static void free_declaring(void *part)
     declaring *d = part;
 
     pd_declared_free(d->declared, d->n);
+    free(d->places);
     free(d->seen);
     free(d);
 }
@@ -362,11 +385,13 @@ static int advance(pd_job *job, const pd_request *request, declaring *d, double 
 }
 
 /* Ends the present stage, all of whose parameters are handled, and begins the next one. */
-static int next_stage(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
+static int next_stage(pd_job *job, pd_request *request, declaring *d, double *budget_ns, pd_error *err)
 {
     int rc = PD_OK;
 
     if (d->stage == MATCHING) rc = check_whole(job, d, err);
+    if (rc == PD_OK && d->stage == MATCHING && job->whole != NULL) rc = pd_whole_expand(job, request, err);
+    d->n = request->u.declare.n;
     if (rc == PD_OK && (d->stage == CHECKING || d->stage == MATCHING))
         rc = pd_reserves_take(job, request->rank, pd_ranges_reserve_declared(job, request, true), d->now_ns, err);
     if (rc == PD_OK && (d->stage == PLANNING || d->stage == MATCHING) &&
@@ -389,7 +414,7 @@ static int next_stage(pd_job *job, const pd_request *request, declaring *d, doub
 
 /* Checks and plans the parameters of the first Declare until the time is used. Returns false if that needs more time.
  * When it returns true, *rc is PD_OK or an error. */
-static bool plan_some(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, int *rc, pd_error *err)
+static bool plan_some(pd_job *job, pd_request *request, declaring *d, double *budget_ns, int *rc, pd_error *err)
 {
     *rc = job->planning == NULL ? pd_planning_begin(job, request, err) : PD_OK;
     if (*rc == PD_OK && d->stage == CHECKING) {
@@ -403,8 +428,7 @@ static bool plan_some(pd_job *job, const pd_request *request, declaring *d, doub
 
 /* Does the stages of a Declare before the last until the time is used. Returns false if they need more time. When it
  * returns true, *rc is PD_OK or an error. */
-static bool declare_some(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, int *rc,
-                         pd_error *err)
+static bool declare_some(pd_job *job, pd_request *request, declaring *d, double *budget_ns, int *rc, pd_error *err)
 {
     *rc = PD_OK;
     if (d->stage <= PLANNING && !plan_some(job, request, d, budget_ns, rc, err)) return false;

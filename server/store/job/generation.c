@@ -4,6 +4,7 @@
 #include "membership.h"
 #include "mutant.h"
 #include "ranks.h"
+#include "settling.h"
 
 #include <inttypes.h>
 
@@ -49,6 +50,7 @@ void pd_generation_rise(pd_job *job, const pd_request *hello, uint64_t now_ns)
     pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name },
            "formed again as generation %" PRIu64, hello->u.hello.generation);
     pd_barriers_refuse(job, &err);
+    pd_settling_refuse(job, &err);
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) end_process(job, r, &err, now_ns);
     job->saved.generation = hello->u.hello.generation;
     job->saved.over = false;

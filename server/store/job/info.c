@@ -47,6 +47,7 @@ static void fill_param(void *entry, const pd_job *job, uint32_t i, uint64_t now_
     pd_aggregation_text(param->how, info->aggregate, sizeof info->aggregate);
     info->collect_bytes = pd_collect_bytes(param);
     info->fragment = param->fragment->number;
+    info->cut = param->cut;
 }
 
 /* Estimated nanoseconds to fill the entry of one parameter; more for each chunk and rank, one of which may be missing
@@ -187,7 +188,7 @@ static bool is_state(const pd_param *param, uint64_t slot)
         JOB(waits_for), JOB(waits_ms), JOB(roots_failing), JOB(bytes_in), JOB(bytes_out), JOB(durability),             \
         JOB(durable_step), JOB(checkpoint_age_ms), JOB(checkpoint_bytes), JOB(checkpoint_error), JOB(timed_steps),     \
         JOB(waiting_seconds), JOB(summing_seconds), JOB(stepping_seconds), JOB(publishing_seconds), JOB(root_age),     \
-        JOB(replayed)
+        JOB(replayed), JOB(shard), JOB(shards), JOB(cluster), JOB(map), JOB(went_back), JOB(life)
 static const pd_info_field job_fields[] = { JOB_FIELDS, { 0 } };
 
 #define PARAM(field) FIELD(pd_param_info, field)
@@ -195,7 +196,7 @@ static const pd_info_field job_fields[] = { JOB_FIELDS, { 0 } };
     PARAM(name), PARAM(optimizer), PARAM(shape), PARAM(step), PARAM(version), PARAM(count), PARAM(skipped),            \
         PARAM(refused_steps), PARAM(contributions), PARAM(state_bytes), PARAM(initialised), PARAM(missing),            \
         PARAM(roots), PARAM(roots_failing), PARAM(roots_failed), PARAM(root_waits), PARAM(root_error), PARAM(note),    \
-        PARAM(axes), PARAM(aggregate), PARAM(collect_bytes), PARAM(fragment)
+        PARAM(axes), PARAM(aggregate), PARAM(collect_bytes), PARAM(fragment), PARAM(cut)
 static const pd_info_field param_fields[] = { PARAM_FIELDS, ARRAY(pd_param_info, scalars, n_scalars), { 0 } };
 
 #define WORKER(field) FIELD(pd_worker_info, field)

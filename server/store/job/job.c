@@ -80,18 +80,37 @@ static int find_workers(const pd_job_values *values, const pd_request *hello, ui
     return PD_OK;
 }
 
-/* Returns a number that no other job has. The nonce of the Hello alone would not do: if the server restarts without a
- * job that it had, the same process may create the job again, while other processes still know the earlier job, which
+/* Returns random bits that no other job gets. The nonce of the Hello alone would not do: if the server restarts without
+ * a job that it had, the same process may create the job again, while other processes still know the earlier job, which
  * had their initial weights. */
-static uint64_t creator_of(const pd_job_env *env, uint32_t number, const pd_request *hello)
+static pd_random drawn_for(const pd_job_env *env, uint32_t number, const pd_request *hello)
 {
     uint64_t start = env->config->start;
     pd_random mixed = { { (uint32_t)start, (uint32_t)(start >> 32) } };
-    uint64_t creator;
 
-    mixed = pd_random_fold(pd_random_fold(mixed, hello->u.hello.nonce), number);
-    creator = (uint64_t)mixed.key[1] << 32 | mixed.key[0];
-    return creator != 0 ? creator : 1; /* 0 would mean any job */
+    return pd_random_fold(pd_random_fold(mixed, hello->u.hello.nonce), number);
+}
+
+static uint64_t number_of(pd_random mixed)
+{
+    uint64_t number = (uint64_t)mixed.key[1] << 32 | mixed.key[0];
+
+    return number != 0 ? number : 1; /* 0 would mean any job, or none */
+}
+
+/* Draws the job's numbers. Shard 0 of a cluster draws the cluster number; the other shards get it with the Hello. */
+static void draw_numbers(pd_job *job, const pd_job_env *env, const pd_request *hello)
+{
+    enum { CLUSTER = 1, LIFE };
+    pd_random mixed = drawn_for(env, job->steps.number, hello);
+
+    job->saved.creator = number_of(mixed);
+    job->life = number_of(pd_random_fold(mixed, LIFE));
+    job->steps.shard = hello->u.hello.shard;
+    job->steps.shards = hello->u.hello.shards > 0 ? hello->u.hello.shards : 1;
+    if (job->steps.shards == 1) return;
+    job->saved.cluster = hello->u.hello.cluster;
+    if (job->saved.cluster == 0) job->saved.cluster = number_of(pd_random_fold(mixed, CLUSTER));
 }
 
 int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_request *hello, pd_error *err)
@@ -105,7 +124,7 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
     borrow(job, env);
     job->steps.number = number;
     job->steps.queue.limit = UINT64_MAX;
-    job->saved.creator = creator_of(env, number, hello);
+    draw_numbers(job, env, hello);
     job->saved.generation = hello->u.hello.generation;
     job->shares = hello->u.hello.shares;
     job->drain_step = UINT64_MAX;
@@ -278,6 +297,27 @@ static int world_agrees(const pd_job *job, const pd_request *hello, pd_error *er
                    "job %.100s has room for the ranks 0 to %u (max_workers = %u), this worker comes as rank %u: let it "
                    "take any free rank (any_rank), or form the job again with a higher generation and max_workers",
                    job->steps.name, slots - 1, slots, hello->rank);
+}
+
+int pd_job_shard_agrees(const pd_job *job, const pd_request *hello, pd_error *err)
+{
+    uint32_t shards = hello->u.hello.shards > 0 ? hello->u.hello.shards : 1;
+    const char *name = job->steps.name;
+
+    if (shards != job->steps.shards || hello->u.hello.shard != job->steps.shard)
+        return pd_fail(
+            err, PD_FAILED_PRECONDITION,
+            "job %.100s has this server as shard %u of %u, this worker asks it as shard %u of %u: give every "
+            "worker the same list of servers, in the same order (PARAMD_URL); or, if the list has changed "
+            "since, end the job here (paramctl drop %.100s) or choose another name (job=, PARAMD_JOB)",
+            name, job->steps.shard, job->steps.shards, hello->u.hello.shard, shards, name);
+    if (hello->u.hello.cluster == 0 || hello->u.hello.cluster == job->saved.cluster) return PD_OK;
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "job %.100s on this server, shard %u of %u, is left from cluster %016" PRIx64
+                   ", and this worker belongs to cluster %016" PRIx64
+                   ": end the old job here (paramctl --url of this server drop %.100s), or choose another name (job=, "
+                   "PARAMD_JOB)",
+                   name, job->steps.shard, job->steps.shards, job->saved.cluster, hello->u.hello.cluster, name);
 }
 
 int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err)

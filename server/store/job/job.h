@@ -161,6 +161,12 @@ typedef struct pd_checkpoint_policy {
     bool writing;                 /* the checkpoint writer has a checkpoint of this job */
     pd_checkpoint_cut cut;
     pd_newest_checkpoint newest;
+    pd_kept_steps kept; /* steps of the checkpoints on the disk, to which the job can go back, the newest first */
+    /* The newest step of which workers know that all shards of the cluster have a checkpoint (0: none), and the one
+     * before it, from which on checkpoints stay (with `floored`): a worker that just looks for a step to go back to may
+     * not know the newest one yet. */
+    uint64_t common, floor;
+    bool floored;
     uint64_t durable_step;  /* steps up to this one are on disk, by a checkpoint or by the WAL, of all fragments */
     uint64_t durable_place; /* number of the last step (pd_steps.place) that is */
     /* number of changes of the state without a step, such as imports and replaced weights */
@@ -242,6 +248,9 @@ typedef struct pd_rank {
         uint64_t back_ns; /* time of its last Hello */
     } repeats;
     pd_request *barrier; /* the barrier request of this rank, which waits for the other ranks; NULL: none */
+    /* Requests of this rank that wait for a tally: one that asks for it, one that brings a verdict (settling.h). NULL:
+     * none */
+    pd_request *asks_tally, *brings_verdict;
     /* number of last steps whose pushes the process can send again: length of its resend window; 0: none */
     uint32_t window;
     uint64_t seen; /* number of steps that the process had seen closed when it joined */
@@ -288,6 +297,7 @@ typedef struct pd_job_saved {
     /* number that no other job has, not even one of the same name. It is made of the nonce of the process whose Hello
      * created the job, the server's start and the job's number. */
     uint64_t creator;
+    uint64_t cluster; /* number that all shards of the cluster have of this job; 0: the daemon is alone */
     uint64_t barrier; /* number of barriers that the job has passed */
     /* number of refused frames with tensors; number of tensors or chunks that came a second time */
     uint64_t refused, duplicates;
@@ -337,6 +347,7 @@ typedef struct pd_job_counts {
     /* number of the last frame that was checked; parameters and chunks store such numbers, to find what a frame names
      * twice */
     uint64_t frames;
+    uint64_t went_back;     /* number of times that the job went back to an earlier step: store_go_back.h */
     uint32_t overrides;     /* number of overrides in the job */
     uint64_t pushed_hypers; /* number of contributions that have brought hyperparameters */
 } pd_job_counts;
@@ -406,14 +417,18 @@ typedef struct pd_membership {
 
 typedef struct pd_job {
     pd_job_saved saved;
+    uint64_t life; /* number that is drawn whenever a daemon makes or loads the job; never 0 */
     pd_steps steps;
     /* links in two hash tables of jobs: pd_jobs.names, until the job is dropped, and pd_jobs.numbers */
     UT_hash_handle hh, hh_number;
     const pd_job_values *presets; /* the store's default values of job keys */
+    /* the whole declaration, if the job's parameters lie on several shards (whole.h); NULL: they lie on this daemon */
+    struct pd_whole *whole;
     pd_rank *ranks;               /* array with all slots of the job; its length is steps.members.ranks */
     uint32_t connected;           /* number of ranks that are connected now */
     uint32_t left;                /* number of ranks that have left for good */
     bool shares;                  /* the weights lie in a segment that workers can map (buffer_pool.h) */
+    bool goes_back;               /* the job is about to go back to an earlier step, so it begins no checkpoint */
     bool gone;                    /* the job is dropped, and exists only until its preconditioner tasks have returned */
     pd_job_records records;
     pd_job_waiting waiting;
@@ -509,6 +524,9 @@ void pd_job_free(pd_job *job);
 /* Checks that a Hello request for the job's name describes this job. PD_FAILED_PRECONDITION: it describes another one;
  * the error names the option that differs and both values. PD_INVALID_ARGUMENT: an option of the Hello is not valid. */
 int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err);
+/* Checks that a Hello asks this daemon for the shard of the cluster that the job is. PD_FAILED_PRECONDITION: the
+ * worker's list has another length or order, or the job is of another cluster. */
+int pd_job_shard_agrees(const pd_job *job, const pd_request *hello, pd_error *err);
 /* Returns whether all workers of the job come with the same world size, which is its number of workers. */
 bool pd_job_has_one_world(const pd_job *job);
 /* Does what pd_job_agrees does, but ignores the world size: a restored job may take the Hello's (resize.h). */

@@ -6,6 +6,7 @@
 #include "global_clip.h"
 #include "listing.h"
 #include "set_figures.h"
+#include "settle.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -66,6 +67,10 @@ static void fill_waits(pd_job_info *info, const pd_job *job, uint64_t now_ns)
         if (since_ns > 0 && now_ns > since_ns) info->waits_ms = (now_ns - since_ns) / 1000000;
     } else if (!pd_job_sealed(job)) {
         list_undeclared(job, info->waits_for, sizeof info->waits_for);
+    } else if (pd_settle_waits(&job->steps)) {
+        snprintf(info->waits_for, sizeof info->waits_for, "the verdict of %u shards", job->steps.shards);
+        if (oldest != NULL && now_ns > oldest->round.started_ns)
+            info->waits_ms = (now_ns - oldest->round.started_ns) / 1000000;
     } else if (oldest != NULL) {
         pd_round_missing(&oldest->round, info->waits_for, sizeof info->waits_for);
         if (now_ns > oldest->round.started_ns) info->waits_ms = (now_ns - oldest->round.started_ns) / 1000000;
@@ -162,11 +167,17 @@ static void fill_job(pd_job_info *info, const pd_job *job, uint64_t now_ns)
     info->refused = job->saved.refused;
     info->duplicates = job->saved.duplicates;
     info->replayed = job->counts.replayed;
+    info->went_back = job->counts.went_back;
     if (clip != NULL) {
         info->gradient_norm = clip->last;
         info->clipped_steps = clip->clipped;
         info->outlier_steps = clip->outliers;
     }
+    info->shard = job->steps.shard;
+    info->shards = job->steps.shards;
+    info->cluster = job->saved.cluster;
+    info->map = job->steps.map;
+    info->life = job->life;
     info->number = job->steps.number;
     info->steps_per_second = pd_speed_at(&job->figures.speed, now_ns);
     info->loss = job->steps.figures.loss;

@@ -3,6 +3,7 @@
 #include "job_turn.h"
 
 #include "ranks.h"
+#include "settling.h"
 #include "collect.h"
 #include "declare.h"
 #include "export.h"
@@ -108,6 +109,7 @@ void pd_job_release(pd_job *job, const pd_error *err)
     release_slots(job);
     pd_request_queue_refuse(&job->waiting.inbox, job->steps.outbox, err);
     pd_barriers_refuse(job, err);
+    pd_settling_refuse(job, err);
     pd_import_release(job, err);
     pd_export_release(job, err);
     job->steps.chunks.ready = job->steps.chunks.waiting = NULL;

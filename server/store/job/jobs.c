@@ -43,7 +43,7 @@ int pd_jobs_add(pd_jobs *jobs, pd_job *job, pd_error *err)
         HASH_DELETE(hh_number, jobs->numbers, job);
         return pd_fail(err, PD_NO_MEMORY, "out of memory for job %.100s", name);
     }
-    jobs->last_number = job->steps.number;
+    if (job->steps.number > jobs->last_number) jobs->last_number = job->steps.number;
     jobs->n++;
     return PD_OK;
 }

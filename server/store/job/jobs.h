@@ -9,6 +9,7 @@ typedef struct pd_jobs {
     uint64_t hash_key[2];    /* secret key of the hash function for names: name_hash.h */
     pd_job *names, *numbers; /* hash tables of the jobs by name and by number */
     uint32_t n, last_number; /* number of jobs that exist; number of the newest job */
+    uint32_t away;           /* number of jobs that are in no table, and come back: store_go_back.h */
     pd_job *ended;           /* jobs in neither table, linked by due.next, whose memory is being freed in parts */
 } pd_jobs;
 

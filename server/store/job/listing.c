@@ -2,6 +2,8 @@
  * begins. */
 #include "listing.h"
 
+#include "param_set.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,7 +129,7 @@ static uint64_t entries(const pd_listing_walk *walk, const pd_param *param, doub
     *budget_ns -= PARAM_NS;
     if (n == 0 || walk->glob == NULL) return n;
     *budget_ns -= pd_glob_ns(walk->glob, strlen(param->name));
-    return pd_glob_match(walk->glob, param->name) ? n : 0;
+    return pd_param_is_meant(param, walk->glob) ? n : 0;
 }
 
 /* Counts the list's entries until the time is used. Returns whether all are counted. */

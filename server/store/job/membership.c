@@ -1,6 +1,7 @@
 /* membership.c - lets ranks join a job, and removes those that have left or were lost for too long. */
 #include "membership.h"
 
+#include "declaration.h"
 #include "fragment.h"
 #include "initial_weights.h"
 #include "leases.h"
@@ -296,6 +297,7 @@ static int check_unit(const pd_job *job, uint32_t rank, pd_error *err)
 int pd_member_declares(pd_job *job, uint32_t rank, pd_error *err)
 {
     if (!job->steps.sets.open) return PD_OK;
+    if (pd_declaration_check_ages(job, rank, job->steps.n_fragments, err) != PD_OK) return err->code;
     if (check_unit(job, rank, err) != PD_OK) return PD_FAILED_PRECONDITION;
     if (is_there(job, job->membership.giver)) return PD_OK;
     drop_giver(job);

@@ -33,7 +33,8 @@ int pd_members_find_slot(const pd_job *job, const pd_request *hello, uint64_t no
 uint32_t pd_members_leader(const pd_job *job);
 
 /* Checks that the elements which the rank declares suit its unit, and lets the rank send the initial weights if nobody
- * else does. PD_FAILED_PRECONDITION: the unit lacks elements of a ranged parameter. */
+ * else does. PD_FAILED_PRECONDITION: the unit lacks elements of a ranged parameter. PD_INVALID_ARGUMENT: ranks of its
+ * group could wait for each other in different fragments. */
 int pd_member_declares(pd_job *job, uint32_t rank, pd_error *err);
 /* Lets the unit of a rank join whose Declare was accepted, if it is complete. If all members have declared, removes
  * those whose unit is not. */

@@ -7,6 +7,7 @@
 #include "initial_weights.h"
 #include "set_figures.h"
 
+#include "settle.h"
 #include "step_group.h"
 
 #include <stdio.h>
@@ -260,7 +261,8 @@ static void describe_step(const pd_job *job, const pd_param *oldest, uint64_t no
             (unsigned long long)(fragment->fixed + 1), of, ago, text, hint_of(job, oldest));
 }
 
-static void describe_overdue(const pd_job *job, const pd_param *oldest, uint32_t n, uint64_t now_ns, pd_error *err)
+/* Writes the error text of overdue rounds that miss contributions. */
+static void describe_late(const pd_job *job, const pd_param *oldest, uint32_t n, uint64_t now_ns, pd_error *err)
 {
     const pd_param *late = culprit(job, oldest), *other = misses_gone(job, late) ? NULL : abandoned(job, now_ns);
 
@@ -268,6 +270,27 @@ static void describe_overdue(const pd_job *job, const pd_param *oldest, uint32_t
         describe(job, other, other, n, now_ns, err);
     else
         describe(job, oldest, late, n, now_ns, err);
+}
+
+/* Writes the error text of a step that has all contributions of this shard, and waits for a verdict (step/settle.h). */
+static void describe_unsettled(const pd_job *job, const pd_param *oldest, uint64_t now_ns, pd_error *err)
+{
+    pd_fail(
+        err, PD_DEADLINE_EXCEEDED,
+        "step %llu has waited for %llu s for the verdict of all %u shards: this one, shard %u, has all contributions, "
+        "another one misses some, or no worker is connected to all; contributions so far are kept, push again to "
+        "keep waiting",
+        (unsigned long long)(oldest->saved.step + 1),
+        (unsigned long long)((now_ns - oldest->round.started_ns) / second), job->steps.shards, job->steps.shard);
+}
+
+static void describe_overdue(const pd_job *job, const pd_param *oldest, uint32_t n, uint64_t now_ns, pd_error *err)
+{
+    if (pd_settle_waits(&job->steps)) {
+        describe_unsettled(job, oldest, now_ns, err);
+        return;
+    }
+    describe_late(job, oldest, n, now_ns, err);
 }
 
 static pd_log_facts facts_of(const pd_job *job, const pd_effect *effect)

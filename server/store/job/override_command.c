@@ -199,7 +199,7 @@ static void find_one(command *c, double *budget_ns)
     size_t common = 0;
 
     *budget_ns -= FIND_NS + pd_glob_ns(c->glob, strlen(param->name));
-    if (pd_glob_match(c->glob, param->name)) c->params[c->n++] = param;
+    if (pd_param_is_meant(param, c->glob)) c->params[c->n++] = param;
     if (c->n == 0) common = common_length(param->name, c->request->u.set.pattern);
     *budget_ns -= (double)common;
     if (common <= c->common) return;

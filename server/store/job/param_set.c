@@ -2,9 +2,11 @@
 #include "param_set.h"
 
 #include "fragment.h"
+#include "settle.h"
 #include "shares.h"
 #include "wal.h"
 #include "name_hash.h"
+#include "whole.h"
 #include "override.h"
 #include "text.h"
 #include "reserves.h"
@@ -43,6 +45,12 @@ int pd_pattern_check(const char *pattern, pd_error *err)
         return pd_fail(err, PD_INVALID_ARGUMENT, "the pattern for parameters has 1 to %d bytes; * is all of them",
                        PD_NAME_MAX);
     return pd_text_check("the pattern for parameters", pattern, err) == PD_OK ? PD_OK : PD_INVALID_ARGUMENT;
+}
+
+bool pd_param_is_meant(const pd_param *param, pd_glob *pattern)
+{
+    return pd_glob_match(pattern, param->declared_name) ||
+           (param->declared_name != param->name && pd_glob_match(pattern, param->name));
 }
 
 pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t i)
@@ -135,6 +143,10 @@ void pd_param_set_free_rest(pd_job *job)
     job->steps.shares = NULL;
     free(job->steps.together.groups);
     free(job->steps.together.clip);
+    pd_settle_free(job->steps.together.settle);
+    pd_whole_free(job->whole);
+    job->whole = NULL;
+    job->steps.map = 0;
     job->steps.params = NULL;
     job->records.chunks = NULL;
     job->records.contributions = NULL;
@@ -143,6 +155,7 @@ void pd_param_set_free_rest(pd_job *job)
     job->steps.batch.optims = NULL;
     job->steps.together.groups = NULL;
     job->steps.together.clip = NULL;
+    job->steps.together.settle = NULL;
     job->steps.n_params = job->steps.progress.n_begun = job->steps.progress.n_least = 0;
     job->reports.init_ns = 0;
     job->records.collected = 0;

@@ -2,6 +2,7 @@
 #ifndef PD_PARAM_SET_H
 #define PD_PARAM_SET_H
 
+#include "glob.h"
 #include "job.h"
 
 /* Returns the parameter of that name from `names`, a hash table of parameters by name; NULL: there is none. */
@@ -16,6 +17,9 @@ int pd_pattern_check(const char *pattern, pd_error *err);
 /* Checks that the budgets have room for `bytes` more bytes of the job. `what` names them in the error.
  * PD_RESOURCE_EXHAUSTED: they have no room. */
 int pd_job_check_room(const pd_job *job, uint64_t bytes, const char *what, pd_error *err);
+/* Returns whether an operator's pattern means the parameter: it matches its name, or the name in the declaration, so
+ * that `wte` means all portions of wte, on all shards. */
+bool pd_param_is_meant(const pd_param *param, pd_glob *pattern);
 /* Returns the job's parameter that entry i of a Declare names; NULL: there is none. The result is stored in the entry.
  * No search is needed if all ranks declare in the same order. */
 pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t i);

@@ -20,7 +20,9 @@
 #include "round.h"
 #include "reserves.h"
 #include "root_report.h"
+#include "settle.h"
 #include "step_group.h"
+#include "whole.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -73,12 +75,12 @@ typedef struct pd_planning {
     pd_param *names; /* hash table by name of these parameters, until the job owns it */
     pd_name_maps *maps;
     pd_plan *plans;
-    /* array with an entry for each optimizer rule: the index of the first rule that has the same optimizer */
-    size_t *alike;
-    /* model statistics of each optimizer, at the index of the first rule that has it */
-    double (*stats)[PD_MAX_MODEL_STATS];
-    bool *surveyed; /* at the same index: true if the statistics include a parameter already */
+    pd_model_facts facts; /* in a job on several shards of the whole declaration */
     pd_sizing sizing;
+    /* For a job on several shards. `spread` makes its map; `map` is one that was read from the disk. */
+    pd_spread *spread;
+    pd_map map;
+    bool checked, expanded; /* all declared parameters are checked; the Declare has the portions of this shard */
     pd_footprint all;
     /* bytes that the parameters planned so far take in a checkpoint, and in a WAL record of the stream that has all
      * that steps took */
@@ -127,9 +129,8 @@ static int check_least(const pd_job *job, const pd_param_decl *decl, const pd_su
                    (unsigned long long)budget->limit, budget->whose, (unsigned long long)budget->used, budget->key);
 }
 
-/* Checks one declared parameter: its name, its shape, and that the bytes which all parameters so far need at least fit
- * into the budgets. */
-static int check_one(const pd_job *job, pd_param_decl *decl, size_t i, double *budget_ns, pd_error *err)
+/* Checks that the bytes which all parameters up to this one need at least fit into the budgets. */
+static int count_one(const pd_job *job, const pd_param_decl *decl, pd_error *err)
 {
     static const bool pulled[4] = { [PD_F32] = true };
     const pd_sizing *sizing = &job->planning->sizing;
@@ -137,11 +138,8 @@ static int check_one(const pd_job *job, pd_param_decl *decl, size_t i, double *b
     uint64_t room = job->steps.config->max_total_bytes;
     pd_footprint least;
     int64_t elements;
-    double cost_ns = CHECK_NS;
-    int rc = pd_declaration_check(job, decl, i, &elements, &cost_ns, err);
 
-    *budget_ns -= cost_ns;
-    if (rc != PD_OK) return rc;
+    pd_shape_elements(&decl->shape, &elements);
     if ((uint64_t)elements > room / sizeof(float))
         return pd_fail(
             err, PD_RESOURCE_EXHAUSTED,
@@ -157,6 +155,18 @@ static int check_one(const pd_job *job, pd_param_decl *decl, size_t i, double *b
     return check_least(job, decl, survey, err);
 }
 
+/* Checks one declared parameter: its name, its shape, and its bytes. The parameters of a job on several shards are
+ * checked before it is known which of their bytes this shard needs. */
+static int check_one(const pd_job *job, pd_param_decl *decl, size_t i, double *budget_ns, pd_error *err)
+{
+    int64_t elements;
+    double cost_ns = CHECK_NS;
+    int rc = pd_declaration_check(job, decl, i, &elements, &cost_ns, err);
+
+    *budget_ns -= cost_ns;
+    return rc != PD_OK || job->steps.shards > 1 ? rc : count_one(job, decl, err);
+}
+
 static size_t rule_index(const pd_job *job, const pd_param *param)
 {
     return (size_t)(param->rule - job->steps.rules);
@@ -164,7 +174,7 @@ static size_t rule_index(const pd_job *job, const pd_param *param)
 
 static pd_declaration declaration_of(const pd_job *job, const pd_param *param)
 {
-    return (pd_declaration){ .name = param->name,
+    return (pd_declaration){ .name = param->declared_name,
                              .shape = param->shape,
                              .world = (int)job->steps.members.ranks,
                              .hypers = param->rule->hypers,
@@ -207,22 +217,20 @@ static int add_name(pd_job *job, pd_param *param, const pd_param_decl *decl, pd_
 }
 
 /* Adds a parameter to the model statistics of its optimizer, which the optimizer needs before its first parameter is
- * planned. Rules with the same optimizer share the statistics. */
+ * planned. Those of a job on several shards have all parameters already. */
 static void survey(const pd_job *job, const pd_param *param)
 {
-    const pd_optimizer_ops *row = param->rule->hypers.row;
-    size_t first = job->planning->alike[rule_index(job, param)];
     pd_declaration declaration;
 
-    if (row->stats == NULL) return;
+    if (job->whole != NULL || param->rule->hypers.row->stats == NULL) return;
     declaration = declaration_of(job, param);
-    pd_model_stats_add(row, &declaration, &job->planning->surveyed[first], job->planning->stats[first]);
+    pd_model_facts_add(&job->planning->facts, &declaration);
 }
 
 /* Returns the model statistics of the parameter's optimizer. */
 static const double *facts_of(const pd_job *job, const pd_param *param)
 {
-    return job->planning->stats[job->planning->alike[rule_index(job, param)]];
+    return job->planning->facts.stats[job->planning->facts.alike[rule_index(job, param)]];
 }
 
 static int add_param(pd_job *job, pd_param_decl *decl, pd_error *err)
@@ -245,6 +253,7 @@ static int add_param(pd_job *job, pd_param_decl *decl, pd_error *err)
     pd_shape_elements(&decl->shape, &param->elements);
     param->how = pd_aggregation_of(&job->steps.values, param->rule->hypers.row);
     if ((rc = add_name(job, param, decl, err)) != PD_OK) return rc;
+    pd_whole_tell(job, param);
     if (!param->ranged && (rc = pd_aggregate_fits_whole(&job->steps.values, job->steps.members.ranks, param->how,
                                                         param->name, err)) != PD_OK)
         return rc;
@@ -303,6 +312,7 @@ static int count_job(pd_job *job, pd_error *err)
     uint64_t more;
     int rc;
 
+    if (job->whole != NULL) planning->all.records = pd_footprint_plus(planning->all.records, pd_whole_bytes(job));
     pd_footprint_complete(&planning->all, &planning->sizing, job->steps.rules, job->steps.n_rules);
     more = pd_footprint_sum(&planning->all) - job->steps.account.used;
     if ((rc = pd_job_check_total(job, more, err)) == PD_OK) pd_account_take(&job->steps.account, more);
@@ -408,21 +418,16 @@ static void make_shared(pd_job *job, const pd_request *request)
 static int begin_adding(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
 {
     pd_planning *planning = job->planning;
-    size_t n = request->u.declare.n, rules = job->steps.n_rules;
+    size_t n = request->u.declare.n;
 
     *budget_ns -= BEGIN_NS * (double)n;
     if (job->shares) make_shared(job, request);
     planning->plans = calloc(n, sizeof *planning->plans);
-    planning->alike = calloc(rules, sizeof *planning->alike);
-    planning->stats = calloc(rules, sizeof *planning->stats);
-    planning->surveyed = calloc(rules, sizeof *planning->surveyed);
     planning->maps = pd_name_maps_new(n);
     job->steps.params = calloc(n, sizeof *job->steps.params);
-    if (planning->plans == NULL || planning->alike == NULL || planning->stats == NULL || planning->surveyed == NULL ||
-        planning->maps == NULL || job->steps.params == NULL)
+    if (planning->plans == NULL || planning->maps == NULL || job->steps.params == NULL ||
+        (job->whole == NULL && pd_model_facts_make(&planning->facts, job->steps.rules, job->steps.n_rules) != PD_OK))
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->steps.name);
-    for (size_t r = 0; r < rules; r++)
-        while (job->steps.rules[planning->alike[r]].hypers.row != job->steps.rules[r].hypers.row) planning->alike[r]++;
     return PD_OK;
 }
 
@@ -462,6 +467,23 @@ static int advance(pd_job *job, const pd_request *request, double *budget_ns, pd
     }
 }
 
+/* Checks that several shards can share the job. */
+static int check_cluster(const pd_job *job, const pd_request *request, pd_error *err)
+{
+    if (job->steps.sets.open)
+        return pd_fail(
+            err, PD_FAILED_PRECONDITION,
+            "job %.100s: %u servers cannot share a job in which not every rank counts in each step: leave out "
+            "rounds, quorum, staleness, min_workers, max_workers and on_lost_worker, or give one server alone",
+            job->steps.name, job->steps.shards);
+    if (request->u.declare.wants > 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "job %.100s: shares of the data are for jobs in which not every rank counts in each step, which "
+                       "%u servers cannot share",
+                       job->steps.name, job->steps.shards);
+    return PD_OK;
+}
+
 int pd_planning_begin(pd_job *job, const pd_request *request, pd_error *err)
 {
     size_t n = request->u.declare.n;
@@ -474,7 +496,7 @@ int pd_planning_begin(pd_job *job, const pd_request *request, pd_error *err)
     if ((job->planning = calloc(1, sizeof *job->planning)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->steps.name);
     job->planning->sizing = sizing_of(job);
-    return PD_OK;
+    return job->steps.shards > 1 ? check_cluster(job, request, err) : PD_OK;
 }
 
 void pd_planning_leave_state(pd_job *job)
@@ -482,18 +504,108 @@ void pd_planning_leave_state(pd_job *job)
     job->planning->bare = true;
 }
 
-bool pd_planning_check(pd_job *job, const pd_request *request, double *budget_ns, int *rc, pd_error *err)
+void pd_planning_use_map(pd_job *job, pd_map *map)
+{
+    job->planning->map = *map;
+    *map = (pd_map){ 0 };
+}
+
+/* Checks the declared parameters until the time is used. Returns false if there are more. */
+static bool check_params(pd_job *job, const pd_request *request, double *budget_ns, int *rc, pd_error *err)
 {
     pd_planning *planning = job->planning;
-    size_t n = request->u.declare.n;
 
-    for (*rc = PD_OK; *rc == PD_OK && planning->at < n; planning->at++) {
+    for (*rc = PD_OK; *rc == PD_OK && planning->at < request->u.declare.n; planning->at++) {
         if (!(*budget_ns > 0)) return false;
         *rc = check_one(job, &request->u.declare.params[planning->at], planning->at, budget_ns, err);
     }
     if (*rc == PD_OK) *rc = pd_declaration_count_fragments(job, request, &planning->sizing.fragments, err);
+    planning->checked = true;
+    return true;
+}
+
+/* Checks that the steps of the job's optimizers can be counted on several shards. */
+static int check_groups(const pd_job *job, const pd_request *request, pd_error *err)
+{
+    for (size_t i = 0; !pd_declaration_ties(job) && i < request->u.declare.n; i++) {
+        const pd_param_decl *decl = &request->u.declare.params[i];
+        const pd_rule *rule = &job->steps.rules[decl->rule - 1];
+        if (rule->hypers.row->counts_by_group)
+            return pd_fail(err, PD_FAILED_PRECONDITION,
+                           "job %.60s: %s counts the steps of all its parameters together, on several servers only in "
+                           "jobs whose parameters all step together: set nonfinite_scope = job (parameter %.100s)",
+                           job->steps.name, rule->hypers.row->name, decl->name);
+    }
+    return PD_OK;
+}
+
+/* Begins to make the map of a job on several shards. */
+static int begin_spreading(pd_job *job, const pd_request *request, pd_error *err)
+{
+    pd_planning *planning = job->planning;
+    const pd_spread_job what = { .sizing = &planning->sizing,
+                                 .rules = job->steps.rules,
+                                 .n_rules = job->steps.n_rules,
+                                 .decls = request->u.declare.params,
+                                 .n = request->u.declare.n,
+                                 .shards = job->steps.shards,
+                                 .whole = pd_declaration_ties(job),
+                                 .map = planning->map.portions != NULL ? &planning->map : NULL,
+                                 .most = job->steps.config->max_params };
+    int rc = check_groups(job, request, err);
+
+    if (rc != PD_OK) return rc;
+    if ((planning->spread = pd_spread_new(&what)) == NULL) return pd_job_no_memory(job, err);
+    return PD_OK;
+}
+
+/* Gives the job its map, and replaces the declared parameters by the portions of this shard. */
+static int end_spreading(pd_job *job, pd_request *request, pd_error *err)
+{
+    pd_planning *planning = job->planning;
+    pd_map map;
+    int rc;
+
+    pd_whole_say(job, planning->spread, request);
+    pd_spread_take(planning->spread, &map, &planning->facts);
+    if ((rc = pd_whole_make(job, request, &map, err)) == PD_OK) rc = pd_whole_expand(job, request, err);
+    pd_spread_free(planning->spread);
+    planning->spread = NULL;
+    planning->expanded = true;
+    planning->at = 0;
+    planning->sizing.fragments = 1;
+    return rc;
+}
+
+/* Makes the map of a job on several shards, and checks the bytes of its portions on this one, until the time is used.
+ * Returns false if there is more to do. */
+static bool spread(pd_job *job, pd_request *request, double *budget_ns, int *rc, pd_error *err)
+{
+    pd_planning *planning = job->planning;
+
+    *rc = PD_OK;
+    if (!planning->expanded) {
+        if (planning->spread == NULL) *rc = begin_spreading(job, request, err);
+        if (*rc == PD_OK && !pd_spread_some(planning->spread, budget_ns, rc, err)) return false;
+        if (*rc == PD_OK) *rc = end_spreading(job, request, err);
+    }
+    for (; *rc == PD_OK && planning->at < request->u.declare.n; planning->at++) {
+        if (!(*budget_ns > 0)) return false;
+        *budget_ns -= CHECK_NS;
+        *rc = count_one(job, &request->u.declare.params[planning->at], err);
+    }
+    return true;
+}
+
+bool pd_planning_check(pd_job *job, pd_request *request, double *budget_ns, int *rc, pd_error *err)
+{
+    pd_planning *planning = job->planning;
+
+    *rc = PD_OK;
+    if (!planning->checked && !check_params(job, request, budget_ns, rc, err)) return false;
+    if (*rc == PD_OK && job->steps.shards > 1 && !spread(job, request, budget_ns, rc, err)) return false;
     if (*rc != PD_OK) return true;
-    *budget_ns -= BEGIN_NS * (double)n;
+    *budget_ns -= BEGIN_NS * (double)request->u.declare.n;
     *rc = pd_reserves_check_world(job, pd_ranges_reserve_declared(job, request, true),
                                   pd_ranges_reserve_declared(job, request, false), err);
     return true;
@@ -521,8 +633,10 @@ int pd_planning_finish(pd_job *job, const pd_request *request, double *budget_ns
     show_params(job);
     if (pd_fragments_make(&job->steps, request->u.declare.params, job->planning->sizing.fragments) != PD_OK ||
         pd_step_groups_make(&job->steps) != PD_OK || pd_global_clip_make(&job->steps) != PD_OK ||
+        (pd_steps_settle(&job->steps) && pd_settle_make(&job->steps, pd_global_clip_scopes(&job->steps)) != PD_OK) ||
         (job->checkpointing.durable && pd_wal_make(&job->steps) != PD_OK))
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
+    if (job->steps.together.settle != NULL && (rc = pd_settle_fits(&job->steps, err)) != PD_OK) return rc;
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
     if ((rc = pd_ranges_check_memory(job, err)) == PD_OK)
         pd_outrun_begin(job, job->planning->checkpoint_bytes, job->planning->entry_bytes);
@@ -544,10 +658,10 @@ void pd_planning_free(pd_job *job)
         pd_plan_free(&planning->plans[i]);
     if (planning->stage < PD_PLANNED && job->steps.n_params == 0) show_params(job);
     pd_name_maps_free(planning->maps);
+    pd_model_facts_free(&planning->facts);
+    pd_spread_free(planning->spread);
+    free(planning->map.portions);
     free(planning->plans);
-    free(planning->alike);
-    free(planning->stats);
-    free(planning->surveyed);
     free(planning);
     job->planning = NULL;
 }

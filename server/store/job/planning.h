@@ -4,14 +4,18 @@
 #define PD_PLANNING_H
 
 #include "job.h"
+#include "spread.h"
 
 /* Begins to plan the declared parameters. PD_INVALID_ARGUMENT, PD_RESOURCE_EXHAUSTED, PD_NO_MEMORY: the caller must
  * call pd_planning_free and pd_param_set_forget. */
 int pd_planning_begin(pd_job *job, const pd_request *request, pd_error *err);
 /* Checks the declared parameters, and that the ingest budget has room for the job, for about *budget_ns nanoseconds of
- * one core. Returns false if there is more to do. When it returns true, *rc is PD_OK or one of the errors of
- * pd_planning_run. */
-bool pd_planning_check(pd_job *job, const pd_request *request, double *budget_ns, int *rc, pd_error *err);
+ * one core. In a job on several shards, makes the map, and replaces the parameters of the request by the portions of
+ * this shard (whole.h). Returns false if there is more to do. When it returns true, *rc is PD_OK or one of the errors
+ * of pd_planning_run. */
+bool pd_planning_check(pd_job *job, pd_request *request, double *budget_ns, int *rc, pd_error *err);
+/* Takes the map of a job on several shards, which was read from an image: no other is made. */
+void pd_planning_use_map(pd_job *job, pd_map *map);
 /* Leaves the optimizers' state without initial values, because the caller will read the state from an image. */
 void pd_planning_leave_state(pd_job *job);
 /* Plans the parameters that are checked, for about *budget_ns nanoseconds of one core. Returns false if there is more

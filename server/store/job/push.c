@@ -380,6 +380,19 @@ static bool overtakes(const pd_job *job, const pd_request *frame)
     return false;
 }
 
+/* Takes over of which step the rank knows that all shards have a checkpoint: the shard keeps its own. Ignores a step of
+ * which it has none. */
+static void note_common(pd_job *job, const pd_request *request)
+{
+    pd_checkpoint_policy *checkpointing = &job->checkpointing;
+    uint64_t common = request->u.data.common;
+
+    if (common <= checkpointing->common || !pd_kept_steps_has(&checkpointing->kept, common)) return;
+    checkpointing->floored = checkpointing->common > 0;
+    checkpointing->floor = checkpointing->common;
+    checkpointing->common = common;
+}
+
 void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns)
 {
     bool scanned = job->steps.values.at[PD_JOB_KEY_NONFINITE] == PD_REJECT &&
@@ -389,7 +402,10 @@ void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns)
     /* A push whose values are looked at first is checked then, if it would take the place of an earlier one. */
     if (pd_frame_may_come(job, request, &err) != PD_OK) {
         pd_frame_refuse(job, request, &err);
-    } else if (!(scanned && overtakes(job, request)) && check_push(job, request, !scanned, &err) != PD_OK) {
+        return;
+    }
+    note_common(job, request);
+    if (!(scanned && overtakes(job, request)) && check_push(job, request, !scanned, &err) != PD_OK) {
         refuse_push(job, request, &err);
     } else if (scanned) {
         pd_request_queue_add(&job->waiting.inbox, request);

@@ -50,6 +50,8 @@ static void welcome(pd_job *job, pd_request *hello, bool created, uint32_t linge
     effect->u.hello.created = created;
     effect->u.hello.rank = hello->rank;
     effect->u.hello.creator = job->saved.creator;
+    effect->u.hello.cluster = job->saved.cluster;
+    effect->u.hello.life = job->life;
     effect->u.hello.step = pd_fragments_told(&job->steps);
     effect->u.hello.course = effect->u.hello.greeted = pd_course_now(job);
     if (pd_course_is_known(job, course)) effect->u.hello.greeted = course;
@@ -165,7 +167,9 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
         rank->saved.process++;
         rank->saved.present = true;
         pd_request_free(rank->barrier);
-        rank->barrier = NULL;
+        pd_request_free(rank->asks_tally);
+        pd_request_free(rank->brings_verdict);
+        rank->barrier = rank->asks_tally = rank->brings_verdict = NULL;
         rank->refused_sets = 0;
         pd_fragments_restart(&job->steps, hello->rank);
     }

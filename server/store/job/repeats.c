@@ -74,6 +74,14 @@ static void change_course(pd_job *job)
     wake(job);
 }
 
+void pd_repeats_leave(pd_job *job, uint64_t course)
+{
+    if (!job->steps.sets.open) return;
+    job->saved.course = course;
+    job->steps.repeats.changed = true;
+    stop_waiting(job);
+}
+
 /* Notes what a worker has seen of a fragment. Returns whether it has seen a step that was taken otherwise since: its
  * Hello is the first one after the restart (`first`). */
 static bool note_seen(const pd_job *job, pd_fragment *fragment, const pd_request *hello, bool first)
@@ -103,7 +111,11 @@ void pd_repeats_joins(pd_job *job, const pd_request *hello, uint64_t now_ns)
     pd_rank *rank = &job->ranks[hello->rank];
     bool first = !rank->repeats.back, differs = false;
 
-    if (!applies(job)) return;
+    if (!applies(job)) {
+        if (job->steps.sets.open && job->restart.restored && !pd_course_is_known(job, hello->u.hello.course))
+            pd_fragments_restart(&job->steps, hello->rank);
+        return;
+    }
     rank->repeats.back = true;
     rank->repeats.back_ns = now_ns;
     if (rank->saved.nonce != hello->u.hello.nonce) rank->repeats.replaced = true;

@@ -24,6 +24,10 @@
 
 /* Begins to wait for the workers of a job that was restored. */
 void pd_repeats_begin(pd_job *job, uint64_t now_ns);
+/* Lets the job take another course, since it goes back to a checkpoint on purpose: steps that workers have seen are not
+ * repeated. `course`: larger than those that workers know. Call it after pd_repeats_begin. Does nothing if all ranks
+ * count in each step. */
+void pd_repeats_leave(pd_job *job, uint64_t course);
 /* Notes what a worker has seen. Call it before the worker gets the rank that its Hello names. If the worker has seen a
  * step that was taken otherwise since, the job's course changes. */
 void pd_repeats_joins(pd_job *job, const pd_request *hello, uint64_t now_ns);

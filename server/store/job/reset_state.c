@@ -78,7 +78,7 @@ static void match(const pd_job *job, pd_reset *reset, double *budget_ns)
         const pd_param *param = &job->steps.params[reset->param];
         if (!(*budget_ns > 0)) return;
         *budget_ns -= PARAM_NS + pd_glob_ns(reset->glob, strlen(param->name));
-        if (reset->hit[param->index] || !pd_glob_match(reset->glob, param->name)) continue;
+        if (reset->hit[param->index] || !pd_param_is_meant(param, reset->glob)) continue;
         hit(reset, param);
         if (param->group == NULL) continue;
         for (const pd_param *member = param->group->members; member != NULL; member = member->links.next_member) {

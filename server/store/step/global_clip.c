@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "clip.h"
+#include "settle.h"
 
 enum { PIECES = 1024 }; /* most sections of gradients that are clipped in parallel: 256 MiB together */
 #define SUM_NS 0.3      /* ns of one core to square an element and add it to the sum */
@@ -24,11 +25,14 @@ struct pd_global_clip {
     /* index of the parameter, and of its element, at which the present pass continues */
     uint32_t param;
     int64_t first;
-    double squares; /* sum of the squares of the scope's gradients that the first pass has visited so far */
-    float scale;    /* factor of the second pass */
+    pd_exact_sum sum; /* of the squares of the scope's gradients that the first pass has visited so far */
+    double squares;   /* this sum, rounded, when the first pass has visited all */
+    float scale;      /* factor of the second pass */
     /* `saved.last` is the norm of this step already; some norm of this step has exceeded its limit */
     bool known, exceeded;
     bool seen; /* some parameter of the scope has a gradient in this step */
+    /* the norm of the scope waits for a verdict (settle.h); gradients of this step were scaled */
+    bool waits, changed;
     pd_clip_piece pieces[PIECES];
 };
 
@@ -116,6 +120,14 @@ int pd_global_clip_make(pd_steps *steps)
     return PD_OK;
 }
 
+size_t pd_global_clip_scopes(const pd_steps *steps)
+{
+    size_t n = 0;
+
+    for (size_t scope = next_scope(steps, 0); scope <= steps->n_rules; scope = next_scope(steps, scope + 1)) n++;
+    return n;
+}
+
 uint64_t pd_global_clip_bytes(const pd_job_values *values, const pd_rule *rules, size_t n_rules)
 {
     return find_scope(values, rules, n_rules, 0) <= n_rules ? sizeof(pd_global_clip) : 0;
@@ -123,7 +135,14 @@ uint64_t pd_global_clip_bytes(const pd_job_values *values, const pd_rule *rules,
 
 bool pd_global_clip_runs(const pd_steps *steps)
 {
-    return steps->together.clip != NULL && steps->together.clip->runs;
+    const pd_global_clip *clip = steps->together.clip;
+
+    return clip != NULL && clip->runs && (!clip->waits || clip->changed);
+}
+
+bool pd_global_clip_has_work(const pd_steps *steps)
+{
+    return steps->together.clip != NULL && steps->together.clip->runs && !steps->together.clip->waits;
 }
 
 static void rewind_pass(pd_global_clip *clip)
@@ -139,7 +158,7 @@ static void enter_scope(const pd_steps *steps, size_t scope)
     clip->scope = next_scope(steps, scope);
     clip->scaling = false;
     clip->seen = false;
-    clip->squares = 0;
+    clip->sum = (pd_exact_sum){ 0 };
     rewind_pass(clip);
 }
 
@@ -147,7 +166,7 @@ void pd_global_clip_begin(pd_steps *steps)
 {
     assert(!steps->together.clip->runs);
     steps->together.clip->runs = true;
-    steps->together.clip->known = steps->together.clip->exceeded = false;
+    steps->together.clip->known = steps->together.clip->exceeded = steps->together.clip->changed = false;
     enter_scope(steps, 0);
 }
 
@@ -194,6 +213,7 @@ static void skip_outlier(pd_steps *steps, uint64_t step, double norm, double med
     for (uint32_t i = 0; i < steps->n_params; i++)
         if (steps->params[i].end.outcome == PD_STEPPED) steps->params[i].end.outcome = PD_SKIPPED;
     steps->saved.skipped_whole++;
+    if (steps->together.settle != NULL) pd_settle_skipped(steps);
     if (!pd_is_power_of_two(outliers)) return;
     pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name, .step = &step },
            "step %llu of all parameters is skipped: the norm of its gradients, %.4g, is more than %g times "
@@ -219,25 +239,38 @@ static bool judge(pd_steps *steps)
     return is;
 }
 
-static void begin_scaling(const pd_steps *steps)
+void pd_global_clip_skip(pd_steps *steps)
+{
+    steps->together.clip->waits = steps->together.clip->scaling = false;
+    steps->together.clip->scope = steps->n_rules + 1;
+}
+
+static void begin_scaling(pd_steps *steps)
 {
     pd_global_clip *clip = steps->together.clip;
 
     for (uint32_t i = 0; i < steps->n_params; i++)
         if (has_part(steps, clip->scope, &steps->params[i])) steps->params[i].round.largest *= clip->scale;
+    if (steps->together.settle != NULL) pd_settle_scaled(steps, clip->scope, clip->scale);
+    clip->changed = true;
     rewind_pass(clip);
 }
 
-/* Ends the first pass over a scope: computes the norm of the scope's gradients. If the norm is an outlier, makes all
- * parameters skip the step. If the norm exceeds the limit, begins the second pass; otherwise enters the next scope. */
-static void end_sum(pd_steps *steps)
+/* Computes the norm of the scope's gradients from their sum of squares. If the norm is an outlier, makes all parameters
+ * skip the step. If the norm exceeds the limit, begins the second pass; otherwise enters the next scope. */
+static void judge_scope(pd_steps *steps)
 {
     pd_global_clip *clip = steps->together.clip;
     double limit = limit_of(&steps->values, steps->rules, clip->scope);
 
+    clip->squares = pd_exact_sum_round(&clip->sum);
     if (clip->seen && !clip->known) clip->saved.last = sqrt(clip->squares);
     clip->known = clip->known || clip->seen;
-    if (judge(steps) || !(limit > 0)) {
+    if (judge(steps)) {
+        pd_global_clip_skip(steps);
+        return;
+    }
+    if (!(limit > 0)) {
         enter_scope(steps, clip->scope + 1);
         return;
     }
@@ -248,6 +281,33 @@ static void end_sum(pd_steps *steps)
         begin_scaling(steps);
     else
         enter_scope(steps, clip->scope + 1);
+}
+
+/* Ends the first pass over a scope. */
+static void end_sum(pd_steps *steps)
+{
+    pd_global_clip *clip = steps->together.clip;
+
+    if (steps->together.settle == NULL) {
+        judge_scope(steps);
+        return;
+    }
+    clip->waits = true;
+    pd_settle_tally(steps, clip->seen, &clip->sum);
+}
+
+void pd_global_clip_settled(pd_steps *steps, bool seen, const pd_exact_sum *sum)
+{
+    steps->together.clip->waits = false;
+    steps->together.clip->seen = seen;
+    steps->together.clip->sum = *sum;
+    judge_scope(steps);
+}
+
+void pd_global_clip_again(pd_steps *steps)
+{
+    steps->together.clip->waits = false;
+    enter_scope(steps, steps->together.clip->scope);
 }
 
 static void end_pass(pd_steps *steps)
@@ -275,12 +335,12 @@ bool pd_global_clip_run(pd_steps *steps, double budget_ns, double *cost_ns)
         if (clip->scaling)
             pd_clip_apply(clip->pieces, n, clip->scale, threads);
         else
-            clip->squares = pd_clip_sum(clip->pieces, n, clip->squares, threads);
+            pd_clip_sum(clip->pieces, n, &clip->sum, threads);
         if (n == 0 && clip->scope > steps->n_rules)
             end(clip);
         else if (n == 0)
             end_pass(steps);
-    } while (clip->runs && *cost_ns < budget_ns);
+    } while (pd_global_clip_has_work(steps) && *cost_ns < budget_ns);
     return !clip->runs;
 }
 

@@ -16,6 +16,7 @@
 #ifndef PD_GLOBAL_CLIP_H
 #define PD_GLOBAL_CLIP_H
 
+#include "exact_sum.h"
 #include "steps.h"
 
 enum {
@@ -46,17 +47,32 @@ typedef struct pd_global_clip_saved {
 bool pd_global_clip_wanted(const pd_steps *steps);
 /* Allocates steps->together.clip if pd_global_clip_wanted. PD_NO_MEMORY. pd_param_set_forget frees it. */
 int pd_global_clip_make(pd_steps *steps);
+/* Returns the number of scopes of the clip: of sets of gradients whose norm is computed. 0: the job has no clip. */
+size_t pd_global_clip_scopes(const pd_steps *steps);
 /* Returns the bytes of the clip for a job with these values and rules; 0: the job has no clip. */
 uint64_t pd_global_clip_bytes(const pd_job_values *values, const pd_rule *rules, size_t n_rules);
 
 /* Begins to clip the gradients of a step. Call it when the aggregates of all parameters are complete, and the outcomes
  * of their rounds are decided. */
 void pd_global_clip_begin(pd_steps *steps);
+/* Returns whether gradients of a step are being clipped. While the first norm waits for a verdict, none has been
+ * changed, and the result is false. */
 bool pd_global_clip_runs(const pd_steps *steps);
+/* Returns whether pd_global_clip_run has something to do: gradients are clipped, and no norm waits for a verdict. */
+bool pd_global_clip_has_work(const pd_steps *steps);
 /* Clips gradients for about budget_ns nanoseconds of one core, but makes some progress however small the budget is.
  * *cost_ns becomes the estimated time that it took. Returns true when clipping is finished: then the caller
  * lets all parameters begin their steps (pd_step_groups_go_on). */
 bool pd_global_clip_run(pd_steps *steps, double budget_ns, double *cost_ns);
+
+/* In a job on several shards a norm is that of all shards. When this shard has summed a scope, the clip makes a tally
+ * (pd_settle_tally) and waits. One of these functions lets it continue: */
+/* with the sum over all shards, of gradients of which some exist if `seen`; */
+void pd_global_clip_settled(pd_steps *steps, bool seen, const pd_exact_sum *sum);
+/* with the first pass over the same scope, because outcomes of rounds have changed; */
+void pd_global_clip_again(pd_steps *steps);
+/* or with its end, because all parameters skip the step. */
+void pd_global_clip_skip(pd_steps *steps);
 
 /* Returns the data of the clip that an image stores. NULL: the job has no clip. */
 pd_global_clip_saved *pd_global_clip_saved_of(const pd_steps *steps);

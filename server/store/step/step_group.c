@@ -4,8 +4,10 @@
 #include "global_clip.h"
 #include "riders.h"
 #include "round_ranges.h"
+#include "settle.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <utlist.h>
 
@@ -57,6 +59,11 @@ bool pd_steps_are_whole(const pd_steps *steps)
     return steps->together.clip != NULL || steps->values.at[PD_JOB_KEY_NONFINITE_SCOPE] == PD_SCOPE_JOB;
 }
 
+bool pd_steps_settle(const pd_steps *steps)
+{
+    return steps->shards > 1 && pd_steps_are_whole(steps);
+}
+
 bool pd_param_may_be_held(const pd_steps *steps, const pd_param *param)
 {
     return param->group != NULL || pd_steps_are_whole(steps);
@@ -75,7 +82,10 @@ static void bind_group(pd_steps *steps, pd_step_group *group)
     for (pd_param *member = group->members; member != NULL; member = member->links.next_member)
         if (member->stage == PD_PARKED) steps->batch.optims[n++] = member->optim;
     assert(n == group->begun);
-    pd_optim_bind(steps->batch.optims, n, &group->atomic);
+    if (steps->together.settle != NULL)
+        pd_optim_bind_with_others(steps->batch.optims, n, &group->atomic);
+    else
+        pd_optim_bind(steps->batch.optims, n, &group->atomic);
     for (pd_param *member = group->members; member != NULL; member = member->links.next_member)
         if (member->stage == PD_PARKED) pd_steps_ready(steps, member, PD_STEPPING);
     group->to_begin = group->begun = 0;
@@ -95,8 +105,64 @@ bool pd_param_awaits_group(const pd_param *param)
     return param->stage == PD_PARKED && param->group != NULL && param->group->to_begin > 0;
 }
 
+/* Returns whether all steps of the atomic group on this shard have begun and reported whether they are refused. True if
+ * there are none. */
+static bool has_reported(const pd_step_group *group)
+{
+    return group->to_begin == 0 && (!group->bound || pd_atomic_group_has_all(&group->atomic));
+}
+
+/* Finds the first step of the atomic group that is refused on this shard. */
+static const pd_param *find_refused(const pd_step_group *group)
+{
+    size_t place = 0;
+
+    if (!group->bound || !pd_atomic_group_fails(&group->atomic)) return NULL;
+    for (const pd_param *member = group->members; member != NULL; member = member->links.next_member)
+        if (member->stage == PD_PARKED && ++place == group->atomic.first) return member;
+    return NULL;
+}
+
+/* Makes the tally of the refusals when all atomic groups have reported. */
+static void tally_refusals(pd_steps *steps)
+{
+    uint8_t refusals[PD_TALLY_REFUSAL * PD_TALLY_RULES_MOST];
+    const char *reason = "";
+    bool waits = false;
+    size_t n = 0;
+
+    for (size_t r = 0; r < steps->n_rules; r++)
+        if (!has_reported(&steps->together.groups[r])) return;
+    for (size_t r = 0; r < steps->n_rules; r++) {
+        const pd_step_group *group = &steps->together.groups[r];
+        const pd_param *refused = find_refused(group);
+        waits = waits || group->bound;
+        if (refused == NULL) continue;
+        if (n == 0) reason = group->atomic.why.text;
+        pd_tally_put_refusal(refusals, n++,
+                             (pd_tally_refusal){ (uint16_t)r, refused->declared, (uint64_t)refused->origin });
+    }
+    pd_settle_refusals(steps, refusals, n, reason, waits);
+}
+
+void pd_step_group_settled(pd_steps *steps, pd_step_group *group, const pd_tally_refusal *refusal, const char *reason)
+{
+    uint32_t before = 0;
+
+    if (!group->bound) return;
+    for (const pd_param *member = group->members; refusal != NULL && member != NULL; member = member->links.next_member)
+        before += member->stage == PD_PARKED &&
+                  (member->declared < refusal->declared ||
+                   (member->declared == refusal->declared && (uint64_t)member->origin <= refusal->origin));
+    group->refused = refusal != NULL;
+    group->before_refusal = before;
+    pd_atomic_group_others(&group->atomic, group->refused, before, reason);
+    pd_step_group_look(steps, group);
+}
+
 void pd_step_group_look(pd_steps *steps, pd_step_group *group)
 {
+    if (pd_settle_awaits_refusals(steps)) tally_refusals(steps);
     if (group == NULL || !group->bound || group->atomic.arrived < group->atomic.steps) return;
     group->bound = false;
     for (pd_param *member = group->members; member != NULL; member = member->links.next_member)
@@ -181,18 +247,22 @@ static const pd_param *find_skipped(const pd_steps *steps)
     return NULL;
 }
 
-static void skip_all(pd_steps *steps, const pd_param *why)
+void pd_steps_skip_all(pd_steps *steps, uint64_t step, const char *reason)
 {
-    uint64_t step = why->saved.step + 1;
-    char text[384];
-
     if (pd_is_power_of_two(++steps->saved.skipped_whole))
         pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name, .step = &step },
                "step %llu of all parameters is skipped (%s), %s (%llu such steps so far)", (unsigned long long)step,
-               steps->together.clip != NULL ? "gradients are clipped together" : "nonfinite_scope = job",
-               pd_param_why_skipped(why, text, sizeof text), (unsigned long long)steps->saved.skipped_whole);
+               steps->together.clip != NULL ? "gradients are clipped together" : "nonfinite_scope = job", reason,
+               (unsigned long long)steps->saved.skipped_whole);
     for (uint32_t i = 0; i < steps->n_params; i++)
         if (steps->params[i].end.outcome == PD_STEPPED) steps->params[i].end.outcome = PD_SKIPPED;
+}
+
+static void skip_all(pd_steps *steps, const pd_param *why)
+{
+    char text[384];
+
+    pd_steps_skip_all(steps, why->saved.step + 1, pd_param_why_skipped(why, text, sizeof text));
 }
 
 static void join_the_job(pd_steps *steps, pd_param *param)
@@ -203,9 +273,14 @@ static void join_the_job(pd_steps *steps, pd_param *param)
     param->stage = PD_HELD;
     if (++steps->together.n_held < steps->n_params) return;
     steps->together.n_held = 0;
-    if ((skipped = find_skipped(steps)) != NULL) skip_all(steps, skipped);
+    if (steps->together.settle != NULL)
+        pd_settle_begin(steps);
+    else if ((skipped = find_skipped(steps)) != NULL)
+        skip_all(steps, skipped);
     if (steps->together.clip != NULL)
         pd_global_clip_begin(steps);
+    else if (steps->together.settle != NULL)
+        pd_settle_tally(steps, false, &(pd_exact_sum){ 0 });
     else
         pd_step_groups_go_on(steps);
 }
@@ -218,12 +293,53 @@ static const pd_param *find_too_large(const pd_steps *steps)
     return NULL;
 }
 
-void pd_step_groups_go_on(pd_steps *steps)
+/* Does the same in a job whose steps are settled: a gradient on any shard may be too large. */
+static void skip_too_large(pd_steps *steps)
 {
     const pd_param *large = find_too_large(steps);
+    char text[96];
 
-    if (large != NULL) skip_all(steps, large);
+    if (large != NULL) {
+        skip_all(steps, large);
+        pd_settle_skipped(steps);
+    }
+    for (size_t r = 0; large == NULL && r < steps->n_rules; r++) {
+        float most = steps->rules[r].hypers.row->gradient_most, largest = pd_settle_largest(steps->together.settle, r);
+        if (!(most > 0) || !(largest > most) || !pd_settle_steps(steps->together.settle, r)) continue;
+        snprintf(text, sizeof text, "on another shard a gradient has an element of %g", (double)largest);
+        pd_steps_skip_all(steps, steps->params[0].saved.step + 1, text);
+        pd_settle_skipped(steps);
+        return;
+    }
+}
+
+/* Counts the step for the step groups that have a member which steps, on any shard. */
+static void count_settled(pd_steps *steps)
+{
+    bool refusals = false;
+
+    for (size_t r = 0; r < steps->n_rules; r++) {
+        pd_step_group *group = &steps->together.groups[r];
+        group->refused = false;
+        if (!pd_settle_steps(steps->together.settle, r) || !steps->rules[r].hypers.row->counts_by_group) continue;
+        refusals = refusals || steps->rules[r].hypers.row->refusal != NULL;
+        if (group->members != NULL && group->saved.unknown == steps->params[0].saved.step + 1) group->saved.unknown++;
+    }
+    if (refusals) pd_settle_await_refusals(steps);
+}
+
+void pd_step_groups_go_on(pd_steps *steps)
+{
+    const pd_param *large = NULL;
+
+    if (steps->together.settle != NULL) {
+        skip_too_large(steps);
+        count_settled(steps);
+    } else if ((large = find_too_large(steps)) != NULL) {
+        skip_all(steps, large);
+    }
     for (uint32_t i = 0; i < steps->n_params; i++) go_on_in_group(steps, &steps->params[i]);
+    if (pd_settle_awaits_refusals(steps)) tally_refusals(steps);
 }
 
 void pd_param_collected(pd_steps *steps, pd_param *param)

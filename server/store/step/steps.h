@@ -70,6 +70,7 @@ typedef struct pd_param_queues {
 typedef struct pd_together {
     struct pd_step_group *groups; /* one for each optimizer rule: step_group.h */
     struct pd_global_clip *clip;  /* global_clip.h; NULL: the job neither clips by a norm nor skips outliers */
+    struct pd_settle *settle;     /* settle.h; NULL: steps are not settled with other shards */
     uint32_t n_held;              /* if the job steps as a whole: number of parameters that wait for others */
 } pd_together;
 
@@ -119,6 +120,11 @@ typedef struct pd_steps {
     pd_steps_saved saved;
     char *name;      /* name of the job */
     uint32_t number; /* number of the job in this daemon */
+    /* number of this daemon in its cluster, and how many shards that has; 0 and 1: the daemon is alone */
+    uint32_t shard, shards;
+    uint64_t
+        map; /* fingerprint of the map of portions (job/placement.h); 0: the daemon is alone, or no rank has declared */
+    uint32_t n_cut; /* number of cut parameters of the whole declaration */
     pd_job_values values;
     pd_rule *rules;
     size_t n_rules; /* the last rule is the built-in one for model state */

@@ -427,7 +427,7 @@ static double clip(pd_steps *steps, double budget_ns)
 {
     double cost_ns;
 
-    if (!pd_global_clip_runs(steps)) return 0;
+    if (!pd_global_clip_has_work(steps)) return 0;
     if (pd_global_clip_run(steps, budget_ns, &cost_ns)) pd_step_groups_go_on(steps);
     return cost_ns;
 }
@@ -468,7 +468,7 @@ void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns)
 
 bool pd_steps_have_work(const pd_steps *steps)
 {
-    return pd_fragments_have_work(steps) || pd_global_clip_runs(steps) || pd_chunks_have_work(steps) ||
+    return pd_fragments_have_work(steps) || pd_global_clip_has_work(steps) || pd_chunks_have_work(steps) ||
            steps->queue.ready != NULL;
 }
 

@@ -32,11 +32,12 @@ typedef struct pd_machine {
                           * it */
     const char *server;  /* address of a running daemon, which the user named; NULL: none */
     double timeout;      /* seconds within which the running daemon must answer */
-    char *settings;      /* the settings that the checks use, as `paramd --print-config` prints them; "": not known.
+    const struct pd_line *line; /* the command line, whose addresses may name a cluster; NULL: it names no daemon */
+    char *settings; /* the settings that the checks use, as `paramd --print-config` prints them; "": not known.
                           * Owned. */
-    char *asked;         /* settings of the running daemon: one --SECTION-KEY=VALUE in each line; NULL: not known.
+    char *asked;    /* settings of the running daemon: one --SECTION-KEY=VALUE in each line; NULL: not known.
                           * Owned. */
-    bool here;           /* the running daemon is on this machine, so `settings` are those of `asked` */
+    bool here;      /* the running daemon is on this machine, so `settings` are those of `asked` */
 } pd_machine;
 
 /* Reads the file machine->root + path, such as "/proc/meminfo", cut to size - 1 bytes. Returns false if it cannot be
@@ -62,6 +63,16 @@ enum { PD_RUN_MS = 10 * 1000 }; /* time limit (ms) for a program: more than any 
  * Returns its exit status. PD_RUN_FAILED: it could not be started, or a signal ended it. PD_RUN_LATE: it did not end in
  * time. */
 int pd_run_program(char *const *argv, const char *variable, int limit_ms, char *text, size_t size);
+
+/* What is compared between the daemons of a cluster. */
+typedef struct pd_shard_facts {
+    uint32_t number;
+    char server[64], cpu[16], blas_core[32], chunk[32]; /* version; instruction set; kernels; size of a chunk */
+    double clock_s; /* seconds by which the daemon's clock is ahead of this machine's; NAN: not known */
+} pd_shard_facts;
+
+/* Compares the facts of n daemons, for pd_check_cluster. */
+void pd_compare_shards(const pd_shard_facts *at, size_t n, pd_finding *out);
 
 /* The checks. Each examines one thing and fills in *out, which is zeroed before. */
 
@@ -112,5 +123,7 @@ bool pd_leads_here(const char *addresses);
 void pd_ask_settings(pd_machine *machine);
 /* Asks the daemon that the user has named, if any, for its status, and checks the status. */
 void pd_check_daemon(const pd_machine *machine, pd_finding *out);
+/* Checks that the daemons of a cluster have the same version, kernels and chunks, and that their clocks agree. */
+void pd_check_cluster(const pd_machine *machine, pd_finding *out);
 
 #endif

@@ -36,6 +36,7 @@ static const check checks[] = { { "program", pd_check_program },
                                 { "loopback", pd_check_loopback },
                                 { "network", pd_check_network },
                                 { "daemon", pd_check_daemon },
+                                { "cluster", pd_check_cluster },
                                 { NULL, NULL } };
 
 /* Finds a program on the PATH. Returns false if it is not there. */
@@ -92,12 +93,14 @@ static bool describe(pd_machine *out, const pd_line *line, char program[PATH])
     const char *root = pd_line_text(line, "root"), *url = getenv("PARAMD_URL");
 
     if (url != NULL && url[0] == '\0') url = NULL;
+    if (line->n_shards > 1) url = line->shards[0];
     *out = (pd_machine){ .root = root != NULL ? root : "",
                          .program = found ? program : NULL,
                          .config = pd_line_text(line, "config"),
                          .state = pd_line_text(line, "state-dir"),
-                         .server = line->server != NULL ? line->server : url,
-                         .timeout = line->timeout };
+                         .server = line->server != NULL && line->n_shards == 1 ? line->server : url,
+                         .timeout = line->timeout,
+                         .line = line };
     if (out->config == NULL && access(PACKAGED_CONFIG, R_OK) == 0) out->config = PACKAGED_CONFIG;
     if (pd_line_text(line, "config") == NULL) pd_ask_settings(out);
     out->settings = read_settings(out);

@@ -49,7 +49,7 @@ static const pd_column columns[] = { { "OPTIMIZER", "name", pd_cell_text },
                                      { "+HYPERPARAMETERS", NULL, names_cell },
                                      { 0 } };
 
-static const pd_list optimizers_list = { 0, "optimizers", "no optimizers", columns };
+static const pd_list optimizers_list = { 0, "optimizers", "no optimizers", columns, .placed = false };
 
 /* Adds a cell with the default values of a list of hyperparameters, such as "0.9,0.999". If all values are equal,
  * the cell shows the value once. */
@@ -210,11 +210,12 @@ static int show_one(const pd_line *line, source *from)
 
 static int run(const pd_line *line)
 {
+    const char *first = line->n_shards > 1 ? line->shards[0] : line->server;
     source from = { 0 };
     pd_error err = { 0 };
     int status;
 
-    if (line->server != NULL && pd_operator_open(&from.op, line->server, line->timeout, &err) != PD_OK)
+    if (line->server != NULL && pd_operator_open(&from.op, first, line->timeout, &err) != PD_OK)
         return pd_result_fail(line->json, &err);
     status = line->n_args > 0 ? show_one(line, &from) : list_all(line, &from);
     close_source(&from);

@@ -364,6 +364,24 @@ int pd_forecast_make(pd_forecast *out, const pd_sizing *job, const pd_shapes *sh
     return rc;
 }
 
+int pd_forecast_portion(pd_plan *plan, pd_footprint *need, const pd_forecast *f, size_t param, const pd_shape *shape,
+                        pd_error *err)
+{
+    static const bool pulled[4] = { [PD_F32] = true };
+    const pd_kind *kind = f->kind[param];
+    pd_declaration declaration = declaration_of(f, kind->rule, &f->shapes->entries[param]);
+    int rc;
+
+    declaration.shape = *shape;
+    if ((declaration.maps = pd_name_maps_new(2)) == NULL) return out_of_memory(err);
+    rc = pd_plan_make(plan, &declaration, f->stats[kind->rule - f->rules], err);
+    pd_name_maps_free(declaration.maps);
+    if (rc != PD_OK) return rc;
+    if (pd_footprint_of(need, &f->job, kind->how, plan, pushed_of(f, kind), false, pulled) == PD_OK) return PD_OK;
+    pd_plan_free(plan);
+    return out_of_memory(err);
+}
+
 void pd_forecast_free(pd_forecast *forecast)
 {
     for (size_t k = 0; k < forecast->n_kinds; k++) pd_plan_free(&forecast->kinds[k].plan);

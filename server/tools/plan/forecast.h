@@ -78,6 +78,10 @@ pd_sizing pd_forecast_job(void);
  * of workers. PD_NO_MEMORY. */
 int pd_forecast_make(pd_forecast *out, const pd_sizing *job, const pd_shapes *shapes, char *const *rules,
                      size_t n_rules, const pd_optimizer_ops *const *rows, pd_error *err);
+/* Makes the plan of a part of parameter `param` that has this shape, and computes its memory: for a portion of the
+ * parameter that another daemon has. The caller frees *plan; after an error it is empty. PD_NO_MEMORY. */
+int pd_forecast_portion(pd_plan *plan, pd_footprint *need, const pd_forecast *f, size_t param, const pd_shape *shape,
+                        pd_error *err);
 /* Frees a forecast, which may be empty. */
 void pd_forecast_free(pd_forecast *forecast);
 

@@ -1,0 +1,65 @@
+/* common_checkpoint.c - makes the daemons of a cluster write checkpoints of the same step of a job. */
+#include "common_checkpoint.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "job_steps.h"
+
+/* Makes one checkpoint of the answers of several daemons: its step, the sum of the bytes, the longest time. Returns
+ * whether all daemons have made it at the same step. */
+static bool join_checkpoints(Paramd__CheckpointReply *all, void *const *replies, size_t n)
+{
+    uint64_t least = UINT64_MAX;
+
+    paramd__checkpoint_reply__init(all);
+    for (size_t i = 0; i < n; i++) {
+        const Paramd__CheckpointReply *one = replies[i];
+        if (one == NULL) continue;
+        least = one->step < least ? one->step : least;
+        all->step = one->step > all->step ? one->step : all->step;
+        all->bytes += one->bytes;
+        all->ms = one->ms > all->ms ? one->ms : all->ms;
+    }
+    return least == all->step;
+}
+
+/* Asks several daemons for a checkpoint of one step. A job that is training goes on between the requests, so the
+ * command then asks again for a later step, which no daemon has begun yet. */
+static int checkpoint_at_one_step(pd_cluster *cluster, Paramd__CheckpointRequest *request, void **replies,
+                                  Paramd__CheckpointReply *all, pd_error *err)
+{
+    enum { TRIES = 4 };
+    pd_job_steps steps;
+    uint64_t more = 0;
+    int rc = pd_job_steps_ask(&steps, cluster, request->job, err);
+
+    if (request->step == 0) request->step = steps.most;
+    for (int i = 0; i < TRIES && rc == PD_OK; i++) {
+        rc = pd_cluster_ask(cluster, PD_CHECKPOINT, &request->base, replies, err);
+        if (rc != PD_OK || join_checkpoints(all, replies, cluster->n)) return rc;
+        if ((rc = pd_job_steps_ask(&steps, cluster, request->job, err)) != PD_OK) return rc;
+        request->step = pd_job_steps_ahead(&steps) + more;
+        more = 2 * more + 4;
+    }
+    if (rc != PD_OK) return rc;
+    return pd_fail(err, PD_ABORTED,
+                   "%.200s: the daemons wrote checkpoints of different steps, the last one of step %" PRIu64
+                   ": choose a later step with --step",
+                   request->job, all->step);
+}
+
+int pd_common_checkpoint(pd_cluster *cluster, Paramd__CheckpointRequest *request, Paramd__CheckpointReply *all,
+                         pd_error *err)
+{
+    void **replies = calloc(cluster->n, sizeof *replies);
+    int rc;
+
+    if (replies == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (cluster->n > 1)
+        rc = checkpoint_at_one_step(cluster, request, replies, all, err);
+    else if ((rc = pd_cluster_ask(cluster, PD_CHECKPOINT, &request->base, replies, err)) == PD_OK)
+        (void)join_checkpoints(all, replies, 1);
+    free(replies);
+    return rc;
+}

@@ -1,0 +1,361 @@
+/* common_step.c - brings all shards of a cluster to one step, after one of them has lost steps that this worker cannot
+ * send again.
+ *
+ * All shards must show weights of one step, or gradients would be computed from weights of several. The common step is
+ * the newest one to which each shard can go back, and which none has yet to reach. Several workers may look for it at
+ * once, and a shard may be lost once more meanwhile. So each GoBack names the life of the shard that the worker has
+ * seen: a shard that was loaded again since then refuses it, and the worker looks again.
+ *
+ *     look    connects anew to all shards; their answers to Declare tell where they are, and to which steps they can go
+ *     ask     sends GoBack, unless all shards are at one step
+ *
+ * A shard that is at the common step already goes back to it, too: it may have taken verdicts or gradients of the next
+ * step, which is taken anew. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "common_step.h"
+#include "recoveries.h"
+#include "settle_box.h"
+#include "shards.h"
+
+enum { MOST_MISSING = 5 }; /* so often a shard may lack a checkpoint that it has listed, until the worker gives up */
+#define SETTLE_SECONDS 2.0 /* a step that all shards can still close is closed after this time */
+
+bool pd_shard_state_reaches(const pd_shard_state *state, uint64_t step)
+{
+    for (size_t i = 0; i < state->n_kept; i++)
+        if (state->kept[i] == step) return true;
+    return state->step == step;
+}
+
+/* Returns whether `step` is a step to which all shards can go. */
+static bool is_common(const pd_shard_state *states, size_t n, uint64_t step)
+{
+    for (size_t i = 0; i < n; i++)
+        if (step > states[i].step || !pd_shard_state_reaches(&states[i], step)) return false;
+    return true;
+}
+
+bool pd_common_step(const pd_shard_state *states, size_t n, uint64_t *step)
+{
+    bool found = false;
+
+    for (size_t k = 0; k <= states[0].n_kept; k++) {
+        uint64_t candidate = k < states[0].n_kept ? states[0].kept[k] : states[0].step;
+        if ((found && candidate <= *step) || !is_common(states, n, candidate)) continue;
+        *step = candidate;
+        found = true;
+    }
+    return found;
+}
+
+/* ---- look ---- */
+
+/* Ends the handles of all shards, and forgets their tallies: the next steps may be taken otherwise. Does nothing if an
+ * earlier call that timed out has done so. */
+static void end_all(pd_shards *shards)
+{
+    bool under_way = false;
+
+    for (size_t i = 0; i < shards->n; i++)
+        under_way = under_way || shards->at[i]->restart != 0 || shards->over[PD_CALL_RECOVER][i];
+    for (size_t i = 0; !under_way && i < shards->n; i++) {
+        pd_io_enter(&shards->at[i]->io);
+        pd_core_send_back(shards->at[i]->core);
+        pd_io_leave(&shards->at[i]->io);
+    }
+    if (!under_way) pd_settle_box_forget(shards->box, 0);
+}
+
+void pd_shards_go_back_together(const pd_shards *shards)
+{
+    bool gone_back = false;
+
+    for (size_t i = 0; !gone_back && i < shards->n; i++) {
+        pd_client *shard = pd_handle_enter(shards->at[i]);
+        gone_back = shard->core->end.gone_back;
+        pd_io_leave(&shard->io);
+    }
+    for (size_t i = 0; gone_back && i < shards->n; i++) {
+        pd_client *shard = pd_handle_enter(shards->at[i]);
+        pd_core_send_back(shard->core);
+        pd_io_leave(&shard->io);
+    }
+}
+
+/* Opens the handle of a shard again. Its core forgets what belongs to the steps that the program will take anew. */
+static int reopen_one(pd_client *shard, size_t number, void *arg, pd_error *err)
+{
+    int rc;
+
+    (void)number, (void)arg;
+    pd_core_send_back(shard->core);
+    pd_handle_forget_calls(shard);
+    rc = pd_core_rewind(shard->core, &shard->restart, err);
+    shard->rewinding = rc == PD_OK;
+    return rc;
+}
+
+static pd_shard_state read_state(pd_client *shard)
+{
+    pd_shard_state state = { .step = UINT64_MAX };
+    const pd_core *core = shard->core;
+
+    pd_io_enter(&shard->io);
+    state.life = core->life;
+    state.n_kept = core->n_kept;
+    for (size_t i = 0; i < core->n_kept; i++) state.kept[i] = core->kept[i];
+    for (size_t i = 0; i < core->n_params; i++)
+        if (!core->params[i].elsewhere && core->params[i].server_step < state.step)
+            state.step = core->params[i].server_step;
+    pd_io_leave(&shard->io);
+    return state;
+}
+
+/* Reads where the shards are, as their last answers to Declare told. NULL: out of memory. */
+static pd_shard_state *read_states(const pd_shards *shards)
+{
+    pd_shard_state *states = calloc(shards->n, sizeof *states);
+
+    for (size_t i = 0; states != NULL && i < shards->n; i++) states[i] = read_state(shards->at[i]);
+    return states;
+}
+
+/* Connects anew to all shards, and waits until they have told where they are. */
+static int look(pd_client *client, double end, pd_shard_state **states, pd_error *err)
+{
+    int rc;
+
+    end_all(client->shards);
+    rc = pd_shards_carry_out(client, PD_CALL_RECOVER, offsetof(pd_client, restart), reopen_one, NULL, end, err);
+    if (rc != PD_OK) return rc;
+    *states = read_states(client->shards);
+    return *states != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory");
+}
+
+static uint64_t lowest(const pd_shard_state *states, size_t n)
+{
+    uint64_t least = states[0].step;
+
+    for (size_t i = 1; i < n; i++)
+        if (states[i].step < least) least = states[i].step;
+    return least;
+}
+
+static uint64_t highest(const pd_shard_state *states, size_t n)
+{
+    uint64_t most = states[0].step;
+
+    for (size_t i = 1; i < n; i++)
+        if (states[i].step > most) most = states[i].step;
+    return most;
+}
+
+/* ---- ask ---- */
+
+/* What is asked of the shards. */
+typedef struct pd_asked {
+    const pd_shard_state *states;
+    uint64_t step;
+    bool ahead; /* those that are ahead of the step are asked; false: those that are at it */
+} pd_asked;
+
+static int ask_one(pd_client *shard, size_t number, void *arg, pd_error *err)
+{
+    const pd_asked *asked = arg;
+    const pd_shard_state *state = &asked->states[number];
+
+    if ((state->step > asked->step) != asked->ahead) return PD_OK;
+    /* A shard whose WAL has brought it to this step has no checkpoint of it. It has taken nothing of the next step. */
+    for (size_t i = 0; i < state->n_kept; i++)
+        if (state->kept[i] == asked->step)
+            return pd_core_ask_back(shard->core, asked->step, state->life, &shard->go_back, err);
+    return PD_OK;
+}
+
+static int ask_some(pd_client *client, pd_asked *asked, double end, pd_error *err)
+{
+    for (size_t i = 0; i < client->shards->n; i++) client->shards->over[PD_CALL_GO_BACK][i] = false;
+    return pd_shards_carry_out(client, PD_CALL_GO_BACK, offsetof(pd_client, go_back), ask_one, asked, end, err);
+}
+
+/* Asks the shards that are ahead first. Of several workers that look at once, one that is slower is refused there, and
+ * does not send those back that have gone back already. */
+static int ask(pd_client *client, const pd_shard_state *states, uint64_t step, double end, pd_error *err)
+{
+    pd_asked asked = { states, step, true };
+    int rc = ask_some(client, &asked, end, err);
+
+    asked.ahead = false;
+    return rc == PD_OK ? ask_some(client, &asked, end, err) : rc;
+}
+
+/* Returns whether the worker looks again after an error: another worker was faster, a connection has ended, or a
+ * checkpoint was removed meanwhile. As a look takes time, it may see the steps of one shard before that, and those of
+ * another after it, so that none is common. */
+static bool is_passing(int code, unsigned *missing)
+{
+    if (code == PD_NOT_FOUND || code == PD_DATA_LOSS) return ++*missing < MOST_MISSING;
+    return code == PD_ABORTED || code == PD_UNAVAILABLE || code == PD_REWIND || code == PD_CANCELLED;
+}
+
+/* ---- which checkpoints must stay ---- */
+
+/* The steps that a shard has told: those of its checkpoints, and those that were durable. */
+typedef struct pd_told_steps {
+    uint64_t at[2 * PD_KEPT_STEPS];
+    size_t n;
+} pd_told_steps;
+
+/* Notes the durable step, if it is new, and lists the steps that the shard has told. */
+static void list_told(pd_told_steps *told, pd_core *core)
+{
+    pd_core_progress *progress = &core->progress;
+    size_t last = (progress->n_reported + PD_KEPT_STEPS - 1) % PD_KEPT_STEPS;
+
+    if (progress->durable > 0 && (progress->n_reported == 0 || progress->reported[last] != progress->durable))
+        progress->reported[progress->n_reported++ % PD_KEPT_STEPS] = progress->durable;
+    told->n = 0;
+    for (size_t i = 0; i < core->n_kept; i++) told->at[told->n++] = core->kept[i];
+    for (size_t i = 0; i < progress->n_reported && i < PD_KEPT_STEPS; i++) told->at[told->n++] = progress->reported[i];
+}
+
+static bool has_told(const pd_told_steps *told, uint64_t step)
+{
+    for (size_t i = 0; i < told->n; i++)
+        if (told->at[i] == step) return true;
+    return false;
+}
+
+/* Keeps those steps that the other shard has told, too. */
+static void intersect(pd_told_steps *told, const pd_told_steps *other)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < told->n; i++)
+        if (has_told(other, told->at[i])) told->at[n++] = told->at[i];
+    told->n = n;
+}
+
+void pd_shards_share_durable(const pd_shards *shards)
+{
+    pd_told_steps told, own;
+    uint64_t common = 0;
+
+    for (size_t i = 0; i < shards->n; i++) {
+        pd_client *shard = pd_handle_enter(shards->at[i]);
+        list_told(i == 0 ? &told : &own, shard->core);
+        pd_io_leave(&shard->io);
+        if (i > 0) intersect(&told, &own);
+    }
+    for (size_t i = 0; i < told.n; i++)
+        if (told.at[i] > common) common = told.at[i];
+    for (size_t i = 0; i < shards->n; i++) {
+        pd_client *shard = pd_handle_enter(shards->at[i]);
+        shard->core->progress.common = common;
+        pd_io_leave(&shard->io);
+    }
+}
+
+/* ---- both ---- */
+
+static void pause_for(double seconds)
+{
+    struct timespec time = { (time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9) };
+
+    while (nanosleep(&time, &time) != 0) continue;
+}
+
+/* Writes the shards that are furthest behind and furthest ahead, and what they can go back to. */
+static int describe(const pd_shards *shards, const pd_shard_state *states, pd_error *err)
+{
+    size_t low = 0, high = 0;
+    pd_error error;
+
+    for (size_t i = 1; i < shards->n; i++) {
+        if (states[i].step < states[low].step) low = i;
+        if (states[i].step > states[high].step) high = i;
+    }
+    pd_fail(&error, PD_DATA_LOSS,
+            "it is at step %" PRIu64 " and shard %zu at step %" PRIu64 ", and no step is left to which all %zu shards "
+            "can go back (%zu and %zu checkpoints; checkpoint_keep says how many there are). Begin the job anew, or "
+            "from an export",
+            states[low].step, high, states[high].step, shards->n, states[low].n_kept, states[high].n_kept);
+    pd_shards_name(shards, low, &error);
+    if (err != NULL) *err = error;
+    return error.code;
+}
+
+static int out_of_time(const pd_client *client, pd_error *err)
+{
+    return pd_fail(err, PD_DEADLINE_EXCEEDED,
+                   "waited %g s: the shards have not come to one step: other workers may look for one, too. Repeat the "
+                   "call to continue",
+                   client->slice);
+}
+
+/* Takes one look, and asks where that is necessary. *same becomes whether all shards are at one step. */
+static int try(pd_client *client, double end, unsigned *missing, bool *same, pd_error *err)
+{
+    pd_shard_state *states = NULL;
+    pd_error why = { .code = PD_OK };
+    uint64_t step = 0;
+    int rc = look(client, end, &states, err);
+
+    *same = false;
+    if (rc == PD_REWIND) return PD_OK; /* a shard has gone back once more */
+    if (rc != PD_OK) return rc;
+    *same = lowest(states, client->shards->n) == highest(states, client->shards->n);
+    if (*same)
+        rc = PD_OK;
+    else if (pd_common_step(states, client->shards->n, &step))
+        rc = ask(client, states, step, end, &why);
+    else
+        rc = describe(client->shards, states, &why);
+    free(states);
+    if (is_passing(rc, missing)) return PD_OK;
+    if (rc != PD_OK && err != NULL) *err = why;
+    return rc;
+}
+
+int pd_shards_find_common(pd_client *client, double end, pd_error *err)
+{
+    unsigned missing = 0;
+    bool same;
+
+    for (unsigned tries = 0;; tries++) {
+        int rc = try(client, end, &missing, &same, err);
+        if (rc != PD_OK || same) return rc;
+        if (pd_clock_seconds() >= end) return out_of_time(client, err);
+        pause_for(tries < 5 ? 0.01 : 0.1);
+    }
+}
+
+/* Returns whether the shards are so far apart that a new process cannot bring them together by its pushes. A process
+ * that died between its pushes to two shards leaves them one step apart, where steps are not taken together. */
+static bool are_apart(const pd_shards *shards, const pd_shard_state *states)
+{
+    uint64_t least = lowest(states, shards->n), most = highest(states, shards->n);
+
+    return most > least + (shards->at[0]->core->settles ? 0 : 1);
+}
+
+int pd_shards_agree(pd_client *client, double end, pd_error *err)
+{
+    pd_shard_state *states = read_states(client->shards);
+    bool apart;
+    int rc;
+
+    if (states == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    apart = are_apart(client->shards, states);
+    free(states);
+    if (!apart) return PD_OK;
+    pause_for(SETTLE_SECONDS);
+    if ((rc = look(client, end, &states, err)) != PD_OK) return rc;
+    apart = are_apart(client->shards, states);
+    free(states);
+    return apart ? pd_shards_find_common(client, end, err) : PD_OK;
+}

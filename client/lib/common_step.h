@@ -1,0 +1,21 @@
+/* common_step.h - the step to which all shards of a cluster can go back (common_step.c). */
+#ifndef PD_COMMON_STEP_H
+#define PD_COMMON_STEP_H
+
+#include "core.h"
+
+/* Where a shard is, and where it can go, as its last answer to Declare told. */
+typedef struct pd_shard_state {
+    uint64_t step; /* lowest step of its parameters */
+    uint64_t life; /* HelloReply.life */
+    uint64_t kept[PD_KEPT_STEPS];
+    size_t n_kept;
+} pd_shard_state;
+
+/* Returns whether the shard is at this step, or can go back to it. */
+bool pd_shard_state_reaches(const pd_shard_state *state, uint64_t step);
+/* Finds the newest step to which all `n` shards can go, and which none has yet to reach. Returns false if there is
+ * none. */
+bool pd_common_step(const pd_shard_state *states, size_t n, uint64_t *step);
+
+#endif

@@ -1,0 +1,207 @@
+/* shards_calls.c - the calls on a cluster that need one shard, ask all of them, or add up what they tell. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "join.h"
+#include "leased.h"
+#include "replace.h"
+#include "shards.h"
+
+int pd_shards_barrier(pd_shards *shards, pd_error *err)
+{
+    pd_error error = { .code = PD_OK };
+    int rc = pd_client_barrier(shards->at[0], &error);
+
+    if (rc == PD_OK) return PD_OK;
+    pd_shards_name(shards, 0, &error);
+    if (err != NULL) *err = error;
+    return rc;
+}
+
+static int leave_one(pd_client *shard, size_t number, void *arg, pd_error *err)
+{
+    (void)number, (void)arg;
+    return pd_core_leave(shard->core, &shard->leave, err);
+}
+
+int pd_shards_leave(pd_client *client, pd_error *err)
+{
+    return pd_shards_carry_out(client, PD_CALL_LEAVE, offsetof(pd_client, leave), leave_one, NULL,
+                               pd_handle_end(client), err);
+}
+
+/* Returns the step at which the job is now: the highest one that a shard has taken with all its parameters. */
+static uint64_t present_step(const pd_shards *shards)
+{
+    uint64_t highest = 0;
+
+    for (size_t i = 0; i < shards->n; i++) {
+        pd_client *shard = pd_handle_enter(shards->at[i]);
+        uint64_t step = pd_core_lowest_step(shard->core);
+
+        pd_io_leave(&shard->io);
+        if (step > highest) highest = step;
+    }
+    return highest;
+}
+
+static int sync_one(pd_client *shard, size_t number, void *arg, pd_error *err)
+{
+    const uint64_t *step = arg;
+
+    (void)number;
+    return pd_handle_sync(shard, *step, err);
+}
+
+/* Gives up an earlier call that timed out, if it was for another step. */
+static void forget_other_step(pd_shards *shards, uint64_t step)
+{
+    for (size_t i = 0; i < shards->n; i++) {
+        pd_client *shard = shards->at[i];
+
+        if (shard->sync_step == step) continue;
+        shards->over[PD_CALL_SYNC][i] = false;
+        pd_io_enter(&shard->io);
+        if (shard->sync != 0) pd_core_give_up(shard->core, shard->sync);
+        shard->sync = 0;
+        pd_io_leave(&shard->io);
+    }
+}
+
+int pd_shards_sync(pd_client *client, uint64_t step, pd_error *err)
+{
+    if (step == 0) step = present_step(client->shards);
+    forget_other_step(client->shards, step);
+    return pd_shards_carry_out(client, PD_CALL_SYNC, offsetof(pd_client, sync), sync_one, &step, pd_handle_end(client),
+                               err);
+}
+
+uint64_t pd_shards_durable(const pd_shards *shards)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (size_t i = 0; i < shards->n; i++) {
+        pd_client *shard = pd_handle_enter(shards->at[i]);
+        if (shard->core->progress.durable < least) least = shard->core->progress.durable;
+        pd_io_leave(&shard->io);
+    }
+    return least;
+}
+
+pd_client_stats pd_shards_count(const pd_shards *shards)
+{
+    pd_client_stats all = { 0 };
+
+    for (size_t i = 0; i < shards->n; i++) {
+        pd_client *shard = pd_handle_enter(shards->at[i]);
+        pd_client_stats own = pd_core_stats(shard->core);
+
+        pd_io_leave(&shard->io);
+        all.bytes_out += own.bytes_out;
+        all.bytes_in += own.bytes_in;
+        all.payload_out += own.payload_out;
+        all.payload_in += own.payload_in;
+        all.connects += own.connects;
+        all.resent += own.resent;
+        all.shared_out += own.shared_out;
+        all.shared_in += own.shared_in;
+        all.rewinds += own.rewinds;
+        all.replayed += own.replayed;
+    }
+    return all;
+}
+
+uint64_t pd_shards_taken_step(const pd_shards *shards)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (size_t i = 0; i < shards->n; i++) {
+        pd_client *shard = pd_handle_enter(shards->at[i]);
+        uint64_t step = pd_leased_taken_step(shard->core);
+
+        pd_io_leave(&shard->io);
+        if (step < least) least = step;
+    }
+    return least;
+}
+
+/* The arguments of pd_client_replace. */
+typedef struct pd_change {
+    const pd_shards *shards;
+    const pd_item *items;
+    size_t n;
+    uint64_t number;
+} pd_change;
+
+/* Lists those items that lie on a shard. Returns their number, or those of all shards if `to` is NULL. */
+static size_t list_items(const pd_change *change, size_t shard, pd_item *to)
+{
+    const pd_shards *shards = change->shards;
+    size_t n = 0;
+
+    for (size_t i = 0; i < change->n; i++) {
+        const pd_sharded_param *param = &shards->params[change->items[i].param];
+
+        for (size_t k = 0; k < param->n; k++) {
+            const pd_place *place = &shards->places[param->first + k];
+            const uint8_t *weights = change->items[i].weights;
+            if (to != NULL && place->shard != shard) continue;
+            if (to != NULL)
+                to[n] = (pd_item){ .param = place->handle,
+                                   .weights =
+                                       weights != NULL ? (void *)(weights + (size_t)place->first * param->out) : NULL };
+            n++;
+        }
+    }
+    return n;
+}
+
+static int replace_one(pd_client *shard, size_t number, void *arg, pd_error *err)
+{
+    const pd_change *change = arg;
+    pd_item *items = calloc(list_items(change, 0, NULL) + 1, sizeof *items);
+    int rc;
+
+    if (items == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    rc = pd_core_replace(shard->core, items, list_items(change, number, items), change->number, &shard->replace, err);
+    free(items);
+    return rc;
+}
+
+/* Checks that the items are parameters, and that each shard has one: a shard must know of the change, whose number all
+ * pushes of the next step bring. */
+static int check_change(const pd_change *change, pd_error *err)
+{
+    const pd_shards *shards = change->shards;
+
+    for (size_t i = 0; i < change->n; i++)
+        if (change->items[i].param >= shards->n_params)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %zu, but %zu are declared", i,
+                           change->items[i].param, shards->n_params);
+    for (size_t s = 0; change->n > 0 && s < shards->n; s++) {
+        bool has = false;
+        for (size_t i = 0; !has && i < change->n; i++) {
+            const pd_sharded_param *param = &shards->params[change->items[i].param];
+            for (size_t k = 0; k < param->n; k++) has = has || shards->places[param->first + k].shard == s;
+        }
+        if (!has)
+            return pd_fail(err, PD_INVALID_ARGUMENT,
+                           "no changed weights lie on shard %zu of %zu, which must know of the change, too: replace "
+                           "all parameters, or at least one of each shard",
+                           s, shards->n);
+    }
+    return PD_OK;
+}
+
+int pd_shards_replace(pd_client *client, const pd_item *items, size_t n, uint64_t number, pd_error *err)
+{
+    pd_change change = { client->shards, items, n, number };
+    int rc = pd_shards_check(client->shards, err);
+
+    if (rc == PD_OK && client->shards->n_params == 0)
+        rc = pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (" PD_DECLARE_CALL ")");
+    if (rc == PD_OK) rc = check_change(&change, err);
+    if (rc != PD_OK) return rc;
+    return pd_shards_carry_out(client, PD_CALL_REPLACE, offsetof(pd_client, replace), replace_one, &change,
+                               pd_handle_end(client), err);
+}

@@ -1,0 +1,87 @@
+/* shards_recover.c - continues on a cluster after a shard has lost the job or gone back to an earlier step. */
+#include "recoveries.h"
+#include "shards.h"
+
+#include <stdlib.h>
+
+/* Receives the weights from all shards, which have taken the parameters again. */
+static int end_recovery(pd_client *client, void *const *weights, double end, pd_error *err)
+{
+    bool forgot = false;
+    int rc;
+
+    pd_shards_refresh(client);
+    if ((rc = pd_shards_init(client, weights, end, err)) != PD_OK) return rc;
+    for (size_t i = 0; i < client->shards->n; i++) {
+        pd_client *shard = client->shards->at[i];
+
+        pd_io_enter(&shard->io);
+        forgot = forgot || shard->core->recovery.forgot_rest;
+        shard->core->recovery.forgot_rest = shard->restarting = shard->rewinding = false;
+        pd_io_leave(&shard->io);
+    }
+    if (forgot) pd_notice_feedback(&client->notices, client->shards->at[0]->core->setup.job);
+    return PD_OK;
+}
+
+static int restart_one(pd_client *shard, size_t number, void *arg, pd_error *err)
+{
+    int rc;
+
+    (void)number, (void)arg;
+    if (!shard->core->end.lost) return PD_OK;
+    pd_handle_forget_calls(shard);
+    rc = pd_core_recreate(shard->core, &shard->restart, err);
+    shard->restarting = rc == PD_OK;
+    shard->rewinding = false;
+    return rc;
+}
+
+/* Returns whether a recovery has something to do: a shard has ended in this way, or recovers since an earlier call. */
+static bool is_needed(const pd_shards *shards, bool restarts)
+{
+    bool needed = false;
+
+    for (size_t i = 0; i < shards->n; i++) {
+        pd_client *shard = pd_handle_enter(shards->at[i]);
+        const pd_core_ending *end = &shard->core->end;
+        needed = needed || (restarts ? end->lost || shard->restarting : end->gone_back || shard->rewinding);
+        pd_io_leave(&shard->io);
+    }
+    return needed;
+}
+
+int pd_shards_restart(pd_client *client, void *const *weights, pd_error *err)
+{
+    double end = pd_handle_end(client);
+    int rc;
+
+    if (!is_needed(client->shards, true))
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "job %.160s is not lost on any shard: only a job that a server has lost is started anew",
+                       client->shards->at[0]->core->setup.job);
+    rc = pd_shards_carry_out(client, PD_CALL_RECOVER, offsetof(pd_client, restart), restart_one, NULL, end, err);
+    return rc == PD_OK ? end_recovery(client, weights, end, err) : rc;
+}
+
+int pd_shards_rewind(pd_client *client, void *const *weights, pd_error *err)
+{
+    double end = pd_handle_end(client);
+    int rc = is_needed(client->shards, false) ? PD_OK : pd_shards_check(client->shards, err);
+
+    if (rc != PD_OK) return rc;
+    if (!is_needed(client->shards, false))
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       "no shard has gone back to an earlier step of job %.160s: " PD_REWIND_CALL
+                       " is for a call that ended with PD_REWIND",
+                       client->shards->at[0]->core->setup.job);
+    /* An earlier call that timed out may have found the step already. */
+    if (!client->shards->found || pd_shards_check(client->shards, NULL) != PD_OK) {
+        client->shards->found = false;
+        rc = pd_shards_find_common(client, end, err);
+        client->shards->found = rc == PD_OK;
+    }
+    if (rc == PD_OK) rc = end_recovery(client, weights, end, err);
+    if (rc == PD_OK) client->shards->found = false;
+    return rc;
+}

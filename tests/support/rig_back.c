@@ -1,0 +1,95 @@
+/* rig_back.c - plays the checkpoint writer of a rig whose jobs go back to earlier checkpoints. */
+#include "rig.h"
+#include "test.h"
+
+static void *must(void *at)
+{
+    assert_non_null(at);
+    return at;
+}
+
+void rig_note_older(rig *r, pd_checkpoint_image *kept)
+{
+    assert_true(r->n_older < RIG_OLDER);
+    r->older[r->n_older++] = must(checkpoint_copy(kept));
+    kept->kept.n = 0;
+    for (size_t i = r->n_older; i-- > 0;) pd_kept_steps_add(&kept->kept, r->older[i]->step);
+}
+
+void rig_free_older(rig *r)
+{
+    while (r->n_older > 0) pd_checkpoint_image_free(r->older[--r->n_older]);
+    pd_go_back_order_free(r->ordered);
+    r->ordered = NULL;
+}
+
+void rig_forget_oldest(rig *r)
+{
+    pd_checkpoint_image_free(r->older[0]);
+    memmove(&r->older[0], &r->older[1], --r->n_older * sizeof r->older[0]);
+}
+
+/* Makes the checkpoint of order->step the newest one, and reads it. */
+static void carry_out(rig *r, pd_go_back_order *order)
+{
+    pd_checkpoint_image *found;
+
+    if (r->disk_error != NULL) {
+        pd_fail(&order->error, PD_UNAVAILABLE, "%s", r->disk_error);
+        return;
+    }
+    while (r->n_older > 0 && r->older[r->n_older - 1]->step > order->step)
+        pd_checkpoint_image_free(r->older[--r->n_older]);
+    found = r->n_older > 0 ? r->older[r->n_older - 1] : NULL;
+    assert_true(found != NULL && found->step == order->step);
+    pd_checkpoint_image_free(r->disk);
+    r->disk = must(checkpoint_copy(found));
+    order->image = must(checkpoint_copy(found));
+    order->image->kept.n = 0;
+    for (size_t i = r->n_older; i-- > 0;) pd_kept_steps_add(&order->image->kept, r->older[i]->step);
+}
+
+pd_request *rig_answer_order(rig *r)
+{
+    pd_request *request = must(pd_request_new(PD_REQ_WENT_BACK, (pd_ticket){ 0, 0 }));
+
+    carry_out(r, must(r->ordered));
+    request->u.go_back_order = r->ordered;
+    r->ordered = NULL;
+    return request;
+}
+
+void rig_on_order(rig *r, pd_go_back_order *order)
+{
+    assert_null(r->ordered);
+    r->ordered = order;
+    if (!r->lazy_back) pd_store_apply(r->store, rig_answer_order(r), r->now);
+}
+
+void rig_go_back_ordered(rig *r)
+{
+    rig_apply(r, rig_answer_order(r));
+    rig_work(r);
+}
+
+void rig_on_dropping(rig *r)
+{
+    rig_drop_records(r, UINT64_MAX);
+    while (r->n_decisions > 0) pd_wal_record_free(r->decisions[--r->n_decisions]);
+}
+
+int rig_go_back(rig *r, const char *job, uint32_t rank, uint64_t conn, uint64_t step, uint64_t life)
+{
+    pd_request *request = must(pd_request_new(PD_REQ_GO_BACK, rig_ticket(r, conn)));
+    uint64_t before = r->answered;
+
+    request->job = job == NULL ? r->job : 0;
+    request->rank = rank;
+    request->u.go_back.job_name = job != NULL ? must(strdup(job)) : NULL;
+    request->u.go_back.step = step;
+    request->u.go_back.life = life;
+    request->u.go_back.wait_ns = 60 * 1000000000ull;
+    rig_apply(r, request);
+    rig_work(r);
+    return r->answered > before ? r->error.code : RIG_NO_ANSWER;
+}

@@ -1,0 +1,87 @@
+/* Tests how jobs on several shards recover, in a model (cluster_model.h): many random runs, and a large one. Each bug
+ * that the model can have is seen. */
+#include "test.h"
+#include "cluster_model.h"
+
+typedef struct dice {
+    uint64_t state;
+} dice;
+
+static uint32_t throw(dice * d, uint32_t n)
+{
+    d->state = mix(d->state, 1);
+    return (uint32_t)(d->state >> 33) % n;
+}
+
+typedef struct size {
+    uint32_t shards, ranks, steps, every, crashes;
+    bool workers_die;
+    uint32_t window; /* of all workers; UINT32_MAX: some have one */
+} size;
+
+/* Runs a job with crashes at random moments. Returns what has gone wrong; NULL: nothing. */
+static const char *run(const size *z, bug b, uint64_t seed, uint32_t *happened)
+{
+    dice d = { mix(seed, 3) };
+    uint64_t turns = 0, most = (uint64_t)z->shards * z->ranks * z->steps * 400 + 2000000, gap;
+    uint32_t left = z->crashes;
+    const char *fault;
+    model m;
+
+    model_new(&m, z->shards, z->ranks, z->steps, z->every, b);
+    for (uint32_t r = 0; r < z->ranks; r++) m.w[r].window = z->window == UINT32_MAX ? throw(&d, 2) * 8 : z->window;
+    gap = (uint64_t)z->shards * z->ranks * z->steps * 4 / (z->crashes + 1) + 1;
+    while (m.fault == NULL && !(turns % 64 == 0 && is_done(&m)) && turns++ < most) {
+        (void)act(&m, throw(&d, m.ranks), throw(&d, m.shards));
+        if (throw(&d, 50) == 0) (void)finish_writing(&m.s[throw(&d, m.shards)]);
+        if (left == 0 || throw(&d, (uint32_t)gap) != 0) continue;
+        left--;
+        if (z->workers_die && throw(&d, 3) == 0)
+            replace(&m, throw(&d, m.ranks));
+        else
+            crash(&m, &m.s[throw(&d, m.shards)]);
+    }
+    if (turns >= most) blame(&m, "the job has come to a stop");
+    if (m.fault == NULL) check_counts(&m, z->window > 0 && z->window != UINT32_MAX && !z->workers_die);
+    if (happened != NULL) *happened += z->crashes - left;
+    fault = m.fault;
+    model_free(&m);
+    return fault;
+}
+
+static void try_size(const size *z, uint64_t seeds)
+{
+    uint32_t crashes = 0;
+
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
+        const char *fault = run(z, NONE, seed, &crashes);
+        if (fault != NULL) fail_msg("seed %d: %s", (int)seed, fault);
+    }
+    assert_true(crashes > 0);
+}
+
+HOLDS(small_jobs_with_windows_recover, try_size(&(size){ 3, 3, 20, 3, 4, false, 60 }, 300));
+HOLDS(small_jobs_without_windows_recover, try_size(&(size){ 3, 3, 20, 3, 4, false, 0 }, 300));
+HOLDS(larger_crews_without_windows_recover, try_size(&(size){ 3, 8, 20, 3, 2, false, 0 }, 300));
+HOLDS(mixed_crews_recover, try_size(&(size){ 4, 3, 20, 3, 4, false, UINT32_MAX }, 300));
+HOLDS(workers_that_die_are_replaced, try_size(&(size){ 3, 3, 20, 3, 6, true, UINT32_MAX }, 300));
+HOLDS(a_large_job_recovers, try_size(&(size){ 64, 1000, 6, 2, 4, true, UINT32_MAX }, 1));
+
+/* ---- the model finds bugs ---- */
+
+/* Returns the number of runs in which a bug is seen. */
+static unsigned find(bug b, const size *z)
+{
+    unsigned found = 0;
+
+    for (uint64_t seed = 1; seed <= 400; seed++) found += run(z, b, seed, NULL) != NULL;
+    return found;
+}
+
+HOLDS(a_verdict_of_the_step_before_is_found,
+      assert_true(find(VERDICT_OF_STEP_BEFORE, &(size){ 2, 2, 8, 2, 0, false, 0 }) > 0));
+HOLDS(going_back_in_another_life_is_found,
+      assert_true(find(GO_BACK_IGNORES_LIFE, &(size){ 3, 8, 20, 3, 2, false, 0 }) > 0));
+HOLDS(a_common_step_that_not_all_have_is_found,
+      assert_true(find(COMMON_TOO_HIGH, &(size){ 3, 3, 40, 2, 6, false, 0 }) > 0));
+HOLDS(resending_to_all_shards_is_found, assert_true(find(RESENDS_TO_ALL, &(size){ 3, 3, 20, 3, 4, false, 60 }) > 0));

@@ -1,0 +1,65 @@
+/* Tests which step the shards of a cluster go back to. */
+#include "test.h"
+#include "common_step.h"
+
+/* Returns a shard at `step`, with these checkpoints; 0 ends the list. */
+static pd_shard_state at(uint64_t step, uint64_t a, uint64_t b, uint64_t c)
+{
+    const uint64_t kept[] = { a, b, c };
+    pd_shard_state state = { .step = step };
+
+    while (state.n_kept < 3 && kept[state.n_kept] != 0) {
+        state.kept[state.n_kept] = kept[state.n_kept];
+        state.n_kept++;
+    }
+    return state;
+}
+
+static void expect(const pd_shard_state *states, size_t n, uint64_t expected)
+{
+    uint64_t step = 0;
+
+    assert_true(pd_common_step(states, n, &step));
+    assert_int_equal(step, expected);
+}
+
+static void expect_none(const pd_shard_state *states, size_t n)
+{
+    uint64_t step = 77;
+
+    assert_false(pd_common_step(states, n, &step));
+    assert_int_equal(step, 77);
+}
+
+#define STATES(...)                                                                                                    \
+    (const pd_shard_state[]){ __VA_ARGS__ }, sizeof((pd_shard_state[]){ __VA_ARGS__ }) / sizeof(pd_shard_state)
+
+HOLDS(the_newest_step_that_all_have_is_taken, expect(STATES(at(46, 45, 40, 35), at(40, 40, 35, 30)), 40));
+HOLDS(no_shard_has_to_reach_it, expect(STATES(at(44, 40, 35, 0), at(39, 35, 30, 0)), 35));
+HOLDS(a_shard_may_stay_where_its_log_has_brought_it, expect(STATES(at(45, 45, 40, 0), at(45, 40, 35, 0)), 45));
+HOLDS(the_order_of_the_shards_does_not_matter,
+      expect(STATES(at(40, 40, 35, 30), at(46, 45, 40, 35), at(41, 40, 20, 0)), 40));
+HOLDS(the_first_shard_may_be_the_one_without_a_checkpoint_of_it,
+      expect(STATES(at(45, 40, 0, 0), at(50, 50, 45, 40)), 45));
+HOLDS(without_a_step_that_all_have_there_is_none, expect_none(STATES(at(400, 400, 300, 200), at(100, 100, 0, 0))));
+HOLDS(a_shard_that_has_lost_everything_is_no_obstacle_to_others_at_the_start,
+      expect(STATES(at(0, 0, 0, 0), at(0, 0, 0, 0)), 0));
+
+/* For all small cases: the result is reached by all, and no newer step is. */
+TEST(it_is_the_newest_of_all_that_can_be)
+{
+    for (unsigned bits = 0; bits < 1u << 12; bits++) {
+        pd_shard_state states[2] = { { .step = bits >> 8 & 3 }, { .step = bits >> 10 & 3 } };
+        uint64_t found = 9, best = 9;
+
+        for (uint64_t step = 4; step-- > 0;)
+            for (size_t i = 0; i < 2; i++)
+                if (bits >> (4 * i + step) & 1) states[i].kept[states[i].n_kept++] = step;
+        for (uint64_t step = 0; step < 4; step++)
+            if (step <= states[0].step && step <= states[1].step && pd_shard_state_reaches(&states[0], step) &&
+                pd_shard_state_reaches(&states[1], step))
+                best = step;
+        assert_true(pd_common_step(states, 2, &found) == (best != 9));
+        assert_int_equal(found, best);
+    }
+}
