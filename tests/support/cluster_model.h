@@ -479,7 +479,7 @@ static bool act(model *m, uint32_t r, uint32_t i)
 }
 
 /* A worker dies, and a new process begins. */
-static void replace(model *m, uint32_t r)
+static inline void replace(model *m, uint32_t r)
 {
     worker *w = &m->w[r];
 
@@ -497,7 +497,7 @@ static bool is_done(const model *m)
 }
 
 /* Checks what must hold at the end: shards that were not lost have got nothing twice, and went back only for others. */
-static void check_counts(model *m, bool all_have_windows)
+static inline void check_counts(model *m, bool all_have_windows)
 {
     uint32_t went_back = 0;
 
