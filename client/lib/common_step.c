@@ -245,6 +245,7 @@ void pd_shards_share_durable(const pd_shards *shards)
     pd_told_steps told = { .n = 0 }, own;
     uint64_t common = 0;
 
+    told.n = 0;
     for (size_t i = 0; i < shards->n; i++) {
         pd_client *shard = pd_handle_enter(shards->at[i]);
         list_told(i == 0 ? &told : &own, shard->core);
