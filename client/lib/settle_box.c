@@ -196,6 +196,8 @@ void pd_settle_box_joined(pd_settle_box *box, uint32_t number, bool settles, uin
         e->taken &= ~(UINT64_C(1) << number);
     else
         e->taken |= UINT64_C(1) << number;
+    /* Shards that have not kept an old tally may make it again. */
+    if (closed < box->floor) box->floor = closed;
     if (!box->begun)
         begin(box);
     else

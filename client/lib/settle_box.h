@@ -1,13 +1,13 @@
-/* settle_box.h - carries tallies between the shards of a job: the box in which the cores of one handle put the tallies of
- * their shards, and each core's part in that.
+/* settle_box.h - carries tallies between the shards of a job: the box in which the cores of one handle put the tallies
+ * of their shards, and each core's part in that.
  *
  * A job on several shards decides each step over all of its parameters (DeclareReply.settles; PROTOCOL.md, section 7,
- * Clusters). Each core asks its shard for the next tally. When the box has the tallies of all shards for a step and
- * phase, they are the verdict, which each core gives to its shard. Verdicts of the last steps are kept: a shard that was
- * killed takes these steps again, and needs them again. The box does not understand tallies.
+ * Verdicts). Each core asks its shard for the next tally. When the box has the tallies of all shards for a step and
+ * phase, they are the verdict, which each core gives to its shard. Verdicts of the last steps are kept: a shard that
+ * was killed takes these steps again, and needs them again. The box does not understand tallies.
  *
- * The cores of a handle have threads of their own. The box has a lock, which is held for a short time and never while a
- * core is locked by another thread that waits for the box: the box calls nothing but `wake`. It has no thread. */
+ * The cores of a handle have threads of their own. The box has a lock, which is held for a short time. It may be taken
+ * while a core is locked: the box calls no core, it only writes to event descriptors. It has no thread. */
 #ifndef PD_SETTLE_BOX_H
 #define PD_SETTLE_BOX_H
 
@@ -48,8 +48,8 @@ typedef struct pd_tally_span {
     size_t n;
 } pd_tally_span;
 
-/* A frame that a core is to send: an ask (n 0), or a verdict of n tallies, which stay valid until pd_settle_box_answered
- * or pd_settle_box_gone is called for its shard. */
+/* A frame that a core is to send: an ask (n 0), or a verdict of n tallies. These stay valid until pd_settle_box_taken,
+ * _joined or _gone is called for its shard. */
 typedef struct pd_settle_frame {
     uint64_t step;
     uint32_t phase;

@@ -55,6 +55,7 @@ int pd_fill_export(pd_conn *conn, pd_request *request, const pd_prefix *prefix, 
     request->u.export.act = (pd_export_act) export->act;
     request->u.export.state = export->state;
     request->u.export.replaces = export->replace;
+    request->u.export.step = export->step;
     request->u.export.wait_ns = wait_ns(export->wait_ms);
     request->u.export.number = export->number;
     request->u.export.block = export->block;

@@ -8,13 +8,14 @@
 
 static void make_seeds(const char *folder)
 {
-    uint8_t bytes[512], stepping[2] = { 5, 0 }, largest[4 * 9] = { 0 }, cuts[PD_TALLY_CUT], refusals[PD_TALLY_REFUSAL];
-    pd_tally outcomes = { .step = 7, .shard = 1, .shards = 3, .seen = true, .n_rules = 9, .n_cuts = 1 };
+    uint8_t bytes[512], stepping[2] = { 5, 0 }, largest[PD_TALLY_LARGEST], cuts[PD_TALLY_CUT_SETS] = { 5, 2, 4 };
+    uint8_t refusals[PD_TALLY_REFUSAL];
+    pd_tally outcomes = { .step = 7, .shard = 1, .shards = 3, .seen = true, .n_rules = 9, .n_largest = 1, .n_cuts = 3 };
     pd_tally refused = { .step = 7, .phase = 1, .shards = 2, .kind = PD_TALLY_REFUSALS, .n_refusals = 1 };
 
     pd_exact_sum_add(&outcomes.sum, 0.1);
     pd_exact_sum_add(&outcomes.sum, 1e30);
-    pd_tally_put_cut(cuts, 0, (pd_tally_cut){ 3, 2, 1, true });
+    pd_tally_put_largest(largest, 0, (pd_tally_largest){ 2, 7.5f });
     outcomes.stepping = stepping;
     outcomes.largest = largest;
     outcomes.cuts = cuts;

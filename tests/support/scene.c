@@ -265,6 +265,9 @@ void scene_hello(scene *s, int fd, const char *job, uint32_t rank, uint32_t worl
     hello.rules = rules;
     hello.n_rules = 1;
     hello.shares = s->shares;
+    hello.shard = s->shard;
+    hello.shards = s->shards;
+    if (s->shards > 1) hello.cluster = 7;
     scene_send(s, fd, PD_HELLO, &hello.base, 0);
 }
 

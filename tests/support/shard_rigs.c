@@ -45,6 +45,7 @@ static void describe(shard_rigs *s, uint32_t shard)
         job->steps.params[portion->index].portions = portion->declared == SHARD_CUT ? 2 : 1;
         job->steps.params[portion->index].origin = portion->first;
     }
+    job->steps.n_cut = 1;
     job->steps.shard = shard;
     job->steps.shards = s->n;
     pd_settle_free(job->steps.together.settle);

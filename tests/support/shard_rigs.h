@@ -1,7 +1,7 @@
 /* shard_rigs.h - one job on several shards, and the same job in one store beside it, for tests that compare them.
  *
- * The model has the vectors p0, p1 ...; p1 may be cut into two portions. Each shard is a rig of its own. The test plays the
- * worker that carries tallies from shard to shard. */
+ * The model has the vectors p0, p1 ...; p1 may be cut into two portions. Each shard is a rig of its own. The test plays
+ * the worker that carries tallies from shard to shard. */
 #ifndef SHARD_RIGS_H
 #define SHARD_RIGS_H
 

@@ -50,6 +50,40 @@ TEST(the_parameter_that_is_ahead_decides_the_step, exporting *f)
     assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
 }
 
+/* Begins an export of exactly this step. Returns the code of its answer. */
+static int begin_at(exporting *f, uint64_t step, double wait_seconds)
+{
+    pd_request *request = export_request(&f->r, "j", EXPORTING_OPERATOR, PD_EXPORT_BEGIN);
+
+    request->u.export.wait_ns = (uint64_t)(wait_seconds * 1e9);
+    request->u.export.step = step;
+    return rig_apply(&f->r, request);
+}
+
+TEST(an_export_of_a_later_step_waits_for_it, exporting *f)
+{
+    float then[EXPORTING_MOST];
+    uint64_t before;
+
+    exporting_train(f, 2);
+    assert_int_equal(begin_at(f, 1, 30), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(f->r.error.text, "works on step 2 already"));
+    before = f->r.answered;
+    assert_int_equal(begin_at(f, 4, 30), PD_OK);
+    exporting_step_all(f, 3);
+    assert_false(exporting_is_answered(f, before));
+    exporting_step_all(f, 4);
+    assert_true(exporting_is_answered(f, before));
+    assert_int_equal(f->r.exported.step, 4);
+    exporting_copy_weights(f, 0, then);
+    exporting_step_all(f, 5);
+    exporting_assert_weights(f, 0, then);
+    assert_int_equal(export_end(&f->r, "j", EXPORTING_OPERATOR), PD_OK);
+    assert_int_equal(begin_at(f, 9, 1), PD_OK);
+    rig_sleep(&f->r, 2);
+    assert_int_equal(f->r.error.code, PD_DEADLINE_EXCEEDED);
+}
+
 TEST(with_state_the_job_rests_until_the_end, exporting *f)
 {
     float *momentum;

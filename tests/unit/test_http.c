@@ -210,6 +210,19 @@ TEST(every_metric_of_the_table_has_samples, scene *s)
     assert_non_null(strstr(all, "\nparamd_rounds_closed_total{job=\"j\",outcome=\"stepped\"} 2\n"));
 }
 
+TEST(a_job_on_several_daemons_says_which_shard_this_one_is, scene *s)
+{
+    s->shard = 1;
+    s->shards = 2;
+    scene_join(s, 0, 1, 3);
+    scene_sleep(s, 1.1);
+    ask(s, GET("/metrics"));
+    assert_non_null(strstr(body(), "\nparamd_job_shard_info{job=\"j\",shard=\"1\",shards=\"2\","
+                                   "cluster=\"0000000000000007\",map=\""));
+    ask(s, GET("/jobs.json"));
+    assert_non_null(strstr(body(), "\"shard\":1,\"shards\":2,\"cluster\":7,"));
+}
+
 TEST(a_rank_has_metrics_once_it_has_come, scene *s)
 {
     json_t *root, *workers;

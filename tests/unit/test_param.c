@@ -121,7 +121,7 @@ TEST(refuses_too_many_and_repeated_names, rig *r)
 
 TEST(memory_of_all_jobs_counts_and_comes_back, rig *r)
 {
-    static const pd_shape half = { 1, { 23 * 1024 } };
+    static const pd_shape half = { 1, { 22 * 1024 } };
     const char *w = "w";
     uint32_t first;
 

@@ -2,6 +2,7 @@
 #include "test.h"
 #include "clipped.h"
 #include "counting_row.h"
+#include "settle.h"
 #include "shard_rigs.h"
 
 enum { STEPS = 4 };
@@ -238,4 +239,17 @@ TEST(steps_of_a_group_are_counted_although_no_member_on_the_shard_has_a_gradient
     shard_rigs_settle(&s);
     shard_rigs_assert_same(&s, 7);
     shard_rigs_free(&s);
+}
+
+TEST(what_many_shards_tell_each_other_must_fit_into_a_frame)
+{
+    pd_steps steps = { .name = "job", .shards = 64, .n_cut = 1000 };
+    pd_error err;
+
+    assert_int_equal(pd_settle_fits(&steps, &err), PD_OK);
+    steps.n_cut = 4000;
+    assert_int_equal(pd_settle_fits(&steps, &err), PD_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(err.text, "fewer cut parameters than 4000"));
+    steps.shards = 16;
+    assert_int_equal(pd_settle_fits(&steps, &err), PD_OK);
 }

@@ -1,5 +1,5 @@
-/* Tests the maps of known models: their numbers, which must stay as they are, how even the loads of their shards are, and
- * that a map does not depend on the order of the declaration or on the parts in which it is made. */
+/* Tests the maps of known models: their numbers, which must stay as they are, how even the loads of their shards are,
+ * and that a map does not depend on the order of the declaration or on the parts in which it is made. */
 #include "test.h"
 #include "optimizer_ops.h"
 #include "spread.h"

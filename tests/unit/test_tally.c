@@ -2,11 +2,12 @@
 #include "test.h"
 #include "tally.h"
 
-enum { MOST = 4096, RULES = 11, CUTS = 5 };
+enum { MOST = 4096, RULES = 11, CUTS = 19 };
 
 /* The lists that a tally borrows. */
 typedef struct lists {
-    uint8_t stepping[2], largest[4 * RULES], cuts[PD_TALLY_CUT * CUTS], refusals[PD_TALLY_REFUSAL * RULES];
+    uint8_t stepping[2], largest[PD_TALLY_LARGEST * RULES], cuts[PD_TALLY_CUT_SETS * 3];
+    uint8_t refusals[PD_TALLY_REFUSAL * RULES];
 } lists;
 
 static uint64_t next(uint64_t *seed)
@@ -21,14 +22,17 @@ static void fill_outcomes(pd_tally *tally, lists *l, uint64_t *seed)
 {
     tally->skipped = next(seed) % 2;
     tally->n_rules = (uint16_t)(next(seed) % (RULES + 1));
-    tally->n_cuts = (uint32_t)(next(seed) % (CUTS + 1));
-    for (size_t r = 0; r < tally->n_rules; r++) {
-        if (next(seed) % 2 == 0) l->stepping[r / 8] |= (uint8_t)(1 << r % 8);
-        pd_tally_put_largest(l->largest, r, (float)(next(seed) % 1000) * 1e15f);
+    tally->n_cuts = (uint16_t)(next(seed) % (CUTS + 1));
+    for (uint16_t r = 0; r < tally->n_rules; r++) {
+        if (next(seed) % 2 == 0) pd_tally_set_bit(l->stepping, r);
+        if (next(seed) % 2 == 0)
+            pd_tally_put_largest(l->largest, tally->n_largest++,
+                                 (pd_tally_largest){ r, (float)(1 + next(seed) % 1000) * 1e15f });
     }
-    for (uint32_t i = 0; i < tally->n_cuts; i++)
-        pd_tally_put_cut(l->cuts, i,
-                         (pd_tally_cut){ 10 * i + (uint32_t)(next(seed) % 10), 4, (uint32_t)(next(seed) % 4), true });
+    for (size_t c = 0; c < tally->n_cuts; c++)
+        for (size_t set = 0; set < PD_TALLY_CUT_SETS; set++)
+            if (next(seed) % 2 == 0 && (set != PD_CUTS_SKIP || pd_tally_has_bit(l->cuts, c)))
+                pd_tally_set_bit(l->cuts + set * pd_tally_bits(tally->n_cuts), c);
 }
 
 static void fill_refusals(pd_tally *tally, lists *l, uint64_t *seed)

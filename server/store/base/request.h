@@ -353,6 +353,7 @@ typedef struct pd_request {
             char *by;      /* label of the operator's connection, for the log */
             bool state;    /* BEGIN requests: true: optimizer state is read, too; false: only weights */
             bool replaces; /* BEGIN requests: the job's export that is under way ends, in favor of this one */
+            uint64_t step; /* BEGIN requests: step that is read; 0: the present one */
             /* BEGIN requests: time for which the export may wait for others, and for parameters that have not reached
              * the step that is read. In the store: the deadline. */
             uint64_t wait_ns;

@@ -194,14 +194,29 @@ static int count_state(const pd_job *job, pd_export *export, pd_error *err)
     return pd_account_fits(&job->steps.account, export->bytes) ? PD_OK : no_room(job, export->bytes, "", err);
 }
 
+/* Finds the step that an export reads: the one that the request names, or the first that it can read. Several servers
+ * that share a job are asked for one that none of them has passed. PD_FAILED_PRECONDITION: it is passed. */
+static int find_step(const pd_job *job, const pd_request *request, uint64_t *step, pd_error *err)
+{
+    uint64_t least = pd_cut_least_step(&job->steps);
+
+    *step = request->u.export.step > 0 ? request->u.export.step : least;
+    if (*step >= least) return PD_OK;
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "job %.100s: an export of step %" PRIu64 ", but the job works on step %" PRIu64
+                   " already: ask for a later one",
+                   job->steps.name, *step, least);
+}
+
 static int make(pd_job *job, const pd_request *request, pd_error *err)
 {
     pd_export *export = calloc(1, sizeof *export);
     bool state = request->u.export.state;
-    int rc = PD_OK;
+    uint64_t step;
+    int rc = find_step(job, request, &step, err);
 
-    if (export != NULL) rc = state ? count_state(job, export, err) : count_weights(job, export, err);
-    if (rc == PD_OK && (export == NULL || pd_cut_begin(&job->steps, pd_cut_least_step(&job->steps), state) != PD_OK))
+    if (rc == PD_OK && export != NULL) rc = state ? count_state(job, export, err) : count_weights(job, export, err);
+    if (rc == PD_OK && (export == NULL || pd_cut_begin(&job->steps, step, state) != PD_OK))
         rc = pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for an export", job->steps.name);
     if (rc != PD_OK) {
         free(export);

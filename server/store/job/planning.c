@@ -636,6 +636,7 @@ int pd_planning_finish(pd_job *job, const pd_request *request, double *budget_ns
         (pd_steps_settle(&job->steps) && pd_settle_make(&job->steps, pd_global_clip_scopes(&job->steps)) != PD_OK) ||
         (job->checkpointing.durable && pd_wal_make(&job->steps) != PD_OK))
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
+    if (job->steps.together.settle != NULL && (rc = pd_settle_fits(&job->steps, err)) != PD_OK) return rc;
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
     if ((rc = pd_ranges_check_memory(job, err)) == PD_OK)
         pd_outrun_begin(job, job->planning->checkpoint_bytes, job->planning->entry_bytes);

@@ -122,13 +122,16 @@ static int make_index(pd_whole *whole, uint32_t shard)
     whole->first = calloc(whole->n + 1, sizeof *whole->first);
     whole->own = calloc(whole->map.n, sizeof *whole->own);
     whole->mine = calloc(whole->map.n, sizeof *whole->mine);
-    if (whole->first == NULL || whole->own == NULL || whole->mine == NULL) return PD_NO_MEMORY;
+    whole->cut_before = calloc(whole->n + 1, sizeof *whole->cut_before);
+    if (whole->first == NULL || whole->own == NULL || whole->mine == NULL || whole->cut_before == NULL)
+        return PD_NO_MEMORY;
     for (size_t k = 0; k < whole->map.n; k++) {
         bool here = whole->map.portions[k].shard == shard;
         whole->first[whole->map.portions[k].param + 1] = k + 1;
         whole->own[k] = here ? (uint32_t)whole->n_own : UINT32_MAX;
         if (here) whole->mine[whole->n_own++] = (uint32_t)k;
     }
+    for (size_t i = 0; i < whole->n; i++) whole->cut_before[i + 1] = whole->cut_before[i] + pd_whole_is_cut(whole, i);
     whole->cut = whole->map.n > whole->n;
     return PD_OK;
 }
@@ -164,6 +167,7 @@ int pd_whole_make(pd_job *job, const pd_request *declare, pd_map *map, pd_error 
     }
     job->whole = whole;
     job->steps.map = whole->map.fingerprint;
+    job->steps.n_cut = whole->cut_before[whole->n];
     return PD_OK;
 }
 
@@ -175,6 +179,7 @@ void pd_whole_free(pd_whole *whole)
     free(whole->first);
     free(whole->own);
     free(whole->mine);
+    free(whole->cut_before);
     free(whole);
 }
 
@@ -192,8 +197,7 @@ static int cut_decl(const pd_whole *whole, size_t k, const pd_param_decl *from, 
     out->rule = whole->params[portion->param].rule;
     out->found = 0;
     out->fragment = 0;
-    if (out->ranged && pd_whole_is_cut(whole, portion->param))
-        pd_decl_cut_range(out, portion->first, portion->count);
+    if (out->ranged && pd_whole_is_cut(whole, portion->param)) pd_decl_cut_range(out, portion->first, portion->count);
     if ((out->name = strdup(pd_whole_name(whole, k, name))) == NULL) return PD_NO_MEMORY;
     if (from->axes == NULL || (out->axes = strdup(from->axes)) != NULL) return PD_OK;
     free(out->name);
@@ -236,6 +240,7 @@ void pd_whole_tell(const pd_job *job, pd_param *param)
     param->declared = portion->param;
     param->portions = (uint32_t)(whole->first[portion->param + 1] - whole->first[portion->param]);
     param->cut = param->portions > 1;
+    param->cut_number = whole->cut_before[portion->param];
     param->origin = portion->first;
     param->declared_name = whole->params[portion->param].name;
 }
@@ -282,6 +287,6 @@ uint64_t pd_whole_bytes(const pd_job *job)
             (whole->params[i].axes != NULL ? (uint64_t)pd_block_bytes((int64_t)strlen(whole->params[i].axes) + 1) : 0);
     /* Each connection has the names of all parameters, and a record of each handle; those of portions of this shard are
      * counted with them. */
-    return sizeof *whole + whole->n * (sizeof *whole->params + sizeof *whole->first) + whole->map.n * each +
-           (world + 1) * names + world * elsewhere * PD_LOOP_DECL_BYTES;
+    return sizeof *whole + whole->n * (sizeof *whole->params + sizeof *whole->first + sizeof *whole->cut_before) +
+           whole->map.n * each + (world + 1) * names + world * elsewhere * PD_LOOP_DECL_BYTES;
 }

@@ -20,7 +20,8 @@ typedef struct pd_whole {
     uint32_t *own;  /* for each portion its index in pd_steps.params; UINT32_MAX: it lies on another shard */
     uint32_t *mine; /* for each parameter in pd_steps.params the index of its portion */
     size_t n_own;
-    bool cut; /* some parameter is cut, so names of portions are marked (pd_whole_name) */
+    uint32_t *cut_before; /* for each parameter, and after the last one: number of cut parameters before it */
+    bool cut;             /* some parameter is cut, so names of portions are marked (pd_whole_name) */
 } pd_whole;
 
 /* Most bytes of the text of pd_whole_name. */

@@ -5,77 +5,21 @@
 #include "global_clip.h"
 #include "step_group.h"
 
-/* What the shards have said of a cut parameter together. */
-typedef struct cut_sum {
-    uint32_t declared, portions;
-    uint64_t missing;
-    bool skipped;
-} cut_sum;
-
-/* Walks through the cut parameters of all tallies in ascending order. */
-typedef struct cut_walk {
-    pd_tally tally[PD_SHARDS_MOST];
-    size_t n;
-    uint32_t at[PD_SHARDS_MOST]; /* the next entry of each tally */
-} cut_walk;
-
-static void begin_walk(cut_walk *walk, const pd_tally_view *tallies, size_t n)
-{
-    pd_error err;
-
-    walk->n = n;
-    for (size_t s = 0; s < n; s++) {
-        (void)pd_tally_open(&walk->tally[s], tallies[s].at, tallies[s].n, &err); /* it was checked */
-        walk->at[s] = 0;
-    }
-}
-
-/* Joins the entries of the next cut parameter. Returns false if there is none. */
-static bool next_cut(cut_walk *walk, cut_sum *out)
-{
-    pd_tally_cut cut;
-
-    *out = (cut_sum){ .declared = UINT32_MAX };
-    for (size_t s = 0; s < walk->n; s++) {
-        if (walk->at[s] == walk->tally[s].n_cuts) continue;
-        cut = pd_tally_cut_at(walk->tally[s].cuts, walk->at[s]);
-        if (cut.declared < out->declared) *out = (cut_sum){ .declared = cut.declared, .portions = cut.portions };
-    }
-    for (size_t s = 0; s < walk->n; s++) {
-        if (walk->at[s] == walk->tally[s].n_cuts) continue;
-        cut = pd_tally_cut_at(walk->tally[s].cuts, walk->at[s]);
-        if (cut.declared != out->declared) continue;
-        out->missing += cut.missing;
-        out->skipped = out->skipped || cut.skipped;
-        walk->at[s]++;
-    }
-    return out->portions > 0;
-}
-
-/* Lets the rounds of the portions of a parameter on this shard end without a gradient. Parameter number *i is the first
- * one that may be such a portion. */
-static void drop_gradients(pd_steps *steps, uint32_t declared, uint32_t *i)
-{
-    while (*i < steps->n_params && steps->params[*i].declared < declared) ++*i;
-    for (; *i < steps->n_params && steps->params[*i].declared == declared; ++*i)
-        if (steps->params[*i].cut) steps->params[*i].end.outcome = PD_NO_GRADIENT;
-}
-
 /* Applies what the shards have said of cut parameters: if one portion has no whole gradient, none has one. *skipped
  * becomes true if a parameter whose portions all have gradients skips the step. Returns whether some portions lacked a
  * gradient and others did not: then the sums and the counts of the tallies do not hold. */
-static bool apply_cuts(pd_steps *steps, const pd_tally_view *tallies, size_t n, bool *skipped)
+static bool apply_cuts(pd_steps *steps, bool *skipped)
 {
-    cut_walk walk;
-    cut_sum cut;
-    uint32_t at = 0;
     bool mixed = false;
 
-    begin_walk(&walk, tallies, n);
-    while (next_cut(&walk, &cut)) {
-        *skipped = *skipped || (cut.missing == 0 && cut.skipped);
-        mixed = mixed || (cut.missing > 0 && cut.missing < cut.portions);
-        if (cut.missing > 0) drop_gradients(steps, cut.declared, &at);
+    for (uint32_t c = 0; c < steps->n_cut; c++) {
+        bool lacks = pd_settle_cut(steps, c, PD_CUTS_LACK);
+        *skipped = *skipped || (!lacks && pd_settle_cut(steps, c, PD_CUTS_SKIP));
+        mixed = mixed || (lacks && pd_settle_cut(steps, c, PD_CUTS_HAVE));
+    }
+    for (uint32_t i = 0; i < steps->n_params; i++) {
+        pd_param *param = &steps->params[i];
+        if (param->cut && pd_settle_cut(steps, param->cut_number, PD_CUTS_LACK)) param->end.outcome = PD_NO_GRADIENT;
     }
     return mixed;
 }
@@ -99,9 +43,9 @@ static void go_on(pd_steps *steps, bool skipped, bool again, const pd_verdict *v
     }
 }
 
-static void take_outcomes(pd_steps *steps, const pd_tally_view *tallies, size_t n, const pd_verdict *verdict)
+static void take_outcomes(pd_steps *steps, const pd_verdict *verdict)
 {
-    bool skipped = verdict->skipped, mixed = apply_cuts(steps, tallies, n, &skipped);
+    bool skipped = verdict->skipped, mixed = apply_cuts(steps, &skipped);
 
     if (skipped) pd_steps_skip_all(steps, steps->params[0].saved.step + 1, verdict->reason);
     if (skipped || !mixed) pd_settle_decided(steps, !skipped);
@@ -148,7 +92,7 @@ int pd_steps_take_verdict(pd_steps *steps, uint64_t step, uint32_t phase, const 
     if (rc != PD_OK || *state != PD_VERDICT_NEW) return rc;
     pd_settle_take(steps, tallies, n, step, phase, &verdict);
     switch (verdict.kind) {
-    case PD_TALLY_OUTCOMES: take_outcomes(steps, tallies, n, &verdict); break;
+    case PD_TALLY_OUTCOMES: take_outcomes(steps, &verdict); break;
     case PD_TALLY_NORM: pd_global_clip_settled(steps, verdict.seen, &verdict.sum); break;
     case PD_TALLY_REFUSALS: take_refusals(steps, tallies, n, &verdict); break;
     }

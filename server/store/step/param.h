@@ -126,10 +126,11 @@ typedef struct pd_param {
 
     /* Which part of the declaration this is. In a job on several shards, steps->params has only the portions of this
      * shard, ascending by `declared` and `origin`. */
-    uint32_t declared; /* index of the parameter in the declaration */
-    bool cut;          /* this is a portion of a parameter that is cut */
-    uint32_t portions; /* number of portions that the parameter is cut into, on all shards; 1: it is not cut */
-    int64_t origin;    /* first element of the portion in its parameter */
+    uint32_t declared;   /* index of the parameter in the declaration */
+    bool cut;            /* this is a portion of a parameter that is cut */
+    uint32_t portions;   /* number of portions that the parameter is cut into, on all shards; 1: it is not cut */
+    uint32_t cut_number; /* number of cut parameters before this one in the declaration, if `cut` */
+    int64_t origin;      /* first element of the portion in its parameter */
     /* Name of the parameter in the declaration: `name` unless the job has cut parameters, whose portions are numbered
      * ("wte#2"). Patterns of operators match it, and random numbers depend on it. Borrowed */
     const char *declared_name;

@@ -29,39 +29,69 @@ struct pd_settle {
     float largest[PD_TALLY_RULES_MOST];
     entry *entries; /* the tallies of the last steps, oldest first */
     size_t n, room;
-    size_t most;     /* most bytes of a tally */
-    uint8_t *memory; /* of the tallies: room entries of `most` bytes */
-    uint8_t *cuts;   /* for the tally that is being made */
+    size_t most;            /* most bytes of a tally */
+    uint8_t *memory;        /* of the tallies: room entries of `most` bytes */
+    uint8_t *cuts, *joined; /* sets of cut parameters (pd_tally_cuts): of the tally being made; of the last verdict */
 };
 
-static size_t count_cut(const pd_steps *steps)
-{
-    size_t n = 0;
+/* WORDS_MOST: a sum of squares of float32 numbers has no bits below 2^-298, nor above 2^320. FRAME_MOST: bytes of the
+ * tallies of a verdict; a frame's header may have 64 KiB. */
+enum { WORDS_MOST = 11, FRAME_MOST = 63 * 1024, FIELD = 4 };
 
-    for (uint32_t i = 0; i < steps->n_params; i++) n += steps->params[i].cut;
-    return n;
+static size_t cut_bytes(const pd_steps *steps)
+{
+    return PD_TALLY_CUT_SETS * pd_tally_bits(steps->n_cut);
+}
+
+/* Returns whether the optimizer of a rule has a limit for elements of gradients. */
+static bool has_limit(const pd_steps *steps, size_t rule)
+{
+    return steps->rules[rule].hypers.row->gradient_most > 0 && steps->values.at[PD_JOB_KEY_NONFINITE] != PD_APPLY;
+}
+
+/* Returns the most bytes of a tally. */
+static size_t most_bytes(const pd_steps *steps)
+{
+    size_t bytes = PD_TALLY_HEAD + 8 * WORDS_MOST + pd_tally_bits(steps->n_rules) + cut_bytes(steps) + PD_TALLY_REASON;
+
+    for (size_t r = 0; r < steps->n_rules; r++) {
+        if (has_limit(steps, r)) bytes += PD_TALLY_LARGEST;
+        if (steps->rules[r].hypers.row->refusal != NULL) bytes += PD_TALLY_REFUSAL;
+    }
+    return bytes;
+}
+
+int pd_settle_fits(const pd_steps *steps, pd_error *err)
+{
+    size_t bytes = steps->shards * (most_bytes(steps) + FIELD);
+
+    if (bytes <= FRAME_MOST && steps->n_cut <= UINT16_MAX) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED,
+                   "job %.100s: what %u shards tell each other in a step may take %zu bytes, and at most %d fit into a "
+                   "frame: give fewer rules than %zu, fewer cut parameters than %u (split_bytes), or fewer shards",
+                   steps->name, steps->shards, bytes, FRAME_MOST, steps->n_rules, steps->n_cut);
 }
 
 int pd_settle_make(pd_steps *steps, size_t scopes)
 {
-    size_t cuts = count_cut(steps) * PD_TALLY_CUT;
+    size_t cuts = cut_bytes(steps);
     pd_settle *settle;
 
     assert(steps->n_rules <= PD_TALLY_RULES_MOST && steps->shards <= PD_SHARDS_MOST);
     if ((settle = calloc(1, sizeof *settle)) == NULL) return PD_NO_MEMORY;
     settle->room = PD_SETTLE_STEPS * (3 + scopes);
-    settle->most = PD_TALLY_HEAD + 8 * PD_EXACT_WORDS + pd_tally_bits(steps->n_rules) + 4 * steps->n_rules + cuts +
-                   PD_TALLY_REFUSAL * steps->n_rules + PD_TALLY_REASON;
+    settle->most = most_bytes(steps);
     settle->entries = calloc(settle->room, sizeof *settle->entries);
     settle->memory = malloc(settle->room * settle->most);
-    settle->cuts = malloc(cuts + 1);
+    settle->cuts = calloc(2 * cuts + 1, 1);
     if (settle->entries == NULL || settle->memory == NULL || settle->cuts == NULL) {
         pd_settle_free(settle);
         return PD_NO_MEMORY;
     }
+    settle->joined = settle->cuts + cuts;
     for (size_t i = 0; i < settle->room; i++) settle->entries[i].at = settle->memory + i * settle->most;
     steps->together.settle = settle;
-    pd_account_take(&steps->account, sizeof *settle + settle->room * (settle->most + sizeof(entry)) + cuts);
+    pd_account_take(&steps->account, sizeof *settle + settle->room * (settle->most + sizeof(entry)) + 2 * cuts);
     return PD_OK;
 }
 
@@ -135,41 +165,47 @@ static void set_reason(pd_tally *tally, const char *reason)
     tally->reason_bytes = (uint16_t)strlen(reason);
 }
 
-/* Adds a portion of a cut parameter to the list of those that lack a gradient or skip the step. */
-static void add_cut(pd_tally *tally, uint8_t *cuts, const pd_param *param)
+/* Adds a portion of a cut parameter to the sets of cut parameters. */
+static void add_cut(const pd_steps *steps, const pd_param *param)
 {
-    pd_tally_cut cut = { .declared = param->declared, .portions = param->portions };
-    bool missing = param->end.outcome == PD_NO_GRADIENT, skipped = param->end.outcome == PD_SKIPPED;
+    uint8_t *cuts = steps->together.settle->cuts;
+    size_t bytes = pd_tally_bits(steps->n_cut);
 
-    if (!missing && !skipped) return;
-    if (tally->n_cuts > 0 && pd_tally_cut_at(cuts, tally->n_cuts - 1).declared == param->declared)
-        cut = pd_tally_cut_at(cuts, --tally->n_cuts);
-    cut.missing += missing;
-    cut.skipped = cut.skipped || skipped;
-    pd_tally_put_cut(cuts, tally->n_cuts++, cut);
+    pd_tally_set_bit(cuts + (param->end.outcome == PD_NO_GRADIENT ? PD_CUTS_LACK : PD_CUTS_HAVE) * bytes,
+                     param->cut_number);
+    if (param->end.outcome == PD_SKIPPED) pd_tally_set_bit(cuts + PD_CUTS_SKIP * bytes, param->cut_number);
 }
 
 /* Adds what one parameter contributes to the tally of the outcomes. */
 static void add_outcome(const pd_steps *steps, pd_tally *tally, const pd_param *param, uint8_t *stepping,
-                        uint8_t *largest)
+                        float *largest)
 {
     size_t rule = (size_t)(param->rule - steps->rules);
 
-    if (param->cut) add_cut(tally, steps->together.settle->cuts, param);
+    if (param->cut) add_cut(steps, param);
     if (param->end.outcome == PD_SKIPPED && !param->cut) tally->skipped = true;
     if (param->end.outcome != PD_STEPPED) return;
-    stepping[rule / 8] |= (uint8_t)(1 << rule % 8);
-    if (param->rule->hypers.row->gradient_most > 0 && steps->values.at[PD_JOB_KEY_NONFINITE] != PD_APPLY &&
-        param->round.largest > pd_tally_largest_at(largest, rule))
-        pd_tally_put_largest(largest, rule, param->round.largest);
+    pd_tally_set_bit(stepping, rule);
+    if (has_limit(steps, rule) && param->round.largest > largest[rule]) largest[rule] = param->round.largest;
+}
+
+/* Writes the largest elements of the rules that have some. */
+static void list_largest(const pd_steps *steps, pd_tally *tally, const float *largest, uint8_t *list)
+{
+    for (size_t r = 0; r < steps->n_rules; r++)
+        if (largest[r] > 0)
+            pd_tally_put_largest(list, tally->n_largest++, (pd_tally_largest){ (uint16_t)r, largest[r] });
+    tally->largest = list;
 }
 
 static void tally_outcomes(pd_steps *steps, pd_tally *tally)
 {
-    uint8_t stepping[PD_TALLY_RULES_MOST / 8] = { 0 }, largest[4 * PD_TALLY_RULES_MOST] = { 0 };
+    uint8_t stepping[PD_TALLY_RULES_MOST / 8] = { 0 }, list[PD_TALLY_LARGEST * PD_TALLY_RULES_MOST];
+    float largest[PD_TALLY_RULES_MOST] = { 0 };
     const pd_param *why = NULL;
     char text[384], reason[PD_TALLY_REASON + 1];
 
+    memset(steps->together.settle->cuts, 0, cut_bytes(steps));
     for (uint32_t i = 0; i < steps->n_params; i++) {
         const pd_param *param = &steps->params[i];
         add_outcome(steps, tally, param, stepping, largest);
@@ -181,7 +217,8 @@ static void tally_outcomes(pd_steps *steps, pd_tally *tally)
     }
     tally->n_rules = (uint16_t)steps->n_rules;
     tally->stepping = stepping;
-    tally->largest = largest;
+    list_largest(steps, tally, largest, list);
+    tally->n_cuts = (uint16_t)steps->n_cut;
     tally->cuts = steps->together.settle->cuts;
     keep(steps, tally, true);
 }
@@ -249,9 +286,10 @@ static int check_tallies(const pd_steps *steps, uint64_t step, uint32_t phase, c
                            "%d",
                            (unsigned long long)step, phase, s, tally.shard, tally.shards,
                            (unsigned long long)tally.step, tally.phase, (int)tally.kind);
-        if (kind == PD_TALLY_OUTCOMES && tally.n_rules != steps->n_rules)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "verdict of step %llu: shard %zu has %u rules, this one %zu",
-                           (unsigned long long)step, s, tally.n_rules, steps->n_rules);
+        if (kind == PD_TALLY_OUTCOMES && (tally.n_rules != steps->n_rules || tally.n_cuts != steps->n_cut))
+            return pd_fail(err, PD_INVALID_ARGUMENT,
+                           "verdict of step %llu: shard %zu has %u rules and %u cut parameters, this one %zu and %u",
+                           (unsigned long long)step, s, tally.n_rules, tally.n_cuts, steps->n_rules, steps->n_cut);
     }
     return PD_OK;
 }
@@ -280,12 +318,13 @@ int pd_settle_check(pd_steps *steps, uint64_t step, uint32_t phase, const pd_tal
     return PD_OK;
 }
 
-static void join_rules(pd_settle *settle, const pd_tally *tally)
+static void join_outcomes(pd_settle *settle, const pd_tally *tally)
 {
     for (size_t i = 0; i < pd_tally_bits(tally->n_rules); i++) settle->stepping[i] |= tally->stepping[i];
-    for (size_t r = 0; r < tally->n_rules; r++) {
-        float largest = pd_tally_largest_at(tally->largest, r);
-        if (largest > settle->largest[r]) settle->largest[r] = largest;
+    for (size_t i = 0; i < PD_TALLY_CUT_SETS * pd_tally_bits(tally->n_cuts); i++) settle->joined[i] |= tally->cuts[i];
+    for (size_t i = 0; i < tally->n_largest; i++) {
+        pd_tally_largest largest = pd_tally_largest_at(tally->largest, i);
+        if (largest.value > settle->largest[largest.rule]) settle->largest[largest.rule] = largest.value;
     }
 }
 
@@ -298,7 +337,7 @@ static void join(pd_settle *settle, pd_verdict *out, const pd_tally *tally)
     if (out->reason[0] == '\0' && tally->reason_bytes > 0)
         snprintf(out->reason, sizeof out->reason, "on shard %u: %.*s", tally->shard, (int)tally->reason_bytes,
                  tally->reason);
-    if (tally->kind == PD_TALLY_OUTCOMES) join_rules(settle, tally);
+    if (tally->kind == PD_TALLY_OUTCOMES) join_outcomes(settle, tally);
 }
 
 void pd_settle_take(pd_steps *steps, const pd_tally_view *tallies, size_t n, uint64_t step, uint32_t phase,
@@ -320,6 +359,7 @@ void pd_settle_take(pd_steps *steps, const pd_tally_view *tallies, size_t n, uin
         if (s == 0 && tally.kind == PD_TALLY_OUTCOMES) {
             memset(settle->stepping, 0, sizeof settle->stepping);
             memset(settle->largest, 0, sizeof settle->largest);
+            memset(settle->joined, 0, cut_bytes(steps));
         }
         join(settle, out, &tally);
     }
@@ -344,9 +384,14 @@ void pd_settle_skipped(pd_steps *steps)
     memset(steps->together.settle->stepping, 0, sizeof steps->together.settle->stepping);
 }
 
+bool pd_settle_cut(const pd_steps *steps, uint32_t number, pd_tally_cuts set)
+{
+    return pd_tally_has_bit(pd_tally_cut_set(steps->together.settle->joined, steps->n_cut, set), number);
+}
+
 bool pd_settle_steps(const pd_settle *settle, size_t rule)
 {
-    return (settle->stepping[rule / 8] >> rule % 8 & 1) != 0;
+    return pd_tally_has_bit(settle->stepping, rule);
 }
 
 float pd_settle_largest(const pd_settle *settle, size_t rule)

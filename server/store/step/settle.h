@@ -46,6 +46,9 @@ typedef struct pd_verdict {
 /* Allocates steps->together.settle for a job whose steps are settled (pd_steps_settle) and whose clip has this number
  * of scopes, and charges it to the job. PD_NO_MEMORY. pd_param_set_forget frees it. */
 int pd_settle_make(pd_steps *steps, size_t scopes);
+/* Checks that a verdict of such a job fits into a frame. PD_RESOURCE_EXHAUSTED: it has too many rules or cut parameters
+ * for the number of its shards. */
+int pd_settle_fits(const pd_steps *steps, pd_error *err);
 void pd_settle_free(pd_settle *settle); /* accepts NULL */
 
 /* ---- making tallies ---- */
@@ -68,8 +71,8 @@ void pd_settle_refusals(pd_steps *steps, const uint8_t *refusals, size_t n, cons
  * step and phase, this shard has made another tally, or another verdict came first. */
 int pd_settle_check(pd_steps *steps, uint64_t step, uint32_t phase, const pd_tally_view *tallies, size_t n,
                     pd_verdict_state *state, pd_error *err);
-/* Takes a verdict that is NEW: it counts from now on. Joins what the shards have said, except cut parameters and
- * refusals, which the caller reads. */
+/* Takes a verdict that is NEW: it counts from now on. Joins what the shards have said, except refusals, which the
+ * caller reads. */
 void pd_settle_take(pd_steps *steps, const pd_tally_view *tallies, size_t n, uint64_t step, uint32_t phase,
                     pd_verdict *out);
 /* Notes that the outcomes of the step are decided: `stepped` unless all parameters skip it. */
@@ -79,6 +82,8 @@ void pd_settle_scaled(pd_steps *steps, size_t scope, float scale);
 /* Notes that all parameters skip the step after all. */
 void pd_settle_skipped(pd_steps *steps);
 
+/* Returns whether the cut parameter of this number is in a set of some shard, as the last outcomes say. */
+bool pd_settle_cut(const pd_steps *steps, uint32_t number, pd_tally_cuts set);
 /* Returns whether a parameter of the rule steps, on some shard. */
 bool pd_settle_steps(const pd_settle *settle, size_t rule);
 /* Returns the largest absolute element of the gradients of the rule's parameters, on all shards, after clipping. */
@@ -93,7 +98,8 @@ bool pd_settle_waits(const pd_steps *steps);
  * is not made yet. */
 int pd_settle_find(const pd_settle *settle, uint64_t step, uint32_t phase, pd_tally_view *tally, uint64_t *at_step,
                    uint32_t *at_phase);
-/* Writes the tallies of closed steps to an image, or reads them: another shard may still ask for them after a restart. */
+/* Writes the tallies of closed steps to an image, or reads them: other shards may still wait for them after a
+ * restart. */
 void pd_settle_visit(pd_archive *archive, pd_steps *steps);
 
 /* Returns whether a tally was made or a verdict was taken since the last call: workers may have to be answered. */

@@ -124,6 +124,7 @@ typedef struct pd_steps {
     uint32_t shard, shards;
     uint64_t
         map; /* fingerprint of the map of portions (job/placement.h); 0: the daemon is alone, or no rank has declared */
+    uint32_t n_cut; /* number of cut parameters of the whole declaration */
     pd_job_values values;
     pd_rule *rules;
     size_t n_rules; /* the last rule is the built-in one for model state */

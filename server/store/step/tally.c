@@ -25,26 +25,6 @@ static uint64_t get(const uint8_t *at, size_t bytes)
     return value;
 }
 
-void pd_tally_put_cut(uint8_t *cuts, size_t i, pd_tally_cut cut)
-{
-    uint8_t *at = cuts + i * PD_TALLY_CUT;
-
-    put(at, cut.declared, 4);
-    put(at + 4, cut.portions, 4);
-    put(at + 8, cut.missing, 4);
-    at[12] = cut.skipped;
-}
-
-pd_tally_cut pd_tally_cut_at(const uint8_t *cuts, size_t i)
-{
-    const uint8_t *at = cuts + i * PD_TALLY_CUT;
-
-    return (pd_tally_cut){ .declared = (uint32_t)get(at, 4),
-                           .portions = (uint32_t)get(at + 4, 4),
-                           .missing = (uint32_t)get(at + 8, 4),
-                           .skipped = at[12] != 0 };
-}
-
 void pd_tally_put_refusal(uint8_t *refusals, size_t i, pd_tally_refusal refusal)
 {
     uint8_t *at = refusals + i * PD_TALLY_REFUSAL;
@@ -63,21 +43,22 @@ pd_tally_refusal pd_tally_refusal_at(const uint8_t *refusals, size_t i)
                                .origin = get(at + 6, 8) };
 }
 
-void pd_tally_put_largest(uint8_t *largest, size_t rule, float value)
+void pd_tally_put_largest(uint8_t *list, size_t i, pd_tally_largest largest)
 {
     uint32_t bits;
 
-    memcpy(&bits, &value, sizeof bits);
-    put(largest + 4 * rule, bits, 4);
+    memcpy(&bits, &largest.value, sizeof bits);
+    put(list + i * PD_TALLY_LARGEST, largest.rule, 2);
+    put(list + i * PD_TALLY_LARGEST + 2, bits, 4);
 }
 
-float pd_tally_largest_at(const uint8_t *largest, size_t rule)
+pd_tally_largest pd_tally_largest_at(const uint8_t *list, size_t i)
 {
-    uint32_t bits = (uint32_t)get(largest + 4 * rule, 4);
-    float value;
+    pd_tally_largest largest = { .rule = (uint16_t)get(list + i * PD_TALLY_LARGEST, 2) };
+    uint32_t bits = (uint32_t)get(list + i * PD_TALLY_LARGEST + 2, 4);
 
-    memcpy(&value, &bits, sizeof value);
-    return value;
+    memcpy(&largest.value, &bits, sizeof bits);
+    return largest;
 }
 
 /* Finds the words of a sum from the first to the last one that is not 0. Returns their number. */
@@ -92,9 +73,14 @@ static size_t find_words(const pd_exact_sum *sum, size_t *first)
     return end - *first;
 }
 
+static size_t cut_bytes(const pd_tally *tally)
+{
+    return PD_TALLY_CUT_SETS * pd_tally_bits(tally->n_cuts);
+}
+
 static size_t list_bytes(const pd_tally *tally)
 {
-    return pd_tally_bits(tally->n_rules) + 4 * (size_t)tally->n_rules + PD_TALLY_CUT * (size_t)tally->n_cuts +
+    return pd_tally_bits(tally->n_rules) + PD_TALLY_LARGEST * (size_t)tally->n_largest + cut_bytes(tally) +
            PD_TALLY_REFUSAL * (size_t)tally->n_refusals + tally->reason_bytes;
 }
 
@@ -128,13 +114,14 @@ size_t pd_tally_write(const pd_tally *tally, uint8_t *out)
     out[20] = (uint8_t)first;
     out[21] = (uint8_t)n;
     put(out + 22, tally->n_rules, 2);
-    put(out + 24, tally->n_refusals, 2);
-    put(out + 26, tally->reason_bytes, 2);
-    put(out + 28, tally->n_cuts, 4);
+    put(out + 24, tally->n_largest, 2);
+    put(out + 26, tally->n_refusals, 2);
+    put(out + 28, tally->reason_bytes, 2);
+    put(out + 30, tally->n_cuts, 2);
     for (size_t w = 0; w < n; w++, at += 8) put(at, tally->sum.word[first + w], 8);
     at = copy(at, tally->stepping, pd_tally_bits(tally->n_rules));
-    at = copy(at, tally->largest, 4 * (size_t)tally->n_rules);
-    at = copy(at, tally->cuts, PD_TALLY_CUT * (size_t)tally->n_cuts);
+    at = copy(at, tally->largest, PD_TALLY_LARGEST * (size_t)tally->n_largest);
+    at = copy(at, tally->cuts, cut_bytes(tally));
     at = copy(at, tally->refusals, PD_TALLY_REFUSAL * (size_t)tally->n_refusals);
     at = copy(at, tally->reason, tally->reason_bytes);
     return (size_t)(at - out);
@@ -153,9 +140,10 @@ static void read_head(pd_tally *out, const uint8_t *at)
                        .phase = (uint32_t)get(at + 8, 4),
                        .step = get(at + 12, 8),
                        .n_rules = (uint16_t)get(at + 22, 2),
-                       .n_refusals = (uint16_t)get(at + 24, 2),
-                       .reason_bytes = (uint16_t)get(at + 26, 2),
-                       .n_cuts = (uint32_t)get(at + 28, 4) };
+                       .n_largest = (uint16_t)get(at + 24, 2),
+                       .n_refusals = (uint16_t)get(at + 26, 2),
+                       .reason_bytes = (uint16_t)get(at + 28, 2),
+                       .n_cuts = (uint16_t)get(at + 30, 2) };
 }
 
 /* Returns whether the header is one that pd_tally_write writes, for a tally of n bytes. */
@@ -169,7 +157,7 @@ static bool is_head(const pd_tally *tally, const uint8_t *at, size_t n)
         return false;
     if (first + words > PD_EXACT_WORDS || (words == 0 && first > 0)) return false;
     if (tally->n_rules > PD_TALLY_RULES_MOST || tally->n_refusals > PD_TALLY_RULES_MOST ||
-        tally->reason_bytes > PD_TALLY_REASON || tally->n_cuts > n / PD_TALLY_CUT)
+        tally->reason_bytes > PD_TALLY_REASON || tally->n_largest > tally->n_rules)
         return false;
     if (!outcomes && (tally->skipped || tally->n_rules > 0 || tally->n_cuts > 0)) return false;
     if (!refusals && tally->n_refusals > 0) return false;
@@ -185,27 +173,32 @@ static bool read_words(pd_exact_sum *sum, const uint8_t *words, size_t first, si
     return sum->word[PD_EXACT_WORDS - 1] <= HIGHEST_WORD_MOST;
 }
 
+/* Returns whether no bits are set after the first n. */
+static bool are_bits(const uint8_t *bits, size_t n)
+{
+    return n % 8 == 0 || bits[n / 8] >> n % 8 == 0;
+}
+
 static bool are_rules(const pd_tally *tally)
 {
-    size_t bits = tally->n_rules % 8;
-
-    if (bits > 0 && tally->stepping[tally->n_rules / 8] >> bits != 0) return false;
-    for (size_t r = 0; r < tally->n_rules; r++) {
-        float largest = pd_tally_largest_at(tally->largest, r);
-        if (!(largest >= 0) || signbit(largest)) return false;
+    if (!are_bits(tally->stepping, tally->n_rules)) return false;
+    for (size_t i = 0; i < tally->n_largest; i++) {
+        pd_tally_largest largest = pd_tally_largest_at(tally->largest, i);
+        if (!(largest.value > 0) || largest.rule >= tally->n_rules) return false;
+        if (i > 0 && pd_tally_largest_at(tally->largest, i - 1).rule >= largest.rule) return false;
     }
     return true;
 }
 
 static bool are_cuts(const pd_tally *tally)
 {
-    for (size_t i = 0; i < tally->n_cuts; i++) {
-        pd_tally_cut cut = pd_tally_cut_at(tally->cuts, i);
-        if (tally->cuts[i * PD_TALLY_CUT + 12] > 1 ||
-            (i > 0 && pd_tally_cut_at(tally->cuts, i - 1).declared >= cut.declared))
-            return false;
-        if (cut.portions < 2 || cut.missing > cut.portions || (cut.missing == 0 && !cut.skipped)) return false;
-    }
+    const uint8_t *have = pd_tally_cut_set(tally->cuts, tally->n_cuts, PD_CUTS_HAVE),
+                  *skip = pd_tally_cut_set(tally->cuts, tally->n_cuts, PD_CUTS_SKIP);
+
+    for (int set = 0; set < PD_TALLY_CUT_SETS; set++)
+        if (!are_bits(pd_tally_cut_set(tally->cuts, tally->n_cuts, (pd_tally_cuts)set), tally->n_cuts)) return false;
+    for (size_t i = 0; i < pd_tally_bits(tally->n_cuts); i++)
+        if ((skip[i] & ~have[i]) != 0) return false;
     return true;
 }
 
@@ -223,8 +216,8 @@ static void find_lists(pd_tally *out, const uint8_t *at)
 {
     out->stepping = at;
     out->largest = out->stepping + pd_tally_bits(out->n_rules);
-    out->cuts = out->largest + 4 * (size_t)out->n_rules;
-    out->refusals = out->cuts + PD_TALLY_CUT * (size_t)out->n_cuts;
+    out->cuts = out->largest + PD_TALLY_LARGEST * (size_t)out->n_largest;
+    out->refusals = out->cuts + cut_bytes(out);
     out->reason = (const char *)(out->refusals + PD_TALLY_REFUSAL * (size_t)out->n_refusals);
 }
 

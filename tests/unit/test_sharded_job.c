@@ -9,6 +9,19 @@ enum { STEPS = 20 };
 
 #define CUT " split_bytes=512KiB"
 
+/* Makes the rig of one shard, to which nobody has said Hello. */
+static rig *bare_shard(uint32_t shard, uint32_t shards)
+{
+    pd_store_config config = cluster_config();
+    rig *r = calloc(1, sizeof *r);
+
+    rig_new(r, &config);
+    r->shard = shard;
+    r->shards = shards;
+    r->cluster = shard > 0 ? 77 : 0;
+    return r;
+}
+
 static void take_steps(cluster *c, uint64_t from, uint64_t to)
 {
     for (uint64_t step = from; step <= to; step++) cluster_step(c, step, 0, -1);
@@ -89,6 +102,80 @@ TEST(a_step_that_one_shard_must_skip_is_skipped_by_all)
     take_steps(&c, 7, 9);
     cluster_assert_same(&c, 9);
     cluster_free(&c);
+}
+
+TEST(a_declare_is_spread_in_parts_of_bounded_time)
+{
+    pd_store_config config = cluster_config();
+    uint64_t map;
+    cluster c;
+
+    cluster_start(&c, 3, 1, &config, cluster_small_model(), "nonfinite_scope=job" CUT, "* adamw lr=0.01");
+    map = c.shard[0]->map;
+    cluster_free(&c);
+    config.batch_ns = 1000;
+    cluster_start(&c, 3, 1, &config, cluster_small_model(), "nonfinite_scope=job" CUT, "* adamw lr=0.01");
+    assert_true(c.shard[0]->map == map);
+    take_steps(&c, 1, 2);
+    cluster_assert_same(&c, 2);
+    cluster_free(&c);
+}
+
+static pd_request *declare_request(rig *r, const cluster_model *model)
+{
+    pd_request *request = pd_request_new(PD_REQ_DECLARE, rig_ticket(r, CLUSTER_CONN));
+
+    request->job = r->job;
+    request->u.declare.n = model->n;
+    request->u.declare.params = calloc(model->n, sizeof(pd_param_decl));
+    for (size_t p = 0; p < model->n; p++)
+        request->u.declare.params[p] = (pd_param_decl){ .name = strdup(model->names[p]),
+                                                        .shape = model->shapes[p],
+                                                        .pull_dtype = PD_F32,
+                                                        .model_state = model->states[p] };
+    return request;
+}
+
+/* Makes a shard, and lets a rank declare, while the n-th allocation of the store fails. Returns whether there was
+ * one. */
+static bool declare_without_memory(int64_t n, int *refused)
+{
+    cluster c = { .n = 2,
+                  .world = 1,
+                  .model = cluster_small_model(),
+                  .options = "nonfinite_scope=job" CUT,
+                  .rules = "* adamw lr=0.01" };
+    rig *r = bare_shard(1, 2);
+    pd_request *request;
+    bool failed;
+
+    assert_int_equal(cluster_hello(&c, r, 0), PD_OK);
+    request = declare_request(r, c.model);
+    r->error.code = PD_OK;
+    oom_arm(n);
+    pd_store_apply(r->store, request, r->now);
+    while (pd_store_work(r->store, r->now)) continue;
+    failed = oom_disarm();
+    rig_absorb(r);
+    if (r->error.code != PD_OK) {
+        assert_int_equal(r->error.code, PD_NO_MEMORY);
+        assert_int_equal(inside_job(r->store, r->job)->steps.account.used, 0);
+        assert_null(inside_job(r->store, r->job)->whole);
+        assert_int_equal(cluster_declare(&c, r, 0), PD_OK);
+        ++*refused;
+    }
+    assert_true(r->map != 0);
+    rig_free(r);
+    free(r);
+    return failed;
+}
+
+TEST(a_declare_without_memory_leaves_nothing)
+{
+    int refused = 0;
+
+    for (int64_t n = 0; declare_without_memory(n, &refused); n++) continue;
+    assert_true(refused > 50);
 }
 
 /* ---- a shard starts again ---- */
@@ -184,14 +271,14 @@ TEST(a_restored_shard_keeps_its_map)
     cluster_free(&c);
 }
 
-TEST(a_shard_continues_with_another_number_of_ranks)
+static void continue_with_one_rank(const cluster_model *model)
 {
     pd_store_config config = durable();
     cluster c;
     uint64_t map;
 
-    cluster_start(&c, 2, 2, &config, cluster_small_model(),
-                  "nonfinite_scope=job durability=checkpoint checkpoint_every=0" CUT, "* adamw lr=0.01");
+    cluster_start(&c, 2, 2, &config, model, "nonfinite_scope=job durability=checkpoint checkpoint_every=0" CUT,
+                  "* adamw lr=0.01");
     take_steps(&c, 1, 4);
     map = c.shard[0]->map;
     for (uint32_t i = 0; i <= 2; i++) {
@@ -212,6 +299,15 @@ TEST(a_shard_continues_with_another_number_of_ranks)
     take_steps(&c, 5, 8);
     cluster_assert_same(&c, 8);
     cluster_free(&c);
+}
+
+TEST(a_shard_continues_with_another_number_of_ranks)
+{
+    cluster_model ranged = *cluster_small_model();
+
+    ranged.ranged = true;
+    continue_with_one_rank(cluster_small_model());
+    continue_with_one_rank(&ranged);
 }
 
 /* ---- names ---- */
@@ -256,19 +352,6 @@ TEST(a_pattern_for_a_parameter_means_its_portions)
 }
 
 /* ---- refusals ---- */
-
-/* Makes the rig of one shard, to which nobody has said Hello. */
-static rig *bare_shard(uint32_t shard, uint32_t shards)
-{
-    pd_store_config config = cluster_config();
-    rig *r = calloc(1, sizeof *r);
-
-    rig_new(r, &config);
-    r->shard = shard;
-    r->shards = shards;
-    r->cluster = shard > 0 ? 77 : 0;
-    return r;
-}
 
 static void assert_refused(const rig *r, int code, const char *words)
 {
