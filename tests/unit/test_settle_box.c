@@ -3,6 +3,7 @@
 #include "test.h"
 #include "settle_box.h"
 
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -362,5 +363,59 @@ TEST(the_text_names_the_shard_that_others_wait_for)
                         "shard 1 has given no tally of step 1 yet, others wait for it");
     tell(box, 1, 1, 20);
     assert_string_equal(pd_settle_box_text(box, text, sizeof text), "");
+    pd_settle_box_free(box);
+}
+
+/* A core with a thread of its own, and its shard. */
+typedef struct core {
+    pd_settle_box *box;
+    uint32_t shard;
+    int fd;
+    uint64_t closed;
+    pthread_t thread;
+} core;
+
+enum { THREAD_STEPS = 400 };
+
+/* Does what an I/O thread does: sends what the box has, takes the answers, sleeps until it is woken. */
+static void *carry(void *arg)
+{
+    core *c = arg;
+    pd_settle_frame frame;
+    eventfd_t count;
+    pd_error err;
+
+    pd_settle_box_joined(c->box, c->shard, true, 0);
+    while (c->closed < THREAD_STEPS) {
+        bool asked = pd_settle_box_next_ask(c->box, c->shard, &frame), gave;
+        uint8_t bytes[TALLY];
+        if (asked) {
+            fill(bytes, c->shard, frame.step + (frame.phase > 0), 0);
+            pd_settle_box_told(c->box, c->shard, frame.step + (frame.phase > 0), 0, (pd_tally_span){ bytes, TALLY },
+                               NULL, &err);
+        }
+        if ((gave = pd_settle_box_next_verdict(c->box, c->shard, &frame))) {
+            c->closed = frame.step;
+            pd_settle_box_taken(c->box, c->shard, NULL, &err);
+        }
+        if (!asked && !gave) eventfd_read(c->fd, &count);
+    }
+    return NULL;
+}
+
+TEST(cores_on_threads_of_their_own_carry_all_steps)
+{
+    pd_settle_box *box;
+    core cores[SHARDS];
+    pd_error err;
+
+    assert_int_equal(pd_settle_box_new(&box, SHARDS, 0, &err), PD_OK);
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        cores[i] = (core){ .box = box, .shard = i, .fd = eventfd(0, 0) };
+        pd_settle_box_wake(box, i, cores[i].fd);
+    }
+    for (uint32_t i = 0; i < SHARDS; i++) assert_int_equal(pthread_create(&cores[i].thread, NULL, carry, &cores[i]), 0);
+    for (uint32_t i = 0; i < SHARDS; i++) pthread_join(cores[i].thread, NULL);
+    for (uint32_t i = 0; i < SHARDS; i++) close(cores[i].fd);
     pd_settle_box_free(box);
 }
