@@ -13,18 +13,34 @@ static int no_memory(pd_error *err)
 }
 
 /* Returns the length of the parameter's name in the name of a portion, "wte#1", and sets *number to that of the
- * portion. The name of a parameter that is not cut has number -1. */
-static size_t split_name(const char *name, long *number)
+ * portion. A parameter that is not cut has number -1. */
+static size_t split_name(const pd_whole_part *part, long *number)
 {
-    const char *mark = strrchr(name, '#');
-    char *end;
+    const char *mark = part->cut ? strrchr(part->name, '#') : NULL;
 
-    *number = -1;
-    if (mark == NULL || mark[1] < '0' || mark[1] > '9') return strlen(name);
-    *number = strtol(mark + 1, &end, 10);
-    if (*end == '\0') return (size_t)(mark - name);
-    *number = -1;
-    return strlen(name);
+    *number = mark != NULL ? strtol(mark + 1, NULL, 10) : -1;
+    return mark != NULL ? (size_t)(mark - part->name) : strlen(part->name);
+}
+
+/* Halves each pair of '#' in a name. */
+static void halve_marks(char *name)
+{
+    char *to = name;
+
+    for (const char *at = name; *at != '\0'; at++) {
+        *to++ = *at;
+        if (at[0] == '#' && at[1] == '#') at++;
+    }
+    *to = '\0';
+}
+
+/* Gives the parameters of a job with cut ones the names that its workers have declared. */
+static void restore_names(pd_whole_params *params)
+{
+    bool cut = false;
+
+    for (size_t i = 0; i < params->n_parts; i++) cut = cut || params->parts[i].cut;
+    for (size_t i = 0; cut && i < params->n; i++) halve_marks(params->at[i].name);
 }
 
 static int add_part(pd_whole_params *params, const Paramd__ParamInfo *param)
@@ -34,7 +50,9 @@ static int add_part(pd_whole_params *params, const Paramd__ParamInfo *param)
     if (pd_grow((void **)&params->parts, &params->room, params->n_parts + 1, sizeof *part) != PD_OK)
         return no_memory(&params->err);
     part = &params->parts[params->n_parts];
-    *part = (pd_whole_part){ .name = strdup(param->name), .shard = *params->shard, .roots = param->roots };
+    *part = (pd_whole_part){
+        .name = strdup(param->name), .shard = *params->shard, .roots = param->roots, .cut = param->cut
+    };
     if (part->name == NULL) return no_memory(&params->err);
     for (size_t d = 0; d < param->n_shape && d < PD_MAX_RANK; d++)
         part->shape.dim[part->shape.rank++] = (int64_t)param->shape[d];
@@ -54,7 +72,7 @@ static int compare_parts(const void *left, const void *right)
 {
     const pd_whole_part *a = left, *b = right;
     long i, k;
-    size_t m = split_name(a->name, &i), n = split_name(b->name, &k);
+    size_t m = split_name(a, &i), n = split_name(b, &k);
     int order = strncmp(a->name, b->name, m < n ? m : n);
 
     if (order == 0) order = (m > n) - (m < n);
@@ -109,19 +127,20 @@ static int add_to_param(pd_whole_params *params, size_t i, long number, pd_error
 }
 
 /* Groups the portions, which are sorted, by parameter. */
-static int group(pd_whole_params *params, bool cut, pd_error *err)
+static int group(pd_whole_params *params, pd_error *err)
 {
     int rc = PD_OK;
 
     if ((params->at = calloc(params->n_parts + 1, sizeof *params->at)) == NULL) return no_memory(err);
     for (size_t i = 0; i < params->n_parts && rc == PD_OK; i++) {
-        long number = -1;
-        size_t length = cut ? split_name(params->parts[i].name, &number) : strlen(params->parts[i].name);
+        long number;
+        size_t length = split_name(&params->parts[i], &number);
         const pd_whole_param *last = params->n > 0 ? &params->at[params->n - 1] : NULL;
         bool same = last != NULL && number > 0 && strlen(last->name) == length &&
                     strncmp(last->name, params->parts[i].name, length) == 0;
         rc = same ? add_to_param(params, i, number, err) : begin_param(params, i, length, number, err);
     }
+    restore_names(params);
     if (rc == PD_OK) qsort(params->at, params->n, sizeof *params->at, compare_params);
     return rc;
 }
@@ -138,7 +157,7 @@ int pd_whole_params_fetch(pd_whole_params *out, pd_cluster *cluster, const char 
     if (rc == PD_OK && (rc = out->err.code) != PD_OK) *err = out->err;
     if (rc != PD_OK) return rc;
     if (cluster->n > 1 && out->n_parts > 0) qsort(out->parts, out->n_parts, sizeof *out->parts, compare_parts);
-    return group(out, cluster->n > 1, err);
+    return group(out, err);
 }
 
 void pd_whole_params_free(pd_whole_params *params)

@@ -2,7 +2,8 @@
  * state, as one daemon would have them: for export and import-state.
  *
  * A large parameter may be cut into portions, whole rows of it, which lie on different daemons. Portion k of the
- * parameter "wte" is listed as "wte#k". With one daemon nothing is cut, and every parameter is its only portion. */
+ * parameter "wte" is listed as "wte#k". Where a job has cut parameters, each '#' of a declared name is doubled. With
+ * one daemon nothing is cut, and every parameter is its only portion. */
 #ifndef PD_WHOLE_PARAMS_H
 #define PD_WHOLE_PARAMS_H
 
@@ -15,6 +16,7 @@ typedef struct pd_whole_part {
     uint32_t shard;
     pd_shape shape;
     uint64_t roots; /* number of its matrix roots */
+    bool cut;       /* it is one of several portions, and `name` ends with its number */
     int blocks;     /* number of blocks for which it has optimizer state: what pd_whole_params_join_state finds */
 } pd_whole_part;
 

@@ -350,7 +350,7 @@ static void take_shards(pd_line *line, const pd_shard_list *list)
 {
     line->n_shards = list->n;
     if (list->n == 1) return;
-    line->shards = calloc(list->n, sizeof *line->shards);
+    line->shards = line->asked->shards = calloc(list->n, sizeof *line->shards);
     for (size_t i = 0; line->shards != NULL && i < list->n; i++)
         if ((line->shards[i] = pd_shard_list_text(list, i)) == NULL) pd_line_refuse(line, "out of memory");
     if (line->shards == NULL) pd_line_refuse(line, "out of memory");

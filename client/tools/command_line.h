@@ -92,6 +92,7 @@ typedef struct pd_asked {
     int status;     /* exit status of the worst error of a daemon whose answer is missing; PD_CTL_OK: none is missing */
     char *lines;    /* lines about these errors, for standard error; NULL: there are none */
     bool quiet;     /* the lines are not printed */
+    char **shards;  /* pd_line.shards, which lives as long as the program */
     uint32_t shard; /* the daemon that has sent the entry of a list that is being handled */
 } pd_asked;
 

@@ -12,11 +12,11 @@
 /* Writes the operator's label, by which the daemon says who gave a command, in the form "user@host:pid". */
 static const char *operator_label(char *text, size_t size)
 {
-    const struct passwd *user = getpwuid(geteuid());
-    char host[64] = "";
+    char host[64] = "", room[4096];
+    struct passwd entry, *user = NULL;
 
     gethostname(host, sizeof host - 1);
-    if (user != NULL)
+    if (getpwuid_r(geteuid(), &entry, room, sizeof room, &user) == 0 && user != NULL)
         snprintf(text, size, "%.40s@%s:%ld", user->pw_name, host, (long)getpid());
     else
         snprintf(text, size, "%ld@%s:%ld", (long)geteuid(), host, (long)getpid());

@@ -72,6 +72,12 @@ checkpoint_stall_p50_shampoo | of the step time without checkpoints | <= 1.05 | 
 checkpoint_stall_p99_shampoo | of the step time without checkpoints | <= 1.5 | slow | \
     figure_checkpoint_stall shampoo p99
 recovery     | of reading the checkpoint and taking the steps | <= 1.3 | slow | figure_recovery
+cluster_one  | of the step time of commit 9935414f, the worst shape | <= 1.01 | slow | tests/bench/plain_step.sh 9935414f
+cluster_cpu  | of the CPU time of one daemon | <= 1.05 |      | figure_cluster cpu
+cluster_skew | of the mean load of a shard  | <= 1.05  |      | figure_cluster skew
+settle_cost  | of the step time without verdicts | >= 0 |     | figure_cluster settle
+cluster_recovery | s from the restart of a shard to the next step | >= 0 | slow | figure_cluster recovery
+cluster_scale | of four times the payload of one daemon | >= 0.85 | slow | figure_cluster scale
 python_push_pull | of the speed in C            | >= 0.95  |      | tests/bench/python_push_pull.py
 torch_step   | of DDP with gloo and SGD     | <= 0.6   |      | tests/bench/torch_step.py
 torch_overlap | of the step without overlap | <= 0.9   |      | tests/bench/torch_overlap.py

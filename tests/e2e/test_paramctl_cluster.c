@@ -16,9 +16,6 @@ typedef struct piece {
     int kind; /* makes gradients of different parameters differ */
 } piece;
 
-static const piece whole[] = { { "body", { 2, { ROWS, COLUMNS } }, 0, 0 },
-                               { "bias", { 1, { COLUMNS } }, 0, 1 },
-                               { "head", { 2, { 2, COLUMNS } }, 0, 2 } };
 static const piece first_half[] = { { "body#0", { 2, { ROWS / 2, COLUMNS } }, 0, 0 },
                                     { "bias", { 1, { COLUMNS } }, 0, 1 } };
 static const piece second_half[] = { { "body#1", { 2, { ROWS / 2, COLUMNS } }, HALF, 0 },
@@ -102,7 +99,7 @@ static void leave(part *p)
 
 static void set_up(fixture *f)
 {
-    f->one = (part){ daemon_start(NULL), NULL, whole, 3 };
+    f->one = (part){ daemon_start(NULL), NULL, NULL, 0 };
     f->shard[0] = (part){ daemon_start(NULL), NULL, first_half, 2 };
     f->shard[1] = (part){ daemon_start(NULL), NULL, second_half, 2 };
     snprintf(f->list, sizeof f->list, "%s %s", f->shard[0].daemon->url, f->shard[1].daemon->url);
@@ -135,13 +132,6 @@ static void train(fixture *f, const char *job, const char *rule, int steps)
         join(&f->shard[i], job, rule, 0, 1);
         for (int s = 1; s <= steps; s++) step(&f->shard[i], s);
     }
-}
-
-/* Does the same on the daemon that has the whole job. */
-static void train_one(fixture *f, const char *job, const char *rule, int steps)
-{
-    join(&f->one, job, rule, 0, 1);
-    for (int s = 1; s <= steps; s++) step(&f->one, s);
 }
 
 static json_t *entry_of(json_t *answer, const char *list, const char *key, const char *value)
@@ -243,7 +233,7 @@ static void export_of(const fixture *f, const char *urls, const char *flags, con
 
 /* A file of the fixture's folder in memory. */
 typedef struct content {
-    uint8_t bytes[256 * 1024];
+    uint8_t bytes[32 * 1024 * 1024];
     size_t n;
     pd_safetensors *tensors;
 } content;
@@ -284,60 +274,6 @@ static void expect_same_roots(const fixture *f, const char *a, const char *b)
     }
     pd_safetensors_free(one.tensors);
     pd_safetensors_free(two.tensors);
-}
-
-/* Trains with a rule on one daemon and on two, and exports both. Compares the weights. */
-static void export_both(fixture *f, const char *rule)
-{
-    train(f, "j", rule, STEPS);
-    train_one(f, "j", rule, STEPS);
-    export_of(f, f->one.daemon->url, "", "one");
-    export_of(f, f->list, "", "two");
-    expect_same(f, "one", "two");
-    export_of(f, f->one.daemon->url, "--state", "one.state");
-    export_of(f, f->list, "--state", "two.state");
-}
-
-TEST(an_export_has_the_bytes_of_one_daemons, fixture *f)
-{
-    export_both(f, "* adam lr=0.01");
-    expect_same(f, "one.state", "two.state");
-}
-
-/* Two rows of blocks lie on each daemon. Roots of step 6 are pending in step 7. */
-#define SHAMPOO                                                                                                        \
-    "* shampoo lr=0.01 max_preconditioner_dim=2 precondition_frequency=3 start_preconditioning_step=3 "                \
-    "root_delay=3"
-
-TEST(an_export_numbers_the_blocks_and_pending_roots_of_a_cut_parameter, fixture *f)
-{
-    export_both(f, SHAMPOO);
-    expect_same_roots(f, "one.state", "two.state");
-    assert_int_equal(paramctl_shell("grep -q body.pending_root.0 %s/two.state", f->folder), 0);
-    assert_int_equal(paramctl_shell("grep -q body.block_11.factor_matrices.1 %s/two.state", f->folder), 0);
-}
-
-/* Exports the state of a job, resets it, and imports it: the next export has the same bytes. */
-static void expect_import(fixture *f, const char *rule)
-{
-    train(f, "j", rule, STEPS);
-    export_of(f, f->list, "--state --force", "before");
-    assert_int_equal(paramctl("reset-state j '*'"), 0);
-    export_of(f, f->list, "--state --force", "reset");
-    assert_int_not_equal(paramctl_shell("cmp -s %s/before %s/reset", f->folder, f->folder), 0);
-    if (paramctl("import-state j %s/before", f->folder) != 0) fail_msg("%s", paramctl_output);
-    export_of(f, f->list, "--state --force", "after");
-    expect_same(f, "before", "after");
-}
-
-TEST(an_import_gives_every_daemon_its_rows, fixture *f)
-{
-    expect_import(f, "* adam lr=0.01");
-}
-
-TEST(an_import_gives_every_daemon_its_blocks_and_pending_roots, fixture *f)
-{
-    expect_import(f, SHAMPOO);
 }
 
 TEST(a_daemon_that_does_not_answer_is_a_line_and_a_status, fixture *f)
@@ -386,6 +322,108 @@ TEST(values_hold_from_one_step_on_all_daemons, fixture *f)
     assert_int_equal(paramctl("set j head lr=0.25"), 0); /* one daemon has the parameter */
     assert_int_equal(paramctl("set j nothing lr=0.25"), 1);
     assert_int_equal(paramctl("reset-state j 'body*'"), 0);
+}
+
+enum { TALL = 4096, WIDE = 64, ELEMENTS = TALL * WIDE };
+
+/* A worker of a job that daemons of a list share: its client library spreads the model. */
+static pd_client *join_list(const char *urls, const char *rule)
+{
+    static float weights[ELEMENTS + WIDE];
+    pd_client_param params[] = { { .name = "wte#w", .shape = { 2, { TALL, WIDE } } },
+                                 { .name = "bias", .shape = { 1, { WIDE } } } };
+    void *at[] = { weights, weights + ELEMENTS };
+    pd_client_options options = { .urls = urls,
+                                  .job = "j",
+                                  .world_size = 1,
+                                  .rules = (const char *const[]){ rule, NULL },
+                                  .options = (const char *const[]){ "nonfinite_scope=job", "split_bytes=256KiB", NULL },
+                                  .deadline = patient(20) };
+    pd_client *client;
+    pd_error err = { 0 };
+
+    for (size_t i = 0; i < ELEMENTS + WIDE; i++) weights[i] = (float)(i % 37) / 37;
+    if (pd_client_open(&client, &options, &err) != PD_OK || pd_client_declare(client, params, 2, &err) != PD_OK ||
+        pd_client_init(client, at, &err) != PD_OK)
+        fail_msg("%s: %s", urls, err.text);
+    return client;
+}
+
+static void step_list(pd_client *client, int number)
+{
+    static float gradient[ELEMENTS + WIDE];
+    pd_item items[] = { { .param = 0, .gradient = gradient }, { .param = 1, .gradient = gradient + ELEMENTS } };
+    pd_push_options options = { 0 };
+    pd_ticket_id ticket;
+    pd_error err = { 0 };
+
+    for (size_t i = 0; i < ELEMENTS + WIDE; i++)
+        gradient[i] = (float)((int)(i * 7 + (size_t)number * 11) % 23 - 11) / 16;
+    if (pd_client_push(client, items, 2, &options, &ticket, &err) != PD_OK ||
+        pd_client_wait(client, ticket, patient(20), &err) != PD_OK)
+        fail_msg("%s", err.text);
+}
+
+/* Trains a job on one daemon or on a list. */
+static pd_client *train_list(const char *urls, const char *rule)
+{
+    pd_client *client = join_list(urls, rule);
+
+    for (int s = 1; s <= STEPS; s++) step_list(client, s);
+    return client;
+}
+
+TEST(a_job_that_the_client_library_spreads_is_one_job, fixture *f)
+{
+    pd_client *many = train_list(f->list, "* adamw lr=0.01"), *one;
+    json_t *answer, *job;
+
+    assert_int_equal(paramctl("params j --json"), 0);
+    answer = parsed();
+    assert_int_equal(json_array_size(json_object_get(answer, "params")),
+                     5); /* four portions, and one whole parameter */
+    assert_int_not_equal(json_integer_value(json_object_get(entry_of(answer, "params", "name", "wte##w#0"), "shard")),
+                         json_integer_value(json_object_get(entry_of(answer, "params", "name", "wte##w#1"), "shard")));
+    json_decref(answer);
+    assert_int_equal(paramctl("jobs --json"), 0);
+    answer = parsed();
+    job = entry_of(answer, "jobs", "name", "j");
+    expect_number(job, "step_least", STEPS);
+    expect_number(job, "step_most", STEPS);
+    expect_number(job, "elements", ELEMENTS + WIDE);
+    json_decref(answer);
+    assert_int_equal(paramctl("shards j"), 0); /* they agree */
+    one = train_list(f->one.daemon->url, "* adamw lr=0.01");
+    export_of(f, f->one.daemon->url, "--state", "one.state");
+    export_of(f, f->list, "--state", "two.state");
+    expect_same(f, "one.state", "two.state");
+    assert_int_equal(paramctl("reset-state j '*'"), 0);
+    assert_int_equal(paramctl("import-state j %s/one.state", f->folder), 0);
+    export_of(f, f->list, "--state --force", "two.state");
+    expect_same(f, "one.state", "two.state");
+    pd_client_close(one);
+    pd_client_close(many);
+}
+
+TEST(an_export_joins_the_roots_of_real_portions, fixture *f)
+{
+    static const char rule[] = "* shampoo lr=0.01 max_preconditioner_dim=64 precondition_frequency=3 "
+                               "start_preconditioning_step=3 root_delay=3";
+    pd_client *many = train_list(f->list, rule), *one = train_list(f->one.daemon->url, rule);
+
+    export_of(f, f->one.daemon->url, "", "one");
+    export_of(f, f->list, "", "two");
+    expect_same(f, "one", "two");
+    export_of(f, f->one.daemon->url, "--state", "one.state");
+    export_of(f, f->list, "--state", "two.state");
+    assert_int_equal(paramctl_shell("grep -q wte#w.pending_root.0 %s/two.state", f->folder), 0);
+    expect_same_roots(f, "one.state", "two.state");
+    assert_int_equal(paramctl("reset-state j '*'"), 0);
+    assert_int_equal(paramctl("import-state j %s/two.state", f->folder), 0);
+    export_of(f, f->list, "--state", "after.state");
+    expect_same(f, "two.state", "after.state");
+    pd_client_close(one);
+    pd_client_close(many);
 }
 
 TEST(the_shards_of_a_list_are_compared, fixture *f)

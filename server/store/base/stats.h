@@ -105,6 +105,7 @@ typedef struct pd_param_info {
     char note[240];           /* the optimizer's remark about the parameter (pd_plan.note) */
     char axes[PD_AXES_BYTES]; /* names of the parameter's dimensions, as workers declared them */
     uint32_t fragment;        /* number of the fragment that the parameter belongs to */
+    bool cut;                 /* this is a portion of a parameter that is cut */
     char aggregate[32];       /* how contributions are aggregated: a value of the job key `aggregate` */
     /* most bytes of contributions that wait until all have come; 0: the aggregate is a sum, which does not wait */
     uint64_t collect_bytes;
@@ -214,7 +215,7 @@ typedef struct pd_info_field {
     size_t count_at;  /* FOLLOWS, SCALARS: offset in the C struct of the number of values, a size_t */
 } pd_info_field;
 
-#define PD_MOST_FIELDS 52 /* most fields that an entry of any list has */
+#define PD_MOST_FIELDS 56 /* most fields that an entry of any list has */
 
 /* Describes a list that operators can ask for: where its entries go in the answer, and which fields they have. */
 typedef struct pd_info_list {

@@ -47,6 +47,7 @@ static void fill_param(void *entry, const pd_job *job, uint32_t i, uint64_t now_
     pd_aggregation_text(param->how, info->aggregate, sizeof info->aggregate);
     info->collect_bytes = pd_collect_bytes(param);
     info->fragment = param->fragment->number;
+    info->cut = param->cut;
 }
 
 /* Estimated nanoseconds to fill the entry of one parameter; more for each chunk and rank, one of which may be missing
@@ -195,7 +196,7 @@ static const pd_info_field job_fields[] = { JOB_FIELDS, { 0 } };
     PARAM(name), PARAM(optimizer), PARAM(shape), PARAM(step), PARAM(version), PARAM(count), PARAM(skipped),            \
         PARAM(refused_steps), PARAM(contributions), PARAM(state_bytes), PARAM(initialised), PARAM(missing),            \
         PARAM(roots), PARAM(roots_failing), PARAM(roots_failed), PARAM(root_waits), PARAM(root_error), PARAM(note),    \
-        PARAM(axes), PARAM(aggregate), PARAM(collect_bytes), PARAM(fragment)
+        PARAM(axes), PARAM(aggregate), PARAM(collect_bytes), PARAM(fragment), PARAM(cut)
 static const pd_info_field param_fields[] = { PARAM_FIELDS, ARRAY(pd_param_info, scalars, n_scalars), { 0 } };
 
 #define WORKER(field) FIELD(pd_worker_info, field)

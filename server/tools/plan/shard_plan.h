@@ -1,6 +1,6 @@
-/* shard_plan.h - forecasts how a model is spread over the daemons of a cluster: which portions each of them gets, and what
- * the most loaded one must hold, carry and compute. The map is that of the daemons (placement.h). The functions are
- * pure. */
+/* shard_plan.h - forecasts how a model is spread over the daemons of a cluster: which portions each of them gets, and
+ * what the most loaded one must hold, carry and compute. The map is that of the daemons (placement.h). The functions
+ * are pure. */
 #ifndef PD_SHARD_PLAN_H
 #define PD_SHARD_PLAN_H
 
