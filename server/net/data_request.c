@@ -4,7 +4,7 @@
 
 #include "mutant.h"
 #include "pieces.h"
-#include "portions.h"
+#include "portion_handles.h"
 
 #include <assert.h>
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "handlers.h"
 
 #include "conn.h"
-#include "portions.h"
+#include "portion_handles.h"
 #include "mutant.h"
 #include "text.h"
 

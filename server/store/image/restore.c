@@ -250,6 +250,7 @@ static int complete(pd_restoring *r, uint64_t now_ns, pd_error *err)
     pd_job *job = r->job;
     int rc = PD_OK;
 
+    job->steps.progress.n_least = 0; /* planning may have looked at the lowest step, before the image's was read */
     for (uint32_t i = 0; i < image->n_params; i++) pd_param_image_publish(&job->steps, &job->steps.params[i]);
     for (uint32_t i = 0; rc == PD_OK && i < image->n_worker_states; i++)
         rc = take_worker_state(job, &image->worker_states[i], err);

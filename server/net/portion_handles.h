@@ -1,7 +1,7 @@
-/* portions.h - the portions of a job on several shards, as a connection sees them: their handles, and what the answer
- * to Declare says of them. Loop thread. */
-#ifndef PD_PORTIONS_H
-#define PD_PORTIONS_H
+/* portion_handles.h - the portions of a job on several shards, as a connection sees them: their handles, and what the
+ * answer to Declare says of them. Loop thread. */
+#ifndef PD_PORTION_HANDLES_H
+#define PD_PORTION_HANDLES_H
 
 #include "conn.h"
 #include "paramd.pb-c.h"

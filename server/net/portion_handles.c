@@ -1,6 +1,6 @@
-/* portions.c - gives the portions of cut parameters handles, and says in the answer to Declare on which server each
- * portion lies. */
-#include "portions.h"
+/* portion_handles.c - gives the portions of cut parameters handles, and says in the answer to Declare on which server
+ * each portion lies. */
+#include "portion_handles.h"
 
 #include "version_table.h"
 
