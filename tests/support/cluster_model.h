@@ -478,15 +478,6 @@ static bool act(model *m, uint32_t r, uint32_t i)
     return true;
 }
 
-/* A worker dies, and a new process begins. */
-static void replace(model *m, uint32_t r)
-{
-    worker *w = &m->w[r];
-
-    *w = (worker){ .window = w->window, .recovers = true };
-    m->crashes++;
-}
-
 static bool is_done(const model *m)
 {
     for (uint32_t i = 0; i < m->shards; i++)
@@ -494,19 +485,6 @@ static bool is_done(const model *m)
     for (uint32_t r = 0; r < m->ranks; r++)
         if (m->w[r].step < m->steps || m->w[r].recovers) return false;
     return true;
-}
-
-/* Checks what must hold at the end: shards that were not lost have got nothing twice, and went back only for others. */
-static void check_counts(model *m, bool all_have_windows)
-{
-    uint32_t went_back = 0;
-
-    for (uint32_t i = 0; i < m->shards; i++) {
-        went_back += m->s[i].went_back;
-        if (all_have_windows && m->s[i].crashes == 0 && m->s[i].resent > 0)
-            blame(m, "a shard that was not lost got steps again");
-    }
-    if (went_back > 2 * m->crashes * m->shards) blame(m, "shards went back without need");
 }
 
 #endif

@@ -3,6 +3,28 @@
 #include "test.h"
 #include "cluster_model.h"
 
+/* A worker dies, and a new process begins. */
+static void replace(model *m, uint32_t r)
+{
+    worker *w = &m->w[r];
+
+    *w = (worker){ .window = w->window, .recovers = true };
+    m->crashes++;
+}
+
+/* Checks what must hold at the end: shards that were not lost have got nothing twice, and went back only for others. */
+static void check_counts(model *m, bool all_have_windows)
+{
+    uint32_t went_back = 0;
+
+    for (uint32_t i = 0; i < m->shards; i++) {
+        went_back += m->s[i].went_back;
+        if (all_have_windows && m->s[i].crashes == 0 && m->s[i].resent > 0)
+            blame(m, "a shard that was not lost got steps again");
+    }
+    if (went_back > 2 * m->crashes * m->shards) blame(m, "shards went back without need");
+}
+
 typedef struct dice {
     uint64_t state;
 } dice;
