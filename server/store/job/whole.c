@@ -197,8 +197,7 @@ static int cut_decl(const pd_whole *whole, size_t k, const pd_param_decl *from, 
     out->rule = whole->params[portion->param].rule;
     out->found = 0;
     out->fragment = 0;
-    if (out->ranged && pd_whole_is_cut(whole, portion->param))
-        pd_decl_cut_range(out, portion->first, portion->count);
+    if (out->ranged && pd_whole_is_cut(whole, portion->param)) pd_decl_cut_range(out, portion->first, portion->count);
     if ((out->name = strdup(pd_whole_name(whole, k, name))) == NULL) return PD_NO_MEMORY;
     if (from->axes == NULL || (out->axes = strdup(from->axes)) != NULL) return PD_OK;
     free(out->name);
@@ -288,6 +287,6 @@ uint64_t pd_whole_bytes(const pd_job *job)
             (whole->params[i].axes != NULL ? (uint64_t)pd_block_bytes((int64_t)strlen(whole->params[i].axes) + 1) : 0);
     /* Each connection has the names of all parameters, and a record of each handle; those of portions of this shard are
      * counted with them. */
-    return sizeof *whole + whole->n * (sizeof *whole->params + sizeof *whole->first + sizeof *whole->cut_before) + whole->map.n * each +
-           (world + 1) * names + world * elsewhere * PD_LOOP_DECL_BYTES;
+    return sizeof *whole + whole->n * (sizeof *whole->params + sizeof *whole->first + sizeof *whole->cut_before) +
+           whole->map.n * each + (world + 1) * names + world * elsewhere * PD_LOOP_DECL_BYTES;
 }
