@@ -20,7 +20,8 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.path.abspath(os.environ["PARAMD_BIN"])
-DOCUMENTS = ["README.md", "client/README.md", "server/optim/README.md", "deploy/README.md", "deploy/CLUSTER.md", "tests/README.md",
+DOCUMENTS = ["README.md", "client/README.md", "server/optim/README.md", "deploy/README.md", "deploy/CLUSTER.md",
+             "tests/README.md",
              "tests/bench/README.md", "CONTRIBUTING.md", "SECURITY.md", "server/README.md", "server/COSTS.md",
              "client/python/README.md", "client/python/JAX.md", "client/python/TORCH.md", "client/python/LOCAL.md",
              "client/python/DILOCO.md"]

@@ -118,8 +118,8 @@ uint64_t pd_shards_step(pd_shards *shards, size_t param);
 int pd_shards_find_common(pd_client *client, double end, pd_error *err);
 /* Does the same for a process that has just declared the parameters, if the shards are at different steps for good. */
 int pd_shards_agree(pd_client *client, double end, pd_error *err);
-/* If a shard has gone back further than this worker can send its steps again, ends the handles of the others, too: calls
- * on them would wait for steps that this worker is to take anew. */
+/* If a shard has gone back further than this worker can send its steps again, ends the handles of the others, too:
+ * calls on them would wait for steps that this worker is to take anew. */
 void pd_shards_go_back_together(const pd_shards *shards);
 /* Lets the next pushes tell all shards the newest step of which each has a checkpoint, as far as this worker knows. */
 void pd_shards_share_durable(const pd_shards *shards);
