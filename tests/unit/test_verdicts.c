@@ -3,6 +3,7 @@
 #include "clipped.h"
 #include "shard_rigs.h"
 #include "store_inside.h"
+#include "tally.h"
 
 enum { CONN = 10, N = 2 };
 
@@ -157,6 +158,34 @@ TEST(a_verdict_that_comes_before_the_tally_waits)
     shard_rigs_assert_same(&s, 1);
     shard_rigs_free(&s);
     shard_rigs_free(&twin);
+}
+
+/* A tally that this job cannot make: its sum has more words than squares of float32 numbers, beside the longest
+ * reason. */
+static size_t write_too_large(uint8_t *out, uint16_t shard)
+{
+    char reason[PD_TALLY_REASON];
+    pd_tally tally = { .step = 9, .shard = shard, .shards = N, .kind = PD_TALLY_NORM, .seen = true, .reason = reason };
+
+    memset(reason, 'x', sizeof reason);
+    tally.reason_bytes = sizeof reason;
+    pd_exact_sum_add(&tally.sum, 0x1p-1074);
+    pd_exact_sum_add(&tally.sum, 0x1p1000);
+    return pd_tally_write(&tally, out);
+}
+
+TEST(a_verdict_that_waits_has_no_more_bytes_than_were_counted)
+{
+    shard_rigs s;
+    shard_verdict v = { .step = 9 };
+
+    start(&s);
+    for (uint16_t i = 0; i < N; i++) v.tally[i] = (pd_tally_view){ v.bytes[i], write_too_large(v.bytes[i], i) };
+    assert_int_equal(give(s.shard[0], 0, &v, N), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(s.shard[0]->error.text, "bytes, expected at most"));
+    shard_rigs_settle(&s);
+    shard_rigs_assert_same(&s, 1);
+    shard_rigs_free(&s);
 }
 
 TEST(requests_that_wait_end_with_the_job)
