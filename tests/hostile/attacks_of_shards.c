@@ -135,8 +135,8 @@ static bool prepare_wrong_steps(attack_scene *s)
     return attack_operators(s, ATTACK_FOES);
 }
 
-/* Takes a step, makes a checkpoint of it, and lets the job go back to it, again and again: each time the job is read and
- * planned anew. */
+/* Takes a step, makes a checkpoint of it, and lets the job go back to it, again and again: each time the job is read
+ * and planned anew. */
 static void run_returns(attack_scene *s)
 {
     Paramd__CheckpointRequest checkpoint = PARAMD__CHECKPOINT_REQUEST__INIT;

@@ -44,7 +44,8 @@ typedef struct pd_verdict {
 } pd_verdict;
 
 /* Allocates steps->together.settle for a job whose steps are settled (pd_steps_settle) and whose clip has this number
- * of scopes, and charges it to the job, with one verdict of each rank that waits for its tally. PD_NO_MEMORY. pd_param_set_forget frees it. */
+ * of scopes, and charges it to the job, with one verdict of each rank that waits for its tally. PD_NO_MEMORY.
+ * pd_param_set_forget frees it. */
 int pd_settle_make(pd_steps *steps, size_t scopes);
 /* Checks that a verdict of such a job fits into a frame. PD_RESOURCE_EXHAUSTED: it has too many rules or cut parameters
  * for the number of its shards. */
