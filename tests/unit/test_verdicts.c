@@ -64,6 +64,23 @@ TEST(the_first_verdict_counts_and_an_equal_one_is_welcome)
     shard_rigs_free(&s);
 }
 
+TEST(the_time_from_a_tally_to_its_verdict_is_measured_once)
+{
+    shard_rigs s;
+    shard_verdict v;
+    const pd_histogram *times;
+
+    start(&s);
+    collect(&s, &v);
+    times = &inside_job(s.shard[0]->store, s.shard[0]->job)->steps.figures.settle_times;
+    assert_int_equal(pd_histogram_count(times), 0);
+    s.shard[0]->now += 3000000000;
+    for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(give(s.shard[0], rank, &v, N), PD_OK);
+    assert_int_equal(pd_histogram_count(times), 1);
+    assert_int_equal(times->sum_ns, 3000000000);
+    shard_rigs_free(&s);
+}
+
 TEST(another_verdict_after_the_first_is_refused)
 {
     shard_rigs s;

@@ -130,10 +130,10 @@ static void look(pd_job *job, pd_request **slot)
     if (!handle(job, request)) *slot = request;
 }
 
-void pd_settling_look(pd_job *job)
+void pd_settling_look(pd_job *job, uint64_t now_ns)
 {
     while (pd_settle_has_news(&job->steps)) {
-        pd_settle_told(&job->steps);
+        pd_settle_told(&job->steps, now_ns);
         for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
             look(job, &job->ranks[r].asks_tally);
             look(job, &job->ranks[r].brings_verdict);

@@ -8,12 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Value of entry.made_ns if the time until its verdict was measured, or if the tally was read from an image. */
+#define MEASURED UINT64_MAX
+
 /* A tally that was made. */
 typedef struct entry {
     uint64_t step;
     uint32_t phase;
-    bool settled;  /* a verdict has come */
-    uint64_t hash; /* of that verdict */
+    bool settled;     /* a verdict has come */
+    uint64_t hash;    /* of that verdict */
+    uint64_t made_ns; /* time at which it was made; 0: not noted yet; MEASURED: of no use any more */
     size_t n;
     uint8_t *at; /* the bytes, in settle->memory */
 } entry;
@@ -161,6 +165,7 @@ static void keep(pd_steps *steps, pd_tally *tally, bool waits)
     e->step = tally->step;
     e->phase = tally->phase;
     e->settled = false;
+    e->made_ns = 0;
     e->n = pd_tally_write(tally, e->at);
     settle->waits = waits;
     settle->news = true;
@@ -474,6 +479,7 @@ static void visit_entry(pd_archive *archive, pd_settle *settle, entry *e)
     pd_archive_value(archive, &e->hash);
     pd_archive_count(archive, &e->n, settle->most, 1);
     if (pd_archive_status(archive) == PD_OK) pd_archive_bytes(archive, e->at, e->n);
+    if (pd_archive_is_reading(archive)) e->made_ns = MEASURED;
 }
 
 void pd_settle_visit(pd_archive *archive, pd_steps *steps)
@@ -501,7 +507,20 @@ bool pd_settle_has_news(const pd_steps *steps)
     return steps->together.settle != NULL && steps->together.settle->news;
 }
 
-void pd_settle_told(pd_steps *steps)
+/* Notes when a tally was made, and measures the time until its verdict. */
+static void measure(pd_steps *steps, entry *e, uint64_t now_ns)
 {
-    steps->together.settle->news = false;
+    if (e->made_ns == 0) e->made_ns = now_ns;
+    if (!e->settled || e->made_ns == MEASURED) return;
+    pd_histogram_add(&steps->figures.settle_times, now_ns - e->made_ns);
+    e->made_ns = MEASURED;
+}
+
+void pd_settle_told(pd_steps *steps, uint64_t now_ns)
+{
+    pd_settle *settle = steps->together.settle;
+
+    settle->news = false;
+    for (size_t i = settle->n; i > 0 && settle->entries[i - 1].step + 1 >= settle->step; i--)
+        measure(steps, &settle->entries[i - 1], now_ns);
 }

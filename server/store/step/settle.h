@@ -70,7 +70,7 @@ void pd_settle_refusals(pd_steps *steps, const uint8_t *refusals, size_t n, cons
 
 /* Checks a verdict. Sets *state. PD_INVALID_ARGUMENT: it is not a verdict of its step and phase, this shard has made
  * another tally, or another verdict came first. */
-int pd_settle_check(pd_steps *steps, const pd_tallies *tallies, pd_verdict_state *state, pd_error *err);
+int pd_settle_check(pd_steps *steps, const pd_tallies *verdict, pd_verdict_state *state, pd_error *err);
 /* Returns whether this shard has not made its tally of the step and phase yet, nor a later one. */
 bool pd_settle_is_early(const pd_settle *settle, uint64_t step, uint32_t phase);
 /* Takes a verdict that is NEW: it counts from now on. Joins what the shards have said, except refusals, which the
@@ -105,6 +105,7 @@ void pd_settle_visit(pd_archive *archive, pd_steps *steps);
 
 /* Returns whether a tally was made or a verdict was taken since the last call: workers may have to be answered. */
 bool pd_settle_has_news(const pd_steps *steps);
-void pd_settle_told(pd_steps *steps);
+/* Notes that workers will be answered at this time. Measures how long verdicts have taken (figures.settle_times). */
+void pd_settle_told(pd_steps *steps, uint64_t now_ns);
 
 #endif
