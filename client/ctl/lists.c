@@ -486,22 +486,14 @@ static int print_all(const pd_line *line, const pd_cluster *cluster, void *const
     return status;
 }
 
+static int print_statuses(const pd_line *line, const pd_cluster *cluster, void *const *replies, pd_error *err)
+{
+    (void)err;
+    if (cluster->n > 1) return print_all(line, cluster, replies);
+    return line->json ? pd_result_json(pd_message_json(replies[0])) : print_status(line, replies[0]);
+}
+
 int pd_run_status(pd_line *line)
 {
-    void **replies = calloc(line->n_shards, sizeof *replies);
-    pd_cluster cluster;
-    pd_error err = { 0 };
-    int rc = pd_cluster_open(&cluster, line, 0, &err), status;
-
-    if (rc == PD_OK && replies == NULL) rc = pd_fail(&err, PD_NO_MEMORY, "out of memory");
-    if (rc == PD_OK) rc = pd_cluster_ask(&cluster, PD_STATUS, NULL, replies, &err);
-    if (rc != PD_OK)
-        status = pd_result_fail(line->json, &err);
-    else if (cluster.n > 1)
-        status = print_all(line, &cluster, replies);
-    else
-        status = line->json ? pd_result_json(pd_message_json(replies[0])) : print_status(line, replies[0]);
-    pd_cluster_close(&cluster);
-    free(replies);
-    return status;
+    return pd_cluster_print(line, PD_STATUS, print_statuses);
 }

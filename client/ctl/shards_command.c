@@ -202,15 +202,5 @@ static int print_answers(const pd_line *line, const pd_cluster *cluster, void *c
 
 int pd_run_shards(pd_line *line)
 {
-    void **replies = calloc(line->n_shards, sizeof *replies);
-    pd_cluster cluster;
-    pd_error err = { 0 };
-    int rc = pd_cluster_open(&cluster, line, 0, &err), status;
-
-    if (rc == PD_OK && replies == NULL) rc = pd_fail(&err, PD_NO_MEMORY, "out of memory");
-    if (rc == PD_OK) rc = pd_cluster_ask(&cluster, PD_STATUS, NULL, replies, &err);
-    status = rc == PD_OK ? print_answers(line, &cluster, replies, &err) : pd_result_fail(line->json, &err);
-    pd_cluster_close(&cluster);
-    free(replies);
-    return status;
+    return pd_cluster_print(line, PD_STATUS, print_answers);
 }

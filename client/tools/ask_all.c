@@ -244,6 +244,21 @@ int pd_cluster_ask(pd_cluster *cluster, unsigned method, const ProtobufCMessage 
     return pd_cluster_each(cluster, ask, &a, err);
 }
 
+int pd_cluster_print(const pd_line *line, unsigned method, pd_replies_print *print)
+{
+    void **replies = calloc(line->n_shards, sizeof *replies);
+    pd_cluster cluster;
+    pd_error err = { 0 };
+    int rc = pd_cluster_open(&cluster, line, 0, &err), status;
+
+    if (rc == PD_OK && replies == NULL) rc = pd_fail(&err, PD_NO_MEMORY, "out of memory");
+    if (rc == PD_OK) rc = pd_cluster_ask(&cluster, method, NULL, replies, &err);
+    status = rc == PD_OK ? print(line, &cluster, replies, &err) : pd_result_fail(line->json, &err);
+    pd_cluster_close(&cluster);
+    free(replies);
+    return status;
+}
+
 /* The fetching of a list from all shards. */
 typedef struct listing {
     const Paramd__ListRequest *request;

@@ -55,6 +55,11 @@ int pd_cluster_each(pd_cluster *cluster, pd_shard_work *work, void *arg, pd_erro
  * of shard i; NULL: it has failed. `replies` may be NULL. */
 int pd_cluster_ask(pd_cluster *cluster, unsigned method, const ProtobufCMessage *request, void **replies,
                    pd_error *err);
+/* Prints the answers of pd_cluster_ask. Returns the exit status of the command. */
+typedef int pd_replies_print(const pd_line *line, const pd_cluster *cluster, void *const *replies, pd_error *err);
+/* Runs a command that sends one request without fields to every shard, and prints the answers. Returns its exit
+ * status. */
+int pd_cluster_print(const pd_line *line, unsigned method, pd_replies_print *print);
 /* Fetches a list from all shards, and calls `use` with it. With several shards, entries of the same job, worker or
  * round become one entry, and entries that lie on one shard, such as parameters, are sorted by name; `use` is then
  * called for each of these entries, and line->asked->shard is its shard. */

@@ -45,13 +45,8 @@ static int start(void **state)
 
 static int end(void **state)
 {
-    char command[96];
-    int status = 0;
-
     (void)state;
-    for (size_t i = 0; i < DAEMONS; i++) status |= daemon_stop(cluster.daemon[i], patient(20));
-    snprintf(command, sizeof command, "rm -rf %s", cluster.folder);
-    return status | system(command);
+    return daemons_stop(cluster.daemon, DAEMONS, cluster.folder);
 }
 
 GROUP(start, end);

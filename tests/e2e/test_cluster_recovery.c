@@ -7,6 +7,7 @@
 
 #include "test.h"
 #include "daemon_process.h"
+#include "rank_check.h"
 #include "team.h"
 
 enum { WORLD = 2, TENSORS = 5, STEPS = 48, EVERY = 4, EVENTS = 4, MOST_SHARDS = 3 };
@@ -44,9 +45,7 @@ typedef struct run {
 
 static bool check(struct rank *r, const char *what, int rc, const pd_error *err)
 {
-    if (rc == PD_OK) return true;
-    if (r->failure[0] == '\0') snprintf(r->failure, sizeof r->failure, "rank %d: %s: %s", r->rank, what, err->text);
-    return false;
+    return rank_check(r->failure, sizeof r->failure, r->rank, what, rc, err);
 }
 
 static pd_client *begin(struct rank *r, pd_error *err)
@@ -66,18 +65,12 @@ static pd_client *begin(struct rank *r, pd_error *err)
     };
     pd_client_param params[TENSORS];
     char names[TENSORS][16];
-    pd_client *client;
 
     for (int i = 0; i < TENSORS; i++) {
         snprintf(names[i], sizeof names[i], "p%d", i);
         params[i] = (pd_client_param){ .name = names[i], .shape = { 1, { sizes[i] } } };
     }
-    if (!check(r, "open", pd_client_open(&client, &options, err), err)) return NULL;
-    if (check(r, "declare", pd_client_declare(client, params, TENSORS, err), err) &&
-        check(r, "init", pd_client_init(client, (void *const *)r->weights, err), err))
-        return client;
-    pd_client_close(client);
-    return NULL;
+    return rank_begin(r->failure, sizeof r->failure, &options, params, TENSORS, r->weights, err);
 }
 
 /* Fills the gradients of a step: they depend on weights of all parameters. */

@@ -9,6 +9,7 @@
 
 #include "test.h"
 #include "daemon_process.h"
+#include "rank_check.h"
 #include "paramd/client.h"
 
 enum { WORLD = 4, SLOW = 3, MOST = 1500, N = WORLD * MOST, PARAMS = 2, KILLS = 6, STEPPED = 1, LATE = 5 };
@@ -45,9 +46,7 @@ typedef struct run {
 
 static bool check(struct rank *r, const char *what, int rc, const pd_error *err)
 {
-    if (rc == PD_OK) return true;
-    if (r->failure[0] == '\0') snprintf(r->failure, sizeof r->failure, "rank %d: %s: %s", r->rank, what, err->text);
-    return false;
+    return rank_check(r->failure, sizeof r->failure, r->rank, what, rc, err);
 }
 
 /* ---- workers ---- */

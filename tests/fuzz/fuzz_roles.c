@@ -49,12 +49,8 @@ static void make_seeds(const char *folder)
         "quota user:* jobs=4 bytes=10G ingest=1G connections=64 requests=1000\r\n\tuser:0 read\ta/b\n",
         "certificate:*.example.org read [a-z]*\nquota * jobs=0\nanyone none j\nanyone admin *",
     };
-    char name[16];
 
-    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
-        snprintf(name, sizeof name, "roles_%zu", i);
-        write_seed(folder, name, (const uint8_t *)seeds[i], strlen(seeds[i]));
-    }
+    write_texts(folder, "roles", seeds, sizeof seeds / sizeof *seeds);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)

@@ -121,12 +121,8 @@ static void make_seeds(const char *folder)
         "* scalable_shampoo root_method=eigh matrix_epsilon=0 exponent_override=3 root_retries=2 "
         "start_preconditioning_step=0",
     };
-    char name[16];
 
-    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
-        snprintf(name, sizeof name, "rules_%zu", i);
-        write_seed(folder, name, (const uint8_t *)seeds[i], strlen(seeds[i]));
-    }
+    write_texts(folder, "rules", seeds, sizeof seeds / sizeof *seeds);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)

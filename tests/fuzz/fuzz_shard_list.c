@@ -31,12 +31,8 @@ static void make_seeds(const char *folder)
         "[::1]:{1..5}",
         "a:1, b:2 c",
     };
-    char name[16];
 
-    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
-        snprintf(name, sizeof name, "list_%zu", i);
-        write_seed(folder, name, (const uint8_t *)seeds[i], strlen(seeds[i]));
-    }
+    write_texts(folder, "list", seeds, sizeof seeds / sizeof *seeds);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)

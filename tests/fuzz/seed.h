@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -20,6 +21,17 @@ static inline void write_seed(const char *folder, const char *name, const uint8_
     if (to == NULL || fwrite(at, 1, bytes, to) != bytes || fclose(to) != 0) {
         perror(path);
         exit(1);
+    }
+}
+
+/* Writes n texts as the seeds PREFIX_0, PREFIX_1 ... */
+static inline void write_texts(const char *folder, const char *prefix, const char *const *texts, size_t n)
+{
+    char name[32];
+
+    for (size_t i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "%s_%zu", prefix, i);
+        write_seed(folder, name, (const uint8_t *)texts[i], strlen(texts[i]));
     }
 }
 

@@ -12,6 +12,8 @@ import time
 
 import pytest
 
+import paramd
+
 BIN = os.environ["PARAMD_BIN"]
 
 
@@ -77,6 +79,20 @@ def daemon():
     daemon = Daemon()
     yield daemon
     daemon.end()
+
+
+@pytest.fixture(scope="module")
+def one():
+    """A daemon of paramd.local."""
+    with paramd.local(threads=1) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def two():
+    """Two daemons of paramd.local that share their jobs."""
+    with paramd.local(threads=1, shards=2) as daemons:
+        yield daemons
 
 
 @pytest.fixture

@@ -16,18 +16,6 @@ RULES = "* adamw lr=0.01"
 OPTIONS = {"split_bytes": "64KiB", "clip_global_norm": "0.5"}
 
 
-@pytest.fixture(scope="module")
-def one():
-    with paramd.local(threads=1) as daemon:
-        yield daemon
-
-
-@pytest.fixture(scope="module")
-def two():
-    with paramd.local(threads=1, shards=2) as daemons:
-        yield daemons
-
-
 def tensor_bytes_of(path):
     """Returns the tensors of a safetensors file by name: shape, element type, bytes."""
     with open(path, "rb") as file:

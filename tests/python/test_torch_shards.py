@@ -9,18 +9,6 @@ import paramd
 STEPS = 6
 
 
-@pytest.fixture(scope="module")
-def one():
-    with paramd.local(threads=1) as daemon:
-        yield daemon
-
-
-@pytest.fixture(scope="module")
-def two():
-    with paramd.local(threads=1, shards=2) as daemons:
-        yield daemons
-
-
 def train(daemon, job, rank, row):
     """Trains one rank of two. Returns its weights, and rank 0's full state."""
     model = transformer()

@@ -266,6 +266,16 @@ int daemon_stop(test_daemon *daemon, double seconds)
     return status;
 }
 
+int daemons_stop(test_daemon **daemons, size_t n, const char *folder)
+{
+    char command[128];
+    int status = 0;
+
+    for (size_t i = 0; i < n; i++) status |= daemon_stop(daemons[i], patient(20));
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return status | system(command);
+}
+
 void daemon_end(test_daemon *daemon)
 {
     assert_int_equal(daemon_stop(daemon, patient(20)), 0);

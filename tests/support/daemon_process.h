@@ -20,6 +20,8 @@ test_daemon *daemon_start(const char *const *flags);
 /* Sends SIGTERM, waits at most `seconds`, then kills the daemon. Returns its exit status, 128 + signal, or -1: it was
  * killed. Frees `daemon`. */
 int daemon_stop(test_daemon *daemon, double seconds);
+/* Stops n daemons, each within 20 s, and removes their folder. Returns 0 if all have exited with status 0. */
+int daemons_stop(test_daemon **daemons, size_t n, const char *folder);
 /* Stops the daemon within 20 s, and checks that it exits with status 0. Frees `daemon`. */
 void daemon_end(test_daemon *daemon);
 /* Kills the daemon with SIGKILL, waits for it, and frees `daemon`. */
