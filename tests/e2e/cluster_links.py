@@ -189,8 +189,9 @@ class Run:
     def paramctl(self, shard: str, *command: str) -> str:
         """Returns what paramctl says about a shard."""
         address = f"{self.network.address[shard]}:{self.port}"
-        return subprocess.run(["ip", "netns", "exec", self.network.names[shard], f"{BIN}/paramctl", "-s", address,
-                               *command], check=False, capture_output=True, text=True).stdout
+        done = subprocess.run(["ip", "netns", "exec", self.network.names[shard], f"{BIN}/paramctl", "-s", address,
+                               *command], check=False, capture_output=True, text=True)
+        return done.stdout or done.stderr
 
 
 # ---- the checks of a history ----
@@ -224,8 +225,8 @@ def check_results(run: Run, undisturbed: Run) -> None:
         ends = [(each.folder / f"{worker}.result").read_text().split() for each in (run, undisturbed)]
         if ends[0][:2] != ends[1][:2]:
             run.fail(f"{worker} ended with {ends[0]}, undisturbed with {ends[1]}")
-        if ends[0][2:] != ["0", "0"]:
-            run.fail(f"{worker} has rewound {ends[0][2]} times and sent {ends[0][3]} steps again")
+        if ends[0][2] != "0":                       # frames may be sent again: those that close a step that is open yet
+            run.fail(f"{worker} has seen a shard go back {ends[0][2]} times")
 
 
 def check_shards(run: Run, breaks: bool) -> None:
