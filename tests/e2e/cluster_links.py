@@ -150,7 +150,7 @@ class Run:
             print(f"{name}:", *self.read(name, "log").splitlines()[-2:], *self.read(name, "errors").splitlines()[-6:],
                   sep="\n    ")
         for shard in self.shards:
-            print(shard, self.paramctl(shard, "ranks", JOB))
+            print(shard, self.paramctl(shard, "workers", JOB))
         raise SystemExit(1)
 
     def await_(self, seconds: float, text: str, holds: Callable[[], bool]) -> None:
