@@ -242,7 +242,7 @@ static void intersect(pd_told_steps *told, const pd_told_steps *other)
 
 void pd_shards_share_durable(const pd_shards *shards)
 {
-    pd_told_steps told = { .n = 0 }, own;
+    pd_told_steps told, own;
     uint64_t common = 0;
 
     told.n = 0;
