@@ -178,6 +178,29 @@ TEST(requests_that_wait_end_with_the_job)
     shard_rigs_free(&s);
 }
 
+TEST(an_ask_for_an_earlier_tally_replaces_one_that_waits)
+{
+    shard_rigs s;
+    shard_verdict v;
+    rig *r;
+    uint64_t before;
+
+    start(&s);
+    collect(&s, &v);
+    r = s.shard[0];
+    before = r->answered;
+    assert_int_equal(rig_settle(r, 0, CONN, 2, 0, NULL, 0), PD_OK); /* step 2 has no contributions yet */
+    assert_int_equal(r->answered, before);
+    assert_int_equal(rig_settle(r, 0, CONN, 1, 1, NULL, 0), PD_CANCELLED); /* the first one, and this one waits */
+    assert_string_equal(r->error.text, "rank 0 of job job has asked anew, for the tally of step 1");
+    assert_int_equal(r->answered, before + 1);
+    assert_int_equal(rig_settle(r, 0, CONN, 1, 0, NULL, 0), PD_OK);
+    assert_int_equal(r->answered, before + 3);
+    assert_int_equal(r->tallies, 2);
+    assert_int_equal(r->tally_step, 1);
+    shard_rigs_free(&s);
+}
+
 TEST(the_tallies_of_eight_steps_are_kept)
 {
     shard_rigs s;
