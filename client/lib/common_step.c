@@ -67,7 +67,7 @@ static void end_all(pd_shards *shards)
         pd_core_send_back(shards->at[i]->core);
         pd_io_leave(&shards->at[i]->io);
     }
-    if (!under_way) pd_settle_box_forget(shards->box, 0);
+    if (!under_way) pd_settle_box_forget(shards->box);
 }
 
 void pd_shards_go_back_together(const pd_shards *shards)
