@@ -3,6 +3,7 @@
 #include "clipped.h"
 #include "shard_rigs.h"
 #include "store_inside.h"
+#include "tally.h"
 
 enum { CONN = 10, N = 2 };
 
@@ -65,6 +66,23 @@ TEST(the_first_verdict_counts_and_an_equal_one_is_welcome)
     }
     rig_work(s.whole);
     shard_rigs_assert_same(&s, 1);
+    shard_rigs_free(&s);
+}
+
+TEST(the_time_from_a_tally_to_its_verdict_is_measured_once)
+{
+    shard_rigs s;
+    shard_verdict v;
+    const pd_histogram *times;
+
+    start(&s);
+    collect(&s, &v);
+    times = &inside_job(s.shard[0]->store, s.shard[0]->job)->steps.figures.settle_times;
+    assert_int_equal(pd_histogram_count(times), 0);
+    s.shard[0]->now += 3000000000;
+    for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(give(s.shard[0], rank, &v, N), PD_OK);
+    assert_int_equal(pd_histogram_count(times), 1);
+    assert_int_equal(times->sum_ns, 3000000000);
     shard_rigs_free(&s);
 }
 
@@ -162,6 +180,34 @@ TEST(a_verdict_that_comes_before_the_tally_waits)
     shard_rigs_assert_same(&s, 1);
     shard_rigs_free(&s);
     shard_rigs_free(&twin);
+}
+
+/* A tally that this job cannot make: its sum has more words than squares of float32 numbers, beside the longest
+ * reason. */
+static size_t write_too_large(uint8_t *out, uint16_t shard)
+{
+    char reason[PD_TALLY_REASON];
+    pd_tally tally = { .step = 9, .shard = shard, .shards = N, .kind = PD_TALLY_NORM, .seen = true, .reason = reason };
+
+    memset(reason, 'x', sizeof reason);
+    tally.reason_bytes = sizeof reason;
+    pd_exact_sum_add(&tally.sum, 0x1p-1074);
+    pd_exact_sum_add(&tally.sum, 0x1p1000);
+    return pd_tally_write(&tally, out);
+}
+
+TEST(a_verdict_that_waits_has_no_more_bytes_than_were_counted)
+{
+    shard_rigs s;
+    shard_verdict v = { .step = 9 };
+
+    start(&s);
+    for (uint16_t i = 0; i < N; i++) v.tally[i] = (pd_tally_view){ v.bytes[i], write_too_large(v.bytes[i], i) };
+    assert_int_equal(give(s.shard[0], 0, &v, N), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(s.shard[0]->error.text, "bytes, expected at most"));
+    shard_rigs_settle(&s);
+    shard_rigs_assert_same(&s, 1);
+    shard_rigs_free(&s);
 }
 
 TEST(requests_that_wait_end_with_the_job)

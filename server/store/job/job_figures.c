@@ -426,6 +426,7 @@ static void copy_progress(pd_job_stats *stats, const pd_job *job)
     for (size_t i = 0; i < steps->figures.n_scalars; i++) stats->scalars[i] = steps->figures.scalars[i];
     stats->roots_out = steps->tasks_out;
     stats->root_times = steps->figures.root_times;
+    stats->settle_times = steps->figures.settle_times;
 }
 
 static void copy_checkpoints(pd_job_stats *stats, const pd_checkpoint_policy *checkpointing)

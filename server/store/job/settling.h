@@ -11,7 +11,7 @@
 void pd_job_settle(pd_job *job, pd_request *request);
 /* Answers requests whose tallies were made, and takes the verdicts among them. Call it after each request and each
  * batch of work. */
-void pd_settling_look(pd_job *job);
+void pd_settling_look(pd_job *job, uint64_t now_ns);
 /* Refuses all requests that wait. */
 void pd_settling_refuse(pd_job *job, const pd_error *err);
 
