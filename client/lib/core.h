@@ -287,9 +287,9 @@ typedef struct pd_core_progress {
     uint64_t reported[PD_KEPT_STEPS];
     size_t n_reported;
     uint64_t common;
-    uint64_t closing;          /* step that this rank is closing (pd_client_close_step); 0: none */
-    uint64_t ended;            /* last step that it has begun to close, also if that failed; 0: none */
-    uint64_t *pushing;         /* by fragment, in a job with open sets: step of its last push; 0: none */
+    uint64_t closing;  /* step that this rank is closing (pd_client_close_step); 0: none */
+    uint64_t ended;    /* last step that it has begun to close, also if that failed; 0: none */
+    uint64_t *pushing; /* by fragment, in a job with open sets: step of its last push; 0: none */
 } pd_core_progress;
 
 /* What the last answer said of the members of the job, in the form of pd_client_members. */

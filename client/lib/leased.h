@@ -39,8 +39,8 @@ static inline uint32_t pd_leased_wants(const pd_core *core)
 {
     return core->setup.shards > 1 ? 0 : core->setup.shares;
 }
-/* Returns the last step that all parameters of fragment 0 have taken of which this rank has elements on this server: its
- * steps use the shares. UINT64_MAX: there are none of them. */
+/* Returns the last step that all parameters of fragment 0 have taken of which this rank has elements on this server:
+ * its steps use the shares. UINT64_MAX: there are none of them. */
 uint64_t pd_leased_taken_step(const pd_core *core);
 /* Returns the least share that no rank has used, as the last answer reported. `taken`: pd_leased_taken_step, in a
  * cluster the lowest one of all shards. */

@@ -58,7 +58,7 @@ typedef struct pd_shards {
     bool *over[PD_SHARDS_CALLS]; /* for each shard: the call under way, which timed out before, is over there */
     bool any_rank;               /* shard 0 chooses the rank */
     bool agreed; /* since the parameters were declared, all shards were seen at one step, or close to it */
-    bool found; /* pd_client_rewind has brought all shards to one step, and has not received the weights yet */
+    bool found;  /* pd_client_rewind has brought all shards to one step, and has not received the weights yet */
 
     pthread_mutex_t lock;
     /* Guarded by `lock`. The model; n_params 0: it is not declared. */

@@ -144,6 +144,7 @@ static void put_times(pd_document *out, const pd_job_stats *stats)
     pd_document_put(out, "}");
     put_histogram(out, false, "root_times", &stats->root_times);
     put_histogram(out, false, "log_times", &stats->log_times);
+    put_histogram(out, false, "settle_times", &stats->settle_times);
 }
 
 /* Writes how often a rank counts, in a job in which that is decided for each step. */

@@ -416,6 +416,7 @@ static const row rows[] = {
     JOB("gradient_norm", GAUGE, info.gradient_norm, "Norm of the last step's gradients; 0: none is computed."),
     JOB("clipped_steps", COUNTER, info.clipped_steps, "Steps whose gradients were clipped by their norm."),
     JOB("outlier_steps", COUNTER, info.outlier_steps, "Steps that were skipped because their norm was an outlier."),
+    JOB("settle_seconds", HISTOGRAM, settle_times, "Time from a shard's tally to the verdict of all shards."),
     JOB_BY("job_shard_info", GAUGE, write_shard, "1; the labels say which shard of a cluster this daemon is."),
     JOB_BY("scalar", GAUGE, write_scalars, "Last mean of each scalar that workers push, such as loss."),
     JOB_BY("job_memory_bytes", GAUGE, write_memory, "Memory of the job in use, by purpose."),

@@ -157,12 +157,11 @@ static pd_job *next_due(const pd_store *store)
 }
 
 /* Queues a job that a request or a batch of work may have changed, if it has work. First answers the workers that wait
- * for a tally which was made. While the server drains, begins the
- * job's last checkpoint if nothing prevents it any more. Then begins a waiting export if nothing prevents it: a
- * checkpoint that is due goes first. */
+ * for a tally which was made. While the server drains, begins the job's last checkpoint if nothing prevents it any
+ * more. Then begins a waiting export if nothing prevents it: a checkpoint that is due goes first. */
 static void queue(pd_store *store, pd_job *job, uint64_t now_ns)
 {
-    pd_settling_look(job);
+    pd_settling_look(job, now_ns);
     if (store->drain.draining) pd_checkpoint_look(job, now_ns);
     pd_export_go_on(job, now_ns);
     pd_publishing_note(&store->publishing, job);

@@ -72,7 +72,8 @@ checkpoint_stall_p50_shampoo | of the step time without checkpoints | <= 1.05 | 
 checkpoint_stall_p99_shampoo | of the step time without checkpoints | <= 1.5 | slow | \
     figure_checkpoint_stall shampoo p99
 recovery     | of reading the checkpoint and taking the steps | <= 1.3 | slow | figure_recovery
-cluster_one  | of the step time of commit 9935414f, the worst shape | <= 1.01 | slow | tests/bench/plain_step.sh 9935414f
+cluster_one  | of the step time of commit 9935414f, the worst shape | <= 1.01 | slow | \
+    tests/bench/plain_step.sh 9935414f
 cluster_cpu  | of the CPU time of one daemon | <= 1.05 |      | figure_cluster cpu
 cluster_skew | of the mean load of a shard  | <= 1.05  |      | figure_cluster skew
 settle_cost  | of the step time without verdicts | >= 0 |     | figure_cluster settle

@@ -12,7 +12,7 @@ export PATH=/usr/bin:/bin:/usr/sbin:/sbin
 bin=${PARAMD_BIN:?the folder of paramd and crash_worker}
 [ -x "$bin/crash_worker" ] || { echo "skip: no crash_worker in $bin"; exit 77; }
 
-mode=window kills=10 seed=1 keep= shards=1
+mode=window kills=10 seed=1 keep='' shards=1
 while [ $# -gt 0 ]; do
     case $1 in
     --mode) mode=${2:?} && shift ;;

@@ -293,3 +293,33 @@ static const uint8_t merging[] = {
     PD_HELLO, 0, WORKER(3, 0, 3), PLAIN, 1 | GATHERS, 0,  SPILLS(0),  CLOSE, 0,  PD_HELLO, 0, WORKER(3, 0, 3), PLAIN, 1
     | GATHERS, FOLDED(0),
 };
+#define SHARD(shard, shards) (uint8_t)((shard) | (shards) << 2)
+#define ASK(step) (uint8_t)(step)       /* Settle: asks for a tally */
+#define VERDICT(step, shards) (uint8_t)((step) | (shards) << 4)
+#define CHANGES 0x80                    /* Settle: a byte of each tally is changed */
+/* A rank trains on the first one of two shards: it asks for tallies before and after they are made, and brings
+ * verdicts: changed ones, one of too few tallies, an early one, and the right one twice. Parameters that lie elsewhere
+ * are refused. */
+static const uint8_t settling[] = {
+    SPREAD, 0, SHARD(0, 2),  PD_HELLO, 0, WORKER(1, 0, 1) | WHOLE, PLAIN, 1,
+    PD_DECLARE, 0, 2, 0, 10, 10, 1, 1, 7,  PD_INIT, 0, 0, 2, 0, F32_, 1 << 3, F32_,  PD_INIT, 0, 0, 1, 1, F32_,
+    PD_SETTLE, 0, ASK(1), 0,  PD_SETTLE, 0, VERDICT(1, 2), 0,
+    PD_PUSH, 0, 1, 1, 2, 0, F32_, 1 << 3, F32_,  PD_PUSH, 0, 1, 2, 1, 1, F32_,  PD_PUSH, 0, 1 | LAST, 3, 0,
+    PD_SETTLE, 0, VERDICT(1, 2) | CHANGES, 1,  PD_SETTLE, 0, VERDICT(1, 2) | CHANGES, 33,
+    PD_SETTLE, 0, VERDICT(1, 1), 0,  PD_SETTLE, 0, VERDICT(2, 2), 0,  PD_SETTLE, 0, VERDICT(1, 2), 0,
+    PD_SETTLE, 0, VERDICT(1, 2), 0,  PD_SETTLE, 0, ASK(0), 0,  PD_SETTLE, 0, ASK(2), 0,
+    PD_PULL, 0, 1, 2, 0, F32_, 1 << 3, F32_,  PD_PULL, 0, 1, 1, 1, F32_,
+    SPREAD, 1, SHARD(1, 2),  PD_HELLO, 1, WORKER(1, 0, 1) | WHOLE, PLAIN, 2,
+    SPREAD, 1, SHARD(2, 2),  PD_HELLO, 1, WORKER(1, 0, 1) | WHOLE, PLAIN, 2,
+};
+/* Workers and an operator let a job go back: to checkpoints that are not there, by a life that is none, and to one that
+ * the disk cannot read any more. */
+static const uint8_t returning[] = {
+    PD_HELLO, 0, WORKER(1, 0, 1), PLAIN, 1 | WINDOW,  PD_HELLO, 2, WORKER(0, 0, 1), PLAIN, 0,
+    PD_GO_BACK, 0, OF_JOB(0, 1) | 0x20,  PD_DECLARE, 0, 1, 1, 1, 7,  PD_INIT, 0, 0, 1, 0, F32_,
+    PD_GO_BACK, 2, OF_JOB(1, 1),  PD_GO_BACK, 0, OF_JOB(1, 1) | 0x20,  PD_GO_BACK, 0, OF_JOB(0, 1),
+    PD_CHECKPOINT, 0, OF_JOB(0, 0),  PD_PUSH, 0, 1, 0, 1, 0, F32_,  KEPT, 0, 0,  KEPT, 0, 0,
+    PD_GO_BACK, 2, OF_JOB(1, 7),  PD_GO_BACK, 2, OF_JOB(3, 0),  PD_GO_BACK, 2, OF_JOB(1, 0) | 0x80,
+    PD_GO_BACK, 2, OF_JOB(1, 0) | 0x80,  KEPT, 0, 0,  KEPT, 0, 0,  PD_PUSH, 0, 2, 0, 1, 0, F32_,
+    PD_GO_BACK, 2, OF_JOB(1, 0) | 0x80,  PD_DROP, 2, 1 << 3,  KEPT, 0, FAILS,
+};

@@ -22,7 +22,8 @@
 #include <unistd.h>
 
 enum { CONNS = 3, CHUNK = 64, MOST_PARAMS = 8, MOST_PIECES = 6, PAYLOAD = 8192, FRAME = 65536 + PAYLOAD };
-enum { RAW = PD_METHODS, CLOSE, TIME, SPOIL, CUT, TURN, DEAF, LEND, PASS, SCRIBBLE, KEPT, OPS };
+enum { TALLY_SHARD = 4 }; /* offset of the number of the shard in a tally */
+enum { RAW = PD_METHODS, CLOSE, TIME, SPOIL, CUT, TURN, DEAF, LEND, PASS, SCRIBBLE, KEPT, SPREAD, OPS };
 
 typedef struct peer {                              /* a connection, as seen by the peer of the daemon */
     int fd;                                        /* -1: not connected */
@@ -45,11 +46,14 @@ static struct {
     peer peers[CONNS];
     unsigned spoil_at, spoil_with, cut_to; /* damage to the next frame */
     unsigned changed;                      /* number of the change by hand that was sent last */
+    unsigned spread;                       /* which shard of a cluster the next Hello says that the daemon is */
     bool lend;                             /* the payload of the next frame lies in shared memory, at unit lend_at */
     uint32_t lend_at;
     int pass;                              /* descriptor that goes with the next bytes; -1: none */
     pd_mail *checkpointing, *last_keeping; /* checkpoints and entries that the store has handed out, the oldest first */
     int first_free;                        /* lowest descriptor that was free when the conversation began */
+    uint8_t tally[1024];                   /* the last tally that the daemon has given */
+    size_t tally_bytes;
 } world;
 
 static uint64_t calls[PD_METHODS]; /* calls of each method in all conversations */
@@ -169,6 +173,13 @@ static void check_places(const peer *p, const pd_prefix *prefix, const Paramd__D
     for (size_t i = 0; i < reply->n_outcomes; i++) MUST(reply->outcomes[i]->place < p->weights_bytes);
 }
 
+static void keep_tally(const Paramd__SettleReply *reply)
+{
+    if (reply->tally.len == 0 || reply->tally.len > sizeof world.tally) return;
+    world.tally_bytes = reply->tally.len;
+    memcpy(world.tally, reply->tally.data, reply->tally.len);
+}
+
 static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
 {
     static struct iovec span;
@@ -186,6 +197,7 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
         MUST(pd_reply_unpack(arena, prefix->method, header, prefix->header_bytes, &message, &err) == PD_OK);
     if ((prefix->flags & PD_FLAG_ERROR) == 0 && prefix->method == PD_SHARE)
         p->weights_bytes = ((const Paramd__ShareReply *)message)->bytes;
+    if ((prefix->flags & PD_FLAG_ERROR) == 0 && prefix->method == PD_SETTLE) keep_tally(message);
     if (shared) check_places(p, prefix, message);
     pd_arena_free(arena);
     span = (struct iovec){ NULL, prefix->payload_bytes };
@@ -368,6 +380,10 @@ static void say_hello(peer *p)
     hello.generation = (hello.nonce & 0x22) == 0x22 ? hello.nonce >> 2 : 0;
     hello.course = (hello.nonce & 0x41) == 0x41;
     hello.label = (char *)"fuzz";
+    hello.shard = world.spread & 3;
+    hello.shards = world.spread >> 2 & 7;
+    hello.cluster = world.spread >> 5;
+    world.spread = 0;
     hello.rules = rule;
     hello.n_rules = 1 + (how >> 6 & 1);
     option.name = (char *)names[how >> 4 & 3];
@@ -523,6 +539,7 @@ static void send_push(peer *p, unsigned method)
     push.carried = (fill & 16) != 0;
     push.speed = (fill & 32) != 0 ? 2.5 : (fill & 64) != 0 ? -INFINITY : 0;
     push.wants = fill == 255 ? UINT32_MAX : fill & 3;
+    push.common = (fill & 0x40) != 0 ? fill & 3 : 0;
     lr.name = (char *)"lr";
     lr.value = (char *)"0.5";
     push.hypers = hypers;
@@ -579,6 +596,41 @@ static void say_release(peer *p)
     send_frame(p, PD_RELEASE, &release.base, 0, 0);
 }
 
+/* Sends one Settle: an ask, or a verdict whose tallies are the last one that the daemon has given, each as that of
+ * another shard, maybe with a changed byte. */
+static void say_settle(peer *p)
+{
+    Paramd__SettleRequest settle = PARAMD__SETTLE_REQUEST__INIT;
+    ProtobufCBinaryData tallies[7];
+    uint8_t bytes[7][sizeof world.tally], how = choice(), change = choice();
+
+    settle.step = how & 3;
+    settle.phase = how >> 2 & 3;
+    settle.n_tallies = how >> 4 & 7;
+    settle.tallies = tallies;
+    for (uint8_t i = 0; i < settle.n_tallies; i++) {
+        memcpy(bytes[i], world.tally, world.tally_bytes);
+        tallies[i] = (ProtobufCBinaryData){ .len = world.tally_bytes, .data = bytes[i] };
+        if (world.tally_bytes == 0) continue;
+        bytes[i][TALLY_SHARD] = i;
+        if ((how & 0x80) != 0) bytes[i][change % world.tally_bytes] ^= change;
+    }
+    send_frame(p, PD_SETTLE, &settle.base, 0, 0);
+}
+
+/* Sends one GoBack. Operators must name a job. Workers must not, and must name its life, which they cannot know
+ * here. */
+static void say_go_back(peer *p)
+{
+    Paramd__GoBackRequest back = PARAMD__GO_BACK_REQUEST__INIT;
+    uint8_t how = choice();
+
+    back.job = (char *)job_names[how & 3];
+    back.step = (how & 0x80) != 0 ? UINT64_MAX : how >> 2 & 7;
+    back.life = how >> 5 & 3;
+    send_frame(p, PD_GO_BACK, &back.base, 0, 0);
+}
+
 static void say(peer *p, unsigned method)
 {
     switch (method) {
@@ -595,6 +647,8 @@ static void say(peer *p, unsigned method)
     case PD_RELEASE: say_release(p); break;
     case PD_NOTE: say_note(p); break;
     case PD_CHECKPOINT: say_checkpoint(p); break;
+    case PD_SETTLE: say_settle(p); break;
+    case PD_GO_BACK: say_go_back(p); break;
     default: say_to_operators(p, method); break;
     }
 }
@@ -636,6 +690,7 @@ static void operate(unsigned op, peer *p)
         memset(p->lends.at, choice(), LENT_BYTES);
         break;
     case KEPT: give_back((choice() & 1) != 0); break;
+    case SPREAD: world.spread = choice(); break;
     default: say(p, op); break;
     }
 }
@@ -644,7 +699,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     world.at = data;
     world.end = data + (size < 2048 ? size : 2048);
-    world.spoil_with = world.cut_to = world.changed = 0;
+    world.spoil_with = world.cut_to = world.changed = world.spread = 0;
+    world.tally_bytes = 0;
     begin_world();
     while (world.at < world.end) {
         uint8_t op = choice();
@@ -674,6 +730,7 @@ static void make_seeds(const char *folder)
         { "alone", alone, sizeof alone },             { "merging", merging, sizeof merging },
         { "stating", stating, sizeof stating },       { "averaging", averaging, sizeof averaging },
         { "sharing", sharing, sizeof sharing },       { "keeping", checkpointing, sizeof checkpointing },
+        { "settling", settling, sizeof settling },    { "returning", returning, sizeof returning },
     };
     /* clang-format on */
 

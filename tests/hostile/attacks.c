@@ -1,7 +1,8 @@
 /* attacks.c - the table of attacks, and what they share. */
 #include "attacks.h"
 
-static const attack *const tables[] = { attacks_of_workers, attacks_of_operators, attacks_of_strangers };
+static const attack *const tables[] = { attacks_of_workers, attacks_of_operators, attacks_of_shards,
+                                        attacks_of_strangers };
 
 enum { TABLES = sizeof tables / sizeof *tables };
 

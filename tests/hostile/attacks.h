@@ -42,7 +42,8 @@ typedef struct attack {
     void (*run)(attack_scene *scene); /* attacks until it is over */
 } attack;
 
-extern const attack attacks_of_workers[], attacks_of_operators[], attacks_of_strangers[]; /* end with a name of NULL */
+/* They end with a name of NULL. */
+extern const attack attacks_of_workers[], attacks_of_operators[], attacks_of_shards[], attacks_of_strangers[];
 
 /* Returns the number of all attacks, and the attack of an index below it. */
 size_t attacks_count(void);

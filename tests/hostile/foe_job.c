@@ -34,6 +34,7 @@ foe_frame foe_pack_hello(const foe_hello *hello)
     request.rank = hello->rank;
     request.world_size = hello->world;
     request.nonce = hello->nonce;
+    request.shards = hello->shards;
     request.label = (char *)"mallory";
     request.shares = hello->shares;
     request.resume = hello->anew ? 2 : 0;

@@ -11,6 +11,7 @@ typedef struct foe_hello {
     const char *job; /* "": an operator */
     uint32_t rank, world;
     uint64_t nonce;
+    uint32_t shards;            /* the daemon is shard 0 of so many */
     const char *const *rules;   /* NULL at the end */
     const char *const *options; /* NAME, VALUE, NAME, VALUE ... NULL */
     bool shares, anew;

@@ -483,21 +483,12 @@ int rig_settle(rig *r, uint32_t rank, uint64_t conn, uint64_t step, uint32_t pha
                size_t n)
 {
     pd_request *request = must(pd_request_new(PD_REQ_SETTLE, rig_ticket(r, conn)));
-    size_t bytes = n * sizeof(pd_tally_view);
-    uint8_t *at;
 
-    for (size_t i = 0; i < n; i++) bytes += tallies[i].n;
     request->job = r->job;
     request->rank = rank;
     request->u.settle.step = step;
     request->u.settle.phase = phase;
-    request->u.settle.n = n;
-    request->u.settle.tallies = n > 0 ? must(malloc(bytes)) : NULL;
-    at = (uint8_t *)(request->u.settle.tallies + n);
-    for (size_t i = 0; i < n; at += tallies[i++].n) {
-        memcpy(at, tallies[i].at, tallies[i].n);
-        request->u.settle.tallies[i] = (pd_tally_view){ at, tallies[i].n };
-    }
+    if (n > 0) assert_int_equal(pd_tallies_copy(&request->u.settle, tallies, n), PD_OK);
     return rig_apply(r, request);
 }
 

@@ -23,7 +23,7 @@ typedef struct scene {
     const char *identity;       /* identity of clients that connect from now on; NULL: the user of this process */
     int taken;                  /* descriptor that came last from the daemon; -1: none */
     const char *option, *value; /* a job option of the jobs that the workers create; NULL: none */
-    uint32_t shard, shards; /* what the scene's workers ask the daemon to be; 0 and 0: alone */
+    uint32_t shard, shards;     /* what the scene's workers ask the daemon to be; 0 and 0: alone */
     uint8_t in[SCENE_HEARD];    /* header and payload of the last received frame */
     pd_prefix prefix;
     double speed; /* in the pushes of scene_data */

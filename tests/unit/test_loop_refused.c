@@ -58,6 +58,27 @@ static void push(scene *s, int fd, uint32_t handle, uint64_t count, bool last)
 
 OBJECT(scene_new(16, NULL), scene_free);
 
+/* A header of 64 KiB has room for 30,000 empty tallies, whose views would take 480 KB. */
+TEST(a_verdict_of_more_tallies_than_a_cluster_has_shards_is_refused, scene *s)
+{
+    static ProtobufCBinaryData tallies[200];
+    Paramd__SettleRequest settle = PARAMD__SETTLE_REQUEST__INIT;
+    int fd = scene_join(s, 0, 1, 2);
+
+    scene_initialise(s, fd, 2);
+    settle.step = 1;
+    settle.tallies = tallies;
+    settle.n_tallies = PD_MAX_SHARDS + 1;
+    scene_send(s, fd, PD_SETTLE, &settle.base, 0);
+    settle.n_tallies = sizeof tallies / sizeof *tallies;
+    scene_send(s, fd, PD_SETTLE, &settle.base, 0);
+    scene_settle(s);
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "verdict of 65 tallies: a cluster has at most 64 shards");
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "verdict of 200 tallies");
+    assert_alive(s, fd);
+    close(fd);
+}
+
 TEST(a_push_that_arrives_while_its_worker_leaves_is_refused_and_the_connection_lives, scene *s)
 {
     static const uint8_t zeros[PAYLOAD];

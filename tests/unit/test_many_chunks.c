@@ -35,8 +35,8 @@ static void say_chunk(scene *s, int fd, unsigned method, uint64_t chunk)
     scene_send(s, fd, method, method == PD_INIT ? &init.base : &push.base, ELEMENTS * sizeof(float));
 }
 
-/* Receives the answers that have come, and returns their number. Heartbeats of the server, which come where a machine is
- * slow, do not count. */
+/* Receives the answers that have come, and returns their number. Heartbeats of the server, which come where a machine
+ * is slow, do not count. */
 static unsigned count_answers(scene *s, int fd, unsigned method)
 {
     unsigned answers = 0;

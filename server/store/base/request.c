@@ -10,6 +10,24 @@
  * effect in the same memory. */
 enum { MAIL_BYTES = sizeof(pd_request) > sizeof(pd_effect) ? sizeof(pd_request) : sizeof(pd_effect) };
 
+/* The hash is FNV-1a. A tally has one form for each content (step/tally.h), so lengths need not be part. */
+int pd_tallies_copy(pd_tallies *out, const pd_tally_view *from, size_t n)
+{
+    size_t bytes = n * sizeof *from;
+    uint8_t *to;
+
+    for (size_t i = 0; i < n; i++) bytes += from[i].n;
+    if ((out->at = malloc(bytes)) == NULL) return PD_NO_MEMORY;
+    out->n = n;
+    out->hash = 0xcbf29ce484222325u;
+    to = (uint8_t *)(out->at + n);
+    for (size_t i = 0; i < n; i++) {
+        out->at[i] = (pd_tally_view){ to, from[i].n };
+        for (size_t b = 0; b < from[i].n; b++) out->hash = (out->hash ^ (*to++ = from[i].at[b])) * 0x100000001b3u;
+    }
+    return PD_OK;
+}
+
 static bool wants_answer(pd_request_kind kind)
 {
     return kind != PD_REQ_LOST && kind != PD_REQ_RELEASED && kind != PD_REQ_FORGOTTEN && kind != PD_REQ_TASK &&
@@ -140,7 +158,7 @@ static void free_contents(pd_request *request)
     case PD_REQ_WAL:
     case PD_REQ_WENT_BACK:
     case PD_REQ_DRAIN: break;
-    case PD_REQ_SETTLE: free(request->u.settle.tallies); break;
+    case PD_REQ_SETTLE: free(request->u.settle.at); break;
     case PD_REQ_ROLES: pd_roles_free(request->u.roles); break;
     case PD_REQ_CHECKPOINT: free(request->u.checkpoint.job_name); break;
     case PD_REQ_GO_BACK: free(request->u.go_back.job_name); break;

@@ -105,6 +105,19 @@ typedef struct pd_tally_view {
     size_t n;
 } pd_tally_view;
 
+/* What a Settle says. With tallies: it is a verdict of this step and phase. n 0: the worker asks for the first tally of
+ * this shard at or after them. */
+typedef struct pd_tallies {
+    uint64_t step;
+    uint32_t phase;
+    pd_tally_view *at; /* in the order of the shards, with their bytes in the same allocation */
+    size_t n;
+    uint64_t hash; /* of all bytes. Ranks bring the same verdict: only the first one is read */
+} pd_tallies;
+
+/* Copies n tallies into one allocation, and sets the hash. PD_NO_MEMORY. */
+int pd_tallies_copy(pd_tallies *out, const pd_tally_view *from, size_t n);
+
 /* What a worker wants of a job that exists: the values of HelloRequest.resume. */
 typedef enum pd_intent { PD_INTENT_BY_RUN, PD_INTENT_RESUME, PD_INTENT_ANEW } pd_intent;
 
@@ -279,14 +292,7 @@ typedef struct pd_request {
         struct {
             uint64_t sequence;
         } barrier;
-        struct {
-            uint64_t step;
-            uint32_t phase;
-            /* a verdict: n tallies, in the order of the shards, with their bytes in the same allocation. n 0: the
-             * worker asks for the first tally of this shard at or after this step and phase */
-            pd_tally_view *tallies;
-            size_t n;
-        } settle;
+        pd_tallies settle;
         struct {
             char reason[96];
         } lost;

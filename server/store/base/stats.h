@@ -347,6 +347,7 @@ typedef struct pd_job_stats {
     pd_scalar_stats scalars[PD_MAX_SCALARS]; /* in the order in which they were first pushed */
     pd_job_times times;                      /* times.rank is NULL: ranks[i].late has these figures */
     pd_histogram root_times;                 /* times of preconditioner tasks that have run */
+    pd_histogram settle_times;               /* times from a tally of this shard to the verdict of all shards */
     size_t n_ranks; /* number of entries of `ranks`, at most PD_STATS_RANKS: ranks that have joined */
     pd_rank_stats ranks[];
 } pd_job_stats;

@@ -424,12 +424,12 @@ typedef struct pd_job {
     const pd_job_values *presets; /* the store's default values of job keys */
     /* the whole declaration, if the job's parameters lie on several shards (whole.h); NULL: they lie on this daemon */
     struct pd_whole *whole;
-    pd_rank *ranks;               /* array with all slots of the job; its length is steps.members.ranks */
-    uint32_t connected;           /* number of ranks that are connected now */
-    uint32_t left;                /* number of ranks that have left for good */
-    bool shares;                  /* the weights lie in a segment that workers can map (buffer_pool.h) */
-    bool goes_back;               /* the job is about to go back to an earlier step, so it begins no checkpoint */
-    bool gone;                    /* the job is dropped, and exists only until its preconditioner tasks have returned */
+    pd_rank *ranks;     /* array with all slots of the job; its length is steps.members.ranks */
+    uint32_t connected; /* number of ranks that are connected now */
+    uint32_t left;      /* number of ranks that have left for good */
+    bool shares;        /* the weights lie in a segment that workers can map (buffer_pool.h) */
+    bool goes_back;     /* the job is about to go back to an earlier step, so it begins no checkpoint */
+    bool gone;          /* the job is dropped, and exists only until its preconditioner tasks have returned */
     pd_job_records records;
     pd_job_waiting waiting;
     pd_job_figures figures;

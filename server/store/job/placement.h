@@ -99,14 +99,14 @@ void pd_placement_free(pd_placement *placement); /* accepts NULL */
 /* The load of one kind that is most uneven. */
 typedef struct pd_skew {
     double over_mean;      /* the largest load of a shard divided by the mean */
-    pd_load_kind load;          /* which load */
+    pd_load_kind load;     /* which load */
     uint32_t shard;        /* the shard that has it */
     const pd_placed *most; /* the portion that has most of it there */
 } pd_skew;
 /* Finds the largest skew of a placement that is finished. Without any load the skew is 1. */
 pd_skew pd_placement_skew(const pd_placement *placement);
 /* Returns the load of one kind that a shard has. */
-uint64_t pd_placement_load(const pd_placement *placement, uint32_t shard, pd_load_kind load);
+uint64_t pd_placement_load(const pd_placement *p, uint32_t number, pd_load_kind load);
 /* Returns the shard on which no portion lies; the number of shards: each has one. */
 uint32_t pd_placement_empty(const pd_placement *placement);
 /* Computes the number of the map that says where portions lie. It depends on the rules' version, on the number of

@@ -56,12 +56,10 @@ static bool give_tally(pd_job *job, pd_request *request)
 static bool take_verdict(pd_job *job, pd_request *request)
 {
     uint64_t step = request->u.settle.step;
-    uint32_t phase = request->u.settle.phase;
     pd_verdict_state state;
     pd_error err;
 
-    if (pd_steps_take_verdict(&job->steps, step, phase, request->u.settle.tallies, request->u.settle.n, &state, &err) !=
-        PD_OK) {
+    if (pd_steps_take_verdict(&job->steps, &request->u.settle, &state, &err) != PD_OK) {
         pd_say(job->steps.outbox, PD_SAY_WARNING,
                (pd_log_facts){ .job = job->steps.name, .rank = &request->rank, .step = &step, .code = err.code },
                "%.300s", err.text);
@@ -69,7 +67,7 @@ static bool take_verdict(pd_job *job, pd_request *request)
         return true;
     }
     if (state == PD_VERDICT_EARLY) return false;
-    answer(job, request, NULL, step, phase);
+    answer(job, request, NULL, step, request->u.settle.phase);
     return true;
 }
 
@@ -95,12 +93,28 @@ static int check(pd_job *job, const pd_request *request, pd_error *err)
                        job->steps.name);
     if (request->u.settle.step == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "Settle: expected a step from 1 on, got 0");
-    if (other != NULL && other->ticket.conn == request->ticket.conn)
+    if (other != NULL && other->ticket.conn == request->ticket.conn && request->u.settle.n > 0)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "rank %u of job %.100s has another %s under way, of step %" PRIu64 ": wait for its answer",
-                       request->rank, job->steps.name, request->u.settle.n > 0 ? "verdict" : "Settle",
-                       other->u.settle.step);
+                       "rank %u of job %.100s has another verdict under way, of step %" PRIu64 ": wait for its answer",
+                       request->rank, job->steps.name, other->u.settle.step);
     return PD_OK;
+}
+
+/* Ends an earlier request of the same kind: of a connection that has ended, or an ask that the worker replaces, since
+ * it needs an earlier tally. */
+static void replace(pd_job *job, pd_request **slot, const pd_request *by)
+{
+    pd_request *request = *slot;
+    pd_error err;
+
+    *slot = NULL;
+    if (request == NULL || request->ticket.conn != by->ticket.conn) {
+        pd_request_free(request);
+        return;
+    }
+    pd_fail(&err, PD_CANCELLED, "rank %u of job %.100s has asked anew, for the tally of step %" PRIu64, by->rank,
+            job->steps.name, by->u.settle.step);
+    pd_request_refuse(job->steps.outbox, request, &err);
 }
 
 void pd_job_settle(pd_job *job, pd_request *request)
@@ -113,25 +127,27 @@ void pd_job_settle(pd_job *job, pd_request *request)
         return;
     }
     slot = slot_of(&job->ranks[request->rank], request);
-    /* An earlier request is of a connection that has ended. */
-    pd_request_free(*slot);
-    *slot = NULL;
+    replace(job, slot, request);
     if (!handle(job, request)) *slot = request;
 }
 
+/* Handles a request that waits. One that is still early was checked when it came: a verdict has many bytes, and there
+ * may be one of each rank. */
 static void look(pd_job *job, pd_request **slot)
 {
     pd_request *request = *slot;
 
-    if (request == NULL) return;
+    if (request == NULL ||
+        pd_settle_is_early(job->steps.together.settle, request->u.settle.step, request->u.settle.phase))
+        return;
     *slot = NULL;
     if (!handle(job, request)) *slot = request;
 }
 
-void pd_settling_look(pd_job *job)
+void pd_settling_look(pd_job *job, uint64_t now_ns)
 {
     while (pd_settle_has_news(&job->steps)) {
-        pd_settle_told(&job->steps);
+        pd_settle_told(&job->steps, now_ns);
         for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
             look(job, &job->ranks[r].asks_tally);
             look(job, &job->ranks[r].brings_verdict);

@@ -53,14 +53,14 @@ static void take_outcomes(pd_steps *steps, const pd_verdict *verdict)
 }
 
 /* Finds the refusal that comes first in the order of the declaration, of all shards, for one rule. */
-static bool find_refusal(const pd_tally_view *tallies, size_t n, size_t rule, pd_tally_refusal *first)
+static bool find_refusal(const pd_tallies *tallies, size_t rule, pd_tally_refusal *first)
 {
     bool found = false;
     pd_tally tally;
     pd_error err;
 
-    for (size_t s = 0; s < n; s++) {
-        (void)pd_tally_open(&tally, tallies[s].at, tallies[s].n, &err); /* it was checked */
+    for (size_t s = 0; s < tallies->n; s++) {
+        (void)pd_tally_open(&tally, tallies->at[s].at, tallies->at[s].n, &err); /* it was checked */
         for (size_t i = 0; i < tally.n_refusals; i++) {
             pd_tally_refusal refusal = pd_tally_refusal_at(tally.refusals, i);
             if (refusal.rule != rule ||
@@ -74,27 +74,26 @@ static bool find_refusal(const pd_tally_view *tallies, size_t n, size_t rule, pd
     return found;
 }
 
-static void take_refusals(pd_steps *steps, const pd_tally_view *tallies, size_t n, const pd_verdict *verdict)
+static void take_refusals(pd_steps *steps, const pd_tallies *tallies, const pd_verdict *verdict)
 {
     for (size_t r = 0; r < steps->n_rules; r++) {
         pd_tally_refusal refusal;
-        bool any = find_refusal(tallies, n, r, &refusal);
+        bool any = find_refusal(tallies, r, &refusal);
         pd_step_group_settled(steps, &steps->together.groups[r], any ? &refusal : NULL, verdict->reason);
     }
 }
 
-int pd_steps_take_verdict(pd_steps *steps, uint64_t step, uint32_t phase, const pd_tally_view *tallies, size_t n,
-                          pd_verdict_state *state, pd_error *err)
+int pd_steps_take_verdict(pd_steps *steps, const pd_tallies *tallies, pd_verdict_state *state, pd_error *err)
 {
     pd_verdict verdict;
-    int rc = pd_settle_check(steps, step, phase, tallies, n, state, err);
+    int rc = pd_settle_check(steps, tallies, state, err);
 
     if (rc != PD_OK || *state != PD_VERDICT_NEW) return rc;
-    pd_settle_take(steps, tallies, n, step, phase, &verdict);
+    pd_settle_take(steps, tallies, &verdict);
     switch (verdict.kind) {
     case PD_TALLY_OUTCOMES: take_outcomes(steps, &verdict); break;
     case PD_TALLY_NORM: pd_global_clip_settled(steps, verdict.seen, &verdict.sum); break;
-    case PD_TALLY_REFUSALS: take_refusals(steps, tallies, n, &verdict); break;
+    case PD_TALLY_REFUSALS: take_refusals(steps, tallies, &verdict); break;
     }
     return PD_OK;
 }

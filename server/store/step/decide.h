@@ -5,9 +5,7 @@
 
 #include "settle.h"
 
-/* Applies a verdict, n tallies in the order of the shards, if it is PD_VERDICT_NEW. Sets *state. Errors as
- * pd_settle_check; then nothing has changed. */
-int pd_steps_take_verdict(pd_steps *steps, uint64_t step, uint32_t phase, const pd_tally_view *tallies, size_t n,
-                          pd_verdict_state *state, pd_error *err);
+/* Applies a verdict if it is PD_VERDICT_NEW. Sets *state. Errors as pd_settle_check; then nothing has changed. */
+int pd_steps_take_verdict(pd_steps *steps, const pd_tallies *tallies, pd_verdict_state *state, pd_error *err);
 
 #endif

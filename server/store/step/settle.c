@@ -8,12 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Value of entry.made_ns if the time until its verdict was measured, or if the tally was read from an image. */
+#define MEASURED UINT64_MAX
+
 /* A tally that was made. */
 typedef struct entry {
     uint64_t step;
     uint32_t phase;
-    bool settled;  /* a verdict has come */
-    uint64_t hash; /* of that verdict */
+    bool settled;     /* a verdict has come */
+    uint64_t hash;    /* of that verdict */
+    uint64_t made_ns; /* time at which it was made; 0: not noted yet; MEASURED: of no use any more */
     size_t n;
     uint8_t *at; /* the bytes, in settle->memory */
 } entry;
@@ -61,9 +65,15 @@ static size_t most_bytes(const pd_steps *steps)
     return bytes;
 }
 
+/* Returns the most bytes of a verdict in a frame. */
+static size_t verdict_bytes(const pd_steps *steps)
+{
+    return steps->shards * (most_bytes(steps) + FIELD);
+}
+
 int pd_settle_fits(const pd_steps *steps, pd_error *err)
 {
-    size_t bytes = steps->shards * (most_bytes(steps) + FIELD);
+    size_t bytes = verdict_bytes(steps);
 
     if (bytes <= FRAME_MOST && steps->n_cut <= UINT16_MAX) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,
@@ -74,7 +84,7 @@ int pd_settle_fits(const pd_steps *steps, pd_error *err)
 
 int pd_settle_make(pd_steps *steps, size_t scopes)
 {
-    size_t cuts = cut_bytes(steps);
+    size_t cuts = cut_bytes(steps), waiting = verdict_bytes(steps) + steps->shards * sizeof(pd_tally_view);
     pd_settle *settle;
 
     assert(steps->n_rules <= PD_TALLY_RULES_MOST && steps->shards <= PD_SHARDS_MOST);
@@ -91,7 +101,8 @@ int pd_settle_make(pd_steps *steps, size_t scopes)
     settle->joined = settle->cuts + cuts;
     for (size_t i = 0; i < settle->room; i++) settle->entries[i].at = settle->memory + i * settle->most;
     steps->together.settle = settle;
-    pd_account_take(&steps->account, sizeof *settle + settle->room * (settle->most + sizeof(entry)) + 2 * cuts);
+    pd_account_take(&steps->account, sizeof *settle + settle->room * (settle->most + sizeof(entry)) + 2 * cuts +
+                                         steps->members.ranks * waiting);
     return PD_OK;
 }
 
@@ -154,6 +165,7 @@ static void keep(pd_steps *steps, pd_tally *tally, bool waits)
     e->step = tally->step;
     e->phase = tally->phase;
     e->settled = false;
+    e->made_ns = 0;
     e->n = pd_tally_write(tally, e->at);
     settle->waits = waits;
     settle->news = true;
@@ -257,64 +269,82 @@ void pd_settle_refusals(pd_steps *steps, const uint8_t *refusals, size_t n, cons
 
 /* ---- verdicts ---- */
 
-/* Returns a hash of a verdict (FNV-1a). The tallies have one form for each content, so lengths need not be part. */
-static uint64_t hash_of(const pd_tally_view *tallies, size_t n)
+/* Checks one tally of a verdict, that of shard s, against the first one. */
+static int check_tally(const pd_steps *steps, const pd_tallies *verdict, size_t s, const pd_tally *tally,
+                       pd_tally_kind kind, pd_error *err)
 {
-    uint64_t hash = 0xcbf29ce484222325ull;
-
-    for (size_t s = 0; s < n; s++)
-        for (size_t i = 0; i < tallies[s].n; i++) hash = (hash ^ tallies[s].at[i]) * 0x100000001b3ull;
-    return hash;
+    if (tally->shard != s || tally->shards != verdict->n || tally->step != verdict->step ||
+        tally->phase != verdict->phase || tally->kind != kind)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "verdict of step %llu, phase %u: tally %zu is of shard %u of %u, step %llu, phase %u, kind %d",
+                       (unsigned long long)verdict->step, verdict->phase, s, tally->shard, tally->shards,
+                       (unsigned long long)tally->step, tally->phase, (int)tally->kind);
+    if (kind == PD_TALLY_OUTCOMES && (tally->n_rules != steps->n_rules || tally->n_cuts != steps->n_cut))
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "verdict of step %llu: shard %zu has %u rules and %u cut parameters, this one %zu and %u",
+                       (unsigned long long)verdict->step, s, tally->n_rules, tally->n_cuts, steps->n_rules,
+                       steps->n_cut);
+    if (verdict->at[s].n > steps->together.settle->most)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "verdict of step %llu: the tally of shard %zu has %zu bytes, expected at most %zu",
+                       (unsigned long long)verdict->step, s, verdict->at[s].n, steps->together.settle->most);
+    return PD_OK;
 }
 
-/* Checks that the tallies are those of all shards for this step and phase, of one kind. */
-static int check_tallies(const pd_steps *steps, uint64_t step, uint32_t phase, const pd_tally_view *tallies, size_t n,
-                         pd_error *err)
+/* Checks that the tallies are those of all shards for one step and phase, of one kind, and that they have no more bytes
+ * than were counted for a verdict that waits. */
+static int check_tallies(const pd_steps *steps, const pd_tallies *verdict, pd_error *err)
 {
     pd_tally_kind kind = PD_TALLY_OUTCOMES;
     pd_tally tally;
 
-    if (n != steps->shards)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "verdict of %zu tallies: job %.100s has %u shards", n, steps->name,
-                       steps->shards);
-    for (size_t s = 0; s < n; s++) {
-        if (pd_tally_open(&tally, tallies[s].at, tallies[s].n, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    if (verdict->n != steps->shards)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "verdict of %zu tallies: job %.100s has %u shards", verdict->n,
+                       steps->name, steps->shards);
+    for (size_t s = 0; s < verdict->n; s++) {
+        if (pd_tally_open(&tally, verdict->at[s].at, verdict->at[s].n, err) != PD_OK) return PD_INVALID_ARGUMENT;
         if (s == 0) kind = tally.kind;
-        if (tally.shard != s || tally.shards != n || tally.step != step || tally.phase != phase || tally.kind != kind)
-            return pd_fail(err, PD_INVALID_ARGUMENT,
-                           "verdict of step %llu, phase %u: tally %zu is of shard %u of %u, step %llu, phase %u, kind "
-                           "%d",
-                           (unsigned long long)step, phase, s, tally.shard, tally.shards,
-                           (unsigned long long)tally.step, tally.phase, (int)tally.kind);
-        if (kind == PD_TALLY_OUTCOMES && (tally.n_rules != steps->n_rules || tally.n_cuts != steps->n_cut))
-            return pd_fail(err, PD_INVALID_ARGUMENT,
-                           "verdict of step %llu: shard %zu has %u rules and %u cut parameters, this one %zu and %u",
-                           (unsigned long long)step, s, tally.n_rules, tally.n_cuts, steps->n_rules, steps->n_cut);
+        if (check_tally(steps, verdict, s, &tally, kind, err) != PD_OK) return PD_INVALID_ARGUMENT;
     }
     return PD_OK;
 }
 
-int pd_settle_check(pd_steps *steps, uint64_t step, uint32_t phase, const pd_tally_view *tallies, size_t n,
-                    pd_verdict_state *state, pd_error *err)
+bool pd_settle_is_early(const pd_settle *settle, uint64_t step, uint32_t phase)
 {
-    const pd_settle *settle = steps->together.settle;
-    const entry *made = find(settle, step, phase);
-    bool closed = step <= pd_steps_least(steps);
+    const entry *last = settle->n > 0 ? &settle->entries[settle->n - 1] : NULL;
 
-    if (check_tallies(steps, step, phase, tallies, n, err) != PD_OK) return PD_INVALID_ARGUMENT;
-    *state = made == NULL && !closed && (settle->n == 0 || !is_before(step, phase, &settle->entries[settle->n - 1]))
-                 ? PD_VERDICT_EARLY
-                 : PD_VERDICT_KNOWN;
-    if (made == NULL) return PD_OK;
-    if (tallies[steps->shard].n != made->n || memcmp(tallies[steps->shard].at, made->at, made->n) != 0)
+    return last == NULL || is_before(last->step, last->phase, &(entry){ .step = step, .phase = phase });
+}
+
+/* Checks a verdict against the tally that this shard has made, and the verdict that came first. */
+static int check_made(const pd_steps *steps, const pd_tallies *verdict, const entry *made, pd_error *err)
+{
+    const pd_tally_view *own = &verdict->at[steps->shard];
+
+    if (own->n != made->n || memcmp(own->at, made->at, made->n) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "verdict of step %llu, phase %u: this shard, %u of %u, has made another tally: ask all shards "
                        "again",
-                       (unsigned long long)step, phase, steps->shard, steps->shards);
-    if (made->settled && made->hash != hash_of(tallies, n))
+                       (unsigned long long)verdict->step, verdict->phase, steps->shard, steps->shards);
+    if (made->settled)
         return pd_fail(err, PD_INVALID_ARGUMENT, "verdict of step %llu, phase %u: another one has come before",
-                       (unsigned long long)step, phase);
-    if (!made->settled && !closed) *state = PD_VERDICT_NEW;
+                       (unsigned long long)verdict->step, verdict->phase);
+    return PD_OK;
+}
+
+int pd_settle_check(pd_steps *steps, const pd_tallies *verdict, pd_verdict_state *state, pd_error *err)
+{
+    const pd_settle *settle = steps->together.settle;
+    const entry *made = find(settle, verdict->step, verdict->phase);
+    bool closed;
+
+    *state = PD_VERDICT_KNOWN;
+    if (made != NULL && made->settled && made->hash == verdict->hash) return PD_OK;
+    if (check_tallies(steps, verdict, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    if (made != NULL && check_made(steps, verdict, made, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    closed = verdict->step <= pd_steps_least(steps);
+    if (!closed && made != NULL) *state = PD_VERDICT_NEW;
+    if (!closed && made == NULL && pd_settle_is_early(settle, verdict->step, verdict->phase)) *state = PD_VERDICT_EARLY;
     return PD_OK;
 }
 
@@ -340,22 +370,21 @@ static void join(pd_settle *settle, pd_verdict *out, const pd_tally *tally)
     if (tally->kind == PD_TALLY_OUTCOMES) join_outcomes(settle, tally);
 }
 
-void pd_settle_take(pd_steps *steps, const pd_tally_view *tallies, size_t n, uint64_t step, uint32_t phase,
-                    pd_verdict *out)
+void pd_settle_take(pd_steps *steps, const pd_tallies *tallies, pd_verdict *out)
 {
     pd_settle *settle = steps->together.settle;
-    entry *made = find(settle, step, phase);
+    entry *made = find(settle, tallies->step, tallies->phase);
     pd_tally tally;
     pd_error err;
 
     assert(made != NULL && !made->settled);
     made->settled = true;
-    made->hash = hash_of(tallies, n);
+    made->hash = tallies->hash;
     if (made == &settle->entries[settle->n - 1]) settle->waits = false;
     settle->news = true;
     *out = (pd_verdict){ 0 };
-    for (size_t s = 0; s < n; s++) {
-        (void)pd_tally_open(&tally, tallies[s].at, tallies[s].n, &err); /* it was checked */
+    for (size_t s = 0; s < tallies->n; s++) {
+        (void)pd_tally_open(&tally, tallies->at[s].at, tallies->at[s].n, &err); /* it was checked */
         if (s == 0 && tally.kind == PD_TALLY_OUTCOMES) {
             memset(settle->stepping, 0, sizeof settle->stepping);
             memset(settle->largest, 0, sizeof settle->largest);
@@ -416,6 +445,7 @@ static bool follows(const entry *e, uint64_t step, uint32_t phase)
 int pd_settle_find(const pd_settle *settle, uint64_t step, uint32_t phase, pd_tally_view *tally, uint64_t *at_step,
                    uint32_t *at_phase)
 {
+    if (pd_settle_is_early(settle, step, phase)) return PD_UNAVAILABLE;
     for (size_t i = 0; i < settle->n; i++) {
         const entry *e = &settle->entries[i];
         if (is_before(e->step, e->phase, &(entry){ .step = step, .phase = phase })) continue;
@@ -449,6 +479,7 @@ static void visit_entry(pd_archive *archive, pd_settle *settle, entry *e)
     pd_archive_value(archive, &e->hash);
     pd_archive_count(archive, &e->n, settle->most, 1);
     if (pd_archive_status(archive) == PD_OK) pd_archive_bytes(archive, e->at, e->n);
+    if (pd_archive_is_reading(archive)) e->made_ns = MEASURED;
 }
 
 void pd_settle_visit(pd_archive *archive, pd_steps *steps)
@@ -476,7 +507,20 @@ bool pd_settle_has_news(const pd_steps *steps)
     return steps->together.settle != NULL && steps->together.settle->news;
 }
 
-void pd_settle_told(pd_steps *steps)
+/* Notes when a tally was made, and measures the time until its verdict. */
+static void measure(pd_steps *steps, entry *e, uint64_t now_ns)
 {
-    steps->together.settle->news = false;
+    if (e->made_ns == 0) e->made_ns = now_ns;
+    if (!e->settled || e->made_ns == MEASURED) return;
+    pd_histogram_add(&steps->figures.settle_times, now_ns - e->made_ns);
+    e->made_ns = MEASURED;
+}
+
+void pd_settle_told(pd_steps *steps, uint64_t now_ns)
+{
+    pd_settle *settle = steps->together.settle;
+
+    settle->news = false;
+    for (size_t i = settle->n; i > 0 && settle->entries[i - 1].step + 1 >= settle->step; i--)
+        measure(steps, &settle->entries[i - 1], now_ns);
 }

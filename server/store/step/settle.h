@@ -44,7 +44,8 @@ typedef struct pd_verdict {
 } pd_verdict;
 
 /* Allocates steps->together.settle for a job whose steps are settled (pd_steps_settle) and whose clip has this number
- * of scopes, and charges it to the job. PD_NO_MEMORY. pd_param_set_forget frees it. */
+ * of scopes, and charges it to the job, with one verdict of each rank that waits for its tally. PD_NO_MEMORY.
+ * pd_param_set_forget frees it. */
 int pd_settle_make(pd_steps *steps, size_t scopes);
 /* Checks that a verdict of such a job fits into a frame. PD_RESOURCE_EXHAUSTED: it has too many rules or cut parameters
  * for the number of its shards. */
@@ -67,14 +68,14 @@ void pd_settle_refusals(pd_steps *steps, const uint8_t *refusals, size_t n, cons
 
 /* ---- verdicts ---- */
 
-/* Checks a verdict: n tallies in the order of the shards. Sets *state. PD_INVALID_ARGUMENT: it is not a verdict of this
- * step and phase, this shard has made another tally, or another verdict came first. */
-int pd_settle_check(pd_steps *steps, uint64_t step, uint32_t phase, const pd_tally_view *tallies, size_t n,
-                    pd_verdict_state *state, pd_error *err);
+/* Checks a verdict. Sets *state. PD_INVALID_ARGUMENT: it is not a verdict of its step and phase, this shard has made
+ * another tally, or another verdict came first. */
+int pd_settle_check(pd_steps *steps, const pd_tallies *verdict, pd_verdict_state *state, pd_error *err);
+/* Returns whether this shard has not made its tally of the step and phase yet, nor a later one. */
+bool pd_settle_is_early(const pd_settle *settle, uint64_t step, uint32_t phase);
 /* Takes a verdict that is NEW: it counts from now on. Joins what the shards have said, except refusals, which the
  * caller reads. */
-void pd_settle_take(pd_steps *steps, const pd_tally_view *tallies, size_t n, uint64_t step, uint32_t phase,
-                    pd_verdict *out);
+void pd_settle_take(pd_steps *steps, const pd_tallies *tallies, pd_verdict *out);
 /* Notes that the outcomes of the step are decided: `stepped` unless all parameters skip it. */
 void pd_settle_decided(pd_steps *steps, bool stepped);
 /* Notes that the gradients of a scope (global_clip.h) were scaled on all shards. */
@@ -104,6 +105,7 @@ void pd_settle_visit(pd_archive *archive, pd_steps *steps);
 
 /* Returns whether a tally was made or a verdict was taken since the last call: workers may have to be answered. */
 bool pd_settle_has_news(const pd_steps *steps);
-void pd_settle_told(pd_steps *steps);
+/* Notes that workers will be answered at this time. Measures how long verdicts have taken (figures.settle_times). */
+void pd_settle_told(pd_steps *steps, uint64_t now_ns);
 
 #endif

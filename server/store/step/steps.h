@@ -42,8 +42,9 @@ typedef struct pd_step_figures {
     uint64_t loss_step;                      /* step of the round that `loss` is from; 0: none */
     pd_scalar_stats scalars[PD_MAX_SCALARS]; /* the last mean of each scalar */
     size_t n_scalars;
-    uint64_t no_gradient;    /* number of rounds that closed without a gradient since the server started */
-    pd_histogram root_times; /* how long preconditioner tasks took */
+    uint64_t no_gradient;      /* number of rounds that closed without a gradient since the server started */
+    pd_histogram root_times;   /* how long preconditioner tasks took */
+    pd_histogram settle_times; /* times from tallies to their verdicts (settle.h) */
 } pd_step_figures;
 
 /* Queues of chunks: chunk_queues.h. A chunk is in at most one (pd_chunk.list). */
