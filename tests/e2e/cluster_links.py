@@ -1,11 +1,12 @@
 """Two workers train a job that steps as a whole on several daemons, and the links between them are cut and healed, as
 root, in network namespaces: one for each process, and a router that drops packets without a word.
 
-    cluster_links.py [--shards N] [--seed S] [--heartbeat-timeout SECONDS] [SECONDS]...
+    cluster_links.py [--shards N] [--seed S] [--heartbeat-timeout SECONDS] [--random N] [SECONDS]...
 
 Cuts the link of each pair of worker and shard for SECONDS, first in both directions, then in one. Then cuts all links
 of a worker, all of a shard, and all at once. Without SECONDS it does so for 0.3 s, which TCP overcomes, and for 1 s, in
-which connections end: the heartbeat timeout is 0.5 s unless another one is given.
+which connections end: the heartbeat timeout is 0.5 s unless another one is given. --random: then come N cuts of links
+and for times that the seed chooses, up to five of them without a step between.
 
 The workers (crash_worker, with windows) write down the hash of all weights after each step. This history must be that
 of a run on one daemon that nobody disturbs: no rank skips a step or takes one back, and for each step all hashes are
@@ -18,6 +19,7 @@ import contextlib
 import itertools
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -282,12 +284,26 @@ def disturb(run: Run, seconds: float) -> float:
     return worst
 
 
+def disturb_at_random(run: Run, cuts: int, draw: random.Random) -> None:
+    """Cuts and heals some directions of links again and again, and waits for steps now and then."""
+    ways = [way for pair in itertools.product(run.workers, run.shards) for way in both(*pair)]
+    while cuts > 0:
+        burst = min(cuts, draw.randint(1, 5))
+        for _ in range(burst):
+            with run.network.cut(draw.sample(ways, draw.choice((1, 1, 2, 3, len(ways) // 2, len(ways))))):
+                time.sleep(draw.choice((0.02, 0.1, 0.3, 0.7, 1.2)))
+            time.sleep(draw.choice((0, 0, 0.05, 0.3)))                  # connections are being made meanwhile
+        cuts -= burst
+        run.take(BETWEEN, 30)
+
+
 def main() -> None:
     """Trains with cuts and without, and compares the histories."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--shards", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--heartbeat-timeout", type=float, default=0.5)
+    parser.add_argument("--random", type=int, default=0)
     parser.add_argument("seconds", type=float, nargs="*")
     given = parser.parse_args()
     shards = [f"shard{number}" for number in range(given.shards)]
@@ -299,6 +315,7 @@ def main() -> None:
         run.take(BETWEEN, 60)
         lengths = given.seconds or [0.3, 1.0]
         worst = max(disturb(run, seconds) for seconds in lengths)
+        disturb_at_random(run, given.random, random.Random(given.seed))
         last = run.step() + LAST
         run.finish(last, 60)
         quiet = Run(network, folder / "quiet", shards[:1], 7071, given)
