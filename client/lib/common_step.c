@@ -67,7 +67,7 @@ static void end_all(pd_shards *shards)
         pd_core_send_back(shards->at[i]->core);
         pd_io_leave(&shards->at[i]->io);
     }
-    if (!under_way) pd_settle_box_forget(shards->box, 0);
+    if (!under_way) pd_settle_box_forget(shards->box);
 }
 
 void pd_shards_go_back_together(const pd_shards *shards)
@@ -242,7 +242,7 @@ static void intersect(pd_told_steps *told, const pd_told_steps *other)
 
 void pd_shards_share_durable(const pd_shards *shards)
 {
-    pd_told_steps told = { .n = 0 }, own;
+    pd_told_steps told, own;
     uint64_t common = 0;
 
     told.n = 0;

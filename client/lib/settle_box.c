@@ -18,6 +18,7 @@ typedef struct entry {
     uint32_t n;                            /* number of shards whose tally is here; all: it is a verdict */
     pd_tally_span tally[PD_SETTLE_SHARDS]; /* by shard; `at` NULL: not here. Owned */
     uint64_t taken;                        /* bit i: shard i has taken the verdict since it last joined */
+    uint64_t undone;                       /* bit i: shard i has joined before this step, and not taken it since */
     uint32_t refused;                      /* number of times that a shard has refused the verdict */
     uint32_t lent;                         /* number of shards to which it is being sent */
     bool dropped;                          /* it is freed when it is no longer lent */
@@ -26,7 +27,7 @@ typedef struct entry {
 /* What the box knows of a shard. */
 typedef struct shard {
     bool joined;     /* its core has a connection on which the parameters are declared, and its steps need verdicts */
-    uint64_t closed; /* least number of steps that it has closed, as far as its answers tell since it joined */
+    uint64_t closed; /* number of steps that it had closed when it joined */
     bool asking;     /* an ask is under way, for the first tally at or after this step and phase */
     uint64_t ask_step;
     uint32_t ask_phase;
@@ -38,7 +39,7 @@ struct pd_settle_box {
     pthread_mutex_t lock;
     uint32_t n, window;
     uint64_t floor; /* tallies of steps up to this one are not wanted */
-    bool begun;     /* all shards have joined once: `floor` is known */
+    bool begun;     /* all shards have joined since the box was made or has forgotten: `floor` is known */
     entry *entries, *dropped;
     shard shards[PD_SETTLE_SHARDS];
 };
@@ -129,7 +130,10 @@ static void trim(pd_settle_box *box)
 {
     uint64_t newest = box->entries != NULL ? box->entries->prev->step : 0;
 
-    while (box->entries != NULL && box->entries->step + box->window <= newest) drop(box, box->entries);
+    while (box->entries != NULL && box->entries->step + box->window <= newest) {
+        if (box->entries->step > box->floor) box->floor = box->entries->step;
+        drop(box, box->entries);
+    }
 }
 
 /* Finds the entry of a step and phase, or makes it. NULL: out of memory. */
@@ -154,18 +158,37 @@ static entry *entry_of(pd_settle_box *box, uint64_t step, uint32_t phase)
 
 /* ---- connections ---- */
 
-/* Drops the verdicts of steps that no shard has closed any more: all have gone back, and other gradients may follow. */
-static void forget_undone(pd_settle_box *box)
+/* Returns the bits of all shards. */
+static uint64_t all_of(const pd_settle_box *box)
 {
-    uint64_t most = 0;
-    entry *e, *next;
+    return UINT64_MAX >> (64 - box->n);
+}
 
-    for (uint32_t i = 0; i < box->n; i++) {
-        if (!box->shards[i].joined) return;
-        if (box->shards[i].closed > most) most = box->shards[i].closed;
+/* Takes the tally of a shard out of an entry. */
+static void withdraw(pd_settle_box *box, uint32_t number, entry *e)
+{
+    free((void *)(uintptr_t)e->tally[number].at);
+    e->tally[number] = (pd_tally_span){ NULL, 0 };
+    if (--e->n == 0) drop(box, e);
+}
+
+/* Notes for one entry that a shard has joined when it had closed so many steps. It makes the tallies of later ones
+ * again. A verdict stays as long as some shard may have taken it: what the shard itself knows of others may be old. */
+static void rejoin(pd_settle_box *box, uint32_t number, uint64_t closed, entry *e)
+{
+    uint64_t bit = UINT64_C(1) << number;
+
+    if (e->step <= closed) {
+        e->taken |= bit;
+        e->undone &= ~bit;
+        return;
     }
-    DL_FOREACH_SAFE(box->entries, e, next)
-    if (e->step > most) drop(box, e);
+    e->taken &= ~bit;
+    e->undone |= bit;
+    if (e->undone == all_of(box))
+        drop(box, e); /* all shards have gone back, and other gradients may follow */
+    else if (!is_verdict(box, e) && e->tally[number].at != NULL)
+        withdraw(box, number, e);
 }
 
 /* Begins to ask for tallies, once all shards have joined: from the step on that the slowest of them takes next. */
@@ -184,24 +207,17 @@ static void begin(pd_settle_box *box)
 void pd_settle_box_joined(pd_settle_box *box, uint32_t number, bool settles, uint64_t closed)
 {
     shard *s = &box->shards[number];
-    entry *e;
+    entry *e, *next;
 
     pthread_mutex_lock(&box->lock);
     end_giving(box, s);
     s->joined = settles;
     s->asking = false;
     s->closed = closed;
-    DL_FOREACH(box->entries, e)
-    if (e->step > closed)
-        e->taken &= ~(UINT64_C(1) << number);
-    else
-        e->taken |= UINT64_C(1) << number;
+    DL_FOREACH_SAFE(box->entries, e, next) rejoin(box, number, closed, e);
     /* Shards that have not kept an old tally may make it again. */
     if (closed < box->floor) box->floor = closed;
-    if (!box->begun)
-        begin(box);
-    else
-        forget_undone(box);
+    if (!box->begun) begin(box);
     wake_others(box, number);
     pthread_mutex_unlock(&box->lock);
 }
@@ -216,61 +232,65 @@ void pd_settle_box_gone(pd_settle_box *box, uint32_t number)
     pthread_mutex_unlock(&box->lock);
 }
 
-void pd_settle_box_forget(pd_settle_box *box, uint64_t step)
+void pd_settle_box_forget(pd_settle_box *box)
 {
-    entry *e, *next;
-
     pthread_mutex_lock(&box->lock);
-    DL_FOREACH_SAFE(box->entries, e, next)
-    if (e->step > step) drop(box, e);
-    if (box->floor > step) box->floor = step;
+    while (box->entries != NULL) drop(box, box->entries);
+    /* Answers of the present connections may be of what is forgotten. */
+    for (uint32_t i = 0; i < box->n; i++) box->shards[i].joined = false;
+    box->begun = false;
     pthread_mutex_unlock(&box->lock);
 }
 
 /* ---- what a core sends ---- */
 
-/* Finds the step and phase whose tally the box lacks of a shard: of the first entry that others have given a tally for,
- * or what follows the last verdict. */
-static void find_ask(const pd_settle_box *box, uint32_t number, shard *s)
+/* Returns whether no phase can lie between (step, phase) and the entry. After phase 0 a step may have no other. */
+static bool follows(const entry *e, uint64_t step, uint32_t phase)
 {
-    const entry *e, *last = NULL;
-
-    s->ask_step = box->floor + 1;
-    s->ask_phase = 0;
-    DL_FOREACH(box->entries, e)
-    {
-        if (e->tally[number].at != NULL) {
-            last = e;
-            continue;
-        }
-        s->ask_step = e->step;
-        s->ask_phase = e->phase;
-        return;
-    }
-    if (last == NULL || last->step <= box->floor) return;
-    s->ask_step = last->step;
-    s->ask_phase = last->phase + 1;
+    return (e->step == step && e->phase == phase) || (e->step == step + 1 && e->phase == 0 && phase > 0);
 }
 
-/* Returns whether a tally of the shard waits for tallies of others. Then its step has no later one. */
-static bool waits_for_others(const pd_settle_box *box, uint32_t number)
+/* Finds the first step and phase that lacks a verdict and the shard's tally: where entries leave a gap, of an entry, or
+ * after the last one. Returns false if the shard has given its tally, but others have not: then it cannot go on. */
+static bool find_ask(const pd_settle_box *box, uint32_t number, uint64_t *step, uint32_t *phase)
 {
-    const entry *last = box->entries != NULL ? box->entries->prev : NULL;
+    const entry *e;
 
-    return last != NULL && !is_verdict(box, last) && last->tally[number].at != NULL;
+    *step = box->floor + 1;
+    *phase = 0;
+    DL_FOREACH(box->entries, e)
+    {
+        if (e->step <= box->floor) continue;
+        if (!follows(e, *step, *phase)) return true;
+        *step = e->step;
+        *phase = e->phase;
+        if (e->tally[number].at == NULL) return true;
+        if (!is_verdict(box, e)) return false;
+        ++*phase;
+    }
+    return true;
+}
+
+/* Returns whether the shard is asked already for the first tally at or after (step, phase), or for an earlier one. */
+static bool is_asked(const shard *s, uint64_t step, uint32_t phase)
+{
+    return s->asking && (s->ask_step < step || (s->ask_step == step && s->ask_phase <= phase));
 }
 
 bool pd_settle_box_next_ask(pd_settle_box *box, uint32_t number, pd_settle_frame *out)
 {
     shard *s = &box->shards[number];
+    uint64_t step;
+    uint32_t phase;
     bool is;
 
     pthread_mutex_lock(&box->lock);
-    is = box->begun && s->joined && !s->asking && !waits_for_others(box, number);
+    is = box->begun && s->joined && find_ask(box, number, &step, &phase) && !is_asked(s, step, phase);
     if (is) {
-        find_ask(box, number, s);
         s->asking = true;
-        *out = (pd_settle_frame){ .step = s->ask_step, .phase = s->ask_phase };
+        s->ask_step = step;
+        s->ask_phase = phase;
+        *out = (pd_settle_frame){ .step = step, .phase = phase };
     }
     pthread_mutex_unlock(&box->lock);
     return is;
@@ -301,19 +321,18 @@ bool pd_settle_box_next_verdict(pd_settle_box *box, uint32_t number, pd_settle_f
 
 /* ---- answers ---- */
 
-/* Notes that a shard has closed all steps before this one, whose tally it has made. */
-static void note_closed(shard *s, uint64_t step)
+/* Drops the entry that a shard was asked for, and has passed over: its tallies are of a course that has ended. Returns
+ * whether there was one. */
+static bool drop_passed(pd_settle_box *box, uint32_t number, const shard *s)
 {
-    if (step > s->closed + 1) s->closed = step - 1;
-}
+    entry *e;
 
-/* Drops the entry that a shard was asked for, and has passed over: its tallies are of a course that has ended. */
-static void drop_passed(pd_settle_box *box, uint32_t number, const shard *s)
-{
-    entry *e, *next;
-
-    DL_FOREACH_SAFE(box->entries, e, next)
-    if (e->step == s->ask_step && e->phase == s->ask_phase && e->tally[number].at == NULL) drop(box, e);
+    DL_FOREACH(box->entries, e)
+    if (e->step == s->ask_step && e->phase == s->ask_phase && e->tally[number].at == NULL) {
+        drop(box, e);
+        return true;
+    }
+    return false;
 }
 
 /* Puts a tally into its entry. Out of memory, the core asks again. Returns whether the entry is a verdict now. */
@@ -343,26 +362,34 @@ static void refused_ask(pd_settle_box *box, shard *s, const pd_error *refusal)
     if (e->step <= box->floor && !is_verdict(box, e)) drop(box, e);
 }
 
+/* Takes a tally. Returns whether other cores have something to send now. */
+static bool take_tally(pd_settle_box *box, uint32_t number, uint64_t step, uint32_t phase, pd_tally_span tally)
+{
+    const shard *s = &box->shards[number];
+    bool passed = (step != s->ask_step || phase != s->ask_phase) && drop_passed(box, number, s);
+
+    return put(box, number, step, phase, tally) || passed;
+}
+
 int pd_settle_box_told(pd_settle_box *box, uint32_t number, uint64_t step, uint32_t phase, pd_tally_span tally,
                        const pd_error *refusal, pd_error *err)
 {
     shard *s = &box->shards[number];
-    bool news = false;
+    bool news = refusal != NULL;
     int rc = PD_OK;
 
     pthread_mutex_lock(&box->lock);
     s->asking = false;
-    if (refusal != NULL) {
+    if (!s->joined)
+        news = false; /* what was asked is forgotten */
+    else if (refusal != NULL)
         refused_ask(box, s, refusal);
-    } else if (step < s->ask_step || (step == s->ask_step && phase < s->ask_phase)) {
+    else if (step < s->ask_step || (step == s->ask_step && phase < s->ask_phase))
         rc = pd_fail(err, PD_INTERNAL, "the server gave the tally of step %" PRIu64 ", phase %u, for %" PRIu64 ", %u",
                      step, phase, s->ask_step, s->ask_phase);
-    } else {
-        note_closed(s, step);
-        if (step != s->ask_step || phase != s->ask_phase) drop_passed(box, number, s);
-        news = put(box, number, step, phase, tally);
-    }
-    if (news || refusal != NULL) wake_others(box, number);
+    else
+        news = take_tally(box, number, step, phase, tally);
+    if (news) wake_others(box, number);
     pthread_mutex_unlock(&box->lock);
     return rc;
 }
@@ -389,7 +416,7 @@ int pd_settle_box_taken(pd_settle_box *box, uint32_t number, const pd_error *ref
     pthread_mutex_lock(&box->lock);
     if (e != NULL && refusal == NULL) {
         e->taken |= UINT64_C(1) << number;
-        note_closed(s, e->step);
+        e->undone &= ~(UINT64_C(1) << number);
     } else if (e != NULL && refusal->code == PD_INVALID_ARGUMENT && !e->dropped) {
         if (++e->refused >= PD_SETTLE_ATTEMPTS * box->n)
             rc = pd_fail(err, refusal->code, "%.400s", refusal->text);

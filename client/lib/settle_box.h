@@ -35,13 +35,14 @@ int pd_settle_box_new(pd_settle_box **out, uint32_t shards, uint32_t window, pd_
 void pd_settle_box_free(pd_settle_box *box);
 /* Sets how the I/O thread of a shard is woken when there is something to send: eventfd `fd` is written. */
 void pd_settle_box_wake(pd_settle_box *box, uint32_t number, int fd);
-/* Forgets all tallies of steps after `step`: the job has gone back to it, and other gradients may follow. */
-void pd_settle_box_forget(pd_settle_box *box, uint64_t step);
+/* Forgets all tallies: the job goes back, and other gradients may follow. The present connections ask and bring nothing
+ * more: the box begins again when all shards have joined on new ones. */
+void pd_settle_box_forget(pd_settle_box *box);
 /* Writes what the box waits for, such as "shard 2 has given no tally of step 7"; "" if it waits for nothing. Returns
  * `text`. For errors of calls that time out. */
 char *pd_settle_box_text(pd_settle_box *box, char *text, size_t size);
 
-/* ---- for a core (settling.c) ---- */
+/* ---- for a core (settle_relay.c) ---- */
 
 typedef struct pd_tally_span {
     const uint8_t *at;
@@ -62,11 +63,12 @@ typedef struct pd_settle_frame {
 void pd_settle_box_joined(pd_settle_box *box, uint32_t number, bool settles, uint64_t closed);
 /* Tells the box that the connection to the shard has ended. */
 void pd_settle_box_gone(pd_settle_box *box, uint32_t number);
-/* Finds what the core must send now, and notes that it is under way: at most one ask, and at most one verdict. Returns
- * false if there is nothing. */
+/* Finds what the core must send now, and notes that it is under way. Returns false if there is nothing. At most one
+ * verdict is under way. An ask may be sent while another one is, if the box needs an earlier tally: it replaces the
+ * other, whose answer must not be given to the box. */
 bool pd_settle_box_next_ask(pd_settle_box *box, uint32_t shard, pd_settle_frame *out);
 bool pd_settle_box_next_verdict(pd_settle_box *box, uint32_t shard, pd_settle_frame *out);
-/* Takes the answer to the shard's ask: a tally, or an error (`refusal`). Returns PD_OK, or an error that ends the
+/* Takes the answer to the shard's last ask: a tally, or an error (`refusal`). Returns PD_OK, or an error that ends the
  * handle. */
 int pd_settle_box_told(pd_settle_box *box, uint32_t number, uint64_t step, uint32_t phase, pd_tally_span tally,
                        const pd_error *refusal, pd_error *err);

@@ -41,7 +41,7 @@ void pd_relay_tick(pd_core *core)
     pd_settle_frame frame;
 
     if (core->settling.box == NULL || core->link.stage != STAGE_RUNNING) return;
-    if (core->settling.ask == 0 && pd_settle_box_next_ask(core->settling.box, core->setup.shard, &frame) &&
+    if (pd_settle_box_next_ask(core->settling.box, core->setup.shard, &frame) &&
         (core->settling.ask = post(core, &frame)) == 0)
         pd_core_drop(core, "out of memory");
     if (core->settling.verdict == 0 && pd_settle_box_next_verdict(core->settling.box, core->setup.shard, &frame) &&
@@ -70,6 +70,7 @@ int pd_relay_answered(pd_core *core, const pd_prefix *prefix, const uint8_t *hea
     pd_error err = { .code = PD_OK };
     int rc = PD_OK;
 
+    /* An answer to neither is to an ask that a later one has replaced. */
     if (prefix->request == core->settling.ask) {
         core->settling.ask = 0;
         rc = told(core, prefix, header, refusal, &err);

@@ -109,7 +109,7 @@ complain() {
     done
     for ((rank = 0; rank < used; rank++)); do
         "$bin/paramctl" -s "127.0.0.1:${ports[rank]}" jobs 2>&1 || true
-        "$bin/paramctl" -s "127.0.0.1:${ports[rank]}" ranks crash 2>&1 || true
+        "$bin/paramctl" -s "127.0.0.1:${ports[rank]}" workers crash 2>&1 || true
         "$bin/paramctl" -s "127.0.0.1:${ports[rank]}" params crash 2>&1 || true
         echo "the last lines of daemon $rank:"
         tail -n 20 "$scratch/daemon$rank.log"

@@ -3,7 +3,8 @@
  * Each gradient is a function of the worker's generator (a random state that it saves in the note of each step), the
  * parameter and the parameter's weights; with --whole also of weights of all other parameters. So a wrong note, a lost
  * or doubled contribution, or wrong weights after a restart give other weights at the end. Prints one line for each
- * event: "SECONDS EVENT STEP DURABLE", where DURABLE is the durable step that the server has reported. */
+ * event: "SECONDS EVENT STEP DURABLE HASH", where DURABLE is the durable step that the server has reported, and HASH is
+ * the XXH3 of all weights. */
 #include "paramd/client.h"
 
 #include <argp.h>
@@ -61,12 +62,23 @@ static double seconds_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Prints a line for crash_loop.sh, and remembers the durable step, which must never become smaller. */
+static uint64_t hash_weights(const worker *w)
+{
+    uint64_t hash = 0;
+
+    for (size_t p = 0; p < MOST_PARAMS; p++)
+        hash = XXH3_64bits_withSeed(w->weights[p], (size_t)model[p].elements * sizeof(float), hash);
+    return hash;
+}
+
+/* Prints a line for crash_loop.sh and cluster_links.py, and remembers the durable step, which must never become
+ * smaller. */
 static void report(worker *w, const char *event, uint64_t step)
 {
     uint64_t durable = pd_client_durable(w->client);
 
-    printf("%.6f %s %llu %llu\n", seconds_now(), event, (unsigned long long)step, (unsigned long long)durable);
+    printf("%.6f %s %llu %llu %016llx\n", seconds_now(), event, (unsigned long long)step, (unsigned long long)durable,
+           (unsigned long long)hash_weights(w));
     fflush(stdout);
     if (durable >= w->durable) {
         w->durable = durable;
@@ -329,12 +341,10 @@ static bool make_durable(worker *w)
 static void write_result(worker *w)
 {
     pd_client_stats stats = pd_client_count(w->client);
-    uint64_t hash = 0;
+    uint64_t hash = hash_weights(w);
     FILE *file = fopen(w->set->out, "w");
 
     if (file == NULL) stop(w, w->set->out, PD_UNAVAILABLE, "the file cannot be written");
-    for (size_t p = 0; p < MOST_PARAMS; p++)
-        hash = XXH3_64bits_withSeed(w->weights[p], (size_t)model[p].elements * sizeof(float), hash);
     hash = XXH3_64bits_withSeed(&w->at, sizeof w->at, hash);
     fprintf(file, "%016llx %llu %llu %llu\n", (unsigned long long)hash, (unsigned long long)w->at.step,
             (unsigned long long)stats.rewinds, (unsigned long long)stats.replayed);

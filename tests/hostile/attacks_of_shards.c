@@ -135,31 +135,40 @@ static bool prepare_wrong_steps(attack_scene *s)
     return attack_operators(s, ATTACK_FOES);
 }
 
-/* Takes a step, makes a checkpoint of it, and lets the job go back to it, again and again: each time the job is read
+/* Takes a step, and makes a checkpoint of it. */
+static void take_step(attack_scene *s, uint64_t step)
+{
+    Paramd__CheckpointRequest checkpoint = PARAMD__CHECKPOINT_REQUEST__INIT;
+    foe_frame last = foe_pack_last(step);
+
+    (void)foe_call(&s->host, &last);
+    s->host.out = NULL;
+    foe_frame_free(&last);
+    (void)foe_ask(&s->host, PD_CHECKPOINT, &checkpoint.base, 0);
+}
+
+/* Lets the job go back to its newest checkpoint, and takes the next step, again and again: each time the job is read
  * and planned anew. */
 static void run_returns(attack_scene *s)
 {
-    Paramd__CheckpointRequest checkpoint = PARAMD__CHECKPOINT_REQUEST__INIT;
     Paramd__GoBackRequest back = PARAMD__GO_BACK_REQUEST__INIT;
 
     back.job = (char *)s->job;
     back.step = UINT64_MAX; /* the newest checkpoint */
-    for (uint64_t step = 1; !foe_over(s->side); step++) {
+    for (uint64_t step = 2; !foe_over(s->side); step++) {
         const foe_hello hello = { .job = s->job, .world = 1, .nonce = 1, .options = s->options };
-        foe_frame last = foe_pack_last(step);
-        (void)foe_call(&s->host, &last);
-        s->host.out = NULL;
-        (void)foe_ask(&s->host, PD_CHECKPOINT, &checkpoint.base, 0);
         (void)foe_ask(&s->foes[0], PD_GO_BACK, &back.base, 0);
         foe_close(&s->host);
         if (foe_join(&s->host, s->owner, &hello)) (void)foe_declare(&s->host, &s->set);
-        foe_frame_free(&last);
+        take_step(s, step);
     }
 }
 
 static bool prepare_returns(attack_scene *s)
 {
-    return make_durable_job(s) && attack_operators(s, 1);
+    if (!make_durable_job(s) || !attack_operators(s, 1)) return false;
+    take_step(s, 1);
+    return true;
 }
 
 const attack attacks_of_shards[] = {

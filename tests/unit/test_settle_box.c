@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { SHARDS = 3, BOXES = 2, KEPT = 8, GOAL = 80, WINDOW = 24, MOST_PHASES = 2, TALLY = 4 };
+enum { SHARDS = 3, BOXES = 2, KEPT = 8, GOAL = 80, WINDOW = 24, TALLY = 4, PATIENCE = 20000 };
 
 /* Steps that 3 divides have two phases. */
 static uint32_t phases_of(uint64_t step)
@@ -23,24 +23,37 @@ static void fill(uint8_t *tally, uint32_t shard, uint64_t step, uint32_t phase)
     tally[3] = (uint8_t)(shard * 31 + step * 7 + phase);
 }
 
-/* What a core has sent to a shard and was not answered. */
+/* Where a request of a core is. */
+typedef enum stage { NONE, SENT, ANSWERED } stage;
+
+/* What a core has sent to a shard, and the answer to its ask. */
 typedef struct wire {
-    bool up, asks, gives;
-    pd_settle_frame ask, verdict;
+    bool up;
+    stage ask, verdict;
+    pd_settle_frame asked, given;
+    uint64_t step; /* the answer to the ask: a tally, or that it is not kept */
+    uint32_t phase;
+    bool gone;
 } wire;
 
-/* A shard as the box sees it. It has all contributions at once, and goes on with each verdict. */
+/* A shard as the box sees it. It makes a tally as soon as the program has pushed, and goes on with each verdict. */
 typedef struct model {
     uint64_t closed;
-    uint32_t phase; /* the phase of step closed + 1 whose tally it has made last */
-    uint64_t oldest;
-    uint64_t verdicts; /* number that it has taken */
+    uint32_t phase; /* the phase of step closed + 1 whose tally it makes next, or waits for */
     wire wires[BOXES];
 } model;
 
+/* What is done to the shards, one of so many turns of each kind; 0: never. */
+typedef struct harms {
+    uint64_t cuts, kills, renewals;
+} harms;
+
 typedef struct world {
+    uint32_t boxes;
     pd_settle_box *box[BOXES];
     model shard[SHARDS];
+    uint64_t pushed;  /* steps whose gradients the program has pushed to all shards */
+    uint64_t durable; /* no shard goes back further */
     uint64_t seed;
 } world;
 
@@ -52,115 +65,17 @@ static uint64_t draw(world *w, uint64_t n)
     return w->seed % n;
 }
 
-static void start(world *w, uint64_t seed)
+static void start(world *w, uint64_t seed, uint32_t boxes)
 {
     pd_error err;
 
-    *w = (world){ .seed = seed * 977 + 1 };
-    for (int b = 0; b < BOXES; b++) assert_int_equal(pd_settle_box_new(&w->box[b], SHARDS, WINDOW, &err), PD_OK);
-    for (int i = 0; i < SHARDS; i++) w->shard[i].oldest = 1;
+    *w = (world){ .seed = seed * 977 + 1, .boxes = boxes };
+    for (uint32_t b = 0; b < boxes; b++) assert_int_equal(pd_settle_box_new(&w->box[b], SHARDS, WINDOW, &err), PD_OK);
 }
 
 static void end(world *w)
 {
-    for (int b = 0; b < BOXES; b++) pd_settle_box_free(w->box[b]);
-}
-
-static void cut(world *w, int b, uint32_t i)
-{
-    if (w->shard[i].wires[b].up) pd_settle_box_gone(w->box[b], i);
-    w->shard[i].wires[b] = (wire){ 0 };
-}
-
-/* Kills a shard, which comes back some steps earlier. */
-static void kill_shard(world *w, uint32_t i)
-{
-    model *m = &w->shard[i];
-    uint64_t back = draw(w, 6);
-
-    for (int b = 0; b < BOXES; b++) cut(w, b, i);
-    m->closed = m->closed > back ? m->closed - back : 0;
-    m->phase = 0;
-    m->oldest = m->closed + 1;
-}
-
-/* Sends what the box has for a core. */
-static void send_some(world *w, int b, uint32_t i)
-{
-    wire *l = &w->shard[i].wires[b];
-
-    if (!l->up) {
-        l->up = true;
-        pd_settle_box_joined(w->box[b], i, true, w->shard[i].closed);
-    }
-    if (!l->asks) l->asks = pd_settle_box_next_ask(w->box[b], i, &l->ask);
-    if (!l->gives) l->gives = pd_settle_box_next_verdict(w->box[b], i, &l->verdict);
-}
-
-/* Answers an ask, if the shard has made a tally at or after it. */
-static void answer_ask(world *w, int b, uint32_t i)
-{
-    model *m = &w->shard[i];
-    wire *l = &m->wires[b];
-    uint64_t step = l->ask.step, newest = m->closed + 1;
-    uint32_t phase = l->ask.phase;
-    pd_error gone, err = { .code = PD_OK };
-    uint8_t bytes[TALLY];
-
-    if (newest > KEPT && m->oldest < newest - KEPT) m->oldest = newest - KEPT;
-    if (step < m->oldest) {
-        pd_fail(&gone, PD_NOT_FOUND, "not kept");
-        l->asks = false;
-        assert_int_equal(pd_settle_box_told(w->box[b], i, 0, 0, (pd_tally_span){ NULL, 0 }, &gone, &err), PD_OK);
-        return;
-    }
-    if (phase >= phases_of(step)) {
-        step++;
-        phase = 0;
-    }
-    if (step > newest || (step == newest && phase > m->phase)) return;
-    fill(bytes, i, step, phase);
-    l->asks = false;
-    assert_int_equal(pd_settle_box_told(w->box[b], i, step, phase, (pd_tally_span){ bytes, TALLY }, NULL, &err), PD_OK);
-}
-
-/* Takes a verdict, if the shard has made its tally. */
-static void take_verdict(world *w, int b, uint32_t i)
-{
-    model *m = &w->shard[i];
-    wire *l = &m->wires[b];
-    uint64_t step = l->verdict.step;
-    uint32_t phase = l->verdict.phase;
-    pd_error err = { .code = PD_OK };
-
-    if (step > m->closed + 1 || (step == m->closed + 1 && phase > m->phase)) return;
-    assert_int_equal(l->verdict.n, SHARDS);
-    for (uint32_t s = 0; s < SHARDS; s++) {
-        uint8_t bytes[TALLY];
-        fill(bytes, s, step, phase);
-        assert_int_equal(l->verdict.tallies[s].n, TALLY);
-        assert_memory_equal(l->verdict.tallies[s].at, bytes, TALLY);
-    }
-    l->gives = false;
-    assert_int_equal(pd_settle_box_taken(w->box[b], i, NULL, &err), PD_OK);
-    if (step != m->closed + 1 || phase != m->phase) return;
-    m->verdicts++;
-    if (++m->phase < phases_of(step)) return;
-    m->closed++;
-    m->phase = 0;
-}
-
-/* Does one random thing. */
-static void turn(world *w, uint64_t cuts, uint64_t kills)
-{
-    uint32_t i = (uint32_t)draw(w, SHARDS);
-    int b = (int)draw(w, BOXES);
-
-    if (cuts > 0 && draw(w, cuts) == 0) cut(w, b, i);
-    if (kills > 0 && draw(w, kills) == 0) kill_shard(w, i);
-    send_some(w, b, i);
-    if (w->shard[i].wires[b].asks && draw(w, 2) == 0) answer_ask(w, b, i);
-    if (w->shard[i].wires[b].gives && draw(w, 2) == 0) take_verdict(w, b, i);
+    for (uint32_t b = 0; b < w->boxes; b++) pd_settle_box_free(w->box[b]);
 }
 
 static uint64_t slowest(const world *w)
@@ -172,31 +87,179 @@ static uint64_t slowest(const world *w)
     return least;
 }
 
-static void run(uint64_t seed, uint64_t cuts, uint64_t kills)
+static uint64_t fastest(const world *w)
+{
+    uint64_t most = 0;
+
+    for (int i = 0; i < SHARDS; i++)
+        if (w->shard[i].closed > most) most = w->shard[i].closed;
+    return most;
+}
+
+static void cut(world *w, uint32_t b, uint32_t i)
+{
+    if (w->shard[i].wires[b].up) pd_settle_box_gone(w->box[b], i);
+    w->shard[i].wires[b] = (wire){ .up = false };
+}
+
+/* Kills a shard, which comes back some steps earlier. It has the tallies of the steps that it has closed. */
+static void kill_shard(world *w, uint32_t i)
+{
+    model *m = &w->shard[i];
+    uint64_t back = draw(w, 3) == 0 ? draw(w, WINDOW) : draw(w, 4), most = fastest(w);
+
+    if (most > WINDOW - 2 && w->durable < most - (WINDOW - 2)) w->durable = most - (WINDOW - 2);
+    for (uint32_t b = 0; b < w->boxes; b++) cut(w, b, i);
+    m->closed = m->closed > w->durable + back ? m->closed - back : w->durable;
+    m->phase = 0;
+}
+
+/* Replaces the process of a box. Steps that only the old one could send again are durable. */
+static void renew(world *w, uint32_t b)
+{
+    pd_error err;
+
+    if (fastest(w) > slowest(w) + 1) return;
+    w->durable = slowest(w);
+    for (uint32_t i = 0; i < SHARDS; i++) cut(w, b, i);
+    pd_settle_box_free(w->box[b]);
+    assert_int_equal(pd_settle_box_new(&w->box[b], SHARDS, WINDOW, &err), PD_OK);
+}
+
+/* Sends what the box has for a core. */
+static void send_some(world *w, uint32_t b, uint32_t i)
+{
+    wire *l = &w->shard[i].wires[b];
+
+    if (!l->up) {
+        l->up = true;
+        pd_settle_box_joined(w->box[b], i, true, w->shard[i].closed);
+    }
+    if (pd_settle_box_next_ask(w->box[b], i, &l->asked)) l->ask = SENT; /* an answer to an earlier one is lost */
+    if (l->verdict == NONE && pd_settle_box_next_verdict(w->box[b], i, &l->given)) l->verdict = SENT;
+}
+
+/* Lets the shard look at an ask, and answer it if it has made a tally at or after it. */
+static void look_at_ask(const world *w, const model *m, wire *l)
+{
+    uint64_t newest = m->closed + 1;
+
+    l->step = l->asked.step;
+    l->phase = l->asked.phase;
+    l->gone = newest > KEPT && l->step < newest - KEPT;
+    if (l->phase >= phases_of(l->step)) {
+        l->step++;
+        l->phase = 0;
+    }
+    if (l->gone || l->step < newest || (l->step == newest && newest <= w->pushed && l->phase <= m->phase))
+        l->ask = ANSWERED;
+}
+
+/* Lets the shard look at a verdict, and take it if it has made its tally. */
+static void look_at_verdict(const world *w, model *m, wire *l)
+{
+    uint64_t step = l->given.step;
+    uint32_t phase = l->given.phase;
+
+    if (step > m->closed && (step > m->closed + 1 || step > w->pushed || phase > m->phase)) return;
+    assert_int_equal(l->given.n, SHARDS);
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        uint8_t bytes[TALLY];
+        fill(bytes, s, step, phase);
+        assert_int_equal(l->given.tallies[s].n, TALLY);
+        assert_memory_equal(l->given.tallies[s].at, bytes, TALLY);
+    }
+    l->verdict = ANSWERED;
+    if (step != m->closed + 1 || phase != m->phase) return;
+    if (++m->phase < phases_of(step)) return;
+    m->closed++;
+    m->phase = 0;
+}
+
+/* Gives the box an answer that has come. */
+static void receive(world *w, uint32_t b, uint32_t i)
+{
+    wire *l = &w->shard[i].wires[b];
+    pd_error gone, err = { .code = PD_OK };
+    uint8_t bytes[TALLY];
+
+    fill(bytes, i, l->step, l->phase);
+    pd_fail(&gone, PD_NOT_FOUND, "not kept");
+    if (l->ask == ANSWERED && draw(w, 2) == 0) {
+        l->ask = NONE;
+        assert_int_equal(pd_settle_box_told(w->box[b], i, l->step, l->phase, (pd_tally_span){ bytes, TALLY },
+                                            l->gone ? &gone : NULL, &err),
+                         PD_OK);
+    }
+    if (l->verdict == ANSWERED && draw(w, 2) == 0) {
+        l->verdict = NONE;
+        assert_int_equal(pd_settle_box_taken(w->box[b], i, NULL, &err), PD_OK);
+    }
+}
+
+/* Does one random thing that brings the steps on. The program pushes when it has the weights of all shards. */
+static void turn(world *w)
+{
+    uint32_t i = (uint32_t)draw(w, SHARDS), b = (uint32_t)draw(w, w->boxes);
+    wire *l = &w->shard[i].wires[b];
+
+    if (draw(w, 8) == 0 && w->pushed < slowest(w) + 1) w->pushed = slowest(w) + 1;
+    send_some(w, b, i);
+    if (l->ask == SENT && draw(w, 2) == 0) look_at_ask(w, &w->shard[i], l);
+    if (l->verdict == SENT && draw(w, 2) == 0) look_at_verdict(w, &w->shard[i], l);
+    receive(w, b, i);
+}
+
+/* Does harm up to three times, with some turns between. */
+static void disturb(world *w, const harms *harm)
+{
+    for (uint64_t times = 1 + draw(w, 3); times > 0; times--) {
+        uint32_t i = (uint32_t)draw(w, SHARDS), b = (uint32_t)draw(w, w->boxes);
+        if (harm->cuts > 0 && draw(w, harm->cuts) == 0) cut(w, b, i);
+        if (harm->kills > 0 && draw(w, harm->kills) == 0) kill_shard(w, i);
+        if (harm->renewals > 0 && draw(w, harm->renewals) == 0) renew(w, b);
+        for (uint64_t turns = draw(w, 40); turns > 0; turns--) turn(w);
+    }
+}
+
+/* Takes steps with harm between, until all shards have GOAL. Nothing else heals what the harm has done: after it, all
+ * shards must come further than any has been. */
+static void run(uint64_t seed, uint32_t boxes, harms harm)
 {
     world w;
-    int turns = 0;
 
-    start(&w, seed);
-    while (slowest(&w) < GOAL && ++turns < 200000) turn(&w, cuts, kills);
-    if (slowest(&w) < GOAL)
-        fail_msg("seed %llu: stuck at step %llu", (unsigned long long)seed, (unsigned long long)slowest(&w));
+    start(&w, seed, boxes);
+    while (slowest(&w) < GOAL) {
+        uint64_t target = fastest(&w) + 1 + draw(&w, 3);
+        int turns = 0;
+        while (slowest(&w) < target && ++turns < PATIENCE) turn(&w);
+        if (slowest(&w) < target)
+            fail_msg("seed %llu, %u boxes: stuck at step %llu, others at %llu", (unsigned long long)seed, boxes,
+                     (unsigned long long)slowest(&w), (unsigned long long)fastest(&w));
+        disturb(&w, &harm);
+    }
     end(&w);
 }
 
 TEST(steps_go_on_as_long_as_tallies_are_carried)
 {
-    for (uint64_t seed = 1; seed <= 50; seed++) run(seed, 0, 0);
+    for (uint64_t seed = 1; seed <= 50; seed++) run(seed, 1 + seed % BOXES, (harms){ 0 });
 }
 
 TEST(lost_connections_lose_no_verdict)
 {
-    for (uint64_t seed = 1; seed <= 100; seed++) run(seed, 40, 0);
+    for (uint64_t seed = 1; seed <= 200; seed++) run(seed, 1 + seed % BOXES, (harms){ .cuts = 2 });
 }
 
 TEST(a_shard_that_went_back_gets_the_verdicts_that_it_needs)
 {
-    for (uint64_t seed = 1; seed <= 200; seed++) run(seed, 60, 300);
+    for (uint64_t seed = 1; seed <= 400; seed++) run(seed, 1 + seed % BOXES, (harms){ .cuts = 4, .kills = 2 });
+}
+
+TEST(a_new_process_carries_what_the_old_one_has_left)
+{
+    for (uint64_t seed = 1; seed <= 400; seed++)
+        run(seed, 1 + seed % BOXES, (harms){ .cuts = 4, .kills = 4, .renewals = 2 });
 }
 
 /* ---- one box by hand ---- */
@@ -295,6 +358,26 @@ TEST(after_a_refusal_all_shards_are_asked_again)
     pd_settle_box_free(box);
 }
 
+TEST(after_a_refusal_an_ask_for_a_later_tally_is_replaced)
+{
+    pd_settle_box *box = two();
+    pd_settle_frame frame;
+    pd_error no;
+
+    pd_fail(&no, PD_INVALID_ARGUMENT, "another tally");
+    for (uint32_t i = 0; i < 2; i++) pd_settle_box_joined(box, i, true, 0);
+    tell(box, 0, 1, 10);
+    tell(box, 1, 1, 20);
+    assert_int_equal(take(box, 0, 10, 20, NULL), PD_OK);
+    assert_true(pd_settle_box_next_ask(box, 0, &frame)); /* the next step waits for the program's next push */
+    assert_int_equal(frame.step * 10 + frame.phase, 11);
+    assert_int_equal(take(box, 1, 10, 20, &no), PD_OK);
+    tell(box, 0, 1, 10);
+    tell(box, 1, 1, 21);
+    assert_int_equal(take(box, 1, 10, 21, NULL), PD_OK);
+    pd_settle_box_free(box);
+}
+
 TEST(a_verdict_that_is_refused_again_and_again_ends_the_handle)
 {
     pd_settle_box *box = two();
@@ -329,24 +412,73 @@ TEST(what_is_not_kept_any_more_was_carried_by_others)
     pd_settle_box_free(box);
 }
 
-TEST(a_job_that_went_back_is_settled_anew)
+/* Carries steps 1 to n, whose tallies are 10 and 20, to both shards. */
+static void carry_steps(pd_settle_box *box, uint64_t n)
 {
-    pd_settle_box *box = two();
-    pd_settle_frame frame;
-
     for (uint32_t i = 0; i < 2; i++) pd_settle_box_joined(box, i, true, 0);
-    for (uint64_t step = 1; step <= 4; step++) {
+    for (uint64_t step = 1; step <= n; step++) {
         tell(box, 0, step, 10);
         tell(box, 1, step, 20);
         for (uint32_t i = 0; i < 2; i++) assert_int_equal(take(box, i, 10, 20, NULL), PD_OK);
     }
+}
+
+TEST(the_last_verdict_stays_for_a_shard_that_goes_back_while_another_one_has_it)
+{
+    pd_settle_box *box = two();
+    pd_settle_frame frame;
+    pd_error err;
+
+    carry_steps(box, 4);
+    assert_true(pd_settle_box_next_ask(box, 0, &frame)); /* not answered before the program pushes step 5 */
+    pd_settle_box_gone(box, 1);
+    pd_settle_box_joined(box, 1, true, 2);
+    for (uint64_t step = 3; step <= 4; step++) {
+        assert_true(pd_settle_box_next_verdict(box, 1, &frame));
+        assert_int_equal(frame.step, step);
+        assert_int_equal(pd_settle_box_taken(box, 1, NULL, &err), PD_OK);
+    }
+    pd_settle_box_free(box);
+}
+
+TEST(verdicts_are_forgotten_when_all_shards_have_gone_back)
+{
+    pd_settle_box *box = two();
+    pd_settle_frame frame;
+
+    carry_steps(box, 4);
+    for (uint32_t i = 0; i < 2; i++) {
+        pd_settle_box_gone(box, i);
+        pd_settle_box_joined(box, i, true, 2 + i);
+    }
+    assert_true(pd_settle_box_next_verdict(box, 0, &frame)); /* shard 1 has closed step 3 */
+    assert_int_equal(frame.step, 3);
+    assert_false(pd_settle_box_next_verdict(box, 1, &frame));
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_true(pd_settle_box_next_ask(box, i, &frame));
+        assert_int_equal(frame.step * 10 + frame.phase, 31);
+    }
+    pd_settle_box_free(box);
+}
+
+TEST(a_box_that_has_forgotten_begins_again_with_new_connections)
+{
+    pd_settle_box *box = two();
+    pd_settle_frame frame;
+    uint8_t old = 10;
+    pd_error err;
+
+    carry_steps(box, 4);
+    assert_true(pd_settle_box_next_ask(box, 0, &frame));
+    pd_settle_box_forget(box);
+    assert_int_equal(pd_settle_box_told(box, 0, 5, 0, (pd_tally_span){ &old, 1 }, NULL, &err), PD_OK);
+    for (uint32_t i = 0; i < 2; i++) assert_false(pd_settle_box_next_ask(box, i, &frame));
     for (uint32_t i = 0; i < 2; i++) pd_settle_box_gone(box, i);
-    pd_settle_box_forget(box, 2);
-    for (uint32_t i = 0; i < 2; i++) pd_settle_box_joined(box, i, true, 2);
+    for (uint32_t i = 0; i < 2; i++) pd_settle_box_joined(box, i, true, 3);
     for (uint32_t i = 0; i < 2; i++) {
         assert_false(pd_settle_box_next_verdict(box, i, &frame));
         assert_true(pd_settle_box_next_ask(box, i, &frame));
-        assert_int_equal(frame.step * 10 + frame.phase, 21); /* after step 2, phase 0 */
+        assert_int_equal(frame.step * 10 + frame.phase, 40);
     }
     pd_settle_box_free(box);
 }

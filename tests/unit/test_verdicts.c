@@ -9,14 +9,19 @@ enum { CONN = 10, N = 2 };
 
 static const char options[] = "clip_global_norm=3", rules[] = "* sgd lr=0.1";
 
-/* Starts a job of two ranks on two shards, with all contributions to step 1. */
-static void start(shard_rigs *s)
+/* Starts a job of two ranks on two shards with these options and rules, and all contributions to step 1. */
+static void start_with(shard_rigs *s, const char *with_options, const char *with_rules)
 {
     pd_store_config config = clipped_configuration();
 
     config.chunk_elements = 4096;
-    shard_rigs_declare(s, N, 2, &config, options, rules);
+    shard_rigs_declare(s, N, 2, &config, with_options, with_rules);
     for (uint32_t rank = 0; rank < 2; rank++) shard_rigs_push(s, rank, 1, 1, 0);
+}
+
+static void start(shard_rigs *s)
+{
+    start_with(s, options, rules);
 }
 
 /* Gets the tallies of step 1, of all shards, as the verdict `out`. */
@@ -224,6 +229,29 @@ TEST(requests_that_wait_end_with_the_job)
     shard_rigs_free(&s);
 }
 
+TEST(an_ask_for_an_earlier_tally_replaces_one_that_waits)
+{
+    shard_rigs s;
+    shard_verdict v;
+    rig *r;
+    uint64_t before;
+
+    start(&s);
+    collect(&s, &v);
+    r = s.shard[0];
+    before = r->answered;
+    assert_int_equal(rig_settle(r, 0, CONN, 2, 0, NULL, 0), PD_OK); /* step 2 has no contributions yet */
+    assert_int_equal(r->answered, before);
+    assert_int_equal(rig_settle(r, 0, CONN, 1, 1, NULL, 0), PD_CANCELLED); /* the first one, and this one waits */
+    assert_string_equal(r->error.text, "rank 0 of job job has asked anew, for the tally of step 1");
+    assert_int_equal(r->answered, before + 1);
+    assert_int_equal(rig_settle(r, 0, CONN, 1, 0, NULL, 0), PD_OK);
+    assert_int_equal(r->answered, before + 3);
+    assert_int_equal(r->tallies, 2);
+    assert_int_equal(r->tally_step, 1);
+    shard_rigs_free(&s);
+}
+
 TEST(the_tallies_of_eight_steps_are_kept)
 {
     shard_rigs s;
@@ -240,6 +268,65 @@ TEST(the_tallies_of_eight_steps_are_kept)
     }
     assert_int_equal(rig_settle(s.shard[0], 1, CONN + 1, 1, 0, NULL, 0), PD_NOT_FOUND);
     assert_non_null(strstr(s.shard[0]->error.text, "go back to a checkpoint"));
+    shard_rigs_free(&s);
+}
+
+/* Starts a job whose optimizers may refuse their steps, and carries the verdict about the outcomes of step 1: now both
+ * shards wait for the one about refusals. */
+static void start_refusals(shard_rigs *s)
+{
+    shard_verdict v;
+
+    start_with(s, "nonfinite_scope=job step_timeout=5", "* counting lr=0.1");
+    collect(s, &v);
+    for (uint32_t i = 0; i < N; i++) {
+        assert_int_equal(give(s->shard[i], 0, &v, N), PD_OK);
+        assert_int_equal(step_of(s->shard[i]), 0);
+        s->seen[i] = s->shard[i]->tallies;
+    }
+}
+
+TEST(workers_hear_that_a_step_waits_for_the_verdict_about_refusals)
+{
+    shard_rigs s;
+    rig *r;
+
+    start_refusals(&s);
+    r = s.shard[1];
+    assert_string_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].waits_for, "the verdict of 2 shards");
+    rig_sleep(r, 6);
+    rig_work(r);
+    assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].waits_ms / 1000, 6);
+    assert_int_equal(r->timed_out, 1);
+    assert_int_equal(r->timed_out_step, 1);
+    assert_non_null(strstr(r->timeout.text, "step 1 has waited for 6 s for the verdict of all 2 shards"));
+    shard_rigs_settle(&s);
+    shard_rigs_assert_same(&s, 1);
+    assert_string_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].waits_for, "");
+    shard_rigs_free(&s);
+}
+
+TEST(a_drain_ends_although_a_step_waits_for_a_verdict_that_nobody_brings)
+{
+    shard_rigs s;
+    rig *r;
+
+    /* Without workers, a step that has not begun is not waited for. */
+    start(&s);
+    r = s.shard[0];
+    rig_work(r);
+    for (uint32_t rank = 0; rank < 2; rank++) rig_ask_as(r, PD_REQ_LOST, rank, CONN + rank, 0);
+    assert_true(rig_drain(r, 99, 10));
+    assert_int_equal(r->error.code, PD_OK);
+    shard_rigs_free(&s);
+    start_refusals(&s);
+    r = s.shard[0];
+    for (uint32_t rank = 0; rank < 2; rank++) rig_ask_as(r, PD_REQ_LOST, rank, CONN + rank, 0);
+    assert_false(rig_drain(r, 99, 10));
+    rig_sleep(r, 11);
+    rig_work(r);
+    assert_int_equal(r->error.code, PD_DEADLINE_EXCEEDED);
+    assert_non_null(strstr(r->error.text, "is still under way"));
     shard_rigs_free(&s);
 }
 

@@ -7,6 +7,7 @@
 #include "listing.h"
 #include "set_figures.h"
 #include "settle.h"
+#include "step_group.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -68,6 +69,7 @@ static void fill_waits(pd_job_info *info, const pd_job *job, uint64_t now_ns)
     } else if (!pd_job_sealed(job)) {
         list_undeclared(job, info->waits_for, sizeof info->waits_for);
     } else if (pd_settle_waits(&job->steps)) {
+        if (pd_step_groups_unsettled(&job->steps) != NULL) oldest = pd_step_groups_unsettled(&job->steps);
         snprintf(info->waits_for, sizeof info->waits_for, "the verdict of %u shards", job->steps.shards);
         if (oldest != NULL && now_ns > oldest->round.started_ns)
             info->waits_ms = (now_ns - oldest->round.started_ns) / 1000000;

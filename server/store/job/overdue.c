@@ -318,6 +318,7 @@ static void report_fragment(pd_job *job, const pd_param *oldest, uint64_t now_ns
     if (effect == NULL) return;
     effect->u.timed_out.fragment = oldest->fragment->number;
     n = count_overdue(job, oldest->fragment, now_ns, &effect->u.timed_out.step);
+    if (oldest->saved.step + 1 > effect->u.timed_out.step) effect->u.timed_out.step = oldest->saved.step + 1;
     if (oldest->round.together && !oldest->round.fixed)
         describe_step(job, oldest, now_ns, &effect->u.timed_out.error);
     else
@@ -330,13 +331,18 @@ static void report_fragment(pd_job *job, const pd_param *oldest, uint64_t now_ns
     pd_effects_add(job->steps.outbox, effect);
 }
 
-/* Reports the overdue rounds of each fragment that has some. */
+/* Reports the overdue rounds of each fragment that has some. A step that waits for a verdict about refusals has begun
+ * before all rounds that wait for ranks. */
 static void report_overdue(pd_job *job, uint64_t now_ns)
 {
     bool reported[PD_MAX_FRAGMENTS] = { false };
-    const pd_param *param;
+    const pd_param *param = pd_step_groups_unsettled(&job->steps);
 
     job->reports.noticed_ns = now_ns;
+    if (param != NULL) {
+        reported[param->fragment->number] = true;
+        report_fragment(job, param, now_ns);
+    }
     DL_FOREACH2(job->steps.queue.waiting, param, links.next_waiting)
     {
         if (param->round.started_ns + timeout_of(job) > now_ns) break;
@@ -530,14 +536,24 @@ static void look_for_deserters(pd_job *job, uint64_t now_ns)
     }
 }
 
+/* Returns the parameter whose open round has waited longest, for ranks, other parameters or a verdict; NULL: none
+ * waits. */
+static const pd_param *oldest_open(const pd_job *job)
+{
+    const pd_param *unsettled = pd_step_groups_unsettled(&job->steps);
+
+    return unsettled != NULL ? unsettled : job->steps.queue.waiting;
+}
+
 /* Returns the time at which overdue rounds are to be reported next: one step_timeout after the oldest open round
  * began, but not too soon after the last report. */
 static uint64_t overdue_at(const pd_job *job)
 {
+    const pd_param *oldest = oldest_open(job);
     uint64_t at, next;
 
-    if (job->steps.queue.waiting == NULL) return UINT64_MAX;
-    at = job->steps.queue.waiting->round.started_ns + timeout_of(job);
+    if (oldest == NULL) return UINT64_MAX;
+    at = oldest->round.started_ns + timeout_of(job);
     next = job->reports.noticed_ns > 0 ? job->reports.noticed_ns + between_reports(job) : 0;
     return next > at ? next : at;
 }

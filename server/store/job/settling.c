@@ -93,12 +93,28 @@ static int check(pd_job *job, const pd_request *request, pd_error *err)
                        job->steps.name);
     if (request->u.settle.step == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "Settle: expected a step from 1 on, got 0");
-    if (other != NULL && other->ticket.conn == request->ticket.conn)
+    if (other != NULL && other->ticket.conn == request->ticket.conn && request->u.settle.n > 0)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "rank %u of job %.100s has another %s under way, of step %" PRIu64 ": wait for its answer",
-                       request->rank, job->steps.name, request->u.settle.n > 0 ? "verdict" : "Settle",
-                       other->u.settle.step);
+                       "rank %u of job %.100s has another verdict under way, of step %" PRIu64 ": wait for its answer",
+                       request->rank, job->steps.name, other->u.settle.step);
     return PD_OK;
+}
+
+/* Ends an earlier request of the same kind: of a connection that has ended, or an ask that the worker replaces, since
+ * it needs an earlier tally. */
+static void replace(pd_job *job, pd_request **slot, const pd_request *by)
+{
+    pd_request *request = *slot;
+    pd_error err;
+
+    *slot = NULL;
+    if (request == NULL || request->ticket.conn != by->ticket.conn) {
+        pd_request_free(request);
+        return;
+    }
+    pd_fail(&err, PD_CANCELLED, "rank %u of job %.100s has asked anew, for the tally of step %" PRIu64, by->rank,
+            job->steps.name, by->u.settle.step);
+    pd_request_refuse(job->steps.outbox, request, &err);
 }
 
 void pd_job_settle(pd_job *job, pd_request *request)
@@ -111,9 +127,7 @@ void pd_job_settle(pd_job *job, pd_request *request)
         return;
     }
     slot = slot_of(&job->ranks[request->rank], request);
-    /* An earlier request is of a connection that has ended. */
-    pd_request_free(*slot);
-    *slot = NULL;
+    replace(job, slot, request);
     if (!handle(job, request)) *slot = request;
 }
 

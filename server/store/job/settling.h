@@ -1,7 +1,7 @@
 /* settling.h - answers the workers that carry tallies between the shards of a job (step/settle.h). Step thread.
  *
  * A worker asks each shard for its next tally, and when it has one of each, brings all of them to each shard. All ranks
- * do so, so none can be missed. A rank may have one request of each kind under way. */
+ * do so, so none can be missed. A rank may have one request of each kind under way; a new ask replaces the old one. */
 #ifndef PD_SETTLING_H
 #define PD_SETTLING_H
 

@@ -169,6 +169,16 @@ void pd_step_group_look(pd_steps *steps, pd_step_group *group)
         if (member->stage == PD_PARKED) pd_steps_ready(steps, member, PD_STEPPING);
 }
 
+const pd_param *pd_step_groups_unsettled(const pd_steps *steps)
+{
+    for (size_t r = 0; pd_settle_waits(steps) && r < steps->n_rules; r++) {
+        const pd_param *member = steps->together.groups[r].bound ? steps->together.groups[r].members : NULL;
+        while (member != NULL && member->stage != PD_PARKED) member = member->links.next_member;
+        if (member != NULL) return member;
+    }
+    return NULL;
+}
+
 void pd_step_groups_look(pd_steps *steps)
 {
     for (size_t r = 0; r < steps->n_rules; r++) pd_step_group_look(steps, &steps->together.groups[r]);

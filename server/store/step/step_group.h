@@ -96,6 +96,9 @@ bool pd_param_awaits_group(const pd_param *param);
 void pd_step_group_look(pd_steps *steps, pd_step_group *group); /* if `group` is NULL, does nothing */
 void pd_step_groups_look(pd_steps *steps);
 
+/* Returns a parameter whose step waits until it is known whether another shard refuses a step of its atomic group. It
+ * is not in steps->queue.waiting: its step has begun. NULL: there is none. */
+const pd_param *pd_step_groups_unsettled(const pd_steps *steps);
 /* Lets the steps of an atomic group continue in a job whose steps are settled, when it is known whether a step of the
  * group was refused on any shard: `refusal` says which one; NULL: none was. */
 void pd_step_group_settled(pd_steps *steps, pd_step_group *group, const pd_tally_refusal *refusal, const char *reason);
