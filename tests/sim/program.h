@@ -63,6 +63,7 @@ struct sim_worker {
     bool shares, in_place; /* shares: the process is on the server's machine. in_place: it computes gradients in shared
                             * memory */
     sim_rests rests;       /* if gradients are quantized */
+    uint64_t exposed[SIM_PARAMS]; /* step of the last gradient in `places` whose push has failed; 0: there is none */
     uint64_t versions[SIM_PARAMS];
     uint64_t began;       /* step that the job had when this process began, or went back last */
     uint64_t changed;     /* step before which the process has changed its weights by hand; 0: none */
