@@ -571,6 +571,7 @@ static void note_ranks(sim_watch *watch, const pd_job *job, const pd_fragment *f
         watch->conn[rank] = job->ranks[rank].conn;
         watch->process[rank] = job->ranks[rank].saved.process;
         watch->pushes[rank] = fragment->ranks[rank].step;
+        watch->late[rank] = fragment->ranks[rank].late;
     }
     watch->course = job->saved.course;
 }
