@@ -753,9 +753,10 @@ static bool is_missed(const sim_worker *w)
 {
     bool missed = false;
 
-    for (const sim_worker *other = w->s->workers; other != NULL; other = other->next)
-        missed = missed || (other->phase != ENDED && other->job == w->job && other->began != UINT64_MAX &&
-                            other->began >= w->step);
+    for (const sim_worker *other = w->s->workers; other != NULL; other = other->next) {
+        if (other->job != w->job) continue;
+        missed = missed || (other->phase != ENDED && other->began != UINT64_MAX && other->began >= w->step);
+    }
     return missed;
 }
 
@@ -821,6 +822,7 @@ static void on_welcome(sim_worker *w)
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
     w->welcomed_ns = rc == PD_OK ? w->s->now_ns : 0;
+    w->life = sim_server_life(w->s->server);
     if (rc == PD_OK) w->rank = w->core->setup.rank;
     if (rc == PD_OK && w->core->recovery.creator != w->newest) w->passed = 0;
     if (rc == PD_OK && w->core->welcome.created && sim_is_finished(w))
