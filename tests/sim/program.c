@@ -748,14 +748,16 @@ static void check_barrier(sim_worker *w)
                      w->job->name, w->rank, (unsigned long long)w->step, rank);
 }
 
-/* Returns whether some process of the launch has begun after the step of the barrier, to which it does not come. */
+/* Returns whether the server waits at the barrier for a process that does not come: one of the launch has begun after the
+ * step of the barrier, or has finished, and the server that knew of this was killed since. */
 static bool is_missed(const sim_worker *w)
 {
     bool missed = false;
 
     for (const sim_worker *other = w->s->workers; other != NULL; other = other->next) {
         if (other->job != w->job) continue;
-        missed = missed || (other->phase != ENDED && other->began != UINT64_MAX && other->began >= w->step);
+        missed = missed || (other->phase != ENDED && other->began != UINT64_MAX && other->began >= w->step) ||
+                 (other->finished && other->left < sim_server_life(w->s->server));
     }
     return missed;
 }
@@ -795,6 +797,7 @@ static void on_left(sim_worker *w)
     if (!is_done(w, w->ticket, &rc, &err)) return;
     sim_worker_trace(w, "has left", rc == PD_OK, 0);
     w->finished = w->step > w->job->steps;
+    w->left = sim_server_life(w->s->server);
     if (rc == PD_OK || w->dropped)
         sim_worker_end(w);
     else
