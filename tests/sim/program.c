@@ -27,6 +27,15 @@ bool sim_is_finished(const sim_worker *w)
     return false;
 }
 
+/* Returns whether this process would begin a job anew that other processes have finished. Those of a later launch begin
+ * it anew together. */
+static bool comes_too_late(const sim_worker *w)
+{
+    for (const sim_worker *other = w->s->workers; other != NULL; other = other->next)
+        if (other->job->number == w->job->number && other->finished && other->launch >= w->launch) return true;
+    return false;
+}
+
 /* Enters a phase. Progress counts only if the process has not been in this phase of this step before: a worker that
  * repeats a request in vain makes no progress. */
 void sim_program_go_on(sim_worker *w, phase next)
@@ -171,7 +180,7 @@ static void on_declared(sim_worker *w)
     int rc;
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
-    if (rc == PD_OK && sim_is_finished(w) && sim_least_step(w) == 0)
+    if (rc == PD_OK && comes_too_late(w) && sim_least_step(w) == 0)
         sim_worker_end(w); /* another process has finished the job before, and this one would begin it anew */
     else if (rc == PD_OK)
         init_weights(w);
@@ -828,7 +837,7 @@ static void on_welcome(sim_worker *w)
     w->life = sim_server_life(w->s->server);
     if (rc == PD_OK) w->rank = w->core->setup.rank;
     if (rc == PD_OK && w->core->recovery.creator != w->newest) w->passed = 0;
-    if (rc == PD_OK && w->core->welcome.created && sim_is_finished(w))
+    if (rc == PD_OK && w->core->welcome.created && comes_too_late(w))
         sim_worker_end(w); /* other processes have finished the job, and this Hello has created it anew */
     else if (rc == PD_OK)
         declare(w);

@@ -75,6 +75,7 @@ struct sim_worker {
     pd_ticket_id meeting; /* the barrier at which the process is, while it trains (sim_open.meets); 0: at none */
     uint64_t passed;      /* number of barriers that the job had passed when the process began */
     uint64_t generation;  /* number of its launch; 0: it does not know it */
+    uint64_t launch;      /* number of its launch, whether it knows it or not */
     uint64_t newest;      /* creator of the job of this name at that time */
     bool has_met;         /* it has come to its barrier */
     bool gave_up;         /* a push of the last step has ended with an error */

@@ -378,7 +378,8 @@ static void begin_process(sim *s, void *who, uint64_t what)
     w->process = processes(s) + 1;
     w->asked_ns = s->now_ns;
     w->began = UINT64_MAX;
-    w->generation = job->open.reforms ? sim_generation(s, job) : 0;
+    w->launch = sim_generation(s, job);
+    w->generation = job->open.reforms ? w->launch : 0;
     w->newest = sim_sets_newest(s, job);
     w->passed = sim_sets_barrier(s, job, w->newest);
     make_buffers(w);
