@@ -27,6 +27,15 @@ bool sim_is_finished(const sim_worker *w)
     return false;
 }
 
+/* Returns whether this process would begin a job anew that other processes have finished. Those of a later launch begin
+ * it anew together. */
+static bool comes_too_late(const sim_worker *w)
+{
+    for (const sim_worker *other = w->s->workers; other != NULL; other = other->next)
+        if (other->job->number == w->job->number && other->finished && other->launch >= w->launch) return true;
+    return false;
+}
+
 /* Enters a phase. Progress counts only if the process has not been in this phase of this step before: a worker that
  * repeats a request in vain makes no progress. */
 void sim_program_go_on(sim_worker *w, phase next)
@@ -171,7 +180,7 @@ static void on_declared(sim_worker *w)
     int rc;
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
-    if (rc == PD_OK && sim_is_finished(w) && sim_least_step(w) == 0)
+    if (rc == PD_OK && comes_too_late(w) && sim_least_step(w) == 0)
         sim_worker_end(w); /* another process has finished the job before, and this one would begin it anew */
     else if (rc == PD_OK)
         init_weights(w);
@@ -246,9 +255,17 @@ bool sim_closes_step(const sim_worker *w, uint64_t step)
     return sim_rank_closes(w->job, w->rank, step);
 }
 
+/* Returns whether the server may still read a gradient of an earlier step in shared memory: its push has failed, and no
+ * answer says that the parameter has closed that step. (Another one of the fragment may have: pd_core_step.) */
+static bool is_exposed(const sim_worker *w, uint32_t p)
+{
+    return w->exposed[p] > w->core->params[p].step && w->exposed[p] != w->step;
+}
+
 /* Returns the memory in which the process computes a gradient. */
 static float *gradient_at(sim_worker *w, uint32_t p)
 {
+    if (is_exposed(w, p)) return w->gradients[p];
     if (w->in_place && !sim_is_quantized(w->job, p) && w->places[p] == NULL) w->places[p] = pd_core_buffer(w->core, p);
     return w->places[p] != NULL ? w->places[p] : w->gradients[p];
 }
@@ -584,6 +601,15 @@ static bool try_again(sim_worker *w, int rc, const pd_error *err)
     return is_worth_another_try(rc);
 }
 
+/* Notes which gradients in shared memory the server may still read after their push has failed. */
+static void note_exposed(sim_worker *w, const call *c)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        uint32_t p = (uint32_t)c->items[i].param;
+        if (c->items[i].gradient != NULL && c->items[i].gradient == w->places[p]) w->exposed[p] = w->step;
+    }
+}
+
 /* Checks whether a ticket is done: a push or pull with the call `c`, or a close_step if `c` is NULL. After an error
  * that may pass, *again_ns receives the time of the next try. Returns false if the error ends the process. */
 static bool finish_ticket(sim_worker *w, pd_ticket_id *ticket, const call *c, uint64_t *again_ns)
@@ -604,6 +630,7 @@ static bool finish_ticket(sim_worker *w, pd_ticket_id *ticket, const call *c, ui
         return false;
     }
     w->gave_up = true;
+    if (c != NULL) note_exposed(w, c);
     *again_ns = w->s->now_ns + RETRY_MS * SIM_MS;
     return true;
 }
@@ -730,14 +757,17 @@ static void check_barrier(sim_worker *w)
                      w->job->name, w->rank, (unsigned long long)w->step, rank);
 }
 
-/* Returns whether some process of the launch has begun after the step of the barrier, to which it does not come. */
+/* Returns whether the server waits at the barrier for a process that does not come: one of the launch has begun after the
+ * step of the barrier, or has finished, and the server that knew of this was killed since. */
 static bool is_missed(const sim_worker *w)
 {
     bool missed = false;
 
-    for (const sim_worker *other = w->s->workers; other != NULL; other = other->next)
-        missed = missed || (other->phase != ENDED && other->job == w->job && other->began != UINT64_MAX &&
-                            other->began >= w->step);
+    for (const sim_worker *other = w->s->workers; other != NULL; other = other->next) {
+        if (other->job != w->job) continue;
+        missed = missed || (other->phase != ENDED && other->began != UINT64_MAX && other->began >= w->step) ||
+                 (other->finished && other->left < sim_server_life(w->s->server));
+    }
     return missed;
 }
 
@@ -776,6 +806,7 @@ static void on_left(sim_worker *w)
     if (!is_done(w, w->ticket, &rc, &err)) return;
     sim_worker_trace(w, "has left", rc == PD_OK, 0);
     w->finished = w->step > w->job->steps;
+    w->left = sim_server_life(w->s->server);
     if (rc == PD_OK || w->dropped)
         sim_worker_end(w);
     else
@@ -803,9 +834,10 @@ static void on_welcome(sim_worker *w)
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
     w->welcomed_ns = rc == PD_OK ? w->s->now_ns : 0;
+    w->life = sim_server_life(w->s->server);
     if (rc == PD_OK) w->rank = w->core->setup.rank;
     if (rc == PD_OK && w->core->recovery.creator != w->newest) w->passed = 0;
-    if (rc == PD_OK && w->core->welcome.created && sim_is_finished(w))
+    if (rc == PD_OK && w->core->welcome.created && comes_too_late(w))
         sim_worker_end(w); /* other processes have finished the job, and this Hello has created it anew */
     else if (rc == PD_OK)
         declare(w);

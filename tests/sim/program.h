@@ -63,6 +63,7 @@ struct sim_worker {
     bool shares, in_place; /* shares: the process is on the server's machine. in_place: it computes gradients in shared
                             * memory */
     sim_rests rests;       /* if gradients are quantized */
+    uint64_t exposed[SIM_PARAMS]; /* step of the last gradient in `places` whose push has failed; 0: there is none */
     uint64_t versions[SIM_PARAMS];
     uint64_t began;       /* step that the job had when this process began, or went back last */
     uint64_t changed;     /* step before which the process has changed its weights by hand; 0: none */
@@ -74,6 +75,7 @@ struct sim_worker {
     pd_ticket_id meeting; /* the barrier at which the process is, while it trains (sim_open.meets); 0: at none */
     uint64_t passed;      /* number of barriers that the job had passed when the process began */
     uint64_t generation;  /* number of its launch; 0: it does not know it */
+    uint64_t launch;      /* number of its launch, whether it knows it or not */
     uint64_t newest;      /* creator of the job of this name at that time */
     bool has_met;         /* it has come to its barrier */
     bool gave_up;         /* a push of the last step has ended with an error */
@@ -81,6 +83,8 @@ struct sim_worker {
     bool lost;              /* the last push was of shares that others have got: its data are not carried over */
     bool finite, finished, dropped, told_missing;
     uint64_t welcomed_ns;       /* time at which the server welcomed the process; 0: not yet */
+    uint64_t life;              /* life of the server (sim_server_life) in which that was */
+    uint64_t left;              /* life of the server in which the process has left */
     uint64_t reached, asked_ns; /* reached: latest new step and phase; asked_ns: time of entering it */
     uint64_t alarm_ns;          /* time at which a resting process goes on; 0: it does not rest */
     struct sim_worker *next;

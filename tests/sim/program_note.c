@@ -130,6 +130,7 @@ void sim_program_on_recalled(sim_worker *w)
     int rc;
 
     if (!sim_program_take(w, w->ticket, &rc, &reply, &header, &err)) return;
+    w->rank = w->core->setup.rank; /* another one if the process has connected again, and the server chooses ranks */
     if (rc == PD_OK && check_note(w, reply, header))
         sim_program_go_on(w, STEP);
     else if (rc == PD_OK)

@@ -37,6 +37,8 @@ void sim_server_end_trouble(sim_server *server);
 void sim_server_interrupt(sim_server *server);
 bool sim_server_stopped(const sim_server *server);
 bool sim_server_draining(const sim_server *server);
+/* Returns how often the server was killed before. */
+uint64_t sim_server_life(const sim_server *server);
 /* Checks at the end of all jobs that the server is at rest: nothing is left in any budget. */
 void sim_server_check_rest(sim_server *server);
 /* Prints the state of the server, at the end of a trace whose run violates an invariant. */

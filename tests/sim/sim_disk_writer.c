@@ -298,21 +298,45 @@ static void note_damage(void *arg, const char *dir, const pd_error *why)
     sim_note(server->s, "keeper", 0, "passes a damaged checkpoint over", 0, (uint64_t)-why->code);
 }
 
-static void load_job(sim_server *server, const char *dir)
+/* A job on the disk that has not ended. */
+typedef struct kept_job {
+    char dir[PD_KEEP_PATH];
+    pd_checkpoint_image *image; /* its newest checkpoint; NULL: it has none */
+} kept_job;
+
+static pd_checkpoint_image *read_job(sim_server *server, const char *dir)
 {
+    pd_checkpoint_image *kept = NULL;
     pd_manifest manifest;
-    pd_checkpoint_image *kept;
     pd_error err;
     int rc = pd_checkpoint_newest(sim_disk_functions(server->disk), dir, &kept, &manifest, note_damage, server, &err);
 
-    if (rc == PD_NOT_FOUND) return;
-    if (rc != PD_OK) sim_fail("durability", "%s cannot be loaded: %s", dir, err.text);
-    sim_note(server->s, kept->job, kept->step, "is loaded", 0, 0);
-    if (pd_store_restore(server->store, kept, server->s->now_ns, &err) != PD_OK)
-        sim_fail("durability", "%s cannot be restored: %s", dir, err.text);
-    load_stream(server, dir, kept, PD_WAL_STEPS);
-    load_stream(server, dir, kept, PD_WAL_DECISIONS);
-    pd_checkpoint_image_free(kept);
+    if (rc != PD_OK && rc != PD_NOT_FOUND) sim_fail("durability", "%s cannot be loaded: %s", dir, err.text);
+    return rc == PD_OK ? kept : NULL;
+}
+
+static void restore_job(sim_server *server, const kept_job *job)
+{
+    pd_error err;
+
+    sim_note(server->s, job->image->job, job->image->step, "is loaded", 0, 0);
+    if (pd_store_restore(server->store, job->image, server->s->now_ns, &err) != PD_OK)
+        sim_fail("durability", "%s cannot be restored: %s", job->dir, err.text);
+    load_stream(server, job->dir, job->image, PD_WAL_STEPS);
+    load_stream(server, job->dir, job->image, PD_WAL_DECISIONS);
+}
+
+/* Returns whether there is a later job of the same name. Then the end of this one could not be written to the disk, and
+ * the daemon leaves it there (server/recover.c). */
+static bool is_outdated(const sim_server *server, const kept_job *jobs, size_t n, size_t i)
+{
+    bool outdated = false;
+
+    for (size_t k = 0; k < n; k++)
+        outdated =
+            outdated || (k != i && jobs[k].image != NULL && strcmp(jobs[k].image->job, jobs[i].image->job) == 0 &&
+                         sim_judge_is_later(server->s, jobs[k].image->creator, jobs[i].image->creator));
+    return outdated;
 }
 
 static bool has_ended(const pd_disk *disk, const char *dir)
@@ -330,16 +354,21 @@ static bool has_ended(const pd_disk *disk, const char *dir)
 void sim_load_jobs(sim_server *server)
 {
     const pd_disk *disk = sim_disk_functions(server->disk);
-    char dir[PD_KEEP_PATH];
-    pd_job_dirs jobs;
+    pd_job_dirs dirs;
+    kept_job *jobs;
     pd_error err;
 
-    if (pd_job_dirs_read(&jobs, disk, root, &err) != PD_OK) sim_fail("durability", "%s", err.text);
-    for (size_t i = 0; i < jobs.n; i++) {
-        pd_keep_join(dir, root, jobs.at[i]);
-        if (!has_ended(disk, dir)) load_job(server, dir);
+    if (pd_job_dirs_read(&dirs, disk, root, &err) != PD_OK) sim_fail("durability", "%s", err.text);
+    jobs = sim_must(calloc(dirs.n + 1, sizeof *jobs));
+    for (size_t i = 0; i < dirs.n; i++) {
+        pd_keep_join(jobs[i].dir, root, dirs.at[i]);
+        if (!has_ended(disk, jobs[i].dir)) jobs[i].image = read_job(server, jobs[i].dir);
     }
-    pd_job_dirs_free(&jobs);
+    for (size_t i = 0; i < dirs.n; i++)
+        if (jobs[i].image != NULL && !is_outdated(server, jobs, dirs.n, i)) restore_job(server, &jobs[i]);
+    for (size_t i = 0; i < dirs.n; i++) pd_checkpoint_image_free(jobs[i].image);
+    free(jobs);
+    pd_job_dirs_free(&dirs);
 }
 
 void sim_server_trouble_disk(sim_server *server, int error, uint64_t n)

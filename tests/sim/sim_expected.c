@@ -241,6 +241,13 @@ static void push_twin(rig *r, const sim_history *h, uint32_t rank, uint64_t step
               0);
 }
 
+/* Returns whether it is not known what the rank would contribute to the step, since it has not pushed: the server was
+ * told to stop when other parameters had taken the step. */
+static bool is_unknown(const sim_history *h, uint32_t rank, uint64_t of, uint32_t p, uint64_t step)
+{
+    return h->params[p].step < step && sim_is_quantized(h->job, p) && !sim_quantized_is_sent(h, rank, of, p);
+}
+
 static void step_twin(rig *r, const sim_history *h, uint64_t step)
 {
     for (uint32_t rank = 0; rank < h->job->world; rank++)
@@ -250,6 +257,7 @@ static void step_twin(rig *r, const sim_history *h, uint64_t step)
             if (h->params[p].weights[0] == NULL) continue;
             sim_sets_lr_text(lr_step, text, sizeof text);
             if (of > 0 && sim_has_gradient(h->job, rank, of, p)) {
+                if (is_unknown(h, rank, of, p, step)) continue;
                 push_twin(r, h, rank, step, p, lr_step > 0 ? text + 3 : NULL);
             } else {
                 rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, 1 + rank, step);

@@ -61,6 +61,7 @@ typedef struct sim_watch {
     uint32_t whole;              /* bit r: each chunk of rank r had come */
     uint32_t units;              /* bit r: and each of all others of its group */
     uint64_t pushes[SIM_WORLD];  /* by rank: step of the push that these chunks belong to */
+    uint64_t late[SIM_WORLD];    /* by rank: the last step for which its push came too late */
     uint64_t process[SIM_WORLD]; /* by rank: number of its process */
     uint64_t conn[SIM_WORLD];    /* by rank: number of its connection */
     uint64_t joined[SIM_WORLD];  /* by rank: a course that the job had at the latest when the connection was made */

@@ -617,6 +617,14 @@ void sim_judge_end_kept(sim *s, uint32_t number)
     if (h != NULL) h->end_kept = true;
 }
 
+bool sim_judge_is_later(const sim *s, uint64_t creator, uint64_t other)
+{
+    const sim_history *h = s->histories; /* newest first */
+
+    while (h != NULL && h->creator != creator && h->creator != other) h = h->next;
+    return creator != other && h != NULL && h->creator == creator;
+}
+
 void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
 {
     const pd_job *job;

@@ -26,6 +26,8 @@ bool sim_judge_is_loose(const sim *s, const sim_job *job);
 uint64_t sim_judge_changed(const sim *s, const sim_job *job);
 /* Notes that the end of a job is on the disk: from now on it must not come back. */
 void sim_judge_end_kept(sim *s, uint32_t number);
+/* Returns whether the job that the process `creator` has begun is later than that of another process. */
+bool sim_judge_is_later(const sim *s, uint64_t creator, uint64_t other);
 /* Checks an effect of the store: published weights enter the job's history. */
 void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect);
 /* Checks elements [first, first + n) of a parameter's weights that a worker got at this version. They must equal one

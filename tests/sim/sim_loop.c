@@ -261,6 +261,10 @@ bool sim_server_draining(const sim_server *server)
 {
     return server->stop_asked_ns != 0;
 }
+uint64_t sim_server_life(const sim_server *server)
+{
+    return server->life;
+}
 pd_store *sim_server_store(sim_server *server)
 {
     return server->store;

@@ -53,6 +53,13 @@ static void note_whole(const sim_history *h, sim_patience *seen, const uint64_t 
     }
 }
 
+/* Returns the step of the rank's push that came too late for the last set and was released since the last look; 0: there
+ * is none. It may have been whole before, though others of its group were not. */
+static uint64_t released_since(const sim_history *h, uint32_t f, const pd_fragment *fragment, uint32_t rank)
+{
+    return fragment->ranks[rank].late > h->fragments[f].watch.late[rank] ? fragment->ranks[rank].late : 0;
+}
+
 /* Returns the time up to which the rank can wait at least, with its push that counts in the last set, that is whole,
  * or that was whole at the last look; UINT64_MAX: it has none. */
 static uint64_t end_of(const sim_history *h, uint32_t f, const pd_fragment *fragment, uint32_t rank)
@@ -61,6 +68,7 @@ static uint64_t end_of(const sim_history *h, uint32_t f, const pd_fragment *frag
     uint64_t now = pd_fragment_is_whole(fragment, rank) ? fragment->ranks[rank].step : 0, end = UINT64_MAX;
 
     if (pd_counted_has(fragment->set, rank)) now = fragment->fixed - pd_counted_age(fragment->set, rank);
+    if (!pd_counted_has(fragment->set, rank) && now == 0) now = released_since(h, f, fragment, rank);
     if (seen->step[rank] > 0) end = seen->from_ns[rank] + patience_of(h, f, rank, seen->step[rank]);
     if (now > 0 && now != seen->step[rank] && seen->looked_ns + patience_of(h, f, rank, now) < end)
         end = seen->looked_ns + patience_of(h, f, rank, now);

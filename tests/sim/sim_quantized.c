@@ -85,6 +85,11 @@ void sim_rests_free(sim_rests *rests)
     sim_enter(before);
 }
 
+bool sim_quantized_is_sent(const sim_history *h, uint32_t rank, uint64_t step, uint32_t param)
+{
+    return h->coded != NULL && h->coded->at[rank][step][param] != NULL;
+}
+
 const float *sim_quantized_of(const sim_history *h, uint32_t rank, uint64_t step, uint32_t param)
 {
     const float *values = h->coded != NULL ? h->coded->at[rank][step][param] : NULL;

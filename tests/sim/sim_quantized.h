@@ -27,6 +27,8 @@ void sim_quantized_push(sim_history *h, sim_rests *rests, uint32_t rank, uint64_
 /* Notes how a push has ended: an enum pd_outcome. */
 void sim_quantized_end(const sim_job *job, sim_rests *rests, uint32_t param, int64_t n, int outcome);
 void sim_rests_free(sim_rests *rests);
+/* Returns whether some process of the rank has begun to push a gradient for the step of a parameter. */
+bool sim_quantized_is_sent(const sim_history *h, uint32_t rank, uint64_t step, uint32_t param);
 /* Returns the values that count of a rank's push; its first element is that of the rank's range. */
 const float *sim_quantized_of(const sim_history *h, uint32_t rank, uint64_t step, uint32_t param);
 void sim_quantized_free(sim_history *h);

@@ -554,12 +554,19 @@ static void check_expected(const sim_history *h, sim_watch *watch, const pd_job 
                  h->job->name, (number)fragment->fixed + 1, late);
 }
 
+/* Returns whether the rank's process may have declared its parameters on an earlier connection: it has another one since
+ * the last look, and some process of the rank has declared them. */
+static bool may_have_declared(const sim_watch *watch, const pd_job *job, uint32_t rank)
+{
+    return job->ranks[rank].conn != watch->conn[rank] && job->ranks[rank].saved.sealed;
+}
+
 /* Checks that the ranks which have joined since the last look have declared their parameters. */
 static void check_joined(const sim_history *h, const sim_watch *watch, const pd_job *job)
 {
     for (uint32_t rank = 0; watch->members != 0 && rank < h->job->world; rank++)
         if ((members_of(job) & ~watch->members) >> rank & 1 && job->ranks[rank].state == PD_RANK_CONNECTED &&
-            !job->steps.quotas[rank].declared)
+            !job->steps.quotas[rank].declared && !may_have_declared(watch, job, rank))
             sim_fail("members", "%s: rank %u is a member, and has not declared its parameters", h->job->name, rank);
 }
 
@@ -571,6 +578,7 @@ static void note_ranks(sim_watch *watch, const pd_job *job, const pd_fragment *f
         watch->conn[rank] = job->ranks[rank].conn;
         watch->process[rank] = job->ranks[rank].saved.process;
         watch->pushes[rank] = fragment->ranks[rank].step;
+        watch->late[rank] = fragment->ranks[rank].late;
     }
     watch->course = job->saved.course;
 }

@@ -70,7 +70,8 @@ static bool is_superseded(const sim_worker *w)
 
 /* Returns whether an older process may have taken the rank from this process. The server can read the Hello of an older
  * process, even of a dead one, after the Hello of this newer one. A new process must then take the rank again. But if
- * an older process that lives was welcomed before this one, this process was superseded, and must not come back. */
+ * an older process that lives was welcomed before this one, this process was superseded, and must not come back. A server
+ * that was killed since may not know the older process, and takes it for the newer one when it connects again. */
 static bool came_after_the_dead(const sim_worker *w)
 {
     bool any = false;
@@ -78,7 +79,8 @@ static bool came_after_the_dead(const sim_worker *w)
     for (const sim_worker *other = w->next; other != NULL; other = other->next) {
         if (other->job->number != w->job->number || other->place != w->place) continue;
         if (other->phase == ENDED && other->welcomed_ns == 0) return true; /* a dead process's Hello may still arrive */
-        if (other->phase != ENDED && !other->dropped && other->welcomed_ns != 0 && other->welcomed_ns < w->welcomed_ns)
+        if (other->phase != ENDED && !other->dropped && other->welcomed_ns != 0 &&
+            other->welcomed_ns < w->welcomed_ns && other->life == w->life)
             return false;
         any = true;
     }
@@ -376,7 +378,8 @@ static void begin_process(sim *s, void *who, uint64_t what)
     w->process = processes(s) + 1;
     w->asked_ns = s->now_ns;
     w->began = UINT64_MAX;
-    w->generation = job->open.reforms ? sim_generation(s, job) : 0;
+    w->launch = sim_generation(s, job);
+    w->generation = job->open.reforms ? w->launch : 0;
     w->newest = sim_sets_newest(s, job);
     w->passed = sim_sets_barrier(s, job, w->newest);
     make_buffers(w);
