@@ -296,6 +296,16 @@ bool pd_settle_box_next_ask(pd_settle_box *box, uint32_t number, pd_settle_frame
     return is;
 }
 
+/* Returns whether some shard that is there has not gone back behind the step of a verdict. If none is there, all may
+ * have gone back, since another worker wanted it, and this handle may just not have connected to all of them yet. Then
+ * other gradients may follow, and the verdict must not be given: a shard whose own tally is the same would take it. */
+static bool is_confirmed(const pd_settle_box *box, const entry *e)
+{
+    for (uint32_t i = 0; i < box->n; i++)
+        if (box->shards[i].joined && (e->undone >> i & 1) == 0) return true;
+    return false;
+}
+
 bool pd_settle_box_next_verdict(pd_settle_box *box, uint32_t number, pd_settle_frame *out)
 {
     shard *s = &box->shards[number];
@@ -306,7 +316,7 @@ bool pd_settle_box_next_verdict(pd_settle_box *box, uint32_t number, pd_settle_f
         DL_FOREACH(box->entries, e)
         {
             if (!is_verdict(box, e) || (e->taken >> number & 1) != 0) continue;
-            next = e;
+            next = is_confirmed(box, e) ? e : NULL;
             break;
         }
     }

@@ -59,7 +59,7 @@ static pd_client *begin(struct rank *r, pd_error *err)
         .rules = (const char *[]){ m->rule, NULL },
         .options = (const char *[]){ m->log ? "durability=log" : "durability=checkpoint", "checkpoint_every=4",
                                      "checkpoint_keep=1", m->whole ? "clip_global_norm=30" : NULL, NULL },
-        .deadline = patient(60),
+        .deadline = patient(30),
         .window = m->window[r->rank],
         .quiet = true,
     };
@@ -259,11 +259,26 @@ static void let_happen(run *r, int number)
     }
 }
 
+/* Waits until rank 0 has taken the steps up to an event. Says where all ranks and daemons are if it does not. */
+static void await_step(const run *r, uint64_t step)
+{
+    if (await(has_reached, &(milestone){ &r->ranks[0], step }, patient(60))) return;
+    for (int i = 0; i < WORLD; i++)
+        print_error("rank %d: step %d, went back %u times%s%s\n", i, (int)r->ranks[i].step, r->ranks[i].rewound,
+                    r->ranks[i].failure[0] != '\0' ? ": " : "", r->ranks[i].failure);
+    for (size_t i = 0; i < r->manner->shards; i++) {
+        paramctl_ask(r->daemons[i]->url);
+        if (paramctl("workers j") == 0) print_error("daemon %zu:\n%s", i, paramctl_output);
+        if (paramctl("params j") == 0) print_error("%s", paramctl_output);
+    }
+    fail_msg("step %d is not reached", (int)step);
+}
+
 static void run_disturbed(run *r, const manner *m)
 {
     begin_run(r, m);
     for (int i = 0; i < EVENTS; i++) {
-        assert_true(await(has_reached, &(milestone){ &r->ranks[0], event_at[i] }, patient(60)));
+        await_step(r, event_at[i]);
         if (r->ranks[0].step < STEPS) let_happen(r, i);
     }
     join_workers(r);

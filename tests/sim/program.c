@@ -757,8 +757,8 @@ static void check_barrier(sim_worker *w)
                      w->job->name, w->rank, (unsigned long long)w->step, rank);
 }
 
-/* Returns whether the server waits at the barrier for a process that does not come: one of the launch has begun after the
- * step of the barrier, or has finished, and the server that knew of this was killed since. */
+/* Returns whether the server waits at the barrier for a process that does not come: one of the launch has begun after
+ * the step of the barrier, or has finished, and the server that knew of this was killed since. */
 static bool is_missed(const sim_worker *w)
 {
     bool missed = false;

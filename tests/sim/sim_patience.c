@@ -53,8 +53,8 @@ static void note_whole(const sim_history *h, sim_patience *seen, const uint64_t 
     }
 }
 
-/* Returns the step of the rank's push that came too late for the last set and was released since the last look; 0: there
- * is none. It may have been whole before, though others of its group were not. */
+/* Returns the step of the rank's push that came too late for the last set and was released since the last look; 0:
+ * there is none. It may have been whole before, though others of its group were not. */
 static uint64_t released_since(const sim_history *h, uint32_t f, const pd_fragment *fragment, uint32_t rank)
 {
     return fragment->ranks[rank].late > h->fragments[f].watch.late[rank] ? fragment->ranks[rank].late : 0;

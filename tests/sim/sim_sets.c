@@ -554,8 +554,8 @@ static void check_expected(const sim_history *h, sim_watch *watch, const pd_job 
                  h->job->name, (number)fragment->fixed + 1, late);
 }
 
-/* Returns whether the rank's process may have declared its parameters on an earlier connection: it has another one since
- * the last look, and some process of the rank has declared them. */
+/* Returns whether the rank's process may have declared its parameters on an earlier connection: it has another one
+ * since the last look, and some process of the rank has declared them. */
 static bool may_have_declared(const sim_watch *watch, const pd_job *job, uint32_t rank)
 {
     return job->ranks[rank].conn != watch->conn[rank] && job->ranks[rank].saved.sealed;

@@ -461,6 +461,21 @@ TEST(verdicts_are_forgotten_when_all_shards_have_gone_back)
     pd_settle_box_free(box);
 }
 
+TEST(an_old_verdict_is_given_only_while_a_shard_is_there_that_has_not_gone_back)
+{
+    for (uint64_t closed = 3; closed <= 4; closed++) {
+        pd_settle_box *box = two();
+        pd_settle_frame frame;
+        carry_steps(box, 4);
+        for (uint32_t i = 0; i < 2; i++) pd_settle_box_gone(box, i);
+        pd_settle_box_joined(box, 1, true, 3);
+        assert_false(pd_settle_box_next_verdict(box, 1, &frame)); /* shard 0 may have gone back, too */
+        pd_settle_box_joined(box, 0, true, closed);
+        assert_int_equal(pd_settle_box_next_verdict(box, 1, &frame), closed == 4);
+        pd_settle_box_free(box);
+    }
+}
+
 TEST(a_box_that_has_forgotten_begins_again_with_new_connections)
 {
     pd_settle_box *box = two();

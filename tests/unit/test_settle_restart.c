@@ -63,6 +63,7 @@ TEST(a_log_repeats_what_other_shards_have_decided)
         if (rig_restore(&next, s.shard[i]) != PD_OK || rig_replay(&next, s.shard[i]) != PD_OK)
             fail_msg("%s", next.error.text);
         compare(inside_job(s.shard[i]->store, s.shard[i]->job), inside_find(next.store, "job"));
+        assert_int_equal(pd_steps_least(&inside_find(next.store, "job")->steps), STEPS);
         rig_free(&next);
     }
     shard_rigs_free(&s);

@@ -186,6 +186,7 @@ void pd_wal_image_visit_rest(pd_archive *archive, pd_job *job)
             pd_archive_fail(archive, PD_DATA_LOSS, "%.160s is at step %" PRIu64 ", but the record is of step %" PRIu64,
                             param->name, param->saved.step, step);
     }
+    if (pd_archive_is_reading(archive)) job->steps.progress.n_least = 0; /* the parameters have taken a step */
     if (pd_archive_status(archive) == PD_OK) pd_header_image_visit_state(archive, job);
     visit_notes(archive, job, step);
     pd_archive_leave(archive);
