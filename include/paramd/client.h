@@ -596,8 +596,8 @@ typedef struct pd_client_stats {
     uint64_t connects, resent;
     /* Number of bytes of gradients and weights that went through shared memory; not counted in bytes_out, bytes_in. */
     uint64_t shared_out, shared_in;
-    /* How often the server went back to a checkpoint; number of frames that the window has sent again, after that or after
-     * a connection ended while their step was open. */
+    /* How often the server went back to a checkpoint; number of frames that the window has sent again, after that or
+     * since a connection ended while their step was open. */
     uint64_t rewinds, replayed;
 } pd_client_stats;
 
