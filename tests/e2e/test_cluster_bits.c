@@ -13,7 +13,13 @@
 #include "pki.h"
 #include "team.h"
 
-enum { DAEMONS = 4, WORKERS = 3, PARAMS = 7, STEPS = 60, LARGE = 512 };
+/* Sanitizers make a step several times slower. */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+enum { STEPS = 12 };
+#else
+enum { STEPS = 60 };
+#endif
+enum { DAEMONS = 4, WORKERS = 3, PARAMS = 7, LARGE = 512 };
 
 /* Ways to reach a daemon. SHM: as UNIX, with shared memory. */
 typedef enum transport { TCP, TLS, UNIX, SHM, TRANSPORTS } transport;
