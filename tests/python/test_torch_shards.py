@@ -4,8 +4,6 @@ from __future__ import annotations
 import pytest
 from torch_support import optimizer, ranks, same_bits, token_loss, tokens, torch, transformer, weights
 
-import paramd
-
 STEPS = 6
 
 
