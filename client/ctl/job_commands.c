@@ -175,9 +175,10 @@ static int print_reply(const Paramd__SetReply *reply)
 /* Prints the answers of the daemons to a Set, or makes a list of them in JSON. */
 static int print_replies(const pd_line *line, const pd_cluster *cluster, void *const *replies)
 {
-    json_t *all = json_array();
+    json_t *all;
 
     if (cluster->n == 1 && line->json) return pd_result_json(pd_message_json(replies[0]));
+    all = json_array();
     for (size_t i = 0; i < cluster->n; i++) {
         if (replies[i] == NULL) continue;
         if (!line->json) {
