@@ -29,9 +29,10 @@ static json_t *ping_json(const pd_shard *shard, double ms)
 
 static int print_pings(const pd_line *line, const pd_cluster *cluster, const double *ms)
 {
-    json_t *all = json_array();
+    json_t *all;
 
     if (line->json && cluster->n == 1) return pd_result_json(ping_json(&cluster->at[0], ms[0]));
+    all = json_array();
     for (size_t i = 0; i < cluster->n; i++) {
         const pd_shard *shard = &cluster->at[i];
         if (shard->rc != PD_OK) continue;
