@@ -16,7 +16,7 @@
 
 /* A slice of a machine. */
 typedef struct pd_slice {
-    int number, of; /* slice `number` (from 1 on) of `of` slices; of = 0: the whole machine */
+    int number, of; /* the machine is divided into `of` slices, and this is number 1 .. `of`; of = 0: all of it */
 } pd_slice;
 
 /* Reads a slice such as "2/4". The empty text is the whole machine. PD_INVALID_ARGUMENT: the text is not a slice. */

@@ -12,7 +12,7 @@
 #include "cluster_model.h"
 
 typedef struct search {
-    uint64_t *seen; /* hashes of the states that were visited, in an open table */
+    uint64_t *seen; /* hash table of `room` entries: hashes of the states that the search has visited */
     size_t room, n;
     size_t ends; /* number of states in which nothing more can happen */
 } search;
