@@ -107,7 +107,7 @@ static const char *check_range(pd_number_range *range, uint32_t last, size_t las
     if (last < range->first) return "the first number is larger than the last one";
     if ((padded || last_padded) && (size_t)range->digits != last_digits)
         return "a number begins with 0, and the other one has another number of digits";
-    if (last - range->first >= PD_MOST_SHARDS) return "more than 1024 shards";
+    if (last - range->first >= PD_MAX_SHARDS) return "more than 64 shards";
     if (!padded) range->digits = 1;
     range->count = last - range->first + 1;
     return NULL;
@@ -204,8 +204,8 @@ static int append(pd_shard_list *list, const char *text, pd_error *err)
     pd_address *more, *grown;
     int rc;
 
-    if (list->n == PD_MOST_SHARDS)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "more than %d shards in a list of addresses", PD_MOST_SHARDS);
+    if (list->n == PD_MAX_SHARDS)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "more than %d shards in a list of addresses", PD_MAX_SHARDS);
     if ((rc = pd_addresses_parse(&more, &n, text, PD_TO_CONNECT, err)) != PD_OK) return rc;
     if (had + n > PD_MOST_ADDRESSES) {
         rc = pd_fail(err, PD_INVALID_ARGUMENT, "more than %d addresses in a list of shards", PD_MOST_ADDRESSES);

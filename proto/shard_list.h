@@ -17,18 +17,19 @@
 #define PD_SHARD_LIST_H
 
 #include "address.h"
+#include "most_shards.h"
 
-enum { PD_MOST_SHARDS = 1024, PD_MOST_ADDRESSES = 16 * PD_MOST_SHARDS };
+enum { PD_MOST_ADDRESSES = 16 * PD_MAX_SHARDS };
 
 /* A parsed list: the addresses of shard i are addresses[first[i]] to addresses[first[i + 1] - 1]. */
 typedef struct pd_shard_list {
     size_t n;
-    size_t first[PD_MOST_SHARDS + 1];
+    size_t first[PD_MAX_SHARDS + 1];
     pd_address *addresses;
 } pd_shard_list;
 
 /* Parses the list of addresses of a client. pd_shard_list_free frees its memory. PD_INVALID_ARGUMENT: an address or a
- * range is not valid, there are more than PD_MOST_SHARDS shards or PD_MOST_ADDRESSES addresses, or two shards have the
+ * range is not valid, there are more than PD_MAX_SHARDS shards or PD_MOST_ADDRESSES addresses, or two shards have the
  * same address; the text says which. PD_NO_MEMORY. After an error there is nothing to free. */
 int pd_shard_list_parse(pd_shard_list *out, const char *text, pd_error *err);
 void pd_shard_list_free(pd_shard_list *list);

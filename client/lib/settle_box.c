@@ -1,6 +1,8 @@
 /* settle_box.c - keeps the tallies of all shards until they are verdicts, and says which core must send what. */
 #include "settle_box.h"
 
+#include "most_shards.h"
+
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,13 +17,13 @@ typedef struct entry {
     struct entry *prev, *next; /* neighbours, by step and phase (utlist) */
     uint64_t step;
     uint32_t phase;
-    uint32_t n;                            /* number of shards whose tally is here; all: it is a verdict */
-    pd_tally_span tally[PD_SETTLE_SHARDS]; /* by shard; `at` NULL: not here. Owned */
-    uint64_t taken;                        /* bit i: shard i has taken the verdict since it last joined */
-    uint64_t undone;                       /* bit i: shard i has joined before this step, and not taken it since */
-    uint32_t refused;                      /* number of times that a shard has refused the verdict */
-    uint32_t lent;                         /* number of shards to which it is being sent */
-    bool dropped;                          /* it is freed when it is no longer lent */
+    uint32_t n;                         /* number of shards whose tally is here; all: it is a verdict */
+    pd_tally_span tally[PD_MAX_SHARDS]; /* by shard; `at` NULL: not here. Owned */
+    uint64_t taken;                     /* bit i: shard i has taken the verdict since it last joined */
+    uint64_t undone;                    /* bit i: shard i has joined before this step, and not taken it since */
+    uint32_t refused;                   /* number of times that a shard has refused the verdict */
+    uint32_t lent;                      /* number of shards to which it is being sent */
+    bool dropped;                       /* it is freed when it is no longer lent */
 } entry;
 
 /* What the box knows of a shard. */
@@ -41,15 +43,15 @@ struct pd_settle_box {
     uint64_t floor; /* tallies of steps up to this one are not wanted */
     bool begun;     /* all shards have joined since the box was made or has forgotten: `floor` is known */
     entry *entries, *dropped;
-    shard shards[PD_SETTLE_SHARDS];
+    shard shards[PD_MAX_SHARDS];
 };
 
 int pd_settle_box_new(pd_settle_box **out, uint32_t shards, uint32_t window, pd_error *err)
 {
     pd_settle_box *box;
 
-    if (shards < 2 || shards > PD_SETTLE_SHARDS)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%u servers: expected 2 to %d", shards, PD_SETTLE_SHARDS);
+    if (shards < 2 || shards > PD_MAX_SHARDS)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%u servers: expected 2 to %d", shards, PD_MAX_SHARDS);
     if ((box = calloc(1, sizeof *box)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     pthread_mutex_init(&box->lock, NULL);
     box->n = shards;

@@ -20,8 +20,7 @@
 typedef struct pd_settle_box pd_settle_box;
 
 enum {
-    PD_SETTLE_KEPT = 8,    /* least number of steps whose verdicts are kept */
-    PD_SETTLE_SHARDS = 64, /* most shards of a box */
+    PD_SETTLE_KEPT = 8, /* least number of steps whose verdicts are kept */
     PD_SETTLE_ATTEMPTS =
         2 /* times that all shards together may refuse a verdict, times their number, before the handle ends */
 };

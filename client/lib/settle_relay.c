@@ -2,6 +2,7 @@
 #include "settle_relay.h"
 
 #include "settle_box.h"
+#include "most_shards.h"
 
 void pd_relay_declared(pd_core *core, bool settles)
 {
@@ -25,7 +26,7 @@ void pd_relay_down(pd_core *core)
 static uint64_t post(pd_core *core, const pd_settle_frame *frame)
 {
     Paramd__SettleRequest request = PARAMD__SETTLE_REQUEST__INIT;
-    ProtobufCBinaryData tallies[PD_SETTLE_SHARDS];
+    ProtobufCBinaryData tallies[PD_MAX_SHARDS];
 
     request.step = frame->step;
     request.phase = frame->phase;

@@ -3,6 +3,7 @@
 #include "handlers.h"
 
 #include "conn.h"
+#include "most_shards.h"
 #include "portion_handles.h"
 #include "mutant.h"
 #include "text.h"

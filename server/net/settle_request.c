@@ -1,6 +1,8 @@
 /* settle_request.c - handles Settle: workers ask for the tally of this shard, and bring the tallies of all shards. */
 #include "handlers.h"
 
+#include "most_shards.h"
+
 /* Copies the tallies of a verdict. A header has room for far more tallies than a cluster has shards, and their views
  * would take many times its bytes. */
 static int copy_tallies(pd_request *request, const Paramd__SettleRequest *settle, pd_error *err)

@@ -8,7 +8,7 @@
 
 static void look_at(const pd_shard_list *list)
 {
-    MUST(list->n >= 1 && list->n <= PD_MOST_SHARDS && list->first[list->n] <= PD_MOST_ADDRESSES);
+    MUST(list->n >= 1 && list->n <= PD_MAX_SHARDS && list->first[list->n] <= PD_MOST_ADDRESSES);
     for (size_t s = 0; s < list->n; s++) {
         char *text = pd_shard_list_text(list, s);
         pd_address *again;

@@ -5,6 +5,7 @@
 
 #include "seed.h"
 #include "tally.h"
+#include "most_shards.h"
 
 static void make_seeds(const char *folder)
 {
@@ -48,7 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     again = malloc(size);
     MUST(again != NULL && pd_tally_bytes(&tally) == size && pd_tally_write(&tally, again) == size);
     MUST(memcmp(again, data, size) == 0);
-    for (size_t i = 0; i < PD_SHARDS_MOST; i++) pd_exact_sum_join(&sum, &tally.sum);
+    for (size_t i = 0; i < PD_MAX_SHARDS; i++) pd_exact_sum_join(&sum, &tally.sum);
     MUST(!(pd_exact_sum_round(&sum) < 0));
     free(again);
     return 0;

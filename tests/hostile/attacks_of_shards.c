@@ -1,8 +1,9 @@
 /* attacks_of_shards.c - attacks by requests of jobs on several shards: tallies, verdicts and going back. */
 #include "attacks.h"
+#include "most_shards.h"
 #include "tally.h"
 
-enum { CONTROLS = 16, WORKERS = 8, SHARDS = PD_SHARDS_MOST, EMPTY_TALLIES = 30000, STEP = 1000 };
+enum { CONTROLS = 16, WORKERS = 8, SHARDS = PD_MAX_SHARDS, EMPTY_TALLIES = 30000, STEP = 1000 };
 
 /* Writes the largest tally of a job without limits for elements of gradients: the longest sum, the longest reason. */
 static size_t write_tally(uint8_t *out, uint16_t shard)

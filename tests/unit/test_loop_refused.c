@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include "test.h"
+#include "most_shards.h"
 #include "loop.h"
 #include "scene.h"
 

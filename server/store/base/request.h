@@ -121,8 +121,7 @@ int pd_tallies_copy(pd_tallies *out, const pd_tally_view *from, size_t n);
 /* What a worker wants of a job that exists: the values of HelloRequest.resume. */
 typedef enum pd_intent { PD_INTENT_BY_RUN, PD_INTENT_RESUME, PD_INTENT_ANEW } pd_intent;
 
-enum { PD_RUN_MAX = 128 };   /* most bytes of the id of a run */
-enum { PD_MAX_SHARDS = 64 }; /* most shards of a cluster */
+enum { PD_RUN_MAX = 128 }; /* most bytes of the id of a run */
 
 /* Largest weight of a push, as a number of examples: 2^53. With larger weights the float32 sums of a round could
  * overflow. */

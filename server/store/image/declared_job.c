@@ -6,6 +6,7 @@
 #include "declaration.h"
 #include "fragment_ranks.h"
 #include "job.h"
+#include "most_shards.h"
 #include "param_set.h"
 #include "planning.h"
 #include "whole.h"

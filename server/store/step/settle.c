@@ -1,6 +1,7 @@
 /* settle.c - makes the tallies of this shard, keeps those of the last steps, and joins the tallies of all shards. */
 #include "settle.h"
 
+#include "most_shards.h"
 #include "text.h"
 
 #include <assert.h>
@@ -87,7 +88,7 @@ int pd_settle_make(pd_steps *steps, size_t scopes)
     size_t cuts = cut_bytes(steps), waiting = verdict_bytes(steps) + steps->shards * sizeof(pd_tally_view);
     pd_settle *settle;
 
-    assert(steps->n_rules <= PD_TALLY_RULES_MOST && steps->shards <= PD_SHARDS_MOST);
+    assert(steps->n_rules <= PD_TALLY_RULES_MOST && steps->shards <= PD_MAX_SHARDS);
     if ((settle = calloc(1, sizeof *settle)) == NULL) return PD_NO_MEMORY;
     settle->room = PD_SETTLE_STEPS * (3 + scopes);
     settle->most = most_bytes(steps);

@@ -1,6 +1,7 @@
 /* tally.c - writes tallies as bytes, and reads and checks them. */
 #include "tally.h"
 
+#include "most_shards.h"
 #include "text.h"
 
 #include <math.h>
@@ -153,7 +154,7 @@ static bool is_head(const pd_tally *tally, const uint8_t *at, size_t n)
     size_t first = at[20], words = at[21];
 
     if (at[0] != VERSION || at[1] > PD_TALLY_REFUSALS || (at[2] & ~ALL_FLAGS) != 0 || at[3] != 0) return false;
-    if (tally->shards < 2 || tally->shards > PD_SHARDS_MOST || tally->shard >= tally->shards || tally->step == 0)
+    if (tally->shards < 2 || tally->shards > PD_MAX_SHARDS || tally->shard >= tally->shards || tally->step == 0)
         return false;
     if (first + words > PD_EXACT_WORDS || (words == 0 && first > 0)) return false;
     if (tally->n_rules > PD_TALLY_RULES_MOST || tally->n_refusals > PD_TALLY_RULES_MOST ||

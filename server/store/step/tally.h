@@ -30,7 +30,6 @@
 #include "paramd/error.h"
 
 enum {
-    PD_SHARDS_MOST = 64,       /* most shards of a cluster */
     PD_TALLY_RULES_MOST = 512, /* most rules of a job, with the built-in one */
     PD_TALLY_REASON = 300,     /* most bytes of a reason */
     PD_TALLY_HEAD = 32,        /* bytes before the lists */

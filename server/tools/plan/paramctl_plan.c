@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "forecast.h"
+#include "most_shards.h"
 #include "programs.h"
 #include "result.h"
 #include "shard_plan.h"
