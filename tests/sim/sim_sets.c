@@ -498,11 +498,15 @@ static void check_fixed(const sim_history *h, const sim_watch *watch, const pd_j
 }
 
 /* Returns whether the rank was removed because its group lacks ranks: the process of another one belongs to another
- * group now. */
-static bool was_incomplete(const sim_history *h, const pd_job *job, uint32_t rank)
+ * group now, or has not declared its parameters. */
+static bool was_incomplete(const sim_history *h, const sim_watch *watch, const pd_job *job, uint32_t rank)
 {
+    uint32_t there = watch->members;
+
+    for (uint32_t other = 0; other < h->job->world; other++)
+        if (job->steps.quotas[other].declared) there |= 1u << other;
     return h->job->open.group > 1 && (members_of(job) >> rank & 1) == 0 &&
-           (uint32_t)__builtin_popcount(mates_of(h, rank)) < h->job->open.group;
+           (uint32_t)__builtin_popcount(mates_of(h, rank) & there) < h->job->open.group;
 }
 
 /* Checks that what a rank has given stays until the step is fixed once all of it has come, unless it may be gone
@@ -514,7 +518,7 @@ static void check_kept(const sim_history *h, const sim_watch *watch, const pd_jo
     uint32_t gone = watch->units & ~whole & ~replaced(h, watch, job, fragment);
 
     for (uint32_t rank = 0; rank < h->job->world; rank++)
-        if (ranks[rank].owed == UINT32_MAX || was_incomplete(h, job, rank)) gone &= ~(1u << rank);
+        if (ranks[rank].owed == UINT32_MAX || was_incomplete(h, watch, job, rank)) gone &= ~(1u << rank);
     if (gone != 0)
         sim_fail("whole", "%s: ranks (%x) were whole in step %llu, and what they had given is gone", h->job->name, gone,
                  (number)watch->fixed + 1);
