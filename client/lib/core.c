@@ -207,6 +207,9 @@ static void op_done(pd_core *core, pd_op *op)
     for (size_t i = 0; i < op->n; i++) {
         pd_param_record *record = &core->params[op->items[i].param];
         record->pushing = false;
+        if (op->pushed && op->items[i].outcome > 0 && core->end.error.code == PD_OK &&
+            record->pushed > record->answered)
+            record->answered = record->pushed;
         if (op->pushed && op->items[i].gradient != NULL)
             pd_feedback_end(core, record, op->items[i].outcome, op->weighs);
         if (op->lost && core->setup.feedback == PD_FEEDBACK_CARRY) pd_feedback_forget(record);

@@ -100,6 +100,7 @@ typedef struct pd_param_record {
      * way had taken the room there. */
     uint64_t buffer_at;
     void *buffer; /* memory for the gradient (pd_core_buffer), in the segment or private; NULL: the user wants none */
+    void *spare;  /* private memory for the gradient while the server may read `buffer`; NULL: none was needed yet */
     pd_feedback feedback; /* if `push` is quantized */
     /* Element types: push of gradients, pull of weights, update of updates (0: this rank asks for no updates). */
     pd_dtype push, pull, update;
@@ -116,7 +117,8 @@ typedef struct pd_param_record {
      * received; 0: nothing replaced the weights of that step. server_replaces: the number that the server reported in
      * its last answer to Declare. */
     uint64_t replaces, replaced, server_replaces;
-    uint64_t pushed; /* step of this process's last push of the parameter */
+    uint64_t pushed;   /* step of this process's last push of the parameter */
+    uint64_t answered; /* step of its last push of which the server has answered all, without an error */
     /* The window has all of this rank's pushes of the parameter for the steps `kept_from` to `kept_to`, both included.
      * It has none if kept_to < kept_from. In a job with open sets the rank may have given nothing to some of them, nor
      * to those after `kept_to` that it has seen since. */

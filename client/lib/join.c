@@ -123,6 +123,7 @@ void pd_core_forget_params(pd_core *core)
     for (size_t i = 0; i < core->n_params; i++) {
         void *buffer = core->params[i].buffer;
         if (!pd_segment_has(&core->out.staging.segment, buffer, 1)) free(buffer);
+        free(core->params[i].spare);
         pd_param_record_free(&core->params[i]);
     }
     pd_staging_free(&core->out.staging);
@@ -421,6 +422,8 @@ static void note_welcome(pd_core *core, const Paramd__HelloReply *reply)
     core->max_pieces = reply->max_pieces < MAX_PIECES ? reply->max_pieces : MAX_PIECES;
     core->recovery.creator = reply->creator;
     core->setup.cluster = reply->cluster;
+    /* Nobody reads pushes any more that an earlier life of the job had: its daemon or the job has ended. */
+    if (reply->life != core->life) pd_staging_reclaim(&core->out.staging, UINT64_MAX);
     core->life = reply->life;
     core->greeted = true;
 }

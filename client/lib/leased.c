@@ -55,6 +55,7 @@ static void note(pd_core *core, Paramd__Lease *const *leases, size_t n)
 {
     if (!are_news(&core->shares, leases, n)) return;
     if (core->shares.named == leases[0]->first + 1) core->shares.named = UINT64_MAX;
+    if (core->shares.pushed == leases[0]->first + 1) core->shares.pushed = UINT64_MAX;
     take_over(core, leases, n, 0);
 }
 
@@ -99,6 +100,13 @@ bool pd_leased_are_lost(const pd_core *core, uint64_t id, uint64_t share, const 
 bool pd_leased_has_lost(const pd_core *core, Paramd__Lease *const *leases, size_t n)
 {
     return n > 0 && pd_leased_taken(core) != 0 && !is_same(&core->shares, leases, n);
+}
+
+uint64_t pd_leased_restamp(const pd_core *core, uint64_t id, uint64_t share)
+{
+    const pd_core_shares *shares = &core->shares;
+
+    return id <= shares->lost && shares->n > 0 && share == shares->ranges[0].first + 1 ? UINT64_MAX : share;
 }
 
 void pd_leased_forget(pd_core_shares *shares)

@@ -24,6 +24,9 @@ bool pd_leased_are_lost(const pd_core *core, uint64_t id, uint64_t share, const 
 /* Returns whether these leases, which the answer to a Declare brings, are others than those of which the program has
  * taken shares since its last push counted. */
 bool pd_leased_has_lost(const pd_core *core, Paramd__Lease *const *leases, size_t n);
+/* Returns what a queued push is made of, whose header says `share` (PushRequest.share): UINT64_MAX if a lease that this
+ * worker has got since begins with this share, and is another one. `id`: of the push's frame. */
+uint64_t pd_leased_restamp(const pd_core *core, uint64_t id, uint64_t share);
 /* Forgets all leases: the server has gone back to an earlier step, or begins the job anew, and tells what it leases. */
 void pd_leased_forget(pd_core_shares *shares);
 /* Returns what a push that begins now is made of (PushRequest.share): 1 + the first share of the leases of which the

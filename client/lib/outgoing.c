@@ -171,8 +171,18 @@ void *pd_staging_take_buffer(pd_staging *staging, uint64_t wanted, uint64_t byte
                                                                   : take_any_block(staging, bytes);
 
     if (block == NULL) return NULL;
+    block->buffer = true;
     if (block->at < used) memset(staging->segment.at + block->at, 0, block->bytes);
     return staging->segment.at + block->at;
+}
+
+bool pd_staging_is_read(const pd_staging *staging, const void *buffer)
+{
+    const pd_block *block = staging->first;
+
+    if (staging->given_up == 0) return false;
+    while (block != NULL && staging->segment.at + block->at != buffer) block = block->next;
+    return block != NULL && block->given_up;
 }
 
 bool pd_staging_place(pd_staging *staging, pd_outgoing_frame *frame)
@@ -199,26 +209,47 @@ void pd_staging_fill(const pd_staging *staging, pd_outgoing_frame *frame)
     frame->filled = true;
 }
 
+static void give_up(pd_staging *staging, pd_block *block, uint64_t step)
+{
+    staging->given_up += !block->given_up;
+    block->given_up = true;
+    if (step > block->step) block->step = step;
+}
+
+/* Gives the buffers of the user up in which the payload of the frame lies. */
+static void give_up_buffers(pd_staging *staging, const pd_outgoing_frame *frame)
+{
+    uint64_t at = frame->place * UNIT, end = at + frame->payload_bytes;
+
+    for (pd_block *block = staging->first; block != NULL && block->at < end; block = block->next)
+        if (block->buffer && block->at + block->bytes > at) give_up(staging, block, frame->step);
+}
+
 void pd_staging_end(pd_staging *staging, pd_outgoing_frame *frame, bool read)
 {
     pd_block *block = frame->block;
 
     frame->block = NULL;
-    if (block == NULL) return;
-    if (read) {
+    if (block != NULL && read)
         remove_block(staging, block);
-        return;
-    }
-    block->given_up = true;
-    block->step = frame->step;
-    staging->given_up++;
+    else if (block != NULL)
+        give_up(staging, block, frame->step);
+    else if (!read)
+        give_up_buffers(staging, frame);
 }
 
 void pd_staging_reclaim(pd_staging *staging, uint64_t step)
 {
     for (pd_block *block = staging->first, *next; block != NULL && staging->given_up > 0; block = next) {
         next = block->next;
-        if (block->given_up && block->step <= step) remove_block(staging, block);
+        if (!block->given_up || block->step > step) continue;
+        if (!block->buffer) {
+            remove_block(staging, block);
+            continue;
+        }
+        block->given_up = false;
+        block->step = 0;
+        staging->given_up--;
     }
 }
 

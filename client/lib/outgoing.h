@@ -107,8 +107,9 @@ void pd_sent_frame_drop(pd_sent_frame *sent);
 typedef struct pd_block {
     struct pd_block *prev, *next; /* neighbours, by offset */
     uint64_t at, bytes;           /* offset in the segment, and length, in bytes */
-    uint64_t step;                /* if `given_up`: the step of the push */
+    bool buffer;                  /* a buffer of the user */
     bool given_up;                /* the client waits for no answer, but the server may still read the block */
+    uint64_t step;                /* if `given_up`: the step of the last such push */
 } pd_block;
 
 /* The worker's segment, from which the server reads gradients, and its blocks. */
@@ -116,7 +117,7 @@ typedef struct pd_staging {
     pd_segment segment;
     uint64_t used;            /* bytes after this offset were never in a block */
     pd_block *first, *recent; /* list of blocks; the block taken last, after which the search for room begins */
-    size_t given_up;          /* number of blocks whose frames were given up */
+    size_t given_up;          /* number of blocks that are given up */
 } pd_staging;
 
 /* Makes the segment, with at least `bytes` bytes. PD_UNAVAILABLE: the system gives none. */
@@ -127,6 +128,8 @@ void pd_staging_free(pd_staging *staging);
 /* Takes a block of `bytes` bytes for a buffer of the user, and zeroes it: at the offset `wanted` if there is room, else
  * elsewhere. Returns its memory. NULL: there is no room now, or no memory. */
 void *pd_staging_take_buffer(pd_staging *staging, uint64_t wanted, uint64_t bytes);
+/* Returns whether the server may still read a buffer of the user, from a push that was given up. */
+bool pd_staging_is_read(const pd_staging *staging, const void *buffer);
 
 /* Sets frame->place, the place of a frame's payload in the segment. If all gradients of the frame lie in the segment,
  * in the layout of the payload, it is their place. Else the function takes a block, sets frame->block, and the payload
@@ -134,10 +137,11 @@ void *pd_staging_take_buffer(pd_staging *staging, uint64_t wanted, uint64_t byte
 bool pd_staging_place(pd_staging *staging, pd_outgoing_frame *frame);
 /* Copies a frame's payload to its block, unless that is done. Only the frame and the payload's memory are used. */
 void pd_staging_fill(const pd_staging *staging, pd_outgoing_frame *frame);
-/* Ends the frame's use of its block, if it has one. If `read` is set, the server no longer reads the block, which
- * becomes free. Else the block stays taken until pd_staging_reclaim frees it. */
+/* Ends the frame's use of the segment. If `read` is set, the server no longer reads the payload there, and the frame's
+ * block becomes free. Else the blocks where the payload lies are given up until pd_staging_reclaim. */
 void pd_staging_end(pd_staging *staging, pd_outgoing_frame *frame, bool read);
-/* Frees the blocks of given-up frames whose step is at most `step`. */
+/* Takes note that the server reads no payload any more that belongs to steps up to `step`: frees the blocks that were
+ * given up. */
 void pd_staging_reclaim(pd_staging *staging, uint64_t step);
 
 /* The queue of a core, and the worker's segment. */

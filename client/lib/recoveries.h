@@ -13,8 +13,9 @@
 #include "paramd/client.h"
 
 /* Changes the fields of a request's header that belong to one connection or server: `mark` becomes the number of the
- * present connection's last error. If `forget` is set, `holds` becomes 0. All other bytes of the frame stay. Resets the
- * core's arena. PD_NO_MEMORY: the frame is as it was. */
+ * present connection's last error, and `share` says so if it names a share of other leases now (pd_leased_restamp). If
+ * `forget` is set, `holds` becomes 0. All other bytes of the frame stay. Resets the core's arena. PD_NO_MEMORY: the
+ * frame is as it was. */
 int pd_restamp(pd_core *core, pd_outgoing_frame *frame, bool forget);
 /* Calls pd_restamp for all queued requests that need it. */
 int pd_restamp_all(pd_core *core, bool forget);

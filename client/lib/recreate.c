@@ -70,7 +70,7 @@ static void forget_progress(pd_core *core)
         pd_param_record *record = &core->params[i];
 
         pd_core_forget_versions(record);
-        record->pushed = record->refused = record->server_step = record->replaces = 0;
+        record->pushed = record->answered = record->refused = record->server_step = record->replaces = 0;
         record->initialised = record->given = record->landed = false;
     }
     core->progress.barriers = core->progress.passed = core->progress.ended = 0;
@@ -107,7 +107,6 @@ int pd_core_recreate(pd_core *core, pd_ticket_id *ticket, pd_error *err)
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }
     core->declare_ticket = *ticket = op->id;
-    pd_staging_reclaim(&core->out.staging, UINT64_MAX); /* no server reads these blocks any more */
     forget_progress(core);
     begin_again(core);
     return PD_OK;

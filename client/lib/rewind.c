@@ -142,7 +142,7 @@ static void forget_steps(pd_core *core)
 
         pd_core_forget_versions(record);
         if (pd_feedback_forget(record)) core->recovery.forgot_rest = true;
-        record->pushed = record->refused = record->server_step = record->replaces = 0;
+        record->pushed = record->answered = record->refused = record->server_step = record->replaces = 0;
     }
     core->progress.barriers = core->progress.passed;
     core->progress.closing = core->progress.ended = core->progress.common = 0;
@@ -181,7 +181,6 @@ int pd_core_rewind(pd_core *core, pd_ticket_id *ticket, pd_error *err)
                        core->setup.job);
     if ((op = pd_op_new(core, PD_DECLARE)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     core->declare_ticket = *ticket = op->id;
-    pd_staging_reclaim(&core->out.staging, UINT64_MAX); /* no server reads these blocks any more */
     forget_steps(core);
     core->end.error = (pd_error){ .code = PD_OK };
     core->end.gone_back = false;

@@ -35,18 +35,81 @@ static int make_segment(pd_core *core)
     return pd_staging_make(&core->out.staging, buffers + pieces * UNIT, NULL);
 }
 
+static uint64_t buffer_bytes(const pd_param_record *record)
+{
+    pd_dtype dtype = pd_dtype_is_quantized(record->push) ? PD_F32 : record->push;
+    uint64_t bytes = in_units((uint64_t)(record->end - record->start) * pd_dtype_size(dtype));
+
+    return bytes > 0 ? bytes : UNIT;
+}
+
+static void *private_buffer(const pd_param_record *record)
+{
+    uint64_t bytes = buffer_bytes(record);
+    void *at = aligned_alloc(UNIT, bytes);
+
+    if (at != NULL) memset(at, 0, bytes);
+    return at;
+}
+
 /* Finds memory for a gradient: in the segment, or in private memory where pushes under way have taken the room. A
  * gradient that is quantized is in private memory, since only its codes are sent. */
 static void *new_buffer(pd_core *core, const pd_param_record *record)
 {
-    bool coded = pd_dtype_is_quantized(record->push);
-    uint64_t bytes = in_units((uint64_t)(record->end - record->start) * pd_dtype_size(coded ? PD_F32 : record->push));
-    void *at;
+    void *at = NULL;
 
-    if (bytes == 0) bytes = UNIT;
-    if (!coded && (at = pd_staging_take_buffer(&core->out.staging, record->buffer_at, bytes)) != NULL) return at;
-    if ((at = aligned_alloc(UNIT, bytes)) != NULL) memset(at, 0, bytes);
-    return at;
+    if (!pd_dtype_is_quantized(record->push))
+        at = pd_staging_take_buffer(&core->out.staging, record->buffer_at, buffer_bytes(record));
+    return at != NULL ? at : private_buffer(record);
+}
+
+/* Returns the highest step whose rounds the server has closed for all parameters. */
+static uint64_t lowest_closed(const pd_core *core)
+{
+    uint64_t step = UINT64_MAX;
+
+    for (size_t i = 0; i < core->n_params; i++)
+        if (!core->params[i].elsewhere && core->params[i].server_step < step) step = core->params[i].server_step;
+    return step < UINT64_MAX ? step : 0;
+}
+
+/* Returns the highest step of whose pushes of a fragment the server reads nothing any more, in a job with open sets;
+ * UINT64_MAX: this process has pushed none of it. The server may keep a push whose step it has taken, for a later one,
+ * until the rank pushes for a later step. So only answers to pushes tell: one to a push for a later step, or those to
+ * all pushes for this step. */
+static uint64_t last_read(const pd_core *core, uint32_t fragment)
+{
+    uint64_t step = 0;
+    bool any = false, all = true;
+
+    for (size_t i = 0; i < core->n_params; i++)
+        if (core->params[i].fragment == fragment && core->params[i].answered > step) step = core->params[i].answered;
+    for (size_t i = 0; i < core->n_params; i++) {
+        const pd_param_record *record = &core->params[i];
+        if (record->fragment != fragment || record->pushed == 0) continue;
+        any = true;
+        all = all && (record->pushed < step || record->answered == step);
+    }
+    if (!any) return UINT64_MAX;
+    return all || step == 0 ? step : step - 1;
+}
+
+/* Returns a step of whose pushes, and of those for earlier steps, the server reads nothing any more. */
+static uint64_t lowest_read(const pd_core *core)
+{
+    uint64_t lowest = UINT64_MAX;
+
+    if (!core->open_sets) return lowest_closed(core);
+    for (uint32_t f = 0; f < core->n_fragments; f++) {
+        uint64_t step = last_read(core, f);
+        if (step < lowest) lowest = step;
+    }
+    return lowest < UINT64_MAX ? lowest : 0;
+}
+
+static void reclaim(pd_core *core)
+{
+    if (core->out.staging.given_up > 0) pd_staging_reclaim(&core->out.staging, lowest_read(core));
 }
 
 void *pd_core_buffer(pd_core *core, size_t param)
@@ -57,7 +120,10 @@ void *pd_core_buffer(pd_core *core, size_t param)
     record = &core->params[param];
     if (record->elsewhere) return NULL;
     if (record->buffer == NULL) record->buffer = new_buffer(core, record);
-    return record->buffer;
+    reclaim(core);
+    if (record->buffer == NULL || !pd_staging_is_read(&core->out.staging, record->buffer)) return record->buffer;
+    if (record->spare == NULL) record->spare = private_buffer(record);
+    return record->spare;
 }
 
 bool pd_sharing_wanted(const pd_core *core)
@@ -114,21 +180,11 @@ int pd_sharing_answered(pd_core *core, const pd_prefix *prefix, const uint8_t *h
     return PD_OK;
 }
 
-/* Returns the highest step whose rounds the server has closed for all parameters. */
-static uint64_t lowest_closed(const pd_core *core)
-{
-    uint64_t step = UINT64_MAX;
-
-    for (size_t i = 0; i < core->n_params; i++)
-        if (!core->params[i].elsewhere && core->params[i].server_step < step) step = core->params[i].server_step;
-    return step < UINT64_MAX ? step : 0;
-}
-
 void pd_sharing_release(pd_core *core)
 {
     Paramd__ReleaseRequest request = PARAMD__RELEASE_REQUEST__INIT;
 
-    if (core->out.staging.given_up > 0) pd_staging_reclaim(&core->out.staging, lowest_closed(core));
+    reclaim(core);
     if (core->sharing.read == 0 || core->sharing.releasing) return;
     request.answers = core->sharing.read;
     if (pd_core_post(core, PD_RELEASE, &request.base, PD_QUEUE_CONNECTION, NULL) != PD_OK) return;

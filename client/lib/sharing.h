@@ -25,8 +25,8 @@ void pd_sharing_end(pd_core *core);
 void pd_sharing_free(pd_core *core);
 
 /* Returns memory for the gradient of a declared parameter (pd_client_buffer), in the worker's segment unless pushes
- * under way have taken the room there. NULL: the parameters are not declared, there is no such parameter, or the system
- * gives no shared memory. */
+ * under way have taken the room there. While the server may read it from a push that was given up, the function returns
+ * private memory. NULL: the parameters are not declared, there is no such parameter, or the system gives no memory. */
 void *pd_core_buffer(pd_core *core, size_t param);
 
 #endif

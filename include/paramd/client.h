@@ -284,10 +284,12 @@ PD_API int pd_client_restart(pd_client *client, void *const *weights, pd_error *
  * pd_client_close.
  *
  * Use it as pd_item.gradient. Over shared memory, the server then reads the gradient where it was computed: nothing is
- * copied. Over other connections it is memory like any other. After a push has failed (its ticket has an error), the
- * server may still count that gradient: do not change it before an answer about this parameter says that its step has
- * closed (pd_item.step), or push the same values again. In a job with open sets, pd_client_step does not tell: it rises
- * with the first parameter of the fragment that closes the step.
+ * copied. Over other connections it is memory like any other.
+ *
+ * After a push has failed (its ticket has an error), the server may still read and count that gradient. Do not change
+ * it, but call this function again before the next gradient: until an answer says that the server has read the first
+ * buffer, it returns another one, in private memory that is copied. The same values may be pushed from the first one
+ * again.
  *
  * Ask for the buffers of all parameters before the first push: then they lie side by side in shared memory, and a frame
  * of several tensors is not copied. Where pushes under way have taken the room there, a buffer is private memory, which

@@ -184,6 +184,26 @@ def test_memory_of_the_library_travels_without_a_copy(own_daemon, job, in_place)
     assert (weights["w"] == (-3 if in_place else -2)).all()
 
 
+def test_memory_that_the_server_may_still_read_is_not_handed_out(daemon, job):
+    """Rank 1 is late, so that the push of rank 0 fails, and the server keeps it."""
+    ranks = [opened(daemon, job, {"w": np.zeros(65536, np.float32)}, rank=rank, world_size=2,
+                    options=["step_timeout=50ms"]) for rank in range(2)]
+    weights = [{"w": np.zeros(65536, np.float32)} for _ in ranks]
+    first = np.frombuffer(ranks[0].buffer("w"), np.float32)
+    first[:] = 1
+    with pytest.raises(paramd.DeadlineExceeded, match="kept"):
+        ranks[0].push_pull({"w": first}, weights[0]).wait()
+    other = np.frombuffer(ranks[0].buffer("w"), np.float32)
+    other[:] = 5
+    ranks[1].push_pull({"w": np.full(65536, 3, np.float32)}, weights[1]).wait()
+    assert (weights[1]["w"] == -2).all() and (first == 1).all()
+    ranks[0].push_pull({"w": first}, weights[0], again=True).wait()
+    assert (weights[0]["w"] == -2).all()
+    assert np.frombuffer(ranks[0].buffer("w"), np.float32).ctypes.data == first.ctypes.data
+    for client in ranks:
+        client.close()
+
+
 def test_shared_memory_can_be_switched_off(daemon, job):
     weights = {"w": np.zeros((256, 256), np.float32)}
     with opened(daemon, job, weights, shared_memory=False) as client:

@@ -96,6 +96,39 @@ def test_a_copy_that_was_begun_in_a_step_that_failed_is_made_anew(cuda):
     assert memory.lend({"a": computed(cuda, [3.0, 4.0])}, places)["a"].tolist() == [3.0, 4.0]
 
 
+class FakeClient:
+    """A client whose memory for gradients the test chooses."""
+
+    def __init__(self):
+        self.at = bytearray(8)
+
+    def buffer(self, name):
+        return memoryview(self.at).cast("f")
+
+
+def test_gradients_of_a_step_that_failed_stay_where_the_server_may_read_them():
+    client, place = FakeClient(), Place("a", torch.nn.Parameter(torch.zeros(2)), 0)
+    memory = Staged(client, [place])
+    assert memory.lend({"a": torch.ones(2)}, {"a": place})["a"].data_ptr() == torch.frombuffer(
+        client.at, dtype=torch.float32).data_ptr()
+    first, client.at = client.at, bytearray(8)
+    memory.renew()
+    memory.lend({"a": torch.full((2,), 2.0)}, {"a": place})
+    assert torch.frombuffer(first, dtype=torch.float32).tolist() == [1.0, 1.0]
+    assert torch.frombuffer(client.at, dtype=torch.float32).tolist() == [2.0, 2.0]
+
+
+def test_gradients_whose_push_is_under_way_are_not_copied_anew(daemon, job):
+    model = mlp()
+    opt = optimizer(model, daemon, job, delay=1)
+    opt.join()
+    names = [name for name, _ in model.named_parameters()]
+    gradients_of(model, 0)
+    opt._run._pushed.add(names[0])              # a step that was refused in part waits for this parameter
+    opt._run.copy(names[:2])
+    assert set(opt._run.memory._begun) == {names[1]}
+
+
 def gradients_of(model, step):
     model.zero_grad()
     row_loss(model, rows(step)).backward()

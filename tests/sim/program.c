@@ -255,19 +255,12 @@ bool sim_closes_step(const sim_worker *w, uint64_t step)
     return sim_rank_closes(w->job, w->rank, step);
 }
 
-/* Returns whether the server may still read a gradient of an earlier step in shared memory: its push has failed, and no
- * answer says that the parameter has closed that step. (Another one of the fragment may have: pd_core_step.) */
-static bool is_exposed(const sim_worker *w, uint32_t p)
-{
-    return w->exposed[p] > w->core->params[p].step && w->exposed[p] != w->step;
-}
-
 /* Returns the memory in which the process computes a gradient. */
 static float *gradient_at(sim_worker *w, uint32_t p)
 {
-    if (is_exposed(w, p)) return w->gradients[p];
-    if (w->in_place && !sim_is_quantized(w->job, p) && w->places[p] == NULL) w->places[p] = pd_core_buffer(w->core, p);
-    return w->places[p] != NULL ? w->places[p] : w->gradients[p];
+    float *at = w->in_place && !sim_is_quantized(w->job, p) ? pd_core_buffer(w->core, p) : NULL;
+
+    return at != NULL ? at : w->gradients[p];
 }
 
 /* Lets the model know of a gradient that is quantized. */
@@ -601,15 +594,6 @@ static bool try_again(sim_worker *w, int rc, const pd_error *err)
     return is_worth_another_try(rc);
 }
 
-/* Notes which gradients in shared memory the server may still read after their push has failed. */
-static void note_exposed(sim_worker *w, const call *c)
-{
-    for (size_t i = 0; i < c->n; i++) {
-        uint32_t p = (uint32_t)c->items[i].param;
-        if (c->items[i].gradient != NULL && c->items[i].gradient == w->places[p]) w->exposed[p] = w->step;
-    }
-}
-
 /* Checks whether a ticket is done: a push or pull with the call `c`, or a close_step if `c` is NULL. After an error
  * that may pass, *again_ns receives the time of the next try. Returns false if the error ends the process. */
 static bool finish_ticket(sim_worker *w, pd_ticket_id *ticket, const call *c, uint64_t *again_ns)
@@ -630,7 +614,6 @@ static bool finish_ticket(sim_worker *w, pd_ticket_id *ticket, const call *c, ui
         return false;
     }
     w->gave_up = true;
-    if (c != NULL) note_exposed(w, c);
     *again_ns = w->s->now_ns + RETRY_MS * SIM_MS;
     return true;
 }

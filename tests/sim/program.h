@@ -58,12 +58,10 @@ struct sim_worker {
     call calls[CALLS];
     size_t n_calls;
     float *weights[SIM_PARAMS], *gradients[SIM_PARAMS];
-    float *places[SIM_PARAMS]; /* gradients in the segment of shared memory; NULL: not there */
     uint64_t sharing; /* random state of this process: whether it shares memory. The other draws stay as they are */
     bool shares, in_place; /* shares: the process is on the server's machine. in_place: it computes gradients in shared
                             * memory */
     sim_rests rests;       /* if gradients are quantized */
-    uint64_t exposed[SIM_PARAMS]; /* step of the last gradient in `places` whose push has failed; 0: there is none */
     uint64_t versions[SIM_PARAMS];
     uint64_t began;       /* step that the job had when this process began, or went back last */
     uint64_t changed;     /* step before which the process has changed its weights by hand; 0: none */

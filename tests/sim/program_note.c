@@ -166,6 +166,7 @@ void sim_program_go_back(sim_worker *w)
     sim_worker_trace(w, w->core->end.error.text, w->step, 0);
     w->rank = w->core->setup.rank;
     forget_calls(w);
+    sim_rests_free(&w->rests);
     memset(w->versions, 0, sizeof w->versions);
     if (pd_core_rewind(w->core, &w->ticket, &err) != PD_OK) {
         sim_worker_end_refused(w, err.code, err.text);

@@ -26,6 +26,7 @@ void sim_quantized_push(sim_history *h, sim_rests *rests, uint32_t rank, uint64_
                         const float *gradient, int64_t start, int64_t n);
 /* Notes how a push has ended: an enum pd_outcome. */
 void sim_quantized_end(const sim_job *job, sim_rests *rests, uint32_t param, int64_t n, int outcome);
+/* Frees what a process has left over; it has 0 then. */
 void sim_rests_free(sim_rests *rests);
 /* Returns whether some process of the rank has begun to push a gradient for the step of a parameter. */
 bool sim_quantized_is_sent(const sim_history *h, uint32_t rank, uint64_t step, uint32_t param);

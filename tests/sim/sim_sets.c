@@ -469,6 +469,13 @@ static uint32_t working(const sim_watch *watch, const pd_job *job, uint32_t rank
     return ranks;
 }
 
+/* Returns the ranks that a step which was just fixed may have waited for: those who were members since the step before.
+ * A step without a gradient waits only for ranks that may have one. */
+static uint32_t awaited(const sim_history *h, const sim_watch *watch, const pd_job *job, const pd_fragment *fragment)
+{
+    return has_gradient(h, fragment) ? watch->steady : working(watch, job, watch->steady);
+}
+
 /* Checks a set that was fixed since the last look: those who were whole are in it, and it was not too early. */
 static void check_fixed(const sim_history *h, const sim_watch *watch, const pd_job *job, const pd_fragment *fragment,
                         uint64_t now_ns, uint64_t clock_ns)
@@ -485,9 +492,7 @@ static void check_fixed(const sim_history *h, const sim_watch *watch, const pd_j
     if ((whole & ~mask) != 0)
         sim_fail("whole", "%s: ranks (%x) were whole, but do not count in step %llu with (%x)", h->job->name,
                  whole & ~mask, (number)fragment->fixed, mask);
-    missed = watch->steady & ~mask;
-    /* A step without a gradient waits only for ranks that may have one. */
-    if (!has_gradient(h, fragment)) missed = working(watch, job, missed);
+    missed = awaited(h, watch, job, fragment) & ~mask;
     /* A group without such a rank may have been whole for long. */
     if (h->job->open.group > 1) missed &= ~renewed(watch, job);
     /* No step waits for those who are removed, or have joined since it was opened. */
@@ -498,11 +503,15 @@ static void check_fixed(const sim_history *h, const sim_watch *watch, const pd_j
 }
 
 /* Returns whether the rank was removed because its group lacks ranks: the process of another one belongs to another
- * group now. */
-static bool was_incomplete(const sim_history *h, const pd_job *job, uint32_t rank)
+ * group now, or has not declared its parameters. */
+static bool was_incomplete(const sim_history *h, const sim_watch *watch, const pd_job *job, uint32_t rank)
 {
+    uint32_t there = watch->members;
+
+    for (uint32_t other = 0; other < h->job->world; other++)
+        if (job->steps.quotas[other].declared) there |= 1u << other;
     return h->job->open.group > 1 && (members_of(job) >> rank & 1) == 0 &&
-           (uint32_t)__builtin_popcount(mates_of(h, rank)) < h->job->open.group;
+           (uint32_t)__builtin_popcount(mates_of(h, rank) & there) < h->job->open.group;
 }
 
 /* Checks that what a rank has given stays until the step is fixed once all of it has come, unless it may be gone
@@ -514,7 +523,7 @@ static void check_kept(const sim_history *h, const sim_watch *watch, const pd_jo
     uint32_t gone = watch->units & ~whole & ~replaced(h, watch, job, fragment);
 
     for (uint32_t rank = 0; rank < h->job->world; rank++)
-        if (ranks[rank].owed == UINT32_MAX || was_incomplete(h, job, rank)) gone &= ~(1u << rank);
+        if (ranks[rank].owed == UINT32_MAX || was_incomplete(h, watch, job, rank)) gone &= ~(1u << rank);
     if (gone != 0)
         sim_fail("whole", "%s: ranks (%x) were whole in step %llu, and what they had given is gone", h->job->name, gone,
                  (number)watch->fixed + 1);
@@ -677,7 +686,7 @@ static void look_at(sim_server *server, sim_history *h, const pd_job *job, uint3
     anew = fragment->fixed == watch->fixed + 1 && fragment->set != NULL &&
            !h->fragments[f].sets[fragment->fixed].known && fragment->fixed > h->secret_most;
     if (anew) check_fixed(h, watch, job, fragment, s->now_ns, server->step_clock_ns);
-    sim_patience_look(h, f, fragment, anew && job->steps.epoch == watch->epoch ? watch->steady : 0,
+    sim_patience_look(h, f, fragment, anew && job->steps.epoch == watch->epoch ? awaited(h, watch, job, fragment) : 0,
                       server->step_clock_ns);
     if (fragment->fixed != watch->fixed) watch_next(watch, fragment->fixed);
     if (h->job->open.meets) check_barriers(s, h, watch, job);

@@ -309,6 +309,7 @@ void peer_welcome_with(peer *p, uint64_t max_payload, uint32_t max_pieces)
     hello.timeout_ms = 4000;
     hello.seed = 5;
     hello.creator = p->creator;
+    hello.life = p->life;
     hello.cluster = p->cluster;
     hello.rank = p->rank;
     hello.slots = p->slots;

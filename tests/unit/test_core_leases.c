@@ -153,6 +153,18 @@ TEST(a_push_that_is_sent_again_names_the_share_that_it_was_made_of)
     peer_free(p);
 }
 
+/* The worker was removed while it was away, and others have got the rest of its lease: its share begins another one. */
+TEST(a_push_that_is_sent_again_names_no_share_that_begins_another_lease_now)
+{
+    pd_ticket_id ticket;
+    peer *p = come_back(&ticket, 5, 2, 1);
+    peer_frame frame = peer_expect(p, PD_PUSH_PULL);
+
+    assert_true(((Paramd__PushRequest *)frame.message)->share == UINT64_MAX);
+    peer_frame_drop(&frame);
+    peer_free(p);
+}
+
 TEST(a_push_of_shares_that_others_may_have_got_is_given_up)
 {
     pd_ticket_id ticket;
@@ -322,6 +334,27 @@ TEST(a_push_that_is_repeated_names_the_share_that_it_was_made_of)
     ticket = push_asking(p, true, &lost);
     frame = peer_expect(p, PD_PUSH_PULL);
     assert_true(((Paramd__PushRequest *)frame.message)->share == 1 + 5);
+    peer_frame_drop(&frame);
+    peer_free(p);
+}
+
+TEST(a_push_that_is_repeated_names_no_share_that_begins_another_lease_now)
+{
+    peer *p = leased_peer(5);
+    pd_ticket_id ticket;
+    peer_frame frame;
+    bool lost;
+
+    expect_share(p, 5);
+    ticket = push_asking(p, false, &lost);
+    frame = peer_expect(p, PD_PUSH_PULL);
+    peer_refuse(p, &frame.prefix, PD_DEADLINE_EXCEEDED, "rank 1 has not contributed");
+    peer_frame_drop(&frame);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_DEADLINE_EXCEEDED);
+    come_again(p, 5, 2, 1);
+    ticket = push_asking(p, true, &lost);
+    frame = peer_expect(p, PD_PUSH_PULL);
+    assert_true(((Paramd__PushRequest *)frame.message)->share == UINT64_MAX);
     peer_frame_drop(&frame);
     peer_free(p);
 }

@@ -322,6 +322,139 @@ TEST(buffers_of_all_parameters_are_apart)
     peer_free(p);
 }
 
+/* Pushes both parameters from these places. Returns the ticket, and the push's frame. */
+static pd_ticket_id push_from(peer *p, float *const *at, peer_frame *frame)
+{
+    static pd_item items[PARAMS];
+    pd_ticket_id ticket;
+    pd_error err;
+
+    for (size_t i = 0; i < PARAMS; i++) items[i] = (pd_item){ .param = i, .gradient = at[i] };
+    if (pd_core_push(p->core, PD_PUSH, items, PARAMS, NULL, &ticket, &err) != PD_OK) fail_msg("%s", err.text);
+    *frame = peer_expect(p, PD_PUSH);
+    return ticket;
+}
+
+static void get_buffers(peer *p, float **at)
+{
+    for (size_t i = 0; i < PARAMS; i++) assert_non_null(at[i] = pd_core_buffer(p->core, i));
+}
+
+/* Pushes from the buffers, and lets the push fail. The server keeps what it has got. */
+static void push_in_vain(peer *p, float **at)
+{
+    pd_ticket_id ticket;
+    peer_frame l;
+
+    get_buffers(p, at);
+    ticket = push_from(p, at, &l);
+    assert_true(is_shared(&l));
+    peer_refuse(p, &l.prefix, PD_DEADLINE_EXCEEDED, "contributions so far are kept");
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_DEADLINE_EXCEEDED);
+    peer_frame_drop(&l);
+}
+
+static bool are_handed_out(peer *p, float *const *at)
+{
+    float *now[PARAMS];
+
+    get_buffers(p, now);
+    assert_int_equal(now[0] == at[0], now[1] == at[1]);
+    return now[0] == at[0];
+}
+
+static void push_answered(peer *p, float *const *at, uint64_t step)
+{
+    peer_frame l;
+    pd_ticket_id ticket = push_from(p, at, &l);
+
+    peer_reply_data(p, &l.prefix, PARAMS, PD_OUTCOME_STEPPED, step, NULL, 0);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    peer_frame_drop(&l);
+}
+
+TEST(buffers_of_a_push_that_failed_are_handed_out_again_when_their_step_has_closed)
+{
+    peer *p = sharing(100000);
+    float *at[PARAMS], *others[PARAMS];
+
+    push_in_vain(p, at);
+    assert_false(are_handed_out(p, at));
+    get_buffers(p, others);
+    for (int64_t i = 0; i < sizes[0]; i++) assert_true(others[0][i] == 0);
+    assert_false(are_handed_out(p, at));
+    assert_true(are_handed_out(p, others));
+    push_answered(p, at, 1); /* once more the same values */
+    assert_true(are_handed_out(p, at));
+    peer_free(p);
+}
+
+/* Lets the core know that the server has closed a step. */
+static void pull(peer *p, uint64_t step)
+{
+    pd_item items[PARAMS] = { { .param = 0, .weights = weights[0] }, { .param = 1, .weights = weights[1] } };
+    pd_ticket_id ticket;
+    peer_frame l;
+
+    assert_int_equal(pd_core_pull(p->core, items, PARAMS, step, &ticket, NULL), PD_OK);
+    l = peer_expect(p, PD_PULL);
+    peer_reply_data(p, &l.prefix, PARAMS, 0, step, weights[0], (size_t)(sizes[0] + 8 + sizes[1]));
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    assert_int_equal(p->core->params[1].server_step, step);
+    peer_frame_drop(&l);
+}
+
+/* The server may keep the push for a later step than the one that it was for. */
+TEST(buffers_of_a_push_with_open_sets_are_handed_out_again_when_a_later_push_is_answered)
+{
+    peer *p = sharing(100000);
+    float *at[PARAMS], *others[PARAMS];
+
+    p->core->open_sets = true;
+    push_in_vain(p, at);
+    pull(p, 1);
+    assert_false(are_handed_out(p, at));
+    get_buffers(p, others);
+    push_answered(p, others, 2);
+    assert_true(are_handed_out(p, at));
+    peer_free(p);
+}
+
+TEST(copies_of_a_push_with_open_sets_stay_until_a_later_push_is_answered)
+{
+    float *const at[PARAMS] = { gradients[0], gradients[1] };
+    peer *p = sharing(100000);
+    peer_frame l;
+
+    p->core->open_sets = true;
+    push_from(p, at, &l);
+    assert_true(is_shared(&l));
+    peer_refuse(p, &l.prefix, PD_DEADLINE_EXCEEDED, "contributions so far are kept");
+    peer_frame_drop(&l);
+    pull(p, 1);
+    pd_sharing_release(p->core);
+    assert_int_equal(p->core->out.staging.given_up, 1);
+    push_answered(p, at, 2);
+    pd_sharing_release(p->core);
+    assert_int_equal(p->core->out.staging.given_up, 0);
+    peer_free(p);
+}
+
+TEST(nobody_reads_buffers_for_an_earlier_life_of_the_job)
+{
+    peer *p = sharing(100000);
+    float *at[PARAMS];
+
+    push_in_vain(p, at);
+    assert_false(are_handed_out(p, at));
+    peer_cut(p);
+    p->life++;
+    peer_connect(p);
+    peer_welcome(p);
+    assert_true(are_handed_out(p, at));
+    peer_free(p);
+}
+
 TEST(a_core_that_is_freed_keeps_no_descriptor)
 {
     int before = descriptors_open(0);

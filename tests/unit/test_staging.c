@@ -13,11 +13,18 @@ static uint64_t draw(uint64_t *seed, uint64_t below)
     return (*seed >> 33) % below;
 }
 
-static pd_staging made(void)
+static pd_staging empty(void)
 {
     pd_staging staging = { 0 };
 
     assert_int_equal(pd_staging_make(&staging, HOMES + COPIES, NULL), PD_OK);
+    return staging;
+}
+
+static pd_staging made(void)
+{
+    pd_staging staging = empty();
+
     assert_ptr_equal(pd_staging_take_buffer(&staging, 0, HOMES), staging.segment.at);
     return staging;
 }
@@ -199,6 +206,26 @@ TEST(a_block_that_was_given_up_stays_until_its_step_has_closed)
     pd_staging_free(&staging);
 }
 
+TEST(a_buffer_whose_frame_was_given_up_is_read_until_the_frames_step_has_closed)
+{
+    pd_staging staging = empty();
+    uint8_t *one = pd_staging_take_buffer(&staging, 0, UNIT), *two = pd_staging_take_buffer(&staging, UNIT, UNIT);
+    pd_outgoing_frame *frame = frame_at(two, 100 - UNIT);
+
+    frame->step = 7;
+    assert_true(pd_staging_place(&staging, frame));
+    pd_staging_end(&staging, frame, false);
+    pd_outgoing_frame_free(frame);
+    assert_false(pd_staging_is_read(&staging, one));
+    assert_true(pd_staging_is_read(&staging, two));
+    pd_staging_reclaim(&staging, 6);
+    assert_true(pd_staging_is_read(&staging, two));
+    pd_staging_reclaim(&staging, 7);
+    assert_false(pd_staging_is_read(&staging, two));
+    assert_int_equal(staging.given_up, 0);
+    pd_staging_free(&staging);
+}
+
 TEST(a_segment_that_cannot_be_made_is_none)
 {
     pd_staging staging = { 0 };
@@ -206,14 +233,6 @@ TEST(a_segment_that_cannot_be_made_is_none)
     assert_int_equal(pd_staging_make(&staging, UINT64_MAX, NULL), PD_UNAVAILABLE);
     assert_null(staging.segment.at);
     pd_staging_free(&staging);
-}
-
-static pd_staging empty(void)
-{
-    pd_staging staging = { 0 };
-
-    assert_int_equal(pd_staging_make(&staging, HOMES + COPIES, NULL), PD_OK);
-    return staging;
 }
 
 TEST(homes_lie_where_they_are_wanted_in_any_order)

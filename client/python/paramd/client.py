@@ -759,7 +759,8 @@ class Client:
 
     def buffer(self, name: str) -> memoryview:
         """Returns memory for this rank's gradient of a parameter, flat and zero at first. Over a Unix socket the
-        server reads a gradient there without a copy.
+        server reads a gradient there without a copy. After a push has failed the server may still do so: call this
+        again, which returns other memory meanwhile.
 
         The view has the format "f" for float32, "e" for float16 and "B" (bytes) for bfloat16. Arrays on it:
         `numpy.frombuffer(view, "f4").reshape(shape)`, `torch.frombuffer(view, dtype=torch.bfloat16)`. While it is used,

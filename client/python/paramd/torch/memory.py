@@ -47,6 +47,9 @@ class Direct:
     def forget(self) -> None:
         """Does nothing: there are no copies that were begun."""
 
+    def renew(self) -> None:
+        """Does nothing: the server reads copies of the client's."""
+
     def weights(self, places: Iterable[Place]) -> Tensors:
         """Returns where the client writes new weights."""
         return {place.name: place.local(place.param) for place in places}
@@ -81,6 +84,8 @@ class Staged:
     """
 
     def __init__(self, client: Client, places: Iterable[Place]) -> None:
+        self._client = client
+        self._near: list[Place] = []            # those whose gradients are in the client's memory
         self._gradients: Tensors = {}
         self._weights: Tensors = {}
         self._streams: dict[torch.device, Any] = {}
@@ -89,18 +94,15 @@ class Staged:
         for place in places:
             local = place.local(place.param)
             pinned = not on_cpu(place)
-            self._weights[place.name] = torch.empty_like(local, device="cpu", pin_memory=pinned,
-                                                         memory_format=torch.contiguous_format)
-            self._gradients[place.name] = self._gradient_memory(client, place, local, pinned)
+            self._weights[place.name] = self._own_memory(local, pinned)
+            if pinned or local.numel() == 0:
+                self._gradients[place.name] = self._own_memory(local, pinned)
+            else:
+                self._near.append(place)
+        self.renew()
 
     @staticmethod
-    def _gradient_memory(client: Client, place: Place, local: torch.Tensor, pinned: bool) -> torch.Tensor:
-        if not pinned and local.numel() > 0:
-            try:
-                view = client.buffer(place.name)
-                return torch.frombuffer(view, dtype=local.dtype).reshape(local.shape)
-            except MemoryError:
-                pass
+    def _own_memory(local: torch.Tensor, pinned: bool) -> torch.Tensor:
         return torch.empty_like(local, device="cpu", pin_memory=pinned, memory_format=torch.contiguous_format)
 
     def _stream(self, device: torch.device) -> Any:
@@ -168,6 +170,16 @@ class Staged:
     def forget(self) -> None:
         """Forgets copies that were begun and not lent: the next step copies anew."""
         self._begun.clear()
+
+    def renew(self) -> None:
+        """Asks the client for memory anew, after a step that failed: the server may still read the gradients there."""
+        for place in self._near:
+            local = place.local(place.param)
+            try:
+                view = self._client.buffer(place.name)
+                self._gradients[place.name] = torch.frombuffer(view, dtype=local.dtype).reshape(local.shape)
+            except MemoryError:
+                self._gradients[place.name] = self._own_memory(local, False)
 
     # ---- weights ----
 

@@ -57,6 +57,7 @@ class Run:
         self._shipments: list[Shipment] = []
         self._pushed: set[str] = set()              # parameters of the step that is under way
         self._is_partial = False                    # a push of this step was refused, and others wait for it
+        self._has_failed = False                    # some rounds of the last step are not closed
         self._warned_skip = False
         self._worker_state: bytes | None = None             # of the step, until a push takes it
         self._replaces = 0                          # number of the change by hand before this step
@@ -126,8 +127,9 @@ class Run:
         self._is_settled = True
 
     def copy(self, names: Iterable[str]) -> None:
-        """Begins to copy the gradients of some parameters to the CPU's memory, for a later `push` in this step."""
-        self.memory.begin(self._gradients(names), self.places)
+        """Begins to copy the gradients of some parameters to the CPU's memory, for a later `push` in this step. After a
+        step that was refused in part, those whose pushes are still under way stay as they are."""
+        self.memory.begin(self._gradients(name for name in names if name not in self._pushed), self.places)
 
     def push(self, names: Iterable[str], terms: Terms) -> None:
         """Pushes the gradients of some parameters. Several calls make a step, which `settle` begins."""
@@ -244,6 +246,9 @@ class Run:
         """
         self.means.arrive({})
         self.memory.forget()
+        if self._has_failed or not closed:
+            self.memory.renew()
+        self._has_failed = not closed
         self._shipments, self._is_partial = waiting, bool(waiting)
         self._pushed = {name for shipment in waiting for name in shipment.names}
         if closed:
@@ -304,6 +309,8 @@ class Run:
         for shipment in self._shipments:
             shipment.drop()
         self.memory.forget()
+        self.memory.renew()
+        self._has_failed = True
         self._shipments, self._pushed, self._worker_state, self._is_partial = [], set(), None, False
         self.means.drop()
         self.outcomes = Counter()
