@@ -207,7 +207,7 @@ static void op_done(pd_core *core, pd_op *op)
     for (size_t i = 0; i < op->n; i++) {
         pd_param_record *record = &core->params[op->items[i].param];
         record->pushing = false;
-        if (op->pushed && op->items[i].gradient != NULL)
+        if (op->pushed && op->items[i].gradient != NULL && pd_dtype_is_quantized(record->push))
             pd_feedback_end(core, record, op->items[i].outcome, op->weighs);
         if (op->lost && core->setup.feedback == PD_FEEDBACK_CARRY) pd_feedback_forget(record);
     }
@@ -303,12 +303,6 @@ void pd_core_forget_versions(pd_param_record *record)
 {
     free(record->holds);
     record->holds = NULL;
-}
-
-pd_param_record *pd_piece_record(const pd_core *core, const pd_outgoing_frame *frame, size_t piece)
-{
-    if (frame->source != NULL) return &core->params[frame->source->pieces[piece].param];
-    return &core->params[frame->op->items[frame->pieces[piece].item].param];
 }
 
 /* Sets each operation's `waits` to the number of its frames in the queue. The handle has ended, so the queue has only
