@@ -153,8 +153,12 @@ typedef struct walk {
 } walk;
 
 /* Reads a varint, protobuf's form of a number. Returns false if there is none of at most 10 bytes. */
-static bool read_varint(walk *w, uint64_t *value)
+static inline bool read_varint(walk *w, uint64_t *value)
 {
+    if (w->at < w->end && *w->at < 0x80) {
+        *value = *w->at++;
+        return true;
+    }
     *value = 0;
     for (int shift = 0; shift < 70 && w->at < w->end; shift += 7) {
         uint8_t byte = *w->at++;
@@ -198,11 +202,19 @@ static int check_text(walk *w, const ProtobufCMessageDescriptor *type, const cha
                    at[good] == 0 ? "a NUL" : "not UTF-8", good);
 }
 
+/* Returns the field with a number; NULL: there is none. Fields are sorted by number, and most messages leave none
+ * out. */
+static const ProtobufCFieldDescriptor *find_field(const ProtobufCMessageDescriptor *type, unsigned number)
+{
+    if (number <= type->n_fields && type->fields[number - 1].id == number) return &type->fields[number - 1];
+    return protobuf_c_message_descriptor_get_field(type, number);
+}
+
 static int check_message(walk *w, const ProtobufCMessageDescriptor *type);
 
 static int check_field(walk *w, const ProtobufCMessageDescriptor *type, uint64_t tag)
 {
-    const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field(type, (unsigned)(tag >> 3));
+    const ProtobufCFieldDescriptor *field = find_field(type, (unsigned)(tag >> 3));
     const uint8_t *body;
     size_t bytes;
 

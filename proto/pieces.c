@@ -11,15 +11,6 @@
 #include "paramd/tensor.h"
 #include "text.h"
 
-uint64_t pd_piece_end(uint64_t offset, uint64_t bytes)
-{
-    uint64_t end;
-
-    if (__builtin_add_overflow(offset, bytes, &end) || __builtin_add_overflow(end, PD_PAYLOAD_ALIGN - 1, &end))
-        return UINT64_MAX;
-    return end / PD_PAYLOAD_ALIGN * PD_PAYLOAD_ALIGN;
-}
-
 /* State of the check of a push's pieces, one after the other. */
 typedef struct check {
     const pd_handle_facts *handles;

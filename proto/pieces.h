@@ -39,7 +39,14 @@ int pd_pieces_check(Paramd__Piece *const *pieces, size_t n, const pd_handle_fact
 int pd_wants_check_distinct(Paramd__Want *const *wants, size_t n, const pd_handle_facts *handles, pd_error *err);
 /* Returns the offset in a push's payload at which the data of the next piece begins: the end of a piece of `bytes`
  * bytes at `offset`, rounded up to 64. Returns UINT64_MAX if that offset is too large. */
-uint64_t pd_piece_end(uint64_t offset, uint64_t bytes);
+static inline uint64_t pd_piece_end(uint64_t offset, uint64_t bytes)
+{
+    uint64_t end;
+
+    if (__builtin_add_overflow(offset, bytes, &end) || __builtin_add_overflow(end, PD_PAYLOAD_ALIGN - 1, &end))
+        return UINT64_MAX;
+    return end / PD_PAYLOAD_ALIGN * PD_PAYLOAD_ALIGN;
+}
 
 /* PD_PUSH_SCALARS: most scalars of a push. PD_PUSH_SCALAR_NAME: most bytes of a scalar's name. */
 enum { PD_PUSH_SCALARS = 16, PD_PUSH_SCALAR_NAME = 64 };

@@ -78,10 +78,11 @@ static int take_updates(pd_core *core, const pd_prefix *prefix, const pd_outgoin
     *payload = 0;
     for (size_t i = 0; i < frame->n_pieces; i++) {
         bool update = core->receive.message->outcomes[i]->update;
+        size_t bytes = piece_bytes(core, frame, i);
         if (update && (frame->pieces[i].bytes == 0 || pd_piece_record(core, frame, i)->update == 0))
             return pd_reply_broken(core, prefix, "an update that was not requested");
-        if (piece_bytes(core, frame, i) > 0) *payload = pd_piece_end(*payload, 0) + piece_bytes(core, frame, i);
-        if (is_buffered(core, frame, i)) room += piece_bytes(core, frame, i);
+        if (bytes > 0) *payload = pd_piece_end(*payload, 0) + bytes;
+        if (is_buffered(core, frame, i)) room += bytes;
     }
     return make_room(core, room);
 }

@@ -174,8 +174,6 @@ static int put_chunk(pd_bucket *bucket, size_t index, int64_t first, int64_t cou
 {
     const pd_item *item = &bucket->op->items[index];
     const pd_param_record *record = &bucket->core->params[item->param];
-    size_t in = pd_dtype_size(bucket->method == PD_INIT ? record->pull : record->push),
-           out = pd_dtype_size(record->pull);
     pd_cut cut = {
         .item = index,
         .handle = (uint32_t)item->param,
@@ -186,14 +184,15 @@ static int put_chunk(pd_bucket *bucket, size_t index, int64_t first, int64_t cou
     };
 
     if (bucket->method != PD_PULL) {
-        bool coded = pd_dtype_is_quantized(cut.dtype);
-        cut.from = coded ? pd_feedback_piece(record, first)
-                         : (const uint8_t *)item->gradient + (size_t)(first - record->start) * in;
+        size_t each = pd_dtype_size(cut.dtype);
+        cut.from = each > 0 ? (const uint8_t *)item->gradient + (size_t)(first - record->start) * each
+                            : pd_feedback_piece(record, first);
         cut.bytes = (size_t)pd_dtype_bytes(cut.dtype, (uint64_t)count);
     }
     if (bucket->method == PD_PULL || bucket->method == PD_PUSH_PULL) {
-        cut.land = (uint8_t *)item->weights + (size_t)(first - record->start) * out;
-        cut.reply = (size_t)count * out;
+        size_t each = pd_dtype_size(record->pull);
+        cut.land = (uint8_t *)item->weights + (size_t)(first - record->start) * each;
+        cut.reply = (size_t)count * each;
         if (record->holds != NULL) cut.holds = record->holds[(uint64_t)first / bucket->core->welcome.chunk_elements];
     }
     return put(bucket, &cut);

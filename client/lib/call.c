@@ -442,7 +442,8 @@ static void unmark_pushing(pd_core *core, const pd_op *op)
 
 static void mark_preparing(const pd_pushing *push, bool preparing)
 {
-    for (size_t i = 0; i < push->op->n; i++) push->core->params[push->op->items[i].param].preparing = preparing;
+    for (size_t i = 0; push->quantizes && i < push->op->n; i++)
+        push->core->params[push->op->items[i].param].preparing = preparing;
 }
 
 int pd_core_push_begin(pd_pushing *push, pd_core *core, unsigned method, pd_item *items, size_t n,
@@ -467,7 +468,7 @@ int pd_core_push_begin(pd_pushing *push, pd_core *core, unsigned method, pd_item
         return rc;
     }
     if (begin_feedback(push) == PD_OK) {
-        mark_preparing(push, push->quantizes);
+        mark_preparing(push, true);
         return PD_OK;
     }
     unmark_pushing(core, push->op);

@@ -210,7 +210,7 @@ static void op_done(pd_core *core, pd_op *op)
         if (op->pushed && op->items[i].outcome > 0 && core->end.error.code == PD_OK &&
             record->pushed > record->answered)
             record->answered = record->pushed;
-        if (op->pushed && op->items[i].gradient != NULL)
+        if (op->pushed && op->items[i].gradient != NULL && pd_dtype_is_quantized(record->push))
             pd_feedback_end(core, record, op->items[i].outcome, op->weighs);
         if (op->lost && core->setup.feedback == PD_FEEDBACK_CARRY) pd_feedback_forget(record);
     }
@@ -306,12 +306,6 @@ void pd_core_forget_versions(pd_param_record *record)
 {
     free(record->holds);
     record->holds = NULL;
-}
-
-pd_param_record *pd_piece_record(const pd_core *core, const pd_outgoing_frame *frame, size_t piece)
-{
-    if (frame->source != NULL) return &core->params[frame->source->pieces[piece].param];
-    return &core->params[frame->op->items[frame->pieces[piece].item].param];
 }
 
 /* Sets each operation's `waits` to the number of its frames in the queue. The handle has ended, so the queue has only

@@ -90,42 +90,23 @@ typedef struct pd_feedback {
 } pd_feedback;
 
 /* A declared parameter, or a portion of one that is cut (portion_records.h). Frames name it by its index in
- * pd_core.params (the field `handle`). */
+ * pd_core.params (the field `handle`). The members that each push and each answer reads come first and lie together: a
+ * model may have so many parameters that no cache holds them. */
 typedef struct pd_param_record {
-    char *name; /* of the parameter; a portion has a copy of its own */
-    pd_shape shape;
-    bool ranged;
     int64_t start, end; /* this rank pushes and pulls the elements from `start` to before `end` */
-    /* Offset in bytes, in the worker's segment, that is meant for the gradient. `buffer` lies elsewhere if pushes under
-     * way had taken the room there. */
-    uint64_t buffer_at;
-    void *buffer; /* memory for the gradient (pd_core_buffer), in the segment or private; NULL: the user wants none */
-    void *spare;  /* private memory for the gradient while the server may read `buffer`; NULL: none was needed yet */
-    pd_feedback feedback; /* if `push` is quantized */
-    /* Element types: push of gradients, pull of weights, update of updates (0: this rank asks for no updates). */
-    pd_dtype push, pull, update;
-    /* For each chunk: 1 + the version of its weights in the caller's buffer; 0: unknown. NULL: unknown for all. */
-    uint64_t *holds;
-    char *axes;        /* names of the dimensions as the user declared them; NULL: none */
-    char *note;        /* the first note of the optimizer on this parameter; NULL: none */
-    bool model_state;  /* see pd_client_param */
-    uint32_t fragment; /* see pd_client_param */
-    uint64_t step;     /* number of the parameter's closed rounds that this process has seen; a rewind lowers it */
-    /* number of closed rounds as the server last reported it; less than `step` once the server has gone back */
-    uint64_t server_step;
+    uint64_t step;      /* number of the parameter's closed rounds that this process has seen; a rewind lowers it */
+    uint64_t pushed;    /* step of this process's last push of the parameter */
+    uint64_t answered;  /* step of its last push of which the server has answered all, without an error */
+    /* Step in which the server refused this rank's gradient of the parameter. 0: it refused none, or this rank has
+     * pushed the gradient again. */
+    uint64_t refused;
     /* replaces: the program's number (pd_client_replace) of the weights after step `replaced` that this process sent or
      * received; 0: nothing replaced the weights of that step. server_replaces: the number that the server reported in
      * its last answer to Declare. */
     uint64_t replaces, replaced, server_replaces;
-    uint64_t pushed;   /* step of this process's last push of the parameter */
-    uint64_t answered; /* step of its last push of which the server has answered all, without an error */
-    /* The window has all of this rank's pushes of the parameter for the steps `kept_from` to `kept_to`, both included.
-     * It has none if kept_to < kept_from. In a job with open sets the rank may have given nothing to some of them, nor
-     * to those after `kept_to` that it has seen since. */
-    uint64_t kept_from, kept_to;
-    /* Step in which the server refused this rank's gradient of the parameter. 0: it refused none, or this rank has
-     * pushed the gradient again. */
-    uint64_t refused;
+    /* Element types: push of gradients, pull of weights, update of updates (0: this rank asks for no updates). */
+    pd_dtype push, pull, update;
+    uint32_t fragment; /* see pd_client_param */
     /* initialised: the server has the initial weights of this rank's whole range. pushing: a push of the parameter is
      * under way. missing: the server's last answer to Declare says that it lacks initial weights of this parameter. */
     bool initialised, pushing, missing;
@@ -137,6 +118,27 @@ typedef struct pd_param_record {
      * that has it; of a cut parameter itself: 0. */
     bool cut, elsewhere;
     uint32_t shard;
+    /* For each chunk: 1 + the version of its weights in the caller's buffer; 0: unknown. NULL: unknown for all. */
+    uint64_t *holds;
+    /* number of closed rounds as the server last reported it; less than `step` once the server has gone back */
+    uint64_t server_step;
+    /* The window has all of this rank's pushes of the parameter for the steps `kept_from` to `kept_to`, both included.
+     * It has none if kept_to < kept_from. In a job with open sets the rank may have given nothing to some of them, nor
+     * to those after `kept_to` that it has seen since. */
+    uint64_t kept_from, kept_to;
+
+    char *name; /* of the parameter; a portion has a copy of its own */
+    pd_shape shape;
+    bool ranged;
+    /* Offset in bytes, in the worker's segment, that is meant for the gradient. `buffer` lies elsewhere if pushes under
+     * way had taken the room there. */
+    uint64_t buffer_at;
+    void *buffer; /* memory for the gradient (pd_core_buffer), in the segment or private; NULL: the user wants none */
+    void *spare;  /* private memory for the gradient while the server may read `buffer`; NULL: none was needed yet */
+    pd_feedback feedback; /* if `push` is quantized */
+    char *axes;           /* names of the dimensions as the user declared them; NULL: none */
+    char *note;           /* the first note of the optimizer on this parameter; NULL: none */
+    bool model_state;     /* see pd_client_param */
     /* Of a portion: the index of its parameter, and its first element there, from which start, end and chunks count. Of
      * a cut parameter itself: its portions are the records from `portion` on, n_portions of them. */
     size_t declared;
@@ -541,6 +543,10 @@ void pd_param_record_free(pd_param_record *record);
 /* Forgets which versions of the weights the caller's buffers have. */
 void pd_core_forget_versions(pd_param_record *record);
 /* Returns the parameter to which piece number `piece` of a sent frame belongs. */
-pd_param_record *pd_piece_record(const pd_core *core, const pd_outgoing_frame *frame, size_t piece);
+static inline pd_param_record *pd_piece_record(const pd_core *core, const pd_outgoing_frame *frame, size_t piece)
+{
+    if (frame->source != NULL) return &core->params[frame->source->pieces[piece].param];
+    return &core->params[frame->op->items[frame->pieces[piece].item].param];
+}
 
 #endif

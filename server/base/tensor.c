@@ -28,10 +28,11 @@ bool pd_dtype_is_quantized(pd_dtype dtype)
 
 uint64_t pd_dtype_bytes(pd_dtype dtype, uint64_t n)
 {
-    uint64_t bytes, blocks = n / PD_BLOCK + (n % PD_BLOCK > 0);
+    size_t size = pd_dtype_size(dtype);
+    uint64_t bytes, blocks;
 
-    if (!pd_dtype_is_quantized(dtype))
-        return __builtin_mul_overflow(n, pd_dtype_size(dtype), &bytes) ? UINT64_MAX : bytes;
+    if (size > 0 || !pd_dtype_is_quantized(dtype)) return __builtin_mul_overflow(n, size, &bytes) ? UINT64_MAX : bytes;
+    blocks = n / PD_BLOCK + (n % PD_BLOCK > 0);
     return __builtin_add_overflow(dtype == PD_INT8 ? n : n / 2 + n % 2, blocks * sizeof(float), &bytes) ? UINT64_MAX
                                                                                                         : bytes;
 }

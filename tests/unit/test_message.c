@@ -247,6 +247,18 @@ TEST(takes_a_few_unknown_fields_and_no_more, void *arena)
     assert_refuses(arena, PD_HEARTBEAT, bytes, sizeof bytes, PD_INVALID_ARGUMENT, "more than 16 unknown fields");
 }
 
+/* Ok has field 100 alone, a list of texts. */
+TEST(finds_fields_by_number_and_not_by_place, void *arena)
+{
+    pd_error err = { 0 };
+    void *out;
+
+    assert_int_equal(pd_reply_unpack(arena, PD_HEARTBEAT, bytes_of("\x0a\x01\x80"), 3, &out, &err), PD_OK);
+    assert_int_equal(pd_reply_unpack(arena, PD_HEARTBEAT, bytes_of("\xa2\x06\x01\x80"), 4, &out, &err),
+                     PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "Ok.remarks: not UTF-8"));
+}
+
 TEST(counts_unknown_fields_over_all_levels, void *arena)
 {
     uint8_t bytes[5 * (PD_MAX_UNKNOWN + 1)];

@@ -93,16 +93,20 @@ void pd_frame_refuse(pd_job *job, pd_request *frame, const pd_error *err)
     pd_request_refuse(job->steps.outbox, frame, err);
 }
 
-int pd_push_check_weights(const pd_job *job, const pd_param *param, pd_error *err)
+static int refuse_without_weights(const pd_job *job, const pd_param *param, pd_error *err)
 {
     char one[64] = "the next rank that declares sends them";
 
-    if (param->current != NULL) return PD_OK;
     if (job->membership.giver < PD_MAX_WORLD) snprintf(one, sizeof one, "rank %u sends them", job->membership.giver);
     return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has no weights yet: %s with Init", param->name,
                    param->ranged               ? "every rank sends those of its range"
                    : pd_job_averages_init(job) ? "every rank sends them"
                                                : one);
+}
+
+int pd_push_check_weights(const pd_job *job, const pd_param *param, pd_error *err)
+{
+    return param->current != NULL ? PD_OK : refuse_without_weights(job, param, err);
 }
 
 int pd_push_check_step(const pd_job *job, const pd_param *param, uint32_t rank, uint64_t step, pd_error *err)

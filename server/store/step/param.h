@@ -119,11 +119,48 @@ typedef struct pd_param_links {
     struct pd_param *next_member;                 /* next member of the same step group */
 } pd_param_links;
 
-/* A parameter of a job. */
+/* A parameter of a job. The members that each contribution reads come first and lie together: a job may have so many
+ * parameters that no cache holds them. */
 typedef struct pd_param {
     pd_param_saved saved;
-    UT_hash_handle hh; /* link in the hash table pd_job.names */
+    pd_round round;               /* collects contributions to step saved.step + 1, or averages initial weights */
+    pd_published *current;        /* the published weights; NULL: initial weights are not published yet */
+    struct pd_fragment *fragment; /* decides which ranks count in the parameter's rounds: fragment.h */
+    struct pd_step_group *group;  /* NULL: the parameter counts its own steps */
+    pd_param_frame frame;
+    pd_param_change change;
+    uint32_t index;
+    pd_aggregation how; /* how gradients are aggregated; for the open round see pd_param_how */
+    /* Element type in which all ranks push; 0: any. Noted only if contributions may be spilled, whose memory it
+     * determines. */
+    pd_dtype push_dtype;
+    pd_dtype update_dtype; /* element type in which workers pull updates; 0: none pulls updates */
+
+    /* The version that is being written: by the present step; or from initial weights that workers send, or from
+     * weights that replace the published ones (job/replacement.h). NULL: none is being written */
+    pd_published *next;
+    pd_optim *optim;
     pd_param_links links;
+    pd_stage stage;
+    pd_round_end end;
+    pd_param_buffers buffers;
+    pd_override_list overrides;
+    pd_root_reports roots;
+    struct pd_adasum_tree *tree; /* the round's Adasum or radial mean, while it is being computed */
+    pd_pushed *pushed;           /* hyperparameters of the round's pushes; NULL: none have ever been sent */
+    struct pd_scalars *scalars;  /* scalars of the round's pushes: round_scalars.h. NULL: none have ever been sent */
+    /* number of chunks whose initial or replacing weights have not come into `next` yet; a chunk of a ranged parameter
+     * counts once for each rank that may have elements of it, or, if the sets of ranks are open, until all its elements
+     * have come */
+    uint64_t unlanded;
+
+    char *name; /* the members from here to `model_state` are what the ranks have declared */
+    pd_shape shape;
+    int64_t elements;
+    char *axes;       /* names of the dimensions, the same from every rank; NULL: none were declared */
+    bool ranged;      /* each rank contributes a range of the elements */
+    bool model_state; /* averaged over the ranks, not trained */
+    pd_rule *rule;
 
     /* Which part of the declaration this is. In a job on several shards, steps->params has only the portions of this
      * shard, ascending by `declared` and `origin`. */
@@ -135,45 +172,7 @@ typedef struct pd_param {
     /* Name of the parameter in the declaration: `name` unless the job has cut parameters, whose portions are numbered
      * ("wte#2"). Patterns of operators match it, and random numbers depend on it. Borrowed */
     const char *declared_name;
-
-    char *name; /* the members from here to `model_state` are what the ranks have declared */
-    uint32_t index;
-    pd_shape shape;
-    int64_t elements;
-    char *axes;       /* names of the dimensions, the same from every rank; NULL: none were declared */
-    bool ranged;      /* each rank contributes a range of the elements */
-    bool model_state; /* averaged over the ranks, not trained */
-    pd_rule *rule;
-    pd_aggregation how;    /* how gradients are aggregated; for the open round see pd_param_how */
-    pd_dtype update_dtype; /* element type in which workers pull updates; 0: none pulls updates */
-    /* Element type in which all ranks push; 0: any. Noted only if contributions may be spilled, whose memory it
-     * determines. */
-    pd_dtype push_dtype;
-
-    pd_param_buffers buffers;
-    pd_optim *optim;
-    pd_published *current; /* the published weights; NULL: initial weights are not published yet */
-    /* The version that is being written: by the present step; or from initial weights that workers send, or from
-     * weights that replace the published ones (job/replacement.h). NULL: none is being written */
-    pd_published *next;
-    /* number of chunks whose initial or replacing weights have not come into `next` yet; a chunk of a ranged parameter
-     * counts once for each rank that may have elements of it, or, if the sets of ranks are open, until all its elements
-     * have come */
-    uint64_t unlanded;
-    pd_override_list overrides;
-    pd_root_reports roots;
-
-    pd_round round;              /* collects contributions to step saved.step + 1, or averages initial weights */
-    struct pd_adasum_tree *tree; /* the round's Adasum or radial mean, while it is being computed */
-    pd_pushed *pushed;           /* hyperparameters of the round's pushes; NULL: none have ever been sent */
-    struct pd_scalars *scalars;  /* scalars of the round's pushes: round_scalars.h. NULL: none have ever been sent */
-    pd_param_change change;
-    pd_param_frame frame;
-
-    pd_stage stage;
-    pd_round_end end;
-    struct pd_step_group *group;  /* NULL: the parameter counts its own steps */
-    struct pd_fragment *fragment; /* decides which ranks count in the parameter's rounds: fragment.h */
+    UT_hash_handle hh; /* link in the hash table pd_job.names */
 } pd_param;
 
 /* Returns how the contributions to the parameter's open round are aggregated. If they are initial weights they are
