@@ -15,12 +15,15 @@ from .state_plan import Plan
 # torch's optimizer for each of the server's that has one. The state of others keeps the server's names.
 CLASSES = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "nadam": "NAdam", "radam": "RAdam", "adamax": "Adamax",
            "adagrad": "Adagrad", "rmsprop": "RMSprop", "adadelta": "Adadelta", "rprop": "Rprop", "asgd": "ASGD"}
+# Others whose programs name their state as the server does, and count steps in a plain int.
+_COUNTING = ("ademamix",)
+_ALIKE = (*CLASSES, *_COUNTING)
 WEIGHTS = "weights"                     # of an entry: the server's weights in float32
 _ROOTS, _ROOT = "pending_roots", "pending_root."    # all pending roots of an entry; one of them, with its number
 _SINGLE = ("mu_product", "eta", "mu")   # state of one number: torch has no dimension there, the server one
 _BEGINS_AT_LR = ("eta", "step_size")    # state that torch begins with the learning rate, and the server with its step
 
-Entry = dict[str, torch.Tensor]
+Entry = dict[str, Any]
 
 
 # ---- out ----
@@ -38,16 +41,18 @@ def entries(saved: Saved, groups: Iterable[Group], rooms: Mapping[str, Plan]) ->
 
 
 def plain_entries(saved: Saved, groups: Iterable[Group]) -> list[Entry]:
-    """Returns entries with slots alone. Those of parameters that have seen no gradient are empty, as torch's are."""
+    """Returns entries with slots alone, as upstream's optimizer has them. Those of parameters that have seen no
+    gradient are empty."""
     return [_plain(group, saved.slots.get(name, {})) for group in groups for name in group["param_names"]]
 
 
 def _plain(group: Group, slots: State) -> Entry:
-    if group["optimizer"] not in CLASSES:
+    if group["optimizer"] not in _ALIKE:
         return slots
+    step = int(slots["step"])
     hidden = ("step",) if group["optimizer"] == "sgd" else ()       # torch's SGD does not count its steps
-    return {slot: tensor for slot, tensor in _to_torch(group, slots).items()
-            if slot not in hidden and int(slots["step"]) > 0}
+    found: Entry = {slot: tensor for slot, tensor in _to_torch(group, slots).items() if slot not in hidden and step > 0}
+    return {**found, "step": step} if found and group["optimizer"] in _COUNTING else found
 
 
 def templates(shapes: Mapping[str, tuple[int, ...]], groups: Iterable[Group], plans: Mapping[str, Plan]) -> list[Entry]:
@@ -166,7 +171,7 @@ def _slots(given: Iterable[State], optimizers: Iterable[str], optimizer: str) ->
 
 def _from_torch(optimizer: str, one: State, slots: list[str], shape: tuple[int, ...]) -> State:
     """Returns a parameter's state for the server. A parameter without state has had no gradient: it begins at 0."""
-    if optimizer not in CLASSES:
+    if optimizer not in _ALIKE:
         return _unpacked({slot: tensor.detach().cpu() for slot, tensor in one.items()})
     found: State = {}
     for slot in slots:
