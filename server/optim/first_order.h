@@ -49,6 +49,16 @@
     {                                                                                                                  \
         "maximize", PD_FLAG, 0, 0, 1, NULL, "add the gradient instead of subtracting it", true, false                  \
     }
+#define PD_HYPER_STORED(name, of)                                                                                      \
+    {                                                                                                                  \
+        name, PD_CHOICE, 0, 0, 0, "float32|bfloat16", "storage type of " of, false, false                              \
+    }
+
+/* Returns the storage type that a value of PD_HYPER_STORED chooses. */
+static inline pd_storage pd_stored_as(double choice)
+{
+    return choice != 0 ? PD_STORE_BF16 : PD_STORE_F32;
+}
 
 /* The range of elements that one thread processes in one call: n elements, with pointers to their weights before the
  * step, their gradients and their new weights. */

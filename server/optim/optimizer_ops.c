@@ -21,6 +21,8 @@
     X(pd_lamb)                                                                                                         \
     X(pd_lion)                                                                                                         \
     X(pd_delayed_nesterov)                                                                                             \
+    X(pd_ademamix)                                                                                                     \
+    X(pd_mars)                                                                                                         \
     X(pd_scalable_shampoo)                                                                                             \
     X(pd_shampoo)                                                                                                      \
     X(pd_adafactor)                                                                                                    \

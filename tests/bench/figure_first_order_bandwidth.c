@@ -25,6 +25,7 @@ static const struct {
     { "nadam", NULL, NULL, 0 },      { "radam", NULL, NULL, 0 },          { "adamax", NULL, NULL, 0 },
     { "adadelta", NULL, NULL, 0 },   { "rprop", NULL, NULL, 0 },          { "asgd", "t0", "0", 0 },
     { "lamb", NULL, NULL, 3 },       { "lion", NULL, NULL, 0 },           { "delayed_nesterov", NULL, NULL, 0 },
+    { "ademamix", NULL, NULL, 0 },   { "mars", NULL, NULL, 0 },           { "mars", "optimize_1d", "yes", 2 },
 };
 
 static int streams(const pd_optim *optim, int read_again)

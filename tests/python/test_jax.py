@@ -112,6 +112,8 @@ ALIKE = {
     "rmsprop": ("rmsprop", {"learning_rate": 1e-2, "decay": 0.9, "eps": 1e-6},
                 optax.rmsprop(1e-2, decay=0.9, eps=1e-6, eps_in_sqrt=False)),
     "lion": ("lion", {"learning_rate": 1e-3, "weight_decay": 1e-3}, optax.lion(1e-3, weight_decay=1e-3)),
+    "ademamix": ("ademamix", {"learning_rate": 1e-2, "b3": 0.99, "alpha": 5.0, "weight_decay": 0.1},
+                 optax.contrib.ademamix(1e-2, b3=0.99, alpha=5.0, weight_decay=0.1)),
     "lamb": ("lamb", {"learning_rate": 1e-2, "weight_decay": 0.1}, optax.lamb(1e-2, weight_decay=0.1)),
 }
 

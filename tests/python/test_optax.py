@@ -61,6 +61,8 @@ SCHEDULE = optax.cosine_decay_schedule(0.05, STEPS)
     ("adamw", {"learning_rate": SCHEDULE, "weight_decay": 0.1}, optax.adamw(SCHEDULE, weight_decay=0.1)),
     ("sgd", {"learning_rate": 0.1, "momentum": 0.9}, optax.sgd(0.1, momentum=0.9)),
     ("lion", {"learning_rate": 1e-3, "weight_decay": 1e-3}, optax.lion(1e-3, weight_decay=1e-3)),
+    ("ademamix", {"learning_rate": SCHEDULE, "b3": 0.999, "alpha": 5.0},
+     optax.contrib.ademamix(SCHEDULE, b3=0.999, alpha=5.0)),
 ])
 def test_steps_under_jit_are_those_of_optax(daemon, job, name, hypers, theirs):
     optimizer = paramd.optax.remote(name, daemon.url, job=job, **hypers)

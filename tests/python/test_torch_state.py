@@ -5,6 +5,7 @@ import copy
 import pickle
 
 import pytest
+import upstream_optim
 from torch_support import (
     close_all,
     farthest,
@@ -150,29 +151,34 @@ FIRST_ORDER = {"sgd": ("SGD", {"lr": 0.1, "momentum": 0.9}), "adam": ("Adam", {"
                "adamw": ("AdamW", {"lr": 1e-2}), "nadam": ("NAdam", {"lr": 1e-2}), "radam": ("RAdam", {"lr": 1e-2}),
                "adamax": ("Adamax", {"lr": 1e-2}), "adagrad": ("Adagrad", {"lr": 1e-2}),
                "rmsprop": ("RMSprop", {"lr": 1e-3, "momentum": 0.9}), "adadelta": ("Adadelta", {"lr": 1.0}),
-               "rprop": ("Rprop", {"lr": 1e-2}), "asgd": ("ASGD", {"lr": 1e-2, "t0": 2.0})}
+               "rprop": ("Rprop", {"lr": 1e-2}), "asgd": ("ASGD", {"lr": 1e-2, "t0": 2.0}),
+               "ademamix": ("AdEMAMix", {"lr": 1e-2, "alpha_warmup": 6, "beta3_warmup": 8}),
+               "mars": ("MARS", {"lr": 1e-2}), "mars-lion": ("MARS", {"lr": 1e-2, "mars_type": "mars-lion"}),
+               "mars-amsgrad": ("MARS", {"lr": 1e-2, "amsgrad": True, "optimize_1d": True})}
 
 
-@pytest.mark.parametrize("row", first_order(FIRST_ORDER))
-def test_there_and_back_again(daemon, row, tmp_path):
-    """paramd, then torch's optimizer, then paramd: the losses are those of torch's alone."""
-    name, hypers = FIRST_ORDER[row]
+@pytest.mark.parametrize("case", first_order(FIRST_ORDER))
+def test_there_and_back_again(daemon, case, tmp_path):
+    """paramd, then upstream's optimizer, then paramd: the losses are those of upstream's alone."""
+    name, hypers = FIRST_ORDER[case]
+    row = case.partition("-")[0]
+    upstream = getattr(torch.optim, name, None) or getattr(upstream_optim, name)
     alone = mlp()
-    ref = getattr(torch.optim, name)(alone.parameters(), **hypers)
+    ref = upstream(alone.parameters(), **hypers)
     expected = train(alone, ref, range(12))
 
     model = mlp()
-    opt = optimizer(model, daemon, row, row, **hypers)
+    opt = optimizer(model, daemon, case, row, **hypers)
     losses = train(model, opt, range(4))
     torch.save(opt.full_state_dict(), tmp_path / "full.pt")
     opt.close()
 
-    theirs = getattr(torch.optim, name)(model.parameters(), lr=123.0)
+    theirs = upstream(model.parameters(), lr=hypers["lr"] if row == "mars" else 123.0)
     theirs.load_state_dict(load(tmp_path / "full.pt"))
     assert theirs.param_groups[0]["lr"] == hypers["lr"]
     losses += train(model, theirs, range(4, 8))
 
-    back = optimizer(model, daemon, row + "-back", row, **hypers)
+    back = optimizer(model, daemon, case + "-back", row, **hypers)
     back.load_full_state_dict(theirs.state_dict())
     losses += train(model, back, range(8, 12))
     assert losses == pytest.approx(expected, rel=1e-4)

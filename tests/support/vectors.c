@@ -4,8 +4,8 @@
 #include "test.h"
 
 const char *const vectors_rows[VECTORS_ROWS] = {
-    "adam", "adamw", "adagrad", "rmsprop",          "nadam", "radam", "adamax", "adadelta", "rprop",
-    "asgd", "lamb",  "lion",    "delayed_nesterov",
+    "adam", "adamw", "adagrad", "rmsprop",          "nadam",    "radam", "adamax", "adadelta", "rprop",
+    "asgd", "lamb",  "lion",    "delayed_nesterov", "ademamix",
 };
 
 pd_hypers vectors_hypers(const char *row, const char *const *options)

@@ -1,5 +1,6 @@
 /* Tests properties of the element-wise optimizers that hold for any input, and the tables of their options.
  * test_first_order_twins.c tests their formulas. */
+#include "convert.h"
 #include "test.h"
 #include "vectors.h"
 
@@ -389,6 +390,15 @@ TEST(defaults_equal_upstreams)
         { "delayed_nesterov", "momentum", 0.9 },
         { "delayed_nesterov", "period", 1 },
         { "delayed_nesterov", "spread", 0 },
+        { "ademamix", "lr", 1e-3 },
+        { "ademamix", "betas[0]", 0.9 },
+        { "ademamix", "betas[1]", 0.999 },
+        { "ademamix", "betas[2]", 0.9999 },
+        { "ademamix", "alpha", 2 },
+        { "ademamix", "beta3_warmup", 0 },
+        { "ademamix", "alpha_warmup", 0 },
+        { "ademamix", "eps", 1e-8 },
+        { "ademamix", "weight_decay", 0 },
     };
 
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
@@ -420,6 +430,7 @@ TEST(state_is_what_the_options_need)
         { "lamb", NULL, { "exp_avg", "exp_avg_sq" }, 2 * N },
         { "lion", NULL, { "exp_avg" }, N },
         { "delayed_nesterov", NULL, { "grad_sum", "momentum_buffer" }, 2 * N },
+        { "ademamix", NULL, { "exp_avg_fast", "exp_avg_slow", "exp_avg_sq" }, 3 * N },
     };
     static const int64_t n = N;
     float at[N];
@@ -431,6 +442,33 @@ TEST(state_is_what_the_options_need)
         for (int k = 0; k < 3 && expected[i].slots[k] != NULL; k++) vectors_slot(model, expected[i].slots[k], at, N);
         assert_int_equal(pd_model_state_bytes(model), expected[i].floats * 4);
         pd_model_free(model);
+    }
+}
+
+/* A slot in bfloat16 takes half the memory, and the weights stay near those of a slot in float32. */
+TEST(a_slot_may_be_stored_in_bfloat16)
+{
+    static const struct {
+        const char *row, *option, *slot;
+    } cases[] = { { "ademamix", "mu_dtype", "exp_avg_fast" } };
+    static const int64_t n = N;
+    float w[2][N], gradient[N], slot[N];
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        pd_hypers h = vectors_hypers(cases[k].row, OPTIONS("lr", "0.01")),
+                  half = vectors_hypers(cases[k].row, OPTIONS("lr", "0.01", cases[k].option, "bfloat16"));
+        pd_model *models[2] = { vectors_model(&h, &n, 1, 2), vectors_model(&half, &n, 1, 2) };
+        for (int i = 0; i < 2; i++) vectors_fill(w[i], N, 0);
+        for (int s = 1; s <= STEPS; s++) {
+            vectors_fill(gradient, N, s);
+            for (int i = 0; i < 2; i++) vectors_step(models[i], gradient, w[i], w[i], NULL);
+        }
+        assert_memory_not_equal(w[0], w[1], sizeof w[0]);
+        for (int i = 0; i < N; i++) assert_true(fabsf(w[0][i] - w[1][i]) < 0.01f);
+        vectors_slot(models[1], cases[k].slot, slot, N);
+        for (int i = 0; i < N; i++) assert_int_equal(pd_f32_bits(slot[i]) & 0xffff, 0);
+        assert_int_equal(pd_model_state_bytes(models[0]) - pd_model_state_bytes(models[1]), 2 * N);
+        for (int i = 0; i < 2; i++) pd_model_free(models[i]);
     }
 }
 
@@ -464,6 +502,9 @@ TEST(values_outside_of_a_range_are_refused_by_name)
         { "delayed_nesterov", "period", "16777217" },
         { "delayed_nesterov", "spread", "-0.1" },
         { "delayed_nesterov", "spread", "1.1" },
+        { "ademamix", "betas[2]", "1" },
+        { "ademamix", "alpha", "-1" },
+        { "ademamix", "beta3_warmup", "-1" },
     };
 
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
@@ -498,6 +539,8 @@ TEST(options_that_decide_the_state_stay_as_declared)
         { "rmsprop", "centered", "no", "yes" },
         { "rmsprop", "momentum", "0", "0.9" },
         { "rmsprop", "momentum", "0.9", "0" },
+        { "ademamix", "betas[0]", "0.9", "0" },
+        { "ademamix", "betas[0]", "0", "0.9" },
     };
 
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {

@@ -196,10 +196,36 @@ static void delayed_nesterov_twin(const pd_hypers *h, twin *t, const float *grad
     }
 }
 
+/* Returns a moving average's half-life less one step. */
+static double half_life(double beta)
+{
+    return log(0.5) / log(beta + 1e-8) - 1;
+}
+
+static void ademamix_twin(const pd_hypers *h, twin *t, const float *gradient)
+{
+    const double b1 = of(h, "betas[0]"), b2 = of(h, "betas[1]"), c1 = 1 - pow(b1, t->count), c2 = 1 - pow(b2, t->count);
+    const double part = fmin(1, t->count / of(h, "beta3_warmup")), b3 = of(h, "betas[2]"),
+                 life = part * half_life(b3) + (1 - part) * half_life(b1),
+                 slow = part < 1 ? pow(0.5, 1 / (life + 1)) : b3,
+                 alpha = of(h, "alpha") * fmin(1, t->count / of(h, "alpha_warmup"));
+
+    for (int i = 0; i < N; i++) {
+        const double g = (double)gradient[i];
+        t->a[i] = slow * t->a[i] + (1 - slow) * g;
+        t->b[i] = b2 * t->b[i] + (1 - b2) * g * g;
+        t->c[i] = b1 * t->c[i] + (1 - b1) * g;
+        t->w[i] -= of(h, "lr") * ((t->c[i] / c1 + alpha * t->a[i]) / (sqrt(t->b[i] / c2) + of(h, "eps")) +
+                                  of(h, "weight_decay") * t->w[i]);
+    }
+}
+
 typedef void twin_step(const pd_hypers *h, twin *t, const float *gradient);
-static twin_step *const twins[VECTORS_ROWS] = { adam_twin,  adam_twin,   adagrad_twin,         rmsprop_twin, nadam_twin,
-                                                radam_twin, adamax_twin, adadelta_twin,        rprop_twin,   asgd_twin,
-                                                lamb_twin,  lion_twin,   delayed_nesterov_twin };
+static twin_step *const twins[VECTORS_ROWS] = {
+    adam_twin,  adam_twin,   adagrad_twin,          rmsprop_twin, nadam_twin,
+    radam_twin, adamax_twin, adadelta_twin,         rprop_twin,   asgd_twin,
+    lamb_twin,  lion_twin,   delayed_nesterov_twin, ademamix_twin
+};
 
 /* Checks that the optimizer's weights equal the definition's after each step, to a few bits of float32. In the
  * second half of the steps, the options are `later`. */
@@ -260,7 +286,7 @@ TEST(decoupled_decay_follows_the_definitions)
 TEST(changed_betas_follow_the_definitions)
 {
     for (int k = 0; k < VECTORS_ROWS; k++)
-        if (vectors_has(vectors_rows[k], "betas[0]"))
+        if (vectors_has(vectors_rows[k], "betas[0]") && !vectors_has(vectors_rows[k], "betas[2]"))
             follows_the_definition(vectors_rows[k], OPTIONS("betas", "0.8,0.9"), OPTIONS("betas", "0.5,0.95"));
 }
 
@@ -287,4 +313,9 @@ TEST(each_option_follows_the_definition)
                            OPTIONS("trust_clip", "no"));
     follows_the_definition("delayed_nesterov", OPTIONS("period", "3", "spread", "0.2"),
                            OPTIONS("momentum", "0.5", "spread", "0.1"));
+    follows_the_definition("ademamix", OPTIONS("betas", "0.8,0.9,0.99", "eps", "0.01", "weight_decay", "0.2"),
+                           OPTIONS("betas", "0.5,0.95,0.9", "alpha", "0.5"));
+    follows_the_definition("ademamix", OPTIONS("beta3_warmup", "6", "alpha_warmup", "7", "alpha", "8"),
+                           OPTIONS("beta3_warmup", "20", "alpha_warmup", "30"));
+    follows_the_definition("ademamix", OPTIONS("betas[0]", "0", "beta3_warmup", "20"), OPTIONS("alpha", "1"));
 }

@@ -378,7 +378,7 @@ TEST(shampoo_is_cut_where_its_blocks_are)
 
 TEST(every_row_says_whether_it_may_be_cut)
 {
-    static const char *const whole[] = { "lamb", "scalable_shampoo", "adafactor", "kron" };
+    static const char *const whole[] = { "lamb", "scalable_shampoo", "adafactor", "kron", "mars" };
 
     for (size_t i = 0; pd_optimizer_table[i] != NULL; i++) {
         const pd_optimizer_ops *row = pd_optimizer_table[i];

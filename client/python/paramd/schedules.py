@@ -19,6 +19,7 @@ _ALIASES: dict[str, tuple[str, ...]] = {
     "lr": ("learning_rate",),
     "b1": ("beta1", "betas[0]"),
     "b2": ("beta2", "betas[1]"),
+    "b3": ("betas[2]",),
     "decay": ("alpha",),
     "eps": ("epsilon",),
     "weight_decay": ("weight_decay_rate",),

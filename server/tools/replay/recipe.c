@@ -250,6 +250,8 @@ static const struct entry {
     { "torch_optim", "Rprop", "rprop", "lr", set_value, NULL, TORCH_EXECUTION },
     { "torch_optim", "ASGD", "asgd", "lr", set_value, NULL, TORCH_EXECUTION },
     { "delayed_nesterov", NULL, "delayed_nesterov", "lr", set_value, NULL, { "lr_schedule" } },
+    { "ademamix", NULL, "ademamix", "lr", set_value, NULL, { "lr_schedule" } },
+    { "mars", NULL, "mars", "lr", set_value, NULL, { "lr_schedule", "is_approx" } },
     { "trax_average", NULL, "sgd", "lr", set_none, finish_average, { NULL } },
     { .system = "google_shampoo",
       .name = "scalable_shampoo",

@@ -15,12 +15,16 @@ from .state_plan import Plan
 # torch's optimizer for each of the server's that has one. The state of others keeps the server's names.
 CLASSES = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "nadam": "NAdam", "radam": "RAdam", "adamax": "Adamax",
            "adagrad": "Adagrad", "rmsprop": "RMSprop", "adadelta": "Adadelta", "rprop": "Rprop", "asgd": "ASGD"}
+# Others whose programs name their state as the server does, and count steps in a plain int.
+_COUNTING = ("ademamix", "mars")
+_ALIKE = (*CLASSES, *_COUNTING)
 WEIGHTS = "weights"                     # of an entry: the server's weights in float32
 _ROOTS, _ROOT = "pending_roots", "pending_root."    # all pending roots of an entry; one of them, with its number
 _SINGLE = ("mu_product", "eta", "mu")   # state of one number: torch has no dimension there, the server one
+_SQUARES = "exp_avg_sq"
 _BEGINS_AT_LR = ("eta", "step_size")    # state that torch begins with the learning rate, and the server with its step
 
-Entry = dict[str, torch.Tensor]
+Entry = dict[str, Any]
 
 
 # ---- out ----
@@ -38,16 +42,25 @@ def entries(saved: Saved, groups: Iterable[Group], rooms: Mapping[str, Plan]) ->
 
 
 def plain_entries(saved: Saved, groups: Iterable[Group]) -> list[Entry]:
-    """Returns entries with slots alone. Those of parameters that have seen no gradient are empty, as torch's are."""
+    """Returns entries with slots alone, as upstream's optimizer has them. Those of parameters that have seen no
+    gradient are empty."""
     return [_plain(group, saved.slots.get(name, {})) for group in groups for name in group["param_names"]]
 
 
 def _plain(group: Group, slots: State) -> Entry:
-    if group["optimizer"] not in CLASSES:
+    if group["optimizer"] not in _ALIKE:
         return slots
+    step = int(slots["step"])
     hidden = ("step",) if group["optimizer"] == "sgd" else ()       # torch's SGD does not count its steps
-    return {slot: tensor for slot, tensor in _to_torch(group, slots).items()
-            if slot not in hidden and int(slots["step"]) > 0}
+    if group["optimizer"] == "mars" and _has_no_squares(group, tuple(slots["exp_avg"].shape)):
+        slots = {**slots, _SQUARES: torch.zeros_like(slots["exp_avg"])}
+    found: Entry = {slot: tensor for slot, tensor in _to_torch(group, slots).items() if slot not in hidden and step > 0}
+    return {**found, "step": step} if found and group["optimizer"] in _COUNTING else found
+
+
+def _has_no_squares(group: Group, shape: tuple[int, ...]) -> bool:
+    """Returns whether the server has no squares for a parameter of MARS, and upstream zeros: Lion has none."""
+    return bool(group["mars_type"] == "mars-lion" and (len(shape) == 2 or group["optimize_1d"]))
 
 
 def templates(shapes: Mapping[str, tuple[int, ...]], groups: Iterable[Group], plans: Mapping[str, Plan]) -> list[Entry]:
@@ -115,7 +128,8 @@ def read(state: Mapping[str, Any], names: Iterable[Iterable[str]], groups: Itera
     names: of the parameters of each saved group. groups: the optimizer's own.
     InvalidArgument: weights have other shapes than the model's.
     """
-    optimizers = [group["optimizer"] for group, ours in zip(groups, names) for _ in ours]
+    owners = [group for group, ours in zip(groups, names) for _ in ours]
+    optimizers = [group["optimizer"] for group in owners]
     flat = [name for ours in names for name in ours]
     indices = [i for group in state["param_groups"] for i in group["params"]]
     given = [_values(state["state"].get(index, {})) for index in indices]
@@ -125,13 +139,14 @@ def read(state: Mapping[str, Any], names: Iterable[Iterable[str]], groups: Itera
     is_light = not any(set(one) - {"step"} for one in given) and (any(marks) or "paramd" in state)
     told = state.get("paramd", {})
     saved = Saved(0, is_light=is_light, job=told.get("job"))
-    for name, optimizer, one in zip(flat, optimizers, given):
+    for name, group, one in zip(flat, owners, given):
         if 0 in shapes[name]:
             continue                    # it has no elements, so the job does not have it
         if WEIGHTS in one:
             saved.weights[name] = one.pop(WEIGHTS).detach().cpu().float()
         if not is_light:
-            saved.slots[name] = _from_torch(optimizer, one, _slots(given, optimizers, optimizer), shapes[name])
+            slots = _slots(given, optimizers, group["optimizer"])
+            saved.slots[name] = _from_torch(group, one, slots, shapes[name])
     counted = [int(slots["step"]) for slots in saved.slots.values() if "step" in slots]
     top = told.get("step", max(counted, default=0))
     step, saved.seed = next((mark for mark in marks if mark is not None), (None, None))
@@ -164,13 +179,15 @@ def _slots(given: Iterable[State], optimizers: Iterable[str], optimizer: str) ->
     return []
 
 
-def _from_torch(optimizer: str, one: State, slots: list[str], shape: tuple[int, ...]) -> State:
+def _from_torch(group: Group, one: State, slots: list[str], shape: tuple[int, ...]) -> State:
     """Returns a parameter's state for the server. A parameter without state has had no gradient: it begins at 0."""
-    if optimizer not in CLASSES:
+    if group["optimizer"] not in _ALIKE:
         return _unpacked({slot: tensor.detach().cpu() for slot, tensor in one.items()})
     found: State = {}
     for slot in slots:
         value = one.get(slot)
+        if group["optimizer"] == "mars" and slot == _SQUARES and _has_no_squares(group, shape):
+            continue
         if slot in _SINGLE:
             found[slot] = torch.tensor([1.0 if value is None else float(value)])
         elif slot != "step":

@@ -1,0 +1,92 @@
+"""Optimizers of other authors' programs, in PyTorch's operations: names, order and state are those of the programs."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch_support import torch
+
+
+class AdEMAMix(torch.optim.Optimizer):
+    """apple/ml-ademamix, without sparse gradients."""
+
+    def __init__(self, params: Any, lr: float = 1e-3, betas: Any = (0.9, 0.999, 0.9999), alpha: float = 2.0,
+                 beta3_warmup: int | None = None, alpha_warmup: int | None = None, eps: float = 1e-8,
+                 weight_decay: float = 0.0) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "alpha": alpha, "beta3_warmup": beta3_warmup,
+                                  "alpha_warmup": alpha_warmup, "weight_decay": weight_decay})
+
+    @staticmethod
+    def _beta3(step: int, beta1: float, beta3: float, warmup: int | None) -> float:
+        def half_life(beta: float) -> float:
+            return math.log(0.5) / math.log(beta + 1e-8) - 1
+
+        if not warmup or step >= warmup:
+            return beta3
+        part = step / warmup
+        return math.pow(0.5, 1 / ((1 - part) * half_life(beta1) + part * half_life(beta3) + 1))
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            (beta1, beta2, beta3), warmup = group["betas"], group["alpha_warmup"]
+            for p in (p for p in group["params"] if p.grad is not None):
+                state = self.state[p]
+                if not state:
+                    state["step"] = 0
+                    for name in ("exp_avg_slow", "exp_avg_sq", *(["exp_avg_fast"] if beta1 else [])):
+                        state[name] = torch.zeros_like(p)
+                state["step"] += 1
+                step = state["step"]
+                alpha = group["alpha"] * step / warmup if warmup and step < warmup else group["alpha"]
+                slow = self._beta3(step, beta1, beta3, group["beta3_warmup"])
+                fast = state["exp_avg_fast"].mul_(beta1).add_(p.grad, alpha=1 - beta1) if beta1 else p.grad
+                state["exp_avg_slow"].mul_(slow).add_(p.grad, alpha=1 - slow)
+                state["exp_avg_sq"].mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+                below = (state["exp_avg_sq"].sqrt() / math.sqrt(1 - beta2 ** step)).add_(group["eps"])
+                update = (fast.div(1 - beta1 ** step) + alpha * state["exp_avg_slow"]) / below
+                p.add_(-group["lr"] * update.add(p, alpha=group["weight_decay"]))
+
+
+class MARS(torch.optim.Optimizer):
+    """AGI-Arena/MARS with is_approx, in its forms mars-adamw and mars-lion."""
+
+    def __init__(self, params: Any, lr: float = 3e-3, betas: Any = (0.95, 0.99), eps: float = 1e-8,
+                 weight_decay: float = 0.0, amsgrad: bool = False, gamma: float = 0.025, mars_type: str = "mars-adamw",
+                 optimize_1d: bool = False, lr_1d: float = 3e-3, betas_1d: Any = (0.9, 0.95),
+                 weight_decay_1d: float = 0.1) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
+                                  "amsgrad": amsgrad, "gamma": gamma, "mars_type": mars_type, "lr_1d": lr_1d,
+                                  "optimize_1d": optimize_1d, "betas_1d": betas_1d, "weight_decay_1d": weight_decay_1d})
+        self.first_lr = lr
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for p in (p for p in group["params"] if p.grad is not None):
+                state = self.state[p]
+                if not state:
+                    state["step"] = 0
+                    for name in ("exp_avg", "exp_avg_sq", "last_grad", *(["max_exp_avg_sq"] * group["amsgrad"])):
+                        state[name] = torch.zeros_like(p)
+                state["step"] += 1
+                self._move(p, group, state)
+                state["last_grad"] = p.grad.clone()
+
+    def _move(self, p: Any, group: Any, state: Any) -> None:
+        mars = group["optimize_1d"] or p.dim() == 2
+        (beta1, beta2), c = group["betas" if mars else "betas_1d"], p.grad
+        lr = group["lr"] if mars else group["lr"] * group["lr_1d"] / self.first_lr
+        if mars:
+            c = (p.grad - state["last_grad"]).mul(group["gamma"] * (beta1 / (1 - beta1))).add(p.grad)
+            c = c / torch.clamp(c.norm(), min=1.0)
+        average = state["exp_avg"].mul_(beta1).add_(c, alpha=1 - beta1)
+        decayed = p * group["weight_decay" if mars else "weight_decay_1d"]
+        if mars and group["mars_type"] == "mars-lion":
+            p.add_(-lr * decayed.add(average.sign()))
+            return
+        square = state["exp_avg_sq"].mul_(beta2).addcmul_(c, c, value=1 - beta2)
+        if group["amsgrad"]:
+            square = torch.maximum(state["max_exp_avg_sq"], square, out=state["max_exp_avg_sq"])
+        below = (square.sqrt() * (1 / math.sqrt(1 - beta2 ** state["step"]))).add_(group["eps"])
+        p.add_(-lr * decayed.add(average.div(below.mul_(1 - beta1 ** state["step"]))))
