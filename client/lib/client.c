@@ -414,7 +414,7 @@ int pd_client_barrier(pd_client *client, pd_error *err)
 {
     int rc = PD_OK;
 
-    if (client->shards != NULL) return pd_shards_barrier(client->shards, err);
+    if (client->shards != NULL) return pd_shards_barrier(client, err);
     pd_io_enter(&client->io);
     if (client->barrier == 0) rc = pd_core_barrier(client->core, &client->barrier, err);
     return end_call(client, &client->barrier, rc, err);

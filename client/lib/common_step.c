@@ -54,20 +54,25 @@ bool pd_common_step(const pd_shard_state *states, size_t n, uint64_t *step)
 
 /* ---- look ---- */
 
-/* Ends the handles of all shards, and forgets their tallies: the next steps may be taken otherwise. Does nothing if an
- * earlier call that timed out has done so. */
-static void end_all(pd_shards *shards)
+/* Returns whether an earlier call that timed out has begun to look: cores have forgotten where their shards are. */
+static bool is_looking(const pd_shards *shards)
 {
-    bool under_way = false;
+    bool looks = false;
 
     for (size_t i = 0; i < shards->n; i++)
-        under_way = under_way || shards->at[i]->restart != 0 || shards->over[PD_CALL_RECOVER][i];
-    for (size_t i = 0; !under_way && i < shards->n; i++) {
+        looks = looks || shards->at[i]->restart != 0 || shards->over[PD_CALL_RECOVER][i];
+    return looks;
+}
+
+/* Ends the handles of all shards, and forgets their tallies: the next steps may be taken otherwise. */
+static void end_all(pd_shards *shards)
+{
+    for (size_t i = 0; i < shards->n; i++) {
         pd_io_enter(&shards->at[i]->io);
         pd_core_send_back(shards->at[i]->core);
         pd_io_leave(&shards->at[i]->io);
     }
-    if (!under_way) pd_settle_box_forget(shards->box);
+    pd_settle_box_forget(shards->box);
 }
 
 void pd_shards_go_back_together(const pd_shards *shards)
@@ -129,7 +134,7 @@ static int look(pd_client *client, double end, pd_shard_state **states, pd_error
 {
     int rc;
 
-    end_all(client->shards);
+    if (!is_looking(client->shards)) end_all(client->shards);
     rc = pd_shards_carry_out(client, PD_CALL_RECOVER, offsetof(pd_client, restart), reopen_one, NULL, end, err);
     if (rc != PD_OK) return rc;
     *states = read_states(client->shards);
@@ -196,9 +201,9 @@ static int ask(pd_client *client, const pd_shard_state *states, uint64_t step, d
 /* Returns whether the worker looks again after an error: another worker was faster, a connection has ended, or a
  * checkpoint was removed meanwhile. As a look takes time, it may see the steps of one shard before that, and those of
  * another after it, so that none is common. */
-static bool is_passing(int code, unsigned *missing)
+static bool is_passing(pd_shards *shards, int code)
 {
-    if (code == PD_NOT_FOUND || code == PD_DATA_LOSS) return ++*missing < MOST_MISSING;
+    if (code == PD_NOT_FOUND || code == PD_DATA_LOSS) return ++shards->missing < MOST_MISSING;
     return code == PD_ABORTED || code == PD_UNAVAILABLE || code == PD_REWIND || code == PD_CANCELLED;
 }
 
@@ -299,7 +304,7 @@ static int out_of_time(const pd_client *client, pd_error *err)
 }
 
 /* Takes one look, and asks where that is necessary. *same becomes whether all shards are at one step. */
-static int try(pd_client *client, double end, unsigned *missing, bool *same, pd_error *err)
+static int try(pd_client *client, double end, bool *same, pd_error *err)
 {
     pd_shard_state *states = NULL;
     pd_error why = { .code = PD_OK };
@@ -317,18 +322,18 @@ static int try(pd_client *client, double end, unsigned *missing, bool *same, pd_
     else
         rc = describe(client->shards, states, &why);
     free(states);
-    if (is_passing(rc, missing)) return PD_OK;
+    if (is_passing(client->shards, rc)) return PD_OK;
     if (rc != PD_OK && err != NULL) *err = why;
     return rc;
 }
 
 int pd_shards_find_common(pd_client *client, double end, pd_error *err)
 {
-    unsigned missing = 0;
     bool same;
 
     for (unsigned tries = 0;; tries++) {
-        int rc = try(client, end, &missing, &same, err);
+        int rc = try(client, end, &same, err);
+        if (rc != PD_DEADLINE_EXCEEDED && (rc != PD_OK || same)) client->shards->missing = 0;
         if (rc != PD_OK || same) return rc;
         if (pd_clock_seconds() >= end) return out_of_time(client, err);
         pause_for(tries < 5 ? 0.01 : 0.1);
@@ -346,15 +351,17 @@ static bool are_apart(const pd_shards *shards, const pd_shard_state *states)
 
 int pd_shards_agree(pd_client *client, double end, pd_error *err)
 {
-    pd_shard_state *states = read_states(client->shards);
+    pd_shard_state *states;
     bool apart;
     int rc;
 
-    if (states == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    apart = are_apart(client->shards, states);
-    free(states);
-    if (!apart) return PD_OK;
-    pause_for(SETTLE_SECONDS);
+    if (!is_looking(client->shards)) {
+        if ((states = read_states(client->shards)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+        apart = are_apart(client->shards, states);
+        free(states);
+        if (!apart) return PD_OK;
+        pause_for(SETTLE_SECONDS);
+    }
     if ((rc = look(client, end, &states, err)) != PD_OK) return rc;
     apart = are_apart(client->shards, states);
     free(states);

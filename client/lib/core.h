@@ -353,10 +353,11 @@ typedef struct pd_core {
     pd_sharing sharing;
     pd_window window;
     /* In a cluster: where tallies of all shards meet (settle_box.h), borrowed; NULL: there is none. Ids of the ask and
-     * of the verdict under way; 0: none. */
+     * of the verdict under way; 0: none. life: of the shard, on the last connection. holds: see pd_relay_holds */
     struct {
         struct pd_settle_box *box;
-        uint64_t ask, verdict;
+        uint64_t ask, verdict, life;
+        bool holds;
     } settling;
     pd_outgoing out;
 

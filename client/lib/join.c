@@ -690,7 +690,7 @@ static int all_declared(pd_core *core, const Paramd__DeclareReply *reply)
     /* Steps that became durable leave the window only now: prepare_frames has marked the frames that must be sent
      * again, and these stay. */
     pd_window_trim(core);
-    core->out.open = !pd_sharing_begin(core);
+    if (!pd_relay_holds(core)) core->out.open = !pd_sharing_begin(core);
     return settle(core, core->declare_ticket, NULL);
 }
 

@@ -28,7 +28,8 @@ typedef struct entry {
 
 /* What the box knows of a shard. */
 typedef struct shard {
-    bool joined;     /* its core has a connection on which the parameters are declared, and its steps need verdicts */
+    bool here;       /* its core has a connection on which the parameters are declared */
+    bool joined;     /* it is here, and its steps need verdicts */
     uint64_t closed; /* number of steps that it had closed when it joined */
     bool asking;     /* an ask is under way, for the first tally at or after this step and phase */
     uint64_t ask_step;
@@ -213,6 +214,7 @@ void pd_settle_box_joined(pd_settle_box *box, uint32_t number, bool settles, uin
 
     pthread_mutex_lock(&box->lock);
     end_giving(box, s);
+    s->here = true;
     s->joined = settles;
     s->asking = false;
     s->closed = closed;
@@ -230,8 +232,18 @@ void pd_settle_box_gone(pd_settle_box *box, uint32_t number)
 
     pthread_mutex_lock(&box->lock);
     end_giving(box, s);
-    s->joined = s->asking = false;
+    s->here = s->joined = s->asking = false;
     pthread_mutex_unlock(&box->lock);
+}
+
+bool pd_settle_box_all_here(pd_settle_box *box)
+{
+    bool all = true;
+
+    pthread_mutex_lock(&box->lock);
+    for (uint32_t i = 0; i < box->n; i++) all = all && box->shards[i].here;
+    pthread_mutex_unlock(&box->lock);
+    return all;
 }
 
 void pd_settle_box_forget(pd_settle_box *box)

@@ -3,6 +3,7 @@
 
 #include "settle_box.h"
 #include "most_shards.h"
+#include "sharing.h"
 
 void pd_relay_declared(pd_core *core, bool settles)
 {
@@ -12,13 +13,21 @@ void pd_relay_declared(pd_core *core, bool settles)
     for (size_t i = 0; i < core->n_params; i++)
         if (!core->params[i].elsewhere && core->params[i].server_step < closed) closed = core->params[i].server_step;
     core->settling.ask = core->settling.verdict = 0;
+    core->settling.holds = !settles && core->settling.life != 0 && core->settling.life != core->life;
+    core->settling.life = core->life;
     pd_settle_box_joined(core->settling.box, core->setup.shard, settles, closed < UINT64_MAX ? closed : 0);
+}
+
+bool pd_relay_holds(const pd_core *core)
+{
+    return core->settling.holds;
 }
 
 void pd_relay_down(pd_core *core)
 {
     if (core->settling.box == NULL) return;
     core->settling.ask = core->settling.verdict = 0;
+    core->settling.holds = false;
     pd_settle_box_gone(core->settling.box, core->setup.shard);
 }
 
@@ -42,6 +51,10 @@ void pd_relay_tick(pd_core *core)
     pd_settle_frame frame;
 
     if (core->settling.box == NULL || core->link.stage != STAGE_RUNNING) return;
+    if (core->settling.holds && pd_settle_box_all_here(core->settling.box)) {
+        core->settling.holds = false;
+        core->out.open = !pd_sharing_begin(core);
+    }
     if (pd_settle_box_next_ask(core->settling.box, core->setup.shard, &frame) &&
         (core->settling.ask = post(core, &frame)) == 0)
         pd_core_drop(core, "out of memory");

@@ -7,6 +7,11 @@
 
 /* Called when the server has accepted all parameters on a new connection. `settles`: steps of the job need verdicts. */
 void pd_relay_declared(pd_core *core, bool settles);
+/* Returns whether the core must hold its requests back: the shard has loaded the job again, and other shards may have
+ * gone back with it. If this worker has to go back there, what it has pushed here must not count: the shard would take
+ * a step that the others take anew, and all would go back once more. pd_relay_tick releases the requests when this
+ * handle has found all shards. A job whose steps need verdicts takes none before that anyhow. */
+bool pd_relay_holds(const pd_core *core);
 /* Called when the connection has ended. */
 void pd_relay_down(pd_core *core);
 /* Queues an ask and a verdict, if the box has some for this core. */

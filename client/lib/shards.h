@@ -46,6 +46,7 @@ typedef enum pd_shards_call {
     PD_CALL_GO_BACK,
     PD_CALL_REPLACE,
     PD_CALL_SYNC,
+    PD_CALL_BARRIER,
     PD_CALL_LEAVE,
     PD_SHARDS_CALLS,
 } pd_shards_call;
@@ -57,8 +58,9 @@ typedef struct pd_shards {
     struct pd_settle_box *box;   /* where the shards' tallies meet: settle_box.h */
     bool *over[PD_SHARDS_CALLS]; /* for each shard: the call under way, which timed out before, is over there */
     bool any_rank;               /* shard 0 chooses the rank */
-    bool agreed; /* since the parameters were declared, all shards were seen at one step, or close to it */
-    bool found;  /* pd_client_rewind has brought all shards to one step, and has not received the weights yet */
+    bool agreed;      /* since the parameters were declared, all shards were seen at one step, or close to it */
+    unsigned missing; /* number of times that a step to which all shards can go was not found, since the search began */
+    bool found;       /* pd_client_rewind has brought all shards to one step, and has not received the weights yet */
 
     pthread_mutex_t lock;
     /* Guarded by `lock`. The model; n_params 0: it is not declared. */
@@ -108,7 +110,7 @@ int pd_shards_fd(pd_shards *shards);
 int pd_shards_replace(pd_client *client, const pd_item *items, size_t n, uint64_t number, pd_error *err);
 int pd_shards_restart(pd_client *client, void *const *weights, pd_error *err);
 int pd_shards_rewind(pd_client *client, void *const *weights, pd_error *err);
-int pd_shards_barrier(pd_shards *shards, pd_error *err);
+int pd_shards_barrier(pd_client *client, pd_error *err);
 int pd_shards_leave(pd_client *client, pd_error *err);
 int pd_shards_sync(pd_client *client, uint64_t step, pd_error *err);
 void *pd_shards_buffer(pd_shards *shards, size_t param);

@@ -7,15 +7,16 @@
 #include "replace.h"
 #include "shards.h"
 
-int pd_shards_barrier(pd_shards *shards, pd_error *err)
+static int come_to_barrier(pd_client *shard, size_t number, void *arg, pd_error *err)
 {
-    pd_error error = { .code = PD_OK };
-    int rc = pd_client_barrier(shards->at[0], &error);
+    (void)arg;
+    return number == 0 ? pd_core_barrier(shard->core, &shard->barrier, err) : PD_OK;
+}
 
-    if (rc == PD_OK) return PD_OK;
-    pd_shards_name(shards, 0, &error);
-    if (err != NULL) *err = error;
-    return rc;
+int pd_shards_barrier(pd_client *client, pd_error *err)
+{
+    return pd_shards_carry_out(client, PD_CALL_BARRIER, offsetof(pd_client, barrier), come_to_barrier, NULL,
+                               pd_handle_end(client), err);
 }
 
 static int leave_one(pd_client *shard, size_t number, void *arg, pd_error *err)

@@ -162,7 +162,8 @@ static void spoil(const pd_shards *shards, const pd_joined *joined, const pd_err
     }
 }
 
-/* Returns whether all parts of a call are done. If one has failed, ends the others soon. pd_shards.lock is held. */
+/* Returns whether all parts of a call are done. If one has failed, or the handle of any shard has ended, ends the
+ * others soon: they may wait for steps that cannot be taken. pd_shards.lock is held. */
 static bool is_done(const pd_shards *shards, pd_joined *joined)
 {
     pd_error spoilt = joined->error;
@@ -177,6 +178,7 @@ static bool is_done(const pd_shards *shards, pd_joined *joined)
         if (fate.error.code != PD_OK && joined->first_failed == joined->n_parts) joined->first_failed = p;
         if (fate.spoils && spoilt.code == PD_OK) spoilt = fate.error;
     }
+    if (!done && spoilt.code == PD_OK) pd_shards_check(shards, &spoilt);
     if (!done && spoilt.code != PD_OK) spoil(shards, joined, &spoilt);
     return done;
 }

@@ -72,6 +72,7 @@ static size_t await_watched(pd_shards *shards, const pd_waiter *waiters, size_t 
 
     while (left > 0 && (now = pd_clock_seconds()) < end) {
         pd_shards_go_back_together(shards);
+        failed = failed || pd_shards_check(shards, NULL) != PD_OK;
         if (failed && act == NULL) break;
         if (failed && (!acted || now - begin >= LOOK_SECONDS)) act(shards, waiters, arg);
         acted = failed;
@@ -211,7 +212,8 @@ int pd_shards_carry_out(pd_client *client, pd_shards_call call, size_t ticket, p
     if (carried.error.code == PD_OK) pd_shards_await(shards, carried.waiters, shards->n, end, NULL, NULL);
     finish_some(&carried);
     free(carried.waiters);
-    if (carried.error.code == PD_OK && !is_over(&carried)) return timed_out(&carried, client->slice, err);
+    if (carried.error.code == PD_OK && !is_over(&carried) && pd_shards_check(shards, &carried.error) == PD_OK)
+        return timed_out(&carried, client->slice, err);
     for (size_t i = 0; i < shards->n; i++) carried.over[i] = false;
     if (carried.error.code != PD_OK && err != NULL) *err = carried.error;
     return carried.error.code;

@@ -88,7 +88,7 @@ static void greet(shard_server *s, int fd, const shard_request *request)
     hello.seed = s->seed;
     hello.cluster = CLUSTER;
     hello.creator = LIFE + s->number;
-    hello.life = LIFE;
+    hello.life = s->life;
     answer(fd, request, &hello.base, NULL, 0);
 }
 
@@ -329,6 +329,7 @@ shard_servers *shard_servers_start(size_t n, const shard_place *places, size_t n
         s->all = all;
         s->number = (uint32_t)i;
         s->seed = 5;
+        s->life = LIFE;
         s->map = 99;
         s->kernels = "core";
         atomic_store(&s->refuses, PD_METHODS);

@@ -420,7 +420,95 @@ TEST(a_shard_that_comes_back_gets_its_requests_again, worker *w)
     }
 }
 
+/* Makes a server lose the job, and ends its connection. */
+static void lose(shard_server *server)
+{
+    atomic_store(&server->initialised, false);
+    cut(server);
+}
+
+static void expect_lost(int rc, const pd_error *err)
+{
+    if (rc != PD_DATA_LOSS || strstr(err->text, "the server no longer has job") == NULL)
+        fail_msg("%s: %s", pd_code_name(rc), err->text);
+}
+
+TEST(a_shard_that_has_lost_the_job_ends_calls_that_wait_for_others, worker *w)
+{
+    pd_ticket_id ticket;
+    pd_error err = { 0 };
+
+    atomic_store(&w->servers->at[0].ignores, PD_PUSH_PULL);
+    prepare(w, 1);
+    assert_int_equal(pd_client_push_pull(w->client, &w->items[KERNEL], 1, NULL, &ticket, &err), PD_OK);
+    lose(&w->servers->at[2]);
+    expect_lost(pd_client_wait(w->client, ticket, 0, &err), &err);
+}
+
+TEST(a_shard_that_has_lost_the_job_ends_a_barrier, worker *w)
+{
+    pd_error err = { 0 };
+
+    atomic_store(&w->servers->at[0].ignores, PD_BARRIER);
+    lose(&w->servers->at[1]);
+    expect_lost(pd_client_barrier(w->client, &err), &err);
+}
+
+static void await_count(const atomic_int *count, int n)
+{
+    double end = pd_clock_seconds() + patient(10);
+
+    while (atomic_load(count) < n && pd_clock_seconds() < end) usleep(1000);
+    assert_int_equal(atomic_load(count), n);
+}
+
+TEST(a_shard_that_was_loaded_again_gets_requests_when_all_shards_are_there, worker *w)
+{
+    enum { FRAMES = (700 + SHARD_CHUNK - 1) / SHARD_CHUNK };
+    shard_server *at = w->servers->at;
+    pd_ticket_id ticket;
+    pd_error err = { 0 };
+
+    atomic_store(&at[0].ignores, PD_PUSH_PULL);
+    prepare(w, 1);
+    assert_int_equal(pd_client_push_pull(w->client, &w->items[KERNEL], 1, NULL, &ticket, &err), PD_OK);
+    await_count(&at[0].came[PD_PUSH_PULL], FRAMES);
+    atomic_store(&at[1].down, true);
+    while (atomic_load(&at[1].serves)) usleep(1000);
+    at[0].life++;
+    atomic_store(&at[0].ignores, PD_METHODS);
+    cut(&at[0]);
+    await_count(&at[0].came[PD_DECLARE], 2);
+    usleep(200000);
+    assert_int_equal(atomic_load(&at[0].came[PD_PUSH_PULL]), FRAMES);
+    atomic_store(&at[1].down, false);
+    assert_int_equal(pd_client_wait(w->client, ticket, 0, &err), PD_OK);
+    assert_int_equal(atomic_load(&at[0].came[PD_PUSH_PULL]), 2 * FRAMES);
+}
+
 /* ---- without a handle that is open ---- */
+
+/* The shards are two steps apart, and none has a checkpoint. A call of the program is shorter than each look. */
+TEST_WITH(NULL, NULL, short_calls_find_that_shards_have_no_step_in_common, void **unused)
+{
+    worker w = { .servers = shard_servers_start(SHARDS, places, N) };
+    pd_client_options options = options_of(&w);
+    double end = pd_clock_seconds() + patient(20);
+    pd_error err = { 0 };
+    int rc;
+
+    (void)unused;
+    for (size_t s = 0; s < SHARDS; s++) atomic_store(&w.servers->at[s].initialised, true);
+    for (size_t i = 0; i < SHARD_HANDLES; i++) w.servers->at[0].step[i] = 2;
+    options.slice = 0.02;
+    if (pd_client_open(&w.client, &options, &err) != PD_OK) fail_msg("%s", err.text);
+    do rc = pd_client_declare(w.client, params, N, &err);
+    while (rc == PD_DEADLINE_EXCEEDED && pd_clock_seconds() < end);
+    if (rc != PD_DATA_LOSS || strstr(err.text, "no step is left") == NULL)
+        fail_msg("%s: %s", pd_code_name(rc), err.text);
+    pd_client_close(w.client);
+    shard_servers_end(w.servers);
+}
 
 TEST_WITH(NULL, NULL, a_rank_pushes_its_range_of_a_cut_parameter, void **unused)
 {
