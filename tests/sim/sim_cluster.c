@@ -18,7 +18,7 @@ void sim_cluster_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint
     sim_gradient(job, rank, step, p, false, out);
     for (uint32_t i = 0; job->mixes && i < job->n_params; i++) {
         sim_range(job, &job->params[i], rank, &start, &end);
-        if (end > start) mixed += weights[i][(end - start) / 2] * (float)(1 + i % 3);
+        if (end > start && !job->params[i].model_state) mixed += weights[i][(end - start) / 2] * (float)(1 + i % 3);
     }
     sim_range(job, &job->params[p], rank, &start, &end);
     for (int64_t i = 0; i < end - start; i++) out[i] += mixed / 64;

@@ -138,8 +138,12 @@ static void draw_faults(sim_plan *plan, uint64_t *r)
 }
 
 /* Lets only those jobs have barriers in which no process goes back: it would meet its barriers again. */
-static void mark_barriers(sim_plan *plan)
+static void mark_jobs(sim_plan *plan)
 {
+    /* A process that died between its pushes leaves model state behind, of which the next one does not know. */
+    for (uint32_t f = 0; f < plan->n_faults; f++)
+        for (uint32_t p = 0; plan->faults[f].kind == SIM_CRASH && p < SIM_PARAMS; p++)
+            plan->jobs[plan->faults[f].job].params[p].model_state = false;
     for (uint32_t j = 0; j < plan->n_jobs; j++)
         for (uint32_t rank = 0; rank < plan->jobs[j].world; rank++)
             if (plan->jobs[j].window[rank] < plan->jobs[j].steps) plan->jobs[j].barriers = false;
@@ -160,7 +164,7 @@ void sim_plan_draw_cluster(sim_plan *plan, uint64_t seed, uint32_t shards)
     for (uint32_t j = 0; j < plan->n_jobs; j++) draw_job(plan, &plan->jobs[j], j, &r);
     sim_plan_draw_limits(plan, &r);
     draw_faults(plan, &r);
-    mark_barriers(plan);
+    mark_jobs(plan);
     plan->latency_ns = sim_once_in(&r, 4) ? 20 * SIM_MS : 2 * SIM_MS;
     plan->window = plan->latency_ns < SIM_MS * 10 && sim_once_in(&r, 4) ? 200 + sim_below(&r, 2000) : 65536;
     if (plan->chunk == LARGE_CHUNK) plan->window = 1 << 20;
