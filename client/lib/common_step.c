@@ -52,6 +52,21 @@ bool pd_common_step(const pd_shard_state *states, size_t n, uint64_t *step)
     return found;
 }
 
+bool pd_shards_are_even(const pd_shard_state *states, size_t n, uint64_t slack)
+{
+    uint64_t least = UINT64_MAX, most = 0;
+    bool even = true;
+
+    for (size_t i = 0; i < n; i++) {
+        if (states[i].free) continue;
+        if (states[i].step < least) least = states[i].step;
+        if (states[i].step > most) most = states[i].step;
+    }
+    for (size_t i = 0; i < n && least <= most; i++)
+        even = even && (!states[i].free || (states[i].step >= least && states[i].step <= most + 1));
+    return even && (least >= most || most - least <= slack);
+}
+
 /* ---- look ---- */
 
 /* Returns whether an earlier call that timed out has begun to look: cores have forgotten where their shards are. */
@@ -104,6 +119,13 @@ static int reopen_one(pd_client *shard, size_t number, void *arg, pd_error *err)
     return rc;
 }
 
+/* Returns whether the shard takes the parameter's steps together with those of others: model state is averaged as soon as
+ * all ranks have given it. */
+static bool is_coupled(const pd_param_record *record)
+{
+    return !record->elsewhere && !record->model_state;
+}
+
 static pd_shard_state read_state(pd_client *shard)
 {
     pd_shard_state state = { .step = UINT64_MAX };
@@ -113,8 +135,11 @@ static pd_shard_state read_state(pd_client *shard)
     state.life = core->life;
     state.n_kept = core->n_kept;
     for (size_t i = 0; i < core->n_kept; i++) state.kept[i] = core->kept[i];
+    state.free = core->settles;
+    for (size_t i = 0; i < core->n_params; i++) state.free = state.free && !is_coupled(&core->params[i]);
     for (size_t i = 0; i < core->n_params; i++)
-        if (!core->params[i].elsewhere && core->params[i].server_step < state.step)
+        if (!core->params[i].elsewhere && (state.free || !core->settles || is_coupled(&core->params[i])) &&
+            core->params[i].server_step < state.step)
             state.step = core->params[i].server_step;
     pd_io_leave(&shard->io);
     return state;
@@ -139,24 +164,6 @@ static int look(pd_client *client, double end, pd_shard_state **states, pd_error
     if (rc != PD_OK) return rc;
     *states = read_states(client->shards);
     return *states != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory");
-}
-
-static uint64_t lowest(const pd_shard_state *states, size_t n)
-{
-    uint64_t least = states[0].step;
-
-    for (size_t i = 1; i < n; i++)
-        if (states[i].step < least) least = states[i].step;
-    return least;
-}
-
-static uint64_t highest(const pd_shard_state *states, size_t n)
-{
-    uint64_t most = states[0].step;
-
-    for (size_t i = 1; i < n; i++)
-        if (states[i].step > most) most = states[i].step;
-    return most;
 }
 
 /* ---- ask ---- */
@@ -314,7 +321,7 @@ static int try(pd_client *client, double end, bool *same, pd_error *err)
     *same = false;
     if (rc == PD_REWIND) return PD_OK; /* a shard has gone back once more */
     if (rc != PD_OK) return rc;
-    *same = lowest(states, client->shards->n) == highest(states, client->shards->n);
+    *same = pd_shards_are_even(states, client->shards->n, 0);
     if (*same)
         rc = PD_OK;
     else if (pd_common_step(states, client->shards->n, &step))
@@ -340,13 +347,59 @@ int pd_shards_find_common(pd_client *client, double end, pd_error *err)
     }
 }
 
+/* Returns whether all shards take their steps together. */
+static bool are_together(const pd_shards *shards)
+{
+    pd_client *lead = pd_handle_enter(shards->at[0]);
+    bool settles = lead->core->settles;
+
+    pd_io_leave(&lead->io);
+    return settles;
+}
+
+/* Returns whether the parameters of which this rank has elements are at one step on all shards. */
+static bool are_of_one_step(const pd_shards *shards)
+{
+    uint64_t least = UINT64_MAX, most = 0;
+
+    for (size_t s = 0; s < shards->n; s++) {
+        pd_client *shard = pd_handle_enter(shards->at[s]);
+        for (size_t i = 0; i < shard->core->n_params; i++) {
+            const pd_param_record *record = &shard->core->params[i];
+            if (!pd_has_elements(record) || record->model_state) continue;
+            if (record->step < least) least = record->step;
+            if (record->step > most) most = record->step;
+        }
+        pd_io_leave(&shard->io);
+    }
+    return least >= most;
+}
+
+int pd_shards_even_out(pd_client *client, double end, bool *even, pd_error *err)
+{
+    pd_shards *shards = client->shards;
+    double now = pd_clock_seconds();
+    int rc;
+
+    *even = !shards->seeks && (!are_together(shards) || are_of_one_step(shards));
+    if (*even || shards->uneven == 0) shards->uneven = *even ? 0 : now;
+    if (*even) return PD_OK;
+    if (now - shards->uneven < SETTLE_SECONDS && !shards->seeks) {
+        if (now >= end) return out_of_time(client, err);
+        pause_for(0.02);
+        return PD_OK;
+    }
+    rc = pd_shards_find_common(client, end, err);
+    shards->seeks = rc == PD_DEADLINE_EXCEEDED;
+    if (!shards->seeks) shards->uneven = 0;
+    return rc;
+}
+
 /* Returns whether the shards are so far apart that a new process cannot bring them together by its pushes. A process
  * that died between its pushes to two shards leaves them one step apart, where steps are not taken together. */
 static bool are_apart(const pd_shards *shards, const pd_shard_state *states)
 {
-    uint64_t least = lowest(states, shards->n), most = highest(states, shards->n);
-
-    return most > least + (shards->at[0]->core->settles ? 0 : 1);
+    return !pd_shards_are_even(states, shards->n, are_together(shards) ? 0 : 1);
 }
 
 int pd_shards_agree(pd_client *client, double end, pd_error *err)

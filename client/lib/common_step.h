@@ -6,7 +6,8 @@
 
 /* Where a shard is, and where it can go, as its last answer to Declare told. */
 typedef struct pd_shard_state {
-    uint64_t step; /* lowest step of its parameters */
+    uint64_t step; /* lowest step of its parameters; without those of model state, if it has others */
+    bool free;     /* it has model state alone: it waits for no verdict, and may be a step ahead */
     uint64_t life; /* HelloReply.life */
     uint64_t kept[PD_KEPT_STEPS];
     size_t n_kept;
@@ -14,6 +15,8 @@ typedef struct pd_shard_state {
 
 /* Returns whether the shard is at this step, or can go back to it. */
 bool pd_shard_state_reaches(const pd_shard_state *state, uint64_t step);
+/* Returns whether the shards are at steps that differ by no more than `slack`. */
+bool pd_shards_are_even(const pd_shard_state *states, size_t n, uint64_t slack);
 /* Finds the newest step to which all `n` shards can go, and which none has yet to reach. Returns false if there is
  * none. */
 bool pd_common_step(const pd_shard_state *states, size_t n, uint64_t *step);

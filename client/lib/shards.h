@@ -60,6 +60,8 @@ typedef struct pd_shards {
     bool any_rank;               /* shard 0 chooses the rank */
     bool agreed;      /* since the parameters were declared, all shards were seen at one step, or close to it */
     unsigned missing; /* number of times that a step to which all shards can go was not found, since the search began */
+    double uneven;    /* time since which weights of several steps have come from the shards; 0: they have not */
+    bool seeks;       /* because of that, all shards are brought to one step */
     bool found;       /* pd_client_rewind has brought all shards to one step, and has not received the weights yet */
 
     pthread_mutex_t lock;
@@ -120,6 +122,11 @@ uint64_t pd_shards_step(pd_shards *shards, size_t param);
 int pd_shards_find_common(pd_client *client, double end, pd_error *err);
 /* Does the same for a process that has just declared the parameters, if the shards are at different steps for good. */
 int pd_shards_agree(pd_client *client, double end, pd_error *err);
+/* Checks that the weights that have just come from all shards are of one step, if the shards take their steps together.
+ * Else a shard is about to close the step that others have closed, or misses contributions: waits a little, and after a
+ * while brings all shards to one step. Sets *even to false if the weights must be received again. PD_DEADLINE_EXCEEDED
+ * and errors as pd_shards_find_common. */
+int pd_shards_even_out(pd_client *client, double end, bool *even, pd_error *err);
 /* If a shard has gone back further than this worker can send its steps again, ends the handles of the others, too:
  * calls on them would wait for steps that this worker is to take anew. */
 void pd_shards_go_back_together(const pd_shards *shards);

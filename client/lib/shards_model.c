@@ -245,14 +245,20 @@ static int fetch_one(pd_client *shard, size_t number, void *arg, pd_error *err)
 int pd_shards_init(pd_client *client, void *const *weights, double end, pd_error *err)
 {
     pd_initial initial = { client->shards, weights };
+    bool even = false;
     int rc = pd_shards_check(client->shards, err);
 
     if (rc == PD_OK && client->shards->n_params == 0)
         return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (" PD_DECLARE_CALL ")");
-    if (rc == PD_OK)
+    if (rc == PD_OK && client->shards->seeks) rc = pd_shards_even_out(client, end, &even, err);
+    while (rc == PD_OK && !even) {
         rc = pd_shards_carry_out(client, PD_CALL_INIT, offsetof(pd_client, init), init_one, &initial, end, err);
-    if (rc != PD_OK) return rc;
-    return pd_shards_carry_out(client, PD_CALL_FETCH, offsetof(pd_client, fetch), fetch_one, &initial, end, err);
+        if (rc == PD_OK)
+            rc = pd_shards_carry_out(client, PD_CALL_FETCH, offsetof(pd_client, fetch), fetch_one, &initial, end, err);
+        if (rc == PD_OK) rc = pd_shards_even_out(client, end, &even, err);
+    }
+    for (size_t i = 0; rc == PD_OK && i < client->shards->n; i++) client->shards->at[i]->rewinding = false;
+    return rc;
 }
 
 /* Returns memory for the gradient of a cut parameter, which no server shares. */

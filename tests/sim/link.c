@@ -26,6 +26,7 @@ typedef struct end {
 
 struct sim_link {
     sim *s;
+    sim_server *to;
     end end[2];
     uint64_t left; /* number of bytes that still arrive before the link breaks */
     bool broken, swallows, local;
@@ -141,7 +142,7 @@ static void poke(end *e)
 {
     if (e->closed || e->told || happened(e) == 0) return;
     if (e->serves) {
-        sim_server_wake_loop(e->link->s->server);
+        sim_server_wake_loop(e->link->to);
         return;
     }
     e->told = true;
@@ -161,9 +162,10 @@ static void break_link(sim_link *link)
     poke(&link->end[1]);
 }
 
-void sim_links_break(void)
+void sim_links_break(const sim_server *to)
 {
-    for (sim_link *link = all; link != NULL; link = link->next) break_link(link);
+    for (sim_link *link = all; link != NULL; link = link->next)
+        if (link->to == to) break_link(link);
 }
 
 void sim_links_calm(void)
@@ -354,12 +356,13 @@ static const pd_transport_ops local = { .receive = link_receive,
                                         .is_open = link_is_open,
                                         .identity = link_identity };
 
-sim_link *sim_link_new(sim *s, bool is_local, pd_transport **server, pd_transport **client)
+sim_link *sim_link_new(sim_server *to, sim *s, bool is_local, pd_transport **server, pd_transport **client)
 {
     sim_side before = sim_enter(SIM_HARNESS);
     sim_link *link = sim_must(calloc(1, sizeof *link));
 
     link->s = s;
+    link->to = to;
     link->left = UINT64_MAX;
     link->local = is_local;
     link->identity = s->identity;

@@ -15,13 +15,15 @@
 #include <unistd.h>
 
 enum { SEED_SECONDS = 60 }; /* longest time of a run; a longer one is reported as an endless loop */
-enum { OPT_LIST = 256, OPT_TWICE, OPT_UNSHARED, OPT_KEEP, OPT_CRASHES, OPT_ROLES, OPT_SCRAPES, OPT_SETS };
+enum { OPT_LIST = 256, OPT_TWICE, OPT_UNSHARED, OPT_KEEP, OPT_CRASHES, OPT_ROLES, OPT_SCRAPES, OPT_SETS, OPT_SHARDS };
 
 enum pd_mutant pd_mutant_on; /* declared in mutant.h */
 
 typedef struct settings {
     uint64_t first, last;
     bool trace, shrink, twice, unshared, keep_going, list, crashes, roles, scrapes, sets;
+    bool cluster;    /* jobs are on several servers */
+    uint32_t shards; /* so many; 0: any number */
     enum pd_mutant mutant;
 } settings;
 
@@ -45,6 +47,10 @@ enum { PLANTS = sizeof mutants / sizeof mutants[0] };
 
 static void draw_plan(sim_plan *plan, uint64_t seed, const settings *set)
 {
+    if (set->cluster) {
+        sim_plan_draw_cluster(plan, seed, set->shards);
+        return;
+    }
     if (set->crashes)
         sim_plan_draw_crashes(plan, seed);
     else
@@ -247,6 +253,7 @@ static const struct argp_option options[] = {
     { "sets", OPT_SETS, 0, 0, "With --crashes: let jobs have open sets", 0 },
     { "roles", OPT_ROLES, 0, 0, "Give the server roles, and let a peer without a role ask for everything", 0 },
     { "scrapes", OPT_SCRAPES, 0, 0, "Let peers ask the HTTP listener, whole, in part or with nonsense", 0 },
+    { "shards", OPT_SHARDS, "N", 0, "Put the jobs on N servers, 1 to 4 or any, which are killed at times", 0 },
     { "keep-going", OPT_KEEP, 0, 0, "Do not stop at the first seed that fails", 0 },
     { 0 }
 };
@@ -271,6 +278,12 @@ static error_t parse(int key, char *value, struct argp_state *state)
     case OPT_SETS: set->sets = true; return 0;
     case OPT_ROLES: set->roles = true; return 0;
     case OPT_SCRAPES: set->scrapes = true; return 0;
+    case OPT_SHARDS:
+        set->cluster = true;
+        if (strcmp(value, "any") == 0) return 0;
+        if (sscanf(value, "%" SCNu32, &set->shards) != 1 || set->shards < 1 || set->shards > SIM_SHARDS)
+            argp_error(state, "--shards %s: expected 1 to %d, or any", value, SIM_SHARDS);
+        return 0;
     case OPT_CRASHES: set->crashes = true; return 0;
     case 'p':
         for (n = 0; n < PLANTS && strcmp(mutants[n].name, value) != 0; n++) continue;

@@ -8,7 +8,7 @@
 
 typedef struct sim_server sim_server;
 
-sim_server *sim_server_new(sim *s);
+sim_server *sim_server_new(sim *s, uint32_t number);
 /* Ends the server as main.c does (the loop, then the step thread), and frees it. Checks that no memory is left. */
 void sim_server_free(sim_server *server);
 pd_store *sim_server_store(sim_server *server);
@@ -31,7 +31,7 @@ void sim_server_kill(sim_server *server);
 void sim_server_kill_in(sim_server *server, uint64_t amount);
 /* Makes one of n calls of the disk fail with this error (errno.h). 0: none fails. */
 void sim_server_trouble_disk(sim_server *server, int error, uint64_t n);
-/* Makes the disk well for good. A server that was not killed yet is killed now, so that each run has a crash. */
+/* Makes the disk well for good. A lone server that was not killed yet is killed now, so that each run has a crash. */
 void sim_server_end_trouble(sim_server *server);
 /* Sends SIGTERM. */
 void sim_server_interrupt(sim_server *server);
@@ -39,6 +39,8 @@ bool sim_server_stopped(const sim_server *server);
 bool sim_server_draining(const sim_server *server);
 /* Returns how often the server was killed before. */
 uint64_t sim_server_life(const sim_server *server);
+/* Returns how often a job of the server was taken back to a checkpoint. */
+uint64_t sim_server_went_back(const sim_server *server);
 /* Checks at the end of all jobs that the server is at rest: nothing is left in any budget. */
 void sim_server_check_rest(sim_server *server);
 /* Prints the state of the server, at the end of a trace whose run violates an invariant. */

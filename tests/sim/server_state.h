@@ -15,6 +15,7 @@ enum { SIM_ENDS = 512, SIM_POOL = 8, SIM_ERRANDS = 256, SIM_KEPT = 16, SIM_LOGGE
 
 struct sim_server {
     sim *s;
+    uint32_t number; /* of the shard; 0: it may be the only one */
     pd_daemon *daemon;
     pd_store *store;
     pd_mailbox *requests;
@@ -34,6 +35,7 @@ struct sim_server {
     uint64_t loop_spent_ns, step_clock_ns, step_timer; /* step_timer: number of the step thread's last timer */
     uint64_t life;         /* how often the server was killed: events of an earlier process do nothing */
     uint64_t starts;       /* number of processes of the server so far */
+    uint64_t went_back;    /* how often a job was taken back to a checkpoint */
     struct sim_disk *disk; /* survives the server; NULL: no plan with crashes */
     pd_checkpoint_image *checkpoints[SIM_KEPT]; /* those that wait for the checkpoint writer, the oldest first */
     size_t n_checkpoints;

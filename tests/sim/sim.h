@@ -36,7 +36,9 @@ struct sim {
     uint64_t order, done;
     uint64_t hash; /* hash of the trace so far */
     bool tracing, calm, ended;
-    struct sim_server *server;
+    struct sim_server *server; /* the first one */
+    struct sim_server *servers[SIM_SHARDS];
+    uint32_t n_servers;
     const char *identity;       /* of the peers that connect now; NULL: they are "anyone" */
     struct sim_worker *workers; /* all processes so far, newest first */
     struct sim_intruder *intruders;
@@ -45,6 +47,7 @@ struct sim {
     struct sim_scraper *scrapers;
     struct sim_launch *launches;   /* the workers with which each job was launched last: relaunch.c */
     struct sim_history *histories; /* histories of the jobs, which sim_judge.c keeps */
+    struct sim_cluster *cluster;   /* of a plan with several servers: sim_cluster.h */
 };
 
 /* Runs a plan to its end and checks the invariants. If one is violated it does not return: sim_fail ends the
@@ -91,12 +94,12 @@ void sim_hide_costs(bool hides);
 unsigned sim_count_segments(void); /* returns how many mappings of segments this process has */
 
 typedef struct sim_link sim_link;
-/* Makes a link. *server and *client receive its two ends. Events at an end call its `ready`, in an event of the
- * simulation. `is_local`: it passes descriptors, as a Unix socket does. */
-sim_link *sim_link_new(sim *s, bool is_local, pd_transport **server, pd_transport **client);
+/* Makes a link to a server. *server and *client receive its two ends. Events at an end call its `ready`, in an event of
+ * the simulation. `is_local`: it passes descriptors, as a Unix socket does. */
+sim_link *sim_link_new(struct sim_server *to, sim *s, bool is_local, pd_transport **server, pd_transport **client);
 /* breaks the link after `bytes` more bytes; both ends see it */
 void sim_link_break_after(sim_link *link, uint64_t bytes);
-void sim_links_break(void); /* breaks all links; both ends of each see it */
+void sim_links_break(const struct sim_server *to); /* breaks all links to a server; both ends of each see it */
 /* cancels the breaks that sim_link_break_after has planned */
 void sim_links_calm(void);
 void sim_link_swallow(sim_link *link); /* lets nothing arrive from now on; neither end sees it */

@@ -214,12 +214,12 @@ static int space(void *arg, const char *path, uint64_t *bytes)
     return 0;
 }
 
-sim_disk *sim_disk_new(sim *s, const char *root)
+sim_disk *sim_disk_new(sim *s, uint32_t number, const char *root)
 {
     sim_side before = sim_enter(SIM_HARNESS);
     sim_disk *disk = sim_must(calloc(1, sizeof *disk));
 
-    disk->random = sim_mix(s->plan->seed, 4, 7, 11);
+    disk->random = sim_mix(s->plan->seed, 4, 7, 11 + number);
     disk->dies_at = UINT64_MAX;
     disk->writes = -1;
     disk->memory = sim_must(mem_disk_new());

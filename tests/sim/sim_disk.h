@@ -9,7 +9,7 @@
 typedef struct sim_disk sim_disk;
 
 /* Makes a disk with one empty directory, `root`. */
-sim_disk *sim_disk_new(sim *s, const char *root);
+sim_disk *sim_disk_new(sim *s, uint32_t number, const char *root);
 void sim_disk_free(sim_disk *disk); /* accepts NULL */
 const pd_disk *sim_disk_functions(const sim_disk *disk);
 

@@ -175,6 +175,7 @@ static void go_back(sim_server *server)
     pd_go_back_order *order = server->order;
 
     server->order = NULL;
+    server->went_back++;
     pd_checkpoint_go_back(sim_disk_functions(server->disk), root, &about, order);
     sim_note(server->s, order->job, order->step, "goes back", 0, (uint64_t)-order->error.code);
     return_order(server, order);

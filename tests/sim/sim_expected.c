@@ -1,11 +1,11 @@
 /* sim_expected.c - checks at the end of a run the published weights against the contributions: by arithmetic, and by an
  * undisturbed twin of each job. */
-#include "../support/rig.h"
 #include "optimizer.h"
 #include "sim_history.h"
 #include "sim_judge.h"
 #include "sim_quantized.h"
 #include "sim_sets.h"
+#include "sim_twin.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -108,86 +108,6 @@ static void check_plain(const sim_history *h)
     }
 }
 
-/* Expected weights, from an undisturbed twin: a store that gets the same contributions one by one. */
-
-/* Returns whether the twin does not have an option of the job: it has no disk, and its ranks count in every step. Those
- * that did not count say that they have no gradient. */
-static bool is_left_out(const char *option)
-{
-    static const char *const names[] = {
-        "durability", "rounds", "quorum", "grace", "staleness", "on_stale", "damping"
-    };
-    bool any = false;
-
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        any = any || strncmp(option, names[i], strlen(names[i])) == 0;
-    return any;
-}
-
-/* Returns an option of the twin. A mean of contributions some of which are old is a weighted mean there. */
-static const char *twin_option(const sim_job *job, uint32_t o)
-{
-    bool mean = job->open.damping != SIM_UNDAMPED && strcmp(job->options[o], "aggregate=mean") == 0;
-
-    return mean ? "aggregate=weighted_mean" : job->options[o];
-}
-
-static void join_options(const sim_job *job, char *text, size_t size)
-{
-    size_t used = 0;
-
-    text[0] = '\0';
-    for (uint32_t o = 0; o < job->n_options; o++)
-        if (!is_left_out(job->options[o]))
-            used += (size_t)snprintf(text + used, size - used, "%s%s", o > 0 ? " " : "", twin_option(job, o));
-}
-
-static void declare_twin(rig *r, const sim_job *job, uint32_t rank)
-{
-    const char *names[SIM_PARAMS];
-    pd_shape shapes[SIM_PARAMS];
-    rig_range ranges[SIM_PARAMS];
-    bool states[SIM_PARAMS];
-
-    for (uint32_t p = 0; p < job->n_params; p++) {
-        const sim_param *param = &job->params[p];
-        names[p] = param->name;
-        shapes[p] = param->shape;
-        states[p] = param->model_state;
-        ranges[p] = (rig_range){ -1, 0 };
-        if (param->ranged) sim_range(job, param, rank, &ranges[p].start, &ranges[p].end);
-    }
-    r->ranges = ranges;
-    r->states = states;
-    if (rig_declare(r, r->job, rank, 1 + rank, names, shapes, NULL, job->n_params, PD_F32) != PD_OK)
-        sim_fail("harness", "the twin refuses Declare: %s", r->error.text);
-    r->ranges = NULL;
-    r->states = NULL;
-}
-
-/* Sends the twin store one frame with all chunks that the rank has of a parameter. `lr`: the learning rate that the
- * frame brings; NULL: none. `whole`: it is one of so many whose weights are replaced; 0: none are. */
-static void send_twin(rig *r, pd_request_kind kind, const sim_job *job, uint32_t rank, uint64_t step, double weight,
-                      const char *lr, uint32_t p, const float *values, uint32_t whole)
-{
-    rig_frame *frame = rig_frame_new(r, kind, r->job, rank, 1 + rank, step);
-    int64_t start, end;
-
-    if (kind == PD_REQ_PUSH) rig_replaces(frame, sim_replaces(job, step - 1), 0);
-    if (whole > 0) rig_replaces(frame, sim_replaces(job, step), whole);
-    if (lr != NULL) rig_hyper(frame, "lr", lr);
-
-    sim_range(job, &job->params[p], rank, &start, &end);
-    rig_weight(frame, weight, false);
-    for (int64_t at = start, stop; at < end; at = stop) {
-        stop = (at / r->chunk + 1) * r->chunk;
-        if (stop > end) stop = end;
-        rig_piece(frame, p, PD_F32, at, stop - at, values + (at - start));
-    }
-    if (rig_send(r, frame) != PD_OK) sim_fail("harness", "the twin refuses a frame: %s", r->error.text);
-    rig_work(r);
-}
-
 static void init_twin(rig *r, const sim_history *h)
 {
     for (uint32_t p = 0; p < h->job->n_params; p++)
@@ -198,7 +118,8 @@ static void init_twin(rig *r, const sim_history *h)
             if (weights == NULL || (rank > 0 && !h->job->params[p].ranged && !h->job->mean_init)) continue;
             sim_range(h->job, &h->job->params[p], rank, &start, &end);
             sim_initial(h->job, rank, 0, p, initial);
-            send_twin(r, PD_REQ_INIT, h->job, rank, 0, 1, NULL, p, h->job->mean_init ? initial : weights + start, 0);
+            sim_twin_send(r, PD_REQ_INIT, h->job, rank, 0, 1, NULL, p, h->job->mean_init ? initial : weights + start,
+                          0);
         }
 }
 
@@ -237,8 +158,8 @@ static void push_twin(rig *r, const sim_history *h, uint32_t rank, uint64_t step
 
     contribution(h, rank, of, p, gradient);
     for (int64_t i = 0; alone && damp != 1 && i < h->job->params[p].n; i++) gradient[i] *= (float)damp;
-    send_twin(r, PD_REQ_PUSH, h->job, rank, step, sim_weight(h->job, rank, of) * (alone ? 1 : damp), lr, p, gradient,
-              0);
+    sim_twin_send(r, PD_REQ_PUSH, h->job, rank, step, sim_weight(h->job, rank, of) * (alone ? 1 : damp), lr, p,
+                  gradient, 0);
 }
 
 /* Returns whether it is not known what the rank would contribute to the step, since it has not pushed: the server was
@@ -260,11 +181,7 @@ static void step_twin(rig *r, const sim_history *h, uint64_t step)
                 if (is_unknown(h, rank, of, p, step)) continue;
                 push_twin(r, h, rank, step, p, lr_step > 0 ? text + 3 : NULL);
             } else {
-                rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, 1 + rank, step);
-                rig_replaces(frame, sim_replaces(h->job, step - 1), 0);
-                rig_absent(frame, p);
-                rig_send(r, frame);
-                rig_work(r);
+                sim_twin_skip(r, h->job, rank, step, p);
             }
         }
     rig_work(r);
@@ -299,24 +216,15 @@ static void replace_twin(rig *r, const sim_history *h, uint64_t step)
     for (uint32_t p = 0; p < h->job->n_params; p++) {
         if (h->params[p].weights[0] == NULL || !sim_is_replaced(h->job, step, p)) continue;
         sim_replacement(h->job, step, p, weights);
-        send_twin(r, PD_REQ_INIT, h->job, 0, step, 1, NULL, p, weights, whole);
+        sim_twin_send(r, PD_REQ_INIT, h->job, 0, step, 1, NULL, p, weights, whole);
     }
 }
 
 static void check_twin(const sim *s, const sim_history *h, uint64_t last)
 {
     static rig r;
-    pd_store_config config = rig_config();
-    char options[SIM_OPTIONS * 48];
 
-    config.chunk_elements = s->plan->chunk;
-    rig_new(&r, &config);
-    join_options(h->job, options, sizeof options);
-    for (uint32_t rank = 0; rank < h->job->world; rank++) {
-        if (rig_hello(&r, h->job->name, rank, h->job->world, 1 + rank, 1 + rank, options, h->job->rule) != PD_OK)
-            sim_fail("harness", "the twin refuses Hello: %s", r.error.text);
-        declare_twin(&r, h->job, rank);
-    }
+    sim_twin_begin(&r, h->job, s->plan->chunk);
     init_twin(&r, h);
     compare_twin(&r, h, 0);
     for (uint64_t step = 1; step <= last; step++) {

@@ -79,11 +79,10 @@ static void finish(sim_server *server, uint32_t errand)
 /* Finishes a background task, unless the server has finished it at its end. */
 static void finish_background(sim *s, void *who, uint64_t what)
 {
-    sim_server *server = s->server;
+    sim_server *server = s->servers[what];
     sim_side before = sim_enter(SIM_SERVER);
     uint32_t errand = 0;
 
-    (void)what;
     while (errand < server->n_background && server->errands[errand] != who) errand++;
     if (errand < server->n_background) finish(server, errand);
     sim_enter(before);
@@ -96,7 +95,7 @@ static bool background(void *arg, pd_background *work)
 
     if (server->n_background == SIM_ERRANDS) return false;
     server->errands[server->n_background++] = work;
-    sim_after(server->s, sim_draw(server->s, 20 * SIM_MS), finish_background, work, 0);
+    sim_after(server->s, sim_draw(server->s, 20 * SIM_MS), finish_background, work, server->number);
     return true;
 }
 
@@ -208,7 +207,7 @@ static pd_transport *connect_to(sim_server *server, bool http, bool is_local, si
     int rc;
 
     if (server->stopped || server->n_ends == SIM_ENDS) return NULL;
-    *link = sim_link_new(server->s, is_local, &ours, &theirs);
+    *link = sim_link_new(server, server->s, is_local, &ours, &theirs);
     before = sim_enter(SIM_SERVER);
     rc = http ? pd_http_accept(server->daemon, ours, server->n_ends % 3)
               : pd_conversation_accept(server->daemon, ours, "sim");
@@ -264,6 +263,10 @@ bool sim_server_draining(const sim_server *server)
 uint64_t sim_server_life(const sim_server *server)
 {
     return server->life;
+}
+uint64_t sim_server_went_back(const sim_server *server)
+{
+    return server->went_back;
 }
 pd_store *sim_server_store(sim_server *server)
 {
@@ -449,14 +452,15 @@ void sim_loop_make(sim_server *server)
     server->daemon->counters.statm = -1;
 }
 
-sim_server *sim_server_new(sim *s)
+sim_server *sim_server_new(sim *s, uint32_t number)
 {
     sim_server *server = sim_must(calloc(1, sizeof *server));
     sim_side before = sim_enter(SIM_SERVER);
 
     server->s = s;
+    server->number = number;
     server->listens = true;
-    server->disk = s->plan->crashes ? sim_disk_new(s, SIM_STATE_DIR) : NULL;
+    server->disk = s->plan->crashes ? sim_disk_new(s, number, SIM_STATE_DIR) : NULL;
     excuses_slow_workers = false;
     for (uint32_t f = 0; f < s->plan->n_faults; f++) {
         sim_fault_kind kind = s->plan->faults[f].kind;
@@ -481,7 +485,8 @@ void sim_server_free(sim_server *server)
     pd_conversation_dispose(server->daemon);
     sim_enter(before);
     sim_disk_free(server->disk);
-    if (sim_live_bytes(SIM_SERVER) != 0)
+    server->s->n_servers--;
+    if (server->s->n_servers == 0 && sim_live_bytes(SIM_SERVER) != 0)
         sim_fail("accounting", "the server is gone and %lld bytes of its memory are left",
                  (long long)sim_live_bytes(SIM_SERVER));
     free(server);

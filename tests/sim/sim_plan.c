@@ -462,6 +462,7 @@ void sim_plan_print(const sim_plan *plan)
            (unsigned long long)plan->seed, (unsigned long long)plan->chunk, (unsigned long long)plan->payload,
            (unsigned long long)plan->ingest, plan->pool_threads, (double)plan->calm_ns / 1e9,
            plan->drains ? ", drains" : "");
+    if (plan->shards > 0) printf("  %u shards\n", plan->shards);
     if (plan->shares)
         printf("  memory is shared from %llu bytes on%s\n", (unsigned long long)plan->least_shared,
                plan->server_shares ? "" : ", but the server does not want it");
@@ -489,7 +490,9 @@ void sim_plan_print(const sim_plan *plan)
     }
     for (uint32_t f = 0; f < plan->n_faults; f++) {
         const sim_fault *fault = &plan->faults[f];
-        printf("  fault at %.3f s: %s of %s rank %u, %llu\n", (double)fault->at_ns / 1e9, sim_fault_name(fault->kind),
+        printf("  fault at %.3f s: %s of %s rank %u, %llu", (double)fault->at_ns / 1e9, sim_fault_name(fault->kind),
                plan->jobs[fault->job].name, fault->rank, (unsigned long long)fault->amount);
+        if (plan->shards > 0) printf(", shard %u", fault->shard);
+        printf("\n");
     }
 }

@@ -14,6 +14,7 @@
 
 enum {
     SIM_JOBS = 4,
+    SIM_SHARDS = 4,
     SIM_WORLD = 8,
     SIM_FRAGMENTS = 4, /* most fragments of a job */
     SIM_PARAMS = 40,
@@ -84,6 +85,10 @@ typedef struct sim_job {
      * the weights. */
     uint32_t later[SIM_CHANGES];
     sim_open open;
+    /* In a plan with several servers. whole: all parameters take their steps together. mixes: gradients depend on the
+     * weights of all parameters. slice: how long a call waits until the program makes it again, in seconds */
+    bool whole, mixes, logs; /* logs: the job has a WAL */
+    double slice;
 } sim_job;
 
 typedef enum sim_fault_kind {
@@ -131,6 +136,7 @@ typedef struct sim_fault {
     sim_fault_kind kind;
     uint64_t at_ns, amount;
     uint32_t job, rank;
+    uint32_t shard; /* the server that it hits, or to which the connection leads */
 } sim_fault;
 
 typedef struct sim_plan {
@@ -154,12 +160,15 @@ typedef struct sim_plan {
     bool server_shares;    /* the server allows that */
     uint64_t least_shared; /* payload bytes from which on memory is shared */
     bool crashes;          /* the server has a disk, and is killed at least once */
+    uint32_t shards;       /* number of servers, which share each job: --shards; 0: one, without the cluster's plans */
     uint64_t share_fails;  /* of so many kernel calls for shared memory one fails; 0: none does */
 } sim_plan;
 
 void sim_plan_draw(sim_plan *plan, uint64_t seed);
 /* Draws a plan whose server has a disk and is killed at least once: sim_plan_crash.c. */
 void sim_plan_draw_crashes(sim_plan *plan, uint64_t seed);
+/* Draws a plan whose jobs are on several servers, which have disks: sim_plan_cluster.c. `shards` 0: 1 to SIM_SHARDS. */
+void sim_plan_draw_cluster(sim_plan *plan, uint64_t seed, uint32_t shards);
 /* Gives the plan's server roles, and adds faults in which an identity without a role asks for everything. */
 void sim_plan_add_trespassers(sim_plan *plan);
 /* Adds faults in which peers ask the HTTP listener. */

@@ -2,6 +2,7 @@
  * what the disk has. */
 #include "server_state.h"
 
+#include "sim_cluster.h"
 #include "wal.h"
 #include "conversation.h"
 #include "image.h"
@@ -56,7 +57,7 @@ static void end_process(sim_server *server)
 {
     server->dying = true;
     sim_enter(SIM_HARNESS);
-    sim_links_break();
+    sim_links_break(server);
     sim_enter(SIM_SERVER);
     pd_conversation_close_all(server->daemon);
     sim_loop_finish_background(server);
@@ -187,8 +188,12 @@ void sim_server_kill(sim_server *server)
     sim_disk_start(server->disk, false);
     sim_hold_failures(false);
     sim_enter(SIM_HARNESS);
-    sim_judge_restored(server->s, server->store);
-    sim_relaunch_after_crash(server->s, server->life);
+    if (server->s->cluster != NULL) {
+        sim_cluster_restored(server->s, server->number, server->store);
+    } else {
+        sim_judge_restored(server->s, server->store);
+        sim_relaunch_after_crash(server->s, server->life);
+    }
     sim_enter(before);
     server->listens = false;
     sim_after(server->s, sim_draw(server->s, 50 * SIM_MS), listen_again, server, 0);
@@ -209,5 +214,5 @@ void sim_server_end_trouble(sim_server *server)
 {
     sim_disk_trouble(server->disk, 0, 0);
     sim_disk_die_in(server->disk, UINT64_MAX);
-    if (server->life == 0 && !sim_server_stopped(server)) sim_server_kill(server);
+    if (server->s->cluster == NULL && server->life == 0 && !sim_server_stopped(server)) sim_server_kill(server);
 }

@@ -2,6 +2,7 @@
  * mail is taken, and when a root is done. */
 #include "server_state.h"
 
+#include "sim_cluster.h"
 #include "sim_disk_writer.h"
 #include "sim_judge.h"
 #include "sim_sets.h"
@@ -42,7 +43,10 @@ static void on_effects(void *arg, pd_mail *first, pd_mail *last)
 
     for (pd_mail *mail = first; mail != NULL && !server->dying; mail = mail->next) {
         const pd_effect *effect = (const pd_effect *)(const void *)mail;
-        sim_judge_effect(server->s, server->store, effect);
+        if (server->s->cluster != NULL)
+            sim_cluster_effect(server->s, server->number, server->store, effect);
+        else
+            sim_judge_effect(server->s, server->store, effect);
         if (effect->kind == PD_EFF_STATS) sim_scrapers_published(server->s, effect->u.stats);
     }
     sim_enter(before);
@@ -64,15 +68,15 @@ static pd_request **place_of(sim_server *server, const pd_request *request)
     sim_fail("harness", "more threads than there is room for");
 }
 
-/* A pool thread has finished a task. `what` is the kind of the thread, and twice the life of the server in which the
- * task began. */
+/* A pool thread has finished a task. `what` has the kind of the thread, the number of the server, and the life of the
+ * server in which the task began. */
 static void task_is_done(sim *s, void *who, uint64_t what)
 {
-    sim_server *server = s->server;
+    sim_server *server = s->servers[what / 2 % SIM_SHARDS];
     uint64_t choice = what % 2;
     sim_side before;
 
-    if (what / 2 != server->life) return;
+    if (what / 2 / SIM_SHARDS != server->life) return;
     before = sim_enter(SIM_SERVER);
     server->busy[choice]--;
     *place_of(server, who) = NULL;
@@ -103,7 +107,7 @@ static void take_tasks(sim_server *server, pd_precond_queue_choice choice, uint3
         sim_hold_failures(false);
         sim_note(server->s, "pool", request->job, "runs a root of parameter", request->u.task.param, choice);
         sim_after(server->s, duration_ns(server->s, request->u.task.task), task_is_done, request,
-                  server->life * 2 + choice);
+                  (server->life * SIM_SHARDS + server->number) * 2 + choice);
     }
 }
 
@@ -250,7 +254,8 @@ void sim_step_check(const sim_server *server)
     const pd_store *store = server->store;
     uint64_t more, live = (uint64_t)sim_live_bytes(SIM_SERVER), jobs = store->jobs.n * (uint64_t)JOB_BYTES;
 
-    if (!server->step_due && !pd_flows_wait(&server->turn.flows, true) &&
+    /* Memory is counted for all servers together. */
+    if (server->s->n_servers == 1 && !server->step_due && !pd_flows_wait(&server->turn.flows, true) &&
         server->n_checkpoints + server->n_records == 0 && sim_loop_rests(server, &more) &&
         live > store->budget.used + more + jobs)
         sim_fail("accounting", "at rest %llu bytes are held; jobs have committed %llu, and %llu are for all else",
@@ -270,7 +275,7 @@ void sim_step_check_rest(const sim_server *server)
     sim_check_zero("bytes of frames held in the store", server->store->ingest.held);
 }
 
-static pd_store_config store_config(const sim_plan *plan, uint64_t start)
+static pd_store_config store_config(const sim_plan *plan, uint32_t number, uint64_t start)
 {
     return (pd_store_config){ .max_jobs = 16,
                               .max_params = 64,
@@ -283,13 +288,13 @@ static pd_store_config store_config(const sim_plan *plan, uint64_t start)
                               .keeps = plan->crashes,
                               .batch_ns = plan->batch_ns,
                               .stats_ns = plan->scrapes ? PD_STATS_NS : 0,
-                              .hash_key = { 1, 2 },
+                              .hash_key = { 1, 2 + number },
                               .start = start };
 }
 
 void sim_step_make(sim_server *server)
 {
-    pd_store_config config = store_config(server->s->plan, ++server->starts);
+    pd_store_config config = store_config(server->s->plan, server->number, ++server->starts);
     pd_error err;
 
     config.clock_ns = measure;

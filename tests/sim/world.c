@@ -1,6 +1,7 @@
 /* world.c - the queue of events, and one simulated run from its first event to its last check. */
 #include "sim.h"
 
+#include "sim_cluster.h"
 #include "exporter.h"
 #include "intruder.h"
 #include "relaunch.h"
@@ -69,7 +70,8 @@ void sim_fail(const char *invariant, const char *format, ...)
 
     if (running != NULL && running->tracing) {
         sim_workers_describe(running);
-        sim_server_describe(running->server);
+        if (running->cluster != NULL) sim_cluster_describe(running);
+        for (uint32_t i = 0; i < running->n_servers; i++) sim_server_describe(running->servers[i]);
     }
     fflush(stdout);
     if (sim_report != NULL) {
@@ -125,29 +127,31 @@ static void memory_is_back(sim *s, void *who, uint64_t what)
 
 static void disk_is_well(sim *s, void *who, uint64_t what)
 {
-    (void)who, (void)what;
-    sim_server_trouble_disk(s->server, 0, 0);
+    (void)who;
+    sim_server_trouble_disk(s->servers[what], 0, 0);
 }
 
 static void hurt_disk(sim *s, const sim_fault *fault)
 {
     bool full = fault->kind == SIM_DISK_FULL;
 
-    sim_server_trouble_disk(s->server, full ? ENOSPC : EIO, full ? 1 : 3 + fault->amount % 30);
-    sim_after(s, fault->amount, disk_is_well, s, 0);
+    sim_server_trouble_disk(s->servers[fault->shard], full ? ENOSPC : EIO, full ? 1 : 3 + fault->amount % 30);
+    sim_after(s, fault->amount, disk_is_well, s, fault->shard);
 }
 
 static void hurt_server(sim *s, const sim_fault *fault)
 {
+    sim_server *server = s->servers[fault->shard];
+
     if (fault->kind == SIM_NO_MEMORY) {
         sim_fail_allocations(256, s->random);
         sim_after(s, fault->amount, memory_is_back, s, 0);
     } else if (fault->kind == SIM_KILL) {
-        sim_server_kill_in(s->server, fault->amount);
+        sim_server_kill_in(server, fault->amount);
     } else if (fault->kind == SIM_RESTART) {
-        sim_server_restart(s->server, fault->amount);
+        sim_server_restart(server, fault->amount);
     } else {
-        sim_server_stall(s->server, fault->kind == SIM_STALL_LOOP, fault->amount);
+        sim_server_stall(server, fault->kind == SIM_STALL_LOOP, fault->amount);
     }
 }
 
@@ -157,6 +161,10 @@ static void begin_fault(sim *s, void *who, uint64_t what)
 
     (void)what;
     sim_note(s, "fault", fault->rank, sim_fault_name(fault->kind), fault->job, fault->amount);
+    if (s->cluster != NULL && (fault->kind == SIM_BREAK || fault->kind == SIM_HOLE || fault->kind == SIM_CRASH)) {
+        sim_cluster_hurt(s, fault);
+        return;
+    }
     switch (fault->kind) {
     case SIM_BREAK:
     case SIM_HOLE: hurt_connection(s, fault); break;
@@ -184,7 +192,7 @@ static void become_calm(sim *s, void *who, uint64_t what)
     (void)who, (void)what;
     s->calm = true;
     sim_links_calm();
-    if (s->plan->crashes) sim_server_end_trouble(s->server);
+    for (uint32_t i = 0; s->plan->crashes && i < s->n_servers; i++) sim_server_end_trouble(s->servers[i]);
     sim_note(s, "world", 0, "is calm", 0, 0);
     if (s->plan->drains) sim_server_interrupt(s->server);
 }
@@ -193,6 +201,7 @@ static void look(sim *s, void *who, uint64_t what)
 {
     (void)who, (void)what;
     if (s->calm) {
+        if (s->cluster != NULL) sim_cluster_check(s);
         sim_workers_check(s);
         sim_intruders_check(s);
         sim_sharers_check(s);
@@ -203,7 +212,8 @@ static void look(sim *s, void *who, uint64_t what)
 
 static void begin(sim *s)
 {
-    for (uint32_t j = 0; j < s->plan->n_jobs; j++) {
+    if (s->cluster != NULL) sim_cluster_begin(s);
+    for (uint32_t j = 0; s->cluster == NULL && j < s->plan->n_jobs; j++) {
         const sim_job *job = &s->plan->jobs[j];
         for (uint32_t rank = 0; rank < job->world; rank++)
             sim_worker_start(s, job, rank, job->start_ns + sim_draw(s, s->plan->crowded ? 2 * SIM_MS : 50 * SIM_MS));
@@ -224,19 +234,27 @@ static void run_until(sim *s, bool (*over)(const sim *s), uint64_t deadline_ns, 
         s->now_ns = event.at_ns;
         s->done++;
         event.action(s, event.who, event.what);
-        sim_server_check(s->server);
+        for (uint32_t i = 0; i < s->n_servers; i++) sim_server_check(s->servers[i]);
     }
 }
 
 static bool all_worked(const sim *s)
 {
+    if (s->cluster != NULL) return s->calm && sim_cluster_is_over(s);
     return s->calm && (sim_workers_done(s) || (s->plan->drains && sim_server_stopped(s->server)));
+}
+
+static bool is_stopped(const sim *s)
+{
+    for (uint32_t i = 0; i < s->n_servers; i++)
+        if (!sim_server_stopped(s->servers[i])) return false;
+    return true;
 }
 
 static uint64_t rest_ns; /* time at which the server must have forgotten all ended jobs */
 static bool has_rested(const sim *s)
 {
-    return s->now_ns >= rest_ns || sim_server_stopped(s->server);
+    return s->now_ns >= rest_ns || is_stopped(s);
 }
 
 static void wake_later(sim *s, void *who, uint64_t what)
@@ -250,15 +268,11 @@ static void come_to_rest(sim *s)
     sim_exporters_leave(s);
     sim_sharers_leave(s);
     sim_scrapers_leave(s);
-    rest_ns = s->now_ns + 12 * SIM_S + 200 * s->plan->root_ns;
+    rest_ns = s->now_ns + (s->cluster != NULL ? 40 : 12) * SIM_S + 200 * s->plan->root_ns;
     sim_after(s, rest_ns - s->now_ns, wake_later, s, 0);
     run_until(s, has_rested, UINT64_MAX, "the server does not come to rest");
-    if (!sim_server_stopped(s->server)) sim_server_check_rest(s->server);
-}
-
-static bool is_stopped(const sim *s)
-{
-    return sim_server_stopped(s->server);
+    for (uint32_t i = 0; i < s->n_servers; i++)
+        if (!sim_server_stopped(s->servers[i])) sim_server_check_rest(s->servers[i]);
 }
 
 /* Checks that the run has closed all its descriptors and unmapped all segments of shared memory. */
@@ -281,13 +295,18 @@ uint64_t sim_run(const sim_plan *plan, bool tracing, sim_digest *digest)
     sim_fail_sharing(plan->share_fails, plan->seed);
     sim_hide_costs(plan->scrapes);
     sim_enter(SIM_HARNESS);
-    s.server = sim_server_new(&s);
+    for (uint32_t i = 0; i < (plan->shards > 0 ? plan->shards : 1); i++) {
+        s.servers[i] = sim_server_new(&s, i);
+        s.n_servers++;
+    }
+    s.server = s.servers[0];
+    if (plan->shards > 0) sim_cluster_new(&s);
     sim_relaunch_begin(&s);
     begin(&s);
     run_until(&s, all_worked, plan->calm_ns + 600 * SIM_S, "workers have not finished");
     if (!sim_server_draining(s.server)) {
         come_to_rest(&s);
-        sim_server_interrupt(s.server);
+        for (uint32_t i = 0; i < s.n_servers; i++) sim_server_interrupt(s.servers[i]);
     }
     run_until(&s, is_stopped, UINT64_MAX, "the server does not stop");
     s.ended = true;
@@ -300,7 +319,9 @@ uint64_t sim_run(const sim_plan *plan, bool tracing, sim_digest *digest)
     sim_scrapers_free(&s);
     sim_judge_all(&s);
     if (digest != NULL) sim_judge_digest(&s, digest);
-    sim_server_free(s.server);
+    if (s.cluster != NULL) sim_cluster_check_end(&s);
+    if (s.cluster != NULL) sim_cluster_free(&s);
+    while (s.n_servers > 0) sim_server_free(s.servers[s.n_servers - 1]);
     sim_judge_free(&s);
     sim_links_free(&s);
     free(s.events);

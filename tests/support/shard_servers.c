@@ -136,6 +136,7 @@ static void declare(shard_server *s, int fd, const shard_request *request)
     reply.parameters = list;
     reply.n_parameters = all->n_params;
     reply.map = s->map;
+    reply.settles = s->settles;
     reply.must_init = reply.sends_whole = !atomic_load(&s->initialised);
     answer(fd, request, &reply.base, NULL, 0);
 }

@@ -30,8 +30,10 @@ typedef struct shard_server {
     uint32_t number;
     int listener, port;
     pthread_t thread;
-    /* Set by the test while no request is under way. seed, life, map, kernels: in the answers to Hello and Declare. */
+    /* Set by the test while no request is under way. seed, life, map, kernels, settles: in the answers to Hello and
+     * Declare. */
     uint64_t seed, life, map;
+    bool settles;
     const char *kernels;
     /* Requests of method `refuses` are refused with this code, `refusals` of them; those of method `ignores` get no
      * answer. PD_METHODS: none. late_ms: time before each answer. */

@@ -45,6 +45,23 @@ HOLDS(without_a_step_that_all_have_there_is_none, expect_none(STATES(at(400, 400
 HOLDS(a_shard_that_has_lost_everything_is_no_obstacle_to_others_at_the_start,
       expect(STATES(at(0, 0, 0, 0), at(0, 0, 0, 0)), 0));
 
+/* Returns a shard at `step` that has model state alone. */
+static pd_shard_state free_at(uint64_t step)
+{
+    return (pd_shard_state){ .step = step, .free = true };
+}
+
+HOLDS(shards_are_even_at_one_step, assert_true(pd_shards_are_even(STATES(at(4, 0, 0, 0), at(4, 0, 0, 0)), 0)));
+HOLDS(shards_may_differ_by_the_slack, assert_true(pd_shards_are_even(STATES(at(4, 0, 0, 0), at(5, 0, 0, 0)), 1)));
+HOLDS(shards_that_differ_by_more_are_not_even,
+      assert_false(pd_shards_are_even(STATES(at(4, 0, 0, 0), at(5, 0, 0, 0)), 0)));
+HOLDS(model_state_alone_may_be_a_step_ahead,
+      assert_true(pd_shards_are_even(STATES(free_at(5), at(4, 0, 0, 0), at(4, 0, 0, 0)), 0)));
+HOLDS(model_state_alone_may_not_be_further_ahead,
+      assert_false(pd_shards_are_even(STATES(free_at(6), at(4, 0, 0, 0)), 0)));
+HOLDS(model_state_alone_may_not_be_behind, assert_false(pd_shards_are_even(STATES(free_at(3), at(4, 0, 0, 0)), 0)));
+HOLDS(model_state_on_all_shards_is_even, assert_true(pd_shards_are_even(STATES(free_at(3), free_at(9)), 0)));
+
 /* For all small cases: the result is reached by all, and no newer step is. */
 TEST(it_is_the_newest_of_all_that_can_be)
 {

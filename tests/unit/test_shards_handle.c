@@ -488,6 +488,33 @@ TEST(a_shard_that_was_loaded_again_gets_requests_when_all_shards_are_there, work
 
 /* ---- without a handle that is open ---- */
 
+/* A shard closes a step while the first weights come. */
+TEST_WITH(NULL, NULL, the_first_weights_are_of_one_step, void **unused)
+{
+    worker w = { .servers = shard_servers_start(SHARDS, places, N) };
+    pd_client_options options = options_of(&w);
+    void *weights[N] = { w.weights[0], w.weights[1], w.weights[2] };
+    pd_error err = { 0 };
+
+    (void)unused;
+    for (size_t s = 0; s < SHARDS; s++) {
+        w.servers->at[s].settles = true;
+        atomic_store(&w.servers->at[s].initialised, true);
+        atomic_store(&w.servers->at[s].ignores, PD_SETTLE);
+    }
+    options.slice = 0.1;
+    if (pd_client_open(&w.client, &options, &err) != PD_OK) fail_msg("%s", err.text);
+    while (pd_client_declare(w.client, params, N, &err) == PD_DEADLINE_EXCEEDED) continue;
+    for (size_t i = 0; i < SHARD_HANDLES; i++) w.servers->at[0].step[i] = 1;
+    assert_int_equal(pd_client_init(w.client, weights, &err), PD_DEADLINE_EXCEEDED);
+    for (size_t s = 1; s < SHARDS; s++)
+        for (size_t i = 0; i < SHARD_HANDLES; i++) w.servers->at[s].step[i] = 1;
+    while (pd_client_init(w.client, weights, &err) == PD_DEADLINE_EXCEEDED) continue;
+    for (size_t p = 0; p < N; p++) assert_int_equal(pd_client_step(w.client, p), 1);
+    pd_client_close(w.client);
+    shard_servers_end(w.servers);
+}
+
 /* The shards are two steps apart, and none has a checkpoint. A call of the program is shorter than each look. */
 TEST_WITH(NULL, NULL, short_calls_find_that_shards_have_no_step_in_common, void **unused)
 {

@@ -1,0 +1,281 @@
+/* sim_cluster.c - judges a run on several servers: all that shards publish has the bits of an undisturbed twin on one
+ * server, nothing durable is lost, and no shard goes back that need not. */
+#include "sim_cluster.h"
+
+#include "server_state.h"
+#include "sim_judge.h"
+#include "sim_twin.h"
+#include "store_inside.h"
+
+/* ---- the twin ---- */
+
+void sim_cluster_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t p, float *const *weights,
+                          float *out)
+{
+    int64_t start, end;
+    float mixed = 0;
+
+    sim_gradient(job, rank, step, p, false, out);
+    for (uint32_t i = 0; job->mixes && i < job->n_params; i++) {
+        sim_range(job, &job->params[i], rank, &start, &end);
+        if (end > start && !job->params[i].model_state) mixed += weights[i][(end - start) / 2] * (float)(1 + i % 3);
+    }
+    sim_range(job, &job->params[p], rank, &start, &end);
+    for (int64_t i = 0; i < end - start; i++) out[i] += mixed / 64;
+}
+
+static void keep(rig *r, const sim_job *job, sim_cluster_job *to, uint64_t step)
+{
+    for (uint32_t p = 0; p < job->n_params; p++) {
+        size_t bytes = (size_t)job->params[p].n * sizeof(float);
+        const rig_entry *twin = rig_versions(r, r->job, p);
+
+        if (twin->step != step) sim_fail("harness", "the twin has not taken step %llu", (unsigned long long)step);
+        to->weights[step][p] = sim_must(malloc(bytes + 1));
+        memcpy(to->weights[step][p], rig_weights(r, r->job, p), bytes);
+        to->outcome[step][p] = (int)twin->outcome;
+    }
+}
+
+static void begin_twin(rig *r, const sim_job *job, float *values)
+{
+    for (uint32_t p = 0; p < job->n_params; p++)
+        for (uint32_t rank = 0; rank < job->world; rank++) {
+            if (rank > 0 && !job->params[p].ranged && !job->mean_init) continue;
+            sim_initial(job, rank, 0, p, values);
+            sim_twin_send(r, PD_REQ_INIT, job, rank, 0, 1, NULL, p, values, 0);
+        }
+}
+
+static void step_twin(rig *r, const sim_job *job, const sim_cluster_job *of, uint64_t step, float *values)
+{
+    for (uint32_t rank = 0; rank < job->world; rank++) {
+        float *own[SIM_PARAMS]; /* the weights that the rank has */
+        for (uint32_t p = 0; p < job->n_params; p++) {
+            int64_t start, end;
+            sim_range(job, &job->params[p], rank, &start, &end);
+            own[p] = of->weights[step - 1][p] + start;
+        }
+        for (uint32_t p = 0; p < job->n_params; p++) {
+            if (!sim_has_gradient(job, rank, step, p)) {
+                sim_twin_skip(r, job, rank, step, p);
+                continue;
+            }
+            sim_cluster_gradient(job, rank, step, p, own, values);
+            sim_twin_send(r, PD_REQ_PUSH, job, rank, step, sim_weight(job, rank, step), NULL, p, values, 0);
+        }
+    }
+    rig_work(r);
+}
+
+static void run_twin(const sim *s, const sim_job *job, sim_cluster_job *of)
+{
+    static rig r;
+    int64_t most = 0;
+    float *values;
+
+    for (uint32_t p = 0; p < job->n_params; p++)
+        if (job->params[p].n > most) most = job->params[p].n;
+    values = sim_must(calloc((size_t)most + 1, sizeof *values));
+    sim_twin_begin(&r, job, s->plan->chunk);
+    begin_twin(&r, job, values);
+    keep(&r, job, of, 0);
+    for (uint64_t step = 1; step <= job->steps; step++) {
+        step_twin(&r, job, of, step, values);
+        keep(&r, job, of, step);
+    }
+    rig_free(&r);
+    free(values);
+}
+
+/* ---- what shards publish ---- */
+
+/* Returns the job of the plan with this name; NULL: there is none. */
+static const sim_job *job_of(const sim *s, const char *name)
+{
+    for (uint32_t j = 0; j < s->plan->n_jobs; j++)
+        if (strcmp(s->plan->jobs[j].name, name) == 0) return &s->plan->jobs[j];
+    return NULL;
+}
+
+static void check_closed(const sim *s, uint32_t shard, const sim_job *job, const pd_param *param,
+                         const pd_closed *closed)
+{
+    const sim_cluster_job *of = &s->cluster->jobs[job->number];
+    const pd_published *published = closed->published;
+
+    if (closed->step > job->steps || (published != NULL && published->version > job->steps))
+        sim_fail("exactly once", "shard %u: %s takes step %llu of %llu", shard, param->name,
+                 (unsigned long long)closed->step, (unsigned long long)job->steps);
+    if (of->loose) return;
+    if (closed->outcome != 0 && (int)closed->outcome != of->outcome[closed->step][param->declared])
+        sim_fail("exactly once", "shard %u: step %llu of %s has outcome %d, the undisturbed twin %d", shard,
+                 (unsigned long long)closed->step, param->name, (int)closed->outcome,
+                 of->outcome[closed->step][param->declared]);
+    if (published != NULL &&
+        memcmp(published->at[PD_F32], of->weights[published->version][param->declared] + param->origin,
+               (size_t)param->elements * sizeof(float)) != 0)
+        sim_fail("exactly once", "shard %u: the weights of %s after step %llu have other bits than those of the twin",
+                 shard, param->name, (unsigned long long)published->version);
+}
+
+static void note_durable(const sim *s, uint32_t shard, sim_cluster_job *of, const char *name, uint64_t step)
+{
+    uint64_t back = sim_server_went_back(s->servers[shard]);
+
+    if (step < of->durable[shard] && of->back[shard] == back)
+        sim_fail("durability", "shard %u: %s is durable at step %llu, and was at %llu", shard, name,
+                 (unsigned long long)step, (unsigned long long)of->durable[shard]);
+    of->durable[shard] = step;
+    of->back[shard] = back;
+}
+
+/* Notes the number by which a shard knows a job. Another one than before is that of a job of the same name that has
+ * begun since. */
+static void know(sim_cluster_job *of, uint32_t shard, uint32_t number)
+{
+    if (of->number[shard] == number) return;
+    if (of->number[shard] != 0) of->durable[shard] = 0;
+    of->number[shard] = number;
+    of->ended[shard] = false;
+}
+
+void sim_cluster_effect(sim *s, uint32_t shard, pd_store *store, const pd_effect *effect)
+{
+    const pd_job *job = inside_job(store, effect->job);
+    const sim_job *own = job != NULL ? job_of(s, job->steps.name) : NULL;
+
+    /* A job that is gone has no name any more. */
+    for (uint32_t j = 0; effect->kind == PD_EFF_JOB_GONE && j < s->plan->n_jobs; j++)
+        if (s->cluster->jobs[j].number[shard] == effect->job) s->cluster->jobs[j].ended[shard] = true;
+    if (own == NULL) return;
+    know(&s->cluster->jobs[own->number], shard, effect->job);
+    if (effect->kind == PD_EFF_DURABLE)
+        note_durable(s, shard, &s->cluster->jobs[own->number], own->name, effect->u.durable_step);
+    for (size_t i = 0; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
+        const pd_param *param = &job->steps.params[effect->u.closed.at[i].param];
+        sim_note(s, param->name, shard, "closes step", effect->u.closed.at[i].step, effect->u.closed.at[i].outcome);
+        check_closed(s, shard, own, param, &effect->u.closed.at[i]);
+    }
+}
+
+void sim_cluster_restored(sim *s, uint32_t shard, pd_store *store)
+{
+    for (uint32_t j = 0; j < s->plan->n_jobs; j++) {
+        sim_cluster_job *of = &s->cluster->jobs[j];
+        const pd_job *job = inside_find(store, s->plan->jobs[j].name);
+        uint64_t step = UINT64_MAX;
+
+        for (uint32_t i = 0; job != NULL && i < job->steps.n_params; i++)
+            if (job->steps.params[i].saved.step < step) step = job->steps.params[i].saved.step;
+        if (of->durable[shard] > 0 && !of->ended[shard] && of->back[shard] == sim_server_went_back(s->servers[shard]) &&
+            (job == NULL || step < of->durable[shard]))
+            sim_fail("durability", "shard %u: %s is %s, and its step %llu was durable", shard, s->plan->jobs[j].name,
+                     job == NULL ? "lost" : "at an earlier step", (unsigned long long)of->durable[shard]);
+        of->durable[shard] = 0;
+        of->ended[shard] = false;
+        of->number[shard] = 0;
+    }
+}
+
+/* ---- the run ---- */
+
+/* Returns whether nobody need go back in a job: each rank can send all its steps again, and no process dies. */
+static bool is_calm(const sim_plan *plan, const sim_job *job)
+{
+    for (uint32_t rank = 0; rank < job->world; rank++)
+        if (job->window[rank] < job->steps) return false;
+    for (uint32_t f = 0; f < plan->n_faults; f++)
+        if (plan->faults[f].kind == SIM_CRASH && plan->faults[f].job == job->number) return false;
+    return true;
+}
+
+void sim_cluster_new(sim *s)
+{
+    s->cluster = sim_must(calloc(1, sizeof *s->cluster));
+    for (uint32_t j = 0; j < s->plan->n_jobs; j++) {
+        if (s->plan->jobs[j].world == 0) continue;
+        run_twin(s, &s->plan->jobs[j], &s->cluster->jobs[j]);
+        s->cluster->jobs[j].calm = is_calm(s->plan, &s->plan->jobs[j]);
+    }
+}
+
+void sim_cluster_begin(sim *s)
+{
+    for (uint32_t j = 0; j < s->plan->n_jobs; j++)
+        for (uint32_t rank = 0; rank < s->plan->jobs[j].world; rank++)
+            sim_trainee_start(s, &s->plan->jobs[j], rank, s->plan->jobs[j].start_ns + sim_draw(s, 50 * SIM_MS));
+}
+
+void sim_cluster_hurt(sim *s, const sim_fault *fault)
+{
+    sim_trainee *t = sim_trainee_at(s, fault->job, fault->rank);
+    sim_link *link = t != NULL ? sim_process_link(sim_trainee_process(t), fault->shard) : NULL;
+
+    if (fault->kind == SIM_BREAK && link != NULL) sim_link_break_after(link, fault->amount);
+    if (fault->kind == SIM_HOLE && link != NULL) sim_link_swallow(link);
+    if (fault->kind != SIM_CRASH || t == NULL) return;
+    sim_trainee_kill(t);
+    sim_trainee_start(s, &s->plan->jobs[fault->job], fault->rank, fault->amount);
+}
+
+/* Kills the processes of a job. */
+static void end_job(sim *s, void *who, uint64_t what)
+{
+    const sim_job *job = who;
+
+    (void)what;
+    for (uint32_t rank = 0; rank < job->world; rank++) {
+        sim_trainee *t = sim_trainee_at(s, job->number, rank);
+        if (t != NULL) sim_trainee_kill(t);
+    }
+}
+
+void sim_cluster_abandon(sim *s, const sim_job *job, const char *why)
+{
+    if (s->cluster->jobs[job->number].abandoned) return;
+    sim_note(s, job->name, 0, why, 0, 0);
+    s->cluster->jobs[job->number].abandoned = true;
+    sim_after(s, 0, end_job, (void *)job, 0);
+}
+
+bool sim_cluster_is_over(const sim *s)
+{
+    return sim_trainees_are_over(s) && s->cluster->coming == 0;
+}
+
+void sim_cluster_check(sim *s)
+{
+    sim_trainees_check(s);
+}
+
+void sim_cluster_check_end(const sim *s)
+{
+    bool calm = true;
+
+    for (uint32_t j = 0; j < s->plan->n_jobs; j++) {
+        const sim_cluster_job *of = &s->cluster->jobs[j];
+        if (s->plan->jobs[j].world > 0 && !of->finished && !of->abandoned)
+            sim_fail("liveness", "%s has not taken all its steps", s->plan->jobs[j].name);
+        calm = calm && (of->calm || s->plan->jobs[j].world == 0);
+    }
+    for (uint32_t i = 0; calm && i < s->plan->shards; i++)
+        if (sim_server_went_back(s->servers[i]) > 0)
+            sim_fail("private recovery", "shard %u has gone back, though all ranks could send their steps again", i);
+}
+
+void sim_cluster_describe(const sim *s)
+{
+    sim_trainees_describe(s);
+}
+
+void sim_cluster_free(sim *s)
+{
+    sim_trainees_free(s);
+    sim_threads_free();
+    for (uint32_t j = 0; j < s->plan->n_jobs; j++)
+        for (int step = 0; step <= SIM_MOST_STEPS; step++)
+            for (uint32_t p = 0; p < s->plan->jobs[j].n_params; p++) free(s->cluster->jobs[j].weights[step][p]);
+    free(s->cluster);
+    s->cluster = NULL;
+}

@@ -1,0 +1,71 @@
+/* sim_cluster.h - a run whose jobs are on several servers, the shards of a cluster: what must come out of it, and the
+ * processes that train. Plans of --shards. */
+#ifndef SIM_CLUSTER_H
+#define SIM_CLUSTER_H
+
+#include "sim_process.h"
+#include "server.h"
+
+typedef struct sim_trainee sim_trainee;
+
+/* What is known of a job. */
+typedef struct sim_cluster_job {
+    /* From an undisturbed twin on one server: the weights after each step, and the outcome of each parameter's round.
+     */
+    float *weights[SIM_MOST_STEPS + 1][SIM_PARAMS];
+    int outcome[SIM_MOST_STEPS + 1][SIM_PARAMS];
+    uint64_t acked;               /* newest step that was reported as durable on all shards */
+    uint64_t durable[SIM_SHARDS]; /* newest step that each shard has reported as durable since it was loaded */
+    uint64_t back[SIM_SHARDS];    /* how often the server had gone back when it reported that */
+    uint64_t met[SIM_WORLD];      /* last step at whose barrier each rank has come */
+    uint32_t number[SIM_SHARDS];  /* by which each shard knows the job; 0: it is not known */
+    bool ended[SIM_SHARDS];       /* the shard has ended the job */
+    bool finished;                /* a process has taken all steps, and they are durable */
+    bool loose;     /* the job was started anew from weights alone, so that its optimizer has lost its state */
+    bool abandoned; /* it cannot continue, and its processes end */
+    bool calm;      /* all ranks can send all their steps again, and no process dies: nobody goes back */
+} sim_cluster_job;
+
+typedef struct sim_cluster {
+    sim_cluster_job jobs[SIM_JOBS];
+    sim_trainee *trainees; /* all processes so far, newest first */
+    uint32_t coming;       /* number of processes that are about to start */
+} sim_cluster;
+
+/* Makes the servers and the twins. */
+void sim_cluster_new(sim *s);
+void sim_cluster_begin(sim *s);
+void sim_cluster_free(sim *s);
+/* Takes part in a fault of these kinds: SIM_BREAK, SIM_HOLE, SIM_CRASH. */
+void sim_cluster_hurt(sim *s, const sim_fault *fault);
+/* Returns whether all processes have ended. */
+bool sim_cluster_is_over(const sim *s);
+/* Checks that no process waits for too long. */
+void sim_cluster_check(sim *s);
+/* Checks at the end that each job has taken all its steps, and no shard has gone back without need. */
+void sim_cluster_check_end(const sim *s);
+void sim_cluster_describe(const sim *s);
+/* Checks an effect of a shard's store: what it publishes is what the twin has. */
+void sim_cluster_effect(sim *s, uint32_t shard, pd_store *store, const pd_effect *effect);
+/* Checks the jobs of a shard that was killed and has loaded what was on its disk. */
+void sim_cluster_restored(sim *s, uint32_t shard, pd_store *store);
+
+/* Writes the gradient of a rank in a step, computed from the weights of all parameters. */
+void sim_cluster_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t p, float *const *weights,
+                          float *out);
+/* Lets all processes of a job end, since it cannot continue. */
+void sim_cluster_abandon(sim *s, const sim_job *job, const char *why);
+
+/* ---- trainee.c: a process that trains ---- */
+
+void sim_trainee_start(sim *s, const sim_job *job, uint32_t rank, uint64_t delay_ns);
+/* Returns the living process of a rank; NULL: there is none. */
+sim_trainee *sim_trainee_at(const sim *s, uint32_t job, uint32_t rank);
+sim_process *sim_trainee_process(sim_trainee *t);
+void sim_trainee_kill(sim_trainee *t);
+void sim_trainees_check(sim *s);
+bool sim_trainees_are_over(const sim *s);
+void sim_trainees_describe(const sim *s);
+void sim_trainees_free(sim *s);
+
+#endif

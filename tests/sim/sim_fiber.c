@@ -1,0 +1,99 @@
+/* sim_fiber.c - switches between stacks (ucontext). */
+#include "sim_fiber.h"
+
+#include "sim.h"
+
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#if defined __SANITIZE_THREAD__ /* it must know which stack runs */
+#include <sanitizer/tsan_interface.h>
+#define NEW_STRAND() __tsan_create_fiber(0)
+#define PRESENT_STRAND() __tsan_get_current_fiber()
+#define SWITCH_TO(strand) __tsan_switch_to_fiber(strand, 0)
+#define FREE_STRAND(strand) __tsan_destroy_fiber(strand)
+#else
+#define NEW_STRAND() NULL
+#define PRESENT_STRAND() NULL
+#define SWITCH_TO(strand) (void)(strand)
+#define FREE_STRAND(strand) (void)(strand)
+#endif
+
+enum { STACK_BYTES = 512 * 1024 };
+
+struct fiber {
+    ucontext_t own, caller;
+    void *strand, *from; /* what ThreadSanitizer calls a fiber: this one, and the caller */
+    void (*body)(void *arg);
+    void *arg;
+    bool over;
+    uint8_t *stack;
+};
+
+/* Stacks that no fiber uses: making one costs two calls of the system. */
+static uint8_t *idle[64];
+static size_t n_idle;
+
+static uint8_t *take_stack(void)
+{
+    void *stack;
+
+    if (n_idle > 0) return idle[--n_idle];
+    stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    return sim_must(stack != MAP_FAILED ? stack : NULL);
+}
+
+static void return_stack(uint8_t *stack)
+{
+    if (stack != NULL && n_idle < sizeof idle / sizeof *idle)
+        idle[n_idle++] = stack;
+    else if (stack != NULL)
+        munmap(stack, STACK_BYTES);
+}
+
+/* The first function on the stack. makecontext passes integers alone, so the pointer comes in two halves. */
+static void begin(unsigned high, unsigned low)
+{
+    fiber *f = (fiber *)((uintptr_t)high << 32 | low);
+
+    f->body(f->arg);
+    f->over = true;
+    fiber_give_way(f);
+}
+
+fiber *fiber_new(void (*body)(void *arg), void *arg)
+{
+    fiber *f = sim_must(calloc(1, sizeof *f));
+    uintptr_t at = (uintptr_t)f;
+
+    f->body = body;
+    f->arg = arg;
+    f->stack = take_stack();
+    f->strand = NEW_STRAND();
+    getcontext(&f->own);
+    f->own.uc_stack = (stack_t){ .ss_sp = f->stack, .ss_size = STACK_BYTES };
+    makecontext(&f->own, (void (*)(void))begin, 2, (unsigned)(at >> 32), (unsigned)at);
+    return f;
+}
+
+bool fiber_run(fiber *f)
+{
+    f->from = PRESENT_STRAND();
+    SWITCH_TO(f->strand);
+    swapcontext(&f->caller, &f->own);
+    return !f->over;
+}
+
+void fiber_give_way(fiber *f)
+{
+    SWITCH_TO(f->from);
+    swapcontext(&f->own, &f->caller);
+}
+
+void fiber_free(fiber *f)
+{
+    if (f == NULL) return;
+    FREE_STRAND(f->strand);
+    return_stack(f->stack);
+    free(f);
+}
