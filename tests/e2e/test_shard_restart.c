@@ -1,6 +1,4 @@
 /* Tests that a shard which has more portions than the workers have declared parameters starts again. */
-#include <sys/stat.h>
-
 #include "test.h"
 #include "daemon_process.h"
 #include "rank_check.h"
