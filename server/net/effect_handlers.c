@@ -250,13 +250,23 @@ static void take_remark(pd_daemon *daemon, const pd_log_entry *entry)
     }
 }
 
-/* Stores the closed rounds that an effect reports in the version table, as many as the turn's time allows. `backlog_at`
- * counts the stored rounds. Returns false if some are left. */
+/* Makes sure that the version table has room for a closed round. After a restart the rounds of all portions come before
+ * the answer to the first Declare, and a shard may have more portions than a worker has declared parameters. */
+static bool has_room(pd_daemon *daemon, const pd_effect *effect)
+{
+    size_t n = effect->u.closed.at[daemon->mail.backlog_at].param + (size_t)1;
+
+    if (n < effect->u.closed.n) n = effect->u.closed.n;
+    return pd_version_table_reserve(daemon->versions, effect->job, n) == PD_OK;
+}
+
+/* Stores the closed rounds that an effect reports in the version table, as many as the turn's time allows, or as there
+ * is memory for. `backlog_at` counts the stored rounds. Returns false if some are left. */
 static bool on_closed(pd_daemon *daemon, const pd_effect *effect, uint64_t until_ns)
 {
     if (effect->u.closed.course > 0)
         pd_version_table_note_course(daemon->versions, effect->job, effect->u.closed.course);
-    while (daemon->mail.backlog_at < effect->u.closed.n) {
+    while (daemon->mail.backlog_at < effect->u.closed.n && has_room(daemon, effect)) {
         pd_closed *closed = &effect->u.closed.at[daemon->mail.backlog_at++];
         pd_version_table_close(daemon->versions, effect->job, closed);
         if (daemon->mail.backlog_at % 16 == 0 && pd_loop_clock_ns(daemon) > until_ns) break;
