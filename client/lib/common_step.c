@@ -24,11 +24,16 @@
 enum { MOST_MISSING = 5 }; /* so often a shard may lack a checkpoint that it has listed, until the worker gives up */
 #define SETTLE_SECONDS 2.0 /* a step that all shards can still close is closed after this time */
 
-bool pd_shard_state_reaches(const pd_shard_state *state, uint64_t step)
+bool pd_shard_state_goes_to(const pd_shard_state *state, uint64_t step)
 {
     for (size_t i = 0; i < state->n_kept; i++)
         if (state->kept[i] == step) return true;
-    return state->step == step;
+    return state->replays && step >= state->first && step <= state->step;
+}
+
+bool pd_shard_state_reaches(const pd_shard_state *state, uint64_t step)
+{
+    return state->step == step || pd_shard_state_goes_to(state, step);
 }
 
 /* Returns whether `step` is a step to which all shards can go. */
@@ -39,15 +44,22 @@ static bool is_common(const pd_shard_state *states, size_t n, uint64_t step)
     return true;
 }
 
+/* Makes `candidate` the step that was found, if it is common, and newer than the one before. */
+static void try_step(const pd_shard_state *states, size_t n, uint64_t candidate, bool *found, uint64_t *step)
+{
+    if ((*found && candidate <= *step) || !is_common(states, n, candidate)) return;
+    *step = candidate;
+    *found = true;
+}
+
 bool pd_common_step(const pd_shard_state *states, size_t n, uint64_t *step)
 {
     bool found = false;
 
-    for (size_t k = 0; k <= states[0].n_kept; k++) {
-        uint64_t candidate = k < states[0].n_kept ? states[0].kept[k] : states[0].step;
-        if ((found && candidate <= *step) || !is_common(states, n, candidate)) continue;
-        *step = candidate;
-        found = true;
+    /* The newest common step is that of a checkpoint, or the one at which a shard is. */
+    for (size_t i = 0; i < n; i++) {
+        try_step(states, n, states[i].step, &found, step);
+        for (size_t k = 0; k < states[i].n_kept; k++) try_step(states, n, states[i].kept[k], &found, step);
     }
     return found;
 }
@@ -137,6 +149,8 @@ static pd_shard_state read_state(pd_client *shard)
     for (size_t i = 0; i < core->n_kept; i++) state.kept[i] = core->kept[i];
     state.free = core->settles;
     for (size_t i = 0; i < core->n_params; i++) state.free = state.free && !is_coupled(&core->params[i]);
+    state.replays = core->replays;
+    state.first = core->first;
     for (size_t i = 0; i < core->n_params; i++)
         if (!core->params[i].elsewhere && (state.free || !core->settles || is_coupled(&core->params[i])) &&
             core->params[i].server_step < state.step)
@@ -181,11 +195,8 @@ static int ask_one(pd_client *shard, size_t number, void *arg, pd_error *err)
     const pd_shard_state *state = &asked->states[number];
 
     if ((state->step > asked->step) != asked->ahead) return PD_OK;
-    /* A shard whose WAL has brought it to this step has no checkpoint of it. It has taken nothing of the next step. */
-    for (size_t i = 0; i < state->n_kept; i++)
-        if (state->kept[i] == asked->step)
-            return pd_core_ask_back(shard->core, asked->step, state->life, &shard->go_back, err);
-    return PD_OK;
+    if (!pd_shard_state_goes_to(state, asked->step)) return PD_OK; /* its WAL has just brought it to this step */
+    return pd_core_ask_back(shard->core, asked->step, state->life, &shard->go_back, err);
 }
 
 static int ask_some(pd_client *client, pd_asked *asked, double end, pd_error *err)
@@ -214,12 +225,14 @@ static bool is_passing(pd_shards *shards, int code)
     return code == PD_ABORTED || code == PD_UNAVAILABLE || code == PD_REWIND || code == PD_CANCELLED;
 }
 
-/* ---- which checkpoints must stay ---- */
+/* ---- which steps must stay within reach ---- */
 
 /* The steps that a shard has told: those of its checkpoints, and those that were durable. */
 typedef struct pd_told_steps {
     uint64_t at[2 * PD_KEPT_STEPS];
     size_t n;
+    bool replays; /* it can go back to any step up to `durable` */
+    uint64_t durable;
 } pd_told_steps;
 
 /* Notes the durable step, if it is new, and lists the steps that the shard has told. */
@@ -230,6 +243,8 @@ static void list_told(pd_told_steps *told, pd_core *core)
 
     if (progress->durable > 0 && (progress->n_reported == 0 || progress->reported[last] != progress->durable))
         progress->reported[progress->n_reported++ % PD_KEPT_STEPS] = progress->durable;
+    told->replays = core->replays;
+    told->durable = progress->durable;
     told->n = 0;
     for (size_t i = 0; i < core->n_kept; i++) told->at[told->n++] = core->kept[i];
     for (size_t i = 0; i < progress->n_reported && i < PD_KEPT_STEPS; i++) told->at[told->n++] = progress->reported[i];
@@ -247,6 +262,8 @@ static void intersect(pd_told_steps *told, const pd_told_steps *other)
 {
     size_t n = 0;
 
+    told->replays = told->replays && other->replays;
+    if (other->durable < told->durable) told->durable = other->durable;
     for (size_t i = 0; i < told->n; i++)
         if (has_told(other, told->at[i])) told->at[n++] = told->at[i];
     told->n = n;
@@ -266,6 +283,7 @@ void pd_shards_share_durable(const pd_shards *shards)
     }
     for (size_t i = 0; i < told.n; i++)
         if (told.at[i] > common) common = told.at[i];
+    if (told.replays && told.durable > common) common = told.durable;
     for (size_t i = 0; i < shards->n; i++) {
         pd_client *shard = pd_handle_enter(shards->at[i]);
         shard->core->progress.common = common;

@@ -11,8 +11,12 @@ typedef struct pd_shard_state {
     uint64_t life; /* HelloReply.life */
     uint64_t kept[PD_KEPT_STEPS];
     size_t n_kept;
+    bool replays; /* its WAL has the steps from `first` to `step` */
+    uint64_t first;
 } pd_shard_state;
 
+/* Returns whether the shard can go back to this step. */
+bool pd_shard_state_goes_to(const pd_shard_state *state, uint64_t step);
 /* Returns whether the shard is at this step, or can go back to it. */
 bool pd_shard_state_reaches(const pd_shard_state *state, uint64_t step);
 /* Returns whether the shards are at steps that differ by no more than `slack`. */

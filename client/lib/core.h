@@ -286,8 +286,8 @@ enum { PD_KEPT_STEPS = 16 }; /* most steps in DeclareReply.kept */
 typedef struct pd_core_progress {
     uint64_t barriers, passed; /* number of barriers that this process has called; how many the server has answered */
     uint64_t durable;          /* the durable step, as the last answer reported */
-    /* In a cluster: the last steps that the server has reported as durable, in a ring; newest step that all shards have
-     * reported, or of which they have told that they have a checkpoint (0: none). */
+    /* In a cluster: the last steps that the server has reported as durable, in a ring; newest step to which all shards
+     * can go back, as they have reported (0: none). */
     uint64_t reported[PD_KEPT_STEPS];
     size_t n_reported;
     uint64_t common;
@@ -367,11 +367,11 @@ typedef struct pd_core {
     /* The declared parameters, then the portions of those that are cut. n_params: number of both. */
     pd_param_record *params;
     size_t n_params, n_declared;
-    /* steps of checkpoints to which the server can go back, and whether steps wait for verdicts: DeclareReply.kept,
+    /* steps to which the server can go back, and whether steps wait for verdicts: DeclareReply.kept, .replays, .first,
      * .settles */
-    uint64_t kept[PD_KEPT_STEPS];
+    uint64_t kept[PD_KEPT_STEPS], first;
     size_t n_kept;
-    bool settles;
+    bool replays, settles;
     uint64_t map,
         life; /* number of the map of portions, as the last answer to Declare told; HelloReply.life; 0: none */
     uint32_t n_fragments; /* number of fragments of these parameters; 0 before they are declared */

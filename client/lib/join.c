@@ -594,6 +594,8 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
     core->progress.durable = reply->durable_step;
     core->n_kept = reply->n_kept < PD_KEPT_STEPS ? reply->n_kept : PD_KEPT_STEPS;
     for (size_t i = 0; i < core->n_kept; i++) core->kept[i] = reply->kept[i];
+    core->replays = reply->replays;
+    core->first = reply->first;
     core->settles = reply->settles;
     core->must_init = reply->must_init;
     core->averages_init = reply->averages_init;

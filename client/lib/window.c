@@ -231,12 +231,21 @@ static void drop(pd_window *window, pd_sent_frame *sent)
     pd_sent_frame_drop(sent);
 }
 
+/* Returns the step before which the server does not go back. All shards of a cluster may go back together to a step
+ * before the durable one of this shard. */
+static uint64_t safe_step(const pd_core *core)
+{
+    const pd_core_progress *progress = &core->progress;
+
+    return core->setup.shards > 1 && progress->common < progress->durable ? progress->common : progress->durable;
+}
+
 /* Drops the frames of a step that are durable or too old, and the step's entry if no frame is left. */
 static void trim_list(pd_core *core, pd_window_step *list)
 {
     for (pd_sent_frame *sent = list->first, *next; sent != NULL; sent = next) {
         next = sent->next;
-        if (sent->again != NULL || (sent->settled > core->progress.durable && !is_old(core, sent))) continue;
+        if (sent->again != NULL || (sent->settled > safe_step(core) && !is_old(core, sent))) continue;
         note_gone(core, sent);
         DL_DELETE(list->first, sent);
         drop(&core->window, sent);
@@ -250,7 +259,7 @@ void pd_window_trim(pd_core *core)
 
     for (pd_window_step *list = core->window.oldest, *next; list != NULL; list = next) {
         next = list->next;
-        if (list->step > core->progress.durable && list->step + core->window.steps > newest) return;
+        if (list->step > safe_step(core) && list->step + core->window.steps > newest) return;
         trim_list(core, list);
     }
 }

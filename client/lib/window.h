@@ -36,7 +36,7 @@ void pd_window_forget(pd_core *core);
 void pd_window_take(pd_core *core, const pd_outgoing_frame *frame);
 /* Notes, in every parameter of a call that is done, whether the window has all frames of its step. */
 void pd_window_note_done(pd_core *core, const pd_op *op);
-/* Drops the frames of durable steps. */
+/* Drops the frames of durable steps; in a cluster those up to the step to which all shards can go back. */
 void pd_window_trim(pd_core *core);
 /* Makes the window empty, as after a lost job. */
 void pd_window_clear(pd_core *core);

@@ -134,16 +134,18 @@ static int withdraw(withdrawal *w, const pd_step_list *list, size_t *n, pd_error
 
 /* ---- a running job ---- */
 
-/* Loads the checkpoint of a step: the newest intact one, if the step has several. */
-static int load_step(const pd_disk *disk, const char *job_dir, const pd_step_list *list, uint64_t step,
+/* Loads the checkpoint of the order's step, or the newest one before it if the WAL has the step. If the step has
+ * several, loads the newest intact one. */
+static int load_step(const pd_disk *disk, const char *job_dir, const pd_step_list *list, const pd_go_back_order *order,
                      pd_checkpoint_image **out, pd_manifest *manifest, pd_error *err)
 {
     char dir[PD_KEEP_PATH];
-    int rc = pd_fail(err, PD_NOT_FOUND, "%.300s: there is no checkpoint of step %" PRIu64, job_dir, step);
+    int rc = pd_fail(err, PD_NOT_FOUND, "%.300s: there is no checkpoint of step %" PRIu64, job_dir, order->step);
 
     for (size_t i = 0; i < list->n && rc != PD_OK && rc != PD_NO_MEMORY; i++) {
         const pd_step_entry *entry = &list->at[i];
-        if (entry->step != step || (entry->kind != PD_STEP_CURRENT && entry->kind != PD_STEP_OLD)) continue;
+        if (order->replays ? entry->step > order->step : entry->step != order->step) continue;
+        if (entry->kind != PD_STEP_CURRENT && entry->kind != PD_STEP_OLD) continue;
         pd_keep_join(dir, job_dir, entry->name);
         rc = pd_checkpoint_load(disk, dir, out, manifest, err);
     }
@@ -164,6 +166,31 @@ static int check_image(const pd_go_back_order *order, pd_checkpoint_image *image
                    order->step, there->blas, there->cpu, here->blas, here->cpu);
 }
 
+static int stop_after(void *arg, const pd_wal_record *record, pd_error *err)
+{
+    const pd_go_back_order *order = arg;
+
+    if (record->step <= order->step) return PD_OK;
+    return pd_fail(err, PD_CANCELLED, "step %" PRIu64 " is the last", order->step);
+}
+
+/* Checks every byte of the records that lead from the checkpoint to the order's step. */
+static int check_records(const pd_disk *disk, const char *job_dir, const pd_checkpoint_image *image,
+                         pd_go_back_order *order, pd_error *err)
+{
+    const pd_wal_source from = { disk, job_dir, order->creator, PD_WAL_STEPS, image->place };
+    pd_wal_about about;
+    int rc;
+
+    if (!order->replays) return PD_OK;
+    rc = pd_wal_read(&from, stop_after, order, &about, err);
+    if (rc != PD_OK && rc != PD_CANCELLED) return rc;
+    if (about.last >= order->step) return PD_OK;
+    return pd_fail(err, PD_NOT_FOUND,
+                   "the WAL leads from the checkpoint of step %" PRIu64 " to step %" PRIu64 "%s%.300s", image->step,
+                   about.last, about.damage.code != PD_OK ? ": " : "", about.damage.text);
+}
+
 static int go_back(const pd_disk *disk, const char *job_dir, const pd_checkpoint_about *here, const pd_step_list *list,
                    pd_go_back_order *order, pd_error *err)
 {
@@ -171,18 +198,31 @@ static int go_back(const pd_disk *disk, const char *job_dir, const pd_checkpoint
     pd_checkpoint_image *image = NULL;
     pd_manifest manifest;
     size_t n;
-    int rc = load_step(disk, job_dir, list, order->step, &image, &manifest, err);
+    int rc = load_step(disk, job_dir, list, order, &image, &manifest, err);
 
     if (rc != PD_OK) return rc;
     rc = check_image(order, image, &manifest.about, here, err);
+    if (rc == PD_OK) rc = check_records(disk, job_dir, image, order, err);
     if (rc == PD_OK) rc = withdraw(&w, list, &n, err);
     if (rc == PD_OK) {
-        pd_checkpoint_list_kept(&image->kept, list, image->step);
+        pd_checkpoint_describe(image, disk, job_dir, list);
         order->image = image;
     } else {
         pd_checkpoint_image_free(image);
     }
     return rc;
+}
+
+/* Reads the next records of a job that has gone back. */
+static int read_records(const pd_disk *disk, const char *job_dir, pd_go_back_order *order, pd_error *err)
+{
+    const pd_wal_source from = { disk, job_dir, order->creator, PD_WAL_STEPS, order->read };
+    int rc = pd_wal_read_some(&from, order->step, &order->records, err);
+
+    for (const pd_wal_record *record = order->records; record != NULL; record = record->next)
+        order->read = record->step;
+    if (rc != PD_OK || order->records != NULL) return rc;
+    return pd_fail(err, PD_DATA_LOSS, "the WAL has no record of step %" PRIu64 " any more", order->read + 1);
 }
 
 void pd_checkpoint_go_back(const pd_disk *disk, const char *root, const pd_checkpoint_about *here,
@@ -195,6 +235,10 @@ void pd_checkpoint_go_back(const pd_disk *disk, const char *root, const pd_check
     if (pd_keep_check_root(root, &order->error) != PD_OK) return;
     pd_keep_job_name(name, order->job, order->creator);
     pd_keep_join(job_dir, root, name);
+    if (order->reads) {
+        if (read_records(disk, job_dir, order, &order->error) == PD_OK) order->error = (pd_error){ 0 };
+        return;
+    }
     if (pd_step_list_read(&list, disk, job_dir, &order->error) != PD_OK) return;
     if (go_back(disk, job_dir, here, &list, order, &order->error) == PD_OK) order->error = (pd_error){ 0 };
     pd_step_list_free(&list);

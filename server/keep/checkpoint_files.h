@@ -87,6 +87,9 @@ int pd_checkpoint_use_newest(const pd_disk *disk, const char *job_dir, const pd_
 
 /* Lists the steps of a job's checkpoints up to `step`. `list` has the names in the job's directory. */
 void pd_checkpoint_list_kept(pd_kept_steps *kept, const pd_step_list *list, uint64_t step);
+/* Fills in what a checkpoint that was read says of the others, and of the WAL: `kept` and `oldest_record`. */
+void pd_checkpoint_describe(pd_checkpoint_image *image, const pd_disk *disk, const char *job_dir,
+                            const pd_step_list *list);
 
 /* A checkpoint in a list. Its pointers are valid only during the call. */
 typedef struct pd_checkpoint_entry {
@@ -116,12 +119,17 @@ int pd_checkpoint_restore(const pd_disk *disk, const char *root, const char *job
                           size_t *n_aside, bool *log_aside, pd_error *err);
 
 /* Carries out an order of a running job: reads the whole checkpoint of order->step into memory, which checks every
- * byte, and then lets the next start of the daemon restore the job from it. Newer checkpoints are renamed: to names
- * that the checkpoint writer removes (order->removes), or to aside-STEP. The WAL stays: pd_wal_go_back.
+ * byte, and then lets the next start of the daemon restore the job from it. With order->replays it is the newest one
+ * before this step, and the records up to the step are checked, too. Newer checkpoints are renamed: to names that the
+ * checkpoint writer removes (order->removes), or to aside-STEP. The WAL stays: pd_wal_act.
  *
  * A crash of the machine at any time leaves either all newer checkpoints in use, or none. Fills in order->error and
  * order->image. After an error the newer checkpoints are in use as before. PD_NOT_FOUND: there is no checkpoint of this
- * step. PD_DATA_LOSS: it is damaged. PD_FAILED_PRECONDITION: order->exact, and the checkpoint is foreign to `here`. */
+ * step, or the WAL does not lead to it. PD_DATA_LOSS: it is damaged. PD_FAILED_PRECONDITION: order->exact, and the
+ * checkpoint is foreign to `here`.
+ *
+ * With order->reads fills in order->error and order->records instead, and sets order->read to the last one that was
+ * read. */
 void pd_checkpoint_go_back(const pd_disk *disk, const char *root, const pd_checkpoint_about *here,
                            pd_go_back_order *order);
 

@@ -4,6 +4,7 @@
 #include "file_io.h"
 #include "state_dir.h"
 #include "state_bin.h"
+#include "wal_files.h"
 #include "weights_file.h"
 
 #include <errno.h>
@@ -206,7 +207,7 @@ static int try_load(const pd_disk *disk, const char *job_dir, const char *dir, c
     (void)user;
     if (rc != PD_OK) return rc;
     if ((rc = check_home(job_dir, dir, manifest, err)) == PD_OK)
-        pd_checkpoint_list_kept(&(*out)->kept, list, (*out)->step);
+        pd_checkpoint_describe(*out, disk, job_dir, list);
     else
         pd_checkpoint_image_free(*out);
     return rc;
@@ -292,7 +293,7 @@ static int try_use(const pd_disk *disk, const char *job_dir, const char *dir, co
 
     if (u.kept == NULL) return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
     if (rc == PD_OK) rc = open_files(&u, job_dir, manifest, err);
-    if (rc == PD_OK) pd_checkpoint_list_kept(&u.kept->kept, list, u.kept->step);
+    if (rc == PD_OK) pd_checkpoint_describe(u.kept, disk, job_dir, list);
     if (rc == PD_OK) rc = use(&u, user, err);
     (void)pd_state_bin_close(u.state, PD_CANCELLED, NULL);
     if (rc == PD_OK)
@@ -315,6 +316,14 @@ void pd_checkpoint_list_kept(pd_kept_steps *kept, const pd_step_list *list, uint
     for (size_t i = 0; i < list->n; i++)
         if (list->at[i].step <= step && (list->at[i].kind == PD_STEP_CURRENT || list->at[i].kind == PD_STEP_OLD))
             pd_kept_steps_add(kept, list->at[i].step);
+}
+
+void pd_checkpoint_describe(pd_checkpoint_image *image, const pd_disk *disk, const char *job_dir,
+                            const pd_step_list *list)
+{
+    image->kept.n = 0;
+    pd_checkpoint_list_kept(&image->kept, list, image->step);
+    image->oldest_record = pd_wal_oldest(disk, job_dir, image->creator, image->place);
 }
 
 static void tell(const pd_disk *disk, const char *job_dir, const pd_step_list *list, size_t i,

@@ -72,6 +72,12 @@ int pd_wal_read(const pd_wal_source *from, pd_wal_each *each, void *arg, pd_wal_
 /* Fills in *about from the headers of the records alone. This is fast, but does not find damage in the rest of a
  * record. */
 int pd_wal_survey(const pd_wal_source *from, pd_wal_about *about, pd_error *err);
+/* Reads records of steps after place from->base, up to the record `until`: as many as have about 64 MiB, but at least
+ * one, unless there is none. The caller frees the records of *list, also after an error: one of them cannot be read. */
+int pd_wal_read_some(const pd_wal_source *from, uint64_t until, pd_wal_record **list, pd_error *err);
+/* Returns the place from which on records of steps lead to `place` without a gap. Returns `place` if none do, or if the
+ * stream cannot be read. */
+uint64_t pd_wal_oldest(const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t place);
 /* Truncates a stream after record `last`; if `last` is 0, no record counts any more. Call it before a restored job
  * continues: otherwise a later restart could read old records of steps that the job takes again. Waits until the
  * records up to `last` are on the disk, since a daemon that was killed may have left them unsynced. No writer may have

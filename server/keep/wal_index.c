@@ -211,6 +211,31 @@ static void read_file(pd_wal_index *index, size_t i, bool claims)
     if (number != 0 && index->unreadable.code == PD_OK) pd_disk_fail(&index->unreadable, number, "read", path);
 }
 
+/* Returns the last record of the chain that pd_wal_index_chain looks for; PD_WAL_NOWHERE: there is none. */
+static size_t find_last(const pd_wal_index *index, uint64_t base, uint64_t last)
+{
+    size_t place = pd_wal_index_find(index, base + 1), next;
+
+    if (last < base) return PD_WAL_NOWHERE;
+    if (place == PD_WAL_NOWHERE) return pd_wal_index_find(index, base);
+    if (last == base) return find_parent(index, &index->places[place]);
+    while ((next = index->places[place].next) != PD_WAL_NOWHERE && index->places[next].header.step <= last)
+        place = next;
+    return place;
+}
+
+uint64_t pd_wal_index_chain(pd_wal_index *index, uint64_t base, uint64_t last)
+{
+    uint64_t before = base;
+
+    for (size_t i = 0; i < index->n_files; i++) index->files[i].used = false;
+    for (size_t at = find_last(index, base, last); at != PD_WAL_NOWHERE; at = find_parent(index, &index->places[at])) {
+        index->files[index->places[at].file].used = true;
+        before = index->places[at].header.step - 1;
+    }
+    return before;
+}
+
 uint64_t pd_wal_index_base(const pd_wal_index *index)
 {
     return index->n_places > 0 ? index->places[index->n_places - 1].header.base : 0;

@@ -15,6 +15,7 @@ typedef struct pd_wal_file {
     uint64_t number, up_to;
     uint64_t bytes; /* size of the file */
     uint64_t last;  /* step of its last record; 0: it has no record */
+    bool used;      /* pd_wal_index_chain: it contains a record of the chain */
     char name[64];
     char job[PD_WAL_NAME]; /* name of the job, from the segment's header */
 } pd_wal_file;
@@ -59,6 +60,10 @@ void pd_wal_index_free(pd_wal_index *index);
 
 /* Returns the index in index->places of the newest record of a step; PD_WAL_NOWHERE: there is none. */
 size_t pd_wal_index_find(const pd_wal_index *index, uint64_t step);
+/* Finds the chain that contains the record `last`, which follows the records from base + 1 on; with last = base the one
+ * that leads to the base. Sets pd_wal_file.used of the files that contain a record of this chain up to `last`. Returns
+ * the number before the first record of the chain; `base` if there is no record of it. */
+uint64_t pd_wal_index_chain(pd_wal_index *index, uint64_t base, uint64_t last);
 /* For a stream of decisions: returns the base of the last record. Records up to this number are no longer needed.
  * Returns 0 if there is no record. */
 uint64_t pd_wal_index_base(const pd_wal_index *index);

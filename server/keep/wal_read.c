@@ -15,6 +15,8 @@
 /* Bytes that are read and hashed at a time, so few that they are still in the processor's cache when they are
  * hashed. */
 enum { SLICE = 1 << 20 };
+/* pd_wal_read_some reads no further record once it has read so many bytes. */
+enum { AT_ONCE = 64 << 20 };
 
 /* Returns the base of a stream: its records count from number base + 1 on. */
 static uint64_t base_of(const pd_wal_source *from, const pd_wal_index *index)
@@ -229,14 +231,38 @@ int pd_wal_read(const pd_wal_source *from, pd_wal_each *each, void *arg, pd_wal_
     return rc;
 }
 
-/* Returns whether a file contains a record that counts: one of the chain from base + 1 to `step`. */
-static bool is_on_path(const pd_wal_index *index, size_t file, uint64_t base, uint64_t step)
+uint64_t pd_wal_oldest(const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t place)
 {
-    size_t place = pd_wal_index_find(index, base + 1);
+    pd_wal_index index;
+    uint64_t oldest;
 
-    for (; place != PD_WAL_NOWHERE && index->places[place].header.step <= step; place = index->places[place].next)
-        if (index->places[place].file == file) return true;
-    return false;
+    if (pd_wal_index_read(&index, disk, job_dir, PD_WAL_STEPS, creator, false, NULL) != PD_OK) return place;
+    oldest = pd_wal_index_chain(&index, place, place);
+    pd_wal_index_free(&index);
+    return oldest;
+}
+
+int pd_wal_read_some(const pd_wal_source *from, uint64_t until, pd_wal_record **list, pd_error *err)
+{
+    pd_wal_about about;
+    reading r;
+    uint64_t bytes = 0;
+    size_t at;
+    int rc = begin(&r, from, &about, err);
+
+    *list = NULL;
+    if (rc != PD_OK) return rc;
+    for (at = pd_wal_index_find(&r.index, from->base + 1); rc == PD_OK && at != PD_WAL_NOWHERE && bytes < AT_ONCE;
+         at = r.index.places[at].next) {
+        if (r.index.places[at].header.step > until) break;
+        rc = read_entry(&r, &r.index.places[at], list, err);
+        if (rc != PD_OK) break;
+        bytes += (*list)->bytes;
+        list = &(*list)->next;
+    }
+    close_file(&r);
+    pd_wal_index_free(&r.index);
+    return rc;
 }
 
 /* Renames a file so that its records after `step` do not count. */
@@ -266,12 +292,12 @@ static int settle(const pd_wal_index *index, size_t file, pd_error *err)
     return number == 0 ? PD_OK : pd_disk_fail(err, number, "sync", path);
 }
 
-static int truncate_file(const pd_wal_index *index, size_t i, uint64_t base, uint64_t step, pd_error *err)
+static int truncate_file(const pd_wal_index *index, size_t i, uint64_t step, pd_error *err)
 {
     const pd_wal_file *file = &index->files[i];
     int rc;
 
-    if (!is_on_path(index, i, base, step)) return file->up_to > 0 ? limit(index, i, 0, err) : PD_OK;
+    if (!file->used) return file->up_to > 0 ? limit(index, i, 0, err) : PD_OK;
     rc = settle(index, i, err);
     return rc == PD_OK && file->last > step ? limit(index, i, step, err) : rc;
 }
@@ -279,12 +305,11 @@ static int truncate_file(const pd_wal_index *index, size_t i, uint64_t base, uin
 int pd_wal_truncate(const pd_wal_source *from, uint64_t last, pd_error *err)
 {
     pd_wal_index index;
-    uint64_t base;
     int rc = pd_wal_index_read(&index, from->disk, from->job_dir, from->stream, from->creator, false, err);
 
     if (rc != PD_OK) return rc;
-    base = base_of(from, &index);
-    for (size_t i = 0; i < index.n_files && rc == PD_OK; i++) rc = truncate_file(&index, i, base, last, err);
+    (void)pd_wal_index_chain(&index, base_of(from, &index), last);
+    for (size_t i = 0; i < index.n_files && rc == PD_OK; i++) rc = truncate_file(&index, i, last, err);
     if (rc == PD_OK && index.n_files > 0) rc = pd_disk_sync_dir(index.disk, index.dir, err);
     pd_wal_index_free(&index);
     return rc;

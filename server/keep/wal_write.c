@@ -478,23 +478,23 @@ static void close_streams(pd_wal_writer *writer, const pd_wal_record *order)
     writer->n = n;
 }
 
-/* Drops all records of both streams of a job. */
+/* Drops records of both streams of a job, or sets them aside: pd_wal_act. */
 static int drop_streams(pd_wal_writer *writer, const pd_wal_record *order, pd_error *err)
 {
     char job_dir[PD_KEEP_PATH], name[PD_KEEP_NAME];
     pd_wal_source from = { .disk = writer->disk, .job_dir = job_dir, .creator = order->creator };
     bool was_there;
-    int rc = PD_OK;
+    int rc;
 
     close_streams(writer, order);
     pd_keep_job_name(name, order->job, order->creator);
     pd_keep_join(job_dir, writer->root, name);
     if (order->act == PD_WAL_SET_ASIDE) return pd_wal_set_aside(writer->disk, job_dir, &was_there, err);
-    for (int kind = PD_WAL_STEPS; rc == PD_OK && kind <= PD_WAL_DECISIONS; kind++) {
-        from.stream = (pd_wal_stream)kind;
-        rc = pd_wal_truncate(&from, 0, err);
-    }
-    return rc;
+    from.stream = PD_WAL_STEPS;
+    from.base = order->base;
+    if ((rc = pd_wal_truncate(&from, order->step, err)) != PD_OK) return rc;
+    from.stream = PD_WAL_DECISIONS;
+    return pd_wal_truncate(&from, 0, err);
 }
 
 /* Writes those of n records that belong to a stream, and waits for the disk once. */

@@ -2,6 +2,7 @@
 #include "store_go_back.h"
 
 #include "checkpoint.h"
+#include "checkpoint_policy.h"
 #include "import.h"
 #include "job_turn.h"
 #include "jobs.h"
@@ -17,7 +18,7 @@
 #include <string.h>
 #include <utlist.h>
 
-typedef enum stage { ASKED, READING, ENDING, LOADING } stage;
+typedef enum stage { ASKED, READING, ENDING, LOADING, REPLAYING } stage;
 
 /* What the present job knows and its checkpoint does not. */
 typedef struct carried {
@@ -35,6 +36,7 @@ struct pd_going_back {
     uint32_t number; /* number of the job that goes back */
     char *name;
     uint64_t step;       /* step to which it goes back */
+    bool replays;        /* it is a step of the WAL: records lead to it from the checkpoint that is loaded */
     pd_request *request; /* NULL: it was answered */
     pd_effect *order;    /* for the checkpoint writer; NULL: it was handed over */
     pd_effect *dropping; /* tells the WAL thread to drop the streams; NULL: it was handed over */
@@ -42,6 +44,8 @@ struct pd_going_back {
     pd_checkpoint_image *image;
     pd_restoring *restoring;  /* NULL: not begun */
     bool read;                /* everything was read */
+    pd_wal_record *records;   /* records to replay next */
+    uint64_t replayed;        /* place of the last record that was replayed, or of the checkpoint */
     uint64_t retry_ns;        /* time at which loading is tried again, after memory was short */
     unsigned short_of_memory; /* number of times that it was */
     carried carried;
@@ -51,7 +55,8 @@ struct pd_going_back {
 static void free_back(pd_store *store, pd_going_back *back)
 {
     DL_DELETE(store->going_back, back);
-    if (back->stage == LOADING || back->stage == ENDING) store->jobs.away--;
+    if (back->stage >= ENDING) store->jobs.away--;
+    while (back->records != NULL) pd_wal_record_free(pd_wal_record_take(&back->records));
     if (back->order != NULL) pd_go_back_order_free(back->order->u.go_back_order);
     if (back->dropping != NULL) pd_wal_record_free(back->dropping->u.wal);
     pd_effect_free(back->order);
@@ -94,13 +99,17 @@ static void list_steps(const pd_kept_steps *kept, char *text, size_t size)
         at += (size_t)snprintf(text + at, size - at, "%s%" PRIu64, i > 0 ? ", " : "", kept->at[i]);
 }
 
-/* Checks that the job has a checkpoint of the step; PD_NEWEST: that it has one at all. */
-static int check_step(const pd_job *job, uint64_t step, pd_error *err)
+/* Checks that the job has a checkpoint of the step; PD_NEWEST: that it has one at all; `log`: or that its WAL has the
+ * step. */
+static int check_step(pd_job *job, uint64_t step, bool log, pd_error *err)
 {
     char steps[300];
+    uint64_t first;
 
     if (step == PD_NEWEST && job->checkpointing.kept.n > 0) return PD_OK;
     if (pd_kept_steps_has(&job->checkpointing.kept, step)) return PD_OK;
+    if (log && pd_checkpoint_policy_replays(job, &first) && step >= first && step <= pd_steps_least(&job->steps))
+        return PD_OK;
     if (job->checkpointing.kept.n == 0)
         return pd_fail(err, PD_NOT_FOUND, "job %.100s has no checkpoint yet", job->steps.name);
     list_steps(&job->checkpointing.kept, steps, sizeof steps);
@@ -137,7 +146,7 @@ static int check(const pd_store *store, pd_job *job, const pd_request *request, 
     if (job->import != NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: state is being imported: end the import first",
                        job->steps.name);
-    if ((rc = check_step(job, request->u.go_back.step, err)) != PD_OK) return rc;
+    if ((rc = check_step(job, request->u.go_back.step, is_from_worker(request), err)) != PD_OK) return rc;
     return check_memory(job, err);
 }
 
@@ -244,22 +253,62 @@ static void give_up(pd_store *store, pd_going_back *back, pd_job *job, const pd_
     free_back(store, back);
 }
 
-/* Hands the order to the checkpoint writer, once no checkpoint of the job is under way. That one may be the newest now,
- * or have replaced the one to which the job was to go back. */
+/* Hands the order to the checkpoint writer, once no checkpoint of the job is under way, and the disk has the record of
+ * the step. That checkpoint may be the newest now, or have replaced the one to which the job was to go back. */
 static void look_asked(pd_store *store, pd_going_back *back, pd_job *job)
 {
+    pd_go_back_order *order = back->order->u.go_back_order;
     pd_error err;
 
     if (job->checkpointing.making != NULL || job->checkpointing.writing) return;
-    if (check_step(job, back->step, &err) != PD_OK) {
+    if (check_step(job, back->step, order->removes, &err) != PD_OK) {
         give_up(store, back, job, &err);
         return;
     }
     if (back->step == PD_NEWEST) back->step = job->checkpointing.kept.at[0];
+    back->replays = !pd_kept_steps_has(&job->checkpointing.kept, back->step);
+    if (back->replays && job->checkpointing.durable_step < back->step) return;
     back->stage = READING;
-    back->order->u.go_back_order->step = back->step;
+    order->step = back->step;
+    order->replays = back->replays;
     pd_effects_add(&store->outbox, back->order);
     back->order = NULL;
+}
+
+/* ---- failing to load ---- */
+
+enum { RETRY_NS = 1000000000 };
+
+/* Lets loading be tried again a second later, because memory was short. */
+static void retry_loading(pd_store *store, pd_going_back *back, uint64_t now_ns, const pd_error *err)
+{
+    uint64_t step = back->step;
+
+    while (back->records != NULL) pd_wal_record_free(pd_wal_record_take(&back->records));
+    pd_restore_abandon(back->restoring);
+    back->restoring = NULL;
+    back->read = false;
+    back->stage = ENDING;
+    back->retry_ns = now_ns + RETRY_NS;
+    if (!pd_is_power_of_two(++back->short_of_memory)) return;
+    pd_say(&store->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = back->name, .step = &step, .code = err->code },
+           "goes back, but there is no memory to load it; it is tried again every second: %.300s", err->text);
+}
+
+/* Handles a job that could not be loaded. It is whole on the disk, so a restart of the daemon brings it back. */
+static void fail_loading(pd_store *store, pd_going_back *back, uint64_t now_ns, const pd_error *err)
+{
+    uint64_t step = back->step;
+
+    if (err->code == PD_NO_MEMORY || err->code == PD_RESOURCE_EXHAUSTED) {
+        retry_loading(store, back, now_ns, err);
+        return;
+    }
+    pd_say(&store->outbox, PD_SAY_ERROR, (pd_log_facts){ .job = back->name, .step = &step, .code = err->code },
+           "could not be loaded after it went back, and stays on the disk: restart the server to bring it back: %.300s",
+           err->text);
+    answer(store, back, err);
+    free_back(store, back);
 }
 
 /* ---- ending ---- */
@@ -305,8 +354,31 @@ static void end_job(pd_store *store, pd_going_back *back, pd_job *job, uint64_t 
     back->stage = ENDING;
     store->jobs.away++;
     pd_store_fail(store, job, &err);
+    back->dropping->u.wal->base = back->image->place;
+    back->dropping->u.wal->step = back->replays ? back->step : back->image->place;
     pd_effects_add(&store->outbox, back->dropping);
     back->dropping = NULL;
+}
+
+/* Keeps the order, which reads records next. */
+static void keep_order(pd_going_back *back, pd_request *request)
+{
+    pd_go_back_order *order = request->u.go_back_order;
+
+    back->order = pd_request_become(request, PD_EFF_GO_BACK, (pd_ticket){ 0, 0 }, back->number);
+    back->order->u.go_back_order = order;
+    order->reads = true;
+}
+
+/* Takes records that were read. */
+static void take_records(pd_store *store, pd_going_back *back, pd_request *request, uint64_t now_ns)
+{
+    pd_go_back_order *order = request->u.go_back_order;
+
+    back->records = order->records;
+    order->records = NULL;
+    keep_order(back, request);
+    if (order->error.code != PD_OK) fail_loading(store, back, now_ns, &order->error);
 }
 
 void pd_store_went_back(pd_store *store, pd_request *request, uint64_t now_ns)
@@ -316,6 +388,10 @@ void pd_store_went_back(pd_store *store, pd_request *request, uint64_t now_ns)
     pd_job *job = back != NULL ? job_of(store, back) : NULL;
     pd_error err;
 
+    if (back != NULL && order->reads) {
+        take_records(store, back, request, now_ns);
+        return;
+    }
     if (back != NULL && order->error.code != PD_OK) {
         give_up(store, back, job, &order->error);
     } else if (back != NULL && job == NULL) {
@@ -327,6 +403,10 @@ void pd_store_went_back(pd_store *store, pd_request *request, uint64_t now_ns)
         /* The connection of a worker ends now. An operator waits until the job is loaded. */
         if (back->request != NULL && is_from_worker(back->request)) answer(store, back, NULL);
         end_job(store, back, job, now_ns);
+        if (back->replays) {
+            keep_order(back, request);
+            return;
+        }
     }
     pd_go_back_order_free(order);
     pd_request_free(request);
@@ -347,39 +427,6 @@ bool pd_store_wal_dropped(pd_store *store, const pd_wal_record *record)
 }
 
 /* ---- loading ---- */
-
-enum { RETRY_NS = 1000000000 };
-
-/* Lets loading be tried again a second later, because memory was short. */
-static void retry_loading(pd_store *store, pd_going_back *back, uint64_t now_ns, const pd_error *err)
-{
-    uint64_t step = back->step;
-
-    pd_restore_abandon(back->restoring);
-    back->restoring = NULL;
-    back->read = false;
-    back->stage = ENDING;
-    back->retry_ns = now_ns + RETRY_NS;
-    if (!pd_is_power_of_two(++back->short_of_memory)) return;
-    pd_say(&store->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = back->name, .step = &step, .code = err->code },
-           "goes back, but there is no memory to load it; it is tried again every second: %.300s", err->text);
-}
-
-/* Handles a job that could not be loaded. It is whole on the disk, so a restart of the daemon brings it back. */
-static void fail_loading(pd_store *store, pd_going_back *back, uint64_t now_ns, const pd_error *err)
-{
-    uint64_t step = back->step;
-
-    if (err->code == PD_NO_MEMORY || err->code == PD_RESOURCE_EXHAUSTED) {
-        retry_loading(store, back, now_ns, err);
-        return;
-    }
-    pd_say(&store->outbox, PD_SAY_ERROR, (pd_log_facts){ .job = back->name, .step = &step, .code = err->code },
-           "could not be loaded after it went back, and stays on the disk: restart the server to bring it back: %.300s",
-           err->text);
-    answer(store, back, err);
-    free_back(store, back);
-}
 
 /* Claims the memory of the job that is made from the checkpoint, as soon as that of the job before is free. */
 static void look_ending(pd_store *store, pd_going_back *back, uint64_t now_ns)
@@ -410,7 +457,17 @@ static void give_carried(pd_job *job, pd_going_back *back)
     pd_repeats_leave(job, back->carried.course + 1);
 }
 
-/* Puts the job into the table of jobs, once its WAL is dropped and everything was read. */
+/* Asks the checkpoint writer for the records that follow. */
+static void read_on(pd_store *store, pd_going_back *back)
+{
+    pd_go_back_order *order = back->order->u.go_back_order;
+
+    order->read = back->replayed;
+    pd_effects_add(&store->outbox, back->order);
+    back->order = NULL;
+}
+
+/* Puts the job into the table of jobs, once its WAL is dropped, everything was read, and its records were replayed. */
 static void look_loading(pd_store *store, pd_going_back *back, uint64_t now_ns)
 {
     pd_job *job;
@@ -418,6 +475,14 @@ static void look_loading(pd_store *store, pd_going_back *back, uint64_t now_ns)
     int rc;
 
     if (!back->dropped || !back->read) return;
+    if (back->replays && back->stage == LOADING) {
+        back->stage = REPLAYING;
+        back->replayed = back->image->place;
+    }
+    if (back->replays && back->replayed < back->step) {
+        if (back->records == NULL && back->order != NULL) read_on(store, back);
+        return;
+    }
     pd_store_forget_deadlines(store);
     rc = pd_restore_end(back->restoring, &store->jobs, now_ns, &job, &err);
     back->restoring = NULL;
@@ -434,14 +499,35 @@ static void look_loading(pd_store *store, pd_going_back *back, uint64_t now_ns)
     free_back(store, back);
 }
 
+/* Replays one record. */
+static void replay(pd_store *store, pd_going_back *back, uint64_t now_ns)
+{
+    pd_wal_record *record = pd_wal_record_take(&back->records);
+    pd_error err;
+    int rc = pd_restore_replay(back->restoring, record, now_ns, &err);
+
+    back->replayed = record->step;
+    pd_wal_record_free(record);
+    if (rc != PD_OK) fail_loading(store, back, now_ns, &err);
+}
+
+static bool has_work(const pd_going_back *back)
+{
+    return (back->stage == LOADING && !back->read) || (back->stage == REPLAYING && back->records != NULL);
+}
+
 void pd_store_go_back_work(pd_store *store, uint64_t now_ns)
 {
     pd_going_back *back = store->going_back;
     pd_error err;
-    int rc;
+    int rc = PD_OK;
 
-    while (back != NULL && (back->stage != LOADING || back->read)) back = back->next;
+    while (back != NULL && !has_work(back)) back = back->next;
     if (back == NULL) return;
+    if (back->stage == REPLAYING) {
+        replay(store, back, now_ns);
+        return;
+    }
     back->read = pd_restore_some(back->restoring, store->config.batch_ns, &rc, &err);
     if (rc != PD_OK) fail_loading(store, back, now_ns, &err);
 }
@@ -449,7 +535,7 @@ void pd_store_go_back_work(pd_store *store, uint64_t now_ns)
 bool pd_store_go_back_has_work(const pd_store *store)
 {
     for (const pd_going_back *back = store->going_back; back != NULL; back = back->next)
-        if (back->stage == LOADING && !back->read) return true;
+        if (has_work(back)) return true;
     return false;
 }
 
@@ -471,7 +557,8 @@ static void look(pd_store *store, pd_going_back *back, uint64_t now_ns)
         break;
     case READING: break;
     case ENDING: look_ending(store, back, now_ns); break;
-    case LOADING: look_loading(store, back, now_ns); break;
+    case LOADING:
+    case REPLAYING: look_loading(store, back, now_ns); break;
     }
 }
 
@@ -520,7 +607,7 @@ uint64_t pd_store_go_back_next(const pd_store *store)
 int pd_store_go_back_check(const pd_store *store, const char *job_name, pd_error *err)
 {
     for (const pd_going_back *back = store->going_back; back != NULL; back = back->next)
-        if ((back->stage == ENDING || back->stage == LOADING) && strcmp(back->name, job_name) == 0)
+        if (back->stage >= ENDING && strcmp(back->name, job_name) == 0)
             return pd_fail(err, PD_UNAVAILABLE, "job %.100s goes back to step %" PRIu64 ": wait until it is loaded",
                            back->name, back->step);
     return PD_OK;

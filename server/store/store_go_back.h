@@ -1,14 +1,18 @@
-/* store_go_back.h - lets a job go back to the checkpoint of an earlier step, while other jobs continue. Step thread.
+/* store_go_back.h - lets a job go back to an earlier step, of a checkpoint or of its WAL, while others continue. Step
+ * thread.
  *
- *     asked      no checkpoint of the job is begun any more; one that is under way ends first. Training continues
- *     reading    the checkpoint writer reads the whole checkpoint into memory, and makes it the newest one on the disk
+ *     asked      no checkpoint of the job is begun any more; one that is under way ends first, and the record of the
+ *                step becomes durable. Training continues
+ *     reading    the checkpoint writer reads the whole checkpoint into memory, checks the records up to the step, and
+ *                makes the checkpoint the newest one on the disk
  *     ending     the job ends: the connections of its workers get PD_UNAVAILABLE. Its memory is freed as soon as its
- *                preconditioner tasks have returned. The WAL thread drops both streams
+ *                preconditioner tasks have returned. The WAL thread drops the records after the step, and all decisions
  *     loading    a job is made from the checkpoint, in parts. It has another life (pd_job.life). If memory is short,
  *                loading is tried again every second
+ *     replaying  the checkpoint writer reads records up to the step, some at a time. Each is replayed in one part
  *
  * An error before the end of `reading` changes nothing. A crash before that leaves the job as it was, a crash after
- * that leaves it at the step of the checkpoint, or at a later one that its WAL repeats. */
+ * that leaves it at the step to which it goes back, or at a later one that its WAL repeats. */
 #ifndef PD_STORE_GO_BACK_H
 #define PD_STORE_GO_BACK_H
 
@@ -20,7 +24,8 @@ struct pd_store;
 
 /* Takes a request that a job goes back. Takes ownership of the request.
  *
- *   PD_NOT_FOUND            there is no such job, or the job has no checkpoint of that step
+ *   PD_NOT_FOUND            there is no such job, or the job has no checkpoint of that step, nor, for a worker, its
+ *                           WAL
  *   PD_ABORTED              the job has another life than the request means, or goes back already
  *   PD_FAILED_PRECONDITION  the job has no checkpoints, or state is being imported into it
  *   PD_UNAVAILABLE          the server is about to stop

@@ -6,8 +6,8 @@
  * cpu: CPU time of two daemons for the same steps of one worker, over that of one daemon. skew: the largest load of a
  * shard over the mean, of GPT-2 small on 4 shards, as computed by the daemons' own map; the worst of AdamW and Shampoo.
  * settle: step time of a job that steps as a whole on two shards, whose steps need a verdict, over that of a job whose
- * parameters step apart; tiny tensors. recovery: time from the restart of a killed shard to the next step, with eight
- * steps to send again from the window. scale: payload of four daemons over four times that of one, with a worker for
+ * parameters step apart; tiny tensors. recovery: time from the restart of a killed shard of three to the next step, with
+ * eight steps to send again from the window, over that of one daemon with the same state. scale: payload of four daemons over four times that of one, with a worker for
  * each pair of cores; needs 16 cores. */
 #include "figure.h"
 
@@ -233,23 +233,37 @@ static pid_t spawn(const char *url, const char *folder)
     return pid;
 }
 
-/* Kills shard 1 in a job, starts it again, and returns the ms from its restart to the end of the next step. */
-static double recover(const char *list, const char *url, const char *folder, pid_t *pid, int round)
+/* A daemon with its checkpoints in a folder. */
+typedef struct keeper {
+    char url[28], folder[40];
+    pid_t pid;
+} keeper;
+
+enum { SHARDS = 3, REPEATS = 7 };
+
+/* Kills the last of n daemons in a job that has 8 MiB of weights on each, starts it again, and returns the ms from its
+ * restart to the end of the next step. */
+static double recover(keeper *keepers, int n, int round)
 {
     enum { DURABLE = 16, AGAIN = 8 };
-    job j = { .params = 8, .elements = 1 << 18 };
+    job j = { .params = 8 * (size_t)n, .elements = 1 << 18 };
+    keeper *last = &keepers[n - 1];
+    char name[32], list[SHARDS * 32] = "";
     pd_error err = { 0 };
-    char name[16];
     double begun;
 
-    snprintf(name, sizeof name, "r%d", round);
+    for (int i = 0; i < n; i++) {
+        if (i > 0) strcat(list, " ");
+        strcat(list, keepers[i].url);
+    }
+    snprintf(name, sizeof name, "r%d-%d", n, round);
     join(&j, list, name, "nonfinite_scope=job", 64);
     for (int s = 0; s < DURABLE; s++) step(&j);
     if (pd_client_sync(j.client, DURABLE, &err) != PD_OK) figure_stop("%s", err.text);
     for (int s = 0; s < AGAIN; s++) step(&j);
-    figure_kill(*pid);
+    figure_kill(last->pid);
     begun = figure_ms();
-    *pid = spawn(url, folder);
+    last->pid = spawn(last->url, last->folder);
     step(&j);
     begun = figure_ms() - begun;
     leave(&j);
@@ -258,27 +272,29 @@ static double recover(const char *list, const char *url, const char *folder, pid
 
 static void measure_recovery(void)
 {
-    enum { REPEATS = 5 };
-    char first[] = "/tmp/paramd-cluster-XXXXXX", second[] = "/tmp/paramd-cluster-XXXXXX", a[64], b[64], list[160];
-    double ms[REPEATS], sorted[REPEATS];
+    double ratio[REPEATS], three[REPEATS], one[REPEATS];
     int port = 20000 + (int)getpid() % 10000;
-    pid_t one, two;
+    keeper keepers[SHARDS];
 
-    figure_folder(first);
-    figure_folder(second);
-    snprintf(a, sizeof a, "tcp://127.0.0.1:%d", port);
-    snprintf(b, sizeof b, "tcp://127.0.0.1:%d", port + 1);
-    snprintf(list, sizeof list, "%s %s", a, b);
-    one = spawn(a, first);
-    two = spawn(b, second);
-    for (int i = 0; i < REPEATS; i++) ms[i] = sorted[i] = recover(list, b, second, &two, i);
-    printf("%.3f\tby repeat %.3f, %.3f, %.3f, %.3f, %.3f s; 8 tensors of 1 MiB, 8 steps to send again\n",
-           figure_quantile(sorted, REPEATS, 0.5) / 1e3, ms[0] / 1e3, ms[1] / 1e3, ms[2] / 1e3, ms[3] / 1e3,
-           ms[4] / 1e3);
-    figure_kill(one);
-    figure_kill(two);
-    figure_remove(first);
-    figure_remove(second);
+    for (int i = 0; i < SHARDS; i++) {
+        strcpy(keepers[i].folder, "/tmp/paramd-cluster-XXXXXX");
+        figure_folder(keepers[i].folder);
+        snprintf(keepers[i].url, sizeof keepers[i].url, "tcp://127.0.0.1:%d", port + i);
+        keepers[i].pid = spawn(keepers[i].url, keepers[i].folder);
+    }
+    for (int i = 0; i < REPEATS; i++) {
+        three[i] = recover(keepers, SHARDS, i);
+        one[i] = recover(keepers, 1, i);
+        ratio[i] = three[i] / one[i];
+    }
+    printf("%.3f\tmedians %.3f s with three shards, %.3f s with one daemon; ", figure_quantile(ratio, REPEATS, 0.5),
+           figure_quantile(three, REPEATS, 0.5) / 1e3, figure_quantile(one, REPEATS, 0.5) / 1e3);
+    printf("8 tensors of 1 MiB on each, 8 steps to send again; pairs from %.2f to %.2f\n",
+           figure_quantile(ratio, REPEATS, 0), figure_quantile(ratio, REPEATS, 1));
+    for (int i = 0; i < SHARDS; i++) {
+        figure_kill(keepers[i].pid);
+        figure_remove(keepers[i].folder);
+    }
 }
 
 /* Returns the payload in GB/s of one worker with the first n daemons. */

@@ -21,13 +21,15 @@ typedef struct manner {
     uint32_t window[WORLD];
     size_t shards;
     event event;
-    bool whole; /* all parameters take their steps together, clipped by their norm: the shards need verdicts */
-    bool log;   /* the job has a WAL */
+    bool barriers; /* all ranks meet at a barrier after every third step */
+    bool whole;    /* all parameters take their steps together, clipped by their norm: the shards need verdicts */
+    bool log;      /* the job has a WAL */
     const char *rule;
 } manner;
 
 typedef struct run {
     const manner *manner;
+    const char *job;
     char root[64], urls[256];
     test_daemon *daemons[MOST_SHARDS];
     pthread_t threads[WORLD];
@@ -35,6 +37,7 @@ typedef struct run {
         struct run *run;
         int rank;
         _Atomic uint64_t step;
+        uint64_t durable; /* largest durable step that was reported */
         atomic_bool dies; /* it is to die in the midst of a step */
         unsigned rewound; /* number of calls of pd_client_rewind that succeeded */
         pd_client_stats stats;
@@ -53,7 +56,7 @@ static pd_client *begin(struct rank *r, pd_error *err)
     const manner *m = r->run->manner;
     pd_client_options options = {
         .urls = r->run->urls,
-        .job = "j",
+        .job = r->run->job,
         .rank = r->rank,
         .world_size = WORLD,
         .rules = (const char *[]){ m->rule, NULL },
@@ -98,6 +101,17 @@ static int take_step(struct rank *r, pd_client *client, float *const *gradients,
         items[i] = (pd_item){ .param = i, .gradient = gradients[i], .weights = r->weights[i] };
     rc = pd_client_push_pull(client, items, TENSORS, &options, &ticket, err);
     return rc == PD_OK ? pd_client_wait(client, ticket, 0, err) : rc;
+}
+
+/* Checks that the durable step has not fallen. */
+static void look_durable(struct rank *r, const pd_client *client)
+{
+    uint64_t durable = pd_client_durable(client);
+
+    if (durable < r->durable)
+        snprintf(r->failure, sizeof r->failure, "rank %d: the durable step fell from %d to %d", r->rank,
+                 (int)r->durable, (int)durable);
+    r->durable = durable;
 }
 
 /* Goes back, and checks that all parameters are at one step, whose note shard 0 has. */
@@ -159,10 +173,13 @@ static void *work(void *arg)
             durable = rc == PD_OK;
         } else if (rc == PD_OK && r->rank == 0 && pd_client_step(client, 0) % EVERY == 0)
             rc = pd_client_sync(client, 0, &err);
+        if (rc == PD_OK && r->run->manner->barriers && pd_client_step(client, 0) % 3 == 0)
+            rc = pd_client_barrier(client, &err);
         if (rc == PD_REWIND)
             go_back(r, client, &err);
         else
             check(r, "step", rc, &err);
+        look_durable(r, client);
         r->step = pd_client_step(client, 0);
     }
     r->step = STEPS;
@@ -185,6 +202,20 @@ static void start_daemon(run *r, size_t i)
     r->daemons[i] = daemon_start(flags);
 }
 
+static void start_workers(run *r, const char *job)
+{
+    r->job = job;
+    for (int i = 0; i < WORLD; i++) {
+        r->ranks[i].run = r;
+        r->ranks[i].rank = i;
+        for (int p = 0; p < TENSORS; p++) {
+            r->ranks[i].weights[p] = calloc((size_t)sizes[p], sizeof(float));
+            for (int64_t k = 0; k < sizes[p]; k++) r->ranks[i].weights[p][k] = 1.0f + (float)(k % 7) / 8;
+        }
+        assert_int_equal(pthread_create(&r->threads[i], NULL, work, &r->ranks[i]), 0);
+    }
+}
+
 static void begin_run(run *r, const manner *m)
 {
     size_t at = 0;
@@ -197,15 +228,7 @@ static void begin_run(run *r, const manner *m)
         start_daemon(r, i);
         at += (size_t)snprintf(r->urls + at, sizeof r->urls - at, "%s%s", i > 0 ? " " : "", r->daemons[i]->url);
     }
-    for (int i = 0; i < WORLD; i++) {
-        r->ranks[i].run = r;
-        r->ranks[i].rank = i;
-        for (int p = 0; p < TENSORS; p++) {
-            r->ranks[i].weights[p] = calloc((size_t)sizes[p], sizeof(float));
-            for (int64_t k = 0; k < sizes[p]; k++) r->ranks[i].weights[p][k] = 1.0f + (float)(k % 7) / 8;
-        }
-        assert_int_equal(pthread_create(&r->threads[i], NULL, work, &r->ranks[i]), 0);
-    }
+    start_workers(r, "j");
 }
 
 static void join_workers(run *r)
@@ -215,6 +238,12 @@ static void join_workers(run *r)
         if (r->ranks[i].failure[0] != '\0') fail_msg("%s", r->ranks[i].failure);
 }
 
+static void free_weights(const run *r)
+{
+    for (int i = 0; i < WORLD; i++)
+        for (int p = 0; p < TENSORS; p++) free(r->ranks[i].weights[p]);
+}
+
 static void end_run(run *r)
 {
     char command[120];
@@ -222,8 +251,7 @@ static void end_run(run *r)
     for (size_t i = 0; i < r->manner->shards; i++) daemon_stop(r->daemons[i], patient(20));
     snprintf(command, sizeof command, "rm -rf %s", r->root);
     assert_int_equal(system(command), 0);
-    for (int i = 0; i < WORLD; i++)
-        for (int p = 0; p < TENSORS; p++) free(r->ranks[i].weights[p]);
+    free_weights(r);
 }
 
 typedef struct milestone {
@@ -391,9 +419,9 @@ static void try_manner(const manner *m)
     end_run(&r);
 }
 
-TEST(shards_with_logs_go_back_to_a_common_checkpoint)
+TEST(shards_with_logs_go_back_to_the_last_step_of_the_log_that_was_lost)
 {
-    try_manner(&(manner){ .shards = 2, .event = KILL_ONE, .log = true, .rule = adamw });
+    try_manner(&(manner){ .shards = 3, .event = KILL_ONE, .whole = true, .log = true, .rule = adamw });
 }
 
 TEST(steps_that_need_verdicts_are_sent_again_to_one_shard)
@@ -421,4 +449,43 @@ TEST(a_shard_and_a_worker_that_die_at_once_are_replaced)
 {
     try_manner(&(manner){ .window = { 8, 8 }, .shards = 2, .event = KILL_BOTH, .whole = true, .rule = adamw });
     try_manner(&(manner){ .shards = 2, .event = KILL_BOTH, .whole = true, .rule = adamw });
+}
+
+/* Ranks meet at shard 0, which is killed, too, while one waits there for the other. */
+TEST(barriers_outlive_the_shard_that_has_them)
+{
+    static const manner m = {
+        .window = { 8, 8 }, .shards = 2, .event = KILL_ONE, .whole = true, .barriers = true, .rule = adamw
+    };
+    run r;
+
+    run_disturbed(&r, &m);
+    expect_undisturbed_bytes(&r);
+    for (int i = 0; i < WORLD; i++) assert_int_equal(r.ranks[i].rewound, 0);
+    end_run(&r);
+}
+
+/* The ranks of one job have windows, those of the other one have none and go back. */
+TEST(two_jobs_on_a_cluster_survive_the_loss_of_a_shard)
+{
+    static const manner windows = { .window = { 8, 8 }, .shards = 3, .event = KILL_ONE, .whole = true, .rule = adamw },
+                        none = { .shards = 3, .whole = true, .rule = "* sgd lr=0.05 momentum=0.9" };
+    run first, second;
+
+    begin_run(&first, &windows);
+    second = first;
+    second.manner = &none;
+    memset(second.ranks, 0, sizeof second.ranks);
+    start_workers(&second, "k");
+    for (int i = 0; i < EVENTS; i++) {
+        await_step(&first, event_at[i]);
+        if (first.ranks[0].step < STEPS) let_happen(&first, i);
+    }
+    join_workers(&first);
+    join_workers(&second);
+    for (int i = 0; i < WORLD; i++) assert_int_equal(first.ranks[i].rewound, 0);
+    expect_undisturbed_bytes(&first);
+    expect_undisturbed_bytes(&second);
+    free_weights(&second);
+    end_run(&first);
 }

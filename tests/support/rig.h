@@ -168,10 +168,12 @@ pd_request *rig_answer_order(rig *r);
 enum { RIG_NO_ANSWER = 1 << 20 };
 int rig_go_back(rig *r, const char *job, uint32_t rank, uint64_t conn, uint64_t step, uint64_t life);
 /* Adds a checkpoint that was written to those that the job can go back to, and lists them in kept->kept. Carries out an
- * order to go back; drops all records of a WAL. Used by rig.c and rig_disk.c. */
+ * order to go back, and one about the records of a WAL. Used by rig.c and rig_disk.c. */
 void rig_note_older(rig *r, pd_checkpoint_image *kept);
 void rig_on_order(rig *r, pd_go_back_order *order);
-void rig_on_dropping(rig *r);
+void rig_on_dropping(rig *r, const pd_wal_record *order);
+/* Fills in what a checkpoint that was read says of the others, and of the WAL. */
+void rig_describe(const rig *r, pd_checkpoint_image *image);
 void rig_free_older(rig *r);
 /* Removes the oldest checkpoint, as the checkpoint writer does. */
 void rig_forget_oldest(rig *r);

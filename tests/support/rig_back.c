@@ -29,11 +29,39 @@ void rig_forget_oldest(rig *r)
     memmove(&r->older[0], &r->older[1], --r->n_older * sizeof r->older[0]);
 }
 
-/* Makes the checkpoint of order->step the newest one, and reads it. */
+/* Reads the next two records, or the last one. */
+static void read_records(const rig *r, pd_go_back_order *order)
+{
+    pd_wal_record **at = &order->records;
+    size_t n = 0;
+
+    for (size_t i = 0; i < r->n_records && n < 2; i++) {
+        if (r->records[i]->step <= order->read || r->records[i]->step > order->step) continue;
+        *at = must(record_copy(r->records[i]));
+        at = &(*at)->next;
+        n++;
+    }
+    assert_true(n > 0);
+}
+
+void rig_describe(const rig *r, pd_checkpoint_image *image)
+{
+    image->kept.n = 0;
+    for (size_t i = r->n_older; i-- > 0;) pd_kept_steps_add(&image->kept, r->older[i]->step);
+    image->oldest_record = image->place;
+    for (size_t i = r->n_records; i-- > 0;)
+        if (r->records[i]->step == image->oldest_record) image->oldest_record--;
+}
+
+/* Makes the checkpoint of order->step, or the last one before it, the newest one, and reads it. */
 static void carry_out(rig *r, pd_go_back_order *order)
 {
     pd_checkpoint_image *found;
 
+    if (order->reads) {
+        read_records(r, order);
+        return;
+    }
     if (r->disk_error != NULL) {
         pd_fail(&order->error, PD_UNAVAILABLE, "%s", r->disk_error);
         return;
@@ -41,12 +69,11 @@ static void carry_out(rig *r, pd_go_back_order *order)
     while (r->n_older > 0 && r->older[r->n_older - 1]->step > order->step)
         pd_checkpoint_image_free(r->older[--r->n_older]);
     found = r->n_older > 0 ? r->older[r->n_older - 1] : NULL;
-    assert_true(found != NULL && found->step == order->step);
+    assert_true(found != NULL && (order->replays ? found->step < order->step : found->step == order->step));
     pd_checkpoint_image_free(r->disk);
     r->disk = must(checkpoint_copy(found));
     order->image = must(checkpoint_copy(found));
-    order->image->kept.n = 0;
-    for (size_t i = r->n_older; i-- > 0;) pd_kept_steps_add(&order->image->kept, r->older[i]->step);
+    rig_describe(r, order->image);
 }
 
 pd_request *rig_answer_order(rig *r)
@@ -72,9 +99,11 @@ void rig_go_back_ordered(rig *r)
     rig_work(r);
 }
 
-void rig_on_dropping(rig *r)
+void rig_on_dropping(rig *r, const pd_wal_record *order)
 {
-    rig_drop_records(r, UINT64_MAX);
+    while (order->act == PD_WAL_DROP && r->n_records > 0 && r->records[r->n_records - 1]->step > order->step)
+        pd_wal_record_free(r->records[--r->n_records]);
+    if (order->act == PD_WAL_SET_ASIDE) rig_drop_records(r, UINT64_MAX);
     while (r->n_decisions > 0) pd_wal_record_free(r->decisions[--r->n_decisions]);
 }
 

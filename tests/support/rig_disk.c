@@ -70,6 +70,7 @@ pd_wal_record *record_copy(const pd_wal_record *from)
     if (to == NULL) return NULL;
     *to = *from;
     to->number = 0;
+    to->next = NULL;
     to->job = strdup(from->job);
     to->head = malloc(from->head_bytes + 1);
     memcpy(to->head, from->head, from->head_bytes);
@@ -100,7 +101,7 @@ static void give_back(rig *r, pd_checkpoint_image *kept)
         if (r->keeps_older) rig_note_older(r, kept);
         r->kept++;
         /* A record that is under way follows one that the checkpoint makes superfluous: that stays until then. */
-        if (r->n_logging == 0) rig_drop_records(r, kept->place);
+        if (r->n_logging == 0 && !r->keeps_older) rig_drop_records(r, kept->place);
     }
     request->u.checkpoint_image = kept;
     pd_store_apply(r->store, request, r->now);
@@ -163,6 +164,7 @@ int rig_restore(rig *r, const rig *from)
 {
     assert_non_null(from->disk);
     r->error.code = PD_OK;
+    rig_describe(from, from->disk);
     return pd_store_restore(r->store, from->disk, r->now, &r->error);
 }
 
@@ -222,7 +224,7 @@ static void return_record(rig *r, pd_wal_record *entry)
     if (entry->act == PD_WAL_APPEND)
         (void)(entry->stream == PD_WAL_DECISIONS ? put_decisions : put)(r, entry, &entry->error);
     else
-        rig_on_dropping(r);
+        rig_on_dropping(r, entry);
     request->u.wal = entry;
     pd_store_apply(r->store, request, r->now);
 }

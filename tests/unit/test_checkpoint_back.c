@@ -4,6 +4,7 @@
 #include "checkpoint_sample.h"
 #include "mem_disk.h"
 #include "state_dir.h"
+#include "wal_sample.h"
 
 #include <errno.h>
 
@@ -123,6 +124,70 @@ TEST(the_newest_checkpoint_is_read_again_and_nothing_is_renamed)
 
     assert_int_equal(go_back(memory, LAST, true, NULL), PD_OK);
     assert_int_equal(newest(memory), LAST);
+    mem_disk_free(memory);
+}
+
+/* Writes records of the steps from `first` to `last`. */
+static void write_records(mem_disk *memory, uint64_t first, uint64_t last)
+{
+    pd_disk disk = mem_disk_table(memory);
+    pd_wal_writer *writer;
+
+    assert_int_equal(pd_wal_writer_new(&writer, &disk, ROOT, 1 << 16, NULL), PD_OK);
+    for (uint64_t step = first; step <= last; step++) {
+        pd_wal_record *record = sample_logged(step, first - 1, 1);
+        pd_wal_write(writer, &record, 1);
+        assert_int_equal(record->error.code, PD_OK);
+        pd_wal_record_free(record);
+    }
+    pd_wal_writer_free(writer);
+}
+
+/* Carries out an order to go back to a step that only the WAL has. Returns its code. */
+static int go_back_by_records(mem_disk *memory, uint64_t step, uint64_t from)
+{
+    pd_disk disk = mem_disk_table(memory);
+    pd_go_back_order order = order_for(step, true);
+
+    order.replays = true;
+    pd_checkpoint_go_back(&disk, ROOT, &sample_about, &order);
+    if (order.error.code != PD_OK) return order.error.code;
+    assert_int_equal(order.image->step, from);
+    pd_checkpoint_image_free(order.image);
+    order.image = NULL;
+    order.reads = true;
+    order.read = from;
+    pd_checkpoint_go_back(&disk, ROOT, &sample_about, &order);
+    assert_int_equal(order.error.code, PD_OK);
+    assert_int_equal(order.read, step);
+    for (pd_wal_record *record; (record = pd_wal_record_take(&order.records)) != NULL; pd_wal_record_free(record))
+        assert_logged(record, ++from, 1);
+    assert_int_equal(from, step);
+    return PD_OK;
+}
+
+TEST(records_lead_to_a_step_after_a_checkpoint)
+{
+    mem_disk *memory = before();
+
+    assert_int_equal(go_back_by_records(memory, LAST + 2, LAST), PD_NOT_FOUND);
+    write_records(memory, LAST + 1, LAST + 3);
+    assert_int_equal(go_back_by_records(memory, LAST + 4, LAST), PD_NOT_FOUND);
+    assert_int_equal(go_back_by_records(memory, LAST + 2, LAST), PD_OK);
+    assert_int_equal(newest(memory), LAST);
+    mem_disk_free(memory);
+}
+
+TEST(records_lead_past_a_checkpoint_that_is_no_longer_used)
+{
+    mem_disk *memory = new_disk();
+
+    write_step(memory, 2, &(pd_retention){ .keep = 9 });
+    write_step(memory, 6, &(pd_retention){ .keep = 9 });
+    write_records(memory, 3, 8);
+    assert_int_equal(go_back_by_records(memory, 5, 2), PD_OK);
+    assert_int_equal(newest(memory), 2);
+    assert_true(has(memory, PD_STEP_TEMPORARY, 6));
     mem_disk_free(memory);
 }
 

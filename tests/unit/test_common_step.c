@@ -15,6 +15,16 @@ static pd_shard_state at(uint64_t step, uint64_t a, uint64_t b, uint64_t c)
     return state;
 }
 
+/* Returns a shard at `step` whose WAL has all steps from `first` on. */
+static pd_shard_state logged(uint64_t step, uint64_t first, uint64_t a, uint64_t b)
+{
+    pd_shard_state state = at(step, a, b, 0);
+
+    state.replays = true;
+    state.first = first;
+    return state;
+}
+
 static void expect(const pd_shard_state *states, size_t n, uint64_t expected)
 {
     uint64_t step = 0;
@@ -41,6 +51,12 @@ HOLDS(the_order_of_the_shards_does_not_matter,
       expect(STATES(at(40, 40, 35, 30), at(46, 45, 40, 35), at(41, 40, 20, 0)), 40));
 HOLDS(the_first_shard_may_be_the_one_without_a_checkpoint_of_it,
       expect(STATES(at(45, 40, 0, 0), at(50, 50, 45, 40)), 45));
+HOLDS(with_logs_it_is_where_the_last_shard_is,
+      expect(STATES(logged(248, 220, 240, 220), logged(247, 240, 240, 220), logged(245, 240, 240, 220)), 245));
+HOLDS(a_log_that_begins_later_leaves_checkpoints_alone,
+      expect(STATES(logged(248, 240, 240, 220), logged(239, 220, 220, 200)), 220));
+HOLDS(a_shard_without_a_log_has_checkpoints_alone,
+      expect(STATES(logged(248, 220, 240, 220), at(243, 240, 220, 0)), 243));
 HOLDS(without_a_step_that_all_have_there_is_none, expect_none(STATES(at(400, 400, 300, 200), at(100, 100, 0, 0))));
 HOLDS(a_shard_that_has_lost_everything_is_no_obstacle_to_others_at_the_start,
       expect(STATES(at(0, 0, 0, 0), at(0, 0, 0, 0)), 0));
@@ -65,8 +81,9 @@ HOLDS(model_state_on_all_shards_is_even, assert_true(pd_shards_are_even(STATES(f
 /* For all small cases: the result is reached by all, and no newer step is. */
 TEST(it_is_the_newest_of_all_that_can_be)
 {
-    for (unsigned bits = 0; bits < 1u << 12; bits++) {
-        pd_shard_state states[2] = { { .step = bits >> 8 & 3 }, { .step = bits >> 10 & 3 } };
+    for (unsigned bits = 0; bits < 1u << 14; bits++) {
+        pd_shard_state states[2] = { { .step = bits >> 8 & 3, .replays = bits >> 12 & 1, .first = 1 },
+                                     { .step = bits >> 10 & 3, .replays = bits >> 13 & 1, .first = 2 } };
         uint64_t found = 9, best = 9;
 
         for (uint64_t step = 4; step-- > 0;)

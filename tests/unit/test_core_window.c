@@ -68,6 +68,27 @@ TEST(steps_that_are_durable_leave_the_window)
     windowed_free(&w);
 }
 
+/* Another shard has no checkpoint of step 4: so all may go back to one before it. */
+TEST(steps_of_which_other_shards_lack_a_checkpoint_stay_in_the_window)
+{
+    windowed w = windowed_new(8);
+    pd_core *core = w.p->core;
+    peer_frame l;
+
+    windowed_train(&w, 5);
+    core->setup.shards = 2;
+    for (uint64_t common = 0; common <= 4; common += 4) {
+        core->progress.common = common;
+        windowed_push(&w, &l);
+        w.p->durable = 4;
+        windowed_answer(&w, &l.prefix, common == 0 ? 6 : 7);
+        peer_frame_drop(&l);
+        assert_int_equal(kept(&w), (common == 0 ? 6 : 3) * STEP_BYTES);
+    }
+    core->setup.shards = 1;
+    windowed_free(&w);
+}
+
 TEST(a_declaration_tells_of_durable_steps_too)
 {
     windowed w = windowed_new(8);

@@ -94,6 +94,65 @@ TEST(a_restart_continues_after_the_step_to_which_the_job_went_back)
     }
 }
 
+static int worker_goes_back(rig *r, uint64_t step)
+{
+    return rig_go_back(r, NULL, 1, COURSE_CONN + 1, step, the_job(r)->life);
+}
+
+/* Records lead to it from the checkpoint of step 12. */
+TEST(a_worker_lets_a_job_go_back_to_a_step_of_its_log)
+{
+    const course *p = &courses[1];
+    pd_store_config config = durable_config();
+    rig r;
+
+    start(&r, p);
+    step_to(&r, p, 1, 15);
+    assert_int_equal(rig_go_back(&r, "job", 0, 200, 14, 0), PD_NOT_FOUND);
+    assert_int_equal(worker_goes_back(&r, 16), PD_NOT_FOUND);
+    assert_int_equal(worker_goes_back(&r, 15), PD_OK);
+    course_join(&r, p);
+    assert_int_equal(worker_goes_back(&r, 14), PD_OK);
+    assert_int_equal(pd_steps_least(&the_job(&r)->steps), 14);
+    assert_int_equal(the_job(&r)->checkpointing.durable_step, 14);
+    course_join(&r, p);
+    step_to(&r, p, 15, 15);
+    assert_int_equal(the_job(&r)->checkpointing.durable_step, 15);
+    rig_crash(&r, &config);
+    assert_int_equal(pd_steps_least(&the_job(&r)->steps), 15);
+    course_join(&r, p);
+    assert_int_equal(worker_goes_back(&r, 13), PD_OK);
+    course_join(&r, p);
+    step_to(&r, p, 14, COURSE_STEPS);
+    compare_with_undisturbed(&r, p);
+    rig_free(&r);
+}
+
+/* The disk has the record of step 14 only later. */
+TEST(a_job_goes_back_to_a_step_of_its_log_once_the_disk_has_it)
+{
+    const course *p = &courses[1];
+    rig r;
+
+    start(&r, p);
+    step_to(&r, p, 1, 13);
+    r.lazy_wal = true;
+    step_to(&r, p, 14, 15);
+    assert_int_equal(worker_goes_back(&r, 14), RIG_NO_ANSWER);
+    assert_true(the_job(&r)->goes_back);
+    while (r.n_logging > 0) rig_write_record(&r);
+    rig_work(&r);
+    while (r.n_logging > 0) rig_write_record(&r);
+    rig_work(&r);
+    r.lazy_wal = false;
+    assert_int_equal(r.error.code, PD_OK);
+    assert_int_equal(pd_steps_least(&the_job(&r)->steps), 14);
+    course_join(&r, p);
+    step_to(&r, p, 15, COURSE_STEPS);
+    compare_with_undisturbed(&r, p);
+    rig_free(&r);
+}
+
 static void set_up(rig *r)
 {
     start(r, &courses[0]);

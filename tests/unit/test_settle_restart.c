@@ -94,16 +94,37 @@ TEST(a_restored_shard_still_has_the_tallies_of_the_last_steps)
     shard_rigs_free(&s);
 }
 
+/* Lets a shard that is at step c take the steps up to STEPS again: workers send contributions, then verdicts. */
+static void take_again(shard_rigs *s, uint32_t i, uint64_t c)
+{
+    for (uint64_t n = c + 1; n <= STEPS; n++) {
+        shard_rigs_push_again(s, i, 0, n, (float)n, n == 4 ? 13 : 0);
+        /* It has the contributions, but nobody has said yet what all shards decide. */
+        rig_work(s->shard[i]);
+        assert_int_equal(inside_job(s->shard[i]->store, s->shard[i]->job)->steps.params[0].saved.step, n - 1);
+        for (uint64_t v = 0; v < s->verdicts; v++)
+            if (s->log[v].step == n) {
+                assert_int_equal(rig_settle(s->shard[i], 0, CONN, n, s->log[v].phase, s->log[v].tally, SHARDS), PD_OK);
+                rig_work(s->shard[i]);
+            }
+    }
+}
+
+static void take_all(shard_rigs *s)
+{
+    for (uint64_t n = 1; n <= STEPS; n++) {
+        shard_rigs_push(s, 0, n, (float)n, n == 4 ? 13 : 0);
+        shard_rigs_settle(s);
+        shard_rigs_assert_same(s, n);
+    }
+}
+
 TEST(a_shard_that_went_back_takes_the_verdicts_again)
 {
     shard_rigs s;
 
     start(&s, plain);
-    for (uint64_t n = 1; n <= STEPS; n++) {
-        shard_rigs_push(&s, 0, n, (float)n, n == 4 ? 13 : 0);
-        shard_rigs_settle(&s);
-        shard_rigs_assert_same(&s, n);
-    }
+    take_all(&s);
     for (uint32_t i = 0; i < SHARDS; i++) {
         pd_store_config config = clipped_configuration();
         uint64_t c = s.shard[i]->disk->step;
@@ -112,19 +133,55 @@ TEST(a_shard_that_went_back_takes_the_verdicts_again)
         assert_true(c > 0 && c < STEPS);
         rig_crash(s.shard[i], &config);
         shard_rigs_join(&s, i, plain, rules);
-        for (uint64_t n = c + 1; n <= STEPS; n++) {
-            shard_rigs_push_again(&s, i, 0, n, (float)n, n == 4 ? 13 : 0);
-            /* It has the contributions, but nobody has said yet what all shards decide. */
-            rig_work(s.shard[i]);
-            assert_int_equal(inside_job(s.shard[i]->store, s.shard[i]->job)->steps.params[0].saved.step, n - 1);
-            for (uint64_t v = 0; v < s.verdicts; v++)
-                if (s.log[v].step == n) {
-                    assert_int_equal(rig_settle(s.shard[i], 0, CONN, n, s.log[v].phase, s.log[v].tally, SHARDS), PD_OK);
-                    rig_work(s.shard[i]);
-                }
-        }
+        take_again(&s, i, c);
         shard_rigs_assert_same(&s, STEPS);
     }
+    shard_rigs_free(&s);
+}
+
+/* Another shard has a checkpoint of step 3 alone, and records up to step 5: so this one keeps those before its
+ * checkpoint of step 6. */
+TEST(a_shard_goes_back_to_a_step_of_its_log_before_its_newest_checkpoint)
+{
+    static const char options[] =
+        "durability=log checkpoint_every=3 checkpoint_keep=9 clip_global_norm=3 skip_outlier=50";
+    shard_rigs s;
+
+    start(&s, options);
+    for (uint32_t i = 0; i < SHARDS; i++) s.shard[i]->keeps_older = true;
+    take_all(&s);
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        rig *r = s.shard[i];
+        assert_int_equal(r->disk->step, 6);
+        assert_int_equal(r->records[0]->step, 4);
+        assert_int_equal(rig_go_back(r, NULL, 0, CONN, 2, 0), PD_NOT_FOUND);
+        rig_go_back(r, NULL, 0, CONN, 5, 0);
+        assert_int_equal(r->disk->step, 3);
+        assert_int_equal(pd_steps_least(&inside_find(r->store, "job")->steps), 5);
+        shard_rigs_join(&s, i, options, rules);
+        take_again(&s, i, 5);
+        shard_rigs_assert_same(&s, STEPS);
+    }
+    shard_rigs_free(&s);
+}
+
+/* Workers know that all shards can go back to step 6. */
+TEST(records_before_the_step_to_which_all_can_go_back_are_given_up)
+{
+    static const char options[] = "durability=log checkpoint_every=3 checkpoint_keep=9 clip_global_norm=3";
+    shard_rigs s;
+
+    start(&s, options);
+    for (uint32_t i = 0; i < SHARDS; i++) s.shard[i]->keeps_older = true;
+    for (uint64_t n = 1; n <= STEPS; n++) {
+        pd_checkpoint_policy *checkpointing = &inside_job(s.shard[0]->store, s.shard[0]->job)->checkpointing;
+        checkpointing->floored = n == STEPS;
+        checkpointing->floor = 6;
+        shard_rigs_push(&s, 0, n, (float)n, 0);
+        shard_rigs_settle(&s);
+    }
+    assert_int_equal(s.shard[0]->records[0]->step, STEPS);
+    assert_int_equal(s.shard[1]->records[0]->step, 4);
     shard_rigs_free(&s);
 }
 

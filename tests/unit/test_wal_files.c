@@ -258,7 +258,7 @@ TEST(a_log_can_be_set_aside, log_course *c)
 /* Lets the writer drop the streams of the job, which goes back to step 0. */
 static void drop_streams(log_course *c, pd_wal_act act)
 {
-    pd_wal_record *order = sample_logged(1, 0, 1);
+    pd_wal_record *order = sample_logged(0, 0, 1);
 
     order->act = act;
     pd_wal_write(c->logs, &order, 1);
@@ -285,6 +285,61 @@ TEST(a_log_can_be_dropped_while_it_is_written, log_course *c)
         assert_int_equal(c->step, 2);
         drop_streams(c, PD_WAL_DROP);
     }
+}
+
+/* Counts records, and checks that their steps follow each other. */
+static void count_list(pd_wal_record *list, uint64_t after, uint64_t until)
+{
+    for (pd_wal_record *record; (record = pd_wal_record_take(&list)) != NULL; pd_wal_record_free(record))
+        assert_int_equal(record->step, ++after);
+    assert_int_equal(after, until);
+}
+
+/* A job goes back to a step of its log: the records up to it stay, also those before its checkpoint, and those of the
+ * new steps follow them. */
+TEST(the_end_of_a_log_can_be_dropped_while_it_is_written, log_course *c)
+{
+    pd_wal_source from = { &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 0 };
+    pd_wal_record *order, *list;
+
+    for (int i = 0; i < 4; i++) course_steps(c, 3);
+    order = sample_logged(7, 5, 1);
+    order->act = PD_WAL_DROP;
+    pd_wal_write(c->logs, &order, 1);
+    assert_int_equal(order->error.code, PD_OK);
+    pd_wal_record_free(order);
+    assert_int_equal(pd_wal_oldest(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 7), 0);
+    assert_int_equal(pd_wal_oldest(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 8), 8);
+    assert_int_equal(pd_wal_read_some(&from, 6, &list, NULL), PD_OK);
+    count_list(list, 0, 6);
+    from.base = 6;
+    assert_int_equal(pd_wal_read_some(&from, 12, &list, NULL), PD_OK);
+    count_list(list, 6, 7);
+    c->durable = c->step = 7;
+    c->life++;
+    course_steps(c, 2);
+    course_stop(c);
+    course_return(c);
+    assert_int_equal(c->step, 9);
+    assert_int_equal(pd_wal_oldest(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 9), 0);
+}
+
+/* A restart keeps the records before the checkpoint, for shards that go back further. */
+TEST(a_restart_keeps_the_records_before_its_checkpoint, log_course *c)
+{
+    pd_wal_source from = { &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 6 };
+
+    course_steps(c, 9);
+    course_stop(c);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pd_wal_oldest(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 6), 0);
+        assert_int_equal(pd_wal_truncate(&from, i == 0 ? 9 : 6, NULL), PD_OK);
+        mem_disk_crash(c->memory, MEM_DISK_LOSE, 0);
+    }
+    assert_int_equal(pd_wal_oldest(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 7), 7);
+    c->durable = c->step = 6;
+    course_return(c);
+    assert_int_equal(c->step, 6);
 }
 
 TEST(other_jobs_keep_their_logs_when_one_is_dropped, log_course *c)

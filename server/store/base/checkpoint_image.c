@@ -1,6 +1,8 @@
 /* checkpoint_image.c - a checkpoint of a job in memory. */
 #include "checkpoint_image.h"
 
+#include "wal_record.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -46,6 +48,7 @@ void pd_kept_steps_add(pd_kept_steps *kept, uint64_t step)
 void pd_go_back_order_free(pd_go_back_order *order)
 {
     if (order == NULL) return;
+    while (order->records != NULL) pd_wal_record_free(pd_wal_record_take(&order->records));
     pd_checkpoint_image_free(order->image);
     free(order->job);
     free(order);

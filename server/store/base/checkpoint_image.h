@@ -95,6 +95,9 @@ typedef struct pd_checkpoint_image {
     /* steps of checkpoints of the job that stay on the disk, the newest first: this one, and those before it. The
      * checkpoint writer fills the list in, or who reads the checkpoint from the disk. */
     pd_kept_steps kept;
+    /* a checkpoint from the disk: place from which on records of steps lead to `place` without a gap (`place`: none
+     * do) */
+    uint64_t oldest_record;
 
     /* the result, which the checkpoint writer fills in */
     pd_error error; /* PD_OK: the checkpoint is durable */
@@ -102,19 +105,24 @@ typedef struct pd_checkpoint_image {
     uint64_t ns;    /* time that writing took */
 } pd_checkpoint_image;
 
-/* An order to the checkpoint writer: go back to the checkpoint of an earlier step, and read it. */
+/* An order to the checkpoint writer: go back to an earlier step, and read its checkpoint. If the WAL has the step, the
+ * checkpoint is the newest one before the step, and the order comes again, to read records up to the step. */
 typedef struct pd_go_back_order {
     char *job;        /* name of the job */
     uint32_t number;  /* number of the job in this daemon */
     uint64_t creator; /* pd_job_saved.creator */
-    uint64_t step;    /* step of the checkpoint to go back to */
+    uint64_t step;    /* step to go back to */
+    bool replays;     /* the WAL has the step, and no checkpoint has it */
     bool exact;       /* refuse a checkpoint that other BLAS kernels or CPU instructions have made */
     /* true: later checkpoints are removed; false: they are set aside, for people */
     bool removes;
+    bool reads; /* the job has gone back: read records after the one at place `read` */
+    uint64_t read;
 
     /* the result, which the checkpoint writer fills in */
-    pd_error error;             /* PD_OK: a restart of the daemon restores the job from this checkpoint now */
-    pd_checkpoint_image *image; /* the checkpoint, with all weights and states in memory; NULL after an error */
+    pd_error error;                /* PD_OK: a restart of the daemon restores the job from this checkpoint now */
+    pd_checkpoint_image *image;    /* the checkpoint, with all weights and states in memory; NULL after an error */
+    struct pd_wal_record *records; /* `reads`: a list of records, which ends with that of `step` if all were read */
 } pd_go_back_order;
 
 /* Frees an order, and the image if there is one. Accepts NULL. */

@@ -636,8 +636,10 @@ typedef struct pd_effect {
             bool files;            /* each push of the job gets a PD_EFF_FILED before its answer */
             pd_rank_leases leases; /* what is leased to the rank; n = 0: nothing */
             pd_kept_steps kept;    /* steps of the checkpoints to which the job can go back */
-            uint64_t place;        /* place of step leases.step of fragment 0, as in u.closed; 0: it was not fixed */
-            uint64_t changes;      /* number of changes of leases that the disk must have first (step/withheld.h) */
+            bool replays; /* it can also go back to each step that its parameters have closed from `first` on */
+            uint64_t first;
+            uint64_t place;   /* place of step leases.step of fragment 0, as in u.closed; 0: it was not fixed */
+            uint64_t changes; /* number of changes of leases that the disk must have first (step/withheld.h) */
             uint64_t reserve, held;
         } declared; /* reserve: bytes of the rank's largest frame; held: bytes of frames from the rank's earlier
                      * connections that are not summed yet */

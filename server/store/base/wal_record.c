@@ -14,3 +14,11 @@ void pd_wal_record_free(pd_wal_record *record)
     free(record->job);
     free(record);
 }
+
+pd_wal_record *pd_wal_record_take(pd_wal_record **list)
+{
+    pd_wal_record *first = *list;
+
+    if (first != NULL) *list = first->next;
+    return first;
+}

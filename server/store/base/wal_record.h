@@ -20,8 +20,12 @@
 
 struct pd_buffer_pool;
 
-/* What a pd_wal_record is: a record, or the order to drop all records of both streams of a job, because it goes back to
- * a checkpoint. Dropped records never count again. Their files are removed later, or set aside for people. */
+/* What a pd_wal_record is: a record, or an order about all records of both streams of a job, because it goes back to an
+ * earlier step. Dropped records never count again. Their files are removed later.
+ *
+ *   PD_WAL_DROP       drops the records of steps after `step`, and all records of decisions. The job continues from
+ *                     the checkpoint at place `base`
+ *   PD_WAL_SET_ASIDE  sets the files of all records aside, for people */
 typedef enum pd_wal_act { PD_WAL_APPEND, PD_WAL_DROP, PD_WAL_SET_ASIDE } pd_wal_act;
 
 /* The aggregate of one parameter in a step, which its optimizer took for the gradient. */
@@ -37,8 +41,9 @@ typedef struct pd_wal_part {
 typedef enum pd_wal_stream { PD_WAL_STEPS, PD_WAL_DECISIONS } pd_wal_stream;
 
 typedef struct pd_wal_record {
-    pd_wal_act act; /* of an order only `job`, `number`, `creator` and the result are used */
-    char *job;      /* name of the job */
+    /* of an order only `job`, `number`, `creator` and the result are used, of PD_WAL_DROP also `step` and `base` */
+    pd_wal_act act;
+    char *job; /* name of the job */
     pd_wal_stream stream;
     uint32_t number;  /* number of the job in this daemon; 0 in a record that was read from the disk */
     uint64_t creator; /* tells the job from other jobs of the same name: pd_job_saved.creator */
@@ -48,7 +53,8 @@ typedef struct pd_wal_record {
     uint32_t fragment; /* stream of steps, not on the disk: fragment whose step it is; 0 if the job has only one */
     uint64_t step_of;  /* and the number of the step in this fragment */
     /* The WAL thread removes records up to `base` from the stream; it is less than `step`. In the stream of steps it
-     * is the number of the last step in the newest durable checkpoint. A record with step = base + 1 begins a chain,
+     * is the number of the last step in a durable checkpoint: the newest one, or in a cluster an earlier one to which
+     * all shards may have to go back (pd_step_stream.oldest). A record with step = base + 1 begins a chain,
      * and all other records of the stream are removed. Any other record follows the record of step - 1, which this
      * daemon or the last one has written. If the stream lacks that record (an earlier write has failed, or the store
      * has left records out), the new record comes back with PD_FAILED_PRECONDITION. */
@@ -57,7 +63,8 @@ typedef struct pd_wal_record {
     size_t head_bytes;
     pd_wal_part *parts; /* stream of steps: one aggregate for each parameter of the job, in order */
     uint32_t n_parts;
-    void *memory; /* in a record from the disk: one allocation that has all aggregates; else NULL */
+    void *memory;               /* in a record from the disk: one allocation that has all aggregates; else NULL */
+    struct pd_wal_record *next; /* the next one in a list of records that were read from the disk */
 
     /* the result, which the WAL thread fills in */
     pd_error error; /* PD_OK: the record is durable, and so are all earlier ones of its chain */
@@ -67,5 +74,7 @@ typedef struct pd_wal_record {
 
 /* Frees a record. The caller must have returned its buffers to their pools before. Accepts NULL. */
 void pd_wal_record_free(pd_wal_record *record);
+/* Takes the first record out of a list, and returns it. NULL: the list is empty. */
+pd_wal_record *pd_wal_record_take(pd_wal_record **list);
 
 #endif

@@ -8,6 +8,7 @@
 #include "param_set.h"
 #include "repeats.h"
 #include "wal_records.h"
+#include "wal_replay.h"
 #include "worker_states.h"
 
 #include <inttypes.h>
@@ -147,6 +148,7 @@ struct pd_restoring {
     bool checked;     /* all states were read, and the file of the states is intact */
     uint32_t weights; /* number of parameters whose weights were read */
     int64_t elements; /* number of elements of the next parameter's weights that were copied */
+    bool complete;    /* the job could be used: its weights are published */
 };
 
 /* Reads the state of the next parameter. Returns the estimated time. */
@@ -256,14 +258,22 @@ static int complete(pd_restoring *r, uint64_t now_ns, pd_error *err)
         rc = take_worker_state(job, &image->worker_states[i], err);
     if (rc != PD_OK || (rc = pd_header_image_settle(job, now_ns, err)) != PD_OK) return rc;
     set_checkpointing(job, image, now_ns);
-    pd_wal_restored(job, is_even(job));
+    pd_wal_restored(job, is_even(job), image->oldest_record);
     pd_repeats_begin(job, now_ns);
+    r->complete = true;
     return PD_OK;
+}
+
+int pd_restore_replay(pd_restoring *r, const pd_wal_record *record, uint64_t now_ns, pd_error *err)
+{
+    int rc = r->complete ? PD_OK : complete(r, now_ns, err);
+
+    return rc == PD_OK ? pd_wal_replay_step(r->job, record, now_ns, err) : rc;
 }
 
 int pd_restore_end(pd_restoring *r, pd_jobs *jobs, uint64_t now_ns, pd_job **out, pd_error *err)
 {
-    int rc = complete(r, now_ns, err);
+    int rc = r->complete ? PD_OK : complete(r, now_ns, err);
 
     if (rc == PD_OK) rc = pd_jobs_add(jobs, r->job, err);
     if (rc == PD_OK) {

@@ -455,12 +455,29 @@ static bool has_base(const pd_job *job, uint64_t base)
            checkpointing->newest.changes == checkpointing->cut.changes;
 }
 
+/* Returns the place of the checkpoint from which on the job needs records. In a cluster all shards may have to go back
+ * to any step after the floor of checkpoints: the last one before it stays, and so do records. */
+static uint64_t needed_from(const pd_job *job)
+{
+    const pd_checkpoint_policy *checkpointing = &job->checkpointing;
+    const pd_kept_steps *kept = &checkpointing->kept;
+
+    if (job->steps.shards == 1 || job->steps.n_fragments > 1 || kept->n == 0) return checkpointing->newest.place;
+    for (uint32_t i = 0; i < kept->n; i++)
+        if (checkpointing->floored && kept->at[i] <= checkpointing->floor) return kept->at[i];
+    return kept->at[kept->n - 1];
+}
+
 static void hand_over_step(pd_job *job, pd_effect *effect)
 {
+    uint64_t *oldest = &job->checkpointing.steps.oldest, needed = needed_from(job);
+
+    if (needed > *oldest) *oldest = needed;
     effect->mail.next = NULL;
-    effect->u.wal->base = job->checkpointing.newest.place;
+    effect->u.wal->base = *oldest;
     if (effect->u.wal->step <= job->checkpointing.newest.place) {
         /* A checkpoint was made while the record waited, and contains its step. */
+        *oldest = job->checkpointing.newest.place;
         pd_account_give(&job->steps.account, effect->u.wal->head_bytes);
         drop_effect(effect);
         job->steps.wal->inputs.under_way--;
@@ -519,6 +536,7 @@ static void begin_steps(pd_job *job, uint64_t base)
 {
     if (!job->checkpointing.steps.wanted || job->checkpointing.steps.left || pd_wal_records_steps(&job->steps)) return;
     job->checkpointing.steps.moved = NULL;
+    job->checkpointing.steps.oldest = base;
     job->checkpointing.steps.waits = !has_base(job, base) && !PD_MUTANT(records_before_checkpoint);
     pd_wal_begin_steps(&job->steps, base, base);
 }
@@ -683,7 +701,7 @@ void pd_wal_checkpointed(pd_job *job, bool good)
     release_reports(job);
 }
 
-void pd_wal_restored(pd_job *job, bool even)
+void pd_wal_restored(pd_job *job, bool even, uint64_t oldest)
 {
     if (job->steps.wal != NULL) {
         job->checkpointing.decisions =
@@ -691,6 +709,7 @@ void pd_wal_restored(pd_job *job, bool even)
         job->steps.wal->decisions.on = true;
     }
     if (even) begin_steps(job, job->checkpointing.newest.place);
+    if (even && oldest < job->checkpointing.newest.place) job->checkpointing.steps.oldest = oldest;
     note_kept(job, true);
     begin_reports(job);
 }

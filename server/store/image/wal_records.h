@@ -9,7 +9,8 @@
  * the next record. No step waits for these records. But a command that sets values is answered when the disk has its
  * decision (job/pending_sets.h).
  *
- * A durable checkpoint makes the records before it obsolete. A stream ends when a record cannot be made or written, or
+ * A durable checkpoint makes the records before it obsolete; in a cluster those before the oldest checkpoint to which
+ * all shards may have to go back (pd_step_stream.oldest). A stream ends when a record cannot be made or written, or
  * when something other than a step changes the state. Then the job continues, a checkpoint begins, and after it the
  * stream begins a new chain. If the job is repeating steps then, the first record of decisions also contains the
  * decisions of the steps that are still to be repeated. */
@@ -40,8 +41,9 @@ void pd_wal_checkpointed(pd_job *job, bool good);
 bool pd_wal_wants_checkpoint(const pd_job *job);
 
 /* Begins to record the steps and decisions after the newest checkpoint, from which the job was just restored. `even`:
- * the parameters of each fragment are all at one step; only then are steps recorded. */
-void pd_wal_restored(pd_job *job, bool even);
+ * the parameters of each fragment are all at one step; only then are steps recorded. `oldest`: the WAL has records from
+ * there on to the checkpoint (pd_checkpoint_image.oldest_record). */
+void pd_wal_restored(pd_job *job, bool even, uint64_t oldest);
 /* Continues the stream of steps after its records up to the one at `place` were replayed. */
 void pd_wal_resume(pd_job *job, uint64_t place);
 

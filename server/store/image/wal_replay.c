@@ -256,9 +256,9 @@ static void drop(pd_jobs *jobs, pd_job *job)
     pd_jobs_free_gone(jobs, job);
 }
 
-static int replay_step(pd_jobs *jobs, const pd_wal_record *record, uint64_t now_ns, bool *unchanged, pd_error *err)
+/* Repeats the step of a record. *unchanged: an error has left the job as it was. */
+static int replay(pd_job *job, const pd_wal_record *record, uint64_t now_ns, bool *unchanged, pd_error *err)
 {
-    pd_job *job = pd_jobs_find(jobs, record->job);
     repeat r = { .job = job, .record = record };
     pd_archive archive;
     int rc = check_job(job, record, err);
@@ -269,10 +269,23 @@ static int replay_step(pd_jobs *jobs, const pd_wal_record *record, uint64_t now_
     if ((rc = read_inputs(&archive, job, record, err)) != PD_OK) return rc;
     if ((rc = repeat_step(&r, err)) == PD_OK) rc = read_rest(&archive, job, record, now_ns, err);
     *unchanged = rc == PD_OK;
-    if (rc != PD_OK)
-        drop(jobs, job);
-    else
-        job->checkpointing.steps.repeated++;
+    if (rc == PD_OK) job->checkpointing.steps.repeated++;
+    return rc;
+}
+
+int pd_wal_replay_step(pd_job *job, const pd_wal_record *record, uint64_t now_ns, pd_error *err)
+{
+    bool unchanged;
+
+    return replay(job, record, now_ns, &unchanged, err);
+}
+
+static int replay_step(pd_jobs *jobs, const pd_wal_record *record, uint64_t now_ns, bool *unchanged, pd_error *err)
+{
+    pd_job *job = pd_jobs_find(jobs, record->job);
+    int rc = replay(job, record, now_ns, unchanged, err);
+
+    if (!*unchanged) drop(jobs, job);
     return rc;
 }
 

@@ -21,5 +21,7 @@
  * checkpoint again, and replay the records before this one. After an error of a record of decisions the job has no
  * decisions to repeat. */
 int pd_wal_replay(pd_jobs *jobs, const pd_wal_record *record, uint64_t now_ns, bool *unchanged, pd_error *err);
+/* Repeats the step of a record, for a job that is in no table of jobs. After an error the job must not be used. */
+int pd_wal_replay_step(pd_job *job, const pd_wal_record *record, uint64_t now_ns, pd_error *err);
 
 #endif

@@ -94,6 +94,19 @@ void pd_checkpoint_policy_plan(pd_job *job)
     if (step < UINT64_MAX - every) job->checkpointing.next = (step / every + 1) * every;
 }
 
+bool pd_checkpoint_policy_replays(const pd_job *job, uint64_t *first)
+{
+    const pd_kept_steps *kept = &job->checkpointing.kept;
+    bool found = false;
+
+    if (!pd_wal_records_steps(&job->steps) || job->steps.n_fragments > 1) return false;
+    for (uint32_t i = 0; i < kept->n && kept->at[i] >= job->checkpointing.steps.oldest; i++) {
+        *first = kept->at[i];
+        found = true;
+    }
+    return found;
+}
+
 void pd_checkpoint_policy_soon(pd_job *job)
 {
     if (job->checkpointing.durable && job->checkpointing.soon > pd_job_largest_step(job))

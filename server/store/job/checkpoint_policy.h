@@ -14,6 +14,9 @@ int pd_checkpoint_policy_begin(pd_job *job, pd_error *err);
  * ranks have come or gone: the distance between checkpoints is at most half of the smallest window of the connected
  * ranks. */
 void pd_checkpoint_policy_plan(pd_job *job);
+/* Returns whether the job can go back to steps of its WAL: to each that all parameters have closed, from the step
+ * *first of a checkpoint on. */
+bool pd_checkpoint_policy_replays(const pd_job *job, uint64_t *first);
 /* Makes a checkpoint due at the next step, because the WAL cannot hold what has changed. */
 void pd_checkpoint_policy_soon(pd_job *job);
 /* Makes a checkpoint due at once, at the job's present step, because the state has changed without a step. */

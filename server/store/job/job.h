@@ -64,6 +64,7 @@ typedef struct pd_step_stream {
      * failure to it */
     uint64_t retry, distance;
     uint64_t broken; /* number of times that the stream had to end */
+    uint64_t oldest; /* the WAL has all records after this place; those up to it are no longer needed */
     /* For operators, since the server started: how long records took to become durable; bytes of these records; number
      * of steps that were replayed at the start. */
     pd_histogram times;
@@ -162,9 +163,9 @@ typedef struct pd_checkpoint_policy {
     pd_checkpoint_cut cut;
     pd_newest_checkpoint newest;
     pd_kept_steps kept; /* steps of the checkpoints on the disk, to which the job can go back, the newest first */
-    /* The newest step of which workers know that all shards of the cluster have a checkpoint (0: none), and the one
-     * before it, from which on checkpoints stay (with `floored`): a worker that just looks for a step to go back to may
-     * not know the newest one yet. */
+    /* The newest step to which, as workers know, all shards of the cluster can go back (0: none), and the one before
+     * it, from which on checkpoints stay (with `floored`): a worker that just looks for a step to go back to may not
+     * know the newest one yet. */
     uint64_t common, floor;
     bool floored;
     uint64_t durable_step;  /* steps up to this one are on disk, by a checkpoint or by the WAL, of all fragments */

@@ -7,6 +7,7 @@
  * again, or reported that it has no gradient of it. */
 #include "push.h"
 
+#include "checkpoint_policy.h"
 #include "contribute.h"
 #include "data_frame.h"
 #include "fragment.h"
@@ -380,14 +381,23 @@ static bool overtakes(const pd_job *job, const pd_request *frame)
     return false;
 }
 
-/* Takes over of which step the rank knows that all shards have a checkpoint: the shard keeps its own. Ignores a step of
- * which it has none. */
+/* Returns whether the shard can go back to a step. */
+static bool can_go_back_to(const pd_job *job, uint64_t step)
+{
+    uint64_t first;
+
+    if (pd_kept_steps_has(&job->checkpointing.kept, step)) return true;
+    return pd_checkpoint_policy_replays(job, &first) && step >= first && step <= job->checkpointing.durable_step;
+}
+
+/* Takes over to which step, as the rank knows, all shards can go back: the shard keeps what it needs to do so. Ignores
+ * a step to which it cannot. */
 static void note_common(pd_job *job, const pd_request *request)
 {
     pd_checkpoint_policy *checkpointing = &job->checkpointing;
     uint64_t common = request->u.data.common;
 
-    if (common <= checkpointing->common || !pd_kept_steps_has(&checkpointing->kept, common)) return;
+    if (common <= checkpointing->common || !can_go_back_to(job, common)) return;
     checkpointing->floored = checkpointing->common > 0;
     checkpointing->floor = checkpointing->common;
     checkpointing->common = common;
