@@ -658,7 +658,7 @@ static bool take_leases(pd_core *core, const Paramd__DeclareReply *reply)
     bool anew = begins_anew(core);
 
     if (anew || !pd_core_is_behind(core)) pd_leased_declared(core, reply->leases, reply->n_leases, reply->least_unused);
-    return !anew || !core->open_sets || core->setup.shares == 0 || reply->n_leases > 0;
+    return !anew || !core->open_sets || pd_leased_wants(core) == 0 || reply->n_leases > 0;
 }
 
 /* Compares the server's job with the one that this process knows, once the server has accepted all parameters. `reply`:

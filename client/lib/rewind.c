@@ -80,7 +80,8 @@ static bool has_pushed(const pd_core *core)
 
 bool pd_core_gives_up(pd_core *core, const Paramd__DeclareReply *reply)
 {
-    bool moved = core->recovery.moved && has_pushed(core);
+    /* The other shards of a cluster know this worker by its earlier rank. */
+    bool moved = core->recovery.moved && (has_pushed(core) || core->setup.shards > 1);
     bool swapped =
         pd_leased_has_lost(core, reply->leases, reply->n_leases) && !pd_core_is_behind(core) && !is_decided(core);
     pd_error error;
