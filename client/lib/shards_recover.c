@@ -64,8 +64,8 @@ int pd_shards_restart(pd_client *client, void *const *weights, pd_error *err)
     return rc == PD_OK ? end_recovery(client, weights, end, err) : rc;
 }
 
-/* Goes to the steps from which the program continues: to one that all shards have. Where sets are open, each shard is at
- * steps of its own, and has gone back alone. */
+/* Goes to the steps from which the program continues: to one that all shards have; or where sets are open, to those at
+ * which each shard is, since each goes back alone. */
 static int go_back(pd_client *client, double end, pd_error *err)
 {
     return (client->shards->open_sets ? pd_shards_reopen : pd_shards_find_common)(client, end, err);
