@@ -568,7 +568,7 @@ static int about_connection(pd_core *core, const pd_error *error)
 
     if (passing)
         pd_core_drop(core, error->text);
-    else
+    else if (!pd_core_loses_rank(core, error))
         pd_core_end(core, error);
     return PD_OK;
 }

@@ -178,6 +178,14 @@ static int64_t elements_of(const pd_param_record *record)
     return record->end - record->start;
 }
 
+int pd_core_refuse_fragments(const char *name, uint32_t fragment, const char *other, uint32_t another, pd_error *err)
+{
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "parameter %.100s is in fragment %u and %.100s in fragment %u, which take their steps one by one: "
+                   "push each fragment in a call of its own",
+                   name, fragment, other, another);
+}
+
 /* Checks, in a job with open sets, that all items of a push belong to one fragment. */
 static int check_fragment(const pd_core *core, const pd_item *items, size_t n, pd_error *err)
 {
@@ -185,12 +193,8 @@ static int check_fragment(const pd_core *core, const pd_item *items, size_t n, p
 
     for (size_t i = 1; core->open_sets && i < n; i++) {
         const pd_param_record *other = &core->params[items[i].param];
-        if (other->fragment == first->fragment) continue;
-        return pd_fail(
-            err, PD_INVALID_ARGUMENT,
-            "parameter %.100s is in fragment %u and %.100s in fragment %u, which take their steps one by one: "
-            "push each fragment in a call of its own",
-            first->name, first->fragment, other->name, other->fragment);
+        if (other->fragment != first->fragment)
+            return pd_core_refuse_fragments(first->name, first->fragment, other->name, other->fragment, err);
     }
     return PD_OK;
 }
@@ -311,7 +315,7 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
     bucket.push.share = op->share = pd_leased_name(core, op);
     if (options != NULL) {
         bucket.push.patience_ms = options->patience_ms;
-        if (options->wants > 0 && core->setup.shards == 1) bucket.push.wants = options->wants;
+        if (options->wants > 0 && core->setup.shard == 0) bucket.push.wants = options->wants;
         bucket.push.carried = options->carried;
         bucket.push.speed = options->speed;
         bucket.push.weight = options->weight;
@@ -582,13 +586,20 @@ static int check_refused(const pd_core *core, uint64_t step, pd_error *err)
     return PD_OK;
 }
 
-/* Refuses to close a step that is not the next one of each fragment that has not taken it. The server would refuse it,
- * after the pushes of the step have waited for it. */
+static bool has_fragment(const pd_core *core, uint32_t fragment)
+{
+    for (size_t i = 0; i < core->n_params; i++)
+        if (core->params[i].fragment == fragment && !core->params[i].elsewhere) return true;
+    return false;
+}
+
+/* Refuses to close a step that is not the next one of each fragment of the server that has not taken it. The server
+ * would refuse it, after the pushes of the step have waited for it. */
 static int check_fragments(const pd_core *core, uint64_t step, pd_error *err)
 {
     for (uint32_t f = 0; core->n_fragments > 1 && f < core->n_fragments; f++) {
         uint64_t taken = pd_core_highest_step(core, f);
-        if (taken + 1 >= step) continue;
+        if (taken + 1 >= step || !has_fragment(core, f)) continue;
         return pd_fail(
             err, PD_FAILED_PRECONDITION,
             "step %llu cannot be closed, since fragment %u has taken step %llu: a step is closed in all "

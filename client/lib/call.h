@@ -39,6 +39,9 @@ typedef struct pd_values {
     char text[4096];
 } pd_values;
 
+/* Fills the error of a push with parameters of two fragments. Returns PD_INVALID_ARGUMENT. */
+int pd_core_refuse_fragments(const char *name, uint32_t fragment, const char *other, uint32_t another, pd_error *err);
+
 /* A push in three parts, so that gradients are quantized without the core's lock: pd_core_push_begin checks it and
  * marks its parameters as being pushed, pd_core_push_quantize needs no lock, and pd_core_push_end queues the frames.
  * After pd_core_push_begin has returned PD_OK, the other two must be called. pd_core_push does all three. */

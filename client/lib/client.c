@@ -211,7 +211,7 @@ void pd_client_members(const pd_client *client, int *members, int *index, uint64
 
 bool pd_client_leads(const pd_client *client)
 {
-    pd_client *inside = pd_handle_enter(client);
+    pd_client *inside = pd_handle_enter(pd_handle_lead(client));
     bool leads = pd_core_leads(inside->core);
 
     pd_io_leave(&inside->io);

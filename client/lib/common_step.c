@@ -118,12 +118,20 @@ void pd_shards_go_back_together(const pd_shards *shards)
     }
 }
 
+/* Which shards are opened again, and with which rank. */
+typedef struct pd_reopened {
+    bool lead, others;
+    uint32_t rank; /* the others: that which shard 0 has chosen */
+} pd_reopened;
+
 /* Opens the handle of a shard again. Its core forgets what belongs to the steps that the program will take anew. */
 static int reopen_one(pd_client *shard, size_t number, void *arg, pd_error *err)
 {
+    const pd_reopened *reopened = arg;
     int rc;
 
-    (void)number, (void)arg;
+    if (!(number == 0 ? reopened->lead : reopened->others)) return PD_OK;
+    if (!reopened->lead) shard->core->setup.rank = reopened->rank;
     pd_core_send_back(shard->core);
     pd_handle_forget_calls(shard);
     rc = pd_core_rewind(shard->core, &shard->restart, err);
@@ -168,13 +176,42 @@ static pd_shard_state *read_states(const pd_shards *shards)
     return states;
 }
 
+static int reopen(pd_client *client, pd_reopened *reopened, double end, pd_error *err)
+{
+    return pd_shards_carry_out(client, PD_CALL_RECOVER, offsetof(pd_client, restart), reopen_one, reopened, end, err);
+}
+
+/* Returns whether an earlier call that timed out has begun to open the shards after the first one. */
+static bool opens_others(const pd_shards *shards)
+{
+    bool opens = false;
+
+    for (size_t i = 1; i < shards->n; i++) opens = opens || shards->at[i]->restart != 0;
+    return opens;
+}
+
+int pd_shards_reopen(pd_client *client, double end, pd_error *err)
+{
+    pd_shards *shards = client->shards;
+    pd_reopened reopened = { .lead = true, .others = !shards->any_rank };
+    pd_client *lead = shards->at[0];
+    int rc = PD_OK;
+
+    if (!is_looking(shards)) end_all(shards);
+    if (reopened.others || !opens_others(shards)) rc = reopen(client, &reopened, end, err);
+    if (rc != PD_OK || reopened.others) return rc;
+    /* Shard 0 may have given the rank of this worker to another one, and have chosen another rank for it. */
+    pd_io_enter(&lead->io);
+    reopened = (pd_reopened){ .others = true, .rank = lead->core->setup.rank };
+    pd_io_leave(&lead->io);
+    return reopen(client, &reopened, end, err);
+}
+
 /* Connects anew to all shards, and waits until they have told where they are. */
 static int look(pd_client *client, double end, pd_shard_state **states, pd_error *err)
 {
-    int rc;
+    int rc = pd_shards_reopen(client, end, err);
 
-    if (!is_looking(client->shards)) end_all(client->shards);
-    rc = pd_shards_carry_out(client, PD_CALL_RECOVER, offsetof(pd_client, restart), reopen_one, NULL, end, err);
     if (rc != PD_OK) return rc;
     *states = read_states(client->shards);
     return *states != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory");
@@ -274,6 +311,7 @@ void pd_shards_share_durable(const pd_shards *shards)
     pd_told_steps told, own;
     uint64_t common = 0;
 
+    if (shards->open_sets) return; /* each shard goes back alone */
     told.n = 0;
     for (size_t i = 0; i < shards->n; i++) {
         pd_client *shard = pd_handle_enter(shards->at[i]);

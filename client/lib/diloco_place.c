@@ -30,21 +30,39 @@ uint64_t pd_outer_step(const pd_diloco *d, const pd_outer_fragment *fragment)
     return least < UINT64_MAX ? least : pd_client_step(d->client, d->order[fragment->first]);
 }
 
+/* Returns the first of those fragments that are furthest behind. */
+static uint64_t furthest_behind(const pd_diloco *d)
+{
+    uint64_t found = 0;
+
+    for (uint64_t f = 1; f < d->n_fragments; f++)
+        if (d->fragments[f].step < d->fragments[found].step) found = f;
+    return found;
+}
+
 void pd_outer_place(pd_diloco *d)
 {
-    uint64_t least = UINT64_MAX, next = 0;
+    uint64_t next;
 
     for (uint64_t f = 0; f < d->n_fragments; f++) {
         pd_outer_fragment *fragment = &d->fragments[f];
 
         *fragment = (pd_outer_fragment){ .first = fragment->first, .n = fragment->n };
         fragment->step = pd_outer_step(d, fragment);
-        if (fragment->step < least) next = f;
-        if (fragment->step < least) least = fragment->step;
     }
+    next = furthest_behind(d);
     d->at = next * pd_outer_part(d);
     d->busy = 0;
-    d->inner_steps = least * d->options.sync_every + next * (d->options.sync_every / d->n_fragments);
+    d->inner_steps = d->fragments[next].step * d->options.sync_every + next * (d->options.sync_every / d->n_fragments);
+}
+
+void pd_outer_realign(pd_diloco *d)
+{
+    uint64_t part = pd_outer_part(d), next = furthest_behind(d), at = next * part;
+
+    if (!d->apart || (d->at + d->options.fragment_sync_delay) / part % d->n_fragments == next) return;
+    if (d->at > 0) d->busy *= (double)at / (double)d->at;
+    d->at = at;
 }
 
 double pd_outer_speed(const pd_diloco *d)

@@ -281,6 +281,7 @@ static void land(pd_diloco *d, float *const *weights)
     if (!carry) fragment->tokens = 0;
     if (!carry) fragment->steps = 0;
     d->flying = -1;
+    pd_outer_realign(d);
 }
 
 int pd_diloco_take(pd_diloco *d, int64_t fragment, float *const *weights, pd_error *err)

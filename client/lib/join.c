@@ -381,7 +381,7 @@ int pd_welcome_refused(pd_core *core, const pd_error *error)
         no_job(core);
     else if (worth_waiting(core, error->code) || may_be_dead(core, error->code))
         pd_core_drop(core, error->text);
-    else
+    else if (!pd_core_loses_rank(core, error))
         pd_core_end(core, error);
     core->link.refused = true;
     return PD_OK;
@@ -603,17 +603,11 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
     core->open_sets = reply->open_sets;
 }
 
-/* Returns whether this process takes over the server's steps, whatever it has seen before. */
-static bool begins_anew(const pd_core *core)
-{
-    return !core->declared || pd_core_recreates(core) || core->recovery.rewinding;
-}
-
 /* Takes over what the server has reported about the parameters. If the server has gone back and the window has the
  * pushes that it lacks, the steps that this process has seen (pd_param_record.step) stay as they are. */
 static void go_on(pd_core *core)
 {
-    bool anew = begins_anew(core);
+    bool anew = pd_core_begins_anew(core);
 
     for (size_t i = 0; i < core->n_params; i++) {
         pd_param_record *record = &core->params[i];
@@ -660,10 +654,10 @@ static int prepare_frames(pd_core *core)
  * worker that begins. */
 static bool take_leases(pd_core *core, const Paramd__DeclareReply *reply)
 {
-    bool anew = begins_anew(core);
+    bool anew = pd_core_begins_anew(core);
 
     if (anew || !pd_core_is_behind(core)) pd_leased_declared(core, reply->leases, reply->n_leases, reply->least_unused);
-    return !anew || !core->open_sets || core->setup.shares == 0 || reply->n_leases > 0;
+    return !anew || !core->open_sets || pd_leased_wants(core) == 0 || reply->n_leases > 0;
 }
 
 /* Compares the server's job with the one that this process knows, once the server has accepted all parameters. `reply`:
@@ -674,8 +668,8 @@ static int all_declared(pd_core *core, const Paramd__DeclareReply *reply)
         pd_core_lose_job(core);
         return PD_OK;
     }
-    if (!begins_anew(core) && pd_core_left_course(core, core->recovery.welcome_course)) return PD_OK;
-    if (begins_anew(core))
+    if (!pd_core_begins_anew(core) && pd_core_left_course(core, core->recovery.welcome_course)) return PD_OK;
+    if (pd_core_begins_anew(core))
         core->recovery.moved = false;
     else if (pd_core_gives_up(core, reply))
         return PD_OK;

@@ -36,11 +36,10 @@ uint64_t pd_leased_taken(const pd_core *core);
 /* Returns the same for the push of an operation: that of the last push if it repeats it; 0 if it is none of fragment
  * 0. */
 uint64_t pd_leased_name(const pd_core *core, const pd_op *op);
-/* Returns the number of shares to ask the server for: 0 in a cluster, where no server leases any, since each step uses
- * those of all ranks. */
+/* Returns the number of shares to ask the server for: of a cluster, shard 0 leases them. */
 static inline uint32_t pd_leased_wants(const pd_core *core)
 {
-    return core->setup.shards > 1 ? 0 : core->setup.shares;
+    return core->setup.shard > 0 ? 0 : core->setup.shares;
 }
 /* Returns the last step that all parameters of fragment 0 have taken of which this rank has elements on this server:
  * its steps use the shares. UINT64_MAX: there are none of them. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "outer.h"
+#include "shards.h"
 
 /* Takes over what the client knows of the declared parameters. Sets *elements to their number of elements. */
 static int know_params(pd_diloco *d, float *const *weights, size_t *elements, pd_error *err)
@@ -125,6 +126,7 @@ static int fill(pd_diloco *d, float *const *weights, pd_error *err)
     copy_weights(d, weights);
     d->flying = -1;
     d->every = d->options.sync_every;
+    d->apart = d->client->shards != NULL && d->client->shards->open_sets;
     pd_outer_place(d);
     return PD_OK;
 }

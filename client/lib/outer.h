@@ -50,6 +50,7 @@ struct pd_diloco {
     pd_ticket_id ticket; /* of its push; 0: the push has failed and must be sent again */
     size_t settled;      /* items before this one have their answers, and are not sent again */
     bool restarting;     /* pd_diloco_resume begins the job anew, and does not go back to a checkpoint */
+    bool apart;          /* fragments lie on several shards, which lose steps each by itself: pd_outer_realign */
     void **buffers;      /* of each parameter, through which it receives the weights; NULL: it is not under way */
 
     /* The place in the schedule. inner_steps: in all. at: in the present cycle. every: inner steps of the cycle. */
@@ -70,6 +71,10 @@ void pd_outer_enter(pd_diloco *d);
 /* Takes the steps of the fragments from the client, and sets the place by them: the next fragment is the first of those
  * that are behind. */
 void pd_outer_place(pd_diloco *d);
+/* Lets the fragment be sent next that is the first of those furthest behind, where `apart` is set. All workers send
+ * their fragments in this order, also those that begin in the middle: else they would wait for each other in different
+ * fragments. As long as no shard has lost steps, it is the order of the schedule. */
+void pd_outer_realign(pd_diloco *d);
 /* Returns the lowest step of a fragment's parameters that the client knows, among those of which this rank has elements
  * if there are any. */
 uint64_t pd_outer_step(const pd_diloco *d, const pd_outer_fragment *fragment);

@@ -54,6 +54,12 @@ const pd_param_record *pd_core_furthest_behind(const pd_core *core);
 /* Ends the client handle with PD_REWIND, because the server has gone back. `why`: why the window did not help, as the
  * end of the error's sentence; "": no reason. */
 void pd_core_go_back(pd_core *core, const char *why);
+/* Returns whether this process takes over the server's steps, whatever it has seen before. */
+bool pd_core_begins_anew(const pd_core *core);
+/* In a cluster whose shard 0 chooses the ranks: if another shard says that another process has the rank of this one,
+ * or that it has none, ends the handle so that pd_client_rewind opens it again: shard 0 then gives it another rank, or
+ * refuses it for good. Returns whether that is so. */
+bool pd_core_loses_rank(pd_core *core, const pd_error *error);
 /* If the server has given this process another rank than the one for which it has pushed, or other shares than those
  * that the program has taken for a step that is not closed, ends the handle as pd_core_go_back does, and returns true:
  * what the program has computed must not count. If the step is closed, the server itself finds that a push is of shares

@@ -78,9 +78,15 @@ static bool has_pushed(const pd_core *core)
     return core->progress.closing > 0;
 }
 
+bool pd_core_begins_anew(const pd_core *core)
+{
+    return !core->declared || pd_core_recreates(core) || core->recovery.rewinding;
+}
+
 bool pd_core_gives_up(pd_core *core, const Paramd__DeclareReply *reply)
 {
-    bool moved = core->recovery.moved && has_pushed(core);
+    /* The other shards of a cluster know this worker by its earlier rank. */
+    bool moved = core->recovery.moved && (has_pushed(core) || core->setup.shards > 1);
     bool swapped =
         pd_leased_has_lost(core, reply->leases, reply->n_leases) && !pd_core_is_behind(core) && !is_decided(core);
     pd_error error;
@@ -92,6 +98,18 @@ bool pd_core_gives_up(pd_core *core, const Paramd__DeclareReply *reply)
             " now: what it has pushed and was not counted is given up. " PD_REWIND_CALL " goes on from the job's step",
             moved ? "the rank" : "shares of the data", core->setup.job, core->setup.rank);
     pd_core_end(core, &error);
+    core->end.gone_back = true;
+    return true;
+}
+
+bool pd_core_loses_rank(pd_core *core, const pd_error *error)
+{
+    pd_error rewind;
+
+    if (error->code != PD_ABORTED || !core->setup.any_rank || core->setup.shard == 0) return false;
+    if (pd_core_begins_anew(core)) return false;
+    pd_fail(&rewind, PD_REWIND, "%.400s. " PD_REWIND_CALL " goes on with the rank that shard 0 gives", error->text);
+    pd_core_end(core, &rewind);
     core->end.gone_back = true;
     return true;
 }

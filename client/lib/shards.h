@@ -32,6 +32,7 @@ typedef struct pd_sharded_param {
     size_t in, out;   /* bytes of an element in the caller's gradient, and in the caller's weights */
     int64_t elements; /* number of elements that this rank has */
     bool ranged, cut;
+    uint32_t fragment;
     const char *name; /* in the record of shard 0's core */
     void *buffer;     /* of a cut parameter: memory for its gradient; NULL: the user wants none */
 } pd_sharded_param;
@@ -58,11 +59,12 @@ typedef struct pd_shards {
     struct pd_settle_box *box;   /* where the shards' tallies meet: settle_box.h */
     bool *over[PD_SHARDS_CALLS]; /* for each shard: the call under way, which timed out before, is over there */
     bool any_rank;               /* shard 0 chooses the rank */
+    bool open_sets;   /* since the parameters were declared: each shard decides alone which ranks count in its steps */
     bool agreed;      /* since the parameters were declared, all shards were seen at one step, or close to it */
     unsigned missing; /* number of times that a step to which all shards can go was not found, since the search began */
     double uneven;    /* time since which weights of several steps have come from the shards; 0: they have not */
     bool seeks;       /* because of that, all shards are brought to one step */
-    bool found;       /* pd_client_rewind has brought all shards to one step, and has not received the weights yet */
+    bool found;       /* pd_client_rewind has found where to go on, and has not received the weights yet */
 
     pthread_mutex_t lock;
     /* Guarded by `lock`. The model; n_params 0: it is not declared. */
@@ -117,6 +119,9 @@ int pd_shards_leave(pd_client *client, pd_error *err);
 int pd_shards_sync(pd_client *client, uint64_t step, pd_error *err);
 void *pd_shards_buffer(pd_shards *shards, size_t param);
 uint64_t pd_shards_step(pd_shards *shards, size_t param);
+/* Ends the handles of all shards, and opens them again at the steps that they are at now. PD_DEADLINE_EXCEEDED: repeat
+ * the call to continue. */
+int pd_shards_reopen(pd_client *client, double end, pd_error *err);
 /* Brings all shards to one step, and takes it over: common_step.c. PD_DATA_LOSS: they have no step in common.
  * PD_DEADLINE_EXCEEDED: repeat the call to continue. */
 int pd_shards_find_common(pd_client *client, double end, pd_error *err);
@@ -160,7 +165,7 @@ typedef void pd_shards_failed(pd_shards *shards, const pd_waiter *waiters, void 
 bool pd_shards_await(pd_shards *shards, pd_waiter *waiters, size_t n, double end, pd_shards_failed *failed, void *arg);
 
 /* Takes over where the parameters lie, from the answers to Declare. PD_FAILED_PRECONDITION: the shards have different
- * maps, or sets of ranks are open. PD_NO_MEMORY. */
+ * maps. PD_NO_MEMORY. */
 int pd_shards_learn(pd_shards *shards, pd_error *err);
 /* Makes for shard `number` the list of weights that its core takes for the whole model: pointers into `weights`, which
  * has the caller's buffers. The caller frees it. NULL: out of memory. */

@@ -71,7 +71,8 @@ static void forget_other_step(pd_shards *shards, uint64_t step)
 
 int pd_shards_sync(pd_client *client, uint64_t step, pd_error *err)
 {
-    if (step == 0) step = present_step(client->shards);
+    /* Where sets are open, a shard may never take a step that another one has: each makes a checkpoint of its own. */
+    if (step == 0 && !client->shards->open_sets) step = present_step(client->shards);
     forget_other_step(client->shards, step);
     return pd_shards_carry_out(client, PD_CALL_SYNC, offsetof(pd_client, sync), sync_one, &step, pd_handle_end(client),
                                err);
@@ -161,16 +162,19 @@ static int replace_one(pd_client *shard, size_t number, void *arg, pd_error *err
 {
     const pd_change *change = arg;
     pd_item *items = calloc(list_items(change, 0, NULL) + 1, sizeof *items);
+    size_t n;
     int rc;
 
     if (items == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    rc = pd_core_replace(shard->core, items, list_items(change, number, items), change->number, &shard->replace, err);
+    n = list_items(change, number, items);
+    rc = n > 0 || change->n == 0 ? pd_core_replace(shard->core, items, n, change->number, &shard->replace, err) : PD_OK;
     free(items);
     return rc;
 }
 
 /* Checks that the items are parameters, and that each shard has one: a shard must know of the change, whose number all
- * pushes of the next step bring. */
+ * pushes of the next step bring. Where sets are open, those of the changed fragments bring it, and each of these lies
+ * on one shard. */
 static int check_change(const pd_change *change, pd_error *err)
 {
     const pd_shards *shards = change->shards;
@@ -179,7 +183,7 @@ static int check_change(const pd_change *change, pd_error *err)
         if (change->items[i].param >= shards->n_params)
             return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %zu, but %zu are declared", i,
                            change->items[i].param, shards->n_params);
-    for (size_t s = 0; change->n > 0 && s < shards->n; s++) {
+    for (size_t s = 0; change->n > 0 && !shards->open_sets && s < shards->n; s++) {
         bool has = false;
         for (size_t i = 0; !has && i < change->n; i++) {
             const pd_sharded_param *param = &shards->params[change->items[i].param];

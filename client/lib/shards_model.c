@@ -57,37 +57,30 @@ static void fill(pd_sharded_param *params, pd_place *places, const pd_core *core
                                         .elements = record->end - record->start,
                                         .ranged = record->ranged,
                                         .cut = record->cut,
+                                        .fragment = record->fragment,
                                         .name = record->name };
         at += params[i].n;
     }
 }
 
-/* Compares the maps of all shards, and refuses a job whose sets of ranks are open. */
+/* Compares the maps of all shards. */
 static int compare_maps(const pd_shards *shards, pd_error *err)
 {
     uint64_t map = shards->at[0]->core->map;
 
     for (size_t i = 0; i < shards->n; i++) {
         pd_client *shard = shards->at[i];
-        bool open_sets;
         uint64_t own;
         pd_error error;
 
         pd_io_enter(&shard->io);
         own = shard->core->map;
-        open_sets = shard->core->open_sets;
         pd_io_leave(&shard->io);
-        if (own == map && own != 0 && !open_sets) continue;
-        if (open_sets)
-            pd_fail(&error, PD_FAILED_PRECONDITION,
-                    "a job on %zu shards needs all its ranks in each step: rounds, min_workers, max_workers and "
-                    "on_lost_worker need one server",
-                    shards->n);
-        else
-            pd_fail(&error, PD_FAILED_PRECONDITION,
-                    "%.60s makes another map of the parameters (%016" PRIx64 ") than %.60s on shard 0 (%016" PRIx64
-                    "): give all shards one version and the same options of the job",
-                    shard->welcome.server, own, shards->at[0]->welcome.server, map);
+        if (own == map && own != 0) continue;
+        pd_fail(&error, PD_FAILED_PRECONDITION,
+                "%.60s makes another map of the parameters (%016" PRIx64 ") than %.60s on shard 0 (%016" PRIx64
+                "): give all shards one version and the same options of the job",
+                shard->welcome.server, own, shards->at[0]->welcome.server, map);
         pd_shards_name(shards, i, &error);
         if (err != NULL) *err = error;
         return error.code;
@@ -100,12 +93,14 @@ int pd_shards_learn(pd_shards *shards, pd_error *err)
     pd_client *lead = shards->at[0];
     pd_sharded_param *params;
     pd_place *places;
+    bool open_sets;
     size_t n;
     int rc = compare_maps(shards, err);
 
     if (rc != PD_OK) return rc;
     pd_io_enter(&lead->io);
     n = lead->core->n_declared;
+    open_sets = lead->core->open_sets;
     params = calloc(n + 1, sizeof *params);
     places = calloc(count_places(lead->core) + 1, sizeof *places);
     if (params != NULL && places != NULL) fill(params, places, lead->core);
@@ -116,6 +111,7 @@ int pd_shards_learn(pd_shards *shards, pd_error *err)
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }
     pthread_mutex_lock(&shards->lock);
+    shards->open_sets = open_sets;
     shards->params = params;
     shards->places = places;
     shards->n_params = n;
@@ -154,35 +150,46 @@ static void withdraw(pd_shards *shards)
 typedef struct pd_model {
     const pd_client_param *params;
     size_t n;
+    bool lead_alone; /* shard 0 alone gets the declaration */
 } pd_model;
 
 static int declare_one(pd_client *shard, size_t number, void *arg, pd_error *err)
 {
     const pd_model *model = arg;
 
-    (void)number;
+    if ((number > 0 && model->lead_alone) || shard->core->declared) return PD_OK;
     return pd_core_declare(shard->core, model->params, model->n, &shard->declare, err);
 }
 
+/* Brings the shards to one step, where their steps belong together. */
 static int agree(pd_client *client, pd_error *err)
 {
-    int rc = pd_shards_agree(client, pd_handle_end(client), err);
+    int rc = client->shards->open_sets ? PD_OK : pd_shards_agree(client, pd_handle_end(client), err);
 
     client->shards->agreed = rc == PD_OK;
     return rc;
 }
 
+static int declare_on(pd_client *client, pd_model *model, double end, pd_error *err)
+{
+    return pd_shards_carry_out(client, PD_CALL_DECLARE, offsetof(pd_client, declare), declare_one, model, end, err);
+}
+
 int pd_shards_declare(pd_client *client, const pd_client_param *params, size_t n, pd_error *err)
 {
+    double end = pd_handle_end(client);
     pd_shards *shards = client->shards;
-    pd_model model = { params, n };
-    int rc;
+    pd_model model = { params, n, shards->any_rank };
+    int rc = PD_OK;
 
     if (shards->agreed) return pd_fail(err, PD_FAILED_PRECONDITION, "the parameters are already declared");
     /* An earlier call has declared them, and timed out later. */
     if (shards->n_params > 0) return agree(client, err);
-    rc = pd_shards_carry_out(client, PD_CALL_DECLARE, offsetof(pd_client, declare), declare_one, &model,
-                             pd_handle_end(client), err);
+    /* Where workers take any rank, the first one that declares gives the initial weights. It is first on all shards if
+     * it has the answer of shard 0 before others do. */
+    if (model.lead_alone) rc = declare_on(client, &model, end, err);
+    model.lead_alone = false;
+    if (rc == PD_OK) rc = declare_on(client, &model, end, err);
     if (rc == PD_DEADLINE_EXCEEDED) return rc;
     if (rc == PD_OK) rc = pd_shards_learn(shards, err);
     if (rc != PD_OK) {

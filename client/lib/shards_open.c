@@ -114,7 +114,6 @@ static int start_others(pd_shards *shards, pd_error *err)
         if (other->running) continue;
         other->core->setup.cluster = cluster;
         other->core->setup.rank = rank;
-        other->core->setup.any_rank = false;
         rc = start(shards, i, err);
     }
     return rc;

@@ -6,6 +6,18 @@
 #include "join.h"
 #include "shards_ticket.h"
 
+/* Checks, in a job with open sets, that all items of a push belong to one fragment, which lies on one shard. */
+static int check_fragment(const pd_shards *shards, unsigned method, const pd_item *items, size_t n, pd_error *err)
+{
+    const pd_sharded_param *first = &shards->params[items[0].param];
+
+    for (size_t i = 1; shards->open_sets && pd_method_pushes(method) && i < n; i++)
+        if (shards->params[items[i].param].fragment != first->fragment)
+            return pd_core_refuse_fragments(first->name, first->fragment, shards->params[items[i].param].name,
+                                            shards->params[items[i].param].fragment, err);
+    return PD_OK;
+}
+
 static int check_items(const pd_shards *shards, unsigned method, const pd_item *items, size_t n, pd_error *err)
 {
     if (shards->n_params == 0)
@@ -19,7 +31,7 @@ static int check_items(const pd_shards *shards, unsigned method, const pd_item *
             return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu (%.160s): no buffer for its weights", i,
                            shards->params[items[i].param].name);
     }
-    return PD_OK;
+    return check_fragment(shards, method, items, n, err);
 }
 
 static uint64_t step_at(const pd_shards *shards, const pd_place *place)

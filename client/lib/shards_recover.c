@@ -64,6 +64,13 @@ int pd_shards_restart(pd_client *client, void *const *weights, pd_error *err)
     return rc == PD_OK ? end_recovery(client, weights, end, err) : rc;
 }
 
+/* Goes to the steps from which the program continues: to one that all shards have; or where sets are open, to those at
+ * which each shard is, since each goes back alone. */
+static int go_back(pd_client *client, double end, pd_error *err)
+{
+    return (client->shards->open_sets ? pd_shards_reopen : pd_shards_find_common)(client, end, err);
+}
+
 int pd_shards_rewind(pd_client *client, void *const *weights, pd_error *err)
 {
     double end = pd_handle_end(client);
@@ -78,7 +85,7 @@ int pd_shards_rewind(pd_client *client, void *const *weights, pd_error *err)
     /* An earlier call that timed out may have found the step already. */
     if (!client->shards->found || pd_shards_check(client->shards, NULL) != PD_OK) {
         client->shards->found = false;
-        rc = pd_shards_find_common(client, end, err);
+        rc = go_back(client, end, err);
         client->shards->found = rc == PD_OK;
     }
     if (rc == PD_OK) rc = end_recovery(client, weights, end, err);

@@ -73,7 +73,8 @@ static pd_request *hello_request(const pd_conn *conn, const pd_pending *pending,
     pd_request *request = pd_request_new(PD_REQ_HELLO, pd_conn_ticket(conn, pending));
 
     if (request == NULL) return NULL;
-    request->rank = hello->any_rank ? 0 : hello->rank;
+    /* Shard 0 of a cluster chooses the rank, and the worker tells it to the others. */
+    request->rank = hello->any_rank && hello->shard == 0 ? 0 : hello->rank;
     request->u.hello.world_size = hello->world_size;
     request->u.hello.nonce = hello->nonce;
     request->u.hello.shares = hello->shares && conn->daemon->config.shared_memory && conn->transport->ops->take != NULL;
@@ -449,6 +450,18 @@ static uint64_t count_pieces(const pd_conn *conn)
     return n;
 }
 
+/* Tells the version table the fragments of the parameters that this shard has. Where all ranks count in each step,
+ * they are one fragment. */
+static void put_own(pd_conn *conn, const pd_effect *effect)
+{
+    for (size_t k = 0; k < effect->u.declared.n_places; k++) {
+        const pd_declared_place *place = &effect->u.declared.places[k];
+        uint32_t fragment = effect->u.declared.files ? conn->params.handles.decls[place->param].fragment : 0;
+        if (place->own == UINT32_MAX) continue;
+        pd_version_table_put(conn->daemon->versions, conn->job, effect->u.declared.params[place->own].param, fragment);
+    }
+}
+
 /* Puts the job's parameters on the version table. */
 static int put_versions(pd_conn *conn, const pd_effect *effect)
 {
@@ -458,9 +471,10 @@ static int put_versions(pd_conn *conn, const pd_effect *effect)
 
     /* A shard may have more portions than the worker has declared parameters. */
     if (!alone && pd_version_table_reserve(versions, conn->job, n) != PD_OK) return PD_NO_MEMORY;
-    for (size_t i = 0; i < n; i++)
+    if (!alone) put_own(conn, effect);
+    for (size_t i = 0; alone && i < n; i++)
         pd_version_table_put(versions, conn->job, effect->u.declared.params[i].param,
-                             alone ? conn->params.handles.decls[i].fragment : 0);
+                             conn->params.handles.decls[i].fragment);
     /* n is the job's number of parameters, because every worker declares all of them. */
     pd_version_table_settle(versions, conn->job, n);
     return PD_OK;

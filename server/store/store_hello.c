@@ -404,6 +404,14 @@ static int decide(const pd_store *store, pd_job *job, const pd_request *request,
     return rc == PD_OK ? apply_table(job, request, now_ns, creates, err) : rc;
 }
 
+/* Checks the rank that shard 0 has chosen for a worker which takes any. `job` NULL: it is not there yet. */
+static int check_rank(const pd_job *job, const pd_request *request, pd_error *err)
+{
+    if (job == NULL || request->rank < job->steps.members.ranks) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s has ranks 0 to %u, and shard 0 has chosen rank %u",
+                   job->steps.name, job->steps.members.ranks - 1, request->rank);
+}
+
 /* Checks that the process may come to the job, and finds a rank for it if it takes any. `job` NULL: there is none. */
 static int find_rank(const pd_job *job, pd_request *request, uint64_t now_ns, pd_error *err)
 {
@@ -411,6 +419,7 @@ static int find_rank(const pd_job *job, pd_request *request, uint64_t now_ns, pd
 
     if (rc == PD_OK && job != NULL) rc = pd_generation_check(job, request, err);
     if (rc != PD_OK || !request->u.hello.any_rank) return rc;
+    if (request->u.hello.shard > 0) return check_rank(job, request, err);
     request->rank = 0;
     /* A later launch takes the ranks of the earlier one. */
     if (job == NULL || pd_generation_is_later(job, request)) return PD_OK;

@@ -64,8 +64,16 @@ static void expect_ok(const solo *s, int rc, const char *what)
     if (rc != PD_OK) fail_msg("%s: %s", what, s->err.text);
 }
 
-/* Opens a job on one daemon or on two. `fragments`: the parameters keep their fragments. */
-static void begin(solo *s, bool alone, const char *const *options, bool fragments, uint32_t shares)
+/* A job. */
+typedef struct kind {
+    const char *const *options;
+    bool fragments;  /* the parameters keep their fragments */
+    uint32_t shares; /* pd_client_options.shares */
+    pd_dtype push;   /* the type of pushes; 0: float32 */
+} kind;
+
+/* Opens a job on one daemon or on two. */
+static void begin(solo *s, bool alone, const kind *how)
 {
     char job[32];
     pd_client_param own[PARAMS];
@@ -74,9 +82,9 @@ static void begin(solo *s, bool alone, const char *const *options, bool fragment
                                .job = job,
                                .world_size = 1,
                                .rules = rules,
-                               .options = options,
+                               .options = how->options,
                                .deadline = patient(30),
-                               .shares = shares,
+                               .shares = how->shares,
                                .quiet = true };
 
     *s = (solo){ .err.text = "" };
@@ -84,7 +92,8 @@ static void begin(solo *s, bool alone, const char *const *options, bool fragment
     expect_ok(s, pd_client_open(&s->client, &open, &s->err), "open");
     for (size_t p = 0; p < PARAMS; p++) {
         own[p] = params[p];
-        if (!fragments) own[p].fragment = 0;
+        own[p].push_dtype = how->push;
+        if (!how->fragments) own[p].fragment = 0;
         s->weights[p] = calloc((size_t)sizes[p], sizeof(float));
         s->gradients[p] = calloc((size_t)sizes[p], sizeof(float));
         fill_gradient(weights[p] = s->weights[p], sizes[p], 0, 0, p);
@@ -114,14 +123,26 @@ static void wait_for(solo *s, int rc, pd_ticket_id ticket, const char *what)
     expect_ok(s, pd_client_wait(s->client, ticket, 0, &s->err), what);
 }
 
-static void take_step(solo *s, uint64_t step, const pd_push_options *options)
+static void push_pull(solo *s, pd_item *items, size_t n, const pd_push_options *options)
 {
     pd_ticket_id ticket;
-    int rc;
+    int rc = pd_client_push_pull(s->client, items, n, options, &ticket, &s->err);
 
-    for (size_t p = 0; p < PARAMS; p++) fill_gradient(s->gradients[p], sizes[p], 0, step, p);
-    rc = pd_client_push_pull(s->client, s->items, PARAMS, options, &ticket, &s->err);
     wait_for(s, rc, ticket, "push_pull");
+}
+
+static void pull(solo *s, uint64_t step)
+{
+    pd_ticket_id ticket;
+    int rc = pd_client_pull(s->client, s->items, PARAMS, step, &ticket, &s->err);
+
+    wait_for(s, rc, ticket, "pull");
+}
+
+static void take_step(solo *s, uint64_t step, const pd_push_options *options)
+{
+    for (size_t p = 0; p < PARAMS; p++) fill_gradient(s->gradients[p], sizes[p], 0, step, p);
+    push_pull(s, s->items, PARAMS, options);
     for (size_t p = 0; p < PARAMS; p++) assert_int_equal(s->items[p].step, step);
 }
 
@@ -135,14 +156,14 @@ static void expect_same(const solo *a, const solo *b)
 }
 
 /* Runs a program on one daemon and on two, and compares the weights. */
-static void compare(void (*program)(solo *s), const char *const *options, bool fragments, uint32_t shares)
+static void compare(void (*program)(solo *s), const kind *how)
 {
     solo one, two;
 
-    begin(&one, true, options, fragments, shares);
+    begin(&one, true, how);
     program(&one);
     finish(&one);
-    begin(&two, false, options, fragments, shares);
+    begin(&two, false, how);
     assert_non_null(strchr(cluster.urls, ' '));
     program(&two);
     finish(&two);
@@ -154,7 +175,7 @@ static void compare(void (*program)(solo *s), const char *const *options, bool f
 /* Pushes some parameters, closes the step, and pulls the others. */
 static void close_steps(solo *s)
 {
-    pd_ticket_id pushed, closed, pulled;
+    pd_ticket_id pushed, closed;
 
     for (uint64_t step = 1; step <= 10; step++) {
         size_t n = 1 + step % (PARAMS - 1);
@@ -166,13 +187,12 @@ static void close_steps(solo *s)
         expect_ok(s, pd_client_wait(s->client, pushed, 0, &s->err), "push");
         expect_ok(s, pd_client_wait(s->client, closed, 0, &s->err), "close_step");
         for (size_t p = 0; p < PARAMS; p++) assert_int_equal(pd_client_step(s->client, p), step);
-        rc = pd_client_pull(s->client, s->items, PARAMS, step, &pulled, &s->err);
-        wait_for(s, rc, pulled, "pull");
+        pull(s, step);
     }
 }
 
-HOLDS(steps_are_closed_as_on_one_daemon, compare(close_steps, NULL, false, 0));
-HOLDS(whole_steps_are_closed_as_on_one_daemon, compare(close_steps, whole, false, 0));
+HOLDS(steps_are_closed_as_on_one_daemon, compare(close_steps, &(kind){ 0 }));
+HOLDS(whole_steps_are_closed_as_on_one_daemon, compare(close_steps, &(kind){ .options = whole }));
 
 /* Changes weights by hand between two steps. */
 static void change_weights(solo *s)
@@ -188,7 +208,7 @@ static void change_weights(solo *s)
     }
 }
 
-HOLDS(changed_weights_come_into_force_as_on_one_daemon, compare(change_weights, whole, false, 0));
+HOLDS(changed_weights_come_into_force_as_on_one_daemon, compare(change_weights, &(kind){ .options = whole }));
 
 /* Makes checkpoints, and gets the worker state back. */
 static void keep_state(solo *s)
@@ -212,7 +232,7 @@ static void keep_state(solo *s)
     expect_ok(s, pd_client_barrier(s->client, &s->err), "barrier");
 }
 
-HOLDS(checkpoints_and_worker_states_are_kept, compare(keep_state, whole, false, 0));
+HOLDS(checkpoints_and_worker_states_are_kept, compare(keep_state, &(kind){ .options = whole }));
 
 /* Takes shares of the data: step after step the next ones. */
 static void take_shares(solo *s)
@@ -230,7 +250,7 @@ static void take_shares(solo *s)
     }
 }
 
-HOLDS(shares_are_taken_in_order, compare(take_shares, NULL, false, 3));
+HOLDS(shares_are_taken_in_order, compare(take_shares, &(kind){ .shares = 3 }));
 
 /* Trains by itself, and syncs two fragments in turn. */
 static void sync_fragments(solo *s)
@@ -255,26 +275,121 @@ static void sync_fragments(solo *s)
     pd_diloco_free(outer);
 }
 
-HOLDS(outer_steps_of_fragments_are_those_of_one_daemon, compare(sync_fragments, NULL, true, 0));
+HOLDS(outer_steps_of_fragments_are_those_of_one_daemon, compare(sync_fragments, &(kind){ .fragments = true }));
 
-TEST(a_job_with_open_sets_needs_one_daemon)
+HOLDS(quantized_outer_steps_are_those_of_one_daemon,
+      compare(sync_fragments, &(kind){ .fragments = true, .push = PD_INT8 });
+      compare(sync_fragments, &(kind){ .fragments = true, .push = PD_INT4 }));
+
+/* ---- open sets ---- */
+
+static const char *const open_sets[] = { "rounds=quorum", "quorum=1", "min_workers=1", "max_workers=2", NULL };
+
+HOLDS(outer_steps_of_a_quorum_are_those_of_one_daemon,
+      compare(sync_fragments, &(kind){ .options = open_sets, .fragments = true, .push = PD_INT8 }));
+
+/* Pushes the fragments of some steps, and closes these in all fragments; gives a worker state with the last push of
+ * each. */
+static void close_steps_of_fragments(solo *s)
 {
-    static const char *const open_sets[] = { "rounds=quorum", "quorum=1", NULL };
+    const pd_item with[] = { s->items[0], s->items[1] };
+
+    for (uint64_t step = 1; step <= 5; step++) {
+        pd_push_options options = { .worker_state = &step, .worker_state_bytes = sizeof step };
+        pd_ticket_id pushed[2], closed;
+        pd_item items[2] = { with[0], with[1] };
+
+        for (size_t f = 0; f < 2; f++) {
+            fill_gradient(s->gradients[f], sizes[f], 0, step, f);
+            expect_ok(s, pd_client_push(s->client, &items[f], 1, f > 0 ? &options : NULL, &pushed[f], &s->err), "push");
+        }
+        expect_ok(s, pd_client_close_step(s->client, step, &closed, &s->err), "close_step");
+        for (size_t f = 0; f < 2; f++) wait_for(s, PD_OK, pushed[f], "push");
+        wait_for(s, PD_OK, closed, "close_step");
+        for (size_t p = 0; p < PARAMS; p++) assert_int_equal(pd_client_step(s->client, p), step);
+        pull(s, step);
+    }
+}
+
+HOLDS(steps_of_a_quorum_are_closed_in_all_fragments,
+      compare(close_steps_of_fragments, &(kind){ .options = open_sets, .fragments = true }));
+
+/* Takes steps of one fragment more often than of the other, changes weights of it, and makes checkpoints. */
+static void take_steps_apart(solo *s)
+{
+    for (uint64_t step = 1; step <= 9; step++) {
+        size_t f = step % 3 == 0;
+        pd_item items[2] = { s->items[f], s->items[f + 2] };
+        pd_push_options options = { .replaces = step == 5 ? 77 : 0 };
+
+        for (size_t i = 0; i < 2; i++) fill_gradient(s->gradients[f + 2 * i], sizes[f + 2 * i], 0, step, f);
+        if (options.replaces != 0) {
+            s->weights[f][0] = 3;
+            expect_ok(s, pd_client_replace(s->client, items, 1, options.replaces, &s->err), "replace");
+        }
+        push_pull(s, items, 2, &options);
+    }
+    assert_int_equal(pd_client_step(s->client, 0), 6);
+    assert_int_equal(pd_client_step(s->client, 1), 3);
+    assert_true(pd_client_leads(s->client));
+    expect_ok(s, pd_client_sync(s->client, 0, &s->err), "sync");
+    assert_true(pd_client_durable(s->client) >= 3);
+    expect_ok(s, pd_client_barrier(s->client, &s->err), "barrier");
+}
+
+HOLDS(fragments_take_their_steps_apart, compare(take_steps_apart, &(kind){ .options = open_sets, .fragments = true }));
+
+/* Takes leased shares: a step of fragment 0 uses them, whatever the other fragment does. */
+static void take_leases(solo *s)
+{
+    uint64_t share;
+
+    for (uint64_t step = 1; step <= 4; step++) {
+        for (uint64_t k = 0; k < 3; k++) {
+            expect_ok(s, pd_client_share(s->client, &share, &s->err), "share");
+            assert_int_equal(share, 3 * (step - 1) + k);
+        }
+        assert_int_equal(pd_client_share(s->client, &share, &s->err), PD_UNAVAILABLE);
+        for (size_t f = 2; f-- > 0;) {
+            pd_item items[2] = { s->items[f], s->items[f + 2] };
+            push_pull(s, items, 2, NULL);
+            assert_int_equal(pd_client_least_unused(s->client), 3 * (step - (f > 0)));
+        }
+    }
+}
+
+HOLDS(leased_shares_come_from_shard_0,
+      compare(take_leases, &(kind){ .options = open_sets, .fragments = true, .shares = 3 }));
+
+/* Expects that two daemons refuse a job, with an error that has some words. */
+static void expect_refused(const char *const *options, uint32_t fragments, const char *words)
+{
+    pd_client_param own[PARAMS];
     pd_client_options open = { .urls = cluster.urls,
-                               .job = "open",
+                               .job = "refused",
                                .world_size = 2,
                                .rules = rules,
-                               .options = open_sets,
+                               .options = options,
                                .deadline = patient(10),
                                .quiet = true };
-    pd_client *client = NULL;
+    pd_client *client;
     pd_error err = { 0 };
-    int rc = pd_client_open(&client, &open, &err);
 
-    if (rc == PD_OK) rc = pd_client_declare(client, params, PARAMS, &err);
-    assert_true(rc == PD_FAILED_PRECONDITION || rc == PD_INVALID_ARGUMENT);
-    print_message("%s\n", err.text);
+    for (size_t p = 0; p < PARAMS; p++) own[p] = params[p];
+    for (size_t p = 0; p < PARAMS; p++) own[p].fragment %= fragments;
+    if (pd_client_open(&client, &open, &err) != PD_OK) fail_msg("%s", err.text);
+    assert_int_not_equal(pd_client_declare(client, own, PARAMS, &err), PD_OK);
+    if (strstr(err.text, words) == NULL) fail_msg("%s", err.text);
     pd_client_close(client);
+}
+
+TEST(a_job_with_open_sets_needs_a_fragment_for_each_shard)
+{
+    static const char *const clipped[] = { "rounds=quorum", "quorum=1", "clip_global_norm=1", NULL };
+
+    expect_refused(open_sets, 1, "declare at least as many fragments as servers");
+    expect_refused(clipped, 2, "clip_global_norm ties the steps of all parameters");
+    expect_refused(clipped, 1, "declare at least as many fragments as servers");
 }
 
 TEST(a_worker_with_another_order_of_shards_is_refused)

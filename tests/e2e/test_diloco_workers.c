@@ -596,3 +596,60 @@ TEST(a_worker_whose_place_was_saved_goes_on_in_the_middle_of_a_cycle)
     assert_int_equal(outer_train(w, 0).send, 1);
     outer_end(&crew);
 }
+
+/* ---- on two shards ---- */
+
+/* Lets the first n workers train until a fragment is due, which must be this one, and send and take it. */
+static void sync_all(int n, int64_t fragment)
+{
+    for (int r = 0; r < n; r++) {
+        pd_diloco_due due = { -1, -1 };
+        while (due.send < 0) due = outer_train(&crew.workers[r], 1);
+        assert_int_equal(due.send, fragment);
+        outer_send(&crew.workers[r], fragment);
+    }
+    for (int r = 0; r < n; r++) outer_take(&crew.workers[r], fragment);
+}
+
+/* Lets a worker train until it is told that a shard has gone back, and go on from there. */
+static void go_back(outer_worker *w)
+{
+    pd_diloco_due due = { -1, -1 };
+    int rc;
+
+    while (due.send < 0) due = outer_train(w, 1);
+    rc = pd_diloco_send(w->outer, due.send, w->weights, &err);
+    if (rc == PD_OK) rc = pd_diloco_take(w->outer, due.send, w->weights, &err);
+    if (rc != PD_REWIND) fail_msg("%d, %s", rc, err.text);
+    if (pd_diloco_resume(w->outer, w->weights, &err) != PD_OK) fail_msg("%s", err.text);
+}
+
+TEST(fragments_of_a_shard_that_goes_back_alone_catch_up_in_an_order_that_all_workers_know)
+{
+    static const char *const options[] = { "min_workers=1", "max_workers=3", "checkpoint_every=1000", NULL };
+    const outer_job job = {
+        .world = 2, .params = 4, .fragments = 4, .shards = true, .options = options, .how.sync_every = 8
+    };
+
+    outer_begin(&crew, &job, true);
+    for (int64_t f = 0; f < 4; f++) sync_all(2, f);
+    assert_int_equal(pd_client_sync(crew.workers[0].client, 0, &err), PD_OK);
+    for (int64_t k = 0; k < 8; k++) sync_all(2, k % 4);
+    outer_restart_second(&crew);
+    for (int r = 0; r < 2; r++) go_back(&crew.workers[r]);
+    assert_int_equal(status_of(&crew.workers[1]).step, 1);
+    sync_all(2, 1);
+    outer_open(&crew, 2); /* it begins where the others are */
+    outer_make(&crew, 2);
+    sync_all(3, 3);
+    sync_all(3, 1);
+    sync_all(3, 3);
+    for (int64_t f = 0; f < 5; f++) sync_all(3, f % 4);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(status_of(&crew.workers[r]).step, 4);
+        for (size_t p = 0; p < 4; p++)
+            assert_memory_equal(pd_diloco_global(crew.workers[r].outer, p), pd_diloco_global(crew.workers[0].outer, p),
+                                OUTER_N * sizeof(float));
+    }
+    outer_end(&crew);
+}

@@ -1,5 +1,6 @@
-/* Tests a model in four fragments, which two workers push one after the other, with a daemon that is killed again and
- * again while they train: in each fragment the final weights are exactly what the workers' answers tell.
+/* Tests a model in four fragments, which two workers push one after the other, with daemons that are killed again and
+ * again while they train: in each fragment the final weights are exactly what the workers' answers tell. One daemon has
+ * the job, or two share it: each of them has two fragments, and goes back alone.
  *
  * Push number n of a rank to a fragment has the gradient 1 in one element that belongs to this push alone, and 0
  * elsewhere. A step of sgd with lr=1 takes the mean over the ranks of its set away from weights that begin as 0. */
@@ -11,7 +12,7 @@
 #include "rank_check.h"
 #include "paramd/client.h"
 
-enum { WORLD = 2, FRAGMENTS = 4, MOST = 600, N = WORLD * MOST, KILLS = 4, STEPPED = 1, LATE = 5 };
+enum { DAEMONS = 2, WORLD = 2, FRAGMENTS = 4, MOST = 600, N = WORLD * MOST, KILLS = 4, STEPPED = 1, LATE = 5 };
 
 /* What a worker was told of one of its pushes. */
 typedef struct told {
@@ -22,8 +23,9 @@ typedef struct told {
 typedef struct run {
     const char *const *options; /* of the job */
     int cycles;                 /* number of pushes of each fragment; 0: as many as there is time for */
-    char root[64], url[64];
-    test_daemon *daemon;
+    char root[64], urls[128];
+    int daemons;
+    test_daemon *daemon[DAEMONS];
     pthread_t threads[WORLD];
     _Atomic bool durable, done; /* done: no kill follows, and all workers end */
     _Atomic int left;           /* number of workers that have left */
@@ -51,7 +53,7 @@ static bool begin(struct rank *r)
     pd_client_param params[FRAGMENTS];
     void *weights[FRAGMENTS];
     char names[FRAGMENTS][8];
-    pd_client_options options = { .urls = r->run->url,
+    pd_client_options options = { .urls = r->run->urls,
                                   .job = "j",
                                   .rank = r->rank,
                                   .world_size = WORLD,
@@ -148,16 +150,22 @@ static void *work(void *arg)
 
 /* ---- the daemon ---- */
 
-static void start_daemon(run *r)
+static void start_daemon(run *r, int i)
 {
     char listen[64], state[100];
-    const char *const flags[] = { listen, state, NULL };
+    const char *const flags[] = { listen, state, "--step-threads=1", "--pool-threads=1", NULL };
 
-    snprintf(listen, sizeof listen, "--listen=127.0.0.1:%d", r->daemon != NULL ? r->daemon->port : 0);
-    snprintf(state, sizeof state, "--state-dir=%s/state", r->root);
-    if (r->daemon != NULL) daemon_kill(r->daemon);
-    r->daemon = daemon_start(flags);
-    snprintf(r->url, sizeof r->url, "%s", r->daemon->url);
+    snprintf(listen, sizeof listen, "--listen=127.0.0.1:%d", r->daemon[i] != NULL ? r->daemon[i]->port : 0);
+    snprintf(state, sizeof state, "--state-dir=%s/%d", r->root, i);
+    if (r->daemon[i] != NULL) daemon_kill(r->daemon[i]);
+    r->daemon[i] = daemon_start(flags);
+}
+
+static void start_daemons(run *r)
+{
+    for (int i = 0; i < r->daemons; i++) start_daemon(r, i);
+    snprintf(r->urls, sizeof r->urls, "%s%s%s", r->daemon[0]->url, r->daemons > 1 ? " " : "",
+             r->daemons > 1 ? r->daemon[1]->url : "");
 }
 
 static bool may_be_killed(void *arg)
@@ -167,17 +175,18 @@ static bool may_be_killed(void *arg)
     return r->ranks[0].failure[0] != '\0' || r->ranks[1].failure[0] != '\0' || r->durable;
 }
 
-static void run_with_kills(run *r, const char *const *options, int cycles)
+static void run_with_kills(run *r, int daemons, const char *const *options, int cycles)
 {
     char command[120];
     unsigned seed = 7;
 
     memset(r, 0, sizeof *r);
+    r->daemons = daemons;
     r->options = options;
     r->cycles = cycles;
     strcpy(r->root, "/tmp/paramd-fragments.XXXXXX");
     assert_non_null(mkdtemp(r->root));
-    start_daemon(r);
+    start_daemons(r);
     for (int i = 0; i < WORLD; i++) {
         r->ranks[i].run = r;
         r->ranks[i].rank = i;
@@ -186,14 +195,14 @@ static void run_with_kills(run *r, const char *const *options, int cycles)
     assert_true(await(may_be_killed, r, patient(60)));
     for (int i = 0; i < KILLS; i++) {
         sleep_for(0.1 + rand_r(&seed) % 400 * 1e-3);
-        start_daemon(r);
+        start_daemon(r, i % daemons);
     }
     sleep_for(0.2);
     r->done = true;
     for (int i = 0; i < WORLD; i++) pthread_join(r->threads[i], NULL);
     for (int i = 0; i < WORLD; i++)
         if (r->ranks[i].failure[0] != '\0') fail_msg("%s", r->ranks[i].failure);
-    daemon_stop(r->daemon, patient(20));
+    for (int i = 0; i < daemons; i++) daemon_stop(r->daemon[i], patient(20));
     snprintf(command, sizeof command, "rm -rf %s", r->root);
     assert_int_equal(system(command), 0);
 }
@@ -243,7 +252,7 @@ TEST(fragments_of_a_quorum_with_checkpoints_count_each_push_as_it_was_told)
     static const char *const options[] = { "rounds=quorum",         "quorum=1", "grace=10ms", MEMBERS,
                                            "durability=checkpoint", NULL };
 
-    run_with_kills(&r, options, 0);
+    run_with_kills(&r, 1, options, 0);
     the_weights_are_what_answers_tell(&r);
 }
 
@@ -251,7 +260,7 @@ TEST(fragments_of_a_quorum_with_a_log_count_each_push_as_it_was_told)
 {
     static const char *const options[] = { "rounds=quorum", "quorum=1", "grace=10ms", MEMBERS, "durability=log", NULL };
 
-    run_with_kills(&r, options, 0);
+    run_with_kills(&r, 1, options, 0);
     the_weights_are_what_answers_tell(&r);
 }
 
@@ -259,6 +268,31 @@ TEST(fragments_whose_ranks_all_count_lose_no_push)
 {
     static const char *const options[] = { "checkpoint_every=10", "durability=log", NULL };
 
-    run_with_kills(&r, options, 120);
+    run_with_kills(&r, 1, options, 120);
+    the_weights_are_what_answers_tell(&r);
+}
+
+TEST(fragments_on_two_shards_count_each_push_as_it_was_told)
+{
+    static const char *const options[] = { "rounds=quorum",         "quorum=1", "grace=10ms", MEMBERS,
+                                           "durability=checkpoint", NULL };
+
+    run_with_kills(&r, 2, options, 0);
+    the_weights_are_what_answers_tell(&r);
+}
+
+TEST(fragments_on_two_shards_with_logs_count_each_push_as_it_was_told)
+{
+    static const char *const options[] = { "rounds=quorum", "quorum=1", "grace=10ms", MEMBERS, "durability=log", NULL };
+
+    run_with_kills(&r, 2, options, 0);
+    the_weights_are_what_answers_tell(&r);
+}
+
+TEST(fragments_on_two_shards_whose_ranks_all_count_lose_no_push)
+{
+    static const char *const options[] = { "checkpoint_every=10", "durability=log", NULL };
+
+    run_with_kills(&r, 2, options, 120);
     the_weights_are_what_answers_tell(&r);
 }

@@ -1,9 +1,10 @@
-"""Four worker processes take shares of the data while the daemon and workers are killed with SIGKILL again and again:
-each index of the data set counts exactly once an epoch."""
+"""Four worker processes take shares of the data while daemons and workers are killed with SIGKILL again and again: each
+index of the data set counts exactly once an epoch. One daemon has the job, or two share it, and are killed in turn."""
 from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -14,17 +15,19 @@ N, BATCH, EPOCHS, WORKERS, KILLS = 360, 3, 2, 4, 2
 
 # A worker whose weights are counters, one for each index. It pushes -1 for each index of its share, and sgd with lr=1
 # and aggregate=sum adds up what counts. So each weight is the number of times that its index has counted. It says each
-# step that it has seen.
+# step that it has seen. Fragment 0 uses the shares. Fragment 1, which lies on the second one of two daemons, is pushed
+# when it is behind.
 WORKER = f"""
 import json, sys, time
 import numpy as np
 import paramd
 
 url, job, options = sys.argv[1:]
-weights = {{"seen": np.zeros({N}, np.float32)}}
+seen, other = {{"seen": np.zeros({N}, np.float32)}}, {{"other": np.zeros(3, np.float32)}}
+weights = {{**seen, **other}}
 client = paramd.Client(url, job, rank="any", world_size={WORKERS}, rules="* sgd lr=1", shares=1, min_workers=1,
                        max_workers={WORKERS}, deadline=60, **json.loads(options))
-client.declare(weights)
+client.declare([paramd.Param("seen", ({N},)), paramd.Param("other", (3,), fragment=1)])
 client.init(weights)
 sampler = paramd.StepSampler({N}, {BATCH}, seed=5, epochs={EPOCHS})
 while True:
@@ -34,7 +37,9 @@ while True:
             gradient = np.zeros({N}, np.float32)
             gradient[indices] = -1
             time.sleep(0.01)
-            client.push_pull({{"seen": gradient}}, weights).wait()
+            while client.step_of("other") < client.step_of("seen"):
+                client.push_pull({{"other": np.ones(3, np.float32)}}, other).wait()
+            client.push_pull({{"seen": gradient}}, seen).wait()
         break
     except paramd.Rewind:
         print("back", flush=True)
@@ -44,11 +49,30 @@ client.leave()
 """
 
 
+class Daemons:
+    """One daemon, or several that share the job."""
+
+    def __init__(self, folder: Path, n: int) -> None:
+        self.all = [Daemon(f"--server-state-dir={folder}/{i}", "--step-threads=1") for i in range(n)]
+        self.url = " ".join(daemon.url for daemon in self.all)
+        self.turn = 0
+
+    @property
+    def next(self) -> Daemon:
+        """The daemon that is to be killed, which is another one at each call."""
+        self.turn += 1
+        return self.all[(self.turn - 1) % len(self.all)]
+
+    def end(self) -> None:
+        for daemon in self.all:
+            daemon.end()
+
+
 class Crew:
     """The workers of a job, as processes."""
 
-    def __init__(self, daemon: Daemon, job: str, **options):
-        self.arguments = daemon.url, job, json.dumps(options)
+    def __init__(self, daemons: Daemons, job: str, **options):
+        self.arguments = daemons.url, job, json.dumps(options)
         self.workers = [self.start() for _ in range(WORKERS)]
 
     def start(self):
@@ -73,33 +97,35 @@ class Crew:
 
 
 @pytest.fixture
-def daemon(tmp_path):
-    daemon = Daemon(f"--server-state-dir={tmp_path}/state")
-    yield daemon
-    daemon.end()
+def daemons(request, tmp_path):
+    daemons = Daemons(tmp_path, request.param)
+    yield daemons
+    daemons.end()
 
 
-def kill_again_and_again(daemon: Daemon, crew: Crew) -> None:
-    """Kills the daemon, or a worker, or both, after some steps of the first worker: worker 0 alone lives throughout."""
+def kill_again_and_again(daemons: Daemons, crew: Crew) -> None:
+    """Kills a daemon, or a worker, or both, after some steps of the first worker: worker 0 alone lives throughout."""
     for i in range(KILLS):
         for _ in range(8):
             crew.take_step(0)
-        daemon.restart()
+        daemons.next.restart()
         for _ in range(8):
             crew.take_step(0)
         crew.kill(1 + i % (WORKERS - 1))
         for _ in range(4):
             crew.take_step(0)
+        daemon = daemons.next
         daemon.process.kill()
         crew.kill(1 + (i + 1) % (WORKERS - 1))
         daemon.restart()
 
 
-@pytest.mark.parametrize("window", [0, 10000])
-@pytest.mark.parametrize("durability", ["log", "checkpoint"])
-def test_each_index_counts_once_an_epoch_although_daemon_and_workers_are_killed(daemon, job, durability, window):
-    crew = Crew(daemon, job, options={"aggregate": "sum", "durability": durability, "checkpoint_every": 10},
+@pytest.mark.parametrize("daemons, durability, window",
+                         [(1, "log", 0), (1, "log", 10000), (1, "checkpoint", 0), (1, "checkpoint", 10000),
+                          (2, "log", 10000), (2, "checkpoint", 0)], indirect=["daemons"])
+def test_each_index_counts_once_an_epoch_although_daemons_and_workers_are_killed(daemons, job, durability, window):
+    crew = Crew(daemons, job, options={"aggregate": "sum", "durability": durability, "checkpoint_every": 10},
                 window=window, reconnect_grace=0.5)
-    kill_again_and_again(daemon, crew)
+    kill_again_and_again(daemons, crew)
     for counters in crew.end():
         assert counters == [EPOCHS] * N

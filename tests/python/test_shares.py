@@ -15,17 +15,19 @@ np = pytest.importorskip("numpy")
 N, BATCH, EPOCHS = 96, 4, 2
 
 # A worker whose weights are counters, one for each index. It pushes -1 for each index of its share, and sgd with lr=1
-# and aggregate=sum adds up what counts. So each weight is the number of times that its index has counted.
+# and aggregate=sum adds up what counts. So each weight is the number of times that its index has counted. Fragment 0
+# uses the shares. Fragment 1, which lies on the second one of two daemons, is pushed when it is behind.
 WORKER = f"""
 import json, sys, time
 import numpy as np
 import paramd
 
 url, job = sys.argv[1:]
-weights = {{"seen": np.zeros({N}, np.float32)}}
+seen, other = {{"seen": np.zeros({N}, np.float32)}}, {{"other": np.zeros(3, np.float32)}}
+weights = {{**seen, **other}}
 client = paramd.Client(url, job, rank="any", world_size=3, rules="* sgd lr=1", options=["aggregate=sum"], shares=1,
                        min_workers=1, max_workers=4, reconnect_grace=0.3, deadline=60)
-client.declare(weights)
+client.declare([paramd.Param("seen", ({N},)), paramd.Param("other", (3,), fragment=1)])
 client.init(weights)
 sampler = paramd.StepSampler({N}, {BATCH}, seed=5, epochs={EPOCHS})
 for indices in sampler.shares(client):
@@ -33,7 +35,9 @@ for indices in sampler.shares(client):
     gradient = np.zeros({N}, np.float32)
     gradient[indices] = -1
     time.sleep(0.05)
-    client.push_pull({{"seen": gradient}}, weights).wait()
+    while client.step_of("other") < client.step_of("seen"):
+        client.push_pull({{"other": np.ones(3, np.float32)}}, other).wait()
+    client.push_pull({{"seen": gradient}}, seen).wait()
 print(json.dumps(weights["seen"].tolist()), flush=True)
 client.leave()
 """
@@ -48,7 +52,9 @@ def has_step(worker, step):
             return
 
 
-def test_each_index_counts_once_an_epoch_although_a_worker_is_killed_and_one_joins(daemon, job):
+@pytest.mark.parametrize("daemons", ["daemon", "two"])
+def test_each_index_counts_once_an_epoch_although_a_worker_is_killed_and_one_joins(request, job, daemons):
+    daemon = request.getfixturevalue(daemons)
     workers = [run_python(WORKER, daemon.url, job) for _ in range(3)]
     has_step(workers[0], 3)
     workers[1].send_signal(signal.SIGKILL)

@@ -36,9 +36,9 @@ void outer_open(outer_crew *crew, int rank)
     pd_client_param params[OUTER_PARAMS];
     uint16_t half[OUTER_PARAMS][OUTER_N] = { 0 };
     void *weights[OUTER_PARAMS];
-    const pd_client_options how = { .urls = crew->daemon->url,
+    const pd_client_options how = { .urls = crew->urls,
                                     .job = "o",
-                                    .rank = rank,
+                                    .rank = rank < job->world ? rank : PD_ANY_RANK,
                                     .world_size = job->world,
                                     .options = job->options,
                                     .rules = (const char *[]){ job->rule != NULL ? job->rule : "* sgd lr=1", NULL },
@@ -67,20 +67,25 @@ void outer_make(outer_crew *crew, int rank)
     must(pd_diloco_make(&w->outer, w->client, w->weights, &crew->job.how, &err));
 }
 
-static void start(outer_crew *crew)
+static test_daemon *start(const outer_crew *crew, test_daemon *before, const char *folder)
 {
     char listen[64], state[100];
     const char *const flags[] = { listen, crew->root[0] != '\0' ? state : NULL, NULL };
 
-    snprintf(listen, sizeof listen, "--listen=127.0.0.1:%d", crew->daemon != NULL ? crew->daemon->port : 0);
-    snprintf(state, sizeof state, "--state-dir=%s/state", crew->root);
-    if (crew->daemon != NULL) daemon_kill(crew->daemon);
-    crew->daemon = daemon_start(flags);
+    snprintf(listen, sizeof listen, "--listen=127.0.0.1:%d", before != NULL ? before->port : 0);
+    snprintf(state, sizeof state, "--state-dir=%s/%s", crew->root, folder);
+    if (before != NULL) daemon_kill(before);
+    return daemon_start(flags);
 }
 
 void outer_restart_daemon(outer_crew *crew)
 {
-    start(crew);
+    crew->daemon = start(crew, crew->daemon, "state");
+}
+
+void outer_restart_second(outer_crew *crew)
+{
+    crew->second = start(crew, crew->second, "second");
 }
 
 /* A rank that sends no weights waits in pd_client_init for those that do, so ranks of a split job begin together. */
@@ -108,7 +113,10 @@ void outer_begin(outer_crew *crew, const outer_job *job, bool durable)
         strcpy(crew->root, "/tmp/paramd-outer.XXXXXX");
         assert_non_null(mkdtemp(crew->root));
     }
-    start(crew);
+    outer_restart_daemon(crew);
+    if (job->shards) outer_restart_second(crew);
+    snprintf(crew->urls, sizeof crew->urls, "%s%s%s", crew->daemon->url, job->shards ? " " : "",
+             job->shards ? crew->second->url : "");
     for (int r = 0; r < job->world; r++) {
         all[r] = (opening){ crew, r };
         assert_int_equal(pthread_create(&threads[r], NULL, open_one, &all[r]), 0);
@@ -127,9 +135,11 @@ void outer_end(outer_crew *crew)
     }
     if (crew->root[0] == '\0') {
         daemon_end(crew->daemon);
+        if (crew->second != NULL) daemon_end(crew->second);
         return;
     }
     daemon_kill(crew->daemon); /* it would complain of steps that are in no checkpoint */
+    if (crew->second != NULL) daemon_kill(crew->second);
     snprintf(command, sizeof command, "rm -rf %s", crew->root);
     assert_int_equal(system(command), 0);
 }

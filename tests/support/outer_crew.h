@@ -17,6 +17,7 @@ typedef struct outer_worker {
 typedef struct outer_job {
     int world, params;          /* params: at most OUTER_PARAMS, vectors of OUTER_N elements, 0 at first */
     int fragments;              /* parameter p has fragment p % fragments; 0: 1 */
+    bool shards;                /* two daemons share the job */
     const char *const *options; /* of the job */
     const char *rule;           /* NULL: "* sgd lr=1", which applies the mean difference as it is */
     double slice;               /* of calls that wait, in seconds; 0: as long as a test may take */
@@ -30,8 +31,9 @@ typedef struct outer_job {
 
 typedef struct outer_crew {
     outer_job job;
-    char root[64]; /* folder of the daemon's state; "": it has none */
-    test_daemon *daemon;
+    char root[64]; /* folder of the daemons' state; "": they have none */
+    char urls[140];
+    test_daemon *daemon, *second; /* second: shard 1; NULL: there is none */
     outer_worker workers[OUTER_MOST];
 } outer_crew;
 
@@ -39,9 +41,10 @@ typedef struct outer_crew {
 void outer_begin(outer_crew *crew, const outer_job *job, bool durable);
 /* Closes the workers and ends the daemon. */
 void outer_end(outer_crew *crew);
-/* Kills the daemon, and starts it again on the same port. */
+/* Kill the daemon, or shard 1, and start it again on the same port. */
 void outer_restart_daemon(outer_crew *crew);
-/* Opens, declares and initialises a worker, without a pd_diloco. */
+void outer_restart_second(outer_crew *crew);
+/* Opens, declares and initialises a worker, without a pd_diloco. One beyond the world size takes any rank. */
 void outer_open(outer_crew *crew, int rank);
 void outer_make(outer_crew *crew, int rank);
 

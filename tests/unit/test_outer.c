@@ -170,6 +170,41 @@ static size_t saved(counting *c, uint8_t bytes[ROOM])
     return n;
 }
 
+/* Takes inner steps until a fragment is taken, as after its push has counted. Returns it. */
+static int64_t sync_next(counting *c)
+{
+    pd_diloco_due due = { -1, -1 };
+
+    while (due.take < 0) due = step(c);
+    c->fragments[due.take].step++;
+    pd_outer_realign(&c->d);
+    return due.take;
+}
+
+TEST(fragments_of_a_shard_that_has_lost_steps_are_sent_until_they_are_no_longer_behind)
+{
+    static const uint64_t delays[] = { 0, 3 };
+    static const int64_t expected[] = { 1, 3, 1, 3, 0, 1, 2, 3, 0, 1 };
+
+    for (size_t i = 0; i < 2; i++) {
+        counting c;
+        begin(&c, 4, 16, delays[i]);
+        c.d.apart = true;
+        for (size_t f = 0; f < 4; f++) c.fragments[f].step = f % 2 == 0 ? 9 : 7;
+        c.d.at = 4; /* as pd_outer_place has it: fragment 1 is the first that is behind */
+        for (size_t k = 0; k < sizeof expected / sizeof *expected; k++) assert_int_equal(sync_next(&c), expected[k]);
+    }
+}
+
+TEST(fragments_of_one_server_are_sent_in_turn_whatever_their_steps)
+{
+    counting c;
+
+    begin(&c, 4, 16, 1);
+    c.fragments[2].step = 5;
+    for (int64_t k = 0; k < 12; k++) assert_int_equal(sync_next(&c), k % 4);
+}
+
 TEST(a_place_that_was_saved_goes_on_with_the_same_schedule)
 {
     uint8_t bytes[ROOM], again[ROOM];

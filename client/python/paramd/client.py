@@ -591,13 +591,20 @@ class Client:
         return shares_of.below(self, total, self.take_share, self._sit_out)
 
     def _sit_out(self) -> bool:
-        """Takes a step without a gradient. Returns whether this worker alone counted in it."""
+        """Takes a step without a gradient. Returns whether this worker alone counted in it. Fragments take their steps
+        one by one, in the order in which other workers push them: first the one that is furthest behind."""
         missing = [name for name in self.names if name not in (self.landing or {})]
         if missing or self.landing is None:
             raise FailedPrecondition(FailedPrecondition.code, f"share_below: no call had an array for the weights of "
                                      f"{missing[0] if missing else 'any parameter'}")
-        results = self.push_pull(dict.fromkeys(self.names), self.landing).wait().values()
-        return shares_of.was_alone(self, counted_of(results, self.members.n))
+        fragments = self.model.fragments()
+        while True:
+            number = min(range(len(fragments)), key=lambda f: self.step_of(fragments[f][0]))
+            names = fragments[number]
+            weights = {name: self.landing[name] for name in names}
+            results = self.push_pull(dict.fromkeys(names), weights).wait().values()
+            if number == 0:                     # its steps use the shares
+                return shares_of.was_alone(self, counted_of(results, self.members.n))
 
     @property
     def least_unused(self) -> int:

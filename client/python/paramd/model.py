@@ -61,6 +61,13 @@ class Model:
             _declare(to, param)
         return array
 
+    def fragments(self) -> list[list[str]]:
+        """Returns the names of the parameters of each fragment."""
+        fragments: dict[int, list[str]] = {}
+        for param in self.params:
+            fragments.setdefault(param.fragment, []).append(param.name)
+        return [fragments[number] for number in sorted(fragments)]
+
     def number(self, name: str) -> int:
         """Returns the index of a parameter. InvalidArgument: it is not declared, or has no elements."""
         try:

@@ -70,7 +70,8 @@ static int make_image(pd_checkpoint_image **out, const pd_job *job)
     image->number = job->steps.number;
     image->creator = job->saved.creator;
     image->keep = job->steps.values.at[PD_JOB_KEY_CHECKPOINT_KEEP];
-    image->has_common = job->checkpointing.common > 0 || job->steps.shards > 1;
+    /* Where sets are open, a shard goes back alone. */
+    image->has_common = job->checkpointing.common > 0 || (job->steps.shards > 1 && !job->steps.sets.open);
     image->common = job->checkpointing.floored ? job->checkpointing.floor : 0;
     image->params = calloc(job->steps.n_params, sizeof *image->params);
     image->worker_states = calloc(job->steps.members.ranks, sizeof *image->worker_states);

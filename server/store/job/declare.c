@@ -328,6 +328,7 @@ static int end_declare(pd_job *job, pd_request *request, declaring *d, pd_rank *
 
     *budget_ns -= END_NS * (double)d->n;
     if (rc == PD_OK) rc = pd_member_declares(job, request->rank, err);
+    if (rc == PD_OK) rc = pd_leases_check(&job->steps, request->u.declare.wants, err);
     if (rc == PD_OK && pd_leases_declared(&job->steps, request->rank, request->u.declare.wants) != PD_OK)
         rc = pd_job_no_memory(job, err);
     if (rc == PD_OK && job->whole != NULL && pd_whole_places(job->whole, &d->places, &d->n_places) != PD_OK)

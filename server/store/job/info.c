@@ -46,7 +46,7 @@ static void fill_param(void *entry, const pd_job *job, uint32_t i, uint64_t now_
     pd_scalars_of_param(info, param);
     pd_aggregation_text(param->how, info->aggregate, sizeof info->aggregate);
     info->collect_bytes = pd_collect_bytes(param);
-    info->fragment = param->fragment->number;
+    info->fragment = param->fragment->declared;
     info->cut = param->cut;
 }
 

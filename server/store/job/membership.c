@@ -8,6 +8,7 @@
 #include "ranks.h"
 #include "reserves.h"
 #include "round_ranges.h"
+#include "whole.h"
 
 #include <stdio.h>
 
@@ -294,10 +295,16 @@ static int check_unit(const pd_job *job, uint32_t rank, pd_error *err)
         job->steps.name);
 }
 
+/* Returns the number of fragments of the model, also of those that lie on other shards. */
+static uint32_t count_fragments(const pd_job *job)
+{
+    return job->whole != NULL ? job->whole->n_fragments : job->steps.n_fragments;
+}
+
 int pd_member_declares(pd_job *job, uint32_t rank, pd_error *err)
 {
     if (!job->steps.sets.open) return PD_OK;
-    if (pd_declaration_check_ages(job, rank, job->steps.n_fragments, err) != PD_OK) return err->code;
+    if (pd_declaration_check_ages(job, rank, count_fragments(job), err) != PD_OK) return err->code;
     if (check_unit(job, rank, err) != PD_OK) return PD_FAILED_PRECONDITION;
     if (is_there(job, job->membership.giver)) return PD_OK;
     drop_giver(job);

@@ -254,7 +254,8 @@ static void describe_step(const pd_job *job, const pd_param *oldest, uint64_t no
     unsigned long long ago = (unsigned long long)((now_ns - oldest->round.started_ns) / second);
     char text[400], of[32] = "";
 
-    if (job->steps.n_fragments > 1) snprintf(of, sizeof of, " of fragment %u", fragment->number);
+    if (job->steps.n_fragments > 1 || fragment->declared > 0)
+        snprintf(of, sizeof of, " of fragment %u", fragment->declared);
     wait_text(job, oldest, now_ns, text, sizeof text);
     pd_fail(err, PD_DEADLINE_EXCEEDED,
             "step %llu%s has waited for %llu s %s; contributions so far are kept, push again to keep waiting%s",
@@ -316,7 +317,7 @@ static void report_fragment(pd_job *job, const pd_param *oldest, uint64_t now_ns
 
     /* Out of memory: the report is tried again at the next deadline. */
     if (effect == NULL) return;
-    effect->u.timed_out.fragment = oldest->fragment->number;
+    effect->u.timed_out.fragment = oldest->fragment->declared;
     n = count_overdue(job, oldest->fragment, now_ns, &effect->u.timed_out.step);
     if (oldest->saved.step + 1 > effect->u.timed_out.step) effect->u.timed_out.step = oldest->saved.step + 1;
     if (oldest->round.together && !oldest->round.fixed)

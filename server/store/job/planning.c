@@ -467,23 +467,6 @@ static int advance(pd_job *job, const pd_request *request, double *budget_ns, pd
     }
 }
 
-/* Checks that several shards can share the job. */
-static int check_cluster(const pd_job *job, const pd_request *request, pd_error *err)
-{
-    if (job->steps.sets.open)
-        return pd_fail(
-            err, PD_FAILED_PRECONDITION,
-            "job %.100s: %u servers cannot share a job in which not every rank counts in each step: leave out "
-            "rounds, quorum, staleness, min_workers, max_workers and on_lost_worker, or give one server alone",
-            job->steps.name, job->steps.shards);
-    if (request->u.declare.wants > 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "job %.100s: shares of the data are for jobs in which not every rank counts in each step, which "
-                       "%u servers cannot share",
-                       job->steps.name, job->steps.shards);
-    return PD_OK;
-}
-
 int pd_planning_begin(pd_job *job, const pd_request *request, pd_error *err)
 {
     size_t n = request->u.declare.n;
@@ -496,7 +479,7 @@ int pd_planning_begin(pd_job *job, const pd_request *request, pd_error *err)
     if ((job->planning = calloc(1, sizeof *job->planning)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->steps.name);
     job->planning->sizing = sizing_of(job);
-    return job->steps.shards > 1 ? check_cluster(job, request, err) : PD_OK;
+    return PD_OK;
 }
 
 void pd_planning_leave_state(pd_job *job)
@@ -524,6 +507,18 @@ static bool check_params(pd_job *job, const pd_request *request, double *budget_
     return true;
 }
 
+/* Checks that each of several shards can have a fragment, if one shard decides alone who counts in its steps. */
+static int check_fragments(const pd_job *job, uint32_t fragments, pd_error *err)
+{
+    if (!job->steps.sets.open || fragments >= job->steps.shards) return PD_OK;
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "job %.60s: not every rank counts in each of its steps (rounds, quorum, staleness, min_workers, "
+                   "max_workers, on_lost_worker). Several servers share such a job by fragments, each of which lies "
+                   "whole on one server, and it has %u for %u servers: declare at least as many fragments as servers, "
+                   "for instance one for each layer, or give fewer servers",
+                   job->steps.name, fragments, job->steps.shards);
+}
+
 /* Checks that the steps of the job's optimizers can be counted on several shards. */
 static int check_groups(const pd_job *job, const pd_request *request, pd_error *err)
 {
@@ -533,8 +528,11 @@ static int check_groups(const pd_job *job, const pd_request *request, pd_error *
         if (rule->hypers.row->counts_by_group)
             return pd_fail(err, PD_FAILED_PRECONDITION,
                            "job %.60s: %s counts the steps of all its parameters together, on several servers only in "
-                           "jobs whose parameters all step together: set nonfinite_scope = job (parameter %.100s)",
-                           job->steps.name, rule->hypers.row->name, decl->name);
+                           "jobs whose parameters all step together: %s (parameter %.100s)",
+                           job->steps.name, rule->hypers.row->name,
+                           job->steps.sets.open ? "give one server alone, or another optimizer"
+                                                : "set nonfinite_scope = job",
+                           decl->name);
     }
     return PD_OK;
 }
@@ -552,8 +550,9 @@ static int begin_spreading(pd_job *job, const pd_request *request, pd_error *err
                                  .whole = pd_declaration_ties(job),
                                  .map = planning->map.portions != NULL ? &planning->map : NULL,
                                  .most = job->steps.config->max_params };
-    int rc = check_groups(job, request, err);
+    int rc = check_fragments(job, planning->sizing.fragments, err);
 
+    if (rc == PD_OK) rc = check_groups(job, request, err);
     if (rc != PD_OK) return rc;
     if ((planning->spread = pd_spread_new(&what)) == NULL) return pd_job_no_memory(job, err);
     return PD_OK;
@@ -573,7 +572,7 @@ static int end_spreading(pd_job *job, pd_request *request, pd_error *err)
     planning->spread = NULL;
     planning->expanded = true;
     planning->at = 0;
-    planning->sizing.fragments = 1;
+    if (rc == PD_OK) planning->sizing.fragments = pd_fragments_count(request->u.declare.params, request->u.declare.n);
     return rc;
 }
 
@@ -631,7 +630,7 @@ int pd_planning_finish(pd_job *job, const pd_request *request, double *budget_ns
     *budget_ns -= FINISH_NS * job->planning->n;
     job->planning->stage = PD_PLANNED;
     show_params(job);
-    if (pd_fragments_make(&job->steps, request->u.declare.params, job->planning->sizing.fragments) != PD_OK ||
+    if (pd_fragments_make(&job->steps, request->u.declare.params) != PD_OK ||
         pd_step_groups_make(&job->steps) != PD_OK || pd_global_clip_make(&job->steps) != PD_OK ||
         (pd_steps_settle(&job->steps) && pd_settle_make(&job->steps, pd_global_clip_scopes(&job->steps)) != PD_OK) ||
         (job->checkpointing.durable && pd_wal_make(&job->steps) != PD_OK))

@@ -215,7 +215,7 @@ static int check_fragments(const pd_job *job, const pd_request *frame, pd_error 
             err, PD_INVALID_ARGUMENT,
             "a push has %.100s of fragment %u and %.100s of fragment %u: push the parameters of each fragment "
             "in frames of their own, since it has a step of its own",
-            first->name, first->fragment->number, other->name, other->fragment->number);
+            first->name, first->fragment->declared, other->name, other->fragment->declared);
     }
     return PD_OK;
 }
@@ -237,6 +237,7 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "weight %g is more than weight_cap = %g, the most that job %.100s takes", frame->u.data.weight,
                        job->steps.sets.weight_cap, job->steps.name);
+    if (pd_leases_check(&job->steps, frame->u.data.wants, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (frame->u.data.n_hypers > PD_MAX_OPTIONS)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%zu hyperparameters in a push, at most %d are allowed",
                        frame->u.data.n_hypers, PD_MAX_OPTIONS);
@@ -259,7 +260,7 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
 /* Returns how many steps of the parameter the rank's process had seen closed when it joined. */
 static uint64_t steps_seen(const pd_job *job, const pd_param *param, uint32_t rank)
 {
-    return param->fragment->number == 0 ? job->ranks[rank].seen : param->fragment->ranks[rank].seen;
+    return param->fragment->declared == 0 ? job->ranks[rank].seen : param->fragment->ranks[rank].seen;
 }
 
 /* Files the gradient that a piece of a push brings. Returns false if it is a duplicate: the rank has given this chunk

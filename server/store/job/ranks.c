@@ -35,7 +35,7 @@ static void fence(pd_job *job, pd_request *hello, uint64_t old_conn, const char 
 static void note_seen(pd_fragment *fragment, const pd_request *hello, bool same)
 {
     pd_fragment_rank *rank = &fragment->ranks[hello->rank];
-    uint64_t steps = pd_hello_steps(hello, fragment->number);
+    uint64_t steps = pd_hello_steps(hello, fragment->declared);
 
     if (!same || steps > rank->seen) rank->seen = steps;
 }

@@ -87,7 +87,7 @@ void pd_repeats_leave(pd_job *job, uint64_t course)
 static bool note_seen(const pd_job *job, pd_fragment *fragment, const pd_request *hello, bool first)
 {
     pd_fragment_rank *rank = &fragment->ranks[hello->rank];
-    uint64_t steps = pd_hello_steps(hello, fragment->number);
+    uint64_t steps = pd_hello_steps(hello, fragment->declared);
 
     if (steps <= rank->seen_before) return false;
     rank->seen_before = steps;

@@ -328,7 +328,7 @@ void pd_listed_round_fill(void *entry, const pd_job *job, uint32_t i, uint64_t n
 
     pd_rank_set_none(&missing, job->steps.members.ranks);
     snprintf(info->job, sizeof info->job, "%s", job->steps.name);
-    info->fragment = i;
+    info->fragment = fragment->declared;
     info->epoch = job->steps.epoch;
     info->members = pd_members_count(job);
     (job->steps.sets.open ? fill_open : fill_closed)(info, job, fragment, &missing, now_ns);

@@ -2,6 +2,7 @@
  * portions. */
 #include "whole.h"
 
+#include "fragment_ranks.h"
 #include "plan_bytes.h"
 
 #include <stdio.h>
@@ -141,6 +142,7 @@ static int fill(pd_whole *whole, const pd_job *job, const pd_request *declare, p
     int rc;
 
     if (copy_params(whole, job, declare) != PD_OK) return pd_job_no_memory(job, err);
+    whole->n_fragments = pd_fragments_count(whole->params, whole->n);
     if ((rc = check_map(whole, job->steps.shards, err)) != PD_OK) return rc;
     if (make_index(whole, job->steps.shard) != PD_OK) return pd_job_no_memory(job, err);
     if (whole->n_own == 0)
@@ -186,8 +188,9 @@ void pd_whole_free(pd_whole *whole)
 /* ---- Declares ---- */
 
 /* Makes the declaration of a portion from a rank's declaration of the parameter. PD_NO_MEMORY. */
-static int cut_decl(const pd_whole *whole, size_t k, const pd_param_decl *from, pd_param_decl *out)
+static int cut_decl(const pd_job *job, size_t k, const pd_param_decl *from, pd_param_decl *out)
 {
+    const pd_whole *whole = job->whole;
     const pd_portion *portion = &whole->map.portions[k];
     char name[PD_PORTION_NAME];
 
@@ -196,7 +199,9 @@ static int cut_decl(const pd_whole *whole, size_t k, const pd_param_decl *from, 
     out->shape = pd_portion_shape(&from->shape, portion);
     out->rule = whole->params[portion->param].rule;
     out->found = 0;
-    out->fragment = 0;
+    /* Where all ranks count in each step, the parameters of a shard are one fragment: it makes checkpoints of one step,
+     * as the other shards do. */
+    if (!job->steps.sets.open) out->fragment = 0;
     if (out->ranged && pd_whole_is_cut(whole, portion->param)) pd_decl_cut_range(out, portion->first, portion->count);
     if ((out->name = strdup(pd_whole_name(whole, k, name))) == NULL) return PD_NO_MEMORY;
     if (from->axes == NULL || (out->axes = strdup(from->axes)) != NULL) return PD_OK;
@@ -213,7 +218,7 @@ int pd_whole_expand(const pd_job *job, pd_request *declare, pd_error *err)
 
     for (; own != NULL && n < whole->n_own; n++) {
         size_t k = whole->mine[n];
-        if (cut_decl(whole, k, &declare->u.declare.params[whole->map.portions[k].param], &own[n]) != PD_OK) break;
+        if (cut_decl(job, k, &declare->u.declare.params[whole->map.portions[k].param], &own[n]) != PD_OK) break;
         if (job->steps.n_params > 0) own[n].found = 1 + (uint32_t)n;
     }
     if (n < whole->n_own) {

@@ -15,6 +15,7 @@ typedef struct pd_whole {
      * push_dtype is 0 unless the job counts memory by it. */
     pd_param_decl *params;
     size_t n;
+    uint32_t n_fragments; /* number of fragments of the whole model */
     pd_map map;
     size_t *first;  /* first[i]: index in map.portions of the first portion of parameter i; first[n]: their number */
     uint32_t *own;  /* for each portion its index in pd_steps.params; UINT32_MAX: it lies on another shard */

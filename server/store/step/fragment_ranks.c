@@ -19,11 +19,27 @@ uint64_t pd_fragments_bytes(uint32_t ranks, uint32_t fragments)
            (sizeof(pd_fragment) + ranks * (sizeof(pd_fragment_rank) + sizeof(double)) + 4 * pd_counted_bytes(ranks));
 }
 
-static int make(const pd_steps *steps, pd_fragment *fragment)
+static void mark_used(bool used[PD_MAX_FRAGMENTS], const pd_param_decl *decls, size_t n)
+{
+    for (size_t i = 0; i < n; i++) used[decls[i].fragment] = true;
+}
+
+uint32_t pd_fragments_count(const pd_param_decl *decls, size_t n)
+{
+    bool used[PD_MAX_FRAGMENTS] = { false };
+    uint32_t count = 0;
+
+    mark_used(used, decls, n);
+    for (uint32_t f = 0; f < PD_MAX_FRAGMENTS; f++) count += used[f];
+    return count;
+}
+
+static int make(const pd_steps *steps, pd_fragment *fragment, uint32_t declared)
 {
     uint32_t ranks = steps->members.ranks;
 
     fragment->number = (uint32_t)(fragment - steps->fragments);
+    fragment->declared = declared;
     fragment->ranks = calloc(ranks, sizeof *fragment->ranks);
     fragment->damped = calloc(ranks, sizeof *fragment->damped);
     if (fragment->ranks == NULL || fragment->damped == NULL) return PD_NO_MEMORY;
@@ -39,14 +55,21 @@ static void put_in(pd_fragment *fragment, pd_param *param)
     if (fragment->n_params++ == 0) fragment->first = param->index;
 }
 
-int pd_fragments_make(pd_steps *steps, const pd_param_decl *decls, uint32_t n)
+int pd_fragments_make(pd_steps *steps, const pd_param_decl *decls)
 {
-    steps->fragments = calloc(n, sizeof *steps->fragments);
-    if (steps->fragments == NULL) return PD_NO_MEMORY;
+    bool used[PD_MAX_FRAGMENTS] = { false };
+    pd_fragment *of[PD_MAX_FRAGMENTS] = { NULL };
+    uint32_t n = pd_fragments_count(decls, steps->n_params);
+
+    mark_used(used, decls, steps->n_params);
+    if ((steps->fragments = calloc(n, sizeof *steps->fragments)) == NULL) return PD_NO_MEMORY;
     steps->n_fragments = n;
-    for (uint32_t f = 0; f < n; f++)
-        if (make(steps, &steps->fragments[f]) != PD_OK) return PD_NO_MEMORY;
-    for (uint32_t i = 0; i < steps->n_params; i++) put_in(&steps->fragments[decls[i].fragment], &steps->params[i]);
+    for (uint32_t f = 0, at = 0; f < PD_MAX_FRAGMENTS; f++) {
+        if (!used[f]) continue;
+        of[f] = &steps->fragments[at++];
+        if (make(steps, of[f], f) != PD_OK) return PD_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < steps->n_params; i++) put_in(of[decls[i].fragment], &steps->params[i]);
     pd_fragments_resume(steps);
     return PD_OK;
 }

@@ -53,6 +53,7 @@ enum {
 
 typedef struct pd_fragment {
     uint32_t number;    /* its index in pd_steps.fragments */
+    uint32_t declared;  /* its number in the declaration; another one if other shards have some of the fragments */
     uint32_t n_params;  /* number of its parameters */
     uint32_t first;     /* index of the first of them in pd_steps.params */
     uint32_t n_stopped; /* number of them in stage PD_STOPPED */
@@ -90,10 +91,12 @@ typedef struct pd_fragment {
     pd_fragment_rank *ranks; /* by rank */
 } pd_fragment;
 
-/* Makes the n fragments of a job whose parameters are known, and whose slots, rule and members are set (pd_steps).
+/* Returns how many different fragments the declared parameters have. */
+uint32_t pd_fragments_count(const pd_param_decl *decls, size_t n);
+/* Makes the fragments of a job whose parameters are known, and whose slots, rule and members are set (pd_steps).
  * decls[i] is the declaration of parameter i. Sets pd_param.fragment of each parameter. PD_NO_MEMORY: the caller calls
  * pd_fragments_free. */
-int pd_fragments_make(pd_steps *steps, const pd_param_decl *decls, uint32_t n);
+int pd_fragments_make(pd_steps *steps, const pd_param_decl *decls);
 void pd_fragments_free(pd_steps *steps);
 /* Returns the bytes that so many fragments take in memory, for a job with so many slots. */
 uint64_t pd_fragments_bytes(uint32_t ranks, uint32_t fragments);

@@ -65,6 +65,14 @@ static int give_first(pd_steps *steps, uint32_t rank, uint32_t wants)
     return join(steps, rank, wants);
 }
 
+int pd_leases_check(const pd_steps *steps, uint32_t wants, pd_error *err)
+{
+    if (wants == 0 || steps->shard == 0) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "job %.100s: shard 0 of a cluster leases the shares of the data, this is shard %u: ask it for none",
+                   steps->name, steps->shard);
+}
+
 int pd_leases_declared(pd_steps *steps, uint32_t rank, uint32_t wants)
 {
     if (!steps->sets.open) return PD_OK;

@@ -18,6 +18,9 @@
 
 #include "fragment_ranks.h"
 
+/* Checks that a worker asks shard 0 for shares, which has fragment 0: else shares of several shards would be the same.
+ * PD_INVALID_ARGUMENT. */
+int pd_leases_check(const pd_steps *steps, uint32_t wants, pd_error *err);
 /* Gives the rank its first lease, of `wants` shares, when it has declared its parameters; does nothing if `wants` is 0
  * or the rank has leases. The first rank that wants shares gives all members their first leases, in ascending order: so
  * these do not depend on who declares first. PD_NO_MEMORY: nothing has changed. */
