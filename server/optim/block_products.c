@@ -116,11 +116,11 @@ void pd_block_gram(pd_mat S, float beta, float alpha, const pd_block_view *view,
     pd_stripes_run(g.stripes, gram_stripe, &g);
 }
 
-/* A product C = op(A) B of whole matrices. A stripe is a range of rows of C, or of columns if C has more columns than
- * rows. */
+/* A product C = op(A) op(B) of whole matrices. A stripe is a range of rows of C, or of columns if C has more columns
+ * than rows. */
 typedef struct whole_product {
     pd_mat C, A, B;
-    pd_turn a;
+    pd_turn a, b;
     int stripes;
 } whole_product;
 
@@ -132,17 +132,18 @@ static void product_stripe(const void *work, int stripe)
             end = pd_stripe_bound(n, PD_STRIPE_EVEN, stripe + 1, p->stripes);
 
     if (wide)
-        pd_gemm(pd_mat_cols(p->C, first, end), 0, 1, p->A, p->a, pd_mat_cols(p->B, first, end), PD_AS_IS);
+        pd_gemm(pd_mat_cols(p->C, first, end), 0, 1, p->A, p->a,
+                p->b == PD_AS_IS ? pd_mat_cols(p->B, first, end) : pd_mat_rows(p->B, first, end), p->b);
     else
         pd_gemm(pd_mat_rows(p->C, first, end), 0, 1,
-                p->a == PD_AS_IS ? pd_mat_rows(p->A, first, end) : pd_mat_cols(p->A, first, end), p->a, p->B, PD_AS_IS);
+                p->a == PD_AS_IS ? pd_mat_rows(p->A, first, end) : pd_mat_cols(p->A, first, end), p->a, p->B, p->b);
 }
 
-static void multiply(pd_mat C, pd_mat A, pd_turn a, pd_mat B)
+void pd_block_multiply(pd_mat C, pd_mat A, pd_turn a, pd_mat B, pd_turn b)
 {
-    double flops = 2 * (double)C.rows * (double)C.cols * (double)B.rows;
+    double flops = 2 * (double)C.rows * (double)C.cols * (double)(a == PD_AS_IS ? A.cols : A.rows);
     int64_t n = C.cols > C.rows ? C.cols : C.rows;
-    whole_product p = { C, A, B, a, pd_stripes_of(flops, n / PD_STRIPE_WIDTH) };
+    whole_product p = { C, A, B, a, b, pd_stripes_of(flops, n / PD_STRIPE_WIDTH) };
 
     pd_stripes_run(p.stripes, product_stripe, &p);
 }
@@ -152,8 +153,8 @@ static void contract_matrix(pd_mat out, const pd_block_view *view, float *const 
     int64_t m = view->size[0], n = view->size[1];
     pd_mat half = pd_mat_dense(scratch, m, n);
 
-    multiply(half, pd_mat_dense(P[0], m, m), PD_TRANSPOSED, matrix_of(view));
-    multiply(out, half, PD_AS_IS, pd_mat_dense(P[1], n, n));
+    pd_block_multiply(half, pd_mat_dense(P[0], m, m), PD_TRANSPOSED, matrix_of(view), PD_AS_IS);
+    pd_block_multiply(out, half, PD_AS_IS, pd_mat_dense(P[1], n, n), PD_AS_IS);
 }
 
 /* Multiplies a block by the matrices P[d], along one dimension d after the other. Each product removes the first
@@ -167,8 +168,8 @@ static void contract_in_turns(float *out, const pd_block_view *view, float *cons
     for (int d = 0; d < view->rank; d++) {
         int64_t side = view->size[d], rest = n / side;
         float *to = d == view->rank - 1 ? out : scratch + d % 2 * padded(n);
-        multiply(pd_mat_dense(to, rest, side), pd_mat_dense(from, side, rest), PD_TRANSPOSED,
-                 pd_mat_dense(P[d], side, side));
+        pd_block_multiply(pd_mat_dense(to, rest, side), pd_mat_dense(from, side, rest), PD_TRANSPOSED,
+                          pd_mat_dense(P[d], side, side), PD_AS_IS);
         from = to;
     }
 }

@@ -54,6 +54,9 @@ void pd_block_gram(pd_mat S, float beta, float alpha, const pd_block_view *view,
 double pd_block_contract(float *whole, const pd_shape *shape, const pd_block *block, const pd_block_view *view,
                          float *const *P, float *scratch, double (*measure)(const float *x, int64_t n));
 
+/* Computes C <- op(A) op(B) for whole matrices. A large product is cut into stripes. */
+void pd_block_multiply(pd_mat C, pd_mat A, pd_turn a, pd_mat B, pd_turn b);
+
 /* Calls the function `measure` for each contiguous range of a block's elements, in order, and returns the sum of the
  * results. */
 double pd_block_view_sum(const pd_block_view *view, double (*measure)(const float *x, int64_t n));

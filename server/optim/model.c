@@ -455,6 +455,11 @@ int pd_model_read_part(const pd_model *model, size_t param, const char *slot, in
     return PD_OK;
 }
 
+pd_optim *pd_model_optim(const pd_model *model, size_t param)
+{
+    return model->optims[param];
+}
+
 int64_t pd_model_count(const pd_model *model, size_t param)
 {
     size_t g = model->group_of[param];

@@ -86,6 +86,8 @@ const pd_error *pd_optim_refused(const pd_optim *optim);
 
 /* returns true if no step is under way, and no task is at the preconditioner pool */
 bool pd_optim_is_quiesced(const pd_optim *optim);
+/* Returns the optimizer of a parameter of a model, to read and write its state between two steps. */
+pd_optim *pd_model_optim(const pd_model *model, size_t param);
 /* Throws pending tasks away, and resets what is known of each root (pd_root_state), except the numbers of adopted and
  * failed tasks. Call it before the state is set back to its initial values (pd_optim_fill), and only while
  * pd_optim_is_quiesced returns true. */

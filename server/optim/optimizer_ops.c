@@ -27,6 +27,8 @@
     X(pd_shampoo)                                                                                                      \
     X(pd_adafactor)                                                                                                    \
     X(pd_kron)                                                                                                         \
+    X(pd_soap)                                                                                                         \
+    X(pd_kl_shampoo)                                                                                                   \
     X(pd_model_state)
 
 #define DECLARE(row) extern const pd_optimizer_ops row;

@@ -585,6 +585,17 @@ void pd_tasks_adopted(pd_optim *optim)
     optim->tasks.n_work = 0;
 }
 
+void pd_optim_adopt_early(pd_optim *optim)
+{
+    const pd_plan *plan = &optim->shared->plan;
+
+    if (optim->ops->adopt_phase > 0 || plan->root_delay != 1 || optim->memory.n_stored > 0) return;
+    for (pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next) pending->due = true;
+    pd_tasks_collect(optim);
+    for (size_t i = 0; i < optim->tasks.n_work; i++) pd_tasks_adopt(optim, i);
+    pd_tasks_adopted(optim);
+}
+
 void pd_tasks_free(pd_optim *optim)
 {
     while (optim->saved.oldest != NULL) pd_task_free(take_out(optim, NULL));

@@ -70,6 +70,11 @@ void pd_step_decide(pd_optim *optim);
 void pd_tasks_collect(pd_optim *optim);
 /* Adopts tasks.work[i], unless the task failed. Any thread of a phase. */
 void pd_tasks_adopt(const pd_optim *optim, size_t i);
+/* Adopts the tasks that the next step would adopt before its first phase, if it comes: only for an optimizer that
+ * adopts tasks before its phases (adopt_phase 0), with root_delay = 1 and without coded slots; does nothing for others.
+ * All tasks must be back. Replays of recorded runs compare the state after this call: upstream programs refresh bases
+ * at the end of a step. */
+void pd_optim_adopt_early(pd_optim *optim);
 void pd_tasks_adopted(pd_optim *optim); /* counts the tasks in tasks.work as adopted or failed, and frees them */
 /* Removes all tasks from the list of pending tasks and frees them, except those at the preconditioner pool: whoever
  * called pd_optim_capture frees these. */

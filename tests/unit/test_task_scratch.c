@@ -79,3 +79,9 @@ TEST(updates_of_kron_take_what_its_plan_tells)
     run("* kron learning_rate=0.1 merge_small_dims=no partition_grads_into_blocks=no memory_save_mode=all_diag", 1,
         0.99);
 }
+
+TEST(bases_take_what_their_plans_tell)
+{
+    run("* soap lr=0.1", 2, 0.9);
+    run("* kl_shampoo lr=0.1", 2, 0.9);
+}

@@ -215,7 +215,7 @@ typedef int set_key(pd_hypers *hypers, const char *key, const json_t *value, pd_
 /* Sets hyperparameters that follow from the configuration as a whole. Called after `set_key` was called for all its
  * keys. */
 typedef int finish_config(pd_hypers *hypers, const json_t *config, pd_error *err);
-static set_key set_meta, set_t5x, set_kron, set_none;
+static set_key set_meta, set_t5x, set_kron, set_soap, set_none;
 static finish_config finish_nadam, finish_google, finish_average;
 
 #define TORCH_EXECUTION                                                                                                \
@@ -270,6 +270,12 @@ static const struct entry {
       .rate = "learning_rate",
       .set = set_t5x,
       .execution = { "param_axes", "start_step", "grad_dtype" } },
+    { .system = "soap", .name = "soap", .rate = "lr", .set = set_soap, .execution = { "lr_schedule" } },
+    { .system = "kl_methods",
+      .name = "kl_shampoo",
+      .rate = "lr",
+      .set = set_value,
+      .execution = { "lr_schedule", "cast_dtype" } },
     { .system = "distributed_kron",
       .name = "kron",
       .rate = "learning_rate",
@@ -343,6 +349,12 @@ static int set_none(pd_hypers *hypers, const char *key, const json_t *value, pd_
 {
     (void)hypers, (void)key, (void)value, (void)err;
     return PD_OK;
+}
+
+/* Sets a hyperparameter of SOAP, but for data_format, which pd_recipe_read looks at. */
+static int set_soap(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
+{
+    return strcmp(key, "data_format") == 0 ? PD_OK : set_value(hypers, key, value, err);
 }
 
 /* Sets lr to 1 for a trace of averages. One step of sgd then turns weights of 0 into minus the averaged gradient, so
@@ -616,6 +628,16 @@ int pd_recipe_declare_rate(pd_recipe *recipe, double rate, pd_error *err)
     return rc;
 }
 
+/* Returns what paramd leaves out of a run of SOAP; NULL: nothing. */
+static const char *left_out(const json_t *config)
+{
+    const char *format = json_string_value(json_object_get(config, "data_format"));
+
+    if (format == NULL || strcmp(format, "channels_last") != 0 || !json_is_true(json_object_get(config, "merge_dims")))
+        return NULL;
+    return "merge_dims with data_format channels_last is left out: its averages lie in another order than the weights";
+}
+
 /* Translates the recorded word for a way of averaging to the value of the job's option `aggregate`. */
 static int name_aggregate(pd_recipe *recipe, const json_t *config, pd_error *err)
 {
@@ -660,6 +682,7 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
 {
     const char *optimizer = json_string_value(json_object_get(config, "optimizer"));
     const struct entry *entry = find_entry(system, optimizer);
+    const json_t *cast = json_object_get(config, "cast_dtype");
     const pd_optimizer_ops *row;
     json_t *grouped;
     int rc;
@@ -669,8 +692,10 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
     if ((row = pd_optim_find(entry->name)) == NULL)
         return pd_fail(err, PD_UNIMPLEMENTED, "optimizer %s is not implemented", entry->name);
     out->rate = entry->rate;
+    out->left_out = left_out(config);
+    out->weights_only = json_is_string(cast) && strcmp(json_string_value(cast), "float32") != 0;
     if ((grouped = with_groups(config)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    if (json_is_true(json_object_get(config, "normalize_grads")))
+    if (strcmp(system, "distributed_kron") == 0 && json_is_true(json_object_get(config, "normalize_grads")))
         out->defect = "normalize_grads is of release 0.1.0 alone, which does not clip by the RMS";
     rc = read_groups(out, entry, row, grouped, err);
     json_decref(grouped);

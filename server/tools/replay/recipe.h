@@ -22,6 +22,10 @@ typedef struct pd_recipe {
     int64_t start_step; /* number of steps that count as already taken when the recorded run begins */
     /* A defect of the reference optimizer that this configuration triggers; NULL: none is known. */
     const char *defect;
+    const char *left_out; /* what the run needs and paramd leaves out on purpose; NULL: nothing */
+    /* The run was computed in another type than float32, which paramd does not imitate: only its weights are compared,
+     * within their noise. */
+    bool weights_only;
     const char *rate; /* name of the hyperparameter that gets the recorded learning rates, such as lr */
 
     /* Only for a trace of averages, which records averaged gradients in place of weights: */

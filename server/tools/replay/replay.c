@@ -54,12 +54,16 @@ static int skip_defect(pd_replay_result *out, const char *quirk)
 
 static int play_run(pd_replay_result *out, pd_trace *trace, const pd_recipe *recipe, const pd_replay_options *options)
 {
-    if (options->local) return play_local(out, trace, recipe, options->state);
-    if (!pd_replay_has_draws(trace))
+    const char *own = NULL;
+
+    if (options->local) return play_local(out, trace, recipe, options->state && !recipe->weights_only);
+    if (pd_replay_has_draws(trace)) own = "its random probes were recorded, and a daemon draws its own: use --local";
+    if (pd_replay_has_bases(trace))
+        own = "the first basis of a factor without full rank was recorded, and a daemon computes its own: use --local";
+    if (own == NULL)
         return pd_replay_server(trace, recipe, options->server, options->timeout, out->verdicts, &out->why);
     out->excused = true;
-    return pd_fail(&out->why, PD_UNIMPLEMENTED,
-                   "its random probes were recorded, and a daemon draws its own: use --local");
+    return pd_fail(&out->why, PD_UNIMPLEMENTED, "%s", own);
 }
 
 /* Plays a recorded run that shows a defect of the reference optimizer, if the defect made every recorded step fail. If
@@ -86,7 +90,11 @@ static int play_recipe(pd_replay_result *out, pd_trace *trace, pd_recipe *recipe
     if (rc == PD_OK && pd_trace_rate(trace, 1, &rate)) rc = pd_recipe_declare_rate(recipe, rate, &out->why);
     if (rc == PD_OK && keep_names(out, trace) != PD_OK) rc = pd_fail(&out->why, PD_NO_MEMORY, "out of memory");
     if (rc != PD_OK) return rc;
+    if (pd_trace_meta(trace, "first_gradient") != NULL && pd_replay_always_fails(trace))
+        recipe->defect = "a NaN in the first gradient leaves the parameter without a basis, so all later steps fail";
     if (recipe->defect != NULL) return skip_defect(out, recipe->defect);
+    out->excused = recipe->left_out != NULL;
+    if (out->excused) return pd_fail(&out->why, PD_UNIMPLEMENTED, "%s", recipe->left_out);
     return (pd_trace_meta(trace, "quirk") != NULL ? play_defect : play_run)(out, trace, recipe, options);
 }
 

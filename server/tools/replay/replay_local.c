@@ -6,8 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "optimizer.h"
 #include "optimizer_ops.h"
+#include "part.h"
 #include "replay_state.h"
+#include "task.h"
 
 enum { NAME_TEXT = 400 };
 
@@ -238,6 +241,66 @@ static int fill_io(play *p, int64_t step, pd_error *err)
     return rc;
 }
 
+/* Replaces basis d of a parameter by the recorded one, if there is one. */
+static int inject_basis(pd_optim *optim, const pd_trace *trace, const pd_trace_param *param, int64_t step, int d,
+                        pd_error *err)
+{
+    char name[NAME_TEXT];
+    pd_shape shape;
+    pd_part part;
+    int64_t n = 0;
+    double *basis;
+    int rc;
+
+    snprintf(name, sizeof name, "state/%04d/%s/Q/%d", (int)step, param->name, d);
+    if (!pd_trace_tensor(trace, name, &shape)) return PD_OK;
+    if (!pd_plan_part(pd_optim_plan(optim), "Q", d, -1, &part) || !pd_shape_equal(&part.shape, &shape))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: the optimizer has no such basis", name);
+    (void)pd_shape_elements(&shape, &n);
+    if ((basis = calloc((size_t)n + 1, sizeof *basis)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    pd_trace_values(trace, name, basis);
+    rc = pd_optim_write_part(optim, &part, basis);
+    free(basis);
+    return rc;
+}
+
+bool pd_replay_has_bases(const pd_trace *trace)
+{
+    char name[NAME_TEXT];
+    pd_shape shape;
+
+    if (pd_trace_meta(trace, "first_gradient") == NULL) return false;
+    for (size_t i = 0; i < trace->n; i++)
+        for (int64_t step = 1; step <= trace->steps; step++)
+            for (int d = 0; d < PD_MAX_RANK; d++) {
+                snprintf(name, sizeof name, "state/%04d/%s/Q/%d", (int)step, trace->params[i].name, d);
+                if (pd_trace_tensor(trace, name, &shape) && shape.dim[0] * shape.dim[0] > trace->params[i].elements)
+                    return true;
+            }
+    return false;
+}
+
+/* Adopts new bases at the end of a step, as upstream programs do. Then replaces the bases of parameters whose first
+ * gradient this was (metadata `first_gradient`) by the recorded ones: eigenvectors of a rank-deficient factor are
+ * arbitrary. Declared parts are whole parameters here. */
+static int settle_bases(play *p, int64_t step, pd_error *err)
+{
+    json_t *first = NULL;
+    int rc = PD_OK;
+
+    for (size_t i = 0; p->model != NULL && i < p->parts.n; i++) pd_optim_adopt_early(pd_model_optim(p->model, i));
+    if (p->model == NULL || pd_replay_is_sharded(p->trace)) return PD_OK;
+    rc = pd_trace_json(p->trace, "first_gradient", JSON_OBJECT, &first, err);
+    for (size_t i = 0; rc == PD_OK && i < p->t.n; i++) {
+        const pd_trace_param *param = &p->t.params[i];
+        if (json_integer_value(json_object_get(first, param->name)) != step) continue;
+        for (int d = 0; rc == PD_OK && d < PD_MAX_RANK; d++)
+            rc = inject_basis(pd_model_optim(p->model, i), p->trace, param, step, d, err);
+    }
+    json_decref(first);
+    return rc;
+}
+
 static int take_step(play *p, int64_t step, pd_error *err)
 {
     pd_error why = { 0 };
@@ -245,7 +308,8 @@ static int take_step(play *p, int64_t step, pd_error *err)
 
     if (p->model == NULL) return PD_OK;
     if ((rc = fill_io(p, step, err)) != PD_OK) return rc;
-    return pd_replay_judge_step(p->trace, step, pd_model_step(p->model, p->io, &why), &why, err);
+    rc = pd_replay_judge_step(p->trace, step, pd_model_step(p->model, p->io, &why), &why, err);
+    return rc == PD_OK ? settle_bases(p, step, err) : rc;
 }
 
 static int judge_updates(play *p, int64_t step, pd_verdict *updates, pd_error *err)

@@ -125,6 +125,9 @@ int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *
  * 1e-6, where noise_update is the recorded noise of updates in the metadata; without it, the weights' tolerance.
  * PD_INVALID_ARGUMENT: noise_update is no number, or negative. */
 int pd_replay_updates_tolerance(const pd_trace *trace, double *tolerance, pd_error *err);
+/* Returns true if the trace has bases of first gradients that rounding decides, because a factor has not full rank: a
+ * replay loads them (metadata `first_gradient`, tensors `state/TTTT/NAME/Q/I`). */
+bool pd_replay_has_bases(const pd_trace *trace);
 /* Returns true if the trace has the random numbers that distributed_kron drew in the recorded run. */
 bool pd_replay_has_draws(const pd_trace *trace);
 

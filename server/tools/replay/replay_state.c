@@ -406,6 +406,16 @@ static double distance(double *ours, double *other, int64_t n)
     return pd_relative_error_f64(ours, other, n);
 }
 
+/* Returns true for a basis that upstream's program has made NaN. A task that fails leaves the last good basis in use
+ * here, so the two are not compared. */
+static bool is_lost_basis(const pd_replay_state *state, const entry *e, const double *recorded, int64_t n)
+{
+    if (strcmp(e->slot, "Q") != 0 || pd_trace_meta(state->trace, "first_gradient") == NULL) return false;
+    for (int64_t i = 0; i < n; i++)
+        if (!isnan(recorded[i])) return false;
+    return true;
+}
+
 static bool all_zero(const double *at, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -511,6 +521,7 @@ static int compare(const pd_replay_state *state, entry *e, const pd_model *model
         return PD_OK;
     }
     if (rc == PD_NOT_FOUND && all_zero(recorded, n)) return PD_OK;
+    if (rc == PD_OK && is_lost_basis(state, e, recorded, n)) return PD_OK;
     if (rc != PD_OK) return pd_fail(err, rc, "%.256s: %.200s", e->name, why.text);
     e->error = distance(ours, recorded, n);
     /* An error of NaN means that the recorded values are too large to square. It counts as infinite, so the tensor
