@@ -112,8 +112,8 @@ PD_API int pd_client_join(pd_client *client, pd_error *err);
  * the server waits for this rank to come back. Tickets (requests) that are not done are forgotten, and their buffers
  * belong to the caller again. Accepts NULL. */
 PD_API void pd_client_close(pd_client *client);
-/* Leaves the job for good, and waits until the server has confirmed it. Afterwards only pd_client_close may be
- * called. */
+/* Leaves the job for good, and waits until the server has confirmed it: if the job has checkpoints, when the disk has
+ * that, so that a restarted server does not wait for this rank. Afterwards only pd_client_close may be called. */
 PD_API int pd_client_leave(pd_client *client, pd_error *err);
 
 /* The server's answer to a client that has connected: facts about the job and the server. */
@@ -528,7 +528,9 @@ PD_API bool pd_client_ready(const pd_client *client, pd_ticket_id ticket);
  * descriptor. */
 PD_API int pd_client_fd(pd_client *client);
 
-/* Waits until every rank of the job has called this function as often as this rank. */
+/* Waits until every rank of the job has called this function as often as this rank, for the handle's deadline at most:
+ * PD_DEADLINE_EXCEEDED with a text that begins with "waited". `paramctl members` lists the ranks that are lost. Call it
+ * again to continue waiting. PD_FAILED_PRECONDITION: a rank that has not come has left for good; the text names it. */
 PD_API int pd_client_barrier(pd_client *client, pd_error *err);
 
 /* Goes on after PD_REWIND ("the server has gone back to step ..."), on the same handle: receives the weights of the

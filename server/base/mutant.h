@@ -78,6 +78,7 @@
     X(decisions_base_early, "decision records are given up before the checkpoint that has them is durable")            \
     X(records_before_checkpoint, "records are written before the checkpoint that they follow is durable")              \
     X(change_not_counted, "weights that are replaced do not count as a change of the state besides steps")             \
+    X(leave_unrecorded, "the disk does not have that a rank has left when its worker is told so")                      \
     X(end_unsynced, "the mark that a job has ended counts as written before its directory is synced")                  \
     X(resize_forgets_last,                                                                                             \
       "a job that goes on with another number of workers loses the weights of its last parameter")                     \

@@ -213,7 +213,9 @@ static void hello(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_store_hello(store, request, now_ns);
 
-    if (job != NULL) queue(store, job, now_ns);
+    if (job == NULL) return;
+    pd_wal_look_decisions(job); /* a rank that had left may be back */
+    queue(store, job, now_ns);
 }
 
 static void drop(pd_store *store, pd_request *request)
@@ -439,7 +441,10 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_INIT: pd_job_init(job, request, now_ns); break;
     case PD_REQ_PUSH: pd_job_push(job, request, now_ns); break;
     case PD_REQ_BARRIER: pd_job_barrier(job, request); break;
-    case PD_REQ_LEAVE: pd_rank_leave(job, request, now_ns); break;
+    case PD_REQ_LEAVE:
+        pd_rank_leave(job, request, now_ns);
+        pd_wal_look_decisions(job);
+        break;
     case PD_REQ_STALLED: pd_rank_stalled(job, request); break;
     case PD_REQ_SHARE: pd_job_share(job, request); break;
     case PD_REQ_WORKER_STATE: pd_worker_states_take(job, request); break;

@@ -741,16 +741,14 @@ static void check_barrier(sim_worker *w)
 }
 
 /* Returns whether the server waits at the barrier for a process that does not come: one of the launch has begun after
- * the step of the barrier, or has finished, and the server that knew of this was killed since. */
+ * the step of the barrier. */
 static bool is_missed(const sim_worker *w)
 {
     bool missed = false;
 
-    for (const sim_worker *other = w->s->workers; other != NULL; other = other->next) {
-        if (other->job != w->job) continue;
-        missed = missed || (other->phase != ENDED && other->began != UINT64_MAX && other->began >= w->step) ||
-                 (other->finished && other->left < sim_server_life(w->s->server));
-    }
+    for (const sim_worker *other = w->s->workers; other != NULL; other = other->next)
+        missed = missed || (other->job == w->job && other->phase != ENDED && other->began != UINT64_MAX &&
+                            other->began >= w->step);
     return missed;
 }
 
@@ -789,7 +787,6 @@ static void on_left(sim_worker *w)
     if (!is_done(w, w->ticket, &rc, &err)) return;
     sim_worker_trace(w, "has left", rc == PD_OK, 0);
     w->finished = w->step > w->job->steps;
-    w->left = sim_server_life(w->s->server);
     if (rc == PD_OK || w->dropped)
         sim_worker_end(w);
     else

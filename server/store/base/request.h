@@ -328,7 +328,8 @@ typedef struct pd_request {
             pd_option *options;
             size_t n;           /* number of hyperparameters with new values; value "": withdraw the override */
             uint64_t from_step; /* first step with the new values; 0: the next step of each parameter */
-            /* the members below belong to the step thread, while the command waits for the disk: job/pending_sets.h */
+            /* The members below belong to the step thread, while the command waits for the disk. A Leave that waits has
+             * them, too, but no result: job/pending_sets.h */
             struct pd_set_result *result; /* what the command has changed */
             /* `entry`: number of the record of decisions that has the command; `until_ns`: time at which the command
              * gets an error if the record is not durable */

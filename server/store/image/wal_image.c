@@ -6,6 +6,7 @@
 #include "header_image.h"
 #include "leases.h"
 #include "override_command.h"
+#include "ranks.h"
 #include "worker_states.h"
 #include "optimizer.h"
 #include "param_image.h"
@@ -250,8 +251,58 @@ static size_t write_all(pd_archive *archive, const pd_job *job)
     return n;
 }
 
+/* What a record says of the ranks. */
+typedef struct rank_news {
+    uint32_t world, n; /* world: number of ranks of the job; n: number of those that have left or come back */
+    uint64_t copied;   /* place of the last copy of the job's state before that */
+    uint64_t barrier;  /* number of barriers that the job has passed */
+} rank_news;
+
+static const pd_field news_fields[] = {
+    PD_FIELD(rank_news, world), PD_FIELD(rank_news, n), PD_FIELD(rank_news, copied), PD_FIELD(rank_news, barrier), { 0 }
+};
+static const pd_table news_table = { "ranks that have left", sizeof(rank_news), news_fields };
+
+/* Writes which ranks have left, or have come back, since the last record. */
+static void write_news(pd_archive *archive, const pd_job *job)
+{
+    rank_news news = { .world = job->steps.members.ranks,
+                       .n = job->checkpointing.decisions.ranks,
+                       .copied = job->checkpointing.decisions.copied,
+                       .barrier = job->saved.barrier };
+
+    pd_archive_fields(archive, &news_table, &news);
+    for (uint32_t r = 0; r < news.world; r++) {
+        bool left = job->ranks[r].saved.left;
+        if (!job->ranks[r].news) continue;
+        pd_archive_value(archive, &r);
+        pd_archive_value(archive, &left);
+    }
+}
+
+/* Reads what write_news has written. A state that was copied later has all of it, as has one of another number of
+ * ranks. A rank that has left was past all barriers, so nobody waits for it at one of them. */
+static void read_news(pd_archive *archive, pd_job *job)
+{
+    rank_news news = { 0 };
+    bool holds;
+
+    pd_archive_fields(archive, &news_table, &news);
+    holds = news.world == job->steps.members.ranks && news.copied >= job->checkpointing.durable_place;
+    for (uint32_t i = 0; i < news.n && pd_archive_status(archive) == PD_OK; i++) {
+        uint32_t rank = 0;
+        bool left = false;
+        pd_archive_value(archive, &rank);
+        pd_archive_value(archive, &left);
+        if (rank >= news.world) pd_archive_fail(archive, PD_DATA_LOSS, "rank %u of %u has left", rank, news.world);
+        if (holds && pd_archive_status(archive) == PD_OK) pd_rank_restore(job, rank, left);
+    }
+    if (holds && news.barrier > job->saved.barrier) job->saved.barrier = news.barrier;
+}
+
 void pd_wal_image_write_decisions(pd_archive *archive, const pd_job *job)
 {
+    bool news = job->checkpointing.decisions.ranks > 0;
     uint64_t floor = job->checkpointing.newest.step, of_course = job->saved.course;
     size_t n = write_all(NULL, job);
 
@@ -259,7 +310,8 @@ void pd_wal_image_write_decisions(pd_archive *archive, const pd_job *job)
     pd_archive_value(archive, &floor);
     pd_archive_count(archive, &n, MOST_DECISIONS, 1);
     (void)write_all(archive, job);
-    if (of_course > 0) pd_archive_value(archive, &of_course);
+    if (of_course > 0 || news) pd_archive_value(archive, &of_course);
+    if (news) write_news(archive, job);
     pd_archive_leave(archive);
 }
 
@@ -364,14 +416,16 @@ static int read_decision(pd_archive *archive, pd_job *job)
     return pd_archive_status(archive);
 }
 
-/* Reads the course that the job had when the record was made; records lack it if it was 0. If the job has taken another
- * course since, drops the decisions read so far, which are all from before. */
-static void check_age(pd_archive *archive, pd_job *job)
+/* Reads the course that the job had when the record was made, and what the record says of ranks; records lack both if
+ * the one is 0 and the other nothing. If the job has taken another course since, drops the decisions read so far, which
+ * are all from before. */
+static void read_end(pd_archive *archive, pd_job *job)
 {
     uint64_t of_course = 0;
 
     if (pd_archive_status(archive) == PD_OK && pd_archive_has_more(archive)) pd_archive_value(archive, &of_course);
     if (of_course < job->saved.course) pd_wal_forget_course(&job->steps);
+    if (pd_archive_status(archive) == PD_OK && pd_archive_has_more(archive)) read_news(archive, job);
 }
 
 void pd_wal_image_read_decisions(pd_archive *archive, pd_job *job)
@@ -389,7 +443,7 @@ void pd_wal_image_read_decisions(pd_archive *archive, pd_job *job)
                         "%" PRIu64,
                         floor, job->checkpointing.newest.step);
     for (size_t i = 0; i < n && pd_archive_status(archive) == PD_OK; i++) (void)read_decision(archive, job);
-    check_age(archive, job);
+    read_end(archive, job);
     if (pd_archive_status(archive) == PD_OK) pd_leases_read(&job->steps);
     job->checkpointing.decisions.read += n;
     pd_archive_leave(archive);

@@ -7,7 +7,8 @@
  *
  * A record of decisions contains the step of the checkpoint that the decisions follow, the decisions that no earlier
  * record contains (step/wal.h), and the job's course (job/repeats.h): after a change of course, records from before it
- * are on the disk until the first record after the next checkpoint replaces them. */
+ * are on the disk until the first record after the next checkpoint replaces them. It also says which ranks have left
+ * for good, or have come back. */
 #ifndef PD_WAL_IMAGE_H
 #define PD_WAL_IMAGE_H
 
@@ -27,8 +28,8 @@ void pd_wal_image_visit_rest(pd_archive *archive, pd_job *job);
 /* Writes to the archive the decisions that no record contains yet. */
 void pd_wal_image_write_decisions(pd_archive *archive, const pd_job *job);
 /* Reads decisions from the archive into the job's WAL, for steps that the job will repeat. Of a record from before the
- * job's last change of course, only overrides are read. An error is stored in the archive. PD_FAILED_PRECONDITION: the
- * decisions follow a later checkpoint than the one from which the job was restored. */
+ * job's last change of course, only overrides are read, and which ranks have left. An error is stored in the archive.
+ * PD_FAILED_PRECONDITION: the decisions follow a later checkpoint than the one from which the job was restored. */
 void pd_wal_image_read_decisions(pd_archive *archive, pd_job *job);
 
 #endif

@@ -77,6 +77,20 @@ static int write_decisions(const pd_job *job, pd_wal_record *record, pd_error *e
     return rc == PD_OK && job->steps.wal->decisions.renews ? pd_job_check_total(job, record->head_bytes, err) : rc;
 }
 
+/* Drops what waits for the next record. */
+static void drop_made(pd_job *job)
+{
+    pd_wal_drop_made(job->steps.wal);
+    for (uint32_t r = 0; job->checkpointing.decisions.ranks > 0 && r < job->steps.members.ranks; r++)
+        job->ranks[r].news = false;
+    job->checkpointing.decisions.ranks = 0;
+}
+
+static bool has_made(const pd_job *job)
+{
+    return job->steps.wal->decisions.made.first != NULL || job->checkpointing.decisions.ranks > 0;
+}
+
 /* Hands a record of the decisions that wait to the WAL thread. After an error they still wait. */
 static int hand_over_decisions(pd_job *job, pd_error *err)
 {
@@ -100,7 +114,7 @@ static int hand_over_decisions(pd_job *job, pd_error *err)
     effect->u.wal->step = ++stream->number;
     stream->under_way++;
     pd_withheld_handed(&job->steps.withheld);
-    pd_wal_drop_made(job->steps.wal);
+    drop_made(job);
     pd_effects_add(job->steps.outbox, effect);
     return PD_OK;
 }
@@ -116,7 +130,7 @@ static void stop_decisions(pd_job *job, uint64_t number)
     stream->since = stream->number;
     job->steps.wal->decisions.on = job->steps.wal->decisions.differs = job->steps.wal->decisions.renews = false;
     pd_withheld_dropped(&job->steps.withheld);
-    pd_wal_drop_made(job->steps.wal);
+    drop_made(job);
     pd_sets_lost(job, number);
 }
 
@@ -186,8 +200,7 @@ static void end_before_change(pd_job *job)
 {
     pd_error err;
 
-    if (job->checkpointing.decisions.on && job->steps.wal->decisions.made.first != NULL)
-        (void)hand_over_decisions(job, &err);
+    if (job->checkpointing.decisions.on && has_made(job)) (void)hand_over_decisions(job, &err);
     stop_decisions(job, job->checkpointing.decisions.number);
     pd_checkpoint_policy_soon(job);
     /* Reports wait for the checkpoint, and workers take no further step without them. */
@@ -212,7 +225,7 @@ static bool has_news(const pd_job *job)
 {
     const pd_decision_stream *stream = &job->checkpointing.decisions;
 
-    return job->steps.wal->decisions.made.first != NULL || (stream->fresh && stream->number > 0);
+    return has_made(job) || (stream->fresh && stream->number > 0);
 }
 
 /* Makes a checkpoint due at once if answers wait for changes of leases that no record will have. A paused job tries
@@ -281,7 +294,7 @@ static void copied_decisions(pd_job *job)
     stream->headed = true;
     stream->moved = NULL;
     pd_withheld_dropped(&job->steps.withheld);
-    pd_wal_drop_made(job->steps.wal);
+    drop_made(job);
     job->steps.wal->decisions.differs = false;
     job->steps.wal->decisions.renews = pd_wal_repeats(&job->steps);
     job->steps.wal->decisions.on = true;

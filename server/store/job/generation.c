@@ -29,11 +29,7 @@ static void end_process(pd_job *job, uint32_t r, const pd_error *err, uint64_t n
     pd_rank *rank = &job->ranks[r];
 
     if (rank->state == PD_RANK_ABSENT) return;
-    if (rank->state == PD_RANK_LEFT) {
-        job->left--;
-        rank->state = PD_RANK_LOST;
-        rank->saved.left = false;
-    }
+    pd_rank_returns(job, rank);
     pd_rank_send_away(job, r, err, "its launch was formed again", now_ns);
     rank->since_ns = now_ns;
     if (rank->saved.nonce != 0) rank->saved.superseded[rank->saved.n_superseded++ % PD_SUPERSEDED] = rank->saved.nonce;

@@ -100,7 +100,8 @@ typedef struct pd_decision_stream {
     pd_disk_watch watch;
     /* bytes that are charged to the job for records under way that repeat decisions which were read after a restart */
     uint64_t renewed;
-    pd_request_queue sets; /* commands that wait until their values are durable: pending_sets.h */
+    pd_request_queue sets; /* commands and Leaves that wait until they are durable: pending_sets.h */
+    uint32_t ranks;        /* number of ranks with news (pd_rank.news) for the next record */
     uint64_t read;         /* number of decisions that were read when the server started */
 } pd_decision_stream;
 
@@ -240,6 +241,8 @@ typedef struct pd_rank {
     /* identity of the process that has the rank, or had it last; NULL: not known. Survives a restart of the server */
     char *identity;
     uint64_t since_ns; /* time at which the rank's `state` became LOST or LEFT */
+    /* the rank has left, or has come back since: the next record of decisions says so (pd_decision_stream.ranks) */
+    bool news;
     /* number of Declare requests of this process that were refused */
     uint64_t refused_sets;
     /* what the rank's workers have said since the job was restored: repeats.h */

@@ -1,4 +1,4 @@
-/* pending_sets.c - holds commands that have set overrides, and answers each when its values are durable. */
+/* pending_sets.c - holds commands that have set overrides, and Leaves, and answers each when it is durable. */
 #include "pending_sets.h"
 
 #include "wal.h"
@@ -20,8 +20,14 @@ bool pd_wal_records_decisions(const pd_job *job)
 
 static void answer(pd_job *job, pd_request *request)
 {
-    pd_effect *effect = pd_answer(request, PD_EFF_SET);
+    pd_effect *effect;
 
+    if (request->kind == PD_REQ_LEAVE) {
+        pd_answer_ok(job->steps.outbox, request);
+        pd_request_free(request);
+        return;
+    }
+    effect = pd_answer(request, PD_EFF_SET);
     effect->u.set = request->u.set.result;
     request->u.set.result = NULL;
     pd_effects_add(job->steps.outbox, effect);
@@ -30,8 +36,10 @@ static void answer(pd_job *job, pd_request *request)
 
 void pd_sets_answer(pd_job *job, pd_request *request, bool recorded, uint64_t now_ns)
 {
-    if (!recorded) pd_checkpoint_policy_soon(job);
-    if (!job->checkpointing.newest.exists) {
+    bool leaves = request->kind == PD_REQ_LEAVE;
+
+    if (!recorded && !leaves) pd_checkpoint_policy_soon(job);
+    if (!job->checkpointing.newest.exists || (!recorded && leaves)) {
         answer(job, request);
         return;
     }
@@ -107,11 +115,18 @@ void pd_sets_number(pd_job *job, uint64_t number)
     visit(job, give_number, number);
 }
 
+/* Lets a request wait for a checkpoint instead of a record, or answers a Leave. */
+static bool wait_for_checkpoint(pd_job *job, pd_request *request)
+{
+    request->u.set.entry = ONLY_CHECKPOINT;
+    if (request->kind != PD_REQ_LEAVE) return true;
+    answer(job, request);
+    return false;
+}
+
 static bool lose_record(pd_job *job, pd_request *request, uint64_t number)
 {
-    (void)job;
-    if (request->u.set.entry > number) request->u.set.entry = ONLY_CHECKPOINT;
-    return true;
+    return request->u.set.entry <= number || wait_for_checkpoint(job, request);
 }
 
 void pd_sets_lost(pd_job *job, uint64_t number)
@@ -121,9 +136,7 @@ void pd_sets_lost(pd_job *job, uint64_t number)
 
 static bool lose_record_of(pd_job *job, pd_request *request, uint64_t number)
 {
-    (void)job;
-    if (request->u.set.entry == number) request->u.set.entry = ONLY_CHECKPOINT;
-    return true;
+    return request->u.set.entry != number || wait_for_checkpoint(job, request);
 }
 
 void pd_sets_lost_record(pd_job *job, uint64_t number)
@@ -138,8 +151,17 @@ void pd_sets_move(pd_job *to, pd_job *from)
     pd_sets_lost(to, ONLY_CHECKPOINT);
 }
 
+static bool let_leave(pd_job *job, pd_request *request, uint64_t unused)
+{
+    (void)unused;
+    if (request->kind != PD_REQ_LEAVE) return true;
+    answer(job, request);
+    return false;
+}
+
 void pd_sets_refuse_all(pd_job *job, const pd_error *err)
 {
+    visit(job, let_leave, 0);
     pd_request_queue_refuse(&job->checkpointing.decisions.sets, job->steps.outbox, err);
 }
 
@@ -152,10 +174,12 @@ uint64_t pd_sets_next_tick(const pd_job *job)
 
 static bool refuse_late(pd_job *job, pd_request *request, uint64_t now_ns)
 {
-    const pd_set_change *change = request->u.set.result->n > 0 ? &request->u.set.result->at[0] : NULL;
+    const pd_set_change *change;
     pd_error err;
 
     if (now_ns < request->u.set.until_ns) return true;
+    if (!let_leave(job, request, 0)) return false;
+    change = request->u.set.result->n > 0 ? &request->u.set.result->at[0] : NULL;
     pd_fail(&err, PD_DEADLINE_EXCEEDED,
             "job %.100s: the values hold from step %" PRIu64
             " on, but were not written for 10 s, so they are lost if the server stops before the next checkpoint: look "

@@ -7,6 +7,7 @@
 #include "job.h"
 #include "job_course.h"
 #include "mutant.h"
+#include "pending_sets.h"
 #include "text.h"
 #include "reserves.h"
 
@@ -104,6 +105,24 @@ int pd_rank_admits(const pd_job *job, const pd_request *hello, bool guarded, pd_
     return PD_OK;
 }
 
+/* Lets the next record of decisions say whether the rank has left. Returns false if no decisions are recorded. */
+static bool record(pd_job *job, pd_rank *rank)
+{
+    if (!pd_wal_records_decisions(job) || PD_MUTANT(leave_unrecorded)) return false;
+    job->checkpointing.decisions.ranks += !rank->news;
+    rank->news = true;
+    return true;
+}
+
+void pd_rank_returns(pd_job *job, pd_rank *rank)
+{
+    if (rank->state != PD_RANK_LEFT) return;
+    rank->state = PD_RANK_LOST;
+    rank->saved.left = false;
+    job->left--;
+    record(job, rank);
+}
+
 /* Marks ranks that have left for good as lost if the Hello belongs to the job's run. A new process of this run takes an
  * earlier one's place, so the run was started again (torchrun --max-restarts), and the ranks that have left will
  * return, too. Until then nobody is told that they have left for good. */
@@ -115,11 +134,9 @@ static void expect_back(pd_job *job, const pd_request *hello, uint64_t now_ns)
     for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
         pd_rank *rank = &job->ranks[r];
         if (rank->state != PD_RANK_LEFT || !pd_is_member(job, r)) continue;
-        rank->state = PD_RANK_LOST;
-        rank->saved.left = false;
+        pd_rank_returns(job, rank);
         rank->since_ns = now_ns;
         snprintf(rank->reason, sizeof rank->reason, "left before its launch was started again");
-        job->left--;
     }
 }
 
@@ -141,8 +158,7 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
 
     if (job->connected == 0) job->timers.awake_ns = now_ns;
     job->connected += old.state != PD_RANK_CONNECTED;
-    job->left -= old.state == PD_RANK_LEFT;
-    rank->saved.left = false;
+    pd_rank_returns(job, rank);
     job->saved.over = false;
     job->checkpointing.says_over = false;
     job->restart.joined = true;
@@ -296,9 +312,20 @@ void pd_rank_leave(pd_job *job, pd_request *request, uint64_t now_ns)
     gone(job, rank, PD_RANK_LEFT, now_ns);
     pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .rank = &request->rank },
            "%s has left", rank->label);
-    pd_answer_ok(job->steps.outbox, request);
-    pd_request_free(request);
+    pd_sets_answer(job, request, record(job, rank), now_ns);
     pd_barriers_look(job);
+}
+
+void pd_rank_restore(pd_job *job, uint32_t number, bool left)
+{
+    pd_rank *rank = &job->ranks[number];
+
+    if (left == (rank->state == PD_RANK_LEFT)) return;
+    rank->state = left ? PD_RANK_LEFT : PD_RANK_LOST;
+    rank->saved.present = true;
+    rank->saved.left = left;
+    job->left += left ? 1u : -1u;
+    job->saved.over = left && all_have_left(job);
 }
 
 static void pass_barrier(pd_job *job)

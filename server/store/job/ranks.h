@@ -25,8 +25,13 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
 pd_rank *pd_rank_speaker(pd_job *job, const pd_request *request, pd_error *err);
 /* Marks the rank as lost, because its connection has ended. Takes ownership of the request. */
 void pd_rank_lost(pd_job *job, pd_request *request, uint64_t now_ns);
-/* Marks the rank as left for good, and answers its worker. Takes ownership of the request. */
+/* Marks the rank as left for good, and answers its worker: when the disk has that, if the job records decisions. The
+ * caller makes the record (pd_wal_look_decisions). Takes ownership of the request. */
 void pd_rank_leave(pd_job *job, pd_request *request, uint64_t now_ns);
+/* Marks a rank that has left as lost, because a process of it has come or will come. Does nothing if it has not. */
+void pd_rank_returns(pd_job *job, pd_rank *rank);
+/* Marks a rank of a job that was just restored as left for good, or as lost, as a record of decisions says. */
+void pd_rank_restore(pd_job *job, uint32_t number, bool left);
 /* Ends the connection of a rank with the error *err, and marks the rank as lost because of `reason`. The rank may be
  * connected or not. If out of memory, its next frame is refused in place of that. */
 void pd_rank_send_away(pd_job *job, uint32_t number, const pd_error *err, const char *reason, uint64_t now_ns);

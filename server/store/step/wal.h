@@ -11,7 +11,8 @@
  *   - which preconditioner tasks a step took with root_delay = ready;
  *   - which ranks counted in a step, if not all did (fragment.h): answers wait until the disk has that (withheld.h);
  *   - when ranks began and ceased to have leases (leases.h): answers wait for that, too;
- *   - values that operators set, with the step from which they hold.
+ *   - values that operators set, with the step from which they hold;
+ *   - which ranks have left for good: their workers are answered when the disk has that (job/ranks.h).
  *
  * When a step is repeated, it takes the roots of its decision, its round counts the ranks of its decision, and the
  * overrides of its decisions are put in force before it. Leases change again after the set that they had changed after.
