@@ -814,7 +814,6 @@ static void on_welcome(sim_worker *w)
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
     w->welcomed_ns = rc == PD_OK ? w->s->now_ns : 0;
-    w->life = sim_server_life(w->s->server);
     if (rc == PD_OK) w->rank = w->core->setup.rank;
     if (rc == PD_OK && w->core->recovery.creator != w->newest) w->passed = 0;
     if (rc == PD_OK && w->core->welcome.created && comes_too_late(w))

@@ -81,7 +81,6 @@ struct sim_worker {
     bool lost;              /* the last push was of shares that others have got: its data are not carried over */
     bool finite, finished, dropped, told_missing;
     uint64_t welcomed_ns;       /* time at which the server welcomed the process; 0: not yet */
-    uint64_t life;              /* life of the server (sim_server_life) in which that was */
     uint64_t reached, asked_ns; /* reached: latest new step and phase; asked_ns: time of entering it */
     uint64_t alarm_ns;          /* time at which a resting process goes on; 0: it does not rest */
     struct sim_worker *next;

@@ -37,8 +37,6 @@ void sim_server_end_trouble(sim_server *server);
 void sim_server_interrupt(sim_server *server);
 bool sim_server_stopped(const sim_server *server);
 bool sim_server_draining(const sim_server *server);
-/* Returns how often the server was killed before. */
-uint64_t sim_server_life(const sim_server *server);
 /* Returns how often a job of the server was taken back to a checkpoint. */
 uint64_t sim_server_went_back(const sim_server *server);
 /* Checks at the end of all jobs that the server is at rest: nothing is left in any budget. */

@@ -260,10 +260,6 @@ bool sim_server_draining(const sim_server *server)
 {
     return server->stop_asked_ns != 0;
 }
-uint64_t sim_server_life(const sim_server *server)
-{
-    return server->life;
-}
 uint64_t sim_server_went_back(const sim_server *server)
 {
     return server->went_back;

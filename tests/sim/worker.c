@@ -70,9 +70,7 @@ static bool is_superseded(const sim_worker *w)
 
 /* Returns whether an older process may have taken the rank from this process. The server can read the Hello of an older
  * process, even of a dead one, after the Hello of this newer one. A new process must then take the rank again. But if
- * an older process that lives was welcomed before this one, this process was superseded, and must not come back. A
- * server that was killed since may not know the older process, and takes it for the newer one when it connects again.
- */
+ * an older process that lives was welcomed before this one, this process was superseded, and must not come back. */
 static bool came_after_the_dead(const sim_worker *w)
 {
     bool any = false;
@@ -80,8 +78,7 @@ static bool came_after_the_dead(const sim_worker *w)
     for (const sim_worker *other = w->next; other != NULL; other = other->next) {
         if (other->job->number != w->job->number || other->place != w->place) continue;
         if (other->phase == ENDED && other->welcomed_ns == 0) return true; /* a dead process's Hello may still arrive */
-        if (other->phase != ENDED && !other->dropped && other->welcomed_ns != 0 &&
-            other->welcomed_ns < w->welcomed_ns && other->life == w->life)
+        if (other->phase != ENDED && !other->dropped && other->welcomed_ns != 0 && other->welcomed_ns < w->welcomed_ns)
             return false;
         any = true;
     }

@@ -5,7 +5,7 @@
 #include "rig.h"
 #include "store_inside.h"
 
-enum { NEW = 40 }; /* connection and nonce of a later process */
+enum { NEW = 40, NEWEST = 41 }; /* connections and nonces of later processes of rank 1 */
 static const char *const options = "checkpoint_every=2";
 
 /* Makes a job of two ranks with a durable checkpoint of step 2. */
@@ -148,4 +148,37 @@ TEST(a_leave_before_the_state_was_copied_is_not_repeated, rig *r)
     assert_true(r->n_decisions > 0);
     crash(r);
     assert_int_equal(state_of(r, 1), PD_RANK_LOST);
+}
+
+/* ---- processes that the checkpoint does not have ---- */
+
+static int come_back(rig *r, uint64_t nonce)
+{
+    int rc;
+
+    r->rejoins = true;
+    r->means = inside_job(r->store, 1)->saved.creator;
+    rc = come(r, 1, nonce);
+    r->rejoins = false;
+    return rc;
+}
+
+/* The process NEW took the rank after the checkpoint, and still runs when NEWEST has replaced it. */
+TEST(a_process_that_had_the_rank_before_a_crash_does_not_take_it_from_its_successor, rig *r)
+{
+    assert_int_equal(come(r, 1, NEW), PD_OK);
+    crash(r);
+    assert_int_equal(come(r, 1, NEWEST), PD_OK);
+    assert_int_equal(come_back(r, NEW), PD_ABORTED);
+    assert_non_null(strstr(r->error.text, "was taken over by another process"));
+    assert_int_equal(come_back(r, NEWEST), PD_OK);
+}
+
+TEST(a_process_that_had_the_rank_before_a_crash_comes_back_to_it, rig *r)
+{
+    assert_int_equal(come(r, 1, NEW), PD_OK);
+    crash(r);
+    assert_int_equal(come_back(r, NEW), PD_OK);
+    assert_int_equal(come(r, 1, NEWEST), PD_OK);
+    assert_int_equal(come_back(r, NEW), PD_ABORTED);
 }

@@ -245,6 +245,8 @@ typedef struct pd_rank {
     bool news;
     /* number of Declare requests of this process that were refused */
     uint64_t refused_sets;
+    /* The process that has the rank has come since the job was restored, and nobody had welcomed it before. */
+    bool fresh;
     /* what the rank's workers have said since the job was restored: repeats.h */
     struct {
         bool back;        /* a process has said Hello */

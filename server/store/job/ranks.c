@@ -86,6 +86,19 @@ static int check_identity(const pd_job *job, const pd_request *hello, bool guard
                    hello->rank, job->steps.name, hello->u.hello.identity);
 }
 
+/* Returns whether another process has superseded the one that sends the Hello. A restored job may not know that it had
+ * the rank after the checkpoint: it was welcomed before the restart then, and the process that has the rank was not. */
+static bool is_superseded(const pd_job *job, const pd_rank *rank, const pd_request *hello)
+{
+    uint64_t nonce = hello->u.hello.nonce;
+
+    if (rank->saved.nonce == nonce) return false;
+    for (uint32_t i = 0; i < rank->saved.n_superseded && i < PD_SUPERSEDED; i++)
+        if (rank->saved.superseded[i] == nonce && !PD_MUTANT(zombie_takes_rank)) return true;
+    return rank->fresh && hello->u.hello.rejoins && hello->u.hello.creator == job->saved.creator &&
+           !hello->u.hello.any_rank;
+}
+
 int pd_rank_admits(const pd_job *job, const pd_request *hello, bool guarded, pd_error *err)
 {
     const pd_rank *rank = &job->ranks[hello->rank];
@@ -96,13 +109,10 @@ int pd_rank_admits(const pd_job *job, const pd_request *hello, bool guarded, pd_
         hello->ticket.conn < rank->conn)
         return pd_fail(err, PD_ABORTED, "rank %u of job %.100s: this process (%.100s) has a newer connection",
                        hello->rank, job->steps.name, rank->label);
-    for (uint32_t i = 0; i < rank->saved.n_superseded && i < PD_SUPERSEDED; i++)
-        if (rank->saved.superseded[i] == hello->u.hello.nonce && rank->saved.nonce != hello->u.hello.nonce &&
-            !PD_MUTANT(zombie_takes_rank))
-            return pd_fail(err, PD_ABORTED,
-                           "rank %u of job %.100s was taken over by another process, %.100s: this one stays out",
-                           hello->rank, job->steps.name, rank->label);
-    return PD_OK;
+    if (!is_superseded(job, rank, hello)) return PD_OK;
+    return pd_fail(err, PD_ABORTED,
+                   "rank %u of job %.100s was taken over by another process, %.100s: this one stays out", hello->rank,
+                   job->steps.name, rank->label);
 }
 
 /* Lets the next record of decisions say whether the rank has left. Returns false if no decisions are recorded. */
@@ -180,6 +190,7 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
         rank->saved.superseded[rank->saved.n_superseded++ % PD_SUPERSEDED] = old.saved.nonce;
     take_group(rank, hello, same);
     if (!same) {
+        rank->fresh = job->restart.restored && !hello->u.hello.rejoins;
         rank->saved.process++;
         rank->saved.present = true;
         pd_request_free(rank->barrier);
