@@ -19,6 +19,7 @@
 #include "sharing.h"
 #include "transport.h"
 #include "window.h"
+#include "zeroed.h"
 
 #define MS 1000000ull
 
@@ -142,7 +143,7 @@ void pd_core_free(pd_core *core)
 
 pd_op *pd_op_new(pd_core *core, unsigned method)
 {
-    pd_op *op = calloc(1, sizeof *op);
+    pd_op *op = pd_zeroed(sizeof *op);
 
     if (op == NULL) return NULL;
     op->id = ++core->calls.last_id;

@@ -9,6 +9,7 @@
 #include "pages.h"
 #include "frame.h"
 #include "mutant.h"
+#include "zeroed.h"
 
 static void free_sent(pd_sent_frame *sent)
 {
@@ -258,7 +259,7 @@ const uint8_t pd_outgoing_padding[PD_PAYLOAD_ALIGN];
 pd_outgoing_frame *pd_outgoing_frame_new(uint8_t *head, size_t head_bytes, const pd_frame_piece *pieces,
                                          size_t n_pieces, const struct iovec *iov, size_t n_iov)
 {
-    pd_outgoing_frame *frame = calloc(1, sizeof *frame + n_pieces * sizeof *pieces + n_iov * sizeof *iov);
+    pd_outgoing_frame *frame = pd_zeroed(sizeof *frame + n_pieces * sizeof *pieces + n_iov * sizeof *iov);
 
     if (frame == NULL) {
         free(head);

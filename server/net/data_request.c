@@ -5,6 +5,7 @@
 #include "mutant.h"
 #include "pieces.h"
 #include "portion_handles.h"
+#include "zeroed.h"
 
 #include <assert.h>
 #include <math.h>
@@ -65,7 +66,7 @@ static int fill_request(pd_conn *conn, const pd_prefix *prefix, pd_request_kind 
     conn->incoming.request = request;
     request->job = conn->job;
     request->rank = conn->rank;
-    request->u.data.pieces = calloc(n + 1, sizeof *request->u.data.pieces);
+    request->u.data.pieces = pd_zeroed((n + 1) * sizeof *request->u.data.pieces);
     if (request->u.data.pieces == NULL) return pd_conn_no_memory(prefix, err);
     request->u.data.n = n;
     for (size_t i = 0; i < n; i++) {

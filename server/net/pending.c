@@ -2,6 +2,7 @@
 #include "pending.h"
 
 #include "mutant.h"
+#include "zeroed.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -72,7 +73,7 @@ size_t pd_pending_bytes(size_t n_pieces)
 
 pd_pending *pd_pending_new(pd_pendings *table, struct pd_conn *conn, const pd_prefix *request, size_t n_pieces)
 {
-    pd_pending *pending = prepare(table) == PD_OK ? calloc(1, pd_pending_bytes(n_pieces)) : NULL;
+    pd_pending *pending = prepare(table) == PD_OK ? pd_zeroed(pd_pending_bytes(n_pieces)) : NULL;
 
     if (pending == NULL) return NULL;
     pending->conn = conn;

@@ -18,6 +18,7 @@
 #include "optimizer.h"
 #include "pages.h"
 #include "stored.h"
+#include "zeroed.h"
 
 /* A wave that is estimated to take less than this runs on one thread: to wake the other threads would take longer. The
  * number of threads does not change the results. */
@@ -34,7 +35,7 @@ typedef struct piece {
 struct pd_batch {
     int threads;
     int64_t scratch_floats; /* scratch memory of each thread, in floats */
-    float *scratch;
+    float *scratch;         /* NULL: no optimizer of the batch needs any */
     piece *pieces;
     /* partial[u]: numbers that unit number u of the wave reports (pd_unit.partial) */
     double (*partial)[PD_MAX_PARTIALS];
@@ -44,7 +45,7 @@ struct pd_batch {
 
 pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads)
 {
-    pd_batch *batch = calloc(1, sizeof *batch);
+    pd_batch *batch = pd_zeroed(sizeof *batch);
     int64_t units = 0, scratch = 0;
 
     assert(threads >= 1);
@@ -59,9 +60,10 @@ pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads)
     batch->scratch_floats = pd_floats_padded(scratch);
     batch->pieces = malloc((n + 1) * sizeof *batch->pieces);
     batch->partial = malloc((size_t)(units + 1) * sizeof *batch->partial);
-    batch->scratch = pd_floats_new(batch->scratch_floats * threads);
+    if (scratch > 0) batch->scratch = pd_floats_new(batch->scratch_floats * threads);
     batch->spoils = malloc((size_t)units + 1);
-    if (batch->pieces != NULL && batch->partial != NULL && batch->scratch != NULL && batch->spoils != NULL)
+    if (batch->pieces != NULL && batch->partial != NULL && batch->spoils != NULL &&
+        (batch->scratch != NULL || scratch == 0))
         return batch;
     pd_batch_free(batch);
     return NULL;
@@ -278,7 +280,7 @@ static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int 
 
     memset(unit.partial, 0, sizeof batch->partial[0]);
     unit.round = optim->step.round;
-    unit.scratch = batch->scratch + thread * batch->scratch_floats;
+    if (batch->scratch != NULL) unit.scratch = batch->scratch + thread * batch->scratch_floats;
     if (phase->kind == PD_BLOCKS) {
         unit.block = &plan->blocks[index];
         if (optim->memory.view_floats > 0) {

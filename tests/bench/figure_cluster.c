@@ -4,7 +4,8 @@
  *     figure_cluster cpu|skew|settle|recovery|scale
  *
  * cpu: CPU time of two daemons for the same steps of one worker, over that of one daemon. skew: the largest load of a
- * shard over the mean, of GPT-2 small on 4 shards, as computed by the daemons' own map; the worst of AdamW and Shampoo.
+ * shard over the mean, of GPT-2 small, as computed by the daemons' own map; the worst of AdamW and Shampoo on 4 and 16
+ * shards, where Shampoo on 16 has split_bytes=16MiB.
  * settle: step time of a job that steps as a whole on two shards, whose steps need a verdict, over that of a job whose
  * parameters step apart; tiny tensors. recovery: time from the restart of a killed shard of three to the next step, with
  * eight steps to send again from the window, over that of one daemon with the same state. scale: payload of four daemons over four times that of one, with a worker for
@@ -163,8 +164,8 @@ static void measure_cpu(void)
     stop(&d);
 }
 
-/* Returns the skew of GPT-2 small on 4 shards with one rule. */
-static double skew_of(const char *rule)
+/* Returns the skew of GPT-2 small on some shards with one rule and one value of the job key split_bytes. */
+static double skew_of(const char *rule, uint32_t shards, const char *split)
 {
     static const pd_speeds speeds = { 2e9, 1e11 };
     char *const rules[] = { (char *)rule };
@@ -175,9 +176,10 @@ static double skew_of(const char *rule)
     pd_error err = { 0 };
 
     if (pd_job_values_set(&sizing.values, "nonfinite_scope", "job", &err) != PD_OK ||
+        pd_job_values_set(&sizing.values, "split_bytes", split, &err) != PD_OK ||
         pd_shapes_read(&shapes, "tests/support/gpt2_small.shapes", &err) != PD_OK ||
         pd_forecast_make(&forecast, &sizing, &shapes, rules, 1, pd_optimizer_table, &err) != PD_OK ||
-        pd_shard_plan_make(&plan, NULL, &forecast, 4, &speeds, &err) != PD_OK)
+        pd_shard_plan_make(&plan, NULL, &forecast, shards, &speeds, &err) != PD_OK)
         figure_stop("%s", err.text);
     pd_forecast_free(&forecast);
     pd_shapes_free(&shapes);
@@ -186,9 +188,13 @@ static double skew_of(const char *rule)
 
 static void measure_skew(void)
 {
-    double adamw = skew_of("* adamw"), shampoo = skew_of("* shampoo precondition_frequency=50 root_delay=50");
+    static const char adamw[] = "* adamw", shampoo[] = "* shampoo precondition_frequency=50 root_delay=50";
+    double few[2] = { skew_of(adamw, 4, "32MiB"), skew_of(shampoo, 4, "32MiB") };
+    double many[2] = { skew_of(adamw, 16, "32MiB"), skew_of(shampoo, 16, "16MiB") };
 
-    printf("%.3f\tcomputed: AdamW %.3f, Shampoo %.3f\n", fmax(adamw, shampoo), adamw, shampoo);
+    printf("%.3f\tcomputed: 4 shards AdamW %.3f, Shampoo %.3f; 16 shards AdamW %.3f, Shampoo with split_bytes=16MiB "
+           "%.3f\n",
+           fmax(fmax(few[0], few[1]), fmax(many[0], many[1])), few[0], few[1], many[0], many[1]);
 }
 
 static void measure_settle(void)

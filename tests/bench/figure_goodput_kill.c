@@ -41,15 +41,21 @@ typedef struct victim {
     int away;       /* rank of the killed worker; -1: none is away */
     double next_ms; /* when the next worker is killed, or the killed one comes back */
     int kills;
+    int back;       /* rank that has come back, and none of whose contributions has counted since; -1: there is none */
+    double back_ms; /* when it came back */
+    int64_t back_from;  /* number of its contributions that had counted then */
+    double joining_ms;  /* time from coming back until a contribution counts, of all kills */
     int64_t examples;   /* that had counted when the kills began */
+    uint64_t step;      /* last step that was taken then */
     double undisturbed; /* examples a second before them */
+    double rate, rates; /* steps a second before them, and over that since */
     int64_t late;       /* contributions that did not count, in all */
     double value;
 } victim;
 
 static void start(victim *v, const mode *m, int seed, const char *url)
 {
-    *v = (victim){ .mode = m, .random = { 1, 2, (unsigned short)seed }, .away = -1 };
+    *v = (victim){ .mode = m, .random = { 1, 2, (unsigned short)seed }, .away = -1, .back = -1 };
     snprintf(v->name, sizeof v->name, "%s-%d", m->name, seed);
     v->job = fleet_start(&(fleet_options){ .url = url,
                                            .name = v->name,
@@ -61,12 +67,29 @@ static void start(victim *v, const mode *m, int seed, const char *url)
     fleet_go(v->job);
 }
 
+static int64_t counted_of(const victim *v, int rank)
+{
+    return atomic_load(&v->job->state->workers[rank].counted);
+}
+
+/* Measures how long a worker that has come back needs until a contribution of it counts. */
+static void watch(victim *v)
+{
+    if (v->back < 0 || counted_of(v, v->back) == v->back_from) return;
+    v->joining_ms += figure_ms() - v->back_ms;
+    v->back = -1;
+}
+
 /* Kills a worker or starts it again, if it is time. */
 static void disturb(victim *v)
 {
     fleet_over(v->job);
+    watch(v);
     if (figure_ms() < v->next_ms) return;
     if (v->away >= 0) {
+        v->back = v->away;
+        v->back_ms = figure_ms();
+        v->back_from = counted_of(v, v->away);
         fleet_revive(v->job, v->away);
         v->away = -1;
         v->next_ms += EVERY_MS - BACK_MS;
@@ -83,13 +106,24 @@ static int64_t counted(const victim *v)
     return atomic_load(&v->job->state->examples);
 }
 
+static uint64_t step_of(const victim *v)
+{
+    return atomic_load(&v->job->state->step);
+}
+
+static void begin(victim *v)
+{
+    v->examples = counted(v);
+    v->step = step_of(v);
+}
+
 /* Lets all jobs run undisturbed, then with kills. */
 static void run(victim *all, int n, double seconds)
 {
     double began, end;
 
     fleet_sleep_until(figure_ms() + JOIN_MS);
-    for (int i = 0; i < n; i++) all[i].examples = counted(&all[i]);
+    for (int i = 0; i < n; i++) begin(&all[i]);
     began = figure_ms();
     while (figure_ms() < began + UNDISTURBED_S * 1e3) {
         for (int i = 0; i < n; i++) fleet_over(all[i].job);
@@ -98,7 +132,8 @@ static void run(victim *all, int n, double seconds)
     end = figure_ms();
     for (int i = 0; i < n; i++) {
         all[i].undisturbed = (double)(counted(&all[i]) - all[i].examples) / (end - began);
-        all[i].examples = counted(&all[i]);
+        all[i].rate = (double)(step_of(&all[i]) - all[i].step) / (end - began);
+        begin(&all[i]);
         all[i].next_ms = end + (double)EVERY_MS * i / n; /* not all at once */
     }
     began = end;
@@ -110,6 +145,7 @@ static void run(victim *all, int n, double seconds)
     for (int i = 0; i < n; i++) {
         for (int r = 0; r < FLEET_WORKERS; r++) all[i].late += atomic_load(&all[i].job->state->workers[r].late);
         all[i].value = (double)(counted(&all[i]) - all[i].examples) / (end - began) / all[i].undisturbed;
+        all[i].rates = (double)(step_of(&all[i]) - all[i].step) / (end - began) / all[i].rate;
     }
 }
 
@@ -119,9 +155,10 @@ static void print(const victim *jobs, bool named)
 
     for (int s = 0; s < SEEDS; s++) value[s] = jobs[s].value;
     if (named) printf("%s\t", jobs->mode->name);
-    printf("%.3f\t%s: by seed %.3f, %.3f, %.3f; %d kills and %d late pushes each; undisturbed %.0f examples a second\n",
+    printf("%.3f\t%s: by seed %.3f, %.3f, %.3f; %d kills and %d late pushes each; undisturbed %.0f examples a second; "
+           "steps over undisturbed %.3f; %.0f ms from coming back to the first contribution that counts\n",
            figure_quantile(value, SEEDS, 0.5), jobs->mode->name, jobs[0].value, jobs[1].value, jobs[2].value,
-           jobs->kills, (int)jobs->late, jobs->undisturbed * 1e3);
+           jobs->kills, (int)jobs->late, jobs->undisturbed * 1e3, jobs->rates, jobs->joining_ms / jobs->kills);
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,6 @@
 /* effects.c - adds effects to the outbox, answers and refuses requests, and queues requests that wait. */
 #include "effects.h"
+#include "zeroed.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -24,7 +25,7 @@ pd_effect *pd_effects_take(pd_effects *outbox)
 
 pd_effect *pd_effect_new(pd_effect_kind kind, pd_ticket ticket, uint32_t job)
 {
-    pd_effect *effect = calloc(1, sizeof *effect);
+    pd_effect *effect = pd_zeroed(sizeof *effect);
 
     if (effect == NULL) return NULL;
     effect->kind = kind;

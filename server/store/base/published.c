@@ -1,5 +1,6 @@
 /* published.c - creates and frees published versions, and counts and charges unread weights. */
 #include "published.h"
+#include "zeroed.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -50,7 +51,7 @@ static void free_shelved(shelved *whole)
 
 pd_published *pd_published_new(pd_buffer_pool *const pool[4], int64_t elements)
 {
-    shelved *whole = calloc(1, sizeof *whole);
+    shelved *whole = pd_zeroed(sizeof *whole);
 
     if (whole == NULL) return NULL;
     whole->view.elements = elements;

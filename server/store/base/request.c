@@ -1,5 +1,6 @@
 /* request.c - creates and frees requests and effects. */
 #include "request.h"
+#include "zeroed.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -37,12 +38,12 @@ static bool wants_answer(pd_request_kind kind)
 
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket)
 {
-    pd_request *request = calloc(1, MAIL_BYTES);
+    pd_request *request = pd_zeroed(MAIL_BYTES);
 
     if (request == NULL) return NULL;
     request->kind = kind;
     request->ticket = ticket;
-    if (wants_answer(kind) && (request->answer = calloc(1, sizeof *request->answer)) == NULL) {
+    if (wants_answer(kind) && (request->answer = pd_zeroed(sizeof *request->answer)) == NULL) {
         free(request);
         return NULL;
     }
