@@ -101,6 +101,7 @@ TEST(so_do_other_settings_of_the_optimizers)
         "* delayed_nesterov period=3 lr=0.7",
         "* ademamix alpha=8 alpha_warmup=4",
         "* mars gamma=1",
+        "* muon form=keller normuon=yes compute=bfloat16",
         "* mars mars_type=mars-lion",
         "* rmsprop centered=yes momentum=0.5",
         "* scalable_shampoo block_size=8 preconditioning_compute_steps=1 graft_type=RMSPROP_NORMALIZED",

@@ -395,7 +395,7 @@ TEST(soap_is_cut_where_its_blocks_are_unless_they_share_a_length)
 
 TEST(every_row_says_whether_it_may_be_cut)
 {
-    static const char *const whole[] = { "lamb", "scalable_shampoo", "adafactor", "kron", "mars" };
+    static const char *const whole[] = { "lamb", "scalable_shampoo", "adafactor", "kron", "mars", "muon" };
 
     for (size_t i = 0; pd_optimizer_table[i] != NULL; i++) {
         const pd_optimizer_ops *row = pd_optimizer_table[i];

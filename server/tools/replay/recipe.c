@@ -215,8 +215,8 @@ typedef int set_key(pd_hypers *hypers, const char *key, const json_t *value, pd_
 /* Sets hyperparameters that follow from the configuration as a whole. Called after `set_key` was called for all its
  * keys. */
 typedef int finish_config(pd_hypers *hypers, const json_t *config, pd_error *err);
-static set_key set_meta, set_t5x, set_kron, set_soap, set_none;
-static finish_config finish_nadam, finish_google, finish_average;
+static set_key set_meta, set_t5x, set_kron, set_soap, set_keller, set_none;
+static finish_config finish_nadam, finish_google, finish_keller, finish_average;
 
 #define TORCH_EXECUTION                                                                                                \
     {                                                                                                                  \
@@ -252,6 +252,8 @@ static const struct entry {
     { "delayed_nesterov", NULL, "delayed_nesterov", "lr", set_value, NULL, { "lr_schedule" } },
     { "ademamix", NULL, "ademamix", "lr", set_value, NULL, { "lr_schedule" } },
     { "mars", NULL, "mars", "lr", set_value, NULL, { "lr_schedule", "is_approx" } },
+    { "muon_torch", NULL, "muon", "lr", set_value, NULL, { "lr_schedule" } },
+    { "muon_keller", NULL, "muon", "lr", set_keller, finish_keller, { "lr_schedule" } },
     { "trax_average", NULL, "sgd", "lr", set_none, finish_average, { NULL } },
     { .system = "google_shampoo",
       .name = "scalable_shampoo",
@@ -469,6 +471,29 @@ static int set_kron(pd_hypers *hypers, const char *key, const json_t *value, pd_
     if (strcmp(key, "learning_rate") == 0 && schedule != NULL) return PD_OK;
     if (schedule != NULL && strcmp(schedule, "anneal") == 0) return set_probability(hypers, key, value, err);
     return set_value(hypers, key, value, err);
+}
+
+/* Sets hyperparameters of the auxiliary Adam of Keller Jordan's Muon from an object: NAME is adam_NAME here. */
+static int set_keller(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
+{
+    const char *name;
+    json_t *member;
+    int rc = PD_OK;
+
+    if (strcmp(key, "adam") != 0) return set_value(hypers, key, value, err);
+    json_object_foreach((json_t *)value, name, member)
+    {
+        char own[80];
+        snprintf(own, sizeof own, "adam_%.64s", name);
+        if (rc == PD_OK) rc = set_value(hypers, own, member, err);
+    }
+    return rc;
+}
+
+static int finish_keller(pd_hypers *hypers, const json_t *config, pd_error *err)
+{
+    (void)config;
+    return pd_hypers_set(hypers, "form", "keller", err);
 }
 
 /* Reads start_step, and the names of dimensions. distributed_kron's key scanned_layers marks parameters whose first
@@ -694,6 +719,7 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
     out->rate = entry->rate;
     out->left_out = left_out(config);
     out->weights_only = json_is_string(cast) && strcmp(json_string_value(cast), "float32") != 0;
+    out->zeros = entry->finish == finish_keller;
     if ((grouped = with_groups(config)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     if (strcmp(system, "distributed_kron") == 0 && json_is_true(json_object_get(config, "normalize_grads")))
         out->defect = "normalize_grads is of release 0.1.0 alone, which does not clip by the RMS";

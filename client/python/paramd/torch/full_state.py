@@ -14,7 +14,8 @@ from .state_plan import Plan
 
 # torch's optimizer for each of the server's that has one. The state of others keeps the server's names.
 CLASSES = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "nadam": "NAdam", "radam": "RAdam", "adamax": "Adamax",
-           "adagrad": "Adagrad", "rmsprop": "RMSprop", "adadelta": "Adadelta", "rprop": "Rprop", "asgd": "ASGD"}
+           "adagrad": "Adagrad", "rmsprop": "RMSprop", "adadelta": "Adadelta", "rprop": "Rprop", "asgd": "ASGD",
+           "muon": "Muon"}
 # Others whose programs name their state as the server does, and count steps in a plain int.
 _COUNTING = ("ademamix", "mars")
 _ALIKE = (*CLASSES, *_COUNTING)
@@ -51,7 +52,8 @@ def _plain(group: Group, slots: State) -> Entry:
     if group["optimizer"] not in _ALIKE:
         return slots
     step = int(slots["step"])
-    hidden = ("step",) if group["optimizer"] == "sgd" else ()       # torch's SGD does not count its steps
+    uncounted = group["optimizer"] == "sgd" or (group["optimizer"] == "muon" and "momentum_buffer" in slots)
+    hidden = ("step",) if uncounted else ()         # torch's do not count their steps
     if group["optimizer"] == "mars" and _has_no_squares(group, tuple(slots["exp_avg"].shape)):
         slots = {**slots, _SQUARES: torch.zeros_like(slots["exp_avg"])}
     found: Entry = {slot: tensor for slot, tensor in _to_torch(group, slots).items() if slot not in hidden and step > 0}
@@ -111,10 +113,10 @@ def _to_torch(group: Group, slots: State) -> State:
 
 def torch_group(group: Group) -> Group:
     """Returns a group with what torch's optimizer of the same name has beside it, if torch has one."""
-    kind = CLASSES.get(group["optimizer"])
+    kind = getattr(torch.optim, CLASSES.get(group["optimizer"], ""), None)
     if kind is None:
         return group
-    theirs = getattr(torch.optim, kind)([torch.nn.Parameter(torch.zeros(1))], lr=1.0).defaults
+    theirs = kind([torch.nn.Parameter(torch.zeros(1, 1))], lr=1.0).defaults
     return {**theirs, **group}
 
 
@@ -145,7 +147,7 @@ def read(state: Mapping[str, Any], names: Iterable[Iterable[str]], groups: Itera
         if WEIGHTS in one:
             saved.weights[name] = one.pop(WEIGHTS).detach().cpu().float()
         if not is_light:
-            slots = _slots(given, optimizers, group["optimizer"])
+            slots = [slot for slot in one if slot != WEIGHTS] or _slots(given, optimizers, group["optimizer"])
             saved.slots[name] = _from_torch(group, one, slots, shapes[name])
     counted = [int(slots["step"]) for slots in saved.slots.values() if "step" in slots]
     top = told.get("step", max(counted, default=0))
@@ -172,9 +174,9 @@ def _values(one: Mapping[str, Any]) -> State:
 
 
 def _slots(given: Iterable[State], optimizers: Iterable[str], optimizer: str) -> list[str]:
-    """Returns the names of the state that parameters of an optimizer have."""
+    """Returns the names of the state that parameters of an optimizer have. Those of muon have not the same."""
     for one, kind in zip(given, optimizers):
-        if kind == optimizer and one:
+        if kind == optimizer != "muon" and one:
             return [slot for slot in one if slot != WEIGHTS]
     return []
 
