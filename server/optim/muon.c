@@ -17,6 +17,7 @@
 
 #include "convert.h"
 #include "first_order.h"
+#include "hyperball.h"
 #include "kernels.h"
 #include "polar.h"
 
@@ -41,7 +42,8 @@ enum {
     ADAM_BETA2,
     ADAM_EPS,
     ADAM_DECAY,
-    MU_DTYPE
+    MU_DTYPE,
+    HYPERBALL
 };
 enum { MOMENTUM_BUFFER, DIRECTION, VARIANCE_NEURON };
 enum { EXP_AVG, EXP_AVG_SQ };
@@ -86,6 +88,7 @@ static const pd_hyper muon_hypers[] = {
     [ADAM_EPS] = { "adam_eps", PD_REAL, 1e-10, 0, INFINITY, NULL, "added to the denominator of " OTHERS, true, false },
     [ADAM_DECAY] = { "adam_weight_decay", PD_REAL, 0, 0, INFINITY, NULL, "weight_decay of " OTHERS, true, false },
     [MU_DTYPE] = PD_HYPER_STORED("mu_dtype", "the momentum"),
+    [HYPERBALL] = PD_HYPER_HYPERBALL,
     { .name = NULL },
 };
 
@@ -172,7 +175,8 @@ static int muon_plan(const pd_declaration *declaration, const double *stats, pd_
     if (k.adam || plan->elements == 0)
         return pd_plan_slots(plan, (const char *const[]){ "exp_avg", "exp_avg_sq", NULL });
     rc = plan_blocks(plan, &k, err);
-    return rc == PD_OK ? plan_matrices(plan, &k, h) : rc;
+    if (rc == PD_OK) rc = plan_matrices(plan, &k, h);
+    return rc == PD_OK ? pd_hyperball_plan(plan, declaration, (pd_hyperball_use){ HYPERBALL, LR, WEIGHT_DECAY }) : rc;
 }
 
 static bool has_no_matrix(const pd_plan *plan, const double *hyper, int64_t count)

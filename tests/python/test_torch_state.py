@@ -281,25 +281,29 @@ def test_groups_and_missing_gradients_in_a_full_state(daemon, job):
     again.close()
 
 
-def test_second_order_state_goes_out_and_comes_back_bit_for_bit(daemon, job):
-    hypers = {"lr": 0.01, "precondition_frequency": 2, "grafting_config": "Adam(beta2=0.99)"}
+@pytest.mark.parametrize("row, hypers", [
+    ("shampoo", {"lr": 0.01, "precondition_frequency": 2, "grafting_config": "Adam(beta2=0.99)"}),
+    ("shampoo", {"lr": 0.01, "precondition_frequency": 2, "grafting_config": "Adam", "hyperball": True}),
+    ("adamw", {"lr": 0.02, "hyperball": True}), ("muon", {"lr": 0.02, "normuon": True, "hyperball": True})])
+def test_state_goes_out_and_comes_back_bit_for_bit(daemon, job, row, hypers):
 
     def second_half(model, opt):
         train(model, opt, range(5, 8))
         return weights(model)
 
     model = mlp()
-    opt = optimizer(model, daemon, job, "shampoo", **hypers)
+    opt = optimizer(model, daemon, job, row, **hypers)
     train(model, opt, range(5))
     full, middle = opt.full_state_dict(), weights(model)
-    assert any("factor_matrices" in slot for slot in full["state"][0])
+    assert any("factor_matrices" in slot for slot in full["state"][0]) == (row == "shampoo")
+    assert ("radius" in full["state"][0]) == hypers.get("hyperball", False)
     expected = second_half(model, opt)
     opt.close()
     other = mlp(seed=5)
     with torch.no_grad():
         for p, q in zip(other.parameters(), middle):
             p.copy_(q)
-    back = optimizer(other, daemon, job + "-back", "shampoo", **hypers)
+    back = optimizer(other, daemon, job + "-back", row, **hypers)
     back.load_full_state_dict(full)
     assert same_bits(second_half(other, back), expected) and back.step_count == 8
     back.close()

@@ -101,6 +101,8 @@ TEST(so_do_other_settings_of_the_optimizers)
         "* delayed_nesterov period=3 lr=0.7",
         "* ademamix alpha=8 alpha_warmup=4",
         "* mars gamma=1",
+        "* adamw hyperball=yes",
+        "* shampoo hyperball=yes precondition_frequency=1 grafting_config=SGD",
         "* muon form=keller normuon=yes compute=bfloat16",
         "* mars mars_type=mars-lion",
         "* rmsprop centered=yes momentum=0.5",

@@ -354,6 +354,7 @@ TEST(what_a_cut_would_change_is_not_cut)
     merged.how = PD_RADIAL_MEAN;
     assert_uncut(PD_UNCUT_AGGREGATE, "adamw", "", large, merged);
     assert_uncut(PD_UNCUT_OPTIMIZER, "lamb", "", large, WHOLE(1 << 20));
+    assert_uncut(PD_UNCUT_OPTIMIZER, "adamw", "hyperball=yes", large, WHOLE(1 << 20));
     assert_uncut(PD_UNCUT_OPTIMIZER, "kron", "", large, WHOLE(1 << 20));
     assert_uncut(PD_UNCUT_OPTIMIZER, "adafactor", "learning_rate=1e-3", large, WHOLE(1 << 20));
     assert_uncut(PD_UNCUT_OPTIMIZER, "scalable_shampoo", "", large, WHOLE(1 << 20));

@@ -216,11 +216,17 @@ typedef int set_key(pd_hypers *hypers, const char *key, const json_t *value, pd_
  * keys. */
 typedef int finish_config(pd_hypers *hypers, const json_t *config, pd_error *err);
 static set_key set_meta, set_t5x, set_kron, set_soap, set_keller, set_none;
-static finish_config finish_nadam, finish_google, finish_keller, finish_average;
+static finish_config finish_nadam, finish_google, finish_hyperball, finish_keller, finish_average;
 
 #define TORCH_EXECUTION                                                                                                \
     {                                                                                                                  \
         "optimizer", "foreach", "differentiable", "fused", "capturable", NULL                                          \
+    }
+
+/* `compute` is float32 in all recorded runs, and `hyperball_eps` 1e-15. */
+#define HYPERBALL_EXECUTION                                                                                            \
+    {                                                                                                                  \
+        "base", "hyperball_eps", "compute", "lr_schedule", NULL                                                        \
     }
 
 enum { MOST_GROUPS = 1000 };
@@ -252,6 +258,9 @@ static const struct entry {
     { "delayed_nesterov", NULL, "delayed_nesterov", "lr", set_value, NULL, { "lr_schedule" } },
     { "ademamix", NULL, "ademamix", "lr", set_value, NULL, { "lr_schedule" } },
     { "mars", NULL, "mars", "lr", set_value, NULL, { "lr_schedule", "is_approx" } },
+    { "hyperball", "SGD", "sgd", "lr", set_value, finish_hyperball, HYPERBALL_EXECUTION },
+    { "hyperball", "Adam", "adam", "lr", set_value, finish_hyperball, HYPERBALL_EXECUTION },
+    { "hyperball", "Muon", "muon", "lr", set_value, finish_hyperball, HYPERBALL_EXECUTION },
     { "muon_torch", NULL, "muon", "lr", set_value, NULL, { "lr_schedule" } },
     { "muon_keller", NULL, "muon", "lr", set_keller, finish_keller, { "lr_schedule" } },
     { "trax_average", NULL, "sgd", "lr", set_none, finish_average, { NULL } },
@@ -490,6 +499,12 @@ static int set_keller(pd_hypers *hypers, const char *key, const json_t *value, p
     return rc;
 }
 
+static int finish_hyperball(pd_hypers *hypers, const json_t *config, pd_error *err)
+{
+    (void)config;
+    return pd_hypers_set(hypers, "hyperball", "yes", err);
+}
+
 static int finish_keller(pd_hypers *hypers, const json_t *config, pd_error *err)
 {
     (void)config;
@@ -705,7 +720,8 @@ static int read_aggregate(pd_recipe *recipe, const json_t *config, pd_error *err
 
 int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_error *err)
 {
-    const char *optimizer = json_string_value(json_object_get(config, "optimizer"));
+    const char *key = json_object_get(config, "base") != NULL ? "base" : "optimizer",
+               *optimizer = json_string_value(json_object_get(config, key));
     const struct entry *entry = find_entry(system, optimizer);
     const json_t *cast = json_object_get(config, "cast_dtype");
     const pd_optimizer_ops *row;

@@ -21,7 +21,8 @@ _COUNTING = ("ademamix", "mars")
 _ALIKE = (*CLASSES, *_COUNTING)
 WEIGHTS = "weights"                     # of an entry: the server's weights in float32
 _ROOTS, _ROOT = "pending_roots", "pending_root."    # all pending roots of an entry; one of them, with its number
-_SINGLE = ("mu_product", "eta", "mu")   # state of one number: torch has no dimension there, the server one
+# State of one number, with its first value: torch has no dimension there, the server one.
+_SINGLE = {"mu_product": 1.0, "eta": 1.0, "mu": 1.0, "radius": -1.0}
 _SQUARES = "exp_avg_sq"
 _BEGINS_AT_LR = ("eta", "step_size")    # state that torch begins with the learning rate, and the server with its step
 
@@ -190,8 +191,10 @@ def _from_torch(group: Group, one: State, slots: list[str], shape: tuple[int, ..
         value = one.get(slot)
         if group["optimizer"] == "mars" and slot == _SQUARES and _has_no_squares(group, shape):
             continue
+        if slot == "radius" and len(shape) < 2:
+            continue                    # hyperball is for matrices
         if slot in _SINGLE:
-            found[slot] = torch.tensor([1.0 if value is None else float(value)])
+            found[slot] = torch.tensor([_SINGLE[slot] if value is None else float(value)])
         elif slot != "step":
             found[slot] = torch.zeros(shape) if value is None else value.detach().cpu().float()
     step = one.get("step", 1 if one else 0)
