@@ -12,8 +12,9 @@
  * adam and adamw differ only in their defaults. The option amsgrad adds max_exp_avg_sq to the state, so it cannot
  * change after the declaration of the parameter. */
 #include "first_order.h"
+#include "hyperball.h"
 
-enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY, AMSGRAD, MAXIMIZE, DECOUPLED };
+enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY, AMSGRAD, MAXIMIZE, DECOUPLED, HYPERBALL };
 enum { EXP_AVG, EXP_AVG_SQ, MAX_EXP_AVG_SQ };
 
 #define HYPERS(decay, decoupled)                                                                                       \
@@ -23,7 +24,8 @@ enum { EXP_AVG, EXP_AVG_SQ, MAX_EXP_AVG_SQ };
         decay, "factor of the weights added to the gradient, or, decoupled, of lr by which they shrink"),              \
     [AMSGRAD] = { "amsgrad", PD_FLAG, 0, 0, 1, NULL, "divide by the largest average of the squared gradient so far",   \
                   false,     false },                                                                                  \
-    [MAXIMIZE] = PD_HYPER_MAXIMIZE, [DECOUPLED] = PD_HYPER_DECOUPLED(decoupled), { .name = NULL },
+    [MAXIMIZE] = PD_HYPER_MAXIMIZE, [DECOUPLED] = PD_HYPER_DECOUPLED(decoupled), [HYPERBALL] = PD_HYPER_HYPERBALL,     \
+    { .name = NULL },
 
 static const pd_hyper adam_hypers[] = { HYPERS(0, 0) };
 static const pd_hyper adamw_hypers[] = { HYPERS(1e-2, 1) };
@@ -31,10 +33,11 @@ static const pd_hyper adamw_hypers[] = { HYPERS(1e-2, 1) };
 static int adam_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     bool amsgrad = declaration->hypers.value[AMSGRAD] != 0;
+    int rc;
 
     (void)stats, (void)err;
-    return pd_plan_slots(plan,
-                         (const char *const[]){ "exp_avg", "exp_avg_sq", amsgrad ? "max_exp_avg_sq" : NULL, NULL });
+    rc = pd_plan_slots(plan, (const char *const[]){ "exp_avg", "exp_avg_sq", amsgrad ? "max_exp_avg_sq" : NULL, NULL });
+    return rc == PD_OK ? pd_hyperball_plan(plan, declaration, (pd_hyperball_use){ HYPERBALL, LR, WEIGHT_DECAY }) : rc;
 }
 
 typedef struct factors {

@@ -14,6 +14,7 @@
 #endif
 
 #include "blascore.h"
+#include "hyperball.h"
 #include "kernels.h"
 #include "optimizer.h"
 #include "pages.h"
@@ -84,9 +85,34 @@ int pd_batch_threads(const pd_batch *batch)
     return batch->threads;
 }
 
+/* Returns whether the step is at a phase of the optimizer's own, not at one of hyperball around them. */
+static bool is_own(const pd_optim *optim)
+{
+    return optim->step.phase >= optim->before && optim->step.phase < optim->before + optim->own_phases;
+}
+
+/* Returns the place of the phase that the step is at: among the optimizer's own, or among those of hyperball. */
+static int place_of(const pd_optim *optim)
+{
+    if (is_own(optim)) return optim->step.phase - optim->before;
+    return optim->step.phase < optim->before ? optim->step.phase : optim->step.phase - optim->own_phases;
+}
+
+static const pd_phase *phase_of(const pd_optim *optim)
+{
+    return (is_own(optim) ? optim->ops->phases : pd_hyperball_phases) + place_of(optim);
+}
+
+/* Returns the totals that the phase of the step sees: those of the optimizer's own phases, which come first in
+ * step.total, or those of hyperball's. */
+static double (*totals_of(const pd_optim *optim))[PD_MAX_PARTIALS]
+{
+    return is_own(optim) ? optim->step.total : optim->step.total + optim->own_phases;
+}
+
 static bool skipped(const pd_optim *optim)
 {
-    const pd_phase *phase = &optim->ops->phases[optim->step.phase];
+    const pd_phase *phase = phase_of(optim);
     return phase->skip != NULL && phase->skip(&optim->shared->plan, optim->step.hyper, optim->saved.count);
 }
 
@@ -94,10 +120,11 @@ static bool skipped(const pd_optim *optim)
  * phases if neither is left to do. */
 static int next_stop(const pd_optim *optim)
 {
+    const int capture = optim->before + optim->ops->capture_phase, adopt = optim->before + optim->ops->adopt_phase;
     int stop = optim->n_phases;
 
-    if (!optim->step.captured && optim->ops->capture_phase < stop) stop = optim->ops->capture_phase;
-    if (!optim->step.adopted && optim->ops->adopt_phase < stop) stop = optim->ops->adopt_phase;
+    if (!optim->step.captured && capture < stop) stop = capture;
+    if (!optim->step.adopted && adopt < stop) stop = adopt;
     return stop;
 }
 
@@ -114,7 +141,7 @@ static bool next_phase(pd_optim *optim, int end)
  * capture comes first. */
 static void leave_phases(pd_optim *optim)
 {
-    if (!optim->step.captured && optim->step.phase == optim->ops->capture_phase) {
+    if (!optim->step.captured && optim->step.phase == optim->before + optim->ops->capture_phase) {
         optim->step.captured = true;
         optim->step.stage = PD_STAGE_CAPTURE;
         pd_tasks_prepare(optim);
@@ -176,7 +203,7 @@ static int64_t count_units(const pd_optim *optim)
         return (int64_t)optim->memory.n_whole;
     if (optim->step.stage == PD_STAGE_CHECK) return count_ranges(plan);
     if (optim->step.stage != PD_STAGE_PHASES) return (int64_t)optim->tasks.n_work;
-    switch (optim->ops->phases[optim->step.phase].kind) {
+    switch (phase_of(optim)->kind) {
     case PD_RANGES: return count_ranges(plan);
     case PD_BLOCKS: return (int64_t)plan->n_blocks;
     case PD_STRIPES: return (int64_t)plan->n_blocks * plan->stripes;
@@ -189,8 +216,8 @@ static int64_t count_units(const pd_optim *optim)
  * thread ran which unit. */
 static void fold_partials(pd_optim *optim, const double (*partial)[PD_MAX_PARTIALS], int64_t n)
 {
-    const pd_phase *phase = &optim->ops->phases[optim->step.phase];
-    double *total = optim->step.total[optim->step.phase];
+    const pd_phase *phase = phase_of(optim);
+    double *total = totals_of(optim)[place_of(optim)];
 
     for (int64_t i = 0; i < n; i++)
         for (int k = 0; k < PD_MAX_PARTIALS; k++)
@@ -199,7 +226,7 @@ static void fold_partials(pd_optim *optim, const double (*partial)[PD_MAX_PARTIA
 
 static void end_round(pd_optim *optim)
 {
-    const pd_phase *phase = &optim->ops->phases[optim->step.phase];
+    const pd_phase *phase = phase_of(optim);
 
     optim->step.round++;
     if (phase->rounds != NULL && optim->step.round < phase->rounds(&optim->shared->plan, optim->step.hyper)) return;
@@ -258,10 +285,11 @@ static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int 
 {
     const pd_optim *optim = p->optim;
     const pd_plan *plan = &optim->shared->plan;
-    const pd_phase *phase = &optim->ops->phases[optim->step.phase];
+    const pd_phase *phase = phase_of(optim);
+    const bool turns = is_own(optim) && plan->hyperball; /* the phase sees weights of 0, and writes -U */
     pd_unit unit = {
         .plan = plan,
-        .hyper = optim->step.hyper,
+        .hyper = is_own(optim) ? optim->step.own_hyper : optim->step.hyper,
         .stats = optim->shared->stats,
         .random = optim->shared->random,
         .random_of_all = optim->shared->random_of_all,
@@ -270,12 +298,12 @@ static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int 
         .index = index,
         .n_units = p->n_units,
         .gradient = optim->step.io.gradient,
-        .before = optim->step.io.before,
-        .after = optim->step.io.after,
-        .update = optim->step.io.update,
+        .before = turns ? optim->slot[plan->turn] : optim->step.io.before,
+        .after = turns ? optim->slot[plan->turn] : optim->step.io.after,
+        .update = turns ? NULL : optim->step.io.update,
         .slot = optim->slot,
         .partial = batch->partial[p->first + index],
-        .total = (const double(*)[PD_MAX_PARTIALS])optim->step.total,
+        .total = (const double(*)[PD_MAX_PARTIALS])totals_of(optim),
     };
 
     memset(unit.partial, 0, sizeof batch->partial[0]);
@@ -334,7 +362,7 @@ static void run_unit(const pd_batch *batch, size_t n_pieces, int64_t u, int thre
  * copies large matrices. */
 static bool can_be_shared(const pd_optim *optim)
 {
-    bool by_block = optim->step.stage == PD_STAGE_PHASES && optim->ops->phases[optim->step.phase].kind == PD_BLOCKS;
+    bool by_block = optim->step.stage == PD_STAGE_PHASES && phase_of(optim)->kind == PD_BLOCKS;
 
     return optim->shared->plan.large_products &&
            (by_block || optim->step.stage == PD_STAGE_CAPTURE || optim->step.stage == PD_STAGE_ADOPT);

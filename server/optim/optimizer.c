@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hyperball.h"
 #include "pages.h"
 #include "plan_bytes.h"
 #include "stored.h"
@@ -37,6 +38,19 @@ static double estimate_ns(const pd_optim *optim)
     return STEP_NS + bytes / BYTES_PER_NS + plan->flops / FLOPS_PER_NS;
 }
 
+static void count_phases(pd_optim *optim)
+{
+    const pd_phase *phases = optim->ops->phases;
+    const bool ball = optim->shared->plan.hyperball;
+
+    while (optim->own_phases < PD_MAX_PHASES && phases[optim->own_phases].run != NULL) optim->own_phases++;
+    optim->before = ball ? PD_HYPERBALL_BEFORE : 0;
+    optim->n_phases = optim->own_phases + (ball ? PD_HYPERBALL_BEFORE + PD_HYPERBALL_AFTER : 0);
+    optim->last_ranges = optim->n_phases - 1;
+    while (!ball && optim->last_ranges >= 0 && phases[optim->last_ranges].kind != PD_RANGES) optim->last_ranges--;
+    assert(optim->ops->capture_phase <= optim->own_phases && optim->ops->adopt_phase <= optim->own_phases);
+}
+
 static int build(pd_optim *optim, const pd_declaration *declaration, const double *stats, pd_plan *plan)
 {
     optim->ops = declaration->hypers.row;
@@ -50,10 +64,7 @@ static int build(pd_optim *optim, const pd_declaration *declaration, const doubl
     optim->saved.count = declaration->start_step;
     optim->shared->plan = *plan;
     *plan = (pd_plan){ 0 };
-    while (optim->n_phases < PD_MAX_PHASES && optim->ops->phases[optim->n_phases].run != NULL) optim->n_phases++;
-    optim->last_ranges = optim->n_phases - 1;
-    while (optim->last_ranges >= 0 && optim->ops->phases[optim->last_ranges].kind != PD_RANGES) optim->last_ranges--;
-    assert(optim->ops->capture_phase <= optim->n_phases && optim->ops->adopt_phase <= optim->n_phases);
+    count_phases(optim);
     optim->step.total = calloc((size_t)optim->n_phases, sizeof *optim->step.total);
     if (optim->step.total == NULL || make_tasks(optim) != PD_OK) return PD_NO_MEMORY;
     if (pd_slots_measure(optim) != PD_OK || pd_slots_make(optim) != PD_OK) return PD_NO_MEMORY;
@@ -217,13 +228,15 @@ void pd_optim_set_count(pd_optim *optim, int64_t count)
     optim->saved.count = count;
 }
 
-/* Sets step.hyper, the hyperparameters of this step: the caller's value for this step (io->hypers) if there is one,
- * otherwise the declared or scheduled value. */
+/* Sets step.hyper, the hyperparameters of this step, and step.own_hyper: the caller's value for this step
+ * (io->hypers) if there is one, otherwise the declared or scheduled value. */
 static void put_in_force(pd_optim *optim, const pd_step_io *io)
 {
     pd_hypers_at(&optim->hypers, optim->saved.count, optim->step.hyper);
     for (int i = 0; io->hypers != NULL && i < PD_MAX_HYPERS; i++)
         if ((io->hypers_mask >> i & 1) != 0) optim->step.hyper[i] = io->hypers[i];
+    memcpy(optim->step.own_hyper, optim->step.hyper, sizeof optim->step.hyper);
+    if (optim->shared->plan.hyperball) optim->step.own_hyper[optim->shared->plan.lr] = 1;
 }
 
 /* Makes the step the only member of its atomic group. pd_optim_bind may later put it into a larger group. */

@@ -23,6 +23,7 @@
     X(pd_delayed_nesterov)                                                                                             \
     X(pd_ademamix)                                                                                                     \
     X(pd_mars)                                                                                                         \
+    X(pd_muon)                                                                                                         \
     X(pd_scalable_shampoo)                                                                                             \
     X(pd_shampoo)                                                                                                      \
     X(pd_adafactor)                                                                                                    \

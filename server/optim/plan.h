@@ -94,6 +94,10 @@ typedef struct pd_plan {
     /* Whether products in phases over blocks, or in `adopt`, are so large that threads share them (stripes.h): even a
      * single unit is then worth waking all threads. */
     bool large_products;
+    /* Whether the step keeps the norm of the weights (hyperball.h). Then `radius` and `turn` are the indices of two
+     * slots, and `lr` is that of the learning rate among the hyperparameters. */
+    bool hyperball;
+    int radius, turn, lr;
     /* a message for the user who declares the parameter, for instance that an option has no effect; "": none */
     char note[240];
     double flops; /* estimated operations of the matrix products in one step, without element-wise work */

@@ -12,9 +12,9 @@
 #include <math.h>
 
 #include "cpu.h"
-#include "optimizer_ops.h"
+#include "hyperball.h"
 
-enum { LR, MOMENTUM, DAMPENING, WEIGHT_DECAY, NESTEROV, MAXIMIZE };
+enum { LR, MOMENTUM, DAMPENING, WEIGHT_DECAY, NESTEROV, MAXIMIZE, HYPERBALL };
 
 static const pd_hyper sgd_hypers[] = {
     [LR] = { "lr", PD_REAL, 1e-3, 0, INFINITY, NULL, "learning rate", true },
@@ -25,6 +25,7 @@ static const pd_hyper sgd_hypers[] = {
                        "factor of the weights added to the gradient (L2 penalty)", true },
     [NESTEROV] = { "nesterov", PD_FLAG, 0, 0, 1, NULL, "Nesterov momentum; needs momentum > 0 and dampening 0", true },
     [MAXIMIZE] = { "maximize", PD_FLAG, 0, 0, 1, NULL, "add the gradient instead of subtracting it", true },
+    [HYPERBALL] = PD_HYPER_HYPERBALL,
     { .name = NULL },
 };
 
@@ -50,7 +51,7 @@ static int sgd_plan(const pd_declaration *declaration, const double *stats, pd_p
     (void)stats, (void)err;
     if (declaration->hypers.value[MOMENTUM] != 0)
         slot = pd_plan_slot(plan, &(pd_slot_spec){ .name = "momentum_buffer", .number = -1, .shape = plan->shape });
-    return slot < 0 ? slot : PD_OK;
+    return slot < 0 ? slot : pd_hyperball_plan(plan, declaration, (pd_hyperball_use){ HYPERBALL, LR, WEIGHT_DECAY });
 }
 
 typedef struct factors {
@@ -108,7 +109,7 @@ static void update(const pd_unit *unit)
     const double *h = unit->hyper;
     const factors f = { (float)h[LR], (float)h[MOMENTUM], (float)(1 - h[DAMPENING]), (float)h[WEIGHT_DECAY],
                         h[MAXIMIZE] != 0 ? -1.0f : 1.0f };
-    buffer buf = unit->plan->n_slots == 0 ? NONE : unit->count == 1 ? FIRST : NEXT;
+    buffer buf = h[MOMENTUM] == 0 ? NONE : unit->count == 1 ? FIRST : NEXT;
     float *b = buf == NONE ? NULL : unit->slot[0] + unit->first;
 
     passes[buf][h[NESTEROV] != 0][h[WEIGHT_DECAY] != 0](unit->after + unit->first, unit->before + unit->first,

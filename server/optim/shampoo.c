@@ -32,6 +32,7 @@
 #include <string.h>
 
 #include "block_products.h"
+#include "hyperball.h"
 #include "kernels.h"
 #include "linalg.h"
 #include "partition.h"
@@ -146,6 +147,7 @@ static const pd_hyper shampoo_hypers[] = {
                      false },
     [ROOT_RETRIES] = { "root_retries", PD_INT, 0, 0, 6, NULL,
                        "number of retries of a failed root, with larger epsilons", true },
+    [HYPERBALL] = PD_HYPER_HYPERBALL,
     { .name = NULL },
 };
 
@@ -462,7 +464,7 @@ static int shampoo_plan(const pd_declaration *declaration, const double *stats, 
     for (int64_t k = 0; k < pd_statistics_count(plan); k++)
         if ((rc = plan_factor(plan, &declaration->shape, &slots, k, h)) != PD_OK) return rc;
     plan_work(plan, h);
-    return PD_OK;
+    return pd_hyperball_plan(plan, declaration, (pd_hyperball_use){ HYPERBALL, LR, WEIGHT_DECAY });
 }
 
 /* Why a task gives no root: the root is not finite (NOT_FINITE), or the method failed (FAILED). */
@@ -591,14 +593,14 @@ static int shampoo_refusal(const pd_task_view *task, pd_error *err)
 }
 
 /* Returns the type communication_dtype, to which a step rounds the changes of the weights: so the changes are exact in
- * this type. Returns 0 with communicate_params: then a step rounds the new weights, and their changes are not exact in
+ * this type. Returns 0 with communicate_params and with hyperball: the changes of the weights are then not exact in
  * the type. */
 static pd_dtype shampoo_update_dtype(const double *h)
 {
     static const pd_dtype types[] = {
         [SEND_FLOAT32] = PD_F32, [SEND_FLOAT16] = PD_F16, [SEND_BFLOAT16] = PD_BF16, [SEND_DEFAULT] = PD_F32
     };
-    return h[COMMUNICATE_PARAMS] != 0 ? (pd_dtype)0 : types[(int)h[COMMUNICATION_DTYPE]];
+    return h[COMMUNICATE_PARAMS] != 0 || h[HYPERBALL] != 0 ? (pd_dtype)0 : types[(int)h[COMMUNICATION_DTYPE]];
 }
 
 /* Blocks share nothing, not even the norms of grafting, so a parameter may be cut where its blocks are. */

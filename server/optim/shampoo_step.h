@@ -54,7 +54,8 @@ enum {
     TRACK_RESIDUALS,
     PYTORCH_COMPILE,
     ROOT_DELAY,
-    ROOT_RETRIES
+    ROOT_RETRIES,
+    HYPERBALL
 };
 enum { GRAFT_NONE, GRAFT_SGD, GRAFT_ADAGRAD, GRAFT_RMSPROP, GRAFT_ADAM };
 /* element types that the hyperparameters of precision_config may choose */

@@ -85,6 +85,7 @@ typedef struct pd_step {
     bool refused; /* whether the step fails */
     pd_step_io io;
     double hyper[PD_MAX_HYPERS];      /* the hyperparameters that this step uses */
+    double own_hyper[PD_MAX_HYPERS];  /* those that the optimizer's phases see: with hyperball, lr is 1 */
     double (*total)[PD_MAX_PARTIALS]; /* one entry for each phase: pd_unit.total */
 } pd_step;
 
@@ -118,7 +119,9 @@ struct pd_optim {
     char name[PD_NAME_KEPT];
     pd_hypers hypers; /* hyperparameters as declared for the parameter */
     pd_shared_plan *shared;
-    int n_phases;    /* number of phases of the optimizer */
+    /* own_phases: number of phases of the optimizer. n_phases: with those of hyperball, of which `before` come first,
+     * and the others last */
+    int own_phases, before, n_phases;
     int last_ranges; /* index of the last phase over ranges of elements, which writes the weights; -1: there is none */
     int64_t most_units; /* largest number of units that a phase of the plan has */
     double cost_ns;     /* estimated time of a step on one core, in ns */

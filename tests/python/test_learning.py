@@ -94,6 +94,9 @@ RULES = [
     Example(OPTIM, "* ademamix lr=1e-3 alpha=8 alpha_warmup=90000 beta3_warmup=90000 weight_decay=0.01",
             swaps={"90000": "200"}),
     Example(OPTIM, "* mars lr=3e-3 weight_decay=0.01 lr_1d=1e-3 weight_decay_1d=0.01"),
+    Example(OPTIM, ("wte.* adamw lr=1e-3 weight_decay=0.1",
+                    "* muon lr=0.02 weight_decay=0.1 adam_lr=1e-3 adam_weight_decay=0.1")),
+    Example(OPTIM, "* muon lr=0.018 weight_decay=0 adam_lr=1e-3 hyperball=yes", on=on_text),
     Example(OPTIM, "* scalable_shampoo learning_rate=1e-3 beta2=0.99 block_size=128 graft_type=RMSPROP "
             "moving_average_for_momentum=yes preconditioning_compute_steps=20 root_delay=20"),
     Example(OPTIM, "graft_type=SGD learning_rate=<yours> beta1=<your momentum>",

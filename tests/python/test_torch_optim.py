@@ -98,6 +98,14 @@ def test_arguments_have_torchs_names_order_and_defaults(row):
         assert name == "params" or name in EXECUTION or opt.param_groups[0][name] == value, name
 
 
+@needs_torch(2, 9)
+def test_muon_has_torchs_arguments_and_its_own_behind_them():
+    ours, theirs = (list(inspect.signature(made).parameters.values()) for made in (optim.Muon, torch.optim.Muon))
+    for mine, other in zip(ours, theirs):
+        assert mine.name == other.name and (mine.default == other.default or other.default is None)
+    assert optim.Muon(mlp().parameters(), adjust_lr_fn=None).param_groups[0]["adjust_lr_fn"] in (None, "none")
+
+
 def test_arguments_may_stand_without_names(daemon, job):
     opt = optim.SGD(mlp().parameters(), 0.5, 0.25, 0.125, 0.0625, url=daemon.url, job=job)
     group = opt.param_groups[0]

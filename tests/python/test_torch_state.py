@@ -11,6 +11,7 @@ from torch_support import (
     farthest,
     first_order,
     mlp,
+    needs_torch,
     optimizer,
     ranks,
     row_loss,
@@ -187,6 +188,73 @@ def test_there_and_back_again(daemon, case, tmp_path):
     back.close()
 
 
+class Matrices(torch.nn.Module):
+    """Two layers without biases: torch's Muon takes matrices alone."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = torch.nn.Sequential(torch.nn.Linear(5, 7, bias=False), torch.nn.Tanh(),
+                                          torch.nn.Linear(7, 2, bias=False))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+@needs_torch(2, 9)
+@pytest.mark.parametrize("compute", ["float32", "bfloat16"])
+def test_muon_goes_to_torch_and_back_again(daemon, compute):
+    hypers = {"lr": 0.02, "adjust_lr_fn": "match_rms_adamw"}
+    alone = Matrices()
+    ref = torch.optim.Muon(alone.parameters(), **hypers)
+    expected = train(alone, ref, range(12))
+    model = Matrices()
+    opt = optimizer(model, daemon, f"muon-{compute}", "muon", compute=compute, **hypers)
+    losses = train(model, opt, range(4))
+    theirs = torch.optim.Muon(model.parameters(), lr=123.0)
+    theirs.load_state_dict(opt.full_state_dict())
+    opt.close()
+    losses += train(model, theirs, range(4, 8))
+    back = optimizer(model, daemon, f"muon-{compute}-back", "muon", compute=compute, **hypers)
+    back.load_full_state_dict(theirs.state_dict())
+    losses += train(model, back, range(8, 12))
+    assert losses == pytest.approx(expected, rel=0.05 if compute == "float32" else 1e-3)    # torch's has bfloat16
+    back.close()
+
+
+def test_muon_goes_to_keller_jordans_program_and_back_again(daemon):
+    """Vectors are AdamW's there and here. The program's groups have keys of their own, so the states alone travel."""
+    def groups(model):
+        params = list(model.parameters())
+        matrices = [p for p in params if p.dim() > 1]
+        return [{"params": matrices, "use_muon": True, "lr": 0.02, "momentum": 0.95, "weight_decay": 0.1},
+                {"params": [p for p in params if p.dim() < 2], "use_muon": False, "lr": 0.01, "betas": (0.9, 0.95),
+                 "eps": 1e-10, "weight_decay": 0.1}]
+
+    hypers = {"lr": 0.02, "weight_decay": 0.1, "adam_lr": 0.01, "adam_weight_decay": 0.1, "form": "keller",
+              "compute": "bfloat16"}
+
+    def ours(model, name):
+        pairs = list(model.named_parameters())
+        return optimizer([{"params": [one for one in pairs if one[1].dim() > 1]},
+                          {"params": [one for one in pairs if one[1].dim() < 2]}], daemon, name, "muon", **hypers)
+
+    alone = mlp()
+    expected = train(alone, upstream_optim.SingleDeviceMuonWithAuxAdam(groups(alone)), range(12))
+    model = mlp()
+    opt = ours(model, "keller")
+    losses = train(model, opt, range(4))
+    theirs = upstream_optim.SingleDeviceMuonWithAuxAdam(groups(model))
+    theirs.load_state_dict({**theirs.state_dict(), "state": opt.full_state_dict()["state"]})
+    opt.close()
+    losses += train(model, theirs, range(4, 8))
+    back = ours(model, "keller-back")
+    back.load_full_state_dict({**back.full_state_dict(), "state": theirs.state_dict()["state"]})
+    losses += train(model, back, range(8, 12))
+    assert losses == pytest.approx(expected, rel=1e-3)
+    back.close()
+
+
 def test_groups_and_missing_gradients_in_a_full_state(daemon, job):
     model = mlp()
     pairs = list(model.named_parameters())
@@ -213,25 +281,29 @@ def test_groups_and_missing_gradients_in_a_full_state(daemon, job):
     again.close()
 
 
-def test_second_order_state_goes_out_and_comes_back_bit_for_bit(daemon, job):
-    hypers = {"lr": 0.01, "precondition_frequency": 2, "grafting_config": "Adam(beta2=0.99)"}
+@pytest.mark.parametrize("row, hypers", [
+    ("shampoo", {"lr": 0.01, "precondition_frequency": 2, "grafting_config": "Adam(beta2=0.99)"}),
+    ("shampoo", {"lr": 0.01, "precondition_frequency": 2, "grafting_config": "Adam", "hyperball": True}),
+    ("adamw", {"lr": 0.02, "hyperball": True}), ("muon", {"lr": 0.02, "normuon": True, "hyperball": True})])
+def test_state_goes_out_and_comes_back_bit_for_bit(daemon, job, row, hypers):
 
     def second_half(model, opt):
         train(model, opt, range(5, 8))
         return weights(model)
 
     model = mlp()
-    opt = optimizer(model, daemon, job, "shampoo", **hypers)
+    opt = optimizer(model, daemon, job, row, **hypers)
     train(model, opt, range(5))
     full, middle = opt.full_state_dict(), weights(model)
-    assert any("factor_matrices" in slot for slot in full["state"][0])
+    assert any("factor_matrices" in slot for slot in full["state"][0]) == (row == "shampoo")
+    assert ("radius" in full["state"][0]) == hypers.get("hyperball", False)
     expected = second_half(model, opt)
     opt.close()
     other = mlp(seed=5)
     with torch.no_grad():
         for p, q in zip(other.parameters(), middle):
             p.copy_(q)
-    back = optimizer(other, daemon, job + "-back", "shampoo", **hypers)
+    back = optimizer(other, daemon, job + "-back", row, **hypers)
     back.load_full_state_dict(full)
     assert same_bits(second_half(other, back), expected) and back.step_count == 8
     back.close()

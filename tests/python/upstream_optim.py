@@ -90,3 +90,40 @@ class MARS(torch.optim.Optimizer):
             square = torch.maximum(state["max_exp_avg_sq"], square, out=state["max_exp_avg_sq"])
         below = (square.sqrt() * (1 / math.sqrt(1 - beta2 ** state["step"]))).add_(group["eps"])
         p.add_(-lr * decayed.add(average.div(below.mul_(1 - beta1 ** state["step"]))))
+
+
+class SingleDeviceMuonWithAuxAdam(torch.optim.Optimizer):
+    """KellerJordan/Muon for matrices and vectors: groups say use_muon."""
+
+    def __init__(self, groups: Any) -> None:
+        super().__init__(groups, {})
+
+    @staticmethod
+    def _orthogonal(update: Any) -> Any:
+        a, b, c = 3.4445, -4.7750, 2.0315
+        x = update.bfloat16().mT if update.size(-2) > update.size(-1) else update.bfloat16()
+        x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+        for _ in range(5):
+            gram = x @ x.mT
+            x = a * x + (b * gram + c * gram @ gram) @ x
+        return x.mT if update.size(-2) > update.size(-1) else x
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for p in group["params"]:
+                grad = torch.zeros_like(p) if p.grad is None else p.grad
+                p.mul_(1 - group["lr"] * group["weight_decay"])
+                p.add_(self._direction(grad, group, self.state[p]), alpha=-group["lr"])
+
+    def _direction(self, grad: Any, group: Any, state: Any) -> Any:
+        if group["use_muon"]:
+            momentum, beta = state.setdefault("momentum_buffer", torch.zeros_like(grad)), group["momentum"]
+            momentum.lerp_(grad, 1 - beta)
+            update = self._orthogonal(grad.lerp(momentum, beta))
+            return update * max(1, grad.size(-2) / grad.size(-1)) ** 0.5
+        beta1, beta2 = group["betas"]
+        state["step"] = state.get("step", 0) + 1
+        average = state.setdefault("exp_avg", torch.zeros_like(grad)).lerp_(grad, 1 - beta1)
+        square = state.setdefault("exp_avg_sq", torch.zeros_like(grad)).lerp_(grad.square(), 1 - beta2)
+        return average / (1 - beta1 ** state["step"]) / ((square / (1 - beta2 ** state["step"])).sqrt() + group["eps"])

@@ -345,6 +345,10 @@ TEST(momentum_averages_and_factors_go_on)
     check(&(course){ .rules = "* adafactor learning_rate=0.01 beta1=0.9 dtype_momentum=bfloat16" });
     check(&(course){ .rules = "* kron max_size_triangular=64 preconditioner_update_probability=0.3 root_delay=0" });
     check(&(course){ .rules = "* kron mu_dtype=bfloat16" });
+    check(&(course){ .rules = "* ademamix alpha_warmup=9 beta3_warmup=12 mu_dtype=bfloat16" });
+    check(&(course){ .rules = "* mars mars_type=mars-lion last_grad_dtype=bfloat16" });
+    check(&(course){ .rules = "* muon normuon=yes mu_dtype=bfloat16 hyperball=yes" });
+    check(&(course){ .rules = "* shampoo hyperball=yes precondition_frequency=3 root_delay=2 grafting_config=Adam" });
 }
 
 TEST(roots_go_on)

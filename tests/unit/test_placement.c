@@ -354,6 +354,7 @@ TEST(what_a_cut_would_change_is_not_cut)
     merged.how = PD_RADIAL_MEAN;
     assert_uncut(PD_UNCUT_AGGREGATE, "adamw", "", large, merged);
     assert_uncut(PD_UNCUT_OPTIMIZER, "lamb", "", large, WHOLE(1 << 20));
+    assert_uncut(PD_UNCUT_OPTIMIZER, "adamw", "hyperball=yes", large, WHOLE(1 << 20));
     assert_uncut(PD_UNCUT_OPTIMIZER, "kron", "", large, WHOLE(1 << 20));
     assert_uncut(PD_UNCUT_OPTIMIZER, "adafactor", "learning_rate=1e-3", large, WHOLE(1 << 20));
     assert_uncut(PD_UNCUT_OPTIMIZER, "scalable_shampoo", "", large, WHOLE(1 << 20));
@@ -395,7 +396,7 @@ TEST(soap_is_cut_where_its_blocks_are_unless_they_share_a_length)
 
 TEST(every_row_says_whether_it_may_be_cut)
 {
-    static const char *const whole[] = { "lamb", "scalable_shampoo", "adafactor", "kron", "mars" };
+    static const char *const whole[] = { "lamb", "scalable_shampoo", "adafactor", "kron", "mars", "muon" };
 
     for (size_t i = 0; pd_optimizer_table[i] != NULL; i++) {
         const pd_optimizer_ops *row = pd_optimizer_table[i];

@@ -77,6 +77,8 @@ TEST(a_reset_state_is_that_of_a_new_job_and_weights_stay)
         "* delayed_nesterov period=4",
         "* ademamix",
         "* mars",
+        "* sgd momentum=0.9 hyperball=yes",
+        "* muon normuon=yes",
         "* scalable_shampoo block_size=8 best_effort_memory_usage_reduction=yes preconditioning_compute_steps=1",
         "* shampoo preconditioner_dtype=float64 precondition_frequency=3 start_preconditioning_step=3 root_delay=2",
     };

@@ -61,7 +61,7 @@ pd_uncut pd_cut_rows(int64_t *rows, const pd_cut_rule *rule, const pd_optimizer_
 
     if (rule->split_bytes == 0 || bytes <= rule->split_bytes) return PD_UNCUT_SMALL;
     if (!rule->whole) return PD_UNCUT_APART;
-    if (optimizer->grain == NULL) return PD_UNCUT_OPTIMIZER;
+    if (optimizer->grain == NULL || plan->hyperball) return PD_UNCUT_OPTIMIZER;
     if (pd_is_merged(rule->how)) return PD_UNCUT_AGGREGATE;
     if (has_scaled_columns(plan, shape)) return PD_UNCUT_STORAGE;
     /* An optimizer that merges the first dimension with others cuts its blocks across rows. */

@@ -215,12 +215,18 @@ typedef int set_key(pd_hypers *hypers, const char *key, const json_t *value, pd_
 /* Sets hyperparameters that follow from the configuration as a whole. Called after `set_key` was called for all its
  * keys. */
 typedef int finish_config(pd_hypers *hypers, const json_t *config, pd_error *err);
-static set_key set_meta, set_t5x, set_kron, set_soap, set_none;
-static finish_config finish_nadam, finish_google, finish_average;
+static set_key set_meta, set_t5x, set_kron, set_soap, set_keller, set_none;
+static finish_config finish_nadam, finish_google, finish_hyperball, finish_keller, finish_average;
 
 #define TORCH_EXECUTION                                                                                                \
     {                                                                                                                  \
         "optimizer", "foreach", "differentiable", "fused", "capturable", NULL                                          \
+    }
+
+/* `compute` is float32 in all recorded runs, and `hyperball_eps` 1e-15. */
+#define HYPERBALL_EXECUTION                                                                                            \
+    {                                                                                                                  \
+        "base", "hyperball_eps", "compute", "lr_schedule", NULL                                                        \
     }
 
 enum { MOST_GROUPS = 1000 };
@@ -252,6 +258,11 @@ static const struct entry {
     { "delayed_nesterov", NULL, "delayed_nesterov", "lr", set_value, NULL, { "lr_schedule" } },
     { "ademamix", NULL, "ademamix", "lr", set_value, NULL, { "lr_schedule" } },
     { "mars", NULL, "mars", "lr", set_value, NULL, { "lr_schedule", "is_approx" } },
+    { "hyperball", "SGD", "sgd", "lr", set_value, finish_hyperball, HYPERBALL_EXECUTION },
+    { "hyperball", "Adam", "adam", "lr", set_value, finish_hyperball, HYPERBALL_EXECUTION },
+    { "hyperball", "Muon", "muon", "lr", set_value, finish_hyperball, HYPERBALL_EXECUTION },
+    { "muon_torch", NULL, "muon", "lr", set_value, NULL, { "lr_schedule" } },
+    { "muon_keller", NULL, "muon", "lr", set_keller, finish_keller, { "lr_schedule" } },
     { "trax_average", NULL, "sgd", "lr", set_none, finish_average, { NULL } },
     { .system = "google_shampoo",
       .name = "scalable_shampoo",
@@ -471,6 +482,35 @@ static int set_kron(pd_hypers *hypers, const char *key, const json_t *value, pd_
     return set_value(hypers, key, value, err);
 }
 
+/* Sets hyperparameters of the auxiliary Adam of Keller Jordan's Muon from an object: NAME is adam_NAME here. */
+static int set_keller(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
+{
+    const char *name;
+    json_t *member;
+    int rc = PD_OK;
+
+    if (strcmp(key, "adam") != 0) return set_value(hypers, key, value, err);
+    json_object_foreach((json_t *)value, name, member)
+    {
+        char own[80];
+        snprintf(own, sizeof own, "adam_%.64s", name);
+        if (rc == PD_OK) rc = set_value(hypers, own, member, err);
+    }
+    return rc;
+}
+
+static int finish_hyperball(pd_hypers *hypers, const json_t *config, pd_error *err)
+{
+    (void)config;
+    return pd_hypers_set(hypers, "hyperball", "yes", err);
+}
+
+static int finish_keller(pd_hypers *hypers, const json_t *config, pd_error *err)
+{
+    (void)config;
+    return pd_hypers_set(hypers, "form", "keller", err);
+}
+
 /* Reads start_step, and the names of dimensions. distributed_kron's key scanned_layers marks parameters whose first
  * dimension counts layers. */
 static int read_declared(pd_recipe *recipe, const json_t *config, pd_error *err)
@@ -680,7 +720,8 @@ static int read_aggregate(pd_recipe *recipe, const json_t *config, pd_error *err
 
 int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_error *err)
 {
-    const char *optimizer = json_string_value(json_object_get(config, "optimizer"));
+    const char *key = json_object_get(config, "base") != NULL ? "base" : "optimizer",
+               *optimizer = json_string_value(json_object_get(config, key));
     const struct entry *entry = find_entry(system, optimizer);
     const json_t *cast = json_object_get(config, "cast_dtype");
     const pd_optimizer_ops *row;
@@ -694,6 +735,7 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
     out->rate = entry->rate;
     out->left_out = left_out(config);
     out->weights_only = json_is_string(cast) && strcmp(json_string_value(cast), "float32") != 0;
+    out->zeros = entry->finish == finish_keller;
     if ((grouped = with_groups(config)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     if (strcmp(system, "distributed_kron") == 0 && json_is_true(json_object_get(config, "normalize_grads")))
         out->defect = "normalize_grads is of release 0.1.0 alone, which does not clip by the RMS";

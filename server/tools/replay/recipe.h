@@ -26,6 +26,7 @@ typedef struct pd_recipe {
     /* The run was computed in another type than float32, which paramd does not imitate: only its weights are compared,
      * within their noise. */
     bool weights_only;
+    bool zeros; /* a parameter without a gradient takes a step with zeros, as the reference optimizer makes it do */
     const char *rate; /* name of the hyperparameter that gets the recorded learning rates, such as lr */
 
     /* Only for a trace of averages, which records averaged gradients in place of weights: */

@@ -205,6 +205,7 @@ static int prepare(play *p, const pd_trace *trace, const pd_recipe *recipe, pd_e
     p->rate = pd_hypers_find(recipe->groups[0].row, recipe->rate);
     rc = pd_replay_parts_find(&p->parts, trace, recipe, err);
     if (rc == PD_OK) rc = pd_replay_tensors_new(&p->t, trace, err);
+    p->t.zeros = recipe->zeros;
     if (rc == PD_OK) rc = open_draws(p, err);
     if (rc == PD_OK) p->declarations = calloc(p->parts.n + 1, sizeof *p->declarations);
     if (rc == PD_OK) p->io = calloc(p->parts.n + 1, sizeof *p->io);

@@ -257,6 +257,9 @@ void pd_replay_tensors_fill(pd_replay_tensors *t, int64_t step, int replica)
     for (size_t i = 0; i < t->n; i++) {
         int64_t own = t->params[i].step > 0 ? t->params[i].step : step;
         t->present[i] = t->net != NULL || pd_trace_gradient(t->trace, own, replica, i, t->gradient[i]);
+        if (t->present[i] || !t->zeros) continue;
+        memset(t->gradient[i], 0, (size_t)t->params[i].elements * sizeof *t->gradient[i]);
+        t->present[i] = true;
     }
 }
 

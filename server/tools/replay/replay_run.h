@@ -74,6 +74,7 @@ typedef struct pd_replay_tensors {
     float **weights, **gradient;
     bool *present;      /* for each parameter: whether it has a gradient in the present step */
     pd_replay_net *net; /* network that computes the gradients; NULL: gradients were recorded */
+    bool zeros;         /* a missing gradient counts as one of zeros (pd_recipe.zeros) */
     double loss;        /* with `net`: the network's loss with the weights before the present step */
     double *recorded;   /* buffer for one recorded tensor; has room for the largest parameter */
 } pd_replay_tensors;

@@ -51,11 +51,14 @@ typedef struct worker {
 static int allocate(worker *w)
 {
     const common *s = w->common;
+    int rc;
 
     w->io = calloc(s->parts.n + 1, sizeof *w->io);
     w->verdicts = calloc(s->n + 1, sizeof *w->verdicts);
     if (!w->io || !w->verdicts) return pd_fail(&w->err, PD_NO_MEMORY, "out of memory");
-    return pd_replay_tensors_new(&w->t, s->trace, &w->err);
+    rc = pd_replay_tensors_new(&w->t, s->trace, &w->err);
+    w->t.zeros = s->recipe->zeros;
+    return rc;
 }
 
 static void release(worker *w)

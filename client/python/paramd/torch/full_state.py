@@ -14,13 +14,15 @@ from .state_plan import Plan
 
 # torch's optimizer for each of the server's that has one. The state of others keeps the server's names.
 CLASSES = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "nadam": "NAdam", "radam": "RAdam", "adamax": "Adamax",
-           "adagrad": "Adagrad", "rmsprop": "RMSprop", "adadelta": "Adadelta", "rprop": "Rprop", "asgd": "ASGD"}
+           "adagrad": "Adagrad", "rmsprop": "RMSprop", "adadelta": "Adadelta", "rprop": "Rprop", "asgd": "ASGD",
+           "muon": "Muon"}
 # Others whose programs name their state as the server does, and count steps in a plain int.
 _COUNTING = ("ademamix", "mars")
 _ALIKE = (*CLASSES, *_COUNTING)
 WEIGHTS = "weights"                     # of an entry: the server's weights in float32
 _ROOTS, _ROOT = "pending_roots", "pending_root."    # all pending roots of an entry; one of them, with its number
-_SINGLE = ("mu_product", "eta", "mu")   # state of one number: torch has no dimension there, the server one
+# State of one number, with its first value: torch has no dimension there, the server one.
+_SINGLE = {"mu_product": 1.0, "eta": 1.0, "mu": 1.0, "radius": -1.0}
 _SQUARES = "exp_avg_sq"
 _BEGINS_AT_LR = ("eta", "step_size")    # state that torch begins with the learning rate, and the server with its step
 
@@ -51,7 +53,8 @@ def _plain(group: Group, slots: State) -> Entry:
     if group["optimizer"] not in _ALIKE:
         return slots
     step = int(slots["step"])
-    hidden = ("step",) if group["optimizer"] == "sgd" else ()       # torch's SGD does not count its steps
+    uncounted = group["optimizer"] == "sgd" or (group["optimizer"] == "muon" and "momentum_buffer" in slots)
+    hidden = ("step",) if uncounted else ()         # torch's do not count their steps
     if group["optimizer"] == "mars" and _has_no_squares(group, tuple(slots["exp_avg"].shape)):
         slots = {**slots, _SQUARES: torch.zeros_like(slots["exp_avg"])}
     found: Entry = {slot: tensor for slot, tensor in _to_torch(group, slots).items() if slot not in hidden and step > 0}
@@ -111,10 +114,10 @@ def _to_torch(group: Group, slots: State) -> State:
 
 def torch_group(group: Group) -> Group:
     """Returns a group with what torch's optimizer of the same name has beside it, if torch has one."""
-    kind = CLASSES.get(group["optimizer"])
+    kind = getattr(torch.optim, CLASSES.get(group["optimizer"], ""), None)
     if kind is None:
         return group
-    theirs = getattr(torch.optim, kind)([torch.nn.Parameter(torch.zeros(1))], lr=1.0).defaults
+    theirs = kind([torch.nn.Parameter(torch.zeros(1, 1))], lr=1.0).defaults
     return {**theirs, **group}
 
 
@@ -145,7 +148,7 @@ def read(state: Mapping[str, Any], names: Iterable[Iterable[str]], groups: Itera
         if WEIGHTS in one:
             saved.weights[name] = one.pop(WEIGHTS).detach().cpu().float()
         if not is_light:
-            slots = _slots(given, optimizers, group["optimizer"])
+            slots = [slot for slot in one if slot != WEIGHTS] or _slots(given, optimizers, group["optimizer"])
             saved.slots[name] = _from_torch(group, one, slots, shapes[name])
     counted = [int(slots["step"]) for slots in saved.slots.values() if "step" in slots]
     top = told.get("step", max(counted, default=0))
@@ -172,9 +175,9 @@ def _values(one: Mapping[str, Any]) -> State:
 
 
 def _slots(given: Iterable[State], optimizers: Iterable[str], optimizer: str) -> list[str]:
-    """Returns the names of the state that parameters of an optimizer have."""
+    """Returns the names of the state that parameters of an optimizer have. Those of muon have not the same."""
     for one, kind in zip(given, optimizers):
-        if kind == optimizer and one:
+        if kind == optimizer != "muon" and one:
             return [slot for slot in one if slot != WEIGHTS]
     return []
 
@@ -188,8 +191,10 @@ def _from_torch(group: Group, one: State, slots: list[str], shape: tuple[int, ..
         value = one.get(slot)
         if group["optimizer"] == "mars" and slot == _SQUARES and _has_no_squares(group, shape):
             continue
+        if slot == "radius" and len(shape) < 2:
+            continue                    # hyperball is for matrices
         if slot in _SINGLE:
-            found[slot] = torch.tensor([1.0 if value is None else float(value)])
+            found[slot] = torch.tensor([_SINGLE[slot] if value is None else float(value)])
         elif slot != "step":
             found[slot] = torch.zeros(shape) if value is None else value.detach().cpu().float()
     step = one.get("step", 1 if one else 0)
