@@ -92,8 +92,9 @@ static const pd_command_option reshard_options[] = {
     "with them, and the workers with the new list and the same rules and options. They go on from the step of the "    \
     "checkpoints, with the bits that the old daemons would have computed.\n"                                           \
     "All files are compared with their checksums first. The old directories stay as they are. OUT appears when it is " \
-    "complete; until then it is OUT.part. No more than the states of two parameters are in memory. Stop daemons with " \
-    "`paramctl shutdown', which writes checkpoints of one step, their last."
+    "complete; until then it is OUT.part. Memory is needed for a few copies of the largest parameter's state only. "   \
+    "Stop "                                                                                                            \
+    "daemons with `paramctl shutdown', which writes checkpoints of one step, their last."
 
 #define DOCTOR_DETAILS                                                                                                 \
     "Needs no daemon: it runs the program paramd beside paramctl, reads /proc and /sys, and measures the disk and "    \

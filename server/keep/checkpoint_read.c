@@ -321,7 +321,9 @@ static int pick_state(void *arg, uint32_t i, pd_error *err)
 {
     pd_checkpoint_picker *p = arg;
 
-    return pd_state_bin_pick(p->state, i, err);
+    if (i < p->kept->n_params) return pd_state_bin_pick(p->state, i, err);
+    pd_state_bin_release(p->state);
+    return PD_OK;
 }
 
 int pd_checkpoint_pick_weights(void *arg, uint32_t i, int64_t first, int64_t n, float *to, pd_error *err)
@@ -339,6 +341,7 @@ static int open_picker(pd_checkpoint_picker *p, const pd_disk *disk, const char 
 
     for (int i = 0; i < PD_KEEP_FILES && rc == PD_OK; i++) rc = check_file(disk, dir, manifest, i, true, err);
     if (rc == PD_OK) rc = pd_state_bin_open(&p->state, disk, dir, &sum[PD_KEEP_STATE], p->kept, err);
+    if (rc == PD_OK) pd_state_bin_release(p->state);
     if (rc == PD_OK) rc = agree(dir, manifest, p->kept, err);
     if (rc == PD_OK) rc = pd_notes_bin_read(disk, dir, &sum[PD_KEEP_NOTES], p->kept, err);
     return rc == PD_OK ? pd_weights_file_open(&p->weights, disk, dir, &sum[PD_KEEP_WEIGHTS], p->kept, err) : rc;

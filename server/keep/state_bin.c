@@ -386,13 +386,21 @@ int pd_state_bin_next(pd_state_bin *r, uint32_t i, pd_error *err)
 int pd_state_bin_pick(pd_state_bin *r, uint32_t i, pd_error *err)
 {
     pd_checkpoint_param *param = &r->kept->params[i];
-    int rc = pd_file_reader_peek(&r->file, r->offset[i], r->buffer, param->state_bytes, err);
+    int rc;
 
     r->kept->params[r->picked].state = NULL;
-    if (rc != PD_OK) return rc;
+    if (r->buffer == NULL && (r->buffer = pd_pages_new(r->largest)) == NULL) return no_memory(err);
+    if ((rc = pd_file_reader_peek(&r->file, r->offset[i], r->buffer, param->state_bytes, err)) != PD_OK) return rc;
     r->picked = i;
     param->state = r->buffer;
     return check_state(r, i, err);
+}
+
+void pd_state_bin_release(pd_state_bin *r)
+{
+    r->kept->params[r->picked].state = NULL;
+    free(r->buffer);
+    r->buffer = NULL;
 }
 
 int pd_state_bin_close(pd_state_bin *r, int rc, pd_error *err)

@@ -35,6 +35,8 @@ int pd_state_bin_open(pd_state_bin **out, const pd_disk *disk, const char *dir, 
 int pd_state_bin_next(pd_state_bin *r, uint32_t i, pd_error *err);
 /* Does the same for any parameter, in any order. Then pd_state_bin_next must not be called. */
 int pd_state_bin_pick(pd_state_bin *r, uint32_t i, pd_error *err);
+/* Frees the memory of the state that pd_state_bin_pick has read last. It allocates it again. */
+void pd_state_bin_release(pd_state_bin *r);
 /* Closes the file. `rc` is the result of the reads before. If it is PD_OK, reads the rest of the file and compares its
  * hash with the manifest. Returns rc or the error of this check. Accepts NULL. */
 int pd_state_bin_close(pd_state_bin *r, int rc, pd_error *err);

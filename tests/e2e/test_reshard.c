@@ -52,6 +52,8 @@ typedef struct scene {
     char root[64], urls[512];
     size_t n;
     test_daemon *daemon[MOST_DAEMONS];
+    const float *initial; /* weights that a new job begins with at step EVERY; NULL: the test's own */
+    const char *import;   /* file whose state is imported then */
 } scene;
 
 typedef struct rank {
@@ -122,28 +124,69 @@ static void take_step(rank *r, uint64_t step)
         check(r, "wait", pd_client_wait(r->client, ticket, 0, &err), &err);
 }
 
-/* Opens a rank as a new process, whose job must be at step r->from, with the worker state of that step. */
-static void begin(rank *r)
+/* Fills the weights that a rank begins with. */
+static void fill_initial(rank *r)
 {
-    const recipe *how = r->scene->how;
-    const pd_client_options options = { .urls = r->scene->urls,
-                                        .job = "j",
-                                        .rank = r->number,
-                                        .world_size = WORLD,
-                                        .options = how->options,
-                                        .rules = how->rules,
-                                        .deadline = patient(40) };
-    uint64_t note = 0, of = 0;
+    const float *at = r->scene->initial;
+
+    for (size_t p = 0; p < PARAMS; p++) {
+        int64_t n;
+        fill(r, p, 0, 0, r->weights[p]);
+        if (at == NULL) continue;
+        pd_shape_elements(&r->params[p].shape, &n);
+        memcpy(r->weights[p], at + r->params[p].start, (size_t)r->elements[p] * sizeof *at);
+        at += n;
+    }
+}
+
+/* Checks that the job is at step r->from, with the worker state of that step, unless it is a new one. */
+static void check_begin(rank *r)
+{
+    uint64_t note = 0, of = 0, wanted = r->scene->import != NULL ? 0 : r->from;
     size_t bytes = 0;
     pd_error err = { 0 };
 
-    for (size_t p = 0; p < PARAMS; p++) fill(r, p, 0, 0, r->weights[p]);
-    r->client = rank_begin(r->failure, sizeof r->failure, &options, r->params, PARAMS, r->weights, &err);
-    if (r->client == NULL) return;
-    check(r, "note", pd_client_recall(r->client, &note, sizeof note, &bytes, &of, &err), &err);
-    if (r->failure[0] == '\0' && (pd_client_step(r->client, 0) != r->from || note != r->from || of != r->from))
+    if (!check(r, "note", pd_client_recall(r->client, &note, sizeof note, &bytes, &of, &err), &err)) return;
+    if (pd_client_step(r->client, 0) != r->from || note != wanted || of != wanted)
         snprintf(r->failure, sizeof r->failure, "rank %d: begins at step %d with the note %d of step %d, expected %d",
                  r->number, (int)pd_client_step(r->client, 0), (int)note, (int)of, (int)r->from);
+}
+
+/* Opens a rank as a new process. */
+static void begin(rank *r)
+{
+    const recipe *how = r->scene->how;
+    const char *options[10] = { NULL };
+    const pd_client_options open = { .urls = r->scene->urls,
+                                     .job = "j",
+                                     .rank = r->number,
+                                     .world_size = WORLD,
+                                     .options = options,
+                                     .rules = how->rules,
+                                     .deadline = patient(40) };
+    char start_step[32];
+    size_t n = 0;
+    pd_error err = { 0 };
+
+    snprintf(start_step, sizeof start_step, "start_step=%d", EVERY);
+    for (; how->options[n] != NULL; n++) options[n] = how->options[n];
+    if (r->scene->import != NULL) options[n] = start_step;
+    fill_initial(r);
+    r->client = rank_begin(r->failure, sizeof r->failure, &open, r->params, PARAMS, r->weights, &err);
+    if (r->client != NULL) check_begin(r);
+}
+
+/* Lets an operator do what belongs to the first step after r->from. */
+static void operate(rank *r)
+{
+    const scene *s = r->scene;
+    int status = 0;
+
+    if (s->import != NULL)
+        status = paramctl("-s '%s' import-state j %s/%s", s->urls, s->root, s->import);
+    else if (r->from == 0 && s->how->setting != NULL)
+        status = paramctl("-s '%s' set j %s --from %d", s->urls, s->how->setting, EVERY + 5);
+    if (status != 0) snprintf(r->failure, sizeof r->failure, "%.600s", paramctl_output);
 }
 
 static void *run_rank(void *arg)
@@ -152,10 +195,7 @@ static void *run_rank(void *arg)
     pd_error err = { 0 };
 
     begin(r);
-    if (r->number == 0 && r->from == 0 && r->scene->how->setting != NULL && r->failure[0] == '\0') {
-        if (paramctl("-s '%s' set j %s --from %d", r->scene->urls, r->scene->how->setting, EVERY + 5) != 0)
-            snprintf(r->failure, sizeof r->failure, "%.600s", paramctl_output);
-    }
+    if (r->number == 0 && r->failure[0] == '\0') operate(r);
     for (uint64_t step = r->from + 1; r->failure[0] == '\0' && step <= r->to; step++) take_step(r, step);
     if (r->failure[0] == '\0' && r->scene->how->syncs) check(r, "sync", pd_client_sync(r->client, r->to, &err), &err);
     if (r->failure[0] == '\0' && r->leaves) check(r, "leave", pd_client_leave(r->client, &err), &err);
@@ -317,6 +357,42 @@ TEST(a_job_on_one_four_two_and_three_daemons_has_the_bits_of_one)
 {
     expect_same_bits(&many, (const size_t[MOST_MOVES]){ 1, 4, 2, 3 });
 }
+
+/* Trains a job on some daemons, exports it, and goes on with the file on other ones. Expects the bits of a run that has
+ * not moved. */
+static void expect_same_bits_after_import(size_t from, size_t to)
+{
+    recipe how = many;
+    size_t n = model_elements(&how);
+    float *moved = calloc(n, sizeof *moved), *quiet = calloc(n, sizeof *quiet);
+    scene s;
+
+    how.setting = NULL;
+    begin_scene(&s, &how);
+    make_folder(&s, "0");
+    make_folder(&s, "1");
+    start_daemons(&s, "0", from);
+    train(&s, 0, EVERY, false, moved);
+    if (paramctl("-s '%s' export --state j %s/file", s.urls, s.root) != 0) fail_msg("%s", paramctl_output);
+    train(&s, EVERY, EVERY + 8, false, quiet);
+    stop_daemons(&s);
+    start_daemons(&s, "1", to);
+    s.initial = moved;
+    s.import = "file";
+    train(&s, EVERY, EVERY + 8, false, moved);
+    stop_daemons(&s);
+    for (size_t i = 0; i < n; i++)
+        if (memcmp(&moved[i], &quiet[i], sizeof *moved) != 0)
+            fail_msg("weight %zu of %zu is %a, %a in a run that has not moved", i, n, (double)moved[i],
+                     (double)quiet[i]);
+    end_scene(&s);
+    free(moved);
+    free(quiet);
+}
+
+HOLDS(an_export_of_two_daemons_goes_on_on_three, expect_same_bits_after_import(2, 3));
+HOLDS(an_export_of_one_daemon_goes_on_on_two, expect_same_bits_after_import(1, 2));
+HOLDS(an_export_of_three_daemons_goes_on_on_one, expect_same_bits_after_import(3, 1));
 
 /* Half-precision state, and ranges of ranks; a log, which ends at each shutdown. */
 static const recipe halves = { .rules = { "proj shampoo lr=0.01 max_preconditioner_dim=128 precondition_frequency=5 "

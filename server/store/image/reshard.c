@@ -77,7 +77,9 @@ static int load(pd_reshard *r, const piece *wanted, pd_error *err)
     r->loaded = *wanted;
     pd_archive_begin_read(&archive, image->params[param->index].state, image->params[param->index].state_bytes);
     pd_param_image_visit(&archive, &r->from[wanted->shard]->steps, param);
-    if ((rc = pd_archive_end(&archive, NULL, NULL, err)) != PD_OK) return rc;
+    rc = pd_archive_end(&archive, NULL, NULL, err);
+    (void)image->read_state(image->read_arg, image->n_params, NULL);
+    if (rc != PD_OK) return rc;
     if (param->saved.step == r->step) return PD_OK;
     return pd_fail(err, PD_DATA_LOSS, "%.300s: the state of %.160s is of step %" PRIu64 ", expected %" PRIu64,
                    r->sources[wanted->shard]->name, param->name, param->saved.step, r->step);

@@ -2,7 +2,7 @@
  * only: paramctl reshard.
  *
  * The job is planned from its declaration for the new number, as if workers had declared it there. Then its portions
- * are copied, one after the other, so that no more than the states of two parameters are in memory at a time:
+ * are copied, one after the other, so that only a few copies of one parameter's state are in memory at a time:
  *
  *   - From one shard to several, parameters are cut as planning says. Only here state is cut (portion_state.h).
  *   - From several to one, portions are joined: a daemon that is alone has whole parameters.
@@ -20,7 +20,8 @@
 /* The checkpoint of a shard that the job had. All of it is borrowed until pd_reshard_free. */
 typedef struct pd_reshard_source {
     const char *name; /* for errors: the path of its directory */
-    /* read_state must read the state of any parameter, in any order; read_arg is passed to read_range, too */
+    /* read_state must read the state of any parameter, in any order, and free its memory for i = n_params; read_arg is
+     * passed to read_range, too */
     pd_checkpoint_image *image;
     /* reads `n` weights of parameter i, from element `first` on */
     int (*read_range)(void *arg, uint32_t i, int64_t first, int64_t n, float *to, pd_error *err);
