@@ -103,8 +103,13 @@ inward client/tools "$(echo server/{optim,net,keep}/*.h client/ctl/*.h server/to
 # What a job needs is counted in one place, optimizers are described in one, limits of the machine are read in one:
 # these programs ask the same files as the daemon.
 counting='footprint|job_keys|placement|optimizers|host'
-inward server/tools "$(echo server/net/*.h server/keep/*.h client/ctl/*.h $store $process | tr ' ' '\n' |
-    grep -vE "/($counting)\.h$")"
+for tool in server/tools/*/; do
+    # paramctl reshard is a daemon's store between old files and new ones.
+    may=$counting
+    [ $tool = server/tools/reshard/ ] && may='effects|store|reshard|checkpoint_files|state_dir|wal_files'
+    inward ${tool%/} "$(echo server/net/*.h server/keep/*.h client/ctl/*.h $store $process | tr ' ' '\n' |
+        grep -vE "/($may)\.h$")"
+done
 
 # No module includes or calls itself by way of others. The conversation and the client library are one layer each: their
 # files call each other back.

@@ -75,6 +75,27 @@ static const pd_command_option doctor_options[] = {
     { NULL }
 };
 
+static const pd_command_option reshard_options[] = {
+    { "shards", 0, PD_OPTION_NUMBER, "M", .help = "New number of daemons", .least = 1, .most = 64 },
+    { "job", 0, PD_OPTION_TEXT, "JOB", .help = "Name of the job (default: all jobs that have not ended)" },
+    { "step", 0, PD_OPTION_NUMBER, "STEP",
+      .help = "Step of the checkpoints (default: the newest of which all directories have one)", .least = 0,
+      .most = INT64_MAX },
+    { "drop-log", 0, PD_OPTION_FLAG, NULL,
+      .help = "Leave out the steps that the WAL has after the checkpoints (durability = log)" },
+    { NULL }
+};
+
+#define RESHARD_DETAILS                                                                                                \
+    "STATE_DIR is the server.state_dir of a stopped daemon: give those of all daemons that the job is on. Writes the " \
+    "directories OUT/0 to OUT/M-1, one for each daemon in the order of the new list of addresses. Start the daemons "  \
+    "with them, and the workers with the new list and the same rules and options. They go on from the step of the "    \
+    "checkpoints, with the bits that the old daemons would have computed.\n"                                           \
+    "All files are compared with their checksums first. The old directories stay as they are. OUT appears when it is " \
+    "complete; until then it is OUT.part. Memory is needed for a few copies of the largest parameter's state only. "   \
+    "Stop "                                                                                                            \
+    "daemons with `paramctl shutdown', which writes checkpoints of one step, their last."
+
 #define DOCTOR_DETAILS                                                                                                 \
     "Needs no daemon: it runs the program paramd beside paramctl, reads /proc and /sys, and measures the disk and "    \
     "the loopback interface for 0.2 s each. With --server or PARAMD_URL it asks that daemon, too, and examines what "  \
@@ -103,6 +124,9 @@ const pd_command pd_programs[] = {
                            1, 1 },
     [PD_PROGRAM_DOCTOR] = { "doctor", "", "Check this machine and the installation, and give advice", DOCTOR_DETAILS,
                             doctor_options, 0, 0 },
+    [PD_PROGRAM_RESHARD] = { "reshard", "OUT STATE_DIR...",
+                             "Write the state directories of another number of daemons, without a daemon",
+                             RESHARD_DETAILS, reshard_options, 2, 65 },
     { 0 }
 };
 

@@ -8,7 +8,14 @@
 #include "command_line.h"
 #include "paramd/error.h"
 
-enum { PD_PROGRAM_OPTIMIZERS, PD_PROGRAM_PLAN, PD_PROGRAM_REPLAY, PD_PROGRAM_BENCH, PD_PROGRAM_DOCTOR };
+enum {
+    PD_PROGRAM_OPTIMIZERS,
+    PD_PROGRAM_PLAN,
+    PD_PROGRAM_REPLAY,
+    PD_PROGRAM_BENCH,
+    PD_PROGRAM_DOCTOR,
+    PD_PROGRAM_RESHARD
+};
 
 /* One row for each program paramctl-NAME, in the order of the enum, then an empty row. paramctl's help and the
  * programs themselves read the row. */

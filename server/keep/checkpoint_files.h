@@ -83,6 +83,19 @@ typedef struct pd_checkpoint_user {
 int pd_checkpoint_use_newest(const pd_disk *disk, const char *job_dir, const pd_checkpoint_user *user,
                              pd_checkpoint_image **out, pd_manifest *manifest, pd_error *err);
 
+/* A checkpoint whose states and weights are read in any order. */
+typedef struct pd_checkpoint_picker pd_checkpoint_picker;
+/* Compares all files of a checkpoint with the manifest, in little memory, and opens them. The errors are those of
+ * pd_checkpoint_load. */
+int pd_checkpoint_pick(pd_checkpoint_picker **out, const pd_disk *disk, const char *dir, pd_manifest *manifest,
+                       pd_error *err);
+/* Returns the checkpoint. Its read_state, with its read_arg, reads any state; for i = n_params it frees the memory of the
+ * state that was read last. */
+pd_checkpoint_image *pd_checkpoint_picked(const pd_checkpoint_picker *picker);
+/* Reads elements [first, first + n) of the weights of parameter i; `arg` is the checkpoint's read_arg. */
+int pd_checkpoint_pick_weights(void *arg, uint32_t i, int64_t first, int64_t n, float *to, pd_error *err);
+void pd_checkpoint_picker_free(pd_checkpoint_picker *picker); /* accepts NULL */
+
 /* ---- listing ---- */
 
 /* Lists the steps of a job's checkpoints up to `step`. `list` has the names in the job's directory. */

@@ -309,6 +309,81 @@ int pd_checkpoint_use_newest(const pd_disk *disk, const char *job_dir, const pd_
     return try_all(disk, job_dir, try_use, user, out, manifest, err);
 }
 
+/* ---- reading in any order ---- */
+
+struct pd_checkpoint_picker {
+    pd_checkpoint_image *kept;
+    pd_state_bin *state;
+    pd_weights_file *weights;
+};
+
+static int pick_state(void *arg, uint32_t i, pd_error *err)
+{
+    pd_checkpoint_picker *p = arg;
+
+    if (i < p->kept->n_params) return pd_state_bin_pick(p->state, i, err);
+    pd_state_bin_release(p->state);
+    return PD_OK;
+}
+
+int pd_checkpoint_pick_weights(void *arg, uint32_t i, int64_t first, int64_t n, float *to, pd_error *err)
+{
+    pd_checkpoint_picker *p = arg;
+
+    return pd_weights_file_pick(p->weights, i, first, n, to, err);
+}
+
+static int open_picker(pd_checkpoint_picker *p, const pd_disk *disk, const char *dir, pd_manifest *manifest,
+                       pd_error *err)
+{
+    const pd_file_sum *sum = manifest->file;
+    int rc = pd_checkpoint_check(disk, dir, manifest, err);
+
+    for (int i = 0; i < PD_KEEP_FILES && rc == PD_OK; i++) rc = check_file(disk, dir, manifest, i, true, err);
+    if (rc == PD_OK) rc = pd_state_bin_open(&p->state, disk, dir, &sum[PD_KEEP_STATE], p->kept, err);
+    if (rc == PD_OK) pd_state_bin_release(p->state);
+    if (rc == PD_OK) rc = agree(dir, manifest, p->kept, err);
+    if (rc == PD_OK) rc = pd_notes_bin_read(disk, dir, &sum[PD_KEEP_NOTES], p->kept, err);
+    return rc == PD_OK ? pd_weights_file_open(&p->weights, disk, dir, &sum[PD_KEEP_WEIGHTS], p->kept, err) : rc;
+}
+
+int pd_checkpoint_pick(pd_checkpoint_picker **out, const pd_disk *disk, const char *dir, pd_manifest *manifest,
+                       pd_error *err)
+{
+    pd_checkpoint_picker *p = *out = calloc(1, sizeof *p);
+    int rc;
+
+    if (p != NULL) p->kept = calloc(1, sizeof *p->kept);
+    if (p == NULL || p->kept == NULL) {
+        pd_checkpoint_picker_free(p);
+        *out = NULL;
+        return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
+    }
+    if ((rc = open_picker(p, disk, dir, manifest, err)) != PD_OK) {
+        pd_checkpoint_picker_free(p);
+        *out = NULL;
+        return rc;
+    }
+    p->kept->bytes = pd_manifest_bytes(manifest);
+    p->kept->read_state = pick_state;
+    p->kept->read_arg = p;
+    return PD_OK;
+}
+
+pd_checkpoint_image *pd_checkpoint_picked(const pd_checkpoint_picker *p)
+{
+    return p->kept;
+}
+
+void pd_checkpoint_picker_free(pd_checkpoint_picker *p)
+{
+    if (p == NULL) return;
+    pd_weights_file_close(p->weights);
+    (void)pd_state_bin_close(p->state, PD_CANCELLED, NULL);
+    pd_checkpoint_image_free(p->kept);
+    free(p);
+}
+
 /* ---- listing ---- */
 
 void pd_checkpoint_list_kept(pd_kept_steps *kept, const pd_step_list *list, uint64_t step)

@@ -79,7 +79,10 @@ static int write_blocks(pd_file_writer *writer, const pd_checkpoint_image *kept,
     pd_cursor_put_u32(index, n);
     rc = write_block(writer, kept->head, kept->head_bytes, index, err);
     pd_cursor_put(index, kept->job, n);
-    for (uint32_t i = 0; i < kept->n_params && rc == PD_OK; i++) rc = write_param(writer, &kept->params[i], index, err);
+    for (uint32_t i = 0; i < kept->n_params && rc == PD_OK; i++) {
+        if (kept->read_state != NULL) rc = kept->read_state(kept->read_arg, i, err);
+        if (rc == PD_OK) rc = write_param(writer, &kept->params[i], index, err);
+    }
     return rc;
 }
 
@@ -139,6 +142,8 @@ typedef struct pd_state_bin {
     uint64_t end;       /* offset at which the next section must begin */
     uint64_t head_xxh3; /* hash of the header */
     uint64_t *xxh3;     /* hash of the state of each parameter */
+    uint64_t *offset;   /* where the state of each parameter begins */
+    uint32_t picked;    /* index of the parameter that pd_state_bin_pick has read last */
 } reading;
 
 static int no_memory(pd_error *err)
@@ -195,6 +200,7 @@ static int read_record(reading *r, uint32_t i, pd_error *err)
     int rc = read_shape(r, param, rank, err);
 
     param->step = pd_cursor_u64(&r->cursor);
+    r->offset[i] = r->end;
     if (rc == PD_OK) rc = read_place(r, r->one_by_one ? NULL : &param->state, &param->state_bytes, &r->xxh3[i], err);
     return rc == PD_OK ? read_name(r, &param->name, n, err) : rc;
 }
@@ -206,7 +212,8 @@ static int read_records(reading *r, uint32_t n, pd_error *err)
     if (n > r->index_bytes / RECORD) return damaged(r, err, "its index tells of more parameters than it has");
     r->kept->params = calloc(n + 1u, sizeof *r->kept->params);
     r->xxh3 = calloc(n + 1u, sizeof *r->xxh3);
-    if (r->kept->params == NULL || r->xxh3 == NULL) return no_memory(err);
+    r->offset = calloc(n + 1u, sizeof *r->offset);
+    if (r->kept->params == NULL || r->xxh3 == NULL || r->offset == NULL) return no_memory(err);
     for (uint32_t i = 0; i < n && rc == PD_OK; i++) {
         r->kept->n_params = i + 1;
         rc = read_record(r, i, err);
@@ -318,6 +325,7 @@ static void free_lists(reading *r)
 {
     free(r->index);
     free(r->xxh3);
+    free(r->offset);
     free(r->buffer);
 }
 
@@ -373,6 +381,26 @@ int pd_state_bin_next(pd_state_bin *r, uint32_t i, pd_error *err)
     if (rc != PD_OK) return rc;
     param->state = r->buffer;
     return check_state(r, i, err);
+}
+
+int pd_state_bin_pick(pd_state_bin *r, uint32_t i, pd_error *err)
+{
+    pd_checkpoint_param *param = &r->kept->params[i];
+    int rc;
+
+    r->kept->params[r->picked].state = NULL;
+    if (r->buffer == NULL && (r->buffer = pd_pages_new(r->largest)) == NULL) return no_memory(err);
+    if ((rc = pd_file_reader_peek(&r->file, r->offset[i], r->buffer, param->state_bytes, err)) != PD_OK) return rc;
+    r->picked = i;
+    param->state = r->buffer;
+    return check_state(r, i, err);
+}
+
+void pd_state_bin_release(pd_state_bin *r)
+{
+    r->kept->params[r->picked].state = NULL;
+    free(r->buffer);
+    r->buffer = NULL;
 }
 
 int pd_state_bin_close(pd_state_bin *r, int rc, pd_error *err)

@@ -33,6 +33,10 @@ int pd_state_bin_open(pd_state_bin **out, const pd_disk *disk, const char *dir, 
 /* Reads the state of parameter i, and lets kept->params[i].state point to it until the next call. Call it for all
  * parameters in their order. PD_DATA_LOSS: the state is damaged. */
 int pd_state_bin_next(pd_state_bin *r, uint32_t i, pd_error *err);
+/* Does the same for any parameter, in any order. Then pd_state_bin_next must not be called. */
+int pd_state_bin_pick(pd_state_bin *r, uint32_t i, pd_error *err);
+/* Frees the memory of the state that pd_state_bin_pick has read last. It allocates it again. */
+void pd_state_bin_release(pd_state_bin *r);
 /* Closes the file. `rc` is the result of the reads before. If it is PD_OK, reads the rest of the file and compares its
  * hash with the manifest. Returns rc or the error of this check. Accepts NULL. */
 int pd_state_bin_close(pd_state_bin *r, int rc, pd_error *err);

@@ -84,8 +84,12 @@ int pd_weights_file_write(pd_file_writer *writer, const char *dir, const pd_chec
     if (rc == PD_OK)
         rc = pd_file_writer_open(writer, dir, pd_keep_files[PD_KEEP_WEIGHTS], pd_weights_file_bytes(kept), err);
     if (rc == PD_OK) rc = pd_file_writer_put(writer, header, bytes, err);
-    for (uint32_t i = 0; i < kept->n_params && rc == PD_OK; i++)
-        rc = pd_file_writer_put(writer, order[i]->weights, sizeof(float) * (size_t)order[i]->elements, err);
+    for (uint32_t i = 0; i < kept->n_params && rc == PD_OK; i++) {
+        if (kept->lend_weights != NULL)
+            rc = kept->lend_weights(kept->read_arg, (uint32_t)(order[i] - kept->params), err);
+        if (rc == PD_OK)
+            rc = pd_file_writer_put(writer, order[i]->weights, sizeof(float) * (size_t)order[i]->elements, err);
+    }
     if (rc == PD_OK) rc = pd_file_writer_close(writer, sum, err);
     free(header);
     free(order);
@@ -95,12 +99,13 @@ int pd_weights_file_write(pd_file_writer *writer, const char *dir, const pd_chec
 /* ---- reading ---- */
 
 /* A weights.safetensors that is being read. */
-typedef struct reading {
+typedef struct pd_weights_file {
     pd_file_reader file;
     const pd_checkpoint_image *kept;
     pd_checkpoint_param **order; /* the parameters, sorted by name */
     uint8_t *header;
     pd_safetensors *tensors;
+    uint64_t data; /* offset at which the data of the first tensor begins */
     bool open;
 } reading;
 
@@ -119,6 +124,7 @@ static int read_header(reading *r, pd_error *err)
     if ((r->header = malloc(LENGTH_BYTES + (size_t)length)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
     rc = pd_file_reader_take(&r->file, r->header, LENGTH_BYTES + (size_t)length, err);
+    r->data = r->file.at;
     if (rc == PD_OK) rc = pd_safetensors_read_part(&r->tensors, r->header, (size_t)r->file.at, r->file.bytes, &why);
     if (rc == PD_NO_MEMORY || why.code == PD_OK) return rc == PD_NO_MEMORY ? pd_fail(err, rc, "%s", why.text) : rc;
     return pd_file_reader_damaged(&r->file, err, why.text);
@@ -219,4 +225,37 @@ int pd_weights_file_read_to(const pd_disk *disk, const char *dir, const pd_file_
 
     if (rc == PD_OK) rc = read_weights(&r, to, err);
     return end(&r, rc, err);
+}
+
+/* ---- reading ranges ---- */
+
+int pd_weights_file_open(pd_weights_file **out, const pd_disk *disk, const char *dir, const pd_file_sum *sum,
+                         const pd_checkpoint_image *kept, pd_error *err)
+{
+    reading *r = calloc(1, sizeof *r);
+    int rc;
+
+    if (r == NULL) return pd_fail(err, PD_NO_MEMORY, "a checkpoint: out of memory");
+    if ((rc = begin(r, disk, dir, sum, kept, err)) == PD_OK) {
+        *out = r;
+        return PD_OK;
+    }
+    (void)end(r, rc, NULL);
+    free(r);
+    return rc;
+}
+
+int pd_weights_file_pick(pd_weights_file *r, uint32_t i, int64_t first, int64_t n, float *to, pd_error *err)
+{
+    const pd_st_tensor *tensor = pd_safetensors_find(r->tensors, r->kept->params[i].name);
+
+    return pd_file_reader_peek(&r->file, r->data + tensor->offset + sizeof *to * (uint64_t)first, to,
+                               sizeof *to * (size_t)n, err);
+}
+
+void pd_weights_file_close(pd_weights_file *r)
+{
+    if (r == NULL) return;
+    (void)end(r, PD_CANCELLED, NULL);
+    free(r);
 }

@@ -20,6 +20,13 @@ typedef struct pd_random {
 pd_random pd_random_stream(uint64_t seed, const char *name);
 /* Derives another stream from `stream` and a number, such as a rank or a step. */
 pd_random pd_random_fold(pd_random stream, uint64_t number);
+/* Returns a number other than 0 that follows from the stream. */
+static inline uint64_t pd_random_number(pd_random stream)
+{
+    uint64_t number = (uint64_t)stream.key[1] << 32 | stream.key[0];
+
+    return number != 0 ? number : 1;
+}
 
 /* Write n random numbers of the draw `key`, from number `first` on, to `out`.
  *

@@ -1,5 +1,5 @@
-/* portion_state.c - copies the state of a parameter's optimizer to that of a portion of the parameter, and back: slot by
- * slot and task by task, in the types in which they are stored. */
+/* portion_state.c - copies the state of a parameter's optimizer to that of a portion of the parameter, and back: slot
+ * by slot and task by task, in the types in which they are stored. */
 #include "portion_state.h"
 
 #include <stdlib.h>

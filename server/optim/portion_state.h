@@ -1,5 +1,5 @@
-/* portion_state.h - copies the state of a parameter's optimizer to that of a portion of the parameter, and back. Offline
- * only: paramctl reshard cuts and joins parameters when their job moves to another number of daemons.
+/* portion_state.h - copies the state of a parameter's optimizer to that of a portion of the parameter, and back.
+ * Offline only: paramctl reshard cuts and joins parameters when their job moves to another number of daemons.
  *
  * A portion is some rows (indices of the first dimension) of a parameter that placement.h may cut. Its optimizer has a
  * plan of its own. Slots with the parameter's shape are cut along their rows. Slots of blocks, preconditioner tasks and

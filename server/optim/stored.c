@@ -156,6 +156,22 @@ static void zero_behind(const pd_slot_spec *spec, char *end)
     memset(end - unused, 0, (size_t)unused);
 }
 
+/* Zeroes the unused bytes between the end of an array and the next multiple of 64 bytes. Accepts NULL. */
+static void zero_gap(void *at, int64_t bytes)
+{
+    if (at != NULL) memset((char *)at + bytes, 0, (size_t)(-bytes & 63));
+}
+
+/* Zeroes the unused bytes of a coded slot, for the same reason. */
+static void zero_gaps(const pd_quantized *codes)
+{
+    int64_t size = codes->storage == PD_STORE_INT8 ? 1 : 2;
+
+    zero_gap(codes->codes, codes->rows * codes->cols * size);
+    zero_gap(codes->bucket, codes->cols * (int64_t)sizeof(float));
+    zero_gap(codes->diagonal, codes->rows * (int64_t)sizeof(float));
+}
+
 static void place(pd_optim *optim)
 {
     const pd_plan *plan = &optim->shared->plan;
@@ -172,6 +188,7 @@ static void place(pd_optim *optim)
         int64_t rows, cols;
         pd_slot_sides(spec, &rows, &cols);
         optim->memory.stored[i].codes = pd_quantized_at(memory, spec->storage, spec->diagonal_apart, rows, cols);
+        zero_gaps(&optim->memory.stored[i].codes);
         memory += room_of(spec);
     }
 }

@@ -11,6 +11,7 @@
 #include "image.h"
 #include "import.h"
 #include "info.h"
+#include "reshard.h"
 #include "restore.h"
 #include "store_go_back.h"
 #include "job.h"
@@ -641,6 +642,14 @@ int pd_store_replay(pd_store *store, const pd_wal_record *record, uint64_t now_n
 {
     pd_store_forget_deadlines(store);
     return pd_wal_replay(&store->jobs, record, now_ns, unchanged, err);
+}
+
+int pd_store_reshard(pd_reshard **out, pd_store *store, const pd_reshard_source *sources, uint32_t n, uint32_t shards,
+                     pd_error *err)
+{
+    const pd_job_env env = pd_store_env(store);
+
+    return pd_reshard_new(out, &store->jobs, &env, sources, n, shards, err);
 }
 
 pd_store_bytes pd_store_count_bytes(const pd_store *store)

@@ -51,6 +51,13 @@ int pd_store_restore(pd_store *store, const pd_checkpoint_image *kept, uint64_t 
  * again. After an error in a record of decisions, none of the decisions applies. */
 int pd_store_replay(pd_store *store, const pd_wal_record *record, uint64_t now_ns, bool *unchanged, pd_error *err);
 
+struct pd_reshard;
+struct pd_reshard_source;
+/* Begins to make the checkpoints of a job on another number of shards (image/reshard.h), in a store that no daemon
+ * uses. The store must live until pd_reshard_free. */
+int pd_store_reshard(struct pd_reshard **out, pd_store *store, const struct pd_reshard_source *sources, uint32_t n,
+                     uint32_t shards, pd_error *err);
+
 /* Returns the number of jobs that would lose steps, or other changes of their state, if the server stopped now. */
 size_t pd_store_count_losing(const pd_store *store);
 

@@ -20,7 +20,7 @@ prefix=$scratch/opt
 quietly cmake --install "$build" --prefix "$prefix"
 if grep -v "^$prefix/" "$build/install_manifest.txt"; then die "these files were installed outside of $prefix"; fi
 for path in bin/paramd bin/paramctl bin/paramctl-replay bin/paramctl-plan bin/paramctl-bench bin/paramctl-optimizers \
-    bin/paramctl-doctor etc/paramd/paramd.conf \
+    bin/paramctl-doctor bin/paramctl-reshard etc/paramd/paramd.conf \
     include/paramd/{client,diloco,error,optim,tensor,version}.h lib/libparamd.so lib/libparamd_optim.so \
     lib/pkgconfig/paramd.pc lib/cmake/paramd/paramdConfig{,Version}.cmake lib/systemd/system/paramd.{service,socket} \
     lib/systemd/system/paramd@.service \

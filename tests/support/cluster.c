@@ -51,7 +51,7 @@ int cluster_hello(const cluster *c, rig *r, uint32_t rank)
 {
     uint64_t conn = CLUSTER_CONN + rank;
 
-    return rig_hello(r, "job", rank, c->world, conn, conn, c->options, c->rules);
+    return rig_hello(r, "job", rank, c->world, conn + c->processes, conn, c->options, c->rules);
 }
 
 int cluster_declare(const cluster *c, rig *r, uint32_t rank)
@@ -282,7 +282,7 @@ void cluster_assert_same(const cluster *c, uint64_t step)
             portions++;
         }
     }
-    assert_int_equal(portions, c->shard[0]->n_places);
+    assert_int_equal(portions, c->n > 1 ? c->shard[0]->n_places : c->model->n);
 }
 
 uint32_t cluster_spread_of(const cluster *c, size_t param)

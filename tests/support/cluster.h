@@ -23,7 +23,8 @@ typedef struct cluster {
     const char *options, *rules;
     pd_store_config config;
     rig *shard[CLUSTER_MOST], *whole;
-    uint64_t number; /* of the cluster, from shard 0 */
+    uint64_t number;    /* of the cluster, from shard 0 */
+    uint64_t processes; /* is added to nonces: other processes have the ranks */
     uint64_t ask_step[CLUSTER_MOST];
     uint32_t ask_phase[CLUSTER_MOST];
     bool asks[CLUSTER_MOST]; /* the shard has been asked for that step and phase */

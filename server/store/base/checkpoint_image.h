@@ -87,7 +87,11 @@ typedef struct pd_checkpoint_image {
     /* Reads the weights of each parameter i from the disk to to[i], where the job keeps them, and checks that the file
      * was intact. NULL: the weights are in memory. */
     int (*read_weights)(void *arg, float *const *to, pd_error *err);
-    void *read_arg; /* passed to read_state and read_weights; borrowed */
+    /* Of a checkpoint that is to be written, whose states and weights are made one after the other. read_state does as
+     * above, for i = 0, 1, 2, ..., n_params - 1. lend_weights lets params[i].weights point to the weights of parameter
+     * i until its next call. NULL: they are in memory. */
+    int (*lend_weights)(void *arg, uint32_t i, pd_error *err);
+    void *read_arg; /* passed to read_state, read_weights and lend_weights; borrowed */
     /* a checkpoint from the disk was made with other BLAS kernels or CPU instructions than this daemon's, so later
      * steps may differ in their last bits. A job with exact = yes is not restored from it. */
     bool foreign;

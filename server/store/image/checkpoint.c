@@ -62,7 +62,7 @@ static int name_params(pd_checkpoint_image *image, const pd_steps *steps)
     return PD_OK;
 }
 
-static int make_image(pd_checkpoint_image **out, const pd_job *job)
+int pd_checkpoint_image_of(pd_checkpoint_image **out, const pd_job *job)
 {
     pd_checkpoint_image *image = *out = calloc(1, sizeof *image);
 
@@ -479,7 +479,7 @@ static int make(pd_job *job, uint64_t step, pd_error *err)
 
     job->checkpointing.making = making;
     job->checkpointing.cut.step = step;
-    if (making == NULL || make_image(&making->image, job) != PD_OK ||
+    if (making == NULL || pd_checkpoint_image_of(&making->image, job) != PD_OK ||
         (making->effect = pd_job_effect(job, PD_EFF_WRITE_CHECKPOINT)) == NULL ||
         pd_cut_begin(&job->steps, step, true) != PD_OK)
         return pd_fail(err, PD_NO_MEMORY, "out of memory for its records");

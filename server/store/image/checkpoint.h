@@ -24,6 +24,9 @@ void pd_checkpoint_begin(pd_job *job, uint64_t step, bool last, uint64_t now_ns)
 /* Advances the checkpoint that is being made: writes the header when the parameters are quiesced, hands the checkpoint
  * to the checkpoint writer when it is complete, or gives it up after an error. */
 void pd_checkpoint_go_on(pd_job *job, uint64_t now_ns);
+/* Makes an empty checkpoint of the job: with the names and shapes of its parameters, and room for worker states.
+ * PD_NO_MEMORY: the caller frees what *out is then (pd_checkpoint_image_free). */
+int pd_checkpoint_image_of(pd_checkpoint_image **out, const pd_job *job);
 /* Fills *err with what the checkpoint that is being made waits for: a parameter and the ranks that it misses, or the
  * number of preconditioner tasks. */
 void pd_checkpoint_describe_lag(const pd_job *job, pd_error *err);

@@ -343,7 +343,7 @@ static int use_map(pd_job *job, const pd_declared_job *d, pd_error *err)
 {
     pd_map map = { .n = d->n_portions, .fingerprint = d->map };
 
-    if (d->shards <= 1) return PD_OK;
+    if (d->shards <= 1 || d->spreads) return PD_OK;
     if ((map.portions = malloc((d->n_portions + 1) * sizeof *map.portions)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its map", job->steps.name);
     memcpy(map.portions, d->portions, d->n_portions * sizeof *map.portions);
@@ -358,7 +358,7 @@ static int plan_params(pd_job *job, const pd_declared_job *d, pd_error *err)
     int rc = make_declare(&declare, d);
 
     if (rc != PD_OK) pd_fail(err, rc, "job %.100s: out of memory for its parameters", job->steps.name);
-    if (rc == PD_OK && (rc = pd_planning_begin(job, declare, err)) == PD_OK) pd_planning_leave_state(job);
+    if (rc == PD_OK && (rc = pd_planning_begin(job, declare, err)) == PD_OK) pd_planning_leave_state(job, d->hollow);
     if (rc == PD_OK) rc = use_map(job, d, err);
     if (rc == PD_OK) pd_planning_check(job, declare, &budget_ns, &rc, err);
     if (rc == PD_OK) pd_planning_run(job, declare, &budget_ns, &rc, err);

@@ -59,6 +59,9 @@ typedef struct pd_declared_job {
     uint64_t cluster, map;
     pd_portion *portions;
     size_t n_portions;
+    /* For pd_declared_job_make, not in images. spreads: the job makes its map itself. hollow: the states of its
+     * optimizers have no memory (portion_state.h). */
+    bool spreads, hollow;
 } pd_declared_job;
 
 /* Fills *out with the declarations of a job. PD_NO_MEMORY: *out is empty. */

@@ -237,6 +237,28 @@ static pd_override *read_one(pd_archive *archive, pd_job *job)
     return NULL;
 }
 
+int pd_override_image_write(uint8_t **image, size_t *bytes, const pd_override *override, uint32_t rule, pd_error *err)
+{
+    pd_archive archive;
+
+    pd_archive_begin_write(&archive);
+    write_one(&archive, override, rule);
+    return pd_archive_end(&archive, image, bytes, err);
+}
+
+int pd_override_image_read(pd_override **out, pd_job *job, const uint8_t *image, size_t bytes, pd_error *err)
+{
+    pd_archive archive;
+    int rc;
+
+    pd_archive_begin_read(&archive, image, bytes);
+    *out = read_one(&archive, job);
+    if ((rc = pd_archive_end(&archive, NULL, NULL, err)) == PD_OK) return PD_OK;
+    pd_override_drop(*out);
+    *out = NULL;
+    return rc;
+}
+
 static void write_entries(pd_archive *archive, const pd_param *param)
 {
     for (uint32_t k = 0; k < param->overrides.n; k++) {

@@ -17,6 +17,7 @@
 #include "override_command.h"
 #include "param_image.h"
 #include "param_set.h"
+#include "ranks.h"
 #include "mutant.h"
 
 #include <inttypes.h>
@@ -154,20 +155,12 @@ static int copy_worker_states(pd_job *job, uint32_t r, const pd_rank *from, pd_e
     return rc;
 }
 
-/* Marks the processes that have had a rank of the old job as superseded: they must not take the rank of the new job. */
-static void supersede(pd_rank_saved *rank, const pd_rank_saved *old)
-{
-    memcpy(rank->superseded, old->superseded, sizeof rank->superseded);
-    rank->n_superseded = old->n_superseded;
-    if (old->present) rank->superseded[rank->n_superseded++ % PD_SUPERSEDED] = old->nonce;
-}
-
 static int copy_ranks(pd_job *to, const pd_job *from, pd_error *err)
 {
     int rc = PD_OK;
 
     for (uint32_t r = 0; rc == PD_OK && r < to->steps.members.ranks && r < from->steps.members.ranks; r++) {
-        supersede(&to->ranks[r].saved, &from->ranks[r].saved);
+        pd_rank_supersede(&to->ranks[r].saved, &from->ranks[r].saved);
         if (!PD_MUTANT(resize_forgets_worker_states)) rc = copy_worker_states(to, r, &from->ranks[r], err);
     }
     return rc;

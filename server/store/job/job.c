@@ -91,26 +91,19 @@ static pd_random drawn_for(const pd_job_env *env, uint32_t number, const pd_requ
     return pd_random_fold(pd_random_fold(mixed, hello->u.hello.nonce), number);
 }
 
-static uint64_t number_of(pd_random mixed)
-{
-    uint64_t number = (uint64_t)mixed.key[1] << 32 | mixed.key[0];
-
-    return number != 0 ? number : 1; /* 0 would mean any job, or none */
-}
-
 /* Draws the job's numbers. Shard 0 of a cluster draws the cluster number; the other shards get it with the Hello. */
 static void draw_numbers(pd_job *job, const pd_job_env *env, const pd_request *hello)
 {
     enum { CLUSTER = 1, LIFE };
     pd_random mixed = drawn_for(env, job->steps.number, hello);
 
-    job->saved.creator = number_of(mixed);
-    job->life = number_of(pd_random_fold(mixed, LIFE));
+    job->saved.creator = pd_random_number(mixed);
+    job->life = pd_random_number(pd_random_fold(mixed, LIFE));
     job->steps.shard = hello->u.hello.shard;
     job->steps.shards = hello->u.hello.shards > 0 ? hello->u.hello.shards : 1;
     if (job->steps.shards == 1) return;
     job->saved.cluster = hello->u.hello.cluster;
-    if (job->saved.cluster == 0) job->saved.cluster = number_of(pd_random_fold(mixed, CLUSTER));
+    if (job->saved.cluster == 0) job->saved.cluster = pd_random_number(pd_random_fold(mixed, CLUSTER));
 }
 
 int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_request *hello, pd_error *err)

@@ -17,6 +17,7 @@
 #include "fragment.h"
 #include "param_set.h"
 #include "plan.h"
+#include "portion_state.h"
 #include "round.h"
 #include "reserves.h"
 #include "root_report.h"
@@ -89,7 +90,7 @@ typedef struct pd_planning {
     uint64_t chunks, ranged;
     /* position up to which the initial state of the present parameter's optimizer is written */
     pd_fill fill;
-    bool bare; /* true: no initial state is written (pd_planning_leave_state) */
+    bool bare, hollow; /* no initial state is written; it has no memory: pd_planning_leave_state */
 } pd_planning;
 
 static pd_sizing sizing_of(const pd_job *job)
@@ -380,6 +381,7 @@ static int make_state(pd_job *job, pd_param *param, double *budget_ns, pd_error 
     if (!planning->bare && !pd_optim_fill(param->optim, &planning->fill, budget_ns, &rc))
         return rc == PD_OK ? PD_OK
                            : pd_fail(err, rc, "parameter %.160s: out of memory for the optimizer's state", param->name);
+    if (planning->hollow) pd_optim_unload(param->optim);
     planning->fill = (pd_fill){ 0 };
     planning->at++;
     return pd_roots_prepare(param) == PD_OK
@@ -482,9 +484,10 @@ int pd_planning_begin(pd_job *job, const pd_request *request, pd_error *err)
     return PD_OK;
 }
 
-void pd_planning_leave_state(pd_job *job)
+void pd_planning_leave_state(pd_job *job, bool hollow)
 {
     job->planning->bare = true;
+    job->planning->hollow = hollow;
 }
 
 void pd_planning_use_map(pd_job *job, pd_map *map)

@@ -16,8 +16,9 @@ int pd_planning_begin(pd_job *job, const pd_request *request, pd_error *err);
 bool pd_planning_check(pd_job *job, pd_request *request, double *budget_ns, int *rc, pd_error *err);
 /* Takes the map of a job on several shards, which was read from an image: no other is made. */
 void pd_planning_use_map(pd_job *job, pd_map *map);
-/* Leaves the optimizers' state without initial values, because the caller will read the state from an image. */
-void pd_planning_leave_state(pd_job *job);
+/* Leaves the optimizers' state without initial values, because the caller will read the state from an image. With
+ * `hollow` the state has no memory either (pd_optim_unload). */
+void pd_planning_leave_state(pd_job *job, bool hollow);
 /* Plans the parameters that are checked, for about *budget_ns nanoseconds of one core. Returns false if there is more
  * to do. When it returns true with *rc PD_OK, job->steps.params has the parameters, but n_params is still 0:
  * pd_planning_finish sets it. PD_INVALID_ARGUMENT, PD_FAILED_PRECONDITION, PD_RESOURCE_EXHAUSTED, PD_NO_MEMORY in *rc:

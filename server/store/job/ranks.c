@@ -222,6 +222,13 @@ bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns)
     return same;
 }
 
+void pd_rank_supersede(pd_rank_saved *rank, const pd_rank_saved *old)
+{
+    memcpy(rank->superseded, old->superseded, sizeof rank->superseded);
+    rank->n_superseded = old->n_superseded;
+    if (old->present) rank->superseded[rank->n_superseded++ % PD_SUPERSEDED] = old->nonce;
+}
+
 pd_rank *pd_rank_speaker(pd_job *job, const pd_request *request, pd_error *err)
 {
     pd_rank *rank = request->rank < job->steps.members.ranks ? &job->ranks[request->rank] : NULL;

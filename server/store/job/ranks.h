@@ -20,6 +20,8 @@ int pd_rank_admits(const pd_job *job, const pd_request *hello, bool guarded, pd_
 /* Gives the rank to the process that has sent the Hello, and notifies the connection that had it before. Returns
  * whether the rank had this process already. Takes ownership of the request. */
 bool pd_rank_join(pd_job *job, pd_request *hello, bool created, uint64_t now_ns);
+/* Marks the processes that have had a rank of an old job as superseded: they must not take the rank of the new one. */
+void pd_rank_supersede(pd_rank_saved *rank, const pd_rank_saved *old);
 /* Returns the rank that has sent the request. NULL, with the reason in *err: another connection has taken the rank
  * over, the rank has left, or the job has no such rank. */
 pd_rank *pd_rank_speaker(pd_job *job, const pd_request *request, pd_error *err);
