@@ -415,16 +415,6 @@ int pd_shards_find_common(pd_client *client, double end, pd_error *err)
     }
 }
 
-/* Returns whether all shards take their steps together. */
-static bool are_together(const pd_shards *shards)
-{
-    pd_client *lead = pd_handle_enter(shards->at[0]);
-    bool settles = lead->core->settles;
-
-    pd_io_leave(&lead->io);
-    return settles;
-}
-
 /* Returns whether the parameters of which this rank has elements are at one step on all shards. */
 static bool are_of_one_step(const pd_shards *shards)
 {
@@ -449,7 +439,7 @@ int pd_shards_even_out(pd_client *client, double end, bool *even, pd_error *err)
     double now = pd_clock_seconds();
     int rc;
 
-    *even = !shards->seeks && (!are_together(shards) || are_of_one_step(shards));
+    *even = !shards->seeks && (!pd_shards_settle(shards) || are_of_one_step(shards));
     if (*even || shards->uneven == 0) shards->uneven = *even ? 0 : now;
     if (*even) return PD_OK;
     if (now - shards->uneven < SETTLE_SECONDS && !shards->seeks) {
@@ -465,7 +455,7 @@ int pd_shards_even_out(pd_client *client, double end, bool *even, pd_error *err)
 
 static bool are_apart(const pd_shards *shards, const pd_shard_state *states)
 {
-    return !pd_shards_are_even(states, shards->n, pd_shards_slack(states, shards->n, are_together(shards)));
+    return !pd_shards_are_even(states, shards->n, pd_shards_slack(states, shards->n, pd_shards_settle(shards)));
 }
 
 int pd_shards_agree(pd_client *client, double end, pd_error *err)

@@ -22,6 +22,7 @@ typedef struct manner {
     size_t shards;
     event event;
     bool alone;    /* there is one rank; checkpoints are made when it asks for them */
+    bool halves;   /* a step is pushed in two calls, of which the second one has the note */
     bool barriers; /* all ranks meet at a barrier after every third step */
     bool whole;    /* all parameters take their steps together, clipped by their norm: the shards need verdicts */
     bool log;      /* the job has a WAL */
@@ -94,14 +95,17 @@ static int take_step(struct rank *r, pd_client *client, float *const *gradients,
 {
     uint64_t step = pd_client_step(client, 0) + 1;
     pd_push_options options = { .note = &step, .note_bytes = sizeof step };
+    size_t first = r->run->manner->halves ? TENSORS - 1 : 0;
     pd_item items[TENSORS];
-    pd_ticket_id ticket;
-    int rc;
+    pd_ticket_id half = 0, ticket;
+    int rc = PD_OK;
 
     fill_gradients(r, step, gradients);
     for (size_t i = 0; i < TENSORS; i++)
         items[i] = (pd_item){ .param = i, .gradient = gradients[i], .weights = r->weights[i] };
-    rc = pd_client_push_pull(client, items, TENSORS, &options, &ticket, err);
+    if (first > 0) rc = pd_client_push_pull(client, items, first, NULL, &half, err);
+    if (rc == PD_OK) rc = pd_client_push_pull(client, items + first, TENSORS - first, &options, &ticket, err);
+    if (rc == PD_OK && first > 0) rc = pd_client_wait(client, half, 0, err);
     return rc == PD_OK ? pd_client_wait(client, ticket, 0, err) : rc;
 }
 
@@ -546,4 +550,11 @@ TEST(a_new_process_goes_back_with_a_shard_that_has_lost_one_step)
     for (int p = 0; p < TENSORS; p++)
         assert_memory_equal(runs[1].ranks[0].weights[p], runs[0].ranks[0].weights[p], (size_t)sizes[p] * sizeof(float));
     for (int i = 0; i < 2; i++) end_run(&runs[i]);
+}
+
+/* go_back checks that each rank gets the note of the step to which all go back. */
+TEST(a_note_that_comes_with_the_last_call_of_a_step_is_in_its_checkpoint)
+{
+    try_manner(&(manner){ .shards = 2, .event = KILL_ONE, .whole = true, .halves = true, .rule = adamw });
+    try_manner(&(manner){ .shards = 3, .event = KILL_ALL, .whole = true, .halves = true, .rule = adamw });
 }
