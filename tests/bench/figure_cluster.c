@@ -6,9 +6,9 @@
  * cpu: CPU time of two daemons for the same steps of one worker, over that of one daemon. skew: the largest load of a
  * shard over the mean, of GPT-2 small on 4 shards, as computed by the daemons' own map; the worst of AdamW and Shampoo.
  * settle: step time of a job that steps as a whole on two shards, whose steps need a verdict, over that of a job whose
- * parameters step apart; tiny tensors. recovery: time from the restart of a killed shard of three to the next step, with
- * eight steps to send again from the window, over that of one daemon with the same state. scale: payload of four daemons over four times that of one, with a worker for
- * each pair of cores; needs 16 cores. */
+ * parameters step apart; tiny tensors. recovery: time from the restart of a killed shard of three to the next step with
+ * eight steps to send again from the window, over that of one daemon with as much state. scale: payload of four daemons
+ * over four times that of one, with a worker for each pair of cores; needs 16 cores. */
 #include "figure.h"
 
 #include <signal.h>
