@@ -526,7 +526,6 @@ static int await_worker_state(pd_client *client, uint8_t **reply, size_t *bytes,
     int rc = PD_OK;
 
     *reply = NULL;
-    client = pd_handle_lead(client);
     pd_io_enter(&client->io);
     if (client->worker_state == 0) rc = pd_core_get_worker_state(client->core, &client->worker_state, err);
     if (rc == PD_OK) rc = pd_handle_finish_asked(client, &client->worker_state, reply, bytes, err);
@@ -534,7 +533,8 @@ static int await_worker_state(pd_client *client, uint8_t **reply, size_t *bytes,
     return rc;
 }
 
-int pd_client_worker_state(pd_client *client, void *out, size_t room, size_t *bytes, uint64_t *step, pd_error *err)
+/* Gets the worker state of a shard, if it is newer than *step. */
+static int get_worker_state(pd_client *client, void *out, size_t room, size_t *bytes, uint64_t *step, pd_error *err)
 {
     pd_arena *arena = pd_arena_new(PD_ARENA_BUDGET);
     const Paramd__RecallReply *state;
@@ -547,12 +547,31 @@ int pd_client_worker_state(pd_client *client, void *out, size_t room, size_t *by
     if (rc == PD_OK) rc = pd_reply_unpack(arena, PD_RECALL, reply, header, &message, err);
     if (rc == PD_OK) {
         state = message;
-        *bytes = state->bytes;
-        *step = state->step;
-        if (room > 0) memcpy(out, reply + header, room < state->bytes ? room : state->bytes);
+        if (state->step > *step) {
+            *bytes = state->bytes;
+            *step = state->step;
+            if (room > 0) memcpy(out, reply + header, room < state->bytes ? room : state->bytes);
+        }
     }
     free(reply);
     pd_arena_free(arena);
+    return rc;
+}
+
+int pd_client_worker_state(pd_client *client, void *out, size_t room, size_t *bytes, uint64_t *step, pd_error *err)
+{
+    pd_client *lead = pd_handle_lead(client);
+    size_t n = client->shards != NULL && pd_shards_settle(client->shards) ? client->shards->n : 1;
+    pd_error error = { .code = PD_OK };
+    int rc = PD_OK;
+
+    *bytes = 0;
+    *step = 0;
+    for (size_t i = 0; rc == PD_OK && i < n; i++) {
+        rc = get_worker_state(i == 0 ? lead : client->shards->at[i], out, room, bytes, step, &error);
+        if (rc != PD_OK && n > 1) pd_shards_name(client->shards, i, &error);
+    }
+    if (rc != PD_OK && err != NULL) *err = error;
     return rc;
 }
 

@@ -79,6 +79,17 @@ bool pd_shards_are_even(const pd_shard_state *states, size_t n, uint64_t slack)
     return even && (least >= most || most - least <= slack);
 }
 
+uint64_t pd_shards_slack(const pd_shard_state *states, size_t n, bool settles)
+{
+    uint64_t most = 0;
+    bool lost = false;
+
+    for (size_t i = 0; i < n; i++)
+        if (!states[i].free && states[i].step > most) most = states[i].step;
+    for (size_t i = 0; i < n; i++) lost = lost || (states[i].fresh && states[i].step < most);
+    return settles || lost ? 0 : 1;
+}
+
 /* ---- look ---- */
 
 /* Returns whether an earlier call that timed out has begun to look: cores have forgotten where their shards are. */
@@ -159,6 +170,7 @@ static pd_shard_state read_state(pd_client *shard)
     for (size_t i = 0; i < core->n_params; i++) state.free = state.free && !is_coupled(&core->params[i]);
     state.replays = core->replays;
     state.first = core->first;
+    state.fresh = core->fresh;
     for (size_t i = 0; i < core->n_params; i++)
         if (!core->params[i].elsewhere && (state.free || !core->settles || is_coupled(&core->params[i])) &&
             core->params[i].server_step < state.step)
@@ -403,16 +415,6 @@ int pd_shards_find_common(pd_client *client, double end, pd_error *err)
     }
 }
 
-/* Returns whether all shards take their steps together. */
-static bool are_together(const pd_shards *shards)
-{
-    pd_client *lead = pd_handle_enter(shards->at[0]);
-    bool settles = lead->core->settles;
-
-    pd_io_leave(&lead->io);
-    return settles;
-}
-
 /* Returns whether the parameters of which this rank has elements are at one step on all shards. */
 static bool are_of_one_step(const pd_shards *shards)
 {
@@ -437,7 +439,7 @@ int pd_shards_even_out(pd_client *client, double end, bool *even, pd_error *err)
     double now = pd_clock_seconds();
     int rc;
 
-    *even = !shards->seeks && (!are_together(shards) || are_of_one_step(shards));
+    *even = !shards->seeks && (!pd_shards_settle(shards) || are_of_one_step(shards));
     if (*even || shards->uneven == 0) shards->uneven = *even ? 0 : now;
     if (*even) return PD_OK;
     if (now - shards->uneven < SETTLE_SECONDS && !shards->seeks) {
@@ -451,11 +453,9 @@ int pd_shards_even_out(pd_client *client, double end, bool *even, pd_error *err)
     return rc;
 }
 
-/* Returns whether the shards are so far apart that a new process cannot bring them together by its pushes. A process
- * that died between its pushes to two shards leaves them one step apart, where steps are not taken together. */
 static bool are_apart(const pd_shards *shards, const pd_shard_state *states)
 {
-    return !pd_shards_are_even(states, shards->n, are_together(shards) ? 0 : 1);
+    return !pd_shards_are_even(states, shards->n, pd_shards_slack(states, shards->n, pd_shards_settle(shards)));
 }
 
 int pd_shards_agree(pd_client *client, double end, pd_error *err)

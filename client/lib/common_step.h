@@ -13,6 +13,7 @@ typedef struct pd_shard_state {
     size_t n_kept;
     bool replays; /* its WAL has the steps from `first` to `step` */
     uint64_t first;
+    bool fresh; /* it has taken no step since it has read the job from the disk */
 } pd_shard_state;
 
 /* Returns whether the shard can go back to this step. */
@@ -24,5 +25,9 @@ bool pd_shards_are_even(const pd_shard_state *states, size_t n, uint64_t slack);
 /* Finds the newest step to which all `n` shards can go, and which none has yet to reach. Returns false if there is
  * none. */
 bool pd_common_step(const pd_shard_state *states, size_t n, uint64_t *step);
+/* Returns by how many steps shards may differ when a new process joins: its pushes bring them together then. A process
+ * that died between its pushes to two shards leaves them one step apart, unless steps are taken together (`settles`).
+ * But a shard that has taken no step since it has read the job from the disk may have lost that step. */
+uint64_t pd_shards_slack(const pd_shard_state *states, size_t n, bool settles);
 
 #endif

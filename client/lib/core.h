@@ -367,11 +367,11 @@ typedef struct pd_core {
     /* The declared parameters, then the portions of those that are cut. n_params: number of both. */
     pd_param_record *params;
     size_t n_params, n_declared;
-    /* steps to which the server can go back, and whether steps wait for verdicts: DeclareReply.kept, .replays, .first,
-     * .settles */
+    /* steps to which the server can go back, whether it has taken a step since it has read the job, and whether steps
+     * wait for verdicts: DeclareReply.kept, .replays, .first, .fresh, .settles */
     uint64_t kept[PD_KEPT_STEPS], first;
     size_t n_kept;
-    bool replays, settles;
+    bool replays, fresh, settles;
     uint64_t map,
         life; /* number of the map of portions, as the last answer to Declare told; HelloReply.life; 0: none */
     uint32_t n_fragments; /* number of fragments of these parameters; 0 before they are declared */

@@ -596,6 +596,7 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
     for (size_t i = 0; i < core->n_kept; i++) core->kept[i] = reply->kept[i];
     core->replays = reply->replays;
     core->first = reply->first;
+    core->fresh = reply->fresh;
     core->settles = reply->settles;
     core->must_init = reply->must_init;
     core->averages_init = reply->averages_init;

@@ -56,7 +56,9 @@ typedef struct pd_shards {
     size_t n;
     pd_client **at; /* the handle of each shard */
     pd_bell bell;
-    struct pd_settle_box *box;   /* where the shards' tallies meet: settle_box.h */
+    struct pd_settle_box *box; /* where the shards' tallies meet: settle_box.h */
+    /* Guarded by `lock`. For each shard: the step of the last worker state that it has got; 0: none. */
+    uint64_t *noted;
     bool *over[PD_SHARDS_CALLS]; /* for each shard: the call under way, which timed out before, is over there */
     bool any_rank;               /* shard 0 chooses the rank */
     bool open_sets;   /* since the parameters were declared: each shard decides alone which ranks count in its steps */
@@ -96,6 +98,8 @@ bool pd_shards_are_joined(const pd_shards *shards);
 void pd_shards_refresh(pd_client *client);
 /* Returns whether a shard has not welcomed this worker yet, and writes which one and why. */
 bool pd_shards_await_welcome(const pd_shards *shards, char text[PD_ERROR_TEXT]);
+/* Returns whether steps of the shards wait for each other's verdicts. */
+bool pd_shards_settle(const pd_shards *shards);
 /* Returns whether a warning has not come from another shard before. */
 bool pd_shards_is_new(pd_shards *shards, const char *remark);
 

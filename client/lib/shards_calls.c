@@ -7,6 +7,15 @@
 #include "replace.h"
 #include "shards.h"
 
+bool pd_shards_settle(const pd_shards *shards)
+{
+    pd_client *shard = pd_handle_enter(shards->at[0]);
+    bool settles = shard->core->settles;
+
+    pd_io_leave(&shard->io);
+    return settles;
+}
+
 static int come_to_barrier(pd_client *shard, size_t number, void *arg, pd_error *err)
 {
     (void)arg;

@@ -127,7 +127,7 @@ static void add_part(pd_joined *joined, const pd_split *split, size_t shard, boo
 static pd_joined *split_items(const pd_split *split, pd_item_count *counts)
 {
     const pd_shards *shards = split->shards;
-    pd_joined *joined = pd_joined_new(2 * shards->n + 1, count_places(split), counts != NULL);
+    pd_joined *joined = pd_joined_new(3 * shards->n, count_places(split), counts != NULL);
 
     if (joined == NULL) return NULL;
     joined->items = split->items;
@@ -174,6 +174,7 @@ typedef struct pd_many_pushes {
     pd_push_options *options; /* for each part */
     pd_pushing *pushings;     /* for each part */
     uint64_t step;            /* the highest step that an item is pushed for */
+    size_t home;              /* the part with which the worker state goes; SIZE_MAX: there is none */
 } pd_many_pushes;
 
 /* Returns the place that bears the scalars of a push: the same on all ranks that push the same parameters. */
@@ -196,7 +197,16 @@ static size_t find_part(const pd_joined *joined, size_t handle)
     return joined->n_parts;
 }
 
-/* Makes the options of each part: scalars go with their bearer, the worker state with the part of shard 0. */
+/* Returns whether the worker state goes with a part. */
+static bool takes_state(const pd_many_pushes *push, size_t p)
+{
+    const pd_part *part = &push->joined->parts[p];
+
+    return p == push->home || part->method == PD_NOTE ||
+           (pd_method_pushes(part->method) && push->step > 0 && push->shards->noted[part->shard] == push->step);
+}
+
+/* Makes the options of each part: scalars go with their bearer, the worker state with its part. */
 static int share_options(pd_many_pushes *push, const pd_push_options *options, pd_error *err)
 {
     const pd_joined *joined = push->joined;
@@ -208,7 +218,7 @@ static int share_options(pd_many_pushes *push, const pd_push_options *options, p
                        "portion this rank has nothing to push. Give them with a call that has a parameter that is not "
                        "cut");
     for (size_t p = 0; p < joined->n_parts; p++) {
-        bool notes = joined->parts[p].shard == 0 && joined->parts[p].method != PD_PULL;
+        bool notes = takes_state(push, p);
         push->options[p] = *options;
         push->options[p].counts = joined->parts[p].counts;
         if (p != bearer) push->options[p].n_scalars = 0;
@@ -218,19 +228,35 @@ static int share_options(pd_many_pushes *push, const pd_push_options *options, p
     return PD_OK;
 }
 
-/* Adds a part for the worker state, if no gradient of the push goes to shard 0, which keeps it. */
-static void add_note(pd_many_pushes *push, const pd_split *split, const pd_push_options *options)
+/* Returns the part that pushes to a shard; SIZE_MAX: none does. any: to any shard. */
+static size_t find_push(const pd_joined *joined, size_t shard, bool any)
+{
+    for (size_t p = 0; p < joined->n_parts; p++)
+        if ((any || joined->parts[p].shard == shard) && pd_method_pushes(joined->parts[p].method)) return p;
+    return SIZE_MAX;
+}
+
+/* Chooses the part with which the worker state goes. It must come to its shard before a gradient of its step, without
+ * which the step does not close: then a checkpoint of the step has it. So it goes to shard 0, or with a push that has
+ * no gradient for that one to the first shard that gets one. Where the steps of shards do not wait for each other it
+ * goes to shard 0 alone. Other shards that have a state of this step get the new one, too. */
+static void place_state(pd_many_pushes *push, const pd_split *split, const pd_push_options *options)
 {
     const pd_shards *shards = push->shards;
+    pd_joined *joined = push->joined;
+    bool settles = pd_shards_settle(shards);
 
+    push->home = find_push(joined, 0, false);
     if (options->worker_state_bytes == 0) return;
-    for (size_t p = 0; p < push->joined->n_parts; p++)
-        if (push->joined->parts[p].shard == 0 && pd_method_pushes(push->joined->parts[p].method)) return;
     for (size_t i = 0; i < split->n; i++) {
         uint64_t step = lowest_step(shards, &shards->params[split->items[i].param]) + 1;
         if (step > push->step) push->step = step;
     }
-    pd_joined_part(push->joined, 0, PD_NOTE);
+    if (push->home == SIZE_MAX && settles) push->home = find_push(joined, 0, true);
+    if (push->home == SIZE_MAX) pd_joined_part(joined, 0, PD_NOTE);
+    for (size_t i = 0; settles && push->home != SIZE_MAX && i < shards->n; i++)
+        if (shards->noted[i] == push->step && find_push(joined, i, false) == SIZE_MAX)
+            pd_joined_part(joined, i, PD_NOTE);
 }
 
 static void cancel(const pd_many_pushes *push, size_t p)
@@ -303,6 +329,8 @@ static int queue_parts(const pd_many_pushes *push, pd_error *err)
             cancel(push, p);
         else if (queue(push, part, p, &error) != PD_OK)
             name_end(push->shards, part->shard, &error, p == 0 ? err : NULL);
+        else if (push->options[p].worker_state_bytes > 0)
+            push->shards->noted[part->shard] = push->step;
         for (size_t k = 0; error.code != PD_OK && k < part->n; k++) part->items[k].outcome = error.code;
     }
     joined->error = error;
@@ -342,7 +370,7 @@ int pd_shards_push(pd_client *client, unsigned method, pd_item *items, size_t n,
     pthread_mutex_lock(&shards->lock);
     rc = begin_split(&push.joined, &split, options->counts, err);
     if (rc == PD_OK) {
-        add_note(&push, &split, options);
+        place_state(&push, &split, options);
         push.options = calloc(push.joined->n_parts, sizeof *push.options);
         push.pushings = calloc(push.joined->n_parts, sizeof *push.pushings);
         rc = push.options != NULL && push.pushings != NULL ? begin(shards, &push, options, ticket, err)

@@ -7,9 +7,9 @@
  * shard over the mean, of GPT-2 small, as computed by the daemons' own map; the worst of AdamW and Shampoo on 4 and 16
  * shards, where Shampoo on 16 has split_bytes=16MiB.
  * settle: step time of a job that steps as a whole on two shards, whose steps need a verdict, over that of a job whose
- * parameters step apart; tiny tensors. recovery: time from the restart of a killed shard of three to the next step, with
- * eight steps to send again from the window, over that of one daemon with the same state. scale: payload of four daemons over four times that of one, with a worker for
- * each pair of cores; needs 16 cores. */
+ * parameters step apart; tiny tensors. recovery: time from the restart of a killed shard of three to the next step with
+ * eight steps to send again from the window, over that of one daemon with as much state. scale: payload of four daemons
+ * over four times that of one, with a worker for each pair of cores; needs 16 cores. */
 #include "figure.h"
 
 #include <signal.h>

@@ -21,6 +21,8 @@ typedef struct manner {
     uint32_t window[WORLD];
     size_t shards;
     event event;
+    bool alone;    /* there is one rank; checkpoints are made when it asks for them */
+    bool halves;   /* a step is pushed in two calls, of which the second one has the note */
     bool barriers; /* all ranks meet at a barrier after every third step */
     bool whole;    /* all parameters take their steps together, clipped by their norm: the shards need verdicts */
     bool log;      /* the job has a WAL */
@@ -58,10 +60,11 @@ static pd_client *begin(struct rank *r, pd_error *err)
         .urls = r->run->urls,
         .job = r->run->job,
         .rank = r->rank,
-        .world_size = WORLD,
+        .world_size = m->alone ? 1 : WORLD,
         .rules = (const char *[]){ m->rule, NULL },
-        .options = (const char *[]){ m->log ? "durability=log" : "durability=checkpoint", "checkpoint_every=4",
-                                     "checkpoint_keep=1", m->whole ? "clip_global_norm=30" : NULL, NULL },
+        .options = (const char *[]){ m->log ? "durability=log" : "durability=checkpoint",
+                                     m->alone ? "checkpoint_every=0" : "checkpoint_every=4", "checkpoint_keep=1",
+                                     m->whole ? "clip_global_norm=30" : NULL, NULL },
         .deadline = patient(30),
         .window = m->window[r->rank],
         .quiet = true,
@@ -92,14 +95,17 @@ static int take_step(struct rank *r, pd_client *client, float *const *gradients,
 {
     uint64_t step = pd_client_step(client, 0) + 1;
     pd_push_options options = { .note = &step, .note_bytes = sizeof step };
+    size_t first = r->run->manner->halves ? TENSORS - 1 : 0;
     pd_item items[TENSORS];
-    pd_ticket_id ticket;
-    int rc;
+    pd_ticket_id half = 0, ticket;
+    int rc = PD_OK;
 
     fill_gradients(r, step, gradients);
     for (size_t i = 0; i < TENSORS; i++)
         items[i] = (pd_item){ .param = i, .gradient = gradients[i], .weights = r->weights[i] };
-    rc = pd_client_push_pull(client, items, TENSORS, &options, &ticket, err);
+    if (first > 0) rc = pd_client_push_pull(client, items, first, NULL, &half, err);
+    if (rc == PD_OK) rc = pd_client_push_pull(client, items + first, TENSORS - first, &options, &ticket, err);
+    if (rc == PD_OK && first > 0) rc = pd_client_wait(client, half, 0, err);
     return rc == PD_OK ? pd_client_wait(client, ticket, 0, err) : rc;
 }
 
@@ -202,32 +208,45 @@ static void start_daemon(run *r, size_t i)
     r->daemons[i] = daemon_start(flags);
 }
 
-static void start_workers(run *r, const char *job)
+static void begin_weights(run *r)
 {
-    r->job = job;
-    for (int i = 0; i < WORLD; i++) {
-        r->ranks[i].run = r;
-        r->ranks[i].rank = i;
+    for (int i = 0; i < WORLD; i++)
         for (int p = 0; p < TENSORS; p++) {
             r->ranks[i].weights[p] = calloc((size_t)sizes[p], sizeof(float));
             for (int64_t k = 0; k < sizes[p]; k++) r->ranks[i].weights[p][k] = 1.0f + (float)(k % 7) / 8;
         }
+}
+
+static void start_workers(run *r, const char *job)
+{
+    r->job = job;
+    begin_weights(r);
+    for (int i = 0; i < WORLD; i++) {
+        r->ranks[i].run = r;
+        r->ranks[i].rank = i;
         assert_int_equal(pthread_create(&r->threads[i], NULL, work, &r->ranks[i]), 0);
     }
 }
 
-static void begin_run(run *r, const manner *m)
+static void begin_daemons(run *r, const manner *m)
 {
     size_t at = 0;
 
     memset(r, 0, sizeof *r);
     r->manner = m;
+    r->job = "j";
+    for (int i = 0; i < WORLD; i++) r->ranks[i].run = r;
     strcpy(r->root, "/tmp/paramd-recovery.XXXXXX");
     assert_non_null(mkdtemp(r->root));
     for (size_t i = 0; i < m->shards; i++) {
         start_daemon(r, i);
         at += (size_t)snprintf(r->urls + at, sizeof r->urls - at, "%s%s", i > 0 ? " " : "", r->daemons[i]->url);
     }
+}
+
+static void begin_run(run *r, const manner *m)
+{
+    begin_daemons(r, m);
     start_workers(r, "j");
 }
 
@@ -488,4 +507,54 @@ TEST(two_jobs_on_a_cluster_survive_the_loss_of_a_shard)
     expect_undisturbed_bytes(&second);
     free_weights(&second);
     end_run(&first);
+}
+
+/* Takes steps up to 8 as the only rank. `disturbed`: after step 6 shard 1 comes back at step 5, and a new process takes
+ * over. */
+static void take_8_steps(run *r, bool disturbed)
+{
+    struct rank *rank = &r->ranks[0];
+    float *gradients[TENSORS];
+    pd_client *client;
+    pd_error err;
+
+    for (int i = 0; i < TENSORS; i++) gradients[i] = calloc((size_t)sizes[i], sizeof(float));
+    assert_non_null(client = begin(rank, &err));
+    for (int step = 1; step <= 8; step++) {
+        assert_int_equal(take_step(rank, client, gradients, &err), PD_OK);
+        if (step == 5) assert_int_equal(pd_client_sync(client, 0, &err), PD_OK);
+        if (step != 6 || !disturbed) continue;
+        pd_client_close(client);
+        start_daemon(r, 1);
+        assert_non_null(client = begin(rank, &err));
+        step = (int)pd_client_step(client, 0);
+        assert_int_equal(step, 5);
+        disturbed = false;
+    }
+    assert_int_equal(pd_client_leave(client, &err), PD_OK);
+    pd_client_close(client);
+    for (int i = 0; i < TENSORS; i++) free(gradients[i]);
+}
+
+/* The parameters of shard 0 have taken step 6, those of shard 1 have lost it: its weights are those of step 5. */
+TEST(a_new_process_goes_back_with_a_shard_that_has_lost_one_step)
+{
+    static const manner m = { .shards = 2, .alone = true, .rule = adamw };
+    run runs[2];
+
+    for (int i = 0; i < 2; i++) {
+        begin_daemons(&runs[i], &m);
+        begin_weights(&runs[i]);
+        take_8_steps(&runs[i], i == 1);
+    }
+    for (int p = 0; p < TENSORS; p++)
+        assert_memory_equal(runs[1].ranks[0].weights[p], runs[0].ranks[0].weights[p], (size_t)sizes[p] * sizeof(float));
+    for (int i = 0; i < 2; i++) end_run(&runs[i]);
+}
+
+/* go_back checks that each rank gets the note of the step to which all go back. */
+TEST(a_note_that_comes_with_the_last_call_of_a_step_is_in_its_checkpoint)
+{
+    try_manner(&(manner){ .shards = 2, .event = KILL_ONE, .whole = true, .halves = true, .rule = adamw });
+    try_manner(&(manner){ .shards = 3, .event = KILL_ALL, .whole = true, .halves = true, .rule = adamw });
 }

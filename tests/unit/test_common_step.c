@@ -97,3 +97,16 @@ TEST(it_is_the_newest_of_all_that_can_be)
         assert_int_equal(found, best);
     }
 }
+
+static bool apart(uint64_t a, bool fresh_a, uint64_t b, bool fresh_b, bool settles)
+{
+    pd_shard_state states[2] = { { .step = a, .fresh = fresh_a }, { .step = b, .fresh = fresh_b } };
+
+    return !pd_shards_are_even(states, 2, pd_shards_slack(states, 2, settles));
+}
+
+HOLDS(shards_at_one_step_are_not_apart, assert_false(apart(5, true, 5, false, true)));
+HOLDS(steps_that_are_taken_together_are_not_apart, assert_true(apart(5, false, 6, false, true)));
+HOLDS(a_process_that_died_leaves_parameters_one_step_apart, assert_false(apart(5, false, 6, true, false)));
+HOLDS(a_shard_that_was_read_may_have_lost_this_step, assert_true(apart(5, true, 6, false, false)));
+HOLDS(two_steps_are_too_many, assert_true(apart(5, false, 7, false, false)));

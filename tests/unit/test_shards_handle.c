@@ -352,6 +352,35 @@ TEST(shard_0_keeps_the_worker_state_also_of_a_push_that_goes_elsewhere, worker *
     assert_int_equal(at, 3);
 }
 
+/* Steps wait for verdicts: so the shard that gets a gradient of the step has the state in its checkpoint. */
+TEST(a_worker_state_goes_with_a_gradient_where_shards_wait_for_each_other, worker *w)
+{
+    pd_push_options options = { .worker_state = "place", .worker_state_bytes = 5 };
+    size_t home = places[BIAS].shard, bytes;
+    char state[8];
+    uint64_t at;
+    pd_ticket_id ticket;
+    pd_error err;
+
+    w->client->shards->at[0]->core->settles = true;
+    take_step(w, 1);
+    prepare(w, 2);
+    assert_int_equal(pd_client_push(w->client, &w->items[BIAS], 1, &options, &ticket, &err), PD_OK);
+    assert_int_equal(pd_client_wait(w->client, ticket, 0, &err), PD_OK);
+    assert_int_equal(w->servers->at[home].note_step, 2);
+    assert_int_equal(w->servers->at[0].came[PD_NOTE], 0);
+    assert_int_equal(pd_client_worker_state(w->client, state, sizeof state, &bytes, &at, &err), PD_OK);
+    assert_int_equal(at, 2);
+    for (size_t p = 0; p < N; p++) {
+        if (p == BIAS) continue;
+        assert_int_equal(pd_client_push(w->client, &w->items[p], 1, &options, &ticket, &err), PD_OK);
+        assert_int_equal(pd_client_wait(w->client, ticket, 0, &err), PD_OK);
+    }
+    /* The later states of the step replace the one there. */
+    assert_int_equal(w->servers->at[home].came[PD_NOTE], N);
+    w->client->shards->at[0]->core->settles = false;
+}
+
 TEST(one_shard_has_the_barrier_and_all_have_checkpoints_and_farewells, worker *w)
 {
     static const int expected[SHARDS] = { 1, 0, 0 };

@@ -639,6 +639,7 @@ typedef struct pd_effect {
             pd_kept_steps kept;    /* steps of the checkpoints to which the job can go back */
             bool replays; /* it can also go back to each step that its parameters have closed from `first` on */
             uint64_t first;
+            bool fresh;       /* the job has taken no step since it was read from the disk */
             uint64_t place;   /* place of step leases.step of fragment 0, as in u.closed; 0: it was not fixed */
             uint64_t changes; /* number of changes of leases that the disk must have first (step/withheld.h) */
             uint64_t reserve, held;

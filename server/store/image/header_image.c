@@ -614,6 +614,7 @@ int pd_header_image_settle(pd_job *job, uint64_t now_ns, pd_error *err)
     /* The weights are not published to the loop thread yet. */
     job->restart.unpublished = true;
     job->restart.restored = true;
+    job->restart.step = pd_steps_least(&job->steps);
     /* The presets may have changed since the job was created. So workers that return must agree only in the options
      * that their Hello names. */
     job->presets = &job->steps.values;

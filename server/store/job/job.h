@@ -363,6 +363,7 @@ typedef struct pd_job_restart {
     bool restored;     /* the job was read from an image or a checkpoint */
     bool joined;       /* a worker has joined since the job was created or restored */
     uint64_t since_ns; /* time at which the job was read */
+    uint64_t step;     /* lowest step of a parameter when it was read */
     bool unpublished;  /* the job was restored, and the loop thread does not have its weights yet */
 } pd_job_restart;
 
