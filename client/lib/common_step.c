@@ -150,8 +150,8 @@ static int reopen_one(pd_client *shard, size_t number, void *arg, pd_error *err)
     return rc;
 }
 
-/* Returns whether the shard takes the parameter's steps together with those of others: model state is averaged as soon as
- * all ranks have given it. */
+/* Returns whether the shard takes the parameter's steps together with those of others. Model state is averaged as soon
+ * as all ranks have given it. */
 static bool is_coupled(const pd_param_record *record)
 {
     return !record->elsewhere && !record->model_state;

@@ -198,6 +198,35 @@ static bool is_over(const pd_carried *carried)
     return over;
 }
 
+/* Lets the operations of a call that has failed end soon. Where the connection has ended since, they end at once. */
+static void spoil(pd_shards *shards, const pd_waiter *waiters, void *arg)
+{
+    const pd_carried *carried = arg;
+
+    for (size_t i = 0; i < shards->n; i++) {
+        if (waiters[i].ticket == 0) continue;
+        pd_io_enter(&shards->at[i]->io);
+        pd_core_spoil(shards->at[i]->core, waiters[i].ticket, &carried->error);
+        pd_io_leave(&shards->at[i]->io);
+    }
+}
+
+/* Ends a call on the other shards, after one has failed: its buffers belong to the caller again when it returns. */
+static void end_others(pd_carried *carried)
+{
+    for (size_t i = 0; i < carried->shards->n; i++)
+        if (carried->over[i]) carried->waiters[i].ticket = 0;
+    spoil(carried->shards, carried->waiters, carried);
+    pd_shards_await(carried->shards, carried->waiters, carried->shards->n, INFINITY, spoil, carried);
+    finish_some(carried);
+}
+
+/* Returns whether a call borrows the caller's buffers for the time in which it is under way. */
+static bool borrows(pd_shards_call call)
+{
+    return call == PD_CALL_INIT || call == PD_CALL_FETCH || call == PD_CALL_REPLACE;
+}
+
 int pd_shards_carry_out(pd_client *client, pd_shards_call call, size_t ticket, pd_shards_begin *begin, void *arg,
                         double end, pd_error *err)
 {
@@ -211,9 +240,10 @@ int pd_shards_carry_out(pd_client *client, pd_shards_call call, size_t ticket, p
     pthread_mutex_unlock(&shards->lock);
     if (carried.error.code == PD_OK) pd_shards_await(shards, carried.waiters, shards->n, end, NULL, NULL);
     finish_some(&carried);
+    if (carried.error.code == PD_OK && !is_over(&carried)) pd_shards_check(shards, &carried.error);
+    if (carried.error.code != PD_OK && borrows(call)) end_others(&carried);
     free(carried.waiters);
-    if (carried.error.code == PD_OK && !is_over(&carried) && pd_shards_check(shards, &carried.error) == PD_OK)
-        return timed_out(&carried, client->slice, err);
+    if (carried.error.code == PD_OK && !is_over(&carried)) return timed_out(&carried, client->slice, err);
     for (size_t i = 0; i < shards->n; i++) carried.over[i] = false;
     if (carried.error.code != PD_OK && err != NULL) *err = carried.error;
     return carried.error.code;

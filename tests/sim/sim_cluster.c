@@ -159,6 +159,26 @@ void sim_cluster_effect(sim *s, uint32_t shard, pd_store *store, const pd_effect
     }
 }
 
+/* Kills the processes of a job. */
+static void end_job(sim *s, void *who, uint64_t what)
+{
+    const sim_job *job = who;
+
+    (void)what;
+    for (uint32_t rank = 0; rank < job->world; rank++) {
+        sim_trainee *t = sim_trainee_at(s, job->number, rank);
+        if (t != NULL) sim_trainee_kill(t);
+    }
+}
+
+void sim_cluster_abandon(sim *s, const sim_job *job, const char *why)
+{
+    if (s->cluster->jobs[job->number].abandoned) return;
+    sim_note(s, job->name, 0, why, 0, 0);
+    s->cluster->jobs[job->number].abandoned = true;
+    sim_after(s, 0, end_job, (void *)job, 0);
+}
+
 void sim_cluster_restored(sim *s, uint32_t shard, pd_store *store)
 {
     for (uint32_t j = 0; j < s->plan->n_jobs; j++) {
@@ -172,6 +192,9 @@ void sim_cluster_restored(sim *s, uint32_t shard, pd_store *store)
             (job == NULL || step < of->durable[shard]))
             sim_fail("durability", "shard %u: %s is %s, and its step %llu was durable", shard, s->plan->jobs[j].name,
                      job == NULL ? "lost" : "at an earlier step", (unsigned long long)of->durable[shard]);
+        /* A job that has lost a shard for good, and is hit once more before that is mended, is given up. */
+        if (of->lasting && !of->calm && !of->finished) sim_cluster_abandon(s, &s->plan->jobs[j], "is given up");
+        of->calm = of->calm && (job != NULL || of->number[shard] == 0 || of->ended[shard]);
         of->durable[shard] = 0;
         of->ended[shard] = false;
         of->number[shard] = 0;
@@ -180,8 +203,8 @@ void sim_cluster_restored(sim *s, uint32_t shard, pd_store *store)
 
 /* ---- the run ---- */
 
-/* Returns whether nobody need go back in a job: each rank can send all its steps again, and no process dies. */
-static bool is_calm(const sim_plan *plan, const sim_job *job)
+/* Returns whether each rank can send all its steps again, and no process dies. */
+static bool is_lasting(const sim_plan *plan, const sim_job *job)
 {
     for (uint32_t rank = 0; rank < job->world; rank++)
         if (job->window[rank] < job->steps) return false;
@@ -196,7 +219,7 @@ void sim_cluster_new(sim *s)
     for (uint32_t j = 0; j < s->plan->n_jobs; j++) {
         if (s->plan->jobs[j].world == 0) continue;
         run_twin(s, &s->plan->jobs[j], &s->cluster->jobs[j]);
-        s->cluster->jobs[j].calm = is_calm(s->plan, &s->plan->jobs[j]);
+        s->cluster->jobs[j].lasting = s->cluster->jobs[j].calm = is_lasting(s->plan, &s->plan->jobs[j]);
     }
 }
 
@@ -217,26 +240,6 @@ void sim_cluster_hurt(sim *s, const sim_fault *fault)
     if (fault->kind != SIM_CRASH || t == NULL) return;
     sim_trainee_kill(t);
     sim_trainee_start(s, &s->plan->jobs[fault->job], fault->rank, fault->amount);
-}
-
-/* Kills the processes of a job. */
-static void end_job(sim *s, void *who, uint64_t what)
-{
-    const sim_job *job = who;
-
-    (void)what;
-    for (uint32_t rank = 0; rank < job->world; rank++) {
-        sim_trainee *t = sim_trainee_at(s, job->number, rank);
-        if (t != NULL) sim_trainee_kill(t);
-    }
-}
-
-void sim_cluster_abandon(sim *s, const sim_job *job, const char *why)
-{
-    if (s->cluster->jobs[job->number].abandoned) return;
-    sim_note(s, job->name, 0, why, 0, 0);
-    s->cluster->jobs[job->number].abandoned = true;
-    sim_after(s, 0, end_job, (void *)job, 0);
 }
 
 bool sim_cluster_is_over(const sim *s)

@@ -23,7 +23,8 @@ typedef struct sim_cluster_job {
     bool finished;                /* a process has taken all steps, and they are durable */
     bool loose;     /* the job was started anew from weights alone, so that its optimizer has lost its state */
     bool abandoned; /* it cannot continue, and its processes end */
-    bool calm;      /* all ranks can send all their steps again, and no process dies: nobody goes back */
+    bool lasting;   /* no process dies, and all ranks can send all their steps again */
+    bool calm;      /* it is lasting, and no shard has lost it: nobody goes back */
 } sim_cluster_job;
 
 typedef struct sim_cluster {

@@ -159,7 +159,8 @@ static int take_over(sim_trainee *t, bool went_back, pd_error *err)
     t->progress = 0;
     for (uint32_t p = 0; p < t->job->n_params; p++) {
         uint64_t step = pd_client_step(t->client, p);
-        if (t->job->whole && !t->job->params[p].model_state && step != t->step)
+        /* On one server a step that is decided may be under way. */
+        if (t->job->whole && t->s->n_servers > 1 && !t->job->params[p].model_state && step != t->step)
             sim_fail("one step", "%s rank %u has weights of steps %llu and %llu", t->job->name, t->rank,
                      (unsigned long long)t->step, (unsigned long long)step);
         check_weights(t, p, step);
@@ -224,7 +225,8 @@ static bool recover(sim_trainee *t, int rc, pd_error *err)
             return false;
         } else if (rc == PD_DATA_LOSS && t->of->finished) {
             return false;
-        } else if (rc == PD_DATA_LOSS && strstr(err->text, "no step is left") == NULL && t->of->calm && t->declared) {
+        } else if (rc == PD_DATA_LOSS && strstr(err->text, "no step is left") == NULL && t->of->lasting &&
+                   t->declared) {
             rc = restart_job(t, err);
         } else if (rc == PD_DATA_LOSS || strstr(err->text, "is left from cluster") != NULL) {
             /* Shards have no step in common; or shard 0 was killed before the job was on its disk. */

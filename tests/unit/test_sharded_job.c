@@ -460,6 +460,36 @@ TEST(a_rank_keeps_its_ranges_of_portions)
     free(r);
 }
 
+/* A process died between the initial weights of two portions. The next one sends all portions. */
+TEST(weights_of_a_portion_that_has_some_are_answered_and_not_used)
+{
+    pd_store_config config = cluster_config();
+    const cluster_model *model = cluster_small_model();
+    float *other = calloc(1 << 20, sizeof *other);
+    cluster c;
+    rig *r;
+    int rc;
+
+    cluster_start(&c, 2, 1, &config, model, "nonfinite_scope=job" CUT, "* sgd");
+    r = c.shard[0];
+    assert_int_equal(rig_hello(r, "job", 0, 1, 99, 99, c.options, c.rules), PD_OK);
+    r->states = model->states;
+    assert_int_equal(rig_declare(r, r->job, 0, 99, model->names, model->shapes, NULL, model->n, PD_F32), PD_OK);
+    r->states = NULL;
+    for (size_t k = 0; k < r->n_places; k++) {
+        const pd_declared_place *place = &r->places[k];
+        bool cut = k > 0 && r->places[k - 1].param == place->param;
+        cut = cut || (k + 1 < r->n_places && r->places[k + 1].param == place->param);
+        if (place->own == UINT32_MAX) continue;
+        rc = rig_init(r, r->job, 99, r->handles[place->own], other, place->count);
+        if (rc != (cut ? PD_OK : PD_FAILED_PRECONDITION))
+            fail_msg("%d of %d: %s", (int)k, (int)place->param, r->error.text);
+    }
+    cluster_assert_same(&c, 0);
+    cluster_free(&c);
+    free(other);
+}
+
 TEST(a_hello_for_another_shard_or_cluster_is_refused)
 {
     cluster c = { .n = 2, .world = 2, .model = cluster_small_model(), .options = "", .rules = "* sgd lr=1" };

@@ -544,6 +544,33 @@ TEST_WITH(NULL, NULL, the_first_weights_are_of_one_step, void **unused)
     shard_servers_end(w.servers);
 }
 
+/* One shard refuses to give weights, another one would give them later. */
+TEST_WITH(NULL, NULL, a_call_that_fails_writes_no_weights_later, void **unused)
+{
+    worker w = { .servers = shard_servers_start(SHARDS, places, N) };
+    void *weights[N] = { w.weights[0], w.weights[1], w.weights[2] };
+    pd_error err = { 0 };
+
+    (void)unused;
+    for (size_t s = 0; s < SHARDS; s++) atomic_store(&w.servers->at[s].initialised, true);
+    open_client(&w);
+    declare(&w, params);
+    atomic_store(&w.servers->at[0].late_ms, 100);
+    atomic_store(&w.servers->at[2].refuses, PD_PULL);
+    atomic_store(&w.servers->at[2].code, PD_DEADLINE_EXCEEDED);
+    atomic_store(&w.servers->at[2].refusals, 1);
+    assert_int_equal(pd_client_init(w.client, weights, &err), PD_DEADLINE_EXCEEDED);
+    assert_non_null(strstr(err.text, "refused by the test"));
+    for (size_t i = 0; i < MOST; i++) w.weights[KERNEL][i] = 7;
+    usleep(300000);
+    for (size_t i = 0; i < MOST; i++) assert_true(w.weights[KERNEL][i] == 7);
+    atomic_store(&w.servers->at[0].late_ms, 0);
+    assert_int_equal(pd_client_init(w.client, weights, &err), PD_OK);
+    assert_true(w.weights[KERNEL][0] == 0);
+    pd_client_close(w.client);
+    shard_servers_end(w.servers);
+}
+
 /* The shards are two steps apart, and none has a checkpoint. A call of the program is shorter than each look. */
 TEST_WITH(NULL, NULL, short_calls_find_that_shards_have_no_step_in_common, void **unused)
 {
