@@ -63,10 +63,12 @@ int cluster_declare(const cluster *c, rig *r, uint32_t rank)
         ranges[p] = c->model->ranged && !c->model->states[p] ? range_of(c, rank, p) : (rig_range){ -1, -1 };
     r->ranges = ranges;
     r->states = c->model->states;
+    r->fragments = c->model->fragments;
     rc =
         rig_declare(r, r->job, rank, CLUSTER_CONN + rank, c->model->names, c->model->shapes, NULL, c->model->n, PD_F32);
     r->ranges = NULL;
     r->states = NULL;
+    r->fragments = NULL;
     return rc;
 }
 

@@ -14,7 +14,8 @@ typedef struct cluster_model {
     const char *names[CLUSTER_PARAMS];
     pd_shape shapes[CLUSTER_PARAMS];
     bool states[CLUSTER_PARAMS]; /* model state */
-    bool ranged;                 /* each rank has an equal part of each parameter but the model state */
+    uint32_t fragments[CLUSTER_PARAMS];
+    bool ranged; /* each rank has an equal part of each parameter but the model state */
 } cluster_model;
 
 typedef struct cluster {

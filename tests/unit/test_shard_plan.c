@@ -14,7 +14,7 @@ typedef struct planned {
 
 static const pd_speeds speeds = { 2e9, 1e11 };
 
-static void make(planned *p, const char *rule, const char *key, const char *value)
+static void make_fragments(planned *p, const char *rule, const char *key, const char *value, uint32_t fragments)
 {
     char path[400];
     char *const rules[] = { (char *)rule };
@@ -23,10 +23,16 @@ static void make(planned *p, const char *rule, const char *key, const char *valu
 
     snprintf(path, sizeof path, "%s/tests/support/gpt2_small.shapes", PD_SOURCE_DIR);
     job.world = 8;
+    job.fragments = fragments;
     assert_int_equal(pd_job_values_set(&job.values, key, value, &err), PD_OK);
     if (pd_shapes_read(&p->shapes, path, &err) != PD_OK ||
         pd_forecast_make(&p->forecast, &job, &p->shapes, rules, 1, pd_optimizer_table, &err) != PD_OK)
         fail_msg("%s", err.text);
+}
+
+static void make(planned *p, const char *rule, const char *key, const char *value)
+{
+    make_fragments(p, rule, key, value, 1);
 }
 
 static void drop(planned *p)
@@ -128,6 +134,27 @@ TEST(more_daemons_than_portions_are_refused)
     assert_int_equal(s.empty, s.portions);
     assert_true(s.empty < s.shards);
     assert_int_equal(spread(&p, 16, NULL).empty, 16);
+    drop(&p);
+}
+
+TEST(a_fragment_lies_whole_on_one_daemon_where_not_every_rank_counts)
+{
+    planned p = { 0 };
+    pd_shard_plan_uncut uncut;
+    pd_shard_plan s;
+
+    make_fragments(&p, "* adamw", "quorum", "4", 12);
+    s = spread(&p, 4, &uncut);
+    assert_true(s.fragments);
+    assert_int_equal(s.portions, p.shapes.n);
+    assert_int_equal(s.empty, 4);
+    assert_true(s.skew.over_mean > 1.15); /* wte.weight is larger than a fourth of the model */
+    assert_int_equal(strncmp(s.cause, "wte.weight", 10), 0);
+    assert_int_equal(uncut.why, PD_UNCUT_SETS);
+    drop(&p);
+    make_fragments(&p, "* adamw", "quorum", "4", 3);
+    assert_int_equal(spread(&p, 3, NULL).empty, 3);
+    assert_int_equal(spread(&p, 4, NULL).empty, 3);
     drop(&p);
 }
 

@@ -82,6 +82,45 @@ TEST(ranges_of_ranks_are_cut_with_the_parameter)
     train(2, &model, "nonfinite_scope=parameter" CUT, "* adamw lr=0.01", 1);
 }
 
+/* ---- sets of ranks that are open ---- */
+
+#define OPEN "min_workers=1 max_workers=2" CUT
+
+/* A model in three fragments. */
+static cluster_model in_fragments(void)
+{
+    cluster_model model = *cluster_small_model();
+
+    for (size_t p = 0; p < model.n; p++) model.fragments[p] = (uint32_t)p % 3;
+    return model;
+}
+
+TEST(fragments_of_open_sets_have_the_bits_of_one_store)
+{
+    cluster_model model = in_fragments();
+
+    train(2, &model, OPEN, "* sgd lr=0.05 momentum=0.9 nesterov=true", 1);
+    train(3, &model, OPEN, "* adamw lr=0.01", 1);
+    train(3, &model, OPEN " aggregate=median", "* sgd lr=0.05", 1);
+}
+
+TEST(a_fragment_of_open_sets_lies_whole_on_one_shard_and_fragment_0_on_shard_0)
+{
+    cluster_model model = in_fragments();
+    pd_store_config config = cluster_config();
+    uint32_t of[3] = { 0, UINT32_MAX, UINT32_MAX };
+    cluster c;
+
+    cluster_start(&c, 2, 1, &config, &model, OPEN, "* adamw lr=0.01");
+    assert_int_equal(c.shard[0]->n_places, model.n);
+    for (size_t k = 0; k < model.n; k++) {
+        uint32_t *shard = &of[model.fragments[c.shard[0]->places[k].param]];
+        if (*shard == UINT32_MAX) *shard = c.shard[0]->places[k].shard;
+        assert_int_equal(c.shard[0]->places[k].shard, *shard);
+    }
+    cluster_free(&c);
+}
+
 TEST(a_median_and_an_average_of_initial_weights_are_those_of_one_store)
 {
     train(2, cluster_small_model(), "nonfinite_scope=job aggregate=median" CUT, "* sgd lr=0.05", 2);
@@ -246,6 +285,13 @@ TEST(a_shard_that_starts_again_has_its_ranges)
                   "b* kron learning_rate=0.01;* adamw lr=0.01");
 }
 
+TEST(a_shard_that_starts_again_has_its_fragments)
+{
+    cluster_model model = in_fragments();
+
+    restart_shard(&model, OPEN " durability=checkpoint checkpoint_every=0", "* adamw lr=0.01");
+}
+
 TEST(a_restored_shard_keeps_its_map)
 {
     pd_store_config config = durable();
@@ -359,9 +405,10 @@ static void assert_refused(const rig *r, int code, const char *words)
     if (strstr(r->error.text, words) == NULL) fail_msg("not \"%s\": %s", words, r->error.text);
 }
 
-static void refuse_first(uint32_t shards, const char *options, const char *rules, int code, const char *words)
+static void refuse_model(const cluster_model *model, uint32_t shards, const char *options, const char *rules, int code,
+                         const char *words)
 {
-    cluster c = { .n = shards, .world = 1, .model = cluster_small_model(), .options = options, .rules = rules };
+    cluster c = { .n = shards, .world = 1, .model = model, .options = options, .rules = rules };
     rig *r = bare_shard(0, shards);
 
     assert_int_equal(cluster_hello(&c, r, 0), PD_OK);
@@ -372,11 +419,45 @@ static void refuse_first(uint32_t shards, const char *options, const char *rules
     free(r);
 }
 
+static void refuse_first(uint32_t shards, const char *options, const char *rules, int code, const char *words)
+{
+    refuse_model(cluster_small_model(), shards, options, rules, code, words);
+}
+
 TEST(a_declare_that_shards_cannot_share_is_refused)
 {
     refuse_first(20, "", "* sgd lr=1", PD_FAILED_PRECONDITION, "Use fewer shards");
     refuse_first(2, "quorum=1 max_workers=2", "* sgd lr=1", PD_FAILED_PRECONDITION, "not every rank counts");
     refuse_first(2, "", "* shampoo lr=1", PD_FAILED_PRECONDITION, "set nonfinite_scope = job");
+}
+
+TEST(a_job_with_open_sets_needs_fragments_that_fit)
+{
+    cluster_model model = in_fragments();
+    const char *staleness = "quorum=1 staleness=2 on_stale=wait max_workers=2";
+
+    refuse_model(&model, 4, OPEN, "* sgd lr=1", PD_FAILED_PRECONDITION, "it has 3 for 4 servers");
+    refuse_model(&model, 3, OPEN, "* shampoo lr=1", PD_FAILED_PRECONDITION, "give one server alone");
+    refuse_model(&model, 3, staleness, "* sgd lr=1", PD_INVALID_ARGUMENT, "3 fragments with a staleness");
+    model.shapes[0] = (pd_shape){ 2, { 1 << 14, 1 << 14 } };
+    refuse_model(&model, 3, OPEN, "* sgd lr=1", PD_RESOURCE_EXHAUSTED, "declare smaller ones, or give more servers");
+}
+
+TEST(shard_0_alone_leases_shares)
+{
+    cluster_model model = in_fragments();
+    cluster c = { .n = 2, .world = 1, .model = &model, .options = OPEN, .rules = "* sgd lr=1" };
+
+    for (uint32_t i = 0; i < 2; i++) {
+        rig *r = bare_shard(i, 2);
+        r->wants = 3;
+        assert_int_equal(cluster_join(&c, r, 0), i == 0 ? PD_OK : PD_INVALID_ARGUMENT);
+        if (i > 0) assert_refused(r, PD_INVALID_ARGUMENT, "shard 0 of a cluster leases the shares");
+        r->wants = 0;
+        assert_int_equal(cluster_declare(&c, r, 0), PD_OK);
+        rig_free(r);
+        free(r);
+    }
 }
 
 TEST(after_a_refused_declare_the_same_process_may_declare_again)

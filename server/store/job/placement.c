@@ -60,6 +60,7 @@ pd_uncut pd_cut_rows(int64_t *rows, const pd_cut_rule *rule, const pd_optimizer_
     int64_t all = *rows = rows_of(shape), grain, many, least;
 
     if (rule->split_bytes == 0 || bytes <= rule->split_bytes) return PD_UNCUT_SMALL;
+    if (rule->open) return PD_UNCUT_SETS;
     if (!rule->whole) return PD_UNCUT_APART;
     if (optimizer->grain == NULL || plan->hyperball) return PD_UNCUT_OPTIMIZER;
     if (pd_is_merged(rule->how)) return PD_UNCUT_AGGREGATE;
@@ -93,6 +94,8 @@ const char *pd_uncut_text(pd_uncut why)
         [PD_UNCUT_SMALL] = "it is not larger than split_bytes",
         [PD_UNCUT_APART] = "parameters of this job take their steps apart (nonfinite_scope = job, or a clip, lets all "
                            "take them together)",
+        [PD_UNCUT_SETS] = "not every rank counts in each step of this job, so one server has a whole fragment (declare "
+                          "smaller fragments)",
         [PD_UNCUT_OPTIMIZER] =
             "its optimizer looks at the whole parameter (give it an element-wise rule such as adamw, "
             "as is usual for an embedding)",

@@ -34,13 +34,14 @@ typedef struct pd_portion {
 } pd_portion;
 
 /* Why a parameter is not cut. PD_UNCUT_SMALL: it has at most split_bytes bytes. The others name what prevents it: the
- * job does not step as a whole; the optimizer looks at all of a parameter; the aggregate does; state is stored as int8
- * or int16, whose scales belong to columns; its rows are too large or too few; the names of its portions are too
- * long. */
+ * job does not step as a whole; not every rank counts in each step; the optimizer looks at all of a parameter; the
+ * aggregate does; state is stored as int8 or int16, whose scales belong to columns; its rows are too large or too few;
+ * the names of its portions are too long. */
 typedef enum pd_uncut {
     PD_IS_CUT,
     PD_UNCUT_SMALL,
     PD_UNCUT_APART,
+    PD_UNCUT_SETS,
     PD_UNCUT_OPTIMIZER,
     PD_UNCUT_AGGREGATE,
     PD_UNCUT_STORAGE,
@@ -51,7 +52,8 @@ typedef enum pd_uncut {
 /* What decides whether a parameter is cut, besides its plan. */
 typedef struct pd_cut_rule {
     uint64_t split_bytes; /* largest size of a parameter that is not cut, as float32; 0: none is cut */
-    bool whole;           /* all parameters of the job take their steps together, and all ranks count in each */
+    bool whole;           /* all parameters of the job take their steps together */
+    bool open;            /* not every rank counts in each step: each fragment lies whole on one shard */
     pd_aggregation how;   /* how contributions to the parameter are aggregated */
 } pd_cut_rule;
 

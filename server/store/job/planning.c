@@ -26,6 +26,7 @@
 #include "whole.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -305,6 +306,17 @@ static int plan_param(pd_job *job, pd_param *param, double *budget_ns, pd_error 
     return PD_OK;
 }
 
+/* Adds to the error of a job that does not fit into memory what can be done, where fragments lie whole on one shard. */
+static int explain_size(const pd_job *job, int rc, pd_error *err)
+{
+    size_t used = rc == PD_OK ? 0 : strlen(err->text);
+
+    if (rc == PD_RESOURCE_EXHAUSTED && job->steps.shards > 1 && job->steps.sets.open)
+        snprintf(err->text + used, sizeof err->text - used,
+                 ". A fragment lies whole on one server: declare smaller ones, or give more servers");
+    return rc;
+}
+
 /* Charges the bytes of the memory that all parameters of the job share. PD_RESOURCE_EXHAUSTED: the budgets have no room
  * for them. */
 static int count_job(pd_job *job, pd_error *err)
@@ -459,7 +471,7 @@ static int advance(pd_job *job, const pd_request *request, double *budget_ns, pd
         planning->at++;
         *budget_ns -= PARAM_NS + SURVEY_NS;
         return add_param(job, decl, err);
-    case PD_PLANNING: planning->at++; return plan_param(job, param, budget_ns, err);
+    case PD_PLANNING: planning->at++; return explain_size(job, plan_param(job, param, budget_ns, err), err);
     case PD_LAYING:
         planning->at++;
         lay_chunks(job, param);
@@ -594,7 +606,7 @@ static bool spread(pd_job *job, pd_request *request, double *budget_ns, int *rc,
     for (; *rc == PD_OK && planning->at < request->u.declare.n; planning->at++) {
         if (!(*budget_ns > 0)) return false;
         *budget_ns -= CHECK_NS;
-        *rc = count_one(job, &request->u.declare.params[planning->at], err);
+        *rc = explain_size(job, count_one(job, &request->u.declare.params[planning->at], err), err);
     }
     return true;
 }

@@ -226,7 +226,8 @@ static bool has_room_for_number(const pd_param_decl *decl)
 static pd_uncut cut_rows(const pd_spread *s, const pd_param_decl *decl, const pd_plan *plan, int64_t *rows)
 {
     const pd_cut_rule rule = { .split_bytes = s->job.sizing->values.at[PD_JOB_KEY_SPLIT_BYTES],
-                               .whole = s->job.whole && !s->job.sizing->sets.open,
+                               .whole = s->job.whole,
+                               .open = s->job.sizing->sets.open,
                                .how = aggregation_of(s, decl) };
     pd_uncut why = pd_cut_rows(rows, &rule, s->job.rules[decl->rule - 1].hypers.row, &decl->shape, plan);
 

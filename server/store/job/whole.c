@@ -273,8 +273,9 @@ void pd_whole_say(pd_job *job, const pd_spread *spread, const pd_request *declar
     if (job->steps.shard > 0 || pd_spread_placement(spread) == NULL || skew->over_mean <= UNEVEN) return;
     pd_job_say(
         job, PD_SAY_WARNING,
-        "the %u servers have uneven loads: %s of shard %u is %.2f times the mean, most of it by parameter %.160s",
-        job->steps.shards, pd_load_name(skew->load), skew->shard, skew->over_mean, skew->most->name);
+        "the %u servers have uneven loads: %s of shard %u is %.2f times the mean, most of it by parameter %.160s%s",
+        job->steps.shards, pd_load_name(skew->load), skew->shard, skew->over_mean, skew->most->name,
+        job->steps.sets.open ? ", whose fragment lies whole there: declare more and smaller fragments" : "");
     if (notes.uncut == declare->u.declare.n) return;
     pd_job_say(job, PD_SAY_WARNING, "parameter %.160s lies whole on one server: %s",
                declare->u.declare.params[notes.uncut].name, pd_uncut_text(notes.why));

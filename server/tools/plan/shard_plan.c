@@ -19,8 +19,9 @@ typedef struct cutting {
 typedef struct spreading {
     const pd_forecast *f;
     uint32_t shards;
-    pd_cut_rule rule; /* without `how`, which depends on the parameter */
-    cutting *kinds;   /* of each kind */
+    pd_cut_rule rule;    /* without `how`, which depends on the parameter */
+    cutting *kinds;      /* of each kind */
+    uint32_t *fragments; /* of each parameter, if not every rank counts in each step: then each lies on one shard */
     pd_portion *portions;
     pd_placed *list;
     size_t n;
@@ -31,13 +32,13 @@ static int no_memory(pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "out of memory for portions");
 }
 
-/* Returns whether all parameters of the job take their steps together, and all ranks count in each. */
+/* Returns whether all parameters of the job take their steps together. */
 static bool steps_as_a_whole(const pd_sizing *job)
 {
     bool clips = pd_job_values_limit(&job->values, PD_JOB_KEY_CLIP_GLOBAL_NORM) > 0 ||
                  pd_job_values_limit(&job->values, PD_JOB_KEY_SKIP_OUTLIER) > 0;
 
-    return !job->sets.open && (clips || job->values.at[PD_JOB_KEY_NONFINITE_SCOPE] == PD_SCOPE_JOB);
+    return clips || job->values.at[PD_JOB_KEY_NONFINITE_SCOPE] == PD_SCOPE_JOB;
 }
 
 static int64_t rows_of(const pd_shape *shape)
@@ -107,6 +108,23 @@ static int64_t portions_of(const spreading *s, size_t param)
     return c->why == PD_IS_CUT ? pd_portions_count(&s->f->kind[param]->shape, c->rows) : 1;
 }
 
+/* Cuts the model into runs of parameters of about equal size, as many as the job has fragments: nobody has said yet
+ * which parameters are in which. */
+static int cut_fragments(spreading *s, pd_error *err)
+{
+    const pd_forecast *f = s->f;
+    double before = 0;
+
+    if (!f->job.sets.open) return PD_OK;
+    if ((s->fragments = calloc(f->shapes->n, sizeof *s->fragments)) == NULL) return no_memory(err);
+    for (size_t i = 0; i < f->shapes->n; i++) {
+        double own = (double)f->kind[i]->elements, middle = before + own / 2;
+        s->fragments[i] = (uint32_t)(middle * f->job.fragments / (double)f->all.elements);
+        before += own;
+    }
+    return PD_OK;
+}
+
 /* Lists the portions of all parameters with their costs. */
 static int list_portions(spreading *s, pd_error *err)
 {
@@ -130,7 +148,7 @@ static int list_portions(spreading *s, pd_error *err)
             s->list[s->n] = (pd_placed){ .portion = &s->portions[s->n],
                                          .name = s->f->shapes->entries[i].name,
                                          .cost = c->cost[k == many - 1],
-                                         .together = UINT32_MAX };
+                                         .together = s->fragments != NULL ? s->fragments[i] : UINT32_MAX };
         }
     }
     return PD_OK;
@@ -236,14 +254,17 @@ int pd_shard_plan_make(pd_shard_plan *out, pd_shard_plan_uncut *uncut, const pd_
     spreading s = { .f = f,
                     .shards = shards,
                     .rule = { .split_bytes = f->job.values.at[PD_JOB_KEY_SPLIT_BYTES],
-                              .whole = steps_as_a_whole(&f->job) },
+                              .whole = steps_as_a_whole(&f->job),
+                              .open = f->job.sets.open },
                     .kinds = calloc(f->n_kinds + 1, sizeof *s.kinds) };
-    int rc = s.kinds != NULL ? list_portions(&s, err) : no_memory(err);
+    int rc = s.kinds != NULL ? cut_fragments(&s, err) : no_memory(err);
 
-    *out = (pd_shard_plan){ .shards = shards, .portions = s.n };
+    if (rc == PD_OK) rc = list_portions(&s, err);
+    *out = (pd_shard_plan){ .shards = shards, .portions = s.n, .fragments = s.fragments != NULL };
     if (rc == PD_OK) rc = place(out, &s, speeds, err);
     if (rc == PD_OK && uncut != NULL) find_uncut(uncut, &s);
     free(s.kinds);
+    free(s.fragments);
     free(s.portions);
     free(s.list);
     return rc;

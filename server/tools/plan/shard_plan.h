@@ -23,6 +23,7 @@ typedef struct pd_speeds {
 typedef struct pd_shard_plan {
     uint32_t shards;
     size_t portions;
+    bool fragments;  /* a fragment lies whole on one daemon; the portions are whole parameters */
     uint32_t empty;  /* the first shard without a portion: the daemons refuse the job; otherwise `shards` */
     uint64_t memory; /* as the daemon counts it against limits.max_total_bytes */
     double traffic;  /* bytes of gradients and weights in one step, of all workers together */

@@ -18,7 +18,9 @@ static void add_row(pd_table *table, const pd_shard_plan *s)
     pd_table_cell(table, "%s", pd_seconds_text(text, s->step_s));
     pd_table_cell(table, "%.2f", s->skew.over_mean);
     if (s->empty < s->shards)
-        pd_table_cell(table, "refused: %zu portions are too few", s->portions);
+        pd_table_cell(table,
+                      s->fragments ? "refused: too few fragments (--fragments)" : "refused: %zu portions are too few",
+                      s->portions);
     else if (s->shards == 1 || s->skew.over_mean < 1.005)
         pd_table_cell(table, "-");
     else
