@@ -99,6 +99,7 @@ replay_torch_optim | of the traces ok, here and through a daemon | >= 1 | | figu
 replay_t5x_adafactor | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/t5x_adafactor
 replay_soap  | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/soap
 replay_kl_methods | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/kl_methods
+replay_meta_kl | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/meta_kl
 replay_trax_average | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/trax_average
 first_order_bandwidth | of the bytes per second of a triad | >= 0.85 | kernel | figure_first_order_bandwidth
 adafactor_bandwidth | of the bytes per second of a triad | >= 0.80 | kernel | figure_adafactor_bandwidth
