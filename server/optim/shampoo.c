@@ -14,8 +14,8 @@
  *     M   <- momentum M + (1 - dampening) P;   P <- M, or (1 - dampening) P + momentum M with Nesterov
  *     W   <- W - lr P
  *
- * preconditioner_config=RootInvKLShampoo is Meta's KL-Shampoo (2026): the block of G that is contracted is multiplied by
- * the R of all dimensions but k before, and the R begin as the identity. It has no 1/n; `normalize` adds it.
+ * preconditioner_config=RootInvKLShampoo is Meta's KL-Shampoo (2026): the block of G that is contracted is multiplied
+ * by the R of all dimensions but k before, and the R begin as the identity. It has no 1/n; `normalize` adds it.
  *
  * |X| is the norm of X. If biases are corrected, c1 = 1 - beta1^t and c2 = 1 - beta2^t, otherwise both are 1. t is the
  * number of the step, which the parameters of a step group count together. r is inv_root_override, or by default twice

@@ -462,8 +462,8 @@ static double trace_of(const shampoo_run *r, int64_t side)
     return trace;
 }
 
-/* Returns how much the first factor of a block of 12 x 4 grows from step 40 to step 100. Roots begin in step 20, when the
- * factors have full rank. */
+/* Returns how much the first factor of a block of 12 x 4 grows from step 40 to step 100. Roots begin in step 20, when
+ * the factors have full rank. */
 static double growth_of_kl(const char *more)
 {
     char list[300];

@@ -420,8 +420,8 @@ static int set_meta(pd_hypers *hypers, const char *key, const json_t *value, pd_
     return set_value(hypers, key, value, err);
 }
 
-/* Sets a name of a class of Meta's Shampoo of 2026, such as AdamPreconditionerConfig: the word before the suffix. A class
- * that keeps eigenvectors has the weights of the class that keeps roots. */
+/* Sets a name of a class of Meta's Shampoo of 2026, such as AdamPreconditionerConfig: the word before the suffix. A
+ * class that keeps eigenvectors has the weights of the class that keeps roots. */
 static int set_class(pd_hypers *hypers, const char *name, const json_t *object, pd_error *err)
 {
     const char *type = json_string_value(json_object_get(object, "type"));
