@@ -23,12 +23,14 @@
 #include "rotated.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cpu.h"
 #include "kernels.h"
 
 enum { SOAP = PD_ROTATED_HYPERS, INIT_FACTOR, DAMPING, CLAMPING, MAX_CLAMP, CAST_DTYPE };
+enum { LARGE_SIDE = 10000 };
 
 static const pd_hyper kl_hypers[] = {
     PD_ROTATED_TABLE(1e-4, 0.9, 0.98),
@@ -59,6 +61,19 @@ static double flops_of(const pd_block *block, int rank)
     return sum * (double)pd_block_elements(block, rank);
 }
 
+/* Tells the user of a dimension so large that its factor takes more than the whole model, such as that of an
+ * embedding. */
+static void note_large_factors(pd_plan *plan)
+{
+    for (int d = 0; plan->n_blocks > 0 && d < plan->shape.rank; d++)
+        if (plan->blocks[0].size[d] > LARGE_SIDE)
+            snprintf(
+                plan->note, sizeof plan->note,
+                "kl_shampoo keeps two matrices of %lld rows for a dimension: set block_size, or give this parameter "
+                "another optimizer by a rule before",
+                (long long)plan->blocks[0].size[d]);
+}
+
 static int kl_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     const double *h = declaration->hypers.value;
@@ -72,6 +87,7 @@ static int kl_plan(const pd_declaration *declaration, const double *stats, pd_pl
     want.squares = h[SOAP] != 0 || want.shape.rank < 2;
     want.most_side = want.shape.rank < 2 ? 0 : INT64_MAX;
     if ((rc = pd_rotated_plan(plan, declaration, &want, err)) != PD_OK || want.most_side == 0) return rc;
+    note_large_factors(plan);
     for (size_t b = 0; b < plan->n_blocks; b++) plan->flops += flops_of(&plan->blocks[b], plan->shape.rank);
     return PD_OK;
 }
@@ -207,9 +223,9 @@ static void direct(const work *w)
 }
 
 /* Chooses the scales of all dimensions but d for the statistics of d. They are the estimates of before this step, but
- * in three dimensions the authors' program goes from the last dimension to the first: the eigenvalues of dimension 1 see
- * the new ones of dimension 2. The factor and the eigenvalues of dimension 0 see the new ones of dimension 1, but the
- * old ones of dimension 2. */
+ * in three dimensions the authors' program goes from the last dimension to the first: the eigenvalues of dimension 1
+ * see the new ones of dimension 2. The factor and the eigenvalues of dimension 0 see the new ones of dimension 1, but
+ * the old ones of dimension 2. */
 static void scales_of(const work *w, int d, bool of_factor, float **scale)
 {
     int rank = w->gradient.rank;

@@ -14,6 +14,9 @@
  *     M   <- momentum M + (1 - dampening) P;   P <- M, or (1 - dampening) P + momentum M with Nesterov
  *     W   <- W - lr P
  *
+ * preconditioner_config=RootInvKLShampoo is Meta's KL-Shampoo (2026): the block of G that is contracted is multiplied
+ * by the R of all dimensions but k before, and the R begin as the identity. It has no 1/n; `normalize` adds it.
+ *
  * |X| is the norm of X. If biases are corrected, c1 = 1 - beta1^t and c2 = 1 - beta2^t, otherwise both are 1. t is the
  * number of the step, which the parameters of a step group count together. r is inv_root_override, or by default twice
  * the number of dimensions. All state begins at zero, the roots too.
@@ -147,6 +150,16 @@ static const pd_hyper shampoo_hypers[] = {
                      false },
     [ROOT_RETRIES] = { "root_retries", PD_INT, 0, 0, 6, NULL,
                        "number of retries of a failed root, with larger epsilons", true },
+    [PRECONDITIONER] = { "preconditioner_config", PD_CHOICE, 0, 0, 0, "RootInvShampoo|RootInvKLShampoo",
+                         "factors of the gradient; or of the gradient whitened by the other roots (Meta's KL-Shampoo, "
+                         "2026)",
+                         false },
+    [NORMALIZE] = { "preconditioner_config.normalize", PD_FLAG, 0, 0, 1, NULL,
+                    "divide each factor's new term by the size of the other dimensions, as KL-Shampoo's paper does; "
+                    "upstream does not",
+                    false },
+    [TRACE_EXPONENT] = { "preconditioner_config.trace_scaling_exponent", PD_REAL, 0, 0, 10, NULL,
+                         "divide a factor by this power of its trace before its root is computed", false },
     [HYPERBALL] = PD_HYPER_HYPERBALL,
     { .name = NULL },
 };
@@ -310,6 +323,10 @@ static const char *shampoo_warning(const pd_hypers *declared)
     if (overrides && h[EXPONENT_MULTIPLIER] != 1)
         return "inv_root_override and exponent_multiplier both change the exponent of the inverse roots; upstream "
                "advises one of them";
+    if (h[PRECONDITIONER] == PRECONDITION_KL && h[ROOT_OVERRIDE + 2] == 2 && h[NORMALIZE] == 0 &&
+        h[TRACE_EXPONENT] == 0)
+        return "RootInvKLShampoo with inv_root_override 2: one factor of a block that is not square grows without end, "
+               "and the other shrinks until epsilon stops it; set preconditioner_config.normalize=yes";
     if (h[NESTEROV] != 0 && h[MOMENTUM] == 0) return "use_nesterov has no effect without momentum";
     return NULL;
 }
@@ -380,6 +397,8 @@ static int plan_factor(pd_plan *plan, const pd_shape *declared, const shampoo_la
     factor.symmetric = true;
     factor.storage = pd_shampoo_factors_are_wide(h) ? PD_STORE_F64 : storage_of(h[FACTOR_DTYPE]);
     inverse.name = "inv_factor_matrices";
+    inverse.identity = h[PRECONDITIONER] == PRECONDITION_KL;
+    inverse.fill = inverse.identity ? 1 : 0;
     inverse.storage = storage_of(h[INVERSE_DTYPE]);
     basis.name = "eigenbasis";
     task.input[0] = pd_shampoo_slot(slots, k, FACTOR);
@@ -406,13 +425,16 @@ static void plan_work(pd_plan *plan, const double *h)
     for (size_t b = 0; b < plan->n_blocks; b++) {
         const pd_block *block = &plan->blocks[b];
         shampoo_scratch parts = pd_shampoo_scratch(plan, block, h);
-        int64_t floats = parts.gradient + parts.filtered + parts.direction + parts.products;
+        int64_t floats = parts.gradient + parts.filtered + parts.direction + parts.products + parts.whitened;
+        double whitens = h[PRECONDITIONER] == PRECONDITION_KL ? 2.0 * (plan->shape.rank - 1) : 0;
         plan->scratch_floats = (size_t)larger((int64_t)plan->scratch_floats, floats);
         plan->large_products = plan->large_products || pd_block_is_large(block, plan->shape.rank);
         /* Operations for each element of the block and each dimension d: as many as the block has indices in d for the
-         * factor, and twice as many for the direction (a whole product). */
+         * factor, and twice as many for the direction (a whole product). KL-Shampoo has another product for each of the
+         * other dimensions. */
         for (int d = 0; d < plan->shape.rank; d++)
-            plan->flops += 3.0 * (double)pd_block_elements(block, plan->shape.rank) * (double)block->size[d];
+            plan->flops +=
+                (3.0 + whitens) * (double)pd_block_elements(block, plan->shape.rank) * (double)block->size[d];
     }
 }
 
@@ -508,10 +530,26 @@ static pd_unfit unfit_of(const float *A, const double *wide, int64_t n)
     return unfit;
 }
 
-/* Divides a factor by its bias correction, in place. */
-static void correct(const pd_task_view *task, float *A, double *wide, int64_t n)
+/* Divides a factor by a power of its trace, in place. */
+static void scale_by_trace(float *A, double *wide, int64_t side, const double *h)
+{
+    double trace = 0, by;
+
+    for (int64_t i = 0; i < side; i++) trace += wide != NULL ? wide[i * side + i] : (double)A[i * side + i];
+    by = pow(fmax(trace, h[EPSILON]), -h[TRACE_EXPONENT]);
+    for (int64_t i = 0; i < side * side; i++) {
+        if (wide != NULL)
+            wide[i] *= by;
+        else
+            A[i] *= (float)by;
+    }
+}
+
+/* Divides a factor by its bias correction, in place, and by a power of its trace if that is wanted. */
+static void correct(const pd_task_view *task, float *A, double *wide, int64_t side)
 {
     const double *h = task->hyper;
+    int64_t n = side * side;
     float correction = h[BIAS_CORRECTION] != 0 && h[BETA2] < 1 ? pd_shampoo_correction(h[BETA2], task->count) : 1.0f;
 
     for (int64_t i = 0; i < n; i++) {
@@ -520,6 +558,7 @@ static void correct(const pd_task_view *task, float *A, double *wide, int64_t n)
         else
             A[i] /= correction;
     }
+    if (h[TRACE_EXPONENT] != 0) scale_by_trace(A, wide, side, h);
 }
 
 /* Computes the inverse root of a factor. A float64 factor is rounded to float32 first, unless the method is
@@ -545,7 +584,7 @@ static int shampoo_task(pd_task_view *task)
     pd_root_report report = { 0 };
     int rc;
 
-    correct(task, task->input[0], wide, n);
+    correct(task, task->input[0], wide, side);
     if ((task->unfit = unfit_of(task->input[0], wide, n)) != PD_FIT) {
         task->error = NAN;
         return PD_INVALID_ARGUMENT;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "block_products.h"
+#include "block_rotation.h"
 #include "convert.h"
 #include "graft.h"
 #include "partition.h"
@@ -70,6 +71,7 @@ shampoo_scratch pd_shampoo_scratch(const pd_plan *plan, const pd_block *block, c
     parts.direction = parts.filtered > 0 && plan->shape.rank > 1 ? 0 : n;
     for (int d = 0; pd_shampoo_factors_are_wide(h) && d < plan->shape.rank; d++)
         parts.products = larger(parts.products, aligned(block->size[d] * block->size[d]));
+    if (h[PRECONDITIONER] == PRECONDITION_KL) parts.whitened = n + pd_block_rotate_scratch(block, plan->shape.rank);
     return parts;
 }
 
@@ -240,8 +242,8 @@ typedef struct work {
     const pd_unit *unit;
     shampoo_layout slots;
     shampoo_box box;
-    pd_block_view gradient;                 /* the block's gradient; the L2 penalty is added to it if there is one */
-    float *filtered, *direction, *products; /* pointers into the thread's scratch memory */
+    pd_block_view gradient; /* the block's gradient; the L2 penalty is added to it if there is one */
+    float *filtered, *direction, *products, *whitened; /* pointers into the thread's scratch memory */
     /* n: number of elements of the block; run: length of the contiguous runs in which they lie in the parameter */
     int64_t n, run;
 } work;
@@ -302,6 +304,7 @@ static work look(const pd_unit *unit)
     w.filtered = unit->scratch + parts.gradient;
     w.direction = parts.direction > 0 ? w.filtered + parts.filtered : w.filtered;
     w.products = w.filtered + parts.filtered + parts.direction;
+    w.whitened = w.products + parts.products;
     return w;
 }
 
@@ -311,20 +314,38 @@ static void add_wide(double *L, double w1, const float *term, double w2, int64_t
         for (int64_t j = 0; j <= i; j++) L[i * side + j] = w1 * L[i * side + j] + w2 * (double)term[i * side + j];
 }
 
+/* Returns the block of which factor d is computed: the gradient, or for KL-Shampoo the gradient multiplied by the roots
+ * of all dimensions but d. */
+static pd_block_view whiten(const work *w, int d)
+{
+    pd_block_view view = w->gradient;
+    float *R[PD_MAX_RANK];
+
+    if (w->unit->hyper[PRECONDITIONER] != PRECONDITION_KL) return view;
+    for (int k = 0; k < view.rank; k++)
+        R[k] = k == d ? NULL : w->unit->slot[pd_shampoo_slot(&w->slots, w->unit->index * view.rank + k, INVERSE)];
+    pd_block_rotate(w->whitened, &view, R, PD_AS_IS, w->whitened + aligned(w->n));
+    view.at = w->whitened;
+    if (view.rank == 2) view.stride = view.size[1];
+    return view;
+}
+
 static void update_factors(const work *w)
 {
     const double *h = w->unit->hyper;
-    double rest = h[BETA2] == 1 ? 1 : 1 - h[BETA2];
     int rank = w->gradient.rank;
 
     for (int d = 0; d < rank; d++) {
         int64_t side = w->gradient.size[d];
+        double rest = h[BETA2] == 1 ? 1 : 1 - h[BETA2];
         float *L = w->unit->slot[pd_shampoo_slot(&w->slots, w->unit->index * rank + d, FACTOR)];
+        pd_block_view view = whiten(w, d);
+        if (h[NORMALIZE] != 0) rest *= (double)side / (double)w->n;
         if (pd_shampoo_factors_are_wide(h)) {
-            pd_block_gram(pd_mat_dense(w->products, side, side), 0, 1, &w->gradient, d);
+            pd_block_gram(pd_mat_dense(w->products, side, side), 0, 1, &view, d);
             add_wide((double *)(void *)L, h[BETA2], w->products, rest, side);
         } else {
-            pd_block_gram(pd_mat_dense(L, side, side), (float)h[BETA2], (float)rest, &w->gradient, d);
+            pd_block_gram(pd_mat_dense(L, side, side), (float)h[BETA2], (float)rest, &view, d);
         }
     }
 }
@@ -418,12 +439,14 @@ static double filter(work *w, const pd_graft *graft)
 
 /* Returns whether the step uses the block's inverse roots: it has reached the start step, and each dimension has a
  * root. A root that was never computed is all zeros, so its first diagonal element is 0. A root can be missing only if
- * root_delay is not 0. */
+ * root_delay is not 0. KL-Shampoo's roots begin as the identity, and without a graft it uses them from the first step
+ * on. */
 static bool uses_roots(const work *w)
 {
     const pd_unit *unit = w->unit;
     int rank = w->gradient.rank;
 
+    if (unit->hyper[PRECONDITIONER] == PRECONDITION_KL && unit->hyper[GRAFTING] == GRAFT_NONE) return true;
     if (unit->count < pd_shampoo_start(unit->hyper)) return false;
     for (int d = 0; unit->plan->root_delay != 0 && d < rank; d++)
         if (unit->slot[pd_shampoo_slot(&w->slots, unit->index * rank + d, INVERSE)][0] == 0) return false;

@@ -55,6 +55,9 @@ enum {
     PYTORCH_COMPILE,
     ROOT_DELAY,
     ROOT_RETRIES,
+    PRECONDITIONER,
+    NORMALIZE,
+    TRACE_EXPONENT,
     HYPERBALL
 };
 enum { GRAFT_NONE, GRAFT_SGD, GRAFT_ADAGRAD, GRAFT_RMSPROP, GRAFT_ADAM };
@@ -63,6 +66,7 @@ enum { STORE_FLOAT32, STORE_BFLOAT16, STORE_FLOAT16, STORE_FLOAT64 };
 /* values of the hyperparameter preconditioner_dtype */
 enum { OLD_NONE, OLD_FLOAT32, OLD_FLOAT64 };
 enum { SEND_FLOAT32, SEND_FLOAT16, SEND_BFLOAT16, SEND_DEFAULT }; /* values of the hyperparameter communication_dtype */
+enum { PRECONDITION_PLAIN, PRECONDITION_KL }; /* values of the hyperparameter preconditioner_config */
 enum { ROOT_EIGEN, ROOT_NEWTON, ROOT_HIGHER_ORDER, ROOT_TRACKED };
 
 /* Indices of a parameter's slots. -1: the parameter does not have this slot. */
@@ -97,6 +101,7 @@ typedef struct shampoo_scratch {
     /* Size of the work memory for products with the roots. It also holds the new term of a factor before the term is
      * added in float64. */
     int64_t products;
+    int64_t whitened; /* size of the gradient multiplied by roots, for KL-Shampoo's factors; 0 for other factors */
 } shampoo_scratch;
 shampoo_scratch pd_shampoo_scratch(const pd_plan *plan, const pd_block *block, const double *h);
 

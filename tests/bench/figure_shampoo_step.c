@@ -1,4 +1,4 @@
-/* shampoo_step_N, gpt2_step: the speed of one step of scalable_shampoo or shampoo on a matrix, or on all parameters
+/* shampoo_step_N, soap_step_N, kl_step_N, gpt2_step: the speed of one step on a matrix, or on all parameters
  * of a model, without the roots. The step consists of factors, direction, graft, momenta and weights, and uses all
  * cores, as in the daemon. The figure is the step's operations per second, divided by the peak of sgemm. The peak is
  * measured between the steps, with one thread for each core that multiplies matrices of side 1024 of its own.

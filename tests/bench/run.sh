@@ -97,6 +97,9 @@ replay_google_shampoo | of the traces ok, here and through a daemon | >= 1 | | \
 replay_meta_shampoo | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/meta_shampoo
 replay_torch_optim | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/torch_optim
 replay_t5x_adafactor | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/t5x_adafactor
+replay_soap  | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/soap
+replay_kl_methods | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/kl_methods
+replay_meta_kl | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/meta_kl
 replay_trax_average | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/trax_average
 first_order_bandwidth | of the bytes per second of a triad | >= 0.85 | kernel | figure_first_order_bandwidth
 adafactor_bandwidth | of the bytes per second of a triad | >= 0.80 | kernel | figure_adafactor_bandwidth
@@ -109,6 +112,14 @@ shampoo_step_128 | of the sgemm peak of all cores | >= 0.60 | kernel | \
     figure_shampoo_step scalable_shampoo 4096x1024 preconditioning_compute_steps=1000000000 block_size=128
 shampoo_step_1024 | of the sgemm peak of all cores | >= 0.90 | kernel | \
     figure_shampoo_step scalable_shampoo 4096x1024 preconditioning_compute_steps=1000000000 block_size=1024
+soap_step_128 | of the sgemm peak of all cores | >= 0.50 | kernel | \
+    figure_shampoo_step soap 4096x1024 precondition_frequency=1000000000 block_size=128
+soap_step_1024 | of the sgemm peak of all cores | >= 0.80 | kernel | \
+    figure_shampoo_step soap 4096x1024 precondition_frequency=1000000000 block_size=1024
+kl_step_128  | of the sgemm peak of all cores | >= 0.50 | kernel | \
+    figure_shampoo_step kl_shampoo 4096x1024 precondition_frequency=1000000000 block_size=128
+kl_step_1024 | of the sgemm peak of all cores | >= 0.80 | kernel | \
+    figure_shampoo_step kl_shampoo 4096x1024 precondition_frequency=1000000000 block_size=1024
 kron_step    | of the sgemm peak of one core    | >= 0.55  | kernel | figure_kron_step 1024x1024
 kron_step_1024 | of the sgemm peak of one core  | >= 0.75  | kernel | \
     figure_kron_step 1024x1024 partition_grads_into_blocks=no

@@ -122,6 +122,11 @@ RULES = [
     Example(OPTIM, "learning_rate=0.001 merge_small_dims=no partition_grads_into_blocks=no "
             "preconditioner_update_probability=0.2 preconditioner_lr=0.3 preconditioner_init_scale=100",
             swaps={"learning": "* kron learning"}),
+    Example(OPTIM, "* shampoo lr=1e-3 betas=0.9,0.95 epsilon=1e-3 use_merge_dims=no inv_root_override=2 "
+            "precondition_frequency=10 preconditioner_config=RootInvKLShampoo preconditioner_config.normalize=yes "
+            "grafting_config=Adam"),
+    Example(OPTIM, "* soap lr=1e-2 block_size=128", against=1e-2),
+    Example(OPTIM, "* kl_shampoo lr=1e-2 shampoo_beta=0.9 block_size=128", against=1e-2),
     Example(OPTIM, "* adafactor learning_rate=0.05 beta1=0.9 factor_map=['.*/attention/':(BATCH,ROW,COLUMN), "
             "'.*':HEURISTIC]"),
     Example(OPTIM, "learning_rate=0.04 beta1=0.9 decay_rate=0.95", swaps={"learning": "* adafactor learning"}),

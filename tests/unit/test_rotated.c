@@ -210,6 +210,18 @@ TEST(plans_have_factors_where_upstream_has_them)
     pd_plan_free(&plan);
 }
 
+TEST(a_factor_of_an_embedding_is_noted)
+{
+    pd_plan plan;
+
+    plan_of(&plan, "kl_shampoo", (pd_shape){ 2, { 12000, 4 } }, "");
+    assert_non_null(strstr(plan.note, "two matrices of 12000 rows"));
+    pd_plan_free(&plan);
+    plan_of(&plan, "kl_shampoo", (pd_shape){ 2, { 12000, 4 } }, "block_size=1024");
+    assert_string_equal(plan.note, "");
+    pd_plan_free(&plan);
+}
+
 TEST(invalid_hyperparameters_are_refused)
 {
     for (int k = 0; k < OPTIMIZERS; k++) {

@@ -451,3 +451,67 @@ TEST(out_of_memory_is_told_and_leaves_nothing)
 
     assert_true(oom_each(shampoo_try_model, &param) > 10);
 }
+
+static double trace_of(const shampoo_run *r, int64_t side)
+{
+    float *L = shampoo_slot(r, "factor_matrices", 0, 0, side * side);
+    double trace = 0;
+
+    for (int64_t i = 0; i < side; i++) trace += (double)L[i * side + i];
+    free(L);
+    return trace;
+}
+
+/* Returns how much the first factor of a block of 12 x 4 grows from step 40 to step 100. Roots begin in step 20, when
+ * the factors have full rank. */
+static double growth_of_kl(const char *more)
+{
+    char list[300];
+    shampoo_run r;
+    double before = 0, after;
+
+    snprintf(list, sizeof list,
+             "lr=0.001 betas=0.9,0.9 use_merge_dims=no inv_root_override=2 start_preconditioning_step=20 "
+             "preconditioner_config=RootInvKLShampoo %s",
+             more);
+    r = shampoo_run_of("shampoo", &(pd_shape){ 2, { 12, 4 } }, list, 100);
+    shampoo_run_begin(&r);
+    for (int step = 1; step <= 100; step++) {
+        shampoo_run_draw(&r);
+        shampoo_run_step(&r);
+        if (step == 40) before = trace_of(&r, 12);
+    }
+    after = trace_of(&r, 12);
+    shampoo_run_end(&r);
+    return after / before;
+}
+
+/* The factor of the longer side shrinks by (1 - beta2) (12 - 4) / (12 + 4) a step: here to 1/20 in 60 steps. */
+TEST(factors_of_kl_shampoo_drift_unless_they_are_normalized)
+{
+    assert_true(growth_of_kl("") < 0.2);
+    assert_true(fabs(log(growth_of_kl("preconditioner_config.normalize=yes"))) < log(2));
+    assert_true(fabs(log(growth_of_kl("preconditioner_config.trace_scaling_exponent=1"))) < log(2));
+}
+
+TEST(a_drift_of_kl_shampoo_is_warned_of)
+{
+    pd_hypers drifts = shampoo_hypers("shampoo", "preconditioner_config=RootInvKLShampoo inv_root_override=2"),
+              holds = shampoo_hypers("shampoo", "preconditioner_config=RootInvKLShampoo inv_root_override=2 "
+                                                "preconditioner_config.normalize=yes");
+
+    assert_non_null(strstr(drifts.row->warning(&drifts), "normalize=yes"));
+    assert_null(holds.row->warning(&holds));
+}
+
+TEST(threads_agree_on_kl_shampoo)
+{
+    shampoo_assert_threads_agree("shampoo", &(pd_shape){ 3, { 10, 6, 5 } },
+                                 "lr=0.01 preconditioner_config=RootInvKLShampoo max_preconditioner_dim=4 "
+                                 "use_merge_dims=no epsilon=1e-4 precondition_frequency=2 betas=0.9,0.9",
+                                 6);
+    shampoo_assert_threads_agree("shampoo", &(pd_shape){ 2, { 10, 6 } },
+                                 "lr=0.01 preconditioner_config=RootInvKLShampoo preconditioner_dtype=float64 "
+                                 "use_merge_dims=no epsilon=1e-4 use_decoupled_weight_decay=no weight_decay=0.1",
+                                 4);
+}

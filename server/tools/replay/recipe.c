@@ -215,8 +215,8 @@ typedef int set_key(pd_hypers *hypers, const char *key, const json_t *value, pd_
 /* Sets hyperparameters that follow from the configuration as a whole. Called after `set_key` was called for all its
  * keys. */
 typedef int finish_config(pd_hypers *hypers, const json_t *config, pd_error *err);
-static set_key set_meta, set_t5x, set_kron, set_soap, set_keller, set_none;
-static finish_config finish_nadam, finish_google, finish_hyperball, finish_keller, finish_average;
+static set_key set_meta, set_meta_kl, set_t5x, set_kron, set_soap, set_keller, set_none;
+static finish_config finish_nadam, finish_google, finish_meta_kl, finish_hyperball, finish_keller, finish_average;
 
 #define TORCH_EXECUTION                                                                                                \
     {                                                                                                                  \
@@ -276,6 +276,13 @@ static const struct entry {
       .rate = "lr",
       .set = set_meta,
       .execution = { "use_pytorch_compile", "pytorch_compile_backend", "lr_schedule" } },
+    { .system = "meta_kl",
+      .name = "shampoo",
+      .rate = "lr",
+      .set = set_meta_kl,
+      .finish = finish_meta_kl,
+      .execution = { "lr_schedule", "iterate_averaging_config", "weight_decay_type",
+                     "target_parameter_dimensionality" } },
     { .system = "t5x_adafactor",
       .name = "adafactor",
       .rate = "learning_rate",
@@ -422,6 +429,67 @@ static int set_meta(pd_hypers *hypers, const char *key, const json_t *value, pd_
     if (json_is_object(value) && !json_is_string(json_object_get(value, "schedule")))
         return set_members(hypers, key, value, err);
     return set_value(hypers, key, value, err);
+}
+
+/* Sets a name of a class of Meta's Shampoo of 2026, such as AdamPreconditionerConfig: the word before the suffix. A
+ * class that keeps eigenvectors has the weights of the class that keeps roots. */
+static int set_class(pd_hypers *hypers, const char *name, const json_t *object, pd_error *err)
+{
+    const char *type = json_string_value(json_object_get(object, "type"));
+    char word[64];
+
+    snprintf(word, sizeof word, "%.*s", type != NULL ? (int)strcspn(type, "P") : 0, type != NULL ? type : "");
+    if (strcmp(word, "EigendecomposedKLShampoo") == 0) snprintf(word, sizeof word, "RootInvKLShampoo");
+    return pd_hypers_set(hypers, name, word, err);
+}
+
+/* Sets the exponents of roots from an object like {"2": 0.5}: the order r of the root is 1 / 0.5. */
+static int set_exponents(pd_hypers *hypers, const json_t *exponents, pd_error *err)
+{
+    const char *order;
+    json_t *exponent;
+    int rc = PD_OK;
+
+    json_object_foreach((json_t *)exponents, order, exponent)
+    {
+        char name[64], value[32];
+        snprintf(name, sizeof name, "inv_root_override[%.8s]", order);
+        snprintf(value, sizeof value, "%.9g", 1 / json_number_value(exponent));
+        if (rc == PD_OK) rc = pd_hypers_set(hypers, name, value, err);
+    }
+    return rc;
+}
+
+static int set_meta_kl(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
+{
+    static const char exponent[] = "trace_scaling_exponent";
+    json_t *members;
+    int rc;
+
+    if (!json_is_object(value)) return set_value(hypers, key, value, err);
+    if ((rc = set_class(hypers, key, value, err)) != PD_OK) return rc;
+    if ((rc = set_exponents(hypers, json_object_get(value, "inverse_exponent_override"), err)) != PD_OK) return rc;
+    members = json_copy((json_t *)value);
+    if (members == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    json_object_del(members, "type");
+    json_object_del(members, "inverse_exponent_override");
+    /* Without use_trace_scaling its exponent has no effect; 0.5 is upstream's default. */
+    if (!json_is_true(json_object_get(members, "use_trace_scaling")))
+        json_object_del(members, exponent);
+    else if (json_object_get(members, exponent) == NULL)
+        json_object_set_new(members, exponent, json_real(0.5));
+    json_object_del(members, "use_trace_scaling");
+    rc = set_members(hypers, key, members, err);
+    json_decref(members);
+    return rc;
+}
+
+/* Sets what Meta's Shampoo of 2026 does otherwise than that of 2024: target_parameter_dimensionality = infinity merges
+ * nothing. */
+static int finish_meta_kl(pd_hypers *hypers, const json_t *config, pd_error *err)
+{
+    (void)config;
+    return pd_hypers_set(hypers, "use_merge_dims", "no", err);
 }
 
 /* Returns true if the hyperparameter can be switched off with the word "none". */
@@ -668,11 +736,38 @@ int pd_recipe_declare_rate(pd_recipe *recipe, double rate, pd_error *err)
     return rc;
 }
 
-/* Returns what paramd leaves out of a run of SOAP; NULL: nothing. */
-static const char *left_out(const json_t *config)
+/* Returns true if a run of Meta's KL-Shampoo keeps eigenvectors and eigenvalues in place of roots. Roots of the same
+ * factors give the same weights, unless the eigenvectors come from a QR decomposition. */
+static bool keeps_eigenvectors(const json_t *config)
+{
+    const char *type = json_string_value(json_object_get(json_object_get(config, "preconditioner_config"), "type"));
+
+    return type != NULL && strncmp(type, "Eigendecomposed", strlen("Eigendecomposed")) == 0;
+}
+
+/* Returns what paramd leaves out of a run of Meta's KL-Shampoo; NULL: nothing. */
+static const char *left_out_of_kl(const json_t *config)
+{
+    const json_t *kind = json_object_get(config, "preconditioner_config");
+    const char *order;
+    json_t *exponent;
+
+    if (json_object_get(kind, "amortized_computation_config") != NULL)
+        return "eigenvectors by QR decomposition are left out of KL-Shampoo in Meta's form";
+    json_object_foreach(json_object_get(kind, "inverse_exponent_override"), order, exponent)
+    {
+        if (json_is_object(exponent))
+            return "exponents of single dimensions, and dimensions without factor, are left out";
+    }
+    return NULL;
+}
+
+/* Returns what paramd leaves out of a run; NULL: nothing. */
+static const char *left_out(const char *system, const json_t *config)
 {
     const char *format = json_string_value(json_object_get(config, "data_format"));
 
+    if (strcmp(system, "meta_kl") == 0) return left_out_of_kl(config);
     if (format == NULL || strcmp(format, "channels_last") != 0 || !json_is_true(json_object_get(config, "merge_dims")))
         return NULL;
     return "merge_dims with data_format channels_last is left out: its averages lie in another order than the weights";
@@ -733,8 +828,10 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
     if ((row = pd_optim_find(entry->name)) == NULL)
         return pd_fail(err, PD_UNIMPLEMENTED, "optimizer %s is not implemented", entry->name);
     out->rate = entry->rate;
-    out->left_out = left_out(config);
-    out->weights_only = json_is_string(cast) && strcmp(json_string_value(cast), "float32") != 0;
+    out->left_out = left_out(system, config);
+    if (out->left_out != NULL) return PD_OK;
+    out->weights_only =
+        (json_is_string(cast) && strcmp(json_string_value(cast), "float32") != 0) || keeps_eigenvectors(config);
     out->zeros = entry->finish == finish_keller;
     if ((grouped = with_groups(config)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     if (strcmp(system, "distributed_kron") == 0 && json_is_true(json_object_get(config, "normalize_grads")))

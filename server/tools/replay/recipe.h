@@ -23,8 +23,8 @@ typedef struct pd_recipe {
     /* A defect of the reference optimizer that this configuration triggers; NULL: none is known. */
     const char *defect;
     const char *left_out; /* what the run needs and paramd leaves out on purpose; NULL: nothing */
-    /* The run was computed in another type than float32, which paramd does not imitate: only its weights are compared,
-     * within their noise. */
+    /* The run was computed in another type than float32, or keeps other state than paramd: only its weights are
+     * compared, within their noise. */
     bool weights_only;
     bool zeros; /* a parameter without a gradient takes a step with zeros, as the reference optimizer makes it do */
     const char *rate; /* name of the hyperparameter that gets the recorded learning rates, such as lr */

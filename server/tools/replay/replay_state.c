@@ -132,6 +132,8 @@ static bool split_field(entry *e, const char *field, int length)
     if (length == 0 || length >= SLOT_TEXT) return false;
     memcpy(e->slot, field, (size_t)length);
     e->slot[length] = '\0';
+    /* Meta's Shampoo of 2026 keeps the second moment of every graft under the name of its base class. */
+    if (strcmp(e->slot, "adagrad") == 0) snprintf(e->slot, sizeof e->slot, "grafting_second_moment");
     return true;
 }
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ..errors import invalid
+from . import rotated_state
 from .light_state import LIGHT, MARK, mark_of, read_mark
 from .names import Group
 from .saved_state import Saved, State
@@ -46,10 +47,13 @@ def entries(saved: Saved, groups: Iterable[Group], rooms: Mapping[str, Plan]) ->
 def plain_entries(saved: Saved, groups: Iterable[Group]) -> list[Entry]:
     """Returns entries with slots alone, as upstream's optimizer has them. Those of parameters that have seen no
     gradient are empty."""
-    return [_plain(group, saved.slots.get(name, {})) for group in groups for name in group["param_names"]]
+    return [_plain(group, name, saved.slots.get(name, {}), tuple(param.shape))
+            for group in groups for name, param in zip(group["param_names"], group["params"])]
 
 
-def _plain(group: Group, slots: State) -> Entry:
+def _plain(group: Group, name: str, slots: State, shape: tuple[int, ...]) -> Entry:
+    if group["optimizer"] in rotated_state.OPTIMIZERS:
+        return rotated_state.given(group, name, slots, shape)
     if group["optimizer"] not in _ALIKE:
         return slots
     step = int(slots["step"])
@@ -184,6 +188,8 @@ def _slots(given: Iterable[State], optimizers: Iterable[str], optimizer: str) ->
 
 def _from_torch(group: Group, one: State, slots: list[str], shape: tuple[int, ...]) -> State:
     """Returns a parameter's state for the server. A parameter without state has had no gradient: it begins at 0."""
+    if rotated_state.is_upstream(one):
+        return rotated_state.taken(one, shape)
     if group["optimizer"] not in _ALIKE:
         return _unpacked({slot: tensor.detach().cpu() for slot, tensor in one.items()})
     found: State = {}

@@ -29,6 +29,7 @@ swa_utils = torch.optim.swa_utils
 sys.modules[__name__ + ".lr_scheduler"] = lr_scheduler
 sys.modules[__name__ + ".swa_utils"] = swa_utils
 
+_NAMES = {"soap": "SOAP", "kl_shampoo": "KLShampoo"}     # of optimizers that upstream's classes name otherwise
 _UNTRAINED = "model_state"              # the row of tensors that no optimizer changes
 
 
@@ -62,7 +63,8 @@ def _signature(optimizer: str) -> inspect.Signature:
 
 def _class(optimizer: str) -> type[_DropIn]:
     """Returns the class of an optimizer, under torch's name or one like it: scalable_shampoo is ScalableShampoo."""
-    name = CLASSES.get(optimizer) or "".join(part.capitalize() for part in optimizer.split("_"))
+    plain = "".join(part.capitalize() for part in optimizer.split("_"))
+    name = CLASSES.get(optimizer) or _NAMES.get(optimizer, plain)
     signature = _signature(optimizer)
     about = f"{optimizer} in a parameter server. Arguments: those of its signature, and paramd.torch.Optimizer's."
     return type(name, (_DropIn,), {"__module__": __name__, "__doc__": about, "__signature__": signature, "_row":
