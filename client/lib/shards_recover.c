@@ -69,8 +69,8 @@ int pd_shards_restart(pd_client *client, void *const *weights, pd_error *err)
 #define TURN_MOST 10.0
 
 /* Waits until lower ranks have had time to go back alone, if this one has gone back to one step again and again. Where
- * parameters step apart, workers that go back at the same time can undo each other's steps: one has a shard load the job
- * again after others have pushed to it, but not to all shards. */
+ * parameters step apart, workers that go back at the same time can undo each other's steps: one has a shard load the
+ * job again after others have pushed to it, but not to all shards. */
 static int await_turn(pd_client *client, double end, pd_error *err)
 {
     pd_shards *shards = client->shards;
