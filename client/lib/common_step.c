@@ -343,7 +343,7 @@ void pd_shards_share_durable(const pd_shards *shards)
 
 /* ---- both ---- */
 
-static void pause_for(double seconds)
+void pd_shards_pause(double seconds)
 {
     struct timespec time = { (time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9) };
 
@@ -370,7 +370,7 @@ static int describe(const pd_shards *shards, const pd_shard_state *states, pd_er
     return error.code;
 }
 
-static int out_of_time(const pd_client *client, pd_error *err)
+int pd_shards_out_of_time(const pd_client *client, pd_error *err)
 {
     return pd_fail(err, PD_DEADLINE_EXCEEDED,
                    "waited %g s: the shards have not come to one step: other workers may look for one, too. Repeat the "
@@ -410,8 +410,8 @@ int pd_shards_find_common(pd_client *client, double end, pd_error *err)
         int rc = try(client, end, &same, err);
         if (rc != PD_DEADLINE_EXCEEDED && (rc != PD_OK || same)) client->shards->missing = 0;
         if (rc != PD_OK || same) return rc;
-        if (pd_clock_seconds() >= end) return out_of_time(client, err);
-        pause_for(tries < 5 ? 0.01 : 0.1);
+        if (pd_clock_seconds() >= end) return pd_shards_out_of_time(client, err);
+        pd_shards_pause(tries < 5 ? 0.01 : 0.1);
     }
 }
 
@@ -443,8 +443,8 @@ int pd_shards_even_out(pd_client *client, double end, bool *even, pd_error *err)
     if (*even || shards->uneven == 0) shards->uneven = *even ? 0 : now;
     if (*even) return PD_OK;
     if (now - shards->uneven < SETTLE_SECONDS && !shards->seeks) {
-        if (now >= end) return out_of_time(client, err);
-        pause_for(0.02);
+        if (now >= end) return pd_shards_out_of_time(client, err);
+        pd_shards_pause(0.02);
         return PD_OK;
     }
     rc = pd_shards_find_common(client, end, err);
@@ -469,7 +469,7 @@ int pd_shards_agree(pd_client *client, double end, pd_error *err)
         apart = are_apart(client->shards, states);
         free(states);
         if (!apart) return PD_OK;
-        pause_for(SETTLE_SECONDS);
+        pd_shards_pause(SETTLE_SECONDS);
     }
     if ((rc = look(client, end, &states, err)) != PD_OK) return rc;
     apart = are_apart(client->shards, states);

@@ -66,7 +66,12 @@ typedef struct pd_shards {
     unsigned missing; /* number of times that a step to which all shards can go was not found, since the search began */
     double uneven;    /* time since which weights of several steps have come from the shards; 0: they have not */
     bool seeks;       /* because of that, all shards are brought to one step */
-    bool found;       /* pd_client_rewind has found where to go on, and has not received the weights yet */
+    /* The step of the last rewind, and how many before it were to this step, too; time before which the next one does
+     * not begin (0: not known yet). */
+    uint64_t rewound;
+    unsigned again;
+    double turn;
+    bool found; /* pd_client_rewind has found where to go on, and has not received the weights yet */
 
     pthread_mutex_t lock;
     /* Guarded by `lock`. The model; n_params 0: it is not declared. */
@@ -139,6 +144,10 @@ int pd_shards_even_out(pd_client *client, double end, bool *even, pd_error *err)
 /* If a shard has gone back further than this worker can send its steps again, ends the handles of the others, too:
  * calls on them would wait for steps that this worker is to take anew. */
 void pd_shards_go_back_together(const pd_shards *shards);
+/* Sleeps. */
+void pd_shards_pause(double seconds);
+/* Returns PD_DEADLINE_EXCEEDED, with a text that says that the shards have not come to one step. */
+int pd_shards_out_of_time(const pd_client *client, pd_error *err);
 /* Lets the next pushes tell all shards the newest step of which each has a checkpoint, as far as this worker knows. */
 void pd_shards_share_durable(const pd_shards *shards);
 const char *pd_shards_note(const pd_shards *shards, size_t param);

@@ -1,4 +1,5 @@
 /* shards_recover.c - continues on a cluster after a shard has lost the job or gone back to an earlier step. */
+#include "join.h"
 #include "recoveries.h"
 #include "shards.h"
 
@@ -64,6 +65,41 @@ int pd_shards_restart(pd_client *client, void *const *weights, pd_error *err)
     return rc == PD_OK ? end_recovery(client, weights, end, err) : rc;
 }
 
+#define TURN_SECONDS 0.01 /* a rank lets each lower one go first for so long, and twice as long each time */
+#define TURN_MOST 10.0
+
+/* Waits until lower ranks have had time to go back alone, if this one has gone back to one step again and again. Where
+ * parameters step apart, workers that go back at the same time can undo each other's steps: one has a shard load the
+ * job again after others have pushed to it, but not to all shards. */
+static int await_turn(pd_client *client, double end, pd_error *err)
+{
+    pd_shards *shards = client->shards;
+    double now = pd_clock_seconds(), most;
+
+    if (shards->again == 0) return PD_OK;
+    if (shards->turn == 0) {
+        most = TURN_SECONDS * client->welcome.rank * (double)(1u << (shards->again < 16 ? shards->again : 16));
+        shards->turn = now + (most < TURN_MOST ? most : TURN_MOST);
+    }
+    for (; now < shards->turn; now = pd_clock_seconds()) {
+        if (now >= end) return pd_shards_out_of_time(client, err);
+        pd_shards_pause(0.01);
+    }
+    shards->turn = 0;
+    return PD_OK;
+}
+
+/* Notes the step to which the job has gone back. */
+static void note_rewound(pd_shards *shards)
+{
+    pd_client *lead = pd_handle_enter(shards->at[0]);
+    uint64_t step = pd_core_lowest_step(lead->core);
+
+    pd_io_leave(&lead->io);
+    shards->again = step == shards->rewound ? shards->again + 1 : 0;
+    shards->rewound = step;
+}
+
 /* Goes to the steps from which the program continues: to one that all shards have; or where sets are open, to those at
  * which each shard is, since each goes back alone. */
 static int go_back(pd_client *client, double end, pd_error *err)
@@ -85,10 +121,13 @@ int pd_shards_rewind(pd_client *client, void *const *weights, pd_error *err)
     /* An earlier call that timed out may have found the step already. */
     if (!client->shards->found || pd_shards_check(client->shards, NULL) != PD_OK) {
         client->shards->found = false;
-        rc = go_back(client, end, err);
+        rc = await_turn(client, end, err);
+        if (rc == PD_OK) rc = go_back(client, end, err);
         client->shards->found = rc == PD_OK;
     }
     if (rc == PD_OK) rc = end_recovery(client, weights, end, err);
-    if (rc == PD_OK) client->shards->found = false;
-    return rc;
+    if (rc != PD_OK) return rc;
+    client->shards->found = false;
+    note_rewound(client->shards);
+    return PD_OK;
 }

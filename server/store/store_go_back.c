@@ -277,7 +277,7 @@ static void look_asked(pd_store *store, pd_going_back *back, pd_job *job)
 
 /* ---- failing to load ---- */
 
-enum { RETRY_NS = 1000000000 };
+enum { RETRY_NS = 1000000000, REPLAY_TRIES = 4 };
 
 /* Lets loading be tried again a second later, because memory was short. */
 static void retry_loading(pd_store *store, pd_going_back *back, uint64_t now_ns, const pd_error *err)
@@ -292,15 +292,17 @@ static void retry_loading(pd_store *store, pd_going_back *back, uint64_t now_ns,
     back->retry_ns = now_ns + RETRY_NS;
     if (!pd_is_power_of_two(++back->short_of_memory)) return;
     pd_say(&store->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = back->name, .step = &step, .code = err->code },
-           "goes back, but there is no memory to load it; it is tried again every second: %.300s", err->text);
+           "goes back, but could not be loaded yet; it is tried again every second: %.300s", err->text);
 }
 
-/* Handles a job that could not be loaded. It is whole on the disk, so a restart of the daemon brings it back. */
+/* Handles a job that could not be loaded. It is whole on the disk, so a restart of the daemon brings it back. A replay
+ * can also differ from its record because a root had no memory: it is tried again some times. */
 static void fail_loading(pd_store *store, pd_going_back *back, uint64_t now_ns, const pd_error *err)
 {
     uint64_t step = back->step;
 
-    if (err->code == PD_NO_MEMORY || err->code == PD_RESOURCE_EXHAUSTED) {
+    if (err->code == PD_NO_MEMORY || err->code == PD_RESOURCE_EXHAUSTED ||
+        (back->stage == REPLAYING && back->short_of_memory < REPLAY_TRIES)) {
         retry_loading(store, back, now_ns, err);
         return;
     }

@@ -474,3 +474,37 @@ TEST(a_job_without_memory_is_loaded_when_there_is_memory)
     while (load_without_memory(n)) n += n < 20 ? 1 : 7;
     assert_true(n > 20);
 }
+
+/* Lets the n-th allocation fail while records are replayed. Returns whether there was one. */
+static bool replay_without_memory(int64_t n)
+{
+    const course *p = &courses[1];
+    bool failed;
+    rig r;
+
+    start(&r, p);
+    step_to(&r, p, 1, 8);
+    r.lazy_back = true;
+    assert_int_equal(worker_goes_back(&r, 7), RIG_NO_ANSWER);
+    rig_apply(&r, rig_answer_order(&r));
+    rig_work(&r);
+    assert_null(the_job(&r));
+    failed = apply_without_memory(&r, rig_answer_order(&r), n);
+    r.lazy_back = false;
+    if (r.ordered != NULL) rig_go_back_ordered(&r);
+    rig_sleep(&r, 1.1);
+    for (int i = 0; i < 4; i++) rig_work(&r); /* each order is answered after one */
+    assert_int_equal(pd_steps_least(&the_job(&r)->steps), 7);
+    course_join(&r, p);
+    step_to(&r, p, 8, 12);
+    rig_free(&r);
+    return failed;
+}
+
+TEST(records_are_replayed_when_there_is_memory)
+{
+    int64_t n = 0;
+
+    while (replay_without_memory(n)) n += n < 20 ? 1 : 7;
+    assert_true(n > 20);
+}
