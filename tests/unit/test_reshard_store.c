@@ -356,14 +356,14 @@ TEST(checkpoints_that_are_not_all_shards_of_a_job_are_refused)
     cluster_free(&other);
 }
 
-TEST(a_job_that_goes_on_without_some_ranks_stays_on_one_daemon)
+TEST(a_job_that_goes_on_without_some_ranks_is_refused)
 {
     pd_checkpoint_image *old[1];
     cluster c;
 
     start_tiny(&c, 1, "quorum=2" KEPT, 1);
     old[0] = c.shard[0]->disk;
-    expect_refused(2, old, 1, PD_FAILED_PRECONDITION, "in which not every rank counts in each step");
+    expect_refused(2, old, 1, PD_FAILED_PRECONDITION, "not every rank counts in each of its steps");
     cluster_free(&c);
 }
 

@@ -160,6 +160,16 @@ static int add_source(pd_reshard *r, const pd_reshard_source *source, pd_error *
     return PD_OK;
 }
 
+/* Checks that all ranks count in each step. Otherwise each fragment has a step, members and counted pushes of its own. */
+static int check_sets(const pd_job *job, pd_error *err)
+{
+    if (!job->steps.sets.open) return PD_OK;
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "job %.100s: not every rank counts in each of its steps (rounds, quorum, staleness, min_workers, "
+                   "max_workers, on_lost_worker): such a job moves by `paramctl export --state' and `import-state'",
+                   job->steps.name);
+}
+
 /* Checks that a shard fits to shard 0, and that all its parameters are at one step. */
 static int check_together(const pd_reshard *r, uint32_t s, pd_error *err)
 {
@@ -488,6 +498,7 @@ int pd_reshard_new(pd_reshard **out, const pd_jobs *jobs, const pd_job_env *env,
     r->from = calloc(n > 0 ? n : 1, sizeof *r->from);
     if (r->sources == NULL || r->from == NULL) rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
     for (uint32_t s = 0; rc == PD_OK && s < n; s++) rc = add_source(r, &sources[s], err);
+    if (rc == PD_OK) rc = check_sets(r->from[0], err);
     for (uint32_t s = 0; rc == PD_OK && s < n; s++) rc = check_together(r, s, err);
     if (rc == PD_OK) rc = list_pieces(r, err);
     if (rc == PD_OK) rc = begin_declared(r, err);

@@ -4,6 +4,7 @@
 #include "global_clip.h"
 #include "grow.h"
 #include "header_image.h"
+#include "most_shards.h"
 #include "override.h"
 #include "random.h"
 #include "ranks.h"
