@@ -160,7 +160,7 @@ static int add_source(pd_reshard *r, const pd_reshard_source *source, pd_error *
     return PD_OK;
 }
 
-/* Checks that all ranks count in each step. Otherwise each fragment has a step, members and counted pushes of its own. */
+/* Checks that all ranks count in each step. Otherwise each fragment has a step, members and counted pushes. */
 static int check_sets(const pd_job *job, pd_error *err)
 {
     if (!job->steps.sets.open) return PD_OK;
