@@ -89,8 +89,8 @@ typedef struct pd_checkpoint_picker pd_checkpoint_picker;
  * pd_checkpoint_load. */
 int pd_checkpoint_pick(pd_checkpoint_picker **out, const pd_disk *disk, const char *dir, pd_manifest *manifest,
                        pd_error *err);
-/* Returns the checkpoint. Its read_state, with its read_arg, reads any state; for i = n_params it frees the memory of the
- * state that was read last. */
+/* Returns the checkpoint. Its read_state, with its read_arg, reads any state; for i = n_params it frees the memory of
+ * the state that was read last. */
 pd_checkpoint_image *pd_checkpoint_picked(const pd_checkpoint_picker *picker);
 /* Reads elements [first, first + n) of the weights of parameter i; `arg` is the checkpoint's read_arg. */
 int pd_checkpoint_pick_weights(void *arg, uint32_t i, int64_t first, int64_t n, float *to, pd_error *err);

@@ -76,9 +76,19 @@ static int find_blocks(pairing *p)
     return PD_OK;
 }
 
+/* Returns whether a slot belongs to one block: as its part, or as a statistic, which the number of its block and
+ * dimension numbers (pd_statistics_count). */
+static bool is_of_block(const pd_slot_spec *spec)
+{
+    return spec->of_block || spec->number >= 0;
+}
+
 static bool is_same_slot(const pairing *p, const pd_slot_spec *own, const pd_slot_spec *whole)
 {
-    return strcmp(own->name, whole->name) == 0 && own->number == whole->number && own->of_block == whole->of_block &&
+    int64_t number = own->number;
+
+    if (!own->of_block && number >= 0) number += p->block * plan_of(p->whole)->shape.rank;
+    return strcmp(own->name, whole->name) == 0 && number == whole->number && own->of_block == whole->of_block &&
            own->storage == whole->storage && own->diagonal_apart == whole->diagonal_apart &&
            own->temporary == whole->temporary && (!own->of_block || own->block + p->block == whole->block);
 }
@@ -149,10 +159,10 @@ static int place_slot(const pairing *p, const pd_slot_spec *own, const pd_slot_s
 
     *offset = 0;
     *bytes = bytes_of(own);
-    *shared = !own->of_block;
+    *shared = !is_of_block(own);
     if (pd_shape_equal(&own->shape, &whole->shape)) return PD_OK;
     *shared = false;
-    if (own->of_block || own->share == PD_SHARE_ITEM || own->storage == PD_STORE_INT8 ||
+    if (is_of_block(own) || own->share == PD_SHARE_ITEM || own->storage == PD_STORE_INT8 ||
         own->storage == PD_STORE_INT16 || own->shape.rank != whole->shape.rank || own->shape.rank == 0 ||
         elements != plan_of(p->whole)->elements || whole->shape.dim[0] < p->row + own->shape.dim[0])
         return misfit(p, "slots");

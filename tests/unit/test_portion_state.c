@@ -165,6 +165,28 @@ TEST(blocks_and_pending_roots_go_to_their_portions)
     expect_alike(&blocks);
 }
 
+TEST(bases_and_moments_in_them_go_to_their_portions)
+{
+    expect_alike(
+        &(recipe){ "soap", { { "block_size", "2" }, { "precondition_frequency", "2" }, { "root_delay", "1" } } });
+    expect_alike(
+        &(recipe){ "kl_shampoo", { { "block_size", "2" }, { "precondition_frequency", "2" }, { "root_delay", "1" } } });
+    expect_alike(&(recipe){ "ademamix", { { NULL, NULL } } });
+}
+
+/* Optimizers with blocks have tests of their own above: by default their blocks are larger than these portions. */
+TEST(every_optimizer_that_may_be_cut_is_known_here)
+{
+    for (size_t i = 0; pd_optimizer_table[i] != NULL; i++) {
+        const pd_optimizer_ops *ops = pd_optimizer_table[i];
+        if (ops->grain == pd_grain_of_elements)
+            expect_alike(&(recipe){ ops->name, { { NULL, NULL } } });
+        else if (ops->grain != NULL && strcmp(ops->name, "shampoo") != 0 && strcmp(ops->name, "soap") != 0 &&
+                 strcmp(ops->name, "kl_shampoo") != 0)
+            fail_msg("%s has a grain, and no test that cuts its state", ops->name);
+    }
+}
+
 TEST(slots_in_half_precision_are_cut_as_they_are_stored)
 {
     expect_alike(&(recipe){ "shampoo",

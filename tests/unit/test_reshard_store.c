@@ -38,11 +38,23 @@ static int read_range(void *arg, uint32_t i, int64_t first, int64_t n, float *to
     return PD_OK;
 }
 
+/* Stores whose records of decisions belong to the checkpoints; NULL: there are none. */
+static rig *decided[CLUSTER_MOST];
+
+static int read_decisions(void *arg, pd_reshard_take *take, void *to, pd_error *err)
+{
+    const rig *r = arg;
+    int rc = PD_OK;
+
+    for (size_t i = 0; rc == PD_OK && i < r->n_decisions; i++) rc = take(to, r->decisions[i], err);
+    return rc;
+}
+
 static pd_reshard_source source_of(pd_checkpoint_image *image, const char *name)
 {
     image->read_state = read_state;
     image->read_arg = image;
-    return (pd_reshard_source){ name, image, read_range };
+    return (pd_reshard_source){ .name = name, .image = image, .read_range = read_range };
 }
 
 /* Makes all states and weights of a new checkpoint, as who writes it does. Returns a copy that has them in memory. */
@@ -101,7 +113,12 @@ static int reshard(pd_checkpoint_image **out, uint32_t shards, pd_checkpoint_ima
     int rc;
 
     if (out != NULL) memset(out, 0, shards * sizeof *out);
-    for (uint32_t s = 0; s < n; s++) sources[s] = source_of(from[s], names[s]);
+    for (uint32_t s = 0; s < n; s++) {
+        sources[s] = source_of(from[s], names[s]);
+        if (decided[s] == NULL) continue;
+        sources[s].read_decisions = read_decisions;
+        sources[s].decisions_arg = decided[s];
+    }
     config.chunk_elements = 1 << 20;
     config.ingest_bytes = config.max_total_bytes = UINT64_MAX / 4;
     if ((rc = pd_store_new(&store, &config, err)) != PD_OK) return rc;
@@ -292,6 +309,39 @@ TEST(counters_add_up_and_settings_stay_one)
     cluster_free(&c);
 }
 
+TEST(settings_after_the_checkpoint_are_in_the_records)
+{
+    for (int with = 0; with < 2; with++) {
+        pd_checkpoint_image *old[2], *made[1];
+        pd_error err = { 0 };
+        cluster c;
+
+        start_tiny(&c, 2, TINY, 3);
+        for (uint32_t s = 0; s < 2; s++) {
+            assert_int_equal(rig_set(c.shard[s], "job", "*", "lr=0.25", 4), PD_OK);
+            rig_work(c.shard[s]);
+            assert_int_not_equal(c.shard[s]->n_decisions, 0);
+            old[s] = c.shard[s]->disk;
+            decided[s] = with ? c.shard[s] : NULL;
+        }
+        assert_int_equal(rig_set(c.whole, "job", "*", "lr=0.25", 4), PD_OK);
+        if (reshard(made, 1, old, 2, &err) != PD_OK) fail_msg("%s", err.text);
+        for (uint32_t s = 0; s < 2; s++) {
+            decided[s] = NULL;
+            rig_free(c.shard[s]);
+            free(c.shard[s]);
+        }
+        c.n = 1;
+        c.processes = 100;
+        restore(&c, 0, made[0]);
+        pd_checkpoint_image_free(made[0]);
+        assert_int_equal(only_job(c.shard[0])->counts.overrides, with);
+        cluster_step(&c, 4, 0, -1);
+        if (with) cluster_assert_same(&c, 4);
+        cluster_free(&c);
+    }
+}
+
 TEST(the_same_checkpoints_give_the_same_bytes)
 {
     pd_checkpoint_image *old[1], *made[2][2];
@@ -356,14 +406,14 @@ TEST(checkpoints_that_are_not_all_shards_of_a_job_are_refused)
     cluster_free(&other);
 }
 
-TEST(a_job_that_goes_on_without_some_ranks_stays_on_one_daemon)
+TEST(a_job_that_goes_on_without_some_ranks_is_refused)
 {
     pd_checkpoint_image *old[1];
     cluster c;
 
     start_tiny(&c, 1, "quorum=2" KEPT, 1);
     old[0] = c.shard[0]->disk;
-    expect_refused(2, old, 1, PD_FAILED_PRECONDITION, "in which not every rank counts in each step");
+    expect_refused(2, old, 1, PD_FAILED_PRECONDITION, "not every rank counts in each of its steps");
     cluster_free(&c);
 }
 

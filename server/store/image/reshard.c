@@ -12,6 +12,8 @@
 #include "portion_state.h"
 #include "reshard_header.h"
 #include "round_scalars.h"
+#include "wal.h"
+#include "wal_image.h"
 #include "whole.h"
 
 #include <inttypes.h>
@@ -106,6 +108,32 @@ static int read_header(const pd_reshard *r, const pd_reshard_source *source, pd_
     return rc == PD_OK ? PD_OK : pd_fail(err, rc, "%.300s: %.400s", source->name, why.text);
 }
 
+static int take_decisions(void *to, const pd_wal_record *record, pd_error *err)
+{
+    pd_archive archive;
+
+    pd_archive_begin_read(&archive, record->head, record->head_bytes);
+    pd_wal_image_read_decisions(&archive, to);
+    return pd_archive_end(&archive, NULL, NULL, err);
+}
+
+/* Adds the overrides that were set after the checkpoint of a shard. Records that begin after a later checkpoint than
+ * this one do not count: the user has chosen an earlier step. */
+static int add_settings(const pd_reshard *r, const pd_reshard_source *source, pd_job *job, pd_error *err)
+{
+    pd_error why = { 0 };
+    int rc;
+
+    job->checkpointing.newest.step = r->step;
+    job->checkpointing.durable_place = source->image->place;
+    for (uint32_t i = 0; i < job->steps.n_params; i++) job->steps.params[i].saved.step = r->step;
+    if (source->read_decisions == NULL || job->steps.wal == NULL) return PD_OK;
+    rc = source->read_decisions(source->decisions_arg, take_decisions, job, &why);
+    if (rc == PD_OK) rc = pd_wal_put_overrides(&job->steps, &why);
+    if (rc == PD_OK || rc == PD_FAILED_PRECONDITION) return PD_OK;
+    return pd_fail(err, rc, "%.300s: its records of decisions: %.300s", source->name, why.text);
+}
+
 static uint32_t shards_of(const pd_declared_job *declared)
 {
     return declared->shards > 1 ? declared->shards : 1;
@@ -142,6 +170,7 @@ static int add_source(pd_reshard *r, const pd_reshard_source *source, pd_error *
     int rc = read_header(r, source, &declared, &job, err);
 
     if (rc == PD_OK) rc = check_shard(r, source, &declared, err);
+    if (rc == PD_OK) rc = add_settings(r, source, job, err);
     if (rc != PD_OK) {
         free_job(job);
         pd_declared_job_free(&declared);
@@ -158,6 +187,16 @@ static int add_source(pd_reshard *r, const pd_reshard_source *source, pd_error *
     add_types(&r->declared, &declared);
     pd_declared_job_free(&declared);
     return PD_OK;
+}
+
+/* Checks that all ranks count in each step. Otherwise each fragment has a step, members and counted pushes. */
+static int check_sets(const pd_job *job, pd_error *err)
+{
+    if (!job->steps.sets.open) return PD_OK;
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "job %.100s: not every rank counts in each of its steps (rounds, quorum, staleness, min_workers, "
+                   "max_workers, on_lost_worker): such a job moves by `paramctl export --state' and `import-state'",
+                   job->steps.name);
 }
 
 /* Checks that a shard fits to shard 0, and that all its parameters are at one step. */
@@ -488,6 +527,7 @@ int pd_reshard_new(pd_reshard **out, const pd_jobs *jobs, const pd_job_env *env,
     r->from = calloc(n > 0 ? n : 1, sizeof *r->from);
     if (r->sources == NULL || r->from == NULL) rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
     for (uint32_t s = 0; rc == PD_OK && s < n; s++) rc = add_source(r, &sources[s], err);
+    if (rc == PD_OK) rc = check_sets(r->from[0], err);
     for (uint32_t s = 0; rc == PD_OK && s < n; s++) rc = check_together(r, s, err);
     if (rc == PD_OK) rc = list_pieces(r, err);
     if (rc == PD_OK) rc = begin_declared(r, err);

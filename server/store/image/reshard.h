@@ -16,6 +16,9 @@
 
 #include "checkpoint_image.h"
 #include "jobs.h"
+#include "wal_record.h"
+
+typedef int pd_reshard_take(void *to, const pd_wal_record *record, pd_error *err);
 
 /* The checkpoint of a shard that the job had. All of it is borrowed until pd_reshard_free. */
 typedef struct pd_reshard_source {
@@ -25,6 +28,10 @@ typedef struct pd_reshard_source {
     pd_checkpoint_image *image;
     /* reads `n` weights of parameter i, from element `first` on */
     int (*read_range)(void *arg, uint32_t i, int64_t first, int64_t n, float *to, pd_error *err);
+    /* calls `take` with each record of decisions, of which values of `paramctl set` after the checkpoint are taken; its
+     * errors are passed on. NULL: there are none */
+    int (*read_decisions)(void *arg, pd_reshard_take *take, void *to, pd_error *err);
+    void *decisions_arg; /* passed to read_decisions */
 } pd_reshard_source;
 
 typedef struct pd_reshard pd_reshard;

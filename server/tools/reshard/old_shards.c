@@ -272,6 +272,17 @@ int pd_old_job_find(pd_old_job *out, const pd_old_dirs *dirs, const char *job, b
     return rc;
 }
 
+/* Reads the records of decisions of a shard. */
+static int read_decisions(void *arg, pd_reshard_take *take, void *to, pd_error *err)
+{
+    const pd_old_shard *shard = arg;
+    pd_wal_about about;
+
+    return pd_wal_read(&(pd_wal_source){ &pd_disk_posix, shard->job_dir, shard->manifest.creator, PD_WAL_DECISIONS,
+                                         shard->manifest.place },
+                       take, to, &about, err);
+}
+
 int pd_old_job_open(pd_old_job *job, const pd_old_dirs *dirs, size_t i, pd_error *err)
 {
     pd_old_shard *shard = &job->shard[i];
@@ -282,7 +293,9 @@ int pd_old_job_open(pd_old_job *job, const pd_old_dirs *dirs, size_t i, pd_error
     if ((rc = pd_checkpoint_pick(&shard->picker, &pd_disk_posix, dir, &shard->manifest, err)) != PD_OK) return rc;
     job->sources[i] = (pd_reshard_source){ .name = dirs->path[i],
                                            .image = pd_checkpoint_picked(shard->picker),
-                                           .read_range = pd_checkpoint_pick_weights };
+                                           .read_range = pd_checkpoint_pick_weights,
+                                           .read_decisions = read_decisions,
+                                           .decisions_arg = shard };
     return PD_OK;
 }
 
