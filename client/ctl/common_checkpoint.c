@@ -25,7 +25,8 @@ static bool join_checkpoints(Paramd__CheckpointReply *all, void *const *replies,
 }
 
 /* Asks several daemons for a checkpoint of one step. A job that is training goes on between the requests, so the
- * command then asks again for a later step, which no daemon has begun yet. */
+ * command then asks again for a later step, which no daemon has begun yet. If the daemons need not come to the same
+ * steps, each makes one of its own. */
 static int checkpoint_at_one_step(pd_cluster *cluster, Paramd__CheckpointRequest *request, void **replies,
                                   Paramd__CheckpointReply *all, pd_error *err)
 {
@@ -34,10 +35,10 @@ static int checkpoint_at_one_step(pd_cluster *cluster, Paramd__CheckpointRequest
     uint64_t more = 0;
     int rc = pd_job_steps_ask(&steps, cluster, request->job, err);
 
-    if (request->step == 0) request->step = steps.most;
+    if (rc == PD_OK && request->step == 0 && !steps.apart) request->step = steps.most;
     for (int i = 0; i < TRIES && rc == PD_OK; i++) {
         rc = pd_cluster_ask(cluster, PD_CHECKPOINT, &request->base, replies, err);
-        if (rc != PD_OK || join_checkpoints(all, replies, cluster->n)) return rc;
+        if (rc != PD_OK || join_checkpoints(all, replies, cluster->n) || steps.apart) return rc;
         if ((rc = pd_job_steps_ask(&steps, cluster, request->job, err)) != PD_OK) return rc;
         request->step = pd_job_steps_ahead(&steps) + more;
         more = 2 * more + 4;

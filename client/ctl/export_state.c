@@ -311,8 +311,8 @@ static int begin_all(export *ex, const Paramd__ExportRequest *request, bool *sam
     ex->roots = 0;
     for (size_t i = 0; rc == PD_OK && i < ex->cluster.n; i++) {
         const Paramd__ExportReply *reply = replies[i];
-        if (i == 0) ex->step = reply->step;
-        *same = *same && reply->step == ex->step;
+        *same = *same && (i == 0 || reply->step == ex->step);
+        if (i == 0 || reply->step > ex->step) ex->step = reply->step;
         ex->roots += reply->roots;
     }
     free(replies);
@@ -320,12 +320,12 @@ static int begin_all(export *ex, const Paramd__ExportRequest *request, bool *sam
 }
 
 /* Begins the export. With several daemons, all export the same step: the present one, or if the job is training, one
- * that none of them has begun. */
+ * that none of them has begun. If they need not come to the same steps, each exports its own present one. */
 static int begin(export *ex, pd_error *err)
 {
     enum { TRIES = 4 };
     Paramd__ExportRequest request = request_of(ex, 1);
-    bool several = ex->cluster.n > 1, same = true;
+    bool several = ex->cluster.n > 1, same = true, apart;
     pd_job_steps steps;
     int rc = PD_OK;
 
@@ -334,9 +334,10 @@ static int begin(export *ex, pd_error *err)
     request.wait_ms = (uint32_t)(ex->wait * 1000);
     for (int i = 0; i < TRIES; i++) {
         if (several && (rc = pd_job_steps_ask(&steps, &ex->cluster, ex->job, err)) != PD_OK) return rc;
-        if (several) request.step = i == 0 ? steps.most : pd_job_steps_ahead(&steps) + (uint64_t)(4 * i);
+        apart = several && steps.apart;
+        if (several && !apart) request.step = i == 0 ? steps.most : pd_job_steps_ahead(&steps) + (uint64_t)(4 * i);
         rc = begin_all(ex, &request, &same, err);
-        if (!several || (rc == PD_OK && same)) return rc;
+        if (!several || (rc == PD_OK && (same || apart))) return rc;
         give_up(ex);
         if (rc != PD_OK && rc != PD_OUT_OF_RANGE && rc != PD_FAILED_PRECONDITION) return rc;
     }

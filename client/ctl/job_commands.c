@@ -204,7 +204,8 @@ static bool some_has_begun(const pd_cluster *cluster)
 }
 
 /* Sends a Set to several daemons, for a step that none of them has begun. If one has begun it when the request comes,
- * the request goes to all of them once more, for a later step: from then on all have the values. */
+ * the request goes to all of them once more, for a later step: from then on all have the values. If the daemons need
+ * not come to the same steps, each takes the values from its next one on. */
 static int set_from_one_step(pd_cluster *cluster, Paramd__SetRequest *request, void **replies, pd_error *err)
 {
     bool given = request->from_step > 0;
@@ -214,7 +215,7 @@ static int set_from_one_step(pd_cluster *cluster, Paramd__SetRequest *request, v
     cluster->tolerated[0] = PD_NOT_FOUND; /* a pattern may match parameters of some daemons only */
     for (int attempt = 0; attempt < 2; attempt++) {
         if (!given && (rc = pd_job_steps_ask(&steps, cluster, request->job, err)) != PD_OK) return rc;
-        if (!given) request->from_step = pd_job_steps_ahead(&steps) + (uint64_t)(attempt * 8);
+        if (!given && !steps.apart) request->from_step = pd_job_steps_ahead(&steps) + (uint64_t)(attempt * 8);
         cluster->tolerated[1] = given || attempt > 0 ? PD_OK : PD_FAILED_PRECONDITION;
         rc = pd_cluster_ask(cluster, PD_SET, &request->base, replies, err);
         if (given || !some_has_begun(cluster)) break;

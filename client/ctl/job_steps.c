@@ -18,7 +18,7 @@ static void look(void *arg, const Paramd__ListReply *page)
     for (size_t i = 0; i < page->n_jobs; i++) {
         const Paramd__JobInfo *job = page->jobs[i];
         if (strcmp(job->name, s->job) != 0) continue;
-        *s->out = (pd_job_steps){ job->step_least, job->step_most, job->steps_per_second };
+        *s->out = (pd_job_steps){ job->step_least, job->step_most, job->steps_per_second, job->open_sets };
         s->found = true;
     }
 }

@@ -8,6 +8,7 @@
 typedef struct pd_job_steps {
     uint64_t least, most; /* steps of the parameter that has taken fewest and most */
     double per_second;    /* of the slowest daemon; 0: not known */
+    bool apart;           /* not every rank counts in each step: daemons need not come to the same steps */
 } pd_job_steps;
 
 /* Asks all daemons for the steps of a job. PD_NOT_FOUND: no daemon has the job. */

@@ -31,7 +31,9 @@ static int start(void **state)
     strcpy(cluster.folder, "/tmp/paramd-rounds-XXXXXX");
     assert_non_null(mkdtemp(cluster.folder));
     for (size_t i = 0; i < DAEMONS; i++) {
-        const char *flags[] = { "--step-threads=1", "--pool-threads=1", NULL };
+        char directory[100];
+        const char *flags[] = { directory, "--step-threads=1", "--pool-threads=1", NULL };
+        snprintf(directory, sizeof directory, "--state-dir=%s/%zu", cluster.folder, i);
         cluster.daemon[i] = daemon_start(flags);
     }
     snprintf(cluster.urls, sizeof cluster.urls, "%s %s", cluster.daemon[0]->url, cluster.daemon[1]->url);
@@ -289,4 +291,27 @@ TEST(a_worker_whose_rank_was_given_away_goes_on_with_another_one)
     for (size_t f = 0; f < FRAGMENTS; f++) step_with(f, 7, 3);
     close_all();
     for (size_t i = 0; i < DAEMONS; i++) proxy_stop(links[i]);
+}
+
+TEST(commands_need_no_step_that_both_shards_take)
+{
+    static const char *const options[] = { "min_workers=1", "max_workers=2", NULL };
+    json_t *answer, *round;
+
+    init(join("apart", PD_ANY_RANK, cluster.urls, options));
+    for (size_t f = 0; f < FRAGMENTS; f++) step_with(f, 1, 1);
+    for (int i = 0; i < 5; i++) step_with(0, 1, 1);
+    step_with(1, 1, 1);
+    assert_int_equal(paramctl("shards apart"), 0);
+    assert_int_equal(paramctl("checkpoint apart"), 0);
+    assert_says("checkpoint of step");
+    assert_int_equal(paramctl("set apart '*' lr=0.5"), 0);
+    assert_says("from step 2 to 7 on");
+    step_with(1, 1, 1);
+    assert_float_equal(cluster.workers[0].weights[1][0], -2.5, 0);
+    assert_int_equal(paramctl("export apart %s/apart --state", cluster.folder), 0);
+    round = entry_of("rounds apart", "rounds", "fragment", 3, &answer);
+    assert_int_equal(json_integer_value(json_object_get(round, "step")), 2);
+    json_decref(answer);
+    close_all();
 }

@@ -31,6 +31,10 @@ rounds: other defaults for quorum, staleness and damping. "sync": those above. "
 
 If all of them are left out, every step waits for all workers.
 
+Several daemons share a job with these arguments by fragments (paramd.Param, fragment; paramd.torch.DiLoCo, fragments),
+of which there must be as many as daemons or more: each daemon decides alone which workers count in the steps of its
+fragments, and who is a member. paramd.torch.Optimizer declares one fragment, so it needs one daemon then.
+
 InvalidArgument (a ValueError): a value is not valid, values contradict each other, or a name is in `options`, too.
 """
 from __future__ import annotations

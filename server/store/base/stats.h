@@ -87,6 +87,7 @@ typedef struct pd_job_info {
     /* number of contributions since the daemon started to steps that their workers had seen closed before */
     uint64_t replayed;
     uint64_t went_back; /* number of times since the server started that the job went back to an earlier step */
+    bool open_sets;     /* not every rank counts in each step */
 } pd_job_info;
 
 /* An entry of the operators' list of parameters. */

@@ -180,6 +180,7 @@ static void fill_job(pd_job_info *info, const pd_job *job, uint64_t now_ns)
     info->cluster = job->saved.cluster;
     info->map = job->steps.map;
     info->life = job->life;
+    info->open_sets = job->steps.sets.open;
     info->number = job->steps.number;
     info->steps_per_second = pd_speed_at(&job->figures.speed, now_ns);
     info->loss = job->steps.figures.loss;
