@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "join.h"
+#include "mutant.h"
 #include "shards_ticket.h"
 
 static int check_items(const pd_shards *shards, unsigned method, const pd_item *items, size_t n, pd_error *err)
@@ -87,7 +88,10 @@ static pd_item item_at(const pd_sharded_param *param, const pd_item *item, const
 {
     pd_item part = { .param = place->handle };
 
-    if (item->gradient != NULL) part.gradient = (const uint8_t *)item->gradient + (size_t)place->first * param->in;
+    if (item->gradient != NULL && PD_MUTANT(part_of_neighbour))
+        part.gradient = item->gradient;
+    else if (item->gradient != NULL)
+        part.gradient = (const uint8_t *)item->gradient + (size_t)place->first * param->in;
     if (item->weights != NULL) part.weights = (uint8_t *)item->weights + (size_t)place->first * param->out;
     return part;
 }

@@ -169,6 +169,7 @@ static int take_over(sim_trainee *t, bool went_back, pd_error *err)
     if (t->step < t->of->acked && !t->job->logs)
         sim_fail("durability", "%s rank %u goes on from step %llu, and step %llu was durable on all shards",
                  t->job->name, t->rank, (unsigned long long)t->step, (unsigned long long)t->of->acked);
+    sim_cluster_check_number(t->s, t->job);
     keep_whole(t);
     t->begun = true;
     trace(t, went_back ? "has gone back to step" : "begins at step", t->step, t->number);
