@@ -598,10 +598,16 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
     core->open_sets = reply->open_sets;
 }
 
+/* Returns whether the program knows nothing of the job yet: it still declares the parameters to other shards. */
+static bool is_new(const pd_core *core)
+{
+    return core->setup.shards > 1 && !core->begun;
+}
+
 /* Returns whether this process takes over the server's steps, whatever it has seen before. */
 static bool begins_anew(const pd_core *core)
 {
-    return !core->declared || pd_core_recreates(core) || core->recovery.rewinding;
+    return !core->declared || is_new(core) || pd_core_recreates(core) || core->recovery.rewinding;
 }
 
 /* Takes over what the server has reported about the parameters. If the server has gone back and the window has the
@@ -674,7 +680,8 @@ static int all_declared(pd_core *core, const Paramd__DeclareReply *reply)
         core->recovery.moved = false;
     else if (pd_core_gives_up(core, reply))
         return PD_OK;
-    if (!core->recovery.rewinding && pd_core_is_behind(core) && !pd_core_window_helps(core)) return PD_OK;
+    if (!core->recovery.rewinding && !is_new(core) && pd_core_is_behind(core) && !pd_core_window_helps(core))
+        return PD_OK;
     if (PD_MUTANT(private_rewind_resends_to_all) && !core->recovery.rewinding && pd_core_is_behind(core))
         pd_core_send_back(core);
     if (!take_leases(core, reply)) {
