@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "common_step.h"
+#include "mutant.h"
 #include "recoveries.h"
 #include "settle_box.h"
 #include "shards.h"
@@ -119,7 +120,8 @@ void pd_shards_go_back_together(const pd_shards *shards)
 
     for (size_t i = 0; !gone_back && i < shards->n; i++) {
         pd_client *shard = pd_handle_enter(shards->at[i]);
-        gone_back = shard->core->end.gone_back;
+        gone_back =
+            shard->core->end.gone_back || (PD_MUTANT(private_rewind_resends_to_all) && shard->core->recovery.resending);
         pd_io_leave(&shard->io);
     }
     for (size_t i = 0; gone_back && i < shards->n; i++) {
@@ -314,7 +316,7 @@ static void intersect(pd_told_steps *told, const pd_told_steps *other)
     told->replays = told->replays && other->replays;
     if (other->durable < told->durable) told->durable = other->durable;
     for (size_t i = 0; i < told->n; i++)
-        if (has_told(other, told->at[i])) told->at[n++] = told->at[i];
+        if (has_told(other, told->at[i]) || PD_MUTANT(common_too_high)) told->at[n++] = told->at[i];
     told->n = n;
 }
 

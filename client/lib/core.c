@@ -148,6 +148,7 @@ pd_op *pd_op_new(pd_core *core, unsigned method)
     if (op == NULL) return NULL;
     op->id = ++core->calls.last_id;
     op->method = method;
+    core->begun = core->begun || (core->declared && method != PD_DECLARE);
     HASH_ADD(hh, core->calls.table, id, sizeof op->id, op);
     if (op->hh.tbl != NULL) return op;
     free(op);

@@ -674,7 +674,10 @@ static int all_declared(pd_core *core, const Paramd__DeclareReply *reply)
         core->recovery.moved = false;
     else if (pd_core_gives_up(core, reply))
         return PD_OK;
-    if (!core->recovery.rewinding && pd_core_is_behind(core) && !pd_core_window_helps(core)) return PD_OK;
+    if (!core->recovery.rewinding && !pd_core_is_new(core) && pd_core_is_behind(core) && !pd_core_window_helps(core))
+        return PD_OK;
+    if (PD_MUTANT(private_rewind_resends_to_all) && !core->recovery.rewinding && pd_core_is_behind(core))
+        pd_core_send_back(core);
     if (!take_leases(core, reply)) {
         pd_core_drop(core, "the server repeats steps from before its restart, and leases no shares before it is done");
         return PD_OK;

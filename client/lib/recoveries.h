@@ -54,6 +54,8 @@ const pd_param_record *pd_core_furthest_behind(const pd_core *core);
 /* Ends the client handle with PD_REWIND, because the server has gone back. `why`: why the window did not help, as the
  * end of the error's sentence; "": no reason. */
 void pd_core_go_back(pd_core *core, const char *why);
+/* Returns whether the program knows nothing of the job yet: it still declares the parameters to other shards. */
+bool pd_core_is_new(const pd_core *core);
 /* Returns whether this process takes over the server's steps, whatever it has seen before. */
 bool pd_core_begins_anew(const pd_core *core);
 /* In a cluster whose shard 0 chooses the ranks: if another shard says that another process has the rank of this one,

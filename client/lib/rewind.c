@@ -78,9 +78,14 @@ static bool has_pushed(const pd_core *core)
     return core->progress.closing > 0;
 }
 
+bool pd_core_is_new(const pd_core *core)
+{
+    return core->setup.shards > 1 && !core->begun;
+}
+
 bool pd_core_begins_anew(const pd_core *core)
 {
-    return !core->declared || pd_core_recreates(core) || core->recovery.rewinding;
+    return !core->declared || pd_core_is_new(core) || pd_core_recreates(core) || core->recovery.rewinding;
 }
 
 bool pd_core_gives_up(pd_core *core, const Paramd__DeclareReply *reply)

@@ -12,6 +12,8 @@
 
 #include <utlist.h>
 
+#include "mutant.h"
+
 /* The tallies of one step and phase. */
 typedef struct entry {
     struct entry *prev, *next; /* neighbours, by step and phase (utlist) */
@@ -323,13 +325,17 @@ static bool is_confirmed(const pd_settle_box *box, const entry *e)
 bool pd_settle_box_next_verdict(pd_settle_box *box, uint32_t number, pd_settle_frame *out)
 {
     shard *s = &box->shards[number];
-    entry *e, *next = NULL;
+    entry *e, *before = NULL, *next = NULL;
 
     pthread_mutex_lock(&box->lock);
     if (s->joined && s->giving == NULL) {
         DL_FOREACH(box->entries, e)
         {
-            if (!is_verdict(box, e) || (e->taken >> number & 1) != 0) continue;
+            if (!is_verdict(box, e)) continue;
+            if ((e->taken >> number & 1) != 0) {
+                before = e;
+                continue;
+            }
             next = is_confirmed(box, e) ? e : NULL;
             break;
         }
@@ -337,7 +343,8 @@ bool pd_settle_box_next_verdict(pd_settle_box *box, uint32_t number, pd_settle_f
     if (next != NULL) {
         next->lent++;
         s->giving = next;
-        *out = (pd_settle_frame){ next->step, next->phase, box->n, next->tally };
+        if (PD_MUTANT(verdict_of_step_before) && before != NULL && before->phase == next->phase) e = before;
+        *out = (pd_settle_frame){ next->step, next->phase, box->n, e->tally };
     }
     pthread_mutex_unlock(&box->lock);
     return next != NULL;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "join.h"
+#include "mutant.h"
 #include "shards_ticket.h"
 
 /* Checks, in a job with open sets, that all items of a push belong to one fragment, which lies on one shard. */
@@ -99,7 +100,10 @@ static pd_item item_at(const pd_sharded_param *param, const pd_item *item, const
 {
     pd_item part = { .param = place->handle };
 
-    if (item->gradient != NULL) part.gradient = (const uint8_t *)item->gradient + (size_t)place->first * param->in;
+    if (item->gradient != NULL && PD_MUTANT(part_of_neighbour))
+        part.gradient = item->gradient;
+    else if (item->gradient != NULL)
+        part.gradient = (const uint8_t *)item->gradient + (size_t)place->first * param->in;
     if (item->weights != NULL) part.weights = (uint8_t *)item->weights + (size_t)place->first * param->out;
     return part;
 }

@@ -127,6 +127,13 @@
     X(kicked_comes_back, "a process that an operator has removed may come back")                                       \
     X(barrier_counts_removed, "a barrier waits for ranks that are removed, too")                                       \
     X(old_generation_pushes, "a process of an earlier launch may come back after the job was formed again")            \
+    X(verdict_of_step_before, "a shard decides a step by the verdict of the step before")                              \
+    X(goback_ignores_life, "a shard goes back although it was loaded again since the worker has looked")               \
+    X(common_too_high, "workers tell shards to keep the checkpoints from a step on that not all shards have")          \
+    X(tally_without_last_chunk, "the sum of squares in a tally leaves out the end of each parameter")                  \
+    X(part_of_neighbour, "a portion of a parameter gets the gradient of its first portion")                            \
+    X(map_of_older_run, "a shard takes a worker of another cluster for one of its job's")                              \
+    X(private_rewind_resends_to_all, "a worker that can send a shard its steps again goes back with all")              \
     X(http_never_late, "an HTTP request that does not come whole is not refused in time")                              \
     X(flow_overtaken, "a request to the step thread is served before those of its flow that came earlier")             \
     X(http_without_limit, "the number of HTTP connections has no limit")                                               \

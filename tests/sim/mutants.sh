@@ -49,6 +49,14 @@ for mutant in replay_ignores_record@1 record_after_answer@1 record_without_age@4
         status=1
     fi
 done
+# Those of clusters.
+for mutant in verdict_of_step_before goback_ignores_life common_too_high tally_without_last_chunk part_of_neighbour \
+    map_of_older_run private_rewind_resends_to_all; do
+    if "$1" --seeds 1..300 --shards any --mutant $mutant > /dev/null 2>&1; then
+        echo "$mutant was not found within 300 seeds of clusters"
+        status=1
+    fi
+done
 # Those of the HTTP listener.
 for mutant in metric_one_more http_never_late http_without_limit; do
     if "$1" --seeds 1..300 --scrapes --mutant $mutant > /dev/null 2>&1; then

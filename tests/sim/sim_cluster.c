@@ -159,6 +159,60 @@ void sim_cluster_effect(sim *s, uint32_t shard, pd_store *store, const pd_effect
     }
 }
 
+/* A request to go back that comes late. */
+typedef struct late_request {
+    char job[16];
+    uint32_t shard;
+    uint64_t step, life;
+} late_request;
+
+/* Asks a shard once more to go back, as a worker whose request has been under way for long. */
+static void ask_late(sim *s, void *who, uint64_t what)
+{
+    late_request *late = who;
+    sim_side before = sim_enter(SIM_SERVER);
+    pd_request *request = sim_must(pd_request_new(PD_REQ_GO_BACK, (pd_ticket){ 0, 0 }));
+
+    (void)what;
+    request->u.go_back.job_name = sim_must(strdup(late->job));
+    request->u.go_back.step = late->step;
+    request->u.go_back.life = late->life;
+    request->u.go_back.wait_ns = SIM_S;
+    if (sim_server_stopped(s->servers[late->shard]))
+        pd_request_free(request);
+    else
+        sim_step_post(s->servers[late->shard], request);
+    sim_enter(SIM_HARNESS);
+    free(late);
+    sim_enter(before);
+}
+
+void sim_cluster_went_back(sim *s, uint32_t shard, const pd_go_back_order *order, uint64_t life)
+{
+    sim_side before = sim_enter(SIM_HARNESS);
+    late_request *late = sim_must(calloc(1, sizeof *late));
+
+    /* Orders of workers remove later checkpoints, so this one was asked for by ask_late. */
+    if (!order->removes) sim_fail("one life", "shard %u goes back in another life than it was asked for", shard);
+    *late = (late_request){ .shard = shard, .step = order->step, .life = life };
+    snprintf(late->job, sizeof late->job, "%s", order->job);
+    sim_after(s, sim_draw(s, 300 * SIM_MS), ask_late, late, 0);
+    sim_enter(before);
+}
+
+void sim_cluster_check_number(const sim *s, const sim_job *job)
+{
+    uint64_t number = 0;
+
+    for (uint32_t i = 0; i < s->n_servers && s->n_servers > 1; i++) {
+        const pd_job *own = inside_find(sim_server_store(s->servers[i]), job->name);
+        if (own == NULL) continue;
+        if (number != 0 && own->saved.cluster != number)
+            sim_fail("one cluster", "%s is of another cluster on shard %u than on others", job->name, i);
+        number = own->saved.cluster;
+    }
+}
+
 /* Kills the processes of a job. */
 static void end_job(sim *s, void *who, uint64_t what)
 {

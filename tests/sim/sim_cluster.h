@@ -48,6 +48,10 @@ void sim_cluster_check_end(const sim *s);
 void sim_cluster_describe(const sim *s);
 /* Checks an effect of a shard's store: what it publishes is what the twin has. */
 void sim_cluster_effect(sim *s, uint32_t shard, pd_store *store, const pd_effect *effect);
+/* Checks that all shards that have a job have that of one cluster. */
+void sim_cluster_check_number(const sim *s, const sim_job *job);
+/* Notes that a shard carries out an order to go back, which was given to the job when it had this life. */
+void sim_cluster_went_back(sim *s, uint32_t shard, const pd_go_back_order *order, uint64_t life);
 /* Checks the jobs of a shard that was killed and has loaded what was on its disk. */
 void sim_cluster_restored(sim *s, uint32_t shard, pd_store *store);
 

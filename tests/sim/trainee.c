@@ -169,6 +169,7 @@ static int take_over(sim_trainee *t, bool went_back, pd_error *err)
     if (t->step < t->of->acked && !t->job->logs)
         sim_fail("durability", "%s rank %u goes on from step %llu, and step %llu was durable on all shards",
                  t->job->name, t->rank, (unsigned long long)t->step, (unsigned long long)t->of->acked);
+    sim_cluster_check_number(t->s, t->job);
     keep_whole(t);
     t->begun = true;
     trace(t, went_back ? "has gone back to step" : "begins at step", t->step, t->number);
@@ -317,7 +318,6 @@ static bool join(sim_trainee *t, pd_error *err)
 {
     int rc = open_handle(t, err);
 
-    if (rc == PD_OK && t->of->finished && pd_client_welcome(t->client)->created) return false; /* it comes too late */
     while (rc == PD_OK && !t->declared) {
         rc = declare(t, err);
         t->declared = rc == PD_OK;
@@ -439,7 +439,11 @@ static int pull_step(sim_trainee *t, uint64_t step, pd_error *err)
 
     for (uint32_t p = 0; p < t->job->n_params; p++) items[p] = (pd_item){ .param = p, .weights = t->weights[p] };
     rc = pd_client_pull(t->client, items, t->job->n_params, step, &ticket, err);
-    return rc == PD_OK ? await(t, ticket, err) : rc;
+    if (rc == PD_OK) rc = await(t, ticket, err);
+    /* Where parameters take their steps apart, an earlier process of the rank may have pushed for later steps. */
+    for (uint32_t p = 0; rc == PD_OK && !t->process.killed && p < t->job->n_params; p++)
+        check_weights(t, p, t->job->whole ? step : items[p].step);
+    return rc;
 }
 
 static int take_step(sim_trainee *t, pd_error *err)
@@ -466,7 +470,6 @@ static int take_step(sim_trainee *t, pd_error *err)
     if (lowest_step(t) != step)
         sim_fail("one step", "%s rank %u has taken step %llu, and its parameters are at %llu", t->job->name, t->rank,
                  (unsigned long long)step, (unsigned long long)lowest_step(t));
-    for (uint32_t p = 0; p < t->job->n_params; p++) check_weights(t, p, step);
     keep_whole(t);
     t->step = step;
     return PD_OK;
@@ -558,7 +561,9 @@ static void begin_process(sim *s, void *who, uint64_t rank)
 
     s->cluster->coming--;
     sim_enter(before);
-    if (s->cluster->jobs[job->number].abandoned || sim_trainee_at(s, job->number, (uint32_t)rank) != NULL) return;
+    if (s->cluster->jobs[job->number].abandoned || s->cluster->jobs[job->number].finished ||
+        sim_trainee_at(s, job->number, (uint32_t)rank) != NULL)
+        return;
     sim_enter(SIM_HARNESS);
     t = sim_must(calloc(1, sizeof *t));
     t->s = s;

@@ -411,6 +411,7 @@ peer *peer_trained(const pd_core_config *config, const int64_t *sizes, size_t n,
     ticket = peer_declare(p, sizes, n);
     peer_answer_declare(p, n, step);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    p->core->begun = true;
     return p;
 }
 

@@ -517,6 +517,35 @@ TEST(a_shard_that_was_loaded_again_gets_requests_when_all_shards_are_there, work
 
 /* ---- without a handle that is open ---- */
 
+/* A shard goes back while the parameters are declared to another one. The program has seen no weights. */
+TEST_WITH(NULL, NULL, a_program_that_declares_follows_a_shard_that_goes_back, void **unused)
+{
+    worker w = { .servers = shard_servers_start(SHARDS, places, N) };
+    pd_client_options options = options_of(&w);
+    shard_server *at = w.servers->at;
+    pd_error err = { 0 };
+    int rc;
+
+    (void)unused;
+    for (size_t s = 0; s < SHARDS; s++) atomic_store(&at[s].initialised, true);
+    for (size_t i = 0; i < SHARD_HANDLES; i++) at[1].step[i] = 1;
+    atomic_store(&at[2].ignores, PD_DECLARE);
+    options.slice = 0.1;
+    if (pd_client_open(&w.client, &options, &err) != PD_OK) fail_msg("%s", err.text);
+    while ((rc = pd_client_declare(w.client, params, N, &err)) == PD_DEADLINE_EXCEEDED)
+        if (atomic_load(&at[1].came[PD_DECLARE]) == 1) break;
+    for (size_t i = 0; i < SHARD_HANDLES; i++) at[1].step[i] = 0;
+    cut(&at[1]);
+    await_count(&at[1].came[PD_DECLARE], 2);
+    atomic_store(&at[2].ignores, PD_METHODS);
+    cut(&at[2]);
+    while (rc == PD_DEADLINE_EXCEEDED) rc = pd_client_declare(w.client, params, N, &err);
+    if (rc != PD_OK) fail_msg("%s: %s", pd_code_name(rc), err.text);
+    for (size_t p = 0; p < N; p++) assert_int_equal(pd_client_step(w.client, p), 0);
+    pd_client_close(w.client);
+    shard_servers_end(w.servers);
+}
+
 /* A shard closes a step while the first weights come. */
 TEST_WITH(NULL, NULL, the_first_weights_are_of_one_step, void **unused)
 {

@@ -120,8 +120,8 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     if (!param->ranged && frame->rank != job->membership.giver && !pd_job_averages_init(job))
         return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank %u sends the initial weights, this is rank %u",
                        param->name, job->membership.giver, frame->rank);
-    /* The answer to Declare tells of a whole parameter whether it has weights. So of one that is cut, a new process also
-     * sends portions that have some. */
+    /* The answer to Declare tells of a whole parameter whether it has weights. So of one that is cut, a new process
+     * also sends portions that have some. */
     if (param->current != NULL && !param->cut &&
         initialiser_of(job, param, frame->rank) != job->ranks[frame->rank].saved.nonce)
         return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has weights already (step %llu): pull them", param->name,

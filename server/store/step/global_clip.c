@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "clip.h"
+#include "mutant.h"
 #include "settle.h"
 
 enum { PIECES = 1024 }; /* most sections of gradients that are clipped in parallel: 256 MiB together */
@@ -190,6 +191,8 @@ static bool next_piece(const pd_steps *steps, pd_clip_piece *piece)
     if (piece->n > PD_CLIP_RANGE) piece->n = PD_CLIP_RANGE;
     clip->first += piece->n;
     clip->seen = true;
+    if (PD_MUTANT(tally_without_last_chunk) && steps->shards > 1 && !clip->scaling && clip->first == param->elements)
+        piece->n = (piece->n + 1) / 2;
     return true;
 }
 
