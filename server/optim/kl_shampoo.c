@@ -26,9 +26,10 @@
 #include <string.h>
 
 #include "cpu.h"
+#include "hyperball.h"
 #include "kernels.h"
 
-enum { SOAP = PD_ROTATED_HYPERS, INIT_FACTOR, DAMPING, CLAMPING, MAX_CLAMP, CAST_DTYPE };
+enum { SOAP = PD_ROTATED_HYPERS, INIT_FACTOR, DAMPING, CLAMPING, MAX_CLAMP, CAST_DTYPE, HYPERBALL };
 
 static const pd_hyper kl_hypers[] = {
     PD_ROTATED_TABLE(1e-4, 0.9, 0.98),
@@ -39,6 +40,7 @@ static const pd_hyper kl_hypers[] = {
     [MAX_CLAMP] = { "max_clamp_value", PD_REAL, 4000, 10, 1e30, NULL,
                     "largest inverse root of an eigenvalue, in dimensions that are as large", false },
     [CAST_DTYPE] = { "cast_dtype", PD_CHOICE, 0, 0, 0, "float32", "type of the arithmetic; only float32", false },
+    [HYPERBALL] = PD_HYPER_HYPERBALL,
     { .name = NULL },
 };
 
@@ -73,7 +75,7 @@ static int kl_plan(const pd_declaration *declaration, const double *stats, pd_pl
     want.most_side = want.shape.rank < 2 ? 0 : INT64_MAX;
     if ((rc = pd_rotated_plan(plan, declaration, &want, err)) != PD_OK || want.most_side == 0) return rc;
     for (size_t b = 0; b < plan->n_blocks; b++) plan->flops += flops_of(&plan->blocks[b], plan->shape.rank);
-    return PD_OK;
+    return pd_hyperball_plan(plan, declaration, (pd_hyperball_use){ HYPERBALL, LR, WEIGHT_DECAY });
 }
 
 /* What a thread needs to compute one block. */
