@@ -234,17 +234,23 @@ static void keep_state(solo *s)
 
 HOLDS(checkpoints_and_worker_states_are_kept, compare(keep_state, &(kind){ .options = whole }));
 
-/* Takes shares of the data: step after step the next ones. */
-static void take_shares(solo *s)
+/* Takes the three shares of a step, and expects that there are no more. */
+static void take_three(solo *s, uint64_t step)
 {
     uint64_t share;
 
+    for (uint64_t k = 0; k < 3; k++) {
+        expect_ok(s, pd_client_share(s->client, &share, &s->err), "share");
+        assert_int_equal(share, 3 * (step - 1) + k);
+    }
+    assert_int_equal(pd_client_share(s->client, &share, &s->err), PD_UNAVAILABLE);
+}
+
+/* Takes shares of the data: step after step the next ones. */
+static void take_shares(solo *s)
+{
     for (uint64_t step = 1; step <= 4; step++) {
-        for (uint64_t k = 0; k < 3; k++) {
-            expect_ok(s, pd_client_share(s->client, &share, &s->err), "share");
-            assert_int_equal(share, 3 * (step - 1) + k);
-        }
-        assert_int_equal(pd_client_share(s->client, &share, &s->err), PD_UNAVAILABLE);
+        take_three(s, step);
         take_step(s, step, NULL);
         assert_int_equal(pd_client_least_unused(s->client), 3 * step);
     }
@@ -342,14 +348,8 @@ HOLDS(fragments_take_their_steps_apart, compare(take_steps_apart, &(kind){ .opti
 /* Takes leased shares: a step of fragment 0 uses them, whatever the other fragment does. */
 static void take_leases(solo *s)
 {
-    uint64_t share;
-
     for (uint64_t step = 1; step <= 4; step++) {
-        for (uint64_t k = 0; k < 3; k++) {
-            expect_ok(s, pd_client_share(s->client, &share, &s->err), "share");
-            assert_int_equal(share, 3 * (step - 1) + k);
-        }
-        assert_int_equal(pd_client_share(s->client, &share, &s->err), PD_UNAVAILABLE);
+        take_three(s, step);
         for (size_t f = 2; f-- > 0;) {
             pd_item items[2] = { s->items[f], s->items[f + 2] };
             push_pull(s, items, 2, NULL);
