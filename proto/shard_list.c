@@ -116,7 +116,7 @@ static const char *check_range(pd_number_range *range, uint32_t last, size_t las
 /* Finds the range of an address. *range has no text if there is none. */
 static int find_range(pd_span address, pd_number_range *range, pd_error *err)
 {
-    bool path = address.n >= 7 && begins_with(address.at, "unix://");
+    bool path = begins_with(address.at + strspn(address.at, blanks), "unix://");
 
     *range = (pd_number_range){ .count = 1 };
     for (size_t i = 0; i < address.n; i++) {

@@ -288,6 +288,14 @@ static int take_place(pd_store *store, pd_job *old, const pd_request *request, p
     return PD_OK;
 }
 
+/* Checks the rank that shard 0 has chosen for a worker which takes any. `job` NULL: it is not there yet. */
+static int check_rank(const pd_job *job, const pd_request *request, pd_error *err)
+{
+    if (job == NULL || request->rank < job->steps.members.ranks) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s has ranks 0 to %u, and shard 0 has chosen rank %u",
+                   job->steps.name, job->steps.members.ranks - 1, request->rank);
+}
+
 /* Creates the job that a Hello describes, in place of the job `old` of this name; NULL: there is none. If the Hello
  * does not describe a valid job, `old` stays. */
 static int create_job(pd_store *store, const pd_request *request, pd_job *old, pd_job **out, pd_error *err)
@@ -300,7 +308,8 @@ static int create_job(pd_store *store, const pd_request *request, pd_job *old, p
     if (old != NULL && (rc = pd_job_owner_may_begin_anew(old, store->roles, request, err)) != PD_OK) return rc;
     if ((rc = pd_hello_check_globs(request, err)) != PD_OK) return rc;
     if ((rc = pd_job_new(&job, &env, store->jobs.last_number + 1, request, err)) != PD_OK) return rc;
-    if ((rc = pd_checkpoint_policy_begin(job, err)) != PD_OK || (rc = take_place(store, old, request, err)) != PD_OK ||
+    if ((rc = check_rank(job, request, err)) != PD_OK || (rc = pd_checkpoint_policy_begin(job, err)) != PD_OK ||
+        (rc = take_place(store, old, request, err)) != PD_OK ||
         (rc = pd_job_owner_set(job, &store->owners, store->roles, request, err)) != PD_OK ||
         (rc = pd_jobs_add(&store->jobs, job, err)) != PD_OK) {
         pd_owner_remove(job->owner);
@@ -402,14 +411,6 @@ static int decide(const pd_store *store, pd_job *job, const pd_request *request,
     /* PD_ABORTED: the process is superseded. The caller checks its Hello before it refuses the process. */
     if (rc == PD_ABORTED) return PD_OK;
     return rc == PD_OK ? apply_table(job, request, now_ns, creates, err) : rc;
-}
-
-/* Checks the rank that shard 0 has chosen for a worker which takes any. `job` NULL: it is not there yet. */
-static int check_rank(const pd_job *job, const pd_request *request, pd_error *err)
-{
-    if (job == NULL || request->rank < job->steps.members.ranks) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s has ranks 0 to %u, and shard 0 has chosen rank %u",
-                   job->steps.name, job->steps.members.ranks - 1, request->rank);
 }
 
 /* Checks that the process may come to the job, and finds a rank for it if it takes any. `job` NULL: there is none. */

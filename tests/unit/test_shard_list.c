@@ -35,6 +35,7 @@ TEST(a_list_without_blanks_is_one_shard_as_it_always_was)
     expect("a:1,a:1", "tcp://a:1,tcp://a:1");
     expect("unix:///run/my dir/socket", "unix:///run/my dir/socket");
     expect("unix:///run/{x}/{1..}/s, :7070", "unix:///run/{x}/{1..}/s,tcp://127.0.0.1:7070");
+    expect(":7070, unix:///run/{x}/s", "tcp://127.0.0.1:7070,unix:///run/{x}/s");
 }
 
 TEST(blanks_separate_shards)
@@ -58,6 +59,8 @@ TEST(ranges_stand_for_numbers)
     expect("n{5..5}", "tcp://n5:7070");
     expect("a{0..1}:1,b{4..5}:1 c:1", "tcp://a0:1,tcp://b4:1|tcp://a1:1,tcp://b5:1|tcp://c:1");
     expect("unix:///run/{a}/{0..1}", "unix:///run/{a}/0|unix:///run/{a}/1");
+    expect("unix:///run/{a}/{0..1}, \tunix:///run/{b}/{2..3}",
+           "unix:///run/{a}/0,unix:///run/{b}/2|unix:///run/{a}/1,unix:///run/{b}/3");
 }
 
 static void expect_refusal(const char *text, const char *why)

@@ -599,6 +599,20 @@ TEST(a_hello_for_another_shard_or_cluster_is_refused)
     free(r);
 }
 
+TEST(a_hello_with_a_rank_that_the_job_cannot_have_creates_no_job)
+{
+    cluster c = { .n = 2, .world = 2, .model = cluster_small_model(), .options = OPEN, .rules = "* sgd lr=1" };
+    rig *r = bare_shard(1, 2);
+
+    r->any_rank = true;
+    assert_int_equal(cluster_hello(&c, r, 2), PD_INVALID_ARGUMENT);
+    assert_refused(r, PD_INVALID_ARGUMENT, "has ranks 0 to 1, and shard 0 has chosen rank 2");
+    assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->n, 0);
+    assert_int_equal(cluster_hello(&c, r, 1), PD_OK);
+    rig_free(r);
+    free(r);
+}
+
 TEST(shard_0_draws_the_number_of_the_cluster)
 {
     cluster c = { .n = 2, .world = 1, .model = cluster_small_model(), .options = "", .rules = "* sgd lr=1" };
