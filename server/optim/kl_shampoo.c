@@ -27,9 +27,10 @@
 #include <string.h>
 
 #include "cpu.h"
+#include "hyperball.h"
 #include "kernels.h"
 
-enum { SOAP = PD_ROTATED_HYPERS, INIT_FACTOR, DAMPING, CLAMPING, MAX_CLAMP, CAST_DTYPE };
+enum { SOAP = PD_ROTATED_HYPERS, INIT_FACTOR, DAMPING, CLAMPING, MAX_CLAMP, CAST_DTYPE, HYPERBALL };
 enum { LARGE_SIDE = 10000 };
 
 static const pd_hyper kl_hypers[] = {
@@ -41,6 +42,7 @@ static const pd_hyper kl_hypers[] = {
     [MAX_CLAMP] = { "max_clamp_value", PD_REAL, 4000, 10, 1e30, NULL,
                     "largest inverse root of an eigenvalue, in dimensions that are as large", false },
     [CAST_DTYPE] = { "cast_dtype", PD_CHOICE, 0, 0, 0, "float32", "type of the arithmetic; only float32", false },
+    [HYPERBALL] = PD_HYPER_HYPERBALL,
     { .name = NULL },
 };
 
@@ -89,7 +91,7 @@ static int kl_plan(const pd_declaration *declaration, const double *stats, pd_pl
     if ((rc = pd_rotated_plan(plan, declaration, &want, err)) != PD_OK || want.most_side == 0) return rc;
     note_large_factors(plan);
     for (size_t b = 0; b < plan->n_blocks; b++) plan->flops += flops_of(&plan->blocks[b], plan->shape.rank);
-    return PD_OK;
+    return pd_hyperball_plan(plan, declaration, (pd_hyperball_use){ HYPERBALL, LR, WEIGHT_DECAY });
 }
 
 /* What a thread needs to compute one block. */

@@ -21,7 +21,9 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_DIM = PD_ROTATED_HYPERS, MERGE_DIMS, VECTORS, DATA_FORMAT, CORRECT_BIAS };
+#include "hyperball.h"
+
+enum { MAX_DIM = PD_ROTATED_HYPERS, MERGE_DIMS, VECTORS, DATA_FORMAT, CORRECT_BIAS, HYPERBALL };
 
 static const pd_hyper soap_hypers[] = {
     PD_ROTATED_TABLE(3e-3, 0.95, 0.95),
@@ -32,6 +34,7 @@ static const pd_hyper soap_hypers[] = {
     [DATA_FORMAT] = { "data_format", PD_CHOICE, 0, 0, 0, "channels_first",
                       "order of a kernel's dimensions for merge_dims; only channels_first", false },
     [CORRECT_BIAS] = { "correct_bias", PD_FLAG, 1, 0, 1, NULL, "correct the bias of the averages", true },
+    [HYPERBALL] = PD_HYPER_HYPERBALL,
     { .name = NULL },
 };
 
@@ -66,7 +69,7 @@ static int soap_plan(const pd_declaration *declaration, const double *stats, pd_
             if (((const pd_rotated *)plan->own)->place[d] >= 0)
                 plan->flops += 5.0 * (double)pd_block_elements(&plan->blocks[b], plan->shape.rank) *
                                (double)plan->blocks[b].size[d];
-    return PD_OK;
+    return pd_hyperball_plan(plan, declaration, (pd_hyperball_use){ HYPERBALL, LR, WEIGHT_DECAY });
 }
 
 static void soap_rotate(const pd_unit *unit)

@@ -348,6 +348,7 @@ TEST(momentum_averages_and_factors_go_on)
     check(&(course){ .rules = "* ademamix alpha_warmup=9 beta3_warmup=12 mu_dtype=bfloat16" });
     check(&(course){ .rules = "* mars mars_type=mars-lion last_grad_dtype=bfloat16" });
     check(&(course){ .rules = "* muon normuon=yes mu_dtype=bfloat16 hyperball=yes" });
+    check(&(course){ .rules = "* soap hyperball=yes precondition_frequency=3 root_delay=2" });
     check(&(course){ .rules = "* shampoo hyperball=yes precondition_frequency=3 root_delay=2 grafting_config=Adam" });
 }
 
