@@ -71,10 +71,12 @@ TEST(each_group_becomes_a_rule_with_its_own_values)
 
     assert_int_equal(read_recipe(&recipe, grouped, NULL), PD_OK);
     assert_non_null(rule = pd_recipe_rule(&recipe, 1, "1/*"));
-    assert_string_equal(rule, "1/* sgd lr=2 momentum=0.25 dampening=0 weight_decay=0 nesterov=no maximize=no hyperball=no");
+    assert_string_equal(rule,
+                        "1/* sgd lr=2 momentum=0.25 dampening=0 weight_decay=0 nesterov=no maximize=no hyperball=no");
     free(rule);
     assert_non_null(rule = pd_recipe_rule(&recipe, 0, "*"));
-    assert_string_equal(rule, "* sgd lr=0.5 momentum=0.25 dampening=0 weight_decay=0 nesterov=no maximize=no hyperball=no");
+    assert_string_equal(rule,
+                        "* sgd lr=0.5 momentum=0.25 dampening=0 weight_decay=0 nesterov=no maximize=no hyperball=no");
     free(rule);
     pd_recipe_free(&recipe);
 }
