@@ -323,13 +323,12 @@ static void intersect(pd_told_steps *told, const pd_told_steps *other)
     told->n = n;
 }
 
-void pd_shards_share_durable(const pd_shards *shards)
+/* Returns the newest step to which all shards can go back, as far as this worker knows. */
+static uint64_t find_durable(const pd_shards *shards)
 {
-    pd_told_steps told, own;
+    pd_told_steps told = { .n = 0 }, own;
     uint64_t common = 0;
 
-    if (shards->open_sets) return; /* each shard goes back alone */
-    told.n = 0;
     for (size_t i = 0; i < shards->n; i++) {
         pd_client *shard = pd_handle_enter(shards->at[i]);
         list_told(i == 0 ? &told : &own, shard->core);
@@ -338,7 +337,32 @@ void pd_shards_share_durable(const pd_shards *shards)
     }
     for (size_t i = 0; i < told.n; i++)
         if (told.at[i] > common) common = told.at[i];
-    if (told.replays && told.durable > common) common = told.durable;
+    return told.replays && told.durable > common ? told.durable : common;
+}
+
+static uint64_t find_least_durable(const pd_shards *shards)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (size_t i = 0; i < shards->n; i++) {
+        pd_client *shard = pd_handle_enter(shards->at[i]);
+        if (shard->core->progress.durable < least) least = shard->core->progress.durable;
+        pd_io_leave(&shard->io);
+    }
+    return least;
+}
+
+uint64_t pd_shards_durable(const pd_shards *shards)
+{
+    return shards->open_sets ? find_least_durable(shards) : find_durable(shards);
+}
+
+void pd_shards_share_durable(const pd_shards *shards)
+{
+    uint64_t common;
+
+    if (shards->open_sets) return; /* each shard goes back alone */
+    common = find_durable(shards);
     for (size_t i = 0; i < shards->n; i++) {
         pd_client *shard = pd_handle_enter(shards->at[i]);
         shard->core->progress.common = common;

@@ -148,10 +148,11 @@ void pd_shards_go_back_together(const pd_shards *shards);
 void pd_shards_pause(double seconds);
 /* Returns PD_DEADLINE_EXCEEDED, with a text that says that the shards have not come to one step. */
 int pd_shards_out_of_time(const pd_client *client, pd_error *err);
-/* Lets the next pushes tell all shards the newest step of which each has a checkpoint, as far as this worker knows. */
+/* Lets the next pushes tell all shards the newest step to which all can go back, as far as this worker knows. */
 void pd_shards_share_durable(const pd_shards *shards);
 const char *pd_shards_note(const pd_shards *shards, size_t param);
 bool pd_shards_must_init(const pd_shards *shards);
+/* Returns that step; where each shard goes back alone, the lowest durable one. */
 uint64_t pd_shards_durable(const pd_shards *shards);
 pd_client_stats pd_shards_count(const pd_shards *shards);
 /* Returns the last step that all parameters of fragment 0 have taken. */

@@ -87,18 +87,6 @@ int pd_shards_sync(pd_client *client, uint64_t step, pd_error *err)
                                err);
 }
 
-uint64_t pd_shards_durable(const pd_shards *shards)
-{
-    uint64_t least = UINT64_MAX;
-
-    for (size_t i = 0; i < shards->n; i++) {
-        pd_client *shard = pd_handle_enter(shards->at[i]);
-        if (shard->core->progress.durable < least) least = shard->core->progress.durable;
-        pd_io_leave(&shard->io);
-    }
-    return least;
-}
-
 pd_client_stats pd_shards_count(const pd_shards *shards)
 {
     pd_client_stats all = { 0 };

@@ -46,7 +46,7 @@
  * - A ticket is done when all shards have answered. The first error ends it, and begins with the shard: "shard 2
  *   (tls://b:7070): ...". A call that times out names a shard that has not answered.
  * - The step and version of a cut parameter are the lowest of its portions.
- * - pd_client_durable is the newest step that all shards have told, and pd_client_sync waits for all of them.
+ * - pd_client_durable is the newest step to which all shards can go back, and pd_client_sync waits for all of them.
  * - Shard 0 has the barrier, the members of the job and the worker states. Give the worker state of a step with its
  *   last push to shard 0 or earlier, for instance with a push of all parameters: a step that shard 0 has taken without
  *   it can come into a checkpoint without it.

@@ -162,7 +162,7 @@ static void reply_data(shard_server *s, int fd, const shard_request *request, Pa
     }
     reply.outcomes = list;
     reply.n_outcomes = n;
-    reply.durable_step = s->number + 3;
+    reply.durable_step = s->durable > 0 ? s->durable : s->number + 3;
     answer(fd, request, &reply.base, payload, bytes);
 }
 

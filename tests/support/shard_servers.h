@@ -47,6 +47,7 @@ typedef struct shard_server {
     atomic_bool initialised;
     atomic_int came[PD_METHODS];
     atomic_int scalars; /* number of scalars that came */
+    uint64_t durable;   /* step that its answers to pushes report as durable; 0: its number + 3 */
     uint64_t shards, cluster, note_step, replaces;
 } shard_server;
 
