@@ -29,6 +29,15 @@ client = paramd.Client(url, job, rank="any", world_size={WORKERS}, rules="* sgd 
                        max_workers={WORKERS}, deadline=60, **json.loads(options))
 client.declare([paramd.Param("seen", ({N},)), paramd.Param("other", (3,), fragment=1)])
 client.init(weights)
+
+
+def go_back():
+    try:
+        client.rewind(weights)
+    except paramd.Rewind:                       # once more: another daemon was killed meanwhile
+        go_back()
+
+
 sampler = paramd.StepSampler({N}, {BATCH}, seed=5, epochs={EPOCHS})
 while True:
     try:
@@ -43,7 +52,7 @@ while True:
         break
     except paramd.Rewind:
         print("back", flush=True)
-        client.rewind(weights)
+        go_back()
 print(json.dumps(weights["seen"].tolist()), flush=True)
 client.leave()
 """
