@@ -34,7 +34,7 @@ bool pd_shard_state_goes_to(const pd_shard_state *state, uint64_t step)
 
 bool pd_shard_state_reaches(const pd_shard_state *state, uint64_t step)
 {
-    return state->step == step || pd_shard_state_goes_to(state, step);
+    return (state->step == step && state->top == step) || pd_shard_state_goes_to(state, step);
 }
 
 /* Returns whether `step` is a step to which all shards can go. */
@@ -73,7 +73,7 @@ bool pd_shards_are_even(const pd_shard_state *states, size_t n, uint64_t slack)
     for (size_t i = 0; i < n; i++) {
         if (states[i].free) continue;
         if (states[i].step < least) least = states[i].step;
-        if (states[i].step > most) most = states[i].step;
+        if (states[i].top > most) most = states[i].top;
     }
     for (size_t i = 0; i < n && least <= most; i++)
         even = even && (!states[i].free || (states[i].step >= least && states[i].step <= most + 1));
@@ -173,10 +173,13 @@ static pd_shard_state read_state(pd_client *shard)
     state.replays = core->replays;
     state.first = core->first;
     state.fresh = core->fresh;
-    for (size_t i = 0; i < core->n_params; i++)
-        if (!core->params[i].elsewhere && (state.free || !core->settles || is_coupled(&core->params[i])) &&
-            core->params[i].server_step < state.step)
-            state.step = core->params[i].server_step;
+    for (size_t i = 0; i < core->n_params; i++) {
+        const pd_param_record *record = &core->params[i];
+        if (record->elsewhere || (!state.free && core->settles && !is_coupled(record))) continue;
+        if (record->server_step < state.step) state.step = record->server_step;
+        if (core->settles && record->server_step > state.top) state.top = record->server_step;
+    }
+    if (!core->settles) state.top = state.step;
     pd_io_leave(&shard->io);
     return state;
 }
@@ -245,7 +248,7 @@ static int ask_one(pd_client *shard, size_t number, void *arg, pd_error *err)
     const pd_asked *asked = arg;
     const pd_shard_state *state = &asked->states[number];
 
-    if ((state->step > asked->step) != asked->ahead) return PD_OK;
+    if ((state->top > asked->step) != asked->ahead) return PD_OK;
     if (!pd_shard_state_goes_to(state, asked->step)) return PD_OK; /* its WAL has just brought it to this step */
     return pd_core_ask_back(shard->core, asked->step, state->life, &shard->go_back, err);
 }

@@ -6,7 +6,7 @@
 static pd_shard_state at(uint64_t step, uint64_t a, uint64_t b, uint64_t c)
 {
     const uint64_t kept[] = { a, b, c };
-    pd_shard_state state = { .step = step };
+    pd_shard_state state = { .step = step, .top = step };
 
     while (state.n_kept < 3 && kept[state.n_kept] != 0) {
         state.kept[state.n_kept] = kept[state.n_kept];
@@ -64,13 +64,17 @@ HOLDS(a_shard_that_has_lost_everything_is_no_obstacle_to_others_at_the_start,
 /* Returns a shard at `step` that has model state alone. */
 static pd_shard_state free_at(uint64_t step)
 {
-    return (pd_shard_state){ .step = step, .free = true };
+    return (pd_shard_state){ .step = step, .top = step, .free = true };
 }
 
 HOLDS(shards_are_even_at_one_step, assert_true(pd_shards_are_even(STATES(at(4, 0, 0, 0), at(4, 0, 0, 0)), 0)));
 HOLDS(shards_may_differ_by_the_slack, assert_true(pd_shards_are_even(STATES(at(4, 0, 0, 0), at(5, 0, 0, 0)), 1)));
 HOLDS(shards_that_differ_by_more_are_not_even,
       assert_false(pd_shards_are_even(STATES(at(4, 0, 0, 0), at(5, 0, 0, 0)), 0)));
+HOLDS(a_shard_in_the_midst_of_a_step_is_not_even,
+      assert_false(pd_shards_are_even((const pd_shard_state[]){ { .step = 4, .top = 5 }, at(4, 0, 0, 0) }, 2, 0)));
+HOLDS(a_shard_in_the_midst_of_a_step_needs_a_checkpoint_of_it,
+      expect_none((const pd_shard_state[]){ { .step = 4, .top = 5 }, at(4, 0, 0, 0) }, 2));
 HOLDS(model_state_alone_may_be_a_step_ahead,
       assert_true(pd_shards_are_even(STATES(free_at(5), at(4, 0, 0, 0), at(4, 0, 0, 0)), 0)));
 HOLDS(model_state_alone_may_not_be_further_ahead,
@@ -82,8 +86,10 @@ HOLDS(model_state_on_all_shards_is_even, assert_true(pd_shards_are_even(STATES(f
 TEST(it_is_the_newest_of_all_that_can_be)
 {
     for (unsigned bits = 0; bits < 1u << 14; bits++) {
-        pd_shard_state states[2] = { { .step = bits >> 8 & 3, .replays = bits >> 12 & 1, .first = 1 },
-                                     { .step = bits >> 10 & 3, .replays = bits >> 13 & 1, .first = 2 } };
+        pd_shard_state states[2] = {
+            { .step = bits >> 8 & 3, .top = bits >> 8 & 3, .replays = bits >> 12 & 1, .first = 1 },
+            { .step = bits >> 10 & 3, .top = bits >> 10 & 3, .replays = bits >> 13 & 1, .first = 2 }
+        };
         uint64_t found = 9, best = 9;
 
         for (uint64_t step = 4; step-- > 0;)
