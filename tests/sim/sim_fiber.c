@@ -6,24 +6,10 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-#if defined __SANITIZE_THREAD__ /* it must know which stack runs */
-#include <sanitizer/tsan_interface.h>
-#define NEW_STRAND() __tsan_create_fiber(0)
-#define PRESENT_STRAND() __tsan_get_current_fiber()
-#define SWITCH_TO(strand) __tsan_switch_to_fiber(strand, 0)
-#define FREE_STRAND(strand) __tsan_destroy_fiber(strand)
-#else
-#define NEW_STRAND() NULL
-#define PRESENT_STRAND() NULL
-#define SWITCH_TO(strand) (void)(strand)
-#define FREE_STRAND(strand) (void)(strand)
-#endif
-
 enum { STACK_BYTES = 512 * 1024 };
 
 struct fiber {
     ucontext_t own, caller;
-    void *strand, *from; /* what ThreadSanitizer calls a fiber: this one, and the caller */
     void (*body)(void *arg);
     void *arg;
     bool over;
@@ -69,7 +55,6 @@ fiber *fiber_new(void (*body)(void *arg), void *arg)
     f->body = body;
     f->arg = arg;
     f->stack = take_stack();
-    f->strand = NEW_STRAND();
     getcontext(&f->own);
     f->own.uc_stack = (stack_t){ .ss_sp = f->stack, .ss_size = STACK_BYTES };
     makecontext(&f->own, (void (*)(void))begin, 2, (unsigned)(at >> 32), (unsigned)at);
@@ -78,22 +63,18 @@ fiber *fiber_new(void (*body)(void *arg), void *arg)
 
 bool fiber_run(fiber *f)
 {
-    f->from = PRESENT_STRAND();
-    SWITCH_TO(f->strand);
     swapcontext(&f->caller, &f->own);
     return !f->over;
 }
 
 void fiber_give_way(fiber *f)
 {
-    SWITCH_TO(f->from);
     swapcontext(&f->own, &f->caller);
 }
 
 void fiber_free(fiber *f)
 {
     if (f == NULL) return;
-    FREE_STRAND(f->strand);
     return_stack(f->stack);
     free(f);
 }
