@@ -106,7 +106,7 @@ TEST(it_is_the_newest_of_all_that_can_be)
 
 static bool apart(uint64_t a, bool fresh_a, uint64_t b, bool fresh_b, bool settles)
 {
-    pd_shard_state states[2] = { { .step = a, .fresh = fresh_a }, { .step = b, .fresh = fresh_b } };
+    pd_shard_state states[2] = { { .step = a, .top = a, .fresh = fresh_a }, { .step = b, .top = b, .fresh = fresh_b } };
 
     return !pd_shards_are_even(states, 2, pd_shards_slack(states, 2, settles));
 }
