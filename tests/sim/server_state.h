@@ -41,7 +41,6 @@ struct sim_server {
     size_t n_checkpoints;
     char tidy_dir[128];                 /* directory of the job whose older checkpoints are removed next; "": none */
     pd_retention tidy_retention;        /* which stay */
-    uint64_t order_life;                /* the life that the job had when `order` came */
     pd_go_back_order *order;            /* the order to go back that waits for the checkpoint writer; NULL: none */
     pd_wal_record *records[SIM_LOGGED]; /* those that wait for the WAL thread, the oldest first */
     size_t n_records;

@@ -150,6 +150,7 @@ void sim_cluster_effect(sim *s, uint32_t shard, pd_store *store, const pd_effect
         if (s->cluster->jobs[j].number[shard] == effect->job) s->cluster->jobs[j].ended[shard] = true;
     if (own == NULL) return;
     know(&s->cluster->jobs[own->number], shard, effect->job);
+    s->cluster->jobs[own->number].life[shard] = job->life;
     if (effect->kind == PD_EFF_DURABLE)
         note_durable(s, shard, &s->cluster->jobs[own->number], own->name, effect->u.durable_step);
     for (size_t i = 0; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
@@ -187,14 +188,16 @@ static void ask_late(sim *s, void *who, uint64_t what)
     sim_enter(before);
 }
 
-void sim_cluster_went_back(sim *s, uint32_t shard, const pd_go_back_order *order, uint64_t life)
+void sim_cluster_went_back(sim *s, uint32_t shard, const pd_go_back_order *order)
 {
     sim_side before = sim_enter(SIM_HARNESS);
     late_request *late = sim_must(calloc(1, sizeof *late));
 
     /* Orders of workers remove later checkpoints, so this one was asked for by ask_late. */
     if (!order->removes) sim_fail("one life", "shard %u goes back in another life than it was asked for", shard);
-    *late = (late_request){ .shard = shard, .step = order->step, .life = life };
+    *late = (late_request){ .shard = shard,
+                            .step = order->step,
+                            .life = s->cluster->jobs[job_of(s, order->job)->number].life[shard] };
     snprintf(late->job, sizeof late->job, "%s", order->job);
     sim_after(s, sim_draw(s, 300 * SIM_MS), ask_late, late, 0);
     sim_enter(before);

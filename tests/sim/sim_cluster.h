@@ -19,6 +19,7 @@ typedef struct sim_cluster_job {
     uint64_t back[SIM_SHARDS];    /* how often the server had gone back when it reported that */
     uint64_t met[SIM_WORLD];      /* last step at whose barrier each rank has come */
     uint32_t number[SIM_SHARDS];  /* by which each shard knows the job; 0: it is not known */
+    uint64_t life[SIM_SHARDS];    /* of the job on each shard, when it was last seen */
     bool ended[SIM_SHARDS];       /* the shard has ended the job */
     bool finished;                /* a process has taken all steps, and they are durable */
     bool loose;     /* the job was started anew from weights alone, so that its optimizer has lost its state */
@@ -50,8 +51,8 @@ void sim_cluster_describe(const sim *s);
 void sim_cluster_effect(sim *s, uint32_t shard, pd_store *store, const pd_effect *effect);
 /* Checks that all shards that have a job have that of one cluster. */
 void sim_cluster_check_number(const sim *s, const sim_job *job);
-/* Notes that a shard carries out an order to go back, which was given to the job when it had this life. */
-void sim_cluster_went_back(sim *s, uint32_t shard, const pd_go_back_order *order, uint64_t life);
+/* Notes that a shard has carried out an order to go back. */
+void sim_cluster_went_back(sim *s, uint32_t shard, const pd_go_back_order *order);
 /* Checks the jobs of a shard that was killed and has loaded what was on its disk. */
 void sim_cluster_restored(sim *s, uint32_t shard, pd_store *store);
 

@@ -4,7 +4,6 @@
 
 #include "checkpoint_files.h"
 #include "sim_cluster.h"
-#include "store_inside.h"
 #include "sim_judge.h"
 #include "state_dir.h"
 #include "store.h"
@@ -181,7 +180,7 @@ static void go_back(sim_server *server)
     pd_checkpoint_go_back(sim_disk_functions(server->disk), root, &about, order);
     sim_note(server->s, order->job, order->step, "goes back", 0, (uint64_t)-order->error.code);
     if (server->s->cluster != NULL && order->error.code == PD_OK)
-        sim_cluster_went_back(server->s, server->number, order, server->order_life);
+        sim_cluster_went_back(server->s, server->number, order);
     return_order(server, order);
 }
 
@@ -205,7 +204,6 @@ static void take_order(sim_server *server, pd_effect *effect)
         return;
     }
     server->order = order;
-    server->order_life = inside_find(server->store, order->job)->life;
     sim_after(server->s, 1 + sim_draw(server->s, 10 * SIM_MS), order_turn, server, server->life);
 }
 
