@@ -492,7 +492,7 @@ static void expect_refused(const char *says, const char *arguments, const scene 
 
 TEST(what_cannot_be_moved_is_refused_in_words)
 {
-    json_t *json;
+    json_t *json, *job;
     scene s;
 
     make_small(&s);
@@ -501,9 +501,10 @@ TEST(what_cannot_be_moved_is_refused_in_words)
     expect_refused("the log of job j goes to step 2, its checkpoint to 0", "--shards 2 out 0/0", &s);
     assert_int_equal(paramctl("reshard --shards 2 --drop-log --json %s/two %s", s.root, list_dirs(&s, "0", 1)), 0);
     json = parsed();
-    json = json_array_get(json_object_get(json, "jobs"), 0);
-    assert_int_equal(json_integer_value(json_object_get(json, "dropped")), 2);
-    assert_int_equal(json_integer_value(json_object_get(json, "step")), 0);
+    job = json_array_get(json_object_get(json, "jobs"), 0);
+    assert_int_equal(json_integer_value(json_object_get(job, "dropped")), 2);
+    assert_int_equal(json_integer_value(json_object_get(job, "step")), 0);
+    json_decref(json);
     start_daemons(&s, "0", 1);
     stop_daemons(&s);
     expect_refused("0/0 has no checkpoint of step 99 of job j; its newest are of 2", "--shards 2 --step 99 out 0/0",
