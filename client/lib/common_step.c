@@ -12,6 +12,7 @@
  * A shard that is at the common step already goes back to it, too: it may have taken verdicts or gradients of the next
  * step, which is taken anew. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -487,6 +488,20 @@ static bool are_apart(const pd_shards *shards, const pd_shard_state *states)
     return !pd_shards_are_even(states, shards->n, pd_shards_slack(states, shards->n, pd_shards_settle(shards)));
 }
 
+/* Gives shards that are at different steps time to close the same one: waits for it until `end`. Returns whether the
+ * time is over. */
+static bool await_settling(pd_shards *shards, double end)
+{
+    double now = pd_clock_seconds(), over;
+
+    if (shards->uneven == 0) shards->uneven = now;
+    over = shards->uneven + SETTLE_SECONDS;
+    if (now < fmin(over, end)) pd_shards_pause(fmin(over, end) - now);
+    if (pd_clock_seconds() < over) return false;
+    shards->uneven = 0;
+    return true;
+}
+
 int pd_shards_agree(pd_client *client, double end, pd_error *err)
 {
     pd_shard_state *states;
@@ -498,7 +513,7 @@ int pd_shards_agree(pd_client *client, double end, pd_error *err)
         apart = are_apart(client->shards, states);
         free(states);
         if (!apart) return PD_OK;
-        pd_shards_pause(SETTLE_SECONDS);
+        if (!await_settling(client->shards, end)) return pd_shards_out_of_time(client, err);
     }
     if ((rc = look(client, end, &states, err)) != PD_OK) return rc;
     apart = are_apart(client->shards, states);
