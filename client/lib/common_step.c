@@ -408,27 +408,35 @@ int pd_shards_out_of_time(const pd_client *client, pd_error *err)
                    client->slice);
 }
 
+/* Asks the shards to go to one step, unless they are at one. *same becomes whether they are. */
+static int bring_together(pd_client *client, const pd_shard_state *states, double end, bool *same, pd_error *err)
+{
+    pd_error why = { .code = PD_OK };
+    uint64_t step = 0;
+    int rc = PD_OK;
+
+    *same = pd_shards_are_even(states, client->shards->n, 0);
+    if (*same) return PD_OK;
+    if (pd_common_step(states, client->shards->n, &step))
+        rc = ask(client, states, step, end, &why);
+    else
+        rc = describe(client->shards, states, &why);
+    if (is_passing(client->shards, rc)) return PD_OK;
+    if (rc != PD_OK && err != NULL) *err = why;
+    return rc;
+}
+
 /* Takes one look, and asks where that is necessary. *same becomes whether all shards are at one step. */
 static int try(pd_client *client, double end, bool *same, pd_error *err)
 {
     pd_shard_state *states = NULL;
-    pd_error why = { .code = PD_OK };
-    uint64_t step = 0;
     int rc = look(client, end, &states, err);
 
     *same = false;
     if (rc == PD_REWIND) return PD_OK; /* a shard has gone back once more */
     if (rc != PD_OK) return rc;
-    *same = pd_shards_are_even(states, client->shards->n, 0);
-    if (*same)
-        rc = PD_OK;
-    else if (pd_common_step(states, client->shards->n, &step))
-        rc = ask(client, states, step, end, &why);
-    else
-        rc = describe(client->shards, states, &why);
+    rc = bring_together(client, states, end, same, err);
     free(states);
-    if (is_passing(client->shards, rc)) return PD_OK;
-    if (rc != PD_OK && err != NULL) *err = why;
     return rc;
 }
 
@@ -505,7 +513,7 @@ static bool await_settling(pd_shards *shards, double end)
 int pd_shards_agree(pd_client *client, double end, pd_error *err)
 {
     pd_shard_state *states;
-    bool apart;
+    bool apart, same;
     int rc;
 
     if (!is_looking(client->shards)) {
@@ -516,7 +524,11 @@ int pd_shards_agree(pd_client *client, double end, pd_error *err)
         if (!await_settling(client->shards, end)) return pd_shards_out_of_time(client, err);
     }
     if ((rc = look(client, end, &states, err)) != PD_OK) return rc;
-    apart = are_apart(client->shards, states);
+    /* What this look has found is used: short calls of the program may never finish a second one. */
+    same = !are_apart(client->shards, states);
+    if (!same) rc = bring_together(client, states, end, &same, err);
     free(states);
-    return apart ? pd_shards_find_common(client, end, err) : PD_OK;
+    if (rc == PD_OK && !same) return pd_shards_find_common(client, end, err);
+    if (rc != PD_DEADLINE_EXCEEDED) client->shards->missing = 0;
+    return rc;
 }
