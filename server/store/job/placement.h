@@ -58,8 +58,8 @@ typedef struct pd_cut_rule {
  * parameter that is not cut, to all its rows. The last portion has from half to one and a half times as many. */
 pd_uncut pd_cut_rows(int64_t *rows, const pd_cut_rule *rule, const pd_optimizer_ops *optimizer, const pd_shape *shape,
                      const pd_plan *plan);
-/* Returns whether the plan of a portion has the blocks that the plan of the whole parameter has in these rows. If it has
- * not, the optimizer would compute other weights, and the parameter must not be cut. */
+/* Returns whether the plan of a portion has the blocks that the plan of the whole parameter has in these rows. If not,
+ * the optimizer would compute other weights, and the parameter must not be cut. */
 bool pd_cut_fits(const pd_plan *whole, const pd_plan *portion);
 /* Returns the reason as the end of a message: "its optimizer looks at the whole parameter", for instance. */
 const char *pd_uncut_text(pd_uncut why);
