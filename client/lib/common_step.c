@@ -520,6 +520,7 @@ int pd_shards_agree(pd_client *client, double end, pd_error *err)
         if ((states = read_states(client->shards)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
         apart = are_apart(client->shards, states);
         free(states);
+        if (!apart) client->shards->uneven = 0;
         if (!apart) return PD_OK;
         if (!await_settling(client->shards, end)) return pd_shards_out_of_time(client, err);
     }
