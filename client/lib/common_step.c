@@ -12,6 +12,7 @@
  * A shard that is at the common step already goes back to it, too: it may have taken verdicts or gradients of the next
  * step, which is taken anew. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -407,27 +408,35 @@ int pd_shards_out_of_time(const pd_client *client, pd_error *err)
                    client->slice);
 }
 
+/* Asks the shards to go to one step, unless they are at one. *same becomes whether they are. */
+static int bring_together(pd_client *client, const pd_shard_state *states, double end, bool *same, pd_error *err)
+{
+    pd_error why = { .code = PD_OK };
+    uint64_t step = 0;
+    int rc = PD_OK;
+
+    *same = pd_shards_are_even(states, client->shards->n, 0);
+    if (*same) return PD_OK;
+    if (pd_common_step(states, client->shards->n, &step))
+        rc = ask(client, states, step, end, &why);
+    else
+        rc = describe(client->shards, states, &why);
+    if (is_passing(client->shards, rc)) return PD_OK;
+    if (rc != PD_OK && err != NULL) *err = why;
+    return rc;
+}
+
 /* Takes one look, and asks where that is necessary. *same becomes whether all shards are at one step. */
 static int try(pd_client *client, double end, bool *same, pd_error *err)
 {
     pd_shard_state *states = NULL;
-    pd_error why = { .code = PD_OK };
-    uint64_t step = 0;
     int rc = look(client, end, &states, err);
 
     *same = false;
     if (rc == PD_REWIND) return PD_OK; /* a shard has gone back once more */
     if (rc != PD_OK) return rc;
-    *same = pd_shards_are_even(states, client->shards->n, 0);
-    if (*same)
-        rc = PD_OK;
-    else if (pd_common_step(states, client->shards->n, &step))
-        rc = ask(client, states, step, end, &why);
-    else
-        rc = describe(client->shards, states, &why);
+    rc = bring_together(client, states, end, same, err);
     free(states);
-    if (is_passing(client->shards, rc)) return PD_OK;
-    if (rc != PD_OK && err != NULL) *err = why;
     return rc;
 }
 
@@ -487,21 +496,40 @@ static bool are_apart(const pd_shards *shards, const pd_shard_state *states)
     return !pd_shards_are_even(states, shards->n, pd_shards_slack(states, shards->n, pd_shards_settle(shards)));
 }
 
+/* Gives shards that are at different steps time to close the same one: waits for it until `end`. Returns whether the
+ * time is over. */
+static bool await_settling(pd_shards *shards, double end)
+{
+    double now = pd_clock_seconds(), over;
+
+    if (shards->uneven == 0) shards->uneven = now;
+    over = shards->uneven + SETTLE_SECONDS;
+    if (now < fmin(over, end)) pd_shards_pause(fmin(over, end) - now);
+    if (pd_clock_seconds() < over) return false;
+    shards->uneven = 0;
+    return true;
+}
+
 int pd_shards_agree(pd_client *client, double end, pd_error *err)
 {
     pd_shard_state *states;
-    bool apart;
+    bool apart, same;
     int rc;
 
     if (!is_looking(client->shards)) {
         if ((states = read_states(client->shards)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
         apart = are_apart(client->shards, states);
         free(states);
+        if (!apart) client->shards->uneven = 0;
         if (!apart) return PD_OK;
-        pd_shards_pause(SETTLE_SECONDS);
+        if (!await_settling(client->shards, end)) return pd_shards_out_of_time(client, err);
     }
     if ((rc = look(client, end, &states, err)) != PD_OK) return rc;
-    apart = are_apart(client->shards, states);
+    /* What this look has found is used: short calls of the program may never finish a second one. */
+    same = !are_apart(client->shards, states);
+    if (!same) rc = bring_together(client, states, end, &same, err);
     free(states);
-    return apart ? pd_shards_find_common(client, end, err) : PD_OK;
+    if (rc == PD_OK && !same) return pd_shards_find_common(client, end, err);
+    if (rc != PD_DEADLINE_EXCEEDED) client->shards->missing = 0;
+    return rc;
 }

@@ -4,7 +4,7 @@
 
 #include "core.h"
 
-/* Where a shard is, and where it can go, as its last answer to Declare told. */
+/* The step of a shard, and the steps to which it can go back, as its last answer to Declare told. */
 typedef struct pd_shard_state {
     uint64_t step; /* lowest step of its parameters; without those of model state, if it has others */
     uint64_t top;  /* highest step of the same parameters: more than `step` in the midst of a step */
@@ -26,9 +26,10 @@ bool pd_shards_are_even(const pd_shard_state *states, size_t n, uint64_t slack);
 /* Finds the newest step to which all `n` shards can go, and which none has yet to reach. Returns false if there is
  * none. */
 bool pd_common_step(const pd_shard_state *states, size_t n, uint64_t *step);
-/* Returns by how many steps shards may differ when a new process joins: its pushes bring them together then. A process
- * that died between its pushes to two shards leaves them one step apart, unless steps are taken together (`settles`).
- * But a shard that has taken no step since it has read the job from the disk may have lost that step. */
+/* Returns by how many steps the shards may differ when a new process joins. 1: a process that died between its pushes
+ * to two shards leaves them one step apart, and the pushes of the new process bring them together. 0: the shards take
+ * their steps together (`settles`), or a shard that is behind has just read the job from the disk, and may have lost
+ * the step. */
 uint64_t pd_shards_slack(const pd_shard_state *states, size_t n, bool settles);
 
 #endif

@@ -26,7 +26,13 @@ enum { PIECE_BOUND = 64, FORM_BOUND = 8 * 1024, MAX_PIECES = (PD_MAX_HEADER_BYTE
 
 enum { MAX_TICKETS = 16384 }; /* most operations that a core has at once */
 /* values of Outcome.outcome in an answer: the step was taken; the optimizer refused it; the push came too late */
-enum { PD_OUTCOME_STEPPED = 1, PD_OUTCOME_REFUSED = 4, PD_OUTCOME_LATE = 5 };
+enum {
+    PD_OUTCOME_STEPPED = 1,
+    PD_OUTCOME_SKIPPED = 2,
+    PD_OUTCOME_NO_GRADIENT = 3,
+    PD_OUTCOME_REFUSED = 4,
+    PD_OUTCOME_LATE = 5
+};
 
 /* The lowest and the highest step in answers about parameters of one fragment; 0: there is none. */
 typedef struct pd_step_span {
@@ -49,13 +55,17 @@ typedef struct pd_op {
     size_t waits;        /* number of the operation's frames that the server has not answered */
     uint64_t replaces;   /* for pd_client_replace: the caller's number of the change; 0: another operation */
     uint64_t closes;     /* the step that this operation closes (pd_client_close_step); 0: none */
-    /* step: of a push in a job with open sets, the step that its items are for (0: each is for its parameter's next
-     * one). In such a job, span, spans: the steps in the answers so far. For pd_client_replace, both numbers of a span
-     * are 1 + the step whose weights are replaced. levels: number of times that older weights were pulled again, each
-     * time for step `level` of their fragment or a later one. */
-    uint64_t step, level;
-    pd_step_span span, *spans; /* `spans`: by fragment, if there are several; NULL: `span` is that of all items */
+    /* Of a push in a job with open sets: the step that all its items are for. 0: each item is for the next step of its
+     * parameter. Of a worker state that goes without a push: its step. */
+    uint64_t step;
+    /* In a job with open sets: the steps in the answers so far. Of pd_client_replace in any job: both numbers are 1 +
+     * the step whose weights are replaced. `spans` has a span for each fragment; NULL: there is one fragment, and
+     * `span` is its span. */
+    pd_step_span span, *spans;
+    /* Number of times that the operation has pulled items again, because their answers were about different steps; the
+     * least step that it has asked for the last time. */
     unsigned levels;
+    uint64_t level;
     pd_item_count *counts; /* the caller's memory for results (pd_push_options.counts); NULL: not wanted */
     pd_scalar *scalars;    /* the caller's scalars; borrowed */
     /* n_scalars: number of scalars. bearer: index of the item whose frame carries them. */
@@ -352,12 +362,12 @@ typedef struct pd_core {
     pd_core_remarks remarks;
     pd_sharing sharing;
     pd_window window;
-    /* In a cluster: where tallies of all shards meet (settle_box.h), borrowed; NULL: there is none. Ids of the ask and
-     * of the verdict under way; 0: none. life: of the shard, on the last connection. holds: see pd_relay_holds */
+    /* The core's part in carrying tallies between the shards of a cluster: settle_relay.h. */
     struct {
-        struct pd_settle_box *box;
-        uint64_t ask, verdict, life;
-        bool holds;
+        struct pd_settle_box *box; /* where the tallies of all shards meet; borrowed; NULL: the server is alone */
+        uint64_t ask, verdict;     /* ids of the requests under way; 0: none */
+        uint64_t life;             /* `life` of the shard when its parameters were last declared */
+        bool holds;                /* pd_relay_holds */
     } settling;
     pd_outgoing out;
 
@@ -372,8 +382,8 @@ typedef struct pd_core {
     uint64_t kept[PD_KEPT_STEPS], first;
     size_t n_kept;
     bool replays, fresh, settles;
-    uint64_t map,
-        life; /* number of the map of portions, as the last answer to Declare told; HelloReply.life; 0: none */
+    uint64_t map;         /* number of the map of portions (DeclareReply.map); 0: none */
+    uint64_t life;        /* HelloReply.life of the last welcome; 0: none */
     uint32_t n_fragments; /* number of fragments of these parameters; 0 before they are declared */
     /* declared: the server has accepted the declared parameters at least once. must_init: the server waits for initial
      * weights of this rank. */

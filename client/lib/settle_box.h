@@ -20,9 +20,8 @@
 typedef struct pd_settle_box pd_settle_box;
 
 enum {
-    PD_SETTLE_KEPT = 8, /* least number of steps whose verdicts are kept */
-    PD_SETTLE_ATTEMPTS =
-        2 /* times that all shards together may refuse a verdict, times their number, before the handle ends */
+    PD_SETTLE_KEPT = 8,    /* least number of steps whose verdicts are kept */
+    PD_SETTLE_ATTEMPTS = 2 /* the handle ends when a verdict was refused so many times the number of shards */
 };
 
 /* ---- for the owner of the cores (shards.c) ---- */

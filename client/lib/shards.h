@@ -27,8 +27,9 @@ typedef struct pd_place {
 
 /* What the layer knows of a parameter. */
 typedef struct pd_sharded_param {
-    size_t first, n;  /* its places are places[first] to places[first + n - 1]; those without elements of this rank are
-                         left out, but one remains */
+    /* The places of the parameter are places[first] to places[first + n - 1]. Portions of which this rank has no
+     * elements are left out; if it has none of any portion, the last one has a place. */
+    size_t first, n;
     size_t in, out;   /* bytes of an element in the caller's gradient, and in the caller's weights */
     int64_t elements; /* number of elements that this rank has */
     bool ranged, cut;
@@ -59,13 +60,13 @@ typedef struct pd_shards {
     struct pd_settle_box *box; /* where the shards' tallies meet: settle_box.h */
     /* Guarded by `lock`. For each shard: the step of the last worker state that it has got; 0: none. */
     uint64_t *noted;
-    bool *over[PD_SHARDS_CALLS]; /* for each shard: the call under way, which timed out before, is over there */
+    bool *over[PD_SHARDS_CALLS]; /* for each shard: it has answered the call, which other shards have not yet */
     bool any_rank;               /* shard 0 chooses the rank */
     bool open_sets;   /* since the parameters were declared: each shard decides alone which ranks count in its steps */
     bool agreed;      /* since the parameters were declared, all shards were seen at one step, or close to it */
     unsigned missing; /* number of times that a step to which all shards can go was not found, since the search began */
-    double uneven;    /* time since which weights of several steps have come from the shards; 0: they have not */
-    bool seeks;       /* because of that, all shards are brought to one step */
+    double uneven;    /* time since which the shards have been seen at different steps; 0: they are at one */
+    bool seeks;       /* that has lasted too long, so pd_shards_find_common brings all shards to one step */
     /* The step of the last rewind, and how many before it were to this step, too; time before which the next one does
      * not begin (0: not known yet). */
     uint64_t rewound;
@@ -134,15 +135,16 @@ int pd_shards_reopen(pd_client *client, double end, pd_error *err);
 /* Brings all shards to one step, and takes it over: common_step.c. PD_DATA_LOSS: they have no step in common.
  * PD_DEADLINE_EXCEEDED: repeat the call to continue. */
 int pd_shards_find_common(pd_client *client, double end, pd_error *err);
-/* Does the same for a process that has just declared the parameters, if the shards are at different steps for good. */
+/* Does the same for a process that has just declared the parameters, if the shards are at different steps and stay so
+ * for two seconds. */
 int pd_shards_agree(pd_client *client, double end, pd_error *err);
-/* Checks that the weights that have just come from all shards are of one step, if the shards take their steps together.
- * Else a shard is about to close the step that others have closed, or misses contributions: waits a little, and after a
- * while brings all shards to one step. Sets *even to false if the weights must be received again. PD_DEADLINE_EXCEEDED
- * and errors as pd_shards_find_common. */
+/* Checks that the weights which have just come from all shards are of one step. Sets *even to true if they are, or if
+ * the shards do not take their steps together. Otherwise sets *even to false: the caller receives the weights again.
+ * Most often a shard is about to close the step that others have closed, so the function waits 20 ms. After two seconds
+ * it brings all shards to one step. The errors are those of pd_shards_find_common. */
 int pd_shards_even_out(pd_client *client, double end, bool *even, pd_error *err);
-/* If a shard has gone back further than this worker can send its steps again, ends the handles of the others, too:
- * calls on them would wait for steps that this worker is to take anew. */
+/* Ends the handles of all shards with PD_REWIND, if that of one shard has ended so: it has gone back further than this
+ * worker can send its steps again. Calls on the other shards would wait for steps that this worker is to take anew. */
 void pd_shards_go_back_together(const pd_shards *shards);
 /* Sleeps. */
 void pd_shards_pause(double seconds);

@@ -79,11 +79,12 @@ static pd_joined *find(const pd_shards *shards, pd_ticket_id ticket)
     return joined;
 }
 
-/* How good an outcome is for the caller to know: that of a cut parameter is the first in this order that one of its
- * portions has. */
+/* Returns the place of an outcome in the order of importance to the caller. A cut parameter has the outcome of that
+ * portion whose outcome comes first. */
 static int urgency(int outcome)
 {
-    static const int order[] = { PD_OUTCOME_REFUSED, PD_OUTCOME_LATE, 2, PD_OUTCOME_STEPPED, 3 };
+    static const int order[] = { PD_OUTCOME_REFUSED, PD_OUTCOME_LATE, PD_OUTCOME_SKIPPED, PD_OUTCOME_STEPPED,
+                                 PD_OUTCOME_NO_GRADIENT };
 
     if (outcome < 0) return 0;
     for (int i = 0; i < (int)(sizeof order / sizeof *order); i++)
@@ -91,8 +92,7 @@ static int urgency(int outcome)
     return 1 + (int)(sizeof order / sizeof *order);
 }
 
-/* Adds the results of a part's item to those of the caller's item. `first`: they are the first ones. `pulled`: its
- * weights were pulled alone. */
+/* Adds the results of a part's item to those of the caller's item. `first`: the caller's item has no results yet. */
 static void add_result(pd_item *to, const pd_item *from, bool first)
 {
     if (first) {
@@ -112,8 +112,7 @@ static void add_count(pd_item_count *to, const pd_item_count *from, bool first)
     if (first || from->counted < to->counted) to->counted = from->counted;
 }
 
-/* Writes the results of all parts into the caller's items. Each of these has its results in the order of the parts, so
- * the first one is that of the first part which names it. */
+/* Writes the results of all parts into the caller's items, in the order of the parts. */
 static void join_results(const pd_joined *joined)
 {
     for (size_t i = 0; i < joined->n; i++) joined->items[i].outcome = INT32_MAX; /* no result yet */
@@ -131,9 +130,9 @@ static void join_results(const pd_joined *joined)
         if (joined->items[i].outcome == INT32_MAX) joined->items[i].outcome = 0;
 }
 
-/* What has become of a part. */
+/* The state of a part. */
 typedef struct pd_fate_of_part {
-    bool done, spoils; /* spoils: it has failed, and the other parts of the call need not go on */
+    bool done, spoils; /* spoils: the part has failed, and the other parts of the call need not go on */
     pd_error error;
 } pd_fate_of_part;
 

@@ -22,7 +22,7 @@ typedef struct pd_joined {
     size_t n;
     pd_item_count *counts; /* the caller's; NULL: not wanted */
     pd_part *parts;
-    size_t n_parts, room; /* room: number of items that all parts may have together */
+    size_t n_parts, room; /* room: number of items that the parts have together; it grows while parts are added */
     pd_item *part_items;  /* memory of the parts' items, counts and indices */
     pd_item_count *part_counts;
     size_t *part_of;

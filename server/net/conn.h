@@ -90,8 +90,8 @@ typedef struct pd_conn_params {
     bool declaring, declared; /* declaring: the set of parameters was sent to the store, which has not answered yet.
                                * declared: the store has accepted the set */
     pd_handles handles;
-    uint32_t shard,
-        shards;       /* number of this server among those of the job, and how many there are; set as `pieces` is */
+    /* number of this server among those of the job, and how many there are; set as `pieces` is */
+    uint32_t shard, shards;
     uint64_t pieces;  /* number of pieces that all parameters are split into; set when the store has accepted them */
     uint64_t reserve; /* bytes of the rank's largest frame of tensors, which are reserved for it in the ingest budget.
                        * While a larger worker state is received, quota.reserve is as large as that */

@@ -615,6 +615,7 @@ TEST_WITH(NULL, NULL, short_calls_find_that_shards_have_no_step_in_common, void 
     pd_client_options options = options_of(&w);
     double end = pd_clock_seconds() + patient(20);
     pd_error err = { 0 };
+    bool waited = false;
     int rc;
 
     (void)unused;
@@ -622,8 +623,12 @@ TEST_WITH(NULL, NULL, short_calls_find_that_shards_have_no_step_in_common, void 
     for (size_t i = 0; i < SHARD_HANDLES; i++) w.servers->at[0].step[i] = 2;
     options.slice = 0.02;
     if (pd_client_open(&w.client, &options, &err) != PD_OK) fail_msg("%s", err.text);
-    do rc = pd_client_declare(w.client, params, N, &err);
-    while (rc == PD_DEADLINE_EXCEEDED && pd_clock_seconds() < end);
+    do {
+        rc = pd_client_declare(w.client, params, N, &err);
+        waited = waited || (atomic_load(&w.servers->at[1].came[PD_DECLARE]) == 1 &&
+                            strstr(err.text, "the shards have not come to one step") != NULL);
+    } while (rc == PD_DEADLINE_EXCEEDED && pd_clock_seconds() < end);
+    assert_true(waited); /* also the time before the first look is spent in short calls */
     if (rc != PD_DATA_LOSS || strstr(err.text, "no step is left") == NULL)
         fail_msg("%s: %s", pd_code_name(rc), err.text);
     pd_client_close(w.client);

@@ -3,9 +3,9 @@
  * from the same declaration, whatever its order.
  *
  * A portion is a parameter, or whole rows of a cut one (its first dimension). Where a parameter is cut does not depend
- * on the number of shards, so another number moves portions and cuts nothing. A portion has four costs; the largest of
- * a shard's four loads is what the shard is slow by. Portions are placed one after the other, the costliest first, each
- * on the shard that it makes the least slow. */
+ * on the number of shards, so with another number portions move, and none is cut anew. A portion has four costs. A
+ * shard has four loads, the sums of these costs as shares of the whole model. Portions are placed one after the other,
+ * the costliest first. Each goes to the shard whose largest load is the least with it. */
 #ifndef PD_PLACEMENT_H
 #define PD_PLACEMENT_H
 
@@ -33,20 +33,17 @@ typedef struct pd_portion {
     int64_t first, count; /* its elements in the parameter */
 } pd_portion;
 
-/* Why a parameter is not cut. PD_UNCUT_SMALL: it has at most split_bytes bytes. The others name what prevents it: the
- * job does not step as a whole; not every rank counts in each step; the optimizer looks at all of a parameter; the
- * aggregate does; state is stored as int8 or int16, whose scales belong to columns; its rows are too large or too few;
- * the names of its portions are too long. */
+/* Whether a parameter is cut, or why not. */
 typedef enum pd_uncut {
     PD_IS_CUT,
-    PD_UNCUT_SMALL,
-    PD_UNCUT_APART,
-    PD_UNCUT_SETS,
-    PD_UNCUT_OPTIMIZER,
-    PD_UNCUT_AGGREGATE,
-    PD_UNCUT_STORAGE,
-    PD_UNCUT_ROWS,
-    PD_UNCUT_NAME
+    PD_UNCUT_SMALL,     /* it has at most split_bytes bytes */
+    PD_UNCUT_APART,     /* the job does not step as a whole */
+    PD_UNCUT_SETS,      /* not every rank counts in each step */
+    PD_UNCUT_OPTIMIZER, /* the optimizer needs the whole parameter */
+    PD_UNCUT_AGGREGATE, /* the aggregate needs the whole parameter */
+    PD_UNCUT_STORAGE,   /* its state is stored as int8 or int16, with a scale for each column */
+    PD_UNCUT_ROWS,      /* it has too few rows, or blocks of the optimizer cross the cuts */
+    PD_UNCUT_NAME       /* the names of its portions would be too long */
 } pd_uncut;
 
 /* What decides whether a parameter is cut, besides its plan. */
@@ -57,19 +54,19 @@ typedef struct pd_cut_rule {
     pd_aggregation how;   /* how contributions to the parameter are aggregated */
 } pd_cut_rule;
 
-/* Decides whether a parameter of this shape and plan is cut. *rows becomes the number of rows of each portion, except
- * that the last one may have fewer, or up to half as many more. If the parameter is not cut, *rows is all of them. */
+/* Decides whether a parameter of this shape and plan is cut. Sets *rows to the number of rows of each portion; of a
+ * parameter that is not cut, to all its rows. The last portion has from half to one and a half times as many. */
 pd_uncut pd_cut_rows(int64_t *rows, const pd_cut_rule *rule, const pd_optimizer_ops *optimizer, const pd_shape *shape,
                      const pd_plan *plan);
-/* Returns whether a portion with this plan does what its parameter, with the plan `whole`, does with those rows: its
- * blocks are cut as the parameter's are. If not, the parameter is not cut. */
+/* Returns whether the plan of a portion has the blocks that the plan of the whole parameter has in these rows. If not,
+ * the optimizer would compute other weights, and the parameter must not be cut. */
 bool pd_cut_fits(const pd_plan *whole, const pd_plan *portion);
-/* Returns why a parameter is not cut, for people: "its optimizer looks at the whole parameter", for instance. */
+/* Returns the reason as the end of a message: "its optimizer looks at the whole parameter", for instance. */
 const char *pd_uncut_text(pd_uncut why);
 
-/* Return how many portions a parameter of this shape is cut into, with `rows` rows each; and portion number i of them,
- * without its parameter and shard. */
+/* Returns the number of portions of a parameter of this shape that is cut every `rows` rows. */
 int64_t pd_portions_count(const pd_shape *shape, int64_t rows);
+/* Returns portion number i of them. Its `param` and `shard` are 0. */
 pd_portion pd_portion_at(const pd_shape *shape, int64_t rows, int64_t i);
 /* Returns the shape of a portion of a parameter. */
 pd_shape pd_portion_shape(const pd_shape *shape, const pd_portion *portion);
@@ -85,8 +82,8 @@ typedef struct pd_placed {
     pd_portion *portion;
     const char *name; /* name of its parameter */
     pd_portion_cost cost;
-    /* number of the group of portions that must lie on one shard; UINT32_MAX: it may lie on any. Group 0 lies on shard
-     * 0 */
+    /* Number of the group of portions that must lie on one shard together. UINT32_MAX: the portion has no group. Group
+     * 0 lies on shard 0. */
     uint32_t together;
 } pd_placed;
 
@@ -109,12 +106,12 @@ typedef struct pd_skew {
 pd_skew pd_placement_skew(const pd_placement *placement);
 /* Returns the load of one kind that a shard has. */
 uint64_t pd_placement_load(const pd_placement *p, uint32_t number, pd_load_kind load);
-/* Returns the shard on which no portion lies; the number of shards: each has one. */
+/* Returns the first shard without a portion. If each shard has one, returns the number of shards. */
 uint32_t pd_placement_empty(const pd_placement *placement);
 /* Computes the number of the map that says where portions lie. It depends on the rules' version, on the number of
  * shards, on split_bytes, and on the name, the elements and the shard of every portion. Never 0. PD_NO_MEMORY. */
 int pd_placement_fingerprint(const pd_placement *placement, uint64_t split_bytes, uint64_t *fingerprint);
-/* Returns the name of a load for people: "memory", for instance. */
+/* Returns the name of a load for messages: "memory", for instance. */
 const char *pd_load_name(pd_load_kind load);
 
 #endif

@@ -40,7 +40,7 @@ void pd_model_facts_free(pd_model_facts *facts);
 /* Adds a parameter to the statistics of its rule's optimizer. */
 void pd_model_facts_add(pd_model_facts *facts, const pd_declaration *declaration);
 
-/* What is worth to be told to people about a map. */
+/* Facts about a map for messages. */
 typedef struct pd_spread_notes {
     pd_skew skew;
     uint32_t uncut; /* index of the largest parameter that is larger than split_bytes and not cut; n: there is none */
@@ -58,7 +58,7 @@ pd_spread *pd_spread_new(const pd_spread_job *job);
 bool pd_spread_some(pd_spread *spread, double *budget_ns, int *rc, pd_error *err);
 /* Moves the finished map, and the statistics of the whole model, to the caller. */
 void pd_spread_take(pd_spread *spread, pd_map *map, pd_model_facts *facts);
-/* Says what is worth to be told about a map that was made; valid until the spread is freed. */
+/* Returns these facts about a map that was made; valid until the spread is freed. */
 pd_spread_notes pd_spread_notes_of(const pd_spread *spread);
 /* Returns the placement of a map that was made, with the loads of the shards; valid until the spread is freed. NULL:
  * the map was read from the disk. */

@@ -6,12 +6,12 @@
  * step and phase, and waits for the verdict: the tallies of all shards. Workers carry them (job/settling.h). Every
  * shard decides the same from the same verdict, and as one daemon with all parameters would.
  *
- * phase     tally        made when                                       file
- * 0         outcomes     the aggregates of all parameters are complete   step_group.c, global_clip.c
- * repeated  outcomes     the verdict says that some portions of a cut parameter lack a whole gradient and others
- * do not: then none counts                        decide.c
- * further   norm         a further scope of the clip is summed           global_clip.c
- * last      refusals     all optimizers of atomic groups have reported   step_group.c
+ *     phase     tally      made when                                                     file
+ *     0         outcomes   the aggregates of all parameters are complete                 step_group.c, global_clip.c
+ *     repeated  outcomes   some portions of a cut parameter lack a whole gradient, and   decide.c
+ *                          others do not, so that none counts
+ *     further   norm       a further scope of the clip is summed                         global_clip.c
+ *     last      refusals   all optimizers of atomic groups have reported                 step_group.c
  *
  * Which phases a step has follows from its verdicts, so it is the same on all shards. The first verdict of a phase that
  * comes counts; a later one must be equal. The tallies of the last PD_SETTLE_STEPS steps are kept: other shards may

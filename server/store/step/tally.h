@@ -55,7 +55,7 @@ typedef struct pd_tally_largest {
 typedef enum pd_tally_cuts {
     PD_CUTS_HAVE, /* some portion on this shard has a whole gradient */
     PD_CUTS_LACK, /* some portion on this shard has none */
-    PD_CUTS_SKIP  /* some portion that has one makes the step be skipped */
+    PD_CUTS_SKIP  /* some portion on this shard has a whole gradient, and makes all parameters skip the step */
 } pd_tally_cuts;
 
 /* The first parameter of a rule, in the order of the declaration, whose optimizer refuses the step on this shard. */
