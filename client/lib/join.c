@@ -422,8 +422,11 @@ static void note_welcome(pd_core *core, const Paramd__HelloReply *reply)
     core->max_pieces = reply->max_pieces < MAX_PIECES ? reply->max_pieces : MAX_PIECES;
     core->recovery.creator = reply->creator;
     core->setup.cluster = reply->cluster;
-    /* Nobody reads pushes any more that an earlier life of the job had: its daemon or the job has ended. */
-    if (reply->life != core->life) pd_staging_reclaim(&core->out.staging, UINT64_MAX);
+    if (reply->life != core->life) {
+        /* Nobody reads pushes any more that an earlier life of the job had: its daemon or the job has ended. */
+        pd_staging_reclaim(&core->out.staging, UINT64_MAX);
+        core->progress.n_reported = 0; /* checkpoints of later steps may be gone: DeclareReply.kept lists those left */
+    }
     core->life = reply->life;
     core->greeted = true;
 }
