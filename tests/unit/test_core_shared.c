@@ -398,7 +398,7 @@ static void pull(peer *p, uint64_t step)
 
     assert_int_equal(pd_core_pull(p->core, items, PARAMS, step, &ticket, NULL), PD_OK);
     l = peer_expect(p, PD_PULL);
-    peer_reply_data(p, &l.prefix, PARAMS, 0, step, weights[0], (size_t)(sizes[0] + 8 + sizes[1]));
+    peer_reply_data(p, &l.prefix, PARAMS, 0, step, gradients[0], (size_t)(sizes[0] + 8 + sizes[1]));
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
     assert_int_equal(p->core->params[1].server_step, step);
     peer_frame_drop(&l);

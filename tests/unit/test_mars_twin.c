@@ -56,12 +56,17 @@ static void twin_step(const pd_hypers *h, twin *t, const float *gradient, bool m
  * a multiple of lr; 0: lr_1d is the rate. From the middle on, the options are `later`. */
 static void follows(pd_shape shape, const char *const *options, const char *const *later, float scale, double share)
 {
-    pd_hypers h = vectors_hypers("mars", options), now = h;
-    pd_model *model = make(&h, shape, 2);
-    const bool mars = shape.rank == 2 || vectors_value(&h, "optimize_1d") != 0;
+    pd_hypers h = vectors_hypers("mars", OPTIONS(NULL)), now;
     twin *t = calloc(1, sizeof *t);
     float w[N], gradient[N];
+    pd_model *model;
+    bool mars;
 
+    for (const char *const *o = options; o[0] != NULL; o += 2) /* in place: a schedule belongs to its pd_hypers */
+        assert_int_equal(pd_hypers_set(&h, o[0], o[1], NULL), PD_OK);
+    now = h;
+    model = make(&h, shape, 2);
+    mars = shape.rank == 2 || vectors_value(&h, "optimize_1d") != 0;
     vectors_fill(w, N, 0);
     for (int i = 0; i < N; i++) t->w[i] = (double)w[i];
     for (int s = 1; s <= STEPS; s++) {
