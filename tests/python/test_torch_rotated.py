@@ -5,14 +5,10 @@ import json
 import pathlib
 
 import pytest
-
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from torch_support import torch
 
 import paramd
-from paramd.torch import (
-    optim,
-    tensor_file,
-)
+from paramd.torch import optim, tensor_file
 
 TRACES = pathlib.Path(__file__).resolve().parents[1] / "golden/traces"
 LISTS = ("GG", "Q", "eigen_sqrt_inv")
