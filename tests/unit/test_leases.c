@@ -262,12 +262,28 @@ TEST(a_disk_that_fails_does_not_keep_a_declare_waiting_if_the_job_goes_on)
     rig_free(&r);
 }
 
-TEST(a_paused_job_answers_a_declare_when_a_checkpoint_has_its_lease)
+/* The record of the lease fails while nobody waits for it. The checkpoint that then must have the lease fails, too. */
+TEST(a_checkpoint_that_fails_does_not_keep_a_declare_waiting_if_the_job_goes_on)
+{
+    rig r;
+
+    begin(&r, 3, logs);
+    r.wal_error = r.disk_error = "the disk is full";
+    remove_rank(&r, 1, ELASTIC_CONN + 1);
+    elastic_join(&r, 3, 4, ELASTIC_NEW);
+    rig_work(&r);
+    assert_int_equal(r.answer, PD_EFF_DECLARED);
+    assert_int_equal(r.leases.ranges[0].first, 1);
+    rig_free(&r);
+}
+
+/* Lets a rank declare while the disk fails, and the disk recover. */
+static void check_paused(const char *options)
 {
     uint64_t answered;
     rig r;
 
-    begin(&r, 2, "min_workers=1 max_workers=4 checkpoint_every=8 on_disk_error=pause");
+    begin(&r, 2, options);
     r.wal_error = r.disk_error = "the disk is full";
     elastic_hello(&r, 2, 4, ELASTIC_NEW);
     answered = r.answered;
@@ -283,6 +299,12 @@ TEST(a_paused_job_answers_a_declare_when_a_checkpoint_has_its_lease)
     assert_int_equal(r.answer, PD_EFF_DECLARED);
     assert_int_equal(r.leases.ranges[0].first, 2);
     rig_free(&r);
+}
+
+TEST(a_paused_job_answers_a_declare_when_a_checkpoint_has_its_lease)
+{
+    check_paused("min_workers=1 max_workers=4 checkpoint_every=8 on_disk_error=pause");
+    check_paused("min_workers=1 max_workers=4 checkpoint_every=8 on_disk_error=pause durability=log");
 }
 
 /* ---- crashes ---- */

@@ -82,7 +82,8 @@ static bool is_idle(const pd_job *job)
 
 bool pd_retry_is_by_time(const pd_job *job)
 {
-    return job->checkpointing.paused || (job->checkpointing.counts.unwritten > 0 && is_idle(job));
+    return job->checkpointing.paused || pd_wal_lacks_leases(&job->steps) ||
+           (job->checkpointing.counts.unwritten > 0 && is_idle(job));
 }
 
 bool pd_retry_wants_checkpoint(const pd_job *job, uint64_t now_ns)
@@ -103,7 +104,7 @@ void pd_retry_tried(pd_job *job, uint64_t now_ns)
 
 void pd_retry_end(pd_job *job)
 {
-    job->checkpointing.retry.wait_ns = 0;
+    job->checkpointing.retry = (pd_checkpoint_retry){ 0 };
 }
 
 /* Returns whether a checkpoint could begin now. If it returns false, no deadline is needed: the event that makes it

@@ -58,14 +58,15 @@ void pd_checkpoint_ended(pd_job *job);
  * pd_checkpoint_ended. Refuses the requests that wait for a checkpoint of this step or an earlier one with *err. */
 void pd_checkpoint_failed(pd_job *job, uint64_t step, const pd_error *err);
 
-/* Returns whether a checkpoint should begin now because an earlier one has failed and no step will make one due. */
+/* Returns whether a checkpoint should begin now because an earlier one has failed and no step will make one due, or
+ * because answers wait for leases that no record has. */
 bool pd_retry_wants_checkpoint(const pd_job *job, uint64_t now_ns);
 /* Sets the time of the attempt after this one. Call it when a checkpoint begins. */
 void pd_retry_tried(pd_job *job, uint64_t now_ns);
-/* Resets the time between attempts. Call it when a checkpoint is durable. */
+/* Lets the next attempt begin at once. Call it when a checkpoint is durable. */
 void pd_retry_end(pd_job *job);
-/* Returns whether a failed checkpoint is tried again at a time, because the job closes no steps. Otherwise it is tried
- * again at the next multiple of checkpoint_every. */
+/* Returns whether a failed checkpoint is tried again at a time, because the job closes no steps, or answers wait for
+ * leases that no record has. Otherwise it is tried again at the next multiple of checkpoint_every. */
 bool pd_retry_is_by_time(const pd_job *job);
 /* Returns the time (ns) of the next attempt; UINT64_MAX: no attempt is due at a time. */
 uint64_t pd_retry_next_tick(const pd_job *job);

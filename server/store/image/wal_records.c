@@ -191,7 +191,7 @@ static void fail_decisions(pd_job *job, uint64_t number, const pd_error *err)
     snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", err->text);
     stop_decisions(job, number);
     begin_again_later(job);
-    if (!job->steps.withheld.logged || pd_withheld_lacks_leases(&job->steps.withheld)) settle_reports(job);
+    if (!job->steps.withheld.logged || pd_wal_lacks_leases(&job->steps)) settle_reports(job);
 }
 
 /* Ends the stream of decisions because of a change of the state that is not a decision. Decisions before the change are
@@ -228,14 +228,6 @@ static bool has_news(const pd_job *job)
     return has_made(job) || (stream->fresh && stream->number > 0);
 }
 
-/* Makes a checkpoint due at once if answers wait for changes of leases that no record will have. A paused job tries
- * again by itself. */
-static void look_leases(pd_job *job)
-{
-    if (pd_withheld_lacks_leases(&job->steps.withheld) && !pd_steps_are_paused(&job->steps))
-        pd_checkpoint_policy_now(job);
-}
-
 void pd_wal_look_decisions(pd_job *job)
 {
     pd_wal *wal = job->steps.wal;
@@ -243,10 +235,7 @@ void pd_wal_look_decisions(pd_job *job)
 
     if (wal == NULL || job->gone) return;
     if (job->checkpointing.decisions.moved != NULL) leave_past(job);
-    if (!wal->decisions.on) {
-        look_leases(job);
-        return;
-    }
+    if (!wal->decisions.on) return;
     if (job->checkpointing.decisions.moved != NULL || wal->decisions.differs) {
         end_before_change(job);
         return;
@@ -704,13 +693,14 @@ void pd_wal_checkpointed(pd_job *job, bool good)
         release_waiting(job);
     else
         give_up_waiting(job);
+    if (!good) pd_withheld_copy_lost(&job->steps.withheld);
     if (job->steps.wal != NULL) checkpointed_decisions(job, good);
     if (good) begin_reports(job);
     if (good && job->checkpointing.newest.changes == job->checkpointing.changes)
         pd_withheld_course(&job->steps.withheld, 0);
     /* Reports of later steps, whose record has failed meanwhile, wait for the next checkpoint. */
     if (good && job->steps.withheld.lost > 0) pd_checkpoint_policy_now(job);
-    if (!good && !is_recording(job)) settle_reports(job);
+    if (!good && (!is_recording(job) || pd_wal_lacks_leases(&job->steps))) settle_reports(job);
     release_reports(job);
 }
 

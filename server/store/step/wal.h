@@ -184,6 +184,12 @@ static inline bool pd_steps_are_paused(const pd_steps *steps)
     return steps->queue.limit != UINT64_MAX;
 }
 
+/* Returns whether answers wait for changes of leases that no record will have: only a checkpoint can bring them. */
+static inline bool pd_wal_lacks_leases(const pd_steps *steps)
+{
+    return steps->wal != NULL && !steps->wal->decisions.on && pd_withheld_lacks_leases(&steps->withheld);
+}
+
 /* Returns another parameter for which this stopped parameter waits, because it has not closed the present step. NULL:
  * this parameter waits for the disk. */
 const pd_param *pd_wal_awaited(const pd_steps *steps, const pd_param *param);

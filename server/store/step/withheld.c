@@ -156,6 +156,11 @@ void pd_withheld_copied(pd_withheld *withheld)
     withheld->leases.copied = withheld->leases.made;
 }
 
+void pd_withheld_copy_lost(pd_withheld *withheld)
+{
+    withheld->leases.copied = withheld->leases.durable;
+}
+
 bool pd_withheld_lacks_leases(const pd_withheld *withheld)
 {
     uint64_t last = withheld->leases.made;

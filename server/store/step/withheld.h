@@ -80,9 +80,11 @@ void pd_withheld_fixed(pd_withheld *withheld, uint64_t place, bool made);
 void pd_withheld_handed(pd_withheld *withheld);
 void pd_withheld_returned(pd_withheld *withheld, bool good);
 void pd_withheld_dropped(pd_withheld *withheld);
-/* Note that leases were changed, and that a copy of the job's state was made, which has all changes so far. */
+/* Note that leases were changed, that a copy of the job's state was made, which has all changes so far, and that the
+ * disk does not get this copy. */
 void pd_withheld_leased(pd_withheld *withheld);
 void pd_withheld_copied(pd_withheld *withheld);
+void pd_withheld_copy_lost(pd_withheld *withheld);
 /* Returns whether effects are withheld for changes of leases that neither a record under way nor a copy has. */
 bool pd_withheld_lacks_leases(const pd_withheld *withheld);
 /* Returns whether effects are withheld until a record of decisions returns that is under way. */
