@@ -296,9 +296,9 @@ enum { PD_KEPT_STEPS = 16 }; /* most steps in DeclareReply.kept */
 typedef struct pd_core_progress {
     uint64_t barriers, passed; /* number of barriers that this process has called; how many the server has answered */
     uint64_t durable;          /* the durable step, as the last answer reported */
-    /* In a cluster: the last steps that the server has reported as durable, in a ring; newest step to which all shards
-     * can go back, as they have reported (0: none). */
-    uint64_t reported[PD_KEPT_STEPS];
+    /* In a cluster: the last steps that the server has reported as durable, in a ring, all in this life of its job;
+     * newest step to which all shards can go back, as they have reported (0: none). */
+    uint64_t reported[PD_KEPT_STEPS], life;
     size_t n_reported;
     uint64_t common;
     uint64_t closing;  /* step that this rank is closing (pd_client_close_step); 0: none */

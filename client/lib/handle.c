@@ -281,5 +281,7 @@ int pd_handle_sync(pd_client *client, uint64_t step, pd_error *err)
 {
     forget_other_step(client, step);
     client->sync_step = step;
-    return client->sync == 0 ? pd_core_checkpoint(client->core, step, wait_ms(client), &client->sync, err) : PD_OK;
+    if (client->sync != 0) return PD_OK;
+    client->sync_life = client->core->life;
+    return pd_core_checkpoint(client->core, step, wait_ms(client), &client->sync, err);
 }

@@ -38,6 +38,7 @@ struct pd_client {
      * ticket. */
     pd_ticket_id join, declare, init, fetch, barrier, leave, restart, rewind, worker_state, sync, replace, go_back;
     uint64_t sync_step; /* the step that must be durable before the ticket `sync` is done */
+    uint64_t sync_life; /* the life of the server's job in which that was asked last */
     /* the user called pd_client_restart (pd_client_rewind), which has not received the job's weights yet */
     bool restarting, rewinding;
     pd_kept *kept; /* list of the blocks that the handle frees at its end */

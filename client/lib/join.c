@@ -422,11 +422,8 @@ static void note_welcome(pd_core *core, const Paramd__HelloReply *reply)
     core->max_pieces = reply->max_pieces < MAX_PIECES ? reply->max_pieces : MAX_PIECES;
     core->recovery.creator = reply->creator;
     core->setup.cluster = reply->cluster;
-    if (reply->life != core->life) {
-        /* Nobody reads pushes any more that an earlier life of the job had: its daemon or the job has ended. */
-        pd_staging_reclaim(&core->out.staging, UINT64_MAX);
-        core->progress.n_reported = 0; /* checkpoints of later steps may be gone: DeclareReply.kept lists those left */
-    }
+    /* Nobody reads pushes any more that an earlier life of the job had: its daemon or the job has ended. */
+    if (reply->life != core->life) pd_staging_reclaim(&core->out.staging, UINT64_MAX);
     core->life = reply->life;
     core->greeted = true;
 }
@@ -595,6 +592,9 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
             note_param(core, &core->params[record->portion + k], reply->parameters[i]);
     }
     core->progress.durable = reply->durable_step;
+    /* In a new life, checkpoints of steps that were durable may be gone: those that are left are in the answer. */
+    if (core->progress.life != core->life) core->progress.n_reported = 0;
+    core->progress.life = core->life;
     core->n_kept = reply->n_kept < PD_KEPT_STEPS ? reply->n_kept : PD_KEPT_STEPS;
     for (size_t i = 0; i < core->n_kept; i++) core->kept[i] = reply->kept[i];
     core->replays = reply->replays;

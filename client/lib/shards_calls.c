@@ -78,13 +78,32 @@ static void forget_other_step(pd_shards *shards, uint64_t step)
     }
 }
 
+/* Returns whether a shard has another life than when it was asked. Its job may have gone back since, so a step that it
+ * had durable may have been lost by the time at which the last shard had it. */
+static bool have_new_lives(const pd_shards *shards)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < shards->n; i++) {
+        pd_client *shard = pd_handle_enter(shards->at[i]);
+
+        found = found || shard->core->life != shard->sync_life;
+        pd_io_leave(&shard->io);
+    }
+    return found;
+}
+
 int pd_shards_sync(pd_client *client, uint64_t step, pd_error *err)
 {
+    double end = pd_handle_end(client);
+    int rc;
+
     /* Where sets are open, a shard may never take a step that another one has: each makes a checkpoint of its own. */
     if (step == 0 && !client->shards->open_sets) step = present_step(client->shards);
     forget_other_step(client->shards, step);
-    return pd_shards_carry_out(client, PD_CALL_SYNC, offsetof(pd_client, sync), sync_one, &step, pd_handle_end(client),
-                               err);
+    do rc = pd_shards_carry_out(client, PD_CALL_SYNC, offsetof(pd_client, sync), sync_one, &step, end, err);
+    while (rc == PD_OK && have_new_lives(client->shards));
+    return rc;
 }
 
 pd_client_stats pd_shards_count(const pd_shards *shards)

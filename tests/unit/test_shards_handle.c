@@ -519,6 +519,44 @@ TEST(a_shard_that_was_loaded_again_gets_requests_when_all_shards_are_there, work
     assert_int_equal(atomic_load(&at[0].came[PD_PUSH_PULL]), 2 * FRAMES);
 }
 
+/* Gives the job of a server another life, in which no step is durable yet. */
+static void go_back(shard_server *server)
+{
+    server->life++;
+    cut(server);
+}
+
+static void await_no_durable(const pd_client *client)
+{
+    double end = pd_clock_seconds() + patient(10);
+
+    while (pd_client_durable(client) > 0 && pd_clock_seconds() < end) usleep(1000);
+    assert_int_equal(pd_client_durable(client), 0);
+}
+
+/* A shard goes back while another one has yet to write the step. */
+TEST(a_step_that_a_shard_has_lost_meanwhile_is_asked_for_again, worker *w)
+{
+    shard_server *at = w->servers->at;
+    pd_error err = { 0 };
+
+    for (size_t s = 0; s < SHARDS; s++) at[s].durable = 6;
+    take_step(w, 1);
+    assert_int_equal(pd_client_durable(w->client), 6);
+    atomic_store(&at[0].ignores, PD_CHECKPOINT);
+    w->client->slice = 0.05;
+    while (atomic_load(&at[1].came[PD_CHECKPOINT]) == 0 || atomic_load(&at[2].came[PD_CHECKPOINT]) == 0)
+        assert_int_equal(pd_client_sync(w->client, 7, &err), PD_DEADLINE_EXCEEDED);
+    go_back(&at[1]);
+    await_count(&at[1].came[PD_DECLARE], 2);
+    await_no_durable(w->client);
+    atomic_store(&at[0].ignores, PD_METHODS);
+    cut(&at[0]);
+    w->client->slice = patient(20);
+    assert_int_equal(pd_client_sync(w->client, 7, &err), PD_OK);
+    assert_int_equal(atomic_load(&at[1].came[PD_CHECKPOINT]), 2);
+}
+
 /* ---- without a handle that is open ---- */
 
 /* A shard goes back while the parameters are declared to another one. The program has seen no weights. */
