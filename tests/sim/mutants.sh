@@ -33,7 +33,7 @@ for mutant in fsync_left_out dir_sync_left_out rename_unsynced trusts_unsynced r
     window_forgets barriers_forgotten barriers_of_others@158 image_forgets_roots record_durable_unwritten \
     recorded_aggregates_reused record_forgets_roots records_before_checkpoint change_not_counted@400 \
     end_unsynced decisions_unread@334 resize_forgets_last resize_forgets_worker_states resize_undurable \
-    repeated_given_up@5418; do
+    repeated_given_up@6822; do
     first=1
     [[ $mutant != *@* ]] || first=${mutant#*@}
     if "$1" --seeds "$first..$((first + 299))" --crashes --mutant "${mutant%@*}" > /dev/null 2>&1; then
