@@ -54,7 +54,7 @@ def plain_entries(saved: Saved, groups: Iterable[Group]) -> list[Entry]:
 def _plain(group: Group, name: str, slots: State, shape: tuple[int, ...]) -> Entry:
     if group["optimizer"] in rotated_state.OPTIMIZERS:
         return rotated_state.given(group, name, slots, shape)
-    if group["optimizer"] not in _ALIKE:
+    if group["optimizer"] not in _ALIKE or "step" not in slots:
         return slots
     step = int(slots["step"])
     uncounted = group["optimizer"] == "sgd" or (group["optimizer"] == "muon" and "momentum_buffer" in slots)
@@ -190,7 +190,7 @@ def _from_torch(group: Group, one: State, slots: list[str], shape: tuple[int, ..
     """Returns a parameter's state for the server. A parameter without state has had no gradient: it begins at 0."""
     if rotated_state.is_upstream(one):
         return rotated_state.taken(one, shape)
-    if group["optimizer"] not in _ALIKE:
+    if group["optimizer"] not in _ALIKE or "step" not in slots:
         return _unpacked({slot: tensor.detach().cpu() for slot, tensor in one.items()})
     found: State = {}
     for slot in slots:
