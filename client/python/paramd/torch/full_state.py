@@ -190,7 +190,7 @@ def _from_torch(group: Group, one: State, slots: list[str], shape: tuple[int, ..
     """Returns a parameter's state for the server. A parameter without state has had no gradient: it begins at 0."""
     if rotated_state.is_upstream(one):
         return rotated_state.taken(one, shape)
-    if group["optimizer"] not in _ALIKE or "step" not in slots:
+    if group["optimizer"] not in _ALIKE:
         return _unpacked({slot: tensor.detach().cpu() for slot, tensor in one.items()})
     found: State = {}
     for slot in slots:
