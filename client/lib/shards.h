@@ -63,7 +63,7 @@ typedef struct pd_shards {
     bool *over[PD_SHARDS_CALLS]; /* for each shard: it has answered the call, which other shards have not yet */
     bool any_rank;               /* shard 0 chooses the rank */
     bool open_sets;   /* since the parameters were declared: each shard decides alone which ranks count in its steps */
-    bool agreed;      /* since the parameters were declared, all shards were seen at one step, or close to it */
+    bool agreed;      /* the last pd_client_declare has found all shards at one step, or brought them to one */
     unsigned missing; /* number of times that a step to which all shards can go was not found, since the search began */
     double uneven;    /* time since which the shards have been seen at different steps; 0: they are at one */
     bool seeks;       /* that has lasted too long, so pd_shards_find_common brings all shards to one step */

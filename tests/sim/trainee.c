@@ -165,7 +165,7 @@ static int take_over(sim_trainee *t, bool went_back, pd_error *err)
                      (unsigned long long)t->step, (unsigned long long)step);
         check_weights(t, p, step);
     }
-    /* What is durable because of a WAL is not kept where all shards go back: they do so to a checkpoint. */
+    /* A step that a WAL alone makes durable can be lost when all shards go back to a checkpoint. */
     if (t->step < t->of->acked && !t->job->logs)
         sim_fail("durability", "%s rank %u goes on from step %llu, and step %llu was durable on all shards",
                  t->job->name, t->rank, (unsigned long long)t->step, (unsigned long long)t->of->acked);

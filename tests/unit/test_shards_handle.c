@@ -376,7 +376,7 @@ TEST(a_worker_state_goes_with_a_gradient_where_shards_wait_for_each_other, worke
         assert_int_equal(pd_client_push(w->client, &w->items[p], 1, &options, &ticket, &err), PD_OK);
         assert_int_equal(pd_client_wait(w->client, ticket, 0, &err), PD_OK);
     }
-    /* The later states of the step replace the one there. */
+    /* Each push of the step has sent the worker state again, and the shard keeps the last one. */
     assert_int_equal(w->servers->at[home].came[PD_NOTE], N);
     w->client->shards->at[0]->core->settles = false;
 }

@@ -50,7 +50,7 @@ typedef enum pd_uncut {
 typedef struct pd_cut_rule {
     uint64_t split_bytes; /* largest size of a parameter that is not cut, as float32; 0: none is cut */
     bool whole;           /* all parameters of the job take their steps together */
-    bool open;            /* not every rank counts in each step: each fragment lies whole on one shard */
+    bool open;            /* not every rank counts in each step, so each fragment lies whole on one shard */
     pd_aggregation how;   /* how contributions to the parameter are aggregated */
 } pd_cut_rule;
 
