@@ -47,7 +47,7 @@ struct pd_batch {
 pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads)
 {
     pd_batch *batch = pd_zeroed(sizeof *batch);
-    int64_t units = 0, scratch = 0;
+    int64_t units = 0, scratch = 1;             /* never 0: units add offsets to their scratch memory */
 
     assert(threads >= 1);
     if (batch == NULL) return NULL;
@@ -61,11 +61,9 @@ pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads)
     batch->scratch_floats = pd_floats_padded(scratch);
     batch->pieces = malloc((n + 1) * sizeof *batch->pieces);
     batch->partial = malloc((size_t)(units + 1) * sizeof *batch->partial);
-    if (scratch > 0) batch->scratch = pd_floats_new(batch->scratch_floats * threads);
+    batch->scratch = pd_floats_new(batch->scratch_floats * threads);
     batch->spoils = malloc((size_t)units + 1);
-    if (batch->pieces != NULL && batch->partial != NULL && batch->spoils != NULL &&
-        (batch->scratch != NULL || scratch == 0))
-        return batch;
+    if (batch->pieces != NULL && batch->partial != NULL && batch->spoils != NULL && batch->scratch != NULL) return batch;
     pd_batch_free(batch);
     return NULL;
 }
@@ -304,11 +302,11 @@ static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int 
         .slot = optim->slot,
         .partial = batch->partial[p->first + index],
         .total = (const double(*)[PD_MAX_PARTIALS])totals_of(optim),
+        .scratch = batch->scratch + thread * batch->scratch_floats,
     };
 
     memset(unit.partial, 0, sizeof batch->partial[0]);
     unit.round = optim->step.round;
-    if (batch->scratch != NULL) unit.scratch = batch->scratch + thread * batch->scratch_floats;
     if (phase->kind == PD_BLOCKS) {
         unit.block = &plan->blocks[index];
         if (optim->memory.view_floats > 0) {
