@@ -1,4 +1,4 @@
-/* cluster.h - a daemon's place in a cluster with an engine: which shard it has, which daemons have the others, and how
+/* pd_cluster.h - a daemon's place in a cluster with an engine: which shard it has, which daemons have the others, and how
  * long its own lease lasts. The engine is a store of keys with leases, such as etcd (engine.h).
  *
  *     pd_cluster_open(&cluster, &config, now_ms, &err);      asks the engine for the table; nothing is registered yet
