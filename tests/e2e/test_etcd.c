@@ -1,5 +1,5 @@
-/* Tests daemons of a cluster with real etcd: they register, start again in place, wait as spares and take over; training
- * goes on when etcd, a member or a daemon fails. */
+/* Tests daemons of a cluster with real etcd: they register, start again in place, wait as spares and take over;
+ * training goes on when etcd, a member or a daemon fails. */
 #define _GNU_SOURCE /* mkdtemp */
 #include <pthread.h>
 #include <stdatomic.h>
