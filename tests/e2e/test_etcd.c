@@ -52,7 +52,7 @@ static fixture *begin(int members)
     if (!etcd_is_there()) return NULL;
     f = calloc(1, sizeof *f);
     assert_non_null(f);
-    f->etcd = etcd_start(members);
+    f->etcd = members > 0 ? etcd_start(members) : etcd_start_secure();
     snprintf(f->engine, sizeof f->engine, "--cluster-engine=%s", f->etcd->engine);
     strcpy(f->folder, "/tmp/paramd-spare-XXXXXX");
     assert_non_null(mkdtemp(f->folder));
@@ -226,7 +226,7 @@ static void end_training(fixture *f)
     if (f->training.failure[0] != '\0') fail_msg("%s", f->training.failure);
 }
 
-/* Begins a test with these members, or skips it. */
+/* Begins a test with these members (0: one that speaks TLS), or skips it. */
 #define BEGIN(f, members)                                                                                              \
     fixture *f = begin(members);                                                                                       \
     if (f == NULL) skip()
@@ -382,5 +382,24 @@ TEST(leases_survive_when_the_leader_of_three_members_is_killed)
     await_steps(f, 20);
     assert_true(tenure_of(f, 1) > before);
     end_training(f);
+    finish(f);
+}
+
+TEST(an_etcd_that_speaks_tls_and_wants_a_certificate_is_an_engine_too)
+{
+    char ca[120], cert[120], key[120];
+    BEGIN(f, 0);
+
+    snprintf(ca, sizeof ca, "--cluster-ca=%s/ca.pem", f->etcd->folder);
+    snprintf(cert, sizeof cert, "--cluster-cert=%s/client.pem", f->etcd->folder);
+    snprintf(key, sizeof key, "--cluster-key=%s/client.key", f->etcd->folder);
+    {
+        const char *const with[] = { f->at[0].listen, f->at[0].http_listen, f->engine, ca, cert, key, NULL };
+        const char *const without[] = { f->at[1].listen, f->at[1].http_listen, f->engine, ca, NULL };
+        f->at[0].daemon = daemon_start_until(with, "this daemon owns shard 0 of 1");
+        f->at[1].daemon = daemon_start_until(without, "the engine does not answer");
+    }
+    assert_true(lease_of(f, 0) > 0);
+    stop(f, 1);
     finish(f);
 }
