@@ -8,6 +8,8 @@
 #include "shard_servers.h"
 #include "shards.h"
 
+WITH_THREADS();
+
 /* Three shards. "bias" lies whole on shard 2, "kernel" on shard 0, "table" is cut: 300 elements on shard 1, 500 on
  * shard 0, 200 on shard 1. */
 enum { BIAS, KERNEL, TABLE, N, SHARDS = 3, MOST = 1000 };
