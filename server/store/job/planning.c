@@ -107,6 +107,8 @@ static pd_sizing sizing_of(const pd_job *job)
                         job->checkpointing.steps.wanted,
                         job->steps.sets,
                         1,
+                        job->steps.shards,
+                        0,
                         0 };
 }
 
@@ -325,7 +327,11 @@ static int count_job(pd_job *job, pd_error *err)
     uint64_t more;
     int rc;
 
-    if (job->whole != NULL) planning->all.records = pd_footprint_plus(planning->all.records, pd_whole_bytes(job));
+    if (job->whole != NULL) {
+        planning->all.records = pd_footprint_plus(planning->all.records, pd_whole_bytes(job));
+        planning->sizing.n_cut = job->steps.n_cut;
+        if (pd_declaration_ties(job) && (rc = pd_settle_fits(&job->steps, err)) != PD_OK) return rc;
+    }
     pd_footprint_complete(&planning->all, &planning->sizing, job->steps.rules, job->steps.n_rules);
     more = pd_footprint_sum(&planning->all) - job->steps.account.used;
     if ((rc = pd_job_check_total(job, more, err)) == PD_OK) pd_account_take(&job->steps.account, more);
@@ -640,6 +646,7 @@ bool pd_planning_run(pd_job *job, const pd_request *request, double *budget_ns, 
 
 int pd_planning_finish(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
 {
+    size_t scopes = pd_global_clip_scopes(&job->steps.values, job->steps.rules, job->steps.n_rules);
     int rc;
 
     *budget_ns -= FINISH_NS * job->planning->n;
@@ -647,10 +654,9 @@ int pd_planning_finish(pd_job *job, const pd_request *request, double *budget_ns
     show_params(job);
     if (pd_fragments_make(&job->steps, request->u.declare.params) != PD_OK ||
         pd_step_groups_make(&job->steps) != PD_OK || pd_global_clip_make(&job->steps) != PD_OK ||
-        (pd_steps_settle(&job->steps) && pd_settle_make(&job->steps, pd_global_clip_scopes(&job->steps)) != PD_OK) ||
+        (pd_steps_settle(&job->steps) && pd_settle_make(&job->steps, scopes) != PD_OK) ||
         (job->checkpointing.durable && pd_wal_make(&job->steps) != PD_OK))
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
-    if (job->steps.together.settle != NULL && (rc = pd_settle_fits(&job->steps, err)) != PD_OK) return rc;
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
     if ((rc = pd_ranges_check_memory(job, err)) == PD_OK)
         pd_outrun_begin(job, job->planning->checkpoint_bytes, job->planning->entry_bytes);

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert(sizeof(pd_whole) <= PD_PLACEMENT_OWN, "pd_placement_bytes counts this struct");
+
 #define UNEVEN 1.15 /* a largest load of more than this times the mean is reported */
 
 /* ---- names ---- */
@@ -284,15 +286,11 @@ void pd_whole_say(pd_job *job, const pd_spread *spread, const pd_request *declar
 uint64_t pd_whole_bytes(const pd_job *job)
 {
     const pd_whole *whole = job->whole;
-    uint64_t world = job->steps.members.ranks, each = sizeof(pd_portion) + sizeof(pd_declared_place) + 8,
-             elsewhere = whole->n + whole->map.n - whole->n_own, names = 0;
+    uint64_t world = job->steps.members.ranks, names = 0;
 
     for (size_t i = 0; i < whole->n; i++)
         names +=
             (uint64_t)pd_block_bytes((int64_t)strlen(whole->params[i].name) + 1) +
             (whole->params[i].axes != NULL ? (uint64_t)pd_block_bytes((int64_t)strlen(whole->params[i].axes) + 1) : 0);
-    /* Each connection has the names of all parameters, and a record of each handle; those of portions of this shard are
-     * counted with them. */
-    return sizeof *whole + whole->n * (sizeof *whole->params + sizeof *whole->first + sizeof *whole->cut_before) +
-           whole->map.n * each + (world + 1) * names + world * elsewhere * PD_LOOP_DECL_BYTES;
+    return pd_placement_bytes(whole->n, whole->map.n, whole->n_own, world) + (world + 1) * names;
 }
