@@ -123,9 +123,11 @@ static const pd_command_option restore_options[] = {
     "the weights of the file, and then `paramctl import-state JOB FILE'."
 
 #define CHECKPOINT_DETAILS                                                                                             \
-    "Prints step, size and time when the checkpoint is on the disk. Training continues meanwhile. The daemon needs a " \
-    "directory for checkpoints (server.state_dir), and the job's key durability must not be none. After a restart "    \
-    "the daemon resumes each job from its last checkpoint."
+    "Prints step, size and time when the checkpoint is on the disk. Its directory is named by this step: with "        \
+    "several fragments that of the one that is furthest behind. Daemons whose steps differ, since not every rank "     \
+    "counts in each, have checkpoints of different steps: the lowest and the highest are printed. Training "           \
+    "continues meanwhile. The daemon needs a directory for checkpoints (server.state_dir), and the job's key "         \
+    "durability must not be none. After a restart the daemon resumes each job from its last checkpoint."
 
 #define IMPORT_DETAILS                                                                                                 \
     "FILE is a safetensors file. Names that it may have, for a parameter NAME:\n"                                      \

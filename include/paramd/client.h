@@ -50,7 +50,6 @@
  * - Shard 0 has the barrier, the members of the job and the worker states. Give the worker state of a step with its
  *   last push to shard 0 or earlier, for instance with a push of all parameters: a step that shard 0 has taken without
  *   it can come into a checkpoint without it.
- * - Changed weights (pd_client_replace) are of at least one parameter on each shard, unless sets are open.
  * - In a job with open sets each shard decides alone which ranks count, for whole fragments: declare at least as many
  *   as there are shards. Shard 0 has fragment 0, leases the shares, and chooses ranks. A shard that loses steps goes
  *   back alone: push the fragment with the lowest step next, of several the first, as pd_diloco does. pd_client_sync

@@ -210,6 +210,23 @@ static void change_weights(solo *s)
 
 HOLDS(changed_weights_come_into_force_as_on_one_daemon, compare(change_weights, &(kind){ .options = whole }));
 
+/* Changes one parameter by hand before each step, another one each time. Most lie on one shard alone. */
+static void change_one(solo *s)
+{
+    for (uint64_t step = 1; step <= 8; step++) {
+        pd_push_options options = { .replaces = 1000 + step };
+        pd_item *item = &s->items[step % PARAMS];
+
+        s->weights[item->param][0] = (float)step;
+        expect_ok(s, pd_client_replace(s->client, item, 1, options.replaces, &s->err), "replace");
+        take_step(s, step, &options);
+    }
+    assert_int_equal(pd_client_replace(s->client, s->items, 0, 7, &s->err), PD_INVALID_ARGUMENT);
+}
+
+HOLDS(one_changed_parameter_comes_into_force_as_on_one_daemon, compare(change_one, &(kind){ 0 });
+      compare(change_one, &(kind){ .options = whole }));
+
 /* Makes checkpoints, and gets the worker state back. */
 static void keep_state(solo *s)
 {

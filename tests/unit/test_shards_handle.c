@@ -417,8 +417,23 @@ TEST(replaced_weights_go_to_all_shards, worker *w)
     take_step(w, 2);
     expect_weights(w);
     for (size_t s = 0; s < SHARDS; s++) assert_int_equal(w->servers->at[s].replaces, 77);
-    assert_int_equal(pd_client_replace(w->client, w->items, 2, 78, &err), PD_INVALID_ARGUMENT);
-    assert_non_null(strstr(err.text, "no changed weights lie on shard 1"));
+}
+
+TEST(all_shards_learn_of_a_change_on_one, worker *w)
+{
+    int before[SHARDS];
+    pd_error err;
+
+    take_step(w, 1);
+    for (size_t s = 0; s < SHARDS; s++) before[s] = w->servers->at[s].came[PD_INIT];
+    w->weights[BIAS][0] = w->expected[BIAS][0] = 5;
+    assert_int_equal(pd_client_replace(w->client, &w->items[BIAS], 1, 78, &err), PD_OK);
+    for (size_t s = 0; s < SHARDS; s++) assert_int_equal(w->servers->at[s].came[PD_INIT], before[s] + 1);
+    take_step(w, 2);
+    expect_weights(w);
+    for (size_t s = 0; s < SHARDS; s++) assert_int_equal(w->servers->at[s].replaces, 78);
+    assert_int_equal(pd_client_replace(w->client, w->items, 0, 79, &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "no items"));
 }
 
 TEST(notes_buffers_counts_and_random_numbers_are_those_of_one_handle, worker *w)
