@@ -150,6 +150,13 @@ static const pd_command_option restore_options[] = {
     "An ID may have two keys, so a key is replaced while workers train: add the new line to the daemon's file and "    \
     "reload it, put the new line into the worker's file, then remove the old line."
 
+#define MIRROR_DETAILS                                                                                                 \
+    "MIRROR is a daemon's server.mirror. Copies the intact checkpoints and the WAL of each job that has not ended to " \
+    "STATE_DIR, which the next daemon gets as server.state_dir, and verifies every byte. A job appears there when it " \
+    "is complete. WAL TO is the last step that the WAL adds to the checkpoint of STEP. An older state of a job in "    \
+    "STATE_DIR is replaced; a newer one is refused, and nothing changes then. No daemon may use STATE_DIR; one may "   \
+    "still write to MIRROR."
+
 #define DAEMONS_DETAILS                                                                                                \
     "Local daemons are those that Python programs start by themselves, one for each run. JOBS has the name and the "   \
     "step of each job. `paramctl -s NAME ...' talks to the daemon of that name; its last nine characters may be left " \
@@ -255,6 +262,8 @@ const pd_command pd_commands[] = {
       .run = pd_run_verify },
     { "restore", "DIR", "Choose the checkpoint that the daemon's next start loads", RESTORE_DETAILS, restore_options, 1,
       1, .run = pd_run_restore },
+    { "mirror", "fetch MIRROR STATE_DIR", "Make a state directory from a mirror, without a daemon", MIRROR_DETAILS, NULL,
+      3, 3, .run = pd_run_mirror },
     { "roles", "check FILE IDENTITY JOB", "Show what an identity may do, without a daemon", ROLES_DETAILS, NULL, 4, 4,
       .run = pd_run_roles },
     { "import-state", "JOB FILE", "Put saved optimizer state into a job", IMPORT_DETAILS, import_options, 2, 2,
