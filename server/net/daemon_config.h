@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 typedef struct pd_daemon pd_daemon;
+struct pd_cluster_table;
 
 /* Nanoseconds after which a turn of the step thread counts as stuck: the service manager's watchdog gets no more
  * messages, and /healthz fails. */
@@ -71,6 +72,9 @@ typedef struct pd_daemon_hooks {
                                 * changes nothing */
     bool (*reloaded)(void *arg, pd_daemon_limits *limits); /* gets the new limits after a reload, on the loop thread;
                                                             * returns false if no limit has changed */
+    /* returns the table of shards (pd_cluster.h), valid until the next turn of the loop. NULL: there is none, as the
+     * daemon has no engine */
+    const struct pd_cluster_table *(*table)(void *arg);
     void *arg;
 } pd_daemon_hooks;
 
