@@ -264,7 +264,7 @@ int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, size_t n_urls,
     memset(io, 0, sizeof *io);
     io->core = core;
     io->urls = urls;
-    io->n_urls = n_urls;
+    (void)n_urls;
     io->done_fd = -1;
     io->pump = (pd_pump){ .core = core, .enter = enter_core, .leave = leave_core, .arg = io };
     *t = (thread){ .next = threads,
