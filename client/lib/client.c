@@ -545,6 +545,16 @@ int pd_client_call_into(pd_client *client, unsigned method, const ProtobufCMessa
                      err);
 }
 
+uint32_t pd_client_shards_known(pd_client *client)
+{
+    uint32_t known;
+
+    pd_io_enter(&client->io);
+    known = client->core->following.known;
+    pd_io_leave(&client->io);
+    return known;
+}
+
 uint64_t pd_client_durable(const pd_client *client)
 {
     pd_client *inside;

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "address.h"
-#include "mutant.h"
 
 void pd_follow_begin(pd_core *core)
 {
@@ -46,7 +45,7 @@ bool pd_follow_welcome(pd_core *core, const Paramd__HelloReply *reply)
 
     f->known = reply->shards_known;
     if (f->table == NULL) return true;
-    if (reply->tenure < f->tenure && !PD_MUTANT(lower_tenure_taken)) {
+    if (reply->tenure < f->tenure) {
         refuse_owner(core, reply->tenure);
         return false;
     }
@@ -171,10 +170,9 @@ static bool move(pd_core *core, const char *url, uint64_t now_ns)
 static bool take(pd_core *core, uint64_t tenure, const char *url, uint64_t now_ns)
 {
     pd_core_following *f = &core->following;
-    bool lower = tenure < f->tenure && !PD_MUTANT(lower_tenure_taken);
     bool moved = tenure != f->tenure && (f->home == NULL || strcmp(f->home, url) != 0);
 
-    if (lower || (moved && !move(core, url, now_ns))) return false;
+    if (tenure < f->tenure || (moved && !move(core, url, now_ns))) return false;
     f->tenure = tenure;
     return moved;
 }

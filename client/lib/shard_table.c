@@ -7,8 +7,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#include "mutant.h"
-
 /* Time from one ask to the next; most time by which the first one waits, so that the workers of a job do not ask at
  * once. */
 #define INTERVAL_NS UINT64_C(1000000000)
@@ -104,7 +102,7 @@ bool pd_shard_table_take_turn(pd_shard_table *table, uint64_t now_ns)
  * must not replace a newer one. Returns whether the table has changed. */
 static bool take(owner *known, const Paramd__ShardInfo *told)
 {
-    bool newer = told->tenure > known->tenure || (PD_MUTANT(lower_tenure_taken) && told->tenure > 0);
+    bool newer = told->tenure > known->tenure;
     char *url;
 
     if (told->url[0] == '\0' || (known->url != NULL && !newer)) return false;

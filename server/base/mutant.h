@@ -133,7 +133,6 @@
     X(tally_without_last_chunk, "the sum of squares in a tally leaves out the end of each parameter")                  \
     X(part_of_neighbour, "a portion of a parameter gets the gradient of its first portion")                            \
     X(map_of_older_run, "a shard takes a worker of another cluster for one of its job's")                              \
-    X(lower_tenure_taken, "a worker goes back to an earlier owner of a shard")                                         \
     X(private_rewind_resends_to_all, "a worker that can send a shard its steps again goes back with all")              \
     X(http_never_late, "an HTTP request that does not come whole is not refused in time")                              \
     X(flow_overtaken, "a request to the step thread is served before those of its flow that came earlier")             \
