@@ -72,9 +72,6 @@ typedef struct pd_daemon_hooks {
                                 * changes nothing */
     bool (*reloaded)(void *arg, pd_daemon_limits *limits); /* gets the new limits after a reload, on the loop thread;
                                                             * returns false if no limit has changed */
-    /* returns the table of shards (pd_cluster.h), valid until the next turn of the loop. NULL: there is none, as the
-     * daemon has no engine */
-    const struct pd_cluster_table *(*table)(void *arg);
     void *arg;
 } pd_daemon_hooks;
 
@@ -137,6 +134,9 @@ typedef struct pd_platform {
     void (*end_listening)(void *arg);                   /* makes the daemon accept no new connections from now on */
     bool (*background)(void *arg, pd_background *work); /* starts a task on another thread; returns false if that is
                                                          * impossible now. NULL: there are no other threads */
+    /* returns the table of shards (pd_cluster.h), valid until the next turn of the loop; NULL: the daemon has no engine.
+     * The function itself is NULL where no daemon has one */
+    const struct pd_cluster_table *(*table)(void *arg);
 } pd_platform;
 
 #endif

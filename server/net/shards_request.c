@@ -11,9 +11,7 @@
 /* Returns the table of shards. NULL: the daemon has no engine. */
 static const pd_cluster_table *table_of(const pd_daemon *daemon)
 {
-    const pd_daemon_hooks *hooks = &daemon->config.hooks;
-
-    return hooks->table != NULL ? hooks->table(hooks->arg) : NULL;
+    return daemon->platform.table != NULL ? daemon->platform.table(daemon->platform.arg) : NULL;
 }
 
 void pd_owner_fill(Paramd__HelloReply *reply, const pd_daemon *daemon)

@@ -145,7 +145,6 @@ static void begin_world(void)
     config.max_params = MOST_PARAMS;
     config.shared_memory = true;
     config.least_shared = 1;
-    config.hooks.table = tell_table;
     world.table = (pd_cluster_table){ .n_shards = 0 };
     world.follows = 0;
     store.frame_bytes = config.max_payload;
@@ -153,6 +152,7 @@ static void begin_world(void)
     world.pass = -1;
     world.lend = false;
     MUST(pd_daemon_new(&world.daemon, &config, NULL) == PD_OK);
+    world.daemon->platform.table = tell_table;
     MUST(pd_store_new(&world.store, &store, NULL) == PD_OK);
     world.turn = (pd_turn){ .store = world.store,
                             .user = { .now_ns = look,

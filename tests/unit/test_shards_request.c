@@ -11,7 +11,7 @@ typedef struct world {
     pd_cluster_table table;
 } world;
 
-static world *present; /* the hook of the daemon has no argument of the test's own */
+static world *present; /* the function of the platform has no argument of the test's own */
 
 static const pd_cluster_table *tell_table(void *arg)
 {
@@ -23,7 +23,7 @@ static void set_up(world *w)
 {
     present = w;
     w->s = scene_new(16, NULL);
-    w->s->daemon->config.hooks.table = tell_table;
+    w->s->daemon->platform.table = tell_table;
     w->table.name = "demo";
     w->table.version = 7;
     w->table.n_shards = 3;
@@ -131,7 +131,7 @@ TEST(a_daemon_without_an_engine_says_in_words_that_it_has_no_table, world *w)
 {
     int fd = scene_operator(w->s);
 
-    w->s->daemon->config.hooks.table = NULL;
+    w->s->daemon->platform.table = NULL;
     scene_say(w->s, fd, PD_SHARDS);
     scene_settle(w->s);
     scene_expect_error(w->s, fd, PD_FAILED_PRECONDITION, "this daemon has no cluster.engine: name every shard");
@@ -181,7 +181,7 @@ TEST(a_daemon_without_an_engine_sends_who_follows_a_shard_away, world *w)
 {
     Paramd__HelloRequest hello = hello_of(1, 3, 21);
 
-    w->s->daemon->config.hooks.table = NULL;
+    w->s->daemon->platform.table = NULL;
     expect_refusal(w, &hello, PD_UNAVAILABLE, "this daemon owns no shard");
 }
 
