@@ -119,7 +119,7 @@ int pd_takeover_begin(pd_takeover *t, const pd_config *config, pd_daemon *daemon
     cluster.url = t->urls.url;
     cluster.http = t->urls.http;
     if ((rc = open_engine(t, &engine, err)) != PD_OK) return rc;
-    if ((rc = pd_cluster_open(&t->cluster, engine, &cluster, err)) == PD_OK) pd_daemon_join(daemon, t->cluster);
+    if ((rc = pd_cluster_new(&t->cluster, engine, &cluster, err)) == PD_OK) pd_daemon_join(daemon, t->cluster);
     return rc;
 }
 

@@ -71,7 +71,7 @@ static void on_removed(pd_engine_call *call, const pd_engine_answer *answer)
         c->replaces = false;
 }
 
-int pd_cluster_open(pd_cluster **out, pd_engine *engine, const pd_cluster_config *config, pd_error *err)
+int pd_cluster_new(pd_cluster **out, pd_engine *engine, const pd_cluster_config *config, pd_error *err)
 {
     pd_cluster *c = calloc(1, sizeof *c);
     pd_cluster_view_user user = { on_owner, log_of_view, c };

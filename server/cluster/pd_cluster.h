@@ -2,7 +2,7 @@
  * how long its own lease lasts. The engine is a store of keys with leases, such as etcd (engine.h).
  *
  *     pd_etcd_open(&engine, ...);
- *     pd_cluster_open(&cluster, engine, &config, &err);
+ *     pd_cluster_new(&cluster, engine, &config, &err);
  *     pd_cluster_turn(cluster, now_ms);        whenever pd_cluster_fd is readable, and at the time that it returns
  *     pd_cluster_place(cluster);               PD_PLACE_CHOSEN: a shard may be taken (pd_cluster_chosen). The caller
  *                                              makes its state ready on another thread
@@ -62,7 +62,7 @@ typedef struct pd_cluster_table {
 typedef struct pd_cluster pd_cluster;
 struct pd_engine; /* engine.h */
 
-/* What pd_cluster_open needs to know. Texts are borrowed for the cluster's life. */
+/* What pd_cluster_new needs to know. Texts are borrowed for the cluster's life. */
 typedef struct pd_cluster_config {
     const char *name;        /* the cluster's name: letters, digits, '-', '_' and '.' */
     int shard;               /* number of the shard that this daemon is to own; -1: it is a spare */
@@ -87,7 +87,7 @@ typedef enum pd_place {
 
 /* Makes a cluster, which asks the engine for the table in its first turn. Takes over the engine, also after an error.
  * PD_NO_MEMORY. */
-int pd_cluster_open(pd_cluster **out, struct pd_engine *engine, const pd_cluster_config *config, pd_error *err);
+int pd_cluster_new(pd_cluster **out, struct pd_engine *engine, const pd_cluster_config *config, pd_error *err);
 /* Gives up all calls and frees the cluster with its engine. Accepts NULL. */
 void pd_cluster_free(pd_cluster *cluster);
 /* Returns the descriptor that is readable when a turn is due. */
