@@ -82,7 +82,7 @@ static int join(pd_client *client, double end, pd_error *err)
     if (rc == PD_OK && client->shards != NULL) rc = pd_shards_join(client, end, err);
     if (rc != PD_OK || !joins) return rc;
     lead = pd_handle_lead(client);
-    server = pd_handle_address(lead);
+    server = pd_handle_address(lead, NULL);
     pd_notice_left_over(&client->notices, lead->core->setup.job, &client->welcome, &server);
     return PD_OK;
 }
@@ -255,6 +255,21 @@ void pd_client_members(const pd_client *client, int *members, int *index, uint64
     if (members != NULL) *members = now.members;
     if (index != NULL) *index = now.index;
     if (epoch != NULL) *epoch = now.epoch;
+}
+
+size_t pd_client_shards(const pd_client *client, size_t shard, char *url, size_t room, uint64_t *tenure)
+{
+    size_t n = client->shards != NULL ? client->shards->n : 1;
+    const pd_client *of = client->shards != NULL && shard < n ? client->shards->at[shard] : client;
+    char text[PD_ADDRESS_TEXT];
+    pd_address address;
+    uint64_t known;
+
+    if (shard >= n) return n;
+    address = pd_handle_address(of, &known);
+    if (url != NULL && room > 0) snprintf(url, room, "%s", pd_address_text(&address, text));
+    if (tenure != NULL) *tenure = known;
+    return n;
 }
 
 bool pd_client_leads(const pd_client *client)

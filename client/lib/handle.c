@@ -70,15 +70,15 @@ pd_client *pd_handle_lead(const pd_client *client)
     return client->shards != NULL ? client->shards->at[0] : (pd_client *)client;
 }
 
-pd_address pd_handle_address(const pd_client *client)
+pd_address pd_handle_address(const pd_client *client, uint64_t *tenure)
 {
-    pd_client *inside;
+    pd_core *core = client->core;
     pd_address address;
 
-    if (!client->running) return client->urls[0]; /* the core has no lock yet */
-    inside = pd_handle_enter(client);
-    address = inside->core->setup.addresses[inside->core->link.url];
-    pd_io_leave(&inside->io);
+    if (client->running) pd_handle_enter(client); /* otherwise the core has no lock, and no other user */
+    address = core->setup.addresses[core->link.url];
+    if (tenure != NULL) *tenure = core->following.tenure;
+    if (client->running) pd_io_leave(&((pd_client *)client)->io);
     return address;
 }
 

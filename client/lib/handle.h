@@ -58,8 +58,9 @@ void pd_handle_stop(pd_client *client);
 void pd_handle_dispose(pd_client *client);
 /* Returns the handle of the server that speaks for the job: of several servers that of shard 0. */
 pd_client *pd_handle_lead(const pd_client *client);
-/* Copies the address in use, or that of the next attempt to connect. The core must not be locked. */
-pd_address pd_handle_address(const pd_client *client);
+/* Returns the address in use, or that of the next attempt to connect. Sets *tenure, unless it is NULL, to the tenure of
+ * the shard's owner; 0: not known. The core must not be locked. */
+pd_address pd_handle_address(const pd_client *client, uint64_t *tenure);
 /* Waits for the welcome of one server. Returns PD_OK at once if it has come before. */
 int pd_handle_join(pd_client *client, double end, pd_error *err);
 

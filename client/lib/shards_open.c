@@ -276,7 +276,7 @@ bool pd_shards_is_new(pd_shards *shards, const char *remark)
 
 int pd_shards_name(const pd_shards *shards, size_t shard, pd_error *err)
 {
-    pd_address server = pd_handle_address(shards->at[shard]);
+    pd_address server = pd_handle_address(shards->at[shard], NULL);
     char address[PD_ADDRESS_TEXT], text[PD_ERROR_TEXT + PD_ADDRESS_TEXT + 64];
     const char *colon = strncmp(err->text, "waited ", 7) == 0 ? strstr(err->text, ": ") : NULL;
     int head = colon != NULL ? (int)(colon + 2 - err->text) : 0;

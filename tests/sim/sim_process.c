@@ -373,6 +373,12 @@ int pd_secure_open(pd_secure *out, const pd_tls_files *files, const pd_address *
     return PD_OK;
 }
 
+pd_tls_files pd_secure_files(const pd_secure *secure)
+{
+    (void)secure;
+    return (pd_tls_files){ 0 };
+}
+
 void pd_secure_close(pd_secure *secure)
 {
     (void)secure;
