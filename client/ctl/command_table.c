@@ -210,7 +210,10 @@ static const pd_command_option restore_options[] = {
     "job's memory on this shard over the mean of all shards, STEPPING the mean time of a step's clipping and "         \
     "optimizers, LOOP 99 % how long the daemon's loop thread is busy at a time. Below the table stands what does not " \
     "fit together: another order of the list, daemons of different runs, different maps of the parameters, a shard "   \
-    "that is behind; the exit status is then 1."
+    "that is behind or has no owner; the exit status is then 1.\n"                                                     \
+    "Daemons with an engine (cluster.engine) have a table of the shards, which is printed below: the owner of each, "  \
+    "its TENURE, a number that grows with each new owner, and how long its LEASE lasts; and the spares. The address "  \
+    "of one of these daemons suffices: this command, and all others about jobs, then ask all of them."
 
 #define SET_DETAILS                                                                                                    \
     "Every parameter whose name matches PATTERN (* matches all) takes those values that its optimizer has, or "        \

@@ -145,6 +145,11 @@ typedef struct pd_welcome {
  * members have changed, as the last answer to a push or pull reported. Each pointer may be NULL. In a job whose ranks
  * are all members for ever: world_size, the rank, 0. */
 PD_API void pd_client_members(const pd_client *client, int *members, int *index, uint64_t *epoch);
+/* Returns the number of the job's servers, its shards; 1: one server has it all. If `shard` is below it, writes the
+ * address of that shard's server to `url`, cut to `room` bytes with the final zero, and sets *tenure to the number of
+ * this owner of the shard, which grows with each new owner; 0: the servers do not know who owns what (cluster.engine).
+ * Both change when a shard moves to another server. `url` and `tenure` may be NULL. */
+PD_API size_t pd_client_shards(const pd_client *client, size_t shard, char *url, size_t room, uint64_t *tenure);
 /* Returns whether this worker leads its job: it sends weights that were changed by hand (pd_client_replace), and gets
  * the server's warnings about the job. That is rank 0; in a job where members come and go, the lowest member that is
  * connected, as the last answer reported. */
