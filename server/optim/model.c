@@ -460,7 +460,7 @@ void pd_model_read_out(const pd_model *model, size_t param, const float *weights
     const pd_optim *optim = model->optims[param];
 
     if (pd_optim_has_readout(optim))
-        pd_optim_read_out(optim, weights, out, 1);
+        pd_optim_read_out(optim, weights, out, 0, pd_optim_elements(optim));
     else
         memcpy(out, weights, (size_t)pd_optim_elements(optim) * sizeof *out);
 }

@@ -215,23 +215,16 @@ bool pd_optim_has_readout(const pd_optim *optim)
     return optim->ops->readout != NULL;
 }
 
-void pd_optim_read_out(const pd_optim *optim, const float *weights, float *out, int threads)
+void pd_optim_read_out(const pd_optim *optim, const float *weights, float *out, int64_t first, int64_t n)
 {
-    const pd_plan *plan = &optim->shared->plan;
-
-    (void)threads;
     assert(optim->step.stage == PD_STAGE_IDLE);
-#pragma omp parallel for schedule(static) num_threads(threads) if (plan->elements > plan->range_elements)
-    for (int64_t first = 0; first < plan->elements; first += plan->range_elements) {
-        const int64_t left = plan->elements - first;
-        optim->ops->readout(&(pd_readout){ .plan = plan,
-                                           .hyper = optim->hypers.value,
-                                           .slot = optim->slot,
-                                           .first = first,
-                                           .n = left < plan->range_elements ? left : plan->range_elements,
-                                           .weights = weights + first,
-                                           .out = out + first });
-    }
+    optim->ops->readout(&(pd_readout){ .plan = &optim->shared->plan,
+                                       .hyper = optim->hypers.value,
+                                       .slot = optim->slot,
+                                       .first = first,
+                                       .n = n,
+                                       .weights = weights,
+                                       .out = out });
 }
 
 void pd_optim_forget_roots(pd_optim *optim)

@@ -72,9 +72,9 @@ TEST(before_the_first_step_and_for_other_optimizers_they_are_the_weights)
     }
 }
 
-TEST(threads_change_no_bit_of_them)
+TEST(their_ranges_change_no_bit)
 {
-    static const int64_t n = LARGE;
+    static const int64_t n = LARGE, cuts[] = { 0, 3, 65536, 70001, LARGE };
     float *w = malloc(LARGE * sizeof *w), *gradient = malloc(LARGE * sizeof *gradient),
           *x[2] = { malloc(LARGE * sizeof *w), malloc(LARGE * sizeof *w) };
 
@@ -86,8 +86,9 @@ TEST(threads_change_no_bit_of_them)
             vectors_fill(gradient, LARGE, s);
             vectors_step(model, gradient, w, w, NULL);
         }
-        pd_optim_read_out(pd_model_optim(model, 0), w, x[0], 1);
-        pd_optim_read_out(pd_model_optim(model, 0), w, x[1], 3);
+        pd_model_read_out(model, 0, w, x[0]);
+        for (int i = 0; i < 4; i++)
+            pd_optim_read_out(pd_model_optim(model, 0), w + cuts[i], x[1] + cuts[i], cuts[i], cuts[i + 1] - cuts[i]);
         assert_memory_equal(x[0], x[1], LARGE * sizeof *w);
         pd_model_free(model);
     }
@@ -173,7 +174,7 @@ TEST(a_later_start_begins_the_average_anew)
     assert_true(pd_plan_part(pd_optim_plan(optim), "weight_sum", -1, -1, &part));
     pd_optim_read_part(optim, &part, &sum);
     assert_true(sum == 0.25);
-    pd_optim_read_out(optim, w, x, 1);
+    pd_optim_read_out(optim, w, x, 0, N);
     assert_memory_equal(x, w, sizeof x);
     pd_optim_free(optim);
 }
