@@ -1,5 +1,6 @@
 /* Tests that workers and operators get the weights to evaluate with: the same bits as the library computes, on one
  * daemon and on several, whole and in ranges, in two element types. */
+#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -17,6 +18,9 @@ static const int64_t elements[PARAMS] = { MOST, 12, 600 };
 static const char *const names[PARAMS] = { "embedding", "bias", "kernel" };
 static const char *const rules[] = { "bias gpa lr=0.01 eval_interp_coeff=0.8", "* schedule_free lr=0.01 warmup_steps=3",
                                      NULL };
+
+/* Several daemons count the steps of a group together only where the job steps as a whole. */
+static const char *const options[] = { "nonfinite_scope=job", NULL };
 
 /* The weights after each step, as the library computes them. */
 static struct {
@@ -48,7 +52,10 @@ static void compute(void)
         must(
             pd_hypers_set(&params[p].hypers, p == 1 ? "eval_interp_coeff" : "warmup_steps", p == 1 ? "0.8" : "3", &err),
             "hyper");
+        /* Initial weights that bfloat16 holds, too. */
         fill_gradient(expected.trained[0][p], elements[p], 5, 9, p);
+        pd_convert(gradient[p], PD_BF16, expected.trained[0][p], PD_F32, elements[p]);
+        pd_convert(expected.trained[0][p], PD_F32, gradient[p], PD_BF16, elements[p]);
     }
     must(pd_model_new(&twin, params, PARAMS, 1, &err), "model");
     for (int s = 1; s <= STEPS; s++) {
@@ -95,13 +102,26 @@ typedef struct worker_of {
     float weights[PARAMS][MOST]; /* in the element type that the worker pulls */
     pd_item items[PARAMS];
     pd_ticket_id ticket;
+    pd_error err;
 } worker_of;
 
 static worker_of *workers[WORLD];
 
+/* Sends a worker's initial weights, and waits for all. Returns NULL, or the worker if it has failed. */
+static void *init(void *arg)
+{
+    worker_of *w = arg;
+    void *weights[PARAMS];
+
+    for (size_t p = 0; p < PARAMS; p++) weights[p] = w->weights[p];
+    return pd_client_init(w->client, weights, &w->err) == PD_OK ? NULL : w;
+}
+
 /* Lets two workers join a job. With `ranged` each has its half of each parameter. */
 static void begin(const char *job, const char *urls, bool ranged, pd_dtype pull)
 {
+    pthread_t threads[WORLD];
+
     for (int r = 0; r < WORLD; r++) {
         worker_of *w = workers[r] = calloc(1, sizeof *w);
         pd_client_param params[PARAMS] = { 0 };
@@ -111,6 +131,7 @@ static void begin(const char *job, const char *urls, bool ranged, pd_dtype pull)
                                                   .rank = r,
                                                   .world_size = WORLD,
                                                   .rules = rules,
+                                                  .options = options,
                                                   .deadline = patient(20),
                                                   .quiet = true },
                             &err),
@@ -129,10 +150,11 @@ static void begin(const char *job, const char *urls, bool ranged, pd_dtype pull)
         }
         must(pd_client_declare(w->client, params, PARAMS, &err), "declare");
     }
+    for (int r = 0; r < WORLD; r++) assert_int_equal(pthread_create(&threads[r], NULL, init, workers[r]), 0);
     for (int r = 0; r < WORLD; r++) {
-        void *weights[PARAMS];
-        for (size_t p = 0; p < PARAMS; p++) weights[p] = workers[r]->weights[p];
-        must(pd_client_init(workers[r]->client, weights, &err), "init");
+        void *failed;
+        pthread_join(threads[r], &failed);
+        if (failed != NULL) fail_msg("init: %s", workers[r]->err.text);
     }
 }
 
@@ -212,9 +234,7 @@ TEST(workers_of_one_daemon_get_them)
 TEST(workers_get_them_in_the_type_that_they_pull)
 {
     begin("half", servers.daemon[0]->url, false, PD_BF16);
-    pull(0, PD_FORM_EVAL);
-    for (int s = 1; s <= STEPS; s++) step((uint64_t)s, PD_FORM_TRAIN);
-    pull(STEPS, PD_FORM_EVAL);
+    train(PD_BF16);
     finish();
 }
 
