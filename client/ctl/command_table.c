@@ -30,6 +30,9 @@ static const pd_command_option params_options[] = {
 static const pd_command_option export_options[] = {
     { "state", 0, PD_OPTION_FLAG, NULL,
       .help = "Export optimizer state too; the job is quiesced at its step until the file is written" },
+    { "form", 0, PD_OPTION_TEXT, "FORM",
+      .help = "Weights to export: train, those that are trained, or eval, those to evaluate with (default: eval, with "
+              "--state train)" },
     { "force", 'f', PD_OPTION_FLAG, NULL, .help = "Replace FILE if it exists" },
     { "wait", 0, PD_OPTION_SECONDS, "SECONDS",
       .help = "Time for other exports to end, and for all parameters to reach the same step, at most 600",
@@ -119,6 +122,9 @@ static const pd_command_option restore_options[] = {
     "the names of their parameters, float32. With --state a parameter NAME also has NAME.SLOT and "                    \
     "NAME.block_B.SLOT.I, as `paramctl state JOB' lists them, NAME.step, the steps that its optimizer has counted, "   \
     "and NAME.pending_root.K, roots that are computed and used in later steps.\n"                                      \
+    "The optimizers schedule_free and gpa evaluate an average of their weights. --form eval writes this average, and " \
+    "the job is quiesced until the file is written. --form train writes the weights that gradients belong to. For all " \
+    "other optimizers both are the same.\n"                                                                            \
     "To continue from such a file: start a job with the same rules and start_step = the step of the export, give it "  \
     "the weights of the file, and then `paramctl import-state JOB FILE'."
 

@@ -417,6 +417,8 @@ typedef struct pd_push_options {
      * now, since this worker was away for too long. Its data must not be carried over into the next push: they would
      * count twice. Borrowed until the ticket is done. NULL: not wanted. */
     bool *lost;
+    /* Of pd_client_push_pull: which weights come back (pd_client_pull_form). */
+    pd_weights_form form;
 } pd_push_options;
 
 /* Ends this rank's step number `step`. Parameters that this rank has not pushed since it ended the step before count as
@@ -501,6 +503,12 @@ PD_API void pd_client_fingerprint(const void *const *tensors, const size_t *byte
  * others. */
 PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket,
                           pd_error *err);
+/* Receives weights as pd_client_pull does, of a form: with PD_FORM_EVAL those to evaluate with and to save. For
+ * optimizers that evaluate an average of the weights (schedule_free, gpa) the server computes them when somebody asks,
+ * and whoever asks gets the same bits for a step. Keep the weights that are trained: gradients must be computed at
+ * those. PD_INVALID_ARGUMENT: an unknown form. */
+PD_API int pd_client_pull_form(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_weights_form form,
+                               pd_ticket_id *ticket, pd_error *err);
 
 /* Waits for a ticket at most `seconds` (0: the handle's deadline). When the ticket is done or has failed, it is
  * forgotten, and the buffers belong to the caller again.

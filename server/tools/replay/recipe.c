@@ -220,7 +220,7 @@ static finish_config finish_nadam, finish_google, finish_meta_kl, finish_hyperba
 
 #define TORCH_EXECUTION                                                                                                \
     {                                                                                                                  \
-        "optimizer", "foreach", "differentiable", "fused", "capturable", NULL                                          \
+        "optimizer", "foreach", "differentiable", "fused", "capturable", "lr_schedule", NULL                           \
     }
 
 /* `compute` is float32 in all recorded runs, and `hyperball_eps` 1e-15. */
@@ -258,6 +258,9 @@ static const struct entry {
     { "delayed_nesterov", NULL, "delayed_nesterov", "lr", set_value, NULL, { "lr_schedule" } },
     { "ademamix", NULL, "ademamix", "lr", set_value, NULL, { "lr_schedule" } },
     { "mars", NULL, "mars", "lr", set_value, NULL, { "lr_schedule", "is_approx" } },
+    { "schedule_free", "AdamWScheduleFree", "schedule_free", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "schedule_free", "SGDScheduleFree", "schedule_free_sgd", "lr", set_value, NULL, TORCH_EXECUTION },
+    { "gpa", NULL, "gpa", "lr", set_value, NULL, { "lr_schedule" } },
     { "hyperball", "SGD", "sgd", "lr", set_value, finish_hyperball, HYPERBALL_EXECUTION },
     { "hyperball", "Adam", "adam", "lr", set_value, finish_hyperball, HYPERBALL_EXECUTION },
     { "hyperball", "Muon", "muon", "lr", set_value, finish_hyperball, HYPERBALL_EXECUTION },
