@@ -174,3 +174,12 @@ bool pd_recipe_meta_has_bases(const json_t *config)
 
     return type != NULL && strncmp(type, "Eigendecomposed", strlen("Eigendecomposed")) == 0;
 }
+
+int pd_recipe_take_bases(pd_recipe *recipe, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (size_t i = 0; rc == PD_OK && i < recipe->n_groups; i++)
+        rc = pd_hypers_set(&recipe->groups[i], "precondition_frequency", "1000000000", err);
+    return rc;
+}
