@@ -640,13 +640,14 @@ static int get_worker_state(pd_client *client, void *out, size_t room, size_t *b
 int pd_client_worker_state(pd_client *client, void *out, size_t room, size_t *bytes, uint64_t *step, pd_error *err)
 {
     pd_client *lead = pd_handle_lead(client);
-    size_t n = client->shards != NULL && pd_shards_settle(client->shards) ? client->shards->n : 1;
+    size_t n = client->shards != NULL ? client->shards->n : 1;
     pd_error error = { .code = PD_OK };
     int rc = PD_OK;
 
     *bytes = 0;
     *step = 0;
     for (size_t i = 0; rc == PD_OK && i < n; i++) {
+        if (n > 1 && !pd_shards_keeps_states(client->shards, i)) continue;
         rc = get_worker_state(i == 0 ? lead : client->shards->at[i], out, room, bytes, step, &error);
         if (rc != PD_OK && n > 1) pd_shards_name(client->shards, i, &error);
     }

@@ -47,9 +47,10 @@
  *   (tls://b:7070): ...". A call that times out names a shard that has not answered.
  * - The step and version of a cut parameter are the lowest of its portions.
  * - pd_client_durable is the newest step to which all shards can go back, and pd_client_sync waits for all of them.
- * - Shard 0 has the barrier, the members of the job and the worker states. Give the worker state of a step with its
- *   last push to shard 0 or earlier, for instance with a push of all parameters: a step that shard 0 has taken without
- *   it can come into a checkpoint without it.
+ * - Shard 0 has the barrier and the members of the job. It has the worker states, too, unless it has model state alone
+ *   and others have more: then the first of those has them. Give the worker state of a step with its last push to that
+ *   shard or earlier, for instance with a push of all parameters: a step that the shard has taken without it can come
+ *   into a checkpoint without it.
  * - In a job with open sets each shard decides alone which ranks count, for whole fragments: declare at least as many
  *   as there are shards. Shard 0 has fragment 0, leases the shares, and chooses ranks. A shard that loses steps goes
  *   back alone: push the fragment with the lowest step next, of several the first, as pd_diloco does. pd_client_sync
