@@ -145,6 +145,13 @@ static void end_listening(void *arg)
     pd_listen_end_workers(arg);
 }
 
+static const pd_cluster_table *table(void *arg)
+{
+    const pd_cluster *cluster = ((pd_uvloop *)arg)->daemon->cluster;
+
+    return cluster != NULL ? pd_cluster_table_now(cluster) : NULL;
+}
+
 static uint64_t secret(void *arg)
 {
     uint64_t key = 0x9e3779b97f4a7c15u;
@@ -261,7 +268,8 @@ int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err
                              .wake = wake,
                              .stop = stop,
                              .end_listening = end_listening,
-                             .background = background };
+                             .background = background,
+                             .table = table };
     int rc;
 
     if (loop == NULL) {
@@ -396,6 +404,11 @@ void pd_daemon_load(pd_daemon *daemon, void (*run)(void *arg), void *arg)
     uv_run(&loop->uv, UV_RUN_NOWAIT); /* one more turn, in which libuv closes the handle */
 }
 
+static void on_moved(void *daemon)
+{
+    pd_conversation_tell_moved(daemon);
+}
+
 void pd_daemon_join(pd_daemon *daemon, pd_cluster *cluster)
 {
     pd_uvloop *loop = loop_of(daemon);
@@ -404,6 +417,7 @@ void pd_daemon_join(pd_daemon *daemon, pd_cluster *cluster)
     uv_poll_init(&loop->uv, &loop->engine, pd_cluster_fd(cluster));
     uv_timer_init(&loop->uv, &loop->engine_timer);
     loop->engine.data = loop->engine_timer.data = loop;
+    pd_cluster_on_change(cluster, on_moved, daemon);
     uv_poll_start(&loop->engine, UV_READABLE, on_engine);
     uv_timer_start(&loop->engine_timer, on_cluster_time, 0, 0);
 }
