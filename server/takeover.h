@@ -25,7 +25,7 @@ typedef struct pd_takeover {
     pd_cluster_urls urls;
     bool listens; /* the sockets for workers are open */
 
-    char state_dir[PD_KEEP_PATH]; /* state directory of the shard; "": none */
+    char state_dir[PD_KEEP_PATH], mirror[PD_KEEP_PATH]; /* state directory and mirror of the shard; "": none */
     pd_state_dir lock;            /* its lock, until the checkpoint writer has it */
 
     /* for the thread that gets the state: the shard and its last owner; then the result */
