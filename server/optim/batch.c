@@ -136,10 +136,14 @@ static bool next_phase(pd_optim *optim, int end)
 
 /* Sets the next stage of a step that has run its phases up to the next stop: capture tasks, wait for the tasks to
  * adopt, or end the step. Before a capture it also makes the step's tasks. If both stops are before the same phase,
- * capture comes first. */
+ * capture comes first, unless the plan says otherwise. */
 static void leave_phases(pd_optim *optim)
 {
-    if (!optim->step.captured && optim->step.phase == optim->before + optim->ops->capture_phase) {
+    const pd_plan *plan = &optim->shared->plan;
+    bool adopts = plan->adopts_first && plan->root_delay != 0 && !optim->step.adopted &&
+                  optim->step.phase == optim->before + optim->ops->adopt_phase;
+
+    if (!adopts && !optim->step.captured && optim->step.phase == optim->before + optim->ops->capture_phase) {
         optim->step.captured = true;
         optim->step.stage = PD_STAGE_CAPTURE;
         pd_tasks_prepare(optim);
