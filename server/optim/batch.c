@@ -364,10 +364,11 @@ static void run_unit(const pd_batch *batch, size_t n_pieces, int64_t u, int thre
  * copies large matrices. */
 static bool can_be_shared(const pd_optim *optim)
 {
-    bool by_block = optim->step.stage == PD_STAGE_PHASES && phase_of(optim)->kind == PD_BLOCKS;
+    bool has_products = optim->step.stage == PD_STAGE_PHASES &&
+                        (phase_of(optim)->kind == PD_BLOCKS || phase_of(optim)->kind == PD_WHOLE);
 
     return optim->shared->plan.large_products &&
-           (by_block || optim->step.stage == PD_STAGE_CAPTURE || optim->step.stage == PD_STAGE_ADOPT);
+           (has_products || optim->step.stage == PD_STAGE_CAPTURE || optim->step.stage == PD_STAGE_ADOPT);
 }
 
 /* Runs the next piece of each step that has one. Returns false if no step has one. */
