@@ -34,10 +34,10 @@
  * runs on one thread with one BLAS thread. A phase opens no parallel region, computes no root and allocates nothing,
  * and its result does not depend on which thread runs which unit.
  *
- * A unit of a PD_BLOCKS or PD_WHOLE phase, and `adopt`, may have products so large that one thread would take long: the products of
- * block_products.h, kron_factor.h and polar.h. Such a product is cut into stripes, whose number depends on its size alone
- * (stripes.h). Threads that have no unit left compute stripes of the units that still run. The plan of a parameter with
- * such products has plan->large_products set.
+ * A unit of a PD_BLOCKS or PD_WHOLE phase, and `adopt`, may have products so large that one thread would take long: the
+ * products of block_products.h, kron_factor.h and polar.h. Such a product is cut into stripes, whose number depends on
+ * its size alone (stripes.h). Threads that have no unit left compute stripes of the units that still run. The plan of a
+ * parameter with such products has plan->large_products set.
  *
  * If there are phases of kind PD_RANGES, the last one of them writes the new weights.
  *

@@ -170,8 +170,8 @@ int pd_rotated_check(const char *optimizer, const double *h, pd_error *err);
 /* Adds slots, blocks and tasks to the plan, and fills plan->own. */
 int pd_rotated_plan(pd_plan *plan, const pd_declaration *declaration, const pd_rotated_want *want, pd_error *err);
 
-/* Plans that directions are orthogonalized, if the option is set and the parameter, with merged dimensions, is a matrix.
- * Called after pd_rotated_plan. `first` is the index of the option. */
+/* Plans that directions are orthogonalized, if the option is set and the parameter, with merged dimensions, is a
+ * matrix. Called after pd_rotated_plan. `first` is the index of the option. */
 void pd_rotated_plan_orthogonal(pd_plan *plan, const double *h, int first);
 /* The phase that orthogonalizes a direction after it was stored (pd_rotated_direct). The whole parameter is one matrix,
  * whatever its blocks are. pd_rotated_leaves_direction returns true if a step skips the phase. */

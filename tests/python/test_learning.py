@@ -122,6 +122,9 @@ RULES = [
     Example(OPTIM, "learning_rate=0.001 merge_small_dims=no partition_grads_into_blocks=no "
             "preconditioner_update_probability=0.2 preconditioner_lr=0.3 preconditioner_init_scale=100",
             swaps={"learning": "* kron learning"}),
+    Example(OPTIM, "* kron dQ=QUAD learning_rate=3e-3 preconditioner_init_scale=100 merge_small_dims=no "
+            "weight_decay=0.01 root_delay=1", against=3e-3),
+    Example(OPTIM, "* kl_shampoo lr=1e-2 shampoo_beta=0.9 block_size=128 orthogonalize=yes", against=1e-2),
     Example(OPTIM, "* shampoo lr=1e-3 betas=0.9,0.95 epsilon=1e-3 use_merge_dims=no inv_root_override=2 "
             "precondition_frequency=10 preconditioner_config=RootInvKLShampoo preconditioner_config.normalize=yes "
             "grafting_config=Adam"),

@@ -14,9 +14,9 @@
 
 enum { NAME_TEXT = 400 };
 
-/* The recorded random numbers of a run of distributed_kron or psgd_torch. They are in tensors `probe/TTTT/NAME` (TTTT: step), and in
- * the metadata `balanced_steps`, a list of the steps in which the factor matrices were balanced. In each step one
- * random number decides for all parameters whether they are balanced. */
+/* The recorded random numbers of a run of distributed_kron or psgd_torch. They are in tensors `probe/TTTT/NAME` (TTTT:
+ * step), and in the metadata `balanced_steps`, a list of the steps in which the factor matrices were balanced. In each
+ * step one random number decides for all parameters whether they are balanced. */
 typedef struct draws {
     json_t *balanced; /* NULL: not recorded */
     pd_draws *at;     /* random numbers of each declared part in the present step; NULL: none were recorded */
@@ -76,8 +76,8 @@ static bool is_balanced(const play *p, int64_t step)
     return false;
 }
 
-/* Appends a recorded tensor of random numbers to those of a declared part. Returns false if the trace lacks it, or after
- * an error, which *rc has. */
+/* Appends a recorded tensor of random numbers to those of a declared part. Returns false if the trace lacks it, or
+ * after an error, which *rc has. */
 static bool append_probe(play *p, size_t part, const char *name, int *rc, pd_error *err)
 {
     pd_draws *of = &p->draws.at[part];
