@@ -181,8 +181,8 @@ static int copy_steps(pd_mirror_writer *w, mirrored *job, const char *from, cons
     return pd_wal_copy_new(&w->copier, &what, &job->steps, err);
 }
 
-/* Copies the records of steps of all jobs whose checkpoints the mirror has, while a checkpoint is copied. An error shows
- * itself again in the pass. */
+/* Copies the records of steps of all jobs whose checkpoints the mirror has, while a checkpoint is copied. An error
+ * shows itself again in the pass. */
 static void copy_all_steps(void *arg)
 {
     pd_mirror_writer *w = arg;
@@ -344,8 +344,8 @@ static int copy_checkpoint(visit *v, const char *from, const pd_manifest *manife
     return pd_fail(err, rc, "%s", why.text);
 }
 
-/* Waits until the mirror's disk has a checkpoint that was there before: an earlier attempt may have failed, or the daemon
- * was killed, before it had been synced. */
+/* Waits until the mirror's disk has a checkpoint that was there before: an earlier attempt may have failed, or the
+ * daemon was killed, before it had been synced. */
 static int settle_checkpoint(const visit *v, const char *path, pd_error *err)
 {
     const pd_disk *disk = v->w->copier.to;

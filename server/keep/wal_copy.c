@@ -264,8 +264,8 @@ static int put(job *j, uint64_t offset, size_t bytes, pd_error *err)
     return number == 0 ? PD_OK : pd_disk_fail(err, number, "write", j->path);
 }
 
-/* Copies the bytes of a record. *whole: its link is right. If it is not, a later call overwrites what was written, which
- * no reader takes for a record. */
+/* Copies the bytes of a record. *whole: its link is right. If it is not, a later call overwrites what was written,
+ * which no reader takes for a record. */
 static int copy_bytes(job *j, const pd_wal_header *h, uint64_t link, bool *whole, pd_error *err)
 {
     uint64_t bytes = pd_wal_header_bytes(h), hashed = pd_wal_header_link(h), offset = j->copied->offset;

@@ -395,7 +395,8 @@ static const row rows[] = {
     SERVER("memory_peak_bytes", GAUGE, peak_resident_bytes, "Most memory that the process has had."),
     SERVER("memory_tls_bytes", GAUGE, tls_bytes, "Memory in which bytes of TLS connections wait."),
     SERVER("memory_committed_bytes", GAUGE, committed_bytes, "Memory that all jobs together have claimed."),
-    SERVER_BY("mirror_up", GAUGE, write_mirror_up, "1: the mirror gets what is durable; 0: it fails, or does not answer."),
+    SERVER_BY("mirror_up", GAUGE, write_mirror_up,
+              "1: the mirror gets what is durable; 0: it fails, or does not answer."),
     SERVER_BY("loop_busy_seconds", HISTOGRAM, write_loop_busy, "CPU time of the loop thread between two waits."),
 
     JOB("job_step", GAUGE, info.step_least, "Steps that all parameters of the job have closed."),
