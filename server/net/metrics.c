@@ -133,6 +133,27 @@ static void histogram(const scene *s, const char *name, const char *value, const
     sum_and_count(s, name, value, (double)from->sum_ns / 1e9, (double)sum);
 }
 
+/* Writes a figure of a cluster's member: only daemons with an engine have it. */
+static void write_of_cluster(const scene *s, double value)
+{
+    if (s->daemon->cluster != NULL) sample(s, NULL, NULL, value);
+}
+
+static void write_lease(const scene *s)
+{
+    write_of_cluster(s, (double)s->server->lease_ms / 1e3);
+}
+
+static void write_tenure(const scene *s)
+{
+    write_of_cluster(s, (double)s->server->tenure);
+}
+
+static void write_engine(const scene *s)
+{
+    write_of_cluster(s, s->server->engine_up);
+}
+
 static void write_build(const scene *s)
 {
     begin(s, "");
@@ -395,6 +416,10 @@ static const row rows[] = {
     SERVER("memory_peak_bytes", GAUGE, peak_resident_bytes, "Most memory that the process has had."),
     SERVER("memory_tls_bytes", GAUGE, tls_bytes, "Memory in which bytes of TLS connections wait."),
     SERVER("memory_committed_bytes", GAUGE, committed_bytes, "Memory that all jobs together have claimed."),
+    SERVER_BY("cluster_lease_remaining_seconds", GAUGE, write_lease,
+              "Time until the lease of this daemon's shard ends, or of its place as a spare; 0: it has ended."),
+    SERVER_BY("cluster_tenure", GAUGE, write_tenure, "Number of this owner of its shard; 0: it owns none."),
+    SERVER_BY("cluster_engine_up", GAUGE, write_engine, "1: the engine answers; 0: it does not."),
     SERVER_BY("mirror_up", GAUGE, write_mirror_up,
               "1: the mirror gets what is durable; 0: it fails, or does not answer."),
     SERVER_BY("loop_busy_seconds", HISTOGRAM, write_loop_busy, "CPU time of the loop thread between two waits."),

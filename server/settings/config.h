@@ -58,6 +58,11 @@ typedef struct pd_config {
         char *certificate, *key, *client_ca, *crl, *tokens;
     } tls;
     struct {
+        char *engine, *name, *advertise, *ca, *cert, *key;
+        uint64_t shard, shards, ttl; /* ttl: ms */
+        bool spare;
+    } cluster;
+    struct {
         uint64_t max_jobs, max_params, max_total_bytes, ingest_bytes, chunk_bytes, max_payload, max_pieces, max_header,
             hello_bytes;
     } limits;

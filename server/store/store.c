@@ -25,6 +25,7 @@
 #include "override_command.h"
 #include "push.h"
 #include "ranks.h"
+#include "readout.h"
 #include "settling.h"
 #include "store_state.h"
 #include "work.h"
@@ -264,6 +265,18 @@ static void forgotten(pd_store *store, pd_request *request)
 
     if (held != NULL) pd_unread_forgotten(held);
     pd_request_free(request);
+}
+
+/* Passes a request for weights to evaluate with to its job. If the job has ended, the loop thread hears so, and nobody
+ * waits for the answer. */
+static void read_out(pd_store *store, pd_request *request)
+{
+    pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
+
+    if (job == NULL || job->gone || request->u.read_out.param >= job->steps.n_params)
+        pd_request_free(request);
+    else
+        pd_readout_take(&job->steps, request, pd_import_writes(job));
 }
 
 static void task(pd_store *store, pd_request *request, uint64_t now_ns)
@@ -512,6 +525,7 @@ bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns,
     case PD_REQ_EXPORT: export(store, request, now_ns); break;
     case PD_REQ_RELEASED: released(request); break;
     case PD_REQ_FORGOTTEN: forgotten(store, request); break;
+    case PD_REQ_READ_OUT: read_out(store, request); break;
     case PD_REQ_LIMITS: limit(store, request); break;
     case PD_REQ_ROLES: take_roles(store, request); break;
     case PD_REQ_TASK: task(store, request, now_ns); break;

@@ -211,15 +211,22 @@ static void free_writer(pd_disk_writer *writer)
     free(writer);
 }
 
-static int open_disk(pd_disk_writer *writer, const pd_disk *disk, pd_error *err)
+/* Locks the state directory, or takes over the lock that the caller has. */
+static int lock_dir(pd_disk_writer *writer, pd_state_dir *locked, pd_error *err)
+{
+    if (locked == NULL || locked->lock < 0) return pd_state_dir_open(&writer->lock, writer->root, true, err);
+    writer->lock = *locked;
+    locked->lock = -1;
+    return PD_OK;
+}
+
+static int open_disk(pd_disk_writer *writer, const pd_disk_writer_config *config, pd_error *err)
 {
     int rc;
 
-    writer->disk = disk;
-    if (disk != NULL) return PD_OK;
-    if (writer->kind == PD_WRITES_CHECKPOINTS &&
-        (rc = pd_state_dir_open(&writer->lock, writer->root, true, err)) != PD_OK)
-        return rc;
+    writer->disk = config->disk;
+    if (config->disk != NULL) return PD_OK;
+    if (writer->kind == PD_WRITES_CHECKPOINTS && (rc = lock_dir(writer, config->lock, err)) != PD_OK) return rc;
     if ((rc = pd_write_behind_start(&writer->behind, &pd_disk_posix, err)) != PD_OK) return rc;
     writer->disk = pd_write_behind_disk(writer->behind);
     return PD_OK;
@@ -242,7 +249,7 @@ static int open_writer(pd_disk_writer *writer, const pd_disk_writer_config *conf
     if (writer->root == NULL || writer->queue == NULL || writer->ended == NULL)
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
     rc = wal ? pd_keep_check_root(config->dir, err) : PD_OK;
-    if (rc == PD_OK) rc = open_disk(writer, config->disk, err);
+    if (rc == PD_OK) rc = open_disk(writer, config, err);
     if (rc == PD_OK && wal) rc = pd_wal_writer_new(&writer->wal, writer->disk, config->dir, PD_WAL_SEGMENT_BYTES, err);
     if (rc != PD_OK) return rc;
     return pd_thread_start(&writer->thread, run, writer, wal ? "WAL thread" : "checkpoint writer", err);

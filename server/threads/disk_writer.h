@@ -12,6 +12,7 @@
 #include "manifest.h"
 #include "disk.h"
 #include "mailbox.h"
+#include "state_dir.h"
 
 typedef struct pd_disk_writer pd_disk_writer;
 
@@ -26,6 +27,9 @@ typedef struct pd_disk_writer_config {
      * checkpoint writer creates the state directory if it does not exist, checks it, and locks it until the writer is
      * stopped (state_dir.h) */
     const pd_disk *disk;
+    /* the checkpoint writer: a lock of the state directory that the caller has taken already, and hands over; NULL, or
+     * not open: the checkpoint writer takes it */
+    pd_state_dir *lock;
     /* mailbox of the step thread, to which the writer posts the requests; borrowed, and must exist longer than the
      * writer */
     pd_mailbox *done;

@@ -19,6 +19,8 @@ typedef struct pd_stepper_config {
     /* path of the state directory with the checkpoints of jobs; borrowed during pd_stepper_start. NULL: jobs have no
      * checkpoints. pd_stepper_start sets store.keeps from this. */
     const char *keep_dir;
+    struct pd_state_dir *lock; /* the lock of the state directory, if the caller has it: the checkpoint writer takes it
+                                * over. NULL, or not open: the checkpoint writer locks it */
     const char *mirror; /* path of the mirror of keep_dir; borrowed during pd_stepper_start. NULL: there is none */
     const atomic_bool *stops; /* becomes true when the daemon has to stop, so that pd_stepper_start restores no more
                                * jobs; borrowed during that call. NULL: the daemon never has to stop */
