@@ -153,9 +153,10 @@ static const pd_key keys[] = {
               "auto: the first directory of $STATE_DIRECTORY, as systemd sets it, if there is one. Without a directory "
               "(empty) there are no checkpoints" },
     { "server", "mirror", PD_KEY_TEXT, AT(mirror), "",
-      .help = "second directory, best on another machine (NFS, or an object store that is mounted), to which checkpoints "
-              "and WALs are copied as they become durable; training never waits for it. paramctl mirror fetch makes a "
-              "state_dir from it. Without a directory (empty) there is none" },
+      .help =
+          "second directory, best on another machine (NFS, or an object store that is mounted), to which checkpoints "
+          "and WALs are copied as they become durable; training never waits for it. paramctl mirror fetch makes a "
+          "state_dir from it. Without a directory (empty) there is none" },
     { "server", "insecure", PD_KEY_YES_NO, AT(insecure), "no",
       .help = "allow addresses that other machines can reach without credentials: set it only where the network keeps "
               "untrusted peers out. tls:// addresses whose clients have tokens or certificates need no such consent" },
@@ -545,10 +546,11 @@ static int check_mirror(const pd_config *config, pd_error *err)
         return pd_fail(err, PD_INVALID_ARGUMENT, "server.mirror = %.300s: expected server.state_dir, which is mirrored",
                        config->mirror);
     if (lies_in(config->mirror, config->state_dir) || lies_in(config->state_dir, config->mirror))
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "server.mirror = %.300s: expected a directory outside of server.state_dir, %.300s, and the other "
-                       "way round",
-                       config->mirror, config->state_dir);
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "server.mirror = %.300s: expected a directory outside of server.state_dir, %.300s, and the other "
+            "way round",
+            config->mirror, config->state_dir);
     if (strstr(config->mirror, "{shard}") != NULL)
         return pd_fail(err, PD_INVALID_ARGUMENT, "server.mirror = %.300s: {shard} needs cluster.shard", config->mirror);
     return PD_OK;
