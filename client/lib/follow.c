@@ -61,8 +61,8 @@ bool pd_follow_welcome(pd_core *core, const Paramd__HelloReply *reply)
     return false;
 }
 
-/* Ends the handle of one server, because the job is for all shards of the server's cluster. Where one of them has had no
- * owner yet, tries again later. */
+/* Ends the handle of one server, because the job is for all shards of the server's cluster. Where one of them has had
+ * no owner yet, tries again later. */
 static void spread(pd_core *core)
 {
     pd_shard_list list;

@@ -38,8 +38,8 @@ static int check_tenure(const pd_cluster_table *table, const Paramd__HelloReques
                    hello->shard, hello->tenure, table->tenure);
 }
 
-/* Checks that the worker means the shard that this daemon has. Who follows a shard comes here by an address that another
- * shard's owner has now, and looks elsewhere; otherwise the list is wrong. */
+/* Checks that the worker means the shard that this daemon has. Who follows a shard comes here by an address that
+ * another shard's owner has now, and looks elsewhere; otherwise the list is wrong. */
 static int check_number(const pd_cluster_table *table, const Paramd__HelloRequest *hello, pd_error *err)
 {
     if (table->own < 0 || hello->shards <= 1 || hello->shard == (uint32_t)table->own) return PD_OK;

@@ -1,5 +1,5 @@
 /* Tests workers of a cluster of three shards with a real etcd: one address opens all shards, and a shard whose owner is
- * gone, or sleeps, is found at the spare that has taken it. Two ranks add ones, so that their weights count the steps. */
+ * gone, or sleeps, is found at the spare that has taken it. Two ranks add ones, so their weights count the steps. */
 #define _GNU_SOURCE /* mkdtemp */
 #include <pthread.h>
 #include <stdatomic.h>

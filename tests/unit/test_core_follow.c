@@ -83,7 +83,7 @@ static void join(world *w)
     peer_welcome(w->p);
 }
 
-/* Lets time pass until the core has nothing more to do for `ns`, and counts its Shards requests, which get no answer. */
+/* Lets `ns` pass, and returns how many requests Shards the core makes, which get no answer. */
 static int asks_within(peer *p, uint64_t ns)
 {
     uint64_t end = p->now + ns;
