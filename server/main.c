@@ -168,6 +168,14 @@ static uint64_t busy_ns(void *arg)
     return p->stepper != NULL ? pd_stepper_busy_ns(p->stepper) : 0;
 }
 
+/* Returns whether the mirror gets what is durable, as far as is known. */
+static bool mirror_is_up(void *arg)
+{
+    const process *p = arg;
+
+    return p->stepper == NULL || pd_stepper_mirror_is_up(p->stepper);
+}
+
 /* Handles an event of the loop thread. Pings the service manager's watchdog while the step thread makes progress, too.
  * Loop thread. */
 static void on_event(void *arg, pd_daemon_event event)
@@ -178,6 +186,7 @@ static void on_event(void *arg, pd_daemon_event event)
     if (event == PD_DAEMON_STOPS) begin_stop(p);
     if (event == PD_DAEMON_LOADS) on_loading(p, now);
     if (event == PD_DAEMON_TURNS) pd_log_tick();
+    if (event == PD_DAEMON_TURNS) pd_stepper_tick(p->stepper);
     if (event != PD_DAEMON_TURNS || p->watchdog_ms == 0 || now - p->fed_ms < p->watchdog_ms) return;
     if (pd_stepper_busy_ns(p->stepper) > PD_STUCK_NS) {
         pd_log(LOG_CRIT, "step thread stuck for 60 s in one work item");
@@ -234,6 +243,7 @@ static void fill_stepper_config(process *p, pd_stepper_config *out)
         .numa = p->numa,
         .keep_dir = state_dir_of(p),
         .lock = p->takeover.cluster != NULL ? &p->takeover.lock : NULL,
+        .mirror = pd_config_mirror(config)[0] != '\0' ? pd_config_mirror(config) : NULL,
         .stops = &p->stops,
         .effects = pd_conversation_effects(p->daemon),
     };
@@ -309,6 +319,7 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
         .http_listen = config->http_listen,
         .http_token = p->http_token,
         .hooks = { .busy_ns = busy_ns,
+                   .mirror_is_up = pd_config_mirror(config)[0] != '\0' ? mirror_is_up : NULL,
                    .log = pd_log_put,
                    .event = on_event,
                    .reload = reload,

@@ -254,10 +254,10 @@ static void make_common_checkpoints(const pd_line *line)
     if (rc == PD_OK) (void)pd_cluster_list(&cluster, &request, add_durable, &jobs, &ignored);
     for (size_t i = 0; i < jobs.n; i++) {
         Paramd__CheckpointRequest one = PARAMD__CHECKPOINT_REQUEST__INIT;
-        Paramd__CheckpointReply reply;
+        pd_checkpoints_made made;
         one.job = jobs.at[i];
         one.wait_ms = (uint32_t)(wait_s * 1000);
-        (void)pd_common_checkpoint(&cluster, &one, &reply, &ignored);
+        (void)pd_common_checkpoint(&cluster, &one, &made, &ignored);
         free(jobs.at[i]);
     }
     free(jobs.at);

@@ -370,8 +370,11 @@ static void take_weights(pd_core *core, const pd_outgoing_frame *frame)
             add_update(piece->land, core->receive.buffer + used, record->update, piece->bytes / sizeof(float));
             used += piece_bytes(core, frame, i);
         }
-        note_held(core, record, piece, frame->op->items[piece->item].weights,
-                  core->receive.message->outcomes[i]->version);
+        if (frame->op->form == PD_FORM_TRAIN)
+            note_held(core, record, piece, frame->op->items[piece->item].weights,
+                      core->receive.message->outcomes[i]->version);
+        else
+            pd_core_forget_versions(record);
     }
 }
 

@@ -429,11 +429,17 @@ int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket,
 
 int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err)
 {
+    return pd_client_pull_form(client, items, n, min_step, PD_FORM_TRAIN, ticket, err);
+}
+
+int pd_client_pull_form(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_weights_form form,
+                        pd_ticket_id *ticket, pd_error *err)
+{
     int rc;
 
-    if (client->shards != NULL) return pd_shards_pull(client, items, n, min_step, ticket, err);
+    if (client->shards != NULL) return pd_shards_pull(client, items, n, min_step, form, ticket, err);
     pd_io_enter(&client->io);
-    rc = pd_core_pull(client->core, items, n, min_step, ticket, err);
+    rc = pd_core_pull(client->core, items, n, min_step, form, ticket, err);
     pd_io_leave(&client->io);
     return rc;
 }
@@ -634,13 +640,14 @@ static int get_worker_state(pd_client *client, void *out, size_t room, size_t *b
 int pd_client_worker_state(pd_client *client, void *out, size_t room, size_t *bytes, uint64_t *step, pd_error *err)
 {
     pd_client *lead = pd_handle_lead(client);
-    size_t n = client->shards != NULL && pd_shards_settle(client->shards) ? client->shards->n : 1;
+    size_t n = client->shards != NULL ? client->shards->n : 1;
     pd_error error = { .code = PD_OK };
     int rc = PD_OK;
 
     *bytes = 0;
     *step = 0;
     for (size_t i = 0; rc == PD_OK && i < n; i++) {
+        if (n > 1 && !pd_shards_keeps_states(client->shards, i)) continue;
         rc = get_worker_state(i == 0 ? lead : client->shards->at[i], out, room, bytes, step, &error);
         if (rc != PD_OK && n > 1) pd_shards_name(client->shards, i, &error);
     }
@@ -757,7 +764,7 @@ static const size_t abi[] = {
           AT(pd_push_options, n_scalars), AT(pd_push_options, sparse), AT(pd_push_options, worker_state),
           AT(pd_push_options, worker_state_bytes), AT(pd_push_options, replaces), AT(pd_push_options, patience_ms),
           AT(pd_push_options, wants), AT(pd_push_options, carried), AT(pd_push_options, counts),
-          AT(pd_push_options, speed), AT(pd_push_options, again), AT(pd_push_options, lost)),
+          AT(pd_push_options, speed), AT(pd_push_options, again), AT(pd_push_options, lost), AT(pd_push_options, form)),
     ENTRY(pd_client_stats, AT(pd_client_stats, bytes_out), AT(pd_client_stats, bytes_in),
           AT(pd_client_stats, payload_out), AT(pd_client_stats, payload_in), AT(pd_client_stats, connects),
           AT(pd_client_stats, resent), AT(pd_client_stats, shared_out), AT(pd_client_stats, shared_in),

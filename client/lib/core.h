@@ -49,6 +49,7 @@ typedef struct pd_op {
     bool pushed, weighs; /* the operation's pushes were queued; they have a weight */
     bool fetches;        /* pd_core_fetch: the items' buffers have this rank's initial weights */
     bool again;          /* of a push: it repeats the last one of its items, which has ended with an error */
+    pd_weights_form form;        /* which weights the operation gets */
     bool lost;           /* of a push: it was late, and the shares that it was made of are leased to others */
     bool *tell_lost;     /* the caller's memory for `lost` (pd_push_options.lost); NULL: not wanted */
     uint64_t share;      /* of a push: PushRequest.share */

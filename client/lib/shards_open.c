@@ -43,7 +43,8 @@ static int start(pd_shards *shards, size_t number, pd_error *err)
 static int make_tables(pd_shards *shards, pd_error *err)
 {
     bool enough = (shards->at = calloc(shards->n, sizeof *shards->at)) != NULL &&
-                  (shards->noted = calloc(shards->n, sizeof *shards->noted)) != NULL;
+                  (shards->noted = calloc(shards->n, sizeof *shards->noted)) != NULL &&
+                  (shards->coupled = calloc(shards->n, sizeof *shards->coupled)) != NULL;
 
     for (size_t i = 0; i < PD_SHARDS_CALLS; i++)
         enough = (shards->over[i] = calloc(shards->n, sizeof *shards->over[i])) != NULL && enough;
@@ -92,6 +93,7 @@ void pd_shards_free(pd_shards *shards)
     pd_settle_box_free(shards->box);
     for (size_t i = 0; i < PD_SHARDS_CALLS; i++) free(shards->over[i]);
     free(shards->noted);
+    free(shards->coupled);
     free(shards->at);
     if (shards->done_fd >= 0) close(shards->done_fd);
     pd_bell_free(&shards->bell);

@@ -66,6 +66,8 @@ typedef struct pd_daemon_limits {
 typedef struct pd_daemon_hooks {
     uint64_t (*busy_ns)(void *arg); /* returns for how many ns the step thread has worked on its present turn. NULL:
                                      * that is not known */
+    bool (*mirror_is_up)(void *arg); /* returns whether the mirror of the state directory gets what is durable. NULL:
+                                      * there is no mirror */
     void (*log)(const pd_log_entry *entry);
     void (*event)(void *arg, pd_daemon_event event); /* is told of an event of the daemon; may be NULL */
     void (*reload)(void *arg); /* reads the configuration again after SIGHUP, on a thread that may block; NULL: SIGHUP

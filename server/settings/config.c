@@ -152,6 +152,10 @@ static const pd_key keys[] = {
       .help = "directory for checkpoints of jobs, which survive a restart of the daemon; one daemon at a time uses it. "
               "auto: the first directory of $STATE_DIRECTORY, as systemd sets it, if there is one. Without a directory "
               "(empty) there are no checkpoints" },
+    { "server", "mirror", PD_KEY_TEXT, AT(mirror), "",
+      .help = "second directory, best on another machine (NFS, or an object store that is mounted), to which checkpoints "
+              "and WALs are copied as they become durable; training never waits for it. paramctl mirror fetch makes a "
+              "state_dir from it. Without a directory (empty) there is none" },
     { "server", "insecure", PD_KEY_YES_NO, AT(insecure), "no",
       .help = "allow addresses that other machines can reach without credentials: set it only where the network keeps "
               "untrusted peers out. tls:// addresses whose clients have tokens or certificates need no such consent" },
@@ -520,6 +524,36 @@ static int resolve_state_dir(pd_config *config, pd_error *err)
     return rc;
 }
 
+/* Returns whether a path is that of a directory, or lies in it. */
+static bool lies_in(const char *path, const char *dir)
+{
+    size_t n = strlen(dir);
+
+    while (n > 1 && dir[n - 1] == '/') n--;
+    return strncmp(path, dir, n) == 0 && (path[n] == '\0' || path[n] == '/');
+}
+
+const char *pd_config_mirror(const pd_config *config)
+{
+    return config->mirror;
+}
+
+static int check_mirror(const pd_config *config, pd_error *err)
+{
+    if (config->mirror[0] == '\0') return PD_OK;
+    if (config->state_dir[0] == '\0')
+        return pd_fail(err, PD_INVALID_ARGUMENT, "server.mirror = %.300s: expected server.state_dir, which is mirrored",
+                       config->mirror);
+    if (lies_in(config->mirror, config->state_dir) || lies_in(config->state_dir, config->mirror))
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "server.mirror = %.300s: expected a directory outside of server.state_dir, %.300s, and the other "
+                       "way round",
+                       config->mirror, config->state_dir);
+    if (strstr(config->mirror, "{shard}") != NULL)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "server.mirror = %.300s: {shard} needs cluster.shard", config->mirror);
+    return PD_OK;
+}
+
 const char *pd_config_cpu(const pd_config *config)
 {
     return config->threads.cpu == 0 ? "auto" : pd_cpu_names[config->threads.cpu - 1];
@@ -597,7 +631,9 @@ int pd_config_check(pd_config *config, pd_error *err)
                        (unsigned long long)config->heartbeat_timeout, (unsigned long long)config->heartbeat_interval);
     if ((rc = pd_cpu_find(pd_config_cpu(config), &set, &why)) != PD_OK)
         return pd_fail(err, rc, "threads.cpu: %s", why.text);
-    if ((rc = check_listen(config, err)) != PD_OK || (rc = check_cluster(config, err)) != PD_OK) return rc;
+    if ((rc = check_mirror(config, err)) != PD_OK || (rc = check_listen(config, err)) != PD_OK ||
+        (rc = check_cluster(config, err)) != PD_OK)
+        return rc;
     reach = (pd_reach){ .http = true, .open = config->insecure || config->http_token[0] != '\0' };
     return pd_reach_check_setting(&reach, config->http_listen, err);
 }

@@ -33,6 +33,10 @@ typedef struct pd_disk_writer_config {
     /* mailbox of the step thread, to which the writer posts the requests; borrowed, and must exist longer than the
      * writer */
     pd_mailbox *done;
+    /* called on the writer's thread after something became durable, or steps were taken back; must not wait. NULL:
+     * nothing is called */
+    void (*wrote)(void *arg);
+    void *arg;
 } pd_disk_writer_config;
 
 /* Starts a checkpoint writer or a WAL thread. Fails with PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED, or an error of

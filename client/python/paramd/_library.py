@@ -68,7 +68,7 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
                                      _ticket, _error]),
     "pd_client_push_pull_sized": (c_int, [c_void_p, POINTER(structs.Item), c_size_t, POINTER(structs.PushOptions),
                                           c_size_t, _ticket, _error]),
-    "pd_client_pull": (c_int, [c_void_p, POINTER(structs.Item), c_size_t, c_uint64, _ticket, _error]),
+    "pd_client_pull_form": (c_int, [c_void_p, POINTER(structs.Item), c_size_t, c_uint64, c_int, _ticket, _error]),
     "pd_client_close_step": (c_int, [c_void_p, c_uint64, _ticket, _error]),
     "pd_client_fingerprint": (None, [POINTER(c_void_p), POINTER(c_size_t), c_size_t, c_size_t, c_size_t,
                                      POINTER(c_uint64)]),

@@ -41,6 +41,7 @@ _UNCONNECTED = b"not connected now"      # part of the error of a call that wait
 _WARNING = "warning of the server: "     # begin of a notice
 ANY_RANK = -1                           # PD_ANY_RANK: the server chooses the rank
 _FEEDBACK: dict[bool | str, int] = {True: 0, False: 1, "carry": 2}      # as enum pd_feedback_mode
+_FORMS = ("train", "eval")               # enum pd_weights_form
 _RESUME = {None: 0, True: 1, False: 2}  # enum pd_resume
 _WORKER_STATE_BYTES = 1 << 20           # of the longest one
 _ADDRESS = 320                          # bytes of the longest address, as text
@@ -494,14 +495,21 @@ class Client:
         _, items, arrays = self.model.items(None, weights)
         self._hold("replace", items, arrays, library().pd_client_replace, items, len(items), _change(replaces))
 
-    def pull(self, weights: Arrays, *, min_step: int = 0) -> Ticket:
+    def pull(self, weights: Arrays, *, min_step: int = 0, form: str = "train") -> Ticket:
         """Receives weights once at least `min_step` rounds of their parameters are closed; 0: the present weights.
-        weights: a mapping from names to writable arrays."""
+
+        weights: a mapping from names to writable arrays.
+        form: "train": the weights that gradients belong to. "eval": those to evaluate with and to save, which are
+            others for schedule_free, schedule_free_sgd and gpa.
+        """
+        if form not in _FORMS:
+            raise invalid(f"form: expected {' or '.join(map(repr, _FORMS))}, got {form!r}")
         names, items, arrays = self.model.items(None, weights)
         request = Request(self, names, items, None, arrays)
         request.settled = not names and bool(weights)
         self._note_landing(weights)
-        return self._start(request, library().pd_client_pull, items, len(items), min_step)
+        return self._start(request, library().pd_client_pull_form, items, len(items), min_step,
+                           _FORMS.index(form))
 
     def close_step(self, step: int) -> Ticket:
         """Ends this rank's step: parameters that it has not pushed count as without a gradient. Call it after the
