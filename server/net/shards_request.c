@@ -137,6 +137,8 @@ void pd_conversation_tell_moved(pd_daemon *daemon)
     ok.moved = table->version;
     for (size_t i = 0; i < daemon->table.capacity; i++) {
         pd_conn *conn = daemon->table.at[i];
-        if (conn != NULL && conn->follows && conn->state == PD_OPEN) pd_conn_reply(conn, &nobody, &ok.base);
+        if (conn == NULL || !conn->follows || conn->state != PD_OPEN) continue;
+        /* A worker that reads nothing is closed soon, and asks when it comes back. */
+        if (conn->output.held < PD_HIGH_WATER) pd_conn_reply(conn, &nobody, &ok.base);
     }
 }

@@ -418,6 +418,30 @@ TEST(a_cluster_of_one_shard_is_joined_like_a_server_alone, world *w)
     peer_free(p);
 }
 
+TEST(a_job_of_one_server_that_is_older_than_its_cluster_follows_no_shard, world *w)
+{
+    peer *p = lone_worker(w);
+    pd_ticket_id declared;
+
+    p->tenure = p->shards_known = 0; /* the server has no engine yet */
+    p->creator = 1000;
+    peer_connect(p);
+    peer_welcome(p);
+    declared = peer_declare(p, sizes, PARAMS);
+    peer_answer_declare(p, PARAMS, 0);
+    assert_int_equal(peer_finish(p, declared, NULL), PD_OK);
+    p->core->begun = true;
+    peer_cut(p);
+    p->tenure = 5;
+    p->shards_known = 4;
+    peer_connect(p);
+    peer_welcome(p);
+    assert_true(p->core->link.welcomed);
+    peer_answer_declare(p, PARAMS, 0);
+    assert_int_equal(asks_within(p, 3 * SECOND), 0);
+    peer_free(p);
+}
+
 TEST(a_core_without_a_table_knows_how_many_shards_there_are_and_follows_none, world *w)
 {
     pd_core_config config = config_of(w);
