@@ -35,22 +35,23 @@ struct fixture {
     atomic_int last; /* step after which all ranks end */
 };
 
-/* Starts the daemon of a place: the owner of the shard of this number, or the spare, whose state directories are in
- * `states`; and waits until its log has `text`. */
-static void start(fixture *f, int place, const char *states, const char *text)
+/* Starts the daemon of a place, whose state directories are FOLDER/`states`SHARD, and waits until its log has `text`.
+ * shard -1: it is a spare. */
+static void start_at(fixture *f, int place, int shard, const char *states, const char *text)
 {
-    char listen[48], state[160], shard[40];
+    char listen[48], state[160], which[40];
 
     snprintf(listen, sizeof listen, "--listen=127.0.0.1:%d", f->ports[place]);
-    if (place == SPARE) {
-        snprintf(state, sizeof state, "--state-dir=%s/%s{shard}", f->folder, states);
-        strcpy(shard, "--cluster-spare");
-    } else {
-        snprintf(state, sizeof state, "--state-dir=%s/%s%d", f->folder, states, place);
-        snprintf(shard, sizeof shard, "--cluster-shard=%d", place);
-    }
+    snprintf(state, sizeof state, "--state-dir=%s/%s{shard}", f->folder, states);
+    snprintf(which, sizeof which, shard < 0 ? "--cluster-spare" : "--cluster-shard=%d", shard);
     f->daemons[place] = daemon_start_until(
-        (const char *const[]){ listen, state, shard, f->engine, "--cluster-shards=3", "--cluster-ttl=2s", NULL }, text);
+        (const char *const[]){ listen, state, which, f->engine, "--cluster-shards=3", "--cluster-ttl=2s", NULL }, text);
+}
+
+/* Starts the spare. */
+static void start_spare(fixture *f, const char *states, const char *text)
+{
+    start_at(f, SPARE, -1, states, text);
 }
 
 static fixture *begin(void)
@@ -68,7 +69,7 @@ static fixture *begin(void)
     for (int i = 0; i < PLACES; i++) f->ports[i] = free_port();
     for (int i = 0; i < SHARDS; i++) {
         snprintf(text, sizeof text, "this daemon owns shard %d of 3", i);
-        start(f, i, "", text);
+        start_at(f, i, i, "", text);
     }
     for (int i = 0; i < WORLD; i++) {
         f->ranks[i] = (rank){ .f = f, .number = i };
@@ -252,7 +253,7 @@ TEST(one_address_opens_all_shards_and_a_shard_is_followed_to_the_spare)
     double took;
     BEGIN(f);
 
-    start(f, SPARE, "", "this daemon is a spare");
+    start_spare(f, "", "this daemon is a spare");
     begin_training(f);
     await_steps(f, 50);
     before = f->ranks[0].tenures[2];
@@ -270,7 +271,7 @@ TEST(the_shard_whose_address_a_worker_has_named_may_move_too)
 {
     BEGIN(f);
 
-    start(f, SPARE, "", "this daemon is a spare");
+    start_spare(f, "", "this daemon is a spare");
     begin_training(f);
     await_steps(f, 30);
     destroy(f, 0);
@@ -291,7 +292,7 @@ TEST(workers_leave_an_owner_that_sleeps_and_do_not_go_back_when_it_wakes)
     /* The spare is on another machine: the owner's lock on its state directory does not keep it out. */
     snprintf(copy, sizeof copy, "cp -r %s/1 %s/copy1", f->folder, f->folder);
     assert_int_equal(system(copy), 0);
-    start(f, SPARE, "copy", "this daemon owns shard 1 of 3");
+    start_spare(f, "copy", "this daemon owns shard 1 of 3");
     await_steps(f, 20);
     daemon_thaw(f->daemons[1]);
     assert_int_equal(daemon_await_end(f->daemons[1], patient(10)), 75);
@@ -302,12 +303,39 @@ TEST(workers_leave_an_owner_that_sleeps_and_do_not_go_back_when_it_wakes)
     finish(f);
 }
 
+TEST(shards_that_move_again_and_again_lose_no_step_and_repeat_none)
+{
+    int owner[SHARDS] = { 0, 1, 2 }, spare = SPARE;
+    char text[64];
+    BEGIN(f);
+
+    start_spare(f, "", "this daemon is a spare");
+    begin_training(f);
+    for (int i = 0; i < 5; i++) {
+        int shard = i * 2 % SHARDS, killed = owner[shard];
+        await_steps(f, 25);
+        destroy(f, killed);
+        await_steps(f, 25);
+        snprintf(text, sizeof text, "this daemon owns shard %d of 3", shard);
+        assert_true(daemon_says(f->daemons[spare], text, 1));
+        owner[shard] = spare;
+        spare = killed;
+        start_at(f, spare, -1, "", "this daemon is a spare");
+    }
+    end_training(f);
+    for (int i = 0; i < SHARDS; i++) {
+        snprintf(text, sizeof text, "tcp://127.0.0.1:%d", f->ports[owner[i]]);
+        assert_string_equal(f->ranks[0].shards[i], text);
+    }
+    finish(f);
+}
+
 TEST(paramctl_asks_all_shards_by_the_address_of_one_and_tells_who_owns_them)
 {
     json_t *answer, *table;
     BEGIN(f);
 
-    start(f, SPARE, "", "this daemon is a spare");
+    start_spare(f, "", "this daemon is a spare");
     begin_training(f);
     await_steps(f, 5);
     paramctl_ask(f->ranks[1].url);
