@@ -201,11 +201,29 @@ TEST(a_job_that_has_ended_has_no_figures, scene *s)
     assert_null(s->daemon->figures.first);
 }
 
+static bool is_down(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+TEST(a_daemon_without_a_mirror_has_no_metric_of_one, scene *s)
+{
+    take_step(s);
+    ask(s, GET("/metrics"));
+    assert_null(strstr(body(), "\nparamd_mirror"));
+    s->daemon->config.hooks.mirror_is_up = is_down;
+    ask(s, GET("/metrics"));
+    assert_non_null(strstr(body(), "\nparamd_mirror_up 0\n"));
+    assert_non_null(strstr(body(), "\nparamd_mirror_lag_steps{job=\"j\"} 0\n"));
+}
+
 TEST(every_metric_of_the_table_has_samples, scene *s)
 {
     char text[160];
     const char *name, *all;
 
+    s->daemon->config.hooks.mirror_is_up = is_down;
     take_step(s);
     ask(s, GET("/metrics"));
     all = body();

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+WITH_THREADS();
+
 #define SECOND_NS ((uint64_t)1000000000)
 
 /* The real file system. Files that are created in the mirror wait at a gate, or fail. */
