@@ -12,6 +12,7 @@
 #include "core.h"
 #include "call.h"
 #include "pieces.h"
+#include "follow.h"
 #include "recoveries.h"
 #include "leased.h"
 #include "settle_relay.h"
@@ -618,6 +619,7 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     if (method == PD_HELLO)
         return refusal != NULL ? pd_welcome_refused(core, refusal) : pd_welcome_taken(core, prefix, header);
     if (method == PD_SHARE) return pd_sharing_answered(core, prefix, header, refusal);
+    if (method == PD_SHARDS) return pd_follow_answered(core, prefix, header, refusal);
     if (method == PD_SETTLE) return pd_relay_answered(core, prefix, header, refusal);
     if (method == PD_PULL) return pd_resend_probed(core, prefix, header, refusal);
     if (method == PD_RELEASE) core->sharing.releasing = false;

@@ -36,6 +36,15 @@ static void drop(pd_bucket *bucket)
     bucket->n = 0;
 }
 
+/* Returns the number of parameters whose weights a replacement brings. */
+static uint32_t count_changed(const pd_op *op)
+{
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < op->n; i++) n += op->items[i].gradient != NULL;
+    return n;
+}
+
 static int pack(pd_bucket *bucket, uint64_t id, uint8_t **head, size_t *bytes)
 {
     pd_frame_scratch *scratch = bucket->core->scratch;
@@ -49,7 +58,7 @@ static int pack(pd_bucket *bucket, uint64_t id, uint8_t **head, size_t *bytes)
     if (bucket->op->replaces != 0) {
         init.replaces = bucket->op->replaces;
         init.step = bucket->push.step;
-        init.whole = (uint32_t)bucket->op->n;
+        init.whole = count_changed(bucket->op);
     }
     if (bucket->method == PD_INIT) message = &init.base;
     if (bucket->method == PD_PULL) message = &bucket->pull.base;
@@ -258,7 +267,7 @@ int pd_bucket_item(pd_bucket *bucket, size_t i)
     if (pd_method_pushes(bucket->op->method)) rc = set_step(bucket, step_of(bucket->op, record));
     if (bucket->op->replaces != 0) rc = set_step(bucket, item->step);
     if (rc == PD_OK && pushes) rc = set_replaces(bucket, pd_replace_number(record, bucket->replaces));
-    if (rc == PD_OK && pushes && item->gradient == NULL) {
+    if (rc == PD_OK && (pushes || bucket->op->replaces != 0) && item->gradient == NULL) {
         pd_cut marker = { .item = i, .handle = (uint32_t)item->param, .absent = true, .dtype = record->push };
         rc = put(bucket, &marker);
     } else if (rc == PD_OK) {

@@ -47,10 +47,10 @@
  *   (tls://b:7070): ...". A call that times out names a shard that has not answered.
  * - The step and version of a cut parameter are the lowest of its portions.
  * - pd_client_durable is the newest step to which all shards can go back, and pd_client_sync waits for all of them.
- * - Shard 0 has the barrier, the members of the job and the worker states. Give the worker state of a step with its
- *   last push to shard 0 or earlier, for instance with a push of all parameters: a step that shard 0 has taken without
- *   it can come into a checkpoint without it.
- * - Changed weights (pd_client_replace) are of at least one parameter on each shard, unless sets are open.
+ * - Shard 0 has the barrier and the members of the job. It has the worker states, too, unless it has model state alone
+ *   and others have more: then the first of those has them. Give the worker state of a step with its last push to that
+ *   shard or earlier, for instance with a push of all parameters: a step that the shard has taken without it can come
+ *   into a checkpoint without it.
  * - In a job with open sets each shard decides alone which ranks count, for whole fragments: declare at least as many
  *   as there are shards. Shard 0 has fragment 0, leases the shares, and chooses ranks. A shard that loses steps goes
  *   back alone: push the fragment with the lowest step next, of several the first, as pd_diloco does. pd_client_sync
@@ -146,6 +146,11 @@ typedef struct pd_welcome {
  * members have changed, as the last answer to a push or pull reported. Each pointer may be NULL. In a job whose ranks
  * are all members for ever: world_size, the rank, 0. */
 PD_API void pd_client_members(const pd_client *client, int *members, int *index, uint64_t *epoch);
+/* Returns the number of the job's servers, its shards; 1: one server has it all. If `shard` is below it, writes the
+ * address of that shard's server to `url`, cut to `room` bytes with the final zero, and sets *tenure to the number of
+ * this owner of the shard, which grows with each new owner; 0: the servers do not know who owns what (cluster.engine).
+ * Both change when a shard moves to another server. `url` and `tenure` may be NULL. */
+PD_API size_t pd_client_shards(const pd_client *client, size_t shard, char *url, size_t room, uint64_t *tenure);
 /* Returns whether this worker leads its job: it sends weights that were changed by hand (pd_client_replace), and gets
  * the server's warnings about the job. That is rank 0; in a job where members come and go, the lowest member that is
  * connected, as the last answer reported. */

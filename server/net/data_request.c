@@ -106,13 +106,22 @@ static void post(pd_conn *conn)
     pd_loop_post(conn->daemon, request);
 }
 
-static int check_init(Paramd__Piece *const *pieces, size_t n, pd_error *err)
+/* Checks that pieces are absent only in a change of weights, and that `whole` fits: it counts the parameters of a
+ * change that are not absent. */
+static int check_init(const Paramd__InitRequest *init, pd_error *err)
 {
-    for (size_t i = 0; i < n; i++)
-        if (pieces[i]->absent)
+    bool some = false; /* a piece has weights */
+
+    for (size_t i = 0; i < init->n_pieces; i++) {
+        if (init->pieces[i]->absent && init->replaces == 0)
             return pd_fail(err, PD_INVALID_ARGUMENT, "Initialise: piece %zu is absent: initial weights are required",
                            i);
-    return PD_OK;
+        some = some || !init->pieces[i]->absent;
+    }
+    if (init->replaces != 0 ? !some || init->whole != 0 : init->whole == 0) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "Initialise: expected both `replaces` and `whole` (weights that replace others), or neither "
+                   "(initial weights)");
 }
 
 int pd_prepare_init(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
@@ -120,11 +129,7 @@ int pd_prepare_init(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     const Paramd__InitRequest *init = message;
     int rc = check_pieces(conn, prefix, init->pieces, init->n_pieces, false, err);
 
-    if (rc == PD_OK) rc = check_init(init->pieces, init->n_pieces, err);
-    if (rc == PD_OK && (init->replaces == 0) != (init->whole == 0))
-        rc = pd_fail(err, PD_INVALID_ARGUMENT,
-                     "Initialise: expected both `replaces` and `whole` (weights that replace others), or neither "
-                     "(initial weights)");
+    if (rc == PD_OK) rc = check_init(init, err);
     if (rc != PD_OK) return rc;
     conn->incoming.mark = init->mark;
     conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, 0);

@@ -346,6 +346,16 @@ static void went_back(pd_store *store, pd_request *request, uint64_t now_ns)
     queue(store, job, now_ns);
 }
 
+/* Takes from the mirror thread up to which step the mirror has a job. */
+static void mirrored(pd_store *store, pd_request *request)
+{
+    pd_job *job = pd_jobs_find(&store->jobs, request->u.mirrored.job_name);
+
+    if (job != NULL && job->saved.creator == request->u.mirrored.creator)
+        job->checkpointing.mirrored_step = request->u.mirrored.step;
+    pd_request_free(request);
+}
+
 /* Takes an operator's command that sets hyperparameters. */
 static void set(pd_store *store, pd_request *request, uint64_t now_ns)
 {
@@ -521,6 +531,7 @@ bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns,
     case PD_REQ_WAL: logged(store, request, now_ns); break;
     case PD_REQ_GO_BACK: pd_store_go_back(store, request, now_ns); break;
     case PD_REQ_WENT_BACK: went_back(store, request, now_ns); break;
+    case PD_REQ_MIRRORED: mirrored(store, request); break;
     case PD_REQ_CHECKPOINT:
         if (request->u.checkpoint.job_name != NULL)
             checkpoint(store, request, now_ns);

@@ -48,6 +48,7 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pd_client_leave": (c_int, [c_void_p, _error]),
     "pd_client_welcome": (POINTER(structs.Welcome), [c_void_p]),
     "pd_client_members": (None, [c_void_p, POINTER(c_int), POINTER(c_int), POINTER(c_uint64)]),
+    "pd_client_shards": (c_size_t, [c_void_p, c_size_t, c_char_p, c_size_t, POINTER(c_uint64)]),
     "pd_client_leads": (c_bool, [c_void_p]),
     "pd_client_share": (c_int, [c_void_p, POINTER(c_uint64), _error]),
     "pd_client_least_unused": (c_uint64, [c_void_p]),

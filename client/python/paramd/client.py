@@ -23,7 +23,7 @@ from ._library import error_of, library, text_list
 from .arrays import Borrowed
 from .counted import counted_of
 from .errors import DeadlineExceeded, Error, FailedPrecondition, NoMemory, invalid, spelled
-from .facts import Members, Stats, Welcome, values
+from .facts import Members, Shard, Stats, Welcome, values
 from .handle import Handle
 from .model import Arrays, Model, find_name
 from .param import BF16, F16, TAGS, Param
@@ -44,6 +44,7 @@ _FEEDBACK: dict[bool | str, int] = {True: 0, False: 1, "carry": 2}      # as enu
 _FORMS = ("train", "eval")               # enum pd_weights_form
 _RESUME = {None: 0, True: 1, False: 2}  # enum pd_resume
 _WORKER_STATE_BYTES = 1 << 20           # of the longest one
+_ADDRESS = 320                          # bytes of the longest address, as text
 Path = Union[str, "os.PathLike[str]"]   # of a file with keys
 
 
@@ -730,6 +731,17 @@ class Client:
         with self.handle as pointer:
             library().pd_client_members(pointer, byref(n), byref(index), byref(epoch))
         return Members(n.value, index.value, epoch.value)
+
+    @property
+    def shards(self) -> list[Shard]:
+        """Where the job is: the server of each shard; one entry if the job has one server. Entries change when a shard
+        moves to another server."""
+        url, tenure = ctypes.create_string_buffer(_ADDRESS), c_uint64()
+        shards: list[Shard] = []
+        with self.handle as pointer:
+            while library().pd_client_shards(pointer, len(shards), url, _ADDRESS, byref(tenure)) > len(shards):
+                shards.append(Shard(url.value.decode("utf-8", "replace"), tenure.value))
+        return shards
 
     @property
     def leads(self) -> bool:

@@ -33,7 +33,7 @@ static bool wants_answer(pd_request_kind kind)
 {
     return kind != PD_REQ_LOST && kind != PD_REQ_RELEASED && kind != PD_REQ_FORGOTTEN && kind != PD_REQ_TASK &&
            kind != PD_REQ_LIMITS && kind != PD_REQ_ROLES && kind != PD_REQ_STALLED &&
-           kind != PD_REQ_CHECKPOINT_WRITTEN && kind != PD_REQ_WAL && kind != PD_REQ_WENT_BACK;
+           kind != PD_REQ_CHECKPOINT_WRITTEN && kind != PD_REQ_WAL && kind != PD_REQ_WENT_BACK && kind != PD_REQ_MIRRORED;
 }
 
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket)
@@ -171,6 +171,7 @@ static void free_contents(pd_request *request)
     case PD_REQ_WAL:
     case PD_REQ_WENT_BACK:
     case PD_REQ_DRAIN: break;
+    case PD_REQ_MIRRORED: free(request->u.mirrored.job_name); break;
     case PD_REQ_SETTLE: free(request->u.settle.at); break;
     case PD_REQ_READ_OUT: free(request->u.read_out.at); break;
     case PD_REQ_ROLES: pd_roles_free(request->u.roles); break;

@@ -169,6 +169,7 @@ typedef enum pd_request_kind {
     /* a worker or an operator asks a job to go back to the checkpoint of an earlier step */
     PD_REQ_GO_BACK,
     PD_REQ_WENT_BACK, /* from the checkpoint writer: it has carried out an order to go back; no answer */
+    PD_REQ_MIRRORED,  /* from the mirror thread: the mirror has a job up to a step; no answer */
 } pd_request_kind;
 
 /* The requests of an import, in this order: BEGIN; PIECE for some elements of a tensor and COUNT for a step counter, as
@@ -296,6 +297,10 @@ typedef struct pd_request {
         } barrier;
         pd_tallies settle;
         struct {
+            char *job_name;
+            uint64_t creator; /* pd_job_saved.creator of the job that is meant */
+            uint64_t step;
+        } mirrored;
             uint32_t param;
             struct pd_closed *at; /* memory for the entry of the answer */
         } read_out;

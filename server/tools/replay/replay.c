@@ -87,6 +87,7 @@ static int play_recipe(pd_replay_result *out, pd_trace *trace, pd_recipe *recipe
     if (pd_recipe_knows(trace->system)) rc = pd_trace_config(trace, &config, &out->why);
     if (rc == PD_OK) rc = pd_recipe_read(recipe, trace->system, config, &out->why);
     if (rc == PD_OK) rc = pd_trace_check(trace, &out->why);
+    if (rc == PD_OK && pd_trace_meta(trace, "inject_steps") != NULL) rc = pd_recipe_take_bases(recipe, &out->why);
     if (rc == PD_OK && pd_trace_rate(trace, 1, &rate)) rc = pd_recipe_declare_rate(recipe, rate, &out->why);
     if (rc == PD_OK && keep_names(out, trace) != PD_OK) rc = pd_fail(&out->why, PD_NO_MEMORY, "out of memory");
     if (rc != PD_OK) return rc;

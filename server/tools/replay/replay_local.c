@@ -242,20 +242,19 @@ static int fill_io(play *p, int64_t step, pd_error *err)
     return rc;
 }
 
-/* Replaces basis d of a parameter by the recorded one, if there is one. */
-static int inject_basis(pd_optim *optim, const pd_trace *trace, const pd_trace_param *param, int64_t step, int d,
+/* Replaces a basis of a parameter by the recorded one of this name, if there is one. */
+static int inject_basis(pd_optim *optim, const pd_trace *trace, const char *name, const pd_slot_spec *slot,
                         pd_error *err)
 {
-    char name[NAME_TEXT];
     pd_shape shape;
     pd_part part;
     int64_t n = 0;
     double *basis;
     int rc;
 
-    snprintf(name, sizeof name, "state/%04d/%s/Q/%d", (int)step, param->name, d);
     if (!pd_trace_tensor(trace, name, &shape)) return PD_OK;
-    if (!pd_plan_part(pd_optim_plan(optim), "Q", d, -1, &part) || !pd_shape_equal(&part.shape, &shape))
+    if (!pd_plan_part(pd_optim_plan(optim), slot->name, slot->number, slot->of_block ? slot->block : -1, &part) ||
+        !pd_shape_equal(&part.shape, &shape))
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: the optimizer has no such basis", name);
     (void)pd_shape_elements(&shape, &n);
     if ((basis = calloc((size_t)n + 1, sizeof *basis)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
@@ -265,11 +264,31 @@ static int inject_basis(pd_optim *optim, const pd_trace *trace, const pd_trace_p
     return rc;
 }
 
+/* Replaces the eigenvectors of all factors by those that were recorded after a step (metadata `inject_steps`). */
+static int inject_vectors(play *p, int64_t step, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (size_t i = 0; rc == PD_OK && i < p->t.n && pd_trace_meta(p->trace, "inject_steps") != NULL; i++) {
+        pd_optim *optim = pd_model_optim(p->model, i);
+        const pd_plan *plan = pd_optim_plan(optim);
+        for (size_t k = 0; rc == PD_OK && k < plan->n_slots; k++) {
+            char name[NAME_TEXT], slot[128];
+            if (strcmp(plan->slots[k].name, "factor_matrices_eigenvectors") != 0) continue;
+            snprintf(name, sizeof name, "state/%04d/%s/%s", (int)step, p->t.params[i].name,
+                     pd_slot_name(&plan->slots[k], slot, sizeof slot));
+            rc = inject_basis(optim, p->trace, name, &plan->slots[k], err);
+        }
+    }
+    return rc;
+}
+
 bool pd_replay_has_bases(const pd_trace *trace)
 {
     char name[NAME_TEXT];
     pd_shape shape;
 
+    if (pd_trace_meta(trace, "inject_steps") != NULL) return true;
     if (pd_trace_meta(trace, "first_gradient") == NULL) return false;
     for (size_t i = 0; i < trace->n; i++)
         for (int64_t step = 1; step <= trace->steps; step++)
@@ -295,8 +314,12 @@ static int settle_bases(play *p, int64_t step, pd_error *err)
     for (size_t i = 0; rc == PD_OK && i < p->t.n; i++) {
         const pd_trace_param *param = &p->t.params[i];
         if (json_integer_value(json_object_get(first, param->name)) != step) continue;
-        for (int d = 0; rc == PD_OK && d < PD_MAX_RANK; d++)
-            rc = inject_basis(pd_model_optim(p->model, i), p->trace, param, step, d, err);
+        for (int d = 0; rc == PD_OK && d < PD_MAX_RANK; d++) {
+            char name[NAME_TEXT];
+            snprintf(name, sizeof name, "state/%04d/%s/Q/%d", (int)step, param->name, d);
+            rc = inject_basis(pd_model_optim(p->model, i), p->trace, name, &(pd_slot_spec){ .name = "Q", .number = d },
+                              err);
+        }
     }
     json_decref(first);
     return rc;
@@ -308,7 +331,7 @@ static int take_step(play *p, int64_t step, pd_error *err)
     int rc;
 
     if (p->model == NULL) return PD_OK;
-    if ((rc = fill_io(p, step, err)) != PD_OK) return rc;
+    if ((rc = fill_io(p, step, err)) != PD_OK || (rc = inject_vectors(p, step, err)) != PD_OK) return rc;
     rc = pd_replay_judge_step(p->trace, step, pd_model_step(p->model, p->io, &why), &why, err);
     return rc == PD_OK ? settle_bases(p, step, err) : rc;
 }
