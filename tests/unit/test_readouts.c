@@ -1,5 +1,5 @@
-/* Tests what is particular to schedule_free, schedule_free_sgd and gpa: the weights to evaluate with (readouts), and steps
- * that a parameter misses. test_first_order_twins.c tests their formulas. */
+/* Tests what is particular to schedule_free, schedule_free_sgd and gpa: the weights to evaluate with (readouts), and
+ * steps that a parameter misses. test_first_order_twins.c tests their formulas. */
 #include "test.h"
 #include "batch.h"
 #include "optimizer.h"

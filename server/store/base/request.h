@@ -301,6 +301,7 @@ typedef struct pd_request {
             uint64_t creator; /* pd_job_saved.creator of the job that is meant */
             uint64_t step;
         } mirrored;
+        struct {
             uint32_t param;
             struct pd_closed *at; /* memory for the entry of the answer */
         } read_out;
