@@ -55,6 +55,29 @@ def test_a_step_with_the_weights_to_evaluate_with_is_refused(daemon):
     opt.close()
 
 
+def test_a_state_that_is_saved_in_eval_mode_goes_on(daemon):
+    model, other = mlp(), mlp()
+    opt = optimizer(model, daemon, "whole", "schedule_free", lr=1e-2)
+    take_steps(model, opt, range(4))
+    opt.eval()
+    saved, evaluated = opt.state_dict(), model.state_dict()
+    evaluated = {name: tensor.clone() for name, tensor in evaluated.items()}
+    opt.train()
+    take_steps(model, opt, range(4, 8))
+    other.load_state_dict(evaluated)
+    back = optimizer(other, daemon, "goes-on", "schedule_free", lr=1e-2)
+    back.load_state_dict(saved)
+    with pytest.warns(UserWarning, match="the model takes those of the state"):
+        back.join()
+    take_steps(other, back, range(4, 8))
+    assert same_bits(weights(model), weights(other))
+    for one in (opt, back):
+        one.eval()
+    assert same_bits(weights(model), weights(other))
+    opt.close()
+    back.close()
+
+
 def test_weights_changed_by_hand_are_not_lost_silently(daemon):
     model = mlp()
     opt = optimizer(model, daemon, "by-hand", "schedule_free", lr=1e-2)
