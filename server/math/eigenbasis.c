@@ -167,7 +167,7 @@ static void conjugate(pd_mat C, pd_mat A, pd_mat B, pd_mat T)
     pd_gemm(C, 0, 1, A, PD_TRANSPOSED, T, PD_AS_IS);
 }
 
-/* The work memory of pd_eigenbasis_iterate: three matrices, numbers for the QR decomposition, and the columns' order. */
+/* The work memory of pd_eigenbasis_iterate: matrices, numbers for the QR decomposition, and the columns' order. */
 typedef struct iteration {
     pd_mat B, P, T;
     float *tau, *work;

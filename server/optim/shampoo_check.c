@@ -1,5 +1,5 @@
-/* shampoo_check.c - checks the hyperparameters of the optimizer shampoo. What Meta's program of 2024 refuses is refused in
- * its words. */
+/* shampoo_check.c - checks the hyperparameters of the optimizer shampoo. What Meta's program of 2024 refuses is refused
+ * in its words. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* shampoo_own.c - decides which dimensions of a parameter's blocks have factors in the optimizer shampoo, and with which
- * exponents: merged dimensions, and the texts inverse_exponent_override and ignored_basis_change_dims. */
+/* shampoo_own.c - decides which dimensions of a parameter's blocks have factors in the optimizer shampoo, and with
+ * which exponents: merged dimensions, and the texts inverse_exponent_override and ignored_basis_change_dims. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* Tests what the optimizer shampoo does with semantics=2026: its classes against what they must equal, decays, exponents,
- * counting, and which options do not fit together. Recorded runs of upstream: tests/golden/test_meta_head.c,
+/* Tests what the optimizer shampoo does with semantics=2026: its classes against what they must equal, decays,
+ * exponents, counting, and which options do not fit together. Recorded runs of upstream: tests/golden/test_meta_head.c,
  * test_meta_soap.c and test_meta_kl.c. */
 #include "test.h"
 #include "plan_make.h"
@@ -21,8 +21,8 @@ static bool runs_agree(const pd_shape *shape, const char *one, const char *other
     return shampoo_runs_agree("shampoo", shape, one, other, steps);
 }
 
-/* Returns how far the weights of two runs are from each other, over the way of the first one. The optimizers see the same
- * gradients. */
+/* Returns how far the weights of two runs are from each other, over the way of the first one. The optimizers see the
+ * same gradients. */
 static double distance(run a, run b)
 {
     double apart = 0, way = 0;
