@@ -461,6 +461,16 @@ int pd_model_read_part(const pd_model *model, size_t param, const char *slot, in
     return PD_OK;
 }
 
+void pd_model_read_out(const pd_model *model, size_t param, const float *weights, float *out)
+{
+    const pd_optim *optim = model->optims[param];
+
+    if (pd_optim_has_readout(optim))
+        pd_optim_read_out(optim, weights, out, 0, pd_optim_elements(optim));
+    else
+        memcpy(out, weights, (size_t)pd_optim_elements(optim) * sizeof *out);
+}
+
 pd_optim *pd_model_optim(const pd_model *model, size_t param)
 {
     return model->optims[param];

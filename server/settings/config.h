@@ -49,7 +49,7 @@ typedef struct pd_key {
 /* The values of all keys. A member of this struct has the name of its key, and a struct in it that of a section. */
 typedef struct pd_config {
     /* [server] */
-    char *listen, *port_file, *state_dir, *roles, *trace_file, *http_listen, *http_token, *slice;
+    char *listen, *port_file, *state_dir, *mirror, *roles, *trace_file, *http_listen, *http_token, *slice;
     bool insecure, shared_memory, input_exit;
     uint64_t max_connections, trace_bytes;
     uint64_t handshake_timeout, heartbeat_interval, heartbeat_timeout;                  /* ms */
@@ -57,6 +57,11 @@ typedef struct pd_config {
     struct {
         char *certificate, *key, *client_ca, *crl, *tokens;
     } tls;
+    struct {
+        char *engine, *name, *advertise, *ca, *cert, *key;
+        uint64_t shard, shards, ttl; /* ttl: ms */
+        bool spare;
+    } cluster;
     struct {
         uint64_t max_jobs, max_params, max_total_bytes, ingest_bytes, chunk_bytes, max_payload, max_pieces, max_header,
             hello_bytes;
@@ -125,6 +130,8 @@ void pd_config_take(pd_config *config, pd_config *from, const pd_key *key);
  * [tls], and the addresses to listen on, for which it looks up host names. Errors are PD_INVALID_ARGUMENT and those of
  * pd_tls_setup (trusted_files.h) and reach.h. */
 int pd_config_check(pd_config *config, pd_error *err);
+/* Returns the directory of the key server.mirror; "": there is no mirror. pd_config_check has checked it. */
+const char *pd_config_mirror(const pd_config *config);
 /* Returns the slice of the machine that the daemon uses: the key server.slice. pd_config_check has checked it. */
 pd_slice pd_config_slice(const pd_config *config);
 /* Returns the value of limits.ingest_bytes for "auto", if the process may use `memory` bytes. */

@@ -88,6 +88,7 @@ typedef struct pd_job_info {
     uint64_t replayed;
     uint64_t went_back; /* number of times since the server started that the job went back to an earlier step */
     bool open_sets;     /* not every rank counts in each step */
+    uint64_t mirrored_step; /* step up to which the mirror has the job; 0: it has nothing, or there is none */
 } pd_job_info;
 
 /* An entry of the operators' list of parameters. */

@@ -121,11 +121,11 @@ int pd_global_clip_make(pd_steps *steps)
     return PD_OK;
 }
 
-size_t pd_global_clip_scopes(const pd_steps *steps)
+size_t pd_global_clip_scopes(const pd_job_values *values, const pd_rule *rules, size_t n_rules)
 {
     size_t n = 0;
 
-    for (size_t scope = next_scope(steps, 0); scope <= steps->n_rules; scope = next_scope(steps, scope + 1)) n++;
+    for (size_t scope = 0; scope <= n_rules; scope++) n += is_wanted(values, rules, scope);
     return n;
 }
 

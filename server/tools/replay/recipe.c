@@ -220,7 +220,7 @@ static finish_config finish_nadam, finish_google, finish_meta_2026, finish_hyper
 
 #define TORCH_EXECUTION                                                                                                \
     {                                                                                                                  \
-        "optimizer", "foreach", "differentiable", "fused", "capturable", NULL                                          \
+        "optimizer", "foreach", "differentiable", "fused", "capturable", "lr_schedule", NULL                           \
     }
 
 /* `compute` is float32 in all recorded runs, and `hyperball_eps` 1e-15. */
@@ -263,6 +263,9 @@ static const struct entry {
     { "delayed_nesterov", NULL, "delayed_nesterov", "lr", pd_recipe_set_value, NULL, { "lr_schedule" } },
     { "ademamix", NULL, "ademamix", "lr", pd_recipe_set_value, NULL, { "lr_schedule" } },
     { "mars", NULL, "mars", "lr", pd_recipe_set_value, NULL, { "lr_schedule", "is_approx" } },
+    { "schedule_free", "AdamWScheduleFree", "schedule_free", "lr", pd_recipe_set_value, NULL, TORCH_EXECUTION },
+    { "schedule_free", "SGDScheduleFree", "schedule_free_sgd", "lr", pd_recipe_set_value, NULL, TORCH_EXECUTION },
+    { "gpa", NULL, "gpa", "lr", pd_recipe_set_value, NULL, { "lr_schedule" } },
     { "hyperball", "SGD", "sgd", "lr", pd_recipe_set_value, finish_hyperball, HYPERBALL_EXECUTION },
     { "hyperball", "Adam", "adam", "lr", pd_recipe_set_value, finish_hyperball, HYPERBALL_EXECUTION },
     { "hyperball", "Muon", "muon", "lr", pd_recipe_set_value, finish_hyperball, HYPERBALL_EXECUTION },

@@ -349,6 +349,31 @@ static int judge_updates(play *p, int64_t step, pd_verdict *updates, pd_error *e
     return rc;
 }
 
+/* Compares the weights to evaluate with, where the trace has some: tensors `eval/TTTT/NAME`. */
+static int judge_readouts(play *p, int64_t step, pd_verdict *verdicts, pd_error *err)
+{
+    float *out = NULL;
+    int rc = PD_OK;
+
+    for (size_t i = 0; rc == PD_OK && !pd_replay_is_sharded(p->trace) && i < p->t.n; i++) {
+        const pd_trace_param *param = &p->t.params[i];
+        char name[NAME_TEXT];
+        pd_shape shape;
+        snprintf(name, sizeof name, "eval/%04d/%s", (int)step, param->name);
+        if (!pd_trace_tensor(p->trace, name, &shape)) continue;
+        if (!pd_shape_equal(&shape, &param->shape))
+            rc = pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: expected the parameter's shape", name);
+        else if ((out = malloc((size_t)(param->elements + 1) * sizeof *out)) == NULL)
+            rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+        if (rc != PD_OK) break;
+        pd_trace_values(p->trace, name, p->t.recorded);
+        pd_model_read_out(p->model, i, p->t.weights[i], out);
+        pd_verdict_add(&verdicts[i], i, step, pd_relative_error(out, p->t.recorded, param->elements, 0));
+        free(out);
+    }
+    return rc;
+}
+
 /* Takes one step with the model, and with the shaken models if there are any. Then compares the results with everything
  * that was recorded after this step. */
 static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, pd_verdict *updates,
@@ -359,6 +384,7 @@ static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, 
 
     if (rc == PD_OK) pd_replay_tensors_judge(&p->t, step, verdicts);
     if (rc == PD_OK && p->model != NULL) rc = judge_updates(p, step, updates, err);
+    if (rc == PD_OK && p->model != NULL) rc = judge_readouts(p, step, verdicts, err);
     for (int i = 0; rc == PD_OK && i < PD_REPLAY_SHAKEN && shaken[i].shaken > 0; i++) {
         rc = take_step(&shaken[i], step, err);
         models[i] = shaken[i].model;
