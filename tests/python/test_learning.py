@@ -132,6 +132,9 @@ RULES = [
     Example(OPTIM, "* shampoo lr=1e-3 betas=0.9,0.95 epsilon=1e-3 use_merge_dims=no inv_root_override=2 "
             "precondition_frequency=10 preconditioner_config=RootInvKLShampoo preconditioner_config.normalize=yes "
             "grafting_config=Adam"),
+    Example(OPTIM, "* shampoo semantics=2026 preconditioner_config=EigenvalueCorrectedShampoo lr=1e-2 betas=0.9,0.95 "
+            "epsilon=1e-8 precondition_frequency=10 target_parameter_dimensionality=inf max_preconditioner_dim=128",
+            against=1e-2),
     Example(OPTIM, "* soap lr=1e-2 block_size=128", against=1e-2),
     Example(OPTIM, "* kl_shampoo lr=1e-2 shampoo_beta=0.9 block_size=128", against=1e-2),
     Example(OPTIM, "* adafactor learning_rate=0.05 beta1=0.9 factor_map=['.*/attention/':(BATCH,ROW,COLUMN), "
