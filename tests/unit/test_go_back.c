@@ -199,6 +199,64 @@ TEST(who_is_slower_than_another_one_is_told_to_look_again, void *given)
     assert_int_equal(pd_steps_least(&the_job(r)->steps), 8);
 }
 
+/* Another worker may have been told meanwhile that step 12 is durable on all shards. */
+TEST(a_step_that_became_durable_after_the_look_is_not_taken_back, void *given)
+{
+    rig *r = given;
+
+    assert_int_equal(the_job(r)->checkpointing.durable_step, 12);
+    r->looked = 1 + 8;
+    assert_int_equal(worker_goes_back(r, 8), PD_ABORTED);
+    assert_non_null(strstr(r->error.text, "step 12 of job job is durable now, and 8 was the last when you looked"));
+    assert_int_equal(worker_goes_back(r, 4), PD_ABORTED);
+    assert_false(the_job(r)->goes_back);
+    r->looked = 1 + 12;
+    assert_int_equal(worker_goes_back(r, 8), PD_OK);
+    assert_int_equal(pd_steps_least(&the_job(r)->steps), 8);
+    course_join(r, &courses[0]);
+    r->looked = 1 + 4;
+    assert_int_equal(worker_goes_back(r, 8), PD_OK);
+}
+
+/* A worker that has looked while another one brought the shards together would undo that, and so on. */
+TEST(a_job_that_has_got_nothing_since_stays, void *given)
+{
+    uint64_t life;
+    rig *r = given;
+
+    assert_int_equal(worker_goes_back(r, 8), PD_OK);
+    course_join(r, &courses[0]);
+    life = the_job(r)->life;
+    assert_int_equal(worker_goes_back(r, 8), PD_OK);
+    assert_int_equal(the_job(r)->life, life);
+    assert_int_equal(the_job(r)->counts.went_back, 1);
+    course_step_to(r, &courses[0], 9, 1);
+    assert_int_equal(worker_goes_back(r, 8), PD_OK);
+    assert_true(the_job(r)->life != life);
+    assert_int_equal(the_job(r)->counts.went_back, 2);
+}
+
+/* Step 12 need not be durable on all shards: another one may just have been at it, and go back further if it is
+ * killed. */
+TEST(a_job_that_goes_back_keeps_what_other_shards_can_go_back_to, void *given)
+{
+    pd_checkpoint_policy *checkpointing = &the_job(given)->checkpointing;
+
+    checkpointing->floored = true;
+    checkpointing->common = 8;
+    checkpointing->floor = 4;
+    assert_int_equal(worker_goes_back(given, 12), PD_OK);
+    checkpointing = &the_job(given)->checkpointing;
+    assert_true(checkpointing->floored);
+    assert_int_equal(checkpointing->common, 8);
+    assert_int_equal(checkpointing->floor, 4);
+    course_join(given, &courses[0]);
+    assert_int_equal(worker_goes_back(given, 4), PD_OK);
+    checkpointing = &the_job(given)->checkpointing;
+    assert_int_equal(checkpointing->common, 4);
+    assert_int_equal(checkpointing->floor, 4);
+}
+
 TEST(what_cannot_be_is_refused_in_words, void *given)
 {
     rig *r = given, other;
