@@ -572,6 +572,25 @@ TEST(a_step_that_a_shard_has_lost_meanwhile_is_asked_for_again, worker *w)
     assert_int_equal(atomic_load(&at[1].came[PD_CHECKPOINT]), 2);
 }
 
+TEST(a_worker_leaves_shards_that_answer_at_different_times, worker *w)
+{
+    shard_server *at = w->servers->at;
+    pd_error err = { 0 };
+
+    take_step(w, 1);
+    atomic_store(&at[0].ignores, PD_LEAVE);
+    w->client->slice = 0.05;
+    while (atomic_load(&at[1].came[PD_LEAVE]) == 0 || atomic_load(&at[2].came[PD_LEAVE]) == 0)
+        assert_int_equal(pd_client_leave(w->client, &err), PD_DEADLINE_EXCEEDED);
+    assert_int_equal(pd_client_leave(w->client, &err), PD_DEADLINE_EXCEEDED);
+    atomic_store(&at[0].ignores, PD_METHODS);
+    cut(&at[0]);
+    w->client->slice = patient(20);
+    assert_int_equal(pd_client_leave(w->client, &err), PD_OK);
+    assert_int_equal(atomic_load(&at[1].came[PD_LEAVE]), 1);
+    assert_int_equal(step(w, 2, NULL, &err), PD_FAILED_PRECONDITION);
+}
+
 /* ---- without a handle that is open ---- */
 
 /* A shard goes back while the parameters are declared to another one. The program has seen no weights. */
