@@ -31,14 +31,7 @@ static struct {
 static int start(void **state)
 {
     (void)state;
-    strcpy(cluster.folder, "/tmp/paramd-calls-XXXXXX");
-    assert_non_null(mkdtemp(cluster.folder));
-    for (size_t i = 0; i < DAEMONS; i++) {
-        char directory[128];
-        const char *flags[] = { directory, "--step-threads=1", "--pool-threads=1", NULL };
-        snprintf(directory, sizeof directory, "--state-dir=%s/%zu", cluster.folder, i);
-        cluster.daemon[i] = daemon_start(flags);
-    }
+    daemons_start(cluster.daemon, DAEMONS, cluster.folder);
     snprintf(cluster.urls, sizeof cluster.urls, "%s %s", cluster.daemon[1]->url, cluster.daemon[2]->url);
     return 0;
 }
