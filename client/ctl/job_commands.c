@@ -240,7 +240,7 @@ int pd_run_set(pd_line *line)
 {
     Paramd__SetRequest request = PARAMD__SET_REQUEST__INIT;
     Paramd__Option settings[PD_MOST_SETTINGS], *list[PD_MOST_SETTINGS];
-    void **replies = calloc(line->n_shards, sizeof *replies);
+    void **replies;
     pd_cluster cluster;
     pd_error err = { 0 };
     int rc, status;
@@ -251,7 +251,9 @@ int pd_run_set(pd_line *line)
     request.options = list;
     request.n_options = (size_t)line->n_args - 2;
     request.from_step = (uint64_t)pd_line_number(line, "from");
-    if ((rc = pd_cluster_open_complete(&cluster, line, 0, &err)) == PD_OK) rc = set(&cluster, &request, replies, &err);
+    rc = pd_cluster_open_complete(&cluster, line, 0, &err);
+    replies = calloc(line->asked->n_shards, sizeof *replies);
+    if (rc == PD_OK) rc = set(&cluster, &request, replies, &err);
     status = rc == PD_OK ? print_replies(line, &cluster, replies) : pd_result_fail(line->json, &err);
     pd_cluster_close(&cluster);
     free(replies);

@@ -21,6 +21,8 @@ void pd_bucket_init(pd_bucket *bucket, pd_core *core, pd_op *op, unsigned method
     bucket->method = method;
     paramd__push_request__init(&bucket->push);
     paramd__pull_request__init(&bucket->pull);
+    bucket->pull.form = (uint32_t)op->form;
+    if (method == PD_PUSH_PULL) bucket->push.form = (uint32_t)op->form;
 }
 
 /* Frees the bucket's complete frames that pd_bucket_post has not queued. */
@@ -202,7 +204,8 @@ static int put_chunk(pd_bucket *bucket, size_t index, int64_t first, int64_t cou
         size_t each = pd_dtype_size(record->pull);
         cut.land = (uint8_t *)item->weights + (size_t)(first - record->start) * each;
         cut.reply = (size_t)count * each;
-        if (record->holds != NULL) cut.holds = record->holds[(uint64_t)first / bucket->core->welcome.chunk_elements];
+        if (record->holds != NULL && bucket->op->form == PD_FORM_TRAIN)
+            cut.holds = record->holds[(uint64_t)first / bucket->core->welcome.chunk_elements];
     }
     return put(bucket, &cut);
 }

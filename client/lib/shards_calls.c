@@ -16,6 +16,14 @@ bool pd_shards_settle(const pd_shards *shards)
     return settles;
 }
 
+bool pd_shards_keeps_states(const pd_shards *shards, size_t number)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < shards->n; i++) any = any || shards->coupled[i];
+    return any && pd_shards_settle(shards) ? shards->coupled[number] : number == 0;
+}
+
 static int come_to_barrier(pd_client *shard, size_t number, void *arg, pd_error *err)
 {
     (void)arg;

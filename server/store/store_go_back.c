@@ -24,7 +24,7 @@ typedef enum stage { ASKED, READING, ENDING, LOADING, REPLAYING } stage;
 /* What the present job knows and its checkpoint does not. */
 typedef struct carried {
     char *run;
-    uint64_t course, went_back;
+    uint64_t course, went_back, mirrored_step;
     bool common;
     uint64_t kicked[PD_KICKED];
     uint32_t n_kicked;
@@ -337,6 +337,7 @@ static void carry(pd_going_back *back, pd_job *job)
     back->carried = (carried){ .run = job->run,
                                .course = job->saved.course,
                                .went_back = job->counts.went_back,
+                               .mirrored_step = job->checkpointing.mirrored_step,
                                .common = job->checkpointing.common > 0,
                                .n_kicked = job->saved.n_kicked };
     memcpy(back->carried.kicked, job->saved.kicked, sizeof back->carried.kicked);
@@ -453,6 +454,7 @@ static void give_carried(pd_job *job, pd_going_back *back)
     job->run = back->carried.run;
     back->carried.run = NULL;
     job->counts.went_back = back->carried.went_back + 1;
+    job->checkpointing.mirrored_step = back->carried.mirrored_step;
     job->checkpointing.floored = back->carried.common;
     if (back->carried.common) job->checkpointing.common = job->checkpointing.floor = back->step;
     job->saved.n_kicked = back->carried.n_kicked;

@@ -633,7 +633,7 @@ static int send_again(sim_worker *w, call *c, pd_error *err)
     size_t n = 0;
 
     c->again_ns = 0;
-    if (w->phase == PULLING) return pd_core_pull(w->core, c->items, c->n, w->step, &c->ticket, err);
+    if (w->phase == PULLING) return pd_core_pull(w->core, c->items, c->n, w->step, PD_FORM_TRAIN, &c->ticket, err);
     for (size_t i = 0; i < c->n; i++)
         if (is_pushed_again(w, &c->items[i])) c->items[n++] = item_of(w, (uint32_t)c->items[i].param);
     if (n < c->n) w->unsent = w->step;
@@ -665,7 +665,7 @@ static bool pull(sim_worker *w)
     while (c < w->calls + w->n_calls && (c->pulls || c->n == 0)) c++;
     if (c == w->calls + w->n_calls) return false;
     c->pulls = true;
-    if (pd_core_pull(w->core, c->items, c->n, w->step, &c->ticket, &err) != PD_OK)
+    if (pd_core_pull(w->core, c->items, c->n, w->step, PD_FORM_TRAIN, &c->ticket, &err) != PD_OK)
         sim_worker_end_refused(w, err.code, err.text);
     else
         sim_program_go_on(w, PULLING);

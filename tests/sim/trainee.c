@@ -130,6 +130,15 @@ static uint64_t noted(const sim_trainee *t, uint64_t step)
     return step;
 }
 
+/* Returns whether shards take their steps together: those that have model state alone do not. */
+static bool steps_together(const sim_job *job)
+{
+    bool coupled = false;
+
+    for (uint32_t p = 0; p < job->n_params; p++) coupled = coupled || !job->params[p].model_state;
+    return job->whole && coupled;
+}
+
 /* Asks for the note of this rank: in a job whose parameters take their steps together it is that of the step at which
  * the process goes on, or an older one if a shard that had it has lost the job. */
 static int recall(sim_trainee *t, pd_error *err)
@@ -146,7 +155,7 @@ static int recall(sim_trainee *t, pd_error *err)
     if (bytes != sizeof back || back.job != t->job->number || back.rank != t->rank || back.step != step)
         sim_fail("notes", "%s rank %u gets a note of job %u, rank %u, step %llu for step %llu", t->job->name, t->rank,
                  back.job, back.rank, (unsigned long long)back.step, (unsigned long long)step);
-    if (t->job->whole && !t->of->loose && step != noted(t, t->step) && step != noted(t, t->step + 1))
+    if (steps_together(t->job) && !t->of->loose && step != noted(t, t->step) && step != noted(t, t->step + 1))
         sim_fail("notes", "%s rank %u gets the note of step %llu, and goes on from step %llu", t->job->name, t->rank,
                  (unsigned long long)step, (unsigned long long)t->step);
     return PD_OK;

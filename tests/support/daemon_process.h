@@ -17,6 +17,11 @@ typedef struct test_daemon {
 /* Starts $PARAMD_BIN/paramd with these flags (NULL at the end; or NULL: none) and waits until it listens. Adds --listen
  * 127.0.0.1:0 unless a flag begins with "--listen". Fails the test if the daemon does not listen. */
 test_daemon *daemon_start(const char *const *flags);
+/* Starts the daemon as daemon_start does, but waits until its log has `text`, since it does not listen for workers yet.
+ * Its port and URL are not set. */
+test_daemon *daemon_start_until(const char *const *flags, const char *text);
+/* Waits until the daemon ends by itself. Returns its exit status, 128 + signal, or -1: it still runs. */
+int daemon_await_end(test_daemon *daemon, double seconds);
 /* Sends SIGTERM, waits at most `seconds`, then kills the daemon. Returns its exit status, 128 + signal, or -1: it was
  * killed. Frees `daemon`. */
 int daemon_stop(test_daemon *daemon, double seconds);

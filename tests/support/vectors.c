@@ -4,8 +4,23 @@
 #include "test.h"
 
 const char *const vectors_rows[VECTORS_ROWS] = {
-    "adam", "adamw", "adagrad", "rmsprop",          "nadam",    "radam", "adamax", "adadelta", "rprop",
-    "asgd", "lamb",  "lion",    "delayed_nesterov", "ademamix",
+    "adam",
+    "adamw",
+    "adagrad",
+    "rmsprop",
+    "nadam",
+    "radam",
+    "adamax",
+    "adadelta",
+    "rprop",
+    "asgd",
+    "lamb",
+    "lion",
+    "delayed_nesterov",
+    "ademamix",
+    "schedule_free",
+    "schedule_free_sgd",
+    "gpa",
 };
 
 pd_hypers vectors_hypers(const char *row, const char *const *options)

@@ -5,7 +5,7 @@
 
 #include "paramd/optim.h"
 
-enum { VECTORS_ROWS = 14 };
+enum { VECTORS_ROWS = 17 };
 extern const char *const vectors_rows[VECTORS_ROWS]; /* every element-wise optimizer of the table but sgd */
 
 #define OPTIONS(...)                                                                                                   \

@@ -10,6 +10,8 @@
 #include "store_inside.h"
 #include "optimizer_ops.h"
 
+WITH_THREADS();
+
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 enum { SEEDS = 1 }; /* few cases, since sanitizers are slow */
 #else

@@ -8,6 +8,8 @@
 #include "shard_servers.h"
 #include "shards.h"
 
+WITH_THREADS();
+
 /* Three shards. "bias" lies whole on shard 2, "kernel" on shard 0, "table" is cut: 300 elements on shard 1, 500 on
  * shard 0, 200 on shard 1. */
 enum { BIAS, KERNEL, TABLE, N, SHARDS = 3, MOST = 1000 };
@@ -66,12 +68,17 @@ static void init(worker *w)
     if (pd_client_init(w->client, weights, &err) != PD_OK) fail_msg("%s", err.text);
 }
 
-static void set_up(worker *w)
+static void set_up_with(worker *w, const pd_client_param *list)
 {
     w->servers = shard_servers_start(SHARDS, places, N);
     open_client(w);
-    declare(w, params);
+    declare(w, list);
     init(w);
+}
+
+static void set_up(worker *w)
+{
+    set_up_with(w, params);
 }
 
 static void tear_down(worker *w)
@@ -379,6 +386,60 @@ TEST(a_worker_state_goes_with_a_gradient_where_shards_wait_for_each_other, worke
     /* Each push of the step has sent the worker state again, and the shard keeps the last one. */
     assert_int_equal(w->servers->at[home].came[PD_NOTE], N);
     w->client->shards->at[0]->core->settles = false;
+}
+
+/* Pushes all parameters of step 1 with a worker state. Returns its step, as the worker gets it back. */
+static uint64_t give_state(worker *w)
+{
+    pd_push_options options = { .worker_state = "place", .worker_state_bytes = 5 };
+    size_t bytes;
+    uint64_t at;
+    char state[8];
+    pd_error err;
+
+    w->client->shards->at[0]->core->settles = true;
+    assert_int_equal(step(w, 1, &options, &err), PD_OK);
+    assert_int_equal(pd_client_worker_state(w->client, state, sizeof state, &bytes, &at, &err), PD_OK);
+    w->client->shards->at[0]->core->settles = false;
+    return at;
+}
+
+/* Opens a client whose parameters are model state, except the first `others`. */
+static void set_up_model_state(worker *w, size_t others)
+{
+    pd_client_param list[N];
+
+    memcpy(list, params, sizeof list);
+    for (size_t p = others; p < N; p++) list[p].model_state = true;
+    set_up_with(w, list);
+}
+
+TEST(a_shard_of_model_state_alone_has_no_worker_states)
+{
+    static worker w;
+    size_t home = places[BIAS].shard;
+
+    set_up_model_state(&w, BIAS + 1);
+    assert_int_equal(give_state(&w), 1);
+    for (size_t s = 0; s < SHARDS; s++) {
+        assert_int_equal(w.servers->at[s].came[PD_NOTE], s == home);
+        assert_int_equal(w.servers->at[s].came[PD_RECALL], s == home);
+    }
+    tear_down(&w);
+}
+
+/* Each shard goes on and back alone, so the worker state of another one would be of other steps. */
+TEST(where_all_is_model_state_shard_0_has_the_worker_states)
+{
+    static worker w;
+
+    set_up_model_state(&w, 0);
+    assert_int_equal(give_state(&w), 1);
+    for (size_t s = 0; s < SHARDS; s++) {
+        assert_int_equal(w.servers->at[s].came[PD_NOTE], s == 0);
+        assert_int_equal(w.servers->at[s].came[PD_RECALL], s == 0);
+    }
+    tear_down(&w);
 }
 
 TEST(one_shard_has_the_barrier_and_all_have_checkpoints_and_farewells, worker *w)

@@ -213,6 +213,7 @@ static void skip_outlier(pd_steps *steps, uint64_t step, double norm, double med
 {
     uint64_t outliers = ++steps->together.clip->saved.outliers;
 
+    steps->together.skipped = true;
     for (uint32_t i = 0; i < steps->n_params; i++)
         if (steps->params[i].end.outcome == PD_STEPPED) steps->params[i].end.outcome = PD_SKIPPED;
     steps->saved.skipped_whole++;
