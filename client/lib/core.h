@@ -269,6 +269,7 @@ typedef struct pd_core_link_state {
 /* How the handle has ended. `lost` allows the recovery recreate, `gone_back` the recovery rewind. */
 typedef struct pd_core_ending {
     pd_error error; /* PD_OK: it has not ended */
+    bool left;      /* the worker has left the job */
     bool lost;      /* the server no longer has the job */
     bool gone_back; /* the server has gone back to an earlier step */
 } pd_core_ending;

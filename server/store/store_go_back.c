@@ -548,13 +548,15 @@ static void look_loading(pd_store *store, pd_going_back *back, uint64_t now_ns)
     free_back(store, back);
 }
 
-/* Replays one record. */
+/* Replays a part of the next record. */
 static void replay(pd_store *store, pd_going_back *back, uint64_t now_ns)
 {
-    pd_wal_record *record = pd_wal_record_take(&back->records);
+    pd_wal_record *record = back->records;
     pd_error err;
-    int rc = pd_restore_replay(back->restoring, record, now_ns, &err);
+    int rc;
 
+    if (!pd_restore_replay(back->restoring, record, store->config.batch_ns, now_ns, &rc, &err)) return;
+    (void)pd_wal_record_take(&back->records);
     back->replayed = record->step;
     pd_wal_record_free(record);
     if (rc != PD_OK) fail_loading(store, back, now_ns, &err);
