@@ -340,7 +340,7 @@ typedef struct pd_core_following {
     uint64_t tenure;              /* highest tenure of the shard that this handle knows; 0: none */
     uint64_t ask;                 /* id of the request Shards that is under way; 0: none */
     uint32_t known;               /* HelloReply.shards_known of the last answer to Hello */
-    /* The handle is of one server, which is one of several: it waits for the table (spreads), and has ended (spread). */
+    /* The handle is of one server, which is one of several: it waits for the table (spreads), or has ended (spread). */
     bool spreads, spread;
     char *home;                   /* the table's text of the addresses in use; NULL: not known */
     struct pd_address *addresses; /* setup.addresses, once they come from the table; NULL: they do not */
