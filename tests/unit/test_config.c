@@ -208,6 +208,7 @@ TEST(a_mirror_needs_a_state_directory_that_it_lies_beside, pd_config *c)
     assert_int_equal(check_mirror(c, "/mirror/state", "/mirror/", &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "outside of server.state_dir"));
     assert_int_equal(check_mirror(c, "/state", "/state-mirror", &err), PD_OK);
+    assert_string_equal(c->mirror, "/state-mirror");
     assert_int_equal(check_mirror(c, "/state", "", &err), PD_OK);
 }
 
