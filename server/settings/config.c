@@ -624,6 +624,12 @@ static int check_cluster(const pd_config *config, pd_error *err)
                        (unsigned long long)config->cluster.shard, (unsigned long long)config->cluster.shards);
     if ((config->cluster.cert[0] == '\0') != (config->cluster.key[0] == '\0'))
         return pd_fail(err, PD_INVALID_ARGUMENT, "cluster.cert and cluster.key: expected both or none");
+    if (config->cluster.advertise[0] == '\0' &&
+        (pd_notify_has_socket(PD_SOCKET_PLAIN) || pd_notify_has_socket(PD_SOCKET_TLS)))
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "cluster.advertise: expected the address at which workers reach this daemon: the service manager "
+            "has opened its sockets, so server.listen does not say it");
     return pd_cluster_urls_make(&urls, &from, err);
 }
 
