@@ -221,6 +221,14 @@ static const char *state_dir_of(const process *p)
     return path[0] != '\0' ? path : NULL;
 }
 
+/* Returns the path of the mirror; NULL: there is none. */
+static const char *mirror_of(const process *p)
+{
+    const char *path = p->takeover.cluster != NULL ? p->takeover.mirror : p->config->mirror;
+
+    return path[0] != '\0' ? path : NULL;
+}
+
 static void fill_stepper_config(process *p, pd_stepper_config *out)
 {
     const pd_config *config = p->config;
@@ -243,7 +251,7 @@ static void fill_stepper_config(process *p, pd_stepper_config *out)
         .numa = p->numa,
         .keep_dir = state_dir_of(p),
         .lock = p->takeover.cluster != NULL ? &p->takeover.lock : NULL,
-        .mirror = pd_config_mirror(config)[0] != '\0' ? pd_config_mirror(config) : NULL,
+        .mirror = mirror_of(p),
         .stops = &p->stops,
         .effects = pd_conversation_effects(p->daemon),
     };
@@ -319,7 +327,7 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
         .http_listen = config->http_listen,
         .http_token = p->http_token,
         .hooks = { .busy_ns = busy_ns,
-                   .mirror_is_up = pd_config_mirror(config)[0] != '\0' ? mirror_is_up : NULL,
+                   .mirror_is_up = config->mirror[0] != '\0' ? mirror_is_up : NULL,
                    .log = pd_log_put,
                    .event = on_event,
                    .reload = reload,

@@ -4,7 +4,7 @@
 
 #include "conn.h"
 #include "conversation.h"
-#include "pd_cluster.h"
+#include "cluster_table.h"
 
 #include <inttypes.h>
 

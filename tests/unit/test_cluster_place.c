@@ -1,5 +1,5 @@
-/* Tests which daemon of a cluster owns which shard, what it knows of the others, and what it does when the engine, other
- * daemons or links fail. The engine is a model in memory, and the test sets the time. */
+/* Tests which daemon of a cluster owns which shard, what it knows of the others, and what it does when the engine,
+ * other daemons or links fail. The engine is a model in memory, and the test sets the time. */
 #include <syslog.h>
 
 #include "test.h"

@@ -3,7 +3,7 @@
 #include "test.h"
 #include "conversation.h"
 #include "loop.h"
-#include "pd_cluster.h"
+#include "cluster_table.h"
 #include "scene.h"
 
 typedef struct world {
