@@ -46,5 +46,8 @@ uint64_t pd_shard_table_changes(const pd_shard_table *table);
 /* Returns the tenure of the shard's owner; 0: not known. *url becomes the owner's addresses, as text in new memory,
  * which the caller frees; NULL: not known, or out of memory. */
 uint64_t pd_shard_table_find(pd_shard_table *table, uint32_t shard, char **url);
+/* Returns the addresses of the spares, separated by commas, as text in new memory, which the caller frees; one of them
+ * may own a shard by now. NULL: there are none, or out of memory. */
+char *pd_shard_table_spares(pd_shard_table *table);
 
 #endif

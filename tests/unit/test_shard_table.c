@@ -89,6 +89,40 @@ TEST(a_last_owner_that_is_gone_is_known_until_there_is_one)
     pd_shard_table_free(table);
 }
 
+/* Gives the table an answer with these spares. */
+static void learn_spares(pd_shard_table *table, const char *const *urls, size_t n)
+{
+    Paramd__ShardsReply reply = PARAMD__SHARDS_REPLY__INIT;
+    Paramd__SpareInfo one[3], *list[3];
+
+    for (size_t i = 0; i < n; i++) {
+        paramd__spare_info__init(list[i] = &one[i]);
+        one[i].url = (char *)urls[i];
+    }
+    reply.n_spares = n;
+    reply.spares = list;
+    pd_shard_table_learn(table, &reply);
+}
+
+TEST(spares_are_those_of_the_last_answer)
+{
+    pd_shard_table *table = table_of(1);
+    char *spares;
+
+    assert_null(pd_shard_table_spares(table));
+    learn_spares(table, (const char *const[]){ "", "tcp://a:1", "tcp://b:1" },
+                 3); /* the first one has no address yet */
+    assert_string_equal(spares = pd_shard_table_spares(table), "tcp://a:1,tcp://b:1");
+    free(spares);
+    assert_int_equal(pd_shard_table_changes(table), 1);
+    learn_spares(table, (const char *const[]){ "tcp://a:1", "tcp://b:1" }, 2);
+    assert_int_equal(pd_shard_table_changes(table), 1);
+    learn_spares(table, (const char *const[]){ "" }, 1);
+    assert_null(pd_shard_table_spares(table));
+    assert_int_equal(pd_shard_table_changes(table), 2);
+    pd_shard_table_free(table);
+}
+
 TEST(numbers_beyond_the_most_shards_are_left_out)
 {
     pd_shard_table *table = table_of(1);
